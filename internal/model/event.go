@@ -1,0 +1,194 @@
+package model
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// EventResource is the kind of thing a cluster event is about, in kube-scheduler's terms.
+type EventResource uint8
+
+// The resources that events are about. AnyPod is only registered for, never raised: it stands for the three kinds of pod.
+const (
+	NodeEvent EventResource = iota
+	AssignedPodEvent
+	UnscheduledPodEvent
+	TargetPodEvent
+	AnyPodEvent
+)
+
+var eventResourceNames = [...]string{"Node", "AssignedPod", "UnscheduledPod", "TargetPod", "Pod"}
+
+// String returns kube-scheduler's name, as used in metric labels.
+func (r EventResource) String() string { return eventResourceNames[r] }
+
+// Covers reports whether a registration for r concerns an event about raised.
+func (r EventResource) Covers(raised EventResource) bool {
+	return r == raised || r == AnyPodEvent && raised != NodeEvent
+}
+
+// Action is what happened; several actions can be combined where they are registered for.
+type Action uint32
+
+// The actions of cluster events, with kube-scheduler's meaning and order.
+const (
+	Add Action = 1 << iota
+	Delete
+	UpdateNodeAllocatable
+	UpdateNodeLabel
+	UpdateNodeTaint
+	UpdateNodeCondition
+	UpdateNodeAnnotation
+	UpdateNodeDeclaredFeature
+	UpdateNodePreemptionPolicy
+	UpdatePodLabel
+	UpdatePodScaleDown
+	UpdatePodScaleUp
+	UpdatePodToleration
+	UpdatePodSchedulingGatesEliminated
+	UpdatePodGeneratedResourceClaim
+
+	// Update is any update; a registration for it concerns every kind of update.
+	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition | UpdateNodeAnnotation |
+		UpdateNodeDeclaredFeature | UpdateNodePreemptionPolicy | UpdatePodLabel | UpdatePodScaleDown | UpdatePodScaleUp |
+		UpdatePodToleration | UpdatePodSchedulingGatesEliminated | UpdatePodGeneratedResourceClaim
+)
+
+// Event is a change in the cluster that may make room for a pod that waits.
+type Event struct {
+	Resource EventResource
+	Action   Action
+	// For events about a node; OldNode is nil for Add, Node is nil for Delete.
+	OldNode, Node *Node
+	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
+	OldPod, Pod *Pod
+}
+
+// Interest is one registration: which events can help a pod that the plugin rejected, and a hint that looks closer.
+type Interest struct {
+	Resource EventResource
+	Actions  Action
+	// Hint reports whether the event may help the waiting pod; nil means always.
+	Hint func(waiting *Pod, event Event) bool
+}
+
+// Concerns reports whether the event falls under the registration. A registration for a specific update is not concerned
+// by an unspecific one: kube-scheduler compares the numbers.
+func (i Interest) Concerns(e Event) bool {
+	return i.Resource.Covers(e.Resource) && i.Actions&e.Action != 0 && e.Action <= i.Actions
+}
+
+// Helps reports whether the event concerns the registration and its hint agrees.
+func (i Interest) Helps(waiting *Pod, e Event) bool {
+	return i.Concerns(e) && (i.Hint == nil || i.Hint(waiting, e))
+}
+
+// NodeUpdates lists the actions that a node's change amounts to, in the order kube-scheduler raises them. A heartbeat
+// amounts to none.
+func NodeUpdates(before, after *Node) []Action {
+	var actions []Action
+	a, b := before.Object, after.Object
+	changed := Changed(before, after)
+	when := func(condition bool, action Action) {
+		if condition {
+			actions = append(actions, action)
+		}
+	}
+	when(a.Spec.Unschedulable && !b.Spec.Unschedulable, UpdateNodeTaint)
+	// The whole list is compared, not the compiled amounts: kube-scheduler raises the event for names it keeps no account of, too.
+	when(!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable), UpdateNodeAllocatable)
+	when(changed&Labels != 0, UpdateNodeLabel)
+	when(!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints), UpdateNodeTaint)
+	when(!sameConditions(a.Status.Conditions, b.Status.Conditions), UpdateNodeCondition)
+	when(!equality.Semantic.DeepEqual(a.Annotations, b.Annotations), UpdateNodeAnnotation)
+	when(!equality.Semantic.DeepEqual(a.Spec.PodPreemptionPolicy, b.Spec.PodPreemptionPolicy), UpdateNodePreemptionPolicy)
+	when(changed&Features != 0, UpdateNodeDeclaredFeature)
+	return actions
+}
+
+// sameConditions compares condition types and their status; heartbeats and messages do not count, nor does a type that is
+// listed twice: its last status holds.
+func sameConditions(a, b []v1.NodeCondition) bool {
+	return maps.Equal(statusByType(a), statusByType(b))
+}
+
+func statusByType(conditions []v1.NodeCondition) map[v1.NodeConditionType]v1.ConditionStatus {
+	status := make(map[v1.NodeConditionType]v1.ConditionStatus, len(conditions))
+	for i := range conditions {
+		status[conditions[i].Type] = conditions[i].Status
+	}
+	return status
+}
+
+// PodUpdates lists the specific actions that a pod's change amounts to, or the unspecific Update when there is none.
+func PodUpdates(before, after *Pod) []Action {
+	var actions []Action
+	when := func(condition bool, action Action) {
+		if condition {
+			actions = append(actions, action)
+		}
+	}
+	a, b := before.Object, after.Object
+	down, up := scaled(before, after)
+	when(!equality.Semantic.DeepEqual(a.Labels, b.Labels), UpdatePodLabel)
+	when(down, UpdatePodScaleDown)
+	when(up, UpdatePodScaleUp)
+	when(len(a.Spec.SchedulingGates) > 0 && len(b.Spec.SchedulingGates) == 0, UpdatePodSchedulingGatesEliminated)
+	when(len(a.Spec.Tolerations) != len(b.Spec.Tolerations), UpdatePodToleration)
+	when(!equality.Semantic.DeepEqual(a.Status.ResourceClaimStatuses, b.Status.ResourceClaimStatuses), UpdatePodGeneratedResourceClaim)
+	if len(actions) == 0 {
+		actions = append(actions, Update)
+	}
+	return actions
+}
+
+// scaled reports whether some amount a pod occupies fell, and whether some rose. A resource that vanished fell, one
+// that appeared rose, whatever its amount.
+func scaled(before, after *Pod) (down, up bool) {
+	if before.occupiesAll && after.occupiesAll {
+		return scaledAmounts(&before.Occupies, &after.Occupies)
+	}
+	return scaledLists(occupiedList(before.Object), occupiedList(after.Object))
+}
+
+// scaledAmounts compares dense vectors. It is exact only where the vectors say all that the lists said.
+func scaledAmounts(before, after *Resources) (down, up bool) {
+	compare := func(a, b int64) {
+		down = down || b < a
+		up = up || b > a
+	}
+	compare(before.CPUMilli, after.CPUMilli)
+	compare(before.MemoryBytes, after.MemoryBytes)
+	compare(before.EphemeralBytes, after.EphemeralBytes)
+	x, y := before.Scalars, after.Scalars
+	for len(x) > 0 || len(y) > 0 {
+		switch {
+		case len(y) == 0 || len(x) > 0 && x[0].Name.Value() < y[0].Name.Value():
+			down = true
+			x = x[1:]
+		case len(x) == 0 || x[0].Name != y[0].Name:
+			up = true
+			y = y[1:]
+		default:
+			compare(x[0].Value, y[0].Value)
+			x, y = x[1:], y[1:]
+		}
+	}
+	return down, up
+}
+
+// scaledLists compares in thousandths, names that scheduling keeps no account of included.
+func scaledLists(before, after v1.ResourceList) (down, up bool) {
+	for name, was := range before {
+		is, ok := after[name]
+		down = down || !ok || is.MilliValue() < was.MilliValue()
+		up = up || ok && is.MilliValue() > was.MilliValue()
+	}
+	for name := range after {
+		_, ok := before[name]
+		up = up || !ok
+	}
+	return down, up
+}

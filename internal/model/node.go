@@ -1,0 +1,93 @@
+package model
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// Node is a node as scheduling sees it. It is built once, by NewNode, and never changed afterwards. What runs on it is not
+// part of it: that is the state's to know.
+type Node struct {
+	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
+	Object *v1.Node
+
+	Name        string
+	Allocatable Resources
+	AllowedPods int64
+	// Images lists the sizes in bytes of the images on the node, by every name the node gives them.
+	Images map[string]int64
+}
+
+// NewNode compiles an API object. The object is kept and must not be changed afterwards.
+func NewNode(object *v1.Node) *Node {
+	node := &Node{
+		Object:      object,
+		Name:        Interned(object.Name),
+		Allocatable: ResourcesOf(object.Status.Allocatable),
+		AllowedPods: AllowedPods(object.Status.Allocatable),
+	}
+	if len(object.Status.Images) > 0 {
+		node.Images = make(map[string]int64, 2*len(object.Status.Images))
+		for i := range object.Status.Images {
+			for _, name := range object.Status.Images[i].Names {
+				node.Images[Interned(name)] = object.Status.Images[i].SizeBytes
+			}
+		}
+	}
+	return node
+}
+
+// Unschedulable reports whether the node is cordoned.
+func (n *Node) Unschedulable() bool { return n.Object.Spec.Unschedulable }
+
+// Aspect is a part of a node that can change by itself. Plugins declare which aspects they read; caches are refilled only
+// where one of those changed.
+type Aspect uint16
+
+// The aspects of a node.
+const (
+	Labels Aspect = 1 << iota
+	Taints        // spec.taints and spec.unschedulable
+	Allocatable
+	Images
+	Features
+	// Usage is what pods on the node take: requests and the number of pods.
+	Usage
+	// Ports are the host ports that pods on the node hold.
+	Ports
+	// Presence changes when a node appears, vanishes or is replaced.
+	Presence
+	// Spread is a property of all nodes together: how many nodes there are and how many have each image. A change of it is
+	// not tied to one node.
+	Spread
+
+	// Static is everything a node says about itself.
+	Static = Labels | Taints | Allocatable | Images | Features
+	// AllAspects is what a new or vanished node changes.
+	AllAspects = Static | Usage | Ports | Presence
+)
+
+// Changed returns the aspects in which two versions of one node differ.
+func Changed(before, after *Node) Aspect {
+	var changed Aspect
+	a, b := before.Object, after.Object
+	if !maps.Equal(a.Labels, b.Labels) {
+		changed |= Labels
+	}
+	if a.Spec.Unschedulable != b.Spec.Unschedulable || !equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints) {
+		changed |= Taints
+	}
+	if !before.Allocatable.Equal(&after.Allocatable) || before.AllowedPods != after.AllowedPods {
+		changed |= Allocatable
+	}
+	if !maps.Equal(before.Images, after.Images) {
+		changed |= Images
+	}
+	if !slices.Equal(a.Status.DeclaredFeatures, b.Status.DeclaredFeatures) {
+		changed |= Features
+	}
+	return changed
+}

@@ -1,0 +1,78 @@
+package model
+
+import (
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+)
+
+// Defaults that scoring assumes for each container that does not say what it needs.
+const (
+	DefaultCPUMilli    int64 = 100
+	DefaultMemoryBytes int64 = 200 * 1024 * 1024
+)
+
+// Occupied returns what a pod takes away from its node: the larger of what it wants, what the node allocated and what is
+// in effect, with pod-level requests and overhead.
+func Occupied(pod *v1.Pod) Resources {
+	return ResourcesOf(occupiedList(pod))
+}
+
+func occupiedList(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(pod, statusAware())
+}
+
+// Asked returns what a pending pod must find on a node: its spec, with pod-level requests and overhead.
+func Asked(pod *v1.Pod) Resources {
+	return ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+}
+
+// Scored returns what NodeResourcesFit scores a pending pod by: container requests with defaults, and overhead.
+// Pod-level requests are not looked at, as in kube-scheduler.
+func Scored(pod *v1.Pod) Resources {
+	return ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
+		SkipPodLevelResources:       true,
+		NonMissingContainerRequests: containerDefaults(true, true),
+	}))
+}
+
+// NonZero returns the cpu and memory that scoring believes a pod on a node takes: Occupied, with a default for each
+// container that asks for nothing. For a pod with pod-level requests a default applies only to what the whole pod leaves open.
+func NonZero(pod *v1.Pod) (cpuMilli, memoryBytes int64) {
+	opts := statusAware()
+	if !resourcehelper.IsPodLevelRequestsSet(pod) {
+		opts.NonMissingContainerRequests = containerDefaults(true, true)
+	} else {
+		have := resourcehelper.PodRequests(pod, opts)
+		_, cpu := have[v1.ResourceCPU]
+		_, memory := have[v1.ResourceMemory]
+		if cpu && memory {
+			return cpuAndMemory(have)
+		}
+		opts.NonMissingContainerRequests = containerDefaults(!cpu, !memory)
+	}
+	return cpuAndMemory(resourcehelper.PodRequests(pod, opts))
+}
+
+func statusAware() resourcehelper.PodResourcesOptions {
+	return resourcehelper.PodResourcesOptions{
+		UseStatusResources: true,
+		InPlacePodLevelResourcesVerticalScalingEnabled: true,
+	}
+}
+
+func containerDefaults(cpu, memory bool) v1.ResourceList {
+	list := make(v1.ResourceList, 2)
+	if cpu {
+		list[v1.ResourceCPU] = *resource.NewMilliQuantity(DefaultCPUMilli, resource.DecimalSI)
+	}
+	if memory {
+		list[v1.ResourceMemory] = *resource.NewQuantity(DefaultMemoryBytes, resource.BinarySI)
+	}
+	return list
+}
+
+func cpuAndMemory(list v1.ResourceList) (cpuMilli, memoryBytes int64) {
+	cpu, memory := list[v1.ResourceCPU], list[v1.ResourceMemory]
+	return cpu.MilliValue(), memory.Value()
+}

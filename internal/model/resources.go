@@ -1,0 +1,168 @@
+package model
+
+import (
+	"strings"
+	"unique"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// ResourceName is an interned name of a scalar resource, such as nvidia.com/gpu or hugepages-2Mi.
+type ResourceName = unique.Handle[string]
+
+// Scalar is an amount of one resource other than cpu, memory, ephemeral-storage and pods, in whole units.
+type Scalar struct {
+	Name  ResourceName
+	Value int64
+}
+
+// Resources is a dense vector of amounts.
+//
+// The three fields every pod has are plain numbers; the rest is a short list sorted by name. A scalar that is listed with
+// value 0 is present: a pod that asks for zero of something is not a pod that does not ask.
+type Resources struct {
+	CPUMilli       int64
+	MemoryBytes    int64
+	EphemeralBytes int64
+	Scalars        []Scalar
+}
+
+// Scalar returns the amount of the named scalar resource, 0 when it is not listed.
+func (r *Resources) Scalar(name ResourceName) int64 {
+	for i := range r.Scalars {
+		if r.Scalars[i].Name == name {
+			return r.Scalars[i].Value
+		}
+	}
+	return 0
+}
+
+// Amount returns the amount of any resource by name; scalar reports whether the name is a scalar one.
+func (r *Resources) Amount(name v1.ResourceName) (amount int64, scalar bool) {
+	switch name {
+	case v1.ResourceCPU:
+		return r.CPUMilli, false
+	case v1.ResourceMemory:
+		return r.MemoryBytes, false
+	case v1.ResourceEphemeralStorage:
+		return r.EphemeralBytes, false
+	}
+	return r.Scalar(unique.Make(string(name))), true
+}
+
+// IsZero reports whether nothing at all is asked for: all fixed amounts are 0 and no scalar is present.
+func (r *Resources) IsZero() bool {
+	return r.CPUMilli == 0 && r.MemoryBytes == 0 && r.EphemeralBytes == 0 && len(r.Scalars) == 0
+}
+
+// Equal reports whether both vectors name the same resources in the same amounts.
+func (r *Resources) Equal(o *Resources) bool {
+	if r.CPUMilli != o.CPUMilli || r.MemoryBytes != o.MemoryBytes || r.EphemeralBytes != o.EphemeralBytes ||
+		len(r.Scalars) != len(o.Scalars) {
+		return false
+	}
+	for i := range r.Scalars {
+		if r.Scalars[i] != o.Scalars[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Add adds o times sign (+1 or -1) to r. The scalars of r are changed in place, so r must own them.
+func (r *Resources) Add(o *Resources, sign int64) {
+	r.CPUMilli += sign * o.CPUMilli
+	r.MemoryBytes += sign * o.MemoryBytes
+	r.EphemeralBytes += sign * o.EphemeralBytes
+	for _, s := range o.Scalars {
+		r.addScalar(s.Name, sign*s.Value)
+	}
+}
+
+func (r *Resources) addScalar(name ResourceName, value int64) {
+	at := len(r.Scalars)
+	for i := range r.Scalars {
+		switch have := r.Scalars[i].Name; {
+		case have == name:
+			r.Scalars[i].Value += value
+			return
+		case have.Value() > name.Value() && at == len(r.Scalars):
+			at = i
+		}
+	}
+	r.Scalars = append(r.Scalars, Scalar{})
+	copy(r.Scalars[at+1:], r.Scalars[at:])
+	r.Scalars[at] = Scalar{Name: name, Value: value}
+}
+
+// ResourcesOf converts a list of quantities: cpu in milli, everything else in whole units, both rounded up. Names that
+// scheduling does not know (see IsScalarName) are dropped, and so is "pods", which only a node has.
+func ResourcesOf(list v1.ResourceList) Resources {
+	var r Resources
+	for name, q := range list {
+		switch name {
+		case v1.ResourceCPU:
+			r.CPUMilli += q.MilliValue()
+		case v1.ResourceMemory:
+			r.MemoryBytes += q.Value()
+		case v1.ResourceEphemeralStorage:
+			r.EphemeralBytes += q.Value()
+		case v1.ResourcePods:
+		default:
+			if IsScalarName(name) {
+				r.addScalar(unique.Make(string(name)), q.Value())
+			}
+		}
+	}
+	return r
+}
+
+// saysAll reports whether ResourcesOf loses nothing of the list: every name is kept account of, no amount was rounded, and
+// no fixed amount is present with the value 0.
+func saysAll(list v1.ResourceList) bool {
+	for name, q := range list {
+		switch name {
+		case v1.ResourceCPU:
+			if q.MilliValue() == 0 {
+				return false
+			}
+		case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+			if q.Value() == 0 || q.MilliValue() != 1000*q.Value() {
+				return false
+			}
+		default:
+			if !IsScalarName(name) || q.MilliValue() != 1000*q.Value() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// AllowedPods returns how many pods a node with this allocatable list takes; a missing entry means none.
+func AllowedPods(list v1.ResourceList) int64 {
+	q := list[v1.ResourcePods]
+	return q.Value()
+}
+
+// IsScalarName reports whether scheduling keeps account of the named resource besides cpu, memory and ephemeral-storage:
+// huge pages, attachable volumes, names of the kubernetes.io domain, and extended resources.
+func IsScalarName(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) ||
+		strings.HasPrefix(string(name), v1.ResourceAttachableVolumesPrefix) ||
+		isNativeName(name) || IsExtendedName(name)
+}
+
+func isNativeName(name v1.ResourceName) bool {
+	return strings.Contains(string(name), v1.ResourceDefaultNamespacePrefix)
+}
+
+// IsExtendedName reports whether the name is an extended resource: qualified by a domain that is not kubernetes.io, not
+// a quota name ("requests."), and still a qualified name when quota prefixes it.
+func IsExtendedName(name v1.ResourceName) bool {
+	if !strings.Contains(string(name), "/") || isNativeName(name) || strings.HasPrefix(string(name), v1.DefaultResourceRequestsPrefix) {
+		return false
+	}
+	return len(validation.IsQualifiedName(v1.DefaultResourceRequestsPrefix+string(name))) == 0
+}

@@ -1,0 +1,35 @@
+package plan
+
+import (
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
+)
+
+// Answer is everything the engine thinks about one pod: the decision, and each plugin's view of each node.
+type Answer struct {
+	Pod      *model.Pod
+	Profile  string
+	Decision Decision
+	// Nodes are sorted by name.
+	Nodes []NodeAnswer
+}
+
+// NodeAnswer is what the plugins think of one node.
+type NodeAnswer struct {
+	Name     string
+	Feasible bool
+	// Rejections are by every filter that objects, in the profile's order; the first is the one that is reported.
+	Rejections []reason.Rejection
+	// Scores are by every scorer that has a say, in the profile's order; only of feasible nodes, and only where there is a choice.
+	Scores []Score
+	// Total is the weighted sum of Scores.
+	Total int64
+}
+
+// Score is one plugin's score of one node.
+type Score struct {
+	Plugin string
+	Weight int64
+	// Score is normalised to 0..100, before the weight.
+	Score int64
+}
