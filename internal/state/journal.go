@@ -1,0 +1,38 @@
+package state
+
+import "github.com/berth-scheduler/berth/internal/model"
+
+// Entry says that a node changed in some aspects. An entry for no particular node (Slot < 0) concerns all of them.
+type Entry struct {
+	Slot    int32
+	Aspects model.Aspect
+}
+
+// journal is the ordered list of what changed. Readers keep a version and catch up from it; a reader that fell behind the
+// part that is kept starts over.
+type journal struct {
+	entries []Entry
+	base    uint64 // version of entries[0]
+}
+
+// journalKept bounds the memory of the journal to a few hundred KiB: a reader that is further behind than this has to look at
+// about as many nodes as the largest clusters have, so starting over costs it no more.
+const journalKept = 1 << 15
+
+func (j *journal) add(slot int32, aspects model.Aspect) {
+	if len(j.entries) >= 2*journalKept {
+		drop := len(j.entries) - journalKept
+		j.entries = append(j.entries[:0], j.entries[drop:]...)
+		j.base += uint64(drop)
+	}
+	j.entries = append(j.entries, Entry{slot, aspects})
+}
+
+func (j *journal) version() uint64 { return j.base + uint64(len(j.entries)) }
+
+func (j *journal) since(version uint64) (entries []Entry, ok bool) {
+	if version < j.base || version > j.version() {
+		return nil, false
+	}
+	return j.entries[version-j.base:], true
+}

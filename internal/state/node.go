@@ -1,0 +1,104 @@
+package state
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Node is the view of one node that plugins read. It is valid until the state changes.
+type Node struct {
+	s    *State
+	slot int32
+}
+
+// Slot returns the node's slot.
+func (n Node) Slot() int32 { return n.slot }
+
+// Name returns the node's name.
+func (n Node) Name() string { return n.s.node[n.slot].Name }
+
+// Object returns the API object, for matching labels, taints and fields. It must not be changed.
+func (n Node) Object() *v1.Node { return n.s.node[n.slot].Object }
+
+// Model returns the compiled node.
+func (n Node) Model() *model.Node { return n.s.node[n.slot] }
+
+// Allocatable returns what the node offers to pods.
+func (n Node) Allocatable() *model.Resources { return &n.s.node[n.slot].Allocatable }
+
+// AllowedPods returns how many pods the node takes.
+func (n Node) AllowedPods() int64 { return n.s.node[n.slot].AllowedPods }
+
+// Used returns the sum of what the pods on the node occupy, assumed ones included.
+func (n Node) Used() *model.Resources { return &n.s.used[n.slot] }
+
+// NonZeroUsed returns the cpu and memory that scoring believes to be in use.
+func (n Node) NonZeroUsed() (cpuMilli, memoryBytes int64) {
+	u := &n.s.nonZero[n.slot]
+	return u.cpuMilli, u.memoryBytes
+}
+
+// PodCount returns how many pods are on the node, assumed ones included.
+func (n Node) PodCount() int { return len(n.s.pods[n.slot]) }
+
+// EachPod calls yield for every pod on the node until it returns false. The order is arbitrary.
+func (n Node) EachPod(yield func(*model.Pod) bool) {
+	for _, p := range n.s.pods[n.slot] {
+		if !yield(p.pod) {
+			return
+		}
+	}
+}
+
+// PortInUse reports whether a pod on the node holds a port that conflicts with the wanted one.
+func (n Node) PortInUse(wanted model.HostPort) bool { return n.s.ports[n.slot].conflicts(wanted) }
+
+// NameHash is a hash of the node's name, the same in every process.
+func (n Node) NameHash() uint64 { return n.s.nameHash[n.slot] }
+
+// ImageSpread returns the size in bytes of an image as first reported, and how many nodes have it.
+func (n Node) ImageSpread(name string) (sizeBytes int64, nodes int) {
+	if i, ok := n.s.images[name]; ok {
+		return i.sizeBytes, i.nodes
+	}
+	return 0, 0
+}
+
+// ClusterNodes returns how many nodes the cluster has.
+func (n Node) ClusterNodes() int { return n.s.nodes }
+
+// portCounts says how many pods of a node hold each port. A node has few, so a list is faster than a map.
+//
+// kube-scheduler keeps a set instead, which forgets a port as soon as one of two pods that hold it goes. The counts equal
+// what a freshly started kube-scheduler sees, which makes the answer a function of the cluster and not of its history.
+type portCounts []portCount
+
+type portCount struct {
+	port model.HostPort
+	pods int
+}
+
+func (p portCounts) conflicts(wanted model.HostPort) bool {
+	for i := range p {
+		if p[i].port.Conflicts(wanted) {
+			return true
+		}
+	}
+	return false
+}
+
+// add counts one pod more (+1) or less (-1).
+func (p *portCounts) add(port model.HostPort, sign int) {
+	for i := range *p {
+		if (*p)[i].port == port {
+			if (*p)[i].pods += sign; (*p)[i].pods == 0 {
+				*p = slices.Delete(*p, i, i+1)
+			}
+			return
+		}
+	}
+	*p = append(*p, portCount{port, sign})
+}

@@ -1,0 +1,109 @@
+package state
+
+import (
+	"hash/fnv"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+func (s *State) setNode(node *model.Node, delta *Delta) {
+	slot, known := s.slotOf[node.Name]
+	if known && s.alive[slot] {
+		s.updateNode(slot, node, delta)
+		return
+	}
+	if !known {
+		slot = s.newSlot(node.Name)
+	}
+	s.alive[slot] = true
+	s.node[slot] = node
+	s.nodes++
+	s.countImages(node, +1)
+	s.journal.add(slot, model.AllAspects)
+	s.journal.add(-1, model.Spread)
+	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Add, Node: node})
+}
+
+func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
+	before := s.node[slot]
+	changed := model.Changed(before, node)
+	s.node[slot] = node
+	if changed&model.Images != 0 {
+		s.countImages(node, +1) // first, so that an image that stays keeps its size
+		s.countImages(before, -1)
+		s.journal.add(-1, model.Spread)
+	}
+	if changed != 0 {
+		s.journal.add(slot, changed)
+	}
+	for _, action := range model.NodeUpdates(before, node) {
+		delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: action, OldNode: before, Node: node})
+	}
+}
+
+func (s *State) removeNode(name string, delta *Delta) {
+	slot, ok := s.Slot(name)
+	if !ok {
+		return
+	}
+	node := s.node[slot]
+	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node})
+	s.alive[slot] = false
+	s.node[slot] = nil
+	s.nodes--
+	s.countImages(node, -1)
+	s.journal.add(slot, model.AllAspects)
+	s.journal.add(-1, model.Spread)
+	s.releaseIfEmpty(slot)
+}
+
+// newSlot gives a name a slot. The slot stays the name's until neither node nor pods need it.
+func (s *State) newSlot(name string) int32 {
+	var slot int32
+	if n := len(s.free); n > 0 {
+		slot, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		slot = int32(len(s.alive))
+		s.alive = append(s.alive, false)
+		s.node = append(s.node, nil)
+		s.name = append(s.name, "")
+		s.nameHash = append(s.nameHash, 0)
+		s.used = append(s.used, model.Resources{})
+		s.nonZero = append(s.nonZero, cpuMemory{})
+		s.pods = append(s.pods, nil)
+		s.ports = append(s.ports, nil)
+	}
+	s.slotOf[name] = slot
+	s.name[slot] = name
+	s.nameHash[slot] = HashName(name)
+	return slot
+}
+
+func (s *State) releaseIfEmpty(slot int32) {
+	if s.alive[slot] || len(s.pods[slot]) > 0 {
+		return
+	}
+	delete(s.slotOf, s.name[slot])
+	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, nil, nil
+	s.free = append(s.free, slot)
+}
+
+func (s *State) countImages(node *model.Node, sign int) {
+	for name, size := range node.Images {
+		i := s.images[name]
+		if i == nil {
+			i = &image{sizeBytes: size}
+			s.images[name] = i
+		}
+		if i.nodes += sign; i.nodes <= 0 {
+			delete(s.images, name)
+		}
+	}
+}
+
+// HashName hashes a name the same way in every process, for choices that must be repeatable.
+func HashName(name string) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(name))
+	return h.Sum64()
+}

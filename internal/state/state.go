@@ -1,0 +1,171 @@
+// Package state holds what is known about the cluster, in the dense form that decisions are computed from.
+//
+// It takes model.Change values and decisions to assume; it gives a Delta (what the changes mean for pods that wait), the
+// Node view of each slot, and a journal from which caches catch up. It owns the node slots, the pods placed on them and the
+// image counts. It never talks to an API, reads a clock, or decides where a pod goes.
+//
+// One goroutine owns a State: it writes and reads it without locks.
+package state
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// State is the cluster. The zero value is not usable; call New.
+type State struct {
+	slotOf map[string]int32 // by node name, ghosts included
+	free   []int32          // slots to use again
+	nodes  int              // nodes that exist
+
+	// By slot. A slot is alive when its node exists; a slot with pods but no node is a ghost that waits for either to change.
+	alive    []bool
+	node     []*model.Node
+	name     []string
+	nameHash []uint64
+	used     []model.Resources // Σ Occupies of the pods on the node
+	nonZero  []cpuMemory       // Σ NonZero of the pods on the node
+	pods     [][]*placed
+	ports    []portCounts
+
+	placed  map[model.PodKey]*placed
+	assumed int
+
+	images  map[string]*image
+	journal journal
+}
+
+type cpuMemory struct{ cpuMilli, memoryBytes int64 }
+
+// phase is how sure we are that a pod is on its node.
+type phase uint8
+
+const (
+	// assumed: the decision is made, the API server has not answered yet.
+	assumed phase = iota
+	// bound: the API server stored the binding, or the watch showed it.
+	bound
+)
+
+// placed is a pod on a node.
+type placed struct {
+	pod   *model.Pod
+	slot  int32
+	index int32 // position in pods[slot]
+	phase phase
+	// latest is the newest version of an assumed pod that the watch showed before the binding; it is what is tried again if
+	// the binding fails.
+	latest *model.Pod
+}
+
+// image is what all nodes together say about one image name.
+type image struct {
+	sizeBytes int64 // as the first node reported it, until no node has the image
+	nodes     int
+}
+
+// New returns an empty state.
+func New() *State {
+	return &State{
+		slotOf: map[string]int32{},
+		placed: map[model.PodKey]*placed{},
+		images: map[string]*image{},
+	}
+}
+
+// Slots returns how many slots are in use or were; valid slots are 0..Slots()-1.
+func (s *State) Slots() int { return len(s.alive) }
+
+// Alive says for each slot whether a node is there. The slice is the state's own and valid until the next change.
+func (s *State) Alive() []bool { return s.alive }
+
+// Nodes returns how many nodes exist.
+func (s *State) Nodes() int { return s.nodes }
+
+// Pods returns how many pods are on nodes, assumed ones included.
+func (s *State) Pods() int { return len(s.placed) }
+
+// Assumed returns how many pods wait for the API server to confirm their node.
+func (s *State) Assumed() int { return s.assumed }
+
+// Version identifies the present point of the journal.
+func (s *State) Version() uint64 { return s.journal.version() }
+
+// Since returns what changed after version, or false when the journal no longer reaches back that far.
+func (s *State) Since(version uint64) ([]Entry, bool) { return s.journal.since(version) }
+
+// Slot returns the slot of a node that exists.
+func (s *State) Slot(name string) (slot int32, ok bool) {
+	slot, ok = s.slotOf[name]
+	return slot, ok && s.alive[slot]
+}
+
+// Node returns the view of one slot.
+func (s *State) Node(slot int32) Node { return Node{s, slot} }
+
+// NodeOf returns the name of the node a pod is on, and whether the API server has confirmed it.
+func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
+	p, ok := s.placed[key]
+	if !ok {
+		return "", false, false
+	}
+	return p.pod.NodeName, p.phase == bound, true
+}
+
+// Delta is what a batch of changes means for pods that wait. It is read in this order: Failed, Left, Arrived, Events.
+type Delta struct {
+	// Failed are pods whose binding failed, in their newest version; they want to be tried again.
+	Failed []Failure
+	// Left are pods that no longer wait: they are gone, or somebody bound them.
+	Left []model.PodKey
+	// Arrived are new pending pods and new versions of known ones.
+	Arrived []*model.Pod
+	// Events may make room for pods that were rejected.
+	Events []model.Event
+}
+
+// Failure is a binding that did not happen.
+type Failure struct {
+	Pod *model.Pod
+	Err error
+}
+
+// Apply takes in a batch of changes and says what they mean.
+func (s *State) Apply(changes []model.Change) Delta {
+	var delta Delta
+	for i := range changes {
+		switch c := &changes[i]; c.Kind {
+		case model.NodeSet:
+			s.setNode(c.Node, &delta)
+		case model.NodeGone:
+			s.removeNode(c.Name, &delta)
+		case model.PodSet:
+			s.setPod(c.Pod, &delta)
+		case model.PodGone:
+			s.removePod(c.Key, &delta)
+		case model.BindDone:
+			s.settleBinding(c.Bind, &delta)
+		default:
+			panic(fmt.Sprintf("state: unknown kind of change %d", c.Kind))
+		}
+	}
+	return delta
+}
+
+// Assume puts the pod of a decision on its node before the API server knows. A decision without a node changes nothing. The
+// decision must have been made on this state: a pod that is placed already, or a node that is not there, is a bug.
+func (s *State) Assume(d plan.Decision) {
+	if !d.Settled() {
+		return
+	}
+	slot, ok := s.Slot(d.NodeName)
+	if known := s.placed[d.Pod.Key()]; known != nil || !ok {
+		panic(fmt.Sprintf("state: assume pod %s on node %s: pod placed: %t, node exists: %t", d.Pod, d.NodeName, known != nil, ok))
+	}
+	on := *d.Pod
+	on.NodeName = d.NodeName
+	s.place(&placed{pod: &on, slot: slot, phase: assumed, latest: d.Pod})
+	s.assumed++
+}

@@ -1,0 +1,220 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+func node(name string) model.Change {
+	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("8"), v1.ResourcePods: resource.MustParse("110")}
+	n.Status.Images = []v1.ContainerImage{{Names: []string{"img"}, SizeBytes: 1 << 20}}
+	return model.Change{Kind: model.NodeSet, Node: model.NewNode(n)}
+}
+
+func nodeGone(name string) model.Change { return model.Change{Kind: model.NodeGone, Name: name} }
+
+func podOn(name, uid, nodeName string, cpu int64) model.Change {
+	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(uid)}}
+	p.Spec.NodeName = nodeName
+	p.Spec.Containers = []v1.Container{{
+		Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(cpu, resource.DecimalSI)}},
+		Ports:     []v1.ContainerPort{{HostPort: 80}},
+	}}
+	return model.Change{Kind: model.PodSet, Pod: model.NewPod(p)}
+}
+
+func podGone(name string) model.Change {
+	return model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: "ns", Name: name}}
+}
+
+func bindDone(pod *model.Pod, nodeName string, err error) model.Change {
+	return model.Change{Kind: model.BindDone, Bind: &model.Outcome{Pod: pod, NodeName: nodeName, Err: err}}
+}
+
+func (s *State) usedOn(t *testing.T, name string) (cpuMilli int64, pods int) {
+	t.Helper()
+	slot, ok := s.Slot(name)
+	if !ok {
+		t.Fatalf("no node %s", name)
+	}
+	return s.Node(slot).Used().CPUMilli, s.Node(slot).PodCount()
+}
+
+func words(d Delta) string {
+	return fmt.Sprintf("failed %d left %d arrived %d events %d", len(d.Failed), len(d.Left), len(d.Arrived), len(d.Events))
+}
+
+// TestLifeOfAPod walks through every way a pod can come to a node and leave it; each row starts from a state with node n1.
+func TestLifeOfAPod(t *testing.T) {
+	pending := podOn("p", "1", "", 2).Pod
+	assume := func(s *State) { s.Assume(plan.Decision{Work: plan.Work{Pod: pending}, NodeName: "n1"}) }
+	refused := errors.New("refused")
+	for _, row := range []struct {
+		name    string
+		assume  bool
+		changes []model.Change
+		delta   string // of the last change
+		cpu     int64
+		assumed int
+	}{
+		{"pending pod arrives", false, []model.Change{{Kind: model.PodSet, Pod: pending}}, "failed 0 left 0 arrived 1 events 0", 0, 0},
+		{"assumed", true, []model.Change{node("n2")}, "failed 0 left 0 arrived 0 events 1", 2000, 1},
+		{"confirmed by the answer", true, []model.Change{bindDone(pending, "n1", nil)}, "failed 0 left 1 arrived 0 events 0", 2000, 0},
+		{"confirmed by the watch", true, []model.Change{podOn("p", "1", "n1", 2)}, "failed 0 left 1 arrived 0 events 1", 2000, 0},
+		{"answer after the watch", true, []model.Change{podOn("p", "1", "n1", 2), bindDone(pending, "n1", refused)}, "failed 0 left 0 arrived 0 events 0", 2000, 0},
+		{"old version after the decision", true, []model.Change{{Kind: model.PodSet, Pod: pending}}, "failed 0 left 0 arrived 0 events 0", 2000, 1},
+		{"binding failed", true, []model.Change{bindDone(pending, "n1", refused)}, "failed 1 left 0 arrived 0 events 1", 0, 0},
+		{"deleted while assumed", true, []model.Change{podGone("p")}, "failed 0 left 1 arrived 0 events 1", 0, 0},
+		{"answer after deletion", true, []model.Change{podGone("p"), bindDone(pending, "n1", refused)}, "failed 0 left 0 arrived 0 events 0", 0, 0},
+		{"created again while assumed", true, []model.Change{podOn("p", "2", "", 2)}, "failed 0 left 0 arrived 1 events 1", 0, 0},
+		{"answer for the one before", true, []model.Change{podOn("p", "2", "", 2), bindDone(pending, "n1", refused)}, "failed 0 left 0 arrived 0 events 0", 0, 0},
+		{"bound elsewhere by somebody", true, []model.Change{node("n2"), podOn("p", "1", "n2", 2)}, "failed 0 left 1 arrived 0 events 1", 0, 0},
+		{"bound by somebody", false, []model.Change{podOn("p", "1", "n1", 2)}, "failed 0 left 1 arrived 0 events 1", 2000, 0},
+		{"resized", false, []model.Change{podOn("p", "1", "n1", 2), podOn("p", "1", "n1", 3)}, "failed 0 left 0 arrived 0 events 1", 3000, 0},
+		{"deleted", false, []model.Change{podOn("p", "1", "n1", 2), podGone("p")}, "failed 0 left 1 arrived 0 events 1", 0, 0},
+		{"node goes and comes back", false, []model.Change{podOn("p", "1", "n1", 2), nodeGone("n1"), node("n1")}, "failed 0 left 0 arrived 0 events 1", 2000, 0},
+		{"pod before its node", false, []model.Change{nodeGone("n1"), podOn("p", "1", "n1", 2), node("n1")}, "failed 0 left 0 arrived 0 events 1", 2000, 0},
+		{"heartbeat", false, []model.Change{node("n1")}, "failed 0 left 0 arrived 0 events 0", 0, 0},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			s := New()
+			s.Apply([]model.Change{node("n1")})
+			if row.assume {
+				assume(s)
+			}
+			var delta Delta
+			for _, c := range row.changes {
+				delta = s.Apply([]model.Change{c})
+			}
+			if got := words(delta); got != row.delta {
+				t.Errorf("delta: %s, want %s", got, row.delta)
+			}
+			if cpu, _ := s.usedOn(t, "n1"); cpu != row.cpu || s.Assumed() != row.assumed {
+				t.Errorf("cpu %d, assumed %d; want %d, %d", cpu, s.Assumed(), row.cpu, row.assumed)
+			}
+			audit(t, s)
+		})
+	}
+}
+
+// audit recounts everything that is kept as a sum.
+func audit(t *testing.T, s *State) {
+	t.Helper()
+	assumedPods, alive := 0, 0
+	images := map[string]int{}
+	for slot := range s.Slots() {
+		var used model.Resources
+		ports := map[model.HostPort]int{}
+		for i, p := range s.pods[slot] {
+			used.Add(&p.pod.Occupies, +1)
+			for _, port := range p.pod.Ports {
+				ports[port]++
+			}
+			if p.slot != int32(slot) || p.index != int32(i) || s.placed[p.pod.Key()] != p {
+				t.Errorf("pod %s is not where it believes to be", p.pod)
+			}
+			if p.phase == assumed {
+				assumedPods++
+			}
+		}
+		if !used.Equal(&s.used[slot]) {
+			t.Errorf("slot %d: used %v, recounted %v", slot, s.used[slot], used)
+		}
+		for _, c := range s.ports[slot] {
+			if ports[c.port] != c.pods {
+				t.Errorf("slot %d: port %v is held by %d pods, recounted %d", slot, c.port, c.pods, ports[c.port])
+			}
+			delete(ports, c.port)
+		}
+		if len(ports) > 0 {
+			t.Errorf("slot %d: nobody counts ports %v", slot, ports)
+		}
+		if s.alive[slot] {
+			alive++
+			for name := range s.node[slot].Images {
+				images[name]++
+			}
+		}
+	}
+	for name, i := range s.images {
+		if images[name] != i.nodes {
+			t.Errorf("image %s: on %d nodes, recounted %d", name, i.nodes, images[name])
+		}
+	}
+	if alive != s.nodes || assumedPods != s.assumed {
+		t.Errorf("nodes %d, assumed %d; recounted %d, %d", s.nodes, s.assumed, alive, assumedPods)
+	}
+}
+
+// TestSumsSurviveRandomHistory applies random changes and recounts.
+func TestSumsSurviveRandomHistory(t *testing.T) {
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		s := New()
+		for range 400 {
+			name, on := fmt.Sprintf("p%d", r.IntN(12)), fmt.Sprintf("n%d", r.IntN(5))
+			uid := fmt.Sprint(r.IntN(2))
+			switch r.IntN(7) {
+			case 0:
+				s.Apply([]model.Change{node(on)})
+			case 1:
+				s.Apply([]model.Change{nodeGone(on)})
+			case 2:
+				s.Apply([]model.Change{podOn(name, uid, on, r.Int64N(4))})
+			case 3:
+				s.Apply([]model.Change{podGone(name)})
+			case 4, 5:
+				pod := podOn(name, uid, "", 1).Pod
+				_, _, placed := s.NodeOf(pod.Key())
+				if _, ok := s.Slot(on); ok && !placed {
+					s.Assume(plan.Decision{Work: plan.Work{Pod: pod}, NodeName: on})
+				}
+			case 6:
+				var err error
+				if r.IntN(2) == 0 {
+					err = errors.New("refused")
+				}
+				s.Apply([]model.Change{bindDone(podOn(name, uid, "", 1).Pod, on, err)})
+			}
+			audit(t, s)
+		}
+		for slot := range s.Slots() {
+			if s.alive[slot] {
+				s.Apply([]model.Change{nodeGone(s.node[slot].Name)})
+			}
+		}
+		for key := range s.placed {
+			s.Apply([]model.Change{{Kind: model.PodGone, Key: key}})
+		}
+		if len(s.free) != s.Slots() || len(s.slotOf)+len(s.placed)+len(s.images) != 0 {
+			t.Errorf("seed %d: something is left of an empty cluster", seed)
+		}
+	}
+}
+
+func TestJournalForgetsWhatNobodyCanNeed(t *testing.T) {
+	var j journal
+	for i := range 5 * journalKept {
+		j.add(int32(i), model.Usage)
+	}
+	if entries, ok := j.since(j.version() - 10); !ok || len(entries) != 10 || entries[9].Slot != 5*journalKept-1 {
+		t.Errorf("the last ten entries: %v, %v", entries, ok)
+	}
+	if _, ok := j.since(0); ok {
+		t.Error("the journal claims to reach back to its beginning")
+	}
+	if len(j.entries) > 2*journalKept {
+		t.Errorf("the journal keeps %d entries", len(j.entries))
+	}
+}
