@@ -1,0 +1,250 @@
+package oracle
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// Cluster is the whole world the oracle sees.
+type Cluster struct {
+	Nodes []*v1.Node
+	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. The others are not looked at.
+	Pods []*v1.Pod
+}
+
+// Profile says which plugins run and with which arguments. It must be valid: checking arguments is the business of the configuration.
+type Profile struct {
+	Disabled map[string]bool  // names of plugins that are off at every extension point
+	Weights  map[string]int64 // score weights, used as they are; a scorer that is missing here has its default weight
+
+	// Fit and Balanced may be zero: then they mean the upstream defaults (LeastAllocated; cpu and memory with weight 1).
+	Fit      configv1.NodeResourcesFitArgs
+	Balanced configv1.NodeResourcesBalancedAllocationArgs
+
+	// AddedAffinity is NodeAffinity's addedAffinity argument: what every pod must (required) and should (preferred) match besides its own.
+	AddedAffinity *v1.NodeAffinity
+}
+
+// DefaultProfile is the profile of an empty configuration file.
+func DefaultProfile() Profile { return Profile{} }
+
+// Rejection is one plugin's no.
+type Rejection struct {
+	Plugin       string // empty when no single plugin speaks: a node outside the set that PreFilters left, or sets without a common node
+	Unresolvable bool   // UnschedulableAndUnresolvable: evicting pods would not help
+	Reasons      []string
+}
+
+// Score is what one scorer says about one node.
+type Score struct {
+	Plugin string
+	Weight int64
+	Raw    int64 // as the plugin's Score returns it
+	Score  int64 // after normalising, before the weight; 0 to 100
+}
+
+// NodeAnswer is everything the oracle has to say about one node.
+type NodeAnswer struct {
+	Node     string
+	Feasible bool
+	// Rejections holds every plugin that rejects the node, in filter order. kube-scheduler stops at the first, so only that one is
+	// reported and counted in the message.
+	Rejections []Rejection
+	Scores     []Score // of a feasible node, in profile order; a scorer whose PreScore skips is not listed
+	Total      int64   // Σ Score × Weight
+}
+
+// Answer is the outcome of one scheduling cycle.
+type Answer struct {
+	Nodes    []NodeAnswer // sorted by node name
+	Feasible int
+	// PreFilter is set when a PreFilter rejected the pod as a whole. Every node then carries that one rejection.
+	PreFilter *Rejection
+	// Narrowed names the plugins whose PreFilter narrowed the node set, sorted. A node outside has one rejection, with an empty
+	// plugin name and the reason "node(s) didn't satisfy plugin(s) [A B]".
+	Narrowed []string
+	// Message is the exact FailedScheduling text up to the part that preemption adds; empty when some node is feasible.
+	Message string
+	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
+	Best []string
+	// Err is set when the cycle fails instead of answering: in scoring, with two or more feasible nodes. Then there are no scores and no Best.
+	Err error
+}
+
+// Judge answers for one pending pod.
+//
+// With exactly one feasible node kube-scheduler scores nothing and takes it. Judge still fills its scores, normalised over that one
+// node, as an explanation; a scorer that would fail is then left out, since upstream never asks it.
+func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
+	cy := newCycle(c, p, profile)
+	if len(cy.nodes) == 0 {
+		return Answer{Message: "no nodes available to schedule pods"}
+	}
+	var a Answer
+	allowed := cy.preFilter(&a)
+	for _, n := range cy.nodes {
+		answer := NodeAnswer{Node: n.Name, Rejections: cy.rejections(&a, n, allowed)}
+		if len(answer.Rejections) == 0 {
+			answer.Feasible = true
+			cy.feasible = append(cy.feasible, n)
+		}
+		a.Nodes = append(a.Nodes, answer)
+	}
+	a.Feasible = len(cy.feasible)
+	if a.Feasible == 0 {
+		a.Message = message(&a)
+		return a
+	}
+	cy.score(&a)
+	return a
+}
+
+// cycle is what every plugin may look at. Plugins only read it.
+type cycle struct {
+	pod      *v1.Pod
+	profile  Profile
+	nodes    []node // by name
+	feasible []node // by name; complete once filtering is over, for the scorers
+}
+
+// node is a node and the pods that occupy it.
+type node struct {
+	*v1.Node
+	pods []*v1.Pod
+}
+
+func newCycle(c Cluster, p *v1.Pod, profile Profile) *cycle {
+	cy := &cycle{pod: p, profile: profile}
+	for _, n := range c.Nodes {
+		cy.nodes = append(cy.nodes, node{Node: n, pods: placedOn(c.Pods, n.Name)})
+	}
+	slices.SortFunc(cy.nodes, func(a, b node) int { return cmp.Compare(a.Name, b.Name) })
+	return cy
+}
+
+func placedOn(pods []*v1.Pod, name string) []*v1.Pod {
+	var on []*v1.Pod
+	for _, p := range pods {
+		terminal := p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed
+		if p.Spec.NodeName == name && !terminal {
+			on = append(on, p)
+		}
+	}
+	return on
+}
+
+func (cy *cycle) enabled() []plugin {
+	var on []plugin
+	for _, p := range plugins {
+		if !cy.profile.Disabled[p.name] {
+			on = append(on, p)
+		}
+	}
+	return on
+}
+
+// preFilter runs the PreFilters, records in the answer whether they rejected the pod and who narrowed, and returns the names of
+// the nodes left; nil means all.
+func (cy *cycle) preFilter(a *Answer) []string {
+	var allowed []string
+	for _, p := range cy.enabled() {
+		if p.preFilter == nil {
+			continue
+		}
+		names, no := p.preFilter(cy)
+		if no != nil {
+			no.Plugin = p.name
+			a.PreFilter = no
+			return nil
+		}
+		if names == nil {
+			continue
+		}
+		if len(a.Narrowed) == 0 {
+			allowed = names
+		} else {
+			allowed = intersection(allowed, names)
+		}
+		a.Narrowed = append(a.Narrowed, p.name)
+		slices.Sort(a.Narrowed)
+		if len(allowed) == 0 {
+			a.PreFilter = nothingLeft(a.Narrowed)
+			return nil
+		}
+	}
+	return allowed
+}
+
+// nothingLeft is the rejection of a pod whose PreFilters left no node name in common.
+func nothingLeft(narrowed []string) *Rejection {
+	if len(narrowed) == 1 {
+		return &Rejection{Plugin: narrowed[0], Unresolvable: true, Reasons: []string{"node(s) didn't satisfy plugin " + narrowed[0]}}
+	}
+	return &Rejection{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v simultaneously", narrowed)}}
+}
+
+func intersection(a, b []string) []string {
+	var both []string
+	for _, s := range a {
+		if slices.Contains(b, s) {
+			both = append(both, s)
+		}
+	}
+	return both
+}
+
+// rejections lists who refuses the node. Nodes that PreFilter ruled out are not shown to the filters.
+func (cy *cycle) rejections(a *Answer, n node, allowed []string) []Rejection {
+	if a.PreFilter != nil {
+		return []Rejection{*a.PreFilter}
+	}
+	if len(a.Narrowed) > 0 && !slices.Contains(allowed, n.Name) {
+		return []Rejection{{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", a.Narrowed)}}}
+	}
+	var all []Rejection
+	for _, p := range cy.enabled() {
+		if p.filter == nil {
+			continue
+		}
+		if no := p.filter(cy, n); no != nil {
+			no.Plugin = p.name
+			all = append(all, *no)
+		}
+	}
+	return all
+}
+
+// message words the failure: a count per reason, sorted as text, so that "10 x" stands before "2 y".
+func message(a *Answer) string {
+	text := fmt.Sprintf("0/%d nodes are available:", len(a.Nodes))
+	if a.PreFilter != nil {
+		return text + " " + joined(a.PreFilter.Reasons) + "."
+	}
+	counts := map[string]int{}
+	for _, n := range a.Nodes {
+		for _, reason := range n.Rejections[0].Reasons {
+			counts[reason]++
+		}
+	}
+	var entries []string
+	for reason, count := range counts {
+		entries = append(entries, fmt.Sprintf("%d %s", count, reason))
+	}
+	slices.Sort(entries)
+	return text + " " + joined(entries) + "."
+}
+
+func joined(texts []string) string {
+	all := ""
+	for i, t := range texts {
+		if i > 0 {
+			all += ", "
+		}
+		all += t
+	}
+	return all
+}

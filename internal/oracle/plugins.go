@@ -1,0 +1,157 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// plugin is one scheduler plugin: up to three functions, nil where it has no say.
+type plugin struct {
+	name   string
+	weight int64 // default score weight
+
+	// preFilter may name the only nodes worth looking at (nil: all) or reject the pod.
+	preFilter func(*cycle) ([]string, *Rejection)
+	// filter returns nil when the node will do. The caller fills in the plugin's name.
+	filter func(*cycle, node) *Rejection
+	// score rates all feasible nodes at once, in the order of cycle.feasible, because normalising needs them all.
+	score func(*cycle) (scores, error)
+}
+
+// scores are parallel to cycle.feasible. The zero value is PreScore's Skip: the plugin adds nothing.
+type scores struct {
+	raw        []int64
+	normalised []int64
+}
+
+// plugins in the default filter order, which for scorers is also the order of the answer's scores.
+var plugins = []plugin{
+	{name: "NodeName", preFilter: nodeNamePreFilter, filter: nodeNameFilter},
+	{name: "NodeUnschedulable", filter: nodeUnschedulableFilter},
+	{name: "TaintToleration", weight: 3, filter: taintTolerationFilter, score: taintTolerationScore},
+	{name: "NodeAffinity", weight: 2, preFilter: nodeAffinityPreFilter, filter: nodeAffinityFilter, score: nodeAffinityScore},
+	{name: "NodePorts", filter: nodePortsFilter},
+	{name: "NodeResourcesFit", weight: 1, filter: fitFilter, score: fitScore},
+	{name: "NodeDeclaredFeatures", filter: nodeDeclaredFeaturesFilter},
+	{name: "NodeResourcesBalancedAllocation", weight: 1, score: balancedScore},
+	{name: "ImageLocality", weight: 1, score: imageLocalityScore},
+}
+
+const maxScore = 100
+
+// score fills in the feasible nodes' scores and the best nodes, or the error that ends the cycle.
+func (cy *cycle) score(a *Answer) {
+	perNode := make([][]Score, len(cy.feasible))
+	for _, p := range cy.enabled() {
+		if p.score == nil {
+			continue
+		}
+		s, err := p.score(cy)
+		if err == nil {
+			err = s.check(p.name)
+		}
+		if err != nil && len(cy.feasible) == 1 {
+			continue
+		}
+		if err != nil {
+			a.Err = err
+			return
+		}
+		for i := range s.raw {
+			perNode[i] = append(perNode[i], Score{Plugin: p.name, Weight: cy.weight(p), Raw: s.raw[i], Score: s.normalised[i]})
+		}
+	}
+	a.setScores(perNode)
+}
+
+func (cy *cycle) weight(p plugin) int64 {
+	if w, ok := cy.profile.Weights[p.name]; ok {
+		return w
+	}
+	return p.weight
+}
+
+// setScores gives the feasible nodes, in order, their scores and totals, and collects the best.
+func (a *Answer) setScores(perNode [][]Score) {
+	i := 0
+	best := int64(0)
+	for k := range a.Nodes {
+		n := &a.Nodes[k]
+		if !n.Feasible {
+			continue
+		}
+		n.Scores = perNode[i]
+		for _, s := range n.Scores {
+			n.Total += s.Score * s.Weight
+		}
+		if i == 0 || n.Total > best {
+			best, a.Best = n.Total, nil
+		}
+		if n.Total == best {
+			a.Best = append(a.Best, n.Node)
+		}
+		i++
+	}
+}
+
+// check is the framework's rule that a normalised score lies between 0 and 100.
+func (s scores) check(name string) error {
+	for _, v := range s.normalised {
+		if v < 0 || v > maxScore {
+			return fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %d, it should in the range of [0, %d] after normalizing", name, v, maxScore)
+		}
+	}
+	return nil
+}
+
+// asTheyAre is for plugins without a normalise step.
+func asTheyAre(raw []int64) scores { return scores{raw: raw, normalised: raw} }
+
+// byLargest is the default normalisation: the largest score becomes 100, or 0 in reverse, where little is good.
+func byLargest(raw []int64, reverse bool) scores {
+	var largest int64
+	for _, s := range raw {
+		largest = max(largest, s)
+	}
+	normalised := slices.Clone(raw)
+	for i, s := range raw {
+		if largest > 0 {
+			normalised[i] = maxScore * s / largest
+			if reverse {
+				normalised[i] = maxScore - normalised[i]
+			}
+		} else if reverse {
+			normalised[i] = maxScore
+		}
+	}
+	return scores{raw: raw, normalised: normalised}
+}
+
+// NodeName: a pod that names its node may go nowhere else.
+
+func nodeNamePreFilter(cy *cycle) ([]string, *Rejection) {
+	if name := cy.pod.Spec.NodeName; name != "" {
+		return []string{name}, nil
+	}
+	return nil, nil
+}
+
+// nodeNameFilter never speaks after nodeNamePreFilter has narrowed the nodes; it is here because upstream has it.
+func nodeNameFilter(cy *cycle, n node) *Rejection {
+	if name := cy.pod.Spec.NodeName; name != "" && name != n.Name {
+		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) didn't match the requested node name"}}
+	}
+	return nil
+}
+
+// NodeUnschedulable: a cordoned node takes only pods that tolerate being cordoned, whatever its real taints say.
+
+func nodeUnschedulableFilter(cy *cycle, n node) *Rejection {
+	cordon := v1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: v1.TaintEffectNoSchedule}
+	if n.Spec.Unschedulable && !tolerated(cy.pod.Spec.Tolerations, cordon) {
+		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) were unschedulable"}}
+	}
+	return nil
+}

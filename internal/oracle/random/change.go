@@ -1,0 +1,215 @@
+package random
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/oracle"
+)
+
+// Kind names what a mutation does.
+type Kind string
+
+// The kinds. Each adds, removes or replaces exactly one object.
+const (
+	NodeAdded       Kind = "node added"
+	NodeRemoved     Kind = "node removed" // its pods stay behind
+	NodeRelabelled  Kind = "node relabelled"
+	NodeTainted     Kind = "node tainted" // all taints drawn anew
+	NodeCordoned    Kind = "node cordoned or uncordoned"
+	NodeAllocatable Kind = "node allocatable changed"
+	NodeImages      Kind = "node images changed"
+	NodeFeatures    Kind = "node features changed"
+	PodPending      Kind = "pod created"
+	PodPlaced       Kind = "pod placed" // a pending pod of the cluster is bound, or a bound one appears
+	PodDeleted      Kind = "pod deleted"
+	PodDeleting     Kind = "pod deletion requested"
+	PodFinished     Kind = "pod finished"
+	PodResized      Kind = "pod resized" // by status, sometimes also by spec
+	PodRelabelled   Kind = "pod relabelled"
+)
+
+// Mutation is one change to a cluster. Of the four objects only those that apply are set: old without new is a removal, new without old an
+// addition. The new object has a higher resourceVersion; it may otherwise equal the old, for the draw may give the same again.
+type Mutation struct {
+	Kind             Kind
+	OldNode, NewNode *v1.Node
+	OldPod, NewPod   *v1.Pod
+	After            oracle.Cluster // the cluster once this has happened; the one before is untouched
+}
+
+// String says what happened to what, for a test's log.
+func (m Mutation) String() string {
+	for _, o := range []metav1.Object{object(m.NewNode), object(m.OldNode), object(m.NewPod), object(m.OldPod)} {
+		if o != nil {
+			return fmt.Sprintf("%s: %s", m.Kind, o.GetName())
+		}
+	}
+	return string(m.Kind)
+}
+
+// object turns a nil pointer into a nil interface.
+func object[T any, P interface {
+	*T
+	metav1.Object
+}](p P) metav1.Object {
+	if p == nil {
+		return nil
+	}
+	return p
+}
+
+// Change draws one mutation of the cluster. Where there is no pod or node of the kind that the draw would change, one is added.
+func Change(r *rand.Rand, c oracle.Cluster) Mutation {
+	kind := pick(r,
+		NodeAdded, NodeRemoved, NodeRelabelled, NodeTainted, NodeCordoned, NodeAllocatable, NodeImages, NodeFeatures,
+		PodPending, PodPlaced, PodPlaced, PodPlaced, PodPlaced, PodDeleted, PodDeleted, PodDeleting, PodFinished, PodResized, PodResized, PodRelabelled)
+	switch kind {
+	case NodeAdded:
+		return addNode(r, c)
+	case NodeRemoved, NodeRelabelled, NodeTainted, NodeCordoned, NodeAllocatable, NodeImages, NodeFeatures:
+		if len(c.Nodes) == 0 {
+			return addNode(r, c)
+		}
+		return changeNode(r, c, kind)
+	case PodPending:
+		return addPod(c, PodPending, Pod(r, freePod(c)))
+	case PodPlaced:
+		return placePod(r, c)
+	}
+	return changePod(r, c, kind)
+}
+
+func addNode(r *rand.Rand, c oracle.Cluster) Mutation {
+	n := Node(r, freeNode(c))
+	return Mutation{Kind: NodeAdded, NewNode: n, After: oracle.Cluster{Nodes: append(slices.Clone(c.Nodes), n), Pods: slices.Clone(c.Pods)}}
+}
+
+func addPod(c oracle.Cluster, kind Kind, p *v1.Pod) Mutation {
+	return Mutation{Kind: kind, NewPod: p, After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: append(slices.Clone(c.Pods), p)}}
+}
+
+// freeNode is the lowest number no node has, so that a removed node's name comes back, with another UID.
+func freeNode(c oracle.Cluster) int {
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("node-%d", i)
+		if !slices.ContainsFunc(c.Nodes, func(n *v1.Node) bool { return n.Name == name }) {
+			return i
+		}
+	}
+}
+
+func freePod(c oracle.Cluster) int {
+	for i := 0; ; i++ {
+		name := fmt.Sprintf("pod-%d", i)
+		if !slices.ContainsFunc(c.Pods, func(p *v1.Pod) bool { return p.Name == name }) {
+			return i
+		}
+	}
+}
+
+func changeNode(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
+	at := r.IntN(len(c.Nodes))
+	m := Mutation{Kind: kind, OldNode: c.Nodes[at], After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods)}}
+	if kind == NodeRemoved {
+		m.After.Nodes = slices.Delete(m.After.Nodes, at, at+1)
+		return m
+	}
+	n := c.Nodes[at].DeepCopy()
+	n.ResourceVersion = next(n.ResourceVersion)
+	switch kind {
+	case NodeRelabelled:
+		n.Labels = nodeLabels(r, n.Name)
+	case NodeTainted:
+		n.Spec.Taints = taints(r)
+	case NodeCordoned:
+		n.Spec.Unschedulable = !n.Spec.Unschedulable
+	case NodeAllocatable:
+		n.Status.Allocatable = allocatable(r)
+	case NodeImages:
+		n.Status.Images = images(r)
+	case NodeFeatures:
+		n.Status.DeclaredFeatures = features(r)
+	}
+	m.NewNode = n
+	m.After.Nodes[at] = n
+	return m
+}
+
+// placePod binds a pending pod of the cluster or, without one and at times anyway, adds a pod that is already bound.
+func placePod(r *rand.Rand, c oracle.Cluster) Mutation {
+	if len(c.Nodes) == 0 {
+		return addNode(r, c)
+	}
+	where := pick(r, c.Nodes...).Name
+	pending := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == "" })
+	if len(pending) == 0 || chance(r, 30) {
+		return addPod(c, PodPlaced, PlacedPod(r, freePod(c), where))
+	}
+	return replacePod(c, PodPlaced, pick(r, pending...), func(p *v1.Pod) { p.Spec.NodeName = where })
+}
+
+func changePod(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
+	placed := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName != "" })
+	if len(placed) == 0 {
+		return placePod(r, c)
+	}
+	at := pick(r, placed...)
+	switch kind {
+	case PodDeleted:
+		m := Mutation{Kind: kind, OldPod: c.Pods[at], After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods)}}
+		m.After.Pods = slices.Delete(m.After.Pods, at, at+1)
+		return m
+	case PodDeleting:
+		return replacePod(c, kind, at, func(p *v1.Pod) { p.DeletionTimestamp = ptr(epoch); p.DeletionGracePeriodSeconds = ptr(int64(30)) })
+	case PodFinished:
+		return replacePod(c, kind, at, func(p *v1.Pod) { p.Status.Phase = pick(r, v1.PodSucceeded, v1.PodFailed) })
+	case PodRelabelled:
+		return replacePod(c, kind, at, func(p *v1.Pod) { p.Labels = podLabels(r) })
+	}
+	return replacePod(c, PodResized, at, func(p *v1.Pod) {
+		if chance(r, 50) {
+			resizeSpec(r, &p.Spec.Containers[0])
+		}
+		setResize(r, p)
+	})
+}
+
+// resizeSpec asks for other amounts of cpu and memory, which alone can be resized in place.
+func resizeSpec(r *rand.Rand, c *v1.Container) {
+	if c.Resources.Requests == nil {
+		c.Resources.Requests = v1.ResourceList{}
+	}
+	set(r, c.Resources.Requests, 80, v1.ResourceCPU, "100m", "500m", "1", "2")
+	set(r, c.Resources.Requests, 60, v1.ResourceMemory, "64Mi", "512Mi", "1Gi")
+}
+
+func replacePod(c oracle.Cluster, kind Kind, at int, change func(*v1.Pod)) Mutation {
+	p := c.Pods[at].DeepCopy()
+	p.ResourceVersion = next(p.ResourceVersion)
+	change(p)
+	m := Mutation{Kind: kind, OldPod: c.Pods[at], NewPod: p, After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods)}}
+	m.After.Pods[at] = p
+	return m
+}
+
+func indexes(pods []*v1.Pod, wanted func(*v1.Pod) bool) []int {
+	var at []int
+	for i, p := range pods {
+		if wanted(p) {
+			at = append(at, i)
+		}
+	}
+	return at
+}
+
+// next counts resource versions up; those this package made are numbers.
+func next(version string) string {
+	n, _ := strconv.Atoi(version)
+	return strconv.Itoa(n + 1)
+}

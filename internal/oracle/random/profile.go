@@ -1,0 +1,89 @@
+package random
+
+import (
+	"math/rand/v2"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/oracle"
+)
+
+// Profile is a valid profile: about one in five is the default one, the others vary weights, strategies and arguments, and
+// now and then switch a plugin off.
+func Profile(r *rand.Rand) oracle.Profile {
+	p := oracle.DefaultProfile()
+	if chance(r, 20) {
+		return p
+	}
+	p.Weights = weights(r)
+	p.Disabled = disabled(r)
+	p.Fit.IgnoredResources = some(r, 15, gpu, fpga, hugePages)
+	p.Fit.IgnoredResourceGroups = some(r, 10, "example.com")
+	p.Fit.ScoringStrategy = strategy(r)
+	p.Balanced.Resources = balancedResources(r)
+	if chance(r, 20) {
+		p.AddedAffinity = addedAffinity(r)
+	}
+	return p
+}
+
+func weights(r *rand.Rand) map[string]int64 {
+	w := map[string]int64{}
+	for _, name := range some(r, 50, "TaintToleration", "NodeAffinity", "NodeResourcesFit", "NodeResourcesBalancedAllocation", "ImageLocality") {
+		w[name] = pick(r, int64(1), 2, 3, 5, 100)
+	}
+	return w
+}
+
+func disabled(r *rand.Rand) map[string]bool {
+	off := map[string]bool{}
+	for _, name := range some(r, 5, "NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+		"NodeDeclaredFeatures", "NodeResourcesBalancedAllocation", "ImageLocality") {
+		off[name] = true
+	}
+	return off
+}
+
+func strategy(r *rand.Rand) *configv1.ScoringStrategy {
+	s := &configv1.ScoringStrategy{Type: pick(r, configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)}
+	for _, name := range some(r, 40, "cpu", "memory", "ephemeral-storage", gpu, fpga, hugePages) {
+		s.Resources = append(s.Resources, configv1.ResourceSpec{Name: name, Weight: pick(r, int64(1), 1, 3, 10)})
+	}
+	if s.Type == configv1.RequestedToCapacityRatio {
+		s.RequestedToCapacityRatio = &configv1.RequestedToCapacityRatioParam{Shape: shape(r)}
+	}
+	return s
+}
+
+// shape rises in utilization and goes up and down in score.
+func shape(r *rand.Rand) []configv1.UtilizationShapePoint {
+	var points []configv1.UtilizationShapePoint
+	for _, u := range some(r, 50, int32(0), 10, 33, 40, 75, 90) {
+		points = append(points, configv1.UtilizationShapePoint{Utilization: u, Score: r.Int32N(11)})
+	}
+	return append(points, configv1.UtilizationShapePoint{Utilization: 100, Score: r.Int32N(11)})
+}
+
+func balancedResources(r *rand.Rand) []configv1.ResourceSpec {
+	var specs []configv1.ResourceSpec
+	if chance(r, 50) {
+		return nil
+	}
+	for _, name := range some(r, 60, "cpu", "memory", "ephemeral-storage", gpu) {
+		specs = append(specs, configv1.ResourceSpec{Name: name, Weight: 1})
+	}
+	return specs
+}
+
+// addedAffinity always parses, as the configuration demands.
+func addedAffinity(r *rand.Rand) *v1.NodeAffinity {
+	na := &v1.NodeAffinity{}
+	if chance(r, 50) {
+		na.RequiredDuringSchedulingIgnoredDuringExecution = &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{labelTerm(r), labelTerm(r)}}
+	}
+	if chance(r, 70) {
+		na.PreferredDuringSchedulingIgnoredDuringExecution = []v1.PreferredSchedulingTerm{{Weight: pick(r, int32(1), 10, 100), Preference: labelTerm(r)}}
+	}
+	return na
+}

@@ -1,0 +1,64 @@
+// Package random makes clusters, pods, changes and profiles for property tests and simulations.
+//
+// It takes a *rand.Rand and gives API objects; the same seed gives the same objects. It owns nothing: every object it
+// returns is new, and it never changes one it was given. It knows no clock; times are fixed.
+//
+// # Vocabulary
+//
+// The words are few on purpose: only when pods and nodes keep saying the same things do the interesting coincidences happen (a port taken on
+// another IP, a label that is absent where NotIn asks, a pod that fits exactly).
+//
+//	nodes        node-0, node-1, ... labelled with kubernetes.io/hostname, and sometimes zone a b c, disk ssd hdd, cores 4 16 abc
+//	taints       dedicated=gpu, dedicated=db, sla=950, sla=0950, and the unschedulable taint, with each effect; cordoned or not
+//	allocatable  cpu 0 to 8 (also 1500500u), memory 0 to 16Gi, pods absent or 0 to 110, ephemeral-storage absent or up to 10Gi,
+//	             example.com/gpu, example.com/fpga, hugepages-2Mi; any may be absent
+//	images       five, each with one size throughout: nginx:latest, app:v1, localhost:5000/app:latest, a digest, and one too small to count
+//	features     the three that a pod can need, one registered that it cannot, and Aaa and Zzz, which nobody knows; sometimes unsorted
+//	requests     absent, zero, and multiples that add up to the shapes above; 100500u and 1500m to make rounding visible
+//	pods         1 or 2 containers, 0 to 2 init containers (about a third of them sidecars), sometimes overhead, pod-level
+//	             requests (not always as large as the containers'), host network without host users, bind mount options, image volumes
+//	resizes      per container or pod-wide status, in any combination, Infeasible or Deferred or without condition
+//	ports        80 443 8080, protocol absent TCP UDP, IP absent 0.0.0.0 10.0.0.1 127.0.0.1 ::
+//	tolerations  every operator (absent, Equal, Exists, Lt, Gt) and effect, on the taints' keys or on all keys
+//	affinity     node selectors, required and preferred terms with every operator, terms on metadata.name, empty terms, terms that do not
+//	             parse (Gt abc), preferred terms of weight 0; preferences that fail a whole cycle only come from WithBrokenPreference
+//	priorities   absent, -5, 0, 10, 1000
+//	labels       of pods: app web db, tier front back, either may be absent
+//
+// Placed pods may be terminal (Succeeded, Failed), may carry a deletionTimestamp, may sit on a node that is too small for them, and may outlive
+// their node: a node that is removed leaves them behind, and one that is added later can have the same name.
+//
+// Objects have what the scheduler reads plus name, namespace, UID, resourceVersion and images; a few are odder than an API server would
+// accept (weights of 0, empty required terms, duplicate host ports), because the scheduler has defined behaviour for those.
+package random
+
+import (
+	"math/rand/v2"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// New is a source for this package. One seed, one sequence of objects.
+func New(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
+
+// chance is true in so many of 100 cases.
+func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+// some keeps each element in so many of 100 cases, in order.
+func some[T any](r *rand.Rand, percent int, from ...T) []T {
+	var kept []T
+	for _, v := range from {
+		if chance(r, percent) {
+			kept = append(kept, v)
+		}
+	}
+	return kept
+}
+
+func ptr[T any](v T) *T { return &v }
+
+// epoch is when everything happens.
+var epoch = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))

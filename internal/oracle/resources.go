@@ -1,0 +1,129 @@
+package oracle
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// amounts are whole numbers by resource name: cpu in thousandths, all else in units. Names that the scheduler drops are not in it.
+type amounts map[v1.ResourceName]int64
+
+// isExtended recognises names such as example.com/gpu: those that ignoredResources may ignore.
+func isExtended(name v1.ResourceName) bool {
+	s := string(name)
+	return strings.Contains(s, "/") && !isNative(name) && !strings.HasPrefix(s, "requests.") &&
+		len(validation.IsQualifiedName("requests."+s)) == 0
+}
+
+func isNative(name v1.ResourceName) bool { return strings.Contains(string(name), "kubernetes.io/") }
+
+// isScalar recognises all names that are counted besides the three fixed ones.
+func isScalar(name v1.ResourceName) bool {
+	s := string(name)
+	return strings.HasPrefix(s, "hugepages-") || strings.HasPrefix(s, "attachable-volumes-") || isNative(name) || isExtended(name)
+}
+
+func isFixed(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage
+}
+
+// rounded rounds each quantity up, once, and drops unknown names ("pods" among them).
+func rounded(list v1.ResourceList) amounts {
+	whole := amounts{}
+	for name, q := range list {
+		if name == v1.ResourceCPU {
+			whole[name] = q.MilliValue()
+		} else if isFixed(name) || isScalar(name) {
+			whole[name] = q.Value()
+		}
+	}
+	return whole
+}
+
+func allocatable(n node) amounts { return rounded(n.Status.Allocatable) }
+
+// requested is what the node's pods really ask for.
+func requested(n node) amounts {
+	return usage(n, func(p *v1.Pod) v1.ResourceList { return requests(p, requestRules{status: true, podLevel: true}) })
+}
+
+// nonZeroRequested is what the node's pods are taken to ask for in scoring, where a container that says nothing is not free.
+// Only cpu and memory of it are meaningful.
+func nonZeroRequested(n node) amounts { return usage(n, nonZeroRequests) }
+
+// usage rounds per pod, then adds.
+func usage(n node, of func(*v1.Pod) v1.ResourceList) amounts {
+	total := amounts{}
+	for _, p := range n.pods {
+		for name, v := range rounded(of(p)) {
+			total[name] += v
+		}
+	}
+	return total
+}
+
+// nonZeroRequests applies the defaults for cpu and memory. A pod with pod-level requests gets only those for which its
+// ordinary request has no key at all, be it from one container, the pod level or the overhead.
+func nonZeroRequests(p *v1.Pod) v1.ResourceList {
+	rules := requestRules{status: true, podLevel: true, defaults: scoringDefaults}
+	if !hasPodLevelRequests(p) {
+		return requests(p, rules)
+	}
+	ordinary := requests(p, requestRules{status: true, podLevel: true})
+	rules.defaults = v1.ResourceList{}
+	for name, q := range scoringDefaults {
+		if _, ok := ordinary[name]; !ok {
+			rules.defaults[name] = q
+		}
+	}
+	return requests(p, rules)
+}
+
+// fitFilter compares the pod's request (spec only: a resize of a pending pod means nothing) with what is free. It lists everything
+// that is short, in a fixed order; upstream visits scalars in any order. A request beyond the node's size cannot be cured by evictions.
+func fitFilter(cy *cycle, n node) *Rejection {
+	no := &Rejection{}
+	pods := n.Status.Allocatable[v1.ResourcePods]
+	if int64(len(n.pods))+1 > pods.Value() {
+		no.Reasons = append(no.Reasons, "Too many pods")
+	}
+	wanted := rounded(requests(cy.pod, requestRules{podLevel: true}))
+	size, used := allocatable(n), requested(n)
+	for _, name := range fitOrder(wanted) {
+		if wanted[name] <= 0 || cy.ignores(name) || wanted[name] <= size[name]-used[name] {
+			continue
+		}
+		no.Reasons = append(no.Reasons, "Insufficient "+string(name))
+		if wanted[name] > size[name] {
+			no.Unresolvable = true
+		}
+	}
+	if len(no.Reasons) == 0 {
+		return nil
+	}
+	return no
+}
+
+// fitOrder is cpu, memory, ephemeral-storage, then scalars by name.
+func fitOrder(wanted amounts) []v1.ResourceName {
+	order := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		if !isFixed(name) {
+			order = append(order, name)
+		}
+	}
+	return order
+}
+
+// ignores applies the arguments ignoredResources and ignoredResourceGroups, which concern extended resources only.
+func (cy *cycle) ignores(name v1.ResourceName) bool {
+	if !isExtended(name) {
+		return false
+	}
+	group, _, _ := strings.Cut(string(name), "/")
+	return slices.Contains(cy.profile.Fit.IgnoredResources, string(name)) || slices.Contains(cy.profile.Fit.IgnoredResourceGroups, group)
+}
