@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Answer says what every plugin thinks of every node for the pod, nodes sorted by name. It asks the same columns as Decide
+// and is meant for people: it costs far more. With fewer than two feasible nodes nothing is scored, as in a decision.
+func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
+	p, ok := e.profiles[pod.SchedulerName]
+	if !ok {
+		return plan.Answer{}, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
+	}
+	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(s, plan.Work{Pod: pod})}
+	n, rejection := p.narrow(s, pod)
+	if rejection != nil {
+		answer.Nodes = ruledOut(s, rejection)
+		return answer, nil
+	}
+	e.feasible(s, p, pod, n)
+	feasible := map[int32]int{}
+	for at, slot := range e.scan.slots {
+		feasible[slot] = at
+	}
+	scores, err := e.allScores(s, p, pod)
+	if err != nil { // the decision says so too
+		scores = make([][]plan.Score, len(e.scan.slots))
+	}
+	e.compile(p, pod)
+	for slot, alive := range s.Alive() {
+		if !alive {
+			continue
+		}
+		node := plan.NodeAnswer{Name: s.Node(int32(slot)).Name()}
+		at, ok := feasible[int32(slot)]
+		switch node.Feasible = ok; {
+		case node.Feasible:
+			node.Scores = scores[at]
+			for _, score := range node.Scores {
+				node.Total += score.Score * score.Weight
+			}
+		case len(n.by) > 0 && !slices.Contains(n.slots, int32(slot)):
+			node.Rejections = []reason.Rejection{{Unresolvable: true, Reasons: []string{n.text()}}}
+		default:
+			node.Rejections = e.allObjections(p, s.Node(int32(slot)))
+		}
+		answer.Nodes = append(answer.Nodes, node)
+	}
+	sortByName(answer.Nodes)
+	return answer, nil
+}
+
+func sortByName(nodes []plan.NodeAnswer) {
+	slices.SortFunc(nodes, func(a, b plan.NodeAnswer) int { return cmp.Compare(a.Name, b.Name) })
+}
+
+// ruledOut answers for a pod that was rejected before any node was looked at: all nodes share the rejection.
+func ruledOut(s *state.State, rejection *plan.Rejection) []plan.NodeAnswer {
+	var nodes []plan.NodeAnswer
+	shared := reason.Rejection{Unresolvable: true, Reasons: []string{rejection.PreFilter}}
+	if len(rejection.Plugins) == 1 {
+		shared.Plugin = rejection.Plugins[0]
+	}
+	for slot, alive := range s.Alive() {
+		if alive {
+			nodes = append(nodes, plan.NodeAnswer{Name: s.Node(int32(slot)).Name(), Rejections: []reason.Rejection{shared}})
+		}
+	}
+	sortByName(nodes)
+	return nodes
+}
+
+// allObjections asks every compiled filter about one node.
+func (e *Engine) allObjections(p *profile, node state.Node) []reason.Rejection {
+	var all []reason.Rejection
+	for i, f := range e.scan.filters {
+		if f == nil {
+			continue
+		}
+		if code := f.Filter(node); code != reason.None {
+			all = append(all, reason.Rejection{Plugin: p.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Reasons: f.Reasons(code)})
+		}
+	}
+	return all
+}
+
+// allScores returns each scorer's normalised score of each feasible node, by position in e.scan.slots.
+func (e *Engine) allScores(s *state.State, p *profile, pod *model.Pod) ([][]plan.Score, error) {
+	slots := e.scan.slots
+	scores := make([][]plan.Score, len(slots))
+	if len(slots) < 2 {
+		return scores, nil
+	}
+	for i := range p.Scorers {
+		raw, err := e.rawScores(s, p, i, pod)
+		if err != nil {
+			return nil, err
+		}
+		if raw == nil {
+			continue
+		}
+		var largest int32
+		for _, slot := range slots {
+			largest = max(largest, raw[slot])
+		}
+		how, weight := p.Scorers[i].Normalization(), p.Scorers[i].Weight
+		for at, slot := range slots {
+			scores[at] = append(scores[at], plan.Score{
+				Plugin: p.Scorers[i].Name(), Weight: weight, Score: normalize(how, raw[slot], largest),
+			})
+		}
+	}
+	return scores, nil
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Config is what an engine needs to be built.
+type Config struct {
+	// Profiles are the scheduler names it decides for, with their plugins.
+	Profiles []*Profile
+	// Seed chooses among equally good nodes; the same seed chooses the same.
+	Seed uint64
+	// ColumnBytes bounds the memory of columns; 0 means DefaultColumnBytes.
+	ColumnBytes int
+}
+
+// DefaultColumnBytes holds a thousand needs of a cluster of 30,000 nodes.
+const DefaultColumnBytes = 128 << 20
+
+// Engine decides. One goroutine uses it.
+type Engine struct {
+	profiles map[string]*profile
+	columns  columns
+	seed     uint64
+	scan     scan
+	work     Counters
+}
+
+// Counters say how much work decisions took. They only grow.
+type Counters struct {
+	// Decisions made.
+	Decisions int64
+	// Asked is how often a plugin was asked about a node; Filled how many columns were filled from nothing.
+	Asked, Filled int64
+	// Visited is how many slots scans looked at.
+	Visited int64
+}
+
+// profile is a Profile with the positions of its plugins among all profiles' plugins.
+type profile struct {
+	*Profile
+	firstID int32 // of Filters[0]; Scorers follow
+}
+
+// New builds an engine. Two profiles of one name are an error.
+func New(config Config) (*Engine, error) {
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed}
+	bytes := config.ColumnBytes
+	if bytes == 0 {
+		bytes = DefaultColumnBytes
+	}
+	e.columns = newColumns(bytes)
+	var id int32
+	for _, p := range config.Profiles {
+		if _, ok := e.profiles[p.Name]; ok {
+			return nil, fmt.Errorf("profile %q is there twice", p.Name)
+		}
+		e.profiles[p.Name] = &profile{Profile: p, firstID: id}
+		id += int32(len(p.Filters) + len(p.Scorers))
+	}
+	return e, nil
+}
+
+// Counters returns the work done so far.
+func (e *Engine) Counters() Counters { return e.work }
+
+// Decide says where the pod goes, or why nowhere. It does not change the state.
+func (e *Engine) Decide(s *state.State, work plan.Work) plan.Decision {
+	e.work.Decisions++
+	d := plan.Decision{Work: work, Nodes: s.Nodes()}
+	p, ok := e.profiles[work.Pod.SchedulerName]
+	switch {
+	case !ok:
+		d.Err = fmt.Errorf("no profile for scheduler name %q", work.Pod.SchedulerName)
+	case work.Pod.Terminating:
+		d.Err = plan.ErrTerminating
+	case work.Pod.Malformed != "":
+		d.Rejection = &plan.Rejection{PreFilter: work.Pod.Malformed}
+	case s.Nodes() == 0:
+		d.Err = plan.ErrNoNodes
+	default:
+		e.decide(s, p, &d)
+	}
+	return d
+}
+
+func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision) {
+	narrowing, rejection := p.narrow(s, d.Pod)
+	if rejection != nil {
+		d.Rejection = rejection
+		return
+	}
+	if slot, ok := e.nominated(s, p, d.Pod); ok {
+		d.NodeName, d.Feasible = s.Node(slot).Name(), 1
+		return
+	}
+	e.feasible(s, p, d.Pod, narrowing)
+	d.Feasible = len(e.scan.slots)
+	switch d.Feasible {
+	case 0:
+		d.Rejection = e.reject(s, p, d.Pod, &narrowing)
+	case 1:
+		d.NodeName = s.Node(e.scan.slots[0]).Name()
+	default:
+		slot, total, err := e.best(s, p, d.Pod)
+		if err != nil {
+			d.Err = err
+			return
+		}
+		d.NodeName, d.Total = s.Node(slot).Name(), total
+	}
+}
+
+// nominated returns the node that the pod was promised, if it is still fit for it. It is then taken without a look at
+// the others, as in kube-scheduler.
+func (e *Engine) nominated(s *state.State, p *profile, pod *model.Pod) (int32, bool) {
+	if pod.NominatedNode == "" {
+		return 0, false
+	}
+	slot, ok := s.Slot(pod.NominatedNode)
+	if !ok {
+		return 0, false
+	}
+	e.compile(p, pod)
+	_, code := e.firstObjection(s.Node(slot))
+	return slot, code == reason.None
+}
+
+// filterColumn returns the up-to-date column of filter i of the profile for the pod, or nil when the filter passes everywhere.
+func (e *Engine) filterColumn(s *state.State, p *profile, i int, pod *model.Pod) *filterColumn {
+	need := pod.Needs[i]
+	if need.IsZero() {
+		return nil
+	}
+	key := columnKey{p.firstID + int32(i), need}
+	c := e.columns.filters[key]
+	if c == nil {
+		e.columns.makeRoom(s.Slots(), e.columns.clock)
+		c = &filterColumn{filter: p.Filters[i].CompileFilter(pod)}
+		c.ask, c.reads = c.filter.Filter, p.Filters[i].FilterReads()|model.Presence
+		e.columns.filters[key] = c
+		e.work.Filled++
+	}
+	c.used = e.columns.clock
+	e.work.Asked += int64(c.sync(s))
+	return c
+}
+
+// scoreColumn returns the up-to-date column of scorer i of the profile for the pod, or nil when the scorer has no say.
+func (e *Engine) scoreColumn(s *state.State, p *profile, i int, pod *model.Pod) (*scoreColumn, error) {
+	at := len(p.Filters) + i
+	need := pod.Needs[at]
+	if need.IsZero() {
+		return nil, nil
+	}
+	key := columnKey{p.firstID + int32(at), need}
+	c := e.columns.scores[key]
+	if c == nil {
+		scorer, err := p.Scorers[i].CompileScore(pod)
+		if err != nil {
+			return nil, fmt.Errorf("running PreScore plugin %q: %w", p.Scorers[i].Name(), err)
+		}
+		e.columns.makeRoom(s.Slots(), e.columns.clock)
+		c = &scoreColumn{scorer: scorer}
+		c.ask, c.reads = c.scorer.Score, p.Scorers[i].ScoreReads()|model.Presence
+		e.columns.scores[key] = c
+		e.work.Filled++
+	}
+	c.used = e.columns.clock
+	e.work.Asked += int64(c.sync(s))
+	return c, nil
+}

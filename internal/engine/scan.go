@@ -1,0 +1,270 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// scan is the working memory of one decision, kept from one to the next so that none is allocated per node.
+type scan struct {
+	slots  []int32 // the feasible slots, ascending
+	totals []int64 // their weighted scores, by position in slots
+	shares []int64 // normalised score times weight, by raw score
+	// filters are a pod's compiled filters, by position in the profile; nil where a filter has nothing to say.
+	filters []NodeFilter
+}
+
+// fewNodes is how many nodes are cheaper to ask one by one than through columns. Pods pinned to one node, as a DaemonSet's
+// are, each have a need of their own: a column for each would never be used again.
+const fewNodes = 64
+
+// feasible fills e.scan.slots with the nodes that no filter objects to.
+func (e *Engine) feasible(s *state.State, p *profile, pod *model.Pod, n narrowing) {
+	e.columns.clock++
+	switch {
+	case len(n.by) == 0:
+		e.feasibleAmongAll(s, p, pod)
+	case len(n.slots) <= fewNodes:
+		e.compile(p, pod)
+		e.scan.slots = e.scan.slots[:0]
+		for _, slot := range n.slots {
+			if _, code := e.firstObjection(s.Node(slot)); code == reason.None {
+				e.scan.slots = append(e.scan.slots, slot)
+			}
+		}
+		e.work.Visited += int64(len(n.slots))
+	default:
+		e.feasibleAmongAll(s, p, pod)
+		e.scan.slots = intersectSorted(e.scan.slots, n.slots)
+	}
+}
+
+func (e *Engine) feasibleAmongAll(s *state.State, p *profile, pod *model.Pod) {
+	alive := s.Alive()
+	slots := e.scan.slots
+	if cap(slots) < len(alive) {
+		slots = make([]int32, len(alive))
+	}
+	slots = slots[:len(alive)]
+	n := 0
+	for slot, ok := range alive {
+		slots[n] = int32(slot)
+		if ok {
+			n++
+		}
+	}
+	slots = slots[:n]
+	e.work.Visited += int64(len(alive))
+	for i := range p.Filters {
+		c := e.filterColumn(s, p, i, pod)
+		if c == nil || c.nonZero == 0 {
+			continue
+		}
+		slots = keepFeasible(slots, c.values)
+	}
+	e.scan.slots = slots
+}
+
+// keepFeasible drops the slots that the column objects to, in place. Writing first and counting after keeps the loop free of
+// branches that cannot be predicted.
+func keepFeasible(slots []int32, codes []reason.Code) []int32 {
+	n := 0
+	for _, slot := range slots {
+		slots[n] = slot
+		if codes[slot] == reason.None {
+			n++
+		}
+	}
+	return slots[:n]
+}
+
+func intersectSorted(a, b []int32) []int32 {
+	n, j := 0, 0
+	for _, x := range a {
+		for j < len(b) && b[j] < x {
+			j++
+		}
+		if j < len(b) && b[j] == x {
+			a[n] = x
+			n++
+		}
+	}
+	return a[:n]
+}
+
+// best returns the feasible slot with the highest total. Equals are told apart by a hash of seed, pod and node, so that each is
+// as likely as the other and yet a run can be repeated.
+func (e *Engine) best(s *state.State, p *profile, pod *model.Pod) (slot int32, total int64, err error) {
+	slots := e.scan.slots
+	if cap(e.scan.totals) < len(slots) {
+		e.scan.totals = make([]int64, len(slots)+len(slots)/4)
+	}
+	totals := e.scan.totals[:len(slots)]
+	clear(totals)
+	var everywhere int64 // what all nodes score alike
+	for i := range p.Scorers {
+		constant, err := e.addScores(s, p, i, pod, totals)
+		if err != nil {
+			return 0, 0, err
+		}
+		everywhere += constant
+	}
+	at := highest(s, slots, totals, mix(e.seed^state.HashName(pod.Namespace+"/"+pod.Name)))
+	return slots[at], totals[at] + everywhere, nil
+}
+
+// highest returns the position of the highest total.
+func highest(s *state.State, slots []int32, totals []int64, salt uint64) int {
+	best, bestHash, hashed := 0, uint64(0), false
+	hash := func(at int) uint64 { return mix(salt ^ s.Node(slots[at]).NameHash()) }
+	for at, total := range totals {
+		switch {
+		case total > totals[best]:
+			best, hashed = at, false
+		case total == totals[best] && at != best:
+			if !hashed {
+				bestHash, hashed = hash(best), true
+			}
+			if h := hash(at); h > bestHash {
+				best, bestHash = at, h
+			}
+		}
+	}
+	return best
+}
+
+// mix spreads a hash over all its bits (the finalizer of splitmix64, Steele et al. 2014).
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// addScores adds one scorer's normalised and weighted scores to the totals, or returns what it would add to each of them alike.
+func (e *Engine) addScores(s *state.State, p *profile, i int, pod *model.Pod, totals []int64) (everywhere int64, err error) {
+	scorer := &p.Scorers[i]
+	raw, err := e.rawScores(s, p, i, pod)
+	if err != nil || raw == nil {
+		return 0, err
+	}
+	slots := e.scan.slots
+	switch scorer.Normalization() {
+	case model.AsIs:
+		for at, slot := range slots {
+			totals[at] += int64(raw[slot]) * scorer.Weight
+		}
+		return 0, nil
+	default:
+		return e.addNormalized(scorer, raw, totals)
+	}
+}
+
+// rawScores returns the scorer's raw scores by slot, or nil if it has no say.
+func (e *Engine) rawScores(s *state.State, p *profile, i int, pod *model.Pod) ([]int32, error) {
+	c, err := e.scoreColumn(s, p, i, pod)
+	if c == nil {
+		return nil, err
+	}
+	return c.values, nil
+}
+
+func (e *Engine) addNormalized(scorer *Weighted, raw []int32, totals []int64) (everywhere int64, err error) {
+	slots := e.scan.slots
+	var largest int32
+	for _, slot := range slots {
+		v := raw[slot]
+		largest = max(largest, v)
+		if v < 0 {
+			return 0, errOutOfRange(scorer.Name(), v)
+		}
+	}
+	if largest == 0 {
+		if scorer.Normalization() == model.LargestReversed {
+			return MaxScore * scorer.Weight, nil
+		}
+		return 0, nil
+	}
+	if shares := e.sharesTo(largest, scorer); shares != nil {
+		for at, slot := range slots {
+			totals[at] += shares[raw[slot]]
+		}
+		return 0, nil
+	}
+	for at, slot := range slots {
+		totals[at] += normalize(scorer.Normalization(), raw[slot], largest) * scorer.Weight
+	}
+	return 0, nil
+}
+
+// normalize brings a raw score into 0..MaxScore, given the largest one, as kube-scheduler's DefaultNormalizeScore does.
+func normalize(how model.Normalization, raw, largest int32) int64 {
+	switch {
+	case how == model.AsIs || largest == 0 && how == model.Largest:
+		return int64(raw)
+	case largest == 0:
+		return MaxScore
+	}
+	share := MaxScore * int64(raw) / int64(largest)
+	if how == model.LargestReversed {
+		return MaxScore - share
+	}
+	return share
+}
+
+// tabulated is up to which largest raw score a table of normalised scores is cheaper than a division for each node.
+const tabulated = 256
+
+func (e *Engine) sharesTo(largest int32, scorer *Weighted) []int64 {
+	if largest > tabulated || int(largest) > len(e.scan.slots) {
+		return nil
+	}
+	if e.scan.shares == nil {
+		e.scan.shares = make([]int64, tabulated+1)
+	}
+	shares := e.scan.shares[:largest+1]
+	for raw := range shares {
+		shares[raw] = normalize(scorer.Normalization(), int32(raw), largest) * scorer.Weight
+	}
+	return shares
+}
+
+// compile readies the pod's filters for being asked about single nodes.
+func (e *Engine) compile(p *profile, pod *model.Pod) {
+	e.scan.filters = e.scan.filters[:0]
+	for i, f := range p.Filters {
+		var filter NodeFilter
+		if need := pod.Needs[i]; !need.IsZero() {
+			if c := e.columns.filters[columnKey{p.firstID + int32(i), need}]; c != nil {
+				filter = c.filter
+			} else {
+				filter = f.CompileFilter(pod)
+			}
+		}
+		e.scan.filters = append(e.scan.filters, filter)
+	}
+}
+
+// firstObjection asks the compiled filters, in order, about one node. It returns the position and the verdict of the first
+// that objects.
+func (e *Engine) firstObjection(node state.Node) (filter int, code reason.Code) {
+	for i, f := range e.scan.filters {
+		if f == nil {
+			continue
+		}
+		e.work.Asked++
+		if code := f.Filter(node); code != reason.None {
+			return i, code
+		}
+	}
+	return 0, reason.None
+}
+
+func errOutOfRange(plugin string, score int32) error {
+	return fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %d, it should in the range of [0, %d] after normalizing",
+		plugin, score, MaxScore)
+}

@@ -1,0 +1,54 @@
+// Package defaultbinder says what to write to the API to bind a pod, and what to do when that fails.
+//
+// It takes a pod, the name of its node, and the errors that the API gave; it gives the Binding and how long to wait for
+// another try. It owns nothing. It never sends, sleeps or adds jitter: its caller does.
+package defaultbinder
+
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "DefaultBinder"
+
+const (
+	// Tries is how often a binding is sent before its failure is final.
+	Tries = 4
+
+	firstWait  = 10 * time.Millisecond
+	waitFactor = 5
+)
+
+// Binding returns what is posted to the pod's binding subresource. The UID makes the API server refuse it for another pod
+// that has taken over the name.
+func Binding(pod *model.Pod, nodeName string) *v1.Binding {
+	return &v1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     v1.ObjectReference{Kind: "Node", Name: nodeName},
+	}
+}
+
+// Retry says whether to send a binding again after its try-th try, counted from 1, failed with err; and if so, after which
+// wait: 10, 50 and 250 ms. Only errors of a server that is unwell or not there are worth it. A conflict, a missing pod, a
+// rate limit or a timeout is returned to the queue at once.
+func Retry(err error, try int) (wait time.Duration, again bool) {
+	if try >= Tries || !passing(err) {
+		return 0, false
+	}
+	wait = firstWait
+	for range try - 1 {
+		wait *= waitFactor
+	}
+	return wait, true
+}
+
+func passing(err error) bool {
+	return apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || net.IsConnectionRefused(err)
+}

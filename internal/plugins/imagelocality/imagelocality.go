@@ -1,0 +1,140 @@
+// Package imagelocality prefers nodes that have the pod's images already.
+//
+// It takes the images a pod names, the images on a node and how widely each is spread; it gives a raw score that is in
+// range already. It owns nothing. It never resolves an image name: names are compared as they are written, the pod's with
+// a tag added where it has none.
+package imagelocality
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "ImageLocality"
+
+const (
+	mebibyte = 1 << 20
+	// Images of less than this in sum are pulled too soon to matter.
+	leastBytes int64 = 23 * mebibyte
+	// Images of more than this, for each image the pod names, are as good as it gets.
+	mostBytesPerImage int64 = 1000 * mebibyte
+	maxScore          int64 = 100
+)
+
+// Plugin scores nodes by the images they have.
+type Plugin struct{}
+
+// New returns the plugin.
+func New() *Plugin { return &Plugin{} }
+
+// Name returns "ImageLocality".
+func (*Plugin) Name() string { return Name }
+
+// ScoreNeed lists the images, with repetitions, because each mention counts. It is zero for a pod that names none.
+func (*Plugin) ScoreNeed(pod *model.Pod) model.Need {
+	names := imagesOf(&pod.Object.Spec)
+	if len(names) == 0 {
+		return model.Need{}
+	}
+	text := make([]byte, 0, 64*len(names))
+	for _, name := range names {
+		text = strconv.AppendQuote(text, name)
+	}
+	return model.NeedOf(string(text))
+}
+
+// ScoreReads names the node's images and their spread over all nodes.
+func (*Plugin) ScoreReads() model.Aspect { return model.Images | model.Spread }
+
+// CompileScore counts the images. It never fails.
+func (*Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+	names := imagesOf(&pod.Object.Spec)
+	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names))}
+	for i, name := range names {
+		if i > 0 && name == names[i-1] {
+			s.images[len(s.images)-1].mentions++
+		} else {
+			s.images = append(s.images, image{name: name, mentions: 1})
+		}
+	}
+	return s, nil
+}
+
+// Normalization leaves scores alone.
+func (*Plugin) Normalization() model.Normalization { return model.AsIs }
+
+// nodeScorer is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
+type nodeScorer = interface {
+	Score(node state.Node) int32
+}
+
+// image is one image name and how often the pod mentions it.
+type image struct {
+	name     string
+	mentions int64
+}
+
+type scorer struct {
+	images    []image // sorted by name
+	mostBytes int64
+}
+
+// Score is ⌊100·(c − lo)/(hi − lo)⌋ with c = clamp(sum, lo, hi), lo = 23 Mi, hi = 1000 Mi for each mention. The sum is over
+// the images on the node, of each one's size scaled by the share of all nodes that have it, so that a node does not draw
+// all pods only because it was the first to pull their image.
+func (s *scorer) Score(node state.Node) int32 {
+	present := node.Model().Images
+	if len(present) == 0 {
+		return 0
+	}
+	var sum int64
+	for i := range s.images {
+		image := &s.images[i]
+		if _, ok := present[image.name]; ok {
+			size, nodes := node.ImageSpread(image.name)
+			sum += image.mentions * scaled(size, nodes, node.ClusterNodes())
+		}
+	}
+	if sum <= leastBytes {
+		return 0
+	}
+	return int32(maxScore * (min(sum, s.mostBytes) - leastBytes) / (s.mostBytes - leastBytes))
+}
+
+// scaled does the arithmetic of kube-scheduler's score in its order and in its types, so that both truncate alike.
+func scaled(sizeBytes int64, nodes, clusterNodes int) int64 {
+	return int64(float64(sizeBytes) * (float64(nodes) / float64(clusterNodes)))
+}
+
+// imagesOf lists the images of init containers, containers and image volumes, sorted, each as often as it is mentioned.
+func imagesOf(spec *v1.PodSpec) []string {
+	names := make([]string, 0, len(spec.InitContainers)+len(spec.Containers)+1)
+	for i := range spec.InitContainers {
+		names = append(names, tagged(spec.InitContainers[i].Image))
+	}
+	for i := range spec.Containers {
+		names = append(names, tagged(spec.Containers[i].Image))
+	}
+	for i := range spec.Volumes {
+		if volume := spec.Volumes[i].Image; volume != nil {
+			names = append(names, tagged(volume.Reference))
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// tagged adds the default tag to a name that has neither tag nor digest. A colon before the last slash is a port's.
+func tagged(name string) string {
+	if strings.LastIndexByte(name, ':') <= strings.LastIndexByte(name, '/') {
+		return name + ":latest"
+	}
+	return name
+}

@@ -1,0 +1,48 @@
+package nodeaffinity
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+const nameField = "metadata.name"
+
+// Narrow returns the names that the pod's required terms allow, sorted, if every term allows only nodes it names. Where the
+// terms contradict themselves and no name is left, it rejects every node.
+func (*Plugin) Narrow(pod *model.Pod) (names []string, narrowed bool, rejection string) {
+	terms := required(pod.Object)
+	if terms == nil || len(terms.NodeSelectorTerms) == 0 {
+		return nil, false, ""
+	}
+	for i := range terms.NodeSelectorTerms {
+		allowed, named := namesOf(&terms.NodeSelectorTerms[i])
+		if !named {
+			return nil, false, ""
+		}
+		names = append(names, allowed...)
+	}
+	if len(names) == 0 {
+		return nil, false, "pod affinity terms conflict"
+	}
+	slices.Sort(names)
+	return slices.Compact(names), true, ""
+}
+
+// namesOf returns the names that all of the term's requirements metadata.name In [...] list; named is false when it has no
+// such requirement. Other requirements do not narrow, and neither does it matter here whether the term can be parsed.
+func namesOf(term *v1.NodeSelectorTerm) (names []string, named bool) {
+	for i := range term.MatchFields {
+		r := &term.MatchFields[i]
+		switch {
+		case r.Key != nameField || r.Operator != v1.NodeSelectorOpIn:
+		case !named:
+			names, named = slices.Clone(r.Values), true
+		default:
+			names = slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(r.Values, name) })
+		}
+	}
+	return names, named
+}

@@ -1,0 +1,221 @@
+// Package nodeaffinity holds a pod to the nodes that its node selector and node affinity allow, and draws it to those it
+// prefers.
+//
+// It takes a pod's spec, the affinity that the configuration adds to every pod's, and a node's labels and name; it gives a
+// verdict, a raw score and, where the pod names nodes, the only nodes worth looking at. It owns the compiled added affinity.
+// It never fails over a required term that is written wrongly: such a term matches nothing.
+package nodeaffinity
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "NodeAffinity"
+
+const (
+	addedMismatch = reason.Unresolvable | 1
+	podMismatch   = reason.Unresolvable | 2
+)
+
+// Plugin judges nodes by their labels and names.
+type Plugin struct {
+	// What the configuration adds to every pod. addedRequired is nil when nothing is added; a selector without terms matches
+	// no node.
+	addedRequired  *selector
+	addedPreferred []weightedTerm
+}
+
+// New returns the plugin. Args may be nil. The error names the field of the added affinity that is wrong.
+func New(args *configv1.NodeAffinityArgs) (*Plugin, error) {
+	if args == nil || args.AddedAffinity == nil {
+		return &Plugin{}, nil
+	}
+	added := args.AddedAffinity
+	if err := check(added); err != nil {
+		return nil, err
+	}
+	p := &Plugin{
+		addedPreferred: weightedTermsOf(added.PreferredDuringSchedulingIgnoredDuringExecution),
+	}
+	if required := added.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		s := selectorOf(required)
+		p.addedRequired = &s
+	}
+	return p, nil
+}
+
+// check finds what is wrong with the added affinity.
+func check(added *v1.NodeAffinity) error {
+	path := field.NewPath("addedAffinity")
+	var errs []error
+	if required := added.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		_, err := affinity.NewNodeSelector(required, field.WithPath(path.Child("requiredDuringSchedulingIgnoredDuringExecution")))
+		errs = append(errs, err)
+	}
+	_, err := affinity.NewPreferredSchedulingTerms(added.PreferredDuringSchedulingIgnoredDuringExecution,
+		field.WithPath(path.Child("preferredDuringSchedulingIgnoredDuringExecution")))
+	errs = append(errs, err)
+	if all := utilerrors.NewAggregate(errs); all != nil {
+		return utilerrors.Flatten(all)
+	}
+	return nil
+}
+
+// Name returns "NodeAffinity".
+func (*Plugin) Name() string { return Name }
+
+// required returns the pod's required node affinity, nil when it has none.
+func required(pod *v1.Pod) *v1.NodeSelector {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// preferred returns the pod's preferred terms.
+func preferred(pod *v1.Pod) []v1.PreferredSchedulingTerm {
+	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
+		return a.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
+	}
+	return nil
+}
+
+// FilterNeed is the pod's node selector and required terms; it is zero when it has neither and nothing is added.
+func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
+	labels, terms := pod.Object.Spec.NodeSelector, required(pod.Object)
+	if len(labels) == 0 && terms == nil && p.addedRequired == nil {
+		return model.Need{}
+	}
+	return model.NeedOf(filterText(labels, terms))
+}
+
+// FilterReads names the labels. A node's name, the one field that terms can ask for, never changes.
+func (*Plugin) FilterReads() model.Aspect { return model.Labels }
+
+// CompileFilter prepares the pod's selector and terms.
+func (p *Plugin) CompileFilter(pod *model.Pod) nodeFilter {
+	f := &filter{added: p.addedRequired, labels: labelsOf(pod.Object.Spec.NodeSelector)}
+	if terms := required(pod.Object); terms != nil {
+		s := selectorOf(terms)
+		f.terms = &s
+	}
+	return f
+}
+
+// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
+type nodeFilter = interface {
+	Filter(node state.Node) reason.Code
+	Reasons(code reason.Code) []string
+}
+
+type filter struct {
+	added  *selector // nil when nothing is added
+	labels []label
+	terms  *selector // nil when the pod requires none
+}
+
+func (f *filter) Filter(node state.Node) reason.Code {
+	object := node.Object()
+	if f.added != nil && !f.added.matches(object) {
+		return addedMismatch
+	}
+	if !haveAll(object.Labels, f.labels) || f.terms != nil && !f.terms.matches(object) {
+		return podMismatch
+	}
+	return reason.None
+}
+
+func (*filter) Reasons(code reason.Code) []string {
+	if code == addedMismatch {
+		return []string{"node(s) didn't match scheduler-enforced node affinity"}
+	}
+	return []string{"node(s) didn't match Pod's node affinity/selector"}
+}
+
+// ScoreNeed is the pod's preferred terms; it is zero when there are none and none are added. Terms that do not count, such as
+// those of weight 0, still make the plugin score, as in kube-scheduler: it scores every node 0. Terms that cannot be parsed are the
+// same need exactly when they fail with the same error.
+func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
+	terms := preferred(pod.Object)
+	if len(terms) > 0 {
+		if _, err := affinity.NewPreferredSchedulingTerms(terms); err != nil {
+			return model.NeedOf(fmt.Sprintf("error %v", err))
+		}
+	}
+	if len(terms) == 0 && len(p.addedPreferred) == 0 {
+		return model.Need{}
+	}
+	return model.NeedOf("score" + scoreText(terms))
+}
+
+// ScoreReads names the labels.
+func (*Plugin) ScoreReads() model.Aspect { return model.Labels }
+
+// CompileScore prepares the added and the pod's preferred terms. It fails when one of the pod's cannot be parsed.
+func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+	terms := preferred(pod.Object)
+	if _, err := affinity.NewPreferredSchedulingTerms(terms); err != nil {
+		return nil, err
+	}
+	s := &scorer{}
+	s.terms = append(s.terms, p.addedPreferred...)
+	s.terms = append(s.terms, weightedTermsOf(terms)...)
+	return s, nil
+}
+
+// Normalization gives the node that meets most preferences the most points.
+func (*Plugin) Normalization() model.Normalization { return model.Largest }
+
+// nodeScorer is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
+type nodeScorer = interface {
+	Score(node state.Node) int32
+}
+
+type scorer struct{ terms []weightedTerm }
+
+// Score is the sum of the weights of the terms that the node meets.
+func (s *scorer) Score(node state.Node) int32 {
+	object := node.Object()
+	var sum int32
+	for i := range s.terms {
+		if s.terms[i].matches(object) {
+			sum += s.terms[i].weight
+		}
+	}
+	return sum
+}
+
+// Interests registers for nodes that come to match.
+func (p *Plugin) Interests() []model.Interest {
+	return []model.Interest{{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch}}
+}
+
+// comesToMatch reports whether the node matches now what the pod requires, and did not before. A label that makes only the
+// added affinity match is overlooked, as kube-scheduler overlooks it. Terms that cannot be parsed give the pod the benefit
+// of the doubt.
+func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
+	if p.addedRequired != nil && !p.addedRequired.matches(e.Node.Object) {
+		return false
+	}
+	wanted := affinity.GetRequiredNodeAffinity(waiting.Object)
+	matches, err := wanted.Match(e.Node.Object)
+	if err != nil {
+		return true
+	}
+	if !matches || e.OldNode == nil {
+		return matches
+	}
+	matched, _ := wanted.Match(e.OldNode.Object)
+	return !matched
+}

@@ -1,0 +1,206 @@
+package nodeaffinity
+
+import (
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// The library k8s.io/component-helpers decides which terms can be parsed. What it makes of them allocates for every node it
+// is asked about; what follows is the same in a form that does not, and a test holds both together.
+
+// label is an entry of a node selector.
+type label struct{ key, value string }
+
+func labelsOf(selector map[string]string) []label {
+	if len(selector) == 0 {
+		return nil
+	}
+	labels := make([]label, 0, len(selector))
+	for key, value := range selector {
+		labels = append(labels, label{key, value})
+	}
+	slices.SortFunc(labels, func(a, b label) int { return strings.Compare(a.key, b.key) })
+	return labels
+}
+
+func haveAll(have map[string]string, wanted []label) bool {
+	for i := range wanted {
+		if value, ok := have[wanted[i].key]; !ok || value != wanted[i].value {
+			return false
+		}
+	}
+	return true
+}
+
+// selector matches where one of its terms does; without terms it matches nowhere.
+type selector []term
+
+// selectorOf leaves out terms that are empty or cannot be parsed: they match nothing.
+func selectorOf(s *v1.NodeSelector) selector {
+	var compiled selector
+	for i := range s.NodeSelectorTerms {
+		if t := &s.NodeSelectorTerms[i]; !isEmpty(t) && parses(t) {
+			compiled = append(compiled, termOf(t))
+		}
+	}
+	return compiled
+}
+
+func isEmpty(t *v1.NodeSelectorTerm) bool {
+	return len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0
+}
+
+func parses(t *v1.NodeSelectorTerm) bool {
+	_, err := affinity.NewNodeSelector(&v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{*t}})
+	return err == nil
+}
+
+func (s selector) matches(node *v1.Node) bool {
+	for i := range s {
+		if s[i].matches(node) {
+			return true
+		}
+	}
+	return false
+}
+
+// weightedTerm is a preferred term.
+type weightedTerm struct {
+	term
+	weight int32
+}
+
+// weightedTermsOf compiles terms that are known to parse. Those without weight or requirements count for nothing.
+func weightedTermsOf(terms []v1.PreferredSchedulingTerm) []weightedTerm {
+	var compiled []weightedTerm
+	for i := range terms {
+		if t := &terms[i]; counts(t) {
+			compiled = append(compiled, weightedTerm{termOf(&t.Preference), t.Weight})
+		}
+	}
+	return compiled
+}
+
+func counts(t *v1.PreferredSchedulingTerm) bool { return t.Weight != 0 && !isEmpty(&t.Preference) }
+
+// term matches where all of its requirements do.
+type term struct {
+	labels []labelRequirement
+	fields []fieldRequirement
+}
+
+// termOf compiles a term that is known to parse.
+func termOf(t *v1.NodeSelectorTerm) term {
+	var compiled term
+	for i := range t.MatchExpressions {
+		compiled.labels = append(compiled.labels, labelRequirementOf(&t.MatchExpressions[i]))
+	}
+	for i := range t.MatchFields {
+		r := &t.MatchFields[i]
+		compiled.fields = append(compiled.fields,
+			fieldRequirement{isName: r.Key == nameField, equal: r.Operator == v1.NodeSelectorOpIn, value: r.Values[0]})
+	}
+	return compiled
+}
+
+func (t *term) matches(node *v1.Node) bool {
+	for i := range t.labels {
+		if !t.labels[i].matches(node.Labels) {
+			return false
+		}
+	}
+	for i := range t.fields {
+		if !t.fields[i].matches(node.Name) {
+			return false
+		}
+	}
+	return true
+}
+
+// fieldRequirement compares a field with a value. Fields other than the name read as "".
+type fieldRequirement struct {
+	isName, equal bool
+	value         string
+}
+
+func (r *fieldRequirement) matches(name string) bool {
+	if !r.isName {
+		name = ""
+	}
+	return (name == r.value) == r.equal
+}
+
+// labelRequirement asks for the presence or the value of a label.
+type labelRequirement struct {
+	key      string
+	operator v1.NodeSelectorOperator
+	values   []string // sorted; for In and NotIn
+	bound    int64    // for Gt and Lt
+}
+
+func labelRequirementOf(r *v1.NodeSelectorRequirement) labelRequirement {
+	compiled := labelRequirement{key: r.Key, operator: r.Operator}
+	switch r.Operator {
+	case v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn:
+		compiled.values = slices.Sorted(slices.Values(r.Values))
+	case v1.NodeSelectorOpGt, v1.NodeSelectorOpLt:
+		compiled.bound, _ = integer(r.Values[0])
+	}
+	return compiled
+}
+
+func (r *labelRequirement) matches(labels map[string]string) bool {
+	value, present := labels[r.key]
+	switch r.operator {
+	case v1.NodeSelectorOpIn:
+		return present && r.lists(value)
+	case v1.NodeSelectorOpNotIn:
+		return !present || !r.lists(value)
+	case v1.NodeSelectorOpExists:
+		return present
+	case v1.NodeSelectorOpDoesNotExist:
+		return !present
+	}
+	number, ok := integer(value)
+	if r.operator == v1.NodeSelectorOpGt {
+		return ok && number > r.bound
+	}
+	return ok && number < r.bound
+}
+
+func (r *labelRequirement) lists(value string) bool {
+	if len(r.values) == 1 {
+		return r.values[0] == value
+	}
+	_, found := slices.BinarySearch(r.values, value)
+	return found
+}
+
+// integer reads what strconv.ParseInt reads in base 10 and 64 bits. It is written out because strconv allocates an error
+// for every label that is not a number.
+func integer(text string) (value int64, ok bool) {
+	digits, negative := strings.CutPrefix(text, "-")
+	if !negative {
+		digits = strings.TrimPrefix(text, "+")
+	}
+	limit := uint64(math.MaxInt64)
+	if negative {
+		limit++
+	}
+	var magnitude uint64
+	for i := range len(digits) {
+		digit := uint64(digits[i]) - '0'
+		if digit > 9 || magnitude > (limit-digit)/10 {
+			return 0, false
+		}
+		magnitude = 10*magnitude + digit
+	}
+	if negative {
+		return -int64(magnitude), digits != ""
+	}
+	return int64(magnitude), digits != ""
+}

@@ -1,0 +1,77 @@
+package nodeaffinity
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// The canonical texts quote every name and sort whatever has no order: selector entries, terms, the requirements of a term,
+// the values of a requirement. Repetitions stay, because they can make a term invalid or count twice.
+
+// filterText is the text of a node selector and of required terms, which may be nil. Terms that are there but match nothing
+// differ from no terms.
+func filterText(selector map[string]string, terms *v1.NodeSelector) string {
+	text := []byte("filter")
+	for _, l := range labelsOf(selector) {
+		text = append(text, ' ')
+		text = strconv.AppendQuote(text, l.key)
+		text = append(text, '=')
+		text = strconv.AppendQuote(text, l.value)
+	}
+	if terms == nil {
+		return string(text)
+	}
+	texts := make([]string, 0, len(terms.NodeSelectorTerms))
+	for i := range terms.NodeSelectorTerms {
+		if t := &terms.NodeSelectorTerms[i]; !isEmpty(t) {
+			texts = append(texts, termText(t))
+		}
+	}
+	text = append(text, " one of"...)
+	return string(text) + sortedText(texts)
+}
+
+// scoreText is the text of those preferred terms that count; it is empty when none does.
+func scoreText(terms []v1.PreferredSchedulingTerm) string {
+	texts := make([]string, 0, len(terms))
+	for i := range terms {
+		if t := &terms[i]; counts(t) {
+			texts = append(texts, strconv.Itoa(int(t.Weight))+termText(&t.Preference))
+		}
+	}
+	return sortedText(texts)
+}
+
+func termText(t *v1.NodeSelectorTerm) string {
+	texts := make([]string, 0, len(t.MatchExpressions)+len(t.MatchFields))
+	for i := range t.MatchExpressions {
+		texts = append(texts, requirementText("label", &t.MatchExpressions[i]))
+	}
+	for i := range t.MatchFields {
+		texts = append(texts, requirementText("field", &t.MatchFields[i]))
+	}
+	return "(" + sortedText(texts) + ")"
+}
+
+func requirementText(of string, r *v1.NodeSelectorRequirement) string {
+	text := make([]byte, 0, 64)
+	text = append(text, of...)
+	text = strconv.AppendQuote(text, r.Key)
+	text = strconv.AppendQuote(text, string(r.Operator))
+	values := r.Values
+	if len(values) > 1 {
+		values = slices.Sorted(slices.Values(values))
+	}
+	for _, value := range values {
+		text = strconv.AppendQuote(text, value)
+	}
+	return string(text)
+}
+
+func sortedText(texts []string) string {
+	slices.Sort(texts)
+	return strings.Join(texts, " ")
+}

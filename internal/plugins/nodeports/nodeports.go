@@ -1,0 +1,108 @@
+// Package nodeports keeps a pod off nodes where another pod holds a host port that it wants.
+//
+// It takes a pod's host ports and the ports in use on a node; it gives a verdict. It owns nothing: who holds which port is
+// the state's to know. It never compares the ports of one pod with each other.
+package nodeports
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "NodePorts"
+
+// taken can be cured: the holder may be evicted.
+const taken reason.Code = 1
+
+// Plugin rejects nodes whose ports are taken.
+type Plugin struct{}
+
+// New returns the plugin.
+func New() *Plugin { return &Plugin{} }
+
+// Name returns "NodePorts".
+func (*Plugin) Name() string { return Name }
+
+// FilterNeed lists the wanted host ports; it is zero when there are none.
+func (*Plugin) FilterNeed(pod *model.Pod) model.Need {
+	if len(pod.Ports) == 0 {
+		return model.Need{}
+	}
+	text := make([]byte, 0, 32*len(pod.Ports))
+	for _, port := range sorted(pod.Ports) {
+		text = strconv.AppendInt(text, int64(port.Port), 10)
+		text = strconv.AppendQuote(text, string(port.Protocol))
+		text = strconv.AppendQuote(text, port.IP)
+	}
+	return model.NeedOf(string(text))
+}
+
+func sorted(ports []model.HostPort) []model.HostPort {
+	if len(ports) < 2 {
+		return ports
+	}
+	ports = slices.Clone(ports)
+	slices.SortFunc(ports, func(a, b model.HostPort) int {
+		return cmp.Or(cmp.Compare(a.Port, b.Port), strings.Compare(string(a.Protocol), string(b.Protocol)), strings.Compare(a.IP, b.IP))
+	})
+	return ports
+}
+
+// FilterReads names the host ports in use.
+func (*Plugin) FilterReads() model.Aspect { return model.Ports }
+
+// CompileFilter keeps the wanted ports.
+func (*Plugin) CompileFilter(pod *model.Pod) nodeFilter { return &filter{wanted: pod.Ports} }
+
+// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
+type nodeFilter = interface {
+	Filter(node state.Node) reason.Code
+	Reasons(code reason.Code) []string
+}
+
+type filter struct{ wanted []model.HostPort }
+
+func (f *filter) Filter(node state.Node) reason.Code {
+	for i := range f.wanted {
+		if node.PortInUse(f.wanted[i]) {
+			return taken
+		}
+	}
+	return reason.None
+}
+
+func (*filter) Reasons(reason.Code) []string {
+	return []string{"node(s) didn't have free ports for the requested pod ports"}
+}
+
+// Interests registers for pods that free a port and for new nodes.
+func (*Plugin) Interests() []model.Interest {
+	return []model.Interest{
+		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: freesPort},
+		{Resource: model.NodeEvent, Actions: model.Add},
+	}
+}
+
+// freesPort reports whether the pod that went held, or was promised, a port in the way of the waiting pod. On which node is
+// not asked.
+func freesPort(waiting *model.Pod, e model.Event) bool {
+	gone := e.OldPod
+	if gone.NodeName == "" && gone.NominatedNode == "" {
+		return false
+	}
+	for _, freed := range gone.Ports {
+		for _, wanted := range waiting.Ports {
+			if freed.Conflicts(wanted) {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,111 @@
+// Package noderesourcesbalancedallocation prefers nodes on which a pod evens out how fully each resource is used.
+//
+// It takes a pod's requests and what nodes offer and have given away; it gives each node a score between 50 and 100, where
+// 75 means that the pod changes nothing. It owns its checked arguments. It never rejects a node, and it has nothing to say about pods
+// that ask for none of its resources.
+package noderesourcesbalancedallocation
+
+import (
+	"strconv"
+	"unique"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "NodeResourcesBalancedAllocation"
+
+// nodeScorer is the engine's interface of this name, spelled out because plugins do not import the engine.
+type nodeScorer = interface {
+	Score(node state.Node) int32
+}
+
+// Plugin compares the fractions to which resources are used. It is immutable and can be shared.
+type Plugin struct {
+	// resources are those configured ones that scheduling knows amounts of; no node has any of the others.
+	resources []v1.ResourceName
+}
+
+// New checks the arguments and returns the plugin. Absent arguments take kube-scheduler's defaults; the error has its text.
+func New(args *configv1.NodeResourcesBalancedAllocationArgs) (*Plugin, error) {
+	var configured []configv1.ResourceSpec
+	if args != nil {
+		configured = args.Resources
+	}
+	if len(configured) == 0 {
+		configured = []configv1.ResourceSpec{{Name: "cpu"}, {Name: "memory"}}
+	}
+	if err := check(configured); err != nil {
+		return nil, err
+	}
+	p := &Plugin{}
+	for _, r := range configured {
+		if name := v1.ResourceName(r.Name); accounted(name) {
+			p.resources = append(p.resources, name)
+		}
+	}
+	return p, nil
+}
+
+// check accepts each name once. Weights exist for the form only: 1 is the only one there is, and 0 stands for it.
+func check(resources []configv1.ResourceSpec) error {
+	var errs field.ErrorList
+	seen := map[string]bool{}
+	for i, r := range resources {
+		path := field.NewPath("resources").Index(i)
+		if seen[r.Name] {
+			errs = append(errs, field.Duplicate(path.Child("name"), r.Name))
+		}
+		seen[r.Name] = true
+		if r.Weight != 0 && r.Weight != 1 {
+			errs = append(errs, field.Invalid(path.Child("weight"), r.Weight, "must be 1"))
+		}
+	}
+	return errs.ToAggregate()
+}
+
+func accounted(name v1.ResourceName) bool {
+	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage || model.IsScalarName(name)
+}
+
+// Name returns "NodeResourcesBalancedAllocation".
+func (*Plugin) Name() string { return Name }
+
+// ScoreNeed is what the pod occupies of the configured resources; nothing when it occupies none of them.
+func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
+	text := make([]byte, 0, 64)
+	some := false
+	for _, name := range p.resources {
+		amount, _ := pod.Occupies.Amount(name)
+		some = some || amount != 0
+		text = append(strconv.AppendInt(text, amount, 10), ' ')
+	}
+	if !some {
+		return model.Need{}
+	}
+	return model.NeedOf(string(text))
+}
+
+// ScoreReads names what the node offers and what its pods take.
+func (*Plugin) ScoreReads() model.Aspect { return model.Usage | model.Allocatable }
+
+// Normalization says that scores are in range as they are.
+func (*Plugin) Normalization() model.Normalization { return model.AsIs }
+
+// CompileScore picks the resources that count for the pod: a scalar that it does not ask for counts on no node.
+func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+	s := &scorer{}
+	for _, name := range p.resources {
+		amount, scalar := pod.Occupies.Amount(name)
+		if scalar && amount == 0 {
+			continue
+		}
+		s.parts = append(s.parts, part{kind: kindOf(name), asked: amount, name: unique.Make(string(name))})
+	}
+	return s, nil
+}

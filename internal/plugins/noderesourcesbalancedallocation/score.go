@@ -1,0 +1,129 @@
+package noderesourcesbalancedallocation
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// kind tells where a node keeps a resource.
+type kind uint8
+
+const (
+	cpu kind = iota
+	memory
+	ephemeral
+	scalar
+)
+
+func kindOf(name v1.ResourceName) kind {
+	switch name {
+	case v1.ResourceCPU:
+		return cpu
+	case v1.ResourceMemory:
+		return memory
+	case v1.ResourceEphemeralStorage:
+		return ephemeral
+	}
+	return scalar
+}
+
+// part is one resource that counts for a pod.
+type part struct {
+	kind  kind
+	asked int64
+	name  model.ResourceName // of a scalar
+}
+
+// fractions returns how full the node is of the resource, without the pod and with it. Nodes that have none of it are not ok.
+func (p *part) fractions(size, used *model.Resources) (before, after float64, ok bool) {
+	var capacity, taken int64
+	switch p.kind {
+	case cpu:
+		capacity, taken = size.CPUMilli, used.CPUMilli
+	case memory:
+		capacity, taken = size.MemoryBytes, used.MemoryBytes
+	case ephemeral:
+		capacity, taken = size.EphemeralBytes, used.EphemeralBytes
+	default:
+		capacity, taken = size.Scalar(p.name), used.Scalar(p.name)
+	}
+	if capacity == 0 {
+		return 0, 0, false
+	}
+	return fraction(taken, capacity), fraction(taken+p.asked, capacity), true
+}
+
+// fraction is at most 1: a node that is more than full is full.
+func fraction(amount, capacity int64) float64 {
+	if amount > capacity {
+		return 1
+	}
+	return float64(amount) / float64(capacity)
+}
+
+// scorer is one need, ready to be asked about nodes.
+//
+// Its floating point follows kube-scheduler's to the last bit, because the last bit decides how a score is truncated. So the
+// order of operations is part of the result, and where a product is added to something, an explicit conversion rounds it first:
+// the Go specification lets a compiler fuse x*y + z into one operation with another result, except across a conversion.
+type scorer struct{ parts []part }
+
+// Score rates one node: 75 plus or minus half of what the pod adds to the node's balance.
+func (s *scorer) Score(node state.Node) int32 {
+	size, used := node.Allocatable(), node.Used()
+	var before, after spread
+	for i := range s.parts {
+		if b, a, ok := s.parts[i].fractions(size, used); ok {
+			before.add(b)
+			after.add(a)
+		}
+	}
+	if before.count > 2 {
+		// The fractions are computed again rather than kept: there is no room for any number of them without allocating.
+		for i := range s.parts {
+			if b, a, ok := s.parts[i].fractions(size, used); ok {
+				before.deviate(b)
+				after.deviate(a)
+			}
+		}
+	}
+	return 50 + (50+after.balance()-before.balance())/2
+}
+
+// spread measures how far apart fractions are. First all are added, then, if there are more than two, each one deviates.
+type spread struct {
+	count       int
+	first, last float64
+	sum         float64
+	squares     float64
+}
+
+func (s *spread) add(f float64) {
+	if s.count == 0 {
+		s.first = f
+	}
+	s.last = f
+	s.sum += f
+	s.count++
+}
+
+func (s *spread) deviate(f float64) {
+	d := f - s.sum/float64(s.count)
+	s.squares += float64(d * d)
+}
+
+// balance is 100 for equal fractions, less the standard deviation in percent, truncated.
+func (s *spread) balance() int32 {
+	var deviation float64
+	switch {
+	case s.count == 2:
+		deviation = math.Abs(s.first-s.last) / 2
+	case s.count > 2:
+		deviation = math.Sqrt(s.squares / float64(s.count))
+	}
+	return int32(float64(1-deviation) * 100)
+}

@@ -1,0 +1,206 @@
+package noderesourcesfit
+
+import (
+	"math"
+	"strconv"
+	"unique"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// maxScore is the best rating of one resource.
+const maxScore = 100
+
+// ScoreNeed is what the pod is taken to ask for of the configured resources. It is never zero: best-effort pods are
+// scored, too.
+func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
+	text := make([]byte, 0, 64)
+	text = append(text, "asks"...)
+	for _, r := range p.resources {
+		amount, _ := pod.Scored.Amount(r.name)
+		text = strconv.AppendInt(append(text, ' '), amount, 10)
+	}
+	return model.NeedOf(string(text))
+}
+
+// ScoreReads names what the node offers and what its pods take.
+func (*Plugin) ScoreReads() model.Aspect { return reads }
+
+// Normalization says that scores are in range as they are.
+func (*Plugin) Normalization() model.Normalization { return model.AsIs }
+
+// CompileScore picks the resources that count for the pod: a scalar that it does not ask for counts on no node.
+func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+	var parts []part
+	for _, r := range p.resources {
+		amount, scalar := pod.Scored.Amount(r.name)
+		if scalar && amount == 0 {
+			continue
+		}
+		parts = append(parts, part{kind: kindOf(r.name), asked: amount, weight: r.weight, name: unique.Make(string(r.name))})
+	}
+	switch p.strategy {
+	case configv1.MostAllocated:
+		return &mostAllocated{parts}, nil
+	case configv1.RequestedToCapacityRatio:
+		return &requestedToCapacityRatio{parts, p.ratings}, nil
+	}
+	return &leastAllocated{parts}, nil
+}
+
+// kind tells where a node keeps a resource.
+type kind uint8
+
+const (
+	cpu kind = iota
+	memory
+	ephemeral
+	scalar
+)
+
+func kindOf(name v1.ResourceName) kind {
+	switch name {
+	case v1.ResourceCPU:
+		return cpu
+	case v1.ResourceMemory:
+		return memory
+	case v1.ResourceEphemeralStorage:
+		return ephemeral
+	}
+	return scalar
+}
+
+// part is one resource that counts for a pod.
+type part struct {
+	kind   kind
+	asked  int64
+	weight int64
+	name   model.ResourceName // of a scalar
+}
+
+// on returns what the node has of the resource, and how much would be taken with the pod on it. For cpu and memory, pods that
+// ask for nothing are taken to use something.
+func (p *part) on(node state.Node) (capacity, requested int64) {
+	size := node.Allocatable()
+	switch p.kind {
+	case cpu:
+		used, _ := node.NonZeroUsed()
+		return size.CPUMilli, used + p.asked
+	case memory:
+		_, used := node.NonZeroUsed()
+		return size.MemoryBytes, used + p.asked
+	case ephemeral:
+		return size.EphemeralBytes, node.Used().EphemeralBytes + p.asked
+	}
+	return size.Scalar(p.name), node.Used().Scalar(p.name) + p.asked
+}
+
+// leastAllocated prefers nodes with much left: the weighted mean of the free shares in percent.
+type leastAllocated struct{ parts []part }
+
+// Score rates one node from 0 to 100.
+func (s *leastAllocated) Score(node state.Node) int32 {
+	var sum, weights int64
+	for i := range s.parts {
+		p := &s.parts[i]
+		capacity, requested := p.on(node)
+		if capacity == 0 {
+			continue
+		}
+		weights += p.weight
+		sum += max(capacity-requested, 0) * maxScore / capacity * p.weight
+	}
+	return mean(sum, weights)
+}
+
+// mostAllocated prefers nodes with little left: the weighted mean of the taken shares in percent.
+type mostAllocated struct{ parts []part }
+
+// Score rates one node from 0 to 100.
+func (s *mostAllocated) Score(node state.Node) int32 {
+	var sum, weights int64
+	for i := range s.parts {
+		p := &s.parts[i]
+		capacity, requested := p.on(node)
+		if capacity == 0 {
+			continue
+		}
+		weights += p.weight
+		sum += min(requested, capacity) * maxScore / capacity * p.weight
+	}
+	return mean(sum, weights)
+}
+
+func mean(sum, weights int64) int32 {
+	if weights == 0 {
+		return 0
+	}
+	return int32(sum / weights)
+}
+
+// requestedToCapacityRatio rates the taken shares by a shape. A resource that the shape rates 0 does not count at all, so
+// it does not lower the mean.
+type requestedToCapacityRatio struct {
+	parts   []part
+	ratings ratings
+}
+
+// Score rates one node from 0 to 100; halves are rounded up.
+func (s *requestedToCapacityRatio) Score(node state.Node) int32 {
+	var sum, weights int64
+	for i := range s.parts {
+		p := &s.parts[i]
+		capacity, requested := p.on(node)
+		if capacity == 0 {
+			continue
+		}
+		percent := min(requested, capacity) * maxUtilization / capacity
+		if rating := s.ratings.at(percent); rating > 0 {
+			sum += rating * p.weight
+			weights += p.weight
+		}
+	}
+	if weights == 0 {
+		return 0
+	}
+	return int32(math.Round(float64(sum) / float64(weights)))
+}
+
+// ratings is a shape worked out for every whole percentage.
+type ratings [maxUtilization + 1]int8
+
+// rate follows the straight lines between the shape's points, in integers: division truncates toward zero, so that falling
+// lines round up. Left and right of the points the line is level.
+func rate(shape []configv1.UtilizationShapePoint) ratings {
+	var r ratings
+	for percent := range r {
+		r[percent] = int8(follow(shape, int64(percent)))
+	}
+	return r
+}
+
+func follow(shape []configv1.UtilizationShapePoint, percent int64) int64 {
+	const scale = maxScore / maxShapeScore
+	for i, point := range shape {
+		right, end := int64(point.Utilization), int64(point.Score)*scale
+		if percent > right {
+			continue
+		}
+		if i == 0 {
+			return end
+		}
+		left, start := int64(shape[i-1].Utilization), int64(shape[i-1].Score)*scale
+		return start + (end-start)*(percent-left)/(right-left)
+	}
+	return int64(shape[len(shape)-1].Score) * scale
+}
+
+// at looks a percentage up. One outside the range comes from amounts so large that they overflow; they are rated like the
+// nearest end, as the level parts of a shape would.
+func (r *ratings) at(percent int64) int64 {
+	return int64(r[min(max(percent, 0), maxUtilization)])
+}

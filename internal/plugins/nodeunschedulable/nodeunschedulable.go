@@ -1,0 +1,98 @@
+// Package nodeunschedulable keeps pods off cordoned nodes.
+//
+// It takes a pod's tolerations and a node's spec.unschedulable; it gives a verdict. It owns nothing. It never looks at the
+// taints that a node really has: those are TaintToleration's.
+package nodeunschedulable
+
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "NodeUnschedulable"
+
+const cordoned = reason.Unresolvable | 1
+
+// Plugin rejects cordoned nodes for pods that do not tolerate them.
+type Plugin struct{}
+
+// New returns the plugin.
+func New() *Plugin { return &Plugin{} }
+
+// Name returns "NodeUnschedulable".
+func (*Plugin) Name() string { return Name }
+
+// FilterNeed is the same for all pods that cordons keep out, and zero for those that tolerate a cordon: every node is fine
+// for them.
+func (*Plugin) FilterNeed(pod *model.Pod) model.Need {
+	if tolerates(pod.Object.Spec.Tolerations) {
+		return model.Need{}
+	}
+	return model.NeedOf("schedulable")
+}
+
+// FilterReads names spec.unschedulable, which is part of the aspect Taints.
+func (*Plugin) FilterReads() model.Aspect { return model.Taints }
+
+// CompileFilter looks at the tolerations once.
+func (*Plugin) CompileFilter(pod *model.Pod) nodeFilter {
+	return &filter{tolerates: tolerates(pod.Object.Spec.Tolerations)}
+}
+
+// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
+type nodeFilter = interface {
+	Filter(node state.Node) reason.Code
+	Reasons(code reason.Code) []string
+}
+
+type filter struct{ tolerates bool }
+
+func (f *filter) Filter(node state.Node) reason.Code {
+	if f.tolerates || !node.Model().Unschedulable() {
+		return reason.None
+	}
+	return cordoned
+}
+
+func (*filter) Reasons(reason.Code) []string { return []string{"node(s) were unschedulable"} }
+
+// Interests registers for nodes that become schedulable and for tolerations that the waiting pod gains.
+func (*Plugin) Interests() []model.Interest {
+	return []model.Interest{
+		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeTaint, Hint: becomesSchedulable},
+		{Resource: model.TargetPodEvent, Actions: model.UpdatePodToleration, Hint: gainsToleration},
+	}
+}
+
+func becomesSchedulable(_ *model.Pod, e model.Event) bool {
+	return !e.Node.Unschedulable() && (e.OldNode == nil || e.OldNode.Unschedulable())
+}
+
+func gainsToleration(_ *model.Pod, e model.Event) bool {
+	return tolerates(e.Pod.Object.Spec.Tolerations)
+}
+
+// tolerates reports whether some toleration tolerates the taint that a cordon stands for: its key is
+// node.kubernetes.io/unschedulable, its value empty, its effect NoSchedule. Operators that compare numbers never match an
+// empty value.
+func tolerates(tolerations []v1.Toleration) bool {
+	for i := range tolerations {
+		t := &tolerations[i]
+		if t.Key != "" && t.Key != v1.TaintNodeUnschedulable || t.Effect != "" && t.Effect != v1.TaintEffectNoSchedule {
+			continue
+		}
+		switch t.Operator {
+		case v1.TolerationOpExists:
+			return true
+		case "", v1.TolerationOpEqual:
+			if t.Value == "" {
+				return true
+			}
+		}
+	}
+	return false
+}

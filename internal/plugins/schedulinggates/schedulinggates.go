@@ -1,0 +1,42 @@
+// Package schedulinggates keeps pods with scheduling gates from being tried.
+//
+// It takes a pod; it gives the text that names the pod's gates, and the one event that can open them all. It owns nothing.
+// It never looks at a node: a gated pod does not reach the filters.
+package schedulinggates
+
+import (
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "SchedulingGates"
+
+// Plugin gates pods that list scheduling gates.
+type Plugin struct{}
+
+// New returns the plugin.
+func New() *Plugin { return &Plugin{} }
+
+// Name returns "SchedulingGates".
+func (*Plugin) Name() string { return Name }
+
+// Gated names the pod's gates in the order of its spec, or returns "" when there are none.
+func (*Plugin) Gated(pod *model.Pod) string {
+	gates := pod.Object.Spec.SchedulingGates
+	if len(gates) == 0 {
+		return ""
+	}
+	names := make([]string, len(gates))
+	for i := range gates {
+		names[i] = gates[i].Name
+	}
+	return "waiting for scheduling gates: [" + strings.Join(names, " ") + "]"
+}
+
+// Interests registers for the removal of the pod's last gate. Removing one of several gates is no such event, and the pod
+// stays where it is.
+func (*Plugin) Interests() []model.Interest {
+	return []model.Interest{{Resource: model.TargetPodEvent, Actions: model.UpdatePodSchedulingGatesEliminated}}
+}

@@ -1,0 +1,165 @@
+package tainttoleration
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Operators is the set of operators that tolerations may use.
+type Operators uint8
+
+// The sets of operators that exist.
+const (
+	// EqualAndExists are the operators of kube-scheduler's defaults.
+	EqualAndExists Operators = iota
+	// WithComparisons adds Lt and Gt (feature gate TaintTolerationComparisonOperators).
+	WithComparisons
+)
+
+// toleration is one toleration in canonical form: its operator is known, and its value is empty where the operator ignores
+// it.
+type toleration struct {
+	key, value string
+	effect     v1.TaintEffect
+	operator   v1.TolerationOperator
+	bound      int64 // the value in numbers, for Lt and Gt
+}
+
+// tolerations are sorted and distinct.
+type tolerations []toleration
+
+// tolerationsOf compiles those tolerations that can tolerate a taint of one of the effects.
+func tolerationsOf(list []v1.Toleration, effects func(v1.TaintEffect) bool, operators Operators) tolerations {
+	if len(list) == 0 {
+		return nil
+	}
+	compiled := make(tolerations, 0, len(list))
+	for i := range list {
+		if list[i].Effect != "" && !effects(list[i].Effect) {
+			continue
+		}
+		if t, ok := tolerationOf(&list[i], operators); ok {
+			compiled = append(compiled, t)
+		}
+	}
+	if compiled.everything() {
+		return tolerations{{operator: v1.TolerationOpExists}}
+	}
+	slices.SortFunc(compiled, toleration.compare)
+	return slices.Compact(compiled)
+}
+
+// tolerationOf compiles one toleration; ok is false when it can tolerate nothing.
+func tolerationOf(t *v1.Toleration, operators Operators) (compiled toleration, ok bool) {
+	compiled = toleration{key: t.Key, value: t.Value, effect: t.Effect, operator: t.Operator}
+	switch t.Operator {
+	case "", v1.TolerationOpEqual:
+		compiled.operator = v1.TolerationOpEqual
+		return compiled, true
+	case v1.TolerationOpExists:
+		compiled.value = ""
+		return compiled, true
+	case v1.TolerationOpLt, v1.TolerationOpGt:
+		compiled.bound, ok = decimal(t.Value)
+		return compiled, ok && operators == WithComparisons
+	}
+	return compiled, false
+}
+
+func (t toleration) compare(o toleration) int {
+	return cmp.Or(
+		strings.Compare(t.key, o.key),
+		strings.Compare(t.value, o.value),
+		strings.Compare(string(t.effect), string(o.effect)),
+		strings.Compare(string(t.operator), string(o.operator)),
+	)
+}
+
+// need returns the canonical text. Point keeps filters' and scorers' needs apart.
+func (ts tolerations) need(point string) model.Need {
+	text := make([]byte, 0, len(point)+64*len(ts))
+	text = append(text, point...)
+	for i := range ts {
+		t := &ts[i]
+		text = append(text, ' ')
+		text = strconv.AppendQuote(text, t.key)
+		text = append(text, t.operator...)
+		text = strconv.AppendQuote(text, t.value)
+		text = append(text, t.effect...)
+	}
+	return model.NeedOf(string(text))
+}
+
+// everything reports whether some toleration tolerates every taint.
+func (ts tolerations) everything() bool {
+	for i := range ts {
+		if ts[i].key == "" && ts[i].effect == "" && ts[i].operator == v1.TolerationOpExists {
+			return true
+		}
+	}
+	return false
+}
+
+// allow reports whether every taint that forbids is tolerated.
+func (ts tolerations) allow(taints []v1.Taint) bool {
+	for i := range taints {
+		if forbids(taints[i].Effect) && !ts.tolerate(&taints[i]) {
+			return false
+		}
+	}
+	return true
+}
+
+// tolerate reports whether some toleration tolerates the taint.
+func (ts tolerations) tolerate(taint *v1.Taint) bool {
+	for i := range ts {
+		if ts[i].tolerates(taint) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *toleration) tolerates(taint *v1.Taint) bool {
+	if t.effect != "" && t.effect != taint.Effect || t.key != "" && t.key != taint.Key {
+		return false
+	}
+	switch t.operator {
+	case v1.TolerationOpEqual:
+		return t.value == taint.Value
+	case v1.TolerationOpExists:
+		return true
+	}
+	value, ok := decimal(taint.Value)
+	if t.operator == v1.TolerationOpLt {
+		return ok && value < t.bound
+	}
+	return ok && value > t.bound
+}
+
+// decimal reads a canonical decimal integer: no plus sign, no leading zeros, no -0, within 64 bits. It is written out
+// because strconv allocates an error for every text that is not a number.
+func decimal(text string) (value int64, ok bool) {
+	digits, negative := strings.CutPrefix(text, "-")
+	if digits == "" || len(digits) > 19 || digits[0] == '0' && text != "0" {
+		return 0, false
+	}
+	var magnitude uint64 // 19 digits fit
+	for i := range len(digits) {
+		if digits[i] < '0' || digits[i] > '9' {
+			return 0, false
+		}
+		magnitude = 10*magnitude + uint64(digits[i]-'0')
+	}
+	if negative {
+		return -int64(magnitude), magnitude <= 1<<63
+	}
+	return int64(magnitude), magnitude <= math.MaxInt64
+}
