@@ -1,0 +1,97 @@
+// Package loop is the spine: it carries one pod after another from the queue to a decision.
+//
+// It takes changes from ingest and gives decisions to commit. It owns the state, the queue and the engine: the goroutine that
+// calls Once is their only user. It never waits for the API server.
+package loop
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Source gives what changed since it was last asked.
+type Source interface {
+	Drain() []model.Change
+	// Ready receives a value when there may be something to drain.
+	Ready() <-chan struct{}
+}
+
+// Committer carries decisions out, later and elsewhere. The outcome of a binding comes back through the Source.
+type Committer interface {
+	Start(decision plan.Decision, report explain.Report)
+	// Room is closed, or receives, when Start would not add to a backlog that is too long already.
+	Room() <-chan struct{}
+}
+
+// Loop carries pods from the queue to a decision.
+type Loop struct {
+	source Source
+	state  *state.State
+	queue  *queue.Queue
+	engine *engine.Engine
+	commit Committer
+}
+
+// New puts a loop together. The loop owns what it is given.
+func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer) *Loop {
+	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit}
+}
+
+// Once runs one round of the scheduler. It reports whether there was a pod to decide about.
+func (l *Loop) Once(now time.Time) bool {
+	delta := l.state.Apply(l.source.Drain())
+	l.queue.Wake(now, delta)
+	work, ok := l.queue.Pop(now)
+	if !ok {
+		return false
+	}
+	decision := l.engine.Decide(l.state, work)
+	l.state.Assume(decision)
+	l.queue.Settle(now, decision)
+	l.commit.Start(decision, explain.Of(decision)) // assumed now, written later; the outcome comes back through the source
+	return true
+}
+
+// Next returns when Once next has something to do without anything being drained; ok is false when there is no such time.
+func (l *Loop) Next() (at time.Time, ok bool) { return l.queue.Next() }
+
+// Run runs rounds until the context ends.
+func (l *Loop) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-l.commit.Room():
+		case <-ctx.Done():
+			return
+		}
+		if l.Once(time.Now()) {
+			continue
+		}
+		if at, ok := l.Next(); ok {
+			timer.Reset(time.Until(at))
+		}
+		select {
+		case <-l.source.Ready():
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// State returns what the loop knows of the cluster. It may be read only between rounds, on the goroutine that calls Once.
+func (l *Loop) State() *state.State { return l.state }
+
+// Queue returns the waiting pods. It may be read only between rounds, on the goroutine that calls Once.
+func (l *Loop) Queue() *queue.Queue { return l.queue }
+
+// Engine returns the engine. It may be asked only between rounds, on the goroutine that calls Once.
+func (l *Loop) Engine() *engine.Engine { return l.engine }

@@ -1,0 +1,98 @@
+package queue
+
+import (
+	stdheap "container/heap"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+)
+
+// byTurn is the order in which ready pods are popped.
+func byTurn(a, b *entry) bool {
+	x, y := rank(a), rank(b)
+	if prioritysort.Less(x, y) || prioritysort.Less(y, x) {
+		return prioritysort.Less(x, y)
+	}
+	return a.order < b.order
+}
+
+func rank(e *entry) prioritysort.Rank {
+	return prioritysort.Rank{Priority: e.pod.Priority, Since: e.since}
+}
+
+// byWindow orders by the end of the backoff.
+func byWindow(a, b *entry) bool {
+	if !a.until.Equal(b.until) {
+		return a.until.Before(b.until)
+	}
+	return a.order < b.order
+}
+
+// byWindowThenTurn orders by the end of the backoff, and pods of the same second by turn.
+func byWindowThenTurn(a, b *entry) bool {
+	if !a.until.Equal(b.until) {
+		return a.until.Before(b.until)
+	}
+	return byTurn(a, b)
+}
+
+// window is the grain of backoffs: they end with a whole second, so that pods that failed together are ordered by priority.
+const window = time.Second
+
+// backoffEnd returns the second after which the pod may be tried again: since + initial·2^(n-1), at most the maximum, where n
+// counts errors in a row, or else rejections.
+func (q *Queue) backoffEnd(e *entry) time.Time {
+	n := e.errors
+	if n == 0 {
+		n = e.rejections
+	}
+	wait := q.config.BackoffInitial
+	for ; n > 1 && wait < q.config.BackoffMax; n-- {
+		wait *= 2
+	}
+	return e.since.Add(min(wait, q.config.BackoffMax)).Truncate(window)
+}
+
+// isBackingOff reports whether the pod's backoff has not ended; it includes the second in which it ends.
+func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
+	return !e.until.Before(now.Truncate(window))
+}
+
+// heap is a priority queue of entries that know their position.
+type heap struct {
+	entries []*entry
+	less    func(a, b *entry) bool
+}
+
+func (h *heap) first() *entry {
+	if len(h.entries) == 0 {
+		return nil
+	}
+	return h.entries[0]
+}
+
+func (h *heap) add(e *entry)    { stdheap.Push(h, e) }
+func (h *heap) remove(e *entry) { stdheap.Remove(h, e.index) }
+func (h *heap) fix(e *entry)    { stdheap.Fix(h, e.index) }
+
+// Len, Less, Swap, Push and Pop are for container/heap alone.
+func (h *heap) Len() int           { return len(h.entries) }
+func (h *heap) Less(i, j int) bool { return h.less(h.entries[i], h.entries[j]) }
+func (h *heap) Swap(i, j int) {
+	h.entries[i], h.entries[j] = h.entries[j], h.entries[i]
+	h.entries[i].index, h.entries[j].index = i, j
+}
+
+func (h *heap) Push(x any) {
+	e := x.(*entry)
+	e.index = len(h.entries)
+	h.entries = append(h.entries, e)
+}
+
+func (h *heap) Pop() any {
+	last := len(h.entries) - 1
+	e := h.entries[last]
+	h.entries[last] = nil
+	h.entries = h.entries[:last]
+	return e
+}
