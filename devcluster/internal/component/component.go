@@ -1,0 +1,73 @@
+// Package component holds what a child process of devcluster runs: one component of the
+// control plane, for the whole life of the process.
+//
+// It takes a component's name and its flags and gives an exit code. It owns the process it
+// runs in. It never knows of the other components: what they are and how they find each
+// other is written in the flags. The Kubernetes components are black boxes behind the
+// flags that their own binaries have.
+package component
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	_ "time/tzdata" // CronJobs may name time zones
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo" // request metrics of the components' clients
+	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric, as in the original binaries
+	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
+	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
+)
+
+// Command is the first argument of a child process; the component's name and flags follow.
+const Command = "component"
+
+// The names of the components.
+const (
+	Etcd              = "etcd"
+	APIServer         = "kube-apiserver"
+	ControllerManager = "kube-controller-manager"
+	Kwok              = "kwok"
+)
+
+// Main runs the component that args[0] names with the flags that follow it, until it ends
+// or the process is told to, and returns the exit code.
+func Main(args []string) int {
+	if len(args) == 0 {
+		fmt.Fprintln(os.Stderr, "devcluster component: which one?")
+		return 2
+	}
+	name, flags := args[0], args[1:]
+	switch name {
+	case Etcd:
+		return serve(name, flags, runEtcd)
+	case Kwok:
+		return serve(name, flags, runKwok)
+	case APIServer:
+		command := apiserver.NewAPIServerCommand()
+		command.SetArgs(flags)
+		return cli.Run(command)
+	case ControllerManager:
+		command := controllers.NewControllerManagerCommand()
+		command.SetArgs(flags)
+		return cli.Run(command)
+	default:
+		fmt.Fprintf(os.Stderr, "devcluster component: there is no %q\n", name)
+		return 2
+	}
+}
+
+// serve runs a component that stops when its context ends.
+func serve(name string, args []string, run func(context.Context, []string) error) int {
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	if err := run(ctx, args); err != nil {
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		return 1
+	}
+	return 0
+}

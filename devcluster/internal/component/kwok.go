@@ -1,0 +1,115 @@
+package component
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
+	nodefast "sigs.k8s.io/kwok/kustomize/stage/node/fast"
+	heartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
+	podfast "sigs.k8s.io/kwok/kustomize/stage/pod/fast"
+	"sigs.k8s.io/kwok/pkg/apis/internalversion"
+	"sigs.k8s.io/kwok/pkg/config"
+	"sigs.k8s.io/kwok/pkg/kwok/controllers"
+	"sigs.k8s.io/kwok/pkg/log"
+)
+
+const (
+	// agentID holds the nodes' leases. It is the same in every run, so that a resumed
+	// cluster need not wait for the leases of its former self to expire.
+	agentID = "devcluster"
+	// foreignNodeIP and foreignPodCIDR serve nodes that somebody else created without
+	// addresses of their own.
+	foreignNodeIP  = "172.31.0.1"
+	foreignPodCIDR = "100.64.0.0/10"
+
+	agentWorkers = 16
+)
+
+// runKwok simulates the kubelets of all nodes with kwok's controllers and its own stock
+// stages: leases are renewed, bound pods run at once, pods of Jobs complete, terminating
+// pods go.
+func runKwok(ctx context.Context, args []string) error {
+	flags := flag.NewFlagSet(Kwok, flag.ContinueOnError)
+	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the agent")
+	leaseSeconds := flags.Uint("lease-seconds", 40, "how long a node lives without a renewed lease; it is renewed four times as often")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	client, err := newClient(*kubeconfig)
+	if err != nil {
+		return err
+	}
+	stages, err := stockStages()
+	if err != nil {
+		return err
+	}
+	controller, err := controllers.NewController(controllers.Config{
+		Clock:                     clock.RealClock{},
+		TypedClient:               client,
+		ManageAllNodes:            true,
+		NodeIP:                    foreignNodeIP,
+		CIDR:                      foreignPodCIDR,
+		LocalStages:               stages,
+		PodPlayStageParallelism:   agentWorkers,
+		NodePlayStageParallelism:  agentWorkers,
+		NodeLeaseParallelism:      agentWorkers,
+		PodsOnNodeSyncParallelism: agentWorkers,
+		NodeLeaseDurationSeconds:  *leaseSeconds,
+		ID:                        agentID,
+	})
+	if err != nil {
+		return fmt.Errorf("configure kwok: %w", err)
+	}
+
+	// Below warnings, kwok reports every lease.
+	ctx = log.NewContext(ctx, log.NewLogger(os.Stderr, log.LevelWarn))
+	if err := controller.Start(ctx); err != nil {
+		return fmt.Errorf("start kwok: %w", err)
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// newClient speaks protobuf and knows no rate limit: the agent stands for thousands of
+// kubelets.
+func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
+	if kubeconfig == "" {
+		return nil, errors.New("--kubeconfig is missing")
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig: %w", err)
+	}
+	config = rest.AddUserAgent(config, Kwok)
+	config.QPS = -1
+	config.ContentType = "application/vnd.kubernetes.protobuf"
+	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("make client: %w", err)
+	}
+	return client, nil
+}
+
+// stockStages are the lives of nodes and pods that kwok ships.
+func stockStages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
+	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
+	for _, text := range []string{
+		nodefast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeatWithLease,
+		podfast.DefaultPodReady, podfast.DefaultPodComplete, podfast.DefaultPodDelete,
+	} {
+		stage, err := config.UnmarshalWithType[*internalversion.Stage](text)
+		if err != nil {
+			return nil, fmt.Errorf("read a stage of kwok: %w", err)
+		}
+		stages[stage.Spec.ResourceRef] = append(stages[stage.Spec.ResourceRef], stage)
+	}
+	return stages, nil
+}

@@ -1,0 +1,138 @@
+// Package options reads devcluster's command line.
+//
+// It takes arguments and gives checked Options, or an error fit for a person. It owns the
+// flags' names, defaults and help. It never touches the file system or starts anything.
+package options
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/devcluster/internal/shape"
+)
+
+// Options says what one cluster shall be.
+type Options struct {
+	// DataDir keeps everything of the cluster; empty means a temporary folder that a clean
+	// stop removes.
+	DataDir string
+	// Nodes is how many nodes are created at the start.
+	Nodes int
+	// Fleet is the mix of node sizes.
+	Fleet shape.Fleet
+	// Kwok says whether an agent keeps nodes Ready and plays the life of bound pods.
+	Kwok bool
+	// Controllers says whether kube-controller-manager runs.
+	Controllers bool
+	// FeatureGates is passed verbatim to every Kubernetes component.
+	FeatureGates string
+	// RuntimeConfig is passed verbatim to kube-apiserver; it turns API versions on and off.
+	RuntimeConfig string
+	// KubeconfigOut receives a copy of the admin kubeconfig, if set.
+	KubeconfigOut string
+	// ReadyFile receives a copy of the ready line, if set.
+	ReadyFile string
+}
+
+// NodeLifecycle reports whether anything watches over the nodes' Ready conditions. Without
+// an agent that renews leases, or without controllers, nothing may: nodes would be tainted
+// and never cured.
+func (o Options) NodeLifecycle() bool {
+	return o.Kwok && o.Controllers
+}
+
+const usage = `Usage: devcluster [flags]
+
+Runs etcd, kube-apiserver and kube-controller-manager on loopback, without a scheduler, and
+creates simulated nodes. When all is ready, prints one line of JSON on standard output.
+SIGINT or SIGTERM stop everything; SIGUSR1 kills kube-apiserver and starts it again.
+
+`
+
+// Parse reads args, without the program's name. Help and flag errors are explained on out;
+// flag.ErrHelp means that help was asked for and given.
+func Parse(args []string, out io.Writer) (Options, error) {
+	var o Options
+	var fleet string
+	var withoutControllers bool
+
+	flags := flag.NewFlagSet("devcluster", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	flags.StringVar(&o.DataDir, "data-dir", "", "`folder` for all data, keys, kubeconfigs and logs; kept after the stop, and a later start goes on from it (default: a temporary folder, removed after a clean stop)")
+	flags.IntVar(&o.Nodes, "nodes", 10, "`number` of nodes to create")
+	flags.StringVar(&fleet, "node-shape", shape.Realistic.String(), "`fleet` of nodes: realistic (several pools and sizes) or uniform (32 CPU, 128Gi each)")
+	flags.BoolVar(&o.Kwok, "with-kwok", true, "keep nodes Ready and play the life of bound pods")
+	flags.BoolVar(&withoutControllers, "without-controllers", false, "do not run kube-controller-manager")
+	flags.StringVar(&o.FeatureGates, "feature-gates", "", "`k=v,...` passed to kube-apiserver and kube-controller-manager")
+	flags.StringVar(&o.RuntimeConfig, "runtime-config", "", "`k=v,...` passed to kube-apiserver, to serve further API versions")
+	flags.StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "`file` for a copy of the admin kubeconfig")
+	flags.StringVar(&o.ReadyFile, "ready-file", "", "`file` for a copy of the ready line")
+
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			fmt.Fprint(out, usage)
+			flags.SetOutput(out)
+			flags.PrintDefaults()
+		}
+		return Options{}, err
+	}
+	if flags.NArg() > 0 {
+		return Options{}, fmt.Errorf("unexpected argument %q: devcluster takes flags only", flags.Arg(0))
+	}
+
+	o.Controllers = !withoutControllers
+	var err error
+	if o.Fleet, err = shape.ParseFleet(fleet); err != nil {
+		return Options{}, fmt.Errorf("--node-shape: %w", err)
+	}
+	return o, o.check()
+}
+
+func (o Options) check() error {
+	if o.Nodes < 0 || o.Nodes > shape.MaxNodes {
+		return fmt.Errorf("--nodes: %d is not between 0 and %d", o.Nodes, shape.MaxNodes)
+	}
+	if err := checkGates(o.FeatureGates); err != nil {
+		return fmt.Errorf("--feature-gates: %w", err)
+	}
+	if err := checkPairs(o.RuntimeConfig); err != nil {
+		return fmt.Errorf("--runtime-config: %w", err)
+	}
+	return nil
+}
+
+// checkGates accepts what the components accept by form: they know which gates exist.
+func checkGates(gates string) error {
+	for pair := range pairs(gates) {
+		name, value, _ := strings.Cut(pair, "=")
+		if name == "" {
+			return fmt.Errorf("%q has no name", pair)
+		}
+		if _, err := strconv.ParseBool(value); err != nil {
+			return fmt.Errorf("%q is not NAME=true or NAME=false", pair)
+		}
+	}
+	return nil
+}
+
+func checkPairs(config string) error {
+	for pair := range pairs(config) {
+		if name, _, _ := strings.Cut(pair, "="); name == "" {
+			return fmt.Errorf("%q has no name", pair)
+		}
+	}
+	return nil
+}
+
+// pairs yields the elements of a comma-separated list; an empty list has none.
+func pairs(list string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		if list != "" {
+			strings.SplitSeq(list, ",")(yield)
+		}
+	}
+}
