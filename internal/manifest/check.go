@@ -1,0 +1,344 @@
+package manifest
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// coresMax is where an amount of CPU stops being one: in thousandths it has to fit an int64 with room to add.
+const coresMax = 1_000_000_000_000
+
+var (
+	metadataPath = field.NewPath("metadata")
+	specPath     = field.NewPath("spec")
+	statusPath   = field.NewPath("status")
+)
+
+// checkMeta checks what all kinds have, and names the object in r.
+func (k *kind) checkMeta(o object, r *report) {
+	switch {
+	case o.GetName() == "" && o.GetGenerateName() != "":
+		r.add("metadata.name", "is missing; generateName is for an API server, give a name")
+		return
+	case o.GetName() == "":
+		r.add("metadata.name", "is missing; every object needs a name")
+		return
+	case k.namespaced && o.GetNamespace() == "":
+		o.SetNamespace(metav1.NamespaceDefault)
+	}
+	r.object = k.identity(o).String()
+	if !k.namespaced && o.GetNamespace() != "" {
+		r.add("metadata.namespace", "a %s is in no namespace; remove the field", k.gvk.Kind)
+	}
+	for _, problem := range validation.IsDNS1123Subdomain(o.GetName()) {
+		r.add("metadata.name", "%q: %s", o.GetName(), problem)
+	}
+	if k.namespaced {
+		for _, problem := range validation.IsDNS1123Label(o.GetNamespace()) {
+			r.add("metadata.namespace", "%q: %s", o.GetNamespace(), problem)
+		}
+	}
+	r.addList(metav1validation.ValidateLabels(o.GetLabels(), metadataPath.Child("labels")))
+}
+
+// checkResources checks quantities, and rounds them up to thousandths as the API does.
+func checkResources(list v1.ResourceList, path string, r *report) {
+	var bad []string
+	for name, q := range list {
+		if quantityProblem(string(name), &q) != "" {
+			bad = append(bad, string(name))
+			continue
+		}
+		if q.RoundUp(resource.Milli) {
+			continue
+		}
+		list[name] = q
+	}
+	slices.Sort(bad)
+	for _, name := range bad {
+		q := list[v1.ResourceName(name)]
+		r.add(path+"["+name+"]", "%s", quantityProblem(name, &q))
+	}
+}
+
+// quantityProblem says what is wrong with an amount, "" if nothing.
+func quantityProblem(name string, q *resource.Quantity) string {
+	switch {
+	case q.Sign() < 0:
+		return q.String() + " is negative; give zero or more"
+	case name == string(v1.ResourceCPU) && q.CmpInt64(coresMax) > 0:
+		return q.String() + " cores cannot be; give at most 1e12 (500m is half a core)"
+	case q.CmpInt64(math.MaxInt64) >= 0:
+		return q.String() + " is too large; give less than 8Ei"
+	}
+	return ""
+}
+
+func checkNode(n *v1.Node, r *report) {
+	checkResources(n.Status.Capacity, "status.capacity", r)
+	checkResources(n.Status.Allocatable, "status.allocatable", r)
+	for i, taint := range n.Spec.Taints {
+		path := specPath.Child("taints").Index(i)
+		r.addList(metav1validation.ValidateLabelName(taint.Key, path.Child("key")))
+		for _, problem := range validation.IsValidLabelValue(taint.Value) {
+			r.add(path.Child("value").String(), "%q: %s", taint.Value, problem)
+		}
+		checkEffect(taint.Effect, false, path, r)
+	}
+}
+
+// checkEffect checks a taint's effect, which a toleration may leave out.
+func checkEffect(effect v1.TaintEffect, optional bool, path *field.Path, r *report) {
+	switch effect {
+	case v1.TaintEffectNoSchedule, v1.TaintEffectPreferNoSchedule, v1.TaintEffectNoExecute:
+	case "":
+		if !optional {
+			r.add(path.Child("effect").String(), "is missing; want NoSchedule, PreferNoSchedule or NoExecute")
+		}
+	default:
+		r.add(path.Child("effect").String(), "%q is no effect; want NoSchedule, PreferNoSchedule or NoExecute", effect)
+	}
+}
+
+func checkPod(p *v1.Pod, r *report) {
+	if len(p.Spec.Containers) == 0 {
+		r.add("spec.containers", "is empty; a pod has at least one container")
+	}
+	checkContainers(p.Spec.Containers, "spec.containers", r)
+	checkContainers(p.Spec.InitContainers, "spec.initContainers", r)
+	checkResources(p.Spec.Overhead, "spec.overhead", r)
+	if p.Spec.Resources != nil {
+		checkResources(p.Spec.Resources.Requests, "spec.resources.requests", r)
+		checkResources(p.Spec.Resources.Limits, "spec.resources.limits", r)
+	}
+	r.addList(metav1validation.ValidateLabels(p.Spec.NodeSelector, specPath.Child("nodeSelector")))
+	checkAffinity(p.Spec.Affinity, r)
+	for i := range p.Spec.TopologySpreadConstraints {
+		checkSpread(&p.Spec.TopologySpreadConstraints[i], specPath.Child("topologySpreadConstraints").Index(i), r)
+	}
+	for i := range p.Spec.Tolerations {
+		checkToleration(&p.Spec.Tolerations[i], i, r)
+	}
+}
+
+func checkContainers(containers []v1.Container, path string, r *report) {
+	for i := range containers {
+		c := &containers[i]
+		at := path + "[" + strconv.Itoa(i) + "]"
+		checkResources(c.Resources.Requests, at+".resources.requests", r)
+		checkResources(c.Resources.Limits, at+".resources.limits", r)
+		for j := range c.Ports {
+			checkPort(&c.Ports[j], at+".ports["+strconv.Itoa(j)+"]", r)
+		}
+	}
+}
+
+func checkPort(p *v1.ContainerPort, path string, r *report) {
+	if p.HostPort < 0 || p.HostPort > 65535 {
+		r.add(path+".hostPort", "%d is no port; want 1 to 65535", p.HostPort)
+	}
+	if p.ContainerPort < 1 || p.ContainerPort > 65535 {
+		r.add(path+".containerPort", "%d is no port; want 1 to 65535", p.ContainerPort)
+	}
+	switch p.Protocol {
+	case "", v1.ProtocolTCP, v1.ProtocolUDP, v1.ProtocolSCTP:
+	default:
+		r.add(path+".protocol", "%q is no protocol; want TCP, UDP or SCTP", p.Protocol)
+	}
+}
+
+func checkToleration(t *v1.Toleration, i int, r *report) {
+	path := specPath.Child("tolerations").Index(i)
+	if t.Key != "" {
+		r.addList(metav1validation.ValidateLabelName(t.Key, path.Child("key")))
+	} else if t.Operator != v1.TolerationOpExists {
+		r.add(path.Child("operator").String(), "must be Exists when key is empty, which tolerates every taint")
+	}
+	switch t.Operator {
+	case "", v1.TolerationOpEqual:
+		for _, problem := range validation.IsValidLabelValue(t.Value) {
+			r.add(path.Child("value").String(), "%q: %s", t.Value, problem)
+		}
+	case v1.TolerationOpExists:
+		if t.Value != "" {
+			r.add(path.Child("value").String(), "%q must be empty when operator is Exists", t.Value)
+		}
+	case v1.TolerationOpLt, v1.TolerationOpGt:
+		if _, err := strconv.ParseInt(t.Value, 10, 64); err != nil {
+			r.add(path.Child("value").String(), "%q must be a whole number when operator is %s", t.Value, t.Operator)
+		}
+	default:
+		r.add(path.Child("operator").String(), "%q is no operator; want Equal, Exists, Lt or Gt", t.Operator)
+	}
+	checkEffect(t.Effect, true, path, r)
+	if t.TolerationSeconds != nil && t.Effect != v1.TaintEffectNoExecute {
+		r.add(path.Child("effect").String(), "must be NoExecute when tolerationSeconds is set")
+	}
+}
+
+func checkSpread(c *v1.TopologySpreadConstraint, path *field.Path, r *report) {
+	if c.MaxSkew < 1 {
+		r.add(path.Child("maxSkew").String(), "%d is too small; want 1 or more", c.MaxSkew)
+	}
+	checkTopologyKey(c.TopologyKey, path, r)
+	switch c.WhenUnsatisfiable {
+	case v1.DoNotSchedule, v1.ScheduleAnyway:
+	default:
+		r.add(path.Child("whenUnsatisfiable").String(), "%q is not supported; want DoNotSchedule or ScheduleAnyway", c.WhenUnsatisfiable)
+	}
+	if c.MinDomains != nil && (*c.MinDomains < 1 || c.WhenUnsatisfiable == v1.ScheduleAnyway) {
+		r.add(path.Child("minDomains").String(), "%d: want 1 or more, and whenUnsatisfiable DoNotSchedule", *c.MinDomains)
+	}
+	checkPolicy(c.NodeAffinityPolicy, path.Child("nodeAffinityPolicy"), r)
+	checkPolicy(c.NodeTaintsPolicy, path.Child("nodeTaintsPolicy"), r)
+	checkSelector(c.LabelSelector, path.Child("labelSelector"), r)
+}
+
+func checkPolicy(p *v1.NodeInclusionPolicy, path *field.Path, r *report) {
+	if p != nil && *p != v1.NodeInclusionPolicyHonor && *p != v1.NodeInclusionPolicyIgnore {
+		r.add(path.String(), "%q is no policy; want Honor or Ignore", *p)
+	}
+}
+
+func checkTopologyKey(key string, path *field.Path, r *report) {
+	path = path.Child("topologyKey")
+	if key == "" {
+		r.add(path.String(), "is missing; want a node label's key such as topology.kubernetes.io/zone")
+		return
+	}
+	r.addList(metav1validation.ValidateLabelName(key, path))
+}
+
+func checkSelector(s *metav1.LabelSelector, path *field.Path, r *report) {
+	r.addList(metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path))
+}
+
+func checkAffinity(a *v1.Affinity, r *report) {
+	if a == nil {
+		return
+	}
+	path := specPath.Child("affinity")
+	if a.NodeAffinity != nil {
+		checkNodeAffinity(a.NodeAffinity, path.Child("nodeAffinity"), r)
+	}
+	if a.PodAffinity != nil {
+		checkTerms(a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAffinity"), r)
+	}
+	if a.PodAntiAffinity != nil {
+		checkTerms(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution, a.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution, path.Child("podAntiAffinity"), r)
+	}
+}
+
+const (
+	required  = "requiredDuringSchedulingIgnoredDuringExecution"
+	preferred = "preferredDuringSchedulingIgnoredDuringExecution"
+)
+
+func checkNodeAffinity(a *v1.NodeAffinity, path *field.Path, r *report) {
+	checkNodeSelector(a.RequiredDuringSchedulingIgnoredDuringExecution, path.Child(required), r)
+	for i, term := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+		at := path.Child(preferred).Index(i)
+		checkWeight(term.Weight, at, r)
+		// Parsed as a selector of one term: the parser of preferred terms skips those of weight 0.
+		one := &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{term.Preference}}
+		before := len(r.errs)
+		_, err := nodeaffinity.NewNodeSelector(one, field.WithPath(at))
+		r.addErr(at, err)
+		for _, e := range r.errs[before:] {
+			e.Field = strings.Replace(e.Field, "nodeSelectorTerms[0]", "preference", 1)
+		}
+	}
+}
+
+func checkNodeSelector(s *v1.NodeSelector, path *field.Path, r *report) {
+	if s == nil {
+		return
+	}
+	if len(s.NodeSelectorTerms) == 0 {
+		r.add(path.Child("nodeSelectorTerms").String(), "is empty; want at least one term")
+	}
+	_, err := nodeaffinity.NewNodeSelector(s, field.WithPath(path))
+	r.addErr(path, err)
+}
+
+func checkWeight(weight int32, path *field.Path, r *report) {
+	if weight < 1 || weight > 100 {
+		r.add(path.Child("weight").String(), "%d is out of range; want 1 to 100", weight)
+	}
+}
+
+func checkTerms(must []v1.PodAffinityTerm, wish []v1.WeightedPodAffinityTerm, path *field.Path, r *report) {
+	for i := range must {
+		checkTerm(&must[i], path.Child(required).Index(i), r)
+	}
+	for i := range wish {
+		at := path.Child(preferred).Index(i)
+		checkWeight(wish[i].Weight, at, r)
+		checkTerm(&wish[i].PodAffinityTerm, at.Child("podAffinityTerm"), r)
+	}
+}
+
+func checkTerm(t *v1.PodAffinityTerm, path *field.Path, r *report) {
+	checkTopologyKey(t.TopologyKey, path, r)
+	checkSelector(t.LabelSelector, path.Child("labelSelector"), r)
+	checkSelector(t.NamespaceSelector, path.Child("namespaceSelector"), r)
+}
+
+func checkService(s *v1.Service, r *report) {
+	r.addList(metav1validation.ValidateLabels(s.Spec.Selector, specPath.Child("selector")))
+}
+
+func checkReplicaSet(s *appsv1.ReplicaSet, r *report) {
+	checkSelector(s.Spec.Selector, specPath.Child("selector"), r)
+}
+
+func checkStatefulSet(s *appsv1.StatefulSet, r *report) {
+	checkSelector(s.Spec.Selector, specPath.Child("selector"), r)
+}
+
+func checkBudget(b *policyv1.PodDisruptionBudget, r *report) {
+	checkSelector(b.Spec.Selector, specPath.Child("selector"), r)
+}
+
+func checkVolume(v *v1.PersistentVolume, r *report) {
+	checkResources(v.Spec.Capacity, "spec.capacity", r)
+	if v.Spec.NodeAffinity != nil {
+		checkNodeSelector(v.Spec.NodeAffinity.Required, specPath.Child("nodeAffinity", "required"), r)
+	}
+}
+
+func checkClaim(c *v1.PersistentVolumeClaim, r *report) {
+	checkResources(c.Spec.Resources.Requests, "spec.resources.requests", r)
+	checkSelector(c.Spec.Selector, specPath.Child("selector"), r)
+}
+
+func checkCapacity(c *storagev1.CSIStorageCapacity, r *report) {
+	checkSelector(c.NodeTopology, field.NewPath("nodeTopology"), r)
+}
+
+func checkSlice(s *resourcev1.ResourceSlice, r *report) {
+	checkNodeSelector(s.Spec.NodeSelector, specPath.Child("nodeSelector"), r)
+	for i := range s.Spec.Devices {
+		for _, name := range slices.Sorted(maps.Keys(s.Spec.Devices[i].Capacity)) {
+			q := s.Spec.Devices[i].Capacity[name].Value
+			if problem := quantityProblem(string(name), &q); problem != "" {
+				r.add(specPath.Child("devices").Index(i).Child("capacity").Key(string(name)).String(), "%s", problem)
+			}
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package manifest
+
+import (
+	"bytes"
+	stdjson "encoding/json"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	kruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// nestingMax is how deep lists may stand in lists.
+const nestingMax = 10
+
+// decoded is an object and where it was.
+type decoded struct {
+	kind   *kind
+	object object
+	file   string
+	line   int
+}
+
+// result is what one unit gave.
+type result struct {
+	objects []decoded
+	skipped []Skipped
+	errs    []*Error
+	noYAML  bool // errs say that the unit does not parse
+}
+
+// decodeAll decodes documents on all processors and gives their results, one per document, in order.
+func decodeAll(docs []document, m *meter) []result {
+	units, first := flatten(docs)
+	parts := make([]result, len(units))
+	var next atomic.Int64
+	var workers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(units)) {
+		workers.Go(func() {
+			var w worker
+			for i := next.Add(1) - 1; i < int64(len(units)); i = next.Add(1) - 1 {
+				parts[i] = w.unit(units[i], 0)
+				m.add(len(units[i].text))
+			}
+		})
+	}
+	workers.Wait()
+	results := make([]result, len(docs))
+	for i, doc := range docs {
+		results[i] = merge(doc, parts[first[i]:first[i+1]])
+	}
+	return results
+}
+
+// flatten gives the units of all documents, and for each document which is its first.
+func flatten(docs []document) (units []unit, first []int) {
+	first = make([]int, len(docs)+1)
+	for i, doc := range docs {
+		if doc.items == nil {
+			units = append(units, doc.whole)
+		} else {
+			units = append(units, doc.items...)
+		}
+		first[i+1] = len(units)
+	}
+	return units, first
+}
+
+// merge makes one result of a document's parts. If a part does not parse on its own, the document is decoded in one piece.
+func merge(doc document, parts []result) result {
+	if doc.items == nil {
+		return parts[0]
+	}
+	var all result
+	for _, part := range parts {
+		if part.noYAML {
+			var w worker
+			return w.unit(doc.whole, 0)
+		}
+		all.objects = append(all.objects, part.objects...)
+		all.skipped = append(all.skipped, part.skipped...)
+		all.errs = append(all.errs, part.errs...)
+	}
+	if len(doc.items) > 0 {
+		if problem := listProblem(doc.items[0].list); problem != "" {
+			return result{errs: []*Error{{File: doc.whole.file, Line: doc.whole.line, Problem: problem}}}
+		}
+	}
+	return all
+}
+
+// listProblem says why a list cannot be read, "" if it can.
+func listProblem(list schema.GroupVersionKind) string {
+	if scheme.Scheme.Recognizes(list) {
+		return ""
+	}
+	return refusal(list)
+}
+
+// worker decodes units, one at a time.
+type worker struct {
+	yaml yamlReader
+}
+
+// unit decodes one unit, or what is in it if it is a list.
+func (w *worker) unit(u unit, depth int) result {
+	js := u.text
+	if u.yaml {
+		var err error
+		if js, err = w.yaml.json(u); err != nil {
+			return result{errs: yamlErrors(u, err), noYAML: true}
+		}
+	}
+	s := scanner{text: js}
+	h, err := s.headOf()
+	if err != nil || s.space() != 0 {
+		return failure(u, shapeProblem(u, js))
+	}
+	if h.oddItems && bytes.HasSuffix(h.kind, []byte("List")) {
+		return failure(u, &Error{Field: "items", Problem: "must be given once, as an array"})
+	}
+	if _, ok := h.list(); ok {
+		return w.items(u, js, h, depth)
+	}
+	return one(u, js, h)
+}
+
+// items decodes the elements of a list that was not taken apart beforehand.
+func (w *worker) items(u unit, js []byte, h head, depth int) result {
+	if depth == nestingMax {
+		return failure(u, &Error{Problem: fmt.Sprintf("lists stand in lists more than %d deep", nestingMax)})
+	}
+	part := u
+	part.text, part.yaml, part.dash = js, false, -1
+	var all result
+	for _, item := range splitJSON(part, h) {
+		if u.yaml {
+			item.line = u.line // The lines of the JSON are not those of the file.
+		}
+		if u.place != "" {
+			item.place = u.place + "." + item.place
+		}
+		r := w.unit(item, depth+1)
+		all.objects = append(all.objects, r.objects...)
+		all.skipped = append(all.skipped, r.skipped...)
+		all.errs = append(all.errs, r.errs...)
+	}
+	return all
+}
+
+// failure is the result of a unit that is no object.
+func failure(u unit, e *Error) result {
+	e.File = u.file
+	if e.Line == 0 {
+		e.Line = u.line
+	}
+	if e.Object == "" {
+		e.Object = u.place
+	}
+	return result{errs: []*Error{e}}
+}
+
+// shapeProblem says why a text is no JSON object.
+func shapeProblem(u unit, js []byte) *Error {
+	var value any
+	var syntax *stdjson.SyntaxError
+	switch err := stdjson.Unmarshal(js, &value); {
+	case errors.As(err, &syntax):
+		at := min(int(syntax.Offset), len(js))
+		return &Error{Line: u.line + bytes.Count(js[:at], []byte("\n")), Problem: fmt.Sprintf("not JSON that can be read: %v", err)}
+	case err != nil:
+		return &Error{Problem: fmt.Sprintf("not JSON that can be read: %v", err)}
+	}
+	if _, list := value.([]any); list {
+		return &Error{Problem: "is an array, not an object; put it under items: in an object with apiVersion: v1, kind: List"}
+	}
+	return &Error{Problem: fmt.Sprintf("is %s, not an object; an object has apiVersion, kind and metadata", sample(js))}
+}
+
+// gvkOf says what an object is; the items of a typed list need not say it themselves.
+func gvkOf(u unit, h head) schema.GroupVersionKind {
+	gvk := schema.FromAPIVersionAndKind(string(h.apiVersion), string(h.kind))
+	if h.apiVersion == nil && h.kind == nil && u.list.Kind != "List" {
+		gvk = u.list
+		gvk.Kind = strings.TrimSuffix(gvk.Kind, "List")
+	}
+	return gvk
+}
+
+// one decodes an object that is no list.
+func one(u unit, js []byte, h head) result {
+	gvk := gvkOf(u, h)
+	k := rowOf(gvk)
+	if k == nil {
+		if problem := refusal(gvk); problem != "" {
+			return failure(u, &Error{Problem: problem})
+		}
+		if !stdjson.Valid(js) {
+			return failure(u, shapeProblem(u, js))
+		}
+		if strings.HasSuffix(gvk.Kind, "List") {
+			return result{} // A list without items: null, or left out.
+		}
+		return result{skipped: []Skipped{{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Count: 1}}}
+	}
+	return k.decode(u, js, h.enormous)
+}
+
+// decode gives the object of kind k that js holds, checked and with its defaults.
+func (k *kind) decode(u unit, js []byte, enormous bool) result {
+	r := &report{file: u.file, line: u.line, object: strings.TrimSpace(k.gvk.Kind + " " + u.place)}
+	if enormous {
+		// Such a number must not reach the decoder if it stands for a quantity.
+		r.object = nameIn(js, k, r.object)
+		if locate(k, js, r); len(r.errs) > 0 {
+			return result{errs: r.errs}
+		}
+	}
+	decodedObject, _, err := k.codec.Decode(js, nil, nil)
+	if err != nil {
+		k.explain(u, js, err, r)
+		return result{errs: r.errs}
+	}
+	o := decodedObject.(object)
+	if o.GetObjectKind().GroupVersionKind().Empty() {
+		o.GetObjectKind().SetGroupVersionKind(k.gvk)
+	}
+	k.checkMeta(o, r)
+	k.check(o, r)
+	if len(r.errs) == 0 {
+		fillMeta(k, o)
+		k.fill(o)
+	}
+	return result{objects: []decoded{{kind: k, object: o, file: u.file, line: u.line}}, errs: r.errs}
+}
+
+// explain says which fields made the decoder fail with err.
+func (k *kind) explain(u unit, js []byte, err error, r *report) {
+	r.object = nameIn(js, k, r.object)
+	locate(k, js, r)
+	strict, ok := kruntime.AsStrictDecodingError(err)
+	if ok {
+		for _, e := range strict.Errors() {
+			var at interface{ FieldPath() string }
+			if errors.As(e, &at) && strings.HasPrefix(e.Error(), "duplicate") {
+				r.add(at.FieldPath(), "is given twice; remove one of the two")
+			}
+		}
+	}
+	if len(r.errs) > 0 {
+		return
+	}
+	if !stdjson.Valid(js) {
+		e := shapeProblem(u, js)
+		e.Object = r.object
+		r.errs = failure(u, e).errs
+		return
+	}
+	r.add("", "%v", err)
+}
+
+// nameIn gives what an object is called whose fields may be broken.
+func nameIn(js []byte, k *kind, otherwise string) string {
+	var named struct {
+		Metadata struct{ Name, Namespace string }
+	}
+	// What cannot be decoded stays empty; whatever is wrong with it is reported elsewhere.
+	_ = stdjson.Unmarshal(js, &named)
+	if named.Metadata.Name == "" {
+		return otherwise
+	}
+	id := identity{kind: k.gvk.Kind, namespace: named.Metadata.Namespace, name: named.Metadata.Name}
+	if k.namespaced && id.namespace == "" {
+		id.namespace = "default"
+	}
+	return id.String()
+}
+
+// sample gives the beginning of a text, to be shown in a message.
+func sample(text []byte) string {
+	const sampleMax = 40
+	if len(text) > sampleMax {
+		return string(text[:sampleMax]) + "..."
+	}
+	return string(text)
+}

@@ -1,0 +1,234 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// unit is a piece of a file that is decoded on its own: a document, or an element of a list that stood in one.
+// Units are independent, so they are decoded on all processors; their order in the slice is the order of the result.
+type unit struct {
+	file  string
+	line  int    // of the first byte of text, from 1
+	place string // "items[3]" in a list, or ""
+	text  []byte
+	yaml  bool
+	dash  int                     // column of the "-" that made this YAML an element of a list; -1 for none
+	list  schema.GroupVersionKind // of the list around it, when items need not say what they are
+}
+
+// document is one YAML document or JSON value, with its parts when it is a list that could be taken apart.
+type document struct {
+	whole unit
+	items []unit // nil: decode whole
+}
+
+// documents takes a file apart.
+func documents(file string, data []byte) []document {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	var docs []document
+	for line := 1; len(data) > 0; {
+		text, rest := nextDocument(data)
+		body, skipped := afterMarker(text)
+		first := line + skipped
+		if !blank(body) {
+			docs = append(docs, readDocument(file, first, body)...)
+		}
+		line += bytes.Count(data[:len(data)-len(rest)], []byte("\n"))
+		data = rest
+	}
+	return docs
+}
+
+// readDocument takes apart what stands between two document markers: JSON values one after the other, or a YAML document.
+func readDocument(file string, line int, text []byte) []document {
+	whole := unit{file: file, line: line, text: text, dash: -1}
+	if !looksJSON(text) {
+		whole.yaml = true
+		return []document{{whole: whole, items: splitYAML(whole)}}
+	}
+	var docs []document
+	s := scanner{text: text}
+	for s.space() != 0 {
+		start := s.at
+		s.enormous = false
+		h, err := s.headOf()
+		if err != nil {
+			s.at = len(text) // What follows a broken value cannot be told from it.
+		}
+		part := whole
+		part.line += bytes.Count(text[:start], []byte("\n"))
+		part.text = text[start:s.at]
+		docs = append(docs, document{whole: part, items: splitJSON(part, h)})
+	}
+	return docs
+}
+
+// looksJSON tells JSON from a YAML document that is a mapping in braces, whose keys are seldom quoted.
+func looksJSON(text []byte) bool {
+	text = bytes.TrimLeft(text, " \t\r\n")
+	if len(text) == 0 || text[0] != '{' {
+		return false
+	}
+	text = bytes.TrimLeft(text[1:], " \t\r\n")
+	return len(text) == 0 || text[0] == '"' || text[0] == '}'
+}
+
+// nextDocument parts data before the next line that is a YAML document marker. No JSON has such a line: its strings
+// hold no line ends.
+func nextDocument(data []byte) (text, rest []byte) {
+	for at := 0; ; {
+		next := bytes.Index(data[at:], []byte("\n"))
+		if next < 0 {
+			return data, nil
+		}
+		at += next + 1
+		if marker(data[at:]) > 0 {
+			return data[:at], data[at:]
+		}
+	}
+}
+
+// marker is the length of the document marker that data begins with, 0 without one.
+func marker(data []byte) int {
+	if !bytes.HasPrefix(data, []byte("---")) && !bytes.HasPrefix(data, []byte("...")) {
+		return 0
+	}
+	if len(data) == 3 || bytes.IndexByte([]byte(" \t\r\n"), data[3]) >= 0 {
+		return 3
+	}
+	return 0
+}
+
+// afterMarker gives what a document holds after its marker, and how many lines were left out.
+func afterMarker(text []byte) (body []byte, lines int) {
+	body = text[marker(text):]
+	if end := bytes.IndexByte(body, '\n'); end >= 0 && len(trim(bytes.TrimRight(body[:end], "\r"))) == 0 && len(body) < len(text) {
+		return body[end+1:], 1
+	}
+	return body, 0
+}
+
+// blank says whether a document has only comments and directives.
+func blank(text []byte) bool {
+	for len(text) > 0 {
+		line := text
+		if end := bytes.IndexByte(text, '\n'); end >= 0 {
+			line = text[:end]
+		}
+		text = text[min(len(text), len(line)+1):]
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && line[0] != '%' {
+			return false
+		}
+	}
+	return true
+}
+
+// splitJSON takes apart a list of which h is the head. It gives nil when whole is no list, or not one it can follow.
+func splitJSON(whole unit, h head) []unit {
+	list, ok := h.list()
+	if !ok {
+		return nil
+	}
+	items := []unit{}
+	line, counted := whole.line, 0
+	s := scanner{text: whole.text, at: h.items}
+	err := s.elements(func(at int, text []byte) {
+		line += bytes.Count(whole.text[counted:at], []byte("\n"))
+		counted = at
+		items = append(items, unit{file: whole.file, line: line, place: fmt.Sprintf("items[%d]", len(items)), text: text, dash: -1, list: list})
+	})
+	if err != nil {
+		return nil
+	}
+	return items
+}
+
+// list gives the kind of the list that h is the head of.
+func (h head) list() (schema.GroupVersionKind, bool) {
+	if h.items < 0 || h.oddItems || !bytes.HasSuffix(h.kind, []byte("List")) {
+		return schema.GroupVersionKind{}, false
+	}
+	return schema.FromAPIVersionAndKind(string(h.apiVersion), string(h.kind)), true
+}
+
+// splitYAML takes apart a list in the layout that kubectl and people use: "items:" at the left margin, each element begun by
+// a dash at one column. It gives nil for everything else. What it takes for the beginning of an element can in odd YAML be
+// part of a quoted text, and an alias can reach from one element into another: then an element does not parse on its own,
+// and the caller falls back on the whole.
+func splitYAML(whole unit) []unit {
+	l := layout(whole.text)
+	if l.starts == nil {
+		return nil
+	}
+	skeleton := append(append(append([]byte{}, whole.text[:l.items]...), "items: []\n"...), whole.text[l.end:]...)
+	var y yamlReader
+	js, err := y.json(unit{text: skeleton, yaml: true, dash: -1})
+	if err != nil {
+		return nil
+	}
+	s := scanner{text: js}
+	h, err := s.headOf()
+	list, ok := h.list()
+	if err != nil || !ok {
+		return nil
+	}
+	items := make([]unit, len(l.starts))
+	for i, start := range l.starts {
+		end := l.end
+		if i+1 < len(l.starts) {
+			end = l.starts[i+1].at
+		}
+		items[i] = unit{file: whole.file, line: whole.line + start.line, place: fmt.Sprintf("items[%d]", i), text: whole.text[start.at:end], yaml: true, dash: l.dash, list: list}
+	}
+	return items
+}
+
+// yamlLayout is where the lines of a YAML list are.
+type yamlLayout struct {
+	items  int // where the line "items:" begins
+	end    int // where the elements end
+	dash   int // the column of the dashes
+	starts []lineStart
+}
+
+type lineStart struct{ at, line int }
+
+// layout finds the elements of a list; starts is nil when there is no list, or it is laid out otherwise.
+func layout(text []byte) yamlLayout {
+	l := yamlLayout{items: -1, dash: -1}
+	none := yamlLayout{}
+	for at, line := 0, 0; at < len(text); line++ {
+		s := text[at:]
+		if end := bytes.IndexByte(s, '\n'); end >= 0 {
+			s = s[:end+1]
+		}
+		column := indent(s)
+		rest := bytes.TrimRight(s[column:], " \r\n")
+		top := column == 0 && string(rest) == "items:"
+		switch {
+		case top && l.items >= 0:
+			return none
+		case top:
+			l.items = at
+		case l.items < 0 || l.end > 0 || len(rest) == 0 || rest[0] == '#':
+		case rest[0] == '-' && (len(rest) == 1 || rest[1] == ' ') && (l.dash < 0 || column == l.dash):
+			l.dash = column
+			l.starts = append(l.starts, lineStart{at, line})
+		case l.dash < 0:
+			return none
+		case column <= l.dash:
+			if column > 0 {
+				return none
+			}
+			l.end = at
+		}
+		at += len(s)
+	}
+	if l.end == 0 {
+		l.end = len(text)
+	}
+	return l
+}

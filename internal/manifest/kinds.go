@@ -1,0 +1,222 @@
+package manifest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/runtime/serializer/json"
+	"k8s.io/client-go/kubernetes/scheme"
+)
+
+// kinds is every kind that scheduling reads. A new one takes a field of Cluster and a row here.
+var kinds = []kind{
+	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Node { return &c.Nodes }, fillNode, checkNode),
+	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Pod { return &c.Pods }, fillPod, checkPod),
+	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Namespace { return &c.Namespaces }, fillNamespace, nil),
+	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Service { return &c.Services }, nil, checkService),
+	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.ReplicationController { return &c.ReplicationControllers }, fillReplicationController, nil),
+	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.PersistentVolume { return &c.PersistentVolumes }, fillVolume, checkVolume),
+	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.PersistentVolumeClaim { return &c.PersistentVolumeClaims }, fillClaim, checkClaim),
+	row(appsv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*appsv1.ReplicaSet { return &c.ReplicaSets }, nil, checkReplicaSet),
+	row(appsv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*appsv1.StatefulSet { return &c.StatefulSets }, nil, checkStatefulSet),
+	row(policyv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*policyv1.PodDisruptionBudget { return &c.PodDisruptionBudgets }, nil, checkBudget),
+	row(schedulingv1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*schedulingv1.PriorityClass { return &c.PriorityClasses }, fillPriorityClass, nil),
+	row(schedulingv1beta1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*schedulingv1beta1.PodGroup { return &c.PodGroups }, nil, nil),
+	row(schedulingv1alpha3.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*schedulingv1alpha3.CompositePodGroup { return &c.CompositePodGroups }, nil, nil),
+	row(storagev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*storagev1.StorageClass { return &c.StorageClasses }, fillStorageClass, nil),
+	row(storagev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*storagev1.CSINode { return &c.CSINodes }, nil, nil),
+	row(storagev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*storagev1.CSIDriver { return &c.CSIDrivers }, fillDriver, nil),
+	row(storagev1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*storagev1.CSIStorageCapacity { return &c.CSIStorageCapacities }, nil, checkCapacity),
+	row(storagev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*storagev1.VolumeAttachment { return &c.VolumeAttachments }, nil, nil),
+	row(resourcev1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*resourcev1.ResourceClaim { return &c.ResourceClaims }, fillResourceClaim, nil),
+	row(resourcev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*resourcev1.ResourceSlice { return &c.ResourceSlices }, nil, checkSlice),
+	row(resourcev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*resourcev1.DeviceClass { return &c.DeviceClasses }, nil, nil),
+	row(resourcev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*resourcev1.DeviceTaintRule { return &c.DeviceTaintRules }, nil, nil),
+}
+
+const (
+	clusterWide = false
+	namespaced  = true
+)
+
+// object is what every kind in the table is.
+type object interface {
+	runtime.Object
+	metav1.Object
+}
+
+// kind is one row of the table.
+type kind struct {
+	gvk        schema.GroupVersionKind
+	namespaced bool
+	codec      *json.Serializer
+	add        func(*Cluster, object)
+	all        func(*Cluster) []runtime.Object
+	fill       func(object)          // applies the API's defaults to an object that has passed check
+	check      func(object, *report) // reports what an API server would refuse and decoding lets through
+}
+
+// row ties a kind to its field of Cluster. The kind's name is that of its type; fill and check may be nil.
+func row[T any](gv schema.GroupVersion, namespaced bool, field func(*Cluster) *[]*T, fill func(*T), check func(*T, *report)) kind {
+	k := kind{gvk: gv.WithKind(reflect.TypeFor[T]().Name()), namespaced: namespaced}
+	// Serializers are safe for concurrent use.
+	k.codec = json.NewSerializerWithOptions(interpreted(k.gvk), scheme.Scheme, scheme.Scheme, json.SerializerOptions{Strict: true})
+	k.add = func(c *Cluster, o object) { *field(c) = append(*field(c), any(o).(*T)) }
+	k.all = func(c *Cluster) []runtime.Object {
+		var all []runtime.Object
+		for _, o := range *field(c) {
+			all = append(all, any(o).(runtime.Object))
+		}
+		return all
+	}
+	k.fill = func(o object) {
+		if fill != nil {
+			fill(any(o).(*T))
+		}
+	}
+	k.check = func(o object, r *report) {
+		if check != nil {
+			check(any(o).(*T), r)
+		}
+	}
+	return k
+}
+
+// interpreted spares the serializer a pass over the text: what it would look for has been found before a row was chosen.
+type interpreted schema.GroupVersionKind
+
+func (i interpreted) Interpret([]byte) (*schema.GroupVersionKind, error) {
+	gvk := schema.GroupVersionKind(i)
+	return &gvk, nil
+}
+
+func (k *kind) identity(o object) identity {
+	return identity{group: k.gvk.Group, kind: k.gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()}
+}
+
+// rowOf finds a kind in the table, nil without one.
+func rowOf(gvk schema.GroupVersionKind) *kind {
+	for i := range kinds {
+		if kinds[i].gvk == gvk {
+			return &kinds[i]
+		}
+	}
+	return nil
+}
+
+// refusal says why gvk, which the table lacks, cannot be read; "" when it can be left out.
+func refusal(gvk schema.GroupVersionKind) string {
+	name := gvk.GroupVersion().String()
+	switch {
+	case gvk.Kind == "":
+		return "kind is missing; every object needs apiVersion and kind"
+	case gvk.Version == "" || gvk.Version == "__internal":
+		return "apiVersion is missing; every object needs apiVersion and kind" + suggestVersion(gvk)
+	}
+	for i := range kinds {
+		if k := kinds[i].gvk; k.Group == gvk.Group && k.Kind == gvk.Kind {
+			return fmt.Sprintf("%s in %s cannot be read; give it in %s", gvk.Kind, name, k.GroupVersion())
+		}
+	}
+	if scheme.Scheme.Recognizes(gvk) {
+		return ""
+	}
+	if versions := suggestVersion(gvk); versions != "" {
+		return fmt.Sprintf("there is no %s in %s%s", gvk.Kind, name, versions)
+	}
+	known := map[string]bool{}
+	for k := range scheme.Scheme.AllKnownTypes() {
+		known[k.Kind] = true
+	}
+	return fmt.Sprintf("kind %s of %s is not known%s; remove the object if scheduling does not need it", gvk.Kind, name, suggest(gvk.Kind, known))
+}
+
+// suggestVersion names the API versions that have a kind: those that are read, else all, released ones first.
+func suggestVersion(gvk schema.GroupVersionKind) string {
+	var read, all []string
+	for i := range kinds {
+		if kinds[i].gvk.Kind == gvk.Kind {
+			read = append(read, kinds[i].gvk.GroupVersion().String())
+		}
+	}
+	for known := range scheme.Scheme.AllKnownTypes() {
+		if known.Kind == gvk.Kind && known.Version != runtime.APIVersionInternal {
+			all = append(all, known.GroupVersion().String())
+		}
+	}
+	slices.SortFunc(all, func(a, b string) int {
+		return cmp.Or(cmp.Compare(maturity(a), maturity(b)), cmp.Compare(a, b))
+	})
+	if len(read) == 0 {
+		read = all[:min(3, len(all))]
+	}
+	if len(read) == 0 {
+		return ""
+	}
+	return "; " + gvk.Kind + " is in " + strings.Join(read, ", ")
+}
+
+// maturity orders API versions: released, beta, alpha.
+func maturity(version string) int {
+	switch {
+	case strings.Contains(version, "alpha"):
+		return 2
+	case strings.Contains(version, "beta"):
+		return 1
+	}
+	return 0
+}
+
+// suggest gives "; did you mean X?" for the known word that is nearest to word, and "" when none is near.
+func suggest(word string, known map[string]bool) string {
+	best, least := "", len(word)/3+1
+	for _, candidate := range slices.Sorted(maps.Keys(known)) {
+		if d := distance(strings.ToLower(word), strings.ToLower(candidate)); d < least || d == least && best == "" {
+			best, least = candidate, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return "; did you mean " + best + "?"
+}
+
+// distance is the Levenshtein distance of two words. Words longer than a field's name ever is are far from everything.
+func distance(a, b string) int {
+	const wordMax = 64
+	if len(a) > wordMax || len(b) > wordMax {
+		return wordMax
+	}
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(replace, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}

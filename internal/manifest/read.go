@@ -1,0 +1,180 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+)
+
+// Options says how to read. The zero value reads without telling of progress.
+type Options struct {
+	// Progress is told how many of the bytes have been decoded, now and then and at the end. Calls do not overlap and done
+	// never falls. They come from goroutines of Read's, which wait for them: Progress should be quick. It may be nil.
+	Progress func(done, total int64)
+}
+
+// Read reads a cluster from files, directories and, for "-", stdin, in the order given; a file named twice is read once.
+// The error joins an *[Error] per mistake, up to a limit; with an error there is no cluster.
+func Read(files []string, stdin io.Reader) (*Cluster, error) {
+	return Options{}.Read(files, stdin)
+}
+
+// Decode reads a cluster from bytes; name is what errors call them.
+func Decode(name string, data []byte) (*Cluster, error) {
+	return Options{}.decode([]source{{name, data}}, nil)
+}
+
+// Read is the function Read with options.
+func (o Options) Read(files []string, stdin io.Reader) (*Cluster, error) {
+	var errs []*Error
+	if len(files) == 0 {
+		errs = append(errs, &Error{File: "-f", Problem: "no file is given; name files, directories or - for standard input"})
+	}
+	var sources []source
+	for _, name := range expand(files, &errs) {
+		data, err := load(name, stdin)
+		if err != nil {
+			errs = append(errs, &Error{File: name, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
+			continue
+		}
+		sources = append(sources, source{name, data})
+	}
+	return o.decode(sources, errs)
+}
+
+// source is one file's bytes.
+type source struct {
+	name string
+	data []byte
+}
+
+// expand puts directories' files in the place of directories, and drops what is named again.
+func expand(files []string, errs *[]*Error) []string {
+	var names []string
+	for _, file := range files {
+		found := []string{file}
+		if info, err := os.Stat(file); file != "-" && err == nil && info.IsDir() {
+			found = within(file, errs)
+		}
+		for _, name := range found {
+			if !slices.ContainsFunc(names, func(have string) bool { return filepath.Clean(have) == filepath.Clean(name) }) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// within lists a directory's manifests by name.
+func within(dir string, errs *[]*Error) []string {
+	entries, err := os.ReadDir(dir) // In the order of the names.
+	if err != nil {
+		*errs = append(*errs, &Error{File: dir, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
+		return nil
+	}
+	var names []string
+	for _, entry := range entries {
+		switch filepath.Ext(entry.Name()) {
+		case ".yaml", ".yml", ".json":
+			if !entry.IsDir() {
+				names = append(names, filepath.Join(dir, entry.Name()))
+			}
+		}
+	}
+	if len(names) == 0 {
+		*errs = append(*errs, &Error{File: dir, Problem: "the directory has no *.yaml, *.yml or *.json file directly in it"})
+	}
+	return names
+}
+
+func load(name string, stdin io.Reader) ([]byte, error) {
+	if name != "-" {
+		return os.ReadFile(name)
+	}
+	if stdin == nil {
+		return nil, errors.New("there is no standard input")
+	}
+	return io.ReadAll(stdin)
+}
+
+// reason drops what the caller says anyway from a file system error.
+func reason(err error) error {
+	var path *fs.PathError
+	if errors.As(err, &path) {
+		return path.Err
+	}
+	return err
+}
+
+// decode makes a cluster of sources, unless there are errs.
+func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
+	m := &meter{tell: o.Progress}
+	var docs []document
+	var first []int
+	for _, s := range sources {
+		m.total += int64(len(s.data))
+		first = append(first, len(docs))
+		docs = append(docs, documents(s.name, s.data)...)
+	}
+	results := decodeAll(docs, m)
+	m.end()
+	g := gathering{cluster: &Cluster{}, seen: map[identity]string{}, errs: errs}
+	for i, s := range sources {
+		end := len(results)
+		if i+1 < len(sources) {
+			end = first[i+1]
+		}
+		g.takeFile(s.name, results[first[i]:end])
+	}
+	if err := join(g.errs); err != nil {
+		return nil, err
+	}
+	g.cluster.fillAcross()
+	return g.cluster, nil
+}
+
+// takeFile merges the results of one file.
+func (g *gathering) takeFile(name string, results []result) {
+	found := false
+	for _, r := range results {
+		found = found || len(r.objects)+len(r.skipped)+len(r.errs) > 0
+		g.take(r)
+	}
+	if !found {
+		g.errs = append(g.errs, &Error{File: name, Problem: "holds no object; want Kubernetes objects in YAML or JSON, as kubectl get -o yaml prints them"})
+	}
+}
+
+// meter counts decoded bytes and tells of them.
+type meter struct {
+	mu                sync.Mutex
+	tell              func(done, total int64)
+	done, told, total int64
+}
+
+// add counts n bytes more.
+func (m *meter) add(n int) {
+	const step = 1 << 18 // Often enough for a progress bar, seldom enough not to matter.
+	if m.tell == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.done += int64(n)
+	if m.done-m.told >= step && m.done < m.total {
+		m.told = m.done
+		m.tell(m.done, m.total)
+	}
+}
+
+// end tells that all is done.
+func (m *meter) end() {
+	if m.tell != nil {
+		m.tell(m.total, m.total)
+	}
+}

@@ -1,0 +1,223 @@
+package manifest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// read decodes text that must be good.
+func read(t *testing.T, text string) *Cluster {
+	t.Helper()
+	c, err := Decode("F", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// What kubectl prints comes back as it was, in YAML and in JSON, taken apart or in one piece.
+func TestSnapshot(t *testing.T) {
+	text := string(snapshot(3, 5))
+	oneByOne := ""
+	for i := range 3 {
+		oneByOne += "---\n" + fmt.Sprintf(benchNode, i)
+	}
+	for i := range 5 {
+		oneByOne += "---\n" + fmt.Sprintf(benchPod, i, i%3)
+	}
+	want := read(t, oneByOne)
+	if len(want.Nodes) != 3 || len(want.Pods) != 5 || len(want.Namespaces) != 1 {
+		t.Fatalf("%d nodes, %d pods, %d namespaces", len(want.Nodes), len(want.Pods), len(want.Namespaces))
+	}
+	var pod v1.Pod
+	if err := yaml.UnmarshalStrict([]byte(fmt.Sprintf(benchPod, 4, 1)), &pod); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(&pod, want.Pods[4]) {
+		t.Errorf("got\n%+v\nwant\n%+v", want.Pods[4], &pod)
+	}
+	js := string(indented(t, []byte(text)))
+	for name, other := range map[string]string{
+		"yaml list":    text,
+		"crlf":         strings.ReplaceAll(text, "\n", "\r\n"),
+		"bom":          "\ufeff" + text,
+		"json list":    js,
+		"one line":     string(must(yaml.YAMLToJSON([]byte(text)))),
+		"json as yaml": "# comment\n" + js,
+		"anchors":      strings.Replace(text, "architecture: amd64", "architecture: &arch amd64", 1),
+		"list in list": "apiVersion: v1\nkind: List\nitems:\n- " + strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n  ") + "\n",
+	} {
+		if got := read(t, other); !reflect.DeepEqual(got, want) {
+			t.Errorf("%s differs", name)
+		}
+	}
+}
+
+// An alias may reach from one element of a list into another.
+func TestAlias(t *testing.T) {
+	c := read(t, "kind: List\napiVersion: v1\nitems:\n- {kind: Node, apiVersion: v1, metadata: {name: a, labels: &l {x: z}}}\n- kind: Node\n  apiVersion: v1\n  metadata:\n    name: b\n    labels: *l\n")
+	if len(c.Nodes) != 2 || c.Nodes[1].Labels["x"] != "z" {
+		t.Errorf("got %+v", c.Nodes)
+	}
+}
+
+// The items of a typed list need not say their kind, as the API server's own lists do not.
+func TestTypedList(t *testing.T) {
+	c := read(t, `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}
+{"kind":"PodList","apiVersion":"v1","items":null}`)
+	if len(c.Nodes) != 2 || c.Nodes[1].Kind != "Node" {
+		t.Errorf("got %+v", c.Nodes)
+	}
+}
+
+func TestSkipped(t *testing.T) {
+	c := read(t, "kind: List\napiVersion: v1\nitems:\n- {kind: ConfigMap, apiVersion: v1}\n- {kind: Deployment, apiVersion: apps/v1, spec: {odd: 1}}\n- {kind: ConfigMap, apiVersion: v1}\n")
+	want := []Skipped{{"v1", "ConfigMap", 2}, {"apps/v1", "Deployment", 1}}
+	if !reflect.DeepEqual(c.Skipped, want) {
+		t.Errorf("got %+v", c.Skipped)
+	}
+}
+
+func TestWarnings(t *testing.T) {
+	c := read(t, pod+"  nodeName: gone\n  priorityClassName: lost\n")
+	want := []string{"PriorityClass lost is not in the files: priority 0 for 1 object", "1 pod bound to 1 node not in the files: gone"}
+	if !reflect.DeepEqual(c.Warnings, want) {
+		t.Errorf("got %q", c.Warnings)
+	}
+}
+
+// defaults has one line per value that is filled in: an object, and the value's place and what it is then, as YAML.
+var defaults = []struct{ name, text, want string }{
+	{"namespace", pod, "metadata: {namespace: default}"},
+	{"uid", pod, "metadata: {uid: 56f6ba8e-672b-bb8b-70fa-bed2816da961}"},
+	{"schedulerName", pod, "spec: {schedulerName: default-scheduler}"},
+	{"schedulerName given", pod + "  schedulerName: x\n", "spec: {schedulerName: x}"},
+	{"phase", pod, "status: {phase: Pending}"},
+	{"requests", ctr + "    resources: {limits: {cpu: 1, memory: 1Gi}, requests: {cpu: 100m}}\n", "spec: {containers: [{resources: {requests: {cpu: 100m, memory: 1Gi}}}]}"},
+	{"init requests", pod + "  initContainers: [{name: i, resources: {limits: {cpu: 1}}}]\n", "spec: {initContainers: [{resources: {requests: {cpu: '1'}}}]}"},
+	{"pod requests", ctr + "    resources: {requests: {cpu: 100m}}\n  resources: {limits: {cpu: 1, memory: 1Gi}}\n", "spec: {resources: {requests: {cpu: 100m, memory: 1Gi}}}"},
+	{"rounding", ctr + "    resources: {requests: {cpu: 100u}}\n", "spec: {containers: [{resources: {requests: {cpu: 1m}}}]}"},
+	{"protocol", ctr + "    ports: [{containerPort: 80}]\n", "spec: {containers: [{ports: [{protocol: TCP}]}]}"},
+	{"host ports", ctr + "    ports: [{containerPort: 80}]\n  hostNetwork: true\n", "spec: {containers: [{ports: [{hostPort: 80}]}]}"},
+	{"tolerations", pod, "spec: {tolerations: [{key: node.kubernetes.io/not-ready, effect: NoExecute, tolerationSeconds: 300}, {key: node.kubernetes.io/unreachable}]}"},
+	{"tolerations given", pod + "  tolerations: [{operator: Exists}]\n", "spec: {tolerations: [{operator: Exists}]}"},
+	{"no priority", pod, "spec: {priority: 0, preemptionPolicy: PreemptLowerPriority}"},
+	{"priority given", pod + "  priority: 7\n", "spec: {priority: 7}"},
+	{"node critical", pod + "  priorityClassName: system-node-critical\n", "spec: {priority: 2000001000}"},
+	{"cluster critical", pod + "  priorityClassName: system-cluster-critical\n", "spec: {priority: 2000000000}"},
+	{"class", pod + "  priorityClassName: b\n---\n{kind: PriorityClass, apiVersion: scheduling.k8s.io/v1, metadata: {name: b}, value: 9, preemptionPolicy: Never}", "spec: {priority: 9, preemptionPolicy: Never}"},
+	{"default class", pod + "---\n{kind: PriorityClass, apiVersion: scheduling.k8s.io/v1, metadata: {name: b}, value: 9, globalDefault: true}", "spec: {priority: 9, priorityClassName: b}"},
+	{"allocatable", node + "status: {capacity: {cpu: 2}}\n", "status: {allocatable: {cpu: '2'}}"},
+	{"namespace label", "{kind: Namespace, apiVersion: v1, metadata: {name: a}}", "metadata: {labels: {kubernetes.io/metadata.name: a}}"},
+	{"binding mode", "{kind: StorageClass, apiVersion: storage.k8s.io/v1, provisioner: p, metadata: {name: a}}", "volumeBindingMode: Immediate"},
+	{"claim", "{kind: PersistentVolumeClaim, apiVersion: v1, metadata: {name: a}}\n---\n{kind: StorageClass, apiVersion: storage.k8s.io/v1, provisioner: p, metadata: {name: s, annotations: {storageclass.kubernetes.io/is-default-class: 'true'}}}", "{spec: {storageClassName: s, volumeMode: Filesystem}, status: {phase: Pending}}"},
+	{"selector", "{kind: ReplicationController, apiVersion: v1, metadata: {name: a}, spec: {template: {metadata: {labels: {x: z}}}}}", "spec: {selector: {x: z}}"},
+	{"devices", "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: a}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: c}}]}}}", "spec: {devices: {requests: [{exactly: {allocationMode: ExactCount, count: 1}}]}}"},
+	{"driver", "{kind: CSIDriver, apiVersion: storage.k8s.io/v1, metadata: {name: a}, spec: {}}", "spec: {attachRequired: true, storageCapacity: false}"},
+}
+
+func TestDefaults(t *testing.T) {
+	for _, c := range defaults {
+		t.Run(c.name, func(t *testing.T) {
+			var got, want any
+			for _, o := range read(t, c.text).Objects() {
+				if strings.Contains(c.text, "kind: "+o.GetObjectKind().GroupVersionKind().Kind+"\n") || strings.HasPrefix(c.text, "{kind: "+o.GetObjectKind().GroupVersionKind().Kind+",") {
+					unmarshal(t, string(must(yaml.Marshal(o))), &got)
+					break
+				}
+			}
+			unmarshal(t, c.want, &want)
+			if !holds(got, want) {
+				t.Errorf("%v is not in\n%v", want, got)
+			}
+		})
+	}
+}
+
+// holds says whether got has all that want has; texts may go on.
+func holds(got, want any) bool {
+	switch want := want.(type) {
+	case map[string]any:
+		have, ok := got.(map[string]any)
+		for key, value := range want {
+			ok = ok && holds(have[key], value)
+		}
+		return ok
+	case []any:
+		have, ok := got.([]any)
+		ok = ok && len(have) == len(want)
+		for i, value := range want {
+			ok = ok && holds(have[i], value)
+		}
+		return ok
+	case string:
+		have, ok := got.(string)
+		return ok && strings.HasPrefix(have, want)
+	}
+	return reflect.DeepEqual(got, want)
+}
+
+func TestRead(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{"b.yml": node, "a.json": `{"kind":"Node","apiVersion":"v1","metadata":{"name":"j"}}`, "c.txt": "no", "twice.yaml": node} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := Read([]string{dir, filepath.Join(dir, "none.yaml"), "-"}, strings.NewReader(""))
+	for _, want := range []string{
+		dir + "/none.yaml: cannot be read: no such file or directory",
+		dir + "/twice.yaml:1: Node a: is already defined at " + dir + "/b.yml:1; remove one of the two",
+		"-: holds no object",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in\n%v", want, err)
+		}
+	}
+	var one *Error
+	if !errors.As(err, &one) || one.Problem == "" {
+		t.Errorf("no *Error in %v", err)
+	}
+	if err := os.Remove(filepath.Join(dir, "twice.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	var told []int64
+	o := Options{Progress: func(done, total int64) { told = append(told, done, total) }}
+	c, err := o.Read([]string{dir, filepath.Join(dir, "b.yml"), "-"}, strings.NewReader(pod))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Nodes) != 2 || c.Nodes[0].Name != "j" || len(c.Pods) != 1 {
+		t.Errorf("got %+v", c)
+	}
+	if n := len(told); n < 2 || told[n-1] != told[n-2] || told[n-1] == 0 {
+		t.Errorf("told %v", told)
+	}
+	for name, files := range map[string][]string{"no file is given": nil, "the directory has no": {t.TempDir()}, "no standard input": {"-"}} {
+		if _, err := Read(files, nil); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("want %q, got %v", name, err)
+		}
+	}
+}
+
+// A list whose YAML is in the layout that kubectl prints must take the fast way: the slow one costs ten times as much.
+func TestFastWay(t *testing.T) {
+	doc := documents("F", snapshot(2, 2))
+	if len(doc) != 1 || len(doc[0].items) != 4 {
+		t.Fatalf("not taken apart: %+v", doc)
+	}
+	for _, u := range doc[0].items {
+		var b block
+		if _, ok := b.json(u.text, u.dash); !ok {
+			t.Errorf("block refuses %s", u.text)
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package manifest
+
+import (
+	"bytes"
+	"errors"
+)
+
+// errShape says that a text is not shaped like JSON. Where and why is left to encoding/json, which says it better.
+var errShape = errors.New("not JSON")
+
+// scanner steps over JSON without decoding it, to find where values begin and end. It checks only as much as it needs to
+// stay in step; the decoder checks the rest.
+type scanner struct {
+	text []byte
+	at   int
+	// enormous is set once a string or a number has passed that reads as a number with an exponent of three or more digits.
+	// resource.Quantity takes those and then counts out the zeros, for minutes.
+	enormous bool
+}
+
+// space steps over white space and returns the next byte, 0 at the end.
+func (s *scanner) space() byte {
+	for ; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// str steps over the string that begins here and returns what is between its quotes, escapes and all.
+func (s *scanner) str() ([]byte, error) {
+	start := s.at + 1
+	for i := start; ; {
+		end := bytes.IndexByte(s.text[i:], '"')
+		if end < 0 {
+			return nil, errShape
+		}
+		i += end
+		slashes := 0
+		for i-slashes > start && s.text[i-slashes-1] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			s.at = i + 1
+			inside := s.text[start:i]
+			s.watch(inside)
+			return inside, nil
+		}
+		i++
+	}
+}
+
+// watch sets enormous.
+func (s *scanner) watch(token []byte) {
+	if n := len(token); n >= 5 && token[0] <= '9' && token[n-1] >= '0' && token[n-1] <= '9' && enormous(token) {
+		s.enormous = true
+	}
+}
+
+// enormous says whether token is a number with an exponent of three digits or more.
+func enormous(token []byte) bool {
+	exponent := bytes.IndexAny(token, "eE")
+	if exponent < 0 || len(bytes.TrimLeft(token[exponent+1:], "+-0")) < 3 {
+		return false
+	}
+	return len(bytes.Trim(token, "0123456789.+-eE")) == 0
+}
+
+// value steps over the value that begins here.
+func (s *scanner) value() error {
+	for depth := 0; s.at < len(s.text); {
+		switch s.text[s.at] {
+		case '"':
+			if _, err := s.str(); err != nil {
+				return err
+			}
+		case '{', '[':
+			depth++
+			s.at++
+		case '}', ']':
+			depth--
+			s.at++
+		case ' ', '\t', '\r', '\n', ',', ':':
+			s.at++
+			continue
+		default:
+			s.bare()
+		}
+		if depth <= 0 {
+			return nil
+		}
+	}
+	return errShape
+}
+
+// bare steps over a number, true, false or null; at least one byte.
+func (s *scanner) bare() {
+	start := s.at
+	for s.at++; s.at < len(s.text); s.at++ {
+		switch s.text[s.at] {
+		case '{', '}', '[', ']', ',', ':', '"', ' ', '\t', '\r', '\n':
+			s.watch(s.text[start:s.at])
+			return
+		}
+	}
+}
+
+// elements calls each with every element of the array that begins here.
+func (s *scanner) elements(each func(at int, text []byte)) error {
+	s.at++
+	if s.space() == ']' {
+		s.at++
+		return nil
+	}
+	for {
+		s.space()
+		start := s.at
+		if err := s.value(); err != nil {
+			return err
+		}
+		each(start, s.text[start:s.at])
+		switch s.space() {
+		case ',':
+			s.at++
+		case ']':
+			s.at++
+			return nil
+		default:
+			return errShape
+		}
+	}
+}
+
+// head is what the outermost level of an object tells about it.
+type head struct {
+	apiVersion, kind []byte // as in the text, without quotes; nil when missing or no string
+	items            int    // where the items array begins; -1 without one
+	oddItems         bool   // there are items that are no array, or more than once
+	enormous         bool
+}
+
+// headOf reads the outermost level of the object that begins at the scanner, and leaves the scanner behind it.
+func (s *scanner) headOf() (head, error) {
+	h := head{items: -1}
+	if s.space() != '{' {
+		return h, errShape
+	}
+	s.at++
+	if s.space() == '}' {
+		s.at++
+		return h, nil
+	}
+	for {
+		if s.space() != '"' {
+			return h, errShape
+		}
+		key, err := s.str()
+		if err != nil || s.space() != ':' {
+			return h, errShape
+		}
+		s.at++
+		if err := s.member(&h, key); err != nil {
+			return h, err
+		}
+		switch s.space() {
+		case ',':
+			s.at++
+		case '}':
+			s.at++
+			h.enormous = s.enormous
+			return h, nil
+		default:
+			return h, errShape
+		}
+	}
+}
+
+// member takes in the value of one key of the outermost level.
+func (s *scanner) member(h *head, key []byte) error {
+	first := s.space()
+	start := s.at
+	if err := s.value(); err != nil {
+		return err
+	}
+	switch value := s.text[start:s.at]; {
+	case string(key) == "apiVersion" && first == '"':
+		h.apiVersion = value[1 : len(value)-1]
+	case string(key) == "kind" && first == '"':
+		h.kind = value[1 : len(value)-1]
+	case string(key) == "items":
+		h.oddItems = h.oddItems || h.items >= 0 || first != '[' && string(value) != "null"
+		if first == '[' {
+			h.items = start
+		}
+	}
+	return nil
+}

@@ -1,0 +1,50 @@
+package manifest
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// yamlReader turns YAML into JSON. It has one user at a time: it keeps buffers and remembers scalars.
+type yamlReader struct {
+	block block
+}
+
+// json gives u's text as JSON, valid until the next call.
+func (y *yamlReader) json(u unit) ([]byte, error) {
+	if js, ok := y.block.json(u.text, u.dash); ok {
+		return js, nil
+	}
+	text := u.text
+	if u.dash >= 0 {
+		text = bytes.Clone(text)
+		text[u.dash] = ' '
+	}
+	return yaml.YAMLToJSONStrict(text)
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// yamlErrors turns what the YAML parser said about u into errors with lines of the file.
+func yamlErrors(u unit, err error) []*Error {
+	var errs []*Error
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n")
+	for line := range strings.Lines(text) {
+		e := &Error{File: u.file, Line: u.line, Object: u.place}
+		problem := strings.TrimSpace(line)
+		if at := yamlLine.FindStringSubmatch(problem); at != nil {
+			n, _ := strconv.Atoi(at[1])
+			e.Line += n - 1
+			problem = strings.Replace(problem, at[0], "", 1)
+		}
+		e.Problem = fmt.Sprintf("not YAML that can be read: %s", problem)
+		errs = append(errs, e)
+	}
+	return errs
+}
