@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -97,13 +98,13 @@ func (c *column[T]) set(slot int32, value T) {
 // filterColumn is a column of verdicts.
 type filterColumn struct {
 	column[reason.Code]
-	filter NodeFilter
+	filter compiled.Filter
 }
 
 // scoreColumn is a column of raw scores.
 type scoreColumn struct {
 	column[int32]
-	scorer NodeScorer
+	scorer compiled.Scorer
 }
 
 // columnKey names a column: a plugin, by its position among all plugins of all profiles, and a need.

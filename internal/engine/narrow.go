@@ -28,12 +28,8 @@ func (n *narrowing) text() string {
 func (p *profile) narrow(s *state.State, pod *model.Pod) (narrowing, *plan.Rejection) {
 	var n narrowing
 	var names []string
-	for i, f := range p.Filters {
-		narrower, ok := f.(Narrower)
-		if !ok || pod.Needs[i].IsZero() {
-			continue
-		}
-		some, narrowed, rejection := narrower.Narrow(pod)
+	for _, f := range p.Narrowers {
+		some, narrowed, rejection := f.Narrow(pod)
 		if rejection != "" {
 			return n, &plan.Rejection{PreFilter: rejection, Plugins: []string{f.Name()}}
 		}

@@ -2,8 +2,7 @@ package engine
 
 import (
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 )
 
 // MaxScore is the best score a plugin gives a node after normalising.
@@ -26,15 +25,7 @@ type Filterer interface {
 	FilterReads() model.Aspect
 	// CompileFilter prepares the pod's demands for asking many nodes. It is called once for a need, and what it returns must
 	// not hold on to the pod longer than it must.
-	CompileFilter(pod *model.Pod) NodeFilter
-}
-
-// NodeFilter is one need, ready to be asked about nodes.
-type NodeFilter = interface {
-	// Filter gives the verdict on one node. It allocates nothing.
-	Filter(node state.Node) reason.Code
-	// Reasons puts a code that Filter gave into kube-scheduler's words.
-	Reasons(code reason.Code) []string
+	CompileFilter(pod *model.Pod) compiled.Filter
 }
 
 // Narrower rules out most nodes, or all of them, by looking at the pod alone (kube-scheduler's PreFilter result).
@@ -54,15 +45,9 @@ type Scorer interface {
 	// ScoreReads names the aspects of a node that its scores depend on.
 	ScoreReads() model.Aspect
 	// CompileScore prepares the pod's wishes for asking many nodes. An error fails the pod's turn.
-	CompileScore(pod *model.Pod) (NodeScorer, error)
+	CompileScore(pod *model.Pod) (compiled.Scorer, error)
 	// Normalization says how raw scores become 0..MaxScore.
 	Normalization() model.Normalization
-}
-
-// NodeScorer is one need, ready to be asked about nodes.
-type NodeScorer = interface {
-	// Score gives the raw score of one node. It allocates nothing.
-	Score(node state.Node) int32
 }
 
 // Weighted is a scorer with its weight in the profile.

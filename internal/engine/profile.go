@@ -6,7 +6,9 @@ import "github.com/berth-scheduler/berth/internal/model"
 type Profile struct {
 	// Name is the scheduler name that pods choose the profile by.
 	Name string
-	// Filters run in this order; the first to object is the one reported. Those that are also Narrowers narrow in the same order.
+	// Narrowers are asked first, in this order.
+	Narrowers []Narrower
+	// Filters run in this order; the first to object is the one reported.
 	Filters []Filterer
 	Scorers []Weighted
 	Gates   []Gate

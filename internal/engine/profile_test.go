@@ -40,6 +40,9 @@ func profileOf(t testing.TB, o oracle.Profile) *engine.Profile {
 	for _, f := range []engine.Filterer{nodename.New(), nodeunschedulable.New(), taints, affinity, nodeports.New(), fit, nodedeclaredfeatures.New()} {
 		if !o.Disabled[f.Name()] {
 			p.Filters = append(p.Filters, f)
+			if n, ok := f.(engine.Narrower); ok {
+				p.Narrowers = append(p.Narrowers, n)
+			}
 		}
 	}
 	weights := map[string]int64{taints.Name(): 3, affinity.Name(): 2}

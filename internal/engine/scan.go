@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -14,7 +15,7 @@ type scan struct {
 	totals []int64 // their weighted scores, by position in slots
 	shares []int64 // normalised score times weight, by raw score
 	// filters are a pod's compiled filters, by position in the profile; nil where a filter has nothing to say.
-	filters []NodeFilter
+	filters []compiled.Filter
 }
 
 // fewNodes is how many nodes are cheaper to ask one by one than through columns. Pods pinned to one node, as a DaemonSet's
@@ -237,7 +238,7 @@ func (e *Engine) sharesTo(largest int32, scorer *Weighted) []int64 {
 func (e *Engine) compile(p *profile, pod *model.Pod) {
 	e.scan.filters = e.scan.filters[:0]
 	for i, f := range p.Filters {
-		var filter NodeFilter
+		var filter compiled.Filter
 		if need := pod.Needs[i]; !need.IsZero() {
 			if c := e.columns.filters[columnKey{p.firstID + int32(i), need}]; c != nil {
 				filter = c.filter

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -54,7 +55,7 @@ func (*Plugin) ScoreNeed(pod *model.Pod) model.Need {
 func (*Plugin) ScoreReads() model.Aspect { return model.Images | model.Spread }
 
 // CompileScore counts the images. It never fails.
-func (*Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+func (*Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	names := imagesOf(&pod.Object.Spec)
 	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names))}
 	for i, name := range names {
@@ -69,11 +70,6 @@ func (*Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
 
 // Normalization leaves scores alone.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
-
-// nodeScorer is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeScorer = interface {
-	Score(node state.Node) int32
-}
 
 // image is one image name and how often the pod mentions it.
 type image struct {

@@ -16,6 +16,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -104,19 +105,13 @@ func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
 func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
 // CompileFilter prepares the pod's selector and terms.
-func (p *Plugin) CompileFilter(pod *model.Pod) nodeFilter {
+func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
 	f := &filter{added: p.addedRequired, labels: labelsOf(pod.Object.Spec.NodeSelector)}
 	if terms := required(pod.Object); terms != nil {
 		s := selectorOf(terms)
 		f.terms = &s
 	}
 	return f
-}
-
-// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeFilter = interface {
-	Filter(node state.Node) reason.Code
-	Reasons(code reason.Code) []string
 }
 
 type filter struct {
@@ -163,7 +158,7 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
 func (*Plugin) ScoreReads() model.Aspect { return model.Labels }
 
 // CompileScore prepares the added and the pod's preferred terms. It fails when one of the pod's cannot be parsed.
-func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	terms := preferred(pod.Object)
 	if _, err := affinity.NewPreferredSchedulingTerms(terms); err != nil {
 		return nil, err
@@ -176,11 +171,6 @@ func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
 
 // Normalization gives the node that meets most preferences the most points.
 func (*Plugin) Normalization() model.Normalization { return model.Largest }
-
-// nodeScorer is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeScorer = interface {
-	Score(node state.Node) int32
-}
 
 type scorer struct{ terms []weightedTerm }
 

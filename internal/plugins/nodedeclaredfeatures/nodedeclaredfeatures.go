@@ -14,6 +14,7 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/features"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -66,7 +67,7 @@ func (p *Plugin) required(spec *v1.PodSpec) nodedeclaredfeatures.FeatureSet {
 func (*Plugin) FilterReads() model.Aspect { return model.Features }
 
 // CompileFilter infers the required features.
-func (p *Plugin) CompileFilter(pod *model.Pod) nodeFilter {
+func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
 	set := p.required(&pod.Object.Spec)
 	f := &filter{known: p.known, required: make([]bool, len(p.known))}
 	for i := range f.required {
@@ -75,12 +76,6 @@ func (p *Plugin) CompileFilter(pod *model.Pod) nodeFilter {
 		}
 	}
 	return f
-}
-
-// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeFilter = interface {
-	Filter(node state.Node) reason.Code
-	Reasons(code reason.Code) []string
 }
 
 type filter struct {

@@ -6,6 +6,7 @@ package nodename
 
 import (
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -44,13 +45,7 @@ func (*Plugin) FilterNeed(pod *model.Pod) model.Need {
 func (*Plugin) FilterReads() model.Aspect { return 0 }
 
 // CompileFilter prepares the comparison with the pod's node name.
-func (*Plugin) CompileFilter(pod *model.Pod) nodeFilter { return &filter{name: pod.NodeName} }
-
-// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeFilter = interface {
-	Filter(node state.Node) reason.Code
-	Reasons(code reason.Code) []string
-}
+func (*Plugin) CompileFilter(pod *model.Pod) compiled.Filter { return &filter{name: pod.NodeName} }
 
 // filter passes the one node of its name, and every node when it has none.
 type filter struct{ name string }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -59,13 +60,7 @@ func sorted(ports []model.HostPort) []model.HostPort {
 func (*Plugin) FilterReads() model.Aspect { return model.Ports }
 
 // CompileFilter keeps the wanted ports.
-func (*Plugin) CompileFilter(pod *model.Pod) nodeFilter { return &filter{wanted: pod.Ports} }
-
-// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeFilter = interface {
-	Filter(node state.Node) reason.Code
-	Reasons(code reason.Code) []string
-}
+func (*Plugin) CompileFilter(pod *model.Pod) compiled.Filter { return &filter{wanted: pod.Ports} }
 
 type filter struct{ wanted []model.HostPort }
 

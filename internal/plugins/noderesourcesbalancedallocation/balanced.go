@@ -14,16 +14,11 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 )
 
 // Name is the plugin's name in the configuration.
 const Name = "NodeResourcesBalancedAllocation"
-
-// nodeScorer is the engine's interface of this name, spelled out because plugins do not import the engine.
-type nodeScorer = interface {
-	Score(node state.Node) int32
-}
 
 // Plugin compares the fractions to which resources are used. It is immutable and can be shared.
 type Plugin struct {
@@ -98,7 +93,7 @@ func (*Plugin) ScoreReads() model.Aspect { return model.Usage | model.Allocatabl
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
 // CompileScore picks the resources that count for the pod: a scalar that it does not ask for counts on no node.
-func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	s := &scorer{}
 	for _, name := range p.resources {
 		amount, scalar := pod.Occupies.Amount(name)

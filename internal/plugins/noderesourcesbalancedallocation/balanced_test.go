@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -53,7 +54,7 @@ func plugin(t testing.TB, resources ...string) *Plugin {
 	return p
 }
 
-func compile(t testing.TB, p *Plugin, pod *v1.Pod) nodeScorer {
+func compile(t testing.TB, p *Plugin, pod *v1.Pod) compiled.Scorer {
 	t.Helper()
 	s, err := p.CompileScore(model.NewPod(pod))
 	if err != nil {

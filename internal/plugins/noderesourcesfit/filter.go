@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -41,7 +42,7 @@ func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
 func (*Plugin) FilterReads() model.Aspect { return reads }
 
 // CompileFilter copies out of the pod what is to be checked.
-func (p *Plugin) CompileFilter(pod *model.Pod) nodeFilter {
+func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
 	f := filter{
 		cpuMilli:       demandOf(pod.Asks.CPUMilli, noCPU),
 		memoryBytes:    demandOf(pod.Asks.MemoryBytes, noMemory),

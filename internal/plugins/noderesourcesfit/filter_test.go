@@ -11,6 +11,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -28,7 +29,7 @@ func exampleNode(changes string) state.Node {
 }
 
 // verdict words a filter's answer: "fits", or the status and the reasons.
-func verdictOf(f nodeFilter, node state.Node) string {
+func verdictOf(f compiled.Filter, node state.Node) string {
 	code := f.Filter(node)
 	switch {
 	case code == reason.None:

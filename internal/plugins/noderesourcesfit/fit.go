@@ -12,8 +12,6 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Name is the plugin's name in the configuration.
@@ -21,17 +19,6 @@ const Name = "NodeResourcesFit"
 
 // reads is all that verdicts and scores depend on.
 const reads = model.Usage | model.Allocatable
-
-// nodeFilter and nodeScorer are the engine's interfaces of these names, spelled out because plugins do not import the engine.
-type (
-	nodeFilter = interface {
-		Filter(node state.Node) reason.Code
-		Reasons(code reason.Code) []string
-	}
-	nodeScorer = interface {
-		Score(node state.Node) int32
-	}
-)
 
 // Plugin compares requests with free resources. It is immutable and can be shared.
 type Plugin struct {

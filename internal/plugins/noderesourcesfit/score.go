@@ -9,6 +9,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -34,7 +35,7 @@ func (*Plugin) ScoreReads() model.Aspect { return reads }
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
 // CompileScore picks the resources that count for the pod: a scalar that it does not ask for counts on no node.
-func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	var parts []part
 	for _, r := range p.resources {
 		amount, scalar := pod.Scored.Amount(r.name)

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -39,14 +40,8 @@ func (*Plugin) FilterNeed(pod *model.Pod) model.Need {
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
 // CompileFilter looks at the tolerations once.
-func (*Plugin) CompileFilter(pod *model.Pod) nodeFilter {
+func (*Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
 	return &filter{tolerates: tolerates(pod.Object.Spec.Tolerations)}
-}
-
-// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeFilter = interface {
-	Filter(node state.Node) reason.Code
-	Reasons(code reason.Code) []string
 }
 
 type filter struct{ tolerates bool }

@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -42,14 +43,8 @@ func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
 // CompileFilter prepares the tolerations of taints that forbid.
-func (p *Plugin) CompileFilter(pod *model.Pod) nodeFilter {
+func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
 	return &filter{tolerated: tolerationsOf(pod.Object.Spec.Tolerations, forbids, p.operators)}
-}
-
-// nodeFilter is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeFilter = interface {
-	Filter(node state.Node) reason.Code
-	Reasons(code reason.Code) []string
 }
 
 type filter struct{ tolerated tolerations }
@@ -73,17 +68,12 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
 func (*Plugin) ScoreReads() model.Aspect { return model.Taints }
 
 // CompileScore prepares the tolerations of taints that advise. It never fails.
-func (p *Plugin) CompileScore(pod *model.Pod) (nodeScorer, error) {
+func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	return &scorer{tolerated: tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators)}, nil
 }
 
 // Normalization gives the fewest untolerated taints the most points.
 func (*Plugin) Normalization() model.Normalization { return model.LargestReversed }
-
-// nodeScorer is what the engine asks about each node. It is spelled out, because plugins do not import the engine.
-type nodeScorer = interface {
-	Score(node state.Node) int32
-}
 
 type scorer struct{ tolerated tolerations }
 

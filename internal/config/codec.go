@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"io"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+)
+
+const kind = "KubeSchedulerConfiguration"
+
+// codecs knows the configuration and the typed arguments, and rejects unknown and duplicate fields.
+func codecs() (serializer.CodecFactory, error) {
+	scheme := runtime.NewScheme()
+	if err := configv1.AddToScheme(scheme); err != nil {
+		return serializer.CodecFactory{}, fmt.Errorf("register the types of the scheduler configuration: %w", err)
+	}
+	return serializer.NewCodecFactory(scheme, serializer.EnableStrict), nil
+}
+
+// decode reads a configuration without filling anything in.
+func decode(data []byte) (*configv1.KubeSchedulerConfiguration, error) {
+	known, err := codecs()
+	if err != nil {
+		return nil, err
+	}
+	object, _, err := known.UniversalDecoder(configv1.SchemeGroupVersion).Decode(data, nil, nil)
+	source, ok := object.(*configv1.KubeSchedulerConfiguration)
+	switch {
+	case runtime.IsMissingKind(err), runtime.IsMissingVersion(err), runtime.IsNotRegisteredError(err), err == nil && !ok:
+		return nil, errOther(data)
+	case err != nil:
+		return nil, err
+	}
+	return source, nil
+}
+
+// errOther says that a file is of another kind or of none. The decoder's own words would show the whole file, or the line of
+// code that made the scheme.
+func errOther(data []byte) error {
+	var is metav1.TypeMeta
+	if err := yaml.Unmarshal(data, &is); err != nil {
+		return err
+	}
+	return fmt.Errorf("couldn't decode as %s, got apiVersion %q, kind %q; must be apiVersion: %s, kind: %s",
+		kind, is.APIVersion, is.Kind, configv1.SchemeGroupVersion, kind)
+}
+
+// Write writes the configuration as YAML, as kube-scheduler's --write-config-to does.
+func (c *Config) Write(w io.Writer) error {
+	known, err := codecs()
+	if err != nil {
+		return err
+	}
+	info, ok := runtime.SerializerInfoForMediaType(known.SupportedMediaTypes(), runtime.ContentTypeYAML)
+	if !ok {
+		return fmt.Errorf("write the scheduler configuration: no encoder for %s", runtime.ContentTypeYAML)
+	}
+	// Encoding stores the encoded arguments in the object, so it gets one of its own.
+	source := c.Source.DeepCopy()
+	if err := known.EncoderForVersion(info.Serializer, configv1.SchemeGroupVersion).Encode(source, w); err != nil {
+		return fmt.Errorf("write the scheduler configuration: %w", err)
+	}
+	return nil
+}

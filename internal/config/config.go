@@ -1,0 +1,179 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+	"github.com/berth-scheduler/berth/internal/queue"
+)
+
+// Config is a checked configuration. It is not changed after it was made.
+type Config struct {
+	// Source is the configuration with defaults filled in and plugin sets merged, as Write writes it.
+	Source *configv1.KubeSchedulerConfiguration
+	// Profiles are in the order of Source.
+	Profiles []*engine.Profile
+	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
+	BackoffInitial, BackoffMax time.Duration
+	// Missing names the enabled plugins that Berth does not have yet and that therefore have no effect, sorted.
+	Missing []string
+
+	// Kubeconfig is the path of the kubeconfig file to use; empty if the configuration names none.
+	Kubeconfig string
+	// ContentType and AcceptContentTypes are what to send to the API server and what to take from it.
+	ContentType, AcceptContentTypes string
+	// QPS and Burst limit the requests to the API server; both are 0, for no limit, unless the file sets at least one of them.
+	// The other one is then kube-scheduler's default. A negative QPS means no limit, too.
+	QPS   float32
+	Burst int
+}
+
+// Error is what is wrong with a configuration that a person wrote. All errors of Load and Parse are of this type.
+type Error struct {
+	File string // as it was given
+	Err  error
+}
+
+// Error names the file and what is wrong.
+func (e *Error) Error() string { return e.File + ": " + e.Err.Error() }
+
+// Unwrap returns what is wrong.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Default returns the configuration that holds without a file.
+func Default() (*Config, error) {
+	c, err := finish(builtIn(), &configv1.KubeSchedulerConfiguration{})
+	if err != nil {
+		return nil, fmt.Errorf("default configuration: %w", err)
+	}
+	return c, nil
+}
+
+// Load reads a configuration file, YAML or JSON. Its errors are of type *Error.
+func Load(path string) (*Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		var at *fs.PathError
+		if errors.As(err, &at) {
+			err = at.Err // The path is named by the Error.
+		}
+		return nil, &Error{File: path, Err: fmt.Errorf("read the scheduler configuration: %w", err)}
+	}
+	return Parse(path, data)
+}
+
+// Parse reads a configuration, YAML or JSON. Its errors are of type *Error and begin with the name.
+func Parse(name string, data []byte) (*Config, error) {
+	c, err := parse(builtIn(), data)
+	if err != nil {
+		return nil, &Error{File: name, Err: err}
+	}
+	return c, nil
+}
+
+func parse(known registry, data []byte) (*Config, error) {
+	source, err := decode(data)
+	if err != nil {
+		return nil, err
+	}
+	return finish(known, source)
+}
+
+// finish fills in defaults, checks everything and builds the profiles.
+func finish(known registry, source *configv1.KubeSchedulerConfiguration) (*Config, error) {
+	connection := source.ClientConnection // as written
+	fill(known, source)
+	if err := check(known, source); err != nil {
+		return nil, err
+	}
+	c := &Config{
+		Source:             source,
+		BackoffInitial:     time.Duration(*source.PodInitialBackoffSeconds) * time.Second,
+		BackoffMax:         time.Duration(*source.PodMaxBackoffSeconds) * time.Second,
+		Kubeconfig:         source.ClientConnection.Kubeconfig,
+		ContentType:        source.ClientConnection.ContentType,
+		AcceptContentTypes: source.ClientConnection.AcceptContentTypes,
+	}
+	if connection.QPS != 0 || connection.Burst != 0 {
+		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)
+	}
+	if err := c.addProfiles(known); err != nil {
+		return nil, fmt.Errorf("initializing profiles: %w", err)
+	}
+	return c, nil
+}
+
+func (c *Config) addProfiles(known registry) error {
+	for i := range c.Source.Profiles {
+		source := &c.Source.Profiles[i]
+		profile, lacking, err := build(known, source)
+		if err != nil {
+			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
+		}
+		c.Profiles = append(c.Profiles, profile)
+		c.Missing = append(c.Missing, lacking...)
+		// There is but one plugin that sorts.
+		if !equality.Semantic.DeepEqual(argsFor(prioritysort.Name, c.Source.Profiles[0].PluginConfig), argsFor(prioritysort.Name, source.PluginConfig)) {
+			return fmt.Errorf("different queue sort plugin args for profile %q", *source.SchedulerName)
+		}
+	}
+	slices.Sort(c.Missing)
+	c.Missing = slices.Compact(c.Missing)
+	return nil
+}
+
+// SchedulerNames returns the names that pods choose profiles by, in the order of the profiles.
+func (c *Config) SchedulerNames() []string {
+	names := make([]string, len(c.Profiles))
+	for i, p := range c.Profiles {
+		names[i] = p.Name
+	}
+	return names
+}
+
+// Compile returns what compiles the pods of each scheduler name.
+func (c *Config) Compile() map[string]ingest.Compile {
+	compile := make(map[string]ingest.Compile, len(c.Profiles))
+	for _, p := range c.Profiles {
+		compile[p.Name] = p.Compile
+	}
+	return compile
+}
+
+// Queue returns what a queue for the profiles needs. parkedMax has no field in the configuration: it is a flag.
+func (c *Config) Queue(parkedMax time.Duration) queue.Config {
+	rules := make(map[string]queue.Rules, len(c.Profiles))
+	for _, p := range c.Profiles {
+		rules[p.Name] = rulesOf(p)
+	}
+	return queue.Config{Rules: rules, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
+}
+
+func rulesOf(p *engine.Profile) queue.Rules {
+	interests := make(map[string][]model.Interest, len(p.Wakers))
+	for _, w := range p.Wakers {
+		interests[w.Name()] = w.Interests()
+	}
+	return queue.Rules{
+		Gated: func(pod *model.Pod) (plugin, reason string) {
+			for _, gate := range p.Gates {
+				if reason := gate.Gated(pod); reason != "" {
+					return gate.Name(), reason
+				}
+			}
+			return "", ""
+		},
+		Interests: func(plugin string) []model.Interest { return interests[plugin] },
+	}
+}

@@ -1,0 +1,174 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+func mustParse(t *testing.T, body string) *Config {
+	t.Helper()
+	c, err := Parse("f", []byte(header+body+"\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestClientConnection(t *testing.T) {
+	type limits struct {
+		QPS   float32
+		Burst int
+	}
+	for body, want := range map[string]limits{
+		`{}`:                        {},
+		`{qps: 7}`:                  {7, 100},
+		`{burst: 9}`:                {50, 9},
+		`{qps: 7, burst: 9}`:        {7, 9},
+		`{qps: -1}`:                 {-1, 100},
+		`{kubeconfig: a}`:           {},
+		`{qps: 0, kubeconfig: a}`:   {},
+		`{contentType: text/plain}`: {},
+	} {
+		c := mustParse(t, "clientConnection: "+body)
+		if got := (limits{c.QPS, c.Burst}); got != want {
+			t.Errorf("%s: got %v, want %v", body, got, want)
+		}
+		if shown := c.Source.ClientConnection; shown.QPS == 0 || shown.Burst == 0 {
+			t.Errorf("%s: shows %+v", body, shown)
+		}
+	}
+	c := mustParse(t, `clientConnection: {kubeconfig: a, contentType: b, acceptContentTypes: c}`)
+	if got := []string{c.Kubeconfig, c.ContentType, c.AcceptContentTypes}; !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("got %q", got)
+	}
+	if got := mustParse(t, ``).ContentType; got != "application/vnd.kubernetes.protobuf" {
+		t.Errorf("content type is %q by default", got)
+	}
+}
+
+// What is disabled at one point is still there at the others.
+func TestDisabledAtOnePoint(t *testing.T) {
+	for _, p := range []struct{ plugins, want string }{
+		{`{}`, "filters, narrows, scores"},
+		{`{score: {disabled: [{name: NodeAffinity}]}}`, "filters, narrows"},
+		{`{preFilter: {disabled: [{name: NodeAffinity}]}}`, "filters, scores"},
+		{`{filter: {disabled: [{name: NodeAffinity}]}}`, "narrows, scores"},
+		{`{preFilter: {disabled: [{name: NodeAffinity}]}, filter: {disabled: [{name: NodeAffinity}]}}`, "scores"},
+		{`{multiPoint: {disabled: [{name: NodeAffinity}]}}`, ""},
+		{`{multiPoint: {disabled: [{name: NodeAffinity}]}, preFilter: {enabled: [{name: NodeAffinity}]}}`, "narrows"},
+	} {
+		profile := mustParse(t, "profiles: [{plugins: "+p.plugins+"}]").Profiles[0]
+		got := ""
+		add := func(what string, does bool) {
+			if does && got != "" {
+				got += ", "
+			}
+			if does {
+				got += what
+			}
+		}
+		add("filters", slices.ContainsFunc(profile.Filters, func(f engine.Filterer) bool { return f.Name() == "NodeAffinity" }))
+		add("narrows", slices.ContainsFunc(profile.Narrowers, func(n engine.Narrower) bool { return n.Name() == "NodeAffinity" }))
+		add("scores", slices.ContainsFunc(profile.Scorers, func(s engine.Weighted) bool { return s.Name() == "NodeAffinity" }))
+		if got != p.want {
+			t.Errorf("%s: got %q, want %q", p.plugins, got, p.want)
+		}
+		wakes := slices.ContainsFunc(profile.Wakers, func(w engine.Waker) bool { return w.Name() == "NodeAffinity" })
+		if wakes != (p.want != "") {
+			t.Errorf("%s: wakes: %v", p.plugins, wakes)
+		}
+	}
+}
+
+// A plugin that may only narrow leaves the nodes it names to the other filters.
+func TestNarrowOnly(t *testing.T) {
+	c := mustParse(t, `profiles: [{plugins: {filter: {disabled: [{name: NodeAffinity}]}}}]`)
+	pod := gatedPod("")
+	pod.Object.Spec.NodeSelector = map[string]string{"disk": "ssd"}
+	pod.Object.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{"b"}}}}},
+	}}}
+	s := state.New()
+	var changes []model.Change
+	for _, name := range []string{"a", "b"} {
+		changes = append(changes, model.Change{Kind: model.NodeSet, Node: model.NewNode(&v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourcePods: resource.MustParse("10")}},
+		})})
+	}
+	s.Apply(changes)
+	e, err := engine.New(engine.Config{Profiles: c.Profiles})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Compile()[pod.SchedulerName](pod)
+	if d := e.Decide(s, plan.Work{Pod: pod}); d.NodeName != "b" {
+		t.Errorf("the pod goes to %q, rejection %+v, error %v; want b, whose labels are not looked at", d.NodeName, d.Rejection, d.Err)
+	}
+}
+
+func TestQueueRules(t *testing.T) {
+	c := mustParse(t, "podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 3\nprofiles: [{schedulerName: a},"+
+		" {schedulerName: b, plugins: {preEnqueue: {disabled: [{name: SchedulingGates}]}}}]")
+	config := c.Queue(time.Minute)
+	if _, err := queue.New(config); err != nil {
+		t.Fatal(err)
+	}
+	if got := fmt.Sprint(config.BackoffInitial, config.BackoffMax, config.ParkedMax); got != "2s 3s 1m0s" {
+		t.Errorf("times are %s", got)
+	}
+	for name, want := range map[string]string{"a": "SchedulingGates: waiting for scheduling gates: [wait]", "b": ": "} {
+		plugin, text := config.Rules[name].Gated(gatedPod("wait"))
+		if got := plugin + ": " + text; got != want {
+			t.Errorf("%s: got %q, want %q", name, got, want)
+		}
+	}
+	for name, want := range map[string]int{"NodeName": 1, "Nope": 0, "ImageLocality": 0} {
+		if got := len(config.Rules["a"].Interests(name)); got != want {
+			t.Errorf("%s has %d interests, want %d", name, got, want)
+		}
+	}
+	if diff := cmp.Diff([]string{"a", "b"}, c.SchedulerNames()); diff != "" {
+		t.Error(diff)
+	}
+	if compile := c.Compile(); len(compile) != 2 || compile["a"] == nil || compile["b"] == nil {
+		t.Errorf("compile has %d names", len(compile))
+	}
+}
+
+func TestMissing(t *testing.T) {
+	for _, p := range []struct {
+		plugins string
+		want    []string
+	}{
+		{`{multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}`, nil},
+		{`{multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: PodGroupPodsCount}, {name: DefaultBinder}, {name: GangScheduling}]}}`, []string{"GangScheduling", "PodGroupPodsCount"}},
+		{`{multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: PodGroupPodsCount}, {name: DefaultBinder}]}, placementScore: {disabled: [{name: "*"}]}}`, nil},
+	} {
+		c := mustParse(t, "profiles: [{schedulerName: a, plugins: "+p.plugins+"}, {schedulerName: b, plugins: "+p.plugins+"}]")
+		if diff := cmp.Diff(p.want, c.Missing); diff != "" {
+			t.Errorf("%s: (-want +got):\n%s", p.plugins, diff)
+		}
+	}
+}
+
+func gatedPod(gate string) *model.Pod {
+	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: v1.PodSpec{SchedulerName: DefaultSchedulerName}}
+	if gate != "" {
+		object.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: gate}}
+	}
+	return model.NewPod(object)
+}

@@ -1,0 +1,127 @@
+package config
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+	"github.com/berth-scheduler/berth/internal/plugins/imagelocality"
+	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
+	"github.com/berth-scheduler/berth/internal/plugins/nodedeclaredfeatures"
+	"github.com/berth-scheduler/berth/internal/plugins/nodename"
+	"github.com/berth-scheduler/berth/internal/plugins/nodeports"
+	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesbalancedallocation"
+	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
+	"github.com/berth-scheduler/berth/internal/plugins/nodeunschedulable"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+	"github.com/berth-scheduler/berth/internal/plugins/schedulinggates"
+	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
+)
+
+// row is what is known of a plugin.
+type row struct {
+	name string
+	// points are where kube-scheduler's plugin of that name has a say.
+	points pointSet
+	// build makes the plugin from its arguments; nil means that Berth does not have it yet.
+	build func(args runtime.Object) (engine.Plugin, error)
+	// weight of its scores in the default profile; 0 is none, which counts as 1 where the plugin scores.
+	weight int32
+	// args are its typed arguments; nil means that it takes none.
+	args *argsType
+}
+
+// registry is the plugins that a configuration may name.
+type registry struct {
+	// byDefault are enabled unless a configuration says otherwise, in the order of the default profile's multiPoint.
+	byDefault []row
+	// onRequest must be enabled by name.
+	onRequest []row
+}
+
+// builtIn returns kube-scheduler's plugins.
+func builtIn() registry {
+	return registry{byDefault: []row{
+		{"SchedulingGates", at(preEnqueue), plain(schedulinggates.New), 0, nil},
+		{"PrioritySort", at(queueSort), elsewhere(prioritysort.Name), 0, nil},
+		{"NodeName", at(preFilter, filter), plain(nodename.New), 0, nil},
+		{"NodeUnschedulable", at(preFilter, filter), plain(nodeunschedulable.New), 0, nil},
+		{"TaintToleration", at(preFilter, filter, preScore, score), plain(newTaintToleration), 3, nil},
+		{"NodeAffinity", at(preFilter, filter, preScore, score), typed(nodeaffinity.New), 2, nodeAffinityArgs()},
+		{"NodePorts", at(preFilter, filter), plain(nodeports.New), 0, nil},
+		{"NodeResourcesFit", at(preFilter, filter, preScore, score, placementScore), typed(noderesourcesfit.New), 1, fitArgs()},
+		{"VolumeRestrictions", at(preFilter, filter), nil, 0, nil},
+		{"NodeVolumeLimits", at(preFilter, filter), nil, 0, nil},
+		{"VolumeBinding", at(preFilter, filter, preScore, score, reserve, preBind), nil, 0, volumeBindingArgs()},
+		{"VolumeZone", at(preFilter, filter), nil, 0, nil},
+		{"PodTopologySpread", at(preFilter, filter, preScore, score), nil, 2, spreadArgs()},
+		{"InterPodAffinity", at(preFilter, filter, preScore, score), nil, 2, interPodAffinityArgs()},
+		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), nil, 2, dynamicResourcesArgs()},
+		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), nil, 0, preemptionArgs()},
+		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
+		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
+		{"DefaultBinder", at(bind), elsewhere(defaultbinder.Name), 0, nil},
+		{"NodeDeclaredFeatures", at(preFilter, filter), plain(nodedeclaredfeatures.New), 0, nil},
+	}, onRequest: []row{
+		{"DeferredPodScheduling", at(preFilter, filter, permit), nil, 0, nil},
+		{"GangScheduling", at(preEnqueue, permit), nil, 0, nil},
+		{"TopologyPlacementGenerator", at(placementGenerate), nil, 0, nil},
+		{"PodGroupPodsCount", at(placementScore), nil, 0, nil},
+	}}
+}
+
+func newTaintToleration() *tainttoleration.Plugin {
+	return tainttoleration.New(tainttoleration.EqualAndExists)
+}
+
+// find returns what is known of the plugin, or nil if there is none of that name.
+func (r registry) find(name string) *row {
+	for _, rows := range [][]row{r.byDefault, r.onRequest} {
+		for i := range rows {
+			if rows[i].name == name {
+				return &rows[i]
+			}
+		}
+	}
+	return nil
+}
+
+// defaults returns the plugins of a profile that says nothing about them.
+func (r registry) defaults() *configv1.Plugins {
+	var plugins configv1.Plugins
+	for i := range r.byDefault {
+		plugin := configv1.Plugin{Name: r.byDefault[i].name, Weight: ptr.To(r.byDefault[i].weight)}
+		plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, plugin)
+	}
+	return &plugins
+}
+
+// plain adapts the constructor of a plugin without arguments. Arguments that are there are not looked at.
+func plain[P engine.Plugin](build func() P) func(runtime.Object) (engine.Plugin, error) {
+	return func(runtime.Object) (engine.Plugin, error) { return build(), nil }
+}
+
+// typed adapts the constructor of a plugin with arguments.
+func typed[A runtime.Object, P engine.Plugin](build func(A) (P, error)) func(runtime.Object) (engine.Plugin, error) {
+	return func(args runtime.Object) (engine.Plugin, error) {
+		own, ok := args.(A)
+		if !ok {
+			return nil, fmt.Errorf("want args to be of type %T, got %T", own, args)
+		}
+		return build(own)
+	}
+}
+
+// elsewhere stands for a plugin whose work is done outside the profile, by the queue or by commit.
+func elsewhere(name string) func(runtime.Object) (engine.Plugin, error) {
+	return func(runtime.Object) (engine.Plugin, error) { return nameOnly(name), nil }
+}
+
+type nameOnly string
+
+// Name returns the plugin's name.
+func (n nameOnly) Name() string { return string(n) }

@@ -1,0 +1,219 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+)
+
+// withMine is the built-in plugins and one from outside.
+func withMine() registry {
+	known := builtIn()
+	known.onRequest = append(known.onRequest, row{name: "Mine", points: at(preEnqueue, filter, score)})
+	return known
+}
+
+// expanded works out what a profile runs.
+func expanded(t *testing.T, profile string) (*Config, effective) {
+	t.Helper()
+	source, err := decode([]byte(header + "profiles: [" + profile + "]\n"))
+	if err != nil {
+		t.Fatalf("%s: %v", profile, err)
+	}
+	fill(withMine(), source)
+	order, err := expand(withMine(), source.Profiles[0].Plugins)
+	if err != nil {
+		t.Fatalf("%s: %v", profile, err)
+	}
+	return &Config{Source: source}, order
+}
+
+func (c *Config) multiPoint() string {
+	var list []string
+	for _, plugin := range c.Source.Profiles[0].Plugins.MultiPoint.Enabled {
+		list = append(list, plugin.Name)
+	}
+	return strings.Join(list, " ")
+}
+
+const (
+	beforeTaints = "SchedulingGates PrioritySort NodeName NodeUnschedulable "
+	afterTaints  = " NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone" +
+		" PodTopologySpread InterPodAffinity DynamicResources DefaultPreemption NodeResourcesBalancedAllocation ImageLocality" +
+		" DefaultBinder NodeDeclaredFeatures"
+	defaultFilters = "NodeName NodeUnschedulable TaintToleration NodeAffinity NodePorts NodeResourcesFit VolumeRestrictions" +
+		" NodeVolumeLimits VolumeBinding VolumeZone PodTopologySpread InterPodAffinity DynamicResources NodeDeclaredFeatures"
+	defaultScores = "TaintToleration=3 NodeAffinity=2 NodeResourcesFit=1 VolumeBinding=1 PodTopologySpread=2 InterPodAffinity=2" +
+		" DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1"
+)
+
+// sets are plugin sets of a profile and what runs then; what is left out is as in the default profile.
+var pluginSets = []struct{ plugins, multiPoint, filters, scores, other string }{
+	{plugins: `{}`},
+	{plugins: `{multiPoint: {enabled: [{name: TaintToleration, weight: 7}]}}`, scores: strings.Replace(defaultScores, "=3", "=7", 1)},
+	{
+		plugins:    `{multiPoint: {disabled: [{name: TaintToleration}], enabled: [{name: TaintToleration, weight: 7}]}}`,
+		multiPoint: strings.TrimSpace(beforeTaints) + afterTaints + " TaintToleration",
+		filters:    strings.Replace(defaultFilters, " TaintToleration", "", 1) + " TaintToleration",
+		scores:     strings.Replace(defaultScores, "TaintToleration=3 ", "", 1) + " TaintToleration=7",
+	},
+	{
+		plugins:    `{multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: NodeResourcesFit}, {name: DefaultBinder}]}}`,
+		multiPoint: "PrioritySort NodeResourcesFit DefaultBinder",
+		filters:    "NodeResourcesFit",
+		scores:     "NodeResourcesFit=1",
+		other:      "queueSort: PrioritySort; bind: DefaultBinder; preScore: NodeResourcesFit; postFilter: ",
+	},
+	{plugins: `{filter: {disabled: [{name: "*"}], enabled: [{name: NodeName}]}}`, filters: "NodeName", other: "preFilter: " + defaultFilters},
+	{
+		plugins: `{score: {enabled: [{name: NodeResourcesFit, weight: 5}, {name: Mine, weight: 10}], disabled: [{name: ImageLocality}]}}`,
+		scores: "NodeResourcesFit=5 TaintToleration=3 NodeAffinity=2 VolumeBinding=1 PodTopologySpread=2 InterPodAffinity=2" +
+			" DynamicResources=2 NodeResourcesBalancedAllocation=1 Mine=10",
+	},
+	{
+		plugins:    `{multiPoint: {enabled: [{name: Mine}]}}`,
+		multiPoint: beforeTaints + "TaintToleration" + afterTaints + " Mine",
+		filters:    defaultFilters + " Mine",
+		scores:     defaultScores + " Mine=1",
+		other:      "preEnqueue: SchedulingGates DynamicResources DefaultPreemption Mine",
+	},
+	{
+		plugins:    `{multiPoint: {disabled: [{name: DefaultPreemption}]}}`,
+		multiPoint: strings.Replace(beforeTaints+"TaintToleration"+afterTaints, " DefaultPreemption", "", 1),
+		other:      "preEnqueue: SchedulingGates DynamicResources; postFilter: DynamicResources; podGroupPostFilter: DynamicResources",
+	},
+	{plugins: `{filter: {enabled: [{name: NodePorts}]}}`, filters: "NodePorts " + strings.Replace(defaultFilters, " NodePorts", "", 1)},
+	{plugins: `{filter: {disabled: [{name: NodeName}]}}`, filters: strings.TrimPrefix(defaultFilters, "NodeName "), other: "preFilter: " + defaultFilters},
+	{plugins: `{score: {disabled: [{name: "*"}]}, preScore: {disabled: [{name: NodeAffinity}]}}`, scores: "-", other: "preScore: TaintToleration NodeResourcesFit VolumeBinding PodTopologySpread InterPodAffinity NodeResourcesBalancedAllocation"},
+	{plugins: `{score: {enabled: [{name: NodeAffinity}]}, multiPoint: {enabled: [{name: NodeAffinity, weight: 9}]}}`, scores: "NodeAffinity=1 " + strings.Replace(defaultScores, " NodeAffinity=2", "", 1)},
+	{plugins: `{filter: {disabled: [{name: NodeName}], enabled: [{name: NodeName}]}}`, filters: strings.TrimPrefix(defaultFilters, "NodeName ") + " NodeName"},
+}
+
+func TestPluginSets(t *testing.T) {
+	for _, s := range pluginSets {
+		c, order := expanded(t, "{plugins: "+s.plugins+"}")
+		expect := func(what, got, want, otherwise string) {
+			if want == "" {
+				want = otherwise
+			}
+			if got != strings.TrimPrefix(want, "-") {
+				t.Errorf("%s: %s:\n got %s\nwant %s", s.plugins, what, got, want)
+			}
+		}
+		expect("multiPoint", c.multiPoint(), s.multiPoint, beforeTaints+"TaintToleration"+afterTaints)
+		expect("filters", strings.Join(order[filter], " "), s.filters, defaultFilters)
+		weight, err := weights(c.Source.Profiles[0].Plugins, order[score])
+		if err != nil {
+			t.Errorf("%s: %v", s.plugins, err)
+		}
+		var scores []string
+		for _, name := range order[score] {
+			scores = append(scores, fmt.Sprintf("%s=%d", name, weight[name]))
+		}
+		expect("scores", strings.Join(scores, " "), s.scores, defaultScores)
+		for other := range strings.SplitSeq(s.other, "; ") {
+			field, want, ok := strings.Cut(other, ": ")
+			for p := range points {
+				if ok && pointNames[p].field == field && strings.Join(order[p], " ") != want {
+					t.Errorf("%s: %s:\n got %s\nwant %s", s.plugins, field, strings.Join(order[p], " "), want)
+				}
+			}
+		}
+	}
+}
+
+// Every plugin that Berth has implements what the table says of it.
+func TestTable(t *testing.T) {
+	c, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, plugin := range builtIn().byDefault {
+		if plugin.build == nil {
+			continue
+		}
+		config := c.Source.Profiles[0].PluginConfig
+		made, err := instances(builtIn(), []string{plugin.name}, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		instance := made[plugin.name]
+		if instance.Name() != plugin.name {
+			t.Errorf("%s calls itself %s", plugin.name, instance.Name())
+		}
+		_, filters := instance.(engine.Filterer)
+		_, scores := instance.(engine.Scorer)
+		_, gates := instance.(engine.Gate)
+		for p, does := range map[point]bool{filter: filters, score: scores, preEnqueue: gates} {
+			if plugin.points.has(p) != does {
+				t.Errorf("%s: %s is %v in the table, %v in the plugin", plugin.name, pointNames[p].field, !does, does)
+			}
+		}
+	}
+}
+
+func TestDefaultProfile(t *testing.T) {
+	c, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := c.SchedulerNames(); !slices.Equal(got, []string{"default-scheduler"}) {
+		t.Errorf("scheduler names %v", got)
+	}
+	has := func(name string) bool { return !slices.Contains(c.Missing, name) }
+	profile := c.Profiles[0]
+	var filters, scores []string
+	for _, f := range profile.Filters {
+		filters = append(filters, f.Name())
+	}
+	for _, s := range profile.Scorers {
+		scores = append(scores, fmt.Sprintf("%s=%d", s.Name(), s.Weight))
+	}
+	want := slices.DeleteFunc(strings.Fields(defaultFilters), func(name string) bool { return !has(name) })
+	if diff := cmp.Diff(want, filters); diff != "" {
+		t.Errorf("filters (-want +got):\n%s", diff)
+	}
+	want = slices.DeleteFunc(strings.Fields(defaultScores), func(s string) bool { return !has(s[:strings.Index(s, "=")]) })
+	if diff := cmp.Diff(want, scores); diff != "" {
+		t.Errorf("scorers (-want +got):\n%s", diff)
+	}
+	if profile.Gates[0].Name() != "SchedulingGates" {
+		t.Errorf("first gate is %s", profile.Gates[0].Name())
+	}
+	for _, plugin := range builtIn().byDefault {
+		if (plugin.build == nil) == has(plugin.name) {
+			t.Errorf("missing are %v; %s has a constructor: %v", c.Missing, plugin.name, plugin.build != nil)
+		}
+	}
+}
+
+// The golden file is what kube-scheduler 1.37.1 writes.
+func TestDefaultsGolden(t *testing.T) {
+	want, err := os.ReadFile("testdata/defaults.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromNothing, err := Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fromGolden, err := Parse("defaults.yaml", want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Config{fromNothing, fromGolden} {
+		var got strings.Builder
+		if err := c.Write(&got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package config
+
+import configv1 "k8s.io/kube-scheduler/config/v1"
+
+// point is an extension point. The order is that in which kube-scheduler assembles them, and so in which errors show.
+type point uint8
+
+const (
+	preFilter point = iota
+	filter
+	postFilter
+	reserve
+	preScore
+	score
+	preBind
+	bind
+	postBind
+	permit
+	preEnqueue
+	queueSort
+	placementGenerate
+	placementScore
+	podGroupPostFilter
+	points // how many there are
+)
+
+// pointNames are the fields of the configuration, and what errors call a plugin of that point.
+var pointNames = [points]struct{ field, plugin string }{
+	preFilter:          {"preFilter", "PreFilterPlugin"},
+	filter:             {"filter", "FilterPlugin"},
+	postFilter:         {"postFilter", "PostFilterPlugin"},
+	reserve:            {"reserve", "ReservePlugin"},
+	preScore:           {"preScore", "PreScorePlugin"},
+	score:              {"score", "ScorePlugin"},
+	preBind:            {"preBind", "PreBindPlugin"},
+	bind:               {"bind", "BindPlugin"},
+	postBind:           {"postBind", "PostBindPlugin"},
+	permit:             {"permit", "PermitPlugin"},
+	preEnqueue:         {"preEnqueue", "PreEnqueuePlugin"},
+	queueSort:          {"queueSort", "QueueSortPlugin"},
+	placementGenerate:  {"placementGenerate", "PlacementGeneratePlugin"},
+	placementScore:     {"placementScore", "PlacementScorePlugin"},
+	podGroupPostFilter: {"podGroupPostFilter", "PodGroupPostFilterPlugin"},
+}
+
+// in returns the point's plugin set.
+func (p point) in(plugins *configv1.Plugins) *configv1.PluginSet {
+	return [points]*configv1.PluginSet{
+		preFilter:          &plugins.PreFilter,
+		filter:             &plugins.Filter,
+		postFilter:         &plugins.PostFilter,
+		reserve:            &plugins.Reserve,
+		preScore:           &plugins.PreScore,
+		score:              &plugins.Score,
+		preBind:            &plugins.PreBind,
+		bind:               &plugins.Bind,
+		postBind:           &plugins.PostBind,
+		permit:             &plugins.Permit,
+		preEnqueue:         &plugins.PreEnqueue,
+		queueSort:          &plugins.QueueSort,
+		placementGenerate:  &plugins.PlacementGenerate,
+		placementScore:     &plugins.PlacementScore,
+		podGroupPostFilter: &plugins.PodGroupPostFilter,
+	}[p]
+}
+
+// pointSet is a set of points.
+type pointSet uint32
+
+func at(list ...point) pointSet {
+	var set pointSet
+	for _, p := range list {
+		set |= 1 << p
+	}
+	return set
+}
+
+func (s pointSet) has(p point) bool { return s&(1<<p) != 0 }
