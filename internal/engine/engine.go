@@ -175,3 +175,6 @@ func (e *Engine) scoreColumn(s *state.State, p *profile, i int, pod *model.Pod) 
 	e.work.Asked += int64(c.sync(s))
 	return c, nil
 }
+
+// Columns returns how many columns the engine keeps.
+func (e *Engine) Columns() int { return len(e.columns.filters) + len(e.columns.scores) }

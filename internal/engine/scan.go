@@ -113,25 +113,21 @@ func (e *Engine) best(s *state.State, p *profile, pod *model.Pod) (slot int32, t
 		}
 		everywhere += constant
 	}
-	at := highest(s, slots, totals, mix(e.seed^state.HashName(pod.Namespace+"/"+pod.Name)))
+	at := highest(s.NameHashes(), slots, totals, mix(e.seed^state.HashName(pod.Namespace+"/"+pod.Name)))
 	return slots[at], totals[at] + everywhere, nil
 }
 
-// highest returns the position of the highest total.
-func highest(s *state.State, slots []int32, totals []int64, salt uint64) int {
-	best, bestHash, hashed := 0, uint64(0), false
-	hash := func(at int) uint64 { return mix(salt ^ s.Node(slots[at]).NameHash()) }
+// highest returns the position of the highest total. Of equal ones it takes the highest hash, which is worked out only for those
+// that are highest so far.
+func highest(nameHashes []uint64, slots []int32, totals []int64, salt uint64) int {
+	best, bestHash := 0, mix(salt^nameHashes[slots[0]])
+	bestTotal := totals[0]
 	for at, total := range totals {
-		switch {
-		case total > totals[best]:
-			best, hashed = at, false
-		case total == totals[best] && at != best:
-			if !hashed {
-				bestHash, hashed = hash(best), true
-			}
-			if h := hash(at); h > bestHash {
-				best, bestHash = at, h
-			}
+		if total < bestTotal {
+			continue
+		}
+		if h := mix(salt ^ nameHashes[slots[at]]); total > bestTotal || h > bestHash {
+			best, bestTotal, bestHash = at, total, h
 		}
 	}
 	return best
@@ -156,8 +152,9 @@ func (e *Engine) addScores(s *state.State, p *profile, i int, pod *model.Pod, to
 	slots := e.scan.slots
 	switch scorer.Normalization() {
 	case model.AsIs:
+		totals, weight := totals[:len(slots)], scorer.Weight
 		for at, slot := range slots {
-			totals[at] += int64(raw[slot]) * scorer.Weight
+			totals[at] += int64(raw[slot]) * weight
 		}
 		return 0, nil
 	default:

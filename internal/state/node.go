@@ -56,9 +56,6 @@ func (n Node) EachPod(yield func(*model.Pod) bool) {
 // PortInUse reports whether a pod on the node holds a port that conflicts with the wanted one.
 func (n Node) PortInUse(wanted model.HostPort) bool { return n.s.ports[n.slot].conflicts(wanted) }
 
-// NameHash is a hash of the node's name, the same in every process.
-func (n Node) NameHash() uint64 { return n.s.nameHash[n.slot] }
-
 // ImageSpread returns the size in bytes of an image as first reported, and how many nodes have it.
 func (n Node) ImageSpread(name string) (sizeBytes int64, nodes int) {
 	if i, ok := n.s.images[name]; ok {

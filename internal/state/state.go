@@ -81,6 +81,10 @@ func (s *State) Slots() int { return len(s.alive) }
 // Alive says for each slot whether a node is there. The slice is the state's own and valid until the next change.
 func (s *State) Alive() []bool { return s.alive }
 
+// NameHashes holds a hash of each slot's node name, the same in every process. The slice is the state's own and valid until the
+// next change.
+func (s *State) NameHashes() []uint64 { return s.nameHash }
+
 // Nodes returns how many nodes exist.
 func (s *State) Nodes() int { return s.nodes }
 

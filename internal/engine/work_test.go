@@ -1,0 +1,144 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// TestSeenNeedCostsWhatChanged counts the work of decisions: once a need has been seen, placing a pod changes one node, and only that
+// node is asked about again, whatever the size of the cluster.
+func TestSeenNeedCostsWhatChanged(t *testing.T) {
+	for _, nodes := range []int{100, 3000} {
+		b := newBench(t, nodes)
+		b.place(t, b.pod(0, shapes["selective"]))
+		before := b.engine.Counters()
+		const pods = 50
+		for i := range pods {
+			b.place(t, b.pod(i+1, shapes["selective"]))
+		}
+		after := b.engine.Counters()
+		// Fit filters; Fit and Balanced score: three plugins read what a placed pod changes.
+		if asked := after.Asked - before.Asked; asked != 3*pods {
+			t.Errorf("%d nodes: plugins were asked %d times for %d pods, want %d", nodes, asked, pods, 3*pods)
+		}
+		if filled := after.Filled - before.Filled; filled != 0 {
+			t.Errorf("%d nodes: %d columns were filled anew", nodes, filled)
+		}
+		if visited := after.Visited - before.Visited; visited != int64(nodes*pods) {
+			t.Errorf("%d nodes: %d slots were visited for %d pods", nodes, visited, pods)
+		}
+	}
+}
+
+// TestDecisionAllocatesNothingPerNode compares what a decision allocates in a small and in a large cluster.
+func TestDecisionAllocatesNothingPerNode(t *testing.T) {
+	for shape, apply := range shapes {
+		allocations := func(nodes int) float64 {
+			b := newBench(t, nodes)
+			pod := b.pod(0, apply)
+			b.place(t, pod)
+			again := b.pod(1, apply)
+			return testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, plan.Work{Pod: again}) })
+		}
+		if small, large := allocations(100), allocations(5000); small != 0 || large != 0 {
+			t.Errorf("%s: a decision allocates %v times with 100 nodes, %v times with 5,000; want 0", shape, small, large)
+		}
+	}
+}
+
+// TestPinnedPodsNeedNoColumns places pods that name their node, as a DaemonSet's do: each has a need of its own, for which no column may be
+// filled.
+func TestPinnedPodsNeedNoColumns(t *testing.T) {
+	b := newBench(t, 1000)
+	for i := range 100 {
+		b.place(t, b.pod(i, pinnedTo(fmt.Sprintf("node-%05d", i*10))))
+	}
+	if c := b.engine.Counters(); c.Filled != 0 || c.Visited != 100 {
+		t.Errorf("100 pinned pods filled %d columns and visited %d nodes; want 0 and 100", c.Filled, c.Visited)
+	}
+}
+
+func pinnedTo(name string) func(*v1.Pod) {
+	return func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+			NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{name}}}}},
+		}}}
+	}
+}
+
+// TestTiesAreBrokenEvenlyAndRepeatably places pods on equal nodes: the same seed chooses the same nodes, another seed others, and no
+// node is chosen much more often than the rest.
+func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
+	const nodes, pods = 10, 2000
+	choices := func(seed uint64) (chosen []string) {
+		p := profileOf(t, oracle.DefaultProfile())
+		e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, Seed: seed})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := state.New()
+		for i := range nodes {
+			object := benchNode(0)
+			object.Name = fmt.Sprintf("node-%d", i)
+			s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(object)}})
+		}
+		b := &bench{state: s, engine: e, profile: p}
+		for i := range pods {
+			d := e.Decide(s, plan.Work{Pod: b.pod(i, shapes["plain"])})
+			chosen = append(chosen, d.NodeName)
+		}
+		return chosen
+	}
+	one, again, other := choices(1), choices(1), choices(2)
+	counts := map[string]int{}
+	same := 0
+	for i := range one {
+		counts[one[i]]++
+		if one[i] != again[i] {
+			t.Fatalf("pod %d: the same seed chose %s and %s", i, one[i], again[i])
+		}
+		if one[i] == other[i] {
+			same++
+		}
+	}
+	for name, n := range counts {
+		if n < pods/nodes/2 || n > pods/nodes*2 {
+			t.Errorf("%s was chosen %d times of %d", name, n, pods)
+		}
+	}
+	if len(counts) != nodes || same > pods/2 {
+		t.Errorf("%d of %d nodes were chosen; two seeds agree on %d of %d pods", len(counts), nodes, same, pods)
+	}
+}
+
+// TestColumnsStayWithinTheirBudget shows many needs to an engine that may keep few columns.
+func TestColumnsStayWithinTheirBudget(t *testing.T) {
+	p := profileOf(t, oracle.DefaultProfile())
+	const nodes, budget = 200, 40
+	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, ColumnBytes: budget * nodes * 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := newBench(t, nodes)
+	b := &bench{state: full.state, engine: e, profile: p}
+	for i := range 500 {
+		pod := b.pod(i, func(p *v1.Pod) {
+			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i), resource.DecimalSI)
+		})
+		if d := e.Decide(b.state, plan.Work{Pod: pod}); !d.Settled() {
+			t.Fatalf("pod %d: %+v", i, d)
+		}
+		if columns := e.Columns(); columns > budget {
+			t.Fatalf("after %d needs the engine keeps %d columns, more than its budget of %d", i+1, columns, budget)
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+
+// newQueue has one profile: pods with the label gate are gated, and the plugin Fit is interested in deleted pods.
+func newQueue(t *testing.T) *Queue {
+	t.Helper()
+	q, err := New(Config{
+		Rules: map[string]Rules{"": {
+			Gated: func(pod *model.Pod) (string, string) {
+				if pod.Object.Labels["gate"] != "" {
+					return "Gate", "gated"
+				}
+				return "", ""
+			},
+			Interests: func(plugin string) []model.Interest {
+				if plugin == "Fit" {
+					return []model.Interest{{Resource: model.AssignedPodEvent, Actions: model.Delete}}
+				}
+				return nil
+			},
+		}},
+		BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+func pod(name string, priority int32) *model.Pod {
+	return model.NewPod(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
+		Spec:       v1.PodSpec{Priority: &priority},
+	})
+}
+
+func arrived(pods ...*model.Pod) state.Delta { return state.Delta{Arrived: pods} }
+
+var podDeleted = state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete}}}
+
+// pop expects a certain pod to be next, "" for none.
+func pop(t *testing.T, q *Queue, now time.Time, want string) plan.Work {
+	t.Helper()
+	w, ok := q.Pop(now)
+	got := ""
+	if ok {
+		got = w.Pod.Name
+	}
+	if got != want {
+		t.Fatalf("at %v: popped %q, want %q", now.Sub(start), got, want)
+	}
+	return w
+}
+
+func reject(q *Queue, now time.Time, w plan.Work, plugins ...string) {
+	q.Settle(now, plan.Decision{Work: w, Rejection: &plan.Rejection{Plugins: plugins}})
+}
+
+func fail(q *Queue, now time.Time, w plan.Work) {
+	q.Settle(now, plan.Decision{Work: w, Err: errors.New("broken")})
+}
+
+func TestOrder(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("old", 0), pod("second", 0)))
+	q.Wake(at(1), arrived(pod("low", -5), pod("high", 10)))
+	for _, want := range []string{"high", "old", "second", "low", ""} {
+		if w := pop(t, q, at(2), want); w.Pod != nil {
+			q.Settle(at(2), plan.Decision{Work: w, NodeName: "n"})
+		}
+	}
+}
+
+// TestBackoff follows one pod through failing attempts: it waits 1, 2, 4, 8, 10, 10 seconds, and until the second in which its wait ends is
+// over.
+func TestBackoff(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("p", 0)))
+	w := pop(t, q, at(0), "p")
+	now := 0.3
+	for _, wait := range []float64{1, 2, 4, 8, 10, 10} {
+		fail(q, at(now), w)
+		ready := float64(int(now+wait)) + 1
+		pop(t, q, at(ready-0.001), "")
+		w = pop(t, q, at(ready), "p")
+		now = ready + 0.3
+	}
+	if w.Attempt != 7 {
+		t.Errorf("attempt %d, want 7", w.Attempt)
+	}
+}
+
+func TestRejectedPodIsTriedEarlyWhenNothingElseIsReady(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("p", 0)))
+	reject(q, at(0.1), pop(t, q, at(0), "p"), "Fit")
+	pop(t, q, at(0.2), "")
+	q.Wake(at(0.3), podDeleted)
+	pop(t, q, at(0.3), "p")
+}
+
+func TestWokenPodWaitsBehindReadyOnes(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("first", 100)))
+	reject(q, at(0.1), pop(t, q, at(0), "first"), "Fit")
+	q.Wake(at(0.2), arrived(pod("other", 0)))
+	q.Wake(at(0.2), podDeleted)
+	pop(t, q, at(0.3), "other")
+}
+
+func TestOnlyTheRejectingPluginsEventsWake(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("a", 0), pod("b", 0)))
+	reject(q, at(0), pop(t, q, at(0), "a"), "Affinity")
+	reject(q, at(0), pop(t, q, at(0), "b"), "Affinity", "Fit")
+	q.Wake(at(100), podDeleted)
+	pop(t, q, at(100), "b")
+	pop(t, q, at(100), "")
+}
+
+func TestParkedTooLong(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("p", 0)))
+	reject(q, at(0), pop(t, q, at(0), "p"), "Affinity")
+	pop(t, q, at(299), "")
+	next, ok := q.Next()
+	if !ok || next.After(at(340)) {
+		t.Fatalf("next: %v, %v", next.Sub(start), ok)
+	}
+	pop(t, q, at(331), "p")
+}
+
+func TestGates(t *testing.T) {
+	q := newQueue(t)
+	gatedPod := pod("p", 0)
+	gatedPod.Object.Labels = map[string]string{"gate": "yes"}
+	q.Wake(at(0), arrived(gatedPod))
+	q.Wake(at(0), podDeleted)
+	pop(t, q, at(400), "")
+	if c := q.Counts(); c.Gated != 1 {
+		t.Errorf("%+v", c)
+	}
+	q.Wake(at(401), arrived(pod("p", 0)))
+	w := pop(t, q, at(401), "p")
+	if !w.Since.Equal(at(401)) {
+		t.Errorf("the time behind a gate counts as waiting: since %v", w.Since.Sub(start))
+	}
+}
+
+func TestFailedBindingComesBackInItsNewestVersion(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("p", 0)))
+	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), NodeName: "n"})
+	newest := pod("p", 7)
+	q.Wake(at(1), state.Delta{Failed: []state.Failure{{Pod: newest, Err: errors.New("conflict")}}})
+	pop(t, q, at(2.9), "")
+	if w := pop(t, q, at(3), "p"); w.Pod != newest || w.Attempt != 2 {
+		t.Errorf("popped %+v", w)
+	}
+}
+
+func TestPodsThatLeaveAreForgotten(t *testing.T) {
+	q := newQueue(t)
+	key := model.PodKey{Namespace: "ns", Name: "p"}
+	for name, prepare := range map[string]func(){
+		"active":  func() {},
+		"parked":  func() { reject(q, at(0), pop(t, q, at(0), "p"), "Fit") },
+		"erring":  func() { fail(q, at(0), pop(t, q, at(0), "p")) },
+		"binding": func() { q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), NodeName: "n"}) },
+	} {
+		q.Wake(at(0), arrived(pod("p", 0)))
+		prepare()
+		q.Wake(at(1), state.Delta{Left: []model.PodKey{key}})
+		if place := q.PlaceOf(key); place != "" || q.Counts() != (Counts{}) || len(q.parked) != 0 {
+			t.Errorf("%s: the pod is still %q; %+v", name, place, q.Counts())
+		}
+	}
+}
+
+func TestMalformedPodWaitsForItsOwnUpdate(t *testing.T) {
+	q := newQueue(t)
+	broken := pod("p", 0)
+	broken.Malformed = "unreadable"
+	q.Wake(at(0), arrived(broken))
+	reject(q, at(0), pop(t, q, at(0), "p"))
+	q.Wake(at(10), podDeleted)
+	pop(t, q, at(10), "")
+	q.Wake(at(11), arrived(pod("p", 0)))
+	pop(t, q, at(11), "p")
+}
+
+func TestTerminatingPodIsNotTriedAgain(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("p", 0)))
+	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Err: plan.ErrTerminating})
+	pop(t, q, at(1000), "")
+}
+
+// TestEveryMoveOutsideTheTableIsRefused tries all moves.
+func TestEveryMoveOutsideTheTableIsRefused(t *testing.T) {
+	allowed := func(from, to place) bool {
+		for _, p := range next[from] {
+			if p == to {
+				return true
+			}
+		}
+		return false
+	}
+	for from := range places {
+		for to := range places {
+			q := newQueue(t)
+			e := &entry{pod: pod("p", 0), place: from}
+			q.counts[from]++
+			if h := q.heapOf(from); h != nil {
+				h.add(e)
+			}
+			err := try(func() { q.move(e, to) })
+			if (err == "") != allowed(from, to) {
+				t.Errorf("from %s to %s: %q", from, to, err)
+			}
+		}
+	}
+}
+
+func try(f func()) (problem string) {
+	defer func() {
+		if p := recover(); p != nil {
+			problem = fmt.Sprint(p)
+		}
+	}()
+	f()
+	return ""
+}
+
+func TestNewChecksItsConfig(t *testing.T) {
+	for _, row := range []struct {
+		initial, max, parked time.Duration
+		want                 string
+	}{
+		{0, time.Second, time.Minute, "initial backoff 0s: must be greater than 0"},
+		{2 * time.Second, time.Second, time.Minute, "maximal backoff 1s: must not be less than the initial backoff 2s"},
+		{time.Second, time.Second, 0, "maximal time parked 0s: must be greater than 0"},
+	} {
+		_, err := New(Config{BackoffInitial: row.initial, BackoffMax: row.max, ParkedMax: row.parked})
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("got %v, want %s", err, row.want)
+		}
+	}
+}
