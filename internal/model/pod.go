@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+	resourcehelper "k8s.io/component-helpers/resource"
 )
 
 // PodKey names a pod the way people do. Unlike a UID it can be used again after the pod is gone.
@@ -119,7 +120,6 @@ func Interned(s string) string { return unique.Make(s).Value() }
 
 // NewPod compiles an API object. The object is kept and must not be changed afterwards.
 func NewPod(object *v1.Pod) *Pod {
-	occupied := occupiedList(object)
 	pod := &Pod{
 		Object:        object,
 		UID:           object.UID,
@@ -129,16 +129,36 @@ func NewPod(object *v1.Pod) *Pod {
 		NodeName:      Interned(object.Spec.NodeName),
 		NominatedNode: object.Status.NominatedNodeName,
 		Terminating:   object.DeletionTimestamp != nil,
-		Occupies:      ResourcesOf(occupied),
-		occupiesAll:   saysAll(occupied),
 		Ports:         HostPortsOf(object),
 	}
 	if object.Spec.Priority != nil {
 		pod.Priority = *object.Spec.Priority
 	}
-	pod.NonZeroCPUMilli, pod.NonZeroMemoryBytes = NonZero(object)
-	if pod.NodeName == "" {
-		pod.Asks, pod.Scored = Asked(object), Scored(object)
-	}
+	pod.request(object)
 	return pod
+}
+
+// request works out what the pod takes and asks for. Adding up containers is what compiling a pod costs most, and for most pods all
+// answers come from one sum: where nobody has resized the pod, it occupies what it asks for; and where every container says how much
+// cpu and memory it needs, scoring has nothing to assume.
+func (p *Pod) request(object *v1.Pod) {
+	if isResized(object) || resourcehelper.IsPodLevelRequestsSet(object) {
+		occupied := occupiedList(object)
+		p.Occupies, p.occupiesAll = ResourcesOf(occupied), saysAll(occupied)
+		p.NonZeroCPUMilli, p.NonZeroMemoryBytes = NonZero(object)
+		if p.NodeName == "" {
+			p.Asks, p.Scored = Asked(object), Scored(object)
+		}
+		return
+	}
+	asked := askedList(object)
+	p.Occupies, p.occupiesAll = ResourcesOf(asked), saysAll(asked)
+	scored := p.Occupies
+	if !saysCPUAndMemory(object) {
+		scored = Scored(object)
+	}
+	p.NonZeroCPUMilli, p.NonZeroMemoryBytes = scored.CPUMilli, scored.MemoryBytes
+	if p.NodeName == "" {
+		p.Asks, p.Scored = p.Occupies, scored
+	}
 }

@@ -23,8 +23,10 @@ func occupiedList(pod *v1.Pod) v1.ResourceList {
 }
 
 // Asked returns what a pending pod must find on a node: its spec, with pod-level requests and overhead.
-func Asked(pod *v1.Pod) Resources {
-	return ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{}))
+func Asked(pod *v1.Pod) Resources { return ResourcesOf(askedList(pod)) }
+
+func askedList(pod *v1.Pod) v1.ResourceList {
+	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 }
 
 // Scored returns what NodeResourcesFit scores a pending pod by: container requests with defaults, and overhead.
@@ -75,4 +77,36 @@ func containerDefaults(cpu, memory bool) v1.ResourceList {
 func cpuAndMemory(list v1.ResourceList) (cpuMilli, memoryBytes int64) {
 	cpu, memory := list[v1.ResourceCPU], list[v1.ResourceMemory]
 	return cpu.MilliValue(), memory.Value()
+}
+
+// isResized reports whether the status says anything about resources, or about a resize that cannot be done.
+func isResized(pod *v1.Pod) bool {
+	if pod.Status.Resources != nil || pod.Status.AllocatedResources != nil ||
+		resourcehelper.IsPodResizeInfeasible(pod) || resourcehelper.IsPodResizeDeferred(pod) {
+		return true
+	}
+	for _, statuses := range [...][]v1.ContainerStatus{pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses} {
+		for i := range statuses {
+			if statuses[i].Resources != nil || statuses[i].AllocatedResources != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// saysCPUAndMemory reports whether every container says how much cpu and memory it needs, be it 0.
+func saysCPUAndMemory(pod *v1.Pod) bool {
+	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			requests := containers[i].Resources.Requests
+			if _, ok := requests[v1.ResourceCPU]; !ok {
+				return false
+			}
+			if _, ok := requests[v1.ResourceMemory]; !ok {
+				return false
+			}
+		}
+	}
+	return true
 }
