@@ -1,0 +1,377 @@
+package commit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/explain"
+)
+
+// run runs the fixture's Commit until stop is called, which returns when Run has.
+func (f *fixture) run(t *testing.T) (stop func(why error)) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f.Run(ctx)
+	}()
+	stop = func(why error) {
+		cancel(why)
+		select {
+		case <-done:
+		case <-time.After(20 * time.Second):
+			t.Error("Run does not return")
+		}
+	}
+	t.Cleanup(func() { stop(errors.New("the test is over")) })
+	return stop
+}
+
+func TestBindings(t *testing.T) {
+	type respond = func(w http.ResponseWriter, r request, number int) bool
+	unwell := func(w http.ResponseWriter, r request, number int) bool {
+		return r.what == "bind" && number <= 2 && refuse(w, 503, metav1.StatusReasonServiceUnavailable, "starting")
+	}
+	conflict := func(w http.ResponseWriter, r request, _ int) bool {
+		return r.what == "bind" && refuse(w, 409, metav1.StatusReasonConflict, "pod p is already assigned to node x")
+	}
+	lost := func(w http.ResponseWriter, r request, _ int) bool { return r.what == "bind" && hangUp(w) }
+	internal := func(w http.ResponseWriter, r request, number int) bool {
+		return r.what == "bind" && number == 1 && refuse(w, 500, metav1.StatusReasonInternalError, "etcdserver: request timed out")
+	}
+	secondConflicts := func(w http.ResponseWriter, r request, number int) bool {
+		return r.what == "bind" && number == 2 && refuse(w, 409, metav1.StatusReasonConflict, "pod p is already assigned to node node-of-p")
+	}
+	forgetful := func(w http.ResponseWriter, r request, number int) bool {
+		return lost(w, r, number) || r.what == "get" && number <= 2 && refuse(w, 403, metav1.StatusReasonForbidden, "not yet")
+	}
+	for _, test := range []struct {
+		name          string
+		before, after respond
+		err           string // of the outcome; empty if bound
+		binds, gets   int
+	}{
+		{name: "plain", binds: 1},
+		{name: "server unwell twice", before: unwell, binds: 3},
+		{name: "conflict is final", before: conflict, binds: 1, err: "pod p is already assigned to node x"},
+		{name: "answer lost, stored", after: lost, binds: 1, gets: 1},
+		{name: "answer lost, not stored", before: lost, binds: 1, gets: 1, err: "EOF"},
+		{name: "stored, reported as failed, then refused", before: secondConflicts, after: internal, binds: 2, gets: 1},
+		{name: "question refused at first", after: forgetful, before: func(w http.ResponseWriter, r request, n int) bool {
+			return r.what == "get" && forgetful(w, r, n)
+		}, binds: 1, gets: 3},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			f.server.before, f.server.after = test.before, test.after
+			f.run(t)
+			pod := podNamed("p")
+			f.Start(placed(pod))
+			outcome := f.outcomes.next(t)
+			if outcome.Pod != pod || outcome.NodeName != "node-of-p" {
+				t.Errorf("outcome is about %v on %q", outcome.Pod, outcome.NodeName)
+			}
+			wantEvent := writtenEvent{Reason: "Scheduled", Note: "Successfully assigned ns/p to node-of-p"}
+			if test.err == "" {
+				if outcome.Err != nil {
+					t.Errorf("binding failed: %v", outcome.Err)
+				}
+			} else {
+				if outcome.Err == nil || !strings.HasPrefix(outcome.Err.Error(), `running Bind plugin "DefaultBinder": `) ||
+					!strings.Contains(outcome.Err.Error(), test.err) {
+					t.Fatalf("error %v, want one of the binder with %q", outcome.Err, test.err)
+				}
+				wantEvent = writtenEvent{Reason: "FailedScheduling", Note: outcome.Err.Error()}
+			}
+			wantStatus := 0
+			if test.err != "" {
+				wantStatus = 1
+			}
+			requests := f.server.wait(t, "event and status", func(rs []request) bool {
+				return len(of("event", rs)) > 0 && len(of("status", rs)) >= wantStatus
+			})
+			event := eventOf(of("event", requests)[0])
+			if event.Reason != wantEvent.Reason || event.Note != wantEvent.Note || event.ReportingController != "default-scheduler" ||
+				event.Regarding.UID != pod.UID || event.Regarding.ResourceVersion != "7" {
+				t.Errorf("event %+v, want %+v", event, wantEvent)
+			}
+			if binds, gets := len(f.server.got("bind")), len(f.server.got("get")); binds != test.binds || gets != test.gets {
+				t.Errorf("%d bindings and %d questions were sent, want %d and %d", binds, gets, test.binds, test.gets)
+			}
+			if statuses := f.server.got("status"); len(statuses) != wantStatus {
+				t.Errorf("statuses were written: %v, want %d", statuses, wantStatus)
+			}
+		})
+	}
+}
+
+func TestNothingListens(t *testing.T) {
+	f := newFixture(t, nil)
+	f.server.http.Close()
+	f.run(t)
+	f.Start(placed(podNamed("p")))
+	if err := f.outcomes.next(t).Err; err == nil || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("error %v, want that the connection was refused", err)
+	}
+}
+
+// A binding whose fate cannot be found out is given up in time, and the pod is not said to wait: it may be bound.
+func TestFateUnknown(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.Timeout = 300 * time.Millisecond })
+	f.server.before = func(w http.ResponseWriter, r request, _ int) bool {
+		return r.what == "bind" && hangUp(w) || r.what == "get" && refuse(w, 403, metav1.StatusReasonForbidden, "never")
+	}
+	f.run(t)
+	f.Start(placed(podNamed("p")))
+	if err := f.outcomes.next(t).Err; err == nil || !strings.Contains(err.Error(), "is not known") {
+		t.Errorf("error %v, want that the outcome is not known", err)
+	}
+	f.server.wait(t, "the event", func(rs []request) bool { return len(of("event", rs)) > 0 })
+	if got := f.server.got("status"); len(got) > 0 {
+		t.Errorf("status was written: %v", got)
+	}
+}
+
+// gate holds requests up until it is opened.
+type gate struct {
+	arrived chan request
+	open    chan struct{}
+}
+
+func newGate() gate { return gate{make(chan request, 100), make(chan struct{})} }
+
+func (g gate) hold(r request) {
+	g.arrived <- r
+	<-g.open
+}
+
+func TestStatusOfOnePod(t *testing.T) {
+	f := newFixture(t, nil)
+	g := newGate()
+	f.server.before = func(_ http.ResponseWriter, r request, number int) bool {
+		if r.what == "status" && number == 1 {
+			g.hold(r)
+		}
+		return false
+	}
+	f.run(t)
+	pod := podNamed("p")
+	f.Start(rejected(pod, 1))
+	<-g.arrived
+	for nodes := 2; nodes <= 5; nodes++ {
+		f.Start(rejected(pod, nodes))
+	}
+	close(g.open)
+	requests := f.server.wait(t, "the second status", func(rs []request) bool { return len(of("status", rs)) == 2 && len(of("event", rs)) > 0 })
+	if body := of("status", requests)[1].body; !strings.Contains(body, "0/5 nodes are available: 5 Insufficient cpu.") {
+		t.Errorf("the second status is %s, want the latest", body)
+	}
+	// What was just written is not written again, nor is it when the pod is bound meanwhile.
+	f.waitStatuses(t, 2)
+	f.Start(rejected(pod, 5))
+	f.Start(placed(pod))
+	if err := f.outcomes.next(t).Err; err != nil {
+		t.Error(err)
+	}
+	if got := f.server.got("status"); len(got) != 2 {
+		t.Errorf("%d statuses were written, want 2", len(got))
+	}
+}
+
+// waitStatuses waits until n statuses have been answered.
+func (f *fixture) waitStatuses(t *testing.T, n int64) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for f.Stats().Statuses < n {
+		select {
+		case <-deadline:
+			t.Fatalf("%d statuses were written, want %d", f.Stats().Statuses, n)
+		case <-time.After(time.Millisecond):
+		}
+	}
+}
+
+// A condition that says a pod waits must not reach the API server after the binding.
+func TestBindingWaitsForStatus(t *testing.T) {
+	f := newFixture(t, nil)
+	g := newGate()
+	f.server.before = func(_ http.ResponseWriter, r request, _ int) bool {
+		if r.what == "status" {
+			g.hold(r)
+		}
+		return false
+	}
+	f.run(t)
+	pod := podNamed("p")
+	f.Start(rejected(pod, 1))
+	<-g.arrived
+	f.Start(rejected(pod, 2)) // overtaken by the binding, never written
+	f.Start(placed(pod))
+	f.Start(placed(podNamed("other")))
+	if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" {
+		t.Errorf("%s was bound first, want the other pod", outcome.Pod)
+	}
+	if got := f.server.got("bind"); len(got) != 1 {
+		t.Errorf("bindings %v were sent, want one", got)
+	}
+	close(g.open)
+	if outcome := f.outcomes.next(t); outcome.Pod != pod || outcome.Err != nil {
+		t.Errorf("outcome %+v, want that p is bound", outcome)
+	}
+	if got := f.server.got("status"); len(got) != 1 {
+		t.Errorf("statuses %v were sent, want one", got)
+	}
+}
+
+func TestPriorities(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.InFlight = 1 })
+	g := newGate()
+	f.server.before = func(_ http.ResponseWriter, r request, _ int) bool {
+		if r.pod == "first" && r.what == "bind" {
+			g.hold(r)
+		}
+		return false
+	}
+	f.run(t)
+	f.Start(placed(podNamed("first")))
+	<-g.arrived
+	decision, report := rejected(podNamed("rejected"), 1)
+	report.Event = explain.Event{Type: "Normal", Reason: "Told", Action: "Telling"} // written at once, not by the broadcaster
+	f.Start(decision, report)
+	f.Start(placed(podNamed("second")))
+	close(g.open)
+	requests := f.server.wait(t, "all", func(rs []request) bool { return len(rs) == 6 })
+	want := "[bind first bind second status rejected event rejected event first event second]"
+	if got := fmt.Sprint(requests); got != want {
+		t.Errorf("requests %s, want %s", got, want)
+	}
+}
+
+func TestRoom(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.InFlight, c.BindingsMax = 1, 2 })
+	g := newGate()
+	f.server.before = func(_ http.ResponseWriter, r request, _ int) bool {
+		if r.what == "bind" {
+			g.hold(r)
+		}
+		return false
+	}
+	f.run(t)
+	f.Start(placed(podNamed("p0")))
+	<-g.arrived
+	for _, name := range []string{"p1", "p2"} {
+		select {
+		case <-f.Room():
+		default:
+			t.Errorf("no room before %s", name)
+		}
+		f.Start(placed(podNamed(name)))
+	}
+	room := f.Room()
+	select {
+	case <-room:
+		t.Error("room while two bindings wait")
+	default:
+	}
+	close(g.open)
+	select {
+	case <-room:
+	case <-time.After(20 * time.Second):
+		t.Error("no room although bindings were written")
+	}
+}
+
+func TestStop(t *testing.T) {
+	for _, test := range []struct {
+		name  string
+		drain time.Duration
+		hangs bool // the server answers nothing before the test ends
+		bound int
+	}{
+		{name: "in time", drain: 10 * time.Second, bound: 2},
+		{name: "too late", drain: 20 * time.Millisecond, hangs: true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t, func(c *commit.Config) { c.InFlight, c.Drain = 2, test.drain })
+			g := newGate()
+			f.server.before = func(_ http.ResponseWriter, r request, _ int) bool {
+				if r.what == "bind" {
+					g.hold(r)
+				}
+				return false
+			}
+			stop := f.run(t)
+			all := names(10)
+			for _, name := range all {
+				f.Start(placed(podNamed(name)))
+			}
+			<-g.arrived
+			<-g.arrived
+			why := errors.New("the lease is lost")
+			stopped := make(chan struct{})
+			go func() {
+				defer close(stopped)
+				stop(why)
+			}()
+			bound, failed := 0, 0
+			for range len(all) - 2 { // those that waited are answered before those in flight
+				if err := f.outcomes.next(t).Err; !errors.Is(err, why) {
+					t.Errorf("outcome of a waiting binding: %v, want %v", err, why)
+				}
+			}
+			if !test.hangs {
+				close(g.open)
+			}
+			for range 2 {
+				if f.outcomes.next(t).Err == nil {
+					bound++
+				} else {
+					failed++
+				}
+			}
+			<-stopped
+			if test.hangs {
+				close(g.open)
+			}
+			if bound != test.bound {
+				t.Errorf("%d of the bindings in flight succeeded and %d failed, want %d to succeed", bound, failed, test.bound)
+			}
+			f.Start(placed(podNamed("late")))
+			if err := f.outcomes.next(t).Err; !errors.Is(err, why) {
+				t.Errorf("outcome of a binding after the stop: %v, want %v", err, why)
+			}
+		})
+	}
+}
+
+// Events survive a server that is away for a while, and none of a burst is lost.
+func TestEventsArePutBack(t *testing.T) {
+	f := newFixture(t, nil)
+	f.server.before = func(w http.ResponseWriter, r request, number int) bool {
+		return r.what == "event" && number <= 3 && hangUp(w)
+	}
+	f.run(t)
+	all := names(50)
+	for _, name := range all {
+		f.Start(placed(podNamed(name)))
+	}
+	f.server.wait(t, "every event", func(rs []request) bool { return len(of("event", rs)) == 4*len(all) })
+}
+
+func TestOldestEventsAreDropped(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.EventsMax = 10 })
+	for _, name := range names(25) {
+		f.Start(rejected(podNamed(name), 1))
+	}
+	if dropped := f.Stats().EventsDropped; dropped != 15 {
+		t.Errorf("%d events were dropped, want 15", dropped)
+	}
+}

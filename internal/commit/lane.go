@@ -1,0 +1,31 @@
+package commit
+
+// lane is a queue, first in first out.
+type lane[T any] struct {
+	items []T
+	head  int
+}
+
+func (l *lane[T]) len() int { return len(l.items) - l.head }
+
+func (l *lane[T]) push(item T) {
+	if l.head > 0 && l.head == len(l.items) {
+		l.items, l.head = l.items[:0], 0
+	}
+	// Moving what waits to the front is cheaper than growing once half of the space is used up.
+	if len(l.items) == cap(l.items) && l.head > len(l.items)/2 {
+		n := copy(l.items, l.items[l.head:])
+		clear(l.items[n:])
+		l.items, l.head = l.items[:n], 0
+	}
+	l.items = append(l.items, item)
+}
+
+// pop takes the first item; there must be one.
+func (l *lane[T]) pop() T {
+	var none T
+	item := l.items[l.head]
+	l.items[l.head] = none
+	l.head++
+	return item
+}

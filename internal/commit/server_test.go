@@ -1,0 +1,263 @@
+package commit_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+)
+
+// request is one request that the server got: what it writes ("bind", "get", "status", "event") and about which pod.
+type request struct {
+	what, pod string
+	body      string
+}
+
+func (r request) String() string { return r.what + " " + r.pod }
+
+// server speaks as much of the API as commit needs, and misbehaves as it is told.
+type server struct {
+	http *httptest.Server
+	// before is asked about each request before it is carried out, after once it has been, each with the number of the request
+	// among those of its kind and pod, from 1. Returning true means that the answer has been given.
+	before, after func(w http.ResponseWriter, r request, number int) bool
+
+	mu       sync.Mutex
+	changed  *sync.Cond
+	requests []request
+	bound    map[string]string
+}
+
+func newServer(t *testing.T) *server {
+	s := &server{bound: map[string]string{}}
+	s.changed = sync.NewCond(&s.mu)
+	s.http = httptest.NewServer(s)
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+// ServeHTTP answers a request.
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	req := request{body: string(body)}
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch last := parts[len(parts)-1]; {
+	case last == "binding":
+		req.what, req.pod = "bind", parts[len(parts)-2]
+	case last == "status":
+		req.what, req.pod = "status", parts[len(parts)-2]
+	case last == "events":
+		req.what, req.pod = "event", eventOf(req).Regarding.Name
+	default:
+		req.what, req.pod = "get", last
+	}
+	s.mu.Lock()
+	s.requests = append(s.requests, req)
+	number := 0
+	for _, have := range s.requests {
+		if have.what == req.what && have.pod == req.pod {
+			number++
+		}
+	}
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	if s.before != nil && s.before(w, req, number) {
+		return
+	}
+	answer := s.carryOut(req)
+	if s.after != nil && s.after(w, req, number) {
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if err := json.NewEncoder(w).Encode(answer); err != nil {
+		panic(err)
+	}
+}
+
+func (s *server) carryOut(req request) any {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch req.what {
+	case "bind":
+		var binding v1.Binding
+		if err := json.Unmarshal([]byte(req.body), &binding); err != nil {
+			panic(err)
+		}
+		s.bound[req.pod] = binding.Target.Name
+	case "get":
+		return &v1.Pod{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+			ObjectMeta: metav1.ObjectMeta{Name: req.pod, Namespace: "ns", UID: types.UID("uid-" + req.pod)},
+			Spec:       v1.PodSpec{NodeName: s.bound[req.pod]},
+		}
+	}
+	return &metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}
+}
+
+// writtenEvent is what the tests read of an event.
+type writtenEvent struct {
+	Reason, Note        string
+	ReportingController string
+	Regarding           v1.ObjectReference
+}
+
+func eventOf(r request) writtenEvent {
+	var e writtenEvent
+	if err := json.Unmarshal([]byte(r.body), &e); err != nil {
+		panic(err)
+	}
+	return e
+}
+
+// wait waits until the requests are as the condition wants them, and returns them.
+func (s *server) wait(t *testing.T, what string, met func([]request) bool) []request {
+	t.Helper()
+	timeout := time.AfterFunc(20*time.Second, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.requests = append(s.requests, request{what: "timeout"})
+		s.changed.Broadcast()
+	})
+	defer timeout.Stop()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for !met(s.requests) {
+		if n := len(s.requests); n > 0 && s.requests[n-1].what == "timeout" {
+			t.Fatalf("waited in vain for %s; requests: %v", what, s.requests)
+		}
+		s.changed.Wait()
+	}
+	return s.requests
+}
+
+// got returns the requests so far of one kind.
+func (s *server) got(what string) []request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return of(what, s.requests)
+}
+
+func of(what string, requests []request) []request {
+	var found []request
+	for _, r := range requests {
+		if r.what == what {
+			found = append(found, r)
+		}
+	}
+	return found
+}
+
+// refuse answers with an error.
+func refuse(w http.ResponseWriter, code int, why metav1.StatusReason, message string) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(&metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
+		Code: int32(code), Reason: why, Message: message,
+	})
+	return true
+}
+
+// hangUp closes the connection without an answer.
+func hangUp(w http.ResponseWriter) bool {
+	connection, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_ = connection.Close()
+	return true
+}
+
+// outcomes keeps the outcomes that the loop would get.
+type outcomes chan model.Outcome
+
+func (o outcomes) Bound(outcome model.Outcome) { o <- outcome }
+
+func (o outcomes) next(t *testing.T) model.Outcome {
+	t.Helper()
+	select {
+	case outcome := <-o:
+		return outcome
+	case <-time.After(20 * time.Second):
+		t.Fatal("no outcome came")
+		return model.Outcome{}
+	}
+}
+
+// fixture is a Commit with the real writer and a server, not running yet.
+type fixture struct {
+	*commit.Commit
+	server   *server
+	outcomes outcomes
+}
+
+func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
+	t.Helper()
+	s := newServer(t)
+	client, err := kube.NewClient(kube.ClientConfig{Master: s.http.URL, ContentType: "application/json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := kube.NewWriter(client, []string{"default-scheduler"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writer.Close(t.Context()) })
+	f := &fixture{server: s, outcomes: make(outcomes, 1_000)}
+	log, _ := ktesting.NewTestContext(t)
+	config := commit.Config{
+		Writer: writer, Outcomes: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100,
+		Timeout: 10 * time.Second, EventPause: 10 * time.Millisecond, Drain: 10 * time.Second,
+	}
+	if change != nil {
+		change(&config)
+	}
+	if f.Commit, err = commit.New(config); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func podNamed(name string) *model.Pod {
+	return model.NewPod(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "ns", UID: types.UID("uid-" + name), ResourceVersion: "7", Generation: 3},
+		Spec:       v1.PodSpec{SchedulerName: "default-scheduler"},
+	})
+}
+
+func placed(pod *model.Pod) (plan.Decision, explain.Report) {
+	d := plan.Decision{Work: plan.Work{Pod: pod, Attempt: 1}, NodeName: "node-of-" + pod.Name, Nodes: 3, Feasible: 2}
+	return d, explain.Of(d)
+}
+
+func rejected(pod *model.Pod, nodes int) (plan.Decision, explain.Report) {
+	d := plan.Decision{Work: plan.Work{Pod: pod, Attempt: 1}, Nodes: nodes, Rejection: &plan.Rejection{
+		Counts: []reason.Count{{Nodes: nodes, Reason: "Insufficient cpu"}}, Plugins: []string{"NodeResourcesFit"},
+	}}
+	return d, explain.Of(d)
+}
+
+func names(n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("p%d", i)
+	}
+	return all
+}

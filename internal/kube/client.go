@@ -1,0 +1,71 @@
+package kube
+
+import (
+	"fmt"
+	"runtime"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// ClientConfig says how to reach the API server.
+type ClientConfig struct {
+	// Kubeconfig is the path of a kubeconfig file; Master overrides its server. With both empty the process must run in a cluster.
+	Kubeconfig, Master string
+	// Version of this program, for the user agent.
+	Version string
+	// ContentType is what objects are sent as, AcceptContentTypes what they are accepted as; empty means protobuf, and JSON where
+	// the API server has no protobuf.
+	ContentType, AcceptContentTypes string
+	// QPS and Burst limit the requests. QPS 0 or less means no limit on this side: commit bounds the requests in flight, and
+	// the API server protects itself.
+	QPS   float32
+	Burst int
+}
+
+// NewClient connects to the API server. Nothing is sent before the first request.
+//
+// Requests share one HTTP/2 connection for as long as the server's limit of streams allows (100 for a kube-apiserver left
+// alone: some watches, and commit's writes); beyond it the transport opens further connections by itself. Compression is off: it
+// costs more time than it saves on the way to an API server.
+func NewClient(config ClientConfig) (kubernetes.Interface, error) {
+	access, err := access(config)
+	if err != nil {
+		return nil, err
+	}
+	access.DisableCompression = true
+	access.ContentType, access.AcceptContentTypes = config.ContentType, config.AcceptContentTypes
+	if access.ContentType == "" {
+		access.ContentType = apiruntime.ContentTypeProtobuf
+	}
+	if access.AcceptContentTypes == "" && access.ContentType == apiruntime.ContentTypeProtobuf {
+		access.AcceptContentTypes = apiruntime.ContentTypeProtobuf + "," + apiruntime.ContentTypeJSON
+	}
+	access.QPS, access.Burst = config.QPS, config.Burst
+	if config.QPS <= 0 {
+		access.QPS = -1
+	}
+	access.UserAgent = fmt.Sprintf("berth/%s (%s/%s) kubernetes/scheduler", config.Version, runtime.GOOS, runtime.GOARCH)
+	client, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("build a client for %s: %w", access.Host, err)
+	}
+	return client, nil
+}
+
+func access(config ClientConfig) (*rest.Config, error) {
+	if config.Kubeconfig == "" && config.Master == "" {
+		access, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no kubeconfig file was named, so the service account of this pod is needed: %w", err)
+		}
+		return access, nil
+	}
+	access, err := clientcmd.BuildConfigFromFlags(config.Master, config.Kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read how to reach the API server: %w", err)
+	}
+	return access, nil
+}

@@ -1,0 +1,250 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/record/util"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// recorder writes events in the terms of events.k8s.io/v1, in one of two ways.
+//
+// Warnings repeat, as a pod is tried again and again, and go through client-go's broadcaster, which counts repetitions in one
+// event. It drops what comes while a thousand events wait in its queue, and does not say when it has taken one out. So events are
+// let in in batches, and between two batches the recorder makes sure that the queue is empty (settle).
+//
+// A normal event tells of something that happens to a pod once. There is nothing to count, and the broadcaster would remember
+// each for six minutes; so it is written at once.
+type recorder struct {
+	client  kubernetes.Interface
+	host    string
+	repeats map[string]events.EventRecorder // by scheduler name
+	markers events.EventRecorder
+	seen    chan struct{} // one token for each warning that the broadcaster has handed to its queues
+	sink    *sink
+	stop    context.CancelFunc
+
+	turn    chan struct{} // holds a token while somebody uses the fields below
+	entered int           // warnings let in whose tokens have not been taken
+	marked  bool          // a marker is on its way to the sink
+	marks   int           // markers made
+}
+
+const (
+	// batch is far below the 1,000 events that fit a queue of the broadcaster.
+	batch = 256
+	// marker is the reporting controller of events that are never written: they only show how far the broadcaster is.
+	marker = "marker"
+	// writing is how many events of the broadcaster are written at the same time.
+	writing = 128
+)
+
+// newRecorder starts recording for the given scheduler names, until close.
+func newRecorder(client kubernetes.Interface, schedulers []string) (*recorder, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find the name of this host, which events bear: %w", err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	r := &recorder{
+		client:  client,
+		stop:    stop,
+		host:    host,
+		repeats: map[string]events.EventRecorder{},
+		seen:    make(chan struct{}, batch),
+		turn:    make(chan struct{}, 1),
+		sink: &sink{
+			EventSink: &events.EventSinkImpl{Interface: client.EventsV1()},
+			slots:     make(chan struct{}, writing),
+			marked:    make(chan struct{}, 1),
+		},
+	}
+	broadcaster := events.NewBroadcaster(r.sink)
+	if err := broadcaster.StartRecordingToSinkWithContext(ctx); err != nil {
+		stop()
+		return nil, err
+	}
+	stopWatcher, err := broadcaster.StartEventWatcher(func(object runtime.Object) {
+		if event, ok := object.(*eventsv1.Event); ok && event.ReportingController != marker {
+			r.seen <- struct{}{}
+		}
+	})
+	if err != nil {
+		stop()
+		return nil, err
+	}
+	r.markers = broadcaster.NewRecorder(scheme.Scheme, marker)
+	for _, name := range schedulers {
+		r.repeats[name] = broadcaster.NewRecorder(scheme.Scheme, name)
+	}
+	context.AfterFunc(ctx, func() {
+		stopWatcher()
+		broadcaster.Shutdown()
+	})
+	return r, nil
+}
+
+// close waits until what was let in has been written, or the context ends, and stops recording. Nothing may be recorded afterwards.
+func (r *recorder) close(ctx context.Context) {
+	defer r.stop()
+	if err := r.settle(ctx); err != nil {
+		return
+	}
+	for range cap(r.sink.slots) {
+		select {
+		case r.sink.slots <- struct{}{}:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (r *recorder) record(ctx context.Context, pod *model.Pod, event explain.Event) error {
+	if event.Type == v1.EventTypeNormal {
+		return r.write(ctx, pod, event)
+	}
+	repeats, ok := r.repeats[pod.SchedulerName]
+	if !ok {
+		return fmt.Errorf("record %s of %s: scheduler name %q is not one of ours", event.Reason, pod, pod.SchedulerName)
+	}
+	if err := r.sink.admit(ctx); err != nil {
+		return fmt.Errorf("record %s of %s: %w", event.Reason, pod, err)
+	}
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return fmt.Errorf("record %s of %s: %w", event.Reason, pod, context.Cause(ctx))
+	}
+	if r.entered == batch || r.marked {
+		if err := r.settle(ctx); err != nil {
+			return fmt.Errorf("record %s of %s: %w", event.Reason, pod, err)
+		}
+	}
+	r.entered++
+	repeats.Eventf(pod.Object, nil, event.Type, event.Reason, event.Action, "%s", event.Note)
+	return nil
+}
+
+// settle waits until the broadcaster has taken every event out of the queue that it writes from. First it waits until a watcher
+// of our own has seen them all; by then all are at least in that queue, which is first in, first out. Then it sends a marker
+// after them and waits until the sink gets it. Where the context ends too early, the next call goes on. The caller has the turn.
+func (r *recorder) settle(ctx context.Context) error {
+	for ; r.entered > 0; r.entered-- {
+		select {
+		case <-r.seen:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if !r.marked {
+		r.marks++ // no two are the same, or they would be counted in one event
+		object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(marker, r.marks)}}
+		r.markers.Eventf(object, nil, v1.EventTypeNormal, marker, marker, marker)
+		r.marked = true
+	}
+	select {
+	case <-r.sink.marked:
+		r.marked = false
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// write sends an event that will not be repeated.
+func (r *recorder) write(ctx context.Context, pod *model.Pod, event explain.Event) error {
+	now := time.Now()
+	object := &eventsv1.Event{
+		ObjectMeta:          metav1.ObjectMeta{Name: util.GenerateEventName(pod.Name, now.UnixNano()), Namespace: pod.Namespace},
+		EventTime:           metav1.MicroTime{Time: now},
+		ReportingController: pod.SchedulerName,
+		ReportingInstance:   pod.SchedulerName + "-" + r.host,
+		Action:              event.Action,
+		Reason:              event.Reason,
+		Regarding: v1.ObjectReference{
+			Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID,
+			ResourceVersion: pod.Object.ResourceVersion,
+		},
+		Note: event.Note,
+		Type: event.Type,
+	}
+	// Not Events().Create: it would decode the answer, which nobody reads.
+	return r.client.EventsV1().RESTClient().Post().Namespace(pod.Namespace).Resource("events").Body(object).Do(ctx).Error()
+}
+
+// sink writes for the broadcaster, which starts a goroutine for each event that comes and lets it sleep where the API server cannot be
+// reached. So that neither fills memory, a sink writes a bounded number at a time and says when not to let others in.
+type sink struct {
+	events.EventSink
+	slots  chan struct{} // one token for each event that is being written
+	marked chan struct{} // receives when a marker has come
+	// Not before this time, in nanoseconds since 1970, is another event to be let in.
+	pause atomic.Int64
+}
+
+// pauseAfterFailure is how long no event is let in after one could not be delivered.
+const pauseAfterFailure = time.Second
+
+// Create writes a new event, unless it is a marker.
+func (s *sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Event, error) {
+	if event.ReportingController == marker {
+		s.marked <- struct{}{}
+		return event, nil
+	}
+	return s.write(ctx, func() (*eventsv1.Event, error) { return s.EventSink.Create(ctx, event) })
+}
+
+// Patch writes that an event was repeated.
+func (s *sink) Patch(ctx context.Context, event *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
+	return s.write(ctx, func() (*eventsv1.Event, error) { return s.EventSink.Patch(ctx, event, data) })
+}
+
+func (s *sink) write(ctx context.Context, send func() (*eventsv1.Event, error)) (*eventsv1.Event, error) {
+	select {
+	case s.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-s.slots }()
+	written, err := send()
+	if answered := apierrors.APIStatus(nil); err != nil && !errors.As(err, &answered) {
+		s.pause.Store(time.Now().Add(pauseAfterFailure).UnixNano())
+	}
+	return written, err
+}
+
+// admit waits until another event may be let in.
+func (s *sink) admit(ctx context.Context) error {
+	if wait := time.Until(time.Unix(0, s.pause.Load())); wait > 0 {
+		timer := time.NewTimer(wait)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	select {
+	case s.slots <- struct{}{}:
+		<-s.slots // fewer than its size are being written
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

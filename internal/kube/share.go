@@ -1,0 +1,97 @@
+package kube
+
+import (
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// sharedMax is how many different maps a pool remembers. Forgetting costs no more than memory.
+const sharedMax = 16_384
+
+// pool makes equal maps one. Pods that come from one template have equal labels and amounts, and a small map takes hundreds
+// of bytes. It is safe for concurrent use, and what it gives must never be written.
+type pool[M any] struct {
+	mu     sync.Mutex
+	byText map[string]M
+}
+
+// share returns the map that was first given under the text.
+func (p *pool[M]) share(text []byte, build func() M) M {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if shared, ok := p.byText[string(text)]; ok {
+		return shared
+	}
+	if p.byText == nil || len(p.byText) >= sharedMax {
+		p.byText = map[string]M{}
+	}
+	shared := build()
+	p.byText[string(text)] = shared
+	return shared
+}
+
+// sharing is what trimming shares between objects.
+type sharing struct {
+	strings pool[map[string]string]
+	amounts pool[v1.ResourceList]
+}
+
+// few is how many entries a map may have to be put into words without allocating.
+const few = 16
+
+// labels returns a map of equal content whose strings share memory, too.
+func (s *sharing) labels(m map[string]string) map[string]string {
+	if len(m) == 0 {
+		return m // an empty node selector is not the same as none
+	}
+	var keySpace [few]string
+	keys := keySpace[:0]
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	var textSpace [512]byte
+	text := textSpace[:0]
+	for _, k := range keys {
+		text = append(append(append(append(text, k...), 0), m[k]...), 0)
+	}
+	return s.strings.share(text, func() map[string]string {
+		shared := make(map[string]string, len(m))
+		for k, v := range m {
+			shared[model.Interned(k)] = model.Interned(v)
+		}
+		return shared
+	})
+}
+
+// list returns a list of equal amounts.
+func (s *sharing) list(list v1.ResourceList) v1.ResourceList {
+	if len(list) == 0 {
+		return list
+	}
+	var nameSpace [few]v1.ResourceName
+	names := nameSpace[:0]
+	for name := range list {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var textSpace [512]byte
+	var digits [64]byte
+	text := textSpace[:0]
+	for _, name := range names {
+		amount := list[name]
+		number, suffix := amount.CanonicalizeBytes(digits[:0])
+		text = append(append(append(append(append(text, name...), 0), number...), suffix...), 0)
+	}
+	return s.amounts.share(text, func() v1.ResourceList {
+		shared := make(v1.ResourceList, len(list))
+		for name, amount := range list {
+			shared[v1.ResourceName(model.Interned(string(name)))] = amount
+		}
+		return shared
+	})
+}

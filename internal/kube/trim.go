@@ -1,0 +1,279 @@
+package kube
+
+import (
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Trimming takes from an object, before any cache sees it, what no part of scheduling reads. A cluster's pods are most of the
+// scheduler's memory, and most of a pod is environment, commands, mounts, probes and status.
+//
+// What specs hold is dropped field by field, so that a field we have not heard of stays. Statuses are rebuilt from what is
+// read. Strings, labels and amounts that repeat over many objects share memory. All of it is idempotent, as informers demand.
+
+// trim is the transform of the informers. What it does not know stays as it is.
+func (s *sharing) trim(object any) (any, error) {
+	switch o := object.(type) {
+	case *v1.Pod:
+		s.trimPod(o)
+	case *v1.Node:
+		s.trimNode(o)
+	}
+	return object, nil
+}
+
+// trimPod keeps of a pod:
+//
+//	metadata     name, namespace, uid, resourceVersion (events), generation (conditions), creation and deletion time, labels
+//	             (topology spread, affinity), the controller among the owners (default spread constraints)
+//	spec         all but what trimPodSpec names
+//	status       phase, nominatedNodeName, startTime (preemption), the conditions in keptConditions, resources in all
+//	             their forms (occupied amounts under in-place resize), claim statuses (dynamic resources)
+//
+// Annotations go: no built-in plugin reads a pod's.
+func (s *sharing) trimPod(pod *v1.Pod) {
+	s.trimMeta(&pod.ObjectMeta)
+	pod.Annotations = nil
+	pod.OwnerReferences = controllerOf(pod.OwnerReferences)
+	s.trimPodSpec(&pod.Spec)
+	status := &pod.Status
+	pod.Status = v1.PodStatus{
+		ObservedGeneration:                   status.ObservedGeneration,
+		Phase:                                status.Phase,
+		Conditions:                           keptConditions(status.Conditions),
+		NominatedNodeName:                    model.Interned(status.NominatedNodeName),
+		StartTime:                            status.StartTime,
+		Resize:                               status.Resize,
+		Resources:                            s.requirements(status.Resources),
+		AllocatedResources:                   s.list(status.AllocatedResources),
+		ContainerStatuses:                    s.resourceStatuses(status.ContainerStatuses),
+		InitContainerStatuses:                s.resourceStatuses(status.InitContainerStatuses),
+		ResourceClaimStatuses:                status.ResourceClaimStatuses,
+		ExtendedResourceClaimStatus:          status.ExtendedResourceClaimStatus,
+		NodeAllocatableResourceClaimStatuses: status.NodeAllocatableResourceClaimStatuses,
+	}
+}
+
+func (s *sharing) trimMeta(meta *metav1.ObjectMeta) {
+	meta.ManagedFields = nil
+	meta.Finalizers = nil
+	meta.GenerateName = ""
+	meta.SelfLink = ""
+	meta.Namespace = model.Interned(meta.Namespace)
+	meta.Labels = s.labels(meta.Labels)
+}
+
+func (s *sharing) trimPodSpec(spec *v1.PodSpec) {
+	spec.NodeName = model.Interned(spec.NodeName)
+	spec.SchedulerName = model.Interned(spec.SchedulerName)
+	spec.PriorityClassName = model.Interned(spec.PriorityClassName)
+	spec.ServiceAccountName = ""
+	spec.DeprecatedServiceAccount = ""
+	spec.AutomountServiceAccountToken = nil
+	spec.SecurityContext = nil
+	spec.ImagePullSecrets = nil
+	spec.Hostname = ""
+	spec.Subdomain = ""
+	spec.SetHostnameAsFQDN = nil
+	spec.HostAliases = nil
+	spec.DNSPolicy = ""
+	spec.DNSConfig = nil
+	spec.ReadinessGates = nil
+	spec.EnableServiceLinks = nil
+	spec.TerminationGracePeriodSeconds = nil
+	spec.ActiveDeadlineSeconds = nil
+	spec.NodeSelector = s.labels(spec.NodeSelector)
+	spec.Volumes = readVolumes(spec.Volumes)
+	s.trimContainers(spec.Containers)
+	s.trimContainers(spec.InitContainers)
+	spec.EphemeralContainers = withMountOptions(spec.EphemeralContainers)
+	for i := range spec.Tolerations {
+		t := &spec.Tolerations[i]
+		t.Key, t.Value = model.Interned(t.Key), model.Interned(t.Value)
+		t.Operator, t.Effect = v1.TolerationOperator(model.Interned(string(t.Operator))), v1.TaintEffect(model.Interned(string(t.Effect)))
+	}
+}
+
+// trimContainers keeps the name (matched with its status), image (image locality), resources, restart policy and its rules
+// (sidecars, declared features), host ports, and that a mount has bind mount options (declared features).
+func (s *sharing) trimContainers(containers []v1.Container) {
+	for i := range containers {
+		c := &containers[i]
+		c.Name = model.Interned(c.Name)
+		c.Image = model.Interned(c.Image)
+		c.Command = nil
+		c.Args = nil
+		c.WorkingDir = ""
+		c.Ports = hostPorts(c.Ports)
+		c.EnvFrom = nil
+		c.Env = nil
+		c.VolumeMounts = mountsWithOptions(c.VolumeMounts)
+		c.VolumeDevices = nil
+		c.LivenessProbe = nil
+		c.ReadinessProbe = nil
+		c.StartupProbe = nil
+		c.Lifecycle = nil
+		c.TerminationMessagePath = ""
+		c.TerminationMessagePolicy = ""
+		c.ImagePullPolicy = ""
+		c.SecurityContext = nil
+		c.Resources.Limits = s.list(c.Resources.Limits)
+		c.Resources.Requests = s.list(c.Resources.Requests)
+	}
+}
+
+// hostPorts keeps the ports that a node can run out of.
+func hostPorts(ports []v1.ContainerPort) []v1.ContainerPort {
+	var kept []v1.ContainerPort
+	for i := range ports {
+		if ports[i].HostPort > 0 {
+			kept = append(kept, ports[i])
+		}
+	}
+	return kept
+}
+
+// mountsWithOptions keeps the options of bind mounts, which a node must declare to support. No one reads the rest of a mount.
+func mountsWithOptions(mounts []v1.VolumeMount) []v1.VolumeMount {
+	var kept []v1.VolumeMount
+	for i := range mounts {
+		if len(mounts[i].BindMountOptions) > 0 {
+			kept = append(kept, v1.VolumeMount{BindMountOptions: mounts[i].BindMountOptions})
+		}
+	}
+	return kept
+}
+
+// withMountOptions keeps of ephemeral containers, which reserve nothing, only bind mount options.
+func withMountOptions(containers []v1.EphemeralContainer) []v1.EphemeralContainer {
+	var kept []v1.EphemeralContainer
+	for i := range containers {
+		if mounts := mountsWithOptions(containers[i].VolumeMounts); mounts != nil {
+			kept = append(kept, v1.EphemeralContainer{
+				EphemeralContainerCommon: v1.EphemeralContainerCommon{Name: containers[i].Name, VolumeMounts: mounts},
+			})
+		}
+	}
+	return kept
+}
+
+// readVolumes keeps the volumes that a volume plugin reads: claims, generic ephemeral volumes (only that they are there: the
+// claim's name is made of the pod's and the volume's), CSI volumes, and the in-tree kinds that are compared or counted.
+func readVolumes(volumes []v1.Volume) []v1.Volume {
+	var kept []v1.Volume
+	for i := range volumes {
+		s := &volumes[i].VolumeSource
+		switch {
+		case s.Ephemeral != nil:
+			kept = append(kept, v1.Volume{
+				Name:         volumes[i].Name,
+				VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}},
+			})
+		case s.PersistentVolumeClaim != nil, s.CSI != nil, s.GCEPersistentDisk != nil, s.AWSElasticBlockStore != nil, s.ISCSI != nil,
+			s.RBD != nil, s.AzureDisk != nil, s.Cinder != nil, s.PortworxVolume != nil, s.AzureFile != nil, s.VsphereVolume != nil:
+			kept = append(kept, volumes[i])
+		}
+	}
+	return kept
+}
+
+// controllerOf keeps the one owner that manages the pod.
+func controllerOf(owners []metav1.OwnerReference) []metav1.OwnerReference {
+	for i := range owners {
+		if o := &owners[i]; o.Controller != nil && *o.Controller {
+			return []metav1.OwnerReference{{
+				APIVersion: model.Interned(o.APIVersion),
+				Kind:       model.Interned(o.Kind),
+				Name:       model.Interned(o.Name),
+				UID:        types.UID(model.Interned(string(o.UID))),
+				Controller: o.Controller,
+			}}
+		}
+	}
+	return nil
+}
+
+// keptConditions keeps PodScheduled (whether it must be written again), DisruptionTarget (who is being preempted), and those of
+// resizes (which amounts hold). Times of probes are nobody's business.
+func keptConditions(conditions []v1.PodCondition) []v1.PodCondition {
+	var kept []v1.PodCondition
+	for i := range conditions {
+		switch c := &conditions[i]; c.Type {
+		case v1.PodScheduled, v1.DisruptionTarget, v1.PodResizePending, v1.PodResizeInProgress:
+			kept = append(kept, v1.PodCondition{
+				Type:               v1.PodConditionType(model.Interned(string(c.Type))),
+				Status:             v1.ConditionStatus(model.Interned(string(c.Status))),
+				ObservedGeneration: c.ObservedGeneration,
+				LastTransitionTime: c.LastTransitionTime,
+				Reason:             model.Interned(c.Reason),
+				Message:            c.Message,
+			})
+		}
+	}
+	return kept
+}
+
+// resourceStatuses keeps the amounts that a kubelet has allotted; containers without any are read from the spec.
+func (s *sharing) resourceStatuses(statuses []v1.ContainerStatus) []v1.ContainerStatus {
+	var kept []v1.ContainerStatus
+	for i := range statuses {
+		if c := &statuses[i]; c.Resources != nil || c.AllocatedResources != nil {
+			kept = append(kept, v1.ContainerStatus{
+				Name:               model.Interned(c.Name),
+				Resources:          s.requirements(c.Resources),
+				AllocatedResources: s.list(c.AllocatedResources),
+			})
+		}
+	}
+	return kept
+}
+
+func (s *sharing) requirements(r *v1.ResourceRequirements) *v1.ResourceRequirements {
+	if r != nil {
+		r.Limits, r.Requests = s.list(r.Limits), s.list(r.Requests)
+	}
+	return r
+}
+
+// trimNode keeps of a node:
+//
+//	metadata     name, uid, resourceVersion, creation and deletion time, labels
+//	spec         all but the pod networks and the source of the configuration
+//	status       capacity and allocatable, images (image locality), types and statuses of conditions (queueing hints), declared
+//	             features
+//
+// Annotations go: volume migration is written on the CSINode, not here.
+func (s *sharing) trimNode(node *v1.Node) {
+	s.trimMeta(&node.ObjectMeta)
+	node.Annotations = nil
+	node.OwnerReferences = nil
+	node.Spec.PodCIDR = ""
+	node.Spec.PodCIDRs = nil
+	node.Spec.ProviderID = ""
+	node.Spec.ConfigSource = nil
+	status := &node.Status
+	kept := v1.NodeStatus{
+		Capacity:         s.list(status.Capacity),
+		Allocatable:      s.list(status.Allocatable),
+		DeclaredFeatures: status.DeclaredFeatures,
+		Images:           status.Images,
+	}
+	for i := range kept.DeclaredFeatures {
+		kept.DeclaredFeatures[i] = model.Interned(kept.DeclaredFeatures[i])
+	}
+	for i := range kept.Images {
+		for j, name := range kept.Images[i].Names {
+			kept.Images[i].Names[j] = model.Interned(name)
+		}
+	}
+	for i := range status.Conditions {
+		kept.Conditions = append(kept.Conditions, v1.NodeCondition{
+			Type:   v1.NodeConditionType(model.Interned(string(status.Conditions[i].Type))),
+			Status: v1.ConditionStatus(model.Interned(string(status.Conditions[i].Status))),
+		})
+	}
+	node.Status = kept
+}

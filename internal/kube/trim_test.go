@@ -1,0 +1,257 @@
+package kube
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+func ptr[T any](v T) *T { return &v }
+
+func amounts(cpu, memory string) v1.ResourceList {
+	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
+}
+
+// fullPod is a pod as a Deployment of some ambition makes it, running on a node.
+func fullPod(i int) *v1.Pod {
+	now := metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+	probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}, PeriodSeconds: 10}
+	environment := make([]v1.EnvVar, 20)
+	for j := range environment {
+		environment[j] = v1.EnvVar{Name: fmt.Sprintf("SETTING_%d", j), Value: fmt.Sprintf("https://service-%d.example.com/path", j)}
+	}
+	container := v1.Container{
+		Name: "web", Image: "registry.example.com/team/web:v1.2.3", Command: []string{"/bin/web"}, Args: []string{"--listen=:8080"},
+		Ports: []v1.ContainerPort{{Name: "http", ContainerPort: 8080}, {Name: "host", ContainerPort: 9090, HostPort: 9090}},
+		Env:   environment, Resources: v1.ResourceRequirements{Requests: amounts("250m", "512Mi"), Limits: amounts("1", "1Gi")},
+		VolumeMounts: []v1.VolumeMount{
+			{Name: "config", MountPath: "/etc/web"},
+			{Name: "data", MountPath: "/data", BindMountOptions: []string{"noexec"}},
+		},
+		LivenessProbe: probe, ReadinessProbe: probe, TerminationMessagePath: "/dev/termination-log", ImagePullPolicy: v1.PullIfNotPresent,
+		SecurityContext: &v1.SecurityContext{RunAsNonRoot: ptr(true)},
+	}
+	sidecar := v1.Container{Name: "proxy", Image: "registry.example.com/mesh/proxy:v9", RestartPolicy: ptr(v1.ContainerRestartPolicyAlways),
+		Resources: v1.ResourceRequirements{Requests: amounts("50m", "64Mi")}, Env: environment}
+	name := fmt.Sprintf("web-5d9c7b6f4-%05d", i)
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, GenerateName: "web-5d9c7b6f4-", Namespace: "shop", UID: types.UID(fmt.Sprintf("0b8f3a52-6c1d-4c39-9f0a-%012d", i)),
+			ResourceVersion: fmt.Sprint(1000 + i), Generation: 1, CreationTimestamp: now,
+			Labels:      map[string]string{"app": "web", "pod-template-hash": "5d9c7b6f4", "team": "storefront", "tier": "front"},
+			Annotations: map[string]string{"kubectl.kubernetes.io/restartedAt": "2026-05-01", "prometheus.io/scrape": "true"},
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: "example.com/v1", Kind: "Watcher", Name: "w", UID: "w"},
+				{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d9c7b6f4", UID: "rs", Controller: ptr(true), BlockOwnerDeletion: ptr(true)},
+			},
+			Finalizers: []string{"example.com/keep"},
+			ManagedFields: []metav1.ManagedFieldsEntry{
+				{Manager: "kube-controller-manager", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1800)}},
+				{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1200)}},
+			},
+		},
+		Spec: v1.PodSpec{
+			SchedulerName: "default-scheduler", NodeName: "node-7", ServiceAccountName: "web", RestartPolicy: v1.RestartPolicyAlways,
+			DNSPolicy: v1.DNSClusterFirst, TerminationGracePeriodSeconds: ptr(int64(30)), Priority: ptr(int32(1000)),
+			InitContainers: []v1.Container{sidecar}, Containers: []v1.Container{container},
+			Tolerations: []v1.Toleration{
+				{Key: v1.TaintNodeNotReady, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: ptr(int64(300))},
+				{Key: v1.TaintNodeUnreachable, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute, TolerationSeconds: ptr(int64(300))},
+			},
+			TopologySpreadConstraints: []v1.TopologySpreadConstraint{{
+				MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.ScheduleAnyway,
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			}},
+			Volumes: []v1.Volume{
+				{Name: "config", VolumeSource: v1.VolumeSource{ConfigMap: &v1.ConfigMapVolumeSource{LocalObjectReference: v1.LocalObjectReference{Name: "web"}}}},
+				{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "web"}}},
+				{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{}}}},
+				{Name: "token", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{}}},
+			},
+		},
+		Status: v1.PodStatus{
+			Phase: v1.PodRunning, PodIP: "10.0.0.1", HostIP: "192.0.2.7", StartTime: &now, QOSClass: v1.PodQOSBurstable,
+			Conditions: []v1.PodCondition{
+				{Type: v1.PodReady, Status: v1.ConditionTrue, LastTransitionTime: now},
+				{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: now},
+			},
+			ContainerStatuses: []v1.ContainerStatus{{
+				Name: "web", ImageID: "sha256:0123456789", ContainerID: "containerd://0123456789", Ready: true,
+				AllocatedResources: amounts("250m", "512Mi"),
+				Resources:          &v1.ResourceRequirements{Requests: amounts("250m", "512Mi"), Limits: amounts("1", "1Gi")},
+			}, {Name: "other", ImageID: "sha256:9876543210"}},
+		},
+	}
+}
+
+// fullNode is a node as a kubelet reports it.
+func fullNode(i int) *v1.Node {
+	name := fmt.Sprintf("node-%05d", i)
+	node := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(i),
+			Labels: map[string]string{
+				v1.LabelHostname: name, v1.LabelTopologyZone: "zone-a", v1.LabelTopologyRegion: "region", v1.LabelArchStable: "amd64",
+				v1.LabelOSStable: "linux", v1.LabelInstanceTypeStable: "m-8", "pool": "general",
+			},
+			Annotations:   map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 2500)}}},
+		},
+		Spec: v1.NodeSpec{PodCIDR: "10.1.0.0/24", PodCIDRs: []string{"10.1.0.0/24"}, ProviderID: "cloud://" + name},
+		Status: v1.NodeStatus{
+			Capacity: amounts("8", "32Gi"), Allocatable: amounts("7800m", "30Gi"), DeclaredFeatures: []string{"VolumeBindMountOptions"},
+			NodeInfo:  v1.NodeSystemInfo{KernelVersion: "6.12", OSImage: "Linux", KubeletVersion: "v1.37.0"},
+			Addresses: []v1.NodeAddress{{Type: v1.NodeInternalIP, Address: "192.0.2.7"}},
+		},
+	}
+	for _, kind := range []v1.NodeConditionType{v1.NodeReady, v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure} {
+		node.Status.Conditions = append(node.Status.Conditions, v1.NodeCondition{
+			Type: kind, Status: v1.ConditionFalse, Reason: "KubeletHasSufficientMemory", Message: "kubelet has sufficient memory available",
+		})
+	}
+	for j := range 20 {
+		image := fmt.Sprintf("registry.example.com/team/image-%d", j)
+		node.Status.Images = append(node.Status.Images, v1.ContainerImage{
+			Names: []string{image + "@sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef", image + ":v1"}, SizeBytes: 1 << 20,
+		})
+	}
+	return node
+}
+
+// trimmed returns what is left of an object.
+func trimmed[T any](t *testing.T, object T) T {
+	t.Helper()
+	kept, err := new(sharing).trim(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kept.(T)
+}
+
+func TestPodIsTrimmed(t *testing.T) {
+	now := metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+	full := fullPod(7)
+	want := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Name: full.Name, Namespace: "shop", UID: full.UID, ResourceVersion: "1007", Generation: 1, CreationTimestamp: now,
+			Labels:          full.Labels,
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web-5d9c7b6f4", UID: "rs", Controller: ptr(true)}},
+		},
+		Spec: v1.PodSpec{
+			SchedulerName: "default-scheduler", NodeName: "node-7", RestartPolicy: v1.RestartPolicyAlways, Priority: ptr(int32(1000)),
+			InitContainers: []v1.Container{{Name: "proxy", Image: "registry.example.com/mesh/proxy:v9",
+				RestartPolicy: ptr(v1.ContainerRestartPolicyAlways), Resources: v1.ResourceRequirements{Requests: amounts("50m", "64Mi")}}},
+			Containers: []v1.Container{{
+				Name: "web", Image: "registry.example.com/team/web:v1.2.3",
+				Ports:        []v1.ContainerPort{{Name: "host", ContainerPort: 9090, HostPort: 9090}},
+				Resources:    v1.ResourceRequirements{Requests: amounts("250m", "512Mi"), Limits: amounts("1", "1Gi")},
+				VolumeMounts: []v1.VolumeMount{{BindMountOptions: []string{"noexec"}}},
+			}},
+			Tolerations:               full.Spec.Tolerations,
+			TopologySpreadConstraints: full.Spec.TopologySpreadConstraints,
+			Volumes: []v1.Volume{
+				{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "web"}}},
+				{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}},
+			},
+		},
+		Status: v1.PodStatus{
+			Phase: v1.PodRunning, StartTime: &now,
+			Conditions: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: now}},
+			ContainerStatuses: []v1.ContainerStatus{{
+				Name: "web", AllocatedResources: amounts("250m", "512Mi"),
+				Resources: &v1.ResourceRequirements{Requests: amounts("250m", "512Mi"), Limits: amounts("1", "1Gi")},
+			}},
+		},
+	}
+	for _, round := range []string{"once", "twice"} { // informers may trim what is trimmed already
+		if diff := cmp.Diff(want, trimmed(t, full)); diff != "" {
+			t.Errorf("trimmed %s, -want +got:\n%s", round, diff)
+		}
+	}
+}
+
+func TestNodeIsTrimmed(t *testing.T) {
+	full := fullNode(7)
+	want := &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: full.Name, UID: full.UID, ResourceVersion: "7", Labels: full.Labels},
+		Status: v1.NodeStatus{
+			Capacity: amounts("8", "32Gi"), Allocatable: amounts("7800m", "30Gi"), DeclaredFeatures: []string{"VolumeBindMountOptions"},
+			Images: fullNode(7).Status.Images,
+			Conditions: []v1.NodeCondition{
+				{Type: v1.NodeReady, Status: v1.ConditionFalse}, {Type: v1.NodeMemoryPressure, Status: v1.ConditionFalse},
+				{Type: v1.NodeDiskPressure, Status: v1.ConditionFalse}, {Type: v1.NodePIDPressure, Status: v1.ConditionFalse},
+			},
+		},
+	}
+	for _, round := range []string{"once", "twice"} {
+		if diff := cmp.Diff(want, trimmed(t, full)); diff != "" {
+			t.Errorf("trimmed %s, -want +got:\n%s", round, diff)
+		}
+	}
+}
+
+// wire is an object that comes as protobuf.
+type wire[T any] interface {
+	*T
+	Marshal() ([]byte, error)
+	Unmarshal([]byte) error
+}
+
+// benchmarkKept decodes objects as a watch does and reports the bytes of each that stay in memory, whole and trimmed.
+func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
+	const objects = 2_000
+	encoded := make([][]byte, objects)
+	for i := range encoded {
+		var err error
+		if encoded[i], err = object(i).Marshal(); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for _, how := range []struct {
+		name string
+		trim bool
+	}{{"whole", false}, {"trimmed", true}} {
+		b.Run(how.name, func(b *testing.B) {
+			b.ReportAllocs()
+			shared := new(sharing)
+			kept := make([]any, 0, objects)
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			b.ResetTimer()
+			for i := range b.N {
+				if len(kept) == objects {
+					kept = kept[:0]
+				}
+				decoded := P(new(T))
+				if err := decoded.Unmarshal(encoded[i%objects]); err != nil {
+					b.Fatal(err)
+				}
+				if how.trim {
+					if _, err := shared.trim(decoded); err != nil {
+						b.Fatal(err)
+					}
+				}
+				kept = append(kept, decoded)
+			}
+			b.StopTimer()
+			held := len(kept)
+			clear(kept[held:cap(kept)])
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/float64(held), "kept-B/object")
+			runtime.KeepAlive(kept)
+		})
+	}
+}
+
+func BenchmarkPod(b *testing.B)  { benchmarkKept[v1.Pod](b, fullPod) }
+func BenchmarkNode(b *testing.B) { benchmarkKept[v1.Node](b, fullNode) }

@@ -1,0 +1,117 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+)
+
+// Writer writes what was decided. Every method sends at most one request, except that events may be sent later. It is safe
+// for concurrent use.
+type Writer struct {
+	client kubernetes.Interface
+	events *recorder
+}
+
+// NewWriter builds a writer for the pods of the given scheduler names, which are what their events are reported by. It must be
+// closed.
+func NewWriter(client kubernetes.Interface, schedulers []string) (*Writer, error) {
+	events, err := newRecorder(client, schedulers)
+	if err != nil {
+		return nil, fmt.Errorf("start recording events: %w", err)
+	}
+	return &Writer{client: client, events: events}, nil
+}
+
+// Bind asks the API server to bind the pod to the node.
+func (w *Writer) Bind(ctx context.Context, pod *model.Pod, nodeName string) error {
+	return w.client.CoreV1().Pods(pod.Namespace).Bind(ctx, defaultbinder.Binding(pod, nodeName), metav1.CreateOptions{})
+}
+
+// NodeOf asks the API server which node the pod is bound to; empty if it is not bound, or no longer the same pod.
+func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
+	object, err := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", fmt.Errorf("ask for the node of %s: %w", pod, err)
+	}
+	if object.UID != pod.UID {
+		return "", nil
+	}
+	return object.Spec.NodeName, nil
+}
+
+// patch is a strategic merge patch of a pod. The UID makes the API server refuse it for another pod that has taken over the
+// name.
+type patch struct {
+	Metadata struct {
+		UID types.UID `json:"uid"`
+	} `json:"metadata"`
+	Status map[string]any `json:"status"`
+}
+
+// condition is a v1.PodCondition of which a time that is left out stays as it is; v1's own would erase it.
+type condition struct {
+	Type               v1.PodConditionType `json:"type"`
+	ObservedGeneration int64               `json:"observedGeneration,omitempty"`
+	Status             v1.ConditionStatus  `json:"status"`
+	LastTransitionTime *metav1.Time        `json:"lastTransitionTime,omitempty"`
+	Reason             string              `json:"reason"`
+	Message            string              `json:"message"`
+}
+
+// PatchStatus sets a condition of the pod, unless it is nil, and takes the nomination back if told to. The time of the last
+// transition changes only if the status does.
+func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCondition, clearNomination bool) error {
+	data, err := statusPatch(pod, set, clearNomination, time.Now())
+	if err != nil {
+		return fmt.Errorf("put the status of %s into words: %w", pod, err)
+	}
+	// Not Pods().Patch: it would decode the answer, which nobody reads.
+	return w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").
+		Name(pod.Name).SubResource("status").Body(data).Do(ctx).Error()
+}
+
+func statusPatch(pod *model.Pod, set *v1.PodCondition, clearNomination bool, now time.Time) ([]byte, error) {
+	p := patch{Status: map[string]any{}}
+	p.Metadata.UID = pod.UID
+	if set != nil {
+		c := condition{
+			Type: set.Type, Status: set.Status, Reason: set.Reason, Message: set.Message, ObservedGeneration: set.ObservedGeneration,
+		}
+		if have := conditionOf(pod.Object, set.Type); have == nil || have.Status != set.Status {
+			c.LastTransitionTime = &metav1.Time{Time: now}
+		}
+		p.Status["conditions"] = []condition{c}
+	}
+	if clearNomination {
+		p.Status["nominatedNodeName"] = nil
+	}
+	return json.Marshal(p)
+}
+
+func conditionOf(pod *v1.Pod, what v1.PodConditionType) *v1.PodCondition {
+	for i := range pod.Status.Conditions {
+		if pod.Status.Conditions[i].Type == what {
+			return &pod.Status.Conditions[i]
+		}
+	}
+	return nil
+}
+
+// Record writes an event about the pod, now or soon.
+func (w *Writer) Record(ctx context.Context, pod *model.Pod, event explain.Event) error {
+	return w.events.record(ctx, pod, event)
+}
+
+// Close waits until the events that were recorded have been written, or the context ends.
+func (w *Writer) Close(ctx context.Context) { w.events.close(ctx) }

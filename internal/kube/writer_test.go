@@ -1,0 +1,215 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+func TestStatusPatch(t *testing.T) {
+	before := metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
+	now := time.Date(2026, 5, 2, 12, 0, 0, 0, time.UTC)
+	waits := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Unschedulable", Message: "no", ObservedGeneration: 3}
+	const written = `"type":"PodScheduled","observedGeneration":3,"status":"False",`
+	for _, test := range []struct {
+		name  string
+		have  []v1.PodCondition
+		set   *v1.PodCondition
+		clear bool
+		want  string // the status
+	}{
+		{name: "first", set: waits,
+			want: `{"conditions":[{` + written + `"lastTransitionTime":"2026-05-02T12:00:00Z","reason":"Unschedulable","message":"no"}]}`},
+		{name: "another reason", have: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, LastTransitionTime: before}}, set: waits,
+			want: `{"conditions":[{` + written + `"reason":"Unschedulable","message":"no"}]}`},
+		{name: "another status", have: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: before}}, set: waits,
+			clear: true,
+			want: `{"conditions":[{` + written + `"lastTransitionTime":"2026-05-02T12:00:00Z","reason":"Unschedulable","message":"no"}],` +
+				`"nominatedNodeName":null}`},
+		{name: "nomination only", clear: true, want: `{"nominatedNodeName":null}`},
+	} {
+		pod := &model.Pod{UID: "u", Object: &v1.Pod{Status: v1.PodStatus{Conditions: test.have}}}
+		got, err := statusPatch(pod, test.set, test.clear, now)
+		if want := `{"metadata":{"uid":"u"},"status":` + test.want + `}`; err != nil || string(got) != want {
+			t.Errorf("%s: %s, %v\nwant %s", test.name, got, err, want)
+		}
+	}
+}
+
+func TestClientNeedsToKnowWhere(t *testing.T) {
+	for _, test := range []struct {
+		config ClientConfig
+		want   string
+	}{
+		{ClientConfig{}, "no kubeconfig file was named"},
+		{ClientConfig{Kubeconfig: "does-not-exist"}, "does-not-exist"},
+	} {
+		t.Setenv("KUBERNETES_SERVICE_HOST", "")
+		if _, err := NewClient(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: error %v, want one with %q", test.config, err, test.want)
+		}
+	}
+}
+
+// eventServer keeps the events that are written to it.
+type eventServer struct {
+	mu      sync.Mutex
+	events  map[string]eventsv1.Event
+	patches int
+	agents  map[string]bool
+	changed chan struct{}
+}
+
+func newEventServer(t *testing.T) (*eventServer, *Writer) {
+	s := &eventServer{events: map[string]eventsv1.Event{}, agents: map[string]bool{}, changed: make(chan struct{}, 1)}
+	server := httptest.NewServer(s)
+	t.Cleanup(server.Close)
+	client, err := NewClient(ClientConfig{Master: server.URL, ContentType: "application/json", Version: "v9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := NewWriter(client, []string{"default-scheduler"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { writer.Close(context.Background()) })
+	return s, writer
+}
+
+// ServeHTTP takes an event in.
+func (s *eventServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.agents[r.UserAgent()] = true
+	if r.Method == http.MethodPatch {
+		s.patches++
+	} else {
+		var e eventsv1.Event
+		if err := json.Unmarshal(body, &e); err != nil {
+			panic(err)
+		}
+		s.events[string(e.Regarding.UID)] = e
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(body)
+	select {
+	case s.changed <- struct{}{}:
+	default:
+	}
+}
+
+func (s *eventServer) wait(t *testing.T, what string, met func() bool) {
+	t.Helper()
+	late := time.After(30 * time.Second)
+	for {
+		s.mu.Lock()
+		done := met()
+		s.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-s.changed:
+		case <-late:
+			t.Fatalf("waited in vain for %s: %d events, %d patches", what, len(s.events), s.patches)
+		}
+	}
+}
+
+func numbered(i int) *model.Pod {
+	return &model.Pod{Name: fmt.Sprint("p", i), Namespace: "ns", UID: types.UID(fmt.Sprint("u", i)), SchedulerName: "default-scheduler",
+		Object: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "ns", UID: types.UID(fmt.Sprint("u", i)), ResourceVersion: "1"}}}
+}
+
+// The broadcaster drops what does not fit its queue of 1,000 events. Nothing of a burst of three times that may be lost.
+func TestBurstOfWarnings(t *testing.T) {
+	const pods = 3_000
+	server, writer := newEventServer(t)
+	warning := explain.Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: "100% full"}
+	for i := range pods { // one after another: nothing but record itself holds the burst up
+		if err := writer.Record(t.Context(), numbered(i), warning); err != nil {
+			t.Fatal(err)
+		}
+	}
+	server.wait(t, "every event", func() bool { return len(server.events) == pods })
+	if note := server.events["u7"].Note; note != "100% full" {
+		t.Errorf("note %q, want it as it was", note)
+	}
+	// A repetition is counted in the event that is there.
+	if err := writer.Record(t.Context(), numbered(7), warning); err != nil {
+		t.Fatal(err)
+	}
+	server.wait(t, "the patch of a repeated event", func() bool { return server.patches == 1 })
+	for agent := range server.agents {
+		if !strings.HasPrefix(agent, "berth/v9 (") || !strings.HasSuffix(agent, ") kubernetes/scheduler") {
+			t.Errorf("user agent %q", agent)
+		}
+	}
+}
+
+func TestNormalEvent(t *testing.T) {
+	server, writer := newEventServer(t)
+	event := explain.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
+	if err := writer.Record(t.Context(), numbered(1), event); err != nil {
+		t.Fatal(err)
+	}
+	got := server.events["u1"]
+	if !strings.HasPrefix(got.Name, "p1.") || got.Namespace != "ns" || got.Type != "Normal" || got.Reason != "Scheduled" ||
+		got.Action != "Binding" || got.Note != event.Note || got.ReportingController != "default-scheduler" ||
+		!strings.HasPrefix(got.ReportingInstance, "default-scheduler-") || got.EventTime.IsZero() ||
+		got.Regarding != (v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "p1", UID: "u1", ResourceVersion: "1"}) {
+		t.Errorf("event %+v", got)
+	}
+}
+
+func TestRecordOfStrangerFails(t *testing.T) {
+	_, writer := newEventServer(t)
+	pod := numbered(1)
+	pod.SchedulerName = "another"
+	if err := writer.Record(t.Context(), pod, explain.Event{Type: v1.EventTypeWarning}); err == nil {
+		t.Error("an event was recorded for a scheduler name that is not ours")
+	}
+}
+
+// journal writes down what a sink is told.
+type journal struct{ entries []string }
+
+func (j *journal) set(p *v1.Pod)    { j.entries = append(j.entries, "set "+p.Name+" "+p.ResourceVersion) }
+func (j *journal) remove(p *v1.Pod) { j.entries = append(j.entries, "remove "+p.Name) }
+
+func TestObjectsAreHandedOn(t *testing.T) {
+	var told journal
+	w := &Watch{}
+	handler := objects(&w.pods, told.set, told.remove)
+	version := func(v string) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: v}} }
+	handler.OnAdd(version("1"), true)
+	handler.OnUpdate(version("1"), version("1")) // listed again
+	handler.OnUpdate(version("1"), version("2"))
+	if got := w.Counts().Pods; got != 1 {
+		t.Errorf("%d pods are counted, want 1", got)
+	}
+	handler.OnDelete(version("2"))
+	handler.OnAdd(version("3"), false)
+	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "p", Obj: version("3")}) // deleted while the watch was broken
+	want := "[set p 1 set p 2 remove p set p 3 remove p]"
+	if got := fmt.Sprint(told.entries); got != want || w.Counts().Pods != 0 {
+		t.Errorf("told %s with %d pods left, want %s with none", got, w.Counts().Pods, want)
+	}
+}
