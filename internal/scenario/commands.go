@@ -1,0 +1,345 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// statement is one form of line before the expectations. Exactly one of setting and command is set.
+type statement struct {
+	// word is one or two words.
+	word, usage string
+	// block reports whether the arguments announce a block that goes on to the line "end".
+	block   func(args []string) bool
+	setting func(s *Scenario, args []string, body string) error
+	command func(args []string, body string) (func(*world) error, error)
+}
+
+// statements are the grammar of commands.
+var statements = []statement{
+	{word: "config", usage: "config KEY=VALUE... | config, YAML lines, end", block: noWords, setting: readConfig},
+	{word: "seed", usage: "seed NUMBER", setting: readSeed},
+	{word: "node", usage: "node NAME ATTRIBUTE...", command: addNode},
+	{word: "nodes", usage: "nodes NAME xCOUNT ATTRIBUTE...", command: addNodes},
+	{word: "pod", usage: "pod NAME ATTRIBUTE...", command: addPod},
+	{word: "pods", usage: "pods NAME xCOUNT ATTRIBUTE...", command: addPods},
+	{word: "yaml", usage: "yaml, YAML documents, end", block: noWords, command: addYAML},
+	{word: "set node", usage: "set node NAME ATTRIBUTE...", command: setNode},
+	{word: "set pod", usage: "set pod NAME ATTRIBUTE...", command: setPod},
+	{word: "delete node", usage: "delete node NAME", command: deleteNode},
+	{word: "delete pod", usage: "delete pod NAME", command: deletePod},
+	{word: "fail bind", usage: "fail bind POD once|xCOUNT|always conflict|unavailable|lost", command: failBind},
+	{word: "delay bind", usage: "delay bind POD DURATION", command: delayBind},
+	{word: "settle", usage: "settle", command: settle},
+	{word: "advance", usage: "advance DURATION", command: advance},
+	{word: "restart", usage: "restart", command: restart},
+}
+
+func noWords(args []string) bool { return len(args) == 0 }
+
+// statementOf finds the statement that the words begin with.
+func statementOf(words []string) (*statement, []string, error) {
+	var known []string
+	for i := range statements {
+		s := &statements[i]
+		n := len(strings.Fields(s.word))
+		if len(words) >= n && strings.Join(words[:n], " ") == s.word {
+			return s, words[n:], nil
+		}
+		known = append(known, s.word)
+	}
+	return nil, nil, fmt.Errorf("unknown command %q; want one of %s", words[0], oneOf(known))
+}
+
+var errNoName = errors.New("a name is missing")
+
+func readSeed(s *Scenario, args []string, _ string) error {
+	if len(args) != 1 {
+		return fmt.Errorf("want one number, got %d words", len(args))
+	}
+	seed, err := strconv.ParseUint(args[0], 10, 64)
+	if err != nil {
+		return fmt.Errorf("%q: want a number from 0 to 2^64-1", args[0])
+	}
+	s.seed = seed
+	return nil
+}
+
+// numbered reads "NAME xCOUNT" and gives the names NAME-0, NAME-1, ...
+func numbered(args []string) (names, rest []string, err error) {
+	if len(args) < 2 {
+		return nil, nil, errors.New("want a name and a count, such as web x3")
+	}
+	count, err := countOf(args[1])
+	if err != nil {
+		return nil, nil, err
+	}
+	for i := range count {
+		names = append(names, fmt.Sprintf("%s-%d", args[0], i))
+	}
+	return names, args[2:], nil
+}
+
+func countOf(word string) (int, error) {
+	digits, ok := strings.CutPrefix(word, "x")
+	count, err := strconv.Atoi(digits)
+	if !ok || err != nil || count < 1 || count > 100_000 {
+		return 0, fmt.Errorf("%q: want a count from x1 to x100000", word)
+	}
+	return count, nil
+}
+
+func named(args []string) (names, rest []string, err error) {
+	if len(args) == 0 || strings.Contains(args[0], "=") {
+		return nil, nil, errNoName
+	}
+	return args[:1], args[1:], nil
+}
+
+func addNode(args []string, _ string) (func(*world) error, error) {
+	names, rest, err := named(args)
+	if err != nil {
+		return nil, err
+	}
+	return createNodes(names, rest)
+}
+
+func addNodes(args []string, _ string) (func(*world) error, error) {
+	names, rest, err := numbered(args)
+	if err != nil {
+		return nil, err
+	}
+	return createNodes(names, rest)
+}
+
+func createNodes(names, attributes []string) (func(*world) error, error) {
+	var nodes []*v1.Node
+	for _, name := range names {
+		node := newNode(name)
+		if err := applyAll(nodeAttributes, "node", node, attributes); err != nil {
+			return nil, err
+		}
+		nodes = append(nodes, node)
+	}
+	return func(w *world) error {
+		for _, node := range nodes {
+			if w.cluster.Node(node.Name) != nil {
+				return fmt.Errorf("node %s is there already; want set node", node.Name)
+			}
+			w.cluster.SetNode(node)
+		}
+		return nil
+	}, nil
+}
+
+func addPod(args []string, _ string) (func(*world) error, error) {
+	names, rest, err := named(args)
+	if err != nil {
+		return nil, err
+	}
+	return createPods(names, rest)
+}
+
+func addPods(args []string, _ string) (func(*world) error, error) {
+	names, rest, err := numbered(args)
+	if err != nil {
+		return nil, err
+	}
+	return createPods(names, rest)
+}
+
+func createPods(names, attributes []string) (func(*world) error, error) {
+	var pods []*v1.Pod
+	for _, name := range names {
+		pod := newPod(keyNamed(name))
+		if err := applyAll(podAttributes, "pod", pod, attributes); err != nil {
+			return nil, err
+		}
+		pods = append(pods, pod)
+	}
+	return func(w *world) error {
+		for _, pod := range pods {
+			if w.cluster.Pod(model.PodKey{Namespace: pod.Namespace, Name: pod.Name}) != nil {
+				return fmt.Errorf("pod %s is there already; want set pod", pod.Name)
+			}
+			w.cluster.SetPod(pod)
+		}
+		return nil
+	}, nil
+}
+
+func addYAML(_ []string, body string) (func(*world) error, error) {
+	objects, err := manifest.Decode("yaml block", []byte(body))
+	if err != nil {
+		return nil, err
+	}
+	return func(w *world) error {
+		for _, node := range objects.Nodes {
+			w.cluster.SetNode(node)
+		}
+		for _, pod := range objects.Pods {
+			// An object written twice is the same object: the block says what changes.
+			pod.UID = ""
+			w.cluster.SetPod(pod)
+		}
+		return nil
+	}, nil
+}
+
+func setNode(args []string, _ string) (func(*world) error, error) {
+	names, rest, err := named(args)
+	if err != nil {
+		return nil, err
+	}
+	if err := applyAll(nodeAttributes, "node", newNode(names[0]), rest); err != nil {
+		return nil, err
+	}
+	return func(w *world) error {
+		have := w.cluster.Node(names[0])
+		if have == nil {
+			return fmt.Errorf("there is no node %s", names[0])
+		}
+		node := have.DeepCopy()
+		if err := applyAll(nodeAttributes, "node", node, rest); err != nil {
+			return err
+		}
+		w.cluster.SetNode(node)
+		return nil
+	}, nil
+}
+
+func setPod(args []string, _ string) (func(*world) error, error) {
+	names, rest, err := named(args)
+	if err != nil {
+		return nil, err
+	}
+	key := keyNamed(names[0])
+	if err := applyAll(podAttributes, "pod", newPod(key), rest); err != nil {
+		return nil, err
+	}
+	return func(w *world) error {
+		have := w.cluster.Pod(key)
+		if have == nil {
+			return fmt.Errorf("there is no pod %s", key)
+		}
+		pod := have.DeepCopy()
+		if err := applyAll(podAttributes, "pod", pod, rest); err != nil {
+			return err
+		}
+		w.cluster.SetPod(pod)
+		return nil
+	}, nil
+}
+
+func deleteNode(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 1 {
+		return nil, errNoName
+	}
+	return func(w *world) error {
+		if !w.cluster.DeleteNode(args[0]) {
+			return fmt.Errorf("there is no node %s", args[0])
+		}
+		return nil
+	}, nil
+}
+
+func deletePod(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 1 {
+		return nil, errNoName
+	}
+	return func(w *world) error {
+		if !w.cluster.DeletePod(keyNamed(args[0])) {
+			return fmt.Errorf("there is no pod %s", args[0])
+		}
+		return nil
+	}, nil
+}
+
+func failBind(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 3 {
+		return nil, errors.New("want POD once|xCOUNT|always conflict|unavailable|lost")
+	}
+	times := 1
+	switch args[1] {
+	case "once":
+	case "always":
+		times = -1
+	default:
+		var err error
+		if times, err = countOf(args[1]); err != nil {
+			return nil, fmt.Errorf("%w, or once or always", err)
+		}
+	}
+	fault, err := simulate.BindFaultNamed(args[2])
+	if err != nil {
+		return nil, err
+	}
+	return func(w *world) error {
+		w.cluster.FailBind(keyNamed(args[0]), fault, times)
+		return nil
+	}, nil
+}
+
+func delayBind(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 2 {
+		return nil, errors.New("want POD DURATION")
+	}
+	delay, err := durationOf(args[1])
+	if err != nil {
+		return nil, err
+	}
+	return func(w *world) error {
+		w.cluster.DelayBind(keyNamed(args[0]), delay)
+		return nil
+	}, nil
+}
+
+func durationOf(word string) (time.Duration, error) {
+	d, err := time.ParseDuration(word)
+	if err != nil || d < 0 {
+		return 0, fmt.Errorf("%q: want a duration such as 300ms, 5s or 6m", word)
+	}
+	return d, nil
+}
+
+func settle(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 0 {
+		return nil, fmt.Errorf("%q: want nothing after it", args[0])
+	}
+	return func(w *world) error { return w.cluster.Settle(w.note) }, nil
+}
+
+func advance(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 1 {
+		return nil, errors.New("want a duration such as 5s")
+	}
+	d, err := durationOf(args[0])
+	if err != nil {
+		return nil, err
+	}
+	return func(w *world) error { return w.cluster.AdvanceTo(w.cluster.Now().Add(d), w.note) }, nil
+}
+
+func restart(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 0 {
+		return nil, fmt.Errorf("%q: want nothing after it", args[0])
+	}
+	return func(w *world) error { return w.cluster.Restart() }, nil
+}
+
+// keyNamed reads a pod's name: NAME in the namespace default, or NAMESPACE/NAME.
+func keyNamed(name string) model.PodKey {
+	if namespace, rest, ok := strings.Cut(name, "/"); ok {
+		return model.PodKey{Namespace: namespace, Name: rest}
+	}
+	return model.PodKey{Namespace: v1.NamespaceDefault, Name: name}
+}

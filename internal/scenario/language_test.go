@@ -1,0 +1,123 @@
+package scenario
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// TestReadme checks that the README's example runs, and that it names every word of the grammar.
+func TestReadme(t *testing.T) {
+	data, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(data)
+	_, rest, _ := strings.Cut(text, "```scenario\n")
+	example, _, ok := strings.Cut(rest, "```")
+	if !ok {
+		t.Fatal("README.md has no ```scenario block")
+	}
+	s, err := Parse("README.md", []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Run(); err != nil {
+		t.Error(err)
+	}
+	var words []string
+	for _, s := range statements {
+		words = append(words, "`"+s.word)
+	}
+	for _, f := range forms {
+		words = append(words, "`"+f.word)
+	}
+	for _, o := range outcomes {
+		words = append(words, "`POD "+o)
+	}
+	words = append(words, keysOf(nodeAttributes)...)
+	words = append(words, keysOf(podAttributes)...)
+	words = append(words, keysOf(settingAttributes)...)
+	for _, word := range words {
+		if !strings.Contains(text, word) {
+			t.Errorf("README.md does not explain %s`", word)
+		}
+	}
+}
+
+func keysOf[T any](table []attribute[T]) []string {
+	var keys []string
+	for _, a := range table {
+		if a.key != resourceKey {
+			keys = append(keys, "`"+a.key)
+		}
+	}
+	return keys
+}
+
+// TestMistakes gives what is wrong and expects the line, the word and what would be right.
+func TestMistakes(t *testing.T) {
+	const head = "# Why.\n"
+	tests := []struct{ name, text, want string }{
+		{"no title", "node a\n----\na gone\n", `f:1: the first line must be a comment`},
+		{"no expectations", head + "node a\n", `f:2: the last step expects nothing; want "----"`},
+		{"empty step", head + "node a\n==== then\n----\nweb a\n", `f:3: the step before expects nothing`},
+		{"two marks", head + "----\nweb a\n----\n", `f:4: a second "----"; "====" starts the next step`},
+		{"unknown command", head + "nod a\n----\nweb a\n", `f:2: unknown command "nod"; want one of advance, config,`},
+		{"no name", head + "node cpu=4\n----\nweb a\n", `f:2: node: a name is missing`},
+		{"unknown attribute", head + "node a cpus=4\n----\nweb a\n", `f:2: node: unknown node attribute "cpus=4"; want one of DOMAIN/RESOURCE, cpu,`},
+		{"no value", head + "pod web cpu\n----\nweb a\n", `f:2: pod: pod attribute "cpu" has no value; want cpu=QUANTITY`},
+		{"bad quantity", head + "pod web cpu=much\n----\nweb a\n", `f:2: pod: pod attribute "cpu=much": "much" is not a quantity`},
+		{"bad effect", head + "node a taint=k:Never\n----\nweb a\n", `"Never" is not an effect: [NoSchedule PreferNoSchedule NoExecute]`},
+		{"bad port", head + "pod web port=99999\n----\nweb a\n", `"99999" is not a port from 1 to 65535`},
+		{"bad term", head + "pod web affinity==x\n----\nweb a\n", `"=x" is not a requirement: K=V,W`},
+		{"bad count", head + "pods web 3\n----\nweb a\n", `f:2: pods: "3": want a count from x1 to x100000`},
+		{"bad fault", head + "fail bind web once badly\n----\nweb a\n", `unknown bind fault "badly"; want conflict, unavailable or lost`},
+		{"bad duration", head + "advance 5\n----\nweb a\n", `f:2: advance: "5": want a duration such as 300ms, 5s or 6m`},
+		{"late setting", head + "node a\nseed 1\n----\nweb a\n", `f:3: "seed" must come before everything else`},
+		{"bad configuration", head + "config fit=Best\n----\nweb a\n", `f:2: config: `},
+		{"open block", head + "config\nprofiles: []\n", `f:2: the block that starts here has no line "end"`},
+		{"bad expectation", head + "----\nweb is on a\n", `f:3: "web is on a": want a pod and its node or one of binding, error, gated, gone, ignored, pending`},
+		{"bad place", head + "----\nplace web: somewhere\n", `f:3: place: want a pod, a colon and one of active,`},
+		{"bad scores", head + "----\nscores web: a\n", `f:3: scores: "a" is not NAME=NUMBER; want "scores POD: NODE=TOTAL ..."`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := Parse("f", []byte(test.text))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error\n%v\nwant\n%s", err, test.want)
+			}
+		})
+	}
+}
+
+// TestDoesNotHold gives expectations that do not hold and expects to be told what is instead.
+func TestDoesNotHold(t *testing.T) {
+	const cluster = "# Why.\nnode a cpu=1\nnode b cpu=1\npod web cpu=2\npod ok cpu=1 select=hostname=a\n----\n"
+	tests := []struct{ name, line, want string }{
+		{"node", "ok b", `f:7: ok: want b, is a`},
+		{"pending", "web a", `f:7: web: want a, is pending: 0/2 nodes are available: 2 Insufficient cpu.`},
+		{"text", "web pending: 1 Insufficient cpu", `want pending: 1 Insufficient cpu, is pending: 0/2`},
+		{"absent", "other a", `f:7: there is no pod other`},
+		{"gone", "ok gone", `f:7: ok: want gone, is there: a`},
+		{"order", "order: ok web", `f:7: order: want ok web, is web ok`},
+		{"attempts", "attempts ok 2", `f:7: attempts ok: want 2, is 1`},
+		{"place", "place web: gated", `f:7: place web: want gated, is parked`},
+		{"count", "count *: a=2", `f:7: count *: want a=2, is map[a:1 pending:1]`},
+		{"scores", "scores web: a=1", `infeasible: NodeResourcesFit: Insufficient cpu`},
+		{"plugin", "plugin ok a ImageLocality=7", `f:7: plugin ok a: want ImageLocality=7, is 0:`},
+		{"reject", "reject web a NodePorts: x", `is NodeResourcesFit: Insufficient cpu`},
+		{"no node", "scores web: z=1", `f:7: there is no node z`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s, err := Parse("f", []byte(cluster+test.line+"\n"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := s.Run(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("error\n%v\nwant\n%s", err, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,72 @@
+package scenario
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// world is what a run lives in.
+type world struct {
+	cluster *simulate.Cluster
+	// decided are the pods that were decided about since the step began, in order.
+	decided []model.PodKey
+}
+
+// note remembers what a round decided.
+func (w *world) note(r simulate.Round) error {
+	if r.Decided {
+		w.decided = append(w.decided, r.Decision.Pod.Key())
+	}
+	return nil
+}
+
+// Run runs the scenario. The error joins the expectations that do not hold in the first step that has any, or says which command
+// could not be carried out.
+func (s *Scenario) Run() error {
+	scheduler, err := s.scheduler()
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.file, err)
+	}
+	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: s.seed})
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.file, err)
+	}
+	w := &world{cluster: cluster}
+	for i := range s.steps {
+		if err := s.run(w, &s.steps[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Scenario) scheduler() (*config.Config, error) {
+	if s.config == nil {
+		return config.Default()
+	}
+	return config.Parse("config", s.config)
+}
+
+// run carries out one step and lets the scheduler come to rest at the present time.
+func (s *Scenario) run(w *world, step *step) error {
+	w.decided = nil
+	for _, c := range step.commands {
+		if err := c.do(w); err != nil {
+			return &lineError{s.file, c.line, err}
+		}
+	}
+	if err := w.cluster.Settle(w.note); err != nil {
+		return fmt.Errorf("%s: %w", s.file, err)
+	}
+	var errs []error
+	for _, e := range step.expectations {
+		if err := e.check(w); err != nil {
+			errs = append(errs, &lineError{s.file, e.line, err})
+		}
+	}
+	return errors.Join(errs...)
+}

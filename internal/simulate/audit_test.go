@@ -1,0 +1,325 @@
+package simulate_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// auditor keeps books of its own of what the scheduler was shown and has decided, and compares after every round.
+type auditor struct {
+	cluster *simulate.Cluster
+	profile oracle.Profile
+
+	nodes map[string]*v1.Node
+	pods  map[model.PodKey]*v1.Pod
+	// ours are pods that the scheduler has placed and the watch has not shown on a node yet.
+	ours map[model.PodKey]placed
+	// boundTo is where each pod was first seen bound by the API server, by UID.
+	boundTo map[string]string
+}
+
+type placed struct {
+	pod       *v1.Pod // with its node
+	confirmed bool
+}
+
+func newAuditor(c *simulate.Cluster, profile oracle.Profile) *auditor {
+	a := &auditor{cluster: c, profile: profile, boundTo: map[string]string{}}
+	a.forget()
+	return a
+}
+
+// forget starts new books, as a new process does.
+func (a *auditor) forget() {
+	a.nodes, a.pods, a.ours = map[string]*v1.Node{}, map[model.PodKey]*v1.Pod{}, map[model.PodKey]placed{}
+}
+
+// audit takes in a round and checks everything.
+func (a *auditor) audit(r simulate.Round) error {
+	for _, s := range r.Shown {
+		a.show(s)
+	}
+	if r.Decided {
+		if err := a.checkDecision(r.Decision); err != nil {
+			return fmt.Errorf("decision about %s: %w", r.Decision.Pod, err)
+		}
+		a.decide(r.Decision)
+	}
+	for _, check := range []func() error{a.checkPlaces, a.checkUsage, a.checkBindings} {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *auditor) show(s simulate.Shown) {
+	switch {
+	case s.Node != nil:
+		a.nodes[s.Node.Name] = s.Node
+	case s.NodeGone != "":
+		delete(a.nodes, s.NodeGone)
+	case s.Bound != nil:
+		a.hear(s.Bound)
+	case s.Pod == nil:
+		a.drop(s.PodGone)
+	case s.Pod.Status.Phase == v1.PodSucceeded || s.Pod.Status.Phase == v1.PodFailed:
+		a.drop(keyOf(s.Pod))
+	default:
+		key := keyOf(s.Pod)
+		if mine, ok := a.ours[key]; ok && (s.Pod.Spec.NodeName != "" || mine.pod.UID != s.Pod.UID) {
+			delete(a.ours, key)
+		}
+		a.pods[key] = s.Pod
+	}
+}
+
+func (a *auditor) hear(o *model.Outcome) {
+	mine, ok := a.ours[o.Pod.Key()]
+	switch {
+	case !ok || mine.pod.UID != o.Pod.UID || mine.confirmed:
+	case o.Err != nil:
+		delete(a.ours, o.Pod.Key())
+	default:
+		mine.confirmed = true
+		a.ours[o.Pod.Key()] = mine
+	}
+}
+
+func (a *auditor) drop(key model.PodKey) {
+	delete(a.pods, key)
+	delete(a.ours, key)
+}
+
+func (a *auditor) decide(d plan.Decision) {
+	if d.Settled() {
+		on := d.Pod.Object.DeepCopy()
+		on.Spec.NodeName = d.NodeName
+		a.ours[d.Pod.Key()] = placed{pod: on}
+	}
+}
+
+// known is the cluster as the scheduler must believe it to be: what it was shown, and what it has placed.
+func (a *auditor) known() oracle.Cluster {
+	var c oracle.Cluster
+	for _, name := range slices.Sorted(maps.Keys(a.nodes)) {
+		c.Nodes = append(c.Nodes, a.nodes[name])
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(a.pods), compareKeys) {
+		if mine, ok := a.ours[key]; ok {
+			c.Pods = append(c.Pods, mine.pod)
+		} else {
+			c.Pods = append(c.Pods, a.pods[key])
+		}
+	}
+	return c
+}
+
+// checkDecision compares with the oracle, on the books before the decision.
+func (a *auditor) checkDecision(d plan.Decision) error {
+	key := d.Pod.Key()
+	switch _, ours := a.ours[key]; {
+	case a.pods[key] != d.Pod.Object:
+		return fmt.Errorf("it is not about the newest version of the pod that was shown")
+	case ours:
+		return fmt.Errorf("the pod has a node already")
+	case d.Err == plan.ErrTerminating:
+		if d.Pod.Object.DeletionTimestamp == nil {
+			return fmt.Errorf("the pod is not being deleted")
+		}
+		return nil
+	case len(d.Pod.Object.Spec.SchedulingGates) > 0:
+		return fmt.Errorf("the pod is gated")
+	}
+	now := a.known()
+	want := oracle.Judge(now, d.Pod.Object, a.profile)
+	verdict, _ := a.cluster.Verdict(key)
+	switch {
+	case d.Settled() && !slices.Contains(want.Best, d.NodeName):
+		return fmt.Errorf("it goes to %s; the oracle's best are %v (%s)", d.NodeName, want.Best, want.Message)
+	case d.Settled():
+		return a.checkRoom(now, d)
+	case d.Rejection != nil && verdict.Message() != want.Message:
+		return fmt.Errorf("it is rejected with\n%q; the oracle says\n%q, best %v", verdict.Message(), want.Message, want.Best)
+	case d.Err != nil && want.Err == nil && !(len(now.Nodes) == 0 && d.Err.Error() == want.Message):
+		return fmt.Errorf("it fails with %q; the oracle's best are %v (%s)", d.Err, want.Best, want.Message)
+	}
+	return nil
+}
+
+// checkRoom checks by plain arithmetic that the node has room for what the pod asks for, and no conflicting host port.
+func (a *auditor) checkRoom(now oracle.Cluster, d plan.Decision) error {
+	node := a.nodes[d.NodeName]
+	used, count := model.Resources{}, int64(0)
+	for _, p := range now.Pods {
+		if p.Spec.NodeName != d.NodeName {
+			continue
+		}
+		count++
+		occupied := model.Occupied(p)
+		used.Add(&occupied, 1)
+		for _, held := range model.HostPortsOf(p) {
+			for _, wanted := range d.Pod.Ports {
+				if !a.profile.Disabled["NodePorts"] && held.Conflicts(wanted) {
+					return fmt.Errorf("its port %v conflicts with %v of %s on %s", wanted, held, p.Name, d.NodeName)
+				}
+			}
+		}
+	}
+	if a.profile.Disabled["NodeResourcesFit"] {
+		return nil
+	}
+	free, asks := model.ResourcesOf(node.Status.Allocatable), d.Pod.Asks
+	free.Scalars = slices.Clone(free.Scalars)
+	free.Add(&used, -1)
+	if count+1 > model.AllowedPods(node.Status.Allocatable) {
+		return fmt.Errorf("node %s has %d pods and takes no more", d.NodeName, count)
+	}
+	short := func(asked, free int64) bool { return asked > 0 && asked > free }
+	if short(asks.CPUMilli, free.CPUMilli) || short(asks.MemoryBytes, free.MemoryBytes) || short(asks.EphemeralBytes, free.EphemeralBytes) {
+		return fmt.Errorf("it asks for %+v; free on %s is %+v", asks, d.NodeName, free)
+	}
+	for _, s := range asks.Scalars {
+		ignored := len(a.profile.Fit.IgnoredResources)+len(a.profile.Fit.IgnoredResourceGroups) > 0
+		if !ignored && short(s.Value, free.Scalar(s.Name)) {
+			return fmt.Errorf("it asks for %d %s; free on %s is %d", s.Value, s.Name.Value(), d.NodeName, free.Scalar(s.Name))
+		}
+	}
+	return nil
+}
+
+// checkPlaces checks that every pod is in exactly one place, the right one.
+func (a *auditor) checkPlaces() error {
+	state, queue := a.cluster.Loop().State(), a.cluster.Loop().Queue()
+	onNodes, waiting := 0, 0
+	for key, pod := range a.pods {
+		mine, isOurs := a.ours[key]
+		wantNode, wantConfirmed, wantPlaces := pod.Spec.NodeName, pod.Spec.NodeName != "", []string{""}
+		switch {
+		case wantNode != "":
+		case isOurs:
+			if wantNode, wantConfirmed = mine.pod.Spec.NodeName, mine.confirmed; !mine.confirmed {
+				wantPlaces = []string{"binding"}
+			}
+		case pod.DeletionTimestamp != nil:
+			wantPlaces = append(waitingPlaces, "") // it is dropped when its turn comes
+		default:
+			wantPlaces = waitingPlaces
+		}
+		node, confirmed, _ := state.NodeOf(key)
+		if node != wantNode || confirmed != wantConfirmed {
+			return fmt.Errorf("pod %s is on node %q (confirmed: %t) in the state; it should be on %q (%t)", key, node, confirmed, wantNode, wantConfirmed)
+		}
+		place := queue.PlaceOf(key)
+		if !slices.Contains(wantPlaces, place) {
+			return fmt.Errorf("pod %s on node %q is in place %q of the queue; want one of %q", key, node, place, wantPlaces)
+		}
+		if wantNode != "" {
+			onNodes++
+		}
+		if place != "" {
+			waiting++
+		}
+	}
+	n := queue.Counts()
+	if inQueue := n.Active + n.BackingOff + n.Parked + n.Gated + n.Binding; inQueue != waiting || state.Pods() != onNodes {
+		return fmt.Errorf("the queue has %d pods, the state %d; they should have %d and %d", inQueue, state.Pods(), waiting, onNodes)
+	}
+	return nil
+}
+
+// waitingPlaces are where a pod can be that has no node.
+var waitingPlaces = []string{"active", "backing off", "backing off after an error", "parked", "gated"}
+
+// checkUsage checks the state's sums against sums over the books.
+func (a *auditor) checkUsage() error {
+	state := a.cluster.Loop().State()
+	if state.Nodes() != len(a.nodes) {
+		return fmt.Errorf("the state has %d nodes; it should have %d", state.Nodes(), len(a.nodes))
+	}
+	used, counts := map[string]*model.Resources{}, map[string]int{}
+	for _, p := range a.known().Pods {
+		name := p.Spec.NodeName
+		if used[name] == nil {
+			used[name] = &model.Resources{}
+		}
+		occupied := model.Occupied(p)
+		used[name].Add(&occupied, 1)
+		counts[name]++
+	}
+	for name := range a.nodes {
+		slot, ok := state.Slot(name)
+		if !ok {
+			return fmt.Errorf("node %s is not in the state", name)
+		}
+		node, want := state.Node(slot), used[name]
+		if want == nil {
+			want = &model.Resources{}
+		}
+		if node.PodCount() != counts[name] || !sameAmounts(node.Used(), want) || node.Object() != a.nodes[name] {
+			return fmt.Errorf("node %s: the state counts %d pods with %+v; it should count %d with %+v, on the newest version of the node",
+				name, node.PodCount(), *node.Used(), counts[name], *want)
+		}
+	}
+	return nil
+}
+
+// sameAmounts compares, scalars of amount 0 left out: the state keeps those it has seen.
+func sameAmounts(x, y *model.Resources) bool {
+	strip := func(r *model.Resources) model.Resources {
+		s := *r
+		s.Scalars = slices.DeleteFunc(slices.Clone(r.Scalars), func(s model.Scalar) bool { return s.Value == 0 })
+		return s
+	}
+	a, b := strip(x), strip(y)
+	return a.Equal(&b)
+}
+
+// checkBindings checks that no pod ever changes its node.
+func (a *auditor) checkBindings() error {
+	for _, p := range a.cluster.Pods() {
+		if p.Spec.NodeName == "" {
+			continue
+		}
+		if before, ok := a.boundTo[string(p.UID)]; ok && before != p.Spec.NodeName {
+			return fmt.Errorf("pod %s was bound to %s and then to %s", p.Name, before, p.Spec.NodeName)
+		}
+		a.boundTo[string(p.UID)] = p.Spec.NodeName
+	}
+	return nil
+}
+
+// nothingFits checks that no pod waits that the oracle has a node for.
+func (a *auditor) nothingFits() error {
+	now := oracle.Cluster{Nodes: a.cluster.Nodes(), Pods: a.cluster.Pods()}
+	for _, p := range now.Pods {
+		if p.Spec.NodeName != "" || p.DeletionTimestamp != nil || len(p.Spec.SchedulingGates) > 0 {
+			continue
+		}
+		if best := oracle.Judge(now, p, a.profile).Best; len(best) > 0 {
+			verdict, _ := a.cluster.Verdict(keyOf(p))
+			return fmt.Errorf("pod %s waits (%s, %s), and fits on %v", p.Name, a.cluster.Loop().Queue().PlaceOf(keyOf(p)), verdict.Message(), best)
+		}
+	}
+	return nil
+}
+
+func keyOf(pod *v1.Pod) model.PodKey { return model.PodKey{Namespace: pod.Namespace, Name: pod.Name} }
+
+func compareKeys(a, b model.PodKey) int {
+	switch {
+	case a.String() < b.String():
+		return -1
+	case a.String() > b.String():
+		return 1
+	}
+	return 0
+}

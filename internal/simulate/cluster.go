@@ -1,0 +1,311 @@
+package simulate
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Config is what a simulation needs.
+type Config struct {
+	// Scheduler is the scheduler's configuration.
+	Scheduler *config.Config
+	// ParkedMax is how long a pod is parked before it is tried again although nothing happened; 0 means kube-scheduler's default.
+	ParkedMax time.Duration
+	// Seed chooses among equally good nodes, and what goes wrong.
+	Seed   uint64
+	Faults Faults
+}
+
+// Cluster is a cluster in memory with one scheduler. One goroutine uses it.
+//
+// Nothing happens by itself: changes are made to the API objects, Step runs the scheduler for one round at the present time, and
+// AdvanceTo moves the time.
+type Cluster struct {
+	config   Config
+	profiles map[string]*engine.Profile
+
+	now    time.Time
+	agenda agenda
+	store  store
+	chaos  chaos
+	// changes counts what happened to the API objects, conditions apart: nothing changed, nothing to hope for.
+	changes int64
+
+	ingest *ingest.Ingest
+	loop   *loop.Loop
+	life   int // of the scheduler process
+	// shownAt is when the newest version of an object is shown, so that the next one is not shown earlier.
+	shownAt map[object]time.Time
+
+	verdicts map[model.PodKey]Verdict
+	round    Round
+}
+
+// object names an object: a node by its name alone.
+type object struct {
+	pod  model.PodKey
+	node string
+}
+
+// Round is what happened in one round.
+type Round struct {
+	At time.Time
+	// Shown is what the scheduler was shown before it decided, in order.
+	Shown []Shown
+	// Decided says whether there was a pod to decide about, and Decision what was decided.
+	Decided  bool
+	Decision plan.Decision
+}
+
+// Shown is one thing that the scheduler was shown. Exactly one field is set.
+type Shown struct {
+	Node     *v1.Node
+	NodeGone string
+	Pod      *v1.Pod
+	PodGone  model.PodKey
+	Bound    *model.Outcome
+}
+
+// Verdict is the last that was decided about a pod.
+type Verdict struct {
+	UID      string
+	Decision plan.Decision
+	// Report is what was told: of the decision, or of its binding if that failed.
+	Report explain.Report
+	// Attempts counts the decisions about this pod.
+	Attempts int
+	changes  int64 // of the cluster, when it was decided
+}
+
+// New builds an empty cluster with a scheduler that has just started.
+func New(config Config) (*Cluster, error) {
+	if config.Scheduler == nil {
+		return nil, errors.New("simulate: no scheduler configuration is given")
+	}
+	if config.ParkedMax == 0 {
+		config.ParkedMax = queue.DefaultParkedMax
+	}
+	c := &Cluster{
+		config: config, profiles: map[string]*engine.Profile{}, now: epoch,
+		store: newStore(), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{},
+	}
+	for _, p := range config.Scheduler.Profiles {
+		c.profiles[p.Name] = p
+	}
+	return c, c.start()
+}
+
+// start starts the scheduler process, which knows nothing yet.
+func (c *Cluster) start() error {
+	waiting, err := queue.New(c.config.Scheduler.Queue(c.config.ParkedMax))
+	if err != nil {
+		return fmt.Errorf("simulate: build the queue: %w", err)
+	}
+	judge, err := c.newEngine()
+	if err != nil {
+		return err
+	}
+	c.life++
+	c.shownAt = map[object]time.Time{}
+	c.ingest = ingest.New(c.config.Scheduler.Compile())
+	c.loop = loop.New(c.ingest, waiting, judge, newCommitter(c))
+	return nil
+}
+
+func (c *Cluster) newEngine() (*engine.Engine, error) {
+	judge, err := engine.New(engine.Config{Profiles: c.config.Scheduler.Profiles, Seed: c.config.Seed})
+	if err != nil {
+		return nil, fmt.Errorf("simulate: build the engine: %w", err)
+	}
+	return judge, nil
+}
+
+// Restart kills the scheduler process and starts another, which lists all objects anew. Bindings on their way still arrive at
+// the API server; nobody hears the answer.
+func (c *Cluster) Restart() error {
+	if err := c.start(); err != nil {
+		return err
+	}
+	for _, node := range c.Nodes() {
+		c.showNode(node)
+	}
+	for _, pod := range c.Pods() {
+		c.showPod(pod)
+	}
+	return nil
+}
+
+// Now is the virtual time.
+func (c *Cluster) Now() time.Time { return c.now }
+
+// Loop gives access to the scheduler's state, queue and engine, between rounds.
+func (c *Cluster) Loop() *loop.Loop { return c.loop }
+
+// Nodes returns the stored nodes by name. They must not be changed.
+func (c *Cluster) Nodes() []*v1.Node {
+	nodes := make([]*v1.Node, 0, len(c.store.nodes))
+	for _, name := range slices.Sorted(maps.Keys(c.store.nodes)) {
+		nodes = append(nodes, c.store.nodes[name])
+	}
+	return nodes
+}
+
+// Pods returns the stored pods by namespace and name. They must not be changed.
+func (c *Cluster) Pods() []*v1.Pod {
+	pods := make([]*v1.Pod, 0, len(c.store.pods))
+	for _, key := range slices.SortedFunc(maps.Keys(c.store.pods), compareKeys) {
+		pods = append(pods, c.store.pods[key])
+	}
+	return pods
+}
+
+// Node returns a stored node, nil if there is none.
+func (c *Cluster) Node(name string) *v1.Node { return c.store.nodes[name] }
+
+// Pod returns a stored pod, nil if there is none.
+func (c *Cluster) Pod(key model.PodKey) *v1.Pod { return c.store.pods[key] }
+
+// Verdict returns what was last decided about a pod that is there; ok is false if nothing was.
+func (c *Cluster) Verdict(key model.PodKey) (verdict Verdict, ok bool) {
+	verdict, ok = c.verdicts[key]
+	pod := c.store.pods[key]
+	return verdict, ok && pod != nil && string(pod.UID) == verdict.UID
+}
+
+// Gated returns why the pod is not tried, "" if no gate holds it.
+func (c *Cluster) Gated(pod *v1.Pod) string {
+	if p := c.profiles[pod.Spec.SchedulerName]; p != nil {
+		for _, gate := range p.Gates {
+			if reason := gate.Gated(model.NewPod(pod)); reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
+}
+
+// Answer says what each plugin thinks of each node for a pod that is stored, as if it were pending and not on any node. It asks a
+// new engine about the API objects as they are, so nothing that the scheduler remembers has a say in it.
+func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
+	stored := c.store.pods[key]
+	if stored == nil {
+		return plan.Answer{}, fmt.Errorf("simulate: there is no pod %s", key)
+	}
+	in, now := ingest.New(c.config.Scheduler.Compile()), state.New()
+	for _, node := range c.Nodes() {
+		in.SetNode(node)
+	}
+	for _, pod := range c.Pods() {
+		if pod != stored && pod.Spec.NodeName != "" {
+			in.SetPod(pod)
+		}
+	}
+	now.Apply(in.Drain())
+	pending := *stored
+	pending.Spec.NodeName = ""
+	in.SetPod(&pending)
+	changes := in.Drain()
+	if len(changes) != 1 || changes[0].Pod == nil {
+		return plan.Answer{}, fmt.Errorf("simulate: pod %s is not the scheduler's to place", key)
+	}
+	judge, err := c.newEngine()
+	if err != nil {
+		return plan.Answer{}, err
+	}
+	return judge.Answer(now, changes[0].Pod)
+}
+
+// SetNode creates or replaces a node. The object is the cluster's from now on.
+func (c *Cluster) SetNode(node *v1.Node) {
+	c.changes++
+	c.showNode(c.store.setNode(node))
+}
+
+// DeleteNode removes a node. Its pods stay behind. It reports whether there was one.
+func (c *Cluster) DeleteNode(name string) bool {
+	if c.store.nodes[name] == nil {
+		return false
+	}
+	c.changes++
+	delete(c.store.nodes, name)
+	c.show(object{node: name}, Shown{NodeGone: name})
+	return true
+}
+
+// SetPod creates or replaces a pod. The object is the cluster's from now on.
+func (c *Cluster) SetPod(pod *v1.Pod) {
+	c.changes++
+	c.showPod(c.store.setPod(pod))
+}
+
+// DeletePod removes a pod at once. It reports whether there was one.
+func (c *Cluster) DeletePod(key model.PodKey) bool {
+	if c.store.pods[key] == nil {
+		return false
+	}
+	c.changes++
+	delete(c.store.pods, key)
+	delete(c.verdicts, key)
+	c.show(object{pod: key}, Shown{PodGone: key})
+	return true
+}
+
+// FailBind makes the next bindings of a pod fail, all of them if times is negative.
+func (c *Cluster) FailBind(key model.PodKey, fault BindFault, times int) {
+	p := c.chaos.plan(key)
+	p.fault, p.times = fault, times
+}
+
+// DelayBind makes every binding of a pod take so long to reach the API server.
+func (c *Cluster) DelayBind(key model.PodKey, delay time.Duration) { c.chaos.plan(key).delay = delay }
+
+// SetFaults changes what goes wrong from now on.
+func (c *Cluster) SetFaults(faults Faults) { c.chaos.Faults = faults }
+
+func (c *Cluster) showNode(node *v1.Node) { c.show(object{node: node.Name}, Shown{Node: node}) }
+
+func (c *Cluster) showPod(pod *v1.Pod) { c.show(object{pod: keyOf(pod)}, Shown{Pod: pod}) }
+
+// show plans a watch event, and sometimes its twin.
+func (c *Cluster) show(of object, what Shown) {
+	at := c.now.Add(c.chaos.upTo(c.chaos.WatchDelayMax))
+	if last, ok := c.shownAt[of]; ok && last.After(at) {
+		at = last
+	}
+	c.shownAt[of] = at
+	c.agenda.plan(at, c.life, func() { c.deliver(what) })
+	if c.chaos.chance(c.chaos.DuplicatePercent) {
+		c.agenda.plan(at, c.life, func() { c.deliver(what) })
+	}
+}
+
+func (c *Cluster) deliver(what Shown) {
+	c.round.Shown = append(c.round.Shown, what)
+	switch {
+	case what.Node != nil:
+		c.ingest.SetNode(what.Node)
+	case what.NodeGone != "":
+		c.ingest.RemoveNode(what.NodeGone)
+	case what.Pod != nil:
+		c.ingest.SetPod(what.Pod)
+	case what.Bound != nil:
+		c.ingest.Bound(*what.Bound)
+	default:
+		c.ingest.RemovePod(what.PodGone.Namespace, what.PodGone.Name)
+	}
+}

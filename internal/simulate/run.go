@@ -1,0 +1,186 @@
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Status is what became of a pod that was pending.
+type Status string
+
+// The statuses.
+const (
+	Scheduled Status = "Scheduled"
+	// Pending: no node will do.
+	Pending Status = "Pending"
+	// Gated: it must not be tried yet.
+	Gated Status = "Gated"
+	// Failed: no answer could be found.
+	Failed Status = "Error"
+	// Ignored: it is of another scheduler, or is being deleted.
+	Ignored Status = "Ignored"
+)
+
+// Placement is what became of one pod that was pending.
+type Placement struct {
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Status    Status `json:"status"`
+	// Node is where the pod goes, if it goes anywhere.
+	Node string `json:"node,omitempty"`
+	// Message says why it goes nowhere, in the words of the FailedScheduling event.
+	Message string `json:"message,omitempty"`
+	// FeasibleNodes is how many nodes would have done at the last attempt, and Score the winner's, where there was a choice.
+	FeasibleNodes int   `json:"feasibleNodes"`
+	Score         int64 `json:"score,omitempty"`
+}
+
+// Result is the outcome of a whole simulation.
+type Result struct {
+	// Pods are those that were pending, in the order in which the scheduler first saw them.
+	Pods    []Placement `json:"pods"`
+	Summary Summary     `json:"summary"`
+}
+
+// Run puts the nodes and pods into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a
+// node, or was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is
+// nil, after every decision.
+func Run(config Config, nodes []*v1.Node, pods []*v1.Pod, progress func(decided, pending int)) (*Result, error) {
+	c, err := New(config)
+	if err != nil {
+		return nil, err
+	}
+	for _, node := range nodes {
+		c.SetNode(node)
+	}
+	pending, placed := divide(pods)
+	for _, pod := range append(placed, pending...) {
+		c.SetPod(pod)
+	}
+	before := tallied(nodes, placed)
+	decided := 0
+	each := func(r Round) error {
+		if r.Decided && progress != nil {
+			decided++
+			progress(min(decided, len(pending)), len(pending))
+		}
+		return nil
+	}
+	if err := c.untilQuiet(each); err != nil {
+		return nil, err
+	}
+	result := &Result{Pods: make([]Placement, 0, len(pending))}
+	for _, pod := range pending {
+		result.Pods = append(result.Pods, c.placement(keyOf(pod)))
+	}
+	result.Summary = summarize(nodes, before, c.tallied(nodes), result.Pods)
+	return result, nil
+}
+
+// divide tells pods that wait from those that are placed, in the order in which the scheduler would have seen them. Finished pods
+// are neither.
+func divide(pods []*v1.Pod) (pending, placed []*v1.Pod) {
+	for _, pod := range pods {
+		switch {
+		case finished(pod):
+		case pod.Spec.NodeName != "":
+			placed = append(placed, pod)
+		default:
+			pending = append(pending, pod)
+		}
+	}
+	slices.SortStableFunc(pending, func(a, b *v1.Pod) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), compareKeys(keyOf(a), keyOf(b)))
+	})
+	return pending, placed
+}
+
+func finished(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// untilQuiet advances the time as long as something may come of it.
+func (c *Cluster) untilQuiet(each func(Round) error) error {
+	for {
+		if err := c.Settle(each); err != nil {
+			return err
+		}
+		at, ok := c.agenda.next()
+		if !ok {
+			if !c.hopeful() {
+				return nil
+			}
+			at, _ = c.Next()
+		}
+		if err := c.AdvanceTo(at, each); err != nil {
+			return err
+		}
+	}
+}
+
+// hopeful reports whether a pod backs off after an error that may have passed: the cluster has changed since. Parked pods are not
+// waited for: the changes that could help them have happened already.
+func (c *Cluster) hopeful() bool {
+	if c.loop.Queue().Counts().BackingOff == 0 {
+		return false
+	}
+	for _, v := range c.verdicts {
+		if v.Decision.Err != nil && v.changes != c.changes {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Cluster) placement(key model.PodKey) Placement {
+	pod := c.store.pods[key]
+	p := Placement{Namespace: key.Namespace, Pod: key.Name}
+	verdict, decided := c.Verdict(key)
+	p.FeasibleNodes, p.Score = verdict.Decision.Feasible, verdict.Decision.Total
+	if p.Node = pod.Spec.NodeName; p.Node != "" {
+		p.Status = Scheduled
+		return p
+	}
+	switch gate := c.Gated(pod); {
+	case c.profiles[pod.Spec.SchedulerName] == nil:
+		p.Status, p.Message = Ignored, fmt.Sprintf("no profile has the scheduler name %q; the profiles are %s", pod.Spec.SchedulerName, c.profileNames())
+	case gate != "":
+		p.Status, p.Message = Gated, gate
+	case pod.DeletionTimestamp != nil:
+		p.Status, p.Message = Ignored, "the pod is being deleted"
+	case !decided:
+		p.Status, p.Message = Failed, "the pod was never tried"
+	case verdict.Decision.Rejection != nil:
+		p.Status, p.Message = Pending, verdict.Message()
+	default:
+		p.Status, p.Message = Failed, verdict.Message()
+	}
+	return p
+}
+
+func (c *Cluster) profileNames() string {
+	var names []string
+	for _, name := range c.config.Scheduler.SchedulerNames() {
+		names = append(names, fmt.Sprintf("%q", name))
+	}
+	slices.Sort(names)
+	return strings.Join(names, ", ")
+}
+
+// Message is the whole text of the FailedScheduling event, which is cut in the event itself; empty for a pod that got a node.
+func (v Verdict) Message() string {
+	switch d := v.Decision; {
+	case d.Rejection != nil:
+		return explain.Message(d)
+	case d.Err != nil:
+		return d.Err.Error()
+	}
+	return ""
+}

@@ -1,0 +1,238 @@
+package simulate_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+var (
+	seeds = flag.Int("seeds", 25, "how many seeded simulations to run")
+	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
+)
+
+// TestSimulation runs the whole loop on random clusters that keep changing, with bindings that fail, watch events that come late
+// and twice, nodes that vanish under assumed pods and processes that die, and audits it after every round.
+func TestSimulation(t *testing.T) {
+	first, last := uint64(1), uint64(*seeds)
+	if *seed != 0 {
+		first, last = *seed, *seed
+	}
+	for n := first; n <= last; n++ {
+		t.Run(fmt.Sprintf("seed-%d", n), func(t *testing.T) {
+			t.Parallel()
+			if err := run(n); err != nil {
+				t.Errorf("%v\nreplay: go test ./internal/simulate -run TestSimulation -seed %d", err, n)
+			}
+		})
+	}
+}
+
+// run runs one simulation: disturbances, then rest, in which whatever fits must find its place.
+func run(n uint64) error {
+	r := random.New(n)
+	start := random.Cluster(r, random.Size{Nodes: r.IntN(9), Placed: r.IntN(12), Pending: r.IntN(10)})
+	profile, isDefault := oracle.DefaultProfile(), r.IntN(2) == 0
+	// Clusters of random.Change have nothing for these to look at.
+	profile.Disabled = map[string]bool{"PodTopologySpread": true, "InterPodAffinity": true}
+	if !isDefault {
+		profile = random.Profile(r)
+	}
+	scheduler, err := configOf(profile)
+	if err != nil {
+		return err
+	}
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Faults: faults(r)})
+	if err != nil {
+		return err
+	}
+	for _, node := range start.Nodes {
+		c.SetNode(node)
+	}
+	for _, pod := range start.Pods {
+		c.SetPod(pod)
+	}
+	a := newAuditor(c, profile)
+	for step := range 60 {
+		what, err := disturb(r, c, a)
+		if err == nil {
+			err = c.AdvanceTo(c.Now().Add(pause(r)), a.audit)
+		}
+		if err != nil {
+			return fmt.Errorf("step %d (%s), %s after the start: %w", step, what, c.Elapsed(), err)
+		}
+	}
+	c.SetFaults(simulate.Faults{})
+	if isDefault {
+		// What was late has arrived after a few seconds, and backoffs have ended after eleven: whoever was woken has been tried. With
+		// other arguments kube-scheduler's hints overlook some events, such as a new node without a resource that is ignored.
+		if err := c.AdvanceTo(c.Now().Add(40*time.Second), a.audit); err != nil {
+			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
+		}
+		if err := a.nothingFits(); err != nil {
+			return fmt.Errorf("nobody woke it: %w", err)
+		}
+	}
+	// A parked pod is tried again after five minutes at the latest, at the next half minute.
+	if err := c.AdvanceTo(c.Now().Add(6*time.Minute), a.audit); err != nil {
+		return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
+	}
+	return a.nothingFits()
+}
+
+func faults(r *rand.Rand) simulate.Faults {
+	if r.IntN(3) == 0 {
+		return simulate.Faults{}
+	}
+	return simulate.Faults{
+		WatchDelayMax: time.Duration(r.IntN(3000)) * time.Millisecond, BindDelayMax: time.Duration(r.IntN(2000)) * time.Millisecond,
+		DuplicatePercent: r.IntN(20), ConflictPercent: r.IntN(20), UnavailablePercent: r.IntN(20), LostPercent: r.IntN(10),
+	}
+}
+
+// pause is how long nothing is disturbed: often not at all, so that changes meet in one round.
+func pause(r *rand.Rand) time.Duration {
+	switch r.IntN(4) {
+	case 0:
+		return 0
+	case 1:
+		return time.Duration(r.IntN(100)) * time.Millisecond
+	}
+	return time.Duration(r.IntN(4000)) * time.Millisecond
+}
+
+// disturb does one thing to the cluster.
+func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err error) {
+	now := oracle.Cluster{Nodes: c.Nodes(), Pods: c.Pods()}
+	switch k := r.IntN(100); {
+	case k < 2:
+		a.forget()
+		return "restart", c.Restart()
+	case k < 14:
+		return disturbPending(r, c, now, a)
+	case k < 34:
+		return createPod(r, c, now), nil
+	}
+	m := random.Change(r, now)
+	switch {
+	case m.NewNode != nil:
+		c.SetNode(m.NewNode)
+	case m.OldNode != nil:
+		c.DeleteNode(m.OldNode.Name)
+	case m.NewPod != nil:
+		c.SetPod(m.NewPod)
+	case m.OldPod != nil:
+		c.DeletePod(model.PodKey{Namespace: m.OldPod.Namespace, Name: m.OldPod.Name})
+	}
+	return m.String(), nil
+}
+
+// createPod creates a pending pod; some are gated, some have a preference that cannot be parsed.
+func createPod(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster) string {
+	number := 0
+	for taken := true; taken; number++ {
+		taken = false
+		for _, p := range now.Pods {
+			taken = taken || p.Name == fmt.Sprintf("pod-%d", number)
+		}
+	}
+	pod := random.Pod(r, number-1)
+	switch r.IntN(12) {
+	case 0:
+		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
+	case 1:
+		pod = random.WithBrokenPreference(pod)
+	}
+	c.SetPod(pod)
+	return "pod created: " + pod.Name
+}
+
+// disturbPending does something to a pod without a node: it is deleted, replaced, released from its gate, or changed.
+// Often it is one whose binding is on its way.
+func disturbPending(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster, a *auditor) (what string, err error) {
+	var pending, binding []*v1.Pod
+	for _, p := range now.Pods {
+		if p.Spec.NodeName == "" {
+			pending = append(pending, p)
+			if _, ours := a.ours[keyOf(p)]; ours {
+				binding = append(binding, p)
+			}
+		}
+	}
+	if len(binding) > 0 && r.IntN(3) > 0 {
+		pending = binding
+	}
+	if len(pending) == 0 {
+		return createPod(r, c, now), nil
+	}
+	old := pending[r.IntN(len(pending))]
+	key := model.PodKey{Namespace: old.Namespace, Name: old.Name}
+	pod := old.DeepCopy()
+	switch r.IntN(5) {
+	case 0:
+		c.DeletePod(key)
+		return "pending pod deleted: " + old.Name, nil
+	case 1:
+		c.DeletePod(key)
+		pod.UID, pod.Status.Conditions = "", nil
+		what = "pending pod replaced: "
+	case 2:
+		pod.Spec.SchedulingGates = nil
+		what = "gate opened: "
+	case 3:
+		pod.Spec.Tolerations = append(pod.Spec.Tolerations, v1.Toleration{Operator: v1.TolerationOpExists})
+		what = "pod tolerates everything: "
+	default:
+		at := metav1.NewTime(c.Now())
+		pod.DeletionTimestamp = &at
+		what = "deletion of pending pod requested: "
+	}
+	c.SetPod(pod)
+	return what + old.Name, nil
+}
+
+// configOf writes an oracle's profile as a configuration file, and reads it.
+func configOf(o oracle.Profile) (*config.Config, error) {
+	name := v1.DefaultSchedulerName
+	profile := configv1.KubeSchedulerProfile{SchedulerName: &name, Plugins: &configv1.Plugins{}}
+	for _, plugin := range []string{"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
+		"NodeDeclaredFeatures", "NodeResourcesBalancedAllocation", "ImageLocality", "PodTopologySpread", "InterPodAffinity"} {
+		if o.Disabled[plugin] {
+			profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled, configv1.Plugin{Name: plugin})
+		} else if weight, ok := o.Weights[plugin]; ok {
+			w := int32(weight)
+			profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: plugin, Weight: &w})
+		}
+	}
+	args := map[string]any{"NodeResourcesFit": o.Fit, "NodeResourcesBalancedAllocation": o.Balanced, "NodeAffinity": configv1.NodeAffinityArgs{AddedAffinity: o.AddedAffinity}}
+	for _, plugin := range []string{"NodeResourcesFit", "NodeResourcesBalancedAllocation", "NodeAffinity"} {
+		raw, err := json.Marshal(args[plugin])
+		if err != nil {
+			return nil, err
+		}
+		profile.PluginConfig = append(profile.PluginConfig, configv1.PluginConfig{Name: plugin, Args: runtime.RawExtension{Raw: raw}})
+	}
+	text, err := yaml.Marshal(configv1.KubeSchedulerConfiguration{
+		TypeMeta: metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"},
+		Profiles: []configv1.KubeSchedulerProfile{profile},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return config.Parse("random profile", text)
+}

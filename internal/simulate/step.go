@@ -1,0 +1,84 @@
+package simulate
+
+import (
+	"fmt"
+	"time"
+)
+
+// Step lets happen what is due, and runs one round of the scheduler at the present time.
+func (c *Cluster) Step() Round {
+	c.round = Round{At: c.now}
+	for {
+		e, ok := c.agenda.due(c.now)
+		if !ok {
+			break
+		}
+		if e.life == 0 || e.life == c.life {
+			e.do()
+		}
+	}
+	c.loop.Once(c.now)
+	return c.round
+}
+
+// Busy reports whether something is due at the present time without the scheduler having been run.
+func (c *Cluster) Busy() bool {
+	at, ok := c.agenda.next()
+	return ok && !at.After(c.now)
+}
+
+// Next returns when something happens by itself; ok is false when nothing ever does.
+func (c *Cluster) Next() (at time.Time, ok bool) {
+	at, ok = c.agenda.next()
+	if wake, waits := c.loop.Next(); waits && (!ok || wake.Before(at)) {
+		at, ok = wake, true
+	}
+	return at, ok
+}
+
+// restless is how many rounds per object are too many at one instant: something goes round in circles.
+const restless = 1000
+
+// Settle runs rounds until there is nothing to do at the present time. It calls each, unless it is nil, after every round.
+func (c *Cluster) Settle(each func(Round) error) error {
+	limit := restless * (1 + len(c.store.pods) + len(c.store.nodes))
+	for rounds := 0; ; rounds++ {
+		if rounds > limit {
+			return fmt.Errorf("simulate: the scheduler does not come to rest at %s: %d rounds", c.Elapsed(), rounds)
+		}
+		round := c.Step()
+		if each != nil {
+			if err := each(round); err != nil {
+				return err
+			}
+		}
+		if !round.Decided && !c.Busy() {
+			return nil
+		}
+	}
+}
+
+// AdvanceTo runs the scheduler until the given time, at every instant at which something happens, and at the last.
+func (c *Cluster) AdvanceTo(target time.Time, each func(Round) error) error {
+	for {
+		if err := c.Settle(each); err != nil {
+			return err
+		}
+		at, ok := c.Next()
+		if !ok || at.After(target) {
+			break
+		}
+		if !at.After(c.now) {
+			return fmt.Errorf("simulate: the scheduler says that it has something to do at %s and does nothing", c.Elapsed())
+		}
+		c.now = at
+	}
+	if !target.After(c.now) {
+		return nil
+	}
+	c.now = target
+	return c.Settle(each)
+}
+
+// Elapsed is how long the simulation has lasted, in virtual time.
+func (c *Cluster) Elapsed() time.Duration { return c.now.Sub(epoch) }

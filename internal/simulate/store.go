@@ -1,0 +1,131 @@
+package simulate
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// store is what the API server has stored. Objects in it are never written: a change replaces the object.
+type store struct {
+	nodes    map[string]*v1.Node
+	pods     map[model.PodKey]*v1.Pod
+	revision int64
+	uids     int64
+}
+
+func newStore() store {
+	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}}
+}
+
+// stamp gives an object what the API server gives: a revision, and a UID if it has none.
+func (s *store) stamp(meta *metav1.ObjectMeta, before types.UID) {
+	s.revision++
+	meta.ResourceVersion = strconv.FormatInt(s.revision, 10)
+	if meta.UID != "" {
+		return
+	}
+	if meta.UID = before; before == "" {
+		s.uids++
+		meta.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.uids))
+	}
+}
+
+func (s *store) setNode(node *v1.Node) *v1.Node {
+	stored := *node
+	var before types.UID
+	if have := s.nodes[node.Name]; have != nil {
+		before = have.UID
+	}
+	s.stamp(&stored.ObjectMeta, before)
+	s.nodes[node.Name] = &stored
+	return &stored
+}
+
+func (s *store) setPod(pod *v1.Pod) *v1.Pod {
+	stored := *pod
+	key := keyOf(pod)
+	var before types.UID
+	if have := s.pods[key]; have != nil {
+		before = have.UID
+	}
+	s.stamp(&stored.ObjectMeta, before)
+	s.pods[key] = &stored
+	return &stored
+}
+
+// bind does what the API server does with a Binding, with its refusals.
+func (s *store) bind(key model.PodKey, uid types.UID, nodeName string) (*v1.Pod, error) {
+	pod := s.pods[key]
+	refuse := func(format string, args ...any) error {
+		return apierrors.NewConflict(schema.GroupResource{Resource: "pods/binding"}, key.Name, fmt.Errorf(format, args...))
+	}
+	switch {
+	case pod == nil:
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "pods"}, key.Name)
+	case pod.UID != uid:
+		return nil, refuse("the UID in the precondition is %s, the pod's is %s", uid, pod.UID)
+	case pod.DeletionTimestamp != nil:
+		return nil, refuse("pod %s is being deleted, cannot be assigned to a host", key.Name)
+	case pod.Spec.NodeName != "":
+		return nil, refuse("pod %s is already assigned to node %q", key.Name, pod.Spec.NodeName)
+	case len(pod.Spec.SchedulingGates) > 0:
+		return nil, refuse("pod %s has non-empty .spec.schedulingGates", key.Name)
+	}
+	bound := *pod
+	bound.Spec.NodeName = nodeName
+	bound.Status.NominatedNodeName = ""
+	bound.Status.Conditions = withCondition(pod.Status.Conditions, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionTrue})
+	return s.setPod(&bound), nil
+}
+
+// setCondition writes a PodScheduled condition. A pod that has gone, or was replaced, is left alone.
+func (s *store) setCondition(key model.PodKey, uid types.UID, condition v1.PodCondition, clearNomination bool) (*v1.Pod, bool) {
+	pod := s.pods[key]
+	if pod == nil || pod.UID != uid {
+		return nil, false
+	}
+	patched := *pod
+	patched.Status.Conditions = withCondition(pod.Status.Conditions, condition)
+	if clearNomination {
+		patched.Status.NominatedNodeName = ""
+	}
+	return s.setPod(&patched), true
+}
+
+// withCondition returns a copy of the list with the condition in the place of the one of its type.
+func withCondition(conditions []v1.PodCondition, condition v1.PodCondition) []v1.PodCondition {
+	with := slices.Clone(conditions)
+	at := slices.IndexFunc(with, func(c v1.PodCondition) bool { return c.Type == condition.Type })
+	if at < 0 {
+		return append(with, condition)
+	}
+	with[at] = condition
+	return with
+}
+
+func keyOf(pod *v1.Pod) model.PodKey { return model.PodKey{Namespace: pod.Namespace, Name: pod.Name} }
+
+func compareKeys(a, b model.PodKey) int {
+	if a.Namespace != b.Namespace {
+		if a.Namespace < b.Namespace {
+			return -1
+		}
+		return 1
+	}
+	switch {
+	case a.Name < b.Name:
+		return -1
+	case a.Name > b.Name:
+		return 1
+	}
+	return 0
+}
