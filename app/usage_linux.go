@@ -1,0 +1,25 @@
+package app
+
+import (
+	"syscall"
+	"time"
+)
+
+// consumption is what the process has taken so far.
+type consumption struct {
+	known     bool
+	cpu       time.Duration
+	memoryMax int64 // bytes
+}
+
+func usageSoFar() consumption {
+	var r syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
+		return consumption{}
+	}
+	return consumption{
+		known:     true,
+		cpu:       time.Duration(r.Utime.Nano() + r.Stime.Nano()),
+		memoryMax: r.Maxrss << 10, // Linux counts in KiB
+	}
+}

@@ -1,0 +1,71 @@
+// Command berth is a Kubernetes scheduler, and what goes with one.
+//
+// It takes a subcommand; called by the name kube-scheduler it is the scheduler itself. It owns the exit code: 0, 1 for a failure,
+// 2 for a mistake in what a person wrote.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-scheduler/berth/app"
+)
+
+func main() { os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr)) }
+
+// run runs the command line, of which the first argument is the name that the binary was called by, and returns the exit code.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd := newCommand(args[0])
+	cmd.SetArgs(args[1:])
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	err := cmd.ExecuteContext(ctx)
+	if err != nil {
+		fmt.Fprintf(stderr, "Error: %v\n", err)
+	}
+	return app.ExitCode(err)
+}
+
+// newCommand returns the command for a binary that was called by the name.
+func newCommand(name string) *cobra.Command {
+	if strings.TrimSuffix(filepath.Base(name), ".exe") == "kube-scheduler" {
+		scheduler := app.NewSchedulerCommand()
+		scheduler.Use = "kube-scheduler"
+		return scheduler
+	}
+	root := &cobra.Command{
+		Use:           "berth",
+		Short:         "Berth is a Kubernetes scheduler: exact, incremental, deterministic, explained",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          subcommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
+	root.AddCommand(app.NewSchedulerCommand(), newSimulateCommand(), newVersionCommand())
+	return root
+}
+
+// subcommand refuses a word that is none.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	hint := fmt.Sprintf("see '%s --help'", cmd.CommandPath())
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		hint = fmt.Sprintf("did you mean %q?", near[0])
+	}
+	return wrong{fmt.Errorf("unknown command %q for %q: %s", args[0], cmd.CommandPath(), hint)}
+}
+
+// wrong is a mistake on the command line.
+type wrong struct{ error }
+
+// ExitCode is that of a mistake.
+func (wrong) ExitCode() int { return 2 }

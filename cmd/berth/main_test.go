@@ -1,0 +1,45 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+func TestCommandLine(t *testing.T) {
+	for _, test := range []struct {
+		args           []string
+		code           int
+		stdout, stderr string // parts of them
+	}{
+		{[]string{"berth"}, 0, "Available Commands", ""},
+		{[]string{"berth", "version"}, 0, "in the place of kube-scheduler 1.37", ""},
+		{[]string{"berth", "version", "-o", "yaml"}, 0, "kubernetes: \"1.37\"", ""},
+		{[]string{"berth", "version", "-o", "xml"}, 2, "", `--output "xml": must be table, json or yaml`},
+		{[]string{"berth", "version", "now"}, 2, "", `"now"`},
+		{[]string{"berth", "schedule"}, 2, "", `did you mean "scheduler"?`},
+		{[]string{"berth", "--nonsense"}, 2, "", "unknown flag: --nonsense"},
+		{[]string{"berth", "completion", "bash"}, 0, "berth", ""},
+		{[]string{"/usr/local/bin/kube-scheduler", "--help"}, 0, "kube-scheduler [flags]", ""},
+		{[]string{"kube-scheduler", "--nonsense"}, 2, "", "unknown flag: --nonsense"},
+	} {
+		var stdout, stderr bytes.Buffer
+		code := run(t.Context(), test.args, &stdout, &stderr)
+		if code != test.code || !strings.Contains(stdout.String(), test.stdout) || !strings.Contains(stderr.String(), test.stderr) ||
+			test.code == 0 && stderr.Len() > 0 {
+			t.Errorf("%v: exit code %d, want %d\nstdout: %s\nstderr: %s", test.args, code, test.code, &stdout, &stderr)
+		}
+	}
+}
+
+func TestVersionAsJSON(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	if code := run(t.Context(), []string{"berth", "version", "-o", "json"}, &stdout, &stderr); code != 0 {
+		t.Fatalf("exit code %d: %s", code, &stderr)
+	}
+	var got version
+	if err := json.Unmarshal(stdout.Bytes(), &got); err != nil || got.Kubernetes != "1.37" || got.Version == "" {
+		t.Errorf("%+v, %v from %s", got, err, &stdout)
+	}
+}

@@ -1,0 +1,259 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// simulation is what the flags of simulate say.
+type simulation struct {
+	files  []string
+	config string
+	seed   uint64
+	output string
+}
+
+// simulationOutputs are the ways to print a simulation.
+var simulationOutputs = []string{"table", "wide", "json", "yaml"}
+
+func newSimulateCommand() *cobra.Command {
+	var s simulation
+	cmd := &cobra.Command{
+		Use:   "simulate -f FILE",
+		Short: "Say where the pending pods of a cluster would go",
+		Long: `Say where the pending pods of a cluster would go, without a cluster.
+
+The cluster is read from files as "kubectl get nodes,pods -A -o yaml" prints them. The scheduler itself runs on it, on a virtual clock,
+until nothing more can come of it: pods are taken by priority and then by age. Pods that find no node are told why. The same files,
+configuration and seed give the same result.`,
+		Example: `  # What would become of the pods that are pending right now?
+  kubectl get nodes,pods,priorityclasses -A -o yaml | berth simulate -f -
+
+  # And if these ten replicas came as well?
+  berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return wrong{fmt.Errorf("%q takes no arguments, got %q: name every file with -f", cmd.CommandPath(), args)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return s.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVarP(&s.files, "filename", "f", nil, "A file or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
+	flags.StringVar(&s.config, "config", "", "The scheduler's configuration file (KubeSchedulerConfiguration); the default configuration without it.")
+	flags.Uint64Var(&s.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
+	flags.StringVarP(&s.output, "output", "o", "table", "How to print: "+strings.Join(simulationOutputs, ", ")+".")
+	return cmd
+}
+
+// run reads, simulates and prints.
+func (s *simulation) run(stdin io.Reader, stdout, stderr io.Writer) error {
+	switch {
+	case !slices.Contains(simulationOutputs, s.output):
+		return wrong{fmt.Errorf("--output %q: must be one of %s", s.output, strings.Join(simulationOutputs, ", "))}
+	case len(s.files) == 0:
+		return wrong{errors.New("no file is given: name the cluster's files with -f, or - for standard input")}
+	}
+	scheduler, err := loadConfig(s.config)
+	if err != nil {
+		return wrong{err}
+	}
+	// One short run: collecting garbage four times as seldom takes a third off the time, for some memory.
+	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	bar := newProgress(stderr)
+	defer bar.clear()
+	cluster, err := manifest.Options{Progress: bar.reading}.Read(s.files, stdin)
+	if err != nil {
+		return wrong{err}
+	}
+	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed}, cluster.Nodes, cluster.Pods, bar.deciding)
+	if err != nil {
+		return fmt.Errorf("simulate: %w", err)
+	}
+	bar.clear()
+	notes(stderr, scheduler, cluster)
+	return s.print(stdout, result)
+}
+
+func loadConfig(file string) (*config.Config, error) {
+	if file == "" {
+		return config.Default()
+	}
+	return config.Load(file)
+}
+
+// notes says what was not taken into account.
+func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
+	for _, warning := range cluster.Warnings {
+		fmt.Fprintf(w, "Note: %s\n", warning)
+	}
+	var kinds []string
+	for _, s := range cluster.Skipped {
+		kinds = append(kinds, fmt.Sprintf("%d %s (%s)", s.Count, s.Kind, s.APIVersion))
+	}
+	if len(kinds) > 0 {
+		fmt.Fprintf(w, "Note: scheduling does not read these, and they were left out: %s\n", strings.Join(kinds, ", "))
+	}
+	if len(scheduler.Missing) > 0 {
+		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(scheduler.Missing, ", "))
+	}
+}
+
+func (s *simulation) print(w io.Writer, result *simulate.Result) error {
+	switch s.output {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(result)
+	case "yaml":
+		data, err := yaml.Marshal(result)
+		if err != nil {
+			return fmt.Errorf("print the simulation: %w", err)
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	t := printers.GetNewTabWriter(w)
+	printPlacements(t, result.Pods, s.output == "wide")
+	printSummary(t, &result.Summary)
+	return t.Flush()
+}
+
+func printPlacements(w io.Writer, pods []simulate.Placement, wide bool) {
+	if len(pods) == 0 {
+		fmt.Fprintln(w, "No pod is pending.")
+		return
+	}
+	header, row := "NAMESPACE\tPOD\tNODE\tSTATUS\tMESSAGE\n", "%s\t%s\t%s\t%s\t%s\n"
+	if wide {
+		header = "NAMESPACE\tPOD\tNODE\tSTATUS\tFEASIBLE\tSCORE\tMESSAGE\n"
+	}
+	fmt.Fprint(w, header)
+	for i := range pods {
+		p := &pods[i]
+		node := p.Node
+		if node == "" {
+			node = "<none>"
+		}
+		if wide {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%d\t%s\n", p.Namespace, p.Pod, node, p.Status, p.FeasibleNodes, p.Score, p.Message)
+			continue
+		}
+		fmt.Fprintf(w, row, p.Namespace, p.Pod, node, p.Status, p.Message)
+	}
+}
+
+func printSummary(w io.Writer, s *simulate.Summary) {
+	fmt.Fprintf(w, "\nPods: %d of %d pending were placed, beside %d that had a node. Nodes: %d", s.Placed, s.Placed+s.Waiting, s.PodsBefore, s.Nodes)
+	if s.Unschedulable > 0 {
+		fmt.Fprintf(w, ", %d of them unschedulable", s.Unschedulable)
+	}
+	fmt.Fprint(w, ".\n\nRESOURCE\tALLOCATABLE\tREQUESTED BEFORE\tAFTER\n")
+	for i := range s.Resources {
+		u := &s.Resources[i]
+		fmt.Fprintf(w, "%s\t%s\t%s (%g%%)\t%s (%g%%)\n", u.Resource,
+			amount(u.Resource, u.Allocatable), amount(u.Resource, u.Before), u.BeforePercent, amount(u.Resource, u.After), u.AfterPercent)
+	}
+	if len(s.Zones) > 0 {
+		fmt.Fprint(w, "\nZONE\tNODES\tCPU\tMEMORY\tPODS\n")
+	}
+	for _, zone := range s.Zones {
+		fmt.Fprintf(w, "%s\t%d", zone.Name, zone.Nodes)
+		for i := range zone.Resources {
+			fmt.Fprintf(w, "\t%g%% -> %g%%", zone.Resources[i].BeforePercent, zone.Resources[i].AfterPercent)
+		}
+		fmt.Fprintln(w)
+	}
+	if most, least := s.MostLoaded, s.LeastLoaded; most != nil && least != nil {
+		fmt.Fprintf(w, "\nMost loaded: %s (%s %g%%). Least loaded: %s (%s %g%%).\n",
+			most.Node, most.Resource, most.Percent, least.Node, least.Resource, least.Percent)
+	}
+}
+
+// amount words a quantity for people: cores, bytes in the largest unit that leaves at least one of it, or a count.
+func amount(name string, q resource.Quantity) string {
+	bytes := q.Value()
+	switch {
+	case name == string(v1.ResourceCPU):
+		return strconv.FormatFloat(float64(q.MilliValue())/1000, 'f', -1, 64)
+	case name != string(v1.ResourceMemory) && name != string(v1.ResourceEphemeralStorage) || bytes < 1<<10:
+		return strconv.FormatInt(bytes, 10)
+	}
+	units := []string{"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
+	value, unit := float64(bytes)/(1<<10), 0
+	for value >= 1<<10 && unit < len(units)-1 {
+		value /= 1 << 10
+		unit++
+	}
+	return strconv.FormatFloat(math.Round(10*value)/10, 'f', -1, 64) + units[unit]
+}
+
+// progress is a line on a terminal that says how far things are. Anywhere else it says nothing.
+type progress struct {
+	w     io.Writer // nil if there is nobody to tell
+	erase string
+	shown bool
+	last  int64
+}
+
+func newProgress(w io.Writer) *progress {
+	file, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" {
+		return &progress{}
+	}
+	p := &progress{w: w, erase: "\r\x1b[K"}
+	if os.Getenv("NO_COLOR") != "" {
+		p.erase = "\r" + strings.Repeat(" ", 60) + "\r" // without escape sequences
+	}
+	return p
+}
+
+func (p *progress) reading(done, total int64) { p.say("Reading", done, total) }
+
+func (p *progress) deciding(decided, pending int) {
+	p.say("Scheduling", int64(decided), int64(pending))
+}
+
+// say rewrites the line when a whole percent has been added.
+func (p *progress) say(what string, done, total int64) {
+	if p.w == nil || total <= 0 {
+		return
+	}
+	percent := 100 * done / total
+	if p.shown && percent == p.last {
+		return
+	}
+	p.shown, p.last = true, percent
+	const width = 30
+	full := int(percent) * width / 100
+	fmt.Fprintf(p.w, "%s%-10s [%s%s] %3d%%", p.erase, what, strings.Repeat("=", full), strings.Repeat(" ", width-full), percent)
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, p.erase)
+		p.shown = false
+	}
+}

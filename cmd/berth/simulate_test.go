@@ -1,0 +1,166 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/app"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// simulated runs berth simulate with the arguments.
+func simulated(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	cmd := newCommand("berth")
+	cmd.SetArgs(append([]string{"simulate"}, args...))
+	cmd.SetIn(strings.NewReader(stdin))
+	cmd.SetOut(&out)
+	cmd.SetErr(&errs)
+	err := cmd.Execute()
+	if err != nil {
+		errs.WriteString(err.Error())
+	}
+	return app.ExitCode(err), out.String(), errs.String()
+}
+
+const example = "../../examples/cluster.yaml"
+
+// TestSimulateTable compares the whole output for the example, trailing spaces apart.
+func TestSimulateTable(t *testing.T) {
+	code, out, stderr := simulated(t, "", "-f", example)
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	want := `NAMESPACE   POD                   NODE     STATUS      MESSAGE
+shop        web-2                 web-b1   Scheduled
+shop        database-1            web-a1   Scheduled
+shop        training              gpu-b1   Scheduled
+shop        training-untolerant   <none>   Pending     0/5 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 3 Insufficient cpu, 3 Insufficient example.com/gpu, 3 Insufficient memory.
+shop        migration             <none>   Gated       waiting for scheduling gates: [example.com/backup-done]
+shop        report-next           <none>   Pending     0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector.
+
+Pods: 3 of 6 pending were placed, beside 4 that had a node. Nodes: 5, 1 of them unschedulable.
+
+RESOURCE          ALLOCATABLE           REQUESTED BEFORE   AFTER
+cpu               36                    10 (27.8%)         17 (47.2%)
+memory            144Gi                 36Gi (25%)         62Gi (43.1%)
+pods              550                   4 (0.7%)           7 (1.3%)
+example.com/gpu   2                     0 (0%)             1 (50%)
+
+ZONE              NODES                 CPU                MEMORY           PODS
+a                 2                     58.3% -> 75%       54.2% -> 70.8%   0.9% -> 1.4%
+b                 3                     12.5% -> 33.3%     10.4% -> 29.2%   0.6% -> 1.2%
+
+Most loaded: batch-a1 (cpu 75%). Least loaded: gpu-b1 (cpu 25%).
+`
+	if got := trimmed(out); got != want {
+		t.Errorf("output\n%s\nwant\n%s", got, want)
+	}
+}
+
+func trimmed(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestSimulateOutputs checks that JSON and YAML say the same, and that a second run says it again.
+func TestSimulateOutputs(t *testing.T) {
+	args := []string{"-f", example, "-f", "../../examples/replicas.yaml", "--config", "../../examples/packing.yaml", "--seed", "7"}
+	_, text, stderr := simulated(t, "", append(args, "-o", "json")...)
+	var fromJSON, fromYAML simulate.Result
+	if err := json.Unmarshal([]byte(text), &fromJSON); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	_, again, _ := simulated(t, "", append(args, "-o", "json")...)
+	if text != again {
+		t.Error("two runs differ")
+	}
+	_, text, _ = simulated(t, "", append(args, "-o", "yaml")...)
+	if err := yaml.Unmarshal([]byte(text), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := json.Marshal(fromJSON)
+	b, _ := json.Marshal(fromYAML)
+	if !bytes.Equal(a, b) {
+		t.Error("JSON and YAML differ")
+	}
+	if s := fromJSON.Summary; s.Placed != 7 || s.Waiting != 3 || len(fromJSON.Pods) != 10 {
+		t.Errorf("summary: %+v", s)
+	}
+	for _, p := range fromJSON.Pods[6:] {
+		if p.Node != fromJSON.Pods[0].Node || p.FeasibleNodes != 2 {
+			t.Errorf("packing puts replicas beside web-2 on %s; %+v", fromJSON.Pods[0].Node, p)
+		}
+	}
+	_, text, _ = simulated(t, "", append(args, "-o", "wide")...)
+	if !strings.Contains(text, "FEASIBLE") {
+		t.Error("wide output has no column FEASIBLE")
+	}
+}
+
+// TestSimulateStdin reads a cluster from standard input, and says on stderr what it left out.
+func TestSimulateStdin(t *testing.T) {
+	const cluster = `apiVersion: v1
+kind: List
+items:
+- {apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "1", pods: "9"}}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: settings}}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: web}
+  spec: {schedulerName: other, containers: [{name: main, image: x}]}
+`
+	code, out, stderr := simulated(t, cluster, "-f", "-")
+	if code != 0 || !strings.Contains(stderr, "1 ConfigMap (v1)") {
+		t.Errorf("exit code %d, stderr %s", code, stderr)
+	}
+	if !strings.Contains(out, `no profile has the scheduler name "other"; the profiles are "default-scheduler"`) {
+		t.Errorf("output\n%s", out)
+	}
+	if _, out, _ = simulated(t, strings.Split(cluster, "- apiVersion: v1\n")[0], "-f", "-"); !strings.HasPrefix(out, "No pod is pending.") {
+		t.Errorf("output without pods\n%s", out)
+	}
+}
+
+// TestSimulateMistakes expects exit code 2 and what would be right.
+func TestSimulateMistakes(t *testing.T) {
+	tests := []struct {
+		name, want string
+		args       []string
+	}{
+		{"no file", "name the cluster's files with -f", nil},
+		{"argument", "name every file with -f", []string{"-f", example, "more.yaml"}},
+		{"output", `--output "xml": must be one of table, wide, json, yaml`, []string{"-f", example, "-o", "xml"}},
+		{"seed", `invalid argument "-1"`, []string{"-f", example, "--seed", "-1"}},
+		{"missing file", "missing.yaml: cannot be read: no such file or directory", []string{"-f", "missing.yaml"}},
+		{"missing config", "missing.yaml: read the scheduler configuration", []string{"-f", example, "--config", "missing.yaml"}},
+		{"config is a cluster", example, []string{"-f", example, "--config", example}},
+		{"not an object", "holds no object", []string{"-f", "-"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			code, out, stderr := simulated(t, "# nothing\n", test.args...)
+			if code != 2 || out != "" || !strings.Contains(stderr, test.want) {
+				t.Errorf("exit code %d, output %q, error\n%s\nwant 2 and\n%s", code, out, stderr, test.want)
+			}
+		})
+	}
+}
+
+// TestAmount words amounts for people.
+func TestAmount(t *testing.T) {
+	_, out, _ := simulated(t, `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"allocatable":{"cpu":"1500m","memory":"1536","pods":"12345"}}}`, "-f", "-")
+	for _, want := range []string{"cpu        1.5 ", "memory     1.5Ki ", "pods       12345 "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}

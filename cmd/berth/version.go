@@ -1,0 +1,68 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/app"
+)
+
+// kubernetes is the version of kube-scheduler whose place the scheduler takes.
+const kubernetes = "1.37"
+
+// version says which Berth this is.
+type version struct {
+	Version    string `json:"version"`
+	Kubernetes string `json:"kubernetes"`
+	GoVersion  string `json:"goVersion"`
+	Platform   string `json:"platform"`
+}
+
+func newVersionCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return wrong{err}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return printVersion(cmd.OutOrStdout(), output, version{
+				Version:    app.Version(),
+				Kubernetes: kubernetes,
+				GoVersion:  runtime.Version(),
+				Platform:   runtime.GOOS + "/" + runtime.GOARCH,
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&output, "output", "o", "table", "How to print: table, json or yaml.")
+	return cmd
+}
+
+func printVersion(w io.Writer, output string, v version) error {
+	switch output {
+	case "table":
+		_, err := fmt.Fprintf(w, "Berth %s, in the place of kube-scheduler %s, built with %s for %s\n", v.Version, v.Kubernetes, v.GoVersion, v.Platform)
+		return err
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(v)
+	case "yaml":
+		data, err := yaml.Marshal(v)
+		if err != nil {
+			return fmt.Errorf("print the version: %w", err)
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	return wrong{fmt.Errorf("--output %q: must be table, json or yaml", output)}
+}
