@@ -1,0 +1,146 @@
+// Demo shows Berth at work: a cluster of simulated nodes on a real API server, an example with several Deployments, and a report.
+//
+// It takes the folder of built binaries and an example; it gives progress on standard error and a report on standard output. It owns
+// the cluster and the scheduler it starts. On a terminal it stays up until it is interrupted; without one it ends when all is
+// shown. The exit code is 0 only if every pod of the example runs.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"golang.org/x/term"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
+)
+
+func main() {
+	bin := flag.String("bin", "bin", "`folder` with the binaries berth and devcluster")
+	example := flag.String("example", "examples/demo.yaml", "`file` with what to schedule")
+	nodes := flag.Int("nodes", 500, "`number` of nodes")
+	wait := flag.Duration("timeout", 5*time.Minute, "`time` until every pod must run")
+	flag.Parse()
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	d := demo{bin: *bin, example: *example, nodes: *nodes, wait: *wait}
+	if err := d.run(ctx); err != nil {
+		fmt.Fprintf(os.Stderr, "demo: %v\n", err)
+		os.Exit(1)
+	}
+}
+
+type demo struct {
+	bin, example string
+	nodes        int
+	wait         time.Duration
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	folder, err := os.MkdirTemp("", "berth-demo-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	log, err := os.Create(filepath.Join(folder, "demo.log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+
+	step("starting a cluster of %d nodes: etcd, kube-apiserver, kube-controller-manager", d.nodes)
+	cluster, err := rig.StartCluster(ctx, d.bin, log, "--nodes", fmt.Sprint(d.nodes), "--data-dir", filepath.Join(folder, "cluster"))
+	if err != nil {
+		return err
+	}
+	defer stopped(&err, cluster.Process)
+	step("starting Berth as its scheduler")
+	berth, err := cluster.StartBerth(log)
+	if err != nil {
+		return err
+	}
+	defer stopped(&err, berth)
+	if err := d.show(ctx, cluster, berth); err != nil {
+		return fmt.Errorf("%w\nthe end of Berth's log:\n%s", err, berth.Log())
+	}
+	return stayUp(ctx, cluster)
+}
+
+// stopped stops a process and keeps its failure if there was none before.
+func stopped(err *error, p *rig.Process) {
+	if stop := p.Stop(); stop != nil && *err == nil {
+		*err = stop
+	}
+}
+
+func (d *demo) show(ctx context.Context, cluster *rig.Cluster, berth *rig.Process) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, d.wait, fmt.Errorf("not every pod ran within %v", d.wait))
+	defer cancel()
+	watch, err := watchPods(ctx, cluster)
+	if err != nil {
+		return err
+	}
+	step("applying %s", d.example)
+	want, err := apply(ctx, cluster.Kubeconfig, d.example)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := watch.await(ctx, berth, want); err != nil {
+		return err
+	}
+	client, err := cluster.Client()
+	if err != nil {
+		return err
+	}
+	report(os.Stdout, watch, cluster.Nodes, time.Since(began))
+	usage, err := berth.Usage()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("Berth:        %.2f ms of CPU per pod, start included; %d MiB at its peak\n",
+		float64(usage.CPU.Microseconds())/1000/float64(want), usage.PeakBytes>>20)
+	return tooBig(ctx, client, os.Stdout)
+}
+
+// stayUp keeps everything running for a person to play with.
+func stayUp(ctx context.Context, cluster *rig.Cluster) error {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
+		return nil
+	}
+	fmt.Printf("\nThe cluster stays up until you interrupt it (Ctrl-C). In another shell:\n\n  export KUBECONFIG=%s\n  kubectl -n shop get pods -o wide\n\n", cluster.Kubeconfig)
+	select {
+	case <-ctx.Done():
+		return nil
+	case <-cluster.Exited():
+		return errors.New("the cluster ended by itself")
+	}
+}
+
+func step(format string, args ...any) { fmt.Fprintf(os.Stderr, "==> "+format+"\n", args...) }
+
+// tooBig creates a pod that fits nowhere and prints what its owner reads.
+func tooBig(ctx context.Context, client kubernetes.Interface, out io.Writer) error {
+	pod, err := createTooBig(ctx, client)
+	if err != nil {
+		return err
+	}
+	condition, err := awaitCondition(ctx, client, pod)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\nPending:      %s/%s, which asks for 100 CPUs and a GPU (%s)\n              %s\n", pod.Namespace, pod.Name, condition.Reason, condition.Message)
+	if condition.Status != v1.ConditionFalse {
+		return fmt.Errorf("pod %s should be pending", pod.Name)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+package rig
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/metadata/metadatainformer"
+	"k8s.io/client-go/tools/cache"
+)
+
+// CreatePods creates n pods made by shape in a namespace, many at a time.
+func CreatePods(ctx context.Context, client kubernetes.Interface, namespace string, n int, shape func(i int) *v1.Pod) error {
+	return inParallel(n, func(i int) error {
+		_, err := client.CoreV1().Pods(namespace).Create(ctx, shape(i), metav1.CreateOptions{})
+		return err
+	})
+}
+
+// writers is how many requests the rig keeps in flight: enough to keep a small API server busy.
+const writers = 32
+
+func inParallel(n int, do func(i int) error) error {
+	var wg sync.WaitGroup
+	work := make(chan int)
+	errs := make(chan error, writers)
+	for range writers {
+		wg.Go(func() {
+			for i := range work {
+				if err := do(i); err != nil {
+					select {
+					case errs <- err:
+					default:
+					}
+				}
+			}
+		})
+	}
+	for i := range n {
+		work <- i
+	}
+	close(work)
+	wg.Wait()
+	close(errs)
+	return <-errs
+}
+
+// Bindings watches how many pods of a namespace are bound, and when. It asks the API server for metadata alone, so that
+// watching costs little beside what is watched.
+type Bindings struct {
+	mu          sync.Mutex
+	bound       map[string]struct{}
+	first, last time.Time
+	changed     chan struct{}
+}
+
+// WatchBindings starts watching; it ends with the context.
+func (c *Cluster) WatchBindings(ctx context.Context, namespace string) (*Bindings, error) {
+	config, err := Config(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	client, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("build a metadata client: %w", err)
+	}
+	b := &Bindings{bound: map[string]struct{}{}, changed: make(chan struct{}, 1)}
+	informer := metadatainformer.NewFilteredMetadataInformer(client, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, 0,
+		cache.Indexers{}, func(o *metav1.ListOptions) {
+			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+		}).Informer()
+	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc: func(object any) { b.add(object.(*metav1.PartialObjectMetadata).Name) },
+	}); err != nil {
+		return nil, fmt.Errorf("watch bindings: %w", err)
+	}
+	go informer.RunWithContext(ctx)
+	if !cache.WaitForCacheSync(ctx.Done(), informer.HasSynced) {
+		return nil, fmt.Errorf("watch bindings: %w", context.Cause(ctx))
+	}
+	return b, nil
+}
+
+func (b *Bindings) add(name string) {
+	b.mu.Lock()
+	now := time.Now()
+	if len(b.bound) == 0 {
+		b.first = now
+	}
+	b.bound[name], b.last = struct{}{}, now
+	b.mu.Unlock()
+	select {
+	case b.changed <- struct{}{}:
+	default:
+	}
+}
+
+// Count returns how many pods have been bound, and when the first and the last of them were seen.
+func (b *Bindings) Count() (n int, first, last time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.bound), b.first, b.last
+}
+
+// Await waits until n pods are bound, or until whoever binds them has ended.
+func (b *Bindings) Await(ctx context.Context, n int, binder *Process) error {
+	for {
+		have, _, _ := b.Count()
+		if have >= n {
+			return nil
+		}
+		select {
+		case <-b.changed:
+		case <-binder.Exited():
+			return fmt.Errorf("the binder ended after %d of %d pods: %w", have, n, binder.failure())
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %d pods to be bound: %d are: %w", n, have, context.Cause(ctx))
+		}
+	}
+}

@@ -1,0 +1,278 @@
+package internal_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/berth-scheduler/berth/"
+
+// house says which packages of the project each package may import, outside its tests, and why. Imports point to words
+// (model, reason, plan) or upstream along the path of a pod, never back. A folder stands for all packages below it.
+var house = map[string]map[string]string{
+	"internal/model":  {},
+	"internal/reason": {},
+	"internal/plan": {
+		"internal/model":  "a decision is about a pod",
+		"internal/reason": "a rejection counts reasons",
+	},
+	"internal/kube": {
+		"internal/ingest":                "informers hand objects to ingest",
+		"internal/model":                 "a binding is about a pod",
+		"internal/explain":               "it writes events in explain's words",
+		"internal/plugins/defaultbinder": "the binding's shape and which errors are worth another try",
+	},
+	"internal/ingest": {"internal/model": "it compiles objects into changes"},
+	"internal/state": {
+		"internal/model": "it keeps nodes and pods",
+		"internal/plan":  "it assumes decisions",
+	},
+	"internal/queue": {
+		"internal/model":                "pods wait in it",
+		"internal/plan":                 "it gives work and settles decisions",
+		"internal/state":                "a delta wakes pods",
+		"internal/plugins/prioritysort": "the order of pods",
+	},
+	"internal/plugins": {
+		"internal/plugins/compiled": "they return it",
+		"internal/model":            "needs are of pods and nodes",
+		"internal/reason":           "a verdict is a reason code",
+		"internal/state":            "they read the view of a node",
+	},
+	"internal/engine": {
+		"internal/model":            "needs name columns",
+		"internal/plan":             "it turns work into decisions",
+		"internal/plugins/compiled": "what a compiled need looks like",
+		"internal/reason":           "columns hold codes",
+		"internal/state":            "it reads nodes and the journal",
+	},
+	"internal/explain": {"internal/plan": "it words decisions"},
+	"internal/commit": {
+		"internal/explain":               "it writes reports, and words failed bindings",
+		"internal/model":                 "outcomes go back as changes",
+		"internal/plan":                  "it carries out decisions",
+		"internal/plugins/defaultbinder": "which errors are worth another try",
+	},
+	"internal/loop": {
+		"internal/engine":  "the spine: decide",
+		"internal/explain": "the spine: report",
+		"internal/model":   "the spine: changes",
+		"internal/plan":    "the spine: decisions",
+		"internal/queue":   "the spine: whose turn it is",
+		"internal/state":   "the spine: what exists",
+	},
+	"internal/config": {
+		"internal/engine":  "it builds profiles",
+		"internal/ingest":  "it says how pods of each profile are compiled",
+		"internal/model":   "rules are about pods",
+		"internal/plugins": "it is the one place that knows them all",
+		"internal/queue":   "it builds the queue's rules",
+	},
+	"internal/manifest": {},
+	"internal/simulate": {
+		"internal/config":                "a simulation runs the configured profiles",
+		"internal/engine":                "it puts a loop together",
+		"internal/explain":               "it keeps what would have been written",
+		"internal/ingest":                "its cluster is watched through ingest",
+		"internal/loop":                  "it runs the real loop",
+		"internal/manifest":              "it starts from a cluster read from files",
+		"internal/model":                 "it answers bindings",
+		"internal/plan":                  "it carries out decisions in memory",
+		"internal/plugins/defaultbinder": "bindings fail as the real ones do",
+		"internal/queue":                 "it puts a loop together",
+		"internal/state":                 "it audits what the loop believes",
+	},
+	"internal/oracle": {},
+	"internal/e2e":    {},
+	"internal/scenario": {
+		"internal/config":   "a scenario may bring a configuration",
+		"internal/manifest": "a pod may be written out in YAML",
+		"internal/engine":   "it can ask for scores",
+		"internal/model":    "it finds pods by key",
+		"internal/plan":     "it compares decisions",
+		"internal/simulate": "scenarios run on the in-memory cluster",
+		"internal/state":    "it looks at nodes",
+	},
+	"app": {
+		"internal/commit": "it puts the scheduler together",
+		"internal/config": "it puts the scheduler together",
+		"internal/engine": "it puts the scheduler together",
+		"internal/ingest": "it puts the scheduler together",
+		"internal/kube":   "it puts the scheduler together",
+		"internal/loop":   "it puts the scheduler together",
+		"internal/queue":  "it puts the scheduler together",
+	},
+	"cmd/berth": {
+		"app":               "the scheduler command",
+		"internal/config":   "simulate reads the scheduler's configuration",
+		"internal/manifest": "simulate reads clusters from files",
+		"internal/simulate": "the simulate command",
+	},
+}
+
+// core are the packages that know no clock, no randomness, no client, no context, no logger and no metric. What they may
+// never import, and what they may never call, comes with the reason.
+var (
+	core = []string{
+		"internal/model", "internal/reason", "internal/plan", "internal/state", "internal/queue", "internal/engine",
+		"internal/plugins", "internal/explain",
+	}
+	neverImported = map[string]string{
+		"context":                           "nothing in the core waits",
+		"math/rand":                         "choices are made by a hash of seed, pod and node",
+		"math/rand/v2":                      "choices are made by a hash of seed, pod and node",
+		"hash/maphash":                      "its hashes differ from process to process",
+		"os":                                "effects are returned as values",
+		"net":                               "effects are returned as values",
+		"net/http":                          "effects are returned as values",
+		"log":                               "explain says what happened",
+		"log/slog":                          "explain says what happened",
+		"k8s.io/klog":                       "explain says what happened",
+		"k8s.io/client-go":                  "only kube talks to the API",
+		"k8s.io/component-base":             "flags, logs and metrics belong to the rim",
+		"github.com/prometheus":             "metrics belong to the rim",
+		"k8s.io/apimachinery/pkg/util/wait": "nothing in the core waits",
+	}
+	neverCalled = map[string]string{
+		"time.Now": "time is an argument", "time.Since": "time is an argument", "time.Until": "time is an argument",
+		"time.Sleep": "nothing in the core waits", "time.After": "nothing in the core waits",
+		"time.NewTimer": "nothing in the core waits", "time.NewTicker": "nothing in the core waits", "time.Tick": "nothing in the core waits",
+	}
+)
+
+// files parses every product file, by folder relative to the module.
+func files(t *testing.T) map[string][]*ast.File {
+	t.Helper()
+	parsed := map[string][]*ast.File{}
+	set := token.NewFileSet()
+	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() && slices.Contains([]string{"devcluster", "parity", "testdata", ".git", ".cache", "bin"}, entry.Name()) {
+			return fs.SkipDir
+		}
+		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
+			return nil
+		}
+		file, err := parser.ParseFile(set, name, nil, 0)
+		folder := path.Clean(strings.TrimPrefix(filepath.ToSlash(filepath.Dir(name)), "../"))
+		parsed[folder] = append(parsed[folder], file)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
+}
+
+func imports(t *testing.T, file *ast.File) []string {
+	var all []string
+	for _, spec := range file.Imports {
+		name, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, name)
+	}
+	return all
+}
+
+func within(folder, parent string) bool {
+	return folder == parent || strings.HasPrefix(folder, parent+"/")
+}
+
+// rowOf returns the entry of the table that a folder falls under.
+func rowOf(folder string) (map[string]string, bool) {
+	for ; folder != "."; folder = path.Dir(folder) {
+		if row, ok := house[folder]; ok {
+			return row, true
+		}
+	}
+	return nil, false
+}
+
+func TestImportsFollowTheHouse(t *testing.T) {
+	for folder, parsed := range files(t) {
+		row, ok := rowOf(folder)
+		if !ok {
+			t.Errorf("%s is not in the table of the house: say what it may import, and why", folder)
+			continue
+		}
+		for _, file := range parsed {
+			for _, name := range imports(t, file) {
+				if name == "k8s.io/kubernetes" || strings.HasPrefix(name, "k8s.io/kubernetes/") {
+					t.Errorf("%s imports %s: the product never depends on Kubernetes itself", folder, name)
+				}
+				to, own := strings.CutPrefix(name, module)
+				if own && !allowed(row, folder, to) {
+					t.Errorf("%s imports %s, which the table of the house does not allow", folder, to)
+				}
+			}
+		}
+	}
+}
+
+func allowed(row map[string]string, from, to string) bool {
+	if strings.HasPrefix(to, from+"/") || testsOnly(to) && testsOnly(from) {
+		return true
+	}
+	for parent := range row {
+		if within(to, parent) {
+			return true
+		}
+	}
+	return testsOnly(from)
+}
+
+// testsOnly are packages that only tests import; they may look at everything.
+func testsOnly(folder string) bool {
+	return within(folder, "internal/oracle") || within(folder, "internal/plugins/plugintest") || within(folder, "internal/e2e")
+}
+
+func TestCoreIsPure(t *testing.T) {
+	for folder, parsed := range files(t) {
+		if testsOnly(folder) || !slices.ContainsFunc(core, func(c string) bool { return within(folder, c) }) {
+			continue
+		}
+		for _, file := range parsed {
+			for _, name := range imports(t, file) {
+				for never, why := range neverImported {
+					if within(name, never) && !(never == "net" && name != "net") {
+						t.Errorf("%s imports %s: %s", folder, name, why)
+					}
+				}
+			}
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := s.X.(*ast.Ident); ok {
+						if why, never := neverCalled[x.Name+"."+s.Sel.Name]; never {
+							t.Errorf("%s calls %s.%s: %s", folder, x.Name, s.Sel.Name, why)
+						}
+					}
+				}
+				return true
+			})
+		}
+	}
+}
+
+func TestTestsOnlyPackagesStayOutOfTheProduct(t *testing.T) {
+	for folder, parsed := range files(t) {
+		for _, file := range parsed {
+			for _, name := range imports(t, file) {
+				if to, own := strings.CutPrefix(name, module); own && testsOnly(to) && !testsOnly(folder) {
+					t.Errorf("%s imports %s, which is for tests only", folder, to)
+				}
+			}
+		}
+	}
+}
