@@ -35,23 +35,23 @@ func nodeAffinityOf(p *v1.Pod) *v1.NodeAffinity {
 
 // nodeAffinityPreFilter narrows to the nodes that the required terms name by metadata.name, if every term names some. Only
 // "metadata.name In" counts; within a term such requirements intersect, and the terms are united.
-func nodeAffinityPreFilter(cy *cycle) ([]string, *Rejection) {
+func nodeAffinityPreFilter(cy *cycle) ([]string, *Rejection, error) {
 	required := requiredOf(nodeAffinityOf(cy.pod))
 	if required == nil || len(required.NodeSelectorTerms) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	union := []string{}
 	for _, term := range required.NodeSelectorTerms {
 		names, named := namedNodes(term)
 		if !named {
-			return nil, nil
+			return nil, nil, nil
 		}
 		union = append(union, names...)
 	}
 	if len(union) == 0 {
-		return nil, &Rejection{Unresolvable: true, Reasons: []string{"pod affinity terms conflict"}}
+		return nil, &Rejection{Unresolvable: true, Reasons: []string{"pod affinity terms conflict"}}, nil
 	}
-	return union, nil
+	return union, nil, nil
 }
 
 func namedNodes(term v1.NodeSelectorTerm) (names []string, named bool) {
@@ -72,16 +72,21 @@ func nodeAffinityFilter(cy *cycle, n node) *Rejection {
 	if added := requiredOf(cy.profile.AddedAffinity); added != nil && !selects(added, n) {
 		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) didn't match scheduler-enforced node affinity"}}
 	}
-	required := requiredOf(nodeAffinityOf(cy.pod))
-	if !hasLabels(n, cy.pod.Spec.NodeSelector) || required != nil && !selects(required, n) {
+	if !wantedBy(cy.pod, n) {
 		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) didn't match Pod's node affinity/selector"}}
 	}
 	return nil
 }
 
-func hasLabels(n node, wanted map[string]string) bool {
+// wantedBy says whether the node satisfies the pod's own node selector and required node affinity.
+func wantedBy(p *v1.Pod, n node) bool {
+	required := requiredOf(nodeAffinityOf(p))
+	return hasLabels(n.Labels, p.Spec.NodeSelector) && (required == nil || selects(required, n))
+}
+
+func hasLabels(labels, wanted map[string]string) bool {
 	for key, value := range wanted {
-		if got, ok := n.Labels[key]; !ok || got != value {
+		if got, ok := labels[key]; !ok || got != value {
 			return false
 		}
 	}

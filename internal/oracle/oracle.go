@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
@@ -14,6 +15,15 @@ type Cluster struct {
 	Nodes []*v1.Node
 	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. The others are not looked at.
 	Pods []*v1.Pod
+
+	// Namespaces may lack the namespace of a pod, as a cache may: it then has no labels, and no selector but the empty one finds it.
+	Namespaces []*v1.Namespace
+
+	// Services and controllers are looked at by PodTopologySpread's default constraints only, which want to know what a pod belongs to.
+	Services               []*v1.Service
+	ReplicationControllers []*v1.ReplicationController
+	ReplicaSets            []*appsv1.ReplicaSet
+	StatefulSets           []*appsv1.StatefulSet
 }
 
 // Profile says which plugins run and with which arguments. It must be valid: checking arguments is the business of the configuration.
@@ -21,9 +31,12 @@ type Profile struct {
 	Disabled map[string]bool  // names of plugins that are off at every extension point
 	Weights  map[string]int64 // score weights, used as they are; a scorer that is missing here has its default weight
 
-	// Fit and Balanced may be zero: then they mean the upstream defaults (LeastAllocated; cpu and memory with weight 1).
-	Fit      configv1.NodeResourcesFitArgs
-	Balanced configv1.NodeResourcesBalancedAllocationArgs
+	// Arguments may be zero: then they mean the upstream defaults (LeastAllocated; cpu and memory with weight 1; System constraints;
+	// a hard pod affinity weight of 1).
+	Fit         configv1.NodeResourcesFitArgs
+	Balanced    configv1.NodeResourcesBalancedAllocationArgs
+	Spread      configv1.PodTopologySpreadArgs
+	PodAffinity configv1.InterPodAffinityArgs
 
 	// AddedAffinity is NodeAffinity's addedAffinity argument: what every pod must (required) and should (preferred) match besides its own.
 	AddedAffinity *v1.NodeAffinity
@@ -31,6 +44,13 @@ type Profile struct {
 
 // DefaultProfile is the profile of an empty configuration file.
 func DefaultProfile() Profile { return Profile{} }
+
+// NodeLocalProfile is the default profile without the plugins for which a node's answer depends on pods elsewhere.
+func NodeLocalProfile() Profile {
+	p := DefaultProfile()
+	p.Disabled = map[string]bool{spreadName: true, podAffinityName: true}
+	return p
+}
 
 // Rejection is one plugin's no.
 type Rejection struct {
@@ -71,7 +91,8 @@ type Answer struct {
 	Message string
 	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
 	Best []string
-	// Err is set when the cycle fails instead of answering: in scoring, with two or more feasible nodes. Then there are no scores and no Best.
+	// Err is set when the cycle fails instead of answering: in PreFilter, and then there are no Nodes, or in scoring, with two or more
+	// feasible nodes, and then there are no scores and no Best.
 	Err error
 }
 
@@ -85,9 +106,12 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
 		return Answer{Message: "no nodes available to schedule pods"}
 	}
 	var a Answer
-	allowed := cy.preFilter(&a)
+	check := cy.filter(&a)
+	if a.Err != nil {
+		return a
+	}
 	for _, n := range cy.nodes {
-		answer := NodeAnswer{Node: n.Name, Rejections: cy.rejections(&a, n, allowed)}
+		answer := NodeAnswer{Node: n.Name, Rejections: check(n)}
 		if len(answer.Rejections) == 0 {
 			answer.Feasible = true
 			cy.feasible = append(cy.feasible, n)
@@ -107,8 +131,10 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
 type cycle struct {
 	pod      *v1.Pod
 	profile  Profile
+	cluster  Cluster
 	nodes    []node // by name
 	feasible []node // by name; complete once filtering is over, for the scorers
+	dryRun   DryRun // what Filter sees and PreFilter does not
 }
 
 // node is a node and the pods that occupy it.
@@ -118,7 +144,7 @@ type node struct {
 }
 
 func newCycle(c Cluster, p *v1.Pod, profile Profile) *cycle {
-	cy := &cycle{pod: p, profile: profile}
+	cy := &cycle{pod: p, profile: profile, cluster: c}
 	for _, n := range c.Nodes {
 		cy.nodes = append(cy.nodes, node{Node: n, pods: placedOn(c.Pods, n.Name)})
 	}
@@ -147,15 +173,38 @@ func (cy *cycle) enabled() []plugin {
 	return on
 }
 
-// preFilter runs the PreFilters, records in the answer whether they rejected the pod and who narrowed, and returns the names of
-// the nodes left; nil means all.
+// filter runs the PreFilters and returns what then gives the rejections of a node: the pod's, the narrowing's, or those of all filters that
+// refuse the node.
+func (cy *cycle) filter(a *Answer) func(node) []Rejection {
+	allowed := cy.preFilter(a)
+	switch {
+	case a.Err != nil:
+		return nil
+	case a.PreFilter != nil:
+		return func(node) []Rejection { return []Rejection{*a.PreFilter} }
+	}
+	filters := cy.filters()
+	return func(n node) []Rejection {
+		if len(a.Narrowed) > 0 && !slices.Contains(allowed, n.Name) {
+			return []Rejection{{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", a.Narrowed)}}}
+		}
+		return filters(n)
+	}
+}
+
+// preFilter runs the PreFilters, records in the answer whether they rejected the pod or failed and who narrowed, and returns the names
+// of the nodes left; nil means all.
 func (cy *cycle) preFilter(a *Answer) []string {
 	var allowed []string
 	for _, p := range cy.enabled() {
 		if p.preFilter == nil {
 			continue
 		}
-		names, no := p.preFilter(cy)
+		names, no, err := p.preFilter(cy)
+		if err != nil {
+			a.Err = fmt.Errorf("running PreFilter plugin %q: %w", p.name, err)
+			return nil
+		}
 		if no != nil {
 			no.Plugin = p.name
 			a.PreFilter = no
@@ -197,25 +246,26 @@ func intersection(a, b []string) []string {
 	return both
 }
 
-// rejections lists who refuses the node. Nodes that PreFilter ruled out are not shown to the filters.
-func (cy *cycle) rejections(a *Answer, n node, allowed []string) []Rejection {
-	if a.PreFilter != nil {
-		return []Rejection{*a.PreFilter}
-	}
-	if len(a.Narrowed) > 0 && !slices.Contains(allowed, n.Name) {
-		return []Rejection{{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", a.Narrowed)}}}
-	}
-	var all []Rejection
+// filters prepares all filters and returns what runs them on a node. Nodes that PreFilter ruled out are not shown to them.
+func (cy *cycle) filters() func(node) []Rejection {
+	var names []string
+	var checks []func(node) *Rejection
 	for _, p := range cy.enabled() {
-		if p.filter == nil {
-			continue
-		}
-		if no := p.filter(cy, n); no != nil {
-			no.Plugin = p.name
-			all = append(all, *no)
+		if p.filter != nil {
+			names = append(names, p.name)
+			checks = append(checks, p.filter(cy))
 		}
 	}
-	return all
+	return func(n node) []Rejection {
+		var all []Rejection
+		for i, check := range checks {
+			if no := check(n); no != nil {
+				no.Plugin = names[i]
+				all = append(all, *no)
+			}
+		}
+		return all
+	}
 }
 
 // message words the failure: a count per reason, sorted as text, so that "10 x" stands before "2 y".

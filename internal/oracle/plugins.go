@@ -12,10 +12,11 @@ type plugin struct {
 	name   string
 	weight int64 // default score weight
 
-	// preFilter may name the only nodes worth looking at (nil: all) or reject the pod.
-	preFilter func(*cycle) ([]string, *Rejection)
-	// filter returns nil when the node will do. The caller fills in the plugin's name.
-	filter func(*cycle, node) *Rejection
+	// preFilter may name the only nodes worth looking at (nil: all), reject the pod, or fail the cycle.
+	preFilter func(*cycle) ([]string, *Rejection, error)
+	// filter counts what it needs to count over all nodes, and returns what then judges one. That returns nil when the node will
+	// do; the caller fills in the plugin's name.
+	filter func(*cycle) func(node) *Rejection
 	// score rates all feasible nodes at once, in the order of cycle.feasible, because normalising needs them all.
 	score func(*cycle) (scores, error)
 }
@@ -28,18 +29,32 @@ type scores struct {
 
 // plugins in the default filter order, which for scorers is also the order of the answer's scores.
 var plugins = []plugin{
-	{name: "NodeName", preFilter: nodeNamePreFilter, filter: nodeNameFilter},
-	{name: "NodeUnschedulable", filter: nodeUnschedulableFilter},
-	{name: "TaintToleration", weight: 3, filter: taintTolerationFilter, score: taintTolerationScore},
-	{name: "NodeAffinity", weight: 2, preFilter: nodeAffinityPreFilter, filter: nodeAffinityFilter, score: nodeAffinityScore},
-	{name: "NodePorts", filter: nodePortsFilter},
-	{name: "NodeResourcesFit", weight: 1, filter: fitFilter, score: fitScore},
-	{name: "NodeDeclaredFeatures", filter: nodeDeclaredFeaturesFilter},
+	{name: "NodeName", preFilter: nodeNamePreFilter, filter: alone(nodeNameFilter)},
+	{name: "NodeUnschedulable", filter: alone(nodeUnschedulableFilter)},
+	{name: "TaintToleration", weight: 3, filter: alone(taintTolerationFilter), score: taintTolerationScore},
+	{name: "NodeAffinity", weight: 2, preFilter: nodeAffinityPreFilter, filter: alone(nodeAffinityFilter), score: nodeAffinityScore},
+	{name: "NodePorts", filter: alone(nodePortsFilter)},
+	{name: "NodeResourcesFit", weight: 1, filter: alone(fitFilter), score: fitScore},
+	{name: spreadName, weight: 2, preFilter: spreadPreFilter, filter: spreadFilter, score: spreadScore},
+	{name: podAffinityName, weight: 2, preFilter: podAffinityPreFilter, filter: podAffinityFilter, score: podAffinityScore},
+	{name: "NodeDeclaredFeatures", filter: alone(nodeDeclaredFeaturesFilter)},
 	{name: "NodeResourcesBalancedAllocation", weight: 1, score: balancedScore},
 	{name: "ImageLocality", weight: 1, score: imageLocalityScore},
 }
 
-const maxScore = 100
+const (
+	spreadName      = "PodTopologySpread"
+	podAffinityName = "InterPodAffinity"
+
+	maxScore = 100
+)
+
+// alone is a filter that looks at nothing but the pod and the node.
+func alone(judge func(*cycle, node) *Rejection) func(*cycle) func(node) *Rejection {
+	return func(cy *cycle) func(node) *Rejection {
+		return func(n node) *Rejection { return judge(cy, n) }
+	}
+}
 
 // score fills in the feasible nodes' scores and the best nodes, or the error that ends the cycle.
 func (cy *cycle) score(a *Answer) {
@@ -131,11 +146,11 @@ func byLargest(raw []int64, reverse bool) scores {
 
 // NodeName: a pod that names its node may go nowhere else.
 
-func nodeNamePreFilter(cy *cycle) ([]string, *Rejection) {
+func nodeNamePreFilter(cy *cycle) ([]string, *Rejection, error) {
 	if name := cy.pod.Spec.NodeName; name != "" {
-		return []string{name}, nil
+		return []string{name}, nil, nil
 	}
-	return nil, nil
+	return nil, nil, nil
 }
 
 // nodeNameFilter never speaks after nodeNamePreFilter has narrowed the nodes; it is here because upstream has it.

@@ -3,13 +3,21 @@ package oracle
 import v1 "k8s.io/api/core/v1"
 
 func taintTolerationFilter(cy *cycle, n node) *Rejection {
-	for _, taint := range n.Spec.Taints {
-		hard := taint.Effect == v1.TaintEffectNoSchedule || taint.Effect == v1.TaintEffectNoExecute
-		if hard && !tolerated(cy.pod.Spec.Tolerations, taint) {
-			return &Rejection{Unresolvable: true, Reasons: []string{"node(s) had untolerated taint(s)"}}
-		}
+	if !endures(cy.pod, n) {
+		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) had untolerated taint(s)"}}
 	}
 	return nil
+}
+
+// endures says whether the pod tolerates all taints that would keep it away.
+func endures(p *v1.Pod, n node) bool {
+	for _, taint := range n.Spec.Taints {
+		hard := taint.Effect == v1.TaintEffectNoSchedule || taint.Effect == v1.TaintEffectNoExecute
+		if hard && !tolerated(p.Spec.Tolerations, taint) {
+			return false
+		}
+	}
+	return true
 }
 
 // taintTolerationScore counts the PreferNoSchedule taints that the pod does not tolerate; fewer is better.

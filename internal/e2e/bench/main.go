@@ -59,8 +59,8 @@ const namespace = "bench"
 
 // result is one contender's round.
 type result struct {
-	podsPerSecond float64 // from the first binding to the last
-	withEvents    float64 // pods/s from the first binding until every event is written too
+	podsPerSecond float64       // from the first binding to the last
+	withEvents    float64       // pods/s from the first binding until every event is written too
 	firstBind     time.Duration // from the start of the process
 	cpuPerPod     time.Duration
 	peakBytes     int64

@@ -32,20 +32,31 @@ const (
 	PodFinished     Kind = "pod finished"
 	PodResized      Kind = "pod resized" // by status, sometimes also by spec
 	PodRelabelled   Kind = "pod relabelled"
+
+	// Only TopologyChange draws these.
+	NamespaceAdded      Kind = "namespace added"
+	NamespaceRemoved    Kind = "namespace removed" // its pods stay behind
+	NamespaceRelabelled Kind = "namespace relabelled"
+	ServiceAdded        Kind = "service added"
+	ServiceRemoved      Kind = "service removed"
+	ServiceChanged      Kind = "service selector changed"
+	ControllerAdded     Kind = "controller added" // a ReplicationController, ReplicaSet or StatefulSet
+	ControllerRemoved   Kind = "controller removed"
 )
 
-// Mutation is one change to a cluster. Of the four objects only those that apply are set: old without new is a removal, new without old an
+// Mutation is one change to a cluster. Of the six objects only those that apply are set: old without new is a removal, new without old an
 // addition. The new object has a higher resourceVersion; it may otherwise equal the old, for the draw may give the same again.
 type Mutation struct {
 	Kind             Kind
 	OldNode, NewNode *v1.Node
 	OldPod, NewPod   *v1.Pod
+	Old, New         metav1.Object  // of another kind: *v1.Namespace, *v1.Service, *v1.ReplicationController, *appsv1.ReplicaSet or *appsv1.StatefulSet
 	After            oracle.Cluster // the cluster once this has happened; the one before is untouched
 }
 
 // String says what happened to what, for a test's log.
 func (m Mutation) String() string {
-	for _, o := range []metav1.Object{object(m.NewNode), object(m.OldNode), object(m.NewPod), object(m.OldPod)} {
+	for _, o := range []metav1.Object{object(m.NewNode), object(m.OldNode), object(m.NewPod), object(m.OldPod), m.New, m.Old} {
 		if o != nil {
 			return fmt.Sprintf("%s: %s", m.Kind, o.GetName())
 		}
@@ -65,33 +76,57 @@ func object[T any, P interface {
 }
 
 // Change draws one mutation of the cluster. Where there is no pod or node of the kind that the draw would change, one is added.
-func Change(r *rand.Rand, c oracle.Cluster) Mutation {
+func Change(r *rand.Rand, c oracle.Cluster) Mutation { return nodeLocal().change(r, c) }
+
+// maker draws the objects that changes add, and the labels they change.
+type maker struct {
+	node       func(r *rand.Rand, i int) *v1.Node
+	nodeLabels func(r *rand.Rand, name string) map[string]string
+	pod        func(r *rand.Rand, i int) *v1.Pod
+	placedPod  func(r *rand.Rand, i int, nodeName string) *v1.Pod
+	podLabels  func(r *rand.Rand) map[string]string
+}
+
+func nodeLocal() maker { return maker{Node, nodeLabels, Pod, PlacedPod, podLabels} }
+
+func (m maker) change(r *rand.Rand, c oracle.Cluster) Mutation {
 	kind := pick(r,
 		NodeAdded, NodeRemoved, NodeRelabelled, NodeTainted, NodeCordoned, NodeAllocatable, NodeImages, NodeFeatures,
 		PodPending, PodPlaced, PodPlaced, PodPlaced, PodPlaced, PodDeleted, PodDeleted, PodDeleting, PodFinished, PodResized, PodResized, PodRelabelled)
 	switch kind {
 	case NodeAdded:
-		return addNode(r, c)
+		return m.addNode(r, c)
 	case NodeRemoved, NodeRelabelled, NodeTainted, NodeCordoned, NodeAllocatable, NodeImages, NodeFeatures:
 		if len(c.Nodes) == 0 {
-			return addNode(r, c)
+			return m.addNode(r, c)
 		}
-		return changeNode(r, c, kind)
+		return m.changeNode(r, c, kind)
 	case PodPending:
-		return addPod(c, PodPending, Pod(r, freePod(c)))
+		return addPod(c, PodPending, m.pod(r, freePod(c)))
 	case PodPlaced:
-		return placePod(r, c)
+		return m.placePod(r, c)
 	}
-	return changePod(r, c, kind)
+	return m.changePod(r, c, kind)
 }
 
-func addNode(r *rand.Rand, c oracle.Cluster) Mutation {
-	n := Node(r, freeNode(c))
-	return Mutation{Kind: NodeAdded, NewNode: n, After: oracle.Cluster{Nodes: append(slices.Clone(c.Nodes), n), Pods: slices.Clone(c.Pods)}}
+func (m maker) addNode(r *rand.Rand, c oracle.Cluster) Mutation {
+	added := Mutation{Kind: NodeAdded, NewNode: m.node(r, freeNode(c)), After: cloned(c)}
+	added.After.Nodes = append(added.After.Nodes, added.NewNode)
+	return added
 }
 
 func addPod(c oracle.Cluster, kind Kind, p *v1.Pod) Mutation {
-	return Mutation{Kind: kind, NewPod: p, After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: append(slices.Clone(c.Pods), p)}}
+	m := Mutation{Kind: kind, NewPod: p, After: cloned(c)}
+	m.After.Pods = append(m.After.Pods, p)
+	return m
+}
+
+// cloned is a cluster of the same objects in lists of its own.
+func cloned(c oracle.Cluster) oracle.Cluster {
+	return oracle.Cluster{
+		Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods), Namespaces: slices.Clone(c.Namespaces), Services: slices.Clone(c.Services),
+		ReplicationControllers: slices.Clone(c.ReplicationControllers), ReplicaSets: slices.Clone(c.ReplicaSets), StatefulSets: slices.Clone(c.StatefulSets),
+	}
 }
 
 // freeNode is the lowest number no node has, so that a removed node's name comes back, with another UID.
@@ -113,18 +148,18 @@ func freePod(c oracle.Cluster) int {
 	}
 }
 
-func changeNode(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
+func (m maker) changeNode(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
 	at := r.IntN(len(c.Nodes))
-	m := Mutation{Kind: kind, OldNode: c.Nodes[at], After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods)}}
+	changed := Mutation{Kind: kind, OldNode: c.Nodes[at], After: cloned(c)}
 	if kind == NodeRemoved {
-		m.After.Nodes = slices.Delete(m.After.Nodes, at, at+1)
-		return m
+		changed.After.Nodes = slices.Delete(changed.After.Nodes, at, at+1)
+		return changed
 	}
 	n := c.Nodes[at].DeepCopy()
 	n.ResourceVersion = next(n.ResourceVersion)
 	switch kind {
 	case NodeRelabelled:
-		n.Labels = nodeLabels(r, n.Name)
+		n.Labels = m.nodeLabels(r, n.Name)
 	case NodeTainted:
 		n.Spec.Taints = taints(r)
 	case NodeCordoned:
@@ -136,41 +171,41 @@ func changeNode(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
 	case NodeFeatures:
 		n.Status.DeclaredFeatures = features(r)
 	}
-	m.NewNode = n
-	m.After.Nodes[at] = n
-	return m
+	changed.NewNode = n
+	changed.After.Nodes[at] = n
+	return changed
 }
 
 // placePod binds a pending pod of the cluster or, without one and at times anyway, adds a pod that is already bound.
-func placePod(r *rand.Rand, c oracle.Cluster) Mutation {
+func (m maker) placePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	if len(c.Nodes) == 0 {
-		return addNode(r, c)
+		return m.addNode(r, c)
 	}
 	where := pick(r, c.Nodes...).Name
 	pending := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == "" })
 	if len(pending) == 0 || chance(r, 30) {
-		return addPod(c, PodPlaced, PlacedPod(r, freePod(c), where))
+		return addPod(c, PodPlaced, m.placedPod(r, freePod(c), where))
 	}
 	return replacePod(c, PodPlaced, pick(r, pending...), func(p *v1.Pod) { p.Spec.NodeName = where })
 }
 
-func changePod(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
+func (m maker) changePod(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
 	placed := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName != "" })
 	if len(placed) == 0 {
-		return placePod(r, c)
+		return m.placePod(r, c)
 	}
 	at := pick(r, placed...)
 	switch kind {
 	case PodDeleted:
-		m := Mutation{Kind: kind, OldPod: c.Pods[at], After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods)}}
-		m.After.Pods = slices.Delete(m.After.Pods, at, at+1)
-		return m
+		deleted := Mutation{Kind: kind, OldPod: c.Pods[at], After: cloned(c)}
+		deleted.After.Pods = slices.Delete(deleted.After.Pods, at, at+1)
+		return deleted
 	case PodDeleting:
 		return replacePod(c, kind, at, func(p *v1.Pod) { p.DeletionTimestamp = ptr(epoch); p.DeletionGracePeriodSeconds = ptr(int64(30)) })
 	case PodFinished:
 		return replacePod(c, kind, at, func(p *v1.Pod) { p.Status.Phase = pick(r, v1.PodSucceeded, v1.PodFailed) })
 	case PodRelabelled:
-		return replacePod(c, kind, at, func(p *v1.Pod) { p.Labels = podLabels(r) })
+		return replacePod(c, kind, at, func(p *v1.Pod) { p.Labels = m.podLabels(r) })
 	}
 	return replacePod(c, PodResized, at, func(p *v1.Pod) {
 		if chance(r, 50) {
@@ -193,7 +228,7 @@ func replacePod(c oracle.Cluster, kind Kind, at int, change func(*v1.Pod)) Mutat
 	p := c.Pods[at].DeepCopy()
 	p.ResourceVersion = next(p.ResourceVersion)
 	change(p)
-	m := Mutation{Kind: kind, OldPod: c.Pods[at], NewPod: p, After: oracle.Cluster{Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods)}}
+	m := Mutation{Kind: kind, OldPod: c.Pods[at], NewPod: p, After: cloned(c)}
 	m.After.Pods[at] = p
 	return m
 }

@@ -49,6 +49,12 @@ func WithBrokenPreference(p *v1.Pod) *v1.Pod {
 // PlacedPod is a pod that runs on a node, or has run there: some are terminal, some are on their way out, some are being resized.
 func PlacedPod(r *rand.Rand, i int, nodeName string) *v1.Pod {
 	p := Pod(r, i)
+	settle(r, p, nodeName)
+	return p
+}
+
+// settle puts a pod on a node.
+func settle(r *rand.Rand, p *v1.Pod, nodeName string) {
 	p.Spec.NodeName = nodeName
 	p.Status.Phase = pick(r, v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodRunning)
 	if chance(r, 8) {
@@ -61,7 +67,6 @@ func PlacedPod(r *rand.Rand, i int, nodeName string) *v1.Pod {
 	if chance(r, 30) {
 		setResize(r, p)
 	}
-	return p
 }
 
 func priority(r *rand.Rand) *int32 {

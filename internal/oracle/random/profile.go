@@ -1,6 +1,7 @@
 package random
 
 import (
+	"maps"
 	"math/rand/v2"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,15 +10,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
 
-// Profile is a valid profile: about one in five is the default one, the others vary weights, strategies and arguments, and
-// now and then switch a plugin off.
+// Profile is a valid profile of node-local plugins: about one in five is the default one, the others vary weights, strategies and arguments, and
+// now and then switch a plugin off. PodTopologySpread and InterPodAffinity are off; see TopologyProfile.
 func Profile(r *rand.Rand) oracle.Profile {
-	p := oracle.DefaultProfile()
+	p := oracle.NodeLocalProfile()
 	if chance(r, 20) {
 		return p
 	}
 	p.Weights = weights(r)
-	p.Disabled = disabled(r)
+	maps.Copy(p.Disabled, disabled(r))
 	p.Fit.IgnoredResources = some(r, 15, gpu, fpga, hugePages)
 	p.Fit.IgnoredResourceGroups = some(r, 10, "example.com")
 	p.Fit.ScoringStrategy = strategy(r)
@@ -25,6 +26,27 @@ func Profile(r *rand.Rand) oracle.Profile {
 	if chance(r, 20) {
 		p.AddedAffinity = addedAffinity(r)
 	}
+	return p
+}
+
+// TopologyProfile is a valid profile with PodTopologySpread and InterPodAffinity, with any arguments; the rest is as in Profile.
+func TopologyProfile(r *rand.Rand) oracle.Profile {
+	p := Profile(r)
+	for _, name := range []string{"PodTopologySpread", "InterPodAffinity"} {
+		delete(p.Disabled, name)
+		if p.Weights != nil && chance(r, 50) {
+			p.Weights[name] = pick(r, int64(1), 2, 3, 5, 100)
+		}
+	}
+	p.Spread.DefaultingType = pick(r, "", configv1.SystemDefaulting, configv1.ListDefaulting, configv1.ListDefaulting)
+	if p.Spread.DefaultingType == configv1.ListDefaulting {
+		for range r.IntN(5) {
+			p.Spread.DefaultConstraints = append(p.Spread.DefaultConstraints, bareConstraint(r))
+		}
+		p.Spread.DefaultConstraints = withoutRepetition(p.Spread.DefaultConstraints)
+	}
+	p.PodAffinity.HardPodAffinityWeight = pick(r, nil, ptr(int32(0)), ptr(int32(1)), ptr(int32(5)), ptr(int32(100)))
+	p.PodAffinity.IgnorePreferredTermsOfExistingPods = chance(r, 30)
 	return p
 }
 

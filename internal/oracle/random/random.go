@@ -25,6 +25,20 @@
 //	priorities   absent, -5, 0, 10, 1000
 //	labels       of pods: app web db, tier front back, either may be absent
 //
+// Functions whose names begin with Topology add what PodTopologySpread and InterPodAffinity look at, and take away most of what
+// would keep a pod off a node for other reasons:
+//
+//	nodes        topology.kubernetes.io/zone za zb zc or empty, rack r1 r2 r3; either may be absent, as may be the host name, which can also be that
+//	             of node-0; a few nodes have no labels at all
+//	namespaces   default, other, third, with labels team x y and env prod, or unknown while pods are in them
+//	services     selecting by app, by tier, by both, everything or nothing
+//	controllers  replication controllers, replica sets and stateful sets web and db; pods also name one that is gone, and one that is none
+//	pods         labels like the others' plus version v1 v2
+//	constraints  up to three, hard and soft, on zone, host name, rack and a key that no node has; every policy and argument
+//	terms        up to two of each of the four kinds, on the same keys, with namespaces listed, selected, both or neither
+//	selectors    absent, empty, and every operator; matchLabelKeys and mismatchLabelKeys as the API server leaves them behind; selectors that
+//	             do not parse only come from WithBrokenSelector
+//
 // Placed pods may be terminal (Succeeded, Failed), may carry a deletionTimestamp, may sit on a node that is too small for them, and may outlive
 // their node: a node that is removed leaves them behind, and one that is added later can have the same name.
 //

@@ -90,13 +90,11 @@ func checkReplaced[T any](t *testing.T, before, after []*T, gone, come *T) {
 func checkUnique(t *testing.T, c oracle.Cluster) {
 	t.Helper()
 	seen := map[string]bool{}
-	for _, n := range c.Nodes {
-		seen[n.Name] = true
+	objects := objectsOf(c)
+	for _, o := range objects {
+		seen[fmt.Sprintf("%T %s/%s", o, o.GetNamespace(), o.GetName())] = true
 	}
-	for _, p := range c.Pods {
-		seen[p.Name] = true
-	}
-	if len(seen) != len(c.Nodes)+len(c.Pods) {
+	if len(seen) != len(objects) {
 		t.Fatal("two objects share a name")
 	}
 }

@@ -1,0 +1,173 @@
+package oracle
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// constraint is a spread constraint of the pod and the pods that it counts.
+type constraint struct {
+	v1.TopologySpreadConstraint
+	selector selector
+}
+
+// constraints are the pod's own of that action or, if the pod has none of either action, the profile's.
+func (cy *cycle) constraints(action v1.UnsatisfiableConstraintAction) ([]constraint, error) {
+	own := cy.pod.Spec.TopologySpreadConstraints
+	if len(own) == 0 {
+		return cy.defaultsOf(action), nil
+	}
+	var all []constraint
+	for _, c := range own {
+		if c.WhenUnsatisfiable != action {
+			continue
+		}
+		if err := parseSelector(c.LabelSelector); err != nil {
+			return nil, err
+		}
+		all = append(all, constraint{c, selectorOf(c.LabelSelector).and(equal(cy.present(c.MatchLabelKeys)))})
+	}
+	return all, nil
+}
+
+// present are the pod's labels among the keys.
+func (cy *cycle) present(keys []string) map[string]string {
+	labels := map[string]string{}
+	for _, key := range keys {
+		if value, ok := cy.pod.Labels[key]; ok {
+			labels[key] = value
+		}
+	}
+	return labels
+}
+
+func (cy *cycle) defaultsOf(action v1.UnsatisfiableConstraintAction) []constraint {
+	derived := cy.derivedSelector()
+	if derived.everything() {
+		return nil
+	}
+	var all []constraint
+	for _, c := range cy.defaultConstraints() {
+		if c.WhenUnsatisfiable == action {
+			all = append(all, constraint{c, derived})
+		}
+	}
+	return all
+}
+
+// includes says whether the constraint's policies let the node count. The profile's addedAffinity has no say, nor has being cordoned.
+func (c constraint) includes(p *v1.Pod, n node) bool {
+	honorAffinity := c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor
+	if honorAffinity && !wantedBy(p, n) {
+		return false
+	}
+	honorTaints := c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor
+	return !honorTaints || endures(p, n)
+}
+
+// count is how many pods on the node count for the constraint. A selector for everything counts nothing, by definition.
+func (c constraint) count(p *v1.Pod, n node) int64 {
+	if c.selector.everything() {
+		return 0
+	}
+	count := int64(0)
+	for _, other := range n.pods {
+		if other.Namespace == p.Namespace && other.DeletionTimestamp == nil && c.selector.matches(other.Labels) {
+			count++
+		}
+	}
+	return count
+}
+
+// hasKeys says whether the node is part of the topology of all the constraints; if not, it counts for none.
+func hasKeys(n node, constraints []constraint) bool {
+	for _, c := range constraints {
+		if _, ok := n.Labels[c.TopologyKey]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func spreadPreFilter(cy *cycle) ([]string, *Rejection, error) {
+	if _, err := cy.constraints(v1.DoNotSchedule); err != nil {
+		return nil, nil, fmt.Errorf("get constraints from pod: %w", err)
+	}
+	return nil, nil, nil
+}
+
+func spreadFilter(cy *cycle) func(node) *Rejection {
+	hard, _ := cy.constraints(v1.DoNotSchedule) // they parse: spreadPreFilter has made sure
+	counts := make([]map[string]int64, len(hard))
+	for i, c := range hard {
+		counts[i] = cy.countDomains(c, hard)
+	}
+	return func(n node) *Rejection {
+		for i, c := range hard {
+			value, ok := n.Labels[c.TopologyKey]
+			if !ok {
+				return &Rejection{Unresolvable: true, Reasons: []string{"node(s) didn't match pod topology spread constraints (missing required label)"}}
+			}
+			self := int64(0)
+			if c.selector.matches(cy.pod.Labels) {
+				self = 1
+			}
+			if counts[i][value]+self-c.fewest(counts[i]) > int64(c.MaxSkew) {
+				return &Rejection{Reasons: []string{"node(s) didn't match pod topology spread constraints"}}
+			}
+		}
+		return nil
+	}
+}
+
+// countDomains counts pods per domain of a hard constraint, as of PreFilter, and then adjusts for the dry run.
+func (cy *cycle) countDomains(c constraint, hard []constraint) map[string]int64 {
+	counts := map[string]int64{}
+	for _, n := range cy.nodes {
+		if !hasKeys(n, hard) || !c.includes(cy.pod, n) {
+			continue
+		}
+		value := n.Labels[c.TopologyKey]
+		counts[value] += c.count(cy.pod, n)
+		if n.Name != cy.dryRun.Node {
+			continue
+		}
+		for _, p := range cy.dryRun.Removed {
+			counts[value] -= c.adjustment(cy.pod, p)
+		}
+		for _, p := range cy.dryRun.Added {
+			counts[value] += c.adjustment(cy.pod, p)
+		}
+	}
+	return counts
+}
+
+// adjustment is what a pod of a dry run changes a count by. Unlike in count, pods on their way out and a selector for everything
+// matter, so that a count can fall below what is there, even below zero.
+func (c constraint) adjustment(p, changed *v1.Pod) int64 {
+	if changed.Namespace == p.Namespace && c.selector.matches(changed.Labels) {
+		return 1
+	}
+	return 0
+}
+
+// fewest is the count that skew is measured from: that of the smallest domain, or 0 if there are fewer domains than there should be.
+func (c constraint) fewest(counts map[string]int64) int64 {
+	wanted := 1
+	if c.MinDomains != nil {
+		wanted = int(*c.MinDomains)
+	}
+	if len(counts) < wanted {
+		return 0
+	}
+	first := true
+	fewest := int64(0)
+	for _, count := range counts {
+		if first || count < fewest {
+			fewest = count
+		}
+		first = false
+	}
+	return fewest
+}
