@@ -19,7 +19,10 @@ func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
 		return plan.Answer{}, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
 	}
 	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(s, plan.Work{Pod: pod})}
-	n, rejection := p.narrow(s, pod)
+	n, rejection, err := e.prepare(s, p, pod)
+	if err != nil { // the decision says so too
+		return answer, nil
+	}
 	if rejection != nil {
 		answer.Nodes = ruledOut(s, rejection)
 		return answer, nil
@@ -99,23 +102,37 @@ func (e *Engine) allScores(s *state.State, p *profile, pod *model.Pod) ([][]plan
 		return scores, nil
 	}
 	for i := range p.Scorers {
-		raw, err := e.rawScores(s, p, i, pod)
+		column, ok := p.Scorers[i].Scorer.(ColumnScorer)
+		var one []int64
+		var err error
+		if ok {
+			one, err = e.columnScores(s, p, i, column, pod)
+		} else {
+			one, err = e.setScores(s, p, i, pod)
+		}
 		if err != nil {
 			return nil, err
 		}
-		if raw == nil {
-			continue
+		for at, score := range one {
+			scores[at] = append(scores[at], plan.Score{Plugin: p.Scorers[i].Name(), Weight: p.Scorers[i].Weight, Score: score})
 		}
-		var largest int32
-		for _, slot := range slots {
-			largest = max(largest, raw[slot])
-		}
-		how, weight := p.Scorers[i].Normalization(), p.Scorers[i].Weight
-		for at, slot := range slots {
-			scores[at] = append(scores[at], plan.Score{
-				Plugin: p.Scorers[i].Name(), Weight: weight, Score: normalize(how, raw[slot], largest),
-			})
-		}
+	}
+	return scores, nil
+}
+
+// columnScores returns a column scorer's normalised scores by position in the feasible slots, or nil if it has no say.
+func (e *Engine) columnScores(s *state.State, p *profile, i int, scorer ColumnScorer, pod *model.Pod) ([]int64, error) {
+	raw, err := e.rawScores(s, p, i, scorer, pod)
+	if raw == nil {
+		return nil, err
+	}
+	var largest int32
+	for _, slot := range e.scan.slots {
+		largest = max(largest, raw[slot])
+	}
+	scores := make([]int64, len(e.scan.slots))
+	for at, slot := range e.scan.slots {
+		scores[at] = normalize(scorer.Normalization(), raw[slot], largest)
 	}
 	return scores, nil
 }

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -107,6 +108,18 @@ type scoreColumn struct {
 	scorer compiled.Scorer
 }
 
+// layers is the compiled need of a filter that has no column.
+type layers struct {
+	compiled.Layers
+	used uint64
+}
+
+// set is the compiled need of a scorer that has no column.
+type set struct {
+	compiled.Set
+	used uint64
+}
+
 // columnKey names a column: a plugin, by its position among all plugins of all profiles, and a need.
 type columnKey struct {
 	plugin int32
@@ -117,12 +130,38 @@ type columnKey struct {
 type columns struct {
 	filters  map[columnKey]*filterColumn
 	scores   map[columnKey]*scoreColumn
+	layers   map[columnKey]*layers
+	sets     map[columnKey]*set
 	maxBytes int
 	clock    uint64
 }
 
 func newColumns(maxBytes int) columns {
-	return columns{filters: map[columnKey]*filterColumn{}, scores: map[columnKey]*scoreColumn{}, maxBytes: maxBytes}
+	return columns{
+		filters: map[columnKey]*filterColumn{}, scores: map[columnKey]*scoreColumn{},
+		layers: map[columnKey]*layers{}, sets: map[columnKey]*set{}, maxBytes: maxBytes,
+	}
+}
+
+// compiledKept bounds the compiled needs without a column. They are small, but pods of a StatefulSet each have one of their own.
+const compiledKept = 4096
+
+// makeRoomForCompiled evicts the compiled needs that were not used for longest, half of them at once.
+func (c *columns) makeRoomForCompiled() {
+	if len(c.layers)+len(c.sets) < compiledKept {
+		return
+	}
+	times := make([]uint64, 0, compiledKept)
+	for _, l := range c.layers {
+		times = append(times, l.used)
+	}
+	for _, s := range c.sets {
+		times = append(times, s.used)
+	}
+	slices.Sort(times)
+	middle := times[len(times)/2]
+	maps.DeleteFunc(c.layers, func(_ columnKey, l *layers) bool { return l.used <= middle })
+	maps.DeleteFunc(c.sets, func(_ columnKey, s *set) bool { return s.used <= middle })
 }
 
 // makeRoom evicts columns until one more fits beside those that the present decision uses.

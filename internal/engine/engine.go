@@ -5,6 +5,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -61,6 +62,7 @@ func New(config Config) (*Engine, error) {
 			return nil, fmt.Errorf("profile %q is there twice", p.Name)
 		}
 		e.profiles[p.Name] = &profile{Profile: p, firstID: id}
+		e.scan.layered = append(e.scan.layered, make([]layeredFilter, max(0, len(p.Filters)-len(e.scan.layered)))...)
 		id += int32(len(p.Filters) + len(p.Scorers))
 	}
 	return e, nil
@@ -90,9 +92,8 @@ func (e *Engine) Decide(s *state.State, work plan.Work) plan.Decision {
 }
 
 func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision) {
-	narrowing, rejection := p.narrow(s, d.Pod)
-	if rejection != nil {
-		d.Rejection = rejection
+	narrowing, rejection, err := e.prepare(s, p, d.Pod)
+	if d.Rejection, d.Err = rejection, err; rejection != nil || err != nil {
 		return
 	}
 	if slot, ok := e.nominated(s, p, d.Pod); ok {
@@ -116,6 +117,53 @@ func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision) {
 	}
 }
 
+// prepare looks at what does not depend on a single node: which nodes are worth looking at, and what the counts of pods ask of a
+// node. A rejection rules out every node.
+func (e *Engine) prepare(s *state.State, p *profile, pod *model.Pod) (narrowing, *plan.Rejection, error) {
+	e.columns.clock++
+	n, rejection := p.narrow(s, pod)
+	if rejection != nil {
+		return n, rejection, nil
+	}
+	e.scan.layers = e.scan.layers[:0]
+	for i, f := range p.Filters {
+		layered := &e.scan.layered[i]
+		*layered = layeredFilter{}
+		if _, ok := f.(LayerFilterer); !ok || pod.Needs[i].IsZero() {
+			continue
+		}
+		layered.need = e.layersOf(p, i, pod)
+		first := len(e.scan.layers)
+		var text string
+		var err error
+		if e.scan.layers, text, err = layered.need.Layers(s, e.scan.layers); err != nil {
+			return n, nil, fmt.Errorf("running PreFilter plugin %q: %w", f.Name(), err)
+		}
+		if text != "" {
+			return n, &plan.Rejection{PreFilter: text, Plugins: []string{f.Name()}}, nil
+		}
+		layered.first, layered.last = first, len(e.scan.layers)
+	}
+	for i := range p.Filters {
+		layered := &e.scan.layered[i]
+		layered.layers = e.scan.layers[layered.first:layered.last]
+	}
+	return n, nil, nil
+}
+
+// layersOf returns the compiled need of a layer filter.
+func (e *Engine) layersOf(p *profile, i int, pod *model.Pod) compiled.Layers {
+	key := columnKey{p.firstID + int32(i), pod.Needs[i]}
+	l := e.columns.layers[key]
+	if l == nil {
+		e.columns.makeRoomForCompiled()
+		l = &layers{Layers: p.Filters[i].(LayerFilterer).CompileLayers(pod)}
+		e.columns.layers[key] = l
+	}
+	l.used = e.columns.clock
+	return l.Layers
+}
+
 // nominated returns the node that the pod was promised, if it is still fit for it. It is then taken without a look at
 // the others, as in kube-scheduler.
 func (e *Engine) nominated(s *state.State, p *profile, pod *model.Pod) (int32, bool) {
@@ -134,15 +182,16 @@ func (e *Engine) nominated(s *state.State, p *profile, pod *model.Pod) (int32, b
 // filterColumn returns the up-to-date column of filter i of the profile for the pod, or nil when the filter passes everywhere.
 func (e *Engine) filterColumn(s *state.State, p *profile, i int, pod *model.Pod) *filterColumn {
 	need := pod.Needs[i]
-	if need.IsZero() {
+	filterer, ok := p.Filters[i].(ColumnFilterer)
+	if !ok || need.IsZero() {
 		return nil
 	}
 	key := columnKey{p.firstID + int32(i), need}
 	c := e.columns.filters[key]
 	if c == nil {
 		e.columns.makeRoom(s.Slots(), e.columns.clock)
-		c = &filterColumn{filter: p.Filters[i].CompileFilter(pod)}
-		c.ask, c.reads = c.filter.Filter, p.Filters[i].FilterReads()|model.Presence
+		c = &filterColumn{filter: filterer.CompileFilter(pod)}
+		c.ask, c.reads = c.filter.Filter, filterer.FilterReads()|model.Presence
 		e.columns.filters[key] = c
 		e.work.Filled++
 	}
@@ -152,7 +201,7 @@ func (e *Engine) filterColumn(s *state.State, p *profile, i int, pod *model.Pod)
 }
 
 // scoreColumn returns the up-to-date column of scorer i of the profile for the pod, or nil when the scorer has no say.
-func (e *Engine) scoreColumn(s *state.State, p *profile, i int, pod *model.Pod) (*scoreColumn, error) {
+func (e *Engine) scoreColumn(s *state.State, p *profile, i int, scorer ColumnScorer, pod *model.Pod) (*scoreColumn, error) {
 	at := len(p.Filters) + i
 	need := pod.Needs[at]
 	if need.IsZero() {
@@ -161,19 +210,44 @@ func (e *Engine) scoreColumn(s *state.State, p *profile, i int, pod *model.Pod) 
 	key := columnKey{p.firstID + int32(at), need}
 	c := e.columns.scores[key]
 	if c == nil {
-		scorer, err := p.Scorers[i].CompileScore(pod)
+		asked, err := scorer.CompileScore(pod)
 		if err != nil {
-			return nil, fmt.Errorf("running PreScore plugin %q: %w", p.Scorers[i].Name(), err)
+			return nil, errPreScore(scorer, err)
 		}
 		e.columns.makeRoom(s.Slots(), e.columns.clock)
-		c = &scoreColumn{scorer: scorer}
-		c.ask, c.reads = c.scorer.Score, p.Scorers[i].ScoreReads()|model.Presence
+		c = &scoreColumn{scorer: asked}
+		c.ask, c.reads = c.scorer.Score, scorer.ScoreReads()|model.Presence
 		e.columns.scores[key] = c
 		e.work.Filled++
 	}
 	c.used = e.columns.clock
 	e.work.Asked += int64(c.sync(s))
 	return c, nil
+}
+
+// setOf returns the compiled need of a set scorer, or nil when the scorer has no say.
+func (e *Engine) setOf(p *profile, i int, scorer SetScorer, pod *model.Pod) (compiled.Set, error) {
+	at := len(p.Filters) + i
+	if pod.Needs[at].IsZero() {
+		return nil, nil
+	}
+	key := columnKey{p.firstID + int32(at), pod.Needs[at]}
+	have := e.columns.sets[key]
+	if have == nil {
+		asked, err := scorer.CompileSet(pod)
+		if err != nil {
+			return nil, errPreScore(scorer, err)
+		}
+		e.columns.makeRoomForCompiled()
+		have = &set{Set: asked}
+		e.columns.sets[key] = have
+	}
+	have.used = e.columns.clock
+	return have.Set, nil
+}
+
+func errPreScore(scorer Scorer, err error) error {
+	return fmt.Errorf("running PreScore plugin %q: %w", scorer.Name(), err)
 }
 
 // Columns returns how many columns the engine keeps.

@@ -15,17 +15,29 @@ type Plugin interface {
 	Name() string
 }
 
-// Filterer says on which nodes a pod may run.
+// Filterer says on which nodes a pod may run. It is a ColumnFilterer or a LayerFilterer.
 type Filterer interface {
 	Plugin
 	// FilterNeed reduces the pod to what decides this plugin's verdict on any node: pods with equal needs get equal verdicts.
 	// The zero Need means that every node passes (kube-scheduler's PreFilter Skip).
 	FilterNeed(pod *model.Pod) model.Need
+}
+
+// ColumnFilterer gives verdicts that depend on the pod and one node.
+type ColumnFilterer interface {
+	Filterer
 	// FilterReads names the aspects of a node that its verdicts depend on.
 	FilterReads() model.Aspect
 	// CompileFilter prepares the pod's demands for asking many nodes. It is called once for a need, and what it returns must
 	// not hold on to the pod longer than it must.
 	CompileFilter(pod *model.Pod) compiled.Filter
+}
+
+// LayerFilterer gives verdicts that depend on the pods around a node.
+type LayerFilterer interface {
+	Filterer
+	// CompileLayers prepares the pod's demands. It is called once for a need.
+	CompileLayers(pod *model.Pod) compiled.Layers
 }
 
 // Narrower rules out most nodes, or all of them, by looking at the pod alone (kube-scheduler's PreFilter result).
@@ -36,18 +48,30 @@ type Narrower interface {
 	Narrow(pod *model.Pod) (names []string, narrowed bool, rejection string)
 }
 
-// Scorer says how good a node is for a pod.
+// Scorer says how good a node is for a pod. It is a ColumnScorer or a SetScorer.
 type Scorer interface {
 	Plugin
 	// ScoreNeed reduces the pod to what decides this plugin's scores; the zero Need means that the plugin adds nothing to any
 	// node (kube-scheduler's PreScore Skip).
 	ScoreNeed(pod *model.Pod) model.Need
+}
+
+// ColumnScorer gives scores that depend on the pod and one node, and on the other nodes only through normalising.
+type ColumnScorer interface {
+	Scorer
 	// ScoreReads names the aspects of a node that its scores depend on.
 	ScoreReads() model.Aspect
 	// CompileScore prepares the pod's wishes for asking many nodes. An error fails the pod's turn.
 	CompileScore(pod *model.Pod) (compiled.Scorer, error)
 	// Normalization says how raw scores become 0..MaxScore.
 	Normalization() model.Normalization
+}
+
+// SetScorer scores all feasible nodes together.
+type SetScorer interface {
+	Scorer
+	// CompileSet prepares the pod's wishes. An error fails the pod's turn.
+	CompileSet(pod *model.Pod) (compiled.Set, error)
 }
 
 // Weighted is a scorer with its weight in the profile.

@@ -63,8 +63,14 @@ func (e *Engine) objections(s *state.State, p *profile, pod *model.Pod, n *narro
 	}
 	each := func(slot int32) {
 		for i, c := range columns {
-			if c != nil && c.values[slot] != reason.None {
-				counts[objection{i, c.values[slot]}]++
+			code := reason.None
+			if c != nil {
+				code = c.values[slot]
+			} else {
+				code = e.scan.layered[i].Filter(s.Node(slot))
+			}
+			if code != reason.None {
+				counts[objection{i, code}]++
 				return
 			}
 		}

@@ -14,9 +14,34 @@ type scan struct {
 	slots  []int32 // the feasible slots, ascending
 	totals []int64 // their weighted scores, by position in slots
 	shares []int64 // normalised score times weight, by raw score
+	// layers are the rules about counts of all the pod's layer filters, and layered which of them are whose, by position in the profile.
+	layers  []compiled.Layer
+	layered []layeredFilter
+	// one is a set scorer's scores, by position in slots.
+	one []int64
 	// filters are a pod's compiled filters, by position in the profile; nil where a filter has nothing to say.
 	filters []compiled.Filter
 }
+
+// layeredFilter asks a layer filter's rules about one node.
+type layeredFilter struct {
+	need        compiled.Layers
+	first, last int // in scan.layers
+	layers      []compiled.Layer
+}
+
+// Filter gives the verdict of the first rule that objects.
+func (f *layeredFilter) Filter(node state.Node) reason.Code {
+	for i := range f.layers {
+		if code := f.layers[i].Verdict(node.Slot()); code != reason.None {
+			return code
+		}
+	}
+	return reason.None
+}
+
+// Reasons puts a code into words.
+func (f *layeredFilter) Reasons(code reason.Code) []string { return f.need.Reasons(code) }
 
 // fewNodes is how many nodes are cheaper to ask one by one than through columns. Pods pinned to one node, as a DaemonSet's
 // are, each have a need of their own: a column for each would never be used again.
@@ -24,7 +49,6 @@ const fewNodes = 64
 
 // feasible fills e.scan.slots with the nodes that no filter objects to.
 func (e *Engine) feasible(s *state.State, p *profile, pod *model.Pod, n narrowing) {
-	e.columns.clock++
 	switch {
 	case len(n.by) == 0:
 		e.feasibleAmongAll(s, p, pod)
@@ -66,7 +90,33 @@ func (e *Engine) feasibleAmongAll(s *state.State, p *profile, pod *model.Pod) {
 		}
 		slots = keepFeasible(slots, c.values)
 	}
+	for i := range e.scan.layers {
+		slots = keepWithin(slots, &e.scan.layers[i])
+	}
 	e.scan.slots = slots
+}
+
+// keepWithin drops the slots that the layer rejects, in place.
+func keepWithin(slots []int32, layer *compiled.Layer) []int32 {
+	n := 0
+	domains, counts, low, high := layer.Domains, layer.Counts, layer.Min, layer.Max
+	withoutDomain := layer.Missing == reason.None
+	for _, slot := range slots {
+		slots[n] = slot
+		domain := domains[slot]
+		ok := withoutDomain
+		if domain >= 0 {
+			var count int32
+			if int(domain) < len(counts) {
+				count = counts[domain]
+			}
+			ok = count >= low && count <= high
+		}
+		if ok {
+			n++
+		}
+	}
+	return slots[:n]
 }
 
 // keepFeasible drops the slots that the column objects to, in place. Writing first and counting after keeps the loop free of
@@ -144,34 +194,63 @@ func mix(x uint64) uint64 {
 
 // addScores adds one scorer's normalised and weighted scores to the totals, or returns what it would add to each of them alike.
 func (e *Engine) addScores(s *state.State, p *profile, i int, pod *model.Pod, totals []int64) (everywhere int64, err error) {
-	scorer := &p.Scorers[i]
-	raw, err := e.rawScores(s, p, i, pod)
+	weight := p.Scorers[i].Weight
+	column, ok := p.Scorers[i].Scorer.(ColumnScorer)
+	if !ok {
+		scores, err := e.setScores(s, p, i, pod)
+		for at, score := range scores {
+			totals[at] += score * weight
+		}
+		return 0, err
+	}
+	raw, err := e.rawScores(s, p, i, column, pod)
 	if err != nil || raw == nil {
 		return 0, err
 	}
-	slots := e.scan.slots
-	switch scorer.Normalization() {
-	case model.AsIs:
-		totals, weight := totals[:len(slots)], scorer.Weight
-		for at, slot := range slots {
-			totals[at] += int64(raw[slot]) * weight
-		}
-		return 0, nil
-	default:
-		return e.addNormalized(scorer, raw, totals)
+	if column.Normalization() != model.AsIs {
+		return e.addNormalized(column, weight, raw, totals)
 	}
+	slots := e.scan.slots
+	totals = totals[:len(slots)]
+	for at, slot := range slots {
+		totals[at] += int64(raw[slot]) * weight
+	}
+	return 0, nil
 }
 
-// rawScores returns the scorer's raw scores by slot, or nil if it has no say.
-func (e *Engine) rawScores(s *state.State, p *profile, i int, pod *model.Pod) ([]int32, error) {
-	c, err := e.scoreColumn(s, p, i, pod)
+// rawScores returns a column scorer's raw scores by slot, or nil if it has no say.
+func (e *Engine) rawScores(s *state.State, p *profile, i int, scorer ColumnScorer, pod *model.Pod) ([]int32, error) {
+	c, err := e.scoreColumn(s, p, i, scorer, pod)
 	if c == nil {
 		return nil, err
 	}
 	return c.values, nil
 }
 
-func (e *Engine) addNormalized(scorer *Weighted, raw []int32, totals []int64) (everywhere int64, err error) {
+// setScores returns a set scorer's scores by position in the feasible slots, or nil if it has no say. They are true until the next call.
+func (e *Engine) setScores(s *state.State, p *profile, i int, pod *model.Pod) ([]int64, error) {
+	scorer := p.Scorers[i].Scorer.(SetScorer)
+	set, err := e.setOf(p, i, scorer, pod)
+	if set == nil {
+		return nil, err
+	}
+	slots := e.scan.slots
+	if cap(e.scan.one) < len(slots) {
+		e.scan.one = make([]int64, len(slots)+len(slots)/4)
+	}
+	scores := e.scan.one[:len(slots)]
+	ok, err := set.Score(s, slots, scores)
+	if err != nil {
+		return nil, errPreScore(scorer, err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	return scores, nil
+}
+
+func (e *Engine) addNormalized(scorer ColumnScorer, weight int64, raw []int32, totals []int64) (everywhere int64, err error) {
+	how := scorer.Normalization()
 	slots := e.scan.slots
 	var largest int32
 	for _, slot := range slots {
@@ -182,19 +261,16 @@ func (e *Engine) addNormalized(scorer *Weighted, raw []int32, totals []int64) (e
 		}
 	}
 	if largest == 0 {
-		if scorer.Normalization() == model.LargestReversed {
-			return MaxScore * scorer.Weight, nil
-		}
-		return 0, nil
+		return normalize(how, 0, 0) * weight, nil
 	}
-	if shares := e.sharesTo(largest, scorer); shares != nil {
+	if shares := e.sharesTo(largest, how, weight); shares != nil {
 		for at, slot := range slots {
 			totals[at] += shares[raw[slot]]
 		}
 		return 0, nil
 	}
 	for at, slot := range slots {
-		totals[at] += normalize(scorer.Normalization(), raw[slot], largest) * scorer.Weight
+		totals[at] += normalize(how, raw[slot], largest) * weight
 	}
 	return 0, nil
 }
@@ -217,7 +293,7 @@ func normalize(how model.Normalization, raw, largest int32) int64 {
 // tabulated is up to which largest raw score a table of normalised scores is cheaper than a division for each node.
 const tabulated = 256
 
-func (e *Engine) sharesTo(largest int32, scorer *Weighted) []int64 {
+func (e *Engine) sharesTo(largest int32, how model.Normalization, weight int64) []int64 {
 	if largest > tabulated || int(largest) > len(e.scan.slots) {
 		return nil
 	}
@@ -226,7 +302,7 @@ func (e *Engine) sharesTo(largest int32, scorer *Weighted) []int64 {
 	}
 	shares := e.scan.shares[:largest+1]
 	for raw := range shares {
-		shares[raw] = normalize(scorer.Normalization(), int32(raw), largest) * scorer.Weight
+		shares[raw] = normalize(how, int32(raw), largest) * weight
 	}
 	return shares
 }
@@ -236,11 +312,17 @@ func (e *Engine) compile(p *profile, pod *model.Pod) {
 	e.scan.filters = e.scan.filters[:0]
 	for i, f := range p.Filters {
 		var filter compiled.Filter
-		if need := pod.Needs[i]; !need.IsZero() {
+		need := pod.Needs[i]
+		column, isColumn := f.(ColumnFilterer)
+		switch {
+		case need.IsZero():
+		case !isColumn:
+			filter = &e.scan.layered[i]
+		default:
 			if c := e.columns.filters[columnKey{p.firstID + int32(i), need}]; c != nil {
 				filter = c.filter
 			} else {
-				filter = f.CompileFilter(pod)
+				filter = column.CompileFilter(pod)
 			}
 		}
 		e.scan.filters = append(e.scan.filters, filter)

@@ -1,5 +1,11 @@
 package model
 
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
 // ChangeKind says what a Change carries.
 type ChangeKind uint8
 
@@ -13,6 +19,10 @@ const (
 	NodeSet
 	// NodeGone: the node of that name exists no longer.
 	NodeGone
+	// ObjectSet: an object that is neither a pod nor a node exists in this version.
+	ObjectSet
+	// ObjectGone: the object of that reference exists no longer.
+	ObjectGone
 	// BindDone: the outcome of a binding that the scheduler started.
 	BindDone
 )
@@ -25,6 +35,44 @@ type Change struct {
 	Node *Node    // NodeSet
 	Name string   // NodeGone
 	Bind *Outcome // BindDone
+
+	Object runtime.Object // ObjectSet: a namespace, service or controller of pods
+	Ref    Ref            // ObjectSet, ObjectGone
+}
+
+// Kind is the kind of an object that is neither a pod nor a node.
+type Kind uint8
+
+// The kinds of object that scheduling reads besides pods and nodes.
+const (
+	NamespaceKind Kind = iota
+	ServiceKind
+	ReplicationControllerKind
+	ReplicaSetKind
+	StatefulSetKind
+)
+
+// Ref names such an object. A namespace has no Namespace.
+type Ref struct {
+	Kind            Kind
+	Namespace, Name string
+}
+
+// RefOf returns the reference of an object; ok is false when scheduling does not read its kind.
+func RefOf(object runtime.Object) (ref Ref, ok bool) {
+	switch o := object.(type) {
+	case *v1.Namespace:
+		return Ref{NamespaceKind, "", o.Name}, true
+	case *v1.Service:
+		return Ref{ServiceKind, o.Namespace, o.Name}, true
+	case *v1.ReplicationController:
+		return Ref{ReplicationControllerKind, o.Namespace, o.Name}, true
+	case *appsv1.ReplicaSet:
+		return Ref{ReplicaSetKind, o.Namespace, o.Name}, true
+	case *appsv1.StatefulSet:
+		return Ref{StatefulSetKind, o.Namespace, o.Name}, true
+	}
+	return Ref{}, false
 }
 
 // Outcome tells how a binding ended.

@@ -42,6 +42,9 @@ type Pod struct {
 	// Ports are the host ports the pod wants or holds, in canonical form.
 	Ports []HostPort
 
+	// Terms are the terms of the pod's affinity to other pods, of all kinds.
+	Terms []TermRef
+
 	// Asks is what the pod needs of a node to fit: from the spec alone. Only pending pods have it.
 	Asks Resources
 	// Scored is what NodeResourcesFit believes the pod asks for when it scores: container requests with defaults, pod-level
@@ -130,6 +133,7 @@ func NewPod(object *v1.Pod) *Pod {
 		NominatedNode: object.Status.NominatedNodeName,
 		Terminating:   object.DeletionTimestamp != nil,
 		Ports:         HostPortsOf(object),
+		Terms:         termsOf(object),
 	}
 	if object.Spec.Priority != nil {
 		pod.Priority = *object.Spec.Priority

@@ -15,8 +15,7 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 	if !known {
 		slot = s.newSlot(node.Name)
 	}
-	s.alive[slot] = true
-	s.node[slot] = node
+	s.regroup(slot, func() { s.alive[slot], s.node[slot] = true, node })
 	s.nodes++
 	s.countImages(node, +1)
 	s.journal.add(slot, model.AllAspects)
@@ -27,7 +26,11 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 	before := s.node[slot]
 	changed := model.Changed(before, node)
-	s.node[slot] = node
+	if changed&regroups != 0 {
+		s.regroup(slot, func() { s.node[slot] = node })
+	} else {
+		s.node[slot] = node
+	}
 	if changed&model.Images != 0 {
 		s.countImages(node, +1) // first, so that an image that stays keeps its size
 		s.countImages(before, -1)
@@ -48,8 +51,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 	}
 	node := s.node[slot]
 	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node})
-	s.alive[slot] = false
-	s.node[slot] = nil
+	s.regroup(slot, func() { s.alive[slot], s.node[slot] = false, nil })
 	s.nodes--
 	s.countImages(node, -1)
 	s.journal.add(slot, model.AllAspects)
@@ -72,11 +74,25 @@ func (s *State) newSlot(name string) int32 {
 		s.nonZero = append(s.nonZero, cpuMemory{})
 		s.pods = append(s.pods, nil)
 		s.ports = append(s.ports, nil)
+		s.growCounts()
 	}
 	s.slotOf[name] = slot
 	s.name[slot] = name
 	s.nameHash[slot] = HashName(name)
 	return slot
+}
+
+// growCounts gives a new slot a place in everything that counts by slot.
+func (s *State) growCounts() {
+	for _, t := range s.topologies {
+		t.of = append(t.of, noDomain)
+	}
+	for _, c := range s.tallies.bySet {
+		c.onNode = append(c.onNode, 0)
+	}
+	for _, t := range s.tallies.byKey {
+		t.in = append(t.in, noDomain)
+	}
 }
 
 func (s *State) releaseIfEmpty(slot int32) {

@@ -1,6 +1,10 @@
 package state
 
-import "github.com/berth-scheduler/berth/internal/model"
+import (
+	"maps"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
 
 func (s *State) setPod(pod *model.Pod, delta *Delta) {
 	known := s.placed[pod.Key()]
@@ -94,6 +98,8 @@ func (s *State) place(p *placed) {
 	s.pods[p.slot] = append(s.pods[p.slot], p)
 	s.placed[p.pod.Key()] = p
 	s.account(p.slot, p.pod, +1)
+	s.tally(p.slot, p.pod, +1)
+	s.carry(p)
 	s.journal.add(p.slot, usageAspects(p.pod))
 }
 
@@ -109,6 +115,8 @@ func (s *State) remove(p *placed) {
 	s.pods[p.slot] = list[:last]
 	delete(s.placed, p.pod.Key())
 	s.account(p.slot, p.pod, -1)
+	s.tally(p.slot, p.pod, -1)
+	s.uncarry(p)
 	s.journal.add(p.slot, usageAspects(p.pod))
 	s.releaseIfEmpty(p.slot)
 }
@@ -117,6 +125,10 @@ func (s *State) remove(p *placed) {
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
 	p.pod = pod
+	if before.Terminating != pod.Terminating || !maps.Equal(before.Object.Labels, pod.Object.Labels) {
+		s.tally(p.slot, before, -1)
+		s.tally(p.slot, pod, +1)
+	}
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {
 		return // host ports cannot change in a running pod

@@ -10,6 +10,10 @@ package state
 import (
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -35,6 +39,12 @@ type State struct {
 
 	images  map[string]*image
 	journal journal
+
+	topologies map[TopologyKey]*topology
+	tallies    tallies
+	groups     groups
+	namespaces map[string]labels.Set
+	owners     owners
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
@@ -58,6 +68,8 @@ type placed struct {
 	// latest is the newest version of an assumed pod that the watch showed before the binding; it is what is tried again if
 	// the binding fails.
 	latest *model.Pod
+	// groups are those of the pod's terms.
+	groups []*Group
 }
 
 // image is what all nodes together say about one image name.
@@ -72,6 +84,14 @@ func New() *State {
 		slotOf: map[string]int32{},
 		placed: map[model.PodKey]*placed{},
 		images: map[string]*image{},
+
+		topologies: map[TopologyKey]*topology{},
+		tallies: tallies{
+			byKey: map[tallyKey]*Tally{}, bySet: map[string]*podCounts{}, maxBytes: defaultTallyBytes,
+		},
+		groups:     groups{byKey: map[groupKey]*Group{}},
+		namespaces: map[string]labels.Set{},
+		owners:     owners{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
 	}
 }
 
@@ -149,6 +169,10 @@ func (s *State) Apply(changes []model.Change) Delta {
 			s.setPod(c.Pod, &delta)
 		case model.PodGone:
 			s.removePod(c.Key, &delta)
+		case model.ObjectSet:
+			s.setObject(c.Ref, c.Object)
+		case model.ObjectGone:
+			s.removeObject(c.Ref)
 		case model.BindDone:
 			s.settleBinding(c.Bind, &delta)
 		default:

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-var _ engine.Scorer = (*Plugin)(nil)
+var _ engine.ColumnScorer = (*Plugin)(nil)
 
 // images maps names to sizes in Mi.
 type images map[string]int64

@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	_ engine.Filterer = (*Plugin)(nil)
-	_ engine.Narrower = (*Plugin)(nil)
-	_ engine.Scorer   = (*Plugin)(nil)
-	_ engine.Waker    = (*Plugin)(nil)
+	_ engine.ColumnFilterer = (*Plugin)(nil)
+	_ engine.Narrower       = (*Plugin)(nil)
+	_ engine.ColumnScorer   = (*Plugin)(nil)
+	_ engine.Waker          = (*Plugin)(nil)
 )
 
 const (

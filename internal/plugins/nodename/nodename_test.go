@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	_ engine.Filterer = (*Plugin)(nil)
-	_ engine.Narrower = (*Plugin)(nil)
-	_ engine.Waker    = (*Plugin)(nil)
+	_ engine.ColumnFilterer = (*Plugin)(nil)
+	_ engine.Narrower       = (*Plugin)(nil)
+	_ engine.Waker          = (*Plugin)(nil)
 )
 
 func pod(nodeName string) *model.Pod {

@@ -13,8 +13,8 @@ import (
 )
 
 var (
-	_ engine.Filterer = (*Plugin)(nil)
-	_ engine.Waker    = (*Plugin)(nil)
+	_ engine.ColumnFilterer = (*Plugin)(nil)
+	_ engine.Waker          = (*Plugin)(nil)
 )
 
 func port(protocol v1.Protocol, ip string, hostPort int32) v1.ContainerPort {

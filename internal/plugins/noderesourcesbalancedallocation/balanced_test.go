@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-var _ engine.Scorer = (*Plugin)(nil)
+var _ engine.ColumnScorer = (*Plugin)(nil)
 
 // list reads "cpu=1 memory=2Gi".
 func list(text string) v1.ResourceList {

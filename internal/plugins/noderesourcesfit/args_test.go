@@ -10,9 +10,9 @@ import (
 )
 
 var (
-	_ engine.Filterer = (*Plugin)(nil)
-	_ engine.Scorer   = (*Plugin)(nil)
-	_ engine.Waker    = (*Plugin)(nil)
+	_ engine.ColumnFilterer = (*Plugin)(nil)
+	_ engine.ColumnScorer   = (*Plugin)(nil)
+	_ engine.Waker          = (*Plugin)(nil)
 )
 
 // Texts are kube-scheduler's, as observed.

@@ -12,8 +12,8 @@ import (
 )
 
 var (
-	_ engine.Filterer = (*Plugin)(nil)
-	_ engine.Waker    = (*Plugin)(nil)
+	_ engine.ColumnFilterer = (*Plugin)(nil)
+	_ engine.Waker          = (*Plugin)(nil)
 )
 
 const key = v1.TaintNodeUnschedulable

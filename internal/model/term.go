@@ -1,0 +1,151 @@
+package model
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"unique"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// TermKind says what a pod wants with the pods that a term selects.
+type TermKind uint8
+
+// The kinds of term.
+const (
+	RequiredAffinity TermKind = iota
+	RequiredAntiAffinity
+	PreferredAffinity
+	PreferredAntiAffinity
+)
+
+// TermRef is a term of a pod's affinity, not parsed yet: most pods' terms are those of many other pods.
+type TermRef struct {
+	Kind TermKind
+	// Weight of a preferred term.
+	Weight int32
+	// Text is the term in canonical form, the owner's namespace included: equal texts select the same pods.
+	Text unique.Handle[string]
+	// Source is the term in the pod's object.
+	Source *v1.PodAffinityTerm
+}
+
+// Term selects pods by namespace and labels, and relates them by a topology key.
+type Term struct {
+	// Namespaces are the listed ones, or the owner's where the term says nothing about namespaces. Sorted.
+	Namespaces []string
+	// NamespaceSelector selects further namespaces by their labels; nil selects none.
+	NamespaceSelector labels.Selector
+	Selector          labels.Selector
+	Key               string
+}
+
+// NewTerm parses a term of a pod in the owner's namespace.
+func NewTerm(owner string, source *v1.PodAffinityTerm) (*Term, error) {
+	selector, err := metav1.LabelSelectorAsSelector(source.LabelSelector)
+	if err != nil {
+		return nil, err
+	}
+	term := &Term{Namespaces: termNamespaces(owner, source), Selector: selector, Key: source.TopologyKey}
+	if source.NamespaceSelector != nil {
+		if term.NamespaceSelector, err = metav1.LabelSelectorAsSelector(source.NamespaceSelector); err != nil {
+			return nil, err
+		}
+	}
+	return term, nil
+}
+
+func termNamespaces(owner string, source *v1.PodAffinityTerm) []string {
+	if len(source.Namespaces) == 0 && source.NamespaceSelector == nil {
+		return []string{owner}
+	}
+	names := slices.Clone(source.Namespaces)
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// SelectsNamespace reports whether pods of a namespace with these labels can match.
+func (t *Term) SelectsNamespace(name string, of labels.Set) bool {
+	return slices.Contains(t.Namespaces, name) || t.NamespaceSelector != nil && t.NamespaceSelector.Matches(of)
+}
+
+// Matches reports whether the term selects a pod, whose namespace has the given labels.
+func (t *Term) Matches(pod *Pod, namespace labels.Set) bool {
+	return t.SelectsNamespace(pod.Namespace, namespace) && t.Selector.Matches(labels.Set(pod.Object.Labels))
+}
+
+// termsOf lists a pod's affinity terms, of all kinds.
+func termsOf(pod *v1.Pod) []TermRef {
+	affinity := pod.Spec.Affinity
+	if affinity == nil || affinity.PodAffinity == nil && affinity.PodAntiAffinity == nil {
+		return nil
+	}
+	var refs []TermRef
+	add := func(kind TermKind, weight int32, source *v1.PodAffinityTerm) {
+		refs = append(refs, TermRef{Kind: kind, Weight: weight, Text: unique.Make(string(appendTerm(nil, pod.Namespace, source))), Source: source})
+	}
+	if a := affinity.PodAffinity; a != nil {
+		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+			add(RequiredAffinity, 0, &a.RequiredDuringSchedulingIgnoredDuringExecution[i])
+		}
+		for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+			p := &a.PreferredDuringSchedulingIgnoredDuringExecution[i]
+			add(PreferredAffinity, p.Weight, &p.PodAffinityTerm)
+		}
+	}
+	if a := affinity.PodAntiAffinity; a != nil {
+		for i := range a.RequiredDuringSchedulingIgnoredDuringExecution {
+			add(RequiredAntiAffinity, 0, &a.RequiredDuringSchedulingIgnoredDuringExecution[i])
+		}
+		for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
+			p := &a.PreferredDuringSchedulingIgnoredDuringExecution[i]
+			add(PreferredAntiAffinity, p.Weight, &p.PodAffinityTerm)
+		}
+	}
+	return refs
+}
+
+func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
+	b = strconv.AppendQuote(b, source.TopologyKey)
+	for _, name := range termNamespaces(owner, source) {
+		b = strconv.AppendQuote(append(b, ' '), name)
+	}
+	b = AppendSelector(append(b, '/'), source.NamespaceSelector)
+	return AppendSelector(append(b, '/'), source.LabelSelector)
+}
+
+// AppendSelector appends a label selector in canonical form. A selector that is nil reads otherwise than an empty one.
+func AppendSelector(b []byte, s *metav1.LabelSelector) []byte {
+	if s == nil {
+		return append(b, "nil"...)
+	}
+	b = AppendLabels(b, s.MatchLabels)
+	parts := make([]string, 0, len(s.MatchExpressions))
+	for _, r := range s.MatchExpressions {
+		values := slices.Clone(r.Values)
+		slices.Sort(values)
+		parts = append(parts, fmt.Sprintf("%q%s%q", r.Key, r.Operator, slices.Compact(values)))
+	}
+	slices.Sort(parts)
+	for _, part := range slices.Compact(parts) {
+		b = append(append(b, '&'), part...)
+	}
+	return b
+}
+
+// AppendLabels appends labels in canonical form.
+func AppendLabels(b []byte, set map[string]string) []byte {
+	keys := make([]string, 0, len(set))
+	for key := range set {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for _, key := range keys {
+		b = strconv.AppendQuote(append(b, ','), key)
+		b = strconv.AppendQuote(append(b, '='), set[key])
+	}
+	return b
+}

@@ -1,0 +1,138 @@
+package state
+
+import (
+	"maps"
+	"slices"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// owners are the objects that say which pods belong together.
+type owners struct {
+	services map[string]map[string]*v1.Service // by namespace and name
+	// controllers by reference: *v1.ReplicationController, *appsv1.ReplicaSet or *appsv1.StatefulSet.
+	controllers map[model.Ref]runtime.Object
+	version     uint64
+}
+
+// OwnersVersion changes whenever BelongingSelector may give another answer.
+func (s *State) OwnersVersion() uint64 { return s.owners.version }
+
+func (s *State) setObject(ref model.Ref, object runtime.Object) {
+	switch o := object.(type) {
+	case *v1.Namespace:
+		s.setNamespace(o.Name, o.Labels, true)
+	case *v1.Service:
+		if s.owners.services[ref.Namespace] == nil {
+			s.owners.services[ref.Namespace] = map[string]*v1.Service{}
+		}
+		s.owners.services[ref.Namespace][ref.Name] = o
+		s.owners.version++
+	default:
+		s.owners.controllers[ref] = object
+		s.owners.version++
+	}
+}
+
+func (s *State) removeObject(ref model.Ref) {
+	switch ref.Kind {
+	case model.NamespaceKind:
+		s.setNamespace(ref.Name, nil, false)
+	case model.ServiceKind:
+		if delete(s.owners.services[ref.Namespace], ref.Name); len(s.owners.services[ref.Namespace]) == 0 {
+			delete(s.owners.services, ref.Namespace)
+		}
+		s.owners.version++
+	default:
+		delete(s.owners.controllers, ref)
+		s.owners.version++
+	}
+}
+
+// setNamespace takes in a namespace's labels, or that it is gone. Tallies that select namespaces by label are dropped if the namespace comes
+// under them or leaves them: it is rare, and counting again is simple.
+func (s *State) setNamespace(name string, set labels.Set, exists bool) {
+	before, existed := s.namespaces[name]
+	if existed == exists && maps.Equal(before, set) {
+		return
+	}
+	s.dropTallies(func(t *Tally) bool {
+		for _, term := range t.pods.set.Terms {
+			if sel := term.NamespaceSelector; sel != nil && !sel.Empty() && (existed && sel.Matches(before)) != (exists && sel.Matches(set)) {
+				return true
+			}
+		}
+		return false
+	})
+	if exists {
+		s.namespaces[name] = set
+	} else {
+		delete(s.namespaces, name)
+	}
+	s.groups.version++
+}
+
+// Namespace returns the labels of a namespace, nil if it has none or is not known.
+func (s *State) Namespace(name string) labels.Set { return s.namespaces[name] }
+
+// BelongingSelector selects the pods that belong together with the pod, by the services that select it and by the controller that
+// owns it. It is empty when nothing says so. An error is a selector of the controller that cannot be parsed.
+func (s *State) BelongingSelector(pod *model.Pod) (labels.Selector, error) {
+	merged := labels.Set{}
+	for _, name := range sortedKeys(s.owners.services[pod.Namespace]) {
+		selector := s.owners.services[pod.Namespace][name].Spec.Selector
+		if selector != nil && labels.SelectorFromSet(selector).Matches(labels.Set(pod.Object.Labels)) {
+			maps.Copy(merged, selector)
+		}
+	}
+	more, err := s.controllerSelector(pod, merged)
+	if err != nil {
+		return nil, err
+	}
+	selector := labels.NewSelector()
+	if len(merged) > 0 {
+		selector = labels.SelectorFromSet(merged)
+	}
+	if more == nil {
+		return selector, nil
+	}
+	if requirements, ok := more.Requirements(); ok {
+		selector = selector.Add(requirements...)
+	}
+	return selector, nil
+}
+
+// controllerSelector returns the selector of the pod's controller; that of a ReplicationController is merged into the services' instead.
+func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) (labels.Selector, error) {
+	owner := metav1.GetControllerOfNoCopy(pod.Object)
+	if owner == nil {
+		return nil, nil
+	}
+	var selector *metav1.LabelSelector
+	switch owner.APIVersion + " " + owner.Kind {
+	case "v1 ReplicationController":
+		if c, ok := s.owners.controllers[model.Ref{Kind: model.ReplicationControllerKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
+			maps.Copy(merged, c.(*v1.ReplicationController).Spec.Selector)
+		}
+	case "apps/v1 ReplicaSet":
+		if c, ok := s.owners.controllers[model.Ref{Kind: model.ReplicaSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
+			selector = c.(*appsv1.ReplicaSet).Spec.Selector
+		}
+	case "apps/v1 StatefulSet":
+		if c, ok := s.owners.controllers[model.Ref{Kind: model.StatefulSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
+			selector = c.(*appsv1.StatefulSet).Spec.Selector
+		}
+	}
+	if selector == nil {
+		return nil, nil
+	}
+	return metav1.LabelSelectorAsSelector(selector)
+}
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,235 @@
+package state
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// PodSet says which pods a tally counts: those that match every term.
+type PodSet struct {
+	// Text is the set in canonical form: equal texts, equal sets.
+	Text string
+	// Terms all match a pod of the set. A namespace that nobody has seen is selected by nothing but its name, or by an empty selector.
+	Terms []*model.Term
+	// Staying leaves out pods that are being deleted.
+	Staying bool
+}
+
+// NodeSet says which nodes, and so the pods on which nodes, a tally counts.
+type NodeSet struct {
+	// Text is the set in canonical form: equal texts, equal sets. Empty: every node.
+	Text string
+	// Match decides by the node's labels and taints alone. nil: every node.
+	Match func(Node) bool
+}
+
+// Tally counts the pods of a set by domain. It is built when it is first asked for, and then follows each pod and node.
+//
+// The slices it gives are its own, and true until the state changes.
+type Tally struct {
+	pods     *podCounts
+	nodes    NodeSet
+	topology *topology
+	in       []int32 // by slot: the domain in which the node's pods are counted, noDomain if they are not
+	counts   []int32 // by domain
+	members  []int32 // by domain: nodes whose pods are counted there
+	total    int64   // of counts
+	used     uint64  // when it was last asked for
+	dropped  bool
+}
+
+// Domains returns the domain of each slot under the tally's key, -1 for none, whether or not the node's pods are counted.
+func (t *Tally) Domains() []int32 { return t.topology.of }
+
+// Counts returns the number of pods by domain.
+func (t *Tally) Counts() []int32 { return t.counts }
+
+// Members returns the number of nodes by domain whose pods are counted there. A domain without members is not there for the tally.
+func (t *Tally) Members() []int32 { return t.members }
+
+// Total returns the sum of Counts.
+func (t *Tally) Total() int64 { return t.total }
+
+// Dropped reports whether the tally is followed no longer; whoever holds it must ask for it again.
+func (t *Tally) Dropped() bool { return t.dropped }
+
+// podCounts counts the pods of a set on each node, for all tallies of that set.
+type podCounts struct {
+	set     PodSet
+	onNode  []int32 // by slot
+	tallies []*Tally
+}
+
+// tallyKey names a tally.
+type tallyKey struct {
+	pods, nodes string
+	topology    TopologyKey
+}
+
+// tallies are all that is counted, bounded in bytes; what was not asked for longest goes first.
+type tallies struct {
+	byKey    map[tallyKey]*Tally
+	bySet    map[string]*podCounts
+	index    selectionIndex[*podCounts]
+	maxBytes int
+	clock    uint64
+	// updates counts how often a pod's coming or going was written into a tally's counts; built how many tallies were built.
+	updates, built int64
+}
+
+// defaultTallyBytes holds a thousand tallies of a cluster of 20,000 nodes.
+const defaultTallyBytes = 256 << 20
+
+// Tally returns the count of a set of pods by the domains of a key, over a set of nodes.
+func (s *State) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
+	s.tallies.clock++
+	name := tallyKey{pods.Text, nodes.Text, key}
+	t := s.tallies.byKey[name]
+	if t == nil {
+		s.evictTallies()
+		t = s.buildTally(pods, key, nodes)
+		s.tallies.byKey[name] = t
+		s.tallies.built++
+	}
+	t.used = s.tallies.clock
+	return t
+}
+
+func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
+	counts := s.tallies.bySet[pods.Text]
+	if counts == nil {
+		counts = s.countPods(pods)
+	}
+	t := &Tally{pods: counts, nodes: nodes, topology: s.topology(key), in: make([]int32, s.Slots())}
+	counts.tallies = append(counts.tallies, t)
+	for slot := range t.in {
+		t.in[slot] = noDomain
+		t.enter(s, int32(slot))
+	}
+	return t
+}
+
+func (s *State) countPods(set PodSet) *podCounts {
+	counts := &podCounts{set: set, onNode: make([]int32, s.Slots())}
+	s.tallies.bySet[set.Text] = counts
+	s.tallies.index.add(set.Terms[0].Selector, counts)
+	for slot, pods := range s.pods {
+		for _, p := range pods {
+			if s.inSet(set, p.pod) {
+				counts.onNode[slot]++
+			}
+		}
+	}
+	return counts
+}
+
+func (s *State) inSet(set PodSet, pod *model.Pod) bool {
+	if set.Staying && pod.Terminating {
+		return false
+	}
+	namespace, known := s.namespaces[pod.Namespace]
+	for _, term := range set.Terms {
+		selected := term.SelectsNamespace(pod.Namespace, namespace)
+		if selected && !known && !slices.Contains(term.Namespaces, pod.Namespace) && !term.NamespaceSelector.Empty() {
+			selected = false
+		}
+		if !selected || !term.Selector.Matches(labels.Set(pod.Object.Labels)) {
+			return false
+		}
+	}
+	return true
+}
+
+// enter counts a node's pods, if the node is in the tally's set and has a domain.
+func (t *Tally) enter(s *State, slot int32) {
+	domain := t.topology.of[slot]
+	if domain == noDomain || t.nodes.Match != nil && !t.nodes.Match(s.Node(slot)) {
+		return
+	}
+	for int(domain) >= len(t.counts) {
+		t.counts, t.members = append(t.counts, 0), append(t.members, 0)
+	}
+	t.in[slot] = domain
+	t.members[domain]++
+	t.add(domain, t.pods.onNode[slot])
+}
+
+// leave takes a node's pods out of the count.
+func (t *Tally) leave(slot int32) {
+	domain := t.in[slot]
+	if domain == noDomain {
+		return
+	}
+	t.in[slot] = noDomain
+	t.members[domain]--
+	t.add(domain, -t.pods.onNode[slot])
+}
+
+func (t *Tally) add(domain, pods int32) {
+	t.counts[domain] += pods
+	t.total += int64(pods)
+}
+
+// tally counts one pod more (+1) or less (-1) on a node.
+func (s *State) tally(slot int32, pod *model.Pod, sign int32) {
+	if len(s.tallies.bySet) == 0 {
+		return
+	}
+	s.tallies.index.candidates(pod, func(counts *podCounts) {
+		if !s.inSet(counts.set, pod) {
+			return
+		}
+		counts.onNode[slot] += sign
+		for _, t := range counts.tallies {
+			s.tallies.updates++
+			if domain := t.in[slot]; domain != noDomain {
+				t.add(domain, sign)
+			}
+		}
+	})
+}
+
+// TallyWork returns how often a pod's coming or going was written into a tally, and how many tallies were built from nothing.
+func (s *State) TallyWork() (updates, built int64) { return s.tallies.updates, s.tallies.built }
+
+func (t *Tally) bytes() int {
+	return 4 * (len(t.in) + len(t.counts) + len(t.members) + len(t.pods.onNode))
+}
+
+// evictTallies makes room for a new tally.
+func (s *State) evictTallies() {
+	bytes := 0
+	for _, t := range s.tallies.byKey {
+		bytes += t.bytes()
+	}
+	if bytes < s.tallies.maxBytes {
+		return
+	}
+	var times []uint64
+	for _, t := range s.tallies.byKey {
+		times = append(times, t.used)
+	}
+	slices.Sort(times)
+	horizon := times[len(times)/8]
+	s.dropTallies(func(t *Tally) bool { return t.used <= horizon })
+}
+
+// dropTallies stops following the tallies that are chosen. What is still needed is built again when it is asked for.
+func (s *State) dropTallies(chosen func(*Tally) bool) {
+	for key, t := range s.tallies.byKey {
+		if !chosen(t) {
+			continue
+		}
+		t.dropped = true
+		delete(s.tallies.byKey, key)
+		counts := t.pods
+		counts.tallies = slices.DeleteFunc(counts.tallies, func(other *Tally) bool { return other == t })
+		if len(counts.tallies) == 0 {
+			delete(s.tallies.bySet, counts.set.Text)
+			s.tallies.index.remove(counts.set.Terms[0].Selector, counts)
+		}
+	}
+}

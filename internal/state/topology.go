@@ -1,0 +1,113 @@
+package state
+
+import "github.com/berth-scheduler/berth/internal/model"
+
+// TopologyKey says what nodes are grouped by.
+type TopologyKey struct {
+	// Label is the node label whose values are the domains. Empty: each node is a domain of its own.
+	Label string
+	// AbsentIsEmpty puts nodes without the label into the domain of the empty value; otherwise they are in none.
+	AbsentIsEmpty bool
+}
+
+// topology knows the domain of each node under one key. Domains are small integers that are used again when no node is left in them.
+type topology struct {
+	key   TopologyKey
+	of    []int32          // by slot; noDomain where the node is in none, or does not exist
+	ids   map[string]int32 // by label value
+	value []string         // by domain
+	nodes []int32          // by domain
+	free  []int32
+}
+
+const noDomain int32 = -1
+
+// topology returns the topology of a key, which is followed from then on. There are as many as keys in use, which is few.
+func (s *State) topology(key TopologyKey) *topology {
+	if t := s.topologies[key]; t != nil {
+		return t
+	}
+	t := &topology{key: key, ids: map[string]int32{}}
+	s.topologies[key] = t
+	for slot := range s.alive {
+		t.of = append(t.of, noDomain)
+		t.enter(s, int32(slot))
+	}
+	return t
+}
+
+// Domains returns the domain of each slot under a key, -1 for none. The slice is the state's own and valid until the next change.
+func (s *State) Domains(key TopologyKey) []int32 { return s.topology(key).of }
+
+// enter puts a node into its domain.
+func (t *topology) enter(s *State, slot int32) {
+	if !s.alive[slot] {
+		return
+	}
+	value, ok := s.name[slot], true
+	if t.key.Label != "" {
+		value, ok = s.node[slot].Object.Labels[t.key.Label]
+	}
+	if !ok && !t.key.AbsentIsEmpty {
+		return
+	}
+	id, known := t.ids[value]
+	if !known {
+		if n := len(t.free); n > 0 {
+			id, t.free = t.free[n-1], t.free[:n-1]
+		} else {
+			id = int32(len(t.value))
+			t.value, t.nodes = append(t.value, ""), append(t.nodes, 0)
+		}
+		t.ids[value], t.value[id] = id, value
+	}
+	t.of[slot] = id
+	t.nodes[id]++
+}
+
+// leave takes a node out of its domain.
+func (t *topology) leave(slot int32) {
+	id := t.of[slot]
+	if id == noDomain {
+		return
+	}
+	t.of[slot] = noDomain
+	if t.nodes[id]--; t.nodes[id] == 0 {
+		delete(t.ids, t.value[id])
+		t.value[id] = ""
+		t.free = append(t.free, id)
+	}
+}
+
+// regroup takes a node out of everything that depends on its labels, taints or presence, lets change happen, and puts it back in.
+func (s *State) regroup(slot int32, change func()) {
+	for _, t := range s.tallies.byKey {
+		t.leave(slot)
+	}
+	s.eachGroupOn(slot, -1)
+	for _, t := range s.topologies {
+		t.leave(slot)
+	}
+	change()
+	for _, t := range s.topologies {
+		t.enter(s, slot)
+	}
+	s.eachGroupOn(slot, +1)
+	for _, t := range s.tallies.byKey {
+		t.enter(s, slot)
+	}
+}
+
+func (s *State) eachGroupOn(slot int32, sign int32) {
+	if len(s.groups.byKey) == 0 {
+		return
+	}
+	for _, p := range s.pods[slot] {
+		for _, g := range p.groups {
+			g.carriers.add(g.topology.of[slot], sign)
+		}
+	}
+}
+
+// regroups are the aspects that a node's place in topologies and tallies depends on.
+const regroups = model.Labels | model.Taints | model.Presence
