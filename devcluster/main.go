@@ -26,6 +26,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/berth-scheduler/berth/devcluster/internal/children"
 	"github.com/berth-scheduler/berth/devcluster/internal/cluster"
 	"github.com/berth-scheduler/berth/devcluster/internal/component"
 	"github.com/berth-scheduler/berth/devcluster/internal/options"
@@ -37,7 +38,7 @@ const (
 )
 
 func main() {
-	if args := os.Args[1:]; len(args) > 0 && args[0] == component.Command {
+	if args := os.Args[1:]; len(args) > 0 && args[0] == children.Command {
 		os.Exit(component.Main(args[1:]))
 	}
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"github.com/berth-scheduler/berth/devcluster/internal/component"
+	"github.com/berth-scheduler/berth/devcluster/internal/children"
 	"github.com/berth-scheduler/berth/devcluster/internal/options"
 	"github.com/berth-scheduler/berth/devcluster/internal/supervise"
 )
@@ -161,16 +161,16 @@ func (c *cluster) populate(ctx context.Context) error {
 
 	if c.options.NodeLifecycle() {
 		if err := wait(ctx, "nodes", c.nodesReady); err != nil {
-			return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, component.Kwok))
+			return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, children.Kwok))
 		}
 	}
 	if err := wait(ctx, "default namespace", c.namespaceReady); err != nil {
-		return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, component.APIServer))
+		return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, children.APIServer))
 	}
 	if c.options.Controllers {
-		err := wait(ctx, component.ControllerManager, both(controllersProbe(c.layout, c.ports), c.serviceAccountReady))
+		err := wait(ctx, children.ControllerManager, both(controllersProbe(c.layout, c.ports), c.serviceAccountReady))
 		if err != nil {
-			return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, component.ControllerManager))
+			return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, children.ControllerManager))
 		}
 	}
 	return nil
@@ -192,14 +192,14 @@ func (c *cluster) serve(ctx context.Context, restart <-chan os.Signal) error {
 
 func (c *cluster) restartAPIServer(ctx context.Context) error {
 	began := time.Now()
-	c.log.Printf("killing %s", component.APIServer)
-	if err := c.children.Restart(component.APIServer); err != nil {
+	c.log.Printf("killing %s", children.APIServer)
+	if err := c.children.Restart(children.APIServer); err != nil {
 		return err
 	}
-	if err := wait(ctx, component.APIServer, c.apiServerReady); err != nil {
-		return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, component.APIServer))
+	if err := wait(ctx, children.APIServer, c.apiServerReady); err != nil {
+		return fmt.Errorf("%w%s", err, c.tailUnlessDead(ctx, children.APIServer))
 	}
-	c.log.Printf("%s is back after %s", component.APIServer, since(began))
+	c.log.Printf("%s is back after %s", children.APIServer, since(began))
 	_, err := c.record(ctx)
 	return err
 }

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/berth-scheduler/berth/devcluster/internal/component"
+	"github.com/berth-scheduler/berth/devcluster/internal/children"
 	"github.com/berth-scheduler/berth/devcluster/internal/options"
 	"github.com/berth-scheduler/berth/devcluster/internal/supervise"
 )
@@ -19,11 +19,11 @@ const (
 )
 
 func command(name string, flags ...string) supervise.Command {
-	return supervise.Command{Name: name, Args: append([]string{component.Command, name}, flags...)}
+	return supervise.Command{Name: name, Args: append([]string{children.Command, name}, flags...)}
 }
 
 func etcdCommand(l *layout, p ports) supervise.Command {
-	return command(component.Etcd,
+	return command(children.Etcd,
 		"--data-dir="+l.etcd(),
 		"--client-url="+url(p.etcdClient),
 		"--peer-url="+url(p.etcdPeer),
@@ -69,7 +69,7 @@ func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 	if o.RuntimeConfig != "" {
 		flags = append(flags, "--runtime-config="+o.RuntimeConfig)
 	}
-	return command(component.APIServer, append(flags, featureGates(o)...)...)
+	return command(children.APIServer, append(flags, featureGates(o)...)...)
 }
 
 // disabledAdmission names the admission plugins that would stand in the way.
@@ -120,11 +120,11 @@ func controllerManagerCommand(l *layout, p ports, o options.Options) supervise.C
 		"--concurrent-gc-syncs=20",
 		"--profiling=false",
 	}
-	return command(component.ControllerManager, append(flags, featureGates(o)...)...)
+	return command(children.ControllerManager, append(flags, featureGates(o)...)...)
 }
 
 func kwokCommand(l *layout) supervise.Command {
-	return command(component.Kwok, "--kubeconfig="+l.kubeconfig(agent), "--lease-seconds="+leaseSeconds)
+	return command(children.Kwok, "--kubeconfig="+l.kubeconfig(agent), "--lease-seconds="+leaseSeconds)
 }
 
 func featureGates(o options.Options) []string {

@@ -21,17 +21,8 @@ import (
 	_ "k8s.io/component-base/metrics/prometheus/version"  // version metric, as in the original binaries
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllers "k8s.io/kubernetes/cmd/kube-controller-manager/app"
-)
 
-// Command is the first argument of a child process; the component's name and flags follow.
-const Command = "component"
-
-// The names of the components.
-const (
-	Etcd              = "etcd"
-	APIServer         = "kube-apiserver"
-	ControllerManager = "kube-controller-manager"
-	Kwok              = "kwok"
+	"github.com/berth-scheduler/berth/devcluster/internal/children"
 )
 
 // Main runs the component that args[0] names with the flags that follow it, until it ends
@@ -43,15 +34,15 @@ func Main(args []string) int {
 	}
 	name, flags := args[0], args[1:]
 	switch name {
-	case Etcd:
+	case children.Etcd:
 		return serve(name, flags, runEtcd)
-	case Kwok:
+	case children.Kwok:
 		return serve(name, flags, runKwok)
-	case APIServer:
+	case children.APIServer:
 		command := apiserver.NewAPIServerCommand()
 		command.SetArgs(flags)
 		return cli.Run(command)
-	case ControllerManager:
+	case children.ControllerManager:
 		command := controllers.NewControllerManagerCommand()
 		command.SetArgs(flags)
 		return cli.Run(command)

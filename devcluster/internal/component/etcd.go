@@ -8,6 +8,8 @@ import (
 
 	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/berth-scheduler/berth/devcluster/internal/children"
 )
 
 // quotaBytes leaves room for hundreds of thousands of pods and their history; pages are
@@ -27,7 +29,7 @@ type etcdFlags struct {
 
 func runEtcd(ctx context.Context, args []string) error {
 	var f etcdFlags
-	flags := flag.NewFlagSet(Etcd, flag.ContinueOnError)
+	flags := flag.NewFlagSet(children.Etcd, flag.ContinueOnError)
 	flags.StringVar(&f.dataDir, "data-dir", "", "folder of the database")
 	flags.StringVar(&f.clientURL, "client-url", "", "URL to serve clients on")
 	flags.StringVar(&f.peerURL, "peer-url", "", "URL to serve peers on, though there are none")

@@ -18,6 +18,8 @@ import (
 	"sigs.k8s.io/kwok/pkg/config"
 	"sigs.k8s.io/kwok/pkg/kwok/controllers"
 	"sigs.k8s.io/kwok/pkg/log"
+
+	"github.com/berth-scheduler/berth/devcluster/internal/children"
 )
 
 const (
@@ -36,7 +38,7 @@ const (
 // stages: leases are renewed, bound pods run at once, pods of Jobs complete, terminating
 // pods go.
 func runKwok(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet(Kwok, flag.ContinueOnError)
+	flags := flag.NewFlagSet(children.Kwok, flag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the agent")
 	leaseSeconds := flags.Uint("lease-seconds", 40, "how long a node lives without a renewed lease; it is renewed four times as often")
 	if err := flags.Parse(args); err != nil {
@@ -87,7 +89,7 @@ func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read kubeconfig: %w", err)
 	}
-	config = rest.AddUserAgent(config, Kwok)
+	config = rest.AddUserAgent(config, children.Kwok)
 	config.QPS = -1
 	config.ContentType = "application/vnd.kubernetes.protobuf"
 	config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"

@@ -1,4 +1,4 @@
-package main
+package e2e_test
 
 import (
 	"bytes"
@@ -26,18 +26,43 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/cluster"
 )
 
-// asMain makes the test binary be devcluster: tests run the real program, and its children,
-// without building it a second time.
-const asMain = "DEVCLUSTER_TEST_AS_MAIN"
+// binaryEnv names a built devcluster. Without it the tests build one; either way they are not linked with it, so that they can run under the
+// race detector without building all of Kubernetes for it.
+const binaryEnv = "DEVCLUSTER"
+
+// The exit codes of devcluster.
+const (
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// binary is the program under test.
+var binary = os.Getenv(binaryEnv)
 
 // patience is far beyond what any step takes on a slow and busy machine.
 const patience = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	if os.Getenv(asMain) != "" {
-		main()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if binary == "" {
+		folder, err := os.MkdirTemp("", "devcluster-e2e-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(folder)
+		binary = filepath.Join(folder, "devcluster")
+		build := exec.Command("go", "build", "-o", binary, "..")
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		if err := build.Run(); err != nil {
+			fmt.Fprintf(os.Stderr, "build devcluster: %v\n", err)
+			return 1
+		}
 	}
-	os.Exit(m.Run())
+	return m.Run()
 }
 
 // TestCluster walks through the life of one cluster.
@@ -162,9 +187,7 @@ type process struct {
 }
 
 func command(args ...string) *exec.Cmd {
-	cmd := exec.Command(os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asMain+"=1")
-	return cmd
+	return exec.Command(binary, args...)
 }
 
 // start runs devcluster until it is ready. The test's end stops it, if nothing else does.
