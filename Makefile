@@ -28,8 +28,8 @@ e2e: $(BIN)/berth $(BIN)/devcluster ## integration tests against a real etcd, ku
 bench: ## Go benchmarks: one decision at 1,000, 5,000 and 20,000 nodes, and the plugins
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
-bench-e2e: $(BIN)/berth $(BIN)/devcluster ## pods/s and CPU of Berth beside a binder that does not think, on one API server
-	@$(GO) run ./internal/e2e/bench -bin $(BIN)
+bench-e2e: $(BIN)/berth $(BIN)/devcluster ## pods/s and CPU of Berth beside a binder that does not think; BENCH_FLAGS='-shapes ... -running N'
+	@$(GO) run ./internal/e2e/bench -bin $(BIN) $(BENCH_FLAGS)
 
 lint: ## gofmt and go vet; golangci-lint too where it is installed
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi

@@ -20,7 +20,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -40,7 +39,14 @@ func main() {
 	flag.IntVar(&b.nodes, "nodes", 5000, "`number` of nodes")
 	flag.IntVar(&b.pods, "pods", 10000, "`number` of pods to bind in each round")
 	flag.IntVar(&b.rounds, "rounds", 3, "`number` of rounds for each contender")
+	flag.IntVar(&b.running, "running", 0, "`number` of pods of the same shape that run already")
+	names := flag.String("shapes", "plain", "what the pods ask for, separated by commas: plain, spread, preferred-affinity, anti-affinity")
 	flag.Parse()
+	var err error
+	if b.shapes, err = shapesNamed(*names); err != nil {
+		fmt.Fprintf(os.Stderr, "bench: %v\n", err)
+		os.Exit(2)
+	}
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	if err := b.run(ctx); err != nil {
@@ -52,10 +58,16 @@ func main() {
 type bench struct {
 	bin                 string
 	nodes, pods, rounds int
+	running             int
+	shapes              []shape
 	logs                *os.File
 }
 
-const namespace = "bench"
+// Pods wait in one namespace and run already in another.
+const (
+	namespace        = "bench"
+	runningNamespace = "running"
+)
 
 // result is one contender's round.
 type result struct {
@@ -102,14 +114,35 @@ func (b *bench) compare(ctx context.Context, cluster *rig.Cluster) error {
 	if err != nil {
 		return err
 	}
-	contenders := []*contender{
-		{name: "round-robin binder", start: func() (*rig.Process, error) { return cluster.StartHelper(b.logs, self, binderCommand) }},
-		{name: "berth", start: func() (*rig.Process, error) { return cluster.StartBerth(b.logs) }},
+	for _, ns := range []string{namespace, runningNamespace} {
+		object := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}
+		if _, err := client.CoreV1().Namespaces().Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			return fmt.Errorf("create namespace: %w", err)
+		}
+	}
+	fmt.Printf("%d nodes, %d pods pending, %d running, %d rounds each, alternating; medians\n", b.nodes, b.pods, b.running, b.rounds)
+	for _, s := range b.shapes {
+		contenders := []*contender{
+			{name: "round-robin binder", start: func() (*rig.Process, error) { return cluster.StartHelper(b.logs, self, binderCommand) }},
+			{name: "berth", start: func() (*rig.Process, error) { return cluster.StartBerth(b.logs) }},
+		}
+		if err := b.compareShape(ctx, cluster, client, s, contenders); err != nil {
+			return fmt.Errorf("shape %s: %w", s.name, err)
+		}
+		b.print(s, contenders)
+	}
+	return nil
+}
+
+// compareShape lets the contenders bind pods of one shape, beside others of the shape that run.
+func (b *bench) compareShape(ctx context.Context, cluster *rig.Cluster, client kubernetes.Interface, s shape, contenders []*contender) error {
+	if err := b.settle(ctx, client, s); err != nil {
+		return err
 	}
 	for round := range b.rounds {
 		for _, c := range contenders {
-			step("round %d of %d: %s", round+1, b.rounds, c.name)
-			r, err := b.round(ctx, cluster, client, c)
+			step("%s, round %d of %d: %s", s.name, round+1, b.rounds, c.name)
+			r, err := b.round(ctx, cluster, client, s, c)
 			if err != nil {
 				return fmt.Errorf("%s: %w", c.name, err)
 			}
@@ -117,16 +150,37 @@ func (b *bench) compare(ctx context.Context, cluster *rig.Cluster) error {
 			c.results = append(c.results, r)
 		}
 	}
-	b.print(contenders)
+	return rig.DeletePods(ctx, client, runningNamespace)
+}
+
+// settle creates the pods that run already, evenly over the nodes.
+func (b *bench) settle(ctx context.Context, client kubernetes.Interface, s shape) error {
+	if b.running == 0 {
+		return nil
+	}
+	step("%s: creating %d running pods", s.name, b.running)
+	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list nodes: %w", err)
+	}
+	err = rig.CreatePods(ctx, client, runningNamespace, b.running, func(i int) *v1.Pod {
+		pod := s.pod("running", i)
+		pod.Spec.NodeName = nodes.Items[i%len(nodes.Items)].Name
+		return pod
+	})
+	if err != nil {
+		return fmt.Errorf("create running pods: %w", err)
+	}
 	return nil
 }
 
 // round creates pods, lets a contender bind them, and removes them again.
-func (b *bench) round(ctx context.Context, cluster *rig.Cluster, client kubernetes.Interface, c *contender) (result, error) {
+func (b *bench) round(ctx context.Context, cluster *rig.Cluster, client kubernetes.Interface, s shape, c *contender) (result, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 15*time.Minute, errors.New("the round took longer than 15 minutes"))
 	defer cancel()
-	if err := b.fill(ctx, client); err != nil {
-		return result{}, err
+	err := rig.CreatePods(ctx, client, namespace, b.pods, func(i int) *v1.Pod { return s.pod("pending", i) })
+	if err != nil {
+		return result{}, fmt.Errorf("create pods: %w", err)
 	}
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -164,34 +218,10 @@ func (b *bench) round(ctx context.Context, cluster *rig.Cluster, client kubernet
 	}, b.clear(ctx, client)
 }
 
-// fill creates the pending pods: the plainest kind, which leaves the least to think about.
-func (b *bench) fill(ctx context.Context, client kubernetes.Interface) error {
-	ns := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}
-	if _, err := client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{}); err != nil {
-		if _, err := client.CoreV1().Namespaces().Create(ctx, ns, metav1.CreateOptions{}); err != nil {
-			return fmt.Errorf("create namespace: %w", err)
-		}
-	}
-	requests := v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("500Mi")}
-	err := rig.CreatePods(ctx, client, namespace, b.pods, func(i int) *v1.Pod {
-		return &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("plain-%05d", i), Labels: map[string]string{"app": "plain"}},
-			Spec: v1.PodSpec{Containers: []v1.Container{{
-				Name: "main", Image: "registry.example/plain:1", Resources: v1.ResourceRequirements{Requests: requests},
-			}}},
-		}
-	})
-	if err != nil {
-		return fmt.Errorf("create pods: %w", err)
-	}
-	return nil
-}
-
 // clear deletes pods and events, so that each round starts from the same cluster.
 func (b *bench) clear(ctx context.Context, client kubernetes.Interface) error {
-	now := int64(0)
-	if err := client.CoreV1().Pods(namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}); err != nil {
-		return fmt.Errorf("delete pods: %w", err)
+	if err := rig.DeletePods(ctx, client, namespace); err != nil {
+		return err
 	}
 	if err := client.EventsV1().Events(namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		return fmt.Errorf("delete events: %w", err)
@@ -224,8 +254,8 @@ func awaitEvents(ctx context.Context, client kubernetes.Interface, pods int) err
 }
 
 // print shows each contender's median round.
-func (b *bench) print(contenders []*contender) {
-	fmt.Printf("%d nodes, %d plain pods pending, %d rounds each, alternating; medians\n\n", b.nodes, b.pods, b.rounds)
+func (b *bench) print(s shape, contenders []*contender) {
+	fmt.Printf("\n%s\n", s.name)
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 3, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "CONTENDER\tPODS/S\tRATE\tWITH EVENTS\tCPU/POD\tFIRST BIND\tPEAK MEMORY\t")
 	base := median(contenders[0].results, func(r result) float64 { return r.podsPerSecond })

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -22,6 +23,26 @@ func CreatePods(ctx context.Context, client kubernetes.Interface, namespace stri
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, shape(i), metav1.CreateOptions{})
 		return err
 	})
+}
+
+// DeletePods deletes all pods of a namespace at once, many at a time: for many pods a single request would run into its time limit.
+func DeletePods(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	if err != nil {
+		return fmt.Errorf("list pods to delete: %w", err)
+	}
+	now := int64(0)
+	err = inParallel(len(pods.Items), func(i int) error {
+		err := client.CoreV1().Pods(namespace).Delete(ctx, pods.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("delete pods: %w", err)
+	}
+	return nil
 }
 
 // writers is how many requests the rig keeps in flight: enough to keep a small API server busy.
