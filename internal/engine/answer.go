@@ -19,6 +19,12 @@ func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
 		return plan.Answer{}, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
 	}
 	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(s, plan.Work{Pod: pod})}
+	if pod.Malformed != "" { // its needs are not known
+		if r := answer.Decision.Rejection; r != nil {
+			answer.Nodes = ruledOut(s, r)
+		}
+		return answer, nil
+	}
 	n, rejection, err := e.prepare(s, p, pod)
 	if err != nil { // the decision says so too
 		return answer, nil
@@ -37,31 +43,36 @@ func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
 		scores = make([][]plan.Score, len(e.scan.slots))
 	}
 	e.compile(p, pod)
-	for slot, alive := range s.Alive() {
-		if !alive {
-			continue
-		}
-		node := plan.NodeAnswer{Name: s.Node(int32(slot)).Name()}
-		at, ok := feasible[int32(slot)]
+	for _, slot := range byName(s) {
+		node := plan.NodeAnswer{Name: s.Node(slot).Name()}
+		_, inside := slices.BinarySearch(n.slots, slot)
+		at, ok := feasible[slot]
 		switch node.Feasible = ok; {
 		case node.Feasible:
 			node.Scores = scores[at]
 			for _, score := range node.Scores {
 				node.Total += score.Score * score.Weight
 			}
-		case len(n.by) > 0 && !slices.Contains(n.slots, int32(slot)):
+		case len(n.by) > 0 && !inside:
 			node.Rejections = []reason.Rejection{{Unresolvable: true, Reasons: []string{n.text()}}}
 		default:
-			node.Rejections = e.allObjections(p, s.Node(int32(slot)))
+			node.Rejections = e.allObjections(p, s.Node(slot))
 		}
 		answer.Nodes = append(answer.Nodes, node)
 	}
-	sortByName(answer.Nodes)
 	return answer, nil
 }
 
-func sortByName(nodes []plan.NodeAnswer) {
-	slices.SortFunc(nodes, func(a, b plan.NodeAnswer) int { return cmp.Compare(a.Name, b.Name) })
+// byName returns the slots of the nodes that exist, sorted by the nodes' names.
+func byName(s *state.State) []int32 {
+	slots := make([]int32, 0, s.Nodes())
+	for slot, alive := range s.Alive() {
+		if alive {
+			slots = append(slots, int32(slot))
+		}
+	}
+	slices.SortFunc(slots, func(a, b int32) int { return cmp.Compare(s.Node(a).Name(), s.Node(b).Name()) })
+	return slots
 }
 
 // ruledOut answers for a pod that was rejected before any node was looked at: all nodes share the rejection.
@@ -71,12 +82,9 @@ func ruledOut(s *state.State, rejection *plan.Rejection) []plan.NodeAnswer {
 	if len(rejection.Plugins) == 1 {
 		shared.Plugin = rejection.Plugins[0]
 	}
-	for slot, alive := range s.Alive() {
-		if alive {
-			nodes = append(nodes, plan.NodeAnswer{Name: s.Node(int32(slot)).Name(), Rejections: []reason.Rejection{shared}})
-		}
+	for _, slot := range byName(s) {
+		nodes = append(nodes, plan.NodeAnswer{Name: s.Node(slot).Name(), Rejections: []reason.Rejection{shared}})
 	}
-	sortByName(nodes)
 	return nodes
 }
 

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -23,7 +24,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, nodes int) *bench {
-	p := profileOf(t, oracle.DefaultProfile())
+	p := enginetest.Profile(t, oracle.DefaultProfile(), topologyPlugins(t, oracle.DefaultProfile())...)
 	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -80,7 +81,7 @@ func pinnedTo(name string) func(*v1.Pod) {
 func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 	const nodes, pods = 10, 2000
 	choices := func(seed uint64) (chosen []string) {
-		p := profileOf(t, oracle.DefaultProfile())
+		p := enginetest.Profile(t, oracle.DefaultProfile())
 		e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +123,7 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 
 // TestColumnsStayWithinTheirBudget shows many needs to an engine that may keep few columns.
 func TestColumnsStayWithinTheirBudget(t *testing.T) {
-	p := profileOf(t, oracle.DefaultProfile())
+	p := enginetest.Profile(t, oracle.DefaultProfile())
 	const nodes, budget = 200, 40
 	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, ColumnBytes: budget * nodes * 4})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -27,10 +28,11 @@ type Ingest struct {
 	at      map[key]int // position in changes of what is known of an object
 }
 
-// key names an object: a node by its name alone.
+// key names an object. Exactly one field is set; a node is named by its name alone.
 type key struct {
 	pod  model.PodKey
 	node string
+	ref  model.Ref
 }
 
 // New builds an ingest for the pods of the given scheduler names. Pending pods of other names are left out.
@@ -72,7 +74,7 @@ func compiled(object *v1.Pod, compile Compile) (pod *model.Pod) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			pod = &model.Pod{
-				Object: object, UID: object.UID, Namespace: object.Namespace, Name: object.Name,
+				Object: object, UID: object.UID, Namespace: object.Namespace, Name: object.Name, Labels: object.Labels,
 				SchedulerName: object.Spec.SchedulerName, NodeName: object.Spec.NodeName,
 				Terminating: object.DeletionTimestamp != nil,
 				Malformed:   fmt.Sprintf("the pod cannot be read: %v", problem),
@@ -100,6 +102,18 @@ func (in *Ingest) SetNode(object *v1.Node) {
 // RemoveNode takes in that a node is gone.
 func (in *Ingest) RemoveNode(name string) {
 	in.add(key{node: name}, model.Change{Kind: model.NodeGone, Name: name})
+}
+
+// SetObject takes in a version of an object that is neither a pod nor a node. One that scheduling does not read is left out.
+func (in *Ingest) SetObject(object runtime.Object) {
+	if ref, ok := model.RefOf(object); ok {
+		in.add(key{ref: ref}, model.Change{Kind: model.ObjectSet, Object: object, Ref: ref})
+	}
+}
+
+// RemoveObject takes in that such an object is gone.
+func (in *Ingest) RemoveObject(ref model.Ref) {
+	in.add(key{ref: ref}, model.Change{Kind: model.ObjectGone, Ref: ref})
 }
 
 // Bound takes in how a binding ended. Outcomes are never replaced.

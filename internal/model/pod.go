@@ -4,6 +4,7 @@ import (
 	"unique"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 )
@@ -24,6 +25,8 @@ type Pod struct {
 	Name          string
 	SchedulerName string
 	Priority      int32
+	// Labels are those of the object, at hand because selectors are held against many pods at a time.
+	Labels labels.Set
 	// NodeName is the node the pod is bound to, empty while it is pending.
 	NodeName string
 	// NominatedNode is status.nominatedNodeName, whoever wrote it.
@@ -128,6 +131,7 @@ func NewPod(object *v1.Pod) *Pod {
 		UID:           object.UID,
 		Namespace:     Interned(object.Namespace),
 		Name:          object.Name,
+		Labels:        object.Labels,
 		SchedulerName: Interned(object.Spec.SchedulerName),
 		NodeName:      Interned(object.Spec.NodeName),
 		NominatedNode: object.Status.NominatedNodeName,

@@ -74,7 +74,7 @@ func (t *Term) SelectsNamespace(name string, of labels.Set) bool {
 
 // Matches reports whether the term selects a pod, whose namespace has the given labels.
 func (t *Term) Matches(pod *Pod, namespace labels.Set) bool {
-	return t.SelectsNamespace(pod.Namespace, namespace) && t.Selector.Matches(labels.Set(pod.Object.Labels))
+	return t.SelectsNamespace(pod.Namespace, namespace) && t.Selector.Matches(pod.Labels)
 }
 
 // termsOf lists a pod's affinity terms, of all kinds.

@@ -1,8 +1,6 @@
 package state
 
 import (
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -16,18 +14,41 @@ type Group struct {
 	key      groupKey
 	pods     int
 	topology *topology
-	carriers sparse
+	carriers carriers
 }
 
 // Carriers calls yield with each domain, and how many pods in it carry the term.
 func (g *Group) Carriers(yield func(domain, pods int32)) {
+	for domain, pods := range g.carriers.dense {
+		if pods != 0 {
+			yield(int32(domain), pods)
+		}
+	}
 	for i, domain := range g.carriers.domains {
 		yield(domain, g.carriers.counts[i])
 	}
 }
 
 // CarriedSomewhere reports whether a pod on a node that has the term's topology key carries the term.
-func (g *Group) CarriedSomewhere() bool { return len(g.carriers.domains) > 0 }
+func (g *Group) CarriedSomewhere() bool { return g.carriers.carried > 0 }
+
+// Counts returns how many pods carry the term, by domain. It is nil while that is known as a list only, because few domains have any;
+// Carriers is fast then.
+func (g *Group) Counts() []int32 { return g.carriers.dense }
+
+// SumCarriers returns how many pods carry a term of the groups, which have the same topology key, by domain. It is true until it is asked
+// for under that key again, or the state changes.
+func (s *State) SumCarriers(groups []*Group) []int32 {
+	if len(groups) == 1 && groups[0].carriers.dense != nil {
+		return groups[0].carriers.dense
+	}
+	t := groups[0].topology
+	t.counts = cleared(t.counts, len(t.value))
+	for _, g := range groups {
+		g.Carriers(func(domain, pods int32) { t.counts[domain] += pods })
+	}
+	return t.counts
+}
 
 // Domains returns the domain of each slot under the term's topology key, -1 for none.
 func (g *Group) Domains() []int32 { return g.topology.of }
@@ -57,7 +78,7 @@ func (s *State) GroupsMatching(pod *model.Pod) []*Group {
 	namespace := s.namespaces[pod.Namespace]
 	s.groups.index.candidates(pod, func(g *Group) {
 		s.groups.asked++
-		if g.Term.SelectsNamespace(pod.Namespace, namespace) && g.Term.Selector.Matches(labels.Set(pod.Object.Labels)) {
+		if g.Term.SelectsNamespace(pod.Namespace, namespace) && g.Term.Selector.Matches(pod.Labels) {
 			matching = append(matching, g)
 		}
 	})
@@ -72,7 +93,7 @@ func (s *State) carry(p *placed) {
 			continue
 		}
 		g.pods++
-		g.carriers.add(g.topology.of[p.slot], +1)
+		g.add(p.slot, +1)
 		p.groups = append(p.groups, g)
 	}
 }
@@ -80,7 +101,7 @@ func (s *State) carry(p *placed) {
 // uncarry takes a pod's terms out of its node's domains.
 func (s *State) uncarry(p *placed) {
 	for _, g := range p.groups {
-		g.carriers.add(g.topology.of[p.slot], -1)
+		g.add(p.slot, -1)
 		if g.pods--; g.pods == 0 {
 			delete(s.groups.byKey, g.key)
 			s.groups.index.remove(g.Term.Selector, g)
@@ -89,6 +110,9 @@ func (s *State) uncarry(p *placed) {
 	}
 	p.groups = nil
 }
+
+// add counts carriers on a node.
+func (g *Group) add(slot, n int32) { g.carriers.add(g.topology.of[slot], n, len(g.topology.value)) }
 
 // group returns the group of a pod's term. A term that cannot be parsed relates to nothing: the API server lets none through.
 func (s *State) group(pod *model.Pod, ref *model.TermRef) *Group {
@@ -107,32 +131,72 @@ func (s *State) group(pod *model.Pod, ref *model.TermRef) *Group {
 	return g
 }
 
-// sparse counts by domain where most domains have nothing to count: a list that is fast to walk, with a map to find a domain's place.
-type sparse struct {
+// carriers counts by domain: where most domains have nothing to count in a list that is fast to walk, with a map to find a domain's place;
+// otherwise in an array, which is then smaller than the map and needs no walk.
+type carriers struct {
 	at      map[int32]int32
 	domains []int32
-	counts  []int32
+	counts  []int32 // by position in domains
+	dense   []int32 // by domain; instead of the list
+	carried int     // domains that have any
 }
 
-func (s *sparse) add(domain, n int32) {
+// A list of more than fewCarried domains, and of more than one in listedUpTo, becomes an array. It stays one while the group lasts.
+const (
+	fewCarried = 16
+	listedUpTo = 8
+)
+
+// add counts n more in one of so many domains.
+func (c *carriers) add(domain, n int32, domains int) {
 	if domain == noDomain {
 		return
 	}
-	if s.at == nil {
-		s.at = map[int32]int32{}
+	if c.dense == nil && len(c.domains) > max(fewCarried, domains/listedUpTo) {
+		c.spread(domains)
 	}
-	i, ok := s.at[domain]
+	if c.dense == nil {
+		c.addListed(domain, n)
+		c.carried = len(c.domains)
+		return
+	}
+	for int(domain) >= len(c.dense) {
+		c.dense = append(c.dense, 0)
+	}
+	before := c.dense[domain]
+	c.dense[domain] += n
+	switch {
+	case before == 0:
+		c.carried++
+	case before+n == 0:
+		c.carried--
+	}
+}
+
+func (c *carriers) spread(domains int) {
+	c.dense = make([]int32, domains)
+	for i, domain := range c.domains {
+		c.dense[domain] = c.counts[i]
+	}
+	c.at, c.domains, c.counts = nil, nil, nil
+}
+
+func (c *carriers) addListed(domain, n int32) {
+	if c.at == nil {
+		c.at = map[int32]int32{}
+	}
+	i, ok := c.at[domain]
 	if !ok {
-		s.at[domain] = int32(len(s.domains))
-		s.domains, s.counts = append(s.domains, domain), append(s.counts, n)
+		c.at[domain] = int32(len(c.domains))
+		c.domains, c.counts = append(c.domains, domain), append(c.counts, n)
 		return
 	}
-	if s.counts[i] += n; s.counts[i] != 0 {
+	if c.counts[i] += n; c.counts[i] != 0 {
 		return
 	}
-	last := len(s.domains) - 1
-	s.domains[i], s.counts[i] = s.domains[last], s.counts[last]
-	s.at[s.domains[i]] = i
-	delete(s.at, domain)
-	s.domains, s.counts = s.domains[:last], s.counts[:last]
+	last := len(c.domains) - 1
+	c.domains[i], c.counts[i] = c.domains[last], c.counts[last]
+	c.at[c.domains[i]] = i
+	delete(c.at, domain)
+	c.domains, c.counts = c.domains[:last], c.counts[:last]
 }

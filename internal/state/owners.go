@@ -87,7 +87,7 @@ func (s *State) BelongingSelector(pod *model.Pod) (labels.Selector, error) {
 	merged := labels.Set{}
 	for _, name := range sortedKeys(s.owners.services[pod.Namespace]) {
 		selector := s.owners.services[pod.Namespace][name].Spec.Selector
-		if selector != nil && labels.SelectorFromSet(selector).Matches(labels.Set(pod.Object.Labels)) {
+		if selector != nil && labels.SelectorFromSet(selector).Matches(pod.Labels) {
 			maps.Copy(merged, selector)
 		}
 	}

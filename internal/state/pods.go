@@ -125,7 +125,7 @@ func (s *State) remove(p *placed) {
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
 	p.pod = pod
-	if before.Terminating != pod.Terminating || !maps.Equal(before.Object.Labels, pod.Object.Labels) {
+	if before.Terminating != pod.Terminating || !maps.Equal(before.Labels, pod.Labels) {
 		s.tally(p.slot, before, -1)
 		s.tally(p.slot, pod, +1)
 	}

@@ -75,7 +75,7 @@ func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 	if len(x.byLabel) == 0 {
 		return
 	}
-	for key, value := range pod.Object.Labels {
+	for key, value := range pod.Labels {
 		for _, item := range x.byLabel[label{key, value}] {
 			yield(item)
 		}

@@ -3,8 +3,6 @@ package state
 import (
 	"slices"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -118,7 +116,7 @@ func (s *State) countPods(set PodSet) *podCounts {
 	s.tallies.index.add(set.Terms[0].Selector, counts)
 	for slot, pods := range s.pods {
 		for _, p := range pods {
-			if s.inSet(set, p.pod) {
+			if s.InSet(set, p.pod) {
 				counts.onNode[slot]++
 			}
 		}
@@ -126,21 +124,29 @@ func (s *State) countPods(set PodSet) *podCounts {
 	return counts
 }
 
-func (s *State) inSet(set PodSet, pod *model.Pod) bool {
+// InSet reports whether a pod, on whatever node, is one of the set.
+func (s *State) InSet(set PodSet, pod *model.Pod) bool {
 	if set.Staying && pod.Terminating {
 		return false
 	}
-	namespace, known := s.namespaces[pod.Namespace]
 	for _, term := range set.Terms {
-		selected := term.SelectsNamespace(pod.Namespace, namespace)
-		if selected && !known && !slices.Contains(term.Namespaces, pod.Namespace) && !term.NamespaceSelector.Empty() {
-			selected = false
-		}
-		if !selected || !term.Selector.Matches(labels.Set(pod.Object.Labels)) {
+		if !term.Selector.Matches(pod.Labels) || !s.inNamespaces(term, pod.Namespace) {
 			return false
 		}
 	}
 	return true
+}
+
+// inNamespaces reports whether a term selects a namespace. A selector does not reach a namespace that nobody has seen, unless it is empty.
+func (s *State) inNamespaces(term *model.Term, name string) bool {
+	if slices.Contains(term.Namespaces, name) {
+		return true
+	}
+	if term.NamespaceSelector == nil {
+		return false
+	}
+	namespace, known := s.namespaces[name]
+	return (known || term.NamespaceSelector.Empty()) && term.NamespaceSelector.Matches(namespace)
 }
 
 // enter counts a node's pods, if the node is in the tally's set and has a domain.
@@ -179,7 +185,7 @@ func (s *State) tally(slot int32, pod *model.Pod, sign int32) {
 		return
 	}
 	s.tallies.index.candidates(pod, func(counts *podCounts) {
-		if !s.inSet(counts.set, pod) {
+		if !s.InSet(counts.set, pod) {
 			return
 		}
 		counts.onNode[slot] += sign

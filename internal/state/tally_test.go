@@ -39,7 +39,9 @@ func questions(t *testing.T) []question {
 		}
 		return parsed
 	}
-	app := func(value string) *metav1.LabelSelector { return &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}} }
+	app := func(value string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}}
+	}
 	exists := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpExists}}}
 	sets := []state.PodSet{
 		{Text: "web", Terms: []*model.Term{term(nil, nil, app("web"))}},

@@ -18,6 +18,9 @@ type topology struct {
 	value []string         // by domain
 	nodes []int32          // by domain
 	free  []int32
+	// counts and sums are working memory by domain, kept so that adding up for a decision allocates nothing.
+	counts []int32
+	sums   []int64
 }
 
 const noDomain int32 = -1
@@ -38,6 +41,24 @@ func (s *State) topology(key TopologyKey) *topology {
 
 // Domains returns the domain of each slot under a key, -1 for none. The slice is the state's own and valid until the next change.
 func (s *State) Domains(key TopologyKey) []int32 { return s.topology(key).of }
+
+// Sums returns zeros by domain under a key, for adding up what a decision needs. They are the caller's until somebody asks under that key
+// again, or the state changes.
+func (s *State) Sums(key TopologyKey) []int64 {
+	t := s.topology(key)
+	t.sums = cleared(t.sums, len(t.value))
+	return t.sums
+}
+
+// cleared returns n zeros, in the same memory if it is large enough.
+func cleared[T int32 | int64](of []T, n int) []T {
+	if cap(of) < n {
+		return make([]T, n, n+n/4)
+	}
+	of = of[:n]
+	clear(of)
+	return of
+}
 
 // enter puts a node into its domain.
 func (t *topology) enter(s *State, slot int32) {
@@ -104,7 +125,7 @@ func (s *State) eachGroupOn(slot int32, sign int32) {
 	}
 	for _, p := range s.pods[slot] {
 		for _, g := range p.groups {
-			g.carriers.add(g.topology.of[slot], sign)
+			g.add(slot, sign)
 		}
 	}
 }

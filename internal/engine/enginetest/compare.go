@@ -1,0 +1,95 @@
+package enginetest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// outcome is what engine and oracle must agree on, in one form.
+type outcome struct {
+	Nodes   []plan.NodeAnswer
+	Message string
+	Error   string
+}
+
+// Compare asks the engine about a compiled pod and says how it differs from what the oracle wants, engine (-) and oracle (+); "" when it
+// does not.
+func Compare(s *state.State, e *engine.Engine, pod *model.Pod, want oracle.Answer) string {
+	answer, err := e.Answer(s, pod)
+	if err != nil {
+		return err.Error()
+	}
+	d := answer.Decision
+	got := outcome{Nodes: answer.Nodes}
+	if d.Rejection != nil {
+		got.Message = explain.Message(d)
+	}
+	if d.Err != nil {
+		got.Error = d.Err.Error()
+	}
+	expected := expectedOf(want)
+	if failsInParsing(got.Error, expected.Error) {
+		return ""
+	}
+	if diff := cmp.Diff(got, expected); diff != "" {
+		return diff
+	}
+	if d.NodeName != "" && !slices.Contains(want.Best, d.NodeName) {
+		return fmt.Sprintf("chosen: %s, best: %v", d.NodeName, want.Best)
+	}
+	if (d.NodeName != "") != (want.Feasible > 0 && want.Err == nil) {
+		return fmt.Sprintf("chosen: %q, feasible: %d", d.NodeName, want.Feasible)
+	}
+	return ""
+}
+
+// failsInParsing reports whether both fail in the same plugin. The texts of parse errors are the library's; that the cycle fails, and
+// where, is what matters. Scores do not exist then.
+func failsInParsing(got, want string) bool {
+	start := pluginFailure(got)
+	return start != "" && start == pluginFailure(want)
+}
+
+// pluginFailure is the start of an error's text, such as `running PreScore plugin "NodeAffinity":`.
+func pluginFailure(text string) string {
+	start, _, found := strings.Cut(text, `": `)
+	if !found || !strings.HasPrefix(start, "running Pre") {
+		return ""
+	}
+	return start
+}
+
+func expectedOf(want oracle.Answer) outcome {
+	o := outcome{Message: want.Message}
+	switch {
+	case want.Err != nil:
+		o.Error = want.Err.Error()
+	case len(want.Nodes) == 0:
+		o.Error, o.Message = o.Message, ""
+	}
+	for _, n := range want.Nodes {
+		node := plan.NodeAnswer{Name: n.Node, Feasible: n.Feasible}
+		for _, r := range n.Rejections {
+			node.Rejections = append(node.Rejections, reason.Rejection{Plugin: r.Plugin, Unresolvable: r.Unresolvable, Reasons: r.Reasons})
+		}
+		if want.Feasible > 1 { // a single feasible node is not scored
+			node.Total = n.Total
+			for _, s := range n.Scores {
+				node.Scores = append(node.Scores, plan.Score{Plugin: s.Plugin, Weight: s.Weight, Score: s.Score})
+			}
+		}
+		o.Nodes = append(o.Nodes, node)
+	}
+	return o
+}

@@ -1,0 +1,335 @@
+package ingest_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+const (
+	own     = "own"
+	foreign = "foreign"
+)
+
+// newIngest compiles pods of the scheduler name own, by giving them one need.
+func newIngest() *ingest.Ingest {
+	return ingest.New(map[string]ingest.Compile{own: func(pod *model.Pod) { pod.Needs = make([]model.Need, 1) }})
+}
+
+// version is the n-th version of an object.
+func version(name string, n int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(n)}
+}
+
+func pod(name string, n int, change ...func(*v1.Pod)) *v1.Pod {
+	p := &v1.Pod{ObjectMeta: version(name, n), Spec: v1.PodSpec{SchedulerName: own}}
+	for _, c := range change {
+		c(p)
+	}
+	return p
+}
+
+func on(node string) func(*v1.Pod)           { return func(p *v1.Pod) { p.Spec.NodeName = node } }
+func of(scheduler string) func(*v1.Pod)      { return func(p *v1.Pod) { p.Spec.SchedulerName = scheduler } }
+func phase(phase v1.PodPhase) func(*v1.Pod)  { return func(p *v1.Pod) { p.Status.Phase = phase } }
+func node(name string, n int) *v1.Node       { return &v1.Node{ObjectMeta: version(name, n)} }
+func service(name string, n int) *v1.Service { return &v1.Service{ObjectMeta: version(name, n)} }
+
+// words says what each change is.
+func words(changes []model.Change) string {
+	var all []string
+	for _, c := range changes {
+		switch c.Kind {
+		case model.PodSet:
+			all = append(all, fmt.Sprintf("pod %s/%s", c.Pod.Name, c.Pod.Object.ResourceVersion))
+		case model.PodGone:
+			all = append(all, "pod gone "+c.Key.Name)
+		case model.NodeSet:
+			all = append(all, fmt.Sprintf("node %s/%s", c.Node.Name, c.Node.Object.ResourceVersion))
+		case model.NodeGone:
+			all = append(all, "node gone "+c.Name)
+		case model.ObjectSet:
+			all = append(all, fmt.Sprintf("object %d %s/%s", c.Ref.Kind, c.Ref.Name, c.Object.(metav1.Object).GetResourceVersion()))
+		case model.ObjectGone:
+			all = append(all, fmt.Sprintf("object gone %d %s", c.Ref.Kind, c.Ref.Name))
+		case model.BindDone:
+			all = append(all, fmt.Sprintf("bound %s %s %v", c.Bind.Pod.Name, c.Bind.NodeName, c.Bind.Err))
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// TestDrain adds things and expects what the loop gets to see.
+func TestDrain(t *testing.T) {
+	web := model.NewPod(pod("web", 1))
+	ref := model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "web"}
+	tests := []struct {
+		name string
+		add  func(in *ingest.Ingest)
+		want string
+	}{
+		{"nothing", func(*ingest.Ingest) {}, ""},
+		{"the newest version holds, in the place of the first", func(in *ingest.Ingest) {
+			in.SetPod(pod("web", 1))
+			in.SetNode(node("n", 1))
+			in.SetPod(pod("db", 1))
+			in.SetPod(pod("web", 2))
+			in.SetNode(node("n", 2))
+		}, "pod web/2, node n/2, pod db/1"},
+		{"gone and back", func(in *ingest.Ingest) {
+			in.SetPod(pod("web", 1))
+			in.RemovePod("ns", "web")
+			in.SetNode(node("n", 1))
+			in.RemoveNode("n")
+			in.SetPod(pod("web", 2))
+		}, "pod web/2, node gone n"},
+		{"there and gone", func(in *ingest.Ingest) {
+			in.SetPod(pod("web", 1))
+			in.RemovePod("ns", "web")
+			in.SetObject(service("web", 1))
+			in.RemoveObject(ref)
+		}, "pod gone web, object gone 1 web"},
+		{"one name, many objects", func(in *ingest.Ingest) {
+			in.SetPod(pod("web", 1))
+			in.SetNode(node("web", 2))
+			in.SetObject(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "3"}})
+			in.SetObject(service("web", 4))
+			in.SetObject(&v1.ReplicationController{ObjectMeta: version("web", 5)})
+			in.SetObject(&appsv1.ReplicaSet{ObjectMeta: version("web", 6)})
+			in.SetObject(&appsv1.StatefulSet{ObjectMeta: version("web", 7)})
+			in.SetObject(service("web", 8))
+		}, "pod web/1, node web/2, object 0 web/3, object 1 web/8, object 2 web/5, object 3 web/6, object 4 web/7"},
+		{"other kinds are left out", func(in *ingest.Ingest) {
+			in.SetObject(&v1.ConfigMap{ObjectMeta: version("web", 1)})
+		}, ""},
+		{"outcomes are never replaced, and nothing passes them", func(in *ingest.Ingest) {
+			in.SetNode(node("n", 1))
+			in.Bound(model.Outcome{Pod: web, NodeName: "n", Err: errors.New("refused")})
+			in.Bound(model.Outcome{Pod: web, NodeName: "n"})
+			in.SetPod(pod("web", 2, on("n")))
+			in.SetNode(node("n", 2))
+		}, "node n/2, bound web n refused, bound web n <nil>, pod web/2"},
+		{"finished pods are gone", func(in *ingest.Ingest) {
+			in.SetPod(pod("done", 1, on("n"), phase(v1.PodSucceeded)))
+			in.SetPod(pod("web", 1, on("n"), phase(v1.PodRunning)))
+			in.SetPod(pod("web", 2, on("n"), phase(v1.PodFailed)))
+			in.SetPod(pod("elsewhere", 1, of(foreign), on("n"), phase(v1.PodFailed)))
+		}, "pod gone done, pod gone web, pod gone elsewhere"},
+		{"foreign pods count once they are on a node", func(in *ingest.Ingest) {
+			in.SetPod(pod("theirs", 1, of(foreign)))
+			in.SetPod(pod("web", 1))
+			in.SetPod(pod("theirs", 2, of(foreign), on("n")))
+		}, "pod web/1, pod theirs/2"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			in := newIngest()
+			test.add(in)
+			if got := words(in.Drain()); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+			if got := words(in.Drain()); got != "" {
+				t.Errorf("the second time there is %s", got)
+			}
+		})
+	}
+}
+
+// TestBatchesAreApart changes an object between two batches: the first is the loop's and must stay as it is.
+func TestBatchesAreApart(t *testing.T) {
+	in := newIngest()
+	in.SetPod(pod("web", 1))
+	first := in.Drain()
+	in.SetPod(pod("web", 2))
+	in.RemovePod("ns", "web")
+	if got := words(first); got != "pod web/1" {
+		t.Errorf("the first batch has become %s", got)
+	}
+	if got := words(in.Drain()); got != "pod gone web" {
+		t.Errorf("the second batch is %s", got)
+	}
+}
+
+func TestOnlyPendingPodsAreCompiled(t *testing.T) {
+	in := newIngest()
+	in.SetPod(pod("pending", 1))
+	in.SetPod(pod("running", 1, on("n")))
+	in.SetPod(pod("theirs", 1, of(foreign), on("n")))
+	for _, c := range in.Drain() {
+		if got, want := len(c.Pod.Needs) == 1, c.Pod.Name == "pending"; got != want {
+			t.Errorf("pod %s compiled: %t, want %t", c.Pod.Name, got, want)
+		}
+	}
+}
+
+// TestPanicMakesAMalformedPod lets a plugin panic over a pod: it must reach the loop all the same, and say why nobody can place it.
+func TestPanicMakesAMalformedPod(t *testing.T) {
+	in := ingest.New(map[string]ingest.Compile{own: func(pod *model.Pod) {
+		if pod.Name == "odd" {
+			panic("no plugin has seen the like")
+		}
+	}})
+	now := metav1.Now()
+	object := pod("odd", 1, func(p *v1.Pod) { p.DeletionTimestamp = &now })
+	in.SetPod(object)
+	in.SetPod(pod("sound", 1))
+	in.SetPod(pod("odd-but-running", 1, on("n")))
+	changes := in.Drain()
+	if got := words(changes); got != "pod odd/1, pod sound/1, pod odd-but-running/1" {
+		t.Fatalf("got %s", got)
+	}
+	odd := changes[0].Pod
+	if odd.Malformed != "the pod cannot be read: no plugin has seen the like" || odd.Object != object || odd.UID != "odd" ||
+		odd.Key() != (model.PodKey{Namespace: "ns", Name: "odd"}) || odd.SchedulerName != own || !odd.Terminating {
+		t.Errorf("the odd pod became %+v", odd)
+	}
+	for _, c := range changes[1:] {
+		if c.Pod.Malformed != "" {
+			t.Errorf("pod %s is called malformed: %s", c.Pod.Name, c.Pod.Malformed)
+		}
+	}
+}
+
+// TestReady expects the signal after something was added, and only then. Any number of additions may share one.
+func TestReady(t *testing.T) {
+	ready := func(in *ingest.Ingest) bool {
+		select {
+		case <-in.Ready():
+			return true
+		default:
+			return false
+		}
+	}
+	for name, add := range map[string]func(in *ingest.Ingest){
+		"SetPod":     func(in *ingest.Ingest) { in.SetPod(pod("p", 1)) },
+		"RemovePod":  func(in *ingest.Ingest) { in.RemovePod("ns", "p") },
+		"SetNode":    func(in *ingest.Ingest) { in.SetNode(node("n", 1)) },
+		"RemoveNode": func(in *ingest.Ingest) { in.RemoveNode("n") },
+		"SetObject":  func(in *ingest.Ingest) { in.SetObject(service("s", 1)) },
+		"RemoveObject": func(in *ingest.Ingest) {
+			in.RemoveObject(model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "s"})
+		},
+		"Bound": func(in *ingest.Ingest) { in.Bound(model.Outcome{Pod: model.NewPod(pod("p", 1))}) },
+	} {
+		in := newIngest()
+		if ready(in) {
+			t.Errorf("%s: it is ready before anything was added", name)
+		}
+		add(in)
+		add(in)
+		if !ready(in) || ready(in) {
+			t.Errorf("%s: want one signal", name)
+		}
+	}
+	in := newIngest()
+	in.SetPod(pod("theirs", 1, of(foreign)))
+	if ready(in) {
+		t.Error("a pod that was left out woke the loop")
+	}
+}
+
+// TestProducers lets informers and commit add at the same time while the loop drains. The loop must see the last version of every object,
+// versions of one object in order, and every outcome once.
+func TestProducers(t *testing.T) {
+	const objects, versions = 20, 50
+	in := newIngest()
+	var producers sync.WaitGroup
+	for i := range objects {
+		name := fmt.Sprint("o", i)
+		producers.Go(func() {
+			for n := 1; n <= versions; n++ {
+				in.SetPod(pod(name, n))
+			}
+		})
+		producers.Go(func() {
+			for n := 1; n <= versions; n++ {
+				in.SetNode(node(name, n))
+			}
+		})
+		producers.Go(func() {
+			for n := 1; n <= versions; n++ {
+				in.SetObject(service(name, n))
+			}
+		})
+		producers.Go(func() {
+			for n := 1; n <= versions; n++ {
+				in.Bound(model.Outcome{Pod: model.NewPod(pod(name, n))})
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { producers.Wait(); close(done) }()
+	seen := newSightings()
+	late := time.After(time.Minute)
+	for draining := true; draining; {
+		select {
+		case <-in.Ready():
+		case <-done:
+			draining = false
+		case <-late:
+			t.Fatal("the producers do not come to an end")
+		}
+		for _, c := range in.Drain() {
+			if err := seen.take(c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for i := range objects {
+		for _, kind := range []string{"pod", "node", "object"} {
+			if key := fmt.Sprintf("%s o%d", kind, i); seen.last[key] != versions {
+				t.Errorf("the last version of %s that was seen is %d, want %d", key, seen.last[key], versions)
+			}
+		}
+	}
+	if want := objects * versions; seen.outcomes != want {
+		t.Errorf("%d outcomes were seen, want %d", seen.outcomes, want)
+	}
+}
+
+// sightings are what a loop has seen.
+type sightings struct {
+	last     map[string]int
+	outcomes int
+}
+
+func newSightings() *sightings { return &sightings{last: map[string]int{}} }
+
+func (s *sightings) take(c model.Change) error {
+	var kind string
+	var object metav1.Object
+	switch c.Kind {
+	case model.PodSet:
+		kind, object = "pod", c.Pod.Object
+	case model.NodeSet:
+		kind, object = "node", c.Node.Object
+	case model.ObjectSet:
+		kind, object = "object", c.Object.(*v1.Service)
+	case model.BindDone:
+		s.outcomes++
+		return nil
+	default:
+		return fmt.Errorf("a change of kind %d, which nobody made", c.Kind)
+	}
+	var n int
+	if _, err := fmt.Sscan(object.GetResourceVersion(), &n); err != nil {
+		return err
+	}
+	key := kind + " " + object.GetName()
+	if n <= s.last[key] {
+		return fmt.Errorf("%s: version %d after version %d", key, n, s.last[key])
+	}
+	s.last[key] = n
+	return nil
+}

@@ -1,0 +1,43 @@
+// Package interpodaffinity places pods near or far from other pods: near those that their affinity terms select, far from those that
+// their anti-affinity terms select, and far from those whose anti-affinity terms select them.
+//
+// It takes a pod's namespace, labels and terms, and the state's tallies and groups of terms; it gives rules about counts, and scores of all
+// feasible nodes together. It owns its checked arguments and a bounded memory of parsed terms. It never looks at single pods or nodes: what
+// it asks the state to count, the state keeps counting.
+package interpodaffinity
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "InterPodAffinity"
+
+// Plugin relates pods to pods. It can be shared.
+type Plugin struct {
+	// hardWeight is what a required affinity term of a pod on a node adds to the scores of its domain; 0 for nothing.
+	hardWeight int64
+	// ignorePreferred says that only pods with preferred terms of their own are scored.
+	ignorePreferred bool
+	terms           parsedTerms
+}
+
+// New checks the arguments and returns the plugin. Absent arguments take kube-scheduler's defaults; the error has its text.
+func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
+	p := &Plugin{hardWeight: 1}
+	if args == nil {
+		return p, nil
+	}
+	p.ignorePreferred = args.IgnorePreferredTermsOfExistingPods
+	if weight := args.HardPodAffinityWeight; weight != nil {
+		if *weight < 0 || *weight > 100 {
+			return nil, field.Invalid(field.NewPath("hardPodAffinityWeight"), *weight, "not in valid range [0, 100]")
+		}
+		p.hardWeight = int64(*weight)
+	}
+	return p, nil
+}
+
+// Name returns "InterPodAffinity".
+func (*Plugin) Name() string { return Name }

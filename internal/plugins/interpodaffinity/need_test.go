@@ -1,0 +1,93 @@
+package interpodaffinity_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+func TestNeeds(t *testing.T) {
+	db := wearing("app=db")
+	zoneDB, hostDB, broken := term(zone, "app=db"), term(host, "app=db"), term(zone, "app In")
+	p := plugin(t, nil)
+	const same, other = true, false
+	for i, row := range []struct {
+		a, b          *v1.Pod
+		filter, score bool // whether the needs are equal
+	}{
+		{pod(), pod(), same, same},
+		{pod(db), pod(db, func(p *v1.Pod) { p.Name, p.UID = "b", "b" }), same, same},
+		{pod(), pod(db), other, other},
+		{pod(db), pod(wearing("app=web")), other, other},
+		{pod(wearing("a=b c=d")), pod(wearing("c=d a=b")), same, same},
+		{pod(wearing("a=b c=d")), pod(wearing("a=b,c=d")), other, other},
+		{pod(), pod(in("other")), other, other},
+		{pod(near(zoneDB)), pod(), other, same},
+		{pod(near(zoneDB)), pod(apart(zoneDB)), other, same},
+		{pod(near(zoneDB)), pod(near(hostDB)), other, same},
+		{pod(near(zoneDB, hostDB)), pod(near(hostDB, zoneDB)), same, same},
+		{pod(near(zoneDB)), pod(near(term(zone, "app=db", inNamespaces("default")))), same, same},
+		{pod(near(zoneDB)), pod(near(term(zone, "app=db", inNamespaces("other")))), other, same},
+		{pod(near(zoneDB)), pod(near(term(zone, "app=db", inNamespaces("default"), whereNamespace("everything")))), other, same},
+		{pod(near(term(zone, "absent"))), pod(near(term(zone, "everything"))), other, same},
+		{pod(likes(1, zoneDB)), pod(), same, other},
+		{pod(likes(1, zoneDB)), pod(likes(2, zoneDB)), same, other},
+		{pod(likes(1, zoneDB)), pod(dislikes(1, zoneDB)), same, other},
+		{pod(likes(1, zoneDB)), pod(likes(1, zoneDB), likes(1, zoneDB)), same, other},
+		{pod(likes(1, zoneDB), likes(2, hostDB)), pod(likes(2, hostDB), likes(1, zoneDB)), same, same},
+		{pod(likes(1, broken)), pod(), other, other},
+		{pod(likes(1, broken)), pod(near(broken)), other, other},
+		{pod(near(broken), db), pod(near(broken)), same, same},
+	} {
+		a, b := model.NewPod(row.a), model.NewPod(row.b)
+		if got := p.FilterNeed(a) == p.FilterNeed(b); got != row.filter {
+			t.Errorf("row %d: filter needs equal: %t; %s and %s", i, got, p.FilterNeed(a), p.FilterNeed(b))
+		}
+		if got := p.ScoreNeed(a) == p.ScoreNeed(b); got != row.score {
+			t.Errorf("row %d: score needs equal: %t; %s and %s", i, got, p.ScoreNeed(a), p.ScoreNeed(b))
+		}
+	}
+}
+
+// Only the arguments can make the plugin have nothing to say: any pod may be what another's terms are about.
+func TestZeroNeeds(t *testing.T) {
+	zoneDB := term(zone, "app=db")
+	ignoring := plugin(t, &configv1.InterPodAffinityArgs{IgnorePreferredTermsOfExistingPods: true})
+	for i, row := range []struct {
+		pod  *v1.Pod
+		zero bool
+	}{
+		{pod(), true},
+		{pod(near(zoneDB), apart(zoneDB)), true},
+		{pod(near(term(zone, "app In"))), true},
+		{pod(likes(1, zoneDB)), false},
+		{pod(dislikes(1, zoneDB)), false},
+	} {
+		p := model.NewPod(row.pod)
+		if got := ignoring.ScoreNeed(p).IsZero(); got != row.zero {
+			t.Errorf("row %d: zero score need %t, want %t", i, got, row.zero)
+		}
+		if ignoring.FilterNeed(p).IsZero() || plugin(t, nil).FilterNeed(p).IsZero() || plugin(t, nil).ScoreNeed(p).IsZero() {
+			t.Errorf("row %d: a need is zero", i)
+		}
+	}
+}
+
+// More terms than are remembered go through the plugin; what it says of the first must stay what it was.
+func TestManyTerms(t *testing.T) {
+	p := plugin(t, nil)
+	hint := p.Interests()[0]
+	ask := func(i int) bool {
+		waiting := model.NewPod(pod(near(term(zone, fmt.Sprint("app=a", i)))))
+		return hint.Helps(waiting, came(wearing(fmt.Sprint("app=a", i)))) && !hint.Helps(waiting, came(wearing("app=other")))
+	}
+	for i := range 5000 {
+		if !ask(i) || !ask(0) {
+			t.Fatalf("term %d", i)
+		}
+	}
+}

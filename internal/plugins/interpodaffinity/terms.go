@@ -1,0 +1,118 @@
+package interpodaffinity
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// parsedTerms remembers terms by their text: pods of one deployment have the same, and hints ask about each pod that waits. It forgets all
+// of them when there are too many, and may be asked by several goroutines. What cannot be parsed is not remembered: its error may depend on
+// the order in which the source says things, and the text does not.
+type parsedTerms struct {
+	known sync.Map // unique.Handle[string] to *model.Term
+	count atomic.Int32
+}
+
+const parsedTermsKept = 4096
+
+// parse returns a term of a pod in the owner's namespace.
+func (p *parsedTerms) parse(owner string, ref *model.TermRef) (*model.Term, error) {
+	if known, ok := p.known.Load(ref.Text); ok {
+		return known.(*model.Term), nil
+	}
+	term, err := model.NewTerm(owner, ref.Source)
+	if err != nil {
+		return nil, err
+	}
+	if p.count.Add(1) > parsedTermsKept {
+		p.known.Clear()
+		p.count.Store(1)
+	}
+	p.known.Store(ref.Text, term)
+	return term, nil
+}
+
+// kinds are kube-scheduler's names of the lists of terms, in the order in which it parses them.
+var kinds = [...]string{
+	model.RequiredAffinity:      "requiredAffinityTerms",
+	model.RequiredAntiAffinity:  "requiredAntiAffinityTerms",
+	model.PreferredAffinity:     "preferredAffinityTerms",
+	model.PreferredAntiAffinity: "preferredAntiAffinityTerms",
+}
+
+// check returns what kube-scheduler says of a pod with terms that cannot be parsed: the first of each kind.
+func (p *Plugin) check(pod *model.Pod) error {
+	var first []error
+	for i := range pod.Terms {
+		ref := &pod.Terms[i]
+		if _, err := p.terms.parse(pod.Namespace, ref); err != nil {
+			if first == nil {
+				first = make([]error, len(kinds))
+			}
+			if first[ref.Kind] == nil {
+				first[ref.Kind] = fmt.Errorf("%s: %w", kinds[ref.Kind], err)
+			}
+		}
+	}
+	return utilerrors.NewAggregate(first)
+}
+
+// needText is the canonical text of who the pod is to others' terms, and of its own terms of two kinds.
+func needText(pod *model.Pod, one, other model.TermKind) string {
+	text := strconv.AppendQuote(nil, pod.Namespace)
+	text = model.AppendLabels(text, pod.Labels)
+	var terms []string
+	for i := range pod.Terms {
+		if ref := &pod.Terms[i]; ref.Kind == one || ref.Kind == other {
+			terms = append(terms, fmt.Sprintf("\n%d %d %s", ref.Kind, ref.Weight, ref.Text.Value()))
+		}
+	}
+	slices.Sort(terms)
+	for _, term := range terms {
+		text = append(text, term...)
+	}
+	return string(text)
+}
+
+// likeness stands for every pod that others' terms select exactly when they select this one.
+func likeness(pod *model.Pod) *model.Pod {
+	return &model.Pod{Namespace: pod.Namespace, Labels: pod.Labels}
+}
+
+// selection is a set of pods, counted by the domains of a key.
+type selection struct {
+	pods state.PodSet
+	key  state.TopologyKey
+}
+
+func (x *selection) tally(s *state.State) *state.Tally {
+	return s.Tally(x.pods, x.key, state.NodeSet{})
+}
+
+// selectionOf returns the pods that a term selects.
+func (p *Plugin) selectionOf(pod *model.Pod, ref *model.TermRef) (selection, error) {
+	term, err := p.terms.parse(pod.Namespace, ref)
+	if err != nil {
+		return selection{}, err
+	}
+	pods := state.PodSet{Text: "InterPodAffinity" + setText(term, ref), Terms: []*model.Term{term}}
+	return selection{pods, state.TopologyKey{Label: term.Key}}, nil
+}
+
+// setText says which pods a term selects, whatever its key.
+func setText(term *model.Term, ref *model.TermRef) string {
+	text := []byte{'\n'}
+	for _, name := range term.Namespaces {
+		text = strconv.AppendQuote(append(text, ' '), name)
+	}
+	text = model.AppendSelector(append(text, '/'), ref.Source.NamespaceSelector)
+	return string(model.AppendSelector(append(text, '/'), ref.Source.LabelSelector))
+}

@@ -1,0 +1,58 @@
+package interpodaffinity_test
+
+import (
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// TestSeenNeedCostsWhatChanged counts the work of decisions: once a need has been seen no tally is built, and a placed pod is written once into
+// each tally that counts it, whatever the size of the cluster.
+func TestSeenNeedCostsWhatChanged(t *testing.T) {
+	shape := both(wearing("app=w"), near(term(zone, "app Exists")), apart(term(host, "app=x")), dislikes(5, term(zone, "app=w")), dislikes(7, term(host, "app=w")))
+	const counting, pods = 3, 50 // app Exists by zone; app=w by zone and by host
+	for _, nodes := range []int{100, 1000} {
+		b := newBench(t, nodes)
+		b.place(t, b.pending(shape))
+		b.place(t, b.pending(shape))
+		updates, built := b.state.TallyWork()
+		for range pods {
+			b.place(t, b.pending(shape))
+		}
+		moreUpdates, moreBuilt := b.state.TallyWork()
+		if moreUpdates-updates != counting*pods || moreBuilt != built {
+			t.Errorf("%d nodes: %d updates for %d pods, %d tallies built; want %d and 0", nodes, moreUpdates-updates, pods, moreBuilt-built, counting*pods)
+		}
+	}
+}
+
+// TestDecisionAllocatesNothing asks again for pods whose needs were seen before.
+func TestDecisionAllocatesNothing(t *testing.T) {
+	for _, shape := range shapes {
+		b := newBench(t, 200)
+		shape.fill(b)
+		pending := b.pending(shape.pod)
+		if shape.name == "required anti-affinity host, all hosts" {
+			continue // a rejection is worded, which allocates
+		}
+		b.place(t, pending)
+		again := b.pending(shape.pod)
+		if got := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, plan.Work{Pod: again}) }); got != 0 {
+			t.Errorf("%s: a decision allocates %v times", shape.name, got)
+		}
+	}
+}
+
+// TestRulesAllocateNothing is the same for rules that leave no node.
+func TestRulesAllocateNothing(t *testing.T) {
+	b := newBench(t, 200)
+	b.run(1, func(int) part { return repelsItself })
+	l := b.plugin.CompileLayers(b.pending(repelsItself))
+	to, _, _ := l.Layers(b.state, nil)
+	if len(to) != 2 {
+		t.Fatalf("%d layers, want 2", len(to))
+	}
+	if got := testing.AllocsPerRun(100, func() { to, _, _ = l.Layers(b.state, to[:0]) }); got != 0 {
+		t.Errorf("rules allocate %v times", got)
+	}
+}

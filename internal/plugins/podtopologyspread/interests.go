@@ -1,0 +1,151 @@
+package podtopologyspread
+
+import (
+	"maps"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Interests registers for pods that come to count or cease to, for nodes that open or close domains, and for what the waiting pod itself
+// changes. Hints cannot see what the waiting pod belongs to, so a pod that waits for default constraints is woken for every pod of its
+// namespace that could belong to it.
+func (p *Plugin) Interests() []model.Interest {
+	return []model.Interest{
+		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts},
+		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel | model.UpdatePodToleration, Hint: p.changesItself},
+		{Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel | model.UpdateNodeTaint, Hint: p.changesDomains},
+	}
+}
+
+// changesCounts says whether an assigned pod enters or leaves what some hard constraint selects.
+func (p *Plugin) changesCounts(waiting *model.Pod, e model.Event) bool {
+	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
+		if pod != nil && (pod.Namespace != waiting.Namespace || pod.NodeName == "" && pod.NominatedNode == "") {
+			return false
+		}
+	}
+	if e.OldPod != nil && e.Pod != nil {
+		return p.selectsDifferently(waiting.Object, e.OldPod.Object, e.Pod.Object)
+	}
+	changed := e.Pod
+	if changed == nil {
+		changed = e.OldPod
+	}
+	hard, own := p.specs(waiting.Object, v1.DoNotSchedule)
+	if !own {
+		return len(hard) > 0
+	}
+	for i := range hard {
+		if selects(&hard[i], waiting.Object.Labels, changed.Object.Labels) {
+			return true
+		}
+	}
+	return false
+}
+
+// changesItself says whether a new version of the waiting pod can fare better: its tolerations let other nodes count, or it enters or
+// leaves what its own constraints select.
+func (p *Plugin) changesItself(_ *model.Pod, e model.Event) bool {
+	before, after := e.OldPod.Object, e.Pod.Object
+	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
+		hard, _ := p.specs(after, v1.DoNotSchedule)
+		if slices.ContainsFunc(hard, func(c v1.TopologySpreadConstraint) bool {
+			return c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor
+		}) {
+			return true
+		}
+	}
+	return p.selectsDifferently(after, before, after)
+}
+
+// selectsDifferently says whether some hard constraint of a pod selects one version of a pod but not the other.
+func (p *Plugin) selectsDifferently(of, before, after *v1.Pod) bool {
+	if maps.Equal(before.Labels, after.Labels) {
+		return false
+	}
+	hard, own := p.specs(of, v1.DoNotSchedule)
+	if !own {
+		return len(hard) > 0
+	}
+	for i := range hard {
+		if selects(&hard[i], of.Labels, before.Labels) != selects(&hard[i], of.Labels, after.Labels) {
+			return true
+		}
+	}
+	return false
+}
+
+// changesDomains says whether a node enters or leaves the domains of the hard constraints, or moves between them. Taints count even where
+// no constraint honours them, as in kube-scheduler.
+func (p *Plugin) changesDomains(waiting *model.Pod, e model.Event) bool {
+	hard, _ := p.specs(waiting.Object, v1.DoNotSchedule)
+	had := e.OldNode != nil && hasKeys(e.OldNode.Object, hard)
+	has := e.Node != nil && hasKeys(e.Node.Object, hard)
+	if had != has || e.OldNode == nil || e.Node == nil {
+		return had || has
+	}
+	return has && (moves(e.OldNode.Object, e.Node.Object, hard) || !equality.Semantic.DeepEqual(e.OldNode.Object.Spec.Taints, e.Node.Object.Spec.Taints))
+}
+
+func hasKeys(node *v1.Node, constraints []v1.TopologySpreadConstraint) bool {
+	for i := range constraints {
+		if _, ok := node.Labels[constraints[i].TopologyKey]; !ok {
+			return false
+		}
+	}
+	return true
+}
+
+func moves(before, after *v1.Node, constraints []v1.TopologySpreadConstraint) bool {
+	for i := range constraints {
+		if key := constraints[i].TopologyKey; before.Labels[key] != after.Labels[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// selects reports whether a constraint of a pod with the labels own selects a pod with other labels. It says what selectorOf's selector
+// says without building it, which would cost most of a hint; a selector that cannot be parsed may say anything, for a pod that has one is
+// never rejected by this plugin.
+func selects(c *v1.TopologySpreadConstraint, own, other map[string]string) bool {
+	if c.LabelSelector == nil {
+		return false
+	}
+	for key, value := range c.LabelSelector.MatchLabels {
+		if have, ok := other[key]; !ok || have != value {
+			return false
+		}
+	}
+	for _, key := range c.MatchLabelKeys {
+		if value, ok := own[key]; ok {
+			if have, ok := other[key]; !ok || have != value {
+				return false
+			}
+		}
+	}
+	for i := range c.LabelSelector.MatchExpressions {
+		if !satisfied(&c.LabelSelector.MatchExpressions[i], other) {
+			return false
+		}
+	}
+	return true
+}
+
+func satisfied(r *metav1.LabelSelectorRequirement, set map[string]string) bool {
+	value, ok := set[r.Key]
+	switch r.Operator {
+	case metav1.LabelSelectorOpIn:
+		return ok && slices.Contains(r.Values, value)
+	case metav1.LabelSelectorOpNotIn:
+		return !ok || !slices.Contains(r.Values, value)
+	case metav1.LabelSelectorOpExists:
+		return ok
+	}
+	return !ok
+}

@@ -1,0 +1,75 @@
+// Package podtopologyspread spreads pods that belong together over zones, hosts and other domains of nodes.
+//
+// It takes a pod's spread constraints, or the profile's default ones for a pod that has none, and the state's tallies of pods by
+// domain. It gives the rules about counts by which nodes are ruled out, and scores for all feasible nodes together. It owns the default
+// constraints and the working memory of scoring. It never walks pods: the state counts them, as they come and go.
+package podtopologyspread
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
+	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "PodTopologySpread"
+
+// Plugin holds pods of a kind to an even spread.
+type Plugin struct {
+	// What pods without constraints of their own get.
+	hardDefaults, softDefaults []v1.TopologySpreadConstraint
+	// keysForDefaults says whether soft default constraints leave out nodes that lack a topology key, as a pod's own do.
+	keysForDefaults bool
+	// The plugins that know which nodes a pod's affinity and tolerations allow, for constraints that honour those.
+	affinity *nodeaffinity.Plugin
+	taints   *tainttoleration.Plugin
+}
+
+// New returns the plugin. Args may be nil, which means kube-scheduler's defaults; they must be valid.
+func New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) {
+	affinity, err := nodeaffinity.New(nil) // what the profile adds to a pod's affinity does not count here
+	if err != nil {
+		return nil, err
+	}
+	p := &Plugin{affinity: affinity, taints: tainttoleration.New(tainttoleration.EqualAndExists)}
+	if args == nil || args.DefaultingType != configv1.ListDefaulting {
+		p.softDefaults = systemConstraints()
+		return p, nil
+	}
+	p.hardDefaults = withAction(args.DefaultConstraints, v1.DoNotSchedule)
+	p.softDefaults = withAction(args.DefaultConstraints, v1.ScheduleAnyway)
+	p.keysForDefaults = true
+	return p, nil
+}
+
+// systemConstraints are kube-scheduler's defaulting of type System.
+func systemConstraints() []v1.TopologySpreadConstraint {
+	return []v1.TopologySpreadConstraint{
+		{TopologyKey: v1.LabelHostname, MaxSkew: 3, WhenUnsatisfiable: v1.ScheduleAnyway},
+		{TopologyKey: v1.LabelTopologyZone, MaxSkew: 5, WhenUnsatisfiable: v1.ScheduleAnyway},
+	}
+}
+
+// withAction returns the constraints of one action, in their order. Where that is all of them, it returns the list itself.
+func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstraintAction) []v1.TopologySpreadConstraint {
+	other := func(c v1.TopologySpreadConstraint) bool { return c.WhenUnsatisfiable != action }
+	if !slices.ContainsFunc(all, other) {
+		return all
+	}
+	return slices.DeleteFunc(slices.Clone(all), other)
+}
+
+// Name returns "PodTopologySpread".
+func (*Plugin) Name() string { return Name }
+
+// FilterNeed is zero for a pod that no hard constraint can apply to.
+func (p *Plugin) FilterNeed(pod *model.Pod) model.Need { return p.need(pod, v1.DoNotSchedule) }
+
+// ScoreNeed is zero for a pod that no soft constraint can apply to. With the System defaults that is rare: any service that selects the
+// pod, and any controller of it, brings them into force.
+func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need { return p.need(pod, v1.ScheduleAnyway) }

@@ -1,0 +1,216 @@
+package podtopologyspread
+
+import (
+	"math"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+const maxScore = 100
+
+// CompileSet prepares the soft constraints. It fails when a selector cannot be parsed.
+func (p *Plugin) CompileSet(pod *model.Pod) (compiled.Set, error) {
+	keysRequired := p.keysForDefaults || len(pod.Object.Spec.TopologySpreadConstraints) > 0
+	all, err := p.compile(pod, v1.ScheduleAnyway, keysRequired)
+	if err != nil {
+		return nil, err
+	}
+	return &set{constraints: all, keysRequired: keysRequired}, nil
+}
+
+// set is soft constraints, with the working memory of scoring.
+type set struct {
+	constraints
+	// keysRequired leaves out nodes that lack a topology key. Otherwise nodes are scored by the keys they have, and those that lack one
+	// share a domain.
+	keysRequired bool
+
+	kept   []int32   // the slots that are not left out
+	totals []float64 // by position in kept
+	seen   []uint32  // by domain: the search that last met it
+	search uint32
+	shares []int64 // normalised scores, from the smallest raw score on
+}
+
+// Score rates each node by how many pods are in its domains.
+func (x *set) Score(s *state.State, slots []int32, scores []int64) (bool, error) {
+	applies, err := x.apply(s)
+	if err != nil || !applies {
+		return false, err
+	}
+	kept := slots
+	if x.keysRequired {
+		kept = x.withAllKeys(s, slots)
+	}
+	x.sum(s, kept)
+	x.normalize(scores[:len(kept)])
+	if len(kept) < len(slots) {
+		putBack(slots, kept, scores)
+	}
+	return true, nil
+}
+
+// withAllKeys returns the slots of nodes that have all topology keys.
+func (x *set) withAllKeys(s *state.State, slots []int32) []int32 {
+	kept := slots
+	for i := range x.list {
+		domains := s.Domains(state.TopologyKey{Label: x.list[i].key})
+		if hasAll(domains, kept) {
+			continue
+		}
+		x.kept = grown(x.kept, len(slots))
+		n := 0
+		for _, slot := range kept {
+			x.kept[n] = slot
+			if domains[slot] >= 0 {
+				n++
+			}
+		}
+		kept = x.kept[:n]
+	}
+	return kept
+}
+
+func hasAll(domains, slots []int32) bool {
+	var signs int32
+	for _, slot := range slots {
+		signs |= domains[slot]
+	}
+	return signs >= 0
+}
+
+// putBack moves the scores of the kept slots, which stand at the front, to where their slots are; the others score 0.
+func putBack(slots, kept []int32, scores []int64) {
+	last := len(kept) - 1
+	for at := len(slots) - 1; at >= 0; at-- {
+		if last >= 0 && kept[last] == slots[at] {
+			scores[at] = scores[last]
+			last--
+		} else {
+			scores[at] = 0
+		}
+	}
+}
+
+// sum adds up the constraints' shares in the raw scores, in their order, since sums of doubles depend on it.
+func (x *set) sum(s *state.State, slots []int32) {
+	x.totals = grown(x.totals, len(slots))
+	clear(x.totals)
+	for i := range x.list {
+		c := &x.list[i]
+		g := x.grouping(s, c)
+		size := len(slots)
+		if c.key != v1.LabelHostname {
+			size = x.countDomains(g.domains, slots)
+		}
+		g.add(x.totals, slots, math.Log(float64(size+2)), float64(c.maxSkew-1))
+	}
+}
+
+// grouping is how a constraint counts pods.
+type grouping struct {
+	present []int32 // by slot: negative where the node lacks the key
+	domains []int32 // by slot, for every node that is scored
+	counts  []int32 // by domain; a domain beyond its end counts nothing
+}
+
+func (x *set) grouping(s *state.State, c *constraint) grouping {
+	key, nodes := state.TopologyKey{Label: c.key, AbsentIsEmpty: !x.keysRequired}, c.nodes
+	if c.key == v1.LabelHostname { // each node is a domain of its own, whatever its label
+		key, nodes = state.TopologyKey{}, state.NodeSet{}
+	}
+	g := grouping{present: s.Domains(state.TopologyKey{Label: c.key})}
+	if c.selected.none {
+		g.domains = s.Domains(key)
+		return g
+	}
+	t := s.Tally(c.selected.pods, key, nodes)
+	g.domains, g.counts = t.Domains(), t.Counts()
+	return g
+}
+
+// countDomains returns how many domains the slots are in.
+func (x *set) countDomains(domains, slots []int32) int {
+	if x.search++; x.search == 0 {
+		clear(x.seen)
+		x.search = 1
+	}
+	n := 0
+	for _, slot := range slots {
+		domain := domains[slot]
+		if int(domain) >= len(x.seen) {
+			x.seen = append(x.seen, make([]uint32, int(domain)+1-len(x.seen))...)
+		}
+		if x.seen[domain] != x.search {
+			x.seen[domain] = x.search
+			n++
+		}
+	}
+	return n
+}
+
+// add adds weight × count + bonus for each node that has the key. The product is rounded by itself: a fused multiplication and addition
+// would give other scores on other processors.
+func (g *grouping) add(totals []float64, slots []int32, weight, bonus float64) {
+	totals = totals[:len(slots)]
+	for at, slot := range slots {
+		if g.present[slot] < 0 {
+			continue
+		}
+		var count int32
+		if domain := int(g.domains[slot]); domain < len(g.counts) {
+			count = g.counts[domain]
+		}
+		totals[at] += float64(float64(count)*weight) + bonus
+	}
+}
+
+// normalize rounds the totals and turns them over: the node with the fewest pods around it scores 100 or, if some have none, what its
+// distance to the largest total makes of it.
+func (x *set) normalize(scores []int64) {
+	low, high := int64(math.MaxInt64), int64(0)
+	for at, total := range x.totals[:len(scores)] {
+		raw := rounded(total)
+		scores[at] = raw
+		low, high = min(low, raw), max(high, raw)
+	}
+	switch {
+	case high == 0:
+		for at := range scores {
+			scores[at] = maxScore
+		}
+	case high-low < int64(len(scores)): // then a table saves most divisions
+		x.shares = grown(x.shares, int(high-low+1))
+		for i := range x.shares {
+			x.shares[i] = maxScore * (high - int64(i)) / high
+		}
+		for at, raw := range scores {
+			scores[at] = x.shares[raw-low]
+		}
+	default:
+		for at, raw := range scores {
+			scores[at] = maxScore * (high + low - raw) / high
+		}
+	}
+}
+
+// rounded is math.Round of a number that is not negative, without its care for huge ones.
+func rounded(total float64) int64 {
+	whole := int64(total)
+	if total-float64(whole) >= 0.5 {
+		whole++
+	}
+	return whole
+}
+
+// grown returns a slice of n elements that reuses memory where it can. What is in it is not defined.
+func grown[T any](memory []T, n int) []T {
+	if cap(memory) < n {
+		return make([]T, n+n/4)[:n]
+	}
+	return memory[:n]
+}

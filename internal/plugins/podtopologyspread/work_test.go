@@ -1,0 +1,206 @@
+package podtopologyspread_test
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+)
+
+// shapes are the pods that work is measured for. Each has the label app=x, by which a service selects it.
+var shapes = map[string][]podPart{
+	"defaults":  nil,
+	"hard-zone": {hard(zone, "app=x")},
+	"hard-host": {hard(host, "app=x")},
+	"soft-zone": {soft(zone, "app=x")},
+	"all":       {hard(zone, "app=x", taintsPolicy("Honor")), hard(host, "app=x", skew(2)), soft(zone, "app=x"), soft(host, "app=x")},
+}
+
+// large is a cluster of three zones, each node with ten pods, one in a hundred of them app=x.
+func large(t testing.TB, nodes int) *bench {
+	var c oracle.Cluster
+	c.Services = append(c.Services, service("x", "app=x"))
+	for i := range nodes {
+		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("node-%05d", i)}}
+		n.Labels = map[string]string{host: n.Name, zone: fmt.Sprintf("zone-%c", 'a'+i%3)}
+		n.Status.Allocatable = v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse("320"), v1.ResourceMemory: resource.MustParse("1280Gi"), v1.ResourcePods: resource.MustParse("1000"),
+		}
+		c.Nodes = append(c.Nodes, n)
+		for k := range 10 {
+			c.Pods = append(c.Pods, pod(on(n.Name), wearing(fmt.Sprintf("app=a%d", (10*i+k)%99))))
+			if (10*i+k)%100 == 0 {
+				c.Pods[len(c.Pods)-1].Labels["app"] = "x"
+			}
+		}
+	}
+	return newBench(t, c, spreadAlone())
+}
+
+func (b *bench) shaped(i int, shape string) *model.Pod {
+	p := pod(append(shapes[shape], wearing("app=x"))...)
+	p.Name = fmt.Sprintf("new-%d", i)
+	return b.compile(p)
+}
+
+func (b *bench) place(t testing.TB, p *model.Pod) {
+	d := b.engine.Decide(b.state, plan.Work{Pod: p})
+	if !d.Settled() {
+		t.Fatalf("pod %s: %+v", p, d)
+	}
+	b.state.Assume(d)
+}
+
+// TestSeenNeedCostsWhatChanged counts the work that placing pods causes once their need has been seen: each pod is written once into each
+// tally that counts it, and nothing is counted anew, whatever the size of the cluster.
+func TestSeenNeedCostsWhatChanged(t *testing.T) {
+	// Host names score by the pods of each node. Hard and soft constraints on zones count the same, unless a policy tells them apart.
+	tallies := map[string]int64{"defaults": 2, "hard-zone": 1, "hard-host": 1, "soft-zone": 1, "all": 4}
+	for shape := range shapes {
+		for _, nodes := range []int{100, 2000} {
+			b := large(t, nodes)
+			b.place(t, b.shaped(0, shape))
+			updatesBefore, builtBefore := b.state.TallyWork()
+			if builtBefore != tallies[shape] {
+				t.Errorf("%s: %d tallies were built, want %d", shape, builtBefore, tallies[shape])
+			}
+			const placed = 20
+			for i := range placed {
+				b.place(t, b.shaped(i+1, shape))
+			}
+			updates, built := b.state.TallyWork()
+			if updates-updatesBefore != placed*tallies[shape] || built != builtBefore {
+				t.Errorf("%s, %d nodes: %d pods took %d updates and %d new tallies, want %d and 0",
+					shape, nodes, placed, updates-updatesBefore, built-builtBefore, placed*tallies[shape])
+			}
+		}
+	}
+}
+
+// TestDefaultsShareTallies gives each pod labels of its own, as a StatefulSet does: the needs differ, what is counted does not.
+func TestDefaultsShareTallies(t *testing.T) {
+	b := large(t, 100)
+	for i := range 50 {
+		p := pod(wearing(fmt.Sprintf("app=x pod=%d", i)))
+		p.Name = fmt.Sprintf("new-%d", i)
+		b.place(t, b.compile(p))
+	}
+	if _, built := b.state.TallyWork(); built != 2 {
+		t.Errorf("%d tallies were built, want 2", built)
+	}
+}
+
+func TestAllocatesNothing(t *testing.T) {
+	for shape := range shapes {
+		b := large(t, 500)
+		b.place(t, b.shaped(0, shape))
+		again := b.shaped(1, shape)
+		if allocs := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, plan.Work{Pod: again}) }); allocs != 0 {
+			t.Errorf("%s: a decision allocates %v times", shape, allocs)
+		}
+	}
+}
+
+const benchNodes = 5000
+
+func BenchmarkLayers(b *testing.B) {
+	for _, shape := range []string{"hard-zone", "hard-host", "all"} {
+		b.Run(shape, func(b *testing.B) {
+			c := large(b, benchNodes)
+			for i := range benchNodes { // so that no domain is empty, which would end the search for the smallest
+				p := pod(wearing("app=x"), on(fmt.Sprintf("node-%05d", i)))
+				p.Name = fmt.Sprintf("on-%d", i)
+				c.state.Apply(pods(p))
+			}
+			need := newPlugin(b, spreadAlone()).CompileLayers(c.shaped(0, shape))
+			var to []compiled.Layer
+			to, _, _ = need.Layers(c.state, to)
+			b.ReportAllocs()
+			for b.Loop() {
+				to, _, _ = need.Layers(c.state, to[:0])
+			}
+		})
+	}
+}
+
+func BenchmarkScore(b *testing.B) {
+	for _, shape := range []string{"defaults", "soft-zone", "all"} {
+		b.Run(shape, func(b *testing.B) {
+			c := large(b, benchNodes)
+			need, err := newPlugin(b, spreadAlone()).CompileSet(c.shaped(0, shape))
+			if err != nil {
+				b.Fatal(err)
+			}
+			slots, scores := make([]int32, benchNodes), make([]int64, benchNodes)
+			for i := range slots {
+				slots[i] = int32(i)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if ok, err := need.Score(c.state, slots, scores); !ok || err != nil {
+					b.Fatal(ok, err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkFirstSight is a need that is new, with pods to count.
+func BenchmarkFirstSight(b *testing.B) {
+	c := large(b, benchNodes)
+	p := newPlugin(b, spreadAlone())
+	var to []compiled.Layer
+	b.ReportAllocs()
+	for i := 0; b.Loop(); i++ {
+		need := p.CompileLayers(c.compile(pod(hard(host, fmt.Sprintf("app=y%d", i)))))
+		to, _, _ = need.Layers(c.state, to[:0])
+	}
+}
+
+// BenchmarkDecision places pods whose need was seen before, one after the other.
+func BenchmarkDecision(b *testing.B) {
+	for _, shape := range []string{"defaults", "hard-zone", "all"} {
+		b.Run(shape, func(b *testing.B) {
+			c := large(b, benchNodes)
+			c.place(b, c.shaped(0, shape))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				b.StopTimer()
+				p := c.shaped(i+1, shape)
+				b.StartTimer()
+				c.place(b, p)
+			}
+		})
+	}
+}
+
+func BenchmarkNeeds(b *testing.B) {
+	for _, shape := range []string{"defaults", "hard-zone", "all"} {
+		b.Run(shape, func(b *testing.B) {
+			p, waiting := newPlugin(b, spreadAlone()), model.NewPod(pod(append(shapes[shape], wearing("app=x"))...))
+			b.ReportAllocs()
+			for b.Loop() {
+				p.FilterNeed(waiting)
+				p.ScoreNeed(waiting)
+			}
+		})
+	}
+}
+
+func BenchmarkHint(b *testing.B) {
+	waiting := model.NewPod(pod(wearing("app=x"), hard(zone, "app=x"), hard(host, "app=x")))
+	interest := newPlugin(b, spreadAlone()).Interests()[0]
+	event := podEvent(model.Add, nil, pod(wearing("app=y"), on("n")))
+	b.ReportAllocs()
+	for b.Loop() {
+		interest.Helps(waiting, event)
+	}
+}

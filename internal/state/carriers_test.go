@@ -1,0 +1,78 @@
+package state
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// TestCarriers counts up and down at random, in few and in many of the domains, and compares with a map.
+func TestCarriers(t *testing.T) {
+	const domains = 400
+	for _, spread := range []int32{5, 60, domains} {
+		t.Run(fmt.Sprint(spread, " domains"), func(t *testing.T) {
+			r := rand.New(rand.NewPCG(1, uint64(spread)))
+			g, other := groupBy(&topology{value: make([]string, domains)})
+			want := map[int32]int32{}
+			count := func(domain, n int32) {
+				g.carriers.add(domain, n, domains)
+				if want[domain] += n; want[domain] == 0 {
+					delete(want, domain)
+				}
+			}
+			for range 20000 {
+				if domain := r.Int32N(spread); r.IntN(2) == 0 || want[domain] == 0 {
+					count(domain, +1)
+				} else {
+					count(domain, -1)
+				}
+			}
+			g.carriers.add(noDomain, +1, domains)
+			compareCarriers(t, g, other, want)
+			if dense := g.Counts() != nil; dense != (spread > 50) {
+				t.Errorf("an array: %t", dense)
+			}
+			for domain, n := range want {
+				for range n {
+					count(domain, -1)
+				}
+			}
+			compareCarriers(t, g, other, want)
+		})
+	}
+}
+
+// groupBy returns two groups of one key. The second counts one in the first domain.
+func groupBy(key *topology) (g, other *Group) {
+	g, other = &Group{topology: key}, &Group{topology: key}
+	other.carriers.add(0, 1, len(key.value))
+	return g, other
+}
+
+func compareCarriers(t *testing.T, g, other *Group, want map[int32]int32) {
+	t.Helper()
+	listed := map[int32]int32{}
+	g.Carriers(func(domain, pods int32) { listed[domain] += pods })
+	alone, both := countsAt(New().SumCarriers([]*Group{g})), countsAt(New().SumCarriers([]*Group{g, other}))
+	for domain := range int32(len(g.topology.value)) {
+		plus := want[domain]
+		if domain == 0 {
+			plus++
+		}
+		if listed[domain] != want[domain] || alone[domain] != want[domain] || both[domain] != plus {
+			t.Errorf("domain %d: listed %d, alone %d, with another %d; want %d", domain, listed[domain], alone[domain], both[domain], want[domain])
+		}
+	}
+	if g.CarriedSomewhere() != (len(want) > 0) || len(listed) != len(want) {
+		t.Errorf("carried somewhere: %t, %d domains listed; want %d", g.CarriedSomewhere(), len(listed), len(want))
+	}
+}
+
+// countsAt copies counts, which are true only until others are asked for.
+func countsAt(counts []int32) map[int32]int32 {
+	all := map[int32]int32{}
+	for domain, n := range counts {
+		all[int32(domain)] = n
+	}
+	return all
+}
