@@ -47,7 +47,7 @@ func newScheduler(o *options, c *config.Config) (*scheduler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
-	if s.watch, err = kube.NewWatch(client, changes); err != nil {
+	if s.watch, err = kube.NewWatch(client, changes, kube.Reads{Owners: c.NeedsOwners()}); err != nil {
 		return nil, err
 	}
 	if s.writer, err = kube.NewWriter(client, c.SchedulerNames()); err != nil {
@@ -103,7 +103,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	err := s.watch.Sync(ctx)
 	if err == nil {
 		counts := s.watch.Counts()
-		s.log.Info("Cluster is known", "nodes", counts.Nodes, "pods", counts.Pods, "took", time.Since(began).Round(time.Millisecond))
+		s.log.Info("Cluster is known", "nodes", counts.Nodes, "pods", counts.Pods, "others", counts.Others, "took", time.Since(began).Round(time.Millisecond))
 		s.loop.Run(ctx)
 	}
 	s.log.Info("Stopping Berth scheduler", "reason", context.Cause(ctx))

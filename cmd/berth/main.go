@@ -48,7 +48,7 @@ func newCommand(name string) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
-	root.AddCommand(app.NewSchedulerCommand(), newSimulateCommand(), newVersionCommand())
+	root.AddCommand(app.NewSchedulerCommand(), newSimulateCommand(), newExplainCommand(), newVersionCommand())
 	return root
 }
 

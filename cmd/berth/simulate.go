@@ -5,22 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
-	"os"
 	"runtime/debug"
-	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -42,11 +33,12 @@ func newSimulateCommand() *cobra.Command {
 		Short: "Say where the pending pods of a cluster would go",
 		Long: `Say where the pending pods of a cluster would go, without a cluster.
 
-The cluster is read from files as "kubectl get nodes,pods -A -o yaml" prints them. The scheduler itself runs on it, on a virtual clock,
-until nothing more can come of it: pods are taken by priority and then by age. Pods that find no node are told why. The same files,
-configuration and seed give the same result.`,
+The cluster is read from files as "kubectl get nodes,pods -A -o yaml" prints them; namespaces, services and controllers count where pods
+spread or attract each other. The scheduler itself runs on it, on a virtual clock, until nothing more can come of it: pods are taken
+by priority and then by age. Pods that find no node are told why. The same files, configuration and seed give the same result.`,
 		Example: `  # What would become of the pods that are pending right now?
-  kubectl get nodes,pods,priorityclasses -A -o yaml | berth simulate -f -
+  kubectl get nodes,pods,priorityclasses,namespaces,services,replicationcontrollers,replicasets,statefulsets -A -o yaml |
+    berth simulate -f -
 
   # And if these ten replicas came as well?
   berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide`,
@@ -70,55 +62,29 @@ configuration and seed give the same result.`,
 
 // run reads, simulates and prints.
 func (s *simulation) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	switch {
-	case !slices.Contains(simulationOutputs, s.output):
-		return wrong{fmt.Errorf("--output %q: must be one of %s", s.output, strings.Join(simulationOutputs, ", "))}
-	case len(s.files) == 0:
-		return wrong{errors.New("no file is given: name the cluster's files with -f, or - for standard input")}
+	if err := checkOutput(s.output, simulationOutputs); err != nil {
+		return err
 	}
-	scheduler, err := loadConfig(s.config)
-	if err != nil {
-		return wrong{err}
+	if len(s.files) == 0 {
+		return wrong{errors.New("no file is given: name the cluster's files with -f, or - for standard input")}
 	}
 	// One short run: collecting garbage four times as seldom takes a third off the time, for some memory.
 	defer debug.SetGCPercent(debug.SetGCPercent(400))
 	bar := newProgress(stderr)
 	defer bar.clear()
-	cluster, err := manifest.Options{Progress: bar.reading}.Read(s.files, stdin)
+	scheduler, cluster, err := readInput(s.config, s.files, stdin, bar)
 	if err != nil {
-		return wrong{err}
+		return err
 	}
-	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed}, cluster.Nodes, cluster.Pods, bar.deciding)
+	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed}, cluster, func(decided, pending int) {
+		bar.say("Scheduling", int64(decided), int64(pending))
+	})
 	if err != nil {
 		return fmt.Errorf("simulate: %w", err)
 	}
 	bar.clear()
 	notes(stderr, scheduler, cluster)
 	return s.print(stdout, result)
-}
-
-func loadConfig(file string) (*config.Config, error) {
-	if file == "" {
-		return config.Default()
-	}
-	return config.Load(file)
-}
-
-// notes says what was not taken into account.
-func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
-	for _, warning := range cluster.Warnings {
-		fmt.Fprintf(w, "Note: %s\n", warning)
-	}
-	var kinds []string
-	for _, s := range cluster.Skipped {
-		kinds = append(kinds, fmt.Sprintf("%d %s (%s)", s.Count, s.Kind, s.APIVersion))
-	}
-	if len(kinds) > 0 {
-		fmt.Fprintf(w, "Note: scheduling does not read these, and they were left out: %s\n", strings.Join(kinds, ", "))
-	}
-	if len(scheduler.Missing) > 0 {
-		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(scheduler.Missing, ", "))
-	}
 }
 
 func (s *simulation) print(w io.Writer, result *simulate.Result) error {
@@ -189,71 +155,5 @@ func printSummary(w io.Writer, s *simulate.Summary) {
 	if most, least := s.MostLoaded, s.LeastLoaded; most != nil && least != nil {
 		fmt.Fprintf(w, "\nMost loaded: %s (%s %g%%). Least loaded: %s (%s %g%%).\n",
 			most.Node, most.Resource, most.Percent, least.Node, least.Resource, least.Percent)
-	}
-}
-
-// amount words a quantity for people: cores, bytes in the largest unit that leaves at least one of it, or a count.
-func amount(name string, q resource.Quantity) string {
-	bytes := q.Value()
-	switch {
-	case name == string(v1.ResourceCPU):
-		return strconv.FormatFloat(float64(q.MilliValue())/1000, 'f', -1, 64)
-	case name != string(v1.ResourceMemory) && name != string(v1.ResourceEphemeralStorage) || bytes < 1<<10:
-		return strconv.FormatInt(bytes, 10)
-	}
-	units := []string{"Ki", "Mi", "Gi", "Ti", "Pi", "Ei"}
-	value, unit := float64(bytes)/(1<<10), 0
-	for value >= 1<<10 && unit < len(units)-1 {
-		value /= 1 << 10
-		unit++
-	}
-	return strconv.FormatFloat(math.Round(10*value)/10, 'f', -1, 64) + units[unit]
-}
-
-// progress is a line on a terminal that says how far things are. Anywhere else it says nothing.
-type progress struct {
-	w     io.Writer // nil if there is nobody to tell
-	erase string
-	shown bool
-	last  int64
-}
-
-func newProgress(w io.Writer) *progress {
-	file, ok := w.(*os.File)
-	if !ok || !term.IsTerminal(int(file.Fd())) || os.Getenv("TERM") == "dumb" {
-		return &progress{}
-	}
-	p := &progress{w: w, erase: "\r\x1b[K"}
-	if os.Getenv("NO_COLOR") != "" {
-		p.erase = "\r" + strings.Repeat(" ", 60) + "\r" // without escape sequences
-	}
-	return p
-}
-
-func (p *progress) reading(done, total int64) { p.say("Reading", done, total) }
-
-func (p *progress) deciding(decided, pending int) {
-	p.say("Scheduling", int64(decided), int64(pending))
-}
-
-// say rewrites the line when a whole percent has been added.
-func (p *progress) say(what string, done, total int64) {
-	if p.w == nil || total <= 0 {
-		return
-	}
-	percent := 100 * done / total
-	if p.shown && percent == p.last {
-		return
-	}
-	p.shown, p.last = true, percent
-	const width = 30
-	full := int(percent) * width / 100
-	fmt.Fprintf(p.w, "%s%-10s [%s%s] %3d%%", p.erase, what, strings.Repeat("=", full), strings.Repeat(" ", width-full), percent)
-}
-
-func (p *progress) clear() {
-	if p.shown {
-		fmt.Fprint(p.w, p.erase)
-		p.shown = false
 	}
 }

@@ -151,6 +151,23 @@ func (c *Config) Compile() map[string]ingest.Compile {
 	return compile
 }
 
+// NeedsOwners reports whether services and controllers of pods must be known: whether some profile has default constraints for
+// PodTopologySpread, which count the pods that belong together.
+func (c *Config) NeedsOwners() bool {
+	for i := range c.Source.Profiles {
+		// Of plugins that are not enabled no arguments are left.
+		config := argsFor("PodTopologySpread", c.Source.Profiles[i].PluginConfig)
+		if config == nil {
+			continue
+		}
+		args, ok := config.Object.(*configv1.PodTopologySpreadArgs)
+		if ok && (args.DefaultingType == configv1.SystemDefaulting || len(args.DefaultConstraints) > 0) {
+			return true
+		}
+	}
+	return false
+}
+
 // Queue returns what a queue for the profiles needs. parkedMax has no field in the configuration: it is a flag.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {
 	rules := make(map[string]queue.Rules, len(c.Profiles))

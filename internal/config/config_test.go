@@ -165,6 +165,28 @@ func TestMissing(t *testing.T) {
 	}
 }
 
+// Who belongs together is read only where pods without constraints of their own are spread.
+func TestNeedsOwners(t *testing.T) {
+	const list = `{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List%s}}]}`
+	const zone = `, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]`
+	const off = `{schedulerName: a, plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}}`
+	for profiles, want := range map[string]bool{
+		`{}`:                         true,
+		fmt.Sprintf(list, ""):        false,
+		fmt.Sprintf(list, zone):      true,
+		off:                          false,
+		off + `, {schedulerName: b}`: true,
+		`{pluginConfig: [{name: PodTopologySpread, args: {}}]}`:                                                                 true,
+		`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}, score: {enabled: [{name: PodTopologySpread}]}}}`:       true,
+		`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}`:            false,
+		`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}, pluginConfig: [{name: PodTopologySpread, args: {}}]}`: false,
+	} {
+		if got := mustParse(t, "profiles: ["+profiles+"]").NeedsOwners(); got != want {
+			t.Errorf("%s: %v, want %v", profiles, got, want)
+		}
+	}
+}
+
 func gatedPod(gate string) *model.Pod {
 	object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}, Spec: v1.PodSpec{SchedulerName: DefaultSchedulerName}}
 	if gate != "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/plugins/imagelocality"
+	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/nodedeclaredfeatures"
 	"github.com/berth-scheduler/berth/internal/plugins/nodename"
@@ -17,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesbalancedallocation"
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeunschedulable"
+	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/plugins/schedulinggates"
 	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
@@ -58,8 +60,8 @@ func builtIn() registry {
 		{"NodeVolumeLimits", at(preFilter, filter), nil, 0, nil},
 		{"VolumeBinding", at(preFilter, filter, preScore, score, reserve, preBind), nil, 0, volumeBindingArgs()},
 		{"VolumeZone", at(preFilter, filter), nil, 0, nil},
-		{"PodTopologySpread", at(preFilter, filter, preScore, score), nil, 2, spreadArgs()},
-		{"InterPodAffinity", at(preFilter, filter, preScore, score), nil, 2, interPodAffinityArgs()},
+		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
+		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
 		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), nil, 2, dynamicResourcesArgs()},
 		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), nil, 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -21,8 +22,31 @@ func (s *sharing) trim(object any) (any, error) {
 		s.trimPod(o)
 	case *v1.Node:
 		s.trimNode(o)
+	case *v1.Namespace:
+		s.trimOther(&o.ObjectMeta)
+		o.Spec, o.Status = v1.NamespaceSpec{}, v1.NamespaceStatus{}
+	case *v1.Service:
+		s.trimOther(&o.ObjectMeta)
+		o.Spec, o.Status = v1.ServiceSpec{Selector: s.labels(o.Spec.Selector)}, v1.ServiceStatus{}
+	case *v1.ReplicationController:
+		s.trimOther(&o.ObjectMeta)
+		o.Spec, o.Status = v1.ReplicationControllerSpec{Selector: s.labels(o.Spec.Selector)}, v1.ReplicationControllerStatus{}
+	case *appsv1.ReplicaSet:
+		s.trimOther(&o.ObjectMeta)
+		o.Spec, o.Status = appsv1.ReplicaSetSpec{Selector: o.Spec.Selector}, appsv1.ReplicaSetStatus{}
+	case *appsv1.StatefulSet:
+		s.trimOther(&o.ObjectMeta)
+		o.Spec, o.Status = appsv1.StatefulSetSpec{Selector: o.Spec.Selector}, appsv1.StatefulSetStatus{}
 	}
 	return object, nil
+}
+
+// trimOther keeps of an object that is neither a pod nor a node name, namespace, uid, resourceVersion, creation and deletion time, and
+// labels (namespace selectors). Beside that, only selectors are kept: they say which pods belong together.
+func (s *sharing) trimOther(meta *metav1.ObjectMeta) {
+	s.trimMeta(meta)
+	meta.Annotations = nil
+	meta.OwnerReferences = nil
 }
 
 // trimPod keeps of a pod:

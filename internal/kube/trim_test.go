@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 )
@@ -194,6 +196,40 @@ func TestNodeIsTrimmed(t *testing.T) {
 	for _, round := range []string{"once", "twice"} {
 		if diff := cmp.Diff(want, trimmed(t, full)); diff != "" {
 			t.Errorf("trimmed %s, -want +got:\n%s", round, diff)
+		}
+	}
+}
+
+// TestOthersAreTrimmed gives objects of every other kind, full of what nobody reads.
+func TestOthersAreTrimmed(t *testing.T) {
+	labels := map[string]string{"app": "web"}
+	full := metav1.ObjectMeta{
+		Name: "web", Namespace: "shop", UID: "u", ResourceVersion: "7", Labels: labels, Annotations: map[string]string{"note": "long"},
+		Finalizers: []string{"example.com/keep"}, OwnerReferences: []metav1.OwnerReference{{Name: "owner"}},
+		ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}},
+	}
+	kept := metav1.ObjectMeta{Name: "web", Namespace: "shop", UID: "u", ResourceVersion: "7", Labels: labels}
+	selector := &metav1.LabelSelector{MatchLabels: labels}
+	template := v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main"}}}}
+	for _, test := range []struct{ full, want apiruntime.Object }{
+		{&v1.Namespace{ObjectMeta: full, Spec: v1.NamespaceSpec{Finalizers: []v1.FinalizerName{"k"}}, Status: v1.NamespaceStatus{Phase: v1.NamespaceActive}},
+			&v1.Namespace{ObjectMeta: kept}},
+		{&v1.Service{ObjectMeta: full, Spec: v1.ServiceSpec{Selector: labels, ClusterIP: "10.0.0.1"}, Status: v1.ServiceStatus{Conditions: []metav1.Condition{{}}}},
+			&v1.Service{ObjectMeta: kept, Spec: v1.ServiceSpec{Selector: labels}}},
+		{&v1.ReplicationController{ObjectMeta: full, Spec: v1.ReplicationControllerSpec{Replicas: ptr(int32(3)), Selector: labels, Template: &template},
+			Status: v1.ReplicationControllerStatus{Replicas: 3}},
+			&v1.ReplicationController{ObjectMeta: kept, Spec: v1.ReplicationControllerSpec{Selector: labels}}},
+		{&appsv1.ReplicaSet{ObjectMeta: full, Spec: appsv1.ReplicaSetSpec{Replicas: ptr(int32(3)), Selector: selector, Template: template},
+			Status: appsv1.ReplicaSetStatus{Replicas: 3}},
+			&appsv1.ReplicaSet{ObjectMeta: kept, Spec: appsv1.ReplicaSetSpec{Selector: selector}}},
+		{&appsv1.StatefulSet{ObjectMeta: full, Spec: appsv1.StatefulSetSpec{Replicas: ptr(int32(3)), Selector: selector, Template: template},
+			Status: appsv1.StatefulSetStatus{Replicas: 3}},
+			&appsv1.StatefulSet{ObjectMeta: kept, Spec: appsv1.StatefulSetSpec{Selector: selector}}},
+	} {
+		for _, round := range []string{"once", "twice"} {
+			if diff := cmp.Diff(test.want, trimmed(t, test.full)); diff != "" {
+				t.Errorf("%T trimmed %s, -want +got:\n%s", test.full, round, diff)
+			}
 		}
 	}
 }

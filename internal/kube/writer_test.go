@@ -197,7 +197,7 @@ func (j *journal) remove(p *v1.Pod) { j.entries = append(j.entries, "remove "+p.
 func TestObjectsAreHandedOn(t *testing.T) {
 	var told journal
 	w := &Watch{}
-	handler := objects(&w.pods, told.set, told.remove)
+	handler := objects(&w.pods, sameVersion, told.set, told.remove)
 	version := func(v string) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: v}} }
 	handler.OnAdd(version("1"), true)
 	handler.OnUpdate(version("1"), version("1")) // listed again

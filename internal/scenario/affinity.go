@@ -11,7 +11,7 @@ import (
 // podAffinity adds a required term; a node must match one of them.
 func podAffinity(p *v1.Pod, _, value string) error {
 	if value == none {
-		p.Spec.Affinity = nil
+		affinityOf(p).NodeAffinity = nil
 		return nil
 	}
 	term, err := termOf(value)
@@ -42,14 +42,19 @@ func podPreference(p *v1.Pod, _, value string) error {
 	return nil
 }
 
-func nodeAffinity(p *v1.Pod) *v1.NodeAffinity {
+func affinityOf(p *v1.Pod) *v1.Affinity {
 	if p.Spec.Affinity == nil {
 		p.Spec.Affinity = &v1.Affinity{}
 	}
-	if p.Spec.Affinity.NodeAffinity == nil {
-		p.Spec.Affinity.NodeAffinity = &v1.NodeAffinity{}
+	return p.Spec.Affinity
+}
+
+func nodeAffinity(p *v1.Pod) *v1.NodeAffinity {
+	affinity := affinityOf(p)
+	if affinity.NodeAffinity == nil {
+		affinity.NodeAffinity = &v1.NodeAffinity{}
 	}
-	return p.Spec.Affinity.NodeAffinity
+	return affinity.NodeAffinity
 }
 
 // preferenceOf reads WEIGHT:TERM.

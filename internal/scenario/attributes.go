@@ -121,6 +121,22 @@ func labelKey(word string) string {
 	return word
 }
 
+// appLabel is the label that says what a pod is a replica of.
+const appLabel = "app"
+
+// labelsFirst puts the words that change labels before the others, which may look at them.
+func labelsFirst(words []string) []string {
+	var labels, rest []string
+	for _, word := range words {
+		if strings.HasPrefix(word, "label.") || strings.HasPrefix(word, "unlabel=") {
+			labels = append(labels, word)
+		} else {
+			rest = append(rest, word)
+		}
+	}
+	return append(labels, rest...)
+}
+
 func setLabel(labels *map[string]string, key, value string) {
 	if *labels == nil {
 		*labels = map[string]string{}

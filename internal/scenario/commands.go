@@ -25,7 +25,7 @@ type statement struct {
 }
 
 // statements are the grammar of commands.
-var statements = []statement{
+var statements = append([]statement{
 	{word: "config", usage: "config KEY=VALUE... | config, YAML lines, end", block: noWords, setting: readConfig},
 	{word: "seed", usage: "seed NUMBER", setting: readSeed},
 	{word: "node", usage: "node NAME ATTRIBUTE...", command: addNode},
@@ -42,7 +42,7 @@ var statements = []statement{
 	{word: "settle", usage: "settle", command: settle},
 	{word: "advance", usage: "advance DURATION", command: advance},
 	{word: "restart", usage: "restart", command: restart},
-}
+}, otherStatements()...)
 
 func noWords(args []string) bool { return len(args) == 0 }
 
@@ -146,7 +146,7 @@ func addPod(args []string, _ string) (func(*world) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return createPods(names, rest)
+	return createPods(names, names[0], rest)
 }
 
 func addPods(args []string, _ string) (func(*world) error, error) {
@@ -154,14 +154,14 @@ func addPods(args []string, _ string) (func(*world) error, error) {
 	if err != nil {
 		return nil, err
 	}
-	return createPods(names, rest)
+	return createPods(names, args[0], rest)
 }
 
-func createPods(names, attributes []string) (func(*world) error, error) {
+func createPods(names []string, group string, attributes []string) (func(*world) error, error) {
 	var pods []*v1.Pod
 	for _, name := range names {
-		pod := newPod(keyNamed(name))
-		if err := applyAll(podAttributes, "pod", pod, attributes); err != nil {
+		pod := newPod(keyNamed(name), keyNamed(group).Name)
+		if err := applyAll(podAttributes, "pod", pod, labelsFirst(attributes)); err != nil {
 			return nil, err
 		}
 		pods = append(pods, pod)
@@ -183,6 +183,14 @@ func addYAML(_ []string, body string) (func(*world) error, error) {
 		return nil, err
 	}
 	return func(w *world) error {
+		for _, object := range objects.Objects() {
+			if _, ok := model.RefOf(object); !ok {
+				continue
+			}
+			if err := w.cluster.SetObject(object); err != nil {
+				return err
+			}
+		}
 		for _, node := range objects.Nodes {
 			w.cluster.SetNode(node)
 		}
@@ -223,7 +231,7 @@ func setPod(args []string, _ string) (func(*world) error, error) {
 		return nil, err
 	}
 	key := keyNamed(names[0])
-	if err := applyAll(podAttributes, "pod", newPod(key), rest); err != nil {
+	if err := applyAll(podAttributes, "pod", newPod(key, key.Name), rest); err != nil {
 		return nil, err
 	}
 	return func(w *world) error {
@@ -232,7 +240,7 @@ func setPod(args []string, _ string) (func(*world) error, error) {
 			return fmt.Errorf("there is no pod %s", key)
 		}
 		pod := have.DeepCopy()
-		if err := applyAll(podAttributes, "pod", pod, rest); err != nil {
+		if err := applyAll(podAttributes, "pod", pod, labelsFirst(rest)); err != nil {
 			return err
 		}
 		w.cluster.SetPod(pod)

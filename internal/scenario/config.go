@@ -24,6 +24,8 @@ type settings struct {
 	fit      *configv1.NodeResourcesFitArgs
 	balanced *configv1.NodeResourcesBalancedAllocationArgs
 	affinity *configv1.NodeAffinityArgs
+	spread   *configv1.PodTopologySpreadArgs
+	pods     *configv1.InterPodAffinityArgs
 }
 
 // settingAttributes are the grammar of short configurations.
@@ -55,6 +57,12 @@ var settingAttributes = []attribute[*settings]{
 	}},
 	{key: "added", value: "TERM", apply: setAdded},
 	{key: "addedprefer", value: "WEIGHT:TERM", apply: setAddedPreference},
+	{key: "defaultspread", value: "KEY:SKEW[:soft] or none", apply: setDefaultSpread},
+	{key: "hardweight", value: "NUMBER", apply: setHardWeight},
+	{key: "ignorewishes", bare: true, value: "true or false", apply: func(s *settings, _, value string) (err error) {
+		s.podArgs().IgnorePreferredTermsOfExistingPods, err = truth(value)
+		return err
+	}},
 }
 
 // readConfig reads a configuration: a block of YAML, or short forms.
@@ -113,6 +121,12 @@ func (s *settings) yaml() ([]byte, error) {
 	}
 	if s.affinity != nil {
 		errs = append(errs, add("NodeAffinity", s.affinity))
+	}
+	if s.spread != nil {
+		errs = append(errs, add("PodTopologySpread", s.spread))
+	}
+	if s.pods != nil {
+		errs = append(errs, add("InterPodAffinity", s.pods))
 	}
 	s.file.Profiles = []configv1.KubeSchedulerProfile{profile}
 	text, err := yaml.Marshal(s.file)
@@ -198,5 +212,36 @@ func setAddedPreference(s *settings, _, value string) error {
 	}
 	affinity := s.addedAffinity()
 	affinity.PreferredDuringSchedulingIgnoredDuringExecution = append(affinity.PreferredDuringSchedulingIgnoredDuringExecution, preference)
+	return nil
+}
+
+// setDefaultSpread adds a default constraint; with "none" there are none.
+func setDefaultSpread(s *settings, _, value string) error {
+	if s.spread == nil {
+		s.spread = &configv1.PodTopologySpreadArgs{DefaultingType: configv1.ListDefaulting}
+	}
+	if value == none {
+		s.spread.DefaultConstraints = nil
+		return nil
+	}
+	c, err := spreadConstraint(value, nil)
+	s.spread.DefaultConstraints = append(s.spread.DefaultConstraints, c)
+	return err
+}
+
+func (s *settings) podArgs() *configv1.InterPodAffinityArgs {
+	if s.pods == nil {
+		s.pods = &configv1.InterPodAffinityArgs{}
+	}
+	return s.pods
+}
+
+func setHardWeight(s *settings, _, value string) error {
+	number, err := strconv.ParseInt(value, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%q is not a weight", value)
+	}
+	weight := int32(number)
+	s.podArgs().HardPodAffinityWeight = &weight
 	return nil
 }

@@ -29,10 +29,17 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "scheduler", value: "NAME", apply: func(p *v1.Pod, _, value string) error { p.Spec.SchedulerName = value; return nil }},
 	{key: "priority", value: "NUMBER", apply: podPriority},
 	{key: "label.", value: "VALUE", apply: func(p *v1.Pod, rest, value string) error { setLabel(&p.Labels, rest, value); return nil }},
+	{key: "unlabel", value: "KEY", apply: func(p *v1.Pod, _, value string) error { delete(p.Labels, labelKey(value)); return nil }},
 	{key: "tolerate", value: "*, KEY[=VALUE][:EFFECT] or none", apply: podToleration},
 	{key: "select", value: "KEY=VALUE or none", apply: podSelector},
 	{key: "affinity", value: "TERM or none", apply: podAffinity},
 	{key: "prefer", value: "WEIGHT:TERM or none", apply: podPreference},
+	{key: "spread", value: spreadForm, apply: podSpread},
+	{key: "affine", value: termForm, apply: podRequires(required)},
+	{key: "repel", value: termForm, apply: podRequires(forbidden)},
+	{key: "prefer-pod", value: wishForm, apply: podWishes(preferred)},
+	{key: "avoid-pod", value: wishForm, apply: podWishes(avoided)},
+	{key: "owner", value: "KIND/NAME or none", apply: podOwner},
 	{key: "port", value: "PORT[/PROTOCOL][@IP]", apply: func(p *v1.Pod, _, value string) error { return hostPort(&p.Spec.Containers[0], value) }},
 	{key: "image", value: "NAME", apply: func(p *v1.Pod, _, value string) error { p.Spec.Containers[0].Image = value; return nil }},
 	{key: "gate", value: "NAME or none", apply: podGate},
@@ -50,10 +57,10 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "phase", value: "Pending, Running, Succeeded or Failed", apply: podPhase},
 }
 
-// newPod is a pending pod with one container that asks for nothing.
-func newPod(key model.PodKey) *v1.Pod {
+// newPod is a pending pod with one container that asks for nothing, a replica of app.
+func newPod(key model.PodKey, app string) *v1.Pod {
 	return &v1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace, Labels: map[string]string{appLabel: app}},
 		Spec:       v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{Name: "main"}}},
 		Status:     v1.PodStatus{Phase: v1.PodPending},
 	}

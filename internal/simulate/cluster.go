@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -56,10 +57,11 @@ type Cluster struct {
 	round    Round
 }
 
-// object names an object: a node by its name alone.
+// object names an object. Exactly one field is set; a node is named by its name alone.
 type object struct {
 	pod  model.PodKey
 	node string
+	ref  model.Ref
 }
 
 // Round is what happened in one round.
@@ -78,7 +80,10 @@ type Shown struct {
 	NodeGone string
 	Pod      *v1.Pod
 	PodGone  model.PodKey
-	Bound    *model.Outcome
+	// Object is neither a node nor a pod.
+	Object     runtime.Object
+	ObjectGone model.Ref
+	Bound      *model.Outcome
 }
 
 // Verdict is the last that was decided about a pod.
@@ -141,6 +146,9 @@ func (c *Cluster) Restart() error {
 	if err := c.start(); err != nil {
 		return err
 	}
+	for _, other := range c.Objects() {
+		c.showObject(other)
+	}
 	for _, node := range c.Nodes() {
 		c.showNode(node)
 	}
@@ -172,6 +180,15 @@ func (c *Cluster) Pods() []*v1.Pod {
 		pods = append(pods, c.store.pods[key])
 	}
 	return pods
+}
+
+// Objects returns the stored objects that are neither nodes nor pods, by kind, namespace and name. They must not be changed.
+func (c *Cluster) Objects() []runtime.Object {
+	objects := make([]runtime.Object, 0, len(c.store.others))
+	for _, ref := range slices.SortedFunc(maps.Keys(c.store.others), compareRefs) {
+		objects = append(objects, c.store.others[ref])
+	}
+	return objects
 }
 
 // Node returns a stored node, nil if there is none.
@@ -207,6 +224,9 @@ func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
 		return plan.Answer{}, fmt.Errorf("simulate: there is no pod %s", key)
 	}
 	in, now := ingest.New(c.config.Scheduler.Compile()), state.New()
+	for _, other := range c.Objects() {
+		in.SetObject(other)
+	}
 	for _, node := range c.Nodes() {
 		in.SetNode(node)
 	}
@@ -265,6 +285,32 @@ func (c *Cluster) DeletePod(key model.PodKey) bool {
 	return true
 }
 
+// SetObject creates or replaces an object that is neither a node nor a pod. One that scheduling does not read is an error.
+func (c *Cluster) SetObject(object runtime.Object) error {
+	ref, ok := model.RefOf(object)
+	if !ok {
+		return fmt.Errorf("simulate: scheduling does not read objects of type %T", object)
+	}
+	stored, err := c.store.setOther(ref, object)
+	if err != nil {
+		return err
+	}
+	c.changes++
+	c.showObject(stored)
+	return nil
+}
+
+// DeleteObject removes such an object. It reports whether there was one.
+func (c *Cluster) DeleteObject(ref model.Ref) bool {
+	if c.store.others[ref] == nil {
+		return false
+	}
+	c.changes++
+	delete(c.store.others, ref)
+	c.show(object{ref: ref}, Shown{ObjectGone: ref})
+	return true
+}
+
 // FailBind makes the next bindings of a pod fail, all of them if times is negative.
 func (c *Cluster) FailBind(key model.PodKey, fault BindFault, times int) {
 	p := c.chaos.plan(key)
@@ -280,6 +326,11 @@ func (c *Cluster) SetFaults(faults Faults) { c.chaos.Faults = faults }
 func (c *Cluster) showNode(node *v1.Node) { c.show(object{node: node.Name}, Shown{Node: node}) }
 
 func (c *Cluster) showPod(pod *v1.Pod) { c.show(object{pod: keyOf(pod)}, Shown{Pod: pod}) }
+
+func (c *Cluster) showObject(other runtime.Object) {
+	ref, _ := model.RefOf(other) // what is stored has one
+	c.show(object{ref: ref}, Shown{Object: other})
+}
 
 // show plans a watch event, and sometimes its twin.
 func (c *Cluster) show(of object, what Shown) {
@@ -303,6 +354,10 @@ func (c *Cluster) deliver(what Shown) {
 		c.ingest.RemoveNode(what.NodeGone)
 	case what.Pod != nil:
 		c.ingest.SetPod(what.Pod)
+	case what.Object != nil:
+		c.ingest.SetObject(what.Object)
+	case what.ObjectGone != model.Ref{}:
+		c.ingest.RemoveObject(what.ObjectGone)
 	case what.Bound != nil:
 		c.ingest.Bound(*what.Bound)
 	default:

@@ -1,6 +1,6 @@
 // Package simulate is an in-memory cluster and a virtual clock around the real loop.
 //
-// It takes profiles, a seed, nodes and pods, and faults to inject; it gives what the scheduler would do: round by round to
+// It takes profiles, a seed, API objects, and faults to inject; it gives what the scheduler would do: round by round to
 // those who step it (scenarios, seeded tests), or all at once, with a summary, to `berth simulate`. It owns the API objects of its
 // cluster, the time, and the loop with everything in it. It never decides anything: ingest, queue, engine and loop are the ones
 // that run in production; only the API server and the clock are stand-ins. It never reads the real clock, never sleeps and

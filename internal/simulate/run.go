@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -49,22 +50,22 @@ type Result struct {
 	Summary Summary     `json:"summary"`
 }
 
-// Run puts the nodes and pods into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a
-// node, or was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is
-// nil, after every decision.
-func Run(config Config, nodes []*v1.Node, pods []*v1.Pod, progress func(decided, pending int)) (*Result, error) {
+// Run puts what files hold into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a node, or
+// was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is nil,
+// after every decision.
+func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
 	c, err := New(config)
 	if err != nil {
 		return nil, err
 	}
-	for _, node := range nodes {
-		c.SetNode(node)
+	if err := c.take(files); err != nil {
+		return nil, err
 	}
-	pending, placed := divide(pods)
+	pending, placed := divide(files.Pods)
 	for _, pod := range append(placed, pending...) {
 		c.SetPod(pod)
 	}
-	before := tallied(nodes, placed)
+	before := tallied(files.Nodes, placed)
 	decided := 0
 	each := func(r Round) error {
 		if r.Decided && progress != nil {
@@ -80,8 +81,25 @@ func Run(config Config, nodes []*v1.Node, pods []*v1.Pod, progress func(decided,
 	for _, pod := range pending {
 		result.Pods = append(result.Pods, c.placement(keyOf(pod)))
 	}
-	result.Summary = summarize(nodes, before, c.tallied(nodes), result.Pods)
+	result.Summary = summarize(files.Nodes, before, c.tallied(files.Nodes), result.Pods)
 	return result, nil
+}
+
+// take creates everything but pods.
+func (c *Cluster) take(files *manifest.Cluster) error {
+	for _, object := range files.Objects() {
+		if node, ok := object.(*v1.Node); ok {
+			c.SetNode(node)
+			continue
+		}
+		if _, ok := model.RefOf(object); !ok {
+			continue
+		}
+		if err := c.SetObject(object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // divide tells pods that wait from those that are placed, in the order in which the scheduler would have seen them. Finished pods
@@ -125,14 +143,18 @@ func (c *Cluster) untilQuiet(each func(Round) error) error {
 	}
 }
 
-// hopeful reports whether a pod backs off after an error that may have passed: the cluster has changed since. Parked pods are not
-// waited for: the changes that could help them have happened already.
+// hopeful reports whether a pod will be tried again on a cluster that has changed since it was last tried: one that backs off after an
+// error, or one that is parked. The changes that could help a parked pod have happened already, but some are overlooked, as in
+// kube-scheduler: pods that a namespace selector finds wake nobody, for one. Such a pod is tried again after ParkedMax.
 func (c *Cluster) hopeful() bool {
-	if c.loop.Queue().Counts().BackingOff == 0 {
+	if n := c.loop.Queue().Counts(); n.BackingOff+n.Parked == 0 {
 		return false
 	}
-	for _, v := range c.verdicts {
-		if v.Decision.Err != nil && v.changes != c.changes {
+	for key, v := range c.verdicts {
+		if v.changes == c.changes {
+			continue
+		}
+		if place := c.loop.Queue().PlaceOf(key); place != "" && place != "gated" && place != "binding" {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -56,7 +57,7 @@ func TestRun(t *testing.T) {
 		pod("old", "1", 0, func(p *v1.Pod) { p.Spec.NodeName = "n" }),
 	}
 	var last int
-	result, err := simulate.Run(defaults(t), []*v1.Node{node("n", "3")}, pods, func(decided, pending int) { last = 100 * decided / pending })
+	result, err := simulate.Run(defaults(t), &manifest.Cluster{Nodes: []*v1.Node{node("n", "3")}, Pods: pods}, func(decided, pending int) { last = 100 * decided / pending })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +80,7 @@ func TestRun(t *testing.T) {
 
 // TestRunEnds checks that errors that cannot pass do not keep a simulation going.
 func TestRunEnds(t *testing.T) {
-	result, err := simulate.Run(defaults(t), nil, []*v1.Pod{pod("web", "1", 0)}, nil)
+	result, err := simulate.Run(defaults(t), &manifest.Cluster{Pods: []*v1.Pod{pod("web", "1", 0)}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,6 +89,36 @@ func TestRunEnds(t *testing.T) {
 	}
 	if s := result.Summary; s.Nodes != 0 || s.MostLoaded != nil {
 		t.Errorf("summary %+v", s)
+	}
+}
+
+// TestRunWaitsForWhatNobodyTells places a pod that wants to be near pods of a namespace with a certain label. It is tried first, and in
+// vain; that such a pod is placed later wakes nobody, as in kube-scheduler, so it gets its node after it was parked for long.
+func TestRunWaitsForWhatNobodyTells(t *testing.T) {
+	near := v1.PodAffinityTerm{
+		TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"team": "data"}},
+	}
+	files := &manifest.Cluster{
+		Namespaces: []*v1.Namespace{{ObjectMeta: metav1.ObjectMeta{Name: "store", Labels: map[string]string{"team": "data"}}}},
+		Nodes:      []*v1.Node{node("a", "1"), node("b", "1")},
+		Pods: []*v1.Pod{
+			pod("web", "500m", 0, func(p *v1.Pod) {
+				p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{near}}}
+			}),
+			pod("db", "500m", 1, func(p *v1.Pod) { p.Namespace, p.Labels = "store", near.LabelSelector.MatchLabels }),
+		},
+	}
+	for i, zone := range []string{"za", "zb"} {
+		files.Nodes[i].Labels = map[string]string{"zone": zone}
+	}
+	result, err := simulate.Run(defaults(t), files, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	web, db := result.Pods[0], result.Pods[1]
+	if web.Pod != "web" || web.Status != simulate.Scheduled || web.Node != db.Node {
+		t.Errorf("placements %+v and %+v; want both on one node", web, db)
 	}
 }
 
@@ -104,7 +135,7 @@ func BenchmarkRun(b *testing.B) {
 	c := defaults(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		result, err := simulate.Run(c, nodes, pods, nil)
+		result, err := simulate.Run(c, &manifest.Cluster{Nodes: nodes, Pods: pods}, nil)
 		if err != nil || result.Summary.Placed != len(pods) {
 			b.Fatalf("%v, %d placed", err, result.Summary.Placed)
 		}

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,7 +24,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 25, "how many seeded simulations to run")
+	seeds = flag.Int("seeds", 40, "how many seeded simulations to run")
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
@@ -46,12 +48,10 @@ func TestSimulation(t *testing.T) {
 // run runs one simulation: disturbances, then rest, in which whatever fits must find its place.
 func run(n uint64) error {
 	r := random.New(n)
-	start := random.Cluster(r, random.Size{Nodes: r.IntN(9), Placed: r.IntN(12), Pending: r.IntN(10)})
+	start := random.TopologyCluster(r, random.Size{Nodes: r.IntN(9), Placed: r.IntN(12), Pending: r.IntN(10)})
 	profile, isDefault := oracle.DefaultProfile(), r.IntN(2) == 0
-	// Clusters of random.Change have nothing for these to look at.
-	profile.Disabled = map[string]bool{"PodTopologySpread": true, "InterPodAffinity": true}
 	if !isDefault {
-		profile = random.Profile(r)
+		profile = random.TopologyProfile(r)
 	}
 	scheduler, err := configOf(profile)
 	if err != nil {
@@ -61,11 +61,8 @@ func run(n uint64) error {
 	if err != nil {
 		return err
 	}
-	for _, node := range start.Nodes {
-		c.SetNode(node)
-	}
-	for _, pod := range start.Pods {
-		c.SetPod(pod)
+	if err := fill(c, start); err != nil {
+		return err
 	}
 	a := newAuditor(c, profile)
 	for step := range 60 {
@@ -78,22 +75,71 @@ func run(n uint64) error {
 		}
 	}
 	c.SetFaults(simulate.Faults{})
+	return rest(c, a, isDefault)
+}
+
+func fill(c *simulate.Cluster, start oracle.Cluster) error {
+	for _, node := range start.Nodes {
+		c.SetNode(node)
+	}
+	for _, object := range others(start) {
+		if err := c.SetObject(object); err != nil {
+			return err
+		}
+	}
+	for _, pod := range start.Pods {
+		c.SetPod(pod)
+	}
+	return nil
+}
+
+// others lists what a cluster has besides nodes and pods.
+func others(c oracle.Cluster) []runtime.Object {
+	var all []runtime.Object
+	for _, o := range c.Namespaces {
+		all = append(all, o)
+	}
+	for _, o := range c.Services {
+		all = append(all, o)
+	}
+	for _, o := range c.ReplicationControllers {
+		all = append(all, o)
+	}
+	for _, o := range c.ReplicaSets {
+		all = append(all, o)
+	}
+	for _, o := range c.StatefulSets {
+		all = append(all, o)
+	}
+	return all
+}
+
+// rest leaves the cluster alone until nothing moves any more. Then no pod may wait that fits somewhere.
+func rest(c *simulate.Cluster, a *auditor, isDefault bool) error {
 	if isDefault {
 		// What was late has arrived after a few seconds, and backoffs have ended after eleven: whoever was woken has been tried. With
 		// other arguments kube-scheduler's hints overlook some events, such as a new node without a resource that is ignored.
 		if err := c.AdvanceTo(c.Now().Add(40*time.Second), a.audit); err != nil {
 			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 		}
-		if err := a.nothingFits(); err != nil {
+		if err := a.nothingFits(overlooks...); err != nil {
 			return fmt.Errorf("nobody woke it: %w", err)
 		}
 	}
-	// A parked pod is tried again after five minutes at the latest, at the next half minute.
-	if err := c.AdvanceTo(c.Now().Add(6*time.Minute), a.audit); err != nil {
-		return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
+	// A parked pod is tried again after five minutes at the latest, at the next half minute. What comes of that may open a place for
+	// another, whom nobody wakes.
+	for placed := -1; placed != a.placedPods(); {
+		placed = a.placedPods()
+		if err := c.AdvanceTo(c.Now().Add(6*time.Minute), a.audit); err != nil {
+			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
+		}
 	}
 	return a.nothingFits()
 }
+
+// overlooks are the plugins whose hints overlook events that could help: what namespace selectors find, who is on his way out, services
+// and controllers, and for pods that others repel, nodes.
+var overlooks = []string{"PodTopologySpread", "InterPodAffinity"}
 
 func faults(r *rand.Rand) simulate.Faults {
 	if r.IntN(3) == 0 {
@@ -118,7 +164,7 @@ func pause(r *rand.Rand) time.Duration {
 
 // disturb does one thing to the cluster.
 func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err error) {
-	now := oracle.Cluster{Nodes: c.Nodes(), Pods: c.Pods()}
+	now := stored(c)
 	switch k := r.IntN(100); {
 	case k < 2:
 		a.forget()
@@ -128,7 +174,7 @@ func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err er
 	case k < 34:
 		return createPod(r, c, now), nil
 	}
-	m := random.Change(r, now)
+	m := random.TopologyChange(r, now)
 	switch {
 	case m.NewNode != nil:
 		c.SetNode(m.NewNode)
@@ -137,12 +183,17 @@ func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err er
 	case m.NewPod != nil:
 		c.SetPod(m.NewPod)
 	case m.OldPod != nil:
-		c.DeletePod(model.PodKey{Namespace: m.OldPod.Namespace, Name: m.OldPod.Name})
+		c.DeletePod(keyOf(m.OldPod))
+	case m.New != nil:
+		err = c.SetObject(m.New.(runtime.Object))
+	case m.Old != nil:
+		ref, _ := model.RefOf(m.Old.(runtime.Object))
+		c.DeleteObject(ref)
 	}
-	return m.String(), nil
+	return m.String(), err
 }
 
-// createPod creates a pending pod; some are gated, some have a preference that cannot be parsed.
+// createPod creates a pending pod; some are gated, some have a preference or selector that cannot be parsed.
 func createPod(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster) string {
 	number := 0
 	for taken := true; taken; number++ {
@@ -151,12 +202,14 @@ func createPod(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster) string {
 			taken = taken || p.Name == fmt.Sprintf("pod-%d", number)
 		}
 	}
-	pod := random.Pod(r, number-1)
+	pod := random.TopologyPod(r, number-1)
 	switch r.IntN(12) {
 	case 0:
 		pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
 	case 1:
 		pod = random.WithBrokenPreference(pod)
+	case 2:
+		pod = random.WithBrokenSelector(r, pod)
 	}
 	c.SetPod(pod)
 	return "pod created: " + pod.Name
@@ -219,8 +272,11 @@ func configOf(o oracle.Profile) (*config.Config, error) {
 			profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: plugin, Weight: &w})
 		}
 	}
-	args := map[string]any{"NodeResourcesFit": o.Fit, "NodeResourcesBalancedAllocation": o.Balanced, "NodeAffinity": configv1.NodeAffinityArgs{AddedAffinity: o.AddedAffinity}}
-	for _, plugin := range []string{"NodeResourcesFit", "NodeResourcesBalancedAllocation", "NodeAffinity"} {
+	args := map[string]any{
+		"NodeResourcesFit": o.Fit, "NodeResourcesBalancedAllocation": o.Balanced, "PodTopologySpread": o.Spread, "InterPodAffinity": o.PodAffinity,
+		"NodeAffinity": configv1.NodeAffinityArgs{AddedAffinity: o.AddedAffinity},
+	}
+	for _, plugin := range slices.Sorted(maps.Keys(args)) {
 		raw, err := json.Marshal(args[plugin])
 		if err != nil {
 			return nil, err

@@ -1,13 +1,16 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -18,25 +21,27 @@ import (
 type store struct {
 	nodes    map[string]*v1.Node
 	pods     map[model.PodKey]*v1.Pod
+	others   map[model.Ref]runtime.Object
 	revision int64
 	uids     int64
 }
 
 func newStore() store {
-	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}}
+	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}, others: map[model.Ref]runtime.Object{}}
 }
 
 // stamp gives an object what the API server gives: a revision, and a UID if it has none.
-func (s *store) stamp(meta *metav1.ObjectMeta, before types.UID) {
+func (s *store) stamp(object metav1.Object, before types.UID) {
 	s.revision++
-	meta.ResourceVersion = strconv.FormatInt(s.revision, 10)
-	if meta.UID != "" {
+	object.SetResourceVersion(strconv.FormatInt(s.revision, 10))
+	if object.GetUID() != "" {
 		return
 	}
-	if meta.UID = before; before == "" {
+	if before == "" {
 		s.uids++
-		meta.UID = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.uids))
+		before = types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", s.uids))
 	}
+	object.SetUID(before)
 }
 
 func (s *store) setNode(node *v1.Node) *v1.Node {
@@ -45,7 +50,7 @@ func (s *store) setNode(node *v1.Node) *v1.Node {
 	if have := s.nodes[node.Name]; have != nil {
 		before = have.UID
 	}
-	s.stamp(&stored.ObjectMeta, before)
+	s.stamp(&stored, before)
 	s.nodes[node.Name] = &stored
 	return &stored
 }
@@ -57,9 +62,25 @@ func (s *store) setPod(pod *v1.Pod) *v1.Pod {
 	if have := s.pods[key]; have != nil {
 		before = have.UID
 	}
-	s.stamp(&stored.ObjectMeta, before)
+	s.stamp(&stored, before)
 	s.pods[key] = &stored
 	return &stored
+}
+
+// setOther stores an object that is neither a node nor a pod.
+func (s *store) setOther(ref model.Ref, object runtime.Object) (runtime.Object, error) {
+	stored := object.DeepCopyObject()
+	accessor, err := meta.Accessor(stored)
+	if err != nil {
+		return nil, fmt.Errorf("simulate: store an object: %w", err)
+	}
+	var before types.UID
+	if have, err := meta.Accessor(s.others[ref]); err == nil {
+		before = have.GetUID()
+	}
+	s.stamp(accessor, before)
+	s.others[ref] = stored
+	return stored, nil
 }
 
 // bind does what the API server does with a Binding, with its refusals.
@@ -115,17 +136,9 @@ func withCondition(conditions []v1.PodCondition, condition v1.PodCondition) []v1
 func keyOf(pod *v1.Pod) model.PodKey { return model.PodKey{Namespace: pod.Namespace, Name: pod.Name} }
 
 func compareKeys(a, b model.PodKey) int {
-	if a.Namespace != b.Namespace {
-		if a.Namespace < b.Namespace {
-			return -1
-		}
-		return 1
-	}
-	switch {
-	case a.Name < b.Name:
-		return -1
-	case a.Name > b.Name:
-		return 1
-	}
-	return 0
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func compareRefs(a, b model.Ref) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }

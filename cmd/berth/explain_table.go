@@ -1,0 +1,158 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/berth-scheduler/berth/internal/answer"
+)
+
+// tablePrinter prints a few short tables for each pod.
+type tablePrinter struct {
+	w        io.Writer // keeps the first error, as bufio.Writer does
+	snapshot *answer.Snapshot
+	printed  int
+}
+
+func newTablePrinter(w io.Writer, snapshot *answer.Snapshot) *tablePrinter {
+	return &tablePrinter{w: w, snapshot: snapshot}
+}
+
+func (p *tablePrinter) print(a *answer.Answer) error {
+	sum := p.snapshot.Summarize(a)
+	if p.printed++; p.printed > 1 {
+		fmt.Fprint(p.w, "\n\n")
+	}
+	printVerdict(p.w, a, &sum)
+	printFunnel(p.w, &sum)
+	printReasons(p.w, sum.Reasons)
+	for i := range sum.Near {
+		printNear(p.w, &sum.Near[i])
+	}
+	if len(sum.Best) > 0 {
+		printBest(p.w, &sum)
+	}
+	return nil
+}
+
+func (p *tablePrinter) end() error {
+	if p.printed > 0 {
+		return nil
+	}
+	_, err := fmt.Fprintln(p.w, "No pod is pending.")
+	return err
+}
+
+func printVerdict(w io.Writer, a *answer.Answer, sum *answer.Summary) {
+	fmt.Fprintf(w, "Pod %s, profile %s: %d of %d nodes will do", a.Pod, a.Profile, sum.Feasible, sum.Nodes)
+	switch {
+	case sum.Taken == "":
+		fmt.Fprint(w, ".\n")
+	case sum.Nominated:
+		fmt.Fprintf(w, "; it would go to %s, which it is nominated for.\n", sum.Taken)
+	case sum.Equals > 1:
+		fmt.Fprintf(w, "; it would go to %s, one of %d that are equally good.\n", sum.Taken, sum.Equals)
+	default:
+		fmt.Fprintf(w, "; it would go to %s.\n", sum.Taken)
+	}
+	if a.Gated != "" {
+		fmt.Fprintf(w, "It is not tried: %s. This is what would be said without that.\n", a.Gated)
+	}
+	if a.Error != "" {
+		fmt.Fprintf(w, "Its turn ends without a result: %s\n", a.Error)
+	}
+	if a.Message != "" {
+		fmt.Fprintln(w, a.Message)
+	}
+}
+
+func printFunnel(out io.Writer, sum *answer.Summary) {
+	if len(sum.Funnel) == 0 {
+		return
+	}
+	w := printers.GetNewTabWriter(out)
+	defer w.Flush()
+	fmt.Fprintf(w, "\nPLUGIN\tREJECTS\tAS THE FIRST\tLEAVES\n(all nodes)\t\t\t%d\n", sum.Nodes)
+	for _, s := range sum.Funnel {
+		plugin := s.Plugin
+		if plugin == "" {
+			plugin = "(not looked at)"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%d\t%d\n", plugin, s.Rejects, s.First, s.Left)
+	}
+}
+
+func printReasons(out io.Writer, reasons []answer.Reason) {
+	if len(reasons) == 0 {
+		return
+	}
+	w := printers.GetNewTabWriter(out)
+	defer w.Flush()
+	fmt.Fprint(w, "\nNODES\tREASON\tEXAMPLES\n")
+	for _, r := range reasons {
+		fmt.Fprintf(w, "%d\t%s\t%s%s\n", r.Nodes, r.Text, strings.Join(r.Examples, ", "), more(", and %d more", r.Nodes-len(r.Examples)))
+	}
+}
+
+func printNear(w io.Writer, near *answer.Near) {
+	fmt.Fprintf(w, "\nRejected by %s alone: %d\n", near.Plugin, near.Nodes)
+	for i := range near.Examples {
+		n := &near.Examples[i]
+		why := n.Reasons
+		if len(n.Short) > 0 {
+			why = nil
+			for j := range n.Short {
+				why = append(why, short(&n.Short[j]))
+			}
+		}
+		fmt.Fprintf(w, "  %s: %s\n", n.Name, strings.Join(why, "; "))
+	}
+	fmt.Fprint(w, more("  and %d more\n", near.Nodes-len(near.Examples)))
+}
+
+// short words a shortage. Amounts that would read alike are given in full.
+func short(s *answer.Shortage) string {
+	asks, free := amount(s.Resource, s.Asks), amount(s.Resource, s.Free)
+	if asks == free {
+		asks, free = s.Asks.AsDec().String(), s.Free.AsDec().String()
+	}
+	return fmt.Sprintf("%s: asks %s, free %s of %s", s.Resource, asks, free, amount(s.Resource, s.Allocatable))
+}
+
+func printBest(out io.Writer, sum *answer.Summary) {
+	if sum.Best[0].Total == nil {
+		names := make([]string, len(sum.Best))
+		for i := range sum.Best {
+			names[i] = sum.Best[i].Name
+		}
+		fmt.Fprintf(out, "\nNot scored: %s%s\n", strings.Join(names, ", "), more(", and %d more", sum.Feasible-len(names)))
+		return
+	}
+	w := printers.GetNewTabWriter(out)
+	defer w.Flush()
+	fmt.Fprint(w, "\nBEST NODES\tTOTAL")
+	for _, s := range sum.Best[0].Scores {
+		fmt.Fprintf(w, "\t%s x%d", s.Plugin, s.Weight)
+	}
+	fmt.Fprintln(w)
+	for i := range sum.Best {
+		n := &sum.Best[i]
+		fmt.Fprintf(w, "%s\t%d", n.Name, *n.Total)
+		for _, s := range n.Scores {
+			fmt.Fprintf(w, "\t%d", s.Score)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprint(w, more("and %d more\n", sum.Feasible-len(sum.Best)))
+}
+
+// more says that a list was cut, if it was.
+func more(format string, n int) string {
+	if n <= 0 {
+		return ""
+	}
+	return fmt.Sprintf(format, n)
+}

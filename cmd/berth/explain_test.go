@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+)
+
+// explained runs berth explain on the cluster and returns what it writes.
+func explained(t *testing.T, cluster string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "cluster.yaml")
+	if err := os.WriteFile(file, []byte(cluster), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out, errs bytes.Buffer
+	code = run(t.Context(), append([]string{"berth", "explain", "--snapshot", file}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+const twoNodes = `
+{apiVersion: v1, kind: Node, metadata: {name: n2}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, spec: {unschedulable: true}, status: {allocatable: {cpu: "8", memory: 8Gi, pods: "9"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n3}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: old}, spec: {nodeName: n2, containers: [{name: m, image: x, resources: {requests: {cpu: "2", memory: 1Gi}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: done}, spec: {containers: [{name: m, image: x}]}, status: {phase: Succeeded}}
+---
+`
+
+// pending is a pod of twoNodes with what is special about it.
+func pending(meta, spec, cpu string) string {
+	return twoNodes + "{apiVersion: v1, kind: Pod, metadata: {" + meta + "}, spec: {" + spec + "containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "', memory: 1Gi}}}]}}\n"
+}
+
+// Nodes of twoNodes, as answers have them.
+const (
+	n1Cordoned = `{"name":"n1","feasible":false,"rejections":[{"plugin":"NodeUnschedulable","code":"UnschedulableAndUnresolvable","reasons":["node(s) were unschedulable"]}]}`
+	n2Full     = `{"name":"n2","feasible":false,"rejections":[{"plugin":"NodeResourcesFit","code":"Unschedulable","reasons":["Insufficient cpu"]}]}`
+	n3Unscored = `{"name":"n3","feasible":true}`
+	n2Scored   = `{"name":"n2","feasible":true,"scores":[{"plugin":"TaintToleration","weight":3,"score":100},{"plugin":"NodeResourcesFit","weight":1,"score":56},` +
+		`{"plugin":"NodeResourcesBalancedAllocation","weight":1,"score":75},{"plugin":"ImageLocality","weight":1,"score":0}],"total":431}`
+	n3Scored = `{"name":"n3","feasible":true,"scores":[{"plugin":"TaintToleration","weight":3,"score":100},{"plugin":"NodeResourcesFit","weight":1,"score":87},` +
+		`{"plugin":"NodeResourcesBalancedAllocation","weight":1,"score":75},{"plugin":"ImageLocality","weight":1,"score":0}],"total":462}`
+	byName = `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [n2]}]}]}}}, `
+)
+
+// object is an answer about pod default/web.
+func object(rest string, nodes ...string) string {
+	return `{"pod":"default/web","profile":"default-scheduler","nodes":[` + "\n" + strings.Join(nodes, ",\n") + "\n]" + rest + "}\n"
+}
+
+// TestExplainJSON compares whole outputs.
+func TestExplainJSON(t *testing.T) {
+	const notLookedAt = `,"feasible":false,"rejections":[{"plugin":"","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't satisfy plugin(s) [NodeAffinity]"]}]}`
+	for _, test := range []struct{ name, cluster, want string }{
+		{"scored", pending("name: web", "", "500m"), object("", n1Cordoned, n2Scored, n3Scored)},
+		{"one feasible node", pending("name: web", "", "3"), object("", n1Cordoned, n2Full, n3Unscored)},
+		{"none", pending("name: web", "", "5"), object(`,"message":"0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."`,
+			n1Cordoned,
+			strings.Replace(n2Full, `"Unschedulable"`, `"UnschedulableAndUnresolvable"`, 1),
+			strings.NewReplacer(`"Unschedulable"`, `"UnschedulableAndUnresolvable"`, "n2", "n3").Replace(n2Full))},
+		{"several plugins", pending("name: web", "nodeSelector: {a: b}, ", "100"), object(
+			`,"message":"0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector."`,
+			allOf("n1", `{"plugin":"NodeUnschedulable","code":"UnschedulableAndUnresolvable","reasons":["node(s) were unschedulable"]},`), allOf("n2", ""), allOf("n3", ""))},
+		{"gated", pending("name: web", "schedulingGates: [{name: a}, {name: b}], ", "500m"), object(`,"gated":"waiting for scheduling gates: [a b]"`, n1Cordoned, n2Scored, n3Scored)},
+		{"being deleted", pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "", "500m"), object(`,"error":"the pod is being deleted"`, n1Cordoned, n2Scored, n3Scored)},
+		{"by name", pending("name: web", byName, "3"), object(`,"message":"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."`,
+			`{"name":"n1"`+notLookedAt, n2Full, `{"name":"n3"`+notLookedAt)},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			code, got, stderr := explained(t, test.cluster, "-o", "json", "--pod", "default/web")
+			if diff := cmp.Diff(test.want, got); code != 0 || diff != "" {
+				t.Errorf("exit code %d, output (- want, + got)\n%s\n%s", code, diff, stderr)
+			}
+			_, array, _ := explained(t, test.cluster, "-o", "json")
+			if want := "[\n" + test.want + "]\n"; array != want {
+				t.Errorf("without --pod\n%s\nwant\n%s", array, want)
+			}
+			_, table, _ := explained(t, test.cluster)
+			if !strings.HasPrefix(table, "Pod default/web, profile default-scheduler: ") {
+				t.Errorf("table\n%s", table)
+			}
+		})
+	}
+}
+
+// allOf is a node that two or more plugins reject.
+func allOf(name, first string) string {
+	return `{"name":"` + name + `","feasible":false,"rejections":[` + first +
+		`{"plugin":"NodeAffinity","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't match Pod's node affinity/selector"]},` +
+		`{"plugin":"NodeResourcesFit","code":"UnschedulableAndUnresolvable","reasons":["Insufficient cpu"]}]}`
+}
+
+// TestExplainOutputs checks that YAML says what JSON says, for one pod and for several.
+func TestExplainOutputs(t *testing.T) {
+	for _, pod := range [][]string{nil, {"--pod", "shop/web-2"}} {
+		var fromJSON, fromYAML any
+		code, text, stderr := explainedExample(t, append(pod, "-o", "json")...)
+		if err := json.Unmarshal([]byte(text), &fromJSON); code != 0 || err != nil {
+			t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
+		}
+		_, text, _ = explainedExample(t, append(pod, "-o", "yaml")...)
+		if err := yaml.Unmarshal([]byte(text), &fromYAML); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(fromJSON, fromYAML); diff != "" {
+			t.Errorf("JSON (-) and YAML (+) differ:\n%s", diff)
+		}
+		if all, ok := fromJSON.([]any); ok != (pod == nil) || ok && len(all) != 6 {
+			t.Errorf("an array: %t, of %d", ok, len(all))
+		}
+	}
+}
+
+func explainedExample(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), append([]string{"berth", "explain", "--snapshot", example}, args...), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// TestExplainTable compares tables, trailing spaces apart.
+func TestExplainTable(t *testing.T) {
+	tests := []struct{ pod, want string }{
+		{"shop/report-next", `Pod shop/report-next, profile default-scheduler: 0 of 5 nodes will do.
+0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector.
+
+PLUGIN              REJECTS   AS THE FIRST   LEAVES
+(all nodes)                                  5
+NodeUnschedulable   1         1              4
+TaintToleration     1         1              3
+NodeAffinity        4         2              1
+NodeResourcesFit    4         1              0
+
+NODES   REASON                                              EXAMPLES
+2       node(s) didn't match Pod's node affinity/selector   web-a1, web-b1
+1       Insufficient cpu                                    batch-a1
+1       Insufficient memory                                 batch-a1
+1       node(s) had untolerated taint(s)                    gpu-b1
+1       node(s) were unschedulable                          old-b1
+
+Rejected by NodeResourcesFit alone: 1
+  batch-a1: cpu: asks 6, free 2 of 8; memory: asks 24Gi, free 8Gi of 32Gi
+`},
+		{"shop/web-2", `Pod shop/web-2, profile default-scheduler: 2 of 5 nodes will do; it would go to web-b1, one of 2 that are equally good.
+
+PLUGIN              REJECTS   AS THE FIRST   LEAVES
+(all nodes)                                  5
+NodeUnschedulable   1         1              4
+TaintToleration     1         1              3
+NodeAffinity        2         1              2
+
+NODES   REASON                                              EXAMPLES
+1       node(s) didn't match Pod's node affinity/selector   batch-a1
+1       node(s) had untolerated taint(s)                    gpu-b1
+1       node(s) were unschedulable                          old-b1
+
+Rejected by NodeUnschedulable alone: 1
+  old-b1: node(s) were unschedulable
+
+Rejected by NodeAffinity alone: 1
+  batch-a1: node(s) didn't match Pod's node affinity/selector
+
+BEST NODES   TOTAL   TaintToleration x3   NodeResourcesFit x1   NodeResourcesBalancedAllocation x1   ImageLocality x1
+web-b1       462     100                  62                    72                                   28
+web-a1       462     100                  62                    72                                   28
+`},
+	}
+	for _, test := range tests {
+		code, out, stderr := explainedExample(t, "--pod", test.pod)
+		if diff := cmp.Diff(test.want, trimmed(out)); code != 0 || diff != "" {
+			t.Errorf("%s: exit code %d, (- want, + got)\n%s\n%s", test.pod, code, diff, stderr)
+		}
+	}
+	if _, out, _ := explainedExample(t); strings.Count(out, ", profile default-scheduler: ") != 6 {
+		t.Errorf("all pods\n%s", out)
+	}
+}
+
+// TestExplainTableCuts checks what a table says of long lists, of amounts that read alike, and of nodes that are not scored.
+func TestExplainTableCuts(t *testing.T) {
+	cluster := pending("name: web", "", "3")
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		cluster += "---\n{apiVersion: v1, kind: Node, metadata: {name: " + name + "}, status: {allocatable: {cpu: 2999999u, memory: 1073741823, pods: '9'}}}\n"
+	}
+	_, out, _ := explained(t, cluster)
+	for _, want := range []string{
+		"1 of 10 nodes will do; it would go to n3.\n", "a, b, c, and 4 more\n", "Rejected by NodeResourcesFit alone: 8\n",
+		"  a: memory: asks 1073741824, free 1073741823 of 1Gi\n", "  and 3 more\n", "\nNot scored: n3\n",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+	_, out, _ = explained(t, strings.ReplaceAll(cluster, "1073741823", "8Gi")+strings.Replace(cluster[strings.LastIndex(cluster, "---"):], "name: g", "name: h", 1))
+	if !strings.Contains(out, "and 3 more\n") {
+		t.Errorf("seven feasible nodes of which five are shown:\n%s", out)
+	}
+	_, out, _ = explained(t, pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "schedulingGates: [{name: g}], ", "1"))
+	want := "2 of 3 nodes will do.\nIt is not tried: waiting for scheduling gates: [g]. This is what would be said without that.\n" +
+		"Its turn ends without a result: the pod is being deleted\n"
+	if !strings.Contains(out, want) {
+		t.Errorf("no %q in\n%s", want, out)
+	}
+}
+
+// TestExplainEmptyCluster has nodes without pods, and pods without nodes.
+func TestExplainEmptyCluster(t *testing.T) {
+	for output, want := range map[string]string{"json": "[]\n", "yaml": "[]\n", "table": "No pod is pending.\n"} {
+		if code, out, stderr := explained(t, twoNodes, "-o", output); code != 0 || out != want {
+			t.Errorf("%s: exit code %d, output %q, %s", output, code, out, stderr)
+		}
+	}
+	pod := strings.TrimPrefix(pending("name: web", "", "1"), twoNodes)
+	want := `{"pod":"default/web","profile":"default-scheduler","nodes":[],"message":"no nodes available to schedule pods"}` + "\n"
+	if code, out, stderr := explained(t, pod, "-o", "json", "--pod", "default/web"); code != 0 || out != want {
+		t.Errorf("exit code %d, output %s, %s", code, out, stderr)
+	}
+	want = "Pod default/web, profile default-scheduler: 0 of 0 nodes will do.\nno nodes available to schedule pods\n"
+	if _, out, _ := explained(t, pod); out != want {
+		t.Errorf("table\n%s", out)
+	}
+}
+
+// TestExplainForeign leaves pods of other schedulers out, and says so.
+func TestExplainForeign(t *testing.T) {
+	code, out, stderr := explained(t, pending("name: web", "schedulerName: other, ", "1"), "-o", "json")
+	want := `Note: no profile has the scheduler name "other", and pending pods that ask for it were left out: 1; the profiles are "default-scheduler"`
+	if code != 0 || out != "[]\n" || !strings.Contains(stderr, want) {
+		t.Errorf("exit code %d, output %s, notes\n%s", code, out, stderr)
+	}
+}
+
+// TestExplainMistakes expects exit code 2 and what would be right.
+func TestExplainMistakes(t *testing.T) {
+	cluster := pending("name: web, namespace: shop", "", "1") + "---\n" +
+		strings.TrimPrefix(pending("name: foreign", "schedulerName: other, ", "1"), twoNodes)
+	tests := []struct {
+		name, want string
+		args       []string
+	}{
+		{"argument", "name every file with --snapshot", []string{"default/web"}},
+		{"output", `--output "wide": must be one of table, json, yaml`, []string{"-o", "wide"}},
+		{"missing file", "missing.yaml: cannot be read", []string{"--snapshot", "missing.yaml"}},
+		{"missing config", "missing.yaml: read the scheduler configuration", []string{"--config", "missing.yaml"}},
+		{"no namespace", `--pod "web": must be NAMESPACE/NAME; did you mean shop/web?`, []string{"--pod", "web"}},
+		{"no name", `--pod "shop/": must be NAMESPACE/NAME`, []string{"--pod", "shop/"}},
+		{"misspelt", `there is no such pod in the snapshot; did you mean shop/web?`, []string{"--pod", "shop/wbe"}},
+		{"other namespace", `there is no such pod in the snapshot; did you mean shop/web?`, []string{"--pod", "default/web"}},
+		{"nothing like it", `there is no such pod in the snapshot; 2 pods are pending, none with a name like this`, []string{"--pod", "batch/training"}},
+		{"bound", `--pod "default/old": the pod is not pending, it is bound to node "n2"`, []string{"--pod", "default/old"}},
+		{"finished", `--pod "default/done": the pod is not pending, its phase is Succeeded`, []string{"--pod", "default/done"}},
+		{"foreign", `no profile has the pod's scheduler name "other"; the profiles are "default-scheduler"`, []string{"--pod", "default/foreign"}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			code, out, stderr := explained(t, cluster, test.args...)
+			if code != 2 || out != "" || !strings.Contains(stderr, test.want) {
+				t.Errorf("exit code %d, output %q, error\n%s\nwant 2 and\n%s", code, out, stderr, test.want)
+			}
+		})
+	}
+	var out, errs bytes.Buffer
+	if code := run(t.Context(), []string{"berth", "explain"}, &out, &errs); code != 2 || !strings.Contains(errs.String(), "name the cluster's files with --snapshot") {
+		t.Errorf("without a file: exit code %d, %s", code, &errs)
+	}
+	code, _, stderr := explained(t, twoNodes, "--pod", "a/b")
+	if code != 2 || !strings.Contains(stderr, "no pod of the snapshot is pending") {
+		t.Errorf("nothing pending: exit code %d, %s", code, stderr)
+	}
+}

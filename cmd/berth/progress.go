@@ -1,0 +1,58 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+)
+
+// progress is a line on a terminal that says how far things are. Anywhere else it says nothing.
+type progress struct {
+	w     io.Writer // nil if there is nobody to tell
+	erase string
+	shown bool
+	last  int64
+}
+
+func newProgress(w io.Writer) *progress {
+	if !isTerminal(w) || os.Getenv("TERM") == "dumb" {
+		return &progress{}
+	}
+	p := &progress{w: w, erase: "\r\x1b[K"}
+	if os.Getenv("NO_COLOR") != "" {
+		p.erase = "\r" + strings.Repeat(" ", 60) + "\r" // without escape sequences
+	}
+	return p
+}
+
+func (p *progress) reading(done, total int64) { p.say("Reading", done, total) }
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+// say rewrites the line when a whole percent has been added.
+func (p *progress) say(what string, done, total int64) {
+	if p.w == nil || total <= 0 {
+		return
+	}
+	percent := 100 * done / total
+	if p.shown && percent == p.last {
+		return
+	}
+	p.shown, p.last = true, percent
+	const width = 30
+	full := int(percent) * width / 100
+	fmt.Fprintf(p.w, "%s%-10s [%s%s] %3d%%", p.erase, what, strings.Repeat("=", full), strings.Repeat(" ", width-full), percent)
+}
+
+func (p *progress) clear() {
+	if p.shown {
+		fmt.Fprint(p.w, p.erase)
+		p.shown = false
+	}
+}

@@ -1,0 +1,71 @@
+package answer
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// MarshalJSON gives the object that WriteJSON writes.
+func (a *Answer) MarshalJSON() ([]byte, error) {
+	var b bytes.Buffer
+	err := a.WriteJSON(&b)
+	return b.Bytes(), err
+}
+
+// WriteJSON writes the answer as one object. Each node has a line of its own, so that answers can be read, searched and compared by
+// line; it does not hold the whole text in memory. The last line is not ended.
+func (a *Answer) WriteJSON(w io.Writer) error {
+	t := jsonText{w: w}
+	t.encoder = json.NewEncoder(&t.buffer)
+	t.encoder.SetEscapeHTML(false)
+	t.add(`{"pod":`, a.Pod)
+	t.add(`,"profile":`, a.Profile)
+	separator := `,"nodes":[` + "\n"
+	for i := range a.Nodes {
+		t.add(separator, &a.Nodes[i])
+		separator = ",\n"
+	}
+	if len(a.Nodes) == 0 {
+		t.add(`,"nodes":`, []Node{})
+	} else {
+		t.text("\n]")
+	}
+	for _, field := range []struct{ name, value string }{{"message", a.Message}, {"gated", a.Gated}, {"error", a.Error}} {
+		if field.value != "" {
+			t.add(`,"`+field.name+`":`, field.value)
+		}
+	}
+	t.text("}")
+	if t.err != nil {
+		return fmt.Errorf("write the answer for pod %s: %w", a.Pod, t.err)
+	}
+	return nil
+}
+
+// jsonText writes values with text between them, until the first error.
+type jsonText struct {
+	w       io.Writer
+	buffer  bytes.Buffer
+	encoder *json.Encoder // into buffer
+	err     error
+}
+
+func (t *jsonText) text(s string) {
+	if t.err == nil {
+		_, t.err = io.WriteString(t.w, s)
+	}
+}
+
+// add writes the text and then the value.
+func (t *jsonText) add(text string, value any) {
+	t.text(text)
+	if t.err != nil {
+		return
+	}
+	t.buffer.Reset()
+	if t.err = t.encoder.Encode(value); t.err == nil {
+		_, t.err = t.w.Write(bytes.TrimSuffix(t.buffer.Bytes(), []byte("\n")))
+	}
+}

@@ -1,0 +1,283 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// watchServer speaks as much of the API as informers need. Every kind has one list, and any number of events after it.
+type watchServer struct {
+	http *httptest.Server
+	// held are the lists that are answered only after release is closed.
+	held    string
+	release chan struct{}
+	events  map[string]chan metav1.WatchEvent // by resource
+
+	mu    sync.Mutex
+	lists map[string][]runtime.Object
+	asked []string
+}
+
+func newWatchServer(t *testing.T) *watchServer {
+	s := &watchServer{release: make(chan struct{}), events: map[string]chan metav1.WatchEvent{}, lists: map[string][]runtime.Object{}}
+	for _, resource := range everyResource {
+		s.events[resource] = make(chan metav1.WatchEvent)
+	}
+	s.http = httptest.NewServer(s)
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+var everyResource = []string{"namespaces", "nodes", "pods", "replicasets", "replicationcontrollers", "services", "statefulsets"}
+
+// listOf is the type of a resource's list.
+func listOf(resource string) metav1.TypeMeta {
+	return map[string]metav1.TypeMeta{
+		"namespaces":             {APIVersion: "v1", Kind: "NamespaceList"},
+		"nodes":                  {APIVersion: "v1", Kind: "NodeList"},
+		"pods":                   {APIVersion: "v1", Kind: "PodList"},
+		"replicasets":            {APIVersion: "apps/v1", Kind: "ReplicaSetList"},
+		"replicationcontrollers": {APIVersion: "v1", Kind: "ReplicationControllerList"},
+		"services":               {APIVersion: "v1", Kind: "ServiceList"},
+		"statefulsets":           {APIVersion: "apps/v1", Kind: "StatefulSetList"},
+	}[resource]
+}
+
+// ServeHTTP answers lists and watches. Servers that cannot begin a watch with a list say so, and are then asked for a list.
+func (s *watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource := path.Base(r.URL.Path)
+	w.Header().Set("Content-Type", "application/json")
+	switch query := r.URL.Query(); {
+	case query.Get("sendInitialEvents") != "":
+		status := apierrors.NewInvalid(schema.GroupKind{}, resource, nil).Status()
+		w.WriteHeader(int(status.Code))
+		s.send(w, status)
+	case query.Get("watch") != "":
+		s.watch(w, r, resource)
+	default:
+		s.list(w, resource)
+	}
+}
+
+func (s *watchServer) send(w http.ResponseWriter, body any) {
+	_ = json.NewEncoder(w).Encode(body) // a client that is gone is no mistake
+	w.(http.Flusher).Flush()
+}
+
+func (s *watchServer) list(w http.ResponseWriter, resource string) {
+	s.mu.Lock()
+	s.asked = append(s.asked, resource)
+	items := slices.Clone(s.lists[resource])
+	s.mu.Unlock()
+	if resource == s.held {
+		<-s.release
+	}
+	if items == nil {
+		items = []runtime.Object{}
+	}
+	s.send(w, struct {
+		metav1.TypeMeta
+		Metadata metav1.ListMeta  `json:"metadata"`
+		Items    []runtime.Object `json:"items"`
+	}{listOf(resource), metav1.ListMeta{ResourceVersion: "100"}, items})
+}
+
+func (s *watchServer) watch(w http.ResponseWriter, r *http.Request, resource string) {
+	w.(http.Flusher).Flush()
+	for {
+		select {
+		case event := <-s.events[resource]:
+			s.send(w, event)
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// notebook is a sink that writes down what it is told. It is told everything in a channel, so that tests can wait for it.
+type notebook struct{ told chan string }
+
+func (n notebook) SetPod(o *v1.Pod)                { n.told <- "pod " + o.Name }
+func (n notebook) RemovePod(namespace, pod string) { n.told <- "pod gone " + pod }
+func (n notebook) SetNode(o *v1.Node)              { n.told <- "node " + o.Name }
+func (n notebook) RemoveNode(name string)          { n.told <- "node gone " + name }
+func (n notebook) RemoveObject(ref model.Ref)      { n.told <- fmt.Sprintf("gone %+v", ref) }
+func (n notebook) SetObject(o runtime.Object) {
+	ref, ok := model.RefOf(o)
+	n.told <- fmt.Sprintf("set %+v %t %s", ref, ok, o.(metav1.Object).GetResourceVersion())
+}
+
+// expect waits for what the sink is told, in any order.
+func (n notebook) expect(t *testing.T, want ...string) {
+	t.Helper()
+	var got []string
+	late := time.After(20 * time.Second)
+	for range want {
+		select {
+		case what := <-n.told:
+			got = append(got, what)
+		case <-late:
+			t.Fatalf("told %q, want %q", got, want)
+		}
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Fatalf("the sink was told (-want +got):\n%s", diff)
+	}
+}
+
+func startWatch(t *testing.T, s *watchServer, reads Reads) (*Watch, notebook) {
+	t.Helper()
+	client, err := NewClient(ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := notebook{make(chan string, 100)}
+	w, err := NewWatch(client, sink, reads)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Start(ctx)
+	t.Cleanup(func() {
+		cancel()
+		w.Stop()
+	})
+	return w, sink
+}
+
+// named is version n of an object.
+func named(name string, n int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: fmt.Sprint(n)}
+}
+
+func oneOfEach() map[string][]runtime.Object {
+	return map[string][]runtime.Object{
+		"pods":                   {&v1.Pod{ObjectMeta: named("p", 1)}},
+		"nodes":                  {&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "2"}}},
+		"namespaces":             {&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ResourceVersion: "3"}}},
+		"services":               {&v1.Service{ObjectMeta: named("s", 4)}},
+		"replicationcontrollers": {&v1.ReplicationController{ObjectMeta: named("c", 5)}},
+		"replicasets":            {&appsv1.ReplicaSet{ObjectMeta: named("r", 6)}},
+		"statefulsets":           {&appsv1.StatefulSet{ObjectMeta: named("t", 7)}},
+	}
+}
+
+// TestOnlyWhatIsReadIsWatched lists one object of each kind, and expects those that nobody reads not to be asked for.
+func TestOnlyWhatIsReadIsWatched(t *testing.T) {
+	always := []string{"pod p", "node n", "set {Kind:0 Namespace: Name:ns} true 3"}
+	for _, test := range []struct {
+		reads Reads
+		asked []string
+		told  []string
+	}{
+		{Reads{}, []string{"namespaces", "nodes", "pods"}, always},
+		{Reads{Owners: true}, everyResource, append([]string{
+			"set {Kind:1 Namespace:ns Name:s} true 4", "set {Kind:2 Namespace:ns Name:c} true 5",
+			"set {Kind:3 Namespace:ns Name:r} true 6", "set {Kind:4 Namespace:ns Name:t} true 7",
+		}, always...)},
+	} {
+		server := newWatchServer(t)
+		server.lists = oneOfEach()
+		w, sink := startWatch(t, server, test.reads)
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		if err := w.Sync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		sink.expect(t, slices.Clone(test.told)...)
+		if want, got := (Counts{Pods: 1, Nodes: 1, Others: len(test.told) - 2}), w.Counts(); got != want {
+			t.Errorf("%+v: counts %+v, want %+v", test.reads, got, want)
+		}
+		server.mu.Lock()
+		slices.Sort(server.asked)
+		if diff := cmp.Diff(test.asked, slices.Compact(server.asked)); diff != "" {
+			t.Errorf("%+v: asked for (-want +got):\n%s", test.reads, diff)
+		}
+		server.mu.Unlock()
+	}
+}
+
+// TestSyncWaitsForEveryKind holds one kind's list back.
+func TestSyncWaitsForEveryKind(t *testing.T) {
+	for _, held := range everyResource {
+		t.Run(held, func(t *testing.T) {
+			t.Parallel()
+			server := newWatchServer(t)
+			server.held = held
+			w, _ := startWatch(t, server, Reads{Owners: true})
+			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if err := w.Sync(short); err == nil || !strings.Contains(err.Error(), "first list of the cluster's objects") {
+				t.Errorf("without the list of %s, Sync ends with %v", held, err)
+			}
+			close(server.release)
+			long, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if err := w.Sync(long); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestOnlyWhatMattersIsHandedOn changes an object in ways that scheduling reads, and in others.
+func TestOnlyWhatMattersIsHandedOn(t *testing.T) {
+	replicaSet := func(n int, app string, replicas int32) *appsv1.ReplicaSet {
+		return &appsv1.ReplicaSet{
+			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"}, ObjectMeta: named("r", n),
+			Spec:   appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
+			Status: appsv1.ReplicaSetStatus{Replicas: replicas},
+		}
+	}
+	namespace := func(n int, team string) *v1.Namespace {
+		return &v1.Namespace{
+			TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"},
+			ObjectMeta: metav1.ObjectMeta{Name: "ns", ResourceVersion: fmt.Sprint(n), Labels: map[string]string{"team": team}},
+			Status:     v1.NamespaceStatus{Phase: v1.NamespaceActive},
+		}
+	}
+	server := newWatchServer(t)
+	_, sink := startWatch(t, server, Reads{Owners: true})
+	for _, step := range []struct {
+		resource, event string
+		object          runtime.Object
+		told            []string
+	}{
+		{"replicasets", "ADDED", replicaSet(101, "web", 0), []string{"set {Kind:3 Namespace:ns Name:r} true 101"}},
+		{"replicasets", "MODIFIED", replicaSet(102, "web", 3), nil},
+		{"replicasets", "MODIFIED", replicaSet(103, "db", 3), []string{"set {Kind:3 Namespace:ns Name:r} true 103"}},
+		{"replicasets", "DELETED", replicaSet(104, "db", 0), []string{"gone {Kind:3 Namespace:ns Name:r}"}},
+		{"namespaces", "ADDED", namespace(101, "x"), []string{"set {Kind:0 Namespace: Name:ns} true 101"}},
+		{"namespaces", "MODIFIED", namespace(102, "x"), nil},
+		{"namespaces", "MODIFIED", namespace(103, "y"), []string{"set {Kind:0 Namespace: Name:ns} true 103"}},
+	} {
+		select {
+		case server.events[step.resource] <- metav1.WatchEvent{Type: step.event, Object: runtime.RawExtension{Object: step.object}}:
+		case <-time.After(20 * time.Second):
+			t.Fatalf("nobody watches %s", step.resource)
+		}
+		// What is kept back shows in the next step, which would then be told something else.
+		sink.expect(t, step.told...)
+	}
+}
