@@ -95,7 +95,7 @@ func (e *explanation) run(stdin io.Reader, stdout, stderr io.Writer) error {
 			return wrong{err}
 		}
 	}
-	snapshot, err := answer.New(scheduler, cluster.Nodes, pods)
+	snapshot, err := answer.New(scheduler, cluster.Nodes, pods, cluster.Objects())
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}

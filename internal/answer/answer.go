@@ -13,6 +13,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -32,8 +33,9 @@ type Snapshot struct {
 	pending  []*model.Pod
 }
 
-// New takes in a cluster. Pending pods whose scheduler name no profile has are left out. The objects must not be changed afterwards.
-func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod) (*Snapshot, error) {
+// New takes in a cluster: its nodes, its pods, and of the others those that scheduling reads. Pending pods whose scheduler name no
+// profile has are left out. The objects must not be changed afterwards.
+func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object) (*Snapshot, error) {
 	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles})
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)
@@ -43,6 +45,9 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod) (*Snapshot,
 		s.profiles[p.Name] = p
 	}
 	in := ingest.New(scheduler.Compile())
+	for _, other := range others {
+		in.SetObject(other)
+	}
 	for _, node := range nodes {
 		in.SetNode(node)
 	}

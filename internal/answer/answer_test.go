@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/answer"
 	"github.com/berth-scheduler/berth/internal/config"
@@ -20,13 +21,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod) *answer.Snapshot {
+func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *answer.Snapshot {
 	t.Helper()
 	scheduler, err := config.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := answer.New(scheduler, nodes, pods)
+	s, err := answer.New(scheduler, nodes, pods, others)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,5 +243,37 @@ func TestWriteJSON(t *testing.T) {
 		if err := a.WriteJSON(&broken{size}); err == nil || !strings.Contains(err.Error(), "a/web: no space left") {
 			t.Fatalf("after %d bytes: %v", size, err)
 		}
+	}
+}
+
+// TestOtherObjectsCount checks that a service spreads the pods it selects, and that a term can select namespaces by their labels.
+func TestOtherObjectsCount(t *testing.T) {
+	inZone := func(zone string) func(*v1.Node) {
+		return func(n *v1.Node) { n.Labels = map[string]string{v1.LabelTopologyZone: zone} }
+	}
+	nodes := []*v1.Node{node("a", "8", inZone("a")), node("b", "8", inZone("b"))}
+	web := func(name, nodeName string) *v1.Pod {
+		p := pod(name, "1", nodeName)
+		p.Labels = map[string]string{"app": "web"}
+		return p
+	}
+	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
+	pods := []*v1.Pod{web("running", "a"), web("waiting", "")}
+	if text := answers(t, snapshot(t, nodes, pods, service))["a/waiting"]; !strings.Contains(text, `"PodTopologySpread"`) {
+		t.Errorf("the service's pods are not spread: %s", text)
+	}
+	if text := answers(t, snapshot(t, nodes, pods))["a/waiting"]; strings.Contains(text, `"PodTopologySpread"`) {
+		t.Errorf("pods that nothing says belong together are spread: %s", text)
+	}
+
+	shy := pod("shy", "1", "")
+	shy.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+		TopologyKey: v1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{},
+		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"loud": "yes"}},
+	}}}}
+	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"loud": "yes"}}}
+	text := answers(t, snapshot(t, nodes, []*v1.Pod{web("running", "a"), shy}, namespace))["a/shy"]
+	if !strings.Contains(text, "node(s) didn't match pod anti-affinity rules") {
+		t.Errorf("the term does not select the namespace: %s", text)
 	}
 }
