@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
@@ -212,9 +213,8 @@ func (s *Snapshot) shortages(a *Answer, name string, r *Rejection) []Shortage {
 		}
 		if name, ok := strings.CutPrefix(text, "Insufficient "); ok {
 			resource := v1.ResourceName(name)
-			asks, _ := a.pod.Asks.Amount(resource)
-			most, _ := node.Allocatable().Amount(resource)
-			used, _ := node.Used().Amount(resource)
+			key := model.KeyOf(resource)
+			asks, most, used := key.In(&a.pod.Asks), key.In(node.Allocatable()), key.In(node.Used())
 			short = append(short, shortage(resource, asks, most, used))
 		}
 	}

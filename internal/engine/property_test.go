@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
@@ -24,7 +23,7 @@ var (
 // TestEngineAgreesWithOracle changes random clusters step by step and asks, after each change, for pods seen before and for new
 // ones: the engine, from columns that follow the journal, must say of every node what the oracle says from nothing.
 func TestEngineAgreesWithOracle(t *testing.T) {
-	everySeed(t, "TestEngineAgreesWithOracle", func(t *testing.T, n uint64) {
+	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
 		cluster := random.Cluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(80), Pending: 6})
 		agree(t, r, n, cluster, random.Profile(r), random.Change)
@@ -34,29 +33,11 @@ func TestEngineAgreesWithOracle(t *testing.T) {
 // TestEngineAgreesWithOracleOnTopology does the same with all plugins on, and with pods, namespaces, services and controllers that relate
 // pods to each other.
 func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
-	everySeed(t, "TestEngineAgreesWithOracleOnTopology", func(t *testing.T, n uint64) {
+	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
 		cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(14), Placed: r.IntN(60), Pending: 6})
 		agree(t, r, n, cluster, random.TopologyProfile(r), random.TopologyChange)
 	})
-}
-
-func everySeed(t *testing.T, name string, run func(t *testing.T, n uint64)) {
-	first, last := uint64(1), uint64(*seeds)
-	if *seed != 0 {
-		first, last = *seed, *seed
-	}
-	for n := first; n <= last; n++ {
-		t.Run(fmt.Sprintf("seed-%d", n), func(t *testing.T) {
-			t.Parallel()
-			defer func() {
-				if t.Failed() {
-					t.Logf("replay: go test ./internal/engine -run '%s$' -seed %d", name, n)
-				}
-			}()
-			run(t, n)
-		})
-	}
 }
 
 func agree(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile, change func(*rand.Rand, oracle.Cluster) random.Mutation) {

@@ -242,7 +242,7 @@ func TestResources(t *testing.T) {
 	}{
 		"cpu": {2000, false}, "memory": {3, false}, "ephemeral-storage": {4, false}, "b.io/x": {6, true}, "d.io/x": {0, true},
 	} {
-		if amount, scalar := more.Amount(name); amount != want.amount || scalar != want.scalar {
+		if amount, scalar := KeyOf(name).In(&more), KeyOf(name).IsScalar(); amount != want.amount || scalar != want.scalar {
 			t.Errorf("%s: %d, scalar %v, want %v", name, amount, scalar, want)
 		}
 	}

@@ -38,18 +38,51 @@ func (r *Resources) Scalar(name ResourceName) int64 {
 	return 0
 }
 
-// Amount returns the amount of any resource by name; scalar reports whether the name is a scalar one.
-func (r *Resources) Amount(name v1.ResourceName) (amount int64, scalar bool) {
+// ResourceKey finds a resource's amount in a vector without comparing names where that can be avoided.
+type ResourceKey struct {
+	kind resourceKind
+	name ResourceName // of a scalar
+}
+
+type resourceKind uint8
+
+const (
+	cpuKind resourceKind = iota
+	memoryKind
+	ephemeralKind
+	scalarKind
+)
+
+// KeyOf returns the key of a resource.
+func KeyOf(name v1.ResourceName) ResourceKey {
 	switch name {
 	case v1.ResourceCPU:
-		return r.CPUMilli, false
+		return ResourceKey{kind: cpuKind}
 	case v1.ResourceMemory:
-		return r.MemoryBytes, false
+		return ResourceKey{kind: memoryKind}
 	case v1.ResourceEphemeralStorage:
-		return r.EphemeralBytes, false
+		return ResourceKey{kind: ephemeralKind}
 	}
-	return r.Scalar(unique.Make(string(name))), true
+	return ResourceKey{scalarKind, unique.Make(string(name))}
 }
+
+// In returns the amount in the vector; 0 for a scalar that it does not list.
+func (k ResourceKey) In(r *Resources) int64 {
+	switch k.kind {
+	case cpuKind:
+		return r.CPUMilli
+	case memoryKind:
+		return r.MemoryBytes
+	case ephemeralKind:
+		return r.EphemeralBytes
+	}
+	return r.Scalar(k.name)
+}
+
+// IsCPU and IsMemory tell the two resources that scoring assumes defaults for. IsScalar tells those that few pods ask for.
+func (k ResourceKey) IsCPU() bool    { return k.kind == cpuKind }
+func (k ResourceKey) IsMemory() bool { return k.kind == memoryKind }
+func (k ResourceKey) IsScalar() bool { return k.kind == scalarKind }
 
 // IsZero reports whether nothing at all is asked for: all fixed amounts are 0 and no scalar is present.
 func (r *Resources) IsZero() bool {

@@ -31,18 +31,11 @@ var (
 // TestSimulation runs the whole loop on random clusters that keep changing, with bindings that fail, watch events that come late
 // and twice, nodes that vanish under assumed pods and processes that die, and audits it after every round.
 func TestSimulation(t *testing.T) {
-	first, last := uint64(1), uint64(*seeds)
-	if *seed != 0 {
-		first, last = *seed, *seed
-	}
-	for n := first; n <= last; n++ {
-		t.Run(fmt.Sprintf("seed-%d", n), func(t *testing.T) {
-			t.Parallel()
-			if err := run(n); err != nil {
-				t.Errorf("%v\nreplay: go test ./internal/simulate -run TestSimulation -seed %d", err, n)
-			}
-		})
-	}
+	random.EverySeed(t, "./internal/simulate", *seeds, *seed, func(t *testing.T, n uint64) {
+		if err := run(n); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // run runs one simulation: disturbances, then rest, in which whatever fits must find its place.

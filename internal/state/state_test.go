@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -216,5 +218,42 @@ func TestJournalForgetsWhatNobodyCanNeed(t *testing.T) {
 	}
 	if len(j.entries) > 2*journalKept {
 		t.Errorf("the journal keeps %d entries", len(j.entries))
+	}
+}
+
+// TestTalliesAreEvictedAndBuiltAgainAlike asks for many tallies of a state that may keep few.
+func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
+	s := New()
+	for i := range 30 {
+		s.Apply([]model.Change{node(fmt.Sprintf("n%d", i))})
+	}
+	for i := range 90 {
+		pod := podOn(fmt.Sprintf("p%d", i), fmt.Sprint(i), fmt.Sprintf("n%d", i%7), 0)
+		pod.Pod.Labels = map[string]string{"app": fmt.Sprint(i % 20)}
+		s.Apply([]model.Change{pod})
+	}
+	ask := func(app int) *Tally {
+		term := &model.Term{Namespaces: []string{"ns"}, Selector: labels.SelectorFromSet(labels.Set{"app": fmt.Sprint(app)})}
+		return s.Tally(PodSet{Text: fmt.Sprint(app), Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{})
+	}
+	first := ask(0)
+	s.tallies.maxBytes = 5 * first.bytes()
+	want := slices.Clone(first.Counts())
+	for app := range 20 {
+		ask(app)
+		if have := len(s.tallies.byKey); have > 6 {
+			t.Fatalf("%d tallies are kept, of which 5 have room", have)
+		}
+	}
+	if !first.Dropped() {
+		t.Error("the tally that was not asked for longest is still followed")
+	}
+	again := ask(0)
+	if again == first || !slices.Equal(again.Counts(), want) || again.Total() != first.Total() {
+		t.Errorf("built again: %v, before: %v", again.Counts(), want)
+	}
+	s.dropTallies(func(*Tally) bool { return true })
+	if len(s.tallies.byKey)+len(s.tallies.bySet)+len(s.tallies.index.byLabel)+len(s.tallies.index.anyway) != 0 {
+		t.Error("something is left of dropped tallies")
 	}
 }

@@ -25,21 +25,7 @@ var (
 // TestAgreesWithOracle changes random clusters step by step and asks, after each change, for pods seen before and for new ones: the plugin,
 // from counts that follow each change, must say of every node what the oracle says from nothing.
 func TestAgreesWithOracle(t *testing.T) {
-	first, last := uint64(1), uint64(*seeds)
-	if *seed != 0 {
-		first, last = *seed, *seed
-	}
-	for n := first; n <= last; n++ {
-		t.Run(fmt.Sprintf("seed-%d", n), func(t *testing.T) {
-			t.Parallel()
-			defer func() {
-				if t.Failed() {
-					t.Logf("replay: go test ./internal/plugins/interpodaffinity -run TestAgreesWithOracle -seed %d", n)
-				}
-			}()
-			agree(t, n)
-		})
-	}
+	random.EverySeed(t, "./internal/plugins/interpodaffinity", *seeds, *seed, agree)
 }
 
 // sides are an engine with its state, and the cluster that the oracle sees instead.

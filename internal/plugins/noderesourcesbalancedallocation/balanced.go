@@ -7,7 +7,6 @@ package noderesourcesbalancedallocation
 
 import (
 	"strconv"
-	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -76,7 +75,7 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
 	text := make([]byte, 0, 64)
 	some := false
 	for _, name := range p.resources {
-		amount, _ := pod.Occupies.Amount(name)
+		amount := model.KeyOf(name).In(&pod.Occupies)
 		some = some || amount != 0
 		text = append(strconv.AppendInt(text, amount, 10), ' ')
 	}
@@ -96,11 +95,10 @@ func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	s := &scorer{}
 	for _, name := range p.resources {
-		amount, scalar := pod.Occupies.Amount(name)
-		if scalar && amount == 0 {
-			continue
+		key := model.KeyOf(name)
+		if amount := key.In(&pod.Occupies); amount != 0 || !key.IsScalar() {
+			s.parts = append(s.parts, part{key, amount})
 		}
-		s.parts = append(s.parts, part{kind: kindOf(name), asked: amount, name: unique.Make(string(name))})
 	}
 	return s, nil
 }

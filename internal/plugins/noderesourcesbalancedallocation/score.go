@@ -3,54 +3,19 @@ package noderesourcesbalancedallocation
 import (
 	"math"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// kind tells where a node keeps a resource.
-type kind uint8
-
-const (
-	cpu kind = iota
-	memory
-	ephemeral
-	scalar
-)
-
-func kindOf(name v1.ResourceName) kind {
-	switch name {
-	case v1.ResourceCPU:
-		return cpu
-	case v1.ResourceMemory:
-		return memory
-	case v1.ResourceEphemeralStorage:
-		return ephemeral
-	}
-	return scalar
-}
-
 // part is one resource that counts for a pod.
 type part struct {
-	kind  kind
-	asked int64
-	name  model.ResourceName // of a scalar
+	resource model.ResourceKey
+	asked    int64
 }
 
 // fractions returns how full the node is of the resource, without the pod and with it. Nodes that have none of it are not ok.
 func (p *part) fractions(size, used *model.Resources) (before, after float64, ok bool) {
-	var capacity, taken int64
-	switch p.kind {
-	case cpu:
-		capacity, taken = size.CPUMilli, used.CPUMilli
-	case memory:
-		capacity, taken = size.MemoryBytes, used.MemoryBytes
-	case ephemeral:
-		capacity, taken = size.EphemeralBytes, used.EphemeralBytes
-	default:
-		capacity, taken = size.Scalar(p.name), used.Scalar(p.name)
-	}
+	capacity, taken := p.resource.In(size), p.resource.In(used)
 	if capacity == 0 {
 		return 0, 0, false
 	}

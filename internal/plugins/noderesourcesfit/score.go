@@ -3,9 +3,7 @@ package noderesourcesfit
 import (
 	"math"
 	"strconv"
-	"unique"
 
-	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -22,7 +20,7 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
 	text := make([]byte, 0, 64)
 	text = append(text, "asks"...)
 	for _, r := range p.resources {
-		amount, _ := pod.Scored.Amount(r.name)
+		amount := model.KeyOf(r.name).In(&pod.Scored)
 		text = strconv.AppendInt(append(text, ' '), amount, 10)
 	}
 	return model.NeedOf(string(text))
@@ -38,11 +36,10 @@ func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	var parts []part
 	for _, r := range p.resources {
-		amount, scalar := pod.Scored.Amount(r.name)
-		if scalar && amount == 0 {
-			continue
+		key := model.KeyOf(r.name)
+		if amount := key.In(&pod.Scored); amount != 0 || !key.IsScalar() {
+			parts = append(parts, part{key, amount, r.weight})
 		}
-		parts = append(parts, part{kind: kindOf(r.name), asked: amount, weight: r.weight, name: unique.Make(string(r.name))})
 	}
 	switch p.strategy {
 	case configv1.MostAllocated:
@@ -53,51 +50,23 @@ func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
 	return &leastAllocated{parts}, nil
 }
 
-// kind tells where a node keeps a resource.
-type kind uint8
-
-const (
-	cpu kind = iota
-	memory
-	ephemeral
-	scalar
-)
-
-func kindOf(name v1.ResourceName) kind {
-	switch name {
-	case v1.ResourceCPU:
-		return cpu
-	case v1.ResourceMemory:
-		return memory
-	case v1.ResourceEphemeralStorage:
-		return ephemeral
-	}
-	return scalar
-}
-
 // part is one resource that counts for a pod.
 type part struct {
-	kind   kind
-	asked  int64
-	weight int64
-	name   model.ResourceName // of a scalar
+	resource model.ResourceKey
+	asked    int64
+	weight   int64
 }
 
 // on returns what the node has of the resource, and how much would be taken with the pod on it. For cpu and memory, pods that
 // ask for nothing are taken to use something.
 func (p *part) on(node state.Node) (capacity, requested int64) {
-	size := node.Allocatable()
-	switch p.kind {
-	case cpu:
-		used, _ := node.NonZeroUsed()
-		return size.CPUMilli, used + p.asked
-	case memory:
-		_, used := node.NonZeroUsed()
-		return size.MemoryBytes, used + p.asked
-	case ephemeral:
-		return size.EphemeralBytes, node.Used().EphemeralBytes + p.asked
+	used := p.resource.In(node.Used())
+	if cpuMilli, memoryBytes := node.NonZeroUsed(); p.resource.IsCPU() {
+		used = cpuMilli
+	} else if p.resource.IsMemory() {
+		used = memoryBytes
 	}
-	return size.Scalar(p.name), node.Used().Scalar(p.name) + p.asked
+	return p.resource.In(node.Allocatable()), used + p.asked
 }
 
 // leastAllocated prefers nodes with much left: the weighted mean of the free shares in percent.

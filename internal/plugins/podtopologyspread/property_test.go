@@ -2,7 +2,6 @@ package podtopologyspread_test
 
 import (
 	"flag"
-	"fmt"
 	"testing"
 
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -22,21 +21,7 @@ var (
 // TestAgreesWithOracle changes random clusters step by step and asks, after each change, for pods seen before and for new ones: what follows
 // from tallies that were kept up to date must be what the oracle counts from nothing.
 func TestAgreesWithOracle(t *testing.T) {
-	first, last := uint64(1), uint64(*seeds)
-	if *seed != 0 {
-		first, last = *seed, *seed
-	}
-	for n := first; n <= last; n++ {
-		t.Run(fmt.Sprintf("seed-%d", n), func(t *testing.T) {
-			t.Parallel()
-			defer func() {
-				if t.Failed() {
-					t.Logf("replay: go test ./internal/plugins/podtopologyspread -run TestAgreesWithOracle -seed %d", n)
-				}
-			}()
-			agree(t, n)
-		})
-	}
+	random.EverySeed(t, "./internal/plugins/podtopologyspread", *seeds, *seed, agree)
 }
 
 func agree(t *testing.T, n uint64) {

@@ -1,0 +1,28 @@
+package random
+
+import (
+	"fmt"
+	"testing"
+)
+
+// EverySeed runs a test for each of the seeds 1 to seeds, or for the one that is given, and says of each that fails how to run it again.
+// folder is the package's, as the go command takes it.
+func EverySeed(t *testing.T, folder string, seeds int, only uint64, run func(t *testing.T, seed uint64)) {
+	t.Helper()
+	first, last := uint64(1), uint64(seeds)
+	if only != 0 {
+		first, last = only, only
+	}
+	name := t.Name()
+	for seed := first; seed <= last; seed++ {
+		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
+			t.Parallel()
+			defer func() {
+				if t.Failed() {
+					t.Logf("replay: go test %s -run '^%s$' -seed %d", folder, name, seed)
+				}
+			}()
+			run(t, seed)
+		})
+	}
+}
