@@ -25,8 +25,12 @@ type column[T int32 | reason.Code] struct {
 	used uint64
 }
 
-// valueBytes is the size of one value of a column.
-const valueBytes = 4
+// valueBytes is the size of one value of a column; columnBytes is about what a column takes besides its values, which in a small cluster is
+// most of it.
+const (
+	valueBytes  = 4
+	columnBytes = 1 << 10
+)
 
 // sync brings the column up to date. It returns how many nodes were asked.
 func (c *column[T]) sync(s *state.State) (asked int) {
@@ -166,7 +170,7 @@ func (c *columns) makeRoomForCompiled() {
 
 // makeRoom evicts columns until one more fits beside those that the present decision uses.
 func (c *columns) makeRoom(slots int, since uint64) {
-	limit := max(c.maxBytes/(valueBytes*max(slots, 1)), 1)
+	limit := max(c.maxBytes/(columnBytes+valueBytes*slots), 1)
 	if len(c.filters)+len(c.scores) < limit {
 		return
 	}

@@ -151,6 +151,10 @@ func objects[T metav1.Object](count *atomic.Int64, same func(before, after T) bo
 			set(object.(T))
 		},
 		UpdateFunc: func(before, after any) {
+			if before.(T).GetUID() != after.(T).GetUID() {
+				// A watch that broke can miss that an object went and came back under its name. The new one may be none of ours.
+				remove(before.(T))
+			}
 			if !same(before.(T), after.(T)) {
 				set(after.(T))
 			}

@@ -244,8 +244,8 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 // admit moves a pod to a place from which it can be popped, unless a gate holds it.
 func (q *Queue) admit(now time.Time, e *entry, to place) {
 	if plugin, _ := q.config.Rules[e.pod.SchedulerName].Gated(e.pod); plugin != "" {
+		q.move(e, gated) // first: where it was parked is known by the plugins that rejected it
 		e.plugins = []string{plugin}
-		q.move(e, gated)
 		return
 	}
 	if to == active && e.ready.IsZero() {
@@ -333,13 +333,13 @@ func (q *Queue) flush(now time.Time) {
 	var late []*entry
 	for _, waiting := range q.parked {
 		for e := range waiting {
-			if now.Sub(laterOf(e.since, e.flushed)) > q.config.ParkedMax && !slices.Contains(late, e) {
+			if now.Sub(laterOf(e.since, e.flushed)) > q.config.ParkedMax {
+				e.flushed = now // so that the next plugin that rejected the pod does not list it again
 				late = append(late, e)
 			}
 		}
 	}
 	for _, e := range late {
-		e.flushed = now
 		q.wake(now, e)
 	}
 }

@@ -266,3 +266,17 @@ func TestNewChecksItsConfig(t *testing.T) {
 		}
 	}
 }
+
+// TestGateThatComesLateLeavesNothingBehind wakes a parked pod that has been gated meanwhile, and lets both times of waiting pass.
+func TestGateThatComesLateLeavesNothingBehind(t *testing.T) {
+	q := newQueue(t)
+	waiting := pod("p", 0)
+	q.Wake(at(0), arrived(waiting))
+	reject(q, at(0), pop(t, q, at(0), "p"), "Fit", "Affinity")
+	waiting.Object.Labels = map[string]string{"gate": "yes"}
+	q.Wake(at(1), podDeleted)
+	if len(q.parked) != 0 || q.Counts().Gated != 1 {
+		t.Errorf("parked for %v; %+v", q.parked, q.Counts())
+	}
+	pop(t, q, at(1000), "")
+}

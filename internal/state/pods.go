@@ -19,7 +19,9 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 	case pod.NodeName == "":
 		// The watch has not reached the binding yet, so what it shows of a pod we placed is old news; but if the binding
 		// fails, this is the version to try again.
-		known.latest = pod
+		if known.phase == assumed {
+			known.latest = pod
+		}
 	case known == nil:
 		s.place(&placed{pod: pod, slot: s.slotFor(pod.NodeName), phase: bound})
 		delta.Left = append(delta.Left, pod.Key())
@@ -65,6 +67,8 @@ func (s *State) settleBinding(outcome *model.Outcome, delta *Delta) {
 	}
 	if outcome.Err == nil {
 		s.confirm(known, delta)
+		// The watch will show the pod on its node too, but then it is old news: those who wait for it must hear it now.
+		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: known.pod})
 		return
 	}
 	latest := known.latest

@@ -40,11 +40,12 @@ type State struct {
 	images  map[string]*image
 	journal journal
 
-	topologies map[TopologyKey]*topology
-	tallies    tallies
-	groups     groups
-	namespaces map[string]labels.Set
-	owners     owners
+	topologies     map[TopologyKey]*topology
+	topologiesUsed int // how many were in use when they were last swept
+	tallies        tallies
+	groups         groups
+	namespaces     map[string]labels.Set
+	owners         owners
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
@@ -159,6 +160,7 @@ type Failure struct {
 // Apply takes in a batch of changes and says what they mean.
 func (s *State) Apply(changes []model.Change) Delta {
 	var delta Delta
+	s.sweepTopologies()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {
 		case model.NodeSet:

@@ -72,7 +72,8 @@ func TestLifeOfAPod(t *testing.T) {
 	}{
 		{"pending pod arrives", false, []model.Change{{Kind: model.PodSet, Pod: pending}}, "failed 0 left 0 arrived 1 events 0", 0, 0},
 		{"assumed", true, []model.Change{node("n2")}, "failed 0 left 0 arrived 0 events 1", 2000, 1},
-		{"confirmed by the answer", true, []model.Change{bindDone(pending, "n1", nil)}, "failed 0 left 1 arrived 0 events 0", 2000, 0},
+		{"confirmed by the answer", true, []model.Change{bindDone(pending, "n1", nil)}, "failed 0 left 1 arrived 0 events 1", 2000, 0},
+		{"watch after the answer", true, []model.Change{bindDone(pending, "n1", nil), podOn("p", "1", "n1", 2)}, "failed 0 left 0 arrived 0 events 1", 2000, 0},
 		{"confirmed by the watch", true, []model.Change{podOn("p", "1", "n1", 2)}, "failed 0 left 1 arrived 0 events 1", 2000, 0},
 		{"answer after the watch", true, []model.Change{podOn("p", "1", "n1", 2), bindDone(pending, "n1", refused)}, "failed 0 left 0 arrived 0 events 0", 2000, 0},
 		{"old version after the decision", true, []model.Change{{Kind: model.PodSet, Pod: pending}}, "failed 0 left 0 arrived 0 events 0", 2000, 1},
@@ -255,5 +256,25 @@ func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 	s.dropTallies(func(*Tally) bool { return true })
 	if len(s.tallies.byKey)+len(s.tallies.bySet)+len(s.tallies.index.byLabel)+len(s.tallies.index.anyway) != 0 {
 		t.Error("something is left of dropped tallies")
+	}
+}
+
+// TestTopologiesThatNobodyAsksAboutAreForgotten lets pods with many topology keys come and go.
+func TestTopologiesThatNobodyAsksAboutAreForgotten(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{node("n1")})
+	for i := range 500 {
+		pod := podOn("p", fmt.Sprint(i), "n1", 0)
+		pod.Pod.Object.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{TopologyKey: fmt.Sprintf("example.com/key-%d", i), LabelSelector: &metav1.LabelSelector{}},
+		}}}
+		pod.Pod = model.NewPod(pod.Pod.Object)
+		s.Apply([]model.Change{pod})
+		if _, ok := s.topologies[TopologyKey{Label: fmt.Sprintf("example.com/key-%d", i)}]; !ok {
+			t.Fatalf("key %d is not followed although a pod has a term on it", i)
+		}
+	}
+	if have := len(s.topologies); have > fewTopologies+1 {
+		t.Errorf("%d topologies are kept for one pod", have)
 	}
 }

@@ -202,8 +202,11 @@ func (s *State) tally(slot int32, pod *model.Pod, sign int32) {
 func (s *State) TallyWork() (updates, built int64) { return s.tallies.updates, s.tallies.built }
 
 func (t *Tally) bytes() int {
-	return 4 * (len(t.in) + len(t.counts) + len(t.members) + len(t.pods.onNode))
+	return tallyBytes + 4*(len(t.in)+len(t.counts)+len(t.members)+len(t.pods.onNode))
 }
+
+// tallyBytes is about what a tally takes besides its arrays: its selectors, texts and places in maps. In a small cluster that is most of it.
+const tallyBytes = 1 << 10
 
 // evictTallies makes room for a new tally.
 func (s *State) evictTallies() {

@@ -1,6 +1,10 @@
 package state
 
-import "github.com/berth-scheduler/berth/internal/model"
+import (
+	"maps"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
 
 // TopologyKey says what nodes are grouped by.
 type TopologyKey struct {
@@ -25,7 +29,27 @@ type topology struct {
 
 const noDomain int32 = -1
 
-// topology returns the topology of a key, which is followed from then on. There are as many as keys in use, which is few.
+// fewTopologies are not worth sweeping.
+const fewTopologies = 64
+
+// sweepTopologies forgets the topologies that neither a tally nor a group asks about any more, once there are many: pods choose the keys. It
+// runs between decisions, when nobody holds a topology but those two.
+func (s *State) sweepTopologies() {
+	if len(s.topologies) <= max(fewTopologies, 2*s.topologiesUsed) {
+		return
+	}
+	used := map[*topology]bool{}
+	for _, t := range s.tallies.byKey {
+		used[t.topology] = true
+	}
+	for _, g := range s.groups.byKey {
+		used[g.topology] = true
+	}
+	maps.DeleteFunc(s.topologies, func(_ TopologyKey, t *topology) bool { return !used[t] })
+	s.topologiesUsed = len(s.topologies)
+}
+
+// topology returns the topology of a key, which is followed from then on.
 func (s *State) topology(key TopologyKey) *topology {
 	if t := s.topologies[key]; t != nil {
 		return t
