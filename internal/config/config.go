@@ -178,9 +178,9 @@ func (c *Config) Queue(parkedMax time.Duration) queue.Config {
 }
 
 func rulesOf(p *engine.Profile) queue.Rules {
-	interests := make(map[string][]model.Interest, len(p.Wakers))
+	wakers := make(map[string]queue.Waker, len(p.Wakers))
 	for _, w := range p.Wakers {
-		interests[w.Name()] = w.Interests()
+		wakers[w.Name()] = queue.Waker{Interests: w.Interests(), Cause: w.Cause}
 	}
 	return queue.Rules{
 		Gated: func(pod *model.Pod) (plugin, reason string) {
@@ -191,6 +191,6 @@ func rulesOf(p *engine.Profile) queue.Rules {
 			}
 			return "", ""
 		},
-		Interests: func(plugin string) []model.Interest { return interests[plugin] },
+		Wakers: wakers,
 	}
 }

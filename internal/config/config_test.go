@@ -137,7 +137,7 @@ func TestQueueRules(t *testing.T) {
 		}
 	}
 	for name, want := range map[string]int{"NodeName": 1, "Nope": 0, "ImageLocality": 0} {
-		if got := len(config.Rules["a"].Interests(name)); got != want {
+		if got := len(config.Rules["a"].Wakers[name].Interests); got != want {
 			t.Errorf("%s has %d interests, want %d", name, got, want)
 		}
 	}

@@ -91,4 +91,6 @@ type Gate interface {
 type Waker interface {
 	Plugin
 	Interests() []model.Interest
+	// Cause says what the rejection of the pod hinges on, so that events find the pods they can help.
+	Cause(pod *model.Pod) model.Cause
 }

@@ -28,11 +28,11 @@ func (p *Profile) Compile(pod *model.Pod) {
 	pod.Needs = needs
 }
 
-// Interests returns the registrations of the named plugin; none if the plugin has none or is not in the profile.
-func (p *Profile) Interests(plugin string) []model.Interest {
+// Waker returns what the named plugin says of events that may help; nil if the plugin says nothing or is not in the profile.
+func (p *Profile) Waker(plugin string) Waker {
 	for _, w := range p.Wakers {
 		if w.Name() == plugin {
-			return w.Interests()
+			return w
 		}
 	}
 	return nil

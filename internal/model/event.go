@@ -64,6 +64,36 @@ type Event struct {
 	OldNode, Node *Node
 	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
 	OldPod, Pod *Pod
+	// OnlyUpTo, unless nil, limits who may hear of the event to pods of at most that priority: a promised place that became free was
+	// out of reach only for them.
+	OnlyUpTo *int32
+}
+
+// Reaches reports whether a pod of the priority may hear of the event.
+func (e *Event) Reaches(priority int32) bool { return e.OnlyUpTo == nil || priority <= *e.OnlyUpTo }
+
+// Label returns kube-scheduler's name of the event, as used in metric labels and logs, such as AssignedPodDelete.
+func (e *Event) Label() string {
+	if name, ok := labelsOfEvents[[2]uint32{uint32(e.Resource), uint32(e.Action)}]; ok {
+		return name
+	}
+	return e.Resource.String() + "Update"
+}
+
+var labelsOfEvents = namesOfEvents()
+
+// namesOfEvents spells out the label of each event with one action, so that counting events builds no text.
+func namesOfEvents() map[[2]uint32]string {
+	actions := []string{"Add", "Delete", "UpdateNodeAllocatable", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeCondition", "UpdateNodeAnnotation",
+		"UpdateNodeDeclaredFeature", "UpdateNodePreemptionPolicy", "UpdatePodLabel", "UpdatePodScaleDown", "UpdatePodScaleUp",
+		"UpdatePodToleration", "UpdatePodSchedulingGatesEliminated", "UpdatePodGeneratedResourceClaim"}
+	names := map[[2]uint32]string{}
+	for resource := range eventResourceNames {
+		for bit, action := range actions {
+			names[[2]uint32{uint32(resource), 1 << bit}] = eventResourceNames[resource] + action
+		}
+	}
+	return names
 }
 
 // Interest is one registration: which events can help a pod that the plugin rejected, and a hint that looks closer.
@@ -72,6 +102,9 @@ type Interest struct {
 	Actions  Action
 	// Hint reports whether the event may help the waiting pod; nil means always.
 	Hint func(waiting *Pod, event Event) bool
+	// Touches calls touch with the keys that the event touches. Only pods whose Cause has one of them, or has no keys, need be asked about;
+	// nil means that every pod must be.
+	Touches func(event Event, touch func(Key))
 }
 
 // Concerns reports whether the event falls under the registration. A registration for a specific update is not concerned

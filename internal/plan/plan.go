@@ -19,6 +19,10 @@ type Work struct {
 	Attempt int
 	// Since is when the pod first became ready to be scheduled.
 	Since time.Time
+	// AfterFlush says that nothing happened that could help the pod: it is tried because it was parked for long.
+	AfterFlush bool
+	// Popped is when this turn began.
+	Popped time.Time
 }
 
 // Decision is the answer to one Work. Exactly one of NodeName, Rejection and Err is set.

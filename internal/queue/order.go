@@ -36,6 +36,22 @@ func byWindowThenTurn(a, b *entry) bool {
 	return byTurn(a, b)
 }
 
+// byIdleness orders parked and gated pods, the longest idle first.
+func byIdleness(a, b *entry) bool {
+	if x, y := a.idleSince(), b.idleSince(); !x.Equal(y) {
+		return x.Before(y)
+	}
+	return a.order < b.order
+}
+
+// idleSince is when the pod last failed, or was last looked at because it was idle for long.
+func (e *entry) idleSince() time.Time {
+	if e.flushed.After(e.since) {
+		return e.flushed
+	}
+	return e.since
+}
+
 // window is the grain of backoffs: they end with a whole second, so that pods that failed together are ordered by priority.
 const window = time.Second
 
@@ -53,9 +69,10 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 	return e.since.Add(min(wait, q.config.BackoffMax)).Truncate(window)
 }
 
-// isBackingOff reports whether the pod's backoff has not ended; it includes the second in which it ends.
+// isBackingOff reports whether the pod's backoff has not ended; it includes the second in which it ends. A backoff that ends later than
+// any backoff can was set before the clock was set back, and counts as ended.
 func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
-	return !e.until.Before(now.Truncate(window))
+	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= q.config.BackoffMax+window
 }
 
 // heap is a priority queue of entries that know their position.

@@ -30,7 +30,7 @@ func (p place) String() string { return placeNames[p] }
 var next = [places][]place{
 	arriving:   {active, gated},
 	active:     {deciding, gone},
-	backingOff: {active, deciding, gone},
+	backingOff: {active, gone},
 	erring:     {active, gone},
 	parked:     {active, backingOff, gated, gone},
 	gated:      {active, gated, gone},
@@ -38,8 +38,9 @@ var next = [places][]place{
 	binding:    {erring, gated, gone},
 }
 
-// move takes a pod from its place to another.
-func (q *Queue) move(e *entry, to place) {
+// move takes a pod from its place to another. why is kube-scheduler's name of the event that made it move; it is empty for moves out of
+// the queue.
+func (q *Queue) move(e *entry, to place, why string) {
 	if !slices.Contains(next[e.place], to) {
 		panic(fmt.Sprintf("queue: pod %s cannot go from %s to %s", e.pod, e.place, to))
 	}
@@ -47,7 +48,7 @@ func (q *Queue) move(e *entry, to place) {
 		h.remove(e)
 	}
 	if e.place == parked {
-		q.unpark(e)
+		q.parking.remove(e)
 	}
 	q.counts[e.place]--
 	e.place = to
@@ -55,11 +56,14 @@ func (q *Queue) move(e *entry, to place) {
 	if to == gone {
 		q.counts[gone] = 0
 	}
+	if line := to.line(); line != "" {
+		q.moves = append(q.moves, Move{line, why})
+	}
 	if h := q.heapOf(to); h != nil {
 		h.add(e)
 	}
 	if to == parked {
-		q.park(e)
+		q.parking.add(e, q.config.Rules[e.pod.SchedulerName].Wakers)
 	}
 }
 
@@ -71,33 +75,21 @@ func (q *Queue) heapOf(p place) *heap {
 		return &q.backoff
 	case erring:
 		return &q.errored
+	case parked, gated:
+		return &q.idle
 	}
 	return nil
 }
 
-// nobody stands for the plugin of pods that no plugin rejected, such as malformed ones.
-const nobody = ""
-
-func (q *Queue) park(e *entry) {
-	for _, plugin := range causes(e) {
-		if q.parked[plugin] == nil {
-			q.parked[plugin] = map[*entry]struct{}{}
-		}
-		q.parked[plugin][e] = struct{}{}
+// line is kube-scheduler's name of the queue that a place belongs to, as used in metric labels; empty for places that are none.
+func (p place) line() string {
+	switch p {
+	case active:
+		return "active"
+	case backingOff, erring:
+		return "backoff"
+	case parked, gated:
+		return "unschedulable"
 	}
-}
-
-func (q *Queue) unpark(e *entry) {
-	for _, plugin := range causes(e) {
-		if delete(q.parked[plugin], e); len(q.parked[plugin]) == 0 {
-			delete(q.parked, plugin)
-		}
-	}
-}
-
-func causes(e *entry) []string {
-	if len(e.plugins) == 0 {
-		return []string{nobody}
-	}
-	return e.plugins
+	return ""
 }

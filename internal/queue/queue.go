@@ -22,8 +22,8 @@ import (
 type Rules struct {
 	// Gated returns why the pod must not be tried yet, and the plugin that says so; both empty if it may.
 	Gated func(pod *model.Pod) (plugin, reason string)
-	// Interests returns the registrations of the named plugin.
-	Interests func(plugin string) []model.Interest
+	// Wakers are the plugins that registered for events, by name.
+	Wakers map[string]Waker
 }
 
 // Config is what a queue needs to be built.
@@ -53,12 +53,33 @@ type Queue struct {
 	active  heap
 	backoff heap // rejected pods that back off; taken early when nothing else is there to do
 	errored heap // pods whose attempt ended in an error; they always wait
-	// parked holds the pods that each plugin rejected, so that an event finds those it can help.
-	parked   map[string]map[*entry]struct{}
+	idle    heap // parked and gated pods, the longest idle first
+	parking parking
+
 	counts   [places]int
+	gating   map[lotKey]int // gated pods by what gates them
+	moves    []Move
+	woken    []*entry // by the event at hand
 	arrivals uint64
-	checked  time.Time // when long-parked pods were last looked for
+	checked  time.Time // when pods that are idle for too long were last looked for
 }
+
+// Move is a pod that came to wait somewhere, in kube-scheduler's words.
+type Move struct {
+	Queue string // active, backoff or unschedulable
+	Event string // what made it move, such as AssignedPodDelete or BackoffComplete
+}
+
+// What makes pods move besides the events of the cluster.
+const (
+	podAdd        = "UnscheduledPodAdd"
+	podUpdate     = "UnscheduledPodUpdate"
+	attemptFailed = "ScheduleAttemptFailure"
+	backoffOver   = "BackoffComplete"
+	poppedEarly   = "PopFromBackoffQ"
+	idleTooLong   = "UnschedulableTimeout"
+	forced        = "ForceActivate"
+)
 
 // entry is one waiting pod.
 type entry struct {
@@ -70,11 +91,13 @@ type entry struct {
 	since      time.Time // of arrival, or of the last failed attempt
 	ready      time.Time // when it first could be tried
 	until      time.Time // end of the backoff
-	flushed    time.Time // when it was last tried only because it was parked for long
+	flushed    time.Time // when it was last looked at only because it was idle for long
+	afterFlush bool      // the next attempt is owed to that
 	attempts   int
-	rejections int // attempts that ended in a rejection
-	errors     int // attempts in a row that ended in an error
-	plugins    []string
+	rejections int      // attempts that ended in a rejection
+	errors     int      // attempts in a row that ended in an error
+	plugins    []string // that rejected the pod, or gate it
+	spots      []spot   // in the parking
 }
 
 // New builds a queue. Times and rules must make sense; config has checked what a person wrote.
@@ -93,7 +116,9 @@ func New(config Config) (*Queue, error) {
 		active:  heap{less: byTurn},
 		backoff: heap{less: byWindowThenTurn},
 		errored: heap{less: byWindow},
-		parked:  map[string]map[*entry]struct{}{},
+		idle:    heap{less: byIdleness},
+		gating:  map[lotKey]int{},
+		parking: parking{lots: map[lotKey]*lot{}},
 	}, nil
 }
 
@@ -120,14 +145,17 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
 	e := q.active.first()
 	if e == nil {
-		e = q.backoff.first()
+		if e = q.backoff.first(); e == nil {
+			return plan.Work{}, false
+		}
+		q.move(e, active, poppedEarly)
+		e.beReady(now)
 	}
-	if e == nil {
-		return plan.Work{}, false
-	}
-	q.move(e, deciding)
+	q.move(e, deciding, "")
 	e.attempts++
-	return plan.Work{Pod: e.pod, Attempt: e.attempts, Since: e.ready}, true
+	work := plan.Work{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush}
+	e.afterFlush = false
+	return work, true
 }
 
 // Settle takes in the decision about the pod that was popped last.
@@ -138,7 +166,7 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 	}
 	switch {
 	case d.Settled():
-		q.move(e, binding)
+		q.move(e, binding, "")
 	case d.Err == plan.ErrTerminating:
 		q.drop(e)
 	case d.Err != nil:
@@ -148,7 +176,23 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 		e.rejections++
 		e.plugins = d.Rejection.Plugins
 		e.until = q.backoffEnd(e)
-		q.move(e, parked)
+		q.move(e, parked, attemptFailed)
+	}
+}
+
+// Activate makes pods that wait out a backoff or for an event ready at once, as plugins may ask for. Pods that are ready, in decision or
+// not there are left alone; gates hold theirs.
+func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
+	for _, key := range keys {
+		e := q.entries[key]
+		switch {
+		case e == nil:
+		case e.place == parked || e.place == gated:
+			q.admit(now, e, active, forced)
+		case e.place == backingOff || e.place == erring: // past the gates already
+			e.beReady(now)
+			q.move(e, active, forced)
+		}
 	}
 }
 
@@ -163,7 +207,7 @@ func (q *Queue) Next() (at time.Time, ok bool) {
 	if e := q.errored.first(); e != nil {
 		earliest(e.until.Add(time.Second))
 	}
-	if q.counts[parked] > 0 {
+	if len(q.idle.entries) > 0 {
 		earliest(q.checked.Add(parkedCheck))
 	}
 	return at, ok
@@ -182,6 +226,28 @@ func (q *Queue) Counts() Counts {
 		Binding:    q.counts[binding],
 	}
 }
+
+// EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order.
+func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) {
+	for key, in := range q.parking.lots {
+		if key.plugin != nobody {
+			yield(key.profile, key.plugin, in.pods)
+		}
+	}
+	for key, pods := range q.gating {
+		yield(key.profile, key.plugin, pods)
+	}
+}
+
+// TakeMoves returns who came to wait where since it was last called. The slice is true until the queue is next used.
+func (q *Queue) TakeMoves() []Move {
+	moves := q.moves
+	q.moves = q.moves[:0]
+	return moves
+}
+
+// HintsAsked returns how often a plugin was asked whether an event may help.
+func (q *Queue) HintsAsked() int64 { return q.parking.asked }
 
 // PlaceOf says where a pod waits, in words; empty if it does not.
 func (q *Queue) PlaceOf(key model.PodKey) string {
@@ -205,26 +271,33 @@ func (q *Queue) arrive(now time.Time, pod *model.Pod) {
 	e = &entry{pod: pod, since: now, order: q.arrivals}
 	q.entries[pod.Key()] = e
 	q.counts[arriving]++
-	q.admit(now, e, active)
+	q.admit(now, e, active, podAdd)
 }
 
 // update takes in a new version of a waiting pod. In a heap it keeps its time; parked, it is woken if the change may help.
 func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 	before := e.pod
-	e.pod = pod
 	switch e.place {
 	case active, backingOff, erring:
+		e.pod = pod
 		q.heapOf(e.place).fix(e)
 	case gated:
-		q.admit(now, e, active)
+		e.pod = pod
+		q.admit(now, e, active, podUpdate)
 	case parked:
+		// What could cure the new version may differ, so it is parked anew.
+		q.parking.remove(e)
+		e.pod = pod
+		q.parking.add(e, q.config.Rules[pod.SchedulerName].Wakers)
 		for _, action := range model.PodUpdates(before, pod) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}
 			if q.helps(e, event) || before.Malformed != "" {
-				q.wake(now, e)
+				q.wake(now, e, event.Label())
 				return
 			}
 		}
+	default:
+		e.pod = pod
 	}
 }
 
@@ -238,121 +311,116 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e.since, e.plugins = now, nil
 	e.errors++
 	e.until = q.backoffEnd(e)
-	q.admit(now, e, erring)
+	q.admit(now, e, erring, attemptFailed)
 }
 
 // admit moves a pod to a place from which it can be popped, unless a gate holds it.
-func (q *Queue) admit(now time.Time, e *entry, to place) {
+func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
 	if plugin, _ := q.config.Rules[e.pod.SchedulerName].Gated(e.pod); plugin != "" {
-		q.move(e, gated) // first: where it was parked is known by the plugins that rejected it
-		e.plugins = []string{plugin}
+		q.gate(e, plugin, why)
 		return
 	}
-	if to == active && e.ready.IsZero() {
-		e.ready = now
+	if e.place == gated {
+		q.ungate(e)
 	}
-	q.move(e, to)
+	if to == active {
+		e.beReady(now)
+	}
+	q.move(e, to, why)
 }
 
-// wakeFor wakes the parked pods that the event can help: those that a plugin rejected which registered for it.
+// gate sets a pod aside. One that is aside already only changes whose gate it is.
+func (q *Queue) gate(e *entry, plugin, why string) {
+	if e.place == gated {
+		q.ungate(e)
+		q.idle.fix(e)
+	} else {
+		q.move(e, gated, why)
+	}
+	e.plugins = []string{plugin}
+	q.gating[lotKey{e.pod.SchedulerName, plugin}]++
+}
+
+func (q *Queue) ungate(e *entry) {
+	key := lotKey{e.pod.SchedulerName, e.plugins[0]}
+	if q.gating[key]--; q.gating[key] == 0 {
+		delete(q.gating, key)
+	}
+	e.plugins = nil
+}
+
+// beReady notes when the pod first could be tried.
+func (e *entry) beReady(now time.Time) {
+	if e.ready.IsZero() {
+		e.ready = now
+	}
+}
+
+// wakeFor wakes the parked pods that the event can help: those that a plugin rejected which registered for it, and whose hint agrees.
 func (q *Queue) wakeFor(now time.Time, event model.Event) {
 	if q.counts[parked] == 0 {
 		return
 	}
-	var woken []*entry
-	for plugin, waiting := range q.parked {
-		if !q.concerns(plugin, event) {
-			continue
+	q.woken = q.woken[:0]
+	q.parking.find(event, func(e *entry) {
+		if event.Reaches(e.pod.Priority) {
+			q.woken = append(q.woken, e)
 		}
-		for e := range waiting {
-			if q.changesMind(plugin, e, event) {
-				woken = append(woken, e)
-			}
-		}
-	}
+	})
 	// Where a pod goes does not depend on the others, so the order of waking cannot reach a decision.
-	for _, e := range woken {
+	for _, e := range q.woken {
 		if e.place == parked {
-			q.wake(now, e)
+			q.wake(now, e, event.Label())
 		}
 	}
-}
-
-// concerns reports whether the plugin registered for the event in any profile, before any pod is looked at.
-func (q *Queue) concerns(plugin string, event model.Event) bool {
-	for _, rules := range q.config.Rules {
-		for _, i := range rules.Interests(plugin) {
-			if i.Concerns(event) {
-				return true
-			}
-		}
-	}
-	return false
+	clear(q.woken)
 }
 
 // helps reports whether the event may change the mind of any plugin that rejected the pod.
 func (q *Queue) helps(e *entry, event model.Event) bool {
-	return slices.ContainsFunc(e.plugins, func(plugin string) bool { return q.changesMind(plugin, e, event) })
-}
-
-func (q *Queue) changesMind(plugin string, e *entry, event model.Event) bool {
-	for _, i := range q.config.Rules[e.pod.SchedulerName].Interests(plugin) {
-		if i.Helps(e.pod, event) {
-			return true
-		}
-	}
-	return false
+	wakers := q.config.Rules[e.pod.SchedulerName].Wakers
+	return slices.ContainsFunc(e.plugins, func(plugin string) bool {
+		return slices.ContainsFunc(wakers[plugin].Interests, func(i model.Interest) bool { return i.Helps(e.pod, event) })
+	})
 }
 
 // wake moves a parked pod to where it can be tried again, as soon as its backoff allows.
-func (q *Queue) wake(now time.Time, e *entry) {
+func (q *Queue) wake(now time.Time, e *entry, why string) {
 	if q.isBackingOff(e, now) {
-		q.admit(now, e, backingOff)
+		q.admit(now, e, backingOff, why)
 		return
 	}
-	q.admit(now, e, active)
+	q.admit(now, e, active, why)
 }
 
-// flush moves pods whose backoff has ended, and those that have been parked for too long.
+// flush moves pods whose backoff has ended, and those that have been idle for too long.
 func (q *Queue) flush(now time.Time) {
 	for _, h := range []*heap{&q.backoff, &q.errored} {
 		for e := h.first(); e != nil && !q.isBackingOff(e, now); e = h.first() {
-			q.move(e, active)
-			if e.ready.IsZero() {
-				e.ready = now
-			}
+			e.beReady(now)
+			q.move(e, active, backoffOver)
 		}
 	}
-	if now.Sub(q.checked) < parkedCheck {
+	if since := now.Sub(q.checked); since < parkedCheck && since >= 0 { // below 0 the clock was set back
 		return
 	}
 	q.checked = now
-	if q.counts[parked] == 0 {
-		return
-	}
-	var late []*entry
-	for _, waiting := range q.parked {
-		for e := range waiting {
-			if now.Sub(laterOf(e.since, e.flushed)) > q.config.ParkedMax {
-				e.flushed = now // so that the next plugin that rejected the pod does not list it again
-				late = append(late, e)
-			}
+	for e := q.idle.first(); e != nil && now.Sub(e.idleSince()) > q.config.ParkedMax; e = q.idle.first() {
+		e.flushed = now
+		if e.place == gated {
+			q.admit(now, e, active, idleTooLong)
+			continue
 		}
+		e.afterFlush = true
+		q.wake(now, e, idleTooLong)
 	}
-	for _, e := range late {
-		q.wake(now, e)
-	}
-}
-
-func laterOf(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
 }
 
 // drop forgets a pod.
 func (q *Queue) drop(e *entry) {
-	q.move(e, gone)
+	if e.place == gated {
+		q.ungate(e)
+	}
+	q.move(e, gone, "")
 	delete(q.entries, e.pod.Key())
 }

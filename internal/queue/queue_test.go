@@ -3,6 +3,7 @@ package queue
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -31,12 +32,7 @@ func newQueue(t *testing.T) *Queue {
 				}
 				return "", ""
 			},
-			Interests: func(plugin string) []model.Interest {
-				if plugin == "Fit" {
-					return []model.Interest{{Resource: model.AssignedPodEvent, Actions: model.Delete}}
-				}
-				return nil
-			},
+			Wakers: map[string]Waker{"Fit": {Interests: []model.Interest{{Resource: model.AssignedPodEvent, Actions: model.Delete}}}},
 		}},
 		BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
 	})
@@ -190,7 +186,7 @@ func TestPodsThatLeaveAreForgotten(t *testing.T) {
 		q.Wake(at(0), arrived(pod("p", 0)))
 		prepare()
 		q.Wake(at(1), state.Delta{Left: []model.PodKey{key}})
-		if place := q.PlaceOf(key); place != "" || q.Counts() != (Counts{}) || len(q.parked) != 0 {
+		if place := q.PlaceOf(key); place != "" || q.Counts() != (Counts{}) || len(q.parking.lots) != 0 {
 			t.Errorf("%s: the pod is still %q; %+v", name, place, q.Counts())
 		}
 	}
@@ -233,7 +229,7 @@ func TestEveryMoveOutsideTheTableIsRefused(t *testing.T) {
 			if h := q.heapOf(from); h != nil {
 				h.add(e)
 			}
-			err := try(func() { q.move(e, to) })
+			err := try(func() { q.move(e, to, "") })
 			if (err == "") != allowed(from, to) {
 				t.Errorf("from %s to %s: %q", from, to, err)
 			}
@@ -275,8 +271,117 @@ func TestGateThatComesLateLeavesNothingBehind(t *testing.T) {
 	reject(q, at(0), pop(t, q, at(0), "p"), "Fit", "Affinity")
 	waiting.Object.Labels = map[string]string{"gate": "yes"}
 	q.Wake(at(1), podDeleted)
-	if len(q.parked) != 0 || q.Counts().Gated != 1 {
-		t.Errorf("parked for %v; %+v", q.parked, q.Counts())
+	if len(q.parking.lots) != 0 || q.Counts().Gated != 1 {
+		t.Errorf("parked for %v; %+v", q.parking.lots, q.Counts())
 	}
 	pop(t, q, at(1000), "")
+}
+
+func TestActivate(t *testing.T) {
+	q := newQueue(t)
+	gatedPod := pod("gated", 0)
+	gatedPod.Object.Labels = map[string]string{"gate": "yes"}
+	q.Wake(at(0), arrived(pod("parked", 9), pod("erring", 8), gatedPod))
+	reject(q, at(0), pop(t, q, at(0), "parked"), "Affinity")
+	fail(q, at(0), pop(t, q, at(0), "erring"))
+	key := func(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
+	q.Activate(at(0.1), []model.PodKey{key("parked"), key("erring"), key("gated"), key("nobody")})
+	for _, want := range []string{"parked", "erring", ""} {
+		if w := pop(t, q, at(0.2), want); w.Pod != nil {
+			q.Settle(at(0.2), plan.Decision{Work: w, NodeName: "n"})
+		}
+	}
+}
+
+func TestEventOfAPromisedPlaceReachesOnlyPodsThatWereOutranked(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("low", 1), pod("high", 3)))
+	for range 2 {
+		w, _ := q.Pop(at(0))
+		reject(q, at(0), w, "Fit")
+	}
+	upTo := int32(2)
+	q.Wake(at(100), state.Delta{Events: []model.Event{{Resource: model.AssignedPodEvent, Action: model.Delete, OnlyUpTo: &upTo}}})
+	pop(t, q, at(100), "low")
+	pop(t, q, at(100), "")
+}
+
+// TestMovesAreNamedAsKubeSchedulerNamesThem follows pods through all lines.
+func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
+	q := newQueue(t)
+	expect := func(step string, want ...Move) {
+		t.Helper()
+		if got := q.TakeMoves(); !slices.Equal(got, want) {
+			t.Errorf("%s: %v, want %v", step, got, want)
+		}
+	}
+	q.Wake(at(0), arrived(pod("p", 0)))
+	expect("arrival", Move{"active", "UnscheduledPodAdd"})
+	reject(q, at(0.1), pop(t, q, at(0), "p"), "Fit")
+	expect("rejection", Move{"unschedulable", "ScheduleAttemptFailure"})
+	q.EachUnschedulable(func(_, plugin string, pods int) {
+		if plugin != "Fit" || pods != 1 {
+			t.Errorf("%d pods wait for %s", pods, plugin)
+		}
+	})
+	q.Wake(at(0.2), podDeleted)
+	expect("waking", Move{"backoff", "AssignedPodDelete"})
+	w := pop(t, q, at(0.2), "p")
+	expect("early", Move{"active", "PopFromBackoffQ"})
+	fail(q, at(0.3), w)
+	expect("error", Move{"backoff", "ScheduleAttemptFailure"})
+	w = pop(t, q, at(2), "p")
+	expect("end of backoff", Move{"active", "BackoffComplete"})
+	reject(q, at(2), w, "Affinity")
+	q.TakeMoves()
+	if w = pop(t, q, at(400), "p"); !w.AfterFlush {
+		t.Error("the attempt does not say that it is owed to the flush")
+	}
+	expect("flush", Move{"active", "UnschedulableTimeout"})
+}
+
+// TestClockSetBack holds that no pod waits longer than the longest backoff when the clock jumps back.
+func TestClockSetBack(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(7200), arrived(pod("erring", 1), pod("parked", 0)))
+	fail(q, at(7200), pop(t, q, at(7200), "erring"))
+	reject(q, at(7200), pop(t, q, at(7200), "parked"), "Fit")
+	w := pop(t, q, at(0), "erring")
+	q.Settle(at(0), plan.Decision{Work: w, NodeName: "n"})
+	q.Wake(at(0), podDeleted)
+	pop(t, q, at(0), "parked")
+}
+
+// TestFairness has pods of the highest priority that are never bound, woken by every event, beside others: each of the others has its turn
+// within one backoff of the failing ones, oldest first.
+func TestFairness(t *testing.T) {
+	q := newQueue(t)
+	for i := range 100 {
+		q.Wake(at(0), arrived(pod(fmt.Sprintf("hopeless-%02d", i), 1000)))
+	}
+	turns, order := 0, []string{}
+	for step := range 1000 { // 10 ms each
+		now := at(float64(step) / 100)
+		if step%20 == 0 {
+			q.Wake(now, arrived(pod(fmt.Sprintf("plain-%02d", step/20), 0)))
+		}
+		q.Wake(now, podDeleted)
+		w, ok := q.Pop(now)
+		switch {
+		case !ok:
+		case w.Pod.Priority > 0:
+			turns++
+			if step%2 == 0 {
+				reject(q, now, w, "Fit")
+			} else {
+				fail(q, now, w)
+			}
+		default:
+			order = append(order, w.Pod.Name)
+			q.Settle(now, plan.Decision{Work: w, NodeName: "n"})
+		}
+	}
+	if len(order) != 50 || !slices.IsSorted(order) || turns < 500 {
+		t.Errorf("%d of 50 pods had a turn, beside %d turns of the hopeless ones, in order %v", len(order), turns, order)
+	}
 }

@@ -4,45 +4,22 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// label is one label of a pod.
-type label struct{ key, value string }
-
 // selectionIndex finds the selections that may match a pod, by one label that each of them demands. A pod's few labels are looked
 // up; selections that demand no particular label are kept in a list that every pod is held against.
 type selectionIndex[T comparable] struct {
-	byLabel map[label][]T
+	byLabel map[model.Label][]T
 	anyway  []T
-}
-
-// demanded returns labels of which every pod that the selector matches has one; none if the selector demands nothing of the kind.
-func demanded(s labels.Selector) []label {
-	requirements, selectable := s.Requirements()
-	if !selectable {
-		return nil
-	}
-	for _, r := range requirements {
-		switch r.Operator() {
-		case selection.In, selection.Equals, selection.DoubleEquals:
-			var some []label
-			for _, value := range r.ValuesUnsorted() {
-				some = append(some, label{r.Key(), value})
-			}
-			return some
-		}
-	}
-	return nil
 }
 
 func (x *selectionIndex[T]) add(selector labels.Selector, item T) {
 	if x.byLabel == nil {
-		x.byLabel = map[label][]T{}
+		x.byLabel = map[model.Label][]T{}
 	}
-	some := demanded(selector)
+	some := model.Demanded(selector)
 	for _, l := range some {
 		x.byLabel[l] = append(x.byLabel[l], item)
 	}
@@ -53,7 +30,7 @@ func (x *selectionIndex[T]) add(selector labels.Selector, item T) {
 
 func (x *selectionIndex[T]) remove(selector labels.Selector, item T) {
 	is := func(other T) bool { return other == item }
-	some := demanded(selector)
+	some := model.Demanded(selector)
 	for _, l := range some {
 		if left := slices.DeleteFunc(x.byLabel[l], is); len(left) > 0 {
 			x.byLabel[l] = left
@@ -76,7 +53,7 @@ func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 		return
 	}
 	for key, value := range pod.Labels {
-		for _, item := range x.byLabel[label{key, value}] {
+		for _, item := range x.byLabel[model.Label{Key: key, Value: value}] {
 			yield(item)
 		}
 	}

@@ -8,9 +8,102 @@ import "github.com/berth-scheduler/berth/internal/model"
 // waiting pod is unwanted by, except for one that goes. A waiting pod whose terms cannot be parsed gets the benefit of the doubt.
 func (p *Plugin) Interests() []model.Interest {
 	return []model.Interest{
-		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.podHelps},
+		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.podHelps, Touches: p.touchesPods},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel},
-		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.nodeHelps},
+		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.nodeHelps, Touches: touchesTopologies},
+	}
+}
+
+// Kinds of keys: what a waiting pod is found by.
+const (
+	wantedKey   = "wanted"   // a label that all pods have that all its affinity terms select; empty: it cannot be said
+	shunnedKey  = "shunned"  // a label that all pods have that one of its anti-affinity terms selects; empty: it cannot be said
+	ownKey      = "own"      // a label of its own, for the terms of other pods; empty: the pod itself
+	topologyKey = "topology" // a topology key of its terms; empty: it has anti-affinity, for which any new node is of interest
+)
+
+// Cause is the namespace, the labels and the required terms.
+func (p *Plugin) Cause(pod *model.Pod) model.Cause {
+	cause := model.Cause{Alike: p.FilterNeed(pod)}
+	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
+		return cause
+	}
+	add := func(kind string, l model.Label) {
+		cause.Keys = append(cause.Keys, model.Key{Kind: kind, Name: l.Key, Value: l.Value})
+	}
+	add(ownKey, model.Label{})
+	for key, value := range pod.Labels {
+		add(ownKey, model.Label{Key: key, Value: value})
+	}
+	wants := false
+	for i := range pod.Terms {
+		ref := &pod.Terms[i]
+		if ref.Kind != model.RequiredAffinity && ref.Kind != model.RequiredAntiAffinity {
+			continue
+		}
+		add(topologyKey, model.Label{Key: ref.Source.TopologyKey})
+		kind := wantedKey
+		if ref.Kind == model.RequiredAntiAffinity {
+			kind = shunnedKey
+			add(topologyKey, model.Label{})
+		} else if wants {
+			continue // all terms must select a pod for it to be of help, so the first one's label will do
+		} else {
+			wants = true
+		}
+		p.eachDemanded(pod, ref, func(l model.Label) { add(kind, l) })
+	}
+	return cause
+}
+
+// eachDemanded calls yield with labels one of which each pod has that the term selects, or with the empty label if it cannot be said.
+func (p *Plugin) eachDemanded(owner *model.Pod, ref *model.TermRef, yield func(model.Label)) {
+	term, err := p.terms.parse(owner.Namespace, ref)
+	var some []model.Label
+	if err == nil {
+		some = model.Demanded(term.Selector)
+	}
+	for _, l := range some {
+		yield(l)
+	}
+	if len(some) == 0 {
+		yield(model.Label{})
+	}
+}
+
+// touchesPods touches who may want or shun the pod and, if it goes, whom it shunned.
+func (p *Plugin) touchesPods(e model.Event, touch func(model.Key)) {
+	wears := func(kind string, pod *model.Pod) {
+		touch(model.Key{Kind: kind})
+		for key, value := range pod.Labels {
+			touch(model.Key{Kind: kind, Name: key, Value: value})
+		}
+	}
+	if e.Pod != nil {
+		wears(wantedKey, e.Pod)
+	}
+	if e.OldPod == nil {
+		return
+	}
+	wears(shunnedKey, e.OldPod)
+	if e.Action != model.Delete {
+		return
+	}
+	for i := range e.OldPod.Terms {
+		if ref := &e.OldPod.Terms[i]; ref.Kind == model.RequiredAntiAffinity {
+			p.eachDemanded(e.OldPod, ref, func(l model.Label) { touch(model.Key{Kind: ownKey, Name: l.Key, Value: l.Value}) })
+		}
+	}
+}
+
+func touchesTopologies(e model.Event, touch func(model.Key)) {
+	if e.OldNode != nil {
+		model.ChangedLabels(e.OldNode, e.Node, func(key string) { touch(model.Key{Kind: topologyKey, Name: key}) })
+		return
+	}
+	touch(model.Key{Kind: topologyKey})
+	for key := range e.Node.Object.Labels {
+		touch(model.Key{Kind: topologyKey, Name: key})
 	}
 }
 

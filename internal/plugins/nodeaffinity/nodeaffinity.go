@@ -8,8 +8,11 @@ package nodeaffinity
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -188,7 +191,65 @@ func (s *scorer) Score(node state.Node) int32 {
 
 // Interests registers for nodes that come to match.
 func (p *Plugin) Interests() []model.Interest {
-	return []model.Interest{{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch}}
+	return []model.Interest{{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch, Touches: touchesLabels}}
+}
+
+// Cause is the selector and the terms. A node is of help only if it has a label that the selector demands, or each term demands; so those
+// are what pods are found by.
+func (p *Plugin) Cause(pod *model.Pod) model.Cause {
+	return model.Cause{Alike: p.FilterNeed(pod), Keys: demands(pod.Object)}
+}
+
+// demands returns keys one of which every node touches that the pod may run on.
+func demands(pod *v1.Pod) []model.Key {
+	if labels := pod.Spec.NodeSelector; len(labels) > 0 { // each of them is demanded, so one will do
+		key := slices.Min(slices.Collect(maps.Keys(labels)))
+		return []model.Key{{Kind: "label", Name: key, Value: labels[key]}}
+	}
+	terms := required(pod)
+	if terms == nil {
+		return nil
+	}
+	if _, err := affinity.NewNodeSelector(terms); err != nil {
+		return nil // the hint gives it the benefit of the doubt
+	}
+	var keys []model.Key
+	for i := range terms.NodeSelectorTerms {
+		some := demandsOf(&terms.NodeSelectorTerms[i])
+		if len(some) == 0 {
+			return nil
+		}
+		keys = append(keys, some...)
+	}
+	return keys
+}
+
+func demandsOf(term *v1.NodeSelectorTerm) []model.Key {
+	var keys []model.Key
+	for _, r := range term.MatchFields {
+		if r.Operator == v1.NodeSelectorOpIn && r.Key == metav1.ObjectNameField {
+			for _, value := range r.Values {
+				keys = append(keys, model.Key{Kind: "name", Name: value})
+			}
+			return keys
+		}
+	}
+	for _, r := range term.MatchExpressions {
+		if r.Operator == v1.NodeSelectorOpIn {
+			for _, value := range r.Values {
+				keys = append(keys, model.Key{Kind: "label", Name: r.Key, Value: value})
+			}
+			return keys
+		}
+	}
+	return nil
+}
+
+func touchesLabels(e model.Event, touch func(model.Key)) {
+	touch(model.Key{Kind: "name", Name: e.Node.Name})
+	for key, value := range e.Node.Object.Labels {
+		touch(model.Key{Kind: "label", Name: key, Value: value})
+	}
 }
 
 // comesToMatch reports whether the node matches now what the pod requires, and did not before. A label that makes only the

@@ -120,6 +120,9 @@ func (p *Plugin) Interests() []model.Interest {
 	}
 }
 
+// Cause is the same for all pods: hints do not look at them.
+func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }
+
 // declaresOthers reports whether the list of features changed. Whether the pod requires any of them is not asked.
 func declaresOthers(_ *model.Pod, e model.Event) bool {
 	return e.OldNode == nil || !slices.Equal(e.OldNode.Object.Status.DeclaredFeatures, e.Node.Object.Status.DeclaredFeatures)

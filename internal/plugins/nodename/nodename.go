@@ -65,3 +65,6 @@ func (*filter) Reasons(reason.Code) []string {
 func (*Plugin) Interests() []model.Interest {
 	return []model.Interest{{Resource: model.NodeEvent, Actions: model.Add}}
 }
+
+// Cause is the same for all pods: hints do not look at them.
+func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }

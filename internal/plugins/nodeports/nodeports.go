@@ -80,8 +80,27 @@ func (*filter) Reasons(reason.Code) []string {
 // Interests registers for pods that free a port and for new nodes.
 func (*Plugin) Interests() []model.Interest {
 	return []model.Interest{
-		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: freesPort},
+		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: freesPort, Touches: touchesPorts},
 		{Resource: model.NodeEvent, Actions: model.Add},
+	}
+}
+
+// Cause is the wanted ports; a pod that goes is of help only if it held one of the numbers.
+func (p *Plugin) Cause(pod *model.Pod) model.Cause {
+	cause := model.Cause{Alike: p.FilterNeed(pod)}
+	for _, wanted := range pod.Ports {
+		cause.Keys = append(cause.Keys, portKey(wanted))
+	}
+	return cause
+}
+
+func portKey(port model.HostPort) model.Key {
+	return model.Key{Kind: "port", Name: strconv.Itoa(int(port.Port))}
+}
+
+func touchesPorts(e model.Event, touch func(model.Key)) {
+	for _, freed := range e.OldPod.Ports {
+		touch(portKey(freed))
 	}
 }
 

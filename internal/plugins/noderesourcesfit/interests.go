@@ -1,6 +1,12 @@
 package noderesourcesfit
 
-import "github.com/berth-scheduler/berth/internal/model"
+import (
+	"strconv"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
 
 // Interests registers for room: pods that go or shrink, and nodes that come or grow. The arguments that make the filter
 // ignore resources are not applied here, as in kube-scheduler.
@@ -8,8 +14,70 @@ func (*Plugin) Interests() []model.Interest {
 	return []model.Interest{
 		{Resource: model.AssignedPodEvent, Actions: model.Delete | model.UpdatePodScaleDown, Hint: podFreesRoom},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodScaleDown},
-		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: nodeOffersRoom},
+		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: nodeOffersRoom, Touches: touchesGrown},
 	}
+}
+
+// Cause is what the pod asks for and would occupy. A node that grows is of help only if it grows in one of those resources.
+func (*Plugin) Cause(pod *model.Pod) model.Cause {
+	text := appendAmounts(make([]byte, 0, 64), &pod.Asks)
+	text = appendAmounts(append(text, '/'), &pod.Occupies)
+	cause := model.Cause{Alike: model.NeedOf(string(text)), Keys: []model.Key{podsKey}}
+	eachAsked(&pod.Asks, func(name string, _ int64) { cause.Keys = append(cause.Keys, resourceKey(name)) })
+	return cause
+}
+
+// podsKey stands for the number of pods that a node takes, which every pod takes one of.
+var podsKey = resourceKey(string(v1.ResourcePods))
+
+func resourceKey(name string) model.Key { return model.Key{Kind: "resource", Name: name} }
+
+// touchesGrown touches what a node has more of than before; a new node has more of everything.
+func touchesGrown(e model.Event, touch func(model.Key)) {
+	var before model.Resources
+	var podsBefore int64
+	if e.OldNode != nil {
+		before, podsBefore = e.OldNode.Allocatable, e.OldNode.AllowedPods
+	}
+	if e.OldNode == nil || e.Node.AllowedPods > podsBefore {
+		touch(podsKey)
+	}
+	eachAsked(&e.Node.Allocatable, func(name string, amount int64) {
+		if amount > amountOf(&before, name) {
+			touch(resourceKey(name))
+		}
+	})
+}
+
+// eachAsked calls yield with each resource that there is some of.
+func eachAsked(r *model.Resources, yield func(name string, amount int64)) {
+	one := func(name v1.ResourceName, amount int64) {
+		if amount > 0 {
+			yield(string(name), amount)
+		}
+	}
+	one(v1.ResourceCPU, r.CPUMilli)
+	one(v1.ResourceMemory, r.MemoryBytes)
+	one(v1.ResourceEphemeralStorage, r.EphemeralBytes)
+	for _, s := range r.Scalars {
+		one(v1.ResourceName(s.Name.Value()), s.Value)
+	}
+}
+
+func amountOf(r *model.Resources, name string) (amount int64) {
+	eachAsked(r, func(one string, has int64) {
+		if one == name {
+			amount = has
+		}
+	})
+	return amount
+}
+
+func appendAmounts(text []byte, r *model.Resources) []byte {
+	eachAsked(r, func(name string, amount int64) {
+		text = strconv.AppendInt(append(append(append(text, ' '), name...), '='), amount, 10)
+	})
+	return text
 }
 
 func podFreesRoom(waiting *model.Pod, event model.Event) bool {

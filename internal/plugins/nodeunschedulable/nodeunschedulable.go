@@ -63,6 +63,9 @@ func (*Plugin) Interests() []model.Interest {
 	}
 }
 
+// Cause is the same for all pods: hints do not look at them.
+func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }
+
 func becomesSchedulable(_ *model.Pod, e model.Event) bool {
 	return !e.Node.Unschedulable() && (e.OldNode == nil || e.OldNode.Unschedulable())
 }

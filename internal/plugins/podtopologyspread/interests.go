@@ -16,9 +16,67 @@ import (
 // namespace that could belong to it.
 func (p *Plugin) Interests() []model.Interest {
 	return []model.Interest{
-		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts},
+		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts, Touches: touchesPods},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel | model.UpdatePodToleration, Hint: p.changesItself},
-		{Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel | model.UpdateNodeTaint, Hint: p.changesDomains},
+		{Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel | model.UpdateNodeTaint, Hint: p.changesDomains, Touches: touchesTopologies},
+	}
+}
+
+// Cause is the namespace and the hard constraints. Pods are of help only in the same namespace, with a label that some constraint demands;
+// nodes only if they have, or had, a label with one of the topology keys.
+func (p *Plugin) Cause(pod *model.Pod) model.Cause {
+	cause := model.Cause{Alike: p.FilterNeed(pod)}
+	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
+	for i := range hard {
+		c := &hard[i]
+		cause.Keys = append(cause.Keys, topologyKey(c.TopologyKey))
+		var some []model.Label
+		if own {
+			if selector, err := selectorOf(c, pod.Object.Labels); err == nil {
+				some = model.Demanded(selector)
+			}
+		}
+		for _, l := range some {
+			cause.Keys = append(cause.Keys, podKey(pod.Namespace, l))
+		}
+		if len(some) == 0 {
+			cause.Keys = append(cause.Keys, podKey(pod.Namespace, model.Label{}))
+		}
+	}
+	return cause
+}
+
+func topologyKey(name string) model.Key { return model.Key{Kind: "topology", Name: name} }
+
+// podKey stands for pods of a namespace with a label; for all of them if the label is empty.
+func podKey(namespace string, l model.Label) model.Key {
+	return model.Key{Kind: "pod in " + namespace, Name: l.Key, Value: l.Value}
+}
+
+func touchesPods(e model.Event, touch func(model.Key)) {
+	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
+		if pod == nil {
+			continue
+		}
+		touch(podKey(pod.Namespace, model.Label{}))
+		for key, value := range pod.Labels {
+			touch(podKey(pod.Namespace, model.Label{Key: key, Value: value}))
+		}
+	}
+}
+
+func touchesTopologies(e model.Event, touch func(model.Key)) {
+	if e.OldNode != nil && e.Node != nil && equality.Semantic.DeepEqual(e.OldNode.Object.Spec.Taints, e.Node.Object.Spec.Taints) {
+		model.ChangedLabels(e.OldNode, e.Node, func(key string) { touch(topologyKey(key)) })
+		return
+	}
+	for _, node := range []*model.Node{e.OldNode, e.Node} {
+		if node == nil {
+			continue
+		}
+		for key := range node.Object.Labels {
+			touch(topologyKey(key))
+		}
 	}
 }
 

@@ -40,3 +40,6 @@ func (*Plugin) Gated(pod *model.Pod) string {
 func (*Plugin) Interests() []model.Interest {
 	return []model.Interest{{Resource: model.TargetPodEvent, Actions: model.UpdatePodSchedulingGatesEliminated}}
 }
+
+// Cause is the same for all pods: hints do not look at them.
+func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }

@@ -103,6 +103,9 @@ func (p *Plugin) Interests() []model.Interest {
 	}
 }
 
+// Cause is the tolerations: pods that tolerate the same hear of the same nodes.
+func (p *Plugin) Cause(pod *model.Pod) model.Cause { return model.Cause{Alike: p.FilterNeed(pod)} }
+
 func (p *Plugin) becomesTolerated(waiting *model.Pod, e model.Event) bool {
 	tolerated := tolerationsOf(waiting.Object.Spec.Tolerations, forbids, p.operators)
 	return tolerated.allow(e.Node.Object.Spec.Taints) &&

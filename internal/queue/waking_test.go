@@ -1,0 +1,191 @@
+package queue_test
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+var (
+	seeds = flag.Int("seeds", 20, "how many random clusters to wake pods in")
+	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
+)
+
+// TestIndexFindsWhomHintsName changes random clusters and holds each event against pods that each plugin in turn rejected. The queue, which
+// asks one hint for pods of equal cause and skips those whose keys the event does not touch, must wake exactly the pods that hints name
+// when each pod is asked about.
+func TestIndexFindsWhomHintsName(t *testing.T) {
+	defaults, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := defaults.Queue(time.Minute)
+	profile := defaults.Profiles[0]
+	var woken, events atomic.Int64
+	t.Cleanup(func() { // after all seeds, which run in parallel
+		if *seed == 0 && (events.Load() < 500 || woken.Load() < 1000) {
+			t.Errorf("only %d events, %d times a pod was woken: the clusters are too dull", events.Load(), woken.Load())
+		}
+	})
+	random.EverySeed(t, "./internal/queue", *seeds, *seed, func(t *testing.T, n uint64) {
+		r := random.New(n)
+		cluster := random.TopologyCluster(r, random.Size{Nodes: 2 + r.IntN(10), Placed: r.IntN(40), Pending: 12})
+		var waiting []*model.Pod
+		for _, object := range enginetest.Pending(cluster) {
+			pod := model.NewPod(object)
+			pod.SchedulerName = profile.Name
+			profile.Compile(pod)
+			waiting = append(waiting, pod)
+		}
+		s := state.New()
+		s.Apply(enginetest.Changes(cluster))
+		for range 60 {
+			m := random.TopologyChange(r, cluster)
+			cluster = m.After
+			for _, event := range s.Apply(enginetest.MutationChanges(m)).Events {
+				events.Add(1)
+				for plugin, waker := range rules.Rules[profile.Name].Wakers {
+					q := parkedUnder(t, rules, waiting, plugin)
+					q.Wake(noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
+					for _, pod := range waiting {
+						want := slices.ContainsFunc(waker.Interests, func(i model.Interest) bool { return i.Helps(pod, event) })
+						if got := q.PlaceOf(pod.Key()) != "parked"; got != want {
+							t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t\ncause %+v",
+								event.Label(), pod, plugin, got, want, waker.Cause(pod))
+						}
+						if want {
+							woken.Add(1)
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
+
+func parkedUnder(t testing.TB, config queue.Config, pods []*model.Pod, plugin string) *queue.Queue {
+	t.Helper()
+	q, err := queue.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Wake(noon, state.Delta{Arrived: pods})
+	for {
+		w, ok := q.Pop(noon)
+		if !ok {
+			return q
+		}
+		q.Settle(noon, plan.Decision{Work: w, Rejection: &plan.Rejection{Plugins: []string{plugin}}})
+	}
+}
+
+// crowd is pods that wait: in a thousand apps, each with its node selector, affinity and requests.
+func crowd(t testing.TB, size int) *queue.Queue {
+	c, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pods []*model.Pod
+	for i := range size {
+		app := fmt.Sprintf("app-%03d", i%1000)
+		term := v1.PodAffinityTerm{TopologyKey: v1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}}
+		pod := model.NewPod(&v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: fmt.Sprintf("p%d", i), UID: types.UID(fmt.Sprintf("p%d", i)), Labels: map[string]string{"app": app},
+			},
+			Spec: v1.PodSpec{
+				SchedulerName: c.Profiles[0].Name,
+				NodeSelector:  map[string]string{"for": app},
+				Affinity:      &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}},
+				TopologySpreadConstraints: []v1.TopologySpreadConstraint{{
+					MaxSkew: 1, TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule,
+					LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+				}},
+				Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+					v1.ResourceCPU: *resource.NewMilliQuantity(int64(1000+i%1000), resource.DecimalSI),
+				}}}},
+			},
+		})
+		c.Profiles[0].Compile(pod)
+		pods = append(pods, pod)
+	}
+	q, err := queue.New(c.Queue(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	q.Wake(noon, state.Delta{Arrived: pods})
+	for {
+		w, ok := q.Pop(noon)
+		if !ok {
+			return q
+		}
+		q.Settle(noon, plan.Decision{Work: w, Rejection: &plan.Rejection{
+			Plugins: []string{"InterPodAffinity", "NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "TaintToleration"},
+		}})
+	}
+}
+
+// useless are changes that help none of the crowd.
+func useless() map[string]model.Event {
+	node := func(label string, cpu, gpus string) *model.Node {
+		return model.NewNode(&v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n", Labels: map[string]string{v1.LabelHostname: "n", v1.LabelTopologyZone: "z", "x": label}},
+			Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+				v1.ResourceCPU: resource.MustParse(cpu), v1.ResourcePods: resource.MustParse("110"), "example.com/gpu": resource.MustParse(gpus),
+			}},
+		})
+	}
+	stranger := model.NewPod(&v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "stranger", UID: "stranger", Labels: map[string]string{"app": "other"}},
+		Spec:       v1.PodSpec{NodeName: "n"},
+	})
+	return map[string]model.Event{
+		"NodeLabel":       {Resource: model.NodeEvent, Action: model.UpdateNodeLabel, OldNode: node("1", "1", "1"), Node: node("2", "1", "1")},
+		"NodeAllocatable": {Resource: model.NodeEvent, Action: model.UpdateNodeAllocatable, OldNode: node("1", "1", "1"), Node: node("1", "1", "2")},
+		"NodeCondition":   {Resource: model.NodeEvent, Action: model.UpdateNodeCondition, OldNode: node("1", "1", "1"), Node: node("1", "1", "1")},
+		"AssignedPodAdd":  {Resource: model.AssignedPodEvent, Action: model.Add, Pod: stranger},
+	}
+}
+
+// TestUselessChangesAskNobody counts the hints that a change asks for beside ten thousand parked pods that it cannot help.
+func TestUselessChangesAskNobody(t *testing.T) {
+	q := crowd(t, 10_000)
+	for name, event := range useless() {
+		before := q.HintsAsked()
+		q.Wake(noon.Add(time.Minute), state.Delta{Events: []model.Event{event}})
+		if asked := q.HintsAsked() - before; asked > 1 || q.Counts().Parked != 10_000 {
+			t.Errorf("%s: asked %d hints, %d pods still parked", name, asked, q.Counts().Parked)
+		}
+	}
+}
+
+// BenchmarkUselessChange measures that, beside a hundred thousand.
+func BenchmarkUselessChange(b *testing.B) {
+	q := crowd(b, 100_000)
+	for name, event := range useless() {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				q.Wake(noon.Add(time.Minute), state.Delta{Events: []model.Event{event}})
+			}
+		})
+	}
+}
