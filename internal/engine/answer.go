@@ -43,6 +43,7 @@ func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
 		scores = make([][]plan.Score, len(e.scan.slots))
 	}
 	e.compile(p, pod)
+	promised := e.allObjectionsBesidePromised(s, p, pod)
 	for _, slot := range byName(s) {
 		node := plan.NodeAnswer{Name: s.Node(slot).Name()}
 		_, inside := slices.BinarySearch(n.slots, slot)
@@ -55,6 +56,8 @@ func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
 			}
 		case len(n.by) > 0 && !inside:
 			node.Rejections = []reason.Rejection{{Unresolvable: true, Reasons: []string{n.text()}}}
+		case len(promised[slot]) > 0:
+			node.Rejections = promised[slot]
 		default:
 			node.Rejections = e.allObjections(p, s.Node(slot))
 		}
@@ -86,6 +89,22 @@ func ruledOut(s *state.State, rejection *plan.Rejection) []plan.NodeAnswer {
 		nodes = append(nodes, plan.NodeAnswer{Name: s.Node(slot).Name(), Rejections: []reason.Rejection{shared}})
 	}
 	return nodes
+}
+
+// allObjectionsBesidePromised returns, for the nodes that would not do if the promised pods were there, all that is said of them then.
+func (e *Engine) allObjectionsBesidePromised(s *state.State, p *profile, pod *model.Pod) map[int32][]reason.Rejection {
+	if s.Nominated() == 0 {
+		return nil
+	}
+	said := map[int32][]reason.Rejection{}
+	s.EachPromised(pod, func(slot int32, promised []*model.Pod) {
+		s.Try(slot, promised, func() {
+			_, _ = e.layer(s, p, pod)
+			said[slot] = e.allObjections(p, s.Node(slot))
+		})
+	})
+	e.unpromise(s, p, pod)
+	return said
 }
 
 // allObjections asks every compiled filter about one node.

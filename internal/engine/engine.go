@@ -18,6 +18,9 @@ type Config struct {
 	Seed uint64
 	// ColumnBytes bounds the memory of columns; 0 means DefaultColumnBytes.
 	ColumnBytes int
+	// OnPhase is called when a phase of a decision begins, unless it is nil: the engine knows no clock, and whoever has one can tell what
+	// each phase took. It must not use the engine.
+	OnPhase func(Phase)
 }
 
 // DefaultColumnBytes holds a thousand needs of a cluster of 30,000 nodes.
@@ -30,14 +33,18 @@ type Engine struct {
 	seed     uint64
 	scan     scan
 	work     Counters
+	onPhase  func(Phase)
+	// byPlugin is how often each plugin was asked about a node, by its position among all profiles' plugins.
+	byPlugin []int64
 }
 
 // Counters say how much work decisions took. They only grow.
 type Counters struct {
 	// Decisions made.
 	Decisions int64
-	// Asked is how often a plugin was asked about a node; Filled how many columns were filled from nothing.
-	Asked, Filled int64
+	// Asked is how often a plugin was asked about a node; Found how often a column that was needed was there, Filled how many were
+	// filled from nothing.
+	Asked, Found, Filled int64
 	// Visited is how many slots scans looked at.
 	Visited int64
 }
@@ -50,7 +57,7 @@ type profile struct {
 
 // New builds an engine. Two profiles of one name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed}
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase}
 	bytes := config.ColumnBytes
 	if bytes == 0 {
 		bytes = DefaultColumnBytes
@@ -65,6 +72,7 @@ func New(config Config) (*Engine, error) {
 		e.scan.layered = append(e.scan.layered, make([]layeredFilter, max(0, len(p.Filters)-len(e.scan.layered)))...)
 		id += int32(len(p.Filters) + len(p.Scorers))
 	}
+	e.byPlugin = make([]int64, id)
 	return e, nil
 }
 
@@ -92,10 +100,12 @@ func (e *Engine) Decide(s *state.State, work plan.Work) plan.Decision {
 }
 
 func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision) {
+	e.enter(PreFilter)
 	narrowing, rejection, err := e.prepare(s, p, d.Pod)
 	if d.Rejection, d.Err = rejection, err; rejection != nil || err != nil {
 		return
 	}
+	e.enter(Filter)
 	if slot, ok := e.nominated(s, p, d.Pod); ok {
 		d.NodeName, d.Feasible = s.Node(slot).Name(), 1
 		return
@@ -108,6 +118,7 @@ func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision) {
 	case 1:
 		d.NodeName = s.Node(e.scan.slots[0]).Name()
 	default:
+		e.enter(Score)
 		slot, total, err := e.best(s, p, d.Pod)
 		if err != nil {
 			d.Err = err
@@ -125,6 +136,12 @@ func (e *Engine) prepare(s *state.State, p *profile, pod *model.Pod) (narrowing,
 	if rejection != nil {
 		return n, rejection, nil
 	}
+	rejection, err := e.layer(s, p, pod)
+	return n, rejection, err
+}
+
+// layer works out what the counts of pods ask of a node.
+func (e *Engine) layer(s *state.State, p *profile, pod *model.Pod) (*plan.Rejection, error) {
 	e.scan.layers = e.scan.layers[:0]
 	for i, f := range p.Filters {
 		layered := &e.scan.layered[i]
@@ -137,10 +154,10 @@ func (e *Engine) prepare(s *state.State, p *profile, pod *model.Pod) (narrowing,
 		var text string
 		var err error
 		if e.scan.layers, text, err = layered.need.Layers(s, e.scan.layers); err != nil {
-			return n, nil, fmt.Errorf("running PreFilter plugin %q: %w", f.Name(), err)
+			return nil, fmt.Errorf("running PreFilter plugin %q: %w", f.Name(), err)
 		}
 		if text != "" {
-			return n, &plan.Rejection{PreFilter: text, Plugins: []string{f.Name()}}, nil
+			return &plan.Rejection{PreFilter: text, Plugins: []string{f.Name()}}, nil
 		}
 		layered.first, layered.last = first, len(e.scan.layers)
 	}
@@ -148,7 +165,7 @@ func (e *Engine) prepare(s *state.State, p *profile, pod *model.Pod) (narrowing,
 		layered := &e.scan.layered[i]
 		layered.layers = e.scan.layers[layered.first:layered.last]
 	}
-	return n, nil, nil
+	return nil, nil
 }
 
 // layersOf returns the compiled need of a layer filter.
@@ -175,6 +192,13 @@ func (e *Engine) nominated(s *state.State, p *profile, pod *model.Pod) (int32, b
 		return 0, false
 	}
 	e.compile(p, pod)
+	if promised := s.PromisedBefore(pod, slot); len(promised) > 0 {
+		code := e.besidePromised(s, p, pod, slot, promised).code
+		e.unpromise(s, p, pod)
+		if code != reason.None {
+			return slot, false
+		}
+	}
 	_, code := e.firstObjection(s.Node(slot))
 	return slot, code == reason.None
 }
@@ -194,9 +218,11 @@ func (e *Engine) filterColumn(s *state.State, p *profile, i int, pod *model.Pod)
 		c.ask, c.reads = c.filter.Filter, filterer.FilterReads()|model.Presence
 		e.columns.filters[key] = c
 		e.work.Filled++
+	} else {
+		e.work.Found++
 	}
 	c.used = e.columns.clock
-	e.work.Asked += int64(c.sync(s))
+	e.asked(key.plugin, c.sync(s))
 	return c
 }
 
@@ -219,9 +245,11 @@ func (e *Engine) scoreColumn(s *state.State, p *profile, i int, scorer ColumnSco
 		c.ask, c.reads = c.scorer.Score, scorer.ScoreReads()|model.Presence
 		e.columns.scores[key] = c
 		e.work.Filled++
+	} else {
+		e.work.Found++
 	}
 	c.used = e.columns.clock
-	e.work.Asked += int64(c.sync(s))
+	e.asked(key.plugin, c.sync(s))
 	return c, nil
 }
 
@@ -249,6 +277,9 @@ func (e *Engine) setOf(p *profile, i int, scorer SetScorer, pod *model.Pod) (com
 func errPreScore(scorer Scorer, err error) error {
 	return fmt.Errorf("running PreScore plugin %q: %w", scorer.Name(), err)
 }
+
+// ColumnBytes returns about how many bytes the columns take in a cluster of so many slots.
+func (e *Engine) ColumnBytes(slots int) int { return e.Columns() * (columnBytes + valueBytes*slots) }
 
 // Columns returns how many columns the engine keeps.
 func (e *Engine) Columns() int { return len(e.columns.filters) + len(e.columns.scores) }

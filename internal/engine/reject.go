@@ -50,8 +50,13 @@ func sortAsText(counts []reason.Count) {
 // objections counts the nodes by their first objection.
 func (e *Engine) objections(s *state.State, p *profile, pod *model.Pod, n *narrowing) map[objection]int {
 	counts := map[objection]int{}
+	promised := e.objectionsBesidePromised(s, p, pod)
 	if len(n.by) > 0 && len(n.slots) <= fewNodes {
 		for _, slot := range n.slots {
+			if o, ok := promised[slot]; ok {
+				counts[o]++
+				continue
+			}
 			filter, code := e.firstObjection(s.Node(slot))
 			counts[objection{filter, code}]++
 		}
@@ -62,6 +67,10 @@ func (e *Engine) objections(s *state.State, p *profile, pod *model.Pod, n *narro
 		columns[i] = e.filterColumn(s, p, i, pod)
 	}
 	each := func(slot int32) {
+		if o, ok := promised[slot]; ok {
+			counts[o]++
+			return
+		}
 		for i, c := range columns {
 			code := reason.None
 			if c != nil {

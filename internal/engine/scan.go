@@ -21,6 +21,7 @@ type scan struct {
 	one []int64
 	// filters are a pod's compiled filters, by position in the profile; nil where a filter has nothing to say.
 	filters []compiled.Filter
+	firstID int32 // of filters[0] among all profiles' plugins
 }
 
 // layeredFilter asks a layer filter's rules about one node.
@@ -47,8 +48,15 @@ func (f *layeredFilter) Reasons(code reason.Code) []string { return f.need.Reaso
 // are, each have a need of their own: a column for each would never be used again.
 const fewNodes = 64
 
-// feasible fills e.scan.slots with the nodes that no filter objects to.
+// feasible fills e.scan.slots with the nodes that no filter objects to, whether or not the pods that were promised a place are there.
 func (e *Engine) feasible(s *state.State, p *profile, pod *model.Pod, n narrowing) {
+	e.fits(s, p, pod, n)
+	if s.Nominated() > 0 && len(e.scan.slots) > 0 {
+		e.leaveToPromised(s, p, pod)
+	}
+}
+
+func (e *Engine) fits(s *state.State, p *profile, pod *model.Pod, n narrowing) {
 	switch {
 	case len(n.by) == 0:
 		e.feasibleAmongAll(s, p, pod)
@@ -90,10 +98,20 @@ func (e *Engine) feasibleAmongAll(s *state.State, p *profile, pod *model.Pod) {
 		}
 		slots = keepFeasible(slots, c.values)
 	}
+	e.readLayers(p, len(slots))
 	for i := range e.scan.layers {
 		slots = keepWithin(slots, &e.scan.layers[i])
 	}
 	e.scan.slots = slots
+}
+
+// readLayers counts that the layer filters that have something to say are asked about so many nodes.
+func (e *Engine) readLayers(p *profile, nodes int) {
+	for i := range p.Filters {
+		if len(e.scan.layered[i].layers) > 0 {
+			e.byPlugin[int(p.firstID)+i] += int64(nodes)
+		}
+	}
 }
 
 // keepWithin drops the slots that the layer rejects, in place.
@@ -239,6 +257,7 @@ func (e *Engine) setScores(s *state.State, p *profile, i int, pod *model.Pod) ([
 		e.scan.one = make([]int64, len(slots)+len(slots)/4)
 	}
 	scores := e.scan.one[:len(slots)]
+	e.byPlugin[int(p.firstID)+len(p.Filters)+i] += int64(len(slots))
 	ok, err := set.Score(s, slots, scores)
 	if err != nil {
 		return nil, errPreScore(scorer, err)
@@ -309,7 +328,7 @@ func (e *Engine) sharesTo(largest int32, how model.Normalization, weight int64) 
 
 // compile readies the pod's filters for being asked about single nodes.
 func (e *Engine) compile(p *profile, pod *model.Pod) {
-	e.scan.filters = e.scan.filters[:0]
+	e.scan.filters, e.scan.firstID = e.scan.filters[:0], p.firstID
 	for i, f := range p.Filters {
 		var filter compiled.Filter
 		need := pod.Needs[i]
@@ -336,7 +355,7 @@ func (e *Engine) firstObjection(node state.Node) (filter int, code reason.Code) 
 		if f == nil {
 			continue
 		}
-		e.work.Asked++
+		e.asked(e.scan.firstID+int32(i), 1)
 		if code := f.Filter(node); code != reason.None {
 			return i, code
 		}

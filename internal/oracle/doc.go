@@ -7,6 +7,6 @@
 // It never imports the engine, the plugins, the state or the model, and never calls k8s.io/component-helpers, which the
 // product calls: two implementations that share a helper share its mistakes. It never changes an object it was given.
 //
-// What it leaves out: who is nominated where (see DryRun), sampling of nodes, extenders, volumes and dynamic resources. Feature gates have
+// What it leaves out: sampling of nodes, extenders, volumes and dynamic resources. Feature gates have
 // their 1.37 defaults.
 package oracle

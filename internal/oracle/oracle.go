@@ -13,7 +13,8 @@ import (
 // Cluster is the whole world the oracle sees.
 type Cluster struct {
 	Nodes []*v1.Node
-	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. The others are not looked at.
+	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. Of the others, those are looked at that
+	// status.nominatedNodeName promises a node.
 	Pods []*v1.Pod
 
 	// Namespaces may lack the namespace of a pod, as a cache may: it then has no labels, and no selector but the empty one finds it.
@@ -89,6 +90,8 @@ type Answer struct {
 	Narrowed []string
 	// Message is the exact FailedScheduling text up to the part that preemption adds; empty when some node is feasible.
 	Message string
+	// Nominated is the node that the pod itself was promised, if it does: it is taken without a look at the others.
+	Nominated string
 	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
 	Best []string
 	// Err is set when the cycle fails instead of answering: in PreFilter, and then there are no Nodes, or in scoring, with two or more
@@ -111,7 +114,13 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
 		return a
 	}
 	for _, n := range cy.nodes {
-		answer := NodeAnswer{Node: n.Name, Rejections: check(n)}
+		answer := NodeAnswer{Node: n.Name, Rejections: besidePromised(c, p, profile, n, (*cycle).narrowed)}
+		if len(answer.Rejections) == 0 {
+			answer.Rejections = check(n)
+		}
+		if n.Name == p.Status.NominatedNodeName && len(besidePromised(c, p, profile, n, (*cycle).filters)) == 0 && len(cy.filters()(n)) == 0 {
+			a.Nominated = n.Name
+		}
 		if len(answer.Rejections) == 0 {
 			answer.Feasible = true
 			cy.feasible = append(cy.feasible, n)
@@ -119,12 +128,47 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
 		a.Nodes = append(a.Nodes, answer)
 	}
 	a.Feasible = len(cy.feasible)
-	if a.Feasible == 0 {
+	switch {
+	case a.Feasible > 0:
+		cy.score(&a)
+	case a.Nominated == "":
 		a.Message = message(&a)
-		return a
 	}
-	cy.score(&a)
+	if a.Nominated != "" {
+		a.Best, a.Err = []string{a.Nominated}, nil
+	}
 	return a
+}
+
+// besidePromised gives the plugins that reject the node with the pods on it that were promised it and that the pod does not outrank.
+func besidePromised(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) []Rejection) []Rejection {
+	var promised []*v1.Pod
+	for _, other := range c.Pods {
+		if other.Spec.NodeName == "" && other.Status.NominatedNodeName == n.Name && other.UID != p.UID && priority(other) >= priority(p) {
+			promised = append(promised, other)
+		}
+	}
+	if len(promised) == 0 {
+		return nil
+	}
+	cy := newCycle(c, p, profile)
+	cy.dryRun = DryRun{Node: n.Name, Added: promised}
+	for _, seen := range cy.filtered() {
+		if seen.Name == n.Name {
+			return check(cy)(seen)
+		}
+	}
+	return nil
+}
+
+// narrowed is what filter returns for a cycle that passes the PreFilters.
+func (cy *cycle) narrowed() func(node) []Rejection { return cy.filter(&Answer{}) }
+
+func priority(p *v1.Pod) int32 {
+	if p.Spec.Priority == nil {
+		return 0
+	}
+	return *p.Spec.Priority
 }
 
 // cycle is what every plugin may look at. Plugins only read it.

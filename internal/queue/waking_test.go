@@ -64,7 +64,7 @@ func TestIndexFindsWhomHintsName(t *testing.T) {
 					q := parkedUnder(t, rules, waiting, plugin)
 					q.Wake(noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
 					for _, pod := range waiting {
-						want := slices.ContainsFunc(waker.Interests, func(i model.Interest) bool { return i.Helps(pod, event) })
+						want := event.Reaches(pod.Priority) && slices.ContainsFunc(waker.Interests, func(i model.Interest) bool { return i.Helps(pod, event) })
 						if got := q.PlaceOf(pod.Key()) != "parked"; got != want {
 							t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t\ncause %+v",
 								event.Label(), pod, plugin, got, want, waker.Cause(pod))

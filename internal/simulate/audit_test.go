@@ -27,6 +27,8 @@ type auditor struct {
 	others map[model.Ref]runtime.Object
 	// ours are pods that the scheduler has placed and the watch has not shown on a node yet.
 	ours map[model.PodKey]placed
+	// unpromised are versions of pods that were placed when they were shown, or later: what they were promised, they have had.
+	unpromised map[model.PodKey]*v1.Pod
 	// boundTo is where each pod was first seen bound by the API server, by UID.
 	boundTo map[string]string
 }
@@ -45,7 +47,7 @@ func newAuditor(c *simulate.Cluster, profile oracle.Profile) *auditor {
 // forget starts new books, as a new process does.
 func (a *auditor) forget() {
 	a.nodes, a.pods, a.ours = map[string]*v1.Node{}, map[model.PodKey]*v1.Pod{}, map[model.PodKey]placed{}
-	a.others = map[model.Ref]runtime.Object{}
+	a.others, a.unpromised = map[model.Ref]runtime.Object{}, map[model.PodKey]*v1.Pod{}
 }
 
 // audit takes in a round and checks everything.
@@ -89,6 +91,9 @@ func (a *auditor) show(s simulate.Shown) {
 		if mine, ok := a.ours[key]; ok && (s.Pod.Spec.NodeName != "" || mine.pod.UID != s.Pod.UID) {
 			delete(a.ours, key)
 		}
+		if _, assumed := a.ours[key]; assumed {
+			a.unpromised[key] = s.Pod
+		}
 		a.pods[key] = s.Pod
 	}
 }
@@ -108,6 +113,7 @@ func (a *auditor) hear(o *model.Outcome) {
 func (a *auditor) drop(key model.PodKey) {
 	delete(a.pods, key)
 	delete(a.ours, key)
+	delete(a.unpromised, key)
 }
 
 func (a *auditor) decide(d plan.Decision) {
@@ -115,6 +121,7 @@ func (a *auditor) decide(d plan.Decision) {
 		on := d.Pod.Object.DeepCopy()
 		on.Spec.NodeName = d.NodeName
 		a.ours[d.Pod.Key()] = placed{pod: on}
+		a.unpromised[d.Pod.Key()] = a.pods[d.Pod.Key()]
 	}
 }
 
@@ -127,8 +134,12 @@ func (a *auditor) known() oracle.Cluster {
 	for _, key := range slices.SortedFunc(maps.Keys(a.pods), compareKeys) {
 		if mine, ok := a.ours[key]; ok {
 			c.Pods = append(c.Pods, mine.pod)
+		} else if pod := a.pods[key]; pod == a.unpromised[key] && pod.Status.NominatedNodeName != "" {
+			pod = pod.DeepCopy()
+			pod.Status.NominatedNodeName = ""
+			c.Pods = append(c.Pods, pod)
 		} else {
-			c.Pods = append(c.Pods, a.pods[key])
+			c.Pods = append(c.Pods, pod)
 		}
 	}
 	for _, object := range a.others {

@@ -82,8 +82,8 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 func (s *State) Namespace(name string) labels.Set { return s.namespaces[name] }
 
 // BelongingSelector selects the pods that belong together with the pod, by the services that select it and by the controller that
-// owns it. It is empty when nothing says so. An error is a selector of the controller that cannot be parsed.
-func (s *State) BelongingSelector(pod *model.Pod) (labels.Selector, error) {
+// owns it. It is empty when nothing says so. A controller's selector that cannot be parsed says nothing.
+func (s *State) BelongingSelector(pod *model.Pod) labels.Selector {
 	merged := labels.Set{}
 	for _, name := range sortedKeys(s.owners.services[pod.Namespace]) {
 		selector := s.owners.services[pod.Namespace][name].Spec.Selector
@@ -91,28 +91,25 @@ func (s *State) BelongingSelector(pod *model.Pod) (labels.Selector, error) {
 			maps.Copy(merged, selector)
 		}
 	}
-	more, err := s.controllerSelector(pod, merged)
-	if err != nil {
-		return nil, err
-	}
+	more := s.controllerSelector(pod, merged)
 	selector := labels.NewSelector()
 	if len(merged) > 0 {
 		selector = labels.SelectorFromSet(merged)
 	}
 	if more == nil {
-		return selector, nil
+		return selector
 	}
 	if requirements, ok := more.Requirements(); ok {
 		selector = selector.Add(requirements...)
 	}
-	return selector, nil
+	return selector
 }
 
 // controllerSelector returns the selector of the pod's controller; that of a ReplicationController is merged into the services' instead.
-func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) (labels.Selector, error) {
+func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) labels.Selector {
 	owner := metav1.GetControllerOfNoCopy(pod.Object)
 	if owner == nil {
-		return nil, nil
+		return nil
 	}
 	var selector *metav1.LabelSelector
 	switch owner.APIVersion + " " + owner.Kind {
@@ -130,9 +127,13 @@ func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) (labels.Se
 		}
 	}
 	if selector == nil {
-		return nil, nil
+		return nil
 	}
-	return metav1.LabelSelectorAsSelector(selector)
+	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	if err != nil {
+		return nil // as in kube-scheduler
+	}
+	return parsed
 }
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

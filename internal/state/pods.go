@@ -15,6 +15,12 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 	}
 	switch {
 	case pod.NodeName == "" && known == nil:
+		s.nominate(pod, delta)
+		delta.Arrived = append(delta.Arrived, pod)
+	case pod.NodeName == "" && known.shown:
+		// Bound, and no longer: the API server's store was put back to an earlier time. Its word holds.
+		s.unplace(known, delta)
+		s.nominate(pod, delta)
 		delta.Arrived = append(delta.Arrived, pod)
 	case pod.NodeName == "":
 		// The watch has not reached the binding yet, so what it shows of a pod we placed is old news; but if the binding
@@ -23,7 +29,8 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 			known.latest = pod
 		}
 	case known == nil:
-		s.place(&placed{pod: pod, slot: s.slotFor(pod.NodeName), phase: bound})
+		s.dropNomination(pod.Key())
+		s.place(&placed{pod: pod, slot: s.slotFor(pod.NodeName), phase: bound, shown: true})
 		delta.Left = append(delta.Left, pod.Key())
 		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: pod})
 	default:
@@ -38,8 +45,9 @@ func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
 	}
 	if slot := s.slotFor(pod.NodeName); slot != known.slot {
 		s.remove(known)
-		s.place(&placed{pod: pod, slot: slot, phase: bound})
+		s.place(&placed{pod: pod, slot: slot, phase: bound, shown: true})
 	} else {
+		known.shown = true
 		s.replace(known, pod)
 	}
 	if confirmed {
@@ -55,6 +63,7 @@ func (s *State) removePod(key model.PodKey, delta *Delta) {
 	if known := s.placed[key]; known != nil {
 		s.unplace(known, delta)
 	}
+	s.freePromise(key, delta)
 	delta.Left = append(delta.Left, key)
 }
 

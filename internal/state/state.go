@@ -37,6 +37,9 @@ type State struct {
 	placed  map[model.PodKey]*placed
 	assumed int
 
+	nominations nominations
+	trial       Trial
+
 	images  map[string]*image
 	journal journal
 
@@ -66,6 +69,8 @@ type placed struct {
 	slot  int32
 	index int32 // position in pods[slot]
 	phase phase
+	// shown says that the watch has shown the pod on its node, and not just the API server's answer.
+	shown bool
 	// latest is the newest version of an assumed pod that the watch showed before the binding; it is what is tried again if
 	// the binding fails.
 	latest *model.Pod
@@ -85,6 +90,8 @@ func New() *State {
 		slotOf: map[string]int32{},
 		placed: map[model.PodKey]*placed{},
 		images: map[string]*image{},
+
+		nominations: nominations{byPod: map[model.PodKey]*model.Pod{}, byNode: map[string][]*model.Pod{}},
 
 		topologies: map[TopologyKey]*topology{},
 		tallies: tallies{
@@ -184,7 +191,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 	return delta
 }
 
-// Assume puts the pod of a decision on its node before the API server knows. A decision without a node changes nothing. The
+// Assume puts the pod of a decision on its node before the API server knows; a place that it was promised is promised no more. A decision without a node changes nothing. The
 // decision must have been made on this state: a pod that is placed already, or a node that is not there, is a bug.
 func (s *State) Assume(d plan.Decision) {
 	if !d.Settled() {
@@ -194,6 +201,7 @@ func (s *State) Assume(d plan.Decision) {
 	if known := s.placed[d.Pod.Key()]; known != nil || !ok {
 		panic(fmt.Sprintf("state: assume pod %s on node %s: pod placed: %t, node exists: %t", d.Pod, d.NodeName, known != nil, ok))
 	}
+	s.dropNomination(d.Pod.Key())
 	on := *d.Pod
 	on.NodeName = d.NodeName
 	s.place(&placed{pod: &on, slot: slot, phase: assumed, latest: d.Pod})

@@ -48,6 +48,9 @@ func (t *Tally) Counts() []int32 { return t.counts }
 // Members returns the number of nodes by domain whose pods are counted there. A domain without members is not there for the tally.
 func (t *Tally) Members() []int32 { return t.members }
 
+// Counted reports whether the pods on a node are counted, in whatever domain.
+func (t *Tally) Counted(slot int32) bool { return t.in[slot] != noDomain }
+
 // Total returns the sum of Counts.
 func (t *Tally) Total() int64 { return t.total }
 
@@ -74,8 +77,9 @@ type tallies struct {
 	index    selectionIndex[*podCounts]
 	maxBytes int
 	clock    uint64
-	// updates counts how often a pod's coming or going was written into a tally's counts; built how many tallies were built.
-	updates, built int64
+	// updates counts how often a pod's coming or going was written into a tally's counts; built how many tallies were built, found how
+	// often one that was asked for was there.
+	updates, built, found int64
 }
 
 // defaultTallyBytes holds a thousand tallies of a cluster of 20,000 nodes.
@@ -91,6 +95,8 @@ func (s *State) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 		t = s.buildTally(pods, key, nodes)
 		s.tallies.byKey[name] = t
 		s.tallies.built++
+	} else {
+		s.tallies.found++
 	}
 	t.used = s.tallies.clock
 	return t
@@ -201,6 +207,21 @@ func (s *State) tally(slot int32, pod *model.Pod, sign int32) {
 // TallyWork returns how often a pod's coming or going was written into a tally, and how many tallies were built from nothing.
 func (s *State) TallyWork() (updates, built int64) { return s.tallies.updates, s.tallies.built }
 
+// TalliesFound returns how often a tally that was asked for was there.
+func (s *State) TalliesFound() int64 { return s.tallies.found }
+
+// Tallies returns how many tallies are kept.
+func (s *State) Tallies() int { return len(s.tallies.byKey) }
+
+// TallyBytes returns about how many bytes the tallies take. It looks at each of them.
+func (s *State) TallyBytes() int {
+	bytes := 0
+	for _, t := range s.tallies.byKey {
+		bytes += t.bytes()
+	}
+	return bytes
+}
+
 func (t *Tally) bytes() int {
 	return tallyBytes + 4*(len(t.in)+len(t.counts)+len(t.members)+len(t.pods.onNode))
 }
@@ -210,11 +231,7 @@ const tallyBytes = 1 << 10
 
 // evictTallies makes room for a new tally.
 func (s *State) evictTallies() {
-	bytes := 0
-	for _, t := range s.tallies.byKey {
-		bytes += t.bytes()
-	}
-	if bytes < s.tallies.maxBytes {
+	if s.TallyBytes() < s.tallies.maxBytes {
 		return
 	}
 	var times []uint64

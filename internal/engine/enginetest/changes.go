@@ -10,7 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// Changes tells an empty state of a cluster. Pending pods are left out.
+// Changes tells an empty state of a cluster. Of the pending pods it hears of those that were promised a node.
 func Changes(c oracle.Cluster) []model.Change {
 	var changes []model.Change
 	changes = setObjects(changes, c.Namespaces)
@@ -22,7 +22,7 @@ func Changes(c oracle.Cluster) []model.Change {
 		changes = append(changes, model.Change{Kind: model.NodeSet, Node: model.NewNode(n)})
 	}
 	for _, p := range c.Pods {
-		if p.Spec.NodeName != "" {
+		if p.Spec.NodeName != "" || p.Status.NominatedNodeName != "" {
 			changes = append(changes, setPod(p))
 		}
 	}

@@ -48,7 +48,7 @@ func Compare(s *state.State, e *engine.Engine, pod *model.Pod, want oracle.Answe
 	if d.NodeName != "" && !slices.Contains(want.Best, d.NodeName) {
 		return fmt.Sprintf("chosen: %s, best: %v", d.NodeName, want.Best)
 	}
-	if (d.NodeName != "") != (want.Feasible > 0 && want.Err == nil) {
+	if (d.NodeName != "") != (len(want.Best) > 0) {
 		return fmt.Sprintf("chosen: %q, feasible: %d", d.NodeName, want.Feasible)
 	}
 	return ""

@@ -32,6 +32,7 @@ const (
 	PodFinished     Kind = "pod finished"
 	PodResized      Kind = "pod resized" // by status, sometimes also by spec
 	PodRelabelled   Kind = "pod relabelled"
+	PodNominated    Kind = "pod nominated" // a pending pod is promised a node, or is so no longer
 
 	// Only TopologyChange draws these.
 	NamespaceAdded      Kind = "namespace added"
@@ -92,7 +93,7 @@ func nodeLocal() maker { return maker{Node, nodeLabels, Pod, PlacedPod, podLabel
 func (m maker) change(r *rand.Rand, c oracle.Cluster) Mutation {
 	kind := pick(r,
 		NodeAdded, NodeRemoved, NodeRelabelled, NodeTainted, NodeCordoned, NodeAllocatable, NodeImages, NodeFeatures,
-		PodPending, PodPlaced, PodPlaced, PodPlaced, PodPlaced, PodDeleted, PodDeleted, PodDeleting, PodFinished, PodResized, PodResized, PodRelabelled)
+		PodPending, PodPlaced, PodPlaced, PodPlaced, PodPlaced, PodDeleted, PodDeleted, PodDeleting, PodFinished, PodResized, PodResized, PodRelabelled, PodNominated, PodNominated)
 	switch kind {
 	case NodeAdded:
 		return m.addNode(r, c)
@@ -105,6 +106,8 @@ func (m maker) change(r *rand.Rand, c oracle.Cluster) Mutation {
 		return addPod(c, PodPending, m.pod(r, freePod(c)))
 	case PodPlaced:
 		return m.placePod(r, c)
+	case PodNominated:
+		return m.nominatePod(r, c)
 	}
 	return m.changePod(r, c, kind)
 }
@@ -186,7 +189,21 @@ func (m maker) placePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	if len(pending) == 0 || chance(r, 30) {
 		return addPod(c, PodPlaced, m.placedPod(r, freePod(c), where))
 	}
-	return replacePod(c, PodPlaced, pick(r, pending...), func(p *v1.Pod) { p.Spec.NodeName = where })
+	return replacePod(c, PodPlaced, pick(r, pending...), func(p *v1.Pod) { p.Spec.NodeName, p.Status.NominatedNodeName = where, "" })
+}
+
+// nominatePod promises a pending pod one of the nodes, one that is full or does not exist included, or nothing.
+func (m maker) nominatePod(r *rand.Rand, c oracle.Cluster) Mutation {
+	pending := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == "" })
+	if len(pending) == 0 || len(c.Nodes) == 0 {
+		return addPod(c, PodPending, m.pod(r, freePod(c)))
+	}
+	return replacePod(c, PodNominated, pick(r, pending...), func(p *v1.Pod) {
+		p.Status.NominatedNodeName = pick(r, c.Nodes...).Name
+		if chance(r, 15) {
+			p.Status.NominatedNodeName = pick(r, "", "gone")
+		}
+	})
 }
 
 func (m maker) changePod(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {

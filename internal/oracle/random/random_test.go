@@ -51,7 +51,7 @@ func TestChange(t *testing.T) {
 			c = m.After
 		}
 	}
-	if len(kinds) != 15 {
+	if len(kinds) != 16 {
 		t.Errorf("only these kinds occurred: %v", kinds)
 	}
 }

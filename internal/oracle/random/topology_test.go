@@ -100,7 +100,7 @@ func TestTopologyChange(t *testing.T) {
 			c = m.After
 		}
 	}
-	if len(kinds) != 23 {
+	if len(kinds) != 24 {
 		t.Errorf("only these kinds occurred: %v", kinds)
 	}
 }

@@ -69,6 +69,8 @@ type layers struct {
 	first bool
 	// repelling are the groups of anti-affinity terms that select the pod, by topology key.
 	repelling [][]*state.Group
+	// idle says that there is nothing to check in the state as it is.
+	idle bool
 }
 
 // want adds an affinity term.
@@ -86,6 +88,12 @@ func (l *layers) Layers(s *state.State, to []compiled.Layer) ([]compiled.Layer, 
 		return to, l.rejection, nil
 	}
 	l.catchUp(s)
+	// A filter that had nothing to check is not asked while something is tried, as in kube-scheduler, whose PreFilter has skipped it.
+	if len(s.Trial().Pods) == 0 {
+		l.idle = len(l.keys) == 0 && len(l.unwanted) == 0 && !slices.ContainsFunc(l.repelling, carriedSomewhere)
+	} else if l.idle {
+		return to, "", nil
+	}
 	to = l.near(s, to)
 	to = l.far(s, to)
 	return l.tolerated(s, to), "", nil
@@ -150,11 +158,15 @@ func (l *layers) far(s *state.State, to []compiled.Layer) []compiled.Layer {
 // tolerated keeps away from pods that do not want this one.
 func (l *layers) tolerated(s *state.State, to []compiled.Layer) []compiled.Layer {
 	for _, groups := range l.repelling {
-		if slices.ContainsFunc(groups, (*state.Group).CarriedSomewhere) {
+		if carriedSomewhere(groups) {
 			to = append(to, compiled.Layer{Domains: groups[0].Domains(), Counts: s.SumCarriers(groups), Code: unwanted})
 		}
 	}
 	return to
+}
+
+func carriedSomewhere(groups []*state.Group) bool {
+	return slices.ContainsFunc(groups, (*state.Group).CarriedSomewhere)
 }
 
 // Reasons puts a code into words.

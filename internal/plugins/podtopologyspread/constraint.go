@@ -48,7 +48,7 @@ func (p *Plugin) compile(pod *model.Pod, action v1.UnsatisfiableConstraintAction
 		if own {
 			selector, err := selectorOf(spec, pod.Object.Labels)
 			if err != nil {
-				return constraints{}, err
+				return constraints{}, fmt.Errorf("obtaining pod's %s topology spread constraints: %w", hardness(action), err)
 			}
 			c.selected = selectPods(pod, selector)
 		} else {
@@ -57,6 +57,14 @@ func (p *Plugin) compile(pod *model.Pod, action v1.UnsatisfiableConstraintAction
 		all.list = append(all.list, c)
 	}
 	return all, nil
+}
+
+// hardness is what kube-scheduler calls constraints of the action.
+func hardness(action v1.UnsatisfiableConstraintAction) string {
+	if action == v1.DoNotSchedule {
+		return "hard"
+	}
+	return "soft"
 }
 
 // keysOf returns the topology keys, sorted and distinct.
@@ -70,9 +78,9 @@ func keysOf(specs []v1.TopologySpreadConstraint) []string {
 }
 
 // apply brings up to date which pods the constraints are about. It reports whether there is any constraint at present.
-func (c *constraints) apply(s *state.State) (bool, error) {
+func (c *constraints) apply(s *state.State) bool {
 	if c.belonging == nil {
-		return true, nil
+		return true
 	}
 	return c.belonging.refresh(s)
 }
@@ -81,7 +89,8 @@ func (c *constraints) apply(s *state.State) (bool, error) {
 type selected struct {
 	pods state.PodSet
 	// none says that no pod is ever counted: the selector selects nothing, or everything, which is defined to count 0.
-	none bool
+	none       bool
+	everything bool
 	// self is 1 if the pod itself is among them.
 	self int32
 }
@@ -93,7 +102,8 @@ func selectPods(pod *model.Pod, selector labels.Selector) *selected {
 		Staying: true,
 	}}
 	_, selectable := selector.Requirements()
-	s.none = selector.Empty() || !selectable
+	s.everything = selector.Empty() && selectable
+	s.none = s.everything || !selectable
 	if selector.Matches(pod.Labels) {
 		s.self = 1
 	}
@@ -108,7 +118,6 @@ type belonging struct {
 	version  uint64 // of the owners, when last looked up
 	selected selected
 	alone    bool // the pod belongs to nothing, and no constraint applies to it
-	err      error
 }
 
 func newBelonging(pod *model.Pod) *belonging {
@@ -120,16 +129,14 @@ func newBelonging(pod *model.Pod) *belonging {
 	return &belonging{pod: &model.Pod{Object: object, Namespace: pod.Namespace, Labels: pod.Labels}}
 }
 
-func (b *belonging) refresh(s *state.State) (applies bool, err error) {
+func (b *belonging) refresh(s *state.State) (applies bool) {
 	if !b.looked || b.version != s.OwnersVersion() {
 		b.looked, b.version = true, s.OwnersVersion()
-		var selector labels.Selector
-		if selector, b.err = s.BelongingSelector(b.pod); b.err == nil {
-			b.alone = selector.Empty()
-			b.selected = *selectPods(b.pod, selector)
-		}
+		selector := s.BelongingSelector(b.pod)
+		b.alone = selector.Empty()
+		b.selected = *selectPods(b.pod, selector)
 	}
-	return !b.alone, b.err
+	return !b.alone
 }
 
 // inclusion is what a constraint's policies ask of a node for its pods to count; zero where they ask nothing.

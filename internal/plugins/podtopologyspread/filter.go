@@ -31,14 +31,10 @@ type layers struct {
 
 // Layers gives one rule for each hard constraint.
 func (l *layers) Layers(s *state.State, to []compiled.Layer) ([]compiled.Layer, string, error) {
-	applies, err := l.apply(s)
 	if l.err != nil {
-		err = l.err
+		return to, "", fmt.Errorf("get constraints from pod: %w", l.err)
 	}
-	if err != nil {
-		return to, "", fmt.Errorf("get constraints from pod: %w", err)
-	}
-	if !applies {
+	if !l.apply(s) {
 		return to, "", nil
 	}
 	for i := range l.list {
@@ -60,6 +56,11 @@ func (*layers) Reasons(code reason.Code) []string {
 func (c *constraint) layer(s *state.State) compiled.Layer {
 	key := state.TopologyKey{Label: c.key}
 	if c.selected.none {
+		if c.selected.everything {
+			if layer, ok := c.layerOfTrial(s); ok {
+				return layer
+			}
+		}
 		return compiled.Layer{Domains: s.Domains(key), Max: math.MaxInt32, Code: skewed, Missing: missingLabel}
 	}
 	t := s.Tally(c.selected.pods, key, c.nodes)
@@ -67,6 +68,45 @@ func (c *constraint) layer(s *state.State) compiled.Layer {
 	return compiled.Layer{
 		Domains: t.Domains(), Counts: t.Counts(), Max: int32(min(most, math.MaxInt32)), Code: skewed, Missing: missingLabel,
 	}
+}
+
+// layerOfTrial is the rule of a constraint that selects everything, which is defined to count 0, while something is tried: pods that are
+// tried are counted all the same, as in kube-scheduler. ok is false when none are.
+func (c *constraint) layerOfTrial(s *state.State) (layer compiled.Layer, ok bool) {
+	trial, key := s.Trial(), state.TopologyKey{Label: c.key}
+	tried := int32(0)
+	for _, pod := range trial.Pods {
+		if pod.Namespace == c.selected.pods.Terms[0].Namespaces[0] {
+			tried++
+		}
+	}
+	domain := int32(-1)
+	if tried > 0 {
+		domain = s.Domains(key)[trial.Slot]
+	}
+	if domain < 0 {
+		return layer, false
+	}
+	t := s.Tally(c.selected.pods, key, c.nodes)
+	if !t.Counted(trial.Slot) {
+		return layer, false
+	}
+	counts := make([]int32, domain+1)
+	counts[domain] = tried
+	domains := int32(0)
+	for _, members := range t.Members() {
+		if members > 0 {
+			domains++
+		}
+	}
+	least := int32(0)
+	if domains == 1 && c.minDomains <= 1 {
+		least = tried
+	}
+	most := int64(c.maxSkew) - int64(c.selected.self) + int64(least)
+	return compiled.Layer{
+		Domains: t.Domains(), Counts: counts, Max: int32(min(most, math.MaxInt32)), Code: skewed, Missing: missingLabel,
+	}, true
 }
 
 // smallest returns the count that skew is measured from: that of the smallest domain, or 0 while there are fewer domains than there

@@ -1,6 +1,7 @@
 package podtopologyspread
 
 import (
+	"fmt"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,7 +18,7 @@ func (p *Plugin) CompileSet(pod *model.Pod) (compiled.Set, error) {
 	keysRequired := p.keysForDefaults || len(pod.Object.Spec.TopologySpreadConstraints) > 0
 	all, err := p.compile(pod, v1.ScheduleAnyway, keysRequired)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("calculating preScoreState: %w", err)
 	}
 	return &set{constraints: all, keysRequired: keysRequired}, nil
 }
@@ -38,9 +39,8 @@ type set struct {
 
 // Score rates each node by how many pods are in its domains.
 func (x *set) Score(s *state.State, slots []int32, scores []int64) (bool, error) {
-	applies, err := x.apply(s)
-	if err != nil || !applies {
-		return false, err
+	if !x.apply(s) {
+		return false, nil
 	}
 	kept := slots
 	if x.keysRequired {

@@ -148,6 +148,7 @@ func TestDefaultsFollowServicesAndControllers(t *testing.T) {
 		{"a replica set, and a service that disagrees", set(service("s", "app=x")), ofSet, none},
 		{"the service is gone", gone(model.ServiceKind, "s"), ofSet, byY},
 		{"the replica set has no selector", set(&appsv1.ReplicaSet{ObjectMeta: meta}), ofSet, alone},
+		{"the replica set's selector cannot be parsed", set(&appsv1.ReplicaSet{ObjectMeta: meta, Spec: appsv1.ReplicaSetSpec{Selector: choose("app In")}}), ofSet, alone},
 		{"a stateful set", set(sts), ofStateful, byX},
 		{"a stateful set and a service", set(service("s", "app=x")), ofStateful, byX},
 		{"the stateful set is gone", gone(model.StatefulSetKind, "r"), ofStateful, byX},
