@@ -1,114 +1,164 @@
 package commit
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/util/net"
-	"k8s.io/apimachinery/pkg/util/wait"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 
 	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 )
 
 const (
-	// jitter spreads the tries of writes that failed together.
-	jitter = 0.1
 	// askPause is the wait between two questions for a pod's node; it doubles up to askPauseMax.
 	askPause    = 50 * time.Millisecond
-	askPauseMax = 2 * time.Second
+	askPauseMax = 5 * time.Second
+	// lateMax is for how long a binding may still be stored after the connection broke or the API server said that it failed: the
+	// request may have been on its way to the store. Until then "not bound" is not the last word.
+	lateMax = 5 * time.Second
+	// throttledMax is how often a binding is tried again because the API server asked to come back later.
+	throttledMax = 10
 )
 
-// unknownError is the failure of a binding that may have been stored all the same.
-type unknownError struct{ error }
+// binding is a decision for a node that is to be written. It ends as bound, or as failed; and as failed only when the pod cannot be
+// bound to the node any more, for its room is given to others then.
+type binding struct {
+	decision plan.Decision
+	report   explain.Report
 
-func (e unknownError) Unwrap() error { return e.error }
-
-// bind writes a binding and tells how it ended: first the loop, then the pod's owner.
-func (c *Commit) bind(ctx context.Context, b *binding) {
-	err := c.tryBind(ctx, b)
-	c.answer(b, err)
-	pod := b.decision.Pod
-	switch {
-	case err == nil:
-		c.config.Log.V(2).Info("Successfully bound pod to node", "pod", pod, "node", b.decision.NodeName,
-			"evaluatedNodes", b.decision.Nodes, "feasibleNodes", b.decision.Feasible)
-		c.tell(pod, explain.Report{Event: b.report.Event})
-	case ctx.Err() == nil:
-		err = inBindersWords(err)
-		c.config.Log.Error(err, "Could not bind pod", "pod", pod, "node", b.decision.NodeName)
-		report := explain.OfFailedBinding(b.decision, err)
-		if unknown := (unknownError{}); errors.As(err, &unknown) {
-			// A condition that says the pod waits must not be written into one that is bound.
-			report.Condition, report.ClearNomination = nil, false
-		}
-		c.tell(pod, report)
-	}
+	tries     int // bindings sent, those that were throttled apart
+	throttled int
+	questions int  // asked in a row without an answer
+	asking    bool // the next request is a question
+	// err is how the last try failed; open says whether one of them may have been stored all the same, and late until when one of
+	// them may still be.
+	err  error
+	open bool
+	late time.Time
+	seen *observation
 }
 
-// answer tells the loop how a binding ended.
-func (c *Commit) answer(b *binding, err error) {
-	outcome := model.Outcome{Pod: b.decision.Pod, NodeName: b.decision.NodeName}
-	if err != nil {
-		outcome.Err = inBindersWords(err)
-	}
-	c.mu.Lock()
-	if err != nil {
-		c.stats.BindingsFailed++
-	} else {
-		c.stats.Bound++
-	}
-	c.mu.Unlock()
-	c.config.Outcomes.Bound(outcome)
-}
-
-func inBindersWords(err error) error {
-	return fmt.Errorf("running Bind plugin %q: %w", defaultbinder.Name, err)
-}
-
-// tryBind binds. Where the answer leaves open whether the API server stored the binding, it asks.
-func (c *Commit) tryBind(ctx context.Context, b *binding) error {
-	open := false
-	err := c.again(ctx, nil, func(ctx context.Context) error {
-		err := c.config.Writer.Bind(ctx, b.decision.Pod, b.decision.NodeName)
-		open = open || leavesOpen(err)
-		return err
-	})
-	if err == nil || !open {
-		return err
-	}
-	nodeName, asked := c.ask(ctx, b.decision.Pod)
-	switch {
-	case asked != nil && !apierrors.IsNotFound(asked):
-		return unknownError{fmt.Errorf("%w (whether the pod is bound all the same is not known: %w)", err, asked)}
-	case nodeName == b.decision.NodeName:
-		return nil
-	}
-	return err
-}
-
-// ask asks which node a pod is bound to, again and again until an answer comes or the time for a write is over: a server that has
-// just come back refuses what it will allow a moment later.
-func (c *Commit) ask(ctx context.Context, pod *model.Pod) (nodeName string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
-	defer cancel()
-	for pause := askPause; ; pause = min(2*pause, askPauseMax) {
-		nodeName, err = c.config.Writer.NodeOf(ctx, pod)
-		if err == nil || apierrors.IsNotFound(err) || !sleep(ctx, wait.Jitter(pause, jitter)) {
-			return nodeName, err
+// startBinding queues a binding, or keeps it until the pod's status has been written.
+func (d *Docket) startBinding(b *binding) {
+	uid := b.decision.Pod.UID
+	delete(d.written, uid)
+	if p := d.pods[uid]; p != nil {
+		p.latest = nil // says that the pod waits, and it no longer does
+		if p.writing {
+			p.held = b
+			return
 		}
 	}
+	d.bindings.push(b)
+}
+
+func (d *Docket) takeBinding() Job {
+	b := d.bindings.pop()
+	if b.tries+b.throttled == 0 {
+		d.opened++
+	}
+	job := Job{Errand: Bind, Pod: b.decision.Pod, NodeName: b.decision.NodeName, binding: b}
+	if b.asking {
+		job.Errand = Ask
+		d.stats.Questions++
+	}
+	return job
+}
+
+// bound takes in the answer to a binding.
+func (d *Docket) bound(now time.Time, b *binding, err error) *Settled {
+	if apierrors.IsTooManyRequests(err) && b.throttled < throttledMax && d.stopped == nil {
+		b.throttled++
+		return d.again(b, now.Add(d.config.Jitter(retryAfter(err, time.Second))))
+	}
+	b.tries++
+	if err == nil {
+		return d.settle(b, nil)
+	}
+	b.err = err
+	if leavesOpen(err) {
+		b.open = true
+		if !apierrors.IsServiceUnavailable(err) {
+			b.late = now.Add(lateMax)
+		}
+	}
+	if d.stopped != nil {
+		return d.settle(b, err)
+	}
+	if wait, again := defaultbinder.Retry(err, b.tries); again {
+		return d.again(b, now.Add(d.config.Jitter(retryAfter(err, wait))))
+	}
+	if !b.open {
+		return d.settle(b, err)
+	}
+	b.asking, b.questions = true, 0
+	return d.again(b, now)
+}
+
+// answered takes in the answer to the question which node the pod is bound to. Without one it is asked again, for as long as it takes:
+// a server that has just come back refuses what it will allow a moment later, and one that is away may be so for minutes.
+func (d *Docket) answered(now time.Time, b *binding, answer Answer) *Settled {
+	b.questions++
+	switch {
+	case answer.Err == nil && answer.NodeName == b.decision.NodeName:
+		return d.settle(b, nil)
+	case d.stopped != nil:
+		return d.settle(b, fmt.Errorf("%w (whether the pod is bound all the same is not known: %w)", b.err, d.stopped))
+	case apierrors.IsNotFound(answer.Err):
+		return d.settle(b, b.err)
+	case answer.Err != nil:
+		wait := askPause << min(b.questions-1, 16)
+		return d.again(b, now.Add(d.config.Jitter(min(retryAfter(answer.Err, wait), askPauseMax))))
+	case answer.NodeName != "":
+		return d.settle(b, fmt.Errorf("%w (the pod is bound to %s)", b.err, answer.NodeName))
+	case b.tries < defaultbinder.Tries && leavesOpen(b.err):
+		// The same binding once more: if the first should arrive after all, one of the two is refused, and the pod is where it was to be.
+		wait := askPause << (b.tries - 1)
+		b.asking = false
+		return d.again(b, now.Add(d.config.Jitter(wait)))
+	case now.Before(b.late):
+		return d.again(b, b.late)
+	}
+	return d.settle(b, b.err)
+}
+
+// again gives a binding another turn.
+func (d *Docket) again(b *binding, at time.Time) *Settled {
+	d.later.plan(entry{at: at, binding: b})
+	return nil
+}
+
+// settle ends a binding, and tells the pod's owner.
+func (d *Docket) settle(b *binding, err error) *Settled {
+	if b.tries+b.throttled > 0 {
+		d.opened--
+	}
+	if err == nil {
+		d.stats.Bound++
+		d.tell(b.decision.Pod, explain.Report{Event: b.report.Event})
+		return &Settled{Decision: b.decision}
+	}
+	d.stats.BindingsFailed++
+	err = fmt.Errorf("running Bind plugin %q: %w", defaultbinder.Name, err)
+	if d.stopped == nil {
+		d.tell(b.decision.Pod, explain.OfFailedBinding(b.decision, err))
+	}
+	return &Settled{Decision: b.decision, Err: err}
 }
 
 // leavesOpen reports whether a write that failed like this may have been carried out all the same.
 func leavesOpen(err error) bool {
-	if err == nil || net.IsConnectionRefused(err) {
+	if err == nil || utilnet.IsConnectionRefused(err) {
 		return false
+	}
+	if dial := (*net.OpError)(nil); errors.As(err, &dial) && dial.Op == "dial" {
+		return false // there was no connection that it could have been sent over
 	}
 	var answer apierrors.APIStatus
 	if errors.As(err, &answer) {
@@ -117,53 +167,16 @@ func leavesOpen(err error) bool {
 	return true // no answer came
 }
 
-// again writes, several times if the failure may pass. A timeout holds for each time.
-func (c *Commit) again(ctx context.Context, passes func(error) error, write func(context.Context) error) error {
-	for try := 1; ; try++ {
-		err := once(ctx, c.config.Timeout, write)
-		if err == nil {
-			return nil
-		}
-		judged := err
-		if passes != nil {
-			judged = passes(err)
-		}
-		pause, more := defaultbinder.Retry(judged, try)
-		if !more || !sleep(ctx, wait.Jitter(pause, jitter)) {
-			return err
-		}
-	}
-}
-
-func once(ctx context.Context, timeout time.Duration, write func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return write(ctx)
-}
-
-// repeatable has more failures treated like those of a server that is unwell: conflicts, since a status is written over whatever is
-// there, and lost answers, since writing it twice does no harm.
-func repeatable(err error) error {
-	if apierrors.IsConflict(err) || unanswered(err) {
-		return apierrors.NewInternalError(err)
-	}
-	return err
-}
-
 // unanswered reports whether the API server did not answer at all.
 func unanswered(err error) bool {
 	var answer apierrors.APIStatus
-	return !errors.As(err, &answer)
+	return err != nil && !errors.As(err, &answer)
 }
 
-// sleep reports whether it slept to the end.
-func sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
+// retryAfter returns the wait that the API server asked for, but not less than the given one.
+func retryAfter(err error, wait time.Duration) time.Duration {
+	if seconds, asked := apierrors.SuggestsClientDelay(err); asked {
+		return max(wait, time.Duration(seconds)*time.Second)
 	}
+	return wait
 }

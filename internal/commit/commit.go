@@ -7,19 +7,21 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/terse"
 )
 
 // Writer writes to the API. Its methods are called by many goroutines and return soon after their context ends.
 type Writer interface {
 	// Bind binds the pod to the node.
 	Bind(ctx context.Context, pod *model.Pod, nodeName string) error
-	// NodeOf returns the node that the pod is bound to, empty if to none.
+	// NodeOf returns the node that the pod is bound to, empty if to none. That there is no such pod is an error "not found", also where
+	// another pod has its name.
 	NodeOf(ctx context.Context, pod *model.Pod) (string, error)
 	// PatchStatus sets a condition, unless it is nil, and takes the pod's nomination back if told to.
 	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, clearNomination bool) error
@@ -44,10 +46,12 @@ type Config struct {
 	BindingsMax, EventsMax int
 	// Timeout is how long one write may take.
 	Timeout time.Duration
-	// EventPause is how long events wait after one could not be delivered.
+	// EventPause is how long statuses and events wait after one could not be delivered.
 	EventPause time.Duration
 	// Drain is how long Run goes on writing after its context has ended.
 	Drain time.Duration
+	// Observers are told how writes go.
+	Observers []Observer
 }
 
 // Defaults of Config.
@@ -63,43 +67,24 @@ const (
 // Commit carries decisions out while Run runs. Its methods may be called by any goroutine.
 type Commit struct {
 	config Config
+	log    klog.Logger   // says the same thing a few times at most
+	flush  func()        // has the log say what it held back
 	always chan struct{} // closed: there is room
 	wake   *sync.Cond    // on mu, for workers that wait for something to do
+	alarm  *time.Timer   // wakes a worker when something has waited for its time
 
-	mu       sync.Mutex
-	bindings lane[binding]
-	statuses lane[types.UID]
-	events   lane[event]
-	pods     map[types.UID]*writes // pods with a status that waits or is being written
-	written  map[types.UID]written // what was written last, of pods that the watch may not have shown since
-	low      int                   // workers that write events at this moment
-	paused   bool                  // no event is to be taken, the API server could not take one
-	room     chan struct{}         // what the loop waits for; nil if it does not
-	stopped  error                 // why nothing is taken in any more
-	abandon  bool                  // what waits will not be written
-	stats    Stats
+	mu        sync.Mutex
+	docket    *Docket
+	room      chan struct{} // what the loop waits for; nil if it does not
+	stopped   bool          // no binding is taken in any more
+	abandoned bool          // what waits will not be written
 }
 
-// Stats counts what was done. Dropped are events that were not written because too many waited, or there was no time left.
-type Stats struct {
-	Bound, BindingsFailed    int64
-	Statuses, StatusesFailed int64
-	Events, EventsFailed     int64
-	EventsDropped            int64
-}
+// eventShare is which part of the workers may write events at a time, so that a binding that comes finds a worker free.
+const eventShare = 2
 
-// binding is a decision for a node that is to be written.
-type binding struct {
-	decision plan.Decision
-	report   explain.Report
-}
-
-// event is to be written when nothing else is.
-type event struct {
-	pod   *model.Pod
-	event explain.Event
-	tries int
-}
+// jitter spreads the tries of writes that failed together.
+const jitter = 0.1
 
 // New builds a Commit. Nothing is written before Run.
 func New(config Config) (*Commit, error) {
@@ -118,15 +103,27 @@ func New(config Config) (*Commit, error) {
 			return nil, fmt.Errorf("%s is %d: must be greater than 0", field.name, field.value)
 		}
 	}
-	c := &Commit{
-		config:  config,
-		always:  make(chan struct{}),
-		pods:    map[types.UID]*writes{},
-		written: map[types.UID]written{},
+	docket, err := NewDocket(DocketConfig{
+		EventsMax: config.EventsMax, EventsInFlight: max(1, config.InFlight/eventShare), Pause: config.EventPause,
+		Jitter: func(d time.Duration) time.Duration { return wait.Jitter(d, jitter) },
+	})
+	if err != nil {
+		return nil, err
 	}
+	c := &Commit{config: config, always: make(chan struct{}), docket: docket}
+	c.log, c.flush = terse.Logger(config.Log)
 	close(c.always)
 	c.wake = sync.NewCond(&c.mu)
+	c.alarm = time.AfterFunc(time.Hour, c.ring)
+	c.alarm.Stop()
 	return c, nil
+}
+
+// ring wakes a worker. It takes the lock, so that it cannot come between a worker's look at the docket and its going to sleep.
+func (c *Commit) ring() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.wake.Signal()
 }
 
 // Start carries a decision out as soon as it can. It does not wait.
@@ -135,18 +132,15 @@ func (c *Commit) Start(decision plan.Decision, report explain.Report) {
 		log.Info("Decided about pod", "pod", decision.Pod, "attempt", decision.Attempt, "node", decision.NodeName,
 			"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)
 	}
-	if !decision.Settled() {
-		c.tell(decision.Pod, report)
-		return
-	}
 	c.mu.Lock()
-	reason := c.stopped
-	if reason == nil {
-		c.startBinding(binding{decision, report})
+	var settled *Settled
+	if !c.abandoned || decision.Settled() {
+		settled = c.docket.Start(decision, report)
+		c.wake.Signal()
 	}
 	c.mu.Unlock()
-	if reason != nil {
-		c.answer(&binding{decision, report}, reason)
+	if settled != nil {
+		c.settle(settled)
 	}
 }
 
@@ -154,7 +148,7 @@ func (c *Commit) Start(decision plan.Decision, report explain.Report) {
 func (c *Commit) Room() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.bindings.len() < c.config.BindingsMax {
+	if c.docket.Waiting() < c.config.BindingsMax {
 		return c.always
 	}
 	if c.room == nil {
@@ -167,7 +161,7 @@ func (c *Commit) Room() <-chan struct{} {
 func (c *Commit) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.stats
+	return c.docket.Stats()
 }
 
 // Run writes until the context ends. Bindings that wait then are answered with the reason; for a short time more, writes in flight
@@ -180,49 +174,42 @@ func (c *Commit) Run(ctx context.Context) {
 		workers.Go(func() { c.work(writing, i == 0 && c.config.InFlight > 1) })
 	}
 	<-ctx.Done()
-	for _, b := range c.stop(context.Cause(ctx)) {
-		c.answer(&b, context.Cause(ctx))
-	}
+	c.stop(context.Cause(ctx))
 	deadline := time.AfterFunc(c.config.Drain, func() {
 		c.giveUp()
 		cancel(context.Cause(ctx))
 	})
 	defer deadline.Stop()
 	workers.Wait()
+	c.alarm.Stop()
+	c.flush()
 }
 
-// stop lets nothing more in and returns the bindings that waited.
-func (c *Commit) stop(reason error) []binding {
+// stop lets nothing more in and answers the bindings that waited.
+func (c *Commit) stop(reason error) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.stopped = reason
-	var waiting []binding
-	for c.bindings.len() > 0 {
-		waiting = append(waiting, c.bindings.pop())
-	}
-	for _, p := range c.pods {
-		if p.held != nil {
-			waiting = append(waiting, *p.held)
-			p.held = nil
-		}
-	}
+	c.stopped = true
+	waiting := c.docket.Stop(reason)
 	c.makeRoom()
 	c.wake.Broadcast()
-	return waiting
+	c.mu.Unlock()
+	for _, s := range waiting {
+		c.settle(s)
+	}
 }
 
 // giveUp leaves unwritten what still waits.
 func (c *Commit) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.abandon = true
-	c.stats.EventsDropped += int64(c.events.len())
+	c.abandoned = true
+	c.docket.abandon()
 	c.wake.Broadcast()
 }
 
 // makeRoom lets the loop go on if it waits and need not. The caller holds mu.
 func (c *Commit) makeRoom() {
-	if c.room != nil && c.bindings.len() < c.config.BindingsMax {
+	if c.room != nil && c.docket.Waiting() < c.config.BindingsMax {
 		close(c.room)
 		c.room = nil
 	}

@@ -44,6 +44,10 @@ func TestBindings(t *testing.T) {
 		return r.what == "bind" && refuse(w, 409, metav1.StatusReasonConflict, "pod p is already assigned to node x")
 	}
 	lost := func(w http.ResponseWriter, r request, _ int) bool { return r.what == "bind" && hangUp(w) }
+	firstLost := func(w http.ResponseWriter, r request, number int) bool { return number == 1 && lost(w, r, number) }
+	throttled := func(w http.ResponseWriter, r request, number int) bool {
+		return r.what == "bind" && number == 1 && throttle(w, 1)
+	}
 	internal := func(w http.ResponseWriter, r request, number int) bool {
 		return r.what == "bind" && number == 1 && refuse(w, 500, metav1.StatusReasonInternalError, "etcdserver: request timed out")
 	}
@@ -61,9 +65,13 @@ func TestBindings(t *testing.T) {
 	}{
 		{name: "plain", binds: 1},
 		{name: "server unwell twice", before: unwell, binds: 3},
+		{name: "throttled", before: throttled, binds: 2},
+		{name: "forbidden is final", before: refusing(403, metav1.StatusReasonForbidden, "no"), binds: 1, err: "no"},
+		{name: "refused by a webhook is final", before: refusing(422, metav1.StatusReasonInvalid, "denied the request"), binds: 1, err: "denied"},
+		{name: "a pod that is gone is final", before: refusing(404, metav1.StatusReasonNotFound, "not there"), binds: 1, err: "not there"},
 		{name: "conflict is final", before: conflict, binds: 1, err: "pod p is already assigned to node x"},
 		{name: "answer lost, stored", after: lost, binds: 1, gets: 1},
-		{name: "answer lost, not stored", before: lost, binds: 1, gets: 1, err: "EOF"},
+		{name: "answer lost, not stored", before: firstLost, binds: 2, gets: 1},
 		{name: "stored, reported as failed, then refused", before: secondConflicts, after: internal, binds: 2, gets: 1},
 		{name: "question refused at first", after: forgetful, before: func(w http.ResponseWriter, r request, n int) bool {
 			return r.what == "get" && forgetful(w, r, n)
@@ -123,20 +131,49 @@ func TestNothingListens(t *testing.T) {
 	}
 }
 
-// A binding whose fate cannot be found out is given up in time, and the pod is not said to wait: it may be bound.
+// refusing refuses every binding.
+func refusing(code int, why metav1.StatusReason, message string) func(http.ResponseWriter, request, int) bool {
+	return func(w http.ResponseWriter, r request, _ int) bool {
+		return r.what == "bind" && refuse(w, code, why, message)
+	}
+}
+
+// TestFateUnknown lets the question for a pod whose binding was not answered fail many times, as it does while a server is away: the loop
+// must not hear anything, for the pod may be on its node, and nobody may be told that it waits. Meanwhile others are bound, although
+// there is but one worker.
 func TestFateUnknown(t *testing.T) {
-	f := newFixture(t, func(c *commit.Config) { c.Timeout = 300 * time.Millisecond })
-	f.server.before = func(w http.ResponseWriter, r request, _ int) bool {
-		return r.what == "bind" && hangUp(w) || r.what == "get" && refuse(w, 403, metav1.StatusReasonForbidden, "never")
+	f := newFixture(t, func(c *commit.Config) { c.InFlight = 1 })
+	g := newGate()
+	f.server.after = func(w http.ResponseWriter, r request, _ int) bool {
+		return r.what == "bind" && r.pod == "p" && hangUp(w)
+	}
+	f.server.before = func(w http.ResponseWriter, r request, number int) bool {
+		if r.what != "get" {
+			return false
+		}
+		if number == 5 {
+			g.hold(r)
+		}
+		return number < 5 && refuse(w, 403, metav1.StatusReasonForbidden, "not yet")
 	}
 	f.run(t)
-	f.Start(placed(podNamed("p")))
-	if err := f.outcomes.next(t).Err; err == nil || !strings.Contains(err.Error(), "is not known") {
-		t.Errorf("error %v, want that the outcome is not known", err)
+	pod := podNamed("p")
+	f.Start(placed(pod))
+	f.server.wait(t, "a question", func(rs []request) bool { return len(of("get", rs)) > 0 })
+	f.Start(placed(podNamed("other")))
+	if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" || outcome.Err != nil {
+		t.Errorf("the first outcome is of %s, %v", outcome.Pod, outcome.Err)
 	}
-	f.server.wait(t, "the event", func(rs []request) bool { return len(of("event", rs)) > 0 })
-	if got := f.server.got("status"); len(got) > 0 {
-		t.Errorf("status was written: %v", got)
+	<-g.arrived
+	if got := f.server.got("status"); len(got) > 0 || len(f.outcomes) > 0 {
+		t.Errorf("while nothing is known, statuses %v were written, and %d outcomes told", got, len(f.outcomes))
+	}
+	close(g.open)
+	if outcome := f.outcomes.next(t); outcome.Pod != pod || outcome.Err != nil {
+		t.Errorf("outcome %+v, want that the pod is bound", outcome)
+	}
+	if got := f.server.got("bind"); len(got) != 2 {
+		t.Errorf("bindings %v were sent, want one for each pod", got)
 	}
 }
 

@@ -29,3 +29,6 @@ func (l *lane[T]) pop() T {
 	l.head++
 	return item
 }
+
+// first returns the first item; there must be one.
+func (l *lane[T]) first() T { return l.items[l.head] }

@@ -175,6 +175,12 @@ func refuse(w http.ResponseWriter, code int, why metav1.StatusReason, message st
 	return true
 }
 
+// throttle asks the client to come back in so many seconds.
+func throttle(w http.ResponseWriter, seconds int) bool {
+	w.Header().Set("Retry-After", fmt.Sprint(seconds))
+	return refuse(w, 429, metav1.StatusReasonTooManyRequests, "come back later")
+}
+
 // hangUp closes the connection without an answer.
 func hangUp(w http.ResponseWriter) bool {
 	connection, _, err := w.(http.Hijacker).Hijack()

@@ -1,7 +1,7 @@
 package commit
 
 import (
-	"context"
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,13 +17,15 @@ type status struct {
 	pod             *model.Pod
 	condition       *v1.PodCondition
 	clearNomination bool
+	tries           int // those that the API server answered
+	seen            *observation
 }
 
 // writes is what is to be written of one pod. Two writes of one pod are never in flight together: a condition that arrived after
 // the binding would say of a bound pod that it waits.
 type writes struct {
 	latest  *status // nil if none waits
-	queued  bool    // its turn is in the lane
+	queued  bool    // its turn is in the lane, or on the timeline
 	writing bool
 	held    *binding // to be started when the status is written
 }
@@ -35,48 +37,49 @@ type written struct {
 	clearNomination bool
 }
 
-// writtenMax bounds what is remembered. Forgetting costs no more than writing something twice.
-const writtenMax = 10_000
+// rewritten says when what was written last is no longer worth remembering.
+type rewritten struct {
+	pod   types.UID
+	until time.Time
+}
+
+const (
+	// writtenMax bounds what is remembered, writtenFor for how long. The watch shows within that time what was written, and forgetting
+	// costs no more than writing something twice.
+	writtenMax = 10_000
+	writtenFor = time.Minute
+	// lowTries is how often a status or an event is tried that the API server answers with a failure that may pass: with the pauses in
+	// between, for over two minutes. A server that does not answer is waited for.
+	lowTries = 16
+	// forbiddenTries is how often an event is tried again that is forbidden: for over three seconds.
+	forbiddenTries = 5
+	// conflictTries is how often one is tried again that meets a conflict.
+	conflictTries = 4
+	// lowPause is the wait between these tries; it doubles up to lowPauseMax.
+	lowPause    = 10 * time.Millisecond
+	lowPauseMax = 30 * time.Second
+)
 
 // tell has a report about a pod written: its status and its event.
-func (c *Commit) tell(pod *model.Pod, report explain.Report) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.abandon {
-		return
-	}
+func (d *Docket) tell(pod *model.Pod, report explain.Report) {
 	if report.Condition != nil || report.ClearNomination {
-		c.startStatus(&status{pod, report.Condition, report.ClearNomination})
+		d.startStatus(&status{pod: pod, condition: report.Condition, clearNomination: report.ClearNomination})
 	}
 	if report.Event != (explain.Event{}) {
-		c.startEvent(event{pod: pod, event: report.Event})
+		d.startEvent(&event{saying: saying{pod.UID, report.Event}, pod: pod, times: 1})
 	}
 }
 
-// startBinding queues a binding, or keeps it until the pod's status has been written. The caller holds mu.
-func (c *Commit) startBinding(b binding) {
-	delete(c.written, b.decision.Pod.UID)
-	if p := c.pods[b.decision.Pod.UID]; p != nil {
-		p.latest = nil // says that the pod waits, and it no longer does
-		if p.writing {
-			p.held = &b
-			return
-		}
-	}
-	c.bindings.push(b)
-	c.wake.Signal()
-}
-
-// startStatus queues a status in the place of an older one that has not been written. The caller holds mu.
-func (c *Commit) startStatus(s *status) {
-	p := c.pods[s.pod.UID]
+// startStatus queues a status in the place of an older one that has not been written.
+func (d *Docket) startStatus(s *status) {
+	p := d.pods[s.pod.UID]
 	if p == nil {
 		// The same decision about the same version of a pod: the watch has not yet shown what was written before.
-		if was, ok := c.written[s.pod.UID]; ok && was == recordOf(s) {
+		if was, ok := d.written[s.pod.UID]; ok && was == recordOf(s) {
 			return
 		}
 		p = &writes{}
-		c.pods[s.pod.UID] = p
+		d.pods[s.pod.UID] = p
 	}
 	if p.latest != nil {
 		s.clearNomination = s.clearNomination || p.latest.clearNomination
@@ -85,16 +88,15 @@ func (c *Commit) startStatus(s *status) {
 		}
 	}
 	p.latest = s
-	c.queueStatus(s.pod.UID, p)
+	d.queueStatus(s.pod.UID, p)
 }
 
-func (c *Commit) queueStatus(uid types.UID, p *writes) {
+func (d *Docket) queueStatus(uid types.UID, p *writes) {
 	if p.queued || p.writing {
 		return
 	}
 	p.queued = true
-	c.statuses.push(uid)
-	c.wake.Signal()
+	d.statuses.push(uid)
 }
 
 func recordOf(s *status) written {
@@ -105,12 +107,12 @@ func recordOf(s *status) written {
 	return w
 }
 
-// takeStatus returns the status whose turn it is, nil if it is not to be written any more. The caller holds mu.
-func (c *Commit) takeStatus(uid types.UID) *status {
-	p := c.pods[uid]
+// takeStatus returns the status whose turn it is, nil if it is not to be written any more.
+func (d *Docket) takeStatus(uid types.UID) *status {
+	p := d.pods[uid]
 	p.queued = false
 	if p.latest == nil {
-		delete(c.pods, uid)
+		delete(d.pods, uid)
 		return nil
 	}
 	s := p.latest
@@ -118,90 +120,145 @@ func (c *Commit) takeStatus(uid types.UID) *status {
 	return s
 }
 
-func (c *Commit) writeStatus(ctx context.Context, s *status) {
-	err := c.again(ctx, repeatable, func(ctx context.Context) error {
-		return c.config.Writer.PatchStatus(ctx, s.pod, s.condition, s.clearNomination)
-	})
-	switch {
-	case err == nil, ctx.Err() != nil:
-	case apierrors.IsNotFound(err):
-		c.config.Log.V(4).Info("Pod is gone, its status is not written", "pod", s.pod)
-	default:
-		c.config.Log.Error(err, "Could not write the status of a pod", "pod", s.pod)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// patched takes in how the write of a status ended, and returns why it is given up, if it is.
+func (d *Docket) patched(now time.Time, s *status, err error) error {
 	uid := s.pod.UID
-	if err != nil {
-		c.stats.StatusesFailed++
-	} else {
-		c.stats.Statuses++
-		if len(c.written) >= writtenMax {
-			clear(c.written)
-		}
-		c.written[uid] = recordOf(s)
-	}
-	p := c.pods[uid]
+	p := d.pods[uid]
 	p.writing = false
+	if err == nil {
+		d.stats.Statuses++
+		d.remember(now, s)
+	}
+	if held := p.held; held != nil {
+		delete(d.pods, uid) // what it says, that the pod waits, is no longer so
+		d.startBinding(held)
+		return nil
+	}
+	wait, again := d.lowAgain(now, err, s.tries)
+	// A server that has just come back refuses what it will allow a moment later.
+	again = again || apierrors.IsForbidden(err) && s.tries < lowTries
 	switch {
-	case p.held != nil:
-		held := *p.held
-		p.held = nil
-		delete(c.pods, uid)
-		c.startBinding(held)
-	case p.latest != nil:
-		c.queueStatus(uid, p)
+	case err == nil:
+	case p.latest != nil: // a newer one takes its place
+		p.latest.clearNomination = p.latest.clearNomination || s.clearNomination
+		if p.latest.condition == nil {
+			p.latest.condition = s.condition
+		}
+	case again:
+		if !unanswered(err) {
+			s.tries++
+		}
+		p.latest, p.queued = s, true
+		d.later.plan(entry{at: now.Add(wait), pod: uid})
+		return nil
 	default:
-		delete(c.pods, uid)
+		d.stats.StatusesFailed++
+		delete(d.pods, uid)
+		if apierrors.IsNotFound(err) {
+			return nil // the pod is gone
+		}
+		return fmt.Errorf("write the status of %s: %w", s.pod, err)
+	}
+	if p.latest == nil {
+		delete(d.pods, uid)
+		return nil
+	}
+	d.queueStatus(uid, p)
+	return nil
+}
+
+// lowAgain says whether a status or an event is to be tried again after it failed, and after which wait. If the API server could not be
+// reached, or has asked to be left alone, all of them wait.
+func (d *Docket) lowAgain(now time.Time, err error, tries int) (wait time.Duration, again bool) {
+	if err == nil || d.stopped != nil && unanswered(err) {
+		return 0, false
+	}
+	if unanswered(err) || apierrors.IsTooManyRequests(err) {
+		d.paused = now.Add(d.config.Jitter(retryAfter(err, d.config.Pause)))
+		return 0, unanswered(err) || tries < lowTries
+	}
+	passes := apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
+	if apierrors.IsConflict(err) {
+		// A status is written over whatever is there, so a conflict passes, unless it is that another pod has the name.
+		passes = tries < conflictTries
+	}
+	wait = min(lowPause<<(2*min(tries, 8)), lowPauseMax)
+	return d.config.Jitter(retryAfter(err, wait)), passes && tries < lowTries
+}
+
+// remember keeps what was written last of a pod.
+func (d *Docket) remember(now time.Time, s *status) {
+	if len(d.written) >= writtenMax {
+		clear(d.written)
+	}
+	d.written[s.pod.UID] = recordOf(s)
+	d.writes.push(rewritten{s.pod.UID, now.Add(writtenFor)})
+}
+
+// forget drops what was written so long ago that the watch has shown it.
+func (d *Docket) forget(now time.Time) {
+	for d.writes.len() > 0 && !d.writes.first().until.After(now) {
+		delete(d.written, d.writes.pop().pod)
 	}
 }
 
-// eventTries is how often an event is tried before it is given up: with the default pause, over two minutes.
-const eventTries = 64
-
-// startEvent queues an event. The caller holds mu.
-func (c *Commit) startEvent(e event) {
-	if c.events.len() >= c.config.EventsMax {
-		c.events.pop()
-		c.stats.EventsDropped++
-	}
-	c.events.push(e)
-	c.wake.Signal()
+// saying is what an event says. While it waits, its repetition is counted.
+type saying struct {
+	pod   types.UID
+	event explain.Event
 }
 
-// writeEvent writes an event. One that the API server did not get, or could not take, is put back, and all events wait for a
-// while.
-func (c *Commit) writeEvent(ctx context.Context, e *event) {
-	e.tries++
-	err := once(ctx, c.config.Timeout, func(ctx context.Context) error { return c.config.Writer.Record(ctx, e.pod, e.event) })
-	putBack := err != nil && ctx.Err() == nil && e.tries < eventTries &&
-		(unanswered(err) || apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTooManyRequests(err))
-	if err != nil && ctx.Err() == nil && !putBack {
-		c.config.Log.Error(err, "Could not write an event", "pod", e.pod, "reason", e.event.Reason)
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch {
-	case putBack:
-		c.startEvent(*e)
-		c.pauseEvents()
-	case err != nil:
-		c.stats.EventsFailed++
-	default:
-		c.stats.Events++
-	}
+// event is to be written when nothing else is.
+type event struct {
+	saying
+	pod   *model.Pod
+	times int
+	tries int // those that the API server answered
+	seen  *observation
 }
 
-// pauseEvents lets no event be taken for a while. The caller holds mu.
-func (c *Commit) pauseEvents() {
-	if c.paused {
+// startEvent queues an event, or counts it as one more of the same that waits.
+func (d *Docket) startEvent(e *event) {
+	if waits := d.said[e.saying]; waits != nil {
+		waits.times += e.times
+		d.stats.EventsMerged += int64(e.times)
 		return
 	}
-	c.paused = true
-	time.AfterFunc(c.config.EventPause, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.paused = false
-		c.wake.Broadcast()
-	})
+	if d.events.len() >= d.config.EventsMax {
+		delete(d.said, d.events.pop().saying)
+		d.stats.EventsDropped++
+	}
+	d.said[e.saying] = e
+	d.events.push(e)
+}
+
+func (d *Docket) takeEvent() Job {
+	e := d.events.pop()
+	delete(d.said, e.saying)
+	d.telling++
+	return Job{Errand: Record, Pod: e.pod, Event: e.saying.event, Times: e.times, event: e}
+}
+
+// recorded takes in how the write of an event ended, and returns why it is given up, if it is.
+func (d *Docket) recorded(now time.Time, e *event, err error) error {
+	d.telling--
+	if err == nil {
+		d.stats.Events++
+		return nil
+	}
+	wait, again := d.lowAgain(now, err, e.tries)
+	// It may have just come back; but a namespace that is being deleted takes no more events.
+	again = again || apierrors.IsForbidden(err) && e.tries < forbiddenTries
+	switch {
+	case again && unanswered(err):
+		d.startEvent(e)
+		return nil
+	case again && d.delayed < d.config.EventsMax:
+		e.tries++
+		d.delayed++
+		d.later.plan(entry{at: now.Add(wait), event: e})
+		return nil
+	}
+	d.stats.EventsFailed++
+	return fmt.Errorf("write the event %s of %s: %w", e.saying.event.Reason, e.pod, err)
 }

@@ -1,81 +1,116 @@
 package commit
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
-// eventShare is which part of the workers may write events at a time, so that a binding that comes finds a worker free.
-const eventShare = 2
-
-// job is one write, exactly one of the three.
-type job struct {
-	binding *binding
-	status  *status
-	event   *event
-}
-
-// work writes, one thing after another, until there is nothing left to do after the stop.
+// work sends, one thing after another, until there is nothing left to do after the stop.
 func (c *Commit) work(ctx context.Context, eventsFirst bool) {
 	for {
-		j, ok := c.next(eventsFirst)
+		job, ok := c.next(eventsFirst)
 		if !ok {
 			return
 		}
-		switch {
-		case j.binding != nil:
-			c.bind(ctx, j.binding)
-		case j.status != nil:
-			c.writeStatus(ctx, j.status)
-		case j.event != nil:
-			c.writeEvent(ctx, j.event)
-			c.eventDone()
-		}
+		c.done(job, c.send(ctx, job))
 	}
 }
 
-// next waits for something to write and takes it: a binding if there is one, else a status, else an event. One worker takes events
-// first, so that they are not put off for ever where bindings never cease. ok is false when there is nothing and will be nothing.
-func (c *Commit) next(eventsFirst bool) (j job, ok bool) {
+// next waits for something to send and takes it. One worker takes events first, so that they are not put off for ever where bindings
+// never cease. ok is false when there is nothing and will be nothing.
+func (c *Commit) next(eventsFirst bool) (job Job, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
-		if c.abandon {
-			return job{}, false
+		if c.abandoned {
+			return Job{}, false
 		}
-		if eventsFirst && c.events.len() > 0 && !c.paused {
-			return c.takeEvent(), true
-		}
-		if c.bindings.len() > 0 {
-			b := c.bindings.pop()
+		if job, ok = c.docket.Next(time.Now(), eventsFirst); ok {
 			c.makeRoom()
-			return job{binding: &b}, true
-		}
-		for c.statuses.len() > 0 {
-			if s := c.takeStatus(c.statuses.pop()); s != nil {
-				return job{status: s}, true
+			if c.docket.more() {
+				c.wake.Signal() // one worker wakes the next
 			}
+			return job, true
 		}
-		if c.events.len() > 0 && !c.paused && c.low < max(1, c.config.InFlight/eventShare) {
-			return c.takeEvent(), true
+		if c.stopped && c.docket.Empty() {
+			return Job{}, false
 		}
-		if c.stopped != nil && c.events.len() == 0 {
-			return job{}, false
-		}
+		c.setAlarm()
 		c.wake.Wait()
 	}
 }
 
-func (c *Commit) takeEvent() job {
-	e := c.events.pop()
-	c.low++
-	return job{event: &e}
+// setAlarm has a worker wake up when the next job can be taken. The caller holds mu.
+func (c *Commit) setAlarm() {
+	if at, ok := c.docket.Due(); ok {
+		c.alarm.Reset(time.Until(at))
+	}
 }
 
-func (c *Commit) eventDone() {
+// send sends what a job asks for.
+func (c *Commit) send(ctx context.Context, job Job) Answer {
+	ctx = c.sending(ctx, job)
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	var answer Answer
+	switch job.Errand {
+	case Bind:
+		answer.Err = c.config.Writer.Bind(ctx, job.Pod, job.NodeName)
+	case Ask:
+		answer.NodeName, answer.Err = c.config.Writer.NodeOf(ctx, job.Pod)
+	case Patch:
+		answer.Err = c.config.Writer.PatchStatus(ctx, job.Pod, job.Condition, job.ClearNomination)
+	case Record:
+		for range min(job.Times, timesMax) {
+			if answer.Err = c.config.Writer.Record(ctx, job.Pod, job.Event); answer.Err != nil {
+				break
+			}
+		}
+	}
+	return answer
+}
+
+// timesMax is as often as a repetition is recorded that was counted while the event waited. The writer counts it, too, and what is written
+// of it is its number alone.
+const timesMax = 100
+
+// done takes in how a job ended, and tells whoever wants to know.
+func (c *Commit) done(job Job, answer Answer) {
+	c.mu.Lock()
+	settled, givenUp := c.docket.Done(time.Now(), job, answer)
+	observed := c.ended(job, settled)
+	if c.stopped {
+		c.wake.Broadcast() // those that wait for the docket to become empty
+	} // else what there is to do now this worker finds itself
+	abandoned := c.abandoned
+	c.mu.Unlock()
+	c.sent(observed, settled, answer.Err)
+	switch {
+	case settled != nil:
+		c.settle(settled)
+	case abandoned:
+	case givenUp != nil:
+		c.log.Error(givenUp, "Gave up writing", "pod", job.Pod)
+	case job.Errand == Bind && answer.Err != nil && leavesOpen(answer.Err):
+		c.log.Error(answer.Err, "It is open whether a pod is bound, the API server will be asked", "pod", job.Pod, "node", job.NodeName)
+	}
+}
+
+// settle tells the loop how a binding ended.
+func (c *Commit) settle(s *Settled) {
+	d := s.Decision
+	switch {
+	case s.Err == nil:
+		c.log.V(2).Info("Successfully bound pod to node", "pod", d.Pod, "node", d.NodeName,
+			"evaluatedNodes", d.Nodes, "feasibleNodes", d.Feasible)
+	case !c.isStopped():
+		c.log.Error(s.Err, "Could not bind pod", "pod", d.Pod, "node", d.NodeName)
+	}
+	c.config.Outcomes.Bound(s.Outcome())
+}
+
+func (c *Commit) isStopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.low--
-	if c.stopped != nil {
-		c.wake.Broadcast() // those that wait for the events to come to an end
-		return
-	}
-	c.wake.Signal()
+	return c.stopped
 }

@@ -257,7 +257,6 @@ func (e *Engine) setScores(s *state.State, p *profile, i int, pod *model.Pod) ([
 		e.scan.one = make([]int64, len(slots)+len(slots)/4)
 	}
 	scores := e.scan.one[:len(slots)]
-	e.byPlugin[int(p.firstID)+len(p.Filters)+i] += int64(len(slots))
 	ok, err := set.Score(s, slots, scores)
 	if err != nil {
 		return nil, errPreScore(scorer, err)
@@ -265,6 +264,7 @@ func (e *Engine) setScores(s *state.State, p *profile, i int, pod *model.Pod) ([
 	if !ok {
 		return nil, nil
 	}
+	e.byPlugin[int(p.firstID)+len(p.Filters)+i] += int64(len(slots))
 	return scores, nil
 }
 

@@ -55,6 +55,13 @@ func (in *Ingest) Drain() []model.Change {
 	return changes
 }
 
+// Waiting is how many changes Drain would return.
+func (in *Ingest) Waiting() int {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return len(in.changes)
+}
+
 // SetPod takes in a version of a pod. A pod that has finished is gone as far as scheduling goes.
 func (in *Ingest) SetPod(object *v1.Pod) {
 	if object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed {

@@ -25,12 +25,9 @@ type ClientConfig struct {
 	Burst int
 }
 
-// NewClient connects to the API server. Nothing is sent before the first request.
-//
-// Requests share one HTTP/2 connection for as long as the server's limit of streams allows (100 for a kube-apiserver left
-// alone: some watches, and commit's writes); beyond it the transport opens further connections by itself. Compression is off: it
-// costs more time than it saves on the way to an API server.
-func NewClient(config ClientConfig) (kubernetes.Interface, error) {
+// Access says how to reach the API server, for every client of this process; each adds its own name to the user agent. Compression
+// is off: it costs more time than it saves on the way to an API server.
+func Access(config ClientConfig) (*rest.Config, error) {
 	access, err := access(config)
 	if err != nil {
 		return nil, err
@@ -47,12 +44,36 @@ func NewClient(config ClientConfig) (kubernetes.Interface, error) {
 	if config.QPS <= 0 {
 		access.QPS = -1
 	}
-	access.UserAgent = fmt.Sprintf("berth/%s (%s/%s) kubernetes/scheduler", config.Version, runtime.GOOS, runtime.GOARCH)
-	client, err := kubernetes.NewForConfig(access)
+	access.UserAgent = fmt.Sprintf("berth/%s (%s/%s) kubernetes", config.Version, runtime.GOOS, runtime.GOARCH)
+	return access, nil
+}
+
+// NewClient connects to the API server. Nothing is sent before the first request.
+func NewClient(config ClientConfig) (kubernetes.Interface, error) {
+	access, err := Access(config)
+	if err != nil {
+		return nil, err
+	}
+	return Connect(access)
+}
+
+// Connect returns the client that everything but the lease goes through. Nothing is sent before the first request.
+//
+// Requests share one HTTP/2 connection for as long as the server's limit of streams allows (100 for a kube-apiserver left
+// alone: some watches, and commit's writes); beyond it the transport opens further connections by itself.
+func Connect(access *rest.Config) (kubernetes.Interface, error) {
+	client, err := kubernetes.NewForConfig(as(access, "scheduler"))
 	if err != nil {
 		return nil, fmt.Errorf("build a client for %s: %w", access.Host, err)
 	}
 	return client, nil
+}
+
+// as returns a copy in which the user agent also says what the client is for.
+func as(access *rest.Config, what string) *rest.Config {
+	named := rest.CopyConfig(access)
+	named.UserAgent += "/" + what
+	return named
 }
 
 func access(config ClientConfig) (*rest.Config, error) {

@@ -17,9 +17,11 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/record/util"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/terse"
 )
 
 // recorder writes events in the terms of events.k8s.io/v1, in one of two ways.
@@ -60,7 +62,8 @@ func newRecorder(client kubernetes.Interface, schedulers []string) (*recorder, e
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this host, which events bear: %w", err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
+	log, _ := terse.Logger(klog.Background()) // the broadcaster complains about each event that it cannot write
+	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), log))
 	r := &recorder{
 		client:  client,
 		stop:    stop,
@@ -185,7 +188,7 @@ func (r *recorder) write(ctx context.Context, pod *model.Pod, event explain.Even
 		Type: event.Type,
 	}
 	// Not Events().Create: it would decode the answer, which nobody reads.
-	return r.client.EventsV1().RESTClient().Post().Namespace(pod.Namespace).Resource("events").Body(object).Do(ctx).Error()
+	return r.client.EventsV1().RESTClient().Post().Namespace(pod.Namespace).Resource("events").Body(object).MaxRetries(once).Do(ctx).Error()
 }
 
 // sink writes for the broadcaster, which starts a goroutine for each event that comes and lets it sleep where the API server cannot be

@@ -15,6 +15,10 @@ import (
 // What specs hold is dropped field by field, so that a field we have not heard of stays. Statuses are rebuilt from what is
 // read. Strings, labels and amounts that repeat over many objects share memory. All of it is idempotent, as informers demand.
 
+// Trim returns what takes from objects, in place, what no part of scheduling reads: the transform of the informers, for those who have
+// objects from elsewhere and want them as the scheduler has them.
+func Trim() func(object any) (any, error) { return new(sharing).trim }
+
 // trim is the transform of the informers. What it does not know stays as it is.
 func (s *sharing) trim(object any) (any, error) {
 	switch o := object.(type) {
@@ -185,7 +189,8 @@ func withMountOptions(containers []v1.EphemeralContainer) []v1.EphemeralContaine
 }
 
 // readVolumes keeps the volumes that a volume plugin reads: claims, generic ephemeral volumes (only that they are there: the
-// claim's name is made of the pod's and the volume's), CSI volumes, and the in-tree kinds that are compared or counted.
+// claim's name is made of the pod's and the volume's), CSI volumes, and the in-tree kinds that are compared or counted; and images
+// (image locality).
 func readVolumes(volumes []v1.Volume) []v1.Volume {
 	var kept []v1.Volume
 	for i := range volumes {
@@ -196,6 +201,9 @@ func readVolumes(volumes []v1.Volume) []v1.Volume {
 				Name:         volumes[i].Name,
 				VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}},
 			})
+		case s.Image != nil:
+			image := &v1.ImageVolumeSource{Reference: model.Interned(s.Image.Reference)}
+			kept = append(kept, v1.Volume{Name: volumes[i].Name, VolumeSource: v1.VolumeSource{Image: image}})
 		case s.PersistentVolumeClaim != nil, s.CSI != nil, s.GCEPersistentDisk != nil, s.AWSElasticBlockStore != nil, s.ISCSI != nil,
 			s.RBD != nil, s.AzureDisk != nil, s.Cinder != nil, s.PortworxVolume != nil, s.AzureFile != nil, s.VsphereVolume != nil:
 			kept = append(kept, volumes[i])

@@ -77,6 +77,7 @@ func fullPod(i int) *v1.Pod {
 				{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "web"}}},
 				{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{}}}},
 				{Name: "token", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{}}},
+				{Name: "files", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "app:v1", PullPolicy: v1.PullAlways}}},
 			},
 		},
 		Status: v1.PodStatus{
@@ -162,6 +163,7 @@ func TestPodIsTrimmed(t *testing.T) {
 			Volumes: []v1.Volume{
 				{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "web"}}},
 				{Name: "scratch", VolumeSource: v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}},
+				{Name: "files", VolumeSource: v1.VolumeSource{Image: &v1.ImageVolumeSource{Reference: "app:v1"}}},
 			},
 		},
 		Status: v1.PodStatus{

@@ -13,10 +13,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	coreinformers "k8s.io/client-go/informers/core/v1"
+	"k8s.io/client-go/informers/internalinterfaces"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/terse"
 )
 
 // Sink takes in what the watches show. Its methods are called by one goroutine for each kind of object.
@@ -34,6 +37,8 @@ type Sink interface {
 type Reads struct {
 	// Owners are services, replication controllers, replica sets and stateful sets, which say which pods belong together.
 	Owners bool
+	// Name is what metrics of the watches bear; without one there are none.
+	Name *cache.InformerName
 }
 
 // unfinished leaves out pods that have run to their end: they occupy nothing. One that ends looks like one that is deleted.
@@ -41,19 +46,21 @@ const unfinished = "status.phase!=" + string(v1.PodSucceeded) + ",status.phase!=
 
 // Watch keeps a sink up to date with the cluster's pods and nodes, and with the other objects that scheduling reads.
 type Watch struct {
-	factory informers.SharedInformerFactory
-	synced  []cache.InformerSynced
-	pods    atomic.Int64
-	nodes   atomic.Int64
-	others  atomic.Int64
+	factory     informers.SharedInformerFactory
+	podInformer cache.SharedIndexInformer
+	synced      []cache.InformerSynced
+	pods        atomic.Int64
+	nodes       atomic.Int64
+	others      atomic.Int64
 }
 
 // NewWatch prepares watches of all pods that have not finished, all nodes, all namespaces, and what else is read. Nothing is sent
 // before Start.
 func NewWatch(client kubernetes.Interface, sink Sink, reads Reads) (*Watch, error) {
 	trim := new(sharing).trim
-	w := &Watch{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim))}
-	pods := w.factory.InformerFor(&v1.Pod{}, newPodInformer)
+	w := &Watch{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim), informers.WithInformerName(reads.Name))}
+	pods := w.factory.InformerFor(&v1.Pod{}, podInformer(reads.Name))
+	w.podInformer = pods
 	// A factory hands its transform to informers that it makes itself, but not to those it is given.
 	if err := pods.SetTransform(trim); err != nil {
 		return nil, fmt.Errorf("set up the watch of pods: %w", err)
@@ -96,14 +103,23 @@ func (w *Watch) owners(sink Sink) []kind {
 	}
 }
 
-// newPodInformer has no index by namespace: nobody lists by it, and it would cost memory for each pod.
-func newPodInformer(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-	return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{},
-		func(options *metav1.ListOptions) { options.FieldSelector = unfinished })
+// podInformer makes an informer without an index by namespace: nobody lists by it, and it would cost memory for each pod.
+func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
+	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewPodInformerWithOptions(client, metav1.NamespaceAll, internalinterfaces.InformerOptions{
+			ResyncPeriod:     resync,
+			Indexers:         cache.Indexers{},
+			InformerName:     name,
+			TweakListOptions: func(options *metav1.ListOptions) { options.FieldSelector = unfinished },
+		})
+	}
 }
 
 // Start begins to watch. The watches end with the context; Stop waits for them.
-func (w *Watch) Start(ctx context.Context) { w.factory.StartWithContext(ctx) }
+func (w *Watch) Start(ctx context.Context) {
+	log, _ := terse.Logger(klog.FromContext(ctx)) // each watch complains by itself while the API server is away
+	w.factory.StartWithContext(klog.NewContext(ctx, log))
+}
 
 // Stop waits until the watches, whose context must have ended, have come to an end.
 func (w *Watch) Stop() { w.factory.Shutdown() }

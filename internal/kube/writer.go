@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -33,19 +34,26 @@ func NewWriter(client kubernetes.Interface, schedulers []string) (*Writer, error
 	return &Writer{client: client, events: events}, nil
 }
 
+// once keeps client-go from sending a request again by itself where the API server asks to come back later: the caller knows better what
+// else there is to send meanwhile.
+const once = 0
+
 // Bind asks the API server to bind the pod to the node.
 func (w *Writer) Bind(ctx context.Context, pod *model.Pod, nodeName string) error {
-	return w.client.CoreV1().Pods(pod.Namespace).Bind(ctx, defaultbinder.Binding(pod, nodeName), metav1.CreateOptions{})
+	return w.client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("binding").
+		Body(defaultbinder.Binding(pod, nodeName)).MaxRetries(once).Do(ctx).Error()
 }
 
-// NodeOf asks the API server which node the pod is bound to; empty if it is not bound, or no longer the same pod.
+// NodeOf asks the API server which node the pod is bound to; empty if it is not bound. Another pod that has its name is not it: the
+// pod is not found.
 func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
-	object, err := w.client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	object := &v1.Pod{}
+	err := w.client.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).MaxRetries(once).Do(ctx).Into(object)
+	if err == nil && object.UID != pod.UID {
+		err = apierrors.NewNotFound(v1.Resource("pods"), pod.Name)
+	}
 	if err != nil {
 		return "", fmt.Errorf("ask for the node of %s: %w", pod, err)
-	}
-	if object.UID != pod.UID {
-		return "", nil
 	}
 	return object.Spec.NodeName, nil
 }
@@ -78,7 +86,7 @@ func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCon
 	}
 	// Not Pods().Patch: it would decode the answer, which nobody reads.
 	return w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").
-		Name(pod.Name).SubResource("status").Body(data).Do(ctx).Error()
+		Name(pod.Name).SubResource("status").Body(data).MaxRetries(once).Do(ctx).Error()
 }
 
 func statusPatch(pod *model.Pod, set *v1.PodCondition, clearNomination bool, now time.Time) ([]byte, error) {

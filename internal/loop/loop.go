@@ -37,25 +37,35 @@ type Loop struct {
 	queue  *queue.Queue
 	engine *engine.Engine
 	commit Committer
+	report reporting
+	asks   chan func() // what Do wants to be called
 }
 
-// New puts a loop together. The loop owns what it is given.
-func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer) *Loop {
-	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit}
+// New puts a loop together. The loop owns what it is given. Observers are told what it does.
+func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
+	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, report: reporting{observers: observers}, asks: make(chan func())}
 }
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
 func (l *Loop) Once(now time.Time) bool {
-	delta := l.state.Apply(l.source.Drain())
+	changes := l.source.Drain()
+	l.report.begin()
+	delta := l.state.Apply(changes)
 	l.queue.Wake(now, delta)
+	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)
 	if !ok {
+		l.report.ended(l)
 		return false
 	}
+	work.Popped = now
+	l.report.popped()
 	decision := l.engine.Decide(l.state, work)
+	l.report.decided(decision)
 	l.state.Assume(decision)
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision, explain.Of(decision)) // assumed now, written later; the outcome comes back through the source
+	l.report.ended(l)
 	return true
 }
 
@@ -66,25 +76,38 @@ func (l *Loop) Next() (at time.Time, ok bool) { return l.queue.Next() }
 func (l *Loop) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	now := steady()
 	for {
 		select {
 		case <-l.commit.Room():
+		case ask := <-l.asks:
+			ask()
+			continue
 		case <-ctx.Done():
 			return
 		}
-		if l.Once(time.Now()) {
+		if l.Once(now()) {
 			continue
 		}
 		if at, ok := l.Next(); ok {
-			timer.Reset(time.Until(at))
+			timer.Reset(at.Sub(now()))
 		}
 		select {
 		case <-l.source.Ready():
+		case ask := <-l.asks:
+			ask()
 		case <-timer.C:
 		case <-ctx.Done():
 			return
 		}
 	}
+}
+
+// steady returns a clock that starts at the present time and then follows only how much time passes. Backoffs are measured by it, so
+// setting the system's clock neither ends nor prolongs them.
+func steady() func() time.Time {
+	began := time.Now()
+	return func() time.Time { return began.Round(0).Add(time.Since(began)) }
 }
 
 // State returns what the loop knows of the cluster. It may be read only between rounds, on the goroutine that calls Once.

@@ -84,7 +84,7 @@ func TestMistakes(t *testing.T) {
 		{"namespace in namespace", head + "namespace a/b\n----\nweb a\n", `f:2: namespace: "a/b": a namespace is in no namespace`},
 		{"service without value", head + "service web select=app\n----\nweb a\n", `f:2: service: service attribute "select=app": "app" has no value; want select=KEY=VALUE`},
 		{"bad count", head + "pods web 3\n----\nweb a\n", `f:2: pods: "3": want a count from x1 to x100000`},
-		{"bad fault", head + "fail bind web once badly\n----\nweb a\n", `unknown bind fault "badly"; want conflict, unavailable or lost`},
+		{"bad fault", head + "fail bind web once badly\n----\nweb a\n", `unknown bind fault "badly"; want conflict, forbidden, denied, throttled, unavailable, internal, refused, lost, dropped, timed-out or late`},
 		{"bad duration", head + "advance 5\n----\nweb a\n", `f:2: advance: "5": want a duration such as 300ms, 5s or 6m`},
 		{"late setting", head + "node a\nseed 1\n----\nweb a\n", `f:3: "seed" must come before everything else`},
 		{"bad configuration", head + "config fit=Best\n----\nweb a\n", `f:2: config: `},

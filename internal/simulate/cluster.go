@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/explain"
@@ -30,6 +31,9 @@ type Config struct {
 	// Seed chooses among equally good nodes, and what goes wrong.
 	Seed   uint64
 	Faults Faults
+	// Observers are told what the loop does, and OnPhase, unless it is nil, what the engine does; after a restart, of the new process.
+	Observers []loop.Observer
+	OnPhase   func(engine.Phase)
 }
 
 // Cluster is a cluster in memory with one scheduler. One goroutine uses it.
@@ -49,29 +53,33 @@ type Cluster struct {
 
 	ingest *ingest.Ingest
 	loop   *loop.Loop
-	life   int // of the scheduler process
-	// shownAt is when the newest version of an object is shown, so that the next one is not shown earlier.
-	shownAt map[object]time.Time
+	commit *committer
+	life   int  // of the scheduler process
+	dead   bool // no process runs
+	// skew is how far the wall clock is from virtual time, startSkew how far it was when the process started.
+	skew, startSkew time.Duration
+
+	watches [kinds]watch
+	away    bool      // the scheduler does not reach the API server
+	warmAt  time.Time // until then the API server forbids everything
 
 	verdicts map[model.PodKey]Verdict
 	round    Round
-}
-
-// object names an object. Exactly one field is set; a node is named by its name alone.
-type object struct {
-	pod  model.PodKey
-	node string
-	ref  model.Ref
+	happened map[string]int
 }
 
 // Round is what happened in one round.
 type Round struct {
 	At time.Time
+	// Ran says whether the scheduler ran: there is a process, and it has listed what there is.
+	Ran bool
 	// Shown is what the scheduler was shown before it decided, in order.
 	Shown []Shown
 	// Decided says whether there was a pod to decide about, and Decision what was decided.
 	Decided  bool
 	Decision plan.Decision
+	// Stored are pods that the API server has stored a binding of, in order.
+	Stored []*v1.Pod
 }
 
 // Shown is one thing that the scheduler was shown. Exactly one field is set.
@@ -107,12 +115,18 @@ func New(config Config) (*Cluster, error) {
 	}
 	c := &Cluster{
 		config: config, profiles: map[string]*engine.Profile{}, now: epoch,
-		store: newStore(), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{},
+		store: newStore(), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
 	}
 	for _, p := range config.Scheduler.Profiles {
 		c.profiles[p.Name] = p
 	}
-	return c, c.start()
+	if err := c.start(); err != nil {
+		return nil, err
+	}
+	for k := range c.watches {
+		c.watches[k] = watch{synced: true, known: map[object]version{}, shownAt: map[object]time.Time{}} // there is nothing to list
+	}
+	return c, nil
 }
 
 // start starts the scheduler process, which knows nothing yet.
@@ -126,14 +140,17 @@ func (c *Cluster) start() error {
 		return err
 	}
 	c.life++
-	c.shownAt = map[object]time.Time{}
+	c.dead, c.startSkew = false, c.skew
+	if c.commit, err = newCommitter(c); err != nil {
+		return err
+	}
 	c.ingest = ingest.New(c.config.Scheduler.Compile())
-	c.loop = loop.New(c.ingest, waiting, judge, newCommitter(c))
+	c.loop = loop.New(c.ingest, waiting, judge, c.commit, c.config.Observers...)
 	return nil
 }
 
 func (c *Cluster) newEngine() (*engine.Engine, error) {
-	judge, err := engine.New(engine.Config{Profiles: c.config.Scheduler.Profiles, Seed: c.config.Seed})
+	judge, err := engine.New(engine.Config{Profiles: c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase})
 	if err != nil {
 		return nil, fmt.Errorf("simulate: build the engine: %w", err)
 	}
@@ -146,15 +163,7 @@ func (c *Cluster) Restart() error {
 	if err := c.start(); err != nil {
 		return err
 	}
-	for _, other := range c.Objects() {
-		c.showObject(other)
-	}
-	for _, node := range c.Nodes() {
-		c.showNode(node)
-	}
-	for _, pod := range c.Pods() {
-		c.showPod(pod)
-	}
+	c.watchAnew()
 	return nil
 }
 
@@ -163,6 +172,12 @@ func (c *Cluster) Now() time.Time { return c.now }
 
 // Loop gives access to the scheduler's state, queue and engine, between rounds.
 func (c *Cluster) Loop() *loop.Loop { return c.loop }
+
+// Docket is what the scheduler has to write; to be read between rounds.
+func (c *Cluster) Docket() *commit.Docket { return c.commit.docket }
+
+// Unseen is how many changes the loop has been shown and not taken yet.
+func (c *Cluster) Unseen() int { return c.ingest.Waiting() }
 
 // Nodes returns the stored nodes by name. They must not be changed.
 func (c *Cluster) Nodes() []*v1.Node {
@@ -312,7 +327,7 @@ func (c *Cluster) DeleteObject(ref model.Ref) bool {
 }
 
 // FailBind makes the next bindings of a pod fail, all of them if times is negative.
-func (c *Cluster) FailBind(key model.PodKey, fault BindFault, times int) {
+func (c *Cluster) FailBind(key model.PodKey, fault Fault, times int) {
 	p := c.chaos.plan(key)
 	p.fault, p.times = fault, times
 }
@@ -323,26 +338,9 @@ func (c *Cluster) DelayBind(key model.PodKey, delay time.Duration) { c.chaos.pla
 // SetFaults changes what goes wrong from now on.
 func (c *Cluster) SetFaults(faults Faults) { c.chaos.Faults = faults }
 
-func (c *Cluster) showNode(node *v1.Node) { c.show(object{node: node.Name}, Shown{Node: node}) }
-
-func (c *Cluster) showPod(pod *v1.Pod) { c.show(object{pod: keyOf(pod)}, Shown{Pod: pod}) }
-
 func (c *Cluster) showObject(other runtime.Object) {
 	ref, _ := model.RefOf(other) // what is stored has one
 	c.show(object{ref: ref}, Shown{Object: other})
-}
-
-// show plans a watch event, and sometimes its twin.
-func (c *Cluster) show(of object, what Shown) {
-	at := c.now.Add(c.chaos.upTo(c.chaos.WatchDelayMax))
-	if last, ok := c.shownAt[of]; ok && last.After(at) {
-		at = last
-	}
-	c.shownAt[of] = at
-	c.agenda.plan(at, c.life, func() { c.deliver(what) })
-	if c.chaos.chance(c.chaos.DuplicatePercent) {
-		c.agenda.plan(at, c.life, func() { c.deliver(what) })
-	}
 }
 
 func (c *Cluster) deliver(what Shown) {

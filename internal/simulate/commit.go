@@ -2,43 +2,104 @@ package simulate
 
 import (
 	"fmt"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 )
 
-// committer carries decisions out on the cluster's own API objects. Like the real one it does nothing at once: what it was given
-// happens after the round.
+// committer carries decisions out on the cluster's own API objects. What is to be written, in which order and when again, the real docket
+// says; requests and their answers take virtual time, and nothing happens during a round.
 type committer struct {
-	c    *Cluster
-	room chan struct{} // closed
+	c        *Cluster
+	life     int
+	docket   *commit.Docket
+	room     chan struct{} // closed
+	inFlight int
+	wakes    time.Time // when the docket is looked at again; in the past if that is not planned
 }
 
-func newCommitter(c *Cluster) committer {
-	m := committer{c, make(chan struct{})}
+func newCommitter(c *Cluster) (*committer, error) {
+	docket, err := commit.NewDocket(commit.DocketConfig{
+		EventsMax: commit.DefaultEventsMax, EventsInFlight: commit.DefaultInFlight, Pause: commit.DefaultEventPause,
+		Jitter: c.chaos.jitter,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("simulate: %w", err)
+	}
+	m := &committer{c: c, life: c.life, docket: docket, room: make(chan struct{})}
 	close(m.room)
-	return m
+	return m, nil
 }
 
 // Room never makes anybody wait.
-func (m committer) Room() <-chan struct{} { return m.room }
+func (m *committer) Room() <-chan struct{} { return m.room }
 
-// Start plans the binding of a pod that got a node, and the condition of one that did not.
-func (m committer) Start(d plan.Decision, report explain.Report) {
+// Start takes a decision in. Requests go out after the round.
+func (m *committer) Start(d plan.Decision, report explain.Report) {
+	m.c.round.Decided, m.c.round.Decision = true, d
+	m.c.record(d, report)
+	m.docket.Start(d, report)
+}
+
+// pump sends what the docket has to send, and plans to look again.
+func (m *committer) pump() {
+	for m.inFlight < commit.DefaultInFlight {
+		job, ok := m.docket.Next(m.c.now, false)
+		if !ok {
+			break
+		}
+		m.inFlight++
+		delay := m.c.chaos.upTo(m.c.chaos.BindDelayMax)
+		if job.Errand == commit.Bind {
+			delay = m.c.chaos.bindDelay(job.Pod.Key())
+		}
+		m.c.agenda.plan(m.c.now.Add(delay), 0, func() { m.arrive(job) })
+	}
+	if at, ok := m.docket.Due(); ok && m.inFlight < commit.DefaultInFlight && (!m.wakes.After(m.c.now) || at.Before(m.wakes)) {
+		m.wakes = at
+		m.c.agenda.plan(at, m.life, func() {}) // every step pumps
+	}
+}
+
+// arrive has the API server carry a request out, and plans the answer.
+func (m *committer) arrive(job commit.Job) {
 	c := m.c
-	c.round.Decided, c.round.Decision = true, d
-	c.record(d, report)
-	if !d.Settled() {
-		c.agenda.plan(c.now, 0, func() { c.tell(d, report) })
+	fault := c.faultOf(job)
+	answer, wait := commit.Answer{Err: fault.refusal(job)}, time.Duration(0)
+	switch {
+	case fault == Late:
+		c.agenda.plan(c.now.Add(c.chaos.upTo(lateMax)), 0, func() { c.carryOut(job) })
+	case fault == TimedOut:
+		wait = commit.DefaultTimeout
+		if c.chaos.chance(50) {
+			c.carryOut(job)
+		}
+	case fault == Internal && c.chaos.chance(50), fault == Lost:
+		c.carryOut(job)
+	case fault == NoFault:
+		answer = c.carryOut(job)
+	}
+	c.count(job, fault, answer.Err)
+	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(job, answer) })
+}
+
+// done tells the docket how a request ended, and the loop how a binding did.
+func (m *committer) done(job commit.Job, answer commit.Answer) {
+	m.inFlight--
+	settled, _ := m.docket.Done(m.c.now, job, answer)
+	if settled == nil {
 		return
 	}
-	life := c.life
-	c.agenda.plan(c.now.Add(c.chaos.bindDelay(d.Pod.Key())), 0, func() { c.bind(d, 1, life) })
+	outcome := settled.Outcome()
+	m.c.deliver(Shown{Bound: &outcome})
+	if settled.Err != nil {
+		m.c.recordFailure(settled)
+	}
 }
 
 func (c *Cluster) record(d plan.Decision, report explain.Report) {
@@ -52,69 +113,48 @@ func (c *Cluster) record(d plan.Decision, report explain.Report) {
 	c.verdicts[key] = verdict
 }
 
-// bind sends the binding for the try-th time, and plans another try where that is worth it.
-func (c *Cluster) bind(d plan.Decision, try, life int) {
-	key := d.Pod.Key()
-	fault := c.chaos.bindFault(key)
-	var err error
-	switch fault {
-	case Conflict:
-		err = apierrors.NewConflict(v1.Resource("pods/binding"), key.Name, fmt.Errorf("the binding was made to fail"))
-	case Unavailable:
-		err = apierrors.NewServiceUnavailable("the binding was made to fail")
-	default:
-		var bound *v1.Pod
-		if bound, err = c.store.bind(key, d.Pod.UID, d.NodeName); err == nil {
-			c.changes++
-			c.showPod(bound)
-			if fault == Lost {
-				err = apierrors.NewTimeoutError("the answer to the binding was made to get lost", 0)
-			}
-		}
+func (c *Cluster) recordFailure(s *commit.Settled) {
+	key := s.Decision.Pod.Key()
+	if verdict, ok := c.verdicts[key]; ok && verdict.UID == string(s.Decision.Pod.UID) {
+		verdict.Report = explain.OfFailedBinding(s.Decision, s.Err)
+		verdict.Decision.NodeName, verdict.Decision.Err = "", s.Err
+		c.verdicts[key] = verdict
 	}
-	if wait, again := defaultbinder.Retry(err, try); again && life == c.life {
-		c.agenda.plan(c.now.Add(wait), 0, func() { c.bind(d, try+1, life) })
-		return
-	}
-	if err != nil {
-		err = fmt.Errorf("running Bind plugin %q: %w", defaultbinder.Name, err)
-	}
-	c.answer(d, err, life)
 }
 
-// answer plans that the scheduler hears how the binding ended.
-func (c *Cluster) answer(d plan.Decision, err error, life int) {
-	if life != c.life {
-		return // the process that asked is gone
-	}
-	outcome := model.Outcome{Pod: d.Pod, NodeName: d.NodeName, Err: err}
-	c.agenda.plan(c.now.Add(c.chaos.upTo(c.chaos.BindDelayMax)), life, func() {
-		c.deliver(Shown{Bound: &outcome})
-		if err == nil {
-			return
+// carryOut does what the API server does with a request that nothing is wrong with.
+func (c *Cluster) carryOut(job commit.Job) commit.Answer {
+	key := job.Pod.Key()
+	switch job.Errand {
+	case commit.Bind:
+		bound, err := c.store.bind(key, job.Pod.UID, job.NodeName)
+		if err != nil {
+			return commit.Answer{Err: err}
 		}
-		report := explain.OfFailedBinding(d, err)
-		if verdict, ok := c.verdicts[d.Pod.Key()]; ok && verdict.UID == string(d.Pod.UID) {
-			verdict.Report = report
-			verdict.Decision.NodeName, verdict.Decision.Err = "", err
-			c.verdicts[d.Pod.Key()] = verdict
+		c.changes++
+		c.round.Stored = append(c.round.Stored, bound)
+		c.showPod(bound)
+	case commit.Ask:
+		pod := c.store.pods[key]
+		if pod == nil || pod.UID != job.Pod.UID {
+			return commit.Answer{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
 		}
-		c.tell(d, report)
-	})
-}
-
-// tell writes the condition that a report asks for.
-func (c *Cluster) tell(d plan.Decision, report explain.Report) {
-	if report.Condition == nil && !report.ClearNomination {
-		return
-	}
-	condition := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse}
-	if report.Condition != nil {
-		condition = *report.Condition
-	} else if have := explain.ScheduledCondition(d.Pod.Object); have != nil {
-		condition = *have
-	}
-	if pod, ok := c.store.setCondition(d.Pod.Key(), d.Pod.UID, condition, report.ClearNomination); ok {
+		return commit.Answer{NodeName: pod.Spec.NodeName}
+	case commit.Patch:
+		if c.store.pods[key] == nil {
+			return commit.Answer{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
+		}
+		condition := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse}
+		if job.Condition != nil {
+			condition = *job.Condition
+		} else if have := explain.ScheduledCondition(job.Pod.Object); have != nil {
+			condition = *have
+		}
+		pod, ok := c.store.setCondition(key, job.Pod.UID, condition, job.ClearNomination)
+		if !ok {
+			return commit.Answer{Err: apierrors.NewConflict(v1.Resource("pods"), key.Name, fmt.Errorf("the UID is another pod's"))}
+		}
 		c.showPod(pod)
 	}
+	return commit.Answer{}
 }

@@ -1,54 +1,114 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // Faults say what goes wrong by chance, and how often. The zero value is a perfect world without delays.
 type Faults struct {
-	// WatchDelayMax and BindDelayMax bound how late watch events are shown and bindings carried out and answered. Versions of one object
+	// WatchDelayMax and BindDelayMax bound how late watch events are shown, and requests carried out and answered. Versions of one object
 	// are shown in order; different objects overtake each other.
 	WatchDelayMax, BindDelayMax time.Duration
-	// In so many of 100 cases a watch event is shown twice, and a binding fails in each of these ways.
-	DuplicatePercent, ConflictPercent, UnavailablePercent, LostPercent int
+	// DuplicatePercent of 100 watch events are shown twice.
+	DuplicatePercent int
+	// Requests says in how many of 100 requests each fault happens.
+	Requests map[Fault]int
 }
 
-// BindFault is a way in which a binding fails.
-type BindFault uint8
+// Fault is a way in which a request fails.
+type Fault uint8
 
-// The ways in which a binding fails.
+// The ways in which a request fails.
 const (
-	NoFault BindFault = iota
-	// Conflict: the API server refuses; nothing is stored.
+	NoFault Fault = iota
+	// Conflict, Forbidden and Denied: the API server refuses, in the last case because a webhook does. Nothing is stored.
 	Conflict
+	Forbidden
+	Denied
+	// Throttled: the API server asks to come back later; nothing is stored.
+	Throttled
 	// Unavailable: the API server is unwell; nothing is stored, and trying again soon is worth it.
 	Unavailable
-	// Lost: the binding is stored, but the answer never arrives.
+	// Internal: the API server says that it failed; the request may have been stored all the same.
+	Internal
+	// Refused: nobody listens.
+	Refused
+	// Lost: the request is stored, but the answer never arrives.
 	Lost
+	// Dropped: the connection breaks before the request arrives.
+	Dropped
+	// TimedOut: no answer comes until the client gives up; the request may have been stored.
+	TimedOut
+	// Late: the connection breaks, and the request is stored only after that.
+	Late
+	faults
 )
 
-var bindFaultNames = [...]string{"none", "conflict", "unavailable", "lost"}
+var faultNames = [faults]string{
+	"none", "conflict", "forbidden", "denied", "throttled", "unavailable", "internal", "refused", "lost", "dropped", "timed-out", "late",
+}
 
 // String returns the fault's name.
-func (f BindFault) String() string { return bindFaultNames[f] }
+func (f Fault) String() string { return faultNames[f] }
+
+// lateMax is how long a request may take to be stored after its connection broke.
+const lateMax = 3 * time.Second
 
 // BindFaultNamed returns the fault of a name that String gives.
-func BindFaultNamed(name string) (BindFault, error) {
-	for f, known := range bindFaultNames {
-		if name == known && BindFault(f) != NoFault {
-			return BindFault(f), nil
-		}
+func BindFaultNamed(name string) (Fault, error) {
+	if at := slices.Index(faultNames[1:], name); at >= 0 {
+		return Fault(at + 1), nil
 	}
-	return NoFault, fmt.Errorf("unknown bind fault %q; want conflict, unavailable or lost", name)
+	return NoFault, fmt.Errorf("unknown bind fault %q; want %s or %s", name, strings.Join(faultNames[1:faults-1], ", "), faultNames[faults-1])
+}
+
+// refusal is the error that a request ends with, nil without a fault.
+func (f Fault) refusal(job commit.Job) error {
+	what, name := v1.Resource("pods/binding"), job.Pod.Name
+	failed := errors.New("the binding was made to fail")
+	if job.Errand != commit.Bind {
+		what, failed = v1.Resource("pods"), fmt.Errorf("the %s was made to fail", job.Errand)
+	}
+	switch f {
+	case Conflict:
+		return apierrors.NewConflict(what, name, failed)
+	case Forbidden:
+		return apierrors.NewForbidden(what, name, failed)
+	case Denied:
+		return apierrors.NewForbidden(what, name, fmt.Errorf("admission webhook denied the request: %w", failed))
+	case Throttled:
+		return apierrors.NewTooManyRequests(failed.Error(), 1)
+	case Unavailable:
+		return apierrors.NewServiceUnavailable(failed.Error())
+	case Internal:
+		return apierrors.NewInternalError(failed)
+	case Refused:
+		return &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	case Lost, Dropped, Late:
+		return fmt.Errorf("the connection was made to break: %w", io.ErrUnexpectedEOF)
+	case TimedOut:
+		return errors.New("no answer came in time, as was to be")
+	}
+	return nil
 }
 
 // bindPlan is what was ordered for the next bindings of one pod.
 type bindPlan struct {
-	fault BindFault
+	fault Fault
 	times int
 	delay time.Duration
 }
@@ -80,6 +140,14 @@ func (c *chaos) upTo(limit time.Duration) time.Duration {
 	return time.Duration(c.random.Int64N(int64(limit) + 1))
 }
 
+// jitter spreads waits where requests take time at all; in a perfect world they are as long as they are said to be.
+func (c *chaos) jitter(wait time.Duration) time.Duration {
+	if c.BindDelayMax == 0 {
+		return wait
+	}
+	return wait + c.upTo(wait/10)
+}
+
 // bindDelay is how long a binding takes on its way.
 func (c *chaos) bindDelay(key model.PodKey) time.Duration {
 	if plan := c.plans[key]; plan != nil && plan.delay > 0 {
@@ -88,21 +156,48 @@ func (c *chaos) bindDelay(key model.PodKey) time.Duration {
 	return c.upTo(c.BindDelayMax)
 }
 
-// bindFault is how this try to bind the pod fails.
-func (c *chaos) bindFault(key model.PodKey) BindFault {
-	if plan := c.plans[key]; plan != nil && plan.times != 0 {
+// fault is how this request fails.
+func (c *chaos) fault(job commit.Job) Fault {
+	if plan := c.plans[job.Pod.Key()]; job.Errand == commit.Bind && plan != nil && plan.times != 0 {
 		if plan.times > 0 {
 			plan.times--
 		}
 		return plan.fault
 	}
-	switch {
-	case c.chance(c.ConflictPercent):
-		return Conflict
-	case c.chance(c.UnavailablePercent):
-		return Unavailable
-	case c.chance(c.LostPercent):
-		return Lost
+	if len(c.Requests) == 0 {
+		return NoFault
+	}
+	draw := c.random.IntN(100)
+	for f := NoFault + 1; f < faults; f++ {
+		if draw -= c.Requests[f]; draw < 0 {
+			return f
+		}
 	}
 	return NoFault
 }
+
+// faultOf is how a request fails: by chance, or because the API server is away or has just come back.
+func (c *Cluster) faultOf(job commit.Job) Fault {
+	switch {
+	case c.away:
+		return Refused
+	case c.now.Before(c.warmAt):
+		return Forbidden
+	}
+	return c.chaos.fault(job)
+}
+
+// count keeps count of what went wrong.
+func (c *Cluster) count(job commit.Job, fault Fault, err error) {
+	switch {
+	case fault != NoFault:
+		c.happened[fmt.Sprintf("%s: %s", job.Errand, fault)]++
+	case err != nil:
+		c.happened[fmt.Sprintf("%s: %s, in earnest", job.Errand, apierrors.ReasonForError(err))]++
+	default:
+		c.happened[fmt.Sprintf("%s: done", job.Errand)]++
+	}
+}
+
+// Happened says how often each kind of request was carried out, and failed in each way; and how often each kind of disturbance happened.
+func (c *Cluster) Happened() map[string]int { return c.happened }

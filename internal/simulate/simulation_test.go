@@ -115,7 +115,7 @@ func rest(c *simulate.Cluster, a *auditor, isDefault bool) error {
 		if err := c.AdvanceTo(c.Now().Add(40*time.Second), a.audit); err != nil {
 			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 		}
-		if err := a.nothingFits(overlooks...); err != nil {
+		if err := a.nothingFits(nobody, overlooks...); err != nil {
 			return fmt.Errorf("nobody woke it: %w", err)
 		}
 	}
@@ -127,8 +127,10 @@ func rest(c *simulate.Cluster, a *auditor, isDefault bool) error {
 			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 		}
 	}
-	return a.nothingFits()
+	return a.nothingFits(nobody)
 }
+
+func nobody(*v1.Pod) bool { return false }
 
 // overlooks are the plugins whose hints overlook events that could help: what namespace selectors find, who is on his way out, services
 // and controllers, and for pods that others repel, nodes.
@@ -140,7 +142,10 @@ func faults(r *rand.Rand) simulate.Faults {
 	}
 	return simulate.Faults{
 		WatchDelayMax: time.Duration(r.IntN(3000)) * time.Millisecond, BindDelayMax: time.Duration(r.IntN(2000)) * time.Millisecond,
-		DuplicatePercent: r.IntN(20), ConflictPercent: r.IntN(20), UnavailablePercent: r.IntN(20), LostPercent: r.IntN(10),
+		DuplicatePercent: r.IntN(20),
+		Requests: map[simulate.Fault]int{
+			simulate.Conflict: r.IntN(20), simulate.Unavailable: r.IntN(20), simulate.Lost: r.IntN(10),
+		},
 	}
 }
 

@@ -17,7 +17,14 @@ func (c *Cluster) Step() Round {
 			e.do()
 		}
 	}
-	c.loop.Once(c.now)
+	if c.dead {
+		return c.round
+	}
+	if c.synced() {
+		c.round.Ran = true
+		c.loop.Once(c.processTime(c.now))
+	}
+	c.commit.pump()
 	return c.round
 }
 
@@ -30,8 +37,13 @@ func (c *Cluster) Busy() bool {
 // Next returns when something happens by itself; ok is false when nothing ever does.
 func (c *Cluster) Next() (at time.Time, ok bool) {
 	at, ok = c.agenda.next()
-	if wake, waits := c.loop.Next(); waits && (!ok || wake.Before(at)) {
-		at, ok = wake, true
+	if c.dead || !c.synced() {
+		return at, ok
+	}
+	if wake, waits := c.loop.Next(); waits {
+		if wake = wake.Add(-c.startSkew); !ok || wake.Before(at) {
+			at, ok = wake, true
+		}
 	}
 	return at, ok
 }

@@ -84,14 +84,15 @@ func (f *filter) fixed(size *model.Node, used *model.Resources, pods int) reason
 }
 
 // demand is an amount with the bit that says it is not there. An amount of 0 has no bit: who asks for nothing does not mind
-// that free space is negative, as it is after a node has shrunk.
+// that free space is negative, as it is after a node has shrunk. A negative amount is the sum of so much that it overflows; it is
+// not checked either, as in kube-scheduler.
 type demand struct {
 	asked int64
 	bit   reason.Code
 }
 
 func demandOf(asked int64, bit reason.Code) demand {
-	if asked == 0 {
+	if asked <= 0 {
 		return demand{}
 	}
 	return demand{asked, bit}
@@ -99,7 +100,13 @@ func demandOf(asked int64, bit reason.Code) demand {
 
 // shortage compares with what a node has. What even an empty node cannot give, no eviction will give.
 func (d demand) shortage(size, used int64) reason.Code {
-	return d.bit&ifNegative(size-used-d.asked) | reason.Unresolvable&ifNegative(size-d.asked)
+	return d.bit&ifLess(size-used, d.asked) | reason.Unresolvable&ifNegative(size-d.asked)
+}
+
+// ifLess is a mask of ones if a < b, also where a - b overflows, as it does for amounts that nobody has but anybody may ask for.
+func ifLess(a, b int64) reason.Code {
+	d := a - b
+	return ifNegative(d ^ (a^b)&(d^a))
 }
 
 // ifNegative is a mask of ones for negative numbers. There are no branches here because the verdicts of neighbouring nodes

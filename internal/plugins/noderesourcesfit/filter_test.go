@@ -2,6 +2,7 @@ package noderesourcesfit
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -90,6 +91,23 @@ func TestFilter(t *testing.T) {
 		f := plugin(t, row.args).CompileFilter(model.NewPod(podOf(row.pod)))
 		if got := verdictOf(f, exampleNode(row.node)); got != row.want {
 			t.Errorf("%s: %q, want %q", row.name, got, row.want)
+		}
+	}
+}
+
+// A node whose pods take next to everything that can be counted has nothing left for a pod that asks for a lot, too.
+func TestIfLess(t *testing.T) {
+	const most, least = math.MaxInt64, math.MinInt64
+	numbers := []int64{least, least + 1, -5, -1, 0, 1, 5, most - 1, most}
+	for _, a := range numbers {
+		for _, b := range numbers {
+			want := reason.None
+			if a < b {
+				want = ^reason.None
+			}
+			if got := ifLess(a, b); got != want {
+				t.Errorf("%d < %d: got %x, want %x", a, b, got, want)
+			}
 		}
 	}
 }

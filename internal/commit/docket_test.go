@@ -1,0 +1,246 @@
+package commit_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/explain"
+)
+
+// bench is a docket whose requests the test answers, on a clock that the test moves.
+type bench struct {
+	*testing.T
+	*commit.Docket
+	now time.Time
+}
+
+func newBench(t *testing.T, eventsMax int) *bench {
+	t.Helper()
+	d, err := commit.NewDocket(commit.DocketConfig{
+		EventsMax: eventsMax, EventsInFlight: 4, Pause: time.Second, Jitter: func(wait time.Duration) time.Duration { return wait },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{t, d, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+}
+
+// take takes the next job, which must be this one.
+func (b *bench) take(errand commit.Errand, pod string) commit.Job {
+	b.Helper()
+	job, ok := b.Next(b.now, false)
+	if !ok || job.Errand != errand || job.Pod.Name != pod {
+		b.Fatalf("the next job is %s of %v (%t), want %s of %s", job.Errand, job.Pod, ok, errand, pod)
+	}
+	return job
+}
+
+// nothing checks that there is nothing to do at this time.
+func (b *bench) nothing() {
+	b.Helper()
+	if job, ok := b.Next(b.now, false); ok {
+		b.Fatalf("the next job is %s of %s, want none", job.Errand, job.Pod)
+	}
+}
+
+// answer ends a job.
+func (b *bench) answer(job commit.Job, nodeName string, err error) *commit.Settled {
+	settled, _ := b.Done(b.now, job, commit.Answer{NodeName: nodeName, Err: err})
+	return settled
+}
+
+// later moves the clock to when the docket next has something to do.
+func (b *bench) later(want time.Duration) {
+	b.Helper()
+	at, ok := b.Due()
+	if !ok || at.Sub(b.now) != want {
+		b.Fatalf("the docket has something to do in %s (%t), want in %s", at.Sub(b.now), ok, want)
+	}
+	b.now = at
+}
+
+var (
+	errBroken = errors.New("the connection broke")
+	errGone   = apierrors.NewNotFound(v1.Resource("pods"), "p")
+	errNo     = apierrors.NewForbidden(v1.Resource("pods"), "p", errors.New("no"))
+)
+
+// TestUnknownOutcomeIsAskedFor follows a binding whose answer was lost through an outage: the question is repeated until there is an answer, and
+// what the answer is decides.
+func TestUnknownOutcomeIsAskedFor(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		nodeName string
+		err      error
+		bound    bool
+		settled  bool
+	}{
+		{"bound", "node-of-p", nil, true, true},
+		{"bound by somebody else", "elsewhere", nil, false, true},
+		{"gone", "", errGone, false, true},
+		{"not bound", "", nil, false, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			b.Start(placed(podNamed("p")))
+			if s := b.answer(b.take(commit.Bind, "p"), "", errBroken); s != nil {
+				t.Fatalf("it is settled at once: %+v", s)
+			}
+			b.later(0)
+			for _, wait := range []time.Duration{50, 100, 200, 400, 800, 1600, 3200, 5000, 5000} {
+				b.answer(b.take(commit.Ask, "p"), "", errNo)
+				b.nothing()
+				b.later(wait * time.Millisecond)
+			}
+			s := b.answer(b.take(commit.Ask, "p"), test.nodeName, test.err)
+			if (s != nil) != test.settled || s != nil && (s.Err == nil) != test.bound {
+				t.Fatalf("it is settled as %+v", s)
+			}
+			if !test.settled { // it is sent once more
+				b.later(50 * time.Millisecond)
+				if s := b.answer(b.take(commit.Bind, "p"), "", nil); s == nil || s.Err != nil {
+					t.Errorf("it is settled as %+v", s)
+				}
+			}
+			if b.Open() != 0 {
+				t.Errorf("%d bindings are open", b.Open())
+			}
+		})
+	}
+}
+
+// TestNotBoundIsBelievedLate has a webhook refuse the second try of a binding whose first may still be on its way: the room is released only when
+// it cannot arrive any more.
+func TestNotBoundIsBelievedLate(t *testing.T) {
+	b := newBench(t, 10)
+	b.Start(placed(podNamed("p")))
+	b.answer(b.take(commit.Bind, "p"), "", errBroken)
+	broke := b.now
+	b.later(0)
+	b.answer(b.take(commit.Ask, "p"), "", nil)
+	b.later(50 * time.Millisecond)
+	b.answer(b.take(commit.Bind, "p"), "", errNo)
+	b.later(0)
+	if s := b.answer(b.take(commit.Ask, "p"), "", nil); s != nil {
+		t.Fatalf("it is settled after %s: %+v", b.now.Sub(broke), s)
+	}
+	b.later(5*time.Second - 50*time.Millisecond)
+	if s := b.answer(b.take(commit.Ask, "p"), "", nil); s == nil || s.Err == nil {
+		t.Errorf("it is settled as %+v, want that it failed", s)
+	}
+}
+
+// TestThrottledBindingComesBack has the API server ask to come back later: after that time, ten times, and then it is a failure.
+func TestThrottledBindingComesBack(t *testing.T) {
+	b := newBench(t, 10)
+	b.Start(placed(podNamed("p")))
+	for range 10 {
+		b.answer(b.take(commit.Bind, "p"), "", apierrors.NewTooManyRequests("later", 3))
+		b.nothing()
+		b.later(3 * time.Second)
+	}
+	if s := b.answer(b.take(commit.Bind, "p"), "", apierrors.NewTooManyRequests("later", 3)); s == nil || s.Err == nil {
+		t.Errorf("it is settled as %+v, want that it failed", s)
+	}
+}
+
+// TestStatusesAndEventsWaitForTheServer takes the API server away from statuses and events, for as long as it takes: of each pod the latest
+// condition is written then, and an event that was repeated is written once, with its number. Bindings are not held up.
+func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
+	b := newBench(t, 10)
+	pod := podNamed("p")
+	for nodes := range 3 {
+		b.Start(rejected(pod, nodes+1))
+	}
+	b.Start(rejected(pod, 3))
+	for range 200 { // over three minutes
+		b.answer(b.take(commit.Patch, "p"), "", errBroken)
+		b.nothing()
+		b.Start(placed(podNamed("q")))
+		b.answer(b.take(commit.Bind, "q"), "", nil)
+		b.later(time.Second)
+	}
+	job := b.take(commit.Patch, "p")
+	if message := job.Condition.Message; message != "0/3 nodes are available: 3 Insufficient cpu." {
+		t.Errorf("the condition says %q, want the latest", message)
+	}
+	b.answer(job, "", nil)
+	times := map[string]int{}
+	for {
+		job, ok := b.Next(b.now, false)
+		if !ok {
+			break
+		}
+		times[job.Event.Note] = job.Times
+		b.answer(job, "", nil)
+	}
+	if got := fmt.Sprint(times); got != "map[0/1 nodes are available: 1 Insufficient cpu.:1 0/2 nodes are available: 2 Insufficient cpu.:1 "+
+		"0/3 nodes are available: 3 Insufficient cpu.:2 Successfully assigned ns/q to node-of-q:200]" {
+		t.Errorf("events %s", got)
+	}
+	if stats := b.Stats(); stats.Statuses != 1 || stats.StatusesFailed != 0 || stats.EventsMerged != 200 {
+		t.Errorf("%+v", stats)
+	}
+}
+
+// TestIdenticalStatusIsNotWrittenAgain decides the same about a pod whose new condition the watch has not shown yet.
+func TestIdenticalStatusIsNotWrittenAgain(t *testing.T) {
+	b := newBench(t, 10)
+	pod := podNamed("p")
+	decision, report := rejected(pod, 1)
+	report.Event = explain.Event{}
+	b.Start(decision, report)
+	b.answer(b.take(commit.Patch, "p"), "", nil)
+	b.Start(decision, report)
+	b.nothing()
+	b.now = b.now.Add(time.Minute)
+	b.nothing()
+	if n := b.Remembered(); n != 0 {
+		t.Errorf("%d things are remembered", n)
+	}
+}
+
+// TestRefusedStatusIsGivenUp has the API server refuse a condition for good, in time.
+func TestRefusedStatusIsGivenUp(t *testing.T) {
+	b := newBench(t, 10)
+	decision, report := rejected(podNamed("p"), 1)
+	report.Event = explain.Event{}
+	b.Start(decision, report)
+	tries := 0
+	for began := b.now; !b.Empty(); tries++ {
+		if at, ok := b.Due(); ok {
+			b.now = at
+		}
+		b.answer(b.take(commit.Patch, "p"), "", errNo)
+		if b.now.Sub(began) > 10*time.Minute {
+			t.Fatal("it is never given up")
+		}
+	}
+	if stats := b.Stats(); tries != 17 || stats.StatusesFailed != 1 || b.Remembered() != 0 {
+		t.Errorf("%d tries, %+v, %d things remembered", tries, stats, b.Remembered())
+	}
+}
+
+// TestPoisonedEventHoldsNobodyUp has the API server fail at one event: the others are written meanwhile.
+func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
+	b := newBench(t, 10)
+	for _, name := range []string{"bad", "good"} {
+		decision, report := rejected(podNamed(name), 1)
+		report.Condition = nil
+		b.Start(decision, report)
+	}
+	b.answer(b.take(commit.Record, "bad"), "", apierrors.NewInternalError(errBroken))
+	b.answer(b.take(commit.Record, "good"), "", nil)
+	b.nothing()
+	b.later(10 * time.Millisecond)
+	b.answer(b.take(commit.Record, "bad"), "", nil)
+	if b.Stats().Events != 2 || b.Remembered() != 0 {
+		t.Errorf("%+v, %d things remembered", b.Stats(), b.Remembered())
+	}
+}

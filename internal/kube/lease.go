@@ -1,0 +1,171 @@
+package kube
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/uuid"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/client-go/tools/record"
+	componentbase "k8s.io/component-base/config/v1alpha1"
+)
+
+// ElectionConfig is what an election needs to be held.
+type ElectionConfig struct {
+	Access *rest.Config
+	Client kubernetes.Interface
+	// Rules name the Lease and its times.
+	Rules componentbase.LeaderElectionConfiguration
+	// Scheduler is what events about the election are reported by.
+	Scheduler string
+	// Coordinated lets the API server choose among the candidates; Binary and Emulation are the versions that it chooses by.
+	Coordinated       bool
+	Binary, Emulation string
+}
+
+// Election makes at most one replica lead, by a Lease that the leader keeps renewing.
+type Election struct {
+	elector   *leaderelection.LeaderElector
+	health    *leaderelection.HealthzAdaptor
+	candidate *leaderelection.LeaseCandidate // nil unless coordinated
+	synced    leaderelection.CacheSyncWaiter
+	events    record.EventBroadcaster
+	sink      record.EventSink
+	rules     componentbase.LeaderElectionConfiguration
+	leading   chan struct{}
+	ended     chan struct{}
+}
+
+// ErrLost is why an election ends that was not told to: somebody else leads, or may lead.
+var ErrLost = errors.New("leaderelection lost")
+
+// component is the name that candidates compete under, and that metrics of the election bear.
+const component = "kube-scheduler"
+
+// healthTolerance is how long after the end of its lease a leader that does not stop counts as healthy.
+const healthTolerance = 20 * time.Second
+
+// NewElection prepares an election. Nothing is sent before Run.
+func NewElection(config ElectionConfig) (*Election, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find the name of this host, which the leader is known by: %w", err)
+	}
+	e := &Election{
+		health:  leaderelection.NewLeaderHealthzAdaptor(healthTolerance),
+		events:  record.NewBroadcaster(),
+		sink:    &typedcorev1.EventSinkImpl{Interface: config.Client.CoreV1().Events(metav1.NamespaceAll)},
+		rules:   config.Rules,
+		leading: make(chan struct{}),
+		ended:   make(chan struct{}),
+	}
+	identity := host + "_" + string(uuid.NewUUID()) // two processes on one host are two candidates
+	access := as(config.Access, "leader-election")
+	access.Timeout = max(time.Second, config.Rules.RenewDeadline.Duration/2) // so that there are two tries at least
+	client, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("build a client for the lease: %w", err)
+	}
+	lock, err := resourcelock.New(config.Rules.ResourceLock, config.Rules.ResourceNamespace, config.Rules.ResourceName,
+		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{
+			Identity:      identity,
+			EventRecorder: e.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.Scheduler}),
+		})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the lease %s/%s: %w", config.Rules.ResourceNamespace, config.Rules.ResourceName, err)
+	}
+	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Lock:            lock,
+		LeaseDuration:   config.Rules.LeaseDuration.Duration,
+		RenewDeadline:   config.Rules.RenewDeadline.Duration,
+		RetryPeriod:     config.Rules.RetryPeriod.Duration,
+		WatchDog:        e.health,
+		Name:            component,
+		ReleaseOnCancel: true,
+		Coordinated:     config.Coordinated,
+		Callbacks: leaderelection.LeaderCallbacks{
+			OnStartedLeading: func(context.Context) { close(e.leading) },
+			OnStoppedLeading: func() { close(e.ended) },
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("leaderElection: %w", err)
+	}
+	e.health.SetLeaderElection(e.elector)
+	if config.Coordinated {
+		e.candidate, e.synced, err = leaderelection.NewCandidate(config.Client, metav1.NamespaceSystem, identity, component,
+			config.Binary, config.Emulation, coordinationv1.OldestEmulationVersion)
+		if err != nil {
+			return nil, fmt.Errorf("prepare the lease candidate: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// Leading is closed when this replica leads.
+func (e *Election) Leading() <-chan struct{} { return e.leading }
+
+// Name is that of the health check.
+func (e *Election) Name() string { return e.health.Name() }
+
+// Check fails when a leader whose lease ended long ago has not stopped.
+func (e *Election) Check(request *http.Request) error { return e.health.Check(request) }
+
+// Candidates returns what waits until the candidates are known; nil unless the election is coordinated.
+func (e *Election) Candidates() leaderelection.CacheSyncWaiter { return e.synced }
+
+// Holds returns nil while this replica leads beyond doubt: the lease is its own, and it renewed it so short a time ago that nobody
+// else can have taken it over. It asks nobody.
+func (e *Election) Holds() error {
+	if !e.elector.IsLeader() {
+		return fmt.Errorf("the lease is not this replica's: %w", ErrLost)
+	}
+	// The elector's own check adds a tolerance to the duration of the lease; this one ends with the time there is to renew it.
+	if err := e.elector.Check(e.rules.RenewDeadline.Duration - e.rules.LeaseDuration.Duration); err != nil {
+		return fmt.Errorf("%w: %w", err, ErrLost)
+	}
+	return nil
+}
+
+// Run takes part in the election and, once elected, keeps the lease, until the context ends: then it gives the lease back and returns
+// nil. It returns ErrLost as soon as the lease is lost, without waiting for an API server that cannot be reached.
+func (e *Election) Run(ctx context.Context) error {
+	e.events.StartRecordingToSink(e.sink)
+	defer e.events.Shutdown()
+	if e.candidate != nil {
+		go e.candidate.Run(ctx)
+	}
+	go e.elector.Run(ctx)
+	select {
+	case <-e.leading:
+	case <-e.ended:
+		return nil
+	}
+	check := time.NewTicker(min(e.rules.RetryPeriod.Duration, time.Second))
+	defer check.Stop()
+	for {
+		select {
+		case <-e.ended:
+			if ctx.Err() == nil {
+				return ErrLost
+			}
+			return nil
+		case <-check.C:
+			if err := e.Holds(); err != nil && ctx.Err() == nil {
+				return err
+			}
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package loop_test
+
+import (
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// notes are what an observer was told.
+type notes struct {
+	rounds   []loop.Round
+	standing loop.Standing
+	told     int
+}
+
+func (n *notes) Round(r *loop.Round)       { n.rounds = append(n.rounds, *r) }
+func (n *notes) Standing(s *loop.Standing) { n.standing, n.told = *s, n.told+1 }
+
+// TestObserver runs the loop on a cluster in memory and looks at what an observer is told: rounds in which something happened, and in
+// the end how things stand.
+func TestObserver(t *testing.T) {
+	scheduler, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, clock := &notes{}, &loop.Clock{}
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Observers: []loop.Observer{n, clock}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ahead := time.Until(clock.Now()).Abs(); ahead > time.Minute {
+		t.Errorf("before the first decision, the clock is %v off the system's", ahead)
+	}
+	c.SetNode(&v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourcePods: resource.MustParse("9")}},
+	})
+	for _, name := range []string{"fits", "large"} {
+		cpu := map[string]string{"fits": "1", "large": "2"}[name]
+		c.SetPod(&v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+			Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{{
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}},
+			}}},
+		})
+	}
+	if err := c.Settle(nil); err != nil {
+		t.Fatal(err)
+	}
+	first := n.rounds[0]
+	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || !first.Decided || first.Decision.NodeName != "a" ||
+		!first.Decision.Popped.Equal(c.Now()) || first.Deciding <= 0 {
+		t.Errorf("the first round is told as %+v", first)
+	}
+	decided := 0
+	for _, r := range n.rounds {
+		if r.Decided {
+			decided++
+		}
+		if !r.Decided && r.Changes == 0 && len(r.Moves) == 0 {
+			t.Error("a round is told of in which nothing happened")
+		}
+	}
+	s := n.standing
+	want := queue.Counts{Parked: 1}
+	if decided != 2 || s.Queue != want || s.Nodes != 1 || s.Pods != 1 || s.Assumed != 0 || s.Work.Decisions != 2 || len(s.Unschedulable) != 1 {
+		t.Errorf("%d decisions are told of, and in the end %+v", decided, s)
+	}
+	if ahead := clock.Now().Sub(c.Now()); ahead < 0 || ahead > time.Minute {
+		t.Errorf("after a decision, the clock is %v ahead of the loop", ahead)
+	}
+}

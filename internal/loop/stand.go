@@ -1,0 +1,45 @@
+package loop
+
+import (
+	"context"
+	"time"
+)
+
+// Stand keeps what the loop knows up to date and decides nothing, until leading is closed or the context ends. A replica that
+// does not lead stands by: when it comes to lead, Run has next to nothing to catch up with.
+func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
+	for {
+		changes := l.source.Drain()
+		l.report.begin()
+		delta := l.state.Apply(changes)
+		l.queue.Wake(time.Now(), delta)
+		l.report.applied(len(changes), delta)
+		l.report.ended(l)
+		select {
+		case <-l.source.Ready():
+		case ask := <-l.asks:
+			ask()
+		case <-leading:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// Do calls the function on the goroutine of Run or Stand, between two rounds, when it may look at everything that the loop owns. It
+// returns when the function has returned, or the reason when the context ended before it was called.
+func (l *Loop) Do(ctx context.Context, look func()) error {
+	done := make(chan struct{})
+	ask := func() {
+		defer close(done)
+		look()
+	}
+	select {
+	case l.asks <- ask:
+		<-done
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

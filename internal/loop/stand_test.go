@@ -1,0 +1,111 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+)
+
+// decisions takes decisions and carries none out.
+type decisions struct {
+	made   chan plan.Decision
+	always chan struct{}
+}
+
+func (d decisions) Start(decision plan.Decision, _ explain.Report) { d.made <- decision }
+func (d decisions) Room() <-chan struct{}                          { return d.always }
+
+// TestStandby gives a loop a node and pods while it stands by: it knows them, and decides nothing. When it leads it decides, but not about a
+// pod that another replica has bound meanwhile.
+func TestStandby(t *testing.T) {
+	c, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := ingest.New(c.Compile())
+	taken := decisions{make(chan plan.Decision, 8), make(chan struct{})}
+	close(taken.always)
+	l := loop.New(changes, waiting, decider, taken)
+
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, errors.New("too late"))
+	defer cancel()
+	leading, ended := make(chan struct{}), make(chan struct{})
+	running, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(ended)
+		l.Stand(running, leading)
+		l.Run(running)
+	}()
+	changes.SetNode(&v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a"},
+		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("9")}},
+	})
+	changes.SetPod(pod("mine", ""))
+	changes.SetPod(pod("others", ""))
+	awaitState(t, ctx, l, func() bool { return l.State().Nodes() == 1 && l.Queue().Counts().Active == 2 })
+	changes.SetPod(pod("others", "a"))
+	awaitState(t, ctx, l, func() bool { return l.State().Pods() == 1 && l.Queue().Counts().Active == 1 })
+	if len(taken.made) != 0 {
+		t.Fatal("a replica decides that does not lead")
+	}
+
+	close(leading)
+	select {
+	case d := <-taken.made:
+		if d.Pod.Name != "mine" || d.NodeName != "a" {
+			t.Errorf("the first decision is %+v", d)
+		}
+	case <-ctx.Done():
+		t.Fatal("a replica that leads does not decide")
+	}
+	awaitState(t, ctx, l, func() bool { return l.Queue().Counts().Active == 0 })
+	if len(taken.made) != 0 {
+		t.Error("there was a decision about a pod that has a node")
+	}
+	stop()
+	<-ended
+	if err := l.Do(running, func() { t.Error("called on a loop that has ended") }); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// awaitState asks the loop again and again until the condition, which looks at what the loop owns, holds.
+func awaitState(t *testing.T, ctx context.Context, l *loop.Loop, condition func() bool) {
+	t.Helper()
+	for holds := false; !holds; {
+		if err := l.Do(ctx, func() { holds = condition() }); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func pod(name, node string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, NodeName: node, Containers: []v1.Container{{
+			Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}},
+		}}},
+	}
+}

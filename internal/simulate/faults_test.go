@@ -1,0 +1,422 @@
+package simulate_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+var faultSeeds = flag.String("fault-seeds", "", "the seeds of the simulations with faults, such as 1..500 or 7, with progress and a table; 1..12 without them if empty")
+
+// TestFaults runs the whole loop on clusters where everything goes wrong that docs/failures.md lists, audits it after every round, and
+// expects it to have placed whatever fits a while after things are in order again, and to remember nothing once all pods are gone.
+func TestFaults(t *testing.T) {
+	first, last, err := seedRange(*faultSeeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := &faultReport{verbose: *faultSeeds != "", began: time.Now(), total: last - first + 1, happened: map[string]int{}}
+	work := make(chan uint64)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for n := range work {
+				trial, err := runFaults(n)
+				if err != nil {
+					t.Errorf("seed %d: %v\nreplay: make simulate-faults SEEDS=%d", n, err, n)
+				}
+				report.add(trial)
+			}
+		})
+	}
+	for n := first; n <= last; n++ {
+		work <- n
+	}
+	close(work)
+	workers.Wait()
+	report.print()
+	if want := 2_000 * report.total; report.events < want {
+		t.Errorf("%d events in %d simulations; want thousands in each", report.events, report.total)
+	}
+	if report.total >= 12 {
+		for _, kind := range wantHappened {
+			if report.happened[kind] == 0 {
+				t.Errorf("%q never happened", kind)
+			}
+		}
+	}
+}
+
+// wantHappened are faults that must have come up in a dozen seeds.
+var wantHappened = []string{
+	"bind: conflict", "bind: forbidden", "bind: denied", "bind: throttled", "bind: unavailable", "bind: internal", "bind: refused",
+	"bind: lost", "bind: dropped", "bind: timed-out", "bind: late", "bind: NotFound, in earnest", "bind: Conflict, in earnest",
+	"ask: forbidden", "ask: refused", "ask: dropped", "patch: unavailable", "patch: dropped", "record: unavailable", "record: dropped",
+	"watch: broken", "watch: resumed", "watch: listed anew", "watch: deletion missed", "watch: replacement missed", "watch: event shown twice",
+	"API server: gone", "API server: back", "process: killed", "clock: set", "clock: jumped with a stalled process",
+	"pod deleted while active", "pod deleted while backing off", "pod deleted while backing off after an error", "pod deleted while parked",
+	"pod deleted while gated", "pod deleted while binding", "pod replaced while binding", "pod updated while binding",
+	"pod terminating while binding", "node gone under assumed pods",
+}
+
+func seedRange(text string) (first, last uint64, err error) {
+	if text == "" {
+		return 1, 12, nil
+	}
+	from, to, isRange := strings.Cut(text, "..")
+	if !isRange {
+		to = from
+	}
+	if first, err = strconv.ParseUint(from, 10, 64); err == nil {
+		last, err = strconv.ParseUint(to, 10, 64)
+	}
+	if err != nil || first == 0 || last < first {
+		return 0, 0, fmt.Errorf("seeds %q: must be a number greater than 0, or a range such as 1..500", text)
+	}
+	return first, last, nil
+}
+
+// faultReport counts what was tried.
+type faultReport struct {
+	verbose  bool
+	began    time.Time
+	total    uint64
+	mu       sync.Mutex
+	done     uint64
+	events   uint64
+	virtual  time.Duration
+	happened map[string]int
+}
+
+func (r *faultReport) add(t *faultTrial) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done++
+	if t == nil {
+		return
+	}
+	r.events += t.events
+	r.virtual += t.c.Elapsed()
+	for kind, n := range t.c.Happened() {
+		r.happened[kind] += n
+		for _, errand := range []string{"bind: ", "ask: ", "patch: ", "record: "} {
+			if strings.HasPrefix(kind, errand) {
+				r.events += uint64(n)
+			}
+		}
+	}
+	for kind, n := range t.happened {
+		r.happened[kind] += n
+	}
+	if r.verbose && (r.done%25 == 0 || r.done == r.total) {
+		fmt.Fprintf(os.Stderr, "%d of %d seeds, %d events, %s of virtual time, %s\n", r.done, r.total, r.events, r.virtual.Round(time.Minute),
+			time.Since(r.began).Round(time.Second))
+	}
+}
+
+func (r *faultReport) print() {
+	if !r.verbose {
+		return
+	}
+	fmt.Printf("%d simulations, %d events, %s of virtual time\n\n", r.done, r.events, r.virtual.Round(time.Minute))
+	for _, kind := range slices.Sorted(maps.Keys(r.happened)) {
+		fmt.Printf("%10d  %s\n", r.happened[kind], kind)
+	}
+}
+
+// faultTrial is one simulation with faults.
+type faultTrial struct {
+	r        *rand.Rand
+	c        *simulate.Cluster
+	a        *auditor
+	events   uint64
+	happened map[string]int
+	restless bool                // disturbances may happen between any two rounds
+	pods     int                 // names given so far
+	cursed   map[string]bool     // pods whose every binding is denied
+	lost     map[string]*v1.Node // nodes that vanished and may come back
+	startAt  time.Time           // when a process starts again; zero while one runs
+	backAt   time.Time           // when the API server comes back; zero while it is there
+}
+
+// runFaults runs one simulation: three times disturbances and then rest, and in the end all pods go.
+func runFaults(n uint64) (*faultTrial, error) {
+	t, err := newFaultTrial(n)
+	if err != nil {
+		return nil, err
+	}
+	for range 3 {
+		if err := t.disturbed(); err != nil {
+			return t, err
+		}
+		if err := t.rested(); err != nil {
+			return t, err
+		}
+	}
+	return t, t.emptied()
+}
+
+func newFaultTrial(n uint64) (*faultTrial, error) {
+	scheduler, err := config.Default()
+	if err != nil {
+		return nil, err
+	}
+	r := random.New(n)
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n})
+	if err != nil {
+		return nil, err
+	}
+	a := newAuditor(c, oracle.DefaultProfile())
+	a.judged = 5
+	t := &faultTrial{r: r, c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}}
+	for i := range 3 + r.IntN(8) {
+		c.SetNode(t.newNode(fmt.Sprint("node-", i)))
+	}
+	return t, nil
+}
+
+// disturbed does a hundred things to the cluster.
+func (t *faultTrial) disturbed() error {
+	t.restless = true
+	defer func() { t.restless = false }()
+	for step := range 100 {
+		if step%20 == 0 {
+			t.c.SetFaults(t.faults())
+		}
+		what, err := t.disturb()
+		if err == nil {
+			err = t.advance(pause(t.r))
+		}
+		if err != nil {
+			return fmt.Errorf("step %d (%s), %s after the start: %w", step, what, t.c.Elapsed(), err)
+		}
+	}
+	return nil
+}
+
+// advance lets time pass. What is due at a time happens then: a process starts again, the API server comes back.
+func (t *faultTrial) advance(d time.Duration) error {
+	until := t.c.Now().Add(d)
+	for {
+		next := until
+		for _, at := range []time.Time{t.startAt, t.backAt} {
+			if !at.IsZero() && at.Before(next) {
+				next = at
+			}
+		}
+		if next.After(t.c.Now()) || next == until {
+			if err := t.c.AdvanceTo(next, t.audit); err != nil {
+				return err
+			}
+		}
+		if err := t.resume(); err != nil {
+			return err
+		}
+		if !t.c.Now().Before(until) {
+			return nil
+		}
+	}
+}
+
+// resume starts the process and brings the API server back, if it is time to.
+func (t *faultTrial) resume() error {
+	if !t.backAt.IsZero() && !t.c.Now().Before(t.backAt) {
+		t.backAt = time.Time{}
+		t.c.Reconnect(time.Duration(t.r.IntN(3000)) * time.Millisecond)
+	}
+	if !t.startAt.IsZero() && !t.c.Now().Before(t.startAt) {
+		t.startAt = time.Time{}
+		t.a.forget()
+		return t.c.Restart()
+	}
+	return nil
+}
+
+// rested puts everything in order, and expects that after a while no pod waits that fits somewhere.
+func (t *faultTrial) rested() error {
+	t.c.SetFaults(simulate.Faults{})
+	t.c.Reconnect(0)
+	t.backAt = time.Time{}
+	if !t.startAt.IsZero() {
+		if err := t.advance(t.startAt.Sub(t.c.Now())); err != nil {
+			return fmt.Errorf("until a process starts, %s after the start: %w", t.c.Elapsed(), err)
+		}
+	}
+	for _, kind := range allKinds {
+		t.c.MendWatch(kind, t.r.IntN(2) == 0)
+	}
+	if err := t.advance(settled); err != nil {
+		return fmt.Errorf("at rest, %s after the start: %w", t.c.Elapsed(), err)
+	}
+	if err := t.a.nothingFits(t.isCursed, overlooks...); err != nil {
+		return fmt.Errorf("%v after the last disturbance: %w", settled, err)
+	}
+	for placed := -1; placed != t.a.placedPods(); {
+		placed = t.a.placedPods()
+		if err := t.advance(6 * time.Minute); err != nil {
+			return fmt.Errorf("at rest, %s after the start: %w", t.c.Elapsed(), err)
+		}
+	}
+	return t.a.nothingFits(t.isCursed)
+}
+
+// settled is how long it may take until every pod has a node that fits somewhere: a request that hangs takes half a minute, and backoffs
+// take eleven seconds each.
+const settled = 75 * time.Second
+
+var allKinds = []simulate.Kind{simulate.Pods, simulate.Nodes, simulate.Others}
+
+func (t *faultTrial) isCursed(pod *v1.Pod) bool { return t.cursed[pod.Name] }
+
+// emptied deletes all pods, and expects that nothing is remembered of them.
+func (t *faultTrial) emptied() error {
+	for _, pod := range t.c.Pods() {
+		t.c.DeletePod(keyOf(pod))
+	}
+	if err := t.advance(2 * time.Minute); err != nil {
+		return fmt.Errorf("without pods, %s after the start: %w", t.c.Elapsed(), err)
+	}
+	s, q, d := t.c.Loop().State(), t.c.Loop().Queue().Counts(), t.c.Docket()
+	waiting := q.Active + q.BackingOff + q.Parked + q.Gated + q.Binding
+	if s.Pods() != 0 || s.Assumed() != 0 || waiting != 0 || d.Remembered() != 0 || t.c.Unseen() != 0 {
+		return fmt.Errorf("all pods are gone; the state has %d (%d of them assumed), the queue %+v, the docket %d things, ingest %d changes",
+			s.Pods(), s.Assumed(), q, d.Remembered(), t.c.Unseen())
+	}
+	for app := range 3 {
+		probe := t.newPod("probe")
+		probe.Labels = map[string]string{"app": fmt.Sprint("app-", app)}
+		if groups := s.GroupsMatching(model.NewPod(probe)); len(groups) > 0 {
+			return fmt.Errorf("all pods are gone, and %d groups of terms are kept", len(groups))
+		}
+	}
+	if most := 2 * (len(t.c.Nodes()) + len(t.lost)); s.Slots() > most {
+		return fmt.Errorf("the state has %d slots for %d nodes", s.Slots(), s.Nodes())
+	}
+	return nil
+}
+
+// audit checks a round against the scheduler's books, and what was stored against the truth.
+func (t *faultTrial) audit(r simulate.Round) error {
+	t.events += uint64(len(r.Shown))
+	for _, pod := range r.Stored {
+		if err := t.checkTruth(pod); err != nil {
+			return fmt.Errorf("the API server stored that %s is bound to %s: %w", pod.Name, pod.Spec.NodeName, err)
+		}
+	}
+	if err := t.a.audit(r); err != nil || !t.restless || !r.Decided || t.r.IntN(20) > 0 {
+		return err
+	}
+	// Between two rounds, so that pods are met that are about to be tried.
+	_, err := t.disturbPod()
+	return err
+}
+
+// checkTruth checks that a node has room for the pods that are bound to it, as the API server has them. Nobody else binds pods, and no node
+// ever shrinks, so it must always hold, whatever the scheduler is shown.
+func (t *faultTrial) checkTruth(pod *v1.Pod) error {
+	node := t.c.Node(pod.Spec.NodeName)
+	if node == nil {
+		return nil // it has gone; the API server does not mind
+	}
+	used, count := model.Resources{}, int64(0)
+	var held []model.HostPort
+	for _, p := range t.c.Pods() {
+		if p.Spec.NodeName != node.Name || p.Status.Phase == v1.PodSucceeded {
+			continue
+		}
+		used.Add(t.a.occupies(p), 1)
+		count++
+		for _, port := range model.HostPortsOf(p) {
+			if slices.ContainsFunc(held, port.Conflicts) {
+				return fmt.Errorf("port %v is taken twice", port)
+			}
+			held = append(held, port)
+		}
+	}
+	free := model.ResourcesOf(node.Status.Allocatable)
+	if used.CPUMilli > free.CPUMilli || used.MemoryBytes > free.MemoryBytes || count > model.AllowedPods(node.Status.Allocatable) {
+		return fmt.Errorf("its %d pods take %+v of %+v", count, used, free)
+	}
+	return nil
+}
+
+func (t *faultTrial) newNode(name string) *v1.Node {
+	n := node(name, "4")
+	n.Labels = map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprint("zone-", len(name)%2+t.r.IntN(2))}
+	n.Status.Allocatable[v1.ResourceMemory] = resource.MustParse("8Gi")
+	n.Status.Allocatable[v1.ResourcePods] = resource.MustParse("12")
+	return n
+}
+
+// TestMemoryReturns fills a cluster with pods and empties it, again and again: what is kept in memory must not grow with that.
+func TestMemoryReturns(t *testing.T) {
+	trial, err := newFaultTrial(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pods []*v1.Pod
+	for i := range 150 {
+		pods = append(pods, trial.newPod(fmt.Sprint("pod-", i)))
+	}
+	cycle := func() uint64 {
+		for _, p := range pods {
+			trial.c.SetPod(p.DeepCopy())
+		}
+		if err := trial.advance(30 * time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := trial.emptied(); err != nil {
+			t.Fatal(err)
+		}
+		trial.a.forgetGone()
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	for range 4 {
+		cycle()
+	}
+	base := cycle()
+	var last uint64
+	for range 20 {
+		last = cycle()
+	}
+	if grown := int64(last) - int64(base); grown > 200<<10 {
+		t.Errorf("20 times 150 pods have left %d KiB behind", grown>>10)
+	}
+}
+
+// TestFaultsRepeat runs a seed twice and expects the same history.
+func TestFaultsRepeat(t *testing.T) {
+	var histories [2]string
+	for i := range histories {
+		trial, err := runFaults(1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		histories[i] = fmt.Sprint(trial.events, trial.c.Elapsed(), trial.happened, trial.c.Happened())
+	}
+	if histories[0] != histories[1] {
+		t.Errorf("seed 1 gives two histories:\n%s\n%s", histories[0], histories[1])
+	}
+}
