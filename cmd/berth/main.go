@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"k8s.io/component-base/cli"
 
 	"github.com/berth-scheduler/berth/app"
 )
@@ -21,7 +22,10 @@ func main() { os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr)) 
 
 // run runs the command line, of which the first argument is the name that the binary was called by, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cmd := newCommand(args[0])
+	if called := strings.TrimSuffix(filepath.Base(args[0]), ".exe"); called == kubeScheduler {
+		return runAsKubeScheduler(ctx, args[1:], stdout, stderr)
+	}
+	cmd := newCommand()
 	cmd.SetArgs(args[1:])
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
@@ -32,13 +36,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return app.ExitCode(err)
 }
 
-// newCommand returns the command for a binary that was called by the name.
-func newCommand(name string) *cobra.Command {
-	if strings.TrimSuffix(filepath.Base(name), ".exe") == "kube-scheduler" {
-		scheduler := app.NewSchedulerCommand()
-		scheduler.Use = "kube-scheduler"
-		return scheduler
-	}
+// kubeScheduler is the name that makes the binary the scheduler and nothing else.
+const kubeScheduler = "kube-scheduler"
+
+// runAsKubeScheduler fails in the way of kube-scheduler: with exit code 1 whatever is wrong, and with the usage before the error if that is
+// a flag.
+func runAsKubeScheduler(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd := app.NewSchedulerCommand()
+	cmd.SetContext(ctx)
+	cmd.SetArgs(args)
+	cmd.SetOut(stdout)
+	cmd.SetErr(stderr)
+	return cli.Run(cmd)
+}
+
+// newCommand returns the command of a binary that was called by its own name.
+func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "berth",
 		Short:         "Berth is a Kubernetes scheduler: exact, incremental, deterministic, explained",
@@ -48,7 +61,7 @@ func newCommand(name string) *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
-	root.AddCommand(app.NewSchedulerCommand(), newSimulateCommand(), newExplainCommand(), newVersionCommand())
+	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newVersionCommand())
 	return root
 }
 

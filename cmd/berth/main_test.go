@@ -22,7 +22,7 @@ func TestCommandLine(t *testing.T) {
 		{[]string{"berth", "--nonsense"}, 2, "", "unknown flag: --nonsense"},
 		{[]string{"berth", "completion", "bash"}, 0, "berth", ""},
 		{[]string{"/usr/local/bin/kube-scheduler", "--help"}, 0, "kube-scheduler [flags]", ""},
-		{[]string{"kube-scheduler", "--nonsense"}, 2, "", "unknown flag: --nonsense"},
+		{[]string{"berth", "scheduler", "--nonsense"}, 2, "", "unknown flag: --nonsense"},
 	} {
 		var stdout, stderr bytes.Buffer
 		code := run(t.Context(), test.args, &stdout, &stderr)

@@ -16,7 +16,7 @@ import (
 func simulated(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd := newCommand("berth")
+	cmd := newCommand()
 	cmd.SetArgs(append([]string{"simulate"}, args...))
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&out)

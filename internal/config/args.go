@@ -193,10 +193,11 @@ func checkRepeated(constraints []v1.TopologySpreadConstraint, path *field.Path) 
 	return nil
 }
 
-func volumeBindingArgs() *argsType {
+// volumeBindingArgs has a shape where nodes are scored by how their storage is used.
+func volumeBindingArgs(scoring bool) *argsType {
 	fill := func(args *configv1.VolumeBindingArgs) {
 		missing(&args.BindTimeoutSeconds, 600)
-		if len(args.Shape) == 0 {
+		if len(args.Shape) == 0 && scoring {
 			args.Shape = []configv1.UtilizationShapePoint{{Utilization: 0, Score: 10}, {Utilization: 100, Score: 0}}
 		}
 	}
@@ -205,7 +206,14 @@ func volumeBindingArgs() *argsType {
 		if seconds := *args.BindTimeoutSeconds; seconds < 0 {
 			errs = append(errs, field.Invalid(path.Child("bindTimeoutSeconds"), seconds, "invalid BindTimeoutSeconds, should not be a negative value"))
 		}
-		return append(errs, checkShape(args.Shape, path.Child("shape"))...).ToAggregate()
+		switch {
+		case scoring:
+			errs = append(errs, checkShape(args.Shape, path.Child("shape"))...)
+		case args.Shape != nil:
+			errs = append(errs, field.Invalid(path.Child("shape"), args.Shape,
+				"unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"))
+		}
+		return errs.ToAggregate()
 	})
 }
 
@@ -230,18 +238,32 @@ func checkShape(shape []configv1.UtilizationShapePoint, path *field.Path) field.
 	return errs
 }
 
-func dynamicResourcesArgs() *argsType {
+// dynamicResourcesArgs has two times, each where its feature is on.
+func dynamicResourcesArgs(filtering, binding bool) *argsType {
 	fill := func(args *configv1.DynamicResourcesArgs) {
-		missing(&args.FilterTimeout, metav1.Duration{Duration: configv1.DynamicResourcesFilterTimeoutDefault})
-		missing(&args.BindingTimeout, metav1.Duration{Duration: configv1.DynamicResourcesBindingTimeoutDefault})
+		if filtering {
+			missing(&args.FilterTimeout, metav1.Duration{Duration: configv1.DynamicResourcesFilterTimeoutDefault})
+		}
+		if binding {
+			missing(&args.BindingTimeout, metav1.Duration{Duration: configv1.DynamicResourcesBindingTimeoutDefault})
+		}
 	}
 	return argsOf(fill, func(args *configv1.DynamicResourcesArgs, path *field.Path) error {
 		var errs field.ErrorList
-		if args.FilterTimeout.Duration < 0 {
-			errs = append(errs, field.Invalid(path.Child("filterTimeout"), args.FilterTimeout, "must be zero or positive"))
+		filterPath, bindingPath := path.Child("filterTimeout"), path.Child("bindingTimeout")
+		switch {
+		case args.FilterTimeout == nil:
+		case !filtering:
+			errs = append(errs, field.Forbidden(filterPath, "DRASchedulingFilterTimeout feature gate is disabled")) // sic
+		case args.FilterTimeout.Duration < 0:
+			errs = append(errs, field.Invalid(filterPath, args.FilterTimeout, "must be zero or positive"))
 		}
-		if args.BindingTimeout.Duration < time.Second {
-			errs = append(errs, field.Invalid(path.Child("bindingTimeout"), args.BindingTimeout, "must be at least 1 second"))
+		switch {
+		case args.BindingTimeout == nil:
+		case !binding:
+			errs = append(errs, field.Forbidden(bindingPath, "DRADeviceBindingConditions or DRAResourceClaimDeviceStatus feature gate is disabled"))
+		case args.BindingTimeout.Duration < time.Second:
+			errs = append(errs, field.Invalid(bindingPath, args.BindingTimeout, "must be at least 1 second"))
 		}
 		return errs.ToAggregate()
 	})

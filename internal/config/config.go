@@ -12,6 +12,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
@@ -37,6 +38,23 @@ type Config struct {
 	// The other one is then kube-scheduler's default. A negative QPS means no limit, too.
 	QPS   float32
 	Burst int
+
+	// Notes say what was accepted but has no effect, and why.
+	Notes []string
+	// Flagz and Statusz say whether the pages of these names are served; Coordinated, whether the API server chooses the leader.
+	Flagz, Statusz, Coordinated bool
+}
+
+// Request says what configuration is wanted. The zero value asks for the defaults.
+type Request struct {
+	// File is the path of the configuration file; empty means that there is none.
+	File string
+	// Gates are the feature gates; nil means that each is as it is unless somebody says otherwise.
+	Gates Gates
+	// Edit changes the configuration when defaults are filled in and before it is checked: it brings in what flags say.
+	Edit func(*configv1.KubeSchedulerConfiguration)
+	// Limited says that Edit sets QPS or burst of the client connection, so that these limits hold.
+	Limited bool
 }
 
 // Error is what is wrong with a configuration that a person wrote. All errors of Load and Parse are of this type.
@@ -52,48 +70,58 @@ func (e *Error) Error() string { return e.File + ": " + e.Err.Error() }
 func (e *Error) Unwrap() error { return e.Err }
 
 // Default returns the configuration that holds without a file.
-func Default() (*Config, error) {
-	c, err := finish(builtIn(), &configv1.KubeSchedulerConfiguration{})
-	if err != nil {
-		return nil, fmt.Errorf("default configuration: %w", err)
-	}
-	return c, nil
-}
+func Default() (*Config, error) { return Read(Request{}) }
 
 // Load reads a configuration file, YAML or JSON. Its errors are of type *Error.
-func Load(path string) (*Config, error) {
-	data, err := os.ReadFile(path)
+func Load(path string) (*Config, error) { return Read(Request{File: path}) }
+
+// Parse reads a configuration, YAML or JSON. Its errors are of type *Error and begin with the name.
+func Parse(name string, data []byte) (*Config, error) { return parse(name, data, Request{}) }
+
+// Read returns the configuration that is asked for. What is wrong with a file comes as an *Error.
+func Read(r Request) (*Config, error) {
+	if r.File == "" {
+		return finish(&configv1.KubeSchedulerConfiguration{}, r)
+	}
+	data, err := os.ReadFile(r.File)
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
 			err = at.Err // The path is named by the Error.
 		}
-		return nil, &Error{File: path, Err: fmt.Errorf("read the scheduler configuration: %w", err)}
+		return nil, &Error{File: r.File, Err: fmt.Errorf("read the scheduler configuration: %w", err)}
 	}
-	return Parse(path, data)
+	return parse(r.File, data, r)
 }
 
-// Parse reads a configuration, YAML or JSON. Its errors are of type *Error and begin with the name.
-func Parse(name string, data []byte) (*Config, error) {
-	c, err := parse(builtIn(), data)
+func parse(name string, data []byte, r Request) (*Config, error) {
+	source, err := decode(data)
+	if err != nil {
+		return nil, &Error{File: name, Err: err}
+	}
+	c, err := finish(source, r)
 	if err != nil {
 		return nil, &Error{File: name, Err: err}
 	}
 	return c, nil
 }
 
-func parse(known registry, data []byte) (*Config, error) {
-	source, err := decode(data)
-	if err != nil {
-		return nil, err
-	}
-	return finish(known, source)
-}
-
 // finish fills in defaults, checks everything and builds the profiles.
-func finish(known registry, source *configv1.KubeSchedulerConfiguration) (*Config, error) {
+func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, error) {
+	gates := r.Gates
+	if gates == nil {
+		defaults, err := feature.Defaults()
+		if err != nil {
+			return nil, err
+		}
+		gates = defaults
+	}
+	known := builtIn(gates)
 	connection := source.ClientConnection // as written
 	fill(known, source)
+	if r.Edit != nil {
+		r.Edit(source)
+	}
 	if err := check(known, source); err != nil {
 		return nil, err
 	}
@@ -104,8 +132,12 @@ func finish(known registry, source *configv1.KubeSchedulerConfiguration) (*Confi
 		Kubeconfig:         source.ClientConnection.Kubeconfig,
 		ContentType:        source.ClientConnection.ContentType,
 		AcceptContentTypes: source.ClientConnection.AcceptContentTypes,
+		Notes:              append(notes(source), notesOnGates(gates)...),
+		Flagz:              gates.Enabled(componentFlagz),
+		Statusz:            gates.Enabled(componentStatusz),
+		Coordinated:        gates.Enabled(coordinatedLeaderElection),
 	}
-	if connection.QPS != 0 || connection.Burst != 0 {
+	if connection.QPS != 0 || connection.Burst != 0 || r.Limited {
 		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)
 	}
 	if err := c.addProfiles(known); err != nil {

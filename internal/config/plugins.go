@@ -2,8 +2,10 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/component-base/featuregate"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 
@@ -45,9 +47,14 @@ type registry struct {
 	onRequest []row
 }
 
-// builtIn returns kube-scheduler's plugins.
-func builtIn() registry {
-	return registry{byDefault: []row{
+// builtIn returns kube-scheduler's plugins, in the variants that the gates choose.
+func builtIn(gates Gates) registry {
+	operators := tainttoleration.EqualAndExists
+	if gates.Enabled(taintTolerationComparison) {
+		operators = tainttoleration.WithComparisons
+	}
+	newTaintToleration := func() *tainttoleration.Plugin { return tainttoleration.New(operators) }
+	return byGates(gates, registry{byDefault: []row{
 		{"SchedulingGates", at(preEnqueue), plain(schedulinggates.New), 0, nil},
 		{"PrioritySort", at(queueSort), elsewhere(prioritysort.Name), 0, nil},
 		{"NodeName", at(preFilter, filter), plain(nodename.New), 0, nil},
@@ -58,11 +65,11 @@ func builtIn() registry {
 		{"NodeResourcesFit", at(preFilter, filter, preScore, score, placementScore), typed(noderesourcesfit.New), 1, fitArgs()},
 		{"VolumeRestrictions", at(preFilter, filter), nil, 0, nil},
 		{"NodeVolumeLimits", at(preFilter, filter), nil, 0, nil},
-		{"VolumeBinding", at(preFilter, filter, preScore, score, reserve, preBind), nil, 0, volumeBindingArgs()},
+		{"VolumeBinding", at(preFilter, filter, preScore, score, reserve, preBind), nil, 0, volumeBindingArgs(gates.Enabled(storageCapacityScoring))},
 		{"VolumeZone", at(preFilter, filter), nil, 0, nil},
 		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
-		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), nil, 2, dynamicResourcesArgs()},
+		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), nil, 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},
 		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), nil, 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
@@ -72,12 +79,26 @@ func builtIn() registry {
 		{"DeferredPodScheduling", at(preFilter, filter, permit), nil, 0, nil},
 		{"GangScheduling", at(preEnqueue, permit), nil, 0, nil},
 		{"TopologyPlacementGenerator", at(placementGenerate), nil, 0, nil},
-		{"PodGroupPodsCount", at(placementScore), nil, 0, nil},
-	}}
+		{"PodGroupPodsCount", at(placementScore), nil, 1, nil},
+	}})
 }
 
-func newTaintToleration() *tainttoleration.Plugin {
-	return tainttoleration.New(tainttoleration.EqualAndExists)
+// byGates enables by default the plugins whose gates are on.
+func byGates(gates Gates, known registry) registry {
+	enable := func(gate featuregate.Feature, name string, at int) {
+		if !gates.Enabled(gate) {
+			return
+		}
+		i := slices.IndexFunc(known.onRequest, func(r row) bool { return r.name == name })
+		known.byDefault = slices.Insert(known.byDefault, at, known.onRequest[i])
+		known.onRequest = slices.Delete(known.onRequest, i, i+1)
+	}
+	fit := slices.IndexFunc(known.byDefault, func(r row) bool { return r.name == "NodeResourcesFit" })
+	enable(deferredPodScheduling, "DeferredPodScheduling", fit)
+	enable(genericWorkload, "GangScheduling", len(known.byDefault))
+	enable(topologyAwareScheduling, "TopologyPlacementGenerator", len(known.byDefault))
+	enable(topologyAwareScheduling, "PodGroupPodsCount", len(known.byDefault))
+	return known
 }
 
 // find returns what is known of the plugin, or nil if there is none of that name.

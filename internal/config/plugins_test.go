@@ -13,8 +13,9 @@ import (
 )
 
 // withMine is the built-in plugins and one from outside.
-func withMine() registry {
-	known := builtIn()
+func withMine(t *testing.T) registry {
+	t.Helper()
+	known := builtIn(defaultGates(t))
 	known.onRequest = append(known.onRequest, row{name: "Mine", points: at(preEnqueue, filter, score)})
 	return known
 }
@@ -26,8 +27,8 @@ func expanded(t *testing.T, profile string) (*Config, effective) {
 	if err != nil {
 		t.Fatalf("%s: %v", profile, err)
 	}
-	fill(withMine(), source)
-	order, err := expand(withMine(), source.Profiles[0].Plugins)
+	fill(withMine(t), source)
+	order, err := expand(withMine(t), source.Profiles[0].Plugins)
 	if err != nil {
 		t.Fatalf("%s: %v", profile, err)
 	}
@@ -134,12 +135,12 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, plugin := range builtIn().byDefault {
+	for _, plugin := range builtIn(defaultGates(t)).byDefault {
 		if plugin.build == nil {
 			continue
 		}
 		config := c.Source.Profiles[0].PluginConfig
-		made, err := instances(builtIn(), []string{plugin.name}, config)
+		made, err := instances(builtIn(defaultGates(t)), []string{plugin.name}, config)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +187,7 @@ func TestDefaultProfile(t *testing.T) {
 	if profile.Gates[0].Name() != "SchedulingGates" {
 		t.Errorf("first gate is %s", profile.Gates[0].Name())
 	}
-	for _, plugin := range builtIn().byDefault {
+	for _, plugin := range builtIn(defaultGates(t)).byDefault {
 		if (plugin.build == nil) == has(plugin.name) {
 			t.Errorf("missing are %v; %s has a constructor: %v", c.Missing, plugin.name, plugin.build != nil)
 		}

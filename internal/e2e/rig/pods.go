@@ -3,6 +3,7 @@ package rig
 import (
 	"context"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,7 +20,7 @@ import (
 
 // CreatePods creates n pods made by shape in a namespace, many at a time.
 func CreatePods(ctx context.Context, client kubernetes.Interface, namespace string, n int, shape func(i int) *v1.Pod) error {
-	return inParallel(n, func(i int) error {
+	return InParallel(n, func(i int) error {
 		_, err := client.CoreV1().Pods(namespace).Create(ctx, shape(i), metav1.CreateOptions{})
 		return err
 	})
@@ -27,12 +28,17 @@ func CreatePods(ctx context.Context, client kubernetes.Interface, namespace stri
 
 // DeletePods deletes all pods of a namespace at once, many at a time: for many pods a single request would run into its time limit.
 func DeletePods(ctx context.Context, client kubernetes.Interface, namespace string) error {
-	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+	return DeletePodsWith(ctx, client, namespace, "")
+}
+
+// DeletePodsWith deletes the pods of a namespace that a label selector selects, as DeletePods does.
+func DeletePodsWith(ctx context.Context, client kubernetes.Interface, namespace, selector string) error {
+	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return fmt.Errorf("list pods to delete: %w", err)
 	}
 	now := int64(0)
-	err = inParallel(len(pods.Items), func(i int) error {
+	err = InParallel(len(pods.Items), func(i int) error {
 		err := client.CoreV1().Pods(namespace).Delete(ctx, pods.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 		if apierrors.IsNotFound(err) {
 			return nil
@@ -48,7 +54,8 @@ func DeletePods(ctx context.Context, client kubernetes.Interface, namespace stri
 // writers is how many requests the rig keeps in flight: enough to keep a small API server busy.
 const writers = 32
 
-func inParallel(n int, do func(i int) error) error {
+// InParallel does something n times, many at a time, and returns one of the errors if there are any.
+func InParallel(n int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	work := make(chan int)
 	errs := make(chan error, writers)
@@ -77,13 +84,18 @@ func inParallel(n int, do func(i int) error) error {
 // watching costs little beside what is watched.
 type Bindings struct {
 	mu          sync.Mutex
-	bound       map[string]struct{}
+	bound       map[string]time.Time
 	first, last time.Time
 	changed     chan struct{}
 }
 
 // WatchBindings starts watching; it ends with the context.
 func (c *Cluster) WatchBindings(ctx context.Context, namespace string) (*Bindings, error) {
+	return c.WatchBindingsWith(ctx, namespace, "")
+}
+
+// WatchBindingsWith watches the pods of a namespace that a label selector selects.
+func (c *Cluster) WatchBindingsWith(ctx context.Context, namespace, selector string) (*Bindings, error) {
 	config, err := Config(c.Kubeconfig)
 	if err != nil {
 		return nil, err
@@ -92,10 +104,11 @@ func (c *Cluster) WatchBindings(ctx context.Context, namespace string) (*Binding
 	if err != nil {
 		return nil, fmt.Errorf("build a metadata client: %w", err)
 	}
-	b := &Bindings{bound: map[string]struct{}{}, changed: make(chan struct{}, 1)}
+	b := &Bindings{bound: map[string]time.Time{}, changed: make(chan struct{}, 1)}
 	informer := metadatainformer.NewFilteredMetadataInformer(client, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, 0,
 		cache.Indexers{}, func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
+			o.LabelSelector = selector
 		}).Informer()
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) { b.add(object.(*metav1.PartialObjectMetadata).Name) },
@@ -115,7 +128,7 @@ func (b *Bindings) add(name string) {
 	if len(b.bound) == 0 {
 		b.first = now
 	}
-	b.bound[name], b.last = struct{}{}, now
+	b.bound[name], b.last = now, now
 	b.mu.Unlock()
 	select {
 	case b.changed <- struct{}{}:
@@ -130,6 +143,13 @@ func (b *Bindings) Count() (n int, first, last time.Time) {
 	return len(b.bound), b.first, b.last
 }
 
+// Times returns when each bound pod was first seen to be so, by name.
+func (b *Bindings) Times() map[string]time.Time {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return maps.Clone(b.bound)
+}
+
 // Await waits until n pods are bound, or until whoever binds them has ended.
 func (b *Bindings) Await(ctx context.Context, n int, binder *Process) error {
 	for {
@@ -140,7 +160,7 @@ func (b *Bindings) Await(ctx context.Context, n int, binder *Process) error {
 		select {
 		case <-b.changed:
 		case <-binder.Exited():
-			return fmt.Errorf("the binder ended after %d of %d pods: %w", have, n, binder.failure())
+			return fmt.Errorf("the process that binds ended after %d of %d pods: %w", have, n, binder.failure())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %d pods to be bound: %d are: %w", n, have, context.Cause(ctx))
 		}

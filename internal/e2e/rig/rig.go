@@ -78,6 +78,16 @@ func (p *Process) Stop() error {
 	return nil
 }
 
+// End asks the process to end and waits until it is gone, however it takes it: what it ends with is not looked at.
+func (p *Process) End() {
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.exited:
+	case <-time.After(stopWait):
+		p.Kill()
+	}
+}
+
 // stopWait is how long a process may take to end; the cluster has four components to stop, one after the other.
 const stopWait = 30 * time.Second
 
@@ -96,6 +106,16 @@ func (p *Process) failure() error {
 	return p.err
 }
 
+// Failure is what a process that is gone failed with; nil if it ended well, or has not ended.
+func (p *Process) Failure() error {
+	select {
+	case <-p.exited:
+		return p.err
+	default:
+		return nil
+	}
+}
+
 // Log returns the end of what the process wrote to its standard error.
 func (p *Process) Log() string { return p.log.String() }
 
@@ -109,9 +129,34 @@ type Usage struct {
 // clockTicks is USER_HZ, in which Linux counts CPU time for user space on every architecture that Go supports.
 const clockTicks = 100
 
-// Usage reads what the process has cost.
+// Usage reads what the process has cost, or did cost if it is gone.
 func (p *Process) Usage() (Usage, error) {
-	pid := strconv.Itoa(p.cmd.Process.Pid)
+	select {
+	case <-p.exited:
+		if r, ok := p.cmd.ProcessState.SysUsage().(*syscall.Rusage); ok {
+			return Usage{CPU: time.Duration(r.Utime.Nano() + r.Stime.Nano()), PeakBytes: r.Maxrss << 10}, nil
+		}
+	default:
+	}
+	return usageOf(p.cmd.Process.Pid)
+}
+
+// Usage reads what the components of the cluster have cost together; the peaks are added up.
+func (c *Cluster) Usage() (Usage, error) {
+	var sum Usage
+	for _, pid := range c.PIDs {
+		u, err := usageOf(pid)
+		if err != nil {
+			return Usage{}, err
+		}
+		sum.CPU += u.CPU
+		sum.PeakBytes += u.PeakBytes
+	}
+	return sum, nil
+}
+
+func usageOf(process int) (Usage, error) {
+	pid := strconv.Itoa(process)
 	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	if err != nil {
 		return Usage{}, fmt.Errorf("read CPU time of process %s: %w", pid, err)
@@ -186,9 +231,14 @@ func StartCluster(ctx context.Context, bin string, log io.Writer, args ...string
 	return c, nil
 }
 
-// StartBerth starts Berth as the cluster's scheduler, with the rights that a scheduler has and no more.
+// StartBerth starts Berth as the cluster's only scheduler, with the rights that a scheduler has and no more, serving nothing.
 func (c *Cluster) StartBerth(log io.Writer, args ...string) (*Process, error) {
-	return start(log, io.Discard, filepath.Join(c.bin, "berth"), append([]string{"scheduler", "--kubeconfig", c.SchedulerKubeconfig}, args...)...)
+	return start(log, io.Discard, filepath.Join(c.bin, "berth"), append([]string{"scheduler", "--kubeconfig", c.SchedulerKubeconfig, "--leader-elect=false", "--secure-port=0"}, args...)...)
+}
+
+// Start starts another program.
+func Start(log io.Writer, binary string, args ...string) (*Process, error) {
+	return start(log, io.Discard, binary, args...)
 }
 
 // StartHelper starts another program with the cluster's scheduler kubeconfig as its last argument.

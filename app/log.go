@@ -1,0 +1,34 @@
+package app
+
+import (
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// logged says of each decision what kube-scheduler says, at the levels at which it does. What became of a binding is said by whoever
+// writes it.
+type logged struct {
+	loop.Committer
+	log klog.Logger
+}
+
+// Start logs the decision and hands it on.
+func (l logged) Start(decision plan.Decision, report explain.Report) {
+	switch {
+	case decision.Settled():
+	case decision.Err == plan.ErrTerminating:
+		l.log.V(3).Info("Skip schedule deleting pod", "pod", decision.Pod)
+	case decision.Err != nil:
+		l.log.Error(decision.Err, "Error scheduling pod; retrying", "pod", decision.Pod)
+	case decision.Nodes == 0:
+		l.log.V(2).Info("Unable to schedule pod; no nodes are registered to the cluster; waiting", "pod", decision.Pod)
+	default:
+		if log := l.log.V(2); log.Enabled() {
+			log.Info("Unable to schedule pod; no fit; waiting", "pod", decision.Pod, "err", report.Event.Note)
+		}
+	}
+	l.Committer.Start(decision, report)
+}

@@ -1,0 +1,209 @@
+package app
+
+import (
+	"fmt"
+	"net"
+	"time"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
+	serveroptions "k8s.io/apiserver/pkg/server/options"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	cliflag "k8s.io/component-base/cli/flag"
+	componentconfig "k8s.io/component-base/config"
+	electionflags "k8s.io/component-base/config/options"
+	"k8s.io/component-base/logs"
+	logsapi "k8s.io/component-base/logs/api/v1"
+	"k8s.io/component-base/metrics"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/server"
+)
+
+// options are what flags say.
+type options struct {
+	sets           cliflag.NamedFlagSets
+	config         string
+	writeConfigTo  string
+	master         string
+	serving        *serveroptions.SecureServingOptions
+	authentication *serveroptions.DelegatingAuthenticationOptions
+	authorization  *serveroptions.DelegatingAuthorizationOptions
+	deprecated     deprecated
+	election       componentconfig.LeaderElectionConfiguration
+	gates          *feature.Gates
+	metrics        *metrics.Options
+	logging        *logs.Options
+	seed           uint64
+	inFlight       int
+	tracing        string
+	// standalone says that the scheduler is a program of its own.
+	standalone bool
+}
+
+// deprecated are flags that a configuration file replaces.
+type deprecated struct {
+	profiling, contentionProfiling bool
+	kubeconfig, contentType        string
+	qps                            float32
+	burst                          int32
+	parkedMax                      time.Duration // has no field in the file
+}
+
+// The port and the lease of kube-scheduler.
+const (
+	securePort             = 10259
+	leaseDuration          = 15 * time.Second
+	renewDeadline          = 10 * time.Second
+	retryPeriod            = 2 * time.Second
+	contentTypeProtobuf    = "application/vnd.kubernetes.protobuf"
+	defaultQPS             = 50
+	defaultBurst           = 100
+	ignoredWithFile        = " This parameter is ignored if a config file is specified in --config."
+	deprecatedSet          = "deprecated"
+	leaderElectionSet      = "leader election"
+	selfSignedHost, loopIP = "localhost", "127.0.0.1"
+)
+
+// newOptions returns the defaults, and the flags that change them: those of kube-scheduler, in its groups and words, from the
+// libraries that it has them from, and Berth's own.
+func newOptions() (*options, error) {
+	gates, err := feature.Process()
+	if err != nil {
+		return nil, err
+	}
+	o := &options{
+		serving:        serveroptions.NewSecureServingOptions(),
+		authentication: serveroptions.NewDelegatingAuthenticationOptions(),
+		authorization:  serveroptions.NewDelegatingAuthorizationOptions(),
+		gates:          gates,
+		metrics:        metrics.NewOptions(),
+		logging:        logs.NewOptions(),
+	}
+	o.election.LeaderElect = true
+	o.election.LeaseDuration.Duration = leaseDuration
+	o.election.RenewDeadline.Duration = renewDeadline
+	o.election.RetryPeriod.Duration = retryPeriod
+	o.election.ResourceLock = resourcelock.LeasesResourceLock
+	o.election.ResourceName = configv1.SchedulerDefaultLockObjectName
+	o.election.ResourceNamespace = configv1.SchedulerDefaultLockObjectNamespace
+	o.authentication.TolerateInClusterLookupFailure = true
+	o.authentication.RemoteKubeConfigFileOptional = true
+	o.authorization.RemoteKubeConfigFileOptional = true
+	o.serving.ServerCert.CertDirectory = "" // the certificate that replaces a missing one stays in memory
+	o.serving.ServerCert.PairName = server.Name
+	o.serving.BindPort = securePort
+	o.addFlags()
+	return o, nil
+}
+
+func (o *options) addFlags() {
+	fs := o.sets.FlagSet("misc")
+	fs.StringVar(&o.config, "config", "", "The path to the configuration file.")
+	fs.StringVar(&o.writeConfigTo, "write-config-to", "", "If set, write the configuration values to this file and exit.")
+	fs.StringVar(&o.master, "master", "", "The address of the Kubernetes API server (overrides any value in kubeconfig)")
+	o.serving.AddFlags(o.sets.FlagSet("secure serving"))
+	o.authentication.AddFlags(o.sets.FlagSet("authentication"))
+	o.authorization.AddFlags(o.sets.FlagSet("authorization"))
+	o.addDeprecatedFlags()
+	electionflags.BindLeaderElectionFlags(&o.election, o.sets.FlagSet(leaderElectionSet))
+	o.gates.AddFlags(o.sets.FlagSet("feature gate"))
+	o.metrics.AddFlags(o.sets.FlagSet("metrics"))
+	logsapi.AddFlags(o.logging, o.sets.FlagSet("logs"))
+	fs = o.sets.FlagSet("berth")
+	fs.Uint64Var(&o.seed, "berth-seed", 1, "Chooses among nodes that are equally good. With the same seed, the same history leads to "+
+		"the same decisions.")
+	fs.IntVar(&o.inFlight, "berth-binds-in-flight", commit.DefaultInFlight, "How many writes are sent to the API server at the same time.")
+	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
+		"spans about each pod's way are sent, and how many. None are made without one.")
+}
+
+func (o *options) addDeprecatedFlags() {
+	fs, d := o.sets.FlagSet(deprecatedSet), &o.deprecated
+	fs.BoolVar(&d.profiling, "profiling", true,
+		"DEPRECATED: enable profiling via web interface host:port/debug/pprof/."+ignoredWithFile)
+	fs.BoolVar(&d.contentionProfiling, "contention-profiling", true,
+		"DEPRECATED: enable block profiling, if profiling is enabled."+ignoredWithFile)
+	fs.StringVar(&d.kubeconfig, "kubeconfig", "",
+		"DEPRECATED: path to kubeconfig file with authorization and master location information."+ignoredWithFile)
+	fs.StringVar(&d.contentType, "kube-api-content-type", contentTypeProtobuf,
+		"DEPRECATED: content type of requests sent to apiserver."+ignoredWithFile)
+	fs.Float32Var(&d.qps, "kube-api-qps", defaultQPS, "DEPRECATED: QPS to use while talking with kubernetes apiserver."+ignoredWithFile)
+	fs.Int32Var(&d.burst, "kube-api-burst", defaultBurst, "DEPRECATED: burst to use while talking with kubernetes apiserver."+ignoredWithFile)
+	fs.DurationVar(&d.parkedMax, "pod-max-in-unschedulable-pods-duration", queue.DefaultParkedMax,
+		"DEPRECATED: the maximum time a pod can stay in unschedulablePods. If a pod stays in unschedulablePods for longer than this "+
+			"value, the pod will be moved from unschedulablePods to backoffQ or activeQ. This flag is deprecated and will be removed in a "+
+			"future version.")
+}
+
+// check says everything that is wrong with the flags.
+func (o *options) check() error {
+	errs := o.gates.Validate()
+	errs = append(errs, o.serving.Validate()...)
+	errs = append(errs, o.authentication.Validate()...)
+	errs = append(errs, o.authorization.Validate()...)
+	errs = append(errs, o.metrics.Validate()...)
+	if o.deprecated.parkedMax <= 0 {
+		errs = append(errs, fmt.Errorf("--pod-max-in-unschedulable-pods-duration %v: must be greater than 0, such as 5m", o.deprecated.parkedMax))
+	}
+	if o.inFlight <= 0 {
+		errs = append(errs, fmt.Errorf("--berth-binds-in-flight %d: must be greater than 0", o.inFlight))
+	}
+	return utilerrors.NewAggregate(errs)
+}
+
+// selfSign makes a certificate where none was given.
+func (o *options) selfSign() error {
+	if err := o.serving.MaybeDefaultWithSelfSignedCerts(selfSignedHost, nil, []net.IP{net.ParseIP(loopIP)}); err != nil {
+		return fmt.Errorf("make a self-signed certificate: %w", err)
+	}
+	return nil
+}
+
+// configuration reads the configuration: the file and, over it, the flags about leader election that were given; or, without a
+// file, the defaults and all flags that were given.
+func (o *options) configuration() (*config.Config, error) {
+	limited := o.sets.FlagSet(deprecatedSet).Changed("kube-api-qps") || o.sets.FlagSet(deprecatedSet).Changed("kube-api-burst")
+	return config.Read(config.Request{
+		File:    o.config,
+		Gates:   o.gates,
+		Limited: limited && o.config == "",
+		Edit: func(c *configv1.KubeSchedulerConfiguration) {
+			if o.config == "" {
+				o.editDeprecated(c)
+			}
+			o.editElection(c)
+		},
+	})
+}
+
+func (o *options) editDeprecated(c *configv1.KubeSchedulerConfiguration) {
+	given, d := o.sets.FlagSet(deprecatedSet), &o.deprecated
+	replace(given.Changed("profiling"), &c.EnableProfiling, &d.profiling)
+	replace(given.Changed("contention-profiling"), &c.EnableContentionProfiling, &d.contentionProfiling)
+	replace(given.Changed("kubeconfig"), &c.ClientConnection.Kubeconfig, d.kubeconfig)
+	replace(given.Changed("kube-api-content-type"), &c.ClientConnection.ContentType, d.contentType)
+	replace(given.Changed("kube-api-qps"), &c.ClientConnection.QPS, d.qps)
+	replace(given.Changed("kube-api-burst"), &c.ClientConnection.Burst, d.burst)
+}
+
+func (o *options) editElection(c *configv1.KubeSchedulerConfiguration) {
+	given, e, to := o.sets.FlagSet(leaderElectionSet), &o.election, &c.LeaderElection
+	replace(given.Changed("leader-elect"), &to.LeaderElect, &e.LeaderElect)
+	replace(given.Changed("leader-elect-lease-duration"), &to.LeaseDuration, e.LeaseDuration)
+	replace(given.Changed("leader-elect-renew-deadline"), &to.RenewDeadline, e.RenewDeadline)
+	replace(given.Changed("leader-elect-retry-period"), &to.RetryPeriod, e.RetryPeriod)
+	replace(given.Changed("leader-elect-resource-lock"), &to.ResourceLock, e.ResourceLock)
+	replace(given.Changed("leader-elect-resource-name"), &to.ResourceName, e.ResourceName)
+	replace(given.Changed("leader-elect-resource-namespace"), &to.ResourceNamespace, e.ResourceNamespace)
+}
+
+// replace sets a field if the flag was given.
+func replace[T any](given bool, field *T, value T) {
+	if given {
+		*field = value
+	}
+}

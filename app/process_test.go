@@ -1,0 +1,268 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/component-base/cli"
+)
+
+// actAs makes this test binary a scheduler: "kube-scheduler" or "berth scheduler". What is wrong with a command line shows in a process
+// as it does to a person, and flags, gates and logging are set once in the life of one.
+const actAs = "BERTH_TEST_ACT_AS"
+
+const standalone, subcommand = "kube-scheduler", "berth scheduler"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(actAs) {
+	case standalone:
+		os.Exit(cli.Run(NewSchedulerCommand()))
+	case subcommand:
+		err := NewSubcommand().Execute()
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "Error: %v\n", err)
+		}
+		os.Exit(ExitCode(err))
+	}
+	os.Exit(m.Run())
+}
+
+// ended is how a process ended.
+type ended struct {
+	code           int
+	stdout, stderr string
+	took           time.Duration
+}
+
+// hang is after how long a process counts as one that does not end by itself.
+const hang = 15 * time.Second
+
+// runAs runs a scheduler to its end.
+func runAs(t *testing.T, as string, args ...string) ended {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stdout, stderr bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), hang)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, self, args...)
+	cmd.Env = append(os.Environ(), actAs+"="+as, "KUBERNETES_SERVICE_HOST=")
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	began := time.Now()
+	if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
+		t.Fatal(err)
+	}
+	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String(), time.Since(began)}
+}
+
+// file writes a file and returns its path.
+func file(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
+
+// kubeconfig is one of a cluster that nobody has to reach.
+func kubeconfig(t *testing.T) string {
+	return file(t, "kubeconfig", `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c}}]
+current-context: c
+`)
+}
+
+// patience is how long a mistake may take to be told. The second that it shall not take is for a binary without the race detector
+// on a machine that is not busy with other tests.
+const patience = 10 * time.Second
+
+// TestMistakes makes each mistake twice, once under each name. The message names the flag, or the field with its path.
+func TestMistakes(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { taken.Close() }) // after the tests that run in parallel
+	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	cluster := kubeconfig(t)
+	for _, test := range []struct {
+		name   string
+		args   []string
+		config string // text of a configuration file
+		code   int    // of the subcommand; as kube-scheduler it is always 1
+		want   string
+	}{
+		{"unknown flag", []string{"--nonsense"}, "", 2, "unknown flag: --nonsense"},
+		{"argument", []string{"x"}, "", 2, `does not take any arguments, got ["x"]`},
+		{"negative seed", []string{"--berth-seed=-1"}, "", 2, "invalid argument"},
+		{"no writes", []string{"--berth_binds_in_flight=0"}, "", 2, "--berth-binds-in-flight 0: must be greater than 0"},
+		{"no patience", []string{"--pod-max-in-unschedulable-pods-duration=0s"}, "", 2, "--pod-max-in-unschedulable-pods-duration 0s: must be greater than 0"},
+		{"bad duration", []string{"--leader-elect-retry-period=soon"}, "", 2, `invalid argument "soon" for "--leader-elect-retry-period"`},
+		{"lease too short", []string{"--leader-elect-lease-duration=5s"}, "", 2, "leaderElection.leaseDuration: Invalid value"},
+		{"renewal too short", []string{"--leader-elect-renew-deadline=2s", "--kubeconfig", cluster}, "", 1, "renewDeadline must be greater than retryPeriod*JitterFactor"},
+		{"kind of lock", []string{"--leader-elect-resource-lock=endpoints"}, "", 2, `leaderElection.resourceLock: Invalid value: "endpoints"`},
+		{"unknown gate", []string{"--feature-gates=Nonsense=true"}, "", 2, "unrecognized feature gate: Nonsense"},
+		{"locked gate", []string{"--feature-gates=NodeDeclaredFeatures=false"}, "", 2, "cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true"},
+		{"gate that needs another", []string{"--feature-gates=CompositePodGroup=true"}, "", 2, "CompositePodGroup is enabled, but depends on features that are disabled"},
+		{"old version", []string{"--emulated-version=1.20"}, "", 2, "emulation version 1.20 is not between"},
+		{"port out of range", []string{"--secure-port=99999"}, "", 2, "--secure-port 99999 must be between 1 and 65535"},
+		{"port in use", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=" + port}, "", 1, "address already in use"},
+		{"no certificate", []string{"--kubeconfig", cluster, "--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key"}, "", 1, "open /none.crt: no such file"},
+		{"version of TLS", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=20258", "--tls-min-version=VersionTLS9"}, "", 1, "VersionTLS9"},
+		{"authentication", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=20257", "--authentication-kubeconfig=/none"}, "", 1, "/none"},
+		{"kubeconfig", []string{"--kubeconfig", "/none"}, "", 1, `--kubeconfig "/none"`},
+		{"no cluster", nil, "", 1, "no kubeconfig file was named"},
+		{"log format", []string{"--logging-format=xml"}, "", 2, `format: Invalid value: "xml"`},
+		{"no file", []string{"--config=/none.yaml"}, "", 2, "/none.yaml: read the scheduler configuration: no such file"},
+		{"unknown field", nil, "paralelism: 3\n", 2, `strict decoding error: unknown field "paralelism"`},
+		{"field twice", nil, "parallelism: 3\nparallelism: 4\n", 2, `"parallelism" already set`},
+		{"unknown plugin", nil, "profiles: [{plugins: {filter: {enabled: [{name: Nonsense}]}}}]\n", 2, `FilterPlugin "Nonsense" does not exist`},
+		{"profile twice", nil, "profiles: [{schedulerName: a}, {schedulerName: a}]\n", 2, "profiles[1].schedulerName: Duplicate value"},
+		{"two orders", nil, "profiles: [{plugins: {queueSort: {enabled: [{name: PrioritySort}, {name: NodeName}]}}}]\n", 2,
+			"profiles[0].plugins.queueSort.Enabled: Invalid value: 2: only one queue sort plugin can be enabled"},
+		{"weight", nil, "profiles: [{pluginConfig: [{name: InterPodAffinity, args: {hardPodAffinityWeight: 101}}]}]\n", 2,
+			"profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]"},
+		{"duration in the file", nil, "leaderElection: {retryPeriod: soon}\n", 2, `invalid duration "soon"`},
+		{"lease in the file", nil, "leaderElection: {leaseDuration: 5s}\n", 2, "leaderElection.leaseDuration: Invalid value"},
+		{"kubeconfig in the file", nil, "clientConnection: {kubeconfig: /none}\n", 1, "clientConnection.kubeconfig of "},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			args := test.args
+			if test.config != "" {
+				args = append(args, "--config", file(t, "scheduler.yaml", header+test.config))
+			}
+			for _, as := range []string{standalone, subcommand} {
+				code := test.code
+				if as == standalone {
+					code = 1
+				}
+				got := runAs(t, as, args...)
+				if got.code != code || !strings.Contains(unescaped(got.stderr), test.want) {
+					t.Errorf("%s %v: exit code %d, want %d and %q:\n%s", as, args, got.code, code, test.want, got.stderr)
+				}
+				if got.took > patience {
+					t.Errorf("%s %v: took %v", as, args, got.took)
+				}
+				if as == subcommand && strings.Count(got.stderr, "Error:") != 1 {
+					t.Errorf("%s %v: not one message:\n%s", as, args, got.stderr)
+				}
+			}
+		})
+	}
+}
+
+// unescaped undoes what structured logging does to quotes.
+func unescaped(text string) string { return strings.ReplaceAll(text, `\"`, `"`) }
+
+// A mistake in flags of kube-scheduler shows the usage first, so that the message is the last thing to be read.
+func TestFlagMistakeOfKubeScheduler(t *testing.T) {
+	got := runAs(t, standalone, "--nonsense")
+	if !strings.HasPrefix(got.stderr, "Usage:") || !strings.HasSuffix(got.stderr, "\nError: unknown flag: --nonsense\n") || got.stdout != "" {
+		t.Errorf("stdout %q, stderr:\n%s", got.stdout, got.stderr)
+	}
+	if got := runAs(t, subcommand, "--nonsense"); got.stderr != "Error: unknown flag: --nonsense\n" {
+		t.Errorf("stderr:\n%s", got.stderr)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for _, as := range []string{standalone, subcommand} {
+		help := runAs(t, as, "--help")
+		if help.code != 0 || help.stderr != "" {
+			t.Errorf("%s: exit code %d: %s", as, help.code, help.stderr)
+		}
+		at := -1
+		for _, group := range []string{
+			"Misc", "Secure serving", "Authentication", "Authorization", "Deprecated", "Leader election", "Feature gate", "Metrics", "Logs", "Berth",
+		} {
+			i := strings.Index(help.stdout, "\n"+group+" flags:\n")
+			if i <= at {
+				t.Errorf("%s: the help lacks the flags of %s, or has them elsewhere", as, group)
+			}
+			at = i
+		}
+		if version := runAs(t, as, "--version"); version.code != 0 || !strings.HasPrefix(version.stdout, "Kubernetes v") {
+			t.Errorf("%s: exit code %d: %s", as, version.code, version.stdout)
+		}
+	}
+}
+
+// TestPrecedence reads back what holds: flags without a file, a file, and flags over a file.
+func TestPrecedence(t *testing.T) {
+	config := file(t, "scheduler.yaml", header+`
+leaderElection: {leaseDuration: 30s, resourceName: mine}
+clientConnection: {qps: 7, burst: 8}
+enableProfiling: true
+`)
+	flags := []string{
+		"--profiling=false", "--kube-api-qps=20", "--kube-api-burst=30", "--kube-api-content-type=application/json",
+		"--leader-elect-lease-duration=20s", "--leader-elect=false",
+	}
+	for _, test := range []struct {
+		name string
+		args []string
+		want []string
+	}{
+		{"defaults", nil, []string{"leaderElect: true", "leaseDuration: 15s", "qps: 50", "burst: 100", "enableProfiling: true", "resourceName: kube-scheduler"}},
+		{"flags", flags, []string{
+			"leaderElect: false", "leaseDuration: 20s", "qps: 20", "burst: 30", "contentType: application/json", "enableProfiling: false",
+			"enableContentionProfiling: true",
+		}},
+		{"file", []string{"--config", config}, []string{"leaderElect: true", "leaseDuration: 30s", "resourceName: mine", "qps: 7", "burst: 8"}},
+		{"both", append([]string{"--config", config}, flags...), []string{
+			"leaderElect: false", "leaseDuration: 20s", "resourceName: mine", "qps: 7", "burst: 8", "contentType: application/vnd.kubernetes.protobuf",
+			"enableProfiling: true",
+		}},
+		{"underscores", []string{"--leader_elect_resource_name=other"}, []string{"resourceName: other"}},
+		{"gates", []string{"--feature-gates=kube:StorageCapacityScoring=false"}, []string{"kind: VolumeBindingArgs\n    name: VolumeBinding"}},
+	} {
+		written := filepath.Join(t.TempDir(), "written.yaml")
+		got := runAs(t, standalone, append(test.args, "--write-config-to", written)...)
+		if got.code != 0 || !strings.Contains(got.stderr, "Wrote configuration") {
+			t.Errorf("%s: exit code %d: %s", test.name, got.code, got.stderr)
+			continue
+		}
+		text, err := os.ReadFile(written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: %q is not in\n%s", test.name, want, text)
+			}
+		}
+	}
+	if got := runAs(t, subcommand, "--write-config-to", filepath.Join(t.TempDir(), "none", "x")); got.code != 2 || !strings.Contains(got.stderr, "--write-config-to: open ") {
+		t.Errorf("exit code %d: %s", got.code, got.stderr)
+	}
+}
+
+// What is accepted without having an effect is said once.
+func TestNotesAreLogged(t *testing.T) {
+	config := file(t, "scheduler.yaml", header+"percentageOfNodesToScore: 30\nclientConnection: {kubeconfig: /none}\n")
+	got := runAs(t, subcommand, "--config", config, "--feature-gates=GenericWorkload=true", "--logging-format=json")
+	for _, want := range []string{
+		`"msg":"Accepted, but percentageOfNodesToScore has no effect`, `"msg":"Accepted, but feature gate GenericWorkload=true has no effect`,
+	} {
+		if strings.Count(got.stderr, want) != 1 {
+			t.Errorf("%s is not logged once:\n%s", want, got.stderr)
+		}
+	}
+}

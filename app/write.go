@@ -1,0 +1,32 @@
+package app
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/config"
+)
+
+// writeConfig logs the configuration with everything filled in, where logs are that detailed, and writes it to a file if one is named.
+func (o *options) writeConfig(c *config.Config) error {
+	log := klog.Background()
+	if !log.V(2).Enabled() && o.writeConfigTo == "" {
+		return nil
+	}
+	var text strings.Builder
+	if err := c.Write(&text); err != nil {
+		return err
+	}
+	log.V(2).Info("Using component config", "config", text.String())
+	if o.writeConfigTo == "" {
+		return nil
+	}
+	if err := os.WriteFile(o.writeConfigTo, []byte(text.String()), 0o666); err != nil { // the umask takes the rest
+		return usage(fmt.Errorf("--write-config-to: %w", err))
+	}
+	log.Info("Wrote configuration", "file", o.writeConfigTo)
+	return nil
+}

@@ -1,0 +1,27 @@
+package config
+
+import (
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/utils/ptr"
+)
+
+// notes says which fields of a configuration are accepted although they have no effect, and why.
+func notes(c *configv1.KubeSchedulerConfiguration) []string {
+	const exact = " has no effect: every node is looked at, for every pod"
+	var notes []string
+	if ptr.Deref(c.PercentageOfNodesToScore, 0) != 0 {
+		notes = append(notes, "percentageOfNodesToScore"+exact)
+	}
+	for i := range c.Profiles {
+		if ptr.Deref(c.Profiles[i].PercentageOfNodesToScore, 0) != 0 {
+			notes = append(notes, "percentageOfNodesToScore of profile "+*c.Profiles[i].SchedulerName+exact)
+		}
+	}
+	if *c.Parallelism != defaultParallelism {
+		notes = append(notes, "parallelism has no effect: a decision needs no more than one core")
+	}
+	if len(c.Extenders) > 0 {
+		notes = append(notes, "extenders are not asked: Berth does not support them yet")
+	}
+	return notes
+}

@@ -1,0 +1,94 @@
+package e2e_test
+
+import (
+	"encoding/base64"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	v1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
+)
+
+// TestBesideKubeScheduler does what docs/migrate.md says about running beside kube-scheduler: it takes configuration and rights from that page,
+// and schedules with them, and no others, the pods of the other name.
+func TestBesideKubeScheduler(t *testing.T) {
+	w := newWorld(t, "beside")
+	page, err := os.ReadFile("../../docs/migrate.md")
+	w.must(err)
+	blocks := regexp.MustCompile("(?s)```yaml\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 2 {
+		t.Fatalf("the page has %d blocks of YAML, want configuration and rights", len(blocks))
+	}
+	for part := range strings.SplitSeq(string(blocks[1][1]), "---\n") {
+		w.create(part)
+	}
+	answer, err := w.client.CoreV1().ServiceAccounts("kube-system").CreateToken(w.ctx, "berth", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	w.must(err)
+	admin, err := rig.Config(cluster.Kubeconfig)
+	w.must(err)
+	ca := admin.CAData
+	if admin.CAFile != "" {
+		ca, err = os.ReadFile(admin.CAFile)
+		w.must(err)
+	}
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	w.must(os.WriteFile(kubeconfig, fmt.Appendf(nil, `apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %q}}]
+users: [{name: u, user: {token: %q}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+current-context: c
+`, admin.Host, base64.StdEncoding.EncodeToString(ca), answer.Status.Token), 0o600))
+	var config map[string]any
+	w.must(yaml.Unmarshal(blocks[0][1], &config))
+	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig}
+	text, err := yaml.Marshal(config)
+	w.must(err)
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	w.must(os.WriteFile(file, text, 0o600))
+
+	log := &transcript{}
+	w.kubeScheduler(log, "--config", file, "--secure-port=0")
+	w.deployment("ours", 10, func(s *v1.PodSpec) { s.SchedulerName = "berth" })
+	w.deployment("theirs", 1, func(*v1.PodSpec) {})
+	w.awaitRunning(10)
+	for _, p := range w.pods() {
+		if ours := p.Spec.SchedulerName == "berth"; ours != (p.Spec.NodeName != "") {
+			t.Errorf("pod %s of %s is on node %q", p.Name, p.Spec.SchedulerName, p.Spec.NodeName)
+		}
+	}
+	w.await("the lease bears its own name", func() bool { return w.holderOf("berth") != "" })
+	if log.has("forbidden") {
+		t.Error("the rights do not suffice")
+	}
+}
+
+// create creates an object of one of the kinds that give rights.
+func (w *world) create(text string) {
+	w.Helper()
+	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)
+	w.must(err)
+	switch o := object.(type) {
+	case *v1.ServiceAccount:
+		_, err = w.client.CoreV1().ServiceAccounts(o.Namespace).Create(w.ctx, o, metav1.CreateOptions{})
+	case *rbacv1.ClusterRoleBinding:
+		_, err = w.client.RbacV1().ClusterRoleBindings().Create(w.ctx, o, metav1.CreateOptions{})
+	case *rbacv1.Role:
+		_, err = w.client.RbacV1().Roles(o.Namespace).Create(w.ctx, o, metav1.CreateOptions{})
+	case *rbacv1.RoleBinding:
+		_, err = w.client.RbacV1().RoleBindings(o.Namespace).Create(w.ctx, o, metav1.CreateOptions{})
+	default:
+		w.Fatalf("kind %v is not expected", kind)
+	}
+	w.must(err)
+}

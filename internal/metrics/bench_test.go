@@ -1,0 +1,93 @@
+package metrics_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/metrics"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// typical is a round as they are under load: a pod arrived and got a node, and another was confirmed.
+func typical() *loop.Round {
+	p := model.NewPod(pod("p", "1"))
+	on := model.NewPod(pod("q", "1", func(p *v1.Pod) { p.Spec.NodeName = "a" }))
+	return &loop.Round{
+		Changes: 3,
+		Delta: state.Delta{Arrived: []*model.Pod{p}, Events: []model.Event{
+			{Resource: model.AssignedPodEvent, Action: model.Add, Pod: on},
+		}},
+		Applying: 3 * time.Microsecond, Popping: time.Microsecond, Deciding: 25 * time.Microsecond, Settling: time.Microsecond,
+		Decided: true, Decision: plan.Decision{Work: plan.Work{Pod: p, Attempt: 1}, NodeName: "a"},
+		Moves: []queue.Move{{Queue: "active", Event: "UnscheduledPodAdd"}},
+	}
+}
+
+func observe(m *metrics.Metrics, r *loop.Round) {
+	m.Loop.Enter(engine.PreFilter)
+	m.Loop.Enter(engine.Filter)
+	m.Loop.Enter(engine.Score)
+	m.Loop.Round(r)
+}
+
+// BenchmarkRound is what observing one round costs the loop, the clock readings of its phases included.
+func BenchmarkRound(b *testing.B) {
+	m, _ := build(b, time.Now)
+	r := typical()
+	b.ReportAllocs()
+	for b.Loop() {
+		observe(m, r)
+	}
+}
+
+// BenchmarkStanding is what telling how things stand costs, which happens about once a second, and when there is nothing to do.
+func BenchmarkStanding(b *testing.B) {
+	m, _ := build(b, time.Now)
+	s := standing()
+	b.ReportAllocs()
+	for b.Loop() {
+		s.Work.Asked++
+		m.Loop.Standing(s)
+	}
+}
+
+func standing() *loop.Standing {
+	s := &loop.Standing{Nodes: 5000, Pods: 30_000}
+	for _, plugin := range []string{"NodeResourcesFit", "TaintToleration", "NodeAffinity"} {
+		s.Unschedulable = append(s.Unschedulable, loop.Unschedulable{Profile: "default-scheduler", Plugin: plugin, Pods: 3})
+		s.Asked = append(s.Asked, loop.Asked{Profile: "default-scheduler", Plugin: plugin, Phase: engine.Filter, Times: 5000})
+	}
+	return s
+}
+
+// BenchmarkSent is what observing one binding costs the goroutine that wrote it.
+func BenchmarkSent(b *testing.B) {
+	m, _ := build(b, time.Now)
+	d := settled("p", 1, time.Now(), time.Second)
+	w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pod, Decision: &d}
+	b.ReportAllocs()
+	for b.Loop() {
+		m.Commit.Sent(m.Commit.Sending(context.Background(), w), w, time.Millisecond, nil)
+	}
+}
+
+// TestObservingAllocatesNothing holds observing to the loop's rule: nothing is allocated once every series has been seen.
+func TestObservingAllocatesNothing(t *testing.T) {
+	m, _ := build(t, time.Now)
+	r, s := typical(), standing()
+	if n := testing.AllocsPerRun(100, func() { observe(m, r) }); n != 0 {
+		t.Errorf("observing a round allocates %v times", n)
+	}
+	if n := testing.AllocsPerRun(100, func() { m.Loop.Standing(s) }); n != 0 {
+		t.Errorf("telling how things stand allocates %v times", n)
+	}
+}

@@ -1,0 +1,166 @@
+package metrics
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+)
+
+// Commit observes a commit. Its methods may be called by any goroutine.
+type Commit struct {
+	families *families
+	resets   *resets
+	now      func() time.Time // the loop's
+
+	mu       sync.Mutex
+	known    uint64 // resets up to which the members are those that are shown
+	inFlight [writeKinds]int
+	members  commitMembers
+}
+
+const writeKinds = int(commit.EventWrite) + 1
+
+// commitMembers are members of families that were looked up.
+type commitMembers struct {
+	inFlight   [writeKinds]metrics.GaugeMetric
+	binding    metrics.GaugeMetric // goroutines
+	durations  [writeKinds]metrics.ObserverMetric
+	written    [writeKinds]metrics.CounterMetric
+	unwritten  [writeKinds]metrics.CounterMetric
+	attempts   metrics.ObserverMetric
+	creation   metrics.ObserverMetric
+	afterFlush metrics.CounterMetric
+	sli        [attemptsMax + 1]metrics.ObserverMetric // by attempts, made when first needed
+	profiles   map[string]*boundMembers
+}
+
+// boundMembers are what bindings of one profile are observed by.
+type boundMembers struct {
+	scheduled, failed attemptMembers
+	point, plugin     [2]metrics.ObserverMetric // Bind, by whether it failed
+}
+
+// attemptsMax is from how many attempts on pods share a member of the SLI.
+const attemptsMax = 15
+
+func newCommit(f *families, r *resets, now func() time.Time) *Commit {
+	c := &Commit{families: f, resets: r, now: now}
+	c.lookUp()
+	return c
+}
+
+// lookUp looks up the members that are always there, and forgets the others.
+func (c *Commit) lookUp() {
+	f := c.families
+	c.known = c.resets.count.Load()
+	c.members = commitMembers{
+		binding:    f.gaugeVecs["scheduler_goroutines"].WithLabelValues("binding"),
+		attempts:   f.histograms["scheduler_pod_scheduling_attempts"],
+		creation:   f.histograms["berth_pod_creation_to_bind_duration_seconds"],
+		afterFlush: f.counters["scheduler_pod_scheduled_after_flush_total"],
+		profiles:   map[string]*boundMembers{},
+	}
+	for kind := range writeKinds {
+		name := commit.WriteKind(kind).String()
+		c.members.inFlight[kind] = f.gaugeVecs["berth_writes_in_flight"].WithLabelValues(name)
+		c.members.durations[kind] = f.histogramVecs["berth_write_duration_seconds"].WithLabelValues(name)
+		c.members.written[kind] = f.counterVecs["berth_writes_total"].WithLabelValues(name, "success")
+		c.members.unwritten[kind] = f.counterVecs["berth_writes_total"].WithLabelValues(name, "error")
+	}
+}
+
+// Sending takes in that a write begins.
+func (c *Commit) Sending(ctx context.Context, w *commit.Write) context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fly(w.Kind, 1)
+	return ctx
+}
+
+// fly changes how many writes are in flight. The caller holds mu.
+func (c *Commit) fly(kind commit.WriteKind, by int) {
+	if c.known != c.resets.count.Load() {
+		c.lookUp()
+	}
+	c.inFlight[kind] += by
+	c.members.inFlight[kind].Set(float64(c.inFlight[kind]))
+	if kind == commit.BindingWrite {
+		c.members.binding.Set(float64(c.inFlight[kind]))
+	}
+}
+
+// Sent takes in how a write ended.
+func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fly(w.Kind, -1)
+	m := &c.members
+	m.durations[w.Kind].Observe(took.Seconds())
+	if err != nil {
+		m.unwritten[w.Kind].Inc()
+	} else {
+		m.written[w.Kind].Inc()
+	}
+	if w.Kind == commit.BindingWrite {
+		c.bound(w.Decision, took, err)
+	}
+}
+
+// bound takes in how a binding ended. The caller holds mu.
+func (c *Commit) bound(d *plan.Decision, took time.Duration, err error) {
+	m, p, now := &c.members, c.profile(d.Pod.SchedulerName), c.now()
+	attempt := now.Sub(d.Popped)
+	if err != nil {
+		p.point[1].Observe(took.Seconds())
+		p.plugin[1].Observe(took.Seconds())
+		p.failed.observe(attempt)
+		return
+	}
+	p.point[0].Observe(took.Seconds())
+	p.plugin[0].Observe(took.Seconds())
+	p.scheduled.observe(attempt)
+	m.attempts.Observe(float64(d.Attempt))
+	c.sli(d.Attempt).Observe(now.Sub(d.Since).Seconds())
+	if d.AfterFlush {
+		m.afterFlush.Inc()
+	}
+	// The creation is in the API server's clock, so the present time must be that of a clock that is set.
+	m.creation.Observe(time.Since(d.Pod.Object.CreationTimestamp.Time).Seconds())
+}
+
+// sli returns the member for pods that took so many attempts.
+func (c *Commit) sli(attempts int) metrics.ObserverMetric {
+	i := min(attempts, attemptsMax)
+	if c.members.sli[i] == nil {
+		label := strconv.Itoa(i)
+		if i == attemptsMax {
+			label += "+"
+		}
+		c.members.sli[i] = c.families.histogramVecs["scheduler_pod_scheduling_sli_duration_seconds"].WithLabelValues(label)
+	}
+	return c.members.sli[i]
+}
+
+func (c *Commit) profile(name string) *boundMembers {
+	p := c.members.profiles[name]
+	if p != nil {
+		return p
+	}
+	f := c.families
+	point := f.histogramVecs["scheduler_framework_extension_point_duration_seconds"]
+	plugin := f.histogramVecs["scheduler_plugin_execution_duration_seconds"]
+	p = &boundMembers{scheduled: f.attempt(scheduled, name), failed: f.attempt(failed, name)}
+	for i, status := range []string{statusSuccess, statusError} {
+		p.point[i] = point.WithLabelValues("Bind", status, name)
+		p.plugin[i] = plugin.WithLabelValues(defaultbinder.Name, "Bind", status)
+	}
+	c.members.profiles[name] = p
+	return p
+}

@@ -1,0 +1,352 @@
+package metrics
+
+import (
+	"time"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+)
+
+// Loop observes a loop, and as Enter the phases of its decisions. It is used by the loop's goroutine alone.
+type Loop struct {
+	families *families
+	resets   *resets
+	known    uint64 // resets up to which the members are those that are shown
+	version  string
+
+	phases  stopwatch
+	members loopMembers
+}
+
+// loopMembers are members of families that were looked up.
+type loopMembers struct {
+	algorithm, apply metrics.ObserverMetric
+	phases           map[string]metrics.ObserverMetric
+	events           map[string]metrics.ObserverMetric
+	moves            map[queue.Move]moveMembers
+	profiles         map[string]*profileMembers
+
+	pending, entities queueMembers
+	nodes, pods       metrics.GaugeMetric
+	assumed           metrics.GaugeMetric
+	columns, tallies  sizeMembers
+	unschedulable     map[loop.Unschedulable]*waiting // by profile and plugin, of no pods
+	evaluations       map[loop.Asked]*total           // by profile, plugin and phase, of no times
+	finds, fills      total
+	asked, scanned    total
+	hints             total
+	tallyFinds        total
+	tallyFills        total
+	tallyUpdates      total
+	changes           metrics.CounterMetric
+}
+
+// moveMembers count one kind of move.
+type moveMembers struct{ pods, entities metrics.CounterMetric }
+
+// queueMembers are a gauge's members by place.
+type queueMembers struct{ active, backoff, unschedulable, gated metrics.GaugeMetric }
+
+func (q *queueMembers) set(c queue.Counts) {
+	q.active.Set(float64(c.Active))
+	q.backoff.Set(float64(c.BackingOff))
+	q.unschedulable.Set(float64(c.Parked))
+	q.gated.Set(float64(c.Gated))
+}
+
+// sizeMembers are a number of things and what they take.
+type sizeMembers struct{ count, bytes metrics.GaugeMetric }
+
+func (m *sizeMembers) set(count, bytes int) {
+	m.count.Set(float64(count))
+	m.bytes.Set(float64(bytes))
+}
+
+// profileMembers are what a decision for one profile is observed by.
+type profileMembers struct {
+	unschedulable, failed attemptMembers
+	points                [engine.Phases]map[string]metrics.ObserverMetric // by status
+}
+
+// attemptMembers are what an attempt that ended one way is observed by.
+type attemptMembers struct {
+	count    metrics.CounterMetric
+	duration metrics.ObserverMetric
+}
+
+func (f *families) attempt(result, profile string) attemptMembers {
+	return attemptMembers{
+		count:    f.counterVecs["scheduler_schedule_attempts_total"].WithLabelValues(result, profile),
+		duration: f.histogramVecs["scheduler_scheduling_attempt_duration_seconds"].WithLabelValues(result, profile),
+	}
+}
+
+func (a *attemptMembers) observe(took time.Duration) {
+	a.count.Inc()
+	a.duration.Observe(took.Seconds())
+}
+
+// The results of attempts, and of what is observed by status.
+const (
+	scheduled     = "scheduled"
+	unschedulable = "unschedulable"
+	failed        = "error"
+
+	statusSuccess      = "Success"
+	statusError        = "Error"
+	statusUnresolvable = "UnschedulableAndUnresolvable"
+)
+
+// The events of pods that wait.
+const (
+	podAdd    = "UnscheduledPodAdd"
+	podUpdate = "UnscheduledPodUpdate"
+	podDelete = "UnscheduledPodDelete"
+)
+
+// typePod is what queues hold besides groups of pods.
+const typePod = "pod"
+
+func newLoop(f *families, r *resets, version string) *Loop {
+	l := &Loop{families: f, resets: r, version: version}
+	l.lookUp()
+	return l
+}
+
+// lookUp looks up the members that are always there, and forgets the others.
+func (l *Loop) lookUp() {
+	f := l.families
+	l.known = l.resets.count.Load()
+	before := l.members
+	phase := f.histogramVecs["berth_decision_phase_duration_seconds"]
+	size := f.gaugeVecs["scheduler_cache_size"]
+	l.members = loopMembers{
+		algorithm: f.histograms["scheduler_scheduling_algorithm_duration_seconds"],
+		apply:     f.histograms["berth_changes_apply_duration_seconds"],
+		changes:   f.counters["berth_changes_total"],
+		phases:    map[string]metrics.ObserverMetric{},
+		events:    map[string]metrics.ObserverMetric{},
+		moves:     map[queue.Move]moveMembers{},
+		profiles:  map[string]*profileMembers{},
+		pending:   queuesOf(f.gaugeVecs["scheduler_pending_pods"]),
+		entities:  queuesOf(f.gaugeVecs["scheduler_queued_entities"], typePod),
+		nodes:     size.WithLabelValues("nodes"), pods: size.WithLabelValues("pods"), assumed: size.WithLabelValues("assumed_pods"),
+		columns:       sizeMembers{f.gauges["berth_columns"], f.gauges["berth_column_bytes"]},
+		tallies:       sizeMembers{f.gauges["berth_tallies"], f.gauges["berth_tally_bytes"]},
+		unschedulable: map[loop.Unschedulable]*waiting{},
+		evaluations:   map[loop.Asked]*total{},
+		// What was counted before a reset is not counted again after it.
+		finds:        total{f.counters["berth_column_hits_total"], before.finds.seen},
+		fills:        total{f.counters["berth_column_fills_total"], before.fills.seen},
+		asked:        total{f.counters["berth_evaluations_total"], before.asked.seen},
+		hints:        total{f.counters["berth_hints_total"], before.hints.seen},
+		scanned:      total{f.counters["berth_scanned_nodes_total"], before.scanned.seen},
+		tallyFinds:   total{f.counters["berth_tally_hits_total"], before.tallyFinds.seen},
+		tallyFills:   total{f.counters["berth_tally_fills_total"], before.tallyFills.seen},
+		tallyUpdates: total{f.counters["berth_tally_updates_total"], before.tallyUpdates.seen},
+	}
+	for key, was := range before.evaluations {
+		l.evaluations(key).seen = was.seen
+	}
+	for _, name := range append([]string{"pop", "settle"}, phaseNames[:]...) {
+		l.members.phases[name] = phase.WithLabelValues(name)
+	}
+	// What kube-scheduler shows from the beginning, and what can be nothing but 0 here.
+	f.gaugeVecs["scheduler_inflight_events"].WithLabelValues("PodPopped").Set(0)
+	for _, queue := range []string{"incomplete", "pending"} {
+		f.gaugeVecs["scheduler_pending_pods"].WithLabelValues(queue).Set(0)
+	}
+	for _, operation := range []string{"Filter", "Score", "InterPodAffinity", "PodTopologySpread"} {
+		f.gaugeVecs["scheduler_goroutines"].WithLabelValues(operation).Set(0)
+	}
+	f.gaugeVecs["berth_build_info"].WithLabelValues(l.version).Set(1)
+}
+
+func queuesOf(family *metrics.GaugeVec, more ...string) queueMembers {
+	of := func(queue string) metrics.GaugeMetric {
+		return family.WithLabelValues(append([]string{queue}, more...)...)
+	}
+	return queueMembers{of("active"), of("backoff"), of("unschedulable"), of("gated")}
+}
+
+// Round takes in a round.
+func (l *Loop) Round(r *loop.Round) {
+	if l.known != l.resets.count.Load() {
+		l.lookUp()
+	}
+	if r.Changes > 0 {
+		l.members.changes.Add(float64(r.Changes))
+		l.members.apply.Observe(r.Applying.Seconds())
+		l.events(r)
+	}
+	for _, move := range r.Moves {
+		l.move(move)
+	}
+	if r.Decided && r.Decision.Err != plan.ErrTerminating {
+		l.decision(r)
+	}
+}
+
+// events observes what a change of each kind took. Changes are taken in together, so each is given an equal share of the time.
+func (l *Loop) events(r *loop.Round) {
+	d := &r.Delta
+	n := len(d.Events) + len(d.Arrived) + len(d.Left)
+	if n == 0 {
+		return
+	}
+	share := (r.Applying / time.Duration(n)).Seconds()
+	for i := range d.Events {
+		l.event(d.Events[i].Label()).Observe(share)
+	}
+	fresh := 0 // of the pods that arrived; the others are new versions of pods that wait
+	for i := range r.Moves {
+		if r.Moves[i].Event == podAdd {
+			fresh++
+		}
+	}
+	for i := range d.Arrived {
+		label := podUpdate
+		if i < fresh {
+			label = podAdd
+		}
+		l.event(label).Observe(share)
+	}
+	for range d.Left {
+		l.event(podDelete).Observe(share)
+	}
+}
+
+func (l *Loop) event(label string) metrics.ObserverMetric {
+	m := l.members.events[label]
+	if m == nil {
+		m = l.families.histogramVecs["scheduler_event_handling_duration_seconds"].WithLabelValues(label)
+		l.members.events[label] = m
+	}
+	return m
+}
+
+func (l *Loop) move(move queue.Move) {
+	m, ok := l.members.moves[move]
+	if !ok {
+		m = moveMembers{
+			pods:     l.families.counterVecs["scheduler_queue_incoming_pods_total"].WithLabelValues(move.Queue, move.Event),
+			entities: l.families.counterVecs["scheduler_queue_incoming_entities_total"].WithLabelValues(move.Queue, move.Event, typePod),
+		}
+		l.members.moves[move] = m
+	}
+	m.pods.Inc()
+	m.entities.Inc()
+}
+
+func (l *Loop) decision(r *loop.Round) {
+	d := &r.Decision
+	l.members.algorithm.Observe(r.Deciding.Seconds())
+	l.members.phases["pop"].Observe(r.Popping.Seconds())
+	l.members.phases["settle"].Observe(r.Settling.Seconds())
+	p := l.profile(d.Pod.SchedulerName)
+	for phase, took := range l.phases.of(r.Deciding) {
+		l.members.phases[phaseNames[phase]].Observe(took.Seconds())
+		l.point(p, phase, d).Observe(took.Seconds())
+	}
+	took := r.Deciding + r.Settling
+	switch {
+	case d.Settled(): // observed when it is bound
+	case d.Rejection != nil || d.Err == plan.ErrNoNodes:
+		p.unschedulable.observe(took)
+	default:
+		p.failed.observe(took)
+	}
+}
+
+// point returns what the extension point is observed by that a phase amounts to.
+func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {
+	status := statusSuccess
+	if last := l.phases.last; phase == last && d.Err != nil {
+		status = statusError
+	} else if phase == last && phase == engine.PreFilter && d.Rejection != nil {
+		status = statusUnresolvable
+	}
+	m := p.points[phase][status]
+	if m == nil {
+		m = l.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
+			WithLabelValues(pointNames[phase], status, d.Pod.SchedulerName)
+		p.points[phase][status] = m
+	}
+	return m
+}
+
+func (l *Loop) profile(name string) *profileMembers {
+	p := l.members.profiles[name]
+	if p == nil {
+		p = &profileMembers{unschedulable: l.families.attempt(unschedulable, name), failed: l.families.attempt(failed, name)}
+		for i := range p.points {
+			p.points[i] = map[string]metrics.ObserverMetric{}
+		}
+		l.members.profiles[name] = p
+	}
+	return p
+}
+
+// Standing takes in how things stand.
+func (l *Loop) Standing(s *loop.Standing) {
+	if l.known != l.resets.count.Load() {
+		l.lookUp()
+	}
+	m := &l.members
+	m.pending.set(s.Queue)
+	m.entities.set(s.Queue)
+	m.nodes.Set(float64(s.Nodes))
+	m.pods.Set(float64(s.Pods))
+	m.assumed.Set(float64(s.Assumed))
+	m.columns.set(s.Columns, s.ColumnBytes)
+	m.tallies.set(s.Tallies, s.TallyBytes)
+	m.finds.reach(s.Work.Found)
+	m.fills.reach(s.Work.Filled)
+	m.asked.reach(s.Work.Asked)
+	m.scanned.reach(s.Work.Visited)
+	m.hints.reach(s.HintsAsked)
+	m.tallyFinds.reach(s.TalliesFound)
+	m.tallyFills.reach(s.TalliesBuilt)
+	m.tallyUpdates.reach(s.TallyUpdates)
+	for _, u := range s.Unschedulable {
+		l.unschedulable(u.Profile, u.Plugin).pods += u.Pods
+	}
+	for _, w := range m.unschedulable {
+		w.gauge.Set(float64(w.pods))
+		w.pods = 0
+	}
+	for _, a := range s.Asked {
+		l.evaluations(loop.Asked{Profile: a.Profile, Plugin: a.Plugin, Phase: a.Phase}).reach(a.Times)
+	}
+}
+
+// waiting is how many pods wait because of a plugin.
+type waiting struct {
+	gauge metrics.GaugeMetric
+	pods  int
+}
+
+func (l *Loop) unschedulable(profile, plugin string) *waiting {
+	key := loop.Unschedulable{Profile: profile, Plugin: plugin}
+	w := l.members.unschedulable[key]
+	if w == nil {
+		w = &waiting{gauge: l.families.gaugeVecs["scheduler_unschedulable_pods"].WithLabelValues(plugin, profile)}
+		l.members.unschedulable[key] = w
+	}
+	return w
+}
+
+// evaluations returns what counts how often a plugin was asked; of the key, Times is 0.
+func (l *Loop) evaluations(key loop.Asked) *total {
+	t := l.members.evaluations[key]
+	if t == nil {
+		family := l.families.counterVecs["scheduler_plugin_evaluation_total"]
+		t = &total{counter: family.WithLabelValues(key.Plugin, pointNames[key.Phase], key.Profile)}
+		l.members.evaluations[key] = t
+	}
+	return t
+}

@@ -1,0 +1,57 @@
+package metrics
+
+import "k8s.io/component-base/metrics"
+
+const berthPrefix = "berth_"
+
+// berthSeries are Berth's own, beside kube-scheduler's. All are alpha: they may change with what they measure.
+func berthSeries() []series {
+	all := append(decisionSeries(), memorySeries()...)
+	all = append(all, writeSeries()...)
+	for i := range all {
+		all[i].stability = metrics.ALPHA
+	}
+	return all
+}
+
+// micro are buckets for what takes microseconds: 1 µs to 131 ms.
+func micro() []float64 { return exponential(0.000_001, 2, 18) }
+
+func decisionSeries() []series {
+	return []series{
+		{name: "build_info", kind: gauge, labels: by("version"), help: "1, with the version of Berth that runs."},
+		{name: "decision_phase_duration_seconds", kind: histogram, labels: by("phase"), buckets: micro(),
+			help: "Duration of one phase of a decision in seconds: pop, prefilter, filter, score, settle."},
+		{name: "changes_total", kind: counter, help: "Changes of the cluster that were taken in."},
+		{name: "hints_total", kind: counter, help: "How often a plugin was asked whether an event can help a pod that it rejected."},
+		{name: "changes_apply_duration_seconds", kind: histogram, buckets: micro(),
+			help: "Duration of taking in a batch of changes in seconds, the waking of pods included."},
+	}
+}
+
+func memorySeries() []series {
+	return []series{
+		{name: "columns", kind: gauge, help: "Columns that are kept: one plugin's answers about all nodes for pods with equal needs."},
+		{name: "column_bytes", kind: gauge, help: "Memory that columns take, in bytes."},
+		{name: "column_hits_total", kind: counter, help: "How often a decision found the column that it needed."},
+		{name: "column_fills_total", kind: counter, help: "How often a decision had to fill a column from nothing."},
+		{name: "evaluations_total", kind: counter, help: "How often a plugin was asked about a node, by filling and by keeping up columns included."},
+		{name: "scanned_nodes_total", kind: counter, help: "Nodes that decisions looked at in columns and tallies."},
+		{name: "tallies", kind: gauge, help: "Tallies that are kept: counts of pods by topology domain."},
+		{name: "tally_bytes", kind: gauge, help: "Memory that tallies take, in bytes."},
+		{name: "tally_hits_total", kind: counter, help: "How often a tally that was asked for was there."},
+		{name: "tally_fills_total", kind: counter, help: "How often a tally had to be counted from nothing."},
+		{name: "tally_updates_total", kind: counter, help: "How often a pod's coming or going was written into a tally."},
+	}
+}
+
+func writeSeries() []series {
+	return []series{
+		{name: "writes_in_flight", kind: gauge, labels: by("kind"), help: "Writes to the API that were sent and not answered: binding, status or event."},
+		{name: "writes_total", kind: counter, labels: by("kind", "result"), help: "Writes to the API, with all their tries, by how they ended: success or error."},
+		{name: "write_duration_seconds", kind: histogram, labels: by("kind"), buckets: exponential(0.001, 2, 15),
+			help: "Duration of a write to the API with all its tries in seconds."},
+		{name: "pod_creation_to_bind_duration_seconds", kind: histogram, buckets: exponential(0.1, 2, 16),
+			help: "Time from a pod's creation, which the API server notes in whole seconds, until it was bound in seconds."},
+	}
+}

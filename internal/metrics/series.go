@@ -1,0 +1,106 @@
+package metrics
+
+import (
+	"fmt"
+
+	"k8s.io/component-base/metrics"
+)
+
+// series describes one family of series.
+type series struct {
+	// name is without the prefix of the table it stands in.
+	name      string
+	kind      kind
+	stability metrics.StabilityLevel
+	help      string
+	labels    []string
+	buckets   []float64
+	// gate names the feature gate without which the family is not there; "" if it always is.
+	gate string
+	// deprecated is the version since which the family is deprecated, "" if it is not. Deprecated alpha series are hidden.
+	deprecated string
+}
+
+type kind uint8
+
+const (
+	counter kind = iota
+	gauge
+	histogram
+)
+
+// exponential are count buckets, each factor times the one before.
+func exponential(start, factor float64, count int) []float64 {
+	return metrics.ExponentialBuckets(start, factor, count)
+}
+
+// by names the labels of a family.
+func by(names ...string) []string { return names }
+
+// families are the registered families by full name. A family without labels is there as well as one with them, under the type of its
+// kind.
+type families struct {
+	counters      map[string]*metrics.Counter
+	counterVecs   map[string]*metrics.CounterVec
+	gaugeVecs     map[string]*metrics.GaugeVec
+	gauges        map[string]*metrics.Gauge
+	histograms    map[string]*metrics.Histogram
+	histogramVecs map[string]*metrics.HistogramVec
+	all           []metrics.Registerable
+}
+
+func newFamilies() *families {
+	return &families{
+		counters: map[string]*metrics.Counter{}, counterVecs: map[string]*metrics.CounterVec{},
+		gauges: map[string]*metrics.Gauge{}, gaugeVecs: map[string]*metrics.GaugeVec{},
+		histograms: map[string]*metrics.Histogram{}, histogramVecs: map[string]*metrics.HistogramVec{},
+	}
+}
+
+// add builds the family that a row of a table describes.
+func (f *families) add(prefix string, s *series) {
+	name := prefix + s.name
+	switch s.kind {
+	case counter:
+		f.addCounter(name, s)
+	case gauge:
+		f.addGauge(name, s)
+	case histogram:
+		f.addHistogram(name, s)
+	default:
+		panic(fmt.Sprintf("metrics: %s has the unknown kind %d", name, s.kind))
+	}
+}
+
+func (f *families) addCounter(name string, s *series) {
+	opts := &metrics.CounterOpts{Name: name, Help: s.help, StabilityLevel: s.stability, DeprecatedVersion: s.deprecated}
+	if len(s.labels) == 0 {
+		f.counters[name] = metrics.NewCounter(opts)
+		f.all = append(f.all, f.counters[name])
+		return
+	}
+	f.counterVecs[name] = metrics.NewCounterVec(opts, s.labels)
+	f.all = append(f.all, f.counterVecs[name])
+}
+
+func (f *families) addGauge(name string, s *series) {
+	opts := &metrics.GaugeOpts{Name: name, Help: s.help, StabilityLevel: s.stability, DeprecatedVersion: s.deprecated}
+	if len(s.labels) == 0 {
+		f.gauges[name] = metrics.NewGauge(opts)
+		f.all = append(f.all, f.gauges[name])
+		return
+	}
+	f.gaugeVecs[name] = metrics.NewGaugeVec(opts, s.labels)
+	f.all = append(f.all, f.gaugeVecs[name])
+}
+
+func (f *families) addHistogram(name string, s *series) {
+	opts := &metrics.HistogramOpts{Name: name, Help: s.help, StabilityLevel: s.stability, DeprecatedVersion: s.deprecated, Buckets: s.buckets}
+	if len(s.labels) == 0 {
+		f.histograms[name] = metrics.NewHistogram(opts)
+		f.all = append(f.all, f.histograms[name])
+		return
+	}
+	f.histogramVecs[name] = metrics.NewHistogramVec(opts, s.labels)
+	f.all = append(f.all, f.histogramVecs[name])
+}

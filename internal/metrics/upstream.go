@@ -1,0 +1,182 @@
+package metrics
+
+import "k8s.io/component-base/metrics"
+
+// The tables in this file are kube-scheduler 1.37's series: names, types, labels, buckets and stability are its own, since dashboards,
+// alerts and --disabled-metrics name them. docs/metrics.md says what each of them means here, and which are never anything but empty.
+
+const schedulerPrefix = "scheduler_"
+
+// schedulerSeries are those that begin with scheduler_.
+func schedulerSeries() []series {
+	var all []series
+	for _, some := range [][]series{attemptSeries(), queueSeries(), frameworkSeries(), preemptionSeries(), batchSeries(), apiSeries(), groupSeries()} {
+		all = append(all, some...)
+	}
+	return all
+}
+
+func attemptSeries() []series {
+	return []series{
+		{name: "schedule_attempts_total", kind: counter, stability: metrics.STABLE, labels: by("result", "profile"),
+			help: "Attempts to schedule a pod, by result: scheduled, unschedulable (no node will do), or error."},
+		{name: "scheduling_attempt_duration_seconds", kind: histogram, stability: metrics.STABLE, labels: by("result", "profile"),
+			buckets: exponential(0.001, 2, 15), help: "Duration of an attempt to schedule a pod in seconds, the binding included."},
+		{name: "scheduling_algorithm_duration_seconds", kind: histogram, stability: metrics.BETA,
+			buckets: exponential(0.001, 2, 15), help: "Duration of a decision in seconds: finding the best node, or that there is none."},
+		{name: "event_handling_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("event"),
+			buckets: exponential(0.0001, 2, 12), help: "Duration of taking in one change of the cluster in seconds, by what it is to pods that wait."},
+		{name: "pod_scheduling_sli_duration_seconds", kind: histogram, stability: metrics.BETA, labels: by("attempts"),
+			buckets: exponential(0.01, 2, 20), help: "Time from a pod's first being ready to be scheduled until it was bound in seconds, by the number of attempts."},
+		{name: "pod_scheduling_attempts", kind: histogram, stability: metrics.STABLE,
+			buckets: exponential(1, 2, 5), help: "Attempts that it took to schedule a pod."},
+		{name: "pod_scheduled_after_flush_total", kind: counter, stability: metrics.ALPHA,
+			help: "Pods that were scheduled when they were tried only because they had waited long, and no event had told that it was worth it."},
+		{name: "cache_size", kind: gauge, stability: metrics.ALPHA, labels: by("type"),
+			help: "Nodes, pods on nodes, and of these assumed pods, that the scheduler knows."},
+		{name: "goroutines", kind: gauge, stability: metrics.BETA, labels: by("operation"),
+			help: "Goroutines at work, by what they do."},
+	}
+}
+
+func queueSeries() []series {
+	return []series{
+		{name: "pending_pods", kind: gauge, stability: metrics.STABLE, labels: by("queue"),
+			help: "Pods that wait, by where: active (ready), backoff, unschedulable (until something changes), gated (must not be tried yet)."},
+		{name: "queued_entities", kind: gauge, stability: metrics.ALPHA, labels: by("queue", "type"),
+			help: "Pods, or groups of pods that are scheduled together, that wait, by where."},
+		{name: "inflight_events", kind: gauge, stability: metrics.ALPHA, labels: by("event"),
+			help: "Events that are kept for pods which are being decided about. Always 0: no event can come between in Berth."},
+		{name: "queue_incoming_pods_total", kind: counter, stability: metrics.STABLE, labels: by("queue", "event"),
+			help: "Pods that came to a place of the queue, by what brought them there."},
+		{name: "queue_incoming_entities_total", kind: counter, stability: metrics.ALPHA, labels: by("queue", "event", "type"),
+			help: "Pods, or groups of pods that are scheduled together, that came to a place of the queue, by what brought them there."},
+		{name: "unschedulable_pods", kind: gauge, stability: metrics.BETA, labels: by("plugin", "profile"),
+			help: "Pods that wait because of a plugin. One that several plugins rejected counts for each of them."},
+		{name: "queueing_hint_execution_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("plugin", "event", "hint"),
+			buckets: exponential(0.00001, 1.5, 20), help: "Duration of asking a plugin whether an event can help a pod in seconds."},
+		{name: "pre_queueing_hint_evaluations_total", kind: counter, stability: metrics.ALPHA, labels: by("plugin", "result"),
+			help: "How often a plugin was asked which pods an event can concern, by whether that narrowed them."},
+	}
+}
+
+func frameworkSeries() []series {
+	return []series{
+		{name: "framework_extension_point_duration_seconds", kind: histogram, stability: metrics.STABLE,
+			labels: by("extension_point", "status", "profile"), buckets: exponential(0.0001, 2, 12),
+			help: "Duration of all plugins of an extension point for one pod in seconds."},
+		{name: "plugin_execution_duration_seconds", kind: histogram, stability: metrics.BETA,
+			labels: by("plugin", "extension_point", "status"), buckets: exponential(0.00001, 1.5, 20),
+			help: "Duration of one plugin at one extension point in seconds."},
+		{name: "plugin_evaluation_total", kind: counter, stability: metrics.BETA, labels: by("plugin", "extension_point", "profile"),
+			help: "How often a plugin was asked about a node. What it is known to answer is not asked again."},
+		{name: "permit_wait_duration_seconds", kind: histogram, stability: metrics.BETA, labels: by("result"),
+			buckets: exponential(0.001, 2, 15), help: "Time that pods waited for permission to be bound in seconds."},
+	}
+}
+
+func preemptionSeries() []series {
+	return []series{
+		{name: "preemption_victims", kind: histogram, stability: metrics.STABLE,
+			buckets: exponential(1, 2, 7), help: "Pods that one preemption evicted."},
+		{name: "preemption_attempts_total", kind: counter, stability: metrics.STABLE, help: "Attempts to make room by preemption."},
+		{name: "preemption_goroutines_execution_total", kind: counter, stability: metrics.ALPHA, labels: by("result"),
+			gate: asyncPreemption, help: "Preemptions carried out beside the scheduling of other pods, by result."},
+		{name: "preemption_goroutines_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("result"),
+			gate: asyncPreemption, deprecated: "1.37.0", buckets: exponential(0.01, 2, 20),
+			help: "Duration of carrying out a preemption in seconds."},
+		{name: "workload_preemption_attempts_total", kind: counter, stability: metrics.ALPHA, labels: by("result"),
+			gate: genericWorkload, help: "Attempts to make room for a group of pods by preemption, by result."},
+		{name: "workload_preemption_victims", kind: histogram, stability: metrics.ALPHA,
+			gate: genericWorkload, buckets: exponential(1, 2, 11), help: "Pods that one preemption for a group of pods evicted."},
+		{name: "preemption_workload_disruptions", kind: histogram, stability: metrics.ALPHA, labels: by("preemptor"),
+			gate: genericWorkload, buckets: exponential(1, 2, 11), help: "Groups of pods that one preemption disrupted."},
+		{name: "preemption_evaluation_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("preemptor", "result"),
+			gate: genericWorkload, buckets: exponential(0.001, 2, 16), help: "Duration of looking for pods to evict in seconds."},
+		{name: "preemption_execution_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("preemptor", "result"),
+			gate: genericWorkload, buckets: exponential(0.001, 2, 16), help: "Duration of carrying out a preemption in seconds."},
+		{name: "preemption_pdb_violations_total", kind: counter, stability: metrics.ALPHA, labels: by("preemptor"),
+			gate: genericWorkload, help: "Pods that were evicted although a disruption budget asked for them to stay."},
+	}
+}
+
+func batchSeries() []series {
+	return []series{
+		{name: "batch_attempts_total", kind: counter, stability: metrics.ALPHA, labels: by("profile", "result"),
+			help: "Decisions by whether they took over the candidates of the one before."},
+		{name: "batch_cache_flushed_total", kind: counter, stability: metrics.ALPHA, labels: by("profile", "reason"),
+			help: "How often the candidates of a decision were thrown away, by reason."},
+		{name: "batch_rescore_attempts_total", kind: counter, stability: metrics.ALPHA, labels: by("profile"),
+			help: "How often the node that was chosen last was scored again among the candidates."},
+		{name: "batch_rescore_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("profile"),
+			buckets: exponential(0.00001, 2, 12), help: "Duration of scoring the node that was chosen last again in seconds."},
+		{name: "get_node_hint_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("hinted", "profile"),
+			buckets: exponential(0.00001, 2, 12), help: "Duration of looking for a candidate of the decision before in seconds."},
+		{name: "store_schedule_results_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("profile"),
+			buckets: exponential(0.00001, 2, 12), help: "Duration of keeping the candidates of a decision in seconds."},
+	}
+}
+
+func apiSeries() []series {
+	return []series{
+		{name: "volume_binder_cache_requests_total", kind: counter, stability: metrics.ALPHA, labels: by("operation"),
+			help: "Requests to the cache of volumes that are to be bound."},
+		{name: "volume_scheduling_stage_error_total", kind: counter, stability: metrics.ALPHA, labels: by("operation"),
+			help: "Errors in scheduling volumes, by stage."},
+		{name: "dra_bindingconditions_allocations_total", kind: counter, stability: metrics.ALPHA, labels: by("profile", "driver", "status"),
+			gate: bindingConditions, help: "Device allocations with conditions on their binding, by how they ended."},
+		{name: "dra_bindingconditions_wait_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("profile", "driver", "status"),
+			gate: bindingConditions, buckets: exponential(0.1, 2, 14), help: "Time that bindings waited for the conditions of their devices in seconds."},
+		{name: "async_api_call_execution_total", kind: counter, stability: metrics.ALPHA, labels: by("call_type", "result"),
+			gate: asyncAPICalls, help: "Calls of the API made beside the scheduling of pods, by result."},
+		{name: "async_api_call_execution_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("call_type", "result"),
+			gate: asyncAPICalls, buckets: exponential(0.001, 2, 15), help: "Duration of calls of the API made beside the scheduling of pods in seconds."},
+		{name: "pending_async_api_calls", kind: gauge, stability: metrics.ALPHA, labels: by("call_type"),
+			gate: asyncAPICalls, help: "Calls of the API that wait to be made."},
+	}
+}
+
+func groupSeries() []series {
+	return []series{
+		{name: "podgroup_schedule_attempts_total", kind: counter, stability: metrics.ALPHA, labels: by("result", "profile"),
+			gate: genericWorkload, help: "Attempts to schedule a group of pods, by result."},
+		{name: "podgroup_scheduling_attempt_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("result", "profile"),
+			gate: genericWorkload, buckets: exponential(0.001, 2, 15), help: "Duration of an attempt to schedule a group of pods in seconds."},
+		{name: "podgroup_scheduling_algorithm_duration_seconds", kind: histogram, stability: metrics.ALPHA,
+			gate: genericWorkload, buckets: exponential(0.001, 2, 15), help: "Duration of a decision about a group of pods in seconds."},
+		{name: "generated_placements_total", kind: counter, stability: metrics.ALPHA, labels: by("profile"),
+			gate: topologyAware, help: "Placements of groups of pods that were considered."},
+		{name: "placement_evaluations_total", kind: counter, stability: metrics.ALPHA, labels: by("result", "profile"),
+			gate: topologyAware, help: "Placements of groups of pods that were judged, by result."},
+		{name: "placement_evaluation_duration_seconds", kind: histogram, stability: metrics.ALPHA, labels: by("result", "profile"),
+			gate: topologyAware, buckets: exponential(0.001, 2, 15), help: "Duration of judging a placement of a group of pods in seconds."},
+	}
+}
+
+// claimSeries is the one that kube-scheduler shares with kube-controller-manager.
+func claimSeries() []series {
+	return []series{
+		{name: "dynamic_resource_allocation_resourceclaim_creates_total", kind: counter, stability: metrics.ALPHA,
+			labels: by("status", "admin_access", "owner_api_group", "owner_api_kind"), gate: extendedResource,
+			help: "Resource claims that were asked to be created, by how that ended."},
+	}
+}
+
+// The feature gates that series hang on.
+const (
+	asyncPreemption   = "SchedulerAsyncPreemption"
+	asyncAPICalls     = "SchedulerAsyncAPICalls"
+	genericWorkload   = "GenericWorkload"
+	topologyAware     = "TopologyAwareWorkloadScheduling"
+	bindingConditions = "DRADeviceBindingConditions"
+	extendedResource  = "DRAExtendedResource"
+)
+
+// GateDefaults says which gates that series hang on are on in 1.37 unless somebody says otherwise.
+func GateDefaults(gate string) bool {
+	switch gate {
+	case asyncPreemption, bindingConditions, extendedResource:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,119 @@
+package server
+
+import (
+	"fmt"
+	"net/http"
+	"runtime"
+	"time"
+
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+	"k8s.io/apiserver/pkg/endpoints/filters"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	apiserver "k8s.io/apiserver/pkg/server"
+	serverfilters "k8s.io/apiserver/pkg/server/filters"
+	"k8s.io/apiserver/pkg/server/flagz"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/apiserver/pkg/server/mux"
+	"k8s.io/apiserver/pkg/server/routes"
+	"k8s.io/apiserver/pkg/server/statusz"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/component-base/compatibility"
+	"k8s.io/component-base/configz"
+	"k8s.io/component-base/logs"
+	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/component-base/metrics/prometheus/slis"
+)
+
+// Name is what the server calls the component: the one whose place it takes.
+const Name = "kube-scheduler"
+
+// Config is what a server shows, and to whom.
+type Config struct {
+	// Serving is the listener and its certificates.
+	Serving *apiserver.SecureServingInfo
+	// Authenticator says who asks, Authorizer what they may ask.
+	Authenticator authenticator.Request
+	Authorizer    authorizer.UnconditionalAuthorizer
+	// Healthz and Readyz are the checks of these two; /livez has none but the library's own.
+	Healthz, Readyz []healthz.HealthChecker
+	// Configuration is shown by /configz.
+	Configuration apiruntime.Object
+	// Profiling opens /debug; ContentionProfiling also measures where goroutines block.
+	Profiling, ContentionProfiling bool
+	// Resources answers /metrics/resources.
+	Resources http.Handler
+	// Flags are shown by /flagz; nil closes it.
+	Flags flagz.Reader
+	// Versions are shown by /statusz; nil closes it.
+	Versions compatibility.EffectiveVersion
+}
+
+// drain is how long requests that are being answered may take to end when the server stops.
+const drain = 5 * time.Second
+
+// Start serves until the returned function is called, which returns when nothing is served any more.
+func Start(config Config) (stop func(), err error) {
+	endpoints, err := Endpoints(config)
+	if err != nil {
+		return nil, err
+	}
+	ending := make(chan struct{})
+	ended, closed, err := config.Serving.Serve(guard(endpoints, config), drain, ending)
+	if err != nil {
+		return nil, fmt.Errorf("start the secure server: %w", err)
+	}
+	return func() {
+		close(ending)
+		<-closed
+		<-ended
+	}, nil
+}
+
+// guard lets only those through who may ask.
+func guard(handler http.Handler, config Config) http.Handler {
+	resolver := &request.RequestInfoFactory{}
+	handler = filters.WithAuthorization(handler, config.Authorizer, scheme.Codecs)
+	handler = filters.WithAuthentication(handler, config.Authenticator, filters.Unauthorized(scheme.Codecs), nil, nil)
+	handler = filters.WithRequestInfo(handler, resolver)
+	handler = filters.WithCacheControl(handler)
+	handler = serverfilters.WithHTTPLogging(handler)
+	return serverfilters.WithPanicRecovery(handler, resolver)
+}
+
+// Endpoints returns what answers requests, without asking who sends them.
+func Endpoints(config Config) (http.Handler, error) {
+	// The pages about configurations are the process's: a second scheduler in it replaces the first.
+	const page = "componentconfig"
+	configz.Delete(page)
+	shown, err := configz.New(page)
+	if err != nil {
+		return nil, fmt.Errorf("register the configuration: %w", err)
+	}
+	if err := shown.Set(config.Configuration); err != nil {
+		return nil, fmt.Errorf("show the configuration: %w", err)
+	}
+	paths := mux.NewPathRecorderMux(Name)
+	healthz.InstallHandler(paths, config.Healthz...)
+	healthz.InstallLivezHandler(paths)
+	healthz.InstallReadyzHandler(paths, config.Readyz...)
+	configz.InstallHandler(paths)
+	paths.Handle("/metrics", legacyregistry.HandlerWithReset())
+	paths.Handle("/metrics/resources", config.Resources)
+	slis.SLIMetricsWithReset{}.Install(paths)
+	if config.Profiling {
+		routes.Profiling{}.Install(paths)
+		if config.ContentionProfiling {
+			runtime.SetBlockProfileRate(1)
+		}
+		routes.DebugFlags{}.Install(paths, "v", routes.StringFlagPutHandler(logs.GlogSetter))
+	}
+	if config.Flags != nil {
+		flagz.Install(paths, Name, config.Flags)
+	}
+	if config.Versions != nil {
+		statusz.Install(paths, Name, statusz.NewRegistry(config.Versions, statusz.WithListedPaths(paths.ListedPaths())))
+	}
+	return paths, nil
+}

@@ -1,0 +1,190 @@
+package trace
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/sdk/resource"
+	oteltrace "go.opentelemetry.io/otel/trace"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/component-base/tracing"
+	tracingv1 "k8s.io/component-base/tracing/api/v1"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// Committer carries decisions out.
+type Committer interface {
+	Start(decision plan.Decision, report explain.Report)
+	Room() <-chan struct{}
+}
+
+// Config is what a Tracer needs to be built.
+type Config struct {
+	// Tracing says where spans are sent, and how many.
+	Tracing *tracingv1.TracingConfiguration
+	// Version is that of Berth.
+	Version string
+	// Now is what time it is for the loop; a loop.Clock tells.
+	Now func() time.Time
+	Log klog.Logger
+}
+
+// Tracer makes the spans. It stands before a commit, which it observes, too. Its methods may be called by any goroutine.
+type Tracer struct {
+	provider tracing.TracerProvider
+	tracer   oteltrace.Tracer
+	now      func() time.Time
+
+	mu   sync.Mutex
+	open map[types.UID]*attempt // those whose binding is not settled
+}
+
+// attempt is one that is recorded.
+type attempt struct{ whole, commit oteltrace.Span }
+
+// New connects to a collector, or will as soon as there is one: it does not wait for it.
+func New(ctx context.Context, config Config) (*Tracer, error) {
+	about := resource.WithAttributes(attribute.String("service.name", "berth"), attribute.String("service.version", config.Version))
+	provider, err := tracing.NewProvider(ctx, config.Tracing, nil, []resource.Option{about})
+	if err != nil {
+		return nil, fmt.Errorf("set up tracing: %w", err)
+	}
+	// Spans are sent in the background, where the library has nobody else to tell that it cannot.
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { config.Log.Error(err, "Could not send spans") }))
+	return newTracer(provider, config.Now), nil
+}
+
+func newTracer(provider tracing.TracerProvider, now func() time.Time) *Tracer {
+	return &Tracer{
+		provider: provider, tracer: provider.Tracer("github.com/berth-scheduler/berth/internal/trace"), now: now,
+		open: map[types.UID]*attempt{},
+	}
+}
+
+// Close sends what has been recorded.
+func (t *Tracer) Close(ctx context.Context) error {
+	if err := t.provider.Shutdown(ctx); err != nil {
+		return fmt.Errorf("send the last spans: %w", err)
+	}
+	return nil
+}
+
+// Before returns a committer that records each decision on its way to the given one.
+func (t *Tracer) Before(next Committer) Committer { return before{next, t} }
+
+type before struct {
+	Committer
+	tracer *Tracer
+}
+
+// Start records the decision and hands it on.
+func (b before) Start(d plan.Decision, report explain.Report) {
+	b.tracer.decided(&d)
+	b.Committer.Start(d, report)
+}
+
+// decided records how long a pod waited and what the decision took, all of it over by now, and begins the binding if there is one.
+func (t *Tracer) decided(d *plan.Decision) {
+	now := t.now()
+	about := []attribute.KeyValue{
+		attribute.String("pod", d.Pod.String()), attribute.String("uid", string(d.Pod.UID)),
+		attribute.String("profile", d.Pod.SchedulerName), attribute.Int("attempt", d.Attempt),
+	}
+	ctx, whole := t.tracer.Start(context.Background(), "Schedule", oteltrace.WithTimestamp(d.Since), oteltrace.WithAttributes(about...))
+	if !whole.IsRecording() {
+		return
+	}
+	_, queue := t.tracer.Start(ctx, "Queue", oteltrace.WithTimestamp(d.Since))
+	queue.End(oteltrace.WithTimestamp(d.Popped))
+	_, decide := t.tracer.Start(ctx, "Decide", oteltrace.WithTimestamp(d.Popped),
+		oteltrace.WithAttributes(attribute.Int("nodes", d.Nodes), attribute.Int("feasible", d.Feasible)))
+	decide.End(oteltrace.WithTimestamp(now))
+	switch {
+	case d.Settled():
+		whole.SetAttributes(attribute.String("node", d.NodeName))
+		_, bind := t.tracer.Start(ctx, "Commit", oteltrace.WithTimestamp(now), oteltrace.WithAttributes(attribute.String("node", d.NodeName)))
+		t.mu.Lock()
+		t.open[d.Pod.UID] = &attempt{whole, bind}
+		t.mu.Unlock()
+	case d.Rejection != nil, d.Err == plan.ErrNoNodes:
+		message := plan.ErrNoNodes.Error()
+		if d.Rejection != nil {
+			message = explain.Message(*d)
+		}
+		whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", message))
+		whole.End(oteltrace.WithTimestamp(now))
+	default:
+		fail(whole, d.Err)
+		whole.End(oteltrace.WithTimestamp(now))
+	}
+}
+
+func fail(span oteltrace.Span, err error) {
+	span.SetAttributes(attribute.String("result", "error"))
+	span.RecordError(err)
+	span.SetStatus(codes.Error, err.Error())
+}
+
+// Sending has the requests of a binding carry its span, so that the API server's spans join it.
+func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
+	if a := t.attemptOf(w); a != nil {
+		return oteltrace.ContextWithSpan(ctx, a.commit)
+	}
+	return ctx
+}
+
+// Sent ends the attempt of a binding.
+func (t *Tracer) Sent(_ context.Context, w *commit.Write, _ time.Duration, err error) {
+	a := t.attemptOf(w)
+	if a == nil {
+		return
+	}
+	t.mu.Lock()
+	delete(t.open, w.Pod.UID)
+	t.mu.Unlock()
+	if err != nil {
+		fail(a.whole, err)
+		fail(a.commit, err)
+	} else {
+		a.whole.SetAttributes(attribute.String("result", "scheduled"))
+	}
+	now := oteltrace.WithTimestamp(t.now())
+	a.commit.End(now)
+	a.whole.End(now)
+}
+
+// attemptOf returns the attempt that a write settles, nil if it is none, or not recorded.
+func (t *Tracer) attemptOf(w *commit.Write) *attempt {
+	if w.Kind != commit.BindingWrite {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.open[w.Pod.UID]
+}
+
+// Wrap has an HTTP client tell the API server of the span that a request belongs to. Requests that belong to none, such as watches, are
+// left alone.
+func (t *Tracer) Wrap(plain http.RoundTripper) http.RoundTripper {
+	return wrapped{plain, tracing.WrapperFor(t.provider)(plain)}
+}
+
+type wrapped struct{ plain, traced http.RoundTripper }
+
+// RoundTrip sends a request.
+func (w wrapped) RoundTrip(r *http.Request) (*http.Response, error) {
+	if oteltrace.SpanContextFromContext(r.Context()).IsSampled() {
+		return w.traced.RoundTrip(r)
+	}
+	return w.plain.RoundTrip(r)
+}
