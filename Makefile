@@ -1,22 +1,25 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit e2e bench bench-e2e lint clean
+.PHONY: help build demo test unit e2e beside monitoring simulate-faults bench compare parity lint clean
 
 BIN := bin
 GO  ?= go
 # The race detector needs a C compiler; everything shipped is built without one.
-BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w'
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w $(VERSION)'
+# The Kubernetes release that Berth stands in for: what --version, /metrics and the feature gates go by.
+K8S := k8s.io/component-base/version
+VERSION := -X $(K8S).gitVersion=v1.37.1+berth -X $(K8S).gitMajor=1 -X $(K8S).gitMinor=37
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 build: $(BIN)/berth ## build the scheduler into bin/berth
 
 demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule an example with Berth, report, stay up on a terminal
 	@$(GO) run ./internal/e2e/demo -bin $(BIN) -example examples/demo.yaml
 
-test: lint unit e2e ## all tests: lint, unit and property tests, and integration with a real API server
+test: lint unit monitoring e2e beside ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler
 
 unit: ## tests that need no API server, with the race detector
 	$(GO) test -race ./...
@@ -25,16 +28,30 @@ e2e: $(BIN)/berth $(BIN)/devcluster ## integration tests against a real etcd, ku
 	cd devcluster && DEVCLUSTER=$(abspath $(BIN)/devcluster) $(GO) test -race -count=1 $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./...) # not ./...: that would build all of Kubernetes with the race detector
 	BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -race -count=1 -v -timeout 20m ./internal/e2e/...
 
+SEEDS ?= 1..500
+
+simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
+	$(GO) test ./internal/simulate -run '^TestFaults$$' -count=1 -timeout 60m -v -fault-seeds $(SEEDS)
+
 bench: ## Go benchmarks: one decision at 1,000, 5,000 and 20,000 nodes, and the plugins
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
-bench-e2e: $(BIN)/berth $(BIN)/devcluster ## pods/s and CPU of Berth beside a binder that does not think; BENCH_FLAGS='-shapes ... -running N'
-	@$(GO) run ./internal/e2e/bench -bin $(BIN) $(BENCH_FLAGS)
+compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
+	@$(GO) run ./internal/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
+
+parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
+	@$(BIN)/parity $(PARITY_FLAGS)
 
 lint: ## gofmt and go vet; golangci-lint too where it is installed
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi
 	$(GO) vet ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; fi
+
+beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## tests that hold Berth against kube-scheduler: a slice of make parity, and the surface
+	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 20m ./...
+
+monitoring: ## dashboards and rules for Prometheus: every expression against what a scheduler serves
+	cd deploy/monitoring && $(GO) test ./...
 
 clean: ## remove what was built
 	rm -rf $(BIN)
@@ -45,3 +62,11 @@ $(BIN)/berth: $(shell find app cmd internal -name '*.go' 2>/dev/null) go.mod go.
 $(BIN)/devcluster: $(shell find devcluster -name '*.go' 2>/dev/null) devcluster/go.mod devcluster/go.sum
 	@echo 'building the development cluster: etcd, kube-apiserver, kube-controller-manager (6-7 minutes on 2 cores the first time)' >&2
 	cd devcluster && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
+
+$(BIN)/kube-scheduler: parity/go.mod parity/go.sum
+	@echo 'building kube-scheduler, what Berth is compared with (3 minutes on 2 cores the first time)' >&2
+	cd parity && $(GO) build -ldflags='-s -w' -o $(abspath $@) k8s.io/kubernetes/cmd/kube-scheduler # built like devcluster, so that both share what is compiled
+
+$(BIN)/parity: $(shell find app internal parity -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum
+	@echo 'building the comparison with kube-scheduler (2 minutes on 2 cores the first time)' >&2
+	cd parity && $(GO) build -ldflags='-s -w' -o $(abspath $@) .

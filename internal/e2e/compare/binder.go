@@ -3,10 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,17 +14,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// binderCommand makes this program the binder.
-const binderCommand = "binder"
-
 // binderInFlight is as many writes as Berth keeps in flight.
 const binderInFlight = 64
 
 // bindRoundRobin binds every pending pod to the next node, without a thought, and writes a Scheduled event for each. Then it waits to be
 // stopped. It needs no watch and decodes each pod once: nothing that schedules can be cheaper.
-func bindRoundRobin(kubeconfig string) error {
-	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer cancel()
+func bindRoundRobin(ctx context.Context, kubeconfig string) error {
 	config, err := rig.Config(kubeconfig)
 	if err != nil {
 		return err
@@ -66,8 +58,12 @@ func bindRoundRobin(kubeconfig string) error {
 	}
 	close(work)
 	wg.Wait()
-	<-ctx.Done()
-	return nil
+	select {
+	case err := <-failed:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 func bindOne(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, node string) error {
@@ -83,7 +79,7 @@ func bindOne(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, node
 		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprintf("%s.%x", pod.Name, time.Now().UnixNano())},
 		EventTime:           now,
 		ReportingController: "round-robin",
-		ReportingInstance:   "round-robin-bench",
+		ReportingInstance:   "round-robin-compare",
 		Action:              "Binding",
 		Reason:              "Scheduled",
 		Type:                v1.EventTypeNormal,

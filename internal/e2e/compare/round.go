@@ -1,0 +1,313 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/e2e/compare/report"
+	"github.com/berth-scheduler/berth/internal/e2e/compare/scene"
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
+)
+
+// round is one contender's turn at a scene. It returns what was measured, and for how many pods no Scheduled event came.
+func (c *comparison) round(ctx context.Context, st *stage, s *scene.Scene, who contender) (report.Figures, int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the round took longer than %v", c.limit))
+	defer cancel()
+	t := &take{comparison: c, stage: st, scene: s, who: who, sent: make([]time.Time, s.Measured.Count)}
+	if err := st.refresh(ctx, s, true); err != nil {
+		return report.Figures{}, 0, err
+	}
+	play := t.waiting
+	if s.Kind == scene.Workload {
+		play = t.arriving
+	}
+	err := play(ctx)
+	if t.process != nil {
+		t.process.End()
+	}
+	if err != nil && t.process != nil {
+		err = fmt.Errorf("%w\n%s", err, t.process.Log())
+	}
+	return t.figures, t.lost, err
+}
+
+// take is a round while it goes on.
+type take struct {
+	comparison *comparison
+	stage      *stage
+	scene      *scene.Scene
+	who        contender
+
+	process  *rig.Process
+	bindings *rig.Bindings
+	sent     []time.Time   // when the creation of each measured pod was asked for
+	spent    time.Duration // CPU of the contender before the measured part
+	served   time.Duration // CPU of the cluster before the measured part
+	figures  report.Figures
+	lost     int
+}
+
+// start starts the contender.
+func (t *take) start() (began time.Time, err error) {
+	began = time.Now()
+	t.process, err = t.who.start(t.comparison.log, t.comparison.bin, t.stage.folder, t.stage.cluster)
+	return began, err
+}
+
+// create makes the measured pods.
+func (t *take) create(ctx context.Context) error {
+	m := &t.scene.Measured
+	return rig.InParallel(m.Count, func(i int) error {
+		pod := m.Pod(i)
+		mark(pod, measuredLabel)
+		t.sent[i] = time.Now()
+		_, err := t.stage.client.CoreV1().Pods(m.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// waiting measures pods that are pending before the contender starts.
+func (t *take) waiting(ctx context.Context) error {
+	if err := t.create(ctx); err != nil {
+		return fmt.Errorf("create pods: %w", err)
+	}
+	if err := t.stage.calm(ctx, nil); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := t.watch(watching); err != nil {
+		return err
+	}
+	began, err := t.start()
+	if err != nil {
+		return err
+	}
+	if t.who.restartOnly {
+		return t.listed(ctx, began)
+	}
+	for i := range t.sent {
+		t.sent[i] = began
+	}
+	if err := t.measure(ctx); err != nil {
+		return err
+	}
+	_, first, _ := t.bindings.Count()
+	t.figures.FirstBind = first.Sub(began)
+	return nil
+}
+
+// listed measures a contender that ends by itself.
+func (t *take) listed(ctx context.Context, began time.Time) error {
+	select {
+	case <-t.process.Exited():
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	t.figures.FirstBind = time.Since(began)
+	usage, err := t.process.Usage()
+	t.figures.CPUPerPod, t.figures.PeakBytes = usage.CPU/time.Duration(t.scene.Measured.Count), usage.PeakBytes
+	return errors.Join(err, t.process.Failure())
+}
+
+// probeName is the pod that shows that a contender has begun its work.
+const probeName = "probe"
+
+// arriving measures pods that are created while the contender runs, after it has tried everything that was there before.
+func (t *take) arriving(ctx context.Context) error {
+	if err := t.stage.calm(ctx, nil); err != nil {
+		return err
+	}
+	if err := t.ready(ctx); err != nil {
+		return err
+	}
+	if err := t.stage.calm(ctx, t.process); err != nil {
+		return err
+	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := t.watch(watching); err != nil {
+		return err
+	}
+	usage, err := t.process.Usage()
+	if err != nil {
+		return err
+	}
+	t.spent = usage.CPU
+	if err := t.stage.refresh(ctx, t.scene, false); err != nil {
+		return err
+	}
+	return t.besides(ctx)
+}
+
+// besides measures while pods are created and the scene's churn goes on. If one of these fails, the measuring ends.
+func (t *take) besides(ctx context.Context) error {
+	measuring, abort := context.WithCancelCause(ctx)
+	defer abort(nil)
+	churning, calm := context.WithCancel(measuring)
+	defer calm()
+	var rest sync.WaitGroup
+	for _, churn := range t.scene.Churn {
+		rest.Go(func() {
+			if err := t.churn(churning, churn); err != nil {
+				abort(fmt.Errorf("go on with what happens besides: %w", err))
+			}
+		})
+	}
+	rest.Go(func() {
+		if err := t.create(measuring); err != nil {
+			abort(fmt.Errorf("create pods: %w", err))
+		}
+	})
+	err := t.measure(measuring)
+	calm()
+	if err != nil {
+		abort(err)
+	}
+	rest.Wait()
+	return err
+}
+
+// ready starts the contender and waits until it has bound a pod. Pods that were there before have had their turn by then.
+func (t *take) ready(ctx context.Context) error {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	namespace := t.scene.Measured.Namespace
+	probes, err := t.stage.cluster.WatchBindingsWith(watching, namespace, probeLabel)
+	if err != nil {
+		return err
+	}
+	began, err := t.start()
+	if err != nil {
+		return err
+	}
+	probe := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: probeName},
+		Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "registry.example/main:1"}}},
+	}
+	mark(probe, probeLabel)
+	if _, err := t.stage.client.CoreV1().Pods(namespace).Create(ctx, probe, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create the probe: %w", err)
+	}
+	if err := probes.Await(ctx, 1, t.process); err != nil {
+		return fmt.Errorf("wait for the probe: %w", err)
+	}
+	_, bound, _ := probes.Count()
+	t.figures.FirstBind = bound.Sub(began)
+	return nil
+}
+
+// watch starts watching the measured pods, and what the cluster costs.
+func (t *take) watch(ctx context.Context) error {
+	var err error
+	if t.bindings, err = t.stage.cluster.WatchBindingsWith(ctx, t.scene.Measured.Namespace, measuredLabel); err != nil {
+		return err
+	}
+	usage, err := t.stage.cluster.Usage()
+	t.served = usage.CPU
+	return err
+}
+
+// measure waits until every measured pod is bound and its event written, and takes the figures.
+func (t *take) measure(ctx context.Context) error {
+	m := &t.scene.Measured
+	if err := t.bindings.Await(ctx, m.Count, t.process); err != nil {
+		return err
+	}
+	told, err := t.awaitEvents(ctx)
+	if err != nil {
+		return err
+	}
+	usage, err := t.process.Usage()
+	if err != nil {
+		return err
+	}
+	served, err := t.stage.cluster.Usage()
+	if err != nil {
+		return err
+	}
+	n, first, last := t.bindings.Count()
+	f := &t.figures
+	f.PodsPerSecond = float64(n-1) / last.Sub(first).Seconds()
+	f.WithEvents = float64(n-1) / told.Sub(first).Seconds()
+	if n == 1 {
+		f.PodsPerSecond, f.WithEvents = 0, 0
+	}
+	f.CPUPerPod = (usage.CPU - t.spent) / time.Duration(n)
+	f.ServerCPUPerPod = (served.CPU - t.served) / time.Duration(n)
+	f.PeakBytes = usage.PeakBytes
+	var waits []time.Duration
+	times := t.bindings.Times()
+	for i, sent := range t.sent {
+		waits = append(waits, times[m.Pod(i).Name].Sub(sent))
+	}
+	f.P50, f.P99 = report.Percentile(waits, 50), report.Percentile(waits, 99)
+	return nil
+}
+
+// How events are waited for: they are part of the work, and of its cost.
+const (
+	eventsEvery = 100 * time.Millisecond
+	// eventsQuiet is after how long without a new event no more are expected: kube-scheduler drops what it has no room for.
+	eventsQuiet = 5 * time.Second
+)
+
+// awaitEvents waits until every measured pod has its Scheduled event, and returns when the last one was seen.
+func (t *take) awaitEvents(ctx context.Context) (told time.Time, err error) {
+	m := &t.scene.Measured
+	tick := time.NewTicker(eventsEvery)
+	defer tick.Stop()
+	have, want := -1, m.Count
+	if t.scene.Kind == scene.Workload {
+		want++ // the probe's
+	}
+	for {
+		n, err := t.stage.countEvents(ctx, m.Namespace)
+		if err != nil {
+			return told, err
+		}
+		if n > have {
+			have, told = n, time.Now()
+		}
+		quiet := time.Since(told) > eventsQuiet
+		if have >= want || quiet {
+			scheduled, err := t.stage.scheduledEvents(ctx, m.Namespace)
+			if err != nil {
+				return told, err
+			}
+			if t.lost = max(0, m.Count-scheduled); t.lost == 0 || quiet {
+				return told, nil
+			}
+			want = have + t.lost // some of those that are there say something else
+		}
+		select {
+		case <-tick.C:
+		case <-t.process.Exited():
+			return told, fmt.Errorf("%s ended before its events were written", t.who.name)
+		case <-ctx.Done():
+			return told, fmt.Errorf("wait for %d events: there are %d: %w", m.Count, have, context.Cause(ctx))
+		}
+	}
+}
+
+// churn lets something go on until the context ends.
+func (t *take) churn(ctx context.Context, churn scene.Churn) error {
+	tick := time.NewTicker(churn.Every)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil
+		}
+		if err := churn.Step(ctx, t.stage.client, i); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}

@@ -1,0 +1,147 @@
+package scene
+
+import (
+	"fmt"
+	"maps"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+)
+
+// everything is all scenes, at a size.
+func everything(t *testing.T, sizes Sizes, scale float64) []*Scene {
+	t.Helper()
+	var scenes []*Scene
+	for _, name := range ShapeNames() {
+		scenes = append(scenes, Shapes(name, sizes)...)
+	}
+	for _, name := range WorkloadNames() {
+		found := Workloads(name, scale)
+		if len(found) != 1 {
+			t.Fatalf("%s stands for %d workloads", name, len(found))
+		}
+		if found[0].Needs == "" {
+			scenes = append(scenes, found[0])
+		}
+	}
+	return scenes
+}
+
+func TestScenesHoldTogether(t *testing.T) {
+	for _, sizes := range []struct {
+		Sizes
+		scale float64
+	}{
+		{Sizes{Nodes: 3, Running: []int{0, 4}, Pods: 2}, 0.001},
+		{Sizes{Nodes: 100, Running: []int{600, 0}, Pods: 100}, 0.02},
+	} {
+		for _, s := range everything(t, sizes.Sizes, sizes.scale) {
+			t.Run(fmt.Sprintf("%d nodes, %s, %d before", s.Site.Nodes, s.Name, s.Before()), func(t *testing.T) { holdsTogether(t, s) })
+		}
+	}
+}
+
+// holdsTogether checks that names are unique, namespaces exist, and what runs before is where a scheduler could have put it.
+func holdsTogether(t *testing.T, s *Scene) {
+	exists := map[string]bool{}
+	for _, n := range s.Site.Namespaces {
+		exists[n.Name] = true
+	}
+	names := map[string]bool{}
+	use := make([]struct{ cpu, memory, pods int64 }, s.Site.Nodes)
+	apps := map[string]map[int]bool{} // nodes of pods that refuse each other's company
+	groups := append(append([]Pods{s.Measured}, s.Standing...), s.Fresh...)
+	for _, group := range groups {
+		if !exists[group.Namespace] {
+			t.Fatalf("there is no namespace %q", group.Namespace)
+		}
+		for i := range group.Count {
+			p := group.Pod(i)
+			key := group.Namespace + "/" + p.Name
+			if names[key] {
+				t.Fatalf("two pods are called %s", key)
+			}
+			names[key] = true
+			if group.Node == nil {
+				continue
+			}
+			n := group.Node(i)
+			if n < 0 || n >= len(use) {
+				t.Fatalf("%s is on node %d of %d", key, n, len(use))
+			}
+			requests := p.Spec.Containers[0].Resources.Requests
+			use[n].cpu += requests.Cpu().MilliValue()
+			use[n].memory += requests.Memory().Value()
+			use[n].pods++
+			checkDemands(t, s, p, n, apps)
+		}
+	}
+	for i, u := range use {
+		free := s.Site.Node(i).Status.Allocatable
+		if u.cpu > free.Cpu().MilliValue() || u.memory > free.Memory().Value() || u.pods > free.Pods().Value() {
+			t.Fatalf("node %d has no room for %+v", i, u)
+		}
+	}
+}
+
+func checkDemands(t *testing.T, s *Scene, p *v1.Pod, n int, apart map[string]map[int]bool) {
+	t.Helper()
+	affinity := p.Spec.Affinity
+	if affinity == nil {
+		return
+	}
+	if a := affinity.PodAntiAffinity; a != nil && len(a.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
+		key := fmt.Sprint(p.Labels)
+		if apart[key] == nil {
+			apart[key] = map[int]bool{}
+		}
+		if apart[key][n] {
+			t.Fatalf("two pods with labels %s are on node %d and refuse each other", key, n)
+		}
+		apart[key][n] = true
+	}
+	if a := affinity.NodeAffinity; a != nil && a.RequiredDuringSchedulingIgnoredDuringExecution != nil {
+		e := a.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms[0].MatchExpressions[0]
+		value, ok := s.Site.Node(n).Labels[e.Key], false
+		for _, v := range e.Values {
+			ok = ok || v == value
+		}
+		if !ok {
+			t.Fatalf("%s is on a node with %s=%s", p.Name, e.Key, value)
+		}
+	}
+}
+
+// TestAppsGrow holds that pending pods of a shape belong to the apps that run, and that no app has more pods than there are nodes.
+func TestAppsGrow(t *testing.T) {
+	sizes := Sizes{Nodes: 500, Running: []int{3000}, Pods: 500}
+	s := Shapes("anti-affinity", sizes)[0]
+	running, all := map[string]int{}, map[string]int{}
+	for i := range s.Standing[0].Count {
+		running[s.Standing[0].Pod(i).Labels["app"]]++
+	}
+	maps.Copy(all, running)
+	for i := range s.Measured.Count {
+		app := s.Measured.Pod(i).Labels["app"]
+		if running[app] == 0 {
+			t.Errorf("no pod of app %s runs", app)
+		}
+		all[app]++
+	}
+	for app, n := range all {
+		if n > sizes.Nodes {
+			t.Errorf("app %s has %d pods on %d nodes", app, n, sizes.Nodes)
+		}
+	}
+}
+
+func TestTestCaseSelectsItsWorkloads(t *testing.T) {
+	for name, want := range map[string]int{"SchedulingBasic": 2, "SchedulingBasic/5000Nodes_10000Pods": 1, "Unschedulable": 2, "Scheduling": 0, "": 0} {
+		if got := len(Workloads(name, 1)); got != want {
+			t.Errorf("%q stands for %d workloads, want %d", name, got, want)
+		}
+	}
+	if s := Workloads("SchedulingBasic", 0.1)[0]; s.Site.Nodes != 500 || s.Before() != 100 || s.Measured.Count != 1000 || s.Floor != 0 {
+		t.Errorf("a tenth is %d nodes, %d before, %d measured, floor %d", s.Site.Nodes, s.Before(), s.Measured.Count, s.Floor)
+	}
+}

@@ -1,0 +1,175 @@
+package scene
+
+import (
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Sizes says how large the scenes of shapes are.
+type Sizes struct {
+	Nodes int
+	// Running are how many pods run already, one scene for each.
+	Running []int
+	// Pods is how many pods are to be placed.
+	Pods int
+}
+
+// bench is the namespace of shapes.
+const bench = "bench"
+
+const (
+	zones = 3
+	pools = 10
+	// poolLabel names the pool of a node.
+	poolLabel = "example.com/pool"
+	// appPods is how many pods of an app run, as replicas of one Deployment; fewer where there are fewer than five times as many nodes,
+	// so that there is room for pods of an app that refuse each other's company.
+	appPods     = 1000
+	appPodsPart = 5
+)
+
+func zoneName(i int) string { return fmt.Sprintf("zone-%d", i%zones) }
+
+// app is the pods that share labels and demands, as those of a Deployment do.
+type app struct {
+	number int
+	labels map[string]string
+}
+
+func (a app) term(key string) v1.PodAffinityTerm {
+	return v1.PodAffinityTerm{LabelSelector: selecting(a.labels), TopologyKey: key}
+}
+
+// shape makes the pods of an app ask for something.
+type shape struct {
+	name  string
+	apply func(pod *v1.Pod, a app)
+	// zones that pods of the app may run in beforehand, by index; nil for all.
+	zones func(a app) []int
+	// services is set where each app has a Service.
+	services bool
+}
+
+func oneZone(a app) []int { return []int{a.number % zones} }
+
+// single are the shapes with one kind of demand each.
+var single = []shape{
+	{name: "plain", apply: func(*v1.Pod, app) {}},
+	{
+		name:  "node-affinity",
+		zones: func(a app) []int { return []int{a.number % zones, (a.number + 1) % zones} },
+		apply: func(pod *v1.Pod, a app) {
+			inOneOf(pod, v1.LabelTopologyZone, zoneName(a.number), zoneName(a.number+1))
+			pod.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []v1.PreferredSchedulingTerm{{
+				Weight: 10,
+				Preference: v1.NodeSelectorTerm{MatchExpressions: []v1.NodeSelectorRequirement{{
+					Key: poolLabel, Operator: v1.NodeSelectorOpIn, Values: []string{poolName(a.number)},
+				}}},
+			}}
+		},
+	},
+	{name: "spread", apply: func(pod *v1.Pod, _ app) {
+		spread(pod, 1, v1.LabelTopologyZone, v1.DoNotSchedule)
+		spread(pod, 1, v1.LabelHostname, v1.ScheduleAnyway)
+	}},
+	{name: "default-spread", services: true, apply: func(*v1.Pod, app) {}},
+	{name: "affinity", zones: oneZone, apply: func(pod *v1.Pod, a app) { near(pod, a.term(v1.LabelTopologyZone)) }},
+	{name: "preferred-affinity", zones: oneZone, apply: func(pod *v1.Pod, a app) { rather(pod, 10, a.term(v1.LabelTopologyZone)) }},
+	{name: "anti-affinity", apply: func(pod *v1.Pod, a app) { apart(pod, a.term(v1.LabelHostname)) }},
+}
+
+func poolName(i int) string { return fmt.Sprintf("pool-%d", i%pools) }
+
+// shapes are what pods can ask for, in the order they are shown.
+func shapes() []shape {
+	sizes := []string{"100m", "250m", "50m", "500m"}
+	of := func(a app) shape { return single[a.number%len(single)] }
+	mixed := shape{
+		name: "mixed", services: true,
+		apply: func(pod *v1.Pod, a app) {
+			pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(sizes[a.number%len(sizes)])
+			of(a).apply(pod, a)
+		},
+		zones: func(a app) []int {
+			if zones := of(a).zones; zones != nil {
+				return zones(a)
+			}
+			return nil
+		},
+	}
+	return append(slices.Clone(single), mixed)
+}
+
+// ShapeNames are the shapes that pods can have.
+func ShapeNames() []string {
+	var names []string
+	for _, s := range shapes() {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// Shapes gives the scenes of a shape, one for each number of running pods, ascending. The name must be one of ShapeNames.
+func Shapes(name string, sizes Sizes) []*Scene {
+	all := shapes()
+	s := all[slices.IndexFunc(all, func(s shape) bool { return s.name == name })]
+	perApp := max(1, min(appPods, sizes.Nodes/appPodsPart))
+	site := &Site{Namespaces: namespaces(nil, bench), Nodes: sizes.Nodes, Node: uniform}
+	running := slices.Sorted(slices.Values(sizes.Running))
+	apps := func(running int) int { return max(1, parts(running, perApp), parts(sizes.Pods, perApp)) }
+	if s.services {
+		for i := range apps(running[len(running)-1]) {
+			site.Services = append(site.Services, service(bench, numbered("app", i), newApp(i).labels))
+		}
+	}
+	var scenes []*Scene
+	for _, n := range running {
+		scene := &Scene{Name: name, Kind: Shape, Site: site, Measured: Pods{Namespace: bench, Count: sizes.Pods, Pod: func(i int) *v1.Pod {
+			// Pods of an app come one after another, as when a Deployment grows.
+			return s.pod("pending", i, newApp(i*apps(n)/sizes.Pods))
+		}}}
+		if n > 0 {
+			scene.Standing = []Pods{{
+				Namespace: bench, Count: n,
+				Pod:  func(i int) *v1.Pod { return s.pod("running", i, newApp(i/perApp)) },
+				Node: func(i int) int { return s.place(i, newApp(i/perApp), sizes.Nodes) },
+			}}
+		}
+		scenes = append(scenes, scene)
+	}
+	return scenes
+}
+
+// parts is how many parts of a size it takes to hold n.
+func parts(n, size int) int { return (n + size - 1) / size }
+
+func newApp(i int) app {
+	return app{i, map[string]string{"app": numbered("app", i)}}
+}
+
+// uniform is a node of the shapes' site.
+func uniform(i int) *v1.Node {
+	return node(numbered("node", i), room{"32", "128Gi", "110"}, map[string]string{v1.LabelTopologyZone: zoneName(i), poolLabel: poolName(i)})
+}
+
+func (s shape) pod(prefix string, i int, a app) *v1.Pod {
+	p := pod(numbered(prefix, i), "100m", "500Mi", a.labels)
+	s.apply(p, a)
+	return p
+}
+
+// place is where the i-th running pod is: evenly over the nodes that it may be on.
+func (s shape) place(i int, a app, nodes int) int {
+	if s.zones == nil || nodes < zones {
+		return i % nodes
+	}
+	allowed := s.zones(a)
+	if allowed == nil {
+		return i % nodes
+	}
+	zone := allowed[i%len(allowed)]
+	return zone + zones*(i/len(allowed)%(nodes/zones))
+}

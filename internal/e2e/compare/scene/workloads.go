@@ -1,0 +1,430 @@
+package scene
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// What workloads need that Berth does not have.
+const (
+	needsPreemption = "preemption"
+	needsVolumes    = "volumes"
+	needsDevices    = "devices"
+)
+
+// Namespaces of workloads. The two that affinity terms name are called as in scheduler_perf.
+const (
+	before   = "sched-0"
+	measured = "sched-1"
+	parked   = "parked"
+)
+
+// defaultNode is scheduler_perf's.
+var defaultNode = room{"4", "32Gi", "110"}
+
+// perNode is how many default pods a default node has room for.
+const perNode = 40
+
+// row is one line of the catalogue.
+type row struct {
+	name  string // test case and workload, as in scheduler_perf
+	floor int    // pods/s
+	needs string
+	// Nodes, pods before and pods measured; they are scaled.
+	nodes, before, measured int
+	build                   func(s *Scene, c counts)
+}
+
+// counts are a row's, scaled.
+type counts struct {
+	nodes, before, measured int
+	scale                   float64
+}
+
+func (c counts) of(n int) int { return scaled(n, c.scale) }
+
+func scaled(n int, scale float64) int {
+	if n == 0 {
+		return 0
+	}
+	return max(1, int(math.Round(float64(n)*scale)))
+}
+
+// catalogue lists the workloads of scheduler_perf in the order of the incumbent's files, then two of our own.
+func catalogue() []row {
+	return []row{
+		{"SchedulingBasic/5000Nodes_10000Pods", 680, "", 5000, 1000, 10000, basic},
+		{"SchedulingBasic/5000Nodes_50000Pods", 790, "", 5000, 5000, 50000, basic},
+		{"SchedulingDaemonset/15000Nodes", 1100, "", 15000, 0, 30000, daemonSet},
+		{"SchedulingWithMixedChurn/5000Nodes_10000Pods", 710, "", 5000, 0, 10000, mixedChurn},
+		{"SchedulingWhileGated/1Node_10000GatedPods", 910, "", 1, 10000, 20000, whileGated},
+		{"SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods", 830, "", 5000, 5000, 5000, deletedWithFinalizers},
+		{"SchedulingWithExtendedResource/5000pods_5000nodes_DRAExtendedResourceEnabled", 180, needsDevices, 5000, 0, 5000, nil},
+		{"SchedulingPodAntiAffinity/5000Nodes_2000Pods", 180, "", 5000, 1000, 2000, demanding("green", apartByHost, plainNode, 1)},
+		{"SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods", 540, "", 5000, 1000, 5000, matchingAntiAffinity},
+		{"SchedulingPodAffinity/5000Nodes_5000Pods", 70, "", 5000, 5000, 5000, demanding("blue", nearByZone, inZones(1), perNode)},
+		{"SchedulingPreferredPodAffinity/5000Nodes_5000Pods", 160, "", 5000, 5000, 5000, demanding("red", ratherByHost, plainNode, perNode)},
+		{"SchedulingPreferredPodAntiAffinity/5000Nodes_5000Pods", 190, "", 5000, 5000, 5000, demanding("yellow", ratherApartByHost, plainNode, 1)},
+		{"SchedulingNodeAffinity/5000Nodes_10000Pods", 540, "", 5000, 5000, 10000, demanding("", nodeAffinity, inZones(1), 1)},
+		{"MixedSchedulingBasePod/5000Nodes_5000Pods", 540, "", 5000, 10000, 5000, mixedBase},
+		{"SchedulingRequiredPodAntiAffinityWithNSSelector/5000Nodes_2000Pods", 140, "", 6000, 4000, 2000, acrossNamespaces("green", apartByHost, plainNode, 1)},
+		{"SchedulingPreferredAntiAffinityWithNSSelector/5000Nodes_2000Pods", 180, "", 5000, 4000, 2000, acrossNamespaces("green", ratherApartByHost, plainNode, 1)},
+		{"SchedulingRequiredPodAffinityWithNSSelector/5000Nodes_2000Pods", 180, "", 5000, 5000, 2000, acrossNamespaces("blue", nearByZone, inZones(1), perNode)},
+		{"SchedulingPreferredAffinityWithNSSelector/5000Nodes_5000Pods", 190, "", 5000, 5000, 5000, acrossNamespaces("red", ratherByHost, plainNode, perNode)},
+		{"SchedulingGatedPodsWithPodAffinityImpactForThroughput/1Node_10000GatedPods", 750, "", 1, 10000, 20000, gatedWithAffinity},
+		{"TopologySpreading/5000Nodes_5000Pods", 460, "", 5000, 5000, 5000, spreading(v1.DoNotSchedule)},
+		{"PreferredTopologySpreading/5000Nodes_5000Pods", 340, "", 5000, 5000, 5000, spreading(v1.ScheduleAnyway)},
+		{"DefaultTopologySpreading/5000Nodes_50000Pods", 160, "", 5000, 5000, 50000, defaultSpreading},
+		{"SchedulingWithNodeInclusionPolicy/5000Nodes", 270, "", 5000, 0, 4000, inclusionPolicy},
+		{"SchedulingSecrets/5000Nodes_10000Pods", 790, "", 5000, 1000, 10000, secrets},
+		{"SchedulingInTreePVs/5000Nodes_2000Pods", 290, needsVolumes, 5000, 1000, 2000, nil},
+		{"SchedulingMigratedInTreePVs/5000Nodes_5000Pods", 100, needsVolumes, 5000, 5000, 5000, nil},
+		{"SchedulingCSIPVs/5000Nodes_5000Pods", 100, needsVolumes, 5000, 5000, 5000, nil},
+		{"PreemptionAsync/5000Nodes_AsyncAPICallsEnabled", 570, needsPreemption, 5000, 20000, 5000, nil},
+		{"Unschedulable/5kNodes/100Init/10kPods", 590, "", 5000, 100, 10000, unschedulable},
+		{"Unschedulable/5kNodes/20kInit/10kPods", 600, "", 5000, 20000, 10000, unschedulable},
+		{"NodeDeclaredFeaturesEnabled/5000Nodes20DeclaredFeatures", 890, "", 5000, 5000, 50000, declaredFeatures(20)},
+		{"SchedulingWithResourceClaimTemplate/5000pods_500nodes", 56, needsDevices, 500, 2500, 2500, nil},
+		{"ExtendedResource/Explicit_25classes_5000pods_500nodes", 120, needsDevices, 500, 2500, 2500, nil},
+		{"ExtendedResource/Implicit_25classes_5000pods_500nodes", 130, needsDevices, 500, 2500, 2500, nil},
+		{"ParkedChurn/0Parked", 0, "", 5000, 0, 10000, parkedChurn},
+		{"ParkedChurn/10000Parked", 0, "", 5000, 10000, 10000, parkedChurn},
+		{"Restart/100000Running", 0, "", 5000, 100000, 100, restart},
+	}
+}
+
+// WorkloadNames are the workloads in the catalogue's order.
+func WorkloadNames() []string {
+	var names []string
+	for _, r := range catalogue() {
+		names = append(names, r.name)
+	}
+	return names
+}
+
+// Workloads gives the workloads that a name selects: one of them by its full name, or all of a test case. None means that there is no
+// such workload. Counts of nodes and pods are multiplied by scale, which must be greater than 0.
+func Workloads(name string, scale float64) []*Scene {
+	var scenes []*Scene
+	for _, r := range catalogue() {
+		if r.name != name && !strings.HasPrefix(r.name, name+"/") {
+			continue
+		}
+		s := &Scene{Name: r.name, Kind: Workload, Needs: r.needs}
+		if scale == 1 {
+			s.Floor = r.floor
+		}
+		c := counts{scaled(r.nodes, scale), scaled(r.before, scale), scaled(r.measured, scale), scale}
+		s.Site = &Site{Nodes: c.nodes, Node: plainNode, Namespaces: namespaces(nil, before, measured, parked)}
+		s.Measured = Pods{Namespace: measured, Count: c.measured, Pod: defaultPod}
+		if r.build != nil {
+			r.build(s, c)
+		}
+		scenes = append(scenes, s)
+	}
+	return scenes
+}
+
+func plainNode(i int) *v1.Node { return node(numbered("node", i), defaultNode, nil) }
+
+// inZones makes default nodes in so many zones, in turns.
+func inZones(zones int) func(i int) *v1.Node {
+	return func(i int) *v1.Node {
+		return node(numbered("node", i), defaultNode, map[string]string{v1.LabelTopologyZone: fmt.Sprintf("zone%d", 1+i%zones)})
+	}
+}
+
+// hugeNode takes any number of pods that ask for nothing.
+func hugeNode(int) *v1.Node { return node("scheduler-perf-node", room{"4", "32Gi", "90000"}, nil) }
+
+func defaultPod(i int) *v1.Pod { return pod(numbered("pod", i), "100m", "500Mi", nil) }
+
+func lightPod(i int) *v1.Pod { return pod(numbered("light-pod", i), "", "", nil) }
+
+// evenly puts pods on nodes in turns, so many on one before the next.
+func evenly(nodes, together int) func(i int) int {
+	return func(i int) int { return i / together % nodes }
+}
+
+// standing are pods that run already: so many to a node, as the scheduler itself would have placed them. Their names differ from those of measured pods by the namespace.
+func standing(c counts, together int, of func(i int) *v1.Pod) Pods {
+	return Pods{Namespace: before, Count: c.before, Pod: of, Node: evenly(c.nodes, together)}
+}
+
+func basic(s *Scene, c counts) {
+	s.Standing = []Pods{standing(c, 1, defaultPod)}
+}
+
+func daemonSet(s *Scene, c counts) {
+	s.Site.Nodes++
+	s.Site.Node = func(i int) *v1.Node {
+		if i == c.nodes {
+			return hugeNode(i)
+		}
+		return plainNode(i)
+	}
+	s.Measured.Pod = func(i int) *v1.Pod {
+		p := lightPod(i)
+		affinityOf(p).NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+			NodeSelectorTerms: []v1.NodeSelectorTerm{{
+				MatchFields: []v1.NodeSelectorRequirement{{
+					Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{"scheduler-perf-node"},
+				}},
+			}},
+		}}
+		return p
+	}
+}
+
+func mixedChurn(s *Scene, _ counts) {
+	s.Churn = []Churn{recreated(time.Second)}
+}
+
+func whileGated(s *Scene, c counts) {
+	s.Site.Nodes, s.Site.Node = 1, hugeNode
+	s.Standing = []Pods{{Namespace: parked, Count: c.before, Pod: gated(lightPod)}}
+	leaving := Pods{Namespace: before, Count: c.of(20000), Pod: lightPod, Node: evenly(1, 1)}
+	s.Fresh = []Pods{leaving}
+	s.Measured.Pod = lightPod
+	s.Churn = []Churn{deleted(leaving, 50)}
+}
+
+func gated(of func(i int) *v1.Pod) func(i int) *v1.Pod {
+	return func(i int) *v1.Pod {
+		p := of(i)
+		p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/hold"}}
+		return p
+	}
+}
+
+// finalizer keeps deleted pods in place.
+const finalizer = "example.com/keep"
+
+func deletedWithFinalizers(s *Scene, c counts) {
+	leaving := Pods{Namespace: parked, Count: c.before, Pod: func(i int) *v1.Pod {
+		p := lightPod(i)
+		p.Finalizers = []string{finalizer}
+		return p
+	}}
+	s.Fresh = []Pods{leaving}
+	s.Measured.Pod = lightPod
+	s.Churn = []Churn{deleted(leaving, 100)}
+}
+
+// demand gives pods of one colour something to ask for.
+type demand func(p *v1.Pod, term v1.PodAffinityTerm)
+
+func apartByHost(p *v1.Pod, term v1.PodAffinityTerm) {
+	term.TopologyKey = v1.LabelHostname
+	apart(p, term)
+}
+
+func nearByZone(p *v1.Pod, term v1.PodAffinityTerm) {
+	term.TopologyKey = v1.LabelTopologyZone
+	near(p, term)
+}
+
+func ratherByHost(p *v1.Pod, term v1.PodAffinityTerm) {
+	term.TopologyKey = v1.LabelHostname
+	rather(p, 1, term)
+}
+
+func ratherApartByHost(p *v1.Pod, term v1.PodAffinityTerm) {
+	term.TopologyKey = v1.LabelHostname
+	ratherApart(p, 1, term)
+}
+
+func nodeAffinity(p *v1.Pod, _ v1.PodAffinityTerm) {
+	inOneOf(p, v1.LabelTopologyZone, "zone1", "zone2")
+}
+
+// coloured makes default pods of a colour; the term of their demand selects that colour in the two namespaces of affinity terms, or in
+// those that a selector names.
+func coloured(colour string, ask demand, selector map[string]string) func(i int) *v1.Pod {
+	return func(i int) *v1.Pod {
+		p := defaultPod(i)
+		if colour != "" {
+			p.Name = numbered(colour, i)
+			p.Labels = map[string]string{"color": colour}
+		}
+		term := v1.PodAffinityTerm{LabelSelector: selecting(p.Labels)}
+		if selector != nil {
+			term.NamespaceSelector = selecting(selector)
+		} else {
+			term.Namespaces = []string{measured, before}
+		}
+		ask(p, term)
+		return p
+	}
+}
+
+// demanding is a workload whose pods, those before and those measured, all ask for the same.
+func demanding(colour string, ask demand, node func(i int) *v1.Node, together int) func(s *Scene, c counts) {
+	return func(s *Scene, c counts) {
+		s.Site.Node = node
+		s.Measured.Pod = coloured(colour, ask, nil)
+		s.Standing = []Pods{standing(c, together, s.Measured.Pod)}
+	}
+}
+
+func matchingAntiAffinity(s *Scene, c counts) {
+	s.Standing = []Pods{standing(c, 1, coloured("green", apartByHost, nil))}
+	s.Measured.Pod = coloured("green", func(*v1.Pod, v1.PodAffinityTerm) {}, nil)
+}
+
+func mixedBase(s *Scene, c counts) {
+	s.Site.Node = inZones(1)
+	each := c
+	each.before = max(1, c.before/5)
+	s.Standing = []Pods{
+		standing(each, 1, defaultPod),
+		standing(each, 1, coloured("blue", nearByZone, nil)),
+		standing(each, 1, coloured("green", apartByHost, nil)),
+		standing(each, 1, coloured("red", ratherByHost, nil)),
+		standing(each, 1, coloured("yellow", ratherApartByHost, nil)),
+	}
+}
+
+// acrossNamespaces is a workload whose pods before are in many namespaces, which the terms select by a label.
+func acrossNamespaces(colour string, ask demand, node func(i int) *v1.Node, together int) func(s *Scene, c counts) {
+	team := map[string]string{"team": "devops"}
+	return func(s *Scene, c counts) {
+		s.Site.Node = node
+		s.Measured.Pod = coloured(colour, ask, team)
+		s.Site.Namespaces = namespaces(team, measured)
+		spaces := c.of(100)
+		each := max(1, c.before/spaces)
+		for k := range spaces {
+			space := numbered("init-ns", k)
+			s.Site.Namespaces = append(s.Site.Namespaces, namespaces(team, space)...)
+			place := evenly(c.nodes, together)
+			s.Standing = append(s.Standing, Pods{
+				Namespace: space, Count: each, Pod: s.Measured.Pod,
+				Node: func(i int) int { return place(k*each + i) },
+			})
+		}
+		s.Site.Namespaces = append(s.Site.Namespaces, namespaces(nil, before, parked)...)
+	}
+}
+
+func gatedWithAffinity(s *Scene, c counts) {
+	s.Site.Nodes, s.Site.Node = 1, hugeNode
+	s.Measured.Pod = func(i int) *v1.Pod {
+		return pod(numbered("pod", i), "", "", map[string]string{"app": "scheduler-perf"})
+	}
+	// In the namespace of the measured pods, because an affinity term without namespaces selects its own.
+	s.Standing = []Pods{{Namespace: measured, Count: c.before, Pod: gated(func(i int) *v1.Pod {
+		p := s.Measured.Pod(i)
+		p.Name = numbered("gated", i)
+		near(p, v1.PodAffinityTerm{LabelSelector: selecting(p.Labels), TopologyKey: v1.LabelHostname})
+		return p
+	})}}
+}
+
+func spreading(otherwise v1.UnsatisfiableConstraintAction) func(s *Scene, c counts) {
+	return func(s *Scene, c counts) {
+		s.Site.Node = inZones(3)
+		s.Standing = []Pods{standing(c, 1, defaultPod)}
+		s.Measured.Pod = func(i int) *v1.Pod {
+			p := defaultPod(i)
+			p.Labels = map[string]string{"color": "blue"}
+			spread(p, 5, v1.LabelTopologyZone, otherwise)
+			return p
+		}
+	}
+}
+
+func defaultSpreading(s *Scene, c counts) {
+	s.Site.Node = inZones(3)
+	labels := map[string]string{"app": "scheduler-perf"}
+	s.Site.Services = []*v1.Service{service(measured, "service", labels)}
+	s.Standing = []Pods{standing(c, 1, defaultPod)}
+	s.Measured.Pod = func(i int) *v1.Pod { return pod(numbered("pod", i), "", "", labels) }
+}
+
+func inclusionPolicy(s *Scene, _ counts) {
+	// Every fifth node is tainted.
+	s.Site.Node = func(i int) *v1.Node {
+		n := plainNode(i)
+		if i%5 == 0 {
+			n.Spec.Taints = []v1.Taint{{Key: "foo", Effect: v1.TaintEffectNoSchedule}}
+		}
+		return n
+	}
+	honor := v1.NodeInclusionPolicyHonor
+	s.Measured.Pod = func(i int) *v1.Pod {
+		p := defaultPod(i)
+		p.Labels = map[string]string{"foo": "bar"}
+		spread(p, 1, v1.LabelHostname, v1.DoNotSchedule)
+		constraint := &p.Spec.TopologySpreadConstraints[0]
+		constraint.NodeAffinityPolicy, constraint.NodeTaintsPolicy = &honor, &honor
+		return p
+	}
+}
+
+func secrets(s *Scene, c counts) {
+	s.Measured.Pod = func(i int) *v1.Pod {
+		p := defaultPod(i)
+		p.Spec.Volumes = []v1.Volume{{Name: "secret", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{SecretName: "secret"}}}}
+		return p
+	}
+	s.Standing = []Pods{standing(c, 1, s.Measured.Pod)}
+}
+
+func unschedulable(s *Scene, c counts) {
+	s.Standing = []Pods{standing(c, 1, defaultPod)}
+	s.Churn = []Churn{created(200*time.Millisecond, tooLarge)}
+}
+
+// tooLarge is a pod that comes before others and that no default node has room for.
+func tooLarge(i int) *v1.Pod {
+	p := pod(numbered("too-large", i), "9", "500Mi", nil)
+	p.Spec.PriorityClassName = HighPriority
+	return p
+}
+
+func declaredFeatures(features int) func(s *Scene, c counts) {
+	return func(s *Scene, c counts) {
+		var names []string
+		for i := range features {
+			names = append(names, fmt.Sprintf("Feature%03d", i))
+		}
+		s.Site.Node = func(i int) *v1.Node {
+			n := node(numbered("node", i), room{"128", "16Gi", "110"}, nil)
+			n.Status.DeclaredFeatures = names
+			return n
+		}
+		s.Measured.Pod = func(i int) *v1.Pod {
+			p := pod(numbered("pod", i), "", "", nil)
+			p.Spec.Resources = &v1.ResourceRequirements{Requests: room{"100m", "200Mi", "0"}.list()}
+			delete(p.Spec.Resources.Requests, v1.ResourcePods)
+			return p
+		}
+		s.Standing = []Pods{standing(c, 1, s.Measured.Pod)}
+	}
+}
+
+// parkedChurn has pods that nothing can help, and updates of nodes that help none of them: one half asks for more CPUs than any node
+// has, the other for a label that no node bears, while nodes change their CPUs and labels all the time.
+func parkedChurn(s *Scene, c counts) {
+	s.Standing = []Pods{{Namespace: parked, Count: c.before, Pod: func(i int) *v1.Pod {
+		if i%2 == 0 {
+			return pod(numbered("too-large", i), "9", "500Mi", nil)
+		}
+		p := defaultPod(i)
+		p.Spec.NodeSelector = map[string]string{"example.com/no-such": "label"}
+		return p
+	}}}
+	s.Churn = []Churn{updated(100, s.Site)}
+}
+
+// restart measures how long a scheduler takes to know a large cluster.
+func restart(s *Scene, c counts) {
+	s.Kind = Restart
+	s.Standing = []Pods{standing(c, 1, defaultPod)}
+}
