@@ -1,0 +1,217 @@
+package monitoring
+
+import (
+	"encoding/json"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql/parser"
+)
+
+// expression is a query and where it stands.
+type expression struct{ where, text string }
+
+// dashboard is what is read of Grafana's format.
+type dashboard struct {
+	Title  string `json:"title"`
+	UID    string `json:"uid"`
+	Panels []struct {
+		ID      int    `json:"id"`
+		Title   string `json:"title"`
+		Type    string `json:"type"`
+		Targets []struct {
+			Expr string `json:"expr"`
+		} `json:"targets"`
+	} `json:"panels"`
+	Templating struct {
+		List []struct {
+			Name  string          `json:"name"`
+			Type  string          `json:"type"`
+			Query json.RawMessage `json:"query"`
+		} `json:"list"`
+	} `json:"templating"`
+}
+
+var (
+	dashboards = []string{"kube-scheduler-dashboard.json", "berth-dashboard.json"}
+	// variables are what Grafana puts in the place of its own.
+	variables = strings.NewReplacer("$__rate_interval", "5m", "$job", "kube-scheduler", "$instance", "127.0.0.1:10259")
+	// labelValues is Grafana's way to list a label's values.
+	labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
+	// targets are the labels that Prometheus gives to what it scrapes.
+	targets = map[string]bool{"job": true, "instance": true, "pod": true, "namespace": true, "cluster": true}
+)
+
+func read(t *testing.T, file string) dashboard {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d dashboard
+	if err := json.Unmarshal(text, &d); err != nil {
+		t.Fatalf("%s: %v", file, err)
+	}
+	return d
+}
+
+// queries are all that a dashboard asks.
+func (d *dashboard) queries(t *testing.T) []expression {
+	t.Helper()
+	var all []expression
+	for _, p := range d.Panels {
+		if p.Type != "row" && len(p.Targets) == 0 {
+			t.Errorf("%s: panel %q asks nothing", d.Title, p.Title)
+		}
+		for _, target := range p.Targets {
+			all = append(all, expression{d.Title + ", panel " + p.Title, variables.Replace(target.Expr)})
+		}
+	}
+	for _, v := range d.Templating.List {
+		if v.Type != "query" {
+			continue
+		}
+		var query struct {
+			Query string `json:"query"`
+		}
+		if err := json.Unmarshal(v.Query, &query); err != nil {
+			t.Fatalf("%s, variable %s: %v", d.Title, v.Name, err)
+		}
+		parts := labelValues.FindStringSubmatch(query.Query)
+		if parts == nil {
+			t.Fatalf("%s, variable %s: %q is not label_values(metric, label)", d.Title, v.Name, query.Query)
+		}
+		all = append(all, expression{d.Title + ", variable " + v.Name, "count by (" + parts[2] + ") (" + variables.Replace(parts[1]) + ")"})
+	}
+	return all
+}
+
+// rules are the expressions of the rules, which must be well formed otherwise, too.
+func rules(t *testing.T, p parser.Parser) []expression {
+	t.Helper()
+	groups, errs := rulefmt.ParseFile("rules.yaml", false, model.LegacyValidation, p, slog.New(slog.DiscardHandler))
+	for _, err := range errs {
+		t.Error(err)
+	}
+	if groups == nil {
+		t.FailNow()
+	}
+	var all []expression
+	for _, group := range groups.Groups {
+		for _, r := range group.Rules {
+			if r.Alert != "" && (r.Annotations["summary"] == "" || r.Annotations["description"] == "" || r.Labels["severity"] == "") {
+				t.Errorf("alert %s: it must have a summary, a description and a severity", r.Alert)
+			}
+			all = append(all, expression{"rule " + r.Alert + r.Record, r.Expr})
+		}
+	}
+	return all
+}
+
+// TestExpressions parses every expression as Prometheus does, and holds the metrics and labels that it names against what a scheduler
+// serves.
+func TestExpressions(t *testing.T) {
+	families := served(t)
+	p := parser.NewParser(parser.Options{})
+	all := rules(t, p)
+	for _, file := range dashboards {
+		d := read(t, file)
+		all = append(all, d.queries(t)...)
+	}
+	if len(all) < 50 {
+		t.Errorf("found %d expressions only", len(all))
+	}
+	for _, e := range all {
+		parsed, err := p.ParseExpr(e.text)
+		if err != nil {
+			t.Errorf("%s: %s: %v", e.where, e.text, err)
+			continue
+		}
+		for _, problem := range problems(families, parsed) {
+			t.Errorf("%s: %s: %s", e.where, e.text, problem)
+		}
+	}
+}
+
+// problems says what an expression names that is not there.
+func problems(families map[string]*dto.MetricFamily, parsed parser.Expr) []string {
+	var all []string
+	known := map[string]bool{"quantile": true} // labels of what the expression reads
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		selector, ok := n.(*parser.VectorSelector)
+		if !ok || selector.Name == "up" { // which Prometheus makes itself
+			return nil
+		}
+		family, part := familyOf(families, selector.Name)
+		if family == nil {
+			all = append(all, "the scheduler does not serve "+selector.Name)
+			return nil
+		}
+		names := labelsOf(family)
+		if part == "_bucket" {
+			names["le"] = true
+		}
+		for _, m := range selector.LabelMatchers {
+			if m.Name != "__name__" && !names[m.Name] && !targets[m.Name] {
+				all = append(all, selector.Name+" has no label "+m.Name)
+			}
+		}
+		for name := range names {
+			known[name] = true
+		}
+		return nil
+	})
+	parser.Inspect(parsed, func(n parser.Node, _ []parser.Node) error {
+		if sum, ok := n.(*parser.AggregateExpr); ok {
+			for _, name := range sum.Grouping {
+				if !known[name] && !targets[name] {
+					all = append(all, "nothing that is read has the label "+name)
+				}
+			}
+		}
+		return nil
+	})
+	return all
+}
+
+// TestProblemsAreSeen expects expressions about what is not there to be found out.
+func TestProblemsAreSeen(t *testing.T) {
+	families := map[string]*dto.MetricFamily{"a_total": {Type: dto.MetricType_COUNTER.Enum()}, "h": {Type: dto.MetricType_HISTOGRAM.Enum()}}
+	for text, want := range map[string]int{
+		`sum(rate(a_total{job="x"}[5m]))`: 0, `h_bucket{le="1"}`: 0, `up`: 0, `sum by (instance) (h_sum) / sum by (instance) (h_count)`: 0,
+		`b_total`: 1, `h`: 1, `a_total{le="1"}`: 1, `sum by (verb) (a_total)`: 1, `h_bucket / c`: 1, `a_bucket`: 1,
+	} {
+		parsed, err := parser.NewParser(parser.Options{}).ParseExpr(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := problems(families, parsed); len(got) != want {
+			t.Errorf("%s: %q, want %d problems", text, got, want)
+		}
+	}
+}
+
+// TestDashboards looks at what Grafana demands of a dashboard.
+func TestDashboards(t *testing.T) {
+	uids := map[string]bool{}
+	for _, file := range dashboards {
+		d := read(t, file)
+		ids := map[int]bool{}
+		for _, p := range d.Panels {
+			if ids[p.ID] {
+				t.Errorf("%s: two panels have the number %d", file, p.ID)
+			}
+			ids[p.ID] = true
+		}
+		if d.UID == "" || d.Title == "" || uids[d.UID] || len(d.Panels) == 0 {
+			t.Errorf("%s: title %q, uid %q, %d panels", file, d.Title, d.UID, len(d.Panels))
+		}
+		uids[d.UID] = true
+	}
+}

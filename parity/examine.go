@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/parity/internal/compare"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+// examine finds out more about a failure.
+func (f *failure) examine(o options, name string) error {
+	w := *f.world
+	fresh, err := compare.World(w)
+	if err != nil {
+		return err
+	}
+	switch {
+	case fresh.Failed == 0:
+		f.note("the same state, taken in afresh, makes no difference: it is about what Berth remembers of how the state came about")
+	case o.shrink:
+		w = world.Shrink(w, func(w world.World) bool {
+			r, err := compare.World(w)
+			return err == nil && r.Failed > 0
+		})
+		small, err := compare.World(w)
+		if err != nil {
+			return err
+		}
+		f.note("a smaller cluster: %s, %s, %s", counted(len(w.Nodes), "node"), counted(len(w.Pods), "pod"), counted(len(w.Others()), "other object"))
+		for _, d := range small.Differences[:min(o.shown, len(small.Differences))] {
+			f.note("there: %s", d)
+		}
+	}
+	if o.folder == "" {
+		return nil
+	}
+	cluster, err := write(filepath.Join(o.folder, fmt.Sprintf("%s-%d", name, f.Seed)), w)
+	if err != nil {
+		return err
+	}
+	f.note("look: berth explain --snapshot %s/cluster.yaml --config %s/scheduler.yaml -o yaml", cluster, cluster)
+	return nil
+}
+
+func (f *failure) note(format string, args ...any) {
+	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
+}
+
+// write writes a world as files that "berth explain" reads, and returns the folder.
+func write(folder string, w world.World) (string, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return "", fmt.Errorf("write a cluster down: %w", err)
+	}
+	var all bytes.Buffer
+	for _, o := range w.Objects() {
+		kinds, _, err := scheme.Scheme.ObjectKinds(o)
+		if err != nil {
+			return "", fmt.Errorf("write a cluster down: %w", err)
+		}
+		o = o.DeepCopyObject()
+		o.GetObjectKind().SetGroupVersionKind(kinds[0])
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			return "", fmt.Errorf("write a cluster down: %w", err)
+		}
+		fmt.Fprintf(&all, "---\n%s", text)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "cluster.yaml"), all.Bytes(), 0o644); err != nil {
+		return "", fmt.Errorf("write a cluster down: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "scheduler.yaml"), w.Config, 0o644); err != nil {
+		return "", fmt.Errorf("write a cluster down: %w", err)
+	}
+	return folder, nil
+}

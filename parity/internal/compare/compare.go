@@ -1,0 +1,281 @@
+// Package compare holds Berth's answers against kube-scheduler's.
+//
+// It takes worlds, and gives for each the number of comparisons, one for each pending pod and node, and what differs. Berth is asked as
+// "berth explain" asks it, and its objects are trimmed as its informers trim them; kube-scheduler is asked through the package incumbent.
+// It owns nothing beyond a call, and never decides who is right.
+package compare
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/answer"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/parity/internal/incumbent"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+// Result is what came of comparing one world.
+type Result struct {
+	missing []string // plugins that Berth does not have yet
+
+	// Passed and Failed count pairs of a pending pod and a node. A difference about the whole pod fails all its pairs, and at least one.
+	Passed, Failed int
+	// Rejected and Scored count the pairs of which kube-scheduler said so.
+	Rejected, Scored int
+	Differences      []Difference
+}
+
+// Difference is a point on which Berth and kube-scheduler do not agree.
+type Difference struct {
+	Pod string `json:"pod"`
+	// Node is empty where the whole pod is meant.
+	Node          string `json:"node,omitempty"`
+	What          string `json:"what"`
+	KubeScheduler string `json:"kubeScheduler"`
+	Berth         string `json:"berth"`
+}
+
+// String says it in one line.
+func (d Difference) String() string {
+	where := "pod " + d.Pod
+	if d.Node != "" {
+		where += " on " + d.Node
+	}
+	return fmt.Sprintf("%s: %s: kube-scheduler %s, Berth %s", where, d.What, d.KubeScheduler, d.Berth)
+}
+
+// World compares the answers for every pending pod of a world.
+func World(w world.World) (Result, error) {
+	theirs, err := newIncumbent(w.Clone())
+	if err != nil {
+		return Result{}, err
+	}
+	defer theirs.Close()
+	scheduler, err := config.Parse("configuration", w.Config)
+	if err != nil {
+		return Result{}, fmt.Errorf("Berth's reading of the configuration: %w", err)
+	}
+	ours, err := newSnapshot(scheduler, w.Clone())
+	if err != nil {
+		return Result{}, err
+	}
+	objects := map[string]*v1.Pod{}
+	for _, p := range w.Pods {
+		objects[p.Namespace+"/"+p.Name] = p
+	}
+	total := Result{missing: scheduler.Missing}
+	for _, pod := range ours.Pending() {
+		verdict, err := theirs.Judge(objects[pod.String()])
+		if err != nil {
+			return Result{}, err
+		}
+		if err := total.add(ours, pod, verdict); err != nil {
+			return Result{}, err
+		}
+	}
+	return total, nil
+}
+
+func newIncumbent(w world.World) (*incumbent.Incumbent, error) {
+	i, err := incumbent.New(w.Config)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range w.Nodes {
+		i.SetNode(n)
+	}
+	for _, o := range w.Others() {
+		if err := i.SetObject(o); err != nil {
+			return nil, err
+		}
+	}
+	for _, p := range w.Pods {
+		if err := i.SetPod(p); err != nil {
+			return nil, err
+		}
+	}
+	return i, nil
+}
+
+// newSnapshot trims the objects in place.
+func newSnapshot(scheduler *config.Config, w world.World) (*answer.Snapshot, error) {
+	trim := kube.Trim()
+	for _, o := range w.Objects() {
+		if _, err := trim(o); err != nil {
+			return nil, fmt.Errorf("trim a %T: %w", o, err)
+		}
+	}
+	return answer.New(scheduler, w.Nodes, w.Pods, w.Others())
+}
+
+func (r *Result) add(ours *answer.Snapshot, pod *model.Pod, verdict *incumbent.Verdict) error {
+	a, err := ours.Of(pod)
+	if err != nil {
+		return err
+	}
+	c := comparison{pod: a.Pod, missing: r.missing}
+	c.whole(ours, a, verdict)
+	pairs := max(1, len(verdict.Nodes))
+	failed := 0
+	if len(c.differences) > 0 {
+		failed = pairs
+	}
+	for i := range verdict.Nodes {
+		theirs := &verdict.Nodes[i]
+		if theirs.First != nil {
+			r.Rejected++
+		}
+		if len(theirs.Scores) > 0 {
+			r.Scored++
+		}
+		if i >= len(a.Nodes) {
+			continue // the whole pod has failed
+		}
+		if before := len(c.differences); c.node(&a.Nodes[i], theirs) > before && failed < pairs {
+			failed++
+		}
+	}
+	r.Passed, r.Failed = r.Passed+pairs-failed, r.Failed+failed
+	r.Differences = append(r.Differences, c.differences...)
+	return nil
+}
+
+// comparison collects what differs about one pod.
+type comparison struct {
+	pod         string
+	missing     []string
+	differences []Difference
+}
+
+func (c *comparison) differ(node, what, theirs, ours string) {
+	if theirs != ours {
+		c.differences = append(c.differences, Difference{Pod: c.pod, Node: node, What: what, KubeScheduler: theirs, Berth: ours})
+	}
+}
+
+// whole compares what is said about the pod, and which node it would get.
+func (c *comparison) whole(ours *answer.Snapshot, a *answer.Answer, verdict *incumbent.Verdict) {
+	var theirError, theirMessage string
+	switch {
+	case verdict.Err == incumbent.ErrNoNodes: // Berth's message too
+		theirMessage = verdict.Err.Error()
+	case verdict.Err != nil:
+		theirError = verdict.Err.Error()
+	default:
+		theirMessage = verdict.Message
+	}
+	c.differ("", "error", quoted(theirError), quoted(a.Error))
+	c.differ("", "message", quoted(theirMessage), quoted(a.Message))
+	var names []string
+	for i := range a.Nodes {
+		names = append(names, a.Nodes[i].Name)
+	}
+	if verdict.Err == nil {
+		var theirs []string
+		for i := range verdict.Nodes {
+			theirs = append(theirs, verdict.Nodes[i].Name)
+		}
+		c.differ("", "nodes", fmt.Sprint(theirs), fmt.Sprint(names))
+	}
+	summary := ours.Summarize(a)
+	if taken := summary.Taken; !slices.Contains(verdict.Best, taken) && (taken != "" || len(verdict.Best) > 0) {
+		c.differ("", "chosen node", fmt.Sprintf("one of %v", verdict.Best), quoted(taken))
+	}
+	if summary.Equals > 0 {
+		c.differ("", "nodes as good as the chosen one", fmt.Sprint(len(verdict.Best)), fmt.Sprint(summary.Equals))
+	}
+}
+
+// node compares what is said about one node, and returns how many differences there are by then.
+func (c *comparison) node(ours *answer.Node, theirs *incumbent.Node) int {
+	c.differ(ours.Name, "feasible", fmt.Sprint(theirs.Feasible), fmt.Sprint(ours.Feasible))
+	var first *answer.Rejection
+	if len(ours.Rejections) > 0 {
+		first = &ours.Rejections[0]
+	}
+	c.differ(ours.Name, "first objection", theirFirst(theirs.First), ourFirst(first))
+	if theirs.All != nil {
+		c.differ(ours.Name, "all objections", theirAll(theirs.All), ourAll(ours.Rejections))
+	}
+	c.differ(ours.Name, "scores", c.theirScores(theirs), ourScores(ours))
+	return len(c.differences)
+}
+
+func theirFirst(r *incumbent.Rejection) string {
+	if r == nil {
+		return "none"
+	}
+	return objection(r.Plugin, r.Code, r.Reasons)
+}
+
+func ourFirst(r *answer.Rejection) string {
+	if r == nil {
+		return "none"
+	}
+	return objection(r.Plugin, r.Code, r.Reasons)
+}
+
+// objection sorts the reasons: those about extended resources come in the order of a map.
+func objection(plugin, code string, reasons []string) string {
+	sorted := slices.Sorted(slices.Values(reasons))
+	return fmt.Sprintf("%s %s %q", plugin, code, sorted)
+}
+
+func theirAll(all []incumbent.Rejection) string {
+	var texts []string
+	for i := range all {
+		texts = append(texts, theirFirst(&all[i]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+func ourAll(all []answer.Rejection) string {
+	var texts []string
+	for i := range all {
+		texts = append(texts, ourFirst(&all[i]))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// Scores are written with the normalised value and the weight, and the total at the end.
+
+// theirScores leaves out what plugins give that Berth does not have yet, as long as that is nothing.
+func (c *comparison) theirScores(n *incumbent.Node) string {
+	var b strings.Builder
+	for _, s := range n.Scores {
+		if s.Normalised == 0 && slices.Contains(c.missing, s.Plugin) {
+			continue
+		}
+		fmt.Fprintf(&b, "%s %d×%d, ", s.Plugin, s.Normalised, s.Weight)
+	}
+	if b.Len() == 0 {
+		return "none"
+	}
+	fmt.Fprintf(&b, "total %d", n.Total)
+	return b.String()
+}
+
+func ourScores(n *answer.Node) string {
+	if len(n.Scores) == 0 {
+		return "none"
+	}
+	var b strings.Builder
+	for _, s := range n.Scores {
+		fmt.Fprintf(&b, "%s %d×%d, ", s.Plugin, s.Score, s.Weight)
+	}
+	fmt.Fprintf(&b, "total %d", *n.Total)
+	return b.String()
+}
+
+func quoted(s string) string {
+	if s == "" {
+		return "none"
+	}
+	return fmt.Sprintf("%q", s)
+}

@@ -1,0 +1,94 @@
+package compare
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/answer"
+	"github.com/berth-scheduler/berth/parity/internal/incumbent"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// Whatever differs about a node must be found.
+func TestNode(t *testing.T) {
+	total := int64(250)
+	rejected := func(plugin, code string, reasons ...string) answer.Node {
+		return answer.Node{Name: "n", Rejections: []answer.Rejection{{Plugin: plugin, Code: code, Reasons: reasons}}}
+	}
+	scored := func(score, weight int64) answer.Node {
+		return answer.Node{Name: "n", Feasible: true, Scores: []answer.Score{{Plugin: "A", Score: score, Weight: weight}}, Total: &total}
+	}
+	no := incumbent.Node{Name: "n", First: &incumbent.Rejection{Plugin: "A", Code: "Unschedulable", Reasons: []string{"x", "y"}}}
+	no.All = []incumbent.Rejection{*no.First}
+	yes := incumbent.Node{Name: "n", Feasible: true, Total: 250, Scores: []incumbent.Score{
+		{Plugin: "A", Weight: 5, Raw: 7, Normalised: 50, Weighted: 250}, {Plugin: "Missing", Weight: 2},
+	}}
+	for _, tt := range []struct {
+		name   string
+		ours   answer.Node
+		theirs incumbent.Node
+		want   string // what differs
+	}{
+		{"same", rejected("A", "Unschedulable", "x", "y"), no, ""},
+		{"reasons in another order", rejected("A", "Unschedulable", "y", "x"), no, ""},
+		{"a reason less", rejected("A", "Unschedulable", "x"), no, "first objection, all objections"},
+		{"a reason's text", rejected("A", "Unschedulable", "x", "Y"), no, "first objection, all objections"},
+		{"the code", rejected("A", "UnschedulableAndUnresolvable", "x", "y"), no, "first objection, all objections"},
+		{"the plugin", rejected("B", "Unschedulable", "x", "y"), no, "first objection, all objections"},
+		{"another objection", answer.Node{Name: "n", Rejections: append(rejected("A", "Unschedulable", "x", "y").Rejections,
+			rejected("B", "Unschedulable", "z").Rejections...)}, no, "all objections"},
+		{"feasible", answer.Node{Name: "n", Feasible: true}, no, "feasible, first objection, all objections"},
+		{"same scores", scored(50, 5), yes, ""},
+		{"a point more", scored(51, 5), yes, "scores"},
+		{"a weight", scored(50, 4), yes, "scores"},
+		{"no scores", answer.Node{Name: "n", Feasible: true}, yes, "scores"},
+	} {
+		c := comparison{pod: "default/p", missing: []string{"Missing"}}
+		c.node(&tt.ours, &tt.theirs)
+		var what []string
+		for _, d := range c.differences {
+			what = append(what, d.What)
+		}
+		if got := strings.Join(what, ", "); got != tt.want {
+			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
+		}
+	}
+}
+
+// A plugin that Berth lacks may give nothing; as soon as it gives something, that is a difference.
+func TestMissingPlugin(t *testing.T) {
+	c := comparison{missing: []string{"Missing"}}
+	n := incumbent.Node{Name: "n", Feasible: true, Scores: []incumbent.Score{{Plugin: "Missing", Weight: 2, Normalised: 3}}, Total: 6}
+	if c.node(&answer.Node{Name: "n", Feasible: true}, &n); len(c.differences) != 1 {
+		t.Errorf("got %v", c.differences)
+	}
+}
+
+// Every pair of a pending pod and a node is counted once, and pods without nodes as one.
+func TestCount(t *testing.T) {
+	for _, s := range world.Shapes() {
+		w := s.Draw(1)
+		pending := 0
+		for _, p := range w.Pods {
+			if p.Spec.NodeName == "" {
+				pending++
+			}
+		}
+		r, err := World(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := pending * max(1, len(w.Nodes)); r.Passed+r.Failed > want || r.Passed == 0 {
+			t.Errorf("%s: %d passed, %d failed of %d", s.Name, r.Passed, r.Failed, want)
+		}
+	}
+}

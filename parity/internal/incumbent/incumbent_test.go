@@ -1,0 +1,219 @@
+package incumbent_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/parity/internal/incumbent"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+func node(name, cpu string, taints ...v1.Taint) *v1.Node {
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}}, Spec: v1.NodeSpec{Taints: taints},
+		Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourcePods: resource.MustParse("110"),
+		}},
+	}
+}
+
+func pod(name, cpu, nodeName string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)},
+		Spec: v1.PodSpec{
+			SchedulerName: v1.DefaultSchedulerName, NodeName: nodeName,
+			Containers: []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}},
+		},
+	}
+}
+
+func newIncumbent(t *testing.T, config []byte) *incumbent.Incumbent {
+	t.Helper()
+	i, err := incumbent.New(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(i.Close)
+	return i
+}
+
+func judged(t *testing.T, i *incumbent.Incumbent, p *v1.Pod) *incumbent.Verdict {
+	t.Helper()
+	v, err := i.Judge(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func do(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	i := newIncumbent(t, world.EmptyConfig())
+	waiting := pod("waiting", "2", "")
+	if v := judged(t, i, waiting); !errors.Is(v.Err, incumbent.ErrNoNodes) {
+		t.Errorf("without nodes: %+v", v)
+	}
+	i.SetNode(node("a", "1"))
+	i.SetNode(node("b", "4", v1.Taint{Key: "dedicated", Effect: v1.TaintEffectNoSchedule}))
+	v := judged(t, i, waiting)
+	if want := "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."; v.Message != want {
+		t.Errorf("got %q, want %q", v.Message, want)
+	}
+	if got, want := fmt.Sprint(v.Plugins), "[NodeResourcesFit TaintToleration]"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	i.SetNode(node("c", "3"))
+	i.SetNode(node("d", "8"))
+	v = judged(t, i, waiting)
+	if v.Feasible != 2 || fmt.Sprint(v.Best) != "[d]" || v.Message != "" || v.Err != nil {
+		t.Errorf("with room: %+v", v)
+	}
+	for _, s := range v.Nodes[3].Scores {
+		// (8-2)/8 of the cpu and 8192-200 of 8192 Mi are left.
+		if s.Plugin == "NodeResourcesFit" && s != (incumbent.Score{Plugin: s.Plugin, Weight: 1, Raw: 86, Normalised: 86, Weighted: 86}) {
+			t.Errorf("got %+v", s)
+		}
+	}
+	waiting.Status.NominatedNodeName = "c"
+	if v = judged(t, i, waiting); fmt.Sprint(v.Best) != "[c]" {
+		t.Errorf("promised c: %+v", v.Best)
+	}
+}
+
+// Assumed pods take room, and give it back.
+func TestAssumed(t *testing.T) {
+	i := newIncumbent(t, world.EmptyConfig())
+	i.SetNode(node("a", "1"))
+	first, second := pod("first", "1", ""), pod("second", "1", "")
+	expect := func(when string, feasible int) {
+		t.Helper()
+		if v := judged(t, i, second); v.Feasible != feasible {
+			t.Errorf("%s: %d feasible, want %d", when, v.Feasible, feasible)
+		}
+	}
+	do(t, i.SetPod(first))
+	expect("pending", 1)
+	do(t, i.Assume(first, "a"))
+	expect("assumed", 0)
+	do(t, i.Forget(first))
+	expect("forgotten", 1)
+	do(t, i.Assume(first, "a"))
+	do(t, i.SetPod(first)) // old news
+	expect("assumed again", 0)
+	bound := pod("first", "1", "a")
+	do(t, i.SetPod(bound))
+	do(t, i.Forget(first))
+	expect("confirmed", 0)
+	finished := bound.DeepCopy()
+	finished.Status.Phase = v1.PodSucceeded
+	do(t, i.SetPod(finished))
+	expect("finished", 1)
+	do(t, i.SetPod(bound))
+	namesake := pod("first", "500m", "a")
+	namesake.UID = "another"
+	do(t, i.SetPod(namesake))
+	expect("replaced", 0)
+	do(t, i.RemovePod("default", "first"))
+	expect("removed", 1)
+}
+
+func TestNewRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"kind: Pod\napiVersion: v1\n": "no kind \"Pod\" is registered",
+		"kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1\nparallelism: -1\n": "parallelism: Invalid value",
+	} {
+		if _, err := incumbent.New([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// An incumbent that was shown changes one by one must say the same as one that was shown only what they led to.
+func TestFollowsChanges(t *testing.T) {
+	for seed := range uint64(12) {
+		r := world.Source("changes", seed)
+		now := random.TopologyCluster(r, random.Size{Nodes: 6, Placed: 15})
+		config := world.Config(r)
+		follower := newIncumbent(t, config)
+		show(t, follower, now)
+		for step := range 60 {
+			m := random.TopologyChange(r, now)
+			change(t, follower, m)
+			now = m.After
+			if step%4 > 0 {
+				continue
+			}
+			fresh := newIncumbent(t, config)
+			show(t, fresh, now)
+			p := random.TopologyPod(r, 1000)
+			if got, want := judged(t, follower, p), judged(t, fresh, p); !reflect.DeepEqual(texts(got), texts(want)) {
+				t.Fatalf("seed %d, step %d, after %s:\n%v\nwant\n%v", seed, step, m, texts(got), texts(want))
+			}
+		}
+	}
+}
+
+// texts has errors by their text, and extended resources come in any order.
+func texts(v *incumbent.Verdict) []string {
+	all := []string{fmt.Sprint(v.Err, v.Message, v.Plugins, v.Best)}
+	for _, n := range v.Nodes {
+		all = append(all, fmt.Sprint(n.Name, n.Feasible, n.Scores, n.Total, len(n.All)))
+	}
+	return all
+}
+
+func show(t *testing.T, i *incumbent.Incumbent, c oracle.Cluster) {
+	t.Helper()
+	for _, n := range c.Nodes {
+		i.SetNode(n)
+	}
+	for _, o := range (&world.World{Cluster: c}).Others() {
+		do(t, i.SetObject(o))
+	}
+	for _, p := range c.Pods {
+		do(t, i.SetPod(p))
+	}
+}
+
+func change(t *testing.T, i *incumbent.Incumbent, m random.Mutation) {
+	t.Helper()
+	switch {
+	case m.NewNode != nil:
+		i.SetNode(m.NewNode)
+	case m.OldNode != nil:
+		do(t, i.RemoveNode(m.OldNode.Name))
+	case m.NewPod != nil:
+		do(t, i.SetPod(m.NewPod))
+	case m.OldPod != nil:
+		do(t, i.RemovePod(m.OldPod.Namespace, m.OldPod.Name))
+	case m.New != nil:
+		do(t, i.SetObject(m.New.(runtime.Object)))
+	case m.Old != nil:
+		do(t, i.RemoveObject(m.Old.(runtime.Object)))
+	}
+}

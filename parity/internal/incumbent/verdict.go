@@ -1,0 +1,238 @@
+package incumbent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+)
+
+// Verdict is what kube-scheduler has to say about a pod that it is to place.
+type Verdict struct {
+	// Nodes are sorted by name. There are none where the cycle fails before any is looked at.
+	Nodes    []Node
+	Feasible int
+	// Message is the text of the FailedScheduling event up to what preemption adds; empty where a node is feasible, or with Err.
+	Message string
+	// Plugins are those that must change their mind before another try is worth it, sorted.
+	Plugins []string
+	// Best are the names of the nodes that kube-scheduler chooses among, sorted.
+	Best []string
+	// Err ends the cycle without a result.
+	Err error
+}
+
+// Node is what the plugins think of a node.
+type Node struct {
+	Name     string
+	Feasible bool
+	// First is the objection that kube-scheduler reports.
+	First *Rejection
+	// All are the objections of all filters, each asked by itself, in the order in which they are asked; nil where pods are nominated to
+	// the node, because filters then see it with and without them.
+	All []Rejection
+	// Scores are in the order of the profile, and only there where there is a choice.
+	Scores []Score
+	Total  int64
+}
+
+// Rejection is a plugin's "no".
+type Rejection struct {
+	Plugin  string
+	Code    string
+	Reasons []string
+}
+
+// Score is a plugin's score of a node.
+type Score struct {
+	Plugin string
+	Weight int64
+	// Raw is what Score returns, Normalised what NormalizeScore makes of it, Weighted that times the weight.
+	Raw, Normalised, Weighted int64
+}
+
+// ErrNoNodes is the error in an empty cluster.
+var ErrNoNodes = errors.New("no nodes available to schedule pods")
+
+// Judge asks what becomes of a pod on the cluster as it is.
+func (i *Incumbent) Judge(pod *v1.Pod) (*Verdict, error) {
+	p := i.profiles[pod.Spec.SchedulerName]
+	if p == nil {
+		return nil, fmt.Errorf("no profile of kube-scheduler has the name %q", pod.Spec.SchedulerName)
+	}
+	if i.stale {
+		*i.snapshot, i.stale = *cache.NewEmptySnapshot(), false // the plugins hold the pointer
+	}
+	if err := i.cache.UpdateSnapshot(i.logger, i.snapshot); err != nil {
+		return nil, fmt.Errorf("take a snapshot of the incumbent's cache: %w", err)
+	}
+	nodes, err := i.snapshot.NodeInfos().List()
+	if err != nil {
+		return nil, fmt.Errorf("list the nodes of the incumbent's snapshot: %w", err)
+	}
+	if len(nodes) == 0 {
+		return &Verdict{Err: ErrNoNodes}, nil
+	}
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
+	c := &cycle{Incumbent: i, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}}
+	c.run()
+	return c.verdict, nil
+}
+
+// cycle is one scheduling cycle, on the state that its plugins write for each other.
+type cycle struct {
+	*Incumbent
+	profile  *profile
+	pod      *v1.Pod
+	state    fwk.CycleState
+	nodes    []fwk.NodeInfo // by name
+	feasible []fwk.NodeInfo
+	fit      framework.FitError
+	verdict  *Verdict
+}
+
+func (c *cycle) run() {
+	c.fit = framework.FitError{Pod: c.pod, NumAllNodes: len(c.nodes), Diagnosis: framework.Diagnosis{NodeToStatus: framework.NewDefaultNodeToStatus()}}
+	only, status, plugins := c.profile.RunPreFilterPlugins(c.ctx, c.state, c.pod)
+	c.fit.Diagnosis.UnschedulablePlugins = plugins
+	switch {
+	case status.IsRejected():
+		c.fit.Diagnosis.NodeToStatus.SetAbsentNodesStatus(status)
+		c.fit.Diagnosis.PreFilterMsg = status.Message()
+		c.fit.Diagnosis.AddPluginStatus(status)
+		for _, n := range c.nodes {
+			c.verdict.Nodes = append(c.verdict.Nodes, Node{Name: n.Node().Name, First: rejection(status)})
+		}
+	case !status.IsSuccess():
+		c.verdict.Err = status.AsError()
+		return
+	default:
+		if c.filter(only, plugins); c.verdict.Err != nil {
+			return
+		}
+	}
+	if c.verdict.Feasible == 0 {
+		c.verdict.Message = c.fit.Error()
+		c.verdict.Plugins = sets.List(c.fit.Diagnosis.UnschedulablePlugins)
+		return
+	}
+	c.score()
+	c.choose()
+}
+
+// filter asks the filters about every node that PreFilter has left.
+func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
+	diagnosis := &c.fit.Diagnosis
+	outside := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowed)))
+	if !only.AllNodes() {
+		diagnosis.NodeToStatus.SetAbsentNodesStatus(outside)
+	}
+	for _, info := range c.nodes {
+		node := Node{Name: info.Node().Name}
+		if !only.AllNodes() && !only.NodeNames.Has(node.Name) {
+			node.First = rejection(outside)
+			c.verdict.Nodes = append(c.verdict.Nodes, node)
+			continue
+		}
+		status := c.profile.RunFilterPluginsWithNominatedPods(c.ctx, c.state, c.pod, info)
+		switch {
+		case status.IsSuccess():
+			node.Feasible = true
+			c.feasible = append(c.feasible, info)
+		case !status.IsRejected():
+			c.verdict.Err = status.AsError()
+			return
+		default:
+			node.First = rejection(status)
+			if len(c.nominated.NominatedPodsForNode(node.Name)) == 0 {
+				node.All = c.objections(info)
+			}
+			diagnosis.NodeToStatus.Set(node.Name, status)
+			diagnosis.AddPluginStatus(status)
+		}
+		c.verdict.Nodes = append(c.verdict.Nodes, node)
+	}
+	c.verdict.Feasible = len(c.feasible)
+}
+
+// objections asks each filter by itself, where kube-scheduler stops at the first that objects.
+func (c *cycle) objections(info fwk.NodeInfo) []Rejection {
+	var all []Rejection
+	for _, of := range c.profile.filters {
+		if c.state.GetSkipFilterPlugins().Has(of) {
+			continue
+		}
+		status := c.profile.plugins[of].(fwk.FilterPlugin).Filter(c.ctx, c.state, c.pod, info)
+		if status.IsRejected() {
+			no := *rejection(status)
+			no.Plugin = of
+			all = append(all, no)
+		}
+	}
+	return all
+}
+
+func rejection(status *fwk.Status) *Rejection {
+	return &Rejection{Plugin: status.Plugin(), Code: status.Code().String(), Reasons: slices.Clone(status.Reasons())}
+}
+
+// score has no say with one feasible node: it is taken as it is.
+func (c *cycle) score() {
+	if len(c.feasible) < 2 || !c.profile.HasScorePlugins() {
+		return
+	}
+	if status := c.profile.RunPreScorePlugins(c.ctx, c.state, c.pod, c.feasible); !status.IsSuccess() {
+		c.verdict.Err = status.AsError()
+		return
+	}
+	scored, status := c.profile.RunScorePlugins(c.ctx, c.state, c.pod, c.feasible)
+	if !status.IsSuccess() {
+		c.verdict.Err = status.AsError()
+		return
+	}
+	at := 0
+	for i := range c.verdict.Nodes {
+		if node := &c.verdict.Nodes[i]; node.Feasible {
+			node.Scores, node.Total = c.scores(&scored[at]), scored[at].TotalScore
+			at++
+		}
+	}
+}
+
+func (c *cycle) scores(of *fwk.NodePluginScores) []Score {
+	scores := make([]Score, len(of.Scores))
+	for i, weighted := range of.Scores {
+		weight := c.profile.weights[weighted.Name]
+		scores[i] = Score{Plugin: weighted.Name, Weight: weight, Raw: of.RawScores[i].Score, Normalised: weighted.Score / weight, Weighted: weighted.Score}
+	}
+	return scores
+}
+
+// choose finds the nodes of the highest total, or the one that the pod was promised.
+func (c *cycle) choose() {
+	if c.verdict.Err != nil {
+		return
+	}
+	var best int64
+	for i := range c.verdict.Nodes {
+		node := &c.verdict.Nodes[i]
+		switch {
+		case !node.Feasible:
+			continue
+		case node.Name == c.pod.Status.NominatedNodeName:
+			c.verdict.Best = []string{node.Name}
+			return
+		case len(c.verdict.Best) == 0 || node.Total > best:
+			best, c.verdict.Best = node.Total, nil
+		}
+		if node.Total == best {
+			c.verdict.Best = append(c.verdict.Best, node.Name)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package sequence
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+// Script is a kind of run.
+type Script struct {
+	Name string
+	// About says in a few words what happens in it.
+	About string
+	draw  func(seed uint64) *play
+}
+
+// Scripts are all scripts. Each schedules so many pods, a little more or less.
+func Scripts(pods int) []Script {
+	script := func(name, about string, change func(p *play)) Script {
+		return Script{name, about, func(seed uint64) *play { return newPlay(name, seed, pods, change) }}
+	}
+	return []Script{
+		script("seq-resources", "requests until nodes are full", func(p *play) { p.template, p.nodes = p.resources, pods/14 }),
+		script("seq-spread", "hard and soft constraints", func(p *play) { p.template = p.spread }),
+		script("seq-defaults", "default constraints, with services and controllers that come and go", func(p *play) { p.template, p.changes = p.belonging, 2 }),
+		script("seq-terms", "affinity and anti-affinity of all kinds", func(p *play) { p.template = p.terms }),
+		script("seq-mixed", "everything at once", func(p *play) { p.template = p.any }),
+		script("seq-profile", "everything at once under a drawn configuration", func(p *play) { p.template, p.config = p.any, world.Config(p.r) }),
+		script("seq-promised", "everything at once, where some pods have a nominated node that others leave room on", func(p *play) { p.template = p.promised }),
+		script("seq-churn", "everything at once while nodes, pods and namespaces come, change and go", func(p *play) { p.template, p.changes = p.any, 6 }),
+		script("seq-faults", "the same, fewer, with late events and bindings that fail", func(p *play) {
+			p.pods /= 5
+			p.template, p.changes = p.any, 6
+			p.faults = simulate.Faults{
+				WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond,
+				DuplicatePercent: 5, Requests: map[simulate.Fault]int{simulate.Conflict: 3, simulate.Unavailable: 3, simulate.Lost: 1},
+			}
+		}),
+	}
+}
+
+// play is a run that is about to happen.
+type play struct {
+	r       *rand.Rand
+	config  []byte
+	faults  simulate.Faults
+	nodes   int
+	pods    int
+	changes int // per batch
+	// template makes what pods have in common.
+	template func(i int) *v1.Pod
+	made     int
+}
+
+// A play makes its pods in batches, of templates that are replaced from time to time.
+const (
+	batch     = 20
+	templates = 6
+)
+
+func newPlay(name string, seed uint64, pods int, change func(p *play)) *play {
+	p := &play{r: world.Source(name, seed), config: world.EmptyConfig(), nodes: 40 + pods/20, pods: pods}
+	change(p)
+	return p
+}
+
+// run makes everything happen, and calls each after every round of the scheduler.
+func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
+	start := random.TopologyCluster(p.r, random.Size{Nodes: p.nodes})
+	for _, o := range (&world.World{Cluster: start}).Others() {
+		if err := c.SetObject(o); err != nil {
+			return err
+		}
+	}
+	for _, n := range start.Nodes {
+		c.SetNode(n)
+	}
+	current := make([]*v1.Pod, templates)
+	for made := 0; made < p.pods; made += batch {
+		for i := range current {
+			if current[i] == nil || chance(p.r, 10) {
+				current[i] = p.template(i)
+			}
+		}
+		for range batch {
+			c.SetPod(p.pod(current[p.r.IntN(templates)]))
+		}
+		for range p.changes {
+			if err := p.change(c); err != nil {
+				return err
+			}
+		}
+		// Some of the new pods may wait for what the next batches bring, or back off until then.
+		if err := c.AdvanceTo(c.Now().Add(time.Duration(p.r.IntN(4))*time.Second), each); err != nil {
+			return err
+		}
+	}
+	return c.AdvanceTo(c.Now().Add(time.Minute), each)
+}
+
+// pod makes one of a template.
+func (p *play) pod(of *v1.Pod) *v1.Pod {
+	pod := of.DeepCopy()
+	pod.Name, pod.UID = fmt.Sprintf("%s-%d", of.Name, p.made), "" // the cluster gives one
+	p.made++
+	return pod
+}
+
+func (p *play) resources(i int) *v1.Pod {
+	pod := random.Pod(p.r, i)
+	pod.Spec.Affinity, pod.Spec.NodeSelector = nil, nil
+	return pod
+}
+
+func (p *play) spread(i int) *v1.Pod {
+	for {
+		if pod := random.TopologyPod(p.r, i); len(pod.Spec.TopologySpreadConstraints) > 0 {
+			return pod
+		}
+	}
+}
+
+func (p *play) belonging(i int) *v1.Pod {
+	for {
+		if pod := random.TopologyPod(p.r, i); len(pod.Labels) > 0 {
+			pod.Spec.TopologySpreadConstraints = nil
+			return pod
+		}
+	}
+}
+
+func (p *play) terms(i int) *v1.Pod {
+	for {
+		pod := random.TopologyPod(p.r, i)
+		if a := pod.Spec.Affinity; a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil) {
+			pod.Spec.TopologySpreadConstraints = nil
+			return pod
+		}
+	}
+}
+
+// promised makes pods of which some were promised a node, by someone who does not ask whether they fit there.
+func (p *play) promised(i int) *v1.Pod {
+	pod := random.TopologyPod(p.r, i)
+	if chance(p.r, 30) {
+		pod.Status.NominatedNodeName = fmt.Sprintf("node-%d", p.r.IntN(p.nodes))
+	}
+	return pod
+}
+
+func (p *play) any(i int) *v1.Pod { return random.TopologyPod(p.r, i) }
+
+// change lets one thing happen that the scheduler has no part in.
+func (p *play) change(c *simulate.Cluster) error {
+	m := random.TopologyChange(p.r, clusterOf(c))
+	switch {
+	case m.NewNode != nil:
+		c.SetNode(m.NewNode)
+	case m.OldNode != nil:
+		c.DeleteNode(m.OldNode.Name)
+	case m.NewPod != nil:
+		c.SetPod(m.NewPod)
+	case m.OldPod != nil:
+		c.DeletePod(model.PodKey{Namespace: m.OldPod.Namespace, Name: m.OldPod.Name})
+	case m.New != nil:
+		return c.SetObject(m.New.(runtime.Object))
+	case m.Old != nil:
+		ref, _ := model.RefOf(m.Old.(runtime.Object))
+		c.DeleteObject(ref)
+	}
+	return nil
+}
+
+// clusterOf is what the cluster has stored.
+func clusterOf(c *simulate.Cluster) oracle.Cluster {
+	now := oracle.Cluster{Nodes: c.Nodes(), Pods: c.Pods()}
+	for _, o := range c.Objects() {
+		world.Add(&now, o)
+	}
+	return now
+}
+
+func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }

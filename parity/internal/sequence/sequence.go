@@ -1,0 +1,218 @@
+// Package sequence checks every decision of Berth's real loop, one after another, against kube-scheduler.
+//
+// It takes a script and a seed, and gives the number of decisions and those that kube-scheduler would not have made. Berth runs in its own
+// simulation; before each decision, kube-scheduler's plugins are shown exactly what Berth's loop was shown, and are asked about the same pod;
+// after it, they assume what Berth decided. So both judge on the same state, thousands of decisions deep. It owns the cluster and the
+// incumbent of one run, and never corrects either.
+package sequence
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/compare"
+	"github.com/berth-scheduler/berth/parity/internal/incumbent"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+// Result is what came of one run.
+type Result struct {
+	// Passed counts decisions that kube-scheduler could have made as well, Failed the others.
+	Passed, Failed int
+	// Rejected and Scored count those for which kube-scheduler finds no node, and those for which it chooses among several by scores.
+	Rejected, Scored int
+	Differences      []compare.Difference
+	// Before is the state on which the first differing decision was made, with its pod pending; nil if there is none.
+	Before *world.World
+}
+
+// differencesMax is how many differences are worth keeping: after the first, the state may be one that Berth should not be in.
+const differencesMax = 20
+
+// Run plays a script.
+func Run(script Script, seed uint64) (Result, error) {
+	play := script.draw(seed)
+	scheduler, err := config.Parse("configuration", play.config)
+	if err != nil {
+		return Result{}, fmt.Errorf("Berth's reading of the configuration: %w", err)
+	}
+	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: play.faults})
+	if err != nil {
+		return Result{}, err
+	}
+	theirs, err := incumbent.New(play.config)
+	if err != nil {
+		return Result{}, err
+	}
+	defer theirs.Close()
+	c := &check{config: play.config, theirs: theirs, objects: map[model.Ref]runtime.Object{}}
+	err = play.run(cluster, c.round)
+	return c.result, err
+}
+
+// check follows the rounds of a loop.
+type check struct {
+	config  []byte
+	theirs  *incumbent.Incumbent
+	objects map[model.Ref]runtime.Object
+	result  Result
+}
+
+func (c *check) round(r simulate.Round) error {
+	for i := range r.Shown {
+		if err := c.show(&r.Shown[i]); err != nil {
+			return err
+		}
+	}
+	if !r.Decided {
+		return nil
+	}
+	if err := c.decision(&r.Decision); err != nil {
+		return err
+	}
+	if d := &r.Decision; d.Settled() {
+		return c.theirs.Assume(d.Pod.Object, d.NodeName)
+	}
+	return nil
+}
+
+// show tells kube-scheduler what Berth was told.
+func (c *check) show(what *simulate.Shown) error {
+	switch {
+	case what.Node != nil:
+		c.theirs.SetNode(what.Node)
+	case what.NodeGone != "":
+		return c.theirs.RemoveNode(what.NodeGone)
+	case what.Pod != nil:
+		return c.theirs.SetPod(what.Pod)
+	case what.Object != nil:
+		if ref, ok := model.RefOf(what.Object); ok {
+			c.objects[ref] = what.Object
+		}
+		return c.theirs.SetObject(what.Object)
+	case what.ObjectGone != model.Ref{}:
+		gone := c.objects[what.ObjectGone]
+		delete(c.objects, what.ObjectGone)
+		return c.theirs.RemoveObject(gone)
+	case what.Bound != nil:
+		if what.Bound.Err != nil {
+			return c.theirs.Forget(what.Bound.Pod.Object)
+		}
+	default:
+		return c.theirs.RemovePod(what.PodGone.Namespace, what.PodGone.Name)
+	}
+	return nil
+}
+
+// decision holds one decision against what kube-scheduler makes of the same pod on the same state.
+func (c *check) decision(d *plan.Decision) error {
+	if errors.Is(d.Err, plan.ErrTerminating) { // kube-scheduler does not try such a pod either
+		c.result.Passed++
+		c.result.Rejected++
+		return nil
+	}
+	verdict, err := c.theirs.Judge(d.Pod.Object)
+	if err != nil {
+		return err
+	}
+	before := len(c.result.Differences)
+	differ := func(what, theirs, ours string) {
+		if theirs != ours {
+			c.result.Differences = append(c.result.Differences, compare.Difference{Pod: d.Pod.String(), What: what, KubeScheduler: theirs, Berth: ours})
+		}
+	}
+	differ("nodes", fmt.Sprint(len(verdict.Nodes)), fmt.Sprint(nodesAsked(d, verdict)))
+	if d.Settled() {
+		c.placement(d, verdict, differ)
+	} else {
+		differ("no node", theirOutcome(verdict), ourOutcome(d))
+	}
+	switch {
+	case len(verdict.Best) == 0:
+		c.result.Rejected++
+	case verdict.Feasible > 1:
+		c.result.Scored++
+	}
+	if len(c.result.Differences) == before {
+		c.result.Passed++
+		return nil
+	}
+	c.result.Failed++
+	if c.result.Before == nil {
+		c.result.Before = c.before(d)
+	}
+	c.result.Differences = c.result.Differences[:min(differencesMax, len(c.result.Differences))]
+	return nil
+}
+
+// before is the state as kube-scheduler's plugins have been shown it.
+func (c *check) before(d *plan.Decision) *world.World {
+	w := &world.World{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes(), Pods: append(c.theirs.Placed(), d.Pod.Object)}}
+	for _, p := range c.theirs.Nominated() {
+		if p.UID != d.Pod.UID {
+			w.Pods = append(w.Pods, p)
+		}
+	}
+	for _, ref := range slices.SortedFunc(maps.Keys(c.objects), compareRefs) {
+		world.Add(&w.Cluster, c.objects[ref])
+	}
+	clone := w.Clone()
+	return &clone
+}
+
+func compareRefs(a, b model.Ref) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// nodesAsked is how many nodes Berth saw; a cycle that fails names none.
+func nodesAsked(d *plan.Decision, verdict *incumbent.Verdict) int {
+	if verdict.Err != nil {
+		return len(verdict.Nodes)
+	}
+	return d.Nodes
+}
+
+func (c *check) placement(d *plan.Decision, verdict *incumbent.Verdict, differ func(what, theirs, ours string)) {
+	if !slices.Contains(verdict.Best, d.NodeName) {
+		differ("chosen node", theirOutcome(verdict), d.NodeName)
+		return
+	}
+	if d.Feasible == 1 && d.NodeName == d.Pod.NominatedNode {
+		return // nobody looked at the others
+	}
+	differ("feasible nodes", fmt.Sprint(verdict.Feasible), fmt.Sprint(d.Feasible))
+	if verdict.Feasible < 2 {
+		return
+	}
+	at := slices.IndexFunc(verdict.Nodes, func(n incumbent.Node) bool { return n.Name == d.NodeName })
+	differ("total of "+d.NodeName, fmt.Sprint(verdict.Nodes[at].Total), fmt.Sprint(d.Total))
+}
+
+func theirOutcome(v *incumbent.Verdict) string {
+	switch {
+	case v.Err != nil:
+		return fmt.Sprintf("error %q", v.Err)
+	case v.Feasible > 0:
+		return fmt.Sprintf("takes one of %s", strings.Join(v.Best, ", "))
+	}
+	return fmt.Sprintf("%q, waits for %q", v.Message, v.Plugins)
+}
+
+func ourOutcome(d *plan.Decision) string {
+	if d.Err != nil {
+		return fmt.Sprintf("error %q", d.Err)
+	}
+	return fmt.Sprintf("%q, waits for %q", explain.Message(*d), d.Rejection.Plugins)
+}

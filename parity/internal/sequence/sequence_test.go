@@ -1,0 +1,106 @@
+package sequence
+
+import (
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/incumbent"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+func node(name, cpu string) *v1.Node {
+	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+		v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourcePods: resource.MustParse("110"),
+	}}}
+}
+
+func pod(cpu string) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "p"},
+		Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{
+			{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}}},
+	}
+}
+
+// Nodes a, b and c have 1, 4 and 8 cpus: whatever fits b belongs on c.
+func TestDecision(t *testing.T) {
+	rejection := func(text string, plugins ...string) *plan.Rejection {
+		return &plan.Rejection{Counts: []reason.Count{{Nodes: 3, Reason: text}}, Plugins: plugins}
+	}
+	for _, tt := range []struct {
+		name, cpu string
+		decision  plan.Decision
+		want      string // what differs first
+	}{
+		{"the best", "2", plan.Decision{NodeName: "c", Feasible: 2, Total: 454}, ""},
+		{"another", "2", plan.Decision{NodeName: "b", Feasible: 2, Total: 454}, "chosen node"},
+		{"another total", "2", plan.Decision{NodeName: "c", Feasible: 2, Total: 455}, "total of c"},
+		{"too few feasible", "2", plan.Decision{NodeName: "c", Feasible: 1}, "feasible nodes"},
+		{"no choice", "5", plan.Decision{NodeName: "c", Feasible: 1}, ""},
+		{"one that does not fit", "5", plan.Decision{NodeName: "b", Feasible: 1}, "chosen node"},
+		{"nowhere although it fits", "2", plan.Decision{Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, "no node"},
+		{"nowhere", "9", plan.Decision{Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, ""},
+		{"another message", "9", plan.Decision{Rejection: rejection("Insufficient CPU", "NodeResourcesFit")}, "no node"},
+		{"waits for another plugin", "9", plan.Decision{Rejection: rejection("Insufficient cpu", "NodePorts")}, "no node"},
+		{"somewhere although it fits nowhere", "9", plan.Decision{NodeName: "c", Feasible: 1}, "chosen node"},
+		{"an error", "2", plan.Decision{Err: plan.ErrNoNodes}, "no node"},
+	} {
+		theirs, err := incumbent.New(world.EmptyConfig())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &check{theirs: theirs, objects: map[model.Ref]runtime.Object{}}
+		tt.decision.Nodes, tt.decision.Pod = 3, model.NewPod(pod(tt.cpu))
+		shown := []simulate.Shown{{Node: node("a", "1")}, {Node: node("b", "4")}, {Node: node("c", "8")}, {Pod: pod(tt.cpu)}}
+		if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: tt.decision}); err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		if len(c.result.Differences) > 0 {
+			got = c.result.Differences[0].What
+		}
+		if got != tt.want || (c.result.Failed == 1) != (tt.want != "") || (c.result.Before != nil) != (tt.want != "") {
+			t.Errorf("%s: got %q, want %q: %+v", tt.name, got, tt.want, c.result)
+		}
+		theirs.Close()
+	}
+}
+
+// The state before a decision that differs must be one on which the pod waits.
+func TestBefore(t *testing.T) {
+	theirs, err := incumbent.New(world.EmptyConfig())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer theirs.Close()
+	c := &check{theirs: theirs, objects: map[model.Ref]runtime.Object{}}
+	placed := pod("1")
+	placed.Name, placed.UID, placed.Spec.NodeName = "q", "q", "a"
+	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	shown := []simulate.Shown{{Node: node("a", "4")}, {Pod: placed}, {Pod: pod("1")}, {Object: namespace}}
+	decision := plan.Decision{NodeName: "b", Feasible: 1, Nodes: 1}
+	decision.Pod = model.NewPod(pod("1"))
+	if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: decision}); err != nil {
+		t.Fatal(err)
+	}
+	before := c.result.Before
+	if before == nil || len(before.Nodes) != 1 || len(before.Pods) != 2 || len(before.Namespaces) != 1 || before.Pods[1].Spec.NodeName != "" {
+		t.Errorf("got %+v", before)
+	}
+}

@@ -1,0 +1,47 @@
+package world
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+)
+
+// crowd is a larger cluster of pods that come from few templates, as they do in production.
+func crowd(r *rand.Rand) World {
+	size := random.Size{Nodes: 150 + r.IntN(200)}
+	w := World{Config: EmptyConfig(), Cluster: random.TopologyCluster(r, size)}
+	templates := Templates(r, 8)
+	for i := range 300 + r.IntN(500) {
+		p := templates[r.IntN(len(templates))].Pod(r, i)
+		p.Spec.NodeName, p.Status.Phase = pick(r, w.Nodes...).Name, v1.PodRunning
+		w.Pods = append(w.Pods, p)
+	}
+	for i, t := range templates {
+		w.Pods = append(w.Pods, t.Pod(r, 10_000+i))
+	}
+	return w
+}
+
+// Template is what the pods of one controller have in common.
+type Template struct{ of *v1.Pod }
+
+// Templates draws some.
+func Templates(r *rand.Rand, n int) []Template {
+	var all []Template
+	for i := range n {
+		all = append(all, Template{random.TopologyPod(r, i)})
+	}
+	return all
+}
+
+// Pod makes a pod of the template.
+func (t Template) Pod(r *rand.Rand, i int) *v1.Pod {
+	p := t.of.DeepCopy()
+	p.Name = fmt.Sprintf("%s-%d", t.of.Name, i)
+	p.UID = types.UID(fmt.Sprintf("%08x-0000-4000-8000-%012x", r.Uint32(), i))
+	return p
+}

@@ -1,0 +1,197 @@
+package world
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+)
+
+// Shapes are all shapes, those about single nodes first.
+func Shapes() []Shape {
+	hard := func(p *v1.Pod) { keepConstraints(p, v1.DoNotSchedule) }
+	soft := func(p *v1.Pod) { keepConstraints(p, v1.ScheduleAnyway) }
+	return []Shape{
+		{"resources", "requests of every form, resizes, pods per node", nodeLocal(keepResources)},
+		{"amounts", "odd amounts: tiny, huge, in fractions, of resources that nobody knows", amounts},
+		{"taints", "taints, tolerations, cordons", nodeLocal(keepTolerations)},
+		{"node-affinity", "node selectors, required and preferred terms, names", nodeLocal(keepNodeAffinity)},
+		{"ports", "host ports", nodeLocal(keepPorts)},
+		{"images", "images that nodes have", nodeLocal(keepImages)},
+		{"features", "features that nodes declare", nodeLocal(keepFeatures)},
+		{"node-mixed", "all of these at once", nodeLocal(keepAll)},
+		{"spread-hard", "DoNotSchedule constraints", spread(hard, nil)},
+		{"spread-soft", "ScheduleAnyway constraints", spread(soft, nil)},
+		{"spread-both", "both kinds of constraints, with node affinity and taints", spread(func(*v1.Pod) {}, nil)},
+		{"spread-system", "system default constraints, by services and controllers", spread(noConstraints, systemDefaults)},
+		{"spread-list", "listed default constraints, by services and controllers", spread(noConstraints, listedDefaults)},
+		{"affinity", "pods that want to be near others", podTerms(onlyAffinity, noTerms)},
+		{"anti-affinity", "pods that want to be far from others", podTerms(onlyAntiAffinity, noTerms)},
+		{"existing-terms", "pods with terms run, pods without come", podTerms(noTerms, anyTerms)},
+		{"namespaces", "namespace selectors, both ways", podTerms(inNamespaces, inNamespaces)},
+		{"terms-both", "terms of all kinds, both ways", podTerms(anyTerms, anyTerms)},
+		{"mixed", "everything at once", mixed},
+		{"profiles", "everything at once, with two profiles and plugins in other orders", profiles},
+		{"promised", "a pod with a nominated node of its own", promised},
+		{"nominated", "pods that must leave room to others with a nominated node", nominated},
+		{"broken", "terms, selectors and constraints that do not parse", broken},
+		{"crowd", "hundreds of nodes, pods of a few templates", crowd},
+	}
+}
+
+// size is mostly small, so that coincidences happen, and sometimes nothing or more than a hundred nodes.
+func size(r *rand.Rand) random.Size {
+	s := random.Size{Nodes: 2 + r.IntN(20), Placed: r.IntN(50), Pending: 12}
+	switch {
+	case chance(r, 3):
+		s.Nodes = r.IntN(2)
+	case chance(r, 4):
+		s = random.Size{Nodes: 100 + r.IntN(60), Placed: r.IntN(200), Pending: 4}
+	}
+	return s
+}
+
+// nodeLocal is a world in which nodes are judged one by one.
+func nodeLocal(keep func(c *oracle.Cluster)) func(r *rand.Rand) World {
+	return func(r *rand.Rand) World {
+		w := World{Config: EmptyConfig(), Cluster: random.Cluster(r, size(r))}
+		keep(&w.Cluster)
+		if chance(r, 60) {
+			p := random.Profile(r)
+			if chance(r, 50) { // the plugins about other pods have nothing to say here, but are there
+				delete(p.Disabled, "PodTopologySpread")
+				delete(p.Disabled, "InterPodAffinity")
+			}
+			w.Config = configText(profileOf(r, v1.DefaultSchedulerName, p))
+		}
+		return w
+	}
+}
+
+// topology is a world in which nodes are judged by the pods in their domains.
+func topology(r *rand.Rand) World {
+	w := World{Config: EmptyConfig(), Cluster: random.TopologyCluster(r, size(r))}
+	if chance(r, 60) {
+		w.Config = Config(r)
+	}
+	return w
+}
+
+// spread is a world of constraints. The profile, unless it is nil, replaces the drawn one.
+func spread(change func(p *v1.Pod), profile func(r *rand.Rand) oracle.Profile) func(r *rand.Rand) World {
+	return func(r *rand.Rand) World {
+		w := topology(r)
+		for _, p := range w.Pods {
+			noTerms(p)
+			change(p)
+		}
+		if profile != nil {
+			w.Config = configText(profileOf(r, v1.DefaultSchedulerName, profile(r)))
+		}
+		return w
+	}
+}
+
+func systemDefaults(r *rand.Rand) oracle.Profile {
+	p := random.TopologyProfile(r)
+	delete(p.Disabled, "PodTopologySpread")
+	p.Spread.DefaultingType, p.Spread.DefaultConstraints = pick(r, "", configv1.SystemDefaulting), nil
+	return p
+}
+
+func listedDefaults(r *rand.Rand) oracle.Profile {
+	for {
+		p := random.TopologyProfile(r)
+		if len(p.Spread.DefaultConstraints) > 0 && !p.Disabled["PodTopologySpread"] {
+			return p
+		}
+	}
+}
+
+// podTerms is a world of terms about other pods: those of pods that wait and those of pods that run.
+func podTerms(waiting, running func(p *v1.Pod)) func(r *rand.Rand) World {
+	return func(r *rand.Rand) World {
+		w := topology(r)
+		for _, p := range w.Pods {
+			noConstraints(p)
+			if isPending(p) {
+				waiting(p)
+			} else {
+				running(p)
+			}
+		}
+		return w
+	}
+}
+
+func mixed(r *rand.Rand) World { return topology(r) }
+
+// profiles has two profiles, and pods of both.
+func profiles(r *rand.Rand) World {
+	w := topology(r)
+	var all []configv1.KubeSchedulerProfile
+	for _, name := range []string{v1.DefaultSchedulerName, "other-scheduler"} {
+		p := profileOf(r, name, random.TopologyProfile(r))
+		rearrange(r, &p)
+		all = append(all, p)
+	}
+	w.Config = configText(all...)
+	for _, p := range w.Pods {
+		if chance(r, 50) {
+			p.Spec.SchedulerName = "other-scheduler"
+		}
+	}
+	return w
+}
+
+// promised has one pod that was promised a node before, which may be gone or unfit by now.
+func promised(r *rand.Rand) World {
+	w := topology(r)
+	at := slices.IndexFunc(w.Pods, isPending)
+	w.Pods = w.Pods[:at+1]
+	p := w.Pods[at]
+	p.Status.NominatedNodeName = "nowhere"
+	if len(w.Nodes) > 0 && chance(r, 90) {
+		p.Status.NominatedNodeName = pick(r, w.Nodes...).Name
+	}
+	return w
+}
+
+// nominated has pods that were promised nodes, and others of lower, equal and higher priority.
+func nominated(r *rand.Rand) World {
+	w := topology(r)
+	for _, p := range w.Pods {
+		if !isPending(p) || len(w.Nodes) == 0 || chance(r, 40) {
+			continue
+		}
+		p.Status.NominatedNodeName = pick(r, w.Nodes...).Name
+		if chance(r, 50) { // several on one node
+			p.Status.NominatedNodeName = w.Nodes[0].Name
+		}
+	}
+	return w
+}
+
+func broken(r *rand.Rand) World {
+	w := topology(r)
+	for _, set := range w.ReplicaSets {
+		if chance(r, 50) { // the API server would not accept it
+			set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}}
+		}
+	}
+	for i, p := range w.Pods {
+		switch {
+		case !isPending(p):
+		case chance(r, 40):
+			w.Pods[i] = random.WithBrokenPreference(p)
+		case chance(r, 70):
+			w.Pods[i] = random.WithBrokenSelector(r, p)
+		}
+	}
+	return w
+}

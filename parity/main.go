@@ -1,0 +1,180 @@
+// Parity holds Berth's decisions against kube-scheduler's, in one process and without an API server.
+//
+// It takes shapes and seeds; it gives a table on standard output with a line for each shape, "N passed, N failed", and for what failed the
+// first differences with the command that shows them again; progress goes to standard error. It fails if anything differs. Berth is asked as
+// "berth explain" and "berth simulate" ask it, and kube-scheduler 1.37's own plugins are asked about the same pods and nodes. It owns nothing
+// that lasts, unless it is told to write down a cluster on which the two differ.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/parity/internal/sequence"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+func main() {
+	klog.SetLogger(logr.Discard()) // kube-scheduler's parts talk about every configuration
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer cancel()
+	os.Exit(parity(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// The exit codes.
+const (
+	same    = 0
+	differs = 1 // or something failed
+	misused = 2
+)
+
+func parity(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parseOptions(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return same
+	case err != nil:
+		fmt.Fprintf(stderr, "parity: %v\n", err)
+		return misused
+	}
+	report, err := run(ctx, o, stderr)
+	if err != nil {
+		fmt.Fprintf(stderr, "parity: %v\n", err)
+		return differs
+	}
+	if err := report.print(stdout, o.output); err != nil {
+		fmt.Fprintf(stderr, "parity: print: %v\n", err)
+		return differs
+	}
+	if report.Failed > 0 {
+		return differs
+	}
+	return same
+}
+
+// options are what the flags say.
+type options struct {
+	shapes    []world.Shape
+	scripts   []sequence.Script
+	seeds     seeds // of shapes
+	runs      seeds // of sequences
+	shown     int   // differences for each shape
+	shrink    bool
+	folder    string
+	output    string
+	podsGiven int
+}
+
+// seeds are all from the first to the last.
+type seeds struct{ first, last uint64 }
+
+func (s seeds) count() int { return int(s.last-s.first) + 1 }
+
+// parseOptions reads the flags. What is wrong with them has not been printed yet.
+func parseOptions(args []string, stderr io.Writer) (options, error) {
+	o := options{}
+	flags := flag.NewFlagSet("parity", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	names := flags.String("shapes", "", "`names` of shapes and sequences, separated by commas, such as spread-hard,seq-mixed; "+
+		"\"shapes\" and \"sequences\" stand for all of a kind, and nothing for all of both")
+	of := flags.String("seeds", "1..100", "`range` of the seeds of shapes, FIRST..LAST or one number")
+	runs := flags.String("sequence-seeds", "1..2", "`range` of the seeds of sequences")
+	one := flags.String("seed", "", "the only `seed`, of shapes and sequences")
+	flags.IntVar(&o.podsGiven, "pods", 1000, "`number` of pods in each sequence; a seed means another sequence with another number")
+	flags.IntVar(&o.shown, "differences", 3, "`number` of differences to print for each shape")
+	flags.BoolVar(&o.shrink, "shrink", false, "look for a smaller cluster with a difference; takes as many comparisons as it needs")
+	flags.StringVar(&o.folder, "write", "", "`folder` to write the first cluster with a difference of each shape to, for \"berth explain\"")
+	flags.StringVar(&o.output, "o", "table", "how to print: table, json or yaml")
+	if err := flags.Parse(args); err != nil {
+		if errors.Is(err, flag.ErrHelp) {
+			usage(flags, stderr)
+		}
+		return o, err
+	}
+	if flags.NArg() > 0 {
+		return o, fmt.Errorf("there are no arguments, got %q: name shapes with -shapes", flags.Args())
+	}
+	if *one != "" {
+		*of, *runs = *one, *one
+	}
+	var err error
+	if o.seeds, err = parseSeeds("-seeds", *of); err != nil {
+		return o, err
+	}
+	if o.runs, err = parseSeeds("-sequence-seeds", *runs); err != nil {
+		return o, err
+	}
+	if o.podsGiven < 1 {
+		return o, fmt.Errorf("-pods must be at least 1, got %d", o.podsGiven)
+	}
+	if o.output != "table" && o.output != "json" && o.output != "yaml" {
+		return o, fmt.Errorf("-o must be table, json or yaml, got %q", o.output)
+	}
+	return o, o.choose(*names)
+}
+
+func usage(flags *flag.FlagSet, w io.Writer) {
+	fmt.Fprint(w, "Compares Berth's decisions with kube-scheduler's. The flags are:\n")
+	flags.SetOutput(w)
+	flags.PrintDefaults()
+	fmt.Fprint(w, "\nThe shapes are:\n")
+	for _, s := range world.Shapes() {
+		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
+	}
+	fmt.Fprint(w, "\nThe sequences are:\n")
+	for _, s := range sequence.Scripts(1) {
+		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
+	}
+}
+
+// choose finds the shapes and sequences of a list of names.
+func (o *options) choose(names string) error {
+	shapes, scripts := world.Shapes(), sequence.Scripts(o.podsGiven)
+	if names == "" {
+		o.shapes, o.scripts = shapes, scripts
+		return nil
+	}
+	for name := range strings.SplitSeq(names, ",") {
+		found := name == "shapes" || name == "sequences"
+		for _, s := range shapes {
+			if name == "shapes" || name == s.Name {
+				o.shapes, found = append(o.shapes, s), true
+			}
+		}
+		for _, s := range scripts {
+			if name == "sequences" || name == s.Name {
+				o.scripts, found = append(o.scripts, s), true
+			}
+		}
+		if !found {
+			return fmt.Errorf("-shapes: there is no shape or sequence %q; -help lists them", name)
+		}
+	}
+	return nil
+}
+
+func parseSeeds(name, text string) (seeds, error) {
+	from, to, isRange := strings.Cut(text, "..")
+	if !isRange {
+		to = from
+	}
+	first, err := strconv.ParseUint(from, 10, 64)
+	if err == nil {
+		var last uint64
+		if last, err = strconv.ParseUint(to, 10, 64); err == nil && first <= last {
+			return seeds{first, last}, nil
+		}
+	}
+	return seeds{}, fmt.Errorf("%s must be a number or FIRST..LAST with FIRST not above LAST, got %q", name, text)
+}

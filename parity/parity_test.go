@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/parity/internal/compare"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	os.Exit(m.Run())
+}
+
+// enough is how many comparisons the test must make at least.
+const enough = 20_000
+
+// A slice of what "make parity" does: every shape, every sequence, fewer seeds.
+func TestParity(t *testing.T) {
+	o, err := parseOptions([]string{"-seeds", "1..20", "-sequence-seeds", "1", "-pods", "250"}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := run(t.Context(), o, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text bytes.Buffer
+	if err := r.print(&text, "table"); err != nil {
+		t.Fatal(err)
+	}
+	t.Log("\n" + text.String())
+	if r.Failed > 0 {
+		t.Errorf("%d comparisons failed", r.Failed)
+	}
+	if r.Passed < enough {
+		t.Errorf("%d comparisons, want %d at least", r.Passed, enough)
+	}
+	for _, l := range r.Lines {
+		if l.Rejected == 0 || l.Scored == 0 {
+			t.Errorf("%s: %d rejected, %d scored; it must have some of both", l.Name, l.Rejected, l.Scored)
+		}
+	}
+}
+
+func TestMisuse(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		want string
+	}{
+		{"-seeds x", `-seeds must be a number or FIRST..LAST with FIRST not above LAST, got "x"`},
+		{"-seeds 3..2", `-seeds must be a number or FIRST..LAST with FIRST not above LAST, got "3..2"`},
+		{"-sequence-seeds -1", `-sequence-seeds must be a number or FIRST..LAST with FIRST not above LAST, got "-1"`},
+		{"-shapes nothing", `-shapes: there is no shape or sequence "nothing"; -help lists them`},
+		{"-pods 0", "-pods must be at least 1, got 0"},
+		{"-o csv", `-o must be table, json or yaml, got "csv"`},
+		{"mixed", `there are no arguments, got ["mixed"]: name shapes with -shapes`},
+	} {
+		var stdout, stderr bytes.Buffer
+		if code := parity(t.Context(), strings.Fields(tt.args), &stdout, &stderr); code != misused || !strings.Contains(stderr.String(), tt.want) || stdout.Len() > 0 {
+			t.Errorf("%s: exit code %d, %q, %q", tt.args, code, stdout.String(), stderr.String())
+		}
+	}
+}
+
+// A difference must be told with what is needed to see it again.
+func TestReportOfDifferences(t *testing.T) {
+	o, err := parseOptions([]string{"-shapes", "ports,seq-mixed", "-seeds", "1..2", "-pods", "77", "-differences", "2"}, t.Output())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, tasks := plan(o)
+	d := compare.Difference{Pod: "default/web", Node: "n", What: "scores", KubeScheduler: "1", Berth: "2"}
+	r.add(o, &tasks[0], &outcome{passed: 5})
+	r.add(o, &tasks[1], &outcome{passed: 1000, failed: 3, differences: []compare.Difference{d, d, d}})
+	r.add(o, &tasks[2], &outcome{failed: 1, differences: []compare.Difference{{Pod: "default/db", What: "chosen node", KubeScheduler: "a", Berth: "b"}}})
+	var text bytes.Buffer
+	if err := r.print(&text, "table"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"1,005 passed, 3 failed", "0 passed, 1 failed", "1,005 passed, 4 failed", "DefaultPreemption",
+		"ports: differences with 1 seed, the first are:\n" +
+			"  pod default/web on n: scores: kube-scheduler 1, Berth 2\n  pod default/web on n: scores: kube-scheduler 1, Berth 2\n" +
+			"  again: make parity PARITY_FLAGS='-shapes ports -seed 2'\n",
+		"  pod default/db: chosen node: kube-scheduler a, Berth b\n  again: make parity PARITY_FLAGS='-shapes seq-mixed -seed 1 -pods 77'\n",
+	} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("%q is not in\n%s", want, text.String())
+		}
+	}
+}
+
+// What is written down must be readable for "berth explain", and be the same cluster.
+func TestWrite(t *testing.T) {
+	w := world.Shapes()[0].Draw(1)
+	folder, err := write(filepath.Join(t.TempDir(), "resources-1"), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := manifest.Read([]string{filepath.Join(folder, "cluster.yaml")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(read.Nodes) != len(w.Nodes) || len(read.Pods) != len(w.Pods) {
+		t.Errorf("%d nodes and %d pods were written, %d and %d read", len(w.Nodes), len(w.Pods), len(read.Nodes), len(read.Pods))
+	}
+}

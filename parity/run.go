@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+
+	"github.com/berth-scheduler/berth/parity/internal/compare"
+	"github.com/berth-scheduler/berth/parity/internal/sequence"
+	"github.com/berth-scheduler/berth/parity/internal/world"
+)
+
+// task is one seed of one shape or sequence.
+type task struct {
+	line int // in the report
+	seed uint64
+	do   func(seed uint64) (outcome, error)
+}
+
+// outcome is what came of a task.
+type outcome struct {
+	passed, failed   int
+	rejected, scored int
+	differences      []compare.Difference
+	world            *world.World // the first with a difference
+}
+
+// run does everything, as many tasks at a time as there are processors, and reports in the order in which things were asked for.
+func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
+	start := time.Now()
+	r, tasks := plan(o)
+	outcomes := make([]outcome, len(tasks))
+	next, failures := make(chan int), make(chan error, len(tasks))
+	fmt.Fprintf(stderr, "comparing Berth with kube-scheduler: %s and %s, %s in all\n",
+		counted(len(o.shapes), "shape"), counted(len(o.scripts), "sequence"), counted(len(tasks), "seed"))
+	bar := newProgress(stderr, len(tasks))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for at := range next {
+				var err error
+				if outcomes[at], err = tasks[at].do(tasks[at].seed); err != nil {
+					failures <- fmt.Errorf("%s, seed %d: %w", r.Lines[tasks[at].line].Name, tasks[at].seed, err)
+					cancel()
+				}
+				bar.done()
+			}
+		})
+	}
+	hand(ctx, len(tasks), next)
+	workers.Wait()
+	bar.clear()
+	select {
+	case err := <-failures:
+		return nil, err
+	default:
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	for at := range tasks {
+		r.add(o, &tasks[at], &outcomes[at])
+	}
+	r.Seconds = time.Since(start).Seconds()
+	return r, r.examine(o)
+}
+
+// hand gives out the numbers from 0 on until all are gone or the context ends.
+func hand(ctx context.Context, n int, next chan<- int) {
+	defer close(next)
+	for at := range n {
+		select {
+		case next <- at:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// plan lists what is to be done, and makes a line of the report for each shape and sequence.
+func plan(o options) (*report, []task) {
+	r := &report{}
+	var tasks []task
+	add := func(name, unit string, s seeds, do func(seed uint64) (outcome, error)) {
+		r.Lines = append(r.Lines, line{Name: name, Unit: unit})
+		for seed := s.first; ; seed++ {
+			tasks = append(tasks, task{len(r.Lines) - 1, seed, do})
+			if seed == s.last {
+				return
+			}
+		}
+	}
+	for _, s := range o.shapes {
+		add(s.Name, "pods × nodes", o.seeds, func(seed uint64) (outcome, error) { return compareWorld(s, seed) })
+	}
+	for _, s := range o.scripts {
+		add(s.Name, "decisions", o.runs, func(seed uint64) (outcome, error) { return playSequence(s, seed) })
+	}
+	return r, tasks
+}
+
+func compareWorld(s world.Shape, seed uint64) (outcome, error) {
+	w := s.Draw(seed)
+	c, err := compare.World(w)
+	if err != nil {
+		return outcome{}, err
+	}
+	made := outcome{passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, differences: c.Differences}
+	if c.Failed > 0 {
+		made.world = &w
+	}
+	return made, nil
+}
+
+func playSequence(s sequence.Script, seed uint64) (outcome, error) {
+	c, err := sequence.Run(s, seed)
+	if err != nil {
+		return outcome{}, err
+	}
+	return outcome{
+		passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, differences: c.Differences, world: c.Before,
+	}, nil
+}
+
+// progress is one line on a terminal that says how far things are; elsewhere nothing.
+type progress struct {
+	w     io.Writer // nil without a terminal
+	total int
+	mu    sync.Mutex
+	made  int
+	said  time.Time
+}
+
+func newProgress(w io.Writer, total int) *progress {
+	p := &progress{total: total}
+	if file, ok := w.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(file.Fd())) {
+		p.w = w
+	}
+	return p
+}
+
+func (p *progress) done() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.made++
+	if p.w != nil && time.Since(p.said) > 100*time.Millisecond {
+		p.said = time.Now()
+		fmt.Fprintf(p.w, "\rComparing: %d of %d seeds", p.made, p.total)
+	}
+}
+
+func (p *progress) clear() {
+	if p.w != nil {
+		fmt.Fprintf(p.w, "\r%*s\r", 60, "")
+	}
+}

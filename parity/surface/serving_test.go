@@ -1,0 +1,412 @@
+package surface
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
+)
+
+// request is one question to the serving endpoint.
+type request struct {
+	method, path string
+	who          string // administrator, nobody, or a bearer token that nobody knows
+	accept       string
+	body         string
+}
+
+func (r request) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s as %s %s", r.method, r.path, r.who, r.accept))
+}
+
+// answer is what is compared of a response.
+type answer struct {
+	Status      int
+	ContentType string
+	Body        string
+}
+
+const (
+	administrator = "administrator"
+	nobody        = "nobody"
+	stranger      = "stranger with a token"
+)
+
+// requests are asked of both. The bodies of those in sameBody are compared too; others differ from moment to moment.
+func requests() []request {
+	get := func(who string, paths ...string) []request {
+		var all []request
+		for _, path := range paths {
+			all = append(all, request{method: http.MethodGet, path: path, who: who})
+		}
+		return all
+	}
+	all := slices.Concat(
+		get(nobody, "/healthz", "/livez", "/readyz", "/healthz?verbose", "/readyz/sched-handler-sync", "/metrics", "/metrics/resources", "/metrics/slis",
+			"/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/flags", "/nope", "/"),
+		get(stranger, "/healthz", "/metrics", "/configz"),
+		get(administrator, "/healthz", "/healthz?verbose", "/livez?verbose", "/readyz", "/readyz?verbose", "/readyz?verbose&exclude=shutdown", "/readyz/sched-handler-sync",
+			"/readyz/shutdown", "/readyz/nope", "/healthz/leaderElection", "/livez/ping", "/metrics", "/metrics/resources", "/metrics/slis", "/configz",
+			"/flagz", "/statusz", "/debug/pprof/", "/debug/pprof/cmdline", "/debug/pprof/symbol", "/debug/flags", "/debug/flags/v", "/nope", "/"),
+	)
+	for _, of := range []string{"Statusz", "Flagz"} {
+		for _, format := range []string{"application/json", "application/yaml"} {
+			all = append(all, request{method: http.MethodGet, path: "/" + strings.ToLower(of), who: administrator, accept: format + ";v=v1beta1;g=config.k8s.io;as=" + of})
+		}
+		all = append(all, request{method: http.MethodGet, path: "/" + strings.ToLower(of), who: administrator, accept: "application/xml"})
+	}
+	return append(all,
+		request{method: http.MethodPut, path: "/debug/flags/v", who: administrator, body: "3"},
+		request{method: http.MethodPut, path: "/debug/flags/v", who: administrator, body: "much"},
+		request{method: http.MethodPut, path: "/debug/flags/v", who: nobody, body: "3"},
+		request{method: http.MethodPost, path: "/metrics", who: administrator},
+		request{method: http.MethodDelete, path: "/metrics/slis", who: administrator},
+		request{method: http.MethodDelete, path: "/metrics", who: administrator},
+	)
+}
+
+// bodyVaries are paths whose body says something of the moment, the process or the machine; status and content type are compared.
+var bodyVaries = regexp.MustCompile(`^/(metrics|flagz|statusz|debug/pprof)`)
+
+// someGated says in /metrics that a pod waits behind a gate: the one of this program's turn, or also that of the turn before.
+var someGated = regexp.MustCompile(`scheduler_pending_pods\{queue="gated"\} [1-9]`)
+
+// served is everything that one program has answered.
+type served struct {
+	answers  map[string]answer
+	families map[string]map[string]*dto.MetricFamily // by path
+	config   any
+	lines    map[string][]string // of /flagz and /statusz
+}
+
+// TestServing runs both programs on one cluster, one after the other, gives each the same pods, and compares what they answer.
+func TestServing(t *testing.T) {
+	c, ok := programs(t)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	cluster, err := rig.StartCluster(ctx, c.bin, io.Discard, "--nodes=5")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cluster.Stop() })
+	want := ask(ctx, t, cluster, c.incumbent, "incumbent")
+	got := ask(ctx, t, cluster, c.berth, "berth")
+	t.Run("answers", func(t *testing.T) { compareAnswers(t, want, got) })
+	t.Run("configz", func(t *testing.T) {
+		if diff := cmp.Diff(want.config, got.config); diff != "" {
+			t.Errorf("kube-scheduler (-), Berth (+):\n%s", diff)
+		}
+	})
+	t.Run("flagz and statusz", func(t *testing.T) {
+		if diff := cmp.Diff(want.lines, got.lines); diff != "" {
+			t.Errorf("kube-scheduler (-), Berth (+):\n%s", diff)
+		}
+	})
+	t.Run("metrics", func(t *testing.T) { compareMetrics(t, want, got) })
+}
+
+// ask runs a program as the scheduler of the cluster, has it bind pods and fail to, and asks it everything.
+func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, namespace string) served {
+	t.Helper()
+	port := freePort(t)
+	process, err := rig.Start(io.Discard, program, "--kubeconfig="+cluster.SchedulerKubeconfig, "--authentication-kubeconfig="+cluster.SchedulerKubeconfig,
+		"--authorization-kubeconfig="+cluster.SchedulerKubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(process.Kill)
+	client, err := cluster.Client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := clientsOf(t, cluster)
+	base := fmt.Sprintf("https://127.0.0.1:%d", port)
+	until(ctx, t, process, "it is ready", func() bool {
+		return send(ctx, clients, base, request{method: http.MethodGet, path: "/readyz", who: nobody}).Status == http.StatusOK
+	})
+	work(ctx, t, client, process, namespace)
+	until(ctx, t, process, "gauges, which are brought up to date once a second, say so", func() bool {
+		text := send(ctx, clients, base, request{method: http.MethodGet, path: "/metrics", who: administrator}).Body
+		return strings.Contains(text, `scheduler_cache_size{type="nodes"} 5`) && someGated.MatchString(text)
+	})
+	s := served{answers: map[string]answer{}, families: map[string]map[string]*dto.MetricFamily{}, lines: map[string][]string{}}
+	for _, r := range requests() {
+		a := send(ctx, clients, base, r)
+		s.take(t, r, a)
+		s.answers[r.String()] = a
+	}
+	if err := process.Stop(); err != nil {
+		t.Errorf("%s: SIGTERM: %v", program, err)
+	}
+	return s
+}
+
+// work has a scheduler bind pods, find no node for one, and wait behind a gate with another.
+func work(ctx context.Context, t *testing.T, client kubernetes.Interface, process *rig.Process, namespace string) {
+	t.Helper()
+	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	err := rig.CreatePods(ctx, client, namespace, 8, func(i int) *v1.Pod {
+		cpu := "100m"
+		if i == 0 {
+			cpu = "10000"
+		}
+		pod := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%d", i), Labels: map[string]string{"app": "x"}},
+			Spec: v1.PodSpec{
+				Containers: []v1.Container{{Name: "c", Image: "i", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu)}}}},
+			},
+		}
+		if i == 1 {
+			pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "example.com/wait"}}
+		}
+		return pod
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(ctx, t, process, "6 pods are bound and one is known not to fit", func() bool {
+		pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		bound, told := 0, 0
+		if err == nil {
+			for _, pod := range pods.Items {
+				if pod.Spec.NodeName != "" {
+					bound++
+				}
+				for _, condition := range pod.Status.Conditions {
+					if condition.Type == v1.PodScheduled && condition.Reason == v1.PodReasonUnschedulable {
+						told++
+					}
+				}
+			}
+		}
+		return bound == 6 && told == 1
+	})
+}
+
+func until(ctx context.Context, t *testing.T, process *rig.Process, what string, done func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		select {
+		case <-process.Exited():
+			return false, process.Failure()
+		default:
+		}
+		return done(), nil
+	})
+	if err != nil {
+		t.Fatalf("wait until %s: %v\n%s", what, err, process.Log())
+	}
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// clientsOf returns an HTTP client for each who.
+func clientsOf(t *testing.T, cluster *rig.Cluster) map[string]*http.Client {
+	t.Helper()
+	config, err := rig.Config(cluster.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.TLSClientConfig.Insecure, config.TLSClientConfig.CAData, config.TLSClientConfig.CAFile = true, nil, "" // the server's certificate is its own
+	admin, err := rest.HTTPClientFor(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	open := func() *http.Client {
+		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	}
+	return map[string]*http.Client{administrator: admin, nobody: open(), stranger: open()}
+}
+
+func send(ctx context.Context, clients map[string]*http.Client, base string, r request) answer {
+	q, err := http.NewRequestWithContext(ctx, r.method, base+r.path, bytes.NewBufferString(r.body))
+	if err != nil {
+		return answer{Body: err.Error()}
+	}
+	if r.accept != "" {
+		q.Header.Set("Accept", r.accept)
+	}
+	if r.who == stranger {
+		q.Header.Set("Authorization", "Bearer nobody-knows-it")
+	}
+	response, err := clients[r.who].Do(q)
+	if err != nil {
+		return answer{Body: err.Error()}
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return answer{Body: err.Error()}
+	}
+	return answer{Status: response.StatusCode, ContentType: response.Header.Get("Content-Type"), Body: string(body)}
+}
+
+// take reads what can be compared better than as text.
+func (s *served) take(t *testing.T, r request, a answer) {
+	t.Helper()
+	if r.method != http.MethodGet || r.who != administrator || a.Status != http.StatusOK {
+		return
+	}
+	switch path := r.path; {
+	case strings.HasPrefix(path, "/metrics"):
+		parser := expfmt.NewTextParser(model.LegacyValidation)
+		families, err := parser.TextToMetricFamilies(strings.NewReader(a.Body))
+		if err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+		s.families[path] = families
+	case path == "/configz":
+		if err := json.Unmarshal([]byte(a.Body), &s.config); err != nil {
+			t.Errorf("%s: %v", path, err)
+		}
+	case path == "/flagz" || path == "/statusz":
+		s.lines[r.String()] = named(a.Body)
+	}
+}
+
+// firstWord is what a line of /flagz or /statusz begins with. What follows a name varies on purpose, so that nobody parses it.
+var firstWord = regexp.MustCompile(`^\s*[\w-]+`)
+
+// named returns the first word of each line.
+func named(text string) []string {
+	var names []string
+	for line := range strings.Lines(text) {
+		if name := strings.TrimSpace(firstWord.FindString(line)); name != "" && !strings.HasPrefix(name, "berth-") {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+func compareAnswers(t *testing.T, want, got served) {
+	for _, name := range slices.Sorted(maps.Keys(want.answers)) {
+		w, g := want.answers[name], got.answers[name]
+		path := strings.Fields(name)[1]
+		if bodyVaries.MatchString(path) && w.Status == http.StatusOK || path == "/configz" && w.Status == http.StatusOK {
+			w.Body, g.Body = "", ""
+		}
+		if diff := cmp.Diff(w, g); diff != "" {
+			t.Errorf("%s: kube-scheduler (-), Berth (+):\n%s", name, diff)
+		}
+	}
+}
+
+// series is what is compared of a metric: its type, the names of its labels and, of a histogram, its buckets. Values differ.
+type series struct {
+	Type    string
+	Labels  []string
+	Buckets []float64
+}
+
+func seriesOf(families map[string]*dto.MetricFamily) map[string]series {
+	all := map[string]series{}
+	for name, family := range families {
+		one := series{Type: family.GetType().String()}
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if !slices.Contains(one.Labels, label.GetName()) {
+					one.Labels = append(one.Labels, label.GetName())
+				}
+			}
+			if one.Buckets == nil {
+				for _, bucket := range metric.GetHistogram().GetBucket() {
+					one.Buckets = append(one.Buckets, bucket.GetUpperBound())
+				}
+			}
+		}
+		slices.Sort(one.Labels)
+		all[name] = one
+	}
+	return all
+}
+
+// missing are series that kube-scheduler serves in this test and Berth does not, with the reason.
+var missing = map[string]string{
+	"scheduler_batch_attempts_total":                    noBatches,
+	"scheduler_batch_cache_flushed_total":               noBatches,
+	"scheduler_get_node_hint_duration_seconds":          noBatches,
+	"scheduler_store_schedule_results_duration_seconds": noBatches,
+}
+
+const noBatches = "Berth has no batches: pods with equal needs share columns. The series is registered and never has a member"
+
+// different are series that differ in labels or buckets, with the reason.
+var different = map[string]string{
+	"authentication_token_cache_request_duration_seconds": "it has no buckets of its own; kube-scheduler makes it before it heeds the feature gate NativeHistograms, Berth after",
+}
+
+// additional are the beginnings of names of series that only Berth serves, with the reason.
+var additional = map[string]string{
+	"berth_": "what only Berth has",
+}
+
+func compareMetrics(t *testing.T, want, got served) {
+	for _, path := range slices.Sorted(maps.Keys(want.families)) {
+		w, g := seriesOf(want.families[path]), seriesOf(got.families[path])
+		for _, name := range slices.Sorted(maps.Keys(w)) {
+			reason, known := missing[name]
+			have, ok := g[name]
+			switch {
+			case !ok && !known:
+				t.Errorf("%s: Berth does not serve %s %v", path, name, w[name])
+			case ok && known:
+				t.Errorf("%s: Berth serves %s, which is listed as missing (%s)", path, name, reason)
+			case different[name] != "":
+			case ok:
+				if diff := cmp.Diff(w[name], have); diff != "" {
+					t.Errorf("%s: %s: kube-scheduler (-), Berth (+):\n%s", path, name, diff)
+				}
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(g)) {
+			if _, ok := w[name]; !ok && !isAdditional(name) {
+				t.Errorf("%s: only Berth serves %s %v", path, name, g[name])
+			}
+		}
+	}
+}
+
+func isAdditional(name string) bool {
+	for beginning := range additional {
+		if strings.HasPrefix(name, beginning) {
+			return true
+		}
+	}
+	return false
+}
