@@ -5,11 +5,11 @@
 
 BIN := bin
 GO  ?= go
-# The race detector needs a C compiler; everything shipped is built without one.
-BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w $(VERSION)'
 # The Kubernetes release that Berth stands in for: what --version, /metrics and the feature gates go by.
 K8S := k8s.io/component-base/version
 VERSION := -X $(K8S).gitVersion=v1.37.1+berth -X $(K8S).gitMajor=1 -X $(K8S).gitMinor=37
+# The race detector needs a C compiler; everything shipped is built without one.
+BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w $(VERSION)'
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
