@@ -116,7 +116,7 @@ func (o *options) addFlags() {
 	fs = o.sets.FlagSet("berth")
 	fs.Uint64Var(&o.seed, "berth-seed", 1, "Chooses among nodes that are equally good. With the same seed, the same history leads to "+
 		"the same decisions.")
-	fs.IntVar(&o.inFlight, "berth-binds-in-flight", commit.DefaultInFlight, "How many writes are sent to the API server at the same time.")
+	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "How many writes are sent to the API server at the same time.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 }
@@ -150,7 +150,7 @@ func (o *options) check() error {
 		errs = append(errs, fmt.Errorf("--pod-max-in-unschedulable-pods-duration %v: must be greater than 0, such as 5m", o.deprecated.parkedMax))
 	}
 	if o.inFlight <= 0 {
-		errs = append(errs, fmt.Errorf("--berth-binds-in-flight %d: must be greater than 0", o.inFlight))
+		errs = append(errs, fmt.Errorf("--berth-writes-in-flight %d: must be greater than 0", o.inFlight))
 	}
 	return utilerrors.NewAggregate(errs)
 }

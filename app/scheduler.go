@@ -215,19 +215,30 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 		}
 	}
 	s.watch.Start(ctx)
-	if err := s.watch.Sync(ctx); err != nil { // told to stop
-		if stopElection == nil {
-			stopElection = func() {}
+	// What is listed is taken in while the rest is still coming.
+	known := make(chan struct{})
+	var joining sync.WaitGroup
+	joining.Go(func() {
+		if s.watch.Sync(ctx) != nil { // told to stop
+			return
 		}
-		return stopElection
-	}
-	close(s.synced)
-	counts := s.watch.Counts()
-	s.log.Info("Cluster is known", "nodes", counts.Nodes, "pods", counts.Pods, "others", counts.Others, "took", time.Since(began).Round(time.Millisecond))
+		close(s.synced)
+		counts := s.watch.Counts()
+		s.log.Info("Cluster is known", "nodes", counts.Nodes, "pods", counts.Pods, "others", counts.Others, "took", time.Since(began).Round(time.Millisecond))
+		if stopElection == nil {
+			stopElection = s.startElection(ctx)
+		}
+		select {
+		case <-s.leading:
+			close(known)
+		case <-ctx.Done():
+		}
+	})
+	s.loop.Stand(ctx, known)
+	joining.Wait()
 	if stopElection == nil {
-		stopElection = s.startElection(ctx)
+		stopElection = func() {}
 	}
-	s.loop.Stand(ctx, s.leading)
 	s.loop.Run(ctx)
 	return stopElection
 }

@@ -39,11 +39,12 @@ type Loop struct {
 	commit Committer
 	report reporting
 	asks   chan func() // what Do wants to be called
+	now    func() time.Time
 }
 
 // New puts a loop together. The loop owns what it is given. Observers are told what it does.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, report: reporting{observers: observers}, asks: make(chan func())}
+	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, report: reporting{observers: observers}, asks: make(chan func()), now: steady()}
 }
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
@@ -76,7 +77,7 @@ func (l *Loop) Next() (at time.Time, ok bool) { return l.queue.Next() }
 func (l *Loop) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	now := steady()
+	now := l.now
 	for {
 		select {
 		case <-l.commit.Room():

@@ -1,9 +1,6 @@
 package loop
 
-import (
-	"context"
-	"time"
-)
+import "context"
 
 // Stand keeps what the loop knows up to date and decides nothing, until leading is closed or the context ends. A replica that
 // does not lead stands by: when it comes to lead, Run has next to nothing to catch up with.
@@ -12,7 +9,7 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 		changes := l.source.Drain()
 		l.report.begin()
 		delta := l.state.Apply(changes)
-		l.queue.Wake(time.Now(), delta)
+		l.queue.Wake(l.now(), delta)
 		l.report.applied(len(changes), delta)
 		l.report.ended(l)
 		select {

@@ -2,6 +2,7 @@ package model
 
 import (
 	"maps"
+	"math/bits"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -72,28 +73,36 @@ type Event struct {
 // Reaches reports whether a pod of the priority may hear of the event.
 func (e *Event) Reaches(priority int32) bool { return e.OnlyUpTo == nil || priority <= *e.OnlyUpTo }
 
-// Label returns kube-scheduler's name of the event, as used in metric labels and logs, such as AssignedPodDelete.
-func (e *Event) Label() string {
-	if name, ok := labelsOfEvents[[2]uint32{uint32(e.Resource), uint32(e.Action)}]; ok {
-		return name
-	}
-	return e.Resource.String() + "Update"
+// actionNames are kube-scheduler's names of the actions.
+var actionNames = [...]struct {
+	action Action
+	name   string
+}{
+	{Add, "Add"}, {Delete, "Delete"},
+	{UpdateNodeAllocatable, "UpdateNodeAllocatable"}, {UpdateNodeLabel, "UpdateNodeLabel"}, {UpdateNodeTaint, "UpdateNodeTaint"},
+	{UpdateNodeCondition, "UpdateNodeCondition"}, {UpdateNodeAnnotation, "UpdateNodeAnnotation"},
+	{UpdateNodeDeclaredFeature, "UpdateNodeDeclaredFeature"}, {UpdateNodePreemptionPolicy, "UpdateNodePreemptionPolicy"},
+	{UpdatePodLabel, "UpdatePodLabel"}, {UpdatePodScaleDown, "UpdatePodScaleDown"}, {UpdatePodScaleUp, "UpdatePodScaleUp"},
+	{UpdatePodToleration, "UpdatePodToleration"}, {UpdatePodSchedulingGatesEliminated, "UpdatePodSchedulingGatesEliminated"},
+	{UpdatePodGeneratedResourceClaim, "UpdatePodGeneratedResourceClaim"},
 }
 
-var labelsOfEvents = namesOfEvents()
-
-// namesOfEvents spells out the label of each event with one action, so that counting events builds no text.
-func namesOfEvents() map[[2]uint32]string {
-	actions := []string{"Add", "Delete", "UpdateNodeAllocatable", "UpdateNodeLabel", "UpdateNodeTaint", "UpdateNodeCondition", "UpdateNodeAnnotation",
-		"UpdateNodeDeclaredFeature", "UpdateNodePreemptionPolicy", "UpdatePodLabel", "UpdatePodScaleDown", "UpdatePodScaleUp",
-		"UpdatePodToleration", "UpdatePodSchedulingGatesEliminated", "UpdatePodGeneratedResourceClaim"}
-	names := map[[2]uint32]string{}
-	for resource := range eventResourceNames {
-		for bit, action := range actions {
-			names[[2]uint32{uint32(resource), 1 << bit}] = eventResourceNames[resource] + action
+// eventLabels holds the label of each resource with each action, by the action's bit, so that counting events builds no text.
+var eventLabels = func() (labels [len(eventResourceNames)][len(actionNames)]string) {
+	for resource, name := range eventResourceNames {
+		for _, a := range actionNames {
+			labels[resource][bits.TrailingZeros32(uint32(a.action))] = name + a.name
 		}
 	}
-	return names
+	return labels
+}()
+
+// Label returns kube-scheduler's name of the event, as used in metric labels and logs, such as AssignedPodDelete.
+func (e *Event) Label() string {
+	if bits.OnesCount32(uint32(e.Action)) == 1 {
+		return eventLabels[e.Resource][bits.TrailingZeros32(uint32(e.Action))]
+	}
+	return e.Resource.String() + "Update"
 }
 
 // Interest is one registration: which events can help a pod that the plugin rejected, and a hint that looks closer.

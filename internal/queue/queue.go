@@ -288,6 +288,9 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		// What could cure the new version may differ, so it is parked anew.
 		q.parking.remove(e)
 		e.pod = pod
+		if pod.Malformed != "" {
+			e.plugins = nil // none can make anything of it
+		}
 		q.parking.add(e, q.config.Rules[pod.SchedulerName].Wakers)
 		for _, action := range model.PodUpdates(before, pod) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}

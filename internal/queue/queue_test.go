@@ -204,6 +204,28 @@ func TestMalformedPodWaitsForItsOwnUpdate(t *testing.T) {
 	pop(t, q, at(11), "p")
 }
 
+// TestVersionThatCannotBeReadAsksNoPlugin gives a parked pod a version that plugins choke on.
+func TestVersionThatCannotBeReadAsksNoPlugin(t *testing.T) {
+	q := newQueue(t)
+	waker := q.config.Rules[""].Wakers["Fit"]
+	waker.Cause = func(pod *model.Pod) model.Cause {
+		if pod.Malformed != "" {
+			panic("asked about a pod that cannot be read")
+		}
+		return model.Cause{}
+	}
+	q.config.Rules[""].Wakers["Fit"] = waker
+	q.Wake(at(0), arrived(pod("p", 0)))
+	reject(q, at(0), pop(t, q, at(0), "p"), "Fit")
+	broken := pod("p", 0)
+	broken.Malformed = "unreadable"
+	q.Wake(at(1), arrived(broken))
+	q.Wake(at(2), podDeleted)
+	pop(t, q, at(2), "")
+	q.Wake(at(3), arrived(pod("p", 0)))
+	pop(t, q, at(3), "p")
+}
+
 func TestTerminatingPodIsNotTriedAgain(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
