@@ -171,7 +171,7 @@ func TestUselessChangesAskNobody(t *testing.T) {
 	for name, event := range useless() {
 		before := q.HintsAsked()
 		q.Wake(noon.Add(time.Minute), state.Delta{Events: []model.Event{event}})
-		if asked := q.HintsAsked() - before; asked > 1 || q.Counts().Parked != 10_000 {
+		if asked := q.HintsAsked() - before; asked > 0 || q.Counts().Parked != 10_000 {
 			t.Errorf("%s: asked %d hints, %d pods still parked", name, asked, q.Counts().Parked)
 		}
 	}
