@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/metrics/legacyregistry"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo" // as in the scheduler command
 	"k8s.io/klog/v2"
@@ -32,6 +33,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/metrics"
@@ -80,7 +82,12 @@ func schedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock := &loop.Clock{}
-	m, err := metrics.New(metrics.Config{Register: legacyregistry.Register, Enabled: metrics.GateDefaults, Now: clock.Now, Version: "test"})
+	gates, err := feature.Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	enabled := func(gate string) bool { return gates.Enabled(featuregate.Feature(gate)) }
+	m, err := metrics.New(metrics.Config{Register: legacyregistry.Register, Enabled: enabled, Now: clock.Now, Version: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

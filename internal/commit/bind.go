@@ -142,14 +142,14 @@ func (d *Docket) settle(b *binding, err error) *Settled {
 	if err == nil {
 		d.stats.Bound++
 		d.tell(b.decision.Pod, explain.Report{Event: b.report.Event})
-		return &Settled{Decision: b.decision}
+		return &Settled{Decision: b.decision, seen: b.seen}
 	}
 	d.stats.BindingsFailed++
 	err = fmt.Errorf("running Bind plugin %q: %w", defaultbinder.Name, err)
 	if d.stopped == nil {
 		d.tell(b.decision.Pod, explain.OfFailedBinding(b.decision, err))
 	}
-	return &Settled{Decision: b.decision, Err: err}
+	return &Settled{Decision: b.decision, Err: err, seen: b.seen}
 }
 
 // leavesOpen reports whether a write that failed like this may have been carried out all the same.

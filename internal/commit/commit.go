@@ -25,7 +25,8 @@ type Writer interface {
 	NodeOf(ctx context.Context, pod *model.Pod) (string, error)
 	// PatchStatus sets a condition, unless it is nil, and takes the pod's nomination back if told to.
 	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, clearNomination bool) error
-	// Record writes an event about the pod.
+	// Record writes an event about the pod. That a warning was taken in does not say that it has reached the API server: it may be
+	// sent later.
 	Record(ctx context.Context, pod *model.Pod, event explain.Event) error
 }
 
@@ -80,8 +81,19 @@ type Commit struct {
 	abandoned bool          // what waits will not be written
 }
 
-// eventShare is which part of the workers may write events at a time, so that a binding that comes finds a worker free.
-const eventShare = 2
+// share is which part of the workers may write statuses and events at a time, the one that takes events first among them, so that a
+// binding that comes finds a worker free although others hang.
+const share = 2
+
+// DocketFor is what the Docket of a Commit with so many writes in flight is built with.
+func DocketFor(inFlight, eventsMax int, pause time.Duration, jitter func(time.Duration) time.Duration) DocketConfig {
+	return DocketConfig{EventsMax: eventsMax, ReportsInFlight: max(1, (inFlight-1)/share), Pause: pause, Jitter: jitter}
+}
+
+// DefaultDocket is that of a Commit with the defaults.
+func DefaultDocket(jitter func(time.Duration) time.Duration) DocketConfig {
+	return DocketFor(DefaultInFlight, DefaultEventsMax, DefaultEventPause, jitter)
+}
 
 // jitter spreads the tries of writes that failed together.
 const jitter = 0.1
@@ -103,10 +115,8 @@ func New(config Config) (*Commit, error) {
 			return nil, fmt.Errorf("%s is %d: must be greater than 0", field.name, field.value)
 		}
 	}
-	docket, err := NewDocket(DocketConfig{
-		EventsMax: config.EventsMax, EventsInFlight: max(1, config.InFlight/eventShare), Pause: config.EventPause,
-		Jitter: func(d time.Duration) time.Duration { return wait.Jitter(d, jitter) },
-	})
+	spread := func(d time.Duration) time.Duration { return wait.Jitter(d, jitter) }
+	docket, err := NewDocket(DocketFor(config.InFlight, config.EventsMax, config.EventPause, spread))
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +181,7 @@ func (c *Commit) Run(ctx context.Context) {
 	defer cancel(nil)
 	var workers sync.WaitGroup
 	for i := range c.config.InFlight {
-		workers.Go(func() { c.work(writing, i == 0 && c.config.InFlight > 1) })
+		workers.Go(func() { c.work(writing, EventsFirst(i, c.config.InFlight)) })
 	}
 	<-ctx.Done()
 	c.stop(context.Cause(ctx))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -410,5 +411,37 @@ func TestOldestEventsAreDropped(t *testing.T) {
 	}
 	if dropped := f.Stats().EventsDropped; dropped != 15 {
 		t.Errorf("%d events were dropped, want 15", dropped)
+	}
+}
+
+// counting counts the writes that it was told of.
+type counting struct{ sending, sent atomic.Int64 }
+
+func (c *counting) Sending(ctx context.Context, _ *commit.Write) context.Context {
+	c.sending.Add(1)
+	return ctx
+}
+
+func (c *counting) Sent(context.Context, *commit.Write, time.Duration, error) { c.sent.Add(1) }
+
+// TestStopTellsObservers stops while a binding waits for its next try: whoever was told that it began must be told that it ended.
+func TestStopTellsObservers(t *testing.T) {
+	observer := &counting{}
+	f := newFixture(t, func(c *commit.Config) { c.InFlight, c.Observers = 1, []commit.Observer{observer} })
+	f.server.before = func(w http.ResponseWriter, r request, _ int) bool {
+		return r.what == "bind" && r.pod == "p" && throttle(w, 100)
+	}
+	stop := f.run(t)
+	f.Start(placed(podNamed("p")))
+	f.Start(placed(podNamed("other"))) // there is one worker: when this is bound, the first waits
+	if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" || outcome.Err != nil {
+		t.Fatalf("the first outcome is %+v", outcome)
+	}
+	stop(errors.New("the lease is lost"))
+	if outcome := f.outcomes.next(t); outcome.Pod.Name != "p" || outcome.Err == nil {
+		t.Errorf("outcome %+v, want that p failed", outcome)
+	}
+	if began, ended := observer.sending.Load(), observer.sent.Load(); began != 3 || ended != 3 { // and an event
+		t.Errorf("observers were told of the beginning of %d writes and the end of %d, want 3", began, ended)
 	}
 }

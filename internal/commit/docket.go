@@ -3,6 +3,8 @@ package commit
 import (
 	"container/heap"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -27,17 +29,20 @@ type Docket struct {
 	written  map[types.UID]written // what was written last, of pods that the watch may not have shown since
 	writes   lane[rewritten]       // the same, oldest first
 	opened   int                   // bindings that were sent and are not settled
-	telling  int                   // events being written
+	telling  int                   // statuses and events being written
 	delayed  int                   // events on the timeline
 	paused   time.Time             // until then neither statuses nor events are sent: the API server could not be reached
+	doubted  bool                  // it has not answered a status or an event since: they are sent one by one
+	probing  bool                  // that one is on its way
 	stopped  error                 // why no binding is started any more
 	stats    Stats
 }
 
 // DocketConfig is what a Docket needs to be built.
 type DocketConfig struct {
-	// EventsMax is how many events may wait before the oldest are dropped, EventsInFlight how many are written at the same time.
-	EventsMax, EventsInFlight int
+	// EventsMax is how many events may wait before the oldest are dropped, ReportsInFlight how many statuses and events together are
+	// written at the same time, those apart that are taken before everything else.
+	EventsMax, ReportsInFlight int
 	// Pause is how long statuses and events wait after the API server could not be reached.
 	Pause time.Duration
 	// Jitter spreads waits, so that writes that failed together are not tried again together.
@@ -89,6 +94,7 @@ type Job struct {
 	binding *binding
 	status  *status
 	event   *event
+	probe   bool // whether the API server answers again
 }
 
 // Answer is how a job ended.
@@ -103,6 +109,8 @@ type Settled struct {
 	Decision plan.Decision
 	// Err is nil if the pod is bound.
 	Err error
+
+	seen *observation // nil if no request was sent
 }
 
 // Outcome is what the loop is to hear of it.
@@ -115,8 +123,8 @@ func NewDocket(config DocketConfig) (*Docket, error) {
 	switch {
 	case config.EventsMax <= 0:
 		return nil, fmt.Errorf("limit of waiting events is %d: must be greater than 0", config.EventsMax)
-	case config.EventsInFlight <= 0:
-		return nil, fmt.Errorf("events in flight is %d: must be greater than 0", config.EventsInFlight)
+	case config.ReportsInFlight <= 0:
+		return nil, fmt.Errorf("statuses and events in flight is %d: must be greater than 0", config.ReportsInFlight)
 	case config.Pause <= 0:
 		return nil, fmt.Errorf("pause of statuses and events is %v: must be greater than 0", config.Pause)
 	case config.Jitter == nil:
@@ -139,23 +147,25 @@ func (d *Docket) Start(decision plan.Decision, report explain.Report) *Settled {
 }
 
 // Next takes the next job, if there is one at this time: a binding or the question for one, else a status, else an event; events before
-// everything else if the caller wants so.
+// everything else if the caller wants so, and then beyond the limit of what may be in flight: the caller has a worker set apart for them.
 func (d *Docket) Next(now time.Time, eventsFirst bool) (Job, bool) {
 	d.wakeUp(now)
 	d.forget(now)
-	mayTell := d.events.len() > 0 && !now.Before(d.paused)
+	mayTell := !now.Before(d.paused) && !(d.doubted && d.probing)
 	switch {
-	case eventsFirst && mayTell:
+	case eventsFirst && mayTell && d.events.len() > 0:
 		return d.takeEvent(), true
 	case d.bindings.len() > 0:
 		return d.takeBinding(), true
+	case !mayTell || d.telling >= d.config.ReportsInFlight:
+		return Job{}, false
 	}
-	for d.statuses.len() > 0 && !now.Before(d.paused) {
+	for d.statuses.len() > 0 {
 		if s := d.takeStatus(d.statuses.pop()); s != nil {
-			return Job{Errand: Patch, Pod: s.pod, Condition: s.condition, ClearNomination: s.clearNomination, status: s}, true
+			return d.sendReport(Job{Errand: Patch, Pod: s.pod, Condition: s.condition, ClearNomination: s.clearNomination, status: s}), true
 		}
 	}
-	if mayTell && d.telling < d.config.EventsInFlight {
+	if d.events.len() > 0 {
 		return d.takeEvent(), true
 	}
 	return Job{}, false
@@ -168,6 +178,9 @@ func (d *Docket) Done(now time.Time, job Job, answer Answer) (settled *Settled, 
 		return d.bound(now, job.binding, answer.Err), nil
 	case Ask:
 		return d.answered(now, job.binding, answer), nil
+	}
+	d.endReport(job, answer.Err)
+	switch job.Errand {
 	case Patch:
 		return nil, d.patched(now, job.status, answer.Err)
 	}
@@ -208,7 +221,8 @@ func (d *Docket) Remembered() int {
 // Stats returns the counts so far.
 func (d *Docket) Stats() Stats { return d.stats }
 
-// Stop lets no more bindings in and settles those that no request is under way for. Those in flight are settled by their next answer.
+// Stop lets no more bindings in and settles those that no request is under way for, in an order that is the same each time. Those in flight
+// are settled by their next answer.
 func (d *Docket) Stop(reason error) []*Settled {
 	d.stopped = reason
 	var settled []*Settled
@@ -221,8 +235,8 @@ func (d *Docket) Stop(reason error) []*Settled {
 		}
 	}
 	d.later.dropBindings()
-	for _, p := range d.pods {
-		if p.held != nil {
+	for _, uid := range slices.Sorted(maps.Keys(d.pods)) {
+		if p := d.pods[uid]; p.held != nil {
 			settled = append(settled, d.settle(p.held, reason))
 			p.held = nil
 		}

@@ -22,9 +22,14 @@ type bench struct {
 
 func newBench(t *testing.T, eventsMax int) *bench {
 	t.Helper()
-	d, err := commit.NewDocket(commit.DocketConfig{
-		EventsMax: eventsMax, EventsInFlight: 4, Pause: time.Second, Jitter: func(wait time.Duration) time.Duration { return wait },
-	})
+	return newBenchOf(t, commit.DocketConfig{EventsMax: eventsMax, ReportsInFlight: 4, Pause: time.Second, Jitter: unchanged})
+}
+
+func unchanged(wait time.Duration) time.Duration { return wait }
+
+func newBenchOf(t *testing.T, config commit.DocketConfig) *bench {
+	t.Helper()
+	d, err := commit.NewDocket(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,6 +191,109 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 	}
 	if stats := b.Stats(); stats.Statuses != 1 || stats.StatusesFailed != 0 || stats.EventsMerged != 200 {
 		t.Errorf("%+v", stats)
+	}
+}
+
+// TestHangingReportsLeaveWorkers has every status and event hang: half of the workers are left for bindings, and one more than the limit takes
+// an event, if it is to take events first.
+func TestHangingReportsLeaveWorkers(t *testing.T) {
+	for inFlight, want := range map[int]int{2: 1, 3: 2, 4: 2, 5: 3, commit.DefaultInFlight: commit.DefaultInFlight / 2} {
+		b := newBenchOf(t, commit.DocketFor(inFlight, 1_000, time.Second, unchanged))
+		for _, name := range names(100) {
+			b.Start(rejected(podNamed(name), 1))
+		}
+		taken := 0
+		for worker := range inFlight { // the one that takes events first comes last
+			if _, ok := b.Next(b.now, commit.EventsFirst(inFlight-1-worker, inFlight)); ok {
+				taken++
+			}
+		}
+		if taken != want {
+			t.Errorf("%d of %d workers hang, want %d", taken, inFlight, want)
+		}
+		b.nothing()
+		b.Start(placed(podNamed("q")))
+		b.take(commit.Bind, "q")
+	}
+}
+
+// TestOneFindsOutWhetherTheServerIsBack has statuses in flight when the API server goes away: after the pause one is sent, and others only
+// when that was answered.
+func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
+	b := newBench(t, 10)
+	for _, name := range names(8) {
+		b.Start(rejected(podNamed(name), 1))
+	}
+	early, late, last := b.take(commit.Patch, "p0"), b.take(commit.Patch, "p1"), b.take(commit.Patch, "p2")
+	b.answer(early, "", errBroken)
+	b.answer(late, "", errBroken)
+	for next := 3; next < 6; next++ {
+		b.nothing()
+		b.later(time.Second)
+		probe := b.take(commit.Patch, fmt.Sprint("p", next))
+		b.nothing()
+		b.answer(probe, "", errBroken)
+	}
+	b.nothing()
+	b.later(time.Second)
+	probe := b.take(commit.Patch, "p6")
+	b.answer(last, "", errNo) // is an answer
+	b.take(commit.Patch, "p7")
+	b.answer(probe, "", nil)
+	b.take(commit.Patch, "p0")
+	b.take(commit.Patch, "p1")
+	b.take(commit.Patch, "p3")
+	b.nothing() // four are on their way
+}
+
+// TestStopIsInOrder stops a docket that holds bindings back, of pods whose statuses are being written: they are settled in the same order each
+// time.
+func TestStopIsInOrder(t *testing.T) {
+	b := newBenchOf(t, commit.DefaultDocket(unchanged))
+	for _, name := range names(10) {
+		b.Start(rejected(podNamed(name), 1))
+		b.take(commit.Patch, name)
+		b.Start(placed(podNamed(name)))
+	}
+	var order []string
+	for _, s := range b.Stop(errBroken) {
+		order = append(order, s.Decision.Pod.Name)
+	}
+	if got := fmt.Sprint(order); got != fmt.Sprint(names(10)) {
+		t.Errorf("they are settled in the order %s", got)
+	}
+}
+
+// TestRewrittenStatusIsRemembered writes a pod's status twice, the second time shortly before the first is forgotten: that does not forget the
+// second.
+func TestRewrittenStatusIsRemembered(t *testing.T) {
+	b := newBench(t, 10)
+	write := func(nodes int) {
+		decision, report := rejected(podNamed("p"), nodes)
+		report.Event = explain.Event{}
+		b.Start(decision, report)
+	}
+	write(1)
+	b.answer(b.take(commit.Patch, "p"), "", nil)
+	b.now = b.now.Add(50 * time.Second)
+	write(2)
+	b.answer(b.take(commit.Patch, "p"), "", nil)
+	b.now = b.now.Add(20 * time.Second)
+	b.nothing()
+	write(2)
+	b.nothing()
+	b.now = b.now.Add(time.Minute)
+	b.nothing()
+	if n := b.Remembered(); n != 0 {
+		t.Errorf("%d things are remembered", n)
+	}
+	// However often it is written within a minute, memory is bounded.
+	for nodes := range 25_000 {
+		write(nodes + 1)
+		b.answer(b.take(commit.Patch, "p"), "", nil)
+	}
+	if n := b.Remembered(); n > 10_001 {
+		t.Errorf("%d things are remembered", n)
 	}
 }
 

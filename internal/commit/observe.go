@@ -79,24 +79,22 @@ func (c *Commit) sending(ctx context.Context, job Job) context.Context {
 	return (*seen).contexts[len((*seen).contexts)-1]
 }
 
-// ended takes the observation of a write that is over off its job. It must be called while nobody else can have the job.
-func (c *Commit) ended(job Job, settled *Settled) *observation {
+// ended takes the observation of a status or an event that is over off its job: another try is another write. It must be called while
+// nobody else can have the job. That of a binding comes with its Settled.
+func (c *Commit) ended(job Job) *observation {
+	if job.Errand == Bind || job.Errand == Ask {
+		return nil
+	}
 	seen := job.observed()
 	o := *seen
-	if o != nil && (settled != nil || job.Errand == Patch || job.Errand == Record) {
-		*seen = nil
-		return o
-	}
-	return nil
+	*seen = nil
+	return o
 }
 
 // sent tells observers how a write ended.
-func (c *Commit) sent(o *observation, settled *Settled, err error) {
+func (c *Commit) sent(o *observation, err error) {
 	if o == nil {
 		return
-	}
-	if settled != nil {
-		err = settled.Err
 	}
 	took := time.Since(o.began)
 	for i, observer := range c.config.Observers {

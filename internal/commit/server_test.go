@@ -217,7 +217,11 @@ type fixture struct {
 func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	t.Helper()
 	s := newServer(t)
-	client, err := kube.NewClient(kube.ClientConfig{Master: s.http.URL, ContentType: "application/json"})
+	access, err := kube.Access(kube.ClientConfig{Master: s.http.URL, ContentType: "application/json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.Connect(access)
 	if err != nil {
 		t.Fatal(err)
 	}

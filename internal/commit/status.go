@@ -30,22 +30,28 @@ type writes struct {
 	held    *binding // to be started when the status is written
 }
 
-// written is the last status of a pod that was written, and the version of the pod that it was decided on.
+// written is the last status of a pod that was written.
 type written struct {
+	what  wording
+	until time.Time // then it is forgotten
+}
+
+// wording is what a status says, and of which version of the pod.
+type wording struct {
 	version         string
 	condition       v1.PodCondition
 	clearNomination bool
 }
 
-// rewritten says when what was written last is no longer worth remembering.
+// rewritten says when what was written is no longer worth remembering, unless something was written since.
 type rewritten struct {
 	pod   types.UID
 	until time.Time
 }
 
 const (
-	// writtenMax bounds what is remembered, writtenFor for how long. The watch shows within that time what was written, and forgetting
-	// costs no more than writing something twice.
+	// writtenMax bounds how many writes are remembered, writtenFor for how long. The watch shows within that time what was written, and
+	// forgetting costs no more than writing something twice.
 	writtenMax = 10_000
 	writtenFor = time.Minute
 	// lowTries is how often a status or an event is tried that the API server answers with a failure that may pass: with the pauses in
@@ -75,7 +81,7 @@ func (d *Docket) startStatus(s *status) {
 	p := d.pods[s.pod.UID]
 	if p == nil {
 		// The same decision about the same version of a pod: the watch has not yet shown what was written before.
-		if was, ok := d.written[s.pod.UID]; ok && was == recordOf(s) {
+		if was, ok := d.written[s.pod.UID]; ok && was.what == wordingOf(s) {
 			return
 		}
 		p = &writes{}
@@ -99,8 +105,8 @@ func (d *Docket) queueStatus(uid types.UID, p *writes) {
 	d.statuses.push(uid)
 }
 
-func recordOf(s *status) written {
-	w := written{version: s.pod.Object.ResourceVersion, clearNomination: s.clearNomination}
+func wordingOf(s *status) wording {
+	w := wording{version: s.pod.Object.ResourceVersion, clearNomination: s.clearNomination}
 	if s.condition != nil {
 		w.condition = *s.condition
 	}
@@ -173,7 +179,8 @@ func (d *Docket) lowAgain(now time.Time, err error, tries int) (wait time.Durati
 	if err == nil || d.stopped != nil && unanswered(err) {
 		return 0, false
 	}
-	if unanswered(err) || apierrors.IsTooManyRequests(err) {
+	if holdsUp(err) {
+		d.doubted = true
 		d.paused = now.Add(d.config.Jitter(retryAfter(err, d.config.Pause)))
 		return 0, unanswered(err) || tries < lowTries
 	}
@@ -186,19 +193,49 @@ func (d *Docket) lowAgain(now time.Time, err error, tries int) (wait time.Durati
 	return d.config.Jitter(retryAfter(err, wait)), passes && tries < lowTries
 }
 
+// holdsUp reports whether a status or an event that failed like this holds up all of them: the API server could not be reached, or has
+// asked to be left alone.
+func holdsUp(err error) bool { return unanswered(err) || apierrors.IsTooManyRequests(err) }
+
+// sendReport counts a status or an event that is about to be sent. While it is not known whether the API server answers again, it is the
+// one that finds out.
+func (d *Docket) sendReport(job Job) Job {
+	d.telling++
+	if d.doubted {
+		job.probe, d.probing = true, true
+	}
+	return job
+}
+
+// endReport takes in that a status or an event is not in flight any more. An answer ends the doubt; that a warning was taken in is none.
+func (d *Docket) endReport(job Job, err error) {
+	d.telling--
+	if job.probe {
+		d.probing = false
+	}
+	taken := err == nil && job.Errand == Record && job.Event.Type == v1.EventTypeWarning
+	if !taken && !holdsUp(err) {
+		d.doubted = false
+	}
+}
+
 // remember keeps what was written last of a pod.
 func (d *Docket) remember(now time.Time, s *status) {
-	if len(d.written) >= writtenMax {
+	if d.writes.len() >= writtenMax {
 		clear(d.written)
+		d.writes = lane[rewritten]{}
 	}
-	d.written[s.pod.UID] = recordOf(s)
-	d.writes.push(rewritten{s.pod.UID, now.Add(writtenFor)})
+	until := now.Add(writtenFor)
+	d.written[s.pod.UID] = written{wordingOf(s), until}
+	d.writes.push(rewritten{s.pod.UID, until})
 }
 
 // forget drops what was written so long ago that the watch has shown it.
 func (d *Docket) forget(now time.Time) {
 	for d.writes.len() > 0 && !d.writes.first().until.After(now) {
-		delete(d.written, d.writes.pop().pod)
+		if pod := d.writes.pop().pod; !d.written[pod].until.After(now) {
+			delete(d.written, pod)
+		}
 	}
 }
 
@@ -235,13 +272,11 @@ func (d *Docket) startEvent(e *event) {
 func (d *Docket) takeEvent() Job {
 	e := d.events.pop()
 	delete(d.said, e.saying)
-	d.telling++
-	return Job{Errand: Record, Pod: e.pod, Event: e.saying.event, Times: e.times, event: e}
+	return d.sendReport(Job{Errand: Record, Pod: e.pod, Event: e.saying.event, Times: e.times, event: e})
 }
 
 // recorded takes in how the write of an event ended, and returns why it is given up, if it is.
 func (d *Docket) recorded(now time.Time, e *event, err error) error {
-	d.telling--
 	if err == nil {
 		d.stats.Events++
 		return nil

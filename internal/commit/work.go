@@ -16,8 +16,11 @@ func (c *Commit) work(ctx context.Context, eventsFirst bool) {
 	}
 }
 
-// next waits for something to send and takes it. One worker takes events first, so that they are not put off for ever where bindings
-// never cease. ok is false when there is nothing and will be nothing.
+// EventsFirst says which worker takes events before everything else: one of several, so that they are not put off for ever where bindings
+// never cease. Where there are but two workers, they must not both be kept by statuses and events.
+func EventsFirst(worker, inFlight int) bool { return worker == 0 && inFlight > 2 }
+
+// next waits for something to send and takes it. ok is false when there is nothing and will be nothing.
 func (c *Commit) next(eventsFirst bool) (job Job, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -78,13 +81,13 @@ const timesMax = 100
 func (c *Commit) done(job Job, answer Answer) {
 	c.mu.Lock()
 	settled, givenUp := c.docket.Done(time.Now(), job, answer)
-	observed := c.ended(job, settled)
+	observed := c.ended(job)
 	if c.stopped {
 		c.wake.Broadcast() // those that wait for the docket to become empty
 	} // else what there is to do now this worker finds itself
 	abandoned := c.abandoned
 	c.mu.Unlock()
-	c.sent(observed, settled, answer.Err)
+	c.sent(observed, answer.Err)
 	switch {
 	case settled != nil:
 		c.settle(settled)
@@ -93,11 +96,14 @@ func (c *Commit) done(job Job, answer Answer) {
 		c.log.Error(givenUp, "Gave up writing", "pod", job.Pod)
 	case job.Errand == Bind && answer.Err != nil && leavesOpen(answer.Err):
 		c.log.Error(answer.Err, "It is open whether a pod is bound, the API server will be asked", "pod", job.Pod, "node", job.NodeName)
+	case job.Errand == Ask && answer.Err != nil:
+		c.log.Error(answer.Err, "It is still open whether a pod is bound, the API server will be asked again", "pod", job.Pod, "node", job.NodeName)
 	}
 }
 
-// settle tells the loop how a binding ended.
+// settle tells observers and the loop how a binding ended.
 func (c *Commit) settle(s *Settled) {
+	c.sent(s.seen, s.Err)
 	d := s.Decision
 	switch {
 	case s.Err == nil:

@@ -94,9 +94,6 @@ func (g *Gates) Enabled(name featuregate.Feature) bool { return g.gate.Enabled(n
 // Gate returns the gates as component-base's logging and metrics take them.
 func (g *Gates) Gate() featuregate.MutableFeatureGate { return g.gate }
 
-// ExplicitlySet reports whether somebody set the gate, be it to its default.
-func (g *Gates) ExplicitlySet(name featuregate.Feature) bool { return g.gate.ExplicitlySet(name) }
-
 // AddFlags adds the flags that set gates and versions. What they say holds after Set. Only the process's gates have flags.
 func (g *Gates) AddFlags(fs *pflag.FlagSet) { g.registry.AddFlags(fs) }
 

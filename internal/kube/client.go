@@ -48,15 +48,6 @@ func Access(config ClientConfig) (*rest.Config, error) {
 	return access, nil
 }
 
-// NewClient connects to the API server. Nothing is sent before the first request.
-func NewClient(config ClientConfig) (kubernetes.Interface, error) {
-	access, err := Access(config)
-	if err != nil {
-		return nil, err
-	}
-	return Connect(access)
-}
-
 // Connect returns the client that everything but the lease goes through. Nothing is sent before the first request.
 //
 // Requests share one HTTP/2 connection for as long as the server's limit of streams allows (100 for a kube-apiserver left

@@ -40,6 +40,7 @@ type recorder struct {
 	seen    chan struct{} // one token for each warning that the broadcaster has handed to its queues
 	sink    *sink
 	stop    context.CancelFunc
+	flush   func() // has the log say what it held back
 
 	turn    chan struct{} // holds a token while somebody uses the fields below
 	entered int           // warnings let in whose tokens have not been taken
@@ -62,11 +63,12 @@ func newRecorder(client kubernetes.Interface, schedulers []string) (*recorder, e
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this host, which events bear: %w", err)
 	}
-	log, _ := terse.Logger(klog.Background()) // the broadcaster complains about each event that it cannot write
+	log, flush := terse.Logger(klog.Background()) // the broadcaster complains about each event that it cannot write
 	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), log))
 	r := &recorder{
 		client:  client,
 		stop:    stop,
+		flush:   flush,
 		host:    host,
 		repeats: map[string]events.EventRecorder{},
 		seen:    make(chan struct{}, batch),
@@ -104,6 +106,7 @@ func newRecorder(client kubernetes.Interface, schedulers []string) (*recorder, e
 
 // close waits until what was let in has been written, or the context ends, and stops recording. Nothing may be recorded afterwards.
 func (r *recorder) close(ctx context.Context) {
+	defer r.flush()
 	defer r.stop()
 	if err := r.settle(ctx); err != nil {
 		return

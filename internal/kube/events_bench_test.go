@@ -20,10 +20,7 @@ func BenchmarkRecord(b *testing.B) {
 	defer server.Close()
 	for _, way := range []string{v1.EventTypeNormal, v1.EventTypeWarning} {
 		b.Run(way, func(b *testing.B) {
-			client, err := NewClient(ClientConfig{Master: server.URL})
-			if err != nil {
-				b.Fatal(err)
-			}
+			client := connect(b, ClientConfig{Master: server.URL})
 			writer, err := NewWriter(client, []string{"default-scheduler"})
 			if err != nil {
 				b.Fatal(err)

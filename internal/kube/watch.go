@@ -48,6 +48,7 @@ const unfinished = "status.phase!=" + string(v1.PodSucceeded) + ",status.phase!=
 type Watch struct {
 	factory     informers.SharedInformerFactory
 	podInformer cache.SharedIndexInformer
+	flush       func() // has the log say what it held back
 	synced      []cache.InformerSynced
 	pods        atomic.Int64
 	nodes       atomic.Int64
@@ -58,7 +59,8 @@ type Watch struct {
 // before Start.
 func NewWatch(client kubernetes.Interface, sink Sink, reads Reads) (*Watch, error) {
 	trim := new(sharing).trim
-	w := &Watch{factory: informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim), informers.WithInformerName(reads.Name))}
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim), informers.WithInformerName(reads.Name))
+	w := &Watch{factory: factory, flush: func() {}}
 	pods := w.factory.InformerFor(&v1.Pod{}, podInformer(reads.Name))
 	w.podInformer = pods
 	// A factory hands its transform to informers that it makes itself, but not to those it is given.
@@ -117,12 +119,16 @@ func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
 
 // Start begins to watch. The watches end with the context; Stop waits for them.
 func (w *Watch) Start(ctx context.Context) {
-	log, _ := terse.Logger(klog.FromContext(ctx)) // each watch complains by itself while the API server is away
+	log, flush := terse.Logger(klog.FromContext(ctx)) // each watch complains by itself while the API server is away
+	w.flush = flush
 	w.factory.StartWithContext(klog.NewContext(ctx, log))
 }
 
 // Stop waits until the watches, whose context must have ended, have come to an end.
-func (w *Watch) Stop() { w.factory.Shutdown() }
+func (w *Watch) Stop() {
+	w.factory.Shutdown()
+	w.flush()
+}
 
 // Counts says how many objects the sink has been shown and not been told to remove.
 type Counts struct{ Pods, Nodes, Others int }

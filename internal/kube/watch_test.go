@@ -148,10 +148,7 @@ func (n notebook) expect(t *testing.T, want ...string) {
 
 func startWatch(t *testing.T, s *watchServer, reads Reads) (*Watch, notebook) {
 	t.Helper()
-	client, err := NewClient(ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
 	sink := notebook{make(chan string, 100)}
 	w, err := NewWatch(client, sink, reads)
 	if err != nil {

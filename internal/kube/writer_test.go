@@ -16,6 +16,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-scheduler/berth/internal/explain"
@@ -61,10 +62,24 @@ func TestClientNeedsToKnowWhere(t *testing.T) {
 		{ClientConfig{Kubeconfig: "does-not-exist"}, "does-not-exist"},
 	} {
 		t.Setenv("KUBERNETES_SERVICE_HOST", "")
-		if _, err := NewClient(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := Access(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%+v: error %v, want one with %q", test.config, err, test.want)
 		}
 	}
+}
+
+// connect returns a client as the command makes it.
+func connect(t testing.TB, config ClientConfig) kubernetes.Interface {
+	t.Helper()
+	access, err := Access(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := Connect(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
 }
 
 // eventServer keeps the events that are written to it.
@@ -80,10 +95,7 @@ func newEventServer(t *testing.T) (*eventServer, *Writer) {
 	s := &eventServer{events: map[string]eventsv1.Event{}, agents: map[string]bool{}, changed: make(chan struct{}, 1)}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	client, err := NewClient(ClientConfig{Master: server.URL, ContentType: "application/json", Version: "v9"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := connect(t, ClientConfig{Master: server.URL, ContentType: "application/json", Version: "v9"})
 	writer, err := NewWriter(client, []string{"default-scheduler"})
 	if err != nil {
 		t.Fatal(err)

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/component-base/metrics"
 	"k8s.io/component-base/metrics/testutil"
+
+	"github.com/berth-scheduler/berth/internal/feature"
 )
 
 // reference are kube-scheduler 1.37's series: name, type, stability, labels, buckets (start·factor^n, count), and the gate without which
@@ -159,9 +162,20 @@ func expected(t *testing.T, line string) (description, name, gate string) {
 	return fmt.Sprintf("%s %s %s labels %v buckets %v", fields[0], fields[1], fields[2], names, bounds), fields[0], gate
 }
 
+// gateDefaults says which gates are on unless somebody says otherwise.
+func gateDefaults(t testing.TB) func(gate string) bool {
+	t.Helper()
+	gates, err := feature.Defaults()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func(gate string) bool { return gates.Enabled(featuregate.Feature(gate)) }
+}
+
 func TestSeriesAreKubeSchedulers(t *testing.T) {
 	everything := registered(t, func(string) bool { return true })
-	byDefault := registered(t, GateDefaults)
+	defaults := gateDefaults(t)
+	byDefault := registered(t, defaults)
 	known := map[string]bool{}
 	for _, line := range strings.Split(strings.TrimSpace(reference), "\n") {
 		want, name, gate := expected(t, line)
@@ -171,7 +185,7 @@ func TestSeriesAreKubeSchedulers(t *testing.T) {
 		} else if got := row(family); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
-		if _, there := byDefault[name]; there != (gate == "" || GateDefaults(gate)) {
+		if _, there := byDefault[name]; there != (gate == "" || defaults(gate)) {
 			t.Errorf("%s is there by default: %t", name, there)
 		}
 	}
@@ -187,7 +201,7 @@ func TestDeprecatedSeriesIsHidden(t *testing.T) {
 	const name = "scheduler_preemption_goroutines_duration_seconds"
 	for version, shown := range map[string]bool{"1.36.0": true, "1.37.0": false} {
 		registry := testutil.NewFakeKubeRegistry(version)
-		m, err := New(Config{Register: registry.Register, Enabled: GateDefaults, Now: time.Now})
+		m, err := New(Config{Register: registry.Register, Enabled: gateDefaults(t), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +230,7 @@ func TestLint(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	config := Config{Register: registry.Register, Enabled: GateDefaults, Now: time.Now}
+	config := Config{Register: registry.Register, Enabled: gateDefaults(t), Now: time.Now}
 	if _, err := New(Config{Register: registry.Register}); err == nil {
 		t.Error("built without gates and clock")
 	}

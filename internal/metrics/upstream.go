@@ -171,12 +171,3 @@ const (
 	bindingConditions = "DRADeviceBindingConditions"
 	extendedResource  = "DRAExtendedResource"
 )
-
-// GateDefaults says which gates that series hang on are on in 1.37 unless somebody says otherwise.
-func GateDefaults(gate string) bool {
-	switch gate {
-	case asyncPreemption, bindingConditions, extendedResource:
-		return true
-	}
-	return false
-}

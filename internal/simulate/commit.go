@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -18,16 +19,15 @@ type committer struct {
 	c        *Cluster
 	life     int
 	docket   *commit.Docket
-	room     chan struct{} // closed
+	room     chan struct{}                // closed
+	busy     [commit.DefaultInFlight]bool // by worker
 	inFlight int
 	wakes    time.Time // when the docket is looked at again; in the past if that is not planned
+	stopping bool      // the process ends when nothing is to be written any more
 }
 
 func newCommitter(c *Cluster) (*committer, error) {
-	docket, err := commit.NewDocket(commit.DocketConfig{
-		EventsMax: commit.DefaultEventsMax, EventsInFlight: commit.DefaultInFlight, Pause: commit.DefaultEventPause,
-		Jitter: c.chaos.jitter,
-	})
+	docket, err := commit.NewDocket(commit.DefaultDocket(c.chaos.jitter))
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
@@ -49,16 +49,18 @@ func (m *committer) Start(d plan.Decision, report explain.Report) {
 // pump sends what the docket has to send, and plans to look again.
 func (m *committer) pump() {
 	for m.inFlight < commit.DefaultInFlight {
-		job, ok := m.docket.Next(m.c.now, false)
+		worker := slices.Index(m.busy[:], false)
+		job, ok := m.docket.Next(m.c.now, commit.EventsFirst(worker, commit.DefaultInFlight))
 		if !ok {
 			break
 		}
+		m.busy[worker] = true
 		m.inFlight++
 		delay := m.c.chaos.upTo(m.c.chaos.BindDelayMax)
 		if job.Errand == commit.Bind {
 			delay = m.c.chaos.bindDelay(job.Pod.Key())
 		}
-		m.c.agenda.plan(m.c.now.Add(delay), 0, func() { m.arrive(job) })
+		m.c.agenda.plan(m.c.now.Add(delay), 0, func() { m.arrive(worker, job) })
 	}
 	if at, ok := m.docket.Due(); ok && m.inFlight < commit.DefaultInFlight && (!m.wakes.After(m.c.now) || at.Before(m.wakes)) {
 		m.wakes = at
@@ -67,7 +69,7 @@ func (m *committer) pump() {
 }
 
 // arrive has the API server carry a request out, and plans the answer.
-func (m *committer) arrive(job commit.Job) {
+func (m *committer) arrive(worker int, job commit.Job) {
 	c := m.c
 	fault := c.faultOf(job)
 	answer, wait := commit.Answer{Err: fault.refusal(job)}, time.Duration(0)
@@ -85,16 +87,31 @@ func (m *committer) arrive(job commit.Job) {
 		answer = c.carryOut(job)
 	}
 	c.count(job, fault, answer.Err)
-	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(job, answer) })
+	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(worker, job, answer) })
 }
 
 // done tells the docket how a request ended, and the loop how a binding did.
-func (m *committer) done(job commit.Job, answer commit.Answer) {
+func (m *committer) done(worker int, job commit.Job, answer commit.Answer) {
+	m.busy[worker] = false
 	m.inFlight--
-	settled, _ := m.docket.Done(m.c.now, job, answer)
-	if settled == nil {
-		return
+	if settled, _ := m.docket.Done(m.c.now, job, answer); settled != nil {
+		m.settle(settled)
 	}
+}
+
+// stop ends the bindings that no request is under way for. What else there is to write may be written for a while.
+func (m *committer) stop(reason error) {
+	m.stopping = true
+	for _, settled := range m.docket.Stop(reason) {
+		m.settle(settled)
+	}
+}
+
+// idle reports whether nothing is on its way and nothing is left to write.
+func (m *committer) idle() bool { return m.inFlight == 0 && m.docket.Empty() }
+
+// settle tells the loop how a binding ended.
+func (m *committer) settle(settled *commit.Settled) {
 	outcome := settled.Outcome()
 	m.c.deliver(Shown{Bound: &outcome})
 	if settled.Err != nil {

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -228,13 +229,23 @@ func (t *faultTrial) cutOff() (string, error) {
 	return "API server gone", nil
 }
 
-// kill ends the process. Another starts when nothing that the first has sent is on its way any more, as a lease sees to.
+// kill ends the process, now and then in order. Another starts when nothing that the first has sent is on its way any more, as a lease sees
+// to: in order, it goes on writing for five seconds.
 func (t *faultTrial) kill() (string, error) {
-	if t.startAt.IsZero() {
-		t.c.Kill()
-		t.startAt = t.c.Now().Add(6*time.Second + time.Duration(t.r.IntN(10_000))*time.Millisecond)
+	if !t.startAt.IsZero() {
+		return "no process to kill", nil
 	}
-	return "process killed", nil
+	t.startAt = t.c.Now().Add(6*time.Second + time.Duration(t.r.IntN(10_000))*time.Millisecond)
+	if t.r.IntN(3) > 0 {
+		t.c.Kill()
+		return "process killed", nil
+	}
+	t.startAt = t.startAt.Add(commit.DefaultDrain)
+	t.c.Stop()
+	if d := t.c.Docket(); d.Waiting() > 0 {
+		return "", fmt.Errorf("a process that was stopped has %d bindings to send", d.Waiting())
+	}
+	return "process stopped", nil
 }
 
 func (t *faultTrial) disturbClock() (string, error) {

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/simulate"
@@ -473,21 +474,81 @@ func TestStoreGoesBack(t *testing.T) {
 	s.expect("web", "b", "b", "")
 }
 
-// TestStatusWritesFail has conditions fail in each way that passes: the latest is written in the end, and none delays a binding.
+// reporting are the requests that no binding may have to wait for.
+var reporting = []commit.Errand{commit.Patch, commit.Record}
+
+// TestStatusWritesFail has conditions and events fail in each way that passes: the latest condition is written in the end, and none delays a
+// binding.
 func TestStatusWritesFail(t *testing.T) {
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
 		s := newSmall(t)
-		s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{fault: 40}})
+		s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{fault: 30}, Errands: reporting})
 		s.c.SetPod(pod("huge", "9", 0))
 		s.advance(4 * time.Minute)
-		condition := s.c.Pod(key("huge")).Status.Conditions
-		if len(condition) != 1 || condition[0].Reason != v1.PodReasonUnschedulable {
-			t.Errorf("%s: the conditions are %v, after %v", fault, condition, s.c.Happened())
-		}
-		s.c.SetFaults(simulate.Faults{})
+		s.expectTold("huge")
 		s.c.SetPod(pod("web", "1", 1))
 		s.advance(0)
 		s.expect("web", "a", "a", "")
+	}
+}
+
+// expectTold checks that a pod's condition says that it fits nowhere.
+func (s *small) expectTold(name string) {
+	s.Helper()
+	condition := s.c.Pod(key(name)).Status.Conditions
+	if len(condition) != 1 || condition[0].Reason != v1.PodReasonUnschedulable {
+		s.Errorf("the conditions of %s are %v, after %v", name, condition, s.c.Happened())
+	}
+}
+
+// TestHangingStatusesLeaveWorkers lets every condition and event hang, those of more pods than there are workers: a pod that is placed then is
+// bound at once all the same, and the others are told in the end.
+func TestHangingStatusesLeaveWorkers(t *testing.T) {
+	const huge = commit.DefaultInFlight + 36
+	s := newSmall(t)
+	s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{simulate.TimedOut: 100}, Errands: reporting})
+	for i := range huge {
+		s.c.SetPod(pod(fmt.Sprint("huge-", i), "9", i))
+	}
+	s.advance(time.Second)
+	s.c.SetPod(pod("web", "1", 1))
+	s.advance(0)
+	s.expect("web", "a", "a", "")
+	s.c.SetFaults(simulate.Faults{})
+	s.advance(time.Minute)
+	for i := range huge {
+		s.expectTold(fmt.Sprint("huge-", i))
+	}
+}
+
+// TestStopInOrder stops a process that has more bindings to send than workers, none of which is answered soon: those on their way arrive, the
+// others are answered and not sent any more, and the next process places what is left.
+func TestStopInOrder(t *testing.T) {
+	const pods = commit.DefaultInFlight + 20
+	s := newSmall(t)
+	s.c.SetNode(node("a", "20"))
+	for i := range pods {
+		name := fmt.Sprint("web-", i)
+		s.c.SetPod(pod(name, "100m", i))
+		s.c.DelayBind(key(name), time.Second)
+	}
+	s.advance(500 * time.Millisecond)
+	waiting, sent := s.c.Docket().Waiting(), s.c.Docket().Open()
+	if waiting != 20 || sent != commit.DefaultInFlight {
+		t.Fatalf("%d bindings wait and %d are sent", waiting, sent)
+	}
+	s.c.Stop()
+	s.advance(10 * time.Second)
+	if d := s.c.Docket(); d.Waiting()+d.Open() != 0 || s.a.placedPods() != sent {
+		t.Errorf("%d bindings wait, %d are open, %d are stored, want the %d that were sent", d.Waiting(), d.Open(), s.a.placedPods(), sent)
+	}
+	s.a.forget()
+	if err := s.c.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	s.advance(5 * time.Second)
+	if placed := s.a.placedPods(); placed != pods {
+		t.Errorf("%d pods are bound, want all %d", placed, pods)
 	}
 }
 

@@ -27,6 +27,8 @@ type Faults struct {
 	DuplicatePercent int
 	// Requests says in how many of 100 requests each fault happens.
 	Requests map[Fault]int
+	// Errands are the requests that these faults happen to; all if there are none.
+	Errands []commit.Errand
 }
 
 // Fault is a way in which a request fails.
@@ -164,7 +166,7 @@ func (c *chaos) fault(job commit.Job) Fault {
 		}
 		return plan.fault
 	}
-	if len(c.Requests) == 0 {
+	if len(c.Requests) == 0 || len(c.Errands) > 0 && !slices.Contains(c.Errands, job.Errand) {
 		return NoFault
 	}
 	draw := c.random.IntN(100)

@@ -71,7 +71,7 @@ var wantHappened = []string{
 	"bind: lost", "bind: dropped", "bind: timed-out", "bind: late", "bind: NotFound, in earnest", "bind: Conflict, in earnest",
 	"ask: forbidden", "ask: refused", "ask: dropped", "patch: unavailable", "patch: dropped", "record: unavailable", "record: dropped",
 	"watch: broken", "watch: resumed", "watch: listed anew", "watch: deletion missed", "watch: replacement missed", "watch: event shown twice",
-	"API server: gone", "API server: back", "process: killed", "clock: set", "clock: jumped with a stalled process",
+	"API server: gone", "API server: back", "process: killed", "process: stopped", "clock: set", "clock: jumped with a stalled process",
 	"pod deleted while active", "pod deleted while backing off", "pod deleted while backing off after an error", "pod deleted while parked",
 	"pod deleted while gated", "pod deleted while binding", "pod replaced while binding", "pod updated while binding",
 	"pod terminating while binding", "node gone under assumed pods",

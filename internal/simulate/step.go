@@ -20,13 +20,19 @@ func (c *Cluster) Step() Round {
 	if c.dead {
 		return c.round
 	}
-	if c.synced() {
+	if c.running() {
 		c.round.Ran = true
 		c.loop.Once(c.processTime(c.now))
 	}
 	c.commit.pump()
+	if c.commit.stopping && c.commit.idle() {
+		c.end()
+	}
 	return c.round
 }
+
+// running reports whether there is a process that decides.
+func (c *Cluster) running() bool { return !c.dead && !c.commit.stopping && c.synced() }
 
 // Busy reports whether something is due at the present time without the scheduler having been run.
 func (c *Cluster) Busy() bool {
@@ -37,7 +43,7 @@ func (c *Cluster) Busy() bool {
 // Next returns when something happens by itself; ok is false when nothing ever does.
 func (c *Cluster) Next() (at time.Time, ok bool) {
 	at, ok = c.agenda.next()
-	if c.dead || !c.synced() {
+	if !c.running() {
 		return at, ok
 	}
 	if wake, waits := c.loop.Next(); waits {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -277,9 +279,25 @@ func (c *Cluster) Reconnect(warmUp time.Duration) {
 
 // Kill ends the scheduler process. Its requests that are on their way still arrive.
 func (c *Cluster) Kill() {
+	c.end()
+	c.happened["process: killed"]++
+}
+
+// Stop ends the scheduler process in order: it decides nothing more, and ends when what it has sent is answered and what it has to tell is
+// written, but soon.
+func (c *Cluster) Stop() {
+	if c.dead || c.commit.stopping {
+		return
+	}
+	c.happened["process: stopped"]++
+	c.commit.stop(errors.New("the process was made to stop"))
+	c.agenda.plan(c.now.Add(commit.DefaultDrain), c.life, c.end)
+}
+
+// end leaves no process; nobody hears the answers to its requests.
+func (c *Cluster) end() {
 	c.life++
 	c.dead = true
-	c.happened["process: killed"]++
 }
 
 // Stall lets time pass without the scheduler getting to run, as when the machine sleeps.

@@ -3,10 +3,11 @@
 // It takes the errors that are logged; it passes the first few of a kind on at once and counts the others, so that an API server that
 // is away, or a webhook that refuses, takes a handful of lines and not one for each pod. It owns the counts of the kinds of error seen of
 // late. It never holds back what is logged as information, and never loses that something happened: what was held back is told in a line
-// of its own.
+// of its own, soon after.
 package terse
 
 import (
+	"errors"
 	"sync"
 	"time"
 
@@ -24,17 +25,27 @@ const (
 	kindsMax = 1_000
 )
 
-// Logger returns a logger that writes to the given one and says the same thing a few times at most. What was held back is told with the
-// next error after the window in which it happened, and by Flush.
+// Logger returns a logger that writes to the given one and says the same thing a few times at most. What was held back is told at the end
+// of the window in which it happened, and by flush, which whoever is done with the logger calls.
 func Logger(log logr.Logger) (terse logr.Logger, flush func()) {
 	s := &shared{kinds: map[kind]*count{}}
 	return log.WithSink(newSink(log.GetSink(), s)), func() { s.tell(time.Time{}) }
 }
 
-// kind is what makes errors the same: the message, and the reason of the API server's answer if there was one.
+// kind is what makes errors the same: the message, and if the API server has answered, why and about which kind of object. Names, nodes
+// and other words that an error or a line bears do not count.
 type kind struct {
-	message string
-	reason  metav1.StatusReason
+	message         string
+	reason          metav1.StatusReason
+	group, resource string
+}
+
+func kindOf(message string, err error) kind {
+	k := kind{message: message, reason: apierrors.ReasonForError(err)}
+	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) && answer.Status().Details != nil {
+		k.group, k.resource = answer.Status().Details.Group, answer.Status().Details.Kind
+	}
+	return k
 }
 
 // count is how often a kind of error happened in the present window.
@@ -51,6 +62,8 @@ type shared struct {
 	mu    sync.Mutex
 	kinds map[kind]*count
 	order []*count // by the beginning of their windows
+	// alarm ends windows in which something was held back; nil if there are none.
+	alarm *time.Timer
 }
 
 // sink is a logr.LogSink.
@@ -96,7 +109,7 @@ func (s *shared) admit(to logr.LogSink, err error, message string) bool {
 	s.tell(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := kind{message, apierrors.ReasonForError(err)}
+	k := kindOf(message, err)
 	c := s.kinds[k]
 	if c == nil {
 		if len(s.kinds) >= kindsMax {
@@ -106,7 +119,23 @@ func (s *shared) admit(to logr.LogSink, err error, message string) bool {
 		s.kinds[k], s.order = c, append(s.order, c)
 	}
 	c.seen, c.last, c.sink = c.seen+1, err, to
+	if c.seen > lines {
+		s.setAlarm(now)
+	}
 	return c.seen <= lines
+}
+
+// setAlarm has the next window end by itself in which something was held back. The caller holds mu.
+func (s *shared) setAlarm(now time.Time) {
+	if s.alarm != nil {
+		return
+	}
+	for _, c := range s.order {
+		if c.seen > lines {
+			s.alarm = time.AfterFunc(c.began.Add(window).Sub(now), func() { s.tell(time.Now()) })
+			return
+		}
+	}
 }
 
 // tell ends the windows that are over, all of them if now is zero, and says how much was held back.
@@ -117,6 +146,11 @@ func (s *shared) tell(now time.Time) {
 		over = append(over, s.order[0])
 		delete(s.kinds, s.order[0].kind)
 		s.order = s.order[1:]
+	}
+	if len(over) > 0 && s.alarm != nil {
+		s.alarm.Stop()
+		s.alarm = nil
+		s.setAlarm(now)
 	}
 	s.mu.Unlock()
 	for _, c := range over {

@@ -3,8 +3,8 @@ package terse_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,35 +16,75 @@ import (
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
+// notebook keeps lines, which more than one goroutine may write.
+type notebook struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (n *notebook) write(_, line string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.lines = append(n.lines, line)
+}
+
+// take returns the lines since the last time.
+func (n *notebook) take() []string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	lines := n.lines
+	n.lines = nil
+	return lines
+}
+
 // TestLogger logs a thousand failures of two kinds and expects a few lines that say so.
 func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var got []string
-		log, flush := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{}))
+		var said notebook
+		log, flush := terse.Logger(funcr.New(said.write, funcr.Options{}))
 		broken, denied := errors.New("connection refused"), apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "p", errors.New("no"))
 		for i := range 1_000 {
 			log.WithName("w").Error(broken, "Could not bind", "pod", i)
 			log.WithValues("a", 1).Error(denied, "Could not bind", "pod", i)
 		}
 		log.Info("Something else")
-		if len(got) != 7 {
+		if got := said.take(); len(got) != 7 {
 			t.Fatalf("%d lines:\n%s", len(got), strings.Join(got, "\n"))
 		}
 		time.Sleep(10 * time.Second) // virtual
-		got = nil
-		log.Error(broken, "Could not bind", "pod", 1_000)
-		if !slices.ContainsFunc(got, func(line string) bool { return strings.Contains(line, `"more"=997`) }) || len(got) != 3 {
+		synctest.Wait()
+		if got := said.take(); len(got) != 2 || !strings.Contains(got[0], `"more"=997`) || !strings.Contains(got[1], `"more"=997`) {
 			t.Errorf("after the window:\n%s", strings.Join(got, "\n"))
+		}
+		log.Error(broken, "Could not bind", "pod", 1_000)
+		if got := said.take(); len(got) != 1 {
+			t.Errorf("in the next window:\n%s", strings.Join(got, "\n"))
 		}
 		for range 5 {
 			log.Error(broken, "Could not bind")
 		}
-		got = nil
+		said.take()
 		flush()
-		if len(got) != 1 || !strings.Contains(got[0], `"more"=3`) {
+		if got := said.take(); len(got) != 1 || !strings.Contains(got[0], `"more"=3`) {
 			t.Errorf("at the end:\n%s", strings.Join(got, "\n"))
 		}
 	})
+}
+
+// TestResourcesAreToldApart has many requests about some kinds of object forbidden: that another kind is forbidden, too, must be seen.
+func TestResourcesAreToldApart(t *testing.T) {
+	var got []string
+	log, flush := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{}))
+	for _, resource := range []string{"pods", "nodes", "namespaces", "services"} {
+		denied := apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", errors.New("no"))
+		for range 2 {
+			log.Error(fmt.Errorf("failed to list: %w", denied), "Failed to watch")
+		}
+	}
+	flush()
+	if len(got) != 8 {
+		t.Errorf("%d lines, want two of each kind:\n%s", len(got), strings.Join(got, "\n"))
+	}
 }
 
 // TestKindsAreBounded logs a different message each time: none may be lost, and memory must not grow with them.
