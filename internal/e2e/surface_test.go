@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -27,7 +28,8 @@ import (
 // The places that a static pod of kube-scheduler names.
 const (
 	schedulerConf = "/etc/kubernetes/scheduler.conf"
-	endpoint      = "https://127.0.0.1:10259"
+	address       = "127.0.0.1:10259"
+	endpoint      = "https://" + address
 )
 
 // transcript keeps all that a process logs.
@@ -73,9 +75,15 @@ func (w *world) kubeScheduler(log *transcript, args ...string) *rig.Process {
 	return p
 }
 
-// staticPod reads the manifest, and returns its command line with the cluster's kubeconfig in the place of the file on the host.
+// staticPod reads the manifest, and returns its command line with the cluster's kubeconfig in the place of the file on the host. The port
+// that the manifest has its probes ask must be free.
 func (w *world) staticPod() (args []string, probes []string) {
 	w.Helper()
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		w.Fatalf("the static pod of kube-scheduler serves on %s, which must be free for this test; does another scheduler run on this machine? %v", address, err)
+	}
+	w.must(listener.Close())
 	text, err := os.ReadFile("testdata/kube-scheduler.yaml")
 	w.must(err)
 	var pod v1.Pod

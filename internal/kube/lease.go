@@ -38,6 +38,7 @@ type ElectionConfig struct {
 // Election makes at most one replica lead, by a Lease that the leader keeps renewing.
 type Election struct {
 	elector   *leaderelection.LeaderElector
+	lock      *lock
 	health    *leaderelection.HealthzAdaptor
 	candidate *leaderelection.LeaseCandidate // nil unless coordinated
 	synced    leaderelection.CacheSyncWaiter
@@ -78,7 +79,7 @@ func NewElection(config ElectionConfig) (*Election, error) {
 	if err != nil {
 		return nil, fmt.Errorf("build a client for the lease: %w", err)
 	}
-	lock, err := resourcelock.New(config.Rules.ResourceLock, config.Rules.ResourceNamespace, config.Rules.ResourceName,
+	lease, err := resourcelock.New(config.Rules.ResourceLock, config.Rules.ResourceNamespace, config.Rules.ResourceName,
 		client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{
 			Identity:      identity,
 			EventRecorder: e.events.NewRecorder(scheme.Scheme, v1.EventSource{Component: config.Scheduler}),
@@ -86,8 +87,9 @@ func NewElection(config ElectionConfig) (*Election, error) {
 	if err != nil {
 		return nil, fmt.Errorf("prepare the lease %s/%s: %w", config.Rules.ResourceNamespace, config.Rules.ResourceName, err)
 	}
+	e.lock = &lock{Interface: lease, duration: config.Rules.LeaseDuration.Duration, renewDeadline: config.Rules.RenewDeadline.Duration}
 	e.elector, err = leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-		Lock:            lock,
+		Lock:            e.lock,
 		LeaseDuration:   config.Rules.LeaseDuration.Duration,
 		RenewDeadline:   config.Rules.RenewDeadline.Duration,
 		RetryPeriod:     config.Rules.RetryPeriod.Duration,
@@ -126,15 +128,14 @@ func (e *Election) Check(request *http.Request) error { return e.health.Check(re
 // Candidates returns what waits until the candidates are known; nil unless the election is coordinated.
 func (e *Election) Candidates() leaderelection.CacheSyncWaiter { return e.synced }
 
-// Holds returns nil while this replica leads beyond doubt: the lease is its own, and it renewed it so short a time ago that nobody
-// else can have taken it over. It asks nobody.
+// Holds returns nil while this replica leads beyond doubt: the lease is its own, and its last renewal that was answered began so
+// short a time ago that nobody else can have taken it over. It asks nobody.
 func (e *Election) Holds() error {
 	if !e.elector.IsLeader() {
 		return fmt.Errorf("the lease is not this replica's: %w", ErrLost)
 	}
-	// The elector's own check adds a tolerance to the duration of the lease; this one ends with the time there is to renew it.
-	if err := e.elector.Check(e.rules.RenewDeadline.Duration - e.rules.LeaseDuration.Duration); err != nil {
-		return fmt.Errorf("%w: %w", err, ErrLost)
+	if !time.Now().Before(e.lock.end()) {
+		return fmt.Errorf("the lease was given back, or not renewed in time: %w", ErrLost)
 	}
 	return nil
 }
@@ -148,24 +149,36 @@ func (e *Election) Run(ctx context.Context) error {
 		go e.candidate.Run(ctx)
 	}
 	go e.elector.Run(ctx)
+	return e.keep(ctx)
+}
+
+// keep waits until the election ends, and looks whether the lease is held: now and then, and at the moment at which it no longer is.
+func (e *Election) keep(ctx context.Context) error {
 	select {
 	case <-e.leading:
 	case <-e.ended:
-		return nil
+		return unlessTold(ctx, ErrLost)
 	}
-	check := time.NewTicker(min(e.rules.RetryPeriod.Duration, time.Second))
-	defer check.Stop()
 	for {
+		pause := min(e.rules.RetryPeriod.Duration, time.Second)
+		if left := time.Until(e.lock.end()); left > 0 {
+			pause = min(pause, left)
+		}
 		select {
 		case <-e.ended:
-			if ctx.Err() == nil {
-				return ErrLost
-			}
-			return nil
-		case <-check.C:
-			if err := e.Holds(); err != nil && ctx.Err() == nil {
+			return unlessTold(ctx, ErrLost)
+		case <-time.After(pause):
+			if err := unlessTold(ctx, e.Holds()); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// unlessTold returns the error, or nil if the context has ended: then the election ends because it was told to.
+func unlessTold(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
 }

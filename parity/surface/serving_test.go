@@ -134,22 +134,12 @@ func TestServing(t *testing.T) {
 // ask runs a program as the scheduler of the cluster, has it bind pods and fail to, and asks it everything.
 func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, namespace string) served {
 	t.Helper()
-	port := freePort(t)
-	process, err := rig.Start(io.Discard, program, "--kubeconfig="+cluster.SchedulerKubeconfig, "--authentication-kubeconfig="+cluster.SchedulerKubeconfig,
-		"--authorization-kubeconfig="+cluster.SchedulerKubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(process.Kill)
+	clients := clientsOf(t, cluster)
+	process, base := start(ctx, t, cluster, clients, program)
 	client, err := cluster.Client()
 	if err != nil {
 		t.Fatal(err)
 	}
-	clients := clientsOf(t, cluster)
-	base := fmt.Sprintf("https://127.0.0.1:%d", port)
-	until(ctx, t, process, "it is ready", func() bool {
-		return send(ctx, clients, base, request{method: http.MethodGet, path: "/readyz", who: nobody}).Status == http.StatusOK
-	})
 	work(ctx, t, client, process, namespace)
 	until(ctx, t, process, "gauges, which are brought up to date once a second, say so", func() bool {
 		text := send(ctx, clients, base, request{method: http.MethodGet, path: "/metrics", who: administrator}).Body
@@ -165,6 +155,34 @@ func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, names
 		t.Errorf("%s: SIGTERM: %v", program, err)
 	}
 	return s
+}
+
+// starts is how often a program is started at most: a port that was free may be taken when the program comes to it.
+const starts = 5
+
+// start runs a program on a free port, and returns when it is ready.
+func start(ctx context.Context, t *testing.T, cluster *rig.Cluster, clients map[string]*http.Client, program string) (process *rig.Process, base string) {
+	t.Helper()
+	for try := 1; ; try++ {
+		port := freePort(t)
+		process, err := rig.Start(io.Discard, program, "--kubeconfig="+cluster.SchedulerKubeconfig, "--authentication-kubeconfig="+cluster.SchedulerKubeconfig,
+			"--authorization-kubeconfig="+cluster.SchedulerKubeconfig, "--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", port))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(process.Kill)
+		base := fmt.Sprintf("https://127.0.0.1:%d", port)
+		err = await(ctx, process, func() bool {
+			return send(ctx, clients, base, request{method: http.MethodGet, path: "/readyz", who: nobody}).Status == http.StatusOK
+		})
+		if err == nil {
+			return process, base
+		}
+		if try == starts || !strings.Contains(process.Log(), "address already in use") {
+			t.Fatalf("wait until %s is ready: %v\n%s", program, err, process.Log())
+		}
+		t.Logf("port %d was taken meanwhile", port)
+	}
 }
 
 // work has a scheduler bind pods, find no node for one, and wait behind a gate with another.
@@ -213,17 +231,21 @@ func work(ctx context.Context, t *testing.T, client kubernetes.Interface, proces
 
 func until(ctx context.Context, t *testing.T, process *rig.Process, what string, done func() bool) {
 	t.Helper()
-	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
-		select {
-		case <-process.Exited():
-			return false, process.Failure()
-		default:
-		}
-		return done(), nil
-	})
-	if err != nil {
+	if err := await(ctx, process, done); err != nil {
 		t.Fatalf("wait until %s: %v\n%s", what, err, process.Log())
 	}
+}
+
+// await waits until something is done, or the process has ended.
+func await(ctx context.Context, process *rig.Process, done func() bool) error {
+	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		select {
+		case <-process.Exited():
+			return false, fmt.Errorf("it has ended with %v", process.Failure())
+		default:
+			return done(), nil
+		}
+	})
 }
 
 func freePort(t *testing.T) int {

@@ -1,0 +1,258 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	componentbase "k8s.io/component-base/config/v1alpha1"
+)
+
+// leaseServer keeps one lease, as an API server does.
+type leaseServer struct {
+	url  string
+	gone chan struct{} // closed when the test ends
+
+	mu      sync.Mutex
+	lease   *coordinationv1.Lease
+	wrote   []time.Time                             // when what was stored arrived
+	read    int                                     // how often the lease was read
+	refuse  func(*leaseServer, http.ResponseWriter) // answers writes instead, or never; nil to store them
+	release func(lease *coordinationv1.Lease)       // is told of a lease that is given back, before it is stored
+}
+
+func newLeaseServer(t *testing.T) *leaseServer {
+	s := &leaseServer{gone: make(chan struct{})}
+	server := httptest.NewServer(s)
+	s.url = server.URL
+	t.Cleanup(func() {
+		close(s.gone)
+		server.Close()
+	})
+	return s
+}
+
+// ServeHTTP reads or writes the lease. Events are taken and forgotten.
+func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	arrived := time.Now()
+	body, _ := io.ReadAll(r.Body)
+	w.Header().Set("Content-Type", "application/json")
+	if !strings.Contains(r.URL.Path, "/leases") {
+		_, _ = w.Write(body)
+		return
+	}
+	s.mu.Lock()
+	refuse := s.refuse
+	s.mu.Unlock()
+	if r.Method != http.MethodGet && refuse != nil {
+		refuse(s, w)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r.Method == http.MethodGet {
+		s.read++
+	} else if !s.store(body, arrived) {
+		w.WriteHeader(http.StatusConflict)
+		return
+	}
+	if s.lease == nil {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	_ = json.NewEncoder(w).Encode(s.lease)
+}
+
+// store stores a lease, unless it is made from an older one than that which is stored.
+func (s *leaseServer) store(body []byte, arrived time.Time) bool {
+	lease := &coordinationv1.Lease{}
+	if err := json.Unmarshal(body, lease); err != nil {
+		panic(err)
+	}
+	if s.lease != nil && s.lease.ResourceVersion != lease.ResourceVersion {
+		return false
+	}
+	if *lease.Spec.HolderIdentity == "" && s.release != nil {
+		s.release(lease)
+	}
+	s.wrote = append(s.wrote, arrived)
+	lease.ResourceVersion = strconv.Itoa(len(s.wrote))
+	s.lease = lease
+	return true
+}
+
+// state returns how often the lease was read and written, and when the last of what is stored arrived.
+func (s *leaseServer) state() (reads, writes int, last time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.wrote); n > 0 {
+		last = s.wrote[n-1]
+	}
+	return s.read, len(s.wrote), last
+}
+
+func (s *leaseServer) set(refuse func(*leaseServer, http.ResponseWriter)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refuse = refuse
+}
+
+// Times to renew a lease in: one that a test can wait for, and one that no test comes to the end of.
+const (
+	shortDeadline = 2 * time.Second
+	longDeadline  = 10 * time.Minute
+)
+
+func (s *leaseServer) election(t *testing.T, renewDeadline time.Duration) *Election {
+	t.Helper()
+	config := ClientConfig{Master: s.url, ContentType: "application/json"}
+	access, err := Access(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := Connect(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := NewElection(ElectionConfig{Access: access, Client: client, Scheduler: "default-scheduler", Rules: componentbase.LeaderElectionConfiguration{
+		LeaseDuration: metav1.Duration{Duration: 2 * renewDeadline}, RenewDeadline: metav1.Duration{Duration: renewDeadline},
+		RetryPeriod: metav1.Duration{Duration: 200 * time.Millisecond}, ResourceLock: "leases", ResourceNamespace: "kube-system", ResourceName: "berth",
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+// lead runs the election until it leads and has renewed its lease.
+func (s *leaseServer) lead(t *testing.T, e *Election) (stop context.CancelFunc, ran <-chan error) {
+	t.Helper()
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- e.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		<-e.ended
+	})
+	<-e.Leading()
+	soon := time.NewTicker(time.Millisecond)
+	defer soon.Stop()
+	for range soon.C {
+		if _, writes, _ := s.state(); writes > 1 {
+			break
+		}
+	}
+	return stop, ended
+}
+
+// A leader whose writes fail while it can still read does not take what it reads for a renewal.
+func TestReadingIsNoRenewal(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		refuse func(*leaseServer, http.ResponseWriter)
+	}{
+		{"writes hang", func(s *leaseServer, _ http.ResponseWriter) { <-s.gone }},
+		{"writes fail", func(_ *leaseServer, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server := newLeaseServer(t)
+			e := server.election(t, shortDeadline)
+			_, ran := server.lead(t, e)
+			server.set(test.refuse)
+			before, _, _ := server.state()
+			soon := time.NewTicker(time.Millisecond)
+			defer soon.Stop()
+			for now := time.Now(); e.Holds() == nil; now = <-soon.C {
+				if _, _, last := server.state(); now.After(last.Add(shortDeadline)) {
+					t.Fatalf("%v after its last renewal, which was good for %v, the leader has no doubt", now.Sub(last), shortDeadline)
+				}
+			}
+			if err := <-ran; !errors.Is(err, ErrLost) {
+				t.Errorf("the election ended with %v", err)
+			}
+			reads, _, _ := server.state()
+			t.Logf("%d readings in vain", reads-before)
+		})
+	}
+}
+
+// A lease that is given back is not held from when that is sent: when the answer comes, another may lead.
+func TestGivenBackIsNotHeld(t *testing.T) {
+	server := newLeaseServer(t)
+	e := server.election(t, longDeadline)
+	given := make(chan error, 1)
+	server.release = func(*coordinationv1.Lease) { given <- e.Holds() }
+	stop, ran := server.lead(t, e)
+	if err := e.Holds(); err != nil {
+		t.Errorf("a leader has doubts: %v", err)
+	}
+	stop()
+	if err := <-given; !errors.Is(err, ErrLost) {
+		t.Errorf("while the lease is given back: %v", err)
+	}
+	if err := <-ran; err != nil {
+		t.Errorf("told to stop, the election ended with %v", err)
+	}
+}
+
+// An election that is over before anybody looks has been lost, unless it was told to stop.
+func TestEndedBeforeLookedAt(t *testing.T) {
+	for range 20 { // of two channels that are closed either may be seen first
+		e := newLeaseServer(t).election(t, longDeadline)
+		close(e.leading)
+		close(e.ended)
+		if err := e.keep(t.Context()); !errors.Is(err, ErrLost) {
+			t.Errorf("it ended with %v", err)
+		}
+		told, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := e.keep(told); err != nil {
+			t.Errorf("told to stop, it ended with %v", err)
+		}
+	}
+}
+
+func TestEndOfLease(t *testing.T) {
+	at := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	for _, test := range []struct{ sent, duration, renewDeadline, want time.Duration }{
+		{900 * time.Millisecond, 15 * time.Second, 10 * time.Second, 10900 * time.Millisecond},
+		{100 * time.Millisecond, 4900 * time.Millisecond, 3700 * time.Millisecond, 3800 * time.Millisecond},
+		{900 * time.Millisecond, 4900 * time.Millisecond, 3700 * time.Millisecond, 4 * time.Second},
+	} {
+		l := &lock{duration: test.duration, renewDeadline: test.renewDeadline}
+		if got := l.endOf(at.Add(test.sent)).Sub(at); got != test.want {
+			t.Errorf("sent at %v, with a duration of %v and a deadline of %v: held until %v, want %v", test.sent, test.duration, test.renewDeadline, got, test.want)
+		}
+	}
+}
+
+// What is sent again after an answer that never came says of itself that it is a renewal, and a failure renews nothing.
+func TestRenewalsDiffer(t *testing.T) {
+	errNoAnswer := errors.New("no answer")
+	l := &lock{Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, duration: time.Hour, renewDeadline: time.Minute}
+	record := resourcelock.LeaderElectionRecord{HolderIdentity: "me", RenewTime: metav1.NewTime(time.Now().Add(-time.Second))}
+	for _, answer := range []error{errNoAnswer, nil} {
+		before := time.Now()
+		err := l.write(t.Context(), record, func(_ context.Context, sent resourcelock.LeaderElectionRecord) error {
+			if sent.RenewTime.Time.Before(before) {
+				t.Errorf("it is sent as of %v before", before.Sub(sent.RenewTime.Time))
+			}
+			return answer
+		})
+		if !errors.Is(err, answer) || l.end().IsZero() != (answer != nil) {
+			t.Errorf("answer %v: error %v, held until %v", answer, err, l.end())
+		}
+	}
+}
