@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -174,32 +173,16 @@ func (a *auditor) known() oracle.Cluster {
 		}
 	}
 	for _, object := range a.others {
-		addOther(&c, object)
+		c.Add(object)
 	}
 	return c
-}
-
-// addOther puts an object that is neither a node nor a pod into a cluster.
-func addOther(c *oracle.Cluster, object runtime.Object) {
-	switch o := object.(type) {
-	case *v1.Namespace:
-		c.Namespaces = append(c.Namespaces, o)
-	case *v1.Service:
-		c.Services = append(c.Services, o)
-	case *v1.ReplicationController:
-		c.ReplicationControllers = append(c.ReplicationControllers, o)
-	case *appsv1.ReplicaSet:
-		c.ReplicaSets = append(c.ReplicaSets, o)
-	case *appsv1.StatefulSet:
-		c.StatefulSets = append(c.StatefulSets, o)
-	}
 }
 
 // stored is the cluster as the API server has it.
 func stored(c *simulate.Cluster) oracle.Cluster {
 	now := oracle.Cluster{Nodes: c.Nodes(), Pods: c.Pods()}
 	for _, object := range c.Objects() {
-		addOther(&now, object)
+		now.Add(object)
 	}
 	return now
 }

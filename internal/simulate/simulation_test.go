@@ -75,7 +75,7 @@ func fill(c *simulate.Cluster, start oracle.Cluster) error {
 	for _, node := range start.Nodes {
 		c.SetNode(node)
 	}
-	for _, object := range others(start) {
+	for _, object := range start.Others() {
 		if err := c.SetObject(object); err != nil {
 			return err
 		}
@@ -84,27 +84,6 @@ func fill(c *simulate.Cluster, start oracle.Cluster) error {
 		c.SetPod(pod)
 	}
 	return nil
-}
-
-// others lists what a cluster has besides nodes and pods.
-func others(c oracle.Cluster) []runtime.Object {
-	var all []runtime.Object
-	for _, o := range c.Namespaces {
-		all = append(all, o)
-	}
-	for _, o := range c.Services {
-		all = append(all, o)
-	}
-	for _, o := range c.ReplicationControllers {
-		all = append(all, o)
-	}
-	for _, o := range c.ReplicaSets {
-		all = append(all, o)
-	}
-	for _, o := range c.StatefulSets {
-		all = append(all, o)
-	}
-	return all
 }
 
 // rest leaves the cluster alone until nothing moves any more. Then no pod may wait that fits somewhere.

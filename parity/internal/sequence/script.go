@@ -184,7 +184,7 @@ func (p *play) change(c *simulate.Cluster) error {
 func clusterOf(c *simulate.Cluster) oracle.Cluster {
 	now := oracle.Cluster{Nodes: c.Nodes(), Pods: c.Pods()}
 	for _, o := range c.Objects() {
-		world.Add(&now, o)
+		now.Add(o)
 	}
 	return now
 }

@@ -166,7 +166,7 @@ func (c *check) before(d *plan.Decision) *world.World {
 		}
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(c.objects), compareRefs) {
-		world.Add(&w.Cluster, c.objects[ref])
+		w.Cluster.Add(c.objects[ref])
 	}
 	clone := w.Clone()
 	return &clone

@@ -9,7 +9,6 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -40,43 +39,6 @@ func Source(name string, seed uint64) *rand.Rand {
 	hash := fnv.New64a()
 	hash.Write([]byte(name))
 	return rand.New(rand.NewPCG(seed, hash.Sum64()))
-}
-
-// Others are the objects that are neither nodes nor pods.
-func (w *World) Others() []runtime.Object {
-	var all []runtime.Object
-	for _, o := range w.Namespaces {
-		all = append(all, o)
-	}
-	for _, o := range w.Services {
-		all = append(all, o)
-	}
-	for _, o := range w.ReplicationControllers {
-		all = append(all, o)
-	}
-	for _, o := range w.ReplicaSets {
-		all = append(all, o)
-	}
-	for _, o := range w.StatefulSets {
-		all = append(all, o)
-	}
-	return all
-}
-
-// Add puts an object that is neither a node nor a pod into a cluster. Others than Others lists are left out.
-func Add(c *oracle.Cluster, object runtime.Object) {
-	switch o := object.(type) {
-	case *v1.Namespace:
-		c.Namespaces = append(c.Namespaces, o)
-	case *v1.Service:
-		c.Services = append(c.Services, o)
-	case *v1.ReplicationController:
-		c.ReplicationControllers = append(c.ReplicationControllers, o)
-	case *appsv1.ReplicaSet:
-		c.ReplicaSets = append(c.ReplicaSets, o)
-	case *appsv1.StatefulSet:
-		c.StatefulSets = append(c.StatefulSets, o)
-	}
 }
 
 // Objects are all objects, nodes first.

@@ -1,0 +1,44 @@
+package oracle
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// Others are the objects that are neither nodes nor pods.
+func (c *Cluster) Others() []runtime.Object {
+	var all []runtime.Object
+	for _, o := range c.Namespaces {
+		all = append(all, o)
+	}
+	for _, o := range c.Services {
+		all = append(all, o)
+	}
+	for _, o := range c.ReplicationControllers {
+		all = append(all, o)
+	}
+	for _, o := range c.ReplicaSets {
+		all = append(all, o)
+	}
+	for _, o := range c.StatefulSets {
+		all = append(all, o)
+	}
+	return all
+}
+
+// Add puts an object that is neither a node nor a pod into the cluster. Others than Others lists are left out.
+func (c *Cluster) Add(object runtime.Object) {
+	switch o := object.(type) {
+	case *v1.Namespace:
+		c.Namespaces = append(c.Namespaces, o)
+	case *v1.Service:
+		c.Services = append(c.Services, o)
+	case *v1.ReplicationController:
+		c.ReplicationControllers = append(c.ReplicationControllers, o)
+	case *appsv1.ReplicaSet:
+		c.ReplicaSets = append(c.ReplicaSets, o)
+	case *appsv1.StatefulSet:
+		c.StatefulSets = append(c.StatefulSets, o)
+	}
+}
