@@ -30,11 +30,22 @@ func (s *State) nominate(pod *model.Pod, delta *Delta) {
 
 // freePromise forgets what a pod was promised and tells those for whom it was out of reach.
 func (s *State) freePromise(key model.PodKey, delta *Delta) {
-	pod := s.dropNomination(key)
-	if pod == nil {
-		return
+	if pod := s.dropNomination(key); pod != nil {
+		delta.Events = append(delta.Events, promiseFreed(pod))
 	}
-	delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority})
+}
+
+// keepPromise forgets what a pod was promised that got a node. If it is another one, those for whom the promised place was out of reach
+// want to know; kube-scheduler lets them wait for another event.
+func (s *State) keepPromise(key model.PodKey, nodeName string, events []model.Event) []model.Event {
+	if pod := s.dropNomination(key); pod != nil && pod.NominatedNode != nodeName {
+		return append(events, promiseFreed(pod))
+	}
+	return events
+}
+
+func promiseFreed(pod *model.Pod) model.Event {
+	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority}
 }
 
 // dropNomination forgets what a pod was promised; it returns the pod, or nil if it was promised nothing.

@@ -49,6 +49,14 @@ func TestNominations(t *testing.T) {
 		t.Errorf("the same promise again: events %+v, %d promises", delta.Events, s.Nominated())
 	}
 	s.Assume(plan.Decision{Work: plan.Work{Pod: promisedPod("p", "b", 5)}, NodeName: "b"})
+	if delta = apply(); len(delta.Events) != 0 {
+		t.Errorf("it got what it was promised: events %+v", delta.Events)
+	}
+	set(promisedPod("r", "a", 7))
+	s.Assume(plan.Decision{Work: plan.Work{Pod: promisedPod("r", "a", 7)}, NodeName: "b"})
+	if delta = apply(); len(delta.Events) != 1 || *delta.Events[0].OnlyUpTo != 7 || len(apply().Events) != 0 {
+		t.Errorf("it got another node than it was promised: events %+v", delta.Events)
+	}
 	delta = apply(model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: "ns", Name: "q"}})
 	if len(delta.Events) != 1 || s.Nominated() != 0 || len(s.nominations.byNode) != 0 {
 		t.Errorf("deleted: events %+v; left: %+v", delta.Events, s.nominations)

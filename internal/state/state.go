@@ -39,6 +39,7 @@ type State struct {
 
 	nominations nominations
 	trial       Trial
+	untold      []model.Event // that an assumption amounts to; told with the next batch of changes
 
 	images  map[string]*image
 	journal journal
@@ -166,7 +167,8 @@ type Failure struct {
 
 // Apply takes in a batch of changes and says what they mean.
 func (s *State) Apply(changes []model.Change) Delta {
-	var delta Delta
+	delta := Delta{Events: s.untold}
+	s.untold = nil
 	s.sweepTopologies()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {
@@ -201,7 +203,7 @@ func (s *State) Assume(d plan.Decision) {
 	if known := s.placed[d.Pod.Key()]; known != nil || !ok {
 		panic(fmt.Sprintf("state: assume pod %s on node %s: pod placed: %t, node exists: %t", d.Pod, d.NodeName, known != nil, ok))
 	}
-	s.dropNomination(d.Pod.Key())
+	s.untold = s.keepPromise(d.Pod.Key(), d.NodeName, s.untold)
 	on := *d.Pod
 	on.NodeName = d.NodeName
 	s.place(&placed{pod: &on, slot: slot, phase: assumed, latest: d.Pod})
