@@ -2,7 +2,8 @@
 //
 // It takes model.Change values and decisions to assume; it gives a Delta (what the changes mean for pods that wait), the
 // Node view of each slot, and a journal from which caches catch up. It owns the node slots, the pods placed on them, the
-// image counts, the tallies and groups of terms, and what is known of namespaces, services and controllers of pods. It never talks to an API, reads a clock, or decides where a pod goes.
+// image counts, the tallies and groups of terms, which pods were promised which node, and what is known of namespaces, services and
+// controllers of pods. It never talks to an API, reads a clock, or decides where a pod goes.
 //
 // One goroutine owns a State: it writes and reads it without locks.
 package state
