@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"os"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -13,10 +15,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/client-go/tools/record/util"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/explain"
@@ -31,7 +33,8 @@ import (
 // let in in batches, and between two batches the recorder makes sure that the queue is empty (settle).
 //
 // A normal event tells of something that happens to a pod once. There is nothing to count, and the broadcaster would remember
-// each for six minutes; so it is written at once.
+// each for six minutes; so it is written at once. Its name follows from what it says, so that it is there once even if the API server
+// stored it without an answer and it is sent again.
 type recorder struct {
 	client  kubernetes.Interface
 	host    string
@@ -173,12 +176,11 @@ func (r *recorder) settle(ctx context.Context) error {
 	}
 }
 
-// write sends an event that will not be repeated.
+// write sends an event that will not be repeated. That it is there already is as good as having written it.
 func (r *recorder) write(ctx context.Context, pod *model.Pod, event explain.Event) error {
-	now := time.Now()
 	object := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Name: util.GenerateEventName(pod.Name, now.UnixNano()), Namespace: pod.Namespace},
-		EventTime:           metav1.MicroTime{Time: now},
+		ObjectMeta:          metav1.ObjectMeta{Name: onceName(pod, event), Namespace: pod.Namespace},
+		EventTime:           metav1.MicroTime{Time: time.Now()},
 		ReportingController: pod.SchedulerName,
 		ReportingInstance:   pod.SchedulerName + "-" + r.host,
 		Action:              event.Action,
@@ -191,7 +193,22 @@ func (r *recorder) write(ctx context.Context, pod *model.Pod, event explain.Even
 		Type: event.Type,
 	}
 	// Not Events().Create: it would decode the answer, which nobody reads.
-	return r.client.EventsV1().RESTClient().Post().Namespace(pod.Namespace).Resource("events").Body(object).MaxRetries(once).Do(ctx).Error()
+	err := r.client.EventsV1().RESTClient().Post().Namespace(pod.Namespace).Resource("events").Body(object).MaxRetries(once).Do(ctx).Error()
+	if apierrors.IsAlreadyExists(err) {
+		return nil
+	}
+	return err
+}
+
+// onceName names an event after the pod, as is usual, and after what it says of it.
+func onceName(pod *model.Pod, event explain.Event) string {
+	hash := fnv.New64a()
+	for _, part := range []string{string(pod.UID), event.Type, event.Reason, event.Action, event.Note} {
+		_, _ = fmt.Fprintf(hash, "%d %s", len(part), part)
+	}
+	suffix := fmt.Sprintf(".%016x", hash.Sum64())
+	room := validation.DNS1123SubdomainMaxLength - len(suffix)
+	return strings.TrimRight(pod.Name[:min(len(pod.Name), room)], "-.") + suffix
 }
 
 // sink writes for the broadcaster, which starts a goroutine for each event that comes and lets it sleep where the API server cannot be

@@ -16,6 +16,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -87,12 +88,14 @@ type eventServer struct {
 	mu      sync.Mutex
 	events  map[string]eventsv1.Event
 	patches int
+	refused int             // events that were there already
+	names   map[string]bool // of the events
 	agents  map[string]bool
 	changed chan struct{}
 }
 
 func newEventServer(t *testing.T) (*eventServer, *Writer) {
-	s := &eventServer{events: map[string]eventsv1.Event{}, agents: map[string]bool{}, changed: make(chan struct{}, 1)}
+	s := &eventServer{events: map[string]eventsv1.Event{}, names: map[string]bool{}, agents: map[string]bool{}, changed: make(chan struct{}, 1)}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	client := connect(t, ClientConfig{Master: server.URL, ContentType: "application/json", Version: "v9"})
@@ -117,6 +120,12 @@ func (s *eventServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := json.Unmarshal(body, &e); err != nil {
 			panic(err)
 		}
+		if s.names[e.Name] {
+			s.refused++
+			http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`, http.StatusConflict)
+			return
+		}
+		s.names[e.Name] = true
 		s.events[string(e.Regarding.UID)] = e
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -188,6 +197,37 @@ func TestNormalEvent(t *testing.T) {
 		!strings.HasPrefix(got.ReportingInstance, "default-scheduler-") || got.EventTime.IsZero() ||
 		got.Regarding != (v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "p1", UID: "u1", ResourceVersion: "1"}) {
 		t.Errorf("event %+v", got)
+	}
+	// The same once more, as after a broken connection, bears the same name: the API server has it already, and that is no failure.
+	if err := writer.Record(t.Context(), numbered(1), event); err != nil {
+		t.Errorf("record it again: %v", err)
+	}
+	if server.refused != 1 {
+		t.Errorf("%d events were refused because they are there already, want 1", server.refused)
+	}
+}
+
+func TestNameOfNormalEvent(t *testing.T) {
+	scheduled := explain.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
+	elsewhere := scheduled
+	elsewhere.Note = "Successfully assigned ns/p1 to m"
+	long := numbered(1)
+	long.Name = strings.Repeat("a-", 126) + "a" // 253 characters
+	dotted := numbered(1)
+	dotted.Name = strings.Repeat("a", 235) + "." + strings.Repeat("a", 17)
+	names := map[string]bool{}
+	for _, test := range []struct {
+		pod   *model.Pod
+		event explain.Event
+	}{{numbered(1), scheduled}, {numbered(2), scheduled}, {numbered(1), elsewhere}, {long, scheduled}, {dotted, scheduled}} {
+		name := onceName(test.pod, test.event)
+		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+			t.Errorf("%q: %v", name, problems)
+		}
+		if names[name] {
+			t.Errorf("%q is the name of two events", name)
+		}
+		names[name] = true
 	}
 }
 
