@@ -79,7 +79,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler
 }
 
 // build makes the parts that carry a pod through.
-func (s *scheduler) build(o *options, client kubernetes.Interface) error {
+func (s *scheduler) build(o *options, client *kube.Client) error {
 	c := s.config
 	changes := ingest.New(c.Compile())
 	waiting, err := queue.New(c.Queue(o.deprecated.parkedMax))

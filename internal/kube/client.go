@@ -5,7 +5,6 @@ import (
 	"runtime"
 
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -52,8 +51,8 @@ func Access(config ClientConfig) (*rest.Config, error) {
 //
 // Requests share one HTTP/2 connection for as long as the server's limit of streams allows (100 for a kube-apiserver left
 // alone: some watches, and commit's writes); beyond it the transport opens further connections by itself.
-func Connect(access *rest.Config) (kubernetes.Interface, error) {
-	client, err := kubernetes.NewForConfig(as(access, "scheduler"))
+func Connect(access *rest.Config) (*Client, error) {
+	client, err := newClient(as(access, "scheduler"))
 	if err != nil {
 		return nil, fmt.Errorf("build a client for %s: %w", access.Host, err)
 	}

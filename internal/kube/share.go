@@ -9,35 +9,43 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sharedMax is how many different maps a pool remembers. Forgetting costs no more than memory.
-const sharedMax = 16_384
+// sharedMax is how many different things a pool remembers, sharedTextMax how many bytes their texts may have together. Forgetting costs no
+// more than memory.
+const (
+	sharedMax     = 16_384
+	sharedTextMax = 16 << 20
+)
 
-// pool makes equal maps one. Pods that come from one template have equal labels and amounts, and a small map takes hundreds
+// pool makes equal things one. Pods that come from one template have equal labels and amounts, and a small map takes hundreds
 // of bytes. It is safe for concurrent use, and what it gives must never be written.
 type pool[M any] struct {
 	mu     sync.Mutex
 	byText map[string]M
+	size   int // of all texts, in bytes
 }
 
-// share returns the map that was first given under the text.
+// share returns what was first built under the text.
 func (p *pool[M]) share(text []byte, build func() M) M {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if shared, ok := p.byText[string(text)]; ok {
 		return shared
 	}
-	if p.byText == nil || len(p.byText) >= sharedMax {
-		p.byText = map[string]M{}
+	if p.byText == nil || len(p.byText) >= sharedMax || p.size+len(text) > sharedTextMax {
+		p.byText, p.size = map[string]M{}, 0
 	}
 	shared := build()
 	p.byText[string(text)] = shared
+	p.size += len(text)
 	return shared
 }
 
 // sharing is what trimming shares between objects.
 type sharing struct {
-	strings pool[map[string]string]
-	amounts pool[v1.ResourceList]
+	strings   pool[map[string]string]
+	amounts   pool[v1.ResourceList]
+	templates pool[*template]         // by what they are on the wire
+	wired     pool[map[string]string] // labels, the same way
 }
 
 // few is how many entries a map may have to be put into words without allocating.

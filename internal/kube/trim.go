@@ -13,7 +13,8 @@ import (
 // scheduler's memory, and most of a pod is environment, commands, mounts, probes and status.
 //
 // What specs hold is dropped field by field, so that a field we have not heard of stays. Statuses are rebuilt from what is
-// read. Strings, labels and amounts that repeat over many objects share memory. All of it is idempotent, as informers demand.
+// read. Strings, labels and amounts that repeat over many objects share memory. All of it is idempotent, as informers demand; but pods of
+// one template, which the watch of pods makes, share what trimming writes: see wire.go.
 
 // Trim returns what takes from objects, in place, what no part of scheduling reads: the transform of the informers, for those who have
 // objects from elsewhere and want them as the scheduler has them.
@@ -64,11 +65,19 @@ func (s *sharing) trimOther(meta *metav1.ObjectMeta) {
 // Annotations go: no built-in plugin reads a pod's.
 func (s *sharing) trimPod(pod *v1.Pod) {
 	s.trimMeta(&pod.ObjectMeta)
-	pod.Annotations = nil
-	pod.OwnerReferences = controllerOf(pod.OwnerReferences)
+	trimPodMeta(&pod.ObjectMeta)
 	s.trimPodSpec(&pod.Spec)
-	status := &pod.Status
-	pod.Status = v1.PodStatus{
+	s.trimPodStatus(&pod.Status)
+}
+
+// trimPodMeta trims what a pod's metadata has beyond that of other objects.
+func trimPodMeta(meta *metav1.ObjectMeta) {
+	meta.Annotations = nil
+	meta.OwnerReferences = controllerOf(meta.OwnerReferences)
+}
+
+func (s *sharing) trimPodStatus(status *v1.PodStatus) {
+	*status = v1.PodStatus{
 		ObservedGeneration:                   status.ObservedGeneration,
 		Phase:                                status.Phase,
 		Conditions:                           keptConditions(status.Conditions),

@@ -243,6 +243,39 @@ type wire[T any] interface {
 	Unmarshal([]byte) error
 }
 
+// kept holds objects that a benchmark made, to say how much memory they take.
+type kept struct {
+	objects []any
+	before  runtime.MemStats
+}
+
+func newKept(n int) *kept {
+	k := &kept{objects: make([]any, 0, n)}
+	runtime.GC()
+	runtime.ReadMemStats(&k.before)
+	return k
+}
+
+// add keeps an object; when there are as many as may be, only this one.
+func (k *kept) add(object any) {
+	if len(k.objects) == cap(k.objects) {
+		k.objects = k.objects[:0]
+	}
+	k.objects = append(k.objects, object)
+}
+
+func (k *kept) report(b *testing.B) {
+	b.Helper()
+	b.StopTimer()
+	held := len(k.objects)
+	clear(k.objects[held:cap(k.objects)])
+	var after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(int64(after.HeapAlloc)-int64(k.before.HeapAlloc))/float64(held), "kept-B/object")
+	runtime.KeepAlive(k.objects)
+}
+
 // benchmarkKept decodes objects as a watch does and reports the bytes of each that stay in memory, whole and trimmed.
 func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 	const objects = 2_000
@@ -260,15 +293,8 @@ func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 		b.Run(how.name, func(b *testing.B) {
 			b.ReportAllocs()
 			shared := new(sharing)
-			kept := make([]any, 0, objects)
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			b.ResetTimer()
-			for i := range b.N {
-				if len(kept) == objects {
-					kept = kept[:0]
-				}
+			kept := newKept(objects)
+			for i := 0; b.Loop(); i++ {
 				decoded := P(new(T))
 				if err := decoded.Unmarshal(encoded[i%objects]); err != nil {
 					b.Fatal(err)
@@ -278,15 +304,9 @@ func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 						b.Fatal(err)
 					}
 				}
-				kept = append(kept, decoded)
+				kept.add(decoded)
 			}
-			b.StopTimer()
-			held := len(kept)
-			clear(kept[held:cap(kept)])
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(int64(after.HeapAlloc)-int64(before.HeapAlloc))/float64(held), "kept-B/object")
-			runtime.KeepAlive(kept)
+			kept.report(b)
 		})
 	}
 }

@@ -57,14 +57,13 @@ type Watch struct {
 
 // NewWatch prepares watches of all pods that have not finished, all nodes, all namespaces, and what else is read. Nothing is sent
 // before Start.
-func NewWatch(client kubernetes.Interface, sink Sink, reads Reads) (*Watch, error) {
-	trim := new(sharing).trim
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(trim), informers.WithInformerName(reads.Name))
+func NewWatch(client *Client, sink Sink, reads Reads) (*Watch, error) {
+	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(Trim()), informers.WithInformerName(reads.Name))
 	w := &Watch{factory: factory, flush: func() {}}
-	pods := w.factory.InformerFor(&v1.Pod{}, podInformer(reads.Name))
+	pods := w.factory.InformerFor(&v1.Pod{}, podInformer(client.pods, reads.Name))
 	w.podInformer = pods
-	// A factory hands its transform to informers that it makes itself, but not to those it is given.
-	if err := pods.SetTransform(trim); err != nil {
+	// Pods come trimmed, and share what trimming again would write.
+	if err := pods.SetTransform(nil); err != nil {
 		return nil, fmt.Errorf("set up the watch of pods: %w", err)
 	}
 	kinds := []kind{
@@ -106,9 +105,9 @@ func (w *Watch) owners(sink Sink) []kind {
 }
 
 // podInformer makes an informer without an index by namespace: nobody lists by it, and it would cost memory for each pod.
-func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
-	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewPodInformerWithOptions(client, metav1.NamespaceAll, internalinterfaces.InformerOptions{
+func podInformer(pods kubernetes.Interface, name *cache.InformerName) internalinterfaces.NewInformerFunc {
+	return func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewPodInformerWithOptions(pods, metav1.NamespaceAll, internalinterfaces.InformerOptions{
 			ResyncPeriod:     resync,
 			Indexers:         cache.Indexers{},
 			InformerName:     name,

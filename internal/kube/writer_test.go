@@ -17,7 +17,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-scheduler/berth/internal/explain"
@@ -70,7 +69,7 @@ func TestClientNeedsToKnowWhere(t *testing.T) {
 }
 
 // connect returns a client as the command makes it.
-func connect(t testing.TB, config ClientConfig) kubernetes.Interface {
+func connect(t testing.TB, config ClientConfig) *Client {
 	t.Helper()
 	access, err := Access(config)
 	if err != nil {
