@@ -63,7 +63,7 @@ func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 		"--allow-privileged=true",
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
-		"--profiling=false",
+		"--profiling=true", // comparisons have it collect its garbage between turns
 	}
 	flags = append(flags, "--disable-admission-plugins="+strings.Join(disabledAdmission(o), ","))
 	if o.RuntimeConfig != "" {

@@ -77,7 +77,7 @@ func (t *take) waiting(ctx context.Context) error {
 	if err := t.create(ctx); err != nil {
 		return fmt.Errorf("create pods: %w", err)
 	}
-	if err := t.stage.calm(ctx, nil); err != nil {
+	if err := t.stage.rest(ctx, nil); err != nil {
 		return err
 	}
 	watching, stop := context.WithCancel(ctx)
@@ -127,7 +127,7 @@ func (t *take) arriving(ctx context.Context) error {
 	if err := t.ready(ctx); err != nil {
 		return err
 	}
-	if err := t.stage.calm(ctx, t.process); err != nil {
+	if err := t.stage.rest(ctx, t.process); err != nil {
 		return err
 	}
 	watching, stop := context.WithCancel(ctx)
