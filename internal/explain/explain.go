@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Event is an event about a pod, in the terms of events.k8s.io/v1.
+// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal one happens to a pod once: two that say the same are one.
 type Event struct {
 	Type   string // Normal or Warning
 	Reason string

@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"runtime"
 
+	v1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 )
@@ -57,6 +61,32 @@ func Connect(access *rest.Config) (*Client, error) {
 		return nil, fmt.Errorf("build a client for %s: %w", access.Host, err)
 	}
 	return client, nil
+}
+
+// Client is a client of an API server, with another for the watch of pods.
+type Client struct {
+	kubernetes.Interface
+	pods kubernetes.Interface
+}
+
+// newClient builds both on one HTTP client.
+func newClient(access *rest.Config) (*Client, error) {
+	transport, err := rest.HTTPClientFor(access)
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfigAndClient(access, transport)
+	if err != nil {
+		return nil, err
+	}
+	config := rest.CopyConfig(access) // its limits count lists and watches of pods apart
+	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
+	config.NegotiatedSerializer = trimmingCodecs{rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), new(sharing)}
+	pods, err := rest.RESTClientForConfigAndClient(config, transport)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{client, podClient{client, corev1.New(pods)}}, nil
 }
 
 // as returns a copy in which the user agent also says what the client is for.

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sharedMax is how many different things a pool remembers, sharedTextMax how many bytes their texts may have together. Forgetting costs no
-// more than memory.
+// sharedMax is how many different things a pool remembers, sharedTextMax how many bytes their texts may have together. Forgetting costs
+// no more than memory, and making them again.
 const (
 	sharedMax     = 16_384
 	sharedTextMax = 16 << 20
@@ -42,10 +42,12 @@ func (p *pool[M]) share(text []byte, build func() M) M {
 
 // sharing is what trimming shares between objects.
 type sharing struct {
-	strings   pool[map[string]string]
-	amounts   pool[v1.ResourceList]
-	templates pool[*template]         // by what they are on the wire
-	wired     pool[map[string]string] // labels, the same way
+	strings pool[map[string]string]
+	amounts pool[v1.ResourceList]
+	// By what they are on the wire: specs, affinities and labels of pods; nil what cannot be decoded.
+	templates  pool[*v1.PodSpec]
+	affinities pool[*v1.Affinity]
+	wired      pool[map[string]string]
 }
 
 // few is how many entries a map may have to be put into words without allocating.

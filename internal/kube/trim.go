@@ -17,7 +17,7 @@ import (
 // one template, which the watch of pods makes, share what trimming writes: see wire.go.
 
 // Trim returns what takes from objects, in place, what no part of scheduling reads: the transform of the informers, for those who have
-// objects from elsewhere and want them as the scheduler has them.
+// objects from elsewhere and want them as the scheduler has them. It must not get pods that a Watch has handed out: those share memory.
 func Trim() func(object any) (any, error) { return new(sharing).trim }
 
 // trim is the transform of the informers. What it does not know stays as it is.

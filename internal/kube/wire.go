@@ -10,43 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/kubernetes/scheme"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Pods that a controller made from one template differ in little: name, node, volumes. Reading each by itself decodes the same specs ten
-// thousands of times, and keeps them as often. So the watch of pods reads protobuf by halves: of a pod's spec it takes out what differs,
-// and looks the rest up by its bytes. Only a rest that nobody has seen is decoded, by the library, and trimmed. What comes out is what
-// decoding and trimming the whole pod would have given, but specs of one template share their containers, tolerations, affinity and so on.
-
-// Client is a client of an API server, with another for the watch of pods.
-type Client struct {
-	kubernetes.Interface
-	pods kubernetes.Interface
-}
-
-// newClient builds both on one HTTP client.
-func newClient(access *rest.Config) (*Client, error) {
-	transport, err := rest.HTTPClientFor(access)
-	if err != nil {
-		return nil, err
-	}
-	client, err := kubernetes.NewForConfigAndClient(access, transport)
-	if err != nil {
-		return nil, err
-	}
-	config := rest.CopyConfig(access)
-	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
-	config.NegotiatedSerializer = trimmingCodecs{scheme.Codecs.WithoutConversion(), new(sharing)}
-	pods, err := rest.RESTClientForConfigAndClient(config, transport)
-	if err != nil {
-		return nil, err
-	}
-	return &Client{client, podClient{client, corev1.New(pods)}}, nil
-}
+// Pods that a controller made from one template differ in little: name, node, volumes, perhaps affinity. Reading each by itself decodes the
+// same specs ten thousands of times, and keeps them as often. So the watch of pods reads protobuf by halves: of a pod's spec it takes out
+// what differs and what nobody reads, and looks the rest up by its bytes. Only a rest that nobody has seen is decoded, by the library, and
+// trimmed. What comes out is what decoding and trimming the whole pod would have given, but specs of one template share their containers,
+// tolerations and so on. Lists, which servers are asked for that cannot begin a watch with one, and JSON are decoded as ever.
 
 // podClient is a client whose pods come trimmed.
 type podClient struct {
@@ -57,7 +30,7 @@ type podClient struct {
 // CoreV1 returns the part of the API that pods belong to.
 func (c podClient) CoreV1() corev1.CoreV1Interface { return c.core }
 
-// trimmingCodecs decode objects of every media type trimmed.
+// trimmingCodecs decode pods and lists of pods trimmed, whatever the media type.
 type trimmingCodecs struct {
 	runtime.NegotiatedSerializer
 	shared *sharing
@@ -120,34 +93,60 @@ const (
 
 	metaLabels, metaManagedFields = 11, 17
 
-	specVolumes, specContainers, specNodeName, specHostname, specSubdomain, specInitContainers = 1, 2, 10, 16, 17, 20
+	specVolumes, specContainers, specNodeName, specAffinity, specInitContainers = 1, 2, 10, 18, 20
 
 	containerVolumeMounts = 9
 	mountBindOptions      = 8
 )
 
+// Fields that trimming drops, by number. They are of bytes, and some differ from pod to pod.
+var (
+	// dnsPolicy, serviceAccountName and its old name, securityContext, imagePullSecrets, hostname, subdomain, hostAliases, dnsConfig,
+	// readinessGates
+	specUnread = numbers(6, 8, 9, 14, 15, 16, 17, 23, 26, 28)
+	// command, args, workingDir, env, livenessProbe, readinessProbe, lifecycle, terminationMessagePath, imagePullPolicy, securityContext,
+	// envFrom, terminationMessagePolicy, volumeDevices, startupProbe
+	containerUnread = numbers(3, 4, 5, 7, 10, 11, 12, 13, 14, 15, 19, 20, 21, 22)
+)
+
+// numberSet is a set of field numbers below 64.
+type numberSet uint64
+
+func numbers(all ...int) (set numberSet) {
+	for _, n := range all {
+		set |= 1 << n
+	}
+	return set
+}
+
+func (set numberSet) has(number protowire.Number) bool { return set&(1<<number) != 0 }
+
 // protobufMagic is what an object begins with that the API server sends as protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// template is the part of a spec that pods of one origin share, trimmed. It is never written.
-type template struct {
-	spec v1.PodSpec
-	err  error
-}
-
-// templateMax is how long a shared part may be, in bytes: pods that bring more are hardly many.
-const templateMax = 8 << 10
+// wireMax is how long something may be that is looked up by its bytes; what is longer is decoded each time.
+const wireMax = 64 << 10
 
 // pieces is what a pod is taken apart into. The slices are used again for the next pod.
 type pieces struct {
-	meta, labels, spec []byte
-	containers, mounts []byte // room for what is being taken apart
-	volumes            [][]byte
-	nodeName           []byte
-	status             []byte
+	meta, labels, spec, affinity []byte
+	container                    []byte // room for the one that is being taken apart
+	// These are parts of what came.
+	volumes          [][]byte
+	nodeName, status []byte
+	hasAffinity      bool // perhaps an empty one
 }
 
 var piecesPool = sync.Pool{New: func() any { return new(pieces) }}
+
+// giveBack keeps the slices for another pod, and lets go of what came.
+func (p *pieces) giveBack() {
+	clear(p.volumes)
+	*p = pieces{
+		meta: p.meta[:0], labels: p.labels[:0], spec: p.spec[:0], affinity: p.affinity[:0], container: p.container[:0], volumes: p.volumes[:0],
+	}
+	piecesPool.Put(p)
+}
 
 // decodePod decodes a pod from what the API server sent. It leaves what is not a pod, what has no name (a bookmark), and what it cannot
 // make sense of to the library, whose errors are the right ones.
@@ -157,7 +156,7 @@ func (s *sharing) decodePod(data []byte) (pod *v1.Pod, ok bool) {
 		return nil, false
 	}
 	p := piecesPool.Get().(*pieces)
-	defer piecesPool.Put(p)
+	defer p.giveBack()
 	if !p.takeApart(raw) {
 		return nil, false
 	}
@@ -168,14 +167,21 @@ func (s *sharing) decodePod(data []byte) (pod *v1.Pod, ok bool) {
 	s.trimMeta(&pod.ObjectMeta)
 	trimPodMeta(&pod.ObjectMeta)
 	if len(p.labels) > 0 {
-		if pod.Labels, ok = s.wireLabels(p.labels); !ok {
+		if pod.Labels = s.wireLabels(p.labels); pod.Labels == nil {
 			return nil, false
 		}
 	}
-	if pod.Spec, ok = s.wireSpec(p.spec); !ok {
+	spec := s.wireSpec(p.spec)
+	if spec == nil {
 		return nil, false
 	}
+	pod.Spec = *spec
 	pod.Spec.NodeName = model.Interned(string(p.nodeName))
+	if p.hasAffinity {
+		if pod.Spec.Affinity = s.wireAffinity(p.affinity); pod.Spec.Affinity == nil {
+			return nil, false
+		}
+	}
 	if len(p.volumes) > 0 {
 		volumes := make([]v1.Volume, len(p.volumes))
 		for i, wire := range p.volumes {
@@ -192,41 +198,46 @@ func (s *sharing) decodePod(data []byte) (pod *v1.Pod, ok bool) {
 	return pod, true
 }
 
-// wireSpec returns the trimmed spec of these bytes, which must hold nothing that only one pod has.
-func (s *sharing) wireSpec(wire []byte) (v1.PodSpec, bool) {
-	build := func() *template {
-		t := new(template)
-		if t.err = t.spec.Unmarshal(wire); t.err == nil {
-			s.trimPodSpec(&t.spec)
+// wireSpec returns the trimmed spec of these bytes, nil if they are none.
+func (s *sharing) wireSpec(wire []byte) *v1.PodSpec {
+	return byWire(&s.templates, wire, func() *v1.PodSpec {
+		spec := new(v1.PodSpec)
+		if spec.Unmarshal(wire) != nil {
+			return nil
 		}
-		return t
-	}
-	t := (*template)(nil)
-	if len(wire) > templateMax {
-		t = build()
-	} else {
-		t = s.templates.share(wire, build)
-	}
-	return t.spec, t.err == nil
-}
-
-// wireLabels returns the labels that are encoded one after another as a pod's metadata holds them.
-func (s *sharing) wireLabels(wire []byte) (map[string]string, bool) {
-	if len(wire) > templateMax {
-		return decodeLabels(wire)
-	}
-	ok := true
-	shared := s.wired.share(wire, func() (labels map[string]string) {
-		labels, ok = decodeLabels(wire)
-		return s.labels(labels)
+		s.trimPodSpec(spec)
+		return spec
 	})
-	return shared, ok && shared != nil
 }
 
-func decodeLabels(wire []byte) (map[string]string, bool) {
-	var meta metav1.ObjectMeta
-	err := meta.Unmarshal(wire)
-	return meta.Labels, err == nil
+// wireAffinity returns the affinity of these bytes, nil if they are none. The pods of a DaemonSet have one for each node.
+func (s *sharing) wireAffinity(wire []byte) *v1.Affinity {
+	return byWire(&s.affinities, wire, func() *v1.Affinity {
+		affinity := new(v1.Affinity)
+		if affinity.Unmarshal(wire) != nil {
+			return nil
+		}
+		return affinity
+	})
+}
+
+// wireLabels returns the labels that are encoded one after another as a pod's metadata holds them, nil if they are none.
+func (s *sharing) wireLabels(wire []byte) map[string]string {
+	return byWire(&s.wired, wire, func() map[string]string {
+		var meta metav1.ObjectMeta
+		if meta.Unmarshal(wire) != nil {
+			return nil
+		}
+		return s.labels(meta.Labels)
+	})
+}
+
+// byWire looks up what was decoded from the same bytes.
+func byWire[M any](p *pool[M], wire []byte, decode func() M) M {
+	if len(wire) > wireMax {
+		return decode()
+	}
+	return p.share(wire, decode)
 }
 
 // rawPod unwraps a pod from the envelope that says what it is.
@@ -262,7 +273,6 @@ func rawPod(data []byte) (raw []byte, ok bool) {
 
 // takeApart fills the pieces.
 func (p *pieces) takeApart(raw []byte) bool {
-	p.meta, p.labels, p.spec, p.volumes, p.nodeName, p.status = p.meta[:0], p.labels[:0], p.spec[:0], p.volumes[:0], nil, nil
 	seen := 0
 	ok := eachField(raw, func(number protowire.Number, _, content []byte) bool {
 		if content == nil || seen&(1<<number) != 0 {
@@ -299,43 +309,49 @@ func (p *pieces) takeMeta(meta []byte) bool {
 
 func (p *pieces) takeSpec(spec []byte) bool {
 	return eachField(spec, func(number protowire.Number, field, content []byte) bool {
-		switch number {
-		case specVolumes:
+		switch {
+		case number == specVolumes:
 			p.volumes = append(p.volumes, content)
-			return content != nil
-		case specNodeName:
+		case number == specNodeName:
 			p.nodeName = content
-			return content != nil
-		case specHostname, specSubdomain: // nobody reads them
-			return content != nil
-		case specContainers, specInitContainers:
+		case number == specAffinity:
+			p.affinity, p.hasAffinity = append(p.affinity, content...), true
+		case number == specContainers, number == specInitContainers:
 			if content == nil || !p.takeContainer(content) {
 				return false
 			}
 			p.spec = protowire.AppendTag(p.spec, number, protowire.BytesType)
-			p.spec = protowire.AppendBytes(p.spec, p.containers)
+			p.spec = protowire.AppendBytes(p.spec, p.container)
+		case specUnread.has(number):
 		default:
 			p.spec = append(p.spec, field...)
+			return true
 		}
-		return true
+		return content != nil
 	})
 }
 
-// takeContainer leaves a container without its mounts, which name volumes that may bear random names. Only those stay that somebody
-// reads.
+// takeContainer leaves a container without what nobody reads. Of its mounts, which name volumes that may bear random names, those stay that
+// somebody reads.
 func (p *pieces) takeContainer(container []byte) bool {
-	p.containers = p.containers[:0]
+	p.container = p.container[:0]
 	return eachField(container, func(number protowire.Number, field, content []byte) bool {
-		keep := number != containerVolumeMounts
-		if !keep && !eachField(content, func(number protowire.Number, _, _ []byte) bool {
-			keep = keep || number == mountBindOptions
-			return true
-		}) {
-			return false
+		switch {
+		case number == containerVolumeMounts:
+			read := false
+			if content == nil || !eachField(content, func(number protowire.Number, _, _ []byte) bool {
+				read = read || number == mountBindOptions
+				return true
+			}) {
+				return false
+			}
+			if !read {
+				return true
+			}
+		case containerUnread.has(number):
+			return content != nil
 		}
-		if keep {
-			p.containers = append(p.containers, field...)
-		}
+		p.container = append(p.container, field...)
 		return true
 	})
 }

@@ -2,9 +2,13 @@ package kube
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -12,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/randfill"
 )
@@ -92,6 +97,150 @@ func TestPodsOfOneTemplate(t *testing.T) {
 	if n := len(shared.templates.byText); n != 1 {
 		t.Errorf("%d templates are remembered, want 1", n)
 	}
+}
+
+// TestPodsOfADaemonSet decodes pods that differ in the node that their affinity names, and in their environment.
+func TestPodsOfADaemonSet(t *testing.T) {
+	shared := new(sharing)
+	for i := range 3 {
+		pod := fullPod(i)
+		pod.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+			NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
+				{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{fmt.Sprint("node-", i)}},
+			}}},
+		}}}
+		pod.Spec.Containers[0].Env[0].Value = fmt.Sprint("shard-", i)
+		want, got := decodedBoth(t, shared, encoded(t, pod))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("pod %d, -want +got:\n%s", i, diff)
+		}
+	}
+	pod := fullPod(4)
+	pod.Spec.Affinity = &v1.Affinity{} // which is not the same as none
+	want, got := decodedBoth(t, shared, encoded(t, pod))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("an empty affinity, -want +got:\n%s", diff)
+	}
+	if n := len(shared.templates.byText); n != 1 {
+		t.Errorf("%d templates are remembered, want 1", n)
+	}
+}
+
+// podServer begins watches of pods with a list, in protobuf. What else it is asked for is empty.
+type podServer struct {
+	t      *testing.T
+	rest   http.Handler
+	events chan metav1.WatchEvent
+}
+
+// ServeHTTP answers a watch.
+func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != "/api/v1/pods" || r.URL.Query().Get("sendInitialEvents") != "true" {
+		s.rest.ServeHTTP(w, r)
+		return
+	}
+	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
+	frames := protobufInfo(s.t).StreamSerializer.Framer.NewFrameWriter(w)
+	for {
+		select {
+		case event := <-s.events:
+			frame, err := event.Marshal()
+			if err == nil {
+				_, err = frames.Write(frame)
+			}
+			if err != nil {
+				s.t.Errorf("send an event: %v", err)
+				return
+			}
+			w.(http.Flusher).Flush()
+			if event.Type == string(watch.Error) {
+				return
+			}
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func (s *podServer) send(kind watch.EventType, object runtime.Object) {
+	s.events <- metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: encoded(s.t, object)}}
+}
+
+// podSink keeps pods.
+type podSink struct {
+	notebook
+	pods chan *v1.Pod
+}
+
+func (s podSink) SetPod(o *v1.Pod) { s.pods <- o }
+
+// TestPodsComeByHalves watches pods of one template, and reads one of them while others come: what they share must not be written.
+func TestPodsComeByHalves(t *testing.T) {
+	const pods = 300
+	server := &podServer{t: t, rest: newWatchServer(t), events: make(chan metav1.WatchEvent, 2*pods)}
+	listening := httptest.NewServer(server)
+	t.Cleanup(listening.Close)
+	sink := podSink{notebook{make(chan string, 100)}, make(chan *v1.Pod, 2*pods)}
+	w, err := NewWatch(connect(t, ClientConfig{Master: listening.URL}), sink, Reads{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	w.Start(ctx)
+	t.Cleanup(func() {
+		cancel()
+		w.Stop()
+	})
+	bookmark := func(version string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
+	}
+	next := func() *v1.Pod {
+		t.Helper()
+		select {
+		case pod := <-sink.pods:
+			return pod
+		case <-time.After(20 * time.Second):
+			t.Fatal("no pod comes")
+			return nil
+		}
+	}
+	same := func(got *v1.Pod, want *v1.Pod) {
+		t.Helper()
+		if diff := cmp.Diff(trimmed(t, want), got); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+	}
+	server.send(watch.Added, fullPod(0))
+	server.send(watch.Bookmark, bookmark("1000"))
+	if err := w.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	first := next()
+	same(first, fullPod(0))
+	for i := 1; i < pods; i++ {
+		server.send(watch.Added, fullPod(i))
+	}
+	for i := 1; i < pods; i++ {
+		if first.Spec.Containers[0].Image == "" || first.Spec.Tolerations[0].Key == "" {
+			t.Fatal("the first pod has lost something")
+		}
+		pod := next()
+		same(pod, fullPod(i))
+		if &pod.Spec.Containers[0] != &first.Spec.Containers[0] {
+			t.Fatalf("pod %d has a spec of its own", i)
+		}
+	}
+	changed := fullPod(0)
+	changed.ResourceVersion, changed.Labels = "2000", map[string]string{"app": "other"}
+	server.send(watch.Modified, changed)
+	same(next(), changed)
+	// The version is too old to go on from, so everything is listed again: only what has changed since is handed on.
+	server.send(watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
+	for i := range pods {
+		server.send(watch.Added, fullPod(i))
+	}
+	server.send(watch.Bookmark, bookmark("3000"))
+	same(next(), fullPod(0))
 }
 
 // TestPoolsForget gives more than a pool may remember, by number and by bytes.
@@ -187,7 +336,7 @@ func TestListIsTrimmed(t *testing.T) {
 }
 
 // TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it: decoding must fail only where the library does,
-// and with its words; and where both succeed, the same must come out. Broken mounts and managed fields are left out without a look.
+// and with its words; and where both succeed, the same must come out. What nobody reads may be broken inside.
 func TestBrokenPodIsTheLibrarys(t *testing.T) {
 	whole := encoded(t, fullPod(1))
 	info := protobufInfo(t)

@@ -256,7 +256,7 @@ func (st *stage) sweep(ctx context.Context) error {
 	return nil
 }
 
-// rest makes all turns begin alike: nobody is busy, and there is no garbage.
+// rest makes turns begin alike: as calm as it gets, and without garbage in the API server.
 func (st *stage) rest(ctx context.Context, contender *rig.Process) error {
 	if err := st.calm(ctx, contender); err != nil {
 		return err
