@@ -104,7 +104,8 @@ var house = map[string]map[string]string{
 		"internal/plugins": "it is the one place that knows them all",
 		"internal/queue":   "it builds the queue's rules",
 	},
-	"internal/manifest": {},
+	"internal/manifest": {"internal/spelling": "a field that is not known may be one misspelt"},
+	"internal/spelling": {},
 	"internal/simulate": {
 		"internal/commit":                "what is to be written, and again, it decides",
 		"internal/config":                "a simulation runs the configured profiles",
@@ -164,6 +165,7 @@ var house = map[string]map[string]string{
 		"internal/config":   "simulate and explain read the scheduler's configuration",
 		"internal/manifest": "simulate and explain read clusters from files",
 		"internal/simulate": "the simulate command",
+		"internal/spelling": "the pod that is asked for may be one misspelt",
 	},
 }
 

@@ -2,11 +2,8 @@ package main
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -18,10 +15,8 @@ import (
 
 // explanation is what the flags of explain say.
 type explanation struct {
-	files  []string
-	config string
-	pod    string
-	output string
+	*input
+	pod string
 }
 
 // explanationOutputs are the ways to print explanations.
@@ -66,26 +61,17 @@ and for the pod, where it applies,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVar(&e.files, "snapshot", nil, "A file or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
-	flags.StringVar(&e.config, "config", "", "The scheduler's configuration file (KubeSchedulerConfiguration); the default configuration without it.")
+	e.input = newInput(flags, "snapshot", "", explanationOutputs)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
-	flags.StringVarP(&e.output, "output", "o", "table", "How to print: "+strings.Join(explanationOutputs, ", ")+".")
 	return cmd
 }
 
 // run reads, asks and prints.
 func (e *explanation) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	if err := checkOutput(e.output, explanationOutputs); err != nil {
-		return err
-	}
-	if len(e.files) == 0 {
-		return wrong{errors.New("no file is given: name the cluster's files with --snapshot, or - for standard input")}
-	}
-	// One short run: time is worth more than memory.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	scheduler, cluster, err := readInput(e.config, e.files, stdin, bar)
+	scheduler, cluster, err := e.read(stdin, bar)
 	if err != nil {
 		return err
 	}

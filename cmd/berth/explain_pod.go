@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
 // only returns the pods without the pending ones that are not the named one. The name must be that of a pending pod of the scheduler's.
@@ -76,7 +77,7 @@ func hint(pods []*v1.Pod, name string) string {
 			continue
 		}
 		pending++
-		far := distance(nameOf(pod), name)
+		far := spelling.Distance(nameOf(pod), name)
 		if pod.Name == short {
 			far = min(far, 1) // in another namespace
 		} else if strings.Contains(pod.Name, short) {
@@ -98,25 +99,4 @@ func hint(pods []*v1.Pod, name string) string {
 		return "; no pod of the snapshot is pending"
 	}
 	return fmt.Sprintf("; %d pods are pending, none with a name like this", pending)
-}
-
-// distance is how many letters must be added, dropped or replaced to make one text of the other (Levenshtein 1965).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replaced := diagonal
-			if a[i] != b[j] {
-				replaced++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replaced, diagonal+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

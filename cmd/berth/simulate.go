@@ -2,11 +2,8 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"runtime/debug"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -17,10 +14,8 @@ import (
 
 // simulation is what the flags of simulate say.
 type simulation struct {
-	files  []string
-	config string
-	seed   uint64
-	output string
+	*input
+	seed uint64
 }
 
 // simulationOutputs are the ways to print a simulation.
@@ -53,26 +48,17 @@ by priority and then by age. Pods that find no node are told why. The same files
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringArrayVarP(&s.files, "filename", "f", nil, "A file or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
-	flags.StringVar(&s.config, "config", "", "The scheduler's configuration file (KubeSchedulerConfiguration); the default configuration without it.")
+	s.input = newInput(flags, "filename", "f", simulationOutputs)
 	flags.Uint64Var(&s.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
-	flags.StringVarP(&s.output, "output", "o", "table", "How to print: "+strings.Join(simulationOutputs, ", ")+".")
 	return cmd
 }
 
 // run reads, simulates and prints.
 func (s *simulation) run(stdin io.Reader, stdout, stderr io.Writer) error {
-	if err := checkOutput(s.output, simulationOutputs); err != nil {
-		return err
-	}
-	if len(s.files) == 0 {
-		return wrong{errors.New("no file is given: name the cluster's files with -f, or - for standard input")}
-	}
-	// One short run: collecting garbage four times as seldom takes a third off the time, for some memory.
-	defer debug.SetGCPercent(debug.SetGCPercent(400))
+	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	scheduler, cluster, err := readInput(s.config, s.files, stdin, bar)
+	scheduler, cluster, err := s.read(stdin, bar)
 	if err != nil {
 		return err
 	}

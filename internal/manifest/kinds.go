@@ -21,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
 // kinds is every kind that scheduling reads. A new one takes a field of Cluster and a row here.
@@ -186,7 +188,7 @@ func maturity(version string) int {
 func suggest(word string, known map[string]bool) string {
 	best, least := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {
-		if d := distance(strings.ToLower(word), strings.ToLower(candidate)); d < least || d == least && best == "" {
+		if d := spelling.Distance(strings.ToLower(word), strings.ToLower(candidate)); d < least || d == least && best == "" {
 			best, least = candidate, d
 		}
 	}
@@ -194,29 +196,4 @@ func suggest(word string, known map[string]bool) string {
 		return ""
 	}
 	return "; did you mean " + best + "?"
-}
-
-// distance is the Levenshtein distance of two words. Words longer than a field's name ever is are far from everything.
-func distance(a, b string) int {
-	const wordMax = 64
-	if len(a) > wordMax || len(b) > wordMax {
-		return wordMax
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, diagonal+1)
-		}
-	}
-	return row[len(b)]
 }

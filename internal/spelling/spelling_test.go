@@ -1,0 +1,23 @@
+package spelling
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestDistance(t *testing.T) {
+	long := strings.Repeat("a", wordMax+1)
+	for _, test := range []struct {
+		a, b string
+		want int
+	}{
+		{"", "", 0}, {"pod", "pod", 0}, {"", "pod", 3}, {"pods", "pod", 1}, {"spce", "spec", 2}, {"kitten", "sitting", 3}, {long, long, wordMax + 1},
+	} {
+		if got := Distance(test.a, test.b); got != test.want {
+			t.Errorf("from %.10q to %.10q: %d, want %d", test.a, test.b, got, test.want)
+		}
+		if got := Distance(test.b, test.a); got != test.want {
+			t.Errorf("from %.10q to %.10q: %d, want %d", test.b, test.a, got, test.want)
+		}
+	}
+}
