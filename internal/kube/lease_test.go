@@ -116,15 +116,7 @@ const (
 
 func (s *leaseServer) election(t *testing.T, renewDeadline time.Duration) *Election {
 	t.Helper()
-	config := ClientConfig{Master: s.url, ContentType: "application/json"}
-	access, err := Access(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := Connect(access)
-	if err != nil {
-		t.Fatal(err)
-	}
+	access, client := reach(t, ClientConfig{Master: s.url, ContentType: "application/json"})
 	e, err := NewElection(ElectionConfig{Access: access, Client: client, Scheduler: "default-scheduler", Rules: componentbase.LeaderElectionConfiguration{
 		LeaseDuration: metav1.Duration{Duration: 2 * renewDeadline}, RenewDeadline: metav1.Duration{Duration: renewDeadline},
 		RetryPeriod: metav1.Duration{Duration: 200 * time.Millisecond}, ResourceLock: "leases", ResourceNamespace: "kube-system", ResourceName: "berth",

@@ -148,9 +148,14 @@ func (n notebook) expect(t *testing.T, want ...string) {
 
 func startWatch(t *testing.T, s *watchServer, reads Reads) (*Watch, notebook) {
 	t.Helper()
-	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
 	sink := notebook{make(chan string, 100)}
-	w, err := NewWatch(client, sink, reads)
+	return watchInto(t, sink, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON}, reads), sink
+}
+
+// watchInto watches until the test ends.
+func watchInto(t *testing.T, sink Sink, server ClientConfig, reads Reads) *Watch {
+	t.Helper()
+	w, err := NewWatch(connect(t, server), sink, reads)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +165,7 @@ func startWatch(t *testing.T, s *watchServer, reads Reads) (*Watch, notebook) {
 		cancel()
 		w.Stop()
 	})
-	return w, sink
+	return w
 }
 
 // named is version n of an object.

@@ -2,7 +2,6 @@ package kube
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -181,16 +180,7 @@ func TestPodsComeByHalves(t *testing.T) {
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
 	sink := podSink{notebook{make(chan string, 100)}, make(chan *v1.Pod, 2*pods)}
-	w, err := NewWatch(connect(t, ClientConfig{Master: listening.URL}), sink, Reads{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	w.Start(ctx)
-	t.Cleanup(func() {
-		cancel()
-		w.Stop()
-	})
+	w := watchInto(t, sink, ClientConfig{Master: listening.URL}, Reads{})
 	bookmark := func(version string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	}
@@ -212,7 +202,7 @@ func TestPodsComeByHalves(t *testing.T) {
 	}
 	server.send(watch.Added, fullPod(0))
 	server.send(watch.Bookmark, bookmark("1000"))
-	if err := w.Sync(ctx); err != nil {
+	if err := w.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	first := next()

@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-scheduler/berth/internal/explain"
@@ -71,6 +72,13 @@ func TestClientNeedsToKnowWhere(t *testing.T) {
 // connect returns a client as the command makes it.
 func connect(t testing.TB, config ClientConfig) *Client {
 	t.Helper()
+	_, client := reach(t, config)
+	return client
+}
+
+// reach returns how to reach a server, and a client that does.
+func reach(t testing.TB, config ClientConfig) (*rest.Config, *Client) {
+	t.Helper()
 	access, err := Access(config)
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +87,7 @@ func connect(t testing.TB, config ClientConfig) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return client
+	return access, client
 }
 
 // eventServer keeps the events that are written to it.
