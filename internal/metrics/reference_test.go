@@ -162,8 +162,8 @@ func expected(t *testing.T, line string) (description, name, gate string) {
 	return fmt.Sprintf("%s %s %s labels %v buckets %v", fields[0], fields[1], fields[2], names, bounds), fields[0], gate
 }
 
-// gateDefaults says which gates are on unless somebody says otherwise.
-func gateDefaults(t testing.TB) func(gate string) bool {
+// GateDefaults says which gates are on unless somebody says otherwise.
+func GateDefaults(t testing.TB) func(gate string) bool {
 	t.Helper()
 	gates, err := feature.Defaults()
 	if err != nil {
@@ -174,7 +174,7 @@ func gateDefaults(t testing.TB) func(gate string) bool {
 
 func TestSeriesAreKubeSchedulers(t *testing.T) {
 	everything := registered(t, func(string) bool { return true })
-	defaults := gateDefaults(t)
+	defaults := GateDefaults(t)
 	byDefault := registered(t, defaults)
 	known := map[string]bool{}
 	for _, line := range strings.Split(strings.TrimSpace(reference), "\n") {
@@ -201,7 +201,7 @@ func TestDeprecatedSeriesIsHidden(t *testing.T) {
 	const name = "scheduler_preemption_goroutines_duration_seconds"
 	for version, shown := range map[string]bool{"1.36.0": true, "1.37.0": false} {
 		registry := testutil.NewFakeKubeRegistry(version)
-		m, err := New(Config{Register: registry.Register, Enabled: gateDefaults(t), Now: time.Now})
+		m, err := New(Config{Register: registry.Register, Enabled: GateDefaults(t), Now: time.Now})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,7 +230,7 @@ func TestLint(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	registry := metrics.NewKubeRegistry()
-	config := Config{Register: registry.Register, Enabled: gateDefaults(t), Now: time.Now}
+	config := Config{Register: registry.Register, Enabled: GateDefaults(t), Now: time.Now}
 	if _, err := New(Config{Register: registry.Register}); err == nil {
 		t.Error("built without gates and clock")
 	}

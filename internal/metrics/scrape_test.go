@@ -12,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/component-base/featuregate"
 	componentmetrics "k8s.io/component-base/metrics"
 
-	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/metrics"
 )
 
@@ -71,20 +69,10 @@ func (s samples) expect(t testing.TB, want string) {
 	}
 }
 
-// gateDefaults says which gates are on unless somebody says otherwise.
-func gateDefaults(t testing.TB) func(gate string) bool {
-	t.Helper()
-	gates, err := feature.Defaults()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return func(gate string) bool { return gates.Enabled(featuregate.Feature(gate)) }
-}
-
 func build(t testing.TB, now func() time.Time) (*metrics.Metrics, componentmetrics.KubeRegistry) {
 	t.Helper()
 	registry := componentmetrics.NewKubeRegistry()
-	m, err := metrics.New(metrics.Config{Register: registry.Register, Enabled: gateDefaults(t), Now: now, Version: "v0.1.0"})
+	m, err := metrics.New(metrics.Config{Register: registry.Register, Enabled: metrics.GateDefaults(t), Now: now, Version: "v0.1.0"})
 	if err != nil {
 		t.Fatal(err)
 	}
