@@ -180,8 +180,7 @@ func (d *Docket) Done(now time.Time, job Job, answer Answer) (settled *Settled, 
 		return d.answered(now, job.binding, answer), nil
 	}
 	d.endReport(job, answer.Err)
-	switch job.Errand {
-	case Patch:
+	if job.Errand == Patch {
 		return nil, d.patched(now, job.status, answer.Err)
 	}
 	return nil, d.recorded(now, job.event, answer.Err)
