@@ -3,9 +3,9 @@ package app
 import (
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // logged says of each decision what kube-scheduler says, at the levels at which it does. What became of a binding is said by whoever
@@ -16,7 +16,7 @@ type logged struct {
 }
 
 // Start logs the decision and hands it on.
-func (l logged) Start(decision plan.Decision, report explain.Report) {
+func (l logged) Start(decision plan.Decision, report report.Report) {
 	switch {
 	case decision.Settled():
 	case decision.Err == plan.ErrTerminating:

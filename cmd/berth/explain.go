@@ -9,8 +9,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/internal/answer"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/explain"
 )
 
 // explanation is what the flags of explain say.
@@ -81,7 +81,7 @@ func (e *explanation) run(stdin io.Reader, stdout, stderr io.Writer) error {
 			return wrong{err}
 		}
 	}
-	snapshot, err := answer.New(scheduler, cluster.Nodes, pods, cluster.Objects())
+	snapshot, err := explain.New(scheduler, cluster.Nodes, pods, cluster.Objects())
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}
@@ -111,7 +111,7 @@ func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 	}
 }
 
-func (e *explanation) print(stdout io.Writer, snapshot *answer.Snapshot, bar *progress) error {
+func (e *explanation) print(stdout io.Writer, snapshot *explain.Snapshot, bar *progress) error {
 	out := bufio.NewWriterSize(stdout, 1<<18)
 	var p printer
 	switch e.output {
@@ -145,7 +145,7 @@ func (e *explanation) print(stdout io.Writer, snapshot *answer.Snapshot, bar *pr
 
 // printer prints answers one after another, so that they need not all be there at once.
 type printer interface {
-	print(a *answer.Answer) error
+	print(a *explain.Answer) error
 	end() error
 }
 
@@ -156,7 +156,7 @@ type jsonPrinter struct {
 	printed int
 }
 
-func (p *jsonPrinter) print(a *answer.Answer) error {
+func (p *jsonPrinter) print(a *explain.Answer) error {
 	switch {
 	case p.single:
 	case p.printed == 0:
@@ -187,11 +187,11 @@ type yamlPrinter struct {
 	printed int
 }
 
-func (p *yamlPrinter) print(a *answer.Answer) error {
+func (p *yamlPrinter) print(a *explain.Answer) error {
 	p.printed++
 	var value any = a
 	if !p.single {
-		value = []*answer.Answer{a} // sequences put one after another are one sequence
+		value = []*explain.Answer{a} // sequences put one after another are one sequence
 	}
 	data, err := yaml.Marshal(value)
 	if err != nil {

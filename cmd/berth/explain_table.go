@@ -7,21 +7,21 @@ import (
 
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/berth-scheduler/berth/internal/answer"
+	"github.com/berth-scheduler/berth/internal/explain"
 )
 
 // tablePrinter prints a few short tables for each pod.
 type tablePrinter struct {
 	w        io.Writer // keeps the first error, as bufio.Writer does
-	snapshot *answer.Snapshot
+	snapshot *explain.Snapshot
 	printed  int
 }
 
-func newTablePrinter(w io.Writer, snapshot *answer.Snapshot) *tablePrinter {
+func newTablePrinter(w io.Writer, snapshot *explain.Snapshot) *tablePrinter {
 	return &tablePrinter{w: w, snapshot: snapshot}
 }
 
-func (p *tablePrinter) print(a *answer.Answer) error {
+func (p *tablePrinter) print(a *explain.Answer) error {
 	sum := p.snapshot.Summarize(a)
 	if p.printed++; p.printed > 1 {
 		fmt.Fprint(p.w, "\n\n")
@@ -46,7 +46,7 @@ func (p *tablePrinter) end() error {
 	return err
 }
 
-func printVerdict(w io.Writer, a *answer.Answer, sum *answer.Summary) {
+func printVerdict(w io.Writer, a *explain.Answer, sum *explain.Summary) {
 	fmt.Fprintf(w, "Pod %s, profile %s: %d of %d nodes will do", a.Pod, a.Profile, sum.Feasible, sum.Nodes)
 	switch {
 	case sum.Taken == "":
@@ -69,7 +69,7 @@ func printVerdict(w io.Writer, a *answer.Answer, sum *answer.Summary) {
 	}
 }
 
-func printFunnel(out io.Writer, sum *answer.Summary) {
+func printFunnel(out io.Writer, sum *explain.Summary) {
 	if len(sum.Funnel) == 0 {
 		return
 	}
@@ -85,7 +85,7 @@ func printFunnel(out io.Writer, sum *answer.Summary) {
 	}
 }
 
-func printReasons(out io.Writer, reasons []answer.Reason) {
+func printReasons(out io.Writer, reasons []explain.Reason) {
 	if len(reasons) == 0 {
 		return
 	}
@@ -97,7 +97,7 @@ func printReasons(out io.Writer, reasons []answer.Reason) {
 	}
 }
 
-func printNear(w io.Writer, near *answer.Near) {
+func printNear(w io.Writer, near *explain.Near) {
 	fmt.Fprintf(w, "\nRejected by %s alone: %d\n", near.Plugin, near.Nodes)
 	for i := range near.Examples {
 		n := &near.Examples[i]
@@ -114,7 +114,7 @@ func printNear(w io.Writer, near *answer.Near) {
 }
 
 // short words a shortage. Amounts that would read alike are given in full.
-func short(s *answer.Shortage) string {
+func short(s *explain.Shortage) string {
 	asks, free := amount(s.Resource, s.Asks), amount(s.Resource, s.Free)
 	if asks == free {
 		asks, free = s.Asks.AsDec().String(), s.Free.AsDec().String()
@@ -122,7 +122,7 @@ func short(s *answer.Shortage) string {
 	return fmt.Sprintf("%s: asks %s, free %s of %s", s.Resource, asks, free, amount(s.Resource, s.Allocatable))
 }
 
-func printBest(out io.Writer, sum *answer.Summary) {
+func printBest(out io.Writer, sum *explain.Summary) {
 	if sum.Best[0].Total == nil {
 		names := make([]string, len(sum.Best))
 		for i := range sum.Best {

@@ -32,7 +32,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
@@ -136,7 +136,7 @@ func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodConditio
 	w.told <- pod.Name
 	return nil
 }
-func (w writer) Record(context.Context, *berth.Pod, explain.Event) error { return nil }
+func (w writer) Record(context.Context, *berth.Pod, report.Event) error { return nil }
 
 func node(name string) *v1.Node {
 	room := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("110")}

@@ -10,9 +10,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 // bound to the node any more, for its room is given to others then.
 type binding struct {
 	decision plan.Decision
-	report   explain.Report
+	report   report.Report
 
 	tries     int // bindings sent, those that were throttled apart
 	throttled int
@@ -141,13 +141,13 @@ func (d *Docket) settle(b *binding, err error) *Settled {
 	}
 	if err == nil {
 		d.stats.Bound++
-		d.tell(b.decision.Pod, explain.Report{Event: b.report.Event})
+		d.tell(b.decision.Pod, report.Report{Event: b.report.Event})
 		return &Settled{Decision: b.decision, seen: b.seen}
 	}
 	d.stats.BindingsFailed++
 	err = fmt.Errorf("running Bind plugin %q: %w", defaultbinder.Name, err)
 	if d.stopped == nil {
-		d.tell(b.decision.Pod, explain.OfFailedBinding(b.decision, err))
+		d.tell(b.decision.Pod, report.OfFailedBinding(b.decision, err))
 	}
 	return &Settled{Decision: b.decision, Err: err, seen: b.seen}
 }

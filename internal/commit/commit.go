@@ -10,9 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
@@ -27,7 +27,7 @@ type Writer interface {
 	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, clearNomination bool) error
 	// Record writes an event about the pod. That a warning was taken in does not say that it has reached the API server: it may be
 	// sent later.
-	Record(ctx context.Context, pod *model.Pod, event explain.Event) error
+	Record(ctx context.Context, pod *model.Pod, event report.Event) error
 }
 
 // Outcomes takes in how bindings ended.
@@ -137,7 +137,7 @@ func (c *Commit) ring() {
 }
 
 // Start carries a decision out as soon as it can. It does not wait.
-func (c *Commit) Start(decision plan.Decision, report explain.Report) {
+func (c *Commit) Start(decision plan.Decision, report report.Report) {
 	if log := c.config.Log.V(3); log.Enabled() {
 		log.Info("Decided about pod", "pod", decision.Pod, "attempt", decision.Attempt, "node", decision.NodeName,
 			"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // run runs the fixture's Commit until stop is called, which returns when Run has.
@@ -281,9 +281,9 @@ func TestPriorities(t *testing.T) {
 	f.run(t)
 	f.Start(placed(podNamed("first")))
 	<-g.arrived
-	decision, report := rejected(podNamed("rejected"), 1)
-	report.Event = explain.Event{Type: "Normal", Reason: "Told", Action: "Telling"} // written at once, not by the broadcaster
-	f.Start(decision, report)
+	decision, said := rejected(podNamed("rejected"), 1)
+	said.Event = report.Event{Type: "Normal", Reason: "Told", Action: "Telling"} // written at once, not by the broadcaster
+	f.Start(decision, said)
 	f.Start(placed(podNamed("second")))
 	close(g.open)
 	requests := f.server.wait(t, "all", func(rs []request) bool { return len(rs) == 6 })

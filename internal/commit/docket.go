@@ -10,9 +10,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // Docket is everything that is to be written, in which order and when again. It is a state machine: it sends nothing and reads no
@@ -87,7 +87,7 @@ type Job struct {
 	// Condition may be nil.
 	Condition       *v1.PodCondition
 	ClearNomination bool
-	Event           explain.Event
+	Event           report.Event
 	// Times is how often the event happened.
 	Times int
 
@@ -134,7 +134,7 @@ func NewDocket(config DocketConfig) (*Docket, error) {
 }
 
 // Start takes in a decision and what is to be told about it. A binding that comes after the stop is settled at once.
-func (d *Docket) Start(decision plan.Decision, report explain.Report) *Settled {
+func (d *Docket) Start(decision plan.Decision, report report.Report) *Settled {
 	switch {
 	case !decision.Settled():
 		d.tell(decision.Pod, report)

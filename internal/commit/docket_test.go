@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // bench is a docket whose requests the test answers, on a clock that the test moves.
@@ -269,9 +269,9 @@ func TestStopIsInOrder(t *testing.T) {
 func TestRewrittenStatusIsRemembered(t *testing.T) {
 	b := newBench(t, 10)
 	write := func(nodes int) {
-		decision, report := rejected(podNamed("p"), nodes)
-		report.Event = explain.Event{}
-		b.Start(decision, report)
+		decision, said := rejected(podNamed("p"), nodes)
+		said.Event = report.Event{}
+		b.Start(decision, said)
 	}
 	write(1)
 	b.answer(b.take(commit.Patch, "p"), "", nil)
@@ -301,11 +301,11 @@ func TestRewrittenStatusIsRemembered(t *testing.T) {
 func TestIdenticalStatusIsNotWrittenAgain(t *testing.T) {
 	b := newBench(t, 10)
 	pod := podNamed("p")
-	decision, report := rejected(pod, 1)
-	report.Event = explain.Event{}
-	b.Start(decision, report)
+	decision, said := rejected(pod, 1)
+	said.Event = report.Event{}
+	b.Start(decision, said)
 	b.answer(b.take(commit.Patch, "p"), "", nil)
-	b.Start(decision, report)
+	b.Start(decision, said)
 	b.nothing()
 	b.now = b.now.Add(time.Minute)
 	b.nothing()
@@ -317,9 +317,9 @@ func TestIdenticalStatusIsNotWrittenAgain(t *testing.T) {
 // TestRefusedStatusIsGivenUp has the API server refuse a condition for good, in time.
 func TestRefusedStatusIsGivenUp(t *testing.T) {
 	b := newBench(t, 10)
-	decision, report := rejected(podNamed("p"), 1)
-	report.Event = explain.Event{}
-	b.Start(decision, report)
+	decision, said := rejected(podNamed("p"), 1)
+	said.Event = report.Event{}
+	b.Start(decision, said)
 	tries := 0
 	for began := b.now; !b.Empty(); tries++ {
 		if at, ok := b.Due(); ok {
@@ -339,9 +339,9 @@ func TestRefusedStatusIsGivenUp(t *testing.T) {
 func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range []string{"bad", "good"} {
-		decision, report := rejected(podNamed(name), 1)
-		report.Condition = nil
-		b.Start(decision, report)
+		decision, said := rejected(podNamed(name), 1)
+		said.Condition = nil
+		b.Start(decision, said)
 	}
 	b.answer(b.take(commit.Record, "bad"), "", apierrors.NewInternalError(errBroken))
 	b.answer(b.take(commit.Record, "good"), "", nil)

@@ -17,11 +17,11 @@ import (
 	"k8s.io/klog/v2/ktesting"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // request is one request that the server got: what it writes ("bind", "get", "status", "event") and about which pod.
@@ -252,16 +252,16 @@ func podNamed(name string) *model.Pod {
 	})
 }
 
-func placed(pod *model.Pod) (plan.Decision, explain.Report) {
+func placed(pod *model.Pod) (plan.Decision, report.Report) {
 	d := plan.Decision{Work: plan.Work{Pod: pod, Attempt: 1}, NodeName: "node-of-" + pod.Name, Nodes: 3, Feasible: 2}
-	return d, explain.Of(d)
+	return d, report.Of(d)
 }
 
-func rejected(pod *model.Pod, nodes int) (plan.Decision, explain.Report) {
+func rejected(pod *model.Pod, nodes int) (plan.Decision, report.Report) {
 	d := plan.Decision{Work: plan.Work{Pod: pod, Attempt: 1}, Nodes: nodes, Rejection: &plan.Rejection{
 		Counts: []reason.Count{{Nodes: nodes, Reason: "Insufficient cpu"}}, Plugins: []string{"NodeResourcesFit"},
 	}}
-	return d, explain.Of(d)
+	return d, report.Of(d)
 }
 
 func names(n int) []string {

@@ -8,8 +8,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // status is what is to be written into a pod.
@@ -67,12 +67,12 @@ const (
 )
 
 // tell has a report about a pod written: its status and its event.
-func (d *Docket) tell(pod *model.Pod, report explain.Report) {
-	if report.Condition != nil || report.ClearNomination {
-		d.startStatus(&status{pod: pod, condition: report.Condition, clearNomination: report.ClearNomination})
+func (d *Docket) tell(pod *model.Pod, r report.Report) {
+	if r.Condition != nil || r.ClearNomination {
+		d.startStatus(&status{pod: pod, condition: r.Condition, clearNomination: r.ClearNomination})
 	}
-	if report.Event != (explain.Event{}) {
-		d.startEvent(&event{saying: saying{pod.UID, report.Event}, pod: pod, times: 1})
+	if r.Event != (report.Event{}) {
+		d.startEvent(&event{saying: saying{pod.UID, r.Event}, pod: pod, times: 1})
 	}
 }
 
@@ -242,7 +242,7 @@ func (d *Docket) forget(now time.Time) {
 // saying is what an event says. While it waits, its repetition is counted.
 type saying struct {
 	pod   types.UID
-	event explain.Event
+	event report.Event
 }
 
 // event is to be written when nothing else is.

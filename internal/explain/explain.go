@@ -1,113 +1,188 @@
-// Package explain puts decisions into the words that kube-scheduler uses.
+// Package explain says what the scheduler thinks of each node for each pending pod of a cluster that does not change.
 //
-// It takes plan.Decision; it gives the event and the condition that the pod's owner will read. It owns nothing and writes
-// nothing: what it returns is carried out by others.
+// It takes a checked configuration and API objects, and gives an Answer for a pod (every plugin's view of every node, in
+// kube-scheduler's words, as JSON) and a Summary of it for people. It owns a state that the pods with a node are on, and an engine. A
+// pending pod is judged against that state alone: it never places one, so no answer influences another, and it never asks an API
+// server, reads a file or knows the time.
 package explain
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal one happens to a pod once: two that say the same are one.
-type Event struct {
-	Type   string // Normal or Warning
-	Reason string
-	Action string
-	Note   string
+// Snapshot is a cluster with its pending pods, and an engine that judges them. One goroutine uses it.
+type Snapshot struct {
+	state    *state.State
+	engine   *engine.Engine
+	profiles map[string]*engine.Profile
+	pending  []*model.Pod
 }
 
-// Report is what a decision is to be told as. For a pod that got a node, the event holds once the binding succeeded.
-type Report struct {
-	Event Event
-	// Condition is the new PodScheduled condition, nil if it stays as it is. It has no times: whoever writes it knows them.
-	Condition *v1.PodCondition
-	// ClearNomination says that the pod's nominated node must be taken back.
-	ClearNomination bool
+// New takes in a cluster: its nodes, its pods, and of the others those that scheduling reads. Pending pods whose scheduler name no
+// profile has are left out. The objects must not be changed afterwards.
+func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object) (*Snapshot, error) {
+	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles})
+	if err != nil {
+		return nil, fmt.Errorf("build the engine: %w", err)
+	}
+	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*engine.Profile{}}
+	for _, p := range scheduler.Profiles {
+		s.profiles[p.Name] = p
+	}
+	in := ingest.New(scheduler.Compile())
+	for _, other := range others {
+		in.SetObject(other)
+	}
+	for _, node := range nodes {
+		in.SetNode(node)
+	}
+	for _, pod := range pods {
+		in.SetPod(pod)
+	}
+	s.pending = s.state.Apply(in.Drain()).Arrived
+	slices.SortFunc(s.pending, func(a, b *model.Pod) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return s, nil
 }
 
-// noteBytes is the longest note that the events API accepts.
-const noteBytes = 1024
+// Pending returns the pods that there are answers for, by namespace and name. The slice is the snapshot's own.
+func (s *Snapshot) Pending() []*model.Pod { return s.pending }
 
-// Of reports a decision.
-func Of(d plan.Decision) Report {
-	switch {
-	case d.Settled():
-		return Report{Event: Event{
-			Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding",
-			Note: fmt.Sprintf("Successfully assigned %s to %s", d.Pod, d.NodeName),
-		}}
-	case d.Err == plan.ErrTerminating:
-		return Report{Event: failed(fmt.Sprintf("skip schedule deleting pod: %s", d.Pod))}
-	case d.Err == plan.ErrNoNodes:
-		return pending(d, v1.PodReasonUnschedulable, d.Err.Error(), true)
+// Answer is everything the engine thinks about one pod.
+type Answer struct {
+	// Pod is namespace/name.
+	Pod     string
+	Profile string
+	// Nodes are sorted by name. There are none for a pod that is so malformed that none could be asked.
+	Nodes []Node
+	// Message is the text of the FailedScheduling event, before what preemption has to say; empty if a node is feasible.
+	Message string
+	// Gated says what keeps the pod from being tried at all. It is judged as if nothing did.
+	Gated string
+	// Error says why the pod's turn would end without a result, whatever the nodes are like.
+	Error string
+
+	pod      *model.Pod
+	decision plan.Decision
+}
+
+// Node is what the plugins think of one node.
+type Node struct {
+	Name     string `json:"name"`
+	Feasible bool   `json:"feasible"`
+	// Rejections are of every filter that objects, in the profile's order; the first is what kube-scheduler reports. One without a
+	// plugin says that the node was not looked at, because plugins had named the only nodes that were worth it.
+	Rejections []Rejection `json:"rejections,omitempty"`
+	// Scores are of every scorer that has a say, in the profile's order; nil where nothing was scored: there was no choice, or an error.
+	Scores []Score `json:"scores,omitzero"`
+	// Total is the weighted sum of Scores, nil where there are none.
+	Total *int64 `json:"total,omitempty"`
+}
+
+// Rejection is a filter's "no".
+type Rejection struct {
+	Plugin string `json:"plugin"`
+	// Code is kube-scheduler's name of the status.
+	Code    string   `json:"code"`
+	Reasons []string `json:"reasons"`
+}
+
+// Score is one scorer's opinion: 0..100, before the weight.
+type Score struct {
+	Plugin string `json:"plugin"`
+	Weight int64  `json:"weight"`
+	Score  int64  `json:"score"`
+}
+
+// Of answers for one of the pending pods.
+func (s *Snapshot) Of(pod *model.Pod) (*Answer, error) {
+	a := &Answer{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: s.gate(pod), pod: pod}
+	judged := *pod
+	if pod.Terminating {
+		// It would not be tried. The nodes can be asked all the same.
+		judged.Terminating = false
+		a.Error = plan.ErrTerminating.Error()
+	}
+	full, err := s.ask(&judged)
+	if err != nil {
+		return nil, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
+	}
+	a.decision = full.Decision
+	switch d := &full.Decision; {
+	case d.Rejection != nil:
+		a.Message = report.Message(*d)
+	case errors.Is(d.Err, plan.ErrNoNodes): // kube-scheduler calls it an error, and the pod unschedulable
+		a.Message = d.Err.Error()
 	case d.Err != nil:
-		return pending(d, v1.PodReasonSchedulerError, d.Err.Error(), true)
+		a.Error = d.Err.Error()
 	}
-	return pending(d, v1.PodReasonUnschedulable, Message(d), false)
+	a.addNodes(full.Nodes)
+	return a, nil
 }
 
-// OfFailedBinding reports a binding that the API server refused; err says what was being done.
-func OfFailedBinding(d plan.Decision, err error) Report {
-	return pending(d, v1.PodReasonSchedulerError, err.Error(), true)
-}
-
-func failed(note string) Event {
-	return Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: cut(note)}
-}
-
-func cut(note string) string {
-	const ending = " ..."
-	if len(note) <= noteBytes {
-		return note
+// ask has an answer without nodes for a malformed pod: it has no needs that nodes could be asked about.
+func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
+	if pod.Malformed != "" {
+		return plan.Answer{Decision: s.engine.Decide(s.state, plan.Work{Pod: pod})}, nil
 	}
-	return note[:noteBytes-len(ending)] + ending
+	return s.engine.Answer(s.state, pod)
 }
 
-func pending(d plan.Decision, why, message string, clearNomination bool) Report {
-	report := Report{Event: failed(message), ClearNomination: clearNomination && d.Pod.NominatedNode != ""}
-	condition := v1.PodCondition{
-		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: why, Message: message,
-		ObservedGeneration: d.Pod.Object.Generation,
-	}
-	if have := ScheduledCondition(d.Pod.Object); have == nil || have.Status != condition.Status ||
-		have.Reason != condition.Reason || have.Message != condition.Message {
-		report.Condition = &condition
-	}
-	return report
-}
-
-// ScheduledCondition returns the pod's PodScheduled condition, or nil.
-func ScheduledCondition(pod *v1.Pod) *v1.PodCondition {
-	for i := range pod.Status.Conditions {
-		if pod.Status.Conditions[i].Type == v1.PodScheduled {
-			return &pod.Status.Conditions[i]
+// gate returns what keeps the pod from being tried.
+func (s *Snapshot) gate(pod *model.Pod) string {
+	for _, gate := range s.profiles[pod.SchedulerName].Gates {
+		if why := gate.Gated(pod); why != "" {
+			return why
 		}
 	}
-	return nil
+	return ""
 }
 
-// Message is kube-scheduler's text for a pod that no node is feasible for.
-func Message(d plan.Decision) string {
-	r := d.Rejection
-	var b strings.Builder
-	fmt.Fprintf(&b, "0/%d nodes are available:", d.Nodes)
-	if r.PreFilter != "" {
-		fmt.Fprintf(&b, " %s.", r.PreFilter)
-		return b.String()
-	}
-	for i, c := range r.Counts {
-		if i > 0 {
-			b.WriteByte(',')
+func (a *Answer) addNodes(nodes []plan.NodeAnswer) {
+	feasible := 0
+	for i := range nodes {
+		if nodes[i].Feasible {
+			feasible++
 		}
-		fmt.Fprintf(&b, " %d %s", c.Nodes, c.Reason)
 	}
-	if len(r.Counts) > 0 {
-		b.WriteByte('.')
+	scored := feasible > 1 && a.decision.Err == nil
+	a.Nodes = slices.Grow(a.Nodes, len(nodes))
+	for i := range nodes {
+		from := &nodes[i]
+		node := Node{Name: from.Name, Feasible: from.Feasible, Rejections: rejections(from.Rejections)}
+		if node.Feasible && scored {
+			node.Scores, node.Total = make([]Score, len(from.Scores)), &from.Total
+			for i, score := range from.Scores {
+				node.Scores[i] = Score(score)
+			}
+		}
+		a.Nodes = append(a.Nodes, node)
 	}
-	return b.String()
+}
+
+func rejections(from []reason.Rejection) []Rejection {
+	if len(from) == 0 {
+		return nil
+	}
+	to := make([]Rejection, len(from))
+	for i, r := range from {
+		to[i] = Rejection{Plugin: r.Plugin, Code: r.StatusCode(), Reasons: r.Reasons}
+	}
+	return to
 }

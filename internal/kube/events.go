@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
@@ -123,7 +123,7 @@ func (r *recorder) close(ctx context.Context) {
 	}
 }
 
-func (r *recorder) record(ctx context.Context, pod *model.Pod, event explain.Event) error {
+func (r *recorder) record(ctx context.Context, pod *model.Pod, event report.Event) error {
 	if event.Type == v1.EventTypeNormal {
 		return r.write(ctx, pod, event)
 	}
@@ -177,7 +177,7 @@ func (r *recorder) settle(ctx context.Context) error {
 }
 
 // write sends an event that will not be repeated. That it is there already is as good as having written it.
-func (r *recorder) write(ctx context.Context, pod *model.Pod, event explain.Event) error {
+func (r *recorder) write(ctx context.Context, pod *model.Pod, event report.Event) error {
 	object := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: onceName(pod, event), Namespace: pod.Namespace},
 		EventTime:           metav1.MicroTime{Time: time.Now()},
@@ -201,7 +201,7 @@ func (r *recorder) write(ctx context.Context, pod *model.Pod, event explain.Even
 }
 
 // onceName names an event after the pod, as is usual, and after what it says of it.
-func onceName(pod *model.Pod, event explain.Event) string {
+func onceName(pod *model.Pod, event report.Event) string {
 	hash := fnv.New64a()
 	for _, part := range []string{string(pod.UID), event.Type, event.Reason, event.Action, event.Note} {
 		_, _ = fmt.Fprintf(hash, "%d %s", len(part), part)

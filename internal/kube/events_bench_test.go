@@ -8,7 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // BenchmarkRecord compares the two ways of an event, server included: written at once, and through the broadcaster.
@@ -27,7 +27,7 @@ func BenchmarkRecord(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for i := range b.N {
-				event := explain.Event{Type: way, Reason: "Reason", Action: "Action", Note: "Successfully assigned ns/p to n"}
+				event := report.Event{Type: way, Reason: "Reason", Action: "Action", Note: "Successfully assigned ns/p to n"}
 				if err := writer.Record(b.Context(), numbered(i), event); err != nil {
 					b.Fatal(err)
 				}

@@ -12,9 +12,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // Writer writes what was decided. Every method sends at most one request, except that events may be sent later. It is safe
@@ -117,7 +117,7 @@ func conditionOf(pod *v1.Pod, what v1.PodConditionType) *v1.PodCondition {
 }
 
 // Record writes an event about the pod, now or soon.
-func (w *Writer) Record(ctx context.Context, pod *model.Pod, event explain.Event) error {
+func (w *Writer) Record(ctx context.Context, pod *model.Pod, event report.Event) error {
 	return w.events.record(ctx, pod, event)
 }
 

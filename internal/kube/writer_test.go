@@ -20,8 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 func TestStatusPatch(t *testing.T) {
@@ -170,7 +170,7 @@ func numbered(i int) *model.Pod {
 func TestBurstOfWarnings(t *testing.T) {
 	const pods = 3_000
 	server, writer := newEventServer(t)
-	warning := explain.Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: "100% full"}
+	warning := report.Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: "100% full"}
 	for i := range pods { // one after another: nothing but record itself holds the burst up
 		if err := writer.Record(t.Context(), numbered(i), warning); err != nil {
 			t.Fatal(err)
@@ -194,7 +194,7 @@ func TestBurstOfWarnings(t *testing.T) {
 
 func TestNormalEvent(t *testing.T) {
 	server, writer := newEventServer(t)
-	event := explain.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
+	event := report.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
 	if err := writer.Record(t.Context(), numbered(1), event); err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestNormalEvent(t *testing.T) {
 }
 
 func TestNameOfNormalEvent(t *testing.T) {
-	scheduled := explain.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
+	scheduled := report.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
 	elsewhere := scheduled
 	elsewhere.Note = "Successfully assigned ns/p1 to m"
 	long := numbered(1)
@@ -225,7 +225,7 @@ func TestNameOfNormalEvent(t *testing.T) {
 	names := map[string]bool{}
 	for _, test := range []struct {
 		pod   *model.Pod
-		event explain.Event
+		event report.Event
 	}{{numbered(1), scheduled}, {numbered(2), scheduled}, {numbered(1), elsewhere}, {long, scheduled}, {dotted, scheduled}} {
 		name := onceName(test.pod, test.event)
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
@@ -242,7 +242,7 @@ func TestRecordOfStrangerFails(t *testing.T) {
 	_, writer := newEventServer(t)
 	pod := numbered(1)
 	pod.SchedulerName = "another"
-	if err := writer.Record(t.Context(), pod, explain.Event{Type: v1.EventTypeWarning}); err == nil {
+	if err := writer.Record(t.Context(), pod, report.Event{Type: v1.EventTypeWarning}); err == nil {
 		t.Error("an event was recorded for a scheduler name that is not ours")
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -25,7 +25,7 @@ type Source interface {
 
 // Committer carries decisions out, later and elsewhere. The outcome of a binding comes back through the Source.
 type Committer interface {
-	Start(decision plan.Decision, report explain.Report)
+	Start(decision plan.Decision, report report.Report)
 	// Room is closed, or receives, when Start would not add to a backlog that is too long already.
 	Room() <-chan struct{}
 }
@@ -65,7 +65,7 @@ func (l *Loop) Once(now time.Time) bool {
 	l.report.decided(decision)
 	l.state.Assume(decision)
 	l.queue.Settle(now, decision)
-	l.commit.Start(decision, explain.Of(decision)) // assumed now, written later; the outcome comes back through the source
+	l.commit.Start(decision, report.Of(decision)) // assumed now, written later; the outcome comes back through the source
 	l.report.ended(l)
 	return true
 }

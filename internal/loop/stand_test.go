@@ -13,11 +13,11 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // decisions takes decisions and carries none out.
@@ -26,8 +26,8 @@ type decisions struct {
 	always chan struct{}
 }
 
-func (d decisions) Start(decision plan.Decision, _ explain.Report) { d.made <- decision }
-func (d decisions) Room() <-chan struct{}                          { return d.always }
+func (d decisions) Start(decision plan.Decision, _ report.Report) { d.made <- decision }
+func (d decisions) Room() <-chan struct{}                         { return d.always }
 
 // TestStandby gives a loop a node and pods while it stands by: it knows them, and decides nothing. When it leads it decides, but not about a
 // pod that another replica has bound meanwhile.

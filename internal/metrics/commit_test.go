@@ -13,10 +13,10 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/metrics"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // store is where a commit writes. Bindings wait until they are let through.
@@ -39,7 +39,7 @@ func (s *store) NodeOf(context.Context, *model.Pod) (string, error) { return "",
 func (s *store) PatchStatus(context.Context, *model.Pod, *v1.PodCondition, bool) error {
 	return nil
 }
-func (s *store) Record(context.Context, *model.Pod, explain.Event) error { return nil }
+func (s *store) Record(context.Context, *model.Pod, report.Event) error { return nil }
 
 // outcomes notes how bindings ended.
 type outcomes chan model.Outcome
@@ -87,7 +87,7 @@ func TestCommit(t *testing.T) {
 	late := settled("late", 20, now(), time.Minute)
 	late.AfterFlush = true
 	for _, d := range []plan.Decision{settled("easy", 1, now(), time.Second), late, settled("refused", 1, now(), 0)} {
-		c.Start(d, explain.Of(d))
+		c.Start(d, report.Of(d))
 		<-s.sent
 	}
 	scrape(t, registry).expect(t, `

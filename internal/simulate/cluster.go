@@ -13,12 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -99,7 +99,7 @@ type Verdict struct {
 	UID      string
 	Decision plan.Decision
 	// Report is what was told: of the decision, or of its binding if that failed.
-	Report explain.Report
+	Report report.Report
 	// Attempts counts the decisions about this pod.
 	Attempts int
 	changes  int64 // of the cluster, when it was decided

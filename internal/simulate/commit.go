@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // committer carries decisions out on the cluster's own API objects. What is to be written, in which order and when again, the real docket
@@ -40,7 +40,7 @@ func newCommitter(c *Cluster) (*committer, error) {
 func (m *committer) Room() <-chan struct{} { return m.room }
 
 // Start takes a decision in. Requests go out after the round.
-func (m *committer) Start(d plan.Decision, report explain.Report) {
+func (m *committer) Start(d plan.Decision, report report.Report) {
 	m.c.round.Decided, m.c.round.Decision = true, d
 	m.c.record(d, report)
 	m.docket.Start(d, report)
@@ -119,7 +119,7 @@ func (m *committer) settle(settled *commit.Settled) {
 	}
 }
 
-func (c *Cluster) record(d plan.Decision, report explain.Report) {
+func (c *Cluster) record(d plan.Decision, report report.Report) {
 	key := d.Pod.Key()
 	verdict := c.verdicts[key]
 	if verdict.UID != string(d.Pod.UID) {
@@ -133,7 +133,7 @@ func (c *Cluster) record(d plan.Decision, report explain.Report) {
 func (c *Cluster) recordFailure(s *commit.Settled) {
 	key := s.Decision.Pod.Key()
 	if verdict, ok := c.verdicts[key]; ok && verdict.UID == string(s.Decision.Pod.UID) {
-		verdict.Report = explain.OfFailedBinding(s.Decision, s.Err)
+		verdict.Report = report.OfFailedBinding(s.Decision, s.Err)
 		verdict.Decision.NodeName, verdict.Decision.Err = "", s.Err
 		c.verdicts[key] = verdict
 	}
@@ -164,7 +164,7 @@ func (c *Cluster) carryOut(job commit.Job) commit.Answer {
 		condition := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse}
 		if job.Condition != nil {
 			condition = *job.Condition
-		} else if have := explain.ScheduledCondition(job.Pod.Object); have != nil {
+		} else if have := report.ScheduledCondition(job.Pod.Object); have != nil {
 			condition = *have
 		}
 		pod, ok := c.store.setCondition(key, job.Pod.UID, condition, job.ClearNomination)

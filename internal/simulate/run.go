@@ -8,9 +8,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // Status is what became of a pod that was pending.
@@ -200,7 +200,7 @@ func (c *Cluster) profileNames() string {
 func (v Verdict) Message() string {
 	switch d := v.Decision; {
 	case d.Rejection != nil:
-		return explain.Message(d)
+		return report.Message(d)
 	case d.Err != nil:
 		return d.Err.Error()
 	}

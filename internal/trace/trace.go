@@ -18,13 +18,13 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // Committer carries decisions out.
 type Committer interface {
-	Start(decision plan.Decision, report explain.Report)
+	Start(decision plan.Decision, report report.Report)
 	Room() <-chan struct{}
 }
 
@@ -88,7 +88,7 @@ type before struct {
 }
 
 // Start records the decision and hands it on.
-func (b before) Start(d plan.Decision, report explain.Report) {
+func (b before) Start(d plan.Decision, report report.Report) {
 	b.tracer.decided(&d)
 	b.Committer.Start(d, report)
 }
@@ -119,7 +119,7 @@ func (t *Tracer) decided(d *plan.Decision) {
 	case d.Rejection != nil, d.Err == plan.ErrNoNodes:
 		message := plan.ErrNoNodes.Error()
 		if d.Rejection != nil {
-			message = explain.Message(*d)
+			message = report.Message(*d)
 		}
 		whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", message))
 		whole.End(oteltrace.WithTimestamp(now))

@@ -25,9 +25,9 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // receiver is a collector of spans.
@@ -89,8 +89,8 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 // next is what decisions go on to.
 type next struct{ started []string }
 
-func (n *next) Start(d plan.Decision, _ explain.Report) { n.started = append(n.started, d.Pod.Name) }
-func (n *next) Room() <-chan struct{}                   { return nil }
+func (n *next) Start(d plan.Decision, _ report.Report) { n.started = append(n.started, d.Pod.Name) }
+func (n *next) Room() <-chan struct{}                  { return nil }
 
 // TestSpans takes attempts that end in each way through a tracer, and looks at what a real collector receives.
 func TestSpans(t *testing.T) {
@@ -125,7 +125,7 @@ func TestSpans(t *testing.T) {
 		decision("fits", "a", nil, nil), decision("refused", "b", nil, nil),
 		decision("large", "", &plan.Rejection{PreFilter: "it is too large"}, nil), decision("broken", "", nil, errors.New("a plugin failed")),
 	} {
-		committer.Start(d, explain.Report{})
+		committer.Start(d, report.Report{})
 		if !d.Settled() {
 			continue
 		}

@@ -8,11 +8,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -33,7 +33,7 @@ func Compare(s *state.State, e *engine.Engine, pod *model.Pod, want oracle.Answe
 	d := answer.Decision
 	got := outcome{Nodes: answer.Nodes}
 	if d.Rejection != nil {
-		got.Message = explain.Message(d)
+		got.Message = report.Message(d)
 	}
 	if d.Err != nil {
 		got.Error = d.Err.Error()

@@ -9,11 +9,11 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -86,7 +86,7 @@ func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 			continue
 		}
 		rejected++
-		if d.Rejection == nil || fmt.Sprint(d.Rejection.Plugins) != "[InterPodAffinity]" || !strings.Contains(explain.Message(d), "nodes are available: parsing pod: ") {
+		if d.Rejection == nil || fmt.Sprint(d.Rejection.Plugins) != "[InterPodAffinity]" || !strings.Contains(report.Message(d), "nodes are available: parsing pod: ") {
 			t.Errorf("seed %d: got %+v, want %s", n, d, want.Message)
 		}
 	}

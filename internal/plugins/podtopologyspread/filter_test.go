@@ -6,10 +6,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // The rows F and S are those of the reference page topology.md, sections 1.13 and 1.14; the others follow its text.
@@ -133,7 +133,7 @@ func TestMessage(t *testing.T) {
 	d := b.engine.Decide(b.state, plan.Work{Pod: b.compile(pod(app, hard(zone, "app=x", domains(3))))})
 	want := "0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), " +
 		"2 node(s) didn't match pod topology spread constraints."
-	if got := explain.Message(d); got != want {
+	if got := report.Message(d); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/answer"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/parity/internal/incumbent"
@@ -104,17 +104,17 @@ func newIncumbent(w world.World) (*incumbent.Incumbent, error) {
 }
 
 // newSnapshot trims the objects in place.
-func newSnapshot(scheduler *config.Config, w world.World) (*answer.Snapshot, error) {
+func newSnapshot(scheduler *config.Config, w world.World) (*explain.Snapshot, error) {
 	trim := kube.Trim()
 	for _, o := range w.Objects() {
 		if _, err := trim(o); err != nil {
 			return nil, fmt.Errorf("trim a %T: %w", o, err)
 		}
 	}
-	return answer.New(scheduler, w.Nodes, w.Pods, w.Others())
+	return explain.New(scheduler, w.Nodes, w.Pods, w.Others())
 }
 
-func (r *Result) add(ours *answer.Snapshot, pod *model.Pod, verdict *incumbent.Verdict) error {
+func (r *Result) add(ours *explain.Snapshot, pod *model.Pod, verdict *incumbent.Verdict) error {
 	a, err := ours.Of(pod)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (c *comparison) differ(node, what, theirs, ours string) {
 }
 
 // whole compares what is said about the pod, and which node it would get.
-func (c *comparison) whole(ours *answer.Snapshot, a *answer.Answer, verdict *incumbent.Verdict) {
+func (c *comparison) whole(ours *explain.Snapshot, a *explain.Answer, verdict *incumbent.Verdict) {
 	var theirError, theirMessage string
 	switch {
 	case verdict.Err == incumbent.ErrNoNodes: // Berth's message too
@@ -193,9 +193,9 @@ func (c *comparison) whole(ours *answer.Snapshot, a *answer.Answer, verdict *inc
 }
 
 // node compares what is said about one node, and returns how many differences there are by then.
-func (c *comparison) node(ours *answer.Node, theirs *incumbent.Node) int {
+func (c *comparison) node(ours *explain.Node, theirs *incumbent.Node) int {
 	c.differ(ours.Name, "feasible", fmt.Sprint(theirs.Feasible), fmt.Sprint(ours.Feasible))
-	var first *answer.Rejection
+	var first *explain.Rejection
 	if len(ours.Rejections) > 0 {
 		first = &ours.Rejections[0]
 	}
@@ -214,7 +214,7 @@ func theirFirst(r *incumbent.Rejection) string {
 	return objection(r.Plugin, r.Code, r.Reasons)
 }
 
-func ourFirst(r *answer.Rejection) string {
+func ourFirst(r *explain.Rejection) string {
 	if r == nil {
 		return "none"
 	}
@@ -235,7 +235,7 @@ func theirAll(all []incumbent.Rejection) string {
 	return strings.Join(texts, ", ")
 }
 
-func ourAll(all []answer.Rejection) string {
+func ourAll(all []explain.Rejection) string {
 	var texts []string
 	for i := range all {
 		texts = append(texts, ourFirst(&all[i]))
@@ -261,7 +261,7 @@ func (c *comparison) theirScores(n *incumbent.Node) string {
 	return b.String()
 }
 
-func ourScores(n *answer.Node) string {
+func ourScores(n *explain.Node) string {
 	if len(n.Scores) == 0 {
 		return "none"
 	}

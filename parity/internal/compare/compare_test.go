@@ -8,7 +8,7 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
-	"github.com/berth-scheduler/berth/internal/answer"
+	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/parity/internal/incumbent"
 	"github.com/berth-scheduler/berth/parity/internal/world"
 )
@@ -21,11 +21,11 @@ func TestMain(m *testing.M) {
 // Whatever differs about a node must be found.
 func TestNode(t *testing.T) {
 	total := int64(250)
-	rejected := func(plugin, code string, reasons ...string) answer.Node {
-		return answer.Node{Name: "n", Rejections: []answer.Rejection{{Plugin: plugin, Code: code, Reasons: reasons}}}
+	rejected := func(plugin, code string, reasons ...string) explain.Node {
+		return explain.Node{Name: "n", Rejections: []explain.Rejection{{Plugin: plugin, Code: code, Reasons: reasons}}}
 	}
-	scored := func(score, weight int64) answer.Node {
-		return answer.Node{Name: "n", Feasible: true, Scores: []answer.Score{{Plugin: "A", Score: score, Weight: weight}}, Total: &total}
+	scored := func(score, weight int64) explain.Node {
+		return explain.Node{Name: "n", Feasible: true, Scores: []explain.Score{{Plugin: "A", Score: score, Weight: weight}}, Total: &total}
 	}
 	no := incumbent.Node{Name: "n", First: &incumbent.Rejection{Plugin: "A", Code: "Unschedulable", Reasons: []string{"x", "y"}}}
 	no.All = []incumbent.Rejection{*no.First}
@@ -34,7 +34,7 @@ func TestNode(t *testing.T) {
 	}}
 	for _, tt := range []struct {
 		name   string
-		ours   answer.Node
+		ours   explain.Node
 		theirs incumbent.Node
 		want   string // what differs
 	}{
@@ -44,13 +44,13 @@ func TestNode(t *testing.T) {
 		{"a reason's text", rejected("A", "Unschedulable", "x", "Y"), no, "first objection, all objections"},
 		{"the code", rejected("A", "UnschedulableAndUnresolvable", "x", "y"), no, "first objection, all objections"},
 		{"the plugin", rejected("B", "Unschedulable", "x", "y"), no, "first objection, all objections"},
-		{"another objection", answer.Node{Name: "n", Rejections: append(rejected("A", "Unschedulable", "x", "y").Rejections,
+		{"another objection", explain.Node{Name: "n", Rejections: append(rejected("A", "Unschedulable", "x", "y").Rejections,
 			rejected("B", "Unschedulable", "z").Rejections...)}, no, "all objections"},
-		{"feasible", answer.Node{Name: "n", Feasible: true}, no, "feasible, first objection, all objections"},
+		{"feasible", explain.Node{Name: "n", Feasible: true}, no, "feasible, first objection, all objections"},
 		{"same scores", scored(50, 5), yes, ""},
 		{"a point more", scored(51, 5), yes, "scores"},
 		{"a weight", scored(50, 4), yes, "scores"},
-		{"no scores", answer.Node{Name: "n", Feasible: true}, yes, "scores"},
+		{"no scores", explain.Node{Name: "n", Feasible: true}, yes, "scores"},
 	} {
 		c := comparison{pod: "default/p", missing: []string{"Missing"}}
 		c.node(&tt.ours, &tt.theirs)
@@ -68,7 +68,7 @@ func TestNode(t *testing.T) {
 func TestMissingPlugin(t *testing.T) {
 	c := comparison{missing: []string{"Missing"}}
 	n := incumbent.Node{Name: "n", Feasible: true, Scores: []incumbent.Score{{Plugin: "Missing", Weight: 2, Normalised: 3}}, Total: 6}
-	if c.node(&answer.Node{Name: "n", Feasible: true}, &n); len(c.differences) != 1 {
+	if c.node(&explain.Node{Name: "n", Feasible: true}, &n); len(c.differences) != 1 {
 		t.Errorf("got %v", c.differences)
 	}
 }

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/simulate"
 	"github.com/berth-scheduler/berth/parity/internal/compare"
 	"github.com/berth-scheduler/berth/parity/internal/incumbent"
@@ -214,5 +214,5 @@ func ourOutcome(d *plan.Decision) string {
 	if d.Err != nil {
 		return fmt.Sprintf("error %q", d.Err)
 	}
-	return fmt.Sprintf("%q, waits for %q", explain.Message(*d), d.Rejection.Plugins)
+	return fmt.Sprintf("%q, waits for %q", report.Message(*d), d.Rejection.Plugins)
 }

@@ -1,4 +1,4 @@
-package answer_test
+package explain_test
 
 import (
 	"bytes"
@@ -15,19 +15,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-scheduler/berth/internal/answer"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *answer.Snapshot {
+func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
 	t.Helper()
 	scheduler, err := config.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := answer.New(scheduler, nodes, pods, others)
+	s, err := explain.New(scheduler, nodes, pods, others)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +35,7 @@ func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.
 }
 
 // answers returns the JSON of every pending pod, by name.
-func answers(t *testing.T, s *answer.Snapshot) map[string]string {
+func answers(t *testing.T, s *explain.Snapshot) map[string]string {
 	t.Helper()
 	all := map[string]string{}
 	for _, pod := range s.Pending() {
@@ -81,7 +81,7 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-func checkSummary(t *testing.T, a *answer.Answer, sum answer.Summary) {
+func checkSummary(t *testing.T, a *explain.Answer, sum explain.Summary) {
 	t.Helper()
 	left := sum.Nodes
 	for _, stage := range sum.Funnel {
