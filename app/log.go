@@ -4,6 +4,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
@@ -16,19 +17,24 @@ type logged struct {
 }
 
 // Start logs the decision and hands it on.
-func (l logged) Start(decision plan.Decision, report report.Report) {
-	switch {
-	case decision.Settled():
-	case decision.Err == plan.ErrTerminating:
-		l.log.V(3).Info("Skip schedule deleting pod", "pod", decision.Pod)
-	case decision.Err != nil:
-		l.log.Error(decision.Err, "Error scheduling pod; retrying", "pod", decision.Pod)
-	case decision.Nodes == 0:
-		l.log.V(2).Info("Unable to schedule pod; no nodes are registered to the cluster; waiting", "pod", decision.Pod)
-	default:
+func (l logged) Start(decision plan.Decision) {
+	for i := range decision.Pods {
+		l.say(&decision, decision.Pods[i].Pod)
+	}
+	l.Committer.Start(decision)
+}
+
+func (l logged) say(decision *plan.Decision, pod *model.Pod) {
+	switch decision.Outcome {
+	case plan.Terminating:
+		l.log.V(3).Info("Skip schedule deleting pod", "pod", pod)
+	case plan.Failed:
+		l.log.Error(decision.Err, "Error scheduling pod; retrying", "pod", pod)
+	case plan.NoNodes:
+		l.log.V(2).Info("Unable to schedule pod; no nodes are registered to the cluster; waiting", "pod", pod)
+	case plan.Unschedulable:
 		if log := l.log.V(2); log.Enabled() {
-			log.Info("Unable to schedule pod; no fit; waiting", "pod", decision.Pod, "err", report.Event.Note)
+			log.Info("Unable to schedule pod; no fit; waiting", "pod", pod, "err", report.Message(decision))
 		}
 	}
-	l.Committer.Start(decision, report)
 }

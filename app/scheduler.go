@@ -102,7 +102,7 @@ func (s *scheduler) build(o *options, client *kube.Client) error {
 	}
 	s.commit, err = commit.New(commit.Config{
 		Writer:      s.guarded(s.writer),
-		Outcomes:    changes,
+		Results:     changes,
 		Log:         s.log,
 		InFlight:    o.inFlight,
 		BindingsMax: commit.DefaultBindingsMax,

@@ -20,6 +20,7 @@ const module = "github.com/berth-scheduler/berth/"
 var house = map[string]map[string]string{
 	"internal/model":  {},
 	"internal/reason": {},
+	"internal/slab": {},
 	"internal/plan": {
 		"internal/model":  "a decision is about a pod",
 		"internal/reason": "a rejection counts reasons",
@@ -27,6 +28,7 @@ var house = map[string]map[string]string{
 	"internal/kube": {
 		"internal/ingest":                "informers hand objects to ingest",
 		"internal/model":                 "a binding is about a pod",
+		"internal/plan":                  "it writes nominations",
 		"internal/report":                "it writes events in report's words",
 		"internal/plugins/defaultbinder": "the binding's shape and which errors are worth another try",
 		"internal/terse":                 "watches and events that fail must not fill the log",
@@ -40,6 +42,7 @@ var house = map[string]map[string]string{
 	"internal/queue": {
 		"internal/model":                "pods wait in it",
 		"internal/plan":                 "it gives work and settles decisions",
+		"internal/slab":                 "works of one pod are allocated many at a time",
 		"internal/state":                "a delta wakes pods",
 		"internal/plugins/prioritysort": "the order of pods",
 	},
@@ -62,9 +65,13 @@ var house = map[string]map[string]string{
 		"internal/plan":             "it turns work into decisions",
 		"internal/plugins/compiled": "what a compiled need looks like",
 		"internal/reason":           "columns hold codes",
+		"internal/slab":             "decisions with one placement are allocated many at a time",
 		"internal/state":            "it reads nodes and the journal",
 	},
-	"internal/report": {"internal/plan": "it words decisions"},
+	"internal/report": {
+		"internal/model": "a report is about a pod",
+		"internal/plan":  "it words decisions",
+	},
 	"internal/commit": {
 		"internal/report":                "it writes reports, and words failed bindings",
 		"internal/model":                 "outcomes go back as changes",
@@ -74,7 +81,6 @@ var house = map[string]map[string]string{
 	},
 	"internal/loop": {
 		"internal/engine": "the spine: decide",
-		"internal/report": "the spine: report",
 		"internal/model":  "the spine: changes",
 		"internal/plan":   "the spine: decisions",
 		"internal/queue":  "the spine: whose turn it is",

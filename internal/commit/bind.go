@@ -26,11 +26,10 @@ const (
 	throttledMax = 10
 )
 
-// binding is a decision for a node that is to be written. It ends as bound, or as failed; and as failed only when the pod cannot be
+// binding is a placement that is to be written. It ends as bound, or as failed; and as failed only when the pod cannot be
 // bound to the node any more, for its room is given to others then.
 type binding struct {
-	decision plan.Decision
-	report   report.Report
+	placement plan.Placement
 
 	tries     int // bindings sent, those that were throttled apart
 	throttled int
@@ -46,7 +45,7 @@ type binding struct {
 
 // startBinding queues a binding, or keeps it until the pod's status has been written.
 func (d *Docket) startBinding(b *binding) {
-	uid := b.decision.Pod.UID
+	uid := b.placement.Pod.UID
 	delete(d.written, uid)
 	if p := d.pods[uid]; p != nil {
 		p.latest = nil // says that the pod waits, and it no longer does
@@ -63,7 +62,7 @@ func (d *Docket) takeBinding() Job {
 	if b.tries+b.throttled == 0 {
 		d.opened++
 	}
-	job := Job{Errand: Bind, Pod: b.decision.Pod, NodeName: b.decision.NodeName, binding: b}
+	job := Job{Errand: Bind, Pod: b.placement.Pod, NodeName: b.placement.NodeName, binding: b}
 	if b.asking {
 		job.Errand = Ask
 		d.stats.Questions++
@@ -106,7 +105,7 @@ func (d *Docket) bound(now time.Time, b *binding, err error) *Settled {
 func (d *Docket) answered(now time.Time, b *binding, answer Answer) *Settled {
 	b.questions++
 	switch {
-	case answer.Err == nil && answer.NodeName == b.decision.NodeName:
+	case answer.Err == nil && answer.NodeName == b.placement.NodeName:
 		return d.settle(b, nil)
 	case d.stopped != nil:
 		return d.settle(b, fmt.Errorf("%w (whether the pod is bound all the same is not known: %w)", b.err, d.stopped))
@@ -141,15 +140,15 @@ func (d *Docket) settle(b *binding, err error) *Settled {
 	}
 	if err == nil {
 		d.stats.Bound++
-		d.tell(b.decision.Pod, report.Report{Event: b.report.Event})
-		return &Settled{Decision: b.decision, seen: b.seen}
+		d.tell(b.placement.Pod, report.OfBinding(&b.placement))
+		return &Settled{Placement: b.placement, seen: b.seen}
 	}
 	d.stats.BindingsFailed++
 	err = fmt.Errorf("running Bind plugin %q: %w", defaultbinder.Name, err)
 	if d.stopped == nil {
-		d.tell(b.decision.Pod, report.OfFailedBinding(b.decision, err))
+		d.tell(b.placement.Pod, report.OfFailedBinding(&b.placement, err))
 	}
-	return &Settled{Decision: b.decision, Err: err, seen: b.seen}
+	return &Settled{Placement: b.placement, Err: err, seen: b.seen}
 }
 
 // leavesOpen reports whether a write that failed like this may have been carried out all the same.

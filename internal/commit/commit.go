@@ -23,23 +23,23 @@ type Writer interface {
 	// NodeOf returns the node that the pod is bound to, empty if to none. That there is no such pod is an error "not found", also where
 	// another pod has its name.
 	NodeOf(ctx context.Context, pod *model.Pod) (string, error)
-	// PatchStatus sets a condition, unless it is nil, and takes the pod's nomination back if told to.
-	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, clearNomination bool) error
+	// PatchStatus sets a condition, unless it is nil, and does with the pod's nominated node what the nomination says.
+	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error
 	// Record writes an event about the pod. That a warning was taken in does not say that it has reached the API server: it may be
 	// sent later.
 	Record(ctx context.Context, pod *model.Pod, event report.Event) error
 }
 
-// Outcomes takes in how bindings ended.
-type Outcomes interface {
-	Bound(outcome model.Outcome)
+// Results takes in how bindings ended.
+type Results interface {
+	Bound(result model.BindingResult)
 }
 
 // Config is what a Commit needs to be built.
 type Config struct {
-	Writer   Writer
-	Outcomes Outcomes
-	Log      klog.Logger
+	Writer  Writer
+	Results Results
+	Log     klog.Logger
 	// InFlight is how many writes are sent at the same time.
 	InFlight int
 	// BindingsMax is how many bindings may wait before Room asks the loop to wait, EventsMax how many events before the oldest
@@ -137,20 +137,26 @@ func (c *Commit) ring() {
 }
 
 // Start carries a decision out as soon as it can. It does not wait.
-func (c *Commit) Start(decision plan.Decision, report report.Report) {
+func (c *Commit) Start(decision plan.Decision) {
 	if log := c.config.Log.V(3); log.Enabled() {
-		log.Info("Decided about pod", "pod", decision.Pod, "attempt", decision.Attempt, "node", decision.NodeName,
-			"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)
+		for i := range decision.Pods {
+			nodeName := ""
+			if decision.Outcome == plan.Placed {
+				nodeName = decision.Placements[i].NodeName
+			}
+			log.Info("Decided about pod", "pod", decision.Pods[i].Pod, "attempt", decision.Pods[i].Attempt, "node", nodeName,
+				"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)
+		}
 	}
 	c.mu.Lock()
-	var settled *Settled
-	if !c.abandoned || decision.Settled() {
-		settled = c.docket.Start(decision, report)
+	var settled []*Settled
+	if !c.abandoned || decision.Outcome == plan.Placed {
+		settled = c.docket.Start(&decision)
 		c.wake.Signal()
 	}
 	c.mu.Unlock()
-	if settled != nil {
-		c.settle(settled)
+	for _, s := range settled {
+		c.settle(s)
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // run runs the fixture's Commit until stop is called, which returns when Run has.
@@ -281,13 +280,11 @@ func TestPriorities(t *testing.T) {
 	f.run(t)
 	f.Start(placed(podNamed("first")))
 	<-g.arrived
-	decision, said := rejected(podNamed("rejected"), 1)
-	said.Event = report.Event{Type: "Normal", Reason: "Told", Action: "Telling"} // written at once, not by the broadcaster
-	f.Start(decision, said)
+	f.Start(nominated(podNamed("rejected"), "a"))
 	f.Start(placed(podNamed("second")))
 	close(g.open)
-	requests := f.server.wait(t, "all", func(rs []request) bool { return len(rs) == 6 })
-	want := "[bind first bind second status rejected event rejected event first event second]"
+	requests := f.server.wait(t, "all", func(rs []request) bool { return len(rs) == 5 })
+	want := "[bind first bind second status rejected event first event second]"
 	if got := fmt.Sprint(requests); got != want {
 		t.Errorf("requests %s, want %s", got, want)
 	}

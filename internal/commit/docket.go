@@ -68,7 +68,7 @@ const (
 	Bind Errand = iota
 	// Ask asks which node the pod is bound to.
 	Ask
-	// Patch writes the condition and takes the nomination back.
+	// Patch writes the condition and the nomination.
 	Patch
 	// Record writes the event, as often as it happened.
 	Record
@@ -85,9 +85,9 @@ type Job struct {
 	Pod      *model.Pod
 	NodeName string
 	// Condition may be nil.
-	Condition       *v1.PodCondition
-	ClearNomination bool
-	Event           report.Event
+	Condition  *v1.PodCondition
+	Nomination plan.Nomination
+	Event      report.Event
 	// Times is how often the event happened.
 	Times int
 
@@ -106,16 +106,16 @@ type Answer struct {
 
 // Settled is a binding whose end is known.
 type Settled struct {
-	Decision plan.Decision
+	Placement plan.Placement
 	// Err is nil if the pod is bound.
 	Err error
 
 	seen *observation // nil if no request was sent
 }
 
-// Outcome is what the loop is to hear of it.
-func (s *Settled) Outcome() model.Outcome {
-	return model.Outcome{Pod: s.Decision.Pod, NodeName: s.Decision.NodeName, Err: s.Err}
+// Result is what the loop takes in of it.
+func (s *Settled) Result() model.BindingResult {
+	return model.BindingResult{Pod: s.Placement.Pod, NodeName: s.Placement.NodeName, Err: s.Err}
 }
 
 // NewDocket builds an empty docket.
@@ -133,17 +133,28 @@ func NewDocket(config DocketConfig) (*Docket, error) {
 	return &Docket{config: config, pods: map[types.UID]*writes{}, said: map[saying]*event{}, written: map[types.UID]written{}}, nil
 }
 
-// Start takes in a decision and what is to be told about it. A binding that comes after the stop is settled at once.
-func (d *Docket) Start(decision plan.Decision, report report.Report) *Settled {
-	switch {
-	case !decision.Settled():
-		d.tell(decision.Pod, report)
-	case d.stopped != nil:
-		return d.settle(&binding{decision: decision, report: report}, d.stopped)
-	default:
-		d.startBinding(&binding{decision: decision, report: report})
+// Start takes in a decision. It returns the bindings that are settled at once because they come after the stop.
+func (d *Docket) Start(decision *plan.Decision) (settled []*Settled) {
+	for i := range decision.Placements {
+		b := &binding{placement: decision.Placements[i]}
+		if d.stopped != nil {
+			settled = append(settled, d.settle(b, d.stopped))
+			continue
+		}
+		d.startBinding(b)
 	}
-	return nil
+	if decision.Outcome != plan.Placed {
+		for i := range decision.Pods {
+			pod := decision.Pods[i].Pod
+			d.tell(pod, report.Of(decision, pod))
+		}
+	}
+	for _, nomination := range decision.Nominations {
+		if decision.Outcome == plan.Placed || !decision.IsAbout(nomination.Pod) {
+			d.tell(nomination.Pod, report.Report{Nomination: nomination})
+		}
+	}
+	return settled
 }
 
 // Next takes the next job, if there is one at this time: a binding or the question for one, else a status, else an event; events before
@@ -162,7 +173,7 @@ func (d *Docket) Next(now time.Time, eventsFirst bool) (Job, bool) {
 	}
 	for d.statuses.len() > 0 {
 		if s := d.takeStatus(d.statuses.pop()); s != nil {
-			return d.sendReport(Job{Errand: Patch, Pod: s.pod, Condition: s.condition, ClearNomination: s.clearNomination, status: s}), true
+			return d.sendReport(Job{Errand: Patch, Pod: s.pod, Condition: s.condition, Nomination: s.nomination, status: s}), true
 		}
 	}
 	if d.events.len() > 0 {

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // bench is a docket whose requests the test answers, on a clock that the test moves.
@@ -35,6 +35,9 @@ func newBenchOf(t *testing.T, config commit.DocketConfig) *bench {
 	}
 	return &bench{t, d, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 }
+
+// start takes a decision in.
+func (b *bench) start(decision plan.Decision) []*commit.Settled { return b.Start(&decision) }
 
 // take takes the next job, which must be this one.
 func (b *bench) take(errand commit.Errand, pod string) commit.Job {
@@ -93,7 +96,7 @@ func TestUnknownOutcomeIsAskedFor(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, 10)
-			b.Start(placed(podNamed("p")))
+			b.start(placed(podNamed("p")))
 			if s := b.answer(b.take(commit.Bind, "p"), "", errBroken); s != nil {
 				t.Fatalf("it is settled at once: %+v", s)
 			}
@@ -124,7 +127,7 @@ func TestUnknownOutcomeIsAskedFor(t *testing.T) {
 // it cannot arrive any more.
 func TestNotBoundIsBelievedLate(t *testing.T) {
 	b := newBench(t, 10)
-	b.Start(placed(podNamed("p")))
+	b.start(placed(podNamed("p")))
 	b.answer(b.take(commit.Bind, "p"), "", errBroken)
 	broke := b.now
 	b.later(0)
@@ -144,7 +147,7 @@ func TestNotBoundIsBelievedLate(t *testing.T) {
 // TestThrottledBindingComesBack has the API server ask to come back later: after that time, ten times, and then it is a failure.
 func TestThrottledBindingComesBack(t *testing.T) {
 	b := newBench(t, 10)
-	b.Start(placed(podNamed("p")))
+	b.start(placed(podNamed("p")))
 	for range 10 {
 		b.answer(b.take(commit.Bind, "p"), "", apierrors.NewTooManyRequests("later", 3))
 		b.nothing()
@@ -161,13 +164,13 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 	b := newBench(t, 10)
 	pod := podNamed("p")
 	for nodes := range 3 {
-		b.Start(rejected(pod, nodes+1))
+		b.start(rejected(pod, nodes+1))
 	}
-	b.Start(rejected(pod, 3))
+	b.start(rejected(pod, 3))
 	for range 200 { // over three minutes
 		b.answer(b.take(commit.Patch, "p"), "", errBroken)
 		b.nothing()
-		b.Start(placed(podNamed("q")))
+		b.start(placed(podNamed("q")))
 		b.answer(b.take(commit.Bind, "q"), "", nil)
 		b.later(time.Second)
 	}
@@ -200,7 +203,7 @@ func TestHangingReportsLeaveWorkers(t *testing.T) {
 	for inFlight, want := range map[int]int{2: 1, 3: 2, 4: 2, 5: 3, commit.DefaultInFlight: commit.DefaultInFlight / 2} {
 		b := newBenchOf(t, commit.DocketFor(inFlight, 1_000, time.Second, unchanged))
 		for _, name := range names(100) {
-			b.Start(rejected(podNamed(name), 1))
+			b.start(rejected(podNamed(name), 1))
 		}
 		taken := 0
 		for worker := range inFlight { // the one that takes events first comes last
@@ -212,7 +215,7 @@ func TestHangingReportsLeaveWorkers(t *testing.T) {
 			t.Errorf("%d of %d workers hang, want %d", taken, inFlight, want)
 		}
 		b.nothing()
-		b.Start(placed(podNamed("q")))
+		b.start(placed(podNamed("q")))
 		b.take(commit.Bind, "q")
 	}
 }
@@ -222,7 +225,7 @@ func TestHangingReportsLeaveWorkers(t *testing.T) {
 func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range names(8) {
-		b.Start(rejected(podNamed(name), 1))
+		b.start(rejected(podNamed(name), 1))
 	}
 	early, late, last := b.take(commit.Patch, "p0"), b.take(commit.Patch, "p1"), b.take(commit.Patch, "p2")
 	b.answer(early, "", errBroken)
@@ -251,13 +254,13 @@ func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
 func TestStopIsInOrder(t *testing.T) {
 	b := newBenchOf(t, commit.DefaultDocket(unchanged))
 	for _, name := range names(10) {
-		b.Start(rejected(podNamed(name), 1))
+		b.start(rejected(podNamed(name), 1))
 		b.take(commit.Patch, name)
-		b.Start(placed(podNamed(name)))
+		b.start(placed(podNamed(name)))
 	}
 	var order []string
 	for _, s := range b.Stop(errBroken) {
-		order = append(order, s.Decision.Pod.Name)
+		order = append(order, s.Placement.Pod.Name)
 	}
 	if got := fmt.Sprint(order); got != fmt.Sprint(names(10)) {
 		t.Errorf("they are settled in the order %s", got)
@@ -269,9 +272,7 @@ func TestStopIsInOrder(t *testing.T) {
 func TestRewrittenStatusIsRemembered(t *testing.T) {
 	b := newBench(t, 10)
 	write := func(nodes int) {
-		decision, said := rejected(podNamed("p"), nodes)
-		said.Event = report.Event{}
-		b.Start(decision, said)
+		b.start(nominated(podNamed("p"), fmt.Sprint(nodes)))
 	}
 	write(1)
 	b.answer(b.take(commit.Patch, "p"), "", nil)
@@ -301,11 +302,9 @@ func TestRewrittenStatusIsRemembered(t *testing.T) {
 func TestIdenticalStatusIsNotWrittenAgain(t *testing.T) {
 	b := newBench(t, 10)
 	pod := podNamed("p")
-	decision, said := rejected(pod, 1)
-	said.Event = report.Event{}
-	b.Start(decision, said)
+	b.start(nominated(pod, "a"))
 	b.answer(b.take(commit.Patch, "p"), "", nil)
-	b.Start(decision, said)
+	b.start(nominated(pod, "a"))
 	b.nothing()
 	b.now = b.now.Add(time.Minute)
 	b.nothing()
@@ -317,9 +316,7 @@ func TestIdenticalStatusIsNotWrittenAgain(t *testing.T) {
 // TestRefusedStatusIsGivenUp has the API server refuse a condition for good, in time.
 func TestRefusedStatusIsGivenUp(t *testing.T) {
 	b := newBench(t, 10)
-	decision, said := rejected(podNamed("p"), 1)
-	said.Event = report.Event{}
-	b.Start(decision, said)
+	b.start(nominated(podNamed("p"), "a"))
 	tries := 0
 	for began := b.now; !b.Empty(); tries++ {
 		if at, ok := b.Due(); ok {
@@ -339,9 +336,7 @@ func TestRefusedStatusIsGivenUp(t *testing.T) {
 func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
 	b := newBench(t, 10)
 	for _, name := range []string{"bad", "good"} {
-		decision, said := rejected(podNamed(name), 1)
-		said.Condition = nil
-		b.Start(decision, said)
+		b.start(plan.Decision{Work: plan.WorkFor(podNamed(name)), Outcome: plan.Terminating})
 	}
 	b.answer(b.take(commit.Record, "bad"), "", apierrors.NewInternalError(errBroken))
 	b.answer(b.take(commit.Record, "good"), "", nil)

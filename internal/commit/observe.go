@@ -21,8 +21,8 @@ type Observer interface {
 type Write struct {
 	Kind WriteKind
 	Pod  *model.Pod
-	// Decision is what a binding carries out; nil for other kinds.
-	Decision *plan.Decision
+	// Placement is what a binding carries out; nil for other kinds.
+	Placement *plan.Placement
 }
 
 // WriteKind is what is written.
@@ -66,7 +66,7 @@ func (c *Commit) sending(ctx context.Context, job Job) context.Context {
 		o := &observation{write: Write{Kind: StatusWrite, Pod: job.Pod}, began: time.Now()}
 		switch job.Errand {
 		case Bind, Ask:
-			o.write.Kind, o.write.Decision = BindingWrite, &job.binding.decision
+			o.write.Kind, o.write.Placement = BindingWrite, &job.binding.placement
 		case Record:
 			o.write.Kind = EventWrite
 		}

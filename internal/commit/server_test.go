@@ -21,7 +21,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // request is one request that the server got: what it writes ("bind", "get", "status", "event") and about which pod.
@@ -192,18 +191,18 @@ func hangUp(w http.ResponseWriter) bool {
 }
 
 // outcomes keeps the outcomes that the loop would get.
-type outcomes chan model.Outcome
+type outcomes chan model.BindingResult
 
-func (o outcomes) Bound(outcome model.Outcome) { o <- outcome }
+func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
 
-func (o outcomes) next(t *testing.T) model.Outcome {
+func (o outcomes) next(t *testing.T) model.BindingResult {
 	t.Helper()
 	select {
 	case outcome := <-o:
 		return outcome
 	case <-time.After(20 * time.Second):
 		t.Fatal("no outcome came")
-		return model.Outcome{}
+		return model.BindingResult{}
 	}
 }
 
@@ -233,7 +232,7 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	f := &fixture{server: s, outcomes: make(outcomes, 1_000)}
 	log, _ := ktesting.NewTestContext(t)
 	config := commit.Config{
-		Writer: writer, Outcomes: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100,
+		Writer: writer, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100,
 		Timeout: 10 * time.Second, EventPause: 10 * time.Millisecond, Drain: 10 * time.Second,
 	}
 	if change != nil {
@@ -252,16 +251,25 @@ func podNamed(name string) *model.Pod {
 	})
 }
 
-func placed(pod *model.Pod) (plan.Decision, report.Report) {
-	d := plan.Decision{Work: plan.Work{Pod: pod, Attempt: 1}, NodeName: "node-of-" + pod.Name, Nodes: 3, Feasible: 2}
-	return d, report.Of(d)
+func placed(pod *model.Pod) plan.Decision {
+	queued := plan.QueuedPod{Pod: pod, Attempt: 1}
+	return plan.Decision{
+		Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Placed, Nodes: 3, Feasible: 2,
+		Placements: []plan.Placement{{QueuedPod: queued, NodeName: "node-of-" + pod.Name, Nodes: 3, Feasible: 2}},
+	}
 }
 
-func rejected(pod *model.Pod, nodes int) (plan.Decision, report.Report) {
-	d := plan.Decision{Work: plan.Work{Pod: pod, Attempt: 1}, Nodes: nodes, Rejection: &plan.Rejection{
-		Counts: []reason.Count{{Nodes: nodes, Reason: "Insufficient cpu"}}, Plugins: []string{"NodeResourcesFit"},
-	}}
-	return d, report.Of(d)
+func rejected(pod *model.Pod, nodes int) plan.Decision {
+	return plan.Decision{
+		Work: plan.WorkFor(pod), Outcome: plan.Unschedulable, Nodes: nodes, Rejection: &plan.Rejection{
+			Counts: []reason.Count{{Nodes: nodes, Reason: "Insufficient cpu"}}, Plugins: []string{"NodeResourcesFit"},
+		},
+	}
+}
+
+// nominated is a decision about another pod that gives this one a nominated node: a status is written, and no event.
+func nominated(pod *model.Pod, nodeName string) plan.Decision {
+	return plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: nodeName}}}
 }
 
 func names(n int) []string {

@@ -9,16 +9,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // status is what is to be written into a pod.
 type status struct {
-	pod             *model.Pod
-	condition       *v1.PodCondition
-	clearNomination bool
-	tries           int // those that the API server answered
-	seen            *observation
+	pod        *model.Pod
+	condition  *v1.PodCondition
+	nomination plan.Nomination
+	tries      int // those that the API server answered
+	seen       *observation
 }
 
 // writes is what is to be written of one pod. Two writes of one pod are never in flight together: a condition that arrived after
@@ -38,9 +39,10 @@ type written struct {
 
 // wording is what a status says, and of which version of the pod.
 type wording struct {
-	version         string
-	condition       v1.PodCondition
-	clearNomination bool
+	version    string
+	condition  v1.PodCondition
+	nomination plan.NominationMode
+	nodeName   string // nominated
 }
 
 // rewritten says when what was written is no longer worth remembering, unless something was written since.
@@ -68,8 +70,8 @@ const (
 
 // tell has a report about a pod written: its status and its event.
 func (d *Docket) tell(pod *model.Pod, r report.Report) {
-	if r.Condition != nil || r.ClearNomination {
-		d.startStatus(&status{pod: pod, condition: r.Condition, clearNomination: r.ClearNomination})
+	if r.Condition != nil || r.Nomination.Mode != plan.Keep {
+		d.startStatus(&status{pod: pod, condition: r.Condition, nomination: r.Nomination})
 	}
 	if r.Event != (report.Event{}) {
 		d.startEvent(&event{saying: saying{pod.UID, r.Event}, pod: pod, times: 1})
@@ -88,13 +90,20 @@ func (d *Docket) startStatus(s *status) {
 		d.pods[s.pod.UID] = p
 	}
 	if p.latest != nil {
-		s.clearNomination = s.clearNomination || p.latest.clearNomination
-		if s.condition == nil {
-			s.condition = p.latest.condition
-		}
+		s.takeOver(p.latest)
 	}
 	p.latest = s
 	d.queueStatus(s.pod.UID, p)
+}
+
+// takeOver adds what an older status says that was not written, where this one says nothing.
+func (s *status) takeOver(older *status) {
+	if s.condition == nil {
+		s.condition = older.condition
+	}
+	if s.nomination.Mode == plan.Keep {
+		s.nomination = older.nomination
+	}
 }
 
 func (d *Docket) queueStatus(uid types.UID, p *writes) {
@@ -106,7 +115,7 @@ func (d *Docket) queueStatus(uid types.UID, p *writes) {
 }
 
 func wordingOf(s *status) wording {
-	w := wording{version: s.pod.Object.ResourceVersion, clearNomination: s.clearNomination}
+	w := wording{version: s.pod.Object.ResourceVersion, nomination: s.nomination.Mode, nodeName: s.nomination.NodeName}
 	if s.condition != nil {
 		w.condition = *s.condition
 	}
@@ -146,10 +155,7 @@ func (d *Docket) patched(now time.Time, s *status, err error) error {
 	switch {
 	case err == nil:
 	case p.latest != nil: // a newer one takes its place
-		p.latest.clearNomination = p.latest.clearNomination || s.clearNomination
-		if p.latest.condition == nil {
-			p.latest.condition = s.condition
-		}
+		p.latest.takeOver(s)
 	case again:
 		if !unanswered(err) {
 			s.tries++

@@ -62,7 +62,7 @@ func (c *Commit) send(ctx context.Context, job Job) Answer {
 	case Ask:
 		answer.NodeName, answer.Err = c.config.Writer.NodeOf(ctx, job.Pod)
 	case Patch:
-		answer.Err = c.config.Writer.PatchStatus(ctx, job.Pod, job.Condition, job.ClearNomination)
+		answer.Err = c.config.Writer.PatchStatus(ctx, job.Pod, job.Condition, job.Nomination)
 	case Record:
 		for range min(job.Times, timesMax) {
 			if answer.Err = c.config.Writer.Record(ctx, job.Pod, job.Event); answer.Err != nil {
@@ -104,15 +104,15 @@ func (c *Commit) done(job Job, answer Answer) {
 // settle tells observers and the loop how a binding ended.
 func (c *Commit) settle(s *Settled) {
 	c.sent(s.seen, s.Err)
-	d := s.Decision
+	p := &s.Placement
 	switch {
 	case s.Err == nil:
-		c.log.V(2).Info("Successfully bound pod to node", "pod", d.Pod, "node", d.NodeName,
-			"evaluatedNodes", d.Nodes, "feasibleNodes", d.Feasible)
+		c.log.V(2).Info("Successfully bound pod to node", "pod", p.Pod, "node", p.NodeName,
+			"evaluatedNodes", p.Nodes, "feasibleNodes", p.Feasible)
 	case !c.isStopped():
-		c.log.Error(s.Err, "Could not bind pod", "pod", d.Pod, "node", d.NodeName)
+		c.log.Error(s.Err, "Could not bind pod", "pod", p.Pod, "node", p.NodeName)
 	}
-	c.config.Outcomes.Bound(s.Outcome())
+	c.config.Results.Bound(s.Result())
 }
 
 func (c *Commit) isStopped() bool {

@@ -18,7 +18,7 @@ func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
 	if !ok {
 		return plan.Answer{}, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
 	}
-	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(s, plan.Work{Pod: pod})}
+	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(s, plan.WorkFor(pod))}
 	if pod.Malformed != "" { // its needs are not known
 		if r := answer.Decision.Rejection; r != nil {
 			answer.Nodes = ruledOut(s, r)

@@ -13,11 +13,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // bench is a large regular cluster: three zones, ten pools, one in twenty nodes tainted.
 type bench struct {
+	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
 	engine  *engine.Engine
 	profile *engine.Profile
@@ -92,11 +94,11 @@ func (b *bench) pod(i int, shape func(*v1.Pod)) *model.Pod {
 
 // place decides and assumes, as a round of the loop does.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
-	d := b.engine.Decide(b.state, plan.Work{Pod: pod})
-	if !d.Settled() {
+	d := b.engine.Decide(b.state, plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
+	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", pod, d)
 	}
-	b.state.Assume(d)
+	b.state.Assume(d.Placements...)
 }
 
 // BenchmarkDecision places pods whose needs were seen before, one after the other, as a deployment's are: each decision follows a
@@ -137,6 +139,6 @@ func BenchmarkFirstSight(b *testing.B) {
 		pod := c.pod(i, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i%20000), resource.DecimalSI)
 		})
-		c.engine.Decide(c.state, plan.Work{Pod: pod})
+		c.engine.Decide(c.state, plan.WorkFor(pod))
 	}
 }

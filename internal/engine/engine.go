@@ -7,6 +7,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/compiled"
 	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -36,6 +37,7 @@ type Engine struct {
 	onPhase  func(Phase)
 	// byPlugin is how often each plugin was asked about a node, by its position among all profiles' plugins.
 	byPlugin []int64
+	places   slab.Slab[plan.Placement]
 }
 
 // Counters say how much work decisions took. They only grow.
@@ -83,49 +85,81 @@ func (e *Engine) Counters() Counters { return e.work }
 func (e *Engine) Decide(s *state.State, work plan.Work) plan.Decision {
 	e.work.Decisions++
 	d := plan.Decision{Work: work, Nodes: s.Nodes()}
-	p, ok := e.profiles[work.Pod.SchedulerName]
+	pod := work.Pods[0].Pod
+	p, ok := e.profiles[pod.SchedulerName]
 	switch {
+	case len(work.Pods) > 1:
+		e.fail(&d, fmt.Errorf("%d pods are to be decided about together, which is not supported", len(work.Pods)))
 	case !ok:
-		d.Err = fmt.Errorf("no profile for scheduler name %q", work.Pod.SchedulerName)
-	case work.Pod.Terminating:
-		d.Err = plan.ErrTerminating
-	case work.Pod.Malformed != "":
-		d.Rejection = &plan.Rejection{PreFilter: work.Pod.Malformed}
+		e.fail(&d, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName))
+	case pod.Terminating:
+		d.Outcome = plan.Terminating
+	case pod.Malformed != "":
+		d.Outcome, d.Rejection = plan.Unschedulable, &plan.Rejection{PreFilter: pod.Malformed}
 	case s.Nodes() == 0:
-		d.Err = plan.ErrNoNodes
+		d.Outcome = plan.NoNodes
+		d.Nominations = withdraw(pod)
 	default:
-		e.decide(s, p, &d)
+		e.decide(s, p, &d, pod)
 	}
 	return d
 }
 
-func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision) {
+func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision, pod *model.Pod) {
 	e.enter(PreFilter)
-	narrowing, rejection, err := e.prepare(s, p, d.Pod)
-	if d.Rejection, d.Err = rejection, err; rejection != nil || err != nil {
+	narrowing, rejection, err := e.prepare(s, p, pod)
+	switch {
+	case err != nil:
+		e.fail(d, err)
+		return
+	case rejection != nil:
+		d.Outcome, d.Rejection = plan.Unschedulable, rejection
 		return
 	}
 	e.enter(Filter)
-	if slot, ok := e.nominated(s, p, d.Pod); ok {
-		d.NodeName, d.Feasible = s.Node(slot).Name(), 1
+	if slot, ok := e.nominated(s, p, pod); ok {
+		d.Feasible = 1
+		e.placeOn(d, s.Node(slot).Name(), 0)
 		return
 	}
-	e.feasible(s, p, d.Pod, narrowing)
+	e.feasible(s, p, pod, narrowing)
 	d.Feasible = len(e.scan.slots)
 	switch d.Feasible {
 	case 0:
-		d.Rejection = e.reject(s, p, d.Pod, &narrowing)
+		d.Outcome, d.Rejection = plan.Unschedulable, e.reject(s, p, pod, &narrowing)
 	case 1:
-		d.NodeName = s.Node(e.scan.slots[0]).Name()
+		e.placeOn(d, s.Node(e.scan.slots[0]).Name(), 0)
 	default:
 		e.enter(Score)
-		slot, total, err := e.best(s, p, d.Pod)
+		slot, total, err := e.best(s, p, pod)
 		if err != nil {
-			d.Err = err
+			e.fail(d, err)
 			return
 		}
-		d.NodeName, d.Total = s.Node(slot).Name(), total
+		e.placeOn(d, s.Node(slot).Name(), total)
 	}
+}
+
+// placeOn decides for a node.
+func (e *Engine) placeOn(d *plan.Decision, nodeName string, total int64) {
+	d.Outcome = plan.Placed
+	d.Placements = e.places.One(plan.Placement{
+		QueuedPod: d.Pods[0], NodeName: nodeName, Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
+	})
+}
+
+// fail ends a decision without an answer.
+func (e *Engine) fail(d *plan.Decision, err error) {
+	d.Outcome, d.Err = plan.Failed, err
+	d.Nominations = withdraw(d.Pods[0].Pod)
+}
+
+// withdraw takes back the pod's nomination, if it has one: as in kube-scheduler, it ends with an attempt that gave no answer.
+func withdraw(pod *model.Pod) []plan.Nomination {
+	if pod.NominatedNode == "" {
+		return nil
+	}
+	return []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
 }
 
 // prepare looks at what does not depend on a single node: which nodes are worth looking at, and what the counts of pods ask of a

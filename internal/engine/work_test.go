@@ -48,7 +48,8 @@ func TestDecisionAllocatesNothingPerNode(t *testing.T) {
 			pod := b.pod(0, apply)
 			b.place(t, pod)
 			again := b.pod(1, apply)
-			return testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, plan.Work{Pod: again}) })
+			work := plan.WorkFor(again)
+			return testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, work) })
 		}
 		if small, large := allocations(100), allocations(5000); small != 0 || large != 0 {
 			t.Errorf("%s: a decision allocates %v times with 100 nodes, %v times with 5,000; want 0", shape, small, large)
@@ -94,8 +95,8 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 		}
 		b := &bench{state: s, engine: e, profile: p}
 		for i := range pods {
-			d := e.Decide(s, plan.Work{Pod: b.pod(i, shapes["plain"])})
-			chosen = append(chosen, d.NodeName)
+			d := e.Decide(s, plan.WorkFor(b.pod(i, shapes["plain"])))
+			chosen = append(chosen, d.Placements[0].NodeName)
 		}
 		return chosen
 	}
@@ -135,11 +136,41 @@ func TestColumnsStayWithinTheirBudget(t *testing.T) {
 		pod := b.pod(i, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i), resource.DecimalSI)
 		})
-		if d := e.Decide(b.state, plan.Work{Pod: pod}); !d.Settled() {
+		if d := e.Decide(b.state, plan.WorkFor(pod)); d.Outcome != plan.Placed {
 			t.Fatalf("pod %d: %+v", i, d)
 		}
 		if columns := e.Columns(); columns > budget {
 			t.Fatalf("after %d needs the engine keeps %d columns, more than its budget of %d", i+1, columns, budget)
+		}
+	}
+}
+
+// TestNominationEnds decides about a pod that was promised a node which does not exist: an attempt without an answer takes the promise back, a
+// rejection leaves it.
+func TestNominationEnds(t *testing.T) {
+	b := newBench(t, 3)
+	promised := func(change func(*model.Pod)) *model.Pod {
+		pod := b.pod(1, shapes["plain"])
+		pod.NominatedNode = "gone"
+		change(pod)
+		return pod
+	}
+	for _, row := range []struct {
+		name  string
+		state *state.State
+		pod   *model.Pod
+		want  plan.Outcome
+		mode  plan.NominationMode
+	}{
+		{"an empty cluster", state.New(), promised(func(*model.Pod) {}), plan.NoNodes, plan.Clear},
+		{"an error", b.state, promised(func(p *model.Pod) { p.SchedulerName = "nobody" }), plan.Failed, plan.Clear},
+		{"a rejection", b.state, promised(func(p *model.Pod) { p.Malformed = "malformed" }), plan.Unschedulable, plan.Keep},
+		{"a node", b.state, promised(func(*model.Pod) {}), plan.Placed, plan.Keep},
+		{"a pod that is being deleted", b.state, promised(func(p *model.Pod) { p.Terminating = true }), plan.Terminating, plan.Keep},
+	} {
+		d := b.engine.Decide(row.state, plan.WorkFor(row.pod))
+		if mode := d.NominationOf(row.pod).Mode; d.Outcome != row.want || mode != row.mode {
+			t.Errorf("%s: %s, nomination %d; want %s, %d", row.name, d.Outcome, mode, row.want, row.mode)
 		}
 	}
 }

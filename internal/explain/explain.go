@@ -8,7 +8,6 @@ package explain
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -117,19 +116,17 @@ func (s *Snapshot) Of(pod *model.Pod) (*Answer, error) {
 	if pod.Terminating {
 		// It would not be tried. The nodes can be asked all the same.
 		judged.Terminating = false
-		a.Error = plan.ErrTerminating.Error()
+		a.Error = report.Message(&plan.Decision{Outcome: plan.Terminating})
 	}
 	full, err := s.ask(&judged)
 	if err != nil {
 		return nil, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
 	}
 	a.decision = full.Decision
-	switch d := &full.Decision; {
-	case d.Rejection != nil:
-		a.Message = report.Message(*d)
-	case errors.Is(d.Err, plan.ErrNoNodes): // kube-scheduler calls it an error, and the pod unschedulable
-		a.Message = d.Err.Error()
-	case d.Err != nil:
+	switch d := &full.Decision; d.Outcome {
+	case plan.Unschedulable, plan.NoNodes:
+		a.Message = report.Message(d)
+	case plan.Failed:
 		a.Error = d.Err.Error()
 	}
 	a.addNodes(full.Nodes)
@@ -139,7 +136,7 @@ func (s *Snapshot) Of(pod *model.Pod) (*Answer, error) {
 // ask has an answer without nodes for a malformed pod: it has no needs that nodes could be asked about.
 func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
 	if pod.Malformed != "" {
-		return plan.Answer{Decision: s.engine.Decide(s.state, plan.Work{Pod: pod})}, nil
+		return plan.Answer{Decision: s.engine.Decide(s.state, plan.WorkFor(pod))}, nil
 	}
 	return s.engine.Answer(s.state, pod)
 }

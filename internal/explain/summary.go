@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
@@ -100,7 +101,9 @@ func (s *Snapshot) Summarize(a *Answer) Summary {
 		sum.Near = s.near(a, order)
 	}
 	if a.Error == "" {
-		sum.Taken = a.decision.NodeName
+		if a.decision.Outcome == plan.Placed {
+			sum.Taken = a.decision.Placements[0].NodeName
+		}
 		sum.Nominated = sum.Taken != "" && sum.Taken == a.pod.NominatedNode
 	}
 	sum.choose(feasible)

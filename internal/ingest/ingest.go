@@ -124,7 +124,7 @@ func (in *Ingest) RemoveObject(ref model.Ref) {
 }
 
 // Bound takes in how a binding ended. Outcomes are never replaced.
-func (in *Ingest) Bound(outcome model.Outcome) {
+func (in *Ingest) Bound(outcome model.BindingResult) {
 	in.mu.Lock()
 	in.changes = append(in.changes, model.Change{Kind: model.BindDone, Bind: &outcome})
 	in.mu.Unlock()

@@ -115,8 +115,8 @@ func TestDrain(t *testing.T) {
 		}, ""},
 		{"outcomes are never replaced, and nothing passes them", func(in *ingest.Ingest) {
 			in.SetNode(node("n", 1))
-			in.Bound(model.Outcome{Pod: web, NodeName: "n", Err: errors.New("refused")})
-			in.Bound(model.Outcome{Pod: web, NodeName: "n"})
+			in.Bound(model.BindingResult{Pod: web, NodeName: "n", Err: errors.New("refused")})
+			in.Bound(model.BindingResult{Pod: web, NodeName: "n"})
 			in.SetPod(pod("web", 2, on("n")))
 			in.SetNode(node("n", 2))
 		}, "node n/2, bound web n refused, bound web n <nil>, pod web/2"},
@@ -220,7 +220,7 @@ func TestReady(t *testing.T) {
 		"RemoveObject": func(in *ingest.Ingest) {
 			in.RemoveObject(model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "s"})
 		},
-		"Bound": func(in *ingest.Ingest) { in.Bound(model.Outcome{Pod: model.NewPod(pod("p", 1))}) },
+		"Bound": func(in *ingest.Ingest) { in.Bound(model.BindingResult{Pod: model.NewPod(pod("p", 1))}) },
 	} {
 		in := newIngest()
 		if ready(in) {
@@ -264,7 +264,7 @@ func TestProducers(t *testing.T) {
 		})
 		producers.Go(func() {
 			for n := 1; n <= versions; n++ {
-				in.Bound(model.Outcome{Pod: model.NewPod(pod(name, n))})
+				in.Bound(model.BindingResult{Pod: model.NewPod(pod(name, n))})
 			}
 		})
 	}

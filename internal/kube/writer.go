@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/report"
 )
@@ -77,10 +78,10 @@ type condition struct {
 	Message            string              `json:"message"`
 }
 
-// PatchStatus sets a condition of the pod, unless it is nil, and takes the nomination back if told to. The time of the last
+// PatchStatus sets a condition of the pod, unless it is nil, and does with its nominated node what the nomination says. The time of the last
 // transition changes only if the status does.
-func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCondition, clearNomination bool) error {
-	data, err := statusPatch(pod, set, clearNomination, time.Now())
+func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCondition, nomination plan.Nomination) error {
+	data, err := statusPatch(pod, set, nomination, time.Now())
 	if err != nil {
 		return fmt.Errorf("put the status of %s into words: %w", pod, err)
 	}
@@ -89,7 +90,7 @@ func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCon
 		Name(pod.Name).SubResource("status").Body(data).MaxRetries(once).Do(ctx).Error()
 }
 
-func statusPatch(pod *model.Pod, set *v1.PodCondition, clearNomination bool, now time.Time) ([]byte, error) {
+func statusPatch(pod *model.Pod, set *v1.PodCondition, nomination plan.Nomination, now time.Time) ([]byte, error) {
 	p := patch{Status: map[string]any{}}
 	p.Metadata.UID = pod.UID
 	if set != nil {
@@ -101,7 +102,10 @@ func statusPatch(pod *model.Pod, set *v1.PodCondition, clearNomination bool, now
 		}
 		p.Status["conditions"] = []condition{c}
 	}
-	if clearNomination {
+	switch nomination.Mode {
+	case plan.Set:
+		p.Status["nominatedNodeName"] = nomination.NodeName
+	case plan.Clear:
 		p.Status["nominatedNodeName"] = nil
 	}
 	return json.Marshal(p)

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
@@ -30,24 +31,25 @@ func TestStatusPatch(t *testing.T) {
 	waits := &v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Unschedulable", Message: "no", ObservedGeneration: 3}
 	const written = `"type":"PodScheduled","observedGeneration":3,"status":"False",`
 	for _, test := range []struct {
-		name  string
-		have  []v1.PodCondition
-		set   *v1.PodCondition
-		clear bool
-		want  string // the status
+		name       string
+		have       []v1.PodCondition
+		set        *v1.PodCondition
+		nomination plan.Nomination
+		want       string // the status
 	}{
 		{name: "first", set: waits,
 			want: `{"conditions":[{` + written + `"lastTransitionTime":"2026-05-02T12:00:00Z","reason":"Unschedulable","message":"no"}]}`},
 		{name: "another reason", have: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, LastTransitionTime: before}}, set: waits,
 			want: `{"conditions":[{` + written + `"reason":"Unschedulable","message":"no"}]}`},
 		{name: "another status", have: []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionTrue, LastTransitionTime: before}}, set: waits,
-			clear: true,
+			nomination: plan.Nomination{Mode: plan.Clear},
 			want: `{"conditions":[{` + written + `"lastTransitionTime":"2026-05-02T12:00:00Z","reason":"Unschedulable","message":"no"}],` +
 				`"nominatedNodeName":null}`},
-		{name: "nomination only", clear: true, want: `{"nominatedNodeName":null}`},
+		{name: "nomination only", nomination: plan.Nomination{Mode: plan.Clear}, want: `{"nominatedNodeName":null}`},
+		{name: "nominated", nomination: plan.Nomination{Mode: plan.Set, NodeName: "a"}, want: `{"nominatedNodeName":"a"}`},
 	} {
 		pod := &model.Pod{UID: "u", Object: &v1.Pod{Status: v1.PodStatus{Conditions: test.have}}}
-		got, err := statusPatch(pod, test.set, test.clear, now)
+		got, err := statusPatch(pod, test.set, test.nomination, now)
 		if want := `{"metadata":{"uid":"u"},"status":` + test.want + `}`; err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v\nwant %s", test.name, got, err, want)
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -23,9 +22,9 @@ type Source interface {
 	Ready() <-chan struct{}
 }
 
-// Committer carries decisions out, later and elsewhere. The outcome of a binding comes back through the Source.
+// Committer carries decisions out, later and elsewhere. The result of a binding comes back through the Source.
 type Committer interface {
-	Start(decision plan.Decision, report report.Report)
+	Start(decision plan.Decision)
 	// Room is closed, or receives, when Start would not add to a backlog that is too long already.
 	Room() <-chan struct{}
 }
@@ -59,13 +58,12 @@ func (l *Loop) Once(now time.Time) bool {
 		l.report.ended(l)
 		return false
 	}
-	work.Popped = now
 	l.report.popped()
 	decision := l.engine.Decide(l.state, work)
 	l.report.decided(decision)
-	l.state.Assume(decision)
+	l.state.Assume(decision.Placements...)
 	l.queue.Settle(now, decision)
-	l.commit.Start(decision, report.Of(decision)) // assumed now, written later; the outcome comes back through the source
+	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
 	l.report.ended(l)
 	return true
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
@@ -56,8 +57,8 @@ func TestObserver(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := n.rounds[0]
-	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || !first.Decided || first.Decision.NodeName != "a" ||
-		!first.Decision.Popped.Equal(c.Now()) || first.Deciding <= 0 {
+	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || !first.Decided || first.Decision.Outcome != plan.Placed ||
+		first.Decision.Placements[0].NodeName != "a" || !first.Decision.Pods[0].Popped.Equal(c.Now()) || first.Deciding <= 0 {
 		t.Errorf("the first round is told as %+v", first)
 	}
 	decided := 0

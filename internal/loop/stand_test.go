@@ -17,7 +17,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // decisions takes decisions and carries none out.
@@ -26,8 +25,8 @@ type decisions struct {
 	always chan struct{}
 }
 
-func (d decisions) Start(decision plan.Decision, _ report.Report) { d.made <- decision }
-func (d decisions) Room() <-chan struct{}                         { return d.always }
+func (d decisions) Start(decision plan.Decision) { d.made <- decision }
+func (d decisions) Room() <-chan struct{}        { return d.always }
 
 // TestStandby gives a loop a node and pods while it stands by: it knows them, and decides nothing. When it leads it decides, but not about a
 // pod that another replica has bound meanwhile.
@@ -74,7 +73,7 @@ func TestStandby(t *testing.T) {
 	close(leading)
 	select {
 	case d := <-taken.made:
-		if d.Pod.Name != "mine" || d.NodeName != "a" {
+		if d.Pods[0].Pod.Name != "mine" || d.Placements[0].NodeName != "a" {
 			t.Errorf("the first decision is %+v", d)
 		}
 	case <-ctx.Done():

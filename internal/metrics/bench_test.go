@@ -27,7 +27,7 @@ func typical() *loop.Round {
 			{Resource: model.AssignedPodEvent, Action: model.Add, Pod: on},
 		}},
 		Applying: 3 * time.Microsecond, Popping: time.Microsecond, Deciding: 25 * time.Microsecond, Settling: time.Microsecond,
-		Decided: true, Decision: plan.Decision{Work: plan.Work{Pod: p, Attempt: 1}, NodeName: "a"},
+		Decided: true, Decision: plan.Decision{Work: plan.Work{Pods: []plan.QueuedPod{{Pod: p, Attempt: 1}}}, Outcome: plan.Placed, Placements: []plan.Placement{{NodeName: "a"}}},
 		Moves: []queue.Move{{Queue: "active", Event: "UnscheduledPodAdd"}},
 	}
 }
@@ -72,8 +72,8 @@ func standing() *loop.Standing {
 // BenchmarkSent is what observing one binding costs the goroutine that wrote it.
 func BenchmarkSent(b *testing.B) {
 	m, _ := build(b, time.Now)
-	d := settled("p", 1, time.Now(), time.Second)
-	w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pod, Decision: &d}
+	p := &settled("p", 1, time.Now(), time.Second).Placements[0]
+	w := &commit.Write{Kind: commit.BindingWrite, Pod: p.Pod, Placement: p}
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Commit.Sent(m.Commit.Sending(context.Background(), w), w, time.Millisecond, nil)

@@ -109,14 +109,14 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 		m.written[w.Kind].Inc()
 	}
 	if w.Kind == commit.BindingWrite {
-		c.bound(w.Decision, took, err)
+		c.bound(w.Placement, took, err)
 	}
 }
 
 // bound takes in how a binding ended. The caller holds mu.
-func (c *Commit) bound(d *plan.Decision, took time.Duration, err error) {
-	m, p, now := &c.members, c.profile(d.Pod.SchedulerName), c.now()
-	attempt := now.Sub(d.Popped)
+func (c *Commit) bound(placement *plan.Placement, took time.Duration, err error) {
+	m, p, now := &c.members, c.profile(placement.Pod.SchedulerName), c.now()
+	attempt := now.Sub(placement.Popped)
 	if err != nil {
 		p.point[1].Observe(took.Seconds())
 		p.plugin[1].Observe(took.Seconds())
@@ -126,13 +126,13 @@ func (c *Commit) bound(d *plan.Decision, took time.Duration, err error) {
 	p.point[0].Observe(took.Seconds())
 	p.plugin[0].Observe(took.Seconds())
 	p.scheduled.observe(attempt)
-	m.attempts.Observe(float64(d.Attempt))
-	c.sli(d.Attempt).Observe(now.Sub(d.Since).Seconds())
-	if d.AfterFlush {
+	m.attempts.Observe(float64(placement.Attempt))
+	c.sli(placement.Attempt).Observe(now.Sub(placement.Since).Seconds())
+	if placement.AfterFlush {
 		m.afterFlush.Inc()
 	}
 	// The creation is in the API server's clock, so the present time must be that of a clock that is set.
-	m.creation.Observe(time.Since(d.Pod.Object.CreationTimestamp.Time).Seconds())
+	m.creation.Observe(time.Since(placement.Pod.Object.CreationTimestamp.Time).Seconds())
 }
 
 // sli returns the member for pods that took so many attempts.

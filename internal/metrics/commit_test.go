@@ -36,21 +36,21 @@ func (s *store) Bind(ctx context.Context, pod *model.Pod, _ string) error {
 	return s.fails[pod.Name]
 }
 func (s *store) NodeOf(context.Context, *model.Pod) (string, error) { return "", nil }
-func (s *store) PatchStatus(context.Context, *model.Pod, *v1.PodCondition, bool) error {
+func (s *store) PatchStatus(context.Context, *model.Pod, *v1.PodCondition, plan.Nomination) error {
 	return nil
 }
 func (s *store) Record(context.Context, *model.Pod, report.Event) error { return nil }
 
 // outcomes notes how bindings ended.
-type outcomes chan model.Outcome
+type outcomes chan model.BindingResult
 
-func (o outcomes) Bound(outcome model.Outcome) { o <- outcome }
+func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
 
 // committing runs a real commit, observed, that writes to the store until the test stops it.
 func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *commit.Commit, stop func()) {
 	t.Helper()
 	c, err := commit.New(commit.Config{
-		Writer: s, Outcomes: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, EventsMax: 10,
+		Writer: s, Results: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, EventsMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 5 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {
@@ -68,9 +68,10 @@ func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *
 func settled(name string, attempt int, now time.Time, waited time.Duration) plan.Decision {
 	object := pod(name, "1")
 	object.CreationTimestamp.Time = time.Now().Add(-time.Minute)
+	queued := plan.QueuedPod{Pod: model.NewPod(object), Attempt: attempt, Since: now.Add(-waited), Popped: now}
 	return plan.Decision{
-		Work:     plan.Work{Pod: model.NewPod(object), Attempt: attempt, Since: now.Add(-waited), Popped: now},
-		NodeName: "a", Nodes: 2, Feasible: 2,
+		Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Placed, Nodes: 2, Feasible: 2,
+		Placements: []plan.Placement{{QueuedPod: queued, NodeName: "a", Nodes: 2, Feasible: 2}},
 	}
 }
 
@@ -85,9 +86,9 @@ func TestCommit(t *testing.T) {
 	ended := make(outcomes, 10)
 	c, stop := committing(t, m, s, ended)
 	late := settled("late", 20, now(), time.Minute)
-	late.AfterFlush = true
+	late.Placements[0].AfterFlush = true
 	for _, d := range []plan.Decision{settled("easy", 1, now(), time.Second), late, settled("refused", 1, now(), 0)} {
-		c.Start(d, report.Of(d))
+		c.Start(d)
 		<-s.sent
 	}
 	scrape(t, registry).expect(t, `

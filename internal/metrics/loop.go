@@ -186,7 +186,7 @@ func (l *Loop) Round(r *loop.Round) {
 	for _, move := range r.Moves {
 		l.move(move)
 	}
-	if r.Decided && r.Decision.Err != plan.ErrTerminating {
+	if r.Decided && r.Decision.Outcome != plan.Terminating {
 		l.decision(r)
 	}
 }
@@ -247,25 +247,27 @@ func (l *Loop) decision(r *loop.Round) {
 	l.members.algorithm.Observe(r.Deciding.Seconds())
 	l.members.phases["pop"].Observe(r.Popping.Seconds())
 	l.members.phases["settle"].Observe(r.Settling.Seconds())
-	p := l.profile(d.Pod.SchedulerName)
+	p := l.profile(d.Pods[0].Pod.SchedulerName)
 	for phase, took := range l.phases.of(r.Deciding) {
 		l.members.phases[phaseNames[phase]].Observe(took.Seconds())
 		l.point(p, phase, d).Observe(took.Seconds())
 	}
 	took := r.Deciding + r.Settling
-	switch {
-	case d.Settled(): // observed when it is bound
-	case d.Rejection != nil || d.Err == plan.ErrNoNodes:
-		p.unschedulable.observe(took)
-	default:
-		p.failed.observe(took)
+	for range d.Pods {
+		switch d.Outcome {
+		case plan.Placed: // observed when the pod is bound
+		case plan.Unschedulable, plan.NoNodes:
+			p.unschedulable.observe(took)
+		default:
+			p.failed.observe(took)
+		}
 	}
 }
 
 // point returns what the extension point is observed by that a phase amounts to.
 func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {
 	status := statusSuccess
-	if last := l.phases.last; phase == last && d.Err != nil {
+	if last := l.phases.last; phase == last && (d.Outcome == plan.Failed || d.Outcome == plan.NoNodes) {
 		status = statusError
 	} else if phase == last && phase == engine.PreFilter && d.Rejection != nil {
 		status = statusUnresolvable
@@ -273,7 +275,7 @@ func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) me
 	m := p.points[phase][status]
 	if m == nil {
 		m = l.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
-			WithLabelValues(pointNames[phase], status, d.Pod.SchedulerName)
+			WithLabelValues(pointNames[phase], status, d.Pods[0].Pod.SchedulerName)
 		p.points[phase][status] = m
 	}
 	return m

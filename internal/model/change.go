@@ -23,18 +23,18 @@ const (
 	ObjectSet
 	// ObjectGone: the object of that reference exists no longer.
 	ObjectGone
-	// BindDone: the outcome of a binding that the scheduler started.
+	// BindDone: the result of a binding that the scheduler started.
 	BindDone
 )
 
 // Change is one thing that became known to the scheduler. Exactly the fields that its kind names are set.
 type Change struct {
 	Kind ChangeKind
-	Pod  *Pod     // PodSet
-	Key  PodKey   // PodGone
-	Node *Node    // NodeSet
-	Name string   // NodeGone
-	Bind *Outcome // BindDone
+	Pod  *Pod           // PodSet
+	Key  PodKey         // PodGone
+	Node *Node          // NodeSet
+	Name string         // NodeGone
+	Bind *BindingResult // BindDone
 
 	Object runtime.Object // ObjectSet: a namespace, service or controller of pods
 	Ref    Ref            // ObjectSet, ObjectGone
@@ -75,8 +75,8 @@ func RefOf(object runtime.Object) (ref Ref, ok bool) {
 	return Ref{}, false
 }
 
-// Outcome tells how a binding ended.
-type Outcome struct {
+// BindingResult is how a binding ended.
+type BindingResult struct {
 	Pod      *Pod
 	NodeName string
 	// Err is nil when the API server stored the binding. Otherwise it says what was being done when it failed.

@@ -1,19 +1,19 @@
 // Package plan says what was decided.
 //
-// It gives the words that pass between queue, engine, explain and commit: Work (a pod whose turn it is), Decision (where
-// it goes, or why nowhere), Rejection. Values only: it owns nothing, computes nothing and has no effects.
+// It gives the words that pass between queue, engine, state, commit, report and explain: Work (pods whose turn it is), Decision (where
+// they go, or why nowhere), Rejection. Values only: it owns nothing, computes nothing and has no effects.
 package plan
 
 import (
-	"errors"
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// Work is a pod whose turn it is.
-type Work struct {
+// QueuedPod is a pod whose turn it is, with what the queue knows of it.
+type QueuedPod struct {
 	Pod *model.Pod
 	// Attempt counts the pod's turns, this one included.
 	Attempt int
@@ -25,20 +25,115 @@ type Work struct {
 	Popped time.Time
 }
 
-// Decision is the answer to one Work. Exactly one of NodeName, Rejection and Err is set.
+// Work is the pods to be decided about together: one, or the members of a group, in the order in which they are placed. There is at least
+// one.
+type Work struct{ Pods []QueuedPod }
+
+// WorkFor returns the work of deciding about a pod that does not come from the queue.
+func WorkFor(pod *model.Pod) Work { return Work{Pods: []QueuedPod{{Pod: pod}}} }
+
+// Outcome is how a decision ended.
+type Outcome uint8
+
+const (
+	// Undecided is the zero value: there is no decision.
+	Undecided Outcome = iota
+	// Placed: every pod has a node. Placements says which.
+	Placed
+	// Unschedulable: no node will do. Rejection says why.
+	Unschedulable
+	// Failed: no answer could be found. Err says why. The pods are tried again after a backoff.
+	Failed
+	// Terminating: the pod is being deleted. It was not tried and is not tried again.
+	Terminating
+	// NoNodes: the cluster is empty. As in kube-scheduler, the pods are tried again after a backoff.
+	NoNodes
+)
+
+var outcomeNames = [...]string{"undecided", "placed", "unschedulable", "failed", "terminating", "no nodes"}
+
+// String returns the outcome in words.
+func (o Outcome) String() string { return outcomeNames[o] }
+
+// Decision is the answer to one Work.
 type Decision struct {
 	Work
-	// NodeName is where the pod goes.
-	NodeName string
-	// Rejection says why no node will do.
+	Outcome Outcome
+	// Placements are in the order of Work.Pods if the outcome is Placed; otherwise there are none.
+	Placements []Placement
+	// Evictions are the pods to remove so that a nominated pod finds room.
+	Evictions []Eviction
+	// Nominations say what becomes of status.nominatedNodeName. A pod without one keeps what it has.
+	Nominations []Nomination
+	// Rejection is set if the outcome is Unschedulable.
 	Rejection *Rejection
-	// Err says why no answer could be found. It is not a rejection: the pod is tried again after a backoff.
+	// Err is set if the outcome is Failed.
 	Err error
-
-	// Nodes is how many nodes there are, Feasible how many of them would do.
+	// Nodes is how many nodes there are, Feasible how many of them would do for the last pod that was looked at.
 	Nodes, Feasible int
-	// Total is the winner's weighted score; 0 when there was no choice to make.
+}
+
+// IsAbout reports whether the pod is one of those that were decided about.
+func (d *Decision) IsAbout(pod *model.Pod) bool {
+	return slices.ContainsFunc(d.Pods, func(other QueuedPod) bool { return other.Pod.UID == pod.UID })
+}
+
+// NominationOf returns what becomes of the pod's nomination.
+func (d *Decision) NominationOf(pod *model.Pod) Nomination {
+	for i := range d.Nominations {
+		if d.Nominations[i].Pod.UID == pod.UID {
+			return d.Nominations[i]
+		}
+	}
+	return Nomination{Pod: pod}
+}
+
+// Placement is one pod's place on a node.
+type Placement struct {
+	QueuedPod
+	NodeName string
+	// Total is the node's weighted score; 0 when there was no choice to make.
 	Total int64
+	// Nodes is how many nodes there were, Feasible how many of them would have done.
+	Nodes, Feasible int
+	// Holds are what the placement reserves besides room on the node.
+	Holds []Hold
+	// Steps are what plugins do before and after the pod is bound, in order. Most pods have none.
+	Steps []Step
+}
+
+// Hold is something besides room on the node that a placement reserves for its pod until the pod is forgotten: a volume for a claim,
+// devices for a claim. The state assumes it with the pod and gives it back.
+type Hold struct {
+	Plugin string
+	// Object is what is held.
+	Object model.Ref
+	// Value says what of the object is held. Only the plugin knows its type.
+	Value any
+}
+
+// Eviction is a pod to be removed from its node.
+type Eviction struct{ Pod *model.Pod }
+
+// NominationMode says what becomes of a pod's status.nominatedNodeName.
+type NominationMode uint8
+
+// The modes.
+const (
+	// Keep leaves it as it is.
+	Keep NominationMode = iota
+	// Set makes it the name of a node.
+	Set
+	// Clear makes it empty.
+	Clear
+)
+
+// Nomination is what becomes of one pod's status.nominatedNodeName. The pod need not be one of those that the decision is about.
+type Nomination struct {
+	Pod  *model.Pod
+	Mode NominationMode
+	// NodeName is set if the mode is Set.
+	NodeName string
 }
 
 // Rejection is a decision's "no": what each node objected to, or what ruled out all of them at once.
@@ -50,12 +145,3 @@ type Rejection struct {
 	// Plugins are the names of the plugins that must change their mind before another try is worth it, sorted.
 	Plugins []string
 }
-
-// Settled reports whether the pod was given a node.
-func (d *Decision) Settled() bool { return d.NodeName != "" }
-
-// ErrTerminating is the outcome for a pod that is being deleted: it is not tried, and not tried again.
-var ErrTerminating = errors.New("the pod is being deleted")
-
-// ErrNoNodes is the outcome in an empty cluster. It counts as an error, as in kube-scheduler: there was no node to ask.
-var ErrNoNodes = errors.New("no nodes available to schedule pods")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -60,6 +61,7 @@ type Queue struct {
 	gating   map[lotKey]int // gated pods by what gates them
 	moves    []Move
 	woken    []*entry // by the event at hand
+	works    slab.Slab[plan.QueuedPod]
 	arrivals uint64
 	checked  time.Time // when pods that are idle for too long were last looked for
 }
@@ -140,7 +142,7 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	}
 }
 
-// Pop returns the pod whose turn it is, if any is ready.
+// Pop returns the work whose turn it is, if any is ready.
 func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
 	e := q.active.first()
@@ -153,30 +155,36 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	}
 	q.move(e, deciding, "")
 	e.attempts++
-	work := plan.Work{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush}
+	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now}
 	e.afterFlush = false
-	return work, true
+	return plan.Work{Pods: q.works.One(pod)}, true
 }
 
-// Settle takes in the decision about the pod that was popped last.
+// Settle takes in the decision about the pods that were popped last.
 func (q *Queue) Settle(now time.Time, d plan.Decision) {
-	e := q.entries[d.Pod.Key()]
-	if e == nil {
-		return
+	for i := range d.Pods {
+		if e := q.entries[d.Pods[i].Pod.Key()]; e != nil {
+			q.settle(now, e, &d)
+		}
 	}
-	switch {
-	case d.Settled():
+}
+
+func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
+	switch d.Outcome {
+	case plan.Placed:
 		q.move(e, binding, "")
-	case d.Err == plan.ErrTerminating:
+	case plan.Terminating:
 		q.drop(e)
-	case d.Err != nil:
+	case plan.Failed, plan.NoNodes:
 		q.fail(now, e.pod)
-	default:
+	case plan.Unschedulable:
 		e.since, e.errors = now, 0
 		e.rejections++
 		e.plugins = d.Rejection.Plugins
 		e.until = q.backoffEnd(e)
 		q.move(e, parked, attemptFailed)
+	default:
+		panic(fmt.Sprintf("queue: the decision about pod %s is %s", e.pod, d.Outcome))
 	}
 }
 

@@ -59,7 +59,7 @@ func pop(t *testing.T, q *Queue, now time.Time, want string) plan.Work {
 	w, ok := q.Pop(now)
 	got := ""
 	if ok {
-		got = w.Pod.Name
+		got = w.Pods[0].Pod.Name
 	}
 	if got != want {
 		t.Fatalf("at %v: popped %q, want %q", now.Sub(start), got, want)
@@ -68,11 +68,11 @@ func pop(t *testing.T, q *Queue, now time.Time, want string) plan.Work {
 }
 
 func reject(q *Queue, now time.Time, w plan.Work, plugins ...string) {
-	q.Settle(now, plan.Decision{Work: w, Rejection: &plan.Rejection{Plugins: plugins}})
+	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: plugins}})
 }
 
 func fail(q *Queue, now time.Time, w plan.Work) {
-	q.Settle(now, plan.Decision{Work: w, Err: errors.New("broken")})
+	q.Settle(now, plan.Decision{Work: w, Outcome: plan.Failed, Err: errors.New("broken")})
 }
 
 func TestOrder(t *testing.T) {
@@ -80,8 +80,26 @@ func TestOrder(t *testing.T) {
 	q.Wake(at(0), arrived(pod("old", 0), pod("second", 0)))
 	q.Wake(at(1), arrived(pod("low", -5), pod("high", 10)))
 	for _, want := range []string{"high", "old", "second", "low", ""} {
-		if w := pop(t, q, at(2), want); w.Pod != nil {
-			q.Settle(at(2), plan.Decision{Work: w, NodeName: "n"})
+		if w := pop(t, q, at(2), want); len(w.Pods) > 0 {
+			q.Settle(at(2), plan.Decision{Work: w, Outcome: plan.Placed})
+		}
+	}
+}
+
+// TestGroupSettles settles two pods that were decided about together: each goes where the decision sends it.
+func TestGroupSettles(t *testing.T) {
+	for outcome, want := range map[plan.Outcome]string{
+		plan.Placed: "binding", plan.Unschedulable: "parked", plan.Failed: "backing off after an error",
+		plan.NoNodes: "backing off after an error", plan.Terminating: "",
+	} {
+		q := newQueue(t)
+		q.Wake(at(0), arrived(pod("a", 0), pod("b", 0)))
+		group := plan.Work{Pods: append(pop(t, q, at(0), "a").Pods, pop(t, q, at(0), "b").Pods...)}
+		q.Settle(at(0), plan.Decision{Work: group, Outcome: outcome, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
+		for _, name := range []string{"a", "b"} {
+			if place := q.PlaceOf(model.PodKey{Namespace: "ns", Name: name}); place != want {
+				t.Errorf("%s: pod %s is %q, want %q", outcome, name, place, want)
+			}
 		}
 	}
 }
@@ -100,8 +118,8 @@ func TestBackoff(t *testing.T) {
 		w = pop(t, q, at(ready), "p")
 		now = ready + 0.3
 	}
-	if w.Attempt != 7 {
-		t.Errorf("attempt %d, want 7", w.Attempt)
+	if w.Pods[0].Attempt != 7 {
+		t.Errorf("attempt %d, want 7", w.Pods[0].Attempt)
 	}
 }
 
@@ -157,19 +175,19 @@ func TestGates(t *testing.T) {
 	}
 	q.Wake(at(401), arrived(pod("p", 0)))
 	w := pop(t, q, at(401), "p")
-	if !w.Since.Equal(at(401)) {
-		t.Errorf("the time behind a gate counts as waiting: since %v", w.Since.Sub(start))
+	if !w.Pods[0].Since.Equal(at(401)) {
+		t.Errorf("the time behind a gate counts as waiting: since %v", w.Pods[0].Since.Sub(start))
 	}
 }
 
 func TestFailedBindingComesBackInItsNewestVersion(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
-	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), NodeName: "n"})
+	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Outcome: plan.Placed})
 	newest := pod("p", 7)
 	q.Wake(at(1), state.Delta{Failed: []state.Failure{{Pod: newest, Err: errors.New("conflict")}}})
 	pop(t, q, at(2.9), "")
-	if w := pop(t, q, at(3), "p"); w.Pod != newest || w.Attempt != 2 {
+	if w := pop(t, q, at(3), "p"); w.Pods[0].Pod != newest || w.Pods[0].Attempt != 2 {
 		t.Errorf("popped %+v", w)
 	}
 }
@@ -181,7 +199,7 @@ func TestPodsThatLeaveAreForgotten(t *testing.T) {
 		"active":  func() {},
 		"parked":  func() { reject(q, at(0), pop(t, q, at(0), "p"), "Fit") },
 		"erring":  func() { fail(q, at(0), pop(t, q, at(0), "p")) },
-		"binding": func() { q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), NodeName: "n"}) },
+		"binding": func() { q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Outcome: plan.Placed}) },
 	} {
 		q.Wake(at(0), arrived(pod("p", 0)))
 		prepare()
@@ -229,7 +247,7 @@ func TestVersionThatCannotBeReadAsksNoPlugin(t *testing.T) {
 func TestTerminatingPodIsNotTriedAgain(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
-	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Err: plan.ErrTerminating})
+	q.Settle(at(0), plan.Decision{Work: pop(t, q, at(0), "p"), Outcome: plan.Terminating})
 	pop(t, q, at(1000), "")
 }
 
@@ -309,8 +327,8 @@ func TestActivate(t *testing.T) {
 	key := func(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
 	q.Activate(at(0.1), []model.PodKey{key("parked"), key("erring"), key("gated"), key("nobody")})
 	for _, want := range []string{"parked", "erring", ""} {
-		if w := pop(t, q, at(0.2), want); w.Pod != nil {
-			q.Settle(at(0.2), plan.Decision{Work: w, NodeName: "n"})
+		if w := pop(t, q, at(0.2), want); len(w.Pods) > 0 {
+			q.Settle(at(0.2), plan.Decision{Work: w, Outcome: plan.Placed})
 		}
 	}
 }
@@ -356,7 +374,7 @@ func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
 	expect("end of backoff", Move{"active", "BackoffComplete"})
 	reject(q, at(2), w, "Affinity")
 	q.TakeMoves()
-	if w = pop(t, q, at(400), "p"); !w.AfterFlush {
+	if w = pop(t, q, at(400), "p"); !w.Pods[0].AfterFlush {
 		t.Error("the attempt does not say that it is owed to the flush")
 	}
 	expect("flush", Move{"active", "UnschedulableTimeout"})
@@ -369,7 +387,7 @@ func TestClockSetBack(t *testing.T) {
 	fail(q, at(7200), pop(t, q, at(7200), "erring"))
 	reject(q, at(7200), pop(t, q, at(7200), "parked"), "Fit")
 	w := pop(t, q, at(0), "erring")
-	q.Settle(at(0), plan.Decision{Work: w, NodeName: "n"})
+	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed})
 	q.Wake(at(0), podDeleted)
 	pop(t, q, at(0), "parked")
 }
@@ -391,7 +409,7 @@ func TestFairness(t *testing.T) {
 		w, ok := q.Pop(now)
 		switch {
 		case !ok:
-		case w.Pod.Priority > 0:
+		case w.Pods[0].Pod.Priority > 0:
 			turns++
 			if step%2 == 0 {
 				reject(q, now, w, "Fit")
@@ -399,8 +417,8 @@ func TestFairness(t *testing.T) {
 				fail(q, now, w)
 			}
 		default:
-			order = append(order, w.Pod.Name)
-			q.Settle(now, plan.Decision{Work: w, NodeName: "n"})
+			order = append(order, w.Pods[0].Pod.Name)
+			q.Settle(now, plan.Decision{Work: w, Outcome: plan.Placed})
 		}
 	}
 	if len(order) != 50 || !slices.IsSorted(order) || turns < 500 {

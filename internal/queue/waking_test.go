@@ -93,7 +93,7 @@ func parkedUnder(t testing.TB, config queue.Config, pods []*model.Pod, plugin st
 		if !ok {
 			return q
 		}
-		q.Settle(noon, plan.Decision{Work: w, Rejection: &plan.Rejection{Plugins: []string{plugin}}})
+		q.Settle(noon, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{plugin}}})
 	}
 }
 
@@ -137,7 +137,7 @@ func crowd(t testing.TB, size int) *queue.Queue {
 		if !ok {
 			return q
 		}
-		q.Settle(noon, plan.Decision{Work: w, Rejection: &plan.Rejection{
+		q.Settle(noon, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{
 			Plugins: []string{"InterPodAffinity", "NodeAffinity", "NodeResourcesFit", "PodTopologySpread", "TaintToleration"},
 		}})
 	}

@@ -1,7 +1,7 @@
 // Package report puts decisions into the words that kube-scheduler uses.
 //
-// It takes plan.Decision; it gives the event and the condition that the pod's owner will read. It owns nothing and writes
-// nothing: what it returns is carried out by others.
+// It takes a decision, or how a binding ended; it gives the event and the condition that the pod's owner will read. It owns nothing. It
+// never writes to the API: commit does.
 package report
 
 import (
@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -21,39 +22,45 @@ type Event struct {
 	Note   string
 }
 
-// Report is what a decision is to be told as. For a pod that got a node, the event holds once the binding succeeded.
+// Report is what the owner of one pod reads about a decision.
 type Report struct {
 	Event Event
 	// Condition is the new PodScheduled condition, nil if it stays as it is. It has no times: whoever writes it knows them.
 	Condition *v1.PodCondition
-	// ClearNomination says that the pod's nominated node must be taken back.
-	ClearNomination bool
+	// Nomination is what becomes of the pod's nominated node.
+	Nomination plan.Nomination
 }
 
 // noteBytes is the longest note that the events API accepts.
 const noteBytes = 1024
 
-// Of reports a decision.
-func Of(d plan.Decision) Report {
-	switch {
-	case d.Settled():
-		return Report{Event: Event{
-			Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding",
-			Note: fmt.Sprintf("Successfully assigned %s to %s", d.Pod, d.NodeName),
-		}}
-	case d.Err == plan.ErrTerminating:
-		return Report{Event: failed(fmt.Sprintf("skip schedule deleting pod: %s", d.Pod))}
-	case d.Err == plan.ErrNoNodes:
-		return pending(d, v1.PodReasonUnschedulable, d.Err.Error(), true)
-	case d.Err != nil:
-		return pending(d, v1.PodReasonSchedulerError, d.Err.Error(), true)
-	}
-	return pending(d, v1.PodReasonUnschedulable, Message(d), false)
+// OfBinding reports that a pod is bound.
+func OfBinding(p *plan.Placement) Report {
+	return Report{Event: Event{
+		Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding",
+		Note: fmt.Sprintf("Successfully assigned %s to %s", p.Pod, p.NodeName),
+	}}
 }
 
-// OfFailedBinding reports a binding that the API server refused; err says what was being done.
-func OfFailedBinding(d plan.Decision, err error) Report {
-	return pending(d, v1.PodReasonSchedulerError, err.Error(), true)
+// OfFailedBinding reports that a pod could not be bound; err says what was being done. Its nomination ends.
+func OfFailedBinding(p *plan.Placement, err error) Report {
+	nomination := plan.Nomination{Pod: p.Pod}
+	if p.Pod.NominatedNode != "" {
+		nomination.Mode = plan.Clear
+	}
+	return pending(p.Pod, v1.PodReasonSchedulerError, err.Error(), nomination)
+}
+
+// Of reports a decision that gave the pods no node, to the owner of one of them.
+func Of(d *plan.Decision, pod *model.Pod) Report {
+	reason := v1.PodReasonUnschedulable
+	switch d.Outcome {
+	case plan.Terminating:
+		return Report{Event: failed(fmt.Sprintf("skip schedule deleting pod: %s", pod))}
+	case plan.Failed:
+		reason = v1.PodReasonSchedulerError
+	}
+	return pending(pod, reason, Message(d), d.NominationOf(pod))
 }
 
 func failed(note string) Event {
@@ -68,13 +75,13 @@ func cut(note string) string {
 	return note[:noteBytes-len(ending)] + ending
 }
 
-func pending(d plan.Decision, why, message string, clearNomination bool) Report {
-	report := Report{Event: failed(message), ClearNomination: clearNomination && d.Pod.NominatedNode != ""}
+func pending(pod *model.Pod, why, message string, nomination plan.Nomination) Report {
+	report := Report{Event: failed(message), Nomination: nomination}
 	condition := v1.PodCondition{
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: why, Message: message,
-		ObservedGeneration: d.Pod.Object.Generation,
+		ObservedGeneration: pod.Object.Generation,
 	}
-	if have := ScheduledCondition(d.Pod.Object); have == nil || have.Status != condition.Status ||
+	if have := ScheduledCondition(pod.Object); have == nil || have.Status != condition.Status ||
 		have.Reason != condition.Reason || have.Message != condition.Message {
 		report.Condition = &condition
 	}
@@ -91,8 +98,23 @@ func ScheduledCondition(pod *v1.Pod) *v1.PodCondition {
 	return nil
 }
 
-// Message is kube-scheduler's text for a pod that no node is feasible for.
-func Message(d plan.Decision) string {
+// Message says why a decision gave its pods no node, in kube-scheduler's words where it has any, uncut. It is empty if they have one.
+func Message(d *plan.Decision) string {
+	switch d.Outcome {
+	case plan.Unschedulable:
+		return rejected(d)
+	case plan.Failed:
+		return d.Err.Error()
+	case plan.Terminating:
+		return "the pod is being deleted"
+	case plan.NoNodes:
+		return "no nodes available to schedule pods"
+	}
+	return ""
+}
+
+// rejected says why no node is feasible.
+func rejected(d *plan.Decision) string {
 	r := d.Rejection
 	var b strings.Builder
 	fmt.Fprintf(&b, "0/%d nodes are available:", d.Nodes)

@@ -124,12 +124,12 @@ func (w *world) status(key model.PodKey) (outcome, text string) {
 	switch {
 	case !ok:
 		return "ignored", ""
-	case verdict.Decision.Rejection != nil:
+	case verdict.Decision.Outcome == plan.Placed:
+		return "binding", "to " + verdict.Placement.NodeName
+	case verdict.Decision.Outcome == plan.Unschedulable:
 		return "pending", verdict.Message()
-	case verdict.Decision.Err != nil:
-		return "error", verdict.Message()
 	}
-	return "binding", "to " + verdict.Decision.NodeName
+	return "error", verdict.Message()
 }
 
 func (w *world) describe(key model.PodKey) string {

@@ -19,7 +19,9 @@ type world struct {
 // note remembers what a round decided.
 func (w *world) note(r simulate.Round) error {
 	if r.Decided {
-		w.decided = append(w.decided, r.Decision.Pod.Key())
+		for i := range r.Decision.Pods {
+			w.decided = append(w.decided, r.Decision.Pods[i].Pod.Key())
+		}
 	}
 	return nil
 }

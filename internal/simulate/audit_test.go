@@ -87,7 +87,7 @@ func (a *auditor) audit(r simulate.Round) error {
 	a.audited = true
 	if r.Decided {
 		if err := a.checkDecision(r.Decision); err != nil {
-			return fmt.Errorf("decision about %s: %w", r.Decision.Pod, err)
+			return fmt.Errorf("decision about %s: %w", r.Decision.Pods[0].Pod, err)
 		}
 		a.decide(r.Decision)
 	}
@@ -128,7 +128,7 @@ func (a *auditor) show(s simulate.Shown) {
 	}
 }
 
-func (a *auditor) hear(o *model.Outcome) {
+func (a *auditor) hear(o *model.BindingResult) {
 	mine, ok := a.ours[o.Pod.Key()]
 	switch {
 	case !ok || mine.pod.UID != o.Pod.UID || mine.confirmed:
@@ -147,11 +147,12 @@ func (a *auditor) drop(key model.PodKey) {
 }
 
 func (a *auditor) decide(d plan.Decision) {
-	if d.Settled() {
-		on := d.Pod.Object.DeepCopy()
-		on.Spec.NodeName = d.NodeName
-		a.ours[d.Pod.Key()] = placed{pod: on}
-		a.unpromised[d.Pod.Key()] = a.pods[d.Pod.Key()]
+	for i := range d.Placements {
+		p := &d.Placements[i]
+		on := p.Pod.Object.DeepCopy()
+		on.Spec.NodeName = p.NodeName
+		a.ours[p.Pod.Key()] = placed{pod: on}
+		a.unpromised[p.Pod.Key()] = a.pods[p.Pod.Key()]
 	}
 }
 
@@ -200,37 +201,40 @@ func (a *auditor) placedPods() int {
 
 // checkDecision compares with the oracle, on the books before the decision.
 func (a *auditor) checkDecision(d plan.Decision) error {
-	key := d.Pod.Key()
+	pod := d.Pods[0].Pod
+	key := pod.Key()
 	switch _, ours := a.ours[key]; {
-	case a.pods[key] != d.Pod.Object:
+	case a.pods[key] != pod.Object:
 		return fmt.Errorf("it is not about the newest version of the pod that was shown")
 	case ours:
 		return fmt.Errorf("the pod has a node already")
-	case d.Err == plan.ErrTerminating:
-		if d.Pod.Object.DeletionTimestamp == nil {
+	case d.Outcome == plan.Terminating:
+		if pod.Object.DeletionTimestamp == nil {
 			return fmt.Errorf("the pod is not being deleted")
 		}
 		return nil
-	case len(d.Pod.Object.Spec.SchedulingGates) > 0:
+	case len(pod.Object.Spec.SchedulingGates) > 0:
 		return fmt.Errorf("the pod is gated")
 	}
 	now := a.known()
 	if a.decided++; a.judged > 1 && a.decided%a.judged != 0 {
-		if d.Settled() {
-			return a.checkRoom(now, d)
+		if d.Outcome == plan.Placed {
+			return a.checkRoom(now, &d.Placements[0])
 		}
 		return nil
 	}
-	want := oracle.Judge(now, d.Pod.Object, a.profile)
+	want := oracle.Judge(now, pod.Object, a.profile)
 	verdict, _ := a.cluster.Verdict(key)
 	switch {
-	case d.Settled() && !slices.Contains(want.Best, d.NodeName):
-		return fmt.Errorf("it goes to %s; the oracle's best are %v (%s)", d.NodeName, want.Best, want.Message)
-	case d.Settled():
-		return a.checkRoom(now, d)
+	case d.Outcome == plan.Placed && !slices.Contains(want.Best, d.Placements[0].NodeName):
+		return fmt.Errorf("it goes to %s; the oracle's best are %v (%s)", d.Placements[0].NodeName, want.Best, want.Message)
+	case d.Outcome == plan.Placed:
+		return a.checkRoom(now, &d.Placements[0])
 	case d.Rejection != nil && verdict.Message() != want.Message && !bothUnparsable(verdict.Message(), want.Message):
 		return fmt.Errorf("it is rejected with\n%q; the oracle says\n%q, best %v", verdict.Message(), want.Message, want.Best)
-	case d.Err != nil && want.Err == nil && !(len(now.Nodes) == 0 && d.Err.Error() == want.Message):
+	case d.Outcome == plan.NoNodes && (len(now.Nodes) > 0 || verdict.Message() != want.Message):
+		return fmt.Errorf("there are %d nodes; the oracle says %q", len(now.Nodes), want.Message)
+	case d.Outcome == plan.Failed && want.Err == nil:
 		return fmt.Errorf("it fails with %q; the oracle's best are %v (%s)", d.Err, want.Best, want.Message)
 	}
 	return nil
@@ -245,7 +249,7 @@ func bothUnparsable(message, want string) bool {
 }
 
 // checkRoom checks by plain arithmetic that the node has room for what the pod asks for, and no conflicting host port.
-func (a *auditor) checkRoom(now oracle.Cluster, d plan.Decision) error {
+func (a *auditor) checkRoom(now oracle.Cluster, d *plan.Placement) error {
 	node := a.nodes[d.NodeName]
 	used, count := model.Resources{}, int64(0)
 	for _, p := range now.Pods {

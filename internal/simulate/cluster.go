@@ -91,18 +91,22 @@ type Shown struct {
 	// Object is neither a node nor a pod.
 	Object     runtime.Object
 	ObjectGone model.Ref
-	Bound      *model.Outcome
+	Bound      *model.BindingResult
 }
 
 // Verdict is the last that was decided about a pod.
 type Verdict struct {
-	UID      string
+	UID string
+	// Decision is that of the pod, which failed if its binding did.
 	Decision plan.Decision
-	// Report is what was told: of the decision, or of its binding if that failed.
+	// Placement is the pod's in the decision; it has no node if the pod got none.
+	Placement plan.Placement
+	// Report is of the decision, or of the binding if that failed.
 	Report report.Report
 	// Attempts counts the decisions about this pod.
 	Attempts int
-	changes  int64 // of the cluster, when it was decided
+	changes  int64  // of the cluster, when it was decided
+	message  string // of the report's event, uncut
 }
 
 // New builds an empty cluster with a scheduler that has just started.

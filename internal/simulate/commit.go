@@ -40,10 +40,12 @@ func newCommitter(c *Cluster) (*committer, error) {
 func (m *committer) Room() <-chan struct{} { return m.room }
 
 // Start takes a decision in. Requests go out after the round.
-func (m *committer) Start(d plan.Decision, report report.Report) {
+func (m *committer) Start(d plan.Decision) {
 	m.c.round.Decided, m.c.round.Decision = true, d
-	m.c.record(d, report)
-	m.docket.Start(d, report)
+	for i := range d.Pods {
+		m.c.record(&d, i)
+	}
+	m.docket.Start(&d)
 }
 
 // pump sends what the docket has to send, and plans to look again.
@@ -112,29 +114,35 @@ func (m *committer) idle() bool { return m.inFlight == 0 && m.docket.Empty() }
 
 // settle tells the loop how a binding ended.
 func (m *committer) settle(settled *commit.Settled) {
-	outcome := settled.Outcome()
-	m.c.deliver(Shown{Bound: &outcome})
+	result := settled.Result()
+	m.c.deliver(Shown{Bound: &result})
 	if settled.Err != nil {
 		m.c.recordFailure(settled)
 	}
 }
 
-func (c *Cluster) record(d plan.Decision, report report.Report) {
-	key := d.Pod.Key()
-	verdict := c.verdicts[key]
-	if verdict.UID != string(d.Pod.UID) {
-		verdict = Verdict{UID: string(d.Pod.UID)}
+// record keeps what was decided about one pod of a decision.
+func (c *Cluster) record(d *plan.Decision, at int) {
+	pod := d.Pods[at].Pod
+	key := pod.Key()
+	verdict := Verdict{UID: string(pod.UID), Decision: *d, changes: c.changes, Attempts: 1}
+	if before := c.verdicts[key]; before.UID == verdict.UID {
+		verdict.Attempts += before.Attempts
 	}
-	verdict.Decision, verdict.Report, verdict.changes = d, report, c.changes
-	verdict.Attempts++
+	if d.Outcome == plan.Placed {
+		verdict.Placement = d.Placements[at]
+		verdict.Report = report.OfBinding(&verdict.Placement)
+	} else {
+		verdict.Report, verdict.message = report.Of(d, pod), report.Message(d)
+	}
 	c.verdicts[key] = verdict
 }
 
 func (c *Cluster) recordFailure(s *commit.Settled) {
-	key := s.Decision.Pod.Key()
-	if verdict, ok := c.verdicts[key]; ok && verdict.UID == string(s.Decision.Pod.UID) {
-		verdict.Report = report.OfFailedBinding(s.Decision, s.Err)
-		verdict.Decision.NodeName, verdict.Decision.Err = "", s.Err
+	key := s.Placement.Pod.Key()
+	if verdict, ok := c.verdicts[key]; ok && verdict.UID == string(s.Placement.Pod.UID) {
+		verdict.Report, verdict.message = report.OfFailedBinding(&s.Placement, s.Err), s.Err.Error()
+		verdict.Decision.Outcome, verdict.Decision.Err, verdict.Placement = plan.Failed, s.Err, plan.Placement{}
 		c.verdicts[key] = verdict
 	}
 }
@@ -167,7 +175,7 @@ func (c *Cluster) carryOut(job commit.Job) commit.Answer {
 		} else if have := report.ScheduledCondition(job.Pod.Object); have != nil {
 			condition = *have
 		}
-		pod, ok := c.store.setCondition(key, job.Pod.UID, condition, job.ClearNomination)
+		pod, ok := c.store.setCondition(key, job.Pod.UID, condition, job.Nomination)
 		if !ok {
 			return commit.Answer{Err: apierrors.NewConflict(v1.Resource("pods"), key.Name, fmt.Errorf("the UID is another pod's"))}
 		}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // Status is what became of a pod that was pending.
@@ -165,7 +165,7 @@ func (c *Cluster) placement(key model.PodKey) Placement {
 	pod := c.store.pods[key]
 	p := Placement{Namespace: key.Namespace, Pod: key.Name}
 	verdict, decided := c.Verdict(key)
-	p.FeasibleNodes, p.Score = verdict.Decision.Feasible, verdict.Decision.Total
+	p.FeasibleNodes, p.Score = verdict.Decision.Feasible, verdict.Placement.Total
 	if p.Node = pod.Spec.NodeName; p.Node != "" {
 		p.Status = Scheduled
 		return p
@@ -179,7 +179,7 @@ func (c *Cluster) placement(key model.PodKey) Placement {
 		p.Status, p.Message = Ignored, "the pod is being deleted"
 	case !decided:
 		p.Status, p.Message = Failed, "the pod was never tried"
-	case verdict.Decision.Rejection != nil:
+	case verdict.Decision.Outcome == plan.Unschedulable:
 		p.Status, p.Message = Pending, verdict.Message()
 	default:
 		p.Status, p.Message = Failed, verdict.Message()
@@ -197,12 +197,4 @@ func (c *Cluster) profileNames() string {
 }
 
 // Message is the whole text of the FailedScheduling event, which is cut in the event itself; empty for a pod that got a node.
-func (v Verdict) Message() string {
-	switch d := v.Decision; {
-	case d.Rejection != nil:
-		return report.Message(d)
-	case d.Err != nil:
-		return d.Err.Error()
-	}
-	return ""
-}
+func (v Verdict) Message() string { return v.message }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // store is what the API server has stored. Objects in it are never written: a change replaces the object.
@@ -108,15 +109,18 @@ func (s *store) bind(key model.PodKey, uid types.UID, nodeName string) (*v1.Pod,
 	return s.setPod(&bound), nil
 }
 
-// setCondition writes a PodScheduled condition. A pod that has gone, or was replaced, is left alone.
-func (s *store) setCondition(key model.PodKey, uid types.UID, condition v1.PodCondition, clearNomination bool) (*v1.Pod, bool) {
+// setCondition writes a PodScheduled condition and a nomination. A pod that has gone, or was replaced, is left alone.
+func (s *store) setCondition(key model.PodKey, uid types.UID, condition v1.PodCondition, nomination plan.Nomination) (*v1.Pod, bool) {
 	pod := s.pods[key]
 	if pod == nil || pod.UID != uid {
 		return nil, false
 	}
 	patched := *pod
 	patched.Status.Conditions = withCondition(pod.Status.Conditions, condition)
-	if clearNomination {
+	switch nomination.Mode {
+	case plan.Set:
+		patched.Status.NominatedNodeName = nomination.NodeName
+	case plan.Clear:
 		patched.Status.NominatedNodeName = ""
 	}
 	return s.setPod(&patched), true

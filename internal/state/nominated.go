@@ -44,6 +44,31 @@ func (s *State) keepPromise(key model.PodKey, nodeName string, events []model.Ev
 	return events
 }
 
+// promise is a nomination and its position among those of its node. The zero value is none.
+type promise struct {
+	pod *model.Pod
+	at  int
+}
+
+// promiseOf returns the pod's nomination.
+func (s *State) promiseOf(key model.PodKey) promise {
+	pod := s.nominations.byPod[key]
+	if pod == nil {
+		return promise{}
+	}
+	return promise{pod, slices.Index(s.nominations.byNode[pod.NominatedNode], pod)}
+}
+
+// restore takes a nomination in again that was dropped, where it was.
+func (s *State) restore(p promise) {
+	if p.pod == nil {
+		return
+	}
+	on := s.nominations.byNode[p.pod.NominatedNode]
+	s.nominations.byPod[p.pod.Key()] = p.pod
+	s.nominations.byNode[p.pod.NominatedNode] = slices.Insert(on, min(p.at, len(on)), p.pod)
+}
+
 func promiseFreed(pod *model.Pod) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority}
 }

@@ -48,12 +48,12 @@ func TestNominations(t *testing.T) {
 	if delta = set(promisedPod("p", "b", 5)); len(delta.Events) != 0 || s.Nominated() != 2 {
 		t.Errorf("the same promise again: events %+v, %d promises", delta.Events, s.Nominated())
 	}
-	s.Assume(plan.Decision{Work: plan.Work{Pod: promisedPod("p", "b", 5)}, NodeName: "b"})
+	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: promisedPod("p", "b", 5)}, NodeName: "b"})
 	if delta = apply(); len(delta.Events) != 0 {
 		t.Errorf("it got what it was promised: events %+v", delta.Events)
 	}
 	set(promisedPod("r", "a", 7))
-	s.Assume(plan.Decision{Work: plan.Work{Pod: promisedPod("r", "a", 7)}, NodeName: "b"})
+	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: promisedPod("r", "a", 7)}, NodeName: "b"})
 	if delta = apply(); len(delta.Events) != 1 || *delta.Events[0].OnlyUpTo != 7 || len(apply().Events) != 0 {
 		t.Errorf("it got another node than it was promised: events %+v", delta.Events)
 	}

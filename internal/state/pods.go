@@ -69,12 +69,12 @@ func (s *State) removePod(key model.PodKey, delta *Delta) {
 
 // settleBinding takes in the API server's answer. An answer about a pod that has gone meanwhile, or that the watch has
 // shown on a node, changes nothing: the watch is the truth.
-func (s *State) settleBinding(outcome *model.Outcome, delta *Delta) {
-	known := s.placed[outcome.Pod.Key()]
-	if known == nil || known.phase != assumed || known.pod.UID != outcome.Pod.UID {
+func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
+	known := s.placed[result.Pod.Key()]
+	if known == nil || known.phase != assumed || known.pod.UID != result.Pod.UID {
 		return
 	}
-	if outcome.Err == nil {
+	if result.Err == nil {
 		s.confirm(known, delta)
 		// The watch will show the pod on its node too, but then it is old news: those who wait for it must hear it now.
 		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: known.pod})
@@ -82,7 +82,7 @@ func (s *State) settleBinding(outcome *model.Outcome, delta *Delta) {
 	}
 	latest := known.latest
 	s.unplace(known, delta)
-	delta.Failed = append(delta.Failed, Failure{Pod: latest, Err: outcome.Err})
+	delta.Failed = append(delta.Failed, Failure{Pod: latest, Err: result.Err})
 }
 
 func (s *State) confirm(p *placed, delta *Delta) {
@@ -120,6 +120,7 @@ func (s *State) remove(p *placed) {
 	if p.phase == assumed {
 		s.assumed--
 	}
+	s.release(p)
 	list := s.pods[p.slot]
 	last := len(list) - 1
 	list[p.index] = list[last]

@@ -1,6 +1,6 @@
 // Package state holds what is known about the cluster, in the dense form that decisions are computed from.
 //
-// It takes model.Change values and decisions to assume; it gives a Delta (what the changes mean for pods that wait), the
+// It takes model.Change values and placements to assume; it gives a Delta (what the changes mean for pods that wait), the
 // Node view of each slot, and a journal from which caches catch up. It owns the node slots, the pods placed on them, the
 // image counts, the tallies and groups of terms, which pods were promised which node, and what is known of namespaces, services and
 // controllers of pods. It never talks to an API, reads a clock, or decides where a pod goes.
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // State is the cluster. The zero value is not usable; call New.
@@ -40,7 +39,8 @@ type State struct {
 
 	nominations nominations
 	trial       Trial
-	untold      []model.Event // that an assumption amounts to; told with the next batch of changes
+	assumption  []assumedEvent // events caused by Assume, delivered by the next Apply
+	held        map[model.Ref][]Holder
 
 	images  map[string]*image
 	journal journal
@@ -78,6 +78,8 @@ type placed struct {
 	latest *model.Pod
 	// groups are those of the pod's terms.
 	groups []*Group
+	// besides is what assuming the pod did besides taking room; nil for most pods.
+	besides *besides
 }
 
 // image is what all nodes together say about one image name.
@@ -92,6 +94,7 @@ func New() *State {
 		slotOf: map[string]int32{},
 		placed: map[model.PodKey]*placed{},
 		images: map[string]*image{},
+		held:   map[model.Ref][]Holder{},
 
 		nominations: nominations{byPod: map[model.PodKey]*model.Pod{}, byNode: map[string][]*model.Pod{}},
 
@@ -168,8 +171,7 @@ type Failure struct {
 
 // Apply takes in a batch of changes and says what they mean.
 func (s *State) Apply(changes []model.Change) Delta {
-	delta := Delta{Events: s.untold}
-	s.untold = nil
+	delta := Delta{Events: s.takeAssumed()}
 	s.sweepTopologies()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {
@@ -192,21 +194,4 @@ func (s *State) Apply(changes []model.Change) Delta {
 		}
 	}
 	return delta
-}
-
-// Assume puts the pod of a decision on its node before the API server knows; a place that it was promised is promised no more. A decision without a node changes nothing. The
-// decision must have been made on this state: a pod that is placed already, or a node that is not there, is a bug.
-func (s *State) Assume(d plan.Decision) {
-	if !d.Settled() {
-		return
-	}
-	slot, ok := s.Slot(d.NodeName)
-	if known := s.placed[d.Pod.Key()]; known != nil || !ok {
-		panic(fmt.Sprintf("state: assume pod %s on node %s: pod placed: %t, node exists: %t", d.Pod, d.NodeName, known != nil, ok))
-	}
-	s.untold = s.keepPromise(d.Pod.Key(), d.NodeName, s.untold)
-	on := *d.Pod
-	on.NodeName = d.NodeName
-	s.place(&placed{pod: &on, slot: slot, phase: assumed, latest: d.Pod})
-	s.assumed++
 }

@@ -41,7 +41,7 @@ func podGone(name string) model.Change {
 }
 
 func bindDone(pod *model.Pod, nodeName string, err error) model.Change {
-	return model.Change{Kind: model.BindDone, Bind: &model.Outcome{Pod: pod, NodeName: nodeName, Err: err}}
+	return model.Change{Kind: model.BindDone, Bind: &model.BindingResult{Pod: pod, NodeName: nodeName, Err: err}}
 }
 
 func (s *State) usedOn(t *testing.T, name string) (cpuMilli int64, pods int) {
@@ -60,7 +60,7 @@ func words(d Delta) string {
 // TestLifeOfAPod walks through every way a pod can come to a node and leave it; each row starts from a state with node n1.
 func TestLifeOfAPod(t *testing.T) {
 	pending := podOn("p", "1", "", 2).Pod
-	assume := func(s *State) { s.Assume(plan.Decision{Work: plan.Work{Pod: pending}, NodeName: "n1"}) }
+	assume := func(s *State) { s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pending}, NodeName: "n1"}) }
 	refused := errors.New("refused")
 	for _, row := range []struct {
 		name    string
@@ -181,7 +181,7 @@ func TestSumsSurviveRandomHistory(t *testing.T) {
 				pod := podOn(name, uid, "", 1).Pod
 				_, _, placed := s.NodeOf(pod.Key())
 				if _, ok := s.Slot(on); ok && !placed {
-					s.Assume(plan.Decision{Work: plan.Work{Pod: pod}, NodeName: on})
+					s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: on})
 				}
 			case 6:
 				var err error

@@ -2,6 +2,7 @@ package trace
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -24,7 +25,7 @@ import (
 
 // Committer carries decisions out.
 type Committer interface {
-	Start(decision plan.Decision, report report.Report)
+	Start(decision plan.Decision)
 	Room() <-chan struct{}
 }
 
@@ -88,43 +89,44 @@ type before struct {
 }
 
 // Start records the decision and hands it on.
-func (b before) Start(d plan.Decision, report report.Report) {
-	b.tracer.decided(&d)
-	b.Committer.Start(d, report)
+func (b before) Start(d plan.Decision) {
+	for i := range d.Pods {
+		b.tracer.decided(&d, i)
+	}
+	b.Committer.Start(d)
 }
 
-// decided records how long a pod waited and what the decision took, all of it over by now, and begins the binding if there is one.
-func (t *Tracer) decided(d *plan.Decision) {
-	now := t.now()
+// decided records how long a pod of the decision waited and what the decision took, all of it over by now, and begins the binding if there
+// is one.
+func (t *Tracer) decided(d *plan.Decision, at int) {
+	now, queued := t.now(), &d.Pods[at]
+	pod := queued.Pod
 	about := []attribute.KeyValue{
-		attribute.String("pod", d.Pod.String()), attribute.String("uid", string(d.Pod.UID)),
-		attribute.String("profile", d.Pod.SchedulerName), attribute.Int("attempt", d.Attempt),
+		attribute.String("pod", pod.String()), attribute.String("uid", string(pod.UID)),
+		attribute.String("profile", pod.SchedulerName), attribute.Int("attempt", queued.Attempt),
 	}
-	ctx, whole := t.tracer.Start(context.Background(), "Schedule", oteltrace.WithTimestamp(d.Since), oteltrace.WithAttributes(about...))
+	ctx, whole := t.tracer.Start(context.Background(), "Schedule", oteltrace.WithTimestamp(queued.Since), oteltrace.WithAttributes(about...))
 	if !whole.IsRecording() {
 		return
 	}
-	_, queue := t.tracer.Start(ctx, "Queue", oteltrace.WithTimestamp(d.Since))
-	queue.End(oteltrace.WithTimestamp(d.Popped))
-	_, decide := t.tracer.Start(ctx, "Decide", oteltrace.WithTimestamp(d.Popped),
+	_, queue := t.tracer.Start(ctx, "Queue", oteltrace.WithTimestamp(queued.Since))
+	queue.End(oteltrace.WithTimestamp(queued.Popped))
+	_, decide := t.tracer.Start(ctx, "Decide", oteltrace.WithTimestamp(queued.Popped),
 		oteltrace.WithAttributes(attribute.Int("nodes", d.Nodes), attribute.Int("feasible", d.Feasible)))
 	decide.End(oteltrace.WithTimestamp(now))
-	switch {
-	case d.Settled():
-		whole.SetAttributes(attribute.String("node", d.NodeName))
-		_, bind := t.tracer.Start(ctx, "Commit", oteltrace.WithTimestamp(now), oteltrace.WithAttributes(attribute.String("node", d.NodeName)))
+	switch d.Outcome {
+	case plan.Placed:
+		node := attribute.String("node", d.Placements[at].NodeName)
+		whole.SetAttributes(node)
+		_, bind := t.tracer.Start(ctx, "Commit", oteltrace.WithTimestamp(now), oteltrace.WithAttributes(node))
 		t.mu.Lock()
-		t.open[d.Pod.UID] = &attempt{whole, bind}
+		t.open[pod.UID] = &attempt{whole, bind}
 		t.mu.Unlock()
-	case d.Rejection != nil, d.Err == plan.ErrNoNodes:
-		message := plan.ErrNoNodes.Error()
-		if d.Rejection != nil {
-			message = report.Message(*d)
-		}
-		whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", message))
+	case plan.Unschedulable, plan.NoNodes:
+		whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", report.Message(d)))
 		whole.End(oteltrace.WithTimestamp(now))
 	default:
-		fail(whole, d.Err)
+		fail(whole, errors.New(report.Message(d)))
 		whole.End(oteltrace.WithTimestamp(now))
 	}
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // receiver is a collector of spans.
@@ -81,16 +80,22 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 		Spec:       v1.PodSpec{SchedulerName: "default-scheduler"},
 	})
 	now := time.Now()
-	return plan.Decision{
-		Work: plan.Work{Pod: pod, Attempt: 2, Since: now.Add(-3 * time.Second), Popped: now}, NodeName: node, Rejection: rejection, Err: err, Nodes: 4,
+	queued := plan.QueuedPod{Pod: pod, Attempt: 2, Since: now.Add(-3 * time.Second), Popped: now}
+	d := plan.Decision{Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Failed, Rejection: rejection, Err: err, Nodes: 4}
+	switch {
+	case node != "":
+		d.Outcome, d.Placements = plan.Placed, []plan.Placement{{QueuedPod: queued, NodeName: node}}
+	case rejection != nil:
+		d.Outcome = plan.Unschedulable
 	}
+	return d
 }
 
 // next is what decisions go on to.
 type next struct{ started []string }
 
-func (n *next) Start(d plan.Decision, _ report.Report) { n.started = append(n.started, d.Pod.Name) }
-func (n *next) Room() <-chan struct{}                  { return nil }
+func (n *next) Start(d plan.Decision) { n.started = append(n.started, d.Pods[0].Pod.Name) }
+func (n *next) Room() <-chan struct{} { return nil }
 
 // TestSpans takes attempts that end in each way through a tracer, and looks at what a real collector receives.
 func TestSpans(t *testing.T) {
@@ -125,20 +130,20 @@ func TestSpans(t *testing.T) {
 		decision("fits", "a", nil, nil), decision("refused", "b", nil, nil),
 		decision("large", "", &plan.Rejection{PreFilter: "it is too large"}, nil), decision("broken", "", nil, errors.New("a plugin failed")),
 	} {
-		committer.Start(d, report.Report{})
-		if !d.Settled() {
+		committer.Start(d)
+		if d.Outcome != plan.Placed {
 			continue
 		}
-		w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pod, Decision: &d}
+		w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pods[0].Pod, Placement: &d.Placements[0]}
 		ctx := tracer.Sending(t.Context(), w)
 		get(ctx)
 		var failure error
-		if d.Pod.Name == "refused" {
+		if d.Pods[0].Pod.Name == "refused" {
 			failure = errors.New("an admission plugin said no")
 		}
 		tracer.Sent(ctx, w, time.Second, failure)
 	}
-	get(tracer.Sending(t.Context(), &commit.Write{Kind: commit.EventWrite, Pod: decision("fits", "", nil, nil).Pod}))
+	get(tracer.Sending(t.Context(), &commit.Write{Kind: commit.EventWrite, Pod: decision("fits", "", nil, nil).Pods[0].Pod}))
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -30,13 +30,16 @@ func Compare(s *state.State, e *engine.Engine, pod *model.Pod, want oracle.Answe
 	if err != nil {
 		return err.Error()
 	}
-	d := answer.Decision
+	d := &answer.Decision
 	got := outcome{Nodes: answer.Nodes}
-	if d.Rejection != nil {
+	chosen := ""
+	switch d.Outcome {
+	case plan.Placed:
+		chosen = d.Placements[0].NodeName
+	case plan.Unschedulable:
 		got.Message = report.Message(d)
-	}
-	if d.Err != nil {
-		got.Error = d.Err.Error()
+	default:
+		got.Error = report.Message(d)
 	}
 	expected := expectedOf(want)
 	if failsInParsing(got.Error, expected.Error) {
@@ -45,11 +48,11 @@ func Compare(s *state.State, e *engine.Engine, pod *model.Pod, want oracle.Answe
 	if diff := cmp.Diff(got, expected); diff != "" {
 		return diff
 	}
-	if d.NodeName != "" && !slices.Contains(want.Best, d.NodeName) {
-		return fmt.Sprintf("chosen: %s, best: %v", d.NodeName, want.Best)
+	if chosen != "" && !slices.Contains(want.Best, chosen) {
+		return fmt.Sprintf("chosen: %s, best: %v", chosen, want.Best)
 	}
-	if (d.NodeName != "") != (len(want.Best) > 0) {
-		return fmt.Sprintf("chosen: %q, feasible: %d", d.NodeName, want.Feasible)
+	if (chosen != "") != (len(want.Best) > 0) {
+		return fmt.Sprintf("chosen: %q, feasible: %d", chosen, want.Feasible)
 	}
 	return ""
 }

@@ -71,11 +71,11 @@ func (b *bench) pending(parts ...part) *model.Pod {
 
 // place decides and assumes, as a round of the loop does.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
-	d := b.engine.Decide(b.state, plan.Work{Pod: pod})
-	if !d.Settled() {
+	d := b.engine.Decide(b.state, plan.WorkFor(pod))
+	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", pod, d)
 	}
-	b.state.Assume(d)
+	b.state.Assume(d.Placements...)
 }
 
 // shapes are clusters and pods that the plugin is measured with.

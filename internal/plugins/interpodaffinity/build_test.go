@@ -250,7 +250,7 @@ func decide(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Decision {
 	s.Apply(enginetest.Changes(c))
 	asked := model.NewPod(p)
 	profile.Compile(asked)
-	return e.Decide(s, plan.Work{Pod: asked})
+	return e.Decide(s, plan.WorkFor(asked))
 }
 
 func newWithWeight(weight int32) (*interpodaffinity.Plugin, error) {

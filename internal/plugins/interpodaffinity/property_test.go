@@ -81,12 +81,12 @@ func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 		pod := random.WithBrokenSelector(r, random.TopologyPod(r, 1000))
 		asked := model.NewPod(pod)
 		w.profile.Compile(asked)
-		d, want := w.engine.Decide(w.state, plan.Work{Pod: asked}), oracle.Judge(w.cluster, pod, w.oracle)
+		d, want := w.engine.Decide(w.state, plan.WorkFor(asked)), oracle.Judge(w.cluster, pod, w.oracle)
 		if want.PreFilter == nil || want.PreFilter.Plugin != "InterPodAffinity" {
 			continue
 		}
 		rejected++
-		if d.Rejection == nil || fmt.Sprint(d.Rejection.Plugins) != "[InterPodAffinity]" || !strings.Contains(report.Message(d), "nodes are available: parsing pod: ") {
+		if d.Rejection == nil || fmt.Sprint(d.Rejection.Plugins) != "[InterPodAffinity]" || !strings.Contains(report.Message(&d), "nodes are available: parsing pod: ") {
 			t.Errorf("seed %d: got %+v, want %s", n, d, want.Message)
 		}
 	}

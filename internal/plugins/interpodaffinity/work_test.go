@@ -37,7 +37,8 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 		}
 		b.place(t, pending)
 		again := b.pending(shape.pod)
-		if got := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, plan.Work{Pod: again}) }); got != 0 {
+		work := plan.WorkFor(again)
+		if got := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, work) }); got != 0 {
 			t.Errorf("%s: a decision allocates %v times", shape.name, got)
 		}
 	}

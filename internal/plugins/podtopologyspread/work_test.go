@@ -51,11 +51,11 @@ func (b *bench) shaped(i int, shape string) *model.Pod {
 }
 
 func (b *bench) place(t testing.TB, p *model.Pod) {
-	d := b.engine.Decide(b.state, plan.Work{Pod: p})
-	if !d.Settled() {
+	d := b.engine.Decide(b.state, plan.WorkFor(p))
+	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", p, d)
 	}
-	b.state.Assume(d)
+	b.state.Assume(d.Placements...)
 }
 
 // TestSeenNeedCostsWhatChanged counts the work that placing pods causes once their need has been seen: each pod is written once into each
@@ -102,7 +102,8 @@ func TestAllocatesNothing(t *testing.T) {
 		b := large(t, 500)
 		b.place(t, b.shaped(0, shape))
 		again := b.shaped(1, shape)
-		if allocs := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, plan.Work{Pod: again}) }); allocs != 0 {
+		work := plan.WorkFor(again)
+		if allocs := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, work) }); allocs != 0 {
 			t.Errorf("%s: a decision allocates %v times", shape, allocs)
 		}
 	}

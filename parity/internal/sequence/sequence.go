@@ -8,7 +8,6 @@ package sequence
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -79,11 +78,17 @@ func (c *check) round(r simulate.Round) error {
 	if !r.Decided {
 		return nil
 	}
-	if err := c.decision(&r.Decision); err != nil {
-		return err
-	}
-	if d := &r.Decision; d.Settled() {
-		return c.theirs.Assume(d.Pod.Object, d.NodeName)
+	for i := range r.Decision.Pods {
+		if err := c.decision(&r.Decision, i); err != nil {
+			return err
+		}
+		if r.Decision.Outcome != plan.Placed {
+			continue
+		}
+		p := &r.Decision.Placements[i]
+		if err := c.theirs.Assume(p.Pod.Object, p.NodeName); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -116,26 +121,27 @@ func (c *check) show(what *simulate.Shown) error {
 	return nil
 }
 
-// decision holds one decision against what kube-scheduler makes of the same pod on the same state.
-func (c *check) decision(d *plan.Decision) error {
-	if errors.Is(d.Err, plan.ErrTerminating) { // kube-scheduler does not try such a pod either
+// decision compares what was decided about one pod with what kube-scheduler makes of the same pod on the same state.
+func (c *check) decision(d *plan.Decision, at int) error {
+	pod := d.Pods[at].Pod
+	if d.Outcome == plan.Terminating { // kube-scheduler does not try such a pod either
 		c.result.Passed++
 		c.result.Rejected++
 		return nil
 	}
-	verdict, err := c.theirs.Judge(d.Pod.Object)
+	verdict, err := c.theirs.Judge(pod.Object)
 	if err != nil {
 		return err
 	}
 	before := len(c.result.Differences)
 	differ := func(what, theirs, ours string) {
 		if theirs != ours {
-			c.result.Differences = append(c.result.Differences, compare.Difference{Pod: d.Pod.String(), What: what, KubeScheduler: theirs, Berth: ours})
+			c.result.Differences = append(c.result.Differences, compare.Difference{Pod: pod.String(), What: what, KubeScheduler: theirs, Berth: ours})
 		}
 	}
 	differ("nodes", fmt.Sprint(len(verdict.Nodes)), fmt.Sprint(nodesAsked(d, verdict)))
-	if d.Settled() {
-		c.placement(d, verdict, differ)
+	if d.Outcome == plan.Placed {
+		c.placement(&d.Placements[at], verdict, differ)
 	} else {
 		differ("no node", theirOutcome(verdict), ourOutcome(d))
 	}
@@ -151,17 +157,17 @@ func (c *check) decision(d *plan.Decision) error {
 	}
 	c.result.Failed++
 	if c.result.Before == nil {
-		c.result.Before = c.before(d)
+		c.result.Before = c.before(pod)
 	}
 	c.result.Differences = c.result.Differences[:min(differencesMax, len(c.result.Differences))]
 	return nil
 }
 
 // before is the state as kube-scheduler's plugins have been shown it.
-func (c *check) before(d *plan.Decision) *world.World {
-	w := &world.World{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes(), Pods: append(c.theirs.Placed(), d.Pod.Object)}}
+func (c *check) before(pod *model.Pod) *world.World {
+	w := &world.World{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes(), Pods: append(c.theirs.Placed(), pod.Object)}}
 	for _, p := range c.theirs.Nominated() {
-		if p.UID != d.Pod.UID {
+		if p.UID != pod.UID {
 			w.Pods = append(w.Pods, p)
 		}
 	}
@@ -184,7 +190,7 @@ func nodesAsked(d *plan.Decision, verdict *incumbent.Verdict) int {
 	return d.Nodes
 }
 
-func (c *check) placement(d *plan.Decision, verdict *incumbent.Verdict, differ func(what, theirs, ours string)) {
+func (c *check) placement(d *plan.Placement, verdict *incumbent.Verdict, differ func(what, theirs, ours string)) {
 	if !slices.Contains(verdict.Best, d.NodeName) {
 		differ("chosen node", theirOutcome(verdict), d.NodeName)
 		return
@@ -211,8 +217,8 @@ func theirOutcome(v *incumbent.Verdict) string {
 }
 
 func ourOutcome(d *plan.Decision) string {
-	if d.Err != nil {
-		return fmt.Sprintf("error %q", d.Err)
+	if d.Outcome != plan.Unschedulable {
+		return fmt.Sprintf("error %q", report.Message(d))
 	}
-	return fmt.Sprintf("%q, waits for %q", report.Message(*d), d.Rejection.Plugins)
+	return fmt.Sprintf("%q, waits for %q", report.Message(d), d.Rejection.Plugins)
 }

@@ -38,6 +38,21 @@ func pod(cpu string) *v1.Pod {
 	}
 }
 
+// takes is a decision for a node.
+func takes(nodeName string, feasible int, total int64) plan.Decision {
+	return plan.Decision{
+		Outcome: plan.Placed, Feasible: feasible, Placements: []plan.Placement{{NodeName: nodeName, Feasible: feasible, Total: total}},
+	}
+}
+
+// about makes the decision one about the pod, in a cluster of so many nodes.
+func about(d *plan.Decision, nodes int, pod *model.Pod) {
+	d.Work, d.Nodes = plan.WorkFor(pod), nodes
+	for i := range d.Placements {
+		d.Placements[i].QueuedPod = d.Pods[i]
+	}
+}
+
 // Nodes a, b and c have 1, 4 and 8 cpus: whatever fits b belongs on c.
 func TestDecision(t *testing.T) {
 	rejection := func(text string, plugins ...string) *plan.Rejection {
@@ -48,25 +63,25 @@ func TestDecision(t *testing.T) {
 		decision  plan.Decision
 		want      string // what differs first
 	}{
-		{"the best", "2", plan.Decision{NodeName: "c", Feasible: 2, Total: 454}, ""},
-		{"another", "2", plan.Decision{NodeName: "b", Feasible: 2, Total: 454}, "chosen node"},
-		{"another total", "2", plan.Decision{NodeName: "c", Feasible: 2, Total: 455}, "total of c"},
-		{"too few feasible", "2", plan.Decision{NodeName: "c", Feasible: 1}, "feasible nodes"},
-		{"no choice", "5", plan.Decision{NodeName: "c", Feasible: 1}, ""},
-		{"one that does not fit", "5", plan.Decision{NodeName: "b", Feasible: 1}, "chosen node"},
-		{"nowhere although it fits", "2", plan.Decision{Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, "no node"},
-		{"nowhere", "9", plan.Decision{Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, ""},
-		{"another message", "9", plan.Decision{Rejection: rejection("Insufficient CPU", "NodeResourcesFit")}, "no node"},
-		{"waits for another plugin", "9", plan.Decision{Rejection: rejection("Insufficient cpu", "NodePorts")}, "no node"},
-		{"somewhere although it fits nowhere", "9", plan.Decision{NodeName: "c", Feasible: 1}, "chosen node"},
-		{"an error", "2", plan.Decision{Err: plan.ErrNoNodes}, "no node"},
+		{"the best", "2", takes("c", 2, 454), ""},
+		{"another", "2", takes("b", 2, 454), "chosen node"},
+		{"another total", "2", takes("c", 2, 455), "total of c"},
+		{"too few feasible", "2", takes("c", 1, 0), "feasible nodes"},
+		{"no choice", "5", takes("c", 1, 0), ""},
+		{"one that does not fit", "5", takes("b", 1, 0), "chosen node"},
+		{"nowhere although it fits", "2", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, "no node"},
+		{"nowhere", "9", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, ""},
+		{"another message", "9", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient CPU", "NodeResourcesFit")}, "no node"},
+		{"waits for another plugin", "9", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient cpu", "NodePorts")}, "no node"},
+		{"somewhere although it fits nowhere", "9", takes("c", 1, 0), "chosen node"},
+		{"an error", "2", plan.Decision{Outcome: plan.NoNodes}, "no node"},
 	} {
 		theirs, err := incumbent.New(world.EmptyConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
 		c := &check{theirs: theirs, objects: map[model.Ref]runtime.Object{}}
-		tt.decision.Nodes, tt.decision.Pod = 3, model.NewPod(pod(tt.cpu))
+		about(&tt.decision, 3, model.NewPod(pod(tt.cpu)))
 		shown := []simulate.Shown{{Node: node("a", "1")}, {Node: node("b", "4")}, {Node: node("c", "8")}, {Pod: pod(tt.cpu)}}
 		if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: tt.decision}); err != nil {
 			t.Fatal(err)
@@ -94,8 +109,8 @@ func TestBefore(t *testing.T) {
 	placed.Name, placed.UID, placed.Spec.NodeName = "q", "q", "a"
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	shown := []simulate.Shown{{Node: node("a", "4")}, {Pod: placed}, {Pod: pod("1")}, {Object: namespace}}
-	decision := plan.Decision{NodeName: "b", Feasible: 1, Nodes: 1}
-	decision.Pod = model.NewPod(pod("1"))
+	decision := takes("b", 1, 0)
+	about(&decision, 1, model.NewPod(pod("1")))
 	if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: decision}); err != nil {
 		t.Fatal(err)
 	}

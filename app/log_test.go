@@ -1,0 +1,46 @@
+package app
+
+import (
+	"errors"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2/ktesting"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// committed takes decisions and carries none out.
+type committed struct{}
+
+func (committed) Start(plan.Decision)   {}
+func (committed) Room() <-chan struct{} { return nil }
+
+// TestLogged holds that decisions are logged at kube-scheduler's levels: an empty cluster is no error.
+func TestLogged(t *testing.T) {
+	pod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}})
+	for _, row := range []struct {
+		decision  plan.Decision
+		verbosity int
+		kind      ktesting.LogType
+		want      string
+	}{
+		{plan.Decision{Outcome: plan.NoNodes}, 2, ktesting.LogInfo, "Unable to schedule pod; no nodes are registered to the cluster; waiting"},
+		{plan.Decision{Outcome: plan.Unschedulable, Rejection: &plan.Rejection{}}, 2, ktesting.LogInfo, "Unable to schedule pod; no fit; waiting"},
+		{plan.Decision{Outcome: plan.Terminating}, 3, ktesting.LogInfo, "Skip schedule deleting pod"},
+		{plan.Decision{Outcome: plan.Failed, Err: errors.New("no")}, 0, ktesting.LogError, "Error scheduling pod; retrying"},
+	} {
+		log := ktesting.NewLogger(t, ktesting.NewConfig(ktesting.BufferLogs(true), ktesting.Verbosity(3)))
+		row.decision.Work = plan.WorkFor(pod)
+		logged{committed{}, log}.Start(row.decision)
+		said := log.GetSink().(ktesting.Underlier).GetBuffer().Data()
+		if !slices.ContainsFunc(said, func(e ktesting.LogEntry) bool {
+			return e.Message == row.want && e.Type == row.kind && e.Verbosity == row.verbosity
+		}) {
+			t.Errorf("%s: logged %+v", row.decision.Outcome, said)
+		}
+	}
+}

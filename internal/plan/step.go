@@ -1,0 +1,56 @@
+package plan
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Stage is the extension point that a step belongs to. Steps are done in the order of their stages.
+type Stage uint8
+
+// The stages, in order.
+const (
+	Permit Stage = iota
+	PreBind
+	Bind
+	PostBind
+)
+
+var stageNames = [...]string{"Permit", "PreBind", "Bind", "PostBind"}
+
+// String returns kube-scheduler's name of the extension point.
+func (s Stage) String() string { return stageNames[s] }
+
+// Step is one thing that a plugin has done between a decision and its end.
+type Step struct {
+	Stage  Stage
+	Plugin string
+	// Write is sent when the step begins; nil if there is nothing to send.
+	Write *Write
+	// Wait is what must happen, after Write was answered, before the next step begins; nil if nothing.
+	Wait *Wait
+	// Undo is sent when this step or a later one fails after Write was sent; nil if there is nothing to undo.
+	Undo *Write
+}
+
+// Write is a patch of one object. It is sent again when its outcome is unknown, so it must name the version or the UID of the object that
+// it applies to, and applying it a second time must change nothing.
+type Write struct {
+	Resource        schema.GroupVersionResource
+	Namespace, Name string
+	Subresource     string
+	Type            types.PatchType
+	Data            []byte
+}
+
+// Wait is what a placement waits for. The plugin that made the step says when it is over.
+type Wait struct {
+	// Timeout is how long the wait may take; the step fails then.
+	Timeout time.Duration
+	// For are the objects whose changes may end the wait.
+	For []model.Ref
+}
