@@ -64,7 +64,7 @@ func (h holdings) comparePods(pods []*v1.Pod) (missed, redundant []string) {
 		}
 	}
 	for slot := range h.state.Slots() {
-		for pod := range h.state.Node(int32(slot)).EachPod {
+		for pod := range h.state.PodsOn(int32(slot)) {
 			if !shown[pod.Key()] {
 				redundant = append(redundant, pod.Key().String())
 			}
@@ -83,7 +83,7 @@ func (h holdings) describeNodes() []string {
 		var text strings.Builder
 		fmt.Fprintf(&text, "Node name: %s\nRequested: cpu %dm, memory %d bytes\nAllocatable: cpu %dm, memory %d bytes\nScheduled Pods(number: %d):",
 			node.Name(), node.Used().CPUMilli, node.Used().MemoryBytes, node.Allocatable().CPUMilli, node.Allocatable().MemoryBytes, node.PodCount())
-		for pod := range node.EachPod {
+		for pod := range h.state.PodsOn(int32(slot)) {
 			_, confirmed, _ := h.state.NodeOf(pod.Key())
 			fmt.Fprintf(&text, "\nname: %s, uid: %s, assumed: %t", pod.Key(), pod.UID, !confirmed)
 		}

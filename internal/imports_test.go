@@ -20,7 +20,7 @@ const module = "github.com/berth-scheduler/berth/"
 var house = map[string]map[string]string{
 	"internal/model":  {},
 	"internal/reason": {},
-	"internal/slab": {},
+	"internal/slab":   {},
 	"internal/plan": {
 		"internal/model":  "a decision is about a pod",
 		"internal/reason": "a rejection counts reasons",
@@ -40,20 +40,26 @@ var house = map[string]map[string]string{
 		"internal/plan":  "it assumes decisions",
 	},
 	"internal/queue": {
-		"internal/model":                "pods wait in it",
-		"internal/plan":                 "it gives work and settles decisions",
-		"internal/slab":                 "works of one pod are allocated many at a time",
-		"internal/state":                "a delta wakes pods",
-		"internal/plugins/prioritysort": "the order of pods",
+		"internal/model":  "pods wait in it",
+		"internal/plan":   "it gives work and settles decisions",
+		"internal/slab":   "works of one pod are allocated many at a time",
+		"internal/state":  "a delta wakes pods",
+		"internal/plugin": "it asks plugins at PreEnqueue, QueueSort and EnqueueExtensions",
+	},
+	"internal/plugin": {
+		"internal/model":  "plugins judge pods",
+		"internal/plan":   "what plugins reserve and evict is part of a decision",
+		"internal/reason": "a verdict is a reason code",
+		"internal/state":  "plugins read views of the state",
 	},
 	"internal/plugins": {
-		"internal/plugins/compiled": "they return it",
-		"internal/model":            "needs are of pods and nodes",
-		"internal/reason":           "a verdict is a reason code",
-		"internal/state":            "they read the view of a node",
+		"internal/plugin": "they implement it",
+		"internal/model":  "needs are of pods and nodes",
+		"internal/reason": "a verdict is a reason code",
+		"internal/state":  "they read the view of a node",
 	},
 	"internal/plugins/podtopologyspread": {
-		"internal/plugins/compiled":        "it returns it",
+		"internal/plugin":                  "it implements it",
 		"internal/plugins/nodeaffinity":    "nodeAffinityPolicy asks what this plugin asks",
 		"internal/plugins/tainttoleration": "nodeTaintsPolicy asks what this plugin asks",
 		"internal/model":                   "needs are of pods and nodes",
@@ -61,12 +67,12 @@ var house = map[string]map[string]string{
 		"internal/state":                   "it reads tallies",
 	},
 	"internal/engine": {
-		"internal/model":            "needs name columns",
-		"internal/plan":             "it turns work into decisions",
-		"internal/plugins/compiled": "what a compiled need looks like",
-		"internal/reason":           "columns hold codes",
-		"internal/slab":             "decisions with one placement are allocated many at a time",
-		"internal/state":            "it reads nodes and the journal",
+		"internal/model":  "needs name columns",
+		"internal/plan":   "it turns work into decisions",
+		"internal/plugin": "the contract of plugins",
+		"internal/reason": "columns hold codes",
+		"internal/slab":   "decisions with one placement are allocated many at a time",
+		"internal/state":  "it reads nodes and the journal",
 	},
 	"internal/report": {
 		"internal/model": "a report is about a pod",
@@ -103,7 +109,7 @@ var house = map[string]map[string]string{
 	"internal/feature": {},
 	"internal/server":  {},
 	"internal/config": {
-		"internal/engine":  "it builds profiles",
+		"internal/plugin":  "it builds profiles",
 		"internal/feature": "gates choose plugins and variants",
 		"internal/ingest":  "it says how pods of each profile are compiled",
 		"internal/model":   "rules are about pods",
@@ -121,6 +127,7 @@ var house = map[string]map[string]string{
 		"internal/loop":                  "it runs the real loop",
 		"internal/manifest":              "it starts from a cluster read from files",
 		"internal/model":                 "it answers bindings",
+		"internal/plugin":                "profiles say which pods are not tried",
 		"internal/plan":                  "it carries out decisions in memory",
 		"internal/plugins/defaultbinder": "bindings fail as the real ones do",
 		"internal/queue":                 "it puts a loop together",
@@ -132,6 +139,7 @@ var house = map[string]map[string]string{
 		"internal/report":                   "it says what the event would say",
 		"internal/ingest":                   "objects are compiled as they are for the loop",
 		"internal/model":                    "pending pods are asked about",
+		"internal/plugin":                   "profiles say which pods are not tried",
 		"internal/plan":                     "it turns plan's answers into text",
 		"internal/plugins/noderesourcesfit": "it puts numbers to the rejections of this plugin",
 		"internal/reason":                   "rejections have kube-scheduler's names",
@@ -180,7 +188,7 @@ var house = map[string]map[string]string{
 var (
 	core = []string{
 		"internal/model", "internal/reason", "internal/plan", "internal/state", "internal/queue", "internal/engine",
-		"internal/plugins", "internal/report",
+		"internal/plugin", "internal/plugins", "internal/report",
 	}
 	neverImported = map[string]string{
 		"context":                           "nothing in the core waits",

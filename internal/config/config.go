@@ -11,10 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
-	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
@@ -24,7 +23,7 @@ type Config struct {
 	// Source is the configuration with defaults filled in and plugin sets merged, as Write writes it.
 	Source *configv1.KubeSchedulerConfiguration
 	// Profiles are in the order of Source.
-	Profiles []*engine.Profile
+	Profiles []*plugin.Profile
 	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
 	BackoffInitial, BackoffMax time.Duration
 	// Missing names the enabled plugins that Berth does not have yet and that therefore have no effect, sorted.
@@ -202,27 +201,5 @@ func (c *Config) NeedsOwners() bool {
 
 // Queue returns what a queue for the profiles needs. parkedMax has no field in the configuration: it is a flag.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {
-	rules := make(map[string]queue.Rules, len(c.Profiles))
-	for _, p := range c.Profiles {
-		rules[p.Name] = rulesOf(p)
-	}
-	return queue.Config{Rules: rules, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
-}
-
-func rulesOf(p *engine.Profile) queue.Rules {
-	wakers := make(map[string]queue.Waker, len(p.Wakers))
-	for _, w := range p.Wakers {
-		wakers[w.Name()] = queue.Waker{Interests: w.Interests(), Cause: w.Cause}
-	}
-	return queue.Rules{
-		Gated: func(pod *model.Pod) (plugin, reason string) {
-			for _, gate := range p.Gates {
-				if reason := gate.Gated(pod); reason != "" {
-					return gate.Name(), reason
-				}
-			}
-			return "", ""
-		},
-		Wakers: wakers,
-	}
+	return queue.Config{Profiles: c.Profiles, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -80,13 +81,13 @@ func TestDisabledAtOnePoint(t *testing.T) {
 				got += what
 			}
 		}
-		add("filters", slices.ContainsFunc(profile.Filters, func(f engine.Filterer) bool { return f.Name() == "NodeAffinity" }))
-		add("narrows", slices.ContainsFunc(profile.Narrowers, func(n engine.Narrower) bool { return n.Name() == "NodeAffinity" }))
-		add("scores", slices.ContainsFunc(profile.Scorers, func(s engine.Weighted) bool { return s.Name() == "NodeAffinity" }))
+		add("filters", slices.ContainsFunc(profile.Filters, func(f plugin.Filter) bool { return f.Name() == "NodeAffinity" }))
+		add("narrows", slices.ContainsFunc(profile.PreFilters, func(n plugin.PreFilter) bool { return n.Name() == "NodeAffinity" }))
+		add("scores", slices.ContainsFunc(profile.Scores, func(s plugin.Weighted) bool { return s.Name() == "NodeAffinity" }))
 		if got != p.want {
 			t.Errorf("%s: got %q, want %q", p.plugins, got, p.want)
 		}
-		wakes := slices.ContainsFunc(profile.Wakers, func(w engine.Waker) bool { return w.Name() == "NodeAffinity" })
+		wakes := slices.ContainsFunc(profile.EnqueueExtensions, func(w plugin.EnqueueExtensions) bool { return w.Name() == "NodeAffinity" })
 		if wakes != (p.want != "") {
 			t.Errorf("%s: wakes: %v", p.plugins, wakes)
 		}
@@ -115,12 +116,12 @@ func TestNarrowOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Compile()[pod.SchedulerName](pod)
-	if d := e.Decide(s, plan.WorkFor(pod)); d.Outcome != plan.Placed || d.Placements[0].NodeName != "b" {
+	if d := e.Decide(s.View(), plan.WorkFor(pod)); d.Outcome != plan.Placed || d.Placements[0].NodeName != "b" {
 		t.Errorf("the decision is %+v; want b, whose labels are not looked at", d)
 	}
 }
 
-func TestQueueRules(t *testing.T) {
+func TestQueue(t *testing.T) {
 	c := mustParse(t, "podInitialBackoffSeconds: 2\npodMaxBackoffSeconds: 3\nprofiles: [{schedulerName: a},"+
 		" {schedulerName: b, plugins: {preEnqueue: {disabled: [{name: SchedulingGates}]}}}]")
 	config := c.Queue(time.Minute)
@@ -130,16 +131,21 @@ func TestQueueRules(t *testing.T) {
 	if got := fmt.Sprint(config.BackoffInitial, config.BackoffMax, config.ParkedMax); got != "2s 3s 1m0s" {
 		t.Errorf("times are %s", got)
 	}
-	for name, want := range map[string]string{"a": "SchedulingGates: waiting for scheduling gates: [wait]", "b": ": "} {
-		plugin, text := config.Rules[name].Gated(gatedPod("wait"))
-		if got := plugin + ": " + text; got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
+	for i, want := range []string{"a SchedulingGates: waiting for scheduling gates: [wait]", "b : "} {
+		p := config.Profiles[i]
+		preEnqueue, text := p.RunPreEnqueue(gatedPod("wait"))
+		if got := p.Name + " " + preEnqueue + ": " + text; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		if p.QueueSort.Name() != "PrioritySort" {
+			t.Errorf("%s is sorted by %s", p.Name, p.QueueSort.Name())
 		}
 	}
-	for name, want := range map[string]int{"NodeName": 1, "Nope": 0, "ImageLocality": 0} {
-		if got := len(config.Rules["a"].Wakers[name].Interests); got != want {
-			t.Errorf("%s has %d interests, want %d", name, got, want)
-		}
+	registered := func(name string) bool {
+		return slices.ContainsFunc(config.Profiles[0].EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == name })
+	}
+	if !registered("NodeName") || registered("ImageLocality") {
+		t.Errorf("NodeName has registered for events: %t; ImageLocality: %t", registered("NodeName"), registered("ImageLocality"))
 	}
 	if diff := cmp.Diff([]string{"a", "b"}, c.SchedulerNames()); diff != "" {
 		t.Error(diff)

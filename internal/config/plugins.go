@@ -9,7 +9,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"k8s.io/utils/ptr"
 
-	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/plugins/imagelocality"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
@@ -32,7 +32,7 @@ type row struct {
 	// points are where kube-scheduler's plugin of that name has a say.
 	points pointSet
 	// build makes the plugin from its arguments; nil means that Berth does not have it yet.
-	build func(args runtime.Object) (engine.Plugin, error)
+	build func(args runtime.Object) (plugin.Plugin, error)
 	// weight of its scores in the default profile; 0 is none, which counts as 1 where the plugin scores.
 	weight int32
 	// args are its typed arguments; nil means that it takes none.
@@ -56,7 +56,7 @@ func builtIn(gates Gates) registry {
 	newTaintToleration := func() *tainttoleration.Plugin { return tainttoleration.New(operators) }
 	return byGates(gates, registry{byDefault: []row{
 		{"SchedulingGates", at(preEnqueue), plain(schedulinggates.New), 0, nil},
-		{"PrioritySort", at(queueSort), elsewhere(prioritysort.Name), 0, nil},
+		{"PrioritySort", at(queueSort), plain(prioritysort.New), 0, nil},
 		{"NodeName", at(preFilter, filter), plain(nodename.New), 0, nil},
 		{"NodeUnschedulable", at(preFilter, filter), plain(nodeunschedulable.New), 0, nil},
 		{"TaintToleration", at(preFilter, filter, preScore, score), plain(newTaintToleration), 3, nil},
@@ -117,20 +117,20 @@ func (r registry) find(name string) *row {
 func (r registry) defaults() *configv1.Plugins {
 	var plugins configv1.Plugins
 	for i := range r.byDefault {
-		plugin := configv1.Plugin{Name: r.byDefault[i].name, Weight: ptr.To(r.byDefault[i].weight)}
-		plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, plugin)
+		enabled := configv1.Plugin{Name: r.byDefault[i].name, Weight: ptr.To(r.byDefault[i].weight)}
+		plugins.MultiPoint.Enabled = append(plugins.MultiPoint.Enabled, enabled)
 	}
 	return &plugins
 }
 
 // plain adapts the constructor of a plugin without arguments. Arguments that are there are not looked at.
-func plain[P engine.Plugin](build func() P) func(runtime.Object) (engine.Plugin, error) {
-	return func(runtime.Object) (engine.Plugin, error) { return build(), nil }
+func plain[P plugin.Plugin](build func() P) func(runtime.Object) (plugin.Plugin, error) {
+	return func(runtime.Object) (plugin.Plugin, error) { return build(), nil }
 }
 
 // typed adapts the constructor of a plugin with arguments.
-func typed[A runtime.Object, P engine.Plugin](build func(A) (P, error)) func(runtime.Object) (engine.Plugin, error) {
-	return func(args runtime.Object) (engine.Plugin, error) {
+func typed[A runtime.Object, P plugin.Plugin](build func(A) (P, error)) func(runtime.Object) (plugin.Plugin, error) {
+	return func(args runtime.Object) (plugin.Plugin, error) {
 		own, ok := args.(A)
 		if !ok {
 			return nil, fmt.Errorf("want args to be of type %T, got %T", own, args)
@@ -140,8 +140,8 @@ func typed[A runtime.Object, P engine.Plugin](build func(A) (P, error)) func(run
 }
 
 // elsewhere stands for a plugin whose work is done outside the profile, by the queue or by commit.
-func elsewhere(name string) func(runtime.Object) (engine.Plugin, error) {
-	return func(runtime.Object) (engine.Plugin, error) { return nameOnly(name), nil }
+func elsewhere(name string) func(runtime.Object) (plugin.Plugin, error) {
+	return func(runtime.Object) (plugin.Plugin, error) { return nameOnly(name), nil }
 }
 
 type nameOnly string

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // withMine is the built-in plugins and one from outside.
@@ -135,25 +135,26 @@ func TestTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, plugin := range builtIn(defaultGates(t)).byDefault {
-		if plugin.build == nil {
+	for _, row := range builtIn(defaultGates(t)).byDefault {
+		if row.build == nil {
 			continue
 		}
 		config := c.Source.Profiles[0].PluginConfig
-		made, err := instances(builtIn(defaultGates(t)), []string{plugin.name}, config)
+		made, err := instances(builtIn(defaultGates(t)), []string{row.name}, config)
 		if err != nil {
 			t.Fatal(err)
 		}
-		instance := made[plugin.name]
-		if instance.Name() != plugin.name {
-			t.Errorf("%s calls itself %s", plugin.name, instance.Name())
+		instance := made[row.name]
+		if instance.Name() != row.name {
+			t.Errorf("%s calls itself %s", row.name, instance.Name())
 		}
-		_, filters := instance.(engine.Filterer)
-		_, scores := instance.(engine.Scorer)
-		_, gates := instance.(engine.Gate)
-		for p, does := range map[point]bool{filter: filters, score: scores, preEnqueue: gates} {
-			if plugin.points.has(p) != does {
-				t.Errorf("%s: %s is %v in the table, %v in the plugin", plugin.name, pointNames[p].field, !does, does)
+		_, filters := plugin.AsFilter(instance)
+		_, scores := plugin.AsScore(instance)
+		_, sorts := instance.(plugin.QueueSort)
+		_, preEnqueues := instance.(plugin.PreEnqueue)
+		for p, does := range map[point]bool{filter: filters, score: scores, preEnqueue: preEnqueues, queueSort: sorts} {
+			if row.points.has(p) != does {
+				t.Errorf("%s: %s is %v in the table, %v in the plugin", row.name, pointNames[p].field, !does, does)
 			}
 		}
 	}
@@ -173,7 +174,7 @@ func TestDefaultProfile(t *testing.T) {
 	for _, f := range profile.Filters {
 		filters = append(filters, f.Name())
 	}
-	for _, s := range profile.Scorers {
+	for _, s := range profile.Scores {
 		scores = append(scores, fmt.Sprintf("%s=%d", s.Name(), s.Weight))
 	}
 	want := slices.DeleteFunc(strings.Fields(defaultFilters), func(name string) bool { return !has(name) })
@@ -184,8 +185,8 @@ func TestDefaultProfile(t *testing.T) {
 	if diff := cmp.Diff(want, scores); diff != "" {
 		t.Errorf("scorers (-want +got):\n%s", diff)
 	}
-	if profile.Gates[0].Name() != "SchedulingGates" {
-		t.Errorf("first gate is %s", profile.Gates[0].Name())
+	if profile.PreEnqueue[0].Name() != "SchedulingGates" {
+		t.Errorf("the first PreEnqueue plugin is %s", profile.PreEnqueue[0].Name())
 	}
 	for _, plugin := range builtIn(defaultGates(t)).byDefault {
 		if (plugin.build == nil) == has(plugin.name) {

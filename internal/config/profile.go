@@ -7,13 +7,13 @@ import (
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // build makes the plugins of a checked profile and puts them where they run. lacking names those that are enabled but that
 // Berth does not have. Of the profile's arguments, those of plugins that are not enabled are dropped, as are those that are empty;
 // the others are sorted.
-func build(known registry, source *configv1.KubeSchedulerProfile) (profile *engine.Profile, lacking []string, err error) {
+func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plugin.Profile, lacking []string, err error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
 		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
@@ -35,7 +35,7 @@ func build(known registry, source *configv1.KubeSchedulerProfile) (profile *engi
 	if err != nil {
 		return nil, nil, err
 	}
-	profile = &engine.Profile{Name: *source.SchedulerName}
+	profile = &plugin.Profile{Name: *source.SchedulerName}
 	if err := assemble(profile, &order, made, weights); err != nil {
 		return nil, nil, err
 	}
@@ -43,8 +43,8 @@ func build(known registry, source *configv1.KubeSchedulerProfile) (profile *engi
 		if !order.has(name) {
 			continue
 		}
-		if waker, ok := made[name].(engine.Waker); ok {
-			profile.Wakers = append(profile.Wakers, waker)
+		if x, ok := made[name].(plugin.EnqueueExtensions); ok {
+			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
 		}
 		if made[name] == nil {
 			lacking = append(lacking, name)
@@ -54,18 +54,18 @@ func build(known registry, source *configv1.KubeSchedulerProfile) (profile *engi
 }
 
 // instances makes the enabled plugins, by name. Those that are unknown or that Berth does not have are left out.
-func instances(known registry, enabled []string, configs []configv1.PluginConfig) (map[string]engine.Plugin, error) {
-	made := make(map[string]engine.Plugin, len(enabled))
+func instances(known registry, enabled []string, configs []configv1.PluginConfig) (map[string]plugin.Plugin, error) {
+	made := make(map[string]plugin.Plugin, len(enabled))
 	for _, name := range enabled {
-		plugin := known.find(name)
-		if plugin == nil || plugin.build == nil {
+		row := known.find(name)
+		if row == nil || row.build == nil {
 			continue
 		}
 		var config configv1.PluginConfig
 		if i := slices.IndexFunc(configs, func(c configv1.PluginConfig) bool { return c.Name == name }); i >= 0 {
 			config = configs[i]
 		}
-		instance, err := plugin.build(config.Args.Object)
+		instance, err := row.build(config.Args.Object)
 		if err != nil {
 			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
 		}
@@ -86,40 +86,50 @@ func checkCounts(profile string, order *effective) error {
 }
 
 // assemble puts plugins into the profile's lists, each in the order of its point.
-func assemble(profile *engine.Profile, order *effective, made map[string]engine.Plugin, weights map[string]int64) error {
-	filters, err := all[engine.Filterer](order[filter], filter, made)
+func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, weights map[string]int64) error {
+	sorts, err := all(order[queueSort], queueSort, made, as[plugin.QueueSort])
 	if err != nil {
 		return err
 	}
-	profile.Filters = filters
+	profile.QueueSort = sorts[0]
+	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, made, as[plugin.PreEnqueue]); err != nil {
+		return err
+	}
 	for _, name := range order[preFilter] {
-		if n, ok := made[name].(engine.Narrower); ok {
-			profile.Narrowers = append(profile.Narrowers, n)
+		if p, ok := made[name].(plugin.PreFilter); ok {
+			profile.PreFilters = append(profile.PreFilters, p)
 		}
 	}
-	scorers, err := all[engine.Scorer](order[score], score, made)
-	if err != nil {
+	if profile.Filters, err = all(order[filter], filter, made, plugin.AsFilter); err != nil {
 		return err
 	}
-	for _, s := range scorers {
-		profile.Scorers = append(profile.Scorers, engine.Weighted{Scorer: s, Weight: weights[s.Name()]})
+	if profile.PostFilters, err = all(order[postFilter], postFilter, made, as[plugin.PostFilter]); err != nil {
+		return err
 	}
-	profile.Gates, err = all[engine.Gate](order[preEnqueue], preEnqueue, made)
+	scores, err := all(order[score], score, made, plugin.AsScore)
+	for _, s := range scores {
+		profile.Scores = append(profile.Scores, plugin.Weighted{Score: s, Weight: weights[s.Name()]})
+	}
 	return err
 }
 
 // all returns the plugins of a point. That one cannot do what the table says is a mistake in the table.
-func all[T engine.Plugin](names []string, p point, made map[string]engine.Plugin) ([]T, error) {
+func all[T plugin.Plugin](names []string, p point, made map[string]plugin.Plugin, as func(plugin.Plugin) (T, bool)) ([]T, error) {
 	var list []T
 	for _, name := range names {
 		if made[name] == nil {
 			continue
 		}
-		plugin, ok := made[name].(T)
+		own, ok := as(made[name])
 		if !ok {
 			return nil, fmt.Errorf("plugin %q does not extend %s plugin", name, pointNames[p].plugin)
 		}
-		list = append(list, plugin)
+		list = append(list, own)
 	}
 	return list, nil
+}
+
+func as[T plugin.Plugin](p plugin.Plugin) (own T, ok bool) {
+	own, ok = p.(T)
+	return own, ok
 }

@@ -7,46 +7,59 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Answer says what every plugin thinks of every node for the pod, nodes sorted by name. It asks the same columns as Decide
 // and is meant for people: it costs far more. With fewer than two feasible nodes nothing is scored, as in a decision.
-func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
+func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	p, ok := e.profiles[pod.SchedulerName]
 	if !ok {
 		return plan.Answer{}, fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
 	}
-	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(s, plan.WorkFor(pod))}
+	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(v, plan.WorkFor(pod))}
 	if pod.Malformed != "" { // its needs are not known
 		if r := answer.Decision.Rejection; r != nil {
-			answer.Nodes = ruledOut(s, r)
+			answer.Nodes = ruledOut(v, r)
 		}
 		return answer, nil
 	}
-	n, rejection, err := e.prepare(s, p, pod)
+	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil { // the decision says so too
 		return answer, nil
 	}
 	if rejection != nil {
-		answer.Nodes = ruledOut(s, rejection)
+		answer.Nodes = ruledOut(v, rejection)
 		return answer, nil
 	}
-	e.feasible(s, p, pod, n)
+	slots, err := e.filterWithoutNominated(&c)
+	if err == nil && v.Nominated() > 0 {
+		slots, err = e.leaveRoom(&c, slots)
+	}
+	if err != nil { // the decision says so too
+		return answer, nil
+	}
+	answer.Nodes = e.answerNodes(&c, slots)
+	return answer, nil
+}
+
+// answerNodes says what the plugins think of each node, given the feasible ones.
+func (e *Engine) answerNodes(c *cycle, slots []int32) []plan.NodeAnswer {
 	feasible := map[int32]int{}
-	for at, slot := range e.scan.slots {
+	for at, slot := range slots {
 		feasible[slot] = at
 	}
-	scores, err := e.allScores(s, p, pod)
+	scores, err := e.allScores(c, slots)
 	if err != nil { // the decision says so too
-		scores = make([][]plan.Score, len(e.scan.slots))
+		scores = make([][]plan.Score, len(slots))
 	}
-	e.compile(p, pod)
-	promised := e.allObjectionsBesidePromised(s, p, pod)
-	for _, slot := range byName(s) {
-		node := plan.NodeAnswer{Name: s.Node(slot).Name()}
-		_, inside := slices.BinarySearch(n.slots, slot)
+	nominated := e.allObjectionsBesideNominated(c)
+	var nodes []plan.NodeAnswer
+	for _, slot := range byName(c.view) {
+		node := plan.NodeAnswer{Name: c.view.Node(slot).Name()}
+		_, inside := slices.BinarySearch(c.narrowed.slots, slot)
 		at, ok := feasible[slot]
 		switch node.Feasible = ok; {
 		case node.Feasible:
@@ -54,112 +67,109 @@ func (e *Engine) Answer(s *state.State, pod *model.Pod) (plan.Answer, error) {
 			for _, score := range node.Scores {
 				node.Total += score.Score * score.Weight
 			}
-		case len(n.by) > 0 && !inside:
-			node.Rejections = []reason.Rejection{{Unresolvable: true, Reasons: []string{n.text()}}}
-		case len(promised[slot]) > 0:
-			node.Rejections = promised[slot]
+		case len(c.narrowed.by) > 0 && !inside:
+			node.Rejections = []reason.Rejection{{Unresolvable: true, Reasons: []string{c.narrowed.text()}}}
+		case len(nominated[slot]) > 0:
+			node.Rejections = nominated[slot]
 		default:
-			node.Rejections = e.allObjections(p, s.Node(slot))
+			node.Rejections = c.allObjections(&c.here, slot)
 		}
-		answer.Nodes = append(answer.Nodes, node)
+		nodes = append(nodes, node)
 	}
-	return answer, nil
+	return nodes
 }
 
 // byName returns the slots of the nodes that exist, sorted by the nodes' names.
-func byName(s *state.State) []int32 {
-	slots := make([]int32, 0, s.Nodes())
-	for slot, alive := range s.Alive() {
+func byName(v state.View) []int32 {
+	slots := make([]int32, 0, v.Nodes())
+	for slot, alive := range v.State().Alive() {
 		if alive {
 			slots = append(slots, int32(slot))
 		}
 	}
-	slices.SortFunc(slots, func(a, b int32) int { return cmp.Compare(s.Node(a).Name(), s.Node(b).Name()) })
+	slices.SortFunc(slots, func(a, b int32) int { return cmp.Compare(v.Node(a).Name(), v.Node(b).Name()) })
 	return slots
 }
 
 // ruledOut answers for a pod that was rejected before any node was looked at: all nodes share the rejection.
-func ruledOut(s *state.State, rejection *plan.Rejection) []plan.NodeAnswer {
+func ruledOut(v state.View, rejection *plan.Rejection) []plan.NodeAnswer {
 	var nodes []plan.NodeAnswer
 	shared := reason.Rejection{Unresolvable: true, Reasons: []string{rejection.PreFilter}}
 	if len(rejection.Plugins) == 1 {
 		shared.Plugin = rejection.Plugins[0]
 	}
-	for _, slot := range byName(s) {
-		nodes = append(nodes, plan.NodeAnswer{Name: s.Node(slot).Name(), Rejections: []reason.Rejection{shared}})
+	for _, slot := range byName(v) {
+		nodes = append(nodes, plan.NodeAnswer{Name: v.Node(slot).Name(), Rejections: []reason.Rejection{shared}})
 	}
 	return nodes
 }
 
-// allObjectionsBesidePromised returns, for the nodes that would not do if the promised pods were there, all that is said of them then.
-func (e *Engine) allObjectionsBesidePromised(s *state.State, p *profile, pod *model.Pod) map[int32][]reason.Rejection {
-	if s.Nominated() == 0 {
+// allObjectionsBesideNominated returns, for the nodes that would not do if the pods nominated there were there, all objections to them then.
+func (e *Engine) allObjectionsBesideNominated(c *cycle) map[int32][]reason.Rejection {
+	if c.view.Nominated() == 0 {
 		return nil
 	}
-	said := map[int32][]reason.Rejection{}
-	s.EachPromised(pod, func(slot int32, promised []*model.Pod) {
-		s.Try(slot, promised, func() {
-			_, _ = e.layer(s, p, pod)
-			said[slot] = e.allObjections(p, s.Node(slot))
-		})
+	all := map[int32][]reason.Rejection{}
+	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
+		dry := e.filtersBesideNominated(c, slot, before)
+		all[slot] = c.allObjections(&dry, slot)
 	})
-	e.unpromise(s, p, pod)
-	return said
+	return all
 }
 
-// allObjections asks every compiled filter about one node.
-func (e *Engine) allObjections(p *profile, node state.Node) []reason.Rejection {
+// allObjections asks every filter about one node.
+func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 	var all []reason.Rejection
-	for i, f := range e.scan.filters {
-		if f == nil {
+	node := f.view.Node(slot)
+	for i, verdicts := range f.verdicts {
+		if verdicts == nil {
 			continue
 		}
-		if code := f.Filter(node); code != reason.None {
-			all = append(all, reason.Rejection{Plugin: p.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Reasons: f.Reasons(code)})
+		if code := verdicts.Filter(node); code != reason.None {
+			all = append(all, reason.Rejection{Plugin: c.profile.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Reasons: verdicts.Reasons(code)})
 		}
 	}
 	return all
 }
 
-// allScores returns each scorer's normalised score of each feasible node, by position in e.scan.slots.
-func (e *Engine) allScores(s *state.State, p *profile, pod *model.Pod) ([][]plan.Score, error) {
-	slots := e.scan.slots
+// allScores returns each plugin's normalised score of each feasible node, by position in slots.
+func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 	scores := make([][]plan.Score, len(slots))
 	if len(slots) < 2 {
 		return scores, nil
 	}
-	for i := range p.Scorers {
-		column, ok := p.Scorers[i].Scorer.(ColumnScorer)
+	for i := range c.profile.Scores {
+		p := &c.profile.Scores[i]
 		var one []int64
 		var err error
-		if ok {
-			one, err = e.columnScores(s, p, i, column, pod)
+		if single, ok := p.Score.(plugin.NodeScore); ok {
+			one, err = e.nodeScores(c, i, single, slots)
 		} else {
-			one, err = e.setScores(s, p, i, pod)
+			one, err = e.setScores(c, i, slots)
 		}
 		if err != nil {
 			return nil, err
 		}
 		for at, score := range one {
-			scores[at] = append(scores[at], plan.Score{Plugin: p.Scorers[i].Name(), Weight: p.Scorers[i].Weight, Score: score})
+			scores[at] = append(scores[at], plan.Score{Plugin: p.Name(), Weight: p.Weight, Score: score})
 		}
 	}
 	return scores, nil
 }
 
-// columnScores returns a column scorer's normalised scores by position in the feasible slots, or nil if it has no say.
-func (e *Engine) columnScores(s *state.State, p *profile, i int, scorer ColumnScorer, pod *model.Pod) ([]int64, error) {
-	raw, err := e.rawScores(s, p, i, scorer, pod)
+// nodeScores returns a NodeScore plugin's normalised scores by position in the feasible slots, or nil if it has no say.
+func (e *Engine) nodeScores(c *cycle, i int, p plugin.NodeScore, slots []int32) ([]int64, error) {
+	raw, err := e.rawScores(c, i, p)
 	if raw == nil {
 		return nil, err
 	}
 	var largest int32
-	for _, slot := range e.scan.slots {
+	for _, slot := range slots {
 		largest = max(largest, raw[slot])
 	}
-	scores := make([]int64, len(e.scan.slots))
-	for at, slot := range e.scan.slots {
-		scores[at] = normalize(scorer.Normalization(), raw[slot], largest)
+	scores := make([]int64, len(slots))
+	for at, slot := range slots {
+		scores[at] = normalize(p.Normalization(), raw[slot], largest)
 	}
 	return scores, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -22,12 +23,12 @@ type bench struct {
 	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
 	engine  *engine.Engine
-	profile *engine.Profile
+	profile *plugin.Profile
 }
 
 func newBench(t testing.TB, nodes int) *bench {
 	p := enginetest.Profile(t, oracle.DefaultProfile(), topologyPlugins(t, oracle.DefaultProfile())...)
-	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, Seed: 1})
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +95,7 @@ func (b *bench) pod(i int, shape func(*v1.Pod)) *model.Pod {
 
 // place decides and assumes, as a round of the loop does.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
-	d := b.engine.Decide(b.state, plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
+	d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", pod, d)
 	}
@@ -139,6 +140,6 @@ func BenchmarkFirstSight(b *testing.B) {
 		pod := c.pod(i, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i%20000), resource.DecimalSI)
 		})
-		c.engine.Decide(c.state, plan.WorkFor(pod))
+		c.engine.Decide(c.state.View(), plan.WorkFor(pod))
 	}
 }

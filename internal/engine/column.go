@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -103,24 +103,24 @@ func (c *column[T]) set(slot int32, value T) {
 // filterColumn is a column of verdicts.
 type filterColumn struct {
 	column[reason.Code]
-	filter compiled.Filter
+	verdicts plugin.Verdicts
 }
 
 // scoreColumn is a column of raw scores.
 type scoreColumn struct {
 	column[int32]
-	scorer compiled.Scorer
+	scores plugin.NodeScores
 }
 
-// layers is the compiled need of a filter that has no column.
-type layers struct {
-	compiled.Layers
+// counting is the compiled need of a CountFilter, which has no column.
+type counting struct {
+	plugin.Counting
 	used uint64
 }
 
-// set is the compiled need of a scorer that has no column.
+// set is the compiled need of a SetScore plugin, which has no column.
 type set struct {
-	compiled.Set
+	plugin.SetScores
 	used uint64
 }
 
@@ -134,7 +134,7 @@ type columnKey struct {
 type columns struct {
 	filters  map[columnKey]*filterColumn
 	scores   map[columnKey]*scoreColumn
-	layers   map[columnKey]*layers
+	counting map[columnKey]*counting
 	sets     map[columnKey]*set
 	maxBytes int
 	clock    uint64
@@ -143,7 +143,7 @@ type columns struct {
 func newColumns(maxBytes int) columns {
 	return columns{
 		filters: map[columnKey]*filterColumn{}, scores: map[columnKey]*scoreColumn{},
-		layers: map[columnKey]*layers{}, sets: map[columnKey]*set{}, maxBytes: maxBytes,
+		counting: map[columnKey]*counting{}, sets: map[columnKey]*set{}, maxBytes: maxBytes,
 	}
 }
 
@@ -152,11 +152,11 @@ const compiledKept = 4096
 
 // makeRoomForCompiled evicts the compiled needs that were not used for longest, half of them at once.
 func (c *columns) makeRoomForCompiled() {
-	if len(c.layers)+len(c.sets) < compiledKept {
+	if len(c.counting)+len(c.sets) < compiledKept {
 		return
 	}
 	times := make([]uint64, 0, compiledKept)
-	for _, l := range c.layers {
+	for _, l := range c.counting {
 		times = append(times, l.used)
 	}
 	for _, s := range c.sets {
@@ -164,7 +164,7 @@ func (c *columns) makeRoomForCompiled() {
 	}
 	slices.Sort(times)
 	middle := times[len(times)/2]
-	maps.DeleteFunc(c.layers, func(_ columnKey, l *layers) bool { return l.used <= middle })
+	maps.DeleteFunc(c.counting, func(_ columnKey, l *counting) bool { return l.used <= middle })
 	maps.DeleteFunc(c.sets, func(_ columnKey, s *set) bool { return s.used <= middle })
 }
 
@@ -200,3 +200,111 @@ func (c *columns) horizon(n int) uint64 {
 	slices.Sort(times)
 	return times[min(n, len(times)-1)]
 }
+
+// filterColumn returns the up-to-date column of a filter for the cycle's pod; nil when the filter passes everywhere, or has no column.
+func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
+	need := c.needs[i]
+	if need.IsZero() {
+		return nil
+	}
+	f, ok := c.profile.Filters[i].(interface{ FilterReads() model.Aspect })
+	if !ok {
+		return nil
+	}
+	key := columnKey{c.profile.firstID + int32(i), need}
+	column := e.columns.filters[key]
+	if column == nil {
+		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
+		column = &filterColumn{verdicts: c.here.verdicts[i]}
+		column.ask, column.reads = column.verdicts.Filter, f.FilterReads()|model.Presence
+		e.columns.filters[key] = column
+		e.work.Filled++
+	} else {
+		e.work.Found++
+	}
+	column.used = e.columns.clock
+	e.asked(key.plugin, column.sync(c.view.State()))
+	return column
+}
+
+// verdictsOf returns the compiled need of a filter that has columns, nil where every node passes.
+func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
+	need := c.needs[i]
+	if need.IsZero() {
+		return nil
+	}
+	if column := e.columns.filters[columnKey{c.profile.firstID + int32(i), need}]; column != nil {
+		return column.verdicts
+	}
+	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok {
+		return f.FilterNeed(c.pod).Compile()
+	}
+	return c.own[i].Compile()
+}
+
+// countingOf returns the compiled need of a CountFilter.
+func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counting {
+	key := columnKey{c.profile.firstID + int32(i), c.needs[i]}
+	have := e.columns.counting[key]
+	if have == nil {
+		e.columns.makeRoomForCompiled()
+		have = &counting{Counting: f.CountNeed(c.pod).Compile()}
+		e.columns.counting[key] = have
+	}
+	have.used = e.columns.clock
+	return have.Counting
+}
+
+// scoreColumn returns the up-to-date column of a NodeScore plugin for the cycle's pod, or nil when the plugin has no say.
+func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn, error) {
+	at := len(c.profile.Filters) + i
+	need := c.pod.Needs[at]
+	if need.IsZero() {
+		return nil, nil
+	}
+	key := columnKey{c.profile.firstID + int32(at), need}
+	column := e.columns.scores[key]
+	if column == nil {
+		scores, err := p.ScoreNeed(c.pod).Compile()
+		if err != nil {
+			return nil, errPreScore(p, err)
+		}
+		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
+		column = &scoreColumn{scores: scores}
+		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
+		e.columns.scores[key] = column
+		e.work.Filled++
+	} else {
+		e.work.Found++
+	}
+	column.used = e.columns.clock
+	e.asked(key.plugin, column.sync(c.view.State()))
+	return column, nil
+}
+
+// setOf returns the compiled need of a SetScore plugin, or nil when the plugin has no say.
+func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (plugin.SetScores, error) {
+	at := len(c.profile.Filters) + i
+	if c.pod.Needs[at].IsZero() {
+		return nil, nil
+	}
+	key := columnKey{c.profile.firstID + int32(at), c.pod.Needs[at]}
+	have := e.columns.sets[key]
+	if have == nil {
+		scores, err := p.SetNeed(c.pod).Compile()
+		if err != nil {
+			return nil, errPreScore(p, err)
+		}
+		e.columns.makeRoomForCompiled()
+		have = &set{SetScores: scores}
+		e.columns.sets[key] = have
+	}
+	have.used = e.columns.clock
+	return have.SetScores, nil
+}
+
+// ColumnBytes returns about how many bytes the columns take in a cluster of so many slots.
+func (e *Engine) ColumnBytes(slots int) int { return e.Columns() * (columnBytes + valueBytes*slots) }
+
+// Columns returns how many columns the engine keeps.
+func (e *Engine) Columns() int { return len(e.columns.filters) + len(e.columns.scores) }

@@ -27,13 +27,13 @@ func (e *Engine) EachAsked(yield func(profile, plugin string, phase Phase, asked
 		for i, f := range p.Filters {
 			yield(name, f.Name(), Filter, e.byPlugin[int(p.firstID)+i])
 		}
-		for i, s := range p.Scorers {
+		for i, s := range p.Scores {
 			yield(name, s.Name(), Score, e.byPlugin[int(p.firstID)+len(p.Filters)+i])
 		}
 	}
 }
 
-// enter tells that a phase begins.
+// enter reports that a phase begins.
 func (e *Engine) enter(p Phase) {
 	if e.onPhase != nil {
 		e.onPhase(p)

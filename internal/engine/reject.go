@@ -5,33 +5,26 @@ import (
 	"slices"
 	"sort"
 
-	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// objection is a filter and what it said.
-type objection struct {
-	filter int
-	code   reason.Code
-}
-
 // reject says why no node is feasible: for each node, what the first filter that objects to it says.
-func (e *Engine) reject(s *state.State, p *profile, pod *model.Pod, n *narrowing) *plan.Rejection {
-	r := &plan.Rejection{Plugins: slices.Clone(n.by)}
-	e.compile(p, pod)
+func (e *Engine) reject(of *cycle) *plan.Rejection {
+	own := *of // so that cycles of pods that are placed are not allocated
+	c := &own
+	r := &plan.Rejection{Plugins: slices.Clone(c.narrowed.by)}
 	byReason := map[string]int{}
-	for o, nodes := range e.objections(s, p, pod, n) {
-		for _, text := range e.scan.filters[o.filter].Reasons(o.code) {
+	for o, nodes := range e.objections(c) {
+		for _, text := range c.here.verdicts[o.filter].Reasons(o.code) {
 			byReason[text] += nodes
 		}
-		if name := p.Filters[o.filter].Name(); !slices.Contains(r.Plugins, name) {
+		if name := c.profile.Filters[o.filter].Name(); !slices.Contains(r.Plugins, name) {
 			r.Plugins = append(r.Plugins, name)
 		}
 	}
-	if outside := s.Nodes() - len(n.slots); len(n.by) > 0 && outside > 0 {
-		byReason[n.text()] += outside
+	if outside := c.view.Nodes() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
+		byReason[c.narrowed.text()] += outside
 	}
 	for text, nodes := range byReason {
 		r.Counts = append(r.Counts, reason.Count{Nodes: nodes, Reason: text})
@@ -48,52 +41,64 @@ func sortAsText(counts []reason.Count) {
 }
 
 // objections counts the nodes by their first objection.
-func (e *Engine) objections(s *state.State, p *profile, pod *model.Pod, n *narrowing) map[objection]int {
+func (e *Engine) objections(c *cycle) map[objection]int {
 	counts := map[objection]int{}
-	promised := e.objectionsBesidePromised(s, p, pod)
-	if len(n.by) > 0 && len(n.slots) <= fewNodes {
-		for _, slot := range n.slots {
-			if o, ok := promised[slot]; ok {
-				counts[o]++
-				continue
-			}
-			filter, code := e.firstObjection(s.Node(slot))
-			counts[objection{filter, code}]++
-		}
-		return counts
-	}
-	columns := make([]*filterColumn, len(p.Filters))
-	for i := range p.Filters {
-		columns[i] = e.filterColumn(s, p, i, pod)
+	nominated := e.objectionsBesideNominated(c)
+	first := e.firstOneByOne(c)
+	if len(c.narrowed.by) == 0 || len(c.narrowed.slots) > fewNodes {
+		first = e.firstByColumns(c)
 	}
 	each := func(slot int32) {
-		if o, ok := promised[slot]; ok {
+		if o, ok := nominated[slot]; ok {
 			counts[o]++
-			return
-		}
-		for i, c := range columns {
-			code := reason.None
-			if c != nil {
-				code = c.values[slot]
-			} else {
-				code = e.scan.layered[i].Filter(s.Node(slot))
-			}
-			if code != reason.None {
-				counts[objection{i, code}]++
-				return
-			}
+		} else {
+			counts[first(slot)]++
 		}
 	}
-	if len(n.by) > 0 {
-		for _, slot := range n.slots {
+	if len(c.narrowed.by) > 0 {
+		for _, slot := range c.narrowed.slots {
 			each(slot)
 		}
 		return counts
 	}
-	for slot, alive := range s.Alive() {
+	for slot, alive := range c.view.State().Alive() {
 		if alive {
 			each(int32(slot))
 		}
 	}
 	return counts
+}
+
+func (e *Engine) firstOneByOne(c *cycle) func(slot int32) objection {
+	return func(slot int32) objection { return e.first(c, &c.here, slot) }
+}
+
+// firstByColumns returns what gives the first objection to a node from the columns, where the view has the pods of the state on it.
+func (e *Engine) firstByColumns(c *cycle) func(slot int32) objection {
+	columns := make([]*filterColumn, len(c.needs))
+	for i := range c.needs {
+		columns[i] = e.filterColumn(c, i)
+	}
+	touched := map[int32]bool{}
+	for _, slot := range c.view.Touched() {
+		touched[slot] = true
+	}
+	return func(slot int32) objection {
+		if touched[slot] {
+			return e.first(c, &c.here, slot)
+		}
+		for i, column := range columns {
+			code := reason.None
+			switch {
+			case column != nil:
+				code = column.values[slot]
+			case c.counting[i] != nil:
+				code = c.here.layered[i].Filter(c.view.Node(slot))
+			}
+			if code != reason.None {
+				return objection{i, code}
+			}
+		}
+		return objection{}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -49,7 +50,7 @@ func TestDecisionAllocatesNothingPerNode(t *testing.T) {
 			b.place(t, pod)
 			again := b.pod(1, apply)
 			work := plan.WorkFor(again)
-			return testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, work) })
+			return testing.AllocsPerRun(100, func() { b.engine.Decide(b.state.View(), work) })
 		}
 		if small, large := allocations(100), allocations(5000); small != 0 || large != 0 {
 			t.Errorf("%s: a decision allocates %v times with 100 nodes, %v times with 5,000; want 0", shape, small, large)
@@ -83,7 +84,7 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 	const nodes, pods = 10, 2000
 	choices := func(seed uint64) (chosen []string) {
 		p := enginetest.Profile(t, oracle.DefaultProfile())
-		e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, Seed: seed})
+		e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +96,7 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 		}
 		b := &bench{state: s, engine: e, profile: p}
 		for i := range pods {
-			d := e.Decide(s, plan.WorkFor(b.pod(i, shapes["plain"])))
+			d := e.Decide(s.View(), plan.WorkFor(b.pod(i, shapes["plain"])))
 			chosen = append(chosen, d.Placements[0].NodeName)
 		}
 		return chosen
@@ -126,7 +127,7 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 func TestColumnsStayWithinTheirBudget(t *testing.T) {
 	p := enginetest.Profile(t, oracle.DefaultProfile())
 	const nodes, budget = 200, 40
-	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{p}, ColumnBytes: budget * nodes * 4})
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, ColumnBytes: budget * nodes * 4})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func TestColumnsStayWithinTheirBudget(t *testing.T) {
 		pod := b.pod(i, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i), resource.DecimalSI)
 		})
-		if d := e.Decide(b.state, plan.WorkFor(pod)); d.Outcome != plan.Placed {
+		if d := e.Decide(b.state.View(), plan.WorkFor(pod)); d.Outcome != plan.Placed {
 			t.Fatalf("pod %d: %+v", i, d)
 		}
 		if columns := e.Columns(); columns > budget {
@@ -168,7 +169,7 @@ func TestNominationEnds(t *testing.T) {
 		{"a node", b.state, promised(func(*model.Pod) {}), plan.Placed, plan.Keep},
 		{"a pod that is being deleted", b.state, promised(func(p *model.Pod) { p.Terminating = true }), plan.Terminating, plan.Keep},
 	} {
-		d := b.engine.Decide(row.state, plan.WorkFor(row.pod))
+		d := b.engine.Decide(row.state.View(), plan.WorkFor(row.pod))
 		if mode := d.NominationOf(row.pod).Mode; d.Outcome != row.want || mode != row.mode {
 			t.Errorf("%s: %s, nomination %d; want %s, %d", row.name, d.Outcome, mode, row.want, row.mode)
 		}

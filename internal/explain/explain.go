@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -28,7 +29,7 @@ import (
 type Snapshot struct {
 	state    *state.State
 	engine   *engine.Engine
-	profiles map[string]*engine.Profile
+	profiles map[string]*plugin.Profile
 	pending  []*model.Pod
 }
 
@@ -39,7 +40,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
-	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*engine.Profile{}}
+	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}}
 	for _, p := range scheduler.Profiles {
 		s.profiles[p.Name] = p
 	}
@@ -111,7 +112,8 @@ type Score struct {
 
 // Of answers for one of the pending pods.
 func (s *Snapshot) Of(pod *model.Pod) (*Answer, error) {
-	a := &Answer{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: s.gate(pod), pod: pod}
+	_, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(pod)
+	a := &Answer{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
 	judged := *pod
 	if pod.Terminating {
 		// It would not be tried. The nodes can be asked all the same.
@@ -136,19 +138,9 @@ func (s *Snapshot) Of(pod *model.Pod) (*Answer, error) {
 // ask has an answer without nodes for a malformed pod: it has no needs that nodes could be asked about.
 func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
 	if pod.Malformed != "" {
-		return plan.Answer{Decision: s.engine.Decide(s.state, plan.WorkFor(pod))}, nil
+		return plan.Answer{Decision: s.engine.Decide(s.state.View(), plan.WorkFor(pod))}, nil
 	}
-	return s.engine.Answer(s.state, pod)
-}
-
-// gate returns what keeps the pod from being tried.
-func (s *Snapshot) gate(pod *model.Pod) string {
-	for _, gate := range s.profiles[pod.SchedulerName].Gates {
-		if why := gate.Gated(pod); why != "" {
-			return why
-		}
-	}
-	return ""
+	return s.engine.Answer(s.state.View(), pod)
 }
 
 func (a *Answer) addNodes(nodes []plan.NodeAnswer) {

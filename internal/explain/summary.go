@@ -117,7 +117,7 @@ func (s *Snapshot) order(a *Answer) []string {
 	for _, f := range profile.Filters {
 		order = append(order, f.Name())
 	}
-	for _, n := range profile.Narrowers {
+	for _, n := range profile.PreFilters {
 		if !slices.Contains(order, n.Name()) {
 			order = append(order, n.Name())
 		}

@@ -59,7 +59,7 @@ func (l *Loop) Once(now time.Time) bool {
 		return false
 	}
 	l.report.popped()
-	decision := l.engine.Decide(l.state, work)
+	decision := l.engine.Decide(l.state.View(), work)
 	l.report.decided(decision)
 	l.state.Assume(decision.Placements...)
 	l.queue.Settle(now, decision)

@@ -105,8 +105,8 @@ func (e *Event) Label() string {
 	return e.Resource.String() + "Update"
 }
 
-// Interest is one registration: which events can help a pod that the plugin rejected, and a hint that looks closer.
-type Interest struct {
+// EventToRegister is one registration of a plugin: which events can help a pod that the plugin rejected, and a hint that looks closer.
+type EventToRegister struct {
 	Resource EventResource
 	Actions  Action
 	// Hint reports whether the event may help the waiting pod; nil means always.
@@ -118,13 +118,13 @@ type Interest struct {
 
 // Concerns reports whether the event falls under the registration. A registration for a specific update is not concerned
 // by an unspecific one: kube-scheduler compares the numbers.
-func (i Interest) Concerns(e Event) bool {
-	return i.Resource.Covers(e.Resource) && i.Actions&e.Action != 0 && e.Action <= i.Actions
+func (r EventToRegister) Concerns(e Event) bool {
+	return r.Resource.Covers(e.Resource) && r.Actions&e.Action != 0 && e.Action <= r.Actions
 }
 
 // Helps reports whether the event concerns the registration and its hint agrees.
-func (i Interest) Helps(waiting *Pod, e Event) bool {
-	return i.Concerns(e) && (i.Hint == nil || i.Hint(waiting, e))
+func (r EventToRegister) Helps(waiting *Pod, e Event) bool {
+	return r.Concerns(e) && (r.Hint == nil || r.Hint(waiting, e))
 }
 
 // NodeUpdates lists the actions that a node's change amounts to, in the order kube-scheduler raises them. A heartbeat

@@ -160,7 +160,7 @@ func TestConcerns(t *testing.T) {
 		{"any pod: node", AnyPodEvent, Delete, Event{Resource: NodeEvent, Action: Delete}, false},
 		{"one kind of pod", TargetPodEvent, Delete, Event{Resource: AssignedPodEvent, Action: Delete}, false},
 	} {
-		if got := (Interest{Resource: row.resource, Actions: row.actions}).Concerns(row.raised); got != row.want {
+		if got := (EventToRegister{Resource: row.resource, Actions: row.actions}).Concerns(row.raised); got != row.want {
 			t.Errorf("%s: %v, want %v", row.name, got, row.want)
 		}
 	}
@@ -182,7 +182,7 @@ func TestHelps(t *testing.T) {
 		{"hint does not", answer(false), event, false},
 		{"not concerned", answer(true), Event{Resource: NodeEvent, Action: Delete}, false},
 	} {
-		if got := (Interest{Resource: NodeEvent, Actions: Add, Hint: row.hint}).Helps(pod, row.event); got != row.want {
+		if got := (EventToRegister{Resource: NodeEvent, Actions: Add, Hint: row.hint}).Helps(pod, row.event); got != row.want {
 			t.Errorf("%s: %v, want %v", row.name, got, row.want)
 		}
 	}

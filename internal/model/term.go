@@ -1,7 +1,6 @@
 package model
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"unique"
@@ -117,21 +116,33 @@ func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
 	return AppendSelector(append(b, '/'), source.LabelSelector)
 }
 
-// AppendSelector appends a label selector in canonical form. A selector that is nil reads otherwise than an empty one.
-func AppendSelector(b []byte, s *metav1.LabelSelector) []byte {
+// AppendSelector appends a label selector in canonical form, with labels that must be there besides: selectors of equal texts select the same
+// objects. A selector that is nil selects nothing and reads otherwise than an empty one, which selects everything.
+func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte {
 	if s == nil {
 		return append(b, "nil"...)
 	}
-	b = AppendLabels(b, s.MatchLabels)
-	parts := make([]string, 0, len(s.MatchExpressions))
-	for _, r := range s.MatchExpressions {
-		values := slices.Clone(r.Values)
-		slices.Sort(values)
-		parts = append(parts, fmt.Sprintf("%q%s%q", r.Key, r.Operator, slices.Compact(values)))
+	parts := make([]string, 0, len(s.MatchLabels)+len(s.MatchExpressions)+len(besides))
+	part := func(key string, operator metav1.LabelSelectorOperator, values ...string) {
+		text := append(strconv.AppendQuote(make([]byte, 0, 64), key), operator...)
+		for _, value := range values {
+			text = strconv.AppendQuote(text, value)
+		}
+		parts = append(parts, string(text))
+	}
+	for key, value := range s.MatchLabels {
+		part(key, metav1.LabelSelectorOpIn, value)
+	}
+	for _, l := range besides {
+		part(l.Key, metav1.LabelSelectorOpIn, l.Value)
+	}
+	for i := range s.MatchExpressions {
+		r := &s.MatchExpressions[i]
+		part(r.Key, r.Operator, slices.Compact(slices.Sorted(slices.Values(r.Values)))...)
 	}
 	slices.Sort(parts)
-	for _, part := range slices.Compact(parts) {
-		b = append(append(b, '&'), part...)
+	for _, text := range slices.Compact(parts) {
+		b = append(append(b, '&'), text...)
 	}
 	return b
 }

@@ -4,20 +4,18 @@ import (
 	stdheap "container/heap"
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// byTurn is the order in which ready pods are popped.
-func byTurn(a, b *entry) bool {
-	x, y := rank(a), rank(b)
-	if prioritysort.Less(x, y) || prioritysort.Less(y, x) {
-		return prioritysort.Less(x, y)
+// inTurn is the order in which ready pods are popped.
+func inTurn(sort plugin.QueueSort) func(a, b *entry) bool {
+	return func(a, b *entry) bool {
+		x, y := plugin.Queued{Pod: a.pod, Since: a.since}, plugin.Queued{Pod: b.pod, Since: b.since}
+		if sort.Less(x, y) {
+			return true
+		}
+		return !sort.Less(y, x) && a.order < b.order
 	}
-	return a.order < b.order
-}
-
-func rank(e *entry) prioritysort.Rank {
-	return prioritysort.Rank{Priority: e.pod.Priority, Since: e.since}
 }
 
 // byWindow orders by the end of the backoff.
@@ -28,12 +26,14 @@ func byWindow(a, b *entry) bool {
 	return a.order < b.order
 }
 
-// byWindowThenTurn orders by the end of the backoff, and pods of the same second by turn.
-func byWindowThenTurn(a, b *entry) bool {
-	if !a.until.Equal(b.until) {
-		return a.until.Before(b.until)
+// byWindowThen orders by the end of the backoff, and pods of the same second by turn.
+func byWindowThen(byTurn func(a, b *entry) bool) func(a, b *entry) bool {
+	return func(a, b *entry) bool {
+		if !a.until.Equal(b.until) {
+			return a.until.Before(b.until)
+		}
+		return byTurn(a, b)
 	}
-	return byTurn(a, b)
 }
 
 // byIdleness orders parked and gated pods, the longest idle first.

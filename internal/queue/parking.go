@@ -2,12 +2,27 @@ package queue
 
 import (
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Waker is what one plugin says of events that may change its mind about a pod that it rejected.
-type Waker struct {
-	Interests []model.Interest
-	Cause     func(pod *model.Pod) model.Cause
+// profile is what the queue knows of a profile.
+type profile struct {
+	*plugin.Profile
+	registered map[string]registered // by plugin
+}
+
+// registered is what one plugin says of events that may change its mind about a pod that it rejected.
+type registered struct {
+	events []model.EventToRegister
+	cause  func(pod *model.Pod) model.Cause
+}
+
+func newProfile(p *plugin.Profile) profile {
+	known := profile{p, map[string]registered{}}
+	for _, x := range p.EnqueueExtensions {
+		known.registered[x.Name()] = registered{x.EventsToRegister(), x.Cause}
+	}
+	return known
 }
 
 // parking holds the parked pods by what could cure them, so that an event finds those it can help without a look at the others: by the
@@ -23,7 +38,7 @@ type lotKey struct{ profile, plugin string }
 
 // lot holds the parked pods that one plugin of one profile rejected.
 type lot struct {
-	waker  Waker
+	registered
 	groups map[model.Need]*group
 	byKey  map[model.Key]map[*group]struct{}
 	always map[*group]struct{} // those without keys
@@ -47,24 +62,24 @@ type spot struct {
 const nobody = ""
 
 // add parks a pod under each plugin that rejected it.
-func (p *parking) add(e *entry, wakers map[string]Waker) {
+func (p *parking) add(e *entry, in map[string]registered) {
 	plugins := e.plugins
 	if len(plugins) == 0 {
 		plugins = []string{nobody}
 	}
 	for _, plugin := range plugins {
 		key := lotKey{e.pod.SchedulerName, plugin}
-		in := p.lots[key]
-		if in == nil {
-			in = &lot{
-				waker: wakers[plugin], groups: map[model.Need]*group{},
+		l := p.lots[key]
+		if l == nil {
+			l = &lot{
+				registered: in[plugin], groups: map[model.Need]*group{},
 				byKey: map[model.Key]map[*group]struct{}{}, always: map[*group]struct{}{},
 			}
-			p.lots[key] = in
+			p.lots[key] = l
 		}
-		g := in.group(e.pod)
+		g := l.group(e.pod)
 		g.pods[e] = struct{}{}
-		in.pods++
+		l.pods++
 		e.spots = append(e.spots, spot{key, g})
 	}
 }
@@ -72,8 +87,8 @@ func (p *parking) add(e *entry, wakers map[string]Waker) {
 // group returns the group of the pod's cause.
 func (l *lot) group(pod *model.Pod) *group {
 	var cause model.Cause
-	if l.waker.Cause != nil {
-		cause = l.waker.Cause(pod)
+	if l.cause != nil {
+		cause = l.cause(pod)
 	}
 	if g := l.groups[cause.Alike]; g != nil {
 		return g
@@ -117,16 +132,16 @@ func (p *parking) remove(e *entry) {
 // find calls yield for every parked pod that the event may help, some more than once, in no particular order.
 func (p *parking) find(event model.Event, yield func(*entry)) {
 	for _, in := range p.lots {
-		for i := range in.waker.Interests {
-			if interest := &in.waker.Interests[i]; interest.Concerns(event) {
-				p.ask(in, interest, event, yield)
+		for i := range in.events {
+			if registration := &in.events[i]; registration.Concerns(event) {
+				p.ask(in, registration, event, yield)
 			}
 		}
 	}
 }
 
 // ask holds an event against the groups of a lot that it can concern.
-func (p *parking) ask(in *lot, interest *model.Interest, event model.Event, yield func(*entry)) {
+func (p *parking) ask(in *lot, registration *model.EventToRegister, event model.Event, yield func(*entry)) {
 	p.round++
 	one := func(g *group) {
 		if g.round == p.round {
@@ -134,14 +149,14 @@ func (p *parking) ask(in *lot, interest *model.Interest, event model.Event, yiel
 		}
 		g.round = p.round
 		p.asked++
-		if interest.Hint != nil && !interest.Hint(g.anyone(), event) {
+		if registration.Hint != nil && !registration.Hint(g.anyone(), event) {
 			return
 		}
 		for e := range g.pods {
 			yield(e)
 		}
 	}
-	if interest.Touches == nil {
+	if registration.Touches == nil {
 		for _, g := range in.groups {
 			one(g)
 		}
@@ -150,7 +165,7 @@ func (p *parking) ask(in *lot, interest *model.Interest, event model.Event, yiel
 	for g := range in.always {
 		one(g)
 	}
-	interest.Touches(event, func(key model.Key) {
+	registration.Touches(event, func(key model.Key) {
 		for g := range in.byKey[key] {
 			one(g)
 		}

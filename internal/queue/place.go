@@ -63,7 +63,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 		h.add(e)
 	}
 	if to == parked {
-		q.parking.add(e, q.config.Rules[e.pod.SchedulerName].Wakers)
+		q.parking.add(e, q.profiles[e.pod.SchedulerName].registered)
 	}
 }
 

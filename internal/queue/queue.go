@@ -9,28 +9,22 @@
 package queue
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Rules are what the queue must know about a profile.
-type Rules struct {
-	// Gated returns why the pod must not be tried yet, and the plugin that says so; both empty if it may.
-	Gated func(pod *model.Pod) (plugin, reason string)
-	// Wakers are the plugins that registered for events, by name.
-	Wakers map[string]Waker
-}
-
 // Config is what a queue needs to be built.
 type Config struct {
-	// Rules by scheduler name.
-	Rules map[string]Rules
+	// Profiles are the scheduler names of the pods, with their plugins. The first one's QueueSort orders all pods.
+	Profiles []*plugin.Profile
 	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
 	BackoffInitial, BackoffMax time.Duration
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened.
@@ -49,13 +43,14 @@ const parkedCheck = 30 * time.Second
 
 // Queue is the waiting pods. One goroutine uses it.
 type Queue struct {
-	config  Config
-	entries map[model.PodKey]*entry
-	active  heap
-	backoff heap // rejected pods that back off; taken early when nothing else is there to do
-	errored heap // pods whose attempt ended in an error; they always wait
-	idle    heap // parked and gated pods, the longest idle first
-	parking parking
+	config   Config
+	profiles map[string]profile
+	entries  map[model.PodKey]*entry
+	active   heap
+	backoff  heap // rejected pods that back off; taken early when nothing else is there to do
+	errored  heap // pods whose attempt ended in an error; they always wait
+	idle     heap // parked and gated pods, the longest idle first
+	parking  parking
 
 	counts   [places]int
 	gating   map[lotKey]int // gated pods by what gates them
@@ -112,11 +107,19 @@ func New(config Config) (*Queue, error) {
 	case config.ParkedMax <= 0:
 		return nil, fmt.Errorf("maximal time parked %v: must be greater than 0", config.ParkedMax)
 	}
+	if len(config.Profiles) == 0 {
+		return nil, errors.New("there is no profile")
+	}
+	profiles := map[string]profile{}
+	for _, p := range config.Profiles {
+		profiles[p.Name] = newProfile(p)
+	}
+	byTurn := inTurn(config.Profiles[0].QueueSort)
 	return &Queue{
-		config:  config,
+		config: config, profiles: profiles,
 		entries: map[model.PodKey]*entry{},
 		active:  heap{less: byTurn},
-		backoff: heap{less: byWindowThenTurn},
+		backoff: heap{less: byWindowThen(byTurn)},
 		errored: heap{less: byWindow},
 		idle:    heap{less: byIdleness},
 		gating:  map[lotKey]int{},
@@ -299,7 +302,7 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		if pod.Malformed != "" {
 			e.plugins = nil // none can make anything of it
 		}
-		q.parking.add(e, q.config.Rules[pod.SchedulerName].Wakers)
+		q.parking.add(e, q.profiles[pod.SchedulerName].registered)
 		for _, action := range model.PodUpdates(before, pod) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}
 			if q.helps(e, event) || before.Malformed != "" {
@@ -325,9 +328,9 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	q.admit(now, e, erring, attemptFailed)
 }
 
-// admit moves a pod to a place from which it can be popped, unless a gate holds it.
+// admit moves a pod to a place from which it can be popped, unless a PreEnqueue plugin holds it.
 func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
-	if plugin, _ := q.config.Rules[e.pod.SchedulerName].Gated(e.pod); plugin != "" {
+	if plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(e.pod); plugin != "" {
 		q.gate(e, plugin, why)
 		return
 	}
@@ -389,9 +392,9 @@ func (q *Queue) wakeFor(now time.Time, event model.Event) {
 
 // helps reports whether the event may change the mind of any plugin that rejected the pod.
 func (q *Queue) helps(e *entry, event model.Event) bool {
-	wakers := q.config.Rules[e.pod.SchedulerName].Wakers
+	registered := q.profiles[e.pod.SchedulerName].registered
 	return slices.ContainsFunc(e.plugins, func(plugin string) bool {
-		return slices.ContainsFunc(wakers[plugin].Interests, func(i model.Interest) bool { return i.Helps(e.pod, event) })
+		return slices.ContainsFunc(registered[plugin].events, func(r model.EventToRegister) bool { return r.Helps(e.pod, event) })
 	})
 }
 

@@ -14,6 +14,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -21,18 +23,12 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 func at(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
 
-// newQueue has one profile: pods with the label gate are gated, and the plugin Fit is interested in deleted pods.
+// newQueue has one profile: pods with the label gate are gated, and the plugin Fit registers for deleted pods.
 func newQueue(t *testing.T) *Queue {
 	t.Helper()
 	q, err := New(Config{
-		Rules: map[string]Rules{"": {
-			Gated: func(pod *model.Pod) (string, string) {
-				if pod.Object.Labels["gate"] != "" {
-					return "Gate", "gated"
-				}
-				return "", ""
-			},
-			Wakers: map[string]Waker{"Fit": {Interests: []model.Interest{{Resource: model.AssignedPodEvent, Actions: model.Delete}}}},
+		Profiles: []*plugin.Profile{{
+			QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}},
 		}},
 		BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
 	})
@@ -40,6 +36,33 @@ func newQueue(t *testing.T) *Queue {
 		t.Fatal(err)
 	}
 	return q
+}
+
+type gate struct{}
+
+func (gate) Name() string { return "Gate" }
+
+func (gate) PreEnqueue(pod *model.Pod) string {
+	if pod.Object.Labels["gate"] != "" {
+		return "gated"
+	}
+	return ""
+}
+
+type fit struct{}
+
+func (*fit) Name() string { return "Fit" }
+
+func (*fit) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{{Resource: model.AssignedPodEvent, Actions: model.Delete}}
+}
+
+// Cause must not be asked about a pod that cannot be read.
+func (*fit) Cause(pod *model.Pod) model.Cause {
+	if pod.Malformed != "" {
+		panic("asked about a pod that cannot be read")
+	}
+	return model.Cause{}
 }
 
 func pod(name string, priority int32) *model.Pod {
@@ -225,14 +248,6 @@ func TestMalformedPodWaitsForItsOwnUpdate(t *testing.T) {
 // TestVersionThatCannotBeReadAsksNoPlugin gives a parked pod a version that plugins choke on.
 func TestVersionThatCannotBeReadAsksNoPlugin(t *testing.T) {
 	q := newQueue(t)
-	waker := q.config.Rules[""].Wakers["Fit"]
-	waker.Cause = func(pod *model.Pod) model.Cause {
-		if pod.Malformed != "" {
-			panic("asked about a pod that cannot be read")
-		}
-		return model.Cause{}
-	}
-	q.config.Rules[""].Wakers["Fit"] = waker
 	q.Wake(at(0), arrived(pod("p", 0)))
 	reject(q, at(0), pop(t, q, at(0), "p"), "Fit")
 	broken := pod("p", 0)

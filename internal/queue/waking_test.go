@@ -60,14 +60,14 @@ func TestIndexFindsWhomHintsName(t *testing.T) {
 			cluster = m.After
 			for _, event := range s.Apply(enginetest.MutationChanges(m)).Events {
 				events.Add(1)
-				for plugin, waker := range rules.Rules[profile.Name].Wakers {
-					q := parkedUnder(t, rules, waiting, plugin)
+				for _, x := range profile.EnqueueExtensions {
+					q := parkedUnder(t, rules, waiting, x.Name())
 					q.Wake(noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
 					for _, pod := range waiting {
-						want := event.Reaches(pod.Priority) && slices.ContainsFunc(waker.Interests, func(i model.Interest) bool { return i.Helps(pod, event) })
+						want := event.Reaches(pod.Priority) && slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool { return i.Helps(pod, event) })
 						if got := q.PlaceOf(pod.Key()) != "parked"; got != want {
 							t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t\ncause %+v",
-								event.Label(), pod, plugin, got, want, waker.Cause(pod))
+								event.Label(), pod, x.Name(), got, want, x.Cause(pod))
 						}
 						if want {
 							woken.Add(1)

@@ -8,8 +8,8 @@ package reason
 import "strings"
 
 // Code is one plugin's verdict about one node: None when the plugin has no objection. What the other values stand for is
-// known to the plugin that gave them, which turns them into a Rejection on request. The highest bit is common to all
-// plugins: it says that evicting pods from the node would not help.
+// known to the plugin that gave them, which turns them into a Rejection on request. The two highest bits are common to
+// all plugins.
 type Code uint32
 
 const (
@@ -17,10 +17,15 @@ const (
 	None Code = 0
 	// Unresolvable marks a rejection that removing pods from the node cannot cure.
 	Unresolvable Code = 1 << 31
+	// Failed marks a verdict that could not be found out. It is no rejection: it fails the pod's turn.
+	Failed Code = 1 << 30
 )
 
 // IsUnresolvable reports whether removing pods from the node would not help.
 func (c Code) IsUnresolvable() bool { return c&Unresolvable != 0 }
+
+// IsFailed reports whether the code is a failure and no verdict.
+func (c Code) IsFailed() bool { return c&Failed != 0 }
 
 // Rejection is a plugin's "no" in words.
 type Rejection struct {

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -42,7 +43,7 @@ type Config struct {
 // AdvanceTo moves the time.
 type Cluster struct {
 	config   Config
-	profiles map[string]*engine.Profile
+	profiles map[string]*plugin.Profile
 
 	now    time.Time
 	agenda agenda
@@ -118,7 +119,7 @@ func New(config Config) (*Cluster, error) {
 		config.ParkedMax = queue.DefaultParkedMax
 	}
 	c := &Cluster{
-		config: config, profiles: map[string]*engine.Profile{}, now: epoch,
+		config: config, profiles: map[string]*plugin.Profile{}, now: epoch,
 		store: newStore(), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
 	}
 	for _, p := range config.Scheduler.Profiles {
@@ -223,14 +224,11 @@ func (c *Cluster) Verdict(key model.PodKey) (verdict Verdict, ok bool) {
 	return verdict, ok && pod != nil && string(pod.UID) == verdict.UID
 }
 
-// Gated returns why the pod is not tried, "" if no gate holds it.
+// Gated returns why the pod is not tried, "" if no PreEnqueue plugin holds it.
 func (c *Cluster) Gated(pod *v1.Pod) string {
 	if p := c.profiles[pod.Spec.SchedulerName]; p != nil {
-		for _, gate := range p.Gates {
-			if reason := gate.Gated(model.NewPod(pod)); reason != "" {
-				return reason
-			}
-		}
+		_, reason := p.RunPreEnqueue(model.NewPod(pod))
+		return reason
 	}
 	return ""
 }
@@ -266,7 +264,7 @@ func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
 	if err != nil {
 		return plan.Answer{}, err
 	}
-	return judge.Answer(now, changes[0].Pod)
+	return judge.Answer(now.View(), changes[0].Pod)
 }
 
 // SetNode creates or replaces a node. The object is the cluster's from now on.

@@ -303,8 +303,8 @@ func (t *faultTrial) emptied() error {
 	for app := range 3 {
 		probe := t.newPod("probe")
 		probe.Labels = map[string]string{"app": fmt.Sprint("app-", app)}
-		if groups := s.GroupsMatching(model.NewPod(probe)); len(groups) > 0 {
-			return fmt.Errorf("all pods are gone, and %d groups of terms are kept", len(groups))
+		if terms := s.TermsMatching(model.NewPod(probe)); len(terms) > 0 {
+			return fmt.Errorf("all pods are gone, and %d groups of terms are kept", len(terms))
 		}
 	}
 	if most := 2 * (len(t.c.Nodes()) + len(t.lost)); s.Slots() > most {

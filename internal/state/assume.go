@@ -44,11 +44,11 @@ func (s *State) assume(placement *plan.Placement) {
 	on := *pod
 	on.NodeName = placement.NodeName
 	p := &placed{pod: &on, slot: slot, phase: assumed, latest: pod}
-	if had := s.promiseOf(pod.Key()); had.pod != nil || len(placement.Holds) > 0 {
+	if had := s.nominationOf(pod.Key()); had.pod != nil || len(placement.Holds) > 0 {
 		p.besides = &besides{placement.Holds, had}
 	}
 	if freed := s.dropNomination(pod.Key()); freed != nil && freed.NominatedNode != placement.NodeName {
-		s.assumption = append(s.assumption, assumedEvent{pod.Key(), promiseFreed(freed)})
+		s.assumption = append(s.assumption, assumedEvent{pod.Key(), nominationFreed(freed)})
 	}
 	s.place(p)
 	s.assumed++
@@ -61,8 +61,8 @@ func (s *State) assume(placement *plan.Placement) {
 type besides struct {
 	// holds are given back when the pod is forgotten.
 	holds []plan.Hold
-	// promise is the nomination that was dropped.
-	promise promise
+	// nomination is the one that was dropped.
+	nomination nomination
 }
 
 // Unassume undoes Assume, the last placement first: the pods are off their nodes, their holds are given back and their nominations are what
@@ -77,7 +77,7 @@ func (s *State) Unassume(placements ...plan.Placement) {
 		}
 		s.remove(p)
 		if p.besides != nil {
-			s.restore(p.besides.promise)
+			s.restore(p.besides.nomination)
 		}
 		s.assumption = slices.DeleteFunc(s.assumption, func(e assumedEvent) bool { return e.pod == key })
 	}

@@ -36,8 +36,8 @@ func (s *State) everything() string {
 	for _, t := range s.tallies.byKey {
 		fmt.Fprintln(&b, "tally", t.counts, t.total)
 	}
-	for key, g := range s.groups.byKey {
-		fmt.Fprintln(&b, "group", key, g.pods, s.SumCarriers([]*Group{g}))
+	for key, t := range s.terms.byKey {
+		fmt.Fprintln(&b, "term", key, t.pods, s.SumCarriers([]*TermCounts{t}))
 	}
 	fmt.Fprintln(&b, "held", s.held)
 	return b.String()

@@ -8,10 +8,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Node is the view of one node that plugins read. It is valid until the state changes.
+// Node is one node in a View, as plugins read it. It is valid as long as the view is.
 type Node struct {
 	s    *State
 	slot int32
+	d    *draftNode // nil where the view has the pods of the state
 }
 
 // Slot returns the node's slot.
@@ -33,28 +34,37 @@ func (n Node) Allocatable() *model.Resources { return &n.s.node[n.slot].Allocata
 func (n Node) AllowedPods() int64 { return n.s.node[n.slot].AllowedPods }
 
 // Used returns the sum of what the pods on the node occupy, assumed ones included.
-func (n Node) Used() *model.Resources { return &n.s.used[n.slot] }
+func (n Node) Used() *model.Resources {
+	if n.d != nil {
+		return &n.d.used
+	}
+	return &n.s.used[n.slot]
+}
 
-// NonZeroUsed returns the cpu and memory that scoring believes to be in use.
+// NonZeroUsed returns the cpu and memory that scoring takes to be in use.
 func (n Node) NonZeroUsed() (cpuMilli, memoryBytes int64) {
 	u := &n.s.nonZero[n.slot]
+	if n.d != nil {
+		u = &n.d.nonZero
+	}
 	return u.cpuMilli, u.memoryBytes
 }
 
 // PodCount returns how many pods are on the node, assumed ones included.
-func (n Node) PodCount() int { return len(n.s.pods[n.slot]) }
-
-// EachPod calls yield for every pod on the node until it returns false. The order is arbitrary.
-func (n Node) EachPod(yield func(*model.Pod) bool) {
-	for _, p := range n.s.pods[n.slot] {
-		if !yield(p.pod) {
-			return
-		}
+func (n Node) PodCount() int {
+	if n.d != nil {
+		return n.d.pods
 	}
+	return len(n.s.pods[n.slot])
 }
 
 // PortInUse reports whether a pod on the node holds a port that conflicts with the wanted one.
-func (n Node) PortInUse(wanted model.HostPort) bool { return n.s.ports[n.slot].conflicts(wanted) }
+func (n Node) PortInUse(wanted model.HostPort) bool {
+	if n.d != nil {
+		return n.d.ports.conflicts(wanted)
+	}
+	return n.s.ports[n.slot].conflicts(wanted)
+}
 
 // ImageSpread returns the size in bytes of an image as first reported, and how many nodes have it.
 func (n Node) ImageSpread(name string) (sizeBytes int64, nodes int) {

@@ -75,7 +75,7 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 	} else {
 		delete(s.namespaces, name)
 	}
-	s.groups.version++
+	s.terms.version++
 }
 
 // Namespace returns the labels of a namespace, nil if it has none or is not known.

@@ -29,7 +29,7 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 			known.latest = pod
 		}
 	case known == nil:
-		delta.Events = s.keepPromise(pod.Key(), pod.NodeName, delta.Events)
+		delta.Events = s.useNomination(pod.Key(), pod.NodeName, delta.Events)
 		s.place(&placed{pod: pod, slot: s.slotFor(pod.NodeName), phase: bound, shown: true})
 		delta.Left = append(delta.Left, pod.Key())
 		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: pod})
@@ -63,7 +63,7 @@ func (s *State) removePod(key model.PodKey, delta *Delta) {
 	if known := s.placed[key]; known != nil {
 		s.unplace(known, delta)
 	}
-	s.freePromise(key, delta)
+	s.freeNomination(key, delta)
 	delta.Left = append(delta.Left, key)
 }
 

@@ -2,7 +2,7 @@
 //
 // It takes model.Change values and placements to assume; it gives a Delta (what the changes mean for pods that wait), the
 // Node view of each slot, and a journal from which caches catch up. It owns the node slots, the pods placed on them, the
-// image counts, the tallies and groups of terms, which pods were promised which node, and what is known of namespaces, services and
+// image counts, the tallies and term counts, which pods are nominated to which node, and what is known of namespaces, services and
 // controllers of pods. It never talks to an API, reads a clock, or decides where a pod goes.
 //
 // One goroutine owns a State: it writes and reads it without locks.
@@ -10,6 +10,7 @@ package state
 
 import (
 	"fmt"
+	"iter"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,7 +39,6 @@ type State struct {
 	assumed int
 
 	nominations nominations
-	trial       Trial
 	assumption  []assumedEvent // events caused by Assume, delivered by the next Apply
 	held        map[model.Ref][]Holder
 
@@ -48,7 +48,7 @@ type State struct {
 	topologies     map[TopologyKey]*topology
 	topologiesUsed int // how many were in use when they were last swept
 	tallies        tallies
-	groups         groups
+	terms          termStore
 	namespaces     map[string]labels.Set
 	owners         owners
 }
@@ -76,8 +76,8 @@ type placed struct {
 	// latest is the newest version of an assumed pod that the watch showed before the binding; it is what is tried again if
 	// the binding fails.
 	latest *model.Pod
-	// groups are those of the pod's terms.
-	groups []*Group
+	// terms are the counts of the pod's terms.
+	terms []*TermCounts
 	// besides is what assuming the pod did besides taking room; nil for most pods.
 	besides *besides
 }
@@ -102,7 +102,7 @@ func New() *State {
 		tallies: tallies{
 			byKey: map[tallyKey]*Tally{}, bySet: map[string]*podCounts{}, maxBytes: defaultTallyBytes,
 		},
-		groups:     groups{byKey: map[groupKey]*Group{}},
+		terms:      termStore{byKey: map[termKey]*TermCounts{}},
 		namespaces: map[string]labels.Set{},
 		owners:     owners{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
 	}
@@ -140,7 +140,18 @@ func (s *State) Slot(name string) (slot int32, ok bool) {
 }
 
 // Node returns the view of one slot.
-func (s *State) Node(slot int32) Node { return Node{s, slot} }
+func (s *State) Node(slot int32) Node { return Node{s: s, slot: slot} }
+
+// PodsOn returns the pods on a slot, in no particular order, whether or not its node exists.
+func (s *State) PodsOn(slot int32) iter.Seq[*model.Pod] {
+	return func(yield func(*model.Pod) bool) {
+		for _, p := range s.pods[slot] {
+			if !yield(p.pod) {
+				return
+			}
+		}
+	}
+}
 
 // NodeOf returns the name of the node a pod is on, and whether the API server has confirmed it.
 func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {

@@ -14,6 +14,9 @@ type PodSet struct {
 	Terms []*model.Term
 	// Staying leaves out pods that are being deleted.
 	Staying bool
+	// Uncounted says that the set is defined to count 0, as kube-scheduler defines a spread constraint that selects every pod. Only what a
+	// dry run adds or takes away is counted.
+	Uncounted bool
 }
 
 // NodeSet says which nodes, and so the pods on which nodes, a tally counts.
@@ -35,6 +38,8 @@ type Tally struct {
 	counts   []int32 // by domain
 	members  []int32 // by domain: nodes whose pods are counted there
 	total    int64   // of counts
+	present  int32   // domains with members
+	least    *minima // of the counts of domains with members; nil until it is asked for
 	used     uint64  // when it was last asked for
 	dropped  bool
 }
@@ -53,6 +58,43 @@ func (t *Tally) Counted(slot int32) bool { return t.in[slot] != noDomain }
 
 // Total returns the sum of Counts.
 func (t *Tally) Total() int64 { return t.total }
+
+// Present returns how many domains there are for the tally: those with members.
+func (t *Tally) Present() int32 { return t.present }
+
+// KeepLeast makes Least available, from now on without a walk over the domains.
+func (t *Tally) KeepLeast() {
+	if t.least != nil {
+		return
+	}
+	t.least = &minima{}
+	for domain := range t.counts {
+		t.keepLeast(int32(domain))
+	}
+}
+
+// keepLeast brings the least count up to date where it is kept.
+func (t *Tally) keepLeast(domain int32) {
+	switch {
+	case t.least == nil:
+	case t.members[domain] > 0:
+		t.least.set(domain, t.counts[domain])
+	default:
+		t.least.set(domain, absent)
+	}
+}
+
+// Least returns the smallest count of a domain with members, in a view with these differences. It takes the logarithm of the number of
+// domains for each difference. There must be such a domain, and KeepLeast must have been called.
+func (t *Tally) Least(differences []Difference) int32 {
+	least := t.least.except(differences)
+	for _, d := range differences {
+		if t.members[d.Domain] > 0 {
+			least = min(least, t.counts[d.Domain]+d.Pods)
+		}
+	}
+	return least
+}
 
 // Dropped reports whether the tally is followed no longer; whoever holds it must ask for it again.
 func (t *Tally) Dropped() bool { return t.dropped }
@@ -119,6 +161,9 @@ func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 func (s *State) countPods(set PodSet) *podCounts {
 	counts := &podCounts{set: set, onNode: make([]int32, s.Slots())}
 	s.tallies.bySet[set.Text] = counts
+	if set.Uncounted {
+		return counts
+	}
 	s.tallies.index.add(set.Terms[0].Selector, counts)
 	for slot, pods := range s.pods {
 		for _, p := range pods {
@@ -165,7 +210,9 @@ func (t *Tally) enter(s *State, slot int32) {
 		t.counts, t.members = append(t.counts, 0), append(t.members, 0)
 	}
 	t.in[slot] = domain
-	t.members[domain]++
+	if t.members[domain]++; t.members[domain] == 1 {
+		t.present++
+	}
 	t.add(domain, t.pods.onNode[slot])
 }
 
@@ -176,13 +223,16 @@ func (t *Tally) leave(slot int32) {
 		return
 	}
 	t.in[slot] = noDomain
-	t.members[domain]--
+	if t.members[domain]--; t.members[domain] == 0 {
+		t.present--
+	}
 	t.add(domain, -t.pods.onNode[slot])
 }
 
 func (t *Tally) add(domain, pods int32) {
 	t.counts[domain] += pods
 	t.total += int64(pods)
+	t.keepLeast(domain)
 }
 
 // tally counts one pod more (+1) or less (-1) on a node.
@@ -223,7 +273,7 @@ func (s *State) TallyBytes() int {
 }
 
 func (t *Tally) bytes() int {
-	return tallyBytes + 4*(len(t.in)+len(t.counts)+len(t.members)+len(t.pods.onNode))
+	return tallyBytes + 4*(len(t.in)+len(t.counts)+len(t.members)+len(t.pods.onNode)) + t.least.bytes()
 }
 
 // tallyBytes is about what a tally takes besides its arrays: its selectors, texts and places in maps. In a small cluster that is most of it.
@@ -255,7 +305,9 @@ func (s *State) dropTallies(chosen func(*Tally) bool) {
 		counts.tallies = slices.DeleteFunc(counts.tallies, func(other *Tally) bool { return other == t })
 		if len(counts.tallies) == 0 {
 			delete(s.tallies.bySet, counts.set.Text)
-			s.tallies.index.remove(counts.set.Terms[0].Selector, counts)
+			if !counts.set.Uncounted {
+				s.tallies.index.remove(counts.set.Terms[0].Selector, counts)
+			}
 		}
 	}
 }

@@ -79,10 +79,10 @@ func byNode(s *state.State, tally *state.Tally) map[string]string {
 	return answers
 }
 
-// groupsOf spells out the terms that select a pod, and how many pods around each node carry them.
-func groupsOf(s *state.State, pod *model.Pod) []string {
+// termsOf spells out the terms that select a pod, and how many pods around each node carry them.
+func termsOf(s *state.State, pod *model.Pod) []string {
 	var all []string
-	for _, g := range s.GroupsMatching(pod) {
+	for _, g := range s.TermsMatching(pod) {
 		carriers := map[int32]int32{}
 		g.Carriers(func(domain, pods int32) { carriers[domain] = pods })
 		around := map[string]int32{}
@@ -122,7 +122,7 @@ func TestCountsFollowRandomHistories(t *testing.T) {
 			}
 			for _, p := range enginetest.Pending(cluster) {
 				pod := model.NewPod(p)
-				if diff := cmp.Diff(groupsOf(followed, pod), groupsOf(recounted, pod)); diff != "" {
+				if diff := cmp.Diff(termsOf(followed, pod), termsOf(recounted, pod)); diff != "" {
 					t.Fatalf("seed %d, step %d, terms that select %s: followed (-) and recounted (+) differ:\n%s", seed, step, pod, diff)
 				}
 			}

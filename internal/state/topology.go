@@ -32,7 +32,7 @@ const noDomain int32 = -1
 // fewTopologies are not worth sweeping.
 const fewTopologies = 64
 
-// sweepTopologies forgets the topologies that neither a tally nor a group asks about any more, once there are many: pods choose the keys. It
+// sweepTopologies forgets the topologies that neither a tally nor a term asks about any more, once there are many: pods choose the keys. It
 // runs between decisions, when nobody holds a topology but those two.
 func (s *State) sweepTopologies() {
 	if len(s.topologies) <= max(fewTopologies, 2*s.topologiesUsed) {
@@ -42,7 +42,7 @@ func (s *State) sweepTopologies() {
 	for _, t := range s.tallies.byKey {
 		used[t.topology] = true
 	}
-	for _, g := range s.groups.byKey {
+	for _, g := range s.terms.byKey {
 		used[g.topology] = true
 	}
 	maps.DeleteFunc(s.topologies, func(_ TopologyKey, t *topology) bool { return !used[t] })
@@ -54,8 +54,14 @@ func (s *State) topology(key TopologyKey) *topology {
 	if t := s.topologies[key]; t != nil {
 		return t
 	}
-	t := &topology{key: key, ids: map[string]int32{}}
+	t := newTopology(s, key)
 	s.topologies[key] = t
+	return t
+}
+
+// newTopology finds the domain of each node under a key.
+func newTopology(s *State, key TopologyKey) *topology {
+	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, 0, len(s.alive))}
 	for slot := range s.alive {
 		t.of = append(t.of, noDomain)
 		t.enter(s, int32(slot))
@@ -129,7 +135,7 @@ func (s *State) regroup(slot int32, change func()) {
 	for _, t := range s.tallies.byKey {
 		t.leave(slot)
 	}
-	s.eachGroupOn(slot, -1)
+	s.countTermsOn(slot, -1)
 	for _, t := range s.topologies {
 		t.leave(slot)
 	}
@@ -137,18 +143,18 @@ func (s *State) regroup(slot int32, change func()) {
 	for _, t := range s.topologies {
 		t.enter(s, slot)
 	}
-	s.eachGroupOn(slot, +1)
+	s.countTermsOn(slot, +1)
 	for _, t := range s.tallies.byKey {
 		t.enter(s, slot)
 	}
 }
 
-func (s *State) eachGroupOn(slot int32, sign int32) {
-	if len(s.groups.byKey) == 0 {
+func (s *State) countTermsOn(slot int32, sign int32) {
+	if len(s.terms.byKey) == 0 {
 		return
 	}
 	for _, p := range s.pods[slot] {
-		for _, g := range p.groups {
+		for _, g := range p.terms {
 			g.add(slot, sign)
 		}
 	}

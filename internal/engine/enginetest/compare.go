@@ -26,7 +26,7 @@ type outcome struct {
 // Compare asks the engine about a compiled pod and says how it differs from what the oracle wants, engine (-) and oracle (+); "" when it
 // does not.
 func Compare(s *state.State, e *engine.Engine, pod *model.Pod, want oracle.Answer) string {
-	answer, err := e.Answer(s, pod)
+	answer, err := e.Answer(s.View(), pod)
 	if err != nil {
 		return err.Error()
 	}

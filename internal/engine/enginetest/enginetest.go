@@ -9,8 +9,8 @@ import (
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/imagelocality"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/nodedeclaredfeatures"
@@ -19,13 +19,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesbalancedallocation"
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeunschedulable"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
 )
 
 // Profile builds the engine's profile that an oracle's profile describes, out of the node-local plugins and those that are given. The given
 // ones are plugins that look at other pods; they stand where kube-scheduler has them, after NodeResourcesFit, in the order given, and
 // weigh 2 unless the oracle's profile says otherwise. A plugin that the oracle's profile disables is left out.
-func Profile(t testing.TB, o oracle.Profile, given ...engine.Plugin) *engine.Profile {
+func Profile(t testing.TB, o oracle.Profile, given ...plugin.Plugin) *plugin.Profile {
 	t.Helper()
 	check := func(err error) {
 		if err != nil {
@@ -43,19 +44,19 @@ func Profile(t testing.TB, o oracle.Profile, given ...engine.Plugin) *engine.Pro
 	taints := tainttoleration.New(tainttoleration.EqualAndExists)
 
 	weights := map[string]int64{taints.Name(): 3, affinity.Name(): 2}
-	all := []engine.Plugin{nodename.New(), nodeunschedulable.New(), taints, affinity, nodeports.New(), fit}
-	for _, plugin := range given {
-		all, weights[plugin.Name()] = append(all, plugin), 2
+	all := []plugin.Plugin{nodename.New(), nodeunschedulable.New(), taints, affinity, nodeports.New(), fit}
+	for _, p := range given {
+		all, weights[p.Name()] = append(all, p), 2
 	}
 	all = append(all, nodedeclaredfeatures.New(), balanced, imagelocality.New())
 
-	p := &engine.Profile{Name: "default-scheduler"}
-	for _, plugin := range all {
-		if !o.Disabled[plugin.Name()] {
-			add(p, plugin, weightOf(plugin.Name(), o.Weights, weights))
+	profile := &plugin.Profile{Name: "default-scheduler", QueueSort: prioritysort.New()}
+	for _, p := range all {
+		if !o.Disabled[p.Name()] {
+			add(profile, p, weightOf(p.Name(), o.Weights, weights))
 		}
 	}
-	return p
+	return profile
 }
 
 func weightOf(name string, configured, defaults map[string]int64) int64 {
@@ -65,18 +66,18 @@ func weightOf(name string, configured, defaults map[string]int64) int64 {
 	return max(defaults[name], 1)
 }
 
-func add(p *engine.Profile, plugin engine.Plugin, weight int64) {
-	if n, ok := plugin.(engine.Narrower); ok {
-		p.Narrowers = append(p.Narrowers, n)
+func add(to *plugin.Profile, p plugin.Plugin, weight int64) {
+	if f, ok := p.(plugin.PreFilter); ok {
+		to.PreFilters = append(to.PreFilters, f)
 	}
-	if f, ok := plugin.(engine.Filterer); ok {
-		p.Filters = append(p.Filters, f)
+	if f, ok := plugin.AsFilter(p); ok {
+		to.Filters = append(to.Filters, f)
 	}
-	if s, ok := plugin.(engine.Scorer); ok {
-		p.Scorers = append(p.Scorers, engine.Weighted{Scorer: s, Weight: weight})
+	if s, ok := plugin.AsScore(p); ok {
+		to.Scores = append(to.Scores, plugin.Weighted{Score: s, Weight: weight})
 	}
-	if w, ok := plugin.(engine.Waker); ok {
-		p.Wakers = append(p.Wakers, w)
+	if x, ok := p.(plugin.EnqueueExtensions); ok {
+		to.EnqueueExtensions = append(to.EnqueueExtensions, x)
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -38,25 +38,30 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "ImageLocality".
 func (*Plugin) Name() string { return Name }
 
-// ScoreNeed lists the images, with repetitions, because each mention counts. It is zero for a pod that names none.
-func (*Plugin) ScoreNeed(pod *model.Pod) model.Need {
+// ScoreNeed is the images, with repetitions, because each mention counts. It is nil for a pod that names none.
+func (*Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	names := imagesOf(&pod.Object.Spec)
 	if len(names) == 0 {
-		return model.Need{}
+		return nil
 	}
-	text := make([]byte, 0, 64*len(names))
-	for _, name := range names {
-		text = strconv.AppendQuote(text, name)
-	}
-	return model.NeedOf(string(text))
+	return mentioned(names)
 }
 
 // ScoreReads names the node's images and their spread over all nodes.
 func (*Plugin) ScoreReads() model.Aspect { return model.Images | model.Spread }
 
-// CompileScore counts the images. It never fails.
-func (*Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
-	names := imagesOf(&pod.Object.Spec)
+// mentioned are the names that a pod mentions, sorted, each as often as it is mentioned.
+type mentioned []string
+
+func (names mentioned) AppendText(text []byte) []byte {
+	for _, name := range names {
+		text = strconv.AppendQuote(text, name)
+	}
+	return text
+}
+
+// Compile counts the images. It never fails.
+func (names mentioned) Compile() (plugin.NodeScores, error) {
 	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names))}
 	for i, name := range names {
 		if i > 0 && name == names[i-1] {

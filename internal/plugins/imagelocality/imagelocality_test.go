@@ -7,13 +7,13 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-var _ engine.ColumnScorer = (*Plugin)(nil)
+var _ plugin.NodeScore = (*Plugin)(nil)
 
 // images maps names to sizes in Mi.
 type images map[string]int64
@@ -79,7 +79,7 @@ func TestScore(t *testing.T) {
 		{"tag", pod("a:1"), 1, 1, images{"a:latest": 1000}, 0},
 		{"digest", pod(digest), 1, 1, images{digest: 1000}, 100},
 	} {
-		scorer, err := New().CompileScore(model.NewPod(row.pod))
+		scorer, err := plugintest.NodeScores(New(), model.NewPod(row.pod))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func TestFirstReportedSizeCounts(t *testing.T) {
 		}
 	}
 	s := plugintest.Cluster([]*v1.Node{node("n1", 500), node("n2", 900)})
-	scorer, _ := New().CompileScore(model.NewPod(pod("a")))
+	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod("a")))
 	for _, name := range []string{"n1", "n2"} {
 		slot, _ := s.Slot(name)
 		if got := scorer.Score(s.Node(slot)); got != 48 {
@@ -123,18 +123,18 @@ func TestNeed(t *testing.T) {
 		{"tag", pod("a:1"), pod("a"), false},
 		{"split names", pod(`a"`, "b"), pod("a", `"b`), false},
 	} {
-		one, other := New().ScoreNeed(model.NewPod(row.one)), New().ScoreNeed(model.NewPod(row.other))
+		one, other := plugintest.ScoreNeed(New(), model.NewPod(row.one)), plugintest.ScoreNeed(New(), model.NewPod(row.other))
 		if got := one == other; got != row.equal {
 			t.Errorf("%s: equal = %t, want %t: %s and %s", row.name, got, row.equal, one, other)
 		}
 	}
-	if !New().ScoreNeed(model.NewPod(pod())).IsZero() {
+	if !plugintest.ScoreNeed(New(), model.NewPod(pod())).IsZero() {
 		t.Error("a pod without images has a need")
 	}
 }
 
 func TestScoreAllocatesNothing(t *testing.T) {
-	scorer, _ := New().CompileScore(model.NewPod(pod("a", "b", "c")))
+	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod("a", "b", "c")))
 	n := cluster(2, 1, images{"a:latest": 40, "b:latest": 300})
 	if allocs := testing.AllocsPerRun(100, func() { scorer.Score(n) }); allocs != 0 {
 		t.Errorf("Score allocates %v times", allocs)
@@ -143,7 +143,7 @@ func TestScoreAllocatesNothing(t *testing.T) {
 
 func BenchmarkScore(b *testing.B) {
 	const image = "registry.example.com/team/service/component:v1.2.3"
-	scorer, _ := New().CompileScore(model.NewPod(pod(image)))
+	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod(image)))
 	many := images{}
 	for i := range 50 {
 		many["registry.example.com/team/service/other:v"+strconv.Itoa(i)] = 100

@@ -12,8 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -21,7 +22,7 @@ import (
 type bench struct {
 	state   *state.State
 	engine  *engine.Engine
-	profile *engine.Profile
+	profile *plugin.Profile
 	plugin  *interpodaffinity.Plugin
 	nodes   int
 	pods    int // made so far
@@ -29,11 +30,11 @@ type bench struct {
 
 func newBench(t testing.TB, nodes int) *bench {
 	_, profile := profiles(t, configv1.InterPodAffinityArgs{})
-	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{profile}})
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{profile}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &bench{state: state.New(), engine: e, profile: profile, plugin: plugin(t, nil), nodes: nodes}
+	b := &bench{state: state.New(), engine: e, profile: profile, plugin: newPlugin(t, nil), nodes: nodes}
 	var changes []model.Change
 	for i := range nodes {
 		n := newNode(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%3))
@@ -71,7 +72,7 @@ func (b *bench) pending(parts ...part) *model.Pod {
 
 // place decides and assumes, as a round of the loop does.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
-	d := b.engine.Decide(b.state, plan.WorkFor(pod))
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", pod, d)
 	}
@@ -141,11 +142,11 @@ func BenchmarkLayers(b *testing.B) {
 		b.Run(shape.name, func(b *testing.B) {
 			c := newBench(b, 5000)
 			shape.fill(c)
-			l := c.plugin.CompileLayers(c.pending(shape.pod))
-			var to []compiled.Layer
+			l := plugintest.Counting(c.plugin, c.pending(shape.pod))
+			var to []plugin.Layer
 			b.ReportAllocs()
 			for b.Loop() {
-				to, _, _ = l.Layers(c.state, to[:0])
+				to = plugintest.Layers(l, c.state, to[:0])
 			}
 			b.ReportMetric(float64(len(to)), "layers")
 		})
@@ -158,7 +159,7 @@ func BenchmarkScores(b *testing.B) {
 		b.Run(shape.name, func(b *testing.B) {
 			c := newBench(b, 5000)
 			shape.fill(c)
-			s, err := c.plugin.CompileSet(c.pending(shape.pod))
+			s, err := plugintest.SetScores(c.plugin, c.pending(shape.pod))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -168,7 +169,7 @@ func BenchmarkScores(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := s.Score(c.state, slots, scores); err != nil {
+				if _, err := s.Score(c.state.View(), slots, scores); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -186,10 +187,10 @@ func BenchmarkFirstSight(b *testing.B) {
 			scores := make([]int64, 2)
 			b.ReportAllocs()
 			for b.Loop() {
-				l := c.plugin.CompileLayers(pending)
-				_, _, _ = l.Layers(c.state, nil)
-				s, _ := c.plugin.CompileSet(pending)
-				_, _ = s.Score(c.state, []int32{0, 1}, scores)
+				l := plugintest.Counting(c.plugin, pending)
+				plugintest.Layers(l, c.state, nil)
+				s, _ := plugintest.SetScores(c.plugin, pending)
+				_, _ = s.Score(c.state.View(), []int32{0, 1}, scores)
 			}
 		})
 	}
@@ -225,7 +226,7 @@ func BenchmarkDecision(b *testing.B) {
 
 // BenchmarkHints asks for a waiting pod with two required terms about a pod that came.
 func BenchmarkHints(b *testing.B) {
-	hint := plugin(b, nil).Interests()[0]
+	hint := newPlugin(b, nil).EventsToRegister()[0]
 	waiting := model.NewPod(pod(near(term(zone, "app=db")), apart(term(host, "app=web"))))
 	event := came(wearing("app=x"))
 	b.ReportAllocs()
@@ -236,11 +237,11 @@ func BenchmarkHints(b *testing.B) {
 
 // BenchmarkNeeds makes both needs of a pod with terms.
 func BenchmarkNeeds(b *testing.B) {
-	p := plugin(b, nil)
+	p := newPlugin(b, nil)
 	pending := model.NewPod(pod(selfish("app=s")))
 	b.ReportAllocs()
 	for b.Loop() {
-		p.FilterNeed(pending)
-		p.ScoreNeed(pending)
+		plugintest.FilterNeed(p, pending)
+		plugintest.ScoreNeed(p, pending)
 	}
 }

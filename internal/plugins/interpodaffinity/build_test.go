@@ -16,14 +16,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
-	_ engine.LayerFilterer = (*interpodaffinity.Plugin)(nil)
-	_ engine.SetScorer     = (*interpodaffinity.Plugin)(nil)
-	_ engine.Waker         = (*interpodaffinity.Plugin)(nil)
+	_ plugin.CountFilter       = (*interpodaffinity.Plugin)(nil)
+	_ plugin.SetScore          = (*interpodaffinity.Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*interpodaffinity.Plugin)(nil)
 )
 
 // Short names of topology keys.
@@ -32,7 +33,7 @@ const (
 	host = v1.LabelHostname
 )
 
-func plugin(t testing.TB, args *configv1.InterPodAffinityArgs) *interpodaffinity.Plugin {
+func newPlugin(t testing.TB, args *configv1.InterPodAffinityArgs) *interpodaffinity.Plugin {
 	t.Helper()
 	p, err := interpodaffinity.New(args)
 	if err != nil {
@@ -42,9 +43,9 @@ func plugin(t testing.TB, args *configv1.InterPodAffinityArgs) *interpodaffinity
 }
 
 // profiles returns the oracle's default profile with these arguments and without PodTopologySpread, and the engine's that means the same.
-func profiles(t testing.TB, args configv1.InterPodAffinityArgs) (oracle.Profile, *engine.Profile) {
+func profiles(t testing.TB, args configv1.InterPodAffinityArgs) (oracle.Profile, *plugin.Profile) {
 	o := oracle.Profile{PodAffinity: args, Disabled: map[string]bool{"PodTopologySpread": true}}
-	return o, enginetest.Profile(t, o, plugin(t, &args))
+	return o, enginetest.Profile(t, o, newPlugin(t, &args))
 }
 
 // zoned makes nodes from a text such as "n1=z1 n2=": n1 in zone z1, n2 without a zone. Each has its own host name.
@@ -220,7 +221,7 @@ func cluster(nodes []*v1.Node, pods ...*v1.Pod) oracle.Cluster {
 func judge(t *testing.T, row string, c oracle.Cluster, p *v1.Pod, args configv1.InterPodAffinityArgs) plan.Answer {
 	t.Helper()
 	o, profile := profiles(t, args)
-	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{profile}})
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{profile}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +232,7 @@ func judge(t *testing.T, row string, c oracle.Cluster, p *v1.Pod, args configv1.
 	if diff := enginetest.Compare(s, e, asked, oracle.Judge(c, p, o)); diff != "" {
 		t.Errorf("row %s: engine (-) and oracle (+) differ:\n%s", row, diff)
 	}
-	answer, err := e.Answer(s, asked)
+	answer, err := e.Answer(s.View(), asked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +243,7 @@ func judge(t *testing.T, row string, c oracle.Cluster, p *v1.Pod, args configv1.
 func decide(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Decision {
 	t.Helper()
 	_, profile := profiles(t, configv1.InterPodAffinityArgs{})
-	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{profile}})
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{profile}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func decide(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Decision {
 	s.Apply(enginetest.Changes(c))
 	asked := model.NewPod(p)
 	profile.Compile(asked)
-	return e.Decide(s, plan.WorkFor(asked))
+	return e.Decide(s.View(), plan.WorkFor(asked))
 }
 
 func newWithWeight(weight int32) (*interpodaffinity.Plugin, error) {
@@ -268,7 +269,7 @@ func errorText(err error) string {
 func judgeFast(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Answer {
 	t.Helper()
 	_, profile := profiles(t, configv1.InterPodAffinityArgs{})
-	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{profile}})
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{profile}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +277,7 @@ func judgeFast(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Answer {
 	s.Apply(enginetest.Changes(c))
 	asked := model.NewPod(p)
 	profile.Compile(asked)
-	answer, err := e.Answer(s, asked)
+	answer, err := e.Answer(s.View(), asked)
 	if err != nil {
 		t.Fatal(err)
 	}

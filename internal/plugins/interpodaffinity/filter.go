@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -16,128 +16,153 @@ const (
 	unwanted      = reason.Code(3)
 )
 
-// FilterNeed is the pod's namespace and labels, by which it may be unwanted anywhere, and its required terms. It is never zero: which
-// terms the pods on nodes carry is not the pod's to know.
-func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
-	if err := p.check(pod); err != nil {
-		return model.NeedOf("error " + err.Error())
-	}
-	return model.NeedOf(needText(pod, model.RequiredAffinity, model.RequiredAntiAffinity))
+// CountNeed is the pod's namespace and labels, by which it may be unwanted anywhere, and its required terms. It is never nil: which terms the
+// pods on nodes carry is not the pod's to know.
+func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
+	return &required{p.need(pod, model.RequiredAffinity, model.RequiredAntiAffinity)}
 }
 
-// CompileLayers prepares the pod's required terms.
-func (p *Plugin) CompileLayers(pod *model.Pod) compiled.Layers {
-	if err := p.check(pod); err != nil {
-		return &layers{rejection: "parsing pod: " + err.Error()}
+// Compile prepares the pod's required terms.
+func (n *required) Compile() plugin.Counting {
+	if n.err != nil {
+		return &rules{rejection: "parsing pod: " + n.err.Error()}
 	}
-	l := &layers{pod: likeness(pod)}
-	for i := range pod.Terms {
-		ref := &pod.Terms[i]
-		if ref.Kind != model.RequiredAffinity && ref.Kind != model.RequiredAntiAffinity {
+	r := &rules{pod: likeness(n.pod)}
+	var texts []string // of the affinity terms
+	for ref := range n.terms {
+		selected, err := n.plugin.selectionOf(n.pod, ref)
+		if err != nil {
+			continue // need has found none
+		}
+		if ref.Kind == model.RequiredAntiAffinity {
+			r.unwanted = append(r.unwanted, selected)
 			continue
 		}
-		selected, err := p.selectionOf(pod, ref)
-		if err != nil {
-			continue // check has found none
-		}
-		if ref.Kind == model.RequiredAffinity {
-			l.want(selected)
-		} else {
-			l.unwanted = append(l.unwanted, selected)
+		r.wanted.Terms = append(r.wanted.Terms, selected.pods.Terms...)
+		texts = append(texts, selected.pods.Text)
+		if !slices.Contains(r.keys, selected.key) {
+			r.keys = append(r.keys, selected.key)
 		}
 	}
-	slices.Sort(l.texts)
-	for _, text := range slices.Compact(l.texts) {
-		l.wanted.Text += text
+	slices.Sort(texts)
+	for _, text := range slices.Compact(texts) {
+		r.wanted.Text += text
 	}
-	return l
+	return r
 }
 
-// layers are a pod's required terms, and the groups of others' that select it.
-type layers struct {
+// rules are a pod's required terms, and the terms of others that select it.
+type rules struct {
 	rejection string
 	pod       *model.Pod // its likeness
 	// wanted are the pods that all affinity terms select; some must be near by each of the keys. It is nobody when there are no keys.
 	wanted state.PodSet
-	texts  []string // of the terms of wanted
 	keys   []state.TopologyKey
 	// unwanted are the pods of each anti-affinity term.
 	unwanted []selection
 
-	version uint64 // of the state's groups plus one, for which the following is true
+	version uint64 // of the state's terms plus one, for which the following is true
 	// first says that the pod is one of those it wants: if there are none anywhere, it may be the first.
 	first bool
-	// repelling are the groups of anti-affinity terms that select the pod, by topology key.
-	repelling [][]*state.Group
-	// idle says that there is nothing to check in the state as it is.
-	idle bool
+	// repelling are the anti-affinity terms of pods on nodes that select the pod, by topology key.
+	repelling [][]*state.TermCounts
+
+	found
 }
 
-// want adds an affinity term.
-func (l *layers) want(selected selection) {
-	l.wanted.Terms = append(l.wanted.Terms, selected.pods.Terms...)
-	l.texts = append(l.texts, selected.pods.Text)
-	if !slices.Contains(l.keys, selected.key) {
-		l.keys = append(l.keys, selected.key)
-	}
+// found are the counts that PreFilter found.
+type found struct {
+	wantedBy   []*state.Tally // by key
+	unwantedBy []*state.Tally // by anti-affinity term
+	repelled   []repelled
 }
 
-// Layers gives the rules that hold at present.
-func (l *layers) Layers(s *state.State, to []compiled.Layer) ([]compiled.Layer, string, error) {
-	if l.rejection != "" {
-		return to, l.rejection, nil
+// repelled is how many pods do not want this one, by the domains of a topology key.
+type repelled struct {
+	key     string
+	domains []int32
+	counts  []int32
+}
+
+// PreFilter finds the pods that the rules are about. There is nothing to check for a pod without terms of its own that no pod repels.
+func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error) {
+	if r.rejection != "" {
+		return false, r.rejection, nil
 	}
-	l.catchUp(s)
-	// A filter that had nothing to check is not asked while something is tried, as in kube-scheduler, whose PreFilter has skipped it.
-	if len(s.Trial().Pods) == 0 {
-		l.idle = len(l.keys) == 0 && len(l.unwanted) == 0 && !slices.ContainsFunc(l.repelling, carriedSomewhere)
-	} else if l.idle {
-		return to, "", nil
+	r.catchUp(v)
+	f := found{r.wantedBy[:0], r.unwantedBy[:0], r.repelled[:0]}
+	for _, key := range r.keys {
+		f.wantedBy = append(f.wantedBy, v.Tally(r.wanted, key, state.NodeSet{}))
 	}
-	to = l.near(s, to)
-	to = l.far(s, to)
-	return l.tolerated(s, to), "", nil
+	for i := range r.unwanted {
+		f.unwantedBy = append(f.unwantedBy, r.unwanted[i].tally(v))
+	}
+	for _, terms := range r.repelling {
+		if slices.ContainsFunc(terms, carried) {
+			f.repelled = append(f.repelled, repelled{terms[0].Term.Key, terms[0].Domains(), v.State().SumCarriers(terms)})
+		}
+	}
+	r.found = f
+	return len(r.keys) > 0 || len(r.unwanted) > 0 || len(f.repelled) > 0 || r.repelledMore(v), "", nil
+}
+
+func carried(t *state.TermCounts) bool { return t.Total() > 0 }
+
+// repelledMore reports whether a pod that only the view has repels the pod.
+func (r *rules) repelledMore(v state.View) (more bool) {
+	v.TermDifferences(r.pod, func(t *state.TermCounts, differences []state.Difference) {
+		more = more || t.Kind == model.RequiredAntiAffinity && slices.ContainsFunc(differences, func(d state.Difference) bool { return d.Pods > 0 })
+	})
+	return more
 }
 
 // catchUp looks again for the terms that select the pod, if they may have changed.
-func (l *layers) catchUp(s *state.State) {
-	version := s.GroupsVersion() + 1
-	if l.version == version {
+func (r *rules) catchUp(v state.View) {
+	version := v.TermsVersion() + 1
+	if r.version == version {
 		return
 	}
-	l.version = version
-	l.first = len(l.keys) > 0 && s.InSet(l.wanted, l.pod)
-	l.repelling = l.repelling[:0]
-	for _, g := range s.GroupsMatching(l.pod) {
-		if g.Kind == model.RequiredAntiAffinity {
-			l.repelling = grouped(l.repelling, g)
+	r.version = version
+	r.first = len(r.keys) > 0 && v.InSet(r.wanted, r.pod)
+	r.repelling = r.repelling[:0]
+	for _, t := range v.TermsMatching(r.pod) {
+		if t.Kind == model.RequiredAntiAffinity {
+			r.repelling = byKey(r.repelling, t)
 		}
 	}
 }
 
-// grouped adds a group to those of its key.
-func grouped(all [][]*state.Group, g *state.Group) [][]*state.Group {
+// byKey adds a term to those of its key.
+func byKey(all [][]*state.TermCounts, t *state.TermCounts) [][]*state.TermCounts {
 	for i := range all {
-		if all[i][0].Term.Key == g.Term.Key {
-			all[i] = append(all[i], g)
+		if all[i][0].Term.Key == t.Term.Key {
+			all[i] = append(all[i], t)
 			return all
 		}
 	}
-	return append(all, []*state.Group{g})
+	return append(all, []*state.TermCounts{t})
+}
+
+// Layers gives the rules that hold in the view.
+func (r *rules) Layers(v state.View, to []plugin.Layer) []plugin.Layer {
+	to = r.near(v, to)
+	to = r.far(v, to)
+	return r.tolerated(v, to)
 }
 
 // near asks for wanted pods by each key. Where the pod is the first of its kind, having the keys is enough.
-func (l *layers) near(s *state.State, to []compiled.Layer) []compiled.Layer {
+func (r *rules) near(v state.View, to []plugin.Layer) []plugin.Layer {
 	own := len(to)
 	anywhere := false
-	for _, key := range l.keys {
-		wanted := s.Tally(l.wanted, key, state.NodeSet{})
-		anywhere = anywhere || wanted.Total() > 0
-		to = append(to, compiled.Layer{
-			Domains: wanted.Domains(), Counts: wanted.Counts(), Min: 1, Max: math.MaxInt32, Code: farFromWanted, Missing: farFromWanted,
+	for _, t := range r.wantedBy {
+		differences := v.Differences(t, nil)
+		anywhere = anywhere || t.TotalWith(differences) > 0
+		to = append(to, plugin.Layer{
+			Domains: t.Domains(), Counts: t.Counts(), Differences: differences,
+			Min: 1, Max: math.MaxInt32, Code: farFromWanted, Missing: farFromWanted,
 		})
 	}
-	if !anywhere && l.first {
+	if !anywhere && r.first {
 		for i := own; i < len(to); i++ {
 			to[i].Min = 0
 		}
@@ -146,31 +171,38 @@ func (l *layers) near(s *state.State, to []compiled.Layer) []compiled.Layer {
 }
 
 // far keeps away from unwanted pods.
-func (l *layers) far(s *state.State, to []compiled.Layer) []compiled.Layer {
-	for i := range l.unwanted {
-		if there := l.unwanted[i].tally(s); there.Total() > 0 {
-			to = append(to, compiled.Layer{Domains: there.Domains(), Counts: there.Counts(), Code: nearUnwanted})
+func (r *rules) far(v state.View, to []plugin.Layer) []plugin.Layer {
+	for _, t := range r.unwantedBy {
+		if differences := v.Differences(t, nil); t.Total() > 0 || len(differences) > 0 {
+			to = append(to, plugin.Layer{Domains: t.Domains(), Counts: t.Counts(), Differences: differences, Code: nearUnwanted})
 		}
 	}
 	return to
 }
 
 // tolerated keeps away from pods that do not want this one.
-func (l *layers) tolerated(s *state.State, to []compiled.Layer) []compiled.Layer {
-	for _, groups := range l.repelling {
-		if carriedSomewhere(groups) {
-			to = append(to, compiled.Layer{Domains: groups[0].Domains(), Counts: s.SumCarriers(groups), Code: unwanted})
-		}
+func (r *rules) tolerated(v state.View, to []plugin.Layer) []plugin.Layer {
+	own := len(to)
+	for _, x := range r.repelled {
+		to = append(to, plugin.Layer{Domains: x.domains, Counts: x.counts, Code: unwanted})
 	}
+	v.TermDifferences(r.pod, func(t *state.TermCounts, differences []state.Difference) {
+		if t.Kind != model.RequiredAntiAffinity {
+			return
+		}
+		i := slices.IndexFunc(r.repelled, func(x repelled) bool { return x.key == t.Term.Key })
+		if i < 0 {
+			to = append(to, plugin.Layer{Domains: t.Domains(), Differences: differences, Code: unwanted})
+			return
+		}
+		layer := &to[own+i]
+		layer.Differences = append(slices.Clone(layer.Differences), differences...)
+	})
 	return to
 }
 
-func carriedSomewhere(groups []*state.Group) bool {
-	return slices.ContainsFunc(groups, (*state.Group).CarriedSomewhere)
-}
-
 // Reasons puts a code into words.
-func (*layers) Reasons(code reason.Code) []string {
+func (*rules) Reasons(code reason.Code) []string {
 	switch code {
 	case farFromWanted:
 		return []string{"node(s) didn't match pod affinity rules"}

@@ -1,13 +1,16 @@
 package interpodaffinity
 
-import "github.com/berth-scheduler/berth/internal/model"
+import (
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
 
-// Interests registers for pods that come, go or are relabelled, and for nodes that come or are relabelled.
+// EventsToRegister registers for pods that come, go or are relabelled, and for nodes that come or are relabelled.
 //
 // Hints do not know namespaces, as in kube-scheduler: a namespace selector is held against no labels at all. Nor do they know which pods the
 // waiting pod is unwanted by, except for one that goes. A waiting pod whose terms cannot be parsed gets the benefit of the doubt.
-func (p *Plugin) Interests() []model.Interest {
-	return []model.Interest{
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.podHelps, Touches: p.touchesPods},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel},
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.nodeHelps, Touches: touchesTopologies},
@@ -24,7 +27,7 @@ const (
 
 // Cause is the namespace, the labels and the required terms.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	cause := model.Cause{Alike: p.FilterNeed(pod)}
+	cause := model.Cause{Alike: plugin.NeedOf(p.CountNeed(pod))}
 	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
 		return cause
 	}

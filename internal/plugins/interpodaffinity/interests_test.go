@@ -117,7 +117,7 @@ func TestInterests(t *testing.T) {
 		{"a node went", pod(fromDB), model.Event{Resource: model.NodeEvent, Action: model.Delete}, skip},
 	} {
 		waiting, got := model.NewPod(row.waiting), false
-		for _, i := range plugin(t, nil).Interests() {
+		for _, i := range newPlugin(t, nil).EventsToRegister() {
 			got = got || i.Helps(waiting, row.event)
 		}
 		if got != row.want {

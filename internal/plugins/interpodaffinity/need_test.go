@@ -8,12 +8,13 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 func TestNeeds(t *testing.T) {
 	db := wearing("app=db")
 	zoneDB, hostDB, broken := term(zone, "app=db"), term(host, "app=db"), term(zone, "app In")
-	p := plugin(t, nil)
+	p := newPlugin(t, nil)
 	const same, other = true, false
 	for i, row := range []struct {
 		a, b          *v1.Pod
@@ -44,11 +45,11 @@ func TestNeeds(t *testing.T) {
 		{pod(near(broken), db), pod(near(broken)), same, same},
 	} {
 		a, b := model.NewPod(row.a), model.NewPod(row.b)
-		if got := p.FilterNeed(a) == p.FilterNeed(b); got != row.filter {
-			t.Errorf("row %d: filter needs equal: %t; %s and %s", i, got, p.FilterNeed(a), p.FilterNeed(b))
+		if got := plugintest.FilterNeed(p, a) == plugintest.FilterNeed(p, b); got != row.filter {
+			t.Errorf("row %d: filter needs equal: %t; %s and %s", i, got, plugintest.FilterNeed(p, a), plugintest.FilterNeed(p, b))
 		}
-		if got := p.ScoreNeed(a) == p.ScoreNeed(b); got != row.score {
-			t.Errorf("row %d: score needs equal: %t; %s and %s", i, got, p.ScoreNeed(a), p.ScoreNeed(b))
+		if got := plugintest.ScoreNeed(p, a) == plugintest.ScoreNeed(p, b); got != row.score {
+			t.Errorf("row %d: score needs equal: %t; %s and %s", i, got, plugintest.ScoreNeed(p, a), plugintest.ScoreNeed(p, b))
 		}
 	}
 }
@@ -56,7 +57,7 @@ func TestNeeds(t *testing.T) {
 // Only the arguments can make the plugin have nothing to say: any pod may be what another's terms are about.
 func TestZeroNeeds(t *testing.T) {
 	zoneDB := term(zone, "app=db")
-	ignoring := plugin(t, &configv1.InterPodAffinityArgs{IgnorePreferredTermsOfExistingPods: true})
+	ignoring := newPlugin(t, &configv1.InterPodAffinityArgs{IgnorePreferredTermsOfExistingPods: true})
 	for i, row := range []struct {
 		pod  *v1.Pod
 		zero bool
@@ -68,10 +69,10 @@ func TestZeroNeeds(t *testing.T) {
 		{pod(dislikes(1, zoneDB)), false},
 	} {
 		p := model.NewPod(row.pod)
-		if got := ignoring.ScoreNeed(p).IsZero(); got != row.zero {
+		if got := plugintest.ScoreNeed(ignoring, p).IsZero(); got != row.zero {
 			t.Errorf("row %d: zero score need %t, want %t", i, got, row.zero)
 		}
-		if ignoring.FilterNeed(p).IsZero() || plugin(t, nil).FilterNeed(p).IsZero() || plugin(t, nil).ScoreNeed(p).IsZero() {
+		if plugintest.FilterNeed(ignoring, p).IsZero() || plugintest.FilterNeed(newPlugin(t, nil), p).IsZero() || plugintest.ScoreNeed(newPlugin(t, nil), p).IsZero() {
 			t.Errorf("row %d: a need is zero", i)
 		}
 	}
@@ -79,8 +80,8 @@ func TestZeroNeeds(t *testing.T) {
 
 // More terms than are remembered go through the plugin; what it says of the first must stay what it was.
 func TestManyTerms(t *testing.T) {
-	p := plugin(t, nil)
-	hint := p.Interests()[0]
+	p := newPlugin(t, nil)
+	hint := p.EventsToRegister()[0]
 	ask := func(i int) bool {
 		waiting := model.NewPod(pod(near(term(zone, fmt.Sprint("app=a", i)))))
 		return hint.Helps(waiting, came(wearing(fmt.Sprint("app=a", i)))) && !hint.Helps(waiting, came(wearing("app=other")))

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -32,7 +33,7 @@ func TestAgreesWithOracle(t *testing.T) {
 type sides struct {
 	cluster oracle.Cluster
 	oracle  oracle.Profile
-	profile *engine.Profile
+	profile *plugin.Profile
 	engine  *engine.Engine
 	state   *state.State
 }
@@ -43,9 +44,9 @@ func newSides(t *testing.T, r *rand.Rand, n uint64) *sides {
 	w.cluster = random.TopologyCluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(90), Pending: 6})
 	w.oracle = random.TopologyProfile(r)
 	w.oracle.Disabled["PodTopologySpread"] = true
-	w.profile = enginetest.Profile(t, w.oracle, plugin(t, &w.oracle.PodAffinity))
+	w.profile = enginetest.Profile(t, w.oracle, newPlugin(t, &w.oracle.PodAffinity))
 	var err error
-	if w.engine, err = engine.New(engine.Config{Profiles: []*engine.Profile{w.profile}, Seed: n}); err != nil {
+	if w.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{w.profile}, Seed: n}); err != nil {
 		t.Fatal(err)
 	}
 	w.state.Apply(enginetest.Changes(w.cluster))
@@ -81,7 +82,7 @@ func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 		pod := random.WithBrokenSelector(r, random.TopologyPod(r, 1000))
 		asked := model.NewPod(pod)
 		w.profile.Compile(asked)
-		d, want := w.engine.Decide(w.state, plan.WorkFor(asked)), oracle.Judge(w.cluster, pod, w.oracle)
+		d, want := w.engine.Decide(w.state.View(), plan.WorkFor(asked)), oracle.Judge(w.cluster, pod, w.oracle)
 		if want.PreFilter == nil || want.PreFilter.Plugin != "InterPodAffinity" {
 			continue
 		}

@@ -5,41 +5,31 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-const maxScore = 100
-
-// ScoreNeed is the pod's namespace and labels, and its preferred terms. It is zero when the arguments leave pods without preferred terms
-// alone.
-func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
+// SetNeed is the pod's namespace and labels, and its preferred terms. It is nil when the arguments leave pods without preferred terms alone.
+func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
 	if p.ignorePreferred && !slices.ContainsFunc(pod.Terms, isPreferred) {
-		return model.Need{}
+		return nil
 	}
-	if err := p.check(pod); err != nil {
-		return model.NeedOf("error " + err.Error())
-	}
-	return model.NeedOf(needText(pod, model.PreferredAffinity, model.PreferredAntiAffinity))
+	return &preferred{p.need(pod, model.PreferredAffinity, model.PreferredAntiAffinity)}
 }
 
 func isPreferred(ref model.TermRef) bool {
 	return ref.Kind == model.PreferredAffinity || ref.Kind == model.PreferredAntiAffinity
 }
 
-// CompileSet prepares the pod's preferred terms. It fails when any of its terms cannot be parsed, which the filter finds first unless it is
+// Compile prepares the pod's preferred terms. It fails when any of its terms cannot be parsed, which the filter finds first unless it is
 // disabled.
-func (p *Plugin) CompileSet(pod *model.Pod) (compiled.Set, error) {
-	if err := p.check(pod); err != nil {
-		return nil, fmt.Errorf("failed to parse pod: %w", err)
+func (n *preferred) Compile() (plugin.SetScores, error) {
+	if n.err != nil {
+		return nil, fmt.Errorf("failed to parse pod: %w", n.err)
 	}
-	c := &set{pod: likeness(pod), hardWeight: p.hardWeight}
-	for i := range pod.Terms {
-		ref := &pod.Terms[i]
-		if !isPreferred(*ref) {
-			continue
-		}
-		selected, err := p.selectionOf(pod, ref)
+	c := &set{pod: likeness(n.pod), hardWeight: n.plugin.hardWeight}
+	for ref := range n.terms {
+		selected, err := n.plugin.selectionOf(n.pod, ref)
 		if err != nil {
 			return nil, err
 		}
@@ -57,12 +47,12 @@ func weightOf(kind model.TermKind, weight int32) int64 {
 	return int64(weight)
 }
 
-// set scores by a pod's preferred terms and by the groups of others' terms that select it.
+// set scores by a pod's preferred terms and by the terms of others that select it.
 type set struct {
 	pod        *model.Pod // its likeness
 	hardWeight int64
 	byKey      []relations
-	version    uint64 // of the state's groups plus one, for which theirs are true
+	version    uint64 // of the state's terms plus one, for which theirs are true
 	shares     shares
 }
 
@@ -79,7 +69,7 @@ type ownTerm struct {
 }
 
 type theirTerm struct {
-	*state.Group
+	*state.TermCounts
 	weight int64
 }
 
@@ -95,15 +85,18 @@ func (c *set) under(key state.TopologyKey) *relations {
 
 // Score adds up the weights of the terms that relate the pod to the pods around each node, and stretches the sums to 0..100. It has no
 // say when nothing relates them.
-func (c *set) Score(s *state.State, slots []int32, scores []int64) (bool, error) {
-	c.catchUp(s)
+func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
+	c.catchUp(v)
 	clear(scores)
 	related := false
 	for i := range c.byKey {
-		if sums := c.byKey[i].sums(s); sums != nil {
+		if sums := c.byKey[i].sums(v); sums != nil {
 			related = true
-			add(scores, slots, s.Domains(c.byKey[i].key), sums)
+			add(scores, slots, v.Domains(c.byKey[i].key), sums)
 		}
+	}
+	if c.addTermsOfView(v, slots, scores) {
+		related = true
 	}
 	if related {
 		c.shares.stretch(scores)
@@ -112,8 +105,8 @@ func (c *set) Score(s *state.State, slots []int32, scores []int64) (bool, error)
 }
 
 // catchUp looks again for the terms that select the pod, if they may have changed.
-func (c *set) catchUp(s *state.State) {
-	version := s.GroupsVersion() + 1
+func (c *set) catchUp(v state.View) {
+	version := v.TermsVersion() + 1
 	if c.version == version {
 		return
 	}
@@ -121,40 +114,52 @@ func (c *set) catchUp(s *state.State) {
 	for i := range c.byKey {
 		c.byKey[i].theirs = c.byKey[i].theirs[:0]
 	}
-	for _, g := range s.GroupsMatching(c.pod) {
-		weight, counts := weightOf(g.Kind, g.Weight), true
-		switch g.Kind {
-		case model.RequiredAffinity:
-			weight, counts = c.hardWeight, c.hardWeight > 0
-		case model.RequiredAntiAffinity:
-			counts = false
-		}
-		if counts {
-			of := c.under(state.TopologyKey{Label: g.Term.Key})
-			of.theirs = append(of.theirs, theirTerm{g, weight})
+	for _, t := range v.TermsMatching(c.pod) {
+		if weight, counts := c.weightOfTheirs(t); counts {
+			of := c.under(state.TopologyKey{Label: t.Term.Key})
+			of.theirs = append(of.theirs, theirTerm{t, weight})
 		}
 	}
 }
 
-// sums adds up weights by domain. It is nil when no pod is related: that differs from weights that cancel out.
-func (r *relations) sums(s *state.State) []int64 {
+// weightOfTheirs returns what a term of a pod on a node adds to its domain; counts is false where terms of its kind add nothing.
+func (c *set) weightOfTheirs(t *state.TermCounts) (weight int64, counts bool) {
+	switch t.Kind {
+	case model.RequiredAffinity:
+		return c.hardWeight, c.hardWeight > 0
+	case model.RequiredAntiAffinity:
+		return 0, false
+	}
+	return weightOf(t.Kind, t.Weight), true
+}
+
+// sums adds up weights by domain. It is nil when no pod of the view is related by a term that pods of the state carry: that differs from
+// weights that cancel out.
+func (r *relations) sums(v state.View) []int64 {
 	var sums []int64
-	for i := range r.own {
-		term := &r.own[i]
-		if there := term.tally(s); there.Total() > 0 {
-			if sums == nil {
-				sums = s.Sums(r.key)
-			}
-			weigh(sums, there.Counts(), term.weight)
+	some := func() {
+		if sums == nil {
+			sums = v.Sums(r.key)
 		}
 	}
-	for _, term := range r.theirs {
-		if !term.CarriedSomewhere() {
+	for i := range r.own {
+		term := &r.own[i]
+		there := term.tally(v)
+		differences := v.Differences(there, nil)
+		if there.TotalWith(differences) <= 0 {
 			continue
 		}
-		if sums == nil {
-			sums = s.Sums(r.key)
+		some()
+		weigh(sums, there.Counts(), term.weight)
+		weighDifferences(sums, differences, term.weight)
+	}
+	for _, term := range r.theirs {
+		differences := v.TermDifference(term.TermCounts)
+		if term.TotalWith(differences) <= 0 {
+			continue
 		}
+		some()
+		weighDifferences(sums, differences, term.weight)
 		if counts := term.Counts(); counts != nil {
 			weigh(sums, counts, term.weight)
 			continue
@@ -162,6 +167,31 @@ func (r *relations) sums(s *state.State) []int64 {
 		term.Carriers(func(domain, pods int32) { sums[domain] += term.weight * int64(pods) })
 	}
 	return sums
+}
+
+// addTermsOfView adds up the terms that no pod of the state carries, and pods of the view do. It reports whether there is any.
+func (c *set) addTermsOfView(v state.View, slots []int32, scores []int64) (some bool) {
+	v.TermDifferences(c.pod, func(t *state.TermCounts, differences []state.Difference) {
+		weight, counts := c.weightOfTheirs(t)
+		if !counts || t.InState() || t.TotalWith(differences) <= 0 {
+			return
+		}
+		some = true
+		for at, slot := range slots {
+			for _, d := range differences {
+				if t.Domains()[slot] == d.Domain {
+					scores[at] += weight * int64(d.Pods)
+				}
+			}
+		}
+	})
+	return some
+}
+
+func weighDifferences(sums []int64, differences []state.Difference, weight int64) {
+	for _, d := range differences {
+		sums[d.Domain] += weight * int64(d.Pods)
+	}
 }
 
 func weigh(sums []int64, counts []int32, weight int64) {
@@ -226,5 +256,5 @@ func (t *shares) tabulate(span int64) {
 
 // share divides first, then multiplies, then truncates, as kube-scheduler does: 29 of 100 is 28.
 func share(above, span int64) int64 {
-	return int64(maxScore * float64(float64(above)/float64(span)))
+	return int64(plugin.MaxScore * float64(float64(above)/float64(span)))
 }

@@ -65,21 +65,49 @@ func (p *Plugin) check(pod *model.Pod) error {
 	return utilerrors.NewAggregate(first)
 }
 
-// needText is the canonical text of who the pod is to others' terms, and of its own terms of two kinds.
-func needText(pod *model.Pod, one, other model.TermKind) string {
-	text := strconv.AppendQuote(nil, pod.Namespace)
-	text = model.AppendLabels(text, pod.Labels)
+// need is who a pod is to others' terms, and its own terms of two kinds: the required ones or the preferred ones.
+type need struct {
+	plugin *Plugin
+	pod    *model.Pod
+	kinds  [2]model.TermKind
+	err    error // why a term, of whatever kind, cannot be parsed
+}
+
+// required and preferred are the needs of CountNeed and SetNeed.
+type (
+	required  struct{ need }
+	preferred struct{ need }
+)
+
+func (p *Plugin) need(pod *model.Pod, kinds ...model.TermKind) need {
+	return need{p, pod, [2]model.TermKind(kinds), p.check(pod)}
+}
+
+// AppendText appends the canonical text. Terms that cannot be parsed are the same need exactly when they fail with the same error.
+func (n *need) AppendText(text []byte) []byte {
+	if n.err != nil {
+		return fmt.Appendf(text, "error %v", n.err)
+	}
+	text = strconv.AppendQuote(text, n.pod.Namespace)
+	text = model.AppendLabels(text, n.pod.Labels)
 	var terms []string
-	for i := range pod.Terms {
-		if ref := &pod.Terms[i]; ref.Kind == one || ref.Kind == other {
-			terms = append(terms, fmt.Sprintf("\n%d %d %s", ref.Kind, ref.Weight, ref.Text.Value()))
-		}
+	for ref := range n.terms {
+		terms = append(terms, fmt.Sprintf("\n%d %d %s", ref.Kind, ref.Weight, ref.Text.Value()))
 	}
 	slices.Sort(terms)
 	for _, term := range terms {
 		text = append(text, term...)
 	}
-	return string(text)
+	return text
+}
+
+// terms calls yield with the pod's terms of the need's kinds.
+func (n *need) terms(yield func(ref *model.TermRef) bool) {
+	for i := range n.pod.Terms {
+		if ref := &n.pod.Terms[i]; slices.Contains(n.kinds[:], ref.Kind) && !yield(ref) {
+			return
+		}
+	}
 }
 
 // likeness stands for every pod that others' terms select exactly when they select this one.
@@ -93,8 +121,8 @@ type selection struct {
 	key  state.TopologyKey
 }
 
-func (x *selection) tally(s *state.State) *state.Tally {
-	return s.Tally(x.pods, x.key, state.NodeSet{})
+func (x *selection) tally(v state.View) *state.Tally {
+	return v.Tally(x.pods, x.key, state.NodeSet{})
 }
 
 // selectionOf returns the pods that a term selects.

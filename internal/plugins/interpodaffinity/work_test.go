@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 // TestSeenNeedCostsWhatChanged counts the work of decisions: once a need has been seen no tally is built, and a placed pod is written once into
@@ -38,7 +39,7 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 		b.place(t, pending)
 		again := b.pending(shape.pod)
 		work := plan.WorkFor(again)
-		if got := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, work) }); got != 0 {
+		if got := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state.View(), work) }); got != 0 {
 			t.Errorf("%s: a decision allocates %v times", shape.name, got)
 		}
 	}
@@ -48,12 +49,12 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 func TestRulesAllocateNothing(t *testing.T) {
 	b := newBench(t, 200)
 	b.run(1, func(int) part { return repelsItself })
-	l := b.plugin.CompileLayers(b.pending(repelsItself))
-	to, _, _ := l.Layers(b.state, nil)
+	l := plugintest.Counting(b.plugin, b.pending(repelsItself))
+	to := plugintest.Layers(l, b.state, nil)
 	if len(to) != 2 {
 		t.Fatalf("%d layers, want 2", len(to))
 	}
-	if got := testing.AllocsPerRun(100, func() { to, _, _ = l.Layers(b.state, to[:0]) }); got != 0 {
+	if got := testing.AllocsPerRun(100, func() { to = plugintest.Layers(l, b.state, to[:0]) }); got != 0 {
 		t.Errorf("rules allocate %v times", got)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -95,23 +95,31 @@ func preferred(pod *v1.Pod) []v1.PreferredSchedulingTerm {
 	return nil
 }
 
-// FilterNeed is the pod's node selector and required terms; it is zero when it has neither and nothing is added.
-func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
-	labels, terms := pod.Object.Spec.NodeSelector, required(pod.Object)
-	if len(labels) == 0 && terms == nil && p.addedRequired == nil {
-		return model.Need{}
+// FilterNeed is the pod's node selector and required terms; it is nil when it has neither and nothing is added.
+func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
+	need := requirements{p.addedRequired, pod.Object.Spec.NodeSelector, required(pod.Object)}
+	if len(need.labels) == 0 && need.terms == nil && need.added == nil {
+		return nil
 	}
-	return model.NeedOf(filterText(labels, terms))
+	return need
 }
 
 // FilterReads names the labels. A node's name, the one field that terms can ask for, never changes.
 func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
-// CompileFilter prepares the pod's selector and terms.
-func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
-	f := &filter{added: p.addedRequired, labels: labelsOf(pod.Object.Spec.NodeSelector)}
-	if terms := required(pod.Object); terms != nil {
-		s := selectorOf(terms)
+// requirements are what a pod requires of a node.
+type requirements struct {
+	added  *selector // the same for all pods, so it is no part of the text
+	labels map[string]string
+	terms  *v1.NodeSelector // may be nil
+}
+
+func (r requirements) AppendText(text []byte) []byte { return appendFilter(text, r.labels, r.terms) }
+
+func (r requirements) Compile() plugin.Verdicts {
+	f := &filter{added: r.added, labels: labelsOf(r.labels)}
+	if r.terms != nil {
+		s := selectorOf(r.terms)
 		f.terms = &s
 	}
 	return f
@@ -141,36 +149,47 @@ func (*filter) Reasons(code reason.Code) []string {
 	return []string{"node(s) didn't match Pod's node affinity/selector"}
 }
 
-// ScoreNeed is the pod's preferred terms; it is zero when there are none and none are added. Terms that do not count, such as
-// those of weight 0, still make the plugin score, as in kube-scheduler: it scores every node 0. Terms that cannot be parsed are the
-// same need exactly when they fail with the same error.
-func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
-	terms := preferred(pod.Object)
-	if len(terms) > 0 {
-		if _, err := affinity.NewPreferredSchedulingTerms(terms); err != nil {
-			return model.NeedOf(fmt.Sprintf("error %v", err))
-		}
+// ScoreNeed is the pod's preferred terms; it is nil when there are none and none are added. Terms that do not count, such as those of weight
+// 0, still make the plugin score, as in kube-scheduler: it scores every node 0.
+func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
+	need := preferences{added: p.addedPreferred, terms: preferred(pod.Object)}
+	if len(need.terms) == 0 && len(need.added) == 0 {
+		return nil
 	}
-	if len(terms) == 0 && len(p.addedPreferred) == 0 {
-		return model.Need{}
+	if len(need.terms) > 0 {
+		_, need.err = affinity.NewPreferredSchedulingTerms(need.terms)
 	}
-	return model.NeedOf("score" + scoreText(terms))
+	return need
+}
+
+// preferences are what a pod prefers in a node.
+type preferences struct {
+	added []weightedTerm // the same for all pods, so they are no part of the text
+	terms []v1.PreferredSchedulingTerm
+	err   error // why the terms cannot be parsed
+}
+
+// AppendText appends the terms. Terms that cannot be parsed are the same need exactly when they fail with the same error.
+func (p preferences) AppendText(text []byte) []byte {
+	if p.err != nil {
+		return fmt.Appendf(text, "error %v", p.err)
+	}
+	return append(append(text, "score"...), scoreText(p.terms)...)
+}
+
+// Compile prepares the added and the pod's preferred terms. It fails when one of the pod's cannot be parsed.
+func (p preferences) Compile() (plugin.NodeScores, error) {
+	if p.err != nil {
+		return nil, p.err
+	}
+	s := &scorer{}
+	s.terms = append(s.terms, p.added...)
+	s.terms = append(s.terms, weightedTermsOf(p.terms)...)
+	return s, nil
 }
 
 // ScoreReads names the labels.
 func (*Plugin) ScoreReads() model.Aspect { return model.Labels }
-
-// CompileScore prepares the added and the pod's preferred terms. It fails when one of the pod's cannot be parsed.
-func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
-	terms := preferred(pod.Object)
-	if _, err := affinity.NewPreferredSchedulingTerms(terms); err != nil {
-		return nil, err
-	}
-	s := &scorer{}
-	s.terms = append(s.terms, p.addedPreferred...)
-	s.terms = append(s.terms, weightedTermsOf(terms)...)
-	return s, nil
-}
 
 // Normalization gives the node that meets most preferences the most points.
 func (*Plugin) Normalization() model.Normalization { return model.Largest }
@@ -189,15 +208,15 @@ func (s *scorer) Score(node state.Node) int32 {
 	return sum
 }
 
-// Interests registers for nodes that come to match.
-func (p *Plugin) Interests() []model.Interest {
-	return []model.Interest{{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch, Touches: touchesLabels}}
+// EventsToRegister registers for nodes that come to match.
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch, Touches: touchesLabels}}
 }
 
 // Cause is the selector and the terms. A node is of help only if it has a label that the selector demands, or each term demands; so those
 // are what pods are found by.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	return model.Cause{Alike: p.FilterNeed(pod), Keys: demands(pod.Object)}
+	return model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod)), Keys: demands(pod.Object)}
 }
 
 // demands returns keys one of which every node touches that the pod may run on.

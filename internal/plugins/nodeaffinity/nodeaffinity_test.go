@@ -9,16 +9,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
-	_ engine.ColumnFilterer = (*Plugin)(nil)
-	_ engine.Narrower       = (*Plugin)(nil)
-	_ engine.ColumnScorer   = (*Plugin)(nil)
-	_ engine.Waker          = (*Plugin)(nil)
+	_ plugin.NodeFilter        = (*Plugin)(nil)
+	_ plugin.PreFilter         = (*Plugin)(nil)
+	_ plugin.NodeScore         = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 const (
@@ -87,7 +88,7 @@ func node(name string, pairs ...string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels(pairs...)}}
 }
 
-func plugin(t testing.TB, added *v1.NodeAffinity) *Plugin {
+func newPlugin(t testing.TB, added *v1.NodeAffinity) *Plugin {
 	t.Helper()
 	p, err := New(&configv1.NodeAffinityArgs{AddedAffinity: added})
 	if err != nil {
@@ -133,11 +134,11 @@ func TestFilter(t *testing.T) {
 		{"added, all match", requiring("zone In a"), pod(nil, "disk=ssd"), node("n", "zone=a", "disk=ssd"), ""},
 		{"added without terms", noTerms, pod(nil), node("n"), addedText},
 	} {
-		p := plugin(t, row.added)
-		if row.want != "" && p.FilterNeed(row.pod).IsZero() {
+		p := newPlugin(t, row.added)
+		if row.want != "" && plugintest.FilterNeed(p, row.pod).IsZero() {
 			t.Errorf("%s: no need", row.name)
 		}
-		filter := p.CompileFilter(row.pod)
+		filter := plugintest.Verdicts(p, row.pod)
 		code := filter.Filter(plugintest.Node(row.node))
 		var got string
 		if code != 0 {
@@ -168,15 +169,16 @@ func TestNarrow(t *testing.T) {
 		{"no values", name, nil, "pod affinity terms conflict"},
 		{"an empty term", "", nil, ""},
 	} {
-		names, narrowed, rejection := plugin(t, nil).Narrow(pod(requiring(row.terms)))
+		result := newPlugin(t, nil).PreFilter(state.View{}, pod(requiring(row.terms)))
+		names, narrowed, rejection := result.Nodes, result.Narrowed, result.Rejection
 		if !slices.Equal(names, row.want) || narrowed != (row.want != nil) || rejection != row.rejection {
 			t.Errorf("%s: got %q, %t, %q", row.name, names, narrowed, rejection)
 		}
 	}
 	for _, free := range []*model.Pod{pod(nil), pod(nil, "disk=ssd"), pod(&v1.NodeAffinity{}),
 		pod(&v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{}})} {
-		if _, narrowed, rejection := plugin(t, nil).Narrow(free); narrowed || rejection != "" {
-			t.Errorf("narrowed = %t, rejection = %q for a pod that names no node", narrowed, rejection)
+		if result := newPlugin(t, nil).PreFilter(state.View{}, free); result.Narrowed || result.Rejection != "" {
+			t.Errorf("the result is %+v for a pod that names no node", result)
 		}
 	}
 }
@@ -200,7 +202,7 @@ func TestScore(t *testing.T) {
 		{"the same term twice", nil, pod(preferring([]int32{2, 2}, "disk Exists | disk Exists")), node("n", "disk="), 4},
 		{"selector does not count", nil, pod(three, "disk=ssd"), node("n", "disk=ssd"), 10},
 	} {
-		scorer, err := plugin(t, row.added).CompileScore(row.pod)
+		scorer, err := plugintest.NodeScores(newPlugin(t, row.added), row.pod)
 		if err != nil {
 			t.Errorf("%s: %v", row.name, err)
 			continue
@@ -209,22 +211,22 @@ func TestScore(t *testing.T) {
 			t.Errorf("%s: got %d, want %d", row.name, got, row.want)
 		}
 	}
-	if plugin(t, nil).Normalization() != model.Largest {
+	if newPlugin(t, nil).Normalization() != model.Largest {
 		t.Error("scores are not normalised by the largest")
 	}
 }
 
 func TestScoreErrors(t *testing.T) {
-	p := plugin(t, nil)
+	p := newPlugin(t, nil)
 	bad := pod(preferring([]int32{1, 1}, "disk In ssd | cores Gt abc"))
-	_, err := p.CompileScore(bad)
+	_, err := plugintest.NodeScores(p, bad)
 	const want = `[1].matchExpressions[0].values[0]: Invalid value: "abc": for 'Gt', 'Lt' operators, the value must be an integer`
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
 	// The error says which term it is about, so order counts here and only here.
 	other := pod(preferring([]int32{1, 1}, "cores Gt abc | disk In ssd"))
-	if p.ScoreNeed(bad).IsZero() || p.ScoreNeed(bad) == p.ScoreNeed(other) {
+	if plugintest.ScoreNeed(p, bad).IsZero() || plugintest.ScoreNeed(p, bad) == plugintest.ScoreNeed(p, other) {
 		t.Error("pods that fail with different errors share a need")
 	}
 }
@@ -261,7 +263,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestNeeds(t *testing.T) {
-	p := plugin(t, nil)
+	p := newPlugin(t, nil)
 	for _, row := range []struct {
 		name       string
 		one, other *model.Pod
@@ -280,8 +282,8 @@ func TestNeeds(t *testing.T) {
 		{"repeated value of a field", pod(requiring(".metadata.name In 1 1")), pod(requiring(".metadata.name In 1")), false},
 		{"split names", pod(nil, `a"=b`), pod(nil, `a="b`), false},
 	} {
-		if got := p.FilterNeed(row.one) == p.FilterNeed(row.other); got != row.equal {
-			t.Errorf("filter, %s: equal = %t: %s and %s", row.name, got, p.FilterNeed(row.one), p.FilterNeed(row.other))
+		if got := plugintest.FilterNeed(p, row.one) == plugintest.FilterNeed(p, row.other); got != row.equal {
+			t.Errorf("filter, %s: equal = %t: %s and %s", row.name, got, plugintest.FilterNeed(p, row.one), plugintest.FilterNeed(p, row.other))
 		}
 	}
 	for _, row := range []struct {
@@ -295,24 +297,24 @@ func TestNeeds(t *testing.T) {
 		{"weight", preferring([]int32{1}, "a In 1"), preferring([]int32{2}, "a In 1"), false},
 		{"repetition", preferring([]int32{1, 1}, "a In 1 | a In 1"), preferring([]int32{1}, "a In 1"), false},
 	} {
-		one, other := p.ScoreNeed(pod(row.one)), p.ScoreNeed(pod(row.other))
+		one, other := plugintest.ScoreNeed(p, pod(row.one)), plugintest.ScoreNeed(p, pod(row.other))
 		if got := one == other; got != row.equal {
 			t.Errorf("score, %s: equal = %t: %s and %s", row.name, got, one, other)
 		}
 	}
-	if !p.FilterNeed(pod(nil)).IsZero() || !p.FilterNeed(pod(preferring([]int32{1}, "a In 1"))).IsZero() {
+	if !plugintest.FilterNeed(p, pod(nil)).IsZero() || !plugintest.FilterNeed(p, pod(preferring([]int32{1}, "a In 1"))).IsZero() {
 		t.Error("a pod that requires nothing has a filter need")
 	}
-	if !p.ScoreNeed(pod(nil)).IsZero() || !p.ScoreNeed(pod(requiring("a In 1"))).IsZero() {
+	if !plugintest.ScoreNeed(p, pod(nil)).IsZero() || !plugintest.ScoreNeed(p, pod(requiring("a In 1"))).IsZero() {
 		t.Error("a pod that prefers nothing has a score need")
 	}
-	if p.ScoreNeed(pod(preferring([]int32{1, 0}, "| a In 1"))).IsZero() {
+	if plugintest.ScoreNeed(p, pod(preferring([]int32{1, 0}, "| a In 1"))).IsZero() {
 		t.Error("terms that do not count take the score away, where kube-scheduler gives 0")
 	}
-	if added := plugin(t, requiring("a In 1")); added.FilterNeed(pod(nil)).IsZero() || !added.ScoreNeed(pod(nil)).IsZero() {
+	if added := newPlugin(t, requiring("a In 1")); plugintest.FilterNeed(added, pod(nil)).IsZero() || !plugintest.ScoreNeed(added, pod(nil)).IsZero() {
 		t.Error("an added required term is a need of every pod, but only of the filter")
 	}
-	if added := plugin(t, preferring([]int32{1}, "a In 1")); !added.FilterNeed(pod(nil)).IsZero() || added.ScoreNeed(pod(nil)).IsZero() {
+	if added := newPlugin(t, preferring([]int32{1}, "a In 1")); !plugintest.FilterNeed(added, pod(nil)).IsZero() || plugintest.ScoreNeed(added, pod(nil)).IsZero() {
 		t.Error("an added preferred term is a need of every pod, but only of the scorer")
 	}
 }
@@ -350,7 +352,7 @@ func TestInterests(t *testing.T) {
 		{"taints", nil, inA, event(model.UpdateNodeTaint, b, a), false},
 	} {
 		helps := false
-		for _, interest := range plugin(t, row.added).Interests() {
+		for _, interest := range newPlugin(t, row.added).EventsToRegister() {
 			helps = helps || interest.Helps(row.pod, row.event)
 		}
 		if helps != row.want {
@@ -361,9 +363,9 @@ func TestInterests(t *testing.T) {
 
 func TestAllocatesNothing(t *testing.T) {
 	waiting := busy()
-	p := plugin(t, requiring("zone Exists"))
-	filter := p.CompileFilter(waiting)
-	scorer, err := p.CompileScore(waiting)
+	p := newPlugin(t, requiring("zone Exists"))
+	filter := plugintest.Verdicts(p, waiting)
+	scorer, err := plugintest.NodeScores(p, waiting)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -382,7 +384,7 @@ func busy() *model.Pod {
 }
 
 func BenchmarkFilter(b *testing.B) {
-	filter, n := plugin(b, nil).CompileFilter(busy()), plugintest.Node(node("n", "disk=ssd", "zone=a", "cores=4"))
+	filter, n := plugintest.Verdicts(newPlugin(b, nil), busy()), plugintest.Node(node("n", "disk=ssd", "zone=a", "cores=4"))
 	b.ReportAllocs()
 	for b.Loop() {
 		filter.Filter(n)
@@ -390,7 +392,7 @@ func BenchmarkFilter(b *testing.B) {
 }
 
 func BenchmarkScore(b *testing.B) {
-	scorer, _ := plugin(b, nil).CompileScore(busy())
+	scorer, _ := plugintest.NodeScores(newPlugin(b, nil), busy())
 	n := plugintest.Node(node("n", "disk=ssd", "zone=a", "cores=4"))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -399,17 +401,17 @@ func BenchmarkScore(b *testing.B) {
 }
 
 func BenchmarkFilterNeed(b *testing.B) {
-	p, waiting := plugin(b, nil), busy()
+	p, waiting := newPlugin(b, nil), busy()
 	b.ReportAllocs()
 	for b.Loop() {
-		p.FilterNeed(waiting)
+		plugintest.FilterNeed(p, waiting)
 	}
 }
 
 func BenchmarkScoreNeed(b *testing.B) {
-	p, waiting := plugin(b, nil), busy()
+	p, waiting := newPlugin(b, nil), busy()
 	b.ReportAllocs()
 	for b.Loop() {
-		p.ScoreNeed(waiting)
+		plugintest.ScoreNeed(p, waiting)
 	}
 }

@@ -9,7 +9,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
@@ -37,7 +39,7 @@ var (
 // The library, which allocates for every node, must give the same answers; and pods with the same need must get the same
 // answers.
 func TestAgreesWithTheLibrary(t *testing.T) {
-	p := plugin(t, nil)
+	p := newPlugin(t, nil)
 	filters, scores := map[model.Need]bool{}, map[model.Need]int64{}
 	n := node("n1", "a=x", "b=-2")
 	view := plugintest.Node(n)
@@ -55,12 +57,12 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 		other.Labels = someLabels.Draw(t, "labels")
 		for _, on := range []*v1.Node{n, other} {
 			want, _ := affinity.GetRequiredNodeAffinity(object).Match(on)
-			if got := p.CompileFilter(waiting).Filter(plugintest.Node(on)) == 0; got != want {
+			if got := plugintest.Verdicts(p, waiting).Filter(plugintest.Node(on)) == 0; got != want {
 				t.Fatalf("matches = %t, want %t", got, want)
 			}
 		}
-		fits := p.CompileFilter(waiting).Filter(view) == 0
-		need := p.FilterNeed(waiting)
+		fits := plugintest.Verdicts(p, waiting).Filter(view) == 0
+		need := plugintest.FilterNeed(p, waiting)
 		if before, seen := filters[need]; seen && before != fits {
 			t.Fatalf("the need %s fits and does not fit", need)
 		}
@@ -70,7 +72,11 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 		}
 
 		library, wantErr := affinity.NewPreferredSchedulingTerms(preferred(object))
-		scorer, err := p.CompileScore(waiting)
+		var scorer plugin.NodeScores = nothing{}
+		var err error
+		if need := p.ScoreNeed(waiting); need != nil {
+			scorer, err = need.Compile()
+		}
 		if (err == nil) != (wantErr == nil) || err != nil && err.Error() != wantErr.Error() {
 			t.Fatalf("error %v, want %v", err, wantErr)
 		}
@@ -83,7 +89,7 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 				}
 			}
 		}
-		need = p.ScoreNeed(waiting)
+		need = plugintest.ScoreNeed(p, waiting)
 		if before, seen := scores[need]; seen && before != score {
 			t.Fatalf("the need %s scores %d and %d", need, before, score)
 		}
@@ -109,3 +115,8 @@ func TestInteger(t *testing.T) {
 		}
 	}
 }
+
+// nothing scores for a pod that the plugin has nothing to say about.
+type nothing struct{}
+
+func (nothing) Score(state.Node) int32 { return 0 }

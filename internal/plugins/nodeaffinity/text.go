@@ -11,10 +11,10 @@ import (
 // The canonical texts quote every name and sort whatever has no order: selector entries, terms, the requirements of a term,
 // the values of a requirement. Repetitions stay, because they can make a term invalid or count twice.
 
-// filterText is the text of a node selector and of required terms, which may be nil. Terms that are there but match nothing
-// differ from no terms.
-func filterText(selector map[string]string, terms *v1.NodeSelector) string {
-	text := []byte("filter")
+// appendFilter appends the text of a node selector and of required terms, which may be nil. Terms that are there but match nothing differ
+// from no terms.
+func appendFilter(text []byte, selector map[string]string, terms *v1.NodeSelector) []byte {
+	text = append(text, "filter"...)
 	for _, l := range labelsOf(selector) {
 		text = append(text, ' ')
 		text = strconv.AppendQuote(text, l.key)
@@ -22,7 +22,7 @@ func filterText(selector map[string]string, terms *v1.NodeSelector) string {
 		text = strconv.AppendQuote(text, l.value)
 	}
 	if terms == nil {
-		return string(text)
+		return text
 	}
 	texts := make([]string, 0, len(terms.NodeSelectorTerms))
 	for i := range terms.NodeSelectorTerms {
@@ -30,8 +30,7 @@ func filterText(selector map[string]string, terms *v1.NodeSelector) string {
 			texts = append(texts, termText(t))
 		}
 	}
-	text = append(text, " one of"...)
-	return string(text) + sortedText(texts)
+	return append(append(text, " one of"...), sortedText(texts)...)
 }
 
 // scoreText is the text of those preferred terms that count; it is empty when none does.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/features"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -44,13 +44,13 @@ func New() *Plugin {
 // Name returns "NodeDeclaredFeatures".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is the set of required features as a string of bits; it is zero when the pod requires none.
-func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
+// FilterNeed is the set of required features; it is nil when the pod requires none.
+func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	set := p.required(&pod.Object.Spec)
 	if set.IsEmpty() {
-		return model.Need{}
+		return nil
 	}
-	return model.NeedOf(set.String())
+	return required{set, p.known}
 }
 
 // required infers the features that a pod's spec relies on.
@@ -66,12 +66,19 @@ func (p *Plugin) required(spec *v1.PodSpec) nodedeclaredfeatures.FeatureSet {
 // FilterReads names the declared features.
 func (*Plugin) FilterReads() model.Aspect { return model.Features }
 
-// CompileFilter infers the required features.
-func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
-	set := p.required(&pod.Object.Spec)
-	f := &filter{known: p.known, required: make([]bool, len(p.known))}
+// required is the need for features, as a set among the known ones.
+type required struct {
+	set   nodedeclaredfeatures.FeatureSet
+	known []string
+}
+
+// AppendText writes the set as a string of bits.
+func (r required) AppendText(text []byte) []byte { return append(text, r.set.String()...) }
+
+func (r required) Compile() plugin.Verdicts {
+	f := &filter{known: r.known, required: make([]bool, len(r.known))}
 	for i := range f.required {
-		if f.required[i] = set.Get(i); f.required[i] {
+		if f.required[i] = r.set.Get(i); f.required[i] {
 			f.count++
 		}
 	}
@@ -112,9 +119,9 @@ func (*filter) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't match Pod's required features"}
 }
 
-// Interests registers for nodes whose features change and for changes of the waiting pod that require other features.
-func (p *Plugin) Interests() []model.Interest {
-	return []model.Interest{
+// EventsToRegister registers for nodes whose features change and for changes of the waiting pod that require other features.
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeDeclaredFeature, Hint: declaresOthers},
 		{Resource: model.TargetPodEvent, Actions: model.Update, Hint: p.requiresOthers},
 	}

@@ -9,15 +9,15 @@ import (
 	library "k8s.io/component-helpers/nodedeclaredfeatures"
 	"pgregory.net/rapid"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
-	_ engine.ColumnFilterer = (*Plugin)(nil)
-	_ engine.Waker          = (*Plugin)(nil)
+	_ plugin.NodeFilter        = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 const (
@@ -71,10 +71,10 @@ func TestFilter(t *testing.T) {
 		{"another declared", pod(restart), []string{users}, false, false},
 		{"restart", pod(restart), []string{restart, users}, false, true},
 	} {
-		if skips := New().FilterNeed(row.pod).IsZero(); skips != row.skips {
+		if skips := plugintest.FilterNeed(New(), row.pod).IsZero(); skips != row.skips {
 			t.Errorf("%s: skips = %t, want %t", row.name, skips, row.skips)
 		}
-		filter := New().CompileFilter(row.pod)
+		filter := plugintest.Verdicts(New(), row.pod)
 		code := filter.Filter(node(row.declared...))
 		if fits := code == 0; fits != row.fits {
 			t.Errorf("%s: fits = %t, want %t", row.name, fits, row.fits)
@@ -95,7 +95,7 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.CompileFilter(waiting).Filter(node(declared...)) == 0; got != want.IsMatch {
+		if got := plugintest.Verdicts(p, waiting).Filter(node(declared...)) == 0; got != want.IsMatch {
 			t.Fatalf("got %t, want %t", got, want.IsMatch)
 		}
 	})
@@ -103,8 +103,8 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 
 func TestNeed(t *testing.T) {
 	p := New()
-	if p.FilterNeed(pod(users)) != p.FilterNeed(pod(users)) || p.FilterNeed(pod(users)) == p.FilterNeed(pod(mounts)) ||
-		p.FilterNeed(pod(users)) == p.FilterNeed(pod(users, mounts)) {
+	if plugintest.FilterNeed(p, pod(users)) != plugintest.FilterNeed(p, pod(users)) || plugintest.FilterNeed(p, pod(users)) == plugintest.FilterNeed(p, pod(mounts)) ||
+		plugintest.FilterNeed(p, pod(users)) == plugintest.FilterNeed(p, pod(users, mounts)) {
 		t.Error("the need is not the set of required features")
 	}
 }
@@ -130,7 +130,7 @@ func TestInterests(t *testing.T) {
 		{"other requirements", updated(model.Update, pod()), true},
 	} {
 		helps := false
-		for _, interest := range New().Interests() {
+		for _, interest := range New().EventsToRegister() {
 			helps = helps || interest.Helps(waiting, row.event)
 		}
 		if helps != row.want {
@@ -140,14 +140,14 @@ func TestInterests(t *testing.T) {
 }
 
 func TestFilterAllocatesNothing(t *testing.T) {
-	filter, n := New().CompileFilter(pod(users, mounts)), node("Foo", restart, users)
+	filter, n := plugintest.Verdicts(New(), pod(users, mounts)), node("Foo", restart, users)
 	if allocs := testing.AllocsPerRun(100, func() { filter.Filter(n) }); allocs != 0 {
 		t.Errorf("Filter allocates %v times", allocs)
 	}
 }
 
 func BenchmarkFilter(b *testing.B) {
-	filter, n := New().CompileFilter(pod(mounts)), node(New().known...)
+	filter, n := plugintest.Verdicts(New(), pod(mounts)), node(New().known...)
 	b.ReportAllocs()
 	for b.Loop() {
 		filter.Filter(n)

@@ -6,7 +6,7 @@ package nodename
 
 import (
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -25,45 +25,45 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeName".
 func (*Plugin) Name() string { return Name }
 
-// Narrow names the pod's node.
-func (*Plugin) Narrow(pod *model.Pod) (names []string, narrowed bool, rejection string) {
+// PreFilter names the pod's node.
+func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	if pod.NodeName == "" {
-		return nil, false, ""
+		return plugin.PreFilterResult{}
 	}
-	return []string{pod.NodeName}, true, ""
+	return plugin.PreFilterResult{Narrowed: true, Nodes: []string{pod.NodeName}}
 }
 
 // FilterNeed is the node's name.
-func (*Plugin) FilterNeed(pod *model.Pod) model.Need {
+func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if pod.NodeName == "" {
-		return model.Need{}
+		return nil
 	}
-	return model.NeedOf(pod.NodeName)
+	return name(pod.NodeName)
 }
 
 // FilterReads names no aspect: the name is what makes the node that node.
 func (*Plugin) FilterReads() model.Aspect { return 0 }
 
-// CompileFilter prepares the comparison with the pod's node name.
-func (*Plugin) CompileFilter(pod *model.Pod) compiled.Filter { return &filter{name: pod.NodeName} }
+// name is the need for the one node of that name.
+type name string
 
-// filter passes the one node of its name, and every node when it has none.
-type filter struct{ name string }
+func (n name) AppendText(text []byte) []byte { return append(text, n...) }
+func (n name) Compile() plugin.Verdicts      { return n }
 
-func (f *filter) Filter(node state.Node) reason.Code {
-	if f.name != "" && f.name != node.Name() {
+func (n name) Filter(node state.Node) reason.Code {
+	if string(n) != node.Name() {
 		return otherNode
 	}
 	return reason.None
 }
 
-func (*filter) Reasons(reason.Code) []string {
+func (name) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't match the requested node name"}
 }
 
-// Interests registers for new nodes, one of which may have the name.
-func (*Plugin) Interests() []model.Interest {
-	return []model.Interest{{Resource: model.NodeEvent, Actions: model.Add}}
+// EventsToRegister registers for new nodes, one of which may have the name.
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{{Resource: model.NodeEvent, Actions: model.Add}}
 }
 
 // Cause is the same for all pods: hints do not look at them.

@@ -7,16 +7,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
-	_ engine.ColumnFilterer = (*Plugin)(nil)
-	_ engine.Narrower       = (*Plugin)(nil)
-	_ engine.Waker          = (*Plugin)(nil)
+	_ plugin.NodeFilter        = (*Plugin)(nil)
+	_ plugin.PreFilter         = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 func pod(nodeName string) *model.Pod {
@@ -40,11 +40,12 @@ func TestFilter(t *testing.T) {
 		{"an absent node", "n9", []string{"n9"}, "n2", "node(s) didn't match the requested node name"},
 	} {
 		p := New()
-		names, narrowed, rejection := p.Narrow(pod(row.nodeName))
+		result := p.PreFilter(state.View{}, pod(row.nodeName))
+		names, narrowed, rejection := result.Nodes, result.Narrowed, result.Rejection
 		if !slices.Equal(names, row.narrows) || narrowed != (row.narrows != nil) || rejection != "" {
 			t.Errorf("%s: narrowed to %q, %t, %q", row.name, names, narrowed, rejection)
 		}
-		filter := p.CompileFilter(pod(row.nodeName))
+		filter := plugintest.Verdicts(p, pod(row.nodeName))
 		code := filter.Filter(node(row.node))
 		var got string
 		if code != 0 {
@@ -58,30 +59,30 @@ func TestFilter(t *testing.T) {
 
 func TestNeed(t *testing.T) {
 	p := New()
-	if !p.FilterNeed(pod("")).IsZero() {
+	if !plugintest.FilterNeed(p, pod("")).IsZero() {
 		t.Error("a pod without a node name has a need")
 	}
-	if p.FilterNeed(pod("n1")) != p.FilterNeed(pod("n1")) || p.FilterNeed(pod("n1")) == p.FilterNeed(pod("n2")) {
+	if plugintest.FilterNeed(p, pod("n1")) != plugintest.FilterNeed(p, pod("n1")) || plugintest.FilterNeed(p, pod("n1")) == plugintest.FilterNeed(p, pod("n2")) {
 		t.Error("the need is not the node name")
 	}
 }
 
 func TestInterests(t *testing.T) {
 	event := model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}
-	if interests := New().Interests(); len(interests) != 1 || !interests[0].Helps(pod("n1"), event) {
+	if interests := New().EventsToRegister(); len(interests) != 1 || !interests[0].Helps(pod("n1"), event) {
 		t.Error("a new node does not help")
 	}
 }
 
 func TestFilterAllocatesNothing(t *testing.T) {
-	filter, n := New().CompileFilter(pod("n1")), node("n2")
+	filter, n := plugintest.Verdicts(New(), pod("n1")), node("n2")
 	if allocs := testing.AllocsPerRun(100, func() { filter.Filter(n) }); allocs != 0 {
 		t.Errorf("Filter allocates %v times", allocs)
 	}
 }
 
 func BenchmarkFilter(b *testing.B) {
-	filter, n := New().CompileFilter(pod("n1")), node("n2")
+	filter, n := plugintest.Verdicts(New(), pod("n1")), node("n2")
 	b.ReportAllocs()
 	for b.Loop() {
 		filter.Filter(n)

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -31,18 +31,12 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodePorts".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed lists the wanted host ports; it is zero when there are none.
-func (*Plugin) FilterNeed(pod *model.Pod) model.Need {
+// FilterNeed is the wanted host ports; it is nil when there are none.
+func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if len(pod.Ports) == 0 {
-		return model.Need{}
+		return nil
 	}
-	text := make([]byte, 0, 32*len(pod.Ports))
-	for _, port := range sorted(pod.Ports) {
-		text = strconv.AppendInt(text, int64(port.Port), 10)
-		text = strconv.AppendQuote(text, string(port.Protocol))
-		text = strconv.AppendQuote(text, port.IP)
-	}
-	return model.NeedOf(string(text))
+	return wanted(sorted(pod.Ports))
 }
 
 func sorted(ports []model.HostPort) []model.HostPort {
@@ -59,27 +53,36 @@ func sorted(ports []model.HostPort) []model.HostPort {
 // FilterReads names the host ports in use.
 func (*Plugin) FilterReads() model.Aspect { return model.Ports }
 
-// CompileFilter keeps the wanted ports.
-func (*Plugin) CompileFilter(pod *model.Pod) compiled.Filter { return &filter{wanted: pod.Ports} }
+// wanted is the need for free host ports, sorted.
+type wanted []model.HostPort
 
-type filter struct{ wanted []model.HostPort }
+func (w wanted) AppendText(text []byte) []byte {
+	for _, port := range w {
+		text = strconv.AppendInt(text, int64(port.Port), 10)
+		text = strconv.AppendQuote(text, string(port.Protocol))
+		text = strconv.AppendQuote(text, port.IP)
+	}
+	return text
+}
 
-func (f *filter) Filter(node state.Node) reason.Code {
-	for i := range f.wanted {
-		if node.PortInUse(f.wanted[i]) {
+func (w wanted) Compile() plugin.Verdicts { return w }
+
+func (w wanted) Filter(node state.Node) reason.Code {
+	for i := range w {
+		if node.PortInUse(w[i]) {
 			return taken
 		}
 	}
 	return reason.None
 }
 
-func (*filter) Reasons(reason.Code) []string {
+func (wanted) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't have free ports for the requested pod ports"}
 }
 
-// Interests registers for pods that free a port and for new nodes.
-func (*Plugin) Interests() []model.Interest {
-	return []model.Interest{
+// EventsToRegister registers for pods that free a port and for new nodes.
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: freesPort, Touches: touchesPorts},
 		{Resource: model.NodeEvent, Actions: model.Add},
 	}
@@ -87,9 +90,9 @@ func (*Plugin) Interests() []model.Interest {
 
 // Cause is the wanted ports; a pod that goes is of help only if it held one of the numbers.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	cause := model.Cause{Alike: p.FilterNeed(pod)}
-	for _, wanted := range pod.Ports {
-		cause.Keys = append(cause.Keys, portKey(wanted))
+	cause := model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod))}
+	for _, port := range pod.Ports {
+		cause.Keys = append(cause.Keys, portKey(port))
 	}
 	return cause
 }
@@ -104,7 +107,7 @@ func touchesPorts(e model.Event, touch func(model.Key)) {
 	}
 }
 
-// freesPort reports whether the pod that went held, or was promised, a port in the way of the waiting pod. On which node is
+// freesPort reports whether the pod that went held, or was nominated with, a port in the way of the waiting pod. On which node is
 // not asked.
 func freesPort(waiting *model.Pod, e model.Event) bool {
 	gone := e.OldPod
@@ -112,8 +115,8 @@ func freesPort(waiting *model.Pod, e model.Event) bool {
 		return false
 	}
 	for _, freed := range gone.Ports {
-		for _, wanted := range waiting.Ports {
-			if freed.Conflicts(wanted) {
+		for _, port := range waiting.Ports {
+			if freed.Conflicts(port) {
 				return true
 			}
 		}

@@ -6,15 +6,15 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
-	_ engine.ColumnFilterer = (*Plugin)(nil)
-	_ engine.Waker          = (*Plugin)(nil)
+	_ plugin.NodeFilter        = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 func port(protocol v1.Protocol, ip string, hostPort int32) v1.ContainerPort {
@@ -65,10 +65,10 @@ func TestFilter(t *testing.T) {
 		{"own ports do not conflict", object(any80, port(tcp, "10.0.0.1", 80)), nil, false, true},
 	} {
 		waiting := model.NewPod(row.wanted)
-		if skips := New().FilterNeed(waiting).IsZero(); skips != row.skips {
+		if skips := plugintest.FilterNeed(New(), waiting).IsZero(); skips != row.skips {
 			t.Errorf("%s: skips = %t, want %t", row.name, skips, row.skips)
 		}
-		filter := New().CompileFilter(waiting)
+		filter := plugintest.Verdicts(New(), waiting)
 		code := filter.Filter(node(row.used...))
 		if fits := code == 0; fits != row.fits {
 			t.Errorf("%s: fits = %t, want %t", row.name, fits, row.fits)
@@ -94,7 +94,7 @@ func TestNeed(t *testing.T) {
 		{"number", object(port("TCP", "", 8)), object(a), false},
 		{"more", object(a, b), object(a), false},
 	} {
-		one, other := New().FilterNeed(model.NewPod(row.one)), New().FilterNeed(model.NewPod(row.other))
+		one, other := plugintest.FilterNeed(New(), model.NewPod(row.one)), plugintest.FilterNeed(New(), model.NewPod(row.other))
 		if got := one == other; got != row.equal {
 			t.Errorf("%s: equal = %t, want %t: %s and %s", row.name, got, row.equal, one, other)
 		}
@@ -123,7 +123,7 @@ func TestInterests(t *testing.T) {
 		{"pod added", model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: waiting}, false},
 	} {
 		helps := false
-		for _, interest := range New().Interests() {
+		for _, interest := range New().EventsToRegister() {
 			helps = helps || interest.Helps(waiting, row.event)
 		}
 		if helps != row.want {
@@ -133,14 +133,14 @@ func TestInterests(t *testing.T) {
 }
 
 func TestFilterAllocatesNothing(t *testing.T) {
-	filter, n := New().CompileFilter(model.NewPod(object(port("TCP", "", 80)))), node(port("TCP", "", 81), port("UDP", "", 80))
+	filter, n := plugintest.Verdicts(New(), model.NewPod(object(port("TCP", "", 80)))), node(port("TCP", "", 81), port("UDP", "", 80))
 	if allocs := testing.AllocsPerRun(100, func() { filter.Filter(n) }); allocs != 0 {
 		t.Errorf("Filter allocates %v times", allocs)
 	}
 }
 
 func BenchmarkFilter(b *testing.B) {
-	filter, n := New().CompileFilter(model.NewPod(object(port("TCP", "", 80)))), node(port("TCP", "", 81), port("UDP", "", 80))
+	filter, n := plugintest.Verdicts(New(), model.NewPod(object(port("TCP", "", 80)))), node(port("TCP", "", 81), port("UDP", "", 80))
 	b.ReportAllocs()
 	for b.Loop() {
 		filter.Filter(n)

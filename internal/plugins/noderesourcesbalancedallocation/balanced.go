@@ -13,7 +13,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // Name is the plugin's name in the configuration.
@@ -70,19 +70,14 @@ func accounted(name v1.ResourceName) bool {
 // Name returns "NodeResourcesBalancedAllocation".
 func (*Plugin) Name() string { return Name }
 
-// ScoreNeed is what the pod occupies of the configured resources; nothing when it occupies none of them.
-func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
-	text := make([]byte, 0, 64)
-	some := false
+// ScoreNeed is what the pod occupies of the configured resources; nil when it occupies none of them.
+func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	for _, name := range p.resources {
-		amount := model.KeyOf(name).In(&pod.Occupies)
-		some = some || amount != 0
-		text = append(strconv.AppendInt(text, amount, 10), ' ')
+		if model.KeyOf(name).In(&pod.Occupies) != 0 {
+			return occupied{&pod.Occupies, p}
+		}
 	}
-	if !some {
-		return model.Need{}
-	}
-	return model.NeedOf(string(text))
+	return nil
 }
 
 // ScoreReads names what the node offers and what its pods take.
@@ -91,12 +86,25 @@ func (*Plugin) ScoreReads() model.Aspect { return model.Usage | model.Allocatabl
 // Normalization says that scores are in range as they are.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
-// CompileScore picks the resources that count for the pod: a scalar that it does not ask for counts on no node.
-func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
+// occupied are the amounts that a pod occupies.
+type occupied struct {
+	*model.Resources
+	plugin *Plugin
+}
+
+func (o occupied) AppendText(text []byte) []byte {
+	for _, name := range o.plugin.resources {
+		text = append(strconv.AppendInt(text, model.KeyOf(name).In(o.Resources), 10), ' ')
+	}
+	return text
+}
+
+// Compile picks the resources that count for the pod: a scalar that it does not ask for counts on no node. It never fails.
+func (o occupied) Compile() (plugin.NodeScores, error) {
 	s := &scorer{}
-	for _, name := range p.resources {
+	for _, name := range o.plugin.resources {
 		key := model.KeyOf(name)
-		if amount := key.In(&pod.Occupies); amount != 0 || !key.IsScalar() {
+		if amount := key.In(o.Resources); amount != 0 || !key.IsScalar() {
 			s.parts = append(s.parts, part{key, amount})
 		}
 	}

@@ -11,14 +11,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-var _ engine.ColumnScorer = (*Plugin)(nil)
+var _ plugin.NodeScore = (*Plugin)(nil)
 
 // list reads "cpu=1 memory=2Gi".
 func list(text string) v1.ResourceList {
@@ -41,7 +40,7 @@ func podOf(name, requests string) *v1.Pod {
 	}
 }
 
-func plugin(t testing.TB, resources ...string) *Plugin {
+func newPlugin(t testing.TB, resources ...string) *Plugin {
 	t.Helper()
 	args := &configv1.NodeResourcesBalancedAllocationArgs{}
 	for _, name := range resources {
@@ -54,9 +53,9 @@ func plugin(t testing.TB, resources ...string) *Plugin {
 	return p
 }
 
-func compile(t testing.TB, p *Plugin, pod *v1.Pod) compiled.Scorer {
+func compile(t testing.TB, p *Plugin, pod *v1.Pod) plugin.NodeScores {
 	t.Helper()
-	s, err := p.CompileScore(model.NewPod(pod))
+	s, err := plugintest.NodeScores(p, model.NewPod(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +95,7 @@ func TestScore(t *testing.T) {
 			pods = append(pods, podOf("there", row.used))
 		}
 		node := plugintest.Node(nodeOf("n", row.capacity), pods...)
-		if got := compile(t, plugin(t, row.resources...), podOf("new", row.pod)).Score(node); got != row.want {
+		if got := compile(t, newPlugin(t, row.resources...), podOf("new", row.pod)).Score(node); got != row.want {
 			t.Errorf("%s: score %d, want %d", row.name, got, row.want)
 		}
 	}
@@ -129,7 +128,7 @@ func TestBalance(t *testing.T) {
 
 func TestNeeds(t *testing.T) {
 	asks := func(pod *v1.Pod, resources ...string) model.Need {
-		return plugin(t, resources...).ScoreNeed(model.NewPod(pod))
+		return plugintest.ScoreNeed(newPlugin(t, resources...), model.NewPod(pod))
 	}
 	podLevel := podOf("p", "cpu=1 memory=1")
 	podLevel.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=3")}
@@ -189,7 +188,7 @@ func TestArguments(t *testing.T) {
 }
 
 func TestPlugin(t *testing.T) {
-	p := plugin(t)
+	p := newPlugin(t)
 	if p.Name() != Name || p.ScoreReads() != model.Usage|model.Allocatable || p.Normalization() != model.AsIs {
 		t.Errorf("%s reads %b and normalises by %v", p.Name(), p.ScoreReads(), p.Normalization())
 	}
@@ -197,7 +196,7 @@ func TestPlugin(t *testing.T) {
 
 func TestScoreAllocatesNothing(t *testing.T) {
 	node := plugintest.Node(nodeOf("n", "cpu=4 memory=8Gi example.com/gpu=4"), podOf("there", "cpu=1 example.com/gpu=1"))
-	s := compile(t, plugin(t, gpu...), podOf("new", "cpu=1 example.com/gpu=2"))
+	s := compile(t, newPlugin(t, gpu...), podOf("new", "cpu=1 example.com/gpu=2"))
 	if allocs := testing.AllocsPerRun(100, func() { s.Score(node) }); allocs != 0 {
 		t.Errorf("Score allocates %v times", allocs)
 	}
@@ -223,7 +222,7 @@ func BenchmarkScore(b *testing.B) {
 	for slot := range cluster.Slots() {
 		views = append(views, cluster.Node(int32(slot)))
 	}
-	for name, p := range map[string]*Plugin{"cpu,memory": plugin(b), "cpu,memory,gpu": plugin(b, gpu...)} {
+	for name, p := range map[string]*Plugin{"cpu,memory": newPlugin(b), "cpu,memory,gpu": newPlugin(b, gpu...)} {
 		b.Run(name, func(b *testing.B) {
 			s := compile(b, p, podOf("new", "cpu=4 memory=8Gi example.com/gpu=1"))
 			b.ReportAllocs()

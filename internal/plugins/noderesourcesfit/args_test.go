@@ -5,14 +5,14 @@ import (
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 var (
-	_ engine.ColumnFilterer = (*Plugin)(nil)
-	_ engine.ColumnScorer   = (*Plugin)(nil)
-	_ engine.Waker          = (*Plugin)(nil)
+	_ plugin.NodeFilter        = (*Plugin)(nil)
+	_ plugin.NodeScore         = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 // Texts are kube-scheduler's, as observed.
@@ -78,14 +78,14 @@ func TestArguments(t *testing.T) {
 
 func TestNewLeavesArgumentsAlone(t *testing.T) {
 	args := strategy(configv1.LeastAllocated, "cpu=0")
-	plugin(t, args)
+	newPlugin(t, args)
 	if args.ScoringStrategy.Resources[0].Weight != 0 {
 		t.Error("New wrote defaults into the caller's arguments")
 	}
 }
 
 func TestPlugin(t *testing.T) {
-	p := plugin(t, nil)
+	p := newPlugin(t, nil)
 	if p.Name() != Name || p.FilterReads() != model.Usage|model.Allocatable || p.ScoreReads() != p.FilterReads() || p.Normalization() != model.AsIs {
 		t.Errorf("%s reads %b and %b and normalises by %v", p.Name(), p.FilterReads(), p.ScoreReads(), p.Normalization())
 	}

@@ -58,7 +58,7 @@ func BenchmarkFilter(b *testing.B) {
 	nodes := benchNodes(5000)
 	for name, pod := range map[string]string{"cpu,memory": "cpu=4 memory=8Gi", "with scalar": "cpu=4 memory=8Gi example.com/fpga=1"} {
 		b.Run(name, func(b *testing.B) {
-			f := plugin(b, nil).CompileFilter(model.NewPod(podOf(pod)))
+			f := plugintest.Verdicts(newPlugin(b, nil), model.NewPod(podOf(pod)))
 			perNode(b, nodes, func(node state.Node) { verdict = f.Filter(node) })
 		})
 	}
@@ -73,7 +73,7 @@ func BenchmarkScore(b *testing.B) {
 		strategy(configv1.RequestedToCapacityRatio, "cpu=1 memory=1", shape...),
 	} {
 		b.Run(string(args.ScoringStrategy.Type), func(b *testing.B) {
-			s, err := plugin(b, args).CompileScore(model.NewPod(podOf("cpu=4 memory=8Gi")))
+			s, err := plugintest.NodeScores(newPlugin(b, args), model.NewPod(podOf("cpu=4 memory=8Gi")))
 			if err != nil {
 				b.Fatal(err)
 			}

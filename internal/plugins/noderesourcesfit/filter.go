@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -20,39 +20,51 @@ const (
 	firstScalar
 
 	fixedBits  = 4
-	maxScalars = 31 - fixedBits // the highest bit of a code is reason.Unresolvable
+	maxScalars = 30 - fixedBits // the highest bits of a code are reason.Unresolvable and reason.Failed
 )
 
-// FilterNeed is what the pod asks for, as far as the filter checks it. It is never zero: every pod counts as a pod.
-func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
-	text := make([]byte, 0, 64)
-	text = strconv.AppendInt(text, pod.Asks.CPUMilli, 10)
-	text = strconv.AppendInt(append(text, ' '), pod.Asks.MemoryBytes, 10)
-	text = strconv.AppendInt(append(text, ' '), pod.Asks.EphemeralBytes, 10)
-	for _, s := range pod.Asks.Scalars { // sorted by name
-		if s.Value != 0 && !p.ignores(s.Name) {
-			text = strconv.AppendQuote(append(text, ' '), s.Name.Value())
-			text = strconv.AppendInt(text, s.Value, 10)
+// FilterNeed is what the pod asks for, as far as the filter checks it. It is never nil: every pod counts as a pod.
+func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed { return asks{&pod.Asks, p} }
+
+// asks are the amounts that a pod asks for.
+type asks struct {
+	*model.Resources
+	plugin *Plugin
+}
+
+func (a asks) AppendText(text []byte) []byte {
+	text = strconv.AppendInt(text, a.CPUMilli, 10)
+	text = strconv.AppendInt(append(text, ' '), a.MemoryBytes, 10)
+	text = strconv.AppendInt(append(text, ' '), a.EphemeralBytes, 10)
+	a.eachScalar(func(s model.Scalar) {
+		text = strconv.AppendQuote(append(text, ' '), s.Name.Value())
+		text = strconv.AppendInt(text, s.Value, 10)
+	})
+	return text
+}
+
+// eachScalar calls yield with the scalars that are checked, by name.
+func (a asks) eachScalar(yield func(model.Scalar)) {
+	for _, s := range a.Scalars { // sorted by name
+		if s.Value != 0 && !a.plugin.ignores(s.Name) {
+			yield(s)
 		}
 	}
-	return model.NeedOf(string(text))
 }
 
 // FilterReads names what the node offers and what its pods take.
 func (*Plugin) FilterReads() model.Aspect { return reads }
 
-// CompileFilter copies out of the pod what is to be checked.
-func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
+// Compile copies what is to be checked.
+func (a asks) Compile() plugin.Verdicts {
 	f := filter{
-		cpuMilli:       demandOf(pod.Asks.CPUMilli, noCPU),
-		memoryBytes:    demandOf(pod.Asks.MemoryBytes, noMemory),
-		ephemeralBytes: demandOf(pod.Asks.EphemeralBytes, noEphemeral),
+		cpuMilli:       demandOf(a.CPUMilli, noCPU),
+		memoryBytes:    demandOf(a.MemoryBytes, noMemory),
+		ephemeralBytes: demandOf(a.EphemeralBytes, noEphemeral),
 	}
-	for _, s := range pod.Asks.Scalars {
-		if s.Value != 0 && !p.ignores(s.Name) {
-			f.scalars = append(f.scalars, scalarDemand{demandOf(s.Value, firstScalar<<len(f.scalars)), s.Name})
-		}
-	}
+	a.eachScalar(func(s model.Scalar) {
+		f.scalars = append(f.scalars, scalarDemand{demandOf(s.Value, firstScalar<<len(f.scalars)), s.Name})
+	})
 	if len(f.scalars) > maxScalars {
 		return widened(f)
 	}
@@ -143,7 +155,7 @@ func (f *filter) text(bit int) string {
 }
 
 // wideFilter is a need with more scalars than a verdict has bits. It numbers the distinct sets of shortages as it meets them, so it
-// allocates where a filter does not. Nobody but a test is known to ask for 28 kinds of device.
+// allocates where a filter does not. Nobody but a test is known to ask for 27 kinds of device.
 type wideFilter struct {
 	filter
 

@@ -50,7 +50,7 @@ func strategy(kind configv1.ScoringStrategyType, resources string, shape ...conf
 	return &configv1.NodeResourcesFitArgs{ScoringStrategy: s}
 }
 
-func plugin(t testing.TB, args *configv1.NodeResourcesFitArgs) *Plugin {
+func newPlugin(t testing.TB, args *configv1.NodeResourcesFitArgs) *Plugin {
 	t.Helper()
 	p, err := New(args)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Interests registers for room: pods that go or shrink, and nodes that come or grow. The arguments that make the filter
+// EventsToRegister registers for room: pods that go or shrink, and nodes that come or grow. The arguments that make the filter
 // ignore resources are not applied here, as in kube-scheduler.
-func (*Plugin) Interests() []model.Interest {
-	return []model.Interest{
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Delete | model.UpdatePodScaleDown, Hint: podFreesRoom},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodScaleDown},
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: nodeOffersRoom, Touches: touchesGrown},

@@ -71,7 +71,7 @@ func TestInterests(t *testing.T) {
 		{"own request reduced", "memory=1Gi", scaleDown(own, "", "cpu=2", "cpu=1"), true},
 	} {
 		waiting, queue := model.NewPod(podOf(row.waiting)), false
-		for _, i := range plugin(t, nil).Interests() {
+		for _, i := range newPlugin(t, nil).EventsToRegister() {
 			queue = queue || i.Helps(waiting, row.event)
 		}
 		if queue != row.queue {
@@ -82,9 +82,9 @@ func TestInterests(t *testing.T) {
 
 // Row 7 of the hints again: ignoring a resource in the filter does not change the hint.
 func TestInterestsIgnoreNothing(t *testing.T) {
-	p := plugin(t, &configv1.NodeResourcesFitArgs{IgnoredResources: []string{"nvidia.com/gpu"}})
+	p := newPlugin(t, &configv1.NodeResourcesFitArgs{IgnoredResources: []string{"nvidia.com/gpu"}})
 	waiting := model.NewPod(podOf("cpu=1 nvidia.com/gpu=1"))
-	for _, i := range p.Interests() {
+	for _, i := range p.EventsToRegister() {
 		if i.Helps(waiting, nodeEvent(model.Add, "", "pods=9 cpu=64")) {
 			t.Error("7: a node without the ignored resource wakes the pod")
 		}

@@ -7,24 +7,15 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // maxScore is the best rating of one resource.
 const maxScore = 100
 
-// ScoreNeed is what the pod is taken to ask for of the configured resources. It is never zero: best-effort pods are
-// scored, too.
-func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
-	text := make([]byte, 0, 64)
-	text = append(text, "asks"...)
-	for _, r := range p.resources {
-		amount := model.KeyOf(r.name).In(&pod.Scored)
-		text = strconv.AppendInt(append(text, ' '), amount, 10)
-	}
-	return model.NeedOf(string(text))
-}
+// ScoreNeed is what the pod is taken to ask for of the configured resources. It is never nil: best-effort pods are scored, too.
+func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{&pod.Scored, p} }
 
 // ScoreReads names what the node offers and what its pods take.
 func (*Plugin) ScoreReads() model.Aspect { return reads }
@@ -32,20 +23,34 @@ func (*Plugin) ScoreReads() model.Aspect { return reads }
 // Normalization says that scores are in range as they are.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
-// CompileScore picks the resources that count for the pod: a scalar that it does not ask for counts on no node.
-func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
+// scored are the amounts that a pod is taken to ask for.
+type scored struct {
+	*model.Resources
+	plugin *Plugin
+}
+
+func (x scored) AppendText(text []byte) []byte {
+	text = append(text, "asks"...)
+	for _, r := range x.plugin.resources {
+		text = strconv.AppendInt(append(text, ' '), model.KeyOf(r.name).In(x.Resources), 10)
+	}
+	return text
+}
+
+// Compile picks the resources that count for the pod: a scalar that it does not ask for counts on no node. It never fails.
+func (x scored) Compile() (plugin.NodeScores, error) {
 	var parts []part
-	for _, r := range p.resources {
+	for _, r := range x.plugin.resources {
 		key := model.KeyOf(r.name)
-		if amount := key.In(&pod.Scored); amount != 0 || !key.IsScalar() {
+		if amount := key.In(x.Resources); amount != 0 || !key.IsScalar() {
 			parts = append(parts, part{key, amount, r.weight})
 		}
 	}
-	switch p.strategy {
+	switch x.plugin.strategy {
 	case configv1.MostAllocated:
 		return &mostAllocated{parts}, nil
 	case configv1.RequestedToCapacityRatio:
-		return &requestedToCapacityRatio{parts, p.ratings}, nil
+		return &requestedToCapacityRatio{parts, x.plugin.ratings}, nil
 	}
 	return &leastAllocated{parts}, nil
 }

@@ -22,7 +22,7 @@ func points(pairs ...int32) []configv1.UtilizationShapePoint {
 
 func scoreOf(t *testing.T, args *configv1.NodeResourcesFitArgs, pod *v1.Pod, node state.Node) int32 {
 	t.Helper()
-	s, err := plugin(t, args).CompileScore(model.NewPod(pod))
+	s, err := plugintest.NodeScores(newPlugin(t, args), model.NewPod(pod))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,9 +124,9 @@ func TestShape(t *testing.T) {
 }
 
 func TestScoreNeeds(t *testing.T) {
-	need := func(p *Plugin, pod *v1.Pod) model.Need { return p.ScoreNeed(model.NewPod(pod)) }
-	standard, gpus := plugin(t, nil), plugin(t, strategy(configv1.LeastAllocated, "cpu=1 example.com/gpu=1"))
-	unknown := plugin(t, strategy(configv1.LeastAllocated, "foo=1"))
+	need := func(p *Plugin, pod *v1.Pod) model.Need { return plugintest.ScoreNeed(p, model.NewPod(pod)) }
+	standard, gpus := newPlugin(t, nil), newPlugin(t, strategy(configv1.LeastAllocated, "cpu=1 example.com/gpu=1"))
+	unknown := newPlugin(t, strategy(configv1.LeastAllocated, "foo=1"))
 	podLevel := podOf("")
 	podLevel.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=2 memory=4Gi")}
 	for _, row := range []struct {

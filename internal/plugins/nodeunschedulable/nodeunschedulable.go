@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -27,37 +27,36 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeUnschedulable".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is the same for all pods that cordons keep out, and zero for those that tolerate a cordon: every node is fine
+// FilterNeed is the same for all pods that cordons keep out, and nil for those that tolerate a cordon: every node is fine
 // for them.
-func (*Plugin) FilterNeed(pod *model.Pod) model.Need {
+func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if tolerates(pod.Object.Spec.Tolerations) {
-		return model.Need{}
+		return nil
 	}
-	return model.NeedOf("schedulable")
+	return schedulable{}
 }
 
 // FilterReads names spec.unschedulable, which is part of the aspect Taints.
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
-// CompileFilter looks at the tolerations once.
-func (*Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
-	return &filter{tolerates: tolerates(pod.Object.Spec.Tolerations)}
-}
+// schedulable is the need for a node that is not cordoned.
+type schedulable struct{}
 
-type filter struct{ tolerates bool }
+func (schedulable) AppendText(text []byte) []byte { return append(text, "schedulable"...) }
+func (schedulable) Compile() plugin.Verdicts      { return schedulable{} }
 
-func (f *filter) Filter(node state.Node) reason.Code {
-	if f.tolerates || !node.Model().Unschedulable() {
+func (schedulable) Filter(node state.Node) reason.Code {
+	if !node.Model().Unschedulable() {
 		return reason.None
 	}
 	return cordoned
 }
 
-func (*filter) Reasons(reason.Code) []string { return []string{"node(s) were unschedulable"} }
+func (schedulable) Reasons(reason.Code) []string { return []string{"node(s) were unschedulable"} }
 
-// Interests registers for nodes that become schedulable and for tolerations that the waiting pod gains.
-func (*Plugin) Interests() []model.Interest {
-	return []model.Interest{
+// EventsToRegister registers for nodes that become schedulable and for tolerations that the waiting pod gains.
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeTaint, Hint: becomesSchedulable},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodToleration, Hint: gainsToleration},
 	}

@@ -6,14 +6,14 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 var (
-	_ engine.ColumnFilterer = (*Plugin)(nil)
-	_ engine.Waker          = (*Plugin)(nil)
+	_ plugin.NodeFilter        = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 const key = v1.TaintNodeUnschedulable
@@ -63,7 +63,7 @@ func TestFilter(t *testing.T) {
 		{"empty is no number", greater, node(true), no},
 		{"the second one tolerates", second, node(true), ""},
 	} {
-		filter := New().CompileFilter(row.pod)
+		filter := plugintest.Verdicts(New(), row.pod)
 		code := filter.Filter(plugintest.Node(row.node))
 		var got string
 		if code != 0 {
@@ -78,12 +78,12 @@ func TestFilter(t *testing.T) {
 func TestNeed(t *testing.T) {
 	p := New()
 	for _, tolerant := range []*model.Pod{existsAny, equal, everything, second} {
-		if need := p.FilterNeed(tolerant); !need.IsZero() {
+		if need := plugintest.FilterNeed(p, tolerant); !need.IsZero() {
 			t.Errorf("a pod that tolerates a cordon has the need %s", need)
 		}
 	}
 	for _, intolerant := range []*model.Pod{noExecute, withValue, otherKey, greater} {
-		if p.FilterNeed(intolerant).IsZero() || p.FilterNeed(intolerant) != p.FilterNeed(none) {
+		if plugintest.FilterNeed(p, intolerant).IsZero() || plugintest.FilterNeed(p, intolerant) != plugintest.FilterNeed(p, none) {
 			t.Error("pods that do not tolerate a cordon have different needs")
 		}
 	}
@@ -115,7 +115,7 @@ func TestInterests(t *testing.T) {
 		{"gains a toleration of cordons", podEvent(existsAny), true},
 	} {
 		helps := false
-		for _, interest := range New().Interests() {
+		for _, interest := range New().EventsToRegister() {
 			helps = helps || interest.Helps(none, row.event)
 		}
 		if helps != row.want {
@@ -125,14 +125,14 @@ func TestInterests(t *testing.T) {
 }
 
 func TestFilterAllocatesNothing(t *testing.T) {
-	filter, n := New().CompileFilter(otherKey), plugintest.Node(node(true))
+	filter, n := plugintest.Verdicts(New(), otherKey), plugintest.Node(node(true))
 	if allocs := testing.AllocsPerRun(100, func() { filter.Filter(n) }); allocs != 0 {
 		t.Errorf("Filter allocates %v times", allocs)
 	}
 }
 
 func BenchmarkFilter(b *testing.B) {
-	filter, n := New().CompileFilter(none), plugintest.Node(node(true))
+	filter, n := plugintest.Verdicts(New(), none), plugintest.Node(node(true))
 	b.ReportAllocs()
 	for b.Loop() {
 		filter.Filter(n)

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -36,4 +38,56 @@ func Node(node *v1.Node, pods ...*v1.Pod) state.Node {
 	s := Cluster([]*v1.Node{node}, placed...)
 	slot, _ := s.Slot(node.Name)
 	return s.Node(slot)
+}
+
+// FilterNeed returns what a filter needs to know of the pod, interned; zero if it has nothing to say.
+func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
+	if counts, ok := p.(plugin.CountFilter); ok {
+		return plugin.NeedOf(counts.CountNeed(pod))
+	}
+	return plugin.NeedOf(p.(plugin.NodeFilter).FilterNeed(pod))
+}
+
+// ScoreNeed returns what a Score plugin needs to know of the pod, interned; zero if it has nothing to say.
+func ScoreNeed(p plugin.Score, pod *model.Pod) model.Need {
+	if set, ok := p.(plugin.SetScore); ok {
+		return plugin.NeedOf(set.SetNeed(pod))
+	}
+	return plugin.NeedOf(p.(plugin.NodeScore).ScoreNeed(pod))
+}
+
+// Verdicts compiles the pod's need of a filter. A filter that has nothing to say passes every node.
+func Verdicts(p plugin.NodeFilter, pod *model.Pod) plugin.Verdicts {
+	if need := p.FilterNeed(pod); need != nil {
+		return need.Compile()
+	}
+	return passing{}
+}
+
+type passing struct{}
+
+func (passing) Filter(state.Node) reason.Code { return reason.None }
+func (passing) Reasons(reason.Code) []string  { return nil }
+
+// NodeScores compiles the pod's need of a Score plugin, which must have something to say.
+func NodeScores(p plugin.NodeScore, pod *model.Pod) (plugin.NodeScores, error) {
+	return p.ScoreNeed(pod).Compile()
+}
+
+// Counting compiles the pod's need of a CountFilter, which must have something to say.
+func Counting(p plugin.CountFilter, pod *model.Pod) plugin.Counting {
+	return p.CountNeed(pod).Compile()
+}
+
+// Layers returns the rules that hold in the state, as they are found in a pod's turn.
+func Layers(c plugin.Counting, s *state.State, to []plugin.Layer) []plugin.Layer {
+	if check, _, err := c.PreFilter(s.View()); !check || err != nil {
+		return to
+	}
+	return c.Layers(s.View(), to)
+}
+
+// SetScores compiles the pod's need of a SetScore plugin, which must have something to say.
+func SetScores(p plugin.SetScore, pod *model.Pod) (plugin.SetScores, error) {
+	return p.SetNeed(pod).Compile()
 }

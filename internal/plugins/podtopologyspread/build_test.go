@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -226,14 +227,14 @@ func spreadAlone() oracle.Profile {
 type bench struct {
 	state   *state.State
 	engine  *engine.Engine
-	profile *engine.Profile
+	profile *plugin.Profile
 }
 
 func newBench(t testing.TB, c oracle.Cluster, profile oracle.Profile) *bench {
 	t.Helper()
 	b := &bench{state: state.New(), profile: enginetest.Profile(t, profile, newPlugin(t, profile))}
 	var err error
-	if b.engine, err = engine.New(engine.Config{Profiles: []*engine.Profile{b.profile}, Seed: 1}); err != nil {
+	if b.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
 	for i, p := range c.Pods {
@@ -252,7 +253,7 @@ func (b *bench) compile(p *v1.Pod) *model.Pod {
 // answer is the engine's, by node name.
 func (b *bench) answer(t testing.TB, p *v1.Pod) plan.Answer {
 	t.Helper()
-	a, err := b.engine.Answer(b.state, b.compile(p))
+	a, err := b.engine.Answer(b.state.View(), b.compile(p))
 	if err != nil {
 		t.Fatal(err)
 	}

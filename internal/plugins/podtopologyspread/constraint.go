@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -31,26 +31,25 @@ type constraints struct {
 	belonging *belonging
 }
 
-// compile prepares the constraints of one action. Nodes count only if they have all keys, unless keysRequired is false.
-func (p *Plugin) compile(pod *model.Pod, action v1.UnsatisfiableConstraintAction, keysRequired bool) (constraints, error) {
-	specs, own := p.specs(pod.Object, action)
+// compile prepares the constraints.
+func (n *need) compile() (constraints, error) {
+	if n.err != nil {
+		return constraints{}, fmt.Errorf("obtaining pod's %s topology spread constraints: %w", hardness(n.action), n.err)
+	}
 	var all constraints
-	if !own {
-		all.belonging = newBelonging(pod)
+	if !n.own {
+		all.belonging = newBelonging(n.pod)
 	}
 	var keys []string
-	if keysRequired {
-		keys = keysOf(specs)
+	if n.keysRequired {
+		keys = keysOf(n.list)
 	}
-	for i := range specs {
-		spec := &specs[i]
-		c := constraint{key: spec.TopologyKey, maxSkew: spec.MaxSkew, minDomains: minDomains(spec), nodes: p.nodeSet(pod, spec, keys)}
-		if own {
-			selector, err := selectorOf(spec, pod.Object.Labels)
-			if err != nil {
-				return constraints{}, fmt.Errorf("obtaining pod's %s topology spread constraints: %w", hardness(action), err)
-			}
-			c.selected = selectPods(pod, selector)
+	for i := range n.list {
+		d := &n.list[i]
+		c := constraint{key: d.TopologyKey, maxSkew: d.MaxSkew, minDomains: minDomains(d.TopologySpreadConstraint), nodes: d.nodeSet(keys).nodeSet(d.nodes)}
+		if n.own {
+			text := model.AppendSelector(nil, d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...)
+			c.selected = selectPods(n.pod, d.selector, string(text))
 		} else {
 			c.selected = &all.belonging.selected
 		}
@@ -68,42 +67,40 @@ func hardness(action v1.UnsatisfiableConstraintAction) string {
 }
 
 // keysOf returns the topology keys, sorted and distinct.
-func keysOf(specs []v1.TopologySpreadConstraint) []string {
+func keysOf(list []demand) []string {
 	var keys []string
-	for i := range specs {
-		keys = append(keys, specs[i].TopologyKey)
+	for i := range list {
+		keys = append(keys, list[i].TopologyKey)
 	}
 	slices.Sort(keys)
 	return slices.Compact(keys)
 }
 
 // apply brings up to date which pods the constraints are about. It reports whether there is any constraint at present.
-func (c *constraints) apply(s *state.State) bool {
+func (c *constraints) apply(v state.View) bool {
 	if c.belonging == nil {
 		return true
 	}
-	return c.belonging.refresh(s)
+	return c.belonging.refresh(v)
 }
 
 // selected are the pods that a constraint is about.
 type selected struct {
+	// pods are not counted where the selector selects nothing, or everything, which is defined to count 0.
 	pods state.PodSet
-	// none says that no pod is ever counted: the selector selects nothing, or everything, which is defined to count 0.
-	none       bool
-	everything bool
 	// self is 1 if the pod itself is among them.
 	self int32
 }
 
-func selectPods(pod *model.Pod, selector labels.Selector) *selected {
+// selectPods returns the pods that a selector, of this canonical text, selects in the pod's namespace.
+func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected {
 	s := &selected{pods: state.PodSet{
-		Text:    string(appendSelector(append(strconv.AppendQuote([]byte("spread "), pod.Namespace), ' '), selector)),
+		Text:    string(append(append(strconv.AppendQuote([]byte("spread "), pod.Namespace), ' '), text...)),
 		Terms:   []*model.Term{{Namespaces: []string{pod.Namespace}, Selector: selector}},
 		Staying: true,
 	}}
 	_, selectable := selector.Requirements()
-	s.everything = selector.Empty() && selectable
-	s.none = s.everything || !selectable
+	s.pods.Uncounted = selector.Empty() || !selectable
 	if selector.Matches(pod.Labels) {
 		s.self = 1
 	}
@@ -129,64 +126,28 @@ func newBelonging(pod *model.Pod) *belonging {
 	return &belonging{pod: &model.Pod{Object: object, Namespace: pod.Namespace, Labels: pod.Labels}}
 }
 
-func (b *belonging) refresh(s *state.State) (applies bool) {
-	if !b.looked || b.version != s.OwnersVersion() {
-		b.looked, b.version = true, s.OwnersVersion()
-		selector := s.BelongingSelector(b.pod)
+func (b *belonging) refresh(v state.View) (applies bool) {
+	if !b.looked || b.version != v.OwnersVersion() {
+		b.looked, b.version = true, v.OwnersVersion()
+		selector := v.BelongingSelector(b.pod)
 		b.alone = selector.Empty()
-		b.selected = *selectPods(b.pod, selector)
+		b.selected = *selectPods(b.pod, selector, "default "+selector.String())
 	}
 	return !b.alone
-}
-
-// inclusion is what a constraint's policies ask of a node for its pods to count; zero where they ask nothing.
-type inclusion struct{ affinity, taints model.Need }
-
-// inclusionOf reads the policies. A soft constraint on host names ignores them: there a node counts its own pods.
-func (p *Plugin) inclusionOf(pod *model.Pod, c *v1.TopologySpreadConstraint) inclusion {
-	var in inclusion
-	if countsOwn(c) {
-		return in
-	}
-	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor {
-		in.affinity = p.affinity.FilterNeed(pod)
-	}
-	if c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor {
-		in.taints = p.taints.FilterNeed(pod)
-	}
-	return in
-}
-
-// countsOwn says whether each node counts for itself alone, as in scoring by host name.
-func countsOwn(c *v1.TopologySpreadConstraint) bool {
-	return c.WhenUnsatisfiable == v1.ScheduleAnyway && c.TopologyKey == v1.LabelHostname
-}
-
-// nodeSet returns the nodes whose pods count for a constraint. Its own key needs no mention: a node without it is in no domain.
-func (p *Plugin) nodeSet(pod *model.Pod, c *v1.TopologySpreadConstraint, keys []string) state.NodeSet {
-	var m membership
-	for _, key := range keys {
-		if key != c.TopologyKey {
-			m.keys = append(m.keys, key)
-		}
-	}
-	in := p.inclusionOf(pod, c)
-	if len(m.keys) == 0 && in == (inclusion{}) {
-		return state.NodeSet{}
-	}
-	if !in.affinity.IsZero() {
-		m.filters = append(m.filters, p.affinity.CompileFilter(pod))
-	}
-	if !in.taints.IsZero() {
-		m.filters = append(m.filters, p.taints.CompileFilter(pod))
-	}
-	return state.NodeSet{Text: fmt.Sprintf("spread %q %q %q", m.keys, in.affinity, in.taints), Match: m.has}
 }
 
 // membership says whether a node's pods count.
 type membership struct {
 	keys    []string
-	filters []compiled.Filter
+	filters []plugin.Verdicts
+}
+
+// nodeSet names the set by what the nodes are asked.
+func (m membership) nodeSet(in inclusion) state.NodeSet {
+	if len(m.keys) == 0 && len(m.filters) == 0 {
+		return state.NodeSet{}
+	}
+	return state.NodeSet{Text: fmt.Sprintf("spread %q", m.keys) + string(in.appendText(nil)), Match: m.has}
 }
 
 func (m *membership) has(node state.Node) bool {

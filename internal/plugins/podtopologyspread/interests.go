@@ -9,13 +9,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Interests registers for pods that come to count or cease to, for nodes that open or close domains, and for what the waiting pod itself
+// EventsToRegister registers for pods that come to count or cease to, for nodes that open or close domains, and for what the waiting pod itself
 // changes. Hints cannot see what the waiting pod belongs to, so a pod that waits for default constraints is woken for every pod of its
 // namespace that could belong to it.
-func (p *Plugin) Interests() []model.Interest {
-	return []model.Interest{
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts, Touches: touchesPods},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel | model.UpdatePodToleration, Hint: p.changesItself},
 		{Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel | model.UpdateNodeTaint, Hint: p.changesDomains, Touches: touchesTopologies},
@@ -25,7 +26,7 @@ func (p *Plugin) Interests() []model.Interest {
 // Cause is the namespace and the hard constraints. Pods are of help only in the same namespace, with a label that some constraint demands;
 // nodes only if they have, or had, a label with one of the topology keys.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	cause := model.Cause{Alike: p.FilterNeed(pod)}
+	cause := model.Cause{Alike: plugin.NeedOf(p.CountNeed(pod))}
 	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
 	for i := range hard {
 		c := &hard[i]

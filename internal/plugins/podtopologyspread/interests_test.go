@@ -96,7 +96,7 @@ func TestInterests(t *testing.T) {
 		{"node gets room", system, waiting, nodeEvent(model.UpdateNodeAllocatable, z1, z1), false},
 	} {
 		helps := false
-		for _, interest := range newPlugin(t, row.profile).Interests() {
+		for _, interest := range newPlugin(t, row.profile).EventsToRegister() {
 			helps = helps || interest.Helps(model.NewPod(row.waiting), row.event)
 		}
 		if helps != row.want {

@@ -8,9 +8,34 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// need is the constraints of one action that are asked of a pod. A pod's own say which pods they select, and the pod's labels matter no
+// further; for the default ones the labels and the controller decide what the pod belongs to, which may change at any time.
+type need struct {
+	pod    *model.Pod
+	action v1.UnsatisfiableConstraintAction
+	own    bool // the pod's own, and not the default ones
+	// keysRequired says that nodes count only if they have the keys of all constraints.
+	keysRequired bool
+	list         []demand
+	err          error // why a selector cannot be parsed; then the list is not complete
+}
+
+// demand is one constraint, as far as the pod says.
+type demand struct {
+	*v1.TopologySpreadConstraint
+	selector labels.Selector // of an own constraint
+	nodes    inclusion
+}
+
+// hard and soft are the needs of CountNeed and SetNeed.
+type (
+	hard struct{ *need }
+	soft struct{ *need }
 )
 
 // specs returns the constraints of one action that are asked of a pod, and whether they are its own. A pod with any constraint of its own
@@ -25,37 +50,56 @@ func (p *Plugin) specs(pod *v1.Pod, action v1.UnsatisfiableConstraintAction) (li
 	return p.softDefaults, false
 }
 
-// need is the canonical text of the constraints of one action. A pod's own say which pods they select, and the pod's labels matter no
-// further; for the default ones the labels and the controller decide what the pod belongs to, which may change at any time.
-func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) model.Need {
-	list, own := p.specs(pod.Object, action)
-	if len(list) == 0 || !own && !mayBelong(pod.Object) {
-		return model.Need{}
+// need returns the constraints of one action, nil if there are none.
+func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *need {
+	specs, own := p.specs(pod.Object, action)
+	if len(specs) == 0 || !own && !mayBelong(pod.Object) {
+		return nil
 	}
-	text := strconv.AppendQuote(nil, pod.Namespace)
-	if !own {
-		text = appendBelonging(text, pod.Object)
+	n := &need{
+		pod: pod, action: action, own: own, keysRequired: action == v1.DoNotSchedule || own || p.keysForDefaults,
+		list: make([]demand, 0, len(specs)),
 	}
-	for i := range list {
-		c := &list[i]
-		text = fmt.Appendf(text, " %q %d", c.TopologyKey, c.MaxSkew)
+	for i := range specs {
+		d := demand{TopologySpreadConstraint: &specs[i], nodes: p.inclusionOf(pod, &specs[i])}
 		if own {
-			selector, err := selectorOf(c, pod.Object.Labels)
-			if err != nil {
-				return model.NeedOf(fmt.Sprintf("error %v", err))
-			}
-			text = appendSelector(append(text, ' '), selector)
-			if action == v1.DoNotSchedule {
-				text = fmt.Appendf(text, " %t", selector.Matches(pod.Labels))
+			if d.selector, n.err = selectorOf(d.TopologySpreadConstraint, pod.Object.Labels); n.err != nil {
+				break
 			}
 		}
-		if action == v1.DoNotSchedule {
-			text = fmt.Appendf(text, " %d", minDomains(c))
-		}
-		in := p.inclusionOf(pod, c)
-		text = fmt.Appendf(text, " %q %q", in.affinity, in.taints)
+		n.list = append(n.list, d)
 	}
-	return model.NeedOf(string(text))
+	return n
+}
+
+// AppendText appends the canonical text. Constraints that cannot be parsed are the same need exactly when they fail with the same error.
+func (n *need) AppendText(text []byte) []byte {
+	if n.err != nil {
+		return fmt.Appendf(text, "error %v", n.err)
+	}
+	text = strconv.AppendQuote(text, n.pod.Namespace)
+	if !n.own {
+		text = appendBelonging(text, n.pod.Object)
+	}
+	for i := range n.list {
+		text = n.appendDemand(text, &n.list[i])
+	}
+	return text
+}
+
+func (n *need) appendDemand(text []byte, d *demand) []byte {
+	text = strconv.AppendQuote(append(text, ' '), d.TopologyKey)
+	text = strconv.AppendInt(append(text, ' '), int64(d.MaxSkew), 10)
+	if n.own {
+		text = model.AppendSelector(append(text, ' '), d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...)
+	}
+	if n.action == v1.DoNotSchedule {
+		if n.own {
+			text = strconv.AppendBool(append(text, ' '), d.selector.Matches(n.pod.Labels))
+		}
+		text = strconv.AppendInt(append(text, ' '), int64(minDomains(d.TopologySpreadConstraint)), 10)
+	}
+	return d.nodes.appendText(text)
 }
 
 // mayBelong reports whether there can be a service or a controller that the pod belongs to. A service that selects a pod without labels
@@ -78,7 +122,7 @@ func controllerOf(pod *v1.Pod) *metav1.OwnerReference {
 func appendBelonging(text []byte, pod *v1.Pod) []byte {
 	text = model.AppendLabels(append(text, " belongs"...), pod.Labels)
 	if owner := controllerOf(pod); owner != nil {
-		text = fmt.Appendf(text, " %s %q", owner.Kind, owner.Name)
+		text = strconv.AppendQuote(append(append(append(text, ' '), owner.Kind...), ' '), owner.Name)
 	}
 	return text
 }
@@ -91,41 +135,72 @@ func minDomains(c *v1.TopologySpreadConstraint) int32 {
 	return *c.MinDomains
 }
 
-// selectorOf returns which pods a constraint of a pod with these labels selects. matchLabelKeys that the pod lacks are nothing.
+// selectorOf returns which pods a constraint of a pod with these labels selects.
 func selectorOf(c *v1.TopologySpreadConstraint, own labels.Set) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
 	if err != nil || len(c.MatchLabelKeys) == 0 {
 		return selector, err
 	}
 	wanted := labels.Set{}
-	for _, key := range c.MatchLabelKeys {
-		if value, ok := own[key]; ok {
-			wanted[key] = value
-		}
+	for _, l := range matchLabels(c, own) {
+		wanted[l.Key] = l.Value
 	}
 	requirements, _ := labels.SelectorFromSet(wanted).Requirements()
 	return selector.Add(requirements...), nil
 }
 
-// appendSelector appends a selector in canonical form.
-func appendSelector(text []byte, s labels.Selector) []byte {
-	requirements, selectable := s.Requirements()
-	if !selectable {
-		return append(text, "nothing"...)
-	}
-	texts := make([]string, 0, len(requirements))
-	for _, r := range requirements {
-		operator := r.Operator()
-		if operator == selection.Equals || operator == selection.DoubleEquals {
-			operator = selection.In
+// matchLabels returns what the constraint's matchLabelKeys demand of the pods that are counted. Keys that the pod lacks demand nothing.
+func matchLabels(c *v1.TopologySpreadConstraint, own labels.Set) []model.Label {
+	var wanted []model.Label
+	for _, key := range c.MatchLabelKeys {
+		if value, ok := own[key]; ok {
+			wanted = append(wanted, model.Label{Key: key, Value: value})
 		}
-		values := slices.Sorted(slices.Values(r.ValuesUnsorted()))
-		texts = append(texts, fmt.Sprintf("&%q %s %q", r.Key(), operator, slices.Compact(values)))
 	}
-	slices.Sort(texts)
-	text = append(text, "all"...)
-	for _, one := range slices.Compact(texts) {
-		text = append(text, one...)
+	return wanted
+}
+
+// inclusion is what a constraint's policies ask of a node for its pods to count; nil where they ask nothing.
+type inclusion struct{ affinity, taints plugin.FilterNeed }
+
+// inclusionOf reads the policies. A soft constraint on host names ignores them: there a node counts its own pods.
+func (p *Plugin) inclusionOf(pod *model.Pod, c *v1.TopologySpreadConstraint) inclusion {
+	var in inclusion
+	if countsOwn(c) {
+		return in
+	}
+	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor {
+		in.affinity = p.affinity.FilterNeed(pod)
+	}
+	if c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor {
+		in.taints = p.taints.FilterNeed(pod)
+	}
+	return in
+}
+
+// countsOwn says whether each node counts for itself alone, as in scoring by host name.
+func countsOwn(c *v1.TopologySpreadConstraint) bool {
+	return c.WhenUnsatisfiable == v1.ScheduleAnyway && c.TopologyKey == v1.LabelHostname
+}
+
+func (in inclusion) appendText(text []byte) []byte {
+	for _, need := range [...]plugin.FilterNeed{in.affinity, in.taints} {
+		text = append(text, ' ')
+		if need != nil {
+			text = strconv.AppendQuote(text, string(need.AppendText(nil)))
+		}
 	}
 	return text
+}
+
+// nodeSet returns the nodes whose pods count for a constraint, of all that have the given keys. Its own key needs no mention: a node without
+// it is in no domain.
+func (d *demand) nodeSet(keys []string) membership {
+	m := membership{keys: slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == d.TopologyKey })}
+	for _, need := range [...]plugin.FilterNeed{d.nodes.affinity, d.nodes.taints} {
+		if need != nil {
+			m.filters = append(m.filters, need.Compile())
+		}
+	}
+	return m
 }

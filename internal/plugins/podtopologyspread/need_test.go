@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 func TestNeeds(t *testing.T) {
@@ -54,11 +55,11 @@ func TestNeeds(t *testing.T) {
 	} {
 		p := newPlugin(t, row.profile)
 		a, b := model.NewPod(row.a), model.NewPod(row.b)
-		if equal := p.FilterNeed(a) == p.FilterNeed(b); equal != row.filter {
-			t.Errorf("%s: filter needs %s and %s", row.name, p.FilterNeed(a), p.FilterNeed(b))
+		if equal := plugintest.FilterNeed(p, a) == plugintest.FilterNeed(p, b); equal != row.filter {
+			t.Errorf("%s: filter needs %s and %s", row.name, plugintest.FilterNeed(p, a), plugintest.FilterNeed(p, b))
 		}
-		if equal := p.ScoreNeed(a) == p.ScoreNeed(b); equal != row.score {
-			t.Errorf("%s: score needs %s and %s", row.name, p.ScoreNeed(a), p.ScoreNeed(b))
+		if equal := plugintest.ScoreNeed(p, a) == plugintest.ScoreNeed(p, b); equal != row.score {
+			t.Errorf("%s: score needs %s and %s", row.name, plugintest.ScoreNeed(p, a), plugintest.ScoreNeed(p, b))
 		}
 	}
 }
@@ -83,10 +84,10 @@ func TestZeroNeeds(t *testing.T) {
 		{"own soft", hardOnly, pod(x, soft(zone, "app=x")), true, false},
 	} {
 		p := newPlugin(t, row.profile)
-		if zero := p.FilterNeed(model.NewPod(row.pod)).IsZero(); zero != row.filter {
+		if zero := plugintest.FilterNeed(p, model.NewPod(row.pod)).IsZero(); zero != row.filter {
 			t.Errorf("%s: filter need is zero: %t", row.name, zero)
 		}
-		if zero := p.ScoreNeed(model.NewPod(row.pod)).IsZero(); zero != row.score {
+		if zero := plugintest.ScoreNeed(p, model.NewPod(row.pod)).IsZero(); zero != row.score {
 			t.Errorf("%s: score need is zero: %t", row.name, zero)
 		}
 	}

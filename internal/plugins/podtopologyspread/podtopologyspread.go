@@ -12,6 +12,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
 )
@@ -67,9 +68,19 @@ func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstr
 // Name returns "PodTopologySpread".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is zero for a pod that no hard constraint can apply to.
-func (p *Plugin) FilterNeed(pod *model.Pod) model.Need { return p.need(pod, v1.DoNotSchedule) }
+// CountNeed is the hard constraints; nil for a pod that none can apply to.
+func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
+	if n := p.need(pod, v1.DoNotSchedule); n != nil {
+		return hard{n}
+	}
+	return nil
+}
 
-// ScoreNeed is zero for a pod that no soft constraint can apply to. With the System defaults that is rare: any service that selects the
+// SetNeed is the soft constraints; nil for a pod that none can apply to. With the System defaults that is rare: any service that selects the
 // pod, and any controller of it, brings them into force.
-func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need { return p.need(pod, v1.ScheduleAnyway) }
+func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
+	if n := p.need(pod, v1.ScheduleAnyway); n != nil {
+		return soft{n}
+	}
+	return nil
+}

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -30,7 +31,7 @@ func agree(t *testing.T, n uint64) {
 	profile := random.TopologyProfile(r)
 	profile.Disabled["InterPodAffinity"] = true
 	enginesProfile := enginetest.Profile(t, profile, newPlugin(t, profile))
-	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{enginesProfile}, Seed: n})
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{enginesProfile}, Seed: n})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func newPlugin(t testing.TB, profile oracle.Profile) *podtopologyspread.Plugin {
 }
 
 var _ interface {
-	engine.LayerFilterer
-	engine.SetScorer
-	engine.Waker
+	plugin.CountFilter
+	plugin.SetScore
+	plugin.EnqueueExtensions
 } = (*podtopologyspread.Plugin)(nil)

@@ -6,21 +6,17 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-const maxScore = 100
-
-// CompileSet prepares the soft constraints. It fails when a selector cannot be parsed.
-func (p *Plugin) CompileSet(pod *model.Pod) (compiled.Set, error) {
-	keysRequired := p.keysForDefaults || len(pod.Object.Spec.TopologySpreadConstraints) > 0
-	all, err := p.compile(pod, v1.ScheduleAnyway, keysRequired)
+// Compile prepares the soft constraints. It fails when a selector cannot be parsed.
+func (x soft) Compile() (plugin.SetScores, error) {
+	all, err := x.compile()
 	if err != nil {
 		return nil, fmt.Errorf("calculating preScoreState: %w", err)
 	}
-	return &set{constraints: all, keysRequired: keysRequired}, nil
+	return &set{constraints: all, keysRequired: x.keysRequired}, nil
 }
 
 // set is soft constraints, with the working memory of scoring.
@@ -38,15 +34,15 @@ type set struct {
 }
 
 // Score rates each node by how many pods are in its domains.
-func (x *set) Score(s *state.State, slots []int32, scores []int64) (bool, error) {
-	if !x.apply(s) {
+func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
+	if !x.apply(v) {
 		return false, nil
 	}
 	kept := slots
 	if x.keysRequired {
-		kept = x.withAllKeys(s, slots)
+		kept = x.withAllKeys(v, slots)
 	}
-	x.sum(s, kept)
+	x.sum(v, kept)
 	x.normalize(scores[:len(kept)])
 	if len(kept) < len(slots) {
 		putBack(slots, kept, scores)
@@ -55,10 +51,10 @@ func (x *set) Score(s *state.State, slots []int32, scores []int64) (bool, error)
 }
 
 // withAllKeys returns the slots of nodes that have all topology keys.
-func (x *set) withAllKeys(s *state.State, slots []int32) []int32 {
+func (x *set) withAllKeys(v state.View, slots []int32) []int32 {
 	kept := slots
 	for i := range x.list {
-		domains := s.Domains(state.TopologyKey{Label: x.list[i].key})
+		domains := v.Domains(state.TopologyKey{Label: x.list[i].key})
 		if hasAll(domains, kept) {
 			continue
 		}
@@ -97,12 +93,12 @@ func putBack(slots, kept []int32, scores []int64) {
 }
 
 // sum adds up the constraints' shares in the raw scores, in their order, since sums of doubles depend on it.
-func (x *set) sum(s *state.State, slots []int32) {
+func (x *set) sum(v state.View, slots []int32) {
 	x.totals = grown(x.totals, len(slots))
 	clear(x.totals)
 	for i := range x.list {
 		c := &x.list[i]
-		g := x.grouping(s, c)
+		g := x.grouping(v, c)
 		size := len(slots)
 		if c.key != v1.LabelHostname {
 			size = x.countDomains(g.domains, slots)
@@ -118,18 +114,18 @@ type grouping struct {
 	counts  []int32 // by domain; a domain beyond its end counts nothing
 }
 
-func (x *set) grouping(s *state.State, c *constraint) grouping {
+func (x *set) grouping(v state.View, c *constraint) grouping {
 	key, nodes := state.TopologyKey{Label: c.key, AbsentIsEmpty: !x.keysRequired}, c.nodes
 	if c.key == v1.LabelHostname { // each node is a domain of its own, whatever its label
 		key, nodes = state.TopologyKey{}, state.NodeSet{}
 	}
-	g := grouping{present: s.Domains(state.TopologyKey{Label: c.key})}
-	if c.selected.none {
-		g.domains = s.Domains(key)
+	g := grouping{present: v.Domains(state.TopologyKey{Label: c.key})}
+	if c.selected.pods.Uncounted {
+		g.domains = v.Domains(key)
 		return g
 	}
-	t := s.Tally(c.selected.pods, key, nodes)
-	g.domains, g.counts = t.Domains(), t.Counts()
+	t := v.Tally(c.selected.pods, key, nodes)
+	g.domains, g.counts = t.Domains(), t.CountsWith(v.Differences(t, nil))
 	return g
 }
 
@@ -181,19 +177,19 @@ func (x *set) normalize(scores []int64) {
 	switch {
 	case high == 0:
 		for at := range scores {
-			scores[at] = maxScore
+			scores[at] = plugin.MaxScore
 		}
 	case high-low < int64(len(scores)): // then a table saves most divisions
 		x.shares = grown(x.shares, int(high-low+1))
 		for i := range x.shares {
-			x.shares[i] = maxScore * (high - int64(i)) / high
+			x.shares[i] = plugin.MaxScore * (high - int64(i)) / high
 		}
 		for at, raw := range scores {
 			scores[at] = x.shares[raw-low]
 		}
 	default:
 		for at, raw := range scores {
-			scores[at] = maxScore * (high + low - raw) / high
+			scores[at] = plugin.MaxScore * (high + low - raw) / high
 		}
 	}
 }

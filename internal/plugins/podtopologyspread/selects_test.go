@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
+
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // What hints match by hand must match as the library's selectors do, and selectors that read alike must select alike.
@@ -42,7 +44,7 @@ func TestSelectsAgreesWithSelectorOf(t *testing.T) {
 		if got := selects(&c, own, other); got != want {
 			t.Fatalf("selects = %t, want %t", got, want)
 		}
-		text := string(appendSelector(nil, selector))
+		text := string(model.AppendSelector(nil, c.LabelSelector, matchLabels(&c, own)...))
 		if before, ok := seen[text]; ok && before.Matches(labels.Set(other)) != want {
 			t.Fatalf("%s stands for %v and %v", text, before, selector)
 		}

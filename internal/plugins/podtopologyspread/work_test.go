@@ -11,7 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 // shapes are the pods that work is measured for. Each has the label app=x, by which a service selects it.
@@ -51,7 +52,7 @@ func (b *bench) shaped(i int, shape string) *model.Pod {
 }
 
 func (b *bench) place(t testing.TB, p *model.Pod) {
-	d := b.engine.Decide(b.state, plan.WorkFor(p))
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(p))
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", p, d)
 	}
@@ -103,7 +104,7 @@ func TestAllocatesNothing(t *testing.T) {
 		b.place(t, b.shaped(0, shape))
 		again := b.shaped(1, shape)
 		work := plan.WorkFor(again)
-		if allocs := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state, work) }); allocs != 0 {
+		if allocs := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state.View(), work) }); allocs != 0 {
 			t.Errorf("%s: a decision allocates %v times", shape, allocs)
 		}
 	}
@@ -120,12 +121,12 @@ func BenchmarkLayers(b *testing.B) {
 				p.Name = fmt.Sprintf("on-%d", i)
 				c.state.Apply(pods(p))
 			}
-			need := newPlugin(b, spreadAlone()).CompileLayers(c.shaped(0, shape))
-			var to []compiled.Layer
-			to, _, _ = need.Layers(c.state, to)
+			need := plugintest.Counting(newPlugin(b, spreadAlone()), c.shaped(0, shape))
+			var to []plugin.Layer
+			to = plugintest.Layers(need, c.state, to)
 			b.ReportAllocs()
 			for b.Loop() {
-				to, _, _ = need.Layers(c.state, to[:0])
+				to = plugintest.Layers(need, c.state, to[:0])
 			}
 		})
 	}
@@ -135,7 +136,7 @@ func BenchmarkScore(b *testing.B) {
 	for _, shape := range []string{"defaults", "soft-zone", "all"} {
 		b.Run(shape, func(b *testing.B) {
 			c := large(b, benchNodes)
-			need, err := newPlugin(b, spreadAlone()).CompileSet(c.shaped(0, shape))
+			need, err := plugintest.SetScores(newPlugin(b, spreadAlone()), c.shaped(0, shape))
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -145,7 +146,7 @@ func BenchmarkScore(b *testing.B) {
 			}
 			b.ReportAllocs()
 			for b.Loop() {
-				if ok, err := need.Score(c.state, slots, scores); !ok || err != nil {
+				if ok, err := need.Score(c.state.View(), slots, scores); !ok || err != nil {
 					b.Fatal(ok, err)
 				}
 			}
@@ -157,11 +158,11 @@ func BenchmarkScore(b *testing.B) {
 func BenchmarkFirstSight(b *testing.B) {
 	c := large(b, benchNodes)
 	p := newPlugin(b, spreadAlone())
-	var to []compiled.Layer
+	var to []plugin.Layer
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
-		need := p.CompileLayers(c.compile(pod(hard(host, fmt.Sprintf("app=y%d", i)))))
-		to, _, _ = need.Layers(c.state, to[:0])
+		need := plugintest.Counting(p, c.compile(pod(hard(host, fmt.Sprintf("app=y%d", i)))))
+		to = plugintest.Layers(need, c.state, to[:0])
 	}
 }
 
@@ -189,8 +190,8 @@ func BenchmarkNeeds(b *testing.B) {
 			p, waiting := newPlugin(b, spreadAlone()), model.NewPod(pod(append(shapes[shape], wearing("app=x"))...))
 			b.ReportAllocs()
 			for b.Loop() {
-				p.FilterNeed(waiting)
-				p.ScoreNeed(waiting)
+				plugintest.FilterNeed(p, waiting)
+				plugintest.ScoreNeed(p, waiting)
 			}
 		})
 	}
@@ -198,7 +199,7 @@ func BenchmarkNeeds(b *testing.B) {
 
 func BenchmarkHint(b *testing.B) {
 	waiting := model.NewPod(pod(wearing("app=x"), hard(zone, "app=x"), hard(host, "app=x")))
-	interest := newPlugin(b, spreadAlone()).Interests()[0]
+	interest := newPlugin(b, spreadAlone()).EventsToRegister()[0]
 	event := podEvent(model.Add, nil, pod(wearing("app=y"), on("n")))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -1,26 +1,27 @@
 // Package prioritysort orders waiting pods: the most important first, and among equals whoever waits longest.
 //
-// It takes what the queue knows about two entries; it gives which of them goes first. It owns nothing. It never breaks a
-// tie: entries that are equal in both have no order here.
+// It takes what the queue knows about two pods; it gives which of them goes first. It owns nothing. It never breaks a tie: pods that are
+// equal in both have no order here.
 package prioritysort
 
-import "time"
+import "github.com/berth-scheduler/berth/internal/plugin"
 
 // Name is the plugin's name in the configuration.
 const Name = "PrioritySort"
 
-// Rank is what decides an entry's place. The queue owns its entries and keeps a Rank in each.
-type Rank struct {
-	// Priority is the pod's or the pod group's; 0 where none is given.
-	Priority int32
-	// Since is when the entry came into the queue, or came back after its last failed attempt.
-	Since time.Time
-}
+// Plugin orders pods by priority and time.
+type Plugin struct{}
+
+// New returns the plugin.
+func New() *Plugin { return &Plugin{} }
+
+// Name returns "PrioritySort".
+func (*Plugin) Name() string { return Name }
 
 // Less reports whether a goes before b.
-func Less(a, b Rank) bool {
-	if a.Priority != b.Priority {
-		return a.Priority > b.Priority
+func (*Plugin) Less(a, b plugin.Queued) bool {
+	if a.Pod.Priority != b.Pod.Priority {
+		return a.Pod.Priority > b.Pod.Priority
 	}
 	return a.Since.Before(b.Since)
 }

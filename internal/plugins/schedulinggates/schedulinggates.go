@@ -22,8 +22,8 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "SchedulingGates".
 func (*Plugin) Name() string { return Name }
 
-// Gated names the pod's gates in the order of its spec, or returns "" when there are none.
-func (*Plugin) Gated(pod *model.Pod) string {
+// PreEnqueue names the pod's gates in the order of its spec, or returns "" when there are none.
+func (*Plugin) PreEnqueue(pod *model.Pod) string {
 	gates := pod.Object.Spec.SchedulingGates
 	if len(gates) == 0 {
 		return ""
@@ -35,10 +35,10 @@ func (*Plugin) Gated(pod *model.Pod) string {
 	return "waiting for scheduling gates: [" + strings.Join(names, " ") + "]"
 }
 
-// Interests registers for the removal of the pod's last gate. Removing one of several gates is no such event, and the pod
+// EventsToRegister registers for the removal of the pod's last gate. Removing one of several gates is no such event, and the pod
 // stays where it is.
-func (*Plugin) Interests() []model.Interest {
-	return []model.Interest{{Resource: model.TargetPodEvent, Actions: model.UpdatePodSchedulingGatesEliminated}}
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.UpdatePodSchedulingGatesEliminated}}
 }
 
 // Cause is the same for all pods: hints do not look at them.

@@ -5,13 +5,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 var (
-	_ engine.Gate  = (*Plugin)(nil)
-	_ engine.Waker = (*Plugin)(nil)
+	_ plugin.PreEnqueue        = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 func gated(names ...string) *model.Pod {
@@ -22,7 +22,7 @@ func gated(names ...string) *model.Pod {
 	return model.NewPod(object)
 }
 
-func TestGated(t *testing.T) {
+func TestPreEnqueue(t *testing.T) {
 	for _, row := range []struct {
 		name string
 		pod  *model.Pod
@@ -34,7 +34,7 @@ func TestGated(t *testing.T) {
 		{"empty list", gated(), ""},
 		{"no list", model.NewPod(&v1.Pod{}), ""},
 	} {
-		if got := New().Gated(row.pod); got != row.want {
+		if got := New().PreEnqueue(row.pod); got != row.want {
 			t.Errorf("%s: got %q, want %q", row.name, got, row.want)
 		}
 	}
@@ -54,7 +54,7 @@ func TestInterests(t *testing.T) {
 		helps := false
 		for _, action := range model.PodUpdates(row.before, row.after) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: row.before, Pod: row.after}
-			for _, interest := range New().Interests() {
+			for _, interest := range New().EventsToRegister() {
 				helps = helps || interest.Helps(row.after, event)
 			}
 		}
@@ -63,7 +63,7 @@ func TestInterests(t *testing.T) {
 		}
 	}
 	added := model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}
-	for _, interest := range New().Interests() {
+	for _, interest := range New().EventsToRegister() {
 		if interest.Helps(ab, added) {
 			t.Error("a new node opens a gate")
 		}

@@ -10,7 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -29,25 +29,26 @@ func New(operators Operators) *Plugin { return &Plugin{operators: operators} }
 // Name returns "TaintToleration".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed lists the tolerations of taints that forbid. It is zero for a pod that tolerates every such taint; a pod
-// without tolerations has a need.
-func (p *Plugin) FilterNeed(pod *model.Pod) model.Need {
+// FilterNeed is the tolerations of taints that forbid. It is nil for a pod that tolerates every such taint; a pod without tolerations has a
+// need.
+func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	tolerated := tolerationsOf(pod.Object.Spec.Tolerations, forbids, p.operators)
 	if tolerated.everything() {
-		return model.Need{}
+		return nil
 	}
-	return tolerated.need("filter")
+	return &filter{tolerated}
 }
 
 // FilterReads names the taints.
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
-// CompileFilter prepares the tolerations of taints that forbid.
-func (p *Plugin) CompileFilter(pod *model.Pod) compiled.Filter {
-	return &filter{tolerated: tolerationsOf(pod.Object.Spec.Tolerations, forbids, p.operators)}
-}
-
+// filter holds the tolerations of taints that forbid.
 type filter struct{ tolerated tolerations }
+
+func (f *filter) AppendText(text []byte) []byte {
+	return f.tolerated.appendText(append(text, "filter"...))
+}
+func (f *filter) Compile() plugin.Verdicts { return f }
 
 func (f *filter) Filter(node state.Node) reason.Code {
 	if f.tolerated.allow(node.Object().Spec.Taints) {
@@ -58,24 +59,27 @@ func (f *filter) Filter(node state.Node) reason.Code {
 
 func (*filter) Reasons(reason.Code) []string { return []string{"node(s) had untolerated taint(s)"} }
 
-// ScoreNeed lists the tolerations of taints that advise. It is never zero: reversed normalisation gives every node points
+// ScoreNeed is the tolerations of taints that advise. It is never nil: reversed normalisation gives every node points
 // even where no node has such a taint.
-func (p *Plugin) ScoreNeed(pod *model.Pod) model.Need {
-	return tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators).need("score")
+func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
+	return &scorer{tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators)}
 }
 
 // ScoreReads names the taints.
 func (*Plugin) ScoreReads() model.Aspect { return model.Taints }
 
-// CompileScore prepares the tolerations of taints that advise. It never fails.
-func (p *Plugin) CompileScore(pod *model.Pod) (compiled.Scorer, error) {
-	return &scorer{tolerated: tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators)}, nil
-}
-
 // Normalization gives the fewest untolerated taints the most points.
 func (*Plugin) Normalization() model.Normalization { return model.LargestReversed }
 
+// scorer holds the tolerations of taints that advise.
 type scorer struct{ tolerated tolerations }
+
+func (s *scorer) AppendText(text []byte) []byte {
+	return s.tolerated.appendText(append(text, "score"...))
+}
+
+// Compile never fails.
+func (s *scorer) Compile() (plugin.NodeScores, error) { return s, nil }
 
 // Score counts the PreferNoSchedule taints that the pod does not tolerate.
 func (s *scorer) Score(node state.Node) int32 {
@@ -95,16 +99,18 @@ func forbids(effect v1.TaintEffect) bool {
 
 func advises(effect v1.TaintEffect) bool { return effect == v1.TaintEffectPreferNoSchedule }
 
-// Interests registers for nodes that lose their untolerated taints and for tolerations that the waiting pod gains or loses.
-func (p *Plugin) Interests() []model.Interest {
-	return []model.Interest{
+// EventsToRegister registers for nodes that lose their untolerated taints and for tolerations that the waiting pod gains or loses.
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeTaint, Hint: p.becomesTolerated},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodToleration},
 	}
 }
 
 // Cause is the tolerations: pods that tolerate the same hear of the same nodes.
-func (p *Plugin) Cause(pod *model.Pod) model.Cause { return model.Cause{Alike: p.FilterNeed(pod)} }
+func (p *Plugin) Cause(pod *model.Pod) model.Cause {
+	return model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod))}
+}
 
 func (p *Plugin) becomesTolerated(waiting *model.Pod, e model.Event) bool {
 	tolerated := tolerationsOf(waiting.Object.Spec.Tolerations, forbids, p.operators)

@@ -9,15 +9,15 @@ import (
 	"k8s.io/klog/v2"
 	"pgregory.net/rapid"
 
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 var (
-	_ engine.ColumnFilterer = (*Plugin)(nil)
-	_ engine.ColumnScorer   = (*Plugin)(nil)
-	_ engine.Waker          = (*Plugin)(nil)
+	_ plugin.NodeFilter        = (*Plugin)(nil)
+	_ plugin.NodeScore         = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
 const (
@@ -76,7 +76,7 @@ func TestFilter(t *testing.T) {
 		{"everything", off, pod(tol("", exists, "", "")), both, true},
 		{"seconds are ignored", off, pod(v1.Toleration{Key: "a", Operator: exists, TolerationSeconds: new(int64)}), both, true},
 	} {
-		filter := New(row.operators).CompileFilter(row.pod)
+		filter := plugintest.Verdicts(New(row.operators), row.pod)
 		code := filter.Filter(plugintest.Node(row.node))
 		if fits := code == 0; fits != row.fits {
 			t.Errorf("%s: fits = %t, want %t", row.name, fits, row.fits)
@@ -104,7 +104,7 @@ func TestScore(t *testing.T) {
 		{"tolerated for any effect", pod(tol("x", exists, "", "")), one, 0},
 		{"forbidding taints do not count", pod(), node(taint("x", "", no), taint("y", "", noExec)), 0},
 	} {
-		scorer, err := New(EqualAndExists).CompileScore(row.pod)
+		scorer, err := plugintest.NodeScores(New(EqualAndExists), row.pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,18 +141,18 @@ func TestNeeds(t *testing.T) {
 		{"split names", 0, pod(tol(`a"`, equal, "b", "")), pod(tol("a", equal, `"b`, "")), false, false},
 	} {
 		p := New(row.operators)
-		if got := p.FilterNeed(row.one) == p.FilterNeed(row.other); got != row.filter {
-			t.Errorf("%s: filter needs equal = %t: %s and %s", row.name, got, p.FilterNeed(row.one), p.FilterNeed(row.other))
+		if got := plugintest.FilterNeed(p, row.one) == plugintest.FilterNeed(p, row.other); got != row.filter {
+			t.Errorf("%s: filter needs equal = %t: %s and %s", row.name, got, plugintest.FilterNeed(p, row.one), plugintest.FilterNeed(p, row.other))
 		}
-		if got := p.ScoreNeed(row.one) == p.ScoreNeed(row.other); got != row.score {
-			t.Errorf("%s: score needs equal = %t: %s and %s", row.name, got, p.ScoreNeed(row.one), p.ScoreNeed(row.other))
+		if got := plugintest.ScoreNeed(p, row.one) == plugintest.ScoreNeed(p, row.other); got != row.score {
+			t.Errorf("%s: score needs equal = %t: %s and %s", row.name, got, plugintest.ScoreNeed(p, row.one), plugintest.ScoreNeed(p, row.other))
 		}
 	}
 	p := New(EqualAndExists)
-	if p.FilterNeed(pod()).IsZero() || p.ScoreNeed(pod()).IsZero() {
+	if plugintest.FilterNeed(p, pod()).IsZero() || plugintest.ScoreNeed(p, pod()).IsZero() {
 		t.Error("a pod without tolerations has no need")
 	}
-	if everything := pod(tol("", exists, "", "")); !p.FilterNeed(everything).IsZero() || p.ScoreNeed(everything).IsZero() {
+	if everything := pod(tol("", exists, "", "")); !plugintest.FilterNeed(p, everything).IsZero() || plugintest.ScoreNeed(p, everything).IsZero() {
 		t.Error("a pod that tolerates everything passes every node, but still gets points")
 	}
 }
@@ -185,7 +185,7 @@ func TestInterests(t *testing.T) {
 		{"labels of the pod", target(model.UpdatePodLabel), false},
 	} {
 		helps := false
-		for _, interest := range New(EqualAndExists).Interests() {
+		for _, interest := range New(EqualAndExists).EventsToRegister() {
 			helps = helps || interest.Helps(pod(), row.event)
 		}
 		if helps != row.want {
@@ -235,8 +235,8 @@ func TestDecimal(t *testing.T) {
 func TestAllocatesNothing(t *testing.T) {
 	p, n := New(WithComparisons), plugintest.Node(node(taint("x", "no number", no), taint("y", "7", preferNo)))
 	waiting := pod(tol("x", greater, "7", no), tol("y", less, "7", preferNo))
-	filter := p.CompileFilter(waiting)
-	scorer, _ := p.CompileScore(waiting)
+	filter := plugintest.Verdicts(p, waiting)
+	scorer, _ := plugintest.NodeScores(p, waiting)
 	if allocs := testing.AllocsPerRun(100, func() { filter.Filter(n); scorer.Score(n) }); allocs != 0 {
 		t.Errorf("Filter and Score allocate %v times", allocs)
 	}
@@ -246,7 +246,7 @@ func TestAllocatesNothing(t *testing.T) {
 var usual = pod(tol(v1.TaintNodeNotReady, exists, "", noExec), tol(v1.TaintNodeUnreachable, exists, "", noExec))
 
 func BenchmarkFilter(b *testing.B) {
-	filter, n := New(EqualAndExists).CompileFilter(usual), plugintest.Node(node(taint("dedicated", "db", no)))
+	filter, n := plugintest.Verdicts(New(EqualAndExists), usual), plugintest.Node(node(taint("dedicated", "db", no)))
 	b.ReportAllocs()
 	for b.Loop() {
 		filter.Filter(n)
@@ -254,7 +254,7 @@ func BenchmarkFilter(b *testing.B) {
 }
 
 func BenchmarkScore(b *testing.B) {
-	scorer, _ := New(EqualAndExists).CompileScore(usual)
+	scorer, _ := plugintest.NodeScores(New(EqualAndExists), usual)
 	n := plugintest.Node(node(taint("dedicated", "db", preferNo)))
 	b.ReportAllocs()
 	for b.Loop() {
@@ -266,7 +266,7 @@ func BenchmarkNeeds(b *testing.B) {
 	p := New(EqualAndExists)
 	b.ReportAllocs()
 	for b.Loop() {
-		p.FilterNeed(usual)
-		p.ScoreNeed(usual)
+		plugintest.FilterNeed(p, usual)
+		plugintest.ScoreNeed(p, usual)
 	}
 }

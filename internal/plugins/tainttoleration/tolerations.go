@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-
-	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // Operators is the set of operators that tolerations may use.
@@ -82,10 +80,8 @@ func (t toleration) compare(o toleration) int {
 	)
 }
 
-// need returns the canonical text. Point keeps filters' and scorers' needs apart.
-func (ts tolerations) need(point string) model.Need {
-	text := make([]byte, 0, len(point)+64*len(ts))
-	text = append(text, point...)
+// appendText appends the canonical text.
+func (ts tolerations) appendText(text []byte) []byte {
 	for i := range ts {
 		t := &ts[i]
 		text = append(text, ' ')
@@ -94,7 +90,7 @@ func (ts tolerations) need(point string) model.Need {
 		text = strconv.AppendQuote(text, t.value)
 		text = append(text, t.effect...)
 	}
-	return model.NeedOf(string(text))
+	return text
 }
 
 // everything reports whether some toleration tolerates every taint.

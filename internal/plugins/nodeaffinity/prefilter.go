@@ -6,29 +6,32 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 const nameField = "metadata.name"
 
-// Narrow returns the names that the pod's required terms allow, sorted, if every term allows only nodes it names. Where the
-// terms contradict themselves and no name is left, it rejects every node.
-func (*Plugin) Narrow(pod *model.Pod) (names []string, narrowed bool, rejection string) {
+// PreFilter returns the names that the pod's required terms allow, sorted, if every term allows only nodes it names. Where the terms
+// contradict themselves and no name is left, it rejects every node.
+func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	terms := required(pod.Object)
 	if terms == nil || len(terms.NodeSelectorTerms) == 0 {
-		return nil, false, ""
+		return plugin.PreFilterResult{}
 	}
+	var names []string
 	for i := range terms.NodeSelectorTerms {
 		allowed, named := namesOf(&terms.NodeSelectorTerms[i])
 		if !named {
-			return nil, false, ""
+			return plugin.PreFilterResult{}
 		}
 		names = append(names, allowed...)
 	}
 	if len(names) == 0 {
-		return nil, false, "pod affinity terms conflict"
+		return plugin.PreFilterResult{Rejection: "pod affinity terms conflict"}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), true, ""
+	return plugin.PreFilterResult{Narrowed: true, Nodes: slices.Compact(names)}
 }
 
 // namesOf returns the names that all of the term's requirements metadata.name In [...] list; named is false when it has no

@@ -1,0 +1,212 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/reason"
+)
+
+// filter returns the feasible nodes, ascending: those that no filter objects to, neither as they are nor with the pods on them that are
+// nominated there. A node that the pod is nominated to, and that is feasible, is taken without a look at the others, as in kube-scheduler. An
+// error says that a filter could not find its verdict.
+func (e *Engine) filter(c *cycle) ([]int32, error) {
+	if slot, ok, err := e.filterNominated(c); ok || err != nil {
+		return append(e.scratch.slots[:0], slot), err
+	}
+	slots, err := e.filterWithoutNominated(c)
+	if err == nil && len(slots) > 0 && c.view.Nominated() > 0 {
+		slots, err = e.leaveRoom(c, slots)
+	}
+	return slots, err
+}
+
+// filterNominated returns the node that the pod is nominated to, if it is feasible.
+func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
+	if c.pod.NominatedNode == "" {
+		return 0, false, nil
+	}
+	if slot, ok = c.view.Slot(c.pod.NominatedNode); !ok {
+		return 0, false, nil
+	}
+	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+		if o, err := e.besideNominated(c, slot, before); o.code != reason.None || err != nil {
+			return slot, false, err
+		}
+	}
+	o := e.first(c, &c.here, slot)
+	return slot, o.code == reason.None, c.failure(o, c.here.verdicts[o.filter])
+}
+
+// fewNodes is how many nodes are cheaper to ask one by one than through columns. Pods pinned to one node, as a DaemonSet's
+// are, each have a need of their own: a column for each would never be used again.
+const fewNodes = 64
+
+// filterWithoutNominated returns the nodes that no filter objects to as they are.
+func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
+	switch n := &c.narrowed; {
+	case len(n.by) == 0:
+		return e.filterAll(c)
+	case len(n.slots) <= fewNodes:
+		return e.filterOneByOne(c, e.scratch.slots[:0], n.slots)
+	default:
+		slots, err := e.filterAll(c)
+		return intersectSorted(slots, n.slots), err
+	}
+}
+
+// filterOneByOne adds those of the given nodes that no filter objects to.
+func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
+	e.work.Visited += int64(len(slots))
+	for _, slot := range slots {
+		o := e.first(c, &c.here, slot)
+		if err := c.failure(o, c.here.verdicts[o.filter]); err != nil {
+			return nil, err
+		}
+		if o.code == reason.None {
+			to = append(to, slot)
+		}
+	}
+	e.scratch.slots = to
+	return to, nil
+}
+
+// filterAll asks the columns about all nodes, and then the rules about counts. Columns know the nodes of the state, so nodes that the view has
+// other pods on are asked one by one.
+func (e *Engine) filterAll(c *cycle) ([]int32, error) {
+	slots := e.aliveBut(c.view.State().Alive(), c.view.Touched())
+	for i := range c.needs {
+		column := e.filterColumn(c, i)
+		if column == nil || column.nonZero == 0 {
+			continue
+		}
+		passed, codes := keepFeasible(slots, column.values)
+		if codes.IsFailed() {
+			return nil, e.firstFailure(c, i, column)
+		}
+		slots = passed
+	}
+	e.countReads(c, len(slots))
+	for i := range c.counting {
+		if c.counting[i] != nil {
+			layers := c.here.layered[i].layers
+			for j := range layers {
+				slots = keepWithin(slots, &layers[j])
+			}
+		}
+	}
+	if touched := c.view.Touched(); len(touched) > 0 {
+		some, err := e.filterOneByOne(c, nil, aliveOf(c.view.State().Alive(), touched))
+		if err != nil {
+			return nil, err
+		}
+		slots = append(slots, some...)
+		slices.Sort(slots)
+	}
+	e.scratch.slots = slots
+	return slots, nil
+}
+
+// aliveBut returns the slots of nodes that exist, without some.
+func (e *Engine) aliveBut(alive []bool, without []int32) []int32 {
+	slots := e.scratch.slots
+	if cap(slots) < len(alive) {
+		slots = make([]int32, len(alive))
+	}
+	slots = slots[:len(alive)]
+	n := 0
+	for slot, ok := range alive {
+		slots[n] = int32(slot)
+		if ok {
+			n++
+		}
+	}
+	e.work.Visited += int64(len(alive))
+	slots = slots[:n]
+	if len(without) > 0 {
+		sorted := slices.Sorted(slices.Values(without))
+		slots = slices.DeleteFunc(slots, func(slot int32) bool {
+			_, found := slices.BinarySearch(sorted, slot)
+			return found
+		})
+	}
+	return slots
+}
+
+func aliveOf(alive []bool, slots []int32) []int32 {
+	return slices.DeleteFunc(slices.Clone(slots), func(slot int32) bool { return !alive[slot] })
+}
+
+// firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it objects to.
+func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
+	for slot, code := range column.values {
+		if o := (objection{filter, code}); code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
+			return c.failure(o, column.verdicts)
+		}
+	}
+	return nil
+}
+
+// countReads counts that the CountFilters that have something to check are asked about so many nodes.
+func (e *Engine) countReads(c *cycle, nodes int) {
+	for i := range c.counting {
+		if c.counting[i] != nil && len(c.here.layered[i].layers) > 0 {
+			e.byPlugin[int(c.profile.firstID)+i] += int64(nodes)
+		}
+	}
+}
+
+// keepFeasible drops the slots that the column objects to, in place, and returns all the bits of the objections. Writing first and counting
+// after keeps the loop free of branches that cannot be predicted.
+func keepFeasible(slots []int32, codes []reason.Code) (kept []int32, seen reason.Code) {
+	n := 0
+	for _, slot := range slots {
+		code := codes[slot]
+		slots[n] = slot
+		seen |= code
+		if code == reason.None {
+			n++
+		}
+	}
+	return slots[:n], seen
+}
+
+// keepWithin drops the slots that the layer rejects, in place.
+func keepWithin(slots []int32, layer *plugin.Layer) []int32 {
+	if len(layer.Differences) > 0 {
+		return slices.DeleteFunc(slots, func(slot int32) bool { return layer.Verdict(slot) != reason.None })
+	}
+	n := 0
+	domains, counts, low, high := layer.Domains, layer.Counts, layer.Min, layer.Max
+	withoutDomain := layer.Missing == reason.None
+	for _, slot := range slots {
+		slots[n] = slot
+		domain := domains[slot]
+		ok := withoutDomain
+		if domain >= 0 {
+			var count int32
+			if int(domain) < len(counts) {
+				count = counts[domain]
+			}
+			ok = count >= low && count <= high
+		}
+		if ok {
+			n++
+		}
+	}
+	return slots[:n]
+}
+
+func intersectSorted(a, b []int32) []int32 {
+	n, j := 0, 0
+	for _, x := range a {
+		for j < len(b) && b[j] < x {
+			j++
+		}
+		if j < len(b) && b[j] == x {
+			a[n] = x
+			n++
+		}
+	}
+	return a[:n]
+}

@@ -1,0 +1,58 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
+)
+
+// A node to which other pods are nominated must do for a pod both with them on it, so that it leaves them their room, and without, for they
+// may never come (kube-scheduler's two filter passes). There are few such nodes, so each is asked about in a dry run.
+
+// leaveRoom drops the nodes that would not do if the pods that are nominated there were there.
+func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
+	left = slots
+	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
+		at, feasible := slices.BinarySearch(left, slot)
+		if !feasible || err != nil {
+			return
+		}
+		var o objection
+		if o, err = e.besideNominated(c, slot, before); o.code != reason.None {
+			left = slices.Delete(left, at, at+1)
+		}
+	})
+	return left, err
+}
+
+// besideNominated returns the first objection to a node with pods on it that are nominated there.
+func (e *Engine) besideNominated(c *cycle, slot int32, before []*model.Pod) (objection, error) {
+	dry := e.filtersBesideNominated(c, slot, before)
+	o := e.first(c, &dry, slot)
+	return o, c.failure(o, dry.verdicts[o.filter])
+}
+
+func (e *Engine) filtersBesideNominated(c *cycle, slot int32, before []*model.Pod) filters {
+	dryRun := c.view.DryRun(&e.scratch.dryRun)
+	for _, pod := range before {
+		dryRun.Add(pod, slot)
+	}
+	e.scratch.dry = e.filtersIn(c, dryRun.View(), e.scratch.dry)
+	return e.scratch.dry
+}
+
+// objectionsBesideNominated returns, for the nodes that would not do if the pods nominated there were there, the first objection to them
+// then. Such a node is not asked about without them.
+func (e *Engine) objectionsBesideNominated(c *cycle) map[int32]objection {
+	if c.view.Nominated() == 0 {
+		return nil
+	}
+	objections := map[int32]objection{}
+	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
+		if o, _ := e.besideNominated(c, slot, before); o.code != reason.None {
+			objections[slot] = o
+		}
+	})
+	return objections
+}

@@ -1,0 +1,55 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// postFilter asks the PostFilter plugins, in order, how room can be made for a pod that no node is feasible for, until one knows.
+func (e *Engine) postFilter(of *cycle, d *plan.Decision) {
+	if len(of.profile.PostFilters) == 0 {
+		return
+	}
+	own := *of // so that cycles of pods that are placed are not allocated
+	c := &own
+	for _, p := range c.profile.PostFilters {
+		result, err := p.PostFilter(postFilterCycle{e, c}, c.pod)
+		switch {
+		case err != nil:
+			fail(d, fmt.Errorf("running PostFilter plugin %q: %w", p.Name(), err))
+			return
+		case result.NodeName != "":
+			d.Evictions = result.Evictions
+			d.Nominations = []plan.Nomination{{Pod: c.pod, Mode: plan.Set, NodeName: result.NodeName}}
+			return
+		}
+	}
+}
+
+// postFilterCycle is what PostFilter plugins may ask about a cycle.
+type postFilterCycle struct {
+	engine *Engine
+	cycle  *cycle
+}
+
+var _ plugin.Cycle = postFilterCycle{}
+
+// View returns the view of the cycle.
+func (p postFilterCycle) View() state.View { return p.cycle.view }
+
+// Fits reports whether the filters pass a node in a dry run.
+func (p postFilterCycle) Fits(dryRun *state.Draft, slot int32) (bool, error) {
+	dry := p.engine.filtersIn(p.cycle, dryRun.View(), p.engine.scratch.dry)
+	p.engine.scratch.dry = dry
+	o := p.engine.first(p.cycle, &dry, slot)
+	return o.code == reason.None, p.cycle.failure(o, dry.verdicts[o.filter])
+}
+
+// Resolvable reports whether evicting pods may cure why the node was rejected.
+func (p postFilterCycle) Resolvable(slot int32) bool {
+	return !p.engine.first(p.cycle, &p.cycle.here, slot).code.IsUnresolvable()
+}

@@ -1,0 +1,167 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// cycle is one pod's turn in one view, after its PreFilter. It is valid until the engine is asked about another pod or the state changes.
+type cycle struct {
+	view    state.View
+	profile *profile
+	pod     *model.Pod
+	// narrowed says which nodes are worth looking at.
+	narrowed narrowed
+	// By filter of the profile: the pod's need, zero where every node passes; the need of a StateFilter; and a CountFilter's counts, nil where
+	// it has nothing to check.
+	needs    []model.Need
+	own      []plugin.FilterNeed
+	counting []plugin.Counting
+	// here are the filters for asking about single nodes of the view.
+	here filters
+}
+
+// preFilter looks at what does not depend on a single node: which nodes are worth looking at, what the pod needs of a node, and the counts of
+// pods around nodes. A rejection rules out every node.
+func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
+	e.columns.clock++
+	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
+	var rejection *plan.Rejection
+	var err error
+	if c.narrowed, rejection, err = p.narrow(v, pod); rejection != nil || err != nil {
+		return c, rejection, err
+	}
+	if p.stateful {
+		if rejection, err = e.workOutNeeds(&c); rejection != nil || err != nil {
+			return c, rejection, err
+		}
+	}
+	if rejection, err = e.findCounts(&c); rejection != nil || err != nil {
+		return c, rejection, err
+	}
+	c.here = e.filtersIn(&c, v, e.scratch.here)
+	e.scratch.here = c.here
+	return c, nil, nil
+}
+
+// workOutNeeds asks the StateFilters what the pod needs in the view.
+func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
+	c.needs, c.own = append(e.scratch.needs[:0], c.needs...), e.scratch.own[:0]
+	for i, f := range c.profile.Filters {
+		c.own = append(c.own, nil)
+		stateful, ok := f.(plugin.StateFilter)
+		if !ok {
+			continue
+		}
+		need, text, err := stateful.FilterNeedIn(c.view, c.pod)
+		if rejection, err := preFilterResult(f, text, err); rejection != nil || err != nil {
+			return rejection, err
+		}
+		c.own[i], c.needs[i] = need, plugin.NeedOf(need)
+	}
+	e.scratch.needs, e.scratch.own = c.needs, c.own
+	return nil, nil
+}
+
+// findCounts asks the CountFilters for the counts that their rules are about.
+func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
+	c.counting = e.scratch.counting[:0]
+	for i, f := range c.profile.Filters {
+		c.counting = append(c.counting, nil)
+		count, ok := f.(plugin.CountFilter)
+		if !ok || c.needs[i].IsZero() {
+			continue
+		}
+		counting := e.countingOf(c, i, count)
+		check, text, err := counting.PreFilter(c.view)
+		if rejection, err := preFilterResult(f, text, err); rejection != nil || err != nil {
+			return rejection, err
+		}
+		if check {
+			c.counting[i] = counting
+		}
+	}
+	e.scratch.counting = c.counting
+	return nil, nil
+}
+
+// preFilterResult words what a plugin says before any node is looked at.
+func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Rejection, error) {
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("running PreFilter plugin %q: %w", p.Name(), err)
+	case rejection != "":
+		return &plan.Rejection{PreFilter: rejection, Plugins: []string{p.Name()}}, nil
+	}
+	return nil, nil
+}
+
+// narrowed is which nodes are worth looking at.
+type narrowed struct {
+	// by names the plugins that narrowed, sorted; none means that every node is to be looked at.
+	by []string
+	// slots are the nodes left, ascending, if by is not empty.
+	slots []int32
+}
+
+// text is what kube-scheduler says of the nodes outside.
+func (n *narrowed) text() string {
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", strings.Join(n.by, " "))
+}
+
+func (n *narrowed) emptyText() string {
+	if len(n.by) == 1 {
+		return "node(s) didn't satisfy plugin " + n.by[0]
+	}
+	return n.text() + " simultaneously"
+}
+
+// narrow intersects what the PreFilter plugins ask for. Names that no node has are dropped. A rejection rules out every node.
+func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *plan.Rejection, error) {
+	var n narrowed
+	var names []string
+	for _, f := range p.PreFilters {
+		result := f.PreFilter(v, pod)
+		if rejection, err := preFilterResult(f, result.Rejection, result.Err); rejection != nil || err != nil {
+			return n, rejection, err
+		}
+		if !result.Narrowed {
+			continue
+		}
+		if len(n.by) == 0 {
+			names = result.Nodes
+		} else {
+			names = intersect(names, result.Nodes)
+		}
+		n.by = append(n.by, f.Name())
+		if len(names) == 0 {
+			slices.Sort(n.by)
+			return n, &plan.Rejection{PreFilter: n.emptyText(), Plugins: n.by}, nil
+		}
+	}
+	slices.Sort(n.by)
+	for _, name := range names {
+		if slot, ok := v.Slot(name); ok {
+			n.slots = append(n.slots, slot)
+		}
+	}
+	slices.Sort(n.slots)
+	n.slots = slices.Compact(n.slots)
+	return n, nil, nil
+}
+
+func intersect(a, b []string) []string {
+	var both []string
+	for _, name := range a {
+		if slices.Contains(b, name) {
+			both = append(both, name)
+		}
+	}
+	return both
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// best returns the feasible slot with the highest total. Equals are told apart by a hash of seed, pod and node, so that each is
+// as likely as the other and yet a run can be repeated.
+func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err error) {
+	if cap(e.scratch.totals) < len(slots) {
+		e.scratch.totals = make([]int64, len(slots)+len(slots)/4)
+	}
+	totals := e.scratch.totals[:len(slots)]
+	clear(totals)
+	var everywhere int64 // what all nodes score alike
+	for i := range c.profile.Scores {
+		constant, err := e.addScores(c, i, slots, totals)
+		if err != nil {
+			return 0, 0, err
+		}
+		everywhere += constant
+	}
+	at := highest(c.view.State().NameHashes(), slots, totals, mix(e.seed^state.HashName(c.pod.Namespace+"/"+c.pod.Name)))
+	return slots[at], totals[at] + everywhere, nil
+}
+
+// highest returns the position of the highest total. Of equal ones it takes the highest hash, which is worked out only for those
+// that are highest so far.
+func highest(nameHashes []uint64, slots []int32, totals []int64, salt uint64) int {
+	best, bestHash := 0, mix(salt^nameHashes[slots[0]])
+	bestTotal := totals[0]
+	for at, total := range totals {
+		if total < bestTotal {
+			continue
+		}
+		if h := mix(salt ^ nameHashes[slots[at]]); total > bestTotal || h > bestHash {
+			best, bestTotal, bestHash = at, total, h
+		}
+	}
+	return best
+}
+
+// mix spreads a hash over all its bits (the finalizer of splitmix64, Steele et al. 2014).
+func mix(x uint64) uint64 {
+	x ^= x >> 30
+	x *= 0xbf58476d1ce4e5b9
+	x ^= x >> 27
+	x *= 0x94d049bb133111eb
+	return x ^ x>>31
+}
+
+// addScores adds one plugin's normalised and weighted scores to the totals, or returns what it would add to each of them alike.
+func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (everywhere int64, err error) {
+	weight := c.profile.Scores[i].Weight
+	single, ok := c.profile.Scores[i].Score.(plugin.NodeScore)
+	if !ok {
+		scores, err := e.setScores(c, i, slots)
+		for at, score := range scores {
+			totals[at] += score * weight
+		}
+		return 0, err
+	}
+	raw, err := e.rawScores(c, i, single)
+	if err != nil || raw == nil {
+		return 0, err
+	}
+	if single.Normalization() != model.AsIs {
+		return e.addNormalized(single, weight, raw, slots, totals)
+	}
+	totals = totals[:len(slots)]
+	for at, slot := range slots {
+		totals[at] += int64(raw[slot]) * weight
+	}
+	return 0, nil
+}
+
+// rawScores returns a NodeScore plugin's raw scores by slot, or nil if it has no say. They are valid until the next call.
+func (e *Engine) rawScores(c *cycle, i int, single plugin.NodeScore) ([]int32, error) {
+	column, err := e.scoreColumn(c, i, single)
+	if column == nil || err != nil {
+		return nil, err
+	}
+	touched := c.view.Touched()
+	if len(touched) == 0 {
+		return column.values, nil
+	}
+	// The column knows the nodes of the state; the view has other pods on some.
+	e.scratch.raw = append(e.scratch.raw[:0], column.values...)
+	for _, slot := range aliveOf(c.view.State().Alive(), touched) {
+		e.scratch.raw[slot] = column.scores.Score(c.view.Node(slot))
+	}
+	return e.scratch.raw, nil
+}
+
+// setScores returns a SetScore plugin's scores by position in the feasible slots, or nil if it has no say. They are valid until the next
+// call.
+func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
+	p := c.profile.Scores[i].Score.(plugin.SetScore)
+	set, err := e.setOf(c, i, p)
+	if set == nil || err != nil {
+		return nil, err
+	}
+	if cap(e.scratch.set) < len(slots) {
+		e.scratch.set = make([]int64, len(slots)+len(slots)/4)
+	}
+	scores := e.scratch.set[:len(slots)]
+	ok, err := set.Score(c.view, slots, scores)
+	if err != nil {
+		return nil, errPreScore(p, err)
+	}
+	if !ok {
+		return nil, nil
+	}
+	e.byPlugin[int(c.profile.firstID)+len(c.profile.Filters)+i] += int64(len(slots))
+	return scores, nil
+}
+
+func (e *Engine) addNormalized(p plugin.NodeScore, weight int64, raw, slots []int32, totals []int64) (everywhere int64, err error) {
+	how := p.Normalization()
+	var largest int32
+	for _, slot := range slots {
+		v := raw[slot]
+		largest = max(largest, v)
+		if v < 0 {
+			return 0, errOutOfRange(p.Name(), v)
+		}
+	}
+	if largest == 0 {
+		return normalize(how, 0, 0) * weight, nil
+	}
+	if shares := e.sharesTo(largest, len(slots), how, weight); shares != nil {
+		for at, slot := range slots {
+			totals[at] += shares[raw[slot]]
+		}
+		return 0, nil
+	}
+	for at, slot := range slots {
+		totals[at] += normalize(how, raw[slot], largest) * weight
+	}
+	return 0, nil
+}
+
+// normalize brings a raw score into 0..plugin.MaxScore, given the largest one, as kube-scheduler's DefaultNormalizeScore does.
+func normalize(how model.Normalization, raw, largest int32) int64 {
+	switch {
+	case how == model.AsIs || largest == 0 && how == model.Largest:
+		return int64(raw)
+	case largest == 0:
+		return plugin.MaxScore
+	}
+	share := plugin.MaxScore * int64(raw) / int64(largest)
+	if how == model.LargestReversed {
+		return plugin.MaxScore - share
+	}
+	return share
+}
+
+// tabulated is up to which largest raw score a table of normalised scores is cheaper than a division for each node.
+const tabulated = 256
+
+// sharesTo returns the normalised and weighted score of each raw score, nil if a table is not worth it for so many nodes.
+func (e *Engine) sharesTo(largest int32, nodes int, how model.Normalization, weight int64) []int64 {
+	if largest > tabulated || int(largest) > nodes {
+		return nil
+	}
+	if e.scratch.shares == nil {
+		e.scratch.shares = make([]int64, tabulated+1)
+	}
+	shares := e.scratch.shares[:largest+1]
+	for raw := range shares {
+		shares[raw] = normalize(how, int32(raw), largest) * weight
+	}
+	return shares
+}
+
+func errOutOfRange(plugins string, score int32) error {
+	return fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %d, it should in the range of [0, %d] after normalizing",
+		plugins, score, plugin.MaxScore)
+}
+
+func errPreScore(p plugin.Plugin, err error) error {
+	return fmt.Errorf("running PreScore plugin %q: %w", p.Name(), err)
+}

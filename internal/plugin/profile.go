@@ -1,0 +1,92 @@
+package plugin
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Profile is the plugins that judge the pods of one scheduler name, at each extension point in the order in which they run. It is built by
+// config and never changes.
+type Profile struct {
+	// Name is the scheduler name that pods choose the profile by.
+	Name              string
+	QueueSort         QueueSort
+	PreEnqueue        []PreEnqueue
+	EnqueueExtensions []EnqueueExtensions
+	PreFilters        []PreFilter
+	// Filters run in this order; the first to object is the one reported.
+	Filters     []Filter
+	PostFilters []PostFilter
+	Scores      []Weighted
+}
+
+// Weighted is a Score plugin with its weight in the profile.
+type Weighted struct {
+	Score
+	Weight int64
+}
+
+// Queued is what decides a waiting pod's place in the order of pods.
+type Queued struct {
+	Pod *model.Pod
+	// Since is when the pod came into the queue, or came back after its last failed attempt.
+	Since time.Time
+}
+
+// RunPreEnqueue returns why the pod must not be tried yet, and the plugin that says so; both empty if it may.
+func (p *Profile) RunPreEnqueue(pod *model.Pod) (plugin, reason string) {
+	for _, pre := range p.PreEnqueue {
+		if reason := pre.PreEnqueue(pod); reason != "" {
+			return pre.Name(), reason
+		}
+	}
+	return "", ""
+}
+
+// Compile works out the pod's needs: what each filter and then each score plugin of the profile needs to know about it. It is called before
+// the pod reaches the loop, on whatever goroutine compiles pods.
+func (p *Profile) Compile(pod *model.Pod) {
+	needs := make([]model.Need, len(p.Filters)+len(p.Scores))
+	var memory [256]byte
+	text := memory[:0]
+	for i, f := range p.Filters {
+		needs[i], text = needOf(filterText(f, pod), text)
+	}
+	for i, s := range p.Scores {
+		needs[len(p.Filters)+i], text = needOf(scoreText(s.Score, pod), text)
+	}
+	pod.Needs = needs
+}
+
+// needOf interns a need's text; a need that is nil is zero. The text is written over memory.
+func needOf(need Text, memory []byte) (model.Need, []byte) {
+	if need == nil {
+		return model.Need{}, memory
+	}
+	memory = need.AppendText(memory[:0])
+	return model.NeedOf(string(memory)), memory
+}
+
+// NeedOf interns a need; one that is nil is zero.
+func NeedOf(need Text) model.Need {
+	interned, _ := needOf(need, nil)
+	return interned
+}
+
+func filterText(f Filter, pod *model.Pod) Text {
+	switch f := f.(type) {
+	case NodeFilter:
+		return f.FilterNeed(pod)
+	case CountFilter:
+		return f.CountNeed(pod)
+	}
+	return nil // a StateFilter's needs are worked out in the pod's turn
+}
+
+func scoreText(s Score, pod *model.Pod) Text {
+	if s, ok := s.(NodeScore); ok {
+		return s.ScoreNeed(pod)
+	}
+	return s.(SetScore).SetNeed(pod)
+}

@@ -1,0 +1,239 @@
+package state
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// Draft is a what-if: a state that stands still, and the pods that are added to its nodes or taken off them. It never writes to the state,
+// so neither the journal nor any version shows it. Several drafts of one state may exist at once. One goroutine writes to a draft; while
+// nobody does, several may read its View. It is valid until the state changes.
+//
+// What is asked of a draft costs what differs: the state's numbers are read as they are, and those of the touched nodes and domains are put
+// right.
+type Draft struct {
+	s *State
+	// dryRun says that changes count as kube-scheduler's AddPod and RemovePod do; see DryRun.
+	dryRun  bool
+	changes []draftChange          // in the order in which they were made; a pair that cancels out stays
+	last    map[model.PodKey]int32 // position of a pod's last change
+	// By touched node, in the order in which they were touched; at is a slot's position.
+	slots []int32
+	nodes []draftNode
+	at    map[int32]int32
+	terms []draftTerm
+	// topologies are those of terms that the state has no topology for.
+	topologies map[TopologyKey]*topology
+}
+
+// draftChange is a pod added to a node (n = +1) or taken off it (n = -1).
+type draftChange struct {
+	pod    *model.Pod
+	slot   int32
+	n      int32
+	dryRun bool
+	holds  []plan.Hold // of a pod that is added
+}
+
+// draftNode is what a touched node has in use.
+type draftNode struct {
+	used    model.Resources
+	nonZero cpuMemory
+	pods    int
+	ports   portCounts
+}
+
+// draftTerm is a term that a changed pod carries.
+type draftTerm struct {
+	*TermCounts // the state's, or the draft's own where no pod of the state carries the term
+	differences []Difference
+}
+
+// Draft returns a draft without differences from the view. Everything about it is as if the state were so: a pod that is being deleted is
+// not counted where a PodSet leaves it out.
+func (v View) Draft() *Draft {
+	d := new(Draft)
+	d.reset(v)
+	return d
+}
+
+// DryRun makes d a draft without differences from the view, for asking filters whose PreFilter has seen the view: kube-scheduler brings
+// their counts up to date by AddPod and RemovePod, which count a pod that is being deleted like any other. A count that never contained
+// such a pod may fall below 0 when it is taken away.
+func (v View) DryRun(d *Draft) *Draft {
+	d.reset(v)
+	d.dryRun = true
+	return d
+}
+
+// reset reuses the draft's memory.
+func (d *Draft) reset(v View) {
+	d.s, d.dryRun = v.s, false
+	if d.at == nil {
+		d.at, d.last = map[int32]int32{}, map[model.PodKey]int32{}
+	}
+	clear(d.changes)
+	clear(d.at)
+	clear(d.last)
+	d.changes, d.slots, d.nodes, d.terms = d.changes[:0], d.slots[:0], d.nodes[:0], d.terms[:0]
+	d.topologies = nil
+	if v.d == nil {
+		return
+	}
+	d.changes = append(d.changes, v.d.changes...)
+	maps.Copy(d.last, v.d.last)
+	maps.Copy(d.at, v.d.at)
+	d.slots = append(d.slots, v.d.slots...)
+	for i := range v.d.nodes {
+		d.nodes = append(d.nodes, v.d.nodes[i].clone())
+	}
+	for _, t := range v.d.terms {
+		d.terms = append(d.terms, draftTerm{t.TermCounts, slices.Clone(t.differences)})
+	}
+	d.topologies = v.d.topologies // complete for the terms so far, and only ever added to by copy
+}
+
+func (n *draftNode) clone() draftNode {
+	c := *n
+	c.used.Scalars, c.ports = slices.Clone(n.used.Scalars), slices.Clone(n.ports)
+	return c
+}
+
+// View returns the state with the draft's differences.
+func (d *Draft) View() View { return View{s: d.s, d: d} }
+
+// Add puts a pod on a node, with what it holds. A pod that is on a node already is a bug.
+func (d *Draft) Add(pod *model.Pod, slot int32, holds ...plan.Hold) {
+	if _, on := d.find(pod.Key()); on {
+		panic(fmt.Sprintf("state: draft: add pod %s, which is on a node", pod))
+	}
+	if p := d.s.placed[pod.Key()]; p != nil && p.besides != nil && len(holds) == 0 {
+		holds = p.besides.holds // the pod was taken off its node and is put back
+	}
+	d.change(draftChange{pod, slot, +1, d.dryRun, holds})
+}
+
+// Remove takes a pod off its node, and gives back what it holds. A pod that is on none is a bug.
+func (d *Draft) Remove(key model.PodKey) {
+	at, on := d.find(key)
+	if !on {
+		panic(fmt.Sprintf("state: draft: remove pod %s/%s, which is on no node", key.Namespace, key.Name))
+	}
+	d.change(draftChange{at.pod, at.slot, -1, d.dryRun, nil})
+}
+
+// find returns where a pod is, as a change that would put it there.
+func (d *Draft) find(key model.PodKey) (at draftChange, on bool) {
+	if i, changed := d.last[key]; changed {
+		return d.changes[i], d.changes[i].n > 0
+	}
+	if p := d.s.placed[key]; p != nil {
+		return draftChange{pod: p.pod, slot: p.slot}, true
+	}
+	return at, false
+}
+
+// places reports whether the draft, which may be nil, has put a pod on a node.
+func (d *Draft) places(key model.PodKey) bool {
+	if d == nil {
+		return false
+	}
+	i, changed := d.last[key]
+	return changed && d.changes[i].n > 0
+}
+
+func (d *Draft) change(c draftChange) {
+	pod, slot, n := c.pod, c.slot, c.n
+	d.last[pod.Key()] = int32(len(d.changes))
+	d.changes = append(d.changes, c)
+	node := d.touch(slot)
+	node.used.Add(&pod.Occupies, int64(n))
+	node.nonZero.cpuMilli += int64(n) * pod.NonZeroCPUMilli
+	node.nonZero.memoryBytes += int64(n) * pod.NonZeroMemoryBytes
+	node.pods += int(n)
+	for _, port := range pod.Ports {
+		node.ports.add(port, int(n))
+	}
+	for i := range pod.Terms {
+		d.carry(pod, &pod.Terms[i], slot, n)
+	}
+}
+
+// touch returns the draft's own numbers of a node, copied from the state when they are first changed.
+func (d *Draft) touch(slot int32) *draftNode {
+	if n := d.node(slot); n != nil {
+		return n
+	}
+	n := draftNode{used: d.s.used[slot], nonZero: d.s.nonZero[slot], pods: len(d.s.pods[slot]), ports: d.s.ports[slot]}
+	d.at[slot] = int32(len(d.slots))
+	d.slots, d.nodes = append(d.slots, slot), append(d.nodes, n.clone())
+	return &d.nodes[len(d.nodes)-1]
+}
+
+// node returns the draft's own numbers of a node, nil if the node is untouched.
+func (d *Draft) node(slot int32) *draftNode {
+	if i, touched := d.at[slot]; touched {
+		return &d.nodes[i]
+	}
+	return nil
+}
+
+// carry counts n more carriers of a term on a node.
+func (d *Draft) carry(pod *model.Pod, ref *model.TermRef, slot, n int32) {
+	key := termKey{ref.Kind, ref.Weight, ref.Text.Value()}
+	i := slices.IndexFunc(d.terms, func(t draftTerm) bool { return t.key == key })
+	if i < 0 {
+		counts := d.s.terms.byKey[key]
+		if counts == nil {
+			if counts = d.newTerm(pod, ref, key); counts == nil {
+				return
+			}
+		}
+		i = len(d.terms)
+		d.terms = append(d.terms, draftTerm{TermCounts: counts})
+	}
+	t := &d.terms[i]
+	if domain := t.topology.of[slot]; domain != noDomain {
+		t.differences = addDifference(t.differences, 0, domain, n)
+	}
+}
+
+// newTerm makes the counts, all zero, of a term that no pod of the state carries; nil if it cannot be parsed.
+func (d *Draft) newTerm(pod *model.Pod, ref *model.TermRef, key termKey) *TermCounts {
+	term, err := model.NewTerm(pod.Namespace, ref.Source)
+	if err != nil {
+		return nil
+	}
+	return &TermCounts{Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, topology: d.topology(TopologyKey{Label: term.Key})}
+}
+
+// topology returns the state's topology of a key, or one of the draft's own.
+func (d *Draft) topology(key TopologyKey) *topology {
+	if t := d.s.topologies[key]; t != nil {
+		return t
+	}
+	if t := d.topologies[key]; t != nil {
+		return t
+	}
+	own := maps.Clone(d.topologies) // which other drafts may share
+	if own == nil {
+		own = map[TopologyKey]*topology{}
+	}
+	own[key] = newTopology(d.s, key)
+	d.topologies = own
+	return own[key]
+}
+
+// counts reports whether a changed pod is one of a set.
+func (s *State) counts(set PodSet, c *draftChange) bool {
+	if c.dryRun {
+		set.Staying = false
+	} else if set.Uncounted {
+		return false
+	}
+	return s.InSet(set, c.pod)
+}

@@ -1,0 +1,89 @@
+package state
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// minima is a tournament over numbers by domain: each inner node of the tree holds the smaller of its two children, so the smallest number is
+// at the root, and a change climbs only as far as it matters. The zero value holds no numbers.
+type minima struct {
+	tree []int32 // the root at 1, the children of i at 2i and 2i+1, the leaf of domain d at size+d
+	size int     // a power of two; 0 before the first number
+}
+
+// absent is the number of a domain that is not there.
+const absent = math.MaxInt32
+
+// set takes in the number of a domain.
+func (m *minima) set(domain, number int32) {
+	if int(domain) >= m.size {
+		m.grow(int(domain) + 1)
+	}
+	i := m.size + int(domain)
+	m.tree[i] = number
+	for i /= 2; i > 0; i /= 2 {
+		smaller := min(m.tree[2*i], m.tree[2*i+1])
+		if m.tree[i] == smaller {
+			return
+		}
+		m.tree[i] = smaller
+	}
+}
+
+func (m *minima) grow(domains int) {
+	old, size := *m, max(1, m.size)
+	for size < domains {
+		size *= 2
+	}
+	*m = minima{tree: make([]int32, 2*size), size: size}
+	for i := range m.tree {
+		m.tree[i] = absent
+	}
+	copy(m.tree[size:], old.leaves())
+	for i := size - 1; i > 0; i-- {
+		m.tree[i] = min(m.tree[2*i], m.tree[2*i+1])
+	}
+}
+
+func (m *minima) leaves() []int32 { return m.tree[m.size:] }
+
+// except returns the smallest number outside the domains of the differences, absent if there is none.
+func (m *minima) except(differences []Difference) int32 {
+	switch {
+	case m.size == 0:
+		return absent
+	case len(differences) == 0:
+		return m.tree[1]
+	}
+	if !slices.IsSortedFunc(differences, byDomain) {
+		differences = slices.SortedFunc(slices.Values(differences), byDomain)
+	}
+	return m.exceptBelow(1, 0, m.size, differences)
+}
+
+func byDomain(a, b Difference) int { return cmp.Compare(a.Domain, b.Domain) }
+
+// exceptBelow is except for node i of the tree, which stands for the domains from first on, so many of them.
+func (m *minima) exceptBelow(i, first, domains int, differences []Difference) int32 {
+	from, _ := slices.BinarySearchFunc(differences, Difference{Domain: int32(first)}, byDomain)
+	to, _ := slices.BinarySearchFunc(differences, Difference{Domain: int32(first + domains)}, byDomain)
+	switch {
+	case from == to:
+		return m.tree[i]
+	case domains == 1:
+		return absent
+	}
+	half := domains / 2
+	differences = differences[from:to]
+	return min(m.exceptBelow(2*i, first, half, differences), m.exceptBelow(2*i+1, first+half, half, differences))
+}
+
+// bytes returns about how much memory is taken. m may be nil.
+func (m *minima) bytes() int {
+	if m == nil {
+		return 0
+	}
+	return 4 * len(m.tree)
+}

@@ -1,0 +1,206 @@
+package state
+
+import (
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// View is the cluster as a decision reads it: the state as it stands, or the state with the differences of a Draft. It is valid until the
+// state or the draft changes.
+//
+// Counts come in two parts, those of the state and the Differences of the view, which are few and usually none. Methods that count a set of
+// pods for the first time (Tally, Domains, Sums) belong to the goroutine that owns the state; all others only read, so several goroutines may
+// use views of one state at the same time while nothing writes to it.
+type View struct {
+	s *State
+	d *Draft // nil: no differences
+}
+
+// View returns the state as it stands.
+func (s *State) View() View { return View{s: s} }
+
+// Difference is how many pods more (or fewer, below 0) a view counts in a domain than the state does.
+type Difference struct{ Domain, Pods int32 }
+
+// State returns the state that the view is of.
+func (v View) State() *State { return v.s }
+
+// Node returns the view of a slot whose node exists.
+func (v View) Node(slot int32) Node {
+	if v.d == nil {
+		return Node{s: v.s, slot: slot}
+	}
+	return Node{s: v.s, slot: slot, d: v.d.node(slot)}
+}
+
+// Nodes returns how many nodes exist.
+func (v View) Nodes() int { return v.s.nodes }
+
+// Slot returns the slot of a node that exists.
+func (v View) Slot(name string) (slot int32, ok bool) { return v.s.Slot(name) }
+
+// Touched returns the slots on which the view has other pods than the state, in no particular order. The slice is the draft's own.
+func (v View) Touched() []int32 {
+	if v.d == nil {
+		return nil
+	}
+	return v.d.slots
+}
+
+// Tally returns the state's count of a set of pods by the domains of a key, over a set of nodes.
+func (v View) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
+	return v.s.Tally(pods, key, nodes)
+}
+
+// Differences appends, for each domain in which the view counts another number of pods of a tally's set than the tally does, how many.
+func (v View) Differences(t *Tally, to []Difference) []Difference {
+	if v.d == nil {
+		return to
+	}
+	first := len(to)
+	for i := range v.d.changes {
+		c := &v.d.changes[i]
+		if domain := t.in[c.slot]; domain != noDomain && v.s.counts(t.pods.set, c) {
+			to = addDifference(to, first, domain, c.n)
+		}
+	}
+	return to
+}
+
+// addDifference adds to the difference of a domain among those from first on.
+func addDifference(to []Difference, first int, domain, n int32) []Difference {
+	for i := first; i < len(to); i++ {
+		if to[i].Domain == domain {
+			to[i].Pods += n
+			return to
+		}
+	}
+	return append(to, Difference{domain, n})
+}
+
+// TotalWith returns the sum of a tally's counts in a view with these differences.
+func (t *Tally) TotalWith(differences []Difference) int64 { return t.total + sumOf(differences) }
+
+func sumOf(differences []Difference) int64 {
+	var sum int64
+	for _, d := range differences {
+		sum += int64(d.Pods)
+	}
+	return sum
+}
+
+// CountsWith returns a tally's counts by domain in a view with these differences: the tally's own slice if there are none.
+func (t *Tally) CountsWith(differences []Difference) []int32 {
+	if len(differences) == 0 {
+		return t.counts
+	}
+	counts := make([]int32, len(t.counts))
+	copy(counts, t.counts)
+	for _, d := range differences {
+		counts[d.Domain] += d.Pods
+	}
+	return counts
+}
+
+// TermDifferences calls yield with each term that selects the pod and that another number of pods carries in the view than in the state,
+// and how many by domain. Terms that no pod of the state carries are among them.
+func (v View) TermDifferences(pod *model.Pod, yield func(t *TermCounts, differences []Difference)) {
+	if v.d == nil {
+		return
+	}
+	namespace := v.s.namespaces[pod.Namespace]
+	for i := range v.d.terms {
+		if t := &v.d.terms[i]; t.Term.Matches(pod, namespace) {
+			yield(t.TermCounts, t.differences)
+		}
+	}
+}
+
+// TermDifference returns, for each domain in which another number of pods carries the term in the view than in the state, how many.
+func (v View) TermDifference(t *TermCounts) []Difference {
+	if v.d == nil {
+		return nil
+	}
+	for i := range v.d.terms {
+		if v.d.terms[i].TermCounts == t {
+			return v.d.terms[i].differences
+		}
+	}
+	return nil
+}
+
+// Domains returns the domain of each slot under a key, -1 for none.
+func (v View) Domains(key TopologyKey) []int32 { return v.s.Domains(key) }
+
+// Sums returns zeros by domain under a key, as State.Sums does.
+func (v View) Sums(key TopologyKey) []int64 { return v.s.Sums(key) }
+
+// InSet reports whether a pod, on whatever node, is one of the set.
+func (v View) InSet(set PodSet, pod *model.Pod) bool { return v.s.InSet(set, pod) }
+
+// TermsVersion changes whenever TermsMatching may give another answer.
+func (v View) TermsVersion() uint64 { return v.s.terms.version }
+
+// TermsMatching returns the terms that pods of the state carry and that select the pod, as State.TermsMatching does.
+func (v View) TermsMatching(pod *model.Pod) []*TermCounts { return v.s.TermsMatching(pod) }
+
+// OwnersVersion changes whenever BelongingSelector may give another answer.
+func (v View) OwnersVersion() uint64 { return v.s.OwnersVersion() }
+
+// BelongingSelector selects the pods that belong together with the pod, as State.BelongingSelector does.
+func (v View) BelongingSelector(pod *model.Pod) labels.Selector { return v.s.BelongingSelector(pod) }
+
+// Holders returns which pods hold something of an object, as State.Holders does.
+func (v View) Holders(object model.Ref) []Holder {
+	holders := v.s.held[object]
+	if v.d == nil {
+		return holders
+	}
+	var left []Holder
+	for _, h := range holders {
+		if _, changed := v.d.last[h.Pod]; !changed {
+			left = append(left, h)
+		}
+	}
+	for i := range v.d.changes {
+		c := &v.d.changes[i]
+		if c.n < 0 || int(v.d.last[c.pod.Key()]) != i {
+			continue
+		}
+		for _, hold := range c.holds {
+			if hold.Object == object {
+				left = append(left, Holder{c.pod.Key(), hold.Plugin, hold.Value})
+			}
+		}
+	}
+	return left
+}
+
+// Nominated returns how many pods are nominated to a node.
+func (v View) Nominated() int { return v.s.Nominated() }
+
+// NominatedBefore returns the pods that are nominated to a node and for which a pod must leave room: others that it does not outrank. In the
+// order in which they were nominated.
+func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
+	var before []*model.Pod
+	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
+		if other.Priority >= pod.Priority && other.UID != pod.UID && !v.d.places(other.Key()) {
+			before = append(before, other)
+		}
+	}
+	return before
+}
+
+// EachNominated calls yield with each node on which there is room to be left, as NominatedBefore says, in no particular order.
+func (v View) EachNominated(pod *model.Pod, yield func(slot int32, before []*model.Pod)) {
+	for name := range v.s.nominations.byNode {
+		slot, ok := v.s.Slot(name)
+		if !ok {
+			continue
+		}
+		if before := v.NominatedBefore(pod, slot); len(before) > 0 {
+			yield(slot, before)
+		}
+	}
+}
