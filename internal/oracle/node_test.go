@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The rows are those of the reference page node.md, without the rows about events.
+// The numbered rows are those of docs/reference/node.md, in the section of each plugin.
 
 func TestNormalisation(t *testing.T) {
 	tests := []struct {

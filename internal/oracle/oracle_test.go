@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// cycle.md, section 13: how a failure is worded.
+// The rules are those of docs/reference/message.md.
 func TestMessage(t *testing.T) {
 	big := newNode("n1", has("cpu=4 memory=4Gi"))
 	taint := tainted("a=b:NoSchedule")

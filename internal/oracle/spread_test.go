@@ -10,7 +10,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The rows F and S are those of the reference page topology.md, sections 1.13 and 1.14; the others follow its text.
+// The rows F and S are those of docs/reference/topology.md#spread-filter and #spread-score; the others follow the rules there.
 
 func TestSpreadFilter(t *testing.T) {
 	app := wearing("app=x")
@@ -251,7 +251,8 @@ func TestSpreadListDefaults(t *testing.T) {
 	}
 }
 
-// Section 1.3. The derived selector is shown by which of a few pods it chooses; "all" means that there are no default constraints.
+// The rules are those of docs/reference/topology.md#derived-selector. The selector is shown by which of a few pods it chooses; "all" means that
+// there are no default constraints.
 func TestDerivedSelector(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	elsewhere := service(labelsOf("app=x"))

@@ -65,7 +65,7 @@ func compile(t testing.TB, p *Plugin, pod *v1.Pod) compiled.Scorer {
 
 var gpu = []string{"cpu", "memory", "example.com/gpu"}
 
-// The rows of the reference table of examples, by their numbers there, and cases of the same kind.
+// The numbered rows are those of docs/reference/resources.md#balanced-allocation; the others are of the same kind.
 func TestScore(t *testing.T) {
 	for _, row := range []struct {
 		name                string
@@ -102,7 +102,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Balance before and after is what the reference table gives besides scores; the table's fractions are in it, too.
+// The values of B in docs/reference/resources.md#balanced-allocation, with and without the pod.
 func TestBalance(t *testing.T) {
 	for _, row := range []struct {
 		fractions []float64
