@@ -6,21 +6,15 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
 )
 
 const mi = 1 << 20
 
 // list reads "cpu=1 memory=2Gi".
-func list(text string) v1.ResourceList {
-	l := v1.ResourceList{}
-	for _, entry := range strings.Fields(text) {
-		name, amount, _ := strings.Cut(entry, "=")
-		l[v1.ResourceName(name)] = resource.MustParse(amount)
-	}
-	return l
-}
+var list = build.Resources
 
 // container is a line of a test pod. Status lists count as absent when they are empty texts.
 type container struct {

@@ -149,7 +149,7 @@ func TestNodeAffinityFilter(t *testing.T) {
 		labels string
 		want   string
 	}{
-		{"1", nodeSelector("disk", "ssd"), "disk=hdd", reject},
+		{"1", nodeSelector("disk=ssd"), "disk=hdd", reject},
 		{"2", run(""), "disk=hdd", "fits"},
 		{"3", require(labelTerm("zone NotIn a")), "", "fits"},
 		{"4a", require(labelTerm("cores Gt 8")), "cores=16", "fits"},

@@ -51,7 +51,7 @@ func TestMessageSortsAsText(t *testing.T) {
 func TestEveryRejectionInFilterOrder(t *testing.T) {
 	n := newNode("n", cordoned, tainted("a:NoSchedule"))
 	var got []string
-	for _, r := range Judge(cluster(nodes(n)), pod(run("cpu=1"), nodeSelector("disk", "ssd")), DefaultProfile()).Nodes[0].Rejections {
+	for _, r := range Judge(cluster(nodes(n)), pod(run("cpu=1"), nodeSelector("disk=ssd")), DefaultProfile()).Nodes[0].Rejections {
 		got = append(got, r.Plugin)
 	}
 	if want := "[NodeUnschedulable TaintToleration NodeAffinity NodeResourcesFit]"; fmt.Sprint(got) != want {

@@ -3,14 +3,13 @@ package noderesourcesbalancedallocation
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/compiled"
@@ -21,14 +20,7 @@ import (
 var _ engine.ColumnScorer = (*Plugin)(nil)
 
 // list reads "cpu=1 memory=2Gi".
-func list(text string) v1.ResourceList {
-	l := v1.ResourceList{}
-	for _, entry := range strings.Fields(text) {
-		name, amount, _ := strings.Cut(entry, "=")
-		l[v1.ResourceName(name)] = resource.MustParse(amount)
-	}
-	return l
-}
+var list = build.Resources
 
 func nodeOf(name, allocatable string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: list(allocatable)}}
