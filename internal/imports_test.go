@@ -26,7 +26,6 @@ var house = map[string]map[string]string{
 		"internal/reason": "a rejection counts reasons",
 	},
 	"internal/kube": {
-		"internal/ingest":                "informers hand objects to ingest",
 		"internal/model":                 "a binding is about a pod",
 		"internal/plan":                  "it writes nominations",
 		"internal/report":                "it writes events in report's words",
@@ -119,19 +118,18 @@ var house = map[string]map[string]string{
 	"internal/manifest": {"internal/spelling": "a field that is not known may be one misspelt"},
 	"internal/spelling": {},
 	"internal/simulate": {
-		"internal/commit":                "what is to be written, and again, it decides",
-		"internal/config":                "a simulation runs the configured profiles",
-		"internal/engine":                "it puts a loop together",
-		"internal/report":                "it keeps what would have been written",
-		"internal/ingest":                "its cluster is watched through ingest",
-		"internal/loop":                  "it runs the real loop",
-		"internal/manifest":              "it starts from a cluster read from files",
-		"internal/model":                 "it answers bindings",
-		"internal/plugin":                "profiles say which pods are not tried",
-		"internal/plan":                  "it carries out decisions in memory",
-		"internal/plugins/defaultbinder": "bindings fail as the real ones do",
-		"internal/queue":                 "it puts a loop together",
-		"internal/state":                 "it audits what the loop believes",
+		"internal/commit":   "what is to be written, and again, it decides",
+		"internal/config":   "a simulation runs the configured profiles",
+		"internal/engine":   "it puts a loop together",
+		"internal/report":   "it keeps what would have been written",
+		"internal/ingest":   "its cluster is watched through ingest",
+		"internal/loop":     "it runs the real loop",
+		"internal/manifest": "it starts from a cluster read from files",
+		"internal/model":    "it answers bindings",
+		"internal/plugin":   "profiles say which pods are not tried",
+		"internal/plan":     "it carries out decisions in memory",
+		"internal/queue":    "it puts a loop together",
+		"internal/state":    "it audits what the loop believes",
 	},
 	"internal/explain": {
 		"internal/config":                   "pods are judged by the configured profiles",
@@ -145,16 +143,15 @@ var house = map[string]map[string]string{
 		"internal/reason":                   "rejections have kube-scheduler's names",
 		"internal/state":                    "nodes and placed pods are in it",
 	},
+	"internal/build":  {},
 	"internal/oracle": {},
 	"internal/e2e":    {},
 	"internal/scenario": {
 		"internal/config":   "a scenario may bring a configuration",
 		"internal/manifest": "a pod may be written out in YAML",
-		"internal/engine":   "it can ask for scores",
 		"internal/model":    "it finds pods by key",
 		"internal/plan":     "it compares decisions",
 		"internal/simulate": "scenarios run on the in-memory cluster",
-		"internal/state":    "it looks at nodes",
 	},
 	"app": {
 		"internal/commit":  "it puts the scheduler together",
@@ -255,19 +252,19 @@ func within(folder, parent string) bool {
 	return folder == parent || strings.HasPrefix(folder, parent+"/")
 }
 
-// rowOf returns the entry of the table that a folder falls under.
-func rowOf(folder string) (map[string]string, bool) {
+// rowOf returns the row of the table that a folder falls under: its name, and what it allows.
+func rowOf(folder string) (string, map[string]string, bool) {
 	for ; folder != "."; folder = path.Dir(folder) {
 		if row, ok := house[folder]; ok {
-			return row, true
+			return folder, row, true
 		}
 	}
-	return nil, false
+	return "", nil, false
 }
 
 func TestImportsFollowTheHouse(t *testing.T) {
 	for folder, parsed := range files(t) {
-		row, ok := rowOf(folder)
+		_, row, ok := rowOf(folder)
 		if !ok {
 			t.Errorf("%s is not in the table of the house: say what it may import, and why", folder)
 			continue
@@ -281,6 +278,38 @@ func TestImportsFollowTheHouse(t *testing.T) {
 				if own && !allowed(row, folder, to) {
 					t.Errorf("%s imports %s, which the table of the house does not allow", folder, to)
 				}
+			}
+		}
+	}
+}
+
+// TestHouseAllowsNoMoreThanIsUsed checks that every import that a row allows is used by a file of that row's folders.
+func TestHouseAllowsNoMoreThanIsUsed(t *testing.T) {
+	used := map[string][]string{} // by row: what its folders import
+	for folder, parsed := range files(t) {
+		row, _, ok := rowOf(folder)
+		if !ok {
+			continue // TestImportsFollowTheHouse reports it
+		}
+		imported := used[row] // the row has a folder, even if that imports nothing
+		for _, file := range parsed {
+			for _, name := range imports(t, file) {
+				if to, own := strings.CutPrefix(name, module); own && !within(to, folder) && !testsOnly(folder) {
+					imported = append(imported, to)
+				}
+			}
+		}
+		used[row] = imported
+	}
+	for row, mayImport := range house {
+		imported, exists := used[row]
+		if !exists {
+			t.Errorf("the table of the house has a row for %s, and no folder falls under it: remove the row", row)
+			continue
+		}
+		for parent := range mayImport {
+			if !slices.ContainsFunc(imported, func(to string) bool { return within(to, parent) }) {
+				t.Errorf("the table of the house allows %s to import %s, and no file does: remove the entry", row, parent)
 			}
 		}
 	}
@@ -301,7 +330,7 @@ func allowed(row map[string]string, from, to string) bool {
 // testsOnly are packages that only tests import; they may look at everything.
 func testsOnly(folder string) bool {
 	return within(folder, "internal/oracle") || within(folder, "internal/plugins/plugintest") || within(folder, "internal/e2e") ||
-		within(folder, "internal/engine/enginetest")
+		within(folder, "internal/engine/enginetest") || within(folder, "internal/build")
 }
 
 func TestCoreIsPure(t *testing.T) {

@@ -29,8 +29,9 @@ func newExplainCommand() *cobra.Command {
 		Short: "Say what the scheduler thinks of each node for the pending pods of a cluster",
 		Long: `Say what the scheduler thinks of each node for the pending pods of a cluster, without a cluster.
 
-The cluster is read from files as "kubectl get nodes,pods -A -o yaml" prints them. Every pending pod is judged against it alone: no pod
-is placed, so none is in another's way. "berth simulate" says where they would go one after another.
+The cluster is read from files as "kubectl get -o yaml" prints them. Namespaces, services and controllers are part of it: they decide
+where pods spread or attract each other. Every pending pod is judged against it alone: no pod is placed, so none is in another's way.
+"berth simulate" says where they would go one after another.
 
 The table is for people: how many nodes each plugin leaves, the reasons, the nodes that a single plugin rejects and by how much, and the
 best nodes with their scores. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
@@ -46,7 +47,8 @@ and for the pod, where it applies,
   error       why its turn would end without a result: it is being deleted (it is judged as if it were not), or a plugin fails (nothing
               is scored then).`,
 		Example: `  # Why is this pod pending?
-  kubectl get nodes,pods,priorityclasses -A -o yaml | berth explain --snapshot - --pod shop/web-2
+  kubectl get ` + snapshotKinds + ` -A -o yaml |
+    berth explain --snapshot - --pod shop/web-2
 
   # What would another configuration say of all pending pods?
   berth explain --snapshot cluster.yaml --config scheduler.yaml -o json`,

@@ -8,10 +8,15 @@ import (
 	"strings"
 
 	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/manifest"
 )
+
+// snapshotKinds are the kinds of objects to ask kubectl for, as "kubectl get" takes them: all that the scheduler reads so far.
+const snapshotKinds = "nodes,pods,priorityclasses,namespaces,services,replicationcontrollers,replicasets,statefulsets"
 
 // input is what the flags say of commands that work on files.
 type input struct {
@@ -54,8 +59,7 @@ func (in *input) read(stdin io.Reader, bar *progress) (*config.Config, *manifest
 	return scheduler, cluster, nil
 }
 
-// shortRun has garbage collected four times as seldom while a command runs, for a third off its time and some memory. It returns what ends
-// that.
+// shortRun sets GOGC=400 while a command runs: a third less time for some more memory. It returns what ends that.
 func shortRun() func() {
 	before := debug.SetGCPercent(400)
 	return func() { debug.SetGCPercent(before) }
@@ -73,6 +77,9 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	for _, warning := range cluster.Warnings {
 		fmt.Fprintf(w, "Note: %s\n", warning)
 	}
+	if warning := missingControllers(scheduler, cluster); warning != "" {
+		fmt.Fprintf(w, "Note: %s\n", warning)
+	}
 	var kinds []string
 	for _, s := range cluster.Skipped {
 		kinds = append(kinds, fmt.Sprintf("%d %s (%s)", s.Count, s.Kind, s.APIVersion))
@@ -83,4 +90,48 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	if len(scheduler.Missing) > 0 {
 		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(scheduler.Missing, ", "))
 	}
+}
+
+// missingControllers warns of an input with pods of a controller and without any controller of that kind. Default constraints of
+// PodTopologySpread select pods as their services and controllers do: without those objects nothing is selected, and the pods are not spread.
+// It returns "" if there is nothing to warn of.
+func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) string {
+	if !scheduler.NeedsOwners() {
+		return ""
+	}
+	known := map[string]bool{
+		"ReplicationController": len(cluster.ReplicationControllers) > 0,
+		"ReplicaSet":            len(cluster.ReplicaSets) > 0,
+		"StatefulSet":           len(cluster.StatefulSets) > 0,
+	}
+	pods := map[string]int{} // by kind of controller
+	for _, pod := range cluster.Pods {
+		if kind := spreadingController(pod); kind != "" && !known[kind] && isPending(pod) && len(pod.Spec.TopologySpreadConstraints) == 0 {
+			pods[kind]++
+		}
+	}
+	var missing []string
+	for _, kind := range []string{"ReplicationController", "ReplicaSet", "StatefulSet"} {
+		if pods[kind] > 0 {
+			missing = append(missing, fmt.Sprintf("no %s (pending pods of one: %d)", kind, pods[kind]))
+		}
+	}
+	if missing == nil {
+		return ""
+	}
+	return "the input has " + strings.Join(missing, ", ") +
+		"; without its controller a pod may not be spread as in the cluster; take all that counts: kubectl get " + snapshotKinds + " -A -o yaml"
+}
+
+// spreadingController returns the kind of the pod's controller if default constraints look at that kind; "" otherwise.
+func spreadingController(pod *v1.Pod) string {
+	owner := metav1.GetControllerOfNoCopy(pod)
+	if owner == nil {
+		return ""
+	}
+	switch owner.APIVersion + " " + owner.Kind {
+	case "v1 ReplicationController", "apps/v1 ReplicaSet", "apps/v1 StatefulSet":
+		return owner.Kind
+	}
+	return ""
 }

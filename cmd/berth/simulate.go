@@ -28,11 +28,12 @@ func newSimulateCommand() *cobra.Command {
 		Short: "Say where the pending pods of a cluster would go",
 		Long: `Say where the pending pods of a cluster would go, without a cluster.
 
-The cluster is read from files as "kubectl get nodes,pods -A -o yaml" prints them; namespaces, services and controllers count where pods
-spread or attract each other. The scheduler itself runs on it, on a virtual clock, until nothing more can come of it: pods are taken
-by priority and then by age. Pods that find no node are told why. The same files, configuration and seed give the same result.`,
+The cluster is read from files as "kubectl get -o yaml" prints them. Namespaces, services and controllers are part of it: they decide
+where pods spread or attract each other. The scheduler itself runs on it, on a virtual clock, until nothing more can come of it: pods are
+taken by priority and then by age. A pod that finds no node is printed with the reason. The same files, configuration and seed give the
+same result.`,
 		Example: `  # What would become of the pods that are pending right now?
-  kubectl get nodes,pods,priorityclasses,namespaces,services,replicationcontrollers,replicasets,statefulsets -A -o yaml |
+  kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth simulate -f -
 
   # And if these ten replicas came as well?

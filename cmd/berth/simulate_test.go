@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -161,6 +163,52 @@ func TestAmount(t *testing.T) {
 	for _, want := range []string{"cpu        1.5 ", "memory     1.5Ki ", "pods       12345 "} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// TestMissingControllers expects one warning for pending pods whose controllers the input leaves out, and none where they make no difference.
+func TestMissingControllers(t *testing.T) {
+	pod := func(name, kind, spec string) string {
+		apiVersion := "apps/v1"
+		if kind == "ReplicationController" {
+			apiVersion = "v1"
+		}
+		return "\n---\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", labels: {app: web}, ownerReferences: [{apiVersion: " + apiVersion + ", kind: " + kind +
+			", name: web, uid: u, controller: true}]}, spec: {" + spec + "containers: [{name: c, image: i}]}}"
+	}
+	const (
+		node       = "{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: '1', pods: '9'}}}"
+		replicaSet = "\n---\n{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web}, spec: {selector: {matchLabels: {app: web}}, " +
+			"template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: i}]}}}}"
+		own = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}], "
+	)
+	listDefaults := filepath.Join(t.TempDir(), "config.yaml")
+	if err := os.WriteFile(listDefaults, []byte(`{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration,
+profiles: [{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, cluster, want string
+		args                []string
+	}{
+		{"no ReplicaSet", node + pod("a", "ReplicaSet", "") + pod("b", "ReplicaSet", ""), "no ReplicaSet (pending pods of one: 2);", nil},
+		{"several kinds", node + pod("a", "StatefulSet", "") + pod("b", "ReplicationController", "") + replicaSet + pod("c", "ReplicaSet", ""),
+			"no ReplicationController (pending pods of one: 1), no StatefulSet (pending pods of one: 1);", nil},
+		{"all there", node + replicaSet + pod("a", "ReplicaSet", ""), "", nil},
+		{"no pod is pending", node + pod("a", "ReplicaSet", "nodeName: a, "), "", nil},
+		{"the pod's own constraints", node + pod("a", "ReplicaSet", own), "", nil},
+		{"a kind that is not looked at", node + pod("a", "DaemonSet", ""), "", nil},
+		{"nothing is spread by default", node + pod("a", "ReplicaSet", ""), "", []string{"--config", listDefaults}},
+	}
+	for _, test := range tests {
+		_, _, simulateStderr := simulated(t, test.cluster, append(test.args, "-f", "-")...)
+		_, _, explainStderr := explained(t, test.cluster, test.args...)
+		for command, stderr := range map[string]string{"simulate": simulateStderr, "explain": explainStderr} {
+			warnings := strings.Count(stderr, "without its controller")
+			if test.want == "" && warnings > 0 || test.want != "" && (warnings != 1 || !strings.Contains(stderr, test.want)) {
+				t.Errorf("%s, %s: want %q, got\n%s", test.name, command, test.want, stderr)
+			}
 		}
 	}
 }

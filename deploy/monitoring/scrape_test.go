@@ -32,13 +32,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/metrics"
 	berth "github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/queue"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // served returns what a scheduler serves as /metrics: of one that runs here on a cluster in memory, or what is in the file that

@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
-	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
@@ -27,7 +27,7 @@ func TestEngineAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
 		cluster := random.Cluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(80), Pending: 6})
-		agree(t, r, n, cluster, random.Profile(r), random.Change)
+		newPair(t, r, n, cluster, random.Profile(r)).Agree(t, r, 60, pending, random.Change)
 	})
 }
 
@@ -37,32 +37,17 @@ func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
 		cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(14), Placed: r.IntN(60), Pending: 6})
-		agree(t, r, n, cluster, random.TopologyProfile(r), random.TopologyChange)
+		newPair(t, r, n, cluster, random.TopologyProfile(r)).Agree(t, r, 60, pending, random.TopologyChange)
 	})
 }
 
-func agree(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile, change func(*rand.Rand, oracle.Cluster) random.Mutation) {
-	enginesProfile := enginetest.Profile(t, profile, topologyPlugins(t, profile)...)
-	// A small column budget makes eviction part of what is tested.
-	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{enginesProfile}, Seed: n, ColumnBytes: 4 * 40 * (4 + r.IntN(60))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := state.New()
-	s.Apply(enginetest.Changes(cluster))
-	for step := range 60 {
-		for _, pod := range enginetest.Pending(cluster) {
-			compiled := model.NewPod(pod)
-			enginesProfile.Compile(compiled)
-			if diff := enginetest.Compare(s, e, compiled, oracle.Judge(cluster, pod, profile)); diff != "" {
-				t.Fatalf("step %d, pod %s: engine (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
-			}
-		}
-		m := change(r, cluster)
-		cluster = m.After
-		s.Apply(enginetest.MutationChanges(m))
-	}
+// newPair has a small column budget, so that eviction is part of what is tested.
+func newPair(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile) *enginetest.Pair {
+	config := engine.Config{Seed: n, ColumnBytes: 4 * 40 * (4 + r.IntN(60))}
+	return enginetest.NewPair(t, cluster, profile, config, topologyPlugins(t, profile)...)
 }
+
+func pending(_ int, c oracle.Cluster) []*v1.Pod { return enginetest.Pending(c) }
 
 // topologyPlugins are the plugins that look at other pods, in the order of the default profile.
 func topologyPlugins(t testing.TB, profile oracle.Profile) []plugin.Plugin {

@@ -6,21 +6,15 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
 )
 
 const mi = 1 << 20
 
 // list reads "cpu=1 memory=2Gi".
-func list(text string) v1.ResourceList {
-	l := v1.ResourceList{}
-	for _, entry := range strings.Fields(text) {
-		name, amount, _ := strings.Cut(entry, "=")
-		l[v1.ResourceName(name)] = resource.MustParse(amount)
-	}
-	return l
-}
+var list = build.Resources
 
 // container is a line of a test pod. Status lists count as absent when they are empty texts.
 type container struct {
@@ -91,7 +85,7 @@ func specs(requests ...string) []container {
 	return all
 }
 
-// The numbered rows are those of the first reference table of examples. asks tells rows about pending pods, which are read
+// The numbered rows are those of docs/reference/resources.md#requests-of-a-pod. asks tells rows about pending pods, which are read
 // from the spec alone, from rows about pods on nodes; a pod without status comes out the same in both.
 func TestRequests(t *testing.T) {
 	one, two := specs("cpu=500m memory=256Mi"), specs("cpu=500m memory=256Mi", "cpu=1 memory=512Mi")
@@ -132,7 +126,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The numbered rows are those of the second reference table of examples. Besides what the pod weighs on its node it says
+// The numbered rows are those of docs/reference/resources.md#requests-for-scoring. Besides what the pod weighs on its node it says
 // what it is scored by while it is pending.
 func TestNonZero(t *testing.T) {
 	for _, row := range []struct {
@@ -174,7 +168,7 @@ func TestPlacedPodsAskNothing(t *testing.T) {
 	}
 }
 
-// The rows are the reference's table of names and its examples of rounding.
+// The rows show the names and the rounding of docs/reference/resources.md#names-and-rounding.
 func TestResourcesOf(t *testing.T) {
 	for _, row := range []struct{ list, want string }{
 		{"cpu=1500m memory=1Ki ephemeral-storage=1Mi", "1500 1024 1048576"},

@@ -7,60 +7,37 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
 )
 
-// The tables below are written with these builders, so that a row fits on a line. Lists of resources read "cpu=500m memory=256Mi".
+// The tables are written with these words, so that a row fits on a line.
 
-func list(s string) v1.ResourceList {
-	l := v1.ResourceList{}
-	for _, field := range strings.Fields(s) {
-		name, quantity, _ := strings.Cut(field, "=")
-		l[v1.ResourceName(name)] = resource.MustParse(quantity)
-	}
-	return l
-}
+type (
+	podPart  = build.PodOption
+	nodePart = build.NodeOption
+)
 
-type podPart func(*v1.Pod)
+var (
+	newNode  = build.Node
+	has      = build.Allocatable
+	labelled = build.NodeLabels
+	tainted  = build.Taints
+	cordoned = build.Unschedulable
 
-func pod(parts ...podPart) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}}
-	for _, part := range parts {
-		part(p)
-	}
-	return p
-}
+	pod          = build.Pod
+	run          = build.Container
+	initial      = build.InitContainer
+	sidecar      = build.Sidecar
+	overhead     = build.Overhead
+	podLevel     = build.PodRequests
+	on           = build.NodeName
+	tolerate     = build.Tolerations
+	nodeSelector = build.NodeSelector
 
-// run adds a container; its name is its position, counted over containers and init containers.
-func run(requests string) podPart {
-	return func(p *v1.Pod) { p.Spec.Containers = append(p.Spec.Containers, container(p, requests)) }
-}
-
-func initial(requests string) podPart {
-	return func(p *v1.Pod) { p.Spec.InitContainers = append(p.Spec.InitContainers, container(p, requests)) }
-}
-
-func sidecar(requests string) podPart {
-	return func(p *v1.Pod) {
-		c := container(p, requests)
-		always := v1.ContainerRestartPolicyAlways
-		c.RestartPolicy = &always
-		p.Spec.InitContainers = append(p.Spec.InitContainers, c)
-	}
-}
-
-func container(p *v1.Pod, requests string) v1.Container {
-	name := fmt.Sprint("c", len(p.Spec.Containers)+len(p.Spec.InitContainers))
-	return v1.Container{Name: name, Resources: v1.ResourceRequirements{Requests: list(requests)}}
-}
-
-func overhead(requests string) podPart {
-	return func(p *v1.Pod) { p.Spec.Overhead = list(requests) }
-}
-
-func podLevel(requests string) podPart {
-	return func(p *v1.Pod) { p.Spec.Resources = &v1.ResourceRequirements{Requests: list(requests)} }
-}
+	list              = build.Resources
+	parseRequirements = build.Requirements
+)
 
 // status gives the container at that position its allocated and actual resources.
 func status(position int, allocated, actual string) podPart {
@@ -84,17 +61,7 @@ func resize(reason string) podPart {
 	}
 }
 
-func on(nodeName string) podPart { return func(p *v1.Pod) { p.Spec.NodeName = nodeName } }
-
 func phase(ph v1.PodPhase) podPart { return func(p *v1.Pod) { p.Status.Phase = ph } }
-
-func tolerate(tolerations ...v1.Toleration) podPart {
-	return func(p *v1.Pod) { p.Spec.Tolerations = tolerations }
-}
-
-func nodeSelector(key, value string) podPart {
-	return func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{key: value} }
-}
 
 func require(terms ...v1.NodeSelectorTerm) podPart {
 	return func(p *v1.Pod) {
@@ -118,62 +85,6 @@ func labelTerm(s string) v1.NodeSelectorTerm {
 func fieldTerm(s string) v1.NodeSelectorTerm {
 	return v1.NodeSelectorTerm{MatchFields: parseRequirements(s)}
 }
-
-func parseRequirements(s string) []v1.NodeSelectorRequirement {
-	var all []v1.NodeSelectorRequirement
-	for _, one := range strings.Split(s, "; ") {
-		words := strings.Fields(one)
-		r := v1.NodeSelectorRequirement{Key: words[0], Operator: v1.NodeSelectorOperator(words[1])}
-		if len(words) > 2 {
-			r.Values = strings.Split(words[2], ",")
-		}
-		all = append(all, r)
-	}
-	return all
-}
-
-type nodePart func(*v1.Node)
-
-// newNode is a node with room for 110 pods, unless the parts say otherwise.
-func newNode(name string, parts ...nodePart) *v1.Node {
-	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: list("pods=110")}}
-	for _, part := range parts {
-		part(n)
-	}
-	return n
-}
-
-func has(allocatable string) nodePart {
-	return func(n *v1.Node) {
-		for name, q := range list(allocatable) {
-			n.Status.Allocatable[name] = q
-		}
-	}
-}
-
-// labelled reads "zone=a disk=ssd".
-func labelled(s string) nodePart {
-	return func(n *v1.Node) {
-		n.Labels = map[string]string{}
-		for _, field := range strings.Fields(s) {
-			key, value, _ := strings.Cut(field, "=")
-			n.Labels[key] = value
-		}
-	}
-}
-
-// tainted reads "a=b:NoSchedule c:NoExecute".
-func tainted(s string) nodePart {
-	return func(n *v1.Node) {
-		for _, field := range strings.Fields(s) {
-			keyValue, effect, _ := strings.Cut(field, ":")
-			key, value, _ := strings.Cut(keyValue, "=")
-			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: key, Value: value, Effect: v1.TaintEffect(effect)})
-		}
-	}
-}
-
-func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
 
 func declares(features ...string) nodePart {
 	return func(n *v1.Node) { n.Status.DeclaredFeatures = features }

@@ -41,7 +41,7 @@ func (s selector) and(other selector) selector {
 	return selector{nothing: s.nothing || other.nothing, requirements: slices.Concat(s.requirements, other.requirements)}
 }
 
-// everything is what the reference page calls an empty selector.
+// everything reports whether the selector is the empty one, {}, which chooses every pod.
 func (s selector) everything() bool { return !s.nothing && len(s.requirements) == 0 }
 
 func (s selector) matches(labels map[string]string) bool {

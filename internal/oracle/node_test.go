@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The rows are those of the reference page node.md, without the rows about events.
+// The numbered rows are those of docs/reference/node.md, in the section of each plugin.
 
 func TestNormalisation(t *testing.T) {
 	tests := []struct {
@@ -149,7 +149,7 @@ func TestNodeAffinityFilter(t *testing.T) {
 		labels string
 		want   string
 	}{
-		{"1", nodeSelector("disk", "ssd"), "disk=hdd", reject},
+		{"1", nodeSelector("disk=ssd"), "disk=hdd", reject},
 		{"2", run(""), "disk=hdd", "fits"},
 		{"3", require(labelTerm("zone NotIn a")), "", "fits"},
 		{"4a", require(labelTerm("cores Gt 8")), "cores=16", "fits"},

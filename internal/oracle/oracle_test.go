@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// cycle.md, section 13: how a failure is worded.
+// The rules are those of docs/reference/message.md.
 func TestMessage(t *testing.T) {
 	big := newNode("n1", has("cpu=4 memory=4Gi"))
 	taint := tainted("a=b:NoSchedule")
@@ -51,7 +51,7 @@ func TestMessageSortsAsText(t *testing.T) {
 func TestEveryRejectionInFilterOrder(t *testing.T) {
 	n := newNode("n", cordoned, tainted("a:NoSchedule"))
 	var got []string
-	for _, r := range Judge(cluster(nodes(n)), pod(run("cpu=1"), nodeSelector("disk", "ssd")), DefaultProfile()).Nodes[0].Rejections {
+	for _, r := range Judge(cluster(nodes(n)), pod(run("cpu=1"), nodeSelector("disk=ssd")), DefaultProfile()).Nodes[0].Rejections {
 		got = append(got, r.Plugin)
 	}
 	if want := "[NodeUnschedulable TaintToleration NodeAffinity NodeResourcesFit]"; fmt.Sprint(got) != want {

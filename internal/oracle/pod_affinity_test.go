@@ -9,7 +9,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The rows A and B are those of the reference page topology.md, sections 2.13 and 2.14; the others follow its text.
+// The rows A and B are those of docs/reference/topology.md#affinity-filter and #affinity-score; the others follow the rules there.
 
 func fourNodes() []*v1.Node { return zoned("n1=z1 n2= n3=z2 n4=z1") }
 
@@ -59,7 +59,7 @@ func TestPodAffinityFilter(t *testing.T) {
 	}
 }
 
-// Section 2.2: which namespaces a term means. The other pod is in namespace a, the pending one in b.
+// Which namespaces a term means: docs/reference/topology.md#terms. The other pod is in namespace a, the pending one in b.
 func TestPodAffinityNamespaces(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
 	tests := []struct {
@@ -184,7 +184,7 @@ func TestPodAffinityScore(t *testing.T) {
 	}
 }
 
-// Section 2.8: where dividing first makes a difference of one, and nowhere else up to 100.
+// The four cases of docs/reference/topology.md#affinity-score in which dividing first makes a difference of one; there is no other up to 100.
 func TestStretched(t *testing.T) {
 	differs := map[[2]int64]int64{{29, 50}: 57, {29, 100}: 28, {57, 100}: 56, {58, 100}: 57}
 	for span := int64(1); span <= 100; span++ {

@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The rows are those of the reference page resources.md, section 2.9; cpu in thousandths, memory in Mi.
+// The numbered rows are those of docs/reference/resources.md#requests-of-a-pod; cpu in thousandths, memory in Mi.
 func TestPodRequests(t *testing.T) {
 	pending := requestRules{podLevel: true}
 	placed := requestRules{status: true, podLevel: true}
@@ -45,6 +45,7 @@ func TestPodRequests(t *testing.T) {
 	}
 }
 
+// The rows are those of docs/reference/resources.md#requests-for-scoring.
 func TestNonZeroRequests(t *testing.T) {
 	tests := []struct {
 		row     string
@@ -73,7 +74,7 @@ func TestNonZeroRequests(t *testing.T) {
 	}
 }
 
-// Section 2.1: quantities round up, once per pod, and some names do not exist for the scheduler.
+// Quantities are rounded up, once per pod, and some names do not count: docs/reference/resources.md#names-and-rounding.
 func TestRounding(t *testing.T) {
 	tests := []struct {
 		parts []podPart

@@ -8,7 +8,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// resources.md, section 3, without the rows about device classes.
+// The numbered rows are those of docs/reference/resources.md#fit-filter.
 func TestFit(t *testing.T) {
 	fpga, gpu := "example.com/fpga", "nvidia.com/gpu"
 	ignore := func(names ...string) configv1.NodeResourcesFitArgs {
@@ -47,7 +47,8 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// resources.md, section 4.4. The requested totals stand on the node as one pod; the pending pod then asks for an explicit nothing.
+// The numbered rows are those of docs/reference/resources.md#fit-score. The requests of a row are those of one pod
+// on the node; the pending pod then requests an explicit 0.
 func TestFitScore(t *testing.T) {
 	least, most, ratio := configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio
 	zero := pod(run("cpu=0 memory=0"))
@@ -108,7 +109,7 @@ func TestFitScore(t *testing.T) {
 	}
 }
 
-// resources.md, section 5.
+// The rows are those of docs/reference/resources.md#balanced-allocation.
 func TestBalancedAllocation(t *testing.T) {
 	room := "cpu=4000m memory=8Gi"
 	three := specs("cpu=1 memory=1 nvidia.com/gpu=1")

@@ -10,7 +10,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// The rows F and S are those of the reference page topology.md, sections 1.13 and 1.14; the others follow its text.
+// The rows F and S are those of docs/reference/topology.md#spread-filter and #spread-score; the others follow the rules there.
 
 func TestSpreadFilter(t *testing.T) {
 	app := wearing("app=x")
@@ -19,15 +19,15 @@ func TestSpreadFilter(t *testing.T) {
 	one := x("a=1 b=1 c=1")
 	threeZones := func() []*v1.Node { return zoned("a=z1 b=z2 c=z3") }
 	disks := func() []*v1.Node {
-		return with(with(with(threeZones(), "a", also("disk=ssd")), "b", also("disk=ssd")), "c", also("disk=hdd"))
+		return with(with(with(threeZones(), "a", labelled("disk=ssd")), "b", labelled("disk=ssd")), "c", labelled("disk=hdd"))
 	}
 	taintedZone := func() []*v1.Node { return with(threeZones(), "c", tainted("a=b:NoSchedule")) }
 	racks := func() []*v1.Node {
-		return with(with(zoned("a=z1 b=z2 e=z1"), "a", also("rack=r1")), "b", also("rack=r2"))
+		return with(with(zoned("a=z1 b=z2 e=z1"), "a", labelled("rack=r1")), "b", labelled("rack=r2"))
 	}
 	both := append(x("a=1 b=1"), fill("a=2", app, ending)...)
 	hashes := append(fill("a=3", wearing("app=x hash=v1")), fill("b=1", wearing("app=x hash=v2"))...)
-	sameHost := with(with(zoned("a=z1 b=z1 c=z2"), "a", also(host+"=h")), "b", also(host+"=h"))
+	sameHost := with(with(zoned("a=z1 b=z1 c=z2"), "a", labelled(host+"=h")), "b", labelled(host+"=h"))
 	tests := []struct {
 		row   string
 		nodes []*v1.Node
@@ -43,9 +43,9 @@ func TestSpreadFilter(t *testing.T) {
 		{"F5", zoned("a=z1 b=z2 e="), x("a=1 e=4"), pod(app, hard(zone, "app=x"), hard(host, "app=x")), "skew fits label"},
 		{"F6 zone first", racks(), x("a=2"), pod(app, hard(zone, "app=x"), hard("rack", "app=x")), "skew fits skew"},
 		{"F6 rack first", racks(), x("a=2"), pod(app, hard("rack", "app=x"), hard(zone, "app=x")), "skew fits label"},
-		{"F7 honor", disks(), x("a=1 b=1"), pod(app, nodeSelector("disk", "ssd"), hard(zone, "app=x", affinityPolicy("Honor"))), "fits fits selector"},
-		{"F7 default", disks(), x("a=1 b=1"), pod(app, nodeSelector("disk", "ssd"), hard(zone, "app=x")), "fits fits selector"},
-		{"F7 ignore", disks(), x("a=1 b=1"), pod(app, nodeSelector("disk", "ssd"), hard(zone, "app=x", affinityPolicy("Ignore"))), "skew skew selector"},
+		{"F7 honor", disks(), x("a=1 b=1"), pod(app, nodeSelector("disk=ssd"), hard(zone, "app=x", affinityPolicy("Honor"))), "fits fits selector"},
+		{"F7 default", disks(), x("a=1 b=1"), pod(app, nodeSelector("disk=ssd"), hard(zone, "app=x")), "fits fits selector"},
+		{"F7 ignore", disks(), x("a=1 b=1"), pod(app, nodeSelector("disk=ssd"), hard(zone, "app=x", affinityPolicy("Ignore"))), "skew skew selector"},
 		{"F8 ignore", taintedZone(), x("a=1 b=1"), pod(app, hard(zone, "app=x")), "skew skew taint"},
 		{"F8 honor", taintedZone(), x("a=1 b=1"), pod(app, hard(zone, "app=x", taintsPolicy("Honor"))), "fits fits taint"},
 		{"F9", zoned("a=z1 b=z2"), both, pod(app, hard(zone, "app=x")), "fits fits"},
@@ -61,7 +61,7 @@ func TestSpreadFilter(t *testing.T) {
 		{"finished pods do not count", zoned("a=z1 b=z2"), fill("a=3", app, phase("Succeeded")), pod(app, hard(zone, "app=x")), "fits fits"},
 		{"pods on unknown nodes do not count", zoned("a=z1 b=z2"), x("gone=3 a=1 b=1"), pod(app, hard(zone, "app=x")), "fits fits"},
 		{"host names are labels", sameHost, x("a=1 b=1 c=1"), pod(app, hard(host, "app=x")), "skew skew fits"},
-		{"an empty value is a domain", with(zoned("a=z1 b="), "b", also(zone+"=")), x("a=1"), pod(app, hard(zone, "app=x")), "skew fits"},
+		{"an empty value is a domain", with(zoned("a=z1 b="), "b", labelled(zone+"=")), x("a=1"), pod(app, hard(zone, "app=x")), "skew fits"},
 		{"no domain at all", zoned("a= b="), x("a=1"), pod(app, hard(zone, "app=x")), "label label"},
 		{"soft keys play no role", zoned("a=z1 b=z2"), x("a=1"), pod(app, hard(zone, "app=x"), soft("rack", "app=x")), "skew fits"},
 		{"only soft constraints", zoned("a=z1 b="), x("a=9"), pod(app, soft(zone, "app=x")), "fits fits"},
@@ -143,7 +143,7 @@ func TestSpreadScore(t *testing.T) {
 	three := with(with(zoned("a=z1 b=z1 c=z2 d=z2 e=z3"), "d", cordoned), "e", cordoned)
 	own := pod(app, soft(zone, "app=x"), soft(host, "app=x"))
 	zoneOnly := func(parts ...constraintPart) *v1.Pod { return pod(app, soft(zone, "app=x", parts...)) }
-	sameHost := with(with(zoned("a=z1 b=z1"), "a", also(host+"=h")), "b", also(host+"=h"))
+	sameHost := with(with(zoned("a=z1 b=z1"), "a", labelled(host+"=h")), "b", labelled(host+"=h"))
 	noHost := zoned("a=z1 b=z1 c=z2")
 	delete(noHost[2].Labels, host)
 	halfHost := zoned("a=z1 b=z1 c=z2")
@@ -188,7 +188,7 @@ func TestSpreadScore(t *testing.T) {
 
 // With the System defaults an absent zone is the domain "", which a node can also have by label.
 func TestSpreadScoreEmptyZone(t *testing.T) {
-	c := cluster(with(zoned("a=z1 b= c="), "c", also(zone+"=")), fill("b=3", wearing("app=x"))...)
+	c := cluster(with(zoned("a=z1 b= c="), "c", labelled(zone+"=")), fill("b=3", wearing("app=x"))...)
 	c.Services = []*v1.Service{service(labelsOf("app=x"))}
 	// hosts weigh ln 5, zones ln 4: a 2 + 4, b 3 ln 5 + 2, c 2 + 3 ln 4 + 4.
 	if got, want := marks(Judge(c, pod(wearing("app=x")), DefaultProfile()), spreadName), "6 7 10 -> 100 90 60"; got != want {
@@ -251,7 +251,8 @@ func TestSpreadListDefaults(t *testing.T) {
 	}
 }
 
-// Section 1.3. The derived selector is shown by which of a few pods it chooses; "all" means that there are no default constraints.
+// The rules are those of docs/reference/topology.md#derived-selector. The selector is shown by which of a few pods it chooses; "all" means that
+// there are no default constraints.
 func TestDerivedSelector(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	elsewhere := service(labelsOf("app=x"))

@@ -5,12 +5,13 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
@@ -29,12 +30,8 @@ type bench struct {
 }
 
 func newBench(t testing.TB, nodes int) *bench {
-	_, profile := profiles(t, configv1.InterPodAffinityArgs{})
-	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{profile}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bench{state: state.New(), engine: e, profile: profile, plugin: newPlugin(t, nil), nodes: nodes}
+	pair := pairOf(t, oracle.Cluster{}, configv1.InterPodAffinityArgs{})
+	b := &bench{state: pair.State, engine: pair.Engine, profile: pair.Profile, plugin: newPlugin(t, nil), nodes: nodes}
 	var changes []model.Change
 	for i := range nodes {
 		n := newNode(fmt.Sprint("node-", i), fmt.Sprint("zone-", i%3))
@@ -57,10 +54,9 @@ func (b *bench) runOn(nodes, each int, shape func(i int) part) {
 }
 
 func (b *bench) object(parts ...part) *v1.Pod {
-	p := pod(parts...)
+	p := build.Pod(append([]part{build.Container("cpu=10m memory=10Mi")}, parts...)...)
 	b.pods++
 	p.Name, p.UID = fmt.Sprint("pod-", b.pods), types.UID(fmt.Sprint("uid-", b.pods))
-	p.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("10m"), v1.ResourceMemory: resource.MustParse("10Mi")}
 	return p
 }
 

@@ -29,7 +29,7 @@ func verdicts(answer plan.Answer) string {
 	return strings.Join(all, " ")
 }
 
-// Rows A are those of the reference page, section 2.13.
+// Rows A are those of docs/reference/topology.md#affinity-filter.
 func TestFilter(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")
 	zoneDB, hostDB, zoneC := term(zone, "app=db"), term(host, "app=db"), term(zone, "tier=c")
@@ -92,7 +92,8 @@ func TestFilterByEmptyValue(t *testing.T) {
 	}
 }
 
-// Which namespaces a term selects: the other pod is in namespace a, the pending one in b. Rows A9 are those of the reference page.
+// Which namespaces a term selects: the other pod is in namespace a, the pending one in b. Rows A9 are those of
+// docs/reference/topology.md#affinity-filter.
 func TestFilterByNamespace(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
 	tests := []struct {

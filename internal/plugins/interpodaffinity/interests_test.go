@@ -43,7 +43,7 @@ func nodeWith(labels string) *model.Node {
 	return model.NewNode(n)
 }
 
-// The rows are those of the reference page, section 2.10, and the consequences it names.
+// The rows follow docs/reference/topology.md#affinity-events.
 func TestInterests(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")
 	rackDB, zoneC := term("rack", "app=db"), term("zone", "tier=c")

@@ -7,15 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
-	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/report"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 var (
@@ -26,50 +25,21 @@ var (
 // TestAgreesWithOracle changes random clusters step by step and asks, after each change, for pods seen before and for new ones: the plugin,
 // from counts that follow each change, must say of every node what the oracle says from nothing.
 func TestAgreesWithOracle(t *testing.T) {
-	random.EverySeed(t, "./internal/plugins/interpodaffinity", *seeds, *seed, agree)
+	random.EverySeed(t, "./internal/plugins/interpodaffinity", *seeds, *seed, func(t *testing.T, n uint64) {
+		r := random.New(n)
+		newPair(t, r, n).Agree(t, r, 80, func(step int, c oracle.Cluster) []*v1.Pod {
+			seen := enginetest.Pending(c)
+			return append(seen[:min(3, len(seen))], random.TopologyPod(r, 1000+step))
+		}, random.TopologyChange)
+	})
 }
 
-// sides are an engine with its state, and the cluster that the oracle sees instead.
-type sides struct {
-	cluster oracle.Cluster
-	oracle  oracle.Profile
-	profile *plugin.Profile
-	engine  *engine.Engine
-	state   *state.State
-}
-
-func newSides(t *testing.T, r *rand.Rand, n uint64) *sides {
-	w := &sides{state: state.New()}
+func newPair(t *testing.T, r *rand.Rand, n uint64) *enginetest.Pair {
 	// Some clusters have hosts enough, and pods few enough of a kind, for groups to be kept as lists, others as arrays.
-	w.cluster = random.TopologyCluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(90), Pending: 6})
-	w.oracle = random.TopologyProfile(r)
-	w.oracle.Disabled["PodTopologySpread"] = true
-	w.profile = enginetest.Profile(t, w.oracle, newPlugin(t, &w.oracle.PodAffinity))
-	var err error
-	if w.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{w.profile}, Seed: n}); err != nil {
-		t.Fatal(err)
-	}
-	w.state.Apply(enginetest.Changes(w.cluster))
-	return w
-}
-
-func agree(t *testing.T, n uint64) {
-	r := random.New(n)
-	w := newSides(t, r, n)
-	for step := range 80 {
-		seen := enginetest.Pending(w.cluster)
-		pods := append(seen[:min(3, len(seen))], random.TopologyPod(r, 1000+step))
-		for _, pod := range pods {
-			asked := model.NewPod(pod)
-			w.profile.Compile(asked)
-			if diff := enginetest.Compare(w.state, w.engine, asked, oracle.Judge(w.cluster, pod, w.oracle)); diff != "" {
-				t.Fatalf("step %d, pod %s: engine (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
-			}
-		}
-		m := random.TopologyChange(r, w.cluster)
-		w.cluster = m.After
-		w.state.Apply(enginetest.MutationChanges(m))
-	}
+	cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(90), Pending: 6})
+	profile := random.TopologyProfile(r)
+	profile.Disabled["PodTopologySpread"] = true
+	return enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n}, newPlugin(t, &profile.PodAffinity))
 }
 
 // TestBrokenSelectorsAgreeWithOracle asks for pods with a term that cannot be parsed. The texts of parse errors are the library's, so only who
@@ -78,11 +48,9 @@ func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 	rejected := 0
 	for n := range uint64(100) {
 		r := random.New(n)
-		w := newSides(t, r, n)
+		pair := newPair(t, r, n)
 		pod := random.WithBrokenSelector(r, random.TopologyPod(r, 1000))
-		asked := model.NewPod(pod)
-		w.profile.Compile(asked)
-		d, want := w.engine.Decide(w.state.View(), plan.WorkFor(asked)), oracle.Judge(w.cluster, pod, w.oracle)
+		d, want := pair.Engine.Decide(pair.State.View(), plan.WorkFor(pair.Compile(pod))), oracle.Judge(pair.Cluster, pod, pair.Oracle)
 		if want.PreFilter == nil || want.PreFilter.Plugin != "InterPodAffinity" {
 			continue
 		}

@@ -27,7 +27,7 @@ func marks(answer plan.Answer) string {
 	return strings.Join(all, " ")
 }
 
-// Rows B are those of the reference page, section 2.14.
+// Rows B are those of docs/reference/topology.md#affinity-score.
 func TestScore(t *testing.T) {
 	a, b := wearing("app=a"), wearing("app=b")
 	zoneA, zoneB := term(zone, "app=a"), term(zone, "app=b")
@@ -83,8 +83,9 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Section 2.8: where dividing first shows, and nowhere else up to 100. One node is one of the preferred pods away from the lowest for each
-// step, so the raw scores are 0 to span; clusters with fewer and with more nodes than steps go through division and through the table.
+// The four cases of docs/reference/topology.md#affinity-score in which dividing first shows; there is no other up to 100. One node is one
+// of the preferred pods away from the lowest for each step, so the raw scores are 0 to span; clusters with fewer and with more nodes than
+// steps go through division and through the table.
 func TestStretching(t *testing.T) {
 	differs := map[[2]int]int{{29, 50}: 57, {29, 100}: 28, {57, 100}: 56, {58, 100}: 57}
 	for span := 1; span <= 100; span++ {

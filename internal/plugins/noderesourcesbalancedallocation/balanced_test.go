@@ -3,14 +3,13 @@ package noderesourcesbalancedallocation
 import (
 	"fmt"
 	"math/rand/v2"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
@@ -20,14 +19,7 @@ import (
 var _ plugin.NodeScore = (*Plugin)(nil)
 
 // list reads "cpu=1 memory=2Gi".
-func list(text string) v1.ResourceList {
-	l := v1.ResourceList{}
-	for _, entry := range strings.Fields(text) {
-		name, amount, _ := strings.Cut(entry, "=")
-		l[v1.ResourceName(name)] = resource.MustParse(amount)
-	}
-	return l
-}
+var list = build.Resources
 
 func nodeOf(name, allocatable string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: v1.NodeStatus{Allocatable: list(allocatable)}}
@@ -64,7 +56,7 @@ func compile(t testing.TB, p *Plugin, pod *v1.Pod) plugin.NodeScores {
 
 var gpu = []string{"cpu", "memory", "example.com/gpu"}
 
-// The rows of the reference table of examples, by their numbers there, and cases of the same kind.
+// The numbered rows are those of docs/reference/resources.md#balanced-allocation; the others are of the same kind.
 func TestScore(t *testing.T) {
 	for _, row := range []struct {
 		name                string
@@ -101,7 +93,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Balance before and after is what the reference table gives besides scores; the table's fractions are in it, too.
+// The values of B in docs/reference/resources.md#balanced-allocation, with and without the pod.
 func TestBalance(t *testing.T) {
 	for _, row := range []struct {
 		fractions []float64

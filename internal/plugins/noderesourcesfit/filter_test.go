@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// exampleNode is the node of the reference table of examples, with the given changes to what it offers.
+// exampleNode is the node of docs/reference/resources.md#fit-filter, with the given changes to what it offers.
 func exampleNode(changes string) state.Node {
 	n := nodeOf("cpu=4 memory=8Gi pods=110 example.com/fpga=2")
 	for name, q := range list(changes) {
@@ -41,7 +41,7 @@ func verdictOf(f plugin.Verdicts, node state.Node) string {
 	return "U " + strings.Join(f.Reasons(code), ", ")
 }
 
-// The numbered rows are those of the reference table of examples.
+// The numbered rows are those of docs/reference/resources.md#fit-filter.
 func TestFilter(t *testing.T) {
 	resources := func(names ...string) *configv1.NodeResourcesFitArgs {
 		return &configv1.NodeResourcesFitArgs{IgnoredResources: names}

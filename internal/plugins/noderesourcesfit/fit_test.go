@@ -9,17 +9,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
 )
 
 // list reads "cpu=1 memory=2Gi".
-func list(text string) v1.ResourceList {
-	l := v1.ResourceList{}
-	for _, entry := range strings.Fields(text) {
-		name, amount, _ := strings.Cut(entry, "=")
-		l[v1.ResourceName(name)] = resource.MustParse(amount)
-	}
-	return l
-}
+var list = build.Resources
 
 func nodeOf(allocatable string) *v1.Node {
 	return &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Allocatable: list(allocatable)}}

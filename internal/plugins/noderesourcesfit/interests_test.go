@@ -30,7 +30,7 @@ func deleted(nodeName, nominated string) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: model.NewPod(p)}
 }
 
-// The numbered rows are those of the reference table of hints.
+// The numbered rows are those of docs/reference/resources.md#fit-events.
 func TestInterests(t *testing.T) {
 	const (
 		add, grow     = model.Add, model.UpdateNodeAllocatable
@@ -80,7 +80,7 @@ func TestInterests(t *testing.T) {
 	}
 }
 
-// Row 7 of the hints again: ignoring a resource in the filter does not change the hint.
+// Row 7 of docs/reference/resources.md#fit-events again: ignoring a resource in the filter does not change the hint.
 func TestInterestsIgnoreNothing(t *testing.T) {
 	p := newPlugin(t, &configv1.NodeResourcesFitArgs{IgnoredResources: []string{"nvidia.com/gpu"}})
 	waiting := model.NewPod(podOf("cpu=1 nvidia.com/gpu=1"))
@@ -91,7 +91,7 @@ func TestInterestsIgnoreNothing(t *testing.T) {
 	}
 }
 
-// Row 10 of the hints: usage falls when what is allocated and in effect has fallen, not when the spec has.
+// Row 10 of docs/reference/resources.md#fit-events: usage falls when what is allocated and in effect has fallen, not when the spec has.
 func TestScaleDownFollowsStatus(t *testing.T) {
 	resized := func(spec, actual string) *model.Pod {
 		p := podOf(spec)

@@ -29,8 +29,8 @@ func scoreOf(t *testing.T, args *configv1.NodeResourcesFitArgs, pod *v1.Pod, nod
 	return s.Score(node)
 }
 
-// The numbered rows are those of the reference table of examples, which gives totals with the pod included. Here one part of the total is
-// on the node and the rest comes with the pod.
+// The numbered rows are those of docs/reference/resources.md#fit-score, where totals include the pod. Here one part of the total is on the node
+// and the rest comes with the pod.
 func TestScore(t *testing.T) {
 	const (
 		least = configv1.LeastAllocated
@@ -92,7 +92,7 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// Rows 8 and 9 of the reference table: pod-level requests do not count while the pod is scored, but do once it is on the node.
+// Rows 8 and 9 of docs/reference/resources.md#fit-score: pod-level requests do not count while the pod is scored, but do once it is on the node.
 func TestScorePodLevel(t *testing.T) {
 	podLevel := podOf("")
 	podLevel.Spec.Resources = &v1.ResourceRequirements{Requests: list("cpu=2 memory=4Gi")}
@@ -104,7 +104,7 @@ func TestScorePodLevel(t *testing.T) {
 	}
 }
 
-// The reference gives these points of shapes one by one.
+// The shapes of docs/reference/resources.md#fit-score, point by point.
 func TestShape(t *testing.T) {
 	for _, row := range []struct {
 		shape   []configv1.UtilizationShapePoint

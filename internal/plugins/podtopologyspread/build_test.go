@@ -2,16 +2,13 @@ package podtopologyspread_test
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -22,189 +19,60 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// The tables are written with these builders, so that a row fits on a line.
+// The tables are written with these words, so that a row fits on a line.
 
 const (
 	zone = v1.LabelTopologyZone
 	host = v1.LabelHostname
 )
 
-// labelsOf reads "app=x tier=y".
-func labelsOf(s string) map[string]string {
-	set := map[string]string{}
-	for _, field := range strings.Fields(s) {
-		key, value, _ := strings.Cut(field, "=")
-		set[key] = value
-	}
-	return set
-}
+type (
+	podPart        = build.PodOption
+	constraintPart = build.ConstraintOption
+)
 
-type nodePart func(*v1.Node)
+var (
+	with     = build.With
+	also     = build.NodeLabels
+	without  = build.WithoutLabel
+	tainted  = build.Taints("a=b:NoSchedule")
+	cordoned = build.Unschedulable
 
-// zoned reads "a=z1 b=": node a in zone z1, node b without a zone. Each has its name as host name, and room for many pods.
-func zoned(s string) []*v1.Node {
-	var all []*v1.Node
-	for _, field := range strings.Fields(s) {
-		name, value, _ := strings.Cut(field, "=")
-		n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{host: name}}}
-		if value != "" {
-			n.Labels[zone] = value
-		}
-		n.Status.Allocatable = v1.ResourceList{v1.ResourcePods: resource.MustParse("5000")}
-		all = append(all, n)
-	}
-	return all
-}
+	pod          = build.Pod
+	fill         = build.PodsOnNodes
+	on           = build.NodeName
+	nominated    = build.NominatedNodeName
+	wearing      = build.Labels
+	in           = build.InNamespace
+	ending       = build.Terminating
+	nodeSelector = build.NodeSelector
+	ownedBy      = build.Controller
 
-// with gives one of the nodes more labels, taints and the like.
-func with(all []*v1.Node, name string, parts ...nodePart) []*v1.Node {
-	for _, n := range all {
-		for _, part := range parts {
-			if n.Name == name {
-				part(n)
-			}
-		}
-	}
-	return all
-}
+	hard           = build.DoNotSchedule
+	soft           = build.ScheduleAnyway
+	constraint     = build.Constraint
+	skew           = build.MaxSkew
+	domains        = build.MinDomains
+	affinityPolicy = build.NodeAffinityPolicy
+	taintsPolicy   = build.NodeTaintsPolicy
+	matchKeys      = build.MatchLabelKeys
 
-// also reads labels that come on top: "rack=r1".
-func also(s string) nodePart {
-	return func(n *v1.Node) {
-		for key, value := range labelsOf(s) {
-			n.Labels[key] = value
-		}
-	}
-}
+	labelsOf = build.LabelSet
+	choose   = build.Selector
+)
 
-func without(key string) nodePart { return func(n *v1.Node) { delete(n.Labels, key) } }
-
-func tainted(n *v1.Node) {
-	n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: "a", Value: "b", Effect: v1.TaintEffectNoSchedule})
-}
-
-func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
-
-type podPart func(*v1.Pod)
-
-func pod(parts ...podPart) *v1.Pod {
-	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: "default"}, Spec: v1.PodSpec{SchedulerName: "default-scheduler"}}
-	for _, part := range parts {
-		part(p)
-	}
-	return p
-}
-
-// fill reads "a=2 b=1": so many such pods on each node.
-func fill(s string, parts ...podPart) []*v1.Pod {
-	var all []*v1.Pod
-	for _, field := range strings.Fields(s) {
-		name, count, _ := strings.Cut(field, "=")
-		n, err := strconv.Atoi(count)
-		if err != nil {
-			panic(err)
-		}
-		for range n {
-			all = append(all, pod(append(slices.Clone(parts), on(name))...))
-		}
-	}
-	return all
-}
-
-func on(node string) podPart { return func(p *v1.Pod) { p.Spec.NodeName = node } }
-
-func nominated(node string) podPart { return func(p *v1.Pod) { p.Status.NominatedNodeName = node } }
-
-func wearing(s string) podPart { return func(p *v1.Pod) { p.Labels = labelsOf(s) } }
-
-func in(namespace string) podPart { return func(p *v1.Pod) { p.Namespace = namespace } }
-
-func ending(p *v1.Pod) { p.DeletionTimestamp = &metav1.Time{} }
-
-func nodeSelector(s string) podPart { return func(p *v1.Pod) { p.Spec.NodeSelector = labelsOf(s) } }
+// zoned makes nodes with room for many pods.
+func zoned(text string) []*v1.Node { return build.NodesInZones(text, build.Allocatable("pods=5000")) }
 
 func tolerating(keys ...string) podPart {
-	return func(p *v1.Pod) {
-		for _, key := range keys {
-			p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: key, Operator: v1.TolerationOpExists})
-		}
+	var all []v1.Toleration
+	for _, key := range keys {
+		all = append(all, v1.Toleration{Key: key, Operator: v1.TolerationOpExists})
 	}
+	return build.Tolerations(all...)
 }
 
-func ownedBy(apiVersion, kind, name string) podPart {
-	return func(p *v1.Pod) {
-		yes := true
-		p.OwnerReferences = []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: name, Controller: &yes}}
-	}
-}
-
-// choose reads "absent", "everything", labels ("app=x tier=y"), or one requirement ("app In x,y").
-func choose(s string) *metav1.LabelSelector {
-	switch {
-	case s == "absent":
-		return nil
-	case s == "everything":
-		return &metav1.LabelSelector{}
-	case strings.Contains(s, "="):
-		return &metav1.LabelSelector{MatchLabels: labelsOf(s)}
-	}
-	words := strings.Fields(s)
-	r := metav1.LabelSelectorRequirement{Key: words[0], Operator: metav1.LabelSelectorOperator(words[1])}
-	if len(words) > 2 {
-		r.Values = strings.Split(words[2], ",")
-	}
-	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{r}}
-}
-
-type constraintPart func(*v1.TopologySpreadConstraint)
-
-// hard adds a DoNotSchedule constraint with maxSkew 1, unless the parts say otherwise.
-func hard(key, selector string, parts ...constraintPart) podPart {
-	return spread(v1.DoNotSchedule, key, selector, parts)
-}
-
-func soft(key, selector string, parts ...constraintPart) podPart {
-	return spread(v1.ScheduleAnyway, key, selector, parts)
-}
-
-func spread(action v1.UnsatisfiableConstraintAction, key, selector string, parts []constraintPart) podPart {
-	c := constraint(action, key, parts...)
-	c.LabelSelector = choose(selector)
-	return func(p *v1.Pod) { p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, c) }
-}
-
-func constraint(action v1.UnsatisfiableConstraintAction, key string, parts ...constraintPart) v1.TopologySpreadConstraint {
-	c := v1.TopologySpreadConstraint{TopologyKey: key, WhenUnsatisfiable: action, MaxSkew: 1}
-	for _, part := range parts {
-		part(&c)
-	}
-	return c
-}
-
-func skew(most int32) constraintPart {
-	return func(c *v1.TopologySpreadConstraint) { c.MaxSkew = most }
-}
-
-func domains(least int32) constraintPart {
-	return func(c *v1.TopologySpreadConstraint) { c.MinDomains = &least }
-}
-
-func affinityPolicy(policy v1.NodeInclusionPolicy) constraintPart {
-	return func(c *v1.TopologySpreadConstraint) { c.NodeAffinityPolicy = &policy }
-}
-
-func taintsPolicy(policy v1.NodeInclusionPolicy) constraintPart {
-	return func(c *v1.TopologySpreadConstraint) { c.NodeTaintsPolicy = &policy }
-}
-
-func matchKeys(keys ...string) constraintPart {
-	return func(c *v1.TopologySpreadConstraint) { c.MatchLabelKeys = keys }
-}
-
-// service is in the default namespace.
-func service(name, selector string) *v1.Service {
-	return &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1.ServiceSpec{Selector: labelsOf(selector)}}
-}
+func service(name, selector string) *v1.Service { return build.Service(name, labelsOf(selector)) }
 
 // serving is a cluster with the service app=x.
 func serving(nodes []*v1.Node, pods []*v1.Pod) oracle.Cluster {

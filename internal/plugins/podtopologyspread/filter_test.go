@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// The rows F and S are those of the reference page topology.md, sections 1.13 and 1.14; the others follow its text.
+// The rows F are those of docs/reference/topology.md#spread-filter; the others follow the rules there.
 
 func TestFilter(t *testing.T) {
 	app := wearing("app=x")

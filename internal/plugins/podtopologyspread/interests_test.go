@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
 
-// The rows are those of the reference page topology.md, section 1.11.
+// The rows follow docs/reference/topology.md#spread-events.
 func TestInterests(t *testing.T) {
 	x, y := wearing("app=x"), wearing("app=y")
 	xv := func(version string) podPart { return wearing("app=x v=" + version) }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
 
+// The rows S are those of docs/reference/topology.md#spread-score; the others follow the rules there.
 func TestScore(t *testing.T) {
 	app := wearing("app=x")
 	x := func(s string) []*v1.Pod { return fill(s, app) }
@@ -111,8 +112,8 @@ func TestListDefaults(t *testing.T) {
 	}
 }
 
-// Section 1.3: what a pod belongs to, as it comes and goes. Zone z1 holds two pods app=x, z2 two pods app=y, and node d shows whether there
-// is any constraint at all.
+// What a pod belongs to (docs/reference/topology.md#derived-selector), as it comes and goes. Zone z1 holds two pods app=x, z2 two pods
+// app=y, and node d shows whether there is any constraint at all.
 func TestDefaultsFollowServicesAndControllers(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "r"}
 	elsewhere := service("elsewhere", "app=x")

@@ -1,0 +1,66 @@
+package enginetest
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Pair is an engine and an oracle that see the same cluster.
+type Pair struct {
+	Cluster oracle.Cluster // as the oracle sees it
+	State   *state.State   // as the engine sees it
+
+	Engine  *engine.Engine
+	Profile *plugin.Profile
+	Oracle  oracle.Profile
+}
+
+// NewPair puts an engine beside the oracle. The plugins are those that look at other pods, as [Profile] takes them; config needs no profiles.
+func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config, plugins ...plugin.Plugin) *Pair {
+	t.Helper()
+	p := &Pair{Cluster: cluster, State: state.New(), Profile: Profile(t, profile, plugins...), Oracle: profile}
+	config.Profiles = []*plugin.Profile{p.Profile}
+	var err error
+	if p.Engine, err = engine.New(config); err != nil {
+		t.Fatal(err)
+	}
+	p.State.Apply(Changes(cluster))
+	return p
+}
+
+// Compile compiles a pod for the engine.
+func (p *Pair) Compile(pod *v1.Pod) *model.Pod {
+	compiled := model.NewPod(pod)
+	p.Profile.Compile(compiled)
+	return compiled
+}
+
+// Compare asks both about a pod and returns how they differ, as the function [Compare] does.
+func (p *Pair) Compare(pod *v1.Pod) string {
+	return Compare(p.State, p.Engine, p.Compile(pod), oracle.Judge(p.Cluster, pod, p.Oracle))
+}
+
+// Agree changes the cluster step by step and fails where the two differ about a pod. Before each change both are asked about the pods that ask
+// returns.
+func (p *Pair) Agree(t *testing.T, r *rand.Rand, steps int, ask func(step int, c oracle.Cluster) []*v1.Pod, change func(*rand.Rand, oracle.Cluster) random.Mutation) {
+	t.Helper()
+	for step := range steps {
+		for _, pod := range ask(step, p.Cluster) {
+			if diff := p.Compare(pod); diff != "" {
+				t.Fatalf("step %d, pod %s: engine (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
+			}
+		}
+		mutation := change(r, p.Cluster)
+		p.Cluster = mutation.After
+		p.State.Apply(MutationChanges(mutation))
+	}
+}
