@@ -107,9 +107,27 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 		return err
 	}
 	scores, err := all(order[score], score, made, plugin.AsScore)
+	if err != nil {
+		return err
+	}
 	for _, s := range scores {
 		profile.Scores = append(profile.Scores, plugin.Weighted{Score: s, Weight: weights[s.Name()]})
 	}
+	return assembleBinding(profile, order, made)
+}
+
+// assembleBinding puts plugins into the lists of what comes after a node was chosen.
+func assembleBinding(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin) (err error) {
+	if profile.Reserve, err = all(order[reserve], reserve, made, as[plugin.Reserve]); err != nil {
+		return err
+	}
+	if profile.Permit, err = all(order[permit], permit, made, as[plugin.Permit]); err != nil {
+		return err
+	}
+	if profile.PreBind, err = all(order[preBind], preBind, made, as[plugin.PreBind]); err != nil {
+		return err
+	}
+	profile.PostBind, err = all(order[postBind], postBind, made, as[plugin.PostBind])
 	return err
 }
 

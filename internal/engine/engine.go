@@ -157,9 +157,14 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 			return
 		}
 	}
-	d.Outcome, d.Placements = plan.Placed, e.placements.One(plan.Placement{
+	placements := e.placements.One(plan.Placement{
 		QueuedPod: d.Pods[0], NodeName: v.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
 	})
+	if err := p.reserve(v, &placements[0], slot); err != nil {
+		fail(d, err)
+		return
+	}
+	d.Outcome, d.Placements = plan.Placed, placements
 }
 
 // fail ends a decision without an answer.

@@ -171,9 +171,23 @@ type Reserve interface {
 	Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error)
 }
 
-// PreBind has something done between a decision and its binding. Permit plugins are of the same kind.
+// Permit has something done, or waited for, before a placement goes on to its binding.
+type Permit interface {
+	Plugin
+	// Permit returns what is to be done for a placement, in order. An error sends the pod back to the queue.
+	Permit(v state.View, p *plan.Placement) ([]plan.Step, error)
+}
+
+// PreBind has something done between a decision and its binding, such as the binding of volumes.
 type PreBind interface {
 	Plugin
-	// Steps returns what is to be done for a placement, in order.
-	Steps(v state.View, p *plan.Placement) ([]plan.Step, error)
+	// PreBind returns what is to be done for a placement, in order. An error sends the pod back to the queue.
+	PreBind(v state.View, p *plan.Placement) ([]plan.Step, error)
+}
+
+// PostBind has something done after the binding.
+type PostBind interface {
+	Plugin
+	// PostBind returns what is to be done for a placement, in order.
+	PostBind(v state.View, p *plan.Placement) ([]plan.Step, error)
 }

@@ -19,6 +19,10 @@ type Profile struct {
 	Filters     []Filter
 	PostFilters []PostFilter
 	Scores      []Weighted
+	Reserve     []Reserve
+	Permit      []Permit
+	PreBind     []PreBind
+	PostBind    []PostBind
 }
 
 // Weighted is a Score plugin with its weight in the profile.

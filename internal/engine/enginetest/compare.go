@@ -23,10 +23,10 @@ type outcome struct {
 	Error   string
 }
 
-// Compare asks the engine about a compiled pod and says how it differs from what the oracle wants, engine (-) and oracle (+); "" when it
+// Compare asks the engine about a compiled pod in a view and says how it differs from what the oracle wants, engine (-) and oracle (+); "" when it
 // does not.
-func Compare(s *state.State, e *engine.Engine, pod *model.Pod, want oracle.Answer) string {
-	answer, err := e.Answer(s.View(), pod)
+func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Answer) string {
+	answer, err := e.Answer(v, pod)
 	if err != nil {
 		return err.Error()
 	}

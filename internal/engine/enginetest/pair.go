@@ -46,7 +46,7 @@ func (p *Pair) Compile(pod *v1.Pod) *model.Pod {
 
 // Compare asks both about a pod and returns how they differ, as the function [Compare] does.
 func (p *Pair) Compare(pod *v1.Pod) string {
-	return Compare(p.State, p.Engine, p.Compile(pod), oracle.Judge(p.Cluster, pod, p.Oracle))
+	return Compare(p.State.View(), p.Engine, p.Compile(pod), oracle.Judge(p.Cluster, pod, p.Oracle))
 }
 
 // Agree changes the cluster step by step and fails where the two differ about a pod. Before each change both are asked about the pods that ask

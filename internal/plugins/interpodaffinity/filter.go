@@ -103,17 +103,23 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 		}
 	}
 	r.found = f
-	return len(r.keys) > 0 || len(r.unwanted) > 0 || len(f.repelled) > 0 || r.repelledMore(v), "", nil
+	return len(r.keys) > 0 || len(r.unwanted) > 0 || r.repelledIn(v), "", nil
 }
 
 func carried(t *state.TermCounts) bool { return t.Total() > 0 }
 
-// repelledMore reports whether a pod that only the view has repels the pod.
-func (r *rules) repelledMore(v state.View) (more bool) {
+// repelledIn reports whether a pod of the view repels the pod, on a node that has the topology key.
+func (r *rules) repelledIn(v state.View) bool {
+	for _, terms := range r.repelling {
+		if slices.ContainsFunc(terms, func(t *state.TermCounts) bool { return t.TotalWith(v.TermDifference(t)) > 0 }) {
+			return true
+		}
+	}
+	only := false
 	v.TermDifferences(r.pod, func(t *state.TermCounts, differences []state.Difference) {
-		more = more || t.Kind == model.RequiredAntiAffinity && slices.ContainsFunc(differences, func(d state.Difference) bool { return d.Pods > 0 })
+		only = only || t.Kind == model.RequiredAntiAffinity && !t.InState() && t.TotalWith(differences) > 0
 	})
-	return more
+	return only
 }
 
 // catchUp looks again for the terms that select the pod, if they may have changed.

@@ -1,0 +1,140 @@
+package engine_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// TestDraftAgreesWithOracle takes pods off nodes and puts others on nodes, at random, in drafts of a state that follows a changing cluster.
+// The engine, asked on the draft, must say what the oracle says of a cluster where that has really happened; the state must not notice.
+func TestDraftAgreesWithOracle(t *testing.T) {
+	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
+		r := random.New(n)
+		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(14), Placed: r.IntN(60), Pending: 8})
+		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
+		for step := range 8 {
+			version := pair.State.Version()
+			draft := pair.State.View().Draft()
+			changed := pair.Cluster
+			changed.Pods = slices.Clone(changed.Pods)
+			for range 1 + r.IntN(6) {
+				changeDraft(r, pair, draft, &changed)
+			}
+			for _, pod := range enginetest.Pending(changed) {
+				want := oracle.Judge(changed, pod, pair.Oracle)
+				if diff := enginetest.Compare(draft.View(), pair.Engine, pair.Compile(pod), want); diff != "" {
+					t.Fatalf("step %d, pod %s: engine on a draft (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
+				}
+				if diff := pair.Compare(pod); diff != "" {
+					t.Fatalf("step %d, pod %s: engine on the state beside a draft (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
+				}
+			}
+			if pair.State.Version() != version {
+				t.Fatal("a draft shows in the journal")
+			}
+			m := random.TopologyChange(r, pair.Cluster)
+			pair.Cluster = m.After
+			pair.State.Apply(enginetest.MutationChanges(m))
+		}
+	})
+}
+
+// changeDraft removes a pod that is on a node, or adds a pending one, in the draft and in the oracle's cluster.
+func changeDraft(r *rand.Rand, pair *enginetest.Pair, draft *state.Draft, cluster *oracle.Cluster) {
+	at := r.IntN(max(1, len(cluster.Pods)))
+	if len(cluster.Pods) == 0 || len(cluster.Nodes) == 0 {
+		return
+	}
+	pod := cluster.Pods[at]
+	switch _, _, placed := pair.State.NodeOf(model.NewPod(pod).Key()); {
+	case pod.Spec.NodeName == "" && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed:
+		on := pod.DeepCopy()
+		on.Spec.NodeName = cluster.Nodes[r.IntN(len(cluster.Nodes))].Name
+		slot, _ := pair.State.Slot(on.Spec.NodeName)
+		draft.Add(model.NewPod(on), slot)
+		cluster.Pods[at] = on
+	case placed || slices.ContainsFunc(pair.Cluster.Pods, func(p *v1.Pod) bool { return p.UID == pod.UID && p.Spec.NodeName == "" }):
+		draft.Remove(model.NewPod(pod).Key())
+		cluster.Pods = slices.Delete(cluster.Pods, at, at+1)
+	}
+}
+
+// TestDryRunAgreesWithOracle adds pods to a node and takes others off it, as preemption and nominations do, and compares what the filters say
+// of the node: counts are brought up to date as kube-scheduler's AddPod and RemovePod do it.
+func TestDryRunAgreesWithOracle(t *testing.T) {
+	var compared, differing sync.Map
+	t.Cleanup(func() {
+		if _, some := differing.Load(true); !some && *seed == 0 {
+			t.Errorf("no dry run differed from the node as it is")
+		}
+		if _, some := compared.Load(true); !some && *seed == 0 {
+			t.Error("no dry run was compared")
+		}
+	})
+	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
+		r := random.New(n)
+		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(8), Placed: r.IntN(60), Pending: 8})
+		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
+		var dryRun state.Draft
+		for step := range 8 {
+			for _, pod := range enginetest.Pending(pair.Cluster) {
+				node := pair.Cluster.Nodes[r.IntN(len(pair.Cluster.Nodes))]
+				slot, _ := pair.State.Slot(node.Name)
+				d := pair.State.View().DryRun(&dryRun)
+				want := oracle.DryRun{Node: node.Name}
+				for _, other := range pair.Cluster.Pods {
+					_, _, placed := pair.State.NodeOf(model.NewPod(other).Key())
+					switch {
+					case other.UID == pod.UID || r.IntN(3) > 0:
+					case placed && other.Spec.NodeName == node.Name:
+						d.Remove(model.NewPod(other).Key())
+						want.Removed = append(want.Removed, other)
+					case other.Spec.NodeName == "" && len(want.Added) < 3:
+						d.Add(model.NewPod(other), slot)
+						want.Added = append(want.Added, other)
+					}
+				}
+				got, ok := pair.Engine.DryRun(pair.State.View(), pair.Compile(pod), d, slot)
+				rejections, err := oracle.JudgeDryRun(pair.Cluster, pod, pair.Oracle, want)
+				if !ok || err != nil || slices.ContainsFunc(rejections, func(r oracle.Rejection) bool { return r.Plugin == "" }) {
+					continue
+				}
+				compared.Store(true, true)
+				if diff := cmp.Diff(got, wordsOf(rejections)); diff != "" {
+					t.Fatalf("step %d, pod %s, node %s, %d removed, %d added: engine (-) and oracle (+) differ:\n%s",
+						step, pod.Name, node.Name, len(want.Removed), len(want.Added), diff)
+				}
+				if without, _ := pair.Engine.DryRun(pair.State.View(), pair.Compile(pod), pair.State.View().Draft(), slot); fmt.Sprint(without) != fmt.Sprint(got) {
+					differing.Store(true, true)
+				}
+			}
+			m := random.TopologyChange(r, pair.Cluster)
+			if len(m.After.Nodes) == 0 {
+				continue
+			}
+			pair.Cluster = m.After
+			pair.State.Apply(enginetest.MutationChanges(m))
+		}
+	})
+}
+
+func wordsOf(rejections []oracle.Rejection) []reason.Rejection {
+	var all []reason.Rejection
+	for _, r := range rejections {
+		all = append(all, reason.Rejection{Plugin: r.Plugin, Unresolvable: r.Unresolvable, Reasons: r.Reasons})
+	}
+	return all
+}

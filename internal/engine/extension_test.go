@@ -1,0 +1,229 @@
+package engine_test
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// withPlugins is a small cluster whose profile has more plugins.
+func withPlugins(t *testing.T, nodes int, add func(*plugin.Profile)) *bench {
+	t.Helper()
+	p := enginetest.Profile(t, oracle.DefaultProfile())
+	add(p)
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{state: newBench(t, nodes).state, engine: e, profile: p}
+}
+
+// claims is a StateFilter. The namespace's label "node" names the only node that its pods may run on: something that is known only in the
+// pod's turn. A namespace without the label rejects its pods, and the value "broken" is an error.
+type claims struct{ asked int }
+
+func (*claims) Name() string              { return "Claims" }
+func (*claims) FilterReads() model.Aspect { return 0 }
+
+func (c *claims) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
+	switch name := v.State().Namespace(pod.Namespace)["node"]; name {
+	case "":
+		return nil, "no claim", nil
+	case "broken":
+		return nil, "", errors.New("the claim is broken")
+	default:
+		return &onlyNode{name, c}, "", nil
+	}
+}
+
+type onlyNode struct {
+	name   string
+	claims *claims
+}
+
+func (n *onlyNode) AppendText(text []byte) []byte { return append(text, n.name...) }
+func (n *onlyNode) Compile() plugin.Verdicts      { return n }
+
+func (n *onlyNode) Filter(node state.Node) reason.Code {
+	n.claims.asked++
+	switch {
+	case strings.HasPrefix(n.name, "fails") && node.Name() == "node-00003":
+		return reason.Failed | 7
+	case node.Name() != n.name:
+		return 1
+	}
+	return reason.None
+}
+
+func (*onlyNode) Reasons(reason.Code) []string { return []string{"node(s) without the claim"} }
+func (*onlyNode) Err(code reason.Code) error {
+	if code == reason.Failed|7 {
+		return errors.New("no answer")
+	}
+	return nil
+}
+
+// TestStateFilter changes what a filter reads besides the pod after the pod was compiled: its columns are shared by pods that need the same
+// at the time, and the turn fails where the filter does.
+func TestStateFilter(t *testing.T) {
+	filter := &claims{}
+	b := withPlugins(t, 20, func(p *plugin.Profile) { p.Filters = append(p.Filters, filter) })
+	label := func(node string) {
+		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bench", Labels: map[string]string{"node": node}}}
+		b.state.Apply([]model.Change{{Kind: model.ObjectSet, Object: namespace, Ref: model.Ref{Kind: model.NamespaceKind, Name: "bench"}}})
+	}
+	decide := func(i int) plan.Decision {
+		return b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, shapes["plain"])))
+	}
+
+	if d := decide(0); d.Outcome != plan.Unschedulable || d.Rejection.PreFilter != "no claim" || !slices.Equal(d.Rejection.Plugins, []string{"Claims"}) {
+		t.Errorf("without a claim: %+v", d)
+	}
+	for _, name := range []string{"node-00002", "node-00004", "node-00002"} {
+		label(name)
+		if d := decide(1); d.Outcome != plan.Placed || d.Placements[0].NodeName != name {
+			t.Errorf("with a claim on %s: %+v", name, d)
+		}
+	}
+	asked := filter.asked
+	if decide(2); filter.asked != asked {
+		t.Error("a need that was seen before is asked about again")
+	}
+	label("broken")
+	if d := decide(3); d.Outcome != plan.Failed || d.Err.Error() != `running PreFilter plugin "Claims": the claim is broken` {
+		t.Errorf("with a broken claim: %+v", d)
+	}
+	label("fails")
+	if d := decide(4); d.Outcome != plan.Failed || d.Err.Error() != `running "Claims" filter plugin: no answer` {
+		t.Errorf("with a filter that fails: %+v", d)
+	}
+	pinned := b.pod(5, pinnedTo("node-00003"))
+	if d := b.engine.Decide(b.state.View(), plan.WorkFor(pinned)); d.Outcome != plan.Failed || d.Err.Error() != `running "Claims" filter plugin: no answer` {
+		t.Errorf("with a filter that fails on the only node: %+v", d)
+	}
+	// A filter before it objects to the node that it fails on, so its failure is not met.
+	label("fails elsewhere")
+	b.state.Apply([]model.Change{{Kind: model.NodeGone, Name: "node-00003"}})
+	if d := decide(6); d.Outcome != plan.Unschedulable {
+		t.Errorf("without the node that it fails on: %+v", d)
+	}
+}
+
+// evict is a PostFilter that takes one pod off one node.
+type evict struct {
+	victim *model.Pod
+	slot   int32
+	t      *testing.T
+}
+
+func (*evict) Name() string { return "Evict" }
+
+func (e *evict) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	if e.victim == nil {
+		return plugin.PostFilterResult{}, errors.New("no victim")
+	}
+	dryRun := c.View().DryRun(new(state.Draft))
+	if fits, err := c.Fits(dryRun, e.slot); fits || err != nil {
+		e.t.Errorf("before the eviction it fits: %t, %v", fits, err)
+	}
+	dryRun.Remove(e.victim.Key())
+	fits, err := c.Fits(dryRun, e.slot)
+	if !fits || err != nil || !c.Resolvable(e.slot) {
+		e.t.Errorf("after the eviction it fits: %t, %v; resolvable: %t", fits, err, c.Resolvable(e.slot))
+	}
+	return plugin.PostFilterResult{NodeName: c.View().Node(e.slot).Name(), Evictions: []plan.Eviction{{Pod: e.victim}}}, nil
+}
+
+// TestPostFilter has a plugin find out, in a dry run, that a pod fits when another is evicted.
+func TestPostFilter(t *testing.T) {
+	plugins := &evict{t: t}
+	b := withPlugins(t, 1, func(p *plugin.Profile) { p.PostFilters = append(p.PostFilters, plugins) })
+	large := func(p *v1.Pod) {
+		p.UID = types.UID(p.Name)
+		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("30")
+	}
+	first := b.pod(0, large)
+	b.place(t, first)
+	second := b.pod(1, large)
+	if d := b.engine.Decide(b.state.View(), plan.WorkFor(second)); d.Outcome != plan.Failed || d.Err.Error() != `running PostFilter plugin "Evict": no victim` {
+		t.Errorf("a plugin that fails: %+v", d)
+	}
+	plugins.victim = first
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(second))
+	if d.Outcome != plan.Unschedulable || len(d.Evictions) != 1 || d.Evictions[0].Pod != first ||
+		d.NominationOf(second) != (plan.Nomination{Pod: second, Mode: plan.Set, NodeName: "node-00000"}) {
+		t.Errorf("%+v", d)
+	}
+}
+
+// volumes is a Reserve, Permit, PreBind and PostBind plugin.
+type volumes struct{ fails string }
+
+func (*volumes) Name() string { return "Volumes" }
+
+func (v *volumes) failing(point string) error {
+	if v.fails == point {
+		return errors.New("no")
+	}
+	return nil
+}
+
+func (v *volumes) Reserve(_ state.View, pod *model.Pod, _ int32) ([]plan.Hold, error) {
+	return []plan.Hold{{Plugin: "Volumes", Object: model.Ref{Name: "volume-of-" + pod.Name}}}, v.failing("Reserve")
+}
+
+func (v *volumes) Permit(state.View, *plan.Placement) ([]plan.Step, error) {
+	return []plan.Step{{}}, v.failing("Permit")
+}
+
+func (v *volumes) PreBind(_ state.View, p *plan.Placement) ([]plan.Step, error) {
+	return []plan.Step{{Write: &plan.Write{Name: p.Holds[0].Object.Name}}}, v.failing("PreBind")
+}
+
+func (v *volumes) PostBind(state.View, *plan.Placement) ([]plan.Step, error) {
+	return []plan.Step{{}}, v.failing("PostBind")
+}
+
+// TestPlacementHoldsAndSteps has a plugin reserve something and ask for steps; where it fails, the pod's turn fails in kube-scheduler's words.
+func TestPlacementHoldsAndSteps(t *testing.T) {
+	v := &volumes{}
+	b := withPlugins(t, 3, func(p *plugin.Profile) {
+		p.Reserve, p.Permit = append(p.Reserve, v), append(p.Permit, v)
+		p.PreBind, p.PostBind = append(p.PreBind, v), append(p.PostBind, v)
+	})
+	pod := b.pod(0, shapes["plain"])
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	var steps []string
+	for _, s := range d.Placements[0].Steps {
+		steps = append(steps, s.Stage.String()+" "+s.Plugin)
+	}
+	if got := strings.Join(steps, ", "); got != "Permit Volumes, PreBind Volumes, PostBind Volumes" || d.Placements[0].Steps[1].Write.Name != "volume-of-pod-0" {
+		t.Errorf("steps: %s", got)
+	}
+	b.state.Assume(d.Placements...)
+	if holders := b.state.View().Holders(model.Ref{Name: "volume-of-pod-0"}); len(holders) != 1 || holders[0].Pod != pod.Key() {
+		t.Errorf("the volume is held by %v", holders)
+	}
+	for _, point := range []string{"Reserve", "Permit", "PreBind", "PostBind"} {
+		v.fails = point
+		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(1, shapes["plain"])))
+		if want := "running " + point + ` plugin "Volumes": no`; d.Outcome != plan.Failed || d.Err.Error() != want || len(d.Placements) != 0 {
+			t.Errorf("%+v, want %s", d, want)
+		}
+	}
+}

@@ -1,0 +1,49 @@
+package engine
+
+import (
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// reserve adds to a placement what it holds besides its node, and what is to be done before and after the binding.
+func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) error {
+	for _, r := range p.Reserve {
+		holds, err := r.Reserve(v, placement.Pod, slot)
+		if err != nil {
+			return fmt.Errorf("running Reserve plugin %q: %w", r.Name(), err)
+		}
+		placement.Holds = append(placement.Holds, holds...)
+	}
+	for _, x := range p.Permit {
+		if err := addSteps(placement, plan.Permit, x, v, x.Permit); err != nil {
+			return err
+		}
+	}
+	for _, x := range p.PreBind {
+		if err := addSteps(placement, plan.PreBind, x, v, x.PreBind); err != nil {
+			return err
+		}
+	}
+	for _, x := range p.PostBind {
+		if err := addSteps(placement, plan.PostBind, x, v, x.PostBind); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addSteps adds the steps of one plugin at one stage.
+func addSteps(to *plan.Placement, stage plan.Stage, p plugin.Plugin, v state.View, steps func(state.View, *plan.Placement) ([]plan.Step, error)) error {
+	added, err := steps(v, to)
+	if err != nil {
+		return fmt.Errorf("running %s plugin %q: %w", stage, p.Name(), err)
+	}
+	for _, step := range added {
+		step.Stage, step.Plugin = stage, p.Name()
+		to.Steps = append(to.Steps, step)
+	}
+	return nil
+}
