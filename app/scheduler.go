@@ -94,7 +94,7 @@ func (s *scheduler) build(o *options, client *kube.Client) error {
 	if err != nil {
 		return fmt.Errorf("name the watches: %w", err)
 	}
-	if s.watch, err = kube.NewWatch(client, changes, kube.Reads{Owners: c.NeedsOwners(), Name: name}); err != nil {
+	if s.watch, err = kube.NewWatch(client, changes, c.Reads(), name); err != nil {
 		return err
 	}
 	if s.writer, err = kube.NewWriter(client, c.SchedulerNames()); err != nil {

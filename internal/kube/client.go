@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-scheduler/berth/internal/kinds"
 )
 
 // ClientConfig says how to reach the API server.
@@ -69,6 +71,15 @@ type Client struct {
 	pods kubernetes.Interface
 }
 
+// podClient is a client whose pods come trimmed.
+type podClient struct {
+	kubernetes.Interface
+	core corev1.CoreV1Interface
+}
+
+// CoreV1 returns the part of the API that pods belong to.
+func (c podClient) CoreV1() corev1.CoreV1Interface { return c.core }
+
 // newClient builds both on one HTTP client.
 func newClient(access *rest.Config) (*Client, error) {
 	transport, err := rest.HTTPClientFor(access)
@@ -81,7 +92,7 @@ func newClient(access *rest.Config) (*Client, error) {
 	}
 	config := rest.CopyConfig(access) // its limits count lists and watches of pods apart
 	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
-	config.NegotiatedSerializer = trimmingCodecs{rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), new(sharing)}
+	config.NegotiatedSerializer = kinds.Trimming(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion())
 	pods, err := rest.RESTClientForConfigAndClient(config, transport)
 	if err != nil {
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
@@ -164,7 +165,7 @@ func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err er
 	case m.New != nil:
 		err = c.SetObject(m.New.(runtime.Object))
 	case m.Old != nil:
-		ref, _ := model.RefOf(m.Old.(runtime.Object))
+		ref, _ := kinds.RefOf(m.Old.(runtime.Object))
 		c.DeleteObject(ref)
 	}
 	return m.String(), err

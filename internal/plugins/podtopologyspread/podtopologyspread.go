@@ -67,6 +67,14 @@ func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstr
 // Name returns "PodTopologySpread".
 func (*Plugin) Name() string { return Name }
 
+// Reads returns the kinds that say which pods belong together; none without default constraints, because a pod's own have a selector.
+func (p *Plugin) Reads() []model.Kind {
+	if len(p.hardDefaults)+len(p.softDefaults) == 0 {
+		return nil
+	}
+	return []model.Kind{model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind}
+}
+
 // FilterNeed is zero for a pod that no hard constraint can apply to.
 func (p *Plugin) FilterNeed(pod *model.Pod) model.Need { return p.need(pod, v1.DoNotSchedule) }
 

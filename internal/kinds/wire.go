@@ -1,4 +1,4 @@
-package kube
+package kinds
 
 import (
 	"bytes"
@@ -9,8 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -21,14 +19,11 @@ import (
 // trimmed. What comes out is what decoding and trimming the whole pod would have given, but specs of one template share their containers,
 // tolerations and so on. Lists, which servers are asked for that cannot begin a watch with one, and JSON are decoded as ever.
 
-// podClient is a client whose pods come trimmed.
-type podClient struct {
-	kubernetes.Interface
-	core corev1.CoreV1Interface
+// Trimming returns codecs that decode pods and lists of pods trimmed, and all else as the given ones do. Each call makes codecs with a
+// memory of their own.
+func Trimming(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+	return trimmingCodecs{codecs, new(sharing)}
 }
-
-// CoreV1 returns the part of the API that pods belong to.
-func (c podClient) CoreV1() corev1.CoreV1Interface { return c.core }
 
 // trimmingCodecs decode pods and lists of pods trimmed, whatever the media type.
 type trimmingCodecs struct {
