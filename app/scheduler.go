@@ -27,20 +27,20 @@ const eventsDrain = 2 * time.Second
 // errFinished is what kube-scheduler returns when it is stopped without leader election.
 var errFinished = errors.New("finished without leader elect")
 
-// scheduler is the parts of one, put together.
+// scheduler is a scheduler that has been put together.
 type scheduler struct {
 	config *config.Config
 	log    klog.Logger
 	pipeline
 	leadership leadership
 	observers  observers
-	serve      *server.Config // nil where nothing is served
+	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been taken in
-	// standalone says that a stop without leader election is reported as an error, as kube-scheduler does.
+	// standalone makes a stop without leader election an error, as in kube-scheduler.
 	standalone bool
 }
 
-// newScheduler puts a scheduler together. Nothing is decided, and next to nothing is sent to the API server, before run.
+// newScheduler puts a scheduler together. Before run it decides nothing and opens no watch.
 func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler, error) {
 	log := klog.Background()
 	seen, err := newObservers(ctx, o, log)

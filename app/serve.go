@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/server"
 )
 
-// newServer listens, and returns what is to be served; nil where nothing is. Requests are answered when run begins. The context ends when
+// newServer listens, and returns what is to be served; nil without a secure port. Requests are answered from run on. The context ends when
 // the scheduler is to stop, and synced is closed when the first lists of the watch have been taken in.
 func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, watch *kube.Watch, synced <-chan struct{}) (*server.Config, error) {
 	serving, err := listen(o)
@@ -55,7 +55,7 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 	return s, nil
 }
 
-// listen opens the secure port; nil if there is to be none.
+// listen opens the secure port; nil if flags turn it off.
 func listen(o *options) (*apiserver.SecureServingInfo, error) {
 	if err := o.selfSign(); err != nil {
 		return nil, err

@@ -182,7 +182,7 @@ func hostPorts(ports []v1.ContainerPort) []v1.ContainerPort {
 	return kept
 }
 
-// mountsWithOptions keeps the options of bind mounts, which a node must declare to support. No one reads the rest of a mount.
+// mountsWithOptions keeps the options of bind mounts, which a node must declare to support. The rest of a mount is not read.
 func mountsWithOptions(mounts []v1.VolumeMount) []v1.VolumeMount {
 	var kept []v1.VolumeMount
 	for i := range mounts {
@@ -247,7 +247,7 @@ func controllerOf(owners []metav1.OwnerReference) []metav1.OwnerReference {
 }
 
 // keptConditions keeps PodScheduled (whether it must be written again), DisruptionTarget (who is being preempted), and those of
-// resizes (which amounts hold). Times of probes are nobody's business.
+// resizes (which amounts hold). Times of probes are not read.
 func keptConditions(conditions []v1.PodCondition) []v1.PodCondition {
 	var kept []v1.PodCondition
 	for i := range conditions {

@@ -24,11 +24,11 @@ import (
 type Sink interface {
 	// Set takes in a version of an object.
 	Set(object kinds.Object)
-	// Remove takes in that an object is gone, or has left the objects that are watched.
+	// Remove takes in that an object is gone, or is no longer selected by the watch.
 	Remove(ref model.Ref)
 }
 
-// unfinished leaves out pods that have run to their end: they occupy nothing. One that ends looks like one that is deleted.
+// unfinished selects pods that have not run to their end; the others occupy nothing. A pod that ends looks like one that is deleted.
 const unfinished = "status.phase!=" + string(v1.PodSucceeded) + ",status.phase!=" + string(v1.PodFailed)
 
 // Watch keeps a sink up to date with the cluster's objects of the kinds that scheduling reads.
@@ -40,7 +40,7 @@ type Watch struct {
 	counts    [model.KindCount]atomic.Int64
 }
 
-// NewWatch prepares a watch of each kind in reads; of pods, of those that have not finished. Metrics of the watches bear the name; without
+// NewWatch prepares a watch of each kind in reads; of pods, of those that have not finished. The name is a label of the watches' metrics; without
 // a name there are none. Nothing is sent before Start.
 func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.InformerName) (*Watch, error) {
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kinds.Trim()), informers.WithInformerName(name))
@@ -65,7 +65,7 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 func (w *Watch) informer(row *kinds.Row, client *Client, name *cache.InformerName) (cache.SharedIndexInformer, error) {
 	if row.Kind == model.PodKind {
 		informer := w.factory.InformerFor(&v1.Pod{}, podInformer(client.pods, name))
-		// Pods come trimmed, and share what trimming again would write.
+		// Pods are trimmed when they are decoded. Trimming them again would write to fields that they share.
 		return informer, informer.SetTransform(nil)
 	}
 	generic, err := w.factory.ForResource(row.Resource)
@@ -87,14 +87,14 @@ func podInformer(pods kubernetes.Interface, name *cache.InformerName) internalin
 	}
 }
 
-// Start begins to watch. The watches end with the context; Stop waits for them.
+// Start starts the watches. They end with the context; Stop waits for them.
 func (w *Watch) Start(ctx context.Context) {
 	log, flush := terse.Logger(klog.FromContext(ctx)) // each watch logs its own errors while the API server is away
 	w.flush = flush
 	w.factory.StartWithContext(klog.NewContext(ctx, log))
 }
 
-// Stop waits until the watches, whose context must have ended, have come to an end.
+// Stop waits until the watches have ended. Their context must have ended before.
 func (w *Watch) Stop() {
 	w.factory.Shutdown()
 	w.flush()
@@ -128,7 +128,7 @@ func (w *Watch) Sync(ctx context.Context) error {
 	return nil
 }
 
-// handler hands objects of one kind on, and counts them. Of versions that are the same for scheduling it hands on the first.
+// handler passes objects of one kind to the sink, and counts them. A version that is the same for scheduling as the one before is left out.
 func handler(row *kinds.Row, count *atomic.Int64, sink Sink) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(object any) {
