@@ -10,8 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
-	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
-	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -41,7 +39,7 @@ func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 }
 
 func agree(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile, change func(*rand.Rand, oracle.Cluster) random.Mutation) {
-	enginesProfile := enginetest.Profile(t, profile, topologyPlugins(t, profile)...)
+	enginesProfile := enginetest.Profile(t, profile)
 	// A small column budget makes eviction part of what is tested.
 	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{enginesProfile}, Seed: n, ColumnBytes: 4 * 40 * (4 + r.IntN(60))})
 	if err != nil {
@@ -61,18 +59,4 @@ func agree(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile
 		cluster = m.After
 		s.Apply(enginetest.MutationChanges(m))
 	}
-}
-
-// topologyPlugins are the plugins that look at other pods, in the order of the default profile.
-func topologyPlugins(t testing.TB, profile oracle.Profile) []engine.Plugin {
-	t.Helper()
-	spread, err := podtopologyspread.New(&profile.Spread)
-	if err != nil {
-		t.Fatal(err)
-	}
-	affinity, err := interpodaffinity.New(&profile.PodAffinity)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []engine.Plugin{spread, affinity}
 }

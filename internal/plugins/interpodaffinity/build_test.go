@@ -44,7 +44,7 @@ func plugin(t testing.TB, args *configv1.InterPodAffinityArgs) *interpodaffinity
 // profiles returns the oracle's default profile with these arguments and without PodTopologySpread, and the engine's that means the same.
 func profiles(t testing.TB, args configv1.InterPodAffinityArgs) (oracle.Profile, *engine.Profile) {
 	o := oracle.Profile{PodAffinity: args, Disabled: map[string]bool{"PodTopologySpread": true}}
-	return o, enginetest.Profile(t, o, plugin(t, &args))
+	return o, enginetest.Profile(t, o)
 }
 
 // zoned makes nodes from a text such as "n1=z1 n2=": n1 in zone z1, n2 without a zone. Each has its own host name.

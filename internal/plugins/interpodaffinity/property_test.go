@@ -43,7 +43,7 @@ func newSides(t *testing.T, r *rand.Rand, n uint64) *sides {
 	w.cluster = random.TopologyCluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(90), Pending: 6})
 	w.oracle = random.TopologyProfile(r)
 	w.oracle.Disabled["PodTopologySpread"] = true
-	w.profile = enginetest.Profile(t, w.oracle, plugin(t, &w.oracle.PodAffinity))
+	w.profile = enginetest.Profile(t, w.oracle)
 	var err error
 	if w.engine, err = engine.New(engine.Config{Profiles: []*engine.Profile{w.profile}, Seed: n}); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func agree(t *testing.T, n uint64) {
 	cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(11), Placed: r.IntN(70), Pending: 6})
 	profile := random.TopologyProfile(r)
 	profile.Disabled["InterPodAffinity"] = true
-	enginesProfile := enginetest.Profile(t, profile, newPlugin(t, profile))
+	enginesProfile := enginetest.Profile(t, profile)
 	e, err := engine.New(engine.Config{Profiles: []*engine.Profile{enginesProfile}, Seed: n})
 	if err != nil {
 		t.Fatal(err)
