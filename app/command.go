@@ -20,7 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/server"
 )
 
-// about is what the help begins with.
+// about is the beginning of the help text.
 const about = `Run the scheduler: watch for pods that have no node, find the best node for each, and bind it.
 
 It takes the place of kube-scheduler 1.37: flags, configuration file, endpoints, metrics and leader election are the same. Pods are
@@ -34,8 +34,8 @@ func NewSchedulerCommand() *cobra.Command {
 }
 
 // NewSubcommand returns the scheduler as a command of a program. It differs from kube-scheduler in its exit codes: ExitCode says what
-// to exit with when it fails, 2 if what a person wrote is wrong; and it succeeds when it is told to stop, with and without leader
-// election. Errors are left to the program to print.
+// to exit with when it fails, 2 if flags, arguments or files are wrong; and a stop by a signal is a success, with and without leader
+// election. The program prints the errors.
 func NewSubcommand() *cobra.Command {
 	return newCommand("scheduler", false, `  # Schedule the pods of the cluster of a kubeconfig file, without other replicas
   berth scheduler --kubeconfig scheduler.kubeconfig --leader-elect=false
@@ -85,13 +85,13 @@ func newCommand(name string, standalone bool, example string) *cobra.Command {
 	return cmd
 }
 
-// run does what the flags say, and returns when that is done: when the scheduler was told to stop, unless it was asked for less.
+// run runs the scheduler until a signal stops it. With --version or --write-config-to it returns before the scheduler starts.
 func (o *options) run(cmd *cobra.Command) error {
 	verflag.PrintAndExitIfRequested()
 	if err := o.gates.Set(); err != nil {
 		return usage(err)
 	}
-	if !o.standalone { // otherwise that has been done
+	if !o.standalone { // cli.Run has done it for a program of its own
 		logs.InitLogs()
 		defer logs.FlushLogs()
 	}
@@ -123,11 +123,11 @@ func (o *options) run(cmd *cobra.Command) error {
 	return s.run(ctx)
 }
 
-// gcPercent lets the heap grow by twice what is in use, where Go's own rule is once. Getting to know a cluster is mostly making objects that
-// stay, and takes a fifth less CPU for a sixth more memory. GOGC in the environment holds instead if it is set, and GOMEMLIMIT in any case.
+// gcPercent is GOGC while the scheduler runs; Go's default is 100. Most objects that are made while the cluster is listed stay, so collecting
+// half as often takes a fifth less CPU for a sixth more memory. GOGC in the environment overrides it; GOMEMLIMIT holds in any case.
 const gcPercent = 200
 
-// rarerCollection sets it, and returns what sets it back.
+// rarerCollection sets gcPercent, and returns a function that sets the old value again.
 func rarerCollection() func() {
 	if os.Getenv("GOGC") != "" {
 		return func() {}

@@ -13,15 +13,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// holdings is what the loop holds, to be looked at between two rounds.
+// holdings is the state and the queue of the loop. They may be read only between two rounds.
 type holdings struct {
 	state *state.State
 	queue *queue.Queue
 	ours  func(schedulerName string) bool
 }
 
-// dump logs what the scheduler believes, and where that differs from what the watches show. A difference that is still there a moment
-// later is a bug; one that is not was on its way.
+// dump logs the nodes and pods in state and queue, and how they differ from those that the watches show. A difference that a second dump
+// shows again is a bug; one that is gone was a change that the loop had not taken in yet.
 func (h holdings) dump(log klog.Logger, pods []*v1.Pod, nodes []*v1.Node) {
 	if missed, redundant := h.compareNodes(nodes); len(missed)+len(redundant) > 0 {
 		log.Info("Cache mismatch", "missedNodes", missed, "redundantNodes", redundant)
@@ -92,7 +92,7 @@ func (h holdings) describeNodes() []string {
 	return sorted(lines)
 }
 
-// describeWaiting says of the pods that wait where they do.
+// describeWaiting lists the pods that wait, each with its place in the queue.
 func (h holdings) describeWaiting(pods []*v1.Pod) []string {
 	var lines []string
 	for _, pod := range pods {

@@ -31,10 +31,10 @@ func TestDump(t *testing.T) {
 	pods := []*v1.Pod{dumped("waits", ""), dumped("runs", "a"), dumped("lost", "b")}
 	nodes := []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}
 	for _, pod := range pods {
-		changes.SetPod(pod)
+		changes.Set(pod)
 	}
 	for _, node := range nodes {
-		changes.SetNode(node)
+		changes.Set(node)
 	}
 	waiting.Wake(time.Unix(1, 0), held.Apply(changes.Drain()))
 	look := holdings{held, waiting, func(name string) bool { return name == v1.DefaultSchedulerName }}

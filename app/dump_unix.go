@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// dumpWhenAsked logs what the scheduler holds whenever the process gets SIGUSR2, until the returned function is called.
+// dumpWhenAsked logs state and queue whenever the process gets SIGUSR2, until the returned function is called.
 func (s *scheduler) dumpWhenAsked(ctx context.Context) (stop func()) {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR2)
@@ -21,7 +21,7 @@ func (s *scheduler) dumpWhenAsked(ctx context.Context) (stop func()) {
 		for {
 			select {
 			case <-asked:
-				// That the scheduler stops instead is no failure.
+				// Do fails only when the scheduler stops, and then there is nothing to dump.
 				_ = s.loop.Do(ctx, s.dump)
 			case <-ctx.Done():
 				return

@@ -14,18 +14,18 @@ const (
 	exitUsage   = 2
 )
 
-// usageError is a mistake in what a person wrote: flags, arguments or files.
+// usageError is a mistake in flags, arguments or files.
 type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// ExitCode is what a process exits with that fails because of the error.
+// ExitCode returns the exit code of a process that fails with this error.
 func (usageError) ExitCode() int { return exitUsage }
 
 func usage(err error) error { return usageError{err} }
 
-// ExitCode returns what a process exits with that ends with the error: 0 without one, what the error itself says if it has a method
-// ExitCode (2 if what a person wrote is wrong), and 1 otherwise.
+// ExitCode returns the exit code for an error: 0 without one, the result of the error's method ExitCode if it has one (2 for wrong flags,
+// arguments or files), and 1 otherwise.
 func ExitCode(err error) int {
 	if err == nil {
 		return 0
@@ -37,11 +37,11 @@ func ExitCode(err error) int {
 	return exitFailure
 }
 
-// errSignal is why a scheduler stops that was told to.
-var errSignal = errors.New("told to stop by a signal")
+// errSignal is the cause with which the context ends after a signal.
+var errSignal = errors.New("stopped by a signal")
 
-// untilSignal returns a context that ends when the process is told to stop. Told a second time, it exits. The returned function
-// gives the signals back.
+// untilSignal returns a context that ends at the first SIGINT or SIGTERM. At the second, the process exits. The returned function restores
+// the default handling of signals.
 func untilSignal(parent context.Context, exit func(code int)) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	signals := make(chan os.Signal, 2)

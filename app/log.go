@@ -9,8 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// logged says of each decision what kube-scheduler says, at the levels at which it does. What became of a binding is said by whoever
-// writes it.
+// logged logs each decision as kube-scheduler does: same text, same level. The outcome of a binding is logged by commit.
 type logged struct {
 	loop.Committer
 	log klog.Logger

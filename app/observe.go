@@ -4,16 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/component-base/featuregate"
 	componentmetrics "k8s.io/component-base/metrics"
 	metricsfeatures "k8s.io/component-base/metrics/features"
 	"k8s.io/component-base/metrics/legacyregistry"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/loop"
@@ -21,41 +20,51 @@ import (
 	"github.com/berth-scheduler/berth/internal/trace"
 )
 
-// spansDrain is how long spans that are on their way may take to be sent when the scheduler stops.
+// spansDrain is how long the sending of spans may take when the scheduler stops.
 const spansDrain = 2 * time.Second
 
-// observers are told what the scheduler does.
+// observers follow what the scheduler does: metrics, and traces where they are configured.
 type observers struct {
 	clock   *loop.Clock
 	metrics *metrics.Metrics
-	tracer  *trace.Tracer // nil where nobody asked for traces
+	tracer  *trace.Tracer // nil without a tracing configuration
 }
 
-// observe makes the metrics, as flags say, and the tracer if there is to be one.
-func (s *scheduler) observe(ctx context.Context, o *options) error {
-	s.observers.clock = &loop.Clock{}
+// newObservers makes the metrics that flags ask for, and the tracer if there is a tracing configuration.
+func newObservers(ctx context.Context, o *options, log klog.Logger) (observers, error) {
+	clock := &loop.Clock{}
 	gates := o.gates.Gate()
 	metricsfeatures.ApplyFeatureGates(gates)
 	o.metrics.Apply()
-	var err error
-	s.observers.metrics, err = metrics.New(metrics.Config{
+	counted, err := metrics.New(metrics.Config{
 		Register: register,
 		Enabled:  func(gate string) bool { return gates.Enabled(featuregate.Feature(gate)) },
-		Now:      s.observers.clock.Now,
+		Now:      clock.Now,
 		Version:  Version(),
 	})
-	if err != nil || o.tracing == "" {
-		return err
+	if err != nil {
+		return observers{}, err
+	}
+	tracer, err := newTracer(ctx, o, clock, log)
+	if err != nil {
+		return observers{}, err
+	}
+	return observers{clock: clock, metrics: counted, tracer: tracer}, nil
+}
+
+// newTracer makes the tracer, nil without a tracing configuration.
+func newTracer(ctx context.Context, o *options, clock *loop.Clock, log klog.Logger) (*trace.Tracer, error) {
+	if o.tracing == "" {
+		return nil, nil
 	}
 	tracing, err := trace.Load(o.tracing)
 	if err != nil {
-		return usage(fmt.Errorf("--berth-tracing-config-file: %w", err))
+		return nil, usage(fmt.Errorf("--berth-tracing-config-file: %w", err))
 	}
-	s.observers.tracer, err = trace.New(ctx, trace.Config{Tracing: tracing, Version: Version(), Now: s.observers.clock.Now, Log: s.log})
-	return err
+	return trace.New(ctx, trace.Config{Tracing: tracing, Version: Version(), Now: clock.Now, Log: log})
 }
 
-// register registers a family in the registry that is served. A second scheduler in the process, as in somebody's tests, goes unseen.
+// register registers a family in the registry that is served. Of two schedulers in one process, as in tests, only the first has metrics.
 func register(family componentmetrics.Registerable) error {
 	err := legacyregistry.Register(family)
 	if there := (prometheus.AlreadyRegisteredError{}); errors.As(err, &there) {
@@ -65,44 +74,39 @@ func register(family componentmetrics.Registerable) error {
 }
 
 // ofWrites are the observers of what is written.
-func (o *observers) ofWrites() []commit.Observer {
+func (o observers) ofWrites() []commit.Observer {
 	if o.tracer == nil {
 		return []commit.Observer{o.metrics.Commit}
 	}
 	return []commit.Observer{o.metrics.Commit, o.tracer}
 }
 
-// before has decisions seen on their way to the committer.
-func (o *observers) before(next loop.Committer) loop.Committer {
+// before returns a committer that traces decisions and passes them to the next one.
+func (o observers) before(next loop.Committer) loop.Committer {
 	if o.tracer == nil {
 		return next
 	}
 	return o.tracer.Before(next)
 }
 
-// wrap has requests carry the span that they belong to.
-func (o *observers) wrap(access *rest.Config) {
-	if o.tracer != nil {
-		access.Wrap(o.tracer.Wrap)
+// traced returns an access whose requests carry the span that they belong to.
+func (o observers) traced(access *rest.Config) *rest.Config {
+	if o.tracer == nil {
+		return access
 	}
+	wrapped := rest.CopyConfig(access)
+	wrapped.Wrap(o.tracer.Wrap)
+	return wrapped
 }
 
-// closeObservers sends the spans that are left.
-func (s *scheduler) closeObservers() {
-	if s.observers.tracer == nil {
+// close sends the remaining spans.
+func (o observers) close(log klog.Logger) {
+	if o.tracer == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), spansDrain)
 	defer cancel()
-	if err := s.observers.tracer.Close(ctx); err != nil {
-		s.log.Error(err, "Could not send the last spans")
+	if err := o.tracer.Close(ctx); err != nil {
+		log.Error(err, "Could not send the last spans")
 	}
-}
-
-// resources answers what the pods of the cluster ask for.
-func (s *scheduler) resources() http.Handler {
-	return metrics.Resources(func() []*v1.Pod {
-		pods, _ := s.watch.Known()
-		return pods
-	})
 }

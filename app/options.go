@@ -23,7 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/server"
 )
 
-// options are what flags say.
+// options are the values of the flags.
 type options struct {
 	sets           cliflag.NamedFlagSets
 	config         string
@@ -40,7 +40,7 @@ type options struct {
 	seed           uint64
 	inFlight       int
 	tracing        string
-	// standalone says that the scheduler is a program of its own.
+	// standalone is true for the scheduler as a program of its own, false for a command of a program.
 	standalone bool
 }
 
@@ -50,7 +50,7 @@ type deprecated struct {
 	kubeconfig, contentType        string
 	qps                            float32
 	burst                          int32
-	parkedMax                      time.Duration // has no field in the file
+	parkedMax                      time.Duration // the file has no field for it
 }
 
 // The port and the lease of kube-scheduler.
@@ -68,8 +68,8 @@ const (
 	selfSignedHost, loopIP = "localhost", "127.0.0.1"
 )
 
-// newOptions returns the defaults, and the flags that change them: those of kube-scheduler, in its groups and words, from the
-// libraries that it has them from, and Berth's own.
+// newOptions returns the defaults and defines the flags: those of kube-scheduler, in the same groups and words and from the same
+// libraries, and Berth's own.
 func newOptions() (*options, error) {
 	gates, err := feature.Process()
 	if err != nil {
@@ -93,7 +93,7 @@ func newOptions() (*options, error) {
 	o.authentication.TolerateInClusterLookupFailure = true
 	o.authentication.RemoteKubeConfigFileOptional = true
 	o.authorization.RemoteKubeConfigFileOptional = true
-	o.serving.ServerCert.CertDirectory = "" // the certificate that replaces a missing one stays in memory
+	o.serving.ServerCert.CertDirectory = "" // a self-signed certificate stays in memory
 	o.serving.ServerCert.PairName = server.Name
 	o.serving.BindPort = securePort
 	o.addFlags()
@@ -139,7 +139,7 @@ func (o *options) addDeprecatedFlags() {
 			"future version.")
 }
 
-// check says everything that is wrong with the flags.
+// check returns all mistakes in the flags as one error.
 func (o *options) check() error {
 	errs := o.gates.Validate()
 	errs = append(errs, o.serving.Validate()...)
@@ -155,7 +155,7 @@ func (o *options) check() error {
 	return utilerrors.NewAggregate(errs)
 }
 
-// selfSign makes a certificate where none was given.
+// selfSign makes a self-signed certificate if no certificate is given.
 func (o *options) selfSign() error {
 	if err := o.serving.MaybeDefaultWithSelfSignedCerts(selfSignedHost, nil, []net.IP{net.ParseIP(loopIP)}); err != nil {
 		return fmt.Errorf("make a self-signed certificate: %w", err)
@@ -163,8 +163,8 @@ func (o *options) selfSign() error {
 	return nil
 }
 
-// configuration reads the configuration: the file and, over it, the flags about leader election that were given; or, without a
-// file, the defaults and all flags that were given.
+// configuration reads the configuration file and applies the flags about leader election to it. Without a file, it applies all flags to the
+// defaults.
 func (o *options) configuration() (*config.Config, error) {
 	limited := o.sets.FlagSet(deprecatedSet).Changed("kube-api-qps") || o.sets.FlagSet(deprecatedSet).Changed("kube-api-burst")
 	return config.Read(config.Request{

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
@@ -22,154 +21,134 @@ import (
 	"github.com/berth-scheduler/berth/internal/server"
 )
 
-// eventsDrain is how long events that are on their way may take to be written when the scheduler stops.
+// eventsDrain is how long the writing of events may take when the scheduler stops.
 const eventsDrain = 2 * time.Second
 
-// errFinished is how kube-scheduler ends that was told to stop and takes no part in an election.
+// errFinished is what kube-scheduler returns when it is stopped without leader election.
 var errFinished = errors.New("finished without leader elect")
 
-// scheduler is the parts of one, put together.
+// scheduler is a scheduler that has been put together.
 type scheduler struct {
 	config *config.Config
 	log    klog.Logger
-	watch  *kube.Watch
-	writer *kube.Writer
-	commit *commit.Commit
-	loop   *loop.Loop
-	observers
-	election *kube.Election // nil where there is none
-	serve    *server.Config // nil where nothing is served
-	synced   chan struct{}  // closed when everything that was there in the beginning is known
-	// leading is closed when this replica may decide; lost ends when it no longer may.
-	leading <-chan struct{}
-	lost    context.Context
-	lose    context.CancelCauseFunc
-	// exit ends the process at once.
-	exit func()
-	// standalone says that being told to stop is a failure where there is no election.
+	pipeline
+	leadership leadership
+	observers  observers
+	serve      *server.Config // nil if nothing is served
+	synced     chan struct{}  // closed when the first lists have been taken in
+	// standalone makes a stop without leader election an error, as in kube-scheduler.
 	standalone bool
 }
 
-// newScheduler puts a scheduler together. Nothing is decided, and next to nothing is sent to the API server, before run.
+// newScheduler puts a scheduler together. Before run it decides nothing and opens no watch.
 func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler, error) {
-	s := &scheduler{
-		config: c, log: klog.Background(), synced: make(chan struct{}), standalone: o.standalone,
-		exit: func() { klog.FlushAndExit(klog.ExitFlushTimeout, exitFailure) },
-	}
-	s.lost, s.lose = context.WithCancelCause(context.Background())
-	if err := s.observe(ctx, o); err != nil {
-		return nil, err
-	}
-	access, err := s.access(o)
+	log := klog.Background()
+	seen, err := newObservers(ctx, o, log)
 	if err != nil {
 		return nil, err
 	}
-	s.wrap(access)
+	access, err := newAccess(o, c, log)
+	if err != nil {
+		return nil, err
+	}
+	access = seen.traced(access)
 	client, err := kube.Connect(access)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.prepareElection(o, access, client); err != nil {
+	leads, err := newLeadership(o, c, access, client)
+	if err != nil {
 		return nil, err
 	}
-	if err := s.prepareServer(ctx, o); err != nil {
+	parts, err := newPipeline(o, c, client, leads, seen, log)
+	if err != nil {
 		return nil, err
 	}
-	return s, s.build(o, client)
+	synced := make(chan struct{})
+	serve, err := newServer(ctx, o, c, leads, parts.watch, synced)
+	if err != nil {
+		return nil, err
+	}
+	return &scheduler{
+		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, serve: serve, synced: synced, standalone: o.standalone,
+	}, nil
 }
 
-// build makes the parts that carry a pod through.
-func (s *scheduler) build(o *options, client *kube.Client) error {
-	c := s.config
+// pipeline is the parts that a pod passes through.
+type pipeline struct {
+	watch  *kube.Watch
+	loop   *loop.Loop
+	commit *commit.Commit
+	writer *kube.Writer
+}
+
+// newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
+func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, log klog.Logger) (pipeline, error) {
 	changes := ingest.New(c.Compile())
 	waiting, err := queue.New(c.Queue(o.deprecated.parkedMax))
 	if err != nil {
-		return fmt.Errorf("build the queue: %w", err)
+		return pipeline{}, fmt.Errorf("build the queue: %w", err)
 	}
-	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: s.metrics.Loop.Enter})
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: seen.metrics.Loop.Enter})
 	if err != nil {
-		return fmt.Errorf("build the engine: %w", err)
+		return pipeline{}, fmt.Errorf("build the engine: %w", err)
 	}
 	name, err := cache.NewInformerName(server.Name)
 	if err != nil {
-		return fmt.Errorf("name the watches: %w", err)
+		return pipeline{}, fmt.Errorf("name the watches: %w", err)
 	}
-	if s.watch, err = kube.NewWatch(client, changes, kube.Reads{Owners: c.NeedsOwners(), Name: name}); err != nil {
-		return err
+	watch, err := kube.NewWatch(client, changes, c.Reads(), name)
+	if err != nil {
+		return pipeline{}, err
 	}
-	if s.writer, err = kube.NewWriter(client, c.SchedulerNames()); err != nil {
-		return err
+	writer, err := kube.NewWriter(client, c.SchedulerNames())
+	if err != nil {
+		return pipeline{}, err
 	}
-	s.commit, err = commit.New(commit.Config{
-		Writer:      s.guarded(s.writer),
+	committer, err := commit.New(commit.Config{
+		Writer:      leads.guarded(writer),
 		Results:     changes,
-		Log:         s.log,
+		Log:         log,
 		InFlight:    o.inFlight,
 		BindingsMax: commit.DefaultBindingsMax,
 		EventsMax:   commit.DefaultEventsMax,
 		Timeout:     commit.DefaultTimeout,
 		EventPause:  commit.DefaultEventPause,
 		Drain:       commit.DefaultDrain,
-		Observers:   s.ofWrites(),
+		Observers:   seen.ofWrites(),
 	})
 	if err != nil {
-		return err
+		return pipeline{}, err
 	}
-	s.loop = loop.New(changes, waiting, decider, s.before(logged{s.commit, s.log}), s.clock, s.metrics.Loop)
-	return nil
+	spine := loop.New(changes, waiting, decider, seen.before(logged{committer, log}), seen.clock, seen.metrics.Loop)
+	return pipeline{watch: watch, loop: spine, commit: committer, writer: writer}, nil
 }
 
-// access says how to reach the API server.
-func (s *scheduler) access(o *options) (*rest.Config, error) {
+// newAccess returns how to reach the API server.
+func newAccess(o *options, c *config.Config, log klog.Logger) (*rest.Config, error) {
 	named := "--kubeconfig"
 	if o.config != "" {
 		named = "clientConnection.kubeconfig of " + o.config
-		if given := o.deprecated.kubeconfig; given != "" && given != s.config.Kubeconfig {
-			s.log.Info("Flag --kubeconfig is ignored, clientConnection.kubeconfig of the configuration holds", "ignored", given, "config", o.config)
+		if given := o.deprecated.kubeconfig; given != "" && given != c.Kubeconfig {
+			log.Info("Flag --kubeconfig is ignored, clientConnection.kubeconfig of the configuration holds", "ignored", given, "config", o.config)
 		}
 	}
 	access, err := kube.Access(kube.ClientConfig{
-		Kubeconfig:         s.config.Kubeconfig,
+		Kubeconfig:         c.Kubeconfig,
 		Master:             o.master,
 		Version:            Version(),
-		ContentType:        s.config.ContentType,
-		AcceptContentTypes: s.config.AcceptContentTypes,
-		QPS:                s.config.QPS,
-		Burst:              s.config.Burst,
+		ContentType:        c.ContentType,
+		AcceptContentTypes: c.AcceptContentTypes,
+		QPS:                c.QPS,
+		Burst:              c.Burst,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s %q: %w", named, s.config.Kubeconfig, err)
+		return nil, fmt.Errorf("%s %q: %w", named, c.Kubeconfig, err)
 	}
 	return access, nil
 }
 
-// prepareElection makes the election, or says that this replica leads where there is none.
-func (s *scheduler) prepareElection(o *options, access *rest.Config, client kubernetes.Interface) error {
-	rules := s.config.Source.LeaderElection
-	if !*rules.LeaderElect {
-		leading := make(chan struct{})
-		close(leading)
-		s.leading = leading
-		return nil
-	}
-	versions := o.gates.Versions()
-	election, err := kube.NewElection(kube.ElectionConfig{
-		Access:      access,
-		Client:      client,
-		Rules:       rules,
-		Scheduler:   s.config.SchedulerNames()[0],
-		Coordinated: s.config.Coordinated,
-		Binary:      semantic(versions.BinaryVersion()),
-		Emulation:   semantic(versions.EmulationVersion()),
-	})
-	if err != nil {
-		return err
-	}
-	s.election, s.leading = election, election.Leading()
-	return nil
-}
-
-// run schedules pods until the context ends, and returns when everything that was begun has ended.
+// run schedules pods until the context ends, and returns when all goroutines that it started have ended.
 func (s *scheduler) run(ctx context.Context) error {
 	began := time.Now()
 	s.log.Info("Starting Berth scheduler", "version", Version(), "profiles", s.config.SchedulerNames(),
@@ -191,45 +170,45 @@ func (s *scheduler) run(ctx context.Context) error {
 	closing, cancel := context.WithTimeout(context.Background(), eventsDrain)
 	defer cancel()
 	s.writer.Close(closing)
-	stopElection() // not before what was decided as the leader is written
-	s.closeObservers()
+	stopElection() // after everything that was decided as the leader is written
+	s.observers.close(s.log)
 	s.watch.Stop()
 	s.summarise(began)
-	if s.election == nil && s.standalone {
+	if s.leadership.election == nil && s.standalone {
 		return errFinished
 	}
 	s.log.Info("Requested to terminate, exiting")
 	return nil
 }
 
-// schedule gets to know the cluster, waits to be the leader, and decides about pods until the context ends. The returned function ends the
-// election. A replica takes part in it only when it knows the cluster, for one that cannot get to know it must not lead; while it does not
-// lead, it follows what happens there. Unless it is configured the other way round: to begin with that when it leads.
+// schedule lists the cluster, waits until this replica leads, and decides about pods until the context ends. The returned function ends the
+// election. A replica takes part in the election only after it has listed the cluster, because one that cannot list it must not lead; until
+// it leads, it follows the cluster's changes. With delayCacheUntilActive it lists the cluster only when it leads.
 func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection func()) {
 	if s.config.Source.DelayCacheUntilActive {
-		stopElection = s.startElection(ctx)
+		stopElection = s.leadership.take(ctx, s.log)
 		select {
-		case <-s.leading:
+		case <-s.leadership.leading:
 		case <-ctx.Done():
 			return stopElection
 		}
 	}
 	s.watch.Start(ctx)
-	// What is listed is taken in while the rest is still coming.
+	// The loop takes in what is listed while other lists are still coming.
 	known := make(chan struct{})
 	var joining sync.WaitGroup
 	joining.Go(func() {
-		if s.watch.Sync(ctx) != nil { // told to stop
+		if s.watch.Sync(ctx) != nil { // the context has ended
 			return
 		}
 		close(s.synced)
 		counts := s.watch.Counts()
 		s.log.Info("Cluster is known", "nodes", counts.Nodes, "pods", counts.Pods, "others", counts.Others, "took", time.Since(began).Round(time.Millisecond))
 		if stopElection == nil {
-			stopElection = s.startElection(ctx)
+			stopElection = s.leadership.take(ctx, s.log)
 		}
 		select {
-		case <-s.leading:
+		case <-s.leadership.leading:
 			close(known)
 		case <-ctx.Done():
 		}
@@ -243,7 +222,7 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 	return stopElection
 }
 
-// summarise logs what was done and what it took.
+// summarise logs how many decisions and writes there were, and the CPU and memory that they took.
 func (s *scheduler) summarise(began time.Time) {
 	did, took := s.commit.Stats(), usageSoFar()
 	values := []any{

@@ -3,66 +3,89 @@ package app
 import (
 	"context"
 	"fmt"
+	"net/http"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apiserver/pkg/authentication/authenticator"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	apiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/healthz"
 
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/metrics"
 	"github.com/berth-scheduler/berth/internal/server"
 )
 
-// prepareServer listens, and finds out whom to believe; requests are answered when run begins. The context ends when the scheduler is
-// told to stop.
-func (s *scheduler) prepareServer(ctx context.Context, o *options) error {
-	if err := o.selfSign(); err != nil {
-		return err
+// newServer listens, and returns what is to be served; nil without a secure port. Requests are answered from run on. The context ends when
+// the scheduler is to stop, and synced is closed when the first lists of the watch have been taken in.
+func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, watch *kube.Watch, synced <-chan struct{}) (*server.Config, error) {
+	serving, err := listen(o)
+	if serving == nil || err != nil {
+		return nil, err
 	}
-	c := &server.Config{
-		Configuration:       s.config.Source,
-		Profiling:           *s.config.Source.EnableProfiling,
-		ContentionProfiling: *s.config.Source.EnableContentionProfiling,
-		Resources:           server.WhileLeading(s.leading, s.resources()),
-		Readyz:              []healthz.HealthChecker{healthz.NewShutdownHealthz(ctx.Done()), server.Synced(s.synced)},
+	authenticator, authorizer, err := newAuth(o, serving)
+	if err != nil {
+		return nil, err
 	}
-	if err := o.serving.ApplyTo(&c.Serving); err != nil {
-		return fmt.Errorf("secure serving (--bind-address, --secure-port, --tls-*): %w", err)
+	s := &server.Config{
+		Serving:             serving,
+		Authenticator:       authenticator,
+		Authorizer:          authorizer,
+		Configuration:       c.Source,
+		Profiling:           *c.Source.EnableProfiling,
+		ContentionProfiling: *c.Source.EnableContentionProfiling,
+		Resources:           server.WhileLeading(leads.leading, resources(watch)),
+		Readyz:              []healthz.HealthChecker{healthz.NewShutdownHealthz(ctx.Done()), server.Synced(synced)},
 	}
-	if c.Serving != nil {
-		if err := believe(o, c); err != nil {
-			return err
+	if election := leads.election; election != nil {
+		s.Healthz = []healthz.HealthChecker{election}
+		s.Readyz = append([]healthz.HealthChecker{election}, s.Readyz...)
+		if candidates := election.Candidates(); candidates != nil {
+			s.Readyz = append(s.Readyz, healthz.NewInformerSyncHealthz(candidates))
 		}
 	}
-	if s.election != nil {
-		c.Healthz = append(c.Healthz, s.election)
-		c.Readyz = append([]healthz.HealthChecker{s.election}, c.Readyz...)
-		if candidates := s.election.Candidates(); candidates != nil {
-			c.Readyz = append(c.Readyz, healthz.NewInformerSyncHealthz(candidates))
-		}
+	if c.Flagz {
+		s.Flags = flagz.NamedFlagSetsReader{FlagSets: o.sets}
 	}
-	if s.config.Flagz {
-		c.Flags = flagz.NamedFlagSetsReader{FlagSets: o.sets}
+	if c.Statusz {
+		s.Versions = o.gates.Versions()
 	}
-	if s.config.Statusz {
-		c.Versions = o.gates.Versions()
-	}
-	if c.Serving != nil {
-		s.serve = c
-	}
-	return nil
+	return s, nil
 }
 
-// believe makes what finds out who asks, and what they may ask.
-func believe(o *options, c *server.Config) error {
-	var who apiserver.AuthenticationInfo
-	if err := o.authentication.ApplyTo(&who, c.Serving, nil); err != nil {
-		return fmt.Errorf("authentication (--authentication-kubeconfig, --client-ca-file, --requestheader-*): %w", err)
+// listen opens the secure port; nil if flags turn it off.
+func listen(o *options) (*apiserver.SecureServingInfo, error) {
+	if err := o.selfSign(); err != nil {
+		return nil, err
 	}
-	var what apiserver.AuthorizationInfo
-	if err := o.authorization.ApplyTo(&what); err != nil {
-		return fmt.Errorf("authorization (--authorization-kubeconfig): %w", err)
+	var serving *apiserver.SecureServingInfo
+	if err := o.serving.ApplyTo(&serving); err != nil {
+		return nil, fmt.Errorf("secure serving (--bind-address, --secure-port, --tls-*): %w", err)
 	}
-	c.Authenticator, c.Authorizer = who.Authenticator, what.Authorizer
-	return nil
+	return serving, nil
+}
+
+// newAuth builds the authenticator and the authorizer.
+func newAuth(o *options, serving *apiserver.SecureServingInfo) (authenticator.Request, authorizer.UnconditionalAuthorizer, error) {
+	var authentication apiserver.AuthenticationInfo
+	if err := o.authentication.ApplyTo(&authentication, serving, nil); err != nil {
+		return nil, nil, fmt.Errorf("authentication (--authentication-kubeconfig, --client-ca-file, --requestheader-*): %w", err)
+	}
+	var authorization apiserver.AuthorizationInfo
+	if err := o.authorization.ApplyTo(&authorization); err != nil {
+		return nil, nil, fmt.Errorf("authorization (--authorization-kubeconfig): %w", err)
+	}
+	return authentication.Authenticator, authorization.Authorizer, nil
+}
+
+// resources answers with what the pods of the cluster request.
+func resources(watch *kube.Watch) http.Handler {
+	return metrics.Resources(func() []*v1.Pod {
+		pods, _ := watch.Known()
+		return pods
+	})
 }
 
 // startServer serves until the returned function is called.

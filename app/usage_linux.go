@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// consumption is what the process has taken so far.
+// consumption is the CPU time and memory that the process has used so far.
 type consumption struct {
 	known     bool
 	cpu       time.Duration

@@ -4,7 +4,7 @@ package app
 
 import "time"
 
-// consumption is what the process has taken so far. It is known on Linux only.
+// consumption is the CPU time and memory that the process has used so far. It is known on Linux only.
 type consumption struct {
 	known     bool
 	cpu       time.Duration

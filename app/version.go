@@ -3,7 +3,7 @@ package app
 import "runtime/debug"
 
 // Version returns the version that this binary was built from: a release, or a commit between releases; "unknown" if the build did
-// not note it.
+// not record it.
 func Version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" && info.Main.Version != "(devel)" {
 		return info.Main.Version

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // snapshotKinds are the kinds of objects to ask kubectl for, as "kubectl get" takes them: all that the scheduler reads so far.
@@ -96,7 +97,7 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 // PodTopologySpread select pods as their services and controllers do: without those objects nothing is selected, and the pods are not spread.
 // It returns "" if there is nothing to warn of.
 func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) string {
-	if !scheduler.NeedsOwners() {
+	if !slices.Contains(scheduler.Reads(), model.ReplicaSetKind) {
 		return ""
 	}
 	known := map[string]bool{

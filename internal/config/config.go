@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/queue"
@@ -40,6 +41,8 @@ type Config struct {
 
 	// Notes say what was accepted but has no effect, and why.
 	Notes []string
+	reads []model.Kind
+
 	// Flagz and Statusz say whether the pages of these names are served; Coordinated, whether the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
 }
@@ -148,12 +151,13 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 func (c *Config) addProfiles(known registry) error {
 	for i := range c.Source.Profiles {
 		source := &c.Source.Profiles[i]
-		profile, lacking, err := build(known, source)
+		profile, lacking, reads, err := build(known, source)
 		if err != nil {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}
 		c.Profiles = append(c.Profiles, profile)
 		c.Missing = append(c.Missing, lacking...)
+		c.reads = append(c.reads, reads...)
 		// There is but one plugin that sorts.
 		if !equality.Semantic.DeepEqual(argsFor(prioritysort.Name, c.Source.Profiles[0].PluginConfig), argsFor(prioritysort.Name, source.PluginConfig)) {
 			return fmt.Errorf("different queue sort plugin args for profile %q", *source.SchedulerName)
@@ -161,6 +165,9 @@ func (c *Config) addProfiles(known registry) error {
 	}
 	slices.Sort(c.Missing)
 	c.Missing = slices.Compact(c.Missing)
+	c.reads = append(c.reads, model.PodKind, model.NodeKind)
+	slices.Sort(c.reads)
+	c.reads = slices.Compact(c.reads)
 	return nil
 }
 
@@ -182,22 +189,8 @@ func (c *Config) Compile() map[string]ingest.Compile {
 	return compile
 }
 
-// NeedsOwners reports whether services and controllers of pods must be known: whether some profile has default constraints for
-// PodTopologySpread, which count the pods that belong together.
-func (c *Config) NeedsOwners() bool {
-	for i := range c.Source.Profiles {
-		// Of plugins that are not enabled no arguments are left.
-		config := argsFor("PodTopologySpread", c.Source.Profiles[i].PluginConfig)
-		if config == nil {
-			continue
-		}
-		args, ok := config.Object.(*configv1.PodTopologySpreadArgs)
-		if ok && (args.DefaultingType == configv1.SystemDefaulting || len(args.DefaultConstraints) > 0) {
-			return true
-		}
-	}
-	return false
-}
+// Reads returns the kinds of API object that must be watched, in order: pods, nodes, and what the enabled plugins of any profile read.
+func (c *Config) Reads() []model.Kind { return c.reads }
 
 // Queue returns what a queue for the profiles needs. parkedMax has no field in the configuration: it is a flag.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {

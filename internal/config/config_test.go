@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -171,24 +173,53 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// Who belongs together is read only where pods without constraints of their own are spread.
-func TestNeedsOwners(t *testing.T) {
+// Besides pods and nodes only those kinds are watched that an enabled plugin reads.
+func TestReads(t *testing.T) {
 	const list = `{pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List%s}}]}`
-	const zone = `, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: ScheduleAnyway}]`
-	const off = `{schedulerName: a, plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}}`
-	for profiles, want := range map[string]bool{
-		`{}`:                         true,
-		fmt.Sprintf(list, ""):        false,
-		fmt.Sprintf(list, zone):      true,
-		off:                          false,
-		off + `, {schedulerName: b}`: true,
-		`{pluginConfig: [{name: PodTopologySpread, args: {}}]}`:                                                                 true,
-		`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}, score: {enabled: [{name: PodTopologySpread}]}}}`:       true,
-		`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}`:            false,
-		`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}, pluginConfig: [{name: PodTopologySpread, args: {}}]}`: false,
+	const zone = `, defaultConstraints: [{maxSkew: 1, topologyKey: zone, whenUnsatisfiable: %s}]`
+	const off = `{schedulerName: a, plugins: {multiPoint: {disabled: [{name: PodTopologySpread}%s]}}}`
+	const neither = `, {name: InterPodAffinity}`
+	const none, namespaces = "pods nodes", "pods nodes namespaces"
+	const owners = " services replicationcontrollers replicasets statefulsets"
+	for _, test := range []struct{ profiles, want string }{
+		{`{}`, namespaces + owners},
+		{fmt.Sprintf(list, ""), namespaces},
+		{fmt.Sprintf(list, fmt.Sprintf(zone, "ScheduleAnyway")), namespaces + owners},
+		{fmt.Sprintf(list, fmt.Sprintf(zone, "DoNotSchedule")), namespaces + owners},
+		{fmt.Sprintf(off, ""), namespaces},
+		{fmt.Sprintf(off, neither), none},
+		{fmt.Sprintf(off, neither) + `, {schedulerName: b}`, namespaces + owners},
+		{`{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}}}`, none + owners},
+		{`{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}, score: {enabled: [{name: InterPodAffinity}]}}}`, namespaces + owners},
+		{`{pluginConfig: [{name: PodTopologySpread, args: {}}]}`, namespaces + owners},
+		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}, score: {enabled: [{name: PodTopologySpread}]}}}`, namespaces + owners},
+		{`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}`, none},
+		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}, pluginConfig: [{name: PodTopologySpread, args: {}}]}`, namespaces},
 	} {
-		if got := mustParse(t, "profiles: ["+profiles+"]").NeedsOwners(); got != want {
-			t.Errorf("%s: %v, want %v", profiles, got, want)
+		var got []string
+		for _, kind := range mustParse(t, "profiles: ["+test.profiles+"]").Reads() {
+			got = append(got, kinds.Get(kind).Resource.Resource)
+		}
+		if diff := cmp.Diff(strings.Fields(test.want), got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", test.profiles, diff)
+		}
+	}
+}
+
+// A plugin that waits for an event of a kind that it does not read would wait in vain: the kind may not be watched.
+func TestPluginsReadWhatTheyWaitFor(t *testing.T) {
+	c := mustParse(t, "")
+	for _, x := range c.Profiles[0].EnqueueExtensions {
+		reads := []model.Kind{model.PodKind, model.NodeKind}
+		if r, ok := x.(reader); ok {
+			reads = append(reads, r.Reads()...)
+		}
+		for _, registration := range x.EventsToRegister() {
+			if !slices.ContainsFunc(reads, func(kind model.Kind) bool {
+				return slices.ContainsFunc(kinds.Get(kind).Events, registration.Resource.Covers)
+			}) {
+				t.Errorf("%s waits for events about %s and reads no kind that makes them", x.Name(), registration.Resource)
+			}
 		}
 	}
 }

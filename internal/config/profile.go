@@ -7,13 +7,19 @@ import (
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
+// reader is a plugin that reads other kinds of API object than pods and nodes.
+type reader interface {
+	Reads() []model.Kind
+}
+
 // build makes the plugins of a checked profile and puts them where they run. lacking names those that are enabled but that
-// Berth does not have. Of the profile's arguments, those of plugins that are not enabled are dropped, as are those that are empty;
+// Berth does not have; reads are the kinds that they read, in any order and more than once. Of the profile's arguments, those of plugins that are not enabled are dropped, as are those that are empty;
 // the others are sorted.
-func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plugin.Profile, lacking []string, err error) {
+func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plugin.Profile, lacking []string, reads []model.Kind, err error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
 		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
@@ -22,22 +28,22 @@ func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plug
 
 	made, err := instances(known, enabled, source.PluginConfig)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	order, err := expand(known, source.Plugins)
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	if err := checkCounts(*source.SchedulerName, &order); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	weights, err := weights(source.Plugins, order[score])
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	profile = &plugin.Profile{Name: *source.SchedulerName}
 	if err := assemble(profile, &order, made, weights); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
 	for _, name := range enabled {
 		if !order.has(name) {
@@ -46,11 +52,14 @@ func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plug
 		if x, ok := made[name].(plugin.EnqueueExtensions); ok {
 			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
 		}
+		if r, ok := made[name].(reader); ok {
+			reads = append(reads, r.Reads()...)
+		}
 		if made[name] == nil {
 			lacking = append(lacking, name)
 		}
 	}
-	return profile, lacking, nil
+	return profile, lacking, reads, nil
 }
 
 // instances makes the enabled plugins, by name. Those that are unknown or that Berth does not have are left out.

@@ -27,7 +27,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, nodes int) *bench {
-	p := enginetest.Profile(t, oracle.DefaultProfile(), topologyPlugins(t, oracle.DefaultProfile())...)
+	p := enginetest.Profile(t, oracle.DefaultProfile())
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ import (
 // withPlugins is a small cluster whose profile has more plugins.
 func withPlugins(t *testing.T, nodes int, add func(*plugin.Profile)) *bench {
 	t.Helper()
-	p := enginetest.Profile(t, oracle.DefaultProfile())
+	p := enginetest.Profile(t, oracle.NodeLocalProfile())
 	add(p)
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1})
 	if err != nil {

@@ -11,9 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
-	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
-	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 )
 
 var (
@@ -44,21 +41,7 @@ func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 // newPair has a small column budget, so that eviction is part of what is tested.
 func newPair(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile) *enginetest.Pair {
 	config := engine.Config{Seed: n, ColumnBytes: 4 * 40 * (4 + r.IntN(60))}
-	return enginetest.NewPair(t, cluster, profile, config, topologyPlugins(t, profile)...)
+	return enginetest.NewPair(t, cluster, profile, config)
 }
 
 func pending(_ int, c oracle.Cluster) []*v1.Pod { return enginetest.Pending(c) }
-
-// topologyPlugins are the plugins that look at other pods, in the order of the default profile.
-func topologyPlugins(t testing.TB, profile oracle.Profile) []plugin.Plugin {
-	t.Helper()
-	spread, err := podtopologyspread.New(&profile.Spread)
-	if err != nil {
-		t.Fatal(err)
-	}
-	affinity, err := interpodaffinity.New(&profile.PodAffinity)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []plugin.Plugin{spread, affinity}
-}

@@ -83,7 +83,7 @@ func pinnedTo(name string) func(*v1.Pod) {
 func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 	const nodes, pods = 10, 2000
 	choices := func(seed uint64) (chosen []string) {
-		p := enginetest.Profile(t, oracle.DefaultProfile())
+		p := enginetest.Profile(t, oracle.NodeLocalProfile())
 		e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 
 // TestColumnsStayWithinTheirBudget shows many needs to an engine that may keep few columns.
 func TestColumnsStayWithinTheirBudget(t *testing.T) {
-	p := enginetest.Profile(t, oracle.DefaultProfile())
+	p := enginetest.Profile(t, oracle.NodeLocalProfile())
 	const nodes, budget = 200, 40
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, ColumnBytes: budget * nodes * 4})
 	if err != nil {

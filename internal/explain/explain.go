@@ -17,6 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -33,7 +34,7 @@ type Snapshot struct {
 	pending  []*model.Pod
 }
 
-// New takes in a cluster: its nodes, its pods, and of the others those that scheduling reads. Pending pods whose scheduler name no
+// New takes in a cluster: its nodes, its pods, and of the others those that the configured plugins read. Pending pods whose scheduler name no
 // profile has are left out. The objects must not be changed afterwards.
 func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object) (*Snapshot, error) {
 	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles})
@@ -45,14 +46,19 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 		s.profiles[p.Name] = p
 	}
 	in := ingest.New(scheduler.Compile())
+	reads := scheduler.Reads()
 	for _, other := range others {
-		in.SetObject(other)
+		row := kinds.Of(other)
+		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
+			continue
+		}
+		in.Set(other.(kinds.Object))
 	}
 	for _, node := range nodes {
-		in.SetNode(node)
+		in.Set(node)
 	}
 	for _, pod := range pods {
-		in.SetPod(pod)
+		in.Set(pod)
 	}
 	s.pending = s.state.Apply(in.Drain()).Arrived
 	slices.SortFunc(s.pending, func(a, b *model.Pod) int {

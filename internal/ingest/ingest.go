@@ -1,8 +1,8 @@
-// Package ingest turns what the API shows into changes that the loop can take in.
+// Package ingest turns API objects into changes that the loop can take in.
 //
-// It takes API objects and outcomes of bindings, from any goroutine; it gives batches of model.Change. It owns the changes that
-// the loop has not taken yet, at most one for each object: a newer version replaces an older one that nobody has seen. Objects are
-// compiled here, on the caller's goroutine, so that the loop finds them ready. It never decides anything.
+// It takes API objects and results of bindings, from any goroutine; it gives batches of model.Change. It owns the changes that
+// the loop has not taken yet, at most one for each object: a newer version replaces one that was not drained. The needs of pods are
+// compiled here, on the caller's goroutine, so that the loop need not do it. It never decides anything.
 package ingest
 
 import (
@@ -10,12 +10,12 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Compile works out a pending pod's needs.
+// Compile computes a pending pod's needs.
 type Compile func(pod *model.Pod)
 
 // Ingest collects changes. It is safe for concurrent use.
@@ -25,19 +25,12 @@ type Ingest struct {
 
 	mu      sync.Mutex
 	changes []model.Change
-	at      map[key]int // position in changes of what is known of an object
-}
-
-// key names an object. Exactly one field is set; a node is named by its name alone.
-type key struct {
-	pod  model.PodKey
-	node string
-	ref  model.Ref
+	at      map[model.Ref]int // position in changes of the newest one about an object
 }
 
 // New builds an ingest for the pods of the given scheduler names. Pending pods of other names are left out.
 func New(compile map[string]Compile) *Ingest {
-	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[key]int{}}
+	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}}
 }
 
 // Ready receives a value after something was added.
@@ -62,81 +55,60 @@ func (in *Ingest) Waiting() int {
 	return len(in.changes)
 }
 
-// SetPod takes in a version of a pod. A pod that has finished is gone as far as scheduling goes.
-func (in *Ingest) SetPod(object *v1.Pod) {
-	if object.Status.Phase == v1.PodSucceeded || object.Status.Phase == v1.PodFailed {
-		in.RemovePod(object.Namespace, object.Name)
+// Set takes in a version of an object. Objects of kinds that scheduling does not read are left out, as are pending pods of other schedulers.
+func (in *Ingest) Set(object kinds.Object) {
+	row := kinds.Of(object)
+	if row == nil {
 		return
 	}
-	compile, own := in.compile[object.Spec.SchedulerName]
-	if object.Spec.NodeName == "" && !own {
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		in.add(row.Ref(object), row.Change(object))
 		return
 	}
-	pod := compiled(object, compile)
-	in.add(key{pod: pod.Key()}, model.Change{Kind: model.PodSet, Pod: pod})
+	compile, own := in.compile[pod.Spec.SchedulerName]
+	if pod.Spec.NodeName != "" || own {
+		in.add(row.Ref(pod), compiled(row, pod, compile))
+	}
 }
 
-// compiled compiles a pod. Whatever may be wrong with it, the pod is kept and says so.
-func compiled(object *v1.Pod, compile Compile) (pod *model.Pod) {
+// compiled returns the change that a version of a pod makes, with the needs of a pending pod. If a part of it panics over the pod, the change
+// still has the pod, with the reason.
+func compiled(row *kinds.Row, object *v1.Pod, compile Compile) (change model.Change) {
 	defer func() {
 		if problem := recover(); problem != nil {
-			pod = &model.Pod{
+			change = model.Change{Kind: model.PodSet, Pod: &model.Pod{
 				Object: object, UID: object.UID, Namespace: object.Namespace, Name: object.Name, Labels: object.Labels,
 				SchedulerName: object.Spec.SchedulerName, NodeName: object.Spec.NodeName,
 				Terminating: object.DeletionTimestamp != nil,
 				Malformed:   fmt.Sprintf("the pod cannot be read: %v", problem),
-			}
+			}}
 		}
 	}()
-	pod = model.NewPod(object)
-	if pod.NodeName == "" {
-		compile(pod)
+	change = row.Change(object)
+	if change.Kind == model.PodSet && change.Pod.NodeName == "" {
+		compile(change.Pod)
 	}
-	return pod
+	return change
 }
 
-// RemovePod takes in that a pod is gone.
-func (in *Ingest) RemovePod(namespace, name string) {
-	k := model.PodKey{Namespace: namespace, Name: name}
-	in.add(key{pod: k}, model.Change{Kind: model.PodGone, Key: k})
-}
+// Remove takes in that an object is gone.
+func (in *Ingest) Remove(ref model.Ref) { in.add(ref, kinds.Get(ref.Kind).Gone(ref)) }
 
-// SetNode takes in a version of a node.
-func (in *Ingest) SetNode(object *v1.Node) {
-	in.add(key{node: object.Name}, model.Change{Kind: model.NodeSet, Node: model.NewNode(object)})
-}
-
-// RemoveNode takes in that a node is gone.
-func (in *Ingest) RemoveNode(name string) {
-	in.add(key{node: name}, model.Change{Kind: model.NodeGone, Name: name})
-}
-
-// SetObject takes in a version of an object that is neither a pod nor a node. One that scheduling does not read is left out.
-func (in *Ingest) SetObject(object runtime.Object) {
-	if ref, ok := model.RefOf(object); ok {
-		in.add(key{ref: ref}, model.Change{Kind: model.ObjectSet, Object: object, Ref: ref})
-	}
-}
-
-// RemoveObject takes in that such an object is gone.
-func (in *Ingest) RemoveObject(ref model.Ref) {
-	in.add(key{ref: ref}, model.Change{Kind: model.ObjectGone, Ref: ref})
-}
-
-// Bound takes in how a binding ended. Outcomes are never replaced.
-func (in *Ingest) Bound(outcome model.BindingResult) {
+// Bound takes in the result of a binding. Results are never replaced.
+func (in *Ingest) Bound(result model.BindingResult) {
 	in.mu.Lock()
-	in.changes = append(in.changes, model.Change{Kind: model.BindDone, Bind: &outcome})
+	in.changes = append(in.changes, model.Change{Kind: model.BindDone, Bind: &result})
 	in.mu.Unlock()
 	in.signal()
 }
 
-func (in *Ingest) add(k key, change model.Change) {
+func (in *Ingest) add(ref model.Ref, change model.Change) {
 	in.mu.Lock()
-	if at, ok := in.at[k]; ok {
+	if at, ok := in.at[ref]; ok {
 		in.changes[at] = change
 	} else {
-		in.at[k] = len(in.changes)
+		in.at[ref] = len(in.changes)
 		in.changes = append(in.changes, change)
 	}
 	in.mu.Unlock()

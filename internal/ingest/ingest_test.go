@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -60,9 +61,9 @@ func words(changes []model.Change) string {
 		case model.NodeGone:
 			all = append(all, "node gone "+c.Name)
 		case model.ObjectSet:
-			all = append(all, fmt.Sprintf("object %d %s/%s", c.Ref.Kind, c.Ref.Name, c.Object.(metav1.Object).GetResourceVersion()))
+			all = append(all, fmt.Sprintf("%s %s/%s", kinds.Get(c.Ref.Kind).Resource.Resource, c.Ref.Name, c.Object.(metav1.Object).GetResourceVersion()))
 		case model.ObjectGone:
-			all = append(all, fmt.Sprintf("object gone %d %s", c.Ref.Kind, c.Ref.Name))
+			all = append(all, fmt.Sprintf("%s gone %s", kinds.Get(c.Ref.Kind).Resource.Resource, c.Ref.Name))
 		case model.BindDone:
 			all = append(all, fmt.Sprintf("bound %s %s %v", c.Bind.Pod.Name, c.Bind.NodeName, c.Bind.Err))
 		}
@@ -81,55 +82,55 @@ func TestDrain(t *testing.T) {
 	}{
 		{"nothing", func(*ingest.Ingest) {}, ""},
 		{"the newest version holds, in the place of the first", func(in *ingest.Ingest) {
-			in.SetPod(pod("web", 1))
-			in.SetNode(node("n", 1))
-			in.SetPod(pod("db", 1))
-			in.SetPod(pod("web", 2))
-			in.SetNode(node("n", 2))
+			in.Set(pod("web", 1))
+			in.Set(node("n", 1))
+			in.Set(pod("db", 1))
+			in.Set(pod("web", 2))
+			in.Set(node("n", 2))
 		}, "pod web/2, node n/2, pod db/1"},
 		{"gone and back", func(in *ingest.Ingest) {
-			in.SetPod(pod("web", 1))
-			in.RemovePod("ns", "web")
-			in.SetNode(node("n", 1))
-			in.RemoveNode("n")
-			in.SetPod(pod("web", 2))
+			in.Set(pod("web", 1))
+			in.Remove(model.Ref{Kind: model.PodKind, Namespace: "ns", Name: "web"})
+			in.Set(node("n", 1))
+			in.Remove(model.Ref{Kind: model.NodeKind, Name: "n"})
+			in.Set(pod("web", 2))
 		}, "pod web/2, node gone n"},
 		{"there and gone", func(in *ingest.Ingest) {
-			in.SetPod(pod("web", 1))
-			in.RemovePod("ns", "web")
-			in.SetObject(service("web", 1))
-			in.RemoveObject(ref)
-		}, "pod gone web, object gone 1 web"},
+			in.Set(pod("web", 1))
+			in.Remove(model.Ref{Kind: model.PodKind, Namespace: "ns", Name: "web"})
+			in.Set(service("web", 1))
+			in.Remove(ref)
+		}, "pod gone web, services gone web"},
 		{"one name, many objects", func(in *ingest.Ingest) {
-			in.SetPod(pod("web", 1))
-			in.SetNode(node("web", 2))
-			in.SetObject(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "3"}})
-			in.SetObject(service("web", 4))
-			in.SetObject(&v1.ReplicationController{ObjectMeta: version("web", 5)})
-			in.SetObject(&appsv1.ReplicaSet{ObjectMeta: version("web", 6)})
-			in.SetObject(&appsv1.StatefulSet{ObjectMeta: version("web", 7)})
-			in.SetObject(service("web", 8))
-		}, "pod web/1, node web/2, object 0 web/3, object 1 web/8, object 2 web/5, object 3 web/6, object 4 web/7"},
+			in.Set(pod("web", 1))
+			in.Set(node("web", 2))
+			in.Set(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "web", ResourceVersion: "3"}})
+			in.Set(service("web", 4))
+			in.Set(&v1.ReplicationController{ObjectMeta: version("web", 5)})
+			in.Set(&appsv1.ReplicaSet{ObjectMeta: version("web", 6)})
+			in.Set(&appsv1.StatefulSet{ObjectMeta: version("web", 7)})
+			in.Set(service("web", 8))
+		}, "pod web/1, node web/2, namespaces web/3, services web/8, replicationcontrollers web/5, replicasets web/6, statefulsets web/7"},
 		{"other kinds are left out", func(in *ingest.Ingest) {
-			in.SetObject(&v1.ConfigMap{ObjectMeta: version("web", 1)})
+			in.Set(&v1.ConfigMap{ObjectMeta: version("web", 1)})
 		}, ""},
 		{"outcomes are never replaced, and nothing passes them", func(in *ingest.Ingest) {
-			in.SetNode(node("n", 1))
+			in.Set(node("n", 1))
 			in.Bound(model.BindingResult{Pod: web, NodeName: "n", Err: errors.New("refused")})
 			in.Bound(model.BindingResult{Pod: web, NodeName: "n"})
-			in.SetPod(pod("web", 2, on("n")))
-			in.SetNode(node("n", 2))
+			in.Set(pod("web", 2, on("n")))
+			in.Set(node("n", 2))
 		}, "node n/2, bound web n refused, bound web n <nil>, pod web/2"},
 		{"finished pods are gone", func(in *ingest.Ingest) {
-			in.SetPod(pod("done", 1, on("n"), phase(v1.PodSucceeded)))
-			in.SetPod(pod("web", 1, on("n"), phase(v1.PodRunning)))
-			in.SetPod(pod("web", 2, on("n"), phase(v1.PodFailed)))
-			in.SetPod(pod("elsewhere", 1, of(foreign), on("n"), phase(v1.PodFailed)))
+			in.Set(pod("done", 1, on("n"), phase(v1.PodSucceeded)))
+			in.Set(pod("web", 1, on("n"), phase(v1.PodRunning)))
+			in.Set(pod("web", 2, on("n"), phase(v1.PodFailed)))
+			in.Set(pod("elsewhere", 1, of(foreign), on("n"), phase(v1.PodFailed)))
 		}, "pod gone done, pod gone web, pod gone elsewhere"},
 		{"foreign pods count once they are on a node", func(in *ingest.Ingest) {
-			in.SetPod(pod("theirs", 1, of(foreign)))
-			in.SetPod(pod("web", 1))
-			in.SetPod(pod("theirs", 2, of(foreign), on("n")))
+			in.Set(pod("theirs", 1, of(foreign)))
+			in.Set(pod("web", 1))
+			in.Set(pod("theirs", 2, of(foreign), on("n")))
 		}, "pod web/1, pod theirs/2"},
 	}
 	for _, test := range tests {
@@ -149,10 +150,10 @@ func TestDrain(t *testing.T) {
 // TestBatchesAreApart changes an object between two batches: the first is the loop's and must stay as it is.
 func TestBatchesAreApart(t *testing.T) {
 	in := newIngest()
-	in.SetPod(pod("web", 1))
+	in.Set(pod("web", 1))
 	first := in.Drain()
-	in.SetPod(pod("web", 2))
-	in.RemovePod("ns", "web")
+	in.Set(pod("web", 2))
+	in.Remove(model.Ref{Kind: model.PodKind, Namespace: "ns", Name: "web"})
 	if got := words(first); got != "pod web/1" {
 		t.Errorf("the first batch has become %s", got)
 	}
@@ -163,9 +164,9 @@ func TestBatchesAreApart(t *testing.T) {
 
 func TestOnlyPendingPodsAreCompiled(t *testing.T) {
 	in := newIngest()
-	in.SetPod(pod("pending", 1))
-	in.SetPod(pod("running", 1, on("n")))
-	in.SetPod(pod("theirs", 1, of(foreign), on("n")))
+	in.Set(pod("pending", 1))
+	in.Set(pod("running", 1, on("n")))
+	in.Set(pod("theirs", 1, of(foreign), on("n")))
 	for _, c := range in.Drain() {
 		if got, want := len(c.Pod.Needs) == 1, c.Pod.Name == "pending"; got != want {
 			t.Errorf("pod %s compiled: %t, want %t", c.Pod.Name, got, want)
@@ -182,9 +183,9 @@ func TestPanicMakesAMalformedPod(t *testing.T) {
 	}})
 	now := metav1.Now()
 	object := pod("odd", 1, func(p *v1.Pod) { p.DeletionTimestamp = &now })
-	in.SetPod(object)
-	in.SetPod(pod("sound", 1))
-	in.SetPod(pod("odd-but-running", 1, on("n")))
+	in.Set(object)
+	in.Set(pod("sound", 1))
+	in.Set(pod("odd-but-running", 1, on("n")))
 	changes := in.Drain()
 	if got := words(changes); got != "pod odd/1, pod sound/1, pod odd-but-running/1" {
 		t.Fatalf("got %s", got)
@@ -212,13 +213,13 @@ func TestReady(t *testing.T) {
 		}
 	}
 	for name, add := range map[string]func(in *ingest.Ingest){
-		"SetPod":     func(in *ingest.Ingest) { in.SetPod(pod("p", 1)) },
-		"RemovePod":  func(in *ingest.Ingest) { in.RemovePod("ns", "p") },
-		"SetNode":    func(in *ingest.Ingest) { in.SetNode(node("n", 1)) },
-		"RemoveNode": func(in *ingest.Ingest) { in.RemoveNode("n") },
-		"SetObject":  func(in *ingest.Ingest) { in.SetObject(service("s", 1)) },
-		"RemoveObject": func(in *ingest.Ingest) {
-			in.RemoveObject(model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "s"})
+		"Set a pod":          func(in *ingest.Ingest) { in.Set(pod("p", 1)) },
+		"Remove a pod":       func(in *ingest.Ingest) { in.Remove(model.Ref{Kind: model.PodKind, Namespace: "ns", Name: "p"}) },
+		"Set a node":         func(in *ingest.Ingest) { in.Set(node("n", 1)) },
+		"Remove a node":      func(in *ingest.Ingest) { in.Remove(model.Ref{Kind: model.NodeKind, Name: "n"}) },
+		"Set another object": func(in *ingest.Ingest) { in.Set(service("s", 1)) },
+		"Remove another object": func(in *ingest.Ingest) {
+			in.Remove(model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "s"})
 		},
 		"Bound": func(in *ingest.Ingest) { in.Bound(model.BindingResult{Pod: model.NewPod(pod("p", 1))}) },
 	} {
@@ -233,7 +234,7 @@ func TestReady(t *testing.T) {
 		}
 	}
 	in := newIngest()
-	in.SetPod(pod("theirs", 1, of(foreign)))
+	in.Set(pod("theirs", 1, of(foreign)))
 	if ready(in) {
 		t.Error("a pod that was left out woke the loop")
 	}
@@ -249,17 +250,17 @@ func TestProducers(t *testing.T) {
 		name := fmt.Sprint("o", i)
 		producers.Go(func() {
 			for n := 1; n <= versions; n++ {
-				in.SetPod(pod(name, n))
+				in.Set(pod(name, n))
 			}
 		})
 		producers.Go(func() {
 			for n := 1; n <= versions; n++ {
-				in.SetNode(node(name, n))
+				in.Set(node(name, n))
 			}
 		})
 		producers.Go(func() {
 			for n := 1; n <= versions; n++ {
-				in.SetObject(service(name, n))
+				in.Set(service(name, n))
 			}
 		})
 		producers.Go(func() {

@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/berth-scheduler/berth/internal/kinds"
 )
 
 // ClientConfig says how to reach the API server.
@@ -19,17 +21,17 @@ type ClientConfig struct {
 	Kubeconfig, Master string
 	// Version of this program, for the user agent.
 	Version string
-	// ContentType is what objects are sent as, AcceptContentTypes what they are accepted as; empty means protobuf, and JSON where
-	// the API server has no protobuf.
+	// ContentType is the media type of requests, AcceptContentTypes that of answers; empty means protobuf, and JSON for answers that
+	// the API server has no protobuf of.
 	ContentType, AcceptContentTypes string
-	// QPS and Burst limit the requests. QPS 0 or less means no limit on this side: commit bounds the requests in flight, and
+	// QPS and Burst limit the requests. QPS 0 or less means no limit in the client: commit bounds the requests in flight, and
 	// the API server protects itself.
 	QPS   float32
 	Burst int
 }
 
-// Access says how to reach the API server, for every client of this process; each adds its own name to the user agent. Compression
-// is off: it costs more time than it saves on the way to an API server.
+// Access returns how to reach the API server, for every client of this process; each adds its own name to the user agent. Compression
+// is off: on the network between a scheduler and an API server it costs more time than it saves.
 func Access(config ClientConfig) (*rest.Config, error) {
 	access, err := access(config)
 	if err != nil {
@@ -51,10 +53,10 @@ func Access(config ClientConfig) (*rest.Config, error) {
 	return access, nil
 }
 
-// Connect returns the client that everything but the lease goes through. Nothing is sent before the first request.
+// Connect returns the client for all requests except those about the lease. Nothing is sent before the first request.
 //
-// Requests share one HTTP/2 connection for as long as the server's limit of streams allows (100 for a kube-apiserver left
-// alone: some watches, and commit's writes); beyond it the transport opens further connections by itself.
+// Requests share one HTTP/2 connection up to the server's limit of streams (100 by default in kube-apiserver; watches and commit's writes
+// count); beyond it the transport opens further connections by itself.
 func Connect(access *rest.Config) (*Client, error) {
 	client, err := newClient(as(access, "scheduler"))
 	if err != nil {
@@ -69,6 +71,15 @@ type Client struct {
 	pods kubernetes.Interface
 }
 
+// podClient is a client whose pods come trimmed.
+type podClient struct {
+	kubernetes.Interface
+	core corev1.CoreV1Interface
+}
+
+// CoreV1 returns the part of the API that pods belong to.
+func (c podClient) CoreV1() corev1.CoreV1Interface { return c.core }
+
 // newClient builds both on one HTTP client.
 func newClient(access *rest.Config) (*Client, error) {
 	transport, err := rest.HTTPClientFor(access)
@@ -79,9 +90,9 @@ func newClient(access *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(access) // its limits count lists and watches of pods apart
+	config := rest.CopyConfig(access) // with rate limits of its own for lists and watches of pods
 	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
-	config.NegotiatedSerializer = trimmingCodecs{rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion(), new(sharing)}
+	config.NegotiatedSerializer = kinds.Trimming(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion())
 	pods, err := rest.RESTClientForConfigAndClient(config, transport)
 	if err != nil {
 		return nil, err
@@ -89,7 +100,7 @@ func newClient(access *rest.Config) (*Client, error) {
 	return &Client{client, podClient{client, corev1.New(pods)}}, nil
 }
 
-// as returns a copy in which the user agent also says what the client is for.
+// as returns a copy whose user agent also names the purpose of the client.
 func as(access *rest.Config, what string) *rest.Config {
 	named := rest.CopyConfig(access)
 	named.UserAgent += "/" + what

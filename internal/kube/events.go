@@ -29,12 +29,12 @@ import (
 // recorder writes events in the terms of events.k8s.io/v1, in one of two ways.
 //
 // Warnings repeat, as a pod is tried again and again, and go through client-go's broadcaster, which counts repetitions in one
-// event. It drops what comes while a thousand events wait in its queue, and does not say when it has taken one out. So events are
-// let in in batches, and between two batches the recorder makes sure that the queue is empty (settle).
+// event. It drops events that come while a thousand wait in its queue, and does not report when it has taken one out. So the recorder
+// passes events to it in batches, and waits between two batches until the queue is empty (settle).
 //
-// A normal event tells of something that happens to a pod once. There is nothing to count, and the broadcaster would remember
-// each for six minutes; so it is written at once. Its name follows from what it says, so that it is there once even if the API server
-// stored it without an answer and it is sent again.
+// A normal event is about something that happens to a pod once. There is nothing to count, and the broadcaster would remember
+// each for six minutes; so it is written at once. Its name is derived from its content, so that it is stored once even if it is sent again
+// because the answer of the API server was lost.
 type recorder struct {
 	client  kubernetes.Interface
 	host    string
@@ -43,10 +43,10 @@ type recorder struct {
 	seen    chan struct{} // one token for each warning that the broadcaster has handed to its queues
 	sink    *sink
 	stop    context.CancelFunc
-	flush   func() // has the log say what it held back
+	flush   func() // makes the log show what it held back
 
-	turn    chan struct{} // holds a token while somebody uses the fields below
-	entered int           // warnings let in whose tokens have not been taken
+	turn    chan struct{} // holds a token while a goroutine uses the fields below
+	entered int           // warnings passed to the broadcaster whose tokens have not been taken
 	marked  bool          // a marker is on its way to the sink
 	marks   int           // markers made
 }
@@ -54,7 +54,7 @@ type recorder struct {
 const (
 	// batch is far below the 1,000 events that fit a queue of the broadcaster.
 	batch = 256
-	// marker is the reporting controller of events that are never written: they only show how far the broadcaster is.
+	// marker is the reporting controller of events that are never written: they only mark a position in the broadcaster's queue.
 	marker = "marker"
 	// writing is how many events of the broadcaster are written at the same time.
 	writing = 128
@@ -66,7 +66,7 @@ func newRecorder(client kubernetes.Interface, schedulers []string) (*recorder, e
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this host, which events bear: %w", err)
 	}
-	log, flush := terse.Logger(klog.Background()) // the broadcaster complains about each event that it cannot write
+	log, flush := terse.Logger(klog.Background()) // the broadcaster logs each event that it cannot write
 	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), log))
 	r := &recorder{
 		client:  client,
@@ -107,7 +107,7 @@ func newRecorder(client kubernetes.Interface, schedulers []string) (*recorder, e
 	return r, nil
 }
 
-// close waits until what was let in has been written, or the context ends, and stops recording. Nothing may be recorded afterwards.
+// close waits until all recorded events are written, or the context ends, and stops recording. Nothing may be recorded afterwards.
 func (r *recorder) close(ctx context.Context) {
 	defer r.flush()
 	defer r.stop()
@@ -152,7 +152,7 @@ func (r *recorder) record(ctx context.Context, pod *model.Pod, event report.Even
 
 // settle waits until the broadcaster has taken every event out of the queue that it writes from. First it waits until a watcher
 // of our own has seen them all; by then all are at least in that queue, which is first in, first out. Then it sends a marker
-// after them and waits until the sink gets it. Where the context ends too early, the next call goes on. The caller has the turn.
+// after them and waits until the sink gets it. If the context ends first, the next call continues. The caller has the turn.
 func (r *recorder) settle(ctx context.Context) error {
 	for ; r.entered > 0; r.entered-- {
 		select {
@@ -162,7 +162,7 @@ func (r *recorder) settle(ctx context.Context) error {
 		}
 	}
 	if !r.marked {
-		r.marks++ // no two are the same, or they would be counted in one event
+		r.marks++ // each is different: the broadcaster would count equal ones in one event
 		object := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(marker, r.marks)}}
 		r.markers.Eventf(object, nil, v1.EventTypeNormal, marker, marker, marker)
 		r.marked = true
@@ -176,7 +176,7 @@ func (r *recorder) settle(ctx context.Context) error {
 	}
 }
 
-// write sends an event that will not be repeated. That it is there already is as good as having written it.
+// write sends an event that will not be repeated. It succeeds if the event exists already.
 func (r *recorder) write(ctx context.Context, pod *model.Pod, event report.Event) error {
 	object := &eventsv1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: onceName(pod, event), Namespace: pod.Namespace},
@@ -192,7 +192,7 @@ func (r *recorder) write(ctx context.Context, pod *model.Pod, event report.Event
 		Note: event.Note,
 		Type: event.Type,
 	}
-	// Not Events().Create: it would decode the answer, which nobody reads.
+	// Not Events().Create: it would decode the answer, which is not needed.
 	err := r.client.EventsV1().RESTClient().Post().Namespace(pod.Namespace).Resource("events").Body(object).MaxRetries(once).Do(ctx).Error()
 	if apierrors.IsAlreadyExists(err) {
 		return nil
@@ -200,7 +200,7 @@ func (r *recorder) write(ctx context.Context, pod *model.Pod, event report.Event
 	return err
 }
 
-// onceName names an event after the pod, as is usual, and after what it says of it.
+// onceName makes the name of an event from the pod's name, as is usual, and the event's content.
 func onceName(pod *model.Pod, event report.Event) string {
 	hash := fnv.New64a()
 	for _, part := range []string{string(pod.UID), event.Type, event.Reason, event.Action, event.Note} {
@@ -211,17 +211,17 @@ func onceName(pod *model.Pod, event report.Event) string {
 	return strings.TrimRight(pod.Name[:min(len(pod.Name), room)], "-.") + suffix
 }
 
-// sink writes for the broadcaster, which starts a goroutine for each event that comes and lets it sleep where the API server cannot be
-// reached. So that neither fills memory, a sink writes a bounded number at a time and says when not to let others in.
+// sink writes for the broadcaster, which starts a goroutine for each event and lets it sleep while the API server cannot be reached. To
+// bound memory, a sink writes a bounded number of events at a time and makes the recorder wait (admit).
 type sink struct {
 	events.EventSink
 	slots  chan struct{} // one token for each event that is being written
-	marked chan struct{} // receives when a marker has come
-	// Not before this time, in nanoseconds since 1970, is another event to be let in.
+	marked chan struct{} // receives a value for each marker that has come
+	// Until this time, in nanoseconds since 1970, no other event is passed to the broadcaster.
 	pause atomic.Int64
 }
 
-// pauseAfterFailure is how long no event is let in after one could not be delivered.
+// pauseAfterFailure is how long no event is passed to the broadcaster after one could not be delivered.
 const pauseAfterFailure = time.Second
 
 // Create writes a new event, unless it is a marker.
@@ -233,7 +233,7 @@ func (s *sink) Create(ctx context.Context, event *eventsv1.Event) (*eventsv1.Eve
 	return s.write(ctx, func() (*eventsv1.Event, error) { return s.EventSink.Create(ctx, event) })
 }
 
-// Patch writes that an event was repeated.
+// Patch updates the count of a repeated event.
 func (s *sink) Patch(ctx context.Context, event *eventsv1.Event, data []byte) (*eventsv1.Event, error) {
 	return s.write(ctx, func() (*eventsv1.Event, error) { return s.EventSink.Patch(ctx, event, data) })
 }
@@ -252,7 +252,7 @@ func (s *sink) write(ctx context.Context, send func() (*eventsv1.Event, error)) 
 	return written, err
 }
 
-// admit waits until another event may be let in.
+// admit waits until another event may be passed to the broadcaster.
 func (s *sink) admit(ctx context.Context) error {
 	if wait := time.Until(time.Unix(0, s.pause.Load())); wait > 0 {
 		timer := time.NewTimer(wait)

@@ -1,18 +1,22 @@
 package kube
 
-import v1 "k8s.io/api/core/v1"
+import (
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
 
 // Known returns the pods and nodes that the watches show at this moment, in no particular order. They must not be changed.
 func (w *Watch) Known() (pods []*v1.Pod, nodes []*v1.Node) {
-	for _, object := range w.podInformer.GetStore().List() {
-		if pod, ok := object.(*v1.Pod); ok {
-			pods = append(pods, pod)
+	return known[*v1.Pod](w, model.PodKind), known[*v1.Node](w, model.NodeKind)
+}
+
+func known[T any](w *Watch, kind model.Kind) []T {
+	var objects []T
+	for _, object := range w.informers[kind].GetStore().List() {
+		if o, ok := object.(T); ok {
+			objects = append(objects, o)
 		}
 	}
-	for _, object := range w.factory.Core().V1().Nodes().Informer().GetStore().List() {
-		if node, ok := object.(*v1.Node); ok {
-			nodes = append(nodes, node)
-		}
-	}
-	return pods, nodes
+	return objects
 }

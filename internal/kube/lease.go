@@ -22,15 +22,15 @@ import (
 	componentbase "k8s.io/component-base/config/v1alpha1"
 )
 
-// ElectionConfig is what an election needs to be held.
+// ElectionConfig is what an election needs.
 type ElectionConfig struct {
 	Access *rest.Config
 	Client kubernetes.Interface
 	// Rules name the Lease and its times.
 	Rules componentbase.LeaderElectionConfiguration
-	// Scheduler is what events about the election are reported by.
+	// Scheduler is the reporting controller of events about the election.
 	Scheduler string
-	// Coordinated lets the API server choose among the candidates; Binary and Emulation are the versions that it chooses by.
+	// Coordinated lets the API server choose among the candidates, by their versions Binary and Emulation.
 	Coordinated       bool
 	Binary, Emulation string
 }
@@ -49,10 +49,10 @@ type Election struct {
 	ended     chan struct{}
 }
 
-// ErrLost is why an election ends that was not told to: somebody else leads, or may lead.
+// ErrLost ends an election whose context has not ended: another replica leads, or may lead.
 var ErrLost = errors.New("leaderelection lost")
 
-// component is the name that candidates compete under, and that metrics of the election bear.
+// component is the name of the component in candidates' leases and in metrics of the election.
 const component = "kube-scheduler"
 
 // healthTolerance is how long after the end of its lease a leader that does not stop counts as healthy.
@@ -125,11 +125,11 @@ func (e *Election) Name() string { return e.health.Name() }
 // Check fails when a leader whose lease ended long ago has not stopped.
 func (e *Election) Check(request *http.Request) error { return e.health.Check(request) }
 
-// Candidates returns what waits until the candidates are known; nil unless the election is coordinated.
+// Candidates returns a waiter for the first list of the candidates; nil unless the election is coordinated.
 func (e *Election) Candidates() leaderelection.CacheSyncWaiter { return e.synced }
 
-// Holds returns nil while this replica leads beyond doubt: the lease is its own, and its last renewal that was answered began so
-// short a time ago that nobody else can have taken it over. It asks nobody.
+// Holds returns nil while this replica is certain to lead: the lease is its own, and its last renewal that was answered was sent so
+// recently that no other replica can have taken the lease over. It sends no request.
 func (e *Election) Holds() error {
 	if !e.elector.IsLeader() {
 		return fmt.Errorf("the lease is not this replica's: %w", ErrLost)
@@ -152,7 +152,7 @@ func (e *Election) Run(ctx context.Context) error {
 	return e.keep(ctx)
 }
 
-// keep waits until the election ends, and looks whether the lease is held: now and then, and at the moment at which it no longer is.
+// keep waits until the election ends, and checks whether the lease is held: periodically, and at the moment at which it expires.
 func (e *Election) keep(ctx context.Context) error {
 	select {
 	case <-e.leading:
@@ -175,7 +175,7 @@ func (e *Election) keep(ctx context.Context) error {
 	}
 }
 
-// unlessTold returns the error, or nil if the context has ended: then the election ends because it was told to.
+// unlessTold returns the error, or nil if the context has ended: then the election ends in order.
 func unlessTold(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil

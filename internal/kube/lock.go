@@ -9,10 +9,10 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// lock is the lease as the elector sees it, and knows until when it is held. The elector cannot say: it counts from when it last saw the
-// lease change, and a leader whose write has failed sees it change by reading what it wrote itself some time ago.
+// lock is the lease as the elector reads and writes it, with the time until which it is held. The elector does not have that time: it counts
+// from when it last saw the lease change, and after a failed write a leader may see a change when it reads its own earlier write.
 //
-// The elector reads and writes the lease, one request at a time; anybody may ask for the end.
+// The elector reads and writes the lease, one request at a time; any goroutine may call end.
 type lock struct {
 	resourcelock.Interface
 	duration, renewDeadline time.Duration
@@ -29,14 +29,14 @@ func (l *lock) Update(ctx context.Context, record resourcelock.LeaderElectionRec
 	return l.write(ctx, record, l.Interface.Update)
 }
 
-// write notes until when a lease is held that was written: counted from before it was sent, for nobody can have seen it earlier, however late
-// the answer is. What fails may have been stored all the same, but cannot be relied on.
+// write records until when the written lease is held. It counts from before the request was sent, because no other replica can have seen the
+// lease earlier, however late the answer is. A write that fails may have been stored, but does not count.
 func (l *lock) write(ctx context.Context, record resourcelock.LeaderElectionRecord, send func(context.Context, resourcelock.LeaderElectionRecord) error) error {
 	if record.HolderIdentity != l.Identity() {
-		l.held.Store(nil) // before it is sent: when the answer comes, another may lead already
+		l.held.Store(nil) // before it is sent: another replica may lead before the answer comes
 		return send(ctx, record)
 	}
-	// The elector sends one record a second time where it had no answer to the first. Others, who may have seen the first, would not see that
+	// The elector sends a record a second time if the first had no answer. Other replicas, which may have seen the first, would not see that
 	// the second is a renewal.
 	sent := time.Now()
 	record.RenewTime = metav1.NewTime(sent)

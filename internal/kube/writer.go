@@ -18,14 +18,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// Writer writes what was decided. Every method sends at most one request, except that events may be sent later. It is safe
+// Writer writes bindings, conditions and events. Every method sends at most one request, except that events may be sent later. It is safe
 // for concurrent use.
 type Writer struct {
 	client kubernetes.Interface
 	events *recorder
 }
 
-// NewWriter builds a writer for the pods of the given scheduler names, which are what their events are reported by. It must be
+// NewWriter builds a writer for the pods of the given scheduler names, which are the reporting controllers of their events. It must be
 // closed.
 func NewWriter(client kubernetes.Interface, schedulers []string) (*Writer, error) {
 	events, err := newRecorder(client, schedulers)
@@ -35,8 +35,8 @@ func NewWriter(client kubernetes.Interface, schedulers []string) (*Writer, error
 	return &Writer{client: client, events: events}, nil
 }
 
-// once keeps client-go from sending a request again by itself where the API server asks to come back later: the caller knows better what
-// else there is to send meanwhile.
+// once keeps client-go from repeating a request by itself when the API server answers with Retry-After: the caller decides what to send
+// first.
 const once = 0
 
 // Bind asks the API server to bind the pod to the node.
@@ -45,8 +45,8 @@ func (w *Writer) Bind(ctx context.Context, pod *model.Pod, nodeName string) erro
 		Body(defaultbinder.Binding(pod, nodeName)).MaxRetries(once).Do(ctx).Error()
 }
 
-// NodeOf asks the API server which node the pod is bound to; empty if it is not bound. Another pod that has its name is not it: the
-// pod is not found.
+// NodeOf asks the API server which node the pod is bound to; empty if it is not bound. If another pod has its name, the
+// answer is that the pod is not found.
 func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
 	object := &v1.Pod{}
 	err := w.client.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).MaxRetries(once).Do(ctx).Into(object)
@@ -68,7 +68,7 @@ type patch struct {
 	Status map[string]any `json:"status"`
 }
 
-// condition is a v1.PodCondition of which a time that is left out stays as it is; v1's own would erase it.
+// condition is a v1.PodCondition whose omitted time leaves the stored one as it is; v1.PodCondition would erase it.
 type condition struct {
 	Type               v1.PodConditionType `json:"type"`
 	ObservedGeneration int64               `json:"observedGeneration,omitempty"`
@@ -85,7 +85,7 @@ func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCon
 	if err != nil {
 		return fmt.Errorf("put the status of %s into words: %w", pod, err)
 	}
-	// Not Pods().Patch: it would decode the answer, which nobody reads.
+	// Not Pods().Patch: it would decode the answer, which is not needed.
 	return w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").
 		Name(pod.Name).SubResource("status").Body(data).MaxRetries(once).Do(ctx).Error()
 }

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
@@ -249,16 +250,18 @@ func TestRecordOfStrangerFails(t *testing.T) {
 	}
 }
 
-// journal writes down what a sink is told.
+// journal keeps what a sink was given.
 type journal struct{ entries []string }
 
-func (j *journal) set(p *v1.Pod)    { j.entries = append(j.entries, "set "+p.Name+" "+p.ResourceVersion) }
-func (j *journal) remove(p *v1.Pod) { j.entries = append(j.entries, "remove "+p.Name) }
+func (j *journal) Set(o kinds.Object) {
+	j.entries = append(j.entries, "set "+o.GetName()+" "+o.GetResourceVersion())
+}
+func (j *journal) Remove(ref model.Ref) { j.entries = append(j.entries, "remove "+ref.Name) }
 
 func TestObjectsAreHandedOn(t *testing.T) {
 	var told journal
 	w := &Watch{}
-	handler := objects(&w.pods, sameVersion, told.set, told.remove)
+	handler := handler(kinds.Get(model.PodKind), &w.counts[model.PodKind], &told)
 	version := func(v string) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: v}} }
 	handler.OnAdd(version("1"), true)
 	handler.OnUpdate(version("1"), version("1")) // listed again

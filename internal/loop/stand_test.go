@@ -57,14 +57,14 @@ func TestStandby(t *testing.T) {
 		l.Stand(running, leading)
 		l.Run(running)
 	}()
-	changes.SetNode(&v1.Node{
+	changes.Set(&v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("9")}},
 	})
-	changes.SetPod(pod("mine", ""))
-	changes.SetPod(pod("others", ""))
+	changes.Set(pod("mine", ""))
+	changes.Set(pod("others", ""))
 	awaitState(t, ctx, l, func() bool { return l.State().Nodes() == 1 && l.Queue().Counts().Active == 2 })
-	changes.SetPod(pod("others", "a"))
+	changes.Set(pod("others", "a"))
 	awaitState(t, ctx, l, func() bool { return l.State().Pods() == 1 && l.Queue().Counts().Active == 1 })
 	if len(taken.made) != 0 {
 		t.Fatal("a replica decides that does not lead")

@@ -25,7 +25,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
-// kinds is every kind that scheduling reads. A new one takes a field of Cluster and a row here.
+// kinds are the kinds that can be read from files, with what an API server would do to their objects: those of the table in package kinds,
+// which the scheduler can watch; others that kube-scheduler watches; and priority classes, which admission reads. A new one takes a field
+// of Cluster and a row here.
 var kinds = []kind{
 	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Node { return &c.Nodes }, fillNode, checkNode),
 	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Pod { return &c.Pods }, fillPod, checkPod),

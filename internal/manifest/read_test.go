@@ -10,7 +10,11 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
+
+	watched "github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // read decodes text that must be good.
@@ -218,6 +222,30 @@ func TestFastWay(t *testing.T) {
 		var b block
 		if _, ok := b.json(u.text, u.dash); !ok {
 			t.Errorf("block refuses %s", u.text)
+		}
+	}
+}
+
+// Every kind that the scheduler can watch can be read from files, with or without a namespace as it is in the cluster.
+func TestWatchedKindsCanBeRead(t *testing.T) {
+	readable := map[model.Kind]bool{}
+	for _, k := range kinds {
+		object, err := scheme.Scheme.New(k.gvk)
+		if err != nil {
+			t.Fatal(err)
+		}
+		row := watched.Of(object)
+		if row == nil {
+			continue
+		}
+		readable[row.Kind] = true
+		if k.namespaced != row.Namespaced {
+			t.Errorf("%s has namespaces: %t here, %t in the table of package kinds", k.gvk.Kind, k.namespaced, row.Namespaced)
+		}
+	}
+	for kind := range model.KindCount {
+		if !readable[kind] {
+			t.Errorf("%s cannot be read from files", watched.Get(kind).Resource.Resource)
 		}
 	}
 }

@@ -1,10 +1,6 @@
 package model
 
-import (
-	appsv1 "k8s.io/api/apps/v1"
-	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-)
+import "k8s.io/apimachinery/pkg/runtime"
 
 // ChangeKind says what a Change carries.
 type ChangeKind uint8
@@ -36,43 +32,8 @@ type Change struct {
 	Name string         // NodeGone
 	Bind *BindingResult // BindDone
 
-	Object runtime.Object // ObjectSet: a namespace, service or controller of pods
+	Object runtime.Object // ObjectSet
 	Ref    Ref            // ObjectSet, ObjectGone
-}
-
-// Kind is the kind of an object that is neither a pod nor a node.
-type Kind uint8
-
-// The kinds of object that scheduling reads besides pods and nodes.
-const (
-	NamespaceKind Kind = iota
-	ServiceKind
-	ReplicationControllerKind
-	ReplicaSetKind
-	StatefulSetKind
-)
-
-// Ref names such an object. A namespace has no Namespace.
-type Ref struct {
-	Kind            Kind
-	Namespace, Name string
-}
-
-// RefOf returns the reference of an object; ok is false when scheduling does not read its kind.
-func RefOf(object runtime.Object) (ref Ref, ok bool) {
-	switch o := object.(type) {
-	case *v1.Namespace:
-		return Ref{NamespaceKind, "", o.Name}, true
-	case *v1.Service:
-		return Ref{ServiceKind, o.Namespace, o.Name}, true
-	case *v1.ReplicationController:
-		return Ref{ReplicationControllerKind, o.Namespace, o.Name}, true
-	case *appsv1.ReplicaSet:
-		return Ref{ReplicaSetKind, o.Namespace, o.Name}, true
-	case *appsv1.StatefulSet:
-		return Ref{StatefulSetKind, o.Namespace, o.Name}, true
-	}
-	return Ref{}, false
 }
 
 // BindingResult is how a binding ended.

@@ -27,7 +27,8 @@ type scores struct {
 	normalised []int64
 }
 
-// plugins in the default filter order, which for scorers is also the order of the answer's scores.
+// plugins in the default filter order, which for scorers is also the order of the answer's scores. Names, order and weights stand in package
+// config, too: the oracle repeats them on purpose, as a second opinion that property tests compare with the configuration.
 var plugins = []plugin{
 	{name: "NodeName", preFilter: nodeNamePreFilter, filter: alone(nodeNameFilter)},
 	{name: "NodeUnschedulable", filter: alone(nodeUnschedulableFilter)},

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/simulate"
@@ -184,7 +185,8 @@ func addYAML(_ []string, body string) (func(*world) error, error) {
 	}
 	return func(w *world) error {
 		for _, object := range objects.Objects() {
-			if _, ok := model.RefOf(object); !ok {
+			row := kinds.Of(object)
+			if row == nil || row.Kind == model.NodeKind || row.Kind == model.PodKind {
 				continue
 			}
 			if err := w.cluster.SetObject(object); err != nil {

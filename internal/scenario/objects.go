@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -95,8 +96,8 @@ func (k otherKind) set(args []string, _ string) (func(*world) error, error) {
 		return nil, err
 	}
 	key := keyNamed(names[0])
-	if k.kind == model.NamespaceKind && strings.Contains(names[0], "/") {
-		return nil, fmt.Errorf("%q: a namespace is in no namespace", names[0])
+	if !kinds.Get(k.kind).Namespaced && strings.Contains(names[0], "/") {
+		return nil, fmt.Errorf("%q: a %s is in no namespace", names[0], k.word)
 	}
 	object := k.build(metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, made)
 	return func(w *world) error { return w.cluster.SetObject(object) }, nil
@@ -108,7 +109,7 @@ func (k otherKind) remove(args []string, _ string) (func(*world) error, error) {
 	}
 	key := keyNamed(args[0])
 	ref := model.Ref{Kind: k.kind, Namespace: key.Namespace, Name: key.Name}
-	if k.kind == model.NamespaceKind {
+	if !kinds.Get(k.kind).Namespaced {
 		ref.Namespace = ""
 	}
 	return func(w *world) error {

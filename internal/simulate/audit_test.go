@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -100,31 +101,46 @@ func (a *auditor) audit(r simulate.Round) error {
 }
 
 func (a *auditor) show(s simulate.Shown) {
-	switch {
-	case s.Node != nil:
-		a.nodes[s.Node.Name] = s.Node
-	case s.NodeGone != "":
-		delete(a.nodes, s.NodeGone)
-	case s.Object != nil:
-		ref, _ := model.RefOf(s.Object)
-		a.others[ref] = s.Object
-	case s.ObjectGone != model.Ref{}:
-		delete(a.others, s.ObjectGone)
-	case s.Bound != nil:
-		a.hear(s.Bound)
-	case s.Pod == nil:
-		a.drop(s.PodGone)
-	case s.Pod.Status.Phase == v1.PodSucceeded || s.Pod.Status.Phase == v1.PodFailed:
-		a.drop(keyOf(s.Pod))
+	switch o := s.Object.(type) {
+	case *v1.Node:
+		a.nodes[o.Name] = o
+	case *v1.Pod:
+		a.showPod(o)
+	case nil:
+		if s.Bound != nil {
+			a.hear(s.Bound)
+			return
+		}
+		a.remove(s.Gone)
 	default:
-		key := keyOf(s.Pod)
-		if mine, ok := a.ours[key]; ok && (s.Pod.Spec.NodeName != "" || mine.pod.UID != s.Pod.UID) {
-			delete(a.ours, key)
-		}
-		if _, assumed := a.ours[key]; assumed {
-			a.unpromised[key] = s.Pod
-		}
-		a.pods[key] = s.Pod
+		ref, _ := kinds.RefOf(o)
+		a.others[ref] = o
+	}
+}
+
+func (a *auditor) showPod(pod *v1.Pod) {
+	key := keyOf(pod)
+	if kinds.Finished(pod) {
+		a.drop(key)
+		return
+	}
+	if mine, ok := a.ours[key]; ok && (pod.Spec.NodeName != "" || mine.pod.UID != pod.UID) {
+		delete(a.ours, key)
+	}
+	if _, assumed := a.ours[key]; assumed {
+		a.unpromised[key] = pod
+	}
+	a.pods[key] = pod
+}
+
+func (a *auditor) remove(ref model.Ref) {
+	switch ref.Kind {
+	case model.PodKind:
+		a.drop(model.PodKey{Namespace: ref.Namespace, Name: ref.Name})
+	case model.NodeKind:
+		delete(a.nodes, ref.Name)
+	default:
+		delete(a.others, ref)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -49,7 +50,7 @@ type Cluster struct {
 	agenda agenda
 	store  store
 	chaos  chaos
-	// changes counts what happened to the API objects, conditions apart: nothing changed, nothing to hope for.
+	// changes counts the changes to API objects, except to conditions: while it stays the same, a retry cannot succeed.
 	changes int64
 
 	ingest *ingest.Ingest
@@ -60,9 +61,10 @@ type Cluster struct {
 	// skew is how far the wall clock is from virtual time, startSkew how far it was when the process started.
 	skew, startSkew time.Duration
 
-	watches [kinds]watch
-	away    bool      // the scheduler does not reach the API server
-	warmAt  time.Time // until then the API server forbids everything
+	reads   []model.Kind          // the kinds that the scheduler watches, in a fixed order
+	watches map[model.Kind]*watch // of these kinds
+	away    bool                  // the scheduler does not reach the API server
+	warmAt  time.Time             // until then the API server forbids everything
 
 	verdicts map[model.PodKey]Verdict
 	round    Round
@@ -83,16 +85,12 @@ type Round struct {
 	Stored []*v1.Pod
 }
 
-// Shown is one thing that the scheduler was shown. Exactly one field is set.
+// Shown is one thing that the scheduler was shown: an object in a new version, the reference of an object that is gone, or the outcome of a
+// binding. Object and Bound are nil unless it is that.
 type Shown struct {
-	Node     *v1.Node
-	NodeGone string
-	Pod      *v1.Pod
-	PodGone  model.PodKey
-	// Object is neither a node nor a pod.
-	Object     runtime.Object
-	ObjectGone model.Ref
-	Bound      *model.BindingResult
+	Object kinds.Object
+	Gone   model.Ref
+	Bound  *model.BindingResult
 }
 
 // Verdict is the last that was decided about a pod.
@@ -120,6 +118,7 @@ func New(config Config) (*Cluster, error) {
 	}
 	c := &Cluster{
 		config: config, profiles: map[string]*plugin.Profile{}, now: epoch,
+		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
 		store: newStore(), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
 	}
 	for _, p := range config.Scheduler.Profiles {
@@ -128,8 +127,9 @@ func New(config Config) (*Cluster, error) {
 	if err := c.start(); err != nil {
 		return nil, err
 	}
-	for k := range c.watches {
-		c.watches[k] = watch{synced: true, known: map[object]version{}, shownAt: map[object]time.Time{}} // there is nothing to list
+	for _, kind := range c.reads {
+		c.watches[kind] = newWatch()
+		c.watches[kind].synced = true // there is nothing to list
 	}
 	return c, nil
 }
@@ -241,21 +241,18 @@ func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
 		return plan.Answer{}, fmt.Errorf("simulate: there is no pod %s", key)
 	}
 	in, now := ingest.New(c.config.Scheduler.Compile()), state.New()
-	for _, other := range c.Objects() {
-		in.SetObject(other)
-	}
-	for _, node := range c.Nodes() {
-		in.SetNode(node)
-	}
-	for _, pod := range c.Pods() {
-		if pod != stored && pod.Spec.NodeName != "" {
-			in.SetPod(pod)
+	for _, kind := range c.reads {
+		for _, object := range c.store.list(kind) {
+			if pod, ok := object.(*v1.Pod); ok && (pod == stored || pod.Spec.NodeName == "") {
+				continue
+			}
+			in.Set(object)
 		}
 	}
 	now.Apply(in.Drain())
 	pending := *stored
 	pending.Spec.NodeName = ""
-	in.SetPod(&pending)
+	in.Set(&pending)
 	changes := in.Drain()
 	if len(changes) != 1 || changes[0].Pod == nil {
 		return plan.Answer{}, fmt.Errorf("simulate: pod %s is not the scheduler's to place", key)
@@ -270,7 +267,7 @@ func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
 // SetNode creates or replaces a node. The object is the cluster's from now on.
 func (c *Cluster) SetNode(node *v1.Node) {
 	c.changes++
-	c.showNode(c.store.setNode(node))
+	c.show(c.store.setNode(node))
 }
 
 // DeleteNode removes a node. Its pods stay behind. It reports whether there was one.
@@ -280,14 +277,14 @@ func (c *Cluster) DeleteNode(name string) bool {
 	}
 	c.changes++
 	delete(c.store.nodes, name)
-	c.show(object{node: name}, Shown{NodeGone: name})
+	c.showGone(model.Ref{Kind: model.NodeKind, Name: name})
 	return true
 }
 
 // SetPod creates or replaces a pod. The object is the cluster's from now on.
 func (c *Cluster) SetPod(pod *v1.Pod) {
 	c.changes++
-	c.showPod(c.store.setPod(pod))
+	c.show(c.store.setPod(pod))
 }
 
 // DeletePod removes a pod at once. It reports whether there was one.
@@ -298,33 +295,37 @@ func (c *Cluster) DeletePod(key model.PodKey) bool {
 	c.changes++
 	delete(c.store.pods, key)
 	delete(c.verdicts, key)
-	c.show(object{pod: key}, Shown{PodGone: key})
+	c.showGone(model.Ref{Kind: model.PodKind, Namespace: key.Namespace, Name: key.Name})
 	return true
 }
 
-// SetObject creates or replaces an object that is neither a node nor a pod. One that scheduling does not read is an error.
+// SetObject creates or replaces an object. One of a kind that scheduling does not read is an error.
 func (c *Cluster) SetObject(object runtime.Object) error {
-	ref, ok := model.RefOf(object)
-	if !ok {
+	switch o := object.(type) {
+	case *v1.Pod:
+		c.SetPod(o)
+		return nil
+	case *v1.Node:
+		c.SetNode(o)
+		return nil
+	}
+	row := kinds.Of(object)
+	if row == nil {
 		return fmt.Errorf("simulate: scheduling does not read objects of type %T", object)
 	}
-	stored, err := c.store.setOther(ref, object)
-	if err != nil {
-		return err
-	}
 	c.changes++
-	c.showObject(stored)
+	c.show(c.store.setOther(row.Ref(object.(kinds.Object)), object.(kinds.Object)))
 	return nil
 }
 
-// DeleteObject removes such an object. It reports whether there was one.
+// DeleteObject removes an object that is neither a node nor a pod. It reports whether there was one.
 func (c *Cluster) DeleteObject(ref model.Ref) bool {
 	if c.store.others[ref] == nil {
 		return false
 	}
 	c.changes++
 	delete(c.store.others, ref)
-	c.show(object{ref: ref}, Shown{ObjectGone: ref})
+	c.showGone(ref)
 	return true
 }
 
@@ -340,27 +341,14 @@ func (c *Cluster) DelayBind(key model.PodKey, delay time.Duration) { c.chaos.pla
 // SetFaults changes what goes wrong from now on.
 func (c *Cluster) SetFaults(faults Faults) { c.chaos.Faults = faults }
 
-func (c *Cluster) showObject(other runtime.Object) {
-	ref, _ := model.RefOf(other) // what is stored has one
-	c.show(object{ref: ref}, Shown{Object: other})
-}
-
 func (c *Cluster) deliver(what Shown) {
 	c.round.Shown = append(c.round.Shown, what)
 	switch {
-	case what.Node != nil:
-		c.ingest.SetNode(what.Node)
-	case what.NodeGone != "":
-		c.ingest.RemoveNode(what.NodeGone)
-	case what.Pod != nil:
-		c.ingest.SetPod(what.Pod)
 	case what.Object != nil:
-		c.ingest.SetObject(what.Object)
-	case what.ObjectGone != model.Ref{}:
-		c.ingest.RemoveObject(what.ObjectGone)
+		c.ingest.Set(what.Object)
 	case what.Bound != nil:
 		c.ingest.Bound(*what.Bound)
 	default:
-		c.ingest.RemovePod(what.PodGone.Namespace, what.PodGone.Name)
+		c.ingest.Remove(what.Gone)
 	}
 }

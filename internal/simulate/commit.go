@@ -158,7 +158,7 @@ func (c *Cluster) carryOut(job commit.Job) commit.Answer {
 		}
 		c.changes++
 		c.round.Stored = append(c.round.Stored, bound)
-		c.showPod(bound)
+		c.show(bound)
 	case commit.Ask:
 		pod := c.store.pods[key]
 		if pod == nil || pod.UID != job.Pod.UID {
@@ -179,7 +179,7 @@ func (c *Cluster) carryOut(job commit.Job) commit.Answer {
 		if !ok {
 			return commit.Answer{Err: apierrors.NewConflict(v1.Resource("pods"), key.Name, fmt.Errorf("the UID is another pod's"))}
 		}
-		c.showPod(pod)
+		c.show(pod)
 	}
 	return commit.Answer{}
 }

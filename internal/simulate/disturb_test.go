@@ -209,12 +209,16 @@ func (t *faultTrial) disturbNode() (string, error) {
 }
 
 func (t *faultTrial) disturbWatch() (string, error) {
-	kind := allKinds[t.r.IntN(len(allKinds))]
+	reads := t.c.Reads()
+	kind := reads[t.r.IntN(2)] // pods and nodes come first, and matter most
+	if others := reads[2:]; len(others) > 0 && t.r.IntN(3) == 0 {
+		kind = others[t.r.IntN(len(others))]
+	}
 	if t.r.IntN(2) == 0 {
 		t.c.BreakWatch(kind)
 		return "watch broken", nil
 	}
-	for _, kind := range allKinds {
+	for _, kind := range reads {
 		t.c.MendWatch(kind, t.r.IntN(2) == 0)
 	}
 	return "watches mended", nil

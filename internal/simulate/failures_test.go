@@ -134,7 +134,7 @@ func TestUnknownOutcomeKeepsTheRoom(t *testing.T) {
 	s.c.FailBind(key("web"), simulate.TimedOut, 1)
 	s.c.DelayBind(key("web"), time.Second)
 	s.advance(0)
-	s.c.BreakWatch(simulate.Pods)
+	s.c.BreakWatch(model.PodKind)
 	s.advance(10 * time.Second)
 	s.c.Disconnect()
 	s.advance(5 * time.Minute)
@@ -172,10 +172,10 @@ func TestConfirmationNeverComes(t *testing.T) {
 	s.c.SetPod(pod("web", "1", 0))
 	s.c.DelayBind(key("web"), time.Second)
 	s.advance(0)
-	s.c.BreakWatch(simulate.Pods)
+	s.c.BreakWatch(model.PodKind)
 	s.advance(time.Hour)
 	s.expect("web", "a", "a", "")
-	s.c.MendWatch(simulate.Pods, true)
+	s.c.MendWatch(model.PodKind, true)
 	s.advance(time.Minute)
 	s.expect("web", "a", "a", "")
 	s.attempts("web", 1)
@@ -316,14 +316,14 @@ func TestWatchBreaks(t *testing.T) {
 		s := newSmall(t)
 		s.c.SetPod(pod("web", "1", 0))
 		s.advance(0)
-		for _, kind := range allKinds {
+		for _, kind := range s.c.Reads() {
 			s.c.BreakWatch(kind)
 		}
 		s.c.SetPod(pod("next", "1", 1))
 		s.c.SetNode(node("b", "1"))
 		s.advance(10 * time.Minute)
 		s.expect("next", "", "", "")
-		for _, kind := range allKinds {
+		for _, kind := range s.c.Reads() {
 			s.c.MendWatch(kind, anew)
 		}
 		s.advance(12 * time.Second)
@@ -340,7 +340,7 @@ func TestRelistMissesDeletions(t *testing.T) {
 	s.c.SetPod(pod("waits", "1", 1))
 	s.advance(0)
 	s.expect("waits", "", "", "parked")
-	for _, kind := range allKinds {
+	for _, kind := range s.c.Reads() {
 		s.c.BreakWatch(kind)
 	}
 	s.c.DeletePod(key("on-a"))
@@ -348,7 +348,7 @@ func TestRelistMissesDeletions(t *testing.T) {
 	s.c.SetPod(pod("on-b", "100m", 2, func(p *v1.Pod) { p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}} }))
 	s.c.DeleteNode("b")
 	s.advance(time.Minute)
-	for _, kind := range allKinds {
+	for _, kind := range s.c.Reads() {
 		s.c.MendWatch(kind, true)
 	}
 	s.advance(12 * time.Second)

@@ -260,7 +260,7 @@ func (t *faultTrial) rested() error {
 			return fmt.Errorf("until a process starts, %s after the start: %w", t.c.Elapsed(), err)
 		}
 	}
-	for _, kind := range allKinds {
+	for _, kind := range t.c.Reads() {
 		t.c.MendWatch(kind, t.r.IntN(2) == 0)
 	}
 	if err := t.advance(settled); err != nil {
@@ -281,8 +281,6 @@ func (t *faultTrial) rested() error {
 // settled is how long it may take until every pod has a node that fits somewhere: a request that hangs takes half a minute, and backoffs
 // take eleven seconds each.
 const settled = 75 * time.Second
-
-var allKinds = []simulate.Kind{simulate.Pods, simulate.Nodes, simulate.Others}
 
 func (t *faultTrial) isCursed(pod *v1.Pod) bool { return t.cursed[pod.Name] }
 

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -88,11 +89,7 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 // take creates everything but pods.
 func (c *Cluster) take(files *manifest.Cluster) error {
 	for _, object := range files.Objects() {
-		if node, ok := object.(*v1.Node); ok {
-			c.SetNode(node)
-			continue
-		}
-		if _, ok := model.RefOf(object); !ok {
+		if row := kinds.Of(object); row == nil || row.Kind == model.PodKind {
 			continue
 		}
 		if err := c.SetObject(object); err != nil {
@@ -107,7 +104,7 @@ func (c *Cluster) take(files *manifest.Cluster) error {
 func divide(pods []*v1.Pod) (pending, placed []*v1.Pod) {
 	for _, pod := range pods {
 		switch {
-		case finished(pod):
+		case kinds.Finished(pod):
 		case pod.Spec.NodeName != "":
 			placed = append(placed, pod)
 		default:
@@ -118,10 +115,6 @@ func divide(pods []*v1.Pod) (pending, placed []*v1.Pod) {
 		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), compareKeys(keyOf(a), keyOf(b)))
 	})
 	return pending, placed
-}
-
-func finished(pod *v1.Pod) bool {
-	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
 // untilQuiet advances the time as long as something may come of it.

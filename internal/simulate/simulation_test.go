@@ -1,22 +1,18 @@
 package simulate_test
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
-	"maps"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	configv1 "k8s.io/kube-scheduler/config/v1"
-	"sigs.k8s.io/yaml"
 
-	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
@@ -46,7 +42,7 @@ func run(n uint64) error {
 	if !isDefault {
 		profile = random.TopologyProfile(r)
 	}
-	scheduler, err := configOf(profile)
+	scheduler, err := enginetest.Config(profile)
 	if err != nil {
 		return err
 	}
@@ -164,7 +160,7 @@ func disturb(r *rand.Rand, c *simulate.Cluster, a *auditor) (what string, err er
 	case m.New != nil:
 		err = c.SetObject(m.New.(runtime.Object))
 	case m.Old != nil:
-		ref, _ := model.RefOf(m.Old.(runtime.Object))
+		ref, _ := kinds.RefOf(m.Old.(runtime.Object))
 		c.DeleteObject(ref)
 	}
 	return m.String(), err
@@ -234,38 +230,4 @@ func disturbPending(r *rand.Rand, c *simulate.Cluster, now oracle.Cluster, a *au
 	}
 	c.SetPod(pod)
 	return what + old.Name, nil
-}
-
-// configOf writes an oracle's profile as a configuration file, and reads it.
-func configOf(o oracle.Profile) (*config.Config, error) {
-	name := v1.DefaultSchedulerName
-	profile := configv1.KubeSchedulerProfile{SchedulerName: &name, Plugins: &configv1.Plugins{}}
-	for _, plugin := range []string{"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
-		"NodeDeclaredFeatures", "NodeResourcesBalancedAllocation", "ImageLocality", "PodTopologySpread", "InterPodAffinity"} {
-		if o.Disabled[plugin] {
-			profile.Plugins.MultiPoint.Disabled = append(profile.Plugins.MultiPoint.Disabled, configv1.Plugin{Name: plugin})
-		} else if weight, ok := o.Weights[plugin]; ok {
-			w := int32(weight)
-			profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: plugin, Weight: &w})
-		}
-	}
-	args := map[string]any{
-		"NodeResourcesFit": o.Fit, "NodeResourcesBalancedAllocation": o.Balanced, "PodTopologySpread": o.Spread, "InterPodAffinity": o.PodAffinity,
-		"NodeAffinity": configv1.NodeAffinityArgs{AddedAffinity: o.AddedAffinity},
-	}
-	for _, plugin := range slices.Sorted(maps.Keys(args)) {
-		raw, err := json.Marshal(args[plugin])
-		if err != nil {
-			return nil, err
-		}
-		profile.PluginConfig = append(profile.PluginConfig, configv1.PluginConfig{Name: plugin, Args: runtime.RawExtension{Raw: raw}})
-	}
-	text, err := yaml.Marshal(configv1.KubeSchedulerConfiguration{
-		TypeMeta: metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"},
-		Profiles: []configv1.KubeSchedulerProfile{profile},
-	})
-	if err != nil {
-		return nil, err
-	}
-	return config.Parse("random profile", text)
 }

@@ -3,17 +3,17 @@ package simulate
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -22,13 +22,13 @@ import (
 type store struct {
 	nodes    map[string]*v1.Node
 	pods     map[model.PodKey]*v1.Pod
-	others   map[model.Ref]runtime.Object
+	others   map[model.Ref]kinds.Object
 	revision int64
 	uids     int64
 }
 
 func newStore() store {
-	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}, others: map[model.Ref]runtime.Object{}}
+	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}, others: map[model.Ref]kinds.Object{}}
 }
 
 // stamp gives an object what the API server gives: a revision, and a UID if it has none.
@@ -69,19 +69,37 @@ func (s *store) setPod(pod *v1.Pod) *v1.Pod {
 }
 
 // setOther stores an object that is neither a node nor a pod.
-func (s *store) setOther(ref model.Ref, object runtime.Object) (runtime.Object, error) {
-	stored := object.DeepCopyObject()
-	accessor, err := meta.Accessor(stored)
-	if err != nil {
-		return nil, fmt.Errorf("simulate: store an object: %w", err)
-	}
+func (s *store) setOther(ref model.Ref, object kinds.Object) kinds.Object {
+	stored := object.DeepCopyObject().(kinds.Object)
 	var before types.UID
-	if have, err := meta.Accessor(s.others[ref]); err == nil {
+	if have := s.others[ref]; have != nil {
 		before = have.GetUID()
 	}
-	s.stamp(accessor, before)
+	s.stamp(stored, before)
 	s.others[ref] = stored
-	return stored, nil
+	return stored
+}
+
+// list returns the stored objects of a kind, in order.
+func (s *store) list(kind model.Kind) []kinds.Object {
+	var objects []kinds.Object
+	switch kind {
+	case model.PodKind:
+		for _, key := range slices.SortedFunc(maps.Keys(s.pods), compareKeys) {
+			objects = append(objects, s.pods[key])
+		}
+	case model.NodeKind:
+		for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
+			objects = append(objects, s.nodes[name])
+		}
+	default:
+		for _, ref := range slices.SortedFunc(maps.Keys(s.others), compareRefs) {
+			if ref.Kind == kind {
+				objects = append(objects, s.others[ref])
+			}
+		}
+	}
+	return objects
 }
 
 // bind does what the API server does with a Binding, with its refusals.

@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -83,7 +84,7 @@ func tallied(nodes []*v1.Node, pods []*v1.Pod) map[string]amounts {
 		sums[node.Name] = amounts{}
 	}
 	for _, pod := range pods {
-		if sum := sums[pod.Spec.NodeName]; sum != nil && !finished(pod) {
+		if sum := sums[pod.Spec.NodeName]; sum != nil && !kinds.Finished(pod) {
 			occupied := model.Occupied(pod)
 			sum.add(&occupied, 1)
 		}

@@ -7,40 +7,12 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
-
-// Kind is a kind of object that is watched.
-type Kind int
-
-// The kinds. Others are namespaces, services and controllers.
-const (
-	Pods Kind = iota
-	Nodes
-	Others
-	kinds
-)
-
-// object names an object. Exactly one field is set; a node is named by its name alone.
-type object struct {
-	pod  model.PodKey
-	node string
-	ref  model.Ref
-}
-
-func (o object) kind() Kind {
-	switch {
-	case o.node != "":
-		return Nodes
-	case o.pod != model.PodKey{}:
-		return Pods
-	}
-	return Others
-}
 
 // watch is the connection over which the scheduler sees one kind of object, with what an informer keeps.
 type watch struct {
@@ -51,38 +23,44 @@ type watch struct {
 	// list counts the lists; what an earlier one was to show is not shown any more.
 	list   int
 	synced bool
-	known  map[object]version
+	known  map[model.Ref]version
 	// shownAt is when the newest version of an object is shown, so that the next one is not shown earlier.
-	shownAt map[object]time.Time
+	shownAt map[model.Ref]time.Time
 }
 
+func newWatch() *watch {
+	return &watch{known: map[model.Ref]version{}, shownAt: map[model.Ref]time.Time{}}
+}
+
+// sighting is an object in a new version, or nil in its place when the object is gone.
 type sighting struct {
-	of   object
-	what Shown
+	of     model.Ref
+	object kinds.Object
 }
 
 // version is what an informer knows of an object.
 type version struct {
 	uid      types.UID
 	revision string
-	gone     Shown // what is shown when it is not there any more
 }
 
 // watchAnew has all objects listed and watched by a process that knows nothing.
 func (c *Cluster) watchAnew() {
-	for k := range c.watches {
-		c.watches[k] = watch{broken: true, known: map[object]version{}, shownAt: map[object]time.Time{}}
+	for _, kind := range c.reads {
+		c.watches[kind] = newWatch()
+		c.watches[kind].broken = true
 	}
 	if !c.away {
-		for k := range kinds {
-			c.relist(k)
-		}
+		c.relistAll()
 	}
 }
 
-// BreakWatch stops a watch, without the scheduler noticing.
-func (c *Cluster) BreakWatch(kind Kind) {
-	if w := &c.watches[kind]; !w.broken {
+// Reads returns the kinds that the scheduler watches. The slice is the cluster's own.
+func (c *Cluster) Reads() []model.Kind { return c.reads }
+
+// BreakWatch stops the watch of a kind that the scheduler watches. The scheduler does not notice.
+func (c *Cluster) BreakWatch(kind model.Kind) {
+	if w := c.watches[kind]; !w.broken {
 		w.broken = true
 		c.happened["watch: broken"]++
 	}
@@ -90,8 +68,8 @@ func (c *Cluster) BreakWatch(kind Kind) {
 
 // MendWatch lets a broken watch go on: where it stopped, or with a new list, in which case the scheduler finds out only from the list what is
 // no longer there.
-func (c *Cluster) MendWatch(kind Kind, anew bool) {
-	w := &c.watches[kind]
+func (c *Cluster) MendWatch(kind model.Kind, anew bool) {
+	w := c.watches[kind]
 	switch {
 	case !w.broken || c.away:
 	case anew || !w.synced:
@@ -114,8 +92,8 @@ func (c *Cluster) MendWatch(kind Kind, anew bool) {
 }
 
 // relist plans a list, after which the watch goes on.
-func (c *Cluster) relist(kind Kind) {
-	w := &c.watches[kind]
+func (c *Cluster) relist(kind model.Kind) {
+	w := c.watches[kind]
 	w.list++
 	w.broken = true
 	list := w.list
@@ -131,64 +109,68 @@ func (c *Cluster) relist(kind Kind) {
 	})
 }
 
+func (c *Cluster) relistAll() {
+	for _, kind := range c.reads {
+		c.relist(kind)
+	}
+}
+
 // compare shows in which ways a list differs from what the informer knows.
-func (c *Cluster) compare(kind Kind, w *watch) {
+func (c *Cluster) compare(kind model.Kind, w *watch) {
 	listed := c.listed(kind)
-	there := map[object]bool{}
+	there := map[model.Ref]bool{}
 	for _, s := range listed {
 		there[s.of] = true
 	}
-	missing := slices.SortedFunc(maps.Keys(w.known), compareObjects)
-	for _, of := range missing {
+	for _, of := range slices.SortedFunc(maps.Keys(w.known), compareRefs) {
 		if !there[of] {
 			c.happened["watch: deletion missed"]++
-			c.see(w, sighting{of, w.known[of].gone})
+			c.see(w, sighting{of: of})
 		}
 	}
 	for _, s := range listed {
-		uid, revision := s.what.identity()
 		known, ok := w.known[s.of]
-		if ok && known.uid != uid {
+		if ok && known.uid != s.object.GetUID() {
 			c.happened["watch: replacement missed"]++
-			c.see(w, sighting{s.of, known.gone})
+			c.see(w, sighting{of: s.of})
 		}
-		if !ok || known.revision != revision {
+		if !ok || known.revision != s.object.GetResourceVersion() {
 			c.see(w, s)
 		}
 	}
 }
 
 // listed is what the API server lists: of the pods those that have not finished.
-func (c *Cluster) listed(kind Kind) []sighting {
+func (c *Cluster) listed(kind model.Kind) []sighting {
+	row := kinds.Get(kind)
 	var all []sighting
-	switch kind {
-	case Pods:
-		for _, pod := range c.Pods() {
-			if !finished(pod) {
-				all = append(all, sighting{object{pod: keyOf(pod)}, Shown{Pod: pod}})
-			}
-		}
-	case Nodes:
-		for _, node := range c.Nodes() {
-			all = append(all, sighting{object{node: node.Name}, Shown{Node: node}})
-		}
-	case Others:
-		for _, other := range c.Objects() {
-			ref, _ := model.RefOf(other) // what is stored has one
-			all = append(all, sighting{object{ref: ref}, Shown{Object: other}})
+	for _, object := range c.store.list(kind) {
+		if pod, ok := object.(*v1.Pod); !ok || !kinds.Finished(pod) {
+			all = append(all, sighting{row.Ref(object), object})
 		}
 	}
 	return all
 }
 
-// show plans a watch event, and sometimes its twin.
-func (c *Cluster) show(of object, what Shown) {
-	w := &c.watches[of.kind()]
+// show plans a watch event about an object in a new version.
+func (c *Cluster) show(object kinds.Object) {
+	c.plan(sighting{kinds.Of(object).Ref(object), object})
+}
+
+// showGone plans a watch event about an object that is gone.
+func (c *Cluster) showGone(ref model.Ref) { c.plan(sighting{of: ref}) }
+
+// plan plans a watch event, and sometimes its twin. Kinds that are not watched have none.
+func (c *Cluster) plan(s sighting) {
+	w := c.watches[s.of.Kind]
+	if w == nil {
+		return
+	}
 	at := c.now.Add(c.chaos.upTo(c.chaos.WatchDelayMax))
-	if last, ok := w.shownAt[of]; ok && last.After(at) {
+	if last, ok := w.shownAt[s.of]; ok && last.After(at) {
 		at = last
 	}
-	w.shownAt[of] = at
+	w.shownAt[s.of] = at
 	times := 1
 	if c.chaos.chance(c.chaos.DuplicatePercent) {
 		times = 2
@@ -200,9 +182,9 @@ func (c *Cluster) show(of object, what Shown) {
 			switch {
 			case w.list != list:
 			case w.broken:
-				w.backlog = append(w.backlog, sighting{of, what})
+				w.backlog = append(w.backlog, s)
 			default:
-				c.see(w, sighting{of, what})
+				c.see(w, s)
 			}
 		})
 	}
@@ -210,45 +192,23 @@ func (c *Cluster) show(of object, what Shown) {
 
 // see hands on what a watch shows.
 func (c *Cluster) see(w *watch, s sighting) {
-	if uid, revision := s.what.identity(); uid != "" && !(s.what.Pod != nil && finished(s.what.Pod)) {
-		w.known[s.of] = version{uid, revision, s.of.gone()}
-	} else {
+	pod, isPod := s.object.(*v1.Pod)
+	if s.object == nil || isPod && kinds.Finished(pod) {
 		delete(w.known, s.of)
+	} else {
+		w.known[s.of] = version{s.object.GetUID(), s.object.GetResourceVersion()}
 	}
-	c.deliver(s.what)
-}
-
-// gone is what is shown when the object is not there any more.
-func (o object) gone() Shown {
-	switch o.kind() {
-	case Pods:
-		return Shown{PodGone: o.pod}
-	case Nodes:
-		return Shown{NodeGone: o.node}
+	if s.object == nil {
+		c.deliver(Shown{Gone: s.of})
+		return
 	}
-	return Shown{ObjectGone: o.ref}
-}
-
-// identity returns the UID and revision of the object that is shown; empty if it is gone.
-func (s Shown) identity() (types.UID, string) {
-	var object metav1.Object
-	switch {
-	case s.Pod != nil:
-		object = s.Pod
-	case s.Node != nil:
-		object = s.Node
-	case s.Object != nil:
-		object = s.Object.(metav1.Object)
-	default:
-		return "", ""
-	}
-	return object.GetUID(), object.GetResourceVersion()
+	c.deliver(Shown{Object: s.object})
 }
 
 // synced reports whether the scheduler has seen a list of every kind: it does not decide before.
 func (c *Cluster) synced() bool {
-	for k := range c.watches {
-		if !c.watches[k].synced {
+	for _, w := range c.watches {
+		if !w.synced {
 			return false
 		}
 	}
@@ -259,8 +219,8 @@ func (c *Cluster) synced() bool {
 func (c *Cluster) Disconnect() {
 	c.away = true
 	c.happened["API server: gone"]++
-	for k := range c.watches {
-		c.watches[k].broken = true
+	for _, w := range c.watches {
+		w.broken = true
 	}
 }
 
@@ -272,9 +232,7 @@ func (c *Cluster) Reconnect(warmUp time.Duration) {
 	c.away = false
 	c.warmAt = c.now.Add(warmUp)
 	c.happened["API server: back"]++
-	for k := range kinds {
-		c.relist(k)
-	}
+	c.relistAll()
 }
 
 // Kill ends the scheduler process. Its requests that are on their way still arrive.
@@ -314,20 +272,3 @@ func (c *Cluster) SetClock(skew time.Duration) {
 
 // processTime turns virtual time into what the scheduler's steady clock shows: the wall clock when the process started, and the time since.
 func (c *Cluster) processTime(at time.Time) time.Time { return at.Add(c.startSkew) }
-
-func compareObjects(a, b object) int {
-	if a.node != b.node {
-		if a.node < b.node {
-			return -1
-		}
-		return 1
-	}
-	if order := compareKeys(a.pod, b.pod); order != 0 {
-		return order
-	}
-	return compareRefs(a.ref, b.ref)
-}
-
-func (c *Cluster) showNode(node *v1.Node) { c.show(object{node: node.Name}, Shown{Node: node}) }
-
-func (c *Cluster) showPod(pod *v1.Pod) { c.show(object{pod: keyOf(pod)}, Shown{Pod: pod}) }

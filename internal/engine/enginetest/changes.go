@@ -5,6 +5,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
@@ -81,7 +82,7 @@ func setObject(o runtime.Object) model.Change {
 }
 
 func refOf(o runtime.Object) model.Ref {
-	ref, ok := model.RefOf(o)
+	ref, ok := kinds.RefOf(o)
 	if !ok {
 		panic("enginetest: an object of a kind that scheduling does not read")
 	}

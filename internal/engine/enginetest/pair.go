@@ -24,10 +24,10 @@ type Pair struct {
 	Oracle  oracle.Profile
 }
 
-// NewPair puts an engine beside the oracle. The plugins are those that look at other pods, as [Profile] takes them; config needs no profiles.
-func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config, plugins ...plugin.Plugin) *Pair {
+// NewPair puts an engine beside the oracle. config needs no profiles.
+func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config) *Pair {
 	t.Helper()
-	p := &Pair{Cluster: cluster, State: state.New(), Profile: Profile(t, profile, plugins...), Oracle: profile}
+	p := &Pair{Cluster: cluster, State: state.New(), Profile: Profile(t, profile), Oracle: profile}
 	config.Profiles = []*plugin.Profile{p.Profile}
 	var err error
 	if p.Engine, err = engine.New(config); err != nil {

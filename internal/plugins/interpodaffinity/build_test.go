@@ -92,7 +92,7 @@ func cluster(nodes []*v1.Node, pods ...*v1.Pod) oracle.Cluster {
 // pairOf puts an engine with these arguments, and without PodTopologySpread, beside the oracle.
 func pairOf(t testing.TB, c oracle.Cluster, args configv1.InterPodAffinityArgs) *enginetest.Pair {
 	profile := oracle.Profile{PodAffinity: args, Disabled: map[string]bool{"PodTopologySpread": true}}
-	return enginetest.NewPair(t, c, profile, engine.Config{}, newPlugin(t, &args))
+	return enginetest.NewPair(t, c, profile, engine.Config{})
 }
 
 // judge asks the engine about a pod, and fails where the oracle says otherwise.

@@ -9,6 +9,8 @@ package interpodaffinity
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // Name is the plugin's name in the configuration.
@@ -41,3 +43,6 @@ func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
 
 // Name returns "InterPodAffinity".
 func (*Plugin) Name() string { return Name }
+
+// Reads returns namespaces: terms select them by label.
+func (*Plugin) Reads() []model.Kind { return []model.Kind{model.NamespaceKind} }

@@ -39,7 +39,7 @@ func newPair(t *testing.T, r *rand.Rand, n uint64) *enginetest.Pair {
 	cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(90), Pending: 6})
 	profile := random.TopologyProfile(r)
 	profile.Disabled["PodTopologySpread"] = true
-	return enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n}, newPlugin(t, &profile.PodAffinity))
+	return enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n})
 }
 
 // TestBrokenSelectorsAgreeWithOracle asks for pods with a term that cannot be parsed. The texts of parse errors are the library's, so only who

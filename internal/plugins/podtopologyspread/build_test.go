@@ -100,7 +100,7 @@ type bench struct {
 
 func newBench(t testing.TB, c oracle.Cluster, profile oracle.Profile) *bench {
 	t.Helper()
-	b := &bench{state: state.New(), profile: enginetest.Profile(t, profile, newPlugin(t, profile))}
+	b := &bench{state: state.New(), profile: enginetest.Profile(t, profile)}
 	var err error
 	if b.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1}); err != nil {
 		t.Fatal(err)

@@ -68,6 +68,14 @@ func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstr
 // Name returns "PodTopologySpread".
 func (*Plugin) Name() string { return Name }
 
+// Reads returns the kinds that say which pods belong together; none without default constraints, because a pod's own have a selector.
+func (p *Plugin) Reads() []model.Kind {
+	if len(p.hardDefaults)+len(p.softDefaults) == 0 {
+		return nil
+	}
+	return []model.Kind{model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind}
+}
+
 // CountNeed is the hard constraints; nil for a pod that none can apply to.
 func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
 	if n := p.need(pod, v1.DoNotSchedule); n != nil {

@@ -27,7 +27,7 @@ func TestAgreesWithOracle(t *testing.T) {
 		cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(11), Placed: r.IntN(70), Pending: 6})
 		profile := random.TopologyProfile(r)
 		profile.Disabled["InterPodAffinity"] = true
-		pair := enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n}, newPlugin(t, profile))
+		pair := enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n})
 		pair.Agree(t, r, 50, func(_ int, c oracle.Cluster) []*v1.Pod {
 			pending := enginetest.Pending(c)
 			if len(pending) > 0 && r.IntN(10) == 0 {

@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
@@ -165,7 +166,7 @@ func TestDefaultsFollowServicesAndControllers(t *testing.T) {
 }
 
 func set(object runtime.Object) model.Change {
-	ref, _ := model.RefOf(object)
+	ref, _ := kinds.RefOf(object)
 	return model.Change{Kind: model.ObjectSet, Object: object, Ref: ref}
 }
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/parity/internal/incumbent"
 	"github.com/berth-scheduler/berth/parity/internal/world"
@@ -105,7 +105,7 @@ func newIncumbent(w world.World) (*incumbent.Incumbent, error) {
 
 // newSnapshot trims the objects in place.
 func newSnapshot(scheduler *config.Config, w world.World) (*explain.Snapshot, error) {
-	trim := kube.Trim()
+	trim := kinds.Trim()
 	for _, o := range w.Objects() {
 		if _, err := trim(o); err != nil {
 			return nil, fmt.Errorf("trim a %T: %w", o, err)

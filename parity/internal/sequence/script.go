@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
@@ -174,7 +175,7 @@ func (p *play) change(c *simulate.Cluster) error {
 	case m.New != nil:
 		return c.SetObject(m.New.(runtime.Object))
 	case m.Old != nil:
-		ref, _ := model.RefOf(m.Old.(runtime.Object))
+		ref, _ := kinds.RefOf(m.Old.(runtime.Object))
 		c.DeleteObject(ref)
 	}
 	return nil

@@ -13,9 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -93,32 +95,40 @@ func (c *check) round(r simulate.Round) error {
 	return nil
 }
 
-// show tells kube-scheduler what Berth was told.
+// show gives kube-scheduler what Berth was given.
 func (c *check) show(what *simulate.Shown) error {
-	switch {
-	case what.Node != nil:
-		c.theirs.SetNode(what.Node)
-	case what.NodeGone != "":
-		return c.theirs.RemoveNode(what.NodeGone)
-	case what.Pod != nil:
-		return c.theirs.SetPod(what.Pod)
-	case what.Object != nil:
-		if ref, ok := model.RefOf(what.Object); ok {
-			c.objects[ref] = what.Object
+	switch o := what.Object.(type) {
+	case *v1.Node:
+		c.theirs.SetNode(o)
+		return nil
+	case *v1.Pod:
+		return c.theirs.SetPod(o)
+	case nil:
+		if what.Bound == nil {
+			return c.remove(what.Gone)
 		}
-		return c.theirs.SetObject(what.Object)
-	case what.ObjectGone != model.Ref{}:
-		gone := c.objects[what.ObjectGone]
-		delete(c.objects, what.ObjectGone)
-		return c.theirs.RemoveObject(gone)
-	case what.Bound != nil:
 		if what.Bound.Err != nil {
 			return c.theirs.Forget(what.Bound.Pod.Object)
 		}
+		return nil
 	default:
-		return c.theirs.RemovePod(what.PodGone.Namespace, what.PodGone.Name)
+		if ref, ok := kinds.RefOf(o); ok {
+			c.objects[ref] = o
+		}
+		return c.theirs.SetObject(o)
 	}
-	return nil
+}
+
+func (c *check) remove(ref model.Ref) error {
+	switch ref.Kind {
+	case model.PodKind:
+		return c.theirs.RemovePod(ref.Namespace, ref.Name)
+	case model.NodeKind:
+		return c.theirs.RemoveNode(ref.Name)
+	}
+	gone := c.objects[ref]
+	delete(c.objects, ref)
+	return c.theirs.RemoveObject(gone)
 }
 
 // decision compares what was decided about one pod with what kube-scheduler makes of the same pod on the same state.

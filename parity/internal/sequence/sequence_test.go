@@ -82,7 +82,7 @@ func TestDecision(t *testing.T) {
 		}
 		c := &check{theirs: theirs, objects: map[model.Ref]runtime.Object{}}
 		about(&tt.decision, 3, model.NewPod(pod(tt.cpu)))
-		shown := []simulate.Shown{{Node: node("a", "1")}, {Node: node("b", "4")}, {Node: node("c", "8")}, {Pod: pod(tt.cpu)}}
+		shown := []simulate.Shown{{Object: node("a", "1")}, {Object: node("b", "4")}, {Object: node("c", "8")}, {Object: pod(tt.cpu)}}
 		if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: tt.decision}); err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +108,7 @@ func TestBefore(t *testing.T) {
 	placed := pod("1")
 	placed.Name, placed.UID, placed.Spec.NodeName = "q", "q", "a"
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-	shown := []simulate.Shown{{Node: node("a", "4")}, {Pod: placed}, {Pod: pod("1")}, {Object: namespace}}
+	shown := []simulate.Shown{{Object: node("a", "4")}, {Object: placed}, {Object: pod("1")}, {Object: namespace}}
 	decision := takes("b", 1, 0)
 	about(&decision, 1, model.NewPod(pod("1")))
 	if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: decision}); err != nil {

@@ -1,4 +1,4 @@
-package kube
+package kinds
 
 import (
 	"bytes"
@@ -9,26 +9,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Pods that a controller made from one template differ in little: name, node, volumes, perhaps affinity. Reading each by itself decodes the
-// same specs ten thousands of times, and keeps them as often. So the watch of pods reads protobuf by halves: of a pod's spec it takes out
-// what differs and what nobody reads, and looks the rest up by its bytes. Only a rest that nobody has seen is decoded, by the library, and
-// trimmed. What comes out is what decoding and trimming the whole pod would have given, but specs of one template share their containers,
-// tolerations and so on. Lists, which servers are asked for that cannot begin a watch with one, and JSON are decoded as ever.
+// Pods that a controller made from one template differ in little: name, node, volumes, perhaps affinity. Decoding each by itself would decode
+// the same specs, and keep them, tens of thousands of times. So the watch of pods decodes protobuf in two parts: it removes from a pod's spec
+// the fields that differ and those that are not read, and looks the rest up by its bytes. Only a rest that is new is decoded, by the library,
+// and trimmed. The result equals that of decoding and trimming the whole pod, but specs of one template share their containers,
+// tolerations and so on. JSON, and lists (for servers that cannot begin a watch with one), are decoded whole.
 
-// podClient is a client whose pods come trimmed.
-type podClient struct {
-	kubernetes.Interface
-	core corev1.CoreV1Interface
+// Trimming returns codecs that decode pods and lists of pods trimmed, and all else as the given ones do. Each call makes codecs with a
+// memory of their own.
+func Trimming(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
+	return trimmingCodecs{codecs, new(sharing)}
 }
-
-// CoreV1 returns the part of the API that pods belong to.
-func (c podClient) CoreV1() corev1.CoreV1Interface { return c.core }
 
 // trimmingCodecs decode pods and lists of pods trimmed, whatever the media type.
 type trimmingCodecs struct {
@@ -149,8 +144,8 @@ func (p *pieces) giveBack() {
 	piecesPool.Put(p)
 }
 
-// decodePod decodes a pod from what the API server sent. It leaves what is not a pod, what has no name (a bookmark), and what it cannot
-// make sense of to the library, whose errors are the right ones.
+// decodePod decodes a pod that the API server sent. ok is false for other objects, for bookmarks (which have no name) and for bytes that it
+// cannot decode: the library decodes those, or returns its error.
 func (s *sharing) decodePod(data []byte) (pod *v1.Pod, ok bool) {
 	raw, ok := rawPod(data)
 	if !ok {
@@ -289,7 +284,7 @@ func (p *pieces) takeApart(raw []byte) bool {
 			p.status = content
 			return true
 		}
-		return false // what we have not heard of is the library's
+		return false // the library decodes pods with unknown fields
 	})
 	return ok && seen == 1<<podMetadata|1<<podSpec|1<<podStatus
 }
@@ -332,8 +327,8 @@ func (p *pieces) takeSpec(spec []byte) bool {
 	})
 }
 
-// takeContainer leaves a container without what nobody reads. Of its mounts, which name volumes that may bear random names, those stay that
-// somebody reads.
+// takeContainer copies a container without the fields that are not read. Mounts, which name volumes that may have random names, are kept only
+// if they have bind mount options.
 func (p *pieces) takeContainer(container []byte) bool {
 	p.container = p.container[:0]
 	return eachField(container, func(number protowire.Number, field, content []byte) bool {
@@ -357,9 +352,9 @@ func (p *pieces) takeContainer(container []byte) bool {
 	})
 }
 
-// eachField walks the fields of a message: field is all of it, content what a field of bytes holds, nil for those of other types. It
-// reports whether the message could be read to its end and every visit went well. What a visitor takes out must hold bytes, or the library
-// is to say what is wrong.
+// eachField visits the fields of a message: field is the whole field, content the value of a field of bytes, nil for fields of other types.
+// It reports whether the whole message could be read and every visit returned true. A visitor returns false for a field that should hold
+// bytes and does not: then the library returns the error.
 func eachField(message []byte, visit func(number protowire.Number, field, content []byte) bool) bool {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

@@ -1,6 +1,8 @@
-package kube
+package kinds
 
 import (
+	"reflect"
+
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -9,45 +11,52 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Trimming takes from an object, before any cache sees it, what no part of scheduling reads. A cluster's pods are most of the
+// Trimming removes from an object, before any cache holds it, what no part of scheduling reads. A cluster's pods are most of the
 // scheduler's memory, and most of a pod is environment, commands, mounts, probes and status.
 //
-// What specs hold is dropped field by field, so that a field we have not heard of stays. Statuses are rebuilt from what is
-// read. Strings, labels and amounts that repeat over many objects share memory. All of it is idempotent, as informers demand; but pods of
-// one template, which the watch of pods makes, share what trimming writes: see wire.go.
+// Specs are trimmed field by field, so that a field that is unknown here stays. Statuses are rebuilt from the fields that are
+// read. Strings, labels and amounts that repeat over many objects share memory. Trimming is idempotent, as informers demand; but pods of
+// one template, which the watch of pods decodes, share the fields that trimming writes: see wire.go.
 
-// Trim returns what takes from objects, in place, what no part of scheduling reads: the transform of the informers, for those who have
-// objects from elsewhere and want them as the scheduler has them. It must not get pods that a Watch has handed out: those share memory.
+// Trim returns the transform of the informers: it removes from objects, in place, what no part of scheduling reads. It is also for objects
+// that do not come from a watch. It must not be given pods of a Watch: those share memory.
 func Trim() func(object any) (any, error) { return new(sharing).trim }
 
-// trim is the transform of the informers. What it does not know stays as it is.
+// trim is the transform. Objects of kinds that are not in the table stay as they are.
 func (s *sharing) trim(object any) (any, error) {
-	switch o := object.(type) {
-	case *v1.Pod:
-		s.trimPod(o)
-	case *v1.Node:
-		s.trimNode(o)
-	case *v1.Namespace:
-		s.trimOther(&o.ObjectMeta)
-		o.Spec, o.Status = v1.NamespaceSpec{}, v1.NamespaceStatus{}
-	case *v1.Service:
-		s.trimOther(&o.ObjectMeta)
-		o.Spec, o.Status = v1.ServiceSpec{Selector: s.labels(o.Spec.Selector)}, v1.ServiceStatus{}
-	case *v1.ReplicationController:
-		s.trimOther(&o.ObjectMeta)
-		o.Spec, o.Status = v1.ReplicationControllerSpec{Selector: s.labels(o.Spec.Selector)}, v1.ReplicationControllerStatus{}
-	case *appsv1.ReplicaSet:
-		s.trimOther(&o.ObjectMeta)
-		o.Spec, o.Status = appsv1.ReplicaSetSpec{Selector: o.Spec.Selector}, appsv1.ReplicaSetStatus{}
-	case *appsv1.StatefulSet:
-		s.trimOther(&o.ObjectMeta)
-		o.Spec, o.Status = appsv1.StatefulSetSpec{Selector: o.Spec.Selector}, appsv1.StatefulSetStatus{}
+	if row := byType[reflect.TypeOf(object)]; row != nil {
+		row.trim(s, object.(Object))
 	}
 	return object, nil
 }
 
-// trimOther keeps of an object that is neither a pod nor a node name, namespace, uid, resourceVersion, creation and deletion time, and
-// labels (namespace selectors). Beside that, only selectors are kept: they say which pods belong together.
+func (s *sharing) trimNamespace(n *v1.Namespace) {
+	s.trimOther(&n.ObjectMeta)
+	n.Spec, n.Status = v1.NamespaceSpec{}, v1.NamespaceStatus{}
+}
+
+func (s *sharing) trimService(o *v1.Service) {
+	s.trimOther(&o.ObjectMeta)
+	o.Spec, o.Status = v1.ServiceSpec{Selector: s.labels(o.Spec.Selector)}, v1.ServiceStatus{}
+}
+
+func (s *sharing) trimReplicationController(o *v1.ReplicationController) {
+	s.trimOther(&o.ObjectMeta)
+	o.Spec, o.Status = v1.ReplicationControllerSpec{Selector: s.labels(o.Spec.Selector)}, v1.ReplicationControllerStatus{}
+}
+
+func (s *sharing) trimReplicaSet(o *appsv1.ReplicaSet) {
+	s.trimOther(&o.ObjectMeta)
+	o.Spec, o.Status = appsv1.ReplicaSetSpec{Selector: o.Spec.Selector}, appsv1.ReplicaSetStatus{}
+}
+
+func (s *sharing) trimStatefulSet(o *appsv1.StatefulSet) {
+	s.trimOther(&o.ObjectMeta)
+	o.Spec, o.Status = appsv1.StatefulSetSpec{Selector: o.Spec.Selector}, appsv1.StatefulSetStatus{}
+}
+
+// trimOther keeps of the metadata of an object that is neither a pod nor a node: name, namespace, uid, resourceVersion, creation and
+// deletion time, labels (namespace selectors). Besides metadata only selectors are kept: they say which pods belong together.
 func (s *sharing) trimOther(meta *metav1.ObjectMeta) {
 	s.trimMeta(meta)
 	meta.Annotations = nil
@@ -173,7 +182,7 @@ func hostPorts(ports []v1.ContainerPort) []v1.ContainerPort {
 	return kept
 }
 
-// mountsWithOptions keeps the options of bind mounts, which a node must declare to support. No one reads the rest of a mount.
+// mountsWithOptions keeps the options of bind mounts, which a node must declare to support. The rest of a mount is not read.
 func mountsWithOptions(mounts []v1.VolumeMount) []v1.VolumeMount {
 	var kept []v1.VolumeMount
 	for i := range mounts {
@@ -238,7 +247,7 @@ func controllerOf(owners []metav1.OwnerReference) []metav1.OwnerReference {
 }
 
 // keptConditions keeps PodScheduled (whether it must be written again), DisruptionTarget (who is being preempted), and those of
-// resizes (which amounts hold). Times of probes are nobody's business.
+// resizes (which amounts hold). Times of probes are not read.
 func keptConditions(conditions []v1.PodCondition) []v1.PodCondition {
 	var kept []v1.PodCondition
 	for i := range conditions {

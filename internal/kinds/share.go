@@ -1,4 +1,4 @@
-package kube
+package kinds
 
 import (
 	"slices"
@@ -9,15 +9,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sharedMax is how many different things a pool remembers, sharedTextMax how many bytes their texts may have together. Forgetting costs
-// no more than memory, and making them again.
+// sharedMax is how many different values a pool remembers, sharedTextMax how many bytes their texts may have together. A value that was
+// forgotten is built again, and is then in memory twice.
 const (
 	sharedMax     = 16_384
 	sharedTextMax = 16 << 20
 )
 
-// pool makes equal things one. Pods that come from one template have equal labels and amounts, and a small map takes hundreds
-// of bytes. It is safe for concurrent use, and what it gives must never be written.
+// pool replaces equal values by one. Pods of one template have equal labels and amounts, and a small map takes hundreds of bytes. It is safe
+// for concurrent use. The values that it returns must never be written.
 type pool[M any] struct {
 	mu     sync.Mutex
 	byText map[string]M
@@ -40,20 +40,20 @@ func (p *pool[M]) share(text []byte, build func() M) M {
 	return shared
 }
 
-// sharing is what trimming shares between objects.
+// sharing holds the values that trimmed objects share.
 type sharing struct {
 	strings pool[map[string]string]
 	amounts pool[v1.ResourceList]
-	// By what they are on the wire: specs, affinities and labels of pods; nil what cannot be decoded.
+	// By their bytes in protobuf: specs, affinities and labels of pods; nil for bytes that cannot be decoded.
 	templates  pool[*v1.PodSpec]
 	affinities pool[*v1.Affinity]
 	wired      pool[map[string]string]
 }
 
-// few is how many entries a map may have to be put into words without allocating.
+// few is how many entries a map may have so that its text is built without allocating.
 const few = 16
 
-// labels returns a map of equal content whose strings share memory, too.
+// labels returns an equal map that other objects share, with shared strings.
 func (s *sharing) labels(m map[string]string) map[string]string {
 	if len(m) == 0 {
 		return m // an empty node selector is not the same as none
@@ -78,7 +78,7 @@ func (s *sharing) labels(m map[string]string) map[string]string {
 	})
 }
 
-// list returns a list of equal amounts.
+// list returns an equal list that other objects share.
 func (s *sharing) list(list v1.ResourceList) v1.ResourceList {
 	if len(list) == 0 {
 		return list

@@ -1,13 +1,10 @@
-package kube
+package kinds
 
 import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -15,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/randfill"
 )
@@ -123,114 +119,6 @@ func TestPodsOfADaemonSet(t *testing.T) {
 	if n := len(shared.templates.byText); n != 1 {
 		t.Errorf("%d templates are remembered, want 1", n)
 	}
-}
-
-// podServer begins watches of pods with a list, in protobuf. What else it is asked for is empty.
-type podServer struct {
-	t      *testing.T
-	rest   http.Handler
-	events chan metav1.WatchEvent
-}
-
-// ServeHTTP answers a watch.
-func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/api/v1/pods" || r.URL.Query().Get("sendInitialEvents") != "true" {
-		s.rest.ServeHTTP(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
-	frames := protobufInfo(s.t).StreamSerializer.Framer.NewFrameWriter(w)
-	for {
-		select {
-		case event := <-s.events:
-			frame, err := event.Marshal()
-			if err == nil {
-				_, err = frames.Write(frame)
-			}
-			if err != nil {
-				s.t.Errorf("send an event: %v", err)
-				return
-			}
-			w.(http.Flusher).Flush()
-			if event.Type == string(watch.Error) {
-				return
-			}
-		case <-r.Context().Done():
-			return
-		}
-	}
-}
-
-func (s *podServer) send(kind watch.EventType, object runtime.Object) {
-	s.events <- metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: encoded(s.t, object)}}
-}
-
-// podSink keeps pods.
-type podSink struct {
-	notebook
-	pods chan *v1.Pod
-}
-
-func (s podSink) SetPod(o *v1.Pod) { s.pods <- o }
-
-// TestPodsComeByHalves watches pods of one template, and reads one of them while others come: what they share must not be written.
-func TestPodsComeByHalves(t *testing.T) {
-	const pods = 300
-	server := &podServer{t: t, rest: newWatchServer(t), events: make(chan metav1.WatchEvent, 2*pods)}
-	listening := httptest.NewServer(server)
-	t.Cleanup(listening.Close)
-	sink := podSink{notebook{make(chan string, 100)}, make(chan *v1.Pod, 2*pods)}
-	w := watchInto(t, sink, ClientConfig{Master: listening.URL}, Reads{})
-	bookmark := func(version string) *v1.Pod {
-		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	}
-	next := func() *v1.Pod {
-		t.Helper()
-		select {
-		case pod := <-sink.pods:
-			return pod
-		case <-time.After(20 * time.Second):
-			t.Fatal("no pod comes")
-			return nil
-		}
-	}
-	same := func(got *v1.Pod, want *v1.Pod) {
-		t.Helper()
-		if diff := cmp.Diff(trimmed(t, want), got); diff != "" {
-			t.Fatalf("-want +got:\n%s", diff)
-		}
-	}
-	server.send(watch.Added, fullPod(0))
-	server.send(watch.Bookmark, bookmark("1000"))
-	if err := w.Sync(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	first := next()
-	same(first, fullPod(0))
-	for i := 1; i < pods; i++ {
-		server.send(watch.Added, fullPod(i))
-	}
-	for i := 1; i < pods; i++ {
-		if first.Spec.Containers[0].Image == "" || first.Spec.Tolerations[0].Key == "" {
-			t.Fatal("the first pod has lost something")
-		}
-		pod := next()
-		same(pod, fullPod(i))
-		if &pod.Spec.Containers[0] != &first.Spec.Containers[0] {
-			t.Fatalf("pod %d has a spec of its own", i)
-		}
-	}
-	changed := fullPod(0)
-	changed.ResourceVersion, changed.Labels = "2000", map[string]string{"app": "other"}
-	server.send(watch.Modified, changed)
-	same(next(), changed)
-	// The version is too old to go on from, so everything is listed again: only what has changed since is handed on.
-	server.send(watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
-	for i := range pods {
-		server.send(watch.Added, fullPod(i))
-	}
-	server.send(watch.Bookmark, bookmark("3000"))
-	same(next(), fullPod(0))
 }
 
 // TestPoolsForget gives more than a pool may remember, by number and by bytes.

@@ -1,0 +1,180 @@
+// Package kinds is the table of the kinds of API object that scheduling can read.
+//
+// It takes API objects; it gives what is known of their kind: the resource to watch, what is kept of an object, which of its versions are
+// the same for scheduling, the change that a version makes, and the events that can follow. It owns the table and what trimmed objects
+// share in memory. It never talks to an API server and never decides which kinds are watched: plugins say what they read, and package
+// config collects it.
+//
+// A new kind takes a constant in package model, a row here, and a store in package state; for simulations from files also a row in package
+// manifest. Tests fail while one of these is missing.
+package kinds
+
+import (
+	"reflect"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Object is an API object.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Row is what is known of one kind. It is never changed.
+type Row struct {
+	Kind       model.Kind
+	Resource   schema.GroupVersionResource
+	Namespaced bool
+	// Events are the resources of the cluster events, in kube-scheduler's terms, that changes to objects of the kind can raise.
+	Events []model.EventResource
+
+	object reflect.Type
+	trim   func(*sharing, Object)
+	same   func(before, after Object) bool
+	change func(Object) model.Change
+	gone   func(model.Ref) model.Change
+}
+
+// table has the rows by kind. Plugins that read a kind besides pods and nodes name it in their method Reads.
+var table = numbered([model.KindCount]Row{
+	model.PodKind: row(core("pods"), namespaced, (*sharing).trimPod, sameVersion, podChange, podGone,
+		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent),
+	model.NodeKind: row(core("nodes"), clusterWide, (*sharing).trimNode, sameVersion, nodeChange, nodeGone,
+		model.NodeEvent),
+	// Changes to the following kinds wake no pods, as in kube-scheduler.
+	model.NamespaceKind: objects(core("namespaces"), clusterWide, (*sharing).trimNamespace,
+		func(n *v1.Namespace) any { return n.Labels }),
+	model.ServiceKind: objects(core("services"), namespaced, (*sharing).trimService,
+		func(s *v1.Service) any { return s.Spec.Selector }),
+	model.ReplicationControllerKind: objects(core("replicationcontrollers"), namespaced, (*sharing).trimReplicationController,
+		func(c *v1.ReplicationController) any { return c.Spec.Selector }),
+	model.ReplicaSetKind: objects(apps("replicasets"), namespaced, (*sharing).trimReplicaSet,
+		func(r *appsv1.ReplicaSet) any { return r.Spec.Selector }),
+	model.StatefulSetKind: objects(apps("statefulsets"), namespaced, (*sharing).trimStatefulSet,
+		func(s *appsv1.StatefulSet) any { return s.Spec.Selector }),
+})
+
+// numbered enters into each row the kind that it is about.
+func numbered(rows [model.KindCount]Row) *[model.KindCount]Row {
+	for kind := range rows {
+		rows[kind].Kind = model.Kind(kind)
+	}
+	return &rows
+}
+
+const (
+	clusterWide = false
+	namespaced  = true
+)
+
+func core(resource string) schema.GroupVersionResource {
+	return v1.SchemeGroupVersion.WithResource(resource)
+}
+func apps(resource string) schema.GroupVersionResource {
+	return appsv1.SchemeGroupVersion.WithResource(resource)
+}
+
+// row makes a row of functions about objects of one type.
+func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), same func(before, after T) bool,
+	change func(T) model.Change, gone func(model.Ref) model.Change, events ...model.EventResource) Row {
+	return Row{
+		Resource: resource, Namespaced: namespaced, Events: events, object: reflect.TypeFor[T](),
+		trim:   func(s *sharing, o Object) { trim(s, o.(T)) },
+		same:   func(before, after Object) bool { return same(before.(T), after.(T)) },
+		change: func(o Object) model.Change { return change(o.(T)) },
+		gone:   gone,
+	}
+}
+
+// objects makes a row for a kind that reaches the state as API objects. read returns what scheduling reads of an object: versions in which
+// that is equal are the same, because a controller's status changes with each of its pods.
+func objects[T Object](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) any, events ...model.EventResource) Row {
+	same := func(before, after T) bool { return equality.Semantic.DeepEqual(read(before), read(after)) }
+	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o} }
+	gone := func(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
+	return row(resource, namespaced, trim, same, change, gone, events...)
+}
+
+// byType finds rows.
+var byType = func() map[reflect.Type]*Row {
+	rows := make(map[reflect.Type]*Row, len(table))
+	for kind := range table {
+		rows[table[kind].object] = &table[kind]
+	}
+	return rows
+}()
+
+// Of returns the row of an object's kind, nil if scheduling reads no objects of that kind.
+func Of(object runtime.Object) *Row { return byType[reflect.TypeOf(object)] }
+
+// Get returns the row of a kind.
+func Get(kind model.Kind) *Row { return &table[kind] }
+
+// RefOf returns the reference of an object; ok is false when scheduling reads no objects of its kind.
+func RefOf(object runtime.Object) (ref model.Ref, ok bool) {
+	row := Of(object)
+	if row == nil {
+		return model.Ref{}, false
+	}
+	return row.Ref(object.(Object)), true
+}
+
+// Ref returns the reference of an object of the kind.
+func (r *Row) Ref(object metav1.Object) model.Ref {
+	ref := model.Ref{Kind: r.Kind, Name: object.GetName()}
+	if r.Namespaced {
+		ref.Namespace = object.GetNamespace()
+	}
+	return ref
+}
+
+// Same reports whether two versions of an object are the same for scheduling, so that the second need not be handed on.
+func (r *Row) Same(before, after Object) bool { return r.same(before, after) }
+
+// Change returns what a version of an object is to the loop. The needs of a pod are not compiled yet.
+func (r *Row) Change(object Object) model.Change {
+	change := r.change(object)
+	if change.Kind == model.ObjectSet {
+		change.Ref = r.Ref(object)
+	}
+	return change
+}
+
+// Gone returns what the end of an object of the kind is to the loop.
+func (r *Row) Gone(ref model.Ref) model.Change { return r.gone(ref) }
+
+// sameVersion reports whether two versions have one number: a list after a broken watch shows again what is known already.
+func sameVersion[T metav1.Object](before, after T) bool {
+	return before.GetResourceVersion() == after.GetResourceVersion()
+}
+
+// Finished reports whether a pod has run to its end: it occupies nothing any more.
+func Finished(pod *v1.Pod) bool {
+	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
+}
+
+// podChange treats a finished pod as one that is gone.
+func podChange(pod *v1.Pod) model.Change {
+	if Finished(pod) {
+		return model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: pod.Namespace, Name: pod.Name}}
+	}
+	return model.Change{Kind: model.PodSet, Pod: model.NewPod(pod)}
+}
+
+func podGone(ref model.Ref) model.Change {
+	return model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: ref.Namespace, Name: ref.Name}}
+}
+
+func nodeChange(node *v1.Node) model.Change {
+	return model.Change{Kind: model.NodeSet, Node: model.NewNode(node)}
+}
+
+func nodeGone(ref model.Ref) model.Change { return model.Change{Kind: model.NodeGone, Name: ref.Name} }

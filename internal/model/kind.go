@@ -1,0 +1,23 @@
+package model
+
+// Kind is a kind of API object that scheduling can read. The table in package kinds has one row for each.
+type Kind uint8
+
+// The kinds.
+const (
+	PodKind Kind = iota
+	NodeKind
+	NamespaceKind
+	ServiceKind
+	ReplicationControllerKind
+	ReplicaSetKind
+	StatefulSetKind
+	// KindCount is how many there are.
+	KindCount
+)
+
+// Ref names an API object. Objects of kinds without namespaces have no Namespace.
+type Ref struct {
+	Kind            Kind
+	Namespace, Name string
+}
