@@ -173,7 +173,7 @@ func (s *scheduler) prepareElection(o *options, access *rest.Config, client kube
 func (s *scheduler) run(ctx context.Context) error {
 	began := time.Now()
 	s.log.Info("Starting Berth scheduler", "version", Version(), "profiles", s.config.SchedulerNames(),
-		"pluginsWithoutEffect", s.config.Missing)
+		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
 	stopServing, err := s.startServer()
 	if err != nil {
 		return err

@@ -26,8 +26,11 @@ type Config struct {
 	Profiles []*plugin.Profile
 	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
 	BackoffInitial, BackoffMax time.Duration
-	// Missing names the enabled plugins that Berth does not have yet and that therefore have no effect, sorted.
+	// Missing names the enabled plugins that Berth does not have yet, sorted.
 	Missing []string
+	// Barring names those of Missing that keep the pods pending that the plugin would have judged, sorted. The others of Missing
+	// have no effect.
+	Barring []string
 
 	// Kubeconfig is the path of the kubeconfig file to use; empty if the configuration names none.
 	Kubeconfig string
@@ -153,7 +156,8 @@ func (c *Config) addProfiles(known registry) error {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}
 		c.Profiles = append(c.Profiles, profile)
-		c.Missing = append(c.Missing, lacking...)
+		c.Missing = append(c.Missing, lacking.plugins...)
+		c.Barring = append(c.Barring, lacking.barring...)
 		// There is but one plugin that sorts.
 		if !equality.Semantic.DeepEqual(argsFor(prioritysort.Name, c.Source.Profiles[0].PluginConfig), argsFor(prioritysort.Name, source.PluginConfig)) {
 			return fmt.Errorf("different queue sort plugin args for profile %q", *source.SchedulerName)
@@ -161,7 +165,14 @@ func (c *Config) addProfiles(known registry) error {
 	}
 	slices.Sort(c.Missing)
 	c.Missing = slices.Compact(c.Missing)
+	slices.Sort(c.Barring)
+	c.Barring = slices.Compact(c.Barring)
 	return nil
+}
+
+// WithoutEffect returns the plugins of Missing that keep no pod pending, sorted.
+func (c *Config) WithoutEffect() []string {
+	return slices.DeleteFunc(slices.Clone(c.Missing), func(name string) bool { return slices.Contains(c.Barring, name) })
 }
 
 // SchedulerNames returns the names that pods choose profiles by, in the order of the profiles.

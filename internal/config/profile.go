@@ -8,12 +8,18 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/absent"
 )
 
-// build makes the plugins of a checked profile and puts them where they run. lacking names those that are enabled but that
-// Berth does not have. Of the profile's arguments, those of plugins that are not enabled are dropped, as are those that are empty;
-// the others are sorted.
-func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plugin.Profile, lacking []string, err error) {
+// lack is what a profile enables and Berth does not have.
+type lack struct {
+	// plugins are all of them; barring are those that keep the pods pending that they would have judged.
+	plugins, barring []string
+}
+
+// build makes the plugins of a checked profile and puts them where they run. Of the profile's arguments, those of plugins that are not
+// enabled are dropped, as are those that are empty; the others are sorted.
+func build(known registry, source *configv1.KubeSchedulerProfile) (*plugin.Profile, lack, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
 		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
@@ -22,35 +28,64 @@ func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plug
 
 	made, err := instances(known, enabled, source.PluginConfig)
 	if err != nil {
-		return nil, nil, err
+		return nil, lack{}, err
 	}
 	order, err := expand(known, source.Plugins)
 	if err != nil {
-		return nil, nil, err
+		return nil, lack{}, err
 	}
 	if err := checkCounts(*source.SchedulerName, &order); err != nil {
-		return nil, nil, err
+		return nil, lack{}, err
 	}
 	weights, err := weights(source.Plugins, order[score])
 	if err != nil {
-		return nil, nil, err
+		return nil, lack{}, err
 	}
-	profile = &plugin.Profile{Name: *source.SchedulerName}
+	profile := &plugin.Profile{Name: *source.SchedulerName}
 	if err := assemble(profile, &order, made, weights); err != nil {
-		return nil, nil, err
+		return nil, lack{}, err
+	}
+	lacking, err := standIn(profile, &order, enabled, made)
+	if err != nil {
+		return nil, lack{}, err
 	}
 	for _, name := range enabled {
-		if !order.has(name) {
-			continue
-		}
-		if x, ok := made[name].(plugin.EnqueueExtensions); ok {
+		if x, ok := made[name].(plugin.EnqueueExtensions); ok && order.has(name) {
 			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
-		}
-		if made[name] == nil {
-			lacking = append(lacking, name)
 		}
 	}
 	return profile, lacking, nil
+}
+
+// deciding are the points at which a plugin decides whether a pod is bound. At the others it only says which node is better, or makes room.
+var deciding = [...]point{preEnqueue, preFilter, filter, placementGenerate, reserve, permit, preBind}
+
+// standIn puts the stand-ins of plugins that Berth does not have after the other PreFilter plugins, in the order of the points at which they would
+// decide. Which of these points a configuration leaves them makes no difference: at any of them the real plugin would have judged the pod.
+func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]plugin.Plugin) (lack, error) {
+	var lacking lack
+	for _, name := range enabled {
+		if made[name] == nil && order.has(name) {
+			lacking.plugins = append(lacking.plugins, name)
+		}
+	}
+	for _, at := range deciding {
+		for _, name := range order[at] {
+			if !slices.Contains(lacking.plugins, name) || slices.Contains(lacking.barring, name) {
+				continue
+			}
+			p, err := absent.New(name)
+			if err != nil {
+				return lack{}, err
+			}
+			if p != nil {
+				lacking.barring = append(lacking.barring, name)
+				profile.PreFilters = append(profile.PreFilters, p)
+				profile.EnqueueExtensions = append(profile.EnqueueExtensions, p)
+			}
+		}
+	}
+	return lacking, nil
 }
 
 // instances makes the enabled plugins, by name. Those that are unknown or that Berth does not have are left out.
