@@ -142,6 +142,12 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: plain}, spec: {containers: [{name: m, image: x}]}}
 `
 	const volumes = `0/1 nodes are available: VolumeRestrictions is not part of this version of Berth: the pod uses PersistentVolumeClaim "data".`
+	const extender = "0/1 nodes are available: Asking extenders is not part of this version of Berth: extenders[0] has a say about every pod."
+	config := filepath.Join(t.TempDir(), "scheduler.yaml")
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: \"http://x\", filterVerb: f}]\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, row := range []struct {
 		name          string
 		args          []string
@@ -151,6 +157,9 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 		{"defaults", nil, volumes, "Scheduled", []string{
 			"pods that need one of them stay pending: DynamicResources, NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone\n",
 			"have no effect yet: DefaultPreemption\n",
+		}},
+		{"extender", []string{"--config", config}, volumes, extender, []string{
+			`no pod is placed: extenders[0].filterVerb: Invalid value: "f": this version of Berth does not ask extenders`, "DynamicResources, Extender, ",
 		}},
 	} {
 		code, out, stderr := simulated(t, cluster, append(row.args, "-f", "-")...)

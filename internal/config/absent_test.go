@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -26,9 +27,10 @@ func barred(c *Config, spec v1.PodSpec) string {
 }
 
 var (
-	withClaim  = v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}
-	withDevice = v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}
-	withGroup  = v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{}}
+	withClaim   = v1.PodSpec{Volumes: []v1.Volume{{VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "c"}}}}}
+	withDevice  = v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}
+	withGroup   = v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{}}
+	withManaged = v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{"example.com/gpu": resource.MustParse("1")}}}}}
 )
 
 // Every plugin of the table is there, or has a stand-in, or keeps no pod from being bound.
@@ -104,5 +106,69 @@ func TestBarring(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"DefaultPreemption"}, c.WithoutEffect()); diff != "" {
 		t.Errorf("without effect (-want +got):\n%s", diff)
+	}
+}
+
+func TestExtendersThatDecide(t *testing.T) {
+	for _, row := range []struct {
+		name, extenders string
+		bars, ignored   string // which of withManaged and an empty pod are barred: without the flag, and with it
+		refused         string
+		note            string // with the flag
+	}{
+		{"none", ``, "", "", "", ""},
+		{"scores", `{urlPrefix: x, prioritizeVerb: p, weight: 1}`, "", "", "", "extenders[0] is not asked: Berth does not support extenders yet; no pod waits for it"},
+		{"preempts", `{urlPrefix: x, preemptVerb: p}`, "", "", "", "no pod waits for it"},
+		{
+			"filters", `{urlPrefix: x, filterVerb: f}`, "managed all", "",
+			`extenders[0].filterVerb: Invalid value: "f": this version of Berth does not ask extenders: pods would go to nodes that it rejects`, "pods are bound without it",
+		},
+		{"binds", `{urlPrefix: x, bindVerb: b, ignorable: true}`, "managed all", "", `extenders[0].bindVerb: Invalid value: "b": `, "pods are bound without it"},
+		{
+			"manages and filters", `{urlPrefix: x, filterVerb: f, managedResources: [{name: example.com/gpu}]}`, "managed", "managed", "",
+			"pods that request a resource that it manages stay pending",
+		},
+		{"manages and binds", `{urlPrefix: x, bindVerb: b, managedResources: [{name: example.com/gpu}]}`, "managed", "managed", "", "stay pending"},
+		{"manages and scores", `{urlPrefix: x, prioritizeVerb: p, weight: 1, managedResources: [{name: example.com/gpu}]}`, "", "", "", "no pod waits for it"},
+		{"manages another", `{urlPrefix: x, filterVerb: f, managedResources: [{name: example.com/nic}]}`, "", "", "", "stay pending"},
+		{
+			"second of two", `{urlPrefix: x, prioritizeVerb: p, weight: 1}, {urlPrefix: z, filterVerb: f}`, "managed all", "", `extenders[1].filterVerb: `,
+			"extenders[1] is not asked: Berth does not support extenders yet; pods are bound without it",
+		},
+	} {
+		text := []byte(header + "extenders: [" + row.extenders + "]\n")
+		for _, ignore := range []bool{false, true} {
+			c, err := parse("f", text, Request{IgnoreExtenders: ignore})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, pod := range []struct {
+				name string
+				spec v1.PodSpec
+			}{{"managed", withManaged}, {"all", v1.PodSpec{}}} {
+				switch by := barred(c, pod.spec); by {
+				case "":
+				case "Extender":
+					got = append(got, pod.name)
+				default:
+					t.Errorf("%s: barred by %s", row.name, by)
+				}
+			}
+			want := row.bars
+			if ignore {
+				want = row.ignored
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%s, ignore %v: bars %v, want %v", row.name, ignore, got, want)
+			}
+			if ignore && !strings.Contains(strings.Join(c.Notes, "\n"), row.note) {
+				t.Errorf("%s: notes are %q, want %q", row.name, c.Notes, row.note)
+			}
+			err = c.CheckExtenders()
+			if (err != nil) != (row.refused != "") || err != nil && !strings.Contains(err.Error(), row.refused) {
+				t.Errorf("%s: refused with %v, want %q", row.name, err, row.refused)
+			}
+		}
 	}
 }

@@ -28,8 +28,8 @@ type Config struct {
 	BackoffInitial, BackoffMax time.Duration
 	// Missing names the enabled plugins that Berth does not have yet, sorted.
 	Missing []string
-	// Barring names those of Missing that keep the pods pending that the plugin would have judged, sorted. The others of Missing
-	// have no effect.
+	// Barring names what is not there yet and keeps those pods pending that it would have judged, sorted: plugins of Missing, and Extender. The
+	// other plugins of Missing have no effect.
 	Barring []string
 
 	// Kubeconfig is the path of the kubeconfig file to use; empty if the configuration names none.
@@ -57,6 +57,8 @@ type Request struct {
 	Edit func(*configv1.KubeSchedulerConfiguration)
 	// Limited says that Edit sets QPS or burst of the client connection, so that these limits hold.
 	Limited bool
+	// IgnoreExtenders has pods bound without extenders that have a say about every pod. Otherwise no pod is bound while there is one.
+	IgnoreExtenders bool
 }
 
 // Error is what is wrong with a configuration that a person wrote. All errors of Load and Parse are of this type.
@@ -134,7 +136,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Kubeconfig:         source.ClientConnection.Kubeconfig,
 		ContentType:        source.ClientConnection.ContentType,
 		AcceptContentTypes: source.ClientConnection.AcceptContentTypes,
-		Notes:              append(notes(source), notesOnGates(gates)...),
+		Notes:              slices.Concat(notes(source), notesOnExtenders(source.Extenders, r.IgnoreExtenders), notesOnGates(gates)),
 		Flagz:              gates.Enabled(componentFlagz),
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
@@ -145,6 +147,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 	if err := c.addProfiles(known); err != nil {
 		return nil, fmt.Errorf("initializing profiles: %w", err)
 	}
+	c.barExtenders(r.IgnoreExtenders)
 	return c, nil
 }
 

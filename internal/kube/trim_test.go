@@ -327,8 +327,9 @@ func TestDemandsStay(t *testing.T) {
 	}
 	requesting := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
 		Requests: v1.ResourceList{"deviceclass.resource.kubernetes.io/gpu": resource.MustParse("1")},
+		Limits:   v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
 	}}}}}
-	var plugins []*absent.Plugin
+	plugins := []*absent.Plugin{absent.NewExtenders([]absent.Extender{{Field: "extenders[0]", Managed: []string{"example.com/gpu"}}})}
 	for _, name := range []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources", "GangScheduling"} {
 		plugin, err := absent.New(name)
 		if err != nil {

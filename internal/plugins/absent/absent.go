@@ -1,7 +1,7 @@
-// Package absent stands in for plugins of kube-scheduler that this version of Berth does not have.
+// Package absent stands in for what kube-scheduler has and this version of Berth does not: plugins, and extenders.
 //
-// It takes a pod; it gives the rejection of a pod that the plugin would have judged, with a text that names the plugin and what
-// the pod needs it for. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: whether
+// It takes a pod; it gives the rejection of a pod that the missing part would have judged, with a text that names the part and what the
+// pod needs it for. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: whether
 // a node satisfies such a demand is what nobody here can tell, so the pod stays pending rather than land on a wrong one.
 package absent
 
@@ -18,10 +18,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Plugin rejects the pods that the missing plugin of its name would have judged.
+// Plugin rejects the pods that the missing part of its name would have judged.
 type Plugin struct {
 	name string
-	// rejects returns why the pod must not be bound, empty if the missing plugin has no say about it.
+	// rejects returns why the pod must not be bound, empty if the missing part has no say about it.
 	rejects func(pod *v1.Pod) string
 }
 
@@ -63,15 +63,15 @@ var judged = map[string][]func(pod *v1.Pod) string{
 	"TopologyPlacementGenerator": {podGroup},
 }
 
-// Name returns the name of the plugin that is missing.
+// Name returns the name of what is missing.
 func (p *Plugin) Name() string { return p.name }
 
-// PreFilter rejects the pod if the missing plugin would have judged it.
+// PreFilter rejects the pod if the missing part would have judged it.
 func (p *Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Rejection: p.rejects(pod.Object)}
 }
 
-// EventsToRegister registers for an update of the pod that takes the demand away. No other event helps: the plugin stays missing.
+// EventsToRegister registers for an update of the pod that takes the demand away. No other event helps: the part stays missing.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.Update, Hint: func(_ *model.Pod, e model.Event) bool {
 		return p.rejects(e.Pod.Object) == ""
