@@ -172,3 +172,55 @@ func TestExtendersThatDecide(t *testing.T) {
 		}
 	}
 }
+
+// What extenders manage and want ignored replaces what NodeResourcesFit ignores in every profile, and does not show in the configuration.
+func TestIgnoredByExtenders(t *testing.T) {
+	const profiles = `
+profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/own]}}]}, {schedulerName: b}]
+`
+	for _, row := range []struct {
+		name, extenders string
+		want            string // the resources that are not checked
+		note            string
+	}{
+		{"no extender", ``, "example.com/own", "NodeResourcesFit ignores example.com/own: "},
+		{"not ignored", `{urlPrefix: x, managedResources: [{name: example.com/gpu}]}`, "example.com/own", "NodeResourcesFit ignores example.com/own: "},
+		{
+			"ignored", `{urlPrefix: x, managedResources: [{name: example.com/gpu, ignoredByScheduler: true}, {name: example.com/nic}]}`,
+			"example.com/gpu", "NodeResourcesFit ignores example.com/gpu: ",
+		},
+	} {
+		c := mustParse(t, profiles+"extenders: ["+row.extenders+"]")
+		for i, profile := range c.Profiles {
+			at := slices.IndexFunc(profile.Filters, func(f plugin.Filter) bool { return f.Name() == "NodeResourcesFit" })
+			fit := profile.Filters[at].(plugin.NodeFilter)
+			want := row.want
+			if i == 1 && row.name != "ignored" { // the second profile ignores nothing itself
+				want = ""
+			}
+			var ignored []string
+			asks := func(pod *v1.Pod) string { return string(fit.FilterNeed(model.NewPod(pod)).AppendText(nil)) }
+			nothing := asks(&v1.Pod{})
+			for _, name := range []v1.ResourceName{"example.com/gpu", "example.com/nic", "example.com/own"} {
+				var pod v1.Pod
+				pod.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{name: resource.MustParse("1")}}}}
+				if asks(&pod) == nothing {
+					ignored = append(ignored, string(name))
+				}
+			}
+			if got := strings.Join(ignored, " "); got != want {
+				t.Errorf("%s: profile %s ignores %q, want %q", row.name, profile.Name, got, want)
+			}
+		}
+		if notes := strings.Join(c.Notes, "\n"); !strings.Contains(notes, row.note) {
+			t.Errorf("%s: notes are %s, want %s", row.name, notes, row.note)
+		}
+		var written strings.Builder
+		if err := c.Write(&written); err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(written.String(), "ignoredResources:\n      - example.com/own") {
+			t.Errorf("%s: writes other arguments than it was given:\n%s", row.name, written.String())
+		}
+	}
+}

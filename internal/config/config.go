@@ -148,13 +148,15 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		return nil, fmt.Errorf("initializing profiles: %w", err)
 	}
 	c.barExtenders(r.IgnoreExtenders)
+	c.Notes = append(c.Notes, c.notesOnIgnored()...)
 	return c, nil
 }
 
 func (c *Config) addProfiles(known registry) error {
+	ignored := ignoredByExtenders(c.Source.Extenders)
 	for i := range c.Source.Profiles {
 		source := &c.Source.Profiles[i]
-		profile, lacking, err := build(known, source)
+		profile, lacking, err := build(known, source, ignored)
 		if err != nil {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}

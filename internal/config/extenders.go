@@ -3,11 +3,14 @@ package config
 import (
 	"fmt"
 	"slices"
+	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/plugins/absent"
+	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
 // Berth does not ask extenders yet. An extender that only scores or helps to preempt costs nothing but the better node. One that filters or
@@ -82,4 +85,61 @@ func notesOnExtenders(extenders []configv1.Extender, ignore bool) []string {
 		notes = append(notes, fmt.Sprintf("extenders[%d] is not asked: Berth does not support extenders yet; %s", i, text))
 	}
 	return notes
+}
+
+// ignoredByExtenders are the resources that extenders manage and NodeResourcesFit is not to look at, sorted.
+func ignoredByExtenders(extenders []configv1.Extender) []string {
+	var names []string
+	for i := range extenders {
+		for _, r := range extenders[i].ManagedResources {
+			if r.IgnoredByScheduler {
+				names = append(names, r.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// ignoring returns a copy of NodeResourcesFit's arguments that ignores these resources, and no others: as in kube-scheduler, the extenders'
+// say replaces ignoredResources in every profile. Without any, the arguments stay.
+func ignoring(args runtime.Object, names []string) runtime.Object {
+	fit, ok := args.(*configv1.NodeResourcesFitArgs)
+	if !ok || len(names) == 0 {
+		return args
+	}
+	fit = fit.DeepCopy()
+	fit.IgnoredResources = names
+	return fit
+}
+
+// notesOnIgnored says where resources are ignored that a device of a DeviceClass may stand for. Whether there is such a class, the
+// configuration does not tell.
+func (c *Config) notesOnIgnored() []string {
+	if !slices.Contains(c.Barring, "DynamicResources") {
+		return nil
+	}
+	names := ignoredByExtenders(c.Source.Extenders)
+	for i := range c.Source.Profiles {
+		config := argsFor(noderesourcesfit.Name, c.Source.Profiles[i].PluginConfig)
+		if config == nil {
+			continue
+		}
+		fit, ok := config.Object.(*configv1.NodeResourcesFitArgs)
+		if !ok {
+			continue
+		}
+		if len(ignoredByExtenders(c.Source.Extenders)) == 0 {
+			names = append(names, fit.IgnoredResources...)
+		}
+		for _, group := range fit.IgnoredResourceGroups {
+			names = append(names, group+"/*")
+		}
+	}
+	if len(names) == 0 {
+		return nil
+	}
+	slices.Sort(names)
+	return []string{"NodeResourcesFit ignores " + strings.Join(slices.Compact(names), ", ") + ": a pod that requests it is bound without " +
+		"a device, also where a DeviceClass has that spec.extendedResourceName"}
 }

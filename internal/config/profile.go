@@ -18,15 +18,15 @@ type lack struct {
 }
 
 // build makes the plugins of a checked profile and puts them where they run. Of the profile's arguments, those of plugins that are not
-// enabled are dropped, as are those that are empty; the others are sorted.
-func build(known registry, source *configv1.KubeSchedulerProfile) (*plugin.Profile, lack, error) {
+// enabled are dropped, as are those that are empty; the others are sorted. ignored are the resources that extenders take from NodeResourcesFit.
+func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string) (*plugin.Profile, lack, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
 		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
 	})
 	slices.SortFunc(source.PluginConfig, func(a, b configv1.PluginConfig) int { return strings.Compare(a.Name, b.Name) })
 
-	made, err := instances(known, enabled, source.PluginConfig)
+	made, err := instances(known, enabled, source.PluginConfig, ignored)
 	if err != nil {
 		return nil, lack{}, err
 	}
@@ -89,7 +89,7 @@ func standIn(profile *plugin.Profile, order *effective, enabled []string, made m
 }
 
 // instances makes the enabled plugins, by name. Those that are unknown or that Berth does not have are left out.
-func instances(known registry, enabled []string, configs []configv1.PluginConfig) (map[string]plugin.Plugin, error) {
+func instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]plugin.Plugin, error) {
 	made := make(map[string]plugin.Plugin, len(enabled))
 	for _, name := range enabled {
 		row := known.find(name)
@@ -100,7 +100,7 @@ func instances(known registry, enabled []string, configs []configv1.PluginConfig
 		if i := slices.IndexFunc(configs, func(c configv1.PluginConfig) bool { return c.Name == name }); i >= 0 {
 			config = configs[i]
 		}
-		instance, err := row.build(config.Args.Object)
+		instance, err := row.build(ignoring(config.Args.Object, ignored))
 		if err != nil {
 			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
 		}
