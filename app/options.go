@@ -40,6 +40,8 @@ type options struct {
 	seed           uint64
 	inFlight       int
 	tracing        string
+	// ignoreExtenders has pods bound without extenders that kube-scheduler would ask about every pod.
+	ignoreExtenders bool
 	// standalone is true for the scheduler as a program of its own, false for a command of a program.
 	standalone bool
 }
@@ -66,6 +68,7 @@ const (
 	deprecatedSet          = "deprecated"
 	leaderElectionSet      = "leader election"
 	selfSignedHost, loopIP = "localhost", "127.0.0.1"
+	ignoreExtendersFlag    = "berth-ignore-extenders"
 )
 
 // newOptions returns the defaults and defines the flags: those of kube-scheduler, in the same groups and words and from the same
@@ -119,6 +122,9 @@ func (o *options) addFlags() {
 	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "How many writes are sent to the API server at the same time.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
+	fs.BoolVar(&o.ignoreExtenders, ignoreExtendersFlag, false, "Bind pods without the extenders of the configuration, which this version "+
+		"does not ask. Without this flag, a configuration with an extender that filters nodes for every pod, or binds every pod, is refused. "+
+		"Pods that request a resource that an extender manages stay pending either way.")
 }
 
 func (o *options) addDeprecatedFlags() {
@@ -171,6 +177,8 @@ func (o *options) configuration() (*config.Config, error) {
 		File:    o.config,
 		Gates:   o.gates,
 		Limited: limited && o.config == "",
+
+		IgnoreExtenders: o.ignoreExtenders,
 		Edit: func(c *configv1.KubeSchedulerConfiguration) {
 			if o.config == "" {
 				o.editDeprecated(c)
@@ -178,6 +186,17 @@ func (o *options) configuration() (*config.Config, error) {
 			o.editElection(c)
 		},
 	})
+}
+
+// checkExtenders refuses to run without extenders that kube-scheduler would ask about every pod, unless a flag accepts that.
+func (o *options) checkExtenders(c *config.Config) error {
+	if o.ignoreExtenders {
+		return nil
+	}
+	if err := c.CheckExtenders(); err != nil {
+		return &config.Error{File: o.config, Err: fmt.Errorf("%w (--%s accepts that)", err, ignoreExtendersFlag)}
+	}
+	return nil
 }
 
 func (o *options) editDeprecated(c *configv1.KubeSchedulerConfiguration) {

@@ -152,7 +152,7 @@ func newAccess(o *options, c *config.Config, log klog.Logger) (*rest.Config, err
 func (s *scheduler) run(ctx context.Context) error {
 	began := time.Now()
 	s.log.Info("Starting Berth scheduler", "version", Version(), "profiles", s.config.SchedulerNames(),
-		"pluginsWithoutEffect", s.config.Missing)
+		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
 	stopServing, err := s.startServer()
 	if err != nil {
 		return err

@@ -88,8 +88,14 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	if len(kinds) > 0 {
 		fmt.Fprintf(w, "Note: scheduling does not read these, and they were left out: %s\n", strings.Join(kinds, ", "))
 	}
-	if len(scheduler.Missing) > 0 {
-		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(scheduler.Missing, ", "))
+	if len(scheduler.Barring) > 0 {
+		fmt.Fprintf(w, "Note: these are configured, and Berth does not have them yet; pods that need one of them stay pending: %s\n", strings.Join(scheduler.Barring, ", "))
+	}
+	if err := scheduler.CheckExtenders(); err != nil {
+		fmt.Fprintf(w, "Note: no pod is placed: %v; \"berth scheduler\" refuses this configuration\n", err)
+	}
+	if names := scheduler.WithoutEffect(); len(names) > 0 {
+		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(names, ", "))
 	}
 }
 

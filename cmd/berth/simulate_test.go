@@ -132,6 +132,57 @@ items:
 	}
 }
 
+// TestSimulateWhatIsMissing keeps pods pending that need what is not there, as the scheduler does, and says so on stderr.
+func TestSimulateWhatIsMissing(t *testing.T) {
+	const cluster = `
+{apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "1", pods: "9"}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: claims}, spec: {containers: [{name: m, image: x}], volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: plain}, spec: {containers: [{name: m, image: x}]}}
+`
+	const volumes = `0/1 nodes are available: VolumeRestrictions is not part of this version of Berth: the pod uses PersistentVolumeClaim "data".`
+	const extender = "0/1 nodes are available: Asking extenders is not part of this version of Berth: extenders[0] has a say about every pod."
+	config := filepath.Join(t.TempDir(), "scheduler.yaml")
+	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: \"http://x\", filterVerb: f}]\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []struct {
+		name          string
+		args          []string
+		claims, plain string
+		notes         []string
+	}{
+		{"defaults", nil, volumes, "Scheduled", []string{
+			"pods that need one of them stay pending: DynamicResources, NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone\n",
+			"have no effect yet: DefaultPreemption\n",
+		}},
+		{"extender", []string{"--config", config}, volumes, extender, []string{
+			`no pod is placed: extenders[0].filterVerb: Invalid value: "f": this version of Berth does not ask extenders`, "DynamicResources, Extender, ",
+		}},
+	} {
+		code, out, stderr := simulated(t, cluster, append(row.args, "-f", "-")...)
+		if code != 0 {
+			t.Fatal(stderr)
+		}
+		for name, want := range map[string]string{"claims": row.claims, "plain": row.plain} {
+			if _, line, _ := strings.Cut(out, " "+name+" "); !strings.Contains(strings.Split(line, "\n")[0], want) {
+				t.Errorf("%s: want %s %s in\n%s", row.name, name, want, out)
+			}
+		}
+		for _, want := range row.notes {
+			if !strings.Contains(stderr, want) {
+				t.Errorf("%s: want %q in\n%s", row.name, want, stderr)
+			}
+		}
+		_, out, stderr = explained(t, cluster, row.args...)
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.TrimPrefix(row.claims, "0/1 nodes are available: ")) || !strings.Contains(stderr, row.notes[0]) {
+			t.Errorf("%s: explain says\n%s%s", row.name, out, stderr)
+		}
+	}
+}
+
 // TestSimulateMistakes expects exit code 2 and what would be right.
 func TestSimulateMistakes(t *testing.T) {
 	tests := []struct {

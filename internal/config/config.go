@@ -27,8 +27,11 @@ type Config struct {
 	Profiles []*plugin.Profile
 	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
 	BackoffInitial, BackoffMax time.Duration
-	// Missing names the enabled plugins that Berth does not have yet and that therefore have no effect, sorted.
+	// Missing names the enabled plugins that Berth does not have yet, sorted.
 	Missing []string
+	// Barring names what is not there yet and keeps those pods pending that it would have judged, sorted: plugins of Missing, and Extender. The
+	// other plugins of Missing have no effect.
+	Barring []string
 
 	// Kubeconfig is the path of the kubeconfig file to use; empty if the configuration names none.
 	Kubeconfig string
@@ -57,6 +60,8 @@ type Request struct {
 	Edit func(*configv1.KubeSchedulerConfiguration)
 	// Limited says that Edit sets QPS or burst of the client connection, so that these limits hold.
 	Limited bool
+	// IgnoreExtenders has pods bound without extenders that have a say about every pod. Otherwise no pod is bound while there is one.
+	IgnoreExtenders bool
 }
 
 // Error is what is wrong with a configuration that a person wrote. All errors of Load and Parse are of this type.
@@ -134,7 +139,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Kubeconfig:         source.ClientConnection.Kubeconfig,
 		ContentType:        source.ClientConnection.ContentType,
 		AcceptContentTypes: source.ClientConnection.AcceptContentTypes,
-		Notes:              append(notes(source), notesOnGates(gates)...),
+		Notes:              slices.Concat(notes(source), notesOnExtenders(source.Extenders, r.IgnoreExtenders), notesOnGates(gates)),
 		Flagz:              gates.Enabled(componentFlagz),
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
@@ -145,19 +150,23 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 	if err := c.addProfiles(known); err != nil {
 		return nil, fmt.Errorf("initializing profiles: %w", err)
 	}
+	c.barExtenders(r.IgnoreExtenders)
+	c.Notes = append(c.Notes, c.notesOnIgnored()...)
 	return c, nil
 }
 
 func (c *Config) addProfiles(known registry) error {
+	ignored := ignoredByExtenders(c.Source.Extenders)
 	for i := range c.Source.Profiles {
 		source := &c.Source.Profiles[i]
-		profile, lacking, reads, err := build(known, source)
+		b, err := build(known, source, ignored)
 		if err != nil {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}
-		c.Profiles = append(c.Profiles, profile)
-		c.Missing = append(c.Missing, lacking...)
-		c.reads = append(c.reads, reads...)
+		c.Profiles = append(c.Profiles, b.profile)
+		c.Missing = append(c.Missing, b.plugins...)
+		c.Barring = append(c.Barring, b.barring...)
+		c.reads = append(c.reads, b.reads...)
 		// There is but one plugin that sorts.
 		if !equality.Semantic.DeepEqual(argsFor(prioritysort.Name, c.Source.Profiles[0].PluginConfig), argsFor(prioritysort.Name, source.PluginConfig)) {
 			return fmt.Errorf("different queue sort plugin args for profile %q", *source.SchedulerName)
@@ -165,10 +174,17 @@ func (c *Config) addProfiles(known registry) error {
 	}
 	slices.Sort(c.Missing)
 	c.Missing = slices.Compact(c.Missing)
+	slices.Sort(c.Barring)
+	c.Barring = slices.Compact(c.Barring)
 	c.reads = append(c.reads, model.PodKind, model.NodeKind)
 	slices.Sort(c.reads)
 	c.reads = slices.Compact(c.reads)
 	return nil
+}
+
+// WithoutEffect returns the plugins of Missing that keep no pod pending, sorted.
+func (c *Config) WithoutEffect() []string {
+	return slices.DeleteFunc(slices.Clone(c.Missing), func(name string) bool { return slices.Contains(c.Barring, name) })
 }
 
 // SchedulerNames returns the names that pods choose profiles by, in the order of the profiles.

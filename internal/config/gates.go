@@ -34,6 +34,9 @@ const (
 	nominatedNodeNameBeforeBinding featuregate.Feature = "NominatedNodeNameForExpectation"
 )
 
+// withoutGroups is what becomes of pods with a spec.schedulingGroup.
+const withoutGroups = "pods of a pod group stay pending where GangScheduling is enabled, and are scheduled one by one where it is not"
+
 // without are the gates whose other state kube-scheduler follows and Berth does not, with what holds instead. Gates that only
 // change how kube-scheduler does its work are not among them, nor are those that choose plugins, for plugins that are lacking are
 // named anyway.
@@ -45,11 +48,11 @@ func without() []ineffective {
 		{matchLabelKeysInSpread, false, "matchLabelKeys of topology spread constraints count"},
 		{matchLabelKeysMerge, false, "matchLabelKeys count even where the API server has merged them into the selector"},
 		{nominatedNodeNameBeforeBinding, false, "nothing is done between decision and binding that a nomination would announce"},
-		{genericWorkload, true, "pods of a pod group are scheduled one by one"},
-		{compositePodGroup, true, "pods of a pod group are scheduled one by one"},
-		{podGroupPreemption, true, "pods of a pod group are scheduled one by one"},
-		{topologyAwareScheduling, true, "pods of a pod group are scheduled one by one"},
-		{draWorkloadClaims, true, "pods of a pod group are scheduled one by one"},
+		{genericWorkload, true, withoutGroups},
+		{compositePodGroup, true, withoutGroups},
+		{podGroupPreemption, true, withoutGroups},
+		{topologyAwareScheduling, true, withoutGroups},
+		{draWorkloadClaims, true, withoutGroups},
 		{deferredPodScheduling, true, "resizes that wait for resources do not preempt pods"},
 	}
 }

@@ -20,8 +20,5 @@ func notes(c *configv1.KubeSchedulerConfiguration) []string {
 	if *c.Parallelism != defaultParallelism {
 		notes = append(notes, "parallelism has no effect: a decision needs no more than one core")
 	}
-	if len(c.Extenders) > 0 {
-		notes = append(notes, "extenders are not asked: Berth does not support them yet")
-	}
 	return notes
 }

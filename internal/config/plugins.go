@@ -31,7 +31,7 @@ type row struct {
 	name string
 	// points are where kube-scheduler's plugin of that name has a say.
 	points pointSet
-	// build makes the plugin from its arguments; nil means that Berth does not have it yet.
+	// build makes the plugin from its arguments; nil means that Berth does not have it yet, and package absent knows which pods need it.
 	build func(args runtime.Object) (plugin.Plugin, error)
 	// weight of its scores in the default profile; 0 is none, which counts as 1 where the plugin scores.
 	weight int32

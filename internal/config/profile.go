@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/absent"
 )
 
 // reader is a plugin that reads other kinds of API object than pods and nodes.
@@ -16,54 +17,96 @@ type reader interface {
 	Reads() []model.Kind
 }
 
-// build makes the plugins of a checked profile and puts them where they run. lacking names those that are enabled but that
-// Berth does not have; reads are the kinds that they read, in any order and more than once. Of the profile's arguments, those of plugins that are not enabled are dropped, as are those that are empty;
-// the others are sorted.
-func build(known registry, source *configv1.KubeSchedulerProfile) (profile *plugin.Profile, lacking []string, reads []model.Kind, err error) {
+// lack is what a profile enables and Berth does not have.
+type lack struct {
+	// plugins are all of them; barring are those that keep the pods pending that they would have judged.
+	plugins, barring []string
+}
+
+// built is a profile, and what became known while it was built.
+type built struct {
+	profile *plugin.Profile
+	lack
+	// reads are the kinds that the plugins read, in any order and more than once.
+	reads []model.Kind
+}
+
+// build makes the plugins of a checked profile and puts them where they run. Of the profile's arguments, those of plugins that are not
+// enabled are dropped, as are those that are empty; the others are sorted. ignored are the resources that extenders take from NodeResourcesFit.
+func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string) (built, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
 		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
 	})
 	slices.SortFunc(source.PluginConfig, func(a, b configv1.PluginConfig) int { return strings.Compare(a.Name, b.Name) })
 
-	made, err := instances(known, enabled, source.PluginConfig)
+	made, err := instances(known, enabled, source.PluginConfig, ignored)
 	if err != nil {
-		return nil, nil, nil, err
+		return built{}, err
 	}
 	order, err := expand(known, source.Plugins)
 	if err != nil {
-		return nil, nil, nil, err
+		return built{}, err
 	}
 	if err := checkCounts(*source.SchedulerName, &order); err != nil {
-		return nil, nil, nil, err
+		return built{}, err
 	}
 	weights, err := weights(source.Plugins, order[score])
 	if err != nil {
-		return nil, nil, nil, err
+		return built{}, err
 	}
-	profile = &plugin.Profile{Name: *source.SchedulerName}
+	profile, reads := &plugin.Profile{Name: *source.SchedulerName}, []model.Kind(nil)
 	if err := assemble(profile, &order, made, weights); err != nil {
-		return nil, nil, nil, err
+		return built{}, err
+	}
+	lacking, err := standIn(profile, &order, enabled, made)
+	if err != nil {
+		return built{}, err
 	}
 	for _, name := range enabled {
-		if !order.has(name) {
-			continue
-		}
-		if x, ok := made[name].(plugin.EnqueueExtensions); ok {
+		if x, ok := made[name].(plugin.EnqueueExtensions); ok && order.has(name) {
 			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
 		}
-		if r, ok := made[name].(reader); ok {
+		if r, ok := made[name].(reader); ok && order.has(name) {
 			reads = append(reads, r.Reads()...)
 		}
-		if made[name] == nil {
-			lacking = append(lacking, name)
+	}
+	return built{profile, lacking, reads}, nil
+}
+
+// deciding are the points at which a plugin decides whether a pod is bound. At the others it only says which node is better, or makes room.
+var deciding = [...]point{preEnqueue, preFilter, filter, placementGenerate, reserve, permit, preBind}
+
+// standIn puts the stand-ins of plugins that Berth does not have after the other PreFilter plugins, in the order of the points at which they would
+// decide. Which of these points a configuration leaves them makes no difference: at any of them the real plugin would have judged the pod.
+func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]plugin.Plugin) (lack, error) {
+	var lacking lack
+	for _, name := range enabled {
+		if made[name] == nil && order.has(name) {
+			lacking.plugins = append(lacking.plugins, name)
 		}
 	}
-	return profile, lacking, reads, nil
+	for _, at := range deciding {
+		for _, name := range order[at] {
+			if !slices.Contains(lacking.plugins, name) || slices.Contains(lacking.barring, name) {
+				continue
+			}
+			p, err := absent.New(name)
+			if err != nil {
+				return lack{}, err
+			}
+			if p != nil {
+				lacking.barring = append(lacking.barring, name)
+				profile.PreFilters = append(profile.PreFilters, p)
+				profile.EnqueueExtensions = append(profile.EnqueueExtensions, p)
+			}
+		}
+	}
+	return lacking, nil
 }
 
 // instances makes the enabled plugins, by name. Those that are unknown or that Berth does not have are left out.
-func instances(known registry, enabled []string, configs []configv1.PluginConfig) (map[string]plugin.Plugin, error) {
+func instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]plugin.Plugin, error) {
 	made := make(map[string]plugin.Plugin, len(enabled))
 	for _, name := range enabled {
 		row := known.find(name)
@@ -74,7 +117,7 @@ func instances(known registry, enabled []string, configs []configv1.PluginConfig
 		if i := slices.IndexFunc(configs, func(c configv1.PluginConfig) bool { return c.Name == name }); i >= 0 {
 			config = configs[i]
 		}
-		instance, err := row.build(config.Args.Object)
+		instance, err := row.build(ignoring(config.Args.Object, ignored))
 		if err != nil {
 			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
 		}

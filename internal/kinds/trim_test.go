@@ -14,6 +14,10 @@ import (
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/absent"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 func ptr[T any](v T) *T { return &v }
@@ -313,3 +317,69 @@ func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 
 func BenchmarkPod(b *testing.B)  { benchmarkKept[v1.Pod](b, fullPod) }
 func BenchmarkNode(b *testing.B) { benchmarkKept[v1.Node](b, fullNode) }
+
+// TestDemandsStay trims pods that a stand-in for a missing plugin rejects: what it reads must still be there, however the pod came.
+func TestDemandsStay(t *testing.T) {
+	group := "workers"
+	volume := func(source v1.VolumeSource) *v1.Pod {
+		token := v1.Volume{Name: "token", VolumeSource: v1.VolumeSource{Projected: &v1.ProjectedVolumeSource{}}}
+		return &v1.Pod{Spec: v1.PodSpec{Volumes: []v1.Volume{token, {Name: "v", VolumeSource: source}}}}
+	}
+	requesting := &v1.Pod{Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+		Requests: v1.ResourceList{"deviceclass.resource.kubernetes.io/gpu": resource.MustParse("1")},
+		Limits:   v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
+	}}}}}
+	plugins := []*absent.Plugin{absent.NewExtenders([]absent.Extender{{Field: "extenders[0]", Managed: []string{"example.com/gpu"}}})}
+	for _, name := range []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources", "GangScheduling"} {
+		plugin, err := absent.New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		plugins = append(plugins, plugin)
+	}
+	for i, pod := range []*v1.Pod{
+		volume(v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "data"}}),
+		volume(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{VolumeClaimTemplate: &v1.PersistentVolumeClaimTemplate{}}}),
+		volume(v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{PDName: "d"}}),
+		volume(v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "d"}}),
+		volume(v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{IQN: "d"}}),
+		volume(v1.VolumeSource{RBD: &v1.RBDVolumeSource{RBDPool: "d"}}),
+		volume(v1.VolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{DiskName: "d"}}),
+		volume(v1.VolumeSource{Cinder: &v1.CinderVolumeSource{VolumeID: "d"}}),
+		volume(v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{VolumeID: "d"}}),
+		{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}},
+		{Spec: v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: &group}}},
+		requesting,
+	} {
+		pod.Name = fmt.Sprint("p", i)
+		rejections := func(pod *v1.Pod) (all []string) {
+			for _, p := range plugins {
+				if rejection := p.PreFilter(state.View{}, model.NewPod(pod)).Rejection; rejection != "" {
+					all = append(all, rejection)
+				}
+			}
+			return all
+		}
+		want := rejections(pod)
+		if len(want) == 0 {
+			t.Errorf("%s is rejected by nobody", pod.Name)
+		}
+		wire := encoded(t, pod)
+		shared := new(sharing)
+		for range 2 { // the second time from what the first has left in memory
+			decoded, ok := shared.decodePod(wire)
+			if !ok {
+				t.Fatalf("%s was left to the library", pod.Name)
+			}
+			if diff := cmp.Diff(want, rejections(decoded)); diff != "" {
+				t.Errorf("%s, from the wire, -want +got:\n%s", pod.Name, diff)
+			}
+			if len(pod.Spec.Volumes) > 0 && len(decoded.Spec.Volumes) != 1 {
+				t.Errorf("%s keeps %d volumes, want 1", pod.Name, len(decoded.Spec.Volumes))
+			}
+		}
+		if diff := cmp.Diff(want, rejections(trimmed(t, pod))); diff != "" {
+			t.Errorf("%s, -want +got:\n%s", pod.Name, diff)
+		}
+	}
+}

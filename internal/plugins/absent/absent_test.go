@@ -1,0 +1,180 @@
+package absent
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+var (
+	_ plugin.PreFilter         = (*Plugin)(nil)
+	_ plugin.EnqueueExtensions = (*Plugin)(nil)
+)
+
+func withVolumes(sources ...v1.VolumeSource) v1.PodSpec {
+	var spec v1.PodSpec
+	for _, s := range sources {
+		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "v", VolumeSource: s})
+	}
+	return spec
+}
+
+func claim(name string) v1.VolumeSource {
+	return v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
+}
+
+func resources(name, requests, limits string) v1.Container {
+	var c v1.Container
+	if requests != "" {
+		c.Resources.Requests = v1.ResourceList{v1.ResourceName(name): resource.MustParse(requests)}
+	}
+	if limits != "" {
+		c.Resources.Limits = v1.ResourceList{v1.ResourceName(name): resource.MustParse(limits)}
+	}
+	return c
+}
+
+// rejecting returns the names of the plugins that reject the pod, and what the first of them says of it.
+func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
+	t.Helper()
+	var names []string
+	for _, name := range []string{
+		"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources", "GangScheduling", "TopologyPlacementGenerator",
+	} {
+		p, err := New(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := p.PreFilter(state.View{}, model.NewPod(&v1.Pod{Spec: spec}))
+		rejection := result.Rejection
+		if result.Narrowed || result.Err != nil {
+			t.Errorf("%s narrows to %v, error %v", name, result.Nodes, result.Err)
+		}
+		if rejection == "" {
+			continue
+		}
+		names = append(names, name)
+		need, ok := strings.CutPrefix(rejection, name+" is not part of this version of Berth: the pod ")
+		if !ok {
+			t.Errorf("%s says %q", name, rejection)
+		}
+		if text == "" {
+			text = need
+		}
+	}
+	return strings.Join(names, " "), text
+}
+
+func TestDemands(t *testing.T) {
+	const all = "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone"
+	group := "workers"
+	for _, row := range []struct {
+		name          string
+		spec          v1.PodSpec
+		plugins, text string
+	}{
+		{"nothing", v1.PodSpec{}, "", ""},
+		{"claim", withVolumes(claim("data")), all, `uses PersistentVolumeClaim "data"`},
+		{"claims", withVolumes(claim("a"), claim("b"), claim("a")), all, `uses PersistentVolumeClaim "a", PersistentVolumeClaim "b"`},
+		{"ephemeral", withVolumes(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}), "NodeVolumeLimits VolumeBinding", `uses ephemeral volume "v"`},
+		{"harmless beside a claim", withVolumes(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, claim("b")), all, `uses PersistentVolumeClaim "b"`},
+		{"gce", withVolumes(v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{}}), "VolumeRestrictions NodeVolumeLimits", `uses gcePersistentDisk volume "v"`},
+		{"aws", withVolumes(v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{}}), "VolumeRestrictions NodeVolumeLimits", `uses awsElasticBlockStore volume "v"`},
+		{"iscsi", withVolumes(v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}), "VolumeRestrictions", `uses iscsi volume "v"`},
+		{"rbd", withVolumes(v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}), "VolumeRestrictions", `uses rbd volume "v"`},
+		{"azure disk", withVolumes(v1.VolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{}}), "NodeVolumeLimits", `uses azureDisk volume "v"`},
+		{"cinder", withVolumes(v1.VolumeSource{Cinder: &v1.CinderVolumeSource{}}), "NodeVolumeLimits", `uses cinder volume "v"`},
+		{"portworx", withVolumes(v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{}}), "NodeVolumeLimits", `uses portworxVolume volume "v"`},
+		{"azure file", withVolumes(v1.VolumeSource{AzureFile: &v1.AzureFileVolumeSource{}}), "", ""},
+		{"vsphere", withVolumes(v1.VolumeSource{VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{}}), "", ""},
+		{"inline csi", withVolumes(v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}), "", ""},
+		{"devices", v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}, {Name: "nic"}}}, "DynamicResources", `uses resource claim "gpu", resource claim "nic"`},
+		{
+			"device class", v1.PodSpec{Containers: []v1.Container{{}, resources("deviceclass.resource.kubernetes.io/gpu", "1", "1")}},
+			"DynamicResources", `requests deviceclass.resource.kubernetes.io/gpu`,
+		},
+		{
+			"device class of an init container", v1.PodSpec{InitContainers: []v1.Container{resources("deviceclass.resource.kubernetes.io/gpu", "1", "")}},
+			"DynamicResources", `requests deviceclass.resource.kubernetes.io/gpu`,
+		},
+		{"none of a device class", v1.PodSpec{Containers: []v1.Container{resources("deviceclass.resource.kubernetes.io/gpu", "0", "0")}}, "", ""},
+		{"extended resource", v1.PodSpec{Containers: []v1.Container{resources("example.com/gpu", "1", "1")}}, "", ""},
+		{"group", v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: &group}}, "GangScheduling TopologyPlacementGenerator", `belongs to pod group "workers"`},
+		{"nameless group", v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{}}, "GangScheduling TopologyPlacementGenerator", `belongs to a pod group`},
+	} {
+		if plugins, text := rejecting(t, row.spec); plugins != row.plugins || text != row.text {
+			t.Errorf("%s: rejected by %q: %s\nwant %q: %s", row.name, plugins, text, row.plugins, row.text)
+		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	for name := range harmless {
+		if plugin, err := New(name); plugin != nil || err != nil {
+			t.Errorf("%s: %v, %v, want nothing", name, plugin, err)
+		}
+	}
+	if _, err := New("Nonsense"); err == nil {
+		t.Error("a plugin that nobody has thought about is passed over")
+	}
+}
+
+func TestExtenders(t *testing.T) {
+	const says = "Asking extenders is not part of this version of Berth: "
+	managing := []Extender{{"extenders[1]", []string{"example.com/gpu"}}, {"extenders[2]", []string{"example.com/nic", "example.com/fpga"}}}
+	everything := append(managing, Extender{Field: "extenders[3]"})
+	for _, row := range []struct {
+		name      string
+		extenders []Extender
+		spec      v1.PodSpec
+		want      string
+	}{
+		{"no demand", managing, v1.PodSpec{}, ""},
+		{"other", managing, v1.PodSpec{Containers: []v1.Container{resources("example.com/other", "1", "1")}}, ""},
+		{"request", managing, v1.PodSpec{Containers: []v1.Container{{}, resources("example.com/gpu", "1", "")}}, says + "extenders[1] manages example.com/gpu, which the pod requests"},
+		{"request of 0", managing, v1.PodSpec{Containers: []v1.Container{resources("example.com/gpu", "0", "")}}, says + "extenders[1] manages example.com/gpu, which the pod requests"},
+		{"limit", managing, v1.PodSpec{Containers: []v1.Container{resources("example.com/nic", "", "1")}}, says + "extenders[2] manages example.com/nic, which the pod requests"},
+		{"init container", managing, v1.PodSpec{InitContainers: []v1.Container{resources("example.com/fpga", "1", "")}}, says + "extenders[2] manages example.com/fpga, which the pod requests"},
+		{"pod level", managing, v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: resources("example.com/gpu", "1", "").Resources.Requests}}, ""},
+		{"everything", everything, v1.PodSpec{}, says + "extenders[3] has a say about every pod"},
+	} {
+		p := NewExtenders(row.extenders)
+		if got := p.PreFilter(state.View{}, model.NewPod(&v1.Pod{Spec: row.spec})).Rejection; got != row.want || p.Name() != "Extender" {
+			t.Errorf("%s: %s says %q, want %q", row.name, p.Name(), got, row.want)
+		}
+	}
+}
+
+// Nothing wakes a pod but its own update, and only one that takes the demand away.
+func TestEventsToRegister(t *testing.T) {
+	p, err := New("DynamicResources")
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, without := model.NewPod(&v1.Pod{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}}), model.NewPod(&v1.Pod{})
+	for _, row := range []struct {
+		name  string
+		event model.Event
+		want  bool
+	}{
+		{"demand gone", model.Event{Resource: model.TargetPodEvent, Action: model.Update, OldPod: with, Pod: without}, true},
+		{"relabelled", model.Event{Resource: model.TargetPodEvent, Action: model.UpdatePodLabel, OldPod: with, Pod: with}, false},
+		{"status", model.Event{Resource: model.TargetPodEvent, Action: model.Update, OldPod: with, Pod: with}, false},
+		{"node", model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}, false},
+		{"pod gone", model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: without}, false},
+	} {
+		helps := false
+		for _, event := range p.EventsToRegister() {
+			helps = helps || event.Helps(with, row.event)
+		}
+		if helps != row.want {
+			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)
+		}
+	}
+}
