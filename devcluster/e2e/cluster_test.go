@@ -76,13 +76,16 @@ func TestCluster(t *testing.T) {
 	t.Run("nodes are ready", func(t *testing.T) { checkNodes(t, admin, 10) })
 	t.Run("bound pod runs and goes", func(t *testing.T) { checkPodLife(t, admin, scheduler, "before") })
 	t.Run("deployment becomes available", func(t *testing.T) { checkDeployment(t, admin, scheduler) })
+	t.Run("nodes admit pods as a kubelet does", func(t *testing.T) { checkAdmission(t, admin, scheduler) })
 	t.Run("scheduler has its rights and no more", func(t *testing.T) { checkRights(t, scheduler) })
 	t.Run("API server restarts alone", func(t *testing.T) { checkRestart(t, p, admin) })
 	t.Run("bound pod runs and goes after the restart", func(t *testing.T) { checkPodLife(t, admin, scheduler, "after") })
 	t.Run("stop leaves nothing", func(t *testing.T) { checkStop(t, p) })
 	t.Run("next start resumes", func(t *testing.T) {
 		resumed := start(t, "--nodes=11", "--data-dir="+dir)
-		checkNodes(t, client(t, resumed.report.Kubeconfig), 11)
+		admin := client(t, resumed.report.Kubeconfig)
+		checkNodes(t, admin, 11)
+		checkAdmissionAfterResume(t, admin, client(t, resumed.report.SchedulerKubeconfig))
 		checkStop(t, resumed)
 	})
 }
@@ -321,7 +324,12 @@ var podSpec = corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image:
 
 func create(t *testing.T, c *kubernetes.Clientset, name string) *corev1.Pod {
 	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Spec: podSpec}
+	return createPod(t, c, name, podSpec)
+}
+
+func createPod(t *testing.T, c *kubernetes.Clientset, name string, spec corev1.PodSpec) *corev1.Pod {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: metav1.NamespaceDefault}, Spec: spec}
 	created, err := c.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)

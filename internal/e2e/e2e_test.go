@@ -77,7 +77,19 @@ func newWorld(t *testing.T, namespace string) *world {
 	w.must(err)
 	_, err = client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	w.must(err)
+	t.Cleanup(w.noneRefused)
 	return w
+}
+
+// noneRefused fails the test if a node has refused a pod of it.
+func (w *world) noneRefused() {
+	list, err := w.client.CoreV1().Pods(w.namespace).List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
+	w.must(err)
+	for i := range list.Items {
+		if err := rig.Refused(&list.Items[i]); err != nil {
+			w.Error(err)
+		}
+	}
 }
 
 func (w *world) must(err error) {
@@ -147,6 +159,7 @@ func (w *world) awaitRunning(want int) {
 	w.await(fmt.Sprintf("%d pods run", want), func() bool {
 		running := 0
 		for _, p := range w.pods() {
+			w.must(rig.Refused(&p))
 			if p.Status.Phase == v1.PodRunning {
 				running++
 			}

@@ -120,7 +120,7 @@ func (c *cluster) startComponents(ctx context.Context) error {
 		return err
 	}
 	if c.options.Kwok {
-		if err := c.children.Start(kwokCommand(c.layout)); err != nil {
+		if err := c.children.Start(kwokCommand(c.layout, c.options)); err != nil {
 			return err
 		}
 	}

@@ -123,8 +123,9 @@ func controllerManagerCommand(l *layout, p ports, o options.Options) supervise.C
 	return command(children.ControllerManager, append(flags, featureGates(o)...)...)
 }
 
-func kwokCommand(l *layout) supervise.Command {
-	return command(children.Kwok, "--kubeconfig="+l.kubeconfig(agent), "--lease-seconds="+leaseSeconds)
+func kwokCommand(l *layout, o options.Options) supervise.Command {
+	flags := []string{"--kubeconfig=" + l.kubeconfig(agent), "--lease-seconds=" + leaseSeconds}
+	return command(children.Kwok, append(flags, featureGates(o)...)...)
 }
 
 func featureGates(o options.Options) []string {

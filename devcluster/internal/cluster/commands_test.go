@@ -43,7 +43,7 @@ func flagWith(flags []string, prefix string) string {
 
 func TestFeatureGatesReachEveryKubernetesComponent(t *testing.T) {
 	l, o := &layout{dir: "data"}, options.Options{FeatureGates: "A=true"}
-	for _, c := range [][]string{apiServerCommand(l, ports{}, o).Args, controllerManagerCommand(l, ports{}, o).Args} {
+	for _, c := range [][]string{apiServerCommand(l, ports{}, o).Args, controllerManagerCommand(l, ports{}, o).Args, kwokCommand(l, o).Args} {
 		if !slices.Contains(c, "--feature-gates=A=true") {
 			t.Errorf("%v lacks the gates", c)
 		}

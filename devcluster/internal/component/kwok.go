@@ -3,13 +3,16 @@ package component
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 
+	"github.com/spf13/pflag"
+	"k8s.io/apiserver/pkg/util/compatibility"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/utils/clock"
 	nodefast "sigs.k8s.io/kwok/kustomize/stage/node/fast"
 	heartbeat "sigs.k8s.io/kwok/kustomize/stage/node/heartbeat-with-lease"
@@ -19,7 +22,9 @@ import (
 	"sigs.k8s.io/kwok/pkg/kwok/controllers"
 	"sigs.k8s.io/kwok/pkg/log"
 
+	"github.com/berth-scheduler/berth/devcluster/internal/admission"
 	"github.com/berth-scheduler/berth/devcluster/internal/children"
+	"github.com/berth-scheduler/berth/devcluster/internal/kubelet"
 )
 
 const (
@@ -34,15 +39,20 @@ const (
 	agentWorkers = 16
 )
 
-// runKwok simulates the kubelets of all nodes with kwok's controllers and its own stock
-// stages: leases are renewed, bound pods run at once, pods of Jobs complete, terminating
-// pods go.
+// runKwok simulates the kubelets of all nodes. Our own code admits pods and starts them. kwok's
+// controllers do the rest with kwok's stock stages: leases are renewed, pods of Jobs complete,
+// terminating pods go.
 func runKwok(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet(children.Kwok, flag.ContinueOnError)
+	flags := pflag.NewFlagSet(children.Kwok, pflag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the agent")
 	leaseSeconds := flags.Uint("lease-seconds", 40, "how long a node lives without a renewed lease; it is renewed four times as often")
+	gates := compatibility.DefaultComponentGlobalsRegistry
+	gates.AddFlags(flags)
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if err := gates.Set(); err != nil {
+		return fmt.Errorf("set feature gates: %w", err)
 	}
 	client, err := newClient(*kubeconfig)
 	if err != nil {
@@ -75,8 +85,14 @@ func runKwok(ctx context.Context, args []string) error {
 	if err := controller.Start(ctx); err != nil {
 		return fmt.Errorf("start kwok: %w", err)
 	}
-	<-ctx.Done()
-	return nil
+	return kubelet.Run(ctx, kubelet.Config{
+		Client:         client,
+		Admit:          admission.Admit,
+		NodeIP:         foreignNodeIP,
+		PodCIDR:        foreignPodCIDR,
+		PodGroupClaims: utilfeature.DefaultFeatureGate.Enabled(features.DRAWorkloadResourceClaims),
+		Workers:        agentWorkers,
+	})
 }
 
 // newClient speaks protobuf and knows no rate limit: the agent stands for thousands of
@@ -100,12 +116,12 @@ func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	return client, nil
 }
 
-// stockStages are the lives of nodes and pods that kwok ships.
+// stockStages are the stages that kwok ships, except the one that starts pods.
 func stockStages() (map[internalversion.StageResourceRef][]*internalversion.Stage, error) {
 	stages := map[internalversion.StageResourceRef][]*internalversion.Stage{}
 	for _, text := range []string{
 		nodefast.DefaultNodeInit, heartbeat.DefaultNodeHeartbeatWithLease,
-		podfast.DefaultPodReady, podfast.DefaultPodComplete, podfast.DefaultPodDelete,
+		podfast.DefaultPodComplete, podfast.DefaultPodDelete,
 	} {
 		stage, err := config.UnmarshalWithType[*internalversion.Stage](text)
 		if err != nil {

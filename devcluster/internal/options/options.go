@@ -67,7 +67,7 @@ func Parse(args []string, out io.Writer) (Options, error) {
 	flags.StringVar(&fleet, "node-shape", shape.Realistic.String(), "`fleet` of nodes: realistic (several pools and sizes) or uniform (32 CPU, 128Gi each)")
 	flags.BoolVar(&o.Kwok, "with-kwok", true, "keep nodes Ready and play the life of bound pods")
 	flags.BoolVar(&withoutControllers, "without-controllers", false, "do not run kube-controller-manager")
-	flags.StringVar(&o.FeatureGates, "feature-gates", "", "`k=v,...` passed to kube-apiserver and kube-controller-manager")
+	flags.StringVar(&o.FeatureGates, "feature-gates", "", "`k=v,...` passed to kube-apiserver, kube-controller-manager and the simulated kubelets")
 	flags.StringVar(&o.RuntimeConfig, "runtime-config", "", "`k=v,...` passed to kube-apiserver, to serve further API versions")
 	flags.StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "`file` for a copy of the admin kubeconfig")
 	flags.StringVar(&o.ReadyFile, "ready-file", "", "`file` for a copy of the ready line")

@@ -23,10 +23,12 @@ const (
 	// GPU is the extended resource of the gpu pool, and the key of its taint.
 	GPU = "nvidia.com/gpu"
 
-	region         = "eu-1"
-	kubeletVersion = "v1.37.1"
-	mebi           = int64(1) << 20
-	gibi           = int64(1) << 30
+	// KubeletVersion is the release of every node's simulated kubelet.
+	KubeletVersion = "v1.37.1"
+
+	region = "eu-1"
+	mebi   = int64(1) << 20
+	gibi   = int64(1) << 30
 )
 
 var zones = [...]string{region + "a", region + "b", region + "c"}
@@ -159,7 +161,7 @@ func status(p pool, name string, i int, now time.Time) corev1.NodeStatus {
 		},
 		NodeInfo: corev1.NodeSystemInfo{
 			OperatingSystem: "linux", Architecture: "amd64", OSImage: "simulated", KernelVersion: "6.12.0",
-			ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: kubeletVersion,
+			ContainerRuntimeVersion: "containerd://2.1.0", KubeletVersion: KubeletVersion,
 		},
 		Images: nodeImages(i),
 	}

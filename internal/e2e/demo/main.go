@@ -2,7 +2,7 @@
 //
 // It takes the folder of built binaries and an example; it gives progress on standard error and a report on standard output. It owns
 // the cluster and the scheduler it starts. On a terminal it stays up until it is interrupted; without one it ends when all is
-// shown. The exit code is 0 only if every pod of the example runs.
+// shown. The exit code is 0 only if every pod of the example runs; a pod that its node refuses ends the demo at once.
 package main
 
 import (

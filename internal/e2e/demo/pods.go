@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,8 +86,8 @@ func watchPods(ctx context.Context, cluster *rig.Cluster) (*podWatch, error) {
 	return &podWatch{pods: pods.GetStore(), nodes: nodes.GetStore()}, nil
 }
 
-// count returns how many pods exist, are on a node, and run.
-func (w *podWatch) count() (created, bound, running int) {
+// count returns how many pods exist, are on a node, and run; and an error if a node has refused one.
+func (w *podWatch) count() (created, bound, running int, refused error) {
 	for _, object := range w.pods.List() {
 		pod := object.(*v1.Pod)
 		if pod.Namespace != namespace {
@@ -99,8 +100,9 @@ func (w *podWatch) count() (created, bound, running int) {
 		if pod.Status.Phase == v1.PodRunning {
 			running++
 		}
+		refused = cmp.Or(refused, rig.Refused(pod))
 	}
-	return created, bound, running
+	return created, bound, running, refused
 }
 
 // await shows progress until all pods run.
@@ -113,7 +115,10 @@ func (w *podWatch) await(ctx context.Context, berth *rig.Process, want int) erro
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		created, bound, running := w.count()
+		created, bound, running, refused := w.count()
+		if refused != nil {
+			return refused
+		}
 		line := fmt.Sprintf("    %d of %d pods created, %d on a node, %d running", created, want, bound, running)
 		if live {
 			fmt.Fprintf(os.Stderr, "\r%-70s", line)

@@ -51,6 +51,15 @@ func DeletePodsWith(ctx context.Context, client kubernetes.Interface, namespace,
 	return nil
 }
 
+// Refused returns an error if a node has refused a pod. The simulated nodes fail a pod for no other reason, so the scheduler should not
+// have bound it there.
+func Refused(pod *v1.Pod) error {
+	if pod.Status.Phase != v1.PodFailed {
+		return nil
+	}
+	return fmt.Errorf("node %s refused pod %s/%s: %s: %s", pod.Spec.NodeName, pod.Namespace, pod.Name, pod.Status.Reason, pod.Status.Message)
+}
+
 // writers is how many requests the rig keeps in flight: enough to keep a small API server busy.
 const writers = 32
 
