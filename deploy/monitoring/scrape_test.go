@@ -37,6 +37,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/metrics"
 	berth "github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/report"
 )
@@ -102,17 +103,17 @@ func schedule(t *testing.T) {
 	changes := ingest.New(c.Compile())
 	written := writer{bound: make(chan string, 10), told: make(chan string, 10)}
 	writes, err := commit.New(commit.Config{
-		Writer: written, Outcomes: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10,
+		Writer: written, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 10 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	changes.SetNode(node("a"))
-	changes.SetNode(node("b"))
-	changes.SetPod(pod("one", "1"))
-	changes.SetPod(pod("two", "1"))
-	changes.SetPod(pod("large", "9"))
+	changes.Set(node("a"))
+	changes.Set(node("b"))
+	changes.Set(pod("one", "1"))
+	changes.Set(pod("two", "1"))
+	changes.Set(pod("large", "9"))
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { writes.Run(ctx) })
@@ -132,7 +133,7 @@ func (w writer) Bind(_ context.Context, pod *berth.Pod, _ string) error {
 	return nil
 }
 func (w writer) NodeOf(context.Context, *berth.Pod) (string, error) { return "", nil }
-func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodCondition, _ bool) error {
+func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
 	w.told <- pod.Name
 	return nil
 }
