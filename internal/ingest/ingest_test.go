@@ -99,7 +99,7 @@ func TestDrain(t *testing.T) {
 			in.RemovePod("ns", "web")
 			in.SetObject(service("web", 1))
 			in.RemoveObject(ref)
-		}, "pod gone web, object gone 1 web"},
+		}, "pod gone web, object gone 3 web"},
 		{"one name, many objects", func(in *ingest.Ingest) {
 			in.SetPod(pod("web", 1))
 			in.SetNode(node("web", 2))
@@ -109,7 +109,7 @@ func TestDrain(t *testing.T) {
 			in.SetObject(&appsv1.ReplicaSet{ObjectMeta: version("web", 6)})
 			in.SetObject(&appsv1.StatefulSet{ObjectMeta: version("web", 7)})
 			in.SetObject(service("web", 8))
-		}, "pod web/1, node web/2, object 0 web/3, object 1 web/8, object 2 web/5, object 3 web/6, object 4 web/7"},
+		}, "pod web/1, node web/2, object 2 web/3, object 3 web/8, object 4 web/5, object 5 web/6, object 6 web/7"},
 		{"other kinds are left out", func(in *ingest.Ingest) {
 			in.SetObject(&v1.ConfigMap{ObjectMeta: version("web", 1)})
 		}, ""},

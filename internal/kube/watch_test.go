@@ -187,7 +187,7 @@ func oneOfEach() map[string][]runtime.Object {
 
 // TestOnlyWhatIsReadIsWatched lists one object of each kind, and expects those that nobody reads not to be asked for.
 func TestOnlyWhatIsReadIsWatched(t *testing.T) {
-	always := []string{"pod p", "node n", "set {Kind:0 Namespace: Name:ns} true 3"}
+	always := []string{"pod p", "node n", "set {Kind:2 Namespace: Name:ns} true 3"}
 	for _, test := range []struct {
 		reads Reads
 		asked []string
@@ -195,8 +195,8 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 	}{
 		{Reads{}, []string{"namespaces", "nodes", "pods"}, always},
 		{Reads{Owners: true}, everyResource, append([]string{
-			"set {Kind:1 Namespace:ns Name:s} true 4", "set {Kind:2 Namespace:ns Name:c} true 5",
-			"set {Kind:3 Namespace:ns Name:r} true 6", "set {Kind:4 Namespace:ns Name:t} true 7",
+			"set {Kind:3 Namespace:ns Name:s} true 4", "set {Kind:4 Namespace:ns Name:c} true 5",
+			"set {Kind:5 Namespace:ns Name:r} true 6", "set {Kind:6 Namespace:ns Name:t} true 7",
 		}, always...)},
 	} {
 		server := newWatchServer(t)
@@ -266,13 +266,13 @@ func TestOnlyWhatMattersIsHandedOn(t *testing.T) {
 		object          runtime.Object
 		told            []string
 	}{
-		{"replicasets", "ADDED", replicaSet(101, "web", 0), []string{"set {Kind:3 Namespace:ns Name:r} true 101"}},
+		{"replicasets", "ADDED", replicaSet(101, "web", 0), []string{"set {Kind:5 Namespace:ns Name:r} true 101"}},
 		{"replicasets", "MODIFIED", replicaSet(102, "web", 3), nil},
-		{"replicasets", "MODIFIED", replicaSet(103, "db", 3), []string{"set {Kind:3 Namespace:ns Name:r} true 103"}},
-		{"replicasets", "DELETED", replicaSet(104, "db", 0), []string{"gone {Kind:3 Namespace:ns Name:r}"}},
-		{"namespaces", "ADDED", namespace(101, "x"), []string{"set {Kind:0 Namespace: Name:ns} true 101"}},
+		{"replicasets", "MODIFIED", replicaSet(103, "db", 3), []string{"set {Kind:5 Namespace:ns Name:r} true 103"}},
+		{"replicasets", "DELETED", replicaSet(104, "db", 0), []string{"gone {Kind:5 Namespace:ns Name:r}"}},
+		{"namespaces", "ADDED", namespace(101, "x"), []string{"set {Kind:2 Namespace: Name:ns} true 101"}},
 		{"namespaces", "MODIFIED", namespace(102, "x"), nil},
-		{"namespaces", "MODIFIED", namespace(103, "y"), []string{"set {Kind:0 Namespace: Name:ns} true 103"}},
+		{"namespaces", "MODIFIED", namespace(103, "y"), []string{"set {Kind:2 Namespace: Name:ns} true 103"}},
 	} {
 		select {
 		case server.events[step.resource] <- metav1.WatchEvent{Type: step.event, Object: runtime.RawExtension{Object: step.object}}:

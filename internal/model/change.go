@@ -40,25 +40,30 @@ type Change struct {
 	Ref    Ref            // ObjectSet, ObjectGone
 }
 
-// Kind is the kind of an object that is neither a pod nor a node.
+// Kind is the kind of an object.
 type Kind uint8
 
-// The kinds of object that scheduling reads besides pods and nodes.
+// The kinds of object that scheduling reads.
 const (
-	NamespaceKind Kind = iota
+	PodKind Kind = iota
+	NodeKind
+	NamespaceKind
 	ServiceKind
 	ReplicationControllerKind
 	ReplicaSetKind
 	StatefulSetKind
 )
 
-// Ref names such an object. A namespace has no Namespace.
+// Ref names an object. One that belongs to no namespace has no Namespace.
 type Ref struct {
 	Kind            Kind
 	Namespace, Name string
 }
 
-// RefOf returns the reference of an object; ok is false when scheduling does not read its kind.
+// Ref returns the reference of the pod of a key.
+func (k PodKey) Ref() Ref { return Ref{PodKind, k.Namespace, k.Name} }
+
+// RefOf returns the reference of an object that is neither a pod nor a node; ok is false when scheduling does not read its kind.
 func RefOf(object runtime.Object) (ref Ref, ok bool) {
 	switch o := object.(type) {
 	case *v1.Namespace:
@@ -81,4 +86,7 @@ type BindingResult struct {
 	NodeName string
 	// Err is nil when the API server stored the binding. Otherwise it says what was being done when it failed.
 	Err error
+	// Rejectors are the plugins that rejected the pod in Permit, if that is what Err says. The pod waits for an event that can change their
+	// mind.
+	Rejectors []string
 }
