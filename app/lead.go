@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // startElection takes part in the election until the returned function is called, which gives the lease back. Where the lease is lost
@@ -41,22 +42,36 @@ func (s *scheduler) guarded(writer commit.Writer) commit.Writer {
 	return leaderOnly{writer, s.election.Holds, s.lost}
 }
 
-// leaderOnly binds for a leader. Binding is what must never be done twice over by two replicas; what else is written does no harm.
+// leaderOnly binds, and makes the steps of plugins, for a leader. Two replicas must never do these for the same pod; statuses and events
+// do no harm.
 type leaderOnly struct {
 	commit.Writer
 	holds func() error
 	lost  context.Context
 }
 
-// Bind binds the pod to the node, unless the lease is or may be another's.
-func (w leaderOnly) Bind(ctx context.Context, pod *model.Pod, nodeName string) error {
+// Bind stores a binding, unless the lease is or may be another's.
+func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 	if err := w.holds(); err != nil {
 		return fmt.Errorf("not bound by a replica that no longer leads: %w", err)
 	}
+	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Bind(ctx, binding) })
+}
+
+// Patch patches an object, unless the lease is or may be another's.
+func (w leaderOnly) Patch(ctx context.Context, write *plan.Write) error {
+	if err := w.holds(); err != nil {
+		return fmt.Errorf("not written by a replica that no longer leads: %w", err)
+	}
+	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Patch(ctx, write) })
+}
+
+// whileHeld sends a request, which is broken off when the lease is lost.
+func (w leaderOnly) whileHeld(ctx context.Context, send func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.lost, func() { cancel(context.Cause(w.lost)) })()
-	return w.Writer.Bind(ctx, pod, nodeName)
+	return send(ctx)
 }
 
 // semantic writes a version as candidates for a coordinated election give it.

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/server"
 )
@@ -102,6 +103,7 @@ func (s *scheduler) build(o *options, client *kube.Client) error {
 	}
 	s.commit, err = commit.New(commit.Config{
 		Writer:      s.guarded(s.writer),
+		Binder:      func(string) commit.Binder { return defaultbinder.Plugin{} },
 		Results:     changes,
 		Log:         s.log,
 		InFlight:    o.inFlight,

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -119,7 +121,7 @@ func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision, pod *model
 	e.enter(Filter)
 	if slot, ok := e.nominated(s, p, pod); ok {
 		d.Feasible = 1
-		e.placeOn(d, s.Node(slot).Name(), 0)
+		e.placeOn(s, p, d, slot, 0)
 		return
 	}
 	e.feasible(s, p, pod, narrowing)
@@ -128,7 +130,7 @@ func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision, pod *model
 	case 0:
 		d.Outcome, d.Rejection = plan.Unschedulable, e.reject(s, p, pod, &narrowing)
 	case 1:
-		e.placeOn(d, s.Node(e.scan.slots[0]).Name(), 0)
+		e.placeOn(s, p, d, e.scan.slots[0], 0)
 	default:
 		e.enter(Score)
 		slot, total, err := e.best(s, p, pod)
@@ -136,16 +138,37 @@ func (e *Engine) decide(s *state.State, p *profile, d *plan.Decision, pod *model
 			e.fail(d, err)
 			return
 		}
-		e.placeOn(d, s.Node(slot).Name(), total)
+		e.placeOn(s, p, d, slot, total)
 	}
 }
 
 // placeOn decides for a node.
-func (e *Engine) placeOn(d *plan.Decision, nodeName string, total int64) {
-	d.Outcome = plan.Placed
-	d.Placements = e.places.One(plan.Placement{
-		QueuedPod: d.Pods[0], NodeName: nodeName, Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
+func (e *Engine) placeOn(s *state.State, p *profile, d *plan.Decision, slot int32, total int64) {
+	placements := e.places.One(plan.Placement{
+		QueuedPod: d.Pods[0], NodeName: s.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
 	})
+	for _, r := range p.Reservers {
+		if err := r.Reserve(s, &placements[0]); err != nil {
+			e.fail(d, fmt.Errorf("running Reserve plugin %q: %w", r.Name(), err))
+			return
+		}
+	}
+	if steps := placements[0].Steps; len(steps) > 1 {
+		slices.SortStableFunc(steps, func(a, b plan.Step) int { return cmp.Compare(a.Stage, b.Stage) })
+	}
+	d.Outcome, d.Placements = plan.Placed, placements
+}
+
+// Reserver returns the named plugin of a profile, nil if it is none that reserves.
+func (e *Engine) Reserver(profile, plugin string) Reserver {
+	if p := e.profiles[profile]; p != nil {
+		for _, r := range p.Reservers {
+			if r.Name() == plugin {
+				return r
+			}
+		}
+	}
+	return nil
 }
 
 // fail ends a decision without an answer.

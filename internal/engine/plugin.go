@@ -2,7 +2,9 @@ package engine
 
 import (
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/compiled"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // MaxScore is the best score a plugin gives a node after normalising.
@@ -93,4 +95,11 @@ type Waker interface {
 	Interests() []model.Interest
 	// Cause says what the rejection of the pod hinges on, so that events find the pods they can help.
 	Cause(pod *model.Pod) model.Cause
+}
+
+// Reserver is a plugin that does something for a placement besides choosing it: kube-scheduler's Reserve, Permit, PreBind and PostBind. It
+// adds what the placement holds and which steps are to be made for it. An error means that the pod must be tried again.
+type Reserver interface {
+	Plugin
+	Reserve(s *state.State, placement *plan.Placement) error
 }

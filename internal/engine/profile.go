@@ -11,8 +11,10 @@ type Profile struct {
 	// Filters run in this order; the first to object is the one reported.
 	Filters []Filterer
 	Scorers []Weighted
-	Gates   []Gate
-	Wakers  []Waker
+	// Reservers are asked in this order about a pod that has got a node.
+	Reservers []Reserver
+	Gates     []Gate
+	Wakers    []Waker
 }
 
 // Compile works out the pod's needs: what each filter and then each scorer of the profile wants to know about it. It is
