@@ -21,19 +21,17 @@ type Commit struct {
 
 	mu       sync.Mutex
 	known    uint64 // resets up to which the members are those that are shown
-	inFlight [writeKinds]int
+	inFlight [commit.WriteKinds]int
 	members  commitMembers
 }
 
-const writeKinds = int(commit.EventWrite) + 1
-
 // commitMembers are members of families that were looked up.
 type commitMembers struct {
-	inFlight   [writeKinds]metrics.GaugeMetric
+	inFlight   [commit.WriteKinds]metrics.GaugeMetric
 	binding    metrics.GaugeMetric // goroutines
-	durations  [writeKinds]metrics.ObserverMetric
-	written    [writeKinds]metrics.CounterMetric
-	unwritten  [writeKinds]metrics.CounterMetric
+	durations  [commit.WriteKinds]metrics.ObserverMetric
+	written    [commit.WriteKinds]metrics.CounterMetric
+	unwritten  [commit.WriteKinds]metrics.CounterMetric
 	attempts   metrics.ObserverMetric
 	creation   metrics.ObserverMetric
 	afterFlush metrics.CounterMetric
@@ -67,8 +65,8 @@ func (c *Commit) lookUp() {
 		afterFlush: f.counters["scheduler_pod_scheduled_after_flush_total"],
 		profiles:   map[string]*boundMembers{},
 	}
-	for kind := range writeKinds {
-		name := commit.WriteKind(kind).String()
+	for kind := range commit.WriteKinds {
+		name := kind.String()
 		c.members.inFlight[kind] = f.gaugeVecs["berth_writes_in_flight"].WithLabelValues(name)
 		c.members.durations[kind] = f.histogramVecs["berth_write_duration_seconds"].WithLabelValues(name)
 		c.members.written[kind] = f.counterVecs["berth_writes_total"].WithLabelValues(name, "success")
@@ -111,6 +109,26 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 	if w.Kind == commit.BindingWrite {
 		c.bound(w.Placement, took, err)
 	}
+}
+
+// Passed takes in that a binding with steps has passed an extension point, or failed at it. What it took at Permit is what it waited:
+// plugins are asked there in the decision.
+func (c *Commit) Passed(s *commit.StageEnd) {
+	status := statusSuccess
+	switch {
+	case s.Rejected:
+		status = statusUnschedulable
+	case s.Err != nil:
+		status = statusError
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.Stage == plan.Permit {
+		c.families.histogramVecs["scheduler_permit_wait_duration_seconds"].WithLabelValues(status).Observe(s.Took.Seconds())
+		return
+	}
+	c.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
+		WithLabelValues(s.Stage.String(), status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
 }
 
 // bound takes in how a binding ended. The caller holds mu.

@@ -42,4 +42,7 @@ type BindingResult struct {
 	NodeName string
 	// Err is nil when the API server stored the binding. Otherwise it says what was being done when it failed.
 	Err error
+	// Rejectors are the plugins that rejected the pod in Permit, if that is what Err says. The pod waits for an event that can change their
+	// mind.
+	Rejectors []string
 }

@@ -10,6 +10,10 @@
 package plugin
 
 import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -183,6 +187,25 @@ type PreBind interface {
 	Plugin
 	// PreBind returns what is to be done for a placement, in order. An error sends the pod back to the queue.
 	PreBind(v state.View, p *plan.Placement) ([]plan.Step, error)
+}
+
+// Waiter is a Permit or PreBind plugin with steps that wait.
+type Waiter interface {
+	Plugin
+	// Done reports whether what the plugin's step of the placement waits for has happened. It is asked when an object that the step names
+	// has changed. An error says that it cannot happen any more.
+	Done(v state.View, p *plan.Placement) (done bool, err error)
+}
+
+// Bind says how a pod is bound. Of a profile's Bind plugins the first binds all of its pods.
+type Bind interface {
+	Plugin
+	// Binding is what is sent to bind the pod to the node.
+	Binding(pod *model.Pod, nodeName string) *v1.Binding
+	// Tries is how often a binding is sent before its failure is final.
+	Tries() int
+	// Retry says whether to send a binding again after its try-th try, counted from 1, failed with err, and after which wait.
+	Retry(err error, try int) (wait time.Duration, again bool)
 }
 
 // PostBind has something done after the binding.

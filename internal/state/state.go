@@ -178,6 +178,8 @@ type Delta struct {
 type Failure struct {
 	Pod *model.Pod
 	Err error
+	// Rejectors are the plugins that rejected the pod in Permit; empty if something else failed.
+	Rejectors []string
 }
 
 // Apply takes in a batch of changes and says what they mean.

@@ -26,6 +26,9 @@ import (
 // Committer carries decisions out.
 type Committer interface {
 	Start(decision plan.Decision)
+	Allow(pod types.UID, plugin string)
+	Reject(pod types.UID, plugin, reason string)
+	Cancel(pod types.UID, reason error) bool
 	Room() <-chan struct{}
 }
 
@@ -164,6 +167,9 @@ func (t *Tracer) Sent(_ context.Context, w *commit.Write, _ time.Duration, err e
 	a.commit.End(now)
 	a.whole.End(now)
 }
+
+// Passed does nothing: a span of an attempt lasts from the decision to the end.
+func (t *Tracer) Passed(*commit.StageEnd) {}
 
 // attemptOf returns the attempt that a write settles, nil if it is none, or not recorded.
 func (t *Tracer) attemptOf(w *commit.Write) *attempt {

@@ -94,8 +94,11 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 // next is what decisions go on to.
 type next struct{ started []string }
 
-func (n *next) Start(d plan.Decision) { n.started = append(n.started, d.Pods[0].Pod.Name) }
-func (n *next) Room() <-chan struct{} { return nil }
+func (n *next) Start(d plan.Decision)          { n.started = append(n.started, d.Pods[0].Pod.Name) }
+func (*next) Allow(types.UID, string)          {}
+func (*next) Reject(types.UID, string, string) {}
+func (*next) Cancel(types.UID, error) bool     { return false }
+func (n *next) Room() <-chan struct{}          { return nil }
 
 // TestSpans takes attempts that end in each way through a tracer, and looks at what a real collector receives.
 func TestSpans(t *testing.T) {
