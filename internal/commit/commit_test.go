@@ -422,6 +422,7 @@ func (c *counting) Sending(ctx context.Context, _ *commit.Write) context.Context
 func (c *counting) Sent(context.Context, *commit.Write, time.Duration, error) { c.sent.Add(1) }
 
 func (c *counting) Passed(*commit.StageEnd) {}
+func (c *counting) Settled(*commit.Settled) {}
 
 // TestStopTellsObservers stops while a binding waits for its next try: whoever was told that it began must be told that it ended.
 func TestStopTellsObservers(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // Observer observes writes and bindings. Its methods are called by the goroutines that write, which wait: they must be quick.
@@ -14,6 +13,8 @@ type Observer interface {
 	Sending(ctx context.Context, w *Write) context.Context
 	// Sent is called when the write has ended, with how long it took and the context that Sending returned.
 	Sent(ctx context.Context, w *Write, took time.Duration, err error)
+	// Settled is called when the end of a binding is known, after Sent if anything was sent for it.
+	Settled(s *Settled)
 	// Passed is called when a binding with steps has passed an extension point, or failed at it.
 	Passed(stage *StageEnd)
 }
@@ -23,8 +24,6 @@ type Observer interface {
 type Write struct {
 	Kind WriteKind
 	Pod  *model.Pod
-	// Placement is what a binding carries out; nil for other kinds.
-	Placement *plan.Placement
 }
 
 // WriteKind is what is written.
@@ -73,9 +72,6 @@ func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	seen := request.observed()
 	if *seen == nil {
 		o := &observation{write: Write{Kind: writeKinds[request.Kind], Pod: request.Pod}, began: time.Now()}
-		if o.write.Kind == BindingWrite {
-			o.write.Placement = &request.binding.placement
-		}
 		for _, observer := range c.config.Observers {
 			ctx = observer.Sending(ctx, &o.write)
 			o.contexts = append(o.contexts, ctx)

@@ -130,6 +130,9 @@ func (c *Commit) answer(ended Ended) {
 // settle gives how a binding ended to the observers and the loop.
 func (c *Commit) settle(s *Settled) {
 	c.sent(s.seen, s.Err)
+	for _, observer := range c.config.Observers {
+		observer.Settled(s)
+	}
 	p := &s.Placement
 	switch {
 	case s.Err == nil:

@@ -41,8 +41,8 @@ type commitMembers struct {
 
 // boundMembers are what bindings of one profile are observed by.
 type boundMembers struct {
-	scheduled, failed attemptMembers
-	point, plugin     [2]metrics.ObserverMetric // Bind, by whether it failed
+	scheduled, unschedulable, failed attemptMembers
+	point, plugin                    [2]metrics.ObserverMetric // Bind, by whether it failed
 }
 
 // attemptsMax is from how many attempts on pods share a member of the SLI.
@@ -107,7 +107,7 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 		m.written[w.Kind].Inc()
 	}
 	if w.Kind == commit.BindingWrite {
-		c.bound(w.Placement, took, err)
+		c.bound(w.Pod.SchedulerName, took, err)
 	}
 }
 
@@ -131,26 +131,41 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 		WithLabelValues(s.Stage.String(), status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
 }
 
-// bound takes in how a binding ended. The caller holds mu.
-func (c *Commit) bound(placement *plan.Placement, took time.Duration, err error) {
-	m, p, now := &c.members, c.profile(placement.Pod.SchedulerName), c.now()
-	attempt := now.Sub(placement.Popped)
+// bound takes in how the requests of a binding ended. The caller holds mu.
+func (c *Commit) bound(profile string, took time.Duration, err error) {
+	p, status := c.profile(profile), 0
 	if err != nil {
-		p.point[1].Observe(took.Seconds())
-		p.plugin[1].Observe(took.Seconds())
+		status = 1
+	}
+	p.point[status].Observe(took.Seconds())
+	p.plugin[status].Observe(took.Seconds())
+}
+
+// Settled takes in how an attempt ended that had found a node.
+func (c *Commit) Settled(s *commit.Settled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known != c.resets.count.Load() {
+		c.lookUp()
+	}
+	m, p, now := &c.members, c.profile(s.Placement.Pod.SchedulerName), c.now()
+	attempt := now.Sub(s.Placement.Popped)
+	switch {
+	case len(s.Rejectors) > 0:
+		p.unschedulable.observe(attempt)
+		return
+	case s.Err != nil:
 		p.failed.observe(attempt)
 		return
 	}
-	p.point[0].Observe(took.Seconds())
-	p.plugin[0].Observe(took.Seconds())
 	p.scheduled.observe(attempt)
-	m.attempts.Observe(float64(placement.Attempt))
-	c.sli(placement.Attempt).Observe(now.Sub(placement.Since).Seconds())
-	if placement.AfterFlush {
+	m.attempts.Observe(float64(s.Placement.Attempt))
+	c.sli(s.Placement.Attempt).Observe(now.Sub(s.Placement.Since).Seconds())
+	if s.Placement.AfterFlush {
 		m.afterFlush.Inc()
 	}
 	// The creation is in the API server's clock, so the present time must be that of a clock that is set.
-	m.creation.Observe(time.Since(placement.Pod.Object.CreationTimestamp.Time).Seconds())
+	m.creation.Observe(time.Since(s.Placement.Pod.Object.CreationTimestamp.Time).Seconds())
 }
 
 // sli returns the member for pods that took so many attempts.
@@ -174,7 +189,7 @@ func (c *Commit) profile(name string) *boundMembers {
 	f := c.families
 	point := f.histogramVecs["scheduler_framework_extension_point_duration_seconds"]
 	plugin := f.histogramVecs["scheduler_plugin_execution_duration_seconds"]
-	p = &boundMembers{scheduled: f.attempt(scheduled, name), failed: f.attempt(failed, name)}
+	p = &boundMembers{scheduled: f.attempt(scheduled, name), unschedulable: f.attempt(unschedulable, name), failed: f.attempt(failed, name)}
 	for i, status := range []string{statusSuccess, statusError} {
 		p.point[i] = point.WithLabelValues("Bind", status, name)
 		p.plugin[i] = plugin.WithLabelValues(defaultbinder.Name, "Bind", status)

@@ -164,6 +164,9 @@ func TestStages(t *testing.T) {
 		scheduler_permit_wait_duration_seconds{result=Unschedulable} 1
 		scheduler_framework_extension_point_duration_seconds{extension_point=PreBind,profile=default-scheduler,status=Success} 1
 		scheduler_framework_extension_point_duration_seconds{extension_point=PostBind,profile=default-scheduler,status=Success} 1
+		scheduler_schedule_attempts_total{profile=default-scheduler,result=scheduled} 1
+		scheduler_schedule_attempts_total{profile=default-scheduler,result=unschedulable} 1
+		berth_writes_total{kind=binding,result=error} 0
 		berth_writes_total{kind=step,result=success} 1
 		berth_writes_in_flight{kind=step} 0
 	`)
