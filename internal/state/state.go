@@ -45,12 +45,12 @@ type State struct {
 	images  map[string]*image
 	journal journal
 
-	topologies     map[TopologyKey]*topology
-	topologiesUsed int // how many were in use when they were last swept
-	tallies        tallies
-	terms          termStore
-	namespaces     map[string]labels.Set
-	owners         owners
+	topologies      map[TopologyKey]*topology
+	topologiesUsed  int // how many were in use when they were last swept
+	tallies         tallies
+	terms           termStore
+	namespaces      map[string]labels.Set
+	selectorSources selectorSources
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
@@ -102,9 +102,9 @@ func New() *State {
 		tallies: tallies{
 			byKey: map[tallyKey]*Tally{}, bySet: map[string]*podCounts{}, maxBytes: defaultTallyBytes,
 		},
-		terms:      termStore{byKey: map[termKey]*TermCounts{}},
-		namespaces: map[string]labels.Set{},
-		owners:     owners{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
+		terms:           termStore{byKey: map[termKey]*TermCounts{}},
+		namespaces:      map[string]labels.Set{},
+		selectorSources: selectorSources{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
 	}
 }
 

@@ -145,11 +145,11 @@ func (v View) TermsVersion() uint64 { return v.s.terms.version }
 // TermsMatching returns the terms that pods of the state carry and that select the pod, as State.TermsMatching does.
 func (v View) TermsMatching(pod *model.Pod) []*TermCounts { return v.s.TermsMatching(pod) }
 
-// OwnersVersion changes whenever BelongingSelector may give another answer.
-func (v View) OwnersVersion() uint64 { return v.s.OwnersVersion() }
+// DefaultSelectorVersion changes whenever DefaultSelector may return another selector.
+func (v View) DefaultSelectorVersion() uint64 { return v.s.DefaultSelectorVersion() }
 
-// BelongingSelector selects the pods that belong together with the pod, as State.BelongingSelector does.
-func (v View) BelongingSelector(pod *model.Pod) labels.Selector { return v.s.BelongingSelector(pod) }
+// DefaultSelector returns the selector of the pod's default topology spread constraints, as State.DefaultSelector does.
+func (v View) DefaultSelector(pod *model.Pod) labels.Selector { return v.s.DefaultSelector(pod) }
 
 // Holders returns which pods hold something of an object, as State.Holders does.
 func (v View) Holders(object model.Ref) []Holder {
