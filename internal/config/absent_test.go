@@ -77,7 +77,7 @@ func TestBars(t *testing.T) {
 				t.Errorf("%s: %s bars; missing are %v, of which bar %v", row.name, name, c.Missing, c.Barring)
 			}
 			if !slices.ContainsFunc(c.Profiles[0].EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == name }) {
-				t.Errorf("%s: %s wakes nobody", row.name, name)
+				t.Errorf("%s: %s registers for no events", row.name, name)
 			}
 		}
 	}

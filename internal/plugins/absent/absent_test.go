@@ -151,7 +151,7 @@ func TestExtenders(t *testing.T) {
 	}
 }
 
-// Nothing wakes a pod but its own update, and only one that takes the demand away.
+// Only an update of the pod itself requeues it, and only one that removes the demand.
 func TestEventsToRegister(t *testing.T) {
 	p, err := New("DynamicResources")
 	if err != nil {

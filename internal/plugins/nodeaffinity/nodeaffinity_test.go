@@ -319,7 +319,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	a, b, neither := node("n", "zone=a"), node("n", "zone=b"), node("n")
 	event := func(action model.Action, before, after *v1.Node) model.Event {
 		e := model.Event{Resource: model.NodeEvent, Action: action, Node: model.NewNode(after)}
@@ -352,8 +352,8 @@ func TestInterests(t *testing.T) {
 		{"taints", nil, inA, event(model.UpdateNodeTaint, b, a), false},
 	} {
 		helps := false
-		for _, interest := range newPlugin(t, row.added).EventsToRegister() {
-			helps = helps || interest.Helps(row.pod, row.event)
+		for _, registration := range newPlugin(t, row.added).EventsToRegister() {
+			helps = helps || registration.Helps(row.pod, row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

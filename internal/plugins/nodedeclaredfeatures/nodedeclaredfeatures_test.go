@@ -109,7 +109,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	waiting := pod(users)
 	changed := func(before, after *v1.Node) model.Event {
 		return model.Event{Resource: model.NodeEvent, Action: model.UpdateNodeDeclaredFeature, OldNode: model.NewNode(before), Node: model.NewNode(after)}
@@ -130,8 +130,8 @@ func TestInterests(t *testing.T) {
 		{"other requirements", updated(model.Update, pod()), true},
 	} {
 		helps := false
-		for _, interest := range New().EventsToRegister() {
-			helps = helps || interest.Helps(waiting, row.event)
+		for _, registration := range New().EventsToRegister() {
+			helps = helps || registration.Helps(waiting, row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

@@ -101,7 +101,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	deleted := func(nodeName, nominated string, ports ...v1.ContainerPort) model.Event {
 		gone := object(ports...)
 		gone.Spec.NodeName, gone.Status.NominatedNodeName = nodeName, nominated
@@ -123,8 +123,8 @@ func TestInterests(t *testing.T) {
 		{"pod added", model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: waiting}, false},
 	} {
 		helps := false
-		for _, interest := range New().EventsToRegister() {
-			helps = helps || interest.Helps(waiting, row.event)
+		for _, registration := range New().EventsToRegister() {
+			helps = helps || registration.Helps(waiting, row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

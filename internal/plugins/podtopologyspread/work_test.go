@@ -199,10 +199,10 @@ func BenchmarkNeeds(b *testing.B) {
 
 func BenchmarkHint(b *testing.B) {
 	waiting := model.NewPod(pod(wearing("app=x"), hard(zone, "app=x"), hard(host, "app=x")))
-	interest := newPlugin(b, spreadAlone()).EventsToRegister()[0]
+	registration := newPlugin(b, spreadAlone()).EventsToRegister()[0]
 	event := podEvent(model.Add, nil, pod(wearing("app=y"), on("n")))
 	b.ReportAllocs()
 	for b.Loop() {
-		interest.Helps(waiting, event)
+		registration.Helps(waiting, event)
 	}
 }

@@ -157,7 +157,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	x, y := taint("x", "", no), taint("y", "", no)
 	nodeEvent := func(action model.Action, before, after *v1.Node) model.Event {
 		e := model.Event{Resource: model.NodeEvent, Action: action, Node: model.NewNode(after)}
@@ -185,8 +185,8 @@ func TestInterests(t *testing.T) {
 		{"labels of the pod", target(model.UpdatePodLabel), false},
 	} {
 		helps := false
-		for _, interest := range New(EqualAndExists).EventsToRegister() {
-			helps = helps || interest.Helps(pod(), row.event)
+		for _, registration := range New(EqualAndExists).EventsToRegister() {
+			helps = helps || registration.Helps(pod(), row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)
