@@ -93,7 +93,7 @@ func (e *Engine) firstByColumns(c *cycle) func(slot int32) objection {
 			case column != nil:
 				code = column.values[slot]
 			case c.counting[i] != nil:
-				code = c.here.layered[i].Filter(c.view.Node(slot))
+				code = c.here.counts[i].Filter(c.view.Node(slot))
 			}
 			if code != reason.None {
 				return objection{i, code}

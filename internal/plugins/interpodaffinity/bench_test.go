@@ -132,19 +132,19 @@ var (
 	dislikesItself = both(wearing("app=d"), dislikes(10, term(zone, "app=d")), dislikes(1, term(host, "app=d")))
 )
 
-// BenchmarkLayers makes the rules of a need that was seen before, with 5,000 nodes and 50,000 pods.
-func BenchmarkLayers(b *testing.B) {
+// BenchmarkRules makes the rules of a need that was seen before, with 5,000 nodes and 50,000 pods.
+func BenchmarkRules(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
 			c := newBench(b, 5000)
 			shape.fill(c)
 			l := plugintest.Counting(c.plugin, c.pending(shape.pod))
-			var to []plugin.Layer
+			var to []plugin.CountRule
 			b.ReportAllocs()
 			for b.Loop() {
-				to = plugintest.Layers(l, c.state, to[:0])
+				to = plugintest.Rules(l, c.state, to[:0])
 			}
-			b.ReportMetric(float64(len(to)), "layers")
+			b.ReportMetric(float64(len(to)), "rules")
 		})
 	}
 }
@@ -184,7 +184,7 @@ func BenchmarkFirstSight(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				l := plugintest.Counting(c.plugin, pending)
-				plugintest.Layers(l, c.state, nil)
+				plugintest.Rules(l, c.state, nil)
 				s, _ := plugintest.SetScores(c.plugin, pending)
 				_, _ = s.Score(c.state.View(), []int32{0, 1}, scores)
 			}

@@ -50,11 +50,11 @@ func TestRulesAllocateNothing(t *testing.T) {
 	b := newBench(t, 200)
 	b.run(1, func(int) part { return repelsItself })
 	l := plugintest.Counting(b.plugin, b.pending(repelsItself))
-	to := plugintest.Layers(l, b.state, nil)
+	to := plugintest.Rules(l, b.state, nil)
 	if len(to) != 2 {
-		t.Fatalf("%d layers, want 2", len(to))
+		t.Fatalf("%d rules, want 2", len(to))
 	}
-	if got := testing.AllocsPerRun(100, func() { to = plugintest.Layers(l, b.state, to[:0]) }); got != 0 {
+	if got := testing.AllocsPerRun(100, func() { to = plugintest.Rules(l, b.state, to[:0]) }); got != 0 {
 		t.Errorf("rules allocate %v times", got)
 	}
 }

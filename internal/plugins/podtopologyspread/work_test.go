@@ -112,7 +112,7 @@ func TestAllocatesNothing(t *testing.T) {
 
 const benchNodes = 5000
 
-func BenchmarkLayers(b *testing.B) {
+func BenchmarkRules(b *testing.B) {
 	for _, shape := range []string{"hard-zone", "hard-host", "all"} {
 		b.Run(shape, func(b *testing.B) {
 			c := large(b, benchNodes)
@@ -122,11 +122,11 @@ func BenchmarkLayers(b *testing.B) {
 				c.state.Apply(pods(p))
 			}
 			need := plugintest.Counting(newPlugin(b, spreadAlone()), c.shaped(0, shape))
-			var to []plugin.Layer
-			to = plugintest.Layers(need, c.state, to)
+			var to []plugin.CountRule
+			to = plugintest.Rules(need, c.state, to)
 			b.ReportAllocs()
 			for b.Loop() {
-				to = plugintest.Layers(need, c.state, to[:0])
+				to = plugintest.Rules(need, c.state, to[:0])
 			}
 		})
 	}
@@ -158,11 +158,11 @@ func BenchmarkScore(b *testing.B) {
 func BenchmarkFirstSight(b *testing.B) {
 	c := large(b, benchNodes)
 	p := newPlugin(b, spreadAlone())
-	var to []plugin.Layer
+	var to []plugin.CountRule
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		need := plugintest.Counting(p, c.compile(pod(hard(host, fmt.Sprintf("app=y%d", i)))))
-		to = plugintest.Layers(need, c.state, to[:0])
+		to = plugintest.Rules(need, c.state, to[:0])
 	}
 }
 
