@@ -25,7 +25,7 @@ type outcome struct {
 
 // Compare asks the engine about a compiled pod in a view and says how it differs from what the oracle wants, engine (-) and oracle (+); "" when it
 // does not.
-func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Answer) string {
+func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgment) string {
 	answer, err := e.Answer(v, pod)
 	if err != nil {
 		return err.Error()
@@ -73,7 +73,7 @@ func pluginFailure(text string) string {
 	return start
 }
 
-func expectedOf(want oracle.Answer) outcome {
+func expectedOf(want oracle.Judgment) outcome {
 	o := outcome{Message: want.Message}
 	switch {
 	case want.Err != nil:
