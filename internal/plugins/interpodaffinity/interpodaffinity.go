@@ -2,7 +2,7 @@
 // anti-affinity terms select, and away from those whose anti-affinity terms select them.
 //
 // It takes a pod's namespace, labels and terms, and the state's tallies and term counts; it gives rules about counts, and scores of all
-// feasible nodes together. It owns its checked arguments and a bounded memory of parsed terms. It never looks at single pods or nodes: what
+// feasible nodes together. It owns its checked arguments and a bounded cache of parsed terms. It never looks at single pods or nodes: what
 // it asks the state to count, the state keeps counting.
 package interpodaffinity
 
@@ -18,9 +18,9 @@ const Name = "InterPodAffinity"
 
 // Plugin places pods by their affinity to other pods. It can be shared.
 type Plugin struct {
-	// hardWeight is what a required affinity term of a pod on a node adds to the scores of its domain; 0 for nothing.
+	// hardWeight is what a required affinity term of a pod on a node adds to the scores of its domain; with 0, such terms are ignored.
 	hardWeight int64
-	// ignorePreferred says that only pods with preferred terms of their own are scored.
+	// ignorePreferred means that only pods with preferred terms of their own are scored.
 	ignorePreferred bool
 	terms           parsedTerms
 }
@@ -44,5 +44,5 @@ func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
 // Name returns "InterPodAffinity".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns namespaces: terms select them by label.
+// Reads returns namespaces, because terms select them by label.
 func (*Plugin) Reads() []model.Kind { return []model.Kind{model.NamespaceKind} }

@@ -85,7 +85,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// The library's own matching, which allocates, must give the same answer, sorted or not.
+// The library's own matching, which allocates, must give the same result, sorted or not.
 func TestAgreesWithTheLibrary(t *testing.T) {
 	p := New()
 	rapid.Check(t, func(t *rapid.T) {

@@ -116,7 +116,7 @@ func TestEventsToRegister(t *testing.T) {
 	}{
 		{"other protocol freed", deleted("n", "", udp), false},
 		{"port freed", deleted("n", "", tcp), true},
-		{"port freed on the promised node", deleted("", "n", tcp), true},
+		{"port freed on the nominated node", deleted("", "n", tcp), true},
 		{"port was not held", deleted("", "", tcp), false},
 		{"no ports", deleted("n", ""), false},
 		{"node added", model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}, true},

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
-// shapes are the pods that work is measured for. Each has the label app=x, by which a service selects it.
+// shapes are the pods for which work is measured. Each has the label app=x, by which a service selects it.
 var shapes = map[string][]podPart{
 	"defaults":  nil,
 	"hard-zone": {hard(zone, "app=x")},
@@ -59,10 +59,10 @@ func (b *bench) place(t testing.TB, p *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// TestSeenNeedCostsWhatChanged counts the work that placing pods causes once their need has been seen: each pod is written once into each
-// tally that counts it, and nothing is counted anew, whatever the size of the cluster.
+// TestSeenNeedCostsWhatChanged measures the work of placing pods with a compiled need: each pod is added once to each tally that counts it, and
+// nothing is counted again, whatever the size of the cluster.
 func TestSeenNeedCostsWhatChanged(t *testing.T) {
-	// Host names score by the pods of each node. Hard and soft constraints on zones count the same, unless a policy tells them apart.
+	// Host names score by the pods of each node. Hard and soft constraints on zones share a tally, unless a policy distinguishes them.
 	tallies := map[string]int64{"defaults": 2, "hard-zone": 1, "hard-host": 1, "soft-zone": 1, "all": 4}
 	for shape := range shapes {
 		for _, nodes := range []int{100, 2000} {
@@ -85,7 +85,7 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestDefaultsShareTallies gives each pod labels of its own, as a StatefulSet does: the needs differ, what is counted does not.
+// TestDefaultsShareTallies gives each pod its own labels, as a StatefulSet does: the needs differ, the tallies do not.
 func TestDefaultsShareTallies(t *testing.T) {
 	b := large(t, 100)
 	for i := range 50 {
@@ -154,7 +154,7 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstSight is a need that is new, with pods to count.
+// BenchmarkFirstSight decides for a new need, with pods to count.
 func BenchmarkFirstSight(b *testing.B) {
 	c := large(b, benchNodes)
 	p := newPlugin(b, spreadAlone())
@@ -166,7 +166,7 @@ func BenchmarkFirstSight(b *testing.B) {
 	}
 }
 
-// BenchmarkDecision places pods whose need was seen before, one after the other.
+// BenchmarkDecision places pods with a compiled need, one after the other.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range []string{"defaults", "hard-zone", "all"} {
 		b.Run(shape, func(b *testing.B) {

@@ -65,7 +65,7 @@ func TestEventsToRegister(t *testing.T) {
 	added := model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}
 	for _, registration := range New().EventsToRegister() {
 		if registration.Helps(ab, added) {
-			t.Error("a new node opens a gate")
+			t.Error("a new node removes a scheduling gate")
 		}
 	}
 }

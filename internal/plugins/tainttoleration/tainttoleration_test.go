@@ -194,7 +194,7 @@ func TestEventsToRegister(t *testing.T) {
 	}
 }
 
-// The API's own rule, which needs a logger and allocates, must give the same answer.
+// The API's own rule, which needs a logger and allocates, must give the same result.
 func TestAgreesWithTheAPI(t *testing.T) {
 	text := rapid.SampledFrom([]string{"", "a", "b", "0", "-0", "00", "7", "-7", "+7", "007", "8", "9223372036854775807", "9223372036854775808",
 		"-9223372036854775808", "-9223372036854775809", "99999999999999999999"})
@@ -242,7 +242,7 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What admission gives every pod.
+// The tolerations that admission adds to every pod.
 var usual = pod(tol(v1.TaintNodeNotReady, exists, "", noExec), tol(v1.TaintNodeUnreachable, exists, "", noExec))
 
 func BenchmarkFilter(b *testing.B) {
