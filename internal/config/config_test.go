@@ -62,7 +62,7 @@ func TestClientConnection(t *testing.T) {
 	}
 }
 
-// What is disabled at one point is still there at the others.
+// A plugin that is disabled at one point still runs at the others.
 func TestDisabledAtOnePoint(t *testing.T) {
 	for _, p := range []struct{ plugins, want string }{
 		{`{}`, "filters, narrows, scores"},
@@ -96,7 +96,7 @@ func TestDisabledAtOnePoint(t *testing.T) {
 	}
 }
 
-// A plugin that may only narrow leaves the nodes it names to the other filters.
+// A plugin that may only narrow leaves the filtering of the nodes it names to the other filters.
 func TestNarrowOnly(t *testing.T) {
 	c := mustParse(t, `profiles: [{plugins: {filter: {disabled: [{name: NodeAffinity}]}}}]`)
 	pod := gatedPod("")
