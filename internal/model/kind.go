@@ -12,7 +12,7 @@ const (
 	ReplicationControllerKind
 	ReplicaSetKind
 	StatefulSetKind
-	// KindCount is how many there are.
+	// KindCount is the number of kinds.
 	KindCount
 )
 

@@ -10,17 +10,17 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Cluster is the whole world the oracle sees.
+// Cluster is all that the oracle sees.
 type Cluster struct {
 	Nodes []*v1.Node
 	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. Of the others, those are looked at that
-	// status.nominatedNodeName promises a node.
+	// status.nominatedNodeName nominates them to a node.
 	Pods []*v1.Pod
 
 	// Namespaces may lack the namespace of a pod, as a cache may: it then has no labels, and no selector but the empty one finds it.
 	Namespaces []*v1.Namespace
 
-	// Services and controllers are looked at by PodTopologySpread's default constraints only, which want to know what a pod belongs to.
+	// Services and controllers are read only for the default selector of PodTopologySpread's default constraints.
 	Services               []*v1.Service
 	ReplicationControllers []*v1.ReplicationController
 	ReplicaSets            []*appsv1.ReplicaSet
@@ -68,8 +68,8 @@ type Score struct {
 	Score  int64 // after normalising, before the weight; 0 to 100
 }
 
-// NodeAnswer is everything the oracle has to say about one node.
-type NodeAnswer struct {
+// NodeJudgment is the outcome for one node.
+type NodeJudgment struct {
 	Node     string
 	Feasible bool
 	// Rejections holds every plugin that rejects the node, in filter order. kube-scheduler stops at the first, so only that one is
@@ -79,9 +79,9 @@ type NodeAnswer struct {
 	Total      int64   // Σ Score × Weight
 }
 
-// Answer is the outcome of one scheduling cycle.
-type Answer struct {
-	Nodes    []NodeAnswer // sorted by node name
+// Judgment is the outcome of one scheduling cycle.
+type Judgment struct {
+	Nodes    []NodeJudgment // sorted by node name
 	Feasible int
 	// PreFilter is set when a PreFilter rejected the pod as a whole. Every node then carries that one rejection.
 	PreFilter *Rejection
@@ -90,35 +90,35 @@ type Answer struct {
 	Narrowed []string
 	// Message is the exact FailedScheduling text up to the part that preemption adds; empty when some node is feasible.
 	Message string
-	// Nominated is the node that the pod itself was promised, if it does: it is taken without a look at the others.
+	// Nominated is the node that the pod itself is nominated to, if it is feasible: it is taken without scoring the others.
 	Nominated string
 	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
 	Best []string
-	// Err is set when the cycle fails instead of answering: in PreFilter, and then there are no Nodes, or in scoring, with two or more
-	// feasible nodes, and then there are no scores and no Best.
+	// Err is set when the cycle fails: in PreFilter, and then there are no Nodes, or in scoring, with two or more feasible nodes, and then there
+	// are no scores and no Best.
 	Err error
 }
 
-// Judge answers for one pending pod.
+// Judge runs the scheduling cycle of one pending pod.
 //
 // With exactly one feasible node kube-scheduler scores nothing and takes it. Judge still fills its scores, normalised over that one
 // node, as an explanation; a scorer that would fail is then left out, since upstream never asks it.
-func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
+func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	cy := newCycle(c, p, profile)
 	if len(cy.nodes) == 0 {
-		return Answer{Message: "no nodes available to schedule pods"}
+		return Judgment{Message: "no nodes available to schedule pods"}
 	}
-	var a Answer
+	var a Judgment
 	check := cy.filter(&a)
 	if a.Err != nil {
 		return a
 	}
 	for _, n := range cy.nodes {
-		answer := NodeAnswer{Node: n.Name, Rejections: besidePromised(c, p, profile, n, (*cycle).narrowed)}
+		answer := NodeJudgment{Node: n.Name, Rejections: besideNominated(c, p, profile, n, (*cycle).narrowed)}
 		if len(answer.Rejections) == 0 {
 			answer.Rejections = check(n)
 		}
-		if n.Name == p.Status.NominatedNodeName && len(besidePromised(c, p, profile, n, (*cycle).filters)) == 0 && len(cy.filters()(n)) == 0 {
+		if n.Name == p.Status.NominatedNodeName && len(besideNominated(c, p, profile, n, (*cycle).filters)) == 0 && len(cy.filters()(n)) == 0 {
 			a.Nominated = n.Name
 		}
 		if len(answer.Rejections) == 0 {
@@ -140,19 +140,19 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
 	return a
 }
 
-// besidePromised gives the plugins that reject the node with the pods on it that were promised it and that the pod does not outrank.
-func besidePromised(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) []Rejection) []Rejection {
-	var promised []*v1.Pod
+// besideNominated returns the plugins that reject the node when the pods are on it that are nominated to it and that the pod does not outrank.
+func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) []Rejection) []Rejection {
+	var nominated []*v1.Pod
 	for _, other := range c.Pods {
 		if other.Spec.NodeName == "" && other.Status.NominatedNodeName == n.Name && other.UID != p.UID && priority(other) >= priority(p) {
-			promised = append(promised, other)
+			nominated = append(nominated, other)
 		}
 	}
-	if len(promised) == 0 {
+	if len(nominated) == 0 {
 		return nil
 	}
 	cy := newCycle(c, p, profile)
-	cy.dryRun = DryRun{Node: n.Name, Added: promised}
+	cy.dryRun = DryRun{Node: n.Name, Added: nominated}
 	for _, seen := range cy.filtered() {
 		if seen.Name == n.Name {
 			return check(cy)(seen)
@@ -162,7 +162,7 @@ func besidePromised(c Cluster, p *v1.Pod, profile Profile, n node, check func(*c
 }
 
 // narrowed is what filter returns for a cycle that passes the PreFilters.
-func (cy *cycle) narrowed() func(node) []Rejection { return cy.filter(&Answer{}) }
+func (cy *cycle) narrowed() func(node) []Rejection { return cy.filter(&Judgment{}) }
 
 func priority(p *v1.Pod) int32 {
 	if p.Spec.Priority == nil {
@@ -219,7 +219,7 @@ func (cy *cycle) enabled() []plugin {
 
 // filter runs the PreFilters and returns what then gives the rejections of a node: the pod's, the narrowing's, or those of all filters that
 // refuse the node.
-func (cy *cycle) filter(a *Answer) func(node) []Rejection {
+func (cy *cycle) filter(a *Judgment) func(node) []Rejection {
 	allowed := cy.preFilter(a)
 	switch {
 	case a.Err != nil:
@@ -238,7 +238,7 @@ func (cy *cycle) filter(a *Answer) func(node) []Rejection {
 
 // preFilter runs the PreFilters, records in the answer whether they rejected the pod or failed and who narrowed, and returns the names
 // of the nodes left; nil means all.
-func (cy *cycle) preFilter(a *Answer) []string {
+func (cy *cycle) preFilter(a *Judgment) []string {
 	var allowed []string
 	for _, p := range cy.enabled() {
 		if p.preFilter == nil {
@@ -313,7 +313,7 @@ func (cy *cycle) filters() func(node) []Rejection {
 }
 
 // message words the failure: a count per reason, sorted as text, so that "10 x" stands before "2 y".
-func message(a *Answer) string {
+func message(a *Judgment) string {
 	text := fmt.Sprintf("0/%d nodes are available:", len(a.Nodes))
 	if a.PreFilter != nil {
 		return text + " " + joined(a.PreFilter.Reasons) + "."

@@ -28,9 +28,9 @@ func (cy *cycle) listDefaults() bool {
 	return cy.profile.Spread.DefaultingType == configv1.ListDefaulting
 }
 
-// derivedSelector chooses the pods that belong together with the pod: those of its services and of its controller. It chooses everything
-// when the pod belongs to nothing.
-func (cy *cycle) derivedSelector() selector {
+// defaultSelector returns the selector of the pod's default constraints: that of its services and of its controller. It selects everything when
+// there are none.
+func (cy *cycle) defaultSelector() selector {
 	labels := map[string]string{}
 	for _, s := range cy.cluster.Services {
 		if s.Namespace == cy.pod.Namespace && s.Spec.Selector != nil && hasLabels(cy.pod.Labels, s.Spec.Selector) {

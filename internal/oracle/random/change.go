@@ -32,7 +32,7 @@ const (
 	PodFinished     Kind = "pod finished"
 	PodResized      Kind = "pod resized" // by status, sometimes also by spec
 	PodRelabelled   Kind = "pod relabelled"
-	PodNominated    Kind = "pod nominated" // a pending pod is promised a node, or is so no longer
+	PodNominated    Kind = "pod nominated" // a pending pod is nominated to a node, or its nomination is removed
 
 	// Only TopologyChange draws these.
 	NamespaceAdded      Kind = "namespace added"
@@ -192,7 +192,7 @@ func (m maker) placePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	return replacePod(c, PodPlaced, pick(r, pending...), func(p *v1.Pod) { p.Spec.NodeName, p.Status.NominatedNodeName = where, "" })
 }
 
-// nominatePod promises a pending pod one of the nodes, one that is full or does not exist included, or nothing.
+// nominatePod nominates a pending pod to a node, which may be full or may not exist, or removes its nomination.
 func (m maker) nominatePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	pending := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == "" })
 	if len(pending) == 0 || len(c.Nodes) == 0 {

@@ -160,7 +160,7 @@ func (c *comparison) differ(node, what, theirs, ours string) {
 }
 
 // whole compares what is said about the pod, and which node it would get.
-func (c *comparison) whole(ours *explain.Snapshot, a *explain.Answer, verdict *incumbent.Verdict) {
+func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdict *incumbent.Verdict) {
 	var theirError, theirMessage string
 	switch {
 	case verdict.Err == incumbent.ErrNoNodes: // Berth's message too
