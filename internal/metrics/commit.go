@@ -41,7 +41,7 @@ type commitMembers struct {
 	profiles   map[string]*boundMembers
 }
 
-// boundMembers are what bindings of one profile are observed by.
+// boundMembers are the members that observe bindings of one profile.
 type boundMembers struct {
 	scheduled, failed attemptMembers
 	point, plugin     [2]metrics.ObserverMetric // Bind, by whether it failed
@@ -56,7 +56,7 @@ func newCommit(f *families, r *resets, now func() time.Time) *Commit {
 	return c
 }
 
-// lookUp looks up the members that are always there, and forgets the others.
+// lookUp looks up the members that always exist, and drops the others.
 func (c *Commit) lookUp() {
 	f := c.families
 	c.known = c.resets.count.Load()
@@ -76,7 +76,7 @@ func (c *Commit) lookUp() {
 	}
 }
 
-// Sending takes in that a write begins.
+// Sending observes the start of a write.
 func (c *Commit) Sending(ctx context.Context, w *commit.Write) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -84,7 +84,7 @@ func (c *Commit) Sending(ctx context.Context, w *commit.Write) context.Context {
 	return ctx
 }
 
-// fly changes how many writes are in flight. The caller holds mu.
+// fly changes the number of writes in flight. The caller holds mu.
 func (c *Commit) fly(kind commit.WriteKind, by int) {
 	if c.known != c.resets.count.Load() {
 		c.lookUp()
@@ -96,7 +96,7 @@ func (c *Commit) fly(kind commit.WriteKind, by int) {
 	}
 }
 
-// Sent takes in how a write ended.
+// Sent observes the end of a write.
 func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -113,7 +113,7 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 	}
 }
 
-// bound takes in how a binding ended. The caller holds mu.
+// bound observes the end of a binding. The caller holds mu.
 func (c *Commit) bound(placement *plan.Placement, took time.Duration, err error) {
 	m, p, now := &c.members, c.profile(placement.Pod.SchedulerName), c.now()
 	attempt := now.Sub(placement.Popped)
