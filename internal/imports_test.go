@@ -21,6 +21,7 @@ var house = map[string]map[string]string{
 	"internal/model":  {},
 	"internal/reason": {},
 	"internal/slab":   {},
+	"internal/audit":  {},
 	"internal/plan": {
 		"internal/model":  "a decision is about a pod",
 		"internal/reason": "a rejection counts reasons",
@@ -39,6 +40,7 @@ var house = map[string]map[string]string{
 		"internal/model": "it compiles objects into changes",
 	},
 	"internal/state": {
+		"internal/audit": "it checks its invariants",
 		"internal/model": "it keeps nodes and pods",
 		"internal/plan":  "it assumes decisions",
 	},
@@ -196,7 +198,7 @@ var house = map[string]map[string]string{
 var (
 	core = []string{
 		"internal/model", "internal/reason", "internal/plan", "internal/state", "internal/queue", "internal/engine",
-		"internal/plugin", "internal/plugins", "internal/report",
+		"internal/plugin", "internal/plugins", "internal/report", "internal/audit",
 	}
 	neverImported = map[string]string{
 		"context":                           "nothing in the core waits",

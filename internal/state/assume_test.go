@@ -92,6 +92,7 @@ func TestUnassume(t *testing.T) {
 		if tally.total == 0 || s.everything() == before {
 			t.Fatal("assuming changes nothing")
 		}
+		audited(t, s)
 		s.Unassume(group...)
 		if diff := cmp.Diff(before, s.everything()); diff != "" {
 			t.Fatalf("after %d pods (-before +after):\n%s", number, diff)
@@ -99,6 +100,7 @@ func TestUnassume(t *testing.T) {
 		if _, ok := s.Since(version); !ok || s.Version() == version {
 			t.Fatal("the journal says nothing")
 		}
+		audited(t, s)
 		if delta := s.Apply(nil); len(delta.Events)+len(delta.Left)+len(delta.Failed)+len(delta.Arrived) > 0 {
 			t.Fatalf("there is something to tell: %+v", delta)
 		}
@@ -137,6 +139,7 @@ func TestHolds(t *testing.T) {
 			t.Fatalf("%s: held by %+v", row.name, held)
 		}
 		s.Apply([]model.Change{row.then})
+		audited(t, s)
 		if held := s.Holders(volume); len(held) != row.held || held[len(held)-1].Pod.Name != "q" {
 			t.Errorf("%s: held by %+v", row.name, held)
 		}

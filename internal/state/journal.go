@@ -10,6 +10,9 @@ type Entry struct {
 
 // journal is the ordered list of what changed. Readers keep a version and catch up from it; a reader that fell behind the
 // part that is kept starts over.
+//
+// Invariant: at most 2·journalKept entries are kept, and more than journalKept once some were dropped. Each concerns a slot, or all of them (-1),
+// and some aspect.
 type journal struct {
 	entries []Entry
 	base    uint64 // version of entries[0]

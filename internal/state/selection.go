@@ -10,6 +10,8 @@ import (
 
 // selectionIndex finds the selections that may match a pod, by one label that each of them demands. A pod's few labels are looked
 // up; selections that demand no particular label are kept in a list that every pod is held against.
+//
+// Invariant: an item is listed once under each label that its selector demands, or in anyway if it demands none. No list is empty.
 type selectionIndex[T comparable] struct {
 	byLabel map[model.Label][]T
 	anyway  []T
