@@ -45,6 +45,7 @@ var house = map[string]map[string]string{
 		"internal/plan":  "it assumes decisions",
 	},
 	"internal/queue": {
+		"internal/audit":  "it checks its invariants",
 		"internal/model":  "pods wait in it",
 		"internal/plan":   "it gives work and settles decisions",
 		"internal/slab":   "works of one pod are allocated many at a time",

@@ -39,15 +39,19 @@ type lotKey struct{ profile, plugin string }
 // lot holds the parked pods that one plugin of one profile rejected.
 type lot struct {
 	registered
+	// Invariant: groups are listed by what is alike in their cause.
 	groups map[model.Need]*group
+	// Invariant: byKey and always find each group by all its keys, or always if it has none, and nothing else. No set is empty.
 	byKey  map[model.Key]map[*group]struct{}
 	always map[*group]struct{} // those without keys
-	pods   int
+	// Invariant: pods is how many pods the groups have, at least one.
+	pods int
 }
 
 // group is parked pods of equal cause.
 type group struct {
 	cause model.Cause
+	// Invariant: pods are parked, have a spot here and the group's cause; there is at least one.
 	pods  map[*entry]struct{}
 	round uint64 // in which it was last asked about
 }

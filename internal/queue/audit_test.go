@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// auditedQueue has a pod in every place in which one can wait.
+func auditedQueue(t *testing.T) *Queue {
+	t.Helper()
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("parked", 0), pod("parked-too", 0)))
+	reject(q, at(0), pop(t, q, at(0), "parked"), "Fit")
+	reject(q, at(0), pop(t, q, at(0), "parked-too"))
+	q.Wake(at(0), arrived(pod("erring", 0)))
+	fail(q, at(0), pop(t, q, at(0), "erring"))
+	q.Wake(at(0), arrived(pod("binding", 0)))
+	q.Settle(at(0), plan.Decision{
+		Work: pop(t, q, at(0), "binding"), Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}},
+	})
+	q.Wake(at(0), arrived(pod("backing-off", 0)))
+	reject(q, at(0), pop(t, q, at(0), "backing-off"), "Fit")
+	e := q.entries[model.PodKey{Namespace: "ns", Name: "backing-off"}]
+	q.wake(at(0), e, "NodeAdd")
+	gatedPod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "ns", Name: "gated", UID: types.UID("gated"), Labels: map[string]string{"gate": "yes"},
+	}})
+	q.Wake(at(0), arrived(pod("active", 0), pod("active-too", 0), gatedPod))
+	if err := q.Audit(); err != nil {
+		t.Fatal(err)
+	}
+	return q
+}
+
+// TestAuditFindsEachViolation corrupts a queue in one way after the other. The sentence names the invariant that is violated.
+func TestAuditFindsEachViolation(t *testing.T) {
+	fit := lotKey{"", "Fit"}
+	get := func(q *Queue, name string) *entry { return q.entries[model.PodKey{Namespace: "ns", Name: name}] }
+	groupOf := func(q *Queue) *group { return get(q, "parked").spots[0].group }
+	key := model.Key{Name: "key"}
+	for _, row := range []struct {
+		want    string
+		corrupt func(q *Queue)
+	}{
+		{"pod ns/other is listed as ns/active", func(q *Queue) { get(q, "active").pod = pod("other", 0) }},
+		{"pod ns/active is gone", func(q *Queue) { get(q, "active").place = gone }},
+		{"another has that number: true", func(q *Queue) { get(q, "active").order = get(q, "gated").order }},
+		{"is number 99 of 8 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
+		{"pod ns/active is active and not at position 1", func(q *Queue) { get(q, "active").index = 1 }},
+		{"pod ns/active is backing off after an error and not at position 0", func(q *Queue) { get(q, "active").place = erring }},
+		{"it says position 1 and that it is active", func(q *Queue) { get(q, "active").index = 1 }},
+		{"it waits: false", func(q *Queue) { delete(q.entries, get(q, "active").pod.Key()) }},
+		{"pod ns/parked is at position 0 of the heap active", func(q *Queue) { q.active.entries[0] = get(q, "parked") }},
+		{"pod ns/active-too at position 1 of the heap active comes before its parent ns/active", func(q *Queue) {
+			get(q, "active-too").pod = pod("active-too", 9)
+		}},
+		{"had 0 attempts, of which 1 ended in a rejection", func(q *Queue) { get(q, "active").rejections = 1 }},
+		{"the last 1 in an error", func(q *Queue) { get(q, "active").errors = 1 }},
+		{"since when it could be tried", func(q *Queue) { get(q, "binding").ready = time.Time{} }},
+		{"3 pods are counted as active, recounted 2", func(q *Queue) { q.counts[active]++ }},
+		{"1 pods are counted as gone, recounted 0", func(q *Queue) { q.counts[gone]++ }},
+		{"want one", func(q *Queue) { get(q, "gated").plugins = nil }},
+		{"plugin Gate of profile  gates 2 pods, recounted 1", func(q *Queue) { q.gating[lotKey{"", "Gate"}]++ }},
+		{"gates 0 pods, recounted 0", func(q *Queue) { q.gating[lotKey{"", "Other"}] = 0 }},
+		{"gates no pods, recounted 1", func(q *Queue) { clear(q.gating) }},
+		{"pod ns/active is active and has 1 spots, want 0", func(q *Queue) { get(q, "active").spots = get(q, "parked").spots }},
+		{"pod ns/parked is parked and has 0 spots, want 1", func(q *Queue) { get(q, "parked").spots = nil }},
+		{"stands in the lot of { Fit}, want { Other}", func(q *Queue) { get(q, "parked").plugins = []string{"Other"} }},
+		{"in the lot of Fit, which does not exist", func(q *Queue) { delete(q.parking.lots, fit) }},
+		{"that does not have it (false)", func(q *Queue) { clear(groupOf(q).pods) }},
+		{"or that the lot does not have", func(q *Queue) { clear(q.parking.lots[fit].groups) }},
+		{"is in the lot of Fit and is active; it has a spot there: false; it waits: true", func(q *Queue) {
+			groupOf(q).pods[get(q, "active")] = struct{}{}
+		}},
+		{"is not of its cause", func(q *Queue) {
+			l := q.parking.lots[fit]
+			l.cause = func(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf("other")} }
+		}},
+		{"is listed under another cause", func(q *Queue) { groupOf(q).cause.Alike = model.NeedOf("other") }},
+		{"the lot of Fit counts 2 pods, recounted 1", func(q *Queue) { q.parking.lots[fit].pods++ }},
+		{"has no pods", func(q *Queue) { clear(groupOf(q).pods) }},
+		{"is not found by its key {", func(q *Queue) { groupOf(q).cause.Keys = []model.Key{key} }},
+		{"with 0 keys is asked about always: false", func(q *Queue) { clear(q.parking.lots[fit].always) }},
+		{"always asked about that the lot of Fit does not have", func(q *Queue) {
+			q.parking.lots[fit].always[&group{cause: model.Cause{Alike: model.NeedOf("other")}}] = struct{}{}
+		}},
+		{"is found by the key", func(q *Queue) { q.parking.lots[fit].byKey[key] = nil }},
+		{"or that lacks the key", func(q *Queue) { q.parking.lots[fit].byKey[key] = map[*group]struct{}{groupOf(q): {}} }},
+		{"is parked and at Permit", func(q *Queue) { get(q, "parked").permits = true }},
+		{"missed the events from number 5 of 0 on", func(q *Queue) { get(q, "binding").from = 5 }},
+		{"0 pods are counted at Permit, recounted 1", func(q *Queue) { q.missed.pods = 0 }},
+		{"1 events of 0 are kept for 1 pods", func(q *Queue) { q.missed.events = make([]model.Event, 1) }},
+		{"1 pods count as rejected at Permit", func(q *Queue) { q.rejected = []*entry{get(q, "parked")} }},
+	} {
+		q := auditedQueue(t)
+		row.corrupt(q)
+		err := q.Audit()
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("want a violation with %q, have\n%v", row.want, err)
+		}
+	}
+}
