@@ -93,6 +93,7 @@ var house = map[string]map[string]string{
 		"internal/terse":  "writes that fail must not fill the log",
 	},
 	"internal/loop": {
+		"internal/audit":  "it checks that state and queue agree",
 		"internal/engine": "the spine: decide",
 		"internal/model":  "the spine: changes",
 		"internal/plugin": "plugins know when a wait is over",
