@@ -108,3 +108,14 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		}
 	}
 }
+
+// TestUpdateKeepsTheOrder gives an active pod a higher priority than those before it: the heap stays in order, and the pod's turn is next.
+func TestUpdateKeepsTheOrder(t *testing.T) {
+	q := newQueue(t)
+	q.Wake(at(0), arrived(pod("first", 1), pod("second", 0)))
+	q.Wake(at(0), arrived(pod("second", 5)))
+	if err := q.Audit(); err != nil {
+		t.Fatal(err)
+	}
+	pop(t, q, at(0), "second")
+}
