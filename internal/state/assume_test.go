@@ -135,12 +135,12 @@ func TestHolds(t *testing.T) {
 				Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: name}},
 			})
 		}
-		if held := s.Holders(volume); len(held) != 2 || held[0].Pod.Name != "p" || held[0].Plugin != "Volumes" || held[1].Value != "q" {
+		if held := s.View().Holders(volume); len(held) != 2 || held[0].Pod.Name != "p" || held[0].Plugin != "Volumes" || held[1].Value != "q" {
 			t.Fatalf("%s: held by %+v", row.name, held)
 		}
 		s.Apply([]model.Change{row.then})
 		audited(t, s)
-		if held := s.Holders(volume); len(held) != row.held || held[len(held)-1].Pod.Name != "q" {
+		if held := s.View().Holders(volume); len(held) != row.held || held[len(held)-1].Pod.Name != "q" {
 			t.Errorf("%s: held by %+v", row.name, held)
 		}
 		s.Apply([]model.Change{podGone("p"), podGone("q")})

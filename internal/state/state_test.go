@@ -205,7 +205,7 @@ func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 			t.Fatalf("%d tallies are kept, of which 5 have room", have)
 		}
 	}
-	if !first.Dropped() {
+	if !first.dropped {
 		t.Error("the tally that was not asked for longest is still followed")
 	}
 	again := ask(0)

@@ -56,9 +56,6 @@ func (t *Tally) Domains() []int32 { return t.topology.of }
 // Counts returns the number of pods by domain.
 func (t *Tally) Counts() []int32 { return t.counts }
 
-// Members returns the number of nodes by domain whose pods are counted there. A domain without members is not there for the tally.
-func (t *Tally) Members() []int32 { return t.members }
-
 // Counted reports whether the pods on a node are counted, in whatever domain.
 func (t *Tally) Counted(slot int32) bool { return t.in[slot] != noDomain }
 
@@ -101,9 +98,6 @@ func (t *Tally) Least(differences []Difference) int32 {
 	}
 	return least
 }
-
-// Dropped reports whether the tally is followed no longer; whoever holds it must ask for it again.
-func (t *Tally) Dropped() bool { return t.dropped }
 
 // podCounts counts the pods of a set on each node, for all tallies of that set.
 type podCounts struct {

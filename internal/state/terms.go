@@ -79,9 +79,6 @@ type termStore struct {
 	asked int64
 }
 
-// TermsVersion changes whenever TermsMatching may give another answer.
-func (s *State) TermsVersion() uint64 { return s.terms.version }
-
 // TermsMatching returns the terms that select the pod, in no particular order. Terms that no pod carries are not there.
 func (s *State) TermsMatching(pod *model.Pod) []*TermCounts {
 	var matching []*TermCounts

@@ -151,7 +151,8 @@ func (v View) OwnersVersion() uint64 { return v.s.OwnersVersion() }
 // BelongingSelector selects the pods that belong together with the pod, as State.BelongingSelector does.
 func (v View) BelongingSelector(pod *model.Pod) labels.Selector { return v.s.BelongingSelector(pod) }
 
-// Holders returns which pods hold something of an object, as State.Holders does.
+// Holders returns which pods hold something of an object, in the order in which they were assumed. A hold lasts until its pod is forgotten:
+// the binding failed, the pod is gone, or it turned out to be on another node. The slice is valid as long as the view is.
 func (v View) Holders(object model.Ref) []Holder {
 	holders := v.s.held[object]
 	if v.d == nil {
