@@ -18,16 +18,22 @@ type holdings struct {
 	state *state.State
 	queue *queue.Queue
 	ours  func(schedulerName string) bool
+	audit func() error
 }
 
 // dump logs the nodes and pods in state and queue, and how they differ from those that the watches show. A difference that a second dump
-// shows again is a bug; one that is gone was a change that the loop had not taken in yet.
+// shows again is a bug; one that is gone was a change that the loop had not taken in yet. It logs each violated invariant, which always is a bug.
 func (h holdings) dump(log klog.Logger, pods []*v1.Pod, nodes []*v1.Node) {
 	if missed, redundant := h.compareNodes(nodes); len(missed)+len(redundant) > 0 {
 		log.Info("Cache mismatch", "missedNodes", missed, "redundantNodes", redundant)
 	}
 	if missed, redundant := h.comparePods(pods); len(missed)+len(redundant) > 0 {
 		log.Info("Cache mismatch", "missedPods", missed, "redundantPods", redundant)
+	}
+	if err := h.audit(); err != nil {
+		logViolations(log, err)
+	} else {
+		log.Info("All invariants hold")
 	}
 	log.Info("Dump of cached NodeInfo", "nodes", strings.Join(h.describeNodes(), "\n\n"))
 	counts := h.queue.Counts()

@@ -2,6 +2,7 @@ package app
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,8 @@ func TestDump(t *testing.T) {
 		changes.Set(node)
 	}
 	waiting.Wake(time.Unix(1, 0), held.Apply(changes.Drain()))
-	look := holdings{held, waiting, func(name string) bool { return name == v1.DefaultSchedulerName }}
+	var violations error
+	look := holdings{held, waiting, func(name string) bool { return name == v1.DefaultSchedulerName }, func() error { return violations }}
 	dump := func(pods []*v1.Pod, nodes []*v1.Node) string {
 		var text bytes.Buffer
 		look.dump(textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&text))), pods, nodes)
@@ -46,7 +48,7 @@ func TestDump(t *testing.T) {
 
 	got := dump(pods, nodes)
 	for _, want := range []string{
-		"Dump of cached NodeInfo", "Node name: a", "Scheduled Pods(number: 1)", "name: default/runs, uid: runs, assumed: false",
+		"All invariants hold", "Dump of cached NodeInfo", "Node name: a", "Scheduled Pods(number: 1)", "name: default/runs, uid: runs, assumed: false",
 		`"Dump of scheduling queue" summary="activeQ:1; backoffQ:0; unschedulableEntities:0"`, "name: default/waits, uid: waits, active",
 	} {
 		if !strings.Contains(got, want) {
@@ -56,6 +58,12 @@ func TestDump(t *testing.T) {
 	if strings.Contains(got, "mismatch") {
 		t.Errorf("equal things differ:\n%s", got)
 	}
+
+	violations = errors.New("state: nodes is 3")
+	if got := dump(pods, nodes); !strings.Contains(got, `"Invariant violated" violation="state: nodes is 3"`) || strings.Contains(got, "hold") {
+		t.Errorf("with a violated invariant:\n%s", got)
+	}
+	violations = nil
 
 	stranger := dumped("stranger", "")
 	stranger.Spec.SchedulerName = "another"

@@ -38,7 +38,7 @@ func (s *scheduler) dumpWhenAsked(ctx context.Context) (stop func()) {
 // dump is called between two rounds of the loop.
 func (s *scheduler) dump() {
 	names := s.config.SchedulerNames()
-	held := holdings{s.loop.State(), s.loop.Queue(), func(name string) bool { return slices.Contains(names, name) }}
+	held := holdings{s.loop.State(), s.loop.Queue(), func(name string) bool { return slices.Contains(names, name) }, s.audit}
 	pods, nodes := s.watch.Known()
 	held.dump(s.log, pods, nodes)
 }

@@ -42,6 +42,8 @@ type options struct {
 	tracing        string
 	// ignoreExtenders has pods bound without extenders that kube-scheduler would ask about every pod.
 	ignoreExtenders bool
+	// audit has invariants checked after every round.
+	audit bool
 	// standalone is true for the scheduler as a program of its own, false for a command of a program.
 	standalone bool
 }
@@ -69,6 +71,7 @@ const (
 	leaderElectionSet      = "leader election"
 	selfSignedHost, loopIP = "localhost", "127.0.0.1"
 	ignoreExtendersFlag    = "berth-ignore-extenders"
+	auditFlag              = "berth-audit"
 )
 
 // newOptions returns the defaults and defines the flags: those of kube-scheduler, in the same groups and words and from the same
@@ -125,6 +128,8 @@ func (o *options) addFlags() {
 	fs.BoolVar(&o.ignoreExtenders, ignoreExtendersFlag, false, "Bind pods without the extenders of the configuration, which this version "+
 		"does not ask. Without this flag, a configuration with an extender that filters nodes for every pod, or binds every pod, is refused. "+
 		"Pods that request a resource that an extender manages stay pending either way.")
+	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue and outbox after each round in which something "+
+		"happened, and exit if one is violated. That counts everything again, which costs time: in a large cluster far more than the decisions do.")
 }
 
 func (o *options) addDeprecatedFlags() {

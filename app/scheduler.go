@@ -121,8 +121,13 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, err
 	}
-	spine := loop.New(changes, waiting, decider, seen.before(logged{committer, log}), seen.clock, seen.metrics.Loop)
-	return pipeline{watch: watch, loop: spine, commit: committer, writer: writer}, nil
+	parts := pipeline{watch: watch, commit: committer, writer: writer}
+	rounds := []loop.Observer{seen.clock, seen.metrics.Loop}
+	if o.audit {
+		rounds = append(rounds, auditor{func() error { return parts.audit() }, log, leads.exit})
+	}
+	parts.loop = loop.New(changes, waiting, decider, seen.before(logged{committer, log}), rounds...)
+	return parts, nil
 }
 
 // newAccess returns how to reach the API server.

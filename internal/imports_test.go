@@ -21,6 +21,7 @@ var house = map[string]map[string]string{
 	"internal/model":  {},
 	"internal/reason": {},
 	"internal/slab":   {},
+	"internal/audit":  {},
 	"internal/plan": {
 		"internal/model":  "a decision is about a pod",
 		"internal/reason": "a rejection counts reasons",
@@ -39,10 +40,12 @@ var house = map[string]map[string]string{
 		"internal/model": "it compiles objects into changes",
 	},
 	"internal/state": {
+		"internal/audit": "it checks its invariants",
 		"internal/model": "it keeps nodes and pods",
 		"internal/plan":  "it assumes decisions",
 	},
 	"internal/queue": {
+		"internal/audit":  "it checks its invariants",
 		"internal/model":  "pods wait in it",
 		"internal/plan":   "it gives work and settles decisions",
 		"internal/slab":   "works of one pod are allocated many at a time",
@@ -90,6 +93,7 @@ var house = map[string]map[string]string{
 		"internal/terse":  "writes that fail must not fill the log",
 	},
 	"internal/loop": {
+		"internal/audit":  "it checks that state and queue agree",
 		"internal/engine": "the spine: decide",
 		"internal/model":  "the spine: changes",
 		"internal/plugin": "plugins know when a wait is over",
@@ -196,7 +200,7 @@ var house = map[string]map[string]string{
 var (
 	core = []string{
 		"internal/model", "internal/reason", "internal/plan", "internal/state", "internal/queue", "internal/engine",
-		"internal/plugin", "internal/plugins", "internal/report",
+		"internal/plugin", "internal/plugins", "internal/report", "internal/audit",
 	}
 	neverImported = map[string]string{
 		"context":                           "nothing in the core waits",

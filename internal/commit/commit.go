@@ -208,6 +208,13 @@ func (c *Commit) Stats() Stats {
 	return c.outbox.Stats()
 }
 
+// Audit checks the invariants of the outbox. It returns every violation in one error, nil if there is none.
+func (c *Commit) Audit() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.outbox.Audit()
+}
+
 // Run writes until the context ends. Then it answers the bindings that wait with the reason, and for the time Config.Drain it lets writes in
 // flight finish and writes statuses and events that wait. When Run returns, nothing is in flight and every binding is answered.
 func (c *Commit) Run(ctx context.Context) {

@@ -45,6 +45,9 @@ func TestDraftAgreesWithOracle(t *testing.T) {
 			if pair.State.Version() != version {
 				t.Fatal("a draft changed the journal")
 			}
+			if err := pair.State.Audit(); err != nil {
+				t.Fatalf("step %d, beside a draft: %v", step, err)
+			}
 			m := random.TopologyChange(r, pair.Cluster)
 			pair.Cluster = m.After
 			pair.State.Apply(enginetest.MutationChanges(m))
@@ -120,6 +123,9 @@ func TestDryRunAgreesWithOracle(t *testing.T) {
 				if without, _ := pair.Engine.DryRun(pair.State.View(), pair.Compile(pod), pair.State.View().Draft(), slot); fmt.Sprint(without) != fmt.Sprint(got) {
 					differing.Store(true, true)
 				}
+			}
+			if err := pair.State.Audit(); err != nil {
+				t.Fatalf("step %d, after dry runs: %v", step, err)
 			}
 			m := random.TopologyChange(r, pair.Cluster)
 			if len(m.After.Nodes) == 0 {

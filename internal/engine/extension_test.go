@@ -246,10 +246,10 @@ func TestNominatedPodsChangeNoVersion(t *testing.T) {
 	}
 	pod := b.pod(9, repelling)
 	b.engine.Decide(b.state.View(), plan.WorkFor(pod))
-	version, terms := b.state.Version(), b.state.TermsVersion()
+	version, terms := b.state.Version(), b.state.View().TermsVersion()
 	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
-	if b.state.Version() != version || b.state.TermsVersion() != terms {
-		t.Errorf("the journal went from %d to %d, the terms from %d to %d", version, b.state.Version(), terms, b.state.TermsVersion())
+	if b.state.Version() != version || b.state.View().TermsVersion() != terms {
+		t.Errorf("the journal went from %d to %d, the terms from %d to %d", version, b.state.Version(), terms, b.state.View().TermsVersion())
 	}
 	// One node is tainted, and two leave room to the nominated pods. These repel the pod from their own nodes alone, although the others of
 	// the pools are in the same domains: only a node's own nominated pods count.

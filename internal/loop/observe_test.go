@@ -20,9 +20,17 @@ type notes struct {
 	rounds   []loop.Round
 	standing loop.Standing
 	told     int
+	// audit is called after every round: an observer may audit.
+	audit    func() error
+	violated []error
 }
 
-func (n *notes) Round(r *loop.Round)       { n.rounds = append(n.rounds, *r) }
+func (n *notes) Round(r *loop.Round) {
+	n.rounds = append(n.rounds, *r)
+	if err := n.audit(); err != nil {
+		n.violated = append(n.violated, err)
+	}
+}
 func (n *notes) Standing(s *loop.Standing) { n.standing, n.told = *s, n.told+1 }
 
 // TestObserver runs the loop on a cluster in memory and looks at what an observer is told: rounds in which something happened, and in
@@ -40,6 +48,7 @@ func TestObserver(t *testing.T) {
 	if ahead := time.Until(clock.Now()).Abs(); ahead > time.Minute {
 		t.Errorf("before the first decision, the clock is %v off the system's", ahead)
 	}
+	n.audit = c.Audit
 	c.SetNode(&v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1"), v1.ResourcePods: resource.MustParse("9")}},
@@ -55,6 +64,9 @@ func TestObserver(t *testing.T) {
 	}
 	if err := c.Settle(nil); err != nil {
 		t.Fatal(err)
+	}
+	if len(n.violated) > 0 {
+		t.Errorf("an observer finds %v", n.violated)
 	}
 	first := n.rounds[0]
 	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || !first.Decided || first.Decision.Outcome != plan.Placed ||

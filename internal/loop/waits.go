@@ -16,8 +16,10 @@ import (
 //
 // A wait is here from the decision on, before the outbox has come to its step: what happens in between is not missed.
 type waits struct {
-	byPod   map[model.PodKey]*waitingPod
-	byRef   map[model.Ref][]*wait
+	// Invariant: each pod is listed under its key. byRef lists exactly the waits of these pods, by each of their objects; no list is empty.
+	byPod map[model.PodKey]*waitingPod
+	byRef map[model.Ref][]*wait
+	// Invariant: between rounds nothing is touched.
 	touched []*wait
 	asked   int64 // how often a plugin was asked
 }
@@ -29,13 +31,15 @@ type waitingPod struct {
 }
 
 type wait struct {
-	pod     *waitingPod
-	waiter  plugin.Waiter // nil if only others can end it, as with plugins from outside
-	plugin  string
-	refs    []model.Ref
+	pod    *waitingPod
+	waiter plugin.Waiter // nil if only others can end it, as with plugins from outside
+	plugin string
+	refs   []model.Ref
+	// Invariant: at is where waits.byRef lists the wait, once for each object.
 	at      []int // by refs: position in waits.byRef
 	touched bool
-	over    bool
+	// Invariant: a wait that is listed is not over.
+	over bool
 }
 
 var errGone = errors.New("the pod is being deleted")

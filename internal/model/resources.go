@@ -84,11 +84,6 @@ func (k ResourceKey) IsCPU() bool    { return k.kind == cpuKind }
 func (k ResourceKey) IsMemory() bool { return k.kind == memoryKind }
 func (k ResourceKey) IsScalar() bool { return k.kind == scalarKind }
 
-// IsZero reports whether nothing is requested: all fields are 0 and no scalar is present.
-func (r *Resources) IsZero() bool {
-	return r.CPUMilli == 0 && r.MemoryBytes == 0 && r.EphemeralBytes == 0 && len(r.Scalars) == 0
-}
-
 // Equal reports whether both vectors name the same resources in the same amounts.
 func (r *Resources) Equal(o *Resources) bool {
 	if r.CPUMilli != o.CPUMilli || r.MemoryBytes != o.MemoryBytes || r.EphemeralBytes != o.EphemeralBytes ||

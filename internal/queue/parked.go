@@ -39,15 +39,19 @@ type pluginKey struct{ profile, plugin string }
 // rejectedBy holds the parked pods that one plugin of one profile rejected.
 type rejectedBy struct {
 	registered
+	// Invariant: buckets are listed by what is alike in their cause.
 	byCause map[model.Need]*bucket
+	// Invariant: byKey and keyless find each bucket by all its keys, or without keys if it has none, and nothing else. No set is empty.
 	byKey   map[model.Key]map[*bucket]struct{}
 	keyless map[*bucket]struct{}
-	pods    int
+	// Invariant: pods is how many pods the buckets have, at least one.
+	pods int
 }
 
 // bucket is the parked pods of one plugin and of equal cause.
 type bucket struct {
 	cause model.Cause
+	// Invariant: pods are parked, have a membership here and the bucket's cause; there is at least one.
 	pods  map[*entry]struct{}
 	round uint64 // the last round in which the hint was called
 }

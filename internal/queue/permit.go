@@ -12,6 +12,8 @@ import (
 // meanwhile can be the one that would change their mind. As in kube-scheduler, a pod that is rejected there looks at what it has missed.
 
 // missed are the events since the first of the pods that are now at Permit came there. There is nothing to keep while there is none.
+//
+// Invariant: pods is how many entries are at Permit; at most missedMax events are kept, and none while there are no such pods.
 type missed struct {
 	pods   int
 	events []model.Event

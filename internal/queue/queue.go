@@ -42,17 +42,23 @@ const (
 const parkedCheck = 30 * time.Second
 
 // Queue holds the waiting pods. One goroutine uses it.
+//
+// What must hold between two calls of its methods stands next to the fields, as invariants. Audit checks them.
 type Queue struct {
 	config   Config
 	profiles map[string]profile
-	entries  map[model.PodKey]*entry
-	active   heap
-	backoff  heap // rejected pods that back off; taken early when no pod is active
-	errored  heap // pods whose attempt ended in an error; they always wait
-	idle     heap // parked and gated pods, the longest idle first
-	parked   parkedIndex
+	// Invariant: each entry is listed under its pod's key. None is arriving or gone.
+	entries map[model.PodKey]*entry
+	// Invariant: the heaps hold the entries whose place says so, each once and at its index, and no other. A parent never comes after its child.
+	active  heap
+	backoff heap // rejected pods that back off; taken early when no pod is active
+	errored heap // pods whose attempt ended in an error; they always wait
+	idle    heap // parked and gated pods, the longest idle first
+	parked  parkedIndex
 
-	counts   [places]int
+	// Invariant: counts is how many entries are in each place.
+	counts [places]int
+	// Invariant: gatedBy has exactly the PreEnqueue plugins that hold pods. A gated pod has one plugin.
 	gatedBy  map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
 	moves    []Move
 	woken    []*entry // by the current event
@@ -84,21 +90,26 @@ const (
 type entry struct {
 	pod   *model.Pod
 	place place
-	index int    // in the heap of its place
+	index int // in the heap of its place
+	// Invariant: no two entries have the same order, and none a later one than the last arrival.
 	order uint64 // of arrival; decides between pods of equal priority and time
 
-	since      time.Time // of arrival, or of the last failed attempt
+	since time.Time // of arrival, or of the last failed attempt
+	// Invariant: ready is known of a pod that is active, deciding or binding.
 	ready      time.Time // when it first could be tried
 	until      time.Time // end of the backoff
 	flushed    time.Time // when it was last looked at only because it was idle for long
 	afterFlush bool      // the next attempt was caused by that
+	// Invariant: neither rejections nor errors are more than attempts.
 	attempts   int
-	rejections int          // attempts that ended in a rejection
-	errors     int          // attempts in a row that ended in an error
-	plugins    []string     // that rejected the pod, or the PreEnqueue plugin that holds it
-	buckets    []membership // while the pod is parked
-	permits    bool         // the binding waits, or may, for plugins at Permit
-	from       uint64       // then, the first event that it missed
+	rejections int      // attempts that ended in a rejection
+	errors     int      // attempts in a row that ended in an error
+	plugins    []string // that rejected the pod, or the PreEnqueue plugin that holds it
+	// Invariant: a parked pod is in a bucket of each of its plugins, or in one of noPlugin; other pods are in none.
+	buckets []membership
+	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
+	permits bool   // the binding waits, or may, for plugins at Permit
+	from    uint64 // then, the first event that it missed
 }
 
 // New builds a queue. It checks the times; config has checked the file that they come from.

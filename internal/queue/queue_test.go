@@ -80,6 +80,9 @@ var podDeleted = state.Delta{Events: []model.Event{{Resource: model.AssignedPodE
 func pop(t *testing.T, q *Queue, now time.Time, want string) plan.Work {
 	t.Helper()
 	w, ok := q.Pop(now)
+	if err := q.Audit(); err != nil {
+		t.Fatal(err)
+	}
 	got := ""
 	if ok {
 		got = w.Pods[0].Pod.Name

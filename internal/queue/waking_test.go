@@ -63,6 +63,9 @@ func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
 				for _, x := range profile.EnqueueExtensions {
 					q := parkedUnder(t, rules, waiting, x.Name())
 					q.Wake(noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
+					if err := q.Audit(); err != nil {
+						t.Fatal(err)
+					}
 					for _, pod := range waiting {
 						want := event.Reaches(pod.Priority) && slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool { return i.Helps(pod, event) })
 						if got := q.PlaceOf(pod.Key()) != "parked"; got != want {

@@ -17,7 +17,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-// auditor keeps books of its own of what the scheduler was shown and has decided, and compares after every round.
+// auditor keeps books of its own of what the scheduler was shown and has decided, and compares after every round: the pods and nodes, their places
+// and their versions. That the scheduler's sums and indexes follow from those is for its own Audit to check.
 type auditor struct {
 	cluster *simulate.Cluster
 	profile oracle.Profile
@@ -92,7 +93,7 @@ func (a *auditor) audit(r simulate.Round) error {
 		}
 		a.decide(r.Decision)
 	}
-	for _, check := range []func() error{a.checkPlaces, a.checkUsage, a.checkBindings} {
+	for _, check := range []func() error{a.cluster.Audit, a.checkPlaces, a.checkVersions, a.checkBindings} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -347,47 +348,33 @@ func (a *auditor) checkPlaces() error {
 // waitingPlaces are where a pod can be that has no node.
 var waitingPlaces = []string{"active", "backing off", "backing off after an error", "parked", "gated"}
 
-// checkUsage checks the state's sums against sums over the books.
-func (a *auditor) checkUsage() error {
+// checkVersions checks that nodes and the pods on them are in the versions that the scheduler was shown last, or has decided about.
+func (a *auditor) checkVersions() error {
 	state := a.cluster.Loop().State()
 	if state.Nodes() != len(a.nodes) {
 		return fmt.Errorf("the state has %d nodes; it should have %d", state.Nodes(), len(a.nodes))
-	}
-	used, counts := map[string]*model.Resources{}, map[string]int{}
-	for _, p := range a.known().Pods {
-		name := p.Spec.NodeName
-		if used[name] == nil {
-			used[name] = &model.Resources{}
-		}
-		used[name].Add(a.occupies(p), 1)
-		counts[name]++
 	}
 	for name := range a.nodes {
 		slot, ok := state.Slot(name)
 		if !ok {
 			return fmt.Errorf("node %s is not in the state", name)
 		}
-		node, want := state.Node(slot), used[name]
-		if want == nil {
-			want = &model.Resources{}
+		if state.Node(slot).Object() != a.nodes[name] {
+			return fmt.Errorf("node %s is not in the state in its newest version", name)
 		}
-		if node.PodCount() != counts[name] || !sameAmounts(node.Used(), want) || node.Object() != a.nodes[name] {
-			return fmt.Errorf("node %s: the state counts %d pods with %+v; it should count %d with %+v, on the newest version of the node",
-				name, node.PodCount(), *node.Used(), counts[name], *want)
+	}
+	for slot := range state.Slots() {
+		for pod := range state.PodsOn(int32(slot)) {
+			newest := a.pods[pod.Key()]
+			if mine, ours := a.ours[pod.Key()]; ours {
+				newest = mine.pod
+			}
+			if newest == nil || newest.UID != pod.UID || !pod.Occupies.Equal(a.occupies(newest)) {
+				return fmt.Errorf("pod %s occupies %+v of its node in the state; that is not its newest version", pod, pod.Occupies)
+			}
 		}
 	}
 	return nil
-}
-
-// sameAmounts compares, scalars of amount 0 left out: the state keeps those it has seen.
-func sameAmounts(x, y *model.Resources) bool {
-	strip := func(r *model.Resources) model.Resources {
-		s := *r
-		s.Scalars = slices.DeleteFunc(slices.Clone(r.Scalars), func(s model.Scalar) bool { return s.Value == 0 })
-		return s
-	}
-	a, b := strip(x), strip(y)
-	return a.Equal(&b)
 }
 
 // checkBindings checks that no pod ever changes its node.

@@ -178,6 +178,16 @@ func (c *Cluster) Now() time.Time { return c.now }
 // Loop gives access to the scheduler's state, queue and engine, between rounds.
 func (c *Cluster) Loop() *loop.Loop { return c.loop }
 
+// Audit checks the invariants of everything that the scheduler holds, between rounds. It returns every violation in one error, nil if there is
+// none.
+func (c *Cluster) Audit() error {
+	var violations []error
+	for _, audit := range []func() error{c.loop.Audit, c.commit.outbox.Audit} {
+		violations = append(violations, audit())
+	}
+	return errors.Join(violations...)
+}
+
 // Outbox is what the scheduler has to write; to be read between rounds.
 func (c *Cluster) Outbox() *commit.Outbox { return c.commit.outbox }
 

@@ -91,10 +91,6 @@ type Holder struct {
 	Value any
 }
 
-// Holders returns the pods that hold a part of an object, in the order in which they were assumed. A hold lasts until its pod is forgotten: the
-// binding failed, the pod is gone, or it turned out to be on another node. The slice is the state's own and valid until the next change.
-func (s *State) Holders(object model.Ref) []Holder { return s.held[object] }
-
 // Held returns the number of objects with holders.
 func (s *State) Held() int { return len(s.held) }
 

@@ -92,6 +92,7 @@ func TestUnassume(t *testing.T) {
 		if tally.total == 0 || s.everything() == before {
 			t.Fatal("Assume changed nothing")
 		}
+		audited(t, s)
 		s.Unassume(group...)
 		if diff := cmp.Diff(before, s.everything()); diff != "" {
 			t.Fatalf("after %d pods (-before +after):\n%s", number, diff)
@@ -99,6 +100,7 @@ func TestUnassume(t *testing.T) {
 		if _, ok := s.Since(version); !ok || s.Version() == version {
 			t.Fatal("the journal has no new entry")
 		}
+		audited(t, s)
 		if delta := s.Apply(nil); len(delta.Events)+len(delta.Left)+len(delta.Failed)+len(delta.Arrived) > 0 {
 			t.Fatalf("unexpected events: %+v", delta)
 		}
@@ -133,11 +135,12 @@ func TestHolds(t *testing.T) {
 				Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: name}},
 			})
 		}
-		if held := s.Holders(volume); len(held) != 2 || held[0].Pod.Name != "p" || held[0].Plugin != "Volumes" || held[1].Value != "q" {
+		if held := s.View().Holders(volume); len(held) != 2 || held[0].Pod.Name != "p" || held[0].Plugin != "Volumes" || held[1].Value != "q" {
 			t.Fatalf("%s: held by %+v", row.name, held)
 		}
 		s.Apply([]model.Change{row.then})
-		if held := s.Holders(volume); len(held) != row.held || held[len(held)-1].Pod.Name != "q" {
+		audited(t, s)
+		if held := s.View().Holders(volume); len(held) != row.held || held[len(held)-1].Pod.Name != "q" {
 			t.Errorf("%s: held by %+v", row.name, held)
 		}
 		s.Apply([]model.Change{podGone("p"), podGone("q")})

@@ -15,6 +15,7 @@ import (
 
 // selectorSources are the objects that default selectors are built from.
 type selectorSources struct {
+	// Invariant: services has no empty map, and each service under its own namespace and name.
 	services map[string]map[string]*v1.Service // by namespace and name
 	// controllers by reference: *v1.ReplicationController, *appsv1.ReplicaSet or *appsv1.StatefulSet.
 	controllers map[model.Ref]runtime.Object

@@ -94,6 +94,9 @@ func TestDraft(t *testing.T) {
 	if got := look(s.View()); got != "100 1 true 1 0 0 0" || s.Version() != version || s.Pods() != 1 {
 		t.Errorf("the state: %s", got)
 	}
+	if err := s.Audit(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestDryRunCountsTerminatingPods removes a pod that is being deleted. A what-if does not count the pod, so removing it changes no count; a dry

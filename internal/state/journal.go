@@ -10,6 +10,9 @@ type Entry struct {
 
 // journal is the ordered list of changes. Readers keep a version and catch up from it; a reader whose version is older than the entries that are
 // kept starts over.
+//
+// Invariant: at most 2·journalKept entries are kept, and more than journalKept once some were dropped. Each concerns a slot, or all of them (-1),
+// and some aspect.
 type journal struct {
 	entries []Entry
 	base    uint64 // version of entries[0]

@@ -8,6 +8,9 @@ import (
 
 // nominations are pending pods whose status.nominatedNodeName names a node. They do not use its room yet, but pods that do not outrank them must
 // leave enough for them.
+//
+// Invariant: byPod and byNode hold the same pods, each once and under the names that it says itself; no list is empty. A pod on a node is not
+// among them.
 type nominations struct {
 	byPod  map[model.PodKey]*model.Pod
 	byNode map[string][]*model.Pod

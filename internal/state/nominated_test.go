@@ -22,7 +22,10 @@ func nominatedPod(name, node string, priority int32) *model.Pod {
 
 func TestNominations(t *testing.T) {
 	s := New()
-	apply := func(changes ...model.Change) Delta { return s.Apply(changes) }
+	apply := func(changes ...model.Change) Delta {
+		defer audited(t, s)
+		return s.Apply(changes)
+	}
 	set := func(p *model.Pod) Delta { return apply(model.Change{Kind: model.PodSet, Pod: p}) }
 	for _, name := range []string{"a", "b"} {
 		apply(model.Change{Kind: model.NodeSet, Node: model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}})})

@@ -10,6 +10,8 @@ import (
 
 // selectionIndex finds the selections that may match a pod, by one label that each of them requires. A pod has few labels, which are looked up;
 // selections that require no particular label are in a list, all of which is checked for every pod.
+//
+// Invariant: an item is listed once under each label that its selector demands, or in anyway if it demands none. No list is empty.
 type selectionIndex[T comparable] struct {
 	byLabel map[model.Label][]T
 	anyway  []T

@@ -19,29 +19,44 @@ import (
 )
 
 // State is the cluster. The zero value is not usable; call New.
+//
+// What must hold between two calls of its methods stands next to the fields, as invariants. Audit checks them.
 type State struct {
+	// Invariant: slotOf names exactly the slots that are not free, each by its name.
 	slotOf map[string]int32 // by node name, ghosts included
-	free   []int32          // slots to use again
-	nodes  int              // nodes that exist
+	// Invariant: a slot is free, once, if and only if it has neither a node nor pods.
+	free []int32 // slots to use again
+	// Invariant: nodes is how many slots are alive.
+	nodes int // nodes that exist
 
-	// By slot. A slot is alive when its node exists; a slot with pods but no node is a ghost, which ends when the node appears or the pods are
-	// gone.
-	alive    []bool
-	node     []*model.Node
-	name     []string
+	// By slot. A slot is alive when its node exists; a slot with pods but no node is a ghost, which ends when the node appears or
+	// the pods are gone.
+	// Invariant: all of these have the same length, and so has everything else that is by slot.
+	alive []bool
+	// Invariant: node is nil if and only if the slot is not alive; a node has the slot's name.
+	node []*model.Node
+	name []string
+	// Invariant: nameHash is HashName of the name, where the slot is not free.
 	nameHash []uint64
-	used     []model.Resources // Σ Occupies of the pods on the node
-	nonZero  []cpuMemory       // Σ NonZero of the pods on the node
-	pods     [][]*placed
-	ports    []portCounts
+	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the slot. Scalars of amount 0 may be listed or not.
+	used    []model.Resources
+	nonZero []cpuMemory
+	// Invariant: pods and placed hold the same pods; a pod knows its slot and its position there, and names the slot's node.
+	pods [][]*placed
+	// Invariant: ports counts, for each host port that a pod on the slot holds and for no other, how many pods hold it.
+	ports []portCounts
 
-	placed  map[model.PodKey]*placed
+	placed map[model.PodKey]*placed
+	// Invariant: assumed is how many placed pods are in the phase assumed.
 	assumed int
 
 	nominations nominations
-	assumption  []assumedEvent // events caused by Assume, delivered by the next Apply
-	held        map[model.Ref][]Holder
+	// Invariant: each of these pods is assumed.
+	assumption []assumedEvent // events caused by Assume, delivered by the next Apply
+	// Invariant: held lists exactly the holds of placed pods, by object; no list is empty.
+	held map[model.Ref][]Holder
 
+	// Invariant: images has exactly the names of images that nodes have, with how many nodes have each.
 	images  map[string]*image
 	journal journal
 
@@ -72,10 +87,14 @@ type placed struct {
 	index int32 // position in pods[slot]
 	phase phase
 	// shown means that the watch has shown the pod on its node, so that it was not only the binding's result that confirmed it.
+	// Invariant: an assumed pod has not been shown.
 	shown bool
-	// latest is the newest version of an assumed pod that the watch showed before the binding; it is retried if the binding fails.
+	// latest is the newest version of an assumed pod that the watch showed before the binding; it is retried if the binding
+	// fails.
+	// Invariant: latest is nil unless the pod is assumed, and then a version of that pod without a node.
 	latest *model.Pod
 	// terms are the counts of the pod's terms.
+	// Invariant: terms are those of pod.Terms that can be parsed, in their order.
 	terms []*TermCounts
 	// besides is what Assume changed besides the use of the node; nil for most pods.
 	besides *besides

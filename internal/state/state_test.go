@@ -106,57 +106,16 @@ func TestLifeOfAPod(t *testing.T) {
 			if cpu, _ := s.usedOn(t, "n1"); cpu != row.cpu || s.Assumed() != row.assumed {
 				t.Errorf("cpu %d, assumed %d; want %d, %d", cpu, s.Assumed(), row.cpu, row.assumed)
 			}
-			audit(t, s)
+			audited(t, s)
 		})
 	}
 }
 
-// audit recounts every sum.
-func audit(t *testing.T, s *State) {
+// audited fails the test where an invariant of the state is violated.
+func audited(t *testing.T, s *State) {
 	t.Helper()
-	assumedPods, alive := 0, 0
-	images := map[string]int{}
-	for slot := range s.Slots() {
-		var used model.Resources
-		ports := map[model.HostPort]int{}
-		for i, p := range s.pods[slot] {
-			used.Add(&p.pod.Occupies, +1)
-			for _, port := range p.pod.Ports {
-				ports[port]++
-			}
-			if p.slot != int32(slot) || p.index != int32(i) || s.placed[p.pod.Key()] != p {
-				t.Errorf("pod %s is not at its own slot and index", p.pod)
-			}
-			if p.phase == assumed {
-				assumedPods++
-			}
-		}
-		if !used.Equal(&s.used[slot]) {
-			t.Errorf("slot %d: used %v, recounted %v", slot, s.used[slot], used)
-		}
-		for _, c := range s.ports[slot] {
-			if ports[c.port] != c.pods {
-				t.Errorf("slot %d: port %v is held by %d pods, recounted %d", slot, c.port, c.pods, ports[c.port])
-			}
-			delete(ports, c.port)
-		}
-		if len(ports) > 0 {
-			t.Errorf("slot %d: ports %v are not counted", slot, ports)
-		}
-		if s.alive[slot] {
-			alive++
-			for name := range s.node[slot].Images {
-				images[name]++
-			}
-		}
-	}
-	for name, i := range s.images {
-		if images[name] != i.nodes {
-			t.Errorf("image %s: on %d nodes, recounted %d", name, i.nodes, images[name])
-		}
-	}
-	if alive != s.nodes || assumedPods != s.assumed {
-		t.Errorf("nodes %d, assumed %d; recounted %d, %d", s.nodes, s.assumed, alive, assumedPods)
+	if err := s.Audit(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -190,7 +149,7 @@ func TestSumsSurviveRandomHistory(t *testing.T) {
 				}
 				s.Apply([]model.Change{bindDone(podOn(name, uid, "", 1).Pod, on, err)})
 			}
-			audit(t, s)
+			audited(t, s)
 		}
 		for slot := range s.Slots() {
 			if s.alive[slot] {
@@ -246,7 +205,7 @@ func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 			t.Fatalf("%d tallies are kept, of which 5 have room", have)
 		}
 	}
-	if !first.Dropped() {
+	if !first.dropped {
 		t.Error("the least recently used tally is still updated")
 	}
 	again := ask(0)

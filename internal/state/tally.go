@@ -31,17 +31,23 @@ type NodeSet struct {
 //
 // The slices it returns are its own, and valid until the state changes.
 type Tally struct {
+	// Invariant: the set's counts list the tally once, and the state has the topology, as long as the tally is kept.
 	pods     *podCounts
 	nodes    NodeSet
 	topology *topology
-	in       []int32 // by slot: the domain in which the node's pods are counted, noDomain if they are not
-	counts   []int32 // by domain
-	members  []int32 // by domain: nodes whose pods are counted there
-	total    int64   // of counts
-	present  int32   // domains with members
-	least    *minima // of the counts of domains with members; nil until KeepLeast is called
-	used     uint64  // when it was last used
-	dropped  bool
+	// Invariant: in is the domain of each node of the node set.
+	in []int32 // by slot: the domain in which the node's pods are counted, noDomain if they are not
+	// Invariant: counts sums pods.onNode, and members counts the nodes, over the slots that are in the domain.
+	counts  []int32 // by domain
+	members []int32 // by domain: nodes whose pods are counted there
+	// Invariant: total is the sum of counts, present the number of domains with members.
+	total   int64 // of counts
+	present int32 // domains with members
+	// Invariant: least has the count of each domain with members and no other; each inner node has the smaller of its children.
+	least *minima // of the counts of domains with members; nil until KeepLeast is called
+	used  uint64  // when it was last used
+	// Invariant: a tally that is kept is not dropped.
+	dropped bool
 }
 
 // Domains returns the domain of each slot under the tally's key, -1 for none, whether or not the node's pods are counted.
@@ -49,9 +55,6 @@ func (t *Tally) Domains() []int32 { return t.topology.of }
 
 // Counts returns the number of pods by domain.
 func (t *Tally) Counts() []int32 { return t.counts }
-
-// Members returns the number of nodes by domain whose pods are counted there. A domain without members does not exist for the tally.
-func (t *Tally) Members() []int32 { return t.members }
 
 // Counted reports whether the pods on a node are counted in any domain.
 func (t *Tally) Counted(slot int32) bool { return t.in[slot] != noDomain }
@@ -96,13 +99,12 @@ func (t *Tally) Least(differences []Difference) int32 {
 	return least
 }
 
-// Dropped reports whether the tally is no longer updated; its users must get it again.
-func (t *Tally) Dropped() bool { return t.dropped }
-
 // podCounts counts the pods of a set on each node, for all tallies of that set.
 type podCounts struct {
-	set     PodSet
-	onNode  []int32 // by slot
+	set PodSet
+	// Invariant: onNode is how many pods on the slot are in the set; 0 for a set that is Uncounted.
+	onNode []int32 // by slot
+	// Invariant: tallies are those of byKey that count the set, at least one.
 	tallies []*Tally
 }
 
@@ -114,8 +116,10 @@ type tallyKey struct {
 
 // tallies are all tallies, bounded in bytes; the least recently used are evicted first.
 type tallies struct {
-	byKey    map[tallyKey]*Tally
-	bySet    map[string]*podCounts
+	// Invariant: tallies and counts of sets are listed under their own names.
+	byKey map[tallyKey]*Tally
+	bySet map[string]*podCounts
+	// Invariant: index lists exactly the sets that are counted, each by the selector of its first term.
 	index    selectionIndex[*podCounts]
 	maxBytes int
 	clock    uint64

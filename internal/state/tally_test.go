@@ -129,6 +129,9 @@ func TestCountsFollowRandomHistories(t *testing.T) {
 			m := random.TopologyChange(r, cluster)
 			cluster = m.After
 			followed.Apply(enginetest.MutationChanges(m))
+			if err := followed.Audit(); err != nil {
+				t.Fatalf("seed %d, after step %d: %v", seed, step, err)
+			}
 		}
 	}
 }

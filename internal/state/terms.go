@@ -11,7 +11,8 @@ type TermCounts struct {
 	Weight int32
 	Term   *model.Term
 
-	key      termKey
+	key termKey
+	// Invariant: pods is how many placed pods carry the term, at least one; carriers counts those by the domain of their slot.
 	pods     int
 	topology *topology
 	carriers carriers
@@ -69,6 +70,7 @@ type termKey struct {
 
 // termStore holds the terms of all pods on nodes.
 type termStore struct {
+	// Invariant: byKey has exactly the terms that placed pods carry, each under its own key; index lists the same ones.
 	byKey map[termKey]*TermCounts
 	index selectionIndex[*TermCounts]
 	// version changes when a term is added or removed, or when the namespaces that a term selects may have changed.
@@ -76,9 +78,6 @@ type termStore struct {
 	// asked counts how often a term was matched against a pod.
 	asked int64
 }
-
-// TermsVersion changes whenever TermsMatching may return other terms.
-func (s *State) TermsVersion() uint64 { return s.terms.version }
 
 // TermsMatching returns the terms that select the pod, in no particular order. Only terms that a pod carries exist.
 func (s *State) TermsMatching(pod *model.Pod) []*TermCounts {
@@ -143,6 +142,9 @@ func (s *State) termCounts(pod *model.Pod, ref *model.TermRef) *TermCounts {
 
 // carriers counts by domain: while most domains have no carriers, in a list that is fast to walk, with a map from domain to position; otherwise
 // in an array, which is then smaller than the map and needs no walk.
+//
+// Invariant: there is a list or an array, not both; the list has no domain with count 0, and at has each domain's position; total is the sum of
+// the counts.
 type carriers struct {
 	at      map[int32]int32
 	domains []int32

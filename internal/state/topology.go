@@ -16,12 +16,16 @@ type TopologyKey struct {
 
 // topology holds the domain of each node under one key. Domains are small integers that are reused when their last node has left.
 type topology struct {
-	key   TopologyKey
-	of    []int32          // by slot; noDomain where the node is in none, or does not exist
+	key TopologyKey
+	// Invariant: each node is in the domain of its value, if it has one; a slot without a node is in none.
+	of []int32 // by slot; noDomain where the node is in none, or does not exist
+	// Invariant: ids has exactly the values of domains with nodes.
 	ids   map[string]int32 // by label value
 	value []string         // by domain
-	nodes []int32          // by domain
-	free  []int32
+	// Invariant: nodes counts the slots in the domain.
+	nodes []int32 // by domain
+	// Invariant: a domain is free, once, if and only if it has no nodes.
+	free []int32
 	// counts and sums are working memory by domain, kept so that adding up for a decision allocates nothing.
 	counts []int32
 	sums   []int64
@@ -92,14 +96,8 @@ func cleared[T int32 | int64](of []T, n int) []T {
 
 // enter adds a node to its domain.
 func (t *topology) enter(s *State, slot int32) {
-	if !s.alive[slot] {
-		return
-	}
-	value, ok := s.name[slot], true
-	if t.key.Label != "" {
-		value, ok = s.node[slot].Object.Labels[t.key.Label]
-	}
-	if !ok && !t.key.AbsentIsEmpty {
+	value, ok := t.valueOf(s, slot)
+	if !ok {
 		return
 	}
 	id, known := t.ids[value]
@@ -114,6 +112,18 @@ func (t *topology) enter(s *State, slot int32) {
 	}
 	t.of[slot] = id
 	t.nodes[id]++
+}
+
+// valueOf returns the value of a node's domain; ok is false if the node is in none, or does not exist.
+func (t *topology) valueOf(s *State, slot int32) (value string, ok bool) {
+	switch {
+	case !s.alive[slot]:
+		return "", false
+	case t.key.Label == "":
+		return s.name[slot], true
+	}
+	value, ok = s.node[slot].Object.Labels[t.key.Label]
+	return value, ok || t.key.AbsentIsEmpty
 }
 
 // leave removes a node from its domain.

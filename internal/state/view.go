@@ -151,7 +151,8 @@ func (v View) DefaultSelectorVersion() uint64 { return v.s.DefaultSelectorVersio
 // DefaultSelector returns the selector of the pod's default topology spread constraints, as State.DefaultSelector does.
 func (v View) DefaultSelector(pod *model.Pod) labels.Selector { return v.s.DefaultSelector(pod) }
 
-// Holders returns the pods that hold a part of an object, as State.Holders does.
+// Holders returns the pods that hold a part of an object, in the order in which they were assumed. A hold lasts until its pod is forgotten: the
+// binding failed, the pod is gone, or it turned out to be on another node. The slice is valid as long as the view is.
 func (v View) Holders(object model.Ref) []Holder {
 	holders := v.s.held[object]
 	if v.d == nil {

@@ -49,8 +49,8 @@ func (p *Pair) Compare(pod *v1.Pod) string {
 	return Compare(p.State.View(), p.Engine, p.Compile(pod), oracle.Judge(p.Cluster, pod, p.Oracle))
 }
 
-// Agree changes the cluster step by step and fails if the two differ about a pod. Before each change it compares them for the pods that ask
-// returns.
+// Agree changes the cluster step by step and fails if the two differ about a pod, or if an invariant of the state is violated. Before each change
+// it compares them for the pods that ask returns.
 func (p *Pair) Agree(t *testing.T, r *rand.Rand, steps int, ask func(step int, c oracle.Cluster) []*v1.Pod, change func(*rand.Rand, oracle.Cluster) random.Mutation) {
 	t.Helper()
 	for step := range steps {
@@ -62,5 +62,8 @@ func (p *Pair) Agree(t *testing.T, r *rand.Rand, steps int, ask func(step int, c
 		mutation := change(r, p.Cluster)
 		p.Cluster = mutation.After
 		p.State.Apply(MutationChanges(mutation))
+		if err := p.State.Audit(); err != nil {
+			t.Fatalf("after step %d: %v", step, err)
+		}
 	}
 }

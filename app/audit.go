@@ -1,0 +1,47 @@
+package app
+
+import (
+	"errors"
+	"strings"
+
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/loop"
+)
+
+// audit checks the invariants of the parts that a pod passes through. It may be called only between two rounds of the loop.
+func (p *pipeline) audit() error {
+	var violations []error
+	for _, audit := range []func() error{p.loop.Audit, p.commit.Audit} {
+		violations = append(violations, audit())
+	}
+	return errors.Join(violations...)
+}
+
+// auditor audits after every round in which something happened, and ends the process at the first violation: what is decided on wrong numbers is
+// wrong.
+type auditor struct {
+	audit func() error
+	log   klog.Logger
+	// exit ends the process at once.
+	exit func()
+}
+
+// Round audits.
+func (a auditor) Round(*loop.Round) {
+	if err := a.audit(); err != nil {
+		logViolations(a.log, err)
+		a.log.Error(nil, "Stopping: an invariant is violated, so decisions could be wrong", "flag", "--"+auditFlag)
+		a.exit()
+	}
+}
+
+// Standing does nothing.
+func (auditor) Standing(*loop.Standing) {}
+
+// logViolations logs each of the violations that an audit has found.
+func logViolations(log klog.Logger, violations error) {
+	for text := range strings.SplitSeq(violations.Error(), "\n") {
+		log.Error(nil, "Invariant violated", "violation", text)
+	}
+}

@@ -1,0 +1,202 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Audit checks the invariants that stand next to the fields of a Queue, by counting from nothing. It returns every violation in one error, nil
+// if there is none. It changes nothing, and asks plugins only for the order and the causes of pods. It takes time in proportion to the number of
+// pods that wait; the goroutine that uses the queue calls it.
+func (q *Queue) Audit() error {
+	v := audit.Of("queue")
+	q.auditEntries(v)
+	q.auditHeaps(v)
+	q.auditGating(v)
+	q.auditParking(v)
+	q.auditPermit(v)
+	return v.Err()
+}
+
+func (q *Queue) auditEntries(v *audit.Violations) {
+	var counts [places]int
+	orders := map[uint64]*entry{}
+	for key, e := range q.entries {
+		counts[e.place]++
+		if e.pod.Key() != key {
+			v.Add("pod %s is listed as %s", e.pod, key)
+		}
+		if e.place == arriving || e.place == gone {
+			v.Add("pod %s is %s", e.pod, e.place)
+		}
+		if other := orders[e.order]; other != nil || e.order == 0 || e.order > q.arrivals {
+			v.Add("pod %s is number %d of %d arrivals; another has that number: %t", e.pod, e.order, q.arrivals, other != nil)
+		}
+		orders[e.order] = e
+		if h := q.heapOf(e.place); h != nil && (e.index < 0 || e.index >= len(h.entries) || h.entries[e.index] != e) {
+			v.Add("pod %s is %s and not at position %d of the heap for that", e.pod, e.place, e.index)
+		}
+		if e.rejections > e.attempts || e.errors > e.attempts {
+			v.Add("pod %s had %d attempts, of which %d ended in a rejection and the last %d in an error", e.pod, e.attempts, e.rejections, e.errors)
+		}
+		if ready := !e.ready.IsZero(); !ready && (e.place == active || e.place == deciding || e.place == binding) {
+			v.Add("pod %s is %s, and it is not known since when it could be tried", e.pod, e.place)
+		}
+	}
+	for p, n := range counts {
+		if q.counts[p] != n {
+			v.Add("%d pods are counted as %s, recounted %d", q.counts[p], place(p), n)
+		}
+	}
+}
+
+func (q *Queue) auditHeaps(v *audit.Violations) {
+	for name, h := range map[string]*heap{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle} {
+		for i, e := range h.entries {
+			if q.entries[e.pod.Key()] != e || q.heapOf(e.place) != h || e.index != i {
+				v.Add("pod %s is at position %d of the heap %s; it says position %d and that it is %s; it waits: %t",
+					e.pod, i, name, e.index, e.place, q.entries[e.pod.Key()] == e)
+			}
+			if parent := (i - 1) / 2; i > 0 && h.less(e, h.entries[parent]) {
+				v.Add("pod %s at position %d of the heap %s comes before its parent %s", e.pod, i, name, h.entries[parent].pod)
+			}
+		}
+	}
+}
+
+func (q *Queue) auditGating(v *audit.Violations) {
+	recounted := map[pluginKey]int{}
+	for _, e := range q.entries {
+		if e.place != gated {
+			continue
+		}
+		if len(e.plugins) != 1 {
+			v.Add("pod %s is gated by the plugins %q, want one", e.pod, e.plugins)
+			continue
+		}
+		recounted[pluginKey{e.pod.SchedulerName, e.plugins[0]}]++
+	}
+	for key, pods := range q.gatedBy {
+		if pods != recounted[key] || pods <= 0 {
+			v.Add("plugin %s of profile %s gates %d pods, recounted %d", key.plugin, key.profile, pods, recounted[key])
+		}
+	}
+	for key, pods := range recounted {
+		if _, ok := q.gatedBy[key]; !ok {
+			v.Add("plugin %s of profile %s gates no pods, recounted %d", key.plugin, key.profile, pods)
+		}
+	}
+}
+
+func (q *Queue) auditParking(v *audit.Violations) {
+	for _, e := range q.entries {
+		q.auditSpots(v, e)
+	}
+	for key, l := range q.parked.byPlugin {
+		pods := 0
+		for alike, g := range l.byCause {
+			pods += len(g.pods)
+			l.auditGroup(v, key, alike, g)
+			for e := range g.pods {
+				if known, stands := q.entries[e.pod.Key()] == e, slices.Contains(e.buckets, membership{key, g}); !known || !stands || e.place != parked {
+					v.Add("pod %s is in the pods rejected by %s and is %s; it has a membership there: %t; it waits: %t", e.pod, key.plugin, e.place, stands, known)
+				}
+				if l.cause != nil && l.cause(e.pod).Alike != alike {
+					v.Add("pod %s is in a group of the pods rejected by %s that is not of its cause", e.pod, key.plugin)
+				}
+			}
+		}
+		if l.pods != pods || pods == 0 {
+			v.Add("the pods rejected by %s counts %d pods, recounted %d", key.plugin, l.pods, pods)
+		}
+		l.auditIndex(v, key)
+	}
+}
+
+// auditSpots checks that a pod has a spot for each plugin that it is parked under, and none if it is not parked.
+func (q *Queue) auditSpots(v *audit.Violations, e *entry) {
+	var plugins []string
+	if e.place == parked {
+		if plugins = e.plugins; len(plugins) == 0 {
+			plugins = []string{noPlugin}
+		}
+	}
+	if len(e.buckets) != len(plugins) {
+		v.Add("pod %s is %s and has %d buckets, want %d", e.pod, e.place, len(e.buckets), len(plugins))
+		return
+	}
+	for i, s := range e.buckets {
+		if want := (pluginKey{e.pod.SchedulerName, plugins[i]}); s.key != want {
+			v.Add("pod %s stands in the pods rejected by %v, want %v", e.pod, s.key, want)
+			continue
+		}
+		l := q.parked.byPlugin[s.key]
+		if l == nil {
+			v.Add("pod %s stands in the pods rejected by %s, which does not exist", e.pod, s.key.plugin)
+			continue
+		}
+		if _, in := s.bucket.pods[e]; !in || l.byCause[s.bucket.cause.Alike] != s.bucket {
+			v.Add("pod %s stands in a group of the pods rejected by %s that does not have it (%t), or that the index does not have", e.pod, s.key.plugin, in)
+		}
+	}
+}
+
+func (l *rejectedBy) auditGroup(v *audit.Violations, key pluginKey, alike model.Need, g *bucket) {
+	if g.cause.Alike != alike {
+		v.Add("a group of the pods rejected by %s is listed under another cause", key.plugin)
+	}
+	if len(g.pods) == 0 {
+		v.Add("a group of the pods rejected by %s has no pods", key.plugin)
+	}
+	for _, k := range g.cause.Keys {
+		if _, listed := l.byKey[k][g]; !listed {
+			v.Add("a group of the pods rejected by %s is not found by its key %v", key.plugin, k)
+		}
+	}
+	if _, always := l.keyless[g]; always != (len(g.cause.Keys) == 0) {
+		v.Add("a group of the pods rejected by %s with %d keys is asked about always: %t", key.plugin, len(g.cause.Keys), always)
+	}
+}
+
+// auditIndex checks that nothing is found in a index but its groups, by their keys.
+func (l *rejectedBy) auditIndex(v *audit.Violations, key pluginKey) {
+	for g := range l.keyless {
+		if l.byCause[g.cause.Alike] != g {
+			v.Add("a group is always asked about that the pods rejected by %s does not have", key.plugin)
+		}
+	}
+	for k, groups := range l.byKey {
+		if len(groups) == 0 {
+			v.Add("nothing in the pods rejected by %s is found by the key %v", key.plugin, k)
+		}
+		for g := range groups {
+			if l.byCause[g.cause.Alike] != g || !slices.Contains(g.cause.Keys, k) {
+				v.Add("a group is found by the key %v that the pods rejected by %s does not have, or that lacks the key", k, key.plugin)
+			}
+		}
+	}
+}
+
+func (q *Queue) auditPermit(v *audit.Violations) {
+	permits := 0
+	for _, e := range q.entries {
+		if !e.permits {
+			continue
+		}
+		permits++
+		if e.place != binding || e.from > q.missed.count {
+			v.Add("pod %s is %s and at Permit, where it missed the events from number %d of %d on", e.pod, e.place, e.from, q.missed.count)
+		}
+	}
+	if q.missed.pods != permits {
+		v.Add("%d pods are counted at Permit, recounted %d", q.missed.pods, permits)
+	}
+	if kept := len(q.missed.events); kept > missedMax || permits == 0 && kept > 0 || uint64(kept) > q.missed.count {
+		v.Add("%d events of %d are kept for %d pods at Permit", kept, q.missed.count, permits)
+	}
+	if len(q.rejected) > 0 {
+		v.Add("%d pods count as rejected at Permit in a batch of changes that is over", len(q.rejected))
+	}
+}

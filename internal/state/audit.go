@@ -1,0 +1,339 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Audit checks the invariants that stand next to the fields of a State, by counting from nothing. It returns every violation in one error, nil
+// if there is none. It changes nothing. It takes time in proportion to everything that the state holds; the owner of the state calls it.
+func (s *State) Audit() error {
+	v := audit.Of("state")
+	if !s.auditLengths(v) {
+		return v.Err() // the other checks would look beyond the end of a slice
+	}
+	for _, check := range []func(*audit.Violations){
+		s.auditSlots, s.auditPods, s.auditUsage, s.auditImages, s.auditNominations, s.auditHolds, s.auditOwners, s.auditJournal,
+		s.auditTopologies, s.auditTallies, s.auditTerms,
+	} {
+		check(v)
+	}
+	return v.Err()
+}
+
+// auditLengths checks that everything by slot has as many elements as there are slots, that slots in use exist, and that those that are alive have
+// a node. It reports whether that is so.
+func (s *State) auditLengths(v *audit.Violations) (ok bool) {
+	slots, sound := len(s.alive), true
+	expect := func(what string, have int) {
+		if have != slots {
+			v.Add("%s has %d slots, want %d", what, have, slots)
+			sound = false
+		}
+	}
+	expect("node", len(s.node))
+	expect("name", len(s.name))
+	expect("nameHash", len(s.nameHash))
+	expect("used", len(s.used))
+	expect("nonZero", len(s.nonZero))
+	expect("pods", len(s.pods))
+	expect("ports", len(s.ports))
+	for key, t := range s.topologies {
+		expect("topology "+key.Label, len(t.of))
+	}
+	for text, c := range s.tallies.bySet {
+		expect("onNode of the set "+text, len(c.onNode))
+	}
+	for key, t := range s.tallies.byKey {
+		expect("in of the tally "+key.pods, len(t.in))
+	}
+	exists := func(what string, slot int32) {
+		if slot < 0 || int(slot) >= slots {
+			v.Add("%s is on slot %d of %d", what, slot, slots)
+			sound = false
+		}
+	}
+	for name, slot := range s.slotOf {
+		exists("node "+name, slot)
+	}
+	for _, slot := range s.free {
+		exists("a free node", slot)
+	}
+	for key, p := range s.placed {
+		exists("pod "+key.String(), p.slot)
+	}
+	for slot, alive := range s.alive {
+		if alive && (slot >= len(s.node) || s.node[slot] == nil) {
+			v.Add("slot %d is alive and has no node", slot)
+			sound = false
+		}
+	}
+	return sound
+}
+
+func (s *State) auditSlots(v *audit.Violations) {
+	free := make([]bool, len(s.alive))
+	for _, slot := range s.free {
+		if free[slot] {
+			v.Add("slot %d is free twice", slot)
+		}
+		free[slot] = true
+	}
+	nodes, inUse := 0, 0
+	for i, alive := range s.alive {
+		slot, name := int32(i), s.name[i]
+		if empty := !alive && len(s.pods[i]) == 0; free[i] != empty {
+			v.Add("slot %d is free: %t, has neither node nor pods: %t", slot, free[i], empty)
+		}
+		if (s.node[i] != nil) != alive || alive && s.node[i].Name != name {
+			v.Add("slot %d of node %s, alive: %t, has the node %v", slot, name, alive, s.node[i])
+		}
+		if alive {
+			nodes++
+		}
+		if free[i] {
+			continue
+		}
+		inUse++
+		if have, ok := s.slotOf[name]; !ok || have != slot {
+			v.Add("slot %d is of node %s, which slotOf has on slot %d (%t)", slot, name, have, ok)
+		}
+		if s.nameHash[i] != HashName(name) {
+			v.Add("slot %d has a hash that is not of its name %s", slot, name)
+		}
+	}
+	if len(s.slotOf) != inUse {
+		v.Add("slotOf has %d names, %d slots are in use", len(s.slotOf), inUse)
+	}
+	if s.nodes != nodes {
+		v.Add("nodes is %d, %d slots are alive", s.nodes, nodes)
+	}
+}
+
+func (s *State) auditPods(v *audit.Violations) {
+	assumedPods, pods := 0, 0
+	for slot, on := range s.pods {
+		for i, p := range on {
+			pods++
+			if p.slot != int32(slot) || p.index != int32(i) || s.placed[p.pod.Key()] != p {
+				v.Add("pod %s is at position %d of slot %d; it says position %d of slot %d; placed has it: %t",
+					p.pod, i, slot, p.index, p.slot, s.placed[p.pod.Key()] == p)
+			}
+			if p.pod.NodeName != s.name[slot] {
+				v.Add("pod %s of node %q is on slot %d of node %q", p.pod, p.pod.NodeName, slot, s.name[slot])
+			}
+			if p.phase == assumed {
+				assumedPods++
+			}
+			s.auditLatest(v, p)
+		}
+	}
+	if len(s.placed) != pods {
+		v.Add("placed has %d pods, %d are on slots", len(s.placed), pods)
+	}
+	if s.assumed != assumedPods {
+		v.Add("assumed is %d, %d pods are in that phase", s.assumed, assumedPods)
+	}
+	for _, e := range s.assumption {
+		if p := s.placed[e.pod]; p == nil || p.phase != assumed {
+			v.Add("an event waits for the next Apply that assuming pod %s caused, which is not assumed", e.pod)
+		}
+	}
+}
+
+func (s *State) auditLatest(v *audit.Violations, p *placed) {
+	if (p.latest != nil) != (p.phase == assumed) || p.shown && p.phase == assumed {
+		v.Add("pod %s in phase %d, shown on its node: %t, has a version to try again: %t", p.pod, p.phase, p.shown, p.latest != nil)
+	}
+	if p.latest != nil && (p.latest.Key() != p.pod.Key() || p.latest.UID != p.pod.UID || p.latest.NodeName != "") {
+		v.Add("the version of pod %s to try again is of pod %s, UID %s, on node %q", p.pod, p.latest, p.latest.UID, p.latest.NodeName)
+	}
+}
+
+func (s *State) auditUsage(v *audit.Violations) {
+	for slot, on := range s.pods {
+		var used model.Resources
+		var nonZero cpuMemory
+		ports := map[model.HostPort]int{}
+		for _, p := range on {
+			used.Add(&p.pod.Occupies, +1)
+			nonZero.cpuMilli += p.pod.NonZeroCPUMilli
+			nonZero.memoryBytes += p.pod.NonZeroMemoryBytes
+			for _, port := range p.pod.Ports {
+				ports[port]++
+			}
+		}
+		if !sameAmounts(s.used[slot], used) {
+			v.Add("used of slot %d (%s) is %+v, its pods occupy %+v", slot, s.name[slot], s.used[slot], used)
+		}
+		if s.nonZero[slot] != nonZero {
+			v.Add("nonZero of slot %d (%s) is %+v, recounted %+v", slot, s.name[slot], s.nonZero[slot], nonZero)
+		}
+		for _, c := range s.ports[slot] {
+			if ports[c.port] != c.pods || c.pods <= 0 {
+				v.Add("port %v of slot %d (%s) counts %d pods, recounted %d", c.port, slot, s.name[slot], c.pods, ports[c.port])
+			}
+			delete(ports, c.port)
+		}
+		for port, pods := range ports {
+			v.Add("port %v of slot %d (%s) is not counted, or counted twice: %d pods hold it", port, slot, s.name[slot], pods)
+		}
+	}
+}
+
+// sameAmounts compares two sums. A scalar of amount 0 may be listed or not: a sum lists those that it has seen.
+func sameAmounts(a, b model.Resources) bool {
+	zero := func(s model.Scalar) bool { return s.Value == 0 }
+	a.Scalars, b.Scalars = slices.DeleteFunc(slices.Clone(a.Scalars), zero), slices.DeleteFunc(slices.Clone(b.Scalars), zero)
+	return a.Equal(&b)
+}
+
+func (s *State) auditImages(v *audit.Violations) {
+	nodes := map[string]int{}
+	for _, node := range s.node {
+		if node == nil {
+			continue
+		}
+		for name := range node.Images {
+			nodes[name]++
+		}
+	}
+	compareCounts(v, "image %s is on %d nodes, recounted %d", nodes, s.images, func(i *image) int { return i.nodes })
+}
+
+// compareCounts compares what is counted with what was recounted: the same keys with the same counts, none of them 0.
+func compareCounts[K comparable, T any](v *audit.Violations, format string, recounted map[K]int, counted map[K]T, count func(T) int) {
+	for key, c := range counted {
+		if n := count(c); n != recounted[key] || n <= 0 {
+			v.Add(format, key, n, recounted[key])
+		}
+	}
+	for key, n := range recounted {
+		if _, ok := counted[key]; !ok {
+			v.Add(format, key, 0, n)
+		}
+	}
+}
+
+func (s *State) auditNominations(v *audit.Violations) {
+	listed := 0
+	for node, pods := range s.nominations.byNode {
+		if len(pods) == 0 {
+			v.Add("no pods are nominated to node %s, which byNode has", node)
+		}
+		for i, pod := range pods {
+			listed++
+			if pod.NominatedNode != node || s.nominations.byPod[pod.Key()] != pod || slices.Index(pods, pod) != i {
+				v.Add("pod %s is nominated to node %q and listed under %q; byPod has it: %t; listed once: %t",
+					pod, pod.NominatedNode, node, s.nominations.byPod[pod.Key()] == pod, slices.Index(pods, pod) == i)
+			}
+		}
+	}
+	if len(s.nominations.byPod) != listed {
+		v.Add("byPod has %d nominated pods, byNode %d", len(s.nominations.byPod), listed)
+	}
+	for key, pod := range s.nominations.byPod {
+		if pod.Key() != key || pod.NominatedNode == "" || s.placed[key] != nil {
+			v.Add("pod %s is nominated to node %q as %s; it is on a node: %t", pod, pod.NominatedNode, key, s.placed[key] != nil)
+		}
+	}
+}
+
+func (s *State) auditHolds(v *audit.Violations) {
+	type hold struct {
+		object model.Ref
+		pod    model.PodKey
+		plugin string
+	}
+	recounted, counted := map[hold]int{}, map[hold]int{}
+	for key, p := range s.placed {
+		if p.besides == nil {
+			continue
+		}
+		for _, h := range p.besides.holds {
+			recounted[hold{h.Object, key, h.Plugin}]++
+		}
+	}
+	for object, holders := range s.held {
+		if len(holders) == 0 {
+			v.Add("nobody holds anything of %v, which held has", object)
+		}
+		for _, h := range holders {
+			counted[hold{object, h.Pod, h.Plugin}]++
+		}
+	}
+	compareCounts(v, "%v is held %d times, recounted %d", recounted, counted, func(n int) int { return n })
+}
+
+func (s *State) auditOwners(v *audit.Violations) {
+	for namespace, services := range s.selectorSources.services {
+		if len(services) == 0 {
+			v.Add("namespace %s has no services, but a map for them", namespace)
+		}
+		for name, service := range services {
+			if service.Namespace != namespace || service.Name != name {
+				v.Add("service %s/%s is listed as %s/%s", service.Namespace, service.Name, namespace, name)
+			}
+		}
+	}
+}
+
+func (s *State) auditJournal(v *audit.Violations) {
+	kept := len(s.journal.entries)
+	if kept > 2*journalKept || s.journal.base > 0 && kept <= journalKept {
+		v.Add("the journal keeps %d entries from version %d on; it may keep %d and must keep %d once it has dropped some",
+			kept, s.journal.base, 2*journalKept, journalKept+1)
+	}
+	for i, e := range s.journal.entries {
+		if e.Slot < -1 || int(e.Slot) >= len(s.alive) || e.Aspects == 0 {
+			v.Add("entry %d of the journal is about slot %d of %d and aspects %b", i, e.Slot, len(s.alive), e.Aspects)
+		}
+	}
+}
+
+// audit checks an index against the items that it must list, each with its selector.
+func (x *selectionIndex[T]) audit(v *audit.Violations, what string, items map[T]selected) {
+	want := selectionIndex[T]{}
+	for item, by := range items {
+		want.add(by.selector, item)
+	}
+	for item, by := range items {
+		for label := range want.byLabel {
+			if listed, expected := countOf(x.byLabel[label], item), countOf(want.byLabel[label], item); listed != expected {
+				v.Add("%s %s is listed %d times under the label %v, want %d", what, by.text, listed, label, expected)
+			}
+		}
+		if listed, expected := countOf(x.anyway, item), countOf(want.anyway, item); listed != expected {
+			v.Add("%s %s is listed %d times among those without a label, want %d", what, by.text, listed, expected)
+		}
+	}
+	stray := func(under any, listed []T) {
+		for _, item := range listed {
+			if _, known := items[item]; !known {
+				v.Add("%s: under %v something is listed that is not kept", what, under)
+			}
+		}
+	}
+	stray("no label", x.anyway)
+	for label, listed := range x.byLabel {
+		stray(label, listed)
+		if len(listed) == 0 {
+			v.Add("%s: nothing is listed under the label %v", what, label)
+		}
+		if len(want.byLabel[label]) == 0 {
+			v.Add("%s: no selector demands the label %v", what, label)
+		}
+	}
+}
+
+func countOf[T comparable](list []T, item T) int {
+	n := 0
+	for _, other := range list {
+		if other == item {
+			n++
+		}
+	}
+	return n
+}

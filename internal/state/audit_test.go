@@ -1,0 +1,183 @@
+package state
+
+import (
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// auditedState has some of everything that Audit looks at: two nodes in two zones, one of them without the label, a ghost and a free slot; pods
+// with a term, a port and an image, one of them assumed with a hold; a nominated pod; and a tally.
+func auditedState(t *testing.T) (s *State, tally *Tally) {
+	t.Helper()
+	s = New()
+	term := v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, TopologyKey: "zone"}
+	pod := func(name, node string) *model.Pod {
+		p := podOn(name, name, node, 1).Pod.Object
+		p.Labels = map[string]string{"app": "web"}
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}}
+		return model.NewPod(p)
+	}
+	labelled := func(name, zone string) model.Change {
+		n := node(name).Node.Object.DeepCopy()
+		n.Labels = map[string]string{"zone": zone}
+		return model.Change{Kind: model.NodeSet, Node: model.NewNode(n)}
+	}
+	parsed, err := model.NewTerm("ns", &term)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Apply([]model.Change{labelled("a", "1"), labelled("b", "2"), node("c"), node("d"), node("e")})
+	tally = s.Tally(PodSet{Text: "web", Terms: []*model.Term{parsed}}, TopologyKey{Label: "zone"}, NodeSet{})
+	tally.KeepLeast()
+	set := func(p *model.Pod) model.Change { return model.Change{Kind: model.PodSet, Pod: p} }
+	nominated := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "nominated", UID: types.UID("nominated")}}
+	nominated.Status.NominatedNodeName = "a"
+	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "service"}}
+	s.Apply([]model.Change{
+		set(pod("p", "a")), set(pod("q", "b")), set(pod("ghostly", "d")), set(model.NewPod(nominated)), nodeGone("d"), nodeGone("e"),
+		{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "service"}, Object: service},
+	})
+	s.Assume(plan.Placement{
+		QueuedPod: plan.QueuedPod{Pod: pod("assumed", "")}, NodeName: "a",
+		Holds: []plan.Hold{{Plugin: "Volumes", Object: model.Ref{Name: "volume"}}},
+	})
+	audited(t, s)
+	return s, tally
+}
+
+// TestAuditFindsEachViolation corrupts a state in one way after the other. The sentence names the invariant that is violated.
+func TestAuditFindsEachViolation(t *testing.T) {
+	a, assumedKey := int32(0), model.PodKey{Namespace: "ns", Name: "assumed"}
+	term := func(s *State) *TermCounts { return s.placed[assumedKey].terms[0] }
+	zones := func(s *State) *topology { return s.topologies[TopologyKey{Label: "zone"}] }
+	counts := func(s *State) *podCounts { return s.tallies.bySet["web"] }
+	for _, row := range []struct {
+		want    string
+		corrupt func(s *State, t *Tally)
+	}{
+		{"pods has 4 slots, want 5", func(s *State, _ *Tally) { s.pods = s.pods[:4] }},
+		{"topology zone has 6 slots", func(s *State, _ *Tally) { zones(s).of = append(zones(s).of, noDomain) }},
+		{"node z is on slot 99 of 5", func(s *State, _ *Tally) { s.slotOf["z"] = 99 }},
+		{"slot 0 is alive and has no node", func(s *State, _ *Tally) { s.node[a] = nil }},
+		{"slot 4 is free twice", func(s *State, _ *Tally) { s.free = append(s.free, s.free[0]) }},
+		{"slot 4 is free: false", func(s *State, _ *Tally) { s.free = nil }},
+		{"slot 0 is free: true", func(s *State, _ *Tally) { s.free = append(s.free, a) }},
+		{"slot 4 of node e, alive: false, has the node", func(s *State, _ *Tally) { s.node[4] = s.node[0] }},
+		{"slot 0 of node other", func(s *State, _ *Tally) { s.name[a] = "other" }},
+		{"which slotOf has on slot 1", func(s *State, _ *Tally) { s.slotOf["a"] = 1 }},
+		{"slotOf has 5 names, 4 slots are in use", func(s *State, _ *Tally) { s.slotOf["e"] = 4 }},
+		{"slot 0 has a hash", func(s *State, _ *Tally) { s.nameHash[a]++ }},
+		{"nodes is 4, 3 slots are alive", func(s *State, _ *Tally) { s.nodes++ }},
+		{"pod ns/assumed is at position 1 of slot 0; it says position 0", func(s *State, _ *Tally) { s.placed[assumedKey].index = 0 }},
+		{"it says position 1 of slot 1", func(s *State, _ *Tally) { s.placed[assumedKey].slot = 1 }},
+		{"placed has it: false", func(s *State, _ *Tally) { delete(s.placed, assumedKey) }},
+		{"placed has 5 pods, 4 are on slots", func(s *State, _ *Tally) { s.placed[model.PodKey{}] = &placed{pod: &model.Pod{}} }},
+		{`of node "b" is on slot 0`, func(s *State, _ *Tally) { s.placed[assumedKey].pod.NodeName = "b" }},
+		{"assumed is 0, 1 pods are in that phase", func(s *State, _ *Tally) { s.assumed = 0 }},
+		{"ns/nobody caused, which is not assumed", func(s *State, _ *Tally) {
+			s.assumption = append(s.assumption, assumedEvent{pod: model.PodKey{Namespace: "ns", Name: "nobody"}})
+		}},
+		{"has a version to try again: false", func(s *State, _ *Tally) { s.placed[assumedKey].latest = nil }},
+		{"shown on its node: true", func(s *State, _ *Tally) { s.placed[assumedKey].shown = true }},
+		{"to try again is of pod", func(s *State, _ *Tally) { s.placed[assumedKey].latest = &model.Pod{} }},
+		{"used of slot 0 (a)", func(s *State, _ *Tally) { s.used[a].CPUMilli++ }},
+		{"used of slot 4", func(s *State, _ *Tally) { s.used[4].MemoryBytes++ }},
+		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
+		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a][0].pods++ }},
+		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = nil }},
+		{"image img is on 4 nodes, recounted 3", func(s *State, _ *Tally) { s.images["img"].nodes++ }},
+		{"image img is on 0 nodes, recounted 3", func(s *State, _ *Tally) { clear(s.images) }},
+		{"image gone is on 0 nodes", func(s *State, _ *Tally) { s.images["gone"] = &image{} }},
+		{"no pods are nominated to node b", func(s *State, _ *Tally) { s.nominations.byNode["b"] = nil }},
+		{`listed under "b"`, func(s *State, _ *Tally) { s.nominations.byNode["b"] = s.nominations.byNode["a"] }},
+		{"listed once: false", func(s *State, _ *Tally) {
+			s.nominations.byNode["a"] = append(s.nominations.byNode["a"], s.nominations.byNode["a"]...)
+		}},
+		{"byPod has 1 nominated pods, byNode 0", func(s *State, _ *Tally) { clear(s.nominations.byNode) }},
+		{"it is on a node: true", func(s *State, _ *Tally) { s.nominations.byPod[assumedKey] = s.placed[assumedKey].pod }},
+		{"is held 0 times, recounted 1", func(s *State, _ *Tally) { clear(s.held) }},
+		{"is held 1 times, recounted 0", func(s *State, _ *Tally) { s.placed[assumedKey].besides = nil }},
+		{"nobody holds anything of", func(s *State, _ *Tally) { s.held[model.Ref{Name: "other"}] = nil }},
+		{"namespace empty has no services", func(s *State, _ *Tally) { s.selectorSources.services["empty"] = nil }},
+		{"service ns/service is listed as ns/other", func(s *State, _ *Tally) {
+			s.selectorSources.services["ns"]["other"] = s.selectorSources.services["ns"]["service"]
+		}},
+		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
+		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},
+		{"is listed as that of", func(s *State, _ *Tally) { s.topologies[TopologyKey{Label: "other"}] = zones(s) }},
+		{"has nodes of 3 domains", func(s *State, _ *Tally) { zones(s).nodes = append(zones(s).nodes, 0) }},
+		{`it should be in one: true, with the value "1"`, func(s *State, _ *Tally) { zones(s).of[a] = 1 }},
+		{"it should be in one: false", func(s *State, _ *Tally) { zones(s).of[3] = 0 }},
+		{"which ids has as 7", func(s *State, _ *Tally) { zones(s).ids["1"] = 7 }},
+		{"has ids for 3 values, 2 are in use", func(s *State, _ *Tally) { zones(s).ids["3"] = 3 }},
+		{"has 1 nodes and is free 1 times", func(s *State, _ *Tally) { zones(s).free = []int32{0} }},
+		{"counts 2 nodes, recounted 1", func(s *State, _ *Tally) { zones(s).nodes[0]++ }},
+		{`are listed as those of "other"`, func(s *State, _ *Tally) { s.tallies.bySet["other"] = counts(s) }},
+		{"no tally needs the counts", func(s *State, _ *Tally) { counts(s).tallies = nil }},
+		{"follows it twice", func(s *State, t *Tally) { counts(s).tallies = []*Tally{t, t} }},
+		{"and is not kept", func(s *State, _ *Tally) { clear(s.tallies.byKey) }},
+		{"does not follow the counts of its set", func(s *State, _ *Tally) { clear(s.tallies.bySet) }},
+		{"uses a topology that is not followed", func(s *State, _ *Tally) { clear(s.topologies) }},
+		{"dropped: true", func(_ *State, t *Tally) { t.dropped = true }},
+		{"asked for at 9 of 1", func(_ *State, t *Tally) { t.used = 9 }},
+		{"counts 3 pods on slot 0 (a), recounted 2", func(s *State, _ *Tally) { counts(s).onNode[a]++ }},
+		{"has counts of 3 domains, members of 2", func(_ *State, t *Tally) { t.counts = append(t.counts, 0) }},
+		{"counts slot 0 (a) in domain 1, want 0", func(_ *State, t *Tally) { t.in[a] = 1 }},
+		{"counts 3 pods on 1 nodes in domain 0, recounted 2 on 1", func(_ *State, t *Tally) { t.counts[0]++ }},
+		{"counts 2 pods on 2 nodes in domain 0, recounted 2 on 1", func(_ *State, t *Tally) { t.members[0]++ }},
+		{"has 4 pods in total and 2 domains, recounted 3 and 2", func(_ *State, t *Tally) { t.total++ }},
+		{"has 3 pods in total and 3 domains, recounted 3 and 2", func(_ *State, t *Tally) { t.present++ }},
+		{"keeps the least count of 0 domains", func(_ *State, t *Tally) { t.least = &minima{} }},
+		{"keeps 7 for domain 0 among the least counts, want 2", func(_ *State, t *Tally) { t.least.tree[t.least.size] = 7 }},
+		{"of the tree of least counts has 9", func(_ *State, t *Tally) { t.least.tree[1] = 9 }},
+		{"set web is listed 0 times under the label", func(s *State, _ *Tally) { clear(s.tallies.index.byLabel) }},
+		{"set web is listed 1 times among those without a label", func(s *State, _ *Tally) {
+			s.tallies.index.anyway = append(s.tallies.index.anyway, counts(s))
+		}},
+		{"term: under {app web} something is listed that is not kept", func(s *State, _ *Tally) {
+			label := model.Label{Key: "app", Value: "web"}
+			s.terms.index.byLabel[label] = append(s.terms.index.byLabel[label], &TermCounts{})
+		}},
+		{"nothing is listed under the label {x y}", func(s *State, _ *Tally) { s.terms.index.byLabel[model.Label{Key: "x", Value: "y"}] = nil }},
+		{"no selector demands the label {x y}", func(s *State, _ *Tally) {
+			s.terms.index.byLabel[model.Label{Key: "x", Value: "y"}] = []*TermCounts{term(s)}
+		}},
+		{"is carried by 5 pods, recounted 4", func(s *State, _ *Tally) { term(s).pods++ }},
+		{"which is not kept", func(s *State, _ *Tally) { clear(s.terms.byKey) }},
+		{"is listed as {kind:0", func(s *State, _ *Tally) { s.terms.byKey[termKey{}] = term(s) }},
+		{"does not carry its counts", func(s *State, _ *Tally) { s.placed[assumedKey].terms = nil }},
+		{"carries the counts of 2 terms, it has 1", func(s *State, _ *Tally) {
+			s.placed[assumedKey].terms = append(s.placed[assumedKey].terms, term(s))
+		}},
+		{"carriers in domain 0, recounted 2", func(s *State, _ *Tally) { term(s).carriers.counts[0]++ }},
+		{"no carriers in domain 0, recounted 2", func(s *State, _ *Tally) { term(s).carriers.domains[0] = 5 }},
+		{"has 4 carriers in total, recounted 3", func(s *State, _ *Tally) { term(s).carriers.total++ }},
+		{"both as an array and as a list", func(s *State, _ *Tally) { term(s).carriers.dense = []int32{0, 0} }},
+		{"the map says 1", func(s *State, _ *Tally) { term(s).carriers.at[0] = 1 }},
+		{"2 counts and 3 positions", func(s *State, _ *Tally) { term(s).carriers.at[9] = 0 }},
+	} {
+		s, tally := auditedState(t)
+		row.corrupt(s, tally)
+		err := s.Audit()
+		if err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("want a violation with %q, have\n%v", row.want, err)
+		}
+	}
+}
+
+// TestAuditChangesNothing audits a state twice, and looks at what an audit could build.
+func TestAuditChangesNothing(t *testing.T) {
+	s, _ := auditedState(t)
+	before, version, topologies, built := s.everything(), s.Version(), len(s.topologies), s.tallies.built
+	audited(t, s)
+	if s.everything() != before || s.Version() != version || len(s.topologies) != topologies || s.tallies.built != built {
+		t.Error("an audit changes the state")
+	}
+}
