@@ -205,6 +205,16 @@ func (c *Config) Compile() map[string]ingest.Compile {
 	return compile
 }
 
+// Binder returns the Bind plugin of a scheduler name: the first of its profile.
+func (c *Config) Binder(schedulerName string) plugin.Bind {
+	for _, p := range c.Profiles {
+		if p.Name == schedulerName {
+			return p.Bind[0]
+		}
+	}
+	return nil
+}
+
 // Reads returns the kinds of API object to watch, in order: pods, nodes, and those that the enabled plugins of any profile read.
 func (c *Config) Reads() []model.Kind { return c.reads }
 

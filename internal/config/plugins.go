@@ -73,7 +73,7 @@ func builtIn(gates Gates) registry {
 		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), nil, 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
-		{"DefaultBinder", at(bind), elsewhere(defaultbinder.Name), 0, nil},
+		{"DefaultBinder", at(bind), plain(defaultbinder.New), 0, nil},
 		{"NodeDeclaredFeatures", at(preFilter, filter), plain(nodedeclaredfeatures.New), 0, nil},
 	}, onRequest: []row{
 		{"DeferredPodScheduling", at(preFilter, filter, permit), nil, 0, nil},
@@ -138,13 +138,3 @@ func typed[A runtime.Object, P plugin.Plugin](build func(A) (P, error)) func(run
 		return build(own)
 	}
 }
-
-// elsewhere is a plugin that does not run in the profile: the queue or commit does its work.
-func elsewhere(name string) func(runtime.Object) (plugin.Plugin, error) {
-	return func(runtime.Object) (plugin.Plugin, error) { return nameOnly(name), nil }
-}
-
-type nameOnly string
-
-// Name returns the plugin's name.
-func (n nameOnly) Name() string { return string(n) }

@@ -179,6 +179,9 @@ func assembleBinding(profile *plugin.Profile, order *effective, made map[string]
 	if profile.PreBind, err = all(order[preBind], preBind, made, as[plugin.PreBind]); err != nil {
 		return err
 	}
+	if profile.Bind, err = all(order[bind], bind, made, as[plugin.Bind]); err != nil {
+		return err
+	}
 	profile.PostBind, err = all(order[postBind], postBind, made, as[plugin.PostBind])
 	return err
 }

@@ -25,7 +25,7 @@ func TestDraftAgreesWithOracle(t *testing.T) {
 		r := random.New(n)
 		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(14), Placed: r.IntN(60), Pending: 8})
 		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
-		for step := range 8 {
+		for step := range 16 {
 			version := pair.State.Version()
 			draft := pair.State.View().Draft()
 			changed := pair.Cluster
@@ -89,7 +89,7 @@ func TestDryRunAgreesWithOracle(t *testing.T) {
 		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(8), Placed: r.IntN(60), Pending: 8})
 		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
 		var dryRun state.Draft
-		for step := range 8 {
+		for step := range 16 {
 			for _, pod := range enginetest.Pending(pair.Cluster) {
 				node := pair.Cluster.Nodes[r.IntN(len(pair.Cluster.Nodes))]
 				slot, _ := pair.State.Slot(node.Name)

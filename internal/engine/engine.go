@@ -98,6 +98,14 @@ func New(config Config) (*Engine, error) {
 	return e, nil
 }
 
+// Profile returns the profile of a scheduler name, nil if there is none.
+func (e *Engine) Profile(schedulerName string) *plugin.Profile {
+	if p := e.profiles[schedulerName]; p != nil {
+		return p.Profile
+	}
+	return nil
+}
+
 // Counters returns the work done so far.
 func (e *Engine) Counters() Counters { return e.work }
 

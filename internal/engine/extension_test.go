@@ -228,3 +228,32 @@ func TestPlacementHoldsAndSteps(t *testing.T) {
 		}
 	}
 }
+
+// TestNominatedPodsChangeNoVersion decides beside nominated pods that carry terms which no pod on a node carries: the state notices nothing, so
+// nothing that is remembered by version is worked out again.
+func TestNominatedPodsChangeNoVersion(t *testing.T) {
+	b := newBench(t, 20)
+	repelling := func(p *v1.Pod) {
+		p.UID, p.Labels = types.UID(p.Name), map[string]string{"app": "web"}
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, TopologyKey: "pool"},
+		}}}
+	}
+	for i := range 5 {
+		nominated := b.pod(i, repelling)
+		nominated.NominatedNode = []string{"node-00000", "node-00001"}[i%2]
+		b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: nominated}})
+	}
+	pod := b.pod(9, repelling)
+	b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	version, terms := b.state.Version(), b.state.TermsVersion()
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	if b.state.Version() != version || b.state.TermsVersion() != terms {
+		t.Errorf("the journal went from %d to %d, the terms from %d to %d", version, b.state.Version(), terms, b.state.TermsVersion())
+	}
+	// One node is tainted, and two leave room to the nominated pods. These repel the pod from their own nodes alone, although the others of
+	// the pools are in the same domains: only a node's own nominated pods count.
+	if d.Outcome != plan.Placed || d.Feasible != 17 {
+		t.Errorf("%s: %d nodes are feasible, want 17", d.Outcome, d.Feasible)
+	}
+}

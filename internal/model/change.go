@@ -42,4 +42,7 @@ type BindingResult struct {
 	NodeName string
 	// Err is nil if the API server stored the binding. Otherwise its text starts with the step that failed.
 	Err error
+	// Rejectors are the plugins that rejected the pod in Permit, if that is what Err says. The pod waits for an event that can change their
+	// mind.
+	Rejectors []string
 }

@@ -10,6 +10,10 @@
 package plugin
 
 import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -181,6 +185,25 @@ type PreBind interface {
 	Plugin
 	// PreBind returns a placement's steps, in order. An error sends the pod back to the queue.
 	PreBind(v state.View, p *plan.Placement) ([]plan.Step, error)
+}
+
+// Waiter is a Permit or PreBind plugin with steps that wait.
+type Waiter interface {
+	Plugin
+	// Done reports whether the plugin's step of the placement need wait no longer. It is called when an object that the step names has changed.
+	// An error means that the wait can never end.
+	Done(v state.View, p *plan.Placement) (done bool, err error)
+}
+
+// Bind binds pods. Of a profile's Bind plugins the first binds all of its pods.
+type Bind interface {
+	Plugin
+	// Binding returns the object to send to bind the pod to the node.
+	Binding(pod *model.Pod, nodeName string) *v1.Binding
+	// Tries returns how often a binding is sent before its failure is final.
+	Tries() int
+	// Retry reports whether to send a binding again after its try-th try, counted from 1, failed with err, and after which wait.
+	Retry(err error, try int) (wait time.Duration, again bool)
 }
 
 // PostBind adds steps after the binding.

@@ -21,6 +21,7 @@ type Profile struct {
 	Reserve     []Reserve
 	Permit      []Permit
 	PreBind     []PreBind
+	Bind        []Bind
 	PostBind    []PostBind
 }
 
@@ -35,6 +36,21 @@ type Queued struct {
 	Pod *model.Pod
 	// Since is when the pod was queued, or queued again after its last failed attempt.
 	Since time.Time
+}
+
+// Waiter returns the named plugin of the profile if it has steps that wait, nil otherwise.
+func (p *Profile) Waiter(name string) Waiter {
+	for _, x := range p.Permit {
+		if w, ok := x.(Waiter); ok && w.Name() == name {
+			return w
+		}
+	}
+	for _, x := range p.PreBind {
+		if w, ok := x.(Waiter); ok && w.Name() == name {
+			return w
+		}
+	}
+	return nil
 }
 
 // RunPreEnqueue returns the reason why the pod must not be tried yet, and the plugin that gave it; both are empty if it may be tried.

@@ -87,6 +87,10 @@ func TestDraft(t *testing.T) {
 	if got := look(fork.View()); got != "200 2 true 2 0 1 1" {
 		t.Errorf("a draft of the draft, after the draft changed: %s", got)
 	}
+	fork.Remove(model.PodKey{Namespace: "ns", Name: "new"})
+	if got := look(fork.View()); got != "100 1 true 1 0 1 0" {
+		t.Errorf("a draft of the draft, without the pod that the draft added: %s", got)
+	}
 	if got := look(s.View()); got != "100 1 true 1 0 0 0" || s.Version() != version || s.Pods() != 1 {
 		t.Errorf("the state: %s", got)
 	}

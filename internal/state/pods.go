@@ -82,7 +82,7 @@ func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
 	}
 	latest := known.latest
 	s.unplace(known, delta)
-	delta.Failed = append(delta.Failed, Failure{Pod: latest, Err: result.Err})
+	delta.Failed = append(delta.Failed, Failure{Pod: latest, Err: result.Err, Rejectors: result.Rejectors})
 }
 
 func (s *State) confirm(p *placed, delta *Delta) {

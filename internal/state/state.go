@@ -177,6 +177,8 @@ type Delta struct {
 type Failure struct {
 	Pod *model.Pod
 	Err error
+	// Rejectors are the plugins that rejected the pod in Permit; empty if something else failed.
+	Rejectors []string
 }
 
 // Apply applies a batch of changes and returns their consequences.
