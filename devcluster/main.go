@@ -1,18 +1,14 @@
 // Devcluster runs a Kubernetes control plane without a scheduler, and a fleet of
 // simulated nodes, as one command.
 //
-// It takes flags: how many nodes of which shape, with or without the agent that keeps
-// them alive, where to keep the data. It gives one line of JSON on standard output once
-// everything answers: kubeconfigs for a person and for a scheduler, and the process ids.
-// It owns its child processes and its data folder, and leaves no process behind. It never
-// starts a scheduler: that is the caller's part.
+// It takes flags: how many nodes of which shape, with or without the agent that keeps them alive, where to keep the data. It gives one line
+// of JSON on standard output once everything answers: kubeconfigs for a person and for a scheduler, and the process ids. It owns its child
+// processes and its data folder, and leaves no process behind. It never starts a scheduler: the caller does.
 //
-// Every component (etcd, kube-apiserver, kube-controller-manager, kwok) is a child process
-// that executes this same binary. One process for all of them would be simpler to look at, but
-// the Kubernetes components keep global state (feature gates, metrics registries, signal
-// handlers) that does not tolerate neighbours, and a test must be able to kill the API
-// server alone and see what its clients make of it. The kernel kills the children when
-// their parent dies, however it dies.
+// Every component (etcd, kube-apiserver, kube-controller-manager, kwok) is a child process that executes this same binary. One process for
+// all of them would be simpler, but the Kubernetes components keep global state (feature gates, metrics registries, signal handlers) that
+// they cannot share, and a test must be able to kill only the API server and observe its clients. The kernel kills the children when their
+// parent dies, however it dies.
 package main
 
 import (

@@ -9,14 +9,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/compare"
-	"github.com/berth-scheduler/berth/parity/internal/world"
 )
 
 // examine finds out more about a failure.
 func (f *failure) examine(o options, name string) error {
-	w := *f.world
-	fresh, err := compare.World(w)
+	tc := *f.example
+	fresh, err := compare.Case(tc)
 	if err != nil {
 		return err
 	}
@@ -24,15 +24,15 @@ func (f *failure) examine(o options, name string) error {
 	case fresh.Failed == 0:
 		f.note("the same state, taken in afresh, makes no difference: it is about what Berth remembers of how the state came about")
 	case o.shrink:
-		w = world.Shrink(w, func(w world.World) bool {
-			r, err := compare.World(w)
+		tc = cases.Shrink(tc, func(tc cases.Case) bool {
+			r, err := compare.Case(tc)
 			return err == nil && r.Failed > 0
 		})
-		small, err := compare.World(w)
+		small, err := compare.Case(tc)
 		if err != nil {
 			return err
 		}
-		f.note("a smaller cluster: %s, %s, %s", counted(len(w.Nodes), "node"), counted(len(w.Pods), "pod"), counted(len(w.Others()), "other object"))
+		f.note("a smaller cluster: %s, %s, %s", counted(len(tc.Nodes), "node"), counted(len(tc.Pods), "pod"), counted(len(tc.Others()), "other object"))
 		for _, d := range small.Differences[:min(o.shown, len(small.Differences))] {
 			f.note("there: %s", d)
 		}
@@ -40,7 +40,7 @@ func (f *failure) examine(o options, name string) error {
 	if o.folder == "" {
 		return nil
 	}
-	cluster, err := write(filepath.Join(o.folder, fmt.Sprintf("%s-%d", name, f.Seed)), w)
+	cluster, err := write(filepath.Join(o.folder, fmt.Sprintf("%s-%d", name, f.Seed)), tc)
 	if err != nil {
 		return err
 	}
@@ -52,30 +52,30 @@ func (f *failure) note(format string, args ...any) {
 	f.Notes = append(f.Notes, fmt.Sprintf(format, args...))
 }
 
-// write writes a world as files that "berth explain" reads, and returns the folder.
-func write(folder string, w world.World) (string, error) {
+// write writes a case as files that "berth explain" reads, and returns the folder.
+func write(folder string, tc cases.Case) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("write a cluster down: %w", err)
+		return "", fmt.Errorf("write a cluster down: %tc", err)
 	}
 	var all bytes.Buffer
-	for _, o := range w.Objects() {
+	for _, o := range tc.Objects() {
 		kinds, _, err := scheme.Scheme.ObjectKinds(o)
 		if err != nil {
-			return "", fmt.Errorf("write a cluster down: %w", err)
+			return "", fmt.Errorf("write a cluster down: %tc", err)
 		}
 		o = o.DeepCopyObject()
 		o.GetObjectKind().SetGroupVersionKind(kinds[0])
 		text, err := yaml.Marshal(o)
 		if err != nil {
-			return "", fmt.Errorf("write a cluster down: %w", err)
+			return "", fmt.Errorf("write a cluster down: %tc", err)
 		}
 		fmt.Fprintf(&all, "---\n%s", text)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "cluster.yaml"), all.Bytes(), 0o644); err != nil {
-		return "", fmt.Errorf("write a cluster down: %w", err)
+		return "", fmt.Errorf("write a cluster down: %tc", err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "scheduler.yaml"), w.Config, 0o644); err != nil {
-		return "", fmt.Errorf("write a cluster down: %w", err)
+	if err := os.WriteFile(filepath.Join(folder, "scheduler.yaml"), tc.Config, 0o644); err != nil {
+		return "", fmt.Errorf("write a cluster down: %tc", err)
 	}
 	return folder, nil
 }

@@ -1,9 +1,9 @@
-// Parity holds Berth's decisions against kube-scheduler's, in one process and without an API server.
+// Parity compares Berth's decisions with kube-scheduler's, in one process and without an API server.
 //
-// It takes shapes and seeds; it gives a table on standard output with a line for each shape, "N passed, N failed", and for what failed the
-// first differences with the command that shows them again; progress goes to standard error. It fails if anything differs. Berth is asked as
-// "berth explain" and "berth simulate" ask it, and kube-scheduler 1.37's own plugins are asked about the same pods and nodes. It owns nothing
-// that lasts, unless it is told to write down a cluster on which the two differ.
+// It takes shapes and seeds; it gives a table on standard output with a line for each shape, "N passed, N failed", and for failures the
+// first differences with the command that reproduces them; progress goes to standard error. It fails if anything differs. Berth runs as in
+// "berth explain" and "berth simulate", and kube-scheduler 1.37's own plugins run for the same pods and nodes. It owns no files, except
+// that a flag makes it write a cluster on which the two differ.
 package main
 
 import (
@@ -21,12 +21,12 @@ import (
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/sequence"
-	"github.com/berth-scheduler/berth/parity/internal/world"
 )
 
 func main() {
-	klog.SetLogger(logr.Discard()) // kube-scheduler's parts talk about every configuration
+	klog.SetLogger(logr.Discard()) // kube-scheduler's code logs every configuration
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
 	os.Exit(parity(ctx, os.Args[1:], os.Stdout, os.Stderr))
@@ -63,9 +63,9 @@ func parity(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return same
 }
 
-// options are what the flags say.
+// options are the values of the flags.
 type options struct {
-	shapes    []world.Shape
+	shapes    []cases.Shape
 	scripts   []sequence.Script
 	seeds     seeds // of shapes
 	runs      seeds // of sequences
@@ -76,12 +76,12 @@ type options struct {
 	podsGiven int
 }
 
-// seeds are all from the first to the last.
+// seeds is the range from first to last.
 type seeds struct{ first, last uint64 }
 
 func (s seeds) count() int { return int(s.last-s.first) + 1 }
 
-// parseOptions reads the flags. What is wrong with them has not been printed yet.
+// parseOptions parses the flags. It does not print its error.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}
 	flags := flag.NewFlagSet("parity", flag.ContinueOnError)
@@ -129,7 +129,7 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 	flags.SetOutput(w)
 	flags.PrintDefaults()
 	fmt.Fprint(w, "\nThe shapes are:\n")
-	for _, s := range world.Shapes() {
+	for _, s := range cases.Shapes() {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
 	}
 	fmt.Fprint(w, "\nThe sequences are:\n")
@@ -138,9 +138,9 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 	}
 }
 
-// choose finds the shapes and sequences of a list of names.
+// choose finds the shapes and sequences in a list of names.
 func (o *options) choose(names string) error {
-	shapes, scripts := world.Shapes(), sequence.Scripts(o.podsGiven)
+	shapes, scripts := cases.Shapes(), sequence.Scripts(o.podsGiven)
 	if names == "" {
 		o.shapes, o.scripts = shapes, scripts
 		return nil

@@ -11,8 +11,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/compare"
-	"github.com/berth-scheduler/berth/parity/internal/world"
 )
 
 func TestMain(m *testing.M) {
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 // enough is how many comparisons the test must make at least.
 const enough = 20_000
 
-// A slice of what "make parity" does: every shape, every sequence, fewer seeds.
+// A part of "make parity": every shape, every sequence, fewer seeds.
 func TestParity(t *testing.T) {
 	o, err := parseOptions([]string{"-seeds", "1..20", "-sequence-seeds", "1", "-pods", "250"}, t.Output())
 	if err != nil {
@@ -71,7 +71,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// A difference must be told with what is needed to see it again.
+// A difference must be reported with the command that reproduces it.
 func TestReportOfDifferences(t *testing.T) {
 	o, err := parseOptions([]string{"-shapes", "ports,seq-mixed", "-seeds", "1..2", "-pods", "77", "-differences", "2"}, t.Output())
 	if err != nil {
@@ -99,9 +99,9 @@ func TestReportOfDifferences(t *testing.T) {
 	}
 }
 
-// What is written down must be readable for "berth explain", and be the same cluster.
+// The written files must be readable by "berth explain", and hold the same cluster.
 func TestWrite(t *testing.T) {
-	w := world.Shapes()[0].Draw(1)
+	w := cases.Shapes()[0].Draw(1)
 	folder, err := write(filepath.Join(t.TempDir(), "resources-1"), w)
 	if err != nil {
 		t.Fatal(err)

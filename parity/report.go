@@ -12,11 +12,11 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/compare"
-	"github.com/berth-scheduler/berth/parity/internal/world"
 )
 
-// report is what came of everything.
+// report is the result of all tasks.
 type report struct {
 	Lines   []line  `json:"shapes"`
 	Passed  int     `json:"passed"`
@@ -24,7 +24,7 @@ type report struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// line is what came of one shape or sequence.
+// line is the result of one shape or sequence.
 type line struct {
 	Name string `json:"name"`
 	// Unit is what is counted.
@@ -43,15 +43,15 @@ type failure struct {
 	Seed uint64 `json:"seed"`
 	// Differences are the first ones.
 	Differences []compare.Difference `json:"differences"`
-	// Replay is the command that shows them again.
+	// Replay is the command that reproduces them.
 	Replay string `json:"replay"`
-	// Notes say what else was found out about the first failure.
+	// Notes are further findings about the first failure.
 	Notes []string `json:"notes,omitempty"`
 
-	world *world.World
+	example *cases.Case
 }
 
-// add takes in one outcome. Only the first differences of a line are kept.
+// add adds one outcome. Only the first differences of a line are kept.
 func (r *report) add(o options, t *task, from *outcome) {
 	l := &r.Lines[t.line]
 	l.Passed, l.Failed = l.Passed+from.passed, l.Failed+from.failed
@@ -69,7 +69,7 @@ func (r *report) add(o options, t *task, from *outcome) {
 		return
 	}
 	l.Failures = append(l.Failures, failure{
-		Seed: t.seed, Differences: from.differences[:min(max(0, o.shown-kept), len(from.differences))], Replay: replay(o, l, t.seed), world: from.world,
+		Seed: t.seed, Differences: from.differences[:min(max(0, o.shown-kept), len(from.differences))], Replay: replay(o, l, t.seed), example: from.example,
 	})
 }
 
@@ -130,7 +130,7 @@ func (r *report) table(w io.Writer) error {
 	return nil
 }
 
-// missing are the default plugins that Berth does not have.
+// missing returns the default plugins that Berth does not have.
 func missing() ([]string, error) {
 	scheduler, err := config.Default()
 	if err != nil {
@@ -179,7 +179,7 @@ func grouped(n int) string {
 	return text
 }
 
-// examine shrinks and writes the first failures, where that was asked for.
+// examine shrinks and writes the first failures, if flags ask for it.
 func (r *report) examine(o options) error {
 	if !o.shrink && o.folder == "" {
 		return nil
@@ -187,7 +187,7 @@ func (r *report) examine(o options) error {
 	var errs []error
 	for i := range r.Lines {
 		l := &r.Lines[i]
-		if len(l.Failures) == 0 || l.Failures[0].world == nil {
+		if len(l.Failures) == 0 || l.Failures[0].example == nil {
 			continue
 		}
 		errs = append(errs, l.Failures[0].examine(o, l.Name))

@@ -10,9 +10,9 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/compare"
 	"github.com/berth-scheduler/berth/parity/internal/sequence"
-	"github.com/berth-scheduler/berth/parity/internal/world"
 )
 
 // task is one seed of one shape or sequence.
@@ -22,15 +22,15 @@ type task struct {
 	do   func(seed uint64) (outcome, error)
 }
 
-// outcome is what came of a task.
+// outcome is the result of a task.
 type outcome struct {
 	passed, failed   int
 	rejected, scored int
 	differences      []compare.Difference
-	world            *world.World // the first with a difference
+	example          *cases.Case // the first case with a difference
 }
 
-// run does everything, as many tasks at a time as there are processors, and reports in the order in which things were asked for.
+// run runs all tasks, as many at a time as there are processors, and reports in the order of the flags.
 func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 	start := time.Now()
 	r, tasks := plan(o)
@@ -72,7 +72,7 @@ func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 	return r, r.examine(o)
 }
 
-// hand gives out the numbers from 0 on until all are gone or the context ends.
+// hand sends the numbers from 0 to n-1, until the context ends.
 func hand(ctx context.Context, n int, next chan<- int) {
 	defer close(next)
 	for at := range n {
@@ -84,7 +84,7 @@ func hand(ctx context.Context, n int, next chan<- int) {
 	}
 }
 
-// plan lists what is to be done, and makes a line of the report for each shape and sequence.
+// plan lists the tasks, and makes a line of the report for each shape and sequence.
 func plan(o options) (*report, []task) {
 	r := &report{}
 	var tasks []task
@@ -98,7 +98,7 @@ func plan(o options) (*report, []task) {
 		}
 	}
 	for _, s := range o.shapes {
-		add(s.Name, "pods × nodes", o.seeds, func(seed uint64) (outcome, error) { return compareWorld(s, seed) })
+		add(s.Name, "pods × nodes", o.seeds, func(seed uint64) (outcome, error) { return compareCase(s, seed) })
 	}
 	for _, s := range o.scripts {
 		add(s.Name, "decisions", o.runs, func(seed uint64) (outcome, error) { return playSequence(s, seed) })
@@ -106,15 +106,15 @@ func plan(o options) (*report, []task) {
 	return r, tasks
 }
 
-func compareWorld(s world.Shape, seed uint64) (outcome, error) {
-	w := s.Draw(seed)
-	c, err := compare.World(w)
+func compareCase(s cases.Shape, seed uint64) (outcome, error) {
+	tc := s.Draw(seed)
+	c, err := compare.Case(tc)
 	if err != nil {
 		return outcome{}, err
 	}
 	made := outcome{passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, differences: c.Differences}
 	if c.Failed > 0 {
-		made.world = &w
+		made.example = &tc
 	}
 	return made, nil
 }
@@ -125,11 +125,11 @@ func playSequence(s sequence.Script, seed uint64) (outcome, error) {
 		return outcome{}, err
 	}
 	return outcome{
-		passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, differences: c.Differences, world: c.Before,
+		passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, differences: c.Differences, example: c.Before,
 	}, nil
 }
 
-// progress is one line on a terminal that says how far things are; elsewhere nothing.
+// progress is a line on a terminal that shows the progress; without a terminal it does nothing.
 type progress struct {
 	w     io.Writer // nil without a terminal
 	total int

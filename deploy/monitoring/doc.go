@@ -1,5 +1,5 @@
-// Package monitoring is what Prometheus and Grafana need to watch a scheduler: dashboards and rules, as files beside this one.
+// Package monitoring holds dashboards and rules for Prometheus and Grafana, as files beside this one.
 //
-// Its tests hold every expression in them against what a scheduler serves as /metrics. It is a module of its own so that Prometheus'
-// parser does not burden the scheduler's. It never becomes part of a binary.
+// Its tests check every expression in them against a scheduler's /metrics. It is a separate module so that the scheduler's go.mod does not
+// need Prometheus' parser. It never becomes part of a binary.
 package monitoring

@@ -17,7 +17,7 @@ import (
 // expression is a query and where it stands.
 type expression struct{ where, text string }
 
-// dashboard is what is read of Grafana's format.
+// dashboard is the part of Grafana's format that the tests read.
 type dashboard struct {
 	Title  string `json:"title"`
 	UID    string `json:"uid"`
@@ -40,11 +40,11 @@ type dashboard struct {
 
 var (
 	dashboards = []string{"kube-scheduler-dashboard.json", "berth-dashboard.json"}
-	// variables are what Grafana puts in the place of its own.
+	// variables replaces Grafana's variables with values.
 	variables = strings.NewReplacer("$__rate_interval", "5m", "$job", "kube-scheduler", "$instance", "127.0.0.1:10259")
 	// labelValues is Grafana's way to list a label's values.
 	labelValues = regexp.MustCompile(`^label_values\((.*), (\w+)\)$`)
-	// targets are the labels that Prometheus gives to what it scrapes.
+	// targets are the labels that Prometheus adds to the series that it scrapes.
 	targets = map[string]bool{"job": true, "instance": true, "pod": true, "namespace": true, "cluster": true}
 )
 
@@ -61,7 +61,7 @@ func read(t *testing.T, file string) dashboard {
 	return d
 }
 
-// queries are all that a dashboard asks.
+// queries returns all queries of a dashboard.
 func (d *dashboard) queries(t *testing.T) []expression {
 	t.Helper()
 	var all []expression
@@ -92,7 +92,7 @@ func (d *dashboard) queries(t *testing.T) []expression {
 	return all
 }
 
-// rules are the expressions of the rules, which must be well formed otherwise, too.
+// rules returns the expressions of the rules, and checks that the rules are well formed.
 func rules(t *testing.T, p parser.Parser) []expression {
 	t.Helper()
 	groups, errs := rulefmt.ParseFile("rules.yaml", false, model.LegacyValidation, p, slog.New(slog.DiscardHandler))
@@ -114,8 +114,7 @@ func rules(t *testing.T, p parser.Parser) []expression {
 	return all
 }
 
-// TestExpressions parses every expression as Prometheus does, and holds the metrics and labels that it names against what a scheduler
-// serves.
+// TestExpressions parses every expression as Prometheus does, and checks that a scheduler serves the metrics and labels that it names.
 func TestExpressions(t *testing.T) {
 	families := served(t)
 	p := parser.NewParser(parser.Options{})
@@ -139,7 +138,7 @@ func TestExpressions(t *testing.T) {
 	}
 }
 
-// problems says what an expression names that is not there.
+// problems returns the metrics and labels that an expression names and that do not exist.
 func problems(families map[string]*dto.MetricFamily, parsed parser.Expr) []string {
 	var all []string
 	known := map[string]bool{"quantile": true} // labels of what the expression reads
@@ -180,7 +179,7 @@ func problems(families map[string]*dto.MetricFamily, parsed parser.Expr) []strin
 	return all
 }
 
-// TestProblemsAreSeen expects expressions about what is not there to be found out.
+// TestProblemsAreSeen expects a problem for each expression with a missing metric or label.
 func TestProblemsAreSeen(t *testing.T) {
 	families := map[string]*dto.MetricFamily{"a_total": {Type: dto.MetricType_COUNTER.Enum()}, "h": {Type: dto.MetricType_HISTOGRAM.Enum()}}
 	for text, want := range map[string]int{
@@ -197,7 +196,7 @@ func TestProblemsAreSeen(t *testing.T) {
 	}
 }
 
-// TestDashboards looks at what Grafana demands of a dashboard.
+// TestDashboards checks what Grafana requires of a dashboard.
 func TestDashboards(t *testing.T) {
 	uids := map[string]bool{}
 	for _, file := range dashboards {

@@ -42,8 +42,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// served returns what a scheduler serves as /metrics: of one that runs here on a cluster in memory, or what is in the file that
-// BERTH_METRICS names, such as one that curl has written.
+// served returns a scheduler's /metrics: of one that runs here on an in-memory cluster, or from the file that BERTH_METRICS names, such as
+// one that curl has written.
 func served(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
@@ -75,7 +75,7 @@ func served(t *testing.T) map[string]*dto.MetricFamily {
 	return families
 }
 
-// schedule puts a scheduler together as the command does, and runs it until its pods are bound, or known not to fit.
+// schedule builds a scheduler as the command does, and runs it until its pods are bound, or have been rejected.
 func schedule(t *testing.T) {
 	t.Helper()
 	c, err := config.Default()
@@ -101,7 +101,7 @@ func schedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes := ingest.New(c.Compile())
-	written := writer{bound: make(chan string, 10), told: make(chan string, 10)}
+	written := writer{bound: make(chan string, 10), statuses: make(chan string, 10)}
 	writes, err := commit.New(commit.Config{
 		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 10 * time.Second, Observers: []commit.Observer{m.Commit},
@@ -120,13 +120,13 @@ func schedule(t *testing.T) {
 	running.Go(func() { loop.New(changes, waiting, decider, writes, clock, m.Loop).Run(ctx) })
 	<-written.bound
 	<-written.bound
-	<-written.told
+	<-written.statuses
 	stop()
 	running.Wait() // everything is observed
 }
 
-// writer is an API server that takes everything.
-type writer struct{ bound, told chan string }
+// writer is an API server that accepts every write.
+type writer struct{ bound, statuses chan string }
 
 func (w writer) Bind(_ context.Context, binding *v1.Binding) error {
 	w.bound <- binding.Name
@@ -135,7 +135,7 @@ func (w writer) Bind(_ context.Context, binding *v1.Binding) error {
 func (w writer) Patch(context.Context, *plan.Write) error           { return nil }
 func (w writer) NodeOf(context.Context, *berth.Pod) (string, error) { return "", nil }
 func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
-	w.told <- pod.Name
+	w.statuses <- pod.Name
 	return nil
 }
 func (w writer) Record(context.Context, *berth.Pod, report.Event) error { return nil }
@@ -166,7 +166,7 @@ func pod(name, cpu string) *v1.Pod {
 	}
 }
 
-// lead asks a server something, and leads for a moment.
+// lead sends a request to a server, and leads for a moment.
 func lead(t *testing.T) {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -227,7 +227,7 @@ func labelsOf(family *dto.MetricFamily) map[string]bool {
 	return names
 }
 
-// familyOf returns the family that a metric of a query belongs to, nil if none: a histogram is asked about by its parts.
+// familyOf returns the family that a metric of a query belongs to, nil if none: queries name the parts of a histogram.
 func familyOf(families map[string]*dto.MetricFamily, name string) (family *dto.MetricFamily, part string) {
 	if f := families[name]; f != nil && f.GetType() != dto.MetricType_HISTOGRAM {
 		return f, ""

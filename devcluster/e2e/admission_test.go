@@ -17,7 +17,7 @@ import (
 // good is a pod that takes a port of its node and stays.
 const good = "containers: [{name: app, image: i, ports: [{containerPort: 80, hostPort: 80}], resources: {requests: {cpu: 1, memory: 1Gi}}}]"
 
-// checkAdmission binds pods as no scheduler should, to the first node, and sees that they do not run.
+// checkAdmission binds pods to the first node although they do not fit it, and checks that they do not run.
 func checkAdmission(t *testing.T, admin, scheduler *kubernetes.Clientset) {
 	node := firstNode(t, admin)
 	place := func(name, spec string) { bindSpec(t, admin, scheduler, node, name, spec) }
@@ -39,7 +39,7 @@ func checkAdmission(t *testing.T, admin, scheduler *kubernetes.Clientset) {
 	t.Run("a pod waits for its devices", func(t *testing.T) { checkDevices(t, admin, scheduler, node) })
 }
 
-// checkAdmissionAfterResume expects that pods which ran before the restart still have their place.
+// checkAdmissionAfterResume expects that pods which ran before the restart still have their room.
 func checkAdmissionAfterResume(t *testing.T, admin, scheduler *kubernetes.Clientset) {
 	expect(t, admin, "good", corev1.PodRunning, "", "")
 	pod, err := admin.CoreV1().Pods(metav1.NamespaceDefault).Get(t.Context(), "good", metav1.GetOptions{})
@@ -94,7 +94,7 @@ func parse(t *testing.T, text string, into any) {
 	}
 }
 
-// bindSpec creates a pod and binds it to a node, without a thought.
+// bindSpec creates a pod and binds it to a node, whether it fits or not.
 func bindSpec(t *testing.T, admin, scheduler *kubernetes.Clientset, node, name, text string) *corev1.Pod {
 	t.Helper()
 	var spec corev1.PodSpec
@@ -123,7 +123,7 @@ func expect(t *testing.T, admin *kubernetes.Clientset, name string, phase corev1
 	})
 }
 
-// expectUnready expects that a pod says why it is pending, and where.
+// expectUnready expects that a pod's status has the reason why it is pending, and its node's address.
 func expectUnready(t *testing.T, admin *kubernetes.Clientset, name string) {
 	t.Helper()
 	eventually(t, "pod "+name+" says that it waits", func(ctx context.Context) error {

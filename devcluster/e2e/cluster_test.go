@@ -90,7 +90,7 @@ func TestCluster(t *testing.T) {
 	})
 }
 
-// TestBareCluster is how benchmarks run it: nobody but the API server and etcd.
+// TestBareCluster runs a cluster as benchmarks do: only the API server and etcd.
 func TestBareCluster(t *testing.T) {
 	p := start(t, "--nodes=5", "--node-shape=uniform", "--with-kwok=false", "--without-controllers")
 	admin := client(t, p.report.Kubeconfig)
@@ -193,7 +193,7 @@ func command(args ...string) *exec.Cmd {
 	return exec.Command(binary, args...)
 }
 
-// start runs devcluster until it is ready. The test's end stops it, if nothing else does.
+// start runs devcluster and waits until it is ready. The end of the test stops it, if nothing else does.
 func start(t *testing.T, args ...string) *process {
 	t.Helper()
 	skipIfShort(t)
@@ -243,7 +243,7 @@ func client(t *testing.T, kubeconfig string) *kubernetes.Clientset {
 	return c
 }
 
-// eventually asks until the answer is nil.
+// eventually calls ask until it returns nil.
 func eventually(t *testing.T, what string, ask func(ctx context.Context) error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -287,7 +287,7 @@ func readFile(t *testing.T, file string) string {
 	return string(content)
 }
 
-// checkNodes expects what a scheduler needs to place a pod anywhere.
+// checkNodes expects the fields of nodes that a scheduler needs to place a pod.
 func checkNodes(t *testing.T, c *kubernetes.Clientset, want int) {
 	t.Helper()
 	nodes, err := c.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
@@ -423,7 +423,7 @@ func checkRights(t *testing.T, scheduler *kubernetes.Clientset) {
 	}
 }
 
-// checkRestart asks for a new API server and waits until the ready file names it.
+// checkRestart restarts the API server and waits until the ready file names the new process.
 func checkRestart(t *testing.T, p *process, admin *kubernetes.Clientset) {
 	if err := p.cmd.Process.Signal(syscall.SIGUSR1); err != nil {
 		t.Fatal(err)
@@ -466,8 +466,8 @@ func checkStop(t *testing.T, p *process) {
 	checkGone(t, p)
 }
 
-// checkGone expects that soon no child lives and the API server's port is free. The two are
-// not one: a killed process counts as ended while its last threads still hold its sockets.
+// checkGone expects that soon no child lives and the API server's port is free. Both are checked: a killed process counts as ended while
+// its last threads still hold its sockets.
 func checkGone(t *testing.T, p *process) {
 	t.Helper()
 	server, err := url.Parse(p.report.Server)
@@ -488,7 +488,7 @@ func checkGone(t *testing.T, p *process) {
 	})
 }
 
-// lives reports whether a process runs; one that ended and that nobody has waited for does not.
+// lives reports whether a process runs; a zombie does not.
 func lives(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package e2e holds the tests of devcluster as its users see it: the built program, started, used and stopped.
+// Package e2e tests the built program devcluster: it starts, uses and stops it.
 //
 // It takes a built binary, and gives nothing but its tests.
 package e2e

@@ -15,11 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPodsThatNeedMoreStayPending creates pods with claims for volumes and devices, whether the claims exist or not. None is ever bound, and
-// each says what is missing; a pod with volumes that need no plugin is bound as ever.
+// TestPodsThatNeedMoreStayPending creates pods with claims for volumes and devices, whether the claims exist or not. None is ever bound,
+// and the condition of each names what is missing; a pod with volumes that need no plugin is bound as usual.
 func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	w := newWorld(t, "absent")
-	// A profile of its own, so that pods that other tests left behind do not count.
+	// A separate profile, so that pods that other tests left do not count.
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q}, "profiles": [{"schedulerName": "absent"}]}`, cluster.SchedulerKubeconfig), 0o600))
@@ -83,7 +83,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 			})
 		})
 	}
-	// What happens in the cluster wakes none of them: pods created after them are decided about, and they are not tried again.
+	// No event in the cluster wakes them: pods created after them are decided about, and they are not tried again.
 	create("later", pods["plain"].shape)
 	w.await("pods without such needs are bound", func() bool { n, _, _ := bindings.Count(); return n == 2 })
 	admin := w.clientOf(cluster.Kubeconfig)

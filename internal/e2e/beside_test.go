@@ -19,8 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// TestBesideKubeScheduler does what docs/migrate.md says about running beside kube-scheduler: it takes configuration and rights from that page,
-// and schedules with them, and no others, the pods of the other name.
+// TestBesideKubeScheduler follows docs/migrate.md on running beside kube-scheduler: it takes the configuration and the rights from that
+// page, and schedules only the pods of its scheduler name.
 func TestBesideKubeScheduler(t *testing.T) {
 	w := newWorld(t, "beside")
 	page, err := os.ReadFile("../../docs/migrate.md")
@@ -73,7 +73,7 @@ current-context: c
 	}
 }
 
-// create creates an object of one of the kinds that give rights.
+// create creates an object of one of the RBAC kinds, or a service account.
 func (w *world) create(text string) {
 	w.Helper()
 	object, kind, err := scheme.Codecs.UniversalDeserializer().Decode([]byte(text), nil, nil)

@@ -60,7 +60,7 @@ func run(m *testing.M) int {
 	return code
 }
 
-// world is what most tests start from.
+// world is the fixture of most tests: a namespace and clients.
 type world struct {
 	*testing.T
 	ctx       context.Context
@@ -81,7 +81,7 @@ func newWorld(t *testing.T, namespace string) *world {
 	return w
 }
 
-// noneRefused fails the test if a node has refused a pod of it.
+// noneRefused fails the test if a node has refused one of its pods.
 func (w *world) noneRefused() {
 	list, err := w.client.CoreV1().Pods(w.namespace).List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
 	w.must(err)
@@ -99,7 +99,7 @@ func (w *world) must(err error) {
 	}
 }
 
-// berth starts the scheduler; it is stopped, and must have run well until then, when the test ends.
+// berth starts the scheduler; it is stopped at the end of the test, and must not have failed before.
 func (w *world) berth(args ...string) *rig.Process {
 	w.Helper()
 	p, err := cluster.StartBerth(nil, args...)
@@ -168,7 +168,7 @@ func (w *world) awaitRunning(want int) {
 	})
 }
 
-// overcommitted lists the nodes whose pods ask for more than is allocatable, or share a host port.
+// overcommitted lists the nodes whose pods request more than is allocatable, or share a host port.
 func (w *world) overcommitted() []string {
 	w.Helper()
 	nodes, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{ResourceVersion: "0"})
@@ -236,7 +236,7 @@ func TestDeploymentsRunThroughARestart(t *testing.T) {
 	w.eachPodScheduledOnce()
 }
 
-// eachPodScheduledOnce checks the events: the API server refuses a second binding, and Berth must not even believe that it did one.
+// eachPodScheduledOnce checks the events: the API server refuses a second binding, and Berth must not report one.
 func (w *world) eachPodScheduledOnce() {
 	w.Helper()
 	seen := map[string]int{}
@@ -254,7 +254,8 @@ func (w *world) eachPodScheduledOnce() {
 	}
 }
 
-// TestPendingPodIsExplainedAndWoken follows a pod that fits nowhere: its condition and event say why, and the node that it needs wakes it.
+// TestPendingPodIsExplainedAndWoken follows a pod that fits no node: its condition and event name the reason, and a node that it fits wakes
+// it.
 func TestPendingPodIsExplainedAndWoken(t *testing.T) {
 	w := newWorld(t, "pending")
 	w.berth()
@@ -325,7 +326,7 @@ func (w *world) events(pod string) []eventsv1.Event {
 	return slices.DeleteFunc(list.Items, func(e eventsv1.Event) bool { return e.Regarding.Name != pod })
 }
 
-// TestGatedPodWaitsForItsGates removes the scheduling gate of a pod and expects it to be scheduled then, and not before.
+// TestGatedPodWaitsForItsGates removes the scheduling gate of a pod and expects it to be scheduled then and not before.
 func TestGatedPodWaitsForItsGates(t *testing.T) {
 	w := newWorld(t, "gated")
 	w.berth()

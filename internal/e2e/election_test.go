@@ -24,18 +24,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// crossing is a way to the API server for one replica. It notes when the replica renews its lease and when it binds, and can be cut for
-// requests about leases alone: the worst of partitions, in which a leader can go on binding while nobody hears that it still leads.
+// crossing is a proxy to the API server for one replica. It records when the replica renews its lease and when it binds, and can block only
+// the requests for leases: the worst kind of partition, in which a leader can go on binding while it cannot renew its lease.
 type crossing struct {
 	kubeconfig string
-	cut        atomic.Pointer[func(*http.Request) bool] // which requests get no answer; nil if all do
+	cut        atomic.Pointer[func(*http.Request) bool] // which requests get no response; nil if all do
 
 	mu       sync.Mutex
 	renewals []time.Time // when leases were written, by this clock
 	bindings []time.Time // when requests to bind arrived
 }
 
-// newCrossing opens a way with the rights of the scheduler.
+// newCrossing starts a proxy with the rights of the scheduler.
 func (w *world) newCrossing() *crossing {
 	w.Helper()
 	config, err := rig.Config(cluster.SchedulerKubeconfig)
@@ -55,7 +55,7 @@ func (w *world) newCrossing() *crossing {
 	gone := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(response http.ResponseWriter, request *http.Request) {
 		if cut := c.cut.Load(); cut != nil && (*cut)(request) {
-			select { // nothing answers on the other side
+			select { // the request is blocked
 			case <-request.Context().Done():
 			case <-w.ctx.Done():
 			case <-gone:
@@ -92,7 +92,7 @@ func isBinding(r *http.Request) bool {
 	return r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/binding")
 }
 
-// note notes that a lease was written.
+// note records that a lease was written.
 func (c *crossing) note(response *http.Response) error {
 	if writesLease(response.Request) && response.StatusCode < http.StatusMultipleChoices {
 		c.mu.Lock()
@@ -120,14 +120,14 @@ const (
 	renewDeadline = 4 * time.Second
 )
 
-// replica starts a scheduler whose lease is a matter of seconds.
+// replica starts a scheduler with a lease of a few seconds.
 func (w *world) replica(lease, kubeconfig string) (*rig.Process, *transcript) {
 	log := &transcript{}
 	return w.kubeScheduler(log, "--kubeconfig", kubeconfig, "--secure-port=0", "--leader-elect-resource-name="+lease,
 		"--leader-elect-lease-duration="+leaseDuration.String(), "--leader-elect-renew-deadline="+renewDeadline.String(), "--leader-elect-retry-period=500ms"), log
 }
 
-// holderOf returns who holds the lease; empty if nobody does.
+// holderOf returns the holder of the lease; empty if there is none.
 func (w *world) holderOf(lease string) string {
 	object, err := w.client.CoordinationV1().Leases("kube-system").Get(w.ctx, lease, metav1.GetOptions{})
 	if err != nil || object.Spec.HolderIdentity == nil {
@@ -136,7 +136,7 @@ func (w *world) holderOf(lease string) string {
 	return *object.Spec.HolderIdentity
 }
 
-// stream creates pods one after another until the returned function is called, which says how many there are.
+// stream creates pods one after another until the returned function is called, which returns their number.
 func (w *world) stream(pause time.Duration) (stop func() int) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	created := make(chan int)
@@ -170,7 +170,7 @@ func (w *world) stream(pause time.Duration) (stop func() int) {
 	}
 }
 
-// boundAll waits until every pod of the namespace has a node, and there are at least so many.
+// boundAll waits until every pod of the namespace has a node, and there are at least the given number.
 func (w *world) boundAll(atLeast int) {
 	w.Helper()
 	w.await(fmt.Sprintf("%d pods or more are bound", atLeast), func() bool {
@@ -224,14 +224,15 @@ func TestLeaderIsKilled(t *testing.T) {
 	w.must(second.Stop())
 }
 
-// TestLeaderIsCutOff keeps a leader from renewing its lease while it could still bind. It must stop binding before the lease ends, and exit with
-// 1; the other replica must not begin before. So it must where the leader can still read the lease, and see that it is its own.
+// TestLeaderIsCutOff keeps a leader from renewing its lease while it could still bind. It must stop binding before the lease ends, and exit
+// with 1; the other replica must not begin before. The same must hold when the leader can still read the lease, and sees that it is its
+// own.
 func TestLeaderIsCutOff(t *testing.T) {
 	t.Run("everything", func(t *testing.T) { newWorld(t, "cutoff").cutOff(isLease) })
 	t.Run("writes", func(t *testing.T) { newWorld(t, "cutoff-writes").cutOff(writesLease) })
 }
 
-// cutOff cuts a leader off from some of the requests about its lease.
+// cutOff blocks some of a leader's requests for its lease.
 func (w *world) cutOff(cut func(*http.Request) bool) {
 	const lease = "kube-scheduler"
 	firstWay, secondWay := w.newCrossing(), w.newCrossing()
@@ -256,7 +257,7 @@ func (w *world) cutOff(cut func(*http.Request) bool) {
 
 	_, renewed, _, lastBound := firstWay.seen()
 	acquired, _, firstBound, _ := secondWay.seen()
-	// The last renewal was stored before it was noted, so others may count the lease as expired at this time or a little earlier.
+	// The last renewal was stored before it was recorded, so others may count the lease as expired at this time or a little earlier.
 	if expired := renewed.Add(leaseDuration); !lastBound.Before(expired) {
 		w.Errorf("the first bound %v after its lease had expired", lastBound.Sub(expired))
 	}

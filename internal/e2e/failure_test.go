@@ -27,13 +27,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// alone are the flags of a scheduler that has no lease to wait for, and no port that another could hold.
+// alone are the flags of a scheduler that waits for no lease and needs no port.
 var alone = []string{"--leader-elect=false", "--secure-port=0"}
 
-// linesMax is how many lines a log may have however many pods go wrong.
+// linesMax is how many lines a log may have, however many pods fail.
 const linesMax = 250
 
-// logged is a log, all of it.
+// logged keeps a whole log.
 type logged struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -51,7 +51,7 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// startAlone starts a scheduler without a lease, whose log is kept. It is stopped when the test ends.
+// startAlone starts a scheduler without a lease and keeps its log. It is stopped when the test ends.
 func (w *world) startAlone(log io.Writer, args ...string) *rig.Process {
 	w.Helper()
 	p, err := cluster.StartBerth(log, append(args, alone...)...)
@@ -84,7 +84,7 @@ func (w *world) smallPods(n int) {
 	})
 }
 
-// bound counts the pods of the namespace that have a node; ok is false while the API server does not answer.
+// bound counts the pods of the namespace that have a node; ok is false while the API server does not respond.
 func (w *world) bound() (n int, ok bool) {
 	list, err := w.client.CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -106,7 +106,7 @@ func (w *world) awaitBound(want int) {
 	})
 }
 
-// allWell checks what must hold in the end, whatever happened on the way.
+// allWell checks what must hold at the end, whatever failed before.
 func (w *world) allWell(log *logged) {
 	w.Helper()
 	if bad := w.overcommitted(); len(bad) > 0 {
@@ -120,8 +120,8 @@ func (w *world) allWell(log *logged) {
 	}
 }
 
-// TestAPIServerDiesUnderLoad kills the API server twice while pods are being bound. It comes back on the same address each time, with another
-// history of requests in flight that were stored or not.
+// TestAPIServerDiesUnderLoad kills the API server twice while pods are being bound. It comes back on the same address each time; requests
+// in flight have been stored or not.
 func TestAPIServerDiesUnderLoad(t *testing.T) {
 	const pods = 3_000
 	w := newWorld(t, "api-server-dies")
@@ -148,7 +148,7 @@ func TestAPIServerDiesUnderLoad(t *testing.T) {
 	}
 }
 
-// serverStarted says when the API server's process started; empty while it does not answer.
+// serverStarted returns when the API server's process started; empty while it does not respond.
 func (w *world) serverStarted() string {
 	metrics, err := w.client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(w.ctx)
 	if err != nil {
@@ -159,8 +159,8 @@ func (w *world) serverStarted() string {
 	return started
 }
 
-// TestBerthDiesFiveTimes kills Berth, as kill -9 does, five times while 2,000 pods are being bound. What it had sent may have been stored or
-// not, and nobody heard the answer.
+// TestBerthDiesFiveTimes kills Berth, as kill -9 does, five times while 2,000 pods are being bound. The requests that it had sent may have
+// been stored or not, and the responses are lost.
 func TestBerthDiesFiveTimes(t *testing.T) {
 	const pods, deaths = 2_000, 5
 	w := newWorld(t, "berth-dies")
@@ -180,7 +180,7 @@ func TestBerthDiesFiveTimes(t *testing.T) {
 	w.allWell(log)
 }
 
-// TestWebhookRejectsBindings has an admission webhook refuse a fifth of all bindings, whichever pods they are of.
+// TestWebhookRejectsBindings starts an admission webhook that refuses a fifth of all bindings, independent of the pod.
 func TestWebhookRejectsBindings(t *testing.T) {
 	const pods = 1_500
 	w := newWorld(t, "webhook")
@@ -226,7 +226,7 @@ func (h *webhook) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(out).Encode(&review)
 }
 
-// startWebhook serves a webhook on loopback, and has the API server ask it about the bindings of the namespace.
+// startWebhook serves a webhook on loopback, and configures the API server to call it for the bindings of the namespace.
 func (w *world) startWebhook() *webhook {
 	w.Helper()
 	cert, key, err := certutil.GenerateSelfSignedCertKey("127.0.0.1", []net.IP{net.IPv4(127, 0, 0, 1)}, nil)
@@ -265,7 +265,7 @@ func (w *world) startWebhook() *webhook {
 	return hook
 }
 
-// awaitWebhook waits until the API server asks the webhook: it takes a moment until it knows of it.
+// awaitWebhook waits until the API server calls the webhook, which happens some time after its creation.
 func (w *world) awaitWebhook(hook *webhook) {
 	w.Helper()
 	w.await("the API server asks the webhook", func() bool {
@@ -278,7 +278,7 @@ func (w *world) awaitWebhook(hook *webhook) {
 	hook.denied.Store(0)
 }
 
-// TestInitialListsAreStreamed reads from the log of requests that Berth gets its first lists through watches, which spares both sides the
+// TestInitialListsAreStreamed checks in the log of requests that Berth gets its first lists through watches, which saves both sides the
 // memory of a whole list, and that the first binding of a new process comes soon.
 func TestInitialListsAreStreamed(t *testing.T) {
 	w := newWorld(t, "streamed")
@@ -297,7 +297,7 @@ func TestInitialListsAreStreamed(t *testing.T) {
 	}
 }
 
-// TestRepeatedEventIsASeries has a pod rejected again and again without anything else about it changing: one event must tell of all of it.
+// TestRepeatedEventIsASeries has a pod rejected again and again, without any other change of it: one event must count all rejections.
 func TestRepeatedEventIsASeries(t *testing.T) {
 	const others = 40
 	w := newWorld(t, "series")
@@ -312,7 +312,7 @@ func TestRepeatedEventIsASeries(t *testing.T) {
 	w.await("an event says why", func() bool { return len(w.events("huge")) > 0 })
 	now, deleted := int64(0), 0
 	w.await("the event is a series", func() bool {
-		if deleted < others { // each pod that goes has it tried again, in vain
+		if deleted < others { // each deleted pod wakes it, and it is rejected again
 			w.must(w.client.CoreV1().Pods(w.namespace).Delete(w.ctx, fmt.Sprintf("pod-%d", deleted), metav1.DeleteOptions{GracePeriodSeconds: &now}))
 			deleted++
 		}

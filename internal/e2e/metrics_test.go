@@ -13,7 +13,7 @@ import (
 	"k8s.io/component-base/metrics/testutil"
 )
 
-// scraped is what /metrics answered.
+// scraped is the content of /metrics.
 type scraped map[string]*dto.MetricFamily
 
 func (w *world) scrape(client *http.Client) scraped {
@@ -52,10 +52,10 @@ func (s scraped) value(name string, labels ...string) float64 {
 	return -1
 }
 
-// TestMetrics holds what /metrics says after a run against what the API server has.
+// TestMetrics compares /metrics after a run with the objects of the API server.
 func TestMetrics(t *testing.T) {
 	w := newWorld(t, "metrics")
-	// A profile of its own, so that pods that other tests left behind do not count.
+	// A separate profile, so that pods that other tests left do not count.
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q}, "profiles": [{"schedulerName": "measured"}]}`, cluster.SchedulerKubeconfig), 0o600))

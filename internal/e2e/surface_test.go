@@ -25,14 +25,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// The places that a static pod of kube-scheduler names.
+// The paths in the manifest of a static kube-scheduler pod.
 const (
 	schedulerConf = "/etc/kubernetes/scheduler.conf"
 	address       = "127.0.0.1:10259"
 	endpoint      = "https://" + address
 )
 
-// transcript keeps all that a process logs.
+// transcript keeps the whole log of a process.
 type transcript struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -76,7 +76,7 @@ func (w *world) kubeScheduler(log *transcript, args ...string) *rig.Process {
 }
 
 // staticPod reads the manifest, and returns its command line with the cluster's kubeconfig in the place of the file on the host. The port
-// that the manifest has its probes ask must be free.
+// of the manifest's probes must be free.
 func (w *world) staticPod() (args []string, probes []string) {
 	w.Helper()
 	listener, err := net.Listen("tcp", address)
@@ -116,10 +116,10 @@ func (w *world) ask(client *http.Client, method, path, token string) (status int
 	return response.StatusCode, string(text)
 }
 
-// clientOf returns a client of the endpoints with the certificate of a kubeconfig; without one it is nobody.
+// clientOf returns a client of the endpoints with the certificate of a kubeconfig; without one the client is anonymous.
 func (w *world) clientOf(kubeconfig string) *http.Client {
 	w.Helper()
-	settings := &tls.Config{InsecureSkipVerify: true} // what the test is about is not the server's certificate, which is self-signed
+	settings := &tls.Config{InsecureSkipVerify: true} // the server's certificate is self-signed, and not under test
 	if kubeconfig != "" {
 		config, err := rig.Config(kubeconfig)
 		w.must(err)
@@ -157,16 +157,16 @@ func TestStaticPodOfKubeScheduler(t *testing.T) {
 	args, probes := w.staticPod()
 	log := &transcript{}
 	p := w.kubeScheduler(log, args...)
-	nobody := w.clientOf("")
+	anonymous := w.clientOf("")
 	for _, probe := range probes {
 		w.await("probe "+probe+" passes", func() bool {
-			status, _ := w.ask(nobody, http.MethodGet, probe, "")
+			status, _ := w.ask(anonymous, http.MethodGet, probe, "")
 			return status == http.StatusOK
 		})
 	}
 	w.deployment("web", 50, func(*v1.PodSpec) {})
 	w.awaitRunning(50)
-	w.checkWhoMayAsk(nobody)
+	w.checkAccess(anonymous)
 	w.checkEndpoints()
 
 	p.Signal(syscall.SIGUSR2)
@@ -180,7 +180,7 @@ func TestStaticPodOfKubeScheduler(t *testing.T) {
 	p.Signal(syscall.SIGTERM)
 	<-p.Exited()
 	if err := p.Failure(); err != nil {
-		t.Errorf("told to stop, a leader ends with %v", err)
+		t.Errorf("stopped, a leader ends with %v", err)
 	}
 	lease, err := w.client.CoordinationV1().Leases("kube-system").Get(w.ctx, "kube-scheduler", metav1.GetOptions{})
 	w.must(err)
@@ -194,46 +194,46 @@ func TestStaticPodOfKubeScheduler(t *testing.T) {
 		leads = leads || e.Reason == "LeaderElection" && strings.HasSuffix(e.Message, " became leader") && e.Source.Component == "default-scheduler"
 	}
 	if !leads {
-		t.Errorf("no event says who leads: %v", events.Items)
+		t.Errorf("no event names the leader: %v", events.Items)
 	}
 }
 
-// checkWhoMayAsk asks as nobody, as somebody who is not who they say, as somebody without rights, and as those who may.
-func (w *world) checkWhoMayAsk(nobody *http.Client) {
+// checkAccess sends requests without credentials, with a wrong token, without rights, and with rights.
+func (w *world) checkAccess(anonymous *http.Client) {
 	w.Helper()
 	admin, scheduler := w.clientOf(cluster.Kubeconfig), w.clientOf(cluster.SchedulerKubeconfig)
 	stranger, monitor := w.token("stranger", ""), w.token("monitor", "system:monitoring")
 	for _, test := range []struct {
-		who    string
+		name   string
 		client *http.Client
 		token  string
 		path   string
 		want   int
 	}{
-		{"nobody", nobody, "", "/livez", http.StatusOK},
-		{"nobody", nobody, "", "/healthz", http.StatusOK},
-		{"nobody", nobody, "", "/readyz/sched-handler-sync", http.StatusForbidden},
-		{"nobody", nobody, "", "/metrics", http.StatusForbidden},
-		{"nobody", nobody, "", "/configz", http.StatusForbidden},
-		{"nobody", nobody, "", "/nonsense", http.StatusForbidden},
-		{"an impostor", nobody, "nonsense", "/metrics", http.StatusUnauthorized},
-		{"an impostor", nobody, "nonsense", "/livez", http.StatusUnauthorized},
-		{"a stranger", nobody, stranger, "/metrics", http.StatusForbidden},
-		{"a stranger", nobody, stranger, "/readyz", http.StatusOK},
-		{"a monitor", nobody, monitor, "/metrics", http.StatusOK},
-		{"a monitor", nobody, monitor, "/metrics/slis", http.StatusOK},
-		{"a monitor", nobody, monitor, "/debug/pprof/", http.StatusForbidden},
+		{"anonymous", anonymous, "", "/livez", http.StatusOK},
+		{"anonymous", anonymous, "", "/healthz", http.StatusOK},
+		{"anonymous", anonymous, "", "/readyz/sched-handler-sync", http.StatusForbidden},
+		{"anonymous", anonymous, "", "/metrics", http.StatusForbidden},
+		{"anonymous", anonymous, "", "/configz", http.StatusForbidden},
+		{"anonymous", anonymous, "", "/nonsense", http.StatusForbidden},
+		{"wrong token", anonymous, "nonsense", "/metrics", http.StatusUnauthorized},
+		{"wrong token", anonymous, "nonsense", "/livez", http.StatusUnauthorized},
+		{"no rights", anonymous, stranger, "/metrics", http.StatusForbidden},
+		{"no rights", anonymous, stranger, "/readyz", http.StatusOK},
+		{"a monitor", anonymous, monitor, "/metrics", http.StatusOK},
+		{"a monitor", anonymous, monitor, "/metrics/slis", http.StatusOK},
+		{"a monitor", anonymous, monitor, "/debug/pprof/", http.StatusForbidden},
 		{"the scheduler's user", scheduler, "", "/metrics", http.StatusForbidden},
 		{"an administrator", admin, "", "/metrics", http.StatusOK},
 		{"an administrator", admin, "", "/nonsense", http.StatusNotFound},
 	} {
 		if got, body := w.ask(test.client, http.MethodGet, test.path, test.token); got != test.want {
-			w.Errorf("%s gets %d for %s, want %d: %s", test.who, got, test.path, test.want, body)
+			w.Errorf("%s gets %d for %s, want %d: %s", test.name, got, test.path, test.want, body)
 		}
 	}
 }
 
-// checkEndpoints asks for all that there is.
+// checkEndpoints requests all endpoints.
 func (w *world) checkEndpoints() {
 	w.Helper()
 	admin := w.clientOf(cluster.Kubeconfig)
@@ -260,8 +260,8 @@ func (w *world) checkEndpoints() {
 	}
 }
 
-// TestStandby asks a replica that does not lead: it is well and ready, but has nothing to say about the resources of the cluster; told to stop,
-// it ends well and leaves the lease to its holder.
+// TestStandby checks a replica that does not lead: it is healthy and ready, but serves no resource metrics of the cluster; when stopped, it
+// exits with 0 and leaves the lease to its holder.
 func TestStandby(t *testing.T) {
 	w := newWorld(t, "standby")
 	leader := w.kubeScheduler(&transcript{}, "--kubeconfig", cluster.SchedulerKubeconfig, "--secure-port=0")

@@ -11,7 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// TestOnlyWhatPluginsReadIsWatched looks at the requests that Berth logs: kinds that no enabled plugin reads must not be asked for.
+// TestOnlyWhatPluginsReadIsWatched looks at the requests that Berth logs: kinds that no enabled plugin reads must not be requested.
 func TestOnlyWhatPluginsReadIsWatched(t *testing.T) {
 	w := newWorld(t, "watches")
 	w.deployment("web", 10, func(*v1.PodSpec) {})
@@ -47,7 +47,7 @@ profiles:
 // watchRequest is how client-go logs a list or watch of all objects of a resource.
 var watchRequest = regexp.MustCompile(`url="https://[^/"]+/(?:api/v1|apis/[^/"]+/[^/"]+)/([a-z]+)\?[^"]*(?:limit|resourceVersion|watch)=`)
 
-// watched are the resources of which all objects were asked for, sorted.
+// watched returns the resources of which all objects were requested, sorted.
 func (t *transcript) watched() []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,9 +1,9 @@
 // Package kinds is the table of the kinds of API object that scheduling can read.
 //
-// It takes API objects; it gives what is known of their kind: the resource to watch, what is kept of an object, which of its versions are
+// It takes API objects; it gives the properties of their kind: the resource to watch, what is kept of an object, which of its versions are
 // the same for scheduling, the change that a version makes, and the events that can follow. It owns the table and what trimmed objects
-// share in memory. It never talks to an API server and never decides which kinds are watched: plugins say what they read, and package
-// config collects it.
+// share in memory. It never talks to an API server and never decides which kinds are watched: plugins list the kinds that they read, and
+// package config collects them.
 //
 // A new kind takes a constant in package model, a row here, and a store in package state; for simulations from files also a row in package
 // manifest. Tests fail while one of these is missing.
@@ -28,7 +28,7 @@ type Object interface {
 	runtime.Object
 }
 
-// Row is what is known of one kind. It is never changed.
+// Row describes one kind. It is never changed.
 type Row struct {
 	Kind       model.Kind
 	Resource   schema.GroupVersionResource
@@ -62,7 +62,7 @@ var table = numbered([model.KindCount]Row{
 		func(s *appsv1.StatefulSet) any { return s.Spec.Selector }),
 })
 
-// numbered enters into each row the kind that it is about.
+// numbered sets the kind of each row.
 func numbered(rows [model.KindCount]Row) *[model.KindCount]Row {
 	for kind := range rows {
 		rows[kind].Kind = model.Kind(kind)
@@ -82,7 +82,7 @@ func apps(resource string) schema.GroupVersionResource {
 	return appsv1.SchemeGroupVersion.WithResource(resource)
 }
 
-// row makes a row of functions about objects of one type.
+// row makes a row from functions for objects of one type.
 func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), same func(before, after T) bool,
 	change func(T) model.Change, gone func(model.Ref) model.Change, events ...model.EventResource) Row {
 	return Row{
@@ -95,7 +95,7 @@ func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim f
 }
 
 // objects makes a row for a kind that reaches the state as API objects. read returns what scheduling reads of an object: versions in which
-// that is equal are the same, because a controller's status changes with each of its pods.
+// that is equal are the same, because the status of a controller changes with each of its pods.
 func objects[T Object](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) any, events ...model.EventResource) Row {
 	same := func(before, after T) bool { return equality.Semantic.DeepEqual(read(before), read(after)) }
 	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o} }
@@ -136,10 +136,10 @@ func (r *Row) Ref(object metav1.Object) model.Ref {
 	return ref
 }
 
-// Same reports whether two versions of an object are the same for scheduling, so that the second need not be handed on.
+// Same reports whether two versions of an object are the same for scheduling, so that the second need not be passed on.
 func (r *Row) Same(before, after Object) bool { return r.same(before, after) }
 
-// Change returns what a version of an object is to the loop. The needs of a pod are not compiled yet.
+// Change returns the change that a version of an object means for the loop. The needs of a pod are not compiled yet.
 func (r *Row) Change(object Object) model.Change {
 	change := r.change(object)
 	if change.Kind == model.ObjectSet {
@@ -148,10 +148,11 @@ func (r *Row) Change(object Object) model.Change {
 	return change
 }
 
-// Gone returns what the end of an object of the kind is to the loop.
+// Gone returns the change that the end of an object of the kind means for the loop.
 func (r *Row) Gone(ref model.Ref) model.Change { return r.gone(ref) }
 
-// sameVersion reports whether two versions have one number: a list after a broken watch shows again what is known already.
+// sameVersion reports whether two versions have the same resourceVersion: a list after a broken watch repeats objects that are known
+// already.
 func sameVersion[T metav1.Object](before, after T) bool {
 	return before.GetResourceVersion() == after.GetResourceVersion()
 }

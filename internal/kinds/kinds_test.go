@@ -88,7 +88,7 @@ func TestSame(t *testing.T) {
 	}
 }
 
-// The events that the state raises about objects of a kind are those that the table announces, so that a plugin may wait for them.
+// The events that the state raises for objects of a kind are those in the table, so that a plugin can register them.
 func TestEventsAreThoseOfTheTable(t *testing.T) {
 	for kind := range model.KindCount {
 		row := kinds.Get(kind)

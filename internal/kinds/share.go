@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sharedMax is how many different values a pool remembers, sharedTextMax how many bytes their texts may have together. A value that was
-// forgotten is built again, and is then in memory twice.
+// sharedMax is how many different values a pool holds, sharedTextMax how many bytes their texts may have together. A value that was dropped
+// is built again, and is then in memory twice.
 const (
 	sharedMax     = 16_384
 	sharedTextMax = 16 << 20

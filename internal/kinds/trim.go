@@ -14,9 +14,9 @@ import (
 // Trimming removes from an object, before any cache holds it, what no part of scheduling reads. A cluster's pods are most of the
 // scheduler's memory, and most of a pod is environment, commands, mounts, probes and status.
 //
-// Specs are trimmed field by field, so that a field that is unknown here stays. Statuses are rebuilt from the fields that are
-// read. Strings, labels and amounts that repeat over many objects share memory. Trimming is idempotent, as informers demand; but pods of
-// one template, which the watch of pods decodes, share the fields that trimming writes: see wire.go.
+// Specs are trimmed field by field, so that a field that is unknown here stays. Statuses are rebuilt from the fields that are read.
+// Strings, labels and amounts that repeat over many objects share memory. Trimming is idempotent, as informers demand; but pods of one
+// template that the watch of pods decodes share the fields that trimming writes: see wire.go.
 
 // Trim returns the transform of the informers: it removes from objects, in place, what no part of scheduling reads. It is also for objects
 // that do not come from a watch. It must not be given pods of a Watch: those share memory.
@@ -56,7 +56,7 @@ func (s *sharing) trimStatefulSet(o *appsv1.StatefulSet) {
 }
 
 // trimOther keeps of the metadata of an object that is neither a pod nor a node: name, namespace, uid, resourceVersion, creation and
-// deletion time, labels (namespace selectors). Besides metadata only selectors are kept: they say which pods belong together.
+// deletion time, labels (namespace selectors). Besides metadata only selectors are kept: they select the pods that belong together.
 func (s *sharing) trimOther(meta *metav1.ObjectMeta) {
 	s.trimMeta(meta)
 	meta.Annotations = nil
@@ -71,7 +71,7 @@ func (s *sharing) trimOther(meta *metav1.ObjectMeta) {
 //	status       phase, nominatedNodeName, startTime (preemption), the conditions in keptConditions, resources in all
 //	             their forms (occupied amounts under in-place resize), claim statuses (dynamic resources)
 //
-// Annotations go: no built-in plugin reads a pod's.
+// Annotations are removed: no built-in plugin reads those of a pod.
 func (s *sharing) trimPod(pod *v1.Pod) {
 	s.trimMeta(&pod.ObjectMeta)
 	trimPodMeta(&pod.ObjectMeta)
@@ -79,7 +79,7 @@ func (s *sharing) trimPod(pod *v1.Pod) {
 	s.trimPodStatus(&pod.Status)
 }
 
-// trimPodMeta trims what a pod's metadata has beyond that of other objects.
+// trimPodMeta trims the metadata that only pods have.
 func trimPodMeta(meta *metav1.ObjectMeta) {
 	meta.Annotations = nil
 	meta.OwnerReferences = controllerOf(meta.OwnerReferences)
@@ -171,7 +171,7 @@ func (s *sharing) trimContainers(containers []v1.Container) {
 	}
 }
 
-// hostPorts keeps the ports that a node can run out of.
+// hostPorts keeps the ports that pods on a node can conflict over.
 func hostPorts(ports []v1.ContainerPort) []v1.ContainerPort {
 	var kept []v1.ContainerPort
 	for i := range ports {
@@ -246,7 +246,7 @@ func controllerOf(owners []metav1.OwnerReference) []metav1.OwnerReference {
 	return nil
 }
 
-// keptConditions keeps PodScheduled (whether it must be written again), DisruptionTarget (who is being preempted), and those of
+// keptConditions keeps PodScheduled (whether it must be written again), DisruptionTarget (whether the pod is being preempted), and those of
 // resizes (which amounts hold). Times of probes are not read.
 func keptConditions(conditions []v1.PodCondition) []v1.PodCondition {
 	var kept []v1.PodCondition
@@ -295,7 +295,7 @@ func (s *sharing) requirements(r *v1.ResourceRequirements) *v1.ResourceRequireme
 //	status       capacity and allocatable, images (image locality), types and statuses of conditions (queueing hints), declared
 //	             features
 //
-// Annotations go: volume migration is written on the CSINode, not here.
+// Annotations are removed: volume migration is recorded on the CSINode, not here.
 func (s *sharing) trimNode(node *v1.Node) {
 	s.trimMeta(&node.ObjectMeta)
 	node.Annotations = nil

@@ -26,7 +26,7 @@ func amounts(cpu, memory string) v1.ResourceList {
 	return v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory)}
 }
 
-// fullPod is a pod as a Deployment of some ambition makes it, running on a node.
+// fullPod is a pod of a Deployment, with many fields set, running on a node.
 func fullPod(i int) *v1.Pod {
 	now := metav1.NewTime(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC))
 	probe := &v1.Probe{ProbeHandler: v1.ProbeHandler{HTTPGet: &v1.HTTPGetAction{Path: "/healthz", Port: intstr.FromInt32(8080)}}, PeriodSeconds: 10}
@@ -179,7 +179,7 @@ func TestPodIsTrimmed(t *testing.T) {
 			}},
 		},
 	}
-	for _, round := range []string{"once", "twice"} { // informers may trim what is trimmed already
+	for _, round := range []string{"once", "twice"} { // informers may trim an object twice
 		if diff := cmp.Diff(want, trimmed(t, full)); diff != "" {
 			t.Errorf("trimmed %s, -want +got:\n%s", round, diff)
 		}
@@ -206,7 +206,7 @@ func TestNodeIsTrimmed(t *testing.T) {
 	}
 }
 
-// TestOthersAreTrimmed gives objects of every other kind, full of what nobody reads.
+// TestOthersAreTrimmed trims objects of every other kind, with many fields that are not read.
 func TestOthersAreTrimmed(t *testing.T) {
 	labels := map[string]string{"app": "web"}
 	full := metav1.ObjectMeta{
@@ -240,14 +240,14 @@ func TestOthersAreTrimmed(t *testing.T) {
 	}
 }
 
-// wire is an object that comes as protobuf.
+// wire is an object that can be decoded from protobuf.
 type wire[T any] interface {
 	*T
 	Marshal() ([]byte, error)
 	Unmarshal([]byte) error
 }
 
-// kept holds objects that a benchmark made, to say how much memory they take.
+// kept holds the objects of a benchmark, to measure their memory.
 type kept struct {
 	objects []any
 	before  runtime.MemStats
@@ -260,7 +260,7 @@ func newKept(n int) *kept {
 	return k
 }
 
-// add keeps an object; when there are as many as may be, only this one.
+// add keeps an object; when the limit is reached, it drops all others first.
 func (k *kept) add(object any) {
 	if len(k.objects) == cap(k.objects) {
 		k.objects = k.objects[:0]
@@ -318,7 +318,8 @@ func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 func BenchmarkPod(b *testing.B)  { benchmarkKept[v1.Pod](b, fullPod) }
 func BenchmarkNode(b *testing.B) { benchmarkKept[v1.Node](b, fullNode) }
 
-// TestDemandsStay trims pods that a stand-in for a missing plugin rejects: what it reads must still be there, however the pod came.
+// TestDemandsStay trims pods that a stand-in for a missing plugin rejects: what it reads must still be there, whichever way the pod was
+// decoded.
 func TestDemandsStay(t *testing.T) {
 	group := "workers"
 	volume := func(source v1.VolumeSource) *v1.Pod {
@@ -362,11 +363,11 @@ func TestDemandsStay(t *testing.T) {
 		}
 		want := rejections(pod)
 		if len(want) == 0 {
-			t.Errorf("%s is rejected by nobody", pod.Name)
+			t.Errorf("%s is rejected by no plugin", pod.Name)
 		}
 		wire := encoded(t, pod)
 		shared := new(sharing)
-		for range 2 { // the second time from what the first has left in memory
+		for range 2 { // the second time from values that the first has left in the pools
 			decoded, ok := shared.decodePod(wire)
 			if !ok {
 				t.Fatalf("%s was left to the library", pod.Name)

@@ -13,14 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Pods that a controller made from one template differ in little: name, node, volumes, perhaps affinity. Decoding each by itself would decode
-// the same specs, and keep them, tens of thousands of times. So the watch of pods decodes protobuf in two parts: it removes from a pod's spec
-// the fields that differ and those that are not read, and looks the rest up by its bytes. Only a rest that is new is decoded, by the library,
-// and trimmed. The result equals that of decoding and trimming the whole pod, but specs of one template share their containers,
+// Pods that a controller made from one template differ in few fields: name, node, volumes, perhaps affinity. Decoding each by itself would
+// decode and keep the same specs tens of thousands of times. So the watch of pods decodes protobuf in two parts: it removes from a pod's
+// spec the fields that differ and those that are not read, and looks up the rest by its bytes. Only a rest that is new is decoded, by the
+// library, and trimmed. The result equals that of decoding and trimming the whole pod, but specs of one template share their containers,
 // tolerations and so on. JSON, and lists (for servers that cannot begin a watch with one), are decoded whole.
 
-// Trimming returns codecs that decode pods and lists of pods trimmed, and all else as the given ones do. Each call makes codecs with a
-// memory of their own.
+// Trimming returns codecs that decode pods and lists of pods trimmed, and all else as the given ones do. The codecs of one call share
+// values with each other only.
 func Trimming(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return trimmingCodecs{codecs, new(sharing)}
 }
@@ -42,7 +42,7 @@ func (c trimmingCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	return trimming
 }
 
-// trimmingSerializer decodes pods and lists of pods trimmed. They must not be trimmed again: what they share would be written.
+// trimmingSerializer decodes pods and lists of pods trimmed. They must not be trimmed again: that would write to shared values.
 type trimmingSerializer struct {
 	runtime.Serializer
 	shared   *sharing
@@ -69,7 +69,7 @@ func (s *trimmingSerializer) Decode(data []byte, defaults *schema.GroupVersionKi
 	return object, kind, err
 }
 
-// trim trims a pod, but not a bookmark: that has no name, and client-go reads its annotations.
+// trim trims a pod, but not a bookmark, which has no name and whose annotations client-go reads.
 func (s *trimmingSerializer) trim(pod *v1.Pod) {
 	if pod != nil && pod.Name != "" {
 		s.shared.trimPod(pod)
@@ -94,8 +94,8 @@ const (
 	mountBindOptions      = 8
 )
 
-// Fields that trimming drops, by number. They are of bytes, and some differ from pod to pod. TestAnyPodIsDecoded fails when trimming comes to
-// keep one of them; one that is missing here costs only sharing.
+// Fields that trimming drops, by number. They are length-delimited, and some differ from pod to pod. TestAnyPodIsDecoded fails if trimming
+// keeps one of them; a field that is missing here only prevents sharing.
 var (
 	// dnsPolicy, serviceAccountName and its old name, securityContext, imagePullSecrets, hostname, subdomain, hostAliases, dnsConfig,
 	// readinessGates
@@ -117,17 +117,17 @@ func numbers(all ...int) (set numberSet) {
 
 func (set numberSet) has(number protowire.Number) bool { return set&(1<<number) != 0 }
 
-// protobufMagic is what an object begins with that the API server sends as protobuf.
+// protobufMagic is the prefix of objects that the API server sends as protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// wireMax is how long something may be that is looked up by its bytes; what is longer is decoded each time.
+// wireMax is the largest size in bytes that is looked up; anything longer is decoded each time.
 const wireMax = 64 << 10
 
-// pieces is what a pod is taken apart into. The slices are used again for the next pod.
+// pieces are the parts of an encoded pod. The slices are used again for the next pod.
 type pieces struct {
 	meta, labels, spec, affinity []byte
-	container                    []byte // room for the one that is being taken apart
-	// These are parts of what came.
+	container                    []byte // buffer for the current container
+	// These point into the received bytes.
 	volumes          [][]byte
 	nodeName, status []byte
 	hasAffinity      bool // perhaps an empty one
@@ -135,7 +135,7 @@ type pieces struct {
 
 var piecesPool = sync.Pool{New: func() any { return new(pieces) }}
 
-// giveBack keeps the slices for another pod, and lets go of what came.
+// giveBack keeps the slices for another pod, without the received bytes.
 func (p *pieces) giveBack() {
 	clear(p.volumes)
 	*p = pieces{
@@ -194,7 +194,7 @@ func (s *sharing) decodePod(data []byte) (pod *v1.Pod, ok bool) {
 	return pod, true
 }
 
-// wireSpec returns the trimmed spec of these bytes, nil if they are none.
+// wireSpec returns the trimmed spec of these bytes, nil if they cannot be decoded.
 func (s *sharing) wireSpec(wire []byte) *v1.PodSpec {
 	return byWire(&s.templates, wire, func() *v1.PodSpec {
 		spec := new(v1.PodSpec)
@@ -206,7 +206,7 @@ func (s *sharing) wireSpec(wire []byte) *v1.PodSpec {
 	})
 }
 
-// wireAffinity returns the affinity of these bytes, nil if they are none. The pods of a DaemonSet have one for each node.
+// wireAffinity returns the affinity of these bytes, nil if they cannot be decoded. The pods of a DaemonSet have one for each node.
 func (s *sharing) wireAffinity(wire []byte) *v1.Affinity {
 	return byWire(&s.affinities, wire, func() *v1.Affinity {
 		affinity := new(v1.Affinity)
@@ -217,7 +217,7 @@ func (s *sharing) wireAffinity(wire []byte) *v1.Affinity {
 	})
 }
 
-// wireLabels returns the labels that are encoded one after another as a pod's metadata holds them, nil if they are none.
+// wireLabels returns the labels of a pod's metadata, encoded one after another, nil if they cannot be decoded.
 func (s *sharing) wireLabels(wire []byte) map[string]string {
 	return byWire(&s.wired, wire, func() map[string]string {
 		var meta metav1.ObjectMeta
@@ -228,7 +228,7 @@ func (s *sharing) wireLabels(wire []byte) map[string]string {
 	})
 }
 
-// byWire looks up what was decoded from the same bytes.
+// byWire returns the value that was decoded from the same bytes before, or decodes it.
 func byWire[M any](p *pool[M], wire []byte, decode func() M) M {
 	if len(wire) > wireMax {
 		return decode()
@@ -236,7 +236,7 @@ func byWire[M any](p *pool[M], wire []byte, decode func() M) M {
 	return p.share(wire, decode)
 }
 
-// rawPod unwraps a pod from the envelope that says what it is.
+// rawPod unwraps a pod from the envelope with its type.
 func rawPod(data []byte) (raw []byte, ok bool) {
 	data, ok = bytes.CutPrefix(data, protobufMagic)
 	if !ok {
@@ -352,9 +352,9 @@ func (p *pieces) takeContainer(container []byte) bool {
 	})
 }
 
-// eachField visits the fields of a message: field is the whole field, content the value of a field of bytes, nil for fields of other types.
-// It reports whether the whole message could be read and every visit returned true. A visitor returns false for a field that should hold
-// bytes and does not: then the library returns the error.
+// eachField visits the fields of a message: field is the whole field, content the value of a length-delimited field, nil for fields of
+// other types. It reports whether the whole message could be read and every visit returned true. A visitor returns false for a field that
+// should be length-delimited and is not: then the library returns the error.
 func eachField(message []byte, visit func(number protowire.Number, field, content []byte) bool) bool {
 	for len(message) > 0 {
 		number, kind, n := protowire.ConsumeTag(message)

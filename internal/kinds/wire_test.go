@@ -41,7 +41,7 @@ func encoded(t testing.TB, object runtime.Object) []byte {
 	return out.Bytes()
 }
 
-// decodedBoth decodes an object with the library, trimming it afterwards, and as the watch of pods does.
+// decodedBoth decodes an object in two ways: with the library, trimmed afterwards, and as the watch of pods does.
 func decodedBoth(t testing.TB, shared *sharing, data []byte) (want, got runtime.Object) {
 	t.Helper()
 	info := protobufInfo(t)
@@ -59,7 +59,7 @@ func decodedBoth(t testing.TB, shared *sharing, data []byte) (want, got runtime.
 	if kind.Kind != "Pod" || kind.Version != "v1" || kind.Group != "" {
 		t.Errorf("the kind is %v", kind)
 	}
-	want.GetObjectKind().SetGroupVersionKind(*kind) // the library's caller takes it off again
+	want.GetObjectKind().SetGroupVersionKind(*kind) // the caller of the library removes it again
 	got.GetObjectKind().SetGroupVersionKind(*kind)
 	return want, got
 }
@@ -121,7 +121,7 @@ func TestPodsOfADaemonSet(t *testing.T) {
 	}
 }
 
-// TestPoolsForget gives more than a pool may remember, by number and by bytes.
+// TestPoolsForget adds more than a pool may hold, by number and by bytes.
 func TestPoolsForget(t *testing.T) {
 	var p pool[int]
 	for i := range sharedMax + 1 {
@@ -142,7 +142,7 @@ func TestPoolsForget(t *testing.T) {
 	}
 }
 
-// TestAnyPodIsDecoded fills pods at random, so that every field of every message comes by.
+// TestAnyPodIsDecoded fills pods at random, so that every field of every message occurs.
 func TestAnyPodIsDecoded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	shared := new(sharing)
@@ -170,7 +170,7 @@ func TestAnyPodIsDecoded(t *testing.T) {
 	}
 }
 
-// TestBookmarkIsLeft expects that what client-go reads of a bookmark is there: that the first list has come to its end.
+// TestBookmarkIsLeft expects that a bookmark keeps the annotation that marks the end of the first list, which client-go reads.
 func TestBookmarkIsLeft(t *testing.T) {
 	bookmark := &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	info := protobufInfo(t)
@@ -183,7 +183,7 @@ func TestBookmarkIsLeft(t *testing.T) {
 	}
 }
 
-// TestListIsTrimmed decodes a list, which servers send that cannot begin a watch with one, in every media type.
+// TestListIsTrimmed decodes a list in every media type. Servers that cannot begin a watch with a list send one.
 func TestListIsTrimmed(t *testing.T) {
 	list := &v1.PodList{ListMeta: metav1.ListMeta{ResourceVersion: "9"}, Items: []v1.Pod{*fullPod(1), *fullPod(2)}}
 	for i := range list.Items {
@@ -213,8 +213,8 @@ func TestListIsTrimmed(t *testing.T) {
 	}
 }
 
-// TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it: decoding must fail only where the library does,
-// and with its words; and where both succeed, the same must come out. What nobody reads may be broken inside.
+// TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it: decoding must fail only where the library does, with the
+// same error; and where both succeed, the results must be equal. A field that is not read may be malformed inside.
 func TestBrokenPodIsTheLibrarys(t *testing.T) {
 	whole := encoded(t, fullPod(1))
 	info := protobufInfo(t)

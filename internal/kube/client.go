@@ -15,14 +15,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/kinds"
 )
 
-// ClientConfig says how to reach the API server.
+// ClientConfig is how to reach the API server.
 type ClientConfig struct {
 	// Kubeconfig is the path of a kubeconfig file; Master overrides its server. With both empty the process must run in a cluster.
 	Kubeconfig, Master string
 	// Version of this program, for the user agent.
 	Version string
-	// ContentType is the media type of requests, AcceptContentTypes that of answers; empty means protobuf, and JSON for answers that
-	// the API server has no protobuf of.
+	// ContentType is the media type of requests, AcceptContentTypes that of responses; empty means protobuf, and JSON for responses for
+	// which the API server has no protobuf.
 	ContentType, AcceptContentTypes string
 	// QPS and Burst limit the requests. QPS 0 or less means no limit in the client: commit bounds the requests in flight, and
 	// the API server protects itself.
@@ -71,7 +71,7 @@ type Client struct {
 	pods kubernetes.Interface
 }
 
-// podClient is a client whose pods come trimmed.
+// podClient is a client that decodes pods trimmed.
 type podClient struct {
 	kubernetes.Interface
 	core corev1.CoreV1Interface
@@ -80,7 +80,7 @@ type podClient struct {
 // CoreV1 returns the part of the API that pods belong to.
 func (c podClient) CoreV1() corev1.CoreV1Interface { return c.core }
 
-// newClient builds both on one HTTP client.
+// newClient builds both clients on one HTTP client.
 func newClient(access *rest.Config) (*Client, error) {
 	transport, err := rest.HTTPClientFor(access)
 	if err != nil {

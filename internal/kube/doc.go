@@ -2,6 +2,6 @@
 //
 // It takes a kubeconfig, the kinds to watch, and bindings, conditions and events to write. It gives clients, the cluster's objects as the
 // watches show them, trimmed to what scheduling reads, and whether this replica leads. It owns the connections, the informers' caches and
-// the hold on the lease. It never decides anything, never retries what its caller could retry, and never changes an object after it has
-// handed it on: pods of one template share most of their specs.
+// the lease while it is held. It never decides anything, never retries what its caller could retry, and never changes an object after it
+// has passed it on: pods of one template share most of their specs.
 package kube

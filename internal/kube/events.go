@@ -32,9 +32,9 @@ import (
 // event. It drops events that come while a thousand wait in its queue, and does not report when it has taken one out. So the recorder
 // passes events to it in batches, and waits between two batches until the queue is empty (settle).
 //
-// A normal event is about something that happens to a pod once. There is nothing to count, and the broadcaster would remember
-// each for six minutes; so it is written at once. Its name is derived from its content, so that it is stored once even if it is sent again
-// because the answer of the API server was lost.
+// A normal event is about something that happens to a pod once. There is nothing to count, and the broadcaster would remember each for six
+// minutes; so it is written at once. Its name is derived from its content, so that it is stored once even if it is sent again because the
+// response of the API server was lost.
 type recorder struct {
 	client  kubernetes.Interface
 	host    string
@@ -43,7 +43,7 @@ type recorder struct {
 	seen    chan struct{} // one token for each warning that the broadcaster has handed to its queues
 	sink    *sink
 	stop    context.CancelFunc
-	flush   func() // makes the log show what it held back
+	flush   func() // logs how much was held back
 
 	turn    chan struct{} // holds a token while a goroutine uses the fields below
 	entered int           // warnings passed to the broadcaster whose tokens have not been taken
@@ -150,9 +150,9 @@ func (r *recorder) record(ctx context.Context, pod *model.Pod, event report.Even
 	return nil
 }
 
-// settle waits until the broadcaster has taken every event out of the queue that it writes from. First it waits until a watcher
-// of our own has seen them all; by then all are at least in that queue, which is first in, first out. Then it sends a marker
-// after them and waits until the sink gets it. If the context ends first, the next call continues. The caller has the turn.
+// settle waits until the broadcaster has taken every event out of the queue that it writes from. First it waits until a watcher of ours has
+// seen them all; by then all are at least in that queue, which is first in, first out. Then it sends a marker after them and waits until
+// the sink gets it. If the context ends first, the next call continues. The caller has the turn.
 func (r *recorder) settle(ctx context.Context) error {
 	for ; r.entered > 0; r.entered-- {
 		select {
@@ -192,7 +192,7 @@ func (r *recorder) write(ctx context.Context, pod *model.Pod, event report.Event
 		Note: event.Note,
 		Type: event.Type,
 	}
-	// Not Events().Create: it would decode the answer, which is not needed.
+	// Not Events().Create: it would decode the response, which is not needed.
 	err := r.client.EventsV1().RESTClient().Post().Namespace(pod.Namespace).Resource("events").Body(object).MaxRetries(once).Do(ctx).Error()
 	if apierrors.IsAlreadyExists(err) {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// BenchmarkRecord compares the two ways of an event, server included: written at once, and through the broadcaster.
+// BenchmarkRecord compares the two ways to write an event, including the server: at once, and through the broadcaster.
 func BenchmarkRecord(b *testing.B) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", r.Header.Get("Content-Type"))

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Known returns the pods and nodes that the watches show at this moment, in no particular order. They must not be changed.
+// Known returns the pods and nodes in the informers' caches, in no particular order. They must not be changed.
 func (w *Watch) Known() (pods []*v1.Pod, nodes []*v1.Node) {
 	return known[*v1.Pod](w, model.PodKind), known[*v1.Node](w, model.NodeKind)
 }

@@ -52,7 +52,7 @@ type Election struct {
 // ErrLost ends an election whose context has not ended: another replica leads, or may lead.
 var ErrLost = errors.New("leaderelection lost")
 
-// component is the name of the component in candidates' leases and in metrics of the election.
+// component is the component name in the leases of candidates and in the metrics of the election.
 const component = "kube-scheduler"
 
 // healthTolerance is how long after the end of its lease a leader that does not stop counts as healthy.
@@ -119,7 +119,7 @@ func NewElection(config ElectionConfig) (*Election, error) {
 // Leading is closed when this replica leads.
 func (e *Election) Leading() <-chan struct{} { return e.leading }
 
-// Name is that of the health check.
+// Name is the name of the health check.
 func (e *Election) Name() string { return e.health.Name() }
 
 // Check fails when a leader whose lease ended long ago has not stopped.
@@ -152,12 +152,12 @@ func (e *Election) Run(ctx context.Context) error {
 	return e.keep(ctx)
 }
 
-// keep waits until the election ends, and checks whether the lease is held: periodically, and at the moment at which it expires.
+// keep waits until the election ends, and checks whether the lease is held: periodically, and when it expires.
 func (e *Election) keep(ctx context.Context) error {
 	select {
 	case <-e.leading:
 	case <-e.ended:
-		return unlessTold(ctx, ErrLost)
+		return unlessStopped(ctx, ErrLost)
 	}
 	for {
 		pause := min(e.rules.RetryPeriod.Duration, time.Second)
@@ -166,17 +166,17 @@ func (e *Election) keep(ctx context.Context) error {
 		}
 		select {
 		case <-e.ended:
-			return unlessTold(ctx, ErrLost)
+			return unlessStopped(ctx, ErrLost)
 		case <-time.After(pause):
-			if err := unlessTold(ctx, e.Holds()); err != nil {
+			if err := unlessStopped(ctx, e.Holds()); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// unlessTold returns the error, or nil if the context has ended: then the election ends in order.
-func unlessTold(ctx context.Context, err error) error {
+// unlessStopped returns the error, or nil if the context has ended, which is an orderly end of the election.
+func unlessStopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}

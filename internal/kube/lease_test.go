@@ -26,10 +26,10 @@ type leaseServer struct {
 
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
-	wrote   []time.Time                             // when what was stored arrived
+	wrote   []time.Time                             // when the stored writes arrived
 	read    int                                     // how often the lease was read
-	refuse  func(*leaseServer, http.ResponseWriter) // answers writes instead, or never; nil to store them
-	release func(lease *coordinationv1.Lease)       // is told of a lease that is given back, before it is stored
+	refuse  func(*leaseServer, http.ResponseWriter) // answers writes instead, or does not answer; nil to store them
+	release func(lease *coordinationv1.Lease)       // is called with a lease that is given back, before it is stored
 }
 
 func newLeaseServer(t *testing.T) *leaseServer {
@@ -74,7 +74,7 @@ func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(s.lease)
 }
 
-// store stores a lease, unless it is made from an older one than that which is stored.
+// store stores a lease, unless it was made from an older version than the stored one.
 func (s *leaseServer) store(body []byte, arrived time.Time) bool {
 	lease := &coordinationv1.Lease{}
 	if err := json.Unmarshal(body, lease); err != nil {
@@ -92,7 +92,7 @@ func (s *leaseServer) store(body []byte, arrived time.Time) bool {
 	return true
 }
 
-// state returns how often the lease was read and written, and when the last of what is stored arrived.
+// state returns how often the lease was read and written, and when the last stored write arrived.
 func (s *leaseServer) state() (reads, writes int, last time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -108,7 +108,7 @@ func (s *leaseServer) set(refuse func(*leaseServer, http.ResponseWriter)) {
 	s.refuse = refuse
 }
 
-// Times to renew a lease in: one that a test can wait for, and one that no test comes to the end of.
+// Renew deadlines: one that a test can wait for, and one that no test reaches.
 const (
 	shortDeadline = 2 * time.Second
 	longDeadline  = 10 * time.Minute
@@ -148,7 +148,7 @@ func (s *leaseServer) lead(t *testing.T, e *Election) (stop context.CancelFunc, 
 	return stop, ended
 }
 
-// A leader whose writes fail while it can still read does not take what it reads for a renewal.
+// A leader whose writes fail while its reads succeed must not count a read as a renewal.
 func TestReadingIsNoRenewal(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -180,7 +180,7 @@ func TestReadingIsNoRenewal(t *testing.T) {
 	}
 }
 
-// A lease that is given back is not held from when that is sent: when the answer comes, another may lead.
+// A lease that is given back is not held from when the request is sent: before the response arrives, another replica may lead.
 func TestGivenBackIsNotHeld(t *testing.T) {
 	server := newLeaseServer(t)
 	e := server.election(t, longDeadline)
@@ -195,23 +195,23 @@ func TestGivenBackIsNotHeld(t *testing.T) {
 		t.Errorf("while the lease is given back: %v", err)
 	}
 	if err := <-ran; err != nil {
-		t.Errorf("told to stop, the election ended with %v", err)
+		t.Errorf("stopped, the election ended with %v", err)
 	}
 }
 
-// An election that is over before anybody looks has been lost, unless it was told to stop.
+// An election that has ended before keep runs is lost, unless its context has ended.
 func TestEndedBeforeLookedAt(t *testing.T) {
-	for range 20 { // of two channels that are closed either may be seen first
+	for range 20 { // select picks either of two closed channels
 		e := newLeaseServer(t).election(t, longDeadline)
 		close(e.leading)
 		close(e.ended)
 		if err := e.keep(t.Context()); !errors.Is(err, ErrLost) {
 			t.Errorf("it ended with %v", err)
 		}
-		told, cancel := context.WithCancel(t.Context())
+		stopped, cancel := context.WithCancel(t.Context())
 		cancel()
-		if err := e.keep(told); err != nil {
-			t.Errorf("told to stop, it ended with %v", err)
+		if err := e.keep(stopped); err != nil {
+			t.Errorf("stopped, it ended with %v", err)
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestEndOfLease(t *testing.T) {
 	}
 }
 
-// What is sent again after an answer that never came says of itself that it is a renewal, and a failure renews nothing.
+// A record that is sent again after a missing response must differ, so that it is seen as a renewal; a failure renews nothing.
 func TestRenewalsDiffer(t *testing.T) {
 	errNoAnswer := errors.New("no answer")
 	l := &lock{Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, duration: time.Hour, renewDeadline: time.Minute}

@@ -20,11 +20,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
-// Sink takes in what the watches show. Its methods are called by one goroutine for each kind of object.
+// Sink receives the objects of the watches. Its methods are called by one goroutine for each kind of object.
 type Sink interface {
 	// Set takes in a version of an object.
 	Set(object kinds.Object)
-	// Remove takes in that an object is gone, or is no longer selected by the watch.
+	// Remove takes the reference of an object that is gone, or that the watch no longer selects.
 	Remove(ref model.Ref)
 }
 
@@ -35,7 +35,7 @@ const unfinished = "status.phase!=" + string(v1.PodSucceeded) + ",status.phase!=
 type Watch struct {
 	factory   informers.SharedInformerFactory
 	informers [model.KindCount]cache.SharedIndexInformer // nil for kinds that are not watched
-	flush     func()                                     // makes the log show what it held back
+	flush     func()                                     // logs how much was held back
 	synced    []cache.InformerSynced
 	counts    [model.KindCount]atomic.Int64
 }
@@ -75,7 +75,7 @@ func (w *Watch) informer(row *kinds.Row, client *Client, name *cache.InformerNam
 	return generic.Informer(), nil
 }
 
-// podInformer makes an informer without an index by namespace, which would cost memory for each pod and has no reader.
+// podInformer makes an informer without an index by namespace, which would cost memory for each pod and is not used.
 func podInformer(pods kubernetes.Interface, name *cache.InformerName) internalinterfaces.NewInformerFunc {
 	return func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewPodInformerWithOptions(pods, metav1.NamespaceAll, internalinterfaces.InformerOptions{
@@ -89,7 +89,7 @@ func podInformer(pods kubernetes.Interface, name *cache.InformerName) internalin
 
 // Start starts the watches. They end with the context; Stop waits for them.
 func (w *Watch) Start(ctx context.Context) {
-	log, flush := terse.Logger(klog.FromContext(ctx)) // each watch logs its own errors while the API server is away
+	log, flush := terse.Logger(klog.FromContext(ctx)) // each watch logs its own errors while the API server cannot be reached
 	w.flush = flush
 	w.factory.StartWithContext(klog.NewContext(ctx, log))
 }
@@ -100,10 +100,10 @@ func (w *Watch) Stop() {
 	w.flush()
 }
 
-// Counts is how many objects the sink has at the moment.
+// Counts is how many objects the sink holds.
 type Counts struct{ Pods, Nodes, Others int }
 
-// Counts returns the numbers at this moment.
+// Counts returns the current numbers.
 func (w *Watch) Counts() Counts {
 	var counts Counts
 	for kind := range w.counts {
@@ -149,7 +149,7 @@ func handler(row *kinds.Row, count *atomic.Int64, sink Sink) cache.ResourceEvent
 		},
 		DeleteFunc: func(object any) {
 			count.Add(-1)
-			// The watch may have missed the deletion; then the last known version comes wrapped.
+			// The watch may have missed the deletion; then the last known version is wrapped.
 			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
 				object = missed.Obj
 			}

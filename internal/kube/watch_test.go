@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// watchServer speaks as much of the API as informers need. Every kind has one list, and any number of events after it.
+// watchServer implements the part of the API that informers need. Every kind has one list, and any number of events after it.
 type watchServer struct {
 	http *httptest.Server
 	// held are the lists that are answered only after release is closed.
@@ -63,7 +63,7 @@ func listOf(resource string) metav1.TypeMeta {
 	}[resource]
 }
 
-// ServeHTTP answers lists and watches. Servers that cannot begin a watch with a list say so, and are then asked for a list.
+// ServeHTTP answers lists and watches. A server that cannot begin a watch with a list returns an error, and then receives a list request.
 func (s *watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := path.Base(r.URL.Path)
 	w.Header().Set("Content-Type", "application/json")
@@ -80,7 +80,7 @@ func (s *watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *watchServer) send(w http.ResponseWriter, body any) {
-	_ = json.NewEncoder(w).Encode(body) // a client that is gone is no mistake
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 	w.(http.Flusher).Flush()
 }
 
@@ -114,36 +114,36 @@ func (s *watchServer) watch(w http.ResponseWriter, r *http.Request, resource str
 	}
 }
 
-// notebook is a sink that writes down what it is told. It is told everything in a channel, so that tests can wait for it.
-type notebook struct{ told chan string }
+// notebook is a sink that sends a text for each call to a channel, so that tests can wait for it.
+type notebook struct{ calls chan string }
 
 func (n notebook) Set(o kinds.Object) {
 	ref, ok := kinds.RefOf(o)
-	n.told <- fmt.Sprintf("set %s %t %s", words(ref), ok, o.GetResourceVersion())
+	n.calls <- fmt.Sprintf("set %s %t %s", words(ref), ok, o.GetResourceVersion())
 }
-func (n notebook) Remove(ref model.Ref) { n.told <- "gone " + words(ref) }
+func (n notebook) Remove(ref model.Ref) { n.calls <- "gone " + words(ref) }
 
 func words(ref model.Ref) string {
 	return fmt.Sprint(kinds.Get(ref.Kind).Resource.Resource, " ", ref.Namespace, "/", ref.Name)
 }
 
-// expect waits for what the sink is told, in any order.
+// expect waits for calls of the sink, in any order.
 func (n notebook) expect(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
 	late := time.After(20 * time.Second)
 	for range want {
 		select {
-		case what := <-n.told:
+		case what := <-n.calls:
 			got = append(got, what)
 		case <-late:
-			t.Fatalf("told %q, want %q", got, want)
+			t.Fatalf("called %q, want %q", got, want)
 		}
 	}
 	slices.Sort(got)
 	slices.Sort(want)
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Fatalf("the sink was told (-want +got):\n%s", diff)
+		t.Fatalf("the sink was called with (-want +got):\n%s", diff)
 	}
 }
 
@@ -197,7 +197,7 @@ func everyKind() []model.Kind {
 
 // TestOnlyWhatIsReadIsWatched lists one object of each kind, and expects no request for kinds that are not read.
 func TestOnlyWhatIsReadIsWatched(t *testing.T) {
-	told := map[model.Kind]string{
+	wanted := map[model.Kind]string{
 		model.PodKind: "set pods ns/p true 1", model.NodeKind: "set nodes /n true 2", model.NamespaceKind: "set namespaces /ns true 3",
 		model.ServiceKind: "set services ns/s true 4", model.ReplicationControllerKind: "set replicationcontrollers ns/c true 5",
 		model.ReplicaSetKind: "set replicasets ns/r true 6", model.StatefulSetKind: "set statefulsets ns/t true 7",
@@ -216,7 +216,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		}
 		var want, asked []string
 		for _, kind := range reads {
-			want, asked = append(want, told[kind]), append(asked, kinds.Get(kind).Resource.Resource)
+			want, asked = append(want, wanted[kind]), append(asked, kinds.Get(kind).Resource.Resource)
 		}
 		sink.expect(t, want...)
 		if want, got := (Counts{Pods: 1, Nodes: 1, Others: len(reads) - 2}), w.Counts(); got != want {
@@ -232,7 +232,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 	}
 }
 
-// TestSyncWaitsForEveryKind holds one kind's list back.
+// TestSyncWaitsForEveryKind delays the list of one kind.
 func TestSyncWaitsForEveryKind(t *testing.T) {
 	for _, held := range everyResource {
 		t.Run(held, func(t *testing.T) {
@@ -255,8 +255,8 @@ func TestSyncWaitsForEveryKind(t *testing.T) {
 	}
 }
 
-// TestOnlyWhatMattersIsHandedOn changes an object in ways that scheduling reads, and in others.
-func TestOnlyWhatMattersIsHandedOn(t *testing.T) {
+// TestOnlyWhatMattersIsPassedOn changes fields of an object that scheduling reads, and others.
+func TestOnlyWhatMattersIsPassedOn(t *testing.T) {
 	replicaSet := func(n int, app string, replicas int32) *appsv1.ReplicaSet {
 		return &appsv1.ReplicaSet{
 			TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"}, ObjectMeta: named("r", n),
@@ -280,7 +280,7 @@ func TestOnlyWhatMattersIsHandedOn(t *testing.T) {
 	for _, step := range []struct {
 		resource, event string
 		object          runtime.Object
-		told            []string
+		calls           []string
 	}{
 		{"replicasets", "ADDED", replicaSet(101, "web", 0), []string{"set replicasets ns/r true 101"}},
 		{"replicasets", "MODIFIED", replicaSet(102, "web", 3), nil},
@@ -297,7 +297,7 @@ func TestOnlyWhatMattersIsHandedOn(t *testing.T) {
 		case <-time.After(20 * time.Second):
 			t.Fatalf("there is no watch of %s", step.resource)
 		}
-		// What is kept back shows in the next step, which would then be told something else.
-		sink.expect(t, step.told...)
+		// A call that is missing here fails the next step, which expects other calls.
+		sink.expect(t, step.calls...)
 	}
 }

@@ -61,8 +61,7 @@ func (w *Writer) Patch(ctx context.Context, write *plan.Write) error {
 	return w.client.CoreV1().RESTClient().Patch(write.Type).AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx).Error()
 }
 
-// NodeOf asks the API server which node the pod is bound to; empty if it is not bound. If another pod has its name, the
-// answer is that the pod is not found.
+// NodeOf asks the API server which node the pod is bound to; empty if it is not bound. If another pod has its name, the error is NotFound.
 func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
 	object := &v1.Pod{}
 	err := w.client.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).MaxRetries(once).Do(ctx).Into(object)
@@ -94,14 +93,14 @@ type condition struct {
 	Message            string              `json:"message"`
 }
 
-// PatchStatus sets a condition of the pod, unless it is nil, and does with its nominated node what the nomination says. The time of the last
-// transition changes only if the status does.
+// PatchStatus sets a condition of the pod, unless it is nil, and sets, clears or keeps its nominated node as the nomination requires. The
+// time of the last transition changes only if the status does.
 func (w *Writer) PatchStatus(ctx context.Context, pod *model.Pod, set *v1.PodCondition, nomination plan.Nomination) error {
 	data, err := statusPatch(pod, set, nomination, time.Now())
 	if err != nil {
 		return fmt.Errorf("put the status of %s into words: %w", pod, err)
 	}
-	// Not Pods().Patch: it would decode the answer, which is not needed.
+	// Not Pods().Patch: it would decode the response, which is not needed.
 	return w.client.CoreV1().RESTClient().Patch(types.StrategicMergePatchType).Namespace(pod.Namespace).Resource("pods").
 		Name(pod.Name).SubResource("status").Body(data).MaxRetries(once).Do(ctx).Error()
 }

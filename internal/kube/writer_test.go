@@ -115,7 +115,7 @@ func TestClientNeedsToKnowWhere(t *testing.T) {
 	}
 }
 
-// connect returns a client as the command makes it.
+// connect returns a client, made as in the scheduler command.
 func connect(t testing.TB, config ClientConfig) *Client {
 	t.Helper()
 	_, client := reach(t, config)
@@ -160,7 +160,7 @@ func newEventServer(t *testing.T) (*eventServer, *Writer) {
 	return s, writer
 }
 
-// ServeHTTP takes an event in.
+// ServeHTTP stores an event.
 func (s *eventServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	s.mu.Lock()
@@ -212,12 +212,12 @@ func numbered(i int) *model.Pod {
 		Object: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "ns", UID: types.UID(fmt.Sprint("u", i)), ResourceVersion: "1"}}}
 }
 
-// The broadcaster drops what does not fit its queue of 1,000 events. Nothing of a burst of three times that may be lost.
+// The broadcaster drops events that do not fit its queue of 1,000. No event of a burst of three times that may be lost.
 func TestBurstOfWarnings(t *testing.T) {
 	const pods = 3_000
 	server, writer := newEventServer(t)
 	warning := report.Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: "100% full"}
-	for i := range pods { // one after another: nothing but record itself holds the burst up
+	for i := range pods { // one after another: only Record itself delays the burst
 		if err := writer.Record(t.Context(), numbered(i), warning); err != nil {
 			t.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func TestBurstOfWarnings(t *testing.T) {
 	if note := server.events["u7"].Note; note != "100% full" {
 		t.Errorf("note %q, want it as it was", note)
 	}
-	// A repetition is counted in the event that is there.
+	// A repetition is counted in the existing event.
 	if err := writer.Record(t.Context(), numbered(7), warning); err != nil {
 		t.Fatal(err)
 	}
@@ -251,7 +251,7 @@ func TestNormalEvent(t *testing.T) {
 		got.Regarding != (v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "p1", UID: "u1", ResourceVersion: "1"}) {
 		t.Errorf("event %+v", got)
 	}
-	// The same once more, as after a broken connection, bears the same name: the API server has it already, and that is no failure.
+	// The same event, sent again as after a broken connection, has the same name: the API server has it already, and that is not a failure.
 	if err := writer.Record(t.Context(), numbered(1), event); err != nil {
 		t.Errorf("record it again: %v", err)
 	}
@@ -293,7 +293,7 @@ func TestRecordOfStrangerFails(t *testing.T) {
 	}
 }
 
-// journal keeps what a sink was given.
+// journal is a sink that records its calls.
 type journal struct{ entries []string }
 
 func (j *journal) Set(o kinds.Object) {
@@ -302,9 +302,9 @@ func (j *journal) Set(o kinds.Object) {
 func (j *journal) Remove(ref model.Ref) { j.entries = append(j.entries, "remove "+ref.Name) }
 
 func TestObjectsAreHandedOn(t *testing.T) {
-	var told journal
+	var calls journal
 	w := &Watch{}
-	handler := handler(kinds.Get(model.PodKind), &w.counts[model.PodKind], &told)
+	handler := handler(kinds.Get(model.PodKind), &w.counts[model.PodKind], &calls)
 	version := func(v string) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: v}} }
 	handler.OnAdd(version("1"), true)
 	handler.OnUpdate(version("1"), version("1")) // listed again
@@ -316,7 +316,7 @@ func TestObjectsAreHandedOn(t *testing.T) {
 	handler.OnAdd(version("3"), false)
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "p", Obj: version("3")}) // deleted while the watch was broken
 	want := "[set p 1 set p 2 remove p set p 3 remove p]"
-	if got := fmt.Sprint(told.entries); got != want || w.Counts().Pods != 0 {
-		t.Errorf("told %s with %d pods left, want %s with none", got, w.Counts().Pods, want)
+	if got := fmt.Sprint(calls.entries); got != want || w.Counts().Pods != 0 {
+		t.Errorf("calls %s with %d pods left, want %s with none", got, w.Counts().Pods, want)
 	}
 }

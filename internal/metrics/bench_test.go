@@ -39,7 +39,7 @@ func observe(m *metrics.Metrics, r *loop.Round) {
 	m.Loop.Round(r)
 }
 
-// BenchmarkRound is what observing one round costs the loop, the clock readings of its phases included.
+// BenchmarkRound measures what observing one round costs the loop, including the clock readings of its phases.
 func BenchmarkRound(b *testing.B) {
 	m, _ := build(b, time.Now)
 	r := typical()
@@ -49,7 +49,7 @@ func BenchmarkRound(b *testing.B) {
 	}
 }
 
-// BenchmarkStanding is what telling how things stand costs, which happens about once a second, and when there is nothing to do.
+// BenchmarkStanding measures the report of gauges and counters, which is made about once a second, and when there is nothing to do.
 func BenchmarkStanding(b *testing.B) {
 	m, _ := build(b, time.Now)
 	s := standing()
@@ -69,7 +69,7 @@ func standing() *loop.Standing {
 	return s
 }
 
-// BenchmarkSent is what observing one binding costs the goroutine that wrote it.
+// BenchmarkSent measures what observing one binding costs the goroutine that wrote it.
 func BenchmarkSent(b *testing.B) {
 	m, _ := build(b, time.Now)
 	s := &commit.Settled{Placement: settled("p", 1, time.Now(), time.Second).Placements[0]}
@@ -81,7 +81,7 @@ func BenchmarkSent(b *testing.B) {
 	}
 }
 
-// TestObservingAllocatesNothing holds observing to the loop's rule: nothing is allocated once every series has been seen.
+// TestObservingAllocatesNothing checks that observing allocates nothing once every series exists.
 func TestObservingAllocatesNothing(t *testing.T) {
 	m, _ := build(t, time.Now)
 	r, s := typical(), standing()

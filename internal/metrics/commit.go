@@ -39,7 +39,7 @@ type commitMembers struct {
 	profiles   map[string]*boundMembers
 }
 
-// boundMembers are what bindings of one profile are observed by.
+// boundMembers are the members that observe bindings of one profile.
 type boundMembers struct {
 	scheduled, unschedulable, failed attemptMembers
 	point, plugin                    [2]metrics.ObserverMetric // Bind, by whether it failed
@@ -54,7 +54,7 @@ func newCommit(f *families, r *resets, now func() time.Time) *Commit {
 	return c
 }
 
-// lookUp looks up the members that are always there, and forgets the others.
+// lookUp looks up the members that always exist, and drops the others.
 func (c *Commit) lookUp() {
 	f := c.families
 	c.known = c.resets.count.Load()
@@ -74,7 +74,7 @@ func (c *Commit) lookUp() {
 	}
 }
 
-// Sending takes in that a write begins.
+// Sending observes the start of a write.
 func (c *Commit) Sending(ctx context.Context, w *commit.Write) context.Context {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -82,7 +82,7 @@ func (c *Commit) Sending(ctx context.Context, w *commit.Write) context.Context {
 	return ctx
 }
 
-// fly changes how many writes are in flight. The caller holds mu.
+// fly changes the number of writes in flight. The caller holds mu.
 func (c *Commit) fly(kind commit.WriteKind, by int) {
 	if c.known != c.resets.count.Load() {
 		c.lookUp()
@@ -94,7 +94,7 @@ func (c *Commit) fly(kind commit.WriteKind, by int) {
 	}
 }
 
-// Sent takes in how a write ended.
+// Sent observes the end of a write.
 func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

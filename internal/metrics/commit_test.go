@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// store is where a commit writes. Bindings wait until they are let through.
+// store receives the writes of a commit. Bindings wait until the test releases them.
 type store struct {
 	hold  chan struct{}
 	sent  chan string // names of pods whose binding arrived
@@ -45,7 +45,7 @@ func (s *store) PatchStatus(context.Context, *model.Pod, *v1.PodCondition, plan.
 }
 func (s *store) Record(context.Context, *model.Pod, report.Event) error { return nil }
 
-// outcomes notes how bindings ended.
+// outcomes records the results of bindings.
 type outcomes chan model.BindingResult
 
 func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
@@ -80,7 +80,7 @@ func settled(name string, attempt int, now time.Time, waited time.Duration) plan
 }
 
 func TestCommit(t *testing.T) {
-	// The loop's clock is an hour late, as after somebody set the system's.
+	// The loop's clock is an hour late, as after the system's was set.
 	began := time.Now()
 	now := func() time.Time { return began.Add(-time.Hour).Add(time.Since(began)) }
 	m, registry := build(t, now)

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// Loop observes a loop, and as Enter the phases of its decisions. It is used by the loop's goroutine alone.
+// Loop observes a loop and, through Enter, the phases of its decisions. Only the loop's goroutine uses it.
 type Loop struct {
 	families *families
 	resets   *resets
@@ -66,13 +66,13 @@ func (m *sizeMembers) set(count, bytes int) {
 	m.bytes.Set(float64(bytes))
 }
 
-// profileMembers are what a decision for one profile is observed by.
+// profileMembers are the members that observe a decision for one profile.
 type profileMembers struct {
 	unschedulable, failed attemptMembers
 	points                [engine.Phases]map[string]metrics.ObserverMetric // by status
 }
 
-// attemptMembers are what an attempt that ended one way is observed by.
+// attemptMembers are the members that observe attempts with one result.
 type attemptMembers struct {
 	count    metrics.CounterMetric
 	duration metrics.ObserverMetric
@@ -119,7 +119,7 @@ func newLoop(f *families, r *resets, version string) *Loop {
 	return l
 }
 
-// lookUp looks up the members that are always there, and forgets the others.
+// lookUp looks up the members that always exist, and drops the others.
 func (l *Loop) lookUp() {
 	f := l.families
 	l.known = l.resets.count.Load()
@@ -157,7 +157,7 @@ func (l *Loop) lookUp() {
 	for _, name := range append([]string{"pop", "settle"}, phaseNames[:]...) {
 		l.members.phases[name] = phase.WithLabelValues(name)
 	}
-	// What kube-scheduler shows from the beginning, and what can be nothing but 0 here.
+	// Series that kube-scheduler shows from the start, and that are always 0 here.
 	f.gaugeVecs["scheduler_inflight_events"].WithLabelValues("PodPopped").Set(0)
 	for _, queue := range []string{"incomplete", "pending"} {
 		f.gaugeVecs["scheduler_pending_pods"].WithLabelValues(queue).Set(0)
@@ -175,7 +175,7 @@ func queuesOf(family *metrics.GaugeVec, more ...string) queueMembers {
 	return queueMembers{of("active"), of("backoff"), of("unschedulable"), of("gated")}
 }
 
-// Round takes in a round.
+// Round observes a round.
 func (l *Loop) Round(r *loop.Round) {
 	if l.known != l.resets.count.Load() {
 		l.lookUp()
@@ -193,7 +193,7 @@ func (l *Loop) Round(r *loop.Round) {
 	}
 }
 
-// events observes what a change of each kind took. Changes are taken in together, so each is given an equal share of the time.
+// events observes the time of each change. Changes are applied in batches, so each counts with an equal share of its batch's time.
 func (l *Loop) events(r *loop.Round) {
 	d := &r.Delta
 	n := len(d.Events) + len(d.Arrived) + len(d.Left)
@@ -266,7 +266,7 @@ func (l *Loop) decision(r *loop.Round) {
 	}
 }
 
-// point returns what the extension point is observed by that a phase amounts to.
+// point returns the observer of the extension point that a phase corresponds to.
 func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {
 	status := statusSuccess
 	if last := l.phases.last; phase == last && (d.Outcome == plan.Failed || d.Outcome == plan.NoNodes) {
@@ -295,7 +295,7 @@ func (l *Loop) profile(name string) *profileMembers {
 	return p
 }
 
-// Standing takes in how things stand.
+// Standing takes the loop's gauges and counters.
 func (l *Loop) Standing(s *loop.Standing) {
 	if l.known != l.resets.count.Load() {
 		l.lookUp()
@@ -344,7 +344,7 @@ func (l *Loop) unschedulable(profile, plugin string) *waiting {
 	return w
 }
 
-// evaluations returns what counts how often a plugin was asked; of the key, Times is 0.
+// evaluations returns the counter of calls of a plugin; Times of the key is 0.
 func (l *Loop) evaluations(key loop.Asked) *total {
 	t := l.members.evaluations[key]
 	if t == nil {

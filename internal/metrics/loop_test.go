@@ -36,8 +36,8 @@ func settle(t testing.TB, c *simulate.Cluster) {
 	}
 }
 
-// TestLoop runs the real loop in virtual time: two pods fit, two do not, one is gated; then a node is uncordoned, and in the end time
-// alone has everything looked at again.
+// TestLoop runs the real loop in virtual time: two pods fit, two do not, one has a scheduling gate; then a node is uncordoned, and at the
+// end the time limit of parked pods makes them tried again.
 func TestLoop(t *testing.T) {
 	c, _, registry := simulated(t)
 	cordoned := func(n *v1.Node) { n.Spec.Unschedulable = true }
@@ -117,7 +117,7 @@ func TestLoop(t *testing.T) {
 	`)
 }
 
-// TestTallies expects pods that must be spread to show up in what is said of tallies.
+// TestTallies expects pods with spread constraints to appear in the series about tallies.
 func TestTallies(t *testing.T) {
 	c, _, registry := simulated(t)
 	for _, name := range []string{"a", "b"} {
@@ -143,7 +143,7 @@ func TestTallies(t *testing.T) {
 	}
 }
 
-// TestReset resets the registry, as DELETE /metrics does, and expects that counting goes on from nothing.
+// TestReset resets the registry, as DELETE /metrics does, and expects that counting starts again from 0.
 func TestReset(t *testing.T) {
 	c, _, registry := simulated(t)
 	c.SetNode(node("a", "1"))
@@ -166,7 +166,7 @@ func TestReset(t *testing.T) {
 	`)
 }
 
-// TestEmptyCluster expects a pod that finds no node at all to count as unschedulable, as in kube-scheduler.
+// TestEmptyCluster expects a pod in a cluster without nodes to count as unschedulable, as in kube-scheduler.
 func TestEmptyCluster(t *testing.T) {
 	c, _, registry := simulated(t)
 	c.SetPod(pod("early", "1"))

@@ -11,19 +11,19 @@ import (
 	"k8s.io/component-base/metrics"
 )
 
-// Config is what the series need to be built.
+// Config is the configuration of the series.
 type Config struct {
-	// Register takes in one family, as legacyregistry.Register and a KubeRegistry's Register do.
+	// Register registers one family, as legacyregistry.Register and a KubeRegistry's Register do.
 	Register func(metrics.Registerable) error
-	// Enabled says whether a feature gate is on. Families that hang on one that is off are not there.
+	// Enabled reports whether a feature gate is on. Families that depend on a gate that is off do not exist.
 	Enabled func(gate string) bool
-	// Now is what time it is for the loop; a loop.Clock tells.
+	// Now returns the loop's time, as loop.Clock does.
 	Now func() time.Time
 	// Version is shown in berth_build_info.
 	Version string
 }
 
-// Metrics are the scheduler's series. Loop and Commit are what fills them.
+// Metrics are the scheduler's series. Loop and Commit fill them.
 type Metrics struct {
 	// Loop observes a loop.Loop, Commit a commit.Commit.
 	Loop   *Loop
@@ -46,7 +46,7 @@ func New(config Config) (*Metrics, error) {
 			}
 		}
 	}
-	// Last: when everything is reset, what was looked up before is stale only after the others have forgotten it.
+	// Last: members that were looked up are stale only after the other collectors have been reset.
 	resets := &resets{}
 	for _, family := range append(f.all, resets) {
 		if err := config.Register(family); err != nil {
@@ -57,13 +57,13 @@ func New(config Config) (*Metrics, error) {
 }
 
 // resets counts how often the registry was reset, as DELETE /metrics does. Members of families that were looked up before are no longer
-// shown then, and must be looked up again. It poses as a family without series, since that is what a registry tells of resets.
+// shown then, and must be looked up again. It is registered as a family without series, because a registry calls Reset only on families.
 type resets struct{ count atomic.Uint64 }
 
-// Reset is called by the registry.
+// Reset counts a reset; the registry calls it.
 func (r *resets) Reset() { r.count.Add(1) }
 
-// Create reports that there is nothing to hide.
+// Create reports that the family is not hidden.
 func (r *resets) Create(*semver.Version) bool { return true }
 
 // ClearState has nothing to clear.
@@ -78,7 +78,7 @@ func (r *resets) Describe(chan<- *prometheus.Desc) {}
 // Collect gives nothing.
 func (r *resets) Collect(chan<- prometheus.Metric) {}
 
-// total counts up to what somebody else has counted. The counter may be reset; what is added is the difference to the last report.
+// total makes a counter follow a count that is kept elsewhere. The counter may be reset; reach adds the difference to the last report.
 type total struct {
 	counter metrics.CounterMetric
 	seen    int64

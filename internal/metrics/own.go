@@ -4,7 +4,7 @@ import "k8s.io/component-base/metrics"
 
 const berthPrefix = "berth_"
 
-// berthSeries are Berth's own, beside kube-scheduler's. All are alpha: they may change with what they measure.
+// berthSeries are Berth's own series, besides kube-scheduler's. All are alpha: they may change with what they measure.
 func berthSeries() []series {
 	all := append(decisionSeries(), memorySeries()...)
 	all = append(all, writeSeries()...)

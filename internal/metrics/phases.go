@@ -10,7 +10,7 @@ import (
 // phaseNames are the phases in the label of berth_decision_phase_duration_seconds.
 var phaseNames = [engine.Phases]string{engine.PreFilter: "prefilter", engine.Filter: "filter", engine.Score: "score"}
 
-// pointNames are the extension points that the phases are made of, in kube-scheduler's words.
+// pointNames are the extension points of the phases, by kube-scheduler's names.
 var pointNames = [engine.Phases]string{engine.PreFilter: "PreFilter", engine.Filter: "Filter", engine.Score: "Score"}
 
 // stopwatch measures the phases of a decision.
@@ -21,10 +21,10 @@ type stopwatch struct {
 	began   time.Time // of the last phase
 }
 
-// Enter is told, as engine.Config's OnPhase, that a phase of a decision begins.
+// Enter is engine.Config's OnPhase: it observes the start of a phase of a decision.
 func (l *Loop) Enter(phase engine.Phase) {
 	w := &l.phases
-	if phase == engine.PreFilter { // the first; what was measured of another decision is over
+	if phase == engine.PreFilter { // the first: discard the phases of an earlier decision
 		*w = stopwatch{began: time.Now()}
 	} else {
 		took := time.Since(w.began)
@@ -34,7 +34,7 @@ func (l *Loop) Enter(phase engine.Phase) {
 	w.entered[phase], w.last = true, phase
 }
 
-// of gives the phases that a decision went through and what each took, of what the decision took in all, and begins anew.
+// of returns the phases of a decision with the time that each took, out of the time of the whole decision, and resets the stopwatch.
 func (w *stopwatch) of(whole time.Duration) iter.Seq2[engine.Phase, time.Duration] {
 	return func(yield func(engine.Phase, time.Duration) bool) {
 		rest := whole

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/feature"
 )
 
-// reference are kube-scheduler 1.37's series: name, type, stability, labels, buckets (start·factor^n, count), and the gate without which
-// they are not there. Written from its documentation and from what it serves, not from the tables that this package registers.
+// reference are kube-scheduler 1.37's series: name, type, stability, labels, buckets (start·factor^n, count), and the feature gate that
+// they need. Written from its documentation and its /metrics, not from the tables that this package registers.
 const reference = `
 scheduler_schedule_attempts_total                          counter   STABLE result,profile
 scheduler_scheduling_attempt_duration_seconds              histogram STABLE result,profile                       0.001,2,15
@@ -71,7 +71,7 @@ scheduler_placement_evaluations_total                      counter   ALPHA  resu
 scheduler_placement_evaluation_duration_seconds            histogram ALPHA  result,profile                       0.001,2,15   TopologyAwareWorkloadScheduling
 `
 
-// registered registers the series in a registry of its own, and gives each family with labels one member.
+// registered registers the series in a new registry, and gives each family with labels one member.
 func registered(t *testing.T, enabled func(string) bool) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := testutil.NewFakeKubeRegistry("1.37.0")
@@ -134,7 +134,7 @@ func row(family *dto.MetricFamily) string {
 	return fmt.Sprintf("%s %s %s labels %v buckets %v", family.GetName(), strings.ToLower(family.GetType().String()), stability, names, bounds)
 }
 
-// expected describes what a line of reference says, and gives its gate.
+// expected returns the description in a line of reference, the name, and the feature gate.
 func expected(t *testing.T, line string) (description, name, gate string) {
 	t.Helper()
 	fields := append(strings.Fields(line), "-", "-", "-")
@@ -162,7 +162,7 @@ func expected(t *testing.T, line string) (description, name, gate string) {
 	return fmt.Sprintf("%s %s %s labels %v buckets %v", fields[0], fields[1], fields[2], names, bounds), fields[0], gate
 }
 
-// GateDefaults says which gates are on unless somebody says otherwise.
+// GateDefaults returns the default of each feature gate.
 func GateDefaults(t testing.TB) func(gate string) bool {
 	t.Helper()
 	gates, err := feature.Defaults()

@@ -10,15 +10,15 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Resources serves what each pod asks for and is limited to, as /metrics/resources. The pods are those that the scheduler knows at the
-// moment of a request; only the replica that leads should serve them, so that they are not counted once for each replica.
+// Resources serves the requests and limits of each pod, as /metrics/resources. The pods are those in the informer's cache at the time of a
+// scrape; only the replica that leads should serve them, so that they are not counted once for each replica.
 func Resources(pods func() []*v1.Pod) http.Handler {
 	registry := metrics.NewKubeRegistry()
 	registry.CustomMustRegister(newResourceCollector(pods))
 	return metrics.HandlerWithReset(registry, metrics.HandlerOpts{})
 }
 
-// resourceCollector reads the pods whenever it is asked: it keeps nothing, so pods that are gone are not shown.
+// resourceCollector reads the pods at each scrape: it keeps nothing, so pods that are gone are not shown.
 type resourceCollector struct {
 	metrics.BaseStableCollector
 	pods             func() []*v1.Pod
@@ -72,7 +72,7 @@ func collectList(to chan<- metrics.Metric, family *metrics.Desc, pod *v1.Pod, am
 	}
 }
 
-// unitOf returns what a resource is counted in; extended resources have no unit.
+// unitOf returns the unit of a resource; extended resources have none.
 func unitOf(name v1.ResourceName) string {
 	switch {
 	case name == v1.ResourceCPU:

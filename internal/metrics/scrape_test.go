@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/metrics"
 )
 
-// samples are that a scrape gives, by name and labels: a counter's or gauge's value, and how often a histogram was observed.
+// samples are the result of a scrape, by name and labels: a counter's or gauge's value, and how often a histogram was observed.
 type samples map[string]float64
 
 func scrape(t testing.TB, from componentmetrics.Gatherer) samples {

@@ -8,14 +8,14 @@ import (
 
 // series describes one family of series.
 type series struct {
-	// name is without the prefix of the table it stands in.
+	// name is the name without the prefix of its table.
 	name      string
 	kind      kind
 	stability metrics.StabilityLevel
 	help      string
 	labels    []string
 	buckets   []float64
-	// gate names the feature gate without which the family is not there; "" if it always is.
+	// gate is the feature gate that the family needs; "" if none.
 	gate string
 	// deprecated is the version since which the family is deprecated, "" if it is not. Deprecated alpha series are hidden.
 	deprecated string
@@ -37,8 +37,7 @@ func exponential(start, factor float64, count int) []float64 {
 // by names the labels of a family.
 func by(names ...string) []string { return names }
 
-// families are the registered families by full name. A family without labels is there as well as one with them, under the type of its
-// kind.
+// families are the registered families by full name. Each family is in the map of its type, with or without labels.
 type families struct {
 	counters      map[string]*metrics.Counter
 	counterVecs   map[string]*metrics.CounterVec

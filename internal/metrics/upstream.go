@@ -3,7 +3,7 @@ package metrics
 import "k8s.io/component-base/metrics"
 
 // The tables in this file are kube-scheduler 1.37's series: names, types, labels, buckets and stability are its own, since dashboards,
-// alerts and --disabled-metrics name them. docs/metrics.md says what each of them means here, and which are never anything but empty.
+// alerts and --disabled-metrics name them. docs/metrics.md explains what each of them means here, and which are always empty.
 
 const schedulerPrefix = "scheduler_"
 
@@ -162,7 +162,7 @@ func claimSeries() []series {
 	}
 }
 
-// The feature gates that series hang on.
+// The feature gates that series depend on.
 const (
 	asyncPreemption   = "SchedulerAsyncPreemption"
 	asyncAPICalls     = "SchedulerAsyncAPICalls"

@@ -33,8 +33,8 @@ func nodeAffinityOf(p *v1.Pod) *v1.NodeAffinity {
 	return p.Spec.Affinity.NodeAffinity
 }
 
-// nodeAffinityPreFilter narrows to the nodes that the required terms name by metadata.name, if every term names some. Only
-// "metadata.name In" counts; within a term such requirements intersect, and the terms are united.
+// nodeAffinityPreFilter returns the nodes that the required terms name by metadata.name, if every term names some. Only "metadata.name In"
+// counts; within a term such requirements intersect, and the terms are united.
 func nodeAffinityPreFilter(cy *cycle) ([]string, *Rejection, error) {
 	required := requiredOf(nodeAffinityOf(cy.pod))
 	if required == nil || len(required.NodeSelectorTerms) == 0 {
@@ -78,7 +78,7 @@ func nodeAffinityFilter(cy *cycle, n node) *Rejection {
 	return nil
 }
 
-// wantedBy says whether the node satisfies the pod's own node selector and required node affinity.
+// wantedBy reports whether the node satisfies the pod's own node selector and required node affinity.
 func wantedBy(p *v1.Pod, n node) bool {
 	required := requiredOf(nodeAffinityOf(p))
 	return hasLabels(n.Labels, p.Spec.NodeSelector) && (required == nil || selects(required, n))
@@ -93,7 +93,7 @@ func hasLabels(labels, wanted map[string]string) bool {
 	return true
 }
 
-// selects says whether at least one term matches. A term that does not parse matches nothing and does not spoil the others.
+// selects reports whether at least one term matches. A term that does not parse matches nothing and has no effect on the others.
 func selects(s *v1.NodeSelector, n node) bool {
 	for _, term := range s.NodeSelectorTerms {
 		if parse(term) == nil && termMatches(term, n) {
@@ -134,7 +134,7 @@ func empty(t v1.NodeSelectorTerm) bool {
 	return len(t.MatchExpressions) == 0 && len(t.MatchFields) == 0
 }
 
-// termMatches expects a term that parses. Everything in a term must hold; an empty term holds nowhere.
+// termMatches expects a term that parses. All requirements of a term must match; an empty term matches no node.
 func termMatches(t v1.NodeSelectorTerm, n node) bool {
 	for _, r := range t.MatchExpressions {
 		value, present := n.Labels[r.Key]
@@ -179,7 +179,7 @@ func labelMatches(r v1.NodeSelectorRequirement, value string, present bool) bool
 	return label < bound
 }
 
-// parse returns the first thing in a term that upstream could not turn into a selector.
+// parse returns an error for the first part of a term that upstream could not turn into a selector.
 func parse(t v1.NodeSelectorTerm) error {
 	for _, r := range t.MatchExpressions {
 		if err := parseExpression(r); err != nil {

@@ -18,7 +18,8 @@ type weighed struct {
 
 func (w weighed) after() int64 { return w.used + w.asked }
 
-// weigh picks the configured resources that count on a node: not scalars that the pod does not ask for, and nothing the node has none of.
+// weigh picks the configured resources that count on a node: without scalars that the pod does not request, and without resources that the
+// node lacks.
 func weigh(specs []configv1.ResourceSpec, asked, size amounts, used func(v1.ResourceName) int64) []weighed {
 	var all []weighed
 	for _, spec := range specs {
@@ -31,8 +32,8 @@ func weigh(specs []configv1.ResourceSpec, asked, size amounts, used func(v1.Reso
 	return all
 }
 
-// fitScore rates by the configured strategy. The pending pod counts as the sum of its containers with defaults, its pod-level
-// requests ignored; pods on the node count with defaults for cpu and memory and with their real requests for all else.
+// fitScore scores by the configured strategy. The pending pod counts as the sum of its containers with defaults, its pod-level requests
+// ignored; pods on the node count with defaults for cpu and memory and with their real requests for all else.
 func fitScore(cy *cycle) (scores, error) {
 	strategy := configv1.ScoringStrategy{}
 	if s := cy.profile.Fit.ScoringStrategy; s != nil {
@@ -121,8 +122,8 @@ func shaped(shape []configv1.UtilizationShapePoint, u int64) int64 {
 	return int64(shape[len(shape)-1].Score) * 10
 }
 
-// balancedScore says how much the pod would even out the node's use of its resources: 75 leaves it as it is. It counts real
-// requests, of the pod and on the node; a pod that asks for none of the configured resources is not scored.
+// balancedScore measures how far the pod would balance the node's use of its resources; 75 is no change. It counts real requests, of the
+// pod and on the node; a pod that requests none of the configured resources is not scored.
 func balancedScore(cy *cycle) (scores, error) {
 	specs := cy.profile.Balanced.Resources
 	if len(specs) == 0 {
@@ -163,8 +164,8 @@ func fraction(amount, capacity int64) float64 {
 	return min(1, float64(amount)/float64(capacity))
 }
 
-// balance is 100 for equal fractions and falls with their standard deviation. The explicit conversions forbid fused
-// multiply-add: the result is truncated, so the last bit shows.
+// balance is 100 for equal fractions and falls with their standard deviation. The explicit conversions prevent fused multiply-add: the
+// result is truncated, so the last bit matters.
 func balance(fractions []float64) int64 {
 	deviation := 0.0
 	count := float64(len(fractions))

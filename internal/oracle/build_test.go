@@ -39,7 +39,7 @@ var (
 	parseRequirements = build.Requirements
 )
 
-// status gives the container at that position its allocated and actual resources.
+// status sets the allocated and actual resources of the container at that position.
 func status(position int, allocated, actual string) podPart {
 	return func(p *v1.Pod) {
 		p.Status.ContainerStatuses = append(p.Status.ContainerStatuses, v1.ContainerStatus{
@@ -77,7 +77,7 @@ func prefer(terms ...v1.PreferredSchedulingTerm) podPart {
 	}
 }
 
-// labelTerm reads "zone In a,b": expressions are parted by "; ".
+// labelTerm reads "zone In a,b"; "; " separates expressions.
 func labelTerm(s string) v1.NodeSelectorTerm {
 	return v1.NodeSelectorTerm{MatchExpressions: parseRequirements(s)}
 }
@@ -117,7 +117,7 @@ func verdict(n NodeJudgment) string {
 	return code + strings.Join(n.Rejections[0].Reasons, ", ")
 }
 
-// verdicts gives one per node, by node name.
+// verdicts returns the verdict on each node, by node name.
 func verdicts(a Judgment) []string {
 	var all []string
 	for _, n := range a.Nodes {
@@ -126,7 +126,7 @@ func verdicts(a Judgment) []string {
 	return all
 }
 
-// scored gives what one scorer says on each feasible node, raw and normalised; nothing when it skipped.
+// scored returns one plugin's raw and normalised scores of the feasible nodes; nothing when it skipped.
 func scored(a Judgment, plugin string) (raw, normalised []int64) {
 	for _, n := range a.Nodes {
 		for _, s := range n.Scores {
@@ -139,7 +139,7 @@ func scored(a Judgment, plugin string) (raw, normalised []int64) {
 	return raw, normalised
 }
 
-// scoreAll asks a scorer about all nodes as though all were feasible, which tables about overfull nodes need.
+// scoreAll runs a scorer on all nodes as though all were feasible, which tables about overfull nodes need.
 func scoreAll(t *testing.T, score func(*cycle) (scores, error), c Cluster, p *v1.Pod, profile Profile) []int64 {
 	t.Helper()
 	cy := newCycle(c, p, profile)

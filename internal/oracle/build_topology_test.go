@@ -37,7 +37,7 @@ var (
 	taintsPolicy   = build.NodeTaintsPolicy
 	matchKeys      = build.MatchLabelKeys
 
-	// near and apart require, likes and dislikes prefer.
+	// near and apart are required terms, likes and dislikes preferred ones.
 	near     = build.RequiredAffinity
 	apart    = build.RequiredAntiAffinity
 	likes    = build.PreferredAffinity
@@ -55,7 +55,7 @@ var (
 // service selects by labels like "app=x"; nil stands for a service without selector.
 func service(selector map[string]string) *v1.Service { return build.Service("", selector) }
 
-// inShort is what happened to each node, in a word each for the reasons of the two topology plugins.
+// inShort is the verdict on each node, with one word for each reason of the two topology plugins.
 func inShort(a Judgment) string {
 	var words []string
 	for _, n := range a.Nodes {
@@ -83,7 +83,7 @@ func word(rejections []Rejection) string {
 	return text
 }
 
-// marks is what one scorer says, raw and normalised: "13 12 6 -> 46 53 100", or "skip".
+// marks is one plugin's raw and normalised scores: "13 12 6 -> 46 53 100", or "skip".
 func marks(a Judgment, plugin string) string {
 	if a.Err != nil {
 		return a.Err.Error()

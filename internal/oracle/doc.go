@@ -1,12 +1,11 @@
-// Package oracle is a slow, obvious scheduler: the second opinion that the engine must agree with in tests.
+// Package oracle is a slow, obvious scheduler that the engine must agree with in tests.
 //
-// It takes a cluster as plain API objects, one pending pod and a profile. It gives the verdict and the score of every node, the nodes
-// that tie for first place, and the exact text of the FailedScheduling event, as kube-scheduler 1.37 would word it. It owns nothing:
-// every answer is worked out from the objects alone, with nothing kept between or within calls, so that there is nothing to invalidate.
+// It takes a cluster as plain API objects, one pending pod and a profile. It gives the verdict and the score of every node, the nodes that
+// tie for first place, and the exact text of the FailedScheduling event, as kube-scheduler 1.37 writes it. It owns nothing: every answer is
+// computed from the objects alone. Nothing is kept between or within calls, so nothing has to be invalidated.
 //
 // It never imports the engine, the plugins, the state or the model, and never calls k8s.io/component-helpers, which the
 // product calls: two implementations that share a helper share its mistakes. It never changes an object it was given.
 //
-// What it leaves out: sampling of nodes, extenders, volumes and dynamic resources. Feature gates have
-// their 1.37 defaults.
+// It leaves out sampling of nodes, extenders, volumes and dynamic resources. Feature gates have their 1.37 defaults.
 package oracle

@@ -6,18 +6,18 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// DryRun is a node as Filter sees it, but PreFilter does not, while preemption tries victims and while nominated pods are taken to be where they
-// are nominated.
+// DryRun is the difference between the node that PreFilter sees and the one that Filter sees: preemption removes victims, and nominated
+// pods are added to their nodes.
 type DryRun struct {
 	Node    string
 	Removed []*v1.Pod // pods of the cluster that are on the node
-	Added   []*v1.Pod // pods that are not
+	Added   []*v1.Pod // pods that are not on it
 }
 
-// JudgeDryRun gives the plugins that reject the node of a dry run, in filter order. The error is that of a PreFilter.
+// JudgeDryRun returns the plugins that reject the node of a dry run, in filter order. The error is that of a PreFilter.
 //
-// Plugins that count in PreFilter are told of each change and adjust their counts. For PodTopologySpread that is not the same as counting
-// again, and an InterPodAffinity that has nothing to check before the dry run checks nothing in it.
+// Plugins that count in PreFilter adjust their counts for each change (AddPod, RemovePod). For PodTopologySpread that differs from counting
+// again, and InterPodAffinity, if PreFilter returned Skip, checks nothing in the dry run.
 func JudgeDryRun(c Cluster, p *v1.Pod, profile Profile, d DryRun) ([]Rejection, error) {
 	cy := newCycle(c, p, profile)
 	cy.dryRun = d

@@ -12,7 +12,7 @@ const (
 	bindMountOptions     = "VolumeBindMountOptions"
 )
 
-// featureRegistry holds the node features that 1.37 knows, sorted. A pod can need only the three named above.
+// featureRegistry lists the node features that 1.37 knows, sorted. A pod can need only the three named above.
 var featureRegistry = []string{
 	"DRANodeAllocatableResources",
 	"DRAOptionalNodeOperations",
@@ -35,8 +35,8 @@ func nodeDeclaredFeaturesFilter(cy *cycle, n node) *Rejection {
 	return nil
 }
 
-// recognised merges what a node publishes with the sorted registry, as upstream does. An unsorted list loses names on the way:
-// once the merge has passed a registered name, that name is not found any more.
+// recognised merges what a node publishes with the sorted registry, as upstream does. Names are lost from an unsorted list: a registered
+// name that the merge has passed is not found any more.
 func recognised(published []string) []string {
 	var found []string
 	known := featureRegistry

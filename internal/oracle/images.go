@@ -12,8 +12,8 @@ const (
 	imageCeiling = 1000 << 20 // bytes per image; more than this counts no further
 )
 
-// imageLocalityScore favours nodes that hold much of what the pod would have to pull, scaled by how many nodes hold each image, lest
-// one node attract all pods.
+// imageLocalityScore favours nodes that hold much of what the pod would have to pull. Sizes are scaled by how many nodes hold the image, so
+// that one node does not attract all pods.
 func imageLocalityScore(cy *cycle) (scores, error) {
 	images := podImages(cy.pod)
 	raw := make([]int64, len(cy.feasible))
@@ -74,8 +74,8 @@ func holds(n node, image string) bool {
 	return false
 }
 
-// imageState is an image's size and the number of nodes that hold it. Upstream keeps the size that any node recorded first; here it is
-// the size on the first holder by name, since the oracle has no past. The two agree as long as an image has one size.
+// imageState is an image's size and the number of nodes that hold it. Upstream keeps the size that any node recorded first; here it is the
+// size on the first holder by name, since the oracle has no history. The two agree as long as an image has one size.
 func imageState(nodes []node, image string) (size int64, holders int) {
 	for _, n := range nodes {
 		if !holds(n, image) {

@@ -9,9 +9,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// selector chooses objects by their labels. Its operators mean what they mean in node affinity.
+// selector selects objects by their labels. Its operators are those of node affinity.
 type selector struct {
-	nothing      bool // an absent selector chooses nothing
+	nothing      bool // an absent selector selects nothing
 	requirements []v1.NodeSelectorRequirement
 }
 
@@ -27,7 +27,7 @@ func selectorOf(from *metav1.LabelSelector) selector {
 	return s
 }
 
-// equal chooses what has all the labels.
+// equal selects objects that have all the labels.
 func equal(labels map[string]string) selector {
 	var s selector
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -36,12 +36,12 @@ func equal(labels map[string]string) selector {
 	return s
 }
 
-// and chooses what both choose.
+// and selects what both select.
 func (s selector) and(other selector) selector {
 	return selector{nothing: s.nothing || other.nothing, requirements: slices.Concat(s.requirements, other.requirements)}
 }
 
-// everything reports whether the selector is the empty one, {}, which chooses every pod.
+// everything reports whether the selector is the empty one, {}, which selects every pod.
 func (s selector) everything() bool { return !s.nothing && len(s.requirements) == 0 }
 
 func (s selector) matches(labels map[string]string) bool {
@@ -54,7 +54,7 @@ func (s selector) matches(labels map[string]string) bool {
 	return !s.nothing
 }
 
-// parseSelector returns the first thing that upstream could not turn into a selector.
+// parseSelector returns an error for the first part that upstream could not turn into a selector.
 func parseSelector(from *metav1.LabelSelector) error {
 	for _, r := range selectorOf(from).requirements {
 		switch r.Operator {

@@ -280,7 +280,7 @@ func TestNodePorts(t *testing.T) {
 	}
 }
 
-// ports gives the pod's only container, init or not, ports such as "TCP 10.0.0.1 80"; a dash leaves a field empty.
+// ports sets the ports of the pod's only container, init or not, from texts such as "TCP 10.0.0.1 80"; a dash leaves a field empty.
 func ports(t *testing.T, all []string) podPart {
 	return func(p *v1.Pod) {
 		for _, s := range all {

@@ -10,24 +10,24 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// Cluster is all that the oracle sees.
+// Cluster is everything that the oracle takes into account besides the pod and the profile.
 type Cluster struct {
 	Nodes []*v1.Node
-	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. Of the others, those are looked at that
-	// status.nominatedNodeName nominates them to a node.
+	// Pods with spec.nodeName set are placed, unless their phase is Succeeded or Failed. Of the others, only those count that
+	// status.nominatedNodeName nominates to a node.
 	Pods []*v1.Pod
 
-	// Namespaces may lack the namespace of a pod, as a cache may: it then has no labels, and no selector but the empty one finds it.
+	// Namespaces may lack the namespace of a pod, as a cache may. Such a namespace has no labels, and only the empty selector matches it.
 	Namespaces []*v1.Namespace
 
-	// Services and controllers are read only for the default selector of PodTopologySpread's default constraints.
+	// Services and controllers are read only for the default constraints of PodTopologySpread, to find what a pod belongs to.
 	Services               []*v1.Service
 	ReplicationControllers []*v1.ReplicationController
 	ReplicaSets            []*appsv1.ReplicaSet
 	StatefulSets           []*appsv1.StatefulSet
 }
 
-// Profile says which plugins run and with which arguments. It must be valid: checking arguments is the business of the configuration.
+// Profile is the set of plugins that run, with their arguments. It must be valid: package config checks arguments.
 type Profile struct {
 	Disabled map[string]bool  // names of plugins that are off at every extension point
 	Weights  map[string]int64 // score weights, used as they are; a scorer that is missing here has its default weight
@@ -46,21 +46,21 @@ type Profile struct {
 // DefaultProfile is the profile of an empty configuration file.
 func DefaultProfile() Profile { return Profile{} }
 
-// NodeLocalProfile is the default profile without the plugins for which a node's answer depends on pods elsewhere.
+// NodeLocalProfile is the default profile without the plugins whose result for a node depends on pods elsewhere.
 func NodeLocalProfile() Profile {
 	p := DefaultProfile()
 	p.Disabled = map[string]bool{spreadName: true, podAffinityName: true}
 	return p
 }
 
-// Rejection is one plugin's no.
+// Rejection is one plugin's rejection of a node.
 type Rejection struct {
-	Plugin       string // empty when no single plugin speaks: a node outside the set that PreFilters left, or sets without a common node
+	Plugin       string // empty when several plugins caused it: a node outside the set that PreFilters left, or sets without a common node
 	Unresolvable bool   // UnschedulableAndUnresolvable: evicting pods would not help
 	Reasons      []string
 }
 
-// Score is what one scorer says about one node.
+// Score is one plugin's score of one node.
 type Score struct {
 	Plugin string
 	Weight int64
@@ -68,7 +68,7 @@ type Score struct {
 	Score  int64 // after normalising, before the weight; 0 to 100
 }
 
-// NodeJudgment is the outcome for one node.
+// NodeJudgment is the oracle's result for one node.
 type NodeJudgment struct {
 	Node     string
 	Feasible bool
@@ -90,7 +90,7 @@ type Judgment struct {
 	Narrowed []string
 	// Message is the exact FailedScheduling text up to the part that preemption adds; empty when some node is feasible.
 	Message string
-	// Nominated is the node that the pod itself is nominated to, if it is feasible: it is taken without scoring the others.
+	// Nominated is the node that the pod itself is nominated to, if it is feasible: it is taken, and the other nodes are not examined.
 	Nominated string
 	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
 	Best []string
@@ -99,10 +99,10 @@ type Judgment struct {
 	Err error
 }
 
-// Judge runs the scheduling cycle of one pending pod.
+// Judge runs one scheduling cycle for a pending pod.
 //
-// With exactly one feasible node kube-scheduler scores nothing and takes it. Judge still fills its scores, normalised over that one
-// node, as an explanation; a scorer that would fail is then left out, since upstream never asks it.
+// With exactly one feasible node kube-scheduler scores nothing and takes it. Judge still fills its scores, normalised over that one node,
+// as an explanation; a scorer that would fail is then left out, since upstream does not run it.
 func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	cy := newCycle(c, p, profile)
 	if len(cy.nodes) == 0 {
@@ -140,7 +140,7 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	return a
 }
 
-// besideNominated returns the plugins that reject the node when the pods are on it that are nominated to it and that the pod does not outrank.
+// besideNominated returns the plugins that reject the node when the pods nominated to it that the pod does not outrank are on it.
 func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) []Rejection) []Rejection {
 	var nominated []*v1.Pod
 	for _, other := range c.Pods {
@@ -171,7 +171,7 @@ func priority(p *v1.Pod) int32 {
 	return *p.Spec.Priority
 }
 
-// cycle is what every plugin may look at. Plugins only read it.
+// cycle is the input of every plugin. Plugins only read it.
 type cycle struct {
 	pod      *v1.Pod
 	profile  Profile
@@ -217,8 +217,8 @@ func (cy *cycle) enabled() []plugin {
 	return on
 }
 
-// filter runs the PreFilters and returns what then gives the rejections of a node: the pod's, the narrowing's, or those of all filters that
-// refuse the node.
+// filter runs the PreFilters. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or
+// those of all filters that reject the node.
 func (cy *cycle) filter(a *Judgment) func(node) []Rejection {
 	allowed := cy.preFilter(a)
 	switch {
@@ -236,8 +236,8 @@ func (cy *cycle) filter(a *Judgment) func(node) []Rejection {
 	}
 }
 
-// preFilter runs the PreFilters, records in the answer whether they rejected the pod or failed and who narrowed, and returns the names
-// of the nodes left; nil means all.
+// preFilter runs the PreFilters and returns the names of the nodes left; nil means all. It records in the answer whether they rejected the
+// pod or failed, and which plugins narrowed.
 func (cy *cycle) preFilter(a *Judgment) []string {
 	var allowed []string
 	for _, p := range cy.enabled() {
@@ -290,7 +290,7 @@ func intersection(a, b []string) []string {
 	return both
 }
 
-// filters prepares all filters and returns what runs them on a node. Nodes that PreFilter ruled out are not shown to them.
+// filters prepares all filters and returns a function that runs them on a node. They do not run on nodes that PreFilter ruled out.
 func (cy *cycle) filters() func(node) []Rejection {
 	var names []string
 	var checks []func(node) *Rejection
@@ -312,7 +312,7 @@ func (cy *cycle) filters() func(node) []Rejection {
 	}
 }
 
-// message words the failure: a count per reason, sorted as text, so that "10 x" stands before "2 y".
+// message writes the failure: a count per reason, sorted as text, so that "10 x" comes before "2 y".
 func message(a *Judgment) string {
 	text := fmt.Sprintf("0/%d nodes are available:", len(a.Nodes))
 	if a.PreFilter != nil {

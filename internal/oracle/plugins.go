@@ -7,17 +7,17 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// plugin is one scheduler plugin: up to three functions, nil where it has no say.
+// plugin is one scheduler plugin: up to three functions, nil for extension points that it does not implement.
 type plugin struct {
 	name   string
 	weight int64 // default score weight
 
-	// preFilter may name the only nodes worth looking at (nil: all), reject the pod, or fail the cycle.
+	// preFilter may return the only nodes to consider (nil: all), reject the pod, or fail the cycle.
 	preFilter func(*cycle) ([]string, *Rejection, error)
-	// filter counts what it needs to count over all nodes, and returns what then judges one. That returns nil when the node will
-	// do; the caller fills in the plugin's name.
+	// filter counts what it needs over all nodes, and returns a function that filters one. That function returns nil when the node passes;
+	// the caller sets the plugin's name.
 	filter func(*cycle) func(node) *Rejection
-	// score rates all feasible nodes at once, in the order of cycle.feasible, because normalising needs them all.
+	// score scores all feasible nodes at once, in the order of cycle.feasible, because normalising needs them all.
 	score func(*cycle) (scores, error)
 }
 
@@ -27,8 +27,8 @@ type scores struct {
 	normalised []int64
 }
 
-// plugins in the default filter order, which for scorers is also the order of the answer's scores. Names, order and weights stand in package
-// config, too: the oracle repeats them on purpose, as a second opinion that property tests compare with the configuration.
+// plugins is in the default filter order, which for scorers is also the order of the answer's scores. Package config has the names, order
+// and weights too; the oracle repeats them on purpose, so that property tests can compare the two.
 var plugins = []plugin{
 	{name: "NodeName", preFilter: nodeNamePreFilter, filter: alone(nodeNameFilter)},
 	{name: "NodeUnschedulable", filter: alone(nodeUnschedulableFilter)},
@@ -50,7 +50,7 @@ const (
 	maxScore = 100
 )
 
-// alone is a filter that looks at nothing but the pod and the node.
+// alone makes a filter that depends only on the pod and the node.
 func alone(judge func(*cycle, node) *Rejection) func(*cycle) func(node) *Rejection {
 	return func(cy *cycle) func(node) *Rejection {
 		return func(n node) *Rejection { return judge(cy, n) }
@@ -89,7 +89,7 @@ func (cy *cycle) weight(p plugin) int64 {
 	return p.weight
 }
 
-// setScores gives the feasible nodes, in order, their scores and totals, and collects the best.
+// setScores sets the scores and totals of the feasible nodes, in order, and collects the best nodes.
 func (a *Judgment) setScores(perNode [][]Score) {
 	i := 0
 	best := int64(0)
@@ -112,7 +112,7 @@ func (a *Judgment) setScores(perNode [][]Score) {
 	}
 }
 
-// check is the framework's rule that a normalised score lies between 0 and 100.
+// check applies the framework's rule that a normalised score lies between 0 and 100.
 func (s scores) check(name string) error {
 	for _, v := range s.normalised {
 		if v < 0 || v > maxScore {
@@ -125,7 +125,7 @@ func (s scores) check(name string) error {
 // asTheyAre is for plugins without a normalise step.
 func asTheyAre(raw []int64) scores { return scores{raw: raw, normalised: raw} }
 
-// byLargest is the default normalisation: the largest score becomes 100, or 0 in reverse, where little is good.
+// byLargest is the default normalisation: the largest score becomes 100, or 0 in reverse, where a low score is good.
 func byLargest(raw []int64, reverse bool) scores {
 	var largest int64
 	for _, s := range raw {
@@ -145,7 +145,7 @@ func byLargest(raw []int64, reverse bool) scores {
 	return scores{raw: raw, normalised: normalised}
 }
 
-// NodeName: a pod that names its node may go nowhere else.
+// NodeName: a pod with spec.nodeName fits only that node.
 
 func nodeNamePreFilter(cy *cycle) ([]string, *Rejection, error) {
 	if name := cy.pod.Spec.NodeName; name != "" {
@@ -154,7 +154,7 @@ func nodeNamePreFilter(cy *cycle) ([]string, *Rejection, error) {
 	return nil, nil, nil
 }
 
-// nodeNameFilter never speaks after nodeNamePreFilter has narrowed the nodes; it is here because upstream has it.
+// nodeNameFilter never rejects a node after nodeNamePreFilter has narrowed the nodes; it is here because upstream has it.
 func nodeNameFilter(cy *cycle, n node) *Rejection {
 	if name := cy.pod.Spec.NodeName; name != "" && name != n.Name {
 		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) didn't match the requested node name"}}
@@ -162,7 +162,7 @@ func nodeNameFilter(cy *cycle, n node) *Rejection {
 	return nil
 }
 
-// NodeUnschedulable: a cordoned node takes only pods that tolerate being cordoned, whatever its real taints say.
+// NodeUnschedulable: a cordoned node takes only pods that tolerate the unschedulable taint, whatever taints it has.
 
 func nodeUnschedulableFilter(cy *cycle, n node) *Rejection {
 	cordon := v1.Taint{Key: "node.kubernetes.io/unschedulable", Effect: v1.TaintEffectNoSchedule}

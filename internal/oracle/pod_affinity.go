@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// podTerms are the four kinds of terms about other pods that a pod can have. matchLabelKeys and mismatchLabelKeys do not show: the
-// API server has written them into the label selectors.
+// podTerms are the four kinds of terms about other pods that a pod can have. matchLabelKeys and mismatchLabelKeys are not read: the API
+// server has merged them into the label selectors.
 type podTerms struct {
 	affinity, antiAffinity                   []v1.PodAffinityTerm // required
 	preferredAffinity, preferredAntiAffinity []v1.WeightedPodAffinityTerm
@@ -37,8 +37,8 @@ func (t podTerms) all() []v1.PodAffinityTerm {
 	return all
 }
 
-// matchedByOwn says whether a term of the pending pod means the other pod. A namespace selector finds the namespaces that exist, except that
-// {} finds any.
+// matchedByOwn reports whether a term of the pending pod selects the other pod. A namespace selector matches only namespaces that exist,
+// except that {} matches any.
 func (cy *cycle) matchedByOwn(t v1.PodAffinityTerm, other *v1.Pod) bool {
 	inside := slices.Contains(listedNamespaces(cy.pod, t), other.Namespace)
 	if s := selectorOf(t.NamespaceSelector); s.everything() {
@@ -49,8 +49,8 @@ func (cy *cycle) matchedByOwn(t v1.PodAffinityTerm, other *v1.Pod) bool {
 	return inside && selectorOf(t.LabelSelector).matches(other.Labels)
 }
 
-// matchesTheirs says whether a term of a placed pod means the pending pod. Here a namespace that does not exist has no labels, which NotIn
-// and DoesNotExist like. Terms of placed pods are taken to parse.
+// matchesTheirs reports whether a term of a placed pod selects the pending pod. Here a namespace that does not exist has no labels, so
+// NotIn and DoesNotExist match it. Terms of placed pods are assumed to parse.
 func (cy *cycle) matchesTheirs(t v1.PodAffinityTerm, owner *v1.Pod) bool {
 	var labels map[string]string
 	if ns := named(cy.cluster.Namespaces, "", cy.pod.Namespace); ns != nil {
@@ -60,7 +60,8 @@ func (cy *cycle) matchesTheirs(t v1.PodAffinityTerm, owner *v1.Pod) bool {
 	return inside && selectorOf(t.LabelSelector).matches(cy.pod.Labels)
 }
 
-// listedNamespaces are the namespaces that a term names. The owner's own is meant only if the term says nothing about namespaces.
+// listedNamespaces are the namespaces that a term names. The owner's own is included only if the term has neither namespaces nor a
+// namespace selector.
 func listedNamespaces(owner *v1.Pod, t v1.PodAffinityTerm) []string {
 	if len(t.Namespaces) == 0 && t.NamespaceSelector == nil {
 		return []string{owner.Namespace}
@@ -93,25 +94,25 @@ func podAffinityPreFilter(cy *cycle) ([]string, *Rejection, error) {
 
 func podAffinityFilter(cy *cycle) func(node) *Rejection {
 	own := podTermsOf(cy.pod)
-	if len(own.affinity) == 0 && len(own.antiAffinity) == 0 && len(cy.repelled(cy.nodes)) == 0 {
-		return func(node) *Rejection { return nil } // PreFilter's Skip: even if the dry run adds a pod that repels this one
+	if len(own.affinity) == 0 && len(own.antiAffinity) == 0 && len(cy.antiAffinity(cy.nodes)) == 0 {
+		return func(node) *Rejection { return nil } // PreFilter's Skip holds even if the dry run adds a pod with anti-affinity to this one
 	}
 	nodes := cy.filtered()
-	matching, repelling, repelled := cy.matchingAll(nodes, own.affinity), cy.matchingAny(nodes, own.antiAffinity), cy.repelled(nodes)
+	matching, repelling, antiAffinity := cy.matchingAll(nodes, own.affinity), cy.matchingAny(nodes, own.antiAffinity), cy.antiAffinity(nodes)
 	return func(n node) *Rejection {
 		switch {
-		case !cy.attracted(n, own.affinity, matching):
+		case !cy.satisfiesAffinity(n, own.affinity, matching):
 			return &Rejection{Unresolvable: true, Reasons: []string{"node(s) didn't match pod affinity rules"}}
 		case inDomain(n, repelling):
 			return &Rejection{Reasons: []string{"node(s) didn't match pod anti-affinity rules"}}
-		case inDomain(n, repelled):
+		case inDomain(n, antiAffinity):
 			return &Rejection{Reasons: []string{"node(s) didn't satisfy existing pods anti-affinity rules"}}
 		}
 		return nil
 	}
 }
 
-// matchingAll counts, in the domains of all the terms, the pods that every term means.
+// matchingAll counts, in the domains of all the terms, the pods that every term selects.
 func (cy *cycle) matchingAll(nodes []node, terms []v1.PodAffinityTerm) tally {
 	sum := tally{}
 	for _, n := range nodes {
@@ -135,7 +136,7 @@ func (cy *cycle) meantByAll(terms []v1.PodAffinityTerm, p *v1.Pod) bool {
 	return true
 }
 
-// matchingAny counts, in each term's domains, the pods that the term means.
+// matchingAny counts, in each term's domains, the pods that the term selects.
 func (cy *cycle) matchingAny(nodes []node, terms []v1.PodAffinityTerm) tally {
 	sum := tally{}
 	for _, n := range nodes {
@@ -150,8 +151,8 @@ func (cy *cycle) matchingAny(nodes []node, terms []v1.PodAffinityTerm) tally {
 	return sum
 }
 
-// repelled counts, in their domains, the required anti-affinity terms of placed pods that mean the pending pod.
-func (cy *cycle) repelled(nodes []node) tally {
+// antiAffinity counts, in their domains, the required anti-affinity terms of placed pods that select the pending pod.
+func (cy *cycle) antiAffinity(nodes []node) tally {
 	sum := tally{}
 	for _, n := range nodes {
 		for _, p := range n.pods {
@@ -165,9 +166,9 @@ func (cy *cycle) repelled(nodes []node) tally {
 	return sum
 }
 
-// attracted says whether the node is in a domain with matching pods, for every term. The first of a series of pods that want to be together
-// may go anywhere where the labels are.
-func (cy *cycle) attracted(n node, terms []v1.PodAffinityTerm, matching tally) bool {
+// satisfiesAffinity reports whether, for every term, the node is in a domain with matching pods. The first of a series of pods with affinity to
+// each other fits any node that has the labels.
+func (cy *cycle) satisfiesAffinity(n node, terms []v1.PodAffinityTerm, matching tally) bool {
 	together := true
 	for _, t := range terms {
 		value, ok := n.Labels[t.TopologyKey]

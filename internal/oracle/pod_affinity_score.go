@@ -30,7 +30,7 @@ func podAffinityScore(cy *cycle) (scores, error) {
 	return scores{raw: raw, normalised: stretched(raw)}, nil
 }
 
-// addOwn adds what the pending pod's terms say about a placed pod.
+// addOwn adds the weights of the pending pod's terms that select a placed pod.
 func (cy *cycle) addOwn(sum tally, n node, p *v1.Pod, terms []v1.WeightedPodAffinityTerm, sign int64) {
 	for _, t := range terms {
 		if cy.matchedByOwn(t.PodAffinityTerm, p) {
@@ -39,8 +39,8 @@ func (cy *cycle) addOwn(sum tally, n node, p *v1.Pod, terms []v1.WeightedPodAffi
 	}
 }
 
-// addTheirs adds what a placed pod's terms say about the pending pod. Required affinity counts as a preference; required
-// anti-affinity does not, for it has filtered.
+// addTheirs adds the weights of a placed pod's terms that select the pending pod. Required affinity counts as a preference; required
+// anti-affinity does not, because it is a filter.
 func (cy *cycle) addTheirs(sum tally, n node, p *v1.Pod) {
 	theirs := podTermsOf(p)
 	hardWeight := int64(1)
@@ -64,7 +64,7 @@ func (cy *cycle) addTheirs(sum tally, n node, p *v1.Pod) {
 	}
 }
 
-// stretched puts the lowest score at 0 and the highest at 100. The order of the operations shows: 29 of 100 becomes 28.
+// stretched scales the lowest score to 0 and the highest to 100. The order of the operations matters: 29 of 100 becomes 28.
 func stretched(raw []int64) []int64 {
 	lowest, highest := raw[0], raw[0]
 	for _, s := range raw {

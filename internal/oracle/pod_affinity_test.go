@@ -59,14 +59,14 @@ func TestPodAffinityFilter(t *testing.T) {
 	}
 }
 
-// Which namespaces a term means: docs/reference/topology.md#terms. The other pod is in namespace a, the pending one in b.
+// Which namespaces a term selects: docs/reference/topology.md#terms. The other pod is in namespace a, the pending one in b.
 func TestPodAffinityNamespaces(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
 	tests := []struct {
 		row         string
 		namespaces  []*v1.Namespace
 		parts       []termPart
-		own, theirs bool // whether the term means the other pod
+		own, theirs bool // whether the term selects the other pod
 	}{
 		{"A9 team=x", x, []termPart{whereNamespace("team=x")}, true, true},
 		{"A9 unlabelled", bare, []termPart{whereNamespace("team=x")}, false, false},
@@ -95,7 +95,7 @@ func TestPodAffinityNamespaces(t *testing.T) {
 	}
 }
 
-// A selector for the own namespace does not come with it for free: it has to be chosen too.
+// A namespace selector does not include the pod's own namespace unless it matches it.
 func TestPodAffinitySelectorDoesNotImplyOwnNamespace(t *testing.T) {
 	c := cluster(zoned("n1=z1"), pod(wearing("app=db"), on("n1")))
 	c.Namespaces = []*v1.Namespace{namespace("default", ""), namespace("other", "team=x")}
@@ -200,7 +200,7 @@ func TestStretched(t *testing.T) {
 	}
 }
 
-// A term that does not parse rejects the pod as a whole, whichever kind it is of.
+// A term of any kind that does not parse rejects the pod as a whole.
 func TestPodAffinityTermThatDoesNotParse(t *testing.T) {
 	broken, brokenNamespace := term(zone, "app In"), term(zone, "app=a", whereNamespace("team Near x"))
 	tests := []struct {
@@ -244,7 +244,7 @@ func TestTopologyPluginsInOrder(t *testing.T) {
 	}
 }
 
-// Without a service, constraints or terms the two plugins have nothing to say, so that a profile with them answers as one without.
+// Without a service, constraints or terms the two plugins skip, so that a profile with them gives the same result as one without.
 func TestTopologyPluginsSkip(t *testing.T) {
 	c := cluster(zoned("a=z1 b=z2"), fill("a=2", wearing("app=x"))...)
 	with, without := Judge(c, pod(wearing("app=x")), DefaultProfile()), Judge(c, pod(wearing("app=x")), NodeLocalProfile())

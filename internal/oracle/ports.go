@@ -11,7 +11,7 @@ type hostPort struct {
 	port     int32
 }
 
-// nodePortsFilter looks for a wanted port that a pod on the node holds. A pod's own ports never conflict with each other.
+// nodePortsFilter looks for a requested port that a pod on the node uses. A pod's own ports never conflict with each other.
 func nodePortsFilter(cy *cycle, n node) *Rejection {
 	for _, wanted := range hostPorts(cy.pod) {
 		for _, p := range n.pods {
@@ -30,7 +30,7 @@ func portsConflict(a, b hostPort) bool {
 	return sameIP && a.protocol == b.protocol && a.port == b.port
 }
 
-// hostPorts leaves out ordinary init containers: they are gone before the pod's own containers start.
+// hostPorts leaves out ordinary init containers: they end before the pod's containers start.
 func hostPorts(p *v1.Pod) []hostPort {
 	var ports []hostPort
 	for _, c := range p.Spec.InitContainers {

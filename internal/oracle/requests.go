@@ -8,20 +8,20 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// requestRules chooses a variant of a pod's requests; which consumer uses which is said where it calls.
+// requestRules chooses a variant of a pod's requests.
 type requestRules struct {
-	status   bool            // let an in-place resize count: look at what is allocated and actual, too
+	status   bool            // count in-place resizes: take allocated and actual resources into account
 	podLevel bool            // honour spec.resources
-	defaults v1.ResourceList // what a container that lacks the key is taken to ask for; scoring only
+	defaults v1.ResourceList // what counts for a container that lacks the key; scoring only
 }
 
-// scoringDefaults is what scoring assumes of a container that does not say.
+// scoringDefaults is the request that scoring assumes for a container without one.
 var scoringDefaults = v1.ResourceList{
 	v1.ResourceCPU:    resource.MustParse("100m"),
 	v1.ResourceMemory: resource.MustParse("200Mi"),
 }
 
-// requests is the pod's request, exact: nothing is rounded, and unknown names are still in it.
+// requests is the pod's exact request: nothing is rounded, and it includes unknown names.
 func requests(p *v1.Pod, rules requestRules) v1.ResourceList {
 	total := containerRequests(p, rules)
 	if rules.podLevel && hasPodLevelRequests(p) {
@@ -56,8 +56,8 @@ func containerRequests(p *v1.Pod, rules requestRules) v1.ResourceList {
 	return total
 }
 
-// aggregate combines containers for one way of asking a container. All containers and sidecars run together; each init container
-// runs with the sidecars declared before it; the pod needs the most of all these moments.
+// aggregate combines the requests of containers, each as ask returns it. All containers and sidecars run together; each init container runs
+// with the sidecars declared before it; the pod needs the maximum over these phases.
 func aggregate(p *v1.Pod, defaults v1.ResourceList, ask func(v1.Container) v1.ResourceList) v1.ResourceList {
 	sum, sidecars, peak := v1.ResourceList{}, v1.ResourceList{}, v1.ResourceList{}
 	for _, c := range p.Spec.Containers {
@@ -84,7 +84,7 @@ func restartable(c v1.Container) bool {
 	return c.RestartPolicy != nil && *c.RestartPolicy == v1.ContainerRestartPolicyAlways
 }
 
-// allocated is what the kubelet has set aside for a container; before it says so, what the spec asks.
+// allocated is what the kubelet has allocated to a container; before it reports that, the request of the spec.
 func allocated(p *v1.Pod, c v1.Container) v1.ResourceList {
 	if s := containerStatus(p, c.Name); s != nil && s.AllocatedResources != nil {
 		return s.AllocatedResources
@@ -161,7 +161,7 @@ func add(dst, src v1.ResourceList) {
 	}
 }
 
-// raise lifts dst to src wherever src is larger or has a key that dst lacks.
+// raise sets dst to src wherever src is larger or has a key that dst lacks.
 func raise(dst, src v1.ResourceList) {
 	for name, q := range src {
 		if have, ok := dst[name]; !ok || q.Cmp(have) > 0 {

@@ -12,7 +12,7 @@ import (
 // amounts are whole numbers by resource name: cpu in thousandths, all else in units. Names that the scheduler drops are not in it.
 type amounts map[v1.ResourceName]int64
 
-// isExtended recognises names such as example.com/gpu: those that ignoredResources may ignore.
+// isExtended reports whether a name is one like example.com/gpu, which ignoredResources may ignore.
 func isExtended(name v1.ResourceName) bool {
 	s := string(name)
 	return strings.Contains(s, "/") && !isNative(name) && !strings.HasPrefix(s, "requests.") &&
@@ -21,7 +21,7 @@ func isExtended(name v1.ResourceName) bool {
 
 func isNative(name v1.ResourceName) bool { return strings.Contains(string(name), "kubernetes.io/") }
 
-// isScalar recognises all names that are counted besides the three fixed ones.
+// isScalar reports whether a name is counted besides the three fixed ones.
 func isScalar(name v1.ResourceName) bool {
 	s := string(name)
 	return strings.HasPrefix(s, "hugepages-") || strings.HasPrefix(s, "attachable-volumes-") || isNative(name) || isExtended(name)
@@ -46,13 +46,12 @@ func rounded(list v1.ResourceList) amounts {
 
 func allocatable(n node) amounts { return rounded(n.Status.Allocatable) }
 
-// requested is what the node's pods really ask for.
+// requested is the sum of the requests of the node's pods.
 func requested(n node) amounts {
 	return usage(n, func(p *v1.Pod) v1.ResourceList { return requests(p, requestRules{status: true, podLevel: true}) })
 }
 
-// nonZeroRequested is what the node's pods are taken to ask for in scoring, where a container that says nothing is not free.
-// Only cpu and memory of it are meaningful.
+// nonZeroRequested is the sum of requests with defaults, as scoring counts them. Only cpu and memory of it are meaningful.
 func nonZeroRequested(n node) amounts { return usage(n, nonZeroRequests) }
 
 // usage rounds per pod, then adds.
@@ -83,8 +82,8 @@ func nonZeroRequests(p *v1.Pod) v1.ResourceList {
 	return requests(p, rules)
 }
 
-// fitFilter compares the pod's request (spec only: a resize of a pending pod means nothing) with what is free. It lists everything
-// that is short, in a fixed order; upstream visits scalars in any order. A request beyond the node's size cannot be cured by evictions.
+// fitFilter compares the pod's request (spec only: a resize of a pending pod has no meaning) with what is free. It lists everything that is
+// short, in a fixed order; upstream visits scalars in any order. A request beyond the node's size cannot be cured by evictions.
 func fitFilter(cy *cycle, n node) *Rejection {
 	no := &Rejection{}
 	pods := n.Status.Allocatable[v1.ResourcePods]

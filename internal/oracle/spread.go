@@ -56,17 +56,17 @@ func (cy *cycle) defaultsOf(action v1.UnsatisfiableConstraintAction) []constrain
 	return all
 }
 
-// includes says whether the constraint's policies let the node count. The profile's addedAffinity has no say, nor has being cordoned.
+// includes reports whether the node counts by the constraint's policies. The profile's addedAffinity and a cordon make no difference.
 func (c constraint) includes(p *v1.Pod, n node) bool {
 	honorAffinity := c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor
 	if honorAffinity && !wantedBy(p, n) {
 		return false
 	}
 	honorTaints := c.NodeTaintsPolicy != nil && *c.NodeTaintsPolicy == v1.NodeInclusionPolicyHonor
-	return !honorTaints || endures(p, n)
+	return !honorTaints || toleratesAll(p, n)
 }
 
-// count is how many pods on the node count for the constraint. A selector for everything counts nothing, by definition.
+// count is how many pods on the node count for the constraint. The empty selector counts nothing, by definition.
 func (c constraint) count(p *v1.Pod, n node) int64 {
 	if c.selector.everything() {
 		return 0
@@ -80,7 +80,7 @@ func (c constraint) count(p *v1.Pod, n node) int64 {
 	return count
 }
 
-// hasKeys says whether the node is part of the topology of all the constraints; if not, it counts for none.
+// hasKeys reports whether the node has the topology keys of all the constraints; if not, it counts for none.
 func hasKeys(n node, constraints []constraint) bool {
 	for _, c := range constraints {
 		if _, ok := n.Labels[c.TopologyKey]; !ok {
@@ -98,7 +98,7 @@ func spreadPreFilter(cy *cycle) ([]string, *Rejection, error) {
 }
 
 func spreadFilter(cy *cycle) func(node) *Rejection {
-	hard, _ := cy.constraints(v1.DoNotSchedule) // they parse: spreadPreFilter has made sure
+	hard, _ := cy.constraints(v1.DoNotSchedule) // they parse: spreadPreFilter has checked it
 	counts := make([]map[string]int64, len(hard))
 	for i, c := range hard {
 		counts[i] = cy.countDomains(c, hard)
@@ -143,8 +143,8 @@ func (cy *cycle) countDomains(c constraint, hard []constraint) map[string]int64 
 	return counts
 }
 
-// adjustment is what a pod of a dry run changes a count by. Unlike in count, pods on their way out and a selector for everything
-// matter, so that a count can fall below what is there, even below zero.
+// adjustment is the change of a count by a pod of a dry run. Unlike in count, terminating pods count and the empty selector matches, so a
+// count can fall below the number of pods, even below zero.
 func (c constraint) adjustment(p, changed *v1.Pod) int64 {
 	if changed.Namespace == p.Namespace && c.selector.matches(changed.Labels) {
 		return 1
@@ -152,7 +152,7 @@ func (c constraint) adjustment(p, changed *v1.Pod) int64 {
 	return 0
 }
 
-// fewest is the count that skew is measured from: that of the smallest domain, or 0 if there are fewer domains than there should be.
+// fewest is the global minimum that skew is measured from: the count of the smallest domain, or 0 if there are fewer than minDomains.
 func (c constraint) fewest(counts map[string]int64) int64 {
 	wanted := 1
 	if c.MinDomains != nil {

@@ -28,8 +28,8 @@ func (cy *cycle) listDefaults() bool {
 	return cy.profile.Spread.DefaultingType == configv1.ListDefaulting
 }
 
-// defaultSelector returns the selector of the pod's default constraints: that of its services and of its controller. It selects everything when
-// there are none.
+// defaultSelector selects the pods of the same services and controller as the pod. It is empty, and so selects every pod, when the pod has
+// neither.
 func (cy *cycle) defaultSelector() selector {
 	labels := map[string]string{}
 	for _, s := range cy.cluster.Services {
@@ -58,7 +58,7 @@ func (cy *cycle) defaultSelector() selector {
 	return equal(labels)
 }
 
-// named finds an object; nil without one. Upstream looks owners up by name, so an owner that was replaced by its namesake counts.
+// named finds an object by name; nil without one. Upstream looks owners up by name, so an owner that was replaced by its namesake counts.
 func named[T interface {
 	*E
 	metav1.Object

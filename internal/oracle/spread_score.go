@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// spreadScore rates nodes by how many pods their domains hold, domains weighing more the more of them there are.
+// spreadScore scores nodes by the number of pods in their domains; the weight of a constraint grows with its number of domains.
 func spreadScore(cy *cycle) (scores, error) {
 	soft, err := cy.constraints(v1.ScheduleAnyway)
 	if err != nil {
@@ -27,9 +27,9 @@ func spreadScore(cy *cycle) (scores, error) {
 			}
 			count := counts[value]
 			if c.TopologyKey == v1.LabelHostname {
-				count = c.count(cy.pod, n) // on this very node, whatever the policies say
+				count = c.count(cy.pod, n) // on this node, whatever the policies
 			}
-			// The product is rounded by itself, whatever the processor could fuse.
+			// The conversion rounds the product, and so prevents fused multiply-add.
 			total[i] += float64(float64(count)*weight) + float64(c.MaxSkew-1)
 		}
 	}
@@ -40,18 +40,18 @@ func spreadScore(cy *cycle) (scores, error) {
 	return scores{raw: raw, normalised: cy.normaliseSpread(raw, soft)}, nil
 }
 
-// keysRequired says whether nodes without all soft keys are left out altogether. With the System defaults they are not.
+// keysRequired reports whether nodes without all soft keys are left out. With the System defaults they are not.
 func (cy *cycle) keysRequired() bool {
 	return len(cy.pod.Spec.TopologySpreadConstraints) > 0 || cy.listDefaults()
 }
 
-// ignored says whether the node gets no score and its pods count nowhere.
+// ignored reports whether the node gets no score and its pods do not count.
 func (cy *cycle) ignored(n node, soft []constraint) bool {
 	return cy.keysRequired() && !hasKeys(n, soft)
 }
 
-// domainSize is how many domains of the constraint have a feasible node, an absent label being a domain too where labels are not required. For
-// host names it is the number of nodes, whatever their labels say.
+// domainSize is the number of domains of the constraint with a feasible node; where labels are not required, an absent label is a domain
+// too. For host names it is the number of nodes, whatever their labels.
 func (cy *cycle) domainSize(c constraint, soft []constraint) int {
 	nodes := 0
 	domains := map[string]bool{}

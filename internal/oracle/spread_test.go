@@ -75,7 +75,7 @@ func TestSpreadFilter(t *testing.T) {
 	}
 }
 
-// A node that does not count is judged all the same, with the count of its domain; here only PodTopologySpread looks.
+// A node that does not count is filtered all the same, with the count of its domain; only PodTopologySpread runs here.
 func TestSpreadJudgesNodesThatDoNotCount(t *testing.T) {
 	nodes := with(zoned("a=z1 b=z1 c=z2"), "b", tainted("a=b:NoSchedule"))
 	p := pod(wearing("app=x"), hard(zone, "app=x", taintsPolicy("Honor")))
@@ -251,8 +251,8 @@ func TestSpreadListDefaults(t *testing.T) {
 	}
 }
 
-// The rules are those of docs/reference/topology.md#derived-selector. The selector is shown by which of a few pods it chooses; "all" means that
-// there are no default constraints.
+// The rules are those of docs/reference/topology.md#derived-selector. The expected selector is written as the pods that it selects of a
+// few; "all" means that there are no default constraints.
 func TestDerivedSelector(t *testing.T) {
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "default", Name: name} }
 	elsewhere := service(labelsOf("app=x"))
@@ -316,7 +316,7 @@ func TestDerivedSelector(t *testing.T) {
 	}
 }
 
-// A hard selector that does not parse fails the cycle before any node is looked at, a soft one when scores are wanted.
+// A hard constraint's selector that does not parse fails the cycle before any node is filtered, a soft one's when nodes are scored.
 func TestSpreadSelectorThatDoesNotParse(t *testing.T) {
 	two := zoned("a=z1 b=z2")
 	a := Judge(cluster(two), pod(hard(zone, "app In")), DefaultProfile())

@@ -3,14 +3,14 @@ package oracle
 import v1 "k8s.io/api/core/v1"
 
 func taintTolerationFilter(cy *cycle, n node) *Rejection {
-	if !endures(cy.pod, n) {
+	if !toleratesAll(cy.pod, n) {
 		return &Rejection{Unresolvable: true, Reasons: []string{"node(s) had untolerated taint(s)"}}
 	}
 	return nil
 }
 
-// endures says whether the pod tolerates all taints that would keep it away.
-func endures(p *v1.Pod, n node) bool {
+// toleratesAll reports whether the pod tolerates all NoSchedule and NoExecute taints.
+func toleratesAll(p *v1.Pod, n node) bool {
 	for _, taint := range n.Spec.Taints {
 		hard := taint.Effect == v1.TaintEffectNoSchedule || taint.Effect == v1.TaintEffectNoExecute
 		if hard && !tolerated(p.Spec.Tolerations, taint) {
@@ -48,7 +48,7 @@ func tolerated(tolerations []v1.Toleration, taint v1.Taint) bool {
 	return false
 }
 
-// tolerates compares effect, key and value. Lt and Gt never tolerate: their gate (TaintTolerationComparisonOperators) is off.
+// tolerates compares effect, key and value. Lt and Gt never tolerate: their feature gate (TaintTolerationComparisonOperators) is off.
 func tolerates(t v1.Toleration, taint v1.Taint) bool {
 	if t.Effect != "" && t.Effect != taint.Effect {
 		return false

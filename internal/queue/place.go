@@ -26,7 +26,7 @@ var placeNames = [places]string{"arriving", "active", "backing off", "backing of
 // String returns the place in words.
 func (p place) String() string { return placeNames[p] }
 
-// next says where a pod may go from where it is. A move that is not here is a bug.
+// next lists the places that a pod may go to from where it is. Any other move is a bug.
 var next = [places][]place{
 	arriving:   {active, gated},
 	active:     {deciding, gone},
@@ -48,7 +48,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 		h.remove(e)
 	}
 	if e.place == parked {
-		q.parking.remove(e)
+		q.parked.remove(e)
 	}
 	if e.place == binding && e.permits {
 		q.leavePermit(e)
@@ -69,7 +69,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 		q.enterPermit(e)
 	}
 	if to == parked {
-		q.parking.add(e, q.profiles[e.pod.SchedulerName].registered)
+		q.parked.add(e, q.profiles[e.pod.SchedulerName].registered)
 	}
 }
 
@@ -87,7 +87,7 @@ func (q *Queue) heapOf(p place) *heap {
 	return nil
 }
 
-// line is kube-scheduler's name of the queue that a place belongs to, as used in metric labels; empty for places that are none.
+// line returns kube-scheduler's name of the queue that a place belongs to, as used in metric labels; empty for places outside its queues.
 func (p place) line() string {
 	switch p {
 	case active:

@@ -1,4 +1,4 @@
-// Package queue keeps the pods that wait for a node, and says whose turn it is.
+// Package queue keeps the pods that wait for a node, and gives the one whose turn it is.
 //
 // It takes state.Delta (pods that arrived, left or failed, and events that may help) and the engine's decisions; it gives
 // plan.Work, one pod at a time. It owns every waiting pod: each is in exactly one place, and places change only along the
@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Config is what a queue needs to be built.
+// Config is the configuration of a queue.
 type Config struct {
 	// Profiles are the scheduler names of the pods, with their plugins. The first one's QueueSort orders all pods.
 	Profiles []*plugin.Profile
@@ -41,21 +41,21 @@ const (
 // parkedCheck is how often pods that are parked for too long are looked for.
 const parkedCheck = 30 * time.Second
 
-// Queue is the waiting pods. One goroutine uses it.
+// Queue holds the waiting pods. One goroutine uses it.
 type Queue struct {
 	config   Config
 	profiles map[string]profile
 	entries  map[model.PodKey]*entry
 	active   heap
-	backoff  heap // rejected pods that back off; taken early when nothing else is there to do
+	backoff  heap // rejected pods that back off; taken early when no pod is active
 	errored  heap // pods whose attempt ended in an error; they always wait
 	idle     heap // parked and gated pods, the longest idle first
-	parking  parking
+	parked   parkedIndex
 
 	counts   [places]int
-	gating   map[lotKey]int // gated pods by what gates them
+	gatedBy  map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
 	moves    []Move
-	woken    []*entry // by the event at hand
+	woken    []*entry // by the current event
 	works    slab.Slab[plan.QueuedPod]
 	missed   missed
 	rejected []*entry // at Permit, in the batch of changes at hand
@@ -85,23 +85,23 @@ type entry struct {
 	pod   *model.Pod
 	place place
 	index int    // in the heap of its place
-	order uint64 // of arrival; tells pods of equal priority and time apart
+	order uint64 // of arrival; decides between pods of equal priority and time
 
 	since      time.Time // of arrival, or of the last failed attempt
 	ready      time.Time // when it first could be tried
 	until      time.Time // end of the backoff
 	flushed    time.Time // when it was last looked at only because it was idle for long
-	afterFlush bool      // the next attempt is owed to that
+	afterFlush bool      // the next attempt was caused by that
 	attempts   int
-	rejections int      // attempts that ended in a rejection
-	errors     int      // attempts in a row that ended in an error
-	plugins    []string // that rejected the pod, or gate it
-	spots      []spot   // in the parking
-	permits    bool     // the binding waits, or may, for plugins at Permit
-	from       uint64   // then, the first event that it missed
+	rejections int          // attempts that ended in a rejection
+	errors     int          // attempts in a row that ended in an error
+	plugins    []string     // that rejected the pod, or the PreEnqueue plugin that holds it
+	buckets    []membership // while the pod is parked
+	permits    bool         // the binding waits, or may, for plugins at Permit
+	from       uint64       // then, the first event that it missed
 }
 
-// New builds a queue. Times and rules must make sense; config has checked what a person wrote.
+// New builds a queue. It checks the times; config has checked the file that they come from.
 func New(config Config) (*Queue, error) {
 	switch {
 	case config.BackoffInitial <= 0:
@@ -126,8 +126,8 @@ func New(config Config) (*Queue, error) {
 		backoff: heap{less: byWindowThen(byTurn)},
 		errored: heap{less: byWindow},
 		idle:    heap{less: byIdleness},
-		gating:  map[lotKey]int{},
-		parking: parking{lots: map[lotKey]*lot{}},
+		gatedBy: map[pluginKey]int{},
+		parked:  parkedIndex{byPlugin: map[pluginKey]*rejectedBy{}},
 	}, nil
 }
 
@@ -208,8 +208,8 @@ func (q *Queue) park(now time.Time, e *entry, rejectors []string) {
 	q.move(e, parked, attemptFailed)
 }
 
-// Activate makes pods that wait out a backoff or for an event ready at once, as plugins may ask for. Pods that are ready, in decision or
-// not there are left alone; gates hold theirs.
+// Activate makes pods that wait for the end of a backoff or for an event ready at once, for plugins that ask for it. Pods that are ready,
+// being decided about or unknown stay as they are; so do pods that a PreEnqueue plugin holds.
 func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 	for _, key := range keys {
 		e := q.entries[key]
@@ -217,15 +217,15 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 		case e == nil:
 		case e.place == parked || e.place == gated:
 			q.admit(now, e, active, forced)
-		case e.place == backingOff || e.place == erring: // past the gates already
+		case e.place == backingOff || e.place == erring: // they have passed the PreEnqueue plugins
 			e.beReady(now)
 			q.move(e, active, forced)
 		}
 	}
 }
 
-// Next returns when the queue next has something to do without being told: the end of a backoff, or the check for pods
-// parked too long. ok is false when nothing waits for a time.
+// Next returns when the queue next has something to do without an event or a change: the end of a backoff, or the check for pods parked too
+// long. ok is false when no pod waits for a time.
 func (q *Queue) Next() (at time.Time, ok bool) {
 	earliest := func(t time.Time) {
 		if !ok || t.Before(at) {
@@ -241,10 +241,10 @@ func (q *Queue) Next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Counts says how many pods wait, by place.
+// Counts is the number of waiting pods by place.
 type Counts struct{ Active, BackingOff, Parked, Gated, Binding int }
 
-// Counts returns how many pods wait where.
+// Counts returns the number of waiting pods by place.
 func (q *Queue) Counts() Counts {
 	return Counts{
 		Active:     q.counts[active],
@@ -257,27 +257,27 @@ func (q *Queue) Counts() Counts {
 
 // EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order.
 func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) {
-	for key, in := range q.parking.lots {
-		if key.plugin != nobody {
+	for key, in := range q.parked.byPlugin {
+		if key.plugin != noPlugin {
 			yield(key.profile, key.plugin, in.pods)
 		}
 	}
-	for key, pods := range q.gating {
+	for key, pods := range q.gatedBy {
 		yield(key.profile, key.plugin, pods)
 	}
 }
 
-// TakeMoves returns who came to wait where since it was last called. The slice is true until the queue is next used.
+// TakeMoves returns the moves since it was last called. The slice is valid until the queue is next used.
 func (q *Queue) TakeMoves() []Move {
 	moves := q.moves
 	q.moves = q.moves[:0]
 	return moves
 }
 
-// HintsAsked returns how often a plugin was asked whether an event may help.
-func (q *Queue) HintsAsked() int64 { return q.parking.asked }
+// HintsAsked returns how often a hint was called.
+func (q *Queue) HintsAsked() int64 { return q.parked.hintCalls }
 
-// PlaceOf says where a pod waits, in words; empty if it does not.
+// PlaceOf returns the place where a pod waits, in words; empty if the queue does not hold it.
 func (q *Queue) PlaceOf(key model.PodKey) string {
 	if e := q.entries[key]; e != nil {
 		return e.place.String()
@@ -302,7 +302,7 @@ func (q *Queue) arrive(now time.Time, pod *model.Pod) {
 	q.admit(now, e, active, podAdd)
 }
 
-// update takes in a new version of a waiting pod. In a heap it keeps its time; parked, it is woken if the change may help.
+// update takes in a new version of a waiting pod. A pod in a heap keeps its time; a parked pod is woken if the change may help.
 func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 	before := e.pod
 	switch e.place {
@@ -314,12 +314,12 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		q.admit(now, e, active, podUpdate)
 	case parked:
 		// What could cure the new version may differ, so it is parked anew.
-		q.parking.remove(e)
+		q.parked.remove(e)
 		e.pod = pod
 		if pod.Malformed != "" {
-			e.plugins = nil // none can make anything of it
+			e.plugins = nil // plugins cannot read it
 		}
-		q.parking.add(e, q.profiles[pod.SchedulerName].registered)
+		q.parked.add(e, q.profiles[pod.SchedulerName].registered)
 		for _, action := range model.PodUpdates(before, pod) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}
 			if q.helps(e, event) || before.Malformed != "" {
@@ -332,7 +332,7 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 	}
 }
 
-// fail puts a pod back whose attempt ended in an error, be it in the decision or in the binding.
+// fail puts back a pod whose attempt ended in an error, in the decision or in the binding.
 func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e := q.entries[pod.Key()]
 	if e == nil || e.pod.UID != pod.UID {
@@ -360,7 +360,7 @@ func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
 	q.move(e, to, why)
 }
 
-// gate sets a pod aside. One that is aside already only changes whose gate it is.
+// gate sets aside a pod that a PreEnqueue plugin holds. For a pod that is gated already, only the plugin changes.
 func (q *Queue) gate(e *entry, plugin, why string) {
 	if e.place == gated {
 		q.ungate(e)
@@ -369,31 +369,31 @@ func (q *Queue) gate(e *entry, plugin, why string) {
 		q.move(e, gated, why)
 	}
 	e.plugins = []string{plugin}
-	q.gating[lotKey{e.pod.SchedulerName, plugin}]++
+	q.gatedBy[pluginKey{e.pod.SchedulerName, plugin}]++
 }
 
 func (q *Queue) ungate(e *entry) {
-	key := lotKey{e.pod.SchedulerName, e.plugins[0]}
-	if q.gating[key]--; q.gating[key] == 0 {
-		delete(q.gating, key)
+	key := pluginKey{e.pod.SchedulerName, e.plugins[0]}
+	if q.gatedBy[key]--; q.gatedBy[key] == 0 {
+		delete(q.gatedBy, key)
 	}
 	e.plugins = nil
 }
 
-// beReady notes when the pod first could be tried.
+// beReady records when the pod could first be tried.
 func (e *entry) beReady(now time.Time) {
 	if e.ready.IsZero() {
 		e.ready = now
 	}
 }
 
-// wakeFor wakes the parked pods that the event can help: those that a plugin rejected which registered for it, and whose hint agrees.
+// wakeFor wakes the parked pods that the event can help: those rejected by a plugin that registered the event and whose hint accepts it.
 func (q *Queue) wakeFor(now time.Time, event model.Event) {
 	if q.counts[parked] == 0 {
 		return
 	}
 	q.woken = q.woken[:0]
-	q.parking.find(event, func(e *entry) {
+	q.parked.find(event, func(e *entry) {
 		if event.Reaches(e.pod.Priority) && !q.isOwn(e, event) {
 			q.woken = append(q.woken, e)
 		}
@@ -407,7 +407,7 @@ func (q *Queue) wakeFor(now time.Time, event model.Event) {
 	clear(q.woken)
 }
 
-// helps reports whether the event may change the mind of any plugin that rejected the pod.
+// helps reports whether the event may help the pod, by the registrations of the plugins that rejected it.
 func (q *Queue) helps(e *entry, event model.Event) bool {
 	registered := q.profiles[e.pod.SchedulerName].registered
 	return slices.ContainsFunc(e.plugins, func(plugin string) bool {

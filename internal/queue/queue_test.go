@@ -57,7 +57,7 @@ func (*fit) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.AssignedPodEvent, Actions: model.Delete}}
 }
 
-// Cause must not be asked about a pod that cannot be read.
+// Cause must not be called for a malformed pod.
 func (*fit) Cause(pod *model.Pod) model.Cause {
 	if pod.Malformed != "" {
 		panic("asked about a pod that cannot be read")
@@ -127,8 +127,7 @@ func TestGroupSettles(t *testing.T) {
 	}
 }
 
-// TestBackoff follows one pod through failing attempts: it waits 1, 2, 4, 8, 10, 10 seconds, and until the second in which its wait ends is
-// over.
+// TestBackoff follows one pod through failing attempts: it waits 1, 2, 4, 8, 10, 10 seconds, and then to the end of the second.
 func TestBackoff(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
@@ -227,7 +226,7 @@ func TestPodsThatLeaveAreForgotten(t *testing.T) {
 		q.Wake(at(0), arrived(pod("p", 0)))
 		prepare()
 		q.Wake(at(1), state.Delta{Left: []model.PodKey{key}})
-		if place := q.PlaceOf(key); place != "" || q.Counts() != (Counts{}) || len(q.parking.lots) != 0 {
+		if place := q.PlaceOf(key); place != "" || q.Counts() != (Counts{}) || len(q.parked.byPlugin) != 0 {
 			t.Errorf("%s: the pod is still %q; %+v", name, place, q.Counts())
 		}
 	}
@@ -245,7 +244,7 @@ func TestMalformedPodWaitsForItsOwnUpdate(t *testing.T) {
 	pop(t, q, at(11), "p")
 }
 
-// TestVersionThatCannotBeReadAsksNoPlugin gives a parked pod a version that plugins choke on.
+// TestVersionThatCannotBeReadAsksNoPlugin gives a parked pod a malformed version.
 func TestVersionThatCannotBeReadAsksNoPlugin(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(0), arrived(pod("p", 0)))
@@ -318,7 +317,7 @@ func TestNewChecksItsConfig(t *testing.T) {
 	}
 }
 
-// TestGateThatComesLateLeavesNothingBehind wakes a parked pod that has been gated meanwhile, and lets both times of waiting pass.
+// TestGateThatComesLateLeavesNothingBehind wakes a parked pod that a PreEnqueue plugin has come to hold, and lets both waiting times pass.
 func TestGateThatComesLateLeavesNothingBehind(t *testing.T) {
 	q := newQueue(t)
 	waiting := pod("p", 0)
@@ -326,8 +325,8 @@ func TestGateThatComesLateLeavesNothingBehind(t *testing.T) {
 	reject(q, at(0), pop(t, q, at(0), "p"), "Fit", "Affinity")
 	waiting.Object.Labels = map[string]string{"gate": "yes"}
 	q.Wake(at(1), podDeleted)
-	if len(q.parking.lots) != 0 || q.Counts().Gated != 1 {
-		t.Errorf("parked for %v; %+v", q.parking.lots, q.Counts())
+	if len(q.parked.byPlugin) != 0 || q.Counts().Gated != 1 {
+		t.Errorf("parked for %v; %+v", q.parked.byPlugin, q.Counts())
 	}
 	pop(t, q, at(1000), "")
 }
@@ -340,7 +339,7 @@ func TestActivate(t *testing.T) {
 	reject(q, at(0), pop(t, q, at(0), "parked"), "Affinity")
 	fail(q, at(0), pop(t, q, at(0), "erring"))
 	key := func(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
-	q.Activate(at(0.1), []model.PodKey{key("parked"), key("erring"), key("gated"), key("nobody")})
+	q.Activate(at(0.1), []model.PodKey{key("parked"), key("erring"), key("gated"), key("noPlugin")})
 	for _, want := range []string{"parked", "erring", ""} {
 		if w := pop(t, q, at(0.2), want); len(w.Pods) > 0 {
 			q.Settle(at(0.2), plan.Decision{Work: w, Outcome: plan.Placed})
@@ -361,7 +360,7 @@ func TestEventOfAPromisedPlaceReachesOnlyPodsThatWereOutranked(t *testing.T) {
 	pop(t, q, at(100), "")
 }
 
-// TestMovesAreNamedAsKubeSchedulerNamesThem follows pods through all lines.
+// TestMovesAreNamedAsKubeSchedulerNamesThem follows pods through all queues.
 func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
 	q := newQueue(t)
 	expect := func(step string, want ...Move) {
@@ -395,7 +394,7 @@ func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
 	expect("flush", Move{"active", "UnschedulableTimeout"})
 }
 
-// TestClockSetBack holds that no pod waits longer than the longest backoff when the clock jumps back.
+// TestClockSetBack checks that no pod waits longer than the longest backoff when the clock jumps back.
 func TestClockSetBack(t *testing.T) {
 	q := newQueue(t)
 	q.Wake(at(7200), arrived(pod("erring", 1), pod("parked", 0)))

@@ -27,10 +27,10 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestIndexFindsWhomHintsName changes random clusters and holds each event against pods that each plugin in turn rejected. The queue, which
-// asks one hint for pods of equal cause and skips those whose keys the event does not touch, must wake exactly the pods that hints name
-// when each pod is asked about.
-func TestIndexFindsWhomHintsName(t *testing.T) {
+// TestIndexFindsPodsThatHintsAccept changes random clusters and raises each event beside pods that each plugin in turn rejected. The queue,
+// which calls one hint for pods of equal cause and skips those whose keys the event does not touch, must wake exactly the pods for which
+// the hint, called for each pod, accepts the event.
+func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
 	defaults, err := config.Default()
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func crowd(t testing.TB, size int) *queue.Queue {
 	}
 }
 
-// useless are changes that help none of the crowd.
+// useless returns changes that help no pod of the crowd.
 func useless() map[string]model.Event {
 	node := func(label string, cpu, gpus string) *model.Node {
 		return model.NewNode(&v1.Node{
@@ -165,8 +165,8 @@ func useless() map[string]model.Event {
 	}
 }
 
-// TestUselessChangesAskNobody counts the hints that a change asks for beside ten thousand parked pods that it cannot help.
-func TestUselessChangesAskNobody(t *testing.T) {
+// TestUselessChangesCallNoHint counts the hint calls of a change beside ten thousand parked pods that it cannot help.
+func TestUselessChangesCallNoHint(t *testing.T) {
 	q := crowd(t, 10_000)
 	for name, event := range useless() {
 		before := q.HintsAsked()
@@ -177,7 +177,7 @@ func TestUselessChangesAskNobody(t *testing.T) {
 	}
 }
 
-// BenchmarkUselessChange measures that, beside a hundred thousand.
+// BenchmarkUselessChange measures such a change beside a hundred thousand.
 func BenchmarkUselessChange(b *testing.B) {
 	q := crowd(b, 100_000)
 	for name, event := range useless() {

@@ -57,7 +57,7 @@ func nodeAffinity(p *v1.Pod) *v1.NodeAffinity {
 	return affinity.NodeAffinity
 }
 
-// preferenceOf reads WEIGHT:TERM.
+// preferenceOf parses WEIGHT:TERM.
 func preferenceOf(value string) (v1.PreferredSchedulingTerm, error) {
 	number, rest, ok := strings.Cut(value, ":")
 	weight, err := strconv.ParseInt(number, 10, 32)
@@ -68,7 +68,7 @@ func preferenceOf(value string) (v1.PreferredSchedulingTerm, error) {
 	return v1.PreferredSchedulingTerm{Weight: int32(weight), Preference: term}, err
 }
 
-// termOf reads REQUIREMENT;REQUIREMENT;... all of which must match.
+// termOf parses REQUIREMENT;REQUIREMENT;... all of which must match.
 func termOf(value string) (v1.NodeSelectorTerm, error) {
 	var term v1.NodeSelectorTerm
 	if value == "" {
@@ -92,7 +92,7 @@ func termOf(value string) (v1.NodeSelectorTerm, error) {
 	return term, nil
 }
 
-// requirementOf reads one of K=V,W K!=V,W K>N K<N K !K.
+// requirementOf parses one of K=V,W K!=V,W K>N K<N K !K.
 func requirementOf(word string) (v1.NodeSelectorRequirement, error) {
 	operators := []struct {
 		text     string

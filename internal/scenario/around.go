@@ -10,9 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What a pod says about the pods around it: short forms of topology spread constraints and of affinity to other pods.
+// The short forms of topology spread constraints and of affinity to other pods.
 
-// topologyKey reads a key of domains: a node label, or one of the short words for those that everybody knows.
+// topologyKey parses a topology key: a node label, or the short word for a well-known one.
 func topologyKey(word string) (string, error) {
 	switch word {
 	case "":
@@ -23,8 +23,7 @@ func topologyKey(word string) (string, error) {
 	return labelKey(word), nil
 }
 
-// labelSelector reads REQUIREMENT;REQUIREMENT;... about labels of pods, namespaces or whatever is selected. "*" selects everything, "none"
-// is no selector at all.
+// labelSelector parses REQUIREMENT;REQUIREMENT;... on labels of pods or namespaces. "*" selects everything, "none" is an absent selector.
 func labelSelector(value string) (*metav1.LabelSelector, error) {
 	switch value {
 	case none:
@@ -52,9 +51,9 @@ func labelSelector(value string) (*metav1.LabelSelector, error) {
 }
 
 const (
-	spreadForm = "KEY:SKEW[:soft][:min=N][:select=SELECTOR][:keys=KEY,...][:affinity=POLICY][:taints=POLICY] or none"
-	termForm   = "KEY:SELECTOR[:ns=NAME,...][:nsselect=SELECTOR] or none"
-	wishForm   = "KEY:SELECTOR:WEIGHT[:ns=NAME,...][:nsselect=SELECTOR] or none"
+	spreadForm     = "KEY:SKEW[:soft][:min=N][:select=SELECTOR][:keys=KEY,...][:affinity=POLICY][:taints=POLICY] or none"
+	termForm       = "KEY:SELECTOR[:ns=NAME,...][:nsselect=SELECTOR] or none"
+	preferenceForm = "KEY:SELECTOR:WEIGHT[:ns=NAME,...][:nsselect=SELECTOR] or none"
 )
 
 // podSpread adds a topology spread constraint.
@@ -63,7 +62,7 @@ func podSpread(p *v1.Pod, _, value string) error {
 		p.Spec.TopologySpreadConstraints = nil
 		return nil
 	}
-	// Unless it is told otherwise, a pod spreads among its own kind.
+	// By default a pod spreads among the pods of its own app.
 	var own *metav1.LabelSelector
 	app, labelled := p.Labels[appLabel]
 	if labelled {
@@ -74,7 +73,7 @@ func podSpread(p *v1.Pod, _, value string) error {
 	case err != nil:
 		return err
 	case !labelled && !strings.Contains(value, ":select="):
-		return fmt.Errorf("the pod has no label %s, so the constraint must say whom it counts, as in select=tier=front", appLabel)
+		return fmt.Errorf("the pod has no label %s, so the constraint needs a selector, as in select=tier=front", appLabel)
 	}
 	p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, c)
 	return nil
@@ -138,8 +137,8 @@ func inclusionPolicy(word string) (*v1.NodeInclusionPolicy, error) {
 	return nil, fmt.Errorf("%q is not a policy: honor or ignore", word)
 }
 
-// podTerm reads KEY:SELECTOR and options. Only terms that are wishes have a weight.
-func podTerm(value string, wish bool) (term v1.PodAffinityTerm, weight int32, err error) {
+// podTerm parses KEY:SELECTOR and options. Only preferred terms have a weight.
+func podTerm(value string, preferred bool) (term v1.PodAffinityTerm, weight int32, err error) {
 	words := strings.Split(value, ":")
 	if len(words) < 2 {
 		return term, 0, errors.New("the selector is missing")
@@ -159,7 +158,7 @@ func podTerm(value string, wish bool) (term v1.PodAffinityTerm, weight int32, er
 			if term.NamespaceSelector, err = labelSelector(option); err != nil {
 				return term, 0, err
 			}
-		case wish && !valued && weight == 0:
+		case preferred && !valued && weight == 0:
 			number, err := strconv.ParseInt(word, 10, 32)
 			if err != nil || number < 1 || number > 100 {
 				return term, 0, fmt.Errorf("%q is not a weight from 1 to 100", word)
@@ -169,7 +168,7 @@ func podTerm(value string, wish bool) (term v1.PodAffinityTerm, weight int32, er
 			return term, 0, fmt.Errorf("unknown option %q", word)
 		}
 	}
-	if wish && weight == 0 {
+	if preferred && weight == 0 {
 		return term, 0, errors.New("the weight is missing")
 	}
 	return term, weight, nil
@@ -188,8 +187,8 @@ func podRequires(list func(*v1.Pod) *[]v1.PodAffinityTerm) func(*v1.Pod, string,
 	}
 }
 
-// podWishes adds a preferred term to the list that a stanza has.
-func podWishes(list func(*v1.Pod) *[]v1.WeightedPodAffinityTerm) func(*v1.Pod, string, string) error {
+// podPreferences adds a preferred term to the list that a stanza has.
+func podPreferences(list func(*v1.Pod) *[]v1.WeightedPodAffinityTerm) func(*v1.Pod, string, string) error {
 	return func(p *v1.Pod, _, value string) error {
 		if value == none {
 			*list(p) = nil
@@ -233,7 +232,7 @@ func avoided(p *v1.Pod) *[]v1.WeightedPodAffinityTerm {
 	return &awayFrom(p).PreferredDuringSchedulingIgnoredDuringExecution
 }
 
-// podOwner names the controller of a pod. Kinds that are no controllers of pods to the scheduler are written as they are.
+// podOwner names the controller of a pod. Kinds that the scheduler does not treat as controllers are written as they are.
 func podOwner(p *v1.Pod, _, value string) error {
 	if value == none {
 		p.OwnerReferences = nil

@@ -14,12 +14,12 @@ type attribute[T any] struct {
 	key string
 	// bare attributes may stand without "=VALUE"; the value is then "true".
 	bare bool
-	// value says what is wanted, in errors.
+	// value describes the expected value, for errors.
 	value string
 	apply func(to T, rest, value string) error
 }
 
-// none clears what an attribute adds to.
+// none clears the list that an attribute adds to.
 const none = "none"
 
 // applyAll applies attributes in order.
@@ -80,7 +80,7 @@ func truth(value string) (bool, error) {
 	return false, fmt.Errorf("%q is neither true nor false", value)
 }
 
-// resourceNamed gives the resource that a short word stands for.
+// resourceNamed returns the resource that a short word stands for.
 func resourceNamed(word string) v1.ResourceName {
 	switch word {
 	case "mem":
@@ -107,7 +107,7 @@ func setAmount(list *v1.ResourceList, name v1.ResourceName, value string) error 
 	return nil
 }
 
-// labelKeys are short words for the labels that everybody knows.
+// labelKeys are short words for well-known labels.
 var labelKeys = map[string]string{
 	"zone":     v1.LabelTopologyZone,
 	"region":   v1.LabelTopologyRegion,
@@ -121,10 +121,10 @@ func labelKey(word string) string {
 	return word
 }
 
-// appLabel is the label that says what a pod is a replica of.
+// appLabel is the label that the replicas of one app share.
 const appLabel = "app"
 
-// labelsFirst puts the words that change labels before the others, which may look at them.
+// labelsFirst puts the words that change labels before the others, which may read them.
 func labelsFirst(words []string) []string {
 	var labels, rest []string
 	for _, word := range words {

@@ -19,7 +19,7 @@ import (
 type statement struct {
 	// word is one or two words.
 	word, usage string
-	// block reports whether the arguments announce a block that goes on to the line "end".
+	// block reports whether the arguments begin a block that goes on to the line "end".
 	block   func(args []string) bool
 	setting func(s *Scenario, args []string, body string) error
 	command func(args []string, body string) (func(*world) error, error)
@@ -75,7 +75,7 @@ func readSeed(s *Scenario, args []string, _ string) error {
 	return nil
 }
 
-// numbered reads "NAME xCOUNT" and gives the names NAME-0, NAME-1, ...
+// numbered parses "NAME xCOUNT" and returns the names NAME-0, NAME-1, ...
 func numbered(args []string) (names, rest []string, err error) {
 	if len(args) < 2 {
 		return nil, nil, errors.New("want a name and a count, such as web x3")
@@ -197,7 +197,7 @@ func addYAML(_ []string, body string) (func(*world) error, error) {
 			w.cluster.SetNode(node)
 		}
 		for _, pod := range objects.Pods {
-			// An object written twice is the same object: the block says what changes.
+			// An object written twice is the same object: the second block replaces its content.
 			pod.UID = ""
 			w.cluster.SetPod(pod)
 		}
@@ -346,7 +346,7 @@ func restart(args []string, _ string) (func(*world) error, error) {
 	return func(w *world) error { return w.cluster.Restart() }, nil
 }
 
-// keyNamed reads a pod's name: NAME in the namespace default, or NAMESPACE/NAME.
+// keyNamed parses a pod's name: NAME in the namespace default, or NAMESPACE/NAME.
 func keyNamed(name string) model.PodKey {
 	if namespace, rest, ok := strings.Cut(name, "/"); ok {
 		return model.PodKey{Namespace: namespace, Name: rest}

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 )
 
-// settings is a configuration in the making, from short forms.
+// settings is a configuration that short forms fill.
 type settings struct {
 	file     configv1.KubeSchedulerConfiguration
 	plugins  configv1.Plugins
@@ -102,7 +102,7 @@ func (s *settings) strategy() *configv1.ScoringStrategy {
 	return s.fit.ScoringStrategy
 }
 
-// yaml writes the configuration as a file.
+// yaml encodes the configuration as a file.
 func (s *settings) yaml() ([]byte, error) {
 	s.file.TypeMeta = metav1.TypeMeta{APIVersion: configv1.SchemeGroupVersion.String(), Kind: "KubeSchedulerConfiguration"}
 	name := v1.DefaultSchedulerName

@@ -13,10 +13,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// check looks at the world.
+// check tests an expectation.
 type check = func(*world) error
 
-// form is one form of expectation that begins with a word of its own. Every other line is about the pod that its first word names.
+// form is one form of expectation that begins with a keyword. Every other line is about the pod that its first word names.
 type form struct {
 	word, usage string
 	parse       func(args []string, text string) (check, error)
@@ -60,7 +60,7 @@ func expectationOf(line string) (check, error) {
 	return expectPod(words[0], words[1], strings.TrimSpace(text)), nil
 }
 
-// expectPod checks what became of the pods that a pattern names.
+// expectPod checks the outcome of the pods that a pattern names.
 func expectPod(pattern, outcome, text string) check {
 	return func(w *world) error {
 		keys := w.matching(pattern)
@@ -111,7 +111,7 @@ func short(key model.PodKey) string {
 	return key.String()
 }
 
-// status says what became of a pod, in one of the words of outcomes or with the name of its node, and why.
+// status returns the outcome of a pod, as one of the words of outcomes or the name of its node, and the reason.
 func (w *world) status(key model.PodKey) (outcome, text string) {
 	pod := w.cluster.Pod(key)
 	if pod.Spec.NodeName != "" {
@@ -148,7 +148,7 @@ func (w *world) is(key model.PodKey, want, text string) bool {
 	return slices.Contains(strings.Split(want, "|"), outcome) || want == "*" && w.cluster.Pod(key).Spec.NodeName != ""
 }
 
-// sameText compares a message. What every rejection begins and ends with may be left out.
+// sameText compares a message. The beginning and end that all rejections share may be left out.
 func sameText(have, want string) bool {
 	if have == want {
 		return true
@@ -210,7 +210,7 @@ func expectPlace(args []string, text string) (check, error) {
 	}, nil
 }
 
-// amountsByName reads NAME=NUMBER ...
+// amountsByName parses NAME=NUMBER ...
 func amountsByName(words []string) (names []string, values map[string]int64, err error) {
 	values = map[string]int64{}
 	for _, word := range words {
@@ -273,7 +273,7 @@ func expectScores(args []string, text string) (check, error) {
 	}, nil
 }
 
-// ask asks the engine about one node, as if the pod were pending.
+// ask returns the engine's answer for one node, as if the pod were pending.
 func (w *world) ask(pod, node string) (plan.NodeAnswer, error) {
 	answer, err := w.cluster.Answer(keyNamed(pod))
 	if err != nil {

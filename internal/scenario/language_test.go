@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestReadme checks that the README's example runs, and that it names every word of the grammar.
+// TestReadme checks that the README's example runs, and that the README has every word of the grammar.
 func TestReadme(t *testing.T) {
 	data, err := os.ReadFile("README.md")
 	if err != nil {
@@ -55,7 +55,7 @@ func keysOf[T any](table []attribute[T]) []string {
 	return keys
 }
 
-// TestMistakes gives what is wrong and expects the line, the word and what would be right.
+// TestMistakes parses wrong scenarios and expects errors with the line, the word and the allowed words.
 func TestMistakes(t *testing.T) {
 	const head = "# Why.\n"
 	tests := []struct{ name, text, want string }{
@@ -74,7 +74,7 @@ func TestMistakes(t *testing.T) {
 		{"bad skew", head + "pod web spread=zone:0\n----\nweb a\n", `"0" is not a skew of 1 or more; want spread=KEY:SKEW`},
 		{"bad spread option", head + "pod web spread=zone:1:hard\n----\nweb a\n", `unknown option "hard"`},
 		{"bad policy", head + "pod web spread=zone:1:taints=yes\n----\nweb a\n", `"yes" is not a policy: honor or ignore`},
-		{"spread of nobody", head + "pod web spread=zone:1 unlabel=app\n----\nweb a\n", `the pod has no label app, so the constraint must say whom`},
+		{"spread without selector", head + "pod web spread=zone:1 unlabel=app\n----\nweb a\n", `the pod has no label app, so the constraint needs a selector`},
 		{"no selector", head + "pod web repel=zone\n----\nweb a\n", `the selector is missing; want repel=KEY:SELECTOR`},
 		{"numbers in selector", head + "pod web affine=zone:cores>4\n----\nweb a\n", `"cores>4": labels are not compared as numbers here`},
 		{"weight of a rule", head + "pod web affine=zone:app=db:5\n----\nweb a\n", `unknown option "5"`},
@@ -103,7 +103,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// TestDoesNotHold gives expectations that do not hold and expects to be told what is instead.
+// TestDoesNotHold runs expectations that do not hold and expects errors with the actual state.
 func TestDoesNotHold(t *testing.T) {
 	const cluster = "# Why.\nnode a cpu=1\nnode b cpu=1\npod web cpu=2\npod ok cpu=1 select=hostname=a\n----\n"
 	tests := []struct{ name, line, want string }{

@@ -32,7 +32,7 @@ var nodeAttributes = []attribute[*v1.Node]{
 	{key: "features", value: "NAME,... or none", apply: nodeFeatures},
 }
 
-// newNode is a node that takes 110 pods and offers nothing else yet.
+// newNode is a node that takes 110 pods and has no other allocatable yet.
 func newNode(name string) *v1.Node {
 	return &v1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name}},

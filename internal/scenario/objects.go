@@ -14,10 +14,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// other is an object that is neither a node nor a pod, in the making.
+// other is an object that is neither a node nor a pod, while it is built.
 type other struct {
 	labels map[string]string
-	// pairs and selector are what "select" says; which of them counts depends on the kind.
+	// pairs and selector are the value of "select"; the kind decides which of them counts.
 	pairs    map[string]string
 	selector *metav1.LabelSelector
 }
@@ -75,7 +75,7 @@ func otherKinds() []otherKind {
 	}
 }
 
-// otherStatements are the commands about these kinds: one that creates or replaces, and one that removes, for each.
+// otherStatements are the commands for these kinds: for each, one that creates or replaces, and one that removes.
 func otherStatements() []statement {
 	var all []statement
 	for _, k := range otherKinds() {

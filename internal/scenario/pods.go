@@ -37,8 +37,8 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "spread", value: spreadForm, apply: podSpread},
 	{key: "affine", value: termForm, apply: podRequires(required)},
 	{key: "repel", value: termForm, apply: podRequires(forbidden)},
-	{key: "prefer-pod", value: wishForm, apply: podWishes(preferred)},
-	{key: "avoid-pod", value: wishForm, apply: podWishes(avoided)},
+	{key: "prefer-pod", value: preferenceForm, apply: podPreferences(preferred)},
+	{key: "avoid-pod", value: preferenceForm, apply: podPreferences(avoided)},
 	{key: "owner", value: "KIND/NAME or none", apply: podOwner},
 	{key: "port", value: "PORT[/PROTOCOL][@IP]", apply: func(p *v1.Pod, _, value string) error { return hostPort(&p.Spec.Containers[0], value) }},
 	{key: "image", value: "NAME", apply: func(p *v1.Pod, _, value string) error { p.Spec.Containers[0].Image = value; return nil }},
@@ -57,7 +57,7 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "phase", value: "Pending, Running, Succeeded or Failed", apply: podPhase},
 }
 
-// newPod is a pending pod with one container that asks for nothing, a replica of app.
+// newPod is a pending pod with one container without requests, a replica of app.
 func newPod(key model.PodKey, app string) *v1.Pod {
 	return &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: key.Name, Namespace: key.Namespace, Labels: map[string]string{appLabel: app}},
@@ -72,7 +72,7 @@ func podAmount(word string) func(*v1.Pod, string, string) error {
 	}
 }
 
-// amounts reads RESOURCE:QUANTITY,...
+// amounts parses RESOURCE:QUANTITY,...
 func amounts(list *v1.ResourceList, value string) error {
 	if value == none {
 		*list = nil
@@ -90,7 +90,7 @@ func amounts(list *v1.ResourceList, value string) error {
 	return nil
 }
 
-// container reads ITEM:VALUE,...: resources, port and image.
+// container parses ITEM:VALUE,...: resources, port and image.
 func container(name, value string) (v1.Container, error) {
 	c := v1.Container{Name: name}
 	if value == none {
@@ -190,7 +190,7 @@ func podSelector(p *v1.Pod, _, value string) error {
 	return nil
 }
 
-// hostPort reads PORT[/PROTOCOL][@IP].
+// hostPort parses PORT[/PROTOCOL][@IP].
 func hostPort(c *v1.Container, value string) error {
 	rest, ip, _ := strings.Cut(value, "@")
 	number, protocol, _ := strings.Cut(rest, "/")

@@ -18,19 +18,19 @@ type Scenario struct {
 	steps  []step
 }
 
-// step is some commands, carried out at one instant or letting time pass, and what must hold afterwards.
+// step is a list of commands, which may let time pass, and the expectations after them.
 type step struct {
 	commands     []command
 	expectations []expectation
 }
 
-// command does something to the world.
+// command changes the world.
 type command struct {
 	line int
 	do   func(w *world) error
 }
 
-// expectation says what the world must look like; an error says what it looks like instead.
+// expectation checks the world; its error describes the actual state.
 type expectation struct {
 	line  int
 	check func(w *world) error
@@ -46,14 +46,14 @@ type lineError struct {
 func (e *lineError) Error() string { return fmt.Sprintf("%s:%d: %v", e.file, e.line, e.err) }
 func (e *lineError) Unwrap() error { return e.err }
 
-// The lines that part a file.
+// The lines that separate the parts of a file.
 const (
 	expectMark = "----"
 	stepMark   = "===="
 	blockEnd   = "end"
 )
 
-// Parse reads a scenario; file is what errors call it. The error joins every mistake that was found.
+// Parse reads a scenario; errors name it file. The error joins all mistakes.
 func Parse(file string, text []byte) (*Scenario, error) {
 	p := &parser{
 		scenario: &Scenario{file: file},
@@ -66,12 +66,12 @@ func Parse(file string, text []byte) (*Scenario, error) {
 	return p.scenario, nil
 }
 
-// parser walks over the lines of a file.
+// parser reads the lines of a file.
 type parser struct {
 	scenario *Scenario
 	lines    []string
 	at       int // the line being read, counted from 0
-	// expecting says that lines are expectations; settings, that nothing but settings has been met.
+	// expecting is set while lines are expectations; started, once a command other than a setting has been read.
 	expecting, started bool
 	errs               []error
 }
@@ -181,7 +181,7 @@ func (p *parser) expectation(line string) {
 	p.step().expectations = append(p.step().expectations, expectation{p.at + 1, check})
 }
 
-// oneOf says which words are allowed.
+// oneOf lists the allowed words, for errors.
 func oneOf(words []string) string {
 	sorted := slices.Sorted(slices.Values(words))
 	return strings.Join(sorted, ", ")

@@ -9,14 +9,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-// world is what a run lives in.
+// world is the state of a run.
 type world struct {
 	cluster *simulate.Cluster
 	// decided are the pods that were decided about since the step began, in order.
 	decided []model.PodKey
 }
 
-// note remembers what a round decided.
+// note records what a round decided.
 func (w *world) note(r simulate.Round) error {
 	if r.Decided {
 		for i := range r.Decision.Pods {
@@ -26,8 +26,8 @@ func (w *world) note(r simulate.Round) error {
 	return nil
 }
 
-// Run runs the scenario. The error joins the expectations that do not hold in the first step that has any, or says which command
-// could not be carried out.
+// Run runs the scenario. The error joins the expectations that do not hold in the first step that has any, or names the command that
+// failed.
 func (s *Scenario) Run() error {
 	scheduler, err := s.scheduler()
 	if err != nil {
@@ -53,7 +53,7 @@ func (s *Scenario) scheduler() (*config.Config, error) {
 	return config.Parse("config", s.config)
 }
 
-// run carries out one step and lets the scheduler come to rest at the present time.
+// run executes the commands of one step and runs the scheduler until it is idle at the present time.
 func (s *Scenario) run(w *world, step *step) error {
 	w.decided = nil
 	for _, c := range step.commands {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 )
 
-// Synced is the check that fails until the channel is closed: until everything that was there in the beginning is known.
+// Synced is the check that fails until the channel is closed: until the first lists have been read.
 func Synced(synced <-chan struct{}) healthz.HealthChecker {
 	return healthz.NamedCheck("sched-handler-sync", func(*http.Request) error {
 		select {
@@ -19,8 +19,8 @@ func Synced(synced <-chan struct{}) healthz.HealthChecker {
 	})
 }
 
-// WhileLeading passes requests on while the channel is closed, and answers others with nothing: of many replicas, one shall show
-// what concerns the whole cluster.
+// WhileLeading passes requests on while the channel is closed, and otherwise answers with an empty response: what concerns the whole
+// cluster is served by one replica.
 func WhileLeading(leading <-chan struct{}, handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {

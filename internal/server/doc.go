@@ -1,6 +1,6 @@
-// Package server serves what can be asked of a scheduler over HTTPS: whether it is well, what it counts, how it is set up.
+// Package server serves a scheduler's HTTPS endpoints: health, metrics and configuration.
 //
-// It takes a listener with its certificate, who may ask what, health checks, and what is shown; it gives the endpoints of
-// kube-scheduler, with its paths and its answers, from the libraries that kube-scheduler has them from. It owns the endpoints and
-// the connections. It never looks into the scheduler itself: what is shown comes from registries and handlers that it is given.
+// It takes a listener with its certificate, an authenticator, an authorizer, health checks, and what the pages show; it gives the endpoints
+// of kube-scheduler, with the same paths and responses, from the libraries that kube-scheduler uses. It owns the endpoints and the
+// connections. It never reads the scheduler itself: the content comes from registries and handlers that it is given.
 package server

@@ -26,34 +26,34 @@ import (
 	"k8s.io/component-base/metrics/prometheus/slis"
 )
 
-// Name is what the server calls the component: the one whose place it takes.
+// Name is the component name that the server reports: that of the component it replaces.
 const Name = "kube-scheduler"
 
-// Config is what a server shows, and to whom.
+// Config is the content of the endpoints, and the access to them.
 type Config struct {
 	// Serving is the listener and its certificates.
 	Serving *apiserver.SecureServingInfo
-	// Authenticator says who asks, Authorizer what they may ask.
+	// Authenticator finds the user of a request, Authorizer decides whether the user may send it.
 	Authenticator authenticator.Request
 	Authorizer    authorizer.UnconditionalAuthorizer
 	// Healthz and Readyz are the checks of these two; /livez has none but the library's own.
 	Healthz, Readyz []healthz.HealthChecker
-	// Configuration is shown by /configz.
+	// Configuration is the content of /configz.
 	Configuration apiruntime.Object
-	// Profiling opens /debug; ContentionProfiling also measures where goroutines block.
+	// Profiling enables /debug; ContentionProfiling also measures where goroutines block.
 	Profiling, ContentionProfiling bool
-	// Resources answers /metrics/resources.
+	// Resources serves /metrics/resources.
 	Resources http.Handler
-	// Flags are shown by /flagz; nil closes it.
+	// Flags are the content of /flagz; nil disables it.
 	Flags flagz.Reader
-	// Versions are shown by /statusz; nil closes it.
+	// Versions are the content of /statusz; nil disables it.
 	Versions compatibility.EffectiveVersion
 }
 
-// drain is how long requests that are being answered may take to end when the server stops.
+// drain is how long requests in progress may take when the server stops.
 const drain = 5 * time.Second
 
-// Start serves until the returned function is called, which returns when nothing is served any more.
+// Start serves until the returned function is called; that function returns when the server has stopped.
 func Start(config Config) (stop func(), err error) {
 	endpoints, err := Endpoints(config)
 	if err != nil {
@@ -71,7 +71,7 @@ func Start(config Config) (stop func(), err error) {
 	}, nil
 }
 
-// guard lets only those through who may ask.
+// guard passes on only requests that are authorized.
 func guard(handler http.Handler, config Config) http.Handler {
 	resolver := &request.RequestInfoFactory{}
 	handler = filters.WithAuthorization(handler, config.Authorizer, scheme.Codecs)
@@ -82,9 +82,9 @@ func guard(handler http.Handler, config Config) http.Handler {
 	return serverfilters.WithPanicRecovery(handler, resolver)
 }
 
-// Endpoints returns what answers requests, without asking who sends them.
+// Endpoints returns the handler of all endpoints, without authentication and authorization.
 func Endpoints(config Config) (http.Handler, error) {
-	// The pages about configurations are the process's: a second scheduler in it replaces the first.
+	// The registry of configurations belongs to the process: a second scheduler in it replaces the first.
 	const page = "componentconfig"
 	configz.Delete(page)
 	shown, err := configz.New(page)

@@ -14,7 +14,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// endpoints returns the endpoints of a configuration that shows everything, as change changes it.
+// endpoints returns the endpoints of a configuration with all content, after change has modified it.
 func endpoints(t *testing.T, change func(*Config)) http.Handler {
 	t.Helper()
 	shown := &configv1.KubeSchedulerConfiguration{}
@@ -46,7 +46,7 @@ func TestEndpoints(t *testing.T) {
 	bare := endpoints(t, func(c *Config) { c.Profiling, c.Flags, c.Versions = false, nil, nil })
 	for _, test := range []struct {
 		path, want string
-		always     bool // whatever the configuration says
+		always     bool // with any configuration
 	}{
 		{"/healthz", "ok", true},
 		{"/livez", "ok", true},

@@ -1,9 +1,8 @@
-// Package terse keeps a log readable when one thing goes wrong many times.
+// Package terse keeps a log readable when one error occurs many times.
 //
-// It takes the errors that are logged; it passes the first few of a kind on at once and counts the others, so that an API server that
-// is away, or a webhook that refuses, takes a handful of lines and not one for each pod. It owns the counts of the kinds of error seen of
-// late. It never holds back what is logged as information, and never loses that something happened: what was held back is told in a line
-// of its own, soon after.
+// It takes the errors that are logged; it passes on the first few of a kind at once and counts the others, so that an API server that
+// cannot be reached, or a webhook that refuses, causes a few lines and not one for each pod. It owns the counts of the recent kinds of
+// error. It never holds back what is logged as information, and never loses an error: a line soon after reports how many were held back.
 package terse
 
 import (
@@ -21,19 +20,19 @@ const (
 	lines = 3
 	// window is how long errors are counted together.
 	window = 10 * time.Second
-	// kindsMax bounds what is remembered; beyond it, errors are passed on as they come.
+	// kindsMax bounds the number of kinds; beyond it, errors are passed on as they come.
 	kindsMax = 1_000
 )
 
-// Logger returns a logger that writes to the given one and says the same thing a few times at most. What was held back is told at the end
-// of the window in which it happened, and by flush, which whoever is done with the logger calls.
+// Logger returns a logger that writes to the given one, and passes on an error of one kind a few times at most. The number held back is
+// logged at the end of the window, and by flush, which must be called after the last use of the logger.
 func Logger(log logr.Logger) (terse logr.Logger, flush func()) {
 	s := &shared{kinds: map[kind]*count{}}
-	return log.WithSink(newSink(log.GetSink(), s)), func() { s.tell(time.Time{}) }
+	return log.WithSink(newSink(log.GetSink(), s)), func() { s.report(time.Time{}) }
 }
 
-// kind is what makes errors the same: the message, and if the API server has answered, why and about which kind of object. Names, nodes
-// and other words that an error or a line bears do not count.
+// kind is what errors have in common that are counted together: the message, and for an error of the API server the reason and the
+// resource. Names, nodes and other values of an error or a line do not count.
 type kind struct {
 	message         string
 	reason          metav1.StatusReason
@@ -48,7 +47,7 @@ func kindOf(message string, err error) kind {
 	return k
 }
 
-// count is how often a kind of error happened in the present window.
+// count is how often a kind of error occurred in the current window.
 type count struct {
 	kind  kind
 	began time.Time
@@ -57,11 +56,11 @@ type count struct {
 	sink  logr.LogSink
 }
 
-// shared is what all loggers made from one another count in.
+// shared holds the counts of all loggers made from one another.
 type shared struct {
 	mu    sync.Mutex
 	kinds map[kind]*count
-	order []*count // by the beginning of their windows
+	order []*count // by the start of their windows
 	// alarm ends windows in which something was held back; nil if there are none.
 	alarm *time.Timer
 }
@@ -69,7 +68,7 @@ type shared struct {
 // sink is a logr.LogSink.
 type sink struct {
 	logr.LogSink
-	// errors is the same sink, which looks for the line of code that logs one call further up.
+	// errors is the same sink with a call depth greater by one.
 	errors logr.LogSink
 	shared *shared
 }
@@ -83,7 +82,7 @@ func deeper(to logr.LogSink, depth int) logr.LogSink {
 	return to
 }
 
-// WithCallDepth returns a sink that looks for the line of code that logs further up.
+// WithCallDepth returns a sink with a greater call depth.
 func (s sink) WithCallDepth(depth int) logr.LogSink {
 	return newSink(deeper(s.LogSink, depth), s.shared)
 }
@@ -100,13 +99,13 @@ func (s sink) WithValues(values ...any) logr.LogSink {
 	return newSink(s.LogSink.WithValues(values...), s.shared)
 }
 
-// WithName returns a sink of another name.
+// WithName returns a sink with the name added.
 func (s sink) WithName(name string) logr.LogSink { return newSink(s.LogSink.WithName(name), s.shared) }
 
-// admit reports whether an error is to be passed on.
+// admit reports whether an error must be passed on.
 func (s *shared) admit(to logr.LogSink, err error, message string) bool {
 	now := time.Now()
-	s.tell(now)
+	s.report(now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := kindOf(message, err)
@@ -125,21 +124,21 @@ func (s *shared) admit(to logr.LogSink, err error, message string) bool {
 	return c.seen <= lines
 }
 
-// setAlarm has the next window end by itself in which something was held back. The caller holds mu.
+// setAlarm sets the timer to the end of the next window in which something was held back. The caller holds mu.
 func (s *shared) setAlarm(now time.Time) {
 	if s.alarm != nil {
 		return
 	}
 	for _, c := range s.order {
 		if c.seen > lines {
-			s.alarm = time.AfterFunc(c.began.Add(window).Sub(now), func() { s.tell(time.Now()) })
+			s.alarm = time.AfterFunc(c.began.Add(window).Sub(now), func() { s.report(time.Now()) })
 			return
 		}
 	}
 }
 
-// tell ends the windows that are over, all of them if now is zero, and says how much was held back.
-func (s *shared) tell(now time.Time) {
+// report ends the windows that are over, all of them if now is zero, and logs how much was held back.
+func (s *shared) report(now time.Time) {
 	s.mu.Lock()
 	var over []*count
 	for len(s.order) > 0 && (now.IsZero() || now.Sub(s.order[0].began) >= window) {

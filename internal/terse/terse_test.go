@@ -16,7 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
-// notebook keeps lines, which more than one goroutine may write.
+// notebook keeps lines. Any goroutine may write.
 type notebook struct {
 	mu    sync.Mutex
 	lines []string
@@ -37,7 +37,7 @@ func (n *notebook) take() []string {
 	return lines
 }
 
-// TestLogger logs a thousand failures of two kinds and expects a few lines that say so.
+// TestLogger logs a thousand failures of two kinds and expects a few lines.
 func TestLogger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said notebook
@@ -71,8 +71,9 @@ func TestLogger(t *testing.T) {
 	})
 }
 
-// TestResourcesAreToldApart has many requests about some kinds of object forbidden: that another kind is forbidden, too, must be seen.
-func TestResourcesAreToldApart(t *testing.T) {
+// TestResourcesAreDistinguished logs many errors about forbidden requests for some resources: an error about another resource must still be
+// logged.
+func TestResourcesAreDistinguished(t *testing.T) {
 	var got []string
 	log, flush := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{}))
 	for _, resource := range []string{"pods", "nodes", "namespaces", "services"} {
@@ -99,7 +100,7 @@ func TestKindsAreBounded(t *testing.T) {
 	}
 }
 
-// TestLinesKeepTheirSource expects that a line names the code that logs, and not the one that counts.
+// TestLinesKeepTheirSource expects the caller of the logger as the source of a line, and not this package.
 func TestLinesKeepTheirSource(t *testing.T) {
 	var got []string
 	log, _ := terse.Logger(funcr.New(func(_, args string) { got = append(got, args) }, funcr.Options{LogCaller: funcr.All}))

@@ -24,7 +24,7 @@ const (
 // fileVersions are those that kube-apiserver reads; they do not differ.
 var fileVersions = [...]string{fileGroup + "/v1", fileGroup + "/v1beta1", fileGroup + "/v1alpha1"}
 
-// Load reads where spans are to be sent, and how many. What a person wrote wrong is told with the file's and the field's name.
+// Load reads the endpoint and the sampling rate of spans. Errors name the file and the field.
 func Load(path string) (*tracingv1.TracingConfiguration, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package trace tells an OpenTelemetry collector of each pod's way through the scheduler.
+// Package trace sends spans of each pod's scheduling to an OpenTelemetry collector.
 //
-// It takes decisions on their way to the commit, and how bindings end; it gives spans: one for each attempt, and below it how long the
-// pod waited, what the decision took, and the binding, which the API server's own spans join. It owns the connection to the collector
-// and the attempts that are not over yet. It is there only where somebody asked for it, never waits for the collector, and never
-// changes what is decided or written.
+// It takes decisions before the commit, and the results of bindings; it gives spans: one for each attempt, and below it how long the pod
+// waited, what the decision took, and the binding, which the API server's own spans join. It owns the connection to the collector and the
+// attempts that are not over yet. It runs only if tracing is configured, never waits for the collector, and never changes what is decided
+// or written.
 package trace

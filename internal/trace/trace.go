@@ -32,18 +32,18 @@ type Committer interface {
 	Room() <-chan struct{}
 }
 
-// Config is what a Tracer needs to be built.
+// Config is the configuration of a Tracer.
 type Config struct {
-	// Tracing says where spans are sent, and how many.
+	// Tracing is the endpoint and the sampling rate.
 	Tracing *tracingv1.TracingConfiguration
-	// Version is that of Berth.
+	// Version is the version of Berth.
 	Version string
-	// Now is what time it is for the loop; a loop.Clock tells.
+	// Now returns the loop's time, as loop.Clock does.
 	Now func() time.Time
 	Log klog.Logger
 }
 
-// Tracer makes the spans. It stands before a commit, which it observes, too. Its methods may be called by any goroutine.
+// Tracer makes the spans. It passes decisions on to a commit, and observes that commit. Its methods may be called by any goroutine.
 type Tracer struct {
 	provider tracing.TracerProvider
 	tracer   oteltrace.Tracer
@@ -56,14 +56,14 @@ type Tracer struct {
 // attempt is one that is recorded.
 type attempt struct{ whole, commit oteltrace.Span }
 
-// New connects to a collector, or will as soon as there is one: it does not wait for it.
+// New starts to connect to a collector, and does not wait for the connection.
 func New(ctx context.Context, config Config) (*Tracer, error) {
 	about := resource.WithAttributes(attribute.String("service.name", "berth"), attribute.String("service.version", config.Version))
 	provider, err := tracing.NewProvider(ctx, config.Tracing, nil, []resource.Option{about})
 	if err != nil {
 		return nil, fmt.Errorf("set up tracing: %w", err)
 	}
-	// Spans are sent in the background, where the library has nobody else to tell that it cannot.
+	// Spans are sent in the background; the library reports failures only to this handler.
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { config.Log.Error(err, "Could not send spans") }))
 	return newTracer(provider, config.Now), nil
 }
@@ -83,7 +83,7 @@ func (t *Tracer) Close(ctx context.Context) error {
 	return nil
 }
 
-// Before returns a committer that records each decision on its way to the given one.
+// Before returns a committer that records each decision and passes it on to the given one.
 func (t *Tracer) Before(next Committer) Committer { return before{next, t} }
 
 type before struct {
@@ -91,7 +91,7 @@ type before struct {
 	tracer *Tracer
 }
 
-// Start records the decision and hands it on.
+// Start records the decision and passes it on.
 func (b before) Start(d plan.Decision) {
 	for i := range d.Pods {
 		b.tracer.decided(&d, i)
@@ -99,8 +99,8 @@ func (b before) Start(d plan.Decision) {
 	b.Committer.Start(d)
 }
 
-// decided records how long a pod of the decision waited and what the decision took, all of it over by now, and begins the binding if there
-// is one.
+// decided records how long a pod of the decision waited and how long the decision took, both in the past, and starts the span of the
+// binding if there is one.
 func (t *Tracer) decided(d *plan.Decision, at int) {
 	now, queued := t.now(), &d.Pods[at]
 	pod := queued.Pod
@@ -140,7 +140,7 @@ func fail(span oteltrace.Span, err error) {
 	span.SetStatus(codes.Error, err.Error())
 }
 
-// Sending makes the requests of a binding and of its steps carry its span, so that the API server's spans join it.
+// Sending adds the span of a binding to the context of its requests and of its steps, so that the API server's spans join it.
 func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
 	if a := t.attemptOf(w); a != nil {
 		return oteltrace.ContextWithSpan(ctx, a.commit)
@@ -188,8 +188,7 @@ func (t *Tracer) attemptOf(w *commit.Write) *attempt {
 	return t.open[w.Pod.UID]
 }
 
-// Wrap has an HTTP client tell the API server of the span that a request belongs to. Requests that belong to none, such as watches, are
-// left alone.
+// Wrap makes an HTTP client send the span context with requests. Requests without a span, such as watches, are left alone.
 func (t *Tracer) Wrap(plain http.RoundTripper) http.RoundTripper {
 	return wrapped{plain, tracing.WrapperFor(t.provider)(plain)}
 }

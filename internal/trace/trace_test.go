@@ -65,7 +65,7 @@ func receive(t *testing.T) (*receiver, string) {
 	return r, listener.Addr().String()
 }
 
-// attributes writes out what a span carries.
+// attributes returns the attributes of a span as text.
 func attributes(span *spans.Span) map[string]string {
 	all := map[string]string{}
 	for _, a := range span.GetAttributes() {
@@ -91,7 +91,7 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 	return d
 }
 
-// next is what decisions go on to.
+// next receives the decisions that are passed on.
 type next struct{ started []string }
 
 func (n *next) Start(d plan.Decision)          { n.started = append(n.started, d.Pods[0].Pod.Name) }
@@ -100,7 +100,7 @@ func (*next) Reject(types.UID, string, string) {}
 func (*next) Cancel(types.UID, error) bool     { return false }
 func (n *next) Room() <-chan struct{}          { return nil }
 
-// TestSpans takes attempts that end in each way through a tracer, and looks at what a real collector receives.
+// TestSpans passes attempts with each result through a tracer, and checks what a real collector receives.
 func TestSpans(t *testing.T) {
 	r, endpoint := receive(t)
 	everything := int32(1_000_000)
@@ -110,8 +110,8 @@ func TestSpans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan string, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { told <- r.Header.Get("traceparent") }))
+	traceparents := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { traceparents <- r.Header.Get("traceparent") }))
 	defer server.Close()
 	client := &http.Client{Transport: tracer.Wrap(http.DefaultTransport)}
 	var parents []string
@@ -125,7 +125,7 @@ func TestSpans(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		parents = append(parents, <-told)
+		parents = append(parents, <-traceparents)
 	}
 	after := &next{}
 	committer := tracer.Before(after)
@@ -159,7 +159,7 @@ func TestSpans(t *testing.T) {
 		t.Errorf("handed on %v, want %v", after.started, want)
 	}
 	if len(parents) != 3 || parents[0] == "" || parents[1] == "" || parents[2] != "" {
-		t.Errorf("the API server was told of the spans %q; want one for each binding and none for an event", parents)
+		t.Errorf("the API server received the spans %q; want one for each binding and none for an event", parents)
 	}
 	if len(tracer.open) != 0 {
 		t.Errorf("%d attempts are kept although they are over", len(tracer.open))
@@ -204,7 +204,7 @@ func (r *receiver) check(t *testing.T, parent string) {
 		}
 	}
 	if fits := byPod["default/fits"]; fits != nil && !strings.Contains(parent, hex.EncodeToString(fits.GetTraceId())) {
-		t.Errorf("the API server was told of %s, which is not of the trace %s", parent, hex.EncodeToString(fits.GetTraceId()))
+		t.Errorf("the API server received %s, which is not of the trace %s", parent, hex.EncodeToString(fits.GetTraceId()))
 	}
 }
 

@@ -30,20 +30,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// request is one question to the serving endpoint.
+// request is one request to the serving endpoint.
 type request struct {
 	method, path string
-	who          string // administrator, nobody, or a bearer token that nobody knows
+	user         string // administrator, anonymous, or an unknown bearer token
 	accept       string
 	body         string
 }
 
 func (r request) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s as %s %s", r.method, r.path, r.who, r.accept))
+	return strings.TrimSpace(fmt.Sprintf("%s %s as %s %s", r.method, r.path, r.user, r.accept))
 }
 
-// answer is what is compared of a response.
-type answer struct {
+// response is what is compared of an HTTP response.
+type response struct {
 	Status      int
 	ContentType string
 	Body        string
@@ -51,21 +51,21 @@ type answer struct {
 
 const (
 	administrator = "administrator"
-	nobody        = "nobody"
-	stranger      = "stranger with a token"
+	anonymous     = "anonymous"
+	stranger      = "unknown token"
 )
 
-// requests are asked of both. The bodies of those in sameBody are compared too; others differ from moment to moment.
+// requests are sent to both. The bodies are compared too, except those of bodyVaries.
 func requests() []request {
-	get := func(who string, paths ...string) []request {
+	get := func(user string, paths ...string) []request {
 		var all []request
 		for _, path := range paths {
-			all = append(all, request{method: http.MethodGet, path: path, who: who})
+			all = append(all, request{method: http.MethodGet, path: path, user: user})
 		}
 		return all
 	}
 	all := slices.Concat(
-		get(nobody, "/healthz", "/livez", "/readyz", "/healthz?verbose", "/readyz/sched-handler-sync", "/metrics", "/metrics/resources", "/metrics/slis",
+		get(anonymous, "/healthz", "/livez", "/readyz", "/healthz?verbose", "/readyz/sched-handler-sync", "/metrics", "/metrics/resources", "/metrics/slis",
 			"/configz", "/flagz", "/statusz", "/debug/pprof/", "/debug/flags", "/nope", "/"),
 		get(stranger, "/healthz", "/metrics", "/configz"),
 		get(administrator, "/healthz", "/healthz?verbose", "/livez?verbose", "/readyz", "/readyz?verbose", "/readyz?verbose&exclude=shutdown", "/readyz/sched-handler-sync",
@@ -74,35 +74,35 @@ func requests() []request {
 	)
 	for _, of := range []string{"Statusz", "Flagz"} {
 		for _, format := range []string{"application/json", "application/yaml"} {
-			all = append(all, request{method: http.MethodGet, path: "/" + strings.ToLower(of), who: administrator, accept: format + ";v=v1beta1;g=config.k8s.io;as=" + of})
+			all = append(all, request{method: http.MethodGet, path: "/" + strings.ToLower(of), user: administrator, accept: format + ";v=v1beta1;g=config.k8s.io;as=" + of})
 		}
-		all = append(all, request{method: http.MethodGet, path: "/" + strings.ToLower(of), who: administrator, accept: "application/xml"})
+		all = append(all, request{method: http.MethodGet, path: "/" + strings.ToLower(of), user: administrator, accept: "application/xml"})
 	}
 	return append(all,
-		request{method: http.MethodPut, path: "/debug/flags/v", who: administrator, body: "3"},
-		request{method: http.MethodPut, path: "/debug/flags/v", who: administrator, body: "much"},
-		request{method: http.MethodPut, path: "/debug/flags/v", who: nobody, body: "3"},
-		request{method: http.MethodPost, path: "/metrics", who: administrator},
-		request{method: http.MethodDelete, path: "/metrics/slis", who: administrator},
-		request{method: http.MethodDelete, path: "/metrics", who: administrator},
+		request{method: http.MethodPut, path: "/debug/flags/v", user: administrator, body: "3"},
+		request{method: http.MethodPut, path: "/debug/flags/v", user: administrator, body: "much"},
+		request{method: http.MethodPut, path: "/debug/flags/v", user: anonymous, body: "3"},
+		request{method: http.MethodPost, path: "/metrics", user: administrator},
+		request{method: http.MethodDelete, path: "/metrics/slis", user: administrator},
+		request{method: http.MethodDelete, path: "/metrics", user: administrator},
 	)
 }
 
-// bodyVaries are paths whose body says something of the moment, the process or the machine; status and content type are compared.
+// bodyVaries matches paths whose body depends on the time, the process or the machine; only status and content type are compared.
 var bodyVaries = regexp.MustCompile(`^/(metrics|flagz|statusz|debug/pprof)`)
 
-// someGated says in /metrics that a pod waits behind a gate: the one of this program's turn, or also that of the turn before.
+// someGated matches in /metrics that a pod has a scheduling gate: that of this program's turn, or also that of the turn before.
 var someGated = regexp.MustCompile(`scheduler_pending_pods\{queue="gated"\} [1-9]`)
 
-// served is everything that one program has answered.
+// served is all responses of one program.
 type served struct {
-	answers  map[string]answer
-	families map[string]map[string]*dto.MetricFamily // by path
-	config   any
-	lines    map[string][]string // of /flagz and /statusz
+	responses map[string]response
+	families  map[string]map[string]*dto.MetricFamily // by path
+	config    any
+	lines     map[string][]string // of /flagz and /statusz
 }
 
-// TestServing runs both programs on one cluster, one after the other, gives each the same pods, and compares what they answer.
+// TestServing runs both programs on one cluster, one after the other, gives each the same pods, and compares their responses.
 func TestServing(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
@@ -115,9 +115,9 @@ func TestServing(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = cluster.Stop() })
-	want := ask(ctx, t, cluster, c.incumbent, "incumbent")
+	want := ask(ctx, t, cluster, c.kubeScheduler, "upstream")
 	got := ask(ctx, t, cluster, c.berth, "berth")
-	t.Run("answers", func(t *testing.T) { compareAnswers(t, want, got) })
+	t.Run("responses", func(t *testing.T) { compareResponses(t, want, got) })
 	t.Run("configz", func(t *testing.T) {
 		if diff := cmp.Diff(want.config, got.config); diff != "" {
 			t.Errorf("kube-scheduler (-), Berth (+):\n%s", diff)
@@ -131,7 +131,7 @@ func TestServing(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) { compareMetrics(t, want, got) })
 }
 
-// ask runs a program as the scheduler of the cluster, has it bind pods and fail to, and asks it everything.
+// ask runs a program as the scheduler of the cluster, has it bind and reject pods, and sends it all requests.
 func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, namespace string) served {
 	t.Helper()
 	clients := clientsOf(t, cluster)
@@ -142,14 +142,14 @@ func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, names
 	}
 	work(ctx, t, client, process, namespace)
 	until(ctx, t, process, "gauges, which are brought up to date once a second, say so", func() bool {
-		text := send(ctx, clients, base, request{method: http.MethodGet, path: "/metrics", who: administrator}).Body
+		text := send(ctx, clients, base, request{method: http.MethodGet, path: "/metrics", user: administrator}).Body
 		return strings.Contains(text, `scheduler_cache_size{type="nodes"} 5`) && someGated.MatchString(text)
 	})
-	s := served{answers: map[string]answer{}, families: map[string]map[string]*dto.MetricFamily{}, lines: map[string][]string{}}
+	s := served{responses: map[string]response{}, families: map[string]map[string]*dto.MetricFamily{}, lines: map[string][]string{}}
 	for _, r := range requests() {
 		a := send(ctx, clients, base, r)
 		s.take(t, r, a)
-		s.answers[r.String()] = a
+		s.responses[r.String()] = a
 	}
 	if err := process.Stop(); err != nil {
 		t.Errorf("%s: SIGTERM: %v", program, err)
@@ -157,7 +157,7 @@ func ask(ctx context.Context, t *testing.T, cluster *rig.Cluster, program, names
 	return s
 }
 
-// starts is how often a program is started at most: a port that was free may be taken when the program comes to it.
+// starts is how often a program is started at most: a port that was free may be taken when the program opens it.
 const starts = 5
 
 // start runs a program on a free port, and returns when it is ready.
@@ -173,7 +173,7 @@ func start(ctx context.Context, t *testing.T, cluster *rig.Cluster, clients map[
 		t.Cleanup(process.Kill)
 		base := fmt.Sprintf("https://127.0.0.1:%d", port)
 		err = await(ctx, process, func() bool {
-			return send(ctx, clients, base, request{method: http.MethodGet, path: "/readyz", who: nobody}).Status == http.StatusOK
+			return send(ctx, clients, base, request{method: http.MethodGet, path: "/readyz", user: anonymous}).Status == http.StatusOK
 		})
 		if err == nil {
 			return process, base
@@ -185,7 +185,7 @@ func start(ctx context.Context, t *testing.T, cluster *rig.Cluster, clients map[
 	}
 }
 
-// work has a scheduler bind pods, find no node for one, and wait behind a gate with another.
+// work has a scheduler bind pods, find no node for one, and keep one with a scheduling gate.
 func work(ctx context.Context, t *testing.T, client kubernetes.Interface, process *rig.Process, namespace string) {
 	t.Helper()
 	if _, err := client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{}); err != nil {
@@ -236,7 +236,7 @@ func until(ctx context.Context, t *testing.T, process *rig.Process, what string,
 	}
 }
 
-// await waits until something is done, or the process has ended.
+// await waits until done returns true, or the process has ended.
 func await(ctx context.Context, process *rig.Process, done func() bool) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		select {
@@ -258,7 +258,7 @@ func freePort(t *testing.T) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// clientsOf returns an HTTP client for each who.
+// clientsOf returns an HTTP client for each user.
 func clientsOf(t *testing.T, cluster *rig.Cluster) map[string]*http.Client {
 	t.Helper()
 	config, err := rig.Config(cluster.Kubeconfig)
@@ -273,56 +273,56 @@ func clientsOf(t *testing.T, cluster *rig.Cluster) map[string]*http.Client {
 	open := func() *http.Client {
 		return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	}
-	return map[string]*http.Client{administrator: admin, nobody: open(), stranger: open()}
+	return map[string]*http.Client{administrator: admin, anonymous: open(), stranger: open()}
 }
 
-func send(ctx context.Context, clients map[string]*http.Client, base string, r request) answer {
+func send(ctx context.Context, clients map[string]*http.Client, base string, r request) response {
 	q, err := http.NewRequestWithContext(ctx, r.method, base+r.path, bytes.NewBufferString(r.body))
 	if err != nil {
-		return answer{Body: err.Error()}
+		return response{Body: err.Error()}
 	}
 	if r.accept != "" {
 		q.Header.Set("Accept", r.accept)
 	}
-	if r.who == stranger {
-		q.Header.Set("Authorization", "Bearer nobody-knows-it")
+	if r.user == stranger {
+		q.Header.Set("Authorization", "Bearer unknown")
 	}
-	response, err := clients[r.who].Do(q)
+	got, err := clients[r.user].Do(q)
 	if err != nil {
-		return answer{Body: err.Error()}
+		return response{Body: err.Error()}
 	}
-	defer func() { _ = response.Body.Close() }()
-	body, err := io.ReadAll(response.Body)
+	defer func() { _ = got.Body.Close() }()
+	body, err := io.ReadAll(got.Body)
 	if err != nil {
-		return answer{Body: err.Error()}
+		return response{Body: err.Error()}
 	}
-	return answer{Status: response.StatusCode, ContentType: response.Header.Get("Content-Type"), Body: string(body)}
+	return response{Status: got.StatusCode, ContentType: got.Header.Get("Content-Type"), Body: string(body)}
 }
 
-// take reads what can be compared better than as text.
-func (s *served) take(t *testing.T, r request, a answer) {
+// take parses a response that can be compared better than as text.
+func (s *served) take(t *testing.T, r request, got response) {
 	t.Helper()
-	if r.method != http.MethodGet || r.who != administrator || a.Status != http.StatusOK {
+	if r.method != http.MethodGet || r.user != administrator || got.Status != http.StatusOK {
 		return
 	}
 	switch path := r.path; {
 	case strings.HasPrefix(path, "/metrics"):
 		parser := expfmt.NewTextParser(model.LegacyValidation)
-		families, err := parser.TextToMetricFamilies(strings.NewReader(a.Body))
+		families, err := parser.TextToMetricFamilies(strings.NewReader(got.Body))
 		if err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 		s.families[path] = families
 	case path == "/configz":
-		if err := json.Unmarshal([]byte(a.Body), &s.config); err != nil {
+		if err := json.Unmarshal([]byte(got.Body), &s.config); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 	case path == "/flagz" || path == "/statusz":
-		s.lines[r.String()] = named(a.Body)
+		s.lines[r.String()] = named(got.Body)
 	}
 }
 
-// firstWord is what a line of /flagz or /statusz begins with. What follows a name varies on purpose, so that nobody parses it.
+// firstWord is the beginning of a line of /flagz or /statusz. The text after a name varies on purpose, so that it is not parsed.
 var firstWord = regexp.MustCompile(`^\s*[\w-]+`)
 
 // named returns the first word of each line.
@@ -336,9 +336,9 @@ func named(text string) []string {
 	return names
 }
 
-func compareAnswers(t *testing.T, want, got served) {
-	for _, name := range slices.Sorted(maps.Keys(want.answers)) {
-		w, g := want.answers[name], got.answers[name]
+func compareResponses(t *testing.T, want, got served) {
+	for _, name := range slices.Sorted(maps.Keys(want.responses)) {
+		w, g := want.responses[name], got.responses[name]
 		path := strings.Fields(name)[1]
 		if bodyVaries.MatchString(path) && w.Status == http.StatusOK || path == "/configz" && w.Status == http.StatusOK {
 			w.Body, g.Body = "", ""
@@ -349,7 +349,7 @@ func compareAnswers(t *testing.T, want, got served) {
 	}
 }
 
-// series is what is compared of a metric: its type, the names of its labels and, of a histogram, its buckets. Values differ.
+// series is the part of a metric that is compared: its type, the names of its labels and, of a histogram, its buckets. Values differ.
 type series struct {
 	Type    string
 	Labels  []string

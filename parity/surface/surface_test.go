@@ -19,9 +19,9 @@ import (
 const binEnv = "BERTH_E2E_BIN"
 
 // contenders are the two programs, Berth under kube-scheduler's name.
-type contenders struct{ bin, incumbent, berth string }
+type contenders struct{ bin, kubeScheduler, berth string }
 
-// programs finds the programs; ok is false where nobody has built them.
+// programs finds the programs; ok is false if they are not built.
 func programs(t *testing.T) (c contenders, ok bool) {
 	t.Helper()
 	bin := os.Getenv(binEnv)
@@ -29,7 +29,7 @@ func programs(t *testing.T) (c contenders, ok bool) {
 		t.Logf("nothing is compared: %s does not name a folder with berth, kube-scheduler and devcluster, as make test does", binEnv)
 		return c, false
 	}
-	c = contenders{bin: bin, incumbent: filepath.Join(bin, "kube-scheduler"), berth: filepath.Join(t.TempDir(), "kube-scheduler")}
+	c = contenders{bin: bin, kubeScheduler: filepath.Join(bin, "kube-scheduler"), berth: filepath.Join(t.TempDir(), "kube-scheduler")}
 	if err := os.Symlink(filepath.Join(bin, "berth"), c.berth); err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ var (
 	flagLine = regexp.MustCompile(`^ +(?:-\w, )?--([a-z0-9-]+)\b`)
 )
 
-// flagsOf returns each flag's group and its lines of the help text, which say type, usage, default and deprecation.
+// flagsOf returns each flag's group and its lines of the help text: type, usage, default and deprecation.
 func flagsOf(help string) map[string]string {
 	flags := map[string]string{}
 	in, name := "", ""
@@ -81,13 +81,13 @@ func flagsOf(help string) map[string]string {
 }
 
 // TestFlags compares every flag: group, type, usage, default and deprecation, the names and stages of feature gates included, which the
-// usage of --feature-gates lists. What Berth has of its own is in a group of its own.
+// usage of --feature-gates lists. Berth's own flags are in a separate group.
 func TestFlags(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
 		return
 	}
-	help, _, code := run(t, c.incumbent, "--help")
+	help, _, code := run(t, c.kubeScheduler, "--help")
 	ours, _, ourCode := run(t, c.berth, "--help")
 	if code != 0 || ourCode != 0 {
 		t.Fatalf("--help exits with %d, Berth's with %d", code, ourCode)
@@ -106,7 +106,7 @@ func TestFlags(t *testing.T) {
 	}
 }
 
-// TestDefaultConfiguration compares what is written by --write-config-to, without and with a configuration file.
+// TestDefaultConfiguration compares the output of --write-config-to, without and with a configuration file.
 func TestDefaultConfiguration(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
@@ -129,7 +129,7 @@ func TestDefaultConfiguration(t *testing.T) {
 				}
 				args = append(args, "--config="+file)
 			}
-			if diff := cmp.Diff(written(t, c.incumbent, args), written(t, c.berth, args)); diff != "" {
+			if diff := cmp.Diff(written(t, c.kubeScheduler, args), written(t, c.berth, args)); diff != "" {
 				t.Errorf("kube-scheduler (-), Berth (+):\n%s", diff)
 			}
 		})
@@ -171,7 +171,7 @@ func written(t *testing.T, program string, args []string) string {
 	return string(text)
 }
 
-// TestBadInput compares exit codes, and that both complain about the same field. Words may differ where Berth says more.
+// TestBadInput compares exit codes, and checks that both errors name the same field. The texts may differ where Berth's is longer.
 func TestBadInput(t *testing.T) {
 	c, ok := programs(t)
 	if !ok {
@@ -210,7 +210,7 @@ func TestBadInput(t *testing.T) {
 				}
 				args = append(args, "--config="+file, "--master=http://127.0.0.1:1")
 			}
-			out, problems, code := run(t, c.incumbent, args...)
+			out, problems, code := run(t, c.kubeScheduler, args...)
 			ourOut, ourProblems, ourCode := run(t, c.berth, args...)
 			if code == 0 || ourCode != code {
 				t.Errorf("exits with %d, Berth with %d", code, ourCode)

@@ -1,8 +1,8 @@
 // Package admission decides whether a kubelet would admit a pod.
 //
-// It takes a node, the pods that the node has admitted, and one more pod; it gives the reason and the message with which a kubelet
-// refuses the pod, or nothing. It owns no state. It never talks to anything, and it never copies the rules: it calls the admission
-// handlers of the kubelet, so that a test of a scheduler does not depend on how we understand them.
+// It takes a node, the pods that the node has admitted, and one more pod; it gives the reason and the message with which a kubelet refuses
+// the pod, or nothing. It owns no state. It never does I/O, and never copies the rules: it calls the admission handlers of the kubelet, so
+// that a test of a scheduler does not depend on our understanding of them.
 package admission
 
 import (
@@ -23,8 +23,8 @@ import (
 // release is the version of every simulated kubelet.
 var release = version.MustParse(shape.KubeletVersion)
 
-// Admit asks whether node admits pod beside the pods it has admitted before. An empty reason means yes; otherwise reason and message
-// are those that a kubelet writes. The arguments are only read.
+// Admit decides whether node admits pod beside the pods it has admitted before. An empty reason means yes; otherwise reason and message are
+// those that a kubelet writes. The arguments are only read.
 func Admit(node *v1.Node, admitted []*v1.Pod, pod *v1.Pod) (reason, message string) {
 	node = prepared(node, pod)
 	attributes := &lifecycle.PodAdmitAttributes{Pod: pod, OtherPods: admitted, Operation: lifecycle.AddOperation}

@@ -95,7 +95,7 @@ func testNode(t *testing.T, spec string) *v1.Node {
 	return node
 }
 
-// testPod is bound to the node unless its spec says otherwise, and has been read from the API server: protocols have their default.
+// testPod is bound to the node unless its spec names another, and has the defaults of the API server, such as protocols.
 func testPod(t *testing.T, uid, spec string) *v1.Pod {
 	t.Helper()
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(uid)}, Spec: v1.PodSpec{NodeName: "node"}}

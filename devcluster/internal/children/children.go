@@ -1,7 +1,7 @@
-// Package children says how a child process of devcluster is told which component to be.
+// Package children names the components that a child process of devcluster can run.
 //
-// It takes nothing and gives names. It stands apart so that whoever starts children need not be built with what they run: the
-// Kubernetes components are most of the program.
+// It takes nothing and gives names. It is separate so that the code that starts children does not import the components: they are most of
+// the program.
 package children
 
 // Command is the first argument of a child process; the component's name and flags follow.

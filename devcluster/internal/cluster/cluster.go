@@ -23,10 +23,10 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/supervise"
 )
 
-// errStop is the cause of a context that ends because somebody asked the cluster to stop.
+// errStop is the cause of a context that ends because the cluster was asked to stop.
 var errStop = errors.New("asked to stop")
 
-// cluster is one run. Only Run's goroutine touches it.
+// cluster is one run. Only Run's goroutine uses it.
 type cluster struct {
 	options  options.Options
 	layout   *layout
@@ -63,8 +63,7 @@ func Run(ctx context.Context, o options.Options, restart <-chan os.Signal, out i
 	return err
 }
 
-// untilDeath gives a context that ends when ctx does, with the cause errStop, or when a
-// child dies, with the death as its cause.
+// untilDeath returns a context that ends when ctx does, with the cause errStop, or when a child dies, with the death as its cause.
 func untilDeath(ctx context.Context, deaths <-chan *supervise.Death) context.Context {
 	alive, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	go func() {
@@ -78,8 +77,7 @@ func untilDeath(ctx context.Context, deaths <-chan *supervise.Death) context.Con
 	return alive
 }
 
-// live goes from nothing to ready and then serves; it always returns an error, errStop at
-// best.
+// live starts everything and then serves; it always returns an error, errStop for a clean stop.
 func (c *cluster) live(ctx context.Context, restart <-chan os.Signal) error {
 	began := time.Now()
 	if err := c.prepare(); err != nil {
@@ -111,7 +109,7 @@ func (c *cluster) prepare() error {
 	return err
 }
 
-// startComponents starts each component when what it needs answers.
+// startComponents starts each component once those that it needs respond.
 func (c *cluster) startComponents(ctx context.Context) error {
 	if err := c.start(ctx, etcdCommand(c.layout, c.ports), etcdProbe(c.layout, c.ports)); err != nil {
 		return err
@@ -142,8 +140,7 @@ func (c *cluster) start(ctx context.Context, command supervise.Command, ready pr
 	return nil
 }
 
-// tailUnlessDead quotes the log of a component that lives but does not get ready; a death
-// brings its own quote.
+// tailUnlessDead quotes the log of a component that runs but does not become ready; the error of a death has its own quote.
 func (c *cluster) tailUnlessDead(ctx context.Context, name string) string {
 	if ctx.Err() != nil {
 		return ""
@@ -176,7 +173,7 @@ func (c *cluster) populate(ctx context.Context) error {
 	return nil
 }
 
-// serve restarts the API server as often as asked, until ctx ends.
+// serve restarts the API server for each value from restart, until ctx ends.
 func (c *cluster) serve(ctx context.Context, restart <-chan os.Signal) error {
 	for {
 		select {

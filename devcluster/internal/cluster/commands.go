@@ -58,12 +58,12 @@ func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 		"--service-account-key-file=" + l.key("service-account.pub"),
 		"--service-account-signing-key-file=" + l.key("service-account.key"),
 		"--service-cluster-ip-range=" + serviceRange,
-		// Endpoints may not be loopback addresses, and no pod is there to use this one.
+		// Endpoints may not be loopback addresses, and no pod uses this one.
 		"--endpoint-reconciler-type=none",
 		"--allow-privileged=true",
 		"--max-requests-inflight=2000",
 		"--max-mutating-requests-inflight=1000",
-		"--profiling=true", // comparisons have it collect its garbage between turns
+		"--profiling=true", // comparisons make it collect its garbage between turns
 	}
 	flags = append(flags, "--disable-admission-plugins="+strings.Join(disabledAdmission(o), ","))
 	if o.RuntimeConfig != "" {
@@ -72,30 +72,29 @@ func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 	return command(children.APIServer, append(flags, featureGates(o)...)...)
 }
 
-// disabledAdmission names the admission plugins that would stand in the way.
+// disabledAdmission names the admission plugins to disable.
 func disabledAdmission(o options.Options) []string {
-	// Every new node would be tainted as not ready until the node lifecycle controller has
-	// looked at it, if that runs. Ours are ready when they are created, and to take the taint
-	// off 5,000 of them costs a minute. The controller still taints a node that is not ready.
+	// Every new node would be tainted as not ready until the node lifecycle controller has looked at it, if that runs. Ours are ready when
+	// they are created, and removing the taint from 5,000 of them takes a minute. The controller still taints a node that is not ready.
 	off := []string{"TaintNodesByCondition"}
 	if !o.Controllers {
-		off = append(off, "ServiceAccount") // nobody makes the default service accounts
+		off = append(off, "ServiceAccount") // the default service accounts do not exist
 	}
 	return off
 }
 
 // disabledControllers selects all default controllers but these.
 func disabledControllers(o options.Options) []string {
-	// It tells kubelets how long to cache secrets, by one write to every node.
+	// It writes to every node how long its kubelet should cache secrets.
 	off := []string{"-ttl-controller"}
 	if !o.NodeLifecycle() {
-		off = append(off, "-node-lifecycle-controller") // it would taint nodes that nobody keeps alive
+		off = append(off, "-node-lifecycle-controller") // it would taint nodes whose leases are not renewed
 	}
 	return off
 }
 
-// controllerManagerCommand lets more workers and requests through than the defaults, so
-// that a deployment of 2,000 pods is there in seconds.
+// controllerManagerCommand allows more workers and requests than the defaults, so that the pods of a Deployment of 2,000 are created in
+// seconds.
 func controllerManagerCommand(l *layout, p ports, o options.Options) supervise.Command {
 	kubeconfig := l.kubeconfig(controllers)
 	flags := []string{

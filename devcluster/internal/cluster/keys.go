@@ -16,12 +16,11 @@ const (
 	agent       = "kwok"
 )
 
-// administrators is the group that RBAC lets do everything, and that priority and fairness
-// never makes wait.
+// administrators is the group that RBAC gives all rights, and that is exempt from priority and fairness.
 const administrators = "system:masters"
 
-// users says who a kubeconfig's holder is. The bootstrap roles of RBAC know scheduler and
-// controller manager by name; they have no other rights.
+// users are the users and groups of the kubeconfigs. The bootstrap roles of RBAC bind scheduler and controller manager by name; they have
+// no other rights.
 var users = []struct {
 	file   string
 	user   string
@@ -33,8 +32,7 @@ var users = []struct {
 	{agent, "devcluster:kwok", []string{administrators}},
 }
 
-// writeKeys makes all keys of one run. etcd trusts an authority of its own: whoever may
-// talk to the API server may not therefore talk to its database.
+// writeKeys makes all keys of one run. etcd has a separate authority: a client of the API server must not have access to etcd.
 func writeKeys(l *layout, p ports) error {
 	if err := writeEtcdKeys(l); err != nil {
 		return fmt.Errorf("write etcd keys: %w", err)
@@ -78,8 +76,8 @@ func writeAPIServerKeys(l *layout, p ports) error {
 	if err := server.Write(l.key("server.crt"), l.key("server.key")); err != nil {
 		return err
 	}
-	// No proxy stands before this API server, but every component that delegates its
-	// authentication asks which authority one would have.
+	// There is no proxy in front of this API server, but every component that delegates its authentication reads which authority one would
+	// have.
 	if _, err := newAuthority(l, "front-proxy-ca"); err != nil {
 		return err
 	}

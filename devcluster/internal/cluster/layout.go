@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// layout says where in the data folder everything lies. It holds the folder's lock.
+// layout is the paths in the data folder. It holds the folder's lock.
 type layout struct {
 	dir       string
 	temporary bool
@@ -46,7 +46,7 @@ func openLayout(dir string) (*layout, error) {
 	return l, nil
 }
 
-// close gives the folder free; a temporary one is removed if nobody needs it any more.
+// close unlocks the folder; it removes a temporary one unless keep is set.
 func (l *layout) close(keep bool) error {
 	defer l.lock.Close()
 	if err := os.Remove(l.path(readyName)); err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -87,15 +87,14 @@ func url(port int) string {
 const (
 	loopback = "127.0.0.1"
 
-	// Ports are chosen below the range from which the kernel takes the local ports of
-	// outgoing connections. Otherwise a connection could sit on the API server's port in
-	// the moment in which it restarts.
+	// Ports are chosen below the range from which the kernel takes the local ports of outgoing connections. Otherwise a connection could
+	// occupy the API server's port while it restarts.
 	firstPort = 20000
 	lastPort  = 29999
 )
 
-// choosePorts finds free ports. They are free, not reserved: who takes one before the
-// component does makes that component's start fail, visibly.
+// choosePorts finds free ports. They are free, not reserved: if another process takes one first, the start of the component fails with an
+// error.
 func choosePorts() (ports, error) {
 	var p ports
 	taken := map[int]bool{}

@@ -17,15 +17,15 @@ import (
 const (
 	// waitMax is far beyond what any step takes on a slow and busy machine.
 	waitMax = 2 * time.Minute
-	// probeInterval is short against the seconds that a start takes, and long against a probe.
+	// probeInterval is short compared to a start, which takes seconds, and long compared to a probe.
 	probeInterval = 200 * time.Millisecond
 	probeMax      = 10 * time.Second
 )
 
-// probe reports nil once the thing it asks is ready, and why not before that.
+// probe returns nil once its target is ready, and before that an error with the reason.
 type probe func(ctx context.Context) error
 
-// both is ready when a and b are.
+// both returns nil when a and b do.
 func both(a, b probe) probe {
 	return func(ctx context.Context) error {
 		if err := a(ctx); err != nil {
@@ -35,8 +35,7 @@ func both(a, b probe) probe {
 	}
 }
 
-// wait asks until what is ready, ctx ends or patience does. The end of ctx is reported as
-// its cause.
+// wait calls ready until it returns nil, ctx ends or waitMax is over. The end of ctx is reported as its cause.
 func wait(ctx context.Context, what string, ready probe) error {
 	patience := time.After(waitMax)
 	for {
@@ -65,8 +64,8 @@ func (c *cluster) apiServerReady(ctx context.Context) error {
 	return err
 }
 
-// nodesReady wants every node Ready, and free of the taint for those that are not: the
-// nodes of a resumed cluster may have been without an agent for long.
+// nodesReady requires every node to be Ready and without the not-ready taint: the nodes of a resumed cluster may have been without an agent
+// for long.
 func (c *cluster) nodesReady(ctx context.Context) error {
 	nodes, err := c.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{ResourceVersion: "0"})
 	if err != nil {
@@ -103,8 +102,7 @@ func (c *cluster) namespaceReady(ctx context.Context) error {
 	return err
 }
 
-// serviceAccountReady asks for what the API server gives to every pod that names no
-// service account, and refuses the pod for lack of.
+// serviceAccountReady requests the default service account, without which the API server refuses pods that name none.
 func (c *cluster) serviceAccountReady(ctx context.Context) error {
 	_, err := c.client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
 	return err
@@ -118,7 +116,7 @@ func controllersProbe(l *layout, p ports) probe {
 	return httpProbe(url(p.controllers)+"/healthz", l.key("ca.crt"), "", "")
 }
 
-// httpProbe asks a URL whose server ca vouches for; cert and key may be empty.
+// httpProbe requests a URL of a server with a certificate of ca; cert and key may be empty.
 func httpProbe(url, ca, cert, key string) probe {
 	return func(ctx context.Context) error {
 		config, err := tlsConfig(ca, cert, key)

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Report says how to reach a ready cluster. It is one line of JSON.
+// Report describes a ready cluster. It is one line of JSON.
 type Report struct {
 	// Kubeconfig is the file of an administrator.
 	Kubeconfig string `json:"kubeconfig"`
@@ -18,16 +18,15 @@ type Report struct {
 	SchedulerKubeconfig string `json:"schedulerKubeconfig"`
 	// Server is the API server's URL.
 	Server string `json:"server"`
-	// DataDir keeps data, logs and this report in ready.json.
+	// DataDir is the folder with data, logs and this report in ready.json.
 	DataDir string `json:"dataDir"`
-	// Nodes is how many nodes the cluster has.
+	// Nodes is the number of nodes of the cluster.
 	Nodes int `json:"nodes"`
-	// PIDs has the process id of each component by name.
+	// PIDs are the process ids of the components by name.
 	PIDs map[string]int `json:"pids"`
 }
 
-// announce tells the world that the cluster is ready, standard output last: who has read
-// the line finds all files in place.
+// announce writes that the cluster is ready, to standard output last: after that line all files exist.
 func (c *cluster) announce(ctx context.Context) error {
 	if err := c.copyKubeconfig(); err != nil {
 		return err
@@ -56,7 +55,7 @@ func (c *cluster) copyKubeconfig() error {
 	return nil
 }
 
-// record writes the current report to the files that hold it and gives its line.
+// record writes the current report to the files that hold it and returns its line.
 func (c *cluster) record(ctx context.Context) ([]byte, error) {
 	line, err := c.report(ctx)
 	if err != nil {

@@ -1,10 +1,8 @@
 // Package component holds what a child process of devcluster runs: one component of the
 // control plane, for the whole life of the process.
 //
-// It takes a component's name and its flags and gives an exit code. It owns the process it
-// runs in. It never knows of the other components: what they are and how they find each
-// other is written in the flags. The Kubernetes components are black boxes behind the
-// flags that their own binaries have.
+// It takes a component's name and its flags and gives an exit code. It owns the process it runs in. It never depends on the other
+// components: their addresses are in the flags. The Kubernetes components are black boxes behind the flags that their own binaries have.
 package component
 
 import (
@@ -25,8 +23,8 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/children"
 )
 
-// Main runs the component that args[0] names with the flags that follow it, until it ends
-// or the process is told to, and returns the exit code.
+// Main runs the component that args[0] names with the flags that follow it, until it ends or the process gets a signal, and returns the
+// exit code.
 func Main(args []string) int {
 	if len(args) == 0 {
 		fmt.Fprintln(os.Stderr, "devcluster component: which one?")

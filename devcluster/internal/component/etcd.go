@@ -12,8 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/children"
 )
 
-// quotaBytes leaves room for hundreds of thousands of pods and their history; pages are
-// taken from the disk only as they are filled.
+// quotaBytes leaves room for hundreds of thousands of pods and their history; disk space is used only as it is filled.
 const quotaBytes = 8 << 30
 
 // etcdFlags are the flags of the etcd child. One certificate serves clients and peers, and
@@ -77,8 +76,7 @@ func (f etcdFlags) config() (*embed.Config, error) {
 	c.QuotaBackendBytes = quotaBytes
 	c.LogOutputs = []string{"stderr"}
 	c.LogLevel = "warn"
-	// What a killed process has written survives in the kernel; only a power cut loses it,
-	// and nobody keeps anything dear here.
+	// What a killed process has written survives in the kernel; only a power cut loses it, which is acceptable here.
 	c.UnsafeNoFsync = true
 	return c, nil
 }

@@ -28,20 +28,18 @@ import (
 )
 
 const (
-	// agentID holds the nodes' leases. It is the same in every run, so that a resumed
-	// cluster need not wait for the leases of its former self to expire.
+	// agentID holds the nodes' leases. It is the same in every run, so that a resumed cluster need not wait for the leases of its earlier
+	// run to expire.
 	agentID = "devcluster"
-	// foreignNodeIP and foreignPodCIDR serve nodes that somebody else created without
-	// addresses of their own.
+	// foreignNodeIP and foreignPodCIDR are for nodes that users create without addresses.
 	foreignNodeIP  = "172.31.0.1"
 	foreignPodCIDR = "100.64.0.0/10"
 
 	agentWorkers = 16
 )
 
-// runKwok simulates the kubelets of all nodes. Our own code admits pods and starts them. kwok's
-// controllers do the rest with kwok's stock stages: leases are renewed, pods of Jobs complete,
-// terminating pods go.
+// runKwok simulates the kubelets of all nodes. Our own code admits pods and starts them. kwok's controllers do the rest with kwok's stock
+// stages: leases are renewed, pods of Jobs complete, terminating pods are deleted.
 func runKwok(ctx context.Context, args []string) error {
 	flags := pflag.NewFlagSet(children.Kwok, pflag.ContinueOnError)
 	kubeconfig := flags.String("kubeconfig", "", "kubeconfig of the agent")
@@ -95,8 +93,7 @@ func runKwok(ctx context.Context, args []string) error {
 	})
 }
 
-// newClient speaks protobuf and knows no rate limit: the agent stands for thousands of
-// kubelets.
+// newClient makes a client that uses protobuf and has no rate limit: the agent replaces thousands of kubelets.
 func newClient(kubeconfig string) (*kubernetes.Clientset, error) {
 	if kubeconfig == "" {
 		return nil, errors.New("--kubeconfig is missing")

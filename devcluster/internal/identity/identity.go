@@ -1,8 +1,7 @@
 // Package identity makes the keys, certificates and kubeconfigs of one run of a cluster.
 //
-// It takes names and gives PEM pairs and kubeconfig files. It owns the authorities, whose
-// private keys stay in memory: nobody can sign anything after the run. It never reads keys
-// of an earlier run.
+// It takes names and gives PEM pairs and kubeconfig files. It owns the authorities, whose private keys stay in memory: nothing can be
+// signed after the run. It never reads keys of an earlier run.
 package identity
 
 import (
@@ -66,7 +65,7 @@ func NewAuthority(name string) (*Authority, error) {
 	return &Authority{cert: cert, key: key, pem: encode("CERTIFICATE", der)}, nil
 }
 
-// Certificate gives the authority's own certificate in PEM.
+// Certificate returns the authority's own certificate in PEM.
 func (a *Authority) Certificate() []byte {
 	return a.pem
 }
@@ -84,7 +83,7 @@ func (a *Authority) Server(name string, dns []string, addresses []net.IP) (Pair,
 	return a.issue(template)
 }
 
-// Client issues a certificate that says who its holder is: the user, and groups if any.
+// Client issues a client certificate for a user, and its groups if any.
 func (a *Authority) Client(user string, groups ...string) (Pair, error) {
 	template, err := newTemplate(pkix.Name{CommonName: user, Organization: groups})
 	if err != nil {
@@ -112,7 +111,7 @@ func (a *Authority) issue(template *x509.Certificate) (Pair, error) {
 	return Pair{Public: encode("CERTIFICATE", der), Private: private}, nil
 }
 
-// NewSigningKey makes a bare key pair, as service account tokens are signed with.
+// NewSigningKey makes a key pair without a certificate, for signing service account tokens.
 func NewSigningKey() (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -137,8 +136,7 @@ func (p Pair) Write(publicFile, privateFile string) error {
 	return os.WriteFile(privateFile, p.Private, 0o600)
 }
 
-// WriteKubeconfig issues a client certificate for user and stores a kubeconfig that
-// carries it, readable by the owner only.
+// WriteKubeconfig issues a client certificate for user and stores a kubeconfig with it, readable by the owner only.
 func (a *Authority) WriteKubeconfig(file, server, user string, groups ...string) error {
 	pair, err := a.Client(user, groups...)
 	if err != nil {

@@ -61,7 +61,7 @@ func (a *addresses) takeFrom(cidr string) (netip.Addr, error) {
 	}
 }
 
-// mark takes the addresses that a pod has already.
+// mark marks the addresses that a pod has already as taken.
 func (a *addresses) mark(ips []v1.PodIP) {
 	for _, ip := range ips {
 		if address, err := netip.ParseAddr(ip.IP); err == nil {
@@ -70,7 +70,7 @@ func (a *addresses) mark(ips []v1.PodIP) {
 	}
 }
 
-// free gives addresses back.
+// free frees addresses.
 func (a *addresses) free(ips []v1.PodIP) {
 	for _, ip := range ips {
 		if address, err := netip.ParseAddr(ip.IP); err == nil {

@@ -2,7 +2,7 @@
 //
 // It takes a client, and a function that decides whether a node admits a pod; it gives every bound pod a status: Running, Failed with a
 // kubelet's reason if the node refuses it, or Pending for as long as its volumes or devices are missing. It owns what every node has
-// admitted, and rebuilds it from the pods' statuses when it starts. It never deletes a pod and never ends one that runs.
+// admitted, and rebuilds it from the pods' statuses when it starts. It never deletes a pod and never stops one that runs.
 //
 // An ordinary pod costs one write, which is the same as without any check.
 package kubelet
@@ -32,16 +32,16 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// Config says how simulated nodes treat their pods.
+// Config is the configuration of the simulated kubelets.
 type Config struct {
 	Client kubernetes.Interface
-	// Admit asks whether a node admits a pod beside those that it has admitted. An empty reason means yes.
+	// Admit decides whether a node admits a pod beside those that it has admitted. An empty reason means yes.
 	Admit func(node *v1.Node, admitted []*v1.Pod, pod *v1.Pod) (reason, message string)
 	// NodeIP is the address of nodes that have none.
 	NodeIP string
 	// PodCIDR is the range of the addresses of pods on nodes that have no range of their own.
 	PodCIDR string
-	// PodGroupClaims says that a pod may use the ResourceClaims of its PodGroup.
+	// PodGroupClaims is set if a pod may use the ResourceClaims of its PodGroup.
 	PodGroupClaims bool
 	// Workers is how many pods are worked on at the same time.
 	Workers int
@@ -151,7 +151,7 @@ func (k *kubelets) watch(factory informers.SharedInformerFactory) ([]cache.Infor
 	return synced, nil
 }
 
-// servesDevices reports whether the API server serves ResourceClaims; a cluster may have them switched off.
+// servesDevices reports whether the API server serves ResourceClaims; a cluster may have them disabled.
 func servesDevices(client kubernetes.Interface) (bool, error) {
 	_, err := client.Discovery().ServerResourcesForGroupVersion(resourcev1.SchemeGroupVersion.String())
 	if apierrors.IsNotFound(err) {
@@ -219,7 +219,7 @@ func (k *kubelets) podGone(object any) {
 	k.rooms.release(object.(*v1.Pod))
 }
 
-// wake has another look at the pods that may wait for what has changed.
+// wake queues the pods again that may wait for the changed object.
 func (k *kubelets) wake(index, value string) {
 	pods, err := k.pods.GetIndexer().ByIndex(index, value)
 	if err != nil {
@@ -274,7 +274,7 @@ func (k *kubelets) start(ctx context.Context, name cache.ObjectName) error {
 			k.event(pod, obstacle.reason, obstacle.message)
 		}
 		if admitted(pod) {
-			return nil // its status says so already
+			return nil // its status has that reason already
 		}
 		return k.write(ctx, pod, waiting(pod, hosts, metav1.Now()))
 	}
@@ -287,8 +287,8 @@ func (k *kubelets) start(ctx context.Context, name cache.ObjectName) error {
 
 // admit returns a pod and its node, and the reason why the node refuses it, if it does. The pod is nil if there is nothing to do.
 //
-// A refusal is final, so it must not come from a cache that is late: before a pod is refused, its node and the pods on it are read
-// from the API server, and the question is asked again.
+// A refusal is final, so it must not be based on a stale cache: before a pod is refused, its node and the pods on it are read from the API
+// server, and the decision is made again.
 func (k *kubelets) admit(ctx context.Context, name cache.ObjectName) (pod *v1.Pod, node *v1.Node, reason, message string, err error) {
 	if pod, node, reason, _ = k.ask(name, nil); pod == nil || node != nil && reason == "" {
 		return pod, node, "", "", nil
@@ -335,7 +335,7 @@ func (k *kubelets) ask(name cache.ObjectName, node *v1.Node) (*v1.Pod, *v1.Node,
 	return pod, node, reason, message
 }
 
-// releaseGone frees the room of pods that the API server no longer has on a node, or that have ended, while the cache is late.
+// releaseGone frees the room of pods that the API server no longer has on a node, or that have ended, while the cache is stale.
 func (k *kubelets) releaseGone(ctx context.Context, node string) error {
 	k.mu.Lock()
 	before := k.rooms.on(node)
@@ -360,7 +360,7 @@ func (k *kubelets) releaseGone(ctx context.Context, node string) error {
 	return nil
 }
 
-// isNews reports whether an obstacle differs from the one that the last event was about, and remembers it.
+// isNews reports whether an obstacle differs from that of the last event, and stores it.
 func (k *kubelets) isNews(pod *v1.Pod, o obstacle) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -18,7 +18,7 @@ import (
 	core "k8s.io/client-go/testing"
 )
 
-// In these tests a node admits as many pods as its label room says.
+// In these tests the label room of a node is the number of pods that it admits.
 func admitByCount(node *v1.Node, admitted []*v1.Pod, _ *v1.Pod) (reason, message string) {
 	if fmt.Sprint(len(admitted)) == node.Labels["room"] {
 		return "OutOfpods", "it is full"
@@ -192,7 +192,7 @@ func TestRoomIsFreed(t *testing.T) {
 	}, node)
 }
 
-// noneReadTwice expects that no pod was nearly refused: before that, its node would have been read once more.
+// noneReadTwice expects that no pod was refused by the first decision: its node would have been read again.
 func (w *world) noneReadTwice() {
 	w.Helper()
 	for _, action := range w.Actions() {
@@ -262,7 +262,7 @@ func TestPodWaitsForItsClaim(t *testing.T) {
 		run(t, func(w *world) {
 			w.add(withClaim(bound("x"), "data"))
 			w.add(bound("y"))
-			w.expect("x Pending, y Failed OutOfpods") // x has its room while it waits
+			w.expect("x Pending, y Failed OutOfpods") // x keeps its room while it waits
 			w.checkWaiting("x")
 			w.must(add[order[0]](w))
 			settle()
@@ -274,7 +274,7 @@ func TestPodWaitsForItsClaim(t *testing.T) {
 	}
 }
 
-// checkWaiting expects that a pod's status and one event say what it waits for.
+// checkWaiting expects that a pod's status and one event name what it waits for.
 func (w *world) checkWaiting(name string) {
 	w.Helper()
 	status := w.pod(name).Status
@@ -321,8 +321,8 @@ func TestPodWaitsForItsNode(t *testing.T) {
 	})
 }
 
-// TestRefusalDoesNotComeFromALateCache answers reads with what the watches have not reported yet.
-func TestRefusalDoesNotComeFromALateCache(t *testing.T) {
+// TestRefusalDoesNotComeFromAStaleCache returns objects from reads that the watches have not reported yet.
+func TestRefusalDoesNotComeFromAStaleCache(t *testing.T) {
 	t.Run("of nodes", func(t *testing.T) {
 		run(t, func(w *world) {
 			w.PrependReactor("get", "nodes", func(core.Action) (bool, runtime.Object, error) { return true, testNode("a", 1), nil })

@@ -24,7 +24,7 @@ const (
 // pvcProtection is the finalizer that keeps a claim usable while it is being deleted.
 const pvcProtection = "kubernetes.io/pvc-protection"
 
-// obstacle is why an admitted pod cannot start yet, in the words of a kubelet's event. The zero value is no obstacle.
+// obstacle is why an admitted pod cannot start yet, as the reason and message of a kubelet's event. The zero value is no obstacle.
 type obstacle struct {
 	reason, message string
 }
@@ -35,7 +35,7 @@ type storehouse struct {
 	volumes corelisters.PersistentVolumeLister
 	// devices is nil if the API server does not serve ResourceClaims.
 	devices resourcelisters.ResourceClaimLister
-	// podGroups says that a pod may use the ResourceClaims of its PodGroup.
+	// podGroups is set if a pod may use the ResourceClaims of its PodGroup.
 	podGroups bool
 }
 
@@ -130,8 +130,8 @@ func deviceClaimName(pod *v1.Pod, claim v1.PodResourceClaim) string {
 	return *name
 }
 
-// prepare returns why a pod cannot use the devices of one of its claims on a node, or nil. That the devices are on this node is not
-// checked by a kubelet itself, but by the driver that it asks.
+// prepare returns why a pod cannot use the devices of one of its claims on a node, or nil. A kubelet itself does not check that the devices
+// are on its node; the driver that it calls does.
 func (s storehouse) prepare(pod *v1.Pod, podClaim v1.PodResourceClaim, node *v1.Node) error {
 	name, ofPod, err := resourceclaim.Name(pod, &podClaim)
 	if err != nil || name == nil { // without a name, the pod needs no claim

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// stored is what the tests' storehouse has.
+// stored are the objects of the tests' storehouse.
 const stored = `
 claims:
 - {metadata: {name: good, uid: u1}, spec: {volumeName: good}, status: {phase: Bound}}

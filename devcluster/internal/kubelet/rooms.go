@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// rooms knows which pods every node has admitted. It is not safe for concurrent use.
+// rooms holds the pods that every node has admitted. It is not safe for concurrent use.
 type rooms struct {
 	tenants   map[string]map[types.UID]*tenant // by node
 	addresses addresses
@@ -16,8 +16,8 @@ type rooms struct {
 // tenant is a pod that its node has admitted and that has not ended.
 type tenant struct {
 	pod *v1.Pod
-	ips []v1.PodIP // of the pod's own; none before it starts, and none on the host's network
-	// reported is what the last event said about the pod.
+	ips []v1.PodIP // the pod's own; none before it starts, and none on the host's network
+	// reported is the obstacle of the last event about the pod.
 	reported obstacle
 }
 
@@ -52,8 +52,8 @@ func (r *rooms) admit(pod *v1.Pod) *tenant {
 	return t
 }
 
-// observe takes over what a pod's status says: a pod that was admitted, even by an earlier run of this program, is a tenant; a pod
-// that has ended is none.
+// observe follows a pod's status: a pod that was admitted, even by an earlier run of this program, is a tenant; a pod that has ended is
+// not.
 func (r *rooms) observe(pod *v1.Pod) {
 	t := r.tenant(pod)
 	switch {
@@ -72,7 +72,7 @@ func (r *rooms) observe(pod *v1.Pod) {
 	}
 }
 
-// release frees what a pod has on its node.
+// release frees a pod's room and addresses.
 func (r *rooms) release(pod *v1.Pod) {
 	t := r.tenant(pod)
 	if t == nil {

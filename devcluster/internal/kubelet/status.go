@@ -54,7 +54,7 @@ func waiting(pod *v1.Pod, hosts []v1.HostIP, now metav1.Time) v1.PodStatus {
 	return status
 }
 
-// running is the status of a pod whose containers run. Its readiness gates are true too, because nobody else makes them so here.
+// running is the status of a pod whose containers run. Its readiness gates are true too, because no other component sets them here.
 func running(pod *v1.Pod, hosts []v1.HostIP, ips []v1.PodIP, now metav1.Time) v1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.ObservedGeneration = pod.Generation
@@ -104,7 +104,7 @@ func containers(specs []v1.Container, state func(v1.Container, *v1.ContainerStat
 	return list
 }
 
-// notReady is a condition that names the containers it is about.
+// notReady is a condition that names the containers that are not ready.
 func notReady(reason, what string, specs []v1.Container) v1.PodCondition {
 	var names []string
 	for _, c := range specs {

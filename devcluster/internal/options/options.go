@@ -1,7 +1,7 @@
 // Package options reads devcluster's command line.
 //
-// It takes arguments and gives checked Options, or an error fit for a person. It owns the
-// flags' names, defaults and help. It never touches the file system or starts anything.
+// It takes arguments and gives checked Options, or an error for the user. It owns the flags' names, defaults and help. It never touches the
+// file system or starts anything.
 package options
 
 import (
@@ -15,22 +15,21 @@ import (
 	"github.com/berth-scheduler/berth/devcluster/internal/shape"
 )
 
-// Options says what one cluster shall be.
+// Options describes one cluster.
 type Options struct {
-	// DataDir keeps everything of the cluster; empty means a temporary folder that a clean
-	// stop removes.
+	// DataDir holds all files of the cluster; empty means a temporary folder that a clean stop removes.
 	DataDir string
-	// Nodes is how many nodes are created at the start.
+	// Nodes is the number of nodes to create at the start.
 	Nodes int
 	// Fleet is the mix of node sizes.
 	Fleet shape.Fleet
-	// Kwok says whether an agent keeps nodes Ready and plays the life of bound pods.
+	// Kwok enables the agent that keeps nodes Ready and simulates bound pods.
 	Kwok bool
-	// Controllers says whether kube-controller-manager runs.
+	// Controllers enables kube-controller-manager.
 	Controllers bool
 	// FeatureGates is passed verbatim to every Kubernetes component.
 	FeatureGates string
-	// RuntimeConfig is passed verbatim to kube-apiserver; it turns API versions on and off.
+	// RuntimeConfig is passed verbatim to kube-apiserver; it enables and disables API versions.
 	RuntimeConfig string
 	// KubeconfigOut receives a copy of the admin kubeconfig, if set.
 	KubeconfigOut string
@@ -38,9 +37,8 @@ type Options struct {
 	ReadyFile string
 }
 
-// NodeLifecycle reports whether anything watches over the nodes' Ready conditions. Without
-// an agent that renews leases, or without controllers, nothing may: nodes would be tainted
-// and never cured.
+// NodeLifecycle reports whether the node lifecycle controller runs. It needs the agent, which renews the leases, because it would taint all
+// nodes otherwise; and it is one of the controllers.
 func (o Options) NodeLifecycle() bool {
 	return o.Kwok && o.Controllers
 }
@@ -53,8 +51,8 @@ SIGINT or SIGTERM stop everything; SIGUSR1 kills kube-apiserver and starts it ag
 
 `
 
-// Parse reads args, without the program's name. Help and flag errors are explained on out;
-// flag.ErrHelp means that help was asked for and given.
+// Parse reads args, without the program's name. Help and flag errors are written to out; flag.ErrHelp means that help was requested and
+// written.
 func Parse(args []string, out io.Writer) (Options, error) {
 	var o Options
 	var fleet string
@@ -105,7 +103,7 @@ func (o Options) check() error {
 	return nil
 }
 
-// checkGates accepts what the components accept by form: they know which gates exist.
+// checkGates checks only the form of feature gates: the components check which gates exist.
 func checkGates(gates string) error {
 	for pair := range pairs(gates) {
 		name, value, _ := strings.Cut(pair, "=")

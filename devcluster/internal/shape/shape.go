@@ -1,8 +1,7 @@
-// Package shape says what the simulated nodes look like.
+// Package shape makes the simulated nodes.
 //
-// It takes a fleet and a node's index and gives the node object, complete with status: the
-// same object for the same index and time, always. It owns the pools, sizes and names. It
-// never talks to anything.
+// It takes a fleet and a node's index and gives the node object, complete with status: always the same object for the same index and time.
+// It owns the pools, sizes and names. It never does I/O.
 package shape
 
 import (
@@ -14,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxNodes bounds a node's index: each node has a pod range 10.x.y.0/24 of its own.
+// MaxNodes bounds a node's index: each node has its own pod range 10.x.y.0/24.
 const MaxNodes = 1 << 16
 
 const (
@@ -43,7 +42,7 @@ const (
 	Uniform
 )
 
-// String gives the name that ParseFleet reads.
+// String returns the name that ParseFleet reads.
 func (f Fleet) String() string {
 	if f == Uniform {
 		return "uniform"
@@ -61,8 +60,7 @@ func ParseFleet(name string) (Fleet, error) {
 	return 0, fmt.Errorf("%q is neither %s nor %s", name, Realistic, Uniform)
 }
 
-// pool is the common shape of some nodes. What a node's own daemons take is reserved:
-// allocatable is capacity minus reserved.
+// pool is the common shape of some nodes. reserved is for a node's own daemons: allocatable is capacity minus reserved.
 type pool struct {
 	name             string
 	instance         string
@@ -94,7 +92,7 @@ var realistic = [...]pool{
 // pool reaches every zone, and its first ten entries hold every pool.
 var mix = [...]int{1, 2, 0, 3, 4, 1, 2, 6, 5, 0, 1, 2, 1, 3, 2, 1, 4, 0, 1, 2}
 
-// images are on the nodes in turns, so that image locality has something to prefer.
+// images are on the nodes in turns, so that image locality makes a difference.
 var images = [...]struct {
 	name  string
 	bytes int64
@@ -109,7 +107,7 @@ var images = [...]struct {
 	{"registry.example/ingress:3", 190 * mebi},
 }
 
-// Node gives the i-th node of the fleet, 0 <= i < MaxNodes, Ready since now.
+// Node returns the i-th node of the fleet, 0 <= i < MaxNodes, Ready since now.
 func (f Fleet) Node(i int, now time.Time) *corev1.Node {
 	p := f.pool(i)
 	name := fmt.Sprintf("%s-%05d", p.name, i)
@@ -150,7 +148,7 @@ func labels(p pool, name string, i int) map[string]string {
 
 func status(p pool, name string, i int, now time.Time) corev1.NodeStatus {
 	return corev1.NodeStatus{
-		// The agent's heartbeat looks at the phase, which nothing else reads any more.
+		// The agent's heartbeat reads the phase, which nothing else uses any more.
 		Phase:       corev1.NodeRunning,
 		Capacity:    resources(p, p.cpu*1000, p.memory),
 		Allocatable: resources(p, p.cpu*1000-p.reservedCPUMilli, p.memory-p.reservedMemory),
@@ -192,7 +190,7 @@ func conditions(now metav1.Time) []corev1.NodeCondition {
 	}
 }
 
-// nodeImages gives the first image and three more, in turns.
+// nodeImages returns the first image and three more, in turns.
 func nodeImages(i int) []corev1.ContainerImage {
 	const others = len(images) - 1
 	list := make([]corev1.ContainerImage, 0, 4)

@@ -2,9 +2,8 @@ package supervise
 
 import "syscall"
 
-// attributes ties a child to its parent: the kernel kills it when the thread that started
-// it ends. The group of its own keeps a terminal's Ctrl-C from reaching it before the
-// parent has stopped its clients.
+// attributes ties a child to its parent: the kernel kills it when the thread that started it ends. A separate process group keeps a
+// terminal's Ctrl-C from reaching it before the parent has stopped its clients.
 func attributes() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }

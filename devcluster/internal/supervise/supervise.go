@@ -1,8 +1,7 @@
-// Package supervise runs child processes and knows which of them live.
+// Package supervise runs child processes and reports those that end.
 //
-// It takes commands and gives process ids, and word of every child that ends unasked. It
-// owns the children and their log files: none outlives Stop, and on Linux none outlives
-// the parent, however that ends. It never interprets what a child does.
+// It takes commands and gives process ids, and a Death for every child that ends by itself. It owns the children and their log files: no
+// child outlives Stop, and on Linux none outlives the parent, however that ends. It never interprets what a child does.
 package supervise
 
 import (
@@ -33,7 +32,7 @@ type Command struct {
 	Args []string
 }
 
-// Death says that a child ended though nobody asked it to.
+// Death reports a child that ended by itself.
 type Death struct {
 	Name string
 	Err  error
@@ -45,7 +44,7 @@ func (d *Death) Error() string {
 	return fmt.Sprintf("%s ended unexpectedly: %v%s", d.Name, d.Err, d.tail)
 }
 
-// Unwrap gives the way the process ended.
+// Unwrap returns the error of the process.
 func (d *Death) Unwrap() error {
 	return d.Err
 }
@@ -62,7 +61,7 @@ type Supervisor struct {
 	children []*child // in the order of their first start
 }
 
-// launch asks the launching thread to start a process.
+// launch is a request to the launching thread to start a process.
 type launch struct {
 	cmd    *exec.Cmd
 	result chan<- error
@@ -76,7 +75,7 @@ type child struct {
 	err     error
 
 	mu    sync.Mutex
-	asked bool // somebody asked it to end
+	asked bool // Stop or Restart ended it
 }
 
 // New makes a supervisor whose children run executable and log to logDir/NAME.log.
@@ -91,9 +90,8 @@ func New(executable, logDir string) *Supervisor {
 	return s
 }
 
-// launcher starts all processes from one thread that lives until Stop is through: a child
-// is tied to the thread that started it, not to the process, and the runtime may end an
-// idle thread at any time.
+// launcher starts all processes from one thread that lives until the end of Stop: a child is tied to the thread that started it, not to the
+// process, and the runtime may end an idle thread at any time.
 func (s *Supervisor) launcher() {
 	runtime.LockOSThread()
 	for l := range s.launches {
@@ -101,7 +99,7 @@ func (s *Supervisor) launcher() {
 	}
 }
 
-// Deaths yields every child that ended though neither Restart nor Stop asked it to.
+// Deaths receives every child that ended by itself, and not by Restart or Stop.
 func (s *Supervisor) Deaths() <-chan *Death {
 	return s.deaths
 }
@@ -140,8 +138,7 @@ func (s *Supervisor) Restart(name string) error {
 	return nil
 }
 
-// Stop ends all children, the last one started first, and returns when none is left. The
-// supervisor is of no further use.
+// Stop ends all children, the last one started first, and returns when none is left. The supervisor cannot be used afterwards.
 func (s *Supervisor) Stop() {
 	s.mu.Lock()
 	children := slices.Clone(s.children)
@@ -158,7 +155,7 @@ func (s *Supervisor) Stop() {
 	close(s.launches)
 }
 
-// PIDs gives the process id of every child by name.
+// PIDs returns the process id of every child by name.
 func (s *Supervisor) PIDs() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -171,8 +168,7 @@ func (s *Supervisor) PIDs() map[string]int {
 	})
 }
 
-// Tail gives the last lines of the named child's log, introduced by the log's path; empty
-// if there is nothing to show.
+// Tail returns the last lines of the named child's log, after a line with the log's path; empty if there are none.
 func (s *Supervisor) Tail(name string) string {
 	file := s.logFile(name)
 	content, err := os.ReadFile(file)
@@ -222,8 +218,7 @@ func (s *Supervisor) await(c *child, cmd *exec.Cmd) {
 	s.deaths <- &Death{Name: c.command.Name, Err: err, tail: s.Tail(c.command.Name)}
 }
 
-// end signals the child, and takes its end as asked for. A child that has ended already is
-// past all signals.
+// end signals the child, and marks its end as requested. A child that has ended already gets no signal.
 func (c *child) end(sig syscall.Signal) {
 	c.mu.Lock()
 	c.asked = true

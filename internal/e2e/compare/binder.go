@@ -14,11 +14,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// binderInFlight is as many writes as Berth keeps in flight.
+// binderInFlight is the number of writes that Berth keeps in flight.
 const binderInFlight = 64
 
-// bindRoundRobin binds every pending pod to the next node, without a thought, and writes a Scheduled event for each. Then it waits to be
-// stopped. It needs no watch and decodes each pod once: nothing that schedules can be cheaper.
+// bindRoundRobin binds every pending pod to the next node, whether it fits or not, and writes a Scheduled event for each. Then it waits to
+// be stopped. It needs no watch and decodes each pod once: no scheduler can be cheaper.
 func bindRoundRobin(ctx context.Context, kubeconfig string) error {
 	config, err := rig.Config(kubeconfig)
 	if err != nil {

@@ -27,7 +27,7 @@ type comparison struct {
 	notRun   []report.NotRun
 }
 
-// compare plays every scene that was asked for and prints the result.
+// compare runs every scene that was requested and prints the result.
 func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) (err error) {
 	if o.list {
 		return o.catalogue(stdout)
@@ -44,17 +44,17 @@ func (o *options) compare(ctx context.Context, stdout, stderr io.Writer) (err er
 		return err
 	}
 	defer c.log.Close()
-	// What was measured until a failure is worth printing.
+	// The results before a failure are printed as well.
 	err = c.playAll(ctx)
 	return errors.Join(err, c.print(stdout), c.failed())
 }
 
-// step tells a person how far the run is.
+// step reports the progress of the run.
 func (c *comparison) step(format string, args ...any) {
 	fmt.Fprintf(c.progress, "%s "+format+"\n", append([]any{time.Now().Format(time.TimeOnly)}, args...)...)
 }
 
-// earlier reads the rounds to go on from.
+// earlier reads the rounds of an earlier run, to continue it.
 func (o *options) earlier() ([]report.Round, error) {
 	if !o.resume {
 		return nil, nil
@@ -71,11 +71,11 @@ func (o *options) earlier() ([]report.Round, error) {
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--resume: %s: %w", o.csv, err)}
 	}
-	// What failed is tried again.
+	// Rounds that failed are run again.
 	return slices.DeleteFunc(rounds, func(r report.Round) bool { return r.Failure != "" }), nil
 }
 
-// playAll plays the scenes, one cluster for those that share a site.
+// playAll runs the scenes, with one cluster for those that share a site.
 func (c *comparison) playAll(ctx context.Context) error {
 	scenes := c.scenes()
 	for len(scenes) > 0 {
@@ -91,7 +91,7 @@ func (c *comparison) playAll(ctx context.Context) error {
 	return nil
 }
 
-// playSite plays the scenes of one site that have something left to do.
+// playSite runs the scenes of one site that have turns left.
 func (c *comparison) playSite(ctx context.Context, scenes []*scene.Scene) (err error) {
 	var left []*scene.Scene
 	for _, s := range scenes {
@@ -126,7 +126,7 @@ type turn struct {
 	number    int // from 1
 }
 
-// turns are those that a scene has left, in order. Who comes first changes from round to round.
+// turns returns the turns that a scene has left, in order. The first contender changes from round to round.
 func (c *comparison) turns(s *scene.Scene) []turn {
 	playing := slices.DeleteFunc(slices.Clone(c.chosenContenders), func(who contender) bool { return !who.plays(s.Kind) })
 	for _, who := range contenders() {
@@ -155,7 +155,7 @@ func caseOf(s *scene.Scene) report.Case {
 	}
 }
 
-// play lets the contenders have their turns at a scene. A contender that fails is noted, and the others go on.
+// play runs the turns of a scene. The failure of a contender is recorded, and the others continue.
 func (c *comparison) play(ctx context.Context, st *stage, s *scene.Scene) error {
 	if err := st.furnish(ctx, c, s); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (c *comparison) play(ctx context.Context, st *stage, s *scene.Scene) error 
 	return nil
 }
 
-// save writes a file that a flag names, whole or not at all.
+// save writes a file that a flag names, atomically.
 func (c *comparison) save(name string, write func(w io.Writer) error) error {
 	if name == "" {
 		return nil
@@ -219,7 +219,7 @@ func (c *comparison) failed() error {
 	return nil
 }
 
-// print writes the result in the form that was asked for, and the chart.
+// print writes the result in the requested format, and the chart.
 func (c *comparison) print(w io.Writer) error {
 	if len(c.rounds)+len(c.notRun) == 0 {
 		return nil
@@ -246,7 +246,7 @@ func (c *comparison) print(w io.Writer) error {
 	return err
 }
 
-// catalogue lists what there is to compare on.
+// catalogue lists the scenes.
 func (o *options) catalogue(w io.Writer) error {
 	for _, name := range scene.ShapeNames() {
 		if _, err := fmt.Fprintf(w, "shape     %s\n", name); err != nil {

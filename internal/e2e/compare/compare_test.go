@@ -13,7 +13,7 @@ import (
 // binEnv names the folder with the binaries berth and devcluster; `make e2e` builds them and sets it.
 const binEnv = "BERTH_E2E_BIN"
 
-// TestMain lets the test's own binary be the contenders that this program is itself.
+// TestMain lets the test binary run as the contenders that are part of this program.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		if _, ok := parts()[os.Args[1]]; ok {
@@ -78,8 +78,8 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	}
 }
 
-// TestComparison lets Berth and the binder play a shape, a workload with churn, and a restart, all of them tiny, and then goes on from
-// the file that this wrote.
+// TestComparison runs a shape, a workload with churn, and a restart with Berth and the binder, all of them tiny, and then resumes from the
+// file that this wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {

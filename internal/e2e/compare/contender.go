@@ -12,19 +12,19 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// contender is somebody who places pods, or at least lists them.
+// contender is a program that places pods, or at least lists them.
 type contender struct {
 	name string
-	// binary in the folder of binaries; empty for this program itself.
+	// binary is the name in the folder of binaries; empty for this program itself.
 	binary string
 	args   []string
-	// shapesOnly is set for one that does what no pod asks for, and takes part where pods ask for nothing that matters.
+	// shapesOnly is set for a contender that ignores the demands of pods, and so takes part only in shapes.
 	shapesOnly bool
-	// restartOnly is set for one that binds nothing.
+	// restartOnly is set for a contender that binds nothing.
 	restartOnly bool
 }
 
-// noPort keeps a scheduler from serving metrics, which nobody reads here, on a port that may be taken.
+// noPort disables serving: metrics are not read here, and the port may be taken.
 const noPort = "--secure-port=0"
 
 func contenders() []contender {
@@ -36,7 +36,7 @@ func contenders() []contender {
 	}
 }
 
-// parts are what this program is when it is started as a contender.
+// parts are the contenders that are part of this program.
 func parts() map[string]func(ctx context.Context, kubeconfig string) error {
 	return map[string]func(ctx context.Context, kubeconfig string) error{
 		report.Binder: bindRoundRobin,
@@ -55,8 +55,8 @@ func (c *contender) plays(kind scene.Kind) bool {
 	return true
 }
 
-// start starts the contender on a cluster. Both schedulers get the same configuration file: their default configuration, with the
-// limits of the client where neither reaches them, and without electing a leader.
+// start starts the contender on a cluster. Both schedulers get the same configuration file: their default configuration, with client limits
+// that neither reaches, and without leader election.
 func (c *contender) start(log io.Writer, bin, folder string, cluster *rig.Cluster) (*rig.Process, error) {
 	if c.binary == "" {
 		self, err := os.Executable()

@@ -1,10 +1,10 @@
-// Compare measures Berth beside kube-scheduler and a binder that does not think, end to end, on one API server.
+// Compare measures Berth beside kube-scheduler and a binder that makes no decisions, end to end, on one API server.
 //
-// It takes the folder of built binaries and what to compare on (package scene); it gives a table with ratios on standard output, every
-// round as CSV and a chart where it is told to (package report), and progress on standard error. The contenders get the same nodes and
-// the same pods in turn, several rounds each, in an order that changes from round to round. It owns the clusters and the contenders
-// it starts. The binder and the lister are this same program, started as processes of their own so that their cost can be told
-// apart. It never decides where a pod goes.
+// It takes the folder of built binaries and the names of scenes (package scene); it gives a table with ratios on standard output, every
+// round as CSV and a chart if flags name the files (package report), and progress on standard error. The contenders get the same nodes and
+// the same pods in turn, several rounds each, in an order that changes from round to round. It owns the clusters and the contenders it
+// starts. The binder and the lister are this same program, started as separate processes so that their cost can be measured. It never
+// decides where a pod goes.
 package main
 
 import (
@@ -60,7 +60,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-// usageError is a mistake in what a person wrote.
+// usageError is a mistake in the flags.
 type usageError struct{ error }
 
 func command() *cobra.Command {

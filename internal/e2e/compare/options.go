@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/compare/scene"
 )
 
-// options are what flags say.
+// options are the values of the flags.
 type options struct {
 	bin                          string
 	quick, list, resume          bool
@@ -27,16 +27,16 @@ type options struct {
 	chosenShapes, chosenWorkload []string
 }
 
-// Words that stand for lists of names.
+// The words that stand for lists of names.
 const (
 	all  = "all"
 	none = "none"
 )
 
-// largeShapes are the shapes that are shown with many nodes too.
+// largeShapes are the shapes that also run with many nodes.
 func largeShapes() []string { return []string{"plain", "mixed"} }
 
-// makeQuick makes what no flag was given for small.
+// makeQuick sets small values for all flags that were not given.
 func (o *options) makeQuick(given func(flag string) bool) {
 	small := options{nodes: 500, running: []int{0, 2000}, pods: 500, rounds: 1, shapes: []string{"plain", "spread", "mixed"}, scale: 0.05}
 	for flag, set := range map[string]func(){
@@ -54,7 +54,7 @@ func (o *options) makeQuick(given func(flag string) bool) {
 	}
 }
 
-// check finds what is wrong with the flags, and looks up what they name.
+// check validates the flags, and looks up what they name.
 func (o *options) check() error {
 	for _, number := range []struct {
 		flag  string
@@ -90,7 +90,7 @@ func (o *options) check() error {
 	return o.lookUp()
 }
 
-// checkRoom finds sizes that the nodes of shapes have no room for: pods that cannot be placed would be waited for in vain.
+// checkRoom rejects sizes for which the nodes of shapes have no room: waiting for pods that cannot be placed would not end.
 func (o *options) checkRoom() error {
 	const perNode = 60 // of the largest pods of the shape mixed
 	most := slices.Max(o.running) + o.pods
@@ -100,7 +100,7 @@ func (o *options) checkRoom() error {
 	return nil
 }
 
-// lookUp finds what names stand for.
+// lookUp finds the scenes and contenders that the flags name.
 func (o *options) lookUp() error {
 	for _, name := range o.contenders {
 		i := slices.IndexFunc(contenders(), func(c contender) bool { return c.name == name && !c.restartOnly })
@@ -138,7 +138,7 @@ func (o *options) lookUp() error {
 	return o.findBinaries()
 }
 
-// named gives what a list of names stands for, in the order of the list.
+// named returns what a list of names stands for, in the order of the list.
 func named(flag string, names, known []string, find func(name string) []string) ([]string, error) {
 	if len(names) == 1 && names[0] == none {
 		return nil, nil
@@ -176,7 +176,7 @@ func (o *options) findBinaries() error {
 	return nil
 }
 
-// scenes are what is to be compared on, those of a site one after another.
+// scenes returns the scenes to run, those of a site one after another.
 func (o *options) scenes() []*scene.Scene {
 	var scenes []*scene.Scene
 	for _, name := range o.chosenShapes {

@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// round is one contender's turn at a scene. It returns what was measured, and for how many pods no Scheduled event came.
+// round is one contender's turn at a scene. It returns the figures, and the number of pods without a Scheduled event.
 func (c *comparison) round(ctx context.Context, st *stage, s *scene.Scene, who contender) (report.Figures, int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the round took longer than %v", c.limit))
 	defer cancel()
@@ -37,7 +37,7 @@ func (c *comparison) round(ctx context.Context, st *stage, s *scene.Scene, who c
 	return t.figures, t.lost, err
 }
 
-// take is a round while it goes on.
+// take is a round in progress.
 type take struct {
 	comparison *comparison
 	stage      *stage
@@ -46,7 +46,7 @@ type take struct {
 
 	process  *rig.Process
 	bindings *rig.Bindings
-	sent     []time.Time   // when the creation of each measured pod was asked for
+	sent     []time.Time   // when the request that creates each measured pod was sent
 	spent    time.Duration // CPU of the contender before the measured part
 	served   time.Duration // CPU of the cluster before the measured part
 	figures  report.Figures
@@ -60,7 +60,7 @@ func (t *take) start() (began time.Time, err error) {
 	return began, err
 }
 
-// create makes the measured pods.
+// create creates the measured pods.
 func (t *take) create(ctx context.Context) error {
 	m := &t.scene.Measured
 	return rig.InParallel(m.Count, func(i int) error {
@@ -116,10 +116,10 @@ func (t *take) listed(ctx context.Context, began time.Time) error {
 	return errors.Join(err, t.process.Failure())
 }
 
-// probeName is the pod that shows that a contender has begun its work.
+// probeName is the pod whose binding shows that a contender is ready.
 const probeName = "probe"
 
-// arriving measures pods that are created while the contender runs, after it has tried everything that was there before.
+// arriving measures pods that are created while the contender runs, after it has tried all earlier pods.
 func (t *take) arriving(ctx context.Context) error {
 	if err := t.stage.calm(ctx, nil); err != nil {
 		return err
@@ -146,7 +146,7 @@ func (t *take) arriving(ctx context.Context) error {
 	return t.besides(ctx)
 }
 
-// besides measures while pods are created and the scene's churn goes on. If one of these fails, the measuring ends.
+// besides measures while pods are created and the scene's churn runs. If either fails, the measurement ends.
 func (t *take) besides(ctx context.Context) error {
 	measuring, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
@@ -174,7 +174,7 @@ func (t *take) besides(ctx context.Context) error {
 	return err
 }
 
-// ready starts the contender and waits until it has bound a pod. Pods that were there before have had their turn by then.
+// ready starts the contender and waits until it has bound the probe. Earlier pods have been tried by then.
 func (t *take) ready(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
@@ -203,7 +203,7 @@ func (t *take) ready(ctx context.Context) error {
 	return nil
 }
 
-// watch starts watching the measured pods, and what the cluster costs.
+// watch starts watching the measured pods and the CPU time of the cluster.
 func (t *take) watch(ctx context.Context) error {
 	var err error
 	if t.bindings, err = t.stage.cluster.WatchBindingsWith(ctx, t.scene.Measured.Namespace, measuredLabel); err != nil {
@@ -214,13 +214,13 @@ func (t *take) watch(ctx context.Context) error {
 	return err
 }
 
-// measure waits until every measured pod is bound and its event written, and takes the figures.
+// measure waits until every measured pod is bound and its event written, and computes the figures.
 func (t *take) measure(ctx context.Context) error {
 	m := &t.scene.Measured
 	if err := t.bindings.Await(ctx, m.Count, t.process); err != nil {
 		return err
 	}
-	told, err := t.awaitEvents(ctx)
+	lastEvent, err := t.awaitEvents(ctx)
 	if err != nil {
 		return err
 	}
@@ -235,7 +235,7 @@ func (t *take) measure(ctx context.Context) error {
 	n, first, last := t.bindings.Count()
 	f := &t.figures
 	f.PodsPerSecond = float64(n-1) / last.Sub(first).Seconds()
-	f.WithEvents = float64(n-1) / told.Sub(first).Seconds()
+	f.WithEvents = float64(n-1) / lastEvent.Sub(first).Seconds()
 	if n == 1 {
 		f.PodsPerSecond, f.WithEvents = 0, 0
 	}
@@ -254,12 +254,12 @@ func (t *take) measure(ctx context.Context) error {
 // How events are waited for: they are part of the work, and of its cost.
 const (
 	eventsEvery = 100 * time.Millisecond
-	// eventsQuiet is after how long without a new event no more are expected: kube-scheduler drops what it has no room for.
+	// eventsQuiet is the time without a new event after which no more are expected: kube-scheduler drops events when its queue is full.
 	eventsQuiet = 5 * time.Second
 )
 
 // awaitEvents waits until every measured pod has its Scheduled event, and returns when the last one was seen.
-func (t *take) awaitEvents(ctx context.Context) (told time.Time, err error) {
+func (t *take) awaitEvents(ctx context.Context) (lastEvent time.Time, err error) {
 	m := &t.scene.Measured
 	tick := time.NewTicker(eventsEvery)
 	defer tick.Stop()
@@ -270,33 +270,33 @@ func (t *take) awaitEvents(ctx context.Context) (told time.Time, err error) {
 	for {
 		n, err := t.stage.countEvents(ctx, m.Namespace)
 		if err != nil {
-			return told, err
+			return lastEvent, err
 		}
 		if n > have {
-			have, told = n, time.Now()
+			have, lastEvent = n, time.Now()
 		}
-		quiet := time.Since(told) > eventsQuiet
+		quiet := time.Since(lastEvent) > eventsQuiet
 		if have >= want || quiet {
 			scheduled, err := t.stage.scheduledEvents(ctx, m.Namespace)
 			if err != nil {
-				return told, err
+				return lastEvent, err
 			}
 			if t.lost = max(0, m.Count-scheduled); t.lost == 0 || quiet {
-				return told, nil
+				return lastEvent, nil
 			}
-			want = have + t.lost // some of those that are there say something else
+			want = have + t.lost // some of the existing events have another reason
 		}
 		select {
 		case <-tick.C:
 		case <-t.process.Exited():
-			return told, fmt.Errorf("%s ended before its events were written", t.who.name)
+			return lastEvent, fmt.Errorf("%s ended before its events were written", t.who.name)
 		case <-ctx.Done():
-			return told, fmt.Errorf("wait for %d events: there are %d: %w", m.Count, have, context.Cause(ctx))
+			return lastEvent, fmt.Errorf("wait for %d events: there are %d: %w", m.Count, have, context.Cause(ctx))
 		}
 	}
 }
 
-// churn lets something go on until the context ends.
+// churn runs a churn until the context ends.
 func (t *take) churn(ctx context.Context, churn scene.Churn) error {
 	tick := time.NewTicker(churn.Every)
 	defer tick.Stop()

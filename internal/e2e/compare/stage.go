@@ -22,7 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// Labels that tell pods apart that come and go.
+// The labels of pods that are created and removed.
 const (
 	measuredLabel = "compare.example.com/measured"
 	freshLabel    = "compare.example.com/fresh"
@@ -36,7 +36,7 @@ type stage struct {
 	metadata metadata.Interface
 	folder   string
 	nodes    []string // names
-	standing int      // pods that were made and stay
+	standing int      // pods that were created and stay
 }
 
 // openStage starts a cluster and builds the site.
@@ -53,7 +53,7 @@ func (c *comparison) openStage(ctx context.Context, site *scene.Site) (*stage, e
 	return st, nil
 }
 
-// close stops the cluster and removes its data, of which many clusters would leave too much.
+// close stops the cluster and removes its data, because that of many clusters would fill the disk.
 func (st *stage) close() error {
 	return errors.Join(st.cluster.Stop(), os.RemoveAll(st.folder))
 }
@@ -101,8 +101,8 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	return nil
 }
 
-// furnish makes the pods that a scene has standing, besides those that are there from earlier scenes: a scene of the same shape with
-// more running pods has the others' pods first.
+// furnish creates the standing pods of a scene, except those that exist from earlier scenes: a scene of the same shape with more running
+// pods begins with the others' pods.
 func (st *stage) furnish(ctx context.Context, c *comparison, s *scene.Scene) error {
 	want := 0
 	for i := range s.Standing {
@@ -127,7 +127,7 @@ func (st *stage) furnish(ctx context.Context, c *comparison, s *scene.Scene) err
 	return nil
 }
 
-// make makes pods of a sort, from the given one on, those that exist already excepted, with a label.
+// make creates pods of a kind, from the given index on, with a label, except those that exist already.
 func (st *stage) make(ctx context.Context, group *scene.Pods, from int, label string) error {
 	return rig.InParallel(group.Count-from, func(i int) error {
 		pod := group.Pod(from + i)
@@ -143,7 +143,7 @@ func (st *stage) make(ctx context.Context, group *scene.Pods, from int, label st
 	})
 }
 
-// mark gives a pod a label. Its own labels may belong to all pods of the sort.
+// mark adds a label to a pod, in a copy of its map: all pods of the kind may share it.
 func mark(pod *v1.Pod, label string) {
 	if label == "" {
 		return
@@ -155,7 +155,7 @@ func mark(pod *v1.Pod, label string) {
 	pod.Labels = labels
 }
 
-// refresh makes the fresh pods that are on nodes, or those that are not.
+// refresh creates the fresh pods that are on nodes, or those that are not.
 func (st *stage) refresh(ctx context.Context, s *scene.Scene, onNodes bool) error {
 	for i := range s.Fresh {
 		group := &s.Fresh[i]
@@ -173,7 +173,7 @@ func (st *stage) refresh(ctx context.Context, s *scene.Scene, onNodes bool) erro
 	return nil
 }
 
-// clear removes what a round has left, so that each starts from the same cluster.
+// clear removes what a round has created, so that each starts from the same cluster.
 func (st *stage) clear(ctx context.Context, s *scene.Scene) error {
 	for _, churn := range s.Churn {
 		if err := churn.Undo(ctx, st.client); err != nil {
@@ -199,7 +199,7 @@ func (st *stage) clear(ctx context.Context, s *scene.Scene) error {
 	return st.deleteEvents(ctx)
 }
 
-// release takes the finalizers off pods of a sort.
+// release removes the finalizers of pods of a kind.
 func (st *stage) release(ctx context.Context, group *scene.Pods) error {
 	if len(group.Pod(0).Finalizers) == 0 {
 		return nil
@@ -218,7 +218,7 @@ func (st *stage) release(ctx context.Context, group *scene.Pods) error {
 	return nil
 }
 
-// deleteEvents deletes all events, many at a time: a single request would run into its time limit.
+// deleteEvents deletes all events, many at a time: a single request would exceed its time limit.
 func (st *stage) deleteEvents(ctx context.Context) error {
 	events := st.metadata.Resource(eventsv1.SchemeGroupVersion.WithResource("events"))
 	list, err := events.List(ctx, metav1.ListOptions{})
@@ -238,16 +238,16 @@ func (st *stage) deleteEvents(ctx context.Context) error {
 	return nil
 }
 
-// How calm a cluster must be before something is measured, and how long that is waited for. On a machine that others use too it may
-// not come to that; the round begins all the same.
+// How idle a cluster must be before a measurement, and how long to wait for that. On a shared machine it may not happen; the round begins
+// all the same.
 const (
 	calmShare = 0.15 // of one CPU
 	calmEvery = 500 * time.Millisecond
 	calmMax   = 20 * time.Second
 )
 
-// sweep has the API server collect its garbage. One collection takes over a second of CPU and comes every few seconds under load: without
-// this, what one contender leaves behind would be cleared away in the turn of the next.
+// sweep makes the API server collect its garbage. One collection takes over a second of CPU and happens every few seconds under load:
+// without this, the garbage of one contender would be collected in the turn of the next.
 func (st *stage) sweep(ctx context.Context) error {
 	err := st.client.Discovery().RESTClient().Get().AbsPath("/debug/pprof/heap").Param("gc", "1").Do(ctx).Error()
 	if err != nil {
@@ -256,7 +256,7 @@ func (st *stage) sweep(ctx context.Context) error {
 	return nil
 }
 
-// rest makes turns begin alike: as calm as it gets, and without garbage in the API server.
+// rest makes turns begin alike: idle, as far as possible, and without garbage in the API server.
 func (st *stage) rest(ctx context.Context, contender *rig.Process) error {
 	if err := st.calm(ctx, contender); err != nil {
 		return err
@@ -267,7 +267,7 @@ func (st *stage) rest(ctx context.Context, contender *rig.Process) error {
 	return st.calm(ctx, contender)
 }
 
-// calm waits until the cluster, and the contender if there is one, have little left to do.
+// calm waits until the cluster, and the contender if there is one, are nearly idle.
 func (st *stage) calm(ctx context.Context, contender *rig.Process) error {
 	deadline := time.Now().Add(calmMax)
 	tick := time.NewTicker(calmEvery)
@@ -308,7 +308,7 @@ func (st *stage) scheduledEvents(ctx context.Context, namespace string) (int, er
 	}
 	pods := map[string]bool{}
 	for i := range list.Items {
-		// A probe's event may be among them; its name is no measured pod's.
+		// A probe's event may be among them; no measured pod has its name.
 		if name := list.Items[i].Regarding.Name; !strings.HasPrefix(name, probeName) {
 			pods[name] = true
 		}
@@ -316,7 +316,7 @@ func (st *stage) scheduledEvents(ctx context.Context, namespace string) (int, er
 	return len(pods), nil
 }
 
-// countEvents counts events without reading them.
+// countEvents counts events without listing them all.
 func (st *stage) countEvents(ctx context.Context, namespace string) (int, error) {
 	page, err := st.client.EventsV1().Events(namespace).List(ctx, metav1.ListOptions{Limit: 1})
 	if err != nil {

@@ -1,8 +1,8 @@
 // Demo shows Berth at work: a cluster of simulated nodes on a real API server, an example with several Deployments, and a report.
 //
-// It takes the folder of built binaries and an example; it gives progress on standard error and a report on standard output. It owns
-// the cluster and the scheduler it starts. On a terminal it stays up until it is interrupted; without one it ends when all is
-// shown. The exit code is 0 only if every pod of the example runs; a pod that its node refuses ends the demo at once.
+// It takes the folder of built binaries and an example; it gives progress on standard error and a report on standard output. It owns the
+// cluster and the scheduler it starts. On a terminal it runs until it is interrupted; without one it ends after the report. The exit code
+// is 0 only if every pod of the example runs; a pod that its node refuses ends the demo at once.
 package main
 
 import (
@@ -75,7 +75,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	return stayUp(ctx, cluster)
 }
 
-// stopped stops a process and keeps its failure if there was none before.
+// stopped stops a process and returns its failure if there was none before.
 func stopped(err *error, p *rig.Process) {
 	if stop := p.Stop(); stop != nil && *err == nil {
 		*err = stop
@@ -112,7 +112,7 @@ func (d *demo) show(ctx context.Context, cluster *rig.Cluster, berth *rig.Proces
 	return tooBig(ctx, client, os.Stdout)
 }
 
-// stayUp keeps everything running for a person to play with.
+// stayUp keeps everything running for the user to try.
 func stayUp(ctx context.Context, cluster *rig.Cluster) error {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return nil
@@ -128,7 +128,7 @@ func stayUp(ctx context.Context, cluster *rig.Cluster) error {
 
 func step(format string, args ...any) { fmt.Fprintf(os.Stderr, "==> "+format+"\n", args...) }
 
-// tooBig creates a pod that fits nowhere and prints what its owner reads.
+// tooBig creates a pod that fits no node and prints its condition.
 func tooBig(ctx context.Context, client kubernetes.Interface, out io.Writer) error {
 	pod, err := createTooBig(ctx, client)
 	if err != nil {

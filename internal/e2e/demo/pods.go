@@ -30,7 +30,7 @@ import (
 
 const namespace = "shop"
 
-// apply creates everything in a file and returns how many pods its Deployments ask for.
+// apply creates everything in a file and returns the number of replicas of its Deployments.
 func apply(ctx context.Context, kubeconfig, file string) (pods int, err error) {
 	config, err := rig.Config(kubeconfig)
 	if err != nil {
@@ -141,7 +141,7 @@ func (w *podWatch) await(ctx context.Context, berth *rig.Process, want int) erro
 	}
 }
 
-// report prints where everything went.
+// report prints where the pods were placed.
 func report(out io.Writer, w *podWatch, nodes int, took time.Duration) {
 	zoneOf := map[string]string{}
 	var cpu, memory, cpuUsed, memoryUsed resource.Quantity
@@ -215,7 +215,7 @@ func createTooBig(ctx context.Context, client kubernetes.Interface) (*v1.Pod, er
 	return created, nil
 }
 
-// awaitCondition waits until the scheduler has said something about the pod.
+// awaitCondition waits until the scheduler has written a condition of the pod.
 func awaitCondition(ctx context.Context, client kubernetes.Interface, pod *v1.Pod) (v1.PodCondition, error) {
 	var found v1.PodCondition
 	err := wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, 30*time.Second, true, func(ctx context.Context) (bool, error) {

@@ -26,7 +26,7 @@ func CreatePods(ctx context.Context, client kubernetes.Interface, namespace stri
 	})
 }
 
-// DeletePods deletes all pods of a namespace at once, many at a time: for many pods a single request would run into its time limit.
+// DeletePods deletes all pods of a namespace at once, many at a time: for many pods a single request would exceed its time limit.
 func DeletePods(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	return DeletePodsWith(ctx, client, namespace, "")
 }
@@ -63,7 +63,7 @@ func Refused(pod *v1.Pod) error {
 // writers is how many requests the rig keeps in flight: enough to keep a small API server busy.
 const writers = 32
 
-// InParallel does something n times, many at a time, and returns one of the errors if there are any.
+// InParallel calls do n times, many at a time, and returns one of the errors if there are any.
 func InParallel(n int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	work := make(chan int)
@@ -89,8 +89,8 @@ func InParallel(n int, do func(i int) error) error {
 	return <-errs
 }
 
-// Bindings watches how many pods of a namespace are bound, and when. It asks the API server for metadata alone, so that
-// watching costs little beside what is watched.
+// Bindings watches how many pods of a namespace are bound, and when. It requests only metadata from the API server, so that watching costs
+// little.
 type Bindings struct {
 	mu          sync.Mutex
 	bound       map[string]time.Time
@@ -152,14 +152,14 @@ func (b *Bindings) Count() (n int, first, last time.Time) {
 	return len(b.bound), b.first, b.last
 }
 
-// Times returns when each bound pod was first seen to be so, by name.
+// Times returns when each pod was first seen bound, by name.
 func (b *Bindings) Times() map[string]time.Time {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return maps.Clone(b.bound)
 }
 
-// Await waits until n pods are bound, or until whoever binds them has ended.
+// Await waits until n pods are bound, or until the binder has ended.
 func (b *Bindings) Await(ctx context.Context, n int, binder *Process) error {
 	for {
 		have, _, _ := b.Count()

@@ -1,7 +1,7 @@
 // Package rig starts what the demo, the comparison and the integration tests run against.
 //
-// It takes the folder of built binaries; it gives a running development cluster and schedulers as child processes, with what they
-// cost. It owns the processes it started and stops them. It never schedules anything itself, and the product never imports it.
+// It takes the folder of built binaries; it gives a running development cluster and schedulers as child processes, with their CPU time and
+// memory. It owns the processes it started and stops them. It never schedules anything itself, and the product never imports it.
 package rig
 
 import (
@@ -31,10 +31,10 @@ type Process struct {
 	cmd    *exec.Cmd
 	log    *tail
 	exited chan struct{} // closed when the child is gone
-	err    error         // what it ended with; valid once exited is closed
+	err    error         // the result of the process; valid once exited is closed
 }
 
-// start runs a binary. Its standard error goes to the log, of which the end is kept for error messages.
+// start runs a binary. Its standard error goes to the log; the end of it is kept for error messages.
 func start(log io.Writer, stdout io.Writer, binary string, args ...string) (*Process, error) {
 	p := &Process{cmd: exec.Command(binary, args...), log: &tail{to: log}, exited: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = stdout, p.log
@@ -78,7 +78,7 @@ func (p *Process) Stop() error {
 	return nil
 }
 
-// End asks the process to end and waits until it is gone, however it takes it: what it ends with is not looked at.
+// End asks the process to end and waits until it is gone, whatever its exit code.
 func (p *Process) End() {
 	p.signal(syscall.SIGTERM)
 	select {
@@ -106,7 +106,7 @@ func (p *Process) failure() error {
 	return p.err
 }
 
-// Failure is what a process that is gone failed with; nil if it ended well, or has not ended.
+// Failure is the error of a process that is gone; nil if it ended without one, or has not ended.
 func (p *Process) Failure() error {
 	select {
 	case <-p.exited:
@@ -119,7 +119,7 @@ func (p *Process) Failure() error {
 // Log returns the end of what the process wrote to its standard error.
 func (p *Process) Log() string { return p.log.String() }
 
-// Usage is what a process has cost so far.
+// Usage is the CPU time and memory of a process so far.
 type Usage struct {
 	CPU time.Duration
 	// PeakBytes is the largest resident size so far.
@@ -129,7 +129,7 @@ type Usage struct {
 // clockTicks is USER_HZ, in which Linux counts CPU time for user space on every architecture that Go supports.
 const clockTicks = 100
 
-// Usage reads what the process has cost, or did cost if it is gone.
+// Usage reads the usage of the process, or that of the whole process if it is gone.
 func (p *Process) Usage() (Usage, error) {
 	select {
 	case <-p.exited:
@@ -141,7 +141,7 @@ func (p *Process) Usage() (Usage, error) {
 	return usageOf(p.cmd.Process.Pid)
 }
 
-// Usage reads what the components of the cluster have cost together; the peaks are added up.
+// Usage reads the usage of all components of the cluster together; the peaks are added up.
 func (c *Cluster) Usage() (Usage, error) {
 	var sum Usage
 	for _, pid := range c.PIDs {
@@ -231,7 +231,7 @@ func StartCluster(ctx context.Context, bin string, log io.Writer, args ...string
 	return c, nil
 }
 
-// StartBerth starts Berth as the cluster's only scheduler, with the rights that a scheduler has and no more, serving nothing.
+// StartBerth starts Berth as the cluster's only scheduler, with exactly the rights of a scheduler, without serving.
 func (c *Cluster) StartBerth(log io.Writer, args ...string) (*Process, error) {
 	return start(log, io.Discard, filepath.Join(c.bin, "berth"), append([]string{"scheduler", "--kubeconfig", c.SchedulerKubeconfig, "--leader-elect=false", "--secure-port=0"}, args...)...)
 }
@@ -267,7 +267,7 @@ func (c *Cluster) Client() (*kubernetes.Clientset, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// tail passes on what is written and keeps the end of it.
+// tail passes on what is written and keeps its end.
 type tail struct {
 	to   io.Writer
 	mu   sync.Mutex

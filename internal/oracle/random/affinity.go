@@ -7,7 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// brokenBound does not parse: a term that holds it matches nothing, and as a preference it fails the cycle.
+// brokenBound does not parse: a term with it matches nothing, and a preferred term with it fails the cycle.
 func brokenBound() v1.NodeSelectorRequirement {
 	return v1.NodeSelectorRequirement{Key: "cores", Operator: v1.NodeSelectorOpGt, Values: []string{"abc"}}
 }
@@ -38,8 +38,8 @@ func affinity(r *rand.Rand) *v1.Affinity {
 	return &v1.Affinity{NodeAffinity: na}
 }
 
-// requiredTerms is of four kinds: a contradiction in names, which rejects the pod before any node is looked at, terms on names only, which
-// narrow the node set, a mixture, and terms on labels.
+// requiredTerms draws one of four kinds: contradicting names, which reject the pod before any node is filtered; terms on names only, which
+// narrow the node set; a mixture; and terms on labels.
 func requiredTerms(r *rand.Rand) []v1.NodeSelectorTerm {
 	if chance(r, 4) {
 		return []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{
@@ -128,7 +128,7 @@ func nameRequirement(r *rand.Rand) v1.NodeSelectorRequirement {
 	return v1.NodeSelectorRequirement{Key: "metadata.name", Operator: operator, Values: []string{nodeName(r)}}
 }
 
-// nodeName is mostly one of the first nodes, which most clusters have, and sometimes one that none has.
+// nodeName is mostly one of the first nodes, which most clusters have, and sometimes a node that no cluster has.
 func nodeName(r *rand.Rand) string {
 	if chance(r, 10) {
 		return "nowhere"

@@ -32,7 +32,7 @@ const (
 	PodFinished     Kind = "pod finished"
 	PodResized      Kind = "pod resized" // by status, sometimes also by spec
 	PodRelabelled   Kind = "pod relabelled"
-	PodNominated    Kind = "pod nominated" // a pending pod is nominated to a node, or its nomination is removed
+	PodNominated    Kind = "pod nominated" // a pending pod is nominated to a node, or no longer is
 
 	// Only TopologyChange draws these.
 	NamespaceAdded      Kind = "namespace added"
@@ -46,16 +46,16 @@ const (
 )
 
 // Mutation is one change to a cluster. Of the six objects only those that apply are set: old without new is a removal, new without old an
-// addition. The new object has a higher resourceVersion; it may otherwise equal the old, for the draw may give the same again.
+// addition. The new object has a higher resourceVersion; it may otherwise equal the old one, because the draw may give the same again.
 type Mutation struct {
 	Kind             Kind
 	OldNode, NewNode *v1.Node
 	OldPod, NewPod   *v1.Pod
 	Old, New         metav1.Object  // of another kind: *v1.Namespace, *v1.Service, *v1.ReplicationController, *appsv1.ReplicaSet or *appsv1.StatefulSet
-	After            oracle.Cluster // the cluster once this has happened; the one before is untouched
+	After            oracle.Cluster // the cluster with the change; the one before is not modified
 }
 
-// String says what happened to what, for a test's log.
+// String describes the change, for a test's log.
 func (m Mutation) String() string {
 	for _, o := range []metav1.Object{object(m.NewNode), object(m.OldNode), object(m.NewPod), object(m.OldPod), m.New, m.Old} {
 		if o != nil {
@@ -76,7 +76,7 @@ func object[T any, P interface {
 	return p
 }
 
-// Change draws one mutation of the cluster. Where there is no pod or node of the kind that the draw would change, one is added.
+// Change draws one mutation of the cluster. If there is no pod or node of the kind that the draw would change, it adds one.
 func Change(r *rand.Rand, c oracle.Cluster) Mutation { return nodeLocal().change(r, c) }
 
 // maker draws the objects that changes add, and the labels they change.
@@ -124,7 +124,7 @@ func addPod(c oracle.Cluster, kind Kind, p *v1.Pod) Mutation {
 	return m
 }
 
-// cloned is a cluster of the same objects in lists of its own.
+// cloned returns a cluster of the same objects, with its own lists.
 func cloned(c oracle.Cluster) oracle.Cluster {
 	return oracle.Cluster{
 		Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods), Namespaces: slices.Clone(c.Namespaces), Services: slices.Clone(c.Services),
@@ -132,7 +132,7 @@ func cloned(c oracle.Cluster) oracle.Cluster {
 	}
 }
 
-// freeNode is the lowest number no node has, so that a removed node's name comes back, with another UID.
+// freeNode is the lowest number that no node has, so that a removed node's name is used again, with another UID.
 func freeNode(c oracle.Cluster) int {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("node-%d", i)
@@ -179,7 +179,7 @@ func (m maker) changeNode(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
 	return changed
 }
 
-// placePod binds a pending pod of the cluster or, without one and at times anyway, adds a pod that is already bound.
+// placePod binds a pending pod of the cluster. If there is none, and sometimes otherwise, it adds a pod that is already bound.
 func (m maker) placePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	if len(c.Nodes) == 0 {
 		return m.addNode(r, c)
@@ -192,7 +192,7 @@ func (m maker) placePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	return replacePod(c, PodPlaced, pick(r, pending...), func(p *v1.Pod) { p.Spec.NodeName, p.Status.NominatedNodeName = where, "" })
 }
 
-// nominatePod nominates a pending pod to a node, which may be full or may not exist, or removes its nomination.
+// nominatePod nominates a pending pod to a node, which may be full or missing, or to none.
 func (m maker) nominatePod(r *rand.Rand, c oracle.Cluster) Mutation {
 	pending := indexes(c.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == "" })
 	if len(pending) == 0 || len(c.Nodes) == 0 {
@@ -232,7 +232,7 @@ func (m maker) changePod(r *rand.Rand, c oracle.Cluster, kind Kind) Mutation {
 	})
 }
 
-// resizeSpec asks for other amounts of cpu and memory, which alone can be resized in place.
+// resizeSpec requests other amounts of cpu and memory, which alone can be resized in place.
 func resizeSpec(r *rand.Rand, c *v1.Container) {
 	if c.Resources.Requests == nil {
 		c.Resources.Requests = v1.ResourceList{}
@@ -260,7 +260,7 @@ func indexes(pods []*v1.Pod, wanted func(*v1.Pod) bool) []int {
 	return at
 }
 
-// next counts resource versions up; those this package made are numbers.
+// next increments a resource version; those that this package makes are numbers.
 func next(version string) string {
 	n, _ := strconv.Atoi(version)
 	return strconv.Itoa(n + 1)

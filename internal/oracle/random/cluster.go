@@ -6,14 +6,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
 
-// Size says how large a cluster to make.
+// Size is the size of a cluster to make.
 type Size struct {
 	Nodes   int
 	Placed  int // pods on nodes, terminal ones included; none without nodes
 	Pending int
 }
 
-// Cluster is a cluster with nodes node-0 onward and pods pod-0 onward, placed ones first. Pods are placed without asking whether they fit.
+// Cluster is a cluster with nodes node-0 onward and pods pod-0 onward, placed ones first. Pods are placed whether they fit or not.
 func Cluster(r *rand.Rand, size Size) oracle.Cluster {
 	var c oracle.Cluster
 	for i := range size.Nodes {

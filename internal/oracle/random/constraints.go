@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// spreadConstraints has one to three, each key at most once per action, as the API demands.
+// spreadConstraints returns one to three, each key at most once per action, as the API requires.
 func spreadConstraints(r *rand.Rand, labels map[string]string) []v1.TopologySpreadConstraint {
 	var all []v1.TopologySpreadConstraint
 	for range 1 + r.IntN(3) {
@@ -119,7 +119,7 @@ func podTerm(r *rand.Rand, p *v1.Pod) v1.PodAffinityTerm {
 
 func matchKeys(r *rand.Rand) []string { return append(some(r, 20, "absent"), "version") }
 
-// merged is the selector once the API server has written the pod's labels of these keys into it.
+// merged is the selector after the API server has added the pod's labels of these keys to it.
 func merged(s *metav1.LabelSelector, labels map[string]string, keys []string, operator metav1.LabelSelectorOperator) *metav1.LabelSelector {
 	if s == nil {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
 
-// namespaces are mostly all three that pods are in; a namespace that a cache does not know yet is missing.
+// namespaces returns mostly all three that pods are in; one may be missing, as from a cache.
 func namespaces(r *rand.Rand) []*v1.Namespace {
 	var all []*v1.Namespace
 	for _, name := range some(r, 85, "default", "other", "third") {
@@ -58,7 +58,7 @@ func equalitySelector(r *rand.Rand) map[string]string {
 	return map[string]string{"app": pick(r, "web", "db")}
 }
 
-// addController adds a controller whose name is free in its namespace, or failing that, a service.
+// addController adds a controller whose name is free in its namespace or, if there is none, a service.
 func addController(r *rand.Rand, c oracle.Cluster) Mutation {
 	meta := objectMeta(r, pick(r, "web", "db"))
 	m := Mutation{Kind: ControllerAdded, After: cloned(c)}

@@ -19,8 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// The oracle spells out by itself what k8s.io/component-helpers offers as functions. These tests hold the two against each other, through
-// Judge alone: a second opinion is worth having only if it agrees with the first where neither is wrong.
+// The oracle implements by itself what k8s.io/component-helpers offers as functions. These tests compare the two, through Judge alone.
 
 const draws = 2000
 
@@ -50,7 +49,7 @@ func TestRequestsOfPendingPods(t *testing.T) {
 	}
 }
 
-// A pod that asks for one unit fits beside a placed pod only if there is one unit more than the placed pod uses.
+// A pod that requests one unit fits beside a placed pod only if the node has one unit more than the placed pod uses.
 func TestRequestsOfPlacedPods(t *testing.T) {
 	options := helpers.PodResourcesOptions{UseStatusResources: true, InPlacePodLevelResourcesVerticalScalingEnabled: true}
 	for i := range draws {
@@ -163,7 +162,7 @@ func fits(allocatable map[v1.ResourceName]int64, placed, p *v1.Pod) bool {
 	return oracle.Judge(oneNode(allocatable, placed), p, only("NodeResourcesFit")).Feasible == 1
 }
 
-// oneNode is one node with so much allocatable and at most one pod.
+// oneNode is a cluster of one node with that allocatable and at most one pod.
 func oneNode(allocatable map[v1.ResourceName]int64, placed *v1.Pod) oracle.Cluster {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourcePods: resource.MustParse("110")}}}
 	for name, amount := range allocatable {

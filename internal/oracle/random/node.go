@@ -51,7 +51,7 @@ func nodeLabels(r *rand.Rand, name string) map[string]string {
 	return labels
 }
 
-// taints has at most one taint per key and effect, as the API demands.
+// taints returns at most one taint per key and effect, as the API requires.
 func taints(r *rand.Rand) []v1.Taint {
 	if chance(r, 65) {
 		return nil
@@ -81,7 +81,7 @@ func allocatable(r *rand.Rand) v1.ResourceList {
 	return list
 }
 
-// set gives the list one of the quantities, in so many of 100 cases.
+// set adds one of the quantities to the list, with a probability in percent.
 func set(r *rand.Rand, list v1.ResourceList, percent int, name v1.ResourceName, quantities ...string) {
 	if chance(r, percent) {
 		list[name] = resource.MustParse(pick(r, quantities...))

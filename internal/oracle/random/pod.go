@@ -46,14 +46,14 @@ func WithBrokenPreference(p *v1.Pod) *v1.Pod {
 	return p
 }
 
-// PlacedPod is a pod that runs on a node, or has run there: some are terminal, some are on their way out, some are being resized.
+// PlacedPod is a pod that runs on a node, or has run there: some are terminal, some terminating, some being resized.
 func PlacedPod(r *rand.Rand, i int, nodeName string) *v1.Pod {
 	p := Pod(r, i)
 	settle(r, p, nodeName)
 	return p
 }
 
-// settle puts a pod on a node.
+// settle gives a pod a node.
 func settle(r *rand.Rand, p *v1.Pod, nodeName string) {
 	p.Spec.NodeName = nodeName
 	p.Status.Phase = pick(r, v1.PodPending, v1.PodRunning, v1.PodRunning, v1.PodRunning)
@@ -110,7 +110,7 @@ func container(r *rand.Rand, name string) v1.Container {
 		Ports: ports(r),
 	}
 	c.Resources.Requests = requests(r)
-	// Extended resources and huge pages may not be over-committed: the API wants the limit to equal the request.
+	// Extended resources and huge pages may not be overcommitted: the API requires limits equal to requests.
 	for name, q := range c.Resources.Requests {
 		if name == gpu || name == fpga || name == hugePages {
 			if c.Resources.Limits == nil {
@@ -175,7 +175,7 @@ func podLevelRequests(r *rand.Rand) v1.ResourceList {
 	return list
 }
 
-// addFeatures gives some pods what only a node that declares the feature can run, and some an image volume.
+// addFeatures gives some pods a field that requires a declared feature of the node, and some an image volume.
 func addFeatures(r *rand.Rand, p *v1.Pod) {
 	if chance(r, 12) {
 		p.Spec.HostNetwork = true

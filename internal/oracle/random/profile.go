@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
 
-// Profile is a valid profile of node-local plugins: about one in five is the default one, the others vary weights, strategies and arguments, and
-// now and then switch a plugin off. PodTopologySpread and InterPodAffinity are off; see TopologyProfile.
+// Profile is a valid profile of node-local plugins: about one in five is the default one, the others vary weights, strategies and
+// arguments, and sometimes disable a plugin. PodTopologySpread and InterPodAffinity are off; see TopologyProfile.
 func Profile(r *rand.Rand) oracle.Profile {
 	p := oracle.NodeLocalProfile()
 	if chance(r, 20) {
@@ -98,7 +98,7 @@ func balancedResources(r *rand.Rand) []configv1.ResourceSpec {
 	return specs
 }
 
-// addedAffinity always parses, as the configuration demands.
+// addedAffinity always parses, as the configuration requires.
 func addedAffinity(r *rand.Rand) *v1.NodeAffinity {
 	na := &v1.NodeAffinity{}
 	if chance(r, 50) {

@@ -5,15 +5,15 @@
 //
 // # Vocabulary
 //
-// The words are few on purpose: only when pods and nodes keep saying the same things do the interesting coincidences happen (a port taken on
-// another IP, a label that is absent where NotIn asks, a pod that fits exactly).
+// The vocabulary is small on purpose, so that the interesting coincidences occur: a port in use on another IP, a label that NotIn names and
+// the node lacks, a pod that fits exactly.
 //
 //	nodes        node-0, node-1, ... labelled with kubernetes.io/hostname, and sometimes zone a b c, disk ssd hdd, cores 4 16 abc
 //	taints       dedicated=gpu, dedicated=db, sla=950, sla=0950, and the unschedulable taint, with each effect; cordoned or not
 //	allocatable  cpu 0 to 8 (also 1500500u), memory 0 to 16Gi, pods absent or 0 to 110, ephemeral-storage absent or up to 10Gi,
 //	             example.com/gpu, example.com/fpga, hugepages-2Mi; any may be absent
 //	images       five, each with one size throughout: nginx:latest, app:v1, localhost:5000/app:latest, a digest, and one too small to count
-//	features     the three that a pod can need, one registered that it cannot, and Aaa and Zzz, which nobody knows; sometimes unsorted
+//	features     the three that a pod can need, one registered that it cannot, and Aaa and Zzz, which are unknown; sometimes unsorted
 //	requests     absent, zero, and multiples that add up to the shapes above; 100500u and 1500m to make rounding visible
 //	pods         1 or 2 containers, 0 to 2 init containers (about a third of them sidecars), sometimes overhead, pod-level
 //	             requests (not always as large as the containers'), host network without host users, bind mount options, image volumes
@@ -25,8 +25,8 @@
 //	priorities   absent, -5, 0, 10, 1000
 //	labels       of pods: app web db, tier front back, either may be absent
 //
-// Functions whose names begin with Topology add what PodTopologySpread and InterPodAffinity look at, and take away most of what
-// would keep a pod off a node for other reasons:
+// Functions whose names begin with Topology add what PodTopologySpread and InterPodAffinity read, and leave out most of what would reject a
+// node for other reasons:
 //
 //	nodes        topology.kubernetes.io/zone za zb zc or empty, rack r1 r2 r3; either may be absent, as may be the host name, which can also be that
 //	             of node-0; a few nodes have no labels at all
@@ -39,11 +39,11 @@
 //	selectors    absent, empty, and every operator; matchLabelKeys and mismatchLabelKeys as the API server leaves them behind; selectors that
 //	             do not parse only come from WithBrokenSelector
 //
-// Placed pods may be terminal (Succeeded, Failed), may carry a deletionTimestamp, may sit on a node that is too small for them, and may outlive
-// their node: a node that is removed leaves them behind, and one that is added later can have the same name.
+// Placed pods may be terminal (Succeeded, Failed), may carry a deletionTimestamp, may be on a node that is too small for them, and may
+// outlive their node: when a node is removed its pods stay, and a node that is added later can have its name.
 //
-// Objects have what the scheduler reads plus name, namespace, UID, resourceVersion and images; a few are odder than an API server would
-// accept (weights of 0, empty required terms, duplicate host ports), because the scheduler has defined behaviour for those.
+// Objects have the fields that the scheduler reads plus name, namespace, UID, resourceVersion and images; a few are odder than an API
+// server would accept (weights of 0, empty required terms, duplicate host ports), because the scheduler has defined behaviour for those.
 package random
 
 import (
@@ -53,15 +53,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// New is a source for this package. One seed, one sequence of objects.
+// New returns the source of randomness for a seed. The same seed gives the same sequence of objects.
 func New(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 0)) }
 
-// chance is true in so many of 100 cases.
+// chance is true with a probability in percent.
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// some keeps each element in so many of 100 cases, in order.
+// some keeps each element with a probability in percent, in order.
 func some[T any](r *rand.Rand, percent int, from ...T) []T {
 	var kept []T
 	for _, v := range from {
@@ -74,5 +74,5 @@ func some[T any](r *rand.Rand, percent int, from ...T) []T {
 
 func ptr[T any](v T) *T { return &v }
 
-// epoch is when everything happens.
+// epoch is the time in every object.
 var epoch = metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))

@@ -29,7 +29,7 @@ func TestSameSeedSameObjects(t *testing.T) {
 	}
 }
 
-// A change must leave the cluster before it alone, and the cluster after it must differ by just the object it names.
+// A change must not modify the cluster before it, and the cluster after it must differ only in the object that it names.
 func TestChange(t *testing.T) {
 	kinds := map[random.Kind]int{}
 	for seed := range uint64(40) {
@@ -99,7 +99,7 @@ func checkUnique(t *testing.T, c oracle.Cluster) {
 	}
 }
 
-// The vocabulary is only worth something if all outcomes occur, and none drowns the others.
+// All outcomes must occur, each often enough.
 func TestOutcomesOccur(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(1500) {
@@ -173,7 +173,7 @@ func oneOrMany(what string, n int) string {
 	return fmt.Sprint(what, " ", n)
 }
 
-// The order in which nodes and pods are listed says nothing, and Judge changes nothing it is given.
+// The order in which nodes and pods are listed has no effect, and Judge does not modify its arguments.
 func TestJudgeIsPure(t *testing.T) {
 	for seed := range uint64(100) {
 		r := random.New(seed)

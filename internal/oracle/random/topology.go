@@ -18,7 +18,7 @@ const (
 )
 
 // TopologyCluster is a cluster as Cluster makes them, with labels, constraints and terms for PodTopologySpread and InterPodAffinity, and
-// with the namespaces, services and controllers that those look at.
+// with the namespaces, services and controllers that they read.
 func TopologyCluster(r *rand.Rand, size Size) oracle.Cluster {
 	var c oracle.Cluster
 	c.Namespaces = namespaces(r)
@@ -77,8 +77,8 @@ func topologyNodeLabels(r *rand.Rand, name string) map[string]string {
 	return labels
 }
 
-// TopologyPod is a pending pod as Pod makes them, often with spread constraints, terms about other pods and a controller, and mostly without
-// what would keep it off many nodes anyway.
+// TopologyPod is a pending pod as Pod makes them, often with spread constraints, terms about other pods and a controller, and mostly
+// without other fields that reject nodes.
 func TopologyPod(r *rand.Rand, i int) *v1.Pod {
 	p := Pod(r, i)
 	p.Namespace = pick(r, "default", "default", "default", "default", "default", "other", "other", "third")
@@ -101,7 +101,7 @@ func TopologyPod(r *rand.Rand, i int) *v1.Pod {
 	return p
 }
 
-// simplify leaves a pod one small container.
+// simplify reduces a pod to one small container.
 func simplify(r *rand.Rand, p *v1.Pod) {
 	p.Spec.Containers, p.Spec.InitContainers, p.Spec.Volumes = p.Spec.Containers[:1], nil, nil
 	c := &p.Spec.Containers[0]
@@ -111,7 +111,7 @@ func simplify(r *rand.Rand, p *v1.Pod) {
 	p.Spec.HostNetwork, p.Spec.HostUsers = false, nil
 }
 
-// TopologyPlacedPod is what PlacedPod is to Pod; more of them are on their way out.
+// TopologyPlacedPod is a TopologyPod on a node, as PlacedPod is a Pod on a node; more of them are terminating.
 func TopologyPlacedPod(r *rand.Rand, i int, nodeName string) *v1.Pod {
 	p := TopologyPod(r, i)
 	settle(r, p, nodeName)
@@ -130,8 +130,8 @@ func topologyPodLabels(r *rand.Rand) map[string]string {
 	return labels
 }
 
-// owners has at most one controller. Some references name a controller that is gone, a kind or version that does not count, or
-// an owner that does not control.
+// owners returns at most one controller. Some references name a controller that is gone, a kind or version that does not count, or an owner
+// that does not control.
 func owners(r *rand.Rand) []metav1.OwnerReference {
 	o := metav1.OwnerReference{Name: pick(r, "web", "web", "db", "db", "gone"), UID: uid(r), Controller: ptr(!chance(r, 8))}
 	switch r.IntN(10) {

@@ -27,7 +27,7 @@ func TestSameSeedSameTopology(t *testing.T) {
 	}
 }
 
-// What property tests of node-local plugins draw must not concern the other two plugins.
+// The objects that property tests of node-local plugins draw must have no effect on the other two plugins.
 func TestNodeLocalObjectsHaveNoTopology(t *testing.T) {
 	for seed := range uint64(300) {
 		r := random.New(seed)
@@ -69,7 +69,7 @@ func listed[T metav1.Object](objects []T) []metav1.Object {
 	return all
 }
 
-// A change must leave the cluster before it alone, and the cluster after it must differ by just the object it names.
+// A change must not modify the cluster before it, and the cluster after it must differ only in the object that it names.
 func TestTopologyChange(t *testing.T) {
 	kinds := map[random.Kind]int{}
 	for seed := range uint64(40) {
@@ -113,7 +113,7 @@ func copied(objects []metav1.Object) []any {
 	return all
 }
 
-// named are those that are not nil.
+// named returns the objects that are not nil.
 func named(n *v1.Node, p *v1.Pod, other metav1.Object) []metav1.Object {
 	var all []metav1.Object
 	if n != nil {
@@ -161,7 +161,7 @@ func TestTopologyOutcomesOccur(t *testing.T) {
 	t.Log(seen)
 }
 
-// countDefaults counts how often default constraints reject, which shows only in comparison.
+// countDefaults counts how often default constraints reject, by comparison with a profile without them.
 func countDefaults(seen map[string]int, c oracle.Cluster, p *v1.Pod, profile oracle.Profile) {
 	with := oracle.Judge(c, p, profile)
 	profile.Spread = configv1.PodTopologySpreadArgs{DefaultingType: configv1.ListDefaulting}
@@ -170,7 +170,7 @@ func countDefaults(seen map[string]int, c oracle.Cluster, p *v1.Pod, profile ora
 	}
 }
 
-// The order in which objects are listed says nothing, and Judge changes nothing it is given.
+// The order in which objects are listed has no effect, and Judge does not modify its arguments.
 func TestJudgeIsPureWithTopology(t *testing.T) {
 	for seed := range uint64(200) {
 		r := random.New(seed)
@@ -194,8 +194,8 @@ func TestJudgeIsPureWithTopology(t *testing.T) {
 	}
 }
 
-// Assuming a pod on a node and counting again, and telling the filters of it, come to the same for a pod that is not on its way out, unless
-// a selector for everything or a skipped plugin is involved.
+// Counting again with a pod on a node, and adding it to the dry run, give the same result for a pod that is not terminating, unless an
+// empty selector or a skipped plugin is involved.
 func TestDryRunAgreesWithCountingAgain(t *testing.T) {
 	compared := 0
 	for seed := range uint64(400) {
@@ -214,7 +214,7 @@ func TestDryRunAgreesWithCountingAgain(t *testing.T) {
 		c.Pods = slices.Delete(c.Pods, at, at+1)
 		for _, n := range oracle.Judge(c, p, profile).Nodes {
 			if n.Node == victim.Spec.NodeName && !reflect.DeepEqual(n.Rejections, dry) {
-				t.Fatalf("seed %d: counted again: %v, told: %v", seed, n.Rejections, dry)
+				t.Fatalf("seed %d: counted again: %v, dry run: %v", seed, n.Rejections, dry)
 			}
 		}
 		compared++

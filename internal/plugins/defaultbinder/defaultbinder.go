@@ -41,7 +41,7 @@ func (Plugin) Binding(pod *model.Pod, nodeName string) *v1.Binding {
 	}
 }
 
-// Tries returns how often a binding is sent before its failure is final.
+// Tries is how often a binding is sent before its failure is final.
 func (Plugin) Tries() int { return tries }
 
 // Retry reports whether to send a binding again after its try-th try, counted from 1, failed with err; and if so, after which wait: 10, 50 and

@@ -1,8 +1,8 @@
-// Package compare holds Berth's answers against kube-scheduler's.
+// Package compare compares Berth's verdicts with kube-scheduler's.
 //
-// It takes worlds, and gives for each the number of comparisons, one for each pending pod and node, and what differs. Berth is asked as
-// "berth explain" asks it, and its objects are trimmed as its informers trim them; kube-scheduler is asked through the package incumbent.
-// It owns nothing beyond a call, and never decides who is right.
+// It takes cases, and gives for each the number of comparisons, one for each pending pod and node, and the differences. Berth runs as in
+// "berth explain", with objects trimmed as by its informers; kube-scheduler runs through package upstream. It owns nothing beyond a call,
+// and never decides which of the two is right.
 package compare
 
 import (
@@ -16,17 +16,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/parity/internal/incumbent"
-	"github.com/berth-scheduler/berth/parity/internal/world"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// Result is what came of comparing one world.
+// Result is the result of comparing one case.
 type Result struct {
 	missing []string // plugins that Berth does not have yet
 
 	// Passed and Failed count pairs of a pending pod and a node. A difference about the whole pod fails all its pairs, and at least one.
 	Passed, Failed int
-	// Rejected and Scored count the pairs of which kube-scheduler said so.
+	// Rejected and Scored count the pairs that kube-scheduler rejected and scored.
 	Rejected, Scored int
 	Differences      []Difference
 }
@@ -34,14 +34,14 @@ type Result struct {
 // Difference is a point on which Berth and kube-scheduler do not agree.
 type Difference struct {
 	Pod string `json:"pod"`
-	// Node is empty where the whole pod is meant.
+	// Node is empty if the difference is about the whole pod.
 	Node          string `json:"node,omitempty"`
 	What          string `json:"what"`
 	KubeScheduler string `json:"kubeScheduler"`
 	Berth         string `json:"berth"`
 }
 
-// String says it in one line.
+// String returns the difference in one line.
 func (d Difference) String() string {
 	where := "pod " + d.Pod
 	if d.Node != "" {
@@ -50,23 +50,23 @@ func (d Difference) String() string {
 	return fmt.Sprintf("%s: %s: kube-scheduler %s, Berth %s", where, d.What, d.KubeScheduler, d.Berth)
 }
 
-// World compares the answers for every pending pod of a world.
-func World(w world.World) (Result, error) {
-	theirs, err := newIncumbent(w.Clone())
+// Case compares the verdicts on every pending pod of a case.
+func Case(tc cases.Case) (Result, error) {
+	theirs, err := newUpstream(tc.Clone())
 	if err != nil {
 		return Result{}, err
 	}
 	defer theirs.Close()
-	scheduler, err := config.Parse("configuration", w.Config)
+	scheduler, err := config.Parse("configuration", tc.Config)
 	if err != nil {
-		return Result{}, fmt.Errorf("Berth's reading of the configuration: %w", err)
+		return Result{}, fmt.Errorf("Berth's reading of the configuration: %tc", err)
 	}
-	ours, err := newSnapshot(scheduler, w.Clone())
+	ours, err := newSnapshot(scheduler, tc.Clone())
 	if err != nil {
 		return Result{}, err
 	}
 	objects := map[string]*v1.Pod{}
-	for _, p := range w.Pods {
+	for _, p := range tc.Pods {
 		objects[p.Namespace+"/"+p.Name] = p
 	}
 	total := Result{missing: scheduler.Missing}
@@ -82,20 +82,20 @@ func World(w world.World) (Result, error) {
 	return total, nil
 }
 
-func newIncumbent(w world.World) (*incumbent.Incumbent, error) {
-	i, err := incumbent.New(w.Config)
+func newUpstream(tc cases.Case) (*upstream.Scheduler, error) {
+	i, err := upstream.New(tc.Config)
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range w.Nodes {
+	for _, n := range tc.Nodes {
 		i.SetNode(n)
 	}
-	for _, o := range w.Others() {
+	for _, o := range tc.Others() {
 		if err := i.SetObject(o); err != nil {
 			return nil, err
 		}
 	}
-	for _, p := range w.Pods {
+	for _, p := range tc.Pods {
 		if err := i.SetPod(p); err != nil {
 			return nil, err
 		}
@@ -104,17 +104,17 @@ func newIncumbent(w world.World) (*incumbent.Incumbent, error) {
 }
 
 // newSnapshot trims the objects in place.
-func newSnapshot(scheduler *config.Config, w world.World) (*explain.Snapshot, error) {
+func newSnapshot(scheduler *config.Config, tc cases.Case) (*explain.Snapshot, error) {
 	trim := kinds.Trim()
-	for _, o := range w.Objects() {
+	for _, o := range tc.Objects() {
 		if _, err := trim(o); err != nil {
-			return nil, fmt.Errorf("trim a %T: %w", o, err)
+			return nil, fmt.Errorf("trim a %T: %tc", o, err)
 		}
 	}
-	return explain.New(scheduler, w.Nodes, w.Pods, w.Others())
+	return explain.New(scheduler, tc.Nodes, tc.Pods, tc.Others())
 }
 
-func (r *Result) add(ours *explain.Snapshot, pod *model.Pod, verdict *incumbent.Verdict) error {
+func (r *Result) add(ours *explain.Snapshot, pod *model.Pod, verdict *upstream.Verdict) error {
 	a, err := ours.Of(pod)
 	if err != nil {
 		return err
@@ -146,7 +146,7 @@ func (r *Result) add(ours *explain.Snapshot, pod *model.Pod, verdict *incumbent.
 	return nil
 }
 
-// comparison collects what differs about one pod.
+// comparison collects the differences of one pod.
 type comparison struct {
 	pod         string
 	missing     []string
@@ -159,11 +159,11 @@ func (c *comparison) differ(node, what, theirs, ours string) {
 	}
 }
 
-// whole compares what is said about the pod, and which node it would get.
-func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdict *incumbent.Verdict) {
+// whole compares the verdicts on the pod as a whole, and the node that it would get.
+func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdict *upstream.Verdict) {
 	var theirError, theirMessage string
 	switch {
-	case verdict.Err == incumbent.ErrNoNodes: // Berth's message too
+	case verdict.Err == upstream.ErrNoNodes: // Berth's message too
 		theirMessage = verdict.Err.Error()
 	case verdict.Err != nil:
 		theirError = verdict.Err.Error()
@@ -192,8 +192,8 @@ func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdi
 	}
 }
 
-// node compares what is said about one node, and returns how many differences there are by then.
-func (c *comparison) node(ours *explain.Node, theirs *incumbent.Node) int {
+// node compares the verdicts on one node, and returns the number of differences so far.
+func (c *comparison) node(ours *explain.Node, theirs *upstream.Node) int {
 	c.differ(ours.Name, "feasible", fmt.Sprint(theirs.Feasible), fmt.Sprint(ours.Feasible))
 	var first *explain.Rejection
 	if len(ours.Rejections) > 0 {
@@ -207,7 +207,7 @@ func (c *comparison) node(ours *explain.Node, theirs *incumbent.Node) int {
 	return len(c.differences)
 }
 
-func theirFirst(r *incumbent.Rejection) string {
+func theirFirst(r *upstream.Rejection) string {
 	if r == nil {
 		return "none"
 	}
@@ -221,13 +221,13 @@ func ourFirst(r *explain.Rejection) string {
 	return objection(r.Plugin, r.Code, r.Reasons)
 }
 
-// objection sorts the reasons: those about extended resources come in the order of a map.
+// objection formats a rejection with sorted reasons: those about extended resources come in the order of a map.
 func objection(plugin, code string, reasons []string) string {
 	sorted := slices.Sorted(slices.Values(reasons))
 	return fmt.Sprintf("%s %s %q", plugin, code, sorted)
 }
 
-func theirAll(all []incumbent.Rejection) string {
+func theirAll(all []upstream.Rejection) string {
 	var texts []string
 	for i := range all {
 		texts = append(texts, theirFirst(&all[i]))
@@ -245,8 +245,8 @@ func ourAll(all []explain.Rejection) string {
 
 // Scores are written with the normalised value and the weight, and the total at the end.
 
-// theirScores leaves out what plugins give that Berth does not have yet, as long as that is nothing.
-func (c *comparison) theirScores(n *incumbent.Node) string {
+// theirScores formats kube-scheduler's scores. It leaves out plugins that Berth does not have yet, as long as their score is 0.
+func (c *comparison) theirScores(n *upstream.Node) string {
 	var b strings.Builder
 	for _, s := range n.Scores {
 		if s.Normalised == 0 && slices.Contains(c.missing, s.Plugin) {

@@ -9,8 +9,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/parity/internal/incumbent"
-	"github.com/berth-scheduler/berth/parity/internal/world"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
 func TestMain(m *testing.M) {
@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever differs about a node must be found.
+// Every kind of difference in a node must be found.
 func TestNode(t *testing.T) {
 	total := int64(250)
 	rejected := func(plugin, code string, reasons ...string) explain.Node {
@@ -27,15 +27,15 @@ func TestNode(t *testing.T) {
 	scored := func(score, weight int64) explain.Node {
 		return explain.Node{Name: "n", Feasible: true, Scores: []explain.Score{{Plugin: "A", Score: score, Weight: weight}}, Total: &total}
 	}
-	no := incumbent.Node{Name: "n", First: &incumbent.Rejection{Plugin: "A", Code: "Unschedulable", Reasons: []string{"x", "y"}}}
-	no.All = []incumbent.Rejection{*no.First}
-	yes := incumbent.Node{Name: "n", Feasible: true, Total: 250, Scores: []incumbent.Score{
+	no := upstream.Node{Name: "n", First: &upstream.Rejection{Plugin: "A", Code: "Unschedulable", Reasons: []string{"x", "y"}}}
+	no.All = []upstream.Rejection{*no.First}
+	yes := upstream.Node{Name: "n", Feasible: true, Total: 250, Scores: []upstream.Score{
 		{Plugin: "A", Weight: 5, Raw: 7, Normalised: 50, Weighted: 250}, {Plugin: "Missing", Weight: 2},
 	}}
 	for _, tt := range []struct {
 		name   string
 		ours   explain.Node
-		theirs incumbent.Node
+		theirs upstream.Node
 		want   string // what differs
 	}{
 		{"same", rejected("A", "Unschedulable", "x", "y"), no, ""},
@@ -64,30 +64,30 @@ func TestNode(t *testing.T) {
 	}
 }
 
-// A plugin that Berth lacks may give nothing; as soon as it gives something, that is a difference.
+// A plugin that Berth lacks may score 0; any other score is a difference.
 func TestMissingPlugin(t *testing.T) {
 	c := comparison{missing: []string{"Missing"}}
-	n := incumbent.Node{Name: "n", Feasible: true, Scores: []incumbent.Score{{Plugin: "Missing", Weight: 2, Normalised: 3}}, Total: 6}
+	n := upstream.Node{Name: "n", Feasible: true, Scores: []upstream.Score{{Plugin: "Missing", Weight: 2, Normalised: 3}}, Total: 6}
 	if c.node(&explain.Node{Name: "n", Feasible: true}, &n); len(c.differences) != 1 {
 		t.Errorf("got %v", c.differences)
 	}
 }
 
-// Every pair of a pending pod and a node is counted once, and pods without nodes as one.
+// Every pair of a pending pod and a node is counted once, and a pod without nodes as one.
 func TestCount(t *testing.T) {
-	for _, s := range world.Shapes() {
-		w := s.Draw(1)
+	for _, s := range cases.Shapes() {
+		tc := s.Draw(1)
 		pending := 0
-		for _, p := range w.Pods {
+		for _, p := range tc.Pods {
 			if p.Spec.NodeName == "" {
 				pending++
 			}
 		}
-		r, err := World(w)
+		r, err := Case(tc)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := pending * max(1, len(w.Nodes)); r.Passed+r.Failed > want || r.Passed == 0 {
+		if want := pending * max(1, len(tc.Nodes)); r.Passed+r.Failed > want || r.Passed == 0 {
 			t.Errorf("%s: %d passed, %d failed of %d", s.Name, r.Passed, r.Failed, want)
 		}
 	}

@@ -13,18 +13,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/simulate"
-	"github.com/berth-scheduler/berth/parity/internal/world"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
 )
 
-// Script is a kind of run.
+// Script is one kind of simulated run.
 type Script struct {
 	Name string
-	// About says in a few words what happens in it.
+	// About describes it in a few words.
 	About string
 	draw  func(seed uint64) *play
 }
 
-// Scripts are all scripts. Each schedules so many pods, a little more or less.
+// Scripts returns all scripts. Each schedules about the given number of pods.
 func Scripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
 		return Script{name, about, func(seed uint64) *play { return newPlay(name, seed, pods, change) }}
@@ -35,8 +35,8 @@ func Scripts(pods int) []Script {
 		script("seq-defaults", "default constraints, with services and controllers that come and go", func(p *play) { p.template, p.changes = p.belonging, 2 }),
 		script("seq-terms", "affinity and anti-affinity of all kinds", func(p *play) { p.template = p.terms }),
 		script("seq-mixed", "everything at once", func(p *play) { p.template = p.any }),
-		script("seq-profile", "everything at once under a drawn configuration", func(p *play) { p.template, p.config = p.any, world.Config(p.r) }),
-		script("seq-promised", "everything at once, where some pods have a nominated node that others leave room on", func(p *play) { p.template = p.promised }),
+		script("seq-profile", "everything at once under a drawn configuration", func(p *play) { p.template, p.config = p.any, cases.Config(p.r) }),
+		script("seq-nominated", "everything at once, where some pods have a nominated node that others leave room on", func(p *play) { p.template = p.nominated }),
 		script("seq-churn", "everything at once while nodes, pods and namespaces come, change and go", func(p *play) { p.template, p.changes = p.any, 6 }),
 		script("seq-faults", "the same, fewer, with late events and bindings that fail", func(p *play) {
 			p.pods /= 5
@@ -49,7 +49,7 @@ func Scripts(pods int) []Script {
 	}
 }
 
-// play is a run that is about to happen.
+// play is the plan of one run.
 type play struct {
 	r       *rand.Rand
 	config  []byte
@@ -62,22 +62,22 @@ type play struct {
 	made     int
 }
 
-// A play makes its pods in batches, of templates that are replaced from time to time.
+// A play creates its pods in batches, from templates that are replaced from time to time.
 const (
 	batch     = 20
 	templates = 6
 )
 
 func newPlay(name string, seed uint64, pods int, change func(p *play)) *play {
-	p := &play{r: world.Source(name, seed), config: world.EmptyConfig(), nodes: 40 + pods/20, pods: pods}
+	p := &play{r: cases.Source(name, seed), config: cases.EmptyConfig(), nodes: 40 + pods/20, pods: pods}
 	change(p)
 	return p
 }
 
-// run makes everything happen, and calls each after every round of the scheduler.
+// run executes the play, and calls each after every round of the scheduler.
 func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 	start := random.TopologyCluster(p.r, random.Size{Nodes: p.nodes})
-	for _, o := range (&world.World{Cluster: start}).Others() {
+	for _, o := range (&cases.Case{Cluster: start}).Others() {
 		if err := c.SetObject(o); err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 				return err
 			}
 		}
-		// Some of the new pods may wait for what the next batches bring, or back off until then.
+		// Some of the new pods may wait for the next batches, or back off until then.
 		if err := c.AdvanceTo(c.Now().Add(time.Duration(p.r.IntN(4))*time.Second), each); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 	return c.AdvanceTo(c.Now().Add(time.Minute), each)
 }
 
-// pod makes one of a template.
+// pod makes a pod of a template.
 func (p *play) pod(of *v1.Pod) *v1.Pod {
 	pod := of.DeepCopy()
 	pod.Name, pod.UID = fmt.Sprintf("%s-%d", of.Name, p.made), "" // the cluster gives one
@@ -149,8 +149,8 @@ func (p *play) terms(i int) *v1.Pod {
 	}
 }
 
-// promised makes pods of which some were promised a node, by someone who does not ask whether they fit there.
-func (p *play) promised(i int) *v1.Pod {
+// nominated makes pods of which some are nominated to a node, whether they fit there or not.
+func (p *play) nominated(i int) *v1.Pod {
 	pod := random.TopologyPod(p.r, i)
 	if chance(p.r, 30) {
 		pod.Status.NominatedNodeName = fmt.Sprintf("node-%d", p.r.IntN(p.nodes))
@@ -160,7 +160,7 @@ func (p *play) promised(i int) *v1.Pod {
 
 func (p *play) any(i int) *v1.Pod { return random.TopologyPod(p.r, i) }
 
-// change lets one thing happen that the scheduler has no part in.
+// change makes one change to the cluster that the scheduler does not cause.
 func (p *play) change(c *simulate.Cluster) error {
 	m := random.TopologyChange(p.r, clusterOf(c))
 	switch {
@@ -181,7 +181,7 @@ func (p *play) change(c *simulate.Cluster) error {
 	return nil
 }
 
-// clusterOf is what the cluster has stored.
+// clusterOf returns the stored objects of the cluster.
 func clusterOf(c *simulate.Cluster) oracle.Cluster {
 	now := oracle.Cluster{Nodes: c.Nodes(), Pods: c.Pods()}
 	for _, o := range c.Objects() {

@@ -1,9 +1,9 @@
 // Package sequence checks every decision of Berth's real loop, one after another, against kube-scheduler.
 //
 // It takes a script and a seed, and gives the number of decisions and those that kube-scheduler would not have made. Berth runs in its own
-// simulation; before each decision, kube-scheduler's plugins are shown exactly what Berth's loop was shown, and are asked about the same pod;
-// after it, they assume what Berth decided. So both judge on the same state, thousands of decisions deep. It owns the cluster and the
-// incumbent of one run, and never corrects either.
+// simulation. Before each decision, kube-scheduler receives exactly the objects that Berth's loop received, and its plugins run for the
+// same pod; after it, kube-scheduler assumes Berth's placement. So both decide on the same state, for thousands of decisions. It owns the
+// cluster and the kube-scheduler of one run, and never corrects either.
 package sequence
 
 import (
@@ -23,20 +23,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/compare"
-	"github.com/berth-scheduler/berth/parity/internal/incumbent"
-	"github.com/berth-scheduler/berth/parity/internal/world"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
-// Result is what came of one run.
+// Result is the result of one run.
 type Result struct {
 	// Passed counts decisions that kube-scheduler could have made as well, Failed the others.
 	Passed, Failed int
-	// Rejected and Scored count those for which kube-scheduler finds no node, and those for which it chooses among several by scores.
+	// Rejected and Scored count those for which kube-scheduler finds no node, and those for which it scores several.
 	Rejected, Scored int
 	Differences      []compare.Difference
 	// Before is the state on which the first differing decision was made, with its pod pending; nil if there is none.
-	Before *world.World
+	Before *cases.Case
 }
 
 // differencesMax is how many differences are worth keeping: after the first, the state may be one that Berth should not be in.
@@ -47,13 +47,13 @@ func Run(script Script, seed uint64) (Result, error) {
 	play := script.draw(seed)
 	scheduler, err := config.Parse("configuration", play.config)
 	if err != nil {
-		return Result{}, fmt.Errorf("Berth's reading of the configuration: %w", err)
+		return Result{}, fmt.Errorf("Berth's reading of the configuration: %tc", err)
 	}
 	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: play.faults})
 	if err != nil {
 		return Result{}, err
 	}
-	theirs, err := incumbent.New(play.config)
+	theirs, err := upstream.New(play.config)
 	if err != nil {
 		return Result{}, err
 	}
@@ -66,7 +66,7 @@ func Run(script Script, seed uint64) (Result, error) {
 // check follows the rounds of a loop.
 type check struct {
 	config  []byte
-	theirs  *incumbent.Incumbent
+	theirs  *upstream.Scheduler
 	objects map[model.Ref]runtime.Object
 	result  Result
 }
@@ -95,7 +95,7 @@ func (c *check) round(r simulate.Round) error {
 	return nil
 }
 
-// show gives kube-scheduler what Berth was given.
+// show passes to kube-scheduler what Berth's loop received.
 func (c *check) show(what *simulate.Shown) error {
 	switch o := what.Object.(type) {
 	case *v1.Node:
@@ -131,7 +131,7 @@ func (c *check) remove(ref model.Ref) error {
 	return c.theirs.RemoveObject(gone)
 }
 
-// decision compares what was decided about one pod with what kube-scheduler makes of the same pod on the same state.
+// decision compares the decision about one pod with kube-scheduler's verdict on the same pod and state.
 func (c *check) decision(d *plan.Decision, at int) error {
 	pod := d.Pods[at].Pod
 	if d.Outcome == plan.Terminating { // kube-scheduler does not try such a pod either
@@ -173,18 +173,18 @@ func (c *check) decision(d *plan.Decision, at int) error {
 	return nil
 }
 
-// before is the state as kube-scheduler's plugins have been shown it.
-func (c *check) before(pod *model.Pod) *world.World {
-	w := &world.World{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes(), Pods: append(c.theirs.Placed(), pod.Object)}}
+// before returns the state before the decision, as kube-scheduler has it.
+func (c *check) before(pod *model.Pod) *cases.Case {
+	tc := &cases.Case{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes(), Pods: append(c.theirs.Placed(), pod.Object)}}
 	for _, p := range c.theirs.Nominated() {
 		if p.UID != pod.UID {
-			w.Pods = append(w.Pods, p)
+			tc.Pods = append(tc.Pods, p)
 		}
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(c.objects), compareRefs) {
-		w.Cluster.Add(c.objects[ref])
+		tc.Cluster.Add(c.objects[ref])
 	}
-	clone := w.Clone()
+	clone := tc.Clone()
 	return &clone
 }
 
@@ -192,31 +192,31 @@ func compareRefs(a, b model.Ref) int {
 	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 }
 
-// nodesAsked is how many nodes Berth saw; a cycle that fails names none.
-func nodesAsked(d *plan.Decision, verdict *incumbent.Verdict) int {
+// nodesAsked is the number of nodes that Berth filtered; a cycle that fails reports none.
+func nodesAsked(d *plan.Decision, verdict *upstream.Verdict) int {
 	if verdict.Err != nil {
 		return len(verdict.Nodes)
 	}
 	return d.Nodes
 }
 
-func (c *check) placement(d *plan.Placement, verdict *incumbent.Verdict, differ func(what, theirs, ours string)) {
+func (c *check) placement(d *plan.Placement, verdict *upstream.Verdict, differ func(what, theirs, ours string)) {
 	if !slices.Contains(verdict.Best, d.NodeName) {
 		differ("chosen node", theirOutcome(verdict), d.NodeName)
 		return
 	}
 	if d.Feasible == 1 && d.NodeName == d.Pod.NominatedNode {
-		return // nobody looked at the others
+		return // the other nodes were not filtered
 	}
 	differ("feasible nodes", fmt.Sprint(verdict.Feasible), fmt.Sprint(d.Feasible))
 	if verdict.Feasible < 2 {
 		return
 	}
-	at := slices.IndexFunc(verdict.Nodes, func(n incumbent.Node) bool { return n.Name == d.NodeName })
+	at := slices.IndexFunc(verdict.Nodes, func(n upstream.Node) bool { return n.Name == d.NodeName })
 	differ("total of "+d.NodeName, fmt.Sprint(verdict.Nodes[at].Total), fmt.Sprint(d.Total))
 }
 
-func theirOutcome(v *incumbent.Verdict) string {
+func theirOutcome(v *upstream.Verdict) string {
 	switch {
 	case v.Err != nil:
 		return fmt.Sprintf("error %q", v.Err)

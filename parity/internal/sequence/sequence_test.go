@@ -15,8 +15,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/simulate"
-	"github.com/berth-scheduler/berth/parity/internal/incumbent"
-	"github.com/berth-scheduler/berth/parity/internal/world"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
 func TestMain(m *testing.M) {
@@ -38,14 +38,14 @@ func pod(cpu string) *v1.Pod {
 	}
 }
 
-// takes is a decision for a node.
+// takes returns a decision for a node.
 func takes(nodeName string, feasible int, total int64) plan.Decision {
 	return plan.Decision{
 		Outcome: plan.Placed, Feasible: feasible, Placements: []plan.Placement{{NodeName: nodeName, Feasible: feasible, Total: total}},
 	}
 }
 
-// about makes the decision one about the pod, in a cluster of so many nodes.
+// about makes the decision one about the pod, in a cluster of the given number of nodes.
 func about(d *plan.Decision, nodes int, pod *model.Pod) {
 	d.Work, d.Nodes = plan.WorkFor(pod), nodes
 	for i := range d.Placements {
@@ -61,7 +61,7 @@ func TestDecision(t *testing.T) {
 	for _, tt := range []struct {
 		name, cpu string
 		decision  plan.Decision
-		want      string // what differs first
+		want      string // the first difference
 	}{
 		{"the best", "2", takes("c", 2, 454), ""},
 		{"another", "2", takes("b", 2, 454), "chosen node"},
@@ -76,7 +76,7 @@ func TestDecision(t *testing.T) {
 		{"somewhere although it fits nowhere", "9", takes("c", 1, 0), "chosen node"},
 		{"an error", "2", plan.Decision{Outcome: plan.NoNodes}, "no node"},
 	} {
-		theirs, err := incumbent.New(world.EmptyConfig())
+		theirs, err := upstream.New(cases.EmptyConfig())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,9 +97,9 @@ func TestDecision(t *testing.T) {
 	}
 }
 
-// The state before a decision that differs must be one on which the pod waits.
+// In the state before a decision that differs, the pod must be pending.
 func TestBefore(t *testing.T) {
-	theirs, err := incumbent.New(world.EmptyConfig())
+	theirs, err := upstream.New(cases.EmptyConfig())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,8 +43,8 @@ const chartStyle = `
   }
 `
 
-// Chart writes the rates of all contenders as one bar each, case by case, as a picture that needs nothing else. Bars show pods/s with
-// events counted where every contender has that figure.
+// Chart writes the rates of all contenders as one bar each, case by case, as a self-contained picture. Bars show pods/s with events counted
+// where every contender has that figure.
 func Chart(w io.Writer, summaries []Summary) error {
 	c := &chart{}
 	c.draw(summaries)
@@ -109,7 +109,7 @@ func shownRate(s Standing) float64 {
 	return s.Median.PodsPerSecond
 }
 
-// ceiling is the round number that the longest bar is measured against.
+// ceiling is the round number at the end of the axis.
 func ceiling(most float64) float64 {
 	if most <= 0 {
 		return 1
@@ -170,7 +170,7 @@ func (c *chart) section(title string, summaries []Summary, top float64) {
 	fmt.Fprintf(&c.body, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" class=\"grid\"/>\n", labelWide-1, start-4, labelWide-1, c.y-caseGap+4)
 }
 
-// note says how many times the incumbent's rate another's is.
+// note is the ratio of a contender's rate to kube-scheduler's, as text.
 func note(s *Summary, name string) string {
 	if name != Berth {
 		return ""
@@ -188,7 +188,7 @@ func note(s *Summary, name string) string {
 // labelMax is how many characters fit to the left of the bars.
 const labelMax = 36
 
-// short cuts a name to what fits: of a workload, first the size.
+// short shortens a name so that it fits: of a workload, it drops the size first.
 func short(name string) string {
 	if len(name) > labelMax {
 		name, _, _ = strings.Cut(name, "/")

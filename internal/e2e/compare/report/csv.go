@@ -48,7 +48,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// ReadCSV reads what WriteCSV wrote.
+// ReadCSV reads the output of WriteCSV.
 func ReadCSV(r io.Reader) ([]Round, error) {
 	lines, err := csv.NewReader(r).ReadAll()
 	if err != nil {
@@ -68,7 +68,7 @@ func ReadCSV(r io.Reader) ([]Round, error) {
 	return rounds, nil
 }
 
-// parse reads one line; the CSV reader has seen to it that it has as many fields as the header.
+// parse reads one line; the CSV reader has checked that it has as many fields as the header.
 func parse(line []string) (Round, error) {
 	l := fields{line: line}
 	r := Round{

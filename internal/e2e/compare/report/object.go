@@ -5,14 +5,14 @@ import (
 	"math"
 )
 
-// Document is everything that was measured, for programs.
+// Document is all results, for programs.
 type Document struct {
 	Machine Machine      `json:"machine"`
 	Cases   []CaseObject `json:"cases"`
 	NotRun  []NotRun     `json:"notRun,omitempty"`
 }
 
-// Machine is what the rounds ran on.
+// Machine describes the machine of the rounds.
 type Machine struct {
 	CPUs      int    `json:"cpus"`
 	CPU       string `json:"cpu,omitempty"`
@@ -28,7 +28,7 @@ type CaseObject struct {
 	Contenders []ContenderObject `json:"contenders"`
 }
 
-// ContenderObject is a contender's medians. Ratios are left out where there is nothing to compare with.
+// ContenderObject is a contender's medians. Ratios are left out if there is nothing to compare with.
 type ContenderObject struct {
 	Name               string   `json:"name"`
 	Rounds             int      `json:"rounds"`
@@ -49,7 +49,7 @@ type ContenderObject struct {
 	Failures           []string `json:"failures,omitempty"`
 }
 
-// Ratios are how many times another contender's figures one's own are.
+// Ratios are a contender's figures divided by another's.
 type Ratios struct {
 	PodsPerSecond float64 `json:"podsPerSecond,omitempty"`
 	WithEvents    float64 `json:"podsPerSecondWithEvents,omitempty"`
@@ -57,7 +57,7 @@ type Ratios struct {
 	FirstBind     float64 `json:"firstBind,omitempty"`
 }
 
-// Object gives the summaries for programs.
+// Object returns the summaries, for programs.
 func Object(machine Machine, summaries []Summary, notRun []NotRun) Document {
 	d := Document{Machine: machine, Cases: []CaseObject{}, NotRun: notRun}
 	for _, s := range summaries {
@@ -78,7 +78,7 @@ func Object(machine Machine, summaries []Summary, notRun []NotRun) Document {
 	return d
 }
 
-// thousandths rounds: nothing was measured more exactly.
+// thousandths rounds to the precision of the measurements.
 func thousandths(f float64) float64 { return math.Round(1000*f) / 1000 }
 
 func (s *Summary) ratios(name, other string) Ratios {
@@ -91,7 +91,7 @@ func (s *Summary) ratios(name, other string) Ratios {
 	}
 }
 
-// String says it in one line.
+// String returns the description in one line.
 func (m Machine) String() string {
 	text := fmt.Sprintf("%s, %d CPUs", m.Date, m.CPUs)
 	if m.CPU != "" {

@@ -1,7 +1,7 @@
 // Package report turns measured rounds into tables, CSV and a chart.
 //
 // It takes rounds; it gives summaries (medians and ratios), a table for people, JSON and YAML for programs, CSV with every round, and a
-// chart as SVG. It owns how figures are named and rounded. It never measures.
+// chart as SVG. It owns the names and the rounding of figures. It never measures.
 package report
 
 import (
@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Names of contenders that others are compared with.
+// The names of the contenders that others are compared with.
 const (
 	Binder        = "binder"
 	KubeScheduler = "kube-scheduler"
@@ -17,21 +17,21 @@ const (
 	Lister        = "lister"
 )
 
-// Case is one thing that contenders were compared on.
+// Case is one scene, at one size, that contenders were compared on.
 type Case struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
 	Nodes  int    `json:"nodes"`
 	Before int    `json:"before"` // pods that existed before
 	Pods   int    `json:"pods"`   // pods to place
-	// Floor is the rate below which the incumbent's own CI fails, in pods/s, at full size; 0 if there is none.
+	// Floor is the rate below which upstream's CI fails, in pods/s, at full size; 0 if there is none.
 	Floor int `json:"floor,omitempty"`
 }
 
 // Figures are what was measured in a round. A figure that does not apply is 0.
 type Figures struct {
 	PodsPerSecond   float64       // from the first binding to the last
-	WithEvents      float64       // pods/s from the first binding until every event was written too
+	WithEvents      float64       // pods/s from the first binding until every event is written too
 	CPUPerPod       time.Duration // of the contender
 	ServerCPUPerPod time.Duration // of etcd and the API server
 	FirstBind       time.Duration // from the start of the contender
@@ -48,11 +48,11 @@ type Round struct {
 	Figures   Figures
 	// LostEvents counts pods whose Scheduled event did not come.
 	LostEvents int
-	// Failure says why the round has no figures.
+	// Failure is why the round has no figures.
 	Failure string
 }
 
-// NotRun is a case that was asked for and cannot be run.
+// NotRun is a case that was requested and cannot be run.
 type NotRun struct {
 	Name  string `json:"name"`
 	Needs string `json:"needs"`
@@ -64,7 +64,7 @@ type Summary struct {
 	Contenders []Standing
 }
 
-// Standing is how a contender did in a case.
+// Standing is a contender's result in a case.
 type Standing struct {
 	Name       string
 	Rounds     int // with figures
@@ -75,7 +75,7 @@ type Standing struct {
 	Least, Most float64
 }
 
-// Summarise gives a summary of each case, cases and contenders in the order in which they first come.
+// Summarise returns a summary of each case, with cases and contenders in order of first appearance.
 func Summarise(rounds []Round) []Summary {
 	var summaries []Summary
 	for _, c := range casesOf(rounds) {
@@ -100,7 +100,7 @@ func Summarise(rounds []Round) []Summary {
 	return summaries
 }
 
-// rank puts those that others are compared with first; the order of turns changes from round to round.
+// rank orders the contenders that others are compared with first; the order of turns changes from round to round.
 func rank(contender string) int {
 	order := []string{Lister, Binder, KubeScheduler}
 	if i := slices.Index(order, contender); i >= 0 {
@@ -152,12 +152,12 @@ func standing(name string, rounds []Round) Standing {
 	return s
 }
 
-// number is what figures are made of.
+// number is the type of a figure.
 type number interface {
 	~int64 | ~float64
 }
 
-// median is the middle one of the values, and half way between the two in the middle where their number is even.
+// median is the middle value, or the mean of the two in the middle if their number is even.
 func median[N number](of []Figures, figure func(Figures) N) N {
 	var values []N
 	for _, f := range of {
@@ -171,7 +171,7 @@ func median[N number](of []Figures, figure func(Figures) N) N {
 	return values[middle]
 }
 
-// Percentile is the smallest of the durations that at least so many percent are not larger than; 0 of none. It sorts them.
+// Percentile is the smallest duration such that at least the given percentage are not larger; 0 of none. It sorts them.
 func Percentile(durations []time.Duration, percent int) time.Duration {
 	if len(durations) == 0 {
 		return 0
@@ -189,7 +189,7 @@ func (s *Summary) find(name string) (Standing, bool) {
 	return s.Contenders[i], true
 }
 
-// ratio is how many times the figure of one contender is that of another; 0 if it cannot be said.
+// ratio is one contender's figure divided by another's; 0 if either is missing.
 func (s *Summary) ratio(name, other string, figure func(Figures) float64) float64 {
 	a, known := s.find(name)
 	b, also := s.find(other)

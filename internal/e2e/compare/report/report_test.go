@@ -20,7 +20,7 @@ func figures(rate, events float64, cpu, first time.Duration) Figures {
 	}
 }
 
-// rounds are those of three contenders in a small case, one that failed, and a workload and a restart.
+// rounds are the rounds of three contenders in a small case, one that failed, and a workload and a restart.
 func rounds() []Round {
 	plain := Case{Kind: "shape", Name: "plain", Nodes: 5000, Before: 30000, Pods: 10}
 	basic := Case{Kind: "workload", Name: "SchedulingBasic/5000Nodes_10000Pods", Nodes: 5000, Before: 1000, Pods: 10000, Floor: 680}

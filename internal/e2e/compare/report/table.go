@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// Table writes the summaries for people: the shapes, the workloads and the restarts, each as far as there are any.
+// Table writes the summaries for people: the shapes, the workloads and the restarts, as far as there are any.
 func Table(w io.Writer, summaries []Summary, notRun []NotRun) error {
 	var shapes, workloads, restarts []Summary
 	for _, s := range summaries {
@@ -49,7 +49,7 @@ func (p *printer) print(text string) {
 }
 
 // columns aligns rows below a header: the first cell on the left, figures on the right. A row of one cell is the title of those that
-// follow, and has no part in the widths.
+// follow, and does not affect the widths.
 func columns(rows [][]string) string {
 	wide := make([]int, len(rows[0]))
 	for _, row := range rows {
@@ -74,7 +74,7 @@ func columns(rows [][]string) string {
 	return b.String()
 }
 
-// indent sets contenders apart from the titles above them.
+// indent is the indentation of contenders below a title.
 const indent = "  "
 
 func (p *printer) shapes(summaries []Summary) {
@@ -119,7 +119,7 @@ func (p *printer) workloads(summaries []Summary) {
 	p.print(columns(rows))
 }
 
-// costs are the cells that shapes and workloads have in common.
+// costs are the cells that shapes and workloads share.
 func (s *Summary) costs(c Standing) []string {
 	m := c.Median
 	return []string{
@@ -214,7 +214,7 @@ func perSecond(rate float64) string { return dash(rate > 0, fmt.Sprintf("%.0f", 
 
 func percent(ratio float64) string { return dash(ratio > 0, fmt.Sprintf("%.0f %%", 100*ratio)) }
 
-// times writes a ratio with two figures that count.
+// times writes a ratio with two significant digits.
 func times(ratio float64) string {
 	digits := 2
 	if ratio >= 10 {

@@ -14,16 +14,16 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// HighPriority is the priority class of pods that come before others. Whoever plays a scene makes it.
+// HighPriority is the priority class of pods that come before others. The caller creates it.
 const HighPriority = "high"
 
-// atOnce deletes a pod without waiting for anybody to end it.
+// atOnce deletes a pod without a grace period.
 func atOnce() metav1.DeleteOptions {
 	now := int64(0)
 	return metav1.DeleteOptions{GracePeriodSeconds: &now}
 }
 
-// created makes another pod at each tick.
+// created creates another pod at each tick.
 func created(every time.Duration, of func(i int) *v1.Pod) Churn {
 	return Churn{
 		Every: every,
@@ -37,7 +37,7 @@ func created(every time.Duration, of func(i int) *v1.Pod) Churn {
 	}
 }
 
-// recreated makes a node without room, a pod that no node has room for, and a Service, in turns, each in the place of the last one.
+// recreated creates a node without room, a pod that no node has room for, and a Service, in turns, each in place of the last one.
 func recreated(every time.Duration) Churn {
 	const name = "churn"
 	remove := []func(ctx context.Context, client kubernetes.Interface) error{
@@ -85,7 +85,7 @@ func recreated(every time.Duration) Churn {
 	}
 }
 
-// gone is the error of a deletion, unless there was nothing to delete.
+// gone returns the error of a deletion, or nil if there was nothing to delete.
 func gone(err error) error {
 	if apierrors.IsNotFound(err) {
 		return nil
@@ -93,7 +93,7 @@ func gone(err error) error {
 	return err
 }
 
-// deleted deletes pods one after another. Whoever plays the scene makes them anew before the next round.
+// deleted deletes pods one after another. The caller creates them again before the next round.
 func deleted(pods Pods, perSecond int) Churn {
 	return Churn{
 		Every: time.Second / time.Duration(perSecond),
@@ -107,7 +107,7 @@ func deleted(pods Pods, perSecond int) Churn {
 	}
 }
 
-// updated changes a label of one node and then a little of its CPU, in turns, and goes on to the next.
+// updated changes a label of a node, then its CPU a little, and goes on to the next node.
 func updated(perSecond int, site *Site) Churn {
 	return Churn{
 		Every: time.Second / time.Duration(perSecond),

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// room is what a node has to give.
+// room is the allocatable of a node.
 type room struct {
 	cpu, memory, pods string
 }
@@ -19,7 +19,7 @@ func (r room) list() v1.ResourceList {
 	}
 }
 
-// node makes a node that is ready and stays so, because nobody looks.
+// node makes a node that is ready and stays so, because no controller checks it.
 func node(name string, r room, labels map[string]string) *v1.Node {
 	all := map[string]string{v1.LabelHostname: name}
 	for key, value := range labels {
@@ -50,7 +50,7 @@ func service(namespace, name string, selector map[string]string) *v1.Service {
 	}
 }
 
-// pod makes a pod of one container that asks for cpu and memory, or for nothing where they are empty.
+// pod makes a pod of one container that requests cpu and memory, or nothing if they are empty.
 func pod(name, cpu, memory string, labels map[string]string) *v1.Pod {
 	requests := v1.ResourceList{}
 	for resourceName, amount := range map[v1.ResourceName]string{v1.ResourceCPU: cpu, v1.ResourceMemory: memory} {
@@ -66,14 +66,14 @@ func pod(name, cpu, memory string, labels map[string]string) *v1.Pod {
 	}
 }
 
-// numbered gives names that sort as their indexes do.
+// numbered returns names that sort as their indexes do.
 func numbered(prefix string, i int) string { return fmt.Sprintf("%s-%06d", prefix, i) }
 
 func selecting(labels map[string]string) *metav1.LabelSelector {
 	return &metav1.LabelSelector{MatchLabels: labels}
 }
 
-// affinityOf returns the pod's affinity, made where there is none yet.
+// affinityOf returns the pod's affinity, which it makes if there is none yet.
 func affinityOf(pod *v1.Pod) *v1.Affinity {
 	if pod.Spec.Affinity == nil {
 		pod.Spec.Affinity = &v1.Affinity{}
@@ -81,38 +81,38 @@ func affinityOf(pod *v1.Pod) *v1.Affinity {
 	return pod.Spec.Affinity
 }
 
-// near makes the pod demand a domain that holds a pod the term selects.
+// near adds a required affinity term.
 func near(pod *v1.Pod, term v1.PodAffinityTerm) {
 	affinityOf(pod).PodAffinity = &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}
 }
 
-// rather makes the pod prefer a domain that holds a pod the term selects.
+// rather adds a preferred affinity term.
 func rather(pod *v1.Pod, weight int32, term v1.PodAffinityTerm) {
 	affinityOf(pod).PodAffinity = &v1.PodAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{Weight: weight, PodAffinityTerm: term}},
 	}
 }
 
-// apart makes the pod refuse a domain that holds a pod the term selects.
+// apart adds a required anti-affinity term.
 func apart(pod *v1.Pod, term v1.PodAffinityTerm) {
 	affinityOf(pod).PodAntiAffinity = &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}
 }
 
-// ratherApart makes the pod avoid a domain that holds a pod the term selects.
+// ratherApart adds a preferred anti-affinity term.
 func ratherApart(pod *v1.Pod, weight int32, term v1.PodAffinityTerm) {
 	affinityOf(pod).PodAntiAffinity = &v1.PodAntiAffinity{
 		PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{Weight: weight, PodAffinityTerm: term}},
 	}
 }
 
-// spread gives the pod a constraint on the pods of its own labels.
+// spread adds a constraint on the pods with the pod's own labels.
 func spread(pod *v1.Pod, skew int32, key string, otherwise v1.UnsatisfiableConstraintAction) {
 	pod.Spec.TopologySpreadConstraints = append(pod.Spec.TopologySpreadConstraints, v1.TopologySpreadConstraint{
 		MaxSkew: skew, TopologyKey: key, WhenUnsatisfiable: otherwise, LabelSelector: selecting(pod.Labels),
 	})
 }
 
-// inOneOf makes the pod demand a node whose label has one of the values.
+// inOneOf adds a required node affinity: the label must have one of the values.
 func inOneOf(pod *v1.Pod, key string, values ...string) {
 	affinityOf(pod).NodeAffinity = &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
 		NodeSelectorTerms: []v1.NodeSelectorTerm{{

@@ -1,9 +1,9 @@
-// Package scene says what schedulers are compared on: which nodes there are, which pods are there beforehand, which pods have to be
-// placed, and what else goes on meanwhile.
+// Package scene defines what schedulers are compared on: the nodes, the pods that exist beforehand, the pods to be placed, and what else
+// goes on meanwhile.
 //
-// It takes names and sizes; it gives scenes as data. It owns the two catalogues: the shapes of pods (Shapes) and the workloads of the
-// incumbent's own benchmark (Workloads). It never starts anything; only what goes on meanwhile (Churn) talks to a cluster, through the
-// client that it is given.
+// It takes names and sizes; it gives scenes as data. It owns the two catalogues: the shapes of pods (Shapes) and the workloads of
+// upstream's own benchmark (Workloads). It never starts anything; only what goes on meanwhile (Churn) sends requests to a cluster, through
+// the client that it is given.
 package scene
 
 import (
@@ -14,26 +14,26 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// Scene is one thing to compare schedulers on.
+// Scene is one comparison of schedulers.
 type Scene struct {
 	// Name is a shape's name, or a workload's as in scheduler_perf: test case, slash, workload.
 	Name string
-	// Kind says what the scene comes from and how it is measured.
+	// Kind is how the scene is measured.
 	Kind Kind
-	// Floor is the rate in pods/s below which the incumbent's own CI fails; 0 if it has none, or where counts are scaled.
+	// Floor is the rate in pods/s below which upstream's CI fails; 0 if it has none, or if counts are scaled.
 	Floor int
-	// Needs names what Berth does not have yet; such a scene is listed and not run.
+	// Needs names a feature that Berth does not have yet; such a scene is listed and not run.
 	Needs string
-	// Site is where it takes place. Scenes that share a site are played in one cluster, one after another.
+	// Site is its cluster. Scenes that share a site run in one cluster, one after another.
 	Site *Site
-	// Standing are there before the first round, and stay. A scene has those of the earlier scenes of its site as well.
+	// Standing are the pods that exist before the first round, and stay. A scene has those of the earlier scenes of its site as well.
 	Standing []Pods
-	// Fresh are made for each round: those on nodes before the scheduler starts, the others when it runs and just before the measured
-	// ones. Those on nodes may stay for the next round, the others are removed.
+	// Fresh are the pods that are created for each round: those on nodes before the scheduler starts, the others while it runs and just
+	// before the measured ones. Those on nodes may stay for the next round, the others are removed.
 	Fresh []Pods
-	// Measured have to be placed. There is one namespace for them.
+	// Measured are the pods to be placed. They are in one namespace.
 	Measured Pods
-	// Churn goes on while pods are placed.
+	// Churn runs while pods are placed.
 	Churn []Churn
 }
 
@@ -45,11 +45,11 @@ const (
 	Shape Kind = "shape"
 	// Workload is a scene whose measured pods are created while the scheduler runs.
 	Workload Kind = "workload"
-	// Restart is a scene of which the time until the first binding counts.
+	// Restart is a scene that measures the time until the first binding.
 	Restart Kind = "restart"
 )
 
-// Site is a cluster as the scenes find it.
+// Site is the nodes and namespaces of a cluster for scenes.
 type Site struct {
 	Nodes int
 	// Node makes the i-th node.
@@ -58,26 +58,26 @@ type Site struct {
 	Services   []*v1.Service
 }
 
-// Pods are pods of one sort.
+// Pods are pods of one kind.
 type Pods struct {
 	Namespace string
 	Count     int
-	// Pod makes the i-th; its name depends on i only, and no two of a scene have the same one.
+	// Pod makes the i-th pod; its name depends on i only, and is unique in a scene.
 	Pod func(i int) *v1.Pod
-	// Node is the index of the node that the i-th is on when it is made; nil if they have none.
+	// Node returns the index of the node that the i-th pod is created on; nil if the pods have none.
 	Node func(i int) int
 }
 
-// Churn is something that goes on while pods are placed.
+// Churn is a repeated change of the cluster while pods are placed.
 type Churn struct {
 	Every time.Duration
-	// Step is done at each tick; i counts from 0. Ticks that come while a step is being done are left out.
+	// Step runs at each tick; i counts from 0. Ticks during a step are left out.
 	Step func(ctx context.Context, client kubernetes.Interface, i int) error
-	// Undo removes what was made, also where the last step was interrupted.
+	// Undo removes what the steps created, also if the last step was interrupted.
 	Undo func(ctx context.Context, client kubernetes.Interface) error
 }
 
-// Before is how many pods exist when the measuring starts.
+// Before is how many pods exist when the measurement starts.
 func (s *Scene) Before() int {
 	n := 0
 	for _, group := range [][]Pods{s.Standing, s.Fresh} {

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// everything is all scenes, at a size.
+// everything returns all scenes, at a size.
 func everything(t *testing.T, sizes Sizes, scale float64) []*Scene {
 	t.Helper()
 	var scenes []*Scene
@@ -41,7 +41,7 @@ func TestScenesHoldTogether(t *testing.T) {
 	}
 }
 
-// holdsTogether checks that names are unique, namespaces exist, and what runs before is where a scheduler could have put it.
+// holdsTogether checks that names are unique, namespaces exist, and existing pods are where a scheduler could have placed them.
 func holdsTogether(t *testing.T, s *Scene) {
 	exists := map[string]bool{}
 	for _, n := range s.Site.Namespaces {
@@ -49,7 +49,7 @@ func holdsTogether(t *testing.T, s *Scene) {
 	}
 	names := map[string]bool{}
 	use := make([]struct{ cpu, memory, pods int64 }, s.Site.Nodes)
-	apps := map[string]map[int]bool{} // nodes of pods that refuse each other's company
+	apps := map[string]map[int]bool{} // nodes by app, of pods with required anti-affinity
 	groups := append(append([]Pods{s.Measured}, s.Standing...), s.Fresh...)
 	for _, group := range groups {
 		if !exists[group.Namespace] {
@@ -112,7 +112,7 @@ func checkDemands(t *testing.T, s *Scene, p *v1.Pod, n int, apart map[string]map
 	}
 }
 
-// TestAppsGrow holds that pending pods of a shape belong to the apps that run, and that no app has more pods than there are nodes.
+// TestAppsGrow checks that pending pods of a shape belong to the apps that run, and that no app has more pods than there are nodes.
 func TestAppsGrow(t *testing.T) {
 	sizes := Sizes{Nodes: 500, Running: []int{3000}, Pods: 500}
 	s := Shapes("anti-affinity", sizes)[0]

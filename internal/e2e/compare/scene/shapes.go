@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// Sizes says how large the scenes of shapes are.
+// Sizes are the sizes of the scenes of shapes.
 type Sizes struct {
 	Nodes int
 	// Running are how many pods run already, one scene for each.
@@ -25,15 +25,15 @@ const (
 	pools = 10
 	// poolLabel names the pool of a node.
 	poolLabel = "example.com/pool"
-	// appPods is how many pods of an app run, as replicas of one Deployment; fewer where there are fewer than five times as many nodes,
-	// so that there is room for pods of an app that refuse each other's company.
+	// appPods is how many pods of an app run, as replicas of one Deployment; fewer where there are fewer than five times as many nodes, so
+	// that there is room for the pods of an app with required anti-affinity.
 	appPods     = 1000
 	appPodsPart = 5
 )
 
 func zoneName(i int) string { return fmt.Sprintf("zone-%d", i%zones) }
 
-// app is the pods that share labels and demands, as those of a Deployment do.
+// app is a set of pods that share labels and demands, as those of a Deployment do.
 type app struct {
 	number int
 	labels map[string]string
@@ -43,11 +43,11 @@ func (a app) term(key string) v1.PodAffinityTerm {
 	return v1.PodAffinityTerm{LabelSelector: selecting(a.labels), TopologyKey: key}
 }
 
-// shape makes the pods of an app ask for something.
+// shape adds a demand to the pods of an app.
 type shape struct {
 	name  string
 	apply func(pod *v1.Pod, a app)
-	// zones that pods of the app may run in beforehand, by index; nil for all.
+	// zones returns the zones that pods of the app may run in beforehand, by index; nil for all.
 	zones func(a app) []int
 	// services is set where each app has a Service.
 	services bool
@@ -55,7 +55,7 @@ type shape struct {
 
 func oneZone(a app) []int { return []int{a.number % zones} }
 
-// single are the shapes with one kind of demand each.
+// single is the list of shapes with one kind of demand each.
 var single = []shape{
 	{name: "plain", apply: func(*v1.Pod, app) {}},
 	{
@@ -83,7 +83,7 @@ var single = []shape{
 
 func poolName(i int) string { return fmt.Sprintf("pool-%d", i%pools) }
 
-// shapes are what pods can ask for, in the order they are shown.
+// shapes returns all shapes, in the order in which they are shown.
 func shapes() []shape {
 	sizes := []string{"100m", "250m", "50m", "500m"}
 	of := func(a app) shape { return single[a.number%len(single)] }
@@ -103,7 +103,7 @@ func shapes() []shape {
 	return append(slices.Clone(single), mixed)
 }
 
-// ShapeNames are the shapes that pods can have.
+// ShapeNames returns the names of all shapes.
 func ShapeNames() []string {
 	var names []string
 	for _, s := range shapes() {
@@ -112,7 +112,7 @@ func ShapeNames() []string {
 	return names
 }
 
-// Shapes gives the scenes of a shape, one for each number of running pods, ascending. The name must be one of ShapeNames.
+// Shapes returns the scenes of a shape, one for each number of running pods, ascending. The name must be one of ShapeNames.
 func Shapes(name string, sizes Sizes) []*Scene {
 	all := shapes()
 	s := all[slices.IndexFunc(all, func(s shape) bool { return s.name == name })]
@@ -128,7 +128,7 @@ func Shapes(name string, sizes Sizes) []*Scene {
 	var scenes []*Scene
 	for _, n := range running {
 		scene := &Scene{Name: name, Kind: Shape, Site: site, Measured: Pods{Namespace: bench, Count: sizes.Pods, Pod: func(i int) *v1.Pod {
-			// Pods of an app come one after another, as when a Deployment grows.
+			// Pods of an app follow one another, as when a Deployment grows.
 			return s.pod("pending", i, newApp(i*apps(n)/sizes.Pods))
 		}}}
 		if n > 0 {
@@ -143,7 +143,7 @@ func Shapes(name string, sizes Sizes) []*Scene {
 	return scenes
 }
 
-// parts is how many parts of a size it takes to hold n.
+// parts is how many parts of a size are needed for n.
 func parts(n, size int) int { return (n + size - 1) / size }
 
 func newApp(i int) app {
@@ -161,7 +161,7 @@ func (s shape) pod(prefix string, i int, a app) *v1.Pod {
 	return p
 }
 
-// place is where the i-th running pod is: evenly over the nodes that it may be on.
+// place returns the node of the i-th running pod: evenly over the nodes that it may be on.
 func (s shape) place(i int, a app, nodes int) int {
 	if s.zones == nil || nodes < zones {
 		return i % nodes

@@ -10,14 +10,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What workloads need that Berth does not have.
+// The features that workloads need and Berth does not have.
 const (
 	needsPreemption = "preemption"
 	needsVolumes    = "volumes"
 	needsDevices    = "devices"
 )
 
-// Namespaces of workloads. The two that affinity terms name are called as in scheduler_perf.
+// Namespaces of workloads. The two that affinity terms name have the names of scheduler_perf.
 const (
 	before   = "sched-0"
 	measured = "sched-1"
@@ -40,7 +40,7 @@ type row struct {
 	build                   func(s *Scene, c counts)
 }
 
-// counts are a row's, scaled.
+// counts are the counts of a row, scaled.
 type counts struct {
 	nodes, before, measured int
 	scale                   float64
@@ -55,7 +55,7 @@ func scaled(n int, scale float64) int {
 	return max(1, int(math.Round(float64(n)*scale)))
 }
 
-// catalogue lists the workloads of scheduler_perf in the order of the incumbent's files, then two of our own.
+// catalogue lists the workloads of scheduler_perf in the order of upstream's files, then two of our own.
 func catalogue() []row {
 	return []row{
 		{"SchedulingBasic/5000Nodes_10000Pods", 680, "", 5000, 1000, 10000, basic},
@@ -98,7 +98,7 @@ func catalogue() []row {
 	}
 }
 
-// WorkloadNames are the workloads in the catalogue's order.
+// WorkloadNames returns the names of the workloads, in the catalogue's order.
 func WorkloadNames() []string {
 	var names []string
 	for _, r := range catalogue() {
@@ -107,8 +107,8 @@ func WorkloadNames() []string {
 	return names
 }
 
-// Workloads gives the workloads that a name selects: one of them by its full name, or all of a test case. None means that there is no
-// such workload. Counts of nodes and pods are multiplied by scale, which must be greater than 0.
+// Workloads returns the workloads that a name selects: one of them by its full name, or all of a test case; none if there is no such
+// workload. Counts of nodes and pods are multiplied by scale, which must be greater than 0.
 func Workloads(name string, scale float64) []*Scene {
 	var scenes []*Scene
 	for _, r := range catalogue() {
@@ -132,26 +132,27 @@ func Workloads(name string, scale float64) []*Scene {
 
 func plainNode(i int) *v1.Node { return node(numbered("node", i), defaultNode, nil) }
 
-// inZones makes default nodes in so many zones, in turns.
+// inZones makes default nodes in the given number of zones, in turns.
 func inZones(zones int) func(i int) *v1.Node {
 	return func(i int) *v1.Node {
 		return node(numbered("node", i), defaultNode, map[string]string{v1.LabelTopologyZone: fmt.Sprintf("zone%d", 1+i%zones)})
 	}
 }
 
-// hugeNode takes any number of pods that ask for nothing.
+// hugeNode takes any number of pods without requests.
 func hugeNode(int) *v1.Node { return node("scheduler-perf-node", room{"4", "32Gi", "90000"}, nil) }
 
 func defaultPod(i int) *v1.Pod { return pod(numbered("pod", i), "100m", "500Mi", nil) }
 
 func lightPod(i int) *v1.Pod { return pod(numbered("light-pod", i), "", "", nil) }
 
-// evenly puts pods on nodes in turns, so many on one before the next.
+// evenly puts pods on nodes in turns, the given number on one before the next.
 func evenly(nodes, together int) func(i int) int {
 	return func(i int) int { return i / together % nodes }
 }
 
-// standing are pods that run already: so many to a node, as the scheduler itself would have placed them. Their names differ from those of measured pods by the namespace.
+// standing are pods that run already: the given number on each node, as the scheduler itself would have placed them. They differ from
+// measured pods by their namespace.
 func standing(c counts, together int, of func(i int) *v1.Pod) Pods {
 	return Pods{Namespace: before, Count: c.before, Pod: of, Node: evenly(c.nodes, together)}
 }
@@ -216,7 +217,7 @@ func deletedWithFinalizers(s *Scene, c counts) {
 	s.Churn = []Churn{deleted(leaving, 100)}
 }
 
-// demand gives pods of one colour something to ask for.
+// demand adds a demand with the term to a pod.
 type demand func(p *v1.Pod, term v1.PodAffinityTerm)
 
 func apartByHost(p *v1.Pod, term v1.PodAffinityTerm) {
@@ -263,7 +264,7 @@ func coloured(colour string, ask demand, selector map[string]string) func(i int)
 	}
 }
 
-// demanding is a workload whose pods, those before and those measured, all ask for the same.
+// demanding is a workload whose pods, those before and those measured, all have the same demand.
 func demanding(colour string, ask demand, node func(i int) *v1.Node, together int) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {
 		s.Site.Node = node
@@ -290,7 +291,7 @@ func mixedBase(s *Scene, c counts) {
 	}
 }
 
-// acrossNamespaces is a workload whose pods before are in many namespaces, which the terms select by a label.
+// acrossNamespaces is a workload whose existing pods are in many namespaces, which the terms select by a label.
 func acrossNamespaces(colour string, ask demand, node func(i int) *v1.Node, together int) func(s *Scene, c counts) {
 	team := map[string]string{"team": "devops"}
 	return func(s *Scene, c counts) {
@@ -381,7 +382,7 @@ func unschedulable(s *Scene, c counts) {
 	s.Churn = []Churn{created(200*time.Millisecond, tooLarge)}
 }
 
-// tooLarge is a pod that comes before others and that no default node has room for.
+// tooLarge is a pod of high priority that no default node has room for.
 func tooLarge(i int) *v1.Pod {
 	p := pod(numbered("too-large", i), "9", "500Mi", nil)
 	p.Spec.PriorityClassName = HighPriority
@@ -409,8 +410,8 @@ func declaredFeatures(features int) func(s *Scene, c counts) {
 	}
 }
 
-// parkedChurn has pods that nothing can help, and updates of nodes that help none of them: one half asks for more CPUs than any node
-// has, the other for a label that no node bears, while nodes change their CPUs and labels all the time.
+// parkedChurn has pods that no event can help, and updates of nodes that help none of them: one half requests more CPUs than any node has,
+// the other selects a label that no node has, while the CPUs and labels of nodes change all the time.
 func parkedChurn(s *Scene, c counts) {
 	s.Standing = []Pods{{Namespace: parked, Count: c.before, Pod: func(i int) *v1.Pod {
 		if i%2 == 0 {
@@ -423,7 +424,7 @@ func parkedChurn(s *Scene, c counts) {
 	s.Churn = []Churn{updated(100, s.Site)}
 }
 
-// restart measures how long a scheduler takes to know a large cluster.
+// restart measures how long a scheduler takes until its first binding in a large cluster.
 func restart(s *Scene, c counts) {
 	s.Kind = Restart
 	s.Standing = []Pods{standing(c, 1, defaultPod)}

@@ -1,4 +1,4 @@
-package world
+package cases
 
 import (
 	"math/rand/v2"
@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// Shapes are all shapes, those about single nodes first.
+// Shapes returns all shapes, those about single nodes first.
 func Shapes() []Shape {
 	hard := func(p *v1.Pod) { keepConstraints(p, v1.DoNotSchedule) }
 	soft := func(p *v1.Pod) { keepConstraints(p, v1.ScheduleAnyway) }
@@ -37,14 +37,14 @@ func Shapes() []Shape {
 		{"terms-both", "terms of all kinds, both ways", podTerms(anyTerms, anyTerms)},
 		{"mixed", "everything at once", mixed},
 		{"profiles", "everything at once, with two profiles and plugins in other orders", profiles},
-		{"promised", "a pod with a nominated node of its own", promised},
+		{"own-nomination", "a pod with a nominated node of its own", ownNomination},
 		{"nominated", "pods that must leave room to others with a nominated node", nominated},
 		{"broken", "terms, selectors and constraints that do not parse", broken},
 		{"crowd", "hundreds of nodes, pods of a few templates", crowd},
 	}
 }
 
-// size is mostly small, so that coincidences happen, and sometimes nothing or more than a hundred nodes.
+// size is mostly small, so that coincidences occur, and sometimes no nodes or more than a hundred.
 func size(r *rand.Rand) random.Size {
 	s := random.Size{Nodes: 2 + r.IntN(20), Placed: r.IntN(50), Pending: 12}
 	switch {
@@ -56,44 +56,44 @@ func size(r *rand.Rand) random.Size {
 	return s
 }
 
-// nodeLocal is a world in which nodes are judged one by one.
-func nodeLocal(keep func(c *oracle.Cluster)) func(r *rand.Rand) World {
-	return func(r *rand.Rand) World {
-		w := World{Config: EmptyConfig(), Cluster: random.Cluster(r, size(r))}
-		keep(&w.Cluster)
+// nodeLocal draws cases in which each node's result depends on that node only.
+func nodeLocal(keep func(c *oracle.Cluster)) func(r *rand.Rand) Case {
+	return func(r *rand.Rand) Case {
+		tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, size(r))}
+		keep(&tc.Cluster)
 		if chance(r, 60) {
 			p := random.Profile(r)
-			if chance(r, 50) { // the plugins about other pods have nothing to say here, but are there
+			if chance(r, 50) { // the plugins about other pods skip here, but are enabled
 				delete(p.Disabled, "PodTopologySpread")
 				delete(p.Disabled, "InterPodAffinity")
 			}
-			w.Config = configText(profileOf(r, v1.DefaultSchedulerName, p))
+			tc.Config = configText(profileOf(r, v1.DefaultSchedulerName, p))
 		}
-		return w
+		return tc
 	}
 }
 
-// topology is a world in which nodes are judged by the pods in their domains.
-func topology(r *rand.Rand) World {
-	w := World{Config: EmptyConfig(), Cluster: random.TopologyCluster(r, size(r))}
+// topology draws cases in which a node's result depends on the pods in its domains.
+func topology(r *rand.Rand) Case {
+	tc := Case{Config: EmptyConfig(), Cluster: random.TopologyCluster(r, size(r))}
 	if chance(r, 60) {
-		w.Config = Config(r)
+		tc.Config = Config(r)
 	}
-	return w
+	return tc
 }
 
-// spread is a world of constraints. The profile, unless it is nil, replaces the drawn one.
-func spread(change func(p *v1.Pod), profile func(r *rand.Rand) oracle.Profile) func(r *rand.Rand) World {
-	return func(r *rand.Rand) World {
-		w := topology(r)
-		for _, p := range w.Pods {
+// spread draws cases with spread constraints. The profile, unless it is nil, replaces the drawn one.
+func spread(change func(p *v1.Pod), profile func(r *rand.Rand) oracle.Profile) func(r *rand.Rand) Case {
+	return func(r *rand.Rand) Case {
+		tc := topology(r)
+		for _, p := range tc.Pods {
 			noTerms(p)
 			change(p)
 		}
 		if profile != nil {
-			w.Config = configText(profileOf(r, v1.DefaultSchedulerName, profile(r)))
+			tc.Config = configText(profileOf(r, v1.DefaultSchedulerName, profile(r)))
 		}
-		return w
+		return tc
 	}
 }
 
@@ -113,11 +113,11 @@ func listedDefaults(r *rand.Rand) oracle.Profile {
 	}
 }
 
-// podTerms is a world of terms about other pods: those of pods that wait and those of pods that run.
-func podTerms(waiting, running func(p *v1.Pod)) func(r *rand.Rand) World {
-	return func(r *rand.Rand) World {
-		w := topology(r)
-		for _, p := range w.Pods {
+// podTerms draws cases with terms about other pods: those of pending pods and those of running pods.
+func podTerms(waiting, running func(p *v1.Pod)) func(r *rand.Rand) Case {
+	return func(r *rand.Rand) Case {
+		tc := topology(r)
+		for _, p := range tc.Pods {
 			noConstraints(p)
 			if isPending(p) {
 				waiting(p)
@@ -125,73 +125,73 @@ func podTerms(waiting, running func(p *v1.Pod)) func(r *rand.Rand) World {
 				running(p)
 			}
 		}
-		return w
+		return tc
 	}
 }
 
-func mixed(r *rand.Rand) World { return topology(r) }
+func mixed(r *rand.Rand) Case { return topology(r) }
 
-// profiles has two profiles, and pods of both.
-func profiles(r *rand.Rand) World {
-	w := topology(r)
+// profiles draws cases with two profiles, and pods of both.
+func profiles(r *rand.Rand) Case {
+	tc := topology(r)
 	var all []configv1.KubeSchedulerProfile
 	for _, name := range []string{v1.DefaultSchedulerName, "other-scheduler"} {
 		p := profileOf(r, name, random.TopologyProfile(r))
 		rearrange(r, &p)
 		all = append(all, p)
 	}
-	w.Config = configText(all...)
-	for _, p := range w.Pods {
+	tc.Config = configText(all...)
+	for _, p := range tc.Pods {
 		if chance(r, 50) {
 			p.Spec.SchedulerName = "other-scheduler"
 		}
 	}
-	return w
+	return tc
 }
 
-// promised has one pod that was promised a node before, which may be gone or unfit by now.
-func promised(r *rand.Rand) World {
-	w := topology(r)
-	at := slices.IndexFunc(w.Pods, isPending)
-	w.Pods = w.Pods[:at+1]
-	p := w.Pods[at]
+// ownNomination draws cases with one pod that is nominated to a node, which may be gone or infeasible by now.
+func ownNomination(r *rand.Rand) Case {
+	tc := topology(r)
+	at := slices.IndexFunc(tc.Pods, isPending)
+	tc.Pods = tc.Pods[:at+1]
+	p := tc.Pods[at]
 	p.Status.NominatedNodeName = "nowhere"
-	if len(w.Nodes) > 0 && chance(r, 90) {
-		p.Status.NominatedNodeName = pick(r, w.Nodes...).Name
+	if len(tc.Nodes) > 0 && chance(r, 90) {
+		p.Status.NominatedNodeName = pick(r, tc.Nodes...).Name
 	}
-	return w
+	return tc
 }
 
-// nominated has pods that were promised nodes, and others of lower, equal and higher priority.
-func nominated(r *rand.Rand) World {
-	w := topology(r)
-	for _, p := range w.Pods {
-		if !isPending(p) || len(w.Nodes) == 0 || chance(r, 40) {
+// nominated draws cases with nominated pods, and others of lower, equal and higher priority.
+func nominated(r *rand.Rand) Case {
+	tc := topology(r)
+	for _, p := range tc.Pods {
+		if !isPending(p) || len(tc.Nodes) == 0 || chance(r, 40) {
 			continue
 		}
-		p.Status.NominatedNodeName = pick(r, w.Nodes...).Name
+		p.Status.NominatedNodeName = pick(r, tc.Nodes...).Name
 		if chance(r, 50) { // several on one node
-			p.Status.NominatedNodeName = w.Nodes[0].Name
+			p.Status.NominatedNodeName = tc.Nodes[0].Name
 		}
 	}
-	return w
+	return tc
 }
 
-func broken(r *rand.Rand) World {
-	w := topology(r)
-	for _, set := range w.ReplicaSets {
+func broken(r *rand.Rand) Case {
+	tc := topology(r)
+	for _, set := range tc.ReplicaSets {
 		if chance(r, 50) { // the API server would not accept it
 			set.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: metav1.LabelSelectorOpIn}}}
 		}
 	}
-	for i, p := range w.Pods {
+	for i, p := range tc.Pods {
 		switch {
 		case !isPending(p):
 		case chance(r, 40):
-			w.Pods[i] = random.WithBrokenPreference(p)
+			tc.Pods[i] = random.WithBrokenPreference(p)
 		case chance(r, 70):
-			w.Pods[i] = random.WithBrokenSelector(r, p)
+			tc.Pods[i] = random.WithBrokenSelector(r, p)
 		}
 	}
-	return w
+	return tc
 }

@@ -1,4 +1,4 @@
-package incumbent
+package upstream
 
 import (
 	"fmt"

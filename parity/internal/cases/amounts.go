@@ -1,4 +1,4 @@
-package world
+package cases
 
 import (
 	"math/rand/v2"
@@ -7,13 +7,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// amounts is a world of resources where some of what nodes have and pods ask for is unusual.
-func amounts(r *rand.Rand) World {
-	w := nodeLocal(keepResources)(r)
-	for _, n := range w.Nodes {
+// amounts draws cases about resources, with some unusual amounts in nodes and pods.
+func amounts(r *rand.Rand) Case {
+	tc := nodeLocal(keepResources)(r)
+	for _, n := range tc.Nodes {
 		oddAmounts(r, n.Status.Allocatable)
 	}
-	for _, p := range w.Pods {
+	for _, p := range tc.Pods {
 		for i := range p.Spec.Containers {
 			oddAmounts(r, p.Spec.Containers[i].Resources.Requests)
 		}
@@ -22,11 +22,12 @@ func amounts(r *rand.Rand) World {
 		}
 		oddAmounts(r, p.Spec.Overhead)
 	}
-	return w
+	return tc
 }
 
-// oddAmounts changes what a list says now and then, and adds to it. A list that is nil stays so. What the pods of one node ask for must not
-// add up to 2^63, and what a node has must stay a hundred times below it: kube-scheduler's numbers overflow then, and it says anything.
+// oddAmounts changes some amounts of a list, and adds some. A nil list stays nil. The requests of the pods of one node must not add up to
+// 2^63, and the amounts of a node must stay a hundred times below it: otherwise kube-scheduler's arithmetic overflows, and its results are
+// arbitrary.
 func oddAmounts(r *rand.Rand, list v1.ResourceList) {
 	if list == nil || chance(r, 50) {
 		return

@@ -1,4 +1,4 @@
-package incumbent_test
+package upstream_test
 
 import (
 	"errors"
@@ -18,8 +18,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
-	"github.com/berth-scheduler/berth/parity/internal/incumbent"
-	"github.com/berth-scheduler/berth/parity/internal/world"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
 func TestMain(m *testing.M) {
@@ -46,9 +46,9 @@ func pod(name, cpu, nodeName string) *v1.Pod {
 	}
 }
 
-func newIncumbent(t *testing.T, config []byte) *incumbent.Incumbent {
+func newUpstream(t *testing.T, config []byte) *upstream.Scheduler {
 	t.Helper()
-	i, err := incumbent.New(config)
+	i, err := upstream.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func newIncumbent(t *testing.T, config []byte) *incumbent.Incumbent {
 	return i
 }
 
-func judged(t *testing.T, i *incumbent.Incumbent, p *v1.Pod) *incumbent.Verdict {
+func judged(t *testing.T, i *upstream.Scheduler, p *v1.Pod) *upstream.Verdict {
 	t.Helper()
 	v, err := i.Judge(p)
 	if err != nil {
@@ -73,9 +73,9 @@ func do(t *testing.T, err error) {
 }
 
 func TestVerdict(t *testing.T) {
-	i := newIncumbent(t, world.EmptyConfig())
+	i := newUpstream(t, cases.EmptyConfig())
 	waiting := pod("waiting", "2", "")
-	if v := judged(t, i, waiting); !errors.Is(v.Err, incumbent.ErrNoNodes) {
+	if v := judged(t, i, waiting); !errors.Is(v.Err, upstream.ErrNoNodes) {
 		t.Errorf("without nodes: %+v", v)
 	}
 	i.SetNode(node("a", "1"))
@@ -95,19 +95,19 @@ func TestVerdict(t *testing.T) {
 	}
 	for _, s := range v.Nodes[3].Scores {
 		// (8-2)/8 of the cpu and 8192-200 of 8192 Mi are left.
-		if s.Plugin == "NodeResourcesFit" && s != (incumbent.Score{Plugin: s.Plugin, Weight: 1, Raw: 86, Normalised: 86, Weighted: 86}) {
+		if s.Plugin == "NodeResourcesFit" && s != (upstream.Score{Plugin: s.Plugin, Weight: 1, Raw: 86, Normalised: 86, Weighted: 86}) {
 			t.Errorf("got %+v", s)
 		}
 	}
 	waiting.Status.NominatedNodeName = "c"
 	if v = judged(t, i, waiting); fmt.Sprint(v.Best) != "[c]" {
-		t.Errorf("promised c: %+v", v.Best)
+		t.Errorf("nominated to c: %+v", v.Best)
 	}
 }
 
-// Assumed pods take room, and give it back.
+// Assumed pods take room, and free it when forgotten.
 func TestAssumed(t *testing.T) {
-	i := newIncumbent(t, world.EmptyConfig())
+	i := newUpstream(t, cases.EmptyConfig())
 	i.SetNode(node("a", "1"))
 	first, second := pod("first", "1", ""), pod("second", "1", "")
 	expect := func(when string, feasible int) {
@@ -123,7 +123,7 @@ func TestAssumed(t *testing.T) {
 	do(t, i.Forget(first))
 	expect("forgotten", 1)
 	do(t, i.Assume(first, "a"))
-	do(t, i.SetPod(first)) // old news
+	do(t, i.SetPod(first)) // an older version
 	expect("assumed again", 0)
 	bound := pod("first", "1", "a")
 	do(t, i.SetPod(bound))
@@ -147,19 +147,19 @@ func TestNewRefuses(t *testing.T) {
 		"kind: Pod\napiVersion: v1\n": "no kind \"Pod\" is registered",
 		"kind: KubeSchedulerConfiguration\napiVersion: kubescheduler.config.k8s.io/v1\nparallelism: -1\n": "parallelism: Invalid value",
 	} {
-		if _, err := incumbent.New([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := upstream.New([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
 }
 
-// An incumbent that was shown changes one by one must say the same as one that was shown only what they led to.
+// A scheduler that was given changes one by one must return the same verdicts as one that was given only the result.
 func TestFollowsChanges(t *testing.T) {
 	for seed := range uint64(12) {
-		r := world.Source("changes", seed)
+		r := cases.Source("changes", seed)
 		now := random.TopologyCluster(r, random.Size{Nodes: 6, Placed: 15})
-		config := world.Config(r)
-		follower := newIncumbent(t, config)
+		config := cases.Config(r)
+		follower := newUpstream(t, config)
 		show(t, follower, now)
 		for step := range 60 {
 			m := random.TopologyChange(r, now)
@@ -168,7 +168,7 @@ func TestFollowsChanges(t *testing.T) {
 			if step%4 > 0 {
 				continue
 			}
-			fresh := newIncumbent(t, config)
+			fresh := newUpstream(t, config)
 			show(t, fresh, now)
 			p := random.TopologyPod(r, 1000)
 			if got, want := judged(t, follower, p), judged(t, fresh, p); !reflect.DeepEqual(texts(got), texts(want)) {
@@ -178,8 +178,8 @@ func TestFollowsChanges(t *testing.T) {
 	}
 }
 
-// texts has errors by their text, and extended resources come in any order.
-func texts(v *incumbent.Verdict) []string {
+// texts returns a verdict as text: errors by their message, and reasons sorted, because extended resources come in any order.
+func texts(v *upstream.Verdict) []string {
 	all := []string{fmt.Sprint(v.Err, v.Message, v.Plugins, v.Best)}
 	for _, n := range v.Nodes {
 		all = append(all, fmt.Sprint(n.Name, n.Feasible, n.Scores, n.Total, len(n.All)))
@@ -187,12 +187,12 @@ func texts(v *incumbent.Verdict) []string {
 	return all
 }
 
-func show(t *testing.T, i *incumbent.Incumbent, c oracle.Cluster) {
+func show(t *testing.T, i *upstream.Scheduler, c oracle.Cluster) {
 	t.Helper()
 	for _, n := range c.Nodes {
 		i.SetNode(n)
 	}
-	for _, o := range (&world.World{Cluster: c}).Others() {
+	for _, o := range (&cases.Case{Cluster: c}).Others() {
 		do(t, i.SetObject(o))
 	}
 	for _, p := range c.Pods {
@@ -200,7 +200,7 @@ func show(t *testing.T, i *incumbent.Incumbent, c oracle.Cluster) {
 	}
 }
 
-func change(t *testing.T, i *incumbent.Incumbent, m random.Mutation) {
+func change(t *testing.T, i *upstream.Scheduler, m random.Mutation) {
 	t.Helper()
 	switch {
 	case m.NewNode != nil:

@@ -1,4 +1,4 @@
-package incumbent
+package upstream
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// nominations are the pending pods that a node was promised to, as their status says. It is the nominator that the frameworks ask.
+// nominations are the pending pods that status.nominatedNodeName nominates to a node. It is the nominator of the frameworks.
 type nominations map[name]fwk.PodInfo
 
 func (n nominations) set(pod *v1.Pod) error {
@@ -29,7 +29,7 @@ func (n nominations) set(pod *v1.Pod) error {
 
 func (n nominations) remove(key name) { delete(n, key) }
 
-// NominatedPodsForNode lists the pods that were promised the node, by namespace and name.
+// NominatedPodsForNode lists the pods that are nominated to the node, by namespace and name.
 func (n nominations) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	var on []fwk.PodInfo
 	for _, info := range n {

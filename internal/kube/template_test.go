@@ -75,7 +75,7 @@ func fullPod(i int) *v1.Pod {
 	}
 }
 
-// podServer begins watches of pods with a list, in protobuf. What else it is asked for is empty.
+// podServer begins watches of pods with a list, in protobuf. Other resources are empty.
 type podServer struct {
 	t      *testing.T
 	rest   http.Handler
@@ -123,8 +123,8 @@ type podSink struct {
 
 func (s podSink) Set(o kinds.Object) { s.pods <- o.(*v1.Pod) }
 
-// TestPodsComeByHalves watches pods of one template, and reads one of them while others come: what they share must not be written.
-func TestPodsComeByHalves(t *testing.T) {
+// TestPodsShareTheirTemplate watches pods of one template, and reads one of them while others arrive: shared fields must not be written.
+func TestPodsShareTheirTemplate(t *testing.T) {
 	const pods = 300
 	server := &podServer{t: t, rest: newWatchServer(t), events: make(chan metav1.WatchEvent, 2*pods)}
 	listening := httptest.NewServer(server)
@@ -174,7 +174,7 @@ func TestPodsComeByHalves(t *testing.T) {
 	changed.ResourceVersion, changed.Labels = "2000", map[string]string{"app": "other"}
 	server.send(watch.Modified, changed)
 	same(next(), changed)
-	// The version is too old to go on from, so everything is listed again: only what has changed since is handed on.
+	// The version is too old to resume from, so everything is listed again: only what has changed since is passed on.
 	server.send(watch.Error, &metav1.Status{Status: metav1.StatusFailure, Code: http.StatusGone, Reason: metav1.StatusReasonExpired})
 	for i := range pods {
 		server.send(watch.Added, fullPod(i))

@@ -1,4 +1,4 @@
-package world
+package cases
 
 import (
 	"encoding/json"
@@ -27,10 +27,10 @@ func filters() []string {
 	return []string{"NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity", "NodeDeclaredFeatures"}
 }
 
-// EmptyConfig is a configuration that says nothing.
+// EmptyConfig is a configuration without settings.
 func EmptyConfig() []byte { return configText() }
 
-// Config draws a configuration of one profile, under the name that pods have by default.
+// Config draws a configuration of one profile, under the default scheduler name.
 func Config(r *rand.Rand) []byte {
 	return configText(profileOf(r, v1.DefaultSchedulerName, random.TopologyProfile(r)))
 }
@@ -48,8 +48,8 @@ func configText(profiles ...configv1.KubeSchedulerProfile) []byte {
 	return text
 }
 
-// profileOf writes a profile of the oracle down as a configuration has it. The same profile can be written in several ways, of which
-// the source of randomness chooses.
+// profileOf converts a profile of the oracle to one of a configuration. The same profile can be written in several ways, of which r chooses
+// one.
 func profileOf(r *rand.Rand, name string, from oracle.Profile) configv1.KubeSchedulerProfile {
 	p := configv1.KubeSchedulerProfile{SchedulerName: &name, Plugins: &configv1.Plugins{}}
 	for _, off := range slices.Sorted(maps.Keys(from.Disabled)) {
@@ -68,7 +68,7 @@ func profileOf(r *rand.Rand, name string, from oracle.Profile) configv1.KubeSche
 			p.Plugins.MultiPoint.Enabled = append(p.Plugins.MultiPoint.Enabled, weighted)
 		}
 	}
-	if chance(r, 20) { // Berth looks at every node, whatever this says
+	if chance(r, 20) { // Berth filters every node, whatever the value
 		p.PercentageOfNodesToScore = ptr(int32(1 + r.IntN(100)))
 	}
 	p.PluginConfig = argumentsOf(from)
@@ -99,7 +99,7 @@ func arguments(plugin string, args any, meta *metav1.TypeMeta) configv1.PluginCo
 	return configv1.PluginConfig{Name: plugin, Args: runtime.RawExtension{Raw: raw}}
 }
 
-// rearrange turns plugins off at single extension points and asks them in another order.
+// rearrange disables plugins at single extension points and changes their order.
 func rearrange(r *rand.Rand, p *configv1.KubeSchedulerProfile) {
 	if chance(r, 30) {
 		fromNothing(r, p)
@@ -130,7 +130,7 @@ func rearrange(r *rand.Rand, p *configv1.KubeSchedulerProfile) {
 	}
 }
 
-// fromNothing turns everything off and lists what is to be there, in any order.
+// fromNothing disables all plugins and lists those to enable, in any order.
 func fromNothing(r *rand.Rand, p *configv1.KubeSchedulerProfile) {
 	p.Plugins = &configv1.Plugins{MultiPoint: configv1.PluginSet{Disabled: []configv1.Plugin{{Name: "*"}}}}
 	all := append(filters(), "NodeResourcesBalancedAllocation", "ImageLocality", "PrioritySort", "DefaultBinder")

@@ -1,4 +1,4 @@
-package world
+package cases
 
 import (
 	"fmt"
@@ -10,26 +10,26 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// crowd is a larger cluster of pods that come from few templates, as they do in production.
-func crowd(r *rand.Rand) World {
+// crowd draws larger clusters of pods that come from few templates, as in production.
+func crowd(r *rand.Rand) Case {
 	size := random.Size{Nodes: 150 + r.IntN(200)}
-	w := World{Config: EmptyConfig(), Cluster: random.TopologyCluster(r, size)}
+	tc := Case{Config: EmptyConfig(), Cluster: random.TopologyCluster(r, size)}
 	templates := Templates(r, 8)
 	for i := range 300 + r.IntN(500) {
 		p := templates[r.IntN(len(templates))].Pod(r, i)
-		p.Spec.NodeName, p.Status.Phase = pick(r, w.Nodes...).Name, v1.PodRunning
-		w.Pods = append(w.Pods, p)
+		p.Spec.NodeName, p.Status.Phase = pick(r, tc.Nodes...).Name, v1.PodRunning
+		tc.Pods = append(tc.Pods, p)
 	}
 	for i, t := range templates {
-		w.Pods = append(w.Pods, t.Pod(r, 10_000+i))
+		tc.Pods = append(tc.Pods, t.Pod(r, 10_000+i))
 	}
-	return w
+	return tc
 }
 
-// Template is what the pods of one controller have in common.
+// Template is the part that the pods of one controller share.
 type Template struct{ of *v1.Pod }
 
-// Templates draws some.
+// Templates draws n templates.
 func Templates(r *rand.Rand, n int) []Template {
 	var all []Template
 	for i := range n {

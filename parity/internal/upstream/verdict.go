@@ -1,4 +1,4 @@
-package incumbent
+package upstream
 
 import (
 	"cmp"
@@ -13,36 +13,36 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// Verdict is what kube-scheduler has to say about a pod that it is to place.
+// Verdict is kube-scheduler's result for a pod.
 type Verdict struct {
-	// Nodes are sorted by name. There are none where the cycle fails before any is looked at.
+	// Nodes are sorted by name. There are none if the cycle fails before any is filtered.
 	Nodes    []Node
 	Feasible int
-	// Message is the text of the FailedScheduling event up to what preemption adds; empty where a node is feasible, or with Err.
+	// Message is the text of the FailedScheduling event up to what preemption adds; empty if a node is feasible, or with Err.
 	Message string
-	// Plugins are those that must change their mind before another try is worth it, sorted.
+	// Plugins are the plugins whose events can make the pod schedulable, sorted.
 	Plugins []string
-	// Best are the names of the nodes that kube-scheduler chooses among, sorted.
+	// Best are the names of the nodes that kube-scheduler chooses from, sorted.
 	Best []string
 	// Err ends the cycle without a result.
 	Err error
 }
 
-// Node is what the plugins think of a node.
+// Node is the plugins' result for a node.
 type Node struct {
 	Name     string
 	Feasible bool
-	// First is the objection that kube-scheduler reports.
+	// First is the rejection that kube-scheduler reports.
 	First *Rejection
-	// All are the objections of all filters, each asked by itself, in the order in which they are asked; nil where pods are nominated to
-	// the node, because filters then see it with and without them.
+	// All are the rejections of all filters, each run by itself, in order; nil if pods are nominated to the node, because filters then run
+	// with and without them.
 	All []Rejection
-	// Scores are in the order of the profile, and only there where there is a choice.
+	// Scores are in the order of the profile, and only set if there is a choice.
 	Scores []Score
 	Total  int64
 }
 
-// Rejection is a plugin's "no".
+// Rejection is a plugin's rejection of a node.
 type Rejection struct {
 	Plugin  string
 	Code    string
@@ -60,34 +60,34 @@ type Score struct {
 // ErrNoNodes is the error in an empty cluster.
 var ErrNoNodes = errors.New("no nodes available to schedule pods")
 
-// Judge asks what becomes of a pod on the cluster as it is.
-func (i *Incumbent) Judge(pod *v1.Pod) (*Verdict, error) {
-	p := i.profiles[pod.Spec.SchedulerName]
+// Judge runs one scheduling cycle for a pod on the current cluster.
+func (s *Scheduler) Judge(pod *v1.Pod) (*Verdict, error) {
+	p := s.profiles[pod.Spec.SchedulerName]
 	if p == nil {
 		return nil, fmt.Errorf("no profile of kube-scheduler has the name %q", pod.Spec.SchedulerName)
 	}
-	if i.stale {
-		*i.snapshot, i.stale = *cache.NewEmptySnapshot(), false // the plugins hold the pointer
+	if s.stale {
+		*s.snapshot, s.stale = *cache.NewEmptySnapshot(), false // the plugins hold the pointer
 	}
-	if err := i.cache.UpdateSnapshot(i.logger, i.snapshot); err != nil {
-		return nil, fmt.Errorf("take a snapshot of the incumbent's cache: %w", err)
+	if err := s.cache.UpdateSnapshot(s.logger, s.snapshot); err != nil {
+		return nil, fmt.Errorf("take a snapshot of kube-scheduler's cache: %w", err)
 	}
-	nodes, err := i.snapshot.NodeInfos().List()
+	nodes, err := s.snapshot.NodeInfos().List()
 	if err != nil {
-		return nil, fmt.Errorf("list the nodes of the incumbent's snapshot: %w", err)
+		return nil, fmt.Errorf("list the nodes of kube-scheduler's snapshot: %w", err)
 	}
 	if len(nodes) == 0 {
 		return &Verdict{Err: ErrNoNodes}, nil
 	}
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
-	c := &cycle{Incumbent: i, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}}
+	c := &cycle{Scheduler: s, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}}
 	c.run()
 	return c.verdict, nil
 }
 
 // cycle is one scheduling cycle, on the state that its plugins write for each other.
 type cycle struct {
-	*Incumbent
+	*Scheduler
 	profile  *profile
 	pod      *v1.Pod
 	state    fwk.CycleState
@@ -126,7 +126,7 @@ func (c *cycle) run() {
 	c.choose()
 }
 
-// filter asks the filters about every node that PreFilter has left.
+// filter runs the filters on every node that PreFilter has left.
 func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 	diagnosis := &c.fit.Diagnosis
 	outside := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowed)))
@@ -161,7 +161,7 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 	c.verdict.Feasible = len(c.feasible)
 }
 
-// objections asks each filter by itself, where kube-scheduler stops at the first that objects.
+// objections runs each filter by itself, where kube-scheduler stops at the first that rejects.
 func (c *cycle) objections(info fwk.NodeInfo) []Rejection {
 	var all []Rejection
 	for _, of := range c.profile.filters {
@@ -182,7 +182,7 @@ func rejection(status *fwk.Status) *Rejection {
 	return &Rejection{Plugin: status.Plugin(), Code: status.Code().String(), Reasons: slices.Clone(status.Reasons())}
 }
 
-// score has no say with one feasible node: it is taken as it is.
+// score does nothing with one feasible node, which is taken without scoring.
 func (c *cycle) score() {
 	if len(c.feasible) < 2 || !c.profile.HasScorePlugins() {
 		return
@@ -214,7 +214,7 @@ func (c *cycle) scores(of *fwk.NodePluginScores) []Score {
 	return scores
 }
 
-// choose finds the nodes of the highest total, or the one that the pod was promised.
+// choose finds the nodes of the highest total, or the one that the pod is nominated to.
 func (c *cycle) choose() {
 	if c.verdict.Err != nil {
 		return

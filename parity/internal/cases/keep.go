@@ -1,4 +1,4 @@
-package world
+package cases
 
 import (
 	"slices"
@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle"
 )
 
-// aspect is something that nodes and pods have to say to each other.
+// aspect is a set of fields by which nodes and pods affect each other.
 type aspect uint8
 
 const (
@@ -29,7 +29,7 @@ func keepImages(c *oracle.Cluster)       { keep(c, images) }
 func keepFeatures(c *oracle.Cluster)     { keep(c, features) }
 func keepAll(*oracle.Cluster)            {}
 
-// keep silences every other aspect.
+// keep removes the fields of every other aspect.
 func keep(c *oracle.Cluster, kept aspect) {
 	for _, n := range c.Nodes {
 		keepOfNode(n, kept)
@@ -122,7 +122,7 @@ func onlyAntiAffinity(p *v1.Pod) {
 	}
 }
 
-// inNamespaces leaves the terms that select namespaces.
+// inNamespaces keeps only the terms that select namespaces.
 func inNamespaces(p *v1.Pod) {
 	a := p.Spec.Affinity
 	if a == nil {

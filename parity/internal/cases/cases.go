@@ -1,0 +1,79 @@
+// Package cases makes the clusters and configurations that Berth and kube-scheduler are compared on.
+//
+// It takes a shape and a seed, and gives a Case: the text of a KubeSchedulerConfiguration and the objects of a cluster with pending pods. The
+// same seed gives the same world. It builds on oracle/random and takes away what a shape is not about, so that what it is about
+// decides. It owns nothing, and never changes what it returned.
+package cases
+
+import (
+	"hash/fnv"
+	"math/rand/v2"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/oracle"
+)
+
+// Case is a cluster with pending pods, and a configuration.
+type Case struct {
+	// Config is a KubeSchedulerConfiguration in YAML.
+	Config []byte
+	// Cluster has the pending pods among the others.
+	oracle.Cluster
+}
+
+// Shape is a kind of case.
+type Shape struct {
+	Name string
+	// About describes in a few words what decides in it.
+	About string
+	draw  func(r *rand.Rand) Case
+}
+
+// Draw makes a case.
+func (s Shape) Draw(seed uint64) Case { return s.draw(Source(s.Name, seed)) }
+
+// Source returns a separate source of randomness for each name and seed.
+func Source(name string, seed uint64) *rand.Rand {
+	hash := fnv.New64a()
+	hash.Write([]byte(name))
+	return rand.New(rand.NewPCG(seed, hash.Sum64()))
+}
+
+// Objects returns all objects, nodes first.
+func (tc *Case) Objects() []runtime.Object {
+	var all []runtime.Object
+	for _, n := range tc.Nodes {
+		all = append(all, n)
+	}
+	all = append(all, tc.Others()...)
+	for _, p := range tc.Pods {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Clone copies every object.
+func (tc *Case) Clone() Case {
+	return Case{Config: tc.Config, Cluster: oracle.Cluster{
+		Nodes: copies(tc.Nodes), Pods: copies(tc.Pods), Namespaces: copies(tc.Namespaces), Services: copies(tc.Services),
+		ReplicationControllers: copies(tc.ReplicationControllers), ReplicaSets: copies(tc.ReplicaSets), StatefulSets: copies(tc.StatefulSets),
+	}}
+}
+
+func copies[T interface{ DeepCopy() T }](from []T) []T {
+	to := make([]T, len(from))
+	for i, o := range from {
+		to[i] = o.DeepCopy()
+	}
+	return to
+}
+
+// chance is true with a probability in percent.
+func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+// isPending reports whether a pod has no node.
+func isPending(p *v1.Pod) bool { return p.Spec.NodeName == "" }

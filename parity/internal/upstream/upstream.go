@@ -1,0 +1,328 @@
+// Package upstream runs kube-scheduler's own plugins for a pod on every node.
+//
+// It takes a KubeSchedulerConfiguration and API objects, and gives a Verdict for a pod: each node's first rejection with code and reasons,
+// the rejections of the other filters, every score raw, normalised and weighted, the total, and the text of the FailedScheduling event. It
+// owns a cache and a snapshot, which are kube-scheduler's too and follow changes one by one, and an informer factory that is never started:
+// objects are put into its stores directly. It never samples nodes, binds, preempts or connects to an API server.
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/go-logr/logr"
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	clientcache "k8s.io/client-go/tools/cache"
+	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler/apis/config"
+	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
+	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+)
+
+// Scheduler is kube-scheduler's view of one cluster. One goroutine uses it, until it is closed.
+type Scheduler struct {
+	ctx       context.Context
+	stop      context.CancelFunc
+	logger    klog.Logger
+	cache     cache.Cache
+	snapshot  *cache.Snapshot
+	informers informers.SharedInformerFactory
+	profiles  map[string]*profile
+	nodes     map[string]*v1.Node
+	pods      map[name]*v1.Pod // those in the cache
+	assumed   map[name]bool
+	nominated nominations
+	// stale is set when the snapshot must be taken anew. kube-scheduler's own snapshot holds, for each node, how many nodes had its images
+	// when the node last changed, and not how many have them now: its scores depend on the past. These do not.
+	stale bool
+}
+
+// name is a pod's namespace and name.
+type name struct{ namespace, name string }
+
+// profile is a framework with its plugins, which the framework does not export.
+type profile struct {
+	framework.Framework
+	plugins map[string]fwk.Plugin
+	filters []string // the filters' names in the order in which they run
+	weights map[string]int64
+}
+
+// New builds a scheduler of an empty cluster from the text of a configuration, YAML or JSON.
+func New(text []byte) (*Scheduler, error) {
+	source, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("kube-scheduler's reading of the configuration: %w", err)
+	}
+	metrics.Register()
+	logger := logr.Discard()
+	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), logger))
+	s := &Scheduler{
+		ctx: ctx, stop: stop, logger: logger, snapshot: cache.NewEmptySnapshot(), profiles: map[string]*profile{},
+		nodes: map[string]*v1.Node{}, pods: map[name]*v1.Pod{}, assumed: map[name]bool{}, nominated: nominations{},
+	}
+	gate := utilfeature.DefaultFeatureGate
+	s.cache = cache.New(ctx, nil, gate.Enabled(features.GenericWorkload), gate.Enabled(features.CompositePodGroup))
+	if err := s.addProfiles(source); err != nil {
+		stop()
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends the goroutines that kube-scheduler's parts have started.
+func (s *Scheduler) Close() { s.stop() }
+
+func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error {
+	client, err := kubernetes.NewForConfig(&rest.Config{}) // it is never used
+	if err != nil {
+		return fmt.Errorf("build a client for the plugins: %w", err)
+	}
+	s.informers = informers.NewSharedInformerFactory(client, 0)
+	devices, err := s.devices()
+	if err != nil {
+		return err
+	}
+	for at := range source.Profiles {
+		p := &profile{plugins: map[string]fwk.Plugin{}, weights: map[string]int64{}}
+		p.Framework, err = frameworkruntime.NewFramework(s.ctx, p.registry(), &source.Profiles[at],
+			frameworkruntime.WithComponentConfigVersion(source.APIVersion),
+			frameworkruntime.WithClientSet(client),
+			frameworkruntime.WithInformerFactory(s.informers),
+			frameworkruntime.WithSharedDRAManager(devices),
+			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(s.informers.Storage().V1().CSINodes().Lister())),
+			frameworkruntime.WithSnapshotSharedLister(s.snapshot),
+			frameworkruntime.WithMutableSnapshotLister(s.snapshot),
+			frameworkruntime.WithParallelism(1),
+			frameworkruntime.WithPodGroupManager(s.cache),
+			frameworkruntime.WithPodNominator(s.nominated),
+			frameworkruntime.WithLogger(s.logger),
+		)
+		if err != nil {
+			return fmt.Errorf("initialise profile %q of kube-scheduler: %w", source.Profiles[at].SchedulerName, err)
+		}
+		enabled := p.ListPlugins()
+		for _, f := range enabled.Filter.Enabled {
+			p.filters = append(p.filters, f.Name)
+		}
+		for _, s := range enabled.Score.Enabled {
+			p.weights[s.Name] = int64(s.Weight)
+		}
+		s.profiles[source.Profiles[at].SchedulerName] = p
+	}
+	return nil
+}
+
+// devices is the device manager that the plugin for dynamic resources needs; it holds no devices.
+func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
+	resources := s.informers.Resource().V1()
+	slices, err := resourceslicetracker.StartTracker(s.ctx, resourceslicetracker.Options{SliceInformer: resources.ResourceSlices()})
+	if err != nil {
+		return nil, fmt.Errorf("start the tracker of devices: %w", err)
+	}
+	claims := assumecache.NewAssumeCache(s.logger, resources.ResourceClaims().Informer(), "ResourceClaim", "", nil)
+	return dynamicresources.NewDRAManager(s.ctx, claims, slices, s.informers), nil
+}
+
+// registry is that of the built-in plugins; it records each plugin that is built.
+func (p *profile) registry() frameworkruntime.Registry {
+	registry := plugins.NewInTreeRegistry()
+	for of, make := range registry {
+		registry[of] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
+			made, err := make(ctx, args, handle)
+			p.plugins[of] = made
+			return made, err
+		}
+	}
+	return registry
+}
+
+// SetNode adds or replaces a node.
+func (s *Scheduler) SetNode(node *v1.Node) {
+	s.stale = true
+	if old := s.nodes[node.Name]; old != nil {
+		s.cache.UpdateNode(s.logger, old, node)
+	} else {
+		s.cache.AddNode(s.logger, node)
+	}
+	s.nodes[node.Name] = node
+}
+
+// RemoveNode removes a node. Its pods stay.
+func (s *Scheduler) RemoveNode(of string) error {
+	old := s.nodes[of]
+	if old == nil {
+		return nil
+	}
+	s.stale = true
+	delete(s.nodes, of)
+	if err := s.cache.RemoveNode(s.logger, old); err != nil {
+		return fmt.Errorf("remove node %s from kube-scheduler's cache: %w", of, err)
+	}
+	return nil
+}
+
+// SetPod adds or replaces a pod. A pod without a node matters only if it is nominated, and one that has finished does not matter.
+func (s *Scheduler) SetPod(pod *v1.Pod) error {
+	key := name{pod.Namespace, pod.Name}
+	old := s.pods[key]
+	if finished := pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed; finished {
+		return s.RemovePod(pod.Namespace, pod.Name)
+	}
+	if old != nil && old.UID != pod.UID {
+		if err := s.RemovePod(pod.Namespace, pod.Name); err != nil {
+			return err
+		}
+		old = nil
+	}
+	if pod.Spec.NodeName == "" {
+		if old == nil && s.profiles[pod.Spec.SchedulerName] != nil {
+			return s.nominated.set(pod)
+		}
+		return nil // it is assumed, and the watch does not show it yet
+	}
+	s.nominated.remove(key)
+	var err error
+	switch {
+	case old == nil, s.assumed[key]:
+		err = s.cache.AddPod(s.logger, pod)
+	case old.Spec.NodeName != pod.Spec.NodeName:
+		err = errors.Join(s.cache.RemovePod(s.logger, old), s.cache.AddPod(s.logger, pod))
+	default:
+		err = s.cache.UpdatePod(s.logger, old, pod)
+	}
+	if err != nil {
+		return fmt.Errorf("put pod %s/%s into kube-scheduler's cache: %w", pod.Namespace, pod.Name, err)
+	}
+	delete(s.assumed, key)
+	s.pods[key] = pod
+	return nil
+}
+
+// RemovePod removes a pod, assumed or not.
+func (s *Scheduler) RemovePod(namespace, of string) error {
+	key := name{namespace, of}
+	s.nominated.remove(key)
+	old := s.pods[key]
+	if old == nil {
+		return nil
+	}
+	remove := s.cache.RemovePod
+	if s.assumed[key] {
+		remove = s.cache.RemoveAssumedPod
+	}
+	delete(s.pods, key)
+	delete(s.assumed, key)
+	if err := remove(s.logger, old); err != nil {
+		return fmt.Errorf("remove pod %s/%s from kube-scheduler's cache: %w", namespace, of, err)
+	}
+	return nil
+}
+
+// Assume puts a pending pod on a node before any watch shows it there.
+func (s *Scheduler) Assume(pod *v1.Pod, nodeName string) error {
+	placed := pod.DeepCopy()
+	placed.Spec.NodeName = nodeName
+	if err := s.cache.AssumePod(s.logger, placed); err != nil {
+		return fmt.Errorf("assume pod %s/%s on %s in kube-scheduler's cache: %w", pod.Namespace, pod.Name, nodeName, err)
+	}
+	key := name{pod.Namespace, pod.Name}
+	s.nominated.remove(key)
+	s.pods[key], s.assumed[key] = placed, true
+	return nil
+}
+
+// Forget removes an assumed pod whose binding failed. A pod that a watch has confirmed, or another pod of the name, stays.
+func (s *Scheduler) Forget(pod *v1.Pod) error {
+	key := name{pod.Namespace, pod.Name}
+	if old := s.pods[key]; old == nil || !s.assumed[key] || old.UID != pod.UID {
+		return nil
+	}
+	return s.RemovePod(pod.Namespace, pod.Name)
+}
+
+// SetObject adds or replaces an object that is neither a node nor a pod. Kinds that no plugin reads are left out.
+func (s *Scheduler) SetObject(object runtime.Object) error {
+	if store := s.store(object); store != nil {
+		if err := store.Update(object); err != nil {
+			return fmt.Errorf("put a %T into kube-scheduler's stores: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// RemoveObject removes such an object.
+func (s *Scheduler) RemoveObject(object runtime.Object) error {
+	if store := s.store(object); store != nil {
+		if err := store.Delete(object); err != nil {
+			return fmt.Errorf("remove a %T from kube-scheduler's stores: %w", object, err)
+		}
+	}
+	return nil
+}
+
+// Nodes returns the nodes by name.
+func (s *Scheduler) Nodes() []*v1.Node {
+	var all []*v1.Node
+	for _, of := range slices.Sorted(maps.Keys(s.nodes)) {
+		all = append(all, s.nodes[of])
+	}
+	return all
+}
+
+// Placed returns the pods that are on nodes, assumed ones included, by namespace and name.
+func (s *Scheduler) Placed() []*v1.Pod {
+	all := slices.Collect(maps.Values(s.pods))
+	slices.SortFunc(all, byName)
+	return all
+}
+
+// Nominated returns the pending pods that are nominated to a node, by namespace and name.
+func (s *Scheduler) Nominated() []*v1.Pod {
+	var all []*v1.Pod
+	for _, info := range s.nominated {
+		all = append(all, info.GetPod())
+	}
+	slices.SortFunc(all, byName)
+	return all
+}
+
+func byName(a, b *v1.Pod) int {
+	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+func (s *Scheduler) store(object runtime.Object) clientcache.Indexer {
+	core, apps := s.informers.Core().V1(), s.informers.Apps().V1()
+	switch object.(type) {
+	case *v1.Namespace:
+		return core.Namespaces().Informer().GetIndexer()
+	case *v1.Service:
+		return core.Services().Informer().GetIndexer()
+	case *v1.ReplicationController:
+		return core.ReplicationControllers().Informer().GetIndexer()
+	case *appsv1.ReplicaSet:
+		return apps.ReplicaSets().Informer().GetIndexer()
+	case *appsv1.StatefulSet:
+		return apps.StatefulSets().Informer().GetIndexer()
+	}
+	return nil
+}
