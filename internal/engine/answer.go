@@ -27,7 +27,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 		return answer, nil
 	}
 	c, rejection, err := e.preFilter(v, p, pod)
-	if err != nil { // the decision says so too
+	if err != nil { // the decision has the error
 		return answer, nil
 	}
 	if rejection != nil {
@@ -38,7 +38,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	if err == nil && v.Nominated() > 0 {
 		slots, err = e.leaveRoom(&c, slots)
 	}
-	if err != nil { // the decision says so too
+	if err != nil { // the decision has the error
 		return answer, nil
 	}
 	answer.Nodes = e.answerNodes(&c, slots)
@@ -52,7 +52,7 @@ func (e *Engine) answerNodes(c *cycle, slots []int32) []plan.NodeAnswer {
 		feasible[slot] = at
 	}
 	scores, err := e.allScores(c, slots)
-	if err != nil { // the decision says so too
+	if err != nil { // the decision has the error
 		scores = make([][]plan.Score, len(slots))
 	}
 	nominated := e.allObjectionsBesideNominated(c)

@@ -229,8 +229,8 @@ func TestPlacementHoldsAndSteps(t *testing.T) {
 	}
 }
 
-// TestNominatedPodsChangeNoVersion decides beside nominated pods that carry terms which no pod on a node carries: the state notices nothing, so
-// nothing that is remembered by version is worked out again.
+// TestNominatedPodsChangeNoVersion decides beside nominated pods that carry terms which no pod on a node carries: the state's versions stay the
+// same, so nothing that is cached by version is computed again.
 func TestNominatedPodsChangeNoVersion(t *testing.T) {
 	b := newBench(t, 20)
 	repelling := func(p *v1.Pod) {

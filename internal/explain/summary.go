@@ -63,7 +63,7 @@ type NearNode struct {
 	Short []Shortage
 }
 
-// Shortage is a resource of which a pod asks for more than is free on a node.
+// Shortage is a resource of which a pod requests more than is free on a node.
 type Shortage struct {
 	Resource string
 	Asks     resource.Quantity

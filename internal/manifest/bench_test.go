@@ -280,7 +280,7 @@ func indented(t testing.TB, text []byte) []byte {
 	return b.Bytes()
 }
 
-// BenchmarkDecode reads 1,000 nodes and 10,000 pods. "odd" is YAML of which no element is in the layout that block knows.
+// BenchmarkDecode reads 1,000 nodes and 10,000 pods. "odd" is YAML without any element in the layout that block converts.
 func BenchmarkDecode(b *testing.B) {
 	text := snapshot(1000, 10000)
 	for _, c := range []struct {

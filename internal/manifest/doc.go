@@ -19,8 +19,8 @@
 //   - Pod, PodGroup, CompositePodGroup: spec.priority, and with it priorityClassName and preemptionPolicy, from the
 //     PriorityClass in the files that is named, from the built-in system classes, or from the class that is the global
 //     default; else priority 0. A named class that no file has is a warning and counts 0.
-//   - PersistentVolume, PersistentVolumeClaim: status.phase Pending, volumeMode Filesystem; an unbound claim that says
-//     nothing of a class gets the default StorageClass in the files, if there is one.
+//   - PersistentVolume, PersistentVolumeClaim: status.phase Pending, volumeMode Filesystem; an unbound claim
+//     without a class gets the default StorageClass in the files, if there is one.
 //   - StorageClass: volumeBindingMode Immediate, reclaimPolicy Delete. CSIDriver: attachRequired true, storageCapacity false,
 //     preventPodSchedulingIfMissing false. PriorityClass, PodGroup, CompositePodGroup: preemptionPolicy PreemptLowerPriority.
 //   - ReplicationController: spec.selector from the template's labels.

@@ -16,7 +16,7 @@ type unit struct {
 	text  []byte
 	yaml  bool
 	dash  int                     // column of the "-" that made this YAML an element of a list; -1 for none
-	list  schema.GroupVersionKind // of the list around it, when items need not say what they are
+	list  schema.GroupVersionKind // of the list around it, if its items may omit their kind
 }
 
 // document is one YAML document or JSON value, with its parts if it is a list that could be split.

@@ -190,19 +190,19 @@ type PreBind interface {
 // Waiter is a Permit or PreBind plugin with steps that wait.
 type Waiter interface {
 	Plugin
-	// Done reports whether what the plugin's step of the placement waits for has happened. It is asked when an object that the step names
-	// has changed. An error says that it cannot happen any more.
+	// Done reports whether the plugin's step of the placement need wait no longer. It is called when an object that the step names has changed.
+	// An error means that the wait can never end.
 	Done(v state.View, p *plan.Placement) (done bool, err error)
 }
 
-// Bind says how a pod is bound. Of a profile's Bind plugins the first binds all of its pods.
+// Bind binds pods. Of a profile's Bind plugins the first binds all of its pods.
 type Bind interface {
 	Plugin
-	// Binding is what is sent to bind the pod to the node.
+	// Binding returns the object to send to bind the pod to the node.
 	Binding(pod *model.Pod, nodeName string) *v1.Binding
-	// Tries is how often a binding is sent before its failure is final.
+	// Tries returns how often a binding is sent before its failure is final.
 	Tries() int
-	// Retry says whether to send a binding again after its try-th try, counted from 1, failed with err, and after which wait.
+	// Retry reports whether to send a binding again after its try-th try, counted from 1, failed with err, and after which wait.
 	Retry(err error, try int) (wait time.Duration, again bool)
 }
 

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// everything prints what a state knows of pods: what they use, where they are, the counts, nominations and holds.
+// everything prints a state's pods: what they use, where they are, the counts, nominations and holds.
 func (s *State) everything() string {
 	var b strings.Builder
 	for slot := range s.alive {

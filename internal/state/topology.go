@@ -33,7 +33,7 @@ type topology struct {
 
 const noDomain int32 = -1
 
-// fewTopologies is how many are not worth sweeping.
+// fewTopologies is up to how many topologies no sweep takes place.
 const fewTopologies = 64
 
 // sweepTopologies removes the topologies that neither a tally nor a term uses any more, once there are many: the specs of pods choose the keys.

@@ -2,8 +2,8 @@
 // anti-affinity terms select, and away from those whose anti-affinity terms select them.
 //
 // It takes a pod's namespace, labels and terms, and the state's tallies and term counts; it gives rules about counts, and scores of all
-// feasible nodes together. It owns its checked arguments and a bounded cache of parsed terms. It never looks at single pods or nodes: what
-// it asks the state to count, the state keeps counting.
+// feasible nodes together. It owns its checked arguments and a bounded cache of parsed terms. It never looks at single pods or nodes:
+// the state keeps the counts up to date.
 package interpodaffinity
 
 import (

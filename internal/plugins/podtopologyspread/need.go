@@ -19,7 +19,7 @@ type need struct {
 	pod    *model.Pod
 	action v1.UnsatisfiableConstraintAction
 	own    bool // the pod's own constraints, not the default ones
-	// keysRequired says that nodes count only if they have the keys of all constraints.
+	// keysRequired means that nodes count only if they have the keys of all constraints.
 	keysRequired bool
 	list         []demand
 	err          error // why a selector cannot be parsed; then the list is not complete
