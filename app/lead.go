@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -12,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
-	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // leadership says whether this replica may decide.
@@ -85,22 +86,36 @@ func (l leadership) guarded(writer commit.Writer) commit.Writer {
 	return leaderOnly{writer, l.election.Holds, l.lost}
 }
 
-// leaderOnly binds only for a leader. Two replicas must never bind at the same time; if both write conditions or events, no harm is done.
+// leaderOnly binds, and makes the steps of plugins, for a leader. Two replicas must never do these for the same pod; statuses and events
+// do no harm.
 type leaderOnly struct {
 	commit.Writer
 	holds func() error
 	lost  context.Context
 }
 
-// Bind binds the pod to the node, unless another replica holds or may hold the lease.
-func (w leaderOnly) Bind(ctx context.Context, pod *model.Pod, nodeName string) error {
+// Bind stores a binding, unless the lease is or may be another's.
+func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 	if err := w.holds(); err != nil {
 		return fmt.Errorf("not bound by a replica that no longer leads: %w", err)
 	}
+	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Bind(ctx, binding) })
+}
+
+// Patch patches an object, unless the lease is or may be another's.
+func (w leaderOnly) Patch(ctx context.Context, write *plan.Write) error {
+	if err := w.holds(); err != nil {
+		return fmt.Errorf("not written by a replica that no longer leads: %w", err)
+	}
+	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Patch(ctx, write) })
+}
+
+// whileHeld sends a request, which is broken off when the lease is lost.
+func (w leaderOnly) whileHeld(ctx context.Context, send func(context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(w.lost, func() { cancel(context.Cause(w.lost)) })()
-	return w.Writer.Bind(ctx, pod, nodeName)
+	return send(ctx)
 }
 
 // semantic formats a version as candidates in a coordinated election do.

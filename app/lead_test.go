@@ -6,10 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // slow binds until its context ends.
@@ -18,33 +19,41 @@ type slow struct {
 	began chan struct{}
 }
 
-func (s slow) Bind(ctx context.Context, _ *model.Pod, _ string) error {
+func (s slow) Bind(ctx context.Context, _ *v1.Binding) error  { return s.hang(ctx) }
+func (s slow) Patch(ctx context.Context, _ *plan.Write) error { return s.hang(ctx) }
+
+func (s slow) hang(ctx context.Context) error {
 	s.began <- struct{}{}
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// A binding is not begun by a replica that may no longer lead, and one that was begun is broken off.
+// A binding, or a step before it, is not begun by a replica that may no longer lead, and one that was begun is broken off.
 func TestOnlyALeaderBinds(t *testing.T) {
 	errGone := errors.New("gone")
-	lost, lose := context.WithCancelCause(t.Context())
-	var holds error
-	writer := slow{began: make(chan struct{}, 1)}
-	leader := leaderOnly{writer, func() error { return holds }, lost}
+	for name, write := range map[string]func(context.Context, commit.Writer) error{
+		"bind":  func(ctx context.Context, w commit.Writer) error { return w.Bind(ctx, &v1.Binding{}) },
+		"patch": func(ctx context.Context, w commit.Writer) error { return w.Patch(ctx, &plan.Write{}) },
+	} {
+		lost, lose := context.WithCancelCause(t.Context())
+		var holds error
+		writer := slow{began: make(chan struct{}, 1)}
+		leader := leaderOnly{writer, func() error { return holds }, lost}
 
-	ended := make(chan error)
-	go func() { ended <- leader.Bind(t.Context(), &model.Pod{}, "a") }()
-	<-writer.began
-	lose(errGone)
-	if err := <-ended; !errors.Is(err, errGone) {
-		t.Errorf("the binding under way ended with %v", err)
-	}
-	holds = errGone
-	if err := leader.Bind(t.Context(), &model.Pod{}, "a"); !errors.Is(err, errGone) || !strings.Contains(err.Error(), "no longer leads") {
-		t.Errorf("error %v", err)
-	}
-	if len(writer.began) != 0 {
-		t.Error("a binding was begun")
+		ended := make(chan error)
+		go func() { ended <- write(t.Context(), leader) }()
+		<-writer.began
+		lose(errGone)
+		if err := <-ended; !errors.Is(err, errGone) {
+			t.Errorf("%s: what was under way ended with %v", name, err)
+		}
+		holds = errGone
+		if err := write(t.Context(), leader); !errors.Is(err, errGone) || !strings.Contains(err.Error(), "no longer leads") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		if len(writer.began) != 0 {
+			t.Errorf("%s: it was begun", name)
+		}
 	}
 }
 

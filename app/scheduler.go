@@ -107,6 +107,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	}
 	committer, err := commit.New(commit.Config{
 		Writer:      leads.guarded(writer),
+		Binder:      c.Binder,
 		Results:     changes,
 		Log:         log,
 		InFlight:    o.inFlight,

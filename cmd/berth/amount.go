@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// amount words a quantity for people: cores, bytes in the largest unit that leaves at least one of it, or a count.
+// amount formats a quantity for people: cores, bytes in the largest unit that leaves at least one of it, or a count.
 func amount(name string, q resource.Quantity) string {
 	bytes := q.Value()
 	switch {

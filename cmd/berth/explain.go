@@ -13,44 +13,44 @@ import (
 	"github.com/berth-scheduler/berth/internal/explain"
 )
 
-// explanation is what the flags of explain say.
-type explanation struct {
+// explainFlags are the flags of explain.
+type explainFlags struct {
 	*input
 	pod string
 }
 
-// explanationOutputs are the ways to print explanations.
+// explanationOutputs are the formats of explanations.
 var explanationOutputs = []string{"table", "json", "yaml"}
 
 func newExplainCommand() *cobra.Command {
-	var e explanation
+	var e explainFlags
 	cmd := &cobra.Command{
 		Use:   "explain --snapshot FILE",
-		Short: "Say what the scheduler thinks of each node for the pending pods of a cluster",
-		Long: `Say what the scheduler thinks of each node for the pending pods of a cluster, without a cluster.
+		Short: "Show why each node is feasible or not for the pending pods of a cluster",
+		Long: `Show why each node is feasible or not for the pending pods of a cluster, and how it scores. No running cluster is needed.
 
-The cluster is read from files as "kubectl get -o yaml" prints them. Namespaces, services and controllers are part of it: they decide
-where pods spread or attract each other. Every pending pod is judged against it alone: no pod is placed, so none is in another's way.
-"berth simulate" says where they would go one after another.
+The cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
+attracted and repelled by them. Every pending pod is judged against the cluster as it is: no other pending pod is placed. "berth simulate"
+shows where they would go one after another.
 
 The table is for people: how many nodes each plugin leaves, the reasons, the nodes that a single plugin rejects and by how much, and the
 best nodes with their scores. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
 each pod, by namespace and name. For each node, by name, they have
   rejections  of every plugin that rejects it, in the order of the profile; the first is the one that kube-scheduler reports. One without
-              a plugin means that the node was not looked at, because the pod names the only nodes that are worth it.
-  scores      of every plugin that has a say, normalised to 0..100 and before the weight, and their weighted sum, the total. There are
-              none if only one node is feasible: kube-scheduler takes it without scoring. Of a pod with a nominated node that is
-              feasible, kube-scheduler would not score the others either; they are scored here all the same.
-and for the pod, where it applies,
+              a plugin means that no filter was asked about the node, because the pod names other nodes only.
+  scores      of every plugin that scores the pod, normalised to 0..100 and before the weight, and their weighted sum, the total. There
+              are none if only one node is feasible: kube-scheduler takes it without scoring. For a pod with a feasible nominated node
+              kube-scheduler scores no node either; here they are scored all the same.
+and for the pod, where they apply,
   message     the text of the FailedScheduling event, without what preemption adds, if no node is feasible,
-  gated       what keeps the pod from being tried; it is judged as if nothing did,
+  gated       why a PreEnqueue plugin holds the pod back; its nodes are judged all the same,
   error       why its turn would end without a result: it is being deleted (it is judged as if it were not), or a plugin fails (nothing
               is scored then).`,
 		Example: `  # Why is this pod pending?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth explain --snapshot - --pod shop/web-2
 
-  # What would another configuration say of all pending pods?
+  # What would another configuration decide about all pending pods?
   berth explain --snapshot cluster.yaml --config scheduler.yaml -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -68,8 +68,8 @@ and for the pod, where it applies,
 	return cmd
 }
 
-// run reads, asks and prints.
-func (e *explanation) run(stdin io.Reader, stdout, stderr io.Writer) error {
+// run reads the input and prints the explanations.
+func (e *explainFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
@@ -91,12 +91,12 @@ func (e *explanation) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	notes(stderr, scheduler, cluster)
 	noteForeign(stderr, pods, scheduler)
 	if isTerminal(stdout) {
-		bar = &progress{} // what is printed shows how far things are
+		bar = &progress{} // the printed pods show the progress
 	}
 	return e.print(stdout, snapshot, bar)
 }
 
-// noteForeign says which pending pods were left out because they are not the scheduler's.
+// noteForeign lists the pending pods that were left out because no profile has their scheduler name.
 func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 	var names []string
 	counts := map[string]int{}
@@ -113,7 +113,7 @@ func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 	}
 }
 
-func (e *explanation) print(stdout io.Writer, snapshot *explain.Snapshot, bar *progress) error {
+func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *progress) error {
 	out := bufio.NewWriterSize(stdout, 1<<18)
 	var p printer
 	switch e.output {
@@ -126,7 +126,7 @@ func (e *explanation) print(stdout io.Writer, snapshot *explain.Snapshot, bar *p
 	}
 	pending := snapshot.Pending()
 	for i, pod := range pending {
-		bar.say("Explaining", int64(i), int64(len(pending)))
+		bar.show("Explaining", int64(i), int64(len(pending)))
 		a, err := snapshot.Of(pod)
 		if err != nil {
 			return fmt.Errorf("explain: %w", err)
@@ -145,9 +145,9 @@ func (e *explanation) print(stdout io.Writer, snapshot *explain.Snapshot, bar *p
 	return nil
 }
 
-// printer prints answers one after another, so that they need not all be there at once.
+// printer prints explanations one after another, so that they need not all be in memory.
 type printer interface {
-	print(a *explain.Answer) error
+	print(a *explain.Explanation) error
 	end() error
 }
 
@@ -158,7 +158,7 @@ type jsonPrinter struct {
 	printed int
 }
 
-func (p *jsonPrinter) print(a *explain.Answer) error {
+func (p *jsonPrinter) print(a *explain.Explanation) error {
 	switch {
 	case p.single:
 	case p.printed == 0:
@@ -189,11 +189,11 @@ type yamlPrinter struct {
 	printed int
 }
 
-func (p *yamlPrinter) print(a *explain.Answer) error {
+func (p *yamlPrinter) print(a *explain.Explanation) error {
 	p.printed++
 	var value any = a
 	if !p.single {
-		value = []*explain.Answer{a} // sequences put one after another are one sequence
+		value = []*explain.Explanation{a} // sequences put one after another are one sequence
 	}
 	data, err := yaml.Marshal(value)
 	if err != nil {

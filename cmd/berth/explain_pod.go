@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
-// only returns the pods without the pending ones that are not the named one. The name must be that of a pending pod of the scheduler's.
+// only returns the pods without the pending ones except the named one, which must be a pending pod of one of the profiles.
 func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, error) {
 	if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
 		return nil, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", name, hint(pods, name))
@@ -59,7 +59,7 @@ func quoted(names []string) string {
 	return strings.Join(all, ", ")
 }
 
-// hint names the pending pods that may have been meant.
+// hint names the pending pods whose names are similar.
 func hint(pods []*v1.Pod, name string) string {
 	const most = 3
 	type candidate struct {

@@ -21,7 +21,7 @@ func newTablePrinter(w io.Writer, snapshot *explain.Snapshot) *tablePrinter {
 	return &tablePrinter{w: w, snapshot: snapshot}
 }
 
-func (p *tablePrinter) print(a *explain.Answer) error {
+func (p *tablePrinter) print(a *explain.Explanation) error {
 	sum := p.snapshot.Summarize(a)
 	if p.printed++; p.printed > 1 {
 		fmt.Fprint(p.w, "\n\n")
@@ -46,7 +46,7 @@ func (p *tablePrinter) end() error {
 	return err
 }
 
-func printVerdict(w io.Writer, a *explain.Answer, sum *explain.Summary) {
+func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	fmt.Fprintf(w, "Pod %s, profile %s: %d of %d nodes will do", a.Pod, a.Profile, sum.Feasible, sum.Nodes)
 	switch {
 	case sum.Taken == "":
@@ -113,7 +113,7 @@ func printNear(w io.Writer, near *explain.Near) {
 	fmt.Fprint(w, more("  and %d more\n", near.Nodes-len(near.Examples)))
 }
 
-// short words a shortage. Amounts that would read alike are given in full.
+// short returns the text of a shortage. Amounts that would read alike are given in full.
 func short(s *explain.Shortage) string {
 	asks, free := amount(s.Resource, s.Asks), amount(s.Resource, s.Free)
 	if asks == free {
@@ -149,7 +149,7 @@ func printBest(out io.Writer, sum *explain.Summary) {
 	fmt.Fprint(w, more("and %d more\n", sum.Feasible-len(sum.Best)))
 }
 
-// more says that a list was cut, if it was.
+// more returns a note that a list was cut, empty if it was not.
 func more(format string, n int) string {
 	if n <= 0 {
 		return ""

@@ -37,12 +37,12 @@ const twoNodes = `
 ---
 `
 
-// pending is a pod of twoNodes with what is special about it.
+// pending is a pod of twoNodes with more metadata and spec.
 func pending(meta, spec, cpu string) string {
 	return twoNodes + "{apiVersion: v1, kind: Pod, metadata: {" + meta + "}, spec: {" + spec + "containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "', memory: 1Gi}}}]}}\n"
 }
 
-// Nodes of twoNodes, as answers have them.
+// Nodes of twoNodes, as explanations show them.
 const (
 	n1Cordoned = `{"name":"n1","feasible":false,"rejections":[{"plugin":"NodeUnschedulable","code":"UnschedulableAndUnresolvable","reasons":["node(s) were unschedulable"]}]}`
 	n2Full     = `{"name":"n2","feasible":false,"rejections":[{"plugin":"NodeResourcesFit","code":"Unschedulable","reasons":["Insufficient cpu"]}]}`
@@ -54,12 +54,12 @@ const (
 	byName = `affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchFields: [{key: metadata.name, operator: In, values: [n2]}]}]}}}, `
 )
 
-// object is an answer about pod default/web.
+// object is an explanation of pod default/web.
 func object(rest string, nodes ...string) string {
 	return `{"pod":"default/web","profile":"default-scheduler","nodes":[` + "\n" + strings.Join(nodes, ",\n") + "\n]" + rest + "}\n"
 }
 
-// TestExplainJSON compares whole outputs.
+// TestExplainJSON compares the whole output.
 func TestExplainJSON(t *testing.T) {
 	const notLookedAt = `,"feasible":false,"rejections":[{"plugin":"","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't satisfy plugin(s) [NodeAffinity]"]}]}`
 	for _, test := range []struct{ name, cluster, want string }{
@@ -101,7 +101,7 @@ func allOf(name, first string) string {
 		`{"plugin":"NodeResourcesFit","code":"UnschedulableAndUnresolvable","reasons":["Insufficient cpu"]}]}`
 }
 
-// TestExplainOutputs checks that YAML says what JSON says, for one pod and for several.
+// TestExplainOutputs checks that YAML equals JSON, for one pod and for several.
 func TestExplainOutputs(t *testing.T) {
 	for _, pod := range [][]string{nil, {"--pod", "shop/web-2"}} {
 		var fromJSON, fromYAML any
@@ -187,7 +187,7 @@ web-a1       462     100                  62                    72              
 	}
 }
 
-// TestExplainTableCuts checks what a table says of long lists, of amounts that read alike, and of nodes that are not scored.
+// TestExplainTableCuts checks the table for long lists, for amounts that read alike, and for nodes that are not scored.
 func TestExplainTableCuts(t *testing.T) {
 	cluster := pending("name: web", "", "3")
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
@@ -232,7 +232,7 @@ func TestExplainEmptyCluster(t *testing.T) {
 	}
 }
 
-// TestExplainForeign leaves pods of other schedulers out, and says so.
+// TestExplainForeign expects that pods of other schedulers are left out, with a note.
 func TestExplainForeign(t *testing.T) {
 	code, out, stderr := explained(t, pending("name: web", "schedulerName: other, ", "1"), "-o", "json")
 	want := `Note: no profile has the scheduler name "other", and pending pods that ask for it were left out: 1; the profiles are "default-scheduler"`
@@ -241,7 +241,7 @@ func TestExplainForeign(t *testing.T) {
 	}
 }
 
-// TestExplainMistakes expects exit code 2 and what would be right.
+// TestExplainMistakes expects exit code 2 and an error that names the correct form.
 func TestExplainMistakes(t *testing.T) {
 	cluster := pending("name: web, namespace: shop", "", "1") + "---\n" +
 		strings.TrimPrefix(pending("name: foreign", "schedulerName: other, ", "1"), twoNodes)

@@ -19,14 +19,14 @@ import (
 // snapshotKinds are the kinds of objects to ask kubectl for, as "kubectl get" takes them: all that the scheduler reads so far.
 const snapshotKinds = "nodes,pods,priorityclasses,namespaces,services,replicationcontrollers,replicasets,statefulsets"
 
-// input is what the flags say of commands that work on files.
+// input holds the flags of commands that read files.
 type input struct {
 	files  []string
 	config string
 	output string
 
-	filesFlag string   // as people write it
-	outputs   []string // the ways to print
+	filesFlag string   // as on the command line
+	outputs   []string // the output formats
 }
 
 // newInput declares the flags. filesFlag names the files, short in a letter or not at all.
@@ -41,7 +41,7 @@ func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *
 	return in
 }
 
-// read reads what people wrote: the scheduler's configuration, the default one without a file, and the cluster.
+// read reads the scheduler's configuration (the default one without a file) and the cluster.
 func (in *input) read(stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, error) {
 	if !slices.Contains(in.outputs, in.output) {
 		return nil, nil, wrong{fmt.Errorf("--output %q: must be one of %s", in.output, strings.Join(in.outputs, ", "))}
@@ -60,7 +60,7 @@ func (in *input) read(stdin io.Reader, bar *progress) (*config.Config, *manifest
 	return scheduler, cluster, nil
 }
 
-// shortRun sets GOGC=400 while a command runs: a third less time for some more memory. It returns what ends that.
+// shortRun sets GOGC=400 while a command runs: a third less time for some more memory. It returns a function that restores the old value.
 func shortRun() func() {
 	before := debug.SetGCPercent(400)
 	return func() { debug.SetGCPercent(before) }
@@ -73,7 +73,7 @@ func loadConfig(file string) (*config.Config, error) {
 	return config.Load(file)
 }
 
-// notes says what was not taken into account.
+// notes writes what was not taken into account.
 func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	for _, warning := range cluster.Warnings {
 		fmt.Fprintf(w, "Note: %s\n", warning)
@@ -99,9 +99,9 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	}
 }
 
-// missingControllers warns of an input with pods of a controller and without any controller of that kind. Default constraints of
-// PodTopologySpread select pods as their services and controllers do: without those objects nothing is selected, and the pods are not spread.
-// It returns "" if there is nothing to warn of.
+// missingControllers warns of an input that has pods of a controller but no controller of that kind. Default constraints of PodTopologySpread
+// use the selectors of services and controllers: without those objects the default selector is empty, and the pods are not spread. It returns ""
+// if there is nothing to warn of.
 func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) string {
 	if !slices.Contains(scheduler.Reads(), model.ReplicaSetKind) {
 		return ""
@@ -130,7 +130,7 @@ func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) str
 		"; without its controller a pod may not be spread as in the cluster; take all that counts: kubectl get " + snapshotKinds + " -A -o yaml"
 }
 
-// spreadingController returns the kind of the pod's controller if default constraints look at that kind; "" otherwise.
+// spreadingController returns the kind of the pod's controller if default selectors use that kind; "" otherwise.
 func spreadingController(pod *v1.Pod) string {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {

@@ -1,7 +1,7 @@
-// Command berth is a Kubernetes scheduler, and what goes with one.
+// Command berth is a Kubernetes scheduler with commands to simulate and explain its decisions.
 //
-// It takes a subcommand; called by the name kube-scheduler it is the scheduler itself. It owns the exit code: 0, 1 for a failure,
-// 2 for a mistake in what a person wrote.
+// It takes a subcommand; called by the name kube-scheduler it is only the scheduler. It gives what the subcommand prints. It owns the exit code:
+// 0, 1 for a failure, 2 for a mistake in the user's input. It never schedules itself: package app does.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 
 func main() { os.Exit(run(context.Background(), os.Args, os.Stdout, os.Stderr)) }
 
-// run runs the command line, of which the first argument is the name that the binary was called by, and returns the exit code.
+// run runs the command line, whose first argument is the name that the binary was called by, and returns the exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if called := strings.TrimSuffix(filepath.Base(args[0]), ".exe"); called == kubeScheduler {
 		return runAsKubeScheduler(ctx, args[1:], stdout, stderr)
@@ -36,11 +36,10 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return app.ExitCode(err)
 }
 
-// kubeScheduler is the name that makes the binary the scheduler and nothing else.
+// kubeScheduler is the name by which the binary is only the scheduler.
 const kubeScheduler = "kube-scheduler"
 
-// runAsKubeScheduler fails in the way of kube-scheduler: with exit code 1 whatever is wrong, and with the usage before the error if that is
-// a flag.
+// runAsKubeScheduler fails as kube-scheduler does: with exit code 1 for every error, and with the usage before the error if a flag is wrong.
 func runAsKubeScheduler(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	cmd := app.NewSchedulerCommand()
 	cmd.SetContext(ctx)
@@ -65,7 +64,7 @@ func newCommand() *cobra.Command {
 	return root
 }
 
-// subcommand refuses a word that is none.
+// subcommand rejects unknown subcommands.
 func subcommand(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
@@ -80,5 +79,5 @@ func subcommand(cmd *cobra.Command, args []string) error {
 // wrong is a mistake on the command line.
 type wrong struct{ error }
 
-// ExitCode is that of a mistake.
+// ExitCode returns 2.
 func (wrong) ExitCode() int { return 2 }

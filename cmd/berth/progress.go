@@ -9,9 +9,9 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is a line on a terminal that says how far things are. Anywhere else it says nothing.
+// progress is a progress bar on a terminal. Without a terminal it writes nothing.
 type progress struct {
-	w     io.Writer // nil if there is nobody to tell
+	w     io.Writer // nil without a terminal
 	erase string
 	shown bool
 	last  int64
@@ -28,15 +28,15 @@ func newProgress(w io.Writer) *progress {
 	return p
 }
 
-func (p *progress) reading(done, total int64) { p.say("Reading", done, total) }
+func (p *progress) reading(done, total int64) { p.show("Reading", done, total) }
 
 func isTerminal(w io.Writer) bool {
 	file, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// say rewrites the line when a whole percent has been added.
-func (p *progress) say(what string, done, total int64) {
+// show rewrites the line when a whole percent has been added.
+func (p *progress) show(what string, done, total int64) {
 	if p.w == nil || total <= 0 {
 		return
 	}

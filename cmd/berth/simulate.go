@@ -12,31 +12,31 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-// simulation is what the flags of simulate say.
+// simulation holds the flags of simulate.
 type simulation struct {
 	*input
 	seed uint64
 }
 
-// simulationOutputs are the ways to print a simulation.
+// simulationOutputs are the formats of a simulation.
 var simulationOutputs = []string{"table", "wide", "json", "yaml"}
 
 func newSimulateCommand() *cobra.Command {
 	var s simulation
 	cmd := &cobra.Command{
 		Use:   "simulate -f FILE",
-		Short: "Say where the pending pods of a cluster would go",
-		Long: `Say where the pending pods of a cluster would go, without a cluster.
+		Short: "Show where the pending pods of a cluster would go",
+		Long: `Show where the pending pods of a cluster would go. No running cluster is needed.
 
-The cluster is read from files as "kubectl get -o yaml" prints them. Namespaces, services and controllers are part of it: they decide
-where pods spread or attract each other. The scheduler itself runs on it, on a virtual clock, until nothing more can come of it: pods are
+The cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
+attracted and repelled by them. The scheduler itself runs on the cluster, on a virtual clock, until no further pod can be placed: pods are
 taken by priority and then by age. A pod that finds no node is printed with the reason. The same files, configuration and seed give the
 same result.`,
-		Example: `  # What would become of the pods that are pending right now?
+		Example: `  # Where would the pods go that are pending right now?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth simulate -f -
 
-  # And if these ten replicas came as well?
+  # Where, if these ten replicas were created as well?
   berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -54,7 +54,7 @@ same result.`,
 	return cmd
 }
 
-// run reads, simulates and prints.
+// run reads the input, simulates and prints.
 func (s *simulation) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	defer shortRun()()
 	bar := newProgress(stderr)
@@ -64,7 +64,7 @@ func (s *simulation) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		return err
 	}
 	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed}, cluster, func(decided, pending int) {
-		bar.say("Scheduling", int64(decided), int64(pending))
+		bar.show("Scheduling", int64(decided), int64(pending))
 	})
 	if err != nil {
 		return fmt.Errorf("simulate: %w", err)

@@ -73,7 +73,7 @@ func trimmed(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// TestSimulateOutputs checks that JSON and YAML say the same, and that a second run says it again.
+// TestSimulateOutputs checks that YAML equals JSON, and that a second run gives the same output.
 func TestSimulateOutputs(t *testing.T) {
 	args := []string{"-f", example, "-f", "../../examples/replicas.yaml", "--config", "../../examples/packing.yaml", "--seed", "7"}
 	_, text, stderr := simulated(t, "", append(args, "-o", "json")...)
@@ -108,7 +108,7 @@ func TestSimulateOutputs(t *testing.T) {
 	}
 }
 
-// TestSimulateStdin reads a cluster from standard input, and says on stderr what it left out.
+// TestSimulateStdin reads a cluster from standard input, and expects a note on stderr about what was left out.
 func TestSimulateStdin(t *testing.T) {
 	const cluster = `apiVersion: v1
 kind: List
@@ -132,7 +132,7 @@ items:
 	}
 }
 
-// TestSimulateWhatIsMissing keeps pods pending that need what is not there, as the scheduler does, and says so on stderr.
+// TestSimulateWhatIsMissing expects that pods stay pending that need a missing plugin, as with the scheduler, with a note on stderr.
 func TestSimulateWhatIsMissing(t *testing.T) {
 	const cluster = `
 {apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "1", pods: "9"}}}
@@ -183,7 +183,7 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 	}
 }
 
-// TestSimulateMistakes expects exit code 2 and what would be right.
+// TestSimulateMistakes expects exit code 2 and an error that names the correct form.
 func TestSimulateMistakes(t *testing.T) {
 	tests := []struct {
 		name, want string
@@ -208,7 +208,7 @@ func TestSimulateMistakes(t *testing.T) {
 	}
 }
 
-// TestAmount words amounts for people.
+// TestAmount formats amounts for people.
 func TestAmount(t *testing.T) {
 	_, out, _ := simulated(t, `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"allocatable":{"cpu":"1500m","memory":"1536","pods":"12345"}}}`, "-f", "-")
 	for _, want := range []string{"cpu        1.5 ", "memory     1.5Ki ", "pods       12345 "} {
@@ -218,7 +218,7 @@ func TestAmount(t *testing.T) {
 	}
 }
 
-// TestMissingControllers expects one warning for pending pods whose controllers the input leaves out, and none where they make no difference.
+// TestMissingControllers expects one warning for pending pods whose controllers the input lacks, and none where they make no difference.
 func TestMissingControllers(t *testing.T) {
 	pod := func(name, kind, spec string) string {
 		apiVersion := "apps/v1"

@@ -12,10 +12,10 @@ import (
 	"github.com/berth-scheduler/berth/app"
 )
 
-// kubernetes is the version of kube-scheduler whose place the scheduler takes.
+// kubernetes is the version of the kube-scheduler that the scheduler replaces.
 const kubernetes = "1.37"
 
-// version says which Berth this is.
+// version is the output of the version command.
 type version struct {
 	Version    string `json:"version"`
 	Kubernetes string `json:"kubernetes"`

@@ -103,7 +103,7 @@ func schedule(t *testing.T) {
 	changes := ingest.New(c.Compile())
 	written := writer{bound: make(chan string, 10), statuses: make(chan string, 10)}
 	writes, err := commit.New(commit.Config{
-		Writer: written, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10,
+		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 10 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {
@@ -128,10 +128,11 @@ func schedule(t *testing.T) {
 // writer is an API server that accepts every write.
 type writer struct{ bound, statuses chan string }
 
-func (w writer) Bind(_ context.Context, pod *berth.Pod, _ string) error {
-	w.bound <- pod.Name
+func (w writer) Bind(_ context.Context, binding *v1.Binding) error {
+	w.bound <- binding.Name
 	return nil
 }
+func (w writer) Patch(context.Context, *plan.Write) error           { return nil }
 func (w writer) NodeOf(context.Context, *berth.Pod) (string, error) { return "", nil }
 func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
 	w.statuses <- pod.Name

@@ -7,26 +7,30 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
 // Writer writes to the API. Its methods are called by many goroutines and return soon after their context ends.
 type Writer interface {
-	// Bind binds the pod to the node.
-	Bind(ctx context.Context, pod *model.Pod, nodeName string) error
-	// NodeOf returns the node that the pod is bound to, empty if to none. That there is no such pod is an error "not found", also where
-	// another pod has its name.
+	// Bind stores the binding of a pod to its node.
+	Bind(ctx context.Context, binding *v1.Binding) error
+	// NodeOf returns the node that the pod is bound to, empty if it is not bound. If there is no such pod, or another pod has its name, the
+	// error is "not found".
 	NodeOf(ctx context.Context, pod *model.Pod) (string, error)
 	// PatchStatus sets a condition, unless it is nil, and does with the pod's nominated node what the nomination says.
 	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error
-	// Record writes an event about the pod. That a warning was taken in does not say that it has reached the API server: it may be
-	// sent later.
+	// Patch patches an object.
+	Patch(ctx context.Context, write *plan.Write) error
+	// Record writes an event about the pod. A warning may be sent later: that Record returned no error does not say that it has reached the
+	// API server.
 	Record(ctx context.Context, pod *model.Pod, event report.Event) error
 }
 
@@ -37,21 +41,23 @@ type Results interface {
 
 // Config is what a Commit needs to be built.
 type Config struct {
-	Writer  Writer
+	Writer Writer
+	// Binder returns the Bind plugin of a scheduler name.
+	Binder  func(schedulerName string) plugin.Bind
 	Results Results
 	Log     klog.Logger
 	// InFlight is how many writes are sent at the same time.
 	InFlight int
-	// BindingsMax is how many bindings may wait before Room asks the loop to wait, EventsMax how many events before the oldest
-	// are dropped.
+	// BindingsMax is how many bindings may wait to be sent before Room makes the loop wait. EventsMax is how many events may wait before the
+	// oldest are dropped.
 	BindingsMax, EventsMax int
 	// Timeout is how long one write may take.
 	Timeout time.Duration
-	// EventPause is how long statuses and events wait after one could not be delivered.
+	// EventPause is how long statuses and events wait after the API server did not answer one.
 	EventPause time.Duration
 	// Drain is how long Run goes on writing after its context has ended.
 	Drain time.Duration
-	// Observers are told how writes go.
+	// Observers observe writes and bindings.
 	Observers []Observer
 }
 
@@ -65,37 +71,37 @@ const (
 	DefaultDrain       = 5 * time.Second
 )
 
-// Commit carries decisions out while Run runs. Its methods may be called by any goroutine.
+// Commit carries decisions out while Run runs. Its methods may be called by any goroutine and do not wait.
 type Commit struct {
 	config Config
-	log    klog.Logger   // says the same thing a few times at most
-	flush  func()        // has the log say what it held back
-	always chan struct{} // closed: there is room
+	log    klog.Logger   // logs the same thing a few times at most
+	flush  func()        // logs what was held back
+	always chan struct{} // closed; Room returns it when there is room
 	wake   *sync.Cond    // on mu, for workers that wait for something to do
-	alarm  *time.Timer   // wakes a worker when something has waited for its time
+	alarm  *time.Timer   // wakes a worker when something in the outbox is due
 
 	mu        sync.Mutex
-	docket    *Docket
-	room      chan struct{} // what the loop waits for; nil if it does not
+	outbox    *Outbox
+	room      chan struct{} // closed when there is room again; nil if the loop does not wait for it
 	stopped   bool          // no binding is taken in any more
 	abandoned bool          // what waits will not be written
 }
 
-// share is which part of the workers may write statuses and events at a time, the one that takes events first among them, so that a
-// binding that comes finds a worker free although others hang.
+// share is the part of the workers that may write statuses and events at a time, including the worker reserved for events: one in two. The
+// others are free for bindings although statuses and events hang.
 const share = 2
 
-// DocketFor is what the Docket of a Commit with so many writes in flight is built with.
-func DocketFor(inFlight, eventsMax int, pause time.Duration, jitter func(time.Duration) time.Duration) DocketConfig {
-	return DocketConfig{EventsMax: eventsMax, ReportsInFlight: max(1, (inFlight-1)/share), Pause: pause, Jitter: jitter}
+// OutboxFor is the configuration of the Outbox of a Commit with so many writes in flight.
+func OutboxFor(binder func(string) plugin.Bind, inFlight, eventsMax int, pause time.Duration, jitter func(time.Duration) time.Duration) OutboxConfig {
+	return OutboxConfig{Binder: binder, EventsMax: eventsMax, ReportsInFlight: max(1, (inFlight-1)/share), Pause: pause, Jitter: jitter}
 }
 
-// DefaultDocket is that of a Commit with the defaults.
-func DefaultDocket(jitter func(time.Duration) time.Duration) DocketConfig {
-	return DocketFor(DefaultInFlight, DefaultEventsMax, DefaultEventPause, jitter)
+// DefaultOutbox is the configuration of the Outbox of a Commit with the defaults.
+func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
+	return OutboxFor(binder, DefaultInFlight, DefaultEventsMax, DefaultEventPause, jitter)
 }
 
-// jitter spreads the tries of writes that failed together.
+// jitter is how much longer a wait may be, as a part of it, so that writes that failed together are not tried again together.
 const jitter = 0.1
 
 // New builds a Commit. Nothing is written before Run.
@@ -116,11 +122,11 @@ func New(config Config) (*Commit, error) {
 		}
 	}
 	spread := func(d time.Duration) time.Duration { return wait.Jitter(d, jitter) }
-	docket, err := NewDocket(DocketFor(config.InFlight, config.EventsMax, config.EventPause, spread))
+	outbox, err := NewOutbox(OutboxFor(config.Binder, config.InFlight, config.EventsMax, config.EventPause, spread))
 	if err != nil {
 		return nil, err
 	}
-	c := &Commit{config: config, always: make(chan struct{}), docket: docket}
+	c := &Commit{config: config, always: make(chan struct{}), outbox: outbox}
 	c.log, c.flush = terse.Logger(config.Log)
 	close(c.always)
 	c.wake = sync.NewCond(&c.mu)
@@ -129,14 +135,14 @@ func New(config Config) (*Commit, error) {
 	return c, nil
 }
 
-// ring wakes a worker. It takes the lock, so that it cannot come between a worker's look at the docket and its going to sleep.
+// ring wakes a worker. It takes the lock, so that no worker misses it between looking at the outbox and going to sleep.
 func (c *Commit) ring() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wake.Signal()
 }
 
-// Start carries a decision out as soon as it can. It does not wait.
+// Start has a decision carried out. It does not wait.
 func (c *Commit) Start(decision plan.Decision) {
 	if log := c.config.Log.V(3); log.Enabled() {
 		for i := range decision.Pods {
@@ -148,23 +154,45 @@ func (c *Commit) Start(decision plan.Decision) {
 				"feasibleNodes", decision.Feasible, "nodes", decision.Nodes, "err", decision.Err)
 		}
 	}
-	c.mu.Lock()
-	var settled []*Settled
-	if !c.abandoned || decision.Outcome == plan.Placed {
-		settled = c.docket.Start(&decision)
-		c.wake.Signal()
-	}
-	c.mu.Unlock()
-	for _, s := range settled {
-		c.settle(s)
-	}
+	c.update(func(now time.Time) {
+		if !c.abandoned || decision.Outcome == plan.Placed {
+			c.outbox.Start(now, &decision)
+		}
+	})
 }
 
-// Room is closed when fewer bindings wait than may. What it returned before is closed when that becomes so.
+// Allow ends the wait of a plugin for a pod.
+func (c *Commit) Allow(pod types.UID, plugin string) {
+	c.update(func(now time.Time) { c.outbox.Allow(now, pod, plugin) })
+}
+
+// Reject ends the wait of a plugin for a pod with a "no".
+func (c *Commit) Reject(pod types.UID, plugin, reason string) {
+	c.update(func(now time.Time) { c.outbox.Reject(now, pod, plugin, reason) })
+}
+
+// Cancel fails a binding that has not been sent. It reports whether it could.
+func (c *Commit) Cancel(pod types.UID, reason error) (canceled bool) {
+	c.update(func(now time.Time) { canceled = c.outbox.Cancel(now, pod, reason) })
+	return canceled
+}
+
+// update changes the outbox, wakes a worker for what there is to send now, and answers what has ended by that.
+func (c *Commit) update(change func(now time.Time)) {
+	c.mu.Lock()
+	change(time.Now())
+	ended := c.outbox.Take()
+	c.makeRoom()
+	c.wake.Signal()
+	c.mu.Unlock()
+	c.answer(ended)
+}
+
+// Room returns a channel that is closed when fewer bindings wait than may.
 func (c *Commit) Room() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.docket.Waiting() < c.config.BindingsMax {
+	if c.outbox.Waiting() < c.config.BindingsMax {
 		return c.always
 	}
 	if c.room == nil {
@@ -177,11 +205,11 @@ func (c *Commit) Room() <-chan struct{} {
 func (c *Commit) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.docket.Stats()
+	return c.outbox.Stats()
 }
 
-// Run writes until the context ends. Bindings that wait then are answered with the reason; for a short time more, writes in flight
-// may finish and statuses and events that wait are written. When Run returns, nothing is in flight and every binding is answered.
+// Run writes until the context ends. Then it answers the bindings that wait with the reason, and for the time Config.Drain it lets writes in
+// flight finish and writes statuses and events that wait. When Run returns, nothing is in flight and every binding is answered.
 func (c *Commit) Run(ctx context.Context) {
 	writing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -201,31 +229,30 @@ func (c *Commit) Run(ctx context.Context) {
 	c.flush()
 }
 
-// stop lets nothing more in and answers the bindings that waited.
+// stop takes in no more bindings and answers those that wait.
 func (c *Commit) stop(reason error) {
 	c.mu.Lock()
 	c.stopped = true
-	waiting := c.docket.Stop(reason)
+	c.outbox.Stop(reason)
+	ended := c.outbox.Take()
 	c.makeRoom()
 	c.wake.Broadcast()
 	c.mu.Unlock()
-	for _, s := range waiting {
-		c.settle(s)
-	}
+	c.answer(ended)
 }
 
-// giveUp leaves unwritten what still waits.
+// giveUp ends the workers; what still waits is not written.
 func (c *Commit) giveUp() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.abandoned = true
-	c.docket.abandon()
+	c.outbox.abandon()
 	c.wake.Broadcast()
 }
 
-// makeRoom lets the loop go on if it waits and need not. The caller holds mu.
+// makeRoom wakes the loop if it waits for room and there is some. The caller holds mu.
 func (c *Commit) makeRoom() {
-	if c.room != nil && c.docket.Waiting() < c.config.BindingsMax {
+	if c.room != nil && c.outbox.Waiting() < c.config.BindingsMax {
 		close(c.room)
 		c.room = nil
 	}

@@ -421,6 +421,9 @@ func (c *counting) Sending(ctx context.Context, _ *commit.Write) context.Context
 
 func (c *counting) Sent(context.Context, *commit.Write, time.Duration, error) { c.sent.Add(1) }
 
+func (c *counting) Passed(*commit.StageEnd) {}
+func (c *counting) Settled(*commit.Settled) {}
+
 // TestStopTellsObservers stops while a binding waits for its next try: whoever was told that it began must be told that it ended.
 func TestStopTellsObservers(t *testing.T) {
 	observer := &counting{}
@@ -440,5 +443,22 @@ func TestStopTellsObservers(t *testing.T) {
 	}
 	if began, ended := observer.sending.Load(), observer.sent.Load(); began != 3 || ended != 3 { // and an event
 		t.Errorf("observers were told of the beginning of %d writes and the end of %d, want 3", began, ended)
+	}
+}
+
+// TestTimeoutIsAnswered lets a wait time out while statuses and events hang: the loop is answered at once.
+func TestTimeoutIsAnswered(t *testing.T) {
+	f := newFixture(t, nil)
+	g := newGate()
+	f.server.before = func(_ http.ResponseWriter, r request, _ int) bool {
+		g.hold(r)
+		return false
+	}
+	stop := f.run(t)
+	defer stop(errors.New("the test is over"))
+	defer close(g.open)
+	f.Start(stepped("p", "Permit/gang 50ms"))
+	if outcome := f.outcomes.next(t); outcome.Pod.Name != "p" || fmt.Sprint(outcome.Rejectors) != "[gang]" {
+		t.Errorf("the result is %+v", outcome)
 	}
 }

@@ -12,7 +12,7 @@ func (l *lane[T]) push(item T) {
 	if l.head > 0 && l.head == len(l.items) {
 		l.items, l.head = l.items[:0], 0
 	}
-	// Moving what waits to the front is cheaper than growing once half of the space is used up.
+	// Once half of the space is free at the front, moving the items there is cheaper than growing.
 	if len(l.items) == cap(l.items) && l.head > len(l.items)/2 {
 		n := copy(l.items, l.items[l.head:])
 		clear(l.items[n:])

@@ -5,24 +5,25 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Observer is told how writes go, by the goroutines that write.
+// Observer observes writes and bindings. Its methods are called by the goroutines that write, which wait: they must be quick.
 type Observer interface {
-	// Sending is told that a write begins. Its requests are sent with the context that it returns.
+	// Sending is called when a write begins. Its requests are sent with the context that it returns.
 	Sending(ctx context.Context, w *Write) context.Context
-	// Sent is told how the write ended and how long it took, with the context that Sending returned.
+	// Sent is called when the write has ended, with how long it took and the context that Sending returned.
 	Sent(ctx context.Context, w *Write, took time.Duration, err error)
+	// Settled is called when the end of a binding is known, after Sent if anything was sent for it.
+	Settled(s *Settled)
+	// Passed is called when a binding with steps has passed an extension point, or failed at it.
+	Passed(stage *StageEnd)
 }
 
 // Write is one write to the API: a binding with all its tries and questions, from the first request until it is settled, or one try at a
-// status or an event.
+// step, a status or an event.
 type Write struct {
 	Kind WriteKind
 	Pod  *model.Pod
-	// Placement is what a binding carries out; nil for other kinds.
-	Placement *plan.Placement
 }
 
 // WriteKind is what is written.
@@ -33,43 +34,44 @@ const (
 	BindingWrite WriteKind = iota
 	StatusWrite
 	EventWrite
+	StepWrite
+	// WriteKinds is how many there are.
+	WriteKinds
 )
 
 // String returns the kind in one word.
-func (k WriteKind) String() string { return [...]string{"binding", "status", "event"}[k] }
+func (k WriteKind) String() string { return [...]string{"binding", "status", "event", "step"}[k] }
 
-// observation is a write that observers have been told of.
+// observation is a write that observers know of.
 type observation struct {
 	write    Write
 	began    time.Time
 	contexts []context.Context // by observer
 }
 
-// observed returns where the observation of a job is kept. Nobody else has the job while it is in flight.
-func (j *Job) observed() **observation {
-	switch j.Errand {
+// observed returns where the observation of a request is kept. Nobody else has the request while it is in flight.
+func (r *Request) observed() **observation {
+	switch r.Kind {
 	case Patch:
-		return &j.status.seen
+		return &r.status.seen
 	case Record:
-		return &j.event.seen
+		return &r.event.seen
+	case WriteStep, UndoStep:
+		return &r.binding.steps.seen
 	}
-	return &j.binding.seen
+	return &r.binding.seen
 }
 
+var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, Patch: StatusWrite, Record: EventWrite}
+
 // sending tells observers that a write begins, unless it has begun already, and returns the context to send the request with.
-func (c *Commit) sending(ctx context.Context, job Job) context.Context {
+func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	if len(c.config.Observers) == 0 {
 		return ctx
 	}
-	seen := job.observed()
+	seen := request.observed()
 	if *seen == nil {
-		o := &observation{write: Write{Kind: StatusWrite, Pod: job.Pod}, began: time.Now()}
-		switch job.Errand {
-		case Bind, Ask:
-			o.write.Kind, o.write.Placement = BindingWrite, &job.binding.placement
-		case Record:
-			o.write.Kind = EventWrite
-		}
+		o := &observation{write: Write{Kind: writeKinds[request.Kind], Pod: request.Pod}, began: time.Now()}
 		for _, observer := range c.config.Observers {
 			ctx = observer.Sending(ctx, &o.write)
 			o.contexts = append(o.contexts, ctx)
@@ -79,13 +81,13 @@ func (c *Commit) sending(ctx context.Context, job Job) context.Context {
 	return (*seen).contexts[len((*seen).contexts)-1]
 }
 
-// ended takes the observation of a status or an event that is over off its job: another try is another write. It must be called while
-// nobody else can have the job. That of a binding comes with its Settled.
-func (c *Commit) ended(job Job) *observation {
-	if job.Errand == Bind || job.Errand == Ask {
+// ended takes the observation of a step, a status or an event that is over off its request: another try is another write. It must be called
+// while nobody else can have the request. That of a binding comes with its Settled.
+func (c *Commit) ended(request Request) *observation {
+	if request.Kind == Bind || request.Kind == Ask {
 		return nil
 	}
-	seen := job.observed()
+	seen := request.observed()
 	o := *seen
 	*seen = nil
 	return o

@@ -20,6 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
@@ -232,7 +234,7 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	f := &fixture{server: s, outcomes: make(outcomes, 1_000)}
 	log, _ := ktesting.NewTestContext(t)
 	config := commit.Config{
-		Writer: writer, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100,
+		Writer: writer, Binder: binder, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100,
 		Timeout: 10 * time.Second, EventPause: 10 * time.Millisecond, Drain: 10 * time.Second,
 	}
 	if change != nil {
@@ -243,6 +245,8 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	}
 	return f
 }
+
+func binder(string) plugin.Bind { return defaultbinder.Plugin{} }
 
 func podNamed(name string) *model.Pod {
 	return model.NewPod(&v1.Pod{

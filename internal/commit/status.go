@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// status is what is to be written into a pod.
+// status is a write of a pod's status.
 type status struct {
 	pod        *model.Pod
 	condition  *v1.PodCondition
@@ -22,81 +22,81 @@ type status struct {
 	seen       *observation
 }
 
-// writes is what is to be written of one pod. Two writes of one pod are never in flight together: a condition that arrived after
+// writes are the status writes of one pod. A status and a binding of one pod are never in flight together: a condition that arrives after
 // the binding would say of a bound pod that it waits.
 type writes struct {
 	latest  *status // nil if none waits
-	queued  bool    // its turn is in the lane, or on the timeline
+	queued  bool    // the pod is in the lane or on the timeline
 	writing bool
-	held    *binding // to be started when the status is written
+	held    *binding // sent when the write has ended
 }
 
 // written is the last status of a pod that was written.
 type written struct {
-	what  wording
-	until time.Time // then it is forgotten
+	what  statusText
+	until time.Time // when it is forgotten
 }
 
-// wording is what a status says, and of which version of the pod.
-type wording struct {
+// statusText is what a status says about which version of the pod.
+type statusText struct {
 	version    string
 	condition  v1.PodCondition
 	nomination plan.NominationMode
 	nodeName   string // nominated
 }
 
-// rewritten says when what was written is no longer worth remembering, unless something was written since.
-type rewritten struct {
+// expiry is when the last status of a pod is forgotten, unless another was written since.
+type expiry struct {
 	pod   types.UID
 	until time.Time
 }
 
 const (
-	// writtenMax bounds how many writes are remembered, writtenFor for how long. The watch shows within that time what was written, and
-	// forgetting costs no more than writing something twice.
+	// writtenMax bounds how many written statuses are remembered, writtenFor for how long. The watch shows a status within that time; a
+	// status that is forgotten too early is written twice, which does no harm.
 	writtenMax = 10_000
 	writtenFor = time.Minute
-	// lowTries is how often a status or an event is tried that the API server answers with a failure that may pass: with the pauses in
-	// between, for over two minutes. A server that does not answer is waited for.
-	lowTries = 16
-	// forbiddenTries is how often an event is tried again that is forbidden: for over three seconds.
+	// reportTries bounds the tries of a status or an event that the API server answers with an error which may pass: with the pauses in
+	// between, they take over two minutes. Tries that are not answered do not count.
+	reportTries = 16
+	// forbiddenTries bounds the tries of an event that is forbidden: they take over three seconds.
 	forbiddenTries = 5
-	// conflictTries is how often one is tried again that meets a conflict.
+	// conflictTries bounds the tries that end in a conflict.
 	conflictTries = 4
-	// lowPause is the wait between these tries; it doubles up to lowPauseMax.
-	lowPause    = 10 * time.Millisecond
-	lowPauseMax = 30 * time.Second
+	// reportPause is the wait between two tries; it grows up to reportPauseMax.
+	reportPause    = 10 * time.Millisecond
+	reportPauseMax = 30 * time.Second
 )
 
-// tell has a report about a pod written: its status and its event.
-func (d *Docket) tell(pod *model.Pod, r report.Report) {
+// queueReport queues the status and the event of a report about a pod.
+func (o *Outbox) queueReport(pod *model.Pod, r report.Report) {
 	if r.Condition != nil || r.Nomination.Mode != plan.Keep {
-		d.startStatus(&status{pod: pod, condition: r.Condition, nomination: r.Nomination})
+		o.startStatus(&status{pod: pod, condition: r.Condition, nomination: r.Nomination})
 	}
 	if r.Event != (report.Event{}) {
-		d.startEvent(&event{saying: saying{pod.UID, r.Event}, pod: pod, times: 1})
+		o.startEvent(&event{eventKey: eventKey{pod.UID, r.Event}, pod: pod, times: 1})
 	}
 }
 
-// startStatus queues a status in the place of an older one that has not been written.
-func (d *Docket) startStatus(s *status) {
-	p := d.pods[s.pod.UID]
+// startStatus queues a status. It replaces an older one that has not been sent.
+func (o *Outbox) startStatus(s *status) {
+	p := o.pods[s.pod.UID]
 	if p == nil {
-		// The same decision about the same version of a pod: the watch has not yet shown what was written before.
-		if was, ok := d.written[s.pod.UID]; ok && was.what == wordingOf(s) {
+		// The decision is the same as the last one about this version of the pod; the watch has not shown its status yet.
+		if was, ok := o.written[s.pod.UID]; ok && was.what == textOf(s) {
 			return
 		}
 		p = &writes{}
-		d.pods[s.pod.UID] = p
+		o.pods[s.pod.UID] = p
 	}
 	if p.latest != nil {
 		s.takeOver(p.latest)
 	}
 	p.latest = s
-	d.queueStatus(s.pod.UID, p)
+	o.queueStatus(s.pod.UID, p)
 }
 
-// takeOver adds what an older status says that was not written, where this one says nothing.
+// takeOver adds what an older status says that was not written, where this status says nothing.
 func (s *status) takeOver(older *status) {
 	if s.condition == nil {
 		s.condition = older.condition
@@ -106,28 +106,28 @@ func (s *status) takeOver(older *status) {
 	}
 }
 
-func (d *Docket) queueStatus(uid types.UID, p *writes) {
+func (o *Outbox) queueStatus(uid types.UID, p *writes) {
 	if p.queued || p.writing {
 		return
 	}
 	p.queued = true
-	d.statuses.push(uid)
+	o.statuses.push(uid)
 }
 
-func wordingOf(s *status) wording {
-	w := wording{version: s.pod.Object.ResourceVersion, nomination: s.nomination.Mode, nodeName: s.nomination.NodeName}
+func textOf(s *status) statusText {
+	w := statusText{version: s.pod.Object.ResourceVersion, nomination: s.nomination.Mode, nodeName: s.nomination.NodeName}
 	if s.condition != nil {
 		w.condition = *s.condition
 	}
 	return w
 }
 
-// takeStatus returns the status whose turn it is, nil if it is not to be written any more.
-func (d *Docket) takeStatus(uid types.UID) *status {
-	p := d.pods[uid]
+// takeStatus returns the pod's status to send, nil if there is none any more.
+func (o *Outbox) takeStatus(uid types.UID) *status {
+	p := o.pods[uid]
 	p.queued = false
 	if p.latest == nil {
-		delete(d.pods, uid)
+		delete(o.pods, uid)
 		return nil
 	}
 	s := p.latest
@@ -135,171 +135,170 @@ func (d *Docket) takeStatus(uid types.UID) *status {
 	return s
 }
 
-// patched takes in how the write of a status ended, and returns why it is given up, if it is.
-func (d *Docket) patched(now time.Time, s *status, err error) error {
+// patched takes in how the write of a status ended.
+func (o *Outbox) patched(now time.Time, s *status, err error) {
 	uid := s.pod.UID
-	p := d.pods[uid]
+	p := o.pods[uid]
 	p.writing = false
 	if err == nil {
-		d.stats.Statuses++
-		d.remember(now, s)
+		o.stats.Statuses++
+		o.remember(now, s)
 	}
 	if held := p.held; held != nil {
-		delete(d.pods, uid) // what it says, that the pod waits, is no longer so
-		d.startBinding(held)
-		return nil
+		delete(o.pods, uid) // the status says that the pod waits, which is no longer so
+		o.advance(now, held)
+		return
 	}
-	wait, again := d.lowAgain(now, err, s.tries)
-	// A server that has just come back refuses what it will allow a moment later.
-	again = again || apierrors.IsForbidden(err) && s.tries < lowTries
+	wait, again := o.retryReport(now, err, s.tries)
+	// An API server that has just started forbids for a moment what it allows afterwards.
+	again = again || apierrors.IsForbidden(err) && s.tries < reportTries
 	switch {
 	case err == nil:
-	case p.latest != nil: // a newer one takes its place
+	case p.latest != nil: // a newer status replaces it
 		p.latest.takeOver(s)
 	case again:
 		if !unanswered(err) {
 			s.tries++
 		}
 		p.latest, p.queued = s, true
-		d.later.plan(entry{at: now.Add(wait), pod: uid})
-		return nil
+		o.later.plan(entry{at: now.Add(wait), pod: uid})
+		return
 	default:
-		d.stats.StatusesFailed++
-		delete(d.pods, uid)
-		if apierrors.IsNotFound(err) {
-			return nil // the pod is gone
+		o.stats.StatusesFailed++
+		delete(o.pods, uid)
+		if !apierrors.IsNotFound(err) { // otherwise the pod is gone
+			o.giveUp(s.pod, fmt.Errorf("write the status of %s: %w", s.pod, err))
 		}
-		return fmt.Errorf("write the status of %s: %w", s.pod, err)
+		return
 	}
 	if p.latest == nil {
-		delete(d.pods, uid)
-		return nil
+		delete(o.pods, uid)
+		return
 	}
-	d.queueStatus(uid, p)
-	return nil
+	o.queueStatus(uid, p)
 }
 
-// lowAgain says whether a status or an event is to be tried again after it failed, and after which wait. If the API server could not be
-// reached, or has asked to be left alone, all of them wait.
-func (d *Docket) lowAgain(now time.Time, err error, tries int) (wait time.Duration, again bool) {
-	if err == nil || d.stopped != nil && unanswered(err) {
+// retryReport says whether to send a status or an event again after it failed, and after which wait. If the API server could not be reached or
+// throttles, all statuses and events pause.
+func (o *Outbox) retryReport(now time.Time, err error, tries int) (wait time.Duration, again bool) {
+	if err == nil || o.stopped != nil && unanswered(err) {
 		return 0, false
 	}
-	if holdsUp(err) {
-		d.doubted = true
-		d.paused = now.Add(d.config.Jitter(retryAfter(err, d.config.Pause)))
-		return 0, unanswered(err) || tries < lowTries
+	if pausesReports(err) {
+		o.unreachable = true
+		o.paused = now.Add(o.config.Jitter(retryAfter(err, o.config.Pause)))
+		return 0, unanswered(err) || tries < reportTries
 	}
 	passes := apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
 	if apierrors.IsConflict(err) {
-		// A status is written over whatever is there, so a conflict passes, unless it is that another pod has the name.
+		// A status patch names no version, so a conflict passes, unless another pod has the name.
 		passes = tries < conflictTries
 	}
-	wait = min(lowPause<<(2*min(tries, 8)), lowPauseMax)
-	return d.config.Jitter(retryAfter(err, wait)), passes && tries < lowTries
+	wait = min(reportPause<<(2*min(tries, 8)), reportPauseMax)
+	return o.config.Jitter(retryAfter(err, wait)), passes && tries < reportTries
 }
 
-// holdsUp reports whether a status or an event that failed like this holds up all of them: the API server could not be reached, or has
-// asked to be left alone.
-func holdsUp(err error) bool { return unanswered(err) || apierrors.IsTooManyRequests(err) }
+// pausesReports reports whether an error pauses all statuses and events: the API server could not be reached, or throttles.
+func pausesReports(err error) bool { return unanswered(err) || apierrors.IsTooManyRequests(err) }
 
-// sendReport counts a status or an event that is about to be sent. While it is not known whether the API server answers again, it is the
-// one that finds out.
-func (d *Docket) sendReport(job Job) Job {
-	d.telling++
-	if d.doubted {
-		job.probe, d.probing = true, true
+// sendReport counts a status or an event that is about to be sent. While the API server does not answer, it is the one request that finds out
+// whether it does again.
+func (o *Outbox) sendReport(request Request) Request {
+	o.reporting++
+	if o.unreachable {
+		request.probe, o.probing = true, true
 	}
-	return job
+	return request
 }
 
-// endReport takes in that a status or an event is not in flight any more. An answer ends the doubt; that a warning was taken in is none.
-func (d *Docket) endReport(job Job, err error) {
-	d.telling--
-	if job.probe {
-		d.probing = false
+// endReport takes in that a status or an event is not in flight any more. An answer says that the API server can be reached; a warning that was
+// recorded without an error does not, since it may be sent later.
+func (o *Outbox) endReport(request Request, err error) {
+	o.reporting--
+	if request.probe {
+		o.probing = false
 	}
-	taken := err == nil && job.Errand == Record && job.Event.Type == v1.EventTypeWarning
-	if !taken && !holdsUp(err) {
-		d.doubted = false
+	taken := err == nil && request.Kind == Record && request.Event.Type == v1.EventTypeWarning
+	if !taken && !pausesReports(err) {
+		o.unreachable = false
 	}
 }
 
-// remember keeps what was written last of a pod.
-func (d *Docket) remember(now time.Time, s *status) {
-	if d.writes.len() >= writtenMax {
-		clear(d.written)
-		d.writes = lane[rewritten]{}
+// remember keeps the last status written of a pod.
+func (o *Outbox) remember(now time.Time, s *status) {
+	if o.writes.len() >= writtenMax {
+		clear(o.written)
+		o.writes = lane[expiry]{}
 	}
 	until := now.Add(writtenFor)
-	d.written[s.pod.UID] = written{wordingOf(s), until}
-	d.writes.push(rewritten{s.pod.UID, until})
+	o.written[s.pod.UID] = written{textOf(s), until}
+	o.writes.push(expiry{s.pod.UID, until})
 }
 
-// forget drops what was written so long ago that the watch has shown it.
-func (d *Docket) forget(now time.Time) {
-	for d.writes.len() > 0 && !d.writes.first().until.After(now) {
-		if pod := d.writes.pop().pod; !d.written[pod].until.After(now) {
-			delete(d.written, pod)
+// forget drops statuses that were written so long ago that the watch has shown them.
+func (o *Outbox) forget(now time.Time) {
+	for o.writes.len() > 0 && !o.writes.first().until.After(now) {
+		if pod := o.writes.pop().pod; !o.written[pod].until.After(now) {
+			delete(o.written, pod)
 		}
 	}
 }
 
-// saying is what an event says. While it waits, its repetition is counted.
-type saying struct {
+// eventKey is a pod and an event about it. While an event waits, its repetitions are counted.
+type eventKey struct {
 	pod   types.UID
 	event report.Event
 }
 
-// event is to be written when nothing else is.
+// event is an event that is to be written.
 type event struct {
-	saying
+	eventKey
 	pod   *model.Pod
 	times int
 	tries int // those that the API server answered
 	seen  *observation
 }
 
-// startEvent queues an event, or counts it as one more of the same that waits.
-func (d *Docket) startEvent(e *event) {
-	if waits := d.said[e.saying]; waits != nil {
+// startEvent queues an event, or counts it as a repetition of one that waits.
+func (o *Outbox) startEvent(e *event) {
+	if waits := o.eventOf[e.eventKey]; waits != nil {
 		waits.times += e.times
-		d.stats.EventsMerged += int64(e.times)
+		o.stats.EventsMerged += int64(e.times)
 		return
 	}
-	if d.events.len() >= d.config.EventsMax {
-		delete(d.said, d.events.pop().saying)
-		d.stats.EventsDropped++
+	if o.events.len() >= o.config.EventsMax {
+		delete(o.eventOf, o.events.pop().eventKey)
+		o.stats.EventsDropped++
 	}
-	d.said[e.saying] = e
-	d.events.push(e)
+	o.eventOf[e.eventKey] = e
+	o.events.push(e)
 }
 
-func (d *Docket) takeEvent() Job {
-	e := d.events.pop()
-	delete(d.said, e.saying)
-	return d.sendReport(Job{Errand: Record, Pod: e.pod, Event: e.saying.event, Times: e.times, event: e})
+func (o *Outbox) takeEvent() Request {
+	e := o.events.pop()
+	delete(o.eventOf, e.eventKey)
+	return o.sendReport(Request{Kind: Record, Pod: e.pod, Event: e.eventKey.event, Times: e.times, event: e})
 }
 
-// recorded takes in how the write of an event ended, and returns why it is given up, if it is.
-func (d *Docket) recorded(now time.Time, e *event, err error) error {
+// recorded takes in how the write of an event ended.
+func (o *Outbox) recorded(now time.Time, e *event, err error) {
 	if err == nil {
-		d.stats.Events++
-		return nil
+		o.stats.Events++
+		return
 	}
-	wait, again := d.lowAgain(now, err, e.tries)
-	// It may have just come back; but a namespace that is being deleted takes no more events.
+	wait, again := o.retryReport(now, err, e.tries)
+	// An API server that has just started forbids for a moment; a namespace that is being deleted forbids for good.
 	again = again || apierrors.IsForbidden(err) && e.tries < forbiddenTries
 	switch {
 	case again && unanswered(err):
-		d.startEvent(e)
-		return nil
-	case again && d.delayed < d.config.EventsMax:
+		o.startEvent(e)
+		return
+	case again && o.delayed < o.config.EventsMax:
 		e.tries++
-		d.delayed++
-		d.later.plan(entry{at: now.Add(wait), event: e})
-		return nil
+		o.delayed++
+		o.later.plan(entry{at: now.Add(wait), event: e})
+		return
 	}
-	d.stats.EventsFailed++
-	return fmt.Errorf("write the event %s of %s: %w", e.saying.event.Reason, e.pod, err)
+	o.stats.EventsFailed++
+	o.giveUp(e.pod, fmt.Errorf("write the event %s of %s: %w", e.eventKey.event.Reason, e.pod, err))
 }

@@ -5,110 +5,141 @@ import (
 	"time"
 )
 
-// work sends, one thing after another, until there is nothing left to do after the stop.
+// work sends one request after another until there is nothing left to do after the stop.
 func (c *Commit) work(ctx context.Context, eventsFirst bool) {
 	for {
-		job, ok := c.next(eventsFirst)
+		request, ok := c.next(eventsFirst)
 		if !ok {
 			return
 		}
-		c.done(job, c.send(ctx, job))
+		c.done(request, c.send(ctx, request))
 	}
 }
 
-// EventsFirst says which worker takes events before everything else: one of several, so that they are not put off for ever where bindings
-// never cease. Where there are but two workers, they must not both be kept by statuses and events.
+// EventsFirst reports whether the worker takes events before everything else. One of several does, so that events are not put off for
+// ever where bindings never cease; where there are only two workers none does, since statuses and events must not keep both.
 func EventsFirst(worker, inFlight int) bool { return worker == 0 && inFlight > 2 }
 
-// next waits for something to send and takes it. ok is false when there is nothing and will be nothing.
-func (c *Commit) next(eventsFirst bool) (job Job, ok bool) {
+// next waits for a request to send and takes it. ok is false when there is none and will be none.
+func (c *Commit) next(eventsFirst bool) (request Request, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
 		if c.abandoned {
-			return Job{}, false
+			return Request{}, false
 		}
-		if job, ok = c.docket.Next(time.Now(), eventsFirst); ok {
+		request, ok = c.outbox.Next(time.Now(), eventsFirst)
+		ended := c.outbox.Take()
+		if ok {
 			c.makeRoom()
-			if c.docket.more() {
+			if c.outbox.more() {
 				c.wake.Signal() // one worker wakes the next
 			}
-			return job, true
 		}
-		if c.stopped && c.docket.Empty() {
-			return Job{}, false
+		if !ended.nothing() { // waits that have timed out
+			c.mu.Unlock()
+			c.answer(ended)
+			c.mu.Lock()
 		}
-		c.setAlarm()
-		c.wake.Wait()
+		switch {
+		case ok:
+			return request, true
+		case !ended.nothing(): // there may be something to send now
+		case c.stopped && c.outbox.Empty():
+			return Request{}, false
+		default:
+			c.setAlarm()
+			c.wake.Wait()
+		}
 	}
 }
 
-// setAlarm has a worker wake up when the next job can be taken. The caller holds mu.
+// setAlarm makes the alarm wake a worker when the next thing in the outbox is due. The caller holds mu.
 func (c *Commit) setAlarm() {
-	if at, ok := c.docket.Due(); ok {
+	if at, ok := c.outbox.Due(); ok {
 		c.alarm.Reset(time.Until(at))
 	}
 }
 
-// send sends what a job asks for.
-func (c *Commit) send(ctx context.Context, job Job) Answer {
-	ctx = c.sending(ctx, job)
+// send sends a request.
+func (c *Commit) send(ctx context.Context, request Request) Response {
+	ctx = c.sending(ctx, request)
 	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
 	defer cancel()
-	var answer Answer
-	switch job.Errand {
+	var response Response
+	switch request.Kind {
 	case Bind:
-		answer.Err = c.config.Writer.Bind(ctx, job.Pod, job.NodeName)
+		response.Err = c.config.Writer.Bind(ctx, request.Binding)
 	case Ask:
-		answer.NodeName, answer.Err = c.config.Writer.NodeOf(ctx, job.Pod)
+		response.NodeName, response.Err = c.config.Writer.NodeOf(ctx, request.Pod)
+	case WriteStep, UndoStep:
+		response.Err = c.config.Writer.Patch(ctx, request.Write)
 	case Patch:
-		answer.Err = c.config.Writer.PatchStatus(ctx, job.Pod, job.Condition, job.Nomination)
+		response.Err = c.config.Writer.PatchStatus(ctx, request.Pod, request.Condition, request.Nomination)
 	case Record:
-		for range min(job.Times, timesMax) {
-			if answer.Err = c.config.Writer.Record(ctx, job.Pod, job.Event); answer.Err != nil {
+		for range min(request.Times, timesMax) {
+			if response.Err = c.config.Writer.Record(ctx, request.Pod, request.Event); response.Err != nil {
 				break
 			}
 		}
 	}
-	return answer
+	return response
 }
 
-// timesMax is as often as a repetition is recorded that was counted while the event waited. The writer counts it, too, and what is written
-// of it is its number alone.
+// timesMax bounds how often a repetition is recorded that was counted while the event waited. The writer counts repetitions too, and writes
+// only their number.
 const timesMax = 100
 
-// done takes in how a job ended, and tells whoever wants to know.
-func (c *Commit) done(job Job, answer Answer) {
+// done takes in how a request ended.
+func (c *Commit) done(request Request, response Response) {
 	c.mu.Lock()
-	settled, givenUp := c.docket.Done(time.Now(), job, answer)
-	observed := c.ended(job)
+	c.outbox.Done(time.Now(), request, response)
+	ended := c.outbox.Take()
+	observed := c.ended(request)
 	if c.stopped {
-		c.wake.Broadcast() // those that wait for the docket to become empty
-	} // else what there is to do now this worker finds itself
-	abandoned := c.abandoned
+		c.wake.Broadcast() // those that wait for the outbox to become empty
+	} // otherwise this worker looks for what there is to do now
 	c.mu.Unlock()
-	c.sent(observed, answer.Err)
-	switch {
-	case settled != nil:
-		c.settle(settled)
-	case abandoned:
-	case givenUp != nil:
-		c.log.Error(givenUp, "Gave up writing", "pod", job.Pod)
-	case job.Errand == Bind && answer.Err != nil && leavesOpen(answer.Err):
-		c.log.Error(answer.Err, "It is open whether a pod is bound, the API server will be asked", "pod", job.Pod, "node", job.NodeName)
-	case job.Errand == Ask && answer.Err != nil:
-		c.log.Error(answer.Err, "It is still open whether a pod is bound, the API server will be asked again", "pod", job.Pod, "node", job.NodeName)
+	c.sent(observed, response.Err)
+	c.answer(ended)
+	switch open := len(ended.Settled) == 0 && response.Err != nil; {
+	case open && request.Kind == Bind && leavesOpen(response.Err):
+		c.log.Error(response.Err, "It is open whether a pod is bound, the API server will be asked", "pod", request.Pod, "node", request.NodeName)
+	case open && request.Kind == Ask:
+		c.log.Error(response.Err, "It is still open whether a pod is bound, the API server will be asked again", "pod", request.Pod, "node", request.NodeName)
 	}
 }
 
-// settle tells observers and the loop how a binding ended.
+// answer gives what has ended to the loop, the observers and the log.
+func (c *Commit) answer(ended Ended) {
+	for i := range ended.Stages {
+		for _, observer := range c.config.Observers {
+			observer.Passed(&ended.Stages[i])
+		}
+	}
+	for i := range ended.Settled {
+		c.settle(&ended.Settled[i])
+	}
+	for _, g := range ended.GivenUp {
+		if !c.isAbandoned() {
+			c.log.Error(g.Err, "Gave up writing", "pod", g.Pod)
+		}
+	}
+}
+
+// settle gives how a binding ended to the observers and the loop.
 func (c *Commit) settle(s *Settled) {
 	c.sent(s.seen, s.Err)
+	for _, observer := range c.config.Observers {
+		observer.Settled(s)
+	}
 	p := &s.Placement
 	switch {
 	case s.Err == nil:
 		c.log.V(2).Info("Successfully bound pod to node", "pod", p.Pod, "node", p.NodeName,
 			"evaluatedNodes", p.Nodes, "feasibleNodes", p.Feasible)
+	case len(s.Rejectors) > 0:
+		c.log.V(2).Info("Unable to schedule pod; no fit; waiting", "pod", p.Pod, "err", s.Err)
 	case !c.isStopped():
 		c.log.Error(s.Err, "Could not bind pod", "pod", p.Pod, "node", p.NodeName)
 	}
@@ -119,4 +150,10 @@ func (c *Commit) isStopped() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stopped
+}
+
+func (c *Commit) isAbandoned() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.abandoned
 }

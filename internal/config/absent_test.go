@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// barred returns the plugins of the first profile that reject the pod whatever the nodes, in order.
+// barred returns the plugins of the first profile that reject the pod before any node is checked, in order.
 func barred(c *Config, spec v1.PodSpec) string {
 	var names []string
 	for _, p := range c.Profiles[0].PreFilters {
@@ -33,7 +33,7 @@ var (
 	withManaged = v1.PodSpec{Containers: []v1.Container{{Resources: v1.ResourceRequirements{Limits: v1.ResourceList{"example.com/gpu": resource.MustParse("1")}}}}}
 )
 
-// Every plugin of the table is there, or has a stand-in, or keeps no pod from being bound.
+// Every plugin of the table exists, or has a stand-in, or keeps no pod from being bound.
 func TestNothingIsPassedOver(t *testing.T) {
 	known := builtIn(defaultGates(t))
 	for _, row := range slices.Concat(known.byDefault, known.onRequest) {
@@ -45,7 +45,7 @@ func TestNothingIsPassedOver(t *testing.T) {
 	}
 }
 
-// What is enabled bars, at whichever point it would have decided. What is disabled is ignored, as kube-scheduler ignores it.
+// An enabled missing plugin bars pods, at whichever point it would decide. A disabled one is ignored, as in kube-scheduler.
 func TestBars(t *testing.T) {
 	const volumes = "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone"
 	const off = `{name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeZone}`
@@ -77,7 +77,7 @@ func TestBars(t *testing.T) {
 				t.Errorf("%s: %s bars; missing are %v, of which bar %v", row.name, name, c.Missing, c.Barring)
 			}
 			if !slices.ContainsFunc(c.Profiles[0].EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == name }) {
-				t.Errorf("%s: %s wakes nobody", row.name, name)
+				t.Errorf("%s: %s registers for no events", row.name, name)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestBarring(t *testing.T) {
 func TestExtendersThatDecide(t *testing.T) {
 	for _, row := range []struct {
 		name, extenders string
-		bars, ignored   string // which of withManaged and an empty pod are barred: without the flag, and with it
+		bars, ignored   string // which of the pods withManaged and empty are barred, without and with the flag
 		refused         string
 		note            string // with the flag
 	}{
@@ -173,7 +173,8 @@ func TestExtendersThatDecide(t *testing.T) {
 	}
 }
 
-// What extenders manage and want ignored replaces what NodeResourcesFit ignores in every profile, and does not show in the configuration.
+// Resources that extenders manage with ignoredByScheduler replace NodeResourcesFit's ignoredResources in every profile, but not in the written
+// configuration.
 func TestIgnoredByExtenders(t *testing.T) {
 	const profiles = `
 profiles: [{schedulerName: a, pluginConfig: [{name: NodeResourcesFit, args: {ignoredResources: [example.com/own]}}]}, {schedulerName: b}]

@@ -15,12 +15,12 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
-// argsType is what is known of a plugin's typed arguments.
+// argsType describes a plugin's typed arguments.
 type argsType struct {
 	empty func() runtime.Object
-	// fill gives what is left out its default.
+	// fill sets the defaults of missing fields.
 	fill func(args runtime.Object)
-	// check says what is wrong, or nil.
+	// check returns what is invalid, or nil.
 	check func(args runtime.Object, path *field.Path) error
 }
 
@@ -91,7 +91,7 @@ func nodeAffinityArgs() *argsType {
 	})
 }
 
-// fitArgs leaves checking to the plugin, so that arguments of a plugin that is not enabled go unchecked as in kube-scheduler.
+// fitArgs leaves checking to the plugin, so that arguments of a disabled plugin are not checked, as in kube-scheduler.
 func fitArgs() *argsType {
 	fill := func(args *configv1.NodeResourcesFitArgs) {
 		if args.ScoringStrategy == nil {
@@ -121,7 +121,7 @@ func balancedAllocationArgs() *argsType {
 	})
 }
 
-// weighed returns the resources with weights, cpu and memory if there are none.
+// weighed returns the resources with weights; cpu and memory if there are none.
 func weighed(resources []configv1.ResourceSpec) []configv1.ResourceSpec {
 	if len(resources) == 0 {
 		resources = []configv1.ResourceSpec{{Name: string(v1.ResourceCPU)}, {Name: string(v1.ResourceMemory)}}
@@ -182,7 +182,7 @@ func checkConstraint(c *v1.TopologySpreadConstraint, path *field.Path) field.Err
 	return errs
 }
 
-// checkRepeated says whether the last constraint has key and action of one before it.
+// checkRepeated returns an error if the last constraint has the key and action of one before it.
 func checkRepeated(constraints []v1.TopologySpreadConstraint, path *field.Path) field.ErrorList {
 	before, last := constraints[:len(constraints)-1], &constraints[len(constraints)-1]
 	for i := range before {
@@ -193,7 +193,7 @@ func checkRepeated(constraints []v1.TopologySpreadConstraint, path *field.Path) 
 	return nil
 }
 
-// volumeBindingArgs has a shape where nodes are scored by how their storage is used.
+// volumeBindingArgs has a shape if nodes are scored by their storage.
 func volumeBindingArgs(scoring bool) *argsType {
 	fill := func(args *configv1.VolumeBindingArgs) {
 		missing(&args.BindTimeoutSeconds, 600)
@@ -238,7 +238,7 @@ func checkShape(shape []configv1.UtilizationShapePoint, path *field.Path) field.
 	return errs
 }
 
-// dynamicResourcesArgs has two times, each where its feature is on.
+// dynamicResourcesArgs has two timeouts, each only if its feature is on.
 func dynamicResourcesArgs(filtering, binding bool) *argsType {
 	fill := func(args *configv1.DynamicResourcesArgs) {
 		if filtering {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// check says everything that is wrong with a configuration whose defaults are filled in, or nil.
+// check returns all errors of a configuration whose defaults are filled in, or nil.
 func check(known registry, c *configv1.KubeSchedulerConfiguration) error {
 	errs := checkConnections(c)
 	add := func(err *field.Error) { errs = append(errs, err) }
@@ -41,7 +41,7 @@ func check(known registry, c *configv1.KubeSchedulerConfiguration) error {
 	return utilerrors.Flatten(utilerrors.NewAggregate(errs))
 }
 
-// checkConnections checks what component-base defines, with its own validation, which is written for its internal types.
+// checkConnections checks the fields that component-base defines, with its own validation, which is written for its internal types.
 func checkConnections(c *configv1.KubeSchedulerConfiguration) []error {
 	var connection componentconfig.ClientConnectionConfiguration
 	var election componentconfig.LeaderElectionConfiguration
@@ -103,7 +103,7 @@ func checkProfiles(known registry, profiles []configv1.KubeSchedulerProfile, pat
 // removed are plugins that older versions of the configuration had.
 var removed = [...]string{"AzureDiskLimits", "CinderLimits", "EBSLimits", "GCEPDLimits"}
 
-// checkRemovedName says whether a plugin was removed. The text's first version is what kube-scheduler writes.
+// checkRemovedName returns an error if a plugin was removed. The first version in the text is what kube-scheduler writes.
 func checkRemovedName(name string, path *field.Path) []error {
 	for _, gone := range removed {
 		if name == gone {
@@ -144,7 +144,7 @@ func checkPluginConfig(known registry, configs []configv1.PluginConfig, path *fi
 	return errs
 }
 
-// checkQueueSort checks that all profiles sort alike: they share one queue.
+// checkQueueSort checks that all profiles have the same QueueSort plugin: they share one queue.
 func checkQueueSort(profiles []configv1.KubeSchedulerProfile, path *field.Path) []error {
 	var errs []error
 	want := profiles[0].Plugins.QueueSort
@@ -168,13 +168,13 @@ func checkQueueSort(profiles []configv1.KubeSchedulerProfile, path *field.Path) 
 	return errs
 }
 
-// shownPlugin is a plugin as kube-scheduler's errors show it.
+// shownPlugin is a plugin in the form that kube-scheduler's errors print.
 type shownPlugin struct {
 	Name   string
 	Weight int32
 }
 
-// shownSet puts a plugin set into the shape that kube-scheduler's errors show.
+// shownSet converts a plugin set to the form that kube-scheduler's errors print.
 func shownSet(set configv1.PluginSet) any {
 	shown := func(plugins []configv1.Plugin) (list []shownPlugin) {
 		for _, plugin := range plugins {

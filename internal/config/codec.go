@@ -13,7 +13,7 @@ import (
 
 const kind = "KubeSchedulerConfiguration"
 
-// codecs knows the configuration and the typed arguments, and rejects unknown and duplicate fields.
+// codecs decodes the configuration and the typed arguments, and rejects unknown and duplicate fields.
 func codecs() (serializer.CodecFactory, error) {
 	scheme := runtime.NewScheme()
 	if err := configv1.AddToScheme(scheme); err != nil {
@@ -22,7 +22,7 @@ func codecs() (serializer.CodecFactory, error) {
 	return serializer.NewCodecFactory(scheme, serializer.EnableStrict), nil
 }
 
-// decode reads a configuration without filling anything in.
+// decode decodes a configuration without filling in defaults.
 func decode(data []byte) (*configv1.KubeSchedulerConfiguration, error) {
 	known, err := codecs()
 	if err != nil {
@@ -39,8 +39,8 @@ func decode(data []byte) (*configv1.KubeSchedulerConfiguration, error) {
 	return source, nil
 }
 
-// errOther says that a file is of another kind or of none. The decoder's own words would show the whole file, or the line of
-// code that made the scheme.
+// errOther is the error for a file of another kind or of none. The decoder's own text would contain the whole file, or the line of code that
+// made the scheme.
 func errOther(data []byte) error {
 	var is metav1.TypeMeta
 	if err := yaml.Unmarshal(data, &is); err != nil {
@@ -60,7 +60,7 @@ func (c *Config) Write(w io.Writer) error {
 	if !ok {
 		return fmt.Errorf("write the scheduler configuration: no encoder for %s", runtime.ContentTypeYAML)
 	}
-	// Encoding stores the encoded arguments in the object, so it gets one of its own.
+	// Encoding stores the encoded arguments in the object, so it gets a copy.
 	source := c.Source.DeepCopy()
 	if err := known.EncoderForVersion(info.Serializer, configv1.SchemeGroupVersion).Encode(source, w); err != nil {
 		return fmt.Errorf("write the scheduler configuration: %w", err)

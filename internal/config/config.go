@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
-// Config is a checked configuration. It is not changed after it was made.
+// Config is a checked configuration. It never changes.
 type Config struct {
 	// Source is the configuration with defaults filled in and plugin sets merged, as Write writes it.
 	Source *configv1.KubeSchedulerConfiguration
@@ -27,65 +27,65 @@ type Config struct {
 	Profiles []*plugin.Profile
 	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
 	BackoffInitial, BackoffMax time.Duration
-	// Missing names the enabled plugins that Berth does not have yet, sorted.
+	// Missing lists the enabled plugins that Berth lacks, sorted.
 	Missing []string
-	// Barring names what is not there yet and keeps those pods pending that it would have judged, sorted: plugins of Missing, and Extender. The
-	// other plugins of Missing have no effect.
+	// Barring lists the missing parts that keep pods pending which they would have judged, sorted: plugins of Missing, and Extender. The other
+	// plugins of Missing have no effect.
 	Barring []string
 
 	// Kubeconfig is the path of the kubeconfig file to use; empty if the configuration names none.
 	Kubeconfig string
-	// ContentType and AcceptContentTypes are what to send to the API server and what to take from it.
+	// ContentType and AcceptContentTypes are the content types for requests to the API server and for its responses.
 	ContentType, AcceptContentTypes string
-	// QPS and Burst limit the requests to the API server; both are 0, for no limit, unless the file sets at least one of them.
-	// The other one is then kube-scheduler's default. A negative QPS means no limit, too.
+	// QPS and Burst limit the requests to the API server; both are 0, for no limit, unless the file sets at least one of them. The other one is
+	// then kube-scheduler's default. A negative QPS means no limit, too.
 	QPS   float32
 	Burst int
 
-	// Notes say what was accepted but has no effect, and why.
+	// Notes list what was accepted but has no effect, and why.
 	Notes []string
 	reads []model.Kind
 
-	// Flagz and Statusz say whether the pages of these names are served; Coordinated, whether the API server chooses the leader.
+	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
 }
 
-// Request says what configuration is wanted. The zero value asks for the defaults.
+// Request is the input of Read. The zero value requests the defaults.
 type Request struct {
-	// File is the path of the configuration file; empty means that there is none.
+	// File is the path of the configuration file; empty means none.
 	File string
-	// Gates are the feature gates; nil means that each is as it is unless somebody says otherwise.
+	// Gates are the feature gates; nil means the defaults.
 	Gates Gates
-	// Edit changes the configuration when defaults are filled in and before it is checked: it brings in what flags say.
+	// Edit changes the configuration after defaults are filled in and before it is checked: it applies flags.
 	Edit func(*configv1.KubeSchedulerConfiguration)
-	// Limited says that Edit sets QPS or burst of the client connection, so that these limits hold.
+	// Limited means that Edit sets QPS or burst of the client connection, so that these limits apply.
 	Limited bool
-	// IgnoreExtenders has pods bound without extenders that have a say about every pod. Otherwise no pod is bound while there is one.
+	// IgnoreExtenders means that pods are bound without the extenders that judge every pod. Otherwise no pod is bound while there is one.
 	IgnoreExtenders bool
 }
 
-// Error is what is wrong with a configuration that a person wrote. All errors of Load and Parse are of this type.
+// Error is a mistake in a configuration. All errors of Load and Parse are of this type.
 type Error struct {
 	File string // as it was given
 	Err  error
 }
 
-// Error names the file and what is wrong.
+// Error returns the file and the mistake.
 func (e *Error) Error() string { return e.File + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong.
+// Unwrap returns the mistake.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Default returns the configuration that holds without a file.
+// Default returns the configuration without a file.
 func Default() (*Config, error) { return Read(Request{}) }
 
 // Load reads a configuration file, YAML or JSON. Its errors are of type *Error.
 func Load(path string) (*Config, error) { return Read(Request{File: path}) }
 
-// Parse reads a configuration, YAML or JSON. Its errors are of type *Error and begin with the name.
+// Parse parses a configuration, YAML or JSON. Its errors are of type *Error and begin with the name.
 func Parse(name string, data []byte) (*Config, error) { return parse(name, data, Request{}) }
 
-// Read returns the configuration that is asked for. What is wrong with a file comes as an *Error.
+// Read returns the requested configuration. Mistakes in a file are of type *Error.
 func Read(r Request) (*Config, error) {
 	if r.File == "" {
 		return finish(&configv1.KubeSchedulerConfiguration{}, r)
@@ -94,7 +94,7 @@ func Read(r Request) (*Config, error) {
 	if err != nil {
 		var at *fs.PathError
 		if errors.As(err, &at) {
-			err = at.Err // The path is named by the Error.
+			err = at.Err // the Error has the path
 		}
 		return nil, &Error{File: r.File, Err: fmt.Errorf("read the scheduler configuration: %w", err)}
 	}
@@ -167,7 +167,7 @@ func (c *Config) addProfiles(known registry) error {
 		c.Missing = append(c.Missing, b.plugins...)
 		c.Barring = append(c.Barring, b.barring...)
 		c.reads = append(c.reads, b.reads...)
-		// There is but one plugin that sorts.
+		// There is only one QueueSort plugin.
 		if !equality.Semantic.DeepEqual(argsFor(prioritysort.Name, c.Source.Profiles[0].PluginConfig), argsFor(prioritysort.Name, source.PluginConfig)) {
 			return fmt.Errorf("different queue sort plugin args for profile %q", *source.SchedulerName)
 		}
@@ -187,7 +187,7 @@ func (c *Config) WithoutEffect() []string {
 	return slices.DeleteFunc(slices.Clone(c.Missing), func(name string) bool { return slices.Contains(c.Barring, name) })
 }
 
-// SchedulerNames returns the names that pods choose profiles by, in the order of the profiles.
+// SchedulerNames returns the scheduler names of the profiles, in their order.
 func (c *Config) SchedulerNames() []string {
 	names := make([]string, len(c.Profiles))
 	for i, p := range c.Profiles {
@@ -196,7 +196,7 @@ func (c *Config) SchedulerNames() []string {
 	return names
 }
 
-// Compile returns what compiles the pods of each scheduler name.
+// Compile returns the functions that compile the pods of each scheduler name.
 func (c *Config) Compile() map[string]ingest.Compile {
 	compile := make(map[string]ingest.Compile, len(c.Profiles))
 	for _, p := range c.Profiles {
@@ -205,10 +205,20 @@ func (c *Config) Compile() map[string]ingest.Compile {
 	return compile
 }
 
-// Reads returns the kinds of API object that must be watched, in order: pods, nodes, and what the enabled plugins of any profile read.
+// Binder returns the Bind plugin of a scheduler name: the first of its profile.
+func (c *Config) Binder(schedulerName string) plugin.Bind {
+	for _, p := range c.Profiles {
+		if p.Name == schedulerName {
+			return p.Bind[0]
+		}
+	}
+	return nil
+}
+
+// Reads returns the kinds of API object to watch, in order: pods, nodes, and those that the enabled plugins of any profile read.
 func (c *Config) Reads() []model.Kind { return c.reads }
 
-// Queue returns what a queue for the profiles needs. parkedMax has no field in the configuration: it is a flag.
+// Queue returns the configuration of a queue for the profiles. parkedMax has no field in the configuration: it is a flag.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {
 	return queue.Config{Profiles: c.Profiles, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
 }

@@ -62,7 +62,7 @@ func TestClientConnection(t *testing.T) {
 	}
 }
 
-// What is disabled at one point is still there at the others.
+// A plugin that is disabled at one point still runs at the others.
 func TestDisabledAtOnePoint(t *testing.T) {
 	for _, p := range []struct{ plugins, want string }{
 		{`{}`, "filters, narrows, scores"},
@@ -89,14 +89,14 @@ func TestDisabledAtOnePoint(t *testing.T) {
 		if got != p.want {
 			t.Errorf("%s: got %q, want %q", p.plugins, got, p.want)
 		}
-		wakes := slices.ContainsFunc(profile.EnqueueExtensions, func(w plugin.EnqueueExtensions) bool { return w.Name() == "NodeAffinity" })
-		if wakes != (p.want != "") {
-			t.Errorf("%s: wakes: %v", p.plugins, wakes)
+		registers := slices.ContainsFunc(profile.EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == "NodeAffinity" })
+		if registers != (p.want != "") {
+			t.Errorf("%s: registers for events: %v", p.plugins, registers)
 		}
 	}
 }
 
-// A plugin that may only narrow leaves the nodes it names to the other filters.
+// A plugin that may only narrow leaves the filtering of the nodes it names to the other filters.
 func TestNarrowOnly(t *testing.T) {
 	c := mustParse(t, `profiles: [{plugins: {filter: {disabled: [{name: NodeAffinity}]}}}]`)
 	pod := gatedPod("")
@@ -206,7 +206,7 @@ func TestReads(t *testing.T) {
 	}
 }
 
-// A plugin that waits for an event of a kind that it does not read would wait in vain: the kind may not be watched.
+// A plugin that registers for events of a kind must read that kind: otherwise the kind may not be watched.
 func TestPluginsReadWhatTheyWaitFor(t *testing.T) {
 	c := mustParse(t, "")
 	for _, x := range c.Profiles[0].EnqueueExtensions {
@@ -218,7 +218,7 @@ func TestPluginsReadWhatTheyWaitFor(t *testing.T) {
 			if !slices.ContainsFunc(reads, func(kind model.Kind) bool {
 				return slices.ContainsFunc(kinds.Get(kind).Events, registration.Resource.Covers)
 			}) {
-				t.Errorf("%s waits for events about %s and reads no kind that makes them", x.Name(), registration.Resource)
+				t.Errorf("%s registers for events about %s and reads no kind that causes them", x.Name(), registration.Resource)
 			}
 		}
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
-// Berth does not ask extenders yet. An extender that only scores or helps to preempt costs nothing but the better node. One that filters or
-// binds may keep a pod off a node, so the pods that it has a say about must not be bound.
+// Berth does not call extenders yet. An extender that only scores or helps to preempt would only make placements better. One that filters or
+// binds may keep a pod off a node, so the pods that it judges must not be bound.
 
-// decides reports whether an extender decides where a pod may go.
+// decides reports whether an extender filters or binds.
 func decides(e *configv1.Extender) bool { return e.FilterVerb != "" || e.BindVerb != "" }
 
-// CheckExtenders returns what is wrong with scheduling under this configuration while extenders are not asked: an error for each field that
-// gives an extender a say about every pod, so that no pod could be bound. It is nil if there is none.
+// CheckExtenders returns an error for each field by which an extender judges every pod: extenders are not called, so no pod could be bound. It
+// is nil if there is none.
 func (c *Config) CheckExtenders() error {
 	var errs field.ErrorList
 	for i := range c.Source.Extenders {
@@ -40,8 +40,7 @@ func (c *Config) CheckExtenders() error {
 	return errs.ToAggregate()
 }
 
-// barExtenders puts the stand-in for the extenders that decide into every profile, if there are any. ignore leaves out those with a say about
-// every pod.
+// barExtenders adds the stand-in for the extenders that decide to every profile, if there are any. ignore leaves out those that judge every pod.
 func (c *Config) barExtenders(ignore bool) {
 	var barring []absent.Extender
 	for i := range c.Source.Extenders {
@@ -67,7 +66,7 @@ func (c *Config) barExtenders(ignore bool) {
 	}
 }
 
-// notesOnExtenders says what becomes of each extender.
+// notesOnExtenders returns a note on what happens to each extender.
 func notesOnExtenders(extenders []configv1.Extender, ignore bool) []string {
 	var notes []string
 	for i := range extenders {
@@ -87,7 +86,7 @@ func notesOnExtenders(extenders []configv1.Extender, ignore bool) []string {
 	return notes
 }
 
-// ignoredByExtenders are the resources that extenders manage and NodeResourcesFit is not to look at, sorted.
+// ignoredByExtenders returns the resources that extenders manage and NodeResourcesFit must ignore, sorted.
 func ignoredByExtenders(extenders []configv1.Extender) []string {
 	var names []string
 	for i := range extenders {
@@ -101,8 +100,8 @@ func ignoredByExtenders(extenders []configv1.Extender) []string {
 	return slices.Compact(names)
 }
 
-// ignoring returns a copy of NodeResourcesFit's arguments that ignores these resources, and no others: as in kube-scheduler, the extenders'
-// say replaces ignoredResources in every profile. Without any, the arguments stay.
+// ignoring returns a copy of NodeResourcesFit's arguments that ignores these resources, and no others: as in kube-scheduler, they replace
+// ignoredResources in every profile. Without any, it returns the arguments.
 func ignoring(args runtime.Object, names []string) runtime.Object {
 	fit, ok := args.(*configv1.NodeResourcesFitArgs)
 	if !ok || len(names) == 0 {
@@ -113,8 +112,8 @@ func ignoring(args runtime.Object, names []string) runtime.Object {
 	return fit
 }
 
-// notesOnIgnored says where resources are ignored that a device of a DeviceClass may stand for. Whether there is such a class, the
-// configuration does not tell.
+// notesOnIgnored returns a note for each ignored resource that a DeviceClass may stand for. The configuration does not show whether there is
+// such a class.
 func (c *Config) notesOnIgnored() []string {
 	if !slices.Contains(c.Barring, "DynamicResources") {
 		return nil

@@ -16,8 +16,8 @@ import (
 //	not read: WHY           no part of kube-scheduler 1.37 reads it either, or it is no demand on a node
 type fate = string
 
-// podFields says what becomes of each field that a pod's spec can have. A field that a newer API brings fails the test until somebody has
-// found out whether a plugin of kube-scheduler reads it.
+// podFields holds the fate of each field of a pod's spec. A field of a newer API fails the test until it is known whether a plugin of
+// kube-scheduler reads it.
 var podFields = map[reflect.Type]map[string]fate{
 	reflect.TypeFor[v1.PodSpec](): {
 		"Volumes":                       "parts",
@@ -149,7 +149,7 @@ var podFields = map[reflect.Type]map[string]fate{
 	},
 }
 
-// TestEveryFieldIsDecided compares the table with the types, and what it says of bars with what the plugins do.
+// TestEveryFieldIsDecided compares the table with the types, and its bars with the plugins.
 func TestEveryFieldIsDecided(t *testing.T) {
 	gates := gatesWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
 	c, err := Read(Request{Gates: gates})
@@ -183,7 +183,7 @@ func TestEveryFieldIsDecided(t *testing.T) {
 	}
 }
 
-// checkFate checks that a row names what there is.
+// checkFate checks that the names in a row exist.
 func checkFate(t *testing.T, known registry, name string, kind reflect.Type, text fate) {
 	by, isRead := strings.CutPrefix(text, "read by ")
 	if isRead {
@@ -220,7 +220,7 @@ func having(kind reflect.Type, field int) (spec v1.PodSpec, ok bool) {
 	return spec, false
 }
 
-// give makes the field one that is there: not nil, with one element.
+// give sets the field: not nil, with one element.
 func give(field reflect.Value) {
 	switch field.Kind() {
 	case reflect.Pointer:

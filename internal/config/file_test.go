@@ -11,8 +11,7 @@ import (
 
 const header = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"
 
-// files are configurations without their header, and what is wrong with them; nothing is where want is empty. The texts are
-// kube-scheduler's.
+// files are configurations without their header, and their errors; an empty want means none. The texts are kube-scheduler's.
 var files = []struct{ name, text, want string }{
 	{"nothing", ``, ``},
 	{"json", `{"parallelism": 8}`, ``},

@@ -12,7 +12,7 @@ import (
 
 // Defaults of kube-scheduler.
 const (
-	// DefaultSchedulerName is the name of the only profile, unless it has another.
+	// DefaultSchedulerName is the name of a single profile that names none.
 	DefaultSchedulerName = "default-scheduler"
 
 	defaultParallelism           = 16
@@ -22,7 +22,7 @@ const (
 	leases                       = "leases"
 )
 
-// fill gives everything that is left out its default.
+// fill sets the defaults of all missing fields.
 func fill(known registry, c *configv1.KubeSchedulerConfiguration) {
 	c.SetGroupVersionKind(configv1.SchemeGroupVersion.WithKind(kind))
 	if len(c.Profiles) == 0 {
@@ -49,7 +49,7 @@ func fill(known registry, c *configv1.KubeSchedulerConfiguration) {
 	missing(&c.EnableContentionProfiling, *c.EnableProfiling)
 }
 
-// fillLeaderElection names the lease before component-base would choose a kind of lock that no longer exists.
+// fillLeaderElection sets the kind of lock, before component-base would choose one that no longer exists.
 func fillLeaderElection(l *componentbase.LeaderElectionConfiguration) {
 	empty := func(field *string, value string) {
 		if *field == "" {
@@ -86,14 +86,14 @@ func fillProfile(known registry, profile *configv1.KubeSchedulerProfile) {
 	}
 }
 
-// complete fills in what typed arguments leave out. What they looked like in the file is then no longer what they are.
+// complete fills in the missing fields of typed arguments, and drops their form in the file, which is out of date then.
 func complete(plugin *row, config *configv1.PluginConfig) {
 	plugin.args.fill(config.Args.Object)
 	config.Args.Object.GetObjectKind().SetGroupVersionKind(configv1.SchemeGroupVersion.WithKind(plugin.name + "Args"))
 	config.Args.Raw = nil
 }
 
-// missing sets a field that is left out.
+// missing sets a field that is nil.
 func missing[T any](field **T, value T) {
 	if *field == nil {
 		*field = ptr.To(value)

@@ -6,12 +6,12 @@ import (
 	"k8s.io/component-base/featuregate"
 )
 
-// Gates says which features are on.
+// Gates are the states of feature gates.
 type Gates interface {
 	Enabled(name featuregate.Feature) bool
 }
 
-// Feature gates that change what a configuration means. Whatever asks for one asks here.
+// The feature gates that change what a configuration means.
 const (
 	componentFlagz                 featuregate.Feature = "ComponentFlagz"
 	componentStatusz               featuregate.Feature = "ComponentStatusz"
@@ -34,12 +34,11 @@ const (
 	nominatedNodeNameBeforeBinding featuregate.Feature = "NominatedNodeNameForExpectation"
 )
 
-// withoutGroups is what becomes of pods with a spec.schedulingGroup.
+// withoutGroups is what happens to pods with a spec.schedulingGroup.
 const withoutGroups = "pods of a pod group stay pending where GangScheduling is enabled, and are scheduled one by one where it is not"
 
-// without are the gates whose other state kube-scheduler follows and Berth does not, with what holds instead. Gates that only
-// change how kube-scheduler does its work are not among them, nor are those that choose plugins, for plugins that are lacking are
-// named anyway.
+// without lists the gates that kube-scheduler follows in another state and Berth does not, with what holds instead. It omits gates that only
+// change how kube-scheduler does its work, and those that choose plugins, because missing plugins are reported anyway.
 func without() []ineffective {
 	return []ineffective{
 		{popFromBackoff, false, "pods that back off are tried when nothing else waits"},
@@ -57,14 +56,14 @@ func without() []ineffective {
 	}
 }
 
-// ineffective is a state of a gate that is not followed.
+// ineffective is a state of a gate that Berth does not follow.
 type ineffective struct {
 	gate    featuregate.Feature
 	on      bool
 	instead string
 }
 
-// notesOnGates says which gates are in a state that is not followed.
+// notesOnGates returns notes on the gates in such a state.
 func notesOnGates(gates Gates) []string {
 	var notes []string
 	for _, row := range without() {

@@ -142,7 +142,7 @@ profiles:
 	}
 }
 
-// What flags say is checked together with the rest, and is not taken for something that was left out.
+// What flags set is checked together with the rest, and is not taken for a default.
 func TestEdit(t *testing.T) {
 	election := func(lease, renew time.Duration) func(*configv1.KubeSchedulerConfiguration) {
 		return func(c *configv1.KubeSchedulerConfiguration) {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// notes says which fields of a configuration are accepted although they have no effect, and why.
+// notes returns a note on each field that is accepted but has no effect, and why.
 func notes(c *configv1.KubeSchedulerConfiguration) []string {
 	const exact = " has no effect: every node is looked at, for every pod"
 	var notes []string

@@ -26,22 +26,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
 )
 
-// row is what is known of a plugin.
+// row describes a plugin.
 type row struct {
 	name string
-	// points are where kube-scheduler's plugin of that name has a say.
+	// points are the extension points of kube-scheduler's plugin.
 	points pointSet
-	// build makes the plugin from its arguments; nil means that Berth does not have it yet, and package absent knows which pods need it.
+	// build makes the plugin from its arguments; nil means that Berth lacks it, and package absent determines which pods need it.
 	build func(args runtime.Object) (plugin.Plugin, error)
-	// weight of its scores in the default profile; 0 is none, which counts as 1 where the plugin scores.
+	// weight is that of its scores in the default profile; 0 is none, which counts as 1 if the plugin scores.
 	weight int32
-	// args are its typed arguments; nil means that it takes none.
+	// args describes its typed arguments; nil means that it takes none.
 	args *argsType
 }
 
-// registry is the plugins that a configuration may name.
+// registry holds the plugins that a configuration may name.
 type registry struct {
-	// byDefault are enabled unless a configuration says otherwise, in the order of the default profile's multiPoint.
+	// byDefault are enabled unless a configuration disables them, in the order of the default profile's multiPoint.
 	byDefault []row
 	// onRequest must be enabled by name.
 	onRequest []row
@@ -73,7 +73,7 @@ func builtIn(gates Gates) registry {
 		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), nil, 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
-		{"DefaultBinder", at(bind), elsewhere(defaultbinder.Name), 0, nil},
+		{"DefaultBinder", at(bind), plain(defaultbinder.New), 0, nil},
 		{"NodeDeclaredFeatures", at(preFilter, filter), plain(nodedeclaredfeatures.New), 0, nil},
 	}, onRequest: []row{
 		{"DeferredPodScheduling", at(preFilter, filter, permit), nil, 0, nil},
@@ -101,7 +101,7 @@ func byGates(gates Gates, known registry) registry {
 	return known
 }
 
-// find returns what is known of the plugin, or nil if there is none of that name.
+// find returns the plugin's row, or nil if there is none.
 func (r registry) find(name string) *row {
 	for _, rows := range [][]row{r.byDefault, r.onRequest} {
 		for i := range rows {
@@ -113,7 +113,7 @@ func (r registry) find(name string) *row {
 	return nil
 }
 
-// defaults returns the plugins of a profile that says nothing about them.
+// defaults returns the plugins of a profile that configures none.
 func (r registry) defaults() *configv1.Plugins {
 	var plugins configv1.Plugins
 	for i := range r.byDefault {
@@ -123,7 +123,7 @@ func (r registry) defaults() *configv1.Plugins {
 	return &plugins
 }
 
-// plain adapts the constructor of a plugin without arguments. Arguments that are there are not looked at.
+// plain adapts the constructor of a plugin without arguments. It ignores arguments.
 func plain[P plugin.Plugin](build func() P) func(runtime.Object) (plugin.Plugin, error) {
 	return func(runtime.Object) (plugin.Plugin, error) { return build(), nil }
 }
@@ -138,13 +138,3 @@ func typed[A runtime.Object, P plugin.Plugin](build func(A) (P, error)) func(run
 		return build(own)
 	}
 }
-
-// elsewhere stands for a plugin whose work is done outside the profile, by the queue or by commit.
-func elsewhere(name string) func(runtime.Object) (plugin.Plugin, error) {
-	return func(runtime.Object) (plugin.Plugin, error) { return nameOnly(name), nil }
-}
-
-type nameOnly string
-
-// Name returns the plugin's name.
-func (n nameOnly) Name() string { return string(n) }

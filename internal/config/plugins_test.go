@@ -20,7 +20,7 @@ func withMine(t *testing.T) registry {
 	return known
 }
 
-// expanded works out what a profile runs.
+// expanded returns what a profile runs.
 func expanded(t *testing.T, profile string) (*Config, effective) {
 	t.Helper()
 	source, err := decode([]byte(header + "profiles: [" + profile + "]\n"))
@@ -54,7 +54,7 @@ const (
 		" DynamicResources=2 NodeResourcesBalancedAllocation=1 ImageLocality=1"
 )
 
-// sets are plugin sets of a profile and what runs then; what is left out is as in the default profile.
+// pluginSets are plugin sets of a profile and the plugins that run; empty strings are as in the default profile.
 var pluginSets = []struct{ plugins, multiPoint, filters, scores, other string }{
 	{plugins: `{}`},
 	{plugins: `{multiPoint: {enabled: [{name: TaintToleration, weight: 7}]}}`, scores: strings.Replace(defaultScores, "=3", "=7", 1)},
@@ -129,7 +129,7 @@ func TestPluginSets(t *testing.T) {
 	}
 }
 
-// Every plugin that Berth has implements what the table says of it.
+// Every plugin that Berth has implements the points of its row.
 func TestTable(t *testing.T) {
 	c, err := Default()
 	if err != nil {

@@ -2,7 +2,7 @@ package config
 
 import configv1 "k8s.io/kube-scheduler/config/v1"
 
-// point is an extension point. The order is that in which kube-scheduler assembles them, and so in which errors show.
+// point is an extension point, in the order in which kube-scheduler assembles them, which is the order of errors.
 type point uint8
 
 const (
@@ -21,10 +21,10 @@ const (
 	placementGenerate
 	placementScore
 	podGroupPostFilter
-	points // how many there are
+	points // the number of points
 )
 
-// pointNames are the fields of the configuration, and what errors call a plugin of that point.
+// pointNames are the fields of the configuration, and the names of the point's plugins in errors.
 var pointNames = [points]struct{ field, plugin string }{
 	preFilter:          {"preFilter", "PreFilterPlugin"},
 	filter:             {"filter", "FilterPlugin"},

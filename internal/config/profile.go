@@ -12,18 +12,18 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/absent"
 )
 
-// reader is a plugin that reads other kinds of API object than pods and nodes.
+// reader is a plugin that reads kinds of API object other than pods and nodes.
 type reader interface {
 	Reads() []model.Kind
 }
 
-// lack is what a profile enables and Berth does not have.
+// lack is what a profile enables and Berth lacks.
 type lack struct {
-	// plugins are all of them; barring are those that keep the pods pending that they would have judged.
+	// plugins are all of them; barring are those that keep pods pending which they would have judged.
 	plugins, barring []string
 }
 
-// built is a profile, and what became known while it was built.
+// built is a profile with the facts found while building it.
 type built struct {
 	profile *plugin.Profile
 	lack
@@ -31,8 +31,8 @@ type built struct {
 	reads []model.Kind
 }
 
-// build makes the plugins of a checked profile and puts them where they run. Of the profile's arguments, those of plugins that are not
-// enabled are dropped, as are those that are empty; the others are sorted. ignored are the resources that extenders take from NodeResourcesFit.
+// build makes the plugins of a checked profile and assigns them to their points. From the profile's arguments it drops those of disabled plugins
+// and empty ones, and sorts the rest. ignored are the resources that NodeResourcesFit must ignore for extenders.
 func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string) (built, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
@@ -74,11 +74,11 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	return built{profile, lacking, reads}, nil
 }
 
-// deciding are the points at which a plugin decides whether a pod is bound. At the others it only says which node is better, or makes room.
+// deciding are the points at which a plugin decides whether a pod is bound. At the others it only rates nodes, or makes room.
 var deciding = [...]point{preEnqueue, preFilter, filter, placementGenerate, reserve, permit, preBind}
 
-// standIn puts the stand-ins of plugins that Berth does not have after the other PreFilter plugins, in the order of the points at which they would
-// decide. Which of these points a configuration leaves them makes no difference: at any of them the real plugin would have judged the pod.
+// standIn adds the stand-ins of plugins that Berth lacks after the other PreFilter plugins, in the order of the points at which they would
+// decide. It makes no difference at which of these points they are enabled: at any of them the real plugin would have judged the pod.
 func standIn(profile *plugin.Profile, order *effective, enabled []string, made map[string]plugin.Plugin) (lack, error) {
 	var lacking lack
 	for _, name := range enabled {
@@ -105,7 +105,7 @@ func standIn(profile *plugin.Profile, order *effective, enabled []string, made m
 	return lacking, nil
 }
 
-// instances makes the enabled plugins, by name. Those that are unknown or that Berth does not have are left out.
+// instances makes the enabled plugins, by name. It omits those that are unknown or that Berth lacks.
 func instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]plugin.Plugin, error) {
 	made := make(map[string]plugin.Plugin, len(enabled))
 	for _, name := range enabled {
@@ -126,7 +126,7 @@ func instances(known registry, enabled []string, configs []configv1.PluginConfig
 	return made, nil
 }
 
-// checkCounts checks that there are as many plugins of a kind as a profile must have.
+// checkCounts checks that there is the required number of QueueSort and Bind plugins.
 func checkCounts(profile string, order *effective) error {
 	switch {
 	case len(order[queueSort]) != 1:
@@ -168,7 +168,7 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	return assembleBinding(profile, order, made)
 }
 
-// assembleBinding puts plugins into the lists of what comes after a node was chosen.
+// assembleBinding puts plugins into the lists of the points after a node is chosen.
 func assembleBinding(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin) (err error) {
 	if profile.Reserve, err = all(order[reserve], reserve, made, as[plugin.Reserve]); err != nil {
 		return err
@@ -179,11 +179,14 @@ func assembleBinding(profile *plugin.Profile, order *effective, made map[string]
 	if profile.PreBind, err = all(order[preBind], preBind, made, as[plugin.PreBind]); err != nil {
 		return err
 	}
+	if profile.Bind, err = all(order[bind], bind, made, as[plugin.Bind]); err != nil {
+		return err
+	}
 	profile.PostBind, err = all(order[postBind], postBind, made, as[plugin.PostBind])
 	return err
 }
 
-// all returns the plugins of a point. That one cannot do what the table says is a mistake in the table.
+// all returns the plugins of a point. One that does not implement the point is a mistake in the table.
 func all[T plugin.Plugin](names []string, p point, made map[string]plugin.Plugin, as func(plugin.Plugin) (T, bool)) ([]T, error) {
 	var list []T
 	for _, name := range names {

@@ -10,10 +10,10 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// every stands for all plugins where plugins are disabled.
+// every means all plugins in a disabled list.
 const every = "*"
 
-// merge combines the default plugins with what a person wrote, point by point.
+// merge combines the default plugins with those of the file, point by point.
 func merge(defaults, own *configv1.Plugins) *configv1.Plugins {
 	if own == nil {
 		own = &configv1.Plugins{}
@@ -25,8 +25,8 @@ func merge(defaults, own *configv1.Plugins) *configv1.Plugins {
 	return merged
 }
 
-// mergeSet combines one point's sets: defaults that are disabled go, those that are enabled again are replaced where they
-// stand, and the rest of the person's plugins follows. Without a weight a plugin gets weight 0, as kube-scheduler writes it.
+// mergeSet combines one point's sets: disabled defaults are dropped, those that are enabled again are replaced at their position, and the rest
+// of the file's plugins follows. Without a weight a plugin gets weight 0, as kube-scheduler writes it.
 func mergeSet(defaults, own configv1.PluginSet) configv1.PluginSet {
 	var merged configv1.PluginSet
 	disabled := sets.New[string]()
@@ -34,7 +34,7 @@ func mergeSet(defaults, own configv1.PluginSet) configv1.PluginSet {
 		merged.Disabled = append(merged.Disabled, configv1.Plugin{Name: plugin.Name, Weight: ptr.To[int32](0)})
 		disabled.Insert(plugin.Name)
 	}
-	again := map[string]int{} // where a person enabled the plugin; the last time counts
+	again := map[string]int{} // where the file enables the plugin; the last position counts
 	for i, plugin := range own.Enabled {
 		again[plugin.Name] = i
 	}
@@ -68,7 +68,7 @@ func (e *effective) has(name string) bool {
 	return slices.ContainsFunc(e[:], func(order []string) bool { return slices.Contains(order, name) })
 }
 
-// expand works out which plugins run at which point, from merged plugin sets.
+// expand returns which plugins run at which point, from merged plugin sets.
 func expand(known registry, plugins *configv1.Plugins) (effective, error) {
 	var all effective
 	for p := range points {
@@ -95,7 +95,7 @@ func expand(known registry, plugins *configv1.Plugins) (effective, error) {
 	return all, nil
 }
 
-// enabledAt checks the plugins that a point enables by itself.
+// enabledAt checks and returns the plugins that the point's own set enables.
 func enabledAt(known registry, p point, enabled []configv1.Plugin) ([]string, error) {
 	var own []string
 	for _, name := range names(enabled) {
@@ -113,8 +113,8 @@ func enabledAt(known registry, p point, enabled []configv1.Plugin) ([]string, er
 	return own, nil
 }
 
-// enabledEverywhere returns the plugins of multiPoint that implement the point and are not disabled there. One that is there
-// twice is a mistake, unless the point has its own say about it.
+// enabledEverywhere returns the plugins of multiPoint that implement the point and are not disabled there. A plugin that is listed twice is a
+// mistake, unless the point's own set lists it.
 func enabledEverywhere(known registry, p point, enabled []configv1.Plugin, disabled, own []string) ([]string, error) {
 	var some []string
 	for _, name := range names(enabled) {
@@ -146,8 +146,8 @@ func combine(own, everywhere []string) []string {
 	return slices.Concat(both, others, rest)
 }
 
-// weights returns the weight of each scorer: what score says beats what multiPoint says, and 0 means 1. A weight has 32 bits, so
-// no sum of scores overflows; but kube-scheduler takes a sum that is negative before its last term for one that does.
+// weights returns the weight of each scorer: that in score takes precedence over that in multiPoint, and 0 means 1. A weight has 32 bits, so no
+// sum of scores overflows; but kube-scheduler takes a sum that is negative before its last term for an overflow.
 func weights(plugins *configv1.Plugins, scorers []string) (map[string]int64, error) {
 	all := make(map[string]int64, len(scorers))
 	var total int64

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Answer says what every plugin thinks of every node for the pod, nodes sorted by name. It asks the same columns as Decide
-// and is meant for people: it costs far more. With fewer than two feasible nodes nothing is scored, as in a decision.
+// Answer returns the results of every plugin for every node, sorted by name. It reads the same columns as Decide and is meant for people: it
+// costs far more. With fewer than two feasible nodes nothing is scored, as in a decision.
 func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	p, ok := e.profiles[pod.SchedulerName]
 	if !ok {
@@ -45,7 +45,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	return answer, nil
 }
 
-// answerNodes says what the plugins think of each node, given the feasible ones.
+// answerNodes returns each node's results, given the feasible slots.
 func (e *Engine) answerNodes(c *cycle, slots []int32) []plan.NodeAnswer {
 	feasible := map[int32]int{}
 	for at, slot := range slots {
@@ -79,7 +79,7 @@ func (e *Engine) answerNodes(c *cycle, slots []int32) []plan.NodeAnswer {
 	return nodes
 }
 
-// byName returns the slots of the nodes that exist, sorted by the nodes' names.
+// byName returns the slots of existing nodes, sorted by node name.
 func byName(v state.View) []int32 {
 	slots := make([]int32, 0, v.Nodes())
 	for slot, alive := range v.State().Alive() {
@@ -91,7 +91,7 @@ func byName(v state.View) []int32 {
 	return slots
 }
 
-// ruledOut answers for a pod that was rejected before any node was looked at: all nodes share the rejection.
+// ruledOut returns the nodes' results for a pod that PreFilter rejected: all nodes have the same rejection.
 func ruledOut(v state.View, rejection *plan.Rejection) []plan.NodeAnswer {
 	var nodes []plan.NodeAnswer
 	shared := reason.Rejection{Unresolvable: true, Reasons: []string{rejection.PreFilter}}
@@ -104,7 +104,7 @@ func ruledOut(v state.View, rejection *plan.Rejection) []plan.NodeAnswer {
 	return nodes
 }
 
-// allObjectionsBesideNominated returns, for the nodes that would not do if the pods nominated there were there, all objections to them then.
+// allObjectionsBesideNominated returns all objections to the nodes that are infeasible with the pods that are nominated to them.
 func (e *Engine) allObjectionsBesideNominated(c *cycle) map[int32][]reason.Rejection {
 	if c.view.Nominated() == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (e *Engine) allObjectionsBesideNominated(c *cycle) map[int32][]reason.Rejec
 	return all
 }
 
-// allObjections asks every filter about one node.
+// allObjections returns the objections of every filter to one node.
 func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 	var all []reason.Rejection
 	node := f.view.Node(slot)
@@ -157,7 +157,7 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 	return scores, nil
 }
 
-// nodeScores returns a NodeScore plugin's normalised scores by position in the feasible slots, or nil if it has no say.
+// nodeScores returns a NodeScore plugin's normalised scores by position in the feasible slots, or nil if it skips the pod.
 func (e *Engine) nodeScores(c *cycle, i int, p plugin.NodeScore, slots []int32) ([]int64, error) {
 	raw, err := e.rawScores(c, i, p)
 	if raw == nil {

@@ -66,7 +66,7 @@ func benchNode(i int) *v1.Node {
 	return n
 }
 
-// The shapes of pods that decisions are measured for.
+// The shapes of pods for which decisions are measured.
 var shapes = map[string]func(*v1.Pod){
 	"plain": func(*v1.Pod) {},
 	"selective": func(p *v1.Pod) {
@@ -102,8 +102,8 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// BenchmarkDecision places pods whose needs were seen before, one after the other, as a deployment's are: each decision follows a
-// change of one node.
+// BenchmarkDecision places pods whose needs have columns, one after the other, as the pods of a deployment: each decision follows a change of
+// one node.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range []string{"plain", "selective"} {
 		for _, nodes := range []int{1000, 5000, 20000} {
@@ -132,7 +132,7 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstSight decides for a need that no column holds yet.
+// BenchmarkFirstSight decides for a need without a column.
 func BenchmarkFirstSight(b *testing.B) {
 	c := newBench(b, 5000)
 	b.ReportAllocs()

@@ -10,29 +10,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// column is one plugin's answer to one need, for every slot. It is filled when the need is first seen and then catches up
-// from the journal, only where a node changed in an aspect that the plugin reads.
+// column holds one plugin's verdicts or scores for one need, for every slot. It is filled when the need is first used and then catches up from
+// the journal, only for nodes that changed in an aspect that the plugin reads.
 type column[T int32 | reason.Code] struct {
-	// ask gives the plugin's answer for one node that exists, and depends on the aspects it reads.
+	// ask returns the plugin's value for an existing node, and depends on the aspects it reads.
 	ask     func(state.Node) T
 	reads   model.Aspect
-	version uint64 // of the journal, up to which values are true
-	// values by slot; the zero value where no node is.
+	version uint64 // of the journal, at which values are up to date
+	// values by slot; the zero value for slots without a node.
 	values []T
-	// nonZero is how many values are not zero: 0 lets the scan leave the column out.
+	// nonZero is how many values are not zero: if it is 0, the scan skips the column.
 	nonZero int
-	// used is the engine's clock when the column was last asked for.
+	// used is the engine's clock when the column was last used.
 	used uint64
 }
 
-// valueBytes is the size of one value of a column; columnBytes is about what a column takes besides its values, which in a small cluster is
-// most of it.
+// valueBytes is the size of one value of a column; columnBytes is about what a column uses besides its values, which in a small cluster is most
+// of it.
 const (
 	valueBytes  = 4
 	columnBytes = 1 << 10
 )
 
-// sync brings the column up to date. It returns how many nodes were asked.
+// sync updates the column. It returns for how many nodes the plugin was called.
 func (c *column[T]) sync(s *state.State) (asked int) {
 	entries, ok := s.Since(c.version)
 	if !ok || len(c.values) == 0 || len(entries) > s.Slots()/2 && c.concerns(entries) {
@@ -124,13 +124,13 @@ type set struct {
 	used uint64
 }
 
-// columnKey names a column: a plugin, by its position among all plugins of all profiles, and a need.
+// columnKey identifies a column: a plugin, by its position among all plugins of all profiles, and a need.
 type columnKey struct {
 	plugin int32
 	need   model.Need
 }
 
-// columns is the engine's memory of answers, bounded in bytes; what was not asked for longest goes first.
+// columns are all columns, bounded in bytes; the least recently used are evicted first.
 type columns struct {
 	filters  map[columnKey]*filterColumn
 	scores   map[columnKey]*scoreColumn
@@ -147,10 +147,10 @@ func newColumns(maxBytes int) columns {
 	}
 }
 
-// compiledKept bounds the compiled needs without a column. They are small, but pods of a StatefulSet each have one of their own.
+// compiledKept bounds the number of compiled needs without a column. They are small, but each pod of a StatefulSet has its own.
 const compiledKept = 4096
 
-// makeRoomForCompiled evicts the compiled needs that were not used for longest, half of them at once.
+// makeRoomForCompiled evicts the least recently used half of the compiled needs.
 func (c *columns) makeRoomForCompiled() {
 	if len(c.counting)+len(c.sets) < compiledKept {
 		return
@@ -168,13 +168,13 @@ func (c *columns) makeRoomForCompiled() {
 	maps.DeleteFunc(c.sets, func(_ columnKey, s *set) bool { return s.used <= middle })
 }
 
-// makeRoom evicts columns until one more fits beside those that the present decision uses.
+// makeRoom evicts columns until there is room for one more beside those that the present decision uses.
 func (c *columns) makeRoom(slots int, since uint64) {
 	limit := max(c.maxBytes/(columnBytes+valueBytes*slots), 1)
 	if len(c.filters)+len(c.scores) < limit {
 		return
 	}
-	// Evicting an eighth at once makes the search for the oldest rare enough to be free.
+	// Evicting an eighth at once makes the search for the oldest so rare that its cost does not matter.
 	horizon := c.horizon(limit / 8)
 	for key, column := range c.filters {
 		if column.used <= horizon && column.used < since {
@@ -201,7 +201,7 @@ func (c *columns) horizon(n int) uint64 {
 	return times[min(n, len(times)-1)]
 }
 
-// filterColumn returns the up-to-date column of a filter for the cycle's pod; nil when the filter passes everywhere, or has no column.
+// filterColumn returns the up-to-date column of a filter for the cycle's pod; nil if every node passes, or the filter has no column.
 func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	need := c.needs[i]
 	if need.IsZero() {
@@ -255,7 +255,7 @@ func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counti
 	return have.Counting
 }
 
-// scoreColumn returns the up-to-date column of a NodeScore plugin for the cycle's pod, or nil when the plugin has no say.
+// scoreColumn returns the up-to-date column of a NodeScore plugin for the cycle's pod, or nil if the plugin skips the pod.
 func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn, error) {
 	at := len(c.profile.Filters) + i
 	need := c.pod.Needs[at]
@@ -282,7 +282,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn,
 	return column, nil
 }
 
-// setOf returns the compiled need of a SetScore plugin, or nil when the plugin has no say.
+// setOf returns the compiled need of a SetScore plugin, or nil if the plugin skips the pod.
 func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (plugin.SetScores, error) {
 	at := len(c.profile.Filters) + i
 	if c.pod.Needs[at].IsZero() {
@@ -303,7 +303,7 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (plugin.SetScores, er
 	return have.SetScores, nil
 }
 
-// ColumnBytes returns about how many bytes the columns take in a cluster of so many slots.
+// ColumnBytes returns about how many bytes the columns use in a cluster of so many slots.
 func (e *Engine) ColumnBytes(slots int) int { return e.Columns() * (columnBytes + valueBytes*slots) }
 
 // Columns returns how many columns the engine keeps.

@@ -18,14 +18,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// TestDraftAgreesWithOracle takes pods off nodes and puts others on nodes, at random, in drafts of a state that follows a changing cluster.
-// The engine, asked on the draft, must say what the oracle says of a cluster where that has really happened; the state must not notice.
+// TestDraftAgreesWithOracle removes pods from nodes and adds others, at random, in drafts of a state that follows a changing cluster. On the
+// draft the engine must agree with the oracle on a cluster where the pods really are so; the state must not change.
 func TestDraftAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
 		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(14), Placed: r.IntN(60), Pending: 8})
 		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
-		for step := range 8 {
+		for step := range 16 {
 			version := pair.State.Version()
 			draft := pair.State.View().Draft()
 			changed := pair.Cluster
@@ -39,11 +39,11 @@ func TestDraftAgreesWithOracle(t *testing.T) {
 					t.Fatalf("step %d, pod %s: engine on a draft (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
 				}
 				if diff := pair.Compare(pod); diff != "" {
-					t.Fatalf("step %d, pod %s: engine on the state beside a draft (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
+					t.Fatalf("step %d, pod %s: engine on the draft's state (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
 				}
 			}
 			if pair.State.Version() != version {
-				t.Fatal("a draft shows in the journal")
+				t.Fatal("a draft changed the journal")
 			}
 			m := random.TopologyChange(r, pair.Cluster)
 			pair.Cluster = m.After
@@ -72,8 +72,8 @@ func changeDraft(r *rand.Rand, pair *enginetest.Pair, draft *state.Draft, cluste
 	}
 }
 
-// TestDryRunAgreesWithOracle adds pods to a node and takes others off it, as preemption and nominations do, and compares what the filters say
-// of the node: counts are brought up to date as kube-scheduler's AddPod and RemovePod do it.
+// TestDryRunAgreesWithOracle adds pods to a node and removes others, as preemption and nominations do, and compares the filters' verdicts on the
+// node: counts are updated as by kube-scheduler's AddPod and RemovePod.
 func TestDryRunAgreesWithOracle(t *testing.T) {
 	var compared, differing sync.Map
 	t.Cleanup(func() {
@@ -89,7 +89,7 @@ func TestDryRunAgreesWithOracle(t *testing.T) {
 		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(8), Placed: r.IntN(60), Pending: 8})
 		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
 		var dryRun state.Draft
-		for step := range 8 {
+		for step := range 16 {
 			for _, pod := range enginetest.Pending(pair.Cluster) {
 				node := pair.Cluster.Nodes[r.IntN(len(pair.Cluster.Nodes))]
 				slot, _ := pair.State.Slot(node.Name)

@@ -10,20 +10,20 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Config is what an engine needs to be built.
+// Config is the configuration of an engine.
 type Config struct {
-	// Profiles are the scheduler names it decides for, with their plugins.
+	// Profiles are the profiles that it decides for, one for each scheduler name.
 	Profiles []*plugin.Profile
-	// Seed chooses among equally good nodes; the same seed chooses the same.
+	// Seed decides among equally good nodes; the same seed gives the same choices.
 	Seed uint64
 	// ColumnBytes bounds the memory of columns; 0 means DefaultColumnBytes.
 	ColumnBytes int
-	// OnPhase is called when a phase of a decision begins, unless it is nil: the engine knows no clock, and whoever has one can measure
-	// what each phase takes. It must not use the engine.
+	// OnPhase, unless nil, is called when a phase of a decision begins. The engine has no clock; the function can measure how long each phase
+	// takes. It must not use the engine.
 	OnPhase func(Phase)
 }
 
-// DefaultColumnBytes holds a thousand needs of a cluster of 30,000 nodes.
+// DefaultColumnBytes suffices for a thousand needs in a cluster of 30,000 nodes.
 const DefaultColumnBytes = 128 << 20
 
 // Engine decides. One goroutine uses it.
@@ -34,13 +34,12 @@ type Engine struct {
 	scratch  scratch
 	work     Counters
 	onPhase  func(Phase)
-	// byPlugin is how often each plugin was asked about a node, by its position among all profiles' plugins.
+	// byPlugin is for how many nodes each plugin was called, by its position among all profiles' plugins.
 	byPlugin   []int64
 	placements slab.Slab[plan.Placement]
 }
 
-// scratch is memory that is reused from one cycle to the next, so that a decision allocates none. What is in it means nothing to the next
-// cycle.
+// scratch is memory that cycles reuse, so that a decision allocates none. Its content is meaningless to the next cycle.
 type scratch struct {
 	needs    []model.Need
 	own      []plugin.FilterNeed
@@ -55,14 +54,13 @@ type scratch struct {
 	raw      []int32 // raw scores by slot, of a view with differences
 }
 
-// Counters say how much work decisions took. They only grow.
+// Counters measure the work of decisions. They only grow.
 type Counters struct {
 	// Decisions made.
 	Decisions int64
-	// Asked is how often a plugin was asked about a node; Found how often a column that was needed was there, Filled how many were
-	// filled from nothing.
+	// Asked is for how many nodes plugins were called; Found how often a needed column existed, Filled how often one was filled from nothing.
 	Asked, Found, Filled int64
-	// Visited is how many slots scans looked at.
+	// Visited is how many slots scans visited.
 	Visited int64
 }
 
@@ -70,11 +68,11 @@ type Counters struct {
 type profile struct {
 	*plugin.Profile
 	firstID int32 // of Filters[0]; Scores follow
-	// stateful says that some filters are StateFilters.
+	// stateful means that some filters are StateFilters.
 	stateful bool
 }
 
-// New builds an engine. Two profiles of one name are an error.
+// New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
 	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase}
 	bytes := config.ColumnBytes
@@ -100,10 +98,18 @@ func New(config Config) (*Engine, error) {
 	return e, nil
 }
 
+// Profile returns the profile of a scheduler name, nil if there is none.
+func (e *Engine) Profile(schedulerName string) *plugin.Profile {
+	if p := e.profiles[schedulerName]; p != nil {
+		return p.Profile
+	}
+	return nil
+}
+
 // Counters returns the work done so far.
 func (e *Engine) Counters() Counters { return e.work }
 
-// Decide says where the pods of a work go in the view, or why nowhere. It does not change the state.
+// Decide decides on which nodes of the view the pods of a work go, or why on none. It does not change the state.
 func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	e.work.Decisions++
 	d := plan.Decision{Work: work, Nodes: v.Nodes()}
@@ -126,7 +132,7 @@ func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	return d
 }
 
-// decide takes one pod through its cycle.
+// decide runs one pod's cycle.
 func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 	e.enter(PreFilter)
 	c, rejection, err := e.preFilter(v, p, d.Pods[0].Pod)
@@ -167,13 +173,13 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 	d.Outcome, d.Placements = plan.Placed, placements
 }
 
-// fail ends a decision without an answer.
+// fail ends a decision with an error.
 func fail(d *plan.Decision, err error) {
 	d.Outcome, d.Err = plan.Failed, err
 	d.Nominations = clearNomination(d.Pods[0].Pod)
 }
 
-// clearNomination takes back the pod's nomination, if it has one: as in kube-scheduler, it ends with an attempt that gave no answer.
+// clearNomination removes the pod's nomination, if it has one: as in kube-scheduler, an attempt that fails with an error ends it.
 func clearNomination(pod *model.Pod) []plan.Nomination {
 	if pod.NominatedNode == "" {
 		return nil

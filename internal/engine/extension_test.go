@@ -21,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// withPlugins is a small cluster whose profile has more plugins.
+// withPlugins is a small cluster whose profile has additional plugins.
 func withPlugins(t *testing.T, nodes int, add func(*plugin.Profile)) *bench {
 	t.Helper()
 	p := enginetest.Profile(t, oracle.NodeLocalProfile())
@@ -33,8 +33,8 @@ func withPlugins(t *testing.T, nodes int, add func(*plugin.Profile)) *bench {
 	return &bench{state: newBench(t, nodes).state, engine: e, profile: p}
 }
 
-// claims is a StateFilter. The namespace's label "node" names the only node that its pods may run on: something that is known only in the
-// pod's turn. A namespace without the label rejects its pods, and the value "broken" is an error.
+// claims is a StateFilter. The namespace's label "node" names the only node that its pods may run on, which is known only in the pod's turn. A
+// namespace without the label rejects its pods, and the value "broken" is an error.
 type claims struct{ asked int }
 
 func (*claims) Name() string              { return "Claims" }
@@ -78,8 +78,8 @@ func (*onlyNode) Err(code reason.Code) error {
 	return nil
 }
 
-// TestStateFilter changes what a filter reads besides the pod after the pod was compiled: its columns are shared by pods that need the same
-// at the time, and the turn fails where the filter does.
+// TestStateFilter changes what a filter reads besides the pod, after the pod was compiled: pods that have the same need at the time share its
+// columns, and the turn fails if the filter fails.
 func TestStateFilter(t *testing.T) {
 	filter := &claims{}
 	b := withPlugins(t, 20, func(p *plugin.Profile) { p.Filters = append(p.Filters, filter) })
@@ -102,7 +102,7 @@ func TestStateFilter(t *testing.T) {
 	}
 	asked := filter.asked
 	if decide(2); filter.asked != asked {
-		t.Error("a need that was seen before is asked about again")
+		t.Error("the filter was called again for a need that has a column")
 	}
 	label("broken")
 	if d := decide(3); d.Outcome != plan.Failed || d.Err.Error() != `running PreFilter plugin "Claims": the claim is broken` {
@@ -116,15 +116,15 @@ func TestStateFilter(t *testing.T) {
 	if d := b.engine.Decide(b.state.View(), plan.WorkFor(pinned)); d.Outcome != plan.Failed || d.Err.Error() != `running "Claims" filter plugin: no answer` {
 		t.Errorf("with a filter that fails on the only node: %+v", d)
 	}
-	// A filter before it objects to the node that it fails on, so its failure is not met.
+	// A filter before it rejects the node that it fails on, so its failure does not matter.
 	label("fails elsewhere")
 	b.state.Apply([]model.Change{{Kind: model.NodeGone, Name: "node-00003"}})
 	if d := decide(6); d.Outcome != plan.Unschedulable {
-		t.Errorf("without the node that it fails on: %+v", d)
+		t.Errorf("without the failing node: %+v", d)
 	}
 }
 
-// evict is a PostFilter that takes one pod off one node.
+// evict is a PostFilter plugin that evicts one pod from one node.
 type evict struct {
 	victim *model.Pod
 	slot   int32
@@ -149,7 +149,7 @@ func (e *evict) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResul
 	return plugin.PostFilterResult{NodeName: c.View().Node(e.slot).Name(), Evictions: []plan.Eviction{{Pod: e.victim}}}, nil
 }
 
-// TestPostFilter has a plugin find out, in a dry run, that a pod fits when another is evicted.
+// TestPostFilter runs a PostFilter plugin that finds, in a dry run, that a pod fits when another is evicted.
 func TestPostFilter(t *testing.T) {
 	plugins := &evict{t: t}
 	b := withPlugins(t, 1, func(p *plugin.Profile) { p.PostFilters = append(p.PostFilters, plugins) })
@@ -199,7 +199,8 @@ func (v *volumes) PostBind(state.View, *plan.Placement) ([]plan.Step, error) {
 	return []plan.Step{{}}, v.failing("PostBind")
 }
 
-// TestPlacementHoldsAndSteps has a plugin reserve something and ask for steps; where it fails, the pod's turn fails in kube-scheduler's words.
+// TestPlacementHoldsAndSteps runs a plugin that reserves something and returns steps; if it fails, the pod's turn fails with kube-scheduler's
+// text.
 func TestPlacementHoldsAndSteps(t *testing.T) {
 	v := &volumes{}
 	b := withPlugins(t, 3, func(p *plugin.Profile) {
@@ -225,5 +226,34 @@ func TestPlacementHoldsAndSteps(t *testing.T) {
 		if want := "running " + point + ` plugin "Volumes": no`; d.Outcome != plan.Failed || d.Err.Error() != want || len(d.Placements) != 0 {
 			t.Errorf("%+v, want %s", d, want)
 		}
+	}
+}
+
+// TestNominatedPodsChangeNoVersion decides beside nominated pods that carry terms which no pod on a node carries: the state notices nothing, so
+// nothing that is remembered by version is worked out again.
+func TestNominatedPodsChangeNoVersion(t *testing.T) {
+	b := newBench(t, 20)
+	repelling := func(p *v1.Pod) {
+		p.UID, p.Labels = types.UID(p.Name), map[string]string{"app": "web"}
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, TopologyKey: "pool"},
+		}}}
+	}
+	for i := range 5 {
+		nominated := b.pod(i, repelling)
+		nominated.NominatedNode = []string{"node-00000", "node-00001"}[i%2]
+		b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: nominated}})
+	}
+	pod := b.pod(9, repelling)
+	b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	version, terms := b.state.Version(), b.state.TermsVersion()
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	if b.state.Version() != version || b.state.TermsVersion() != terms {
+		t.Errorf("the journal went from %d to %d, the terms from %d to %d", version, b.state.Version(), terms, b.state.TermsVersion())
+	}
+	// One node is tainted, and two leave room to the nominated pods. These repel the pod from their own nodes alone, although the others of
+	// the pools are in the same domains: only a node's own nominated pods count.
+	if d.Outcome != plan.Placed || d.Feasible != 17 {
+		t.Errorf("%s: %d nodes are feasible, want 17", d.Outcome, d.Feasible)
 	}
 }

@@ -7,9 +7,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// filter returns the feasible nodes, ascending: those that no filter objects to, neither as they are nor with the pods on them that are
-// nominated there. A node that the pod is nominated to, and that is feasible, is taken without a look at the others, as in kube-scheduler. An
-// error says that a filter could not find its verdict.
+// filter returns the feasible nodes, ascending: those that no filter rejects, neither as they are nor with the pods on them that are nominated
+// to them. If the node that the pod itself is nominated to is feasible, it is the only result, as in kube-scheduler. The error is that of a
+// filter that returned no verdict.
 func (e *Engine) filter(c *cycle) ([]int32, error) {
 	if slot, ok, err := e.filterNominated(c); ok || err != nil {
 		return append(e.scratch.slots[:0], slot), err
@@ -38,11 +38,11 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	return slot, o.code == reason.None, c.failure(o, c.here.verdicts[o.filter])
 }
 
-// fewNodes is how many nodes are cheaper to ask one by one than through columns. Pods pinned to one node, as a DaemonSet's
-// are, each have a need of their own: a column for each would never be used again.
+// fewNodes is up to how many nodes are cheaper to check one by one than through columns. Pods pinned to one node, as a DaemonSet's are, each
+// have a need of their own: a column for each would never be used again.
 const fewNodes = 64
 
-// filterWithoutNominated returns the nodes that no filter objects to as they are.
+// filterWithoutNominated returns the nodes that no filter rejects as they are, without nominated pods.
 func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
 	switch n := &c.narrowed; {
 	case len(n.by) == 0:
@@ -55,7 +55,7 @@ func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
 	}
 }
 
-// filterOneByOne adds those of the given nodes that no filter objects to.
+// filterOneByOne appends those of the given nodes that no filter rejects.
 func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 	e.work.Visited += int64(len(slots))
 	for _, slot := range slots {
@@ -71,8 +71,8 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 	return to, nil
 }
 
-// filterAll asks the columns about all nodes, and then the rules about counts. Columns know the nodes of the state, so nodes that the view has
-// other pods on are asked one by one.
+// filterAll reads the columns of all nodes, and then the rules about counts. Columns hold values for the state's pods, so nodes on which the
+// view has other pods are checked one by one.
 func (e *Engine) filterAll(c *cycle) ([]int32, error) {
 	slots := e.aliveBut(c.view.State().Alive(), c.view.Touched())
 	for i := range c.needs {
@@ -89,9 +89,9 @@ func (e *Engine) filterAll(c *cycle) ([]int32, error) {
 	e.countReads(c, len(slots))
 	for i := range c.counting {
 		if c.counting[i] != nil {
-			layers := c.here.layered[i].layers
-			for j := range layers {
-				slots = keepWithin(slots, &layers[j])
+			rules := c.here.counts[i].rules
+			for j := range rules {
+				slots = keepWithin(slots, &rules[j])
 			}
 		}
 	}
@@ -107,7 +107,7 @@ func (e *Engine) filterAll(c *cycle) ([]int32, error) {
 	return slots, nil
 }
 
-// aliveBut returns the slots of nodes that exist, without some.
+// aliveBut returns the slots of existing nodes, except some.
 func (e *Engine) aliveBut(alive []bool, without []int32) []int32 {
 	slots := e.scratch.slots
 	if cap(slots) < len(alive) {
@@ -137,7 +137,7 @@ func aliveOf(alive []bool, slots []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(slots), func(slot int32) bool { return !alive[slot] })
 }
 
-// firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it objects to.
+// firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects.
 func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
 	for slot, code := range column.values {
 		if o := (objection{filter, code}); code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
@@ -147,17 +147,17 @@ func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error 
 	return nil
 }
 
-// countReads counts that the CountFilters that have something to check are asked about so many nodes.
+// countReads adds so many nodes to the counters of the CountFilters that have something to check.
 func (e *Engine) countReads(c *cycle, nodes int) {
 	for i := range c.counting {
-		if c.counting[i] != nil && len(c.here.layered[i].layers) > 0 {
+		if c.counting[i] != nil && len(c.here.counts[i].rules) > 0 {
 			e.byPlugin[int(c.profile.firstID)+i] += int64(nodes)
 		}
 	}
 }
 
-// keepFeasible drops the slots that the column objects to, in place, and returns all the bits of the objections. Writing first and counting
-// after keeps the loop free of branches that cannot be predicted.
+// keepFeasible drops the slots that the column rejects, in place, and returns the union of all codes. It writes before it counts, so that the
+// loop has no branch that cannot be predicted.
 func keepFeasible(slots []int32, codes []reason.Code) (kept []int32, seen reason.Code) {
 	n := 0
 	for _, slot := range slots {
@@ -171,14 +171,14 @@ func keepFeasible(slots []int32, codes []reason.Code) (kept []int32, seen reason
 	return slots[:n], seen
 }
 
-// keepWithin drops the slots that the layer rejects, in place.
-func keepWithin(slots []int32, layer *plugin.Layer) []int32 {
-	if len(layer.Differences) > 0 {
-		return slices.DeleteFunc(slots, func(slot int32) bool { return layer.Verdict(slot) != reason.None })
+// keepWithin drops the slots that the rule rejects, in place.
+func keepWithin(slots []int32, rule *plugin.CountRule) []int32 {
+	if len(rule.Differences) > 0 {
+		return slices.DeleteFunc(slots, func(slot int32) bool { return rule.Verdict(slot) != reason.None })
 	}
 	n := 0
-	domains, counts, low, high := layer.Domains, layer.Counts, layer.Min, layer.Max
-	withoutDomain := layer.Missing == reason.None
+	domains, counts, low, high := rule.Domains, rule.Counts, rule.Min, rule.Max
+	withoutDomain := rule.Missing == reason.None
 	for _, slot := range slots {
 		slots[n] = slot
 		domain := domains[slot]

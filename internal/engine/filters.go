@@ -8,41 +8,41 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// filters are a cycle's filters, ready to be asked about single nodes of a view: that of the cycle, or a dry run of it.
+// filters are a cycle's filters, prepared for single nodes of a view: that of the cycle, or a dry run of it.
 type filters struct {
 	view state.View
-	// By filter of the profile: who gives the verdicts, nil where every node passes; and the rules of a CountFilter.
+	// verdicts holds what judges nodes, by filter of the profile; nil where every node passes. counts is the memory of those of CountFilters.
 	verdicts []plugin.Verdicts
-	layered  []layered
+	counts   []countVerdicts
 }
 
-// layered asks a CountFilter's rules about one node.
-type layered struct {
+// countVerdicts gives the verdicts of a CountFilter's rules.
+type countVerdicts struct {
 	plugin.Counting
-	layers []plugin.Layer
+	rules []plugin.CountRule
 }
 
-// Filter gives the verdict of the first rule that objects.
-func (l *layered) Filter(node state.Node) reason.Code {
-	for i := range l.layers {
-		if code := l.layers[i].Verdict(node.Slot()); code != reason.None {
+// Filter returns the verdict of the first rule that rejects the node.
+func (c *countVerdicts) Filter(node state.Node) reason.Code {
+	for i := range c.rules {
+		if code := c.rules[i].Verdict(node.Slot()); code != reason.None {
 			return code
 		}
 	}
 	return reason.None
 }
 
-// filtersIn readies the cycle's filters for a view. Their memory is reused from others that are not needed any more.
+// filtersIn prepares the cycle's filters for a view. It reuses the memory of filters that are no longer needed.
 func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
-	f := filters{view: v, verdicts: reuse.verdicts[:0], layered: reuse.layered}
-	if len(f.layered) < len(c.counting) {
-		f.layered = make([]layered, len(c.counting))
+	f := filters{view: v, verdicts: reuse.verdicts[:0], counts: reuse.counts}
+	if len(f.counts) < len(c.counting) {
+		f.counts = make([]countVerdicts, len(c.counting))
 	}
 	for i := range c.counting {
 		var verdicts plugin.Verdicts
 		if counting := c.counting[i]; counting != nil {
-			l := &f.layered[i]
-			l.Counting, l.layers = counting, counting.Layers(v, l.layers[:0])
+			l := &f.counts[i]
+			l.Counting, l.rules = counting, counting.Rules(v, l.rules[:0])
 			verdicts = l
 		} else if _, counts := c.profile.Filters[i].(plugin.CountFilter); !counts {
 			verdicts = e.verdictsOf(c, i)
@@ -52,7 +52,7 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 	return f
 }
 
-// objection is a filter, by its position in the profile, and its verdict on a node; the code is None where no filter objects.
+// objection is a filter, by its position in the profile, and its verdict on a node; the code is None if no filter objects.
 type objection struct {
 	filter int
 	code   reason.Code
@@ -73,7 +73,7 @@ func (e *Engine) first(c *cycle, f *filters, slot int32) objection {
 	return objection{}
 }
 
-// failure returns the error that an objection stands for, nil if it is a verdict.
+// failure returns the error that an objection stands for, nil if it is a rejection.
 func (c *cycle) failure(o objection, verdicts plugin.Verdicts) error {
 	if !o.code.IsFailed() {
 		return nil

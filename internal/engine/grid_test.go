@@ -18,7 +18,7 @@ var large = flag.Bool("large", false, "also measure 50,000 nodes with 500,000 po
 // appsPods is how many pods of the grid's cluster share their labels and demands.
 const appsPods = 1000
 
-// topologyShapes are what the pods of one app ask of the pods around them.
+// topologyShapes are the affinity and spread demands of one app's pods.
 var topologyShapes = []struct {
 	name  string
 	apply func(spec *v1.PodSpec, selector *metav1.LabelSelector)
@@ -48,7 +48,7 @@ var topologyShapes = []struct {
 	{"default-spread", func(*v1.PodSpec, *metav1.LabelSelector) {}}, // a Service selects the pods
 }
 
-// gridPod is the i-th pod of a shape's apps. Of the pods on nodes, every app has its own labels and the demands of the shape.
+// gridPod is the i-th pod of a shape's apps. Each app of the pods on nodes has its own labels and the demands of the shape.
 func gridPod(prefix string, i int, apply func(*v1.PodSpec, *metav1.LabelSelector)) *v1.Pod {
 	app := map[string]string{"app": fmt.Sprintf("%s-%d", prefix, i/appsPods)}
 	p := &v1.Pod{
@@ -61,7 +61,7 @@ func gridPod(prefix string, i int, apply func(*v1.PodSpec, *metav1.LabelSelector
 	return p
 }
 
-// fillGrid puts pods on the cluster's nodes, evenly, and gives the pending app a Service where the shape wants one.
+// fillGrid puts pods on the cluster's nodes, evenly, and adds a Service for the pending app if the shape needs one.
 func (b *bench) fillGrid(pods int, shape string, apply func(*v1.PodSpec, *metav1.LabelSelector)) {
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "grid"}}
 	changes := []model.Change{{Kind: model.ObjectSet, Object: namespace, Ref: model.Ref{Kind: model.NamespaceKind, Name: "grid"}}}
@@ -78,8 +78,8 @@ func (b *bench) fillGrid(pods int, shape string, apply func(*v1.PodSpec, *metav1
 	}
 }
 
-// BenchmarkGrid measures a decision for each shape over sizes of cluster. A decision is one that places a pod whose needs were seen; the
-// pod before it has just changed one node and the counts.
+// BenchmarkGrid measures a decision for each shape over sizes of cluster. The decision places a pod whose needs have columns; the pod before it
+// has just changed one node and the counts.
 func BenchmarkGrid(b *testing.B) {
 	sizes := []struct{ nodes, pods int }{{5000, 0}, {5000, 150000}}
 	if *large {
@@ -118,7 +118,7 @@ func benchmarkShape(b *testing.B, nodes, pods int, shape string, apply func(*v1.
 		}
 		c.place(b, pending[at])
 	}
-	// State, tallies and columns, and with them the API objects of the nodes and pods, which a real process has in its informers too.
+	// State, tallies and columns, and also the API objects of the nodes and pods, which a real process has in its informers too.
 	b.ReportMetric(float64(heap>>20), "heap-MiB")
 }
 
@@ -129,8 +129,7 @@ func heapBytes() uint64 {
 	return m.HeapAlloc
 }
 
-// BenchmarkFirstSightOfSelector decides for pods whose app nobody has asked about before, beside 150,000 pods: each decision has to count
-// them all once.
+// BenchmarkFirstSightOfSelector decides for pods of a new app, beside 150,000 pods: each decision has to count them all once.
 func BenchmarkFirstSightOfSelector(b *testing.B) {
 	for _, shape := range topologyShapes[1:6] {
 		b.Run("shape="+shape.name, func(b *testing.B) {

@@ -7,10 +7,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// A node to which other pods are nominated must do for a pod both with them on it, so that it leaves them their room, and without, for they
-// may never come (kube-scheduler's two filter passes). There are few such nodes, so each is asked about in a dry run.
+// A node to which other pods are nominated must be feasible for a pod both with them, so that it leaves room for them, and without them, because
+// they may never come (kube-scheduler's two filter passes). There are few such nodes, so each is checked in a dry run.
 
-// leaveRoom drops the nodes that would not do if the pods that are nominated there were there.
+// leaveRoom drops the nodes that are infeasible with the pods that are nominated to them.
 func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 	left = slots
 	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
@@ -26,7 +26,7 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 	return left, err
 }
 
-// besideNominated returns the first objection to a node with pods on it that are nominated there.
+// besideNominated returns the first objection to a node with the pods that are nominated to it.
 func (e *Engine) besideNominated(c *cycle, slot int32, before []*model.Pod) (objection, error) {
 	dry := e.filtersBesideNominated(c, slot, before)
 	o := e.first(c, &dry, slot)
@@ -42,8 +42,8 @@ func (e *Engine) filtersBesideNominated(c *cycle, slot int32, before []*model.Po
 	return e.scratch.dry
 }
 
-// objectionsBesideNominated returns, for the nodes that would not do if the pods nominated there were there, the first objection to them
-// then. Such a node is not asked about without them.
+// objectionsBesideNominated returns the first objection to each node that is infeasible with the pods that are nominated to it. Such a node is
+// not checked without them.
 func (e *Engine) objectionsBesideNominated(c *cycle) map[int32]objection {
 	if c.view.Nominated() == 0 {
 		return nil

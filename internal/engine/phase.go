@@ -3,24 +3,24 @@ package engine
 // Phase is a part of a decision, named after the extension points that it is made of.
 type Phase uint8
 
-// The phases, in order. A decision ends in any of them; nominated pods may lead back to an earlier one.
+// The phases, in order. A decision may end in any of them; with nominated pods an earlier one may follow a later one.
 const (
-	// PreFilter looks at the pod alone: which nodes are worth looking at, and what the counts of pods ask of a node.
+	// PreFilter is the work that does not depend on a node: narrowing the nodes, and finding the counts of pods.
 	PreFilter Phase = iota
-	// Filter finds the feasible nodes, or what each node objects to.
+	// Filter finds the feasible nodes, or the objections to each node.
 	Filter
 	// Score finds the best of the feasible nodes.
 	Score
 	Phases
 )
 
-// asked counts that a plugin was asked about so many nodes.
+// asked adds to a plugin's counter that it was called for so many nodes.
 func (e *Engine) asked(plugin int32, nodes int) {
 	e.work.Asked += int64(nodes)
 	e.byPlugin[plugin] += int64(nodes)
 }
 
-// EachAsked calls yield with how often each plugin of each profile was asked about a node, as a filter or as a scorer, in no particular
+// EachAsked calls yield with the number of nodes for which each plugin of each profile was called, as a filter or as a scorer, in no particular
 // order of profiles.
 func (e *Engine) EachAsked(yield func(profile, plugin string, phase Phase, asked int64)) {
 	for name, p := range e.profiles {

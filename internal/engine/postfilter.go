@@ -9,12 +9,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// postFilter asks the PostFilter plugins, in order, how room can be made for a pod that no node is feasible for, until one knows.
+// postFilter runs the PostFilter plugins, in order, until one finds how room can be made for a pod without a feasible node.
 func (e *Engine) postFilter(of *cycle, d *plan.Decision) {
 	if len(of.profile.PostFilters) == 0 {
 		return
 	}
-	own := *of // so that cycles of pods that are placed are not allocated
+	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &own
 	for _, p := range c.profile.PostFilters {
 		result, err := p.PostFilter(postFilterCycle{e, c}, c.pod)
@@ -30,7 +30,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision) {
 	}
 }
 
-// postFilterCycle is what PostFilter plugins may ask about a cycle.
+// postFilterCycle is the plugin.Cycle of PostFilter plugins.
 type postFilterCycle struct {
 	engine *Engine
 	cycle  *cycle
@@ -41,7 +41,7 @@ var _ plugin.Cycle = postFilterCycle{}
 // View returns the view of the cycle.
 func (p postFilterCycle) View() state.View { return p.cycle.view }
 
-// Fits reports whether the filters pass a node in a dry run.
+// Fits reports whether a node passes the filters in a dry run.
 func (p postFilterCycle) Fits(dryRun *state.Draft, slot int32) (bool, error) {
 	dry := p.engine.filtersIn(p.cycle, dryRun.View(), p.engine.scratch.dry)
 	p.engine.scratch.dry = dry
@@ -49,7 +49,7 @@ func (p postFilterCycle) Fits(dryRun *state.Draft, slot int32) (bool, error) {
 	return o.code == reason.None, p.cycle.failure(o, dry.verdicts[o.filter])
 }
 
-// Resolvable reports whether evicting pods may cure why the node was rejected.
+// Resolvable reports whether evicting pods may resolve the node's rejection.
 func (p postFilterCycle) Resolvable(slot int32) bool {
 	return !p.engine.first(p.cycle, &p.cycle.here, slot).code.IsUnresolvable()
 }

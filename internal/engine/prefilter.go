@@ -11,24 +11,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// cycle is one pod's turn in one view, after its PreFilter. It is valid until the engine is asked about another pod or the state changes.
+// cycle is one pod's turn in one view, after its PreFilter. It is valid until the engine's next cycle or the next change of the state.
 type cycle struct {
 	view    state.View
 	profile *profile
 	pod     *model.Pod
-	// narrowed says which nodes are worth looking at.
+	// narrowed is the result of narrowing.
 	narrowed narrowed
-	// By filter of the profile: the pod's need, zero where every node passes; the need of a StateFilter; and a CountFilter's counts, nil where
-	// it has nothing to check.
+	// By filter of the profile: the pod's need, zero if every node passes; the need of a StateFilter; and a CountFilter's counts, nil if it has
+	// nothing to check.
 	needs    []model.Need
 	own      []plugin.FilterNeed
 	counting []plugin.Counting
-	// here are the filters for asking about single nodes of the view.
+	// here are the filters for single nodes of the view.
 	here filters
 }
 
-// preFilter looks at what does not depend on a single node: which nodes are worth looking at, what the pod needs of a node, and the counts of
-// pods around nodes. A rejection rules out every node.
+// preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
+// rejection rejects every node.
 func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
 	e.columns.clock++
 	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
@@ -50,7 +50,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	return c, nil, nil
 }
 
-// workOutNeeds asks the StateFilters what the pod needs in the view.
+// workOutNeeds gets the needs of StateFilters in the view.
 func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	c.needs, c.own = append(e.scratch.needs[:0], c.needs...), e.scratch.own[:0]
 	for i, f := range c.profile.Filters {
@@ -69,7 +69,7 @@ func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	return nil, nil
 }
 
-// findCounts asks the CountFilters for the counts that their rules are about.
+// findCounts runs the PreFilter of CountFilters, which find the counts for their rules.
 func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 	c.counting = e.scratch.counting[:0]
 	for i, f := range c.profile.Filters {
@@ -91,7 +91,7 @@ func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 	return nil, nil
 }
 
-// preFilterResult words what a plugin says before any node is looked at.
+// preFilterResult adds kube-scheduler's texts to the result of a plugin's PreFilter.
 func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Rejection, error) {
 	switch {
 	case err != nil:
@@ -102,15 +102,15 @@ func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Reject
 	return nil, nil
 }
 
-// narrowed is which nodes are worth looking at.
+// narrowed is the set of nodes that PreFilter plugins name.
 type narrowed struct {
-	// by names the plugins that narrowed, sorted; none means that every node is to be looked at.
+	// by lists the plugins that narrowed, sorted; if there is none, the set is all nodes.
 	by []string
-	// slots are the nodes left, ascending, if by is not empty.
+	// slots are the nodes that all of them name, ascending, if by is not empty.
 	slots []int32
 }
 
-// text is what kube-scheduler says of the nodes outside.
+// text returns kube-scheduler's reason for the nodes outside.
 func (n *narrowed) text() string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", strings.Join(n.by, " "))
 }
@@ -122,7 +122,7 @@ func (n *narrowed) emptyText() string {
 	return n.text() + " simultaneously"
 }
 
-// narrow intersects what the PreFilter plugins ask for. Names that no node has are dropped. A rejection rules out every node.
+// narrow intersects the nodes that PreFilter plugins name. Names without a node are dropped. A rejection rejects every node.
 func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *plan.Rejection, error) {
 	var n narrowed
 	var names []string

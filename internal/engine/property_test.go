@@ -18,8 +18,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestEngineAgreesWithOracle changes random clusters step by step and asks, after each change, for pods seen before and for new
-// ones: the engine, from columns that follow the journal, must say of every node what the oracle says from nothing.
+// TestEngineAgreesWithOracle changes random clusters step by step and compares, after each change, for old and new pods: the engine's results
+// for every node, from columns that follow the journal, must equal the oracle's, which starts from nothing.
 func TestEngineAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -28,8 +28,8 @@ func TestEngineAgreesWithOracle(t *testing.T) {
 	})
 }
 
-// TestEngineAgreesWithOracleOnTopology does the same with all plugins on, and with pods, namespaces, services and controllers that relate
-// pods to each other.
+// TestEngineAgreesWithOracleOnTopology does the same with all plugins, and with pods, namespaces, services and controllers that relate pods to
+// each other.
 func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -38,7 +38,7 @@ func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 	})
 }
 
-// newPair has a small column budget, so that eviction is part of what is tested.
+// newPair has a small column budget, so that eviction is tested too.
 func newPair(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile) *enginetest.Pair {
 	config := engine.Config{Seed: n, ColumnBytes: 4 * 40 * (4 + r.IntN(60))}
 	return enginetest.NewPair(t, cluster, profile, config)

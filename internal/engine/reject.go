@@ -9,9 +9,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// reject says why no node is feasible: for each node, what the first filter that objects to it says.
+// reject returns why no node is feasible: for each node, the first objection to it.
 func (e *Engine) reject(of *cycle) *plan.Rejection {
-	own := *of // so that cycles of pods that are placed are not allocated
+	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &own
 	r := &plan.Rejection{Plugins: slices.Clone(c.narrowed.by)}
 	byReason := map[string]int{}
@@ -34,7 +34,7 @@ func (e *Engine) reject(of *cycle) *plan.Rejection {
 	return r
 }
 
-// sortAsText orders counts as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes before 2.
+// sortAsText sorts counts as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes before 2.
 func sortAsText(counts []reason.Count) {
 	text := func(i int) string { return fmt.Sprintf("%d %s", counts[i].Nodes, counts[i].Reason) }
 	sort.Slice(counts, func(i, j int) bool { return text(i) < text(j) })
@@ -73,7 +73,8 @@ func (e *Engine) firstOneByOne(c *cycle) func(slot int32) objection {
 	return func(slot int32) objection { return e.first(c, &c.here, slot) }
 }
 
-// firstByColumns returns what gives the first objection to a node from the columns, where the view has the pods of the state on it.
+// firstByColumns returns a function that gives the first objection to a node from the columns. The view must have the same pods on the node as
+// the state.
 func (e *Engine) firstByColumns(c *cycle) func(slot int32) objection {
 	columns := make([]*filterColumn, len(c.needs))
 	for i := range c.needs {
@@ -93,7 +94,7 @@ func (e *Engine) firstByColumns(c *cycle) func(slot int32) objection {
 			case column != nil:
 				code = column.values[slot]
 			case c.counting[i] != nil:
-				code = c.here.layered[i].Filter(c.view.Node(slot))
+				code = c.here.counts[i].Filter(c.view.Node(slot))
 			}
 			if code != reason.None {
 				return objection{i, code}

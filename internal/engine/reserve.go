@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// reserve adds to a placement what it holds besides its node, and what is to be done before and after the binding.
+// reserve adds to a placement its holds, and the steps before and after the binding.
 func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) error {
 	for _, r := range p.Reserve {
 		holds, err := r.Reserve(v, placement.Pod, slot)

@@ -8,15 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// best returns the feasible slot with the highest total. Equals are told apart by a hash of seed, pod and node, so that each is
-// as likely as the other and yet a run can be repeated.
+// best returns the feasible slot with the highest total. Among equal totals a hash of seed, pod and node decides, so that all are equally likely
+// and a run can be repeated.
 func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err error) {
 	if cap(e.scratch.totals) < len(slots) {
 		e.scratch.totals = make([]int64, len(slots)+len(slots)/4)
 	}
 	totals := e.scratch.totals[:len(slots)]
 	clear(totals)
-	var everywhere int64 // what all nodes score alike
+	var everywhere int64 // what every node gets in addition
 	for i := range c.profile.Scores {
 		constant, err := e.addScores(c, i, slots, totals)
 		if err != nil {
@@ -28,8 +28,8 @@ func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err err
 	return slots[at], totals[at] + everywhere, nil
 }
 
-// highest returns the position of the highest total. Of equal ones it takes the highest hash, which is worked out only for those
-// that are highest so far.
+// highest returns the position of the highest total. Among equal ones it is that with the highest hash, which is computed only for those that
+// are the highest so far.
 func highest(nameHashes []uint64, slots []int32, totals []int64, salt uint64) int {
 	best, bestHash := 0, mix(salt^nameHashes[slots[0]])
 	bestTotal := totals[0]
@@ -53,7 +53,7 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// addScores adds one plugin's normalised and weighted scores to the totals, or returns what it would add to each of them alike.
+// addScores adds one plugin's normalised and weighted scores to the totals, or returns them if they are equal for all nodes.
 func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (everywhere int64, err error) {
 	weight := c.profile.Scores[i].Weight
 	single, ok := c.profile.Scores[i].Score.(plugin.NodeScore)
@@ -78,7 +78,7 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 	return 0, nil
 }
 
-// rawScores returns a NodeScore plugin's raw scores by slot, or nil if it has no say. They are valid until the next call.
+// rawScores returns a NodeScore plugin's raw scores by slot, or nil if it skips the pod. They are valid until the next call.
 func (e *Engine) rawScores(c *cycle, i int, single plugin.NodeScore) ([]int32, error) {
 	column, err := e.scoreColumn(c, i, single)
 	if column == nil || err != nil {
@@ -88,7 +88,7 @@ func (e *Engine) rawScores(c *cycle, i int, single plugin.NodeScore) ([]int32, e
 	if len(touched) == 0 {
 		return column.values, nil
 	}
-	// The column knows the nodes of the state; the view has other pods on some.
+	// The column is for the state's pods; the view has other pods on some nodes.
 	e.scratch.raw = append(e.scratch.raw[:0], column.values...)
 	for _, slot := range aliveOf(c.view.State().Alive(), touched) {
 		e.scratch.raw[slot] = column.scores.Score(c.view.Node(slot))
@@ -96,7 +96,7 @@ func (e *Engine) rawScores(c *cycle, i int, single plugin.NodeScore) ([]int32, e
 	return e.scratch.raw, nil
 }
 
-// setScores returns a SetScore plugin's scores by position in the feasible slots, or nil if it has no say. They are valid until the next
+// setScores returns a SetScore plugin's scores by position in the feasible slots, or nil if it skips the pod. They are valid until the next
 // call.
 func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	p := c.profile.Scores[i].Score.(plugin.SetScore)
@@ -144,7 +144,7 @@ func (e *Engine) addNormalized(p plugin.NodeScore, weight int64, raw, slots []in
 	return 0, nil
 }
 
-// normalize brings a raw score into 0..plugin.MaxScore, given the largest one, as kube-scheduler's DefaultNormalizeScore does.
+// normalize scales a raw score to 0..plugin.MaxScore, given the largest one, as kube-scheduler's DefaultNormalizeScore does.
 func normalize(how model.Normalization, raw, largest int32) int64 {
 	switch {
 	case how == model.AsIs || largest == 0 && how == model.Largest:
@@ -159,10 +159,10 @@ func normalize(how model.Normalization, raw, largest int32) int64 {
 	return share
 }
 
-// tabulated is up to which largest raw score a table of normalised scores is cheaper than a division for each node.
+// tabulated is the largest raw score up to which a table of normalised scores is cheaper than a division for each node.
 const tabulated = 256
 
-// sharesTo returns the normalised and weighted score of each raw score, nil if a table is not worth it for so many nodes.
+// sharesTo returns the normalised and weighted score of each raw score, nil if a table does not pay for so many nodes.
 func (e *Engine) sharesTo(largest int32, nodes int, how model.Normalization, weight int64) []int64 {
 	if largest > tabulated || int(largest) > nodes {
 		return nil

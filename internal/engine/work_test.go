@@ -16,8 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// TestSeenNeedCostsWhatChanged counts the work of decisions: once a need has been seen, placing a pod changes one node, and only that
-// node is asked about again, whatever the size of the cluster.
+// TestSeenNeedCostsWhatChanged measures the work of decisions: if the need has a column, placing a pod changes one node, and plugins are called
+// only for that node, whatever the size of the cluster.
 func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	for _, nodes := range []int{100, 3000} {
 		b := newBench(t, nodes)
@@ -30,7 +30,7 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 		after := b.engine.Counters()
 		// Fit filters; Fit and Balanced score: three plugins read what a placed pod changes.
 		if asked := after.Asked - before.Asked; asked != 3*pods {
-			t.Errorf("%d nodes: plugins were asked %d times for %d pods, want %d", nodes, asked, pods, 3*pods)
+			t.Errorf("%d nodes: plugins were called %d times for %d pods, want %d", nodes, asked, pods, 3*pods)
 		}
 		if filled := after.Filled - before.Filled; filled != 0 {
 			t.Errorf("%d nodes: %d columns were filled anew", nodes, filled)
@@ -58,8 +58,7 @@ func TestDecisionAllocatesNothingPerNode(t *testing.T) {
 	}
 }
 
-// TestPinnedPodsNeedNoColumns places pods that name their node, as a DaemonSet's do: each has a need of its own, for which no column may be
-// filled.
+// TestPinnedPodsNeedNoColumns places pods that name their node, as a DaemonSet's do: each has its own need, for which no column may be filled.
 func TestPinnedPodsNeedNoColumns(t *testing.T) {
 	b := newBench(t, 1000)
 	for i := range 100 {
@@ -78,8 +77,8 @@ func pinnedTo(name string) func(*v1.Pod) {
 	}
 }
 
-// TestTiesAreBrokenEvenlyAndRepeatably places pods on equal nodes: the same seed chooses the same nodes, another seed others, and no
-// node is chosen much more often than the rest.
+// TestTiesAreBrokenEvenlyAndRepeatably places pods on equal nodes: the same seed chooses the same nodes, another seed others, and no node is
+// chosen much more often than the rest.
 func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 	const nodes, pods = 10, 2000
 	choices := func(seed uint64) (chosen []string) {
@@ -123,7 +122,7 @@ func TestTiesAreBrokenEvenlyAndRepeatably(t *testing.T) {
 	}
 }
 
-// TestColumnsStayWithinTheirBudget shows many needs to an engine that may keep few columns.
+// TestColumnsStayWithinTheirBudget decides for many needs with an engine that may keep few columns.
 func TestColumnsStayWithinTheirBudget(t *testing.T) {
 	p := enginetest.Profile(t, oracle.NodeLocalProfile())
 	const nodes, budget = 200, 40
@@ -146,11 +145,11 @@ func TestColumnsStayWithinTheirBudget(t *testing.T) {
 	}
 }
 
-// TestNominationEnds decides about a pod that was promised a node which does not exist: an attempt without an answer takes the promise back, a
-// rejection leaves it.
+// TestNominationEnds decides about a pod that is nominated to a node which does not exist: an attempt that fails with an error removes the
+// nomination, a rejection keeps it.
 func TestNominationEnds(t *testing.T) {
 	b := newBench(t, 3)
-	promised := func(change func(*model.Pod)) *model.Pod {
+	nominated := func(change func(*model.Pod)) *model.Pod {
 		pod := b.pod(1, shapes["plain"])
 		pod.NominatedNode = "gone"
 		change(pod)
@@ -163,11 +162,11 @@ func TestNominationEnds(t *testing.T) {
 		want  plan.Outcome
 		mode  plan.NominationMode
 	}{
-		{"an empty cluster", state.New(), promised(func(*model.Pod) {}), plan.NoNodes, plan.Clear},
-		{"an error", b.state, promised(func(p *model.Pod) { p.SchedulerName = "nobody" }), plan.Failed, plan.Clear},
-		{"a rejection", b.state, promised(func(p *model.Pod) { p.Malformed = "malformed" }), plan.Unschedulable, plan.Keep},
-		{"a node", b.state, promised(func(*model.Pod) {}), plan.Placed, plan.Keep},
-		{"a pod that is being deleted", b.state, promised(func(p *model.Pod) { p.Terminating = true }), plan.Terminating, plan.Keep},
+		{"an empty cluster", state.New(), nominated(func(*model.Pod) {}), plan.NoNodes, plan.Clear},
+		{"an error", b.state, nominated(func(p *model.Pod) { p.SchedulerName = "nobody" }), plan.Failed, plan.Clear},
+		{"a rejection", b.state, nominated(func(p *model.Pod) { p.Malformed = "malformed" }), plan.Unschedulable, plan.Keep},
+		{"a node", b.state, nominated(func(*model.Pod) {}), plan.Placed, plan.Keep},
+		{"a pod that is being deleted", b.state, nominated(func(p *model.Pod) { p.Terminating = true }), plan.Terminating, plan.Keep},
 	} {
 		d := b.engine.Decide(row.state.View(), plan.WorkFor(row.pod))
 		if mode := d.NominationOf(row.pod).Mode; d.Outcome != row.want || mode != row.mode {

@@ -1,9 +1,9 @@
-// Package explain says what the scheduler thinks of each node for each pending pod of a cluster that does not change.
+// Package explain shows why each node is feasible or not for each pending pod of a cluster that does not change.
 //
-// It takes a checked configuration and API objects, and gives an Answer for a pod (every plugin's view of every node, in
-// kube-scheduler's words, as JSON) and a Summary of it for people. It owns a state that the pods with a node are on, and an engine. A
-// pending pod is judged against that state alone: it never places one, so no answer influences another, and it never asks an API
-// server, reads a file or knows the time.
+// It takes a checked configuration and API objects; it gives an Explanation of a pod (each plugin's rejections and scores of every node, with
+// kube-scheduler's texts, as JSON) and a Summary of it for people. It owns a state with the pods that have a node, and an engine. It judges each
+// pending pod against that state alone and never places one, so no explanation influences another; it never calls an API server, reads a file or
+// reads a clock.
 package explain
 
 import (
@@ -34,8 +34,8 @@ type Snapshot struct {
 	pending  []*model.Pod
 }
 
-// New takes in a cluster: its nodes, its pods, and of the others those that the configured plugins read. Pending pods whose scheduler name no
-// profile has are left out. The objects must not be changed afterwards.
+// New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read. It omits pending pods whose scheduler
+// name no profile has. The objects must not be changed afterwards.
 func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object) (*Snapshot, error) {
 	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles})
 	if err != nil {
@@ -67,35 +67,36 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	return s, nil
 }
 
-// Pending returns the pods that there are answers for, by namespace and name. The slice is the snapshot's own.
+// Pending returns the pods that can be explained, sorted by namespace and name. The slice is the snapshot's own.
 func (s *Snapshot) Pending() []*model.Pod { return s.pending }
 
-// Answer is everything the engine thinks about one pod.
-type Answer struct {
+// Explanation is the engine's full answer about one pod.
+type Explanation struct {
 	// Pod is namespace/name.
 	Pod     string
 	Profile string
-	// Nodes are sorted by name. There are none for a pod that is so malformed that none could be asked.
+	// Nodes are sorted by name. A malformed pod has none.
 	Nodes []Node
-	// Message is the text of the FailedScheduling event, before what preemption has to say; empty if a node is feasible.
+	// Message is the text of the FailedScheduling event, without what preemption adds; empty if a node is feasible.
 	Message string
-	// Gated says what keeps the pod from being tried at all. It is judged as if nothing did.
+	// Gated is the reason of a PreEnqueue plugin that holds the pod back. The nodes are judged as if there were none.
 	Gated string
-	// Error says why the pod's turn would end without a result, whatever the nodes are like.
+	// Error is why the pod's turn would end without a result, whatever the nodes.
 	Error string
 
 	pod      *model.Pod
 	decision plan.Decision
 }
 
-// Node is what the plugins think of one node.
+// Node is the plugins' result for one node.
 type Node struct {
 	Name     string `json:"name"`
 	Feasible bool   `json:"feasible"`
-	// Rejections are of every filter that objects, in the profile's order; the first is what kube-scheduler reports. One without a
-	// plugin says that the node was not looked at, because plugins had named the only nodes that were worth it.
+	// Rejections are those of every filter, in the profile's order; kube-scheduler reports the first. One without a plugin means that no filter
+	// was asked, because a PreFilter plugin named other nodes only.
 	Rejections []Rejection `json:"rejections,omitempty"`
-	// Scores are of every scorer that has a say, in the profile's order; nil where nothing was scored: there was no choice, or an error.
+	// Scores are those of every scorer that did not skip, in the profile's order; nil if nothing was scored, because only one node is feasible
+	// or because of an error.
 	Scores []Score `json:"scores,omitzero"`
 	// Total is the weighted sum of Scores, nil where there are none.
 	Total *int64 `json:"total,omitempty"`
@@ -109,20 +110,20 @@ type Rejection struct {
 	Reasons []string `json:"reasons"`
 }
 
-// Score is one scorer's opinion: 0..100, before the weight.
+// Score is one scorer's normalised score, 0..100, before the weight.
 type Score struct {
 	Plugin string `json:"plugin"`
 	Weight int64  `json:"weight"`
 	Score  int64  `json:"score"`
 }
 
-// Of answers for one of the pending pods.
-func (s *Snapshot) Of(pod *model.Pod) (*Answer, error) {
+// Of explains one of the pending pods.
+func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) {
 	_, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(pod)
-	a := &Answer{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
+	a := &Explanation{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
 	judged := *pod
 	if pod.Terminating {
-		// It would not be tried. The nodes can be asked all the same.
+		// It would not be tried. Its nodes can be judged all the same.
 		judged.Terminating = false
 		a.Error = report.Message(&plan.Decision{Outcome: plan.Terminating})
 	}
@@ -141,7 +142,7 @@ func (s *Snapshot) Of(pod *model.Pod) (*Answer, error) {
 	return a, nil
 }
 
-// ask has an answer without nodes for a malformed pod: it has no needs that nodes could be asked about.
+// ask returns an answer without nodes for a malformed pod: it has no needs to judge nodes by.
 func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
 	if pod.Malformed != "" {
 		return plan.Answer{Decision: s.engine.Decide(s.state.View(), plan.WorkFor(pod))}, nil
@@ -149,7 +150,7 @@ func (s *Snapshot) ask(pod *model.Pod) (plan.Answer, error) {
 	return s.engine.Answer(s.state.View(), pod)
 }
 
-func (a *Answer) addNodes(nodes []plan.NodeAnswer) {
+func (a *Explanation) addNodes(nodes []plan.NodeAnswer) {
 	feasible := 0
 	for i := range nodes {
 		if nodes[i].Feasible {

@@ -34,7 +34,7 @@ func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.
 	return s
 }
 
-// answers returns the JSON of every pending pod, by name.
+// answers returns the JSON of every pending pod's explanation, by name.
 func answers(t *testing.T, s *explain.Snapshot) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -52,8 +52,8 @@ func answers(t *testing.T, s *explain.Snapshot) map[string]string {
 	return all
 }
 
-// TestRandomClusters checks that answers do not influence each other, whatever is asked before and in whatever order objects
-// come, and that summaries add up.
+// TestRandomClusters checks that explanations do not influence each other, that their order and the order of the objects do not matter, and that
+// summaries add up.
 func TestRandomClusters(t *testing.T) {
 	for seed := range uint64(20) {
 		t.Run(fmt.Sprintf("seed-%d", seed), func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestRandomClusters(t *testing.T) {
 			s := snapshot(t, cluster.Nodes, cluster.Pods)
 			all := answers(t, s)
 			if diff := cmp.Diff(all, answers(t, s)); diff != "" {
-				t.Errorf("asked again, the answers differ:\n%s", diff)
+				t.Errorf("the second explanations differ:\n%s", diff)
 			}
 			for _, pod := range s.Pending() {
 				a, err := s.Of(pod)
@@ -81,7 +81,7 @@ func TestRandomClusters(t *testing.T) {
 	}
 }
 
-func checkSummary(t *testing.T, a *explain.Answer, sum explain.Summary) {
+func checkSummary(t *testing.T, a *explain.Explanation, sum explain.Summary) {
 	t.Helper()
 	left := sum.Nodes
 	for _, stage := range sum.Funnel {
@@ -129,7 +129,7 @@ func pod(name, cpu, nodeName string) *v1.Pod {
 	}
 }
 
-// TestShortages says by how much nodes miss, nearest first.
+// TestShortages expects the amounts that nodes lack, the smallest first.
 func TestShortages(t *testing.T) {
 	cordoned := func(n *v1.Node) { n.Spec.Unschedulable = true }
 	nodes := []*v1.Node{node("far", "1"), node("full", "8"), node("near", "4"), node("both", "1", cordoned), node("closed", "8", cordoned)}
@@ -171,7 +171,7 @@ func TestShortages(t *testing.T) {
 	}
 }
 
-// TestNominated puts the node first that the pod was promised, and says that there was no choice by scores.
+// TestNominated expects the node first that the pod is nominated to, and that it was not chosen by scores.
 func TestNominated(t *testing.T) {
 	web := pod("web", "1", "")
 	web.Status.NominatedNodeName = "small"
@@ -186,7 +186,7 @@ func TestNominated(t *testing.T) {
 	}
 }
 
-// TestNoResult asks about pods whose turn ends without a result.
+// TestNoResult explains pods whose turn ends without a result.
 func TestNoResult(t *testing.T) {
 	preferring := random.WithBrokenPreference(pod("web", "1", ""))
 	preferring.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
@@ -221,7 +221,7 @@ func (b *broken) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestWriteJSON writes lines, and passes errors on from wherever they come.
+// TestWriteJSON writes lines, and returns errors from wherever they come.
 func TestWriteJSON(t *testing.T) {
 	s := snapshot(t, []*v1.Node{node("a", "1"), node("b", "2")}, []*v1.Pod{pod("web", "1500m", "")})
 	a, err := s.Of(s.Pending()[0])
@@ -263,7 +263,7 @@ func TestOtherObjectsCount(t *testing.T) {
 		t.Errorf("the service's pods are not spread: %s", text)
 	}
 	if text := answers(t, snapshot(t, nodes, pods))["a/waiting"]; strings.Contains(text, `"PodTopologySpread"`) {
-		t.Errorf("pods that nothing says belong together are spread: %s", text)
+		t.Errorf("pods without a default selector are spread: %s", text)
 	}
 
 	shy := pod("shy", "1", "")

@@ -7,16 +7,16 @@ import (
 	"io"
 )
 
-// MarshalJSON gives the object that WriteJSON writes.
-func (a *Answer) MarshalJSON() ([]byte, error) {
+// MarshalJSON returns the object that WriteJSON writes.
+func (a *Explanation) MarshalJSON() ([]byte, error) {
 	var b bytes.Buffer
 	err := a.WriteJSON(&b)
 	return b.Bytes(), err
 }
 
-// WriteJSON writes the answer as one object. Each node has a line of its own, so that answers can be read, searched and compared by
-// line; it does not hold the whole text in memory. The last line is not ended.
-func (a *Answer) WriteJSON(w io.Writer) error {
+// WriteJSON writes the explanation as one object. Each node has its own line, so that output can be read, searched and compared by line, and the
+// whole text is never in memory. The last line has no line end.
+func (a *Explanation) WriteJSON(w io.Writer) error {
 	t := jsonText{w: w}
 	t.encoder = json.NewEncoder(&t.buffer)
 	t.encoder.SetEscapeHTML(false)

@@ -13,30 +13,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
-// Summary is an answer in short, for people.
+// Summary is a short form of an explanation, for people.
 type Summary struct {
 	Nodes, Feasible int
-	// Funnel says what each plugin that rejects a node leaves, in the order in which plugins are asked.
+	// Funnel shows how many nodes remain after each plugin that rejects some, in the order in which plugins run.
 	Funnel []Stage
-	// Reasons are the reported ones, those of most nodes first.
+	// Reasons are the reported ones, those with most nodes first.
 	Reasons []Reason
-	// Near are the nodes that exactly one plugin rejects, by that plugin in the order in which plugins are asked.
+	// Near are the nodes that exactly one plugin rejects, by plugin in the order in which plugins run.
 	Near []Near
-	// Best are the best feasible nodes, the one that would be taken first.
+	// Best are the best feasible nodes; the first is the one that would be taken.
 	Best []Node
-	// Taken is the node that would be taken, empty if none would. Equals is how many nodes are as good, itself included; 0 if the choice was
-	// not made by scores.
+	// Taken is the node that would be taken, empty if there is none. Equals is how many nodes have the same total, Taken included; 0 if it was
+	// not chosen by scores.
 	Taken  string
 	Equals int
-	// Nominated says that Taken was promised to the pod before, and would be taken without a look at the others.
+	// Nominated means that the pod was nominated to Taken, which would be taken without scoring the others.
 	Nominated bool
 }
 
 // Stage is one plugin's part in the funnel.
 type Stage struct {
-	// Plugin is empty for nodes that were not looked at: plugins had named the only nodes that were worth it.
+	// Plugin is empty for nodes that no filter was asked about, because a PreFilter plugin named other nodes only.
 	Plugin string
-	// Rejects is how many nodes the plugin rejects, First how many of them no plugin before it does, Left how many remain after it.
+	// Rejects is how many nodes the plugin rejects, First how many of them no plugin before it rejects, Left how many remain after it.
 	Rejects, First, Left int
 }
 
@@ -51,7 +51,7 @@ type Reason struct {
 type Near struct {
 	Plugin string
 	Nodes  int
-	// Examples are those of the nodes that miss by least.
+	// Examples are the nodes that lack least.
 	Examples []NearNode
 }
 
@@ -59,8 +59,7 @@ type Near struct {
 type NearNode struct {
 	Name    string
 	Reasons []string
-	// Short says of each resource that does not suffice by how much, in the order of Reasons. It is empty for reasons that are not about
-	// resources.
+	// Short lists each resource of which there is too little, in the order of Reasons. It is empty for reasons that are not about resources.
 	Short []Shortage
 }
 
@@ -72,21 +71,21 @@ type Shortage struct {
 	Free, Allocatable resource.Quantity
 }
 
-// missing is the part of what is asked for that is not there.
+// missing is the fraction of the request that is not free.
 func (s *Shortage) missing() float64 {
 	asks := s.Asks.AsApproximateFloat64()
 	return (asks - s.Free.AsApproximateFloat64()) / max(asks, 1e-3)
 }
 
-// How many examples a summary names.
+// The numbers of examples in a summary.
 const (
 	reasonExamples = 3
 	nearExamples   = 5
 	bestNodes      = 5
 )
 
-// Summarize puts an answer of this snapshot in short.
-func (s *Snapshot) Summarize(a *Answer) Summary {
+// Summarize returns the summary of an explanation of this snapshot.
+func (s *Snapshot) Summarize(a *Explanation) Summary {
 	sum := Summary{Nodes: a.decision.Nodes, Reasons: reasonsOf(a)}
 	var feasible []Node
 	for _, n := range a.Nodes {
@@ -97,7 +96,7 @@ func (s *Snapshot) Summarize(a *Answer) Summary {
 	sum.Feasible = len(feasible)
 	order := s.order(a)
 	sum.Funnel = funnel(a, order)
-	if d := a.decision.Rejection; d == nil || d.PreFilter == "" { // otherwise the plugins have not been asked about nodes
+	if d := a.decision.Rejection; d == nil || d.PreFilter == "" { // otherwise no filter ran
 		sum.Near = s.near(a, order)
 	}
 	if a.Error == "" {
@@ -110,8 +109,8 @@ func (s *Snapshot) Summarize(a *Answer) Summary {
 	return sum
 }
 
-// order lists the names that rejections are made under: nodes that were not looked at, then filters, then what is not a filter.
-func (s *Snapshot) order(a *Answer) []string {
+// order lists the names that rejections have: the empty one, then filters, then what is not a filter.
+func (s *Snapshot) order(a *Explanation) []string {
 	order := []string{""}
 	profile := s.profiles[a.Profile]
 	for _, f := range profile.Filters {
@@ -125,7 +124,7 @@ func (s *Snapshot) order(a *Answer) []string {
 	return order
 }
 
-func funnel(a *Answer, order []string) []Stage {
+func funnel(a *Explanation, order []string) []Stage {
 	rejects, first := map[string]int{}, map[string]int{}
 	for i := range a.Nodes {
 		for at, r := range a.Nodes[i].Rejections {
@@ -146,7 +145,7 @@ func funnel(a *Answer, order []string) []Stage {
 	return stages
 }
 
-func reasonsOf(a *Answer) []Reason {
+func reasonsOf(a *Explanation) []Reason {
 	var reasons []Reason
 	at := map[string]int{}
 	for i := range a.Nodes {
@@ -169,7 +168,7 @@ func reasonsOf(a *Answer) []Reason {
 	return reasons
 }
 
-func (s *Snapshot) near(a *Answer, order []string) []Near {
+func (s *Snapshot) near(a *Explanation, order []string) []Near {
 	alone := map[string][]NearNode{}
 	for i := range a.Nodes {
 		node := &a.Nodes[i]
@@ -191,7 +190,7 @@ func (s *Snapshot) near(a *Answer, order []string) []Near {
 	return all
 }
 
-// farness is how much is missing where most is missing.
+// farness is the largest fraction that is missing of any resource.
 func farness(n *NearNode) float64 {
 	var most float64
 	for i := range n.Short {
@@ -200,8 +199,8 @@ func farness(n *NearNode) float64 {
 	return most
 }
 
-// shortages puts numbers to what NodeResourcesFit says.
-func (s *Snapshot) shortages(a *Answer, name string, r *Rejection) []Shortage {
+// shortages returns the amounts behind NodeResourcesFit's reasons.
+func (s *Snapshot) shortages(a *Explanation, name string, r *Rejection) []Shortage {
 	slot, ok := s.state.Slot(name)
 	if r.Plugin != noderesourcesfit.Name || !ok {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/spf13/pflag"
-	_ "k8s.io/apiserver/pkg/features" // registers its gates with the process's
+	_ "k8s.io/apiserver/pkg/features" // registers its gates
 	"k8s.io/apiserver/pkg/util/compatibility"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	clientfeatures "k8s.io/client-go/features"
@@ -16,20 +16,19 @@ import (
 	zpagesfeatures "k8s.io/component-base/zpages/features"
 )
 
-// Gates are feature gates, and the versions that they follow.
+// Gates are feature gates, with the versions that determine their defaults.
 type Gates struct {
 	gate     featuregate.MutableVersionedFeatureGate
 	registry basecompatibility.ComponentGlobalsRegistry
 }
 
-// process is the gates of this process. The libraries that ask for gates have one set of them, and so does the process.
+// process is the gates of this process, which has one set for all libraries.
 var process = sync.OnceValues(register)
 
-// Process returns the gates of this process, which client-go and apiserver ask too. Flags of two commands that were given to it
-// are one and the same.
+// Process returns the gates of this process, which client-go and apiserver read too. Flags of several commands that use them set the same gates.
 func Process() (*Gates, error) { return process() }
 
-// register makes all gates known to the process, and the libraries ask these.
+// register registers all gates with the process, and makes the libraries use these.
 func register() (*Gates, error) {
 	gate := utilfeature.DefaultMutableFeatureGate
 	if err := add(gate); err != nil {
@@ -39,10 +38,10 @@ func register() (*Gates, error) {
 	return &Gates{gate: gate, registry: compatibility.DefaultComponentGlobalsRegistry}, nil
 }
 
-// Defaults returns gates of which each is as it is unless somebody says otherwise. They are nobody else's.
+// Defaults returns separate gates in their default states.
 func Defaults() (*Gates, error) { return With(nil) }
 
-// With returns gates of which the named ones are set. They are nobody else's.
+// With returns separate gates of which the named ones are set.
 func With(set map[string]bool) (*Gates, error) {
 	known, err := Process()
 	if err != nil {
@@ -91,24 +90,24 @@ func add(gate featuregate.MutableVersionedFeatureGate) error {
 // Enabled reports whether the gate is on.
 func (g *Gates) Enabled(name featuregate.Feature) bool { return g.gate.Enabled(name) }
 
-// Gate returns the gates as component-base's logging and metrics take them.
+// Gate returns the gates in the form that component-base's logging and metrics take.
 func (g *Gates) Gate() featuregate.MutableFeatureGate { return g.gate }
 
-// AddFlags adds the flags that set gates and versions. What they say holds after Set. Only the process's gates have flags.
+// AddFlags adds the flags that set gates and versions; Set applies them. Only the process's gates have flags.
 func (g *Gates) AddFlags(fs *pflag.FlagSet) { g.registry.AddFlags(fs) }
 
-// Set takes in what the flags say.
+// Set applies the flags.
 func (g *Gates) Set() error { return g.registry.Set() }
 
-// Validate returns what is wrong with the combination of gates and versions.
+// Validate returns the errors in the combination of gates and versions.
 func (g *Gates) Validate() []error { return g.registry.Validate() }
 
-// Versions returns the version of the binary, and those it emulates and is compatible with.
+// Versions returns the version of the binary, and those that it emulates and is compatible with.
 func (g *Gates) Versions() basecompatibility.EffectiveVersion {
 	return g.registry.EffectiveVersionFor(basecompatibility.DefaultKubeComponent)
 }
 
-// AddMetrics shows gates and versions as metrics.
+// AddMetrics exports gates and versions as metrics.
 func (g *Gates) AddMetrics() {
 	g.gate.AddMetrics()
 	g.registry.AddMetrics()

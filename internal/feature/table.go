@@ -12,13 +12,13 @@ import (
 //go:embed gates.txt
 var gates string
 
-// table is what the embedded text says.
+// table is the parsed content of gates.txt.
 type table struct {
 	specs map[featuregate.Feature]featuregate.VersionedSpecs
 	needs map[featuregate.Feature][]featuregate.Feature
 }
 
-// read reads lines such as
+// read parses lines such as
 //
 //	DRAAdminAccess: 1.32 alpha off, 1.34 beta on, 1.36 ga on locked needs DynamicResourceAllocation
 func read(text string) (table, error) {
@@ -54,7 +54,7 @@ func read(text string) (table, error) {
 	return t, nil
 }
 
-// readStage reads what a gate is from a version on: version, stage, default, and what else holds.
+// readStage parses the state of a gate from a version on: version, stage, default, and further properties.
 func readStage(words []string) (spec featuregate.FeatureSpec, err error) {
 	if len(words) < 3 {
 		return spec, fmt.Errorf("want a version, a stage and a default")

@@ -1,8 +1,8 @@
-// Package ingest turns API objects into changes that the loop can take in.
+// Package ingest converts API objects to changes for the loop.
 //
-// It takes API objects and results of bindings, from any goroutine; it gives batches of model.Change. It owns the changes that
-// the loop has not taken yet, at most one for each object: a newer version replaces one that was not drained. The needs of pods are
-// compiled here, on the caller's goroutine, so that the loop need not do it. It never decides anything.
+// It takes API objects and results of bindings, from any goroutine; it gives batches of model.Change. It owns the changes that the loop has not
+// drained yet, at most one for each object: a newer version replaces one that was not drained. It compiles the needs of pods on the caller's
+// goroutine, to relieve the loop. It never decides anything.
 package ingest
 
 import (
@@ -28,15 +28,15 @@ type Ingest struct {
 	at      map[model.Ref]int // position in changes of the newest one about an object
 }
 
-// New builds an ingest for the pods of the given scheduler names. Pending pods of other names are left out.
+// New returns an ingest for the pods of the given scheduler names. It ignores pending pods with other names.
 func New(compile map[string]Compile) *Ingest {
 	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}}
 }
 
-// Ready receives a value after something was added.
+// Ready returns a channel that receives a value after a change was added.
 func (in *Ingest) Ready() <-chan struct{} { return in.ready }
 
-// Drain returns what was added since the last call, in the order in which each object was first touched.
+// Drain returns the changes since the last call, in the order in which each object was first changed.
 func (in *Ingest) Drain() []model.Change {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -48,14 +48,14 @@ func (in *Ingest) Drain() []model.Change {
 	return changes
 }
 
-// Waiting is how many changes Drain would return.
+// Waiting returns how many changes Drain would return.
 func (in *Ingest) Waiting() int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return len(in.changes)
 }
 
-// Set takes in a version of an object. Objects of kinds that scheduling does not read are left out, as are pending pods of other schedulers.
+// Set adds a version of an object. It ignores objects of kinds that scheduling does not read, and pending pods of other schedulers.
 func (in *Ingest) Set(object kinds.Object) {
 	row := kinds.Of(object)
 	if row == nil {
@@ -72,8 +72,8 @@ func (in *Ingest) Set(object kinds.Object) {
 	}
 }
 
-// compiled returns the change that a version of a pod makes, with the needs of a pending pod. If a part of it panics over the pod, the change
-// still has the pod, with the reason.
+// compiled returns the change for a version of a pod, with the needs of a pending pod. If compiling panics, the change has the pod marked as
+// malformed, with the reason.
 func compiled(row *kinds.Row, object *v1.Pod, compile Compile) (change model.Change) {
 	defer func() {
 		if problem := recover(); problem != nil {
@@ -92,10 +92,10 @@ func compiled(row *kinds.Row, object *v1.Pod, compile Compile) (change model.Cha
 	return change
 }
 
-// Remove takes in that an object is gone.
+// Remove adds the removal of an object.
 func (in *Ingest) Remove(ref model.Ref) { in.add(ref, kinds.Get(ref.Kind).Gone(ref)) }
 
-// Bound takes in the result of a binding. Results are never replaced.
+// Bound adds the result of a binding. Results are never replaced.
 func (in *Ingest) Bound(result model.BindingResult) {
 	in.mu.Lock()
 	in.changes = append(in.changes, model.Change{Kind: model.BindDone, Bind: &result})

@@ -23,7 +23,7 @@ const (
 	foreign = "foreign"
 )
 
-// newIngest compiles pods of the scheduler name own, by giving them one need.
+// newIngest compiles pods of the scheduler name own, by setting one need.
 func newIngest() *ingest.Ingest {
 	return ingest.New(map[string]ingest.Compile{own: func(pod *model.Pod) { pod.Needs = make([]model.Need, 1) }})
 }
@@ -47,7 +47,7 @@ func phase(phase v1.PodPhase) func(*v1.Pod)  { return func(p *v1.Pod) { p.Status
 func node(name string, n int) *v1.Node       { return &v1.Node{ObjectMeta: version(name, n)} }
 func service(name string, n int) *v1.Service { return &v1.Service{ObjectMeta: version(name, n)} }
 
-// words says what each change is.
+// words lists the changes as text.
 func words(changes []model.Change) string {
 	var all []string
 	for _, c := range changes {
@@ -71,7 +71,7 @@ func words(changes []model.Change) string {
 	return strings.Join(all, ", ")
 }
 
-// TestDrain adds things and expects what the loop gets to see.
+// TestDrain adds changes and compares what the loop gets.
 func TestDrain(t *testing.T) {
 	web := model.NewPod(pod("web", 1))
 	ref := model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "web"}
@@ -147,7 +147,7 @@ func TestDrain(t *testing.T) {
 	}
 }
 
-// TestBatchesAreApart changes an object between two batches: the first is the loop's and must stay as it is.
+// TestBatchesAreApart changes an object between two batches: the first is the loop's and must not change.
 func TestBatchesAreApart(t *testing.T) {
 	in := newIngest()
 	in.Set(pod("web", 1))
@@ -174,7 +174,8 @@ func TestOnlyPendingPodsAreCompiled(t *testing.T) {
 	}
 }
 
-// TestPanicMakesAMalformedPod lets a plugin panic over a pod: it must reach the loop all the same, and say why nobody can place it.
+// TestPanicMakesAMalformedPod compiles a pod with a plugin that panics: the pod must still reach the loop, with the reason why it cannot be
+// placed.
 func TestPanicMakesAMalformedPod(t *testing.T) {
 	in := ingest.New(map[string]ingest.Compile{own: func(pod *model.Pod) {
 		if pod.Name == "odd" {
@@ -197,12 +198,12 @@ func TestPanicMakesAMalformedPod(t *testing.T) {
 	}
 	for _, c := range changes[1:] {
 		if c.Pod.Malformed != "" {
-			t.Errorf("pod %s is called malformed: %s", c.Pod.Name, c.Pod.Malformed)
+			t.Errorf("pod %s is malformed: %s", c.Pod.Name, c.Pod.Malformed)
 		}
 	}
 }
 
-// TestReady expects the signal after something was added, and only then. Any number of additions may share one.
+// TestReady expects the signal after a change was added, and only then. Several additions may share one.
 func TestReady(t *testing.T) {
 	ready := func(in *ingest.Ingest) bool {
 		select {
@@ -236,12 +237,12 @@ func TestReady(t *testing.T) {
 	in := newIngest()
 	in.Set(pod("theirs", 1, of(foreign)))
 	if ready(in) {
-		t.Error("a pod that was left out woke the loop")
+		t.Error("an ignored pod signalled the loop")
 	}
 }
 
-// TestProducers lets informers and commit add at the same time while the loop drains. The loop must see the last version of every object,
-// versions of one object in order, and every outcome once.
+// TestProducers adds changes from informers and commit at the same time while the loop drains. The loop must get the last version of every
+// object, versions of one object in order, and every result once.
 func TestProducers(t *testing.T) {
 	const objects, versions = 20, 50
 	in := newIngest()
@@ -279,7 +280,7 @@ func TestProducers(t *testing.T) {
 		case <-done:
 			draining = false
 		case <-late:
-			t.Fatal("the producers do not come to an end")
+			t.Fatal("the producers do not end")
 		}
 		for _, c := range in.Drain() {
 			if err := seen.take(c); err != nil {
@@ -299,7 +300,7 @@ func TestProducers(t *testing.T) {
 	}
 }
 
-// sightings are what a loop has seen.
+// sightings are what the loop has got.
 type sightings struct {
 	last     map[string]int
 	outcomes int

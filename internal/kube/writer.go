@@ -14,7 +14,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
@@ -39,10 +38,27 @@ func NewWriter(client kubernetes.Interface, schedulers []string) (*Writer, error
 // first.
 const once = 0
 
-// Bind asks the API server to bind the pod to the node.
-func (w *Writer) Bind(ctx context.Context, pod *model.Pod, nodeName string) error {
-	return w.client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).SubResource("binding").
-		Body(defaultbinder.Binding(pod, nodeName)).MaxRetries(once).Do(ctx).Error()
+// Bind asks the API server to store the binding of a pod to its node.
+func (w *Writer) Bind(ctx context.Context, binding *v1.Binding) error {
+	return w.client.CoreV1().RESTClient().Post().Namespace(binding.Namespace).Resource("pods").Name(binding.Name).SubResource("binding").
+		Body(binding).MaxRetries(once).Do(ctx).Error()
+}
+
+// Patch asks the API server to patch an object of any kind.
+func (w *Writer) Patch(ctx context.Context, write *plan.Write) error {
+	path := []string{"apis", write.Resource.Group, write.Resource.Version}
+	if write.Resource.Group == "" {
+		path = []string{"api", write.Resource.Version}
+	}
+	if write.Namespace != "" {
+		path = append(path, "namespaces", write.Namespace)
+	}
+	path = append(path, write.Resource.Resource, write.Name)
+	if write.Subresource != "" {
+		path = append(path, write.Subresource)
+	}
+	// The path says everything, so any client of the connection will do.
+	return w.client.CoreV1().RESTClient().Patch(write.Type).AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx).Error()
 }
 
 // NodeOf asks the API server which node the pod is bound to; empty if it is not bound. If another pod has its name, the error is NotFound.

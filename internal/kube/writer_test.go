@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +15,9 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
@@ -54,6 +57,46 @@ func TestStatusPatch(t *testing.T) {
 		if want := `{"metadata":{"uid":"u"},"status":` + test.want + `}`; err != nil || string(got) != want {
 			t.Errorf("%s: %s, %v\nwant %s", test.name, got, err, want)
 		}
+	}
+}
+
+// TestPatch patches objects of core and of other groups, with and without namespace and subresource: one request each, and an answer that
+// says conflict is one.
+func TestPatch(t *testing.T) {
+	var got []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		got = append(got, fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header.Get("Content-Type"), " ", string(body)))
+		w.Header().Set("Content-Type", "application/json")
+		if len(got) == 3 {
+			w.WriteHeader(http.StatusConflict)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Conflict","code":409,"message":"modified"}`)
+			return
+		}
+		fmt.Fprint(w, `{"kind":"Whatever","apiVersion":"example.com/v1"}`)
+	}))
+	defer server.Close()
+	_, client := reach(t, ClientConfig{Master: server.URL})
+	w := &Writer{client: client}
+	for _, write := range []plan.Write{
+		{Resource: schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, Name: "v", Type: types.MergePatchType, Data: []byte(`{"a":1}`)},
+		{Resource: schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}, Namespace: "ns", Name: "c",
+			Subresource: "status", Type: types.StrategicMergePatchType, Data: []byte(`{"b":2}`)},
+	} {
+		if err := w.Patch(t.Context(), &write); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := w.Patch(t.Context(), &plan.Write{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "n", Type: types.JSONPatchType, Data: []byte(`[]`)}); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+	want := []string{
+		`PATCH /api/v1/persistentvolumes/v application/merge-patch+json {"a":1}`,
+		`PATCH /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c/status application/strategic-merge-patch+json {"b":2}`,
+		`PATCH /api/v1/nodes/n application/json-patch+json []`,
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("requests\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

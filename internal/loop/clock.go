@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Clock tells other goroutines what time it is for a loop, which follows the system's clock only in how fast it runs. It is an Observer
-// of that loop, and learns the time from the loop's first decision. The zero value is ready.
+// Clock gives other goroutines the loop's time, which is steady: setting the system's clock does not change it. It is an Observer of the loop and
+// takes the time from the loop's first decision. The zero value is ready.
 type Clock struct{ set atomic.Pointer[reading] }
 
-// reading is the loop's time at a moment of the process.
+// reading is the loop's time at a time of the process.
 type reading struct{ loop, process time.Time }
 
-// Round learns the time.
+// Round takes the time from the first decision.
 func (c *Clock) Round(r *Round) {
 	if r.Decided && c.set.Load() == nil {
 		c.set.Store(&reading{r.Decision.Pods[0].Popped, time.Now().Add(-r.Popping - r.Deciding - r.Settling)})
@@ -22,7 +22,7 @@ func (c *Clock) Round(r *Round) {
 // Standing does nothing.
 func (c *Clock) Standing(*Standing) {}
 
-// Now returns the loop's time; before the first decision, the system's.
+// Now returns the loop's time, or the system's before the first decision.
 func (c *Clock) Now() time.Time {
 	at := c.set.Load()
 	if at == nil {

@@ -8,6 +8,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -15,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Source gives what changed since it was last asked.
+// Source gives the changes since it was last drained.
 type Source interface {
 	Drain() []model.Change
 	// Ready receives a value when there may be something to drain.
@@ -25,7 +27,12 @@ type Source interface {
 // Committer carries decisions out, later and elsewhere. The result of a binding comes back through the Source.
 type Committer interface {
 	Start(decision plan.Decision)
-	// Room is closed, or receives, when Start would not add to a backlog that is too long already.
+	// Allow and Reject end the wait of a plugin for a pod.
+	Allow(pod types.UID, plugin string)
+	Reject(pod types.UID, plugin, reason string)
+	// Cancel fails a binding that has not been sent. It reports whether it could.
+	Cancel(pod types.UID, reason error) bool
+	// Room returns a channel that is closed, or receives, when the backlog has room for a decision.
 	Room() <-chan struct{}
 }
 
@@ -36,14 +43,15 @@ type Loop struct {
 	queue  *queue.Queue
 	engine *engine.Engine
 	commit Committer
+	waits  waits
 	report reporting
-	asks   chan func() // what Do wants to be called
+	asks   chan func() // functions for Do
 	now    func() time.Time
 }
 
-// New puts a loop together. The loop owns what it is given. Observers are told what it does.
+// New builds a loop. It owns its arguments.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, report: reporting{observers: observers}, asks: make(chan func()), now: steady()}
+	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: reporting{observers: observers}, asks: make(chan func()), now: steady()}
 }
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
@@ -51,6 +59,7 @@ func (l *Loop) Once(now time.Time) bool {
 	changes := l.source.Drain()
 	l.report.begin()
 	delta := l.state.Apply(changes)
+	l.endWaits(changes)
 	l.queue.Wake(now, delta)
 	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)
@@ -64,11 +73,12 @@ func (l *Loop) Once(now time.Time) bool {
 	l.state.Assume(decision.Placements...)
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
+	l.wait(&decision)
 	l.report.ended(l)
 	return true
 }
 
-// Next returns when Once next has something to do without anything being drained; ok is false when there is no such time.
+// Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
 func (l *Loop) Next() (at time.Time, ok bool) { return l.queue.Next() }
 
 // Run runs rounds until the context ends.
@@ -102,14 +112,14 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// steady returns a clock that starts at the present time and then follows only how much time passes. Backoffs are measured by it, so
-// setting the system's clock neither ends nor prolongs them.
+// steady returns a clock that starts at the present time and is not changed when somebody sets the system's clock: backoffs are measured by
+// it, and they neither end nor get longer then.
 func steady() func() time.Time {
 	began := time.Now()
 	return func() time.Time { return began.Round(0).Add(time.Since(began)) }
 }
 
-// State returns what the loop knows of the cluster. It may be read only between rounds, on the goroutine that calls Once.
+// State returns the state of the cluster. It may be read only between rounds, on the goroutine that calls Once.
 func (l *Loop) State() *state.State { return l.state }
 
 // Queue returns the waiting pods. It may be read only between rounds, on the goroutine that calls Once.

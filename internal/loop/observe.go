@@ -9,29 +9,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Observer is told what the loop does and what that takes. It is told on the goroutine that calls Once, which waits: it must be quick.
-// What it is given is true until it returns.
+// Observer measures what the loop does. Its methods are called by the goroutine that calls Once, which waits: they must be quick. Their
+// arguments are valid until they return.
 type Observer interface {
-	// Round is told of a round in which anything happened, when it is over.
+	// Round is called after a round in which anything happened.
 	Round(r *Round)
-	// Standing is told how things stand: whenever no pod is left to decide about, and while there are some about once a second.
+	// Standing is called whenever no pod is left to decide about, and about once a second while there are some.
 	Standing(s *Standing)
 }
 
-// Round is what one round did. Durations are real time, also where the loop runs in a virtual one.
+// Round is what one round did. Durations are in real time, also where the loop runs in virtual time.
 type Round struct {
-	// Changes is how many changes were taken in, Delta what they meant for pods that wait, and Applying what that took, the waking of
-	// pods included.
+	// Changes is how many changes were applied, Delta what they meant for pods that wait, and Applying how long that took, including the waking
+	// of pods.
 	Changes  int
 	Delta    state.Delta
 	Applying time.Duration
 	// Decided says whether there was a pod to decide about, and Decision what was decided.
 	Decided  bool
 	Decision plan.Decision
-	// Popping, Deciding and Settling are what it took to find the pod whose turn it is, to decide, and to assume the decision, take it
-	// back to the queue and hand it to commit.
+	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
+	// decision in the queue and give it to commit.
 	Popping, Deciding, Settling time.Duration
-	// Moves are the pods that came to wait somewhere.
+	// Moves are the moves of waiting pods from place to place.
 	Moves []queue.Move
 }
 
@@ -42,19 +42,19 @@ type Standing struct {
 	Unschedulable []Unschedulable
 	// HintsAsked is how often a plugin was asked so far whether an event may help a pod.
 	HintsAsked int64
-	// Nodes and Pods are what the state knows; of the pods on nodes, Assumed are not confirmed yet.
+	// Nodes and Pods are how many the state has; of the pods on nodes, Assumed are not confirmed yet.
 	Nodes, Pods, Assumed int
-	// Work is what decisions took so far.
+	// Work is how much work decisions took so far.
 	Work engine.Counters
-	// Columns is how many columns are kept, ColumnBytes about how many bytes they take.
+	// Columns is how many columns are kept, ColumnBytes is about how many bytes they take.
 	Columns, ColumnBytes int
 	// Asked is how often each plugin was asked about a node so far, in no particular order of profiles.
 	Asked []Asked
-	// Tallies is how many tallies are kept, TallyBytes about how many bytes they take.
+	// Tallies is how many tallies are kept, TallyBytes is about how many bytes they take.
 	Tallies, TallyBytes int
-	// TalliesFound is how often a tally that was asked for was there so far.
+	// TalliesFound is how often a tally that was needed existed so far.
 	TalliesFound int64
-	// TallyUpdates is how often a pod's coming or going was written into a tally so far, TalliesBuilt how many were built from nothing.
+	// TallyUpdates is how often a tally counted a pod that came or went so far, TalliesBuilt how many tallies were built from nothing.
 	TallyUpdates, TalliesBuilt int64
 }
 
@@ -71,16 +71,16 @@ type Asked struct {
 	Times           int64
 }
 
-// standingEvery is how often Standing is told while there are pods to decide about.
+// standingEvery is how often Standing is called while there are pods to decide about.
 const standingEvery = time.Second
 
-// reporting puts together what observers are told. Without observers it does nothing and reads no clock.
+// reporting collects what observers are called with. Without observers it does nothing and reads no clock.
 type reporting struct {
 	observers []Observer
 	round     Round
 	standing  Standing
 	lap       time.Time // when the present step of the round began
-	stood     time.Time // when Standing was last told
+	stood     time.Time // when Standing was last called
 }
 
 // begin is called before changes are applied.
@@ -92,7 +92,7 @@ func (r *reporting) begin() {
 
 // took returns the time since the present step began, and begins the next.
 func (r *reporting) took() time.Duration {
-	d := time.Since(r.lap) // half as dear as asking what time it is
+	d := time.Since(r.lap) // costs half as much as time.Now
 	r.lap = r.lap.Add(d)
 	return d
 }
@@ -115,9 +115,9 @@ func (r *reporting) decided(decision plan.Decision) {
 	}
 }
 
-// ended tells of the round, and of how things stand if it is time to.
+// ended calls the observers after a round.
 func (r *reporting) ended(l *Loop) {
-	moves := l.queue.TakeMoves() // which are kept until they are taken
+	moves := l.queue.TakeMoves() // also without observers: the queue keeps them until they are taken
 	if len(r.observers) == 0 {
 		return
 	}
@@ -140,7 +140,7 @@ func (r *reporting) ended(l *Loop) {
 	}
 }
 
-// describe brings what it is given, which may have been told before, up to date.
+// describe fills in how things stand. It reuses the slices of what was filled in before.
 func (l *Loop) describe(s *Standing) {
 	tallies, built := s.Tallies, s.TalliesBuilt
 	*s = Standing{
@@ -157,7 +157,7 @@ func (l *Loop) describe(s *Standing) {
 		s.Unschedulable = append(s.Unschedulable, Unschedulable{profile, plugin, pods})
 	})
 	s.TallyUpdates, s.TalliesBuilt = l.state.TallyWork()
-	if s.Tallies != tallies || s.TalliesBuilt != built { // what they take is added up, and else changes little
+	if s.Tallies != tallies || s.TalliesBuilt != built { // otherwise their size has hardly changed, and adding it up costs time
 		s.TallyBytes = l.state.TallyBytes()
 	}
 }

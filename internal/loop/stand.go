@@ -2,8 +2,8 @@ package loop
 
 import "context"
 
-// Stand keeps what the loop knows up to date and decides nothing, until leading is closed or the context ends. A replica that
-// does not lead stands by: when it comes to lead, Run has next to nothing to catch up with.
+// Stand applies changes and decides nothing, until leading is closed or the context ends. A replica that does not lead stands by, so that Run
+// has next to nothing to catch up with when it leads.
 func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 	for {
 		changes := l.source.Drain()
@@ -24,8 +24,8 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 	}
 }
 
-// Do calls the function on the goroutine of Run or Stand, between two rounds, when it may look at everything that the loop owns. It
-// returns when the function has returned, or the reason when the context ended before it was called.
+// Do calls the function on the goroutine of Run or Stand, between two rounds; the function may read everything that the loop owns. Do returns
+// nil when the function has returned, or the reason why the context ended before the function was called.
 func (l *Loop) Do(ctx context.Context, look func()) error {
 	done := make(chan struct{})
 	ask := func() {

@@ -7,20 +7,20 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// block turns the YAML that kubectl prints into JSON: block mappings and sequences, plain and quoted scalars on one line,
-// literal text. It exists for speed: ten times that of sigs.k8s.io/yaml, which first builds a tree of interface values.
-// What it does not know it refuses, and the caller asks sigs.k8s.io/yaml instead; what it gives equals what that package
-// gives (FuzzBlock), except that a key given twice stays in the JSON twice, for the strict decoder to name.
+// block converts the YAML that kubectl prints to JSON: block mappings and sequences, plain and quoted scalars on one line, literal text. It
+// exists for speed: it is ten times as fast as sigs.k8s.io/yaml, which first builds a tree of interface values. It rejects all other YAML, which
+// the caller gives to sigs.k8s.io/yaml instead; its result equals that package's (FuzzBlock), except that a duplicate key stays in the JSON, so
+// that the strict decoder reports it.
 type block struct {
 	text  []byte
 	at    int // where the next line begins
 	out   []byte
 	open  []frame
 	value bool              // a key or a dash has been read, and its value has not
-	plain map[string]string // plain scalars that are not obviously text, as JSON; kept from one text to the next
+	plain map[string]string // plain scalars that are not obviously text, as JSON; cached between texts
 }
 
-// frame is a mapping or a sequence whose end has not been seen.
+// frame is a mapping or a sequence that is still open.
 type frame struct {
 	column int
 	seq    bool
@@ -28,12 +28,12 @@ type frame struct {
 }
 
 const (
-	plainMax = 1 << 16 // scalars remembered
-	keyMax   = 128     // longer keys are written and limited in ways of their own
+	plainMax = 1 << 16 // cached scalars
+	keyMax   = 128     // longer keys have other syntax and limits
 )
 
-// json gives the text as JSON. The result is overwritten by the next call. dash is -1, or the column of a "-" that is to be
-// read as a space: the one that made this text an element of a list.
+// json returns the text as JSON, valid until the next call. dash is -1, or the column of a "-" to be read as a space: the one that made this
+// text an element of a list.
 func (b *block) json(text []byte, dash int) ([]byte, bool) {
 	b.text, b.at, b.out, b.open, b.value = text, 0, b.out[:0], b.open[:0], true
 	if !printable(text) {
@@ -61,7 +61,7 @@ func (b *block) json(text []byte, dash int) ([]byte, bool) {
 	return b.out, true
 }
 
-// printable says whether text has nothing but ASCII that YAML gives no special treatment outside its syntax.
+// printable reports whether text has only ASCII without special meaning to YAML outside its syntax.
 func printable(text []byte) bool {
 	for _, c := range text {
 		if c >= 0x7f || c < ' ' && c != '\n' {
@@ -71,7 +71,7 @@ func printable(text []byte) bool {
 	return true
 }
 
-// line takes the next line, without its end.
+// line reads the next line, without its end.
 func (b *block) line() []byte {
 	rest := b.text[b.at:]
 	if end := bytes.IndexByte(rest, '\n'); end >= 0 {
@@ -97,7 +97,7 @@ func trim(line []byte) []byte {
 	return line
 }
 
-// node reads what stands at column on a line of its own.
+// node reads the text at column on a line of its own.
 func (b *block) node(column int, rest []byte) bool {
 	b.close(column)
 	for {
@@ -122,7 +122,7 @@ func (b *block) node(column int, rest []byte) bool {
 	}
 }
 
-// close ends every mapping and sequence that a line at column is no longer part of.
+// close ends every mapping and sequence that a line at column is not part of.
 func (b *block) close(column int) {
 	for n := len(b.open); n > 0; n = len(b.open) {
 		top := b.open[n-1]
@@ -139,7 +139,7 @@ func (b *block) close(column int) {
 	}
 }
 
-// null writes the value that is due and did not come.
+// null writes a missing value.
 func (b *block) null() {
 	if b.value {
 		b.out = append(b.out, "null"...)
@@ -147,7 +147,7 @@ func (b *block) null() {
 	}
 }
 
-// top is the innermost open frame.
+// top returns the innermost open frame.
 func (b *block) top() *frame {
 	if len(b.open) == 0 {
 		return nil
@@ -214,7 +214,7 @@ func (b *block) push(column int, seq bool) {
 	}
 }
 
-// next separates an element from the one before it.
+// next writes the separator between elements.
 func (b *block) next() {
 	top := b.top()
 	if !top.empty {
@@ -223,7 +223,7 @@ func (b *block) next() {
 	top.empty = false
 }
 
-// cut parts "key: value" or "key:"; key is nil when rest is neither.
+// cut splits "key: value" or "key:"; key is nil if rest is neither.
 func cut(rest []byte) (key, value []byte) {
 	if rest[0] == '"' {
 		end := bytes.IndexByte(rest[1:], '"') + 2
@@ -248,7 +248,7 @@ func cut(rest []byte) (key, value []byte) {
 	return nil, nil
 }
 
-// key writes a key that is text beyond doubt: 1.10 and yes would be other things than they look like.
+// key writes a key that is certainly text: 1.10 and yes are not.
 func (b *block) key(key []byte) bool {
 	if len(key) > keyMax || len(key) == 0 || key[len(key)-1] == ' ' {
 		return false
@@ -264,7 +264,7 @@ func (b *block) key(key []byte) bool {
 	return true
 }
 
-// word says whether a plain scalar is text whatever follows: it begins like nothing else and is no name of a constant.
+// word reports whether a plain scalar is certainly text: no other value begins like it, and it is no name of a constant.
 func word(s []byte) bool {
 	switch c := s[0]; {
 	case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z':
@@ -274,7 +274,7 @@ func word(s []byte) bool {
 	}
 }
 
-// constant says whether s is one of YAML 1.1's names for true, false and null, in any mixture of cases.
+// constant reports whether s is one of YAML 1.1's names for true, false and null, in any mixture of cases.
 func constant(s []byte) bool {
 	switch strings.ToLower(string(s)) {
 	case "y", "yes", "true", "on", "n", "no", "false", "off", "null":
@@ -283,12 +283,12 @@ func constant(s []byte) bool {
 	return false
 }
 
-// solid says whether a plain scalar has nothing inside that would end it or make it something else.
+// solid reports whether a plain scalar has nothing inside that would end it or change its type.
 func solid(s []byte) bool {
 	return !bytes.Contains(s, []byte(": ")) && !bytes.Contains(s, []byte(" #")) && s[len(s)-1] != ':'
 }
 
-// scalar writes the value that is due, which begins on this line.
+// scalar writes a value that begins on this line.
 func (b *block) scalar(s []byte) bool {
 	b.value = false
 	switch s[0] {
@@ -312,7 +312,7 @@ func (b *block) scalar(s []byte) bool {
 	return resolvable(s) && b.resolved(s)
 }
 
-// resolvable says whether a plain scalar means the same wherever it stands, so that resolved may ask about it alone.
+// resolvable reports whether a plain scalar means the same in any place, so that resolved may convert it alone.
 func resolvable(s []byte) bool {
 	if s[0] == '-' {
 		return len(s) > 1 && s[1] != ' '
@@ -320,7 +320,7 @@ func resolvable(s []byte) bool {
 	return s[0] >= '0' && s[0] <= '9' || bytes.IndexByte([]byte("+.~$("), s[0]) >= 0 || constant(s)
 }
 
-// resolved writes a plain scalar that may be a number, a boolean or null: sigs.k8s.io/yaml says which.
+// resolved writes a plain scalar that may be a number, a boolean or null, as sigs.k8s.io/yaml converts it.
 func (b *block) resolved(s []byte) bool {
 	if known, ok := b.plain[string(s)]; ok {
 		b.out = append(b.out, known...)
@@ -361,7 +361,7 @@ func (b *block) single(s []byte) bool {
 	inside := s[1:]
 	end := bytes.IndexByte(inside, '\'')
 	if end < 0 || end != len(inside)-1 {
-		return false // Not closed on this line, or with quotes inside.
+		return false // not closed on this line, or with quotes inside
 	}
 	b.text2json(inside[:end])
 	return true
@@ -380,7 +380,7 @@ func (b *block) literal(s []byte) bool {
 		in := indent(line)
 		if in == len(line) && (column < 0 || in <= column) {
 			if column < 0 {
-				return false // How deep the text is cannot be seen from a blank first line.
+				return false // a blank first line does not show the indentation
 			}
 			text = append(text, '\n')
 			continue
@@ -398,12 +398,12 @@ func (b *block) literal(s []byte) bool {
 		text = append(append(text, line[column:]...), '\n')
 	}
 	if b.text[b.at-1] != '\n' {
-		return false // Whether text that ends with the file has a line end is a matter of its own.
+		return false // whether such text has a line end at the end of the file is a special case
 	}
 	return b.chomped(text, s[len(s)-1])
 }
 
-// chomped writes the text of a literal with as many of its last line ends as style says.
+// chomped writes the text of a literal with the last line ends that style keeps.
 func (b *block) chomped(text []byte, style byte) bool {
 	bare := bytes.TrimRight(text, "\n")
 	if len(bare) == 0 || len(text) == len(bare) {

@@ -20,7 +20,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// coresMax is where an amount of CPU stops being one: in thousandths it has to fit an int64 with room to add.
+// coresMax limits an amount of CPU: in thousandths, sums must fit an int64.
 const coresMax = 1_000_000_000_000
 
 var (
@@ -29,7 +29,7 @@ var (
 	statusPath   = field.NewPath("status")
 )
 
-// checkMeta checks what all kinds have, and names the object in r.
+// checkMeta checks the metadata, and sets the object's name in r.
 func (k *kind) checkMeta(o object, r *report) {
 	switch {
 	case o.GetName() == "" && o.GetGenerateName() != "":
@@ -76,7 +76,7 @@ func checkResources(list v1.ResourceList, path string, r *report) {
 	}
 }
 
-// quantityProblem says what is wrong with an amount, "" if nothing.
+// quantityProblem returns what is wrong with an amount, "" if nothing.
 func quantityProblem(name string, q *resource.Quantity) string {
 	switch {
 	case q.Sign() < 0:

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// Cluster is what the files hold, each kind in the order of the files. It is the caller's to change.
+// Cluster is the content of the files, each kind in the order of the files. The caller may change it.
 type Cluster struct {
 	Nodes                  []*v1.Node
 	Pods                   []*v1.Pod
@@ -40,8 +40,8 @@ type Cluster struct {
 	DeviceClasses          []*resourcev1.DeviceClass
 	DeviceTaintRules       []*resourcev1.DeviceTaintRule
 
-	Skipped  []Skipped // kinds that were left out, in the order they were met
-	Warnings []string  // what looks odd and can still be simulated
+	Skipped  []Skipped // kinds that were left out, in the order of their first object
+	Warnings []string  // what looks wrong and can still be simulated
 }
 
 // Skipped counts the objects of a kind that scheduling does not read.
@@ -50,7 +50,7 @@ type Skipped struct {
 	Count            int
 }
 
-// Objects gives every object of the cluster as one slice, kind by kind in the order of Cluster's fields.
+// Objects returns every object of the cluster as one slice, kind by kind in the order of Cluster's fields.
 func (c *Cluster) Objects() []runtime.Object {
 	var all []runtime.Object
 	for i := range kinds {
@@ -59,7 +59,7 @@ func (c *Cluster) Objects() []runtime.Object {
 	return all
 }
 
-// identity is what makes an object the same as another.
+// identity identifies an object.
 type identity struct{ group, kind, namespace, name string }
 
 func (id identity) String() string {
@@ -69,10 +69,10 @@ func (id identity) String() string {
 	return id.kind + " " + id.namespace + "/" + id.name
 }
 
-// gathering is a cluster while results are being merged into it, in order.
+// gathering is a cluster while results are merged into it, in order.
 type gathering struct {
 	cluster *Cluster
-	seen    map[identity]string // where each object was met
+	seen    map[identity]string // where each object is defined
 	errs    []*Error
 }
 

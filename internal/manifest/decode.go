@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// nestingMax is how deep lists may stand in lists.
+// nestingMax is how deeply lists may be nested.
 const nestingMax = 10
 
-// decoded is an object and where it was.
+// decoded is an object and its place in the file.
 type decoded struct {
 	kind   *kind
 	object object
@@ -26,15 +26,15 @@ type decoded struct {
 	line   int
 }
 
-// result is what one unit gave.
+// result is the result of one unit.
 type result struct {
 	objects []decoded
 	skipped []Skipped
 	errs    []*Error
-	noYAML  bool // errs say that the unit does not parse
+	noYAML  bool // the unit cannot be parsed
 }
 
-// decodeAll decodes documents on all processors and gives their results, one per document, in order.
+// decodeAll decodes documents on all processors and returns their results, one per document, in order.
 func decodeAll(docs []document, m *meter) []result {
 	units, first := flatten(docs)
 	parts := make([]result, len(units))
@@ -57,7 +57,7 @@ func decodeAll(docs []document, m *meter) []result {
 	return results
 }
 
-// flatten gives the units of all documents, and for each document which is its first.
+// flatten returns the units of all documents, and for each document the index of its first.
 func flatten(docs []document) (units []unit, first []int) {
 	first = make([]int, len(docs)+1)
 	for i, doc := range docs {
@@ -71,7 +71,7 @@ func flatten(docs []document) (units []unit, first []int) {
 	return units, first
 }
 
-// merge makes one result of a document's parts. If a part does not parse on its own, the document is decoded in one piece.
+// merge joins the results of a document's parts. If a part cannot be parsed on its own, the document is decoded as a whole.
 func merge(doc document, parts []result) result {
 	if doc.items == nil {
 		return parts[0]
@@ -94,7 +94,7 @@ func merge(doc document, parts []result) result {
 	return all
 }
 
-// listProblem says why a list cannot be read, "" if it can.
+// listProblem returns why a list cannot be read, "" if it can.
 func listProblem(list schema.GroupVersionKind) string {
 	if scheme.Scheme.Recognizes(list) {
 		return ""
@@ -107,7 +107,7 @@ type worker struct {
 	yaml yamlReader
 }
 
-// unit decodes one unit, or what is in it if it is a list.
+// unit decodes one unit, or its elements if it is a list.
 func (w *worker) unit(u unit, depth int) result {
 	js := u.text
 	if u.yaml {
@@ -130,7 +130,7 @@ func (w *worker) unit(u unit, depth int) result {
 	return one(u, js, h)
 }
 
-// items decodes the elements of a list that was not taken apart beforehand.
+// items decodes the elements of a list that was not split before.
 func (w *worker) items(u unit, js []byte, h head, depth int) result {
 	if depth == nestingMax {
 		return failure(u, &Error{Problem: fmt.Sprintf("lists stand in lists more than %d deep", nestingMax)})
@@ -140,7 +140,7 @@ func (w *worker) items(u unit, js []byte, h head, depth int) result {
 	var all result
 	for _, item := range splitJSON(part, h) {
 		if u.yaml {
-			item.line = u.line // The lines of the JSON are not those of the file.
+			item.line = u.line // the lines of the JSON are not those of the file
 		}
 		if u.place != "" {
 			item.place = u.place + "." + item.place
@@ -165,7 +165,7 @@ func failure(u unit, e *Error) result {
 	return result{errs: []*Error{e}}
 }
 
-// shapeProblem says why a text is no JSON object.
+// shapeProblem returns why a text is no JSON object.
 func shapeProblem(u unit, js []byte) *Error {
 	var value any
 	var syntax *stdjson.SyntaxError
@@ -182,7 +182,7 @@ func shapeProblem(u unit, js []byte) *Error {
 	return &Error{Problem: fmt.Sprintf("is %s, not an object; an object has apiVersion, kind and metadata", sample(js))}
 }
 
-// gvkOf says what an object is; the items of a typed list need not say it themselves.
+// gvkOf returns the kind of an object; the items of a typed list may omit it.
 func gvkOf(u unit, h head) schema.GroupVersionKind {
 	gvk := schema.FromAPIVersionAndKind(string(h.apiVersion), string(h.kind))
 	if h.apiVersion == nil && h.kind == nil && u.list.Kind != "List" {
@@ -204,18 +204,18 @@ func one(u unit, js []byte, h head) result {
 			return failure(u, shapeProblem(u, js))
 		}
 		if strings.HasSuffix(gvk.Kind, "List") {
-			return result{} // A list without items: null, or left out.
+			return result{} // a list without items: null, or left out
 		}
 		return result{skipped: []Skipped{{APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Count: 1}}}
 	}
 	return k.decode(u, js, h.enormous)
 }
 
-// decode gives the object of kind k that js holds, checked and with its defaults.
+// decode returns the object of kind k in js, checked and with its defaults.
 func (k *kind) decode(u unit, js []byte, enormous bool) result {
 	r := &report{file: u.file, line: u.line, object: strings.TrimSpace(k.gvk.Kind + " " + u.place)}
 	if enormous {
-		// Such a number must not reach the decoder if it stands for a quantity.
+		// Such a number must not reach the decoder, in case it is a quantity.
 		r.object = nameIn(js, k, r.object)
 		if locate(k, js, r); len(r.errs) > 0 {
 			return result{errs: r.errs}
@@ -239,7 +239,7 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 	return result{objects: []decoded{{kind: k, object: o, file: u.file, line: u.line}}, errs: r.errs}
 }
 
-// explain says which fields made the decoder fail with err.
+// explain reports the fields that made the decoder fail with err.
 func (k *kind) explain(u unit, js []byte, err error, r *report) {
 	r.object = nameIn(js, k, r.object)
 	locate(k, js, r)
@@ -264,12 +264,12 @@ func (k *kind) explain(u unit, js []byte, err error, r *report) {
 	r.add("", "%v", err)
 }
 
-// nameIn gives what an object is called whose fields may be broken.
+// nameIn returns the name of an object whose fields may be invalid.
 func nameIn(js []byte, k *kind, otherwise string) string {
 	var named struct {
 		Metadata struct{ Name, Namespace string }
 	}
-	// What cannot be decoded stays empty; whatever is wrong with it is reported elsewhere.
+	// What cannot be decoded stays empty; its errors are reported elsewhere.
 	_ = stdjson.Unmarshal(js, &named)
 	if named.Metadata.Name == "" {
 		return otherwise
@@ -281,7 +281,7 @@ func nameIn(js []byte, k *kind, otherwise string) string {
 	return id.String()
 }
 
-// sample gives the beginning of a text, to be shown in a message.
+// sample returns the beginning of a text, for a message.
 func sample(text []byte) string {
 	const sampleMax = 40
 	if len(text) > sampleMax {

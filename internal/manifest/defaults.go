@@ -17,7 +17,7 @@ import (
 	podresource "k8s.io/component-helpers/resource"
 )
 
-// fillMeta gives an object what the API server gives all of them.
+// fillMeta sets the metadata that the API server sets in all objects.
 func fillMeta(k *kind, o object) {
 	o.SetManagedFields(nil)
 	if o.GetUID() == "" {
@@ -25,13 +25,13 @@ func fillMeta(k *kind, o object) {
 	}
 }
 
-// uid derives a UID that is the same for the same object on every run.
+// uid returns a UID that is the same for the same object in every run.
 func uid(id identity) types.UID {
 	sum := sha256.Sum256([]byte(id.group + "\n" + id.kind + "\n" + id.namespace + "\n" + id.name))
 	return types.UID(fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16]))
 }
 
-// orElse sets a value that is not given.
+// orElse sets a value that is zero.
 func orElse[T comparable](at *T, value T) {
 	var none T
 	if *at == none {
@@ -39,7 +39,7 @@ func orElse[T comparable](at *T, value T) {
 	}
 }
 
-// orElseNew points to a value where there is none.
+// orElseNew sets a pointer that is nil.
 func orElseNew[T any](at **T, value T) {
 	if *at == nil {
 		*at = &value
@@ -87,8 +87,8 @@ func fillContainers(containers []v1.Container, hostNetwork bool) {
 	}
 }
 
-// fillPodRequests derives pod-level requests where there are pod-level limits, as defaultPodRequests in
-// k8s.io/kubernetes/pkg/apis/core/v1 does: from the containers' requests, else from the limits.
+// fillPodRequests derives pod-level requests if there are pod-level limits, as defaultPodRequests in k8s.io/kubernetes/pkg/apis/core/v1 does:
+// from the containers' requests, else from the limits.
 func fillPodRequests(p *v1.Pod) {
 	if p.Spec.Resources == nil || len(p.Spec.Resources.Limits) == 0 {
 		return
@@ -112,7 +112,7 @@ func fillPodRequests(p *v1.Pod) {
 	}
 }
 
-// fillToleration lets a pod stay five minutes on a node in trouble, unless it says otherwise.
+// fillToleration adds a toleration of five minutes for a taint of failing nodes, unless the pod has one.
 func fillToleration(p *v1.Pod, taint string) {
 	for _, t := range p.Spec.Tolerations {
 		if (t.Key == taint || t.Key == "") && (t.Effect == v1.TaintEffectNoExecute || t.Effect == "") {
@@ -173,7 +173,7 @@ func fillDevices(mode *resourcev1.DeviceAllocationMode, count *int64) {
 	}
 }
 
-// fillAcross applies the defaults that take more than one object.
+// fillAcross sets the defaults that depend on other objects.
 func (c *Cluster) fillAcross() {
 	c.fillNamespaces()
 	c.fillPriorities()
@@ -181,7 +181,7 @@ func (c *Cluster) fillAcross() {
 	c.warnUnknownNodes()
 }
 
-// fillNamespaces adds the namespaces that objects are in and no file has, in the order they are met.
+// fillNamespaces adds the namespaces that objects are in and no file has, in the order of their first object.
 func (c *Cluster) fillNamespaces() {
 	have := map[string]bool{}
 	for _, n := range c.Namespaces {
@@ -208,7 +208,7 @@ func (c *Cluster) addNamespace(name string) {
 	k.add(c, n)
 }
 
-// priority is what a class means for those that name it.
+// priority is the effect of a class on the objects that name it.
 type priority struct {
 	class  string
 	value  int32
@@ -218,8 +218,8 @@ type priority struct {
 // priorities resolves class names as the Priority admission plugin does.
 type priorities struct {
 	byName    map[string]priority
-	otherwise priority       // for those that name none
-	missing   map[string]int // uses of classes that are nowhere
+	otherwise priority       // for objects that name none
+	missing   map[string]int // uses of missing classes
 }
 
 func (c *Cluster) fillPriorities() {
@@ -250,7 +250,7 @@ func (c *Cluster) fillPriorities() {
 	}
 }
 
-// resolve fills the three fields of one object. A priority that is given has been resolved by an API server and stays.
+// resolve sets the three fields of one object. A priority that is set was resolved by an API server and is kept.
 func resolve[P ~string](p *priorities, class *string, value **int32, policy **P) {
 	if *value == nil {
 		found := p.of(class)
@@ -260,7 +260,7 @@ func resolve[P ~string](p *priorities, class *string, value **int32, policy **P)
 	orElseNew(policy, P(v1.PreemptLowerPriority))
 }
 
-// of finds a class, or the default class, which then becomes the class that is named.
+// of returns a class, or the default class and its name.
 func (p *priorities) of(class *string) priority {
 	if *class == "" {
 		*class = p.otherwise.class
@@ -274,8 +274,8 @@ func (p *priorities) of(class *string) priority {
 	return found
 }
 
-// fillClasses gives unbound claims without a class the default StorageClass: of several the newest, then the first by name,
-// as the DefaultStorageClass admission plugin does.
+// fillClasses sets the default StorageClass in unbound claims without a class: of several defaults the newest, then the first by name, as the
+// DefaultStorageClass admission plugin does.
 func (c *Cluster) fillClasses() {
 	var defaults []*storagev1.StorageClass
 	for _, class := range c.StorageClasses {
@@ -296,7 +296,7 @@ func (c *Cluster) fillClasses() {
 	}
 }
 
-// warnUnknownNodes warns of pods that hold room on nodes no file has. One line names a few: a snapshot of pods alone has them all.
+// warnUnknownNodes warns of pods on nodes that no file has. One line lists a few: in a snapshot of pods alone these are all.
 func (c *Cluster) warnUnknownNodes() {
 	const namedMax = 3
 	known := map[string]bool{}
@@ -327,7 +327,7 @@ func (c *Cluster) warnUnknownNodes() {
 	c.Warnings = append(c.Warnings, fmt.Sprintf("%s bound to %s not in the files: %s", count(pods, "pod"), count(len(names), "node"), list))
 }
 
-// count gives "1 pod", "2 pods".
+// count returns "1 pod", "2 pods".
 func count(n int, noun string) string {
 	if n != 1 {
 		noun += "s"

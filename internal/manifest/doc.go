@@ -1,4 +1,4 @@
-// Package manifest reads a cluster from files, as `berth simulate -f` and `berth explain --snapshot` are given one.
+// Package manifest reads a cluster from files, for `berth simulate -f` and `berth explain --snapshot`.
 //
 // It takes YAML (any number of documents) and JSON (any number of values), single objects and lists, exactly as
 // `kubectl get -o yaml` and `-o json` print them and as people write them. "-" is standard input; a directory stands for
@@ -12,7 +12,7 @@
 //     name. metadata.managedFields is dropped: nothing reads it, and it can be half of a snapshot.
 //   - Namespace: the label kubernetes.io/metadata.name. A namespace that an object is in and no file has is added, with that
 //     label alone: the object could not exist without it.
-//   - Node: status.allocatable from status.capacity. A node that does not say how many pods it takes is kept as it is.
+//   - Node: status.allocatable from status.capacity. A node without an allowed number of pods is kept as it is.
 //   - Pod: spec.schedulerName; status.phase Pending; per container, requests from limits; pod-level requests from the
 //     containers' requests and the pod-level limits; port protocol TCP; host ports from container ports under hostNetwork;
 //     the five-minute tolerations for not-ready and unreachable nodes (the DefaultTolerationSeconds admission plugin).
@@ -27,13 +27,13 @@
 //   - ResourceClaim: each device request's allocationMode ExactCount, count 1.
 //   - every quantity in a list of resources is rounded up to thousandths.
 //
-// Kinds of the Kubernetes API that scheduling does not read are counted in [Cluster.Skipped]; what looks odd and can still
+// Kinds of the Kubernetes API that scheduling does not read are counted in [Cluster.Skipped]; what looks wrong and can still
 // be simulated is in [Cluster.Warnings].
 //
 // It owns nothing after it returns: the cluster is the caller's, and nothing in it aliases the bytes read. The goroutines it
 // starts end before it returns. Same files, same cluster, same errors.
 //
-// It never talks to an API server, never plays admission plugins that need more than these files (LimitRanger,
-// RuntimeClass, quotas, webhooks) or controllers (a Deployment makes no pods here), never guesses at a kind it does not
-// know, and never stops at the first mistake: an error from [Read] names every one it found, up to a limit.
+// It never calls an API server, never emulates admission plugins that need more than these files (LimitRanger,
+// RuntimeClass, quotas, webhooks) or controllers (a Deployment creates no pods here), never guesses an unknown
+// kind, and never stops at the first mistake: an error from [Read] lists every one, up to a limit.
 package manifest

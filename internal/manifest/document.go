@@ -7,8 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// unit is a piece of a file that is decoded on its own: a document, or an element of a list that stood in one.
-// Units are independent, so they are decoded on all processors; their order in the slice is the order of the result.
+// unit is a piece of a file that is decoded on its own: a document, or an element of a list. Units are independent, so they are decoded on all
+// processors; their order in the slice is the order of the result.
 type unit struct {
 	file  string
 	line  int    // of the first byte of text, from 1
@@ -19,13 +19,13 @@ type unit struct {
 	list  schema.GroupVersionKind // of the list around it, when items need not say what they are
 }
 
-// document is one YAML document or JSON value, with its parts when it is a list that could be taken apart.
+// document is one YAML document or JSON value, with its parts if it is a list that could be split.
 type document struct {
 	whole unit
 	items []unit // nil: decode whole
 }
 
-// documents takes a file apart.
+// documents splits a file.
 func documents(file string, data []byte) []document {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	var docs []document
@@ -42,7 +42,7 @@ func documents(file string, data []byte) []document {
 	return docs
 }
 
-// readDocument takes apart what stands between two document markers: JSON values one after the other, or a YAML document.
+// readDocument splits the text between two document markers: JSON values one after the other, or a YAML document.
 func readDocument(file string, line int, text []byte) []document {
 	whole := unit{file: file, line: line, text: text, dash: -1}
 	if !looksJSON(text) {
@@ -56,7 +56,7 @@ func readDocument(file string, line int, text []byte) []document {
 		s.enormous = false
 		h, err := s.headOf()
 		if err != nil {
-			s.at = len(text) // What follows a broken value cannot be told from it.
+			s.at = len(text) // the end of a broken value is not known
 		}
 		part := whole
 		part.line += bytes.Count(text[:start], []byte("\n"))
@@ -66,7 +66,7 @@ func readDocument(file string, line int, text []byte) []document {
 	return docs
 }
 
-// looksJSON tells JSON from a YAML document that is a mapping in braces, whose keys are seldom quoted.
+// looksJSON distinguishes JSON from a YAML document that is a mapping in braces, whose keys are seldom quoted.
 func looksJSON(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t\r\n")
 	if len(text) == 0 || text[0] != '{' {
@@ -76,8 +76,7 @@ func looksJSON(text []byte) bool {
 	return len(text) == 0 || text[0] == '"' || text[0] == '}'
 }
 
-// nextDocument parts data before the next line that is a YAML document marker. No JSON has such a line: its strings
-// hold no line ends.
+// nextDocument splits data before the next line that is a YAML document marker. No JSON has such a line: its strings hold no line ends.
 func nextDocument(data []byte) (text, rest []byte) {
 	for at := 0; ; {
 		next := bytes.Index(data[at:], []byte("\n"))
@@ -91,7 +90,7 @@ func nextDocument(data []byte) (text, rest []byte) {
 	}
 }
 
-// marker is the length of the document marker that data begins with, 0 without one.
+// marker returns the length of the document marker that data begins with, 0 without one.
 func marker(data []byte) int {
 	if !bytes.HasPrefix(data, []byte("---")) && !bytes.HasPrefix(data, []byte("...")) {
 		return 0
@@ -102,7 +101,7 @@ func marker(data []byte) int {
 	return 0
 }
 
-// afterMarker gives what a document holds after its marker, and how many lines were left out.
+// afterMarker returns the text of a document after its marker, and the number of omitted lines.
 func afterMarker(text []byte) (body []byte, lines int) {
 	body = text[marker(text):]
 	if end := bytes.IndexByte(body, '\n'); end >= 0 && len(trim(bytes.TrimRight(body[:end], "\r"))) == 0 && len(body) < len(text) {
@@ -111,7 +110,7 @@ func afterMarker(text []byte) (body []byte, lines int) {
 	return body, 0
 }
 
-// blank says whether a document has only comments and directives.
+// blank reports whether a document has only comments and directives.
 func blank(text []byte) bool {
 	for len(text) > 0 {
 		line := text
@@ -126,7 +125,7 @@ func blank(text []byte) bool {
 	return true
 }
 
-// splitJSON takes apart a list of which h is the head. It gives nil when whole is no list, or not one it can follow.
+// splitJSON splits a list with the head h. It returns nil if whole is no list, or not one that it can split.
 func splitJSON(whole unit, h head) []unit {
 	list, ok := h.list()
 	if !ok {
@@ -146,7 +145,7 @@ func splitJSON(whole unit, h head) []unit {
 	return items
 }
 
-// list gives the kind of the list that h is the head of.
+// list returns the kind of the list that h is the head of.
 func (h head) list() (schema.GroupVersionKind, bool) {
 	if h.items < 0 || h.oddItems || !bytes.HasSuffix(h.kind, []byte("List")) {
 		return schema.GroupVersionKind{}, false
@@ -154,10 +153,9 @@ func (h head) list() (schema.GroupVersionKind, bool) {
 	return schema.FromAPIVersionAndKind(string(h.apiVersion), string(h.kind)), true
 }
 
-// splitYAML takes apart a list in the layout that kubectl and people use: "items:" at the left margin, each element begun by
-// a dash at one column. It gives nil for everything else. What it takes for the beginning of an element can in odd YAML be
-// part of a quoted text, and an alias can reach from one element into another: then an element does not parse on its own,
-// and the caller falls back on the whole.
+// splitYAML splits a list in the layout that kubectl and people use: "items:" at the left margin, each element begun by a dash at one column. It
+// returns nil for everything else. In unusual YAML a split may fall into a quoted text, or an alias may reach from one element into another:
+// then an element cannot be parsed on its own, and the caller decodes the whole.
 func splitYAML(whole unit) []unit {
 	l := layout(whole.text)
 	if l.starts == nil {
@@ -186,7 +184,7 @@ func splitYAML(whole unit) []unit {
 	return items
 }
 
-// yamlLayout is where the lines of a YAML list are.
+// yamlLayout holds the positions of a YAML list's lines.
 type yamlLayout struct {
 	items  int // where the line "items:" begins
 	end    int // where the elements end
@@ -196,7 +194,7 @@ type yamlLayout struct {
 
 type lineStart struct{ at, line int }
 
-// layout finds the elements of a list; starts is nil when there is no list, or it is laid out otherwise.
+// layout finds the elements of a list; starts is nil if there is no list, or it has another layout.
 func layout(text []byte) yamlLayout {
 	l := yamlLayout{items: -1, dash: -1}
 	none := yamlLayout{}

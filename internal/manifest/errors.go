@@ -8,19 +8,19 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// errorsMax is how many problems one error spells out. More than a screenful is not read.
+// errorsMax is how many problems one error lists. More than a screenful is not read.
 const errorsMax = 20
 
 // Error is one mistake in the input.
 type Error struct {
 	File    string // as it was given; "-" is standard input
-	Line    int    // where the object begins, from 1; 0 when the file as a whole is meant
-	Object  string // "Pod default/web", or "" when no object could be made out
+	Line    int    // where the object begins, from 1; 0 for the file as a whole
+	Object  string // "Pod default/web", or "" if no object was recognized
 	Field   string // "spec.containers[0].ports[1].hostPort", or ""
-	Problem string // what is wrong and what would be right
+	Problem string // what is wrong and what would be correct
 }
 
-// Error gives "pods.yaml:12: Pod default/web: spec.priority: what is wrong", leaving out what is not known.
+// Error returns "pods.yaml:12: Pod default/web: spec.priority: what is wrong", without the parts that are not known.
 func (e *Error) Error() string {
 	var b strings.Builder
 	b.WriteString(e.File)
@@ -38,7 +38,7 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// join makes one error of all, which stays nil without any. The first errorsMax can be had back with errors.As.
+// join joins all errors, nil if there are none. The first errorsMax can be extracted with errors.As.
 func join(all []*Error) error {
 	if len(all) == 0 {
 		return nil
@@ -53,7 +53,7 @@ func join(all []*Error) error {
 	return errors.Join(shown...)
 }
 
-// report gathers what is wrong with one object.
+// report collects the errors of one object.
 type report struct {
 	file   string
 	line   int
@@ -65,14 +65,14 @@ func (r *report) add(path, format string, args ...any) {
 	r.errs = append(r.errs, &Error{File: r.file, Line: r.line, Object: r.object, Field: path, Problem: fmt.Sprintf(format, args...)})
 }
 
-// addList takes over what the API machinery's own validation found.
+// addList adds the errors of the API machinery's own validation.
 func (r *report) addList(list field.ErrorList) {
 	for _, e := range list {
 		r.add(e.Field, "%s", e.ErrorBody())
 	}
 }
 
-// addErr takes over an error that may hold field errors, as the parsers of selectors give them.
+// addErr adds an error that may hold field errors, as from the parsers of selectors.
 func (r *report) addErr(path *field.Path, err error) {
 	if err == nil {
 		return

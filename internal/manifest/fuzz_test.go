@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// FuzzDecode holds Decode to giving either a cluster or errors that say something, whatever it is fed.
+// FuzzDecode checks that Decode returns either a cluster or errors with text, whatever the input.
 func FuzzDecode(f *testing.F) {
 	f.Add(string(snapshot(1, 1)))
 	f.Add(string(indented(f, snapshot(1, 1))))
@@ -27,8 +27,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzBlock holds block to what sigs.k8s.io/yaml makes of the same text. Block may refuse; it may also accept a text that the
-// other refuses for a key that is given twice.
+// FuzzBlock compares block with sigs.k8s.io/yaml. Block may reject a text; it may also accept one that the other rejects for a duplicate key.
 func FuzzBlock(f *testing.F) {
 	f.Add(string(snapshot(2, 2)))
 	for _, text := range []string{
@@ -72,7 +71,7 @@ func equalJSON(t *testing.T, a, b []byte) bool {
 	return reflect.DeepEqual(x, y)
 }
 
-// FuzzSplit holds a list that is taken apart to what it gives in one piece.
+// FuzzSplit compares a list that is split with the same list as a whole.
 func FuzzSplit(f *testing.F) {
 	f.Add(string(snapshot(2, 2)))
 	f.Add("kind: List\napiVersion: v1\nitems:\n- a: &x 1\n- b: *x\n")

@@ -25,9 +25,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
-// kinds are the kinds that can be read from files, with what an API server would do to their objects: those of the table in package kinds,
-// which the scheduler can watch; others that kube-scheduler watches; and priority classes, which admission reads. A new one takes a field
-// of Cluster and a row here.
+// kinds are the kinds that can be read from files, with what an API server would do to their objects: those of the table in package kinds, which
+// the scheduler can watch; others that kube-scheduler watches; and priority classes, which admission reads. A new kind needs a field of Cluster
+// and a row here.
 var kinds = []kind{
 	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Node { return &c.Nodes }, fillNode, checkNode),
 	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Pod { return &c.Pods }, fillPod, checkPod),
@@ -58,7 +58,7 @@ const (
 	namespaced  = true
 )
 
-// object is what every kind in the table is.
+// object is the interface of all kinds in the table.
 type object interface {
 	runtime.Object
 	metav1.Object
@@ -72,10 +72,10 @@ type kind struct {
 	add        func(*Cluster, object)
 	all        func(*Cluster) []runtime.Object
 	fill       func(object)          // applies the API's defaults to an object that has passed check
-	check      func(object, *report) // reports what an API server would refuse and decoding lets through
+	check      func(object, *report) // reports what an API server would reject and decoding accepts
 }
 
-// row ties a kind to its field of Cluster. The kind's name is that of its type; fill and check may be nil.
+// row assigns a kind to its field of Cluster. The kind's name is that of its type; fill and check may be nil.
 func row[T any](gv schema.GroupVersion, namespaced bool, field func(*Cluster) *[]*T, fill func(*T), check func(*T, *report)) kind {
 	k := kind{gvk: gv.WithKind(reflect.TypeFor[T]().Name()), namespaced: namespaced}
 	// Serializers are safe for concurrent use.
@@ -101,7 +101,7 @@ func row[T any](gv schema.GroupVersion, namespaced bool, field func(*Cluster) *[
 	return k
 }
 
-// interpreted spares the serializer a pass over the text: what it would look for has been found before a row was chosen.
+// interpreted saves the serializer a pass over the text: the kind is known already.
 type interpreted schema.GroupVersionKind
 
 func (i interpreted) Interpret([]byte) (*schema.GroupVersionKind, error) {
@@ -113,7 +113,7 @@ func (k *kind) identity(o object) identity {
 	return identity{group: k.gvk.Group, kind: k.gvk.Kind, namespace: o.GetNamespace(), name: o.GetName()}
 }
 
-// rowOf finds a kind in the table, nil without one.
+// rowOf returns a kind's row, nil if there is none.
 func rowOf(gvk schema.GroupVersionKind) *kind {
 	for i := range kinds {
 		if kinds[i].gvk == gvk {
@@ -123,7 +123,7 @@ func rowOf(gvk schema.GroupVersionKind) *kind {
 	return nil
 }
 
-// refusal says why gvk, which the table lacks, cannot be read; "" when it can be left out.
+// refusal returns why gvk, which is not in the table, cannot be read; "" if it can be left out.
 func refusal(gvk schema.GroupVersionKind) string {
 	name := gvk.GroupVersion().String()
 	switch {
@@ -150,7 +150,7 @@ func refusal(gvk schema.GroupVersionKind) string {
 	return fmt.Sprintf("kind %s of %s is not known%s; remove the object if scheduling does not need it", gvk.Kind, name, suggest(gvk.Kind, known))
 }
 
-// suggestVersion names the API versions that have a kind: those that are read, else all, released ones first.
+// suggestVersion lists the API versions of a kind: those that can be read, else all, released ones first.
 func suggestVersion(gvk schema.GroupVersionKind) string {
 	var read, all []string
 	for i := range kinds {
@@ -186,7 +186,7 @@ func maturity(version string) int {
 	return 0
 }
 
-// suggest gives "; did you mean X?" for the known word that is nearest to word, and "" when none is near.
+// suggest returns "; did you mean X?" for the known word that is nearest to word, and "" if none is near.
 func suggest(word string, known map[string]bool) string {
 	best, least := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(maps.Keys(known)) {

@@ -12,8 +12,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 )
 
-// locate reports every field of js that kind k does not have or cannot hold. It is slow and runs only on objects that are
-// known to be broken: the decoder stops at the first such field and often cannot say where it is.
+// locate reports every field of js that kind k does not have or cannot hold. It is slow and used only for invalid objects: the decoder stops at
+// the first such field and often cannot report where it is.
 func locate(k *kind, js []byte, r *report) {
 	o, err := scheme.Scheme.New(k.gvk)
 	if err != nil {
@@ -32,7 +32,7 @@ var (
 	bytesType    = reflect.TypeFor[[]byte]()
 )
 
-// value reports what in text does not fit a t.
+// value reports which parts of text do not fit a t.
 func (l *locator) value(t reflect.Type, text json.RawMessage, path string) {
 	switch {
 	case string(text) == "null":
@@ -70,7 +70,7 @@ func (l *locator) leaf(t reflect.Type, text []byte, path string) {
 	}
 }
 
-// wanted names what a field of type t holds.
+// wanted returns what a field of type t holds, for messages.
 func wanted(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.String:
@@ -110,7 +110,7 @@ func (l *locator) structure(t reflect.Type, text []byte, path string) {
 	}
 }
 
-// fieldsOf gathers the fields that JSON has for t, those of inlined structs among them.
+// fieldsOf collects the JSON fields of t, including those of inlined structs.
 func fieldsOf(t reflect.Type, fields map[string]reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)

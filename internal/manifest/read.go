@@ -11,10 +11,10 @@ import (
 	"sync"
 )
 
-// Options says how to read. The zero value reads without telling of progress.
+// Options are the options of reading. The zero value reports no progress.
 type Options struct {
-	// Progress is told how many of the bytes have been decoded, now and then and at the end. Calls do not overlap and done
-	// never falls. They come from goroutines of Read's, which wait for them: Progress should be quick. It may be nil.
+	// Progress, unless nil, is called from time to time and at the end with the number of decoded bytes. Calls do not overlap and done never
+	// falls. They come from goroutines of Read, which wait for them, so Progress should be quick.
 	Progress func(done, total int64)
 }
 
@@ -24,7 +24,7 @@ func Read(files []string, stdin io.Reader) (*Cluster, error) {
 	return Options{}.Read(files, stdin)
 }
 
-// Decode reads a cluster from bytes; name is what errors call them.
+// Decode reads a cluster from bytes; errors contain name as the file.
 func Decode(name string, data []byte) (*Cluster, error) {
 	return Options{}.decode([]source{{name, data}}, nil)
 }
@@ -53,7 +53,7 @@ type source struct {
 	data []byte
 }
 
-// expand puts directories' files in the place of directories, and drops what is named again.
+// expand replaces directories by their files, and drops duplicates.
 func expand(files []string, errs *[]*Error) []string {
 	var names []string
 	for _, file := range files {
@@ -70,9 +70,9 @@ func expand(files []string, errs *[]*Error) []string {
 	return names
 }
 
-// within lists a directory's manifests by name.
+// within returns a directory's manifests by name.
 func within(dir string, errs *[]*Error) []string {
-	entries, err := os.ReadDir(dir) // In the order of the names.
+	entries, err := os.ReadDir(dir) // sorted by name
 	if err != nil {
 		*errs = append(*errs, &Error{File: dir, Problem: fmt.Sprintf("cannot be read: %s", reason(err))})
 		return nil
@@ -102,7 +102,7 @@ func load(name string, stdin io.Reader) ([]byte, error) {
 	return io.ReadAll(stdin)
 }
 
-// reason drops what the caller says anyway from a file system error.
+// reason removes from a file system error what the caller adds anyway.
 func reason(err error) error {
 	var path *fs.PathError
 	if errors.As(err, &path) {
@@ -111,7 +111,7 @@ func reason(err error) error {
 	return err
 }
 
-// decode makes a cluster of sources, unless there are errs.
+// decode builds a cluster from sources, unless there are errs.
 func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 	m := &meter{tell: o.Progress}
 	var docs []document
@@ -150,16 +150,16 @@ func (g *gathering) takeFile(name string, results []result) {
 	}
 }
 
-// meter counts decoded bytes and tells of them.
+// meter counts decoded bytes and reports progress.
 type meter struct {
 	mu                sync.Mutex
 	tell              func(done, total int64)
 	done, told, total int64
 }
 
-// add counts n bytes more.
+// add adds n bytes.
 func (m *meter) add(n int) {
-	const step = 1 << 18 // Often enough for a progress bar, seldom enough not to matter.
+	const step = 1 << 18 // small enough for a progress bar, large enough for the cost not to matter
 	if m.tell == nil {
 		return
 	}
@@ -172,7 +172,7 @@ func (m *meter) add(n int) {
 	}
 }
 
-// end tells that all is done.
+// end reports the end.
 func (m *meter) end() {
 	if m.tell != nil {
 		m.tell(m.total, m.total)

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// read decodes text that must be good.
+// read decodes text that must be valid.
 func read(t *testing.T, text string) *Cluster {
 	t.Helper()
 	c, err := Decode("F", []byte(text))
@@ -27,7 +27,7 @@ func read(t *testing.T, text string) *Cluster {
 	return c
 }
 
-// What kubectl prints comes back as it was, in YAML and in JSON, taken apart or in one piece.
+// Output of kubectl is decoded unchanged, in YAML and in JSON, split or as a whole.
 func TestSnapshot(t *testing.T) {
 	text := string(snapshot(3, 5))
 	oneByOne := ""
@@ -73,7 +73,7 @@ func TestAlias(t *testing.T) {
 	}
 }
 
-// The items of a typed list need not say their kind, as the API server's own lists do not.
+// The items of a typed list need not have a kind, as in the API server's own lists.
 func TestTypedList(t *testing.T) {
 	c := read(t, `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"a"}},{"metadata":{"name":"b"}}]}
 {"kind":"PodList","apiVersion":"v1","items":null}`)
@@ -98,7 +98,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// defaults has one line per value that is filled in: an object, and the value's place and what it is then, as YAML.
+// defaults has one row per value that is filled in: an object, and the path and the value, as YAML.
 var defaults = []struct{ name, text, want string }{
 	{"namespace", pod, "metadata: {namespace: default}"},
 	{"uid", pod, "metadata: {uid: 56f6ba8e-672b-bb8b-70fa-bed2816da961}"},
@@ -146,7 +146,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// holds says whether got has all that want has; texts may go on.
+// holds reports whether got has all that want has; texts may be longer.
 func holds(got, want any) bool {
 	switch want := want.(type) {
 	case map[string]any:
@@ -212,7 +212,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A list whose YAML is in the layout that kubectl prints must take the fast way: the slow one costs ten times as much.
+// A list whose YAML is in the layout that kubectl prints must take the fast path: the slow one costs ten times as much.
 func TestFastWay(t *testing.T) {
 	doc := documents("F", snapshot(2, 2))
 	if len(doc) != 1 || len(doc[0].items) != 4 {

@@ -5,20 +5,20 @@ import (
 	"errors"
 )
 
-// errShape says that a text is not shaped like JSON. Where and why is left to encoding/json, which says it better.
+// errShape means that a text is not shaped like JSON. encoding/json has a better message, with the place.
 var errShape = errors.New("not JSON")
 
-// scanner steps over JSON without decoding it, to find where values begin and end. It checks only as much as it needs to
-// stay in step; the decoder checks the rest.
+// scanner skips over JSON without decoding it, to find where values begin and end. It checks only what it needs for that; the decoder checks the
+// rest.
 type scanner struct {
 	text []byte
 	at   int
-	// enormous is set once a string or a number has passed that reads as a number with an exponent of three or more digits.
-	// resource.Quantity takes those and then counts out the zeros, for minutes.
+	// enormous is set once a string or a number was skipped that is a number with an exponent of three or more digits. resource.Quantity accepts
+	// those and then counts out the zeros, for minutes.
 	enormous bool
 }
 
-// space steps over white space and returns the next byte, 0 at the end.
+// space skips white space and returns the next byte, 0 at the end.
 func (s *scanner) space() byte {
 	for ; s.at < len(s.text); s.at++ {
 		switch c := s.text[s.at]; c {
@@ -30,7 +30,7 @@ func (s *scanner) space() byte {
 	return 0
 }
 
-// str steps over the string that begins here and returns what is between its quotes, escapes and all.
+// str skips the string that begins here and returns the bytes between its quotes, with escapes.
 func (s *scanner) str() ([]byte, error) {
 	start := s.at + 1
 	for i := start; ; {
@@ -60,7 +60,7 @@ func (s *scanner) watch(token []byte) {
 	}
 }
 
-// enormous says whether token is a number with an exponent of three digits or more.
+// enormous reports whether token is a number with an exponent of three digits or more.
 func enormous(token []byte) bool {
 	exponent := bytes.IndexAny(token, "eE")
 	if exponent < 0 || len(bytes.TrimLeft(token[exponent+1:], "+-0")) < 3 {
@@ -69,7 +69,7 @@ func enormous(token []byte) bool {
 	return len(bytes.Trim(token, "0123456789.+-eE")) == 0
 }
 
-// value steps over the value that begins here.
+// value skips the value that begins here.
 func (s *scanner) value() error {
 	for depth := 0; s.at < len(s.text); {
 		switch s.text[s.at] {
@@ -96,7 +96,7 @@ func (s *scanner) value() error {
 	return errShape
 }
 
-// bare steps over a number, true, false or null; at least one byte.
+// bare skips a number, true, false or null; at least one byte.
 func (s *scanner) bare() {
 	start := s.at
 	for s.at++; s.at < len(s.text); s.at++ {
@@ -134,7 +134,7 @@ func (s *scanner) elements(each func(at int, text []byte)) error {
 	}
 }
 
-// head is what the outermost level of an object tells about it.
+// head is what the outermost level of an object shows about it.
 type head struct {
 	apiVersion, kind []byte // as in the text, without quotes; nil when missing or no string
 	items            int    // where the items array begins; -1 without one
@@ -142,7 +142,7 @@ type head struct {
 	enormous         bool
 }
 
-// headOf reads the outermost level of the object that begins at the scanner, and leaves the scanner behind it.
+// headOf reads the outermost level of the object that begins at the scanner's position, and skips it.
 func (s *scanner) headOf() (head, error) {
 	h := head{items: -1}
 	if s.space() != '{' {
@@ -178,7 +178,7 @@ func (s *scanner) headOf() (head, error) {
 	}
 }
 
-// member takes in the value of one key of the outermost level.
+// member reads the value of one key of the outermost level.
 func (s *scanner) member(h *head, key []byte) error {
 	first := s.space()
 	start := s.at

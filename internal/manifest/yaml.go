@@ -10,12 +10,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// yamlReader turns YAML into JSON. It has one user at a time: it keeps buffers and remembers scalars.
+// yamlReader converts YAML to JSON. One goroutine uses it: it has buffers and a cache of scalars.
 type yamlReader struct {
 	block block
 }
 
-// json gives u's text as JSON, valid until the next call.
+// json returns u's text as JSON, valid until the next call.
 func (y *yamlReader) json(u unit) ([]byte, error) {
 	if js, ok := y.block.json(u.text, u.dash); ok {
 		return js, nil
@@ -30,7 +30,7 @@ func (y *yamlReader) json(u unit) ([]byte, error) {
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// yamlErrors turns what the YAML parser said about u into errors with lines of the file.
+// yamlErrors converts the YAML parser's error about u to errors with lines of the file.
 func yamlErrors(u unit, err error) []*Error {
 	var errs []*Error
 	text := strings.TrimPrefix(err.Error(), "yaml: ")

@@ -72,11 +72,12 @@ func standing() *loop.Standing {
 // BenchmarkSent measures what observing one binding costs the goroutine that wrote it.
 func BenchmarkSent(b *testing.B) {
 	m, _ := build(b, time.Now)
-	p := &settled("p", 1, time.Now(), time.Second).Placements[0]
-	w := &commit.Write{Kind: commit.BindingWrite, Pod: p.Pod, Placement: p}
+	s := &commit.Settled{Placement: settled("p", 1, time.Now(), time.Second).Placements[0]}
+	w := &commit.Write{Kind: commit.BindingWrite, Pod: s.Placement.Pod}
 	b.ReportAllocs()
 	for b.Loop() {
 		m.Commit.Sent(m.Commit.Sending(context.Background(), w), w, time.Millisecond, nil)
+		m.Commit.Settled(s)
 	}
 }
 

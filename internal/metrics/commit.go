@@ -21,19 +21,17 @@ type Commit struct {
 
 	mu       sync.Mutex
 	known    uint64 // resets up to which the members are those that are shown
-	inFlight [writeKinds]int
+	inFlight [commit.WriteKinds]int
 	members  commitMembers
 }
 
-const writeKinds = int(commit.EventWrite) + 1
-
 // commitMembers are members of families that were looked up.
 type commitMembers struct {
-	inFlight   [writeKinds]metrics.GaugeMetric
+	inFlight   [commit.WriteKinds]metrics.GaugeMetric
 	binding    metrics.GaugeMetric // goroutines
-	durations  [writeKinds]metrics.ObserverMetric
-	written    [writeKinds]metrics.CounterMetric
-	unwritten  [writeKinds]metrics.CounterMetric
+	durations  [commit.WriteKinds]metrics.ObserverMetric
+	written    [commit.WriteKinds]metrics.CounterMetric
+	unwritten  [commit.WriteKinds]metrics.CounterMetric
 	attempts   metrics.ObserverMetric
 	creation   metrics.ObserverMetric
 	afterFlush metrics.CounterMetric
@@ -43,8 +41,8 @@ type commitMembers struct {
 
 // boundMembers are the members that observe bindings of one profile.
 type boundMembers struct {
-	scheduled, failed attemptMembers
-	point, plugin     [2]metrics.ObserverMetric // Bind, by whether it failed
+	scheduled, unschedulable, failed attemptMembers
+	point, plugin                    [2]metrics.ObserverMetric // Bind, by whether it failed
 }
 
 // attemptsMax is from how many attempts on pods share a member of the SLI.
@@ -67,8 +65,8 @@ func (c *Commit) lookUp() {
 		afterFlush: f.counters["scheduler_pod_scheduled_after_flush_total"],
 		profiles:   map[string]*boundMembers{},
 	}
-	for kind := range writeKinds {
-		name := commit.WriteKind(kind).String()
+	for kind := range commit.WriteKinds {
+		name := kind.String()
 		c.members.inFlight[kind] = f.gaugeVecs["berth_writes_in_flight"].WithLabelValues(name)
 		c.members.durations[kind] = f.histogramVecs["berth_write_duration_seconds"].WithLabelValues(name)
 		c.members.written[kind] = f.counterVecs["berth_writes_total"].WithLabelValues(name, "success")
@@ -109,30 +107,65 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 		m.written[w.Kind].Inc()
 	}
 	if w.Kind == commit.BindingWrite {
-		c.bound(w.Placement, took, err)
+		c.bound(w.Pod.SchedulerName, took, err)
 	}
 }
 
-// bound observes the end of a binding. The caller holds mu.
-func (c *Commit) bound(placement *plan.Placement, took time.Duration, err error) {
-	m, p, now := &c.members, c.profile(placement.Pod.SchedulerName), c.now()
-	attempt := now.Sub(placement.Popped)
+// Passed takes in that a binding with steps has passed an extension point, or failed at it. What it took at Permit is what it waited:
+// plugins are asked there in the decision.
+func (c *Commit) Passed(s *commit.StageEnd) {
+	status := statusSuccess
+	switch {
+	case s.Rejected:
+		status = statusUnschedulable
+	case s.Err != nil:
+		status = statusError
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.Stage == plan.Permit {
+		c.families.histogramVecs["scheduler_permit_wait_duration_seconds"].WithLabelValues(status).Observe(s.Took.Seconds())
+		return
+	}
+	c.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
+		WithLabelValues(s.Stage.String(), status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
+}
+
+// bound takes in how the requests of a binding ended. The caller holds mu.
+func (c *Commit) bound(profile string, took time.Duration, err error) {
+	p, status := c.profile(profile), 0
 	if err != nil {
-		p.point[1].Observe(took.Seconds())
-		p.plugin[1].Observe(took.Seconds())
+		status = 1
+	}
+	p.point[status].Observe(took.Seconds())
+	p.plugin[status].Observe(took.Seconds())
+}
+
+// Settled takes in how an attempt ended that had found a node.
+func (c *Commit) Settled(s *commit.Settled) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known != c.resets.count.Load() {
+		c.lookUp()
+	}
+	m, p, now := &c.members, c.profile(s.Placement.Pod.SchedulerName), c.now()
+	attempt := now.Sub(s.Placement.Popped)
+	switch {
+	case len(s.Rejectors) > 0:
+		p.unschedulable.observe(attempt)
+		return
+	case s.Err != nil:
 		p.failed.observe(attempt)
 		return
 	}
-	p.point[0].Observe(took.Seconds())
-	p.plugin[0].Observe(took.Seconds())
 	p.scheduled.observe(attempt)
-	m.attempts.Observe(float64(placement.Attempt))
-	c.sli(placement.Attempt).Observe(now.Sub(placement.Since).Seconds())
-	if placement.AfterFlush {
+	m.attempts.Observe(float64(s.Placement.Attempt))
+	c.sli(s.Placement.Attempt).Observe(now.Sub(s.Placement.Since).Seconds())
+	if s.Placement.AfterFlush {
 		m.afterFlush.Inc()
 	}
 	// The creation is in the API server's clock, so the present time must be that of a clock that is set.
-	m.creation.Observe(time.Since(placement.Pod.Object.CreationTimestamp.Time).Seconds())
+	m.creation.Observe(time.Since(s.Placement.Pod.Object.CreationTimestamp.Time).Seconds())
 }
 
 // sli returns the member for pods that took so many attempts.
@@ -156,7 +189,7 @@ func (c *Commit) profile(name string) *boundMembers {
 	f := c.families
 	point := f.histogramVecs["scheduler_framework_extension_point_duration_seconds"]
 	plugin := f.histogramVecs["scheduler_plugin_execution_duration_seconds"]
-	p = &boundMembers{scheduled: f.attempt(scheduled, name), failed: f.attempt(failed, name)}
+	p = &boundMembers{scheduled: f.attempt(scheduled, name), unschedulable: f.attempt(unschedulable, name), failed: f.attempt(failed, name)}
 	for i, status := range []string{statusSuccess, statusError} {
 		p.point[i] = point.WithLabelValues("Bind", status, name)
 		p.plugin[i] = plugin.WithLabelValues(defaultbinder.Name, "Bind", status)

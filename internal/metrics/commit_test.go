@@ -16,6 +16,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/metrics"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
@@ -26,14 +28,16 @@ type store struct {
 	fails map[string]error
 }
 
-func (s *store) Bind(ctx context.Context, pod *model.Pod, _ string) error {
-	s.sent <- pod.Name
+func (s *store) Patch(context.Context, *plan.Write) error { return nil }
+
+func (s *store) Bind(ctx context.Context, binding *v1.Binding) error {
+	s.sent <- binding.Name
 	select {
 	case <-s.hold:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	return s.fails[pod.Name]
+	return s.fails[binding.Name]
 }
 func (s *store) NodeOf(context.Context, *model.Pod) (string, error) { return "", nil }
 func (s *store) PatchStatus(context.Context, *model.Pod, *v1.PodCondition, plan.Nomination) error {
@@ -50,7 +54,7 @@ func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
 func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *commit.Commit, stop func()) {
 	t.Helper()
 	c, err := commit.New(commit.Config{
-		Writer: s, Results: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, EventsMax: 10,
+		Writer: s, Binder: func(string) plugin.Bind { return defaultbinder.Plugin{} }, Results: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, EventsMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 5 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {
@@ -131,6 +135,41 @@ func TestCommit(t *testing.T) {
 			t.Errorf("%s adds up to %v, want %v", name, sum, want)
 		}
 	}
+}
+
+// TestStages binds a pod with steps, and has another rejected at Permit: what each extension point took is observed.
+func TestStages(t *testing.T) {
+	m, registry := build(t, time.Now)
+	s := &store{hold: make(chan struct{}), sent: make(chan string, 10)}
+	close(s.hold)
+	ended := make(outcomes, 10)
+	c, stop := committing(t, m, s, ended)
+	wait := &plan.Wait{Timeout: time.Minute}
+	for _, name := range []string{"allowed", "rejected"} {
+		d := settled(name, 1, time.Now(), 0)
+		d.Placements[0].Steps = []plan.Step{
+			{Stage: plan.Permit, Plugin: "Gang", Wait: wait}, {Stage: plan.PreBind, Plugin: "Claims", Write: &plan.Write{}}, {Stage: plan.PostBind, Plugin: "Claims"},
+		}
+		c.Start(d)
+		if uid := d.Pods[0].Pod.UID; name == "allowed" {
+			c.Allow(uid, "Gang")
+		} else {
+			c.Reject(uid, "Gang", "too few")
+		}
+		<-ended
+	}
+	stop()
+	scrape(t, registry).expect(t, `
+		scheduler_permit_wait_duration_seconds{result=Success} 1
+		scheduler_permit_wait_duration_seconds{result=Unschedulable} 1
+		scheduler_framework_extension_point_duration_seconds{extension_point=PreBind,profile=default-scheduler,status=Success} 1
+		scheduler_framework_extension_point_duration_seconds{extension_point=PostBind,profile=default-scheduler,status=Success} 1
+		scheduler_schedule_attempts_total{profile=default-scheduler,result=scheduled} 1
+		scheduler_schedule_attempts_total{profile=default-scheduler,result=unschedulable} 1
+		berth_writes_total{kind=binding,result=error} 0
+		berth_writes_total{kind=step,result=success} 1
+		berth_writes_in_flight{kind=step} 0
+	`)
 }
 
 // sumOf returns the sum of a histogram.

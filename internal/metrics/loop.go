@@ -99,6 +99,8 @@ const (
 	statusSuccess      = "Success"
 	statusError        = "Error"
 	statusUnresolvable = "UnschedulableAndUnresolvable"
+
+	statusUnschedulable = "Unschedulable"
 )
 
 // The events of pods that wait.

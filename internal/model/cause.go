@@ -5,23 +5,23 @@ import (
 	"k8s.io/apimachinery/pkg/selection"
 )
 
-// Cause is what a plugin's rejection of a pod hinges on, as far as later events go. It lets an event find the pods it can help without
-// looking at the others.
+// Cause is what determines the hints of a pod that a plugin rejected. It lets an event find the pods that it can help without a look at the
+// others.
 type Cause struct {
-	// Alike is a canonical text: pods with equal texts get equal hints for every event that is not about themselves.
+	// Alike is a canonical text: pods with equal texts get equal hints for every event except those about the pods themselves.
 	Alike Need
-	// Keys are what an event must touch one of to be of any help. None means that every event must be looked at.
+	// Keys: only events that touch one of them can help. Without keys every event must be checked.
 	Keys []Key
 }
 
-// Key is one thing that an event can touch, such as a label of a node. What it means is between a plugin's causes and its interests.
+// Key is one thing that an event can touch, such as a label of a node. Its meaning is private to the plugin that uses it in causes and events.
 type Key struct{ Kind, Name, Value string }
 
 // Label is one label of an object.
 type Label struct{ Key, Value string }
 
-// Demanded returns labels of which every object that the selector matches has one, all of one key; none if the selector demands nothing
-// of the kind.
+// Demanded returns labels of which every object that the selector matches has one, all with one key; nil if the selector has no requirement that
+// gives such labels.
 func Demanded(s labels.Selector) []Label {
 	requirements, selectable := s.Requirements()
 	if !selectable {
@@ -40,7 +40,7 @@ func Demanded(s labels.Selector) []Label {
 	return nil
 }
 
-// ChangedLabels calls yield with the key of each label that one version of a node has and the other has not, or with another value.
+// ChangedLabels calls yield with the key of each label that differs between two versions of a node.
 func ChangedLabels(before, after *Node, yield func(key string)) {
 	a, b := before.Object.Labels, after.Object.Labels
 	for key, value := range b {

@@ -2,28 +2,28 @@ package model
 
 import "k8s.io/apimachinery/pkg/runtime"
 
-// ChangeKind says what a Change carries.
+// ChangeKind determines which fields of a Change are set.
 type ChangeKind uint8
 
 // The kinds of change.
 const (
 	// PodSet: a pod exists in this version. Set again for every newer version.
 	PodSet ChangeKind = iota
-	// PodGone: the pod of that key exists no longer, or has finished.
+	// PodGone: the pod with that key no longer exists, or has finished.
 	PodGone
 	// NodeSet: a node exists in this version.
 	NodeSet
-	// NodeGone: the node of that name exists no longer.
+	// NodeGone: the node with that name no longer exists.
 	NodeGone
 	// ObjectSet: an object that is neither a pod nor a node exists in this version.
 	ObjectSet
-	// ObjectGone: the object of that reference exists no longer.
+	// ObjectGone: the object with that reference no longer exists.
 	ObjectGone
 	// BindDone: the result of a binding that the scheduler started.
 	BindDone
 )
 
-// Change is one thing that became known to the scheduler. Exactly the fields that its kind names are set.
+// Change is one new fact about the cluster. Exactly the fields that its kind names are set.
 type Change struct {
 	Kind ChangeKind
 	Pod  *Pod           // PodSet
@@ -40,6 +40,9 @@ type Change struct {
 type BindingResult struct {
 	Pod      *Pod
 	NodeName string
-	// Err is nil when the API server stored the binding. Otherwise it says what was being done when it failed.
+	// Err is nil if the API server stored the binding. Otherwise its text starts with the step that failed.
 	Err error
+	// Rejectors are the plugins that rejected the pod in Permit, if that is what Err says. The pod waits for an event that can change their
+	// mind.
+	Rejectors []string
 }

@@ -1,6 +1,6 @@
-// Package model says what exists in a cluster, in the form the scheduler computes with.
+// Package model defines what exists in a cluster, in the form the scheduler computes with.
 //
-// It takes nothing and does nothing by itself: it is the vocabulary of the pipeline. It gives Pod, Node, Resources,
-// Change (what arrived) and Event (what it meant). It owns no state: every value is immutable once it has been handed
-// on, so that it can be shared between goroutines without locks. It never talks to an API, reads a clock or decides.
+// It takes API objects, which it compiles. It gives Pod, Node, Resources, Change (an update) and Event (what the update means for waiting pods).
+// It owns no state: every value is immutable once it has been passed on, so goroutines share it without locks. It never calls an API, reads a
+// clock or decides.
 package model

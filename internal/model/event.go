@@ -11,7 +11,7 @@ import (
 // EventResource is the kind of thing a cluster event is about, in kube-scheduler's terms.
 type EventResource uint8
 
-// The resources that events are about. AnyPod is only registered for, never raised: it stands for the three kinds of pod.
+// The resources of events. AnyPod is only registered for, never raised: it stands for the three kinds of pod.
 const (
 	NodeEvent EventResource = iota
 	AssignedPodEvent
@@ -25,12 +25,12 @@ var eventResourceNames = [...]string{"Node", "AssignedPod", "UnscheduledPod", "T
 // String returns kube-scheduler's name, as used in metric labels.
 func (r EventResource) String() string { return eventResourceNames[r] }
 
-// Covers reports whether a registration for r concerns an event about raised.
+// Covers reports whether a registration for r includes events about raised.
 func (r EventResource) Covers(raised EventResource) bool {
 	return r == raised || r == AnyPodEvent && raised != NodeEvent
 }
 
-// Action is what happened; several actions can be combined where they are registered for.
+// Action is what happened to the resource. A registration may combine several actions.
 type Action uint32
 
 // The actions of cluster events, with kube-scheduler's meaning and order.
@@ -51,13 +51,13 @@ const (
 	UpdatePodSchedulingGatesEliminated
 	UpdatePodGeneratedResourceClaim
 
-	// Update is any update; a registration for it concerns every kind of update.
+	// Update is any update; a registration for it includes every kind of update.
 	Update = UpdateNodeAllocatable | UpdateNodeLabel | UpdateNodeTaint | UpdateNodeCondition | UpdateNodeAnnotation |
 		UpdateNodeDeclaredFeature | UpdateNodePreemptionPolicy | UpdatePodLabel | UpdatePodScaleDown | UpdatePodScaleUp |
 		UpdatePodToleration | UpdatePodSchedulingGatesEliminated | UpdatePodGeneratedResourceClaim
 )
 
-// Event is a change in the cluster that may make room for a pod that waits.
+// Event is a change in the cluster that may help a waiting pod.
 type Event struct {
 	Resource EventResource
 	Action   Action
@@ -65,12 +65,12 @@ type Event struct {
 	OldNode, Node *Node
 	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
 	OldPod, Pod *Pod
-	// OnlyUpTo, unless nil, limits who may hear of the event to pods of at most that priority: a promised place that became free was
-	// out of reach only for them.
+	// OnlyUpTo, unless nil, limits the event to pods of at most that priority: it is about room reserved for a nominated pod, which pods of
+	// higher priority could use before.
 	OnlyUpTo *int32
 }
 
-// Reaches reports whether a pod of the priority may hear of the event.
+// Reaches reports whether the event concerns pods of the priority.
 func (e *Event) Reaches(priority int32) bool { return e.OnlyUpTo == nil || priority <= *e.OnlyUpTo }
 
 // actionNames are kube-scheduler's names of the actions.
@@ -87,7 +87,7 @@ var actionNames = [...]struct {
 	{UpdatePodGeneratedResourceClaim, "UpdatePodGeneratedResourceClaim"},
 }
 
-// eventLabels holds the label of each resource with each action, by the action's bit, so that counting events builds no text.
+// eventLabels holds the label of each resource with each action, by the action's bit, so that counting events allocates no text.
 var eventLabels = func() (labels [len(eventResourceNames)][len(actionNames)]string) {
 	for resource, name := range eventResourceNames {
 		for _, a := range actionNames {
@@ -105,30 +105,30 @@ func (e *Event) Label() string {
 	return e.Resource.String() + "Update"
 }
 
-// EventToRegister is one registration of a plugin: which events can help a pod that the plugin rejected, and a hint that looks closer.
+// EventToRegister is one registration of a plugin: the events that can help a pod that the plugin rejected, and a hint that checks one event for
+// one pod.
 type EventToRegister struct {
 	Resource EventResource
 	Actions  Action
 	// Hint reports whether the event may help the waiting pod; nil means always.
 	Hint func(waiting *Pod, event Event) bool
-	// Touches calls touch with the keys that the event touches. Only pods whose Cause has one of them, or has no keys, need be asked about;
-	// nil means that every pod must be.
+	// Touches calls touch with the keys that the event touches. Hint need be called only for pods whose Cause has one of them, or no keys; nil
+	// means for every pod.
 	Touches func(event Event, touch func(Key))
 }
 
-// Concerns reports whether the event falls under the registration. A registration for a specific update is not concerned
-// by an unspecific one: kube-scheduler compares the numbers.
+// Concerns reports whether the registration includes the event. A registration for a specific update does not include an unspecific one:
+// kube-scheduler compares the numbers.
 func (r EventToRegister) Concerns(e Event) bool {
 	return r.Resource.Covers(e.Resource) && r.Actions&e.Action != 0 && e.Action <= r.Actions
 }
 
-// Helps reports whether the event concerns the registration and its hint agrees.
+// Helps reports whether the registration includes the event and its hint is positive.
 func (r EventToRegister) Helps(waiting *Pod, e Event) bool {
 	return r.Concerns(e) && (r.Hint == nil || r.Hint(waiting, e))
 }
 
-// NodeUpdates lists the actions that a node's change amounts to, in the order kube-scheduler raises them. A heartbeat
-// amounts to none.
+// NodeUpdates returns the actions of a node's update, in the order in which kube-scheduler raises them. A heartbeat has none.
 func NodeUpdates(before, after *Node) []Action {
 	var actions []Action
 	a, b := before.Object, after.Object
@@ -139,7 +139,7 @@ func NodeUpdates(before, after *Node) []Action {
 		}
 	}
 	when(a.Spec.Unschedulable && !b.Spec.Unschedulable, UpdateNodeTaint)
-	// The whole list is compared, not the compiled amounts: kube-scheduler raises the event for names it keeps no account of, too.
+	// The whole list is compared, not the compiled amounts: kube-scheduler raises the event also for resources that scheduling does not count.
 	when(!equality.Semantic.DeepEqual(a.Status.Allocatable, b.Status.Allocatable), UpdateNodeAllocatable)
 	when(changed&Labels != 0, UpdateNodeLabel)
 	when(!equality.Semantic.DeepEqual(a.Spec.Taints, b.Spec.Taints), UpdateNodeTaint)
@@ -150,8 +150,8 @@ func NodeUpdates(before, after *Node) []Action {
 	return actions
 }
 
-// sameConditions compares condition types and their status; heartbeats and messages do not count, nor does a type that is
-// listed twice: its last status holds.
+// sameConditions compares condition types and their status; heartbeats and messages do not count. Of a type that is listed twice the last status
+// counts.
 func sameConditions(a, b []v1.NodeCondition) bool {
 	return maps.Equal(statusByType(a), statusByType(b))
 }
@@ -164,7 +164,7 @@ func statusByType(conditions []v1.NodeCondition) map[v1.NodeConditionType]v1.Con
 	return status
 }
 
-// PodUpdates lists the specific actions that a pod's change amounts to, or the unspecific Update when there is none.
+// PodUpdates returns the specific actions of a pod's update, or the unspecific Update if there is none.
 func PodUpdates(before, after *Pod) []Action {
 	var actions []Action
 	when := func(condition bool, action Action) {
@@ -186,8 +186,8 @@ func PodUpdates(before, after *Pod) []Action {
 	return actions
 }
 
-// scaled reports whether some amount a pod occupies fell, and whether some rose. A resource that vanished fell, one
-// that appeared rose, whatever its amount.
+// scaled reports whether some amount that a pod occupies fell, and whether some rose. A resource that disappeared fell, one that appeared rose,
+// whatever its amount.
 func scaled(before, after *Pod) (down, up bool) {
 	if before.occupiesAll && after.occupiesAll {
 		return scaledAmounts(&before.Occupies, &after.Occupies)
@@ -195,7 +195,7 @@ func scaled(before, after *Pod) (down, up bool) {
 	return scaledLists(occupiedList(before.Object), occupiedList(after.Object))
 }
 
-// scaledAmounts compares dense vectors. It is exact only where the vectors say all that the lists said.
+// scaledAmounts compares dense vectors. It is exact only if the vectors are equivalent to the lists; see isComplete.
 func scaledAmounts(before, after *Resources) (down, up bool) {
 	compare := func(a, b int64) {
 		down = down || b < a
@@ -221,7 +221,7 @@ func scaledAmounts(before, after *Resources) (down, up bool) {
 	return down, up
 }
 
-// scaledLists compares in thousandths, names that scheduling keeps no account of included.
+// scaledLists compares in thousandths, and includes resources that scheduling does not count.
 func scaledLists(before, after v1.ResourceList) (down, up bool) {
 	for name, was := range before {
 		is, ok := after[name]

@@ -128,7 +128,7 @@ func TestPodUpdates(t *testing.T) {
 		if got := PodUpdates(NewPod(row.before), NewPod(row.after)); !slices.Equal(got, row.want) {
 			t.Errorf("%s: %b, want %b", row.name, got, row.want)
 		}
-		// A pod that was compiled by hand knows less about its amounts and must come out the same.
+		// A pod that was compiled by hand does not know whether its amounts are complete and must give the same result.
 		x, y := *NewPod(row.before), *NewPod(row.after)
 		x.occupiesAll = false
 		if got := PodUpdates(&x, &y); !slices.Equal(got, row.want) {

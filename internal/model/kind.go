@@ -12,7 +12,7 @@ const (
 	ReplicationControllerKind
 	ReplicaSetKind
 	StatefulSetKind
-	// KindCount is how many there are.
+	// KindCount is the number of kinds.
 	KindCount
 )
 
@@ -21,3 +21,6 @@ type Ref struct {
 	Kind            Kind
 	Namespace, Name string
 }
+
+// Ref returns the reference of the pod of a key.
+func (k PodKey) Ref() Ref { return Ref{PodKind, k.Namespace, k.Name} }

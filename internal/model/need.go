@@ -2,17 +2,16 @@ package model
 
 import "unique"
 
-// Need is what one plugin wants to know about a pod, reduced to a value that compares equal exactly when the plugin's
-// answer about every node must be equal. The zero Need means that the plugin has nothing to say about the pod.
+// Need is the part of a pod that one plugin depends on, as a value that compares equal exactly when the plugin's result for every node must be
+// equal. The zero Need means that the plugin does not apply to the pod.
 //
-// A Need is an interned canonical text; comparing, hashing and copying one costs as much as a pointer, and texts nobody
-// holds any more are collected.
+// A Need is an interned canonical text: comparing, hashing and copying one costs as much as a pointer, and unused texts are garbage-collected.
 type Need struct{ handle unique.Handle[string] }
 
-// NeedOf interns the canonical text of a need. The text is the plugin's own business; it must not be empty.
+// NeedOf interns the canonical text of a need. Its format is private to the plugin; it must not be empty.
 func NeedOf(canonical string) Need { return Need{unique.Make(canonical)} }
 
-// IsZero reports whether there is nothing to ask.
+// IsZero reports whether the plugin does not apply to the pod.
 func (n Need) IsZero() bool { return n == Need{} }
 
 // String returns the canonical text, for reports and tests.
@@ -23,13 +22,13 @@ func (n Need) String() string {
 	return n.handle.Value()
 }
 
-// Normalization is how a plugin's raw scores are brought to the range 0..MaxScore over all feasible nodes.
+// Normalization is how a plugin's raw scores are scaled to the range 0..MaxScore over all feasible nodes.
 type Normalization uint8
 
-// The ways of normalising. With m the largest raw score, Largest gives ⌊100·raw/m⌋ and LargestReversed 100 − ⌊100·raw/m⌋. Where m
-// is 0, Largest leaves the scores alone and LargestReversed gives every node 100.
+// The normalizations. With m the largest raw score, Largest gives ⌊100·raw/m⌋ and LargestReversed 100 − ⌊100·raw/m⌋. If m is 0, Largest does not
+// change the scores and LargestReversed gives every node 100.
 const (
-	// AsIs leaves scores alone; they are in range already.
+	// AsIs does not change the scores; they are in range already.
 	AsIs Normalization = iota
 	Largest
 	LargestReversed

@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// Node is a node as scheduling sees it. It is built once, by NewNode, and never changed afterwards. What runs on it is not
-// part of it: that is the state's to know.
+// Node is a compiled node. It is built once, by NewNode, and never changed afterwards. It does not include the pods on the node: these are in
+// the state.
 type Node struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *v1.Node
@@ -17,7 +17,7 @@ type Node struct {
 	Name        string
 	Allocatable Resources
 	AllowedPods int64
-	// Images lists the sizes in bytes of the images on the node, by every name the node gives them.
+	// Images holds the sizes in bytes of the images on the node, by every name of an image.
 	Images map[string]int64
 }
 
@@ -43,8 +43,8 @@ func NewNode(object *v1.Node) *Node {
 // Unschedulable reports whether the node is cordoned.
 func (n *Node) Unschedulable() bool { return n.Object.Spec.Unschedulable }
 
-// Aspect is a part of a node that can change by itself. Plugins declare which aspects they read; caches are refilled only
-// where one of those changed.
+// Aspect is a part of a node that can change by itself. Plugins declare which aspects they read; caches are refilled only for nodes where one of
+// those changed.
 type Aspect uint16
 
 // The aspects of a node.
@@ -54,19 +54,19 @@ const (
 	Allocatable
 	Images
 	Features
-	// Usage is what pods on the node take: requests and the number of pods.
+	// Usage is what the pods on the node occupy: requests and the number of pods.
 	Usage
 	// Ports are the host ports that pods on the node hold.
 	Ports
-	// Presence changes when a node appears, vanishes or is replaced.
+	// Presence changes when a node appears, disappears or is replaced.
 	Presence
 	// Spread is a property of all nodes together: how many nodes there are and how many have each image. A change of it is
 	// not tied to one node.
 	Spread
 
-	// Static is everything a node says about itself.
+	// Static is everything in a node's own object.
 	Static = Labels | Taints | Allocatable | Images | Features
-	// AllAspects is what a new or vanished node changes.
+	// AllAspects is what changes with a new or deleted node.
 	AllAspects = Static | Usage | Ports | Presence
 )
 

@@ -9,13 +9,13 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// PodKey names a pod the way people do. Unlike a UID it can be used again after the pod is gone.
+// PodKey is a pod's namespace and name. Unlike a UID it can be used again after the pod is gone.
 type PodKey struct{ Namespace, Name string }
 
 // String returns namespace/name.
 func (k PodKey) String() string { return k.Namespace + "/" + k.Name }
 
-// Pod is a pod as scheduling sees it. It is built once, by NewPod or ingest, and never changed afterwards.
+// Pod is a compiled pod. It is built once, by NewPod or ingest, and never changed afterwards.
 type Pod struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *v1.Pod
@@ -25,40 +25,40 @@ type Pod struct {
 	Name          string
 	SchedulerName string
 	Priority      int32
-	// Labels are those of the object, at hand because selectors are held against many pods at a time.
+	// Labels are the object's, stored here because selectors are matched against many pods at a time.
 	Labels labels.Set
 	// NodeName is the node the pod is bound to, empty while it is pending.
 	NodeName string
-	// NominatedNode is status.nominatedNodeName, whoever wrote it.
+	// NominatedNode is status.nominatedNodeName, which any client may have written.
 	NominatedNode string
 	// Terminating pods have a deletion timestamp.
 	Terminating bool
 
-	// Occupies is what the pod takes away from the node it is on: status-aware, pod-level, with overhead.
+	// Occupies is what the pod occupies on its node: with pod-level requests, overhead, and the resources in its status.
 	Occupies Resources
-	// occupiesAll says that Occupies holds all that the list of quantities said, so that versions can be compared by it.
+	// occupiesAll means that Occupies is equivalent to the list of quantities, so that versions can be compared by it.
 	occupiesAll bool
-	// NonZeroCPUMilli and NonZeroMemoryBytes are what scoring believes the pod takes on its node: Occupies with the
-	// defaults for containers that ask for nothing.
+	// NonZeroCPUMilli and NonZeroMemoryBytes are what scoring assumes the pod occupies on its node: Occupies with defaults for containers
+	// without requests.
 	NonZeroCPUMilli    int64
 	NonZeroMemoryBytes int64
-	// Ports are the host ports the pod wants or holds, in canonical form.
+	// Ports are the host ports that the pod uses, in canonical form.
 	Ports []HostPort
 
-	// Terms are the terms of the pod's affinity to other pods, of all kinds.
+	// Terms are the terms of the pod's affinity and anti-affinity to other pods.
 	Terms []TermRef
 
-	// Asks is what the pod needs of a node to fit: from the spec alone. Only pending pods have it.
+	// Asks is what the pod requests of a node, from the spec alone. Only pending pods have it.
 	Asks Resources
-	// Scored is what NodeResourcesFit believes the pod asks for when it scores: container requests with defaults, pod-level
-	// requests ignored. Only pending pods have it.
+	// Scored is what NodeResourcesFit assumes as the request when it scores: container requests with defaults, without pod-level requests. Only
+	// pending pods have it.
 	Scored Resources
 
-	// Needs holds each plugin's need of a pending pod, by the position that the pod's profile gave the plugin. It is
-	// computed where the pod is compiled, off the decision path, and is empty for pods that already run.
+	// Needs holds each plugin's need of a pending pod, by the plugin's position in the pod's profile. They are computed when the pod is
+	// compiled, off the decision path; pods on nodes have none.
 	Needs []Need
 
-	// Malformed says why the pod cannot be scheduled as written; empty for sound pods. Such a pod is parked with this text.
+	// Malformed is why the pod cannot be scheduled as written; empty for valid pods. Such a pod is parked with this text.
 	Malformed string
 }
 
@@ -68,7 +68,7 @@ func (p *Pod) Key() PodKey { return PodKey{p.Namespace, p.Name} }
 // String returns namespace/name.
 func (p *Pod) String() string { return p.Namespace + "/" + p.Name }
 
-// HostPort is a port a pod takes on its node's addresses. IP is "0.0.0.0" where the pod names none.
+// HostPort is a port that a pod uses on its node's addresses. IP is "0.0.0.0" if the pod names none.
 type HostPort struct {
 	Port     int32
 	Protocol v1.Protocol
@@ -78,13 +78,13 @@ type HostPort struct {
 // AnyIP is the address that conflicts with every other address.
 const AnyIP = "0.0.0.0"
 
-// Conflicts reports whether both ports cannot be held on one node. Addresses are compared as text.
+// Conflicts reports whether one node cannot have both ports in use. Addresses are compared as text.
 func (a HostPort) Conflicts(b HostPort) bool {
 	return a.Port == b.Port && a.Protocol == b.Protocol && (a.IP == b.IP || a.IP == AnyIP || b.IP == AnyIP)
 }
 
-// HostPortsOf lists the distinct host ports of containers and restartable init containers. Ordinary init containers have
-// finished before the pod's containers need their ports, and are left out.
+// HostPortsOf returns the distinct host ports of containers and restartable init containers. Ordinary init containers have finished before the
+// pod's containers need their ports, and are left out.
 func HostPortsOf(pod *v1.Pod) []HostPort {
 	var ports []HostPort
 	add := func(c *v1.Container) {
@@ -121,7 +121,7 @@ func appendPort(ports []HostPort, p *v1.ContainerPort) []HostPort {
 	return append(ports, port)
 }
 
-// Interned makes equal strings share memory; used for texts that repeat over many pods.
+// Interned makes equal strings share memory; used for texts that are repeated in many pods.
 func Interned(s string) string { return unique.Make(s).Value() }
 
 // NewPod compiles an API object. The object is kept and must not be changed afterwards.
@@ -146,13 +146,13 @@ func NewPod(object *v1.Pod) *Pod {
 	return pod
 }
 
-// request works out what the pod takes and asks for. Adding up containers is what compiling a pod costs most, and for most pods all
-// answers come from one sum: where nobody has resized the pod, it occupies what it asks for; and where every container says how much
-// cpu and memory it needs, scoring has nothing to assume.
+// request computes what the pod occupies and requests. Adding up containers is the largest part of compiling a pod, and for most pods one sum is
+// enough: a pod that was never resized occupies what it requests; and if every container has requests of cpu and memory, scoring has nothing to
+// assume.
 func (p *Pod) request(object *v1.Pod) {
 	if isResized(object) || resourcehelper.IsPodLevelRequestsSet(object) {
 		occupied := occupiedList(object)
-		p.Occupies, p.occupiesAll = ResourcesOf(occupied), saysAll(occupied)
+		p.Occupies, p.occupiesAll = ResourcesOf(occupied), isComplete(occupied)
 		p.NonZeroCPUMilli, p.NonZeroMemoryBytes = NonZero(object)
 		if p.NodeName == "" {
 			p.Asks, p.Scored = Asked(object), Scored(object)
@@ -160,9 +160,9 @@ func (p *Pod) request(object *v1.Pod) {
 		return
 	}
 	asked := askedList(object)
-	p.Occupies, p.occupiesAll = ResourcesOf(asked), saysAll(asked)
+	p.Occupies, p.occupiesAll = ResourcesOf(asked), isComplete(asked)
 	scored := p.Occupies
-	if !saysCPUAndMemory(object) {
+	if !requestsCPUAndMemory(object) {
 		scored = Scored(object)
 	}
 	p.NonZeroCPUMilli, p.NonZeroMemoryBytes = scored.CPUMilli, scored.MemoryBytes

@@ -6,14 +6,14 @@ import (
 	resourcehelper "k8s.io/component-helpers/resource"
 )
 
-// Defaults that scoring assumes for each container that does not say what it needs.
+// Defaults that scoring assumes for each container without requests.
 const (
 	DefaultCPUMilli    int64 = 100
 	DefaultMemoryBytes int64 = 200 * 1024 * 1024
 )
 
-// Occupied returns what a pod takes away from its node: the larger of what it wants, what the node allocated and what is
-// in effect, with pod-level requests and overhead.
+// Occupied returns what a pod occupies on its node: the largest of what it requests, what the node allocated and what is in effect, with
+// pod-level requests and overhead.
 func Occupied(pod *v1.Pod) Resources {
 	return ResourcesOf(occupiedList(pod))
 }
@@ -22,15 +22,15 @@ func occupiedList(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodRequests(pod, statusAware())
 }
 
-// Asked returns what a pending pod must find on a node: its spec, with pod-level requests and overhead.
+// Asked returns what a pending pod requests of a node: from its spec, with pod-level requests and overhead.
 func Asked(pod *v1.Pod) Resources { return ResourcesOf(askedList(pod)) }
 
 func askedList(pod *v1.Pod) v1.ResourceList {
 	return resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{})
 }
 
-// Scored returns what NodeResourcesFit scores a pending pod by: container requests with defaults, and overhead.
-// Pod-level requests are not looked at, as in kube-scheduler.
+// Scored returns the request by which NodeResourcesFit scores a pending pod: container requests with defaults, and overhead. Pod-level requests
+// are ignored, as in kube-scheduler.
 func Scored(pod *v1.Pod) Resources {
 	return ResourcesOf(resourcehelper.PodRequests(pod, resourcehelper.PodResourcesOptions{
 		SkipPodLevelResources:       true,
@@ -38,8 +38,8 @@ func Scored(pod *v1.Pod) Resources {
 	}))
 }
 
-// NonZero returns the cpu and memory that scoring believes a pod on a node takes: Occupied, with a default for each
-// container that asks for nothing. For a pod with pod-level requests a default applies only to what the whole pod leaves open.
+// NonZero returns the cpu and memory that scoring assumes a pod on a node occupies: Occupied, with a default for each container without
+// requests. For a pod with pod-level requests a default applies only to resources without a pod-level request.
 func NonZero(pod *v1.Pod) (cpuMilli, memoryBytes int64) {
 	opts := statusAware()
 	if !resourcehelper.IsPodLevelRequestsSet(pod) {
@@ -79,7 +79,7 @@ func cpuAndMemory(list v1.ResourceList) (cpuMilli, memoryBytes int64) {
 	return cpu.MilliValue(), memory.Value()
 }
 
-// isResized reports whether the status says anything about resources, or about a resize that cannot be done.
+// isResized reports whether the status has resources of its own, or a condition that a resize is pending.
 func isResized(pod *v1.Pod) bool {
 	if pod.Status.Resources != nil || pod.Status.AllocatedResources != nil ||
 		resourcehelper.IsPodResizeInfeasible(pod) || resourcehelper.IsPodResizeDeferred(pod) {
@@ -95,8 +95,8 @@ func isResized(pod *v1.Pod) bool {
 	return false
 }
 
-// saysCPUAndMemory reports whether every container says how much cpu and memory it needs, be it 0.
-func saysCPUAndMemory(pod *v1.Pod) bool {
+// requestsCPUAndMemory reports whether every container has requests of cpu and memory, be they 0.
+func requestsCPUAndMemory(pod *v1.Pod) bool {
 	for _, containers := range [...][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range containers {
 			requests := containers[i].Resources.Requests

@@ -22,7 +22,7 @@ type container struct {
 	allocated, actual string
 }
 
-// testPod describes a pod in few words. Containers named in inits run first; one that starts with "sidecar" stays.
+// testPod is a short form of a pod. Containers named in inits run first; one whose name starts with "sidecar" is restartable.
 type testPod struct {
 	containers []container
 	inits      []string
@@ -85,8 +85,8 @@ func specs(requests ...string) []container {
 	return all
 }
 
-// The numbered rows are those of docs/reference/resources.md#requests-of-a-pod. asks tells rows about pending pods, which are read
-// from the spec alone, from rows about pods on nodes; a pod without status comes out the same in both.
+// The numbered rows are those of docs/reference/resources.md#requests-of-a-pod. asks marks rows about pending pods, which are read from the spec
+// alone; the others are about pods on nodes. A pod without status has the same amounts in both.
 func TestRequests(t *testing.T) {
 	one, two := specs("cpu=500m memory=256Mi"), specs("cpu=500m memory=256Mi", "cpu=1 memory=512Mi")
 	running := []container{{"cpu=4", "cpu=2", "cpu=2"}}
@@ -126,8 +126,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The numbered rows are those of docs/reference/resources.md#requests-for-scoring. Besides what the pod weighs on its node it says
-// what it is scored by while it is pending.
+// The numbered rows are those of docs/reference/resources.md#requests-for-scoring. Besides what the pod is assumed to occupy on its node, a row
+// has the request by which it is scored while it is pending.
 func TestNonZero(t *testing.T) {
 	for _, row := range []struct {
 		name             string
@@ -159,7 +159,7 @@ func TestNonZero(t *testing.T) {
 	}
 }
 
-// Only pending pods are asked about what they ask for.
+// Only pending pods have requests.
 func TestPlacedPodsAskNothing(t *testing.T) {
 	object := testPod{containers: specs("cpu=1")}.build()
 	object.Spec.NodeName = "n"

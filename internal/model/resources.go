@@ -19,8 +19,8 @@ type Scalar struct {
 
 // Resources is a dense vector of amounts.
 //
-// The three fields every pod has are plain numbers; the rest is a short list sorted by name. A scalar that is listed with
-// value 0 is present: a pod that asks for zero of something is not a pod that does not ask.
+// The three resources of every pod are fields; the others are a short list sorted by name. A scalar that is listed with value 0 is present: a
+// pod that requests zero of a resource differs from one that does not request it.
 type Resources struct {
 	CPUMilli       int64
 	MemoryBytes    int64
@@ -79,12 +79,12 @@ func (k ResourceKey) In(r *Resources) int64 {
 	return r.Scalar(k.name)
 }
 
-// IsCPU and IsMemory tell the two resources that scoring assumes defaults for. IsScalar tells those that few pods ask for.
+// IsCPU and IsMemory identify the two resources with defaults in scoring, IsScalar those in the list.
 func (k ResourceKey) IsCPU() bool    { return k.kind == cpuKind }
 func (k ResourceKey) IsMemory() bool { return k.kind == memoryKind }
 func (k ResourceKey) IsScalar() bool { return k.kind == scalarKind }
 
-// IsZero reports whether nothing at all is asked for: all fixed amounts are 0 and no scalar is present.
+// IsZero reports whether nothing is requested: all fields are 0 and no scalar is present.
 func (r *Resources) IsZero() bool {
 	return r.CPUMilli == 0 && r.MemoryBytes == 0 && r.EphemeralBytes == 0 && len(r.Scalars) == 0
 }
@@ -129,8 +129,8 @@ func (r *Resources) addScalar(name ResourceName, value int64) {
 	r.Scalars[at] = Scalar{Name: name, Value: value}
 }
 
-// ResourcesOf converts a list of quantities: cpu in milli, everything else in whole units, both rounded up. Names that
-// scheduling does not know (see IsScalarName) are dropped, and so is "pods", which only a node has.
+// ResourcesOf converts a list of quantities: cpu to milli, everything else to whole units, both rounded up. Names that scheduling does not count
+// (see IsScalarName) are dropped, and so is "pods", which only a node has.
 func ResourcesOf(list v1.ResourceList) Resources {
 	var r Resources
 	for name, q := range list {
@@ -151,9 +151,9 @@ func ResourcesOf(list v1.ResourceList) Resources {
 	return r
 }
 
-// saysAll reports whether ResourcesOf loses nothing of the list: every name is kept account of, no amount was rounded, and
-// no fixed amount is present with the value 0.
-func saysAll(list v1.ResourceList) bool {
+// isComplete reports whether ResourcesOf loses nothing of the list: every resource is counted, no amount was rounded, and no field is present with
+// the value 0.
+func isComplete(list v1.ResourceList) bool {
 	for name, q := range list {
 		switch name {
 		case v1.ResourceCPU:
@@ -173,14 +173,14 @@ func saysAll(list v1.ResourceList) bool {
 	return true
 }
 
-// AllowedPods returns how many pods a node with this allocatable list takes; a missing entry means none.
+// AllowedPods returns how many pods a node with this allocatable list allows; without an entry, none.
 func AllowedPods(list v1.ResourceList) int64 {
 	q := list[v1.ResourcePods]
 	return q.Value()
 }
 
-// IsScalarName reports whether scheduling keeps account of the named resource besides cpu, memory and ephemeral-storage:
-// huge pages, attachable volumes, names of the kubernetes.io domain, and extended resources.
+// IsScalarName reports whether scheduling counts the named resource besides cpu, memory and ephemeral-storage: huge pages, attachable volumes,
+// names of the kubernetes.io domain, and extended resources.
 func IsScalarName(name v1.ResourceName) bool {
 	return strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix) ||
 		strings.HasPrefix(string(name), v1.ResourceAttachableVolumesPrefix) ||

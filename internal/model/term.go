@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
-// TermKind says what a pod wants with the pods that a term selects.
+// TermKind is the list of a pod's affinity that a term is in.
 type TermKind uint8
 
 // The kinds of term.
@@ -21,12 +21,12 @@ const (
 	PreferredAntiAffinity
 )
 
-// TermRef is a term of a pod's affinity, not parsed yet: most pods' terms are those of many other pods.
+// TermRef is a term of a pod's affinity that is not parsed yet: most pods have the same terms as many others.
 type TermRef struct {
 	Kind TermKind
 	// Weight of a preferred term.
 	Weight int32
-	// Text is the term in canonical form, the owner's namespace included: equal texts select the same pods.
+	// Text is the term in canonical form, with the owner's namespace: equal texts select the same pods.
 	Text unique.Handle[string]
 	// Source is the term in the pod's object.
 	Source *v1.PodAffinityTerm
@@ -34,7 +34,7 @@ type TermRef struct {
 
 // Term selects pods by namespace and labels, and relates them by a topology key.
 type Term struct {
-	// Namespaces are the listed ones, or the owner's where the term says nothing about namespaces. Sorted.
+	// Namespaces are the listed ones, or the owner's if the term names none and has no selector. Sorted.
 	Namespaces []string
 	// NamespaceSelector selects further namespaces by their labels; nil selects none.
 	NamespaceSelector labels.Selector
@@ -66,7 +66,7 @@ func termNamespaces(owner string, source *v1.PodAffinityTerm) []string {
 	return slices.Compact(names)
 }
 
-// SelectsNamespace reports whether pods of a namespace with these labels can match.
+// SelectsNamespace reports whether the term can select pods of a namespace with these labels.
 func (t *Term) SelectsNamespace(name string, of labels.Set) bool {
 	return slices.Contains(t.Namespaces, name) || t.NamespaceSelector != nil && t.NamespaceSelector.Matches(of)
 }
@@ -116,8 +116,8 @@ func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
 	return AppendSelector(append(b, '/'), source.LabelSelector)
 }
 
-// AppendSelector appends a label selector in canonical form, with labels that must be there besides: selectors of equal texts select the same
-// objects. A selector that is nil selects nothing and reads otherwise than an empty one, which selects everything.
+// AppendSelector appends a label selector in canonical form, with additional required labels: selectors with equal texts select the same
+// objects. A nil selector selects nothing and has another text than an empty one, which selects everything.
 func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte {
 	if s == nil {
 		return append(b, "nil"...)

@@ -106,7 +106,7 @@ func cluster(nodes []*v1.Node, pods ...*v1.Pod) Cluster { return Cluster{Nodes: 
 func nodes(all ...*v1.Node) []*v1.Node { return all }
 
 // verdict shortens a node's first rejection: "fits", "U reason, reason" or "UU reason".
-func verdict(n NodeAnswer) string {
+func verdict(n NodeJudgment) string {
 	if len(n.Rejections) == 0 {
 		return "fits"
 	}
@@ -118,7 +118,7 @@ func verdict(n NodeAnswer) string {
 }
 
 // verdicts returns the verdict on each node, by node name.
-func verdicts(a Answer) []string {
+func verdicts(a Judgment) []string {
 	var all []string
 	for _, n := range a.Nodes {
 		all = append(all, verdict(n))
@@ -127,7 +127,7 @@ func verdicts(a Answer) []string {
 }
 
 // scored returns one plugin's raw and normalised scores of the feasible nodes; nothing when it skipped.
-func scored(a Answer, plugin string) (raw, normalised []int64) {
+func scored(a Judgment, plugin string) (raw, normalised []int64) {
 	for _, n := range a.Nodes {
 		for _, s := range n.Scores {
 			if s.Plugin == plugin {

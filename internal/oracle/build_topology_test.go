@@ -56,7 +56,7 @@ var (
 func service(selector map[string]string) *v1.Service { return build.Service("", selector) }
 
 // inShort is the verdict on each node, with one word for each reason of the two topology plugins.
-func inShort(a Answer) string {
+func inShort(a Judgment) string {
 	var words []string
 	for _, n := range a.Nodes {
 		words = append(words, word(n.Rejections))
@@ -65,7 +65,7 @@ func inShort(a Answer) string {
 }
 
 func word(rejections []Rejection) string {
-	text := verdict(NodeAnswer{Rejections: rejections})
+	text := verdict(NodeJudgment{Rejections: rejections})
 	for long, short := range map[string]string{
 		"U node(s) didn't match pod topology spread constraints":                           "skew",
 		"UU node(s) didn't match pod topology spread constraints (missing required label)": "label",
@@ -84,7 +84,7 @@ func word(rejections []Rejection) string {
 }
 
 // marks is one plugin's raw and normalised scores: "13 12 6 -> 46 53 100", or "skip".
-func marks(a Answer, plugin string) string {
+func marks(a Judgment, plugin string) string {
 	if a.Err != nil {
 		return a.Err.Error()
 	}

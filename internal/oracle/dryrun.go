@@ -21,7 +21,7 @@ type DryRun struct {
 func JudgeDryRun(c Cluster, p *v1.Pod, profile Profile, d DryRun) ([]Rejection, error) {
 	cy := newCycle(c, p, profile)
 	cy.dryRun = d
-	var a Answer
+	var a Judgment
 	check := cy.filter(&a)
 	if a.Err != nil {
 		return nil, a.Err

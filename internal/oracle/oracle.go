@@ -68,8 +68,8 @@ type Score struct {
 	Score  int64 // after normalising, before the weight; 0 to 100
 }
 
-// NodeAnswer is the oracle's result for one node.
-type NodeAnswer struct {
+// NodeJudgment is the oracle's result for one node.
+type NodeJudgment struct {
 	Node     string
 	Feasible bool
 	// Rejections holds every plugin that rejects the node, in filter order. kube-scheduler stops at the first, so only that one is
@@ -79,9 +79,9 @@ type NodeAnswer struct {
 	Total      int64   // Σ Score × Weight
 }
 
-// Answer is the outcome of one scheduling cycle.
-type Answer struct {
-	Nodes    []NodeAnswer // sorted by node name
+// Judgment is the outcome of one scheduling cycle.
+type Judgment struct {
+	Nodes    []NodeJudgment // sorted by node name
 	Feasible int
 	// PreFilter is set when a PreFilter rejected the pod as a whole. Every node then carries that one rejection.
 	PreFilter *Rejection
@@ -94,8 +94,8 @@ type Answer struct {
 	Nominated string
 	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
 	Best []string
-	// Err is set when the cycle fails instead of answering: in PreFilter, and then there are no Nodes, or in scoring, with two or more
-	// feasible nodes, and then there are no scores and no Best.
+	// Err is set when the cycle fails: in PreFilter, and then there are no Nodes, or in scoring, with two or more feasible nodes, and then there
+	// are no scores and no Best.
 	Err error
 }
 
@@ -103,18 +103,18 @@ type Answer struct {
 //
 // With exactly one feasible node kube-scheduler scores nothing and takes it. Judge still fills its scores, normalised over that one node,
 // as an explanation; a scorer that would fail is then left out, since upstream does not run it.
-func Judge(c Cluster, p *v1.Pod, profile Profile) Answer {
+func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	cy := newCycle(c, p, profile)
 	if len(cy.nodes) == 0 {
-		return Answer{Message: "no nodes available to schedule pods"}
+		return Judgment{Message: "no nodes available to schedule pods"}
 	}
-	var a Answer
+	var a Judgment
 	check := cy.filter(&a)
 	if a.Err != nil {
 		return a
 	}
 	for _, n := range cy.nodes {
-		answer := NodeAnswer{Node: n.Name, Rejections: besideNominated(c, p, profile, n, (*cycle).narrowed)}
+		answer := NodeJudgment{Node: n.Name, Rejections: besideNominated(c, p, profile, n, (*cycle).narrowed)}
 		if len(answer.Rejections) == 0 {
 			answer.Rejections = check(n)
 		}
@@ -162,7 +162,7 @@ func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*
 }
 
 // narrowed is what filter returns for a cycle that passes the PreFilters.
-func (cy *cycle) narrowed() func(node) []Rejection { return cy.filter(&Answer{}) }
+func (cy *cycle) narrowed() func(node) []Rejection { return cy.filter(&Judgment{}) }
 
 func priority(p *v1.Pod) int32 {
 	if p.Spec.Priority == nil {
@@ -219,7 +219,7 @@ func (cy *cycle) enabled() []plugin {
 
 // filter runs the PreFilters. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or
 // those of all filters that reject the node.
-func (cy *cycle) filter(a *Answer) func(node) []Rejection {
+func (cy *cycle) filter(a *Judgment) func(node) []Rejection {
 	allowed := cy.preFilter(a)
 	switch {
 	case a.Err != nil:
@@ -238,7 +238,7 @@ func (cy *cycle) filter(a *Answer) func(node) []Rejection {
 
 // preFilter runs the PreFilters and returns the names of the nodes left; nil means all. It records in the answer whether they rejected the
 // pod or failed, and which plugins narrowed.
-func (cy *cycle) preFilter(a *Answer) []string {
+func (cy *cycle) preFilter(a *Judgment) []string {
 	var allowed []string
 	for _, p := range cy.enabled() {
 		if p.preFilter == nil {
@@ -313,7 +313,7 @@ func (cy *cycle) filters() func(node) []Rejection {
 }
 
 // message writes the failure: a count per reason, sorted as text, so that "10 x" comes before "2 y".
-func message(a *Answer) string {
+func message(a *Judgment) string {
 	text := fmt.Sprintf("0/%d nodes are available:", len(a.Nodes))
 	if a.PreFilter != nil {
 		return text + " " + joined(a.PreFilter.Reasons) + "."

@@ -58,7 +58,7 @@ func alone(judge func(*cycle, node) *Rejection) func(*cycle) func(node) *Rejecti
 }
 
 // score fills in the feasible nodes' scores and the best nodes, or the error that ends the cycle.
-func (cy *cycle) score(a *Answer) {
+func (cy *cycle) score(a *Judgment) {
 	perNode := make([][]Score, len(cy.feasible))
 	for _, p := range cy.enabled() {
 		if p.score == nil {
@@ -90,7 +90,7 @@ func (cy *cycle) weight(p plugin) int64 {
 }
 
 // setScores sets the scores and totals of the feasible nodes, in order, and collects the best nodes.
-func (a *Answer) setScores(perNode [][]Score) {
+func (a *Judgment) setScores(perNode [][]Score) {
 	i := 0
 	best := int64(0)
 	for k := range a.Nodes {

@@ -43,7 +43,7 @@ func (cy *cycle) present(keys []string) map[string]string {
 }
 
 func (cy *cycle) defaultsOf(action v1.UnsatisfiableConstraintAction) []constraint {
-	derived := cy.derivedSelector()
+	derived := cy.defaultSelector()
 	if derived.everything() {
 		return nil
 	}

@@ -28,9 +28,9 @@ func (cy *cycle) listDefaults() bool {
 	return cy.profile.Spread.DefaultingType == configv1.ListDefaulting
 }
 
-// derivedSelector selects the pods of the same services and controller as the pod. It is empty, and so selects every pod, when the pod has
+// defaultSelector selects the pods of the same services and controller as the pod. It is empty, and so selects every pod, when the pod has
 // neither.
-func (cy *cycle) derivedSelector() selector {
+func (cy *cycle) defaultSelector() selector {
 	labels := map[string]string{}
 	for _, s := range cy.cluster.Services {
 		if s.Namespace == cy.pod.Namespace && s.Spec.Selector != nil && hasLabels(cy.pod.Labels, s.Spec.Selector) {

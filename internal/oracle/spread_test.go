@@ -299,7 +299,7 @@ func TestDerivedSelector(t *testing.T) {
 		if tt.owner != nil {
 			tt.owner(p)
 		}
-		s := newCycle(c, p, DefaultProfile()).derivedSelector()
+		s := newCycle(c, p, DefaultProfile()).defaultSelector()
 		got := "all"
 		if !s.everything() {
 			var chosen []string

@@ -5,61 +5,60 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Text is the canonical text of a need.
+// Text has a canonical text, by which needs are compared.
 type Text interface {
-	// AppendText appends the text: needs of equal texts must get equal answers. It is never empty.
+	// AppendText appends the canonical text, which is never empty. Needs with equal texts must get equal verdicts and scores.
 	AppendText(text []byte) []byte
 }
 
-// FilterNeed is what a NodeFilter or a StateFilter needs to know of a pod.
+// FilterNeed is the part of a pod that a NodeFilter or a StateFilter judges.
 type FilterNeed interface {
 	Text
-	// Compile prepares the need for asking many nodes. It is called once for all needs of equal text. What it returns must not hold on to
-	// the pod longer than it must.
+	// Compile prepares the need for many nodes. It is called once for all needs with equal texts. What it returns must not keep the pod in
+	// memory longer than necessary.
 	Compile() Verdicts
 }
 
-// Verdicts gives the verdict on one node, and says what it stands for.
+// Verdicts is a compiled FilterNeed.
 type Verdicts interface {
-	// Filter gives the verdict on one node. It allocates nothing. A code with the bit reason.Failed says that the verdict could not be found
-	// out, which fails the pod's turn if no filter before it objects to the node.
+	// Filter returns the verdict on one node. It allocates nothing. A code with the bit reason.Failed means that there is no verdict because of
+	// an error, which fails the pod's turn if no filter before it rejects the node.
 	Filter(node state.Node) reason.Code
-	// Reasons puts a code that Filter gave into kube-scheduler's words.
+	// Reasons returns kube-scheduler's texts for a code that Filter returned.
 	Reasons(code reason.Code) []string
 }
 
 // Failures is implemented by Verdicts whose codes may have the bit reason.Failed.
 type Failures interface {
-	// Err returns what a failure stands for.
+	// Err returns the error that a failed code stands for.
 	Err(code reason.Code) error
 }
 
-// CountNeed is what a CountFilter needs to know of a pod.
+// CountNeed is the part of a pod that a CountFilter judges.
 type CountNeed interface {
 	Text
 	// Compile prepares the need. It is called once for all needs of equal text.
 	Compile() Counting
 }
 
-// Counting turns a pod's demands on the pods around a node into rules about counts.
+// Counting is the compiled form of a CountNeed: it gives rules about counts.
 type Counting interface {
-	// PreFilter looks at the view in which the pod's turn takes place: it finds the counts that the rules are about. It returns false when
-	// there is nothing to check, which holds for the whole turn: as in kube-scheduler, whose PreFilter then returns Skip, Layers is not
-	// asked, whatever pods a dry run adds. A rejection that is not empty rules out every node, for good; an error means that the pod's
-	// demands make no sense.
+	// PreFilter finds, in the view of the pod's turn, the counts that the rules are about. It returns false when there is nothing to check. That
+	// holds for the whole turn: as in kube-scheduler, whose PreFilter then returns Skip, Rules is not called, whatever pods a dry run adds. A
+	// rejection that is not empty rejects every node as unresolvable; an error means that the pod's demands are invalid.
 	PreFilter(v state.View) (check bool, rejection string, err error)
-	// Layers appends the rules that hold in a view: that of PreFilter, or a dry run of it; the first rule that rejects a node gives the
-	// verdict. They are valid until the state changes or PreFilter is called again. It only reads, so several goroutines may call it.
-	Layers(v state.View, to []Layer) []Layer
-	// Reasons puts a layer's code into kube-scheduler's words.
+	// Rules appends the rules that hold in a view, which is that of PreFilter or a dry run of it; the first rule that rejects a node gives the
+	// verdict. They are valid until the state changes or PreFilter is called again. Rules only reads, so several goroutines may call it.
+	Rules(v state.View, to []CountRule) []CountRule
+	// Reasons puts a rule's code into kube-scheduler's words.
 	Reasons(code reason.Code) []string
 }
 
-// Layer is a rule about a count: it rejects nodes whose domain counts fewer pods than Min or more than Max.
-type Layer struct {
+// CountRule rejects nodes whose domain counts fewer pods than Min or more than Max.
+type CountRule struct {
 	// Domains holds the domain of each slot, -1 for none.
 	Domains []int32
-	// Counts by domain; a domain beyond its end counts nothing. Differences are to be added.
+	// Counts by domain; a domain beyond its end counts nothing. Differences are added to them.
 	Counts      []int32
 	Differences []state.Difference
 	Min, Max    int32
@@ -67,41 +66,41 @@ type Layer struct {
 	Code, Missing reason.Code
 }
 
-// Verdict gives the verdict on one slot.
-func (l *Layer) Verdict(slot int32) reason.Code {
-	domain := l.Domains[slot]
+// Verdict returns the verdict on the node in a slot.
+func (r *CountRule) Verdict(slot int32) reason.Code {
+	domain := r.Domains[slot]
 	if domain < 0 {
-		return l.Missing
+		return r.Missing
 	}
 	var count int32
-	if int(domain) < len(l.Counts) {
-		count = l.Counts[domain]
+	if int(domain) < len(r.Counts) {
+		count = r.Counts[domain]
 	}
-	for _, d := range l.Differences {
+	for _, d := range r.Differences {
 		if d.Domain == domain {
 			count += d.Pods
 		}
 	}
-	if count < l.Min || count > l.Max {
-		return l.Code
+	if count < r.Min || count > r.Max {
+		return r.Code
 	}
 	return reason.None
 }
 
-// ScoreNeed is what a NodeScore needs to know of a pod.
+// ScoreNeed is the part of a pod that a NodeScore depends on.
 type ScoreNeed interface {
 	Text
-	// Compile prepares the need for asking many nodes. It is called once for all needs of equal text. An error fails the pod's turn.
+	// Compile prepares the need for many nodes. It is called once for all needs with equal texts. An error fails the pod's turn.
 	Compile() (NodeScores, error)
 }
 
-// NodeScores gives raw scores.
+// NodeScores is a compiled ScoreNeed.
 type NodeScores interface {
-	// Score gives the raw score of one node. It allocates nothing.
+	// Score returns the raw score of one node. It allocates nothing.
 	Score(node state.Node) int32
 }
 
-// SetNeed is what a SetScore needs to know of a pod.
+// SetNeed is the part of a pod that a SetScore depends on.
 type SetNeed interface {
 	Text
 	// Compile prepares the need. It is called once for all needs of equal text. An error fails the pod's turn.
@@ -110,6 +109,6 @@ type SetNeed interface {
 
 // SetScores scores all feasible nodes together.
 type SetScores interface {
-	// Score writes the normalised score, 0 to MaxScore, of each slot. It returns false when it has no say.
+	// Score writes the normalised score, 0 to MaxScore, of each slot. It returns false when it adds nothing to any node.
 	Score(v state.View, slots []int32, scores []int64) (bool, error)
 }

@@ -6,8 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Profile is the plugins that judge the pods of one scheduler name, at each extension point in the order in which they run. It is built by
-// config and never changes.
+// Profile is the plugins of one scheduler name, at each extension point in the order in which they run. It is built by config and never changes.
 type Profile struct {
 	// Name is the scheduler name that pods choose the profile by.
 	Name              string
@@ -15,13 +14,14 @@ type Profile struct {
 	PreEnqueue        []PreEnqueue
 	EnqueueExtensions []EnqueueExtensions
 	PreFilters        []PreFilter
-	// Filters run in this order; the first to object is the one reported.
+	// Filters run in this order; the first that rejects a node is reported.
 	Filters     []Filter
 	PostFilters []PostFilter
 	Scores      []Weighted
 	Reserve     []Reserve
 	Permit      []Permit
 	PreBind     []PreBind
+	Bind        []Bind
 	PostBind    []PostBind
 }
 
@@ -31,14 +31,29 @@ type Weighted struct {
 	Weight int64
 }
 
-// Queued is what decides a waiting pod's place in the order of pods.
+// Queued is what determines a waiting pod's place in the queue.
 type Queued struct {
 	Pod *model.Pod
-	// Since is when the pod came into the queue, or came back after its last failed attempt.
+	// Since is when the pod was queued, or queued again after its last failed attempt.
 	Since time.Time
 }
 
-// RunPreEnqueue returns why the pod must not be tried yet, and the plugin that says so; both empty if it may.
+// Waiter returns the named plugin of the profile if it has steps that wait, nil otherwise.
+func (p *Profile) Waiter(name string) Waiter {
+	for _, x := range p.Permit {
+		if w, ok := x.(Waiter); ok && w.Name() == name {
+			return w
+		}
+	}
+	for _, x := range p.PreBind {
+		if w, ok := x.(Waiter); ok && w.Name() == name {
+			return w
+		}
+	}
+	return nil
+}
+
+// RunPreEnqueue returns the reason why the pod must not be tried yet, and the plugin that gave it; both are empty if it may be tried.
 func (p *Profile) RunPreEnqueue(pod *model.Pod) (plugin, reason string) {
 	for _, pre := range p.PreEnqueue {
 		if reason := pre.PreEnqueue(pod); reason != "" {
@@ -48,8 +63,8 @@ func (p *Profile) RunPreEnqueue(pod *model.Pod) (plugin, reason string) {
 	return "", ""
 }
 
-// Compile works out the pod's needs: what each filter and then each score plugin of the profile needs to know about it. It is called before
-// the pod reaches the loop, on whatever goroutine compiles pods.
+// Compile computes the pod's needs of each filter and then each score plugin of the profile. It is called before the pod reaches the loop, on
+// the goroutine that compiles pods.
 func (p *Profile) Compile(pod *model.Pod) {
 	needs := make([]model.Need, len(p.Filters)+len(p.Scores))
 	var memory [256]byte
@@ -63,7 +78,7 @@ func (p *Profile) Compile(pod *model.Pod) {
 	pod.Needs = needs
 }
 
-// needOf interns a need's text; a need that is nil is zero. The text is written over memory.
+// needOf interns a need's text; a need that is nil is zero. memory is overwritten with the text.
 func needOf(need Text, memory []byte) (model.Need, []byte) {
 	if need == nil {
 		return model.Need{}, memory
@@ -85,7 +100,7 @@ func filterText(f Filter, pod *model.Pod) Text {
 	case CountFilter:
 		return f.CountNeed(pod)
 	}
-	return nil // a StateFilter's needs are worked out in the pod's turn
+	return nil // a StateFilter's needs are computed in the pod's turn
 }
 
 func scoreText(s Score, pod *model.Pod) Text {

@@ -35,7 +35,7 @@ var next = [places][]place{
 	parked:     {active, backingOff, gated, gone},
 	gated:      {active, gated, gone},
 	deciding:   {parked, erring, gated, binding, gone},
-	binding:    {erring, gated, gone},
+	binding:    {parked, erring, gated, gone},
 }
 
 // move takes a pod from its place to another. why is kube-scheduler's name of the event that made it move; it is empty for moves out of
@@ -50,6 +50,9 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if e.place == parked {
 		q.parked.remove(e)
 	}
+	if e.place == binding && e.permits {
+		q.leavePermit(e)
+	}
 	q.counts[e.place]--
 	e.place = to
 	q.counts[to]++
@@ -61,6 +64,9 @@ func (q *Queue) move(e *entry, to place, why string) {
 	}
 	if h := q.heapOf(to); h != nil {
 		h.add(e)
+	}
+	if to == binding && e.permits {
+		q.enterPermit(e)
 	}
 	if to == parked {
 		q.parked.add(e, q.profiles[e.pod.SchedulerName].registered)

@@ -57,6 +57,8 @@ type Queue struct {
 	moves    []Move
 	woken    []*entry // by the current event
 	works    slab.Slab[plan.QueuedPod]
+	missed   missed
+	rejected []*entry // at Permit, in the batch of changes at hand
 	arrivals uint64
 	checked  time.Time // when pods that are idle for too long were last looked for
 }
@@ -95,6 +97,8 @@ type entry struct {
 	errors     int          // attempts in a row that ended in an error
 	plugins    []string     // that rejected the pod, or the PreEnqueue plugin that holds it
 	buckets    []membership // while the pod is parked
+	permits    bool         // the binding waits, or may, for plugins at Permit
+	from       uint64       // then, the first event that it missed
 }
 
 // New builds a queue. It checks the times; config has checked the file that they come from.
@@ -130,6 +134,10 @@ func New(config Config) (*Queue, error) {
 // Wake takes in what happened: pods that came, went or failed to bind, and events that may help those that are parked.
 func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	for _, f := range delta.Failed {
+		if len(f.Rejectors) > 0 {
+			q.rejectedAtPermit(now, f.Pod, f.Rejectors)
+			continue
+		}
 		q.fail(now, f.Pod)
 	}
 	for _, key := range delta.Left {
@@ -141,8 +149,11 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 		q.arrive(now, pod)
 	}
 	for _, event := range delta.Events {
+		q.missed.add(event)
 		q.wakeFor(now, event)
 	}
+	clear(q.rejected)
+	q.rejected = q.rejected[:0]
 }
 
 // Pop returns the work whose turn it is, if any is ready.
@@ -167,6 +178,7 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 func (q *Queue) Settle(now time.Time, d plan.Decision) {
 	for i := range d.Pods {
 		if e := q.entries[d.Pods[i].Pod.Key()]; e != nil {
+			e.permits = i < len(d.Placements) && slices.ContainsFunc(d.Placements[i].Steps, atPermit)
 			q.settle(now, e, &d)
 		}
 	}
@@ -181,14 +193,19 @@ func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 	case plan.Failed, plan.NoNodes:
 		q.fail(now, e.pod)
 	case plan.Unschedulable:
-		e.since, e.errors = now, 0
-		e.rejections++
-		e.plugins = d.Rejection.Plugins
-		e.until = q.backoffEnd(e)
-		q.move(e, parked, attemptFailed)
+		q.park(now, e, d.Rejection.Plugins)
 	default:
 		panic(fmt.Sprintf("queue: the decision about pod %s is %s", e.pod, d.Outcome))
 	}
+}
+
+// park sets a pod aside until an event can change the mind of the plugins that rejected it.
+func (q *Queue) park(now time.Time, e *entry, rejectors []string) {
+	e.since, e.errors = now, 0
+	e.rejections++
+	e.plugins = rejectors
+	e.until = q.backoffEnd(e)
+	q.move(e, parked, attemptFailed)
 }
 
 // Activate makes pods that wait for the end of a backoff or for an event ready at once, for plugins that ask for it. Pods that are ready,
@@ -377,7 +394,7 @@ func (q *Queue) wakeFor(now time.Time, event model.Event) {
 	}
 	q.woken = q.woken[:0]
 	q.parked.find(event, func(e *entry) {
-		if event.Reaches(e.pod.Priority) {
+		if event.Reaches(e.pod.Priority) && !q.isOwn(e, event) {
 			q.woken = append(q.woken, e)
 		}
 	})

@@ -439,3 +439,49 @@ func TestFairness(t *testing.T) {
 		t.Errorf("%d of 50 pods had a turn, beside %d turns of the hopeless ones, in order %v", len(order), turns, order)
 	}
 }
+
+// TestRejectedAtPermit rejects a pod at Permit: it is parked under the plugin, unless an event that helps has happened since it came there. That
+// it has left its node helps others and not itself.
+func TestRejectedAtPermit(t *testing.T) {
+	mine, other := pod("p", 0), pod("q", 0)
+	deleted := func(p *model.Pod) model.Event {
+		on := *p
+		on.NodeName = "n"
+		return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: &on}
+	}
+	rejected := state.Failure{Pod: mine, Err: errors.New("no"), Rejectors: []string{"Fit"}}
+	many := make([]model.Event, missedMax+1)
+	for _, row := range []struct {
+		name   string
+		before []model.Event // while the pod waits at Permit
+		with   []model.Event // in the batch of the rejection
+		place  string
+	}{
+		{"nothing has happened", nil, []model.Event{deleted(mine)}, "parked"},
+		{"what helps has happened", []model.Event{deleted(other)}, []model.Event{deleted(mine)}, "backing off"},
+		{"something else has happened", []model.Event{{Resource: model.NodeEvent, Action: model.Add}}, nil, "parked"},
+		{"what helps happens then", nil, []model.Event{deleted(mine), deleted(other)}, "backing off"},
+		{"more has happened than is kept", many, nil, "backing off"},
+	} {
+		q := newQueue(t)
+		settle := func(w plan.Work) {
+			steps := []plan.Step{{Stage: plan.Permit, Plugin: "Fit"}}
+			q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: steps}}})
+		}
+		former := pod("former", 1)
+		q.Wake(at(0), arrived(mine, former))
+		settle(pop(t, q, at(0), "former"))
+		w := pop(t, q, at(0), "p")
+		q.Wake(at(0), state.Delta{Events: []model.Event{deleted(other)}}) // while another is at Permit, and before this one is
+		settle(w)
+		q.Wake(at(1), state.Delta{Events: row.before})
+		q.Wake(at(2), state.Delta{Failed: []state.Failure{rejected}, Events: row.with})
+		if place := q.PlaceOf(mine.Key()); place != row.place {
+			t.Errorf("%s: the pod is %s, want %s", row.name, place, row.place)
+		}
+		q.Wake(at(2), state.Delta{Left: []model.PodKey{former.Key()}})
+		if q.missed.pods != 0 || q.missed.events != nil {
+			t.Errorf("%s: %d events are kept for %d pods", row.name, len(q.missed.events), q.missed.pods)
+		}
+	}
+}

@@ -12,9 +12,10 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal one happens to a pod once: two that say the same are one.
+// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal event happens to a pod once: two equal ones are the same event.
 type Event struct {
 	Type   string // Normal or Warning
 	Reason string
@@ -25,7 +26,7 @@ type Event struct {
 // Report is what the owner of one pod reads about a decision.
 type Report struct {
 	Event Event
-	// Condition is the new PodScheduled condition, nil if it stays as it is. It has no times: whoever writes it knows them.
+	// Condition is the new PodScheduled condition, nil if it stays as it is. It has no times: the writer sets them.
 	Condition *v1.PodCondition
 	// Nomination is what becomes of the pod's nominated node.
 	Nomination plan.Nomination
@@ -42,25 +43,34 @@ func OfBinding(p *plan.Placement) Report {
 	}}
 }
 
-// OfFailedBinding reports that a pod could not be bound; err says what was being done. Its nomination ends.
-func OfFailedBinding(p *plan.Placement, err error) Report {
-	nomination := plan.Nomination{Pod: p.Pod}
+// OfFailedBinding reports that a pod could not be bound; err says what was being done, or what a plugin said that rejected the pod in
+// Permit. Its nomination ends.
+func OfFailedBinding(p *plan.Placement, err error, rejected bool) Report {
+	nomination, why := plan.Nomination{Pod: p.Pod}, v1.PodReasonSchedulerError
 	if p.Pod.NominatedNode != "" {
 		nomination.Mode = plan.Clear
 	}
-	return pending(p.Pod, v1.PodReasonSchedulerError, err.Error(), nomination)
+	if rejected {
+		why = v1.PodReasonUnschedulable
+	}
+	return pending(p.Pod, why, err.Error(), nomination)
+}
+
+// RejectionOf is kube-scheduler's text for a pod that a plugin rejected in Permit, where only its own node is in question.
+func RejectionOf(why string) string {
+	return rejected(&plan.Decision{Nodes: 1, Rejection: &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: why}}}})
 }
 
 // Of reports a decision that gave the pods no node, to the owner of one of them.
 func Of(d *plan.Decision, pod *model.Pod) Report {
-	reason := v1.PodReasonUnschedulable
+	why := v1.PodReasonUnschedulable
 	switch d.Outcome {
 	case plan.Terminating:
 		return Report{Event: failed(fmt.Sprintf("skip schedule deleting pod: %s", pod))}
 	case plan.Failed:
-		reason = v1.PodReasonSchedulerError
+		why = v1.PodReasonSchedulerError
 	}
-	return pending(pod, reason, Message(d), d.NominationOf(pod))
+	return pending(pod, why, Message(d), d.NominationOf(pod))
 }
 
 func failed(note string) Event {

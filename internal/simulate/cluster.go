@@ -178,8 +178,8 @@ func (c *Cluster) Now() time.Time { return c.now }
 // Loop gives access to the scheduler's state, queue and engine, between rounds.
 func (c *Cluster) Loop() *loop.Loop { return c.loop }
 
-// Docket is what the scheduler has to write; to be read between rounds.
-func (c *Cluster) Docket() *commit.Docket { return c.commit.docket }
+// Outbox is what the scheduler has to write; to be read between rounds.
+func (c *Cluster) Outbox() *commit.Outbox { return c.commit.outbox }
 
 // Unseen is how many changes the loop has been shown and not taken yet.
 func (c *Cluster) Unseen() int { return c.ingest.Waiting() }

@@ -7,36 +7,37 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// committer carries decisions out on the cluster's own API objects. What is to be written, in which order and when again, the real docket
-// says; requests and their answers take virtual time, and nothing happens during a round.
+// committer carries decisions out on the cluster's own API objects. The real outbox says what is to be written, in which order and when
+// again; requests and their answers take virtual time, and nothing happens during a round.
 type committer struct {
 	c        *Cluster
 	life     int
-	docket   *commit.Docket
+	outbox   *commit.Outbox
 	room     chan struct{}                // closed
 	busy     [commit.DefaultInFlight]bool // by worker
 	inFlight int
-	wakes    time.Time // when the docket is looked at again; in the past if that is not planned
+	wakes    time.Time // when the next pump is planned; in the past if none is
 	stopping bool      // the process ends when nothing is to be written any more
 }
 
 func newCommitter(c *Cluster) (*committer, error) {
-	docket, err := commit.NewDocket(commit.DefaultDocket(c.chaos.jitter))
+	outbox, err := commit.NewOutbox(commit.DefaultOutbox(c.config.Scheduler.Binder, c.chaos.jitter))
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	m := &committer{c: c, life: c.life, docket: docket, room: make(chan struct{})}
+	m := &committer{c: c, life: c.life, outbox: outbox, room: make(chan struct{})}
 	close(m.room)
 	return m, nil
 }
 
-// Room never makes anybody wait.
+// Room returns a closed channel: the loop never waits.
 func (m *committer) Room() <-chan struct{} { return m.room }
 
 // Start takes a decision in. Requests go out after the round.
@@ -45,74 +46,122 @@ func (m *committer) Start(d plan.Decision) {
 	for i := range d.Pods {
 		m.c.record(&d, i)
 	}
-	m.docket.Start(&d)
+	m.outbox.Start(m.c.now, &d)
+	m.answerLater()
 }
 
-// pump sends what the docket has to send, and plans to look again.
+// Allow ends the wait of a plugin for a pod.
+func (m *committer) Allow(pod types.UID, plugin string) {
+	m.outbox.Allow(m.c.now, pod, plugin)
+	m.answerLater()
+}
+
+// Reject ends the wait of a plugin for a pod with a "no".
+func (m *committer) Reject(pod types.UID, plugin, reason string) {
+	m.outbox.Reject(m.c.now, pod, plugin, reason)
+	m.answerLater()
+}
+
+// Cancel fails a binding that has not been sent. It reports whether it could.
+func (m *committer) Cancel(pod types.UID, reason error) bool {
+	canceled := m.outbox.Cancel(m.c.now, pod, reason)
+	m.answerLater()
+	return canceled
+}
+
+// pump sends the requests that are ready, and plans the next pump.
 func (m *committer) pump() {
 	for m.inFlight < commit.DefaultInFlight {
 		worker := slices.Index(m.busy[:], false)
-		job, ok := m.docket.Next(m.c.now, commit.EventsFirst(worker, commit.DefaultInFlight))
+		request, ok := m.outbox.Next(m.c.now, commit.EventsFirst(worker, commit.DefaultInFlight))
+		m.answerLater() // waits that have timed out
 		if !ok {
 			break
 		}
 		m.busy[worker] = true
 		m.inFlight++
 		delay := m.c.chaos.upTo(m.c.chaos.BindDelayMax)
-		if job.Errand == commit.Bind {
-			delay = m.c.chaos.bindDelay(job.Pod.Key())
+		if request.Kind == commit.Bind {
+			delay = m.c.chaos.bindDelay(request.Pod.Key())
 		}
-		m.c.agenda.plan(m.c.now.Add(delay), 0, func() { m.arrive(worker, job) })
+		m.c.agenda.plan(m.c.now.Add(delay), 0, func() { m.arrive(worker, request) })
 	}
-	if at, ok := m.docket.Due(); ok && m.inFlight < commit.DefaultInFlight && (!m.wakes.After(m.c.now) || at.Before(m.wakes)) {
+	if at, ok := m.outbox.Due(); ok && m.inFlight < commit.DefaultInFlight && (!m.wakes.After(m.c.now) || at.Before(m.wakes)) {
 		m.wakes = at
-		m.c.agenda.plan(at, m.life, func() {}) // every step pumps
+		m.c.agenda.plan(at, m.life, func() {}) // a step always pumps
 	}
 }
 
-// arrive has the API server carry a request out, and plans the answer.
-func (m *committer) arrive(worker int, job commit.Job) {
+// arrive carries out a request as the API server does, and plans the answer.
+func (m *committer) arrive(worker int, request commit.Request) {
 	c := m.c
-	fault := c.faultOf(job)
-	answer, wait := commit.Answer{Err: fault.refusal(job)}, time.Duration(0)
+	fault := c.faultOf(request)
+	response, wait := commit.Response{Err: fault.refusal(request)}, time.Duration(0)
 	switch {
 	case fault == Late:
-		c.agenda.plan(c.now.Add(c.chaos.upTo(lateMax)), 0, func() { c.carryOut(job) })
+		c.agenda.plan(c.now.Add(c.chaos.upTo(lateMax)), 0, func() { c.carryOut(request) })
 	case fault == TimedOut:
 		wait = commit.DefaultTimeout
 		if c.chaos.chance(50) {
-			c.carryOut(job)
+			c.carryOut(request)
 		}
 	case fault == Internal && c.chaos.chance(50), fault == Lost:
-		c.carryOut(job)
+		c.carryOut(request)
 	case fault == NoFault:
-		answer = c.carryOut(job)
+		response = c.carryOut(request)
 	}
-	c.count(job, fault, answer.Err)
-	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(worker, job, answer) })
+	c.count(request, fault, response.Err)
+	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(worker, request, response) })
 }
 
-// done tells the docket how a request ended, and the loop how a binding did.
-func (m *committer) done(worker int, job commit.Job, answer commit.Answer) {
+// done hands a response to the outbox, and what has ended to the loop.
+func (m *committer) done(worker int, request commit.Request, response commit.Response) {
 	m.busy[worker] = false
 	m.inFlight--
-	if settled, _ := m.docket.Done(m.c.now, job, answer); settled != nil {
-		m.settle(settled)
+	m.outbox.Done(m.c.now, request, response)
+	m.answer()
+}
+
+// stop ends the bindings that no request is in flight for. Statuses and events may be written for a while.
+func (m *committer) stop(reason error) {
+	m.stopping = true
+	m.outbox.Stop(reason)
+	m.answer()
+}
+
+// answerLater gives what has ended to the loop before its next round: nothing happens during a round.
+func (m *committer) answerLater() {
+	if ended := m.outbox.Take(); len(ended.Settled)+len(ended.Stages) > 0 {
+		m.c.agenda.plan(m.c.now, m.life, func() { m.hand(ended) })
 	}
 }
 
-// stop ends the bindings that no request is under way for. What else there is to write may be written for a while.
-func (m *committer) stop(reason error) {
-	m.stopping = true
-	for _, settled := range m.docket.Stop(reason) {
-		m.settle(settled)
+// answer gives what has ended to the loop.
+func (m *committer) answer() { m.hand(m.outbox.Take()) }
+
+func (m *committer) hand(ended commit.Ended) {
+	for i := range ended.Settled {
+		m.settle(&ended.Settled[i])
 	}
+	for i := range ended.Stages {
+		m.c.happened[fmt.Sprintf("%s: %s", ended.Stages[i].Stage, endOf(&ended.Stages[i]))]++
+	}
+}
+
+func endOf(s *commit.StageEnd) string {
+	switch {
+	case s.Err == nil:
+		return "passed"
+	case s.Rejected:
+		return "rejected"
+	}
+	return "failed"
 }
 
 // idle reports whether nothing is on its way and nothing is left to write.
-func (m *committer) idle() bool { return m.inFlight == 0 && m.docket.Empty() }
+func (m *committer) idle() bool { return m.inFlight == 0 && m.outbox.Empty() }
 
-// settle tells the loop how a binding ended.
+// settle gives the result of a binding to the loop.
 func (m *committer) settle(settled *commit.Settled) {
 	result := settled.Result()
 	m.c.deliver(Shown{Bound: &result})
@@ -141,45 +190,56 @@ func (c *Cluster) record(d *plan.Decision, at int) {
 func (c *Cluster) recordFailure(s *commit.Settled) {
 	key := s.Placement.Pod.Key()
 	if verdict, ok := c.verdicts[key]; ok && verdict.UID == string(s.Placement.Pod.UID) {
-		verdict.Report, verdict.message = report.OfFailedBinding(&s.Placement, s.Err), s.Err.Error()
+		verdict.Report, verdict.message = report.OfFailedBinding(&s.Placement, s.Err, len(s.Rejectors) > 0), s.Err.Error()
 		verdict.Decision.Outcome, verdict.Decision.Err, verdict.Placement = plan.Failed, s.Err, plan.Placement{}
+		if len(s.Rejectors) > 0 {
+			verdict.Decision.Outcome, verdict.Decision.Err = plan.Unschedulable, nil
+			verdict.Decision.Rejection = &plan.Rejection{Plugins: s.Rejectors}
+		}
 		c.verdicts[key] = verdict
 	}
 }
 
 // carryOut does what the API server does with a request that nothing is wrong with.
-func (c *Cluster) carryOut(job commit.Job) commit.Answer {
-	key := job.Pod.Key()
-	switch job.Errand {
+func (c *Cluster) carryOut(request commit.Request) commit.Response {
+	key := request.Pod.Key()
+	switch request.Kind {
 	case commit.Bind:
-		bound, err := c.store.bind(key, job.Pod.UID, job.NodeName)
+		bound, err := c.store.bind(key, request.Binding.UID, request.Binding.Target.Name)
 		if err != nil {
-			return commit.Answer{Err: err}
+			return commit.Response{Err: err}
 		}
 		c.changes++
 		c.round.Stored = append(c.round.Stored, bound)
 		c.show(bound)
+	case commit.WriteStep, commit.UndoStep:
+		patched, err := c.store.patch(request.Write)
+		if err != nil {
+			return commit.Response{Err: err}
+		}
+		c.changes++
+		c.show(patched)
 	case commit.Ask:
 		pod := c.store.pods[key]
-		if pod == nil || pod.UID != job.Pod.UID {
-			return commit.Answer{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
+		if pod == nil || pod.UID != request.Pod.UID {
+			return commit.Response{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
 		}
-		return commit.Answer{NodeName: pod.Spec.NodeName}
+		return commit.Response{NodeName: pod.Spec.NodeName}
 	case commit.Patch:
 		if c.store.pods[key] == nil {
-			return commit.Answer{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
+			return commit.Response{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
 		}
 		condition := v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse}
-		if job.Condition != nil {
-			condition = *job.Condition
-		} else if have := report.ScheduledCondition(job.Pod.Object); have != nil {
+		if request.Condition != nil {
+			condition = *request.Condition
+		} else if have := report.ScheduledCondition(request.Pod.Object); have != nil {
 			condition = *have
 		}
-		pod, ok := c.store.setCondition(key, job.Pod.UID, condition, job.Nomination)
+		pod, ok := c.store.setCondition(key, request.Pod.UID, condition, request.Nomination)
 		if !ok {
-			return commit.Answer{Err: apierrors.NewConflict(v1.Resource("pods"), key.Name, fmt.Errorf("the UID is another pod's"))}
+			return commit.Response{Err: apierrors.NewConflict(v1.Resource("pods"), key.Name, fmt.Errorf("the UID is another pod's"))}
 		}
 		c.show(pod)
 	}
-	return commit.Answer{}
+	return commit.Response{}
 }

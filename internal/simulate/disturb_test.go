@@ -246,7 +246,7 @@ func (t *faultTrial) kill() (string, error) {
 	}
 	t.startAt = t.startAt.Add(commit.DefaultDrain)
 	t.c.Stop()
-	if d := t.c.Docket(); d.Waiting() > 0 {
+	if d := t.c.Outbox(); d.Waiting() > 0 {
 		return "", fmt.Errorf("a process that was stopped has %d bindings to send", d.Waiting())
 	}
 	return "process stopped", nil

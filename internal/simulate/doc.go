@@ -3,6 +3,6 @@
 // It takes profiles, a seed, API objects, and faults to inject; it gives what the scheduler would do: round by round to
 // those who step it (scenarios, seeded tests), or all at once, with a summary, to `berth simulate`. It owns the API objects of its
 // cluster, the time, and the loop with everything in it. It never decides anything: ingest, queue, engine, loop and
-// the docket of writes are the ones that run in production; only the API server, the watches and the clock are stand-ins. It never reads the real clock, never sleeps and
+// the outbox of writes are the ones that run in production; only the API server, the watches and the clock are stand-ins. It never reads the real clock, never sleeps and
 // starts no goroutine, so the same input and seed give the same result.
 package simulate

@@ -118,7 +118,7 @@ func TestBindErrors(t *testing.T) {
 			}
 			s.c.DeletePod(key("web"))
 			s.advance(2 * time.Minute)
-			if n := s.c.Docket().Remembered(); n != 0 {
+			if n := s.c.Outbox().Remembered(); n != 0 {
 				t.Errorf("%d things are still to be written", n)
 			}
 		})
@@ -161,7 +161,7 @@ func TestWatchSettlesABinding(t *testing.T) {
 	}
 	s.c.SetFaults(simulate.Faults{})
 	s.advance(time.Minute)
-	if open := s.c.Docket().Open(); open != 0 {
+	if open := s.c.Outbox().Open(); open != 0 {
 		t.Errorf("%d bindings are still asked about", open)
 	}
 }
@@ -475,14 +475,14 @@ func TestStoreGoesBack(t *testing.T) {
 }
 
 // reporting are the requests that no binding may have to wait for.
-var reporting = []commit.Errand{commit.Patch, commit.Record}
+var reporting = []commit.RequestKind{commit.Patch, commit.Record}
 
 // TestStatusWritesFail has conditions and events fail in each way that passes: the latest condition is written in the end, and none delays a
 // binding.
 func TestStatusWritesFail(t *testing.T) {
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
 		s := newSmall(t)
-		s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{fault: 30}, Errands: reporting})
+		s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{fault: 30}, Kinds: reporting})
 		s.c.SetPod(pod("huge", "9", 0))
 		s.advance(4 * time.Minute)
 		s.expectTold("huge")
@@ -506,7 +506,7 @@ func (s *small) expectTold(name string) {
 func TestHangingStatusesLeaveWorkers(t *testing.T) {
 	const huge = commit.DefaultInFlight + 36
 	s := newSmall(t)
-	s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{simulate.TimedOut: 100}, Errands: reporting})
+	s.c.SetFaults(simulate.Faults{Requests: map[simulate.Fault]int{simulate.TimedOut: 100}, Kinds: reporting})
 	for i := range huge {
 		s.c.SetPod(pod(fmt.Sprint("huge-", i), "9", i))
 	}
@@ -533,13 +533,13 @@ func TestStopInOrder(t *testing.T) {
 		s.c.DelayBind(key(name), time.Second)
 	}
 	s.advance(500 * time.Millisecond)
-	waiting, sent := s.c.Docket().Waiting(), s.c.Docket().Open()
+	waiting, sent := s.c.Outbox().Waiting(), s.c.Outbox().Open()
 	if waiting != 20 || sent != commit.DefaultInFlight {
 		t.Fatalf("%d bindings wait and %d are sent", waiting, sent)
 	}
 	s.c.Stop()
 	s.advance(10 * time.Second)
-	if d := s.c.Docket(); d.Waiting()+d.Open() != 0 || s.a.placedPods() != sent {
+	if d := s.c.Outbox(); d.Waiting()+d.Open() != 0 || s.a.placedPods() != sent {
 		t.Errorf("%d bindings wait, %d are open, %d are stored, want the %d that were sent", d.Waiting(), d.Open(), s.a.placedPods(), sent)
 	}
 	s.a.forget()

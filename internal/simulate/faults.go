@@ -27,8 +27,8 @@ type Faults struct {
 	DuplicatePercent int
 	// Requests says in how many of 100 requests each fault happens.
 	Requests map[Fault]int
-	// Errands are the requests that these faults happen to; all if there are none.
-	Errands []commit.Errand
+	// Kinds are the requests that these faults happen to; all if there are none.
+	Kinds []commit.RequestKind
 }
 
 // Fault is a way in which a request fails.
@@ -79,11 +79,15 @@ func BindFaultNamed(name string) (Fault, error) {
 }
 
 // refusal is the error that a request ends with, nil without a fault.
-func (f Fault) refusal(job commit.Job) error {
-	what, name := v1.Resource("pods/binding"), job.Pod.Name
+func (f Fault) refusal(request commit.Request) error {
+	what, name := v1.Resource("pods/binding"), request.Pod.Name
 	failed := errors.New("the binding was made to fail")
-	if job.Errand != commit.Bind {
-		what, failed = v1.Resource("pods"), fmt.Errorf("the %s was made to fail", job.Errand)
+	switch request.Kind {
+	case commit.Bind:
+	case commit.WriteStep, commit.UndoStep:
+		what, name, failed = request.Write.Resource.GroupResource(), request.Write.Name, fmt.Errorf("the %s was made to fail", request.Kind)
+	default:
+		what, failed = v1.Resource("pods"), fmt.Errorf("the %s was made to fail", request.Kind)
 	}
 	switch f {
 	case Conflict:
@@ -159,14 +163,14 @@ func (c *chaos) bindDelay(key model.PodKey) time.Duration {
 }
 
 // fault is how this request fails.
-func (c *chaos) fault(job commit.Job) Fault {
-	if plan := c.plans[job.Pod.Key()]; job.Errand == commit.Bind && plan != nil && plan.times != 0 {
+func (c *chaos) fault(request commit.Request) Fault {
+	if plan := c.plans[request.Pod.Key()]; request.Kind == commit.Bind && plan != nil && plan.times != 0 {
 		if plan.times > 0 {
 			plan.times--
 		}
 		return plan.fault
 	}
-	if len(c.Requests) == 0 || len(c.Errands) > 0 && !slices.Contains(c.Errands, job.Errand) {
+	if len(c.Requests) == 0 || len(c.Kinds) > 0 && !slices.Contains(c.Kinds, request.Kind) {
 		return NoFault
 	}
 	draw := c.random.IntN(100)
@@ -179,25 +183,25 @@ func (c *chaos) fault(job commit.Job) Fault {
 }
 
 // faultOf is how a request fails: by chance, or because the API server is away or has just come back.
-func (c *Cluster) faultOf(job commit.Job) Fault {
+func (c *Cluster) faultOf(request commit.Request) Fault {
 	switch {
 	case c.away:
 		return Refused
 	case c.now.Before(c.warmAt):
 		return Forbidden
 	}
-	return c.chaos.fault(job)
+	return c.chaos.fault(request)
 }
 
 // count keeps count of what went wrong.
-func (c *Cluster) count(job commit.Job, fault Fault, err error) {
+func (c *Cluster) count(request commit.Request, fault Fault, err error) {
 	switch {
 	case fault != NoFault:
-		c.happened[fmt.Sprintf("%s: %s", job.Errand, fault)]++
+		c.happened[fmt.Sprintf("%s: %s", request.Kind, fault)]++
 	case err != nil:
-		c.happened[fmt.Sprintf("%s: %s, in earnest", job.Errand, apierrors.ReasonForError(err))]++
+		c.happened[fmt.Sprintf("%s: %s, in earnest", request.Kind, apierrors.ReasonForError(err))]++
 	default:
-		c.happened[fmt.Sprintf("%s: done", job.Errand)]++
+		c.happened[fmt.Sprintf("%s: done", request.Kind)]++
 	}
 }
 

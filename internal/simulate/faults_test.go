@@ -117,8 +117,8 @@ func (r *faultReport) add(t *faultTrial) {
 	r.virtual += t.c.Elapsed()
 	for kind, n := range t.c.Happened() {
 		r.happened[kind] += n
-		for _, errand := range []string{"bind: ", "ask: ", "patch: ", "record: "} {
-			if strings.HasPrefix(kind, errand) {
+		for _, prefix := range []string{"bind: ", "ask: ", "patch: ", "record: "} {
+			if strings.HasPrefix(kind, prefix) {
 				r.events += uint64(n)
 			}
 		}
@@ -292,10 +292,10 @@ func (t *faultTrial) emptied() error {
 	if err := t.advance(2 * time.Minute); err != nil {
 		return fmt.Errorf("without pods, %s after the start: %w", t.c.Elapsed(), err)
 	}
-	s, q, d := t.c.Loop().State(), t.c.Loop().Queue().Counts(), t.c.Docket()
+	s, q, d := t.c.Loop().State(), t.c.Loop().Queue().Counts(), t.c.Outbox()
 	waiting := q.Active + q.BackingOff + q.Parked + q.Gated + q.Binding
 	if s.Pods() != 0 || s.Assumed() != 0 || waiting != 0 || d.Remembered() != 0 || t.c.Unseen() != 0 {
-		return fmt.Errorf("all pods are gone; the state has %d (%d of them assumed), the queue %+v, the docket %d things, ingest %d changes",
+		return fmt.Errorf("all pods are gone; the state has %d (%d of them assumed), the queue %+v, the outbox %d things, ingest %d changes",
 			s.Pods(), s.Assumed(), q, d.Remembered(), t.c.Unseen())
 	}
 	for app := range 3 {

@@ -8,7 +8,7 @@ package slab
 // decisions take about 10 KB.
 const chunk = 64
 
-// Slab makes slices of one element. A work of one pod and a decision with one placement hold such slices, and allocating each by itself
+// Slab allocates slices of one element. A work of one pod and a decision with one placement hold such slices, and allocating each by itself
 // would cost every decision two allocations. The zero value is ready. One goroutine uses it.
 type Slab[T any] struct{ free []T }
 

@@ -1,11 +1,12 @@
-// Package spelling finds out what somebody may have meant to write.
+// Package spelling measures how similar two words are, for suggestions in error messages. It takes two words and gives their distance. It owns
+// nothing and never chooses a suggestion.
 package spelling
 
-// wordMax is how long a word is at most that is compared letter by letter, in bytes.
+// wordMax is the length in bytes up to which words are compared letter by letter.
 const wordMax = 512
 
-// Distance is how many bytes must be added, dropped or replaced to make one word of the other (Levenshtein 1965). Words longer than any
-// name are far from everything.
+// Distance returns how many bytes must be added, dropped or replaced to turn one word into the other (Levenshtein 1965). For words longer than
+// any name it returns a distance larger than any threshold.
 func Distance(a, b string) int {
 	if len(a) > wordMax || len(b) > wordMax {
 		return max(len(a), len(b))

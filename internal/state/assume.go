@@ -14,7 +14,7 @@ type assumedEvent struct {
 	event model.Event
 }
 
-// takeAssumed returns the events caused by Assume since it was last called.
+// takeAssumed returns the events that Assume has caused since the last call.
 func (s *State) takeAssumed() []model.Event {
 	if len(s.assumption) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func (s *State) takeAssumed() []model.Event {
 	return events
 }
 
-// Assume puts pods on their nodes before the API server knows, with everything that their placements hold. Nominations of these pods are
+// Assume puts pods on their nodes before the API server confirms it, with everything that their placements hold. Nominations of these pods are
 // dropped. The decision must have been made on this state: a pod that is placed already, or a node that does not exist, is a bug.
 func (s *State) Assume(placements ...plan.Placement) {
 	for i := range placements {
@@ -57,17 +57,17 @@ func (s *State) assume(placement *plan.Placement) {
 	}
 }
 
-// besides is what assuming a pod did besides taking room on its node.
+// besides is what Assume changed for a pod besides the use of its node.
 type besides struct {
-	// holds are given back when the pod is forgotten.
+	// holds are released when the pod is forgotten.
 	holds []plan.Hold
 	// nomination is the one that was dropped.
 	nomination nomination
 }
 
-// Unassume undoes Assume, the last placement first: the pods are off their nodes, their holds are given back and their nominations are what
-// they were. The journal names the nodes, but those who wait for room get no event. Each pod must be assumed. It is for a group that
-// finds no room for its last members. A binding that fails is a change and goes through Apply.
+// Unassume undoes Assume, the last placement first: the pods leave their nodes, their holds are released and their nominations restored. The
+// journal names the nodes, but there is no event. Each pod must be assumed. Unassume is for a pod group whose last members fit nowhere; a failed
+// binding is a change and goes through Apply.
 func (s *State) Unassume(placements ...plan.Placement) {
 	for _, placement := range slices.Backward(placements) {
 		key := placement.Pod.Key()
@@ -87,18 +87,18 @@ func (s *State) Unassume(placements ...plan.Placement) {
 type Holder struct {
 	Pod    model.PodKey
 	Plugin string
-	// Value says what of the object is held, as the plugin put it into the placement.
+	// Value is the part of the object that is held, as the plugin put it into the placement.
 	Value any
 }
 
-// Holders returns which pods hold something of an object, in the order in which they were assumed. A hold lasts until its pod is forgotten:
-// the binding failed, the pod is gone, or it turned out to be on another node. The slice is the state's own and valid until the next change.
+// Holders returns the pods that hold a part of an object, in the order in which they were assumed. A hold lasts until its pod is forgotten: the
+// binding failed, the pod is gone, or it turned out to be on another node. The slice is the state's own and valid until the next change.
 func (s *State) Holders(object model.Ref) []Holder { return s.held[object] }
 
-// Held returns how many objects something is held of.
+// Held returns the number of objects with holders.
 func (s *State) Held() int { return len(s.held) }
 
-// release gives back what a placement holds.
+// release removes the holds of a pod.
 func (s *State) release(p *placed) {
 	if p.besides == nil {
 		return

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// everything writes down what a state knows of pods: what they use, where they are, what is counted, promised and held.
+// everything prints what a state knows of pods: what they use, where they are, the counts, nominations and holds.
 func (s *State) everything() string {
 	var b strings.Builder
 	for slot := range s.alive {
@@ -31,7 +31,7 @@ func (s *State) everything() string {
 	}
 	fmt.Fprintln(&b, len(s.placed), "placed", s.assumed, "assumed", len(s.assumption), "events")
 	for _, name := range slices.Sorted(maps.Keys(s.nominations.byNode)) {
-		fmt.Fprintln(&b, "promised", name, s.nominations.byNode[name])
+		fmt.Fprintln(&b, "nominated", name, s.nominations.byNode[name])
 	}
 	for _, t := range s.tallies.byKey {
 		fmt.Fprintln(&b, "tally", t.counts, t.total)
@@ -43,8 +43,8 @@ func (s *State) everything() string {
 	return b.String()
 }
 
-// TestUnassume assumes random groups of pods, with everything that an assumption touches, and takes them back: the state is what it was,
-// nobody who waits gets an event, and the journal names the nodes.
+// TestUnassume assumes random pods with everything that Assume changes, and undoes it: the state equals the one before, there is no event, and
+// the journal names the nodes.
 func TestUnassume(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	s := New()
@@ -90,26 +90,26 @@ func TestUnassume(t *testing.T) {
 		before, version := s.everything(), s.Version()
 		s.Assume(group...)
 		if tally.total == 0 || s.everything() == before {
-			t.Fatal("assuming changes nothing")
+			t.Fatal("Assume changed nothing")
 		}
 		s.Unassume(group...)
 		if diff := cmp.Diff(before, s.everything()); diff != "" {
 			t.Fatalf("after %d pods (-before +after):\n%s", number, diff)
 		}
 		if _, ok := s.Since(version); !ok || s.Version() == version {
-			t.Fatal("the journal says nothing")
+			t.Fatal("the journal has no new entry")
 		}
 		if delta := s.Apply(nil); len(delta.Events)+len(delta.Left)+len(delta.Failed)+len(delta.Arrived) > 0 {
-			t.Fatalf("there is something to tell: %+v", delta)
+			t.Fatalf("unexpected events: %+v", delta)
 		}
-		if random.IntN(2) == 0 { // some stay, so that there is something beside which the next are taken back
+		if random.IntN(2) == 0 { // some stay, so that later rounds do not start from an empty cluster
 			s.Assume(group...)
 			s.Apply(nil)
 		}
 	}
 }
 
-// TestHolds ends an assumption in every way: what was held is given back when the pod is forgotten, and not before.
+// TestHolds ends an assumption in every way: the holds are released when the pod is forgotten, and not before.
 func TestHolds(t *testing.T) {
 	volume := model.Ref{Name: "v"}
 	for _, row := range []struct {
@@ -142,7 +142,7 @@ func TestHolds(t *testing.T) {
 		}
 		s.Apply([]model.Change{podGone("p"), podGone("q")})
 		if s.Held() != 0 {
-			t.Errorf("%s: something is held by nobody: %+v", row.name, s.held)
+			t.Errorf("%s: holds without a pod: %+v", row.name, s.held)
 		}
 	}
 }

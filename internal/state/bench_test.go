@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// manyTallies returns a state with nodes in three zones, and as many live tallies as asked for, one for each app.
+// manyTallies returns a state with nodes in three zones, and the given number of live tallies, one for each app.
 func manyTallies(b *testing.B, nodes, tallies int) *state.State {
 	s := state.New()
 	var changes []model.Change
@@ -32,7 +32,7 @@ func manyTallies(b *testing.B, nodes, tallies int) *state.State {
 	return s
 }
 
-// BenchmarkPodComesAndGoes adds and removes a pod that none of the live tallies counts, or one of them.
+// BenchmarkPodComesAndGoes adds and removes a pod that none of the live tallies counts, or that one counts.
 func BenchmarkPodComesAndGoes(b *testing.B) {
 	for _, row := range []struct{ name, app string }{{"counted=0", "other"}, {"counted=1", "app-500"}} {
 		b.Run("tallies=1000/"+row.name, func(b *testing.B) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestCarriers counts up and down at random, in few and in many of the domains, and compares with a map.
+// TestCarriers counts up and down at random, in few and in many domains, and compares with a map.
 func TestCarriers(t *testing.T) {
 	const domains = 400
 	for _, spread := range []int32{5, 60, domains} {
@@ -30,7 +30,7 @@ func TestCarriers(t *testing.T) {
 			g.carriers.add(noDomain, +1, domains)
 			compareCarriers(t, g, other, want)
 			if dense := g.Counts() != nil; dense != (spread > 50) {
-				t.Errorf("an array: %t", dense)
+				t.Errorf("carriers are kept in an array: %t", dense)
 			}
 			for domain, n := range want {
 				for range n {
@@ -42,7 +42,7 @@ func TestCarriers(t *testing.T) {
 	}
 }
 
-// termsBy returns two terms of one key. The second counts one in the first domain.
+// termsBy returns two term counts of one key. The second has one carrier in the first domain.
 func termsBy(key *topology) (g, other *TermCounts) {
 	g, other = &TermCounts{topology: key}, &TermCounts{topology: key}
 	other.carriers.add(0, 1, len(key.value))
@@ -72,7 +72,7 @@ func compareCarriers(t *testing.T, g, other *TermCounts, want map[int32]int32) {
 	}
 }
 
-// countsAt copies counts, which are true only until others are asked for.
+// countsAt copies counts, which are valid only until the next call.
 func countsAt(counts []int32) map[int32]int32 {
 	all := map[int32]int32{}
 	for domain, n := range counts {

@@ -9,37 +9,37 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Draft is a what-if: a state that stands still, and the pods that are added to its nodes or taken off them. It never writes to the state,
-// so neither the journal nor any version shows it. Several drafts of one state may exist at once. One goroutine writes to a draft; while
-// nobody does, several may read its View. It is valid until the state changes.
+// Draft is a what-if: an unchanging state, and the pods that are added to its nodes or removed from them. It never writes to the state, so
+// neither the journal nor any version shows it. Several drafts of one state may exist at once. One goroutine writes to a draft; at other times
+// several may read its View. It is valid until the state changes.
 //
-// What is asked of a draft costs what differs: the state's numbers are read as they are, and those of the touched nodes and domains are put
-// right.
+// Reading a draft costs as much as its differences: the state's numbers are read as they are, and only those of the touched nodes and domains
+// are corrected.
 type Draft struct {
 	s *State
-	// dryRun says that changes count as kube-scheduler's AddPod and RemovePod do; see DryRun.
+	// dryRun means that changes count as in kube-scheduler's AddPod and RemovePod; see DryRun.
 	dryRun  bool
 	changes []draftChange          // in the order in which they were made; a pair that cancels out stays
 	last    map[model.PodKey]int32 // position of a pod's last change
-	// By touched node, in the order in which they were touched; at is a slot's position.
+	// By touched node, in the order in which they were first touched; at is the position of a slot.
 	slots []int32
 	nodes []draftNode
 	at    map[int32]int32
 	terms []draftTerm
-	// topologies are those of terms that the state has no topology for.
+	// topologies are those of keys that the state has no topology for.
 	topologies map[TopologyKey]*topology
 }
 
-// draftChange is a pod added to a node (n = +1) or taken off it (n = -1).
+// draftChange is a pod that is added to a node (n = +1) or removed from it (n = -1).
 type draftChange struct {
 	pod    *model.Pod
 	slot   int32
 	n      int32
 	dryRun bool
-	holds  []plan.Hold // of a pod that is added
+	holds  []plan.Hold // of an added pod
 }
 
-// draftNode is what a touched node has in use.
+// draftNode is the use of a touched node.
 type draftNode struct {
 	used    model.Resources
 	nonZero cpuMemory
@@ -53,17 +53,17 @@ type draftTerm struct {
 	differences []Difference
 }
 
-// Draft returns a draft without differences from the view. Everything about it is as if the state were so: a pod that is being deleted is
-// not counted where a PodSet leaves it out.
+// Draft returns a draft without differences from the view. It counts as the state would after the same changes: a pod that is being deleted is
+// not counted where a PodSet excludes it.
 func (v View) Draft() *Draft {
 	d := new(Draft)
 	d.reset(v)
 	return d
 }
 
-// DryRun makes d a draft without differences from the view, for asking filters whose PreFilter has seen the view: kube-scheduler brings
-// their counts up to date by AddPod and RemovePod, which count a pod that is being deleted like any other. A count that never contained
-// such a pod may fall below 0 when it is taken away.
+// DryRun makes d a draft without differences from the view, for filters whose PreFilter has seen the view: kube-scheduler updates their counts
+// by AddPod and RemovePod, which count a pod that is being deleted like any other. So a count that never contained such a pod may fall below 0
+// when the pod is removed.
 func (v View) DryRun(d *Draft) *Draft {
 	d.reset(v)
 	d.dryRun = true
@@ -106,18 +106,18 @@ func (n *draftNode) clone() draftNode {
 // View returns the state with the draft's differences.
 func (d *Draft) View() View { return View{s: d.s, d: d} }
 
-// Add puts a pod on a node, with what it holds. A pod that is on a node already is a bug.
+// Add puts a pod on a node, with its holds. A pod that is on a node already is a bug.
 func (d *Draft) Add(pod *model.Pod, slot int32, holds ...plan.Hold) {
 	if _, on := d.find(pod.Key()); on {
 		panic(fmt.Sprintf("state: draft: add pod %s, which is on a node", pod))
 	}
 	if p := d.s.placed[pod.Key()]; p != nil && p.besides != nil && len(holds) == 0 {
-		holds = p.besides.holds // the pod was taken off its node and is put back
+		holds = p.besides.holds // the pod was removed from its node and is put back
 	}
 	d.change(draftChange{pod, slot, +1, d.dryRun, holds})
 }
 
-// Remove takes a pod off its node, and gives back what it holds. A pod that is on none is a bug.
+// Remove takes a pod off its node, and releases its holds. A pod that is on no node is a bug.
 func (d *Draft) Remove(key model.PodKey) {
 	at, on := d.find(key)
 	if !on {
@@ -126,7 +126,7 @@ func (d *Draft) Remove(key model.PodKey) {
 	d.change(draftChange{at.pod, at.slot, -1, d.dryRun, nil})
 }
 
-// find returns where a pod is, as a change that would put it there.
+// find returns where a pod is, as the change that would put it there.
 func (d *Draft) find(key model.PodKey) (at draftChange, on bool) {
 	if i, changed := d.last[key]; changed {
 		return d.changes[i], d.changes[i].n > 0
@@ -163,7 +163,7 @@ func (d *Draft) change(c draftChange) {
 	}
 }
 
-// touch returns the draft's own numbers of a node, copied from the state when they are first changed.
+// touch returns the draft's own copy of a node's numbers, made when they are first changed.
 func (d *Draft) touch(slot int32) *draftNode {
 	if n := d.node(slot); n != nil {
 		return n
@@ -174,7 +174,7 @@ func (d *Draft) touch(slot int32) *draftNode {
 	return &d.nodes[len(d.nodes)-1]
 }
 
-// node returns the draft's own numbers of a node, nil if the node is untouched.
+// node returns the draft's own copy of a node's numbers, nil if the node is untouched.
 func (d *Draft) node(slot int32) *draftNode {
 	if i, touched := d.at[slot]; touched {
 		return &d.nodes[i]
@@ -182,7 +182,7 @@ func (d *Draft) node(slot int32) *draftNode {
 	return nil
 }
 
-// carry counts n more carriers of a term on a node.
+// carry adds n carriers of a term on a node.
 func (d *Draft) carry(pod *model.Pod, ref *model.TermRef, slot, n int32) {
 	key := termKey{ref.Kind, ref.Weight, ref.Text.Value()}
 	i := slices.IndexFunc(d.terms, func(t draftTerm) bool { return t.key == key })
@@ -202,7 +202,7 @@ func (d *Draft) carry(pod *model.Pod, ref *model.TermRef, slot, n int32) {
 	}
 }
 
-// newTerm makes the counts, all zero, of a term that no pod of the state carries; nil if it cannot be parsed.
+// newTerm returns counts, all zero, of a term that no pod of the state carries; nil if the term cannot be parsed.
 func (d *Draft) newTerm(pod *model.Pod, ref *model.TermRef, key termKey) *TermCounts {
 	term, err := model.NewTerm(pod.Namespace, ref.Source)
 	if err != nil {
@@ -211,7 +211,7 @@ func (d *Draft) newTerm(pod *model.Pod, ref *model.TermRef, key termKey) *TermCo
 	return &TermCounts{Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, topology: d.topology(TopologyKey{Label: term.Key})}
 }
 
-// topology returns the state's topology of a key, or one of the draft's own.
+// topology returns the state's topology of a key, or the draft's own.
 func (d *Draft) topology(key TopologyKey) *topology {
 	if t := d.s.topologies[key]; t != nil {
 		return t
@@ -219,7 +219,7 @@ func (d *Draft) topology(key TopologyKey) *topology {
 	if t := d.topologies[key]; t != nil {
 		return t
 	}
-	own := maps.Clone(d.topologies) // which other drafts may share
+	own := maps.Clone(d.topologies) // other drafts may share it
 	if own == nil {
 		own = map[TopologyKey]*topology{}
 	}
@@ -228,7 +228,7 @@ func (d *Draft) topology(key TopologyKey) *topology {
 	return own[key]
 }
 
-// counts reports whether a changed pod is one of a set.
+// counts reports whether a changed pod is in a set.
 func (s *State) counts(set PodSet, c *draftChange) bool {
 	if c.dryRun {
 		set.Staying = false

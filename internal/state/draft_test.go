@@ -16,7 +16,7 @@ import (
 
 const zone = "zone"
 
-// draftPod is a pod of the app web that repels its like by zone.
+// draftPod is a pod of the app web with anti-affinity to the app by zone.
 func draftPod(name string, changes ...func(*v1.Pod)) *model.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), Labels: map[string]string{"app": "web"}}}
 	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
@@ -59,7 +59,7 @@ func twoZones(pods ...*model.Pod) *state.State {
 	return s
 }
 
-// TestDraft looks at what a draft counts, at what it holds, and at the state beside it.
+// TestDraft checks the counts and holds of a draft, and that the state stays as it is.
 func TestDraft(t *testing.T) {
 	s := twoZones(draftPod("there", on("a")))
 	slot, _ := s.Slot("a")
@@ -87,13 +87,17 @@ func TestDraft(t *testing.T) {
 	if got := look(fork.View()); got != "200 2 true 2 0 1 1" {
 		t.Errorf("a draft of the draft, after the draft changed: %s", got)
 	}
+	fork.Remove(model.PodKey{Namespace: "ns", Name: "new"})
+	if got := look(fork.View()); got != "100 1 true 1 0 1 0" {
+		t.Errorf("a draft of the draft, without the pod that the draft added: %s", got)
+	}
 	if got := look(s.View()); got != "100 1 true 1 0 0 0" || s.Version() != version || s.Pods() != 1 {
 		t.Errorf("the state: %s", got)
 	}
 }
 
-// TestDryRunCountsTerminatingPods removes a pod that is being deleted. A what-if does not count it and does not miss it; a dry run takes
-// away what was never counted, as kube-scheduler's RemovePod does.
+// TestDryRunCountsTerminatingPods removes a pod that is being deleted. A what-if does not count the pod, so removing it changes no count; a dry
+// run subtracts it although it was never counted, as kube-scheduler's RemovePod does.
 func TestDryRunCountsTerminatingPods(t *testing.T) {
 	s := twoZones(draftPod("gone", on("a"), terminating), draftPod("stays", on("b")))
 	tally := webPods(t, s.View())
@@ -110,7 +114,7 @@ func TestDryRunCountsTerminatingPods(t *testing.T) {
 	}
 }
 
-// TestDraftsAreReadTogether reads several drafts, and one of them from several goroutines; the race detector looks on.
+// TestDraftsAreReadTogether reads several drafts at a time, and one of them from several goroutines, for the race detector.
 func TestDraftsAreReadTogether(t *testing.T) {
 	s := twoZones(draftPod("there", on("a")))
 	tally := webPods(t, s.View())

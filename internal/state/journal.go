@@ -2,21 +2,21 @@ package state
 
 import "github.com/berth-scheduler/berth/internal/model"
 
-// Entry says that a node changed in some aspects. An entry for no particular node (Slot < 0) concerns all of them.
+// Entry is a change of a node in some aspects. An entry without a node (Slot < 0) concerns all nodes.
 type Entry struct {
 	Slot    int32
 	Aspects model.Aspect
 }
 
-// journal is the ordered list of what changed. Readers keep a version and catch up from it; a reader that fell behind the
-// part that is kept starts over.
+// journal is the ordered list of changes. Readers keep a version and catch up from it; a reader whose version is older than the entries that are
+// kept starts over.
 type journal struct {
 	entries []Entry
 	base    uint64 // version of entries[0]
 }
 
-// journalKept bounds the memory of the journal to a few hundred KiB: a reader that is further behind than this has to look at
-// about as many nodes as the largest clusters have, so starting over costs it no more.
+// journalKept bounds the memory of the journal to a few hundred KiB: a reader that is further behind has about as many nodes to read as the
+// largest clusters have, so starting over costs it no more.
 const journalKept = 1 << 15
 
 func (j *journal) add(slot int32, aspects model.Aspect) {

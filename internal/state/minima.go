@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// minima is a tournament over numbers by domain: each inner node of the tree holds the smaller of its two children, so the smallest number is
-// at the root, and a change climbs only as far as it matters. The zero value holds no numbers.
+// minima is a tournament tree over numbers by domain: each inner node holds the smaller of its two children, so the smallest number is at the
+// root, and a change updates only as many nodes as it affects. The zero value holds no numbers.
 type minima struct {
 	tree []int32 // the root at 1, the children of i at 2i and 2i+1, the leaf of domain d at size+d
 	size int     // a power of two; 0 before the first number
 }
 
-// absent is the number of a domain that is not there.
+// absent stands for the number of a domain without one.
 const absent = math.MaxInt32
 
-// set takes in the number of a domain.
+// set stores the number of a domain.
 func (m *minima) set(domain, number int32) {
 	if int(domain) >= m.size {
 		m.grow(int(domain) + 1)
@@ -65,7 +65,7 @@ func (m *minima) except(differences []Difference) int32 {
 
 func byDomain(a, b Difference) int { return cmp.Compare(a.Domain, b.Domain) }
 
-// exceptBelow is except for node i of the tree, which stands for the domains from first on, so many of them.
+// exceptBelow is except for node i of the tree, which covers the given number of domains from first on.
 func (m *minima) exceptBelow(i, first, domains int, differences []Difference) int32 {
 	from, _ := slices.BinarySearchFunc(differences, Difference{Domain: int32(first)}, byDomain)
 	to, _ := slices.BinarySearchFunc(differences, Difference{Domain: int32(first + domains)}, byDomain)
@@ -80,7 +80,7 @@ func (m *minima) exceptBelow(i, first, domains int, differences []Difference) in
 	return min(m.exceptBelow(2*i, first, half, differences), m.exceptBelow(2*i+1, first+half, half, differences))
 }
 
-// bytes returns about how much memory is taken. m may be nil.
+// bytes returns about how much memory the tree uses. m may be nil.
 func (m *minima) bytes() int {
 	if m == nil {
 		return 0

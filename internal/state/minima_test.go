@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestMinima sets and takes away numbers at random, in more and more domains, and compares the smallest of all, and of all but some, with
-// what a walk finds.
+// TestMinima sets and removes numbers at random, in more and more domains, and compares the smallest of all, and of all but some, with a linear
+// search.
 func TestMinima(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	var m minima

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// Node is one node in a View, as plugins read it. It is valid as long as the view is.
+// Node is one node in a View, as plugins read it. It is as long valid as the view.
 type Node struct {
 	s    *State
 	slot int32
@@ -27,13 +27,13 @@ func (n Node) Object() *v1.Node { return n.s.node[n.slot].Object }
 // Model returns the compiled node.
 func (n Node) Model() *model.Node { return n.s.node[n.slot] }
 
-// Allocatable returns what the node offers to pods.
+// Allocatable returns the node's resources for pods.
 func (n Node) Allocatable() *model.Resources { return &n.s.node[n.slot].Allocatable }
 
-// AllowedPods returns how many pods the node takes.
+// AllowedPods returns how many pods the node allows.
 func (n Node) AllowedPods() int64 { return n.s.node[n.slot].AllowedPods }
 
-// Used returns the sum of what the pods on the node occupy, assumed ones included.
+// Used returns the sum of Occupies over the pods on the node, assumed ones included.
 func (n Node) Used() *model.Resources {
 	if n.d != nil {
 		return &n.d.used
@@ -41,7 +41,7 @@ func (n Node) Used() *model.Resources {
 	return &n.s.used[n.slot]
 }
 
-// NonZeroUsed returns the cpu and memory that scoring takes to be in use.
+// NonZeroUsed returns the cpu and memory in use, as scoring assumes it.
 func (n Node) NonZeroUsed() (cpuMilli, memoryBytes int64) {
 	u := &n.s.nonZero[n.slot]
 	if n.d != nil {
@@ -58,7 +58,7 @@ func (n Node) PodCount() int {
 	return len(n.s.pods[n.slot])
 }
 
-// PortInUse reports whether a pod on the node holds a port that conflicts with the wanted one.
+// PortInUse reports whether a pod on the node uses a port that conflicts with the wanted one.
 func (n Node) PortInUse(wanted model.HostPort) bool {
 	if n.d != nil {
 		return n.d.ports.conflicts(wanted)
@@ -77,10 +77,10 @@ func (n Node) ImageSpread(name string) (sizeBytes int64, nodes int) {
 // ClusterNodes returns how many nodes the cluster has.
 func (n Node) ClusterNodes() int { return n.s.nodes }
 
-// portCounts says how many pods of a node hold each port. A node has few, so a list is faster than a map.
+// portCounts counts the pods of a node that use each port. A node has few, so a list is faster than a map.
 //
-// kube-scheduler keeps a set instead, which forgets a port as soon as one of two pods that hold it goes. The counts equal
-// what a freshly started kube-scheduler sees, which makes the answer a function of the cluster and not of its history.
+// kube-scheduler keeps a set instead, which loses a port as soon as one of two pods with it leaves. The counts equal what a freshly started
+// kube-scheduler sees, so results depend on the cluster and not on its history.
 type portCounts []portCount
 
 type portCount struct {
@@ -97,7 +97,7 @@ func (p portCounts) conflicts(wanted model.HostPort) bool {
 	return false
 }
 
-// add counts one pod more (+1) or less (-1).
+// add adds one pod (+1) or removes one (-1).
 func (p *portCounts) add(port model.HostPort, sign int) {
 	for i := range *p {
 		if (*p)[i].port == port {

@@ -15,7 +15,7 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 	if !known {
 		slot = s.newSlot(node.Name)
 	}
-	s.regroup(slot, func() { s.alive[slot], s.node[slot] = true, node })
+	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = true, node })
 	s.nodes++
 	s.countImages(node, +1)
 	s.journal.add(slot, model.AllAspects)
@@ -26,8 +26,8 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 	before := s.node[slot]
 	changed := model.Changed(before, node)
-	if changed&regroups != 0 {
-		s.regroup(slot, func() { s.node[slot] = node })
+	if changed&rejoins != 0 {
+		s.rejoin(slot, func() { s.node[slot] = node })
 	} else {
 		s.node[slot] = node
 	}
@@ -51,7 +51,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 	}
 	node := s.node[slot]
 	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node})
-	s.regroup(slot, func() { s.alive[slot], s.node[slot] = false, nil })
+	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = false, nil })
 	s.nodes--
 	s.countImages(node, -1)
 	s.journal.add(slot, model.AllAspects)
@@ -59,7 +59,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 	s.releaseIfEmpty(slot)
 }
 
-// newSlot gives a name a slot. The slot stays the name's until neither node nor pods need it.
+// newSlot assigns a slot to a name. It keeps the slot until neither a node nor pods need it.
 func (s *State) newSlot(name string) int32 {
 	var slot int32
 	if n := len(s.free); n > 0 {
@@ -82,7 +82,7 @@ func (s *State) newSlot(name string) int32 {
 	return slot
 }
 
-// growCounts gives a new slot a place in everything that counts by slot.
+// growCounts adds a new slot to everything that counts by slot.
 func (s *State) growCounts() {
 	for _, t := range s.topologies {
 		t.of = append(t.of, noDomain)
@@ -117,7 +117,7 @@ func (s *State) countImages(node *model.Node, sign int) {
 	}
 }
 
-// HashName hashes a name the same way in every process, for choices that must be repeatable.
+// HashName returns a hash that is the same in every process, for choices that must be repeatable.
 func HashName(name string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(name))

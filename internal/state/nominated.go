@@ -6,14 +6,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// nominations are pending pods whose status.nominatedNodeName names a node. They take no room there yet, but pods that do not outrank them
-// must leave it to them.
+// nominations are pending pods whose status.nominatedNodeName names a node. They do not use its room yet, but pods that do not outrank them must
+// leave enough for them.
 type nominations struct {
 	byPod  map[model.PodKey]*model.Pod
 	byNode map[string][]*model.Pod
 }
 
-// nominate takes in a pending pod's newest version. If an older version was nominated to another node, the room there becomes free.
+// nominate stores a pending pod's newest version. If an older version was nominated to another node, an event says that the room there is free.
 func (s *State) nominate(pod *model.Pod, delta *Delta) {
 	before := s.nominations.byPod[pod.Key()]
 	if before != nil && (before.UID != pod.UID || before.NominatedNode != pod.NominatedNode) {
@@ -28,15 +28,15 @@ func (s *State) nominate(pod *model.Pod, delta *Delta) {
 	s.nominations.byNode[pod.NominatedNode] = append(s.nominations.byNode[pod.NominatedNode], pod)
 }
 
-// freeNomination forgets a pod's nomination, and adds the event that its room is free.
+// freeNomination removes a pod's nomination, and adds the event that its room is free.
 func (s *State) freeNomination(key model.PodKey, delta *Delta) {
 	if pod := s.dropNomination(key); pod != nil {
 		delta.Events = append(delta.Events, nominationFreed(pod))
 	}
 }
 
-// useNomination forgets the nomination of a pod that got a node. If it is another node than the nominated one, an event says that the room
-// there is free; kube-scheduler lets pods that wait for it wait for another event.
+// useNomination removes the nomination of a pod that was placed. If it was placed on another node, the event that the room on the nominated node
+// is free is appended; kube-scheduler raises none then.
 func (s *State) useNomination(key model.PodKey, nodeName string, events []model.Event) []model.Event {
 	if pod := s.dropNomination(key); pod != nil && pod.NominatedNode != nodeName {
 		return append(events, nominationFreed(pod))
@@ -44,7 +44,7 @@ func (s *State) useNomination(key model.PodKey, nodeName string, events []model.
 	return events
 }
 
-// nomination is a nominated pod and its position among those of its node. The zero value is none.
+// nomination is a nominated pod and its position among those of its node. The zero value is no nomination.
 type nomination struct {
 	pod *model.Pod
 	at  int
@@ -59,7 +59,7 @@ func (s *State) nominationOf(key model.PodKey) nomination {
 	return nomination{pod, slices.Index(s.nominations.byNode[pod.NominatedNode], pod)}
 }
 
-// restore takes a nomination in again that was dropped, where it was.
+// restore puts a dropped nomination back in its old position.
 func (s *State) restore(n nomination) {
 	if n.pod == nil {
 		return
@@ -73,7 +73,7 @@ func nominationFreed(pod *model.Pod) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod, OnlyUpTo: &pod.Priority}
 }
 
-// dropNomination forgets a pod's nomination. It returns the nominated pod, nil if there is none.
+// dropNomination removes a pod's nomination. It returns the nominated pod, nil if there is none.
 func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	pod := s.nominations.byPod[key]
 	if pod == nil {
@@ -89,5 +89,5 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	return pod
 }
 
-// Nominated returns how many pods are nominated to a node.
+// Nominated returns how many pods are nominated to nodes.
 func (s *State) Nominated() int { return len(s.nominations.byPod) }

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// nominatedPod is a pending pod that is nominated to a node, none if it is empty.
+// nominatedPod is a pending pod that is nominated to a node, or to none if the name is empty.
 func nominatedPod(name, node string, priority int32) *model.Pod {
 	return model.NewPod(&v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)},
@@ -40,22 +40,22 @@ func TestNominations(t *testing.T) {
 	}
 	delta := set(nominatedPod("p", "b", 5))
 	if len(delta.Events) != 1 || *delta.Events[0].OnlyUpTo != 5 || delta.Events[0].OldPod.NominatedNode != "a" {
-		t.Errorf("promised another node: events %+v", delta.Events)
+		t.Errorf("nominated to another node: events %+v", delta.Events)
 	}
 	if nominated("a", 0) != 1 || nominated("b", 0) != 1 {
-		t.Error("the promise has not moved")
+		t.Error("the nomination has not moved")
 	}
 	if delta = set(nominatedPod("p", "b", 5)); len(delta.Events) != 0 || s.Nominated() != 2 {
-		t.Errorf("the same promise again: events %+v, %d promises", delta.Events, s.Nominated())
+		t.Errorf("the same nomination again: events %+v, %d nominations", delta.Events, s.Nominated())
 	}
 	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: nominatedPod("p", "b", 5)}, NodeName: "b"})
 	if delta = apply(); len(delta.Events) != 0 {
-		t.Errorf("it got what it was promised: events %+v", delta.Events)
+		t.Errorf("assumed on the nominated node: events %+v", delta.Events)
 	}
 	set(nominatedPod("r", "a", 7))
 	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: nominatedPod("r", "a", 7)}, NodeName: "b"})
 	if delta = apply(); len(delta.Events) != 1 || *delta.Events[0].OnlyUpTo != 7 || len(apply().Events) != 0 {
-		t.Errorf("it got another node than it was promised: events %+v", delta.Events)
+		t.Errorf("assumed on another node than nominated: events %+v", delta.Events)
 	}
 	delta = apply(model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: "ns", Name: "q"}})
 	if len(delta.Events) != 1 || s.Nominated() != 0 || len(s.nominations.byNode) != 0 {

@@ -9,7 +9,7 @@ import (
 func (s *State) setPod(pod *model.Pod, delta *Delta) {
 	known := s.placed[pod.Key()]
 	if known != nil && known.pod.UID != pod.UID {
-		// Deleted and created again under the same name before we saw the first one go.
+		// Deleted and created again under the same name before the deletion was seen.
 		s.unplace(known, delta)
 		known = nil
 	}
@@ -18,13 +18,13 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 		s.nominate(pod, delta)
 		delta.Arrived = append(delta.Arrived, pod)
 	case pod.NodeName == "" && known.shown:
-		// Bound, and no longer: the API server's store was put back to an earlier time. Its word holds.
+		// Bound before, but no longer: etcd was restored from a backup. The API server is right.
 		s.unplace(known, delta)
 		s.nominate(pod, delta)
 		delta.Arrived = append(delta.Arrived, pod)
 	case pod.NodeName == "":
-		// The watch has not reached the binding yet, so what it shows of a pod we placed is old news; but if the binding
-		// fails, this is the version to try again.
+		// The watch shows a version from before the binding, so the pod stays where it was placed; but if the binding fails, this is the version
+		// to retry.
 		if known.phase == assumed {
 			known.latest = pod
 		}
@@ -67,8 +67,8 @@ func (s *State) removePod(key model.PodKey, delta *Delta) {
 	delta.Left = append(delta.Left, key)
 }
 
-// settleBinding takes in the API server's answer. An answer about a pod that has gone meanwhile, or that the watch has
-// shown on a node, changes nothing: the watch is the truth.
+// settleBinding applies the result of a binding. It changes nothing for a pod that is gone by now, or that the watch has shown on a node: the
+// watch is right.
 func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
 	known := s.placed[result.Pod.Key()]
 	if known == nil || known.phase != assumed || known.pod.UID != result.Pod.UID {
@@ -76,13 +76,13 @@ func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
 	}
 	if result.Err == nil {
 		s.confirm(known, delta)
-		// The watch will show the pod on its node too, but then it is old news: those who wait for it must hear it now.
+		// The watch will show the pod on its node later, and then causes no event: pods that wait for this one need it now.
 		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: known.pod})
 		return
 	}
 	latest := known.latest
 	s.unplace(known, delta)
-	delta.Failed = append(delta.Failed, Failure{Pod: latest, Err: result.Err})
+	delta.Failed = append(delta.Failed, Failure{Pod: latest, Err: result.Err, Rejectors: result.Rejectors})
 }
 
 func (s *State) confirm(p *placed, delta *Delta) {
@@ -92,7 +92,7 @@ func (s *State) confirm(p *placed, delta *Delta) {
 	delta.Left = append(delta.Left, p.pod.Key())
 }
 
-// unplace takes a pod off its node and tells those who wait for room.
+// unplace takes a pod off its node and adds the event that its room is free.
 func (s *State) unplace(p *placed, delta *Delta) {
 	s.remove(p)
 	delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: p.pod})
@@ -135,7 +135,7 @@ func (s *State) remove(p *placed) {
 	s.releaseIfEmpty(p.slot)
 }
 
-// replace takes in a new version of a pod that stays where it is. Most versions change nothing that counts.
+// replace stores a new version of a pod that stays on its node. Most versions do not change any count.
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
 	p.pod = pod

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// selectionIndex finds the selections that may match a pod, by one label that each of them demands. A pod's few labels are looked
-// up; selections that demand no particular label are kept in a list that every pod is held against.
+// selectionIndex finds the selections that may match a pod, by one label that each of them requires. A pod has few labels, which are looked up;
+// selections that require no particular label are in a list, all of which is checked for every pod.
 type selectionIndex[T comparable] struct {
 	byLabel map[model.Label][]T
 	anyway  []T
@@ -43,8 +43,8 @@ func (x *selectionIndex[T]) remove(selector labels.Selector, item T) {
 	}
 }
 
-// candidates calls yield for every selection that may match the pod, each at most once: an item is listed under values of one key only,
-// of which the pod has at most one.
+// candidates calls yield for every selection that may match the pod, each at most once: an item is listed under values of one key only, and a
+// pod has at most one value of a key.
 func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 	for _, item := range x.anyway {
 		yield(item)

@@ -1,9 +1,8 @@
-// Package state holds what is known about the cluster, in the dense form that decisions are computed from.
+// Package state holds the cluster as far as it is known, in the dense form that decisions are computed from.
 //
-// It takes model.Change values and placements to assume; it gives a Delta (what the changes mean for pods that wait), the
-// Node view of each slot, and a journal from which caches catch up. It owns the node slots, the pods placed on them, the
-// image counts, the tallies and term counts, which pods are nominated to which node, and what is known of namespaces, services and
-// controllers of pods. It never talks to an API, reads a clock, or decides where a pod goes.
+// It takes model.Change values and placements to assume; it gives a Delta (the consequences for waiting pods), the Node view of each slot, and a
+// journal from which caches catch up. It owns the node slots, the pods placed on them, the image counts, the tallies and term counts, the
+// nominations, and the namespaces, services and controllers of pods. It never calls an API, reads a clock, or decides where a pod goes.
 //
 // One goroutine owns a State: it writes and reads it without locks.
 package state
@@ -25,7 +24,8 @@ type State struct {
 	free   []int32          // slots to use again
 	nodes  int              // nodes that exist
 
-	// By slot. A slot is alive when its node exists; a slot with pods but no node is a ghost that waits for either to change.
+	// By slot. A slot is alive when its node exists; a slot with pods but no node is a ghost, which ends when the node appears or the pods are
+	// gone.
 	alive    []bool
 	node     []*model.Node
 	name     []string
@@ -45,21 +45,21 @@ type State struct {
 	images  map[string]*image
 	journal journal
 
-	topologies     map[TopologyKey]*topology
-	topologiesUsed int // how many were in use when they were last swept
-	tallies        tallies
-	terms          termStore
-	namespaces     map[string]labels.Set
-	owners         owners
+	topologies      map[TopologyKey]*topology
+	topologiesUsed  int // how many were in use when they were last swept
+	tallies         tallies
+	terms           termStore
+	namespaces      map[string]labels.Set
+	selectorSources selectorSources
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
 
-// phase is how sure we are that a pod is on its node.
+// phase is how far a pod's placement is confirmed.
 type phase uint8
 
 const (
-	// assumed: the decision is made, the API server has not answered yet.
+	// assumed: decided, not confirmed by the API server yet.
 	assumed phase = iota
 	// bound: the API server stored the binding, or the watch showed it.
 	bound
@@ -71,18 +71,17 @@ type placed struct {
 	slot  int32
 	index int32 // position in pods[slot]
 	phase phase
-	// shown says that the watch has shown the pod on its node, and not just the API server's answer.
+	// shown means that the watch has shown the pod on its node, so that it was not only the binding's result that confirmed it.
 	shown bool
-	// latest is the newest version of an assumed pod that the watch showed before the binding; it is what is tried again if
-	// the binding fails.
+	// latest is the newest version of an assumed pod that the watch showed before the binding; it is retried if the binding fails.
 	latest *model.Pod
 	// terms are the counts of the pod's terms.
 	terms []*TermCounts
-	// besides is what assuming the pod did besides taking room; nil for most pods.
+	// besides is what Assume changed besides the use of the node; nil for most pods.
 	besides *besides
 }
 
-// image is what all nodes together say about one image name.
+// image is the state of one image name over all nodes.
 type image struct {
 	sizeBytes int64 // as the first node reported it, until no node has the image
 	nodes     int
@@ -102,16 +101,16 @@ func New() *State {
 		tallies: tallies{
 			byKey: map[tallyKey]*Tally{}, bySet: map[string]*podCounts{}, maxBytes: defaultTallyBytes,
 		},
-		terms:      termStore{byKey: map[termKey]*TermCounts{}},
-		namespaces: map[string]labels.Set{},
-		owners:     owners{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
+		terms:           termStore{byKey: map[termKey]*TermCounts{}},
+		namespaces:      map[string]labels.Set{},
+		selectorSources: selectorSources{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
 	}
 }
 
-// Slots returns how many slots are in use or were; valid slots are 0..Slots()-1.
+// Slots returns how many slots are or were in use; valid slots are 0..Slots()-1.
 func (s *State) Slots() int { return len(s.alive) }
 
-// Alive says for each slot whether a node is there. The slice is the state's own and valid until the next change.
+// Alive holds for each slot whether its node exists. The slice is the state's own and valid until the next change.
 func (s *State) Alive() []bool { return s.alive }
 
 // NameHashes holds a hash of each slot's node name, the same in every process. The slice is the state's own and valid until the
@@ -124,13 +123,13 @@ func (s *State) Nodes() int { return s.nodes }
 // Pods returns how many pods are on nodes, assumed ones included.
 func (s *State) Pods() int { return len(s.placed) }
 
-// Assumed returns how many pods wait for the API server to confirm their node.
+// Assumed returns how many pods are assumed.
 func (s *State) Assumed() int { return s.assumed }
 
-// Version identifies the present point of the journal.
+// Version returns the current version of the journal.
 func (s *State) Version() uint64 { return s.journal.version() }
 
-// Since returns what changed after version, or false when the journal no longer reaches back that far.
+// Since returns the changes after a version, or false if the journal no longer has them all.
 func (s *State) Since(version uint64) ([]Entry, bool) { return s.journal.since(version) }
 
 // Slot returns the slot of a node that exists.
@@ -162,25 +161,27 @@ func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	return p.pod.NodeName, p.phase == bound, true
 }
 
-// Delta is what a batch of changes means for pods that wait. It is read in this order: Failed, Left, Arrived, Events.
+// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Failed, Left, Arrived, Events.
 type Delta struct {
-	// Failed are pods whose binding failed, in their newest version; they want to be tried again.
+	// Failed are pods whose binding failed, in their newest version, to be retried.
 	Failed []Failure
-	// Left are pods that no longer wait: they are gone, or somebody bound them.
+	// Left are pods that no longer wait: they are gone, or bound.
 	Left []model.PodKey
 	// Arrived are new pending pods and new versions of known ones.
 	Arrived []*model.Pod
-	// Events may make room for pods that were rejected.
+	// Events may help pods that were rejected.
 	Events []model.Event
 }
 
-// Failure is a binding that did not happen.
+// Failure is a binding that failed.
 type Failure struct {
 	Pod *model.Pod
 	Err error
+	// Rejectors are the plugins that rejected the pod in Permit; empty if something else failed.
+	Rejectors []string
 }
 
-// Apply takes in a batch of changes and says what they mean.
+// Apply applies a batch of changes and returns their consequences.
 func (s *State) Apply(changes []model.Change) Delta {
 	delta := Delta{Events: s.takeAssumed()}
 	s.sweepTopologies()

@@ -57,7 +57,7 @@ func words(d Delta) string {
 	return fmt.Sprintf("failed %d left %d arrived %d events %d", len(d.Failed), len(d.Left), len(d.Arrived), len(d.Events))
 }
 
-// TestLifeOfAPod walks through every way a pod can come to a node and leave it; each row starts from a state with node n1.
+// TestLifeOfAPod covers every way in which a pod can be placed on a node and leave it; each row starts from a state with node n1.
 func TestLifeOfAPod(t *testing.T) {
 	pending := podOn("p", "1", "", 2).Pod
 	assume := func(s *State) { s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pending}, NodeName: "n1"}) }
@@ -111,7 +111,7 @@ func TestLifeOfAPod(t *testing.T) {
 	}
 }
 
-// audit recounts everything that is kept as a sum.
+// audit recounts every sum.
 func audit(t *testing.T, s *State) {
 	t.Helper()
 	assumedPods, alive := 0, 0
@@ -125,7 +125,7 @@ func audit(t *testing.T, s *State) {
 				ports[port]++
 			}
 			if p.slot != int32(slot) || p.index != int32(i) || s.placed[p.pod.Key()] != p {
-				t.Errorf("pod %s is not where it believes to be", p.pod)
+				t.Errorf("pod %s is not at its own slot and index", p.pod)
 			}
 			if p.phase == assumed {
 				assumedPods++
@@ -141,7 +141,7 @@ func audit(t *testing.T, s *State) {
 			delete(ports, c.port)
 		}
 		if len(ports) > 0 {
-			t.Errorf("slot %d: nobody counts ports %v", slot, ports)
+			t.Errorf("slot %d: ports %v are not counted", slot, ports)
 		}
 		if s.alive[slot] {
 			alive++
@@ -201,7 +201,7 @@ func TestSumsSurviveRandomHistory(t *testing.T) {
 			s.Apply([]model.Change{{Kind: model.PodGone, Key: key}})
 		}
 		if len(s.free) != s.Slots() || len(s.slotOf)+len(s.placed)+len(s.images) != 0 {
-			t.Errorf("seed %d: something is left of an empty cluster", seed)
+			t.Errorf("seed %d: the state of an empty cluster is not empty", seed)
 		}
 	}
 }
@@ -215,14 +215,14 @@ func TestJournalForgetsWhatNobodyCanNeed(t *testing.T) {
 		t.Errorf("the last ten entries: %v, %v", entries, ok)
 	}
 	if _, ok := j.since(0); ok {
-		t.Error("the journal claims to reach back to its beginning")
+		t.Error("the journal returned changes since its beginning, some of which it has dropped")
 	}
 	if len(j.entries) > 2*journalKept {
 		t.Errorf("the journal keeps %d entries", len(j.entries))
 	}
 }
 
-// TestTalliesAreEvictedAndBuiltAgainAlike asks for many tallies of a state that may keep few.
+// TestTalliesAreEvictedAndBuiltAgainAlike requests many tallies of a state that may keep few.
 func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 	s := New()
 	for i := range 30 {
@@ -247,7 +247,7 @@ func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 		}
 	}
 	if !first.Dropped() {
-		t.Error("the tally that was not asked for longest is still followed")
+		t.Error("the least recently used tally is still updated")
 	}
 	again := ask(0)
 	if again == first || !slices.Equal(again.Counts(), want) || again.Total() != first.Total() {
@@ -255,12 +255,12 @@ func TestTalliesAreEvictedAndBuiltAgainAlike(t *testing.T) {
 	}
 	s.dropTallies(func(*Tally) bool { return true })
 	if len(s.tallies.byKey)+len(s.tallies.bySet)+len(s.tallies.index.byLabel)+len(s.tallies.index.anyway) != 0 {
-		t.Error("something is left of dropped tallies")
+		t.Error("dropped tallies are still referenced")
 	}
 }
 
-// TestTopologiesThatNobodyAsksAboutAreForgotten lets pods with many topology keys come and go.
-func TestTopologiesThatNobodyAsksAboutAreForgotten(t *testing.T) {
+// TestUnusedTopologiesAreRemoved adds and removes pods with many topology keys.
+func TestUnusedTopologiesAreRemoved(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("n1")})
 	for i := range 500 {
@@ -271,7 +271,7 @@ func TestTopologiesThatNobodyAsksAboutAreForgotten(t *testing.T) {
 		pod.Pod = model.NewPod(pod.Pod.Object)
 		s.Apply([]model.Change{pod})
 		if _, ok := s.topologies[TopologyKey{Label: fmt.Sprintf("example.com/key-%d", i)}]; !ok {
-			t.Fatalf("key %d is not followed although a pod has a term on it", i)
+			t.Fatalf("key %d has no topology although a pod has a term with it", i)
 		}
 	}
 	if have := len(s.topologies); have > fewTopologies+1 {

@@ -6,30 +6,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// PodSet says which pods a tally counts: those that match every term.
+// PodSet is the pods that a tally counts: those that match every term.
 type PodSet struct {
 	// Text is the set in canonical form: equal texts, equal sets.
 	Text string
-	// Terms all match a pod of the set. A namespace that nobody has seen is selected by nothing but its name, or by an empty selector.
+	// Terms must all match a pod of the set. A namespace that is not known is selected only by its name, or by an empty selector.
 	Terms []*model.Term
-	// Staying leaves out pods that are being deleted.
+	// Staying excludes pods that are being deleted.
 	Staying bool
-	// Uncounted says that the set is defined to count 0, as kube-scheduler defines a spread constraint that selects every pod. Only what a
-	// dry run adds or takes away is counted.
+	// Uncounted means that the set counts 0 by definition, as kube-scheduler defines it for a spread constraint that selects every pod. Only
+	// what a dry run adds or removes is counted.
 	Uncounted bool
 }
 
-// NodeSet says which nodes, and so the pods on which nodes, a tally counts.
+// NodeSet is the nodes whose pods a tally counts.
 type NodeSet struct {
-	// Text is the set in canonical form: equal texts, equal sets. Empty: every node.
+	// Text is the set in canonical form: equal texts, equal sets. Empty means every node.
 	Text string
-	// Match decides by the node's labels and taints alone. nil: every node.
+	// Match may depend only on the node's labels and taints. nil means every node.
 	Match func(Node) bool
 }
 
-// Tally counts the pods of a set by domain. It is built when it is first asked for, and then follows each pod and node.
+// Tally counts the pods of a set by domain. It is built on first use, and then updated with each pod and node.
 //
-// The slices it gives are its own, and true until the state changes.
+// The slices it returns are its own, and valid until the state changes.
 type Tally struct {
 	pods     *podCounts
 	nodes    NodeSet
@@ -39,8 +39,8 @@ type Tally struct {
 	members  []int32 // by domain: nodes whose pods are counted there
 	total    int64   // of counts
 	present  int32   // domains with members
-	least    *minima // of the counts of domains with members; nil until it is asked for
-	used     uint64  // when it was last asked for
+	least    *minima // of the counts of domains with members; nil until KeepLeast is called
+	used     uint64  // when it was last used
 	dropped  bool
 }
 
@@ -50,19 +50,19 @@ func (t *Tally) Domains() []int32 { return t.topology.of }
 // Counts returns the number of pods by domain.
 func (t *Tally) Counts() []int32 { return t.counts }
 
-// Members returns the number of nodes by domain whose pods are counted there. A domain without members is not there for the tally.
+// Members returns the number of nodes by domain whose pods are counted there. A domain without members does not exist for the tally.
 func (t *Tally) Members() []int32 { return t.members }
 
-// Counted reports whether the pods on a node are counted, in whatever domain.
+// Counted reports whether the pods on a node are counted in any domain.
 func (t *Tally) Counted(slot int32) bool { return t.in[slot] != noDomain }
 
 // Total returns the sum of Counts.
 func (t *Tally) Total() int64 { return t.total }
 
-// Present returns how many domains there are for the tally: those with members.
+// Present returns the number of domains with members.
 func (t *Tally) Present() int32 { return t.present }
 
-// KeepLeast makes Least available, from now on without a walk over the domains.
+// KeepLeast makes Least available. From now on the least count is kept up to date, without a walk over the domains.
 func (t *Tally) KeepLeast() {
 	if t.least != nil {
 		return
@@ -73,7 +73,7 @@ func (t *Tally) KeepLeast() {
 	}
 }
 
-// keepLeast brings the least count up to date where it is kept.
+// keepLeast updates the least count if it is kept.
 func (t *Tally) keepLeast(domain int32) {
 	switch {
 	case t.least == nil:
@@ -84,7 +84,7 @@ func (t *Tally) keepLeast(domain int32) {
 	}
 }
 
-// Least returns the smallest count of a domain with members, in a view with these differences. It takes the logarithm of the number of
+// Least returns the smallest count of a domain with members, in a view with these differences. It takes time in the logarithm of the number of
 // domains for each difference. There must be such a domain, and KeepLeast must have been called.
 func (t *Tally) Least(differences []Difference) int32 {
 	least := t.least.except(differences)
@@ -96,7 +96,7 @@ func (t *Tally) Least(differences []Difference) int32 {
 	return least
 }
 
-// Dropped reports whether the tally is followed no longer; whoever holds it must ask for it again.
+// Dropped reports whether the tally is no longer updated; its users must get it again.
 func (t *Tally) Dropped() bool { return t.dropped }
 
 // podCounts counts the pods of a set on each node, for all tallies of that set.
@@ -106,21 +106,21 @@ type podCounts struct {
 	tallies []*Tally
 }
 
-// tallyKey names a tally.
+// tallyKey identifies a tally.
 type tallyKey struct {
 	pods, nodes string
 	topology    TopologyKey
 }
 
-// tallies are all that is counted, bounded in bytes; what was not asked for longest goes first.
+// tallies are all tallies, bounded in bytes; the least recently used are evicted first.
 type tallies struct {
 	byKey    map[tallyKey]*Tally
 	bySet    map[string]*podCounts
 	index    selectionIndex[*podCounts]
 	maxBytes int
 	clock    uint64
-	// updates counts how often a pod's coming or going was written into a tally's counts; built how many tallies were built, found how
-	// often one that was asked for was there.
+	// updates counts how often a pod was added to or removed from a tally; built how many tallies were built, found how often one existed
+	// already.
 	updates, built, found int64
 }
 
@@ -175,7 +175,7 @@ func (s *State) countPods(set PodSet) *podCounts {
 	return counts
 }
 
-// InSet reports whether a pod, on whatever node, is one of the set.
+// InSet reports whether a pod, on whatever node, is in the set.
 func (s *State) InSet(set PodSet, pod *model.Pod) bool {
 	if set.Staying && pod.Terminating {
 		return false
@@ -188,7 +188,7 @@ func (s *State) InSet(set PodSet, pod *model.Pod) bool {
 	return true
 }
 
-// inNamespaces reports whether a term selects a namespace. A selector does not reach a namespace that nobody has seen, unless it is empty.
+// inNamespaces reports whether a term selects a namespace. A selector does not select a namespace that is not known, unless it is empty.
 func (s *State) inNamespaces(term *model.Term, name string) bool {
 	if slices.Contains(term.Namespaces, name) {
 		return true
@@ -200,7 +200,7 @@ func (s *State) inNamespaces(term *model.Term, name string) bool {
 	return (known || term.NamespaceSelector.Empty()) && term.NamespaceSelector.Matches(namespace)
 }
 
-// enter counts a node's pods, if the node is in the tally's set and has a domain.
+// enter adds a node's pods to the count, if the node is in the tally's set and has a domain.
 func (t *Tally) enter(s *State, slot int32) {
 	domain := t.topology.of[slot]
 	if domain == noDomain || t.nodes.Match != nil && !t.nodes.Match(s.Node(slot)) {
@@ -216,7 +216,7 @@ func (t *Tally) enter(s *State, slot int32) {
 	t.add(domain, t.pods.onNode[slot])
 }
 
-// leave takes a node's pods out of the count.
+// leave removes a node's pods from the count.
 func (t *Tally) leave(slot int32) {
 	domain := t.in[slot]
 	if domain == noDomain {
@@ -235,7 +235,7 @@ func (t *Tally) add(domain, pods int32) {
 	t.keepLeast(domain)
 }
 
-// tally counts one pod more (+1) or less (-1) on a node.
+// tally adds one pod (+1) on a node to the counts, or removes one (-1).
 func (s *State) tally(slot int32, pod *model.Pod, sign int32) {
 	if len(s.tallies.bySet) == 0 {
 		return
@@ -254,16 +254,16 @@ func (s *State) tally(slot int32, pod *model.Pod, sign int32) {
 	})
 }
 
-// TallyWork returns how often a pod's coming or going was written into a tally, and how many tallies were built from nothing.
+// TallyWork returns how often a pod was added to or removed from a tally, and how many tallies were built.
 func (s *State) TallyWork() (updates, built int64) { return s.tallies.updates, s.tallies.built }
 
-// TalliesFound returns how often a tally that was asked for was there.
+// TalliesFound returns how often a requested tally existed already.
 func (s *State) TalliesFound() int64 { return s.tallies.found }
 
 // Tallies returns how many tallies are kept.
 func (s *State) Tallies() int { return len(s.tallies.byKey) }
 
-// TallyBytes returns about how many bytes the tallies take. It looks at each of them.
+// TallyBytes returns about how many bytes the tallies use. It reads each of them.
 func (s *State) TallyBytes() int {
 	bytes := 0
 	for _, t := range s.tallies.byKey {
@@ -276,7 +276,7 @@ func (t *Tally) bytes() int {
 	return tallyBytes + 4*(len(t.in)+len(t.counts)+len(t.members)+len(t.pods.onNode)) + t.least.bytes()
 }
 
-// tallyBytes is about what a tally takes besides its arrays: its selectors, texts and places in maps. In a small cluster that is most of it.
+// tallyBytes is about what a tally uses besides its arrays: its selectors, texts and map entries. In a small cluster that is most of it.
 const tallyBytes = 1 << 10
 
 // evictTallies makes room for a new tally.
@@ -293,7 +293,7 @@ func (s *State) evictTallies() {
 	s.dropTallies(func(t *Tally) bool { return t.used <= horizon })
 }
 
-// dropTallies stops following the tallies that are chosen. What is still needed is built again when it is asked for.
+// dropTallies drops the chosen tallies. Those that are still needed are built again on their next use.
 func (s *State) dropTallies(chosen func(*Tally) bool) {
 	for key, t := range s.tallies.byKey {
 		if !chosen(t) {

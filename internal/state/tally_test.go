@@ -20,14 +20,14 @@ import (
 
 var seeds = flag.Uint64("seeds", 40, "how many random histories to count")
 
-// question is something that plugins ask of the counts.
+// question is a count that plugins use.
 type question struct {
 	pods  state.PodSet
 	key   state.TopologyKey
 	nodes state.NodeSet
 }
 
-// questions are about the vocabulary of the random clusters.
+// questions cover the vocabulary of the random clusters.
 func questions(t *testing.T) []question {
 	t.Helper()
 	term := func(namespaces []string, namespaceSelector, selector *metav1.LabelSelector) *model.Term {
@@ -63,7 +63,7 @@ func questions(t *testing.T) []question {
 	return all
 }
 
-// byNode spells an answer out by node name, since domains are numbered differently in every state.
+// byNode lists a tally's counts by node name, since every state numbers domains differently.
 func byNode(s *state.State, tally *state.Tally) map[string]string {
 	answers := map[string]string{"total": fmt.Sprint(tally.Total())}
 	for slot, alive := range s.Alive() {
@@ -79,7 +79,7 @@ func byNode(s *state.State, tally *state.Tally) map[string]string {
 	return answers
 }
 
-// termsOf spells out the terms that select a pod, and how many pods around each node carry them.
+// termsOf lists the terms that select a pod, and how many pods in each node's domain carry them.
 func termsOf(s *state.State, pod *model.Pod) []string {
 	var all []string
 	for _, g := range s.TermsMatching(pod) {
@@ -101,7 +101,7 @@ func termsOf(s *state.State, pod *model.Pod) []string {
 	return all
 }
 
-// TestCountsFollowRandomHistories holds counts that have followed every change against counts made from nothing.
+// TestCountsFollowRandomHistories compares counts that were updated with every change with counts of a new state.
 func TestCountsFollowRandomHistories(t *testing.T) {
 	asked := questions(t)
 	for seed := uint64(1); seed <= *seeds; seed++ {

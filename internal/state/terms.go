@@ -4,8 +4,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TermCounts is an affinity term that pods on nodes carry, with how many of them carry it in each domain. Pods of one deployment carry the
-// same terms, so there are far fewer terms than pods.
+// TermCounts is an affinity term of pods on nodes, with the number of its carriers in each domain. Pods of one deployment have the same terms,
+// so there are far fewer terms than pods.
 type TermCounts struct {
 	Kind   model.TermKind
 	Weight int32
@@ -17,7 +17,7 @@ type TermCounts struct {
 	carriers carriers
 }
 
-// Carriers calls yield with each domain, and how many pods in it carry the term.
+// Carriers calls yield with each domain that has carriers of the term, and their number.
 func (t *TermCounts) Carriers(yield func(domain, pods int32)) {
 	for domain, pods := range t.carriers.dense {
 		if pods != 0 {
@@ -40,12 +40,12 @@ func (t *TermCounts) TotalWith(differences []Difference) int64 {
 // InState reports whether any pod of the state carries the term, on whatever node.
 func (t *TermCounts) InState() bool { return t.pods > 0 }
 
-// Counts returns how many pods carry the term, by domain. It is nil while that is known as a list only, because few domains have any;
-// Carriers is fast then.
+// Counts returns how many pods carry the term, by domain. It is nil while few domains have carriers and they are kept as a list; Carriers is
+// fast then.
 func (t *TermCounts) Counts() []int32 { return t.carriers.dense }
 
-// SumCarriers returns how many pods carry one of the terms, which have the same topology key, by domain. It is true until it is asked for
-// under that key again, or the state changes.
+// SumCarriers returns how many pods carry one of the terms, which have the same topology key, by domain. The slice is valid until the next call
+// for that key, or until the state changes.
 func (s *State) SumCarriers(terms []*TermCounts) []int32 {
 	if len(terms) == 1 && terms[0].carriers.dense != nil {
 		return terms[0].carriers.dense
@@ -71,16 +71,16 @@ type termKey struct {
 type termStore struct {
 	byKey map[termKey]*TermCounts
 	index selectionIndex[*TermCounts]
-	// version changes when a term comes or goes, or when which namespaces a term selects may have changed.
+	// version changes when a term is added or removed, or when the namespaces that a term selects may have changed.
 	version uint64
-	// asked counts how often a term was held against a pod.
+	// asked counts how often a term was matched against a pod.
 	asked int64
 }
 
-// TermsVersion changes whenever TermsMatching may give another answer.
+// TermsVersion changes whenever TermsMatching may return other terms.
 func (s *State) TermsVersion() uint64 { return s.terms.version }
 
-// TermsMatching returns the terms that select the pod, in no particular order. Terms that no pod carries are not there.
+// TermsMatching returns the terms that select the pod, in no particular order. Only terms that a pod carries exist.
 func (s *State) TermsMatching(pod *model.Pod) []*TermCounts {
 	var matching []*TermCounts
 	namespace := s.namespaces[pod.Namespace]
@@ -106,7 +106,7 @@ func (s *State) carry(p *placed) {
 	}
 }
 
-// uncarry takes a pod's terms out of its node's domains.
+// uncarry removes a pod's terms from its node's domains.
 func (s *State) uncarry(p *placed) {
 	for _, t := range p.terms {
 		t.add(p.slot, -1)
@@ -119,12 +119,12 @@ func (s *State) uncarry(p *placed) {
 	p.terms = nil
 }
 
-// add counts carriers on a node.
+// add adds n carriers on a node.
 func (t *TermCounts) add(slot, n int32) {
 	t.carriers.add(t.topology.of[slot], n, len(t.topology.value))
 }
 
-// termCounts returns the counts of a pod's term. A term that cannot be parsed relates to no pod: the API server lets none through.
+// termCounts returns the counts of a pod's term. A term that cannot be parsed selects no pod; the API server rejects such terms.
 func (s *State) termCounts(pod *model.Pod, ref *model.TermRef) *TermCounts {
 	key := termKey{ref.Kind, ref.Weight, ref.Text.Value()}
 	if t := s.terms.byKey[key]; t != nil {
@@ -141,8 +141,8 @@ func (s *State) termCounts(pod *model.Pod, ref *model.TermRef) *TermCounts {
 	return t
 }
 
-// carriers counts by domain: where most domains have nothing to count in a list that is fast to walk, with a map to find a domain's place;
-// otherwise in an array, which is then smaller than the map and needs no walk.
+// carriers counts by domain: while most domains have no carriers, in a list that is fast to walk, with a map from domain to position; otherwise
+// in an array, which is then smaller than the map and needs no walk.
 type carriers struct {
 	at      map[int32]int32
 	domains []int32
@@ -151,13 +151,14 @@ type carriers struct {
 	total   int64   // over all domains
 }
 
-// A list of more than fewCarried domains, and of more than one in listedUpTo, becomes an array. It stays one as long as the term is counted.
+// A list becomes an array when it has more than fewCarried domains, and more than one in listedUpTo of all. It stays an array as long as the
+// term is counted.
 const (
 	fewCarried = 16
 	listedUpTo = 8
 )
 
-// add counts n more in one of so many domains.
+// add adds n carriers in a domain, of so many domains.
 func (c *carriers) add(domain, n int32, domains int) {
 	if domain == noDomain {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// TopologyKey says what nodes are grouped by.
+// TopologyKey is what defines the domains of nodes.
 type TopologyKey struct {
 	// Label is the node label whose values are the domains. Empty: each node is a domain of its own.
 	Label string
@@ -14,7 +14,7 @@ type TopologyKey struct {
 	AbsentIsEmpty bool
 }
 
-// topology knows the domain of each node under one key. Domains are small integers that are used again when no node is left in them.
+// topology holds the domain of each node under one key. Domains are small integers that are reused when their last node has left.
 type topology struct {
 	key   TopologyKey
 	of    []int32          // by slot; noDomain where the node is in none, or does not exist
@@ -29,11 +29,11 @@ type topology struct {
 
 const noDomain int32 = -1
 
-// fewTopologies are not worth sweeping.
+// fewTopologies is how many are not worth sweeping.
 const fewTopologies = 64
 
-// sweepTopologies forgets the topologies that neither a tally nor a term asks about any more, once there are many: pods choose the keys. It
-// runs between decisions, when nobody holds a topology but those two.
+// sweepTopologies removes the topologies that neither a tally nor a term uses any more, once there are many: the specs of pods choose the keys.
+// It runs between decisions, when only tallies and terms refer to topologies.
 func (s *State) sweepTopologies() {
 	if len(s.topologies) <= max(fewTopologies, 2*s.topologiesUsed) {
 		return
@@ -49,7 +49,7 @@ func (s *State) sweepTopologies() {
 	s.topologiesUsed = len(s.topologies)
 }
 
-// topology returns the topology of a key, which is followed from then on.
+// topology returns the topology of a key, which is updated from then on.
 func (s *State) topology(key TopologyKey) *topology {
 	if t := s.topologies[key]; t != nil {
 		return t
@@ -59,7 +59,7 @@ func (s *State) topology(key TopologyKey) *topology {
 	return t
 }
 
-// newTopology finds the domain of each node under a key.
+// newTopology computes the domain of each node under a key.
 func newTopology(s *State, key TopologyKey) *topology {
 	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, 0, len(s.alive))}
 	for slot := range s.alive {
@@ -72,8 +72,8 @@ func newTopology(s *State, key TopologyKey) *topology {
 // Domains returns the domain of each slot under a key, -1 for none. The slice is the state's own and valid until the next change.
 func (s *State) Domains(key TopologyKey) []int32 { return s.topology(key).of }
 
-// Sums returns zeros by domain under a key, for adding up what a decision needs. They are the caller's until somebody asks under that key
-// again, or the state changes.
+// Sums returns zeros by domain under a key, as working memory for a decision. They are the caller's until the next call for that key, or until
+// the state changes.
 func (s *State) Sums(key TopologyKey) []int64 {
 	t := s.topology(key)
 	t.sums = cleared(t.sums, len(t.value))
@@ -90,7 +90,7 @@ func cleared[T int32 | int64](of []T, n int) []T {
 	return of
 }
 
-// enter puts a node into its domain.
+// enter adds a node to its domain.
 func (t *topology) enter(s *State, slot int32) {
 	if !s.alive[slot] {
 		return
@@ -116,7 +116,7 @@ func (t *topology) enter(s *State, slot int32) {
 	t.nodes[id]++
 }
 
-// leave takes a node out of its domain.
+// leave removes a node from its domain.
 func (t *topology) leave(slot int32) {
 	id := t.of[slot]
 	if id == noDomain {
@@ -130,8 +130,8 @@ func (t *topology) leave(slot int32) {
 	}
 }
 
-// regroup takes a node out of everything that depends on its labels, taints or presence, lets change happen, and puts it back in.
-func (s *State) regroup(slot int32, change func()) {
+// rejoin removes a node from everything that depends on its labels, taints or presence, calls change, and adds the node again.
+func (s *State) rejoin(slot int32, change func()) {
 	for _, t := range s.tallies.byKey {
 		t.leave(slot)
 	}
@@ -160,5 +160,5 @@ func (s *State) countTermsOn(slot int32, sign int32) {
 	}
 }
 
-// regroups are the aspects that a node's place in topologies and tallies depends on.
-const regroups = model.Labels | model.Taints | model.Presence
+// rejoins are the aspects that a node's place in topologies and tallies depends on.
+const rejoins = model.Labels | model.Taints | model.Presence

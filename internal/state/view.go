@@ -6,24 +6,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// View is the cluster as a decision reads it: the state as it stands, or the state with the differences of a Draft. It is valid until the
-// state or the draft changes.
+// View is the cluster as a decision reads it: the state, or the state with the differences of a Draft. It is valid until the state or the draft
+// changes.
 //
-// Counts come in two parts, those of the state and the Differences of the view, which are few and usually none. Methods that count a set of
-// pods for the first time (Tally, Domains, Sums) belong to the goroutine that owns the state; all others only read, so several goroutines may
-// use views of one state at the same time while nothing writes to it.
+// Counts have two parts: those of the state, and the Differences of the view, which are few and usually none. Methods that count a set of pods
+// for the first time (Tally, Domains, Sums) must be called by the goroutine that owns the state; all others only read, so several goroutines may
+// use views of one state at the same time while it is not written.
 type View struct {
 	s *State
 	d *Draft // nil: no differences
 }
 
-// View returns the state as it stands.
+// View returns the state without differences.
 func (s *State) View() View { return View{s: s} }
 
-// Difference is how many pods more (or fewer, below 0) a view counts in a domain than the state does.
+// Difference is how many more pods a view counts in a domain than the state does; below 0 for fewer.
 type Difference struct{ Domain, Pods int32 }
 
-// State returns the state that the view is of.
+// State returns the underlying state.
 func (v View) State() *State { return v.s }
 
 // Node returns the view of a slot whose node exists.
@@ -53,7 +53,7 @@ func (v View) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	return v.s.Tally(pods, key, nodes)
 }
 
-// Differences appends, for each domain in which the view counts another number of pods of a tally's set than the tally does, how many.
+// Differences appends the differences of a tally's counts in the view, for each domain that has one.
 func (v View) Differences(t *Tally, to []Difference) []Difference {
 	if v.d == nil {
 		return to
@@ -68,7 +68,7 @@ func (v View) Differences(t *Tally, to []Difference) []Difference {
 	return to
 }
 
-// addDifference adds to the difference of a domain among those from first on.
+// addDifference adds n to the difference of a domain, among those from index first on.
 func addDifference(to []Difference, first int, domain, n int32) []Difference {
 	for i := first; i < len(to); i++ {
 		if to[i].Domain == domain {
@@ -103,8 +103,8 @@ func (t *Tally) CountsWith(differences []Difference) []int32 {
 	return counts
 }
 
-// TermDifferences calls yield with each term that selects the pod and that another number of pods carries in the view than in the state,
-// and how many by domain. Terms that no pod of the state carries are among them.
+// TermDifferences calls yield with each term that selects the pod and whose counts differ in the view, and the differences by domain. This
+// includes terms that no pod of the state carries.
 func (v View) TermDifferences(pod *model.Pod, yield func(t *TermCounts, differences []Difference)) {
 	if v.d == nil {
 		return
@@ -117,7 +117,7 @@ func (v View) TermDifferences(pod *model.Pod, yield func(t *TermCounts, differen
 	}
 }
 
-// TermDifference returns, for each domain in which another number of pods carries the term in the view than in the state, how many.
+// TermDifference returns the differences of a term's counts in the view, for each domain that has one.
 func (v View) TermDifference(t *TermCounts) []Difference {
 	if v.d == nil {
 		return nil
@@ -136,22 +136,22 @@ func (v View) Domains(key TopologyKey) []int32 { return v.s.Domains(key) }
 // Sums returns zeros by domain under a key, as State.Sums does.
 func (v View) Sums(key TopologyKey) []int64 { return v.s.Sums(key) }
 
-// InSet reports whether a pod, on whatever node, is one of the set.
+// InSet reports whether a pod, on whatever node, is in the set.
 func (v View) InSet(set PodSet, pod *model.Pod) bool { return v.s.InSet(set, pod) }
 
-// TermsVersion changes whenever TermsMatching may give another answer.
+// TermsVersion changes whenever TermsMatching may return other terms.
 func (v View) TermsVersion() uint64 { return v.s.terms.version }
 
 // TermsMatching returns the terms that pods of the state carry and that select the pod, as State.TermsMatching does.
 func (v View) TermsMatching(pod *model.Pod) []*TermCounts { return v.s.TermsMatching(pod) }
 
-// OwnersVersion changes whenever BelongingSelector may give another answer.
-func (v View) OwnersVersion() uint64 { return v.s.OwnersVersion() }
+// DefaultSelectorVersion changes whenever DefaultSelector may return another selector.
+func (v View) DefaultSelectorVersion() uint64 { return v.s.DefaultSelectorVersion() }
 
-// BelongingSelector selects the pods that belong together with the pod, as State.BelongingSelector does.
-func (v View) BelongingSelector(pod *model.Pod) labels.Selector { return v.s.BelongingSelector(pod) }
+// DefaultSelector returns the selector of the pod's default topology spread constraints, as State.DefaultSelector does.
+func (v View) DefaultSelector(pod *model.Pod) labels.Selector { return v.s.DefaultSelector(pod) }
 
-// Holders returns which pods hold something of an object, as State.Holders does.
+// Holders returns the pods that hold a part of an object, as State.Holders does.
 func (v View) Holders(object model.Ref) []Holder {
 	holders := v.s.held[object]
 	if v.d == nil {
@@ -177,10 +177,10 @@ func (v View) Holders(object model.Ref) []Holder {
 	return left
 }
 
-// Nominated returns how many pods are nominated to a node.
+// Nominated returns how many pods are nominated to nodes.
 func (v View) Nominated() int { return v.s.Nominated() }
 
-// NominatedBefore returns the pods that are nominated to a node and for which a pod must leave room: others that it does not outrank. In the
+// NominatedBefore returns the pods nominated to a node for which a pod must leave room: other pods that it does not outrank. They are in the
 // order in which they were nominated.
 func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
 	var before []*model.Pod
@@ -192,7 +192,7 @@ func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
 	return before
 }
 
-// EachNominated calls yield with each node on which there is room to be left, as NominatedBefore says, in no particular order.
+// EachNominated calls yield with each node that has such pods, as NominatedBefore returns them, in no particular order.
 func (v View) EachNominated(pod *model.Pod, yield func(slot int32, before []*model.Pod)) {
 	for name := range v.s.nominations.byNode {
 		slot, ok := v.s.Slot(name)

@@ -26,6 +26,9 @@ import (
 // Committer carries decisions out.
 type Committer interface {
 	Start(decision plan.Decision)
+	Allow(pod types.UID, plugin string)
+	Reject(pod types.UID, plugin, reason string)
+	Cancel(pod types.UID, reason error) bool
 	Room() <-chan struct{}
 }
 
@@ -137,7 +140,7 @@ func fail(span oteltrace.Span, err error) {
 	span.SetStatus(codes.Error, err.Error())
 }
 
-// Sending adds the span of a binding to the context of its requests, so that the API server's spans join it.
+// Sending adds the span of a binding to the context of its requests and of its steps, so that the API server's spans join it.
 func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
 	if a := t.attemptOf(w); a != nil {
 		return oteltrace.ContextWithSpan(ctx, a.commit)
@@ -145,19 +148,26 @@ func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
 	return ctx
 }
 
-// Sent ends the attempt of a binding.
-func (t *Tracer) Sent(_ context.Context, w *commit.Write, _ time.Duration, err error) {
-	a := t.attemptOf(w)
+// Sent does nothing: the attempt ends when the binding is settled.
+func (t *Tracer) Sent(context.Context, *commit.Write, time.Duration, error) {}
+
+// Settled ends the attempt of a binding.
+func (t *Tracer) Settled(s *commit.Settled) {
+	uid := s.Placement.Pod.UID
+	t.mu.Lock()
+	a := t.open[uid]
+	delete(t.open, uid)
+	t.mu.Unlock()
 	if a == nil {
 		return
 	}
-	t.mu.Lock()
-	delete(t.open, w.Pod.UID)
-	t.mu.Unlock()
-	if err != nil {
-		fail(a.whole, err)
-		fail(a.commit, err)
-	} else {
+	switch {
+	case len(s.Rejectors) > 0:
+		a.whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", s.Err.Error()))
+	case s.Err != nil:
+		fail(a.whole, s.Err)
+		fail(a.commit, s.Err)
+	default:
 		a.whole.SetAttributes(attribute.String("result", "scheduled"))
 	}
 	now := oteltrace.WithTimestamp(t.now())
@@ -165,9 +175,12 @@ func (t *Tracer) Sent(_ context.Context, w *commit.Write, _ time.Duration, err e
 	a.whole.End(now)
 }
 
-// attemptOf returns the attempt that a write settles, nil if it is none, or not recorded.
+// Passed does nothing: a span of an attempt lasts from the decision to the end.
+func (t *Tracer) Passed(*commit.StageEnd) {}
+
+// attemptOf returns the attempt that a write belongs to, nil if it belongs to none, or to one that is not recorded.
 func (t *Tracer) attemptOf(w *commit.Write) *attempt {
-	if w.Kind != commit.BindingWrite {
+	if w.Kind != commit.BindingWrite && w.Kind != commit.StepWrite {
 		return nil
 	}
 	t.mu.Lock()

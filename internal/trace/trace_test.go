@@ -94,8 +94,11 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 // next receives the decisions that are passed on.
 type next struct{ started []string }
 
-func (n *next) Start(d plan.Decision) { n.started = append(n.started, d.Pods[0].Pod.Name) }
-func (n *next) Room() <-chan struct{} { return nil }
+func (n *next) Start(d plan.Decision)          { n.started = append(n.started, d.Pods[0].Pod.Name) }
+func (*next) Allow(types.UID, string)          {}
+func (*next) Reject(types.UID, string, string) {}
+func (*next) Cancel(types.UID, error) bool     { return false }
+func (n *next) Room() <-chan struct{}          { return nil }
 
 // TestSpans passes attempts with each result through a tracer, and checks what a real collector receives.
 func TestSpans(t *testing.T) {
@@ -128,13 +131,17 @@ func TestSpans(t *testing.T) {
 	committer := tracer.Before(after)
 	for _, d := range []plan.Decision{
 		decision("fits", "a", nil, nil), decision("refused", "b", nil, nil),
-		decision("large", "", &plan.Rejection{PreFilter: "it is too large"}, nil), decision("broken", "", nil, errors.New("a plugin failed")),
+		decision("rejected", "c", nil, nil), decision("large", "", &plan.Rejection{PreFilter: "it is too large"}, nil), decision("broken", "", nil, errors.New("a plugin failed")),
 	} {
 		committer.Start(d)
 		if d.Outcome != plan.Placed {
 			continue
 		}
-		w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pods[0].Pod, Placement: &d.Placements[0]}
+		if d.Pods[0].Pod.Name == "rejected" { // at Permit: nothing is sent
+			tracer.Settled(&commit.Settled{Placement: d.Placements[0], Err: errors.New("too few"), Rejectors: []string{"Gang"}})
+			continue
+		}
+		w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pods[0].Pod}
 		ctx := tracer.Sending(t.Context(), w)
 		get(ctx)
 		var failure error
@@ -142,12 +149,13 @@ func TestSpans(t *testing.T) {
 			failure = errors.New("an admission plugin said no")
 		}
 		tracer.Sent(ctx, w, time.Second, failure)
+		tracer.Settled(&commit.Settled{Placement: d.Placements[0], Err: failure})
 	}
 	get(tracer.Sending(t.Context(), &commit.Write{Kind: commit.EventWrite, Pod: decision("fits", "", nil, nil).Pods[0].Pod}))
 	if err := tracer.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"fits", "refused", "large", "broken"}; !slices.Equal(after.started, want) {
+	if want := []string{"fits", "refused", "rejected", "large", "broken"}; !slices.Equal(after.started, want) {
 		t.Errorf("handed on %v, want %v", after.started, want)
 	}
 	if len(parents) != 3 || parents[0] == "" || parents[1] == "" || parents[2] != "" {
@@ -173,10 +181,11 @@ func (r *receiver) check(t *testing.T, parent string) {
 		}
 	}
 	for pod, want := range map[string]struct{ result, node, below string }{
-		"default/fits":    {"scheduled", "a", "Commit Decide Queue"},
-		"default/refused": {"error", "b", "Commit Decide Queue"},
-		"default/large":   {"unschedulable", "", "Decide Queue"},
-		"default/broken":  {"error", "", "Decide Queue"},
+		"default/fits":     {"scheduled", "a", "Commit Decide Queue"},
+		"default/refused":  {"error", "b", "Commit Decide Queue"},
+		"default/rejected": {"unschedulable", "c", "Commit Decide Queue"},
+		"default/large":    {"unschedulable", "", "Decide Queue"},
+		"default/broken":   {"error", "", "Decide Queue"},
 	} {
 		s := byPod[pod]
 		if s == nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// Changes tells an empty state of a cluster. Of the pending pods it hears of those that were promised a node.
+// Changes returns the changes that bring an empty state to a cluster. Of the pending pods they include the nominated ones.
 func Changes(c oracle.Cluster) []model.Change {
 	var changes []model.Change
 	changes = setObjects(changes, c.Namespaces)
@@ -30,7 +30,7 @@ func Changes(c oracle.Cluster) []model.Change {
 	return changes
 }
 
-// MutationChanges tells a state that knows the cluster before the mutation of the one after it.
+// MutationChanges returns the changes that bring a state from before the mutation to after it.
 func MutationChanges(m random.Mutation) []model.Change {
 	switch {
 	case m.NewNode != nil:
@@ -49,7 +49,7 @@ func MutationChanges(m random.Mutation) []model.Change {
 	return nil
 }
 
-// Pending picks a few pods of the cluster to ask about, the newest ones included.
+// Pending returns a few pending pods of the cluster, among them the newest.
 func Pending(c oracle.Cluster) []*v1.Pod {
 	var pending []*v1.Pod
 	for _, p := range c.Pods {

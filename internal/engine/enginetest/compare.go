@@ -16,16 +16,16 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// outcome is what engine and oracle must agree on, in one form.
+// outcome is the part of a result on which engine and oracle must agree.
 type outcome struct {
 	Nodes   []plan.NodeAnswer
 	Message string
 	Error   string
 }
 
-// Compare asks the engine about a compiled pod in a view and says how it differs from what the oracle wants, engine (-) and oracle (+); "" when it
-// does not.
-func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Answer) string {
+// Compare runs the engine for a compiled pod in a view and returns the differences from the oracle's result, engine (-) and oracle (+); "" if
+// there are none.
+func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgment) string {
 	answer, err := e.Answer(v, pod)
 	if err != nil {
 		return err.Error()
@@ -57,14 +57,14 @@ func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Answer)
 	return ""
 }
 
-// failsInParsing reports whether both fail in the same plugin. The texts of parse errors are the library's; that the cycle fails, and
-// where, is what matters. Scores do not exist then.
+// failsInParsing reports whether both fail in the same plugin. The texts of parse errors are the library's, so only the failure and its place
+// are compared. There are no scores then.
 func failsInParsing(got, want string) bool {
 	start := pluginFailure(got)
 	return start != "" && start == pluginFailure(want)
 }
 
-// pluginFailure is the start of an error's text, such as `running PreScore plugin "NodeAffinity":`.
+// pluginFailure returns the start of an error's text, such as `running PreScore plugin "NodeAffinity":`.
 func pluginFailure(text string) string {
 	start, _, found := strings.Cut(text, `": `)
 	if !found || !strings.HasPrefix(start, "running Pre") {
@@ -73,7 +73,7 @@ func pluginFailure(text string) string {
 	return start
 }
 
-func expectedOf(want oracle.Answer) outcome {
+func expectedOf(want oracle.Judgment) outcome {
 	o := outcome{Message: want.Message}
 	switch {
 	case want.Err != nil:

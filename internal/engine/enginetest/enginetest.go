@@ -1,7 +1,7 @@
-// Package enginetest puts an engine beside the oracle.
+// Package enginetest compares an engine with the oracle.
 //
-// It takes the oracle's clusters, profiles and answers; it gives the engine's profiles and changes that mean the same, and says where
-// an engine and the oracle differ. It owns nothing and is imported by tests only.
+// It takes the oracle's clusters, profiles and judgments; it gives the equivalent profiles and changes of the engine, and the differences
+// between both. It owns nothing and is imported by tests only; it never decides which of the two is right.
 package enginetest
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Profile returns the engine's profile that means what an oracle's profile means. The configuration builds it, so that which plugins there
-// are by default, in which order and with which weights, stands in package config alone; the oracle's own list is the second opinion on it.
+// Profile returns the engine's profile that is equivalent to an oracle's profile. It is built from a configuration, so only package config
+// defines the default plugins with their order and weights; the oracle's own list checks them independently.
 func Profile(t testing.TB, o oracle.Profile) *plugin.Profile {
 	t.Helper()
 	c, err := Config(o)
@@ -31,7 +31,7 @@ func Profile(t testing.TB, o oracle.Profile) *plugin.Profile {
 	return c.Profiles[0]
 }
 
-// Config writes an oracle's profile as a configuration file, and reads it.
+// Config writes an oracle's profile as a configuration file, and parses it.
 func Config(o oracle.Profile) (*config.Config, error) {
 	name := v1.DefaultSchedulerName
 	profile := configv1.KubeSchedulerProfile{SchedulerName: &name, Plugins: &configv1.Plugins{}}

@@ -24,7 +24,7 @@ type Pair struct {
 	Oracle  oracle.Profile
 }
 
-// NewPair puts an engine beside the oracle. config needs no profiles.
+// NewPair returns an engine and the oracle with the same cluster and profile. config needs no profiles.
 func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config) *Pair {
 	t.Helper()
 	p := &Pair{Cluster: cluster, State: state.New(), Profile: Profile(t, profile), Oracle: profile}
@@ -44,12 +44,12 @@ func (p *Pair) Compile(pod *v1.Pod) *model.Pod {
 	return compiled
 }
 
-// Compare asks both about a pod and returns how they differ, as the function [Compare] does.
+// Compare runs both for a pod and returns the differences, as the function [Compare] does.
 func (p *Pair) Compare(pod *v1.Pod) string {
 	return Compare(p.State.View(), p.Engine, p.Compile(pod), oracle.Judge(p.Cluster, pod, p.Oracle))
 }
 
-// Agree changes the cluster step by step and fails where the two differ about a pod. Before each change both are asked about the pods that ask
+// Agree changes the cluster step by step and fails if the two differ about a pod. Before each change it compares them for the pods that ask
 // returns.
 func (p *Pair) Agree(t *testing.T, r *rand.Rand, steps int, ask func(step int, c oracle.Cluster) []*v1.Pod, change func(*rand.Rand, oracle.Cluster) random.Mutation) {
 	t.Helper()

@@ -129,7 +129,7 @@ func TestOutcomesOccur(t *testing.T) {
 	t.Log(seen)
 }
 
-func count(seen map[string]int, a oracle.Answer) {
+func count(seen map[string]int, a oracle.Judgment) {
 	seen[oneOrMany("feasible", a.Feasible)]++
 	if len(a.Best) > 1 {
 		seen["several best"]++

@@ -1,8 +1,8 @@
-// Package absent stands in for what kube-scheduler has and this version of Berth does not: plugins, and extenders.
+// Package absent rejects pods that need a part of kube-scheduler which this version of Berth lacks: plugins, and extenders.
 //
-// It takes a pod; it gives the rejection of a pod that the missing part would have judged, with a text that names the part and what the
-// pod needs it for. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: whether
-// a node satisfies such a demand is what nobody here can tell, so the pod stays pending rather than land on a wrong one.
+// It takes a pod; it gives the rejection of a pod that the missing part would have judged, with a text that names the part and why the pod needs
+// it. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: without the part it is unknown
+// whether a node satisfies such a demand, so the pod stays pending.
 package absent
 
 import (
@@ -21,12 +21,12 @@ import (
 // Plugin rejects the pods that the missing part of its name would have judged.
 type Plugin struct {
 	name string
-	// rejects returns why the pod must not be bound, empty if the missing part has no say about it.
+	// rejects returns why the pod must not be bound, empty if the missing part does not judge it.
 	rejects func(pod *v1.Pod) string
 }
 
-// New returns the stand-in for a plugin. It is nil for a plugin that keeps no pod from being bound, such as one that only scores.
-// The error says that the plugin is not in the table: a plugin that nobody has thought about must not be passed over.
+// New returns the stand-in for a plugin. It is nil for a plugin that keeps no pod from being bound, such as one that only scores. A plugin that
+// is not in the table is an error, so that no plugin is ignored by mistake.
 func New(name string) (*Plugin, error) {
 	if _, ok := harmless[name]; ok {
 		return nil, nil
@@ -45,14 +45,14 @@ func New(name string) (*Plugin, error) {
 	}}, nil
 }
 
-// harmless are missing plugins without which no pod is bound that kube-scheduler would not bind, with the reason.
+// harmless are missing plugins without which only pods are bound that kube-scheduler would bind, with the reason.
 var harmless = map[string]string{
 	"DefaultPreemption":     "without preemption a pod waits until there is room",
 	"DeferredPodScheduling": "it judges pods that have a node, where a resize waits for room",
 	"PodGroupPodsCount":     "it scores",
 }
 
-// judged says which demands of a pod each missing plugin judges. A demand is what the pod does, in words that follow "the pod".
+// judged holds the demands of a pod that each missing plugin judges. A demand is a text that follows "the pod".
 var judged = map[string][]func(pod *v1.Pod) string{
 	"VolumeRestrictions":         {uses(claims, comparedDisks)},
 	"NodeVolumeLimits":           {uses(claims, ephemeralVolumes, countedDisks)},
@@ -71,17 +71,17 @@ func (p *Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult 
 	return plugin.PreFilterResult{Rejection: p.rejects(pod.Object)}
 }
 
-// EventsToRegister registers for an update of the pod that takes the demand away. No other event helps: the part stays missing.
+// EventsToRegister registers for an update of the pod that removes the demand. No other event helps: the part stays missing.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.Update, Hint: func(_ *model.Pod, e model.Event) bool {
 		return p.rejects(e.Pod.Object) == ""
 	}}}
 }
 
-// Cause is the same for all pods: the hint looks at nothing but the pod's own update.
+// Cause is the same for all pods: the hint depends only on the pod's own update.
 func (p *Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(p.name)} }
 
-// resourceClaims names the claims for devices that the pod's containers may refer to.
+// resourceClaims returns the demand for resource claims, to which the pod's containers may refer.
 func resourceClaims(pod *v1.Pod) string {
 	names := make([]string, len(pod.Spec.ResourceClaims))
 	for i := range names {
@@ -92,11 +92,11 @@ func resourceClaims(pod *v1.Pod) string {
 
 // deviceClassPrefix begins the resource name that every DeviceClass has.
 //
-// A class may have another name besides (spec.extendedResourceName), which looks like that of any extended resource. A pod that requests it
-// needs no bar: a node without the resource is rejected by NodeResourcesFit, and on a node that offers it the device plugin serves the pod.
+// A class may also have a name like that of any extended resource (spec.extendedResourceName). A pod that requests it needs no bar: a node
+// without the resource is rejected by NodeResourcesFit, and on a node that has it the device plugin serves the pod.
 const deviceClassPrefix = "deviceclass.resource.kubernetes.io/"
 
-// deviceClasses names a resource that is a device of a class.
+// deviceClasses returns the demand for a device of a class, by its resource name.
 func deviceClasses(pod *v1.Pod) string {
 	name := requested(pod, func(name v1.ResourceName, amount resource.Quantity) bool {
 		return strings.HasPrefix(string(name), deviceClassPrefix) && !amount.IsZero()
@@ -107,8 +107,8 @@ func deviceClasses(pod *v1.Pod) string {
 	return "requests " + name
 }
 
-// requested returns a resource for which asked holds among the requests and limits of containers and init containers: of the first container
-// that has any, the first by name. It is empty if there is none. What the pod requests as a whole does not count.
+// requested returns a resource for which asked is true, among the requests and limits of containers and init containers: that of the first
+// container with any, the first by name. It is empty if there is none. Pod-level requests do not count.
 func requested(pod *v1.Pod, asked func(name v1.ResourceName, amount resource.Quantity) bool) string {
 	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 		for i := range containers {
@@ -128,7 +128,7 @@ func requested(pod *v1.Pod, asked func(name v1.ResourceName, amount resource.Qua
 	return ""
 }
 
-// podGroup names the group with which the pod is to be scheduled.
+// podGroup returns the demand to be scheduled with a pod group.
 func podGroup(pod *v1.Pod) string {
 	switch group := pod.Spec.SchedulingGroup; {
 	case group == nil:

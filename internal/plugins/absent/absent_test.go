@@ -40,7 +40,7 @@ func resources(name, requests, limits string) v1.Container {
 	return c
 }
 
-// rejecting returns the names of the plugins that reject the pod, and what the first of them says of it.
+// rejecting returns the names of the plugins that reject the pod, and the text of the first of them.
 func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
 	t.Helper()
 	var names []string
@@ -151,7 +151,7 @@ func TestExtenders(t *testing.T) {
 	}
 }
 
-// Nothing wakes a pod but its own update, and only one that takes the demand away.
+// Only an update of the pod itself requeues it, and only one that removes the demand.
 func TestEventsToRegister(t *testing.T) {
 	p, err := New("DynamicResources")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// volumeKind says what a volume is called if it is of the kind, and returns "" otherwise.
+// volumeKind returns the text for a volume of the kind, and "" for others.
 type volumeKind func(v *v1.Volume) string
 
 // uses returns the demand for volumes of any of the kinds.
@@ -44,7 +44,7 @@ func ephemeralVolumes(v *v1.Volume) string {
 	return named(v, "ephemeral", v.Ephemeral != nil)
 }
 
-// comparedDisks are the volumes that two pods on a node may not share at will.
+// comparedDisks are the volumes that two pods on a node can share only under conditions.
 func comparedDisks(v *v1.Volume) string {
 	switch {
 	case v.GCEPersistentDisk != nil:
@@ -57,8 +57,8 @@ func comparedDisks(v *v1.Volume) string {
 	return named(v, "rbd", v.RBD != nil)
 }
 
-// countedDisks are the in-tree volumes that a CSI driver attaches, of which a node takes so many. Those of azureFile and vsphereVolume are
-// not counted, and neither are inline volumes of CSI drivers.
+// countedDisks are the in-tree volumes that a CSI driver attaches and whose number on a node is limited. Those of azureFile and vsphereVolume
+// are not counted, and neither are inline volumes of CSI drivers.
 func countedDisks(v *v1.Volume) string {
 	switch {
 	case v.GCEPersistentDisk != nil:

@@ -1,7 +1,7 @@
-// Package defaultbinder says what to write to the API to bind a pod, and what to do when that fails.
+// Package defaultbinder builds the Binding of a pod and decides about retries.
 //
-// It takes a pod, the name of its node, and the errors that the API gave; it gives the Binding and how long to wait for
-// another try. It owns nothing. It never sends, sleeps or adds jitter: its caller does.
+// It takes a pod, the name of its node, and the API's errors; it gives the Binding and the wait before the next try. It owns nothing. It never
+// sends, sleeps or adds jitter: commit does.
 package defaultbinder
 
 import (
@@ -18,28 +18,37 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "DefaultBinder"
 
-const (
-	// Tries is how often a binding is sent before its failure is final.
-	Tries = 4
+// Plugin is the Bind plugin. The zero value is ready.
+type Plugin struct{}
 
+// New returns the plugin.
+func New() Plugin { return Plugin{} }
+
+// Name returns the plugin's name in the configuration.
+func (Plugin) Name() string { return Name }
+
+const (
+	tries      = 4
 	firstWait  = 10 * time.Millisecond
 	waitFactor = 5
 )
 
-// Binding returns what is posted to the pod's binding subresource. The UID makes the API server refuse it for another pod
-// that has taken over the name.
-func Binding(pod *model.Pod, nodeName string) *v1.Binding {
+// Binding returns the object to post to the pod's binding subresource. With the UID the API server rejects it for another pod of the same name.
+func (Plugin) Binding(pod *model.Pod, nodeName string) *v1.Binding {
 	return &v1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
 		Target:     v1.ObjectReference{Kind: "Node", Name: nodeName},
 	}
 }
 
-// Retry says whether to send a binding again after its try-th try, counted from 1, failed with err; and if so, after which
-// wait: 10, 50 and 250 ms. Only errors of a server that is unwell or not there are worth it. A conflict, a missing pod, a
-// rate limit or a timeout is returned to the queue at once.
-func Retry(err error, try int) (wait time.Duration, again bool) {
-	if try >= Tries || !passing(err) {
+// Tries is how often a binding is sent before its failure is final.
+func (Plugin) Tries() int { return tries }
+
+// Retry reports whether to send a binding again after its try-th try, counted from 1, failed with err; and if so, after which wait: 10, 50 and
+// 250 ms. Only errors of an overloaded or unreachable server are retried. After a conflict, a missing pod, a rate limit or a timeout the pod
+// returns to the queue at once.
+func (Plugin) Retry(err error, try int) (wait time.Duration, again bool) {
+	if try >= tries || !passing(err) {
 		return 0, false
 	}
 	wait = firstWait

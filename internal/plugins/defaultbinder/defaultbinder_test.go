@@ -26,7 +26,7 @@ func TestBinding(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"},
 		Target:     v1.ObjectReference{Kind: "Node", Name: "n"},
 	}
-	if diff := cmp.Diff(want, Binding(pod, "n")); diff != "" {
+	if diff := cmp.Diff(want, Plugin{}.Binding(pod, "n")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -57,7 +57,7 @@ func TestRetry(t *testing.T) {
 		{"deadline", context.DeadlineExceeded, 1, 0},
 		{"500, then 409", apierrors.NewConflict(pods, "p", errors.New("already assigned")), 2, 0},
 	} {
-		wait, again := Retry(row.err, row.try)
+		wait, again := Plugin{}.Retry(row.err, row.try)
 		if wait != row.wait || again != (row.wait > 0) {
 			t.Errorf("%s: got %v, %t, want %v", row.name, wait, again, row.wait)
 		}

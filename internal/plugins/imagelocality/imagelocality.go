@@ -1,8 +1,7 @@
-// Package imagelocality prefers nodes that have the pod's images already.
+// Package imagelocality prefers nodes that already have the pod's images.
 //
-// It takes the images a pod names, the images on a node and how widely each is spread; it gives a raw score that is in
-// range already. It owns nothing. It never resolves an image name: names are compared as they are written, the pod's with
-// a tag added where it has none.
+// It takes the images in a pod's spec, the images on a node and how many nodes have each; it gives a raw score that is in range already. It owns
+// nothing. It never resolves an image name: names are compared as text, the pod's with a default tag.
 package imagelocality
 
 import (
@@ -22,9 +21,9 @@ const Name = "ImageLocality"
 
 const (
 	mebibyte = 1 << 20
-	// Images of less than this in sum are pulled too soon to matter.
+	// Images of less than this in sum are pulled so fast that they do not matter.
 	leastBytes int64 = 23 * mebibyte
-	// Images of more than this, for each image the pod names, are as good as it gets.
+	// More than this, for each image of the pod, does not raise the score further.
 	mostBytesPerImage int64 = 1000 * mebibyte
 	maxScore          int64 = 100
 )
@@ -38,7 +37,7 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "ImageLocality".
 func (*Plugin) Name() string { return Name }
 
-// ScoreNeed is the images, with repetitions, because each mention counts. It is nil for a pod that names none.
+// ScoreNeed is the images, with repetitions, because each occurrence counts. It is nil for a pod without images.
 func (*Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	names := imagesOf(&pod.Object.Spec)
 	if len(names) == 0 {
@@ -50,7 +49,7 @@ func (*Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 // ScoreReads names the node's images and their spread over all nodes.
 func (*Plugin) ScoreReads() model.Aspect { return model.Images | model.Spread }
 
-// mentioned are the names that a pod mentions, sorted, each as often as it is mentioned.
+// mentioned are the image names in a pod's spec, sorted, with repetitions.
 type mentioned []string
 
 func (names mentioned) AppendText(text []byte) []byte {
@@ -73,10 +72,10 @@ func (names mentioned) Compile() (plugin.NodeScores, error) {
 	return s, nil
 }
 
-// Normalization leaves scores alone.
+// Normalization returns AsIs: scores are in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
-// image is one image name and how often the pod mentions it.
+// image is one image name and how often the pod's spec has it.
 type image struct {
 	name     string
 	mentions int64
@@ -87,9 +86,9 @@ type scorer struct {
 	mostBytes int64
 }
 
-// Score is ⌊100·(c − lo)/(hi − lo)⌋ with c = clamp(sum, lo, hi), lo = 23 Mi, hi = 1000 Mi for each mention. The sum is over
-// the images on the node, of each one's size scaled by the share of all nodes that have it, so that a node does not draw
-// all pods only because it was the first to pull their image.
+// Score is ⌊100·(c − lo)/(hi − lo)⌋ with c = clamp(sum, lo, hi), lo = 23 Mi, hi = 1000 Mi for each image of the pod. The sum is over those that
+// the node has, each size scaled by the share of all nodes that have the image, so that a node does not attract all pods only because it was the
+// first to pull their image.
 func (s *scorer) Score(node state.Node) int32 {
 	present := node.Model().Images
 	if len(present) == 0 {
@@ -109,12 +108,12 @@ func (s *scorer) Score(node state.Node) int32 {
 	return int32(maxScore * (min(sum, s.mostBytes) - leastBytes) / (s.mostBytes - leastBytes))
 }
 
-// scaled does the arithmetic of kube-scheduler's score in its order and in its types, so that both truncate alike.
+// scaled computes kube-scheduler's formula in the same order and types, so that both truncate alike.
 func scaled(sizeBytes int64, nodes, clusterNodes int) int64 {
 	return int64(float64(sizeBytes) * (float64(nodes) / float64(clusterNodes)))
 }
 
-// imagesOf lists the images of init containers, containers and image volumes, sorted, each as often as it is mentioned.
+// imagesOf returns the images of init containers, containers and image volumes, sorted, with repetitions.
 func imagesOf(spec *v1.PodSpec) []string {
 	names := make([]string, 0, len(spec.InitContainers)+len(spec.Containers)+1)
 	for i := range spec.InitContainers {
@@ -132,7 +131,7 @@ func imagesOf(spec *v1.PodSpec) []string {
 	return names
 }
 
-// tagged adds the default tag to a name that has neither tag nor digest. A colon before the last slash is a port's.
+// tagged adds the default tag to a name that has neither tag nor digest. A colon before the last slash is part of a port.
 func tagged(name string) string {
 	if strings.LastIndexByte(name, ':') <= strings.LastIndexByte(name, '/') {
 		return name + ":latest"

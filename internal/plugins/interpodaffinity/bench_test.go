@@ -42,7 +42,7 @@ func newBench(t testing.TB, nodes int) *bench {
 	return b
 }
 
-// run places pods, so many on each node; shape tells the i-th pod apart.
+// run places the given number of pods on each node; shape returns the parts of the i-th pod.
 func (b *bench) run(each int, shape func(i int) part) { b.runOn(b.nodes, each, shape) }
 
 func (b *bench) runOn(nodes, each int, shape func(i int) part) {
@@ -75,7 +75,7 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// shapes are clusters and pods that the plugin is measured with.
+// shapes are clusters and pods for which the plugin is measured.
 var shapes = []struct {
 	name string
 	// fill places further pods.
@@ -101,11 +101,11 @@ var shapes = []struct {
 	{"preferred anti-affinity zone and host, carried everywhere", func(b *bench) { b.run(2, func(int) part { return dislikesItself }) }, dislikesItself},
 	{"preferred affinity zone, wide span", func(*bench) {}, both(wearing("app=new"), likes(100, term(host, "app Exists")), likes(99, term(zone, "app=app-1")))},
 	{
-		"2,000 groups of which 2 match",
+		"2,000 terms of which 2 match",
 		func(b *bench) { b.run(2, func(i int) part { return selfish(fmt.Sprint("app=s-", i%2000)) }) }, selfish("app=s-7"),
 	},
 	{
-		"2,000 groups of which all match",
+		"2,000 terms of which all match",
 		func(b *bench) {
 			b.runOn(b.nodes/2, 2, func(i int) part {
 				return apart(term(host, "app=new", whereNamespace(fmt.Sprint("team NotIn x", i%2000))))
@@ -122,7 +122,7 @@ func both(parts ...part) part {
 	}
 }
 
-// selfish pods of one application avoid each other's hosts, and rather each other's zones.
+// selfish pods have anti-affinity to their own application: required by host, preferred by zone.
 func selfish(labels string) part {
 	return both(wearing(labels), apart(term(host, labels)), dislikes(10, term(zone, labels)))
 }
@@ -132,24 +132,24 @@ var (
 	dislikesItself = both(wearing("app=d"), dislikes(10, term(zone, "app=d")), dislikes(1, term(host, "app=d")))
 )
 
-// BenchmarkLayers makes the rules of a need that was seen before, with 5,000 nodes and 50,000 pods.
-func BenchmarkLayers(b *testing.B) {
+// BenchmarkRules makes the rules of a compiled need, with 5,000 nodes and 50,000 pods.
+func BenchmarkRules(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
 			c := newBench(b, 5000)
 			shape.fill(c)
 			l := plugintest.Counting(c.plugin, c.pending(shape.pod))
-			var to []plugin.Layer
+			var to []plugin.CountRule
 			b.ReportAllocs()
 			for b.Loop() {
-				to = plugintest.Layers(l, c.state, to[:0])
+				to = plugintest.Rules(l, c.state, to[:0])
 			}
-			b.ReportMetric(float64(len(to)), "layers")
+			b.ReportMetric(float64(len(to)), "rules")
 		})
 	}
 }
 
-// BenchmarkScores scores all nodes for a need that was seen before.
+// BenchmarkScores scores all nodes for a compiled need.
 func BenchmarkScores(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
@@ -173,7 +173,7 @@ func BenchmarkScores(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstSight compiles a need and makes its rules and scores, whose tallies are there.
+// BenchmarkFirstSight compiles a need and makes its rules and scores from existing tallies.
 func BenchmarkFirstSight(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
@@ -184,7 +184,7 @@ func BenchmarkFirstSight(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				l := plugintest.Counting(c.plugin, pending)
-				plugintest.Layers(l, c.state, nil)
+				plugintest.Rules(l, c.state, nil)
 				s, _ := plugintest.SetScores(c.plugin, pending)
 				_, _ = s.Score(c.state.View(), []int32{0, 1}, scores)
 			}
@@ -192,8 +192,8 @@ func BenchmarkFirstSight(b *testing.B) {
 	}
 }
 
-// BenchmarkDecision decides and assumes, one pod after the other, with all of the default profile but PodTopologySpread: each decision
-// follows a change of one node.
+// BenchmarkDecision decides and assumes, one pod after the other, with all of the default profile but PodTopologySpread: each decision follows a
+// change of one node.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range shapes {
 		if shape.name == "required anti-affinity host, all hosts" {
@@ -220,7 +220,7 @@ func BenchmarkDecision(b *testing.B) {
 	}
 }
 
-// BenchmarkHints asks for a waiting pod with two required terms about a pod that came.
+// BenchmarkHints calls the hints of a waiting pod with two required terms for an added pod.
 func BenchmarkHints(b *testing.B) {
 	hint := newPlugin(b, nil).EventsToRegister()[0]
 	waiting := model.NewPod(pod(near(term(zone, "app=db")), apart(term(host, "app=web"))))

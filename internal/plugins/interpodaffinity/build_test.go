@@ -38,7 +38,7 @@ func newPlugin(t testing.TB, args *configv1.InterPodAffinityArgs) *interpodaffin
 	return p
 }
 
-// The tables are written with these words, so that a row fits on a line.
+// The words in which the tables are written, so that a row fits on a line.
 
 type (
 	part     = build.PodOption
@@ -68,7 +68,7 @@ var (
 	labelsOf  = build.LabelSet
 )
 
-// pod makes a pending pod with a container, as the API server wants it; without one ImageLocality would have nothing to score.
+// pod returns a pending pod with a container, which the API server requires; without one ImageLocality would have nothing to score.
 func pod(parts ...part) *v1.Pod {
 	return build.Pod(append([]part{build.Container("")}, parts...)...)
 }
@@ -81,7 +81,7 @@ func cordoned(nodes []*v1.Node, name string) []*v1.Node {
 	return build.With(nodes, name, build.Unschedulable)
 }
 
-// cluster gives the pods names.
+// cluster returns a cluster, and names the pods.
 func cluster(nodes []*v1.Node, pods ...*v1.Pod) oracle.Cluster {
 	for i, p := range pods {
 		p.Name, p.UID = fmt.Sprint("pod-", i), types.UID(fmt.Sprint("uid-", i))
@@ -89,13 +89,13 @@ func cluster(nodes []*v1.Node, pods ...*v1.Pod) oracle.Cluster {
 	return oracle.Cluster{Nodes: nodes, Pods: pods, Namespaces: []*v1.Namespace{namespace("default", "")}}
 }
 
-// pairOf puts an engine with these arguments, and without PodTopologySpread, beside the oracle.
+// pairOf returns an engine with these arguments, without PodTopologySpread, and the oracle.
 func pairOf(t testing.TB, c oracle.Cluster, args configv1.InterPodAffinityArgs) *enginetest.Pair {
 	profile := oracle.Profile{PodAffinity: args, Disabled: map[string]bool{"PodTopologySpread": true}}
 	return enginetest.NewPair(t, c, profile, engine.Config{})
 }
 
-// judge asks the engine about a pod, and fails where the oracle says otherwise.
+// judge returns the engine's answer for a pod, and fails if the oracle's differs.
 func judge(t *testing.T, row string, c oracle.Cluster, p *v1.Pod, args configv1.InterPodAffinityArgs) plan.Answer {
 	t.Helper()
 	pair := pairOf(t, c, args)
@@ -105,7 +105,7 @@ func judge(t *testing.T, row string, c oracle.Cluster, p *v1.Pod, args configv1.
 	return answer(t, pair, p)
 }
 
-// decide asks the engine alone.
+// decide returns the engine's decision, without the oracle.
 func decide(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Decision {
 	t.Helper()
 	pair := pairOf(t, c, configv1.InterPodAffinityArgs{})
@@ -123,7 +123,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// judgeFast asks the engine alone about all nodes.
+// judgeFast returns the engine's answer, without the oracle.
 func judgeFast(t *testing.T, c oracle.Cluster, p *v1.Pod) plan.Answer {
 	t.Helper()
 	return answer(t, pairOf(t, c, configv1.InterPodAffinityArgs{}), p)

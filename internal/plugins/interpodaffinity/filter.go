@@ -16,8 +16,8 @@ const (
 	unwanted      = reason.Code(3)
 )
 
-// CountNeed is the pod's namespace and labels, by which it may be unwanted anywhere, and its required terms. It is never nil: which terms the
-// pods on nodes carry is not the pod's to know.
+// CountNeed is the pod's namespace and labels, which the anti-affinity of other pods may select, and its required terms. It is never nil: the
+// pod alone does not show which terms the pods on nodes carry.
 func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
 	return &required{p.need(pod, model.RequiredAffinity, model.RequiredAntiAffinity)}
 }
@@ -32,7 +32,7 @@ func (n *required) Compile() plugin.Counting {
 	for ref := range n.terms {
 		selected, err := n.plugin.selectionOf(n.pod, ref)
 		if err != nil {
-			continue // need has found none
+			continue // unreachable: every term could be parsed
 		}
 		if ref.Kind == model.RequiredAntiAffinity {
 			r.unwanted = append(r.unwanted, selected)
@@ -51,18 +51,19 @@ func (n *required) Compile() plugin.Counting {
 	return r
 }
 
-// rules are a pod's required terms, and the terms of others that select it.
+// rules are a pod's required terms, and the anti-affinity terms of other pods that select it.
 type rules struct {
 	rejection string
-	pod       *model.Pod // its likeness
-	// wanted are the pods that all affinity terms select; some must be near by each of the keys. It is nobody when there are no keys.
+	pod       *model.Pod // a pod that the same terms select
+	// wanted are the pods that all affinity terms select; each key requires one of them in the node's domain. It is empty when there are no
+	// keys.
 	wanted state.PodSet
 	keys   []state.TopologyKey
 	// unwanted are the pods of each anti-affinity term.
 	unwanted []selection
 
-	version uint64 // of the state's terms plus one, for which the following is true
-	// first says that the pod is one of those it wants: if there are none anywhere, it may be the first.
+	version uint64 // of the state's terms plus one, for which the following fields are valid
+	// first means that the affinity terms select the pod itself: if no pod that they select is on a node, the pod may be the first.
 	first bool
 	// repelling are the anti-affinity terms of pods on nodes that select the pod, by topology key.
 	repelling [][]*state.TermCounts
@@ -77,14 +78,14 @@ type found struct {
 	repelled   []repelled
 }
 
-// repelled is how many pods do not want this one, by the domains of a topology key.
+// repelled counts, by the domains of a topology key, the pods whose anti-affinity selects this one.
 type repelled struct {
 	key     string
 	domains []int32
 	counts  []int32
 }
 
-// PreFilter finds the pods that the rules are about. There is nothing to check for a pod without terms of its own that no pod repels.
+// PreFilter finds the counts that the rules are about. There is nothing to check for a pod without required terms that no pod repels.
 func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error) {
 	if r.rejection != "" {
 		return false, r.rejection, nil
@@ -108,7 +109,7 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 
 func carried(t *state.TermCounts) bool { return t.Total() > 0 }
 
-// repelledIn reports whether a pod of the view repels the pod, on a node that has the topology key.
+// repelledIn reports whether the anti-affinity of a pod in the view, on a node with the term's topology key, selects this pod.
 func (r *rules) repelledIn(v state.View) bool {
 	for _, terms := range r.repelling {
 		if slices.ContainsFunc(terms, func(t *state.TermCounts) bool { return t.TotalWith(v.TermDifference(t)) > 0 }) {
@@ -122,7 +123,7 @@ func (r *rules) repelledIn(v state.View) bool {
 	return only
 }
 
-// catchUp looks again for the terms that select the pod, if they may have changed.
+// catchUp finds the terms that select the pod again, if they may have changed.
 func (r *rules) catchUp(v state.View) {
 	version := v.TermsVersion() + 1
 	if r.version == version {
@@ -138,7 +139,7 @@ func (r *rules) catchUp(v state.View) {
 	}
 }
 
-// byKey adds a term to those of its key.
+// byKey adds a term to the terms of its key.
 func byKey(all [][]*state.TermCounts, t *state.TermCounts) [][]*state.TermCounts {
 	for i := range all {
 		if all[i][0].Term.Key == t.Term.Key {
@@ -149,21 +150,21 @@ func byKey(all [][]*state.TermCounts, t *state.TermCounts) [][]*state.TermCounts
 	return append(all, []*state.TermCounts{t})
 }
 
-// Layers gives the rules that hold in the view.
-func (r *rules) Layers(v state.View, to []plugin.Layer) []plugin.Layer {
+// Rules returns the rules that hold in the view.
+func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	to = r.near(v, to)
 	to = r.far(v, to)
 	return r.tolerated(v, to)
 }
 
-// near asks for wanted pods by each key. Where the pod is the first of its kind, having the keys is enough.
-func (r *rules) near(v state.View, to []plugin.Layer) []plugin.Layer {
+// near appends, for each key, the rule that requires a wanted pod. Where the pod is the first, nodes need only have the keys.
+func (r *rules) near(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	own := len(to)
 	anywhere := false
 	for _, t := range r.wantedBy {
 		differences := v.Differences(t, nil)
 		anywhere = anywhere || t.TotalWith(differences) > 0
-		to = append(to, plugin.Layer{
+		to = append(to, plugin.CountRule{
 			Domains: t.Domains(), Counts: t.Counts(), Differences: differences,
 			Min: 1, Max: math.MaxInt32, Code: farFromWanted, Missing: farFromWanted,
 		})
@@ -176,21 +177,21 @@ func (r *rules) near(v state.View, to []plugin.Layer) []plugin.Layer {
 	return to
 }
 
-// far keeps away from unwanted pods.
-func (r *rules) far(v state.View, to []plugin.Layer) []plugin.Layer {
+// far appends the rules against unwanted pods.
+func (r *rules) far(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	for _, t := range r.unwantedBy {
 		if differences := v.Differences(t, nil); t.Total() > 0 || len(differences) > 0 {
-			to = append(to, plugin.Layer{Domains: t.Domains(), Counts: t.Counts(), Differences: differences, Code: nearUnwanted})
+			to = append(to, plugin.CountRule{Domains: t.Domains(), Counts: t.Counts(), Differences: differences, Code: nearUnwanted})
 		}
 	}
 	return to
 }
 
-// tolerated keeps away from pods that do not want this one.
-func (r *rules) tolerated(v state.View, to []plugin.Layer) []plugin.Layer {
+// tolerated appends the rules against pods whose anti-affinity selects this one.
+func (r *rules) tolerated(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	own := len(to)
 	for _, x := range r.repelled {
-		to = append(to, plugin.Layer{Domains: x.domains, Counts: x.counts, Code: unwanted})
+		to = append(to, plugin.CountRule{Domains: x.domains, Counts: x.counts, Code: unwanted})
 	}
 	v.TermDifferences(r.pod, func(t *state.TermCounts, differences []state.Difference) {
 		if t.Kind != model.RequiredAntiAffinity {
@@ -198,16 +199,16 @@ func (r *rules) tolerated(v state.View, to []plugin.Layer) []plugin.Layer {
 		}
 		i := slices.IndexFunc(r.repelled, func(x repelled) bool { return x.key == t.Term.Key })
 		if i < 0 {
-			to = append(to, plugin.Layer{Domains: t.Domains(), Differences: differences, Code: unwanted})
+			to = append(to, plugin.CountRule{Domains: t.Domains(), Differences: differences, Code: unwanted})
 			return
 		}
-		layer := &to[own+i]
-		layer.Differences = append(slices.Clone(layer.Differences), differences...)
+		rule := &to[own+i]
+		rule.Differences = append(slices.Clone(rule.Differences), differences...)
 	})
 	return to
 }
 
-// Reasons puts a code into words.
+// Reasons returns kube-scheduler's texts for a code.
 func (*rules) Reasons(code reason.Code) []string {
 	switch code {
 	case farFromWanted:

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// verdicts are the filter's, by node: fits, affinity (for good), anti or existing.
+// verdicts lists the filter's verdicts by node: fits, affinity (unresolvable), anti or existing.
 func verdicts(answer plan.Answer) string {
 	words := map[string]string{
 		"true node(s) didn't match pod affinity rules":                   "affinity",
@@ -68,7 +68,7 @@ func TestFilter(t *testing.T) {
 		{"existing without the key", fill("n2=1", apart(zoneDB)), pod(db), "fits fits fits fits"},
 		{"existing by zone", fill("n1=1", apart(zoneDB)), pod(db), "existing fits fits existing"},
 		{"existing by zone and by host", append(fill("n1=1", apart(zoneDB)), fill("n2=1", apart(hostDB))...), pod(db), "existing existing fits existing"},
-		{"existing, two groups of one key", append(fill("n1=1", apart(zoneDB)), fill("n3=2", apart(term(zone, "app Exists")))...), pod(db), "existing fits existing existing"},
+		{"existing, two terms of one key", append(fill("n1=1", apart(zoneDB)), fill("n3=2", apart(term(zone, "app Exists")))...), pod(db), "existing fits existing existing"},
 		{"existing terms of other kinds do not reject", fill("n1=1", near(zoneDB), likes(1, zoneDB), dislikes(1, hostDB)), pod(db), "fits fits fits fits"},
 		{"own before existing", fill("n1=1", db, apart(hostDB)), pod(db, apart(zoneDB)), "anti fits fits anti"},
 		{"everything is every pod of the namespace", fill("n1=1", web), pod(apart(term(host, "everything"))), "anti fits fits fits"},
@@ -82,7 +82,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// An empty label value is a value as any other.
+// An empty label value is a value like any other.
 func TestFilterByEmptyValue(t *testing.T) {
 	nodes := zoned("n1=z1 n2=z2 n3=z3 n4=z1")
 	nodes[0].Labels[zone], nodes[1].Labels[zone] = "", ""
@@ -92,7 +92,7 @@ func TestFilterByEmptyValue(t *testing.T) {
 	}
 }
 
-// Which namespaces a term selects: the other pod is in namespace a, the pending one in b. Rows A9 are those of
+// The namespaces that a term selects: the other pod is in namespace a, the pending one in b. Rows A9 are those of
 // docs/reference/topology.md#affinity-filter.
 func TestFilterByNamespace(t *testing.T) {
 	x, bare := []*v1.Namespace{namespace("a", "team=x"), namespace("b", "team=x")}, []*v1.Namespace{namespace("a", ""), namespace("b", "")}
@@ -127,7 +127,7 @@ func TestFilterByNamespace(t *testing.T) {
 	}
 }
 
-// A namespace selector does not imply the own namespace, and the first-pod rule knows only namespaces that exist.
+// A namespace selector does not imply the own namespace, and the first-pod rule applies only in namespaces that exist.
 func TestFirstPodByNamespace(t *testing.T) {
 	first := func(selector string) *v1.Pod {
 		return pod(wearing("app=db"), near(term(zone, "app=db", whereNamespace(selector))))
@@ -188,7 +188,7 @@ func TestNewChecksArguments(t *testing.T) {
 	}
 }
 
-// The three codes are told apart by more than their numbers.
+// The three codes differ in their texts and in being resolvable.
 func TestReasonsAndCodes(t *testing.T) {
 	c := cluster(zoned("n1=z1 n2= n3=z2"), append(fill("n1=1", wearing("app=web"), apart(term(host, "app=db"))), fill("n3=1", wearing("app=x"))...)...)
 	answer := judge(t, "all", c, pod(wearing("app=db"), near(term(zone, "app Exists")), apart(term(zone, "app=x"))), configv1.InterPodAffinityArgs{})

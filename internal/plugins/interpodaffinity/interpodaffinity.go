@@ -1,8 +1,8 @@
-// Package interpodaffinity places pods near or far from other pods: near those that their affinity terms select, far from those that
-// their anti-affinity terms select, and far from those whose anti-affinity terms select them.
+// Package interpodaffinity places pods near to or away from other pods: near those that their affinity terms select, away from those that their
+// anti-affinity terms select, and away from those whose anti-affinity terms select them.
 //
-// It takes a pod's namespace, labels and terms, and the state's tallies and groups of terms; it gives rules about counts, and scores of all
-// feasible nodes together. It owns its checked arguments and a bounded memory of parsed terms. It never looks at single pods or nodes: what
+// It takes a pod's namespace, labels and terms, and the state's tallies and term counts; it gives rules about counts, and scores of all
+// feasible nodes together. It owns its checked arguments and a bounded cache of parsed terms. It never looks at single pods or nodes: what
 // it asks the state to count, the state keeps counting.
 package interpodaffinity
 
@@ -16,11 +16,11 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "InterPodAffinity"
 
-// Plugin relates pods to pods. It can be shared.
+// Plugin places pods by their affinity to other pods. It can be shared.
 type Plugin struct {
-	// hardWeight is what a required affinity term of a pod on a node adds to the scores of its domain; 0 for nothing.
+	// hardWeight is what a required affinity term of a pod on a node adds to the scores of its domain; with 0, such terms are ignored.
 	hardWeight int64
-	// ignorePreferred says that only pods with preferred terms of their own are scored.
+	// ignorePreferred means that only pods with preferred terms of their own are scored.
 	ignorePreferred bool
 	terms           parsedTerms
 }
@@ -44,5 +44,5 @@ func New(args *configv1.InterPodAffinityArgs) (*Plugin, error) {
 // Name returns "InterPodAffinity".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns namespaces: terms select them by label.
+// Reads returns namespaces, because terms select them by label.
 func (*Plugin) Reads() []model.Kind { return []model.Kind{model.NamespaceKind} }

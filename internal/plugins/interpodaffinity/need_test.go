@@ -54,7 +54,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// Only the arguments can make the plugin have nothing to say: any pod may be what another's terms are about.
+// Only the arguments can make the plugin skip a pod: the terms of any other pod may select it.
 func TestZeroNeeds(t *testing.T) {
 	zoneDB := term(zone, "app=db")
 	ignoring := newPlugin(t, &configv1.InterPodAffinityArgs{IgnorePreferredTermsOfExistingPods: true})
@@ -78,7 +78,7 @@ func TestZeroNeeds(t *testing.T) {
 	}
 }
 
-// More terms than are remembered go through the plugin; what it says of the first must stay what it was.
+// Using more terms than the cache holds must not change the result for the first.
 func TestManyTerms(t *testing.T) {
 	p := newPlugin(t, nil)
 	hint := p.EventsToRegister()[0]

@@ -22,8 +22,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestAgreesWithOracle changes random clusters step by step and asks, after each change, for pods seen before and for new ones: the plugin,
-// from counts that follow each change, must say of every node what the oracle says from nothing.
+// TestAgreesWithOracle changes random clusters step by step and compares, after each change, for old and new pods: the plugin's results for
+// every node, from counts that follow each change, must equal the oracle's, which starts from nothing.
 func TestAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/plugins/interpodaffinity", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
@@ -35,15 +35,15 @@ func TestAgreesWithOracle(t *testing.T) {
 }
 
 func newPair(t *testing.T, r *rand.Rand, n uint64) *enginetest.Pair {
-	// Some clusters have hosts enough, and pods few enough of a kind, for groups to be kept as lists, others as arrays.
+	// Some clusters have so many hosts, and so few pods with a term, that carriers are kept as lists, others as arrays.
 	cluster := random.TopologyCluster(r, random.Size{Nodes: r.IntN(40), Placed: r.IntN(90), Pending: 6})
 	profile := random.TopologyProfile(r)
 	profile.Disabled["PodTopologySpread"] = true
 	return enginetest.NewPair(t, cluster, profile, engine.Config{Seed: n})
 }
 
-// TestBrokenSelectorsAgreeWithOracle asks for pods with a term that cannot be parsed. The texts of parse errors are the library's, so only who
-// rejects the pod is compared.
+// TestBrokenSelectorsAgreeWithOracle compares for pods with a term that cannot be parsed. The texts of parse errors are the library's, so only
+// the rejecting plugin is compared.
 func TestBrokenSelectorsAgreeWithOracle(t *testing.T) {
 	rejected := 0
 	for n := range uint64(100) {

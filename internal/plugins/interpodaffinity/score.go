@@ -9,7 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// SetNeed is the pod's namespace and labels, and its preferred terms. It is nil when the arguments leave pods without preferred terms alone.
+// SetNeed is the pod's namespace and labels, and its preferred terms. It is nil for pods without preferred terms if the arguments exclude them.
 func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
 	if p.ignorePreferred && !slices.ContainsFunc(pod.Terms, isPreferred) {
 		return nil
@@ -21,8 +21,8 @@ func isPreferred(ref model.TermRef) bool {
 	return ref.Kind == model.PreferredAffinity || ref.Kind == model.PreferredAntiAffinity
 }
 
-// Compile prepares the pod's preferred terms. It fails when any of its terms cannot be parsed, which the filter finds first unless it is
-// disabled.
+// Compile prepares the pod's preferred terms. It fails if any of its terms cannot be parsed; the filter, unless it is disabled, rejects such a
+// pod before.
 func (n *preferred) Compile() (plugin.SetScores, error) {
 	if n.err != nil {
 		return nil, fmt.Errorf("failed to parse pod: %w", n.err)
@@ -39,7 +39,7 @@ func (n *preferred) Compile() (plugin.SetScores, error) {
 	return c, nil
 }
 
-// weightOf returns what a preferred term adds for each pod that it relates.
+// weightOf returns what a preferred term adds for each pod that it selects.
 func weightOf(kind model.TermKind, weight int32) int64 {
 	if kind == model.PreferredAntiAffinity {
 		return -int64(weight)
@@ -47,12 +47,12 @@ func weightOf(kind model.TermKind, weight int32) int64 {
 	return int64(weight)
 }
 
-// set scores by a pod's preferred terms and by the terms of others that select it.
+// set scores by a pod's preferred terms and by the terms of other pods that select it.
 type set struct {
-	pod        *model.Pod // its likeness
+	pod        *model.Pod // a pod that the same terms select
 	hardWeight int64
 	byKey      []relations
-	version    uint64 // of the state's terms plus one, for which theirs are true
+	version    uint64 // of the state's terms plus one, for which theirs are valid
 	shares     shares
 }
 
@@ -73,7 +73,7 @@ type theirTerm struct {
 	weight int64
 }
 
-// under returns the relations of a key.
+// under returns the relations for a key.
 func (c *set) under(key state.TopologyKey) *relations {
 	i := slices.IndexFunc(c.byKey, func(r relations) bool { return r.key == key })
 	if i < 0 {
@@ -83,8 +83,8 @@ func (c *set) under(key state.TopologyKey) *relations {
 	return &c.byKey[i]
 }
 
-// Score adds up the weights of the terms that relate the pod to the pods around each node, and stretches the sums to 0..100. It has no
-// say when nothing relates them.
+// Score adds up the weights of the terms that relate the pod to the pods in each node's domains, and scales the sums to 0..100. It returns false
+// if no term does.
 func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	c.catchUp(v)
 	clear(scores)
@@ -104,7 +104,7 @@ func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	return related, nil
 }
 
-// catchUp looks again for the terms that select the pod, if they may have changed.
+// catchUp finds the terms that select the pod again, if they may have changed.
 func (c *set) catchUp(v state.View) {
 	version := v.TermsVersion() + 1
 	if c.version == version {
@@ -122,7 +122,7 @@ func (c *set) catchUp(v state.View) {
 	}
 }
 
-// weightOfTheirs returns what a term of a pod on a node adds to its domain; counts is false where terms of its kind add nothing.
+// weightOfTheirs returns what a term of a pod on a node adds to its domain; counts is false if terms of its kind add nothing.
 func (c *set) weightOfTheirs(t *state.TermCounts) (weight int64, counts bool) {
 	switch t.Kind {
 	case model.RequiredAffinity:
@@ -133,8 +133,8 @@ func (c *set) weightOfTheirs(t *state.TermCounts) (weight int64, counts bool) {
 	return weightOf(t.Kind, t.Weight), true
 }
 
-// sums adds up weights by domain. It is nil when no pod of the view is related by a term that pods of the state carry: that differs from
-// weights that cancel out.
+// sums adds up weights by domain. It is nil if no pod of the view is related by a term that pods of the state carry, which differs from weights
+// that add up to 0.
 func (r *relations) sums(v state.View) []int64 {
 	var sums []int64
 	some := func() {
@@ -169,7 +169,7 @@ func (r *relations) sums(v state.View) []int64 {
 	return sums
 }
 
-// addTermsOfView adds up the terms that no pod of the state carries, and pods of the view do. It reports whether there is any.
+// addTermsOfView adds the terms that pods of the view carry and no pod of the state. It reports whether there is any.
 func (c *set) addTermsOfView(v state.View, slots []int32, scores []int64) (some bool) {
 	v.TermDifferences(c.pod, func(t *state.TermCounts, differences []state.Difference) {
 		weight, counts := c.weightOfTheirs(t)
@@ -201,7 +201,7 @@ func weigh(sums []int64, counts []int32, weight int64) {
 	}
 }
 
-// add gives each slot what its domain has.
+// add adds to each slot the sum of its domain.
 func add(scores []int64, slots, domains []int32, sums []int64) {
 	scores = scores[:len(slots)]
 	for at, slot := range slots {
@@ -211,16 +211,16 @@ func add(scores []int64, slots, domains []int32, sums []int64) {
 	}
 }
 
-// shares are the stretched scores by raw score above the lowest, for the last span between lowest and highest.
+// shares are the scaled scores by raw score above the lowest, for the last difference between lowest and highest.
 type shares struct {
 	span  int64
 	table []uint8
 }
 
-// tabulated is up to which span a table is cheaper than a division for each node.
+// tabulated is up to which difference a table is cheaper than a division for each node.
 const tabulated = 1024
 
-// stretch puts the lowest score at 0 and the highest at 100.
+// stretch scales scores so that the lowest is 0 and the highest 100.
 func (t *shares) stretch(scores []int64) {
 	low, high := scores[0], scores[0]
 	for _, score := range scores {

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// marks are the plugin's scores of the feasible nodes, by name, or skip.
+// marks lists the plugin's scores of the feasible nodes, by name, or skip.
 func marks(answer plan.Answer) string {
 	var all []string
 	for _, n := range answer.Nodes {
@@ -83,9 +83,9 @@ func TestScore(t *testing.T) {
 	}
 }
 
-// The four cases of docs/reference/topology.md#affinity-score in which dividing first shows; there is no other up to 100. One node is one
-// of the preferred pods away from the lowest for each step, so the raw scores are 0 to span; clusters with fewer and with more nodes than
-// steps go through division and through the table.
+// The four cases of docs/reference/topology.md#affinity-score where dividing first makes a difference; there is no other up to 100. Each step
+// adds one preferred pod to a node, so the raw scores are 0 to span; clusters with fewer and with more nodes than steps use the division and the
+// table.
 func TestStretching(t *testing.T) {
 	differs := map[[2]int]int{{29, 50}: 57, {29, 100}: 28, {57, 100}: 56, {58, 100}: 57}
 	for span := 1; span <= 100; span++ {

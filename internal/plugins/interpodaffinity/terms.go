@@ -13,9 +13,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// parsedTerms remembers terms by their text: pods of one deployment have the same, and hints ask about each pod that waits. It forgets all
-// of them when there are too many, and may be asked by several goroutines. What cannot be parsed is not remembered: its error may depend on
-// the order in which the source says things, and the text does not.
+// parsedTerms caches terms by their text: pods of one deployment have the same, and hints need those of each waiting pod. It drops all when
+// there are too many, and is safe for concurrent use. Terms that cannot be parsed are not cached: the error may depend on the order of the
+// source's parts, and the text does not.
 type parsedTerms struct {
 	known sync.Map // unique.Handle[string] to *model.Term
 	count atomic.Int32
@@ -48,7 +48,7 @@ var kinds = [...]string{
 	model.PreferredAntiAffinity: "preferredAntiAffinityTerms",
 }
 
-// check returns what kube-scheduler says of a pod with terms that cannot be parsed: the first of each kind.
+// check returns kube-scheduler's error for a pod with terms that cannot be parsed: the first of each kind.
 func (p *Plugin) check(pod *model.Pod) error {
 	var first []error
 	for i := range pod.Terms {
@@ -65,7 +65,7 @@ func (p *Plugin) check(pod *model.Pod) error {
 	return utilerrors.NewAggregate(first)
 }
 
-// need is who a pod is to others' terms, and its own terms of two kinds: the required ones or the preferred ones.
+// need is the pod's namespace and labels, by which others' terms select it, and its own terms of two kinds: the required or the preferred ones.
 type need struct {
 	plugin *Plugin
 	pod    *model.Pod
@@ -83,7 +83,7 @@ func (p *Plugin) need(pod *model.Pod, kinds ...model.TermKind) need {
 	return need{p, pod, [2]model.TermKind(kinds), p.check(pod)}
 }
 
-// AppendText appends the canonical text. Terms that cannot be parsed are the same need exactly when they fail with the same error.
+// AppendText appends the canonical text. Needs with terms that cannot be parsed are equal exactly if they fail with the same error.
 func (n *need) AppendText(text []byte) []byte {
 	if n.err != nil {
 		return fmt.Appendf(text, "error %v", n.err)
@@ -101,7 +101,7 @@ func (n *need) AppendText(text []byte) []byte {
 	return text
 }
 
-// terms calls yield with the pod's terms of the need's kinds.
+// terms yields the pod's terms of the need's kinds.
 func (n *need) terms(yield func(ref *model.TermRef) bool) {
 	for i := range n.pod.Terms {
 		if ref := &n.pod.Terms[i]; slices.Contains(n.kinds[:], ref.Kind) && !yield(ref) {
@@ -110,12 +110,12 @@ func (n *need) terms(yield func(ref *model.TermRef) bool) {
 	}
 }
 
-// likeness stands for every pod that others' terms select exactly when they select this one.
+// likeness returns a pod that others' terms select exactly if they select this one.
 func likeness(pod *model.Pod) *model.Pod {
 	return &model.Pod{Namespace: pod.Namespace, Labels: pod.Labels}
 }
 
-// selection is a set of pods, counted by the domains of a key.
+// selection is a set of pods that is counted by the domains of a key.
 type selection struct {
 	pods state.PodSet
 	key  state.TopologyKey
@@ -135,7 +135,7 @@ func (p *Plugin) selectionOf(pod *model.Pod, ref *model.TermRef) (selection, err
 	return selection{pods, state.TopologyKey{Label: term.Key}}, nil
 }
 
-// setText says which pods a term selects, whatever its key.
+// setText returns the canonical text of the pods that a term selects, whatever its key.
 func setText(term *model.Term, ref *model.TermRef) string {
 	text := []byte{'\n'}
 	for _, name := range term.Namespaces {

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
-// TestSeenNeedCostsWhatChanged counts the work of decisions: once a need has been seen no tally is built, and a placed pod is written once into
-// each tally that counts it, whatever the size of the cluster.
+// TestSeenNeedCostsWhatChanged measures the work of decisions: with a compiled need no tally is built, and a placed pod is added once to each
+// tally that counts it, whatever the size of the cluster.
 func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	shape := both(wearing("app=w"), near(term(zone, "app Exists")), apart(term(host, "app=x")), dislikes(5, term(zone, "app=w")), dislikes(7, term(host, "app=w")))
 	const counting, pods = 3, 50 // app Exists by zone; app=w by zone and by host
@@ -27,14 +27,14 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestDecisionAllocatesNothing asks again for pods whose needs were seen before.
+// TestDecisionAllocatesNothing decides again for pods with compiled needs.
 func TestDecisionAllocatesNothing(t *testing.T) {
 	for _, shape := range shapes {
 		b := newBench(t, 200)
 		shape.fill(b)
 		pending := b.pending(shape.pod)
 		if shape.name == "required anti-affinity host, all hosts" {
-			continue // a rejection is worded, which allocates
+			continue // the text of a rejection is allocated
 		}
 		b.place(t, pending)
 		again := b.pending(shape.pod)
@@ -45,16 +45,16 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestRulesAllocateNothing is the same for rules that leave no node.
+// TestRulesAllocateNothing does the same for rules that reject every node.
 func TestRulesAllocateNothing(t *testing.T) {
 	b := newBench(t, 200)
 	b.run(1, func(int) part { return repelsItself })
 	l := plugintest.Counting(b.plugin, b.pending(repelsItself))
-	to := plugintest.Layers(l, b.state, nil)
+	to := plugintest.Rules(l, b.state, nil)
 	if len(to) != 2 {
-		t.Fatalf("%d layers, want 2", len(to))
+		t.Fatalf("%d rules, want 2", len(to))
 	}
-	if got := testing.AllocsPerRun(100, func() { to = plugintest.Layers(l, b.state, to[:0]) }); got != 0 {
+	if got := testing.AllocsPerRun(100, func() { to = plugintest.Rules(l, b.state, to[:0]) }); got != 0 {
 		t.Errorf("rules allocate %v times", got)
 	}
 }

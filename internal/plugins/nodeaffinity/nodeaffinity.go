@@ -1,9 +1,8 @@
-// Package nodeaffinity holds a pod to the nodes that its node selector and node affinity allow, and draws it to those it
-// prefers.
+// Package nodeaffinity limits a pod to the nodes that its node selector and node affinity allow, and prefers those that the pod prefers.
 //
-// It takes a pod's spec, the affinity that the configuration adds to every pod's, and a node's labels and name; it gives a
-// verdict, a raw score and, where the pod names nodes, the only nodes worth looking at. It owns the compiled added affinity.
-// It never fails over a required term that is written wrongly: such a term matches nothing.
+// It takes a pod's spec, the affinity that the configuration adds to every pod's, and a node's labels and name; it gives a verdict, a raw score
+// and, if the pod names nodes, the only nodes to check. It owns the compiled added affinity. It never fails because of an invalid required term:
+// such a term matches nothing.
 package nodeaffinity
 
 import (
@@ -34,13 +33,12 @@ const (
 
 // Plugin judges nodes by their labels and names.
 type Plugin struct {
-	// What the configuration adds to every pod. addedRequired is nil when nothing is added; a selector without terms matches
-	// no node.
+	// What the configuration adds to every pod. addedRequired is nil if nothing is added; a selector without terms matches no node.
 	addedRequired  *selector
 	addedPreferred []weightedTerm
 }
 
-// New returns the plugin. Args may be nil. The error names the field of the added affinity that is wrong.
+// New returns the plugin. Args may be nil. The error names the invalid field of the added affinity.
 func New(args *configv1.NodeAffinityArgs) (*Plugin, error) {
 	if args == nil || args.AddedAffinity == nil {
 		return &Plugin{}, nil
@@ -59,7 +57,7 @@ func New(args *configv1.NodeAffinityArgs) (*Plugin, error) {
 	return p, nil
 }
 
-// check finds what is wrong with the added affinity.
+// check validates the added affinity.
 func check(added *v1.NodeAffinity) error {
 	path := field.NewPath("addedAffinity")
 	var errs []error
@@ -79,7 +77,7 @@ func check(added *v1.NodeAffinity) error {
 // Name returns "NodeAffinity".
 func (*Plugin) Name() string { return Name }
 
-// required returns the pod's required node affinity, nil when it has none.
+// required returns the pod's required node affinity, nil if it has none.
 func required(pod *v1.Pod) *v1.NodeSelector {
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		return a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
@@ -95,7 +93,7 @@ func preferred(pod *v1.Pod) []v1.PreferredSchedulingTerm {
 	return nil
 }
 
-// FilterNeed is the pod's node selector and required terms; it is nil when it has neither and nothing is added.
+// FilterNeed is the pod's node selector and required terms; it is nil if the pod has neither and nothing is added.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	need := requirements{p.addedRequired, pod.Object.Spec.NodeSelector, required(pod.Object)}
 	if len(need.labels) == 0 && need.terms == nil && need.added == nil {
@@ -104,7 +102,7 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return need
 }
 
-// FilterReads names the labels. A node's name, the one field that terms can ask for, never changes.
+// FilterReads returns the labels. A node's name, the only field in terms, never changes.
 func (*Plugin) FilterReads() model.Aspect { return model.Labels }
 
 // requirements are what a pod requires of a node.
@@ -149,8 +147,8 @@ func (*filter) Reasons(code reason.Code) []string {
 	return []string{"node(s) didn't match Pod's node affinity/selector"}
 }
 
-// ScoreNeed is the pod's preferred terms; it is nil when there are none and none are added. Terms that do not count, such as those of weight
-// 0, still make the plugin score, as in kube-scheduler: it scores every node 0.
+// ScoreNeed is the pod's preferred terms; it is nil if there are none and none are added. With terms that add nothing, such as those of weight
+// 0, the plugin scores every node 0 instead of skipping, as in kube-scheduler.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	need := preferences{added: p.addedPreferred, terms: preferred(pod.Object)}
 	if len(need.terms) == 0 && len(need.added) == 0 {
@@ -169,7 +167,7 @@ type preferences struct {
 	err   error // why the terms cannot be parsed
 }
 
-// AppendText appends the terms. Terms that cannot be parsed are the same need exactly when they fail with the same error.
+// AppendText appends the terms. Needs with terms that cannot be parsed are equal exactly if they fail with the same error.
 func (p preferences) AppendText(text []byte) []byte {
 	if p.err != nil {
 		return fmt.Appendf(text, "error %v", p.err)
@@ -177,7 +175,7 @@ func (p preferences) AppendText(text []byte) []byte {
 	return append(append(text, "score"...), scoreText(p.terms)...)
 }
 
-// Compile prepares the added and the pod's preferred terms. It fails when one of the pod's cannot be parsed.
+// Compile prepares the added and the pod's preferred terms. It fails if one of the pod's cannot be parsed.
 func (p preferences) Compile() (plugin.NodeScores, error) {
 	if p.err != nil {
 		return nil, p.err
@@ -188,10 +186,10 @@ func (p preferences) Compile() (plugin.NodeScores, error) {
 	return s, nil
 }
 
-// ScoreReads names the labels.
+// ScoreReads returns the labels.
 func (*Plugin) ScoreReads() model.Aspect { return model.Labels }
 
-// Normalization gives the node that meets most preferences the most points.
+// Normalization scales the highest sum of weights to 100.
 func (*Plugin) Normalization() model.Normalization { return model.Largest }
 
 type scorer struct{ terms []weightedTerm }
@@ -208,20 +206,19 @@ func (s *scorer) Score(node state.Node) int32 {
 	return sum
 }
 
-// EventsToRegister registers for nodes that come to match.
+// EventsToRegister registers for nodes that start to match.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch, Touches: touchesLabels}}
 }
 
-// Cause is the selector and the terms. A node is of help only if it has a label that the selector demands, or each term demands; so those
-// are what pods are found by.
+// Cause is the selector and the terms. A node helps only if it has a label that the selector or some term requires; these are the keys.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
 	return model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod)), Keys: demands(pod.Object)}
 }
 
-// demands returns keys one of which every node touches that the pod may run on.
+// demands returns keys of which every node that the pod may run on touches one.
 func demands(pod *v1.Pod) []model.Key {
-	if labels := pod.Spec.NodeSelector; len(labels) > 0 { // each of them is demanded, so one will do
+	if labels := pod.Spec.NodeSelector; len(labels) > 0 { // each of them is required, so one suffices
 		key := slices.Min(slices.Collect(maps.Keys(labels)))
 		return []model.Key{{Kind: "label", Name: key, Value: labels[key]}}
 	}
@@ -230,7 +227,7 @@ func demands(pod *v1.Pod) []model.Key {
 		return nil
 	}
 	if _, err := affinity.NewNodeSelector(terms); err != nil {
-		return nil // the hint gives it the benefit of the doubt
+		return nil // its hint is always positive
 	}
 	var keys []model.Key
 	for i := range terms.NodeSelectorTerms {
@@ -271,9 +268,8 @@ func touchesLabels(e model.Event, touch func(model.Key)) {
 	}
 }
 
-// comesToMatch reports whether the node matches now what the pod requires, and did not before. A label that makes only the
-// added affinity match is overlooked, as kube-scheduler overlooks it. Terms that cannot be parsed give the pod the benefit
-// of the doubt.
+// comesToMatch reports whether the node matches what the pod requires, and did not before. An update that makes only the added affinity match is
+// ignored, as in kube-scheduler. For terms that cannot be parsed it returns true.
 func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
 	if p.addedRequired != nil && !p.addedRequired.matches(e.Node.Object) {
 		return false

@@ -27,8 +27,8 @@ const (
 	podText   = "node(s) didn't match Pod's node affinity/selector"
 )
 
-// terms reads required terms: terms are separated by "|", requirements by "&", the words of a requirement by spaces. A
-// requirement that starts with "." is about a field.
+// terms parses required terms: terms are separated by "|", requirements by "&", the words of a requirement by spaces. A requirement that starts
+// with "." is about a field.
 func terms(text string) []v1.NodeSelectorTerm {
 	var list []v1.NodeSelectorTerm
 	for _, term := range strings.Split(text, "|") {
@@ -224,7 +224,7 @@ func TestScoreErrors(t *testing.T) {
 	if err == nil || err.Error() != want {
 		t.Errorf("got %v\nwant %s", err, want)
 	}
-	// The error says which term it is about, so order counts here and only here.
+	// The error names the position of the term, so order matters here and only here.
 	other := pod(preferring([]int32{1, 1}, "cores Gt abc | disk In ssd"))
 	if plugintest.ScoreNeed(p, bad).IsZero() || plugintest.ScoreNeed(p, bad) == plugintest.ScoreNeed(p, other) {
 		t.Error("pods that fail with different errors share a need")
@@ -319,7 +319,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	a, b, neither := node("n", "zone=a"), node("n", "zone=b"), node("n")
 	event := func(action model.Action, before, after *v1.Node) model.Event {
 		e := model.Event{Resource: model.NodeEvent, Action: action, Node: model.NewNode(after)}
@@ -352,8 +352,8 @@ func TestInterests(t *testing.T) {
 		{"taints", nil, inA, event(model.UpdateNodeTaint, b, a), false},
 	} {
 		helps := false
-		for _, interest := range newPlugin(t, row.added).EventsToRegister() {
-			helps = helps || interest.Helps(row.pod, row.event)
+		for _, registration := range newPlugin(t, row.added).EventsToRegister() {
+			helps = helps || registration.Helps(row.pod, row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

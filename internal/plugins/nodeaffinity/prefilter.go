@@ -12,8 +12,8 @@ import (
 
 const nameField = "metadata.name"
 
-// PreFilter returns the names that the pod's required terms allow, sorted, if every term allows only nodes it names. Where the terms
-// contradict themselves and no name is left, it rejects every node.
+// PreFilter returns the node names that the pod's required terms allow, sorted, if every term has a requirement on metadata.name. If the terms
+// contradict each other and no name is left, it rejects every node.
 func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	terms := required(pod.Object)
 	if terms == nil || len(terms.NodeSelectorTerms) == 0 {
@@ -34,8 +34,8 @@ func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Narrowed: true, Nodes: slices.Compact(names)}
 }
 
-// namesOf returns the names that all of the term's requirements metadata.name In [...] list; named is false when it has no
-// such requirement. Other requirements do not narrow, and neither does it matter here whether the term can be parsed.
+// namesOf returns the names that all of the term's requirements metadata.name In [...] have in common; named is false if it has no such
+// requirement. Other requirements do not narrow, and whether the term can be parsed does not matter here.
 func namesOf(term *v1.NodeSelectorTerm) (names []string, named bool) {
 	for i := range term.MatchFields {
 		r := &term.MatchFields[i]

@@ -9,8 +9,8 @@ import (
 	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 )
 
-// The library k8s.io/component-helpers decides which terms can be parsed. What it makes of them allocates for every node it
-// is asked about; what follows is the same in a form that does not, and a test holds both together.
+// The library k8s.io/component-helpers decides which terms can be parsed. Its matching allocates for every node; the following code gives the
+// same results without allocating, and a test compares both.
 
 // label is an entry of a node selector.
 type label struct{ key, value string }
@@ -36,10 +36,10 @@ func haveAll(have map[string]string, wanted []label) bool {
 	return true
 }
 
-// selector matches where one of its terms does; without terms it matches nowhere.
+// selector matches if one of its terms does; without terms it never matches.
 type selector []term
 
-// selectorOf leaves out terms that are empty or cannot be parsed: they match nothing.
+// selectorOf omits terms that are empty or cannot be parsed: they match nothing.
 func selectorOf(s *v1.NodeSelector) selector {
 	var compiled selector
 	for i := range s.NodeSelectorTerms {
@@ -74,7 +74,7 @@ type weightedTerm struct {
 	weight int32
 }
 
-// weightedTermsOf compiles terms that are known to parse. Those without weight or requirements count for nothing.
+// weightedTermsOf compiles terms that can be parsed. It omits those without weight or requirements.
 func weightedTermsOf(terms []v1.PreferredSchedulingTerm) []weightedTerm {
 	var compiled []weightedTerm
 	for i := range terms {
@@ -87,13 +87,13 @@ func weightedTermsOf(terms []v1.PreferredSchedulingTerm) []weightedTerm {
 
 func counts(t *v1.PreferredSchedulingTerm) bool { return t.Weight != 0 && !isEmpty(&t.Preference) }
 
-// term matches where all of its requirements do.
+// term matches if all of its requirements do.
 type term struct {
 	labels []labelRequirement
 	fields []fieldRequirement
 }
 
-// termOf compiles a term that is known to parse.
+// termOf compiles a term that can be parsed.
 func termOf(t *v1.NodeSelectorTerm) term {
 	var compiled term
 	for i := range t.MatchExpressions {
@@ -121,7 +121,7 @@ func (t *term) matches(node *v1.Node) bool {
 	return true
 }
 
-// fieldRequirement compares a field with a value. Fields other than the name read as "".
+// fieldRequirement compares a field with a value. Fields other than the name have the value "".
 type fieldRequirement struct {
 	isName, equal bool
 	value         string
@@ -134,7 +134,7 @@ func (r *fieldRequirement) matches(name string) bool {
 	return (name == r.value) == r.equal
 }
 
-// labelRequirement asks for the presence or the value of a label.
+// labelRequirement checks the presence or the value of a label.
 type labelRequirement struct {
 	key      string
 	operator v1.NodeSelectorOperator
@@ -180,8 +180,7 @@ func (r *labelRequirement) lists(value string) bool {
 	return found
 }
 
-// integer reads what strconv.ParseInt reads in base 10 and 64 bits. It is written out because strconv allocates an error
-// for every label that is not a number.
+// integer parses as strconv.ParseInt does in base 10 and 64 bits. strconv allocates an error for every label that is not a number.
 func integer(text string) (value int64, ok bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if !negative {

@@ -36,8 +36,7 @@ var (
 	someLabels = rapid.MapOfN(someKey, someValue, 0, 3)
 )
 
-// The library, which allocates for every node, must give the same answers; and pods with the same need must get the same
-// answers.
+// The library, which allocates for every node, must give the same results; and pods with the same need must get the same results.
 func TestAgreesWithTheLibrary(t *testing.T) {
 	p := newPlugin(t, nil)
 	filters, scores := map[model.Need]bool{}, map[model.Need]int64{}
@@ -116,7 +115,7 @@ func TestInteger(t *testing.T) {
 	}
 }
 
-// nothing scores for a pod that the plugin has nothing to say about.
+// nothing scores for a pod that the plugin skips.
 type nothing struct{}
 
 func (nothing) Score(state.Node) int32 { return 0 }

@@ -8,11 +8,10 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The canonical texts quote every name and sort whatever has no order: selector entries, terms, the requirements of a term,
-// the values of a requirement. Repetitions stay, because they can make a term invalid or count twice.
+// The canonical texts quote every name and sort everything whose order does not matter: selector entries, terms, the requirements of a term, the
+// values of a requirement. Repetitions stay, because they can make a term invalid or count twice.
 
-// appendFilter appends the text of a node selector and of required terms, which may be nil. Terms that are there but match nothing differ
-// from no terms.
+// appendFilter appends the text of a node selector and of required terms, which may be nil. Terms that match nothing have another text than nil.
 func appendFilter(text []byte, selector map[string]string, terms *v1.NodeSelector) []byte {
 	text = append(text, "filter"...)
 	for _, l := range labelsOf(selector) {
@@ -33,7 +32,7 @@ func appendFilter(text []byte, selector map[string]string, terms *v1.NodeSelecto
 	return append(append(text, " one of"...), sortedText(texts)...)
 }
 
-// scoreText is the text of those preferred terms that count; it is empty when none does.
+// scoreText returns the text of the preferred terms that add to a score; it is empty if none does.
 func scoreText(terms []v1.PreferredSchedulingTerm) string {
 	texts := make([]string, 0, len(terms))
 	for i := range terms {

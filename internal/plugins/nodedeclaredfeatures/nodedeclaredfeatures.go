@@ -1,7 +1,7 @@
-// Package nodedeclaredfeatures keeps a pod off nodes that do not declare the features its spec relies on.
+// Package nodedeclaredfeatures keeps a pod off nodes that do not declare the features that its spec requires.
 //
-// It takes a pod's spec, from which it infers features, and the features that a node declares; it gives a verdict. It owns
-// the list of features that exist, which is fixed when the plugin is made. It never infers anything from a node's version.
+// It takes a pod's spec, from which it infers features, and the features that a node declares; it gives a verdict. It owns the list of existing
+// features, which is fixed when the plugin is made. It never infers anything from a node's version.
 package nodedeclaredfeatures
 
 import (
@@ -30,8 +30,7 @@ type Plugin struct {
 	known   []string // the names of all features, sorted
 }
 
-// New returns the plugin for a scheduler of Kubernetes 1.37. Features that are older than their last relevant version at
-// that point are not asked for.
+// New returns the plugin for a scheduler of Kubernetes 1.37. Features whose last relevant version is older are not required.
 func New() *Plugin {
 	p := &Plugin{version: version.MajorMinor(1, 37)}
 	for _, f := range features.AllFeatures {
@@ -53,20 +52,20 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return required{set, p.known}
 }
 
-// required infers the features that a pod's spec relies on.
+// required infers the features that a pod's spec requires.
 func (p *Plugin) required(spec *v1.PodSpec) nodedeclaredfeatures.FeatureSet {
 	set, err := nodedeclaredfeatures.DefaultFramework.InferForPodScheduling(&nodedeclaredfeatures.PodInfo{Spec: spec}, p.version)
 	if err != nil {
-		// The only error there is complains about a missing version.
+		// The only possible error is a missing version.
 		panic(fmt.Sprintf("nodedeclaredfeatures: infer the features of a pod: %v", err))
 	}
 	return set
 }
 
-// FilterReads names the declared features.
+// FilterReads returns the declared features.
 func (*Plugin) FilterReads() model.Aspect { return model.Features }
 
-// required is the need for features, as a set among the known ones.
+// required is the need for features, as a set of known ones.
 type required struct {
 	set   nodedeclaredfeatures.FeatureSet
 	known []string
@@ -91,8 +90,8 @@ type filter struct {
 	count    int      // how many are required
 }
 
-// Filter merges the declared features with the known ones. Nodes must declare theirs in sorted order; a name out of order
-// can be missed, as kube-scheduler misses it.
+// Filter merges the declared features with the known ones. Nodes must declare theirs in sorted order; it may miss a name that is out of order,
+// as kube-scheduler does.
 func (f *filter) Filter(node state.Node) reason.Code {
 	declared := node.Object().Status.DeclaredFeatures
 	found := 0
@@ -119,7 +118,7 @@ func (*filter) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't match Pod's required features"}
 }
 
-// EventsToRegister registers for nodes whose features change and for changes of the waiting pod that require other features.
+// EventsToRegister registers for nodes whose features change and for updates of the waiting pod that change its required features.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeDeclaredFeature, Hint: declaresOthers},
@@ -127,10 +126,10 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is the same for all pods: hints do not look at them.
+// Cause is the same for all pods: hints do not depend on them.
 func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }
 
-// declaresOthers reports whether the list of features changed. Whether the pod requires any of them is not asked.
+// declaresOthers reports whether the list of features changed, whether or not the pod requires any of them.
 func declaresOthers(_ *model.Pod, e model.Event) bool {
 	return e.OldNode == nil || !slices.Equal(e.OldNode.Object.Status.DeclaredFeatures, e.Node.Object.Status.DeclaredFeatures)
 }

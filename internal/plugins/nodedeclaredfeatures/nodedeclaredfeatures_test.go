@@ -85,7 +85,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// The library's own matching, which allocates, must give the same answer, sorted or not.
+// The library's own matching, which allocates, must give the same result, sorted or not.
 func TestAgreesWithTheLibrary(t *testing.T) {
 	p := New()
 	rapid.Check(t, func(t *rapid.T) {
@@ -109,7 +109,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	waiting := pod(users)
 	changed := func(before, after *v1.Node) model.Event {
 		return model.Event{Resource: model.NodeEvent, Action: model.UpdateNodeDeclaredFeature, OldNode: model.NewNode(before), Node: model.NewNode(after)}
@@ -130,8 +130,8 @@ func TestInterests(t *testing.T) {
 		{"other requirements", updated(model.Update, pod()), true},
 	} {
 		helps := false
-		for _, interest := range New().EventsToRegister() {
-			helps = helps || interest.Helps(waiting, row.event)
+		for _, registration := range New().EventsToRegister() {
+			helps = helps || registration.Helps(waiting, row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

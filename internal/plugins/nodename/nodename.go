@@ -1,7 +1,7 @@
-// Package nodename holds a pod to the node that its spec names.
+// Package nodename limits a pod to the node that its spec names.
 //
-// It takes a pod and nodes; it gives the one node worth looking at, and a verdict for those who ask about another. It owns
-// nothing. It never checks that the node exists: a name without a node simply leaves no node to look at.
+// It takes a pod and nodes; it gives the name of the only node to check, and a verdict on any node. It owns nothing. It never checks that the
+// node exists: a name without a node simply leaves no node to check.
 package nodename
 
 import (
@@ -16,7 +16,7 @@ const Name = "NodeName"
 
 const otherNode = reason.Unresolvable | 1
 
-// Plugin rejects nodes that a pod with spec.nodeName does not name.
+// Plugin rejects all nodes but the one in spec.nodeName, if it is set.
 type Plugin struct{}
 
 // New returns the plugin.
@@ -25,7 +25,7 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeName".
 func (*Plugin) Name() string { return Name }
 
-// PreFilter names the pod's node.
+// PreFilter returns the pod's node.
 func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	if pod.NodeName == "" {
 		return plugin.PreFilterResult{}
@@ -41,10 +41,10 @@ func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return name(pod.NodeName)
 }
 
-// FilterReads names no aspect: the name is what makes the node that node.
+// FilterReads returns no aspect: a node's name never changes.
 func (*Plugin) FilterReads() model.Aspect { return 0 }
 
-// name is the need for the one node of that name.
+// name is the need for the node of that name.
 type name string
 
 func (n name) AppendText(text []byte) []byte { return append(text, n...) }
@@ -66,5 +66,5 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.NodeEvent, Actions: model.Add}}
 }
 
-// Cause is the same for all pods: hints do not look at them.
+// Cause is the same for all pods: hints do not depend on them.
 func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }

@@ -67,9 +67,9 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	event := model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}
-	if interests := New().EventsToRegister(); len(interests) != 1 || !interests[0].Helps(pod("n1"), event) {
+	if registrations := New().EventsToRegister(); len(registrations) != 1 || !registrations[0].Helps(pod("n1"), event) {
 		t.Error("a new node does not help")
 	}
 }

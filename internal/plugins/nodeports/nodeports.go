@@ -1,7 +1,7 @@
-// Package nodeports keeps a pod off nodes where another pod holds a host port that it wants.
+// Package nodeports keeps a pod off nodes where another pod uses a host port that it wants.
 //
-// It takes a pod's host ports and the ports in use on a node; it gives a verdict. It owns nothing: who holds which port is
-// the state's to know. It never compares the ports of one pod with each other.
+// It takes a pod's host ports and the ports in use on a node; it gives a verdict. It owns nothing: the state counts the ports in use. It never
+// compares the ports of one pod with each other.
 package nodeports
 
 import (
@@ -19,10 +19,10 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "NodePorts"
 
-// taken can be cured: the holder may be evicted.
+// taken is resolvable: the pod with the port may be evicted.
 const taken reason.Code = 1
 
-// Plugin rejects nodes whose ports are taken.
+// Plugin rejects nodes where a wanted port is in use.
 type Plugin struct{}
 
 // New returns the plugin.
@@ -50,7 +50,7 @@ func sorted(ports []model.HostPort) []model.HostPort {
 	return ports
 }
 
-// FilterReads names the host ports in use.
+// FilterReads returns the host ports in use.
 func (*Plugin) FilterReads() model.Aspect { return model.Ports }
 
 // wanted is the need for free host ports, sorted.
@@ -88,7 +88,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is the wanted ports; a pod that goes is of help only if it held one of the numbers.
+// Cause is the wanted ports; a deleted pod helps only if it used one of the numbers.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
 	cause := model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod))}
 	for _, port := range pod.Ports {
@@ -107,8 +107,7 @@ func touchesPorts(e model.Event, touch func(model.Key)) {
 	}
 }
 
-// freesPort reports whether the pod that went held, or was nominated with, a port in the way of the waiting pod. On which node is
-// not asked.
+// freesPort reports whether the deleted pod used, or was nominated with, a port that conflicts with the waiting pod's, on whatever node.
 func freesPort(waiting *model.Pod, e model.Event) bool {
 	gone := e.OldPod
 	if gone.NodeName == "" && gone.NominatedNode == "" {

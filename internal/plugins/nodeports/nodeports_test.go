@@ -101,7 +101,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	deleted := func(nodeName, nominated string, ports ...v1.ContainerPort) model.Event {
 		gone := object(ports...)
 		gone.Spec.NodeName, gone.Status.NominatedNodeName = nodeName, nominated
@@ -116,15 +116,15 @@ func TestInterests(t *testing.T) {
 	}{
 		{"other protocol freed", deleted("n", "", udp), false},
 		{"port freed", deleted("n", "", tcp), true},
-		{"port freed on the promised node", deleted("", "n", tcp), true},
+		{"port freed on the nominated node", deleted("", "n", tcp), true},
 		{"port was not held", deleted("", "", tcp), false},
 		{"no ports", deleted("n", ""), false},
 		{"node added", model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}, true},
 		{"pod added", model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: waiting}, false},
 	} {
 		helps := false
-		for _, interest := range New().EventsToRegister() {
-			helps = helps || interest.Helps(waiting, row.event)
+		for _, registration := range New().EventsToRegister() {
+			helps = helps || registration.Helps(waiting, row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

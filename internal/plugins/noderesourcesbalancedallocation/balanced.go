@@ -1,8 +1,7 @@
-// Package noderesourcesbalancedallocation prefers nodes on which a pod evens out how fully each resource is used.
+// Package noderesourcesbalancedallocation prefers nodes on which a pod makes the use of resources more balanced.
 //
-// It takes a pod's requests and what nodes offer and have given away; it gives each node a score between 50 and 100, where
-// 75 means that the pod changes nothing. It owns its checked arguments. It never rejects a node, and it has nothing to say about pods
-// that ask for none of its resources.
+// It takes a pod's requests and the allocatable and used amounts of nodes; it gives each node a score between 50 and 100, where 75 means that
+// the pod changes nothing. It owns its checked arguments. It never rejects a node, and it skips pods that request none of its resources.
 package noderesourcesbalancedallocation
 
 import (
@@ -19,9 +18,9 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "NodeResourcesBalancedAllocation"
 
-// Plugin compares the fractions to which resources are used. It is immutable and can be shared.
+// Plugin compares the fractions of resources that are in use. It is immutable and can be shared.
 type Plugin struct {
-	// resources are those configured ones that scheduling knows amounts of; no node has any of the others.
+	// resources are the configured ones that scheduling counts; no node has any of the others.
 	resources []v1.ResourceName
 }
 
@@ -46,7 +45,7 @@ func New(args *configv1.NodeResourcesBalancedAllocationArgs) (*Plugin, error) {
 	return p, nil
 }
 
-// check accepts each name once. Weights exist for the form only: 1 is the only one there is, and 0 stands for it.
+// check accepts each name once. The only weight is 1, and 0 stands for it.
 func check(resources []configv1.ResourceSpec) error {
 	var errs field.ErrorList
 	seen := map[string]bool{}
@@ -80,10 +79,10 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	return nil
 }
 
-// ScoreReads names what the node offers and what its pods take.
+// ScoreReads returns the allocatable and used amounts.
 func (*Plugin) ScoreReads() model.Aspect { return model.Usage | model.Allocatable }
 
-// Normalization says that scores are in range as they are.
+// Normalization returns AsIs: scores are in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
 // occupied are the amounts that a pod occupies.
@@ -99,7 +98,7 @@ func (o occupied) AppendText(text []byte) []byte {
 	return text
 }
 
-// Compile picks the resources that count for the pod: a scalar that it does not ask for counts on no node. It never fails.
+// Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
 func (o occupied) Compile() (plugin.NodeScores, error) {
 	s := &scorer{}
 	for _, name := range o.plugin.resources {

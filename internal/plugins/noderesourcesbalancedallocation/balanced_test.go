@@ -18,7 +18,7 @@ import (
 
 var _ plugin.NodeScore = (*Plugin)(nil)
 
-// list reads "cpu=1 memory=2Gi".
+// list parses "cpu=1 memory=2Gi".
 var list = build.Resources
 
 func nodeOf(name, allocatable string) *v1.Node {
@@ -150,7 +150,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-// Texts are kube-scheduler's, as observed.
+// The texts are kube-scheduler's, as observed.
 func TestArguments(t *testing.T) {
 	specs := func(pairs ...any) *configv1.NodeResourcesBalancedAllocationArgs {
 		args := &configv1.NodeResourcesBalancedAllocationArgs{}
@@ -194,7 +194,7 @@ func TestScoreAllocatesNothing(t *testing.T) {
 	}
 }
 
-// kept makes the compiler compute what is measured.
+// kept prevents the compiler from removing the measured calls.
 var kept int32
 
 func BenchmarkScore(b *testing.B) {

@@ -13,7 +13,7 @@ type part struct {
 	asked    int64
 }
 
-// fractions returns how full the node is of the resource, without the pod and with it. Nodes that have none of it are not ok.
+// fractions returns the fraction of the node's resource in use, without the pod and with it. ok is false for nodes without the resource.
 func (p *part) fractions(size, used *model.Resources) (before, after float64, ok bool) {
 	capacity, taken := p.resource.In(size), p.resource.In(used)
 	if capacity == 0 {
@@ -22,7 +22,7 @@ func (p *part) fractions(size, used *model.Resources) (before, after float64, ok
 	return fraction(taken, capacity), fraction(taken+p.asked, capacity), true
 }
 
-// fraction is at most 1: a node that is more than full is full.
+// fraction is at most 1, also on a node with more in use than it has.
 func fraction(amount, capacity int64) float64 {
 	if amount > capacity {
 		return 1
@@ -30,11 +30,11 @@ func fraction(amount, capacity int64) float64 {
 	return float64(amount) / float64(capacity)
 }
 
-// scorer is one need, ready to be asked about nodes.
+// scorer is a compiled need.
 //
-// Its floating point follows kube-scheduler's to the last bit, because the last bit decides how a score is truncated. So the
-// order of operations is part of the result, and where a product is added to something, an explicit conversion rounds it first:
-// the Go specification lets a compiler fuse x*y + z into one operation with another result, except across a conversion.
+// Its floating point must equal kube-scheduler's to the last bit, because the last bit decides how a score is truncated. So the order of
+// operations is part of the result, and a product is rounded by an explicit conversion before it is added to something: the Go specification
+// lets a compiler fuse x*y + z into one operation with another result, except across a conversion.
 type scorer struct{ parts []part }
 
 // Score rates one node: 75 plus or minus half of what the pod adds to the node's balance.
@@ -48,7 +48,7 @@ func (s *scorer) Score(node state.Node) int32 {
 		}
 	}
 	if before.count > 2 {
-		// The fractions are computed again rather than kept: there is no room for any number of them without allocating.
+		// The fractions are computed again rather than stored, because storing any number of them would allocate.
 		for i := range s.parts {
 			if b, a, ok := s.parts[i].fractions(size, used); ok {
 				before.deviate(b)
@@ -59,7 +59,7 @@ func (s *scorer) Score(node state.Node) int32 {
 	return 50 + (50+after.balance()-before.balance())/2
 }
 
-// spread measures how far apart fractions are. First all are added, then, if there are more than two, each one deviates.
+// spread computes the standard deviation of fractions. First all are added, then, if there are more than two, the deviation of each.
 type spread struct {
 	count       int
 	first, last float64

@@ -20,7 +20,7 @@ var strategies = []configv1.ScoringStrategyType{
 	configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio,
 }
 
-// check returns the arguments with defaults filled in, or everything that is wrong with them.
+// check returns the arguments with defaults filled in, or all their errors.
 func check(args *configv1.NodeResourcesFitArgs) (*configv1.NodeResourcesFitArgs, error) {
 	checked := defaulted(args)
 	var errs field.ErrorList
@@ -29,7 +29,7 @@ func check(args *configv1.NodeResourcesFitArgs) (*configv1.NodeResourcesFitArgs,
 	return checked, errs.ToAggregate()
 }
 
-// defaulted returns a copy with defaults. A strategy that lacks its type is left so, to be rejected, as in kube-scheduler.
+// defaulted returns a copy with defaults. A strategy without a type gets none, so that it is rejected, as in kube-scheduler.
 func defaulted(args *configv1.NodeResourcesFitArgs) *configv1.NodeResourcesFitArgs {
 	if args == nil {
 		args = &configv1.NodeResourcesFitArgs{}

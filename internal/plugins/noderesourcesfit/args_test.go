@@ -15,7 +15,7 @@ var (
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
-// Texts are kube-scheduler's, as observed.
+// The texts are kube-scheduler's, as observed.
 func TestArguments(t *testing.T) {
 	const (
 		least = configv1.LeastAllocated

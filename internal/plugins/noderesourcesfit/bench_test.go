@@ -14,8 +14,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// benchNodes is a cluster whose nodes are loaded by a fixed random sequence: neighbours differ, as they do in life, and no branch is
-// foreseen by the processor merely because the load repeats.
+// benchNodes is a cluster whose nodes have loads from a fixed random sequence: neighbours differ, as in real clusters, and the processor cannot
+// predict branches from a repeated load.
 func benchNodes(count int) []state.Node {
 	var nodes []*v1.Node
 	var pods []*v1.Pod
@@ -38,7 +38,7 @@ func benchNodes(count int) []state.Node {
 	return views
 }
 
-// Results are kept so that the compiler must compute them.
+// Results are stored so that the compiler does not remove the measured calls.
 var (
 	verdict reason.Code
 	score   int32

@@ -10,8 +10,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// A verdict is a set of shortages: one bit for each fixed check and one for each scalar of the need, in the order in which
-// reasons are listed.
+// A verdict is a set of shortages: one bit for each fixed check and one for each scalar of the need, in the order of the reasons.
 const (
 	tooManyPods reason.Code = 1 << iota
 	noCPU
@@ -23,10 +22,10 @@ const (
 	maxScalars = 30 - fixedBits // the highest bits of a code are reason.Unresolvable and reason.Failed
 )
 
-// FilterNeed is what the pod asks for, as far as the filter checks it. It is never nil: every pod counts as a pod.
+// FilterNeed is the part of the pod's requests that the filter checks. It is never nil: every pod counts towards the number of pods.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed { return asks{&pod.Asks, p} }
 
-// asks are the amounts that a pod asks for.
+// asks are the amounts that a pod requests.
 type asks struct {
 	*model.Resources
 	plugin *Plugin
@@ -52,10 +51,10 @@ func (a asks) eachScalar(yield func(model.Scalar)) {
 	}
 }
 
-// FilterReads names what the node offers and what its pods take.
+// FilterReads returns the allocatable and used amounts.
 func (*Plugin) FilterReads() model.Aspect { return reads }
 
-// Compile copies what is to be checked.
+// Compile copies the amounts to check.
 func (a asks) Compile() plugin.Verdicts {
 	f := filter{
 		cpuMilli:       demandOf(a.CPUMilli, noCPU),
@@ -71,13 +70,13 @@ func (a asks) Compile() plugin.Verdicts {
 	return &f
 }
 
-// filter is a need with few enough scalars that a verdict's bits say everything.
+// filter is a need with so few scalars that a verdict has a bit for each.
 type filter struct {
 	cpuMilli, memoryBytes, ephemeralBytes demand
 	scalars                               []scalarDemand // without zeros and ignored ones, sorted by name
 }
 
-// Filter checks everything; a node that fails one check is still asked about the others.
+// Filter checks everything, also after a failed check.
 func (f *filter) Filter(node state.Node) reason.Code {
 	size, used := node.Model(), node.Used()
 	code := f.fixed(size, used, node.PodCount())
@@ -87,7 +86,7 @@ func (f *filter) Filter(node state.Node) reason.Code {
 	return code
 }
 
-// fixed checks the number of pods and the three resources that are always there.
+// fixed checks the number of pods and the three resources that are fields.
 func (f *filter) fixed(size *model.Node, used *model.Resources, pods int) reason.Code {
 	return tooManyPods&ifNegative(size.AllowedPods-int64(pods)-1) |
 		f.cpuMilli.shortage(size.Allocatable.CPUMilli, used.CPUMilli) |
@@ -95,9 +94,8 @@ func (f *filter) fixed(size *model.Node, used *model.Resources, pods int) reason
 		f.ephemeralBytes.shortage(size.Allocatable.EphemeralBytes, used.EphemeralBytes)
 }
 
-// demand is an amount with the bit that says it is not there. An amount of 0 has no bit: who asks for nothing does not mind
-// that free space is negative, as it is after a node has shrunk. A negative amount is the sum of so much that it overflows; it is
-// not checked either, as in kube-scheduler.
+// demand is an amount with the bit that means a shortage of it. An amount of 0 has no bit: a pod that requests none fits even if free space is
+// negative, as it is after a node has shrunk. A negative amount is an overflowed sum; it is not checked either, as in kube-scheduler.
 type demand struct {
 	asked int64
 	bit   reason.Code
@@ -110,19 +108,19 @@ func demandOf(asked int64, bit reason.Code) demand {
 	return demand{asked, bit}
 }
 
-// shortage compares with what a node has. What even an empty node cannot give, no eviction will give.
+// shortage compares with a node's amounts. If not even an empty node has enough, the shortage is unresolvable.
 func (d demand) shortage(size, used int64) reason.Code {
 	return d.bit&ifLess(size-used, d.asked) | reason.Unresolvable&ifNegative(size-d.asked)
 }
 
-// ifLess is a mask of ones if a < b, also where a - b overflows, as it does for amounts that nobody has but anybody may ask for.
+// ifLess is a mask of ones if a < b, also if a - b overflows, as it does for very large requests.
 func ifLess(a, b int64) reason.Code {
 	d := a - b
 	return ifNegative(d ^ (a^b)&(d^a))
 }
 
-// ifNegative is a mask of ones for negative numbers. There are no branches here because the verdicts of neighbouring nodes
-// differ, and one mispredicted branch costs more than all the arithmetic.
+// ifNegative is a mask of ones for negative numbers. There are no branches here because the verdicts of neighbouring nodes differ, and one
+// mispredicted branch costs more than all the arithmetic.
 func ifNegative(n int64) reason.Code { return reason.Code(n >> 63) }
 
 type scalarDemand struct {
@@ -154,8 +152,8 @@ func (f *filter) text(bit int) string {
 	return "Insufficient " + f.scalars[bit-fixedBits].name.Value()
 }
 
-// wideFilter is a need with more scalars than a verdict has bits. It numbers the distinct sets of shortages as it meets them, so it
-// allocates where a filter does not. Nobody but a test is known to ask for 27 kinds of device.
+// wideFilter is a need with more scalars than a verdict has bits. It numbers the distinct sets of shortages as they occur, so it allocates where
+// a filter does not. Only a test is known to request 27 kinds of device.
 type wideFilter struct {
 	filter
 
@@ -166,7 +164,7 @@ type wideFilter struct {
 
 func widened(f filter) *wideFilter {
 	for i := range f.scalars {
-		f.scalars[i].bit = firstScalar // which scalar it is, the set says
+		f.scalars[i].bit = firstScalar // the set identifies the scalar
 	}
 	return &wideFilter{filter: f, codes: map[string]reason.Code{}}
 }
@@ -189,7 +187,7 @@ func (f *wideFilter) Filter(node state.Node) reason.Code {
 	return f.number(string(set)) | code&reason.Unresolvable
 }
 
-// number gives every set the same number each time.
+// number returns the number of a set, the same each time.
 func (f *wideFilter) number(set string) reason.Code {
 	f.mu.Lock()
 	defer f.mu.Unlock()

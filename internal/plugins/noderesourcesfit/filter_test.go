@@ -18,7 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// exampleNode is the node of docs/reference/resources.md#fit-filter, with the given changes to what it offers.
+// exampleNode is the node of docs/reference/resources.md#fit-filter, with the given changes of its allocatable.
 func exampleNode(changes string) state.Node {
 	n := nodeOf("cpu=4 memory=8Gi pods=110 example.com/fpga=2")
 	for name, q := range list(changes) {
@@ -29,7 +29,7 @@ func exampleNode(changes string) state.Node {
 	return plugintest.Node(n, a, b)
 }
 
-// verdict words a filter's answer: "fits", or the status and the reasons.
+// verdictOf formats a filter's verdict: "fits", or the status and the reasons.
 func verdictOf(f plugin.Verdicts, node state.Node) string {
 	code := f.Filter(node)
 	switch {
@@ -95,7 +95,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A node whose pods take next to everything that can be counted has nothing left for a pod that asks for a lot, too.
+// A node on which pods use almost the largest countable amount has nothing left for a pod that requests a lot, either.
 func TestIfLess(t *testing.T) {
 	const most, least = math.MaxInt64, math.MinInt64
 	numbers := []int64{least, least + 1, -5, -1, 0, 1, 5, most - 1, most}
@@ -112,7 +112,7 @@ func TestIfLess(t *testing.T) {
 	}
 }
 
-// manyScalars asks for one of each of n devices.
+// manyScalars requests one of each of n devices.
 func manyScalars(n int) string {
 	var text strings.Builder
 	for i := range n {
@@ -121,7 +121,7 @@ func manyScalars(n int) string {
 	return text.String()
 }
 
-// A verdict has bits for 26 scalars; with more it must say just as much.
+// A verdict has bits for 26 scalars; with more, the reasons must still be complete.
 func TestFilterManyScalars(t *testing.T) {
 	for _, count := range []int{25, 26, 27, 28, 100} {
 		asks := manyScalars(count)

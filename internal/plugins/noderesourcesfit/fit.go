@@ -1,8 +1,8 @@
-// Package noderesourcesfit keeps pods off nodes that lack the resources they ask for, and prefers the nodes where they fit best.
+// Package noderesourcesfit keeps pods off nodes that lack the requested resources, and prefers the nodes where they fit best.
 //
-// It takes a pod's request vectors and what nodes offer and have given away; it gives a verdict that names every resource in
-// short supply, and a score by one of three strategies. It owns its checked arguments. It never adds up requests itself (model does), and
-// it never looks at which pods a node runs, only at their sums.
+// It takes a pod's request vectors and the allocatable and used amounts of nodes; it gives a verdict that names every resource in short supply,
+// and a score by one of three strategies. It owns its checked arguments. It never adds up requests itself (model does), and it never looks at
+// single pods on a node, only at their sums.
 package noderesourcesfit
 
 import (
@@ -17,18 +17,18 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "NodeResourcesFit"
 
-// reads is all that verdicts and scores depend on.
+// reads is all aspects that verdicts and scores depend on.
 const reads = model.Usage | model.Allocatable
 
 // Plugin compares requests with free resources. It is immutable and can be shared.
 type Plugin struct {
 	ignored, ignoredGroups map[string]bool
 	strategy               configv1.ScoringStrategyType
-	resources              []weighed // in the order of the configuration, which decides nothing but the order of the need
+	resources              []weighed // in the order of the configuration, which only determines the order in the need
 	ratings                ratings   // of RequestedToCapacityRatio
 }
 
-// weighed is a configured resource that scoring can know about.
+// weighed is a configured resource that scheduling counts.
 type weighed struct {
 	name   v1.ResourceName
 	weight int64
@@ -56,7 +56,7 @@ func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
 	return p, nil
 }
 
-// accounted reports whether scheduling knows amounts of the resource. Of any other, every node has none, so it never counts.
+// accounted reports whether scheduling counts the resource. No node has any other, so it never affects a score.
 func accounted(name v1.ResourceName) bool {
 	return name == v1.ResourceCPU || name == v1.ResourceMemory || name == v1.ResourceEphemeralStorage || model.IsScalarName(name)
 }

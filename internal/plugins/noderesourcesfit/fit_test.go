@@ -13,7 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/build"
 )
 
-// list reads "cpu=1 memory=2Gi".
+// list parses "cpu=1 memory=2Gi".
 var list = build.Resources
 
 func nodeOf(allocatable string) *v1.Node {

@@ -14,16 +14,16 @@ import (
 // maxScore is the best rating of one resource.
 const maxScore = 100
 
-// ScoreNeed is what the pod is taken to ask for of the configured resources. It is never nil: best-effort pods are scored, too.
+// ScoreNeed is the pod's assumed requests of the configured resources. It is never nil: best-effort pods are scored, too.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{&pod.Scored, p} }
 
-// ScoreReads names what the node offers and what its pods take.
+// ScoreReads returns the allocatable and used amounts.
 func (*Plugin) ScoreReads() model.Aspect { return reads }
 
-// Normalization says that scores are in range as they are.
+// Normalization returns AsIs: scores are in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
 
-// scored are the amounts that a pod is taken to ask for.
+// scored are a pod's assumed requests.
 type scored struct {
 	*model.Resources
 	plugin *Plugin
@@ -37,7 +37,7 @@ func (x scored) AppendText(text []byte) []byte {
 	return text
 }
 
-// Compile picks the resources that count for the pod: a scalar that it does not ask for counts on no node. It never fails.
+// Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
 func (x scored) Compile() (plugin.NodeScores, error) {
 	var parts []part
 	for _, r := range x.plugin.resources {
@@ -62,8 +62,8 @@ type part struct {
 	weight   int64
 }
 
-// on returns what the node has of the resource, and how much would be taken with the pod on it. For cpu and memory, pods that
-// ask for nothing are taken to use something.
+// on returns the node's amount of the resource, and how much would be in use with the pod on it. For cpu and memory, pods without requests count
+// with defaults.
 func (p *part) on(node state.Node) (capacity, requested int64) {
 	used := p.resource.In(node.Used())
 	if cpuMilli, memoryBytes := node.NonZeroUsed(); p.resource.IsCPU() {
@@ -117,8 +117,7 @@ func mean(sum, weights int64) int32 {
 	return int32(sum / weights)
 }
 
-// requestedToCapacityRatio rates the taken shares by a shape. A resource that the shape rates 0 does not count at all, so
-// it does not lower the mean.
+// requestedToCapacityRatio rates the used shares by a shape. A resource that the shape rates 0 is left out of the mean, so it does not lower it.
 type requestedToCapacityRatio struct {
 	parts   []part
 	ratings ratings
@@ -145,11 +144,11 @@ func (s *requestedToCapacityRatio) Score(node state.Node) int32 {
 	return int32(math.Round(float64(sum) / float64(weights)))
 }
 
-// ratings is a shape worked out for every whole percentage.
+// ratings is a shape evaluated at every whole percentage.
 type ratings [maxUtilization + 1]int8
 
-// rate follows the straight lines between the shape's points, in integers: division truncates toward zero, so that falling
-// lines round up. Left and right of the points the line is level.
+// rate interpolates linearly between the shape's points, in integers: division truncates toward zero, so falling lines round up. Left and right
+// of the points the line is level.
 func rate(shape []configv1.UtilizationShapePoint) ratings {
 	var r ratings
 	for percent := range r {
@@ -174,8 +173,8 @@ func follow(shape []configv1.UtilizationShapePoint, percent int64) int64 {
 	return int64(shape[len(shape)-1].Score) * scale
 }
 
-// at looks a percentage up. One outside the range comes from amounts so large that they overflow; they are rated like the
-// nearest end, as the level parts of a shape would.
+// at returns the rating of a percentage. One outside the range comes from overflowing amounts; it gets the rating of the nearest end, as on the
+// level parts of a shape.
 func (r *ratings) at(percent int64) int64 {
 	return int64(r[min(max(percent, 0), maxUtilization)])
 }

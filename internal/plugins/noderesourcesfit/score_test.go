@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// points reads utilizations and scores by turns.
+// points parses pairs of utilization and score.
 func points(pairs ...int32) []configv1.UtilizationShapePoint {
 	shape := []configv1.UtilizationShapePoint{}
 	for i := 0; i < len(pairs); i += 2 {
@@ -29,8 +29,8 @@ func scoreOf(t *testing.T, args *configv1.NodeResourcesFitArgs, pod *v1.Pod, nod
 	return s.Score(node)
 }
 
-// The numbered rows are those of docs/reference/resources.md#fit-score, where totals include the pod. Here one part of the total is on the node
-// and the rest comes with the pod.
+// The numbered rows are those of docs/reference/resources.md#fit-score, where totals include the pod. Here one part of the total is in use on
+// the node and the rest is the pod's.
 func TestScore(t *testing.T) {
 	const (
 		least = configv1.LeastAllocated

@@ -1,7 +1,7 @@
 // Package nodeunschedulable keeps pods off cordoned nodes.
 //
-// It takes a pod's tolerations and a node's spec.unschedulable; it gives a verdict. It owns nothing. It never looks at the
-// taints that a node really has: those are TaintToleration's.
+// It takes a pod's tolerations and a node's spec.unschedulable; it gives a verdict. It owns nothing. It never looks at the node's taints: those
+// are TaintToleration's.
 package nodeunschedulable
 
 import (
@@ -27,8 +27,7 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "NodeUnschedulable".
 func (*Plugin) Name() string { return Name }
 
-// FilterNeed is the same for all pods that cordons keep out, and nil for those that tolerate a cordon: every node is fine
-// for them.
+// FilterNeed is the same for all pods that do not tolerate a cordon, and nil for those that do: they pass every node.
 func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if tolerates(pod.Object.Spec.Tolerations) {
 		return nil
@@ -36,7 +35,7 @@ func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return schedulable{}
 }
 
-// FilterReads names spec.unschedulable, which is part of the aspect Taints.
+// FilterReads returns the aspect Taints, which includes spec.unschedulable.
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
 // schedulable is the need for a node that is not cordoned.
@@ -62,7 +61,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is the same for all pods: hints do not look at them.
+// Cause is the same for all pods: hints do not depend on them.
 func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }
 
 func becomesSchedulable(_ *model.Pod, e model.Event) bool {
@@ -73,9 +72,8 @@ func gainsToleration(_ *model.Pod, e model.Event) bool {
 	return tolerates(e.Pod.Object.Spec.Tolerations)
 }
 
-// tolerates reports whether some toleration tolerates the taint that a cordon stands for: its key is
-// node.kubernetes.io/unschedulable, its value empty, its effect NoSchedule. Operators that compare numbers never match an
-// empty value.
+// tolerates reports whether some toleration tolerates the taint of a cordon: its key is node.kubernetes.io/unschedulable, its value empty, its
+// effect NoSchedule. Operators that compare numbers never match an empty value.
 func tolerates(tolerations []v1.Toleration) bool {
 	for i := range tolerations {
 		t := &tolerations[i]

@@ -89,7 +89,7 @@ func TestNeed(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	nodeEvent := func(action model.Action, before, after *v1.Node) model.Event {
 		e := model.Event{Resource: model.NodeEvent, Action: action, Node: model.NewNode(after)}
 		if before != nil {
@@ -115,8 +115,8 @@ func TestInterests(t *testing.T) {
 		{"gains a toleration of cordons", podEvent(existsAny), true},
 	} {
 		helps := false
-		for _, interest := range New().EventsToRegister() {
-			helps = helps || interest.Helps(none, row.event)
+		for _, registration := range New().EventsToRegister() {
+			helps = helps || registration.Helps(none, row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

@@ -1,4 +1,4 @@
-// Package plugintest builds the small clusters that plugins' tables of examples are about.
+// Package plugintest builds the small clusters of plugins' test tables.
 //
 // It takes API objects and gives state views, through the same state that production uses. It owns nothing and is imported
 // by tests only.
@@ -40,7 +40,7 @@ func Node(node *v1.Node, pods ...*v1.Pod) state.Node {
 	return s.Node(slot)
 }
 
-// FilterNeed returns what a filter needs to know of the pod, interned; zero if it has nothing to say.
+// FilterNeed returns the pod's need of a filter, interned; zero if it is nil.
 func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
 	if counts, ok := p.(plugin.CountFilter); ok {
 		return plugin.NeedOf(counts.CountNeed(pod))
@@ -48,7 +48,7 @@ func FilterNeed(p plugin.Filter, pod *model.Pod) model.Need {
 	return plugin.NeedOf(p.(plugin.NodeFilter).FilterNeed(pod))
 }
 
-// ScoreNeed returns what a Score plugin needs to know of the pod, interned; zero if it has nothing to say.
+// ScoreNeed returns the pod's need of a Score plugin, interned; zero if it is nil.
 func ScoreNeed(p plugin.Score, pod *model.Pod) model.Need {
 	if set, ok := p.(plugin.SetScore); ok {
 		return plugin.NeedOf(set.SetNeed(pod))
@@ -56,7 +56,7 @@ func ScoreNeed(p plugin.Score, pod *model.Pod) model.Need {
 	return plugin.NeedOf(p.(plugin.NodeScore).ScoreNeed(pod))
 }
 
-// Verdicts compiles the pod's need of a filter. A filter that has nothing to say passes every node.
+// Verdicts compiles the pod's need of a filter. Without a need, every node passes.
 func Verdicts(p plugin.NodeFilter, pod *model.Pod) plugin.Verdicts {
 	if need := p.FilterNeed(pod); need != nil {
 		return need.Compile()
@@ -69,25 +69,25 @@ type passing struct{}
 func (passing) Filter(state.Node) reason.Code { return reason.None }
 func (passing) Reasons(reason.Code) []string  { return nil }
 
-// NodeScores compiles the pod's need of a Score plugin, which must have something to say.
+// NodeScores compiles the pod's need of a Score plugin, which must not be nil.
 func NodeScores(p plugin.NodeScore, pod *model.Pod) (plugin.NodeScores, error) {
 	return p.ScoreNeed(pod).Compile()
 }
 
-// Counting compiles the pod's need of a CountFilter, which must have something to say.
+// Counting compiles the pod's need of a CountFilter, which must not be nil.
 func Counting(p plugin.CountFilter, pod *model.Pod) plugin.Counting {
 	return p.CountNeed(pod).Compile()
 }
 
-// Layers returns the rules that hold in the state, as they are found in a pod's turn.
-func Layers(c plugin.Counting, s *state.State, to []plugin.Layer) []plugin.Layer {
+// Rules returns the rules that hold in the state, after PreFilter, as in a pod's turn.
+func Rules(c plugin.Counting, s *state.State, to []plugin.CountRule) []plugin.CountRule {
 	if check, _, err := c.PreFilter(s.View()); !check || err != nil {
 		return to
 	}
-	return c.Layers(s.View(), to)
+	return c.Rules(s.View(), to)
 }
 
-// SetScores compiles the pod's need of a SetScore plugin, which must have something to say.
+// SetScores compiles the pod's need of a SetScore plugin, which must not be nil.
 func SetScores(p plugin.SetScore, pod *model.Pod) (plugin.SetScores, error) {
 	return p.SetNeed(pod).Compile()
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// The tables are written with these words, so that a row fits on a line.
+// The words in which the tables are written, so that a row fits on a line.
 
 const (
 	zone = v1.LabelTopologyZone
@@ -61,7 +61,7 @@ var (
 	choose   = build.Selector
 )
 
-// zoned makes nodes with room for many pods.
+// zoned returns nodes with room for many pods.
 func zoned(text string) []*v1.Node { return build.NodesInZones(text, build.Allocatable("pods=5000")) }
 
 func tolerating(keys ...string) podPart {
@@ -91,7 +91,7 @@ func spreadAlone() oracle.Profile {
 	return oracle.Profile{Disabled: map[string]bool{"InterPodAffinity": true}}
 }
 
-// bench is an engine with the plugin, and the cluster that it decides about.
+// bench is an engine with the plugin, and its cluster.
 type bench struct {
 	state   *state.State
 	engine  *engine.Engine
@@ -118,7 +118,7 @@ func (b *bench) compile(p *v1.Pod) *model.Pod {
 	return compiled
 }
 
-// answer is the engine's, by node name.
+// answer returns the engine's answer, with nodes by name.
 func (b *bench) answer(t testing.TB, p *v1.Pod) plan.Answer {
 	t.Helper()
 	a, err := b.engine.Answer(b.state.View(), b.compile(p))
@@ -128,7 +128,7 @@ func (b *bench) answer(t testing.TB, p *v1.Pod) plan.Answer {
 	return a
 }
 
-// inShort is what happened to each node, in a word each.
+// inShort lists each node's result in a word.
 func inShort(a plan.Answer) string {
 	var words []string
 	for _, n := range a.Nodes {
@@ -150,7 +150,7 @@ func inShort(a plan.Answer) string {
 	return strings.Join(words, " ")
 }
 
-// marks are the plugin's scores of the feasible nodes, or "skip".
+// marks lists the plugin's scores of the feasible nodes, or "skip".
 func marks(a plan.Answer) string {
 	var all []string
 	for _, n := range a.Nodes {

@@ -14,21 +14,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// constraint is a spread constraint, ready to be held against the state.
+// constraint is a compiled spread constraint.
 type constraint struct {
 	key                 string
 	maxSkew, minDomains int32
-	// selected are the pods it is about; all default constraints of a pod share one.
+	// selected are the pods that it counts; all default constraints of a pod share one.
 	selected *selected
 	// nodes are those whose pods count.
 	nodes state.NodeSet
 }
 
-// constraints are those of one action. One goroutine uses them.
+// constraints are the pod's constraints of one action. One goroutine uses them.
 type constraints struct {
 	list []constraint
-	// belonging says which pods default constraints are about; nil for a pod's own.
-	belonging *belonging
+	// defaults is the selector of default constraints; nil for a pod's own constraints.
+	defaults *defaultSelector
 }
 
 // compile prepares the constraints.
@@ -38,7 +38,7 @@ func (n *need) compile() (constraints, error) {
 	}
 	var all constraints
 	if !n.own {
-		all.belonging = newBelonging(n.pod)
+		all.defaults = newDefaultSelector(n.pod)
 	}
 	var keys []string
 	if n.keysRequired {
@@ -51,7 +51,7 @@ func (n *need) compile() (constraints, error) {
 			text := model.AppendSelector(nil, d.LabelSelector, matchLabels(d.TopologySpreadConstraint, n.pod.Object.Labels)...)
 			c.selected = selectPods(n.pod, d.selector, string(text))
 		} else {
-			c.selected = &all.belonging.selected
+			c.selected = &all.defaults.selected
 		}
 		all.list = append(all.list, c)
 	}
@@ -76,15 +76,15 @@ func keysOf(list []demand) []string {
 	return slices.Compact(keys)
 }
 
-// apply brings up to date which pods the constraints are about. It reports whether there is any constraint at present.
+// apply updates the default selector. It reports whether any constraint applies at present.
 func (c *constraints) apply(v state.View) bool {
-	if c.belonging == nil {
+	if c.defaults == nil {
 		return true
 	}
-	return c.belonging.refresh(v)
+	return c.defaults.refresh(v)
 }
 
-// selected are the pods that a constraint is about.
+// selected are the pods that a constraint counts.
 type selected struct {
 	// pods are not counted where the selector selects nothing, or everything, which is defined to count 0.
 	pods state.PodSet
@@ -92,7 +92,7 @@ type selected struct {
 	self int32
 }
 
-// selectPods returns the pods that a selector, of this canonical text, selects in the pod's namespace.
+// selectPods returns the pods in the pod's namespace that a selector with this canonical text selects.
 func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected {
 	s := &selected{pods: state.PodSet{
 		Text:    string(append(append(strconv.AppendQuote([]byte("spread "), pod.Namespace), ' '), text...)),
@@ -107,42 +107,42 @@ func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected
 	return s
 }
 
-// belonging are the pods that belong together with a pod, which default constraints are about. Services and controllers decide that, so
-// it is looked up again whenever one of those changed.
-type belonging struct {
-	pod      *model.Pod // only what decides what it belongs to
-	looked   bool
-	version  uint64 // of the owners, when last looked up
+// defaultSelector is the selector of a pod's default constraints. It depends on services and controllers, so it is built again whenever one of
+// them changed.
+type defaultSelector struct {
+	pod      *model.Pod // only what the selector depends on
+	built    bool
+	version  uint64 // of the state's services and controllers when it was last built
 	selected selected
-	alone    bool // the pod belongs to nothing, and no constraint applies to it
+	empty    bool // no service or controller has a selector, so no constraint applies to the pod
 }
 
-func newBelonging(pod *model.Pod) *belonging {
+func newDefaultSelector(pod *model.Pod) *defaultSelector {
 	object := &v1.Pod{}
 	object.Namespace, object.Labels = pod.Namespace, pod.Object.Labels
 	if owner := controllerOf(pod.Object); owner != nil {
 		object.OwnerReferences = append(object.OwnerReferences, *owner)
 	}
-	return &belonging{pod: &model.Pod{Object: object, Namespace: pod.Namespace, Labels: pod.Labels}}
+	return &defaultSelector{pod: &model.Pod{Object: object, Namespace: pod.Namespace, Labels: pod.Labels}}
 }
 
-func (b *belonging) refresh(v state.View) (applies bool) {
-	if !b.looked || b.version != v.OwnersVersion() {
-		b.looked, b.version = true, v.OwnersVersion()
-		selector := v.BelongingSelector(b.pod)
-		b.alone = selector.Empty()
-		b.selected = *selectPods(b.pod, selector, "default "+selector.String())
+func (d *defaultSelector) refresh(v state.View) (applies bool) {
+	if !d.built || d.version != v.DefaultSelectorVersion() {
+		d.built, d.version = true, v.DefaultSelectorVersion()
+		selector := v.DefaultSelector(d.pod)
+		d.empty = selector.Empty()
+		d.selected = *selectPods(d.pod, selector, "default "+selector.String())
 	}
-	return !b.alone
+	return !d.empty
 }
 
-// membership says whether a node's pods count.
+// membership decides whether a node's pods count.
 type membership struct {
 	keys    []string
 	filters []plugin.Verdicts
 }
 
-// nodeSet names the set by what the nodes are asked.
+// nodeSet returns the nodes as a set, with a canonical text.
 func (m membership) nodeSet(in inclusion) state.NodeSet {
 	if len(m.keys) == 0 && len(m.filters) == 0 {
 		return state.NodeSet{}

@@ -20,7 +20,7 @@ func (h hard) Compile() plugin.Counting {
 	return &rules{constraints: all, err: err}
 }
 
-// rules are hard constraints, or why they make no sense.
+// rules are compiled hard constraints, or the error that makes them invalid.
 type rules struct {
 	constraints
 	err     error
@@ -45,15 +45,15 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	return true, "", nil
 }
 
-// Layers gives one rule for each hard constraint.
-func (r *rules) Layers(v state.View, to []plugin.Layer) []plugin.Layer {
+// Rules returns one rule for each hard constraint.
+func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	for i, t := range r.tallies {
-		to = append(to, r.list[i].layer(t, v.Differences(t, nil)))
+		to = append(to, r.list[i].rule(t, v.Differences(t, nil)))
 	}
 	return to
 }
 
-// Reasons puts a verdict into words.
+// Reasons returns kube-scheduler's text for a code.
 func (*rules) Reasons(code reason.Code) []string {
 	if code == missingLabel {
 		return []string{"node(s) didn't match pod topology spread constraints (missing required label)"}
@@ -61,18 +61,18 @@ func (*rules) Reasons(code reason.Code) []string {
 	return []string{"node(s) didn't match pod topology spread constraints"}
 }
 
-// layer is the rule that follows from the present counts: a domain may take the pod if that leaves it at most maxSkew above the smallest
-// domain.
-func (c *constraint) layer(t *state.Tally, differences []state.Difference) plugin.Layer {
+// rule returns the constraint's rule for the present counts: a domain is allowed if one more pod in it leaves it at most maxSkew above the
+// smallest domain.
+func (c *constraint) rule(t *state.Tally, differences []state.Difference) plugin.CountRule {
 	most := int64(c.maxSkew) - int64(c.selected.self) + int64(smallest(t, differences, c.minDomains))
-	return plugin.Layer{
+	return plugin.CountRule{
 		Domains: t.Domains(), Counts: t.Counts(), Differences: differences,
 		Min: math.MinInt32, Max: int32(min(most, math.MaxInt32)), Code: skewed, Missing: missingLabel,
 	}
 }
 
-// smallest returns the count that skew is measured from: that of the smallest domain, or 0 while there are fewer domains than there
-// should be. Domains without a node that counts do not exist.
+// smallest returns the count that skew is measured from: that of the smallest domain, or 0 while there are fewer than minDomains domains.
+// Domains without a node that counts do not exist.
 func smallest(t *state.Tally, differences []state.Difference, minDomains int32) int32 {
 	if t.Present() == 0 || t.Present() < minDomains {
 		return 0

@@ -76,7 +76,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A node that does not count is judged all the same, with the count of its domain; here only PodTopologySpread looks.
+// A node whose pods do not count is still judged, by the count of its domain; here the profile has only PodTopologySpread.
 func TestFilterJudgesNodesThatDoNotCount(t *testing.T) {
 	nodes := with(zoned("a=z1 b=z1 c=z2"), "b", tainted)
 	p := pod(wearing("app=x"), hard(zone, "app=x", taintsPolicy("Honor")))
@@ -90,7 +90,7 @@ func TestFilterJudgesNodesThatDoNotCount(t *testing.T) {
 	}
 }
 
-// What happens to the cluster after a need was first seen must show in the next answer.
+// Changes of the cluster after a need was compiled must show in the next result.
 func TestFilterFollowsChanges(t *testing.T) {
 	app := wearing("app=x")
 	b := newBench(t, oracle.Cluster{Nodes: zoned("a=z1 b=z2"), Pods: fill("a=1", app)}, spreadAlone())
@@ -138,7 +138,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// A hard selector that cannot be parsed fails the turn before any node is looked at, a soft one when scores are wanted.
+// A hard selector that cannot be parsed fails the turn before any node is checked, a soft one when nodes are scored.
 func TestSelectorThatCannotBeParsed(t *testing.T) {
 	for _, tt := range []struct {
 		nodes string
@@ -161,7 +161,7 @@ func TestSelectorThatCannotBeParsed(t *testing.T) {
 	}
 }
 
-// Pods that differ only in which nodes count for them must not share what is counted.
+// Pods that differ only in which nodes count for them must not share tallies.
 func TestNodesThatCountAreTheirOwn(t *testing.T) {
 	nodes := with(with(with(zoned("a=z1 b=z2 c=z3"), "a", also("disk=ssd")), "b", also("disk=ssd")), "c", tainted)
 	b := newBench(t, oracle.Cluster{Nodes: nodes, Pods: fill("a=1 b=1", wearing("app=x"))}, spreadAlone())

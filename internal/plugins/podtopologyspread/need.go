@@ -13,22 +13,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// need is the constraints of one action that are asked of a pod. A pod's own say which pods they select, and the pod's labels matter no
-// further; for the default ones the labels and the controller decide what the pod belongs to, which may change at any time.
+// need is a pod's constraints of one action. The pod's own constraints hold their selectors, and the need depends on the pod's labels in no
+// other way; for the default ones the labels and the controller determine the default selector, which can change at any time.
 type need struct {
 	pod    *model.Pod
 	action v1.UnsatisfiableConstraintAction
-	own    bool // the pod's own, and not the default ones
+	own    bool // the pod's own constraints, not the default ones
 	// keysRequired says that nodes count only if they have the keys of all constraints.
 	keysRequired bool
 	list         []demand
 	err          error // why a selector cannot be parsed; then the list is not complete
 }
 
-// demand is one constraint, as far as the pod says.
+// demand is one constraint as the pod's spec or the arguments state it.
 type demand struct {
 	*v1.TopologySpreadConstraint
-	selector labels.Selector // of an own constraint
+	selector labels.Selector // of one of the pod's own constraints
 	nodes    inclusion
 }
 
@@ -38,8 +38,8 @@ type (
 	soft struct{ *need }
 )
 
-// specs returns the constraints of one action that are asked of a pod, and whether they are its own. A pod with any constraint of its own
-// gets no default ones, not even for the other action.
+// specs returns the pod's constraints of one action, and whether they are its own. A pod with any constraint of its own gets no default ones,
+// not even for the other action.
 func (p *Plugin) specs(pod *v1.Pod, action v1.UnsatisfiableConstraintAction) (list []v1.TopologySpreadConstraint, own bool) {
 	switch {
 	case len(pod.Spec.TopologySpreadConstraints) > 0:
@@ -53,7 +53,7 @@ func (p *Plugin) specs(pod *v1.Pod, action v1.UnsatisfiableConstraintAction) (li
 // need returns the constraints of one action, nil if there are none.
 func (p *Plugin) need(pod *model.Pod, action v1.UnsatisfiableConstraintAction) *need {
 	specs, own := p.specs(pod.Object, action)
-	if len(specs) == 0 || !own && !mayBelong(pod.Object) {
+	if len(specs) == 0 || !own && !mayHaveDefaultSelector(pod.Object) {
 		return nil
 	}
 	n := &need{
@@ -79,7 +79,7 @@ func (n *need) AppendText(text []byte) []byte {
 	}
 	text = strconv.AppendQuote(text, n.pod.Namespace)
 	if !n.own {
-		text = appendBelonging(text, n.pod.Object)
+		text = appendDefaultSelector(text, n.pod.Object)
 	}
 	for i := range n.list {
 		text = n.appendDemand(text, &n.list[i])
@@ -102,11 +102,11 @@ func (n *need) appendDemand(text []byte, d *demand) []byte {
 	return d.nodes.appendText(text)
 }
 
-// mayBelong reports whether there can be a service or a controller that the pod belongs to. A service that selects a pod without labels
-// selects every pod, which says nothing.
-func mayBelong(pod *v1.Pod) bool { return len(pod.Labels) > 0 || controllerOf(pod) != nil }
+// mayHaveDefaultSelector reports whether any service or controller could give the pod a default selector. A pod without labels matches only
+// services that select every pod, which add nothing to the selector.
+func mayHaveDefaultSelector(pod *v1.Pod) bool { return len(pod.Labels) > 0 || controllerOf(pod) != nil }
 
-// controllerOf returns the controller, if it is of a kind that says which pods it controls.
+// controllerOf returns the pod's controller, if it is of a kind that has a selector.
 func controllerOf(pod *v1.Pod) *metav1.OwnerReference {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -119,7 +119,7 @@ func controllerOf(pod *v1.Pod) *metav1.OwnerReference {
 	return nil
 }
 
-func appendBelonging(text []byte, pod *v1.Pod) []byte {
+func appendDefaultSelector(text []byte, pod *v1.Pod) []byte {
 	text = model.AppendLabels(append(text, " belongs"...), pod.Labels)
 	if owner := controllerOf(pod); owner != nil {
 		text = strconv.AppendQuote(append(append(append(text, ' '), owner.Kind...), ' '), owner.Name)
@@ -127,7 +127,7 @@ func appendBelonging(text []byte, pod *v1.Pod) []byte {
 	return text
 }
 
-// minDomains returns how many domains there should be.
+// minDomains returns the constraint's minDomains, 1 by default.
 func minDomains(c *v1.TopologySpreadConstraint) int32 {
 	if c.MinDomains == nil {
 		return 1
@@ -135,7 +135,7 @@ func minDomains(c *v1.TopologySpreadConstraint) int32 {
 	return *c.MinDomains
 }
 
-// selectorOf returns which pods a constraint of a pod with these labels selects.
+// selectorOf returns the selector of a constraint of a pod with these labels.
 func selectorOf(c *v1.TopologySpreadConstraint, own labels.Set) (labels.Selector, error) {
 	selector, err := metav1.LabelSelectorAsSelector(c.LabelSelector)
 	if err != nil || len(c.MatchLabelKeys) == 0 {
@@ -149,7 +149,7 @@ func selectorOf(c *v1.TopologySpreadConstraint, own labels.Set) (labels.Selector
 	return selector.Add(requirements...), nil
 }
 
-// matchLabels returns what the constraint's matchLabelKeys demand of the pods that are counted. Keys that the pod lacks demand nothing.
+// matchLabels returns the labels that the constraint's matchLabelKeys require of counted pods. Keys that the pod lacks require nothing.
 func matchLabels(c *v1.TopologySpreadConstraint, own labels.Set) []model.Label {
 	var wanted []model.Label
 	for _, key := range c.MatchLabelKeys {
@@ -160,10 +160,10 @@ func matchLabels(c *v1.TopologySpreadConstraint, own labels.Set) []model.Label {
 	return wanted
 }
 
-// inclusion is what a constraint's policies ask of a node for its pods to count; nil where they ask nothing.
+// inclusion is what a constraint's policies require of a node for its pods to count; nil where they require nothing.
 type inclusion struct{ affinity, taints plugin.FilterNeed }
 
-// inclusionOf reads the policies. A soft constraint on host names ignores them: there a node counts its own pods.
+// inclusionOf returns what the policies require. A soft constraint on host names ignores them: there each node counts its own pods.
 func (p *Plugin) inclusionOf(pod *model.Pod, c *v1.TopologySpreadConstraint) inclusion {
 	var in inclusion
 	if countsOwn(c) {
@@ -178,7 +178,7 @@ func (p *Plugin) inclusionOf(pod *model.Pod, c *v1.TopologySpreadConstraint) inc
 	return in
 }
 
-// countsOwn says whether each node counts for itself alone, as in scoring by host name.
+// countsOwn reports whether each node counts its own pods only, as in scoring by host name.
 func countsOwn(c *v1.TopologySpreadConstraint) bool {
 	return c.WhenUnsatisfiable == v1.ScheduleAnyway && c.TopologyKey == v1.LabelHostname
 }
@@ -193,8 +193,8 @@ func (in inclusion) appendText(text []byte) []byte {
 	return text
 }
 
-// nodeSet returns the nodes whose pods count for a constraint, of all that have the given keys. Its own key needs no mention: a node without
-// it is in no domain.
+// nodeSet returns the nodes whose pods count for a constraint: of those that have the given keys. The constraint's own key need not be among
+// them: a node without it is in no domain.
 func (d *demand) nodeSet(keys []string) membership {
 	m := membership{keys: slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return key == d.TopologyKey })}
 	for _, need := range [...]plugin.FilterNeed{d.nodes.affinity, d.nodes.taints} {

@@ -20,7 +20,7 @@ func TestNeeds(t *testing.T) {
 		name          string
 		profile       oracle.Profile
 		a, b          *v1.Pod
-		filter, score bool // equal?
+		filter, score bool // whether the needs are equal
 	}{
 		{"same", spreadAlone(), pod(x, one), pod(x, one), true, true},
 		{"labels that are not asked for", spreadAlone(), pod(x, one), pod(wearing("app=x v=1"), one), true, true},
@@ -71,10 +71,10 @@ func TestZeroNeeds(t *testing.T) {
 		name          string
 		profile       oracle.Profile
 		pod           *v1.Pod
-		filter, score bool // zero?
+		filter, score bool // whether the need is zero
 	}{
 		{"System defaults", spreadAlone(), pod(x), true, false},
-		{"System defaults, nothing to belong by", spreadAlone(), pod(), true, true},
+		{"System defaults, no label and no controller", spreadAlone(), pod(), true, true},
 		{"System defaults, owned without labels", spreadAlone(), pod(ownedBy("apps/v1", "ReplicaSet", "r")), true, false},
 		{"System defaults, owned by a job", spreadAlone(), pod(ownedBy("batch/v1", "Job", "j")), true, true},
 		{"no defaults", listed(), pod(x), true, true},

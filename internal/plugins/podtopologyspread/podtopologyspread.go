@@ -1,8 +1,8 @@
-// Package podtopologyspread spreads pods that belong together over zones, hosts and other domains of nodes.
+// Package podtopologyspread spreads pods that a selector selects evenly over zones, hosts and other domains of nodes.
 //
 // It takes a pod's spread constraints, or the profile's default ones for a pod that has none, and the state's tallies of pods by
-// domain. It gives the rules about counts by which nodes are ruled out, and scores for all feasible nodes together. It owns the default
-// constraints and the working memory of scoring. It never walks pods: the state counts them, as they come and go.
+// domain. It gives the rules about counts that reject nodes, and scores for all feasible nodes together. It owns the default
+// constraints and the working memory of scoring. It never walks pods: the state counts them as they come and go.
 package podtopologyspread
 
 import (
@@ -20,20 +20,20 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "PodTopologySpread"
 
-// Plugin holds pods of a kind to an even spread.
+// Plugin spreads pods evenly.
 type Plugin struct {
-	// What pods without constraints of their own get.
+	// hardDefaults and softDefaults are the constraints of pods without constraints of their own.
 	hardDefaults, softDefaults []v1.TopologySpreadConstraint
-	// keysForDefaults says whether soft default constraints leave out nodes that lack a topology key, as a pod's own do.
+	// keysForDefaults means that soft default constraints exclude nodes that lack a topology key, as a pod's own do.
 	keysForDefaults bool
-	// The plugins that know which nodes a pod's affinity and tolerations allow, for constraints that honour those.
+	// affinity and taints decide which nodes a pod's affinity and tolerations allow, for constraints that honour these.
 	affinity *nodeaffinity.Plugin
 	taints   *tainttoleration.Plugin
 }
 
 // New returns the plugin. Args may be nil, which means kube-scheduler's defaults; they must be valid.
 func New(args *configv1.PodTopologySpreadArgs) (*Plugin, error) {
-	affinity, err := nodeaffinity.New(nil) // what the profile adds to a pod's affinity does not count here
+	affinity, err := nodeaffinity.New(nil) // the profile's added affinity does not count here
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +68,8 @@ func withAction(all []v1.TopologySpreadConstraint, action v1.UnsatisfiableConstr
 // Name returns "PodTopologySpread".
 func (*Plugin) Name() string { return Name }
 
-// Reads returns the kinds that say which pods belong together; none without default constraints, because a pod's own have a selector.
+// Reads returns the kinds that default selectors are built from; none without default constraints, because a pod's own constraints have a
+// selector.
 func (p *Plugin) Reads() []model.Kind {
 	if len(p.hardDefaults)+len(p.softDefaults) == 0 {
 		return nil
@@ -84,8 +85,8 @@ func (p *Plugin) CountNeed(pod *model.Pod) plugin.CountNeed {
 	return nil
 }
 
-// SetNeed is the soft constraints; nil for a pod that none can apply to. With the System defaults that is rare: any service that selects the
-// pod, and any controller of it, brings them into force.
+// SetNeed is the soft constraints; nil for a pod that none can apply to. With the System defaults that is rare: they apply to any pod that a
+// service selects or a controller owns.
 func (p *Plugin) SetNeed(pod *model.Pod) plugin.SetNeed {
 	if n := p.need(pod, v1.ScheduleAnyway); n != nil {
 		return soft{n}

@@ -19,8 +19,8 @@ var (
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
-// TestAgreesWithOracle changes random clusters step by step and asks, after each change, for pods seen before and for new ones: what follows
-// from tallies that were kept up to date must be what the oracle counts from nothing.
+// TestAgreesWithOracle changes random clusters step by step and compares, after each change, for old and new pods: results from tallies that
+// were kept up to date must equal the oracle's, which counts from nothing.
 func TestAgreesWithOracle(t *testing.T) {
 	random.EverySeed(t, "./internal/plugins/podtopologyspread", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)

@@ -19,21 +19,21 @@ func (x soft) Compile() (plugin.SetScores, error) {
 	return &set{constraints: all, keysRequired: x.keysRequired}, nil
 }
 
-// set is soft constraints, with the working memory of scoring.
+// set is compiled soft constraints, with the working memory of scoring.
 type set struct {
 	constraints
-	// keysRequired leaves out nodes that lack a topology key. Otherwise nodes are scored by the keys they have, and those that lack one
-	// share a domain.
+	// keysRequired excludes nodes that lack a topology key. Otherwise nodes are scored by the keys they have, and those that lack one share a
+	// domain.
 	keysRequired bool
 
-	kept   []int32   // the slots that are not left out
+	kept   []int32   // the slots that are not excluded
 	totals []float64 // by position in kept
-	seen   []uint32  // by domain: the search that last met it
+	seen   []uint32  // by domain: the search that last found it
 	search uint32
 	shares []int64 // normalised scores, from the smallest raw score on
 }
 
-// Score rates each node by how many pods are in its domains.
+// Score rates each node by the number of pods in its domains.
 func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	if !x.apply(v) {
 		return false, nil
@@ -79,7 +79,7 @@ func hasAll(domains, slots []int32) bool {
 	return signs >= 0
 }
 
-// putBack moves the scores of the kept slots, which stand at the front, to where their slots are; the others score 0.
+// putBack moves the scores of the kept slots from the front to the positions of their slots; the others score 0.
 func putBack(slots, kept []int32, scores []int64) {
 	last := len(kept) - 1
 	for at := len(slots) - 1; at >= 0; at-- {
@@ -92,13 +92,13 @@ func putBack(slots, kept []int32, scores []int64) {
 	}
 }
 
-// sum adds up the constraints' shares in the raw scores, in their order, since sums of doubles depend on it.
+// sum adds each constraint's part to the raw scores, in the order of the constraints, since sums of doubles depend on it.
 func (x *set) sum(v state.View, slots []int32) {
 	x.totals = grown(x.totals, len(slots))
 	clear(x.totals)
 	for i := range x.list {
 		c := &x.list[i]
-		g := x.grouping(v, c)
+		g := x.domainCounts(v, c)
 		size := len(slots)
 		if c.key != v1.LabelHostname {
 			size = x.countDomains(g.domains, slots)
@@ -107,19 +107,19 @@ func (x *set) sum(v state.View, slots []int32) {
 	}
 }
 
-// grouping is how a constraint counts pods.
-type grouping struct {
+// domainCounts are the pods of a constraint by domain, for scoring.
+type domainCounts struct {
 	present []int32 // by slot: negative where the node lacks the key
-	domains []int32 // by slot, for every node that is scored
+	domains []int32 // by slot, for every scored node
 	counts  []int32 // by domain; a domain beyond its end counts nothing
 }
 
-func (x *set) grouping(v state.View, c *constraint) grouping {
+func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
 	key, nodes := state.TopologyKey{Label: c.key, AbsentIsEmpty: !x.keysRequired}, c.nodes
 	if c.key == v1.LabelHostname { // each node is a domain of its own, whatever its label
 		key, nodes = state.TopologyKey{}, state.NodeSet{}
 	}
-	g := grouping{present: v.Domains(state.TopologyKey{Label: c.key})}
+	g := domainCounts{present: v.Domains(state.TopologyKey{Label: c.key})}
 	if c.selected.pods.Uncounted {
 		g.domains = v.Domains(key)
 		return g
@@ -149,9 +149,9 @@ func (x *set) countDomains(domains, slots []int32) int {
 	return n
 }
 
-// add adds weight × count + bonus for each node that has the key. The product is rounded by itself: a fused multiplication and addition
-// would give other scores on other processors.
-func (g *grouping) add(totals []float64, slots []int32, weight, bonus float64) {
+// add adds weight × count + bonus for each node that has the key. The product is rounded by itself: a fused multiplication and addition would
+// give other scores on other processors.
+func (g *domainCounts) add(totals []float64, slots []int32, weight, bonus float64) {
 	totals = totals[:len(slots)]
 	for at, slot := range slots {
 		if g.present[slot] < 0 {
@@ -165,8 +165,7 @@ func (g *grouping) add(totals []float64, slots []int32, weight, bonus float64) {
 	}
 }
 
-// normalize rounds the totals and turns them over: the node with the fewest pods around it scores 100 or, if some have none, what its
-// distance to the largest total makes of it.
+// normalize rounds the totals and inverts them: a score is ⌊100·(high + low − raw)/high⌋, or 100 if the largest total, high, is 0.
 func (x *set) normalize(scores []int64) {
 	low, high := int64(math.MaxInt64), int64(0)
 	for at, total := range x.totals[:len(scores)] {
@@ -194,7 +193,7 @@ func (x *set) normalize(scores []int64) {
 	}
 }
 
-// rounded is math.Round of a number that is not negative, without its care for huge ones.
+// rounded is math.Round for numbers that are not negative and not huge.
 func rounded(total float64) int64 {
 	whole := int64(total)
 	if total-float64(whole) >= 0.5 {
@@ -203,7 +202,7 @@ func rounded(total float64) int64 {
 	return whole
 }
 
-// grown returns a slice of n elements that reuses memory where it can. What is in it is not defined.
+// grown returns a slice of n elements that reuses memory if it is large enough. The content is not defined.
 func grown[T any](memory []T, n int) []T {
 	if cap(memory) < n {
 		return make([]T, n+n/4)[:n]

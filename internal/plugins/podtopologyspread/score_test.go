@@ -113,8 +113,8 @@ func TestListDefaults(t *testing.T) {
 	}
 }
 
-// What a pod belongs to (docs/reference/topology.md#derived-selector), as it comes and goes. Zone z1 holds two pods app=x, z2 two pods
-// app=y, and node d shows whether there is any constraint at all.
+// Default selectors (docs/reference/topology.md#derived-selector) as services and controllers come and go. Zone z1 holds two pods app=x, z2 two
+// pods app=y, and node d shows whether any constraint applies.
 func TestDefaultsFollowServicesAndControllers(t *testing.T) {
 	meta := metav1.ObjectMeta{Namespace: "default", Name: "r"}
 	elsewhere := service("elsewhere", "app=x")

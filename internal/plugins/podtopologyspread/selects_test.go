@@ -12,7 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// What hints match by hand must match as the library's selectors do, and selectors that read alike must select alike.
+// The matching in hints must agree with the library's selectors, and selectors with equal texts must select alike.
 func TestSelectsAgreesWithSelectorOf(t *testing.T) {
 	someKey := rapid.SampledFrom([]string{"a", "b", "c"})
 	someValue := rapid.SampledFrom([]string{"", "x", "y"})

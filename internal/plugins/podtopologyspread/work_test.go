@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
-// shapes are the pods that work is measured for. Each has the label app=x, by which a service selects it.
+// shapes are the pods for which work is measured. Each has the label app=x, by which a service selects it.
 var shapes = map[string][]podPart{
 	"defaults":  nil,
 	"hard-zone": {hard(zone, "app=x")},
@@ -59,10 +59,10 @@ func (b *bench) place(t testing.TB, p *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// TestSeenNeedCostsWhatChanged counts the work that placing pods causes once their need has been seen: each pod is written once into each
-// tally that counts it, and nothing is counted anew, whatever the size of the cluster.
+// TestSeenNeedCostsWhatChanged measures the work of placing pods with a compiled need: each pod is added once to each tally that counts it, and
+// nothing is counted again, whatever the size of the cluster.
 func TestSeenNeedCostsWhatChanged(t *testing.T) {
-	// Host names score by the pods of each node. Hard and soft constraints on zones count the same, unless a policy tells them apart.
+	// Host names score by the pods of each node. Hard and soft constraints on zones share a tally, unless a policy distinguishes them.
 	tallies := map[string]int64{"defaults": 2, "hard-zone": 1, "hard-host": 1, "soft-zone": 1, "all": 4}
 	for shape := range shapes {
 		for _, nodes := range []int{100, 2000} {
@@ -85,7 +85,7 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 	}
 }
 
-// TestDefaultsShareTallies gives each pod labels of its own, as a StatefulSet does: the needs differ, what is counted does not.
+// TestDefaultsShareTallies gives each pod its own labels, as a StatefulSet does: the needs differ, the tallies do not.
 func TestDefaultsShareTallies(t *testing.T) {
 	b := large(t, 100)
 	for i := range 50 {
@@ -112,7 +112,7 @@ func TestAllocatesNothing(t *testing.T) {
 
 const benchNodes = 5000
 
-func BenchmarkLayers(b *testing.B) {
+func BenchmarkRules(b *testing.B) {
 	for _, shape := range []string{"hard-zone", "hard-host", "all"} {
 		b.Run(shape, func(b *testing.B) {
 			c := large(b, benchNodes)
@@ -122,11 +122,11 @@ func BenchmarkLayers(b *testing.B) {
 				c.state.Apply(pods(p))
 			}
 			need := plugintest.Counting(newPlugin(b, spreadAlone()), c.shaped(0, shape))
-			var to []plugin.Layer
-			to = plugintest.Layers(need, c.state, to)
+			var to []plugin.CountRule
+			to = plugintest.Rules(need, c.state, to)
 			b.ReportAllocs()
 			for b.Loop() {
-				to = plugintest.Layers(need, c.state, to[:0])
+				to = plugintest.Rules(need, c.state, to[:0])
 			}
 		})
 	}
@@ -154,19 +154,19 @@ func BenchmarkScore(b *testing.B) {
 	}
 }
 
-// BenchmarkFirstSight is a need that is new, with pods to count.
+// BenchmarkFirstSight decides for a new need, with pods to count.
 func BenchmarkFirstSight(b *testing.B) {
 	c := large(b, benchNodes)
 	p := newPlugin(b, spreadAlone())
-	var to []plugin.Layer
+	var to []plugin.CountRule
 	b.ReportAllocs()
 	for i := 0; b.Loop(); i++ {
 		need := plugintest.Counting(p, c.compile(pod(hard(host, fmt.Sprintf("app=y%d", i)))))
-		to = plugintest.Layers(need, c.state, to[:0])
+		to = plugintest.Rules(need, c.state, to[:0])
 	}
 }
 
-// BenchmarkDecision places pods whose need was seen before, one after the other.
+// BenchmarkDecision places pods with a compiled need, one after the other.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range []string{"defaults", "hard-zone", "all"} {
 		b.Run(shape, func(b *testing.B) {
@@ -199,10 +199,10 @@ func BenchmarkNeeds(b *testing.B) {
 
 func BenchmarkHint(b *testing.B) {
 	waiting := model.NewPod(pod(wearing("app=x"), hard(zone, "app=x"), hard(host, "app=x")))
-	interest := newPlugin(b, spreadAlone()).EventsToRegister()[0]
+	registration := newPlugin(b, spreadAlone()).EventsToRegister()[0]
 	event := podEvent(model.Add, nil, pod(wearing("app=y"), on("n")))
 	b.ReportAllocs()
 	for b.Loop() {
-		interest.Helps(waiting, event)
+		registration.Helps(waiting, event)
 	}
 }

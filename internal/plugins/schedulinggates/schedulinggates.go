@@ -1,7 +1,7 @@
 // Package schedulinggates keeps pods with scheduling gates from being tried.
 //
-// It takes a pod; it gives the text that names the pod's gates, and the one event that can open them all. It owns nothing.
-// It never looks at a node: a gated pod does not reach the filters.
+// It takes a pod; it gives a reason that names the pod's scheduling gates, and the event of their removal. It owns nothing. It never looks at a
+// node: a pod with scheduling gates does not reach the filters.
 package schedulinggates
 
 import (
@@ -13,7 +13,7 @@ import (
 // Name is the plugin's name in the configuration.
 const Name = "SchedulingGates"
 
-// Plugin gates pods that list scheduling gates.
+// Plugin holds back pods with scheduling gates.
 type Plugin struct{}
 
 // New returns the plugin.
@@ -22,7 +22,7 @@ func New() *Plugin { return &Plugin{} }
 // Name returns "SchedulingGates".
 func (*Plugin) Name() string { return Name }
 
-// PreEnqueue names the pod's gates in the order of its spec, or returns "" when there are none.
+// PreEnqueue returns the names of the pod's scheduling gates in the order of its spec, or "" if there are none.
 func (*Plugin) PreEnqueue(pod *model.Pod) string {
 	gates := pod.Object.Spec.SchedulingGates
 	if len(gates) == 0 {
@@ -35,11 +35,11 @@ func (*Plugin) PreEnqueue(pod *model.Pod) string {
 	return "waiting for scheduling gates: [" + strings.Join(names, " ") + "]"
 }
 
-// EventsToRegister registers for the removal of the pod's last gate. Removing one of several gates is no such event, and the pod
-// stays where it is.
+// EventsToRegister registers for the removal of the pod's last scheduling gate. Removing one of several is no such event, and the pod stays
+// where it is.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.UpdatePodSchedulingGatesEliminated}}
 }
 
-// Cause is the same for all pods: hints do not look at them.
+// Cause is the same for all pods: hints do not depend on them.
 func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }

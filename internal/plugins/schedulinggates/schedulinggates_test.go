@@ -40,7 +40,7 @@ func TestPreEnqueue(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	ab, b, none := gated("a", "b"), gated("b"), gated()
 	for _, row := range []struct {
 		name          string
@@ -54,8 +54,8 @@ func TestInterests(t *testing.T) {
 		helps := false
 		for _, action := range model.PodUpdates(row.before, row.after) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: row.before, Pod: row.after}
-			for _, interest := range New().EventsToRegister() {
-				helps = helps || interest.Helps(row.after, event)
+			for _, registration := range New().EventsToRegister() {
+				helps = helps || registration.Helps(row.after, event)
 			}
 		}
 		if helps != row.want {
@@ -63,9 +63,9 @@ func TestInterests(t *testing.T) {
 		}
 	}
 	added := model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}
-	for _, interest := range New().EventsToRegister() {
-		if interest.Helps(ab, added) {
-			t.Error("a new node opens a gate")
+	for _, registration := range New().EventsToRegister() {
+		if registration.Helps(ab, added) {
+			t.Error("a new node removes a scheduling gate")
 		}
 	}
 }

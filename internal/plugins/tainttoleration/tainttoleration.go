@@ -1,9 +1,8 @@
-// Package tainttoleration keeps pods off nodes whose taints they do not tolerate, and away from nodes that would rather
-// not have them.
+// Package tainttoleration keeps pods off nodes with taints that they do not tolerate, and prefers nodes without PreferNoSchedule taints.
 //
-// It takes a pod's tolerations and a node's taints; it gives a verdict from the taints that forbid (NoSchedule, NoExecute)
-// and a raw score from those that advise (PreferNoSchedule). It owns nothing. It never looks at spec.unschedulable, and it
-// never evicts: NoExecute counts here only for pods that are not on the node yet.
+// It takes a pod's tolerations and a node's taints; it gives a verdict from the taints that forbid (NoSchedule, NoExecute) and a raw score from
+// those that advise (PreferNoSchedule). It owns nothing. It never looks at spec.unschedulable, and it never evicts: NoExecute counts here only
+// for pods that are not on the node yet.
 package tainttoleration
 
 import (
@@ -39,7 +38,7 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return &filter{tolerated}
 }
 
-// FilterReads names the taints.
+// FilterReads returns the taints.
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
 
 // filter holds the tolerations of taints that forbid.
@@ -59,16 +58,16 @@ func (f *filter) Filter(node state.Node) reason.Code {
 
 func (*filter) Reasons(reason.Code) []string { return []string{"node(s) had untolerated taint(s)"} }
 
-// ScoreNeed is the tolerations of taints that advise. It is never nil: reversed normalisation gives every node points
-// even where no node has such a taint.
+// ScoreNeed is the tolerations of taints that advise. It is never nil: reversed normalization gives every node points even if no node has such a
+// taint.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	return &scorer{tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators)}
 }
 
-// ScoreReads names the taints.
+// ScoreReads returns the taints.
 func (*Plugin) ScoreReads() model.Aspect { return model.Taints }
 
-// Normalization gives the fewest untolerated taints the most points.
+// Normalization gives the nodes without untolerated taints 100.
 func (*Plugin) Normalization() model.Normalization { return model.LargestReversed }
 
 // scorer holds the tolerations of taints that advise.
@@ -107,7 +106,7 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is the tolerations: pods that tolerate the same hear of the same nodes.
+// Cause is the tolerations: pods with the same ones are helped by the same nodes.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
 	return model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod))}
 }

@@ -157,7 +157,7 @@ func TestNeeds(t *testing.T) {
 	}
 }
 
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	x, y := taint("x", "", no), taint("y", "", no)
 	nodeEvent := func(action model.Action, before, after *v1.Node) model.Event {
 		e := model.Event{Resource: model.NodeEvent, Action: action, Node: model.NewNode(after)}
@@ -185,8 +185,8 @@ func TestInterests(t *testing.T) {
 		{"labels of the pod", target(model.UpdatePodLabel), false},
 	} {
 		helps := false
-		for _, interest := range New(EqualAndExists).EventsToRegister() {
-			helps = helps || interest.Helps(pod(), row.event)
+		for _, registration := range New(EqualAndExists).EventsToRegister() {
+			helps = helps || registration.Helps(pod(), row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)
@@ -194,7 +194,7 @@ func TestInterests(t *testing.T) {
 	}
 }
 
-// The API's own rule, which needs a logger and allocates, must give the same answer.
+// The API's own rule, which needs a logger and allocates, must give the same result.
 func TestAgreesWithTheAPI(t *testing.T) {
 	text := rapid.SampledFrom([]string{"", "a", "b", "0", "-0", "00", "7", "-7", "+7", "007", "8", "9223372036854775807", "9223372036854775808",
 		"-9223372036854775808", "-9223372036854775809", "99999999999999999999"})
@@ -242,7 +242,7 @@ func TestAllocatesNothing(t *testing.T) {
 	}
 }
 
-// What admission gives every pod.
+// The tolerations that admission adds to every pod.
 var usual = pod(tol(v1.TaintNodeNotReady, exists, "", noExec), tol(v1.TaintNodeUnreachable, exists, "", noExec))
 
 func BenchmarkFilter(b *testing.B) {

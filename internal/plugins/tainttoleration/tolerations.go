@@ -21,13 +21,12 @@ const (
 	WithComparisons
 )
 
-// toleration is one toleration in canonical form: its operator is known, and its value is empty where the operator ignores
-// it.
+// toleration is one toleration in canonical form: its operator is valid, and its value is empty if the operator ignores it.
 type toleration struct {
 	key, value string
 	effect     v1.TaintEffect
 	operator   v1.TolerationOperator
-	bound      int64 // the value in numbers, for Lt and Gt
+	bound      int64 // the value as a number, for Lt and Gt
 }
 
 // tolerations are sorted and distinct.
@@ -54,7 +53,7 @@ func tolerationsOf(list []v1.Toleration, effects func(v1.TaintEffect) bool, oper
 	return slices.Compact(compiled)
 }
 
-// tolerationOf compiles one toleration; ok is false when it can tolerate nothing.
+// tolerationOf compiles one toleration; ok is false if it can tolerate nothing.
 func tolerationOf(t *v1.Toleration, operators Operators) (compiled toleration, ok bool) {
 	compiled = toleration{key: t.Key, value: t.Value, effect: t.Effect, operator: t.Operator}
 	switch t.Operator {
@@ -140,8 +139,8 @@ func (t *toleration) tolerates(taint *v1.Taint) bool {
 	return ok && value > t.bound
 }
 
-// decimal reads a canonical decimal integer: no plus sign, no leading zeros, no -0, within 64 bits. It is written out
-// because strconv allocates an error for every text that is not a number.
+// decimal parses a canonical decimal integer: no plus sign, no leading zeros, no -0, within 64 bits. strconv allocates an error for every text
+// that is not a number.
 func decimal(text string) (value int64, ok bool) {
 	digits, negative := strings.CutPrefix(text, "-")
 	if digits == "" || len(digits) > 19 || digits[0] == '0' && text != "0" {

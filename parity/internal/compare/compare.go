@@ -160,7 +160,7 @@ func (c *comparison) differ(node, what, theirs, ours string) {
 }
 
 // whole compares the verdicts on the pod as a whole, and the node that it would get.
-func (c *comparison) whole(ours *explain.Snapshot, a *explain.Answer, verdict *upstream.Verdict) {
+func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdict *upstream.Verdict) {
 	var theirError, theirMessage string
 	switch {
 	case verdict.Err == upstream.ErrNoNodes: // Berth's message too

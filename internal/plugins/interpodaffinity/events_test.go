@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// came, went and relabelled are events about a pod on a node, unless its parts say otherwise.
+// came, went and relabelled are events about an assigned pod, unless the parts change that.
 func came(parts ...part) model.Event {
 	return model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: model.NewPod(placed(parts))}
 }
@@ -44,7 +44,7 @@ func nodeWith(labels string) *model.Node {
 }
 
 // The rows follow docs/reference/topology.md#affinity-events.
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	db, web := wearing("app=db"), wearing("app=web")
 	rackDB, zoneC := term("rack", "app=db"), term("zone", "tier=c")
 	toDB, fromDB := near(rackDB), apart(rackDB)

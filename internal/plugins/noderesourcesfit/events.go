@@ -8,7 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for room: pods that go or shrink, and nodes that come or grow. The arguments that make the filter
+// EventsToRegister registers for pods that are deleted or shrink, and for nodes that are added or grow. The arguments that make the filter
 // ignore resources are not applied here, as in kube-scheduler.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
@@ -18,7 +18,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is what the pod asks for and would occupy. A node that grows is of help only if it grows in one of those resources.
+// Cause is what the pod requests and would occupy. A node that grows helps only if it grows in one of those resources.
 func (*Plugin) Cause(pod *model.Pod) model.Cause {
 	text := appendAmounts(make([]byte, 0, 64), &pod.Asks)
 	text = appendAmounts(append(text, '/'), &pod.Occupies)
@@ -27,12 +27,12 @@ func (*Plugin) Cause(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// podsKey stands for the number of pods that a node takes, which every pod takes one of.
+// podsKey is the key of the number of pods on a node; every pod needs one more.
 var podsKey = resourceKey(string(v1.ResourcePods))
 
 func resourceKey(name string) model.Key { return model.Key{Kind: "resource", Name: name} }
 
-// touchesGrown touches what a node has more of than before; a new node has more of everything.
+// touchesGrown calls touch with the resources of which a node has more than before; a new node has more of every resource.
 func touchesGrown(e model.Event, touch func(model.Key)) {
 	var before model.Resources
 	var podsBefore int64
@@ -49,7 +49,7 @@ func touchesGrown(e model.Event, touch func(model.Key)) {
 	})
 }
 
-// eachAsked calls yield with each resource that there is some of.
+// eachAsked calls yield with each resource whose amount is not 0.
 func eachAsked(r *model.Resources, yield func(name string, amount int64)) {
 	one := func(name v1.ResourceName, amount int64) {
 		if amount > 0 {
@@ -88,8 +88,8 @@ func podFreesRoom(waiting *model.Pod, event model.Event) bool {
 	return event.Pod.NodeName != "" && exceeds(&waiting.Occupies, &event.OldPod.Occupies, &event.Pod.Occupies)
 }
 
-// nodeOffersRoom reports whether the pod fits on the node when it is empty and, for a node that was there before, whether it
-// grew in something that the pod needs.
+// nodeOffersRoom reports whether the pod would fit on the node if it were empty and, if the node existed before, whether it grew in a resource
+// that the pod needs.
 func nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
 	node, before := event.Node, event.OldNode
 	if node.AllowedPods < 1 || exceeds(&waiting.Asks, &waiting.Asks, &node.Allocatable) {
@@ -98,7 +98,7 @@ func nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
 	return before == nil || node.AllowedPods > before.AllowedPods || exceeds(&waiting.Asks, &node.Allocatable, &before.Allocatable)
 }
 
-// exceeds reports whether a is larger than b in some resource that is asked for.
+// exceeds reports whether a is larger than b in a requested resource.
 func exceeds(asks, a, b *model.Resources) bool {
 	if asks.CPUMilli > 0 && a.CPUMilli > b.CPUMilli ||
 		asks.MemoryBytes > 0 && a.MemoryBytes > b.MemoryBytes ||

@@ -7,8 +7,8 @@ import (
 
 // EventsToRegister registers for pods that come, go or are relabelled, and for nodes that come or are relabelled.
 //
-// Hints do not know namespaces, as in kube-scheduler: a namespace selector is held against no labels at all. Nor do they know which pods the
-// waiting pod is unwanted by, except for one that goes. A waiting pod whose terms cannot be parsed gets the benefit of the doubt.
+// Hints do not know the labels of namespaces, as in kube-scheduler: a namespace selector is matched against no labels. They ignore the
+// anti-affinity of other pods, except that of a deleted pod. For a waiting pod whose terms cannot be parsed every hint is positive.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.podHelps, Touches: p.touchesPods},
@@ -17,12 +17,12 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Kinds of keys: what a waiting pod is found by.
+// Kinds of keys.
 const (
-	wantedKey   = "wanted"   // a label that all pods have that all its affinity terms select; empty: it cannot be said
-	shunnedKey  = "shunned"  // a label that all pods have that one of its anti-affinity terms selects; empty: it cannot be said
-	ownKey      = "own"      // a label of its own, for the terms of other pods; empty: the pod itself
-	topologyKey = "topology" // a topology key of its terms; empty: it has anti-affinity, for which any new node is of interest
+	wantedKey   = "wanted"   // a label of every pod that all its affinity terms select; empty: no such label is known
+	unwantedKey = "unwanted" // a label of every pod that one of its anti-affinity terms selects; empty: no such label is known
+	ownKey      = "own"      // one of its own labels, which the terms of other pods may select; empty: any pod
+	topologyKey = "topology" // a topology key of its terms; empty: it has anti-affinity, so any new node may help
 )
 
 // Cause is the namespace, the labels and the required terms.
@@ -47,10 +47,10 @@ func (p *Plugin) Cause(pod *model.Pod) model.Cause {
 		add(topologyKey, model.Label{Key: ref.Source.TopologyKey})
 		kind := wantedKey
 		if ref.Kind == model.RequiredAntiAffinity {
-			kind = shunnedKey
+			kind = unwantedKey
 			add(topologyKey, model.Label{})
 		} else if wants {
-			continue // all terms must select a pod for it to be of help, so the first one's label will do
+			continue // only a pod that all terms select helps, so a label of the first term suffices
 		} else {
 			wants = true
 		}
@@ -59,7 +59,7 @@ func (p *Plugin) Cause(pod *model.Pod) model.Cause {
 	return cause
 }
 
-// eachDemanded calls yield with labels one of which each pod has that the term selects, or with the empty label if it cannot be said.
+// eachDemanded calls yield with labels of which every pod that the term selects has one, or with the empty label if there are none.
 func (p *Plugin) eachDemanded(owner *model.Pod, ref *model.TermRef, yield func(model.Label)) {
 	term, err := p.terms.parse(owner.Namespace, ref)
 	var some []model.Label
@@ -74,21 +74,21 @@ func (p *Plugin) eachDemanded(owner *model.Pod, ref *model.TermRef, yield func(m
 	}
 }
 
-// touchesPods touches who may want or shun the pod and, if it goes, whom it shunned.
+// touchesPods calls touch with the keys of pods whose terms may select the pod and, if it was deleted, of pods that its terms selected.
 func (p *Plugin) touchesPods(e model.Event, touch func(model.Key)) {
-	wears := func(kind string, pod *model.Pod) {
+	touchLabels := func(kind string, pod *model.Pod) {
 		touch(model.Key{Kind: kind})
 		for key, value := range pod.Labels {
 			touch(model.Key{Kind: kind, Name: key, Value: value})
 		}
 	}
 	if e.Pod != nil {
-		wears(wantedKey, e.Pod)
+		touchLabels(wantedKey, e.Pod)
 	}
 	if e.OldPod == nil {
 		return
 	}
-	wears(shunnedKey, e.OldPod)
+	touchLabels(unwantedKey, e.OldPod)
 	if e.Action != model.Delete {
 		return
 	}
@@ -110,7 +110,7 @@ func touchesTopologies(e model.Event, touch func(model.Key)) {
 	}
 }
 
-// podHelps reports whether a pod came to be wanted, or an unwanted or repelling one is out of the way.
+// podHelps reports whether a pod appeared that the affinity requires, or one was deleted that anti-affinity kept the waiting pod away from.
 func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
 	pod := e.Pod
 	if pod == nil {
@@ -126,13 +126,13 @@ func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
 	case model.Add:
 		return p.wants(waiting, e.Pod)
 	case model.Delete:
-		return p.shuns(waiting, e.OldPod) || p.isBroken(e.OldPod, model.RequiredAntiAffinity) || p.shuns(e.OldPod, waiting)
+		return p.repels(waiting, e.OldPod) || p.isBroken(e.OldPod, model.RequiredAntiAffinity) || p.repels(e.OldPod, waiting)
 	}
-	return !p.wants(waiting, e.OldPod) && p.wants(waiting, e.Pod) || p.shuns(waiting, e.OldPod) && !p.shuns(waiting, e.Pod)
+	return !p.wants(waiting, e.OldPod) && p.wants(waiting, e.Pod) || p.repels(waiting, e.OldPod) && !p.repels(waiting, e.Pod)
 }
 
-// nodeHelps reports whether a node came into reach of a topology key that the waiting pod's affinity asks for, or left a domain of
-// its anti-affinity.
+// nodeHelps reports whether a node with a topology key of the waiting pod's terms was added, or an update gave a node the key of an affinity
+// term, took away that of an anti-affinity term, or changed a key's value. For anti-affinity any added node helps.
 func (p *Plugin) nodeHelps(waiting *model.Pod, e model.Event) bool {
 	if p.isBroken(waiting, model.RequiredAffinity) || p.isBroken(waiting, model.RequiredAntiAffinity) {
 		return true
@@ -164,8 +164,8 @@ func (p *Plugin) wants(pod, other *model.Pod) bool {
 	return terms > 0 && selecting == terms
 }
 
-// shuns reports whether a required anti-affinity term of the pod selects the other pod.
-func (p *Plugin) shuns(pod, other *model.Pod) bool {
+// repels reports whether a required anti-affinity term of the pod selects the other pod.
+func (p *Plugin) repels(pod, other *model.Pod) bool {
 	_, selecting := p.count(pod, model.RequiredAntiAffinity, other)
 	return selecting > 0
 }

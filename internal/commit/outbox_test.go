@@ -13,23 +13,23 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// bench is a docket whose requests the test answers, on a clock that the test moves.
+// bench is an outbox whose requests the test answers, on a clock that the test moves.
 type bench struct {
 	*testing.T
-	*commit.Docket
+	*commit.Outbox
 	now time.Time
 }
 
 func newBench(t *testing.T, eventsMax int) *bench {
 	t.Helper()
-	return newBenchOf(t, commit.DocketConfig{EventsMax: eventsMax, ReportsInFlight: 4, Pause: time.Second, Jitter: unchanged})
+	return newBenchOf(t, commit.OutboxConfig{Binder: binder, EventsMax: eventsMax, ReportsInFlight: 4, Pause: time.Second, Jitter: unchanged})
 }
 
 func unchanged(wait time.Duration) time.Duration { return wait }
 
-func newBenchOf(t *testing.T, config commit.DocketConfig) *bench {
+func newBenchOf(t *testing.T, config commit.OutboxConfig) *bench {
 	t.Helper()
-	d, err := commit.NewDocket(config)
+	d, err := commit.NewOutbox(config)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,38 +37,53 @@ func newBenchOf(t *testing.T, config commit.DocketConfig) *bench {
 }
 
 // start takes a decision in.
-func (b *bench) start(decision plan.Decision) []*commit.Settled { return b.Start(&decision) }
+func (b *bench) start(decision plan.Decision) { b.Start(b.now, &decision) }
 
-// take takes the next job, which must be this one.
-func (b *bench) take(errand commit.Errand, pod string) commit.Job {
+// take takes the next request, which must be this one.
+func (b *bench) take(kind commit.RequestKind, pod string) commit.Request {
 	b.Helper()
-	job, ok := b.Next(b.now, false)
-	if !ok || job.Errand != errand || job.Pod.Name != pod {
-		b.Fatalf("the next job is %s of %v (%t), want %s of %s", job.Errand, job.Pod, ok, errand, pod)
+	request, ok := b.Next(b.now, false)
+	if !ok || request.Kind != kind || request.Pod.Name != pod {
+		b.Fatalf("the next request is %s of %v (%t), want %s of %s", request.Kind, request.Pod, ok, kind, pod)
 	}
-	return job
+	return request
 }
 
 // nothing checks that there is nothing to do at this time.
 func (b *bench) nothing() {
 	b.Helper()
-	if job, ok := b.Next(b.now, false); ok {
-		b.Fatalf("the next job is %s of %s, want none", job.Errand, job.Pod)
+	if request, ok := b.Next(b.now, false); ok {
+		b.Fatalf("the next request is %s of %s, want none", request.Kind, request.Pod)
 	}
 }
 
-// answer ends a job.
-func (b *bench) answer(job commit.Job, nodeName string, err error) *commit.Settled {
-	settled, _ := b.Done(b.now, job, commit.Answer{NodeName: nodeName, Err: err})
-	return settled
+// answer ends a request.
+func (b *bench) answer(request commit.Request, nodeName string, err error) *commit.Settled {
+	b.Helper()
+	b.Done(b.now, request, commit.Response{NodeName: nodeName, Err: err})
+	return b.settled()
 }
 
-// later moves the clock to when the docket next has something to do.
+// settled returns the binding that has ended, nil if none has.
+func (b *bench) settled() *commit.Settled {
+	b.Helper()
+	switch all := b.Take().Settled; len(all) {
+	case 0:
+		return nil
+	case 1:
+		return &all[0]
+	default:
+		b.Fatalf("%d bindings have ended, want one", len(all))
+		return nil
+	}
+}
+
+// later moves the clock to when the outbox next has something to do.
 func (b *bench) later(want time.Duration) {
 	b.Helper()
 	at, ok := b.Due()
 	if !ok || at.Sub(b.now) != want {
-		b.Fatalf("the docket has something to do in %s (%t), want in %s", at.Sub(b.now), ok, want)
+		b.Fatalf("the outbox has something to do in %s (%t), want in %s", at.Sub(b.now), ok, want)
 	}
 	b.now = at
 }
@@ -174,19 +189,19 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 		b.answer(b.take(commit.Bind, "q"), "", nil)
 		b.later(time.Second)
 	}
-	job := b.take(commit.Patch, "p")
-	if message := job.Condition.Message; message != "0/3 nodes are available: 3 Insufficient cpu." {
+	request := b.take(commit.Patch, "p")
+	if message := request.Condition.Message; message != "0/3 nodes are available: 3 Insufficient cpu." {
 		t.Errorf("the condition says %q, want the latest", message)
 	}
-	b.answer(job, "", nil)
+	b.answer(request, "", nil)
 	times := map[string]int{}
 	for {
-		job, ok := b.Next(b.now, false)
+		request, ok := b.Next(b.now, false)
 		if !ok {
 			break
 		}
-		times[job.Event.Note] = job.Times
-		b.answer(job, "", nil)
+		times[request.Event.Note] = request.Times
+		b.answer(request, "", nil)
 	}
 	if got := fmt.Sprint(times); got != "map[0/1 nodes are available: 1 Insufficient cpu.:1 0/2 nodes are available: 2 Insufficient cpu.:1 "+
 		"0/3 nodes are available: 3 Insufficient cpu.:2 Successfully assigned ns/q to node-of-q:200]" {
@@ -201,7 +216,7 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 // an event, if it is to take events first.
 func TestHangingReportsLeaveWorkers(t *testing.T) {
 	for inFlight, want := range map[int]int{2: 1, 3: 2, 4: 2, 5: 3, commit.DefaultInFlight: commit.DefaultInFlight / 2} {
-		b := newBenchOf(t, commit.DocketFor(inFlight, 1_000, time.Second, unchanged))
+		b := newBenchOf(t, commit.OutboxFor(binder, inFlight, 1_000, time.Second, unchanged))
 		for _, name := range names(100) {
 			b.start(rejected(podNamed(name), 1))
 		}
@@ -249,17 +264,18 @@ func TestOneFindsOutWhetherTheServerIsBack(t *testing.T) {
 	b.nothing() // four are on their way
 }
 
-// TestStopIsInOrder stops a docket that holds bindings back, of pods whose statuses are being written: they are settled in the same order each
+// TestStopIsInOrder stops a outbox that holds bindings back, of pods whose statuses are being written: they are settled in the same order each
 // time.
 func TestStopIsInOrder(t *testing.T) {
-	b := newBenchOf(t, commit.DefaultDocket(unchanged))
+	b := newBenchOf(t, commit.DefaultOutbox(binder, unchanged))
 	for _, name := range names(10) {
 		b.start(rejected(podNamed(name), 1))
 		b.take(commit.Patch, name)
 		b.start(placed(podNamed(name)))
 	}
 	var order []string
-	for _, s := range b.Stop(errBroken) {
+	b.Stop(errBroken)
+	for _, s := range b.Take().Settled {
 		order = append(order, s.Placement.Pod.Name)
 	}
 	if got := fmt.Sprint(order); got != fmt.Sprint(names(10)) {
@@ -345,5 +361,23 @@ func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
 	b.answer(b.take(commit.Record, "bad"), "", nil)
 	if b.Stats().Events != 2 || b.Remembered() != 0 {
 		t.Errorf("%+v, %d things remembered", b.Stats(), b.Remembered())
+	}
+}
+
+// BenchmarkBinding binds a pod without steps and records its event, without anything being sent.
+func BenchmarkBinding(b *testing.B) {
+	o, err := commit.NewOutbox(commit.DefaultOutbox(binder, unchanged))
+	if err != nil {
+		b.Fatal(err)
+	}
+	decision, now := placed(podNamed("p")), time.Now()
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Start(now, &decision)
+		for range 2 { // the binding and the event
+			request, _ := o.Next(now, false)
+			o.Done(now, request, commit.Response{})
+		}
+		o.Take()
 	}
 }

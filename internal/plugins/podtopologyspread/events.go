@@ -12,9 +12,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// EventsToRegister registers for pods that come to count or cease to, for nodes that open or close domains, and for what the waiting pod itself
-// changes. Hints cannot see what the waiting pod belongs to, so a pod that waits for default constraints is woken for every pod of its
-// namespace that could belong to it.
+// EventsToRegister registers for pods that become counted or are counted no longer, for nodes that add or remove domains, and for updates of the
+// waiting pod. Hints cannot see the default selector, so a pod that waits for default constraints is requeued for every pod of its namespace
+// that the selector might select.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts, Touches: touchesPods},
@@ -23,8 +23,8 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is the namespace and the hard constraints. Pods are of help only in the same namespace, with a label that some constraint demands;
-// nodes only if they have, or had, a label with one of the topology keys.
+// Cause is the namespace and the hard constraints. Pods help only in the same namespace, with a label that some constraint demands; nodes only
+// if they have, or had, a label with one of the topology keys.
 func (p *Plugin) Cause(pod *model.Pod) model.Cause {
 	cause := model.Cause{Alike: plugin.NeedOf(p.CountNeed(pod))}
 	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
@@ -49,7 +49,7 @@ func (p *Plugin) Cause(pod *model.Pod) model.Cause {
 
 func topologyKey(name string) model.Key { return model.Key{Kind: "topology", Name: name} }
 
-// podKey stands for pods of a namespace with a label; for all of them if the label is empty.
+// podKey is the key of pods of a namespace with a label; of all its pods if the label is empty.
 func podKey(namespace string, l model.Label) model.Key {
 	return model.Key{Kind: "pod in " + namespace, Name: l.Key, Value: l.Value}
 }
@@ -81,7 +81,7 @@ func touchesTopologies(e model.Event, touch func(model.Key)) {
 	}
 }
 
-// changesCounts says whether an assigned pod enters or leaves what some hard constraint selects.
+// changesCounts reports whether some hard constraint starts or ceases to select an assigned pod.
 func (p *Plugin) changesCounts(waiting *model.Pod, e model.Event) bool {
 	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
 		if pod != nil && (pod.Namespace != waiting.Namespace || pod.NodeName == "" && pod.NominatedNode == "") {
@@ -107,8 +107,8 @@ func (p *Plugin) changesCounts(waiting *model.Pod, e model.Event) bool {
 	return false
 }
 
-// changesItself says whether a new version of the waiting pod can fare better: its tolerations let other nodes count, or it enters or
-// leaves what its own constraints select.
+// changesItself reports whether a new version of the waiting pod may fit where the old one did not: its tolerations include other nodes, or its
+// own constraints start or cease to select it.
 func (p *Plugin) changesItself(_ *model.Pod, e model.Event) bool {
 	before, after := e.OldPod.Object, e.Pod.Object
 	if !equality.Semantic.DeepEqual(before.Spec.Tolerations, after.Spec.Tolerations) {
@@ -122,7 +122,7 @@ func (p *Plugin) changesItself(_ *model.Pod, e model.Event) bool {
 	return p.selectsDifferently(after, before, after)
 }
 
-// selectsDifferently says whether some hard constraint of a pod selects one version of a pod but not the other.
+// selectsDifferently reports whether some hard constraint of a pod selects one version of a pod but not the other.
 func (p *Plugin) selectsDifferently(of, before, after *v1.Pod) bool {
 	if maps.Equal(before.Labels, after.Labels) {
 		return false
@@ -139,8 +139,8 @@ func (p *Plugin) selectsDifferently(of, before, after *v1.Pod) bool {
 	return false
 }
 
-// changesDomains says whether a node enters or leaves the domains of the hard constraints, or moves between them. Taints count even where
-// no constraint honours them, as in kube-scheduler.
+// changesDomains reports whether a node enters or leaves a domain of the hard constraints. Taints count even where no constraint honours them,
+// as in kube-scheduler.
 func (p *Plugin) changesDomains(waiting *model.Pod, e model.Event) bool {
 	hard, _ := p.specs(waiting.Object, v1.DoNotSchedule)
 	had := e.OldNode != nil && hasKeys(e.OldNode.Object, hard)
@@ -169,9 +169,9 @@ func moves(before, after *v1.Node, constraints []v1.TopologySpreadConstraint) bo
 	return false
 }
 
-// selects reports whether a constraint of a pod with the labels own selects a pod with other labels. It says what selectorOf's selector
-// says without building it, which would cost most of a hint; a selector that cannot be parsed may say anything, for a pod that has one is
-// never rejected by this plugin.
+// selects reports whether a constraint of a pod with the labels own selects a pod with other labels. It returns what selectorOf's selector
+// would, without building it, which would be most of a hint's cost. For a selector that cannot be parsed the result is arbitrary: this plugin
+// never rejects a pod that has one.
 func selects(c *v1.TopologySpreadConstraint, own, other map[string]string) bool {
 	if c.LabelSelector == nil {
 		return false

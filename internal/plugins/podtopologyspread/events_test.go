@@ -10,7 +10,7 @@ import (
 )
 
 // The rows follow docs/reference/topology.md#spread-events.
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	x, y := wearing("app=x"), wearing("app=y")
 	xv := func(version string) podPart { return wearing("app=x v=" + version) }
 	waiting := pod(x, hard(zone, "app=x"))
@@ -96,8 +96,8 @@ func TestInterests(t *testing.T) {
 		{"node gets room", system, waiting, nodeEvent(model.UpdateNodeAllocatable, z1, z1), false},
 	} {
 		helps := false
-		for _, interest := range newPlugin(t, row.profile).EventsToRegister() {
-			helps = helps || interest.Helps(model.NewPod(row.waiting), row.event)
+		for _, registration := range newPlugin(t, row.profile).EventsToRegister() {
+			helps = helps || registration.Helps(model.NewPod(row.waiting), row.event)
 		}
 		if helps != row.want {
 			t.Errorf("%s: helps = %t, want %t", row.name, helps, row.want)

@@ -13,30 +13,30 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// owners are the objects that say which pods belong together.
-type owners struct {
+// selectorSources are the objects that default selectors are built from.
+type selectorSources struct {
 	services map[string]map[string]*v1.Service // by namespace and name
 	// controllers by reference: *v1.ReplicationController, *appsv1.ReplicaSet or *appsv1.StatefulSet.
 	controllers map[model.Ref]runtime.Object
 	version     uint64
 }
 
-// OwnersVersion changes whenever BelongingSelector may give another answer.
-func (s *State) OwnersVersion() uint64 { return s.owners.version }
+// DefaultSelectorVersion changes whenever DefaultSelector may return another selector.
+func (s *State) DefaultSelectorVersion() uint64 { return s.selectorSources.version }
 
 func (s *State) setObject(ref model.Ref, object runtime.Object) {
 	switch o := object.(type) {
 	case *v1.Namespace:
 		s.setNamespace(o.Name, o.Labels, true)
 	case *v1.Service:
-		if s.owners.services[ref.Namespace] == nil {
-			s.owners.services[ref.Namespace] = map[string]*v1.Service{}
+		if s.selectorSources.services[ref.Namespace] == nil {
+			s.selectorSources.services[ref.Namespace] = map[string]*v1.Service{}
 		}
-		s.owners.services[ref.Namespace][ref.Name] = o
-		s.owners.version++
+		s.selectorSources.services[ref.Namespace][ref.Name] = o
+		s.selectorSources.version++
 	default:
-		s.owners.controllers[ref] = object
-		s.owners.version++
+		s.selectorSources.controllers[ref] = object
+		s.selectorSources.version++
 	}
 }
 
@@ -45,18 +45,18 @@ func (s *State) removeObject(ref model.Ref) {
 	case model.NamespaceKind:
 		s.setNamespace(ref.Name, nil, false)
 	case model.ServiceKind:
-		if delete(s.owners.services[ref.Namespace], ref.Name); len(s.owners.services[ref.Namespace]) == 0 {
-			delete(s.owners.services, ref.Namespace)
+		if delete(s.selectorSources.services[ref.Namespace], ref.Name); len(s.selectorSources.services[ref.Namespace]) == 0 {
+			delete(s.selectorSources.services, ref.Namespace)
 		}
-		s.owners.version++
+		s.selectorSources.version++
 	default:
-		delete(s.owners.controllers, ref)
-		s.owners.version++
+		delete(s.selectorSources.controllers, ref)
+		s.selectorSources.version++
 	}
 }
 
-// setNamespace takes in a namespace's labels, or that it is gone. Tallies that select namespaces by label are dropped if the namespace comes
-// under them or leaves them: it is rare, and counting again is simple.
+// setNamespace stores a namespace's labels, or that it is gone. Tallies that select namespaces by label are dropped if the change makes them
+// select the namespace or no longer select it: this is rare, and counting again is simple.
 func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 	before, existed := s.namespaces[name]
 	if existed == exists && maps.Equal(before, set) {
@@ -81,12 +81,12 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 // Namespace returns the labels of a namespace, nil if it has none or is not known.
 func (s *State) Namespace(name string) labels.Set { return s.namespaces[name] }
 
-// BelongingSelector selects the pods that belong together with the pod, by the services that select it and by the controller that
-// owns it. It is empty when nothing says so. A controller's selector that cannot be parsed says nothing.
-func (s *State) BelongingSelector(pod *model.Pod) labels.Selector {
+// DefaultSelector returns the selector of the pod's default topology spread constraints: what the services that select the pod and the
+// controller that owns it select. It is empty if there are none. A controller's selector that cannot be parsed is ignored.
+func (s *State) DefaultSelector(pod *model.Pod) labels.Selector {
 	merged := labels.Set{}
-	for _, name := range sortedKeys(s.owners.services[pod.Namespace]) {
-		selector := s.owners.services[pod.Namespace][name].Spec.Selector
+	for _, name := range sortedKeys(s.selectorSources.services[pod.Namespace]) {
+		selector := s.selectorSources.services[pod.Namespace][name].Spec.Selector
 		if selector != nil && labels.SelectorFromSet(selector).Matches(pod.Labels) {
 			maps.Copy(merged, selector)
 		}
@@ -114,15 +114,15 @@ func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) labels.Sel
 	var selector *metav1.LabelSelector
 	switch owner.APIVersion + " " + owner.Kind {
 	case "v1 ReplicationController":
-		if c, ok := s.owners.controllers[model.Ref{Kind: model.ReplicationControllerKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
+		if c, ok := s.selectorSources.controllers[model.Ref{Kind: model.ReplicationControllerKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
 			maps.Copy(merged, c.(*v1.ReplicationController).Spec.Selector)
 		}
 	case "apps/v1 ReplicaSet":
-		if c, ok := s.owners.controllers[model.Ref{Kind: model.ReplicaSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
+		if c, ok := s.selectorSources.controllers[model.Ref{Kind: model.ReplicaSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
 			selector = c.(*appsv1.ReplicaSet).Spec.Selector
 		}
 	case "apps/v1 StatefulSet":
-		if c, ok := s.owners.controllers[model.Ref{Kind: model.StatefulSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
+		if c, ok := s.selectorSources.controllers[model.Ref{Kind: model.StatefulSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
 			selector = c.(*appsv1.StatefulSet).Spec.Selector
 		}
 	}

@@ -36,10 +36,10 @@ func namespaceLabels(r *rand.Rand) map[string]string {
 }
 
 func service(r *rand.Rand, i int) *v1.Service {
-	return &v1.Service{ObjectMeta: belonging(r, fmt.Sprintf("service-%d", i)), Spec: v1.ServiceSpec{Selector: equalitySelector(r)}}
+	return &v1.Service{ObjectMeta: objectMeta(r, fmt.Sprintf("service-%d", i)), Spec: v1.ServiceSpec{Selector: equalitySelector(r)}}
 }
 
-func belonging(r *rand.Rand, name string) metav1.ObjectMeta {
+func objectMeta(r *rand.Rand, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, Namespace: pick(r, "default", "default", "default", "other", "third"), UID: uid(r), ResourceVersion: "1", CreationTimestamp: epoch}
 }
 
@@ -60,7 +60,7 @@ func equalitySelector(r *rand.Rand) map[string]string {
 
 // addController adds a controller whose name is free in its namespace or, if there is none, a service.
 func addController(r *rand.Rand, c oracle.Cluster) Mutation {
-	meta := belonging(r, pick(r, "web", "db"))
+	meta := objectMeta(r, pick(r, "web", "db"))
 	m := Mutation{Kind: ControllerAdded, After: cloned(c)}
 	switch kind := r.IntN(4); {
 	case kind == 0 && free(c.ReplicationControllers, meta):

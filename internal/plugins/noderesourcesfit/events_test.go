@@ -17,7 +17,7 @@ func nodeEvent(action model.Action, before, after string) model.Event {
 	return e
 }
 
-// scaleDown is about a pod that asks for less than before.
+// scaleDown is an event about a pod that requests less than before.
 func scaleDown(resource model.EventResource, nodeName, before, after string) model.Event {
 	a, b := podOf(before), podOf(after)
 	a.Spec.NodeName, b.Spec.NodeName = nodeName, nodeName
@@ -31,7 +31,7 @@ func deleted(nodeName, nominated string) model.Event {
 }
 
 // The numbered rows are those of docs/reference/resources.md#fit-events.
-func TestInterests(t *testing.T) {
+func TestEventsToRegister(t *testing.T) {
 	const (
 		add, grow     = model.Add, model.UpdateNodeAllocatable
 		assigned, own = model.AssignedPodEvent, model.TargetPodEvent
@@ -80,13 +80,13 @@ func TestInterests(t *testing.T) {
 	}
 }
 
-// Row 7 of docs/reference/resources.md#fit-events again: ignoring a resource in the filter does not change the hint.
-func TestInterestsIgnoreNothing(t *testing.T) {
+// Row 7 of docs/reference/resources.md#fit-events again: the hint also checks resources that the filter ignores.
+func TestHintsCheckIgnoredResources(t *testing.T) {
 	p := newPlugin(t, &configv1.NodeResourcesFitArgs{IgnoredResources: []string{"nvidia.com/gpu"}})
 	waiting := model.NewPod(podOf("cpu=1 nvidia.com/gpu=1"))
 	for _, i := range p.EventsToRegister() {
 		if i.Helps(waiting, nodeEvent(model.Add, "", "pods=9 cpu=64")) {
-			t.Error("7: a node without the ignored resource wakes the pod")
+			t.Error("7: a node without the ignored resource helps the pod")
 		}
 	}
 }

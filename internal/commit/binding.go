@@ -1,0 +1,342 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/report"
+)
+
+// binding is a placement that is carried out: its steps before the binding, the binding, its steps after it. It ends as bound, or as failed;
+// and as failed only when the pod cannot be bound to the node any more, for its room is given to others then.
+//
+// This file is its way from the decision to its end, top to bottom; phase.go has the table of the moves that are allowed.
+type binding struct {
+	placement plan.Placement
+	order     uint64 // of the decision
+	phase     phase
+	place     place
+	steps     *progress // nil for a placement without steps
+
+	// request at hand
+	tries     int // times it was sent, excluding those that were throttled
+	throttled int
+	questions int  // asked in a row without an answer
+	asking    bool // the next request is a question
+	// err is how the last try failed; open says whether one of them may have been stored all the same, and late until when one of
+	// them may still be.
+	err  error
+	open bool
+	late time.Time
+
+	sent       bool // something was sent for it
+	nominated  bool // the decision made its node the pod's nominated one
+	onTimeline int  // position, while place is pausing or waiting
+	failure    failure
+	seen       *observation
+}
+
+// progress is how far a binding with steps has come.
+type progress struct {
+	began   time.Time // of the binding
+	entered time.Time // of the phase
+	step    int       // the present one; backwards while undoing
+	written bool      // the present step's write is stored
+	// By step: allowed says that its wait is over, begun that its write may be stored.
+	allowed, begun []bool
+	seen           *observation // of the present step's write
+	// interrupted is why the binding fails as soon as the request in flight is answered; nil if it goes on.
+	interrupted *failure
+}
+
+// failure is why a binding does not happen.
+type failure struct {
+	err error
+	// rejector is the plugin whose "no" it is; empty if something is broken.
+	rejector string
+}
+
+// startBinding takes in a placement.
+func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nomination plan.Nomination) {
+	o.decided++
+	b := &binding{placement: *placement, order: o.decided, nominated: nomination.Mode == plan.Set}
+	if o.stopped != nil {
+		o.settleStopped(b)
+		return
+	}
+	if len(placement.Steps) > 0 {
+		if err := checkSteps(placement.Steps); err != nil {
+			o.settle(b, failure{err: err})
+			return
+		}
+		n := len(placement.Steps)
+		b.steps = &progress{began: now, entered: now, allowed: make([]bool, n), begun: make([]bool, n)}
+		o.staged[placement.Pod.UID] = b
+	}
+	o.advance(now, b)
+}
+
+// advance takes a binding through its steps to the next request or wait, and after the last step to the binding itself.
+func (o *Outbox) advance(now time.Time, b *binding) {
+	for b.stepsLeft() {
+		step := b.step()
+		o.enter(now, b, phaseOf(step.Stage))
+		if step.Write != nil && !b.steps.written {
+			o.send(b)
+			return
+		}
+		b.steps.begun[b.steps.step] = true
+		if step.Wait != nil && !b.steps.allowed[b.steps.step] {
+			o.await(now, b, step.Wait)
+			return
+		}
+		b.steps.step++
+		b.steps.written = false
+	}
+	if b.phase < binds {
+		o.enter(now, b, binds)
+	}
+	if o.heldByStatus(b) {
+		b.place = held
+		return
+	}
+	o.send(b)
+}
+
+// send gives the binding's next request its turn.
+func (o *Outbox) send(b *binding) {
+	b.place = ready
+	o.backlog.push(b)
+}
+
+// pause gives the binding's next request its turn at that time.
+func (o *Outbox) pause(b *binding, at time.Time) {
+	b.place = pausing
+	o.later.plan(entry{at: at, binding: b})
+}
+
+// await lets the binding wait. All Permit plugins begin to wait when the binding starts, as in kube-scheduler.
+func (o *Outbox) await(now time.Time, b *binding, wait *plan.Wait) {
+	from := now
+	if b.phase == permits {
+		from = b.steps.began
+	}
+	b.place = waiting
+	o.later.plan(entry{at: from.Add(wait.Timeout), binding: b})
+}
+
+// heldByStatus reports whether a status of the pod is being written; the binding is sent when that has ended. A status that waits is dropped: it
+// says that the pod has no node.
+func (o *Outbox) heldByStatus(b *binding) bool {
+	uid := b.placement.Pod.UID
+	delete(o.written, uid)
+	p := o.pods[uid]
+	if p == nil {
+		return false
+	}
+	p.latest = nil
+	if p.writing {
+		p.held = b
+	}
+	return p.writing
+}
+
+// takeBinding makes the request of the binding whose turn it is.
+func (o *Outbox) takeBinding() Request {
+	b := o.backlog.pop()
+	b.place = sending
+	if !b.sent {
+		b.sent = true
+		o.opened++
+	}
+	request := Request{Pod: b.placement.Pod, NodeName: b.placement.NodeName, binding: b}
+	switch {
+	case b.phase == undoes:
+		request.Kind, request.Write = UndoStep, b.step().Undo
+	case b.phase != binds:
+		request.Kind, request.Write = WriteStep, b.step().Write
+	case b.asking:
+		request.Kind = Ask
+		o.stats.Questions++
+	default:
+		request.Kind, request.Binding = Bind, o.binderOf(b).Binding(b.placement.Pod, b.placement.NodeName)
+	}
+	return request
+}
+
+// timeCame takes in that what the binding paused or waited for has come: its next try, or the end of its patience.
+func (o *Outbox) timeCame(now time.Time, b *binding) {
+	if b.place == pausing {
+		o.send(b)
+		return
+	}
+	step := b.step()
+	if b.phase == permits {
+		o.fail(now, b, rejection(step.Plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", step.Wait.Timeout, step.Plugin)))
+		return
+	}
+	o.fail(now, b, b.broken(fmt.Errorf("timed out after waiting %v", step.Wait.Timeout)))
+}
+
+// fail ends a binding that will not happen: what its steps have done is undone, the last first, and then the loop is answered.
+func (o *Outbox) fail(now time.Time, b *binding, f failure) {
+	b.failure = f
+	if b.steps == nil {
+		o.settle(b, f)
+		return
+	}
+	b.steps.step = min(b.steps.step, len(b.placement.Steps)-1)
+	o.enter(now, b, undoes)
+	o.undo(b)
+}
+
+// undo takes a binding that has failed back to the next step that has something to undo.
+func (o *Outbox) undo(b *binding) {
+	b.forgetRequest()
+	for ; b.steps.step >= 0; b.steps.step-- {
+		if b.steps.begun[b.steps.step] && b.step().Undo != nil {
+			o.send(b)
+			return
+		}
+	}
+	o.settle(b, b.failure)
+}
+
+// settle ends a binding: it answers the loop and the pod's owner. After a binding that succeeded there may be steps left.
+func (o *Outbox) settle(b *binding, f failure) {
+	if b.phase == postBinds { // answered before
+		o.finish(b)
+		return
+	}
+	if b.sent {
+		o.opened--
+	}
+	settled := Settled{Placement: b.placement, Err: f.err, seen: b.seen}
+	if f.rejector != "" {
+		settled.Rejectors = []string{f.rejector}
+	}
+	o.ended.Settled = append(o.ended.Settled, settled)
+	if f.err != nil {
+		o.stats.BindingsFailed++
+		if o.stopped == nil {
+			o.queueReport(b.placement.Pod, o.reportOf(b, f))
+		}
+		o.finish(b)
+		return
+	}
+	o.stats.Bound++
+	o.queueReport(b.placement.Pod, report.OfBinding(&b.placement))
+}
+
+// settleStopped ends a binding because the process ends.
+func (o *Outbox) settleStopped(b *binding) {
+	switch {
+	case b.phase == undoes:
+		o.settle(b, b.failure)
+	case b.stepsLeft():
+		o.settle(b, b.broken(o.stopped))
+	default:
+		o.settle(b, o.bindError(b, o.stopped))
+	}
+}
+
+// reportOf is the report about a binding that failed. A nomination that the decision made ends with it, although the pod as it was
+// decided about does not show it yet.
+func (o *Outbox) reportOf(b *binding, f failure) report.Report {
+	r := report.OfFailedBinding(&b.placement, f.err, f.rejector != "")
+	if b.nominated {
+		r.Nomination.Mode = plan.Clear
+	}
+	return r
+}
+
+// finish forgets a binding that is over.
+func (o *Outbox) finish(b *binding) {
+	b.move(over)
+	if b.steps != nil && o.staged[b.placement.Pod.UID] == b {
+		delete(o.staged, b.placement.Pod.UID)
+	}
+}
+
+// isBound goes on after the API server has stored the binding: the loop is answered, and the steps after it are made.
+func (o *Outbox) isBound(now time.Time, b *binding) {
+	o.settle(b, failure{})
+	if b.steps == nil {
+		b.move(over)
+		return
+	}
+	o.enter(now, b, postBinds)
+	o.afterBinding(now, b)
+}
+
+// afterBinding sends the next write of the steps after the binding. What becomes of them changes nothing for the pod.
+func (o *Outbox) afterBinding(now time.Time, b *binding) {
+	b.forgetRequest()
+	for ; b.steps.step < len(b.placement.Steps); b.steps.step++ {
+		if b.step().Write != nil && o.stopped == nil {
+			o.send(b)
+			return
+		}
+	}
+	o.endStage(now, b, failure{})
+	o.finish(b)
+}
+
+// stepsLeft reports whether there are steps to make before the binding.
+func (b *binding) stepsLeft() bool {
+	return b.steps != nil && b.steps.step < len(b.placement.Steps) && b.step().Stage < plan.Bind
+}
+
+// step is the present one.
+func (b *binding) step() *plan.Step { return &b.placement.Steps[b.steps.step] }
+
+// broken is a failure of the present step, in kube-scheduler's words.
+func (b *binding) broken(err error) failure {
+	step := b.step()
+	if b.place == waiting && step.Stage == plan.Permit {
+		return failure{err: fmt.Errorf("waiting on permit for pod: %w", err)}
+	}
+	return failure{err: fmt.Errorf("running %s plugin %q: %w", step.Stage, step.Plugin, err)}
+}
+
+// rejection is a failure that is a plugin's "no". kube-scheduler words it like the rejection of the one node in question.
+func rejection(plugin, reason string) failure {
+	return failure{err: errors.New(report.RejectionOf(reason)), rejector: plugin}
+}
+
+// forgetRequest makes the binding ready for another request.
+func (b *binding) forgetRequest() {
+	b.tries, b.throttled, b.questions, b.asking, b.err, b.open = 0, 0, 0, false, nil, false
+}
+
+func (o *Outbox) binderOf(b *binding) plugin.Bind {
+	return o.config.Binder(b.placement.Pod.SchedulerName)
+}
+
+// checkSteps returns what is wrong with the steps of a placement: a plugin that made them is broken.
+func checkSteps(steps []plan.Step) error {
+	var waiters []string
+	for i := range steps {
+		s := &steps[i]
+		switch {
+		case s.Stage == plan.Bind:
+			return fmt.Errorf("plugin %q makes a step at Bind, which belongs to the Bind plugin", s.Plugin)
+		case i > 0 && s.Stage < steps[i-1].Stage:
+			return fmt.Errorf("plugin %q makes a step at %s after one at %s", s.Plugin, s.Stage, steps[i-1].Stage)
+		case s.Wait == nil:
+		case s.Stage > plan.Bind:
+			return fmt.Errorf("plugin %q waits after the binding", s.Plugin)
+		case s.Wait.Timeout <= 0:
+			return fmt.Errorf("plugin %q waits for %v: must be greater than 0", s.Plugin, s.Wait.Timeout)
+		case slices.Contains(waiters, s.Plugin):
+			return fmt.Errorf("plugin %q waits twice", s.Plugin)
+		default:
+			waiters = append(waiters, s.Plugin)
+		}
+	}
+	return nil
+}

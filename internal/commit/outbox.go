@@ -1,0 +1,336 @@
+package commit
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/report"
+)
+
+// Outbox is everything that is to be written, in which order and when again. It is a state machine: it sends nothing and reads no
+// clock, so a simulation runs it as it is. The sender takes one Request after another with Next and hands in each Response with Done. After
+// every call, Take returns what has ended. One goroutine at a time uses it.
+type Outbox struct {
+	config      OutboxConfig
+	backlog     backlog
+	statuses    lane[types.UID]
+	events      lane[*event]
+	later       timeline
+	staged      map[types.UID]*binding // bindings with steps
+	decided     uint64                 // bindings so far
+	pods        map[types.UID]*writes  // pods with a status that waits or is being written
+	eventOf     map[eventKey]*event    // events that wait
+	written     map[types.UID]written  // the last status written, of pods that the watch may not have shown since
+	writes      lane[expiry]           // the same, oldest first
+	opened      int                    // bindings that something was sent for and that have not ended
+	reporting   int                    // statuses and events in flight
+	delayed     int                    // events on the timeline
+	paused      time.Time              // until then neither statuses nor events are sent: the API server could not be reached
+	unreachable bool                   // a status or an event was not answered, and none since: they are sent one by one
+	probing     bool                   // one of them is in flight
+	stopped     error                  // why no binding is started any more
+	ended       Ended
+	stats       Stats
+}
+
+// OutboxConfig is what an Outbox needs to be built.
+type OutboxConfig struct {
+	// Binder returns the Bind plugin of a scheduler name.
+	Binder func(schedulerName string) plugin.Bind
+	// EventsMax is how many events may wait before the oldest are dropped. ReportsInFlight is how many statuses and events together are
+	// written at the same time, excluding what the worker reserved for events writes.
+	EventsMax, ReportsInFlight int
+	// Pause is how long statuses and events wait after the API server could not be reached.
+	Pause time.Duration
+	// Jitter spreads waits, so that writes that failed together are not tried again together.
+	Jitter func(wait time.Duration) time.Duration
+}
+
+// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsMerged are repetitions that
+// were counted in an event that still waited, EventsDropped those that were not written because too many waited, or there was no time
+// left.
+type Stats struct {
+	Bound, BindingsFailed, Questions int64
+	Statuses, StatusesFailed         int64
+	Events, EventsFailed             int64
+	EventsMerged, EventsDropped      int64
+}
+
+// RequestKind says what a request is for.
+type RequestKind uint8
+
+// The kinds of request.
+const (
+	// Bind binds the pod to the node.
+	Bind RequestKind = iota
+	// Ask asks which node the pod is bound to.
+	Ask
+	// WriteStep sends the write of a step, UndoStep the write that undoes it.
+	WriteStep
+	UndoStep
+	// Patch writes the condition and the nomination.
+	Patch
+	// Record writes the event, as often as it happened.
+	Record
+)
+
+var requestNames = [...]string{"bind", "ask", "write", "undo", "patch", "record"}
+
+// String returns the kind in a word.
+func (k RequestKind) String() string { return requestNames[k] }
+
+// Request is one request to be sent. Exactly the fields that its kind names are set, and Pod.
+type Request struct {
+	Kind     RequestKind
+	Pod      *model.Pod
+	NodeName string      // Bind, Ask
+	Binding  *v1.Binding // Bind
+	Write    *plan.Write // WriteStep, UndoStep
+	// Condition may be nil.
+	Condition  *v1.PodCondition // Patch
+	Nomination plan.Nomination  // Patch
+	Event      report.Event     // Record
+	Times      int              // Record: how often the event happened
+
+	binding *binding
+	status  *status
+	event   *event
+	probe   bool // it finds out whether the API server answers again
+}
+
+// Response is how a request ended.
+type Response struct {
+	// NodeName is the answer to the question which node the pod is bound to.
+	NodeName string
+	Err      error
+}
+
+// Ended is what has ended since Take was last called.
+type Ended struct {
+	// Settled are bindings whose end is known.
+	Settled []Settled
+	// Stages are extension points that were passed or failed at, of placements with steps.
+	Stages []StageEnd
+	// GivenUp says what will not be tried again, apart from bindings.
+	GivenUp []GivenUp
+}
+
+func (e *Ended) nothing() bool { return len(e.Settled)+len(e.Stages)+len(e.GivenUp) == 0 }
+
+// Settled is a binding whose end is known.
+type Settled struct {
+	Placement plan.Placement
+	// Err is nil if the pod is bound.
+	Err error
+	// Rejectors are the plugins that rejected the pod in Permit. Err says why then, and nothing is broken.
+	Rejectors []string
+
+	seen *observation // nil if nothing was sent
+}
+
+// Result is what the loop takes in of it.
+func (s *Settled) Result() model.BindingResult {
+	return model.BindingResult{Pod: s.Placement.Pod, NodeName: s.Placement.NodeName, Err: s.Err, Rejectors: s.Rejectors}
+}
+
+// StageEnd is one extension point that a binding has passed, or at which it failed.
+type StageEnd struct {
+	Pod   *model.Pod
+	Stage plan.Stage
+	Took  time.Duration
+	Err   error
+	// Rejected says that Err is the "no" of a plugin.
+	Rejected bool
+}
+
+// GivenUp is a write that will not be tried again.
+type GivenUp struct {
+	Pod *model.Pod
+	Err error
+}
+
+// NewOutbox builds an empty outbox.
+func NewOutbox(config OutboxConfig) (*Outbox, error) {
+	switch {
+	case config.Binder == nil:
+		return nil, fmt.Errorf("the Bind plugins are missing")
+	case config.EventsMax <= 0:
+		return nil, fmt.Errorf("limit of waiting events is %d: must be greater than 0", config.EventsMax)
+	case config.ReportsInFlight <= 0:
+		return nil, fmt.Errorf("statuses and events in flight is %d: must be greater than 0", config.ReportsInFlight)
+	case config.Pause <= 0:
+		return nil, fmt.Errorf("pause of statuses and events is %v: must be greater than 0", config.Pause)
+	case config.Jitter == nil:
+		return nil, fmt.Errorf("jitter is missing")
+	}
+	return &Outbox{
+		config: config, staged: map[types.UID]*binding{},
+		pods: map[types.UID]*writes{}, eventOf: map[eventKey]*event{}, written: map[types.UID]written{},
+	}, nil
+}
+
+// Take returns what has ended since it was last called. The caller owns it.
+func (o *Outbox) Take() Ended {
+	ended := o.ended
+	o.ended = Ended{}
+	return ended
+}
+
+// Start takes in a decision. A binding that comes after the stop is settled at once.
+func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
+	for i := range decision.Placements {
+		o.startBinding(now, &decision.Placements[i], decision.NominationOf(decision.Placements[i].Pod))
+	}
+	if decision.Outcome != plan.Placed {
+		for i := range decision.Pods {
+			pod := decision.Pods[i].Pod
+			o.queueReport(pod, report.Of(decision, pod))
+		}
+	}
+	for _, nomination := range decision.Nominations {
+		if decision.Outcome == plan.Placed || !decision.IsAbout(nomination.Pod) {
+			o.queueReport(nomination.Pod, report.Report{Nomination: nomination})
+		}
+	}
+}
+
+// Next takes the next request, if there is one at this time: of a binding, else a status, else an event. With eventsFirst, events come before
+// everything else, and beyond the limit of what may be in flight: the caller has a worker reserved for them.
+func (o *Outbox) Next(now time.Time, eventsFirst bool) (Request, bool) {
+	o.wakeUp(now)
+	o.forget(now)
+	mayReport := !now.Before(o.paused) && !(o.unreachable && o.probing)
+	switch {
+	case eventsFirst && mayReport && o.events.len() > 0:
+		return o.takeEvent(), true
+	case o.backlog.len() > 0:
+		return o.takeBinding(), true
+	case !mayReport || o.reporting >= o.config.ReportsInFlight:
+		return Request{}, false
+	}
+	for o.statuses.len() > 0 {
+		if s := o.takeStatus(o.statuses.pop()); s != nil {
+			return o.sendReport(Request{Kind: Patch, Pod: s.pod, Condition: s.condition, Nomination: s.nomination, status: s}), true
+		}
+	}
+	if o.events.len() > 0 {
+		return o.takeEvent(), true
+	}
+	return Request{}, false
+}
+
+// Done takes in how a request ended.
+func (o *Outbox) Done(now time.Time, request Request, response Response) {
+	switch request.Kind {
+	case Bind:
+		o.bound(now, request.binding, response.Err)
+	case Ask:
+		o.answered(now, request.binding, response)
+	case WriteStep:
+		o.stepWritten(now, request.binding, response.Err)
+	case UndoStep:
+		o.stepUndone(now, request.binding, response.Err)
+	case Patch:
+		o.endReport(request, response.Err)
+		o.patched(now, request.status, response.Err)
+	case Record:
+		o.endReport(request, response.Err)
+		o.recorded(now, request.event, response.Err)
+	}
+}
+
+// Due returns when the next thing that waits for a time is due; ok is false if nothing does.
+func (o *Outbox) Due() (at time.Time, ok bool) {
+	if len(o.later.entries) > 0 {
+		at, ok = o.later.entries[0].at, true
+	}
+	if low := o.statuses.len() + o.events.len(); low > 0 && !o.paused.IsZero() && (!ok || o.paused.Before(at)) {
+		at, ok = o.paused, true
+	}
+	return at, ok
+}
+
+// Waiting is how many bindings wait to be sent. Those that wait for something else to happen are not among them.
+func (o *Outbox) Waiting() int { return o.backlog.len() }
+
+// Open is how many bindings something has been sent for that have not ended.
+func (o *Outbox) Open() int { return o.opened }
+
+// more reports whether something waits for its turn and not for a time.
+func (o *Outbox) more() bool { return o.backlog.len()+o.statuses.len()+o.events.len() > 0 }
+
+// Empty reports whether nothing waits, for its turn or for a time.
+func (o *Outbox) Empty() bool {
+	return o.backlog.len()+o.statuses.len()+o.events.len()+len(o.later.entries) == 0
+}
+
+// Remembered is how many things are kept in memory, waiting or written of late.
+func (o *Outbox) Remembered() int {
+	return o.backlog.len() + o.statuses.len() + o.events.len() + len(o.later.entries) + len(o.pods) + len(o.eventOf) + len(o.written) +
+		o.writes.len() + o.opened + len(o.staged) + len(o.ended.Settled) + len(o.ended.Stages) + len(o.ended.GivenUp)
+}
+
+// Stats returns the counts so far.
+func (o *Outbox) Stats() Stats { return o.stats }
+
+// Stop lets no more bindings in and settles those that no request is under way for, in an order that is the same each time. Nothing is undone:
+// there may be no time for it, and the next process makes the same steps again or finds them made. Bindings in flight are settled by
+// their next answer.
+func (o *Outbox) Stop(reason error) {
+	o.stopped = reason
+	for o.backlog.len() > 0 {
+		o.settleStopped(o.backlog.pop())
+	}
+	kept := timeline{planned: o.later.planned}
+	for _, e := range o.later.entries {
+		if e.binding != nil {
+			o.settleStopped(e.binding)
+		} else {
+			kept.plan(e)
+		}
+	}
+	o.later = kept
+	for _, uid := range slices.Sorted(maps.Keys(o.pods)) {
+		if p := o.pods[uid]; p.held != nil {
+			o.settleStopped(p.held)
+			p.held = nil
+		}
+	}
+}
+
+// abandon drops the events that wait; nothing will be written any more.
+func (o *Outbox) abandon() { o.stats.EventsDropped += int64(o.events.len()) }
+
+// wakeUp gives what waited for a time its turn.
+func (o *Outbox) wakeUp(now time.Time) {
+	if !o.paused.IsZero() && !now.Before(o.paused) {
+		o.paused = time.Time{}
+	}
+	for {
+		e, ok := o.later.next(now)
+		switch {
+		case !ok:
+			return
+		case e.binding != nil:
+			o.timeCame(now, e.binding)
+		case e.event != nil:
+			o.delayed--
+			o.startEvent(e.event)
+		default:
+			o.statuses.push(e.pod)
+		}
+	}
+}
+
+// giveUp notes a write that will not be tried again.
+func (o *Outbox) giveUp(pod *model.Pod, err error) {
+	o.ended.GivenUp = append(o.ended.GivenUp, GivenUp{pod, err})
+}

@@ -1,0 +1,189 @@
+package commit
+
+import (
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+const (
+	// stepTries is how often a step's write is sent before its failure is final.
+	stepTries = 4
+	// stepPause is the wait between two tries; it grows fivefold, as kube-scheduler's between two tries of a binding.
+	stepPause = 10 * time.Millisecond
+)
+
+// stepWritten takes in the answer to a step's write. One that may have been stored, or that the API server may take later, is sent again: it
+// names the version that it applies to, so it is stored once. Should it be refused because the first try was stored after all, the step
+// fails, and is undone like one that succeeded.
+func (o *Outbox) stepWritten(now time.Time, b *binding, err error) {
+	if err == nil || leavesOpen(err) {
+		b.steps.begun[b.steps.step] = true
+	}
+	interrupted := b.steps.interrupted
+	wait, again := o.stepAgain(b, err)
+	switch {
+	case o.stopped != nil:
+		o.settleStopped(b)
+	case b.phase == postBinds:
+		if again {
+			o.pause(b, now.Add(wait))
+			return
+		}
+		if err != nil {
+			o.giveUp(b.placement.Pod, b.broken(err).err)
+		}
+		b.steps.step++
+		o.afterBinding(now, b)
+	case interrupted != nil:
+		o.fail(now, b, *interrupted)
+	case again:
+		o.pause(b, now.Add(wait))
+	case err != nil:
+		o.fail(now, b, b.broken(err))
+	default:
+		b.forgetRequest()
+		b.steps.written = true
+		o.advance(now, b)
+	}
+}
+
+// stepUndone takes in the answer to what undoes a step. While the API server does not answer it is sent again, for the pod keeps its room
+// until the end, and others must not find what it had held half undone.
+func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
+	wait, again := o.stepAgain(b, err)
+	switch {
+	case o.stopped != nil:
+		o.settleStopped(b)
+		return
+	case unanswered(err):
+		o.pause(b, now.Add(o.config.Jitter(min(askPause<<min(b.tries-1, 16), askPauseMax))))
+		return
+	case again:
+		o.pause(b, now.Add(wait))
+		return
+	case err != nil && !apierrors.IsNotFound(err):
+		o.giveUp(b.placement.Pod, fmt.Errorf("undo a step of %s plugin %q for %s: %w", b.step().Stage, b.step().Plugin, b.placement.Pod, err))
+	}
+	b.steps.step--
+	o.undo(b)
+}
+
+// stepAgain counts a try of a step's write and says whether there is to be another, after which wait.
+func (o *Outbox) stepAgain(b *binding, err error) (wait time.Duration, again bool) {
+	if apierrors.IsTooManyRequests(err) && b.throttled < throttledMax {
+		b.throttled++
+		return o.config.Jitter(retryAfter(err, time.Second)), true
+	}
+	b.tries++
+	if err == nil || b.tries >= stepTries || apierrors.IsConflict(err) {
+		return 0, false
+	}
+	wait = stepPause
+	for range b.tries - 1 {
+		wait *= 5
+	}
+	return o.config.Jitter(retryAfter(err, wait)), leavesOpen(err) || unanswered(err)
+}
+
+// Allow ends the wait of a plugin for a pod. It may come before the wait begins. For a pod or plugin that does not wait it does nothing.
+func (o *Outbox) Allow(now time.Time, pod types.UID, plugin string) {
+	b, at := o.waiterOf(pod, plugin)
+	if b == nil {
+		return
+	}
+	b.steps.allowed[at] = true
+	if b.place == waiting && b.steps.step == at {
+		o.later.drop(b)
+		o.advance(now, b)
+	}
+}
+
+// Reject ends the wait of a plugin for a pod with a "no": the pod is not bound. At Permit that is a rejection, and the pod waits for an event
+// that can change the plugin's mind; at PreBind it is a failure.
+func (o *Outbox) Reject(now time.Time, pod types.UID, plugin, reason string) {
+	b, at := o.waiterOf(pod, plugin)
+	if b == nil {
+		return
+	}
+	step := &b.placement.Steps[at]
+	f := rejection(plugin, reason)
+	if step.Stage != plan.Permit {
+		f = failure{err: fmt.Errorf("running %s plugin %q: %s", step.Stage, plugin, reason)}
+	}
+	o.interrupt(now, b, f)
+}
+
+// Cancel fails a binding that has not been sent, whatever it waits for. It reports whether it could: a binding that was sent may be
+// stored.
+func (o *Outbox) Cancel(now time.Time, pod types.UID, reason error) bool {
+	b := o.unsentOf(pod)
+	if b == nil {
+		return false
+	}
+	f := failure{err: reason}
+	if b.stepsLeft() && (b.phase == permits || b.phase == preBinds) {
+		f = b.broken(reason)
+	}
+	return o.interrupt(now, b, f)
+}
+
+// waiterOf returns the binding in which a plugin waits, or will, and at which step.
+func (o *Outbox) waiterOf(pod types.UID, plugin string) (b *binding, at int) {
+	b = o.staged[pod]
+	if b == nil || b.phase >= binds {
+		return nil, 0
+	}
+	for at = b.steps.step; at < len(b.placement.Steps); at++ {
+		if step := &b.placement.Steps[at]; step.Plugin == plugin && step.Wait != nil && !b.steps.allowed[at] {
+			return b, at
+		}
+	}
+	return nil, 0
+}
+
+// unsentOf returns the pod's binding, if its Bind request was not sent or was certainly not stored. Bindings without steps are searched for,
+// as nothing else needs to find them.
+func (o *Outbox) unsentOf(pod types.UID) *binding {
+	b := o.staged[pod]
+	if b == nil && o.pods[pod] != nil {
+		b = o.pods[pod].held
+	}
+	for i := 0; b == nil && i < len(o.backlog.bindings); i++ {
+		if o.backlog.bindings[i].placement.Pod.UID == pod {
+			b = o.backlog.bindings[i]
+		}
+	}
+	for i := 0; b == nil && i < len(o.later.entries); i++ {
+		if other := o.later.entries[i].binding; other != nil && other.placement.Pod.UID == pod {
+			b = other
+		}
+	}
+	if b == nil || b.phase > binds || b.phase == binds && (b.place == sending || b.open) {
+		return nil
+	}
+	return b
+}
+
+// interrupt fails a binding before its Bind request is sent. While a step's write is in flight, it fails when that is answered.
+func (o *Outbox) interrupt(now time.Time, b *binding, f failure) bool {
+	switch b.place {
+	case sending:
+		if b.steps.interrupted == nil {
+			b.steps.interrupted = &f
+		}
+		return true
+	case ready:
+		o.backlog.drop(b)
+	case waiting, pausing:
+		o.later.drop(b)
+	case held:
+		o.pods[b.placement.Pod.UID].held = nil
+	}
+	o.fail(now, b, f)
+	return true
+}

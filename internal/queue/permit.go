@@ -1,0 +1,86 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// A decision is one step, so no event can happen during it. But a pod may wait for plugins at Permit for minutes, and an event that happens
+// meanwhile can be the one that would change their mind. As in kube-scheduler, a pod that is rejected there looks at what it has missed.
+
+// missed are the events since the first of the pods that are now at Permit came there. There is nothing to keep while there is none.
+type missed struct {
+	pods   int
+	events []model.Event
+	count  uint64 // of all events that were kept so far
+}
+
+// missedMax bounds how many events are kept. A pod that has missed more is tried again without looking.
+const missedMax = 10_000
+
+func (m *missed) add(event model.Event) {
+	if m.pods == 0 {
+		return
+	}
+	if len(m.events) >= missedMax {
+		m.events = m.events[:0]
+	}
+	m.events = append(m.events, event)
+	m.count++
+}
+
+// since returns the events from the given one on; all is false if some of them were not kept.
+func (m *missed) since(from uint64) (events []model.Event, all bool) {
+	first := m.count - uint64(len(m.events))
+	if from < first {
+		return nil, false
+	}
+	return m.events[from-first:], true
+}
+
+func atPermit(step plan.Step) bool { return step.Stage == plan.Permit }
+
+// enterPermit notes that a pod, which has a node, is at Permit.
+func (q *Queue) enterPermit(e *entry) {
+	q.missed.pods++
+	e.from = q.missed.count
+}
+
+// leavePermit notes that its binding has ended.
+func (q *Queue) leavePermit(e *entry) {
+	e.permits = false
+	if q.missed.pods--; q.missed.pods == 0 {
+		q.missed.events = nil
+	}
+}
+
+// rejectedAtPermit parks a pod that plugins rejected at Permit, unless something has happened meanwhile that can change their mind.
+func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []string) {
+	e := q.entries[pod.Key()]
+	if e == nil || e.pod.UID != pod.UID {
+		return
+	}
+	events, all := q.missed.since(e.from)
+	e.pod = pod
+	q.park(now, e, rejectors)
+	q.rejected = append(q.rejected, e)
+	if !all {
+		q.wake(now, e, attemptFailed)
+		return
+	}
+	for _, event := range events {
+		if event.Reaches(pod.Priority) && q.helps(e, event) {
+			q.wake(now, e, event.Label())
+			return
+		}
+	}
+}
+
+// isOwn reports whether the event is that the pod has left its node because it was just rejected at Permit: that is no reason to try it
+// again.
+func (q *Queue) isOwn(e *entry, event model.Event) bool {
+	return event.OldPod != nil && event.OldPod.UID == e.pod.UID && event.Action == model.Delete && slices.Contains(q.rejected, e)
+}
