@@ -22,7 +22,7 @@ func (f *failure) examine(o options, name string) error {
 	}
 	switch {
 	case fresh.Failed == 0:
-		f.note("the same state, taken in afresh, makes no difference: it is about what Berth remembers of how the state came about")
+		f.note("the same state, read anew, makes no difference: the mistake is in what Berth keeps between decisions")
 	case o.shrink:
 		tc = cases.Shrink(tc, func(tc cases.Case) bool {
 			r, err := compare.Case(tc)

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// admitted reports whether a pod's status says that its node has admitted it, and that it has not ended.
+// admitted reports whether, by its status, a pod was admitted by its node and has not ended.
 func admitted(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodRunning || pod.Status.Phase == v1.PodPending && pod.Status.StartTime != nil
 }
