@@ -86,6 +86,7 @@ var house = map[string]map[string]string{
 		"internal/reason": "a rejection in Permit counts one reason",
 	},
 	"internal/commit": {
+		"internal/audit":  "its invariants are audited",
 		"internal/report": "it writes reports, and words failed bindings",
 		"internal/model":  "outcomes go back as changes",
 		"internal/plugin": "how a pod is bound, the Bind plugin says",

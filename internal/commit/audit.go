@@ -2,101 +2,108 @@ package commit
 
 import (
 	"container/heap"
-	"errors"
-	"fmt"
-	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// Audit returns what is wrong with the outbox, nil if nothing is. It looks at everything that waits and changes nothing. A violation is a bug.
+// Audit checks the invariants of the outbox. It returns every violation in one error, nil if there is none. It looks at everything that waits and
+// changes nothing.
 func (o *Outbox) Audit() error {
-	return errors.Join(slices.Concat(o.auditBindings(), o.auditTimeline(), o.auditReports())...)
+	v := audit.Of("outbox")
+	o.auditBindings(v)
+	o.auditTimeline(v)
+	o.auditReports(v)
+	return v.Err()
 }
 
 // auditBindings checks the bindings in the backlog, those that a status holds up, and those with steps.
-func (o *Outbox) auditBindings() (wrong []error) {
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+func (o *Outbox) auditBindings(v *audit.Violations) {
+	inBacklog := map[*binding]bool{}
 	for i, b := range o.backlog.bindings {
+		inBacklog[b] = true
 		if b.place != ready {
-			add("the binding of %s is in the backlog and in place %d", b.placement.Pod, b.place)
+			v.Add("the binding of %s is in the backlog and in place %d", b.placement.Pod, b.place)
 		}
 		if parent := (i - 1) / 2; i > 0 && o.backlog.Less(i, parent) {
-			add("the binding of %s stands behind that of %s in the backlog, and goes first", b.placement.Pod, o.backlog.bindings[parent].placement.Pod)
+			v.Add("the binding of %s stands behind that of %s in the backlog, and goes first", b.placement.Pod, o.backlog.bindings[parent].placement.Pod)
 		}
 	}
 	for uid, p := range o.pods {
 		if p.held != nil && (p.held.place != held || !p.writing) {
-			add("the binding of pod %s is held up in place %d; its status is being written: %t", uid, p.held.place, p.writing)
+			v.Add("the binding of pod %s is held up in place %d; its status is being written: %t", uid, p.held.place, p.writing)
 		}
 	}
 	for uid, b := range o.staged {
 		if b.placement.Pod.UID != uid || b.steps == nil || b.phase == over {
-			add("the binding of %s is kept for its steps under %s, and is %s", b.placement.Pod, uid, b.phase)
+			v.Add("the binding of %s is kept for its steps under %s, and is %s", b.placement.Pod, uid, b.phase)
 		}
-		if b.place == ready && !slices.Contains(o.backlog.bindings, b) {
-			add("the binding of %s is ready and not in the backlog", b.placement.Pod)
+		if b.place == ready && !inBacklog[b] {
+			v.Add("the binding of %s is ready and not in the backlog", b.placement.Pod)
 		}
 		if (b.place == waiting || b.place == pausing) && (b.onTimeline >= len(o.later.entries) || o.later.entries[b.onTimeline].binding != b) {
-			add("the binding of %s waits and is not on the timeline", b.placement.Pod)
+			v.Add("the binding of %s waits and is not on the timeline", b.placement.Pod)
 		}
 	}
-	return wrong
 }
 
 // auditTimeline checks what waits for a time.
-func (o *Outbox) auditTimeline() (wrong []error) {
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+func (o *Outbox) auditTimeline(v *audit.Violations) {
 	delayed := 0
 	var ordered heap.Interface = &o.later
 	for i, e := range o.later.entries {
 		if i > 0 && ordered.Less(i, (i-1)/2) {
-			add("entry %d of the timeline is due before the one above it", i)
+			v.Add("entry %d of the timeline is due before the one above it", i)
 		}
 		switch {
 		case e.event != nil:
 			delayed++
 		case e.binding == nil:
 			if p := o.pods[e.pod]; p == nil || !p.queued {
-				add("the status of pod %s waits for a time and is not queued", e.pod)
+				v.Add("the status of pod %s waits for a time and is not queued", e.pod)
 			}
 		case e.binding.place != waiting && e.binding.place != pausing:
-			add("the binding of %s is on the timeline and in place %d", e.binding.placement.Pod, e.binding.place)
+			v.Add("the binding of %s is on the timeline and in place %d", e.binding.placement.Pod, e.binding.place)
 		}
 	}
 	if delayed != o.delayed {
-		add("%d events wait for a time, and %d are counted", delayed, o.delayed)
+		v.Add("%d events wait for a time, and %d are counted", delayed, o.delayed)
 	}
-	return wrong
 }
 
 // auditReports checks the statuses and events.
-func (o *Outbox) auditReports() (wrong []error) {
-	add := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+func (o *Outbox) auditReports(v *audit.Violations) {
 	waiting := o.events.items[o.events.head:]
 	if len(waiting) != len(o.eventOf) {
-		add("%d events wait, and %d are found by what they say", len(waiting), len(o.eventOf))
+		v.Add("%d events wait, and %d are found by what they say", len(waiting), len(o.eventOf))
 	}
 	for _, e := range waiting {
 		if o.eventOf[e.eventKey] != e {
-			add("the event %s of %s waits and is not found by what it says", e.eventKey.event.Reason, e.pod)
+			v.Add("the event %s of %s waits and is not found by what it says", e.eventKey.event.Reason, e.pod)
 		}
 	}
-	queued := map[string]bool{}
+	queued := map[types.UID]bool{}
 	for _, uid := range o.statuses.items[o.statuses.head:] {
-		if queued[string(uid)] {
-			add("the status of pod %s has two turns", uid)
+		if queued[uid] {
+			v.Add("the status of pod %s has two turns", uid)
 		}
-		queued[string(uid)] = true
+		queued[uid] = true
+	}
+	for _, e := range o.later.entries {
+		if e.binding == nil && e.event == nil {
+			queued[e.pod] = true
+		}
 	}
 	for uid, p := range o.pods {
 		if p.queued && p.writing {
-			add("the status of pod %s is queued while another is being written", uid)
+			v.Add("the status of pod %s is queued while another is being written", uid)
 		}
-		if p.queued && !queued[string(uid)] && !slices.ContainsFunc(o.later.entries, func(e entry) bool { return e.binding == nil && e.event == nil && e.pod == uid }) {
-			add("the status of pod %s is queued and has no turn", uid)
+		if p.queued && !queued[uid] {
+			v.Add("the status of pod %s is queued and has no turn", uid)
 		}
 	}
 	if o.reporting < 0 || o.opened < 0 {
-		add("%d statuses and events are in flight, %d bindings open", o.reporting, o.opened)
+		v.Add("%d statuses and events are in flight, %d bindings open", o.reporting, o.opened)
 	}
-	return wrong
 }

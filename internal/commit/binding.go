@@ -91,7 +91,7 @@ func (o *Outbox) advance(now time.Time, b *binding) {
 		}
 		b.steps.begun[b.steps.step] = true
 		if step.Wait != nil && !b.steps.allowed[b.steps.step] {
-			o.await(now, b, step.Wait)
+			o.await(now, b)
 			return
 		}
 		b.steps.step++
@@ -119,14 +119,28 @@ func (o *Outbox) pause(b *binding, at time.Time) {
 	o.later.plan(entry{at: at, binding: b})
 }
 
-// await lets the binding wait. All Permit plugins begin to wait when the binding starts, as in kube-scheduler.
-func (o *Outbox) await(now time.Time, b *binding, wait *plan.Wait) {
-	from := now
-	if b.phase == permits {
-		from = b.steps.began
-	}
+// await lets the binding wait. All Permit plugins begin to wait when the binding starts, each with its own timeout, as in kube-scheduler.
+func (o *Outbox) await(now time.Time, b *binding) {
 	b.place = waiting
-	o.later.plan(entry{at: from.Add(wait.Timeout), binding: b})
+	until := now.Add(b.step().Wait.Timeout)
+	if b.phase == permits {
+		_, until = b.firstTimeout()
+	}
+	o.later.plan(entry{at: until, binding: b})
+}
+
+// firstTimeout returns the step at Permit whose timeout comes first, of those that are not allowed yet, and when it comes.
+func (b *binding) firstTimeout() (first *plan.Step, at time.Time) {
+	for i := b.steps.step; i < len(b.placement.Steps); i++ {
+		step := &b.placement.Steps[i]
+		if step.Stage != plan.Permit || step.Wait == nil || b.steps.allowed[i] {
+			continue
+		}
+		if until := b.steps.began.Add(step.Wait.Timeout); first == nil || until.Before(at) {
+			first, at = step, until
+		}
+	}
+	return first, at
 }
 
 // heldByStatus reports whether a status of the pod is being written; the binding is sent when that has ended. A status that waits is dropped: it
@@ -176,6 +190,7 @@ func (o *Outbox) timeCame(now time.Time, b *binding) {
 	}
 	step := b.step()
 	if b.phase == permits {
+		step, _ = b.firstTimeout()
 		o.fail(now, b, rejection(step.Plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", step.Wait.Timeout, step.Plugin)))
 		return
 	}

@@ -52,19 +52,23 @@ func (o *Outbox) stepWritten(now time.Time, b *binding, err error) {
 	}
 }
 
-// stepUndone takes in the answer to what undoes a step. While the API server does not answer it is sent again, for the pod keeps its room
-// until the end, and others must not find what it had held half undone.
+// stepUndone takes in the response to a write that undoes a step. It is sent again while the API server does not respond, or responds with an
+// error that may pass: the pod keeps its room until the end, and other pods must not find its holds half undone.
 func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
-	wait, again := o.stepAgain(b, err)
-	switch {
-	case o.stopped != nil:
+	if o.stopped != nil {
 		o.settleStopped(b)
 		return
-	case unanswered(err):
-		o.pause(b, now.Add(o.config.Jitter(min(askPause<<min(b.tries-1, 16), askPauseMax))))
-		return
-	case again:
-		o.pause(b, now.Add(wait))
+	}
+	// A server that has just come back refuses what it will allow a moment later, so only tries that it answers are bounded.
+	final := err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	b.tries++
+	if !final && !unanswered(err) {
+		b.throttled++
+	}
+	switch {
+	case !final && b.throttled < reportTries:
+		wait := min(askPause<<min(b.tries-1, 16), askPauseMax)
+		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, wait))))
 		return
 	case err != nil && !apierrors.IsNotFound(err):
 		o.giveUp(b.placement.Pod, fmt.Errorf("undo a step of %s plugin %q for %s: %w", b.step().Stage, b.step().Plugin, b.placement.Pod, err))
@@ -97,9 +101,14 @@ func (o *Outbox) Allow(now time.Time, pod types.UID, plugin string) {
 		return
 	}
 	b.steps.allowed[at] = true
-	if b.place == waiting && b.steps.step == at {
+	switch {
+	case b.place != waiting:
+	case b.steps.step == at:
 		o.later.drop(b)
 		o.advance(now, b)
+	case b.phase == permits: // the plugin's timeout no longer counts
+		o.later.drop(b)
+		o.await(now, b)
 	}
 }
 

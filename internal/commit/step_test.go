@@ -420,3 +420,45 @@ func TestManyWaits(t *testing.T) {
 		t.Errorf("it takes %v", took)
 	}
 }
+
+// TestPermitTimeoutOfALaterStep lets the second of two plugins have the shorter timeout: it counts from the start, like that of the first, until
+// the plugin allows.
+func TestPermitTimeoutOfALaterStep(t *testing.T) {
+	for _, allowed := range []bool{false, true} {
+		b := newBench(t, 10)
+		b.start(stepped("p", "Permit/one 8s", "Permit/two 5s"))
+		b.nothing()
+		want, text := 5*time.Second, "0/1 nodes are available: 1 rejected due to timeout after waiting 5s at plugin two."
+		if allowed {
+			b.Allow(b.now, uid, "two")
+			want, text = 8*time.Second, "0/1 nodes are available: 1 rejected due to timeout after waiting 8s at plugin one."
+		}
+		b.later(want)
+		b.take(commit.Patch, "p")
+		b.wantFailed(b.settled(), text)
+	}
+}
+
+// TestUndoOutlastsARestart has the API server away when a step is to be undone, and then refuse for a moment: the undo is sent until it is taken.
+func TestUndoOutlastsARestart(t *testing.T) {
+	b := newBench(t, 10)
+	b.start(stepped("p", "PreBind/a w u", "PreBind/b w"))
+	b.done(b.takeWrite(commit.WriteStep, "a"), nil)
+	b.done(b.takeWrite(commit.WriteStep, "b"), errNo)
+	group := v1.Resource("claims")
+	for i, err := range []error{errBroken, errBroken, errBroken, errBroken, errBroken, apierrors.NewServiceUnavailable("starting"), apierrors.NewForbidden(group, "a", errNo), nil} {
+		request, ok := b.Next(b.now, false)
+		for ok && request.Kind != commit.UndoStep { // the status is written beside
+			b.done(request, nil)
+			request, ok = b.Next(b.now, false)
+		}
+		if !ok || request.Write.Name != "undo a" {
+			t.Fatalf("try %d: the next request is %s (%t), want the undo", i, request.Kind, ok)
+		}
+		b.done(request, err)
+		if at, due := b.Due(); due {
+			b.now = at
+		}
+	}
+	b.wantFailed(b.settled(), `running PreBind plugin "b": `+errNo.Error())
+}

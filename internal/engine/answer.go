@@ -111,6 +111,9 @@ func (e *Engine) allObjectionsBesideNominated(c *cycle) map[int32][]reason.Rejec
 	}
 	all := map[int32][]reason.Rejection{}
 	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
+		if !c.narrowed.has(slot) {
+			return
+		}
 		dry := e.filtersBesideNominated(c, slot, before)
 		all[slot] = c.allObjections(&dry, slot)
 	})
@@ -125,9 +128,17 @@ func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 		if verdicts == nil {
 			continue
 		}
-		if code := verdicts.Filter(node); code != reason.None {
-			all = append(all, reason.Rejection{Plugin: c.profile.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Reasons: verdicts.Reasons(code)})
+		code := verdicts.Filter(node)
+		if code == reason.None {
+			continue
 		}
+		var reasons []string
+		if err := c.failure(f, objection{i, code}); err != nil {
+			reasons = []string{err.Error()}
+		} else {
+			reasons = verdicts.Reasons(code)
+		}
+		all = append(all, reason.Rejection{Plugin: c.profile.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Reasons: reasons})
 	}
 	return all
 }

@@ -257,3 +257,75 @@ func TestNominatedPodsChangeNoVersion(t *testing.T) {
 		t.Errorf("%s: %d nodes are feasible, want 17", d.Outcome, d.Feasible)
 	}
 }
+
+// failing is a NodeFilter that fails for one node and passes all others.
+type failing string
+
+func (failing) Name() string                              { return "Failing" }
+func (failing) FilterReads() model.Aspect                 { return 0 }
+func (f failing) FilterNeed(*model.Pod) plugin.FilterNeed { return f }
+func (f failing) AppendText(text []byte) []byte           { return append(text, f...) }
+func (f failing) Compile() plugin.Verdicts                { return f }
+func (failing) Reasons(reason.Code) []string              { panic("asked for the reasons of a failure") }
+func (failing) Err(reason.Code) error                     { return errors.New("no answer") }
+func (f failing) Filter(node state.Node) (code reason.Code) {
+	if node.Name() == string(f) {
+		code = reason.Failed | 1
+	}
+	return code
+}
+
+// away is a CountFilter that rejects one node.
+type away string
+
+func (away) Name() string                               { return "Away" }
+func (a away) CountNeed(*model.Pod) plugin.CountNeed    { return a }
+func (a away) AppendText(text []byte) []byte            { return append(text, a...) }
+func (a away) Compile() plugin.Counting                 { return a }
+func (away) PreFilter(state.View) (bool, string, error) { return true, "", nil }
+func (away) Reasons(reason.Code) []string               { return []string{"node(s) too near"} }
+func (a away) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
+	domains := v.Domains(state.TopologyKey{})
+	slot, _ := v.Slot(string(a))
+	counts := make([]int32, domains[slot]+1)
+	counts[domains[slot]] = 1
+	return append(to, plugin.CountRule{Domains: domains, Counts: counts, Code: 1})
+}
+
+// TestFailureOfRejectedNode has a filter fail for a node that a filter before it, which has no column, rejects: the failure does not count. Nor does
+// that for a node outside those that a PreFilter names.
+func TestFailureOfRejectedNode(t *testing.T) {
+	b := withPlugins(t, 100, func(p *plugin.Profile) { p.Filters = append(p.Filters, away("node-00003"), failing("node-00003")) })
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(0, shapes["plain"])))
+	if d.Outcome != plan.Placed || d.Feasible != 94 { // five are tainted
+		t.Errorf("rejected before: %+v", d)
+	}
+	b = withPlugins(t, 100, func(p *plugin.Profile) { p.Filters = append(p.Filters, failing("node-00003")) })
+	var names []string
+	for i := 10; i < 90; i++ {
+		names = append(names, benchNode(i).Name)
+	}
+	d = b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(0, pinnedTo(names...))))
+	if d.Outcome != plan.Placed || d.Feasible != 76 { // four are tainted
+		t.Errorf("outside of the nodes to check: %+v", d)
+	}
+	if _, err := b.engine.Answer(b.state.View(), b.pod(0, shapes["plain"])); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNoFilters decides with a profile whose filters are all disabled: for pods that name their node, are nominated, or come beside such pods.
+func TestNoFilters(t *testing.T) {
+	b := withPlugins(t, 5, func(p *plugin.Profile) { p.Filters = nil })
+	nominated := b.pod(0, func(p *v1.Pod) { p.UID = "nominated" })
+	nominated.NominatedNode = "node-00001"
+	b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: nominated}})
+	for i, pod := range []*model.Pod{b.pod(1, pinnedTo("node-00002")), nominated, b.pod(2, shapes["plain"])} {
+		if d := b.engine.Decide(b.state.View(), plan.WorkFor(pod)); d.Outcome != plan.Placed {
+			t.Errorf("pod %d: %+v", i, d)
+		}
+		if _, err := b.engine.Answer(b.state.View(), pod); err != nil {
+			t.Errorf("pod %d: %v", i, err)
+		}
+	}
+}

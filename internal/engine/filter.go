@@ -35,7 +35,7 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 		}
 	}
 	o := e.first(c, &c.here, slot)
-	return slot, o.code == reason.None, c.failure(o, c.here.verdicts[o.filter])
+	return slot, o.code == reason.None, c.failure(&c.here, o)
 }
 
 // fewNodes is up to how many nodes are cheaper to check one by one than through columns. Pods pinned to one node, as a DaemonSet's are, each
@@ -46,12 +46,11 @@ const fewNodes = 64
 func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
 	switch n := &c.narrowed; {
 	case len(n.by) == 0:
-		return e.filterAll(c)
+		return e.filterByColumns(c, e.alive(c.view.State().Alive()))
 	case len(n.slots) <= fewNodes:
 		return e.filterOneByOne(c, e.scratch.slots[:0], n.slots)
 	default:
-		slots, err := e.filterAll(c)
-		return intersectSorted(slots, n.slots), err
+		return e.filterByColumns(c, append(e.scratch.slots[:0], n.slots...))
 	}
 }
 
@@ -60,7 +59,7 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 	e.work.Visited += int64(len(slots))
 	for _, slot := range slots {
 		o := e.first(c, &c.here, slot)
-		if err := c.failure(o, c.here.verdicts[o.filter]); err != nil {
+		if err := c.failure(&c.here, o); err != nil {
 			return nil, err
 		}
 		if o.code == reason.None {
@@ -71,10 +70,11 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 	return to, nil
 }
 
-// filterAll reads the columns of all nodes, and then the rules about counts. Columns hold values for the state's pods, so nodes on which the
-// view has other pods are checked one by one.
-func (e *Engine) filterAll(c *cycle) ([]int32, error) {
-	slots := e.aliveBut(c.view.State().Alive(), c.view.Touched())
+// filterByColumns keeps those of the given nodes that no filter rejects, in place: it reads the columns, and then the rules about counts. Columns
+// hold values for the state's pods, so nodes on which the view has other pods are checked one by one.
+func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
+	e.work.Visited += int64(len(slots))
+	slots, touched := apart(slots, c.view.Touched())
 	for i := range c.needs {
 		column := e.filterColumn(c, i)
 		if column == nil || column.nonZero == 0 {
@@ -82,7 +82,9 @@ func (e *Engine) filterAll(c *cycle) ([]int32, error) {
 		}
 		passed, codes := keepFeasible(slots, column.values)
 		if codes.IsFailed() {
-			return nil, e.firstFailure(c, i, column)
+			if err := e.firstFailure(c, i, column); err != nil {
+				return nil, err
+			}
 		}
 		slots = passed
 	}
@@ -95,8 +97,8 @@ func (e *Engine) filterAll(c *cycle) ([]int32, error) {
 			}
 		}
 	}
-	if touched := c.view.Touched(); len(touched) > 0 {
-		some, err := e.filterOneByOne(c, nil, aliveOf(c.view.State().Alive(), touched))
+	if len(touched) > 0 {
+		some, err := e.filterOneByOne(c, nil, touched)
 		if err != nil {
 			return nil, err
 		}
@@ -107,8 +109,8 @@ func (e *Engine) filterAll(c *cycle) ([]int32, error) {
 	return slots, nil
 }
 
-// aliveBut returns the slots of existing nodes, except some.
-func (e *Engine) aliveBut(alive []bool, without []int32) []int32 {
+// alive returns the slots of existing nodes.
+func (e *Engine) alive(alive []bool) []int32 {
 	slots := e.scratch.slots
 	if cap(slots) < len(alive) {
 		slots = make([]int32, len(alive))
@@ -121,16 +123,23 @@ func (e *Engine) aliveBut(alive []bool, without []int32) []int32 {
 			n++
 		}
 	}
-	e.work.Visited += int64(len(alive))
-	slots = slots[:n]
-	if len(without) > 0 {
-		sorted := slices.Sorted(slices.Values(without))
-		slots = slices.DeleteFunc(slots, func(slot int32) bool {
-			_, found := slices.BinarySearch(sorted, slot)
-			return found
-		})
+	return slots[:n]
+}
+
+// apart takes some slots out of a sorted list, in place. It returns the rest, and those that it took out.
+func apart(slots, some []int32) (rest, out []int32) {
+	if len(some) == 0 {
+		return slots, nil
 	}
-	return slots
+	sorted := slices.Sorted(slices.Values(some))
+	rest = slices.DeleteFunc(slots, func(slot int32) bool {
+		_, found := slices.BinarySearch(sorted, slot)
+		if found {
+			out = append(out, slot)
+		}
+		return found
+	})
+	return rest, out
 }
 
 func aliveOf(alive []bool, slots []int32) []int32 {
@@ -140,8 +149,8 @@ func aliveOf(alive []bool, slots []int32) []int32 {
 // firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects.
 func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
 	for slot, code := range column.values {
-		if o := (objection{filter, code}); code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
-			return c.failure(o, column.verdicts)
+		if o := (objection{filter, code}); code.IsFailed() && c.narrowed.has(int32(slot)) && e.first(c, &c.here, int32(slot)) == o {
+			return c.failure(&c.here, o)
 		}
 	}
 	return nil
@@ -195,18 +204,4 @@ func keepWithin(slots []int32, rule *plugin.CountRule) []int32 {
 		}
 	}
 	return slots[:n]
-}
-
-func intersectSorted(a, b []int32) []int32 {
-	n, j := 0, 0
-	for _, x := range a {
-		for j < len(b) && b[j] < x {
-			j++
-		}
-		if j < len(b) && b[j] == x {
-			a[n] = x
-			n++
-		}
-	}
-	return a[:n]
 }

@@ -11,7 +11,7 @@ import (
 // filters are a cycle's filters, prepared for single nodes of a view: that of the cycle, or a dry run of it.
 type filters struct {
 	view state.View
-	// verdicts holds what judges nodes, by filter of the profile; nil where every node passes. counts is the memory of those of CountFilters.
+	// By filter of the profile: verdicts, nil where every node passes; and counts, which has the verdicts of CountFilters.
 	verdicts []plugin.Verdicts
 	counts   []countVerdicts
 }
@@ -32,7 +32,8 @@ func (c *countVerdicts) Filter(node state.Node) reason.Code {
 	return reason.None
 }
 
-// filtersIn prepares the cycle's filters for a view. It reuses the memory of filters that are no longer needed.
+// filtersIn prepares the cycle's filters for a view. It reuses the memory of filters that are no longer needed. A dry run has the verdicts of the
+// cycle, with other rules about counts: what a code stands for is known to the verdicts that gave it.
 func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 	f := filters{view: v, verdicts: reuse.verdicts[:0], counts: reuse.counts}
 	if len(f.counts) < len(c.counting) {
@@ -41,9 +42,11 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 	for i := range c.counting {
 		var verdicts plugin.Verdicts
 		if counting := c.counting[i]; counting != nil {
-			l := &f.counts[i]
-			l.Counting, l.rules = counting, counting.Rules(v, l.rules[:0])
-			verdicts = l
+			own := &f.counts[i]
+			own.Counting, own.rules = counting, counting.Rules(v, own.rules[:0])
+			verdicts = own
+		} else if i < len(c.here.verdicts) {
+			verdicts = c.here.verdicts[i]
 		} else if _, counts := c.profile.Filters[i].(plugin.CountFilter); !counts {
 			verdicts = e.verdictsOf(c, i)
 		}
@@ -74,10 +77,11 @@ func (e *Engine) first(c *cycle, f *filters, slot int32) objection {
 }
 
 // failure returns the error that an objection stands for, nil if it is a rejection.
-func (c *cycle) failure(o objection, verdicts plugin.Verdicts) error {
+func (c *cycle) failure(f *filters, o objection) error {
 	if !o.code.IsFailed() {
 		return nil
 	}
+	verdicts := f.verdicts[o.filter]
 	err := fmt.Errorf("verdict %d", o.code)
 	if failures, ok := verdicts.(plugin.Failures); ok {
 		err = failures.Err(o.code)

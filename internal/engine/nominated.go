@@ -30,7 +30,7 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 func (e *Engine) besideNominated(c *cycle, slot int32, before []*model.Pod) (objection, error) {
 	dry := e.filtersBesideNominated(c, slot, before)
 	o := e.first(c, &dry, slot)
-	return o, c.failure(o, dry.verdicts[o.filter])
+	return o, c.failure(&dry, o)
 }
 
 func (e *Engine) filtersBesideNominated(c *cycle, slot int32, before []*model.Pod) filters {
@@ -50,7 +50,11 @@ func (e *Engine) objectionsBesideNominated(c *cycle) map[int32]objection {
 	}
 	objections := map[int32]objection{}
 	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
-		if o, _ := e.besideNominated(c, slot, before); o.code != reason.None {
+		if !c.narrowed.has(slot) {
+			return
+		}
+		// A filter that failed here has failed the turn, unless another filter rejected the node as it is.
+		if o, err := e.besideNominated(c, slot, before); err == nil && o.code != reason.None {
 			objections[slot] = o
 		}
 	})

@@ -43,13 +43,16 @@ func (p postFilterCycle) View() state.View { return p.cycle.view }
 
 // Fits reports whether a node passes the filters in a dry run.
 func (p postFilterCycle) Fits(dryRun *state.Draft, slot int32) (bool, error) {
+	if !p.cycle.narrowed.has(slot) {
+		return false, nil
+	}
 	dry := p.engine.filtersIn(p.cycle, dryRun.View(), p.engine.scratch.dry)
 	p.engine.scratch.dry = dry
 	o := p.engine.first(p.cycle, &dry, slot)
-	return o.code == reason.None, p.cycle.failure(o, dry.verdicts[o.filter])
+	return o.code == reason.None, p.cycle.failure(&dry, o)
 }
 
 // Resolvable reports whether evicting pods may resolve the node's rejection.
 func (p postFilterCycle) Resolvable(slot int32) bool {
-	return !p.engine.first(p.cycle, &p.cycle.here, slot).code.IsUnresolvable()
+	return p.cycle.narrowed.has(slot) && !p.engine.first(p.cycle, &p.cycle.here, slot).code.IsUnresolvable()
 }

@@ -110,6 +110,15 @@ type narrowed struct {
 	slots []int32
 }
 
+// has reports whether a node is one of those to check.
+func (n *narrowed) has(slot int32) bool {
+	if len(n.by) == 0 {
+		return true
+	}
+	_, found := slices.BinarySearch(n.slots, slot)
+	return found
+}
+
 // text returns kube-scheduler's reason for the nodes outside.
 func (n *narrowed) text() string {
 	return fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", strings.Join(n.by, " "))

@@ -69,11 +69,13 @@ func TestPinnedPodsNeedNoColumns(t *testing.T) {
 	}
 }
 
-func pinnedTo(name string) func(*v1.Pod) {
+func pinnedTo(names ...string) func(*v1.Pod) {
+	var terms []v1.NodeSelectorTerm
+	for _, name := range names {
+		terms = append(terms, v1.NodeSelectorTerm{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{name}}}})
+	}
 	return func(p *v1.Pod) {
-		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
-			NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{name}}}}},
-		}}}
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: terms}}}
 	}
 }
 

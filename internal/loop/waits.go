@@ -2,6 +2,7 @@ package loop
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -88,8 +89,13 @@ func (l *Loop) endWaits(changes []model.Change) {
 		switch c := &changes[i]; c.Kind {
 		case model.PodSet:
 			key := c.Pod.Key()
-			if pod := l.waits.byPod[key]; pod != nil && (c.Pod.Terminating || c.Pod.UID != pod.placement.Pod.UID) {
-				l.commit.Cancel(pod.placement.Pod.UID, errGone)
+			if pod := l.waits.byPod[key]; pod != nil {
+				switch node := c.Pod.NodeName; {
+				case c.Pod.Terminating || c.Pod.UID != pod.placement.Pod.UID:
+					l.commit.Cancel(pod.placement.Pod.UID, errGone)
+				case node != "" && node != pod.placement.NodeName:
+					l.commit.Cancel(pod.placement.Pod.UID, fmt.Errorf("the pod is bound to %s", node))
+				}
 			}
 			l.waits.touch(key.Ref())
 		case model.PodGone:

@@ -83,6 +83,7 @@ type NodeFilter interface {
 }
 
 // StateFilter is a NodeFilter whose needs depend on more than the pod: on objects that the pod refers to, such as its claims.
+// A dry run keeps the needs of its cycle: only what the node itself has in use differs there.
 type StateFilter interface {
 	Filter
 	// FilterNeedIn is FilterNeed, called in each of the pod's turns. A rejection that is not empty rejects every node; an error fails the pod's

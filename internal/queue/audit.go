@@ -15,7 +15,7 @@ func (q *Queue) Audit() error {
 	q.auditEntries(v)
 	q.auditHeaps(v)
 	q.auditGating(v)
-	q.auditParking(v)
+	q.auditParked(v)
 	q.auditPermit(v)
 	return v.Err()
 }
@@ -90,18 +90,18 @@ func (q *Queue) auditGating(v *audit.Violations) {
 	}
 }
 
-func (q *Queue) auditParking(v *audit.Violations) {
+func (q *Queue) auditParked(v *audit.Violations) {
 	for _, e := range q.entries {
-		q.auditSpots(v, e)
+		q.auditBuckets(v, e)
 	}
 	for key, l := range q.parked.byPlugin {
 		pods := 0
 		for alike, g := range l.byCause {
 			pods += len(g.pods)
-			l.auditGroup(v, key, alike, g)
+			l.auditBucket(v, key, alike, g)
 			for e := range g.pods {
 				if known, stands := q.entries[e.pod.Key()] == e, slices.Contains(e.buckets, membership{key, g}); !known || !stands || e.place != parked {
-					v.Add("pod %s is in the pods rejected by %s and is %s; it has a membership there: %t; it waits: %t", e.pod, key.plugin, e.place, stands, known)
+					v.Add("pod %s is among the pods rejected by %s and is %s; it has a membership there: %t; it waits: %t", e.pod, key.plugin, e.place, stands, known)
 				}
 				if l.cause != nil && l.cause(e.pod).Alike != alike {
 					v.Add("pod %s is in a group of the pods rejected by %s that is not of its cause", e.pod, key.plugin)
@@ -115,8 +115,8 @@ func (q *Queue) auditParking(v *audit.Violations) {
 	}
 }
 
-// auditSpots checks that a pod has a spot for each plugin that it is parked under, and none if it is not parked.
-func (q *Queue) auditSpots(v *audit.Violations, e *entry) {
+// auditBuckets checks that a pod has a spot for each plugin that it is parked under, and none if it is not parked.
+func (q *Queue) auditBuckets(v *audit.Violations, e *entry) {
 	var plugins []string
 	if e.place == parked {
 		if plugins = e.plugins; len(plugins) == 0 {
@@ -129,12 +129,12 @@ func (q *Queue) auditSpots(v *audit.Violations, e *entry) {
 	}
 	for i, s := range e.buckets {
 		if want := (pluginKey{e.pod.SchedulerName, plugins[i]}); s.key != want {
-			v.Add("pod %s stands in the pods rejected by %v, want %v", e.pod, s.key, want)
+			v.Add("pod %s is among the pods rejected by %v, want %v", e.pod, s.key, want)
 			continue
 		}
 		l := q.parked.byPlugin[s.key]
 		if l == nil {
-			v.Add("pod %s stands in the pods rejected by %s, which does not exist", e.pod, s.key.plugin)
+			v.Add("pod %s is among the pods rejected by %s, which does not exist", e.pod, s.key.plugin)
 			continue
 		}
 		if _, in := s.bucket.pods[e]; !in || l.byCause[s.bucket.cause.Alike] != s.bucket {
@@ -143,7 +143,7 @@ func (q *Queue) auditSpots(v *audit.Violations, e *entry) {
 	}
 }
 
-func (l *rejectedBy) auditGroup(v *audit.Violations, key pluginKey, alike model.Need, g *bucket) {
+func (l *rejectedBy) auditBucket(v *audit.Violations, key pluginKey, alike model.Need, g *bucket) {
 	if g.cause.Alike != alike {
 		v.Add("a group of the pods rejected by %s is listed under another cause", key.plugin)
 	}
@@ -160,7 +160,7 @@ func (l *rejectedBy) auditGroup(v *audit.Violations, key pluginKey, alike model.
 	}
 }
 
-// auditIndex checks that nothing is found in a index but its groups, by their keys.
+// auditIndex checks that nothing is found in an index but its groups, by their keys.
 func (l *rejectedBy) auditIndex(v *audit.Violations, key pluginKey) {
 	for g := range l.keyless {
 		if l.byCause[g.cause.Alike] != g {
@@ -169,7 +169,7 @@ func (l *rejectedBy) auditIndex(v *audit.Violations, key pluginKey) {
 	}
 	for k, groups := range l.byKey {
 		if len(groups) == 0 {
-			v.Add("nothing in the pods rejected by %s is found by the key %v", key.plugin, k)
+			v.Add("nothing among the pods rejected by %s is found by the key %v", key.plugin, k)
 		}
 		for g := range groups {
 			if l.byCause[g.cause.Alike] != g || !slices.Contains(g.cause.Keys, k) {

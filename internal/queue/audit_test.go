@@ -44,7 +44,7 @@ func auditedQueue(t *testing.T) *Queue {
 func TestAuditFindsEachViolation(t *testing.T) {
 	fit := pluginKey{"", "Fit"}
 	get := func(q *Queue, name string) *entry { return q.entries[model.PodKey{Namespace: "ns", Name: name}] }
-	groupOf := func(q *Queue) *bucket { return get(q, "parked").buckets[0].bucket }
+	bucketOf := func(q *Queue) *bucket { return get(q, "parked").buckets[0].bucket }
 	key := model.Key{Name: "key"}
 	for _, row := range []struct {
 		want    string
@@ -73,27 +73,27 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"gates no pods, recounted 1", func(q *Queue) { clear(q.gatedBy) }},
 		{"pod ns/active is active and has 1 buckets, want 0", func(q *Queue) { get(q, "active").buckets = get(q, "parked").buckets }},
 		{"pod ns/parked is parked and has 0 buckets, want 1", func(q *Queue) { get(q, "parked").buckets = nil }},
-		{"stands in the pods rejected by { Fit}, want { Other}", func(q *Queue) { get(q, "parked").plugins = []string{"Other"} }},
-		{"in the pods rejected by Fit, which does not exist", func(q *Queue) { delete(q.parked.byPlugin, fit) }},
-		{"that does not have it (false)", func(q *Queue) { clear(groupOf(q).pods) }},
+		{"is among the pods rejected by { Fit}, want { Other}", func(q *Queue) { get(q, "parked").plugins = []string{"Other"} }},
+		{"among the pods rejected by Fit, which does not exist", func(q *Queue) { delete(q.parked.byPlugin, fit) }},
+		{"that does not have it (false)", func(q *Queue) { clear(bucketOf(q).pods) }},
 		{"or that the index does not have", func(q *Queue) { clear(q.parked.byPlugin[fit].byCause) }},
-		{"is in the pods rejected by Fit and is active; it has a membership there: false; it waits: true", func(q *Queue) {
-			groupOf(q).pods[get(q, "active")] = struct{}{}
+		{"is among the pods rejected by Fit and is active; it has a membership there: false; it waits: true", func(q *Queue) {
+			bucketOf(q).pods[get(q, "active")] = struct{}{}
 		}},
 		{"is not of its cause", func(q *Queue) {
 			l := q.parked.byPlugin[fit]
 			l.cause = func(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf("other")} }
 		}},
-		{"is listed under another cause", func(q *Queue) { groupOf(q).cause.Alike = model.NeedOf("other") }},
+		{"is listed under another cause", func(q *Queue) { bucketOf(q).cause.Alike = model.NeedOf("other") }},
 		{"the pods rejected by Fit counts 2 pods, recounted 1", func(q *Queue) { q.parked.byPlugin[fit].pods++ }},
-		{"has no pods", func(q *Queue) { clear(groupOf(q).pods) }},
-		{"is not found by its key {", func(q *Queue) { groupOf(q).cause.Keys = []model.Key{key} }},
+		{"has no pods", func(q *Queue) { clear(bucketOf(q).pods) }},
+		{"is not found by its key {", func(q *Queue) { bucketOf(q).cause.Keys = []model.Key{key} }},
 		{"with 0 keys is asked about always: false", func(q *Queue) { clear(q.parked.byPlugin[fit].keyless) }},
 		{"always asked about that the pods rejected by Fit does not have", func(q *Queue) {
 			q.parked.byPlugin[fit].keyless[&bucket{cause: model.Cause{Alike: model.NeedOf("other")}}] = struct{}{}
 		}},
 		{"is found by the key", func(q *Queue) { q.parked.byPlugin[fit].byKey[key] = nil }},
-		{"or that lacks the key", func(q *Queue) { q.parked.byPlugin[fit].byKey[key] = map[*bucket]struct{}{groupOf(q): {}} }},
+		{"or that lacks the key", func(q *Queue) { q.parked.byPlugin[fit].byKey[key] = map[*bucket]struct{}{bucketOf(q): {}} }},
 		{"is parked and at Permit", func(q *Queue) { get(q, "parked").permits = true }},
 		{"missed the events from number 5 of 0 on", func(q *Queue) { get(q, "binding").from = 5 }},
 		{"0 pods are counted at Permit, recounted 1", func(q *Queue) { q.missed.pods = 0 }},

@@ -16,7 +16,8 @@ import (
 // Reading a draft costs as much as its differences: the state's numbers are read as they are, and only those of the touched nodes and domains
 // are corrected.
 type Draft struct {
-	s *State
+	s       *State
+	version uint64 // of the state's journal
 	// dryRun means that changes count as in kube-scheduler's AddPod and RemovePod; see DryRun.
 	dryRun  bool
 	changes []draftChange          // in the order in which they were made; a pair that cancels out stays
@@ -72,7 +73,10 @@ func (v View) DryRun(d *Draft) *Draft {
 
 // reset reuses the draft's memory.
 func (d *Draft) reset(v View) {
-	d.s, d.dryRun = v.s, false
+	if d.s != v.s || d.version != v.s.Version() {
+		d.topologies = nil
+	}
+	d.s, d.version, d.dryRun = v.s, v.s.Version(), false
 	if d.at == nil {
 		d.at, d.last = map[int32]int32{}, map[model.PodKey]int32{}
 	}
@@ -80,7 +84,6 @@ func (d *Draft) reset(v View) {
 	clear(d.at)
 	clear(d.last)
 	d.changes, d.slots, d.nodes, d.terms = d.changes[:0], d.slots[:0], d.nodes[:0], d.terms[:0]
-	d.topologies = nil
 	if v.d == nil {
 		return
 	}
@@ -94,7 +97,7 @@ func (d *Draft) reset(v View) {
 	for _, t := range v.d.terms {
 		d.terms = append(d.terms, draftTerm{t.TermCounts, slices.Clone(t.differences)})
 	}
-	d.topologies = v.d.topologies // complete for the terms so far, and only ever added to by copy
+	d.topologies = v.d.topologies // complete for the terms so far, and extended by copy
 }
 
 func (n *draftNode) clone() draftNode {
@@ -111,10 +114,28 @@ func (d *Draft) Add(pod *model.Pod, slot int32, holds ...plan.Hold) {
 	if _, on := d.find(pod.Key()); on {
 		panic(fmt.Sprintf("state: draft: add pod %s, which is on a node", pod))
 	}
-	if p := d.s.placed[pod.Key()]; p != nil && p.besides != nil && len(holds) == 0 {
-		holds = p.besides.holds // the pod was removed from its node and is put back
+	if len(holds) == 0 {
+		holds = d.formerHolds(pod, slot)
 	}
 	d.change(draftChange{pod, slot, +1, d.dryRun, holds})
+}
+
+// formerHolds returns what a pod held that was removed from the same node before, and is put back.
+func (d *Draft) formerHolds(pod *model.Pod, slot int32) []plan.Hold {
+	_, changed := d.last[pod.Key()]
+	for i := len(d.changes) - 1; changed && i >= 0; i-- {
+		c := &d.changes[i]
+		if c.n > 0 && c.pod.UID == pod.UID && c.pod.Key() == pod.Key() {
+			if c.slot == slot {
+				return c.holds
+			}
+			return nil
+		}
+	}
+	if p := d.s.placed[pod.Key()]; p != nil && p.besides != nil && p.slot == slot && p.pod.UID == pod.UID {
+		return p.besides.holds
+	}
+	return nil
 }
 
 // Remove takes a pod off its node, and releases its holds. A pod that is on no node is a bug.
@@ -184,6 +205,9 @@ func (d *Draft) node(slot int32) *draftNode {
 
 // carry adds n carriers of a term on a node.
 func (d *Draft) carry(pod *model.Pod, ref *model.TermRef, slot, n int32) {
+	if d.dryRun && ref.Kind != model.RequiredAntiAffinity {
+		return // only filters are asked in a dry run, and of the terms of others they read these alone
+	}
 	key := termKey{ref.Kind, ref.Weight, ref.Text.Value()}
 	i := slices.IndexFunc(d.terms, func(t draftTerm) bool { return t.key == key })
 	if i < 0 {

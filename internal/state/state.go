@@ -203,6 +203,7 @@ type Failure struct {
 // Apply applies a batch of changes and returns their consequences.
 func (s *State) Apply(changes []model.Change) Delta {
 	delta := Delta{Events: s.takeAssumed()}
+	s.releaseTallies()
 	s.sweepTopologies()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {

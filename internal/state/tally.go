@@ -119,6 +119,8 @@ type tallies struct {
 	// Invariant: tallies and counts of sets are listed under their own names.
 	byKey map[tallyKey]*Tally
 	bySet map[string]*podCounts
+	// dropped are the tallies that were dropped since the last batch of changes. A decision may still read them.
+	dropped []*Tally
 	// Invariant: index lists exactly the sets that are counted, each by the selector of its first term.
 	index    selectionIndex[*podCounts]
 	maxBytes int
@@ -297,6 +299,15 @@ func (s *State) evictTallies() {
 	s.dropTallies(func(t *Tally) bool { return t.used <= horizon })
 }
 
+// releaseTallies frees the memory of dropped tallies, which compiled needs may refer to for long.
+func (s *State) releaseTallies() {
+	for _, t := range s.tallies.dropped {
+		t.in, t.counts, t.members, t.least, t.pods, t.topology = nil, nil, nil, nil, nil, nil
+	}
+	clear(s.tallies.dropped)
+	s.tallies.dropped = s.tallies.dropped[:0]
+}
+
 // dropTallies drops the chosen tallies. Those that are still needed are built again on their next use.
 func (s *State) dropTallies(chosen func(*Tally) bool) {
 	for key, t := range s.tallies.byKey {
@@ -304,6 +315,7 @@ func (s *State) dropTallies(chosen func(*Tally) bool) {
 			continue
 		}
 		t.dropped = true
+		s.tallies.dropped = append(s.tallies.dropped, t)
 		delete(s.tallies.byKey, key)
 		counts := t.pods
 		counts.tallies = slices.DeleteFunc(counts.tallies, func(other *Tally) bool { return other == t })

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -182,7 +184,7 @@ func (v View) Holders(object model.Ref) []Holder {
 func (v View) Nominated() int { return v.s.Nominated() }
 
 // NominatedBefore returns the pods nominated to a node for which a pod must leave room: other pods that it does not outrank. They are in the
-// order in which they were nominated.
+// order in which their versions were last seen.
 func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
 	var before []*model.Pod
 	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
@@ -193,13 +195,16 @@ func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
 	return before
 }
 
-// EachNominated calls yield with each node that has such pods, as NominatedBefore returns them, in no particular order.
+// EachNominated calls yield with each node that has such pods, as NominatedBefore returns them, in the order of the slots.
 func (v View) EachNominated(pod *model.Pod, yield func(slot int32, before []*model.Pod)) {
+	slots := make([]int32, 0, len(v.s.nominations.byNode))
 	for name := range v.s.nominations.byNode {
-		slot, ok := v.s.Slot(name)
-		if !ok {
-			continue
+		if slot, ok := v.s.Slot(name); ok {
+			slots = append(slots, slot)
 		}
+	}
+	slices.Sort(slots)
+	for _, slot := range slots {
 		if before := v.NominatedBefore(pod, slot); len(before) > 0 {
 			yield(slot, before)
 		}
