@@ -38,7 +38,8 @@ func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if pod.NodeName == "" {
 		return nil
 	}
-	return name(pod.NodeName)
+	need := name(pod.NodeName)
+	return &need
 }
 
 // FilterReads returns no aspect: a node's name never changes.
@@ -47,17 +48,17 @@ func (*Plugin) FilterReads() model.Aspect { return 0 }
 // name is the need for the node of that name.
 type name string
 
-func (n name) AppendText(text []byte) []byte { return append(text, n...) }
-func (n name) Compile() plugin.Verdicts      { return n }
+func (n *name) AppendText(text []byte) []byte { return append(text, *n...) }
+func (n *name) Compile() plugin.Verdicts      { return n }
 
-func (n name) Filter(node state.Node) reason.Code {
-	if string(n) != node.Name() {
+func (n *name) Filter(node state.Node) reason.Code {
+	if string(*n) != node.Name() {
 		return otherNode
 	}
 	return reason.None
 }
 
-func (name) Reasons(reason.Code) []string {
+func (*name) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't match the requested node name"}
 }
 

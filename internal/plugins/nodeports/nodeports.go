@@ -36,7 +36,7 @@ func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if len(pod.Ports) == 0 {
 		return nil
 	}
-	return wanted(sorted(pod.Ports))
+	return &wanted{sorted(pod.Ports)}
 }
 
 func sorted(ports []model.HostPort) []model.HostPort {
@@ -54,10 +54,10 @@ func sorted(ports []model.HostPort) []model.HostPort {
 func (*Plugin) FilterReads() model.Aspect { return model.Ports }
 
 // wanted is the need for free host ports, sorted.
-type wanted []model.HostPort
+type wanted struct{ ports []model.HostPort }
 
-func (w wanted) AppendText(text []byte) []byte {
-	for _, port := range w {
+func (w *wanted) AppendText(text []byte) []byte {
+	for _, port := range w.ports {
 		text = strconv.AppendInt(text, int64(port.Port), 10)
 		text = strconv.AppendQuote(text, string(port.Protocol))
 		text = strconv.AppendQuote(text, port.IP)
@@ -65,18 +65,18 @@ func (w wanted) AppendText(text []byte) []byte {
 	return text
 }
 
-func (w wanted) Compile() plugin.Verdicts { return w }
+func (w *wanted) Compile() plugin.Verdicts { return w }
 
-func (w wanted) Filter(node state.Node) reason.Code {
-	for i := range w {
-		if node.PortInUse(w[i]) {
+func (w *wanted) Filter(node state.Node) reason.Code {
+	for i := range w.ports {
+		if node.PortInUse(w.ports[i]) {
 			return taken
 		}
 	}
 	return reason.None
 }
 
-func (wanted) Reasons(reason.Code) []string {
+func (*wanted) Reasons(reason.Code) []string {
 	return []string{"node(s) didn't have free ports for the requested pod ports"}
 }
 
