@@ -83,7 +83,7 @@ func newWorld(t *testing.T, namespace string) *world {
 
 // noneRefused fails the test if a node has refused one of its pods.
 func (w *world) noneRefused() {
-	list, err := w.client.CoreV1().Pods(w.namespace).List(context.Background(), metav1.ListOptions{ResourceVersion: "0"})
+	list, err := w.client.CoreV1().Pods(w.namespace).List(context.Background(), metav1.ListOptions{})
 	w.must(err)
 	for i := range list.Items {
 		if err := rig.Refused(&list.Items[i]); err != nil {
@@ -119,11 +119,20 @@ func (w *world) berth(args ...string) *rig.Process {
 	return p
 }
 
+// pods lists what is stored now, and not what the API server's cache holds (resource version "0"): that may miss a pod which was created just before.
 func (w *world) pods() []v1.Pod {
 	w.Helper()
-	list, err := w.client.CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{ResourceVersion: "0"})
+	list, err := w.client.CoreV1().Pods(w.namespace).List(w.ctx, metav1.ListOptions{})
 	w.must(err)
 	return list.Items
+}
+
+// nodeOf is the node that a pod is bound to, or "".
+func (w *world) nodeOf(name string) string {
+	w.Helper()
+	pod, err := w.client.CoreV1().Pods(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
+	w.must(err)
+	return pod.Spec.NodeName
 }
 
 // await polls until the condition holds.
@@ -171,9 +180,9 @@ func (w *world) awaitRunning(want int) {
 // overcommitted lists the nodes whose pods request more than is allocatable, or share a host port.
 func (w *world) overcommitted() []string {
 	w.Helper()
-	nodes, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{ResourceVersion: "0"})
+	nodes, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
 	w.must(err)
-	pods, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(w.ctx, metav1.ListOptions{ResourceVersion: "0"})
+	pods, err := w.client.CoreV1().Pods(metav1.NamespaceAll).List(w.ctx, metav1.ListOptions{})
 	w.must(err)
 	used := map[string]v1.ResourceList{}
 	ports := map[string]bool{}
@@ -338,18 +347,13 @@ func TestGatedPodWaitsForItsGates(t *testing.T) {
 		_, err := w.client.CoreV1().Pods(w.namespace).Create(w.ctx, pod, metav1.CreateOptions{})
 		w.must(err)
 	}
-	node := func(name string) string {
-		p, err := w.client.CoreV1().Pods(w.namespace).Get(w.ctx, name, metav1.GetOptions{})
-		w.must(err)
-		return p.Spec.NodeName
-	}
-	w.await("the pod without a gate is bound", func() bool { return node("free") != "" })
-	if on := node("gated"); on != "" {
+	w.await("the pod without a gate is bound", func() bool { return w.nodeOf("free") != "" })
+	if on := w.nodeOf("gated"); on != "" {
 		t.Fatalf("the gated pod is on %s", on)
 	}
 	_, err := w.client.CoreV1().Pods(w.namespace).Patch(w.ctx, "gated", "application/json-patch+json", []byte(`[{"op":"remove","path":"/spec/schedulingGates"}]`), metav1.PatchOptions{})
 	w.must(err)
-	w.await("the pod is bound once its gate is gone", func() bool { return node("gated") != "" })
+	w.await("the pod is bound once its gate is gone", func() bool { return w.nodeOf("gated") != "" })
 }
 
 // TestStopIsCleanAndFast stops an idle scheduler: it must end by itself, in time.
@@ -360,7 +364,7 @@ func TestStopIsCleanAndFast(t *testing.T) {
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "one"}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "i"}}}}
 	_, err = w.client.CoreV1().Pods(w.namespace).Create(w.ctx, pod, metav1.CreateOptions{})
 	w.must(err)
-	w.await("the pod is bound", func() bool { return w.pods()[0].Spec.NodeName != "" })
+	w.await("the pod is bound", func() bool { return w.nodeOf(pod.Name) != "" })
 	p.Signal(syscall.SIGTERM)
 	select {
 	case <-p.Exited():
