@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/absent"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -365,7 +366,7 @@ func TestDemandsStay(t *testing.T) {
 		if len(want) == 0 {
 			t.Errorf("%s is rejected by no plugin", pod.Name)
 		}
-		wire := encoded(t, pod)
+		wire := build.Protobuf(t, pod)
 		shared := new(sharing)
 		for range 2 { // the second time from values that the first has left in the pools
 			decoded, ok := shared.decodePod(wire)

@@ -14,37 +14,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/randfill"
+
+	"github.com/berth-scheduler/berth/internal/build"
 )
-
-// protobufInfo is how the library encodes and decodes protobuf.
-func protobufInfo(t testing.TB) runtime.SerializerInfo {
-	t.Helper()
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.WithoutConversion().SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	if !ok {
-		t.Fatal("there is no serializer for protobuf")
-	}
-	return info
-}
-
-// encoded is an object as the API server sends it.
-func encoded(t testing.TB, object runtime.Object) []byte {
-	t.Helper()
-	kinds, _, err := scheme.Scheme.ObjectKinds(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	codec := scheme.Codecs.EncoderForVersion(protobufInfo(t).Serializer, kinds[0].GroupVersion())
-	if err := codec.Encode(object, &out); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 // decodedBoth decodes an object in two ways: with the library, trimmed afterwards, and as the watch of pods does.
 func decodedBoth(t testing.TB, shared *sharing, data []byte) (want, got runtime.Object) {
 	t.Helper()
-	info := protobufInfo(t)
+	info := build.ProtobufInfo(t)
 	want, _, err := info.Serializer.Decode(data, nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -77,7 +54,7 @@ func TestPodsOfOneTemplate(t *testing.T) {
 		for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
 			containers[0].VolumeMounts = append(containers[0].VolumeMounts, v1.VolumeMount{Name: token, MountPath: "/var/run/secrets"})
 		}
-		want, got := decodedBoth(t, shared, encoded(t, pod))
+		want, got := decodedBoth(t, shared, build.Protobuf(t, pod))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("pod %d, -want +got:\n%s", i, diff)
 		}
@@ -105,14 +82,14 @@ func TestPodsOfADaemonSet(t *testing.T) {
 			}}},
 		}}}
 		pod.Spec.Containers[0].Env[0].Value = fmt.Sprint("shard-", i)
-		want, got := decodedBoth(t, shared, encoded(t, pod))
+		want, got := decodedBoth(t, shared, build.Protobuf(t, pod))
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("pod %d, -want +got:\n%s", i, diff)
 		}
 	}
 	pod := fullPod(4)
 	pod.Spec.Affinity = &v1.Affinity{} // which is not the same as none
-	want, got := decodedBoth(t, shared, encoded(t, pod))
+	want, got := decodedBoth(t, shared, build.Protobuf(t, pod))
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("an empty affinity, -want +got:\n%s", diff)
 	}
@@ -159,7 +136,7 @@ func TestAnyPodIsDecoded(t *testing.T) {
 		pod := new(v1.Pod)
 		fill.Fill(pod)
 		pod.Name = fmt.Sprint("p", i)
-		data := encoded(t, pod)
+		data := build.Protobuf(t, pod)
 		if _, ok := shared.decodePod(data); !ok {
 			t.Fatalf("seed %d: the pod was left to the library", i)
 		}
@@ -173,8 +150,8 @@ func TestAnyPodIsDecoded(t *testing.T) {
 // TestBookmarkIsLeft expects that a bookmark keeps the annotation that marks the end of the first list, which client-go reads.
 func TestBookmarkIsLeft(t *testing.T) {
 	bookmark := &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "7", Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
-	info := protobufInfo(t)
-	object, _, err := (&trimmingSerializer{info.Serializer, new(sharing), true}).Decode(encoded(t, bookmark), nil, nil)
+	info := build.ProtobufInfo(t)
+	object, _, err := (&trimmingSerializer{info.Serializer, new(sharing), true}).Decode(build.Protobuf(t, bookmark), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -216,8 +193,8 @@ func TestListIsTrimmed(t *testing.T) {
 // TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it: decoding must fail only where the library does, with the
 // same error; and where both succeed, the results must be equal. A field that is not read may be malformed inside.
 func TestBrokenPodIsTheLibrarys(t *testing.T) {
-	whole := encoded(t, fullPod(1))
-	info := protobufInfo(t)
+	whole := build.Protobuf(t, fullPod(1))
+	info := build.ProtobufInfo(t)
 	serializer := &trimmingSerializer{info.Serializer, new(sharing), true}
 	check := func(what string, data []byte) {
 		want, _, wantErr := info.Serializer.Decode(data, nil, nil)
@@ -255,9 +232,9 @@ func BenchmarkPodFromTheWire(b *testing.B) {
 	for i := range data {
 		pod := fullPod(i)
 		pod.UID = types.UID(fmt.Sprintf("0b8f3a52-6c1d-4c39-9f0a-%012d", i))
-		data[i] = encoded(b, pod)
+		data[i] = build.Protobuf(b, pod)
 	}
-	info := protobufInfo(b)
+	info := build.ProtobufInfo(b)
 	for _, how := range []struct {
 		name     string
 		protobuf bool

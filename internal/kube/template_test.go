@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -15,36 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes/scheme"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 )
-
-// protobufInfo is how the library encodes and decodes protobuf.
-func protobufInfo(t testing.TB) runtime.SerializerInfo {
-	t.Helper()
-	info, ok := runtime.SerializerInfoForMediaType(scheme.Codecs.WithoutConversion().SupportedMediaTypes(), runtime.ContentTypeProtobuf)
-	if !ok {
-		t.Fatal("there is no serializer for protobuf")
-	}
-	return info
-}
-
-// encoded is an object as the API server sends it.
-func encoded(t testing.TB, object runtime.Object) []byte {
-	t.Helper()
-	kinds, _, err := scheme.Scheme.ObjectKinds(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	codec := scheme.Codecs.EncoderForVersion(protobufInfo(t).Serializer, kinds[0].GroupVersion())
-	if err := codec.Encode(object, &out); err != nil {
-		t.Fatal(err)
-	}
-	return out.Bytes()
-}
 
 // trimmed is an object as the scheduler keeps it.
 func trimmed[T any](t *testing.T, object T) T {
@@ -89,7 +63,7 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", runtime.ContentTypeProtobuf+";stream=watch")
-	frames := protobufInfo(s.t).StreamSerializer.Framer.NewFrameWriter(w)
+	frames := build.ProtobufInfo(s.t).StreamSerializer.Framer.NewFrameWriter(w)
 	for {
 		select {
 		case event := <-s.events:
@@ -112,7 +86,7 @@ func (s *podServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *podServer) send(kind watch.EventType, object runtime.Object) {
-	s.events <- metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: encoded(s.t, object)}}
+	s.events <- metav1.WatchEvent{Type: string(kind), Object: runtime.RawExtension{Raw: build.Protobuf(s.t, object)}}
 }
 
 // podSink keeps pods.
