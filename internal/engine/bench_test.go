@@ -140,6 +140,6 @@ func BenchmarkFirstSight(b *testing.B) {
 		pod := c.pod(i, func(p *v1.Pod) {
 			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(int64(i%20000), resource.DecimalSI)
 		})
-		c.engine.Decide(c.state.View(), plan.WorkFor(pod))
+		c.engine.Decide(c.state.View(), plan.Work{Pods: c.works.One(plan.QueuedPod{Pod: pod})})
 	}
 }

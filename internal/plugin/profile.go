@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"sync"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -67,29 +68,27 @@ func (p *Profile) RunPreEnqueue(pod *model.Pod) (plugin, reason string) {
 // the goroutine that compiles pods.
 func (p *Profile) Compile(pod *model.Pod) {
 	needs := make([]model.Need, len(p.Filters)+len(p.Scores))
-	var memory [256]byte
-	text := memory[:0]
 	for i, f := range p.Filters {
-		needs[i], text = needOf(filterText(f, pod), text)
+		needs[i] = NeedOf(filterText(f, pod))
 	}
 	for i, s := range p.Scores {
-		needs[len(p.Filters)+i], text = needOf(scoreText(s.Score, pod), text)
+		needs[len(p.Filters)+i] = NeedOf(scoreText(s.Score, pod))
 	}
 	pod.Needs = needs
 }
 
-// needOf interns a need's text; a need that is nil is zero. memory is overwritten with the text.
-func needOf(need Text, memory []byte) (model.Need, []byte) {
-	if need == nil {
-		return model.Need{}, memory
-	}
-	memory = need.AppendText(memory[:0])
-	return model.NeedOf(string(memory)), memory
-}
+// texts is memory for the texts of needs, until they are interned: pods are compiled on several goroutines.
+var texts = sync.Pool{New: func() any { return new([]byte) }}
 
 // NeedOf interns a need; one that is nil is zero.
 func NeedOf(need Text) model.Need {
-	interned, _ := needOf(need, nil)
+	if need == nil {
+		return model.Need{}
+	}
+	text := texts.Get().(*[]byte)
+	*text = need.AppendText((*text)[:0])
+	interned := model.NeedOf(string(*text))
+	texts.Put(text)
 	return interned
 }
 

@@ -71,6 +71,7 @@ func (t *Tally) KeepLeast() {
 		return
 	}
 	t.least = &minima{}
+	t.least.grow(len(t.counts))
 	for domain := range t.counts {
 		t.keepLeast(int32(domain))
 	}

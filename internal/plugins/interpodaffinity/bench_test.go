@@ -16,11 +16,13 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // A bench is a cluster in three zones that runs ten pods on each node, of a hundred plain applications.
 type bench struct {
+	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
 	engine  *engine.Engine
 	profile *plugin.Profile
@@ -68,7 +70,7 @@ func (b *bench) pending(parts ...part) *model.Pod {
 
 // place decides and assumes, as a round of the loop does.
 func (b *bench) place(t testing.TB, pod *model.Pod) {
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: pod})})
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", pod, d)
 	}

@@ -54,7 +54,7 @@ func (n *required) Compile() plugin.Counting {
 // rules are a pod's required terms, and the anti-affinity terms of other pods that select it.
 type rules struct {
 	rejection string
-	pod       *model.Pod // a pod that the same terms select
+	pod       model.Pod // one that the same terms select
 	// wanted are the pods that all affinity terms select; each key requires one of them in the node's domain. It is empty when there are no
 	// keys.
 	wanted state.PodSet
@@ -117,7 +117,7 @@ func (r *rules) repelledIn(v state.View) bool {
 		}
 	}
 	only := false
-	v.TermDifferences(r.pod, func(t *state.TermCounts, differences []state.Difference) {
+	v.TermDifferences(&r.pod, func(t *state.TermCounts, differences []state.Difference) {
 		only = only || t.Kind == model.RequiredAntiAffinity && !t.InState() && t.TotalWith(differences) > 0
 	})
 	return only
@@ -130,9 +130,9 @@ func (r *rules) catchUp(v state.View) {
 		return
 	}
 	r.version = version
-	r.first = len(r.keys) > 0 && v.InSet(r.wanted, r.pod)
+	r.first = len(r.keys) > 0 && v.InSet(r.wanted, &r.pod)
 	r.repelling = r.repelling[:0]
-	for _, t := range v.TermsMatching(r.pod) {
+	for _, t := range v.TermsMatching(&r.pod) {
 		if t.Kind == model.RequiredAntiAffinity {
 			r.repelling = byKey(r.repelling, t)
 		}
@@ -193,7 +193,7 @@ func (r *rules) tolerated(v state.View, to []plugin.CountRule) []plugin.CountRul
 	for _, x := range r.repelled {
 		to = append(to, plugin.CountRule{Domains: x.domains, Counts: x.counts, Code: unwanted})
 	}
-	v.TermDifferences(r.pod, func(t *state.TermCounts, differences []state.Difference) {
+	v.TermDifferences(&r.pod, func(t *state.TermCounts, differences []state.Difference) {
 		if t.Kind != model.RequiredAntiAffinity {
 			return
 		}

@@ -49,7 +49,7 @@ func weightOf(kind model.TermKind, weight int32) int64 {
 
 // set scores by a pod's preferred terms and by the terms of other pods that select it.
 type set struct {
-	pod        *model.Pod // a pod that the same terms select
+	pod        model.Pod // one that the same terms select
 	hardWeight int64
 	byKey      []relations
 	version    uint64 // of the state's terms plus one, for which theirs are valid
@@ -114,7 +114,7 @@ func (c *set) catchUp(v state.View) {
 	for i := range c.byKey {
 		c.byKey[i].theirs = c.byKey[i].theirs[:0]
 	}
-	for _, t := range v.TermsMatching(c.pod) {
+	for _, t := range v.TermsMatching(&c.pod) {
 		if weight, counts := c.weightOfTheirs(t); counts {
 			of := c.under(state.TopologyKey{Label: t.Term.Key})
 			of.theirs = append(of.theirs, theirTerm{t, weight})
@@ -171,7 +171,7 @@ func (r *relations) sums(v state.View) []int64 {
 
 // addTermsOfView adds the terms that pods of the view carry and no pod of the state. It reports whether there is any.
 func (c *set) addTermsOfView(v state.View, slots []int32, scores []int64) (some bool) {
-	v.TermDifferences(c.pod, func(t *state.TermCounts, differences []state.Difference) {
+	v.TermDifferences(&c.pod, func(t *state.TermCounts, differences []state.Difference) {
 		weight, counts := c.weightOfTheirs(t)
 		if !counts || t.InState() || t.TotalWith(differences) <= 0 {
 			return

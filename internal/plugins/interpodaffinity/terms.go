@@ -111,8 +111,8 @@ func (n *need) terms(yield func(ref *model.TermRef) bool) {
 }
 
 // likeness returns a pod that others' terms select exactly if they select this one.
-func likeness(pod *model.Pod) *model.Pod {
-	return &model.Pod{Namespace: pod.Namespace, Labels: pod.Labels}
+func likeness(pod *model.Pod) model.Pod {
+	return model.Pod{Namespace: pod.Namespace, Labels: pod.Labels}
 }
 
 // selection is a set of pods that is counted by the domains of a key.
@@ -137,7 +137,7 @@ func (p *Plugin) selectionOf(pod *model.Pod, ref *model.TermRef) (selection, err
 
 // setText returns the canonical text of the pods that a term selects, whatever its key.
 func setText(term *model.Term, ref *model.TermRef) string {
-	text := []byte{'\n'}
+	text := append(make([]byte, 0, 128), '\n')
 	for _, name := range term.Namespaces {
 		text = strconv.AppendQuote(append(text, ' '), name)
 	}

@@ -100,7 +100,7 @@ func (o occupied) AppendText(text []byte) []byte {
 
 // Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
 func (o occupied) Compile() (plugin.NodeScores, error) {
-	s := &scorer{}
+	s := &scorer{make([]part, 0, len(o.plugin.resources))}
 	for _, name := range o.plugin.resources {
 		key := model.KeyOf(name)
 		if amount := key.In(o.Resources); amount != 0 || !key.IsScalar() {

@@ -1,6 +1,7 @@
 package noderesourcesfit
 
 import (
+	"slices"
 	"strconv"
 	"sync"
 
@@ -23,15 +24,20 @@ const (
 )
 
 // FilterNeed is the part of the pod's requests that the filter checks. It is never nil: every pod counts towards the number of pods.
-func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed { return asks{&pod.Asks, p} }
-
-// asks are the amounts that a pod requests.
-type asks struct {
-	*model.Resources
-	plugin *Plugin
+func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
+	ignored := func(s model.Scalar) bool { return p.ignores(s.Name) }
+	if !slices.ContainsFunc(pod.Asks.Scalars, ignored) {
+		return (*asks)(&pod.Asks)
+	}
+	checked := asks(pod.Asks)
+	checked.Scalars = slices.DeleteFunc(slices.Clone(checked.Scalars), ignored)
+	return &checked
 }
 
-func (a asks) AppendText(text []byte) []byte {
+// asks are the amounts that are checked.
+type asks model.Resources
+
+func (a *asks) AppendText(text []byte) []byte {
 	text = strconv.AppendInt(text, a.CPUMilli, 10)
 	text = strconv.AppendInt(append(text, ' '), a.MemoryBytes, 10)
 	text = strconv.AppendInt(append(text, ' '), a.EphemeralBytes, 10)
@@ -42,10 +48,10 @@ func (a asks) AppendText(text []byte) []byte {
 	return text
 }
 
-// eachScalar calls yield with the scalars that are checked, by name.
-func (a asks) eachScalar(yield func(model.Scalar)) {
+// eachScalar calls yield with the scalars of which there is an amount, by name.
+func (a *asks) eachScalar(yield func(model.Scalar)) {
 	for _, s := range a.Scalars { // sorted by name
-		if s.Value != 0 && !a.plugin.ignores(s.Name) {
+		if s.Value != 0 {
 			yield(s)
 		}
 	}
@@ -55,7 +61,7 @@ func (a asks) eachScalar(yield func(model.Scalar)) {
 func (*Plugin) FilterReads() model.Aspect { return reads }
 
 // Compile copies the amounts to check.
-func (a asks) Compile() plugin.Verdicts {
+func (a *asks) Compile() plugin.Verdicts {
 	f := filter{
 		cpuMilli:       demandOf(a.CPUMilli, noCPU),
 		memoryBytes:    demandOf(a.MemoryBytes, noMemory),

@@ -39,7 +39,7 @@ func (x scored) AppendText(text []byte) []byte {
 
 // Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
 func (x scored) Compile() (plugin.NodeScores, error) {
-	var parts []part
+	parts := make([]part, 0, len(x.plugin.resources))
 	for _, r := range x.plugin.resources {
 		key := model.KeyOf(r.name)
 		if amount := key.In(x.Resources); amount != 0 || !key.IsScalar() {

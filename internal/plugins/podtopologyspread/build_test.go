@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
+	"github.com/berth-scheduler/berth/internal/slab"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -93,6 +94,7 @@ func spreadAlone() oracle.Profile {
 
 // bench is an engine with the plugin, and its cluster.
 type bench struct {
+	works   slab.Slab[plan.QueuedPod]
 	state   *state.State
 	engine  *engine.Engine
 	profile *plugin.Profile

@@ -52,7 +52,7 @@ func (b *bench) shaped(i int, shape string) *model.Pod {
 }
 
 func (b *bench) place(t testing.TB, p *model.Pod) {
-	d := b.engine.Decide(b.state.View(), plan.WorkFor(p))
+	d := b.engine.Decide(b.state.View(), plan.Work{Pods: b.works.One(plan.QueuedPod{Pod: p})})
 	if d.Outcome != plan.Placed {
 		t.Fatalf("pod %s: %+v", p, d)
 	}

@@ -32,11 +32,17 @@ func (*Plugin) Name() string { return Name }
 // need.
 func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	tolerated := tolerationsOf(pod.Object.Spec.Tolerations, forbids, p.operators)
-	if tolerated.everything() {
+	switch {
+	case len(tolerated) == 0:
+		return intolerant
+	case tolerated.everything():
 		return nil
 	}
 	return &filter{tolerated}
 }
+
+// intolerant is the FilterNeed of pods without tolerations.
+var intolerant = &filter{}
 
 // FilterReads returns the taints.
 func (*Plugin) FilterReads() model.Aspect { return model.Taints }
@@ -61,8 +67,14 @@ func (*filter) Reasons(reason.Code) []string { return []string{"node(s) had unto
 // ScoreNeed is the tolerations of taints that advise. It is never nil: reversed normalization gives every node points even if no node has such a
 // taint.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
-	return &scorer{tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators)}
+	if tolerated := tolerationsOf(pod.Object.Spec.Tolerations, advises, p.operators); len(tolerated) > 0 {
+		return &scorer{tolerated}
+	}
+	return toleratesNothing
 }
+
+// toleratesNothing is the ScoreNeed of most pods.
+var toleratesNothing = &scorer{}
 
 // ScoreReads returns the taints.
 func (*Plugin) ScoreReads() model.Aspect { return model.Taints }

@@ -34,15 +34,15 @@ type tolerations []toleration
 
 // tolerationsOf compiles those tolerations that can tolerate a taint of one of the effects.
 func tolerationsOf(list []v1.Toleration, effects func(v1.TaintEffect) bool, operators Operators) tolerations {
-	if len(list) == 0 {
-		return nil
-	}
-	compiled := make(tolerations, 0, len(list))
+	var compiled tolerations
 	for i := range list {
 		if list[i].Effect != "" && !effects(list[i].Effect) {
 			continue
 		}
 		if t, ok := tolerationOf(&list[i], operators); ok {
+			if compiled == nil {
+				compiled = make(tolerations, 0, len(list)-i)
+			}
 			compiled = append(compiled, t)
 		}
 	}
