@@ -112,6 +112,7 @@ func (e *Engine) Counters() Counters { return e.work }
 // Decide decides on which nodes of the view the pods of a work go, or why on none. It does not change the state.
 func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	e.work.Decisions++
+	v.State().BeginTurn()
 	d := plan.Decision{Work: work, Nodes: v.Nodes()}
 	pod := work.Pods[0].Pod
 	p, ok := e.profiles[pod.SchedulerName]

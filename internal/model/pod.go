@@ -27,6 +27,8 @@ type Pod struct {
 	Priority      int32
 	// Labels are the object's, stored here because selectors are matched against many pods at a time.
 	Labels labels.Set
+	// labelSet identifies the namespace and the labels.
+	labelSet LabelSet
 	// NodeName is the node the pod is bound to, empty while it is pending.
 	NodeName string
 	// NominatedNode is status.nominatedNodeName, which any client may have written.
@@ -60,6 +62,14 @@ type Pod struct {
 
 	// Malformed is why the pod cannot be scheduled as written; empty for valid pods. Such a pod is parked with this text.
 	Malformed string
+}
+
+// LabelSet returns what the pod has in common with the pods of its namespace that have equal labels.
+func (p *Pod) LabelSet() LabelSet {
+	if p.labelSet == (LabelSet{}) { // not made by NewPod
+		return labelSetOf(p.Namespace, p.Labels)
+	}
+	return p.labelSet
 }
 
 // Key returns the pod's namespace and name.
@@ -132,6 +142,7 @@ func NewPod(object *v1.Pod) *Pod {
 		Namespace:     Interned(object.Namespace),
 		Name:          object.Name,
 		Labels:        object.Labels,
+		labelSet:      labelSetOf(object.Namespace, object.Labels),
 		SchedulerName: Interned(object.Spec.SchedulerName),
 		NodeName:      Interned(object.Spec.NodeName),
 		NominatedNode: object.Status.NominatedNodeName,

@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 )
 
 // TermKind is the list of a pod's affinity that a term is in.
@@ -116,6 +117,27 @@ func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
 	return AppendSelector(append(b, '/'), source.LabelSelector)
 }
 
+// Demands returns alternatives: of each, every object that the selector matches has one of the labels, which are all of one key. It is empty if
+// the selector has no requirement that gives such labels, or selects nothing.
+func Demands(s labels.Selector) [][]Label {
+	requirements, selectable := s.Requirements()
+	if !selectable {
+		return nil
+	}
+	var all [][]Label
+	for _, r := range requirements {
+		switch r.Operator() {
+		case selection.In, selection.Equals, selection.DoubleEquals:
+			var some []Label
+			for _, value := range r.ValuesUnsorted() {
+				some = append(some, Label{r.Key(), value})
+			}
+			all = append(all, some)
+		}
+	}
+	return all
+}
+
 // AppendSelector appends a label selector in canonical form, with additional required labels: selectors with equal texts select the same
 // objects. A nil selector selects nothing and has another text than an empty one, which selects everything.
 func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte {
@@ -147,9 +169,18 @@ func AppendSelector(b []byte, s *metav1.LabelSelector, besides ...Label) []byte 
 	return b
 }
 
+// LabelSet identifies the pods of one namespace that have equal labels: selectors select all of them or none. It compares as fast as a pointer.
+type LabelSet struct{ text unique.Handle[string] }
+
+func labelSetOf(namespace string, labels map[string]string) LabelSet {
+	var memory [256]byte
+	return LabelSet{unique.Make(string(AppendLabels(strconv.AppendQuote(memory[:0], namespace), labels)))}
+}
+
 // AppendLabels appends labels in canonical form.
 func AppendLabels(b []byte, set map[string]string) []byte {
-	keys := make([]string, 0, len(set))
+	var few [16]string
+	keys := few[:0]
 	for key := range set {
 		keys = append(keys, key)
 	}

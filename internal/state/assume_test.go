@@ -34,7 +34,9 @@ func (s *State) everything() string {
 		fmt.Fprintln(&b, "nominated", name, s.nominations.byNode[name])
 	}
 	for _, t := range s.tallies.byKey {
-		fmt.Fprintln(&b, "tally", t.counts, t.total)
+		fmt.Fprint(&b, "tally ", t.counts.total)
+		t.counts.each(func(domain, pods int32) { fmt.Fprintf(&b, " %d:%d", domain, pods) })
+		fmt.Fprintln(&b)
 	}
 	for key, t := range s.terms.byKey {
 		fmt.Fprintln(&b, "term", key, t.pods, s.SumCarriers([]*TermCounts{t}))
@@ -89,7 +91,7 @@ func TestUnassume(t *testing.T) {
 		}
 		before, version := s.everything(), s.Version()
 		s.Assume(group...)
-		if tally.total == 0 || s.everything() == before {
+		if tally.Total() == 0 || s.everything() == before {
 			t.Fatal("Assume changed nothing")
 		}
 		audited(t, s)

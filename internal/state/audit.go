@@ -16,7 +16,7 @@ func (s *State) Audit() error {
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditImages, s.auditNominations, s.auditHolds, s.auditOwners, s.auditJournal,
-		s.auditTopologies, s.auditTallies, s.auditTerms,
+		s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms,
 	} {
 		check(v)
 	}
@@ -43,11 +43,8 @@ func (s *State) auditLengths(v *audit.Violations) (ok bool) {
 	for key, t := range s.topologies {
 		expect("topology "+key.Label, len(t.of))
 	}
-	for text, c := range s.tallies.bySet {
-		expect("onNode of the set "+text, len(c.onNode))
-	}
-	for key, t := range s.tallies.byKey {
-		expect("in of the tally "+key.pods, len(t.in))
+	for key, m := range s.tallies.memberships {
+		expect("membership "+key.nodes+" "+key.topology.Label, len(m.in))
 	}
 	exists := func(what string, slot int32) {
 		if slot < 0 || int(slot) >= slots {
@@ -293,39 +290,50 @@ func (s *State) auditJournal(v *audit.Violations) {
 	}
 }
 
-// audit checks an index against the items that it must list, each with its selector.
-func (x *selectionIndex[T]) audit(v *audit.Violations, what string, items map[T]selected) {
-	want := selectionIndex[T]{}
-	for item, by := range items {
-		want.add(by.selector, item)
-	}
-	for item, by := range items {
-		for label := range want.byLabel {
-			if listed, expected := countOf(x.byLabel[label], item), countOf(want.byLabel[label], item); listed != expected {
-				v.Add("%s %s is listed %d times under the label %v, want %d", what, by.text, listed, label, expected)
+// audit checks that an index lists exactly the given items, which have names, each where it is filed.
+func (x *index[K, T]) audit(v *audit.Violations, what string, items map[T]string) {
+	for item, name := range items {
+		f := item.filing()
+		if len(f.at) != len(f.keys) {
+			v.Add("%s %s is filed under %d keys, at %d positions", what, name, len(f.keys), len(f.at))
+			continue
+		}
+		for i, key := range f.keys {
+			if listed := countOf(x.under[key], item); listed != 1 || x.under[key][f.at[i]] != item {
+				v.Add("%s %s is listed %d times under %v, want once at position %d", what, name, listed, key, f.at[i])
 			}
 		}
-		if listed, expected := countOf(x.anyway, item), countOf(want.anyway, item); listed != expected {
-			v.Add("%s %s is listed %d times among those without a label, want %d", what, by.text, listed, expected)
-		}
 	}
-	stray := func(under any, listed []T) {
+	for key, listed := range x.under {
+		if len(listed) == 0 {
+			v.Add("%s: nothing is listed under %v", what, key)
+		}
 		for _, item := range listed {
 			if _, known := items[item]; !known {
-				v.Add("%s: under %v something is listed that is not kept", what, under)
+				v.Add("%s: under %v something is listed that is not kept", what, key)
+			} else if !slices.Contains(item.filing().keys, key) {
+				v.Add("%s %s is listed under %v, and not filed there", what, items[item], key)
 			}
 		}
 	}
-	stray("no label", x.anyway)
-	for label, listed := range x.byLabel {
-		stray(label, listed)
-		if len(listed) == 0 {
-			v.Add("%s: nothing is listed under the label %v", what, label)
-		}
-		if len(want.byLabel[label]) == 0 {
-			v.Add("%s: no selector demands the label %v", what, label)
-		}
+}
+
+// filedBy reports whether keys are those by which a pod that the term selects can be found.
+func filedBy(term *model.Term, keys []labelKey) bool {
+	namespaces := term.Namespaces
+	if term.NamespaceSelector != nil {
+		namespaces = []string{""}
 	}
+	demands := model.Demands(term.Selector)
+	if len(demands) == 0 {
+		demands = [][]model.Label{{{}}}
+	}
+	return slices.ContainsFunc(demands, func(some []model.Label) bool { return sameKeys(keys, keysOf(namespaces, some)) })
+}
+
+// sameKeys reports whether two lists have the same distinct keys.
+func sameKeys(a, b []labelKey) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(key labelKey) bool { return countOf(a, key) != 1 || !slices.Contains(b, key) })
 }
 
 func countOf[T comparable](list []T, item T) int {

@@ -1,17 +1,14 @@
 package state
 
 import (
-	"k8s.io/apimachinery/pkg/labels"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/berth-scheduler/berth/internal/audit"
 	"github.com/berth-scheduler/berth/internal/model"
 )
-
-// selected is the selector by which an index lists something, and a text to name it by.
-type selected struct {
-	selector labels.Selector
-	text     string
-}
 
 func (s *State) auditTopologies(v *audit.Violations) {
 	for key, t := range s.topologies {
@@ -65,7 +62,7 @@ func (s *State) auditTopology(v *audit.Violations, t *topology) {
 }
 
 func (s *State) auditTallies(v *audit.Violations) {
-	sets := map[*podCounts]selected{}
+	sets := map[*podCounts]string{}
 	for text, c := range s.tallies.bySet {
 		if c.set.Text != text {
 			v.Add("the counts of the set %q are listed as those of %q", c.set.Text, text)
@@ -79,11 +76,17 @@ func (s *State) auditTallies(v *audit.Violations) {
 			}
 		}
 		if !c.set.Uncounted {
-			sets[c] = selected{c.set.Terms[0].Selector, text}
+			sets[c] = text
+			if !filedBy(c.set.Terms[0], c.filed.keys) {
+				v.Add("set %s is filed under %v, which its first term does not demand", text, c.filed.keys)
+			}
 		}
-		s.auditOnNode(v, c)
+		if _, listed := s.tallies.selectNamespaces[c]; listed != slices.ContainsFunc(c.set.Terms, selectsNamespaces) {
+			v.Add("set %s is among those that select namespaces by label: %t", text, listed)
+		}
 	}
-	s.tallies.index.audit(v, "set", sets)
+	s.tallies.index.index.audit(v, "set", sets)
+	used, bytes := map[*membership]int{}, 0
 	for key, t := range s.tallies.byKey {
 		if t.name() != key || t.dropped || t.used > s.tallies.clock {
 			v.Add("tally %+v is listed as %+v; dropped: %t; asked for at %d of %d", t.name(), key, t.dropped, t.used, s.tallies.clock)
@@ -91,87 +94,167 @@ func (s *State) auditTallies(v *audit.Violations) {
 		if s.tallies.bySet[key.pods] != t.pods || countOf(t.pods.tallies, t) != 1 {
 			v.Add("tally %+v does not follow the counts of its set", key)
 		}
-		if s.topologies[key.topology] != t.topology {
-			v.Add("tally %+v uses a topology that is not followed", key)
+		if s.tallies.memberships[t.nodes.key()] != t.nodes {
+			v.Add("tally %+v uses a membership that is not followed", key)
 			continue
 		}
+		used[t.nodes]++
+		bytes += t.bytes()
 		s.auditTally(v, t)
+	}
+	for key, m := range s.tallies.memberships {
+		bytes += m.bytes()
+		if m.key() != key || m.tallies != used[m] || m.tallies == 0 || s.topologies[key.topology] != m.topology {
+			v.Add("membership %+v is listed as %+v, or uses a topology that is not followed, or is used by %d tallies, recounted %d", m.key(), key, m.tallies, used[m])
+			continue
+		}
+		s.auditMembership(v, m)
+	}
+	if s.tallies.bytes != bytes {
+		v.Add("tallies and memberships use %d bytes, recounted %d", s.tallies.bytes, bytes)
 	}
 }
 
-func (t *Tally) name() tallyKey { return tallyKey{t.pods.set.Text, t.nodes.Text, t.topology.key} }
+func selectsNamespaces(term *model.Term) bool {
+	return term.NamespaceSelector != nil && !term.NamespaceSelector.Empty()
+}
 
-func (s *State) auditOnNode(v *audit.Violations, c *podCounts) {
-	for slot, on := range s.pods {
-		pods := int32(0)
-		for _, p := range on {
-			if !c.set.Uncounted && s.InSet(c.set, p.pod) {
-				pods++
+func (s *State) auditMembership(v *audit.Violations, m *membership) {
+	members, present := make([]int32, max(len(m.members), len(m.topology.value))), int32(0)
+	for slot, want := range m.topology.of {
+		if want != noDomain && m.nodes.Match != nil && !m.nodes.Match(s.Node(int32(slot))) {
+			want = noDomain
+		}
+		if m.in[slot] != want {
+			v.Add("membership %+v has slot %d (%s) in domain %d, want %d", m.key(), slot, s.name[slot], m.in[slot], want)
+		}
+		if want != noDomain {
+			if members[want]++; members[want] == 1 {
+				present++
 			}
 		}
-		if c.onNode[slot] != pods {
-			v.Add("the set %q counts %d pods on slot %d (%s), recounted %d", c.set.Text, c.onNode[slot], slot, s.name[slot], pods)
+	}
+	for domain, n := range members {
+		if have := m.has(int32(domain)); have != (n > 0) || have && m.members[domain] != n {
+			v.Add("membership %+v counts other nodes than %d in domain %d", m.key(), n, domain)
 		}
+	}
+	if m.present != present {
+		v.Add("membership %+v has %d domains, recounted %d", m.key(), m.present, present)
 	}
 }
 
 func (s *State) auditTally(v *audit.Violations, t *Tally) {
-	name := t.name()
-	if len(t.counts) != len(t.members) || len(t.counts) > len(t.topology.value) {
-		v.Add("tally %+v has counts of %d domains, members of %d; the topology has %d", name, len(t.counts), len(t.members), len(t.topology.value))
-		return
-	}
-	counts, members := make([]int32, len(t.counts)), make([]int32, len(t.counts))
-	for slot := range s.alive {
-		want := t.topology.of[slot]
-		if want != noDomain && t.nodes.Match != nil && !t.nodes.Match(s.Node(int32(slot))) {
-			want = noDomain
-		}
-		if t.in[slot] != want || int(want) >= len(counts) {
-			v.Add("tally %+v counts slot %d (%s) in domain %d, want %d", name, slot, s.name[slot], t.in[slot], want)
-			continue
-		}
-		if want >= 0 {
-			counts[want] += t.pods.onNode[slot]
-			members[want]++
+	want := map[int32]int32{}
+	for _, p := range s.placed {
+		if in := t.nodes.in; !t.pods.set.Uncounted && s.InSet(t.pods.set, p.pod) && in[p.slot] != noDomain {
+			want[in[p.slot]]++
 		}
 	}
-	total, present := int64(0), int32(0)
-	for domain := range counts {
-		total += int64(counts[domain])
-		if members[domain] > 0 {
-			present++
-		}
-		if t.counts[domain] != counts[domain] || t.members[domain] != members[domain] {
-			v.Add("tally %+v counts %d pods on %d nodes in domain %d, recounted %d on %d",
-				name, t.counts[domain], t.members[domain], domain, counts[domain], members[domain])
+	t.counts.audit(v, fmt.Sprintf("tally %+v", t.name()), want)
+}
+
+// audit compares counts with what they should be.
+func (c *domainCounts) audit(v *audit.Violations, of string, want map[int32]int32) {
+	total, some := int64(0), int32(0)
+	have := map[int32]int32{}
+	c.each(func(domain, pods int32) { have[domain] += pods })
+	for domain, pods := range have {
+		if some++; pods != want[domain] {
+			v.Add("%s counts %d pods in domain %d, recounted %d", of, pods, domain, want[domain])
 		}
 	}
-	if t.total != total || t.present != present {
-		v.Add("tally %+v has %d pods in total and %d domains, recounted %d and %d", name, t.total, t.present, total, present)
+	for domain, pods := range want {
+		total += int64(pods)
+		if _, ok := have[domain]; !ok {
+			v.Add("%s counts no pods in domain %d, recounted %d", of, domain, pods)
+		}
 	}
-	if t.least != nil {
-		t.auditLeast(v, counts, members)
+	if c.total != total || c.some != some {
+		v.Add("%s has %d pods in total in %d domains, recounted %d in %d", of, c.total, c.some, total, some)
+	}
+	if c.dense != nil && c.listed != nil {
+		v.Add("the counts of %s are kept both as an array and as a list", of)
+	}
+	if !slices.IsSortedFunc(c.listed, func(a, b domainCount) int { return cmp.Compare(a.domain, b.domain) }) ||
+		slices.ContainsFunc(c.listed, func(x domainCount) bool { return x.pods == 0 }) {
+		v.Add("the list of counts of %s is not sorted, or has an empty domain: %v", of, c.listed)
+	}
+	if keeps := c.least != nil; keeps != (c.keepLeast && c.dense != nil) {
+		v.Add("%s keeps its least counts: %t", of, keeps)
+	} else if keeps {
+		c.auditLeast(v, of)
 	}
 }
 
-func (t *Tally) auditLeast(v *audit.Violations, counts, members []int32) {
-	if t.least.size < len(counts) {
-		v.Add("tally %+v keeps the least count of %d domains, there are %d", t.name(), t.least.size, len(counts))
-		return
+func (c *domainCounts) auditLeast(v *audit.Violations, of string) {
+	for domain := c.least.size; domain < len(c.dense); domain++ {
+		if c.dense[domain] != 0 {
+			v.Add("%s keeps the least count of %d domains, and domain %d has %d pods", of, c.least.size, domain, c.dense[domain])
+		}
 	}
-	for domain, number := range t.least.leaves() {
+	for domain, number := range c.least.leaves() {
 		want := int32(absent)
-		if domain < len(counts) && members[domain] > 0 {
-			want = counts[domain]
+		if domain < len(c.dense) {
+			want = leaf(c.dense[domain])
 		}
 		if number != want {
-			v.Add("tally %+v keeps %d for domain %d among the least counts, want %d", t.name(), number, domain, want)
+			v.Add("%s keeps %d for domain %d among the least counts, want %d", of, number, domain, want)
 		}
 	}
-	for i := 1; i < t.least.size; i++ {
-		if smaller := min(t.least.tree[2*i], t.least.tree[2*i+1]); t.least.tree[i] != smaller {
-			v.Add("tally %+v: position %d of the tree of least counts has %d, below it the least is %d", t.name(), i, t.least.tree[i], smaller)
+	for i := 1; i < c.least.size; i++ {
+		if smaller := min(c.least.tree[2*i], c.least.tree[2*i+1]); c.least.tree[i] != smaller {
+			v.Add("%s: position %d of the tree of least counts has %d, below it the least is %d", of, i, c.least.tree[i], smaller)
+		}
+	}
+}
+
+func (s *State) auditPopulation(v *audit.Violations) {
+	pods, sets, namespaces := 0, map[*labelSet]string{}, map[string]int{}
+	for of, l := range s.population.sets {
+		pods += len(l.pods)
+		namespaces[l.namespace]++
+		sets[l] = fmt.Sprintf("%s %v", l.namespace, l.labels)
+		s.auditLabelSet(v, of, l)
+	}
+	s.population.index.audit(v, "label set", sets)
+	if pods != len(s.placed) {
+		v.Add("label sets have %d pods, placed has %d", pods, len(s.placed))
+	}
+	if !maps.Equal(namespaces, s.population.namespaces) {
+		v.Add("namespaces count the label sets %v, recounted %v", s.population.namespaces, namespaces)
+	}
+}
+
+func (s *State) auditLabelSet(v *audit.Violations, of model.LabelSet, l *labelSet) {
+	name := fmt.Sprintf("%s %v", l.namespace, l.labels)
+	if len(l.pods) == 0 {
+		v.Add("label set %s has no pods", name)
+	}
+	for i, p := range l.pods {
+		if p.like != l || int(p.likeAt) != i || s.placed[p.pod.Key()] != p || p.pod.LabelSet() != of {
+			v.Add("pod %s is at position %d of the label set %s, and says %d, or has other labels, or is not placed", p.pod, i, name, p.likeAt)
+		}
+	}
+	keys := []labelKey{{namespace: l.namespace}}
+	for key, value := range l.labels {
+		keys = append(keys, labelKey{l.namespace, model.Label{Key: key, Value: value}})
+	}
+	if !sameKeys(l.filed.keys, keys) {
+		v.Add("label set %s is filed under %v, want %v", name, l.filed.keys, keys)
+	}
+	for _, set := range s.tallies.bySet {
+		want := 0
+		if !set.set.Uncounted && s.selects(set.set, l.namespace, l.labels) {
+			want = 1
+		}
+		if listed := countOf(l.sets, set); listed != want {
+			v.Add("label set %s lists the set %q %d times, want %d", name, set.set.Text, listed, want)
+		}
+	}
+	for _, set := range l.sets {
+		if s.tallies.bySet[set.set.Text] != set {
+			v.Add("label set %s lists the set %q, which is not kept", name, set.set.Text)
 		}
 	}
 }
@@ -191,18 +274,21 @@ func (s *State) auditTerms(v *audit.Violations) {
 			}
 		}
 	}
-	terms := map[*TermCounts]selected{}
+	terms := map[*TermCounts]string{}
 	for key, t := range s.terms.byKey {
-		terms[t] = selected{t.Term.Selector, key.text}
+		terms[t] = key.text
+		if !filedBy(t.Term, t.filed.keys) {
+			v.Add("term %s is filed under %v, which it does not demand", key.text, t.filed.keys)
+		}
 		if t.key != key || t.Kind != key.kind || t.Weight != key.weight || s.topologies[TopologyKey{Label: t.Term.Key}] != t.topology {
 			v.Add("term %+v is listed as %+v, or uses a topology that is not followed", t.key, key)
 		}
 		if t.pods != carried[t] || t.pods == 0 {
 			v.Add("term %+v is carried by %d pods, recounted %d", key, t.pods, carried[t])
 		}
-		t.auditCarriers(v, byDomain[t])
+		t.counts.audit(v, fmt.Sprintf("term %+v", key), byDomain[t])
 	}
-	s.terms.index.audit(v, "term", terms)
+	s.terms.index.index.audit(v, "term", terms)
 }
 
 // auditCarried checks that a pod carries the counts of exactly those of its terms that can be parsed, in their order.
@@ -225,36 +311,5 @@ func (s *State) auditCarried(v *audit.Violations, p *placed) {
 	}
 	if at != len(p.terms) {
 		v.Add("pod %s carries the counts of %d terms, it has %d", p.pod, len(p.terms), at)
-	}
-}
-
-func (t *TermCounts) auditCarriers(v *audit.Violations, want map[int32]int32) {
-	c, total := &t.carriers, int64(0)
-	have := map[int32]int32{}
-	t.Carriers(func(domain, pods int32) { have[domain] += pods })
-	for domain := range have {
-		if have[domain] != want[domain] {
-			v.Add("term %+v has %d carriers in domain %d, recounted %d", t.key, have[domain], domain, want[domain])
-		}
-	}
-	for domain, pods := range want {
-		total += int64(pods)
-		if _, ok := have[domain]; !ok {
-			v.Add("term %+v has no carriers in domain %d, recounted %d", t.key, domain, pods)
-		}
-	}
-	if c.total != total {
-		v.Add("term %+v has %d carriers in total, recounted %d", t.key, c.total, total)
-	}
-	if c.dense != nil && len(c.domains)+len(c.counts)+len(c.at) > 0 {
-		v.Add("the carriers of term %+v are kept both as an array and as a list", t.key)
-	}
-	for i, domain := range c.domains {
-		if at, ok := c.at[domain]; !ok || at != int32(i) || c.counts[i] == 0 {
-			v.Add("domain %d of term %+v is at position %d of the list, the map says %d (%t); it has %d carriers", domain, t.key, i, at, ok, c.counts[i])
-		}
-	}
-	if len(c.counts) != len(c.domains) || len(c.at) != len(c.domains) {
-		v.Add("the list of carriers of term %+v has %d domains, %d counts and %d positions", t.key, len(c.domains), len(c.counts), len(c.at))
 	}
 }

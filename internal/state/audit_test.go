@@ -35,7 +35,7 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 	}
 	s.Apply([]model.Change{labelled("a", "1"), labelled("b", "2"), node("c"), node("d"), node("e")})
 	tally = s.Tally(PodSet{Text: "web", Terms: []*model.Term{parsed}}, TopologyKey{Label: "zone"}, NodeSet{})
-	tally.KeepLeast()
+	s.View().KeepLeast(tally)
 	set := func(p *model.Pod) model.Change { return model.Change{Kind: model.PodSet, Pod: p} }
 	nominated := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "nominated", UID: types.UID("nominated")}}
 	nominated.Status.NominatedNodeName = "a"
@@ -56,6 +56,7 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 func TestAuditFindsEachViolation(t *testing.T) {
 	a, assumedKey := int32(0), model.PodKey{Namespace: "ns", Name: "assumed"}
 	term := func(s *State) *TermCounts { return s.placed[assumedKey].terms[0] }
+	like := func(s *State) *labelSet { return s.placed[assumedKey].like }
 	zones := func(s *State) *topology { return s.topologies[TopologyKey{Label: "zone"}] }
 	counts := func(s *State) *podCounts { return s.tallies.bySet["web"] }
 	for _, row := range []struct {
@@ -127,28 +128,42 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"uses a topology that is not followed", func(s *State, _ *Tally) { clear(s.topologies) }},
 		{"dropped: true", func(_ *State, t *Tally) { t.dropped = true }},
 		{"asked for at 9 of 1", func(_ *State, t *Tally) { t.used = 9 }},
-		{"counts 3 pods on slot 0 (a), recounted 2", func(s *State, _ *Tally) { counts(s).onNode[a]++ }},
-		{"has counts of 3 domains, members of 2", func(_ *State, t *Tally) { t.counts = append(t.counts, 0) }},
-		{"counts slot 0 (a) in domain 1, want 0", func(_ *State, t *Tally) { t.in[a] = 1 }},
-		{"counts 3 pods on 1 nodes in domain 0, recounted 2 on 1", func(_ *State, t *Tally) { t.counts[0]++ }},
-		{"counts 2 pods on 2 nodes in domain 0, recounted 2 on 1", func(_ *State, t *Tally) { t.members[0]++ }},
-		{"has 4 pods in total and 2 domains, recounted 3 and 2", func(_ *State, t *Tally) { t.total++ }},
-		{"has 3 pods in total and 3 domains, recounted 3 and 2", func(_ *State, t *Tally) { t.present++ }},
-		{"keeps the least count of 0 domains", func(_ *State, t *Tally) { t.least = &minima{} }},
-		{"keeps 7 for domain 0 among the least counts, want 2", func(_ *State, t *Tally) { t.least.tree[t.least.size] = 7 }},
-		{"of the tree of least counts has 9", func(_ *State, t *Tally) { t.least.tree[1] = 9 }},
-		{"set web is listed 0 times under the label", func(s *State, _ *Tally) { clear(s.tallies.index.byLabel) }},
-		{"set web is listed 1 times among those without a label", func(s *State, _ *Tally) {
-			s.tallies.index.anyway = append(s.tallies.index.anyway, counts(s))
+		{"uses a membership that is not followed", func(s *State, _ *Tally) { clear(s.tallies.memberships) }},
+		{"used by 2 tallies, recounted 1", func(_ *State, t *Tally) { t.nodes.tallies++ }},
+		{"has slot 0 (a) in domain 1, want 0", func(_ *State, t *Tally) { t.nodes.in[a] = 1 }},
+		{"counts other nodes than 1 in domain 0", func(_ *State, t *Tally) { t.nodes.members[0]++ }},
+		{"has 3 domains, recounted 2", func(_ *State, t *Tally) { t.nodes.present++ }},
+		{"memberships use", func(s *State, _ *Tally) { s.tallies.bytes++ }},
+		{"select namespaces by label: true", func(s *State, _ *Tally) { s.tallies.selectNamespaces[counts(s)] = struct{}{} }},
+		{"counts 3 pods in domain 0, recounted 2", func(_ *State, t *Tally) { t.counts.dense[0]++ }},
+		{"counts no pods in domain 0, recounted 2", func(_ *State, t *Tally) { t.counts.dense[0] = 0 }},
+		{"has 4 pods in total in 2 domains, recounted 3 in 2", func(_ *State, t *Tally) { t.counts.total++ }},
+		{"has 3 pods in total in 3 domains, recounted 3 in 2", func(_ *State, t *Tally) { t.counts.some++ }},
+		{"both as an array and as a list", func(_ *State, t *Tally) { t.counts.listed = []domainCount{} }},
+		{"is not sorted, or has an empty domain", func(_ *State, t *Tally) { t.counts.listed = []domainCount{{2, 0}} }},
+		{"keeps its least counts: false", func(_ *State, t *Tally) { t.counts.least = nil }},
+		{"keeps the least count of 0 domains, and domain 0 has 2 pods", func(_ *State, t *Tally) { t.counts.least = &minima{} }},
+		{"keeps 7 for domain 0 among the least counts, want 2", func(_ *State, t *Tally) { t.counts.least.tree[t.counts.least.size] = 7 }},
+		{"of the tree of least counts has 9", func(_ *State, t *Tally) { t.counts.least.tree[1] = 9 }},
+		{"set web is filed under []", func(s *State, _ *Tally) { counts(s).filed.keys = nil }},
+		{"set web is listed 0 times under {ns {app web}}", func(s *State, _ *Tally) { clear(s.tallies.index.index.under) }},
+		{"set web is listed under {ns {x y}}, and not filed there", func(s *State, _ *Tally) {
+			s.tallies.index.index.under[labelKey{"ns", model.Label{Key: "x", Value: "y"}}] = []*podCounts{counts(s)}
 		}},
-		{"term: under {app web} something is listed that is not kept", func(s *State, _ *Tally) {
-			label := model.Label{Key: "app", Value: "web"}
-			s.terms.index.byLabel[label] = append(s.terms.index.byLabel[label], &TermCounts{})
+		{"is filed under 1 keys, at 0 positions", func(s *State, _ *Tally) { counts(s).filed.at = nil }},
+		{"term: under {ns {app web}} something is listed that is not kept", func(s *State, _ *Tally) {
+			key := labelKey{"ns", model.Label{Key: "app", Value: "web"}}
+			s.terms.index.index.under[key] = append(s.terms.index.index.under[key], &TermCounts{})
 		}},
-		{"nothing is listed under the label {x y}", func(s *State, _ *Tally) { s.terms.index.byLabel[model.Label{Key: "x", Value: "y"}] = nil }},
-		{"no selector demands the label {x y}", func(s *State, _ *Tally) {
-			s.terms.index.byLabel[model.Label{Key: "x", Value: "y"}] = []*TermCounts{term(s)}
-		}},
+		{"set: nothing is listed under {x { }}", func(s *State, _ *Tally) { s.tallies.index.index.under[labelKey{namespace: "x"}] = nil }},
+		{"which it does not demand", func(s *State, _ *Tally) { term(s).filed.keys = []labelKey{{namespace: "ns"}} }},
+		{"label set ns app=web has no pods", func(s *State, _ *Tally) { like(s).pods = nil }},
+		{"label sets have 3 pods, placed has 4", func(s *State, _ *Tally) { like(s).pods = like(s).pods[:3] }},
+		{"and says 9", func(s *State, _ *Tally) { s.placed[assumedKey].likeAt = 9 }},
+		{"label set ns app=web is filed under [{ns { }}], want", func(s *State, _ *Tally) { like(s).filed.keys = like(s).filed.keys[:1] }},
+		{`lists the set "web" 0 times, want 1`, func(s *State, _ *Tally) { like(s).sets = nil }},
+		{`lists the set "web", which is not kept`, func(s *State, _ *Tally) { clear(s.tallies.bySet) }},
+		{"namespaces count the label sets map[ns:2], recounted map[ns:1]", func(s *State, _ *Tally) { s.population.namespaces["ns"]++ }},
 		{"is carried by 5 pods, recounted 4", func(s *State, _ *Tally) { term(s).pods++ }},
 		{"which is not kept", func(s *State, _ *Tally) { clear(s.terms.byKey) }},
 		{"is listed as {kind:0", func(s *State, _ *Tally) { s.terms.byKey[termKey{}] = term(s) }},
@@ -156,12 +171,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"carries the counts of 2 terms, it has 1", func(s *State, _ *Tally) {
 			s.placed[assumedKey].terms = append(s.placed[assumedKey].terms, term(s))
 		}},
-		{"carriers in domain 0, recounted 2", func(s *State, _ *Tally) { term(s).carriers.counts[0]++ }},
-		{"no carriers in domain 0, recounted 2", func(s *State, _ *Tally) { term(s).carriers.domains[0] = 5 }},
-		{"has 4 carriers in total, recounted 3", func(s *State, _ *Tally) { term(s).carriers.total++ }},
-		{"both as an array and as a list", func(s *State, _ *Tally) { term(s).carriers.dense = []int32{0, 0} }},
-		{"the map says 1", func(s *State, _ *Tally) { term(s).carriers.at[0] = 1 }},
-		{"2 counts and 3 positions", func(s *State, _ *Tally) { term(s).carriers.at[9] = 0 }},
+		{"counts 3 pods in domain 0, recounted 2", func(s *State, _ *Tally) { term(s).counts.dense[0]++ }},
 	} {
 		s, tally := auditedState(t)
 		row.corrupt(s, tally)

@@ -63,14 +63,14 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 	if existed == exists && maps.Equal(before, set) {
 		return
 	}
-	s.dropTallies(func(t *Tally) bool {
-		for _, term := range t.pods.set.Terms {
+	for counts := range s.tallies.selectNamespaces {
+		for _, term := range counts.set.Terms {
 			if sel := term.NamespaceSelector; sel != nil && !sel.Empty() && (existed && sel.Matches(before)) != (exists && sel.Matches(set)) {
-				return true
+				s.dropSet(counts)
+				break
 			}
 		}
-		return false
-	})
+	}
 	if exists {
 		s.namespaces[name] = set
 	} else {

@@ -41,7 +41,7 @@ func webPods(t *testing.T, v state.View) *state.Tally {
 		t.Fatal(err)
 	}
 	tally := v.Tally(state.PodSet{Text: "web", Terms: []*model.Term{term}, Staying: true}, state.TopologyKey{Label: zone}, state.NodeSet{})
-	tally.KeepLeast()
+	v.KeepLeast(tally)
 	return tally
 }
 

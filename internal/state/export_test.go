@@ -1,4 +1,7 @@
 package state
 
 // Members returns the number of nodes by domain whose pods are counted there. A domain without members is not there for the tally.
-func (t *Tally) Members() []int32 { return t.members }
+func (t *Tally) Members() []int32 { return t.nodes.members }
+
+// Each calls yield with each domain that has carriers of the term, and their number.
+func (t *TermCounts) Each(yield func(domain, pods int32)) { t.counts.each(yield) }

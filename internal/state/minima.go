@@ -49,16 +49,13 @@ func (m *minima) grow(domains int) {
 
 func (m *minima) leaves() []int32 { return m.tree[m.size:] }
 
-// except returns the smallest number outside the domains of the differences, absent if there is none.
+// except returns the smallest number outside the domains of the differences, which are sorted by domain; absent if there is none.
 func (m *minima) except(differences []Difference) int32 {
 	switch {
 	case m.size == 0:
 		return absent
 	case len(differences) == 0:
 		return m.tree[1]
-	}
-	if !slices.IsSortedFunc(differences, byDomain) {
-		differences = slices.SortedFunc(slices.Values(differences), byDomain)
 	}
 	return m.exceptBelow(1, 0, m.size, differences)
 }

@@ -87,11 +87,10 @@ func (s *State) growCounts() {
 	for _, t := range s.topologies {
 		t.of = append(t.of, noDomain)
 	}
-	for _, c := range s.tallies.bySet {
-		c.onNode = append(c.onNode, 0)
-	}
-	for _, t := range s.tallies.byKey {
-		t.in = append(t.in, noDomain)
+	for _, m := range s.tallies.memberships {
+		s.tallies.bytes -= m.bytes()
+		m.in = append(m.in, noDomain)
+		s.tallies.bytes += m.bytes()
 	}
 }
 

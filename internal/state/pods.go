@@ -1,8 +1,6 @@
 package state
 
 import (
-	"maps"
-
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -111,7 +109,8 @@ func (s *State) place(p *placed) {
 	s.pods[p.slot] = append(s.pods[p.slot], p)
 	s.placed[p.pod.Key()] = p
 	s.account(p.slot, p.pod, +1)
-	s.tally(p.slot, p.pod, +1)
+	s.enlist(p)
+	s.tally(p, +1)
 	s.carry(p)
 	s.journal.add(p.slot, usageAspects(p.pod))
 }
@@ -129,7 +128,8 @@ func (s *State) remove(p *placed) {
 	s.pods[p.slot] = list[:last]
 	delete(s.placed, p.pod.Key())
 	s.account(p.slot, p.pod, -1)
-	s.tally(p.slot, p.pod, -1)
+	s.tally(p, -1)
+	s.delist(p)
 	s.uncarry(p)
 	s.journal.add(p.slot, usageAspects(p.pod))
 	s.releaseIfEmpty(p.slot)
@@ -138,11 +138,14 @@ func (s *State) remove(p *placed) {
 // replace stores a new version of a pod that stays on its node. Most versions do not change any count.
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
-	p.pod = pod
-	if before.Terminating != pod.Terminating || !maps.Equal(before.Labels, pod.Labels) {
-		s.tally(p.slot, before, -1)
-		s.tally(p.slot, pod, +1)
+	if before.LabelSet() != pod.LabelSet() || before.Terminating != pod.Terminating {
+		s.tally(p, -1)
+		s.delist(p)
+		p.pod = pod
+		s.enlist(p)
+		s.tally(p, +1)
 	}
+	p.pod = pod
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {
 		return // host ports cannot change in a running pod

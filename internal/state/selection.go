@@ -1,62 +1,58 @@
 package state
 
 import (
-	"slices"
-
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// selectionIndex finds the selections that may match a pod, by one label that each of them requires. A pod has few labels, which are looked up;
-// selections that require no particular label are in a list, all of which is checked for every pod.
-//
-// Invariant: an item is listed once under each label that its selector demands, or in anyway if it demands none. No list is empty.
-type selectionIndex[T comparable] struct {
-	byLabel map[model.Label][]T
-	anyway  []T
-}
+// selectionIndex finds the selections that may match a pod, by the namespaces that they name and one label that each of them demands. A pod has
+// few labels, which are looked up. Selections that demand no particular label are filed under their namespaces alone, and those that select
+// namespaces by label under no namespace.
+type selectionIndex[T filed[labelKey]] struct{ index index[labelKey, T] }
 
-func (x *selectionIndex[T]) add(selector labels.Selector, item T) {
-	if x.byLabel == nil {
-		x.byLabel = map[model.Label][]T{}
+// add files an item by its term: of several labels that the selector demands, by that which the fewest others are filed under.
+func (x *selectionIndex[T]) add(term *model.Term, item T) {
+	namespaces := term.Namespaces
+	if term.NamespaceSelector != nil {
+		namespaces = []string{""}
 	}
-	some := model.Demanded(selector)
-	for _, l := range some {
-		x.byLabel[l] = append(x.byLabel[l], item)
-	}
-	if len(some) == 0 {
-		x.anyway = append(x.anyway, item)
-	}
-}
-
-func (x *selectionIndex[T]) remove(selector labels.Selector, item T) {
-	is := func(other T) bool { return other == item }
-	some := model.Demanded(selector)
-	for _, l := range some {
-		if left := slices.DeleteFunc(x.byLabel[l], is); len(left) > 0 {
-			x.byLabel[l] = left
-		} else {
-			delete(x.byLabel, l)
+	var best []labelKey
+	for _, some := range model.Demands(term.Selector) {
+		if keys := keysOf(namespaces, some); best == nil || x.filed(keys) < x.filed(best) {
+			best = keys
 		}
 	}
-	if len(some) == 0 {
-		x.anyway = slices.DeleteFunc(x.anyway, is)
+	if best == nil {
+		best = keysOf(namespaces, []model.Label{{}})
 	}
+	x.index.add(item, best)
 }
 
-// candidates calls yield for every selection that may match the pod, each at most once: an item is listed under values of one key only, and a
-// pod has at most one value of a key.
-func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
-	for _, item := range x.anyway {
-		yield(item)
+func (x *selectionIndex[T]) remove(item T) { x.index.remove(item) }
+
+func (x *selectionIndex[T]) filed(keys []labelKey) int {
+	n := 0
+	for _, key := range keys {
+		n += len(x.index.under[key])
 	}
-	if len(x.byLabel) == 0 {
+	return n
+}
+
+// candidates calls yield for every selection that may match the pod, each once: an item is filed under values of one key only, of which a pod has
+// at most one, and either under namespaces or under none.
+func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
+	if len(x.index.under) == 0 {
 		return
 	}
-	for key, value := range pod.Labels {
-		for _, item := range x.byLabel[model.Label{Key: key, Value: value}] {
-			yield(item)
+	for _, namespace := range [...]string{pod.Namespace, ""} {
+		x.under(labelKey{namespace: namespace}, yield)
+		for key, value := range pod.Labels {
+			x.under(labelKey{namespace, model.Label{Key: key, Value: value}}, yield)
 		}
+	}
+}
+
+func (x *selectionIndex[T]) under(key labelKey, yield func(T)) {
+	for _, item := range x.index.under[key] {
+		yield(item)
 	}
 }

@@ -61,8 +61,11 @@ type State struct {
 	journal journal
 
 	topologies      map[TopologyKey]*topology
-	topologiesUsed  int // how many were in use when they were last swept
+	topologiesUsed  int    // how many were in use when they were last swept
+	moves           uint64 // counts the changes of nodes that may have moved pods to other domains
+	turn            turn
 	tallies         tallies
+	population      population
 	terms           termStore
 	namespaces      map[string]labels.Set
 	selectorSources selectorSources
@@ -93,6 +96,9 @@ type placed struct {
 	// fails.
 	// Invariant: latest is nil unless the pod is assumed, and then a version of that pod without a node.
 	latest *model.Pod
+	// like are the placed pods with the same labels, likeAt the pod's position among them.
+	like   *labelSet
+	likeAt int32
 	// terms are the counts of the pod's terms.
 	// Invariant: terms are those of pod.Terms that can be parsed, in their order.
 	terms []*TermCounts
@@ -118,8 +124,10 @@ func New() *State {
 
 		topologies: map[TopologyKey]*topology{},
 		tallies: tallies{
-			byKey: map[tallyKey]*Tally{}, bySet: map[string]*podCounts{}, maxBytes: defaultTallyBytes,
+			byKey: map[tallyKey]*Tally{}, bySet: map[string]*podCounts{}, memberships: map[membershipKey]*membership{},
+			selectNamespaces: map[*podCounts]struct{}{}, maxBytes: defaultTallyBytes,
 		},
+		population:      population{sets: map[model.LabelSet]*labelSet{}, namespaces: map[string]int{}},
 		terms:           termStore{byKey: map[termKey]*TermCounts{}},
 		namespaces:      map[string]labels.Set{},
 		selectorSources: selectorSources{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
@@ -204,6 +212,7 @@ type Failure struct {
 func (s *State) Apply(changes []model.Change) Delta {
 	delta := Delta{Events: s.takeAssumed()}
 	s.releaseTallies()
+	s.sweepTallies()
 	s.sweepTopologies()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {

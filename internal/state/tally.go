@@ -3,6 +3,8 @@ package state
 import (
 	"slices"
 
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -31,83 +33,71 @@ type NodeSet struct {
 //
 // The slices it returns are its own, and valid until the state changes.
 type Tally struct {
-	// Invariant: the set's counts list the tally once, and the state has the topology, as long as the tally is kept.
-	pods     *podCounts
-	nodes    NodeSet
-	topology *topology
-	// Invariant: in is the domain of each node of the node set.
-	in []int32 // by slot: the domain in which the node's pods are counted, noDomain if they are not
-	// Invariant: counts sums pods.onNode, and members counts the nodes, over the slots that are in the domain.
-	counts  []int32 // by domain
-	members []int32 // by domain: nodes whose pods are counted there
-	// Invariant: total is the sum of counts, present the number of domains with members.
-	total   int64 // of counts
-	present int32 // domains with members
-	// Invariant: least has the count of each domain with members and no other; each inner node has the smaller of its children.
-	least *minima // of the counts of domains with members; nil until KeepLeast is called
-	used  uint64  // when it was last used
+	// Invariant: the set lists the tally once, and the state has the membership, as long as the tally is kept.
+	pods  *podCounts
+	nodes *membership
+	// Invariant: counts has the pods of the set by the domain of their slot in the membership; only domains with members have any.
+	counts domainCounts
+	used   uint64 // when it was last used
 	// Invariant: a tally that is kept is not dropped.
 	dropped bool
 }
 
+func (t *Tally) topology() *topology { return t.nodes.topology }
+
 // Domains returns the domain of each slot under the tally's key, -1 for none, whether or not the node's pods are counted.
-func (t *Tally) Domains() []int32 { return t.topology.of }
+func (t *Tally) Domains() []int32 { return t.topology().of }
 
-// Counts returns the number of pods by domain.
-func (t *Tally) Counts() []int32 { return t.counts }
+// AddTo adds weight × the number of pods to the sum of each domain.
+func (t *Tally) AddTo(sums []int64, weight int64) { t.counts.addTo(sums, weight) }
 
-// Counted reports whether the pods on a node are counted in any domain.
-func (t *Tally) Counted(slot int32) bool { return t.in[slot] != noDomain }
+// Total returns the number of pods that are counted in any domain.
+func (t *Tally) Total() int64 { return t.counts.total }
 
-// Total returns the sum of Counts.
-func (t *Tally) Total() int64 { return t.total }
+// Present returns the number of domains with nodes whose pods are counted.
+func (t *Tally) Present() int32 { return t.nodes.present }
 
-// Present returns the number of domains with members.
-func (t *Tally) Present() int32 { return t.present }
-
-// KeepLeast makes Least available. From now on the least count is kept up to date, without a walk over the domains.
-func (t *Tally) KeepLeast() {
-	if t.least != nil {
-		return
-	}
-	t.least = &minima{}
-	t.least.grow(len(t.counts))
-	for domain := range t.counts {
-		t.keepLeast(int32(domain))
-	}
-}
-
-// keepLeast updates the least count if it is kept.
-func (t *Tally) keepLeast(domain int32) {
-	switch {
-	case t.least == nil:
-	case t.members[domain] > 0:
-		t.least.set(domain, t.counts[domain])
-	default:
-		t.least.set(domain, absent)
-	}
-}
-
-// Least returns the smallest count of a domain with members, in a view with these differences. It takes time in the logarithm of the number of
-// domains for each difference. There must be such a domain, and KeepLeast must have been called.
+// Least returns the smallest count of a domain with nodes whose pods are counted, in a view with these differences. It takes time in the
+// logarithm of the number of domains for each difference, or a walk over a list of few domains. There must be such a domain, and KeepLeast must
+// have been called.
 func (t *Tally) Least(differences []Difference) int32 {
-	least := t.least.except(differences)
+	least, empty := int32(absent), t.nodes.present-t.counts.some // domains without pods and differences
 	for _, d := range differences {
-		if t.members[d.Domain] > 0 {
-			least = min(least, t.counts[d.Domain]+d.Pods)
+		if !t.nodes.has(d.Domain) {
+			continue
 		}
+		pods := t.counts.of(d.Domain)
+		if pods == 0 {
+			empty--
+		}
+		least = min(least, pods+d.Pods)
 	}
-	return least
+	if empty > 0 {
+		return min(least, 0)
+	}
+	return min(least, t.counts.leastExcept(sorted(differences)))
 }
 
-// podCounts counts the pods of a set on each node, for all tallies of that set.
+// sorted returns the differences sorted by domain.
+func sorted(differences []Difference) []Difference {
+	if slices.IsSortedFunc(differences, byDomain) {
+		return differences
+	}
+	return slices.SortedFunc(slices.Values(differences), byDomain)
+}
+
+// podCounts is a set of pods that tallies count.
 type podCounts struct {
 	set PodSet
-	// Invariant: onNode is how many pods on the slot are in the set; 0 for a set that is Uncounted.
-	onNode []int32 // by slot
 	// Invariant: tallies are those of byKey that count the set, at least one.
 	tallies []*Tally
+	filed   filing[labelKey]
 }
+
+func (c *podCounts) filing() *filing[labelKey] { return &c.filed }
+
+// counts reports whether a pod with labels and a namespace that the set selects is in the set.
+func (c *podCounts) counts(pod *model.Pod) bool { return !c.set.Staying || !pod.Terminating }
 
 // tallyKey identifies a tally.
 type tallyKey struct {
@@ -117,22 +107,47 @@ type tallyKey struct {
 
 // tallies are all tallies, bounded in bytes; the least recently used are evicted first.
 type tallies struct {
-	// Invariant: tallies and counts of sets are listed under their own names.
-	byKey map[tallyKey]*Tally
-	bySet map[string]*podCounts
+	// Invariant: tallies, sets and memberships are listed under their own names. A membership counts the tallies that use it, at least one.
+	byKey       map[tallyKey]*Tally
+	bySet       map[string]*podCounts
+	memberships map[membershipKey]*membership
 	// dropped are the tallies that were dropped since the last batch of changes. A decision may still read them.
 	dropped []*Tally
-	// Invariant: index lists exactly the sets that are counted, each by the selector of its first term.
-	index    selectionIndex[*podCounts]
-	maxBytes int
-	clock    uint64
-	// updates counts how often a pod was added to or removed from a tally; built how many tallies were built, found how often one existed
-	// already.
-	updates, built, found int64
+	// Invariant: index lists exactly the sets of bySet that are not Uncounted, each by its first term.
+	index selectionIndex[*podCounts]
+	// Invariant: selectNamespaces are the sets of bySet with a term that selects namespaces by label.
+	selectNamespaces map[*podCounts]struct{}
+	// Invariant: bytes is the sum of bytes over tallies and memberships.
+	bytes, maxBytes int
+	clock           uint64
+	swept           sweep
+	// updates counts how often a pod was added to or removed from a tally, visited how many label sets and pods were looked at to build tallies; built
+	// how many tallies were built, found how often one existed already.
+	updates, visited, built, found int64
 }
 
-// defaultTallyBytes holds a thousand tallies of a cluster of 20,000 nodes.
+// sweep is the last time that idle tallies were dropped.
+type sweep struct {
+	left  int    // tallies that were kept
+	clock uint64 // when it was
+}
+
+// defaultTallyBytes holds the tallies of 50,000 apps of a few dozen pods each.
 const defaultTallyBytes = 256 << 20
+
+// fewTallies is up to how many tallies idle ones are kept.
+const fewTallies = 64
+
+// sweepTallies drops the tallies that count no pod and that nothing asked for since the last sweep, once there are twice as many tallies as it
+// left: each rollout makes new ones, and nothing asks for the old ones any more.
+func (s *State) sweepTallies() {
+	if len(s.tallies.byKey) <= max(fewTallies, 2*s.tallies.swept.left) {
+		return
+	}
+	before := s.tallies.swept.clock
+	s.dropTallies(func(t *Tally) bool { return t.counts.total == 0 && t.used <= before })
+	s.tallies.swept = sweep{len(s.tallies.byKey), s.tallies.clock}
+}
 
 // Tally returns the count of a set of pods by the domains of a key, over a set of nodes.
 func (s *State) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
@@ -152,43 +167,65 @@ func (s *State) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 }
 
 func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
-	counts := s.tallies.bySet[pods.Text]
-	if counts == nil {
-		counts = s.countPods(pods)
+	set := s.tallies.bySet[pods.Text]
+	if set == nil {
+		set = s.newSet(pods)
 	}
-	t := &Tally{pods: counts, nodes: nodes, topology: s.topology(key), in: make([]int32, s.Slots())}
-	counts.tallies = append(counts.tallies, t)
-	for slot := range t.in {
-		t.in[slot] = noDomain
-		t.enter(s, int32(slot))
-	}
+	t := &Tally{pods: set, nodes: s.membership(nodes, key)}
+	t.nodes.tallies++
+	set.tallies = append(set.tallies, t)
+	s.tallies.bytes += t.bytes()
+	s.eachCounted(set, func(p *placed) { s.add(t, t.nodes.in[p.slot], +1) })
 	return t
 }
 
-func (s *State) countPods(set PodSet) *podCounts {
-	counts := &podCounts{set: set, onNode: make([]int32, s.Slots())}
-	s.tallies.bySet[set.Text] = counts
+// newSet starts to follow a set of pods.
+func (s *State) newSet(set PodSet) *podCounts {
+	c := &podCounts{set: set}
+	s.tallies.bySet[set.Text] = c
 	if set.Uncounted {
-		return counts
+		return c
 	}
-	s.tallies.index.add(set.Terms[0].Selector, counts)
-	for slot, pods := range s.pods {
-		for _, p := range pods {
-			if s.InSet(set, p.pod) {
-				counts.onNode[slot]++
-			}
+	for _, term := range set.Terms {
+		if term.NamespaceSelector != nil && !term.NamespaceSelector.Empty() {
+			s.tallies.selectNamespaces[c] = struct{}{}
 		}
 	}
-	return counts
+	s.tallies.index.add(set.Terms[0], c)
+	s.likely(set.Terms[0], func(l *labelSet) {
+		if s.selects(set, l.namespace, l.labels) {
+			l.sets = append(l.sets, c)
+		}
+	})
+	return c
+}
+
+// eachCounted calls yield with each placed pod of a set.
+func (s *State) eachCounted(set *podCounts, yield func(*placed)) {
+	if set.set.Uncounted {
+		return
+	}
+	s.likely(set.set.Terms[0], func(l *labelSet) {
+		if !slices.Contains(l.sets, set) {
+			return
+		}
+		for _, p := range l.pods {
+			if s.tallies.visited++; set.counts(p.pod) {
+				yield(p)
+			}
+		}
+	})
 }
 
 // InSet reports whether a pod, on whatever node, is in the set.
 func (s *State) InSet(set PodSet, pod *model.Pod) bool {
-	if set.Staying && pod.Terminating {
-		return false
-	}
+	return (!set.Staying || !pod.Terminating) && s.selects(set, pod.Namespace, pod.Labels)
+}
+
+// selects reports whether a set's terms select pods with these labels in a namespace.
+func (s *State) selects(set PodSet, namespace string, of labels.Set) bool {
 	for _, term := range set.Terms {
-		if !term.Selector.Matches(pod.Labels) || !s.inNamespaces(term, pod.Namespace) {
+		if !term.Selector.Matches(of) || !s.inNamespaces(term, namespace) {
 			return false
 		}
 	}
@@ -207,58 +244,25 @@ func (s *State) inNamespaces(term *model.Term, name string) bool {
 	return (known || term.NamespaceSelector.Empty()) && term.NamespaceSelector.Matches(namespace)
 }
 
-// enter adds a node's pods to the count, if the node is in the tally's set and has a domain.
-func (t *Tally) enter(s *State, slot int32) {
-	domain := t.topology.of[slot]
-	if domain == noDomain || t.nodes.Match != nil && !t.nodes.Match(s.Node(slot)) {
-		return
-	}
-	for int(domain) >= len(t.counts) {
-		t.counts, t.members = append(t.counts, 0), append(t.members, 0)
-	}
-	t.in[slot] = domain
-	if t.members[domain]++; t.members[domain] == 1 {
-		t.present++
-	}
-	t.add(domain, t.pods.onNode[slot])
-}
-
-// leave removes a node's pods from the count.
-func (t *Tally) leave(slot int32) {
-	domain := t.in[slot]
-	if domain == noDomain {
-		return
-	}
-	t.in[slot] = noDomain
-	if t.members[domain]--; t.members[domain] == 0 {
-		t.present--
-	}
-	t.add(domain, -t.pods.onNode[slot])
-}
-
-func (t *Tally) add(domain, pods int32) {
-	t.counts[domain] += pods
-	t.total += int64(pods)
-	t.keepLeast(domain)
-}
-
-// tally adds one pod (+1) on a node to the counts, or removes one (-1).
-func (s *State) tally(slot int32, pod *model.Pod, sign int32) {
-	if len(s.tallies.bySet) == 0 {
-		return
-	}
-	s.tallies.index.candidates(pod, func(counts *podCounts) {
-		if !s.InSet(counts.set, pod) {
-			return
+// tally adds a placed pod (+1) to the counts of its node's domains, or removes it (-1).
+func (s *State) tally(p *placed, sign int32) {
+	s.turn.changes++
+	for _, set := range p.like.sets {
+		if !set.counts(p.pod) {
+			continue
 		}
-		counts.onNode[slot] += sign
-		for _, t := range counts.tallies {
+		for _, t := range set.tallies {
 			s.tallies.updates++
-			if domain := t.in[slot]; domain != noDomain {
-				t.add(domain, sign)
-			}
+			s.add(t, t.nodes.in[p.slot], sign)
 		}
-	})
+	}
+}
+
+// add adds pods to the count of a domain.
+func (s *State) add(t *Tally, domain, pods int32) {
+	before := t.counts.bytes()
+	t.counts.add(domain, pods, len(t.topology().value))
+	s.tallies.bytes += t.counts.bytes() - before
 }
 
 // TallyWork returns how often a pod was added to or removed from a tally, and how many tallies were built.
@@ -270,28 +274,20 @@ func (s *State) TalliesFound() int64 { return s.tallies.found }
 // Tallies returns how many tallies are kept.
 func (s *State) Tallies() int { return len(s.tallies.byKey) }
 
-// TallyBytes returns about how many bytes the tallies use. It reads each of them.
-func (s *State) TallyBytes() int {
-	bytes := 0
-	for _, t := range s.tallies.byKey {
-		bytes += t.bytes()
-	}
-	return bytes
-}
+// TallyBytes returns about how many bytes the tallies use.
+func (s *State) TallyBytes() int { return s.tallies.bytes }
 
-func (t *Tally) bytes() int {
-	return tallyBytes + 4*(len(t.in)+len(t.counts)+len(t.members)+len(t.pods.onNode)) + t.least.bytes()
-}
+func (t *Tally) bytes() int { return tallyBytes + t.counts.bytes() }
 
-// tallyBytes is about what a tally uses besides its arrays: its selectors, texts and map entries. In a small cluster that is most of it.
+// tallyBytes is about what a tally uses besides its counts: its selectors, texts and map entries. For most apps that is most of it.
 const tallyBytes = 1 << 10
 
 // evictTallies makes room for a new tally.
 func (s *State) evictTallies() {
-	if s.TallyBytes() < s.tallies.maxBytes {
+	if s.tallies.bytes < s.tallies.maxBytes || len(s.tallies.byKey) == 0 {
 		return
 	}
-	var times []uint64
+	times := make([]uint64, 0, len(s.tallies.byKey))
 	for _, t := range s.tallies.byKey {
 		times = append(times, t.used)
 	}
@@ -303,7 +299,7 @@ func (s *State) evictTallies() {
 // releaseTallies frees the memory of dropped tallies, which compiled needs may refer to for long.
 func (s *State) releaseTallies() {
 	for _, t := range s.tallies.dropped {
-		t.in, t.counts, t.members, t.least, t.pods, t.topology = nil, nil, nil, nil, nil, nil
+		*t = Tally{dropped: true}
 	}
 	clear(s.tallies.dropped)
 	s.tallies.dropped = s.tallies.dropped[:0]
@@ -311,20 +307,42 @@ func (s *State) releaseTallies() {
 
 // dropTallies drops the chosen tallies. Those that are still needed are built again on their next use.
 func (s *State) dropTallies(chosen func(*Tally) bool) {
-	for key, t := range s.tallies.byKey {
-		if !chosen(t) {
-			continue
-		}
-		t.dropped = true
-		s.tallies.dropped = append(s.tallies.dropped, t)
-		delete(s.tallies.byKey, key)
-		counts := t.pods
-		counts.tallies = slices.DeleteFunc(counts.tallies, func(other *Tally) bool { return other == t })
-		if len(counts.tallies) == 0 {
-			delete(s.tallies.bySet, counts.set.Text)
-			if !counts.set.Uncounted {
-				s.tallies.index.remove(counts.set.Terms[0].Selector, counts)
-			}
+	for _, t := range s.tallies.byKey {
+		if chosen(t) {
+			s.dropTally(t)
 		}
 	}
+}
+
+// dropSet drops all tallies of a set.
+func (s *State) dropSet(set *podCounts) {
+	for _, t := range slices.Clone(set.tallies) {
+		s.dropTally(t)
+	}
+}
+
+func (s *State) dropTally(t *Tally) {
+	set := t.pods
+	t.dropped = true
+	s.tallies.dropped = append(s.tallies.dropped, t)
+	s.tallies.bytes -= t.bytes()
+	delete(s.tallies.byKey, t.name())
+	s.forgetMembership(t.nodes)
+	set.tallies = slices.DeleteFunc(set.tallies, func(other *Tally) bool { return other == t })
+	if len(set.tallies) > 0 {
+		return
+	}
+	delete(s.tallies.bySet, set.set.Text)
+	delete(s.tallies.selectNamespaces, set)
+	if set.set.Uncounted {
+		return
+	}
+	s.tallies.index.remove(set)
+	s.likely(set.set.Terms[0], func(l *labelSet) {
+		l.sets = slices.DeleteFunc(l.sets, func(other *podCounts) bool { return other == set })
+	})
+}
+
+func (t *Tally) name() tallyKey {
+	return tallyKey{t.pods.set.Text, t.nodes.nodes.Text, t.topology().key}
 }

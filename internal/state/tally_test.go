@@ -71,8 +71,11 @@ func byNode(s *state.State, tally *state.Tally) map[string]string {
 			continue
 		}
 		domain, counts, members := tally.Domains()[slot], int32(0), int32(0)
-		if domain >= 0 && int(domain) < len(tally.Counts()) {
-			counts, members = tally.Counts()[domain], tally.Members()[domain]
+		if expanded := s.View().Expanded(tally); domain >= 0 && int(domain) < len(expanded) {
+			counts = expanded[domain]
+		}
+		if domain >= 0 && int(domain) < len(tally.Members()) {
+			members = tally.Members()[domain]
 		}
 		answers[s.Node(int32(slot)).Name()] = fmt.Sprintf("domain %t, %d pods on %d nodes", domain >= 0, counts, members)
 	}
@@ -84,7 +87,7 @@ func termsOf(s *state.State, pod *model.Pod) []string {
 	var all []string
 	for _, g := range s.TermsMatching(pod) {
 		carriers := map[int32]int32{}
-		g.Carriers(func(domain, pods int32) { carriers[domain] = pods })
+		g.Each(func(domain, pods int32) { carriers[domain] = pods })
 		around := map[string]int32{}
 		for slot, alive := range s.Alive() {
 			if domain := g.Domains()[slot]; alive && domain >= 0 && carriers[domain] != 0 {

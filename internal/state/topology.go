@@ -1,10 +1,6 @@
 package state
 
-import (
-	"maps"
-
-	"github.com/berth-scheduler/berth/internal/model"
-)
+import "maps"
 
 // TopologyKey is what defines the domains of nodes.
 type TopologyKey struct {
@@ -29,6 +25,9 @@ type topology struct {
 	// counts and sums are working memory by domain, kept so that adding up for a decision allocates nothing.
 	counts []int32
 	sums   []int64
+	// expansions are arrays for the lists of counts that a turn reads.
+	expansions []*expansion
+	moved      move
 }
 
 const noDomain int32 = -1
@@ -37,14 +36,14 @@ const noDomain int32 = -1
 const fewTopologies = 64
 
 // sweepTopologies removes the topologies that neither a tally nor a term uses any more, once there are many: the specs of pods choose the keys.
-// It runs between decisions, when only tallies and terms refer to topologies.
+// It runs between decisions, when only memberships and terms refer to topologies.
 func (s *State) sweepTopologies() {
 	if len(s.topologies) <= max(fewTopologies, 2*s.topologiesUsed) {
 		return
 	}
 	used := map[*topology]bool{}
-	for _, t := range s.tallies.byKey {
-		used[t.topology] = true
+	for _, m := range s.tallies.memberships {
+		used[m.topology] = true
 	}
 	for _, g := range s.terms.byKey {
 		used[g.topology] = true
@@ -68,7 +67,7 @@ func newTopology(s *State, key TopologyKey) *topology {
 	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, 0, len(s.alive))}
 	for slot := range s.alive {
 		t.of = append(t.of, noDomain)
-		t.enter(s, int32(slot))
+		t.update(s, int32(slot))
 	}
 	return t
 }
@@ -94,24 +93,40 @@ func cleared[T int32 | int64](of []T, n int) []T {
 	return of
 }
 
-// enter adds a node to its domain.
-func (t *topology) enter(s *State, slot int32) {
-	value, ok := t.valueOf(s, slot)
-	if !ok {
-		return
+// update finds the domain of a node again. A domain that loses its last node is freed after the node has entered another, so that the two differ.
+func (t *topology) update(s *State, slot int32) (changed bool) {
+	from := t.of[slot]
+	value, in := t.valueOf(s, slot)
+	if !in && from == noDomain || in && from != noDomain && t.value[from] == value {
+		return false
 	}
+	to := noDomain
+	if in {
+		to = t.domain(value)
+		t.nodes[to]++
+	}
+	t.of[slot] = to
+	if from != noDomain {
+		t.leave(from)
+	}
+	t.moved = move{s.moves, from, to}
+	return true
+}
+
+// domain returns the domain of a value, a new one if no node has it.
+func (t *topology) domain(value string) int32 {
 	id, known := t.ids[value]
-	if !known {
-		if n := len(t.free); n > 0 {
-			id, t.free = t.free[n-1], t.free[:n-1]
-		} else {
-			id = int32(len(t.value))
-			t.value, t.nodes = append(t.value, ""), append(t.nodes, 0)
-		}
-		t.ids[value], t.value[id] = id, value
+	if known {
+		return id
 	}
-	t.of[slot] = id
-	t.nodes[id]++
+	if n := len(t.free); n > 0 {
+		id, t.free = t.free[n-1], t.free[:n-1]
+	} else {
+		id = int32(len(t.value))
+		t.value, t.nodes = append(t.value, ""), append(t.nodes, 0)
+	}
+	t.ids[value], t.value[id] = id, value
+	return id
 }
 
 // valueOf returns the value of a node's domain; ok is false if the node is in none, or does not exist.
@@ -126,49 +141,11 @@ func (t *topology) valueOf(s *State, slot int32) (value string, ok bool) {
 	return value, ok || t.key.AbsentIsEmpty
 }
 
-// leave removes a node from its domain.
-func (t *topology) leave(slot int32) {
-	id := t.of[slot]
-	if id == noDomain {
-		return
-	}
-	t.of[slot] = noDomain
+// leave removes a node from a domain.
+func (t *topology) leave(id int32) {
 	if t.nodes[id]--; t.nodes[id] == 0 {
 		delete(t.ids, t.value[id])
 		t.value[id] = ""
 		t.free = append(t.free, id)
 	}
 }
-
-// rejoin removes a node from everything that depends on its labels, taints or presence, calls change, and adds the node again.
-func (s *State) rejoin(slot int32, change func()) {
-	for _, t := range s.tallies.byKey {
-		t.leave(slot)
-	}
-	s.countTermsOn(slot, -1)
-	for _, t := range s.topologies {
-		t.leave(slot)
-	}
-	change()
-	for _, t := range s.topologies {
-		t.enter(s, slot)
-	}
-	s.countTermsOn(slot, +1)
-	for _, t := range s.tallies.byKey {
-		t.enter(s, slot)
-	}
-}
-
-func (s *State) countTermsOn(slot int32, sign int32) {
-	if len(s.terms.byKey) == 0 {
-		return
-	}
-	for _, p := range s.pods[slot] {
-		for _, g := range p.terms {
-			g.add(slot, sign)
-		}
-	}
-}
-
-// rejoins are the aspects that a node's place in topologies and tallies depends on.
-const rejoins = model.Labels | model.Taints | model.Presence

@@ -12,7 +12,7 @@ import (
 // changes.
 //
 // Counts have two parts: those of the state, and the Differences of the view, which are few and usually none. Methods that count a set of pods
-// for the first time (Tally, Domains, Sums) must be called by the goroutine that owns the state; all others only read, so several goroutines may
+// for the first time or expand one (Tally, Expanded, Domains, Sums) must be called by the goroutine that owns the state; all others only read, so several goroutines may
 // use views of one state at the same time while it is not written.
 type View struct {
 	s *State
@@ -55,6 +55,13 @@ func (v View) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	return v.s.Tally(pods, key, nodes)
 }
 
+// KeepLeast makes Least available for a tally. From now on its least count is kept up to date.
+func (v View) KeepLeast(t *Tally) {
+	v.s.tallies.bytes -= t.counts.bytes()
+	t.counts.wantLeast()
+	v.s.tallies.bytes += t.counts.bytes()
+}
+
 // Differences appends the differences of a tally's counts in the view, for each domain that has one.
 func (v View) Differences(t *Tally, to []Difference) []Difference {
 	if v.d == nil {
@@ -63,7 +70,7 @@ func (v View) Differences(t *Tally, to []Difference) []Difference {
 	first := len(to)
 	for i := range v.d.changes {
 		c := &v.d.changes[i]
-		if domain := t.in[c.slot]; domain != noDomain && v.s.counts(t.pods.set, c) {
+		if domain := t.nodes.in[c.slot]; domain != noDomain && v.s.counts(t.pods.set, c) {
 			to = addDifference(to, first, domain, c.n)
 		}
 	}
@@ -82,7 +89,7 @@ func addDifference(to []Difference, first int, domain, n int32) []Difference {
 }
 
 // TotalWith returns the sum of a tally's counts in a view with these differences.
-func (t *Tally) TotalWith(differences []Difference) int64 { return t.total + sumOf(differences) }
+func (t *Tally) TotalWith(differences []Difference) int64 { return t.counts.total + sumOf(differences) }
 
 func sumOf(differences []Difference) int64 {
 	var sum int64
@@ -92,13 +99,17 @@ func sumOf(differences []Difference) int64 {
 	return sum
 }
 
-// CountsWith returns a tally's counts by domain in a view with these differences: the tally's own slice if there are none.
-func (t *Tally) CountsWith(differences []Difference) []int32 {
+// Expanded returns a tally's counts by domain, as an array that is valid until the next turn or until the state changes. A domain beyond its end
+// counts nothing. It must be called by the goroutine that owns the state.
+func (v View) Expanded(t *Tally) []int32 { return v.s.expanded(t.topology(), &t.counts) }
+
+// ExpandedWith is Expanded in a view with these differences.
+func (v View) ExpandedWith(t *Tally, differences []Difference) []int32 {
 	if len(differences) == 0 {
-		return t.counts
+		return v.Expanded(t)
 	}
-	counts := make([]int32, len(t.counts))
-	copy(counts, t.counts)
+	counts := make([]int32, len(t.topology().value))
+	t.counts.each(func(domain, pods int32) { counts[domain] = pods })
 	for _, d := range differences {
 		counts[d.Domain] += d.Pods
 	}

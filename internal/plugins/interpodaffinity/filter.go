@@ -73,10 +73,18 @@ type rules struct {
 
 // found are the counts that PreFilter found.
 type found struct {
-	wantedBy   []*state.Tally // by key
-	unwantedBy []*state.Tally // by anti-affinity term
+	wantedBy   []counted // by key
+	unwantedBy []counted // by anti-affinity term
 	repelled   []repelled
 }
+
+// counted is a tally with its counts by domain.
+type counted struct {
+	*state.Tally
+	counts []int32
+}
+
+func count(v state.View, t *state.Tally) counted { return counted{t, v.Expanded(t)} }
 
 // repelled counts, by the domains of a topology key, the pods whose anti-affinity selects this one.
 type repelled struct {
@@ -93,10 +101,10 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	r.catchUp(v)
 	f := found{r.wantedBy[:0], r.unwantedBy[:0], r.repelled[:0]}
 	for _, key := range r.keys {
-		f.wantedBy = append(f.wantedBy, v.Tally(r.wanted, key, state.NodeSet{}))
+		f.wantedBy = append(f.wantedBy, count(v, v.Tally(r.wanted, key, state.NodeSet{})))
 	}
 	for i := range r.unwanted {
-		f.unwantedBy = append(f.unwantedBy, r.unwanted[i].tally(v))
+		f.unwantedBy = append(f.unwantedBy, count(v, r.unwanted[i].tally(v)))
 	}
 	for _, terms := range r.repelling {
 		if slices.ContainsFunc(terms, carried) {
@@ -162,10 +170,10 @@ func (r *rules) near(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	own := len(to)
 	anywhere := false
 	for _, t := range r.wantedBy {
-		differences := v.Differences(t, nil)
+		differences := v.Differences(t.Tally, nil)
 		anywhere = anywhere || t.TotalWith(differences) > 0
 		to = append(to, plugin.CountRule{
-			Domains: t.Domains(), Counts: t.Counts(), Differences: differences,
+			Domains: t.Domains(), Counts: t.counts, Differences: differences,
 			Min: 1, Max: math.MaxInt32, Code: farFromWanted, Missing: farFromWanted,
 		})
 	}
@@ -180,8 +188,8 @@ func (r *rules) near(v state.View, to []plugin.CountRule) []plugin.CountRule {
 // far appends the rules against unwanted pods.
 func (r *rules) far(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	for _, t := range r.unwantedBy {
-		if differences := v.Differences(t, nil); t.Total() > 0 || len(differences) > 0 {
-			to = append(to, plugin.CountRule{Domains: t.Domains(), Counts: t.Counts(), Differences: differences, Code: nearUnwanted})
+		if differences := v.Differences(t.Tally, nil); t.Total() > 0 || len(differences) > 0 {
+			to = append(to, plugin.CountRule{Domains: t.Domains(), Counts: t.counts, Differences: differences, Code: nearUnwanted})
 		}
 	}
 	return to

@@ -150,7 +150,7 @@ func (r *relations) sums(v state.View) []int64 {
 			continue
 		}
 		some()
-		weigh(sums, there.Counts(), term.weight)
+		there.AddTo(sums, term.weight)
 		weighDifferences(sums, differences, term.weight)
 	}
 	for _, term := range r.theirs {
@@ -160,11 +160,7 @@ func (r *relations) sums(v state.View) []int64 {
 		}
 		some()
 		weighDifferences(sums, differences, term.weight)
-		if counts := term.Counts(); counts != nil {
-			weigh(sums, counts, term.weight)
-			continue
-		}
-		term.Carriers(func(domain, pods int32) { sums[domain] += term.weight * int64(pods) })
+		term.AddTo(sums, term.weight)
 	}
 	return sums
 }
@@ -191,13 +187,6 @@ func (c *set) addTermsOfView(v state.View, slots []int32, scores []int64) (some 
 func weighDifferences(sums []int64, differences []state.Difference, weight int64) {
 	for _, d := range differences {
 		sums[d.Domain] += weight * int64(d.Pods)
-	}
-}
-
-func weigh(sums []int64, counts []int32, weight int64) {
-	sums = sums[:len(counts)]
-	for domain, count := range counts {
-		sums[domain] += weight * int64(count)
 	}
 }
 

@@ -23,8 +23,14 @@ func (h hard) Compile() plugin.Counting {
 // rules are compiled hard constraints, or the error that makes them invalid.
 type rules struct {
 	constraints
-	err     error
-	tallies []*state.Tally // by constraint
+	err    error
+	counts []counted // by constraint
+}
+
+// counted is a tally with its counts by domain.
+type counted struct {
+	*state.Tally
+	counts []int32
 }
 
 // PreFilter finds the counts of each constraint.
@@ -35,20 +41,20 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	if !r.apply(v) {
 		return false, "", nil
 	}
-	r.tallies = r.tallies[:0]
+	r.counts = r.counts[:0]
 	for i := range r.list {
 		c := &r.list[i]
 		t := v.Tally(c.selected.pods, state.TopologyKey{Label: c.key}, c.nodes)
-		t.KeepLeast()
-		r.tallies = append(r.tallies, t)
+		v.KeepLeast(t)
+		r.counts = append(r.counts, counted{t, v.Expanded(t)})
 	}
 	return true, "", nil
 }
 
 // Rules returns one rule for each hard constraint.
 func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
-	for i, t := range r.tallies {
-		to = append(to, r.list[i].rule(t, v.Differences(t, nil)))
+	for i, t := range r.counts {
+		to = append(to, r.list[i].rule(t, v.Differences(t.Tally, nil)))
 	}
 	return to
 }
@@ -63,10 +69,10 @@ func (*rules) Reasons(code reason.Code) []string {
 
 // rule returns the constraint's rule for the present counts: a domain is allowed if one more pod in it leaves it at most maxSkew above the
 // smallest domain.
-func (c *constraint) rule(t *state.Tally, differences []state.Difference) plugin.CountRule {
-	most := int64(c.maxSkew) - int64(c.selected.self) + int64(smallest(t, differences, c.minDomains))
+func (c *constraint) rule(t counted, differences []state.Difference) plugin.CountRule {
+	most := int64(c.maxSkew) - int64(c.selected.self) + int64(smallest(t.Tally, differences, c.minDomains))
 	return plugin.CountRule{
-		Domains: t.Domains(), Counts: t.Counts(), Differences: differences,
+		Domains: t.Domains(), Counts: t.counts, Differences: differences,
 		Min: math.MinInt32, Max: int32(min(most, math.MaxInt32)), Code: skewed, Missing: missingLabel,
 	}
 }

@@ -125,7 +125,7 @@ func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
 		return g
 	}
 	t := v.Tally(c.selected.pods, key, nodes)
-	g.domains, g.counts = t.Domains(), t.CountsWith(v.Differences(t, nil))
+	g.domains, g.counts = t.Domains(), v.ExpandedWith(t, v.Differences(t, nil))
 	return g
 }
 

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestCarriers counts up and down at random, in few and in many domains, and compares with a map.
-func TestCarriers(t *testing.T) {
+// TestDomainCounts counts up and down at random, in few and in many domains, and compares with a map.
+func TestDomainCounts(t *testing.T) {
 	const domains = 400
 	for _, spread := range []int32{5, 60, domains} {
 		t.Run(fmt.Sprint(spread, " domains"), func(t *testing.T) {
@@ -15,7 +15,7 @@ func TestCarriers(t *testing.T) {
 			g, other := termsBy(&topology{value: make([]string, domains)})
 			want := map[int32]int32{}
 			count := func(domain, n int32) {
-				g.carriers.add(domain, n, domains)
+				g.counts.add(domain, n, domains)
 				if want[domain] += n; want[domain] == 0 {
 					delete(want, domain)
 				}
@@ -27,10 +27,10 @@ func TestCarriers(t *testing.T) {
 					count(domain, -1)
 				}
 			}
-			g.carriers.add(noDomain, +1, domains)
+			g.counts.add(noDomain, +1, domains)
 			compareCarriers(t, g, other, want)
-			if dense := g.Counts() != nil; dense != (spread > 50) {
-				t.Errorf("carriers are kept in an array: %t", dense)
+			if dense := g.counts.dense != nil; dense != (spread > 50) {
+				t.Errorf("counts are kept in an array: %t", dense)
 			}
 			for domain, n := range want {
 				for range n {
@@ -45,14 +45,14 @@ func TestCarriers(t *testing.T) {
 // termsBy returns two term counts of one key. The second has one carrier in the first domain.
 func termsBy(key *topology) (g, other *TermCounts) {
 	g, other = &TermCounts{topology: key}, &TermCounts{topology: key}
-	other.carriers.add(0, 1, len(key.value))
+	other.counts.add(0, 1, len(key.value))
 	return g, other
 }
 
 func compareCarriers(t *testing.T, g, other *TermCounts, want map[int32]int32) {
 	t.Helper()
 	listed := map[int32]int32{}
-	g.Carriers(func(domain, pods int32) { listed[domain] += pods })
+	g.Each(func(domain, pods int32) { listed[domain] += pods })
 	alone, both := countsAt(New().SumCarriers([]*TermCounts{g})), countsAt(New().SumCarriers([]*TermCounts{g, other}))
 	for domain := range int32(len(g.topology.value)) {
 		plus := want[domain]

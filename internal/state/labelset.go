@@ -1,0 +1,144 @@
+package state
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// labelSet is the placed pods of one namespace that have equal labels. What selects one of them selects all, so that selectors are matched once
+// for all pods of a Deployment's revision.
+type labelSet struct {
+	namespace string
+	labels    labels.Set
+	// Invariant: pods are the placed pods with this namespace and these labels, at least one; each knows its position.
+	pods []*placed
+	// Invariant: sets are those of the tallies that select the namespace and the labels, each once.
+	sets  []*podCounts
+	filed filing[labelKey]
+}
+
+func (l *labelSet) filing() *filing[labelKey] { return &l.filed }
+
+// labelKey is a label of pods in a namespace, or with an empty label the namespace alone.
+type labelKey struct {
+	namespace string
+	label     model.Label
+}
+
+// population finds placed pods by namespace and label.
+type population struct {
+	// Invariant: sets has each label set under its own namespace and labels.
+	sets map[model.LabelSet]*labelSet
+	// Invariant: index has each label set under each of its labels, and under its namespace.
+	index index[labelKey, *labelSet]
+	// Invariant: namespaces counts the label sets of each namespace that has some.
+	namespaces map[string]int
+}
+
+// enlist adds a placed pod to its label set.
+func (s *State) enlist(p *placed) {
+	of := p.pod.LabelSet()
+	l := s.population.sets[of]
+	if l == nil {
+		l = s.newLabelSet(p.pod)
+		s.population.sets[of] = l
+	}
+	p.like, p.likeAt = l, int32(len(l.pods))
+	l.pods = append(l.pods, p)
+}
+
+func (s *State) newLabelSet(pod *model.Pod) *labelSet {
+	l := &labelSet{namespace: pod.Namespace, labels: pod.Labels}
+	keys := make([]labelKey, 0, len(pod.Labels)+1)
+	keys = append(keys, labelKey{namespace: pod.Namespace})
+	for key, value := range pod.Labels {
+		keys = append(keys, labelKey{pod.Namespace, model.Label{Key: key, Value: value}})
+	}
+	s.population.index.add(l, keys)
+	s.population.namespaces[pod.Namespace]++
+	s.tallies.index.candidates(pod, func(set *podCounts) {
+		if s.selects(set.set, l.namespace, l.labels) {
+			l.sets = append(l.sets, set)
+		}
+	})
+	return l
+}
+
+// delist removes a pod from its label set.
+func (s *State) delist(p *placed) {
+	l := p.like
+	last := len(l.pods) - 1
+	l.pods[p.likeAt] = l.pods[last]
+	l.pods[p.likeAt].likeAt = p.likeAt
+	l.pods[last] = nil
+	l.pods = l.pods[:last]
+	p.like = nil
+	if last > 0 {
+		return
+	}
+	delete(s.population.sets, p.pod.LabelSet())
+	s.population.index.remove(l)
+	if s.population.namespaces[l.namespace]--; s.population.namespaces[l.namespace] == 0 {
+		delete(s.population.namespaces, l.namespace)
+	}
+}
+
+// likely calls yield with each label set that a term may select, found by the label that the fewest label sets have.
+func (s *State) likely(term *model.Term, yield func(*labelSet)) {
+	namespaces := term.Namespaces
+	if term.NamespaceSelector != nil {
+		namespaces = s.selectedNamespaces(term)
+	}
+	for _, key := range s.population.fewest(namespaces, model.Demands(term.Selector)) {
+		for _, l := range s.population.index.under[key] {
+			s.tallies.visited++
+			yield(l)
+		}
+	}
+}
+
+// selectedNamespaces returns the namespaces with placed pods that a term selects, sorted.
+func (s *State) selectedNamespaces(term *model.Term) []string {
+	var names []string
+	for name := range s.population.namespaces {
+		if s.inNamespaces(term, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// fewest returns the keys under which the fewest label sets are filed, among alternatives that each cover all that a selector can match.
+func (x *population) fewest(namespaces []string, demands [][]model.Label) []labelKey {
+	best := keysOf(namespaces, []model.Label{{}})
+	least := x.filed(best)
+	for _, some := range demands {
+		keys := keysOf(namespaces, some)
+		if n := x.filed(keys); n < least {
+			best, least = keys, n
+		}
+	}
+	return best
+}
+
+func (x *population) filed(keys []labelKey) int {
+	n := 0
+	for _, key := range keys {
+		n += len(x.index.under[key])
+	}
+	return n
+}
+
+func keysOf(namespaces []string, some []model.Label) []labelKey {
+	keys := make([]labelKey, 0, len(namespaces)*len(some))
+	for _, namespace := range namespaces {
+		for _, label := range some {
+			keys = append(keys, labelKey{namespace, label})
+		}
+	}
+	return keys
+}
