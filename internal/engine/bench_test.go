@@ -45,6 +45,7 @@ func benchNode(i int) *v1.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{
 		Name: fmt.Sprintf("node-%05d", i),
 		Labels: map[string]string{
+			"kubernetes.io/hostname":      fmt.Sprintf("node-%05d", i),
 			"topology.kubernetes.io/zone": fmt.Sprintf("zone-%c", 'a'+i%3),
 			"pool":                        fmt.Sprintf("pool-%d", i%10),
 			"disk":                        []string{"ssd", "hdd"}[i%2],

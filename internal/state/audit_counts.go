@@ -86,7 +86,7 @@ func (s *State) auditTallies(v *audit.Violations) {
 		}
 	}
 	s.tallies.index.index.audit(v, "set", sets)
-	used, bytes := map[*membership]int{}, 0
+	used, bytes, idle := map[*membership]int{}, 0, 0
 	for key, t := range s.tallies.byKey {
 		if t.name() != key || t.dropped || t.used > s.tallies.clock {
 			v.Add("tally %+v is listed as %+v; dropped: %t; asked for at %d of %d", t.name(), key, t.dropped, t.used, s.tallies.clock)
@@ -100,6 +100,9 @@ func (s *State) auditTallies(v *audit.Violations) {
 		}
 		used[t.nodes]++
 		bytes += t.bytes()
+		if t.counts.total == 0 {
+			idle++
+		}
 		s.auditTally(v, t)
 	}
 	for key, m := range s.tallies.memberships {
@@ -109,6 +112,9 @@ func (s *State) auditTallies(v *audit.Violations) {
 			continue
 		}
 		s.auditMembership(v, m)
+	}
+	if s.tallies.idle != idle {
+		v.Add("%d tallies count no pod, recounted %d", s.tallies.idle, idle)
 	}
 	if s.tallies.bytes != bytes {
 		v.Add("tallies and memberships use %d bytes, recounted %d", s.tallies.bytes, bytes)
@@ -210,14 +216,20 @@ func (c *domainCounts) auditLeast(v *audit.Violations, of string) {
 }
 
 func (s *State) auditPopulation(v *audit.Violations) {
-	pods, sets, namespaces := 0, map[*labelSet]string{}, map[string]int{}
+	pods, empty, sets, namespaces := 0, 0, map[*labelSet]string{}, map[string]int{}
 	for of, l := range s.population.sets {
 		pods += len(l.pods)
 		namespaces[l.namespace]++
+		if len(l.pods) == 0 {
+			empty++
+		}
 		sets[l] = fmt.Sprintf("%s %v", l.namespace, l.labels)
 		s.auditLabelSet(v, of, l)
 	}
 	s.population.index.audit(v, "label set", sets)
+	if empty != s.population.empty {
+		v.Add("%d label sets have no pods, recounted %d", s.population.empty, empty)
+	}
 	if pods != len(s.placed) {
 		v.Add("label sets have %d pods, placed has %d", pods, len(s.placed))
 	}
@@ -228,9 +240,6 @@ func (s *State) auditPopulation(v *audit.Violations) {
 
 func (s *State) auditLabelSet(v *audit.Violations, of model.LabelSet, l *labelSet) {
 	name := fmt.Sprintf("%s %v", l.namespace, l.labels)
-	if len(l.pods) == 0 {
-		v.Add("label set %s has no pods", name)
-	}
 	for i, p := range l.pods {
 		if p.like != l || int(p.likeAt) != i || s.placed[p.pod.Key()] != p || p.pod.LabelSet() != of {
 			v.Add("pod %s is at position %d of the label set %s, and says %d, or has other labels, or is not placed", p.pod, i, name, p.likeAt)

@@ -13,7 +13,7 @@ import (
 type labelSet struct {
 	namespace string
 	labels    labels.Set
-	// Invariant: pods are the placed pods with this namespace and these labels, at least one; each knows its position.
+	// Invariant: pods are the placed pods with this namespace and these labels; each knows its position.
 	pods []*placed
 	// Invariant: sets are those of the tallies that select the namespace and the labels, each once.
 	sets  []*podCounts
@@ -36,7 +36,12 @@ type population struct {
 	index index[labelKey, *labelSet]
 	// Invariant: namespaces counts the label sets of each namespace that has some.
 	namespaces map[string]int
+	// Invariant: empty is how many label sets have no pods.
+	empty int
 }
+
+// fewEmpty is up to how many label sets without pods are kept: the next pod of an app often comes when the last has gone.
+const fewEmpty = 64
 
 // enlist adds a placed pod to its label set.
 func (s *State) enlist(p *placed) {
@@ -45,6 +50,10 @@ func (s *State) enlist(p *placed) {
 	if l == nil {
 		l = s.newLabelSet(p.pod)
 		s.population.sets[of] = l
+		s.population.empty++
+	}
+	if len(l.pods) == 0 {
+		s.population.empty--
 	}
 	p.like, p.likeAt = l, int32(len(l.pods))
 	l.pods = append(l.pods, p)
@@ -60,6 +69,7 @@ func (s *State) newLabelSet(pod *model.Pod) *labelSet {
 	s.population.index.add(l, keys)
 	s.population.namespaces[pod.Namespace]++
 	s.tallies.index.candidates(pod, func(set *podCounts) {
+		s.tallies.asked++
 		if s.selects(set.set, l.namespace, l.labels) {
 			l.sets = append(l.sets, set)
 		}
@@ -76,14 +86,27 @@ func (s *State) delist(p *placed) {
 	l.pods[last] = nil
 	l.pods = l.pods[:last]
 	p.like = nil
-	if last > 0 {
+	if last == 0 {
+		s.population.empty++
+	}
+}
+
+// sweep removes the label sets without pods, once they are as many as the others.
+func (x *population) sweep() {
+	if x.empty <= max(fewEmpty, len(x.sets)/2) {
 		return
 	}
-	delete(s.population.sets, p.pod.LabelSet())
-	s.population.index.remove(l)
-	if s.population.namespaces[l.namespace]--; s.population.namespaces[l.namespace] == 0 {
-		delete(s.population.namespaces, l.namespace)
+	for of, l := range x.sets {
+		if len(l.pods) > 0 {
+			continue
+		}
+		delete(x.sets, of)
+		x.index.remove(l)
+		if x.namespaces[l.namespace]--; x.namespaces[l.namespace] == 0 {
+			delete(x.namespaces, l.namespace)
+		}
 	}
+	x.empty = 0
 }
 
 // likely calls yield with each label set that a term may select, found by the label that the fewest label sets have.

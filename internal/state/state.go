@@ -212,6 +212,7 @@ type Failure struct {
 func (s *State) Apply(changes []model.Change) Delta {
 	delta := Delta{Events: s.takeAssumed()}
 	s.releaseTallies()
+	s.population.sweep()
 	s.sweepTallies()
 	s.sweepTopologies()
 	for i := range changes {

@@ -120,33 +120,28 @@ type tallies struct {
 	// Invariant: bytes is the sum of bytes over tallies and memberships.
 	bytes, maxBytes int
 	clock           uint64
-	swept           sweep
-	// updates counts how often a pod was added to or removed from a tally, visited how many label sets and pods were looked at to build tallies; built
-	// how many tallies were built, found how often one existed already.
-	updates, visited, built, found int64
-}
-
-// sweep is the last time that idle tallies were dropped.
-type sweep struct {
-	left  int    // tallies that were kept
-	clock uint64 // when it was
+	// Invariant: idle is how many tallies count no pod.
+	idle int
+	// updates counts how often a pod was added to or removed from a tally; visited how many label sets and pods were looked at to build tallies;
+	// asked how often a set was asked whether it selects a new label set; built how many tallies were built, found how often one existed already.
+	updates, visited, asked, built, found int64
 }
 
 // defaultTallyBytes holds the tallies of 50,000 apps of a few dozen pods each.
 const defaultTallyBytes = 256 << 20
 
-// fewTallies is up to how many tallies idle ones are kept.
-const fewTallies = 64
+// fewIdle is how many tallies that count no pod are kept at least.
+const fewIdle = 64
 
-// sweepTallies drops the tallies that count no pod and that nothing asked for since the last sweep, once there are twice as many tallies as it
-// left: each rollout makes new ones, and nothing asks for the old ones any more.
+// sweepTallies drops tallies that count no pod: each rollout makes new ones, and nothing asks for the old ones any more. It keeps as many as there
+// are others, the most recently used, and waits until there are twice as many.
 func (s *State) sweepTallies() {
-	if len(s.tallies.byKey) <= max(fewTallies, 2*s.tallies.swept.left) {
+	keep := fewIdle + len(s.tallies.byKey) - s.tallies.idle
+	if s.tallies.idle <= 2*keep {
 		return
 	}
-	before := s.tallies.swept.clock
-	s.dropTallies(func(t *Tally) bool { return t.counts.total == 0 && t.used <= before })
-	s.tallies.swept = sweep{len(s.tallies.byKey), s.tallies.clock}
+	horizon := s.tallies.clock - min(s.tallies.clock, uint64(keep))
+	s.dropTallies(func(t *Tally) bool { return t.counts.total == 0 && t.used <= horizon })
 }
 
 // Tally returns the count of a set of pods by the domains of a key, over a set of nodes.
@@ -175,6 +170,7 @@ func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	t.nodes.tallies++
 	set.tallies = append(set.tallies, t)
 	s.tallies.bytes += t.bytes()
+	s.tallies.idle++
 	s.eachCounted(set, func(p *placed) { s.add(t, t.nodes.in[p.slot], +1) })
 	return t
 }
@@ -260,9 +256,15 @@ func (s *State) tally(p *placed, sign int32) {
 
 // add adds pods to the count of a domain.
 func (s *State) add(t *Tally, domain, pods int32) {
-	before := t.counts.bytes()
+	before, idle := t.counts.bytes(), t.counts.total == 0
 	t.counts.add(domain, pods, len(t.topology().value))
 	s.tallies.bytes += t.counts.bytes() - before
+	switch now := t.counts.total == 0; {
+	case idle && !now:
+		s.tallies.idle--
+	case now && !idle:
+		s.tallies.idle++
+	}
 }
 
 // TallyWork returns how often a pod was added to or removed from a tally, and how many tallies were built.
@@ -326,6 +328,9 @@ func (s *State) dropTally(t *Tally) {
 	t.dropped = true
 	s.tallies.dropped = append(s.tallies.dropped, t)
 	s.tallies.bytes -= t.bytes()
+	if t.counts.total == 0 {
+		s.tallies.idle--
+	}
 	delete(s.tallies.byKey, t.name())
 	s.forgetMembership(t.nodes)
 	set.tallies = slices.DeleteFunc(set.tallies, func(other *Tally) bool { return other == t })

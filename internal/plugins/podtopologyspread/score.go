@@ -3,6 +3,7 @@ package podtopologyspread
 import (
 	"fmt"
 	"math"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -19,13 +20,17 @@ func (x soft) Compile() (plugin.SetScores, error) {
 	return &set{constraints: all, keysRequired: x.keysRequired}, nil
 }
 
-// set is compiled soft constraints, with the working memory of scoring.
+// set is compiled soft constraints.
 type set struct {
 	constraints
 	// keysRequired excludes nodes that lack a topology key. Otherwise nodes are scored by the keys they have, and those that lack one share a
 	// domain.
 	keysRequired bool
+	*memory      // while it scores
+}
 
+// memory is the working memory of scoring, which needs share: it is as large as there are nodes, and there are thousands of needs.
+type memory struct {
 	kept   []int32   // the slots that are not excluded
 	totals []float64 // by position in kept
 	seen   []uint32  // by domain: the search that last found it
@@ -33,11 +38,15 @@ type set struct {
 	shares []int64 // normalised scores, from the smallest raw score on
 }
 
+var memories = sync.Pool{New: func() any { return new(memory) }}
+
 // Score rates each node by the number of pods in its domains.
 func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	if !x.apply(v) {
 		return false, nil
 	}
+	x.memory = memories.Get().(*memory)
+	defer func() { memories.Put(x.memory); x.memory = nil }()
 	kept := slots
 	if x.keysRequired {
 		kept = x.withAllKeys(v, slots)
