@@ -39,6 +39,7 @@ type Row struct {
 	object reflect.Type
 	trim   func(*sharing, Object)
 	same   func(before, after Object) bool
+	adopt  func(before, after Object) Object
 	change func(Object) model.Change
 	gone   func(model.Ref) model.Change
 }
@@ -51,15 +52,15 @@ var table = numbered([model.KindCount]Row{
 		model.NodeEvent),
 	// Changes to the following kinds wake no pods, as in kube-scheduler.
 	model.NamespaceKind: objects(core("namespaces"), clusterWide, (*sharing).trimNamespace,
-		func(n *v1.Namespace) any { return n.Labels }),
+		func(n *v1.Namespace) *map[string]string { return &n.Labels }),
 	model.ServiceKind: objects(core("services"), namespaced, (*sharing).trimService,
-		func(s *v1.Service) any { return s.Spec.Selector }),
+		func(s *v1.Service) *map[string]string { return &s.Spec.Selector }),
 	model.ReplicationControllerKind: objects(core("replicationcontrollers"), namespaced, (*sharing).trimReplicationController,
-		func(c *v1.ReplicationController) any { return c.Spec.Selector }),
+		func(c *v1.ReplicationController) *map[string]string { return &c.Spec.Selector }),
 	model.ReplicaSetKind: objects(apps("replicasets"), namespaced, (*sharing).trimReplicaSet,
-		func(r *appsv1.ReplicaSet) any { return r.Spec.Selector }),
+		func(r *appsv1.ReplicaSet) **metav1.LabelSelector { return &r.Spec.Selector }),
 	model.StatefulSetKind: objects(apps("statefulsets"), namespaced, (*sharing).trimStatefulSet,
-		func(s *appsv1.StatefulSet) any { return s.Spec.Selector }),
+		func(s *appsv1.StatefulSet) **metav1.LabelSelector { return &s.Spec.Selector }),
 })
 
 // numbered sets the kind of each row.
@@ -89,6 +90,7 @@ func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim f
 		Resource: resource, Namespaced: namespaced, Events: events, object: reflect.TypeFor[T](),
 		trim:   func(s *sharing, o Object) { trim(s, o.(T)) },
 		same:   func(before, after Object) bool { return same(before.(T), after.(T)) },
+		adopt:  func(_, after Object) Object { return after },
 		change: func(o Object) model.Change { return change(o.(T)) },
 		gone:   gone,
 	}
@@ -96,11 +98,24 @@ func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim f
 
 // objects makes a row for a kind that reaches the state as API objects. read returns what scheduling reads of an object: versions in which
 // that is equal are the same, because the status of a controller changes with each of its pods.
-func objects[T Object](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) any, events ...model.EventResource) Row {
-	same := func(before, after T) bool { return equality.Semantic.DeepEqual(read(before), read(after)) }
+func objects[O, P any, T interface {
+	*O
+	Object
+}](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) *P) Row {
+	same := func(before, after T) bool { return equality.Semantic.DeepEqual(*read(before), *read(after)) }
 	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o} }
 	gone := func(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
-	return row(resource, namespaced, trim, same, change, gone, events...)
+	made := row(resource, namespaced, trim, same, change, gone)
+	made.adopt = func(before, after Object) Object {
+		if !made.same(before, after) {
+			return after
+		}
+		adopted := T(new(O))
+		*adopted = *after.(T) // others may read it
+		*read(adopted) = *read(before.(T))
+		return adopted
+	}
+	return made
 }
 
 // byType finds rows.
@@ -138,6 +153,19 @@ func (r *Row) Ref(object metav1.Object) model.Ref {
 
 // Same reports whether two versions of an object are the same for scheduling, so that the second need not be passed on.
 func (r *Row) Same(before, after Object) bool { return r.same(before, after) }
+
+// Held returns the version of an object that is to be kept, given the one that is kept so far and another one that was decoded since. It is the
+// one so far if it is the same version: a list that is read again repeats objects that the state, too, holds. A newer version shares with it what
+// is equal and what the state goes on holding, because Same leaves the newer one out. Neither is written.
+func (r *Row) Held(before, after Object) Object {
+	switch {
+	case before == after || before.GetUID() != after.GetUID():
+		return after
+	case before.GetResourceVersion() == after.GetResourceVersion():
+		return before
+	}
+	return r.adopt(before, after)
+}
 
 // Change returns the change that a version of an object means for the loop. The needs of a pod are not compiled yet.
 func (r *Row) Change(object Object) model.Change {
