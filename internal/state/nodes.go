@@ -7,11 +7,17 @@ import (
 )
 
 func (s *State) setNode(node *model.Node, delta *Delta) {
-	slot, known := s.slotOf[node.Name]
-	if known && s.alive[slot] {
-		s.updateNode(slot, node, delta)
-		return
+	if slot, exists := s.Slot(node.Name); exists {
+		if s.node[slot].Object.UID == node.Object.UID {
+			s.updateNode(slot, node, delta)
+			return
+		}
+		// Deleted and created again under the same name before the deletion was seen. kube-scheduler raises an addition if its watch showed
+		// both, and an update if it listed the nodes anew; a plugin that registers any update of a node registers additions too, so the events
+		// of a deletion and an addition wake every pod that either would wake.
+		s.removeNode(node.Name, delta)
 	}
+	slot, known := s.slotOf[node.Name]
 	if !known {
 		slot = s.newSlot(node.Name)
 	}
@@ -32,8 +38,8 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 		s.node[slot] = node
 	}
 	if changed&model.Images != 0 {
-		s.countImages(node, +1) // first, so that an image that stays keeps its size
-		s.countImages(before, -1)
+		s.countImages(before, -1) // first: an image that no other node has gets its new size, as in kube-scheduler
+		s.countImages(node, +1)
 		s.journal.add(-1, model.Spread)
 	}
 	if changed != 0 {
