@@ -40,14 +40,16 @@ type Row struct {
 	trim   func(*sharing, Object)
 	same   func(before, after Object) bool
 	adopt  func(before, after Object) Object
-	change func(Object) model.Change
-	gone   func(model.Ref) model.Change
+	// replaces is about versions of one object; nil means never.
+	replaces func(before, after Object) bool
+	change   func(Object) model.Change
+	gone     func(model.Ref) model.Change
 }
 
 // table has the rows by kind. Plugins that read a kind besides pods and nodes name it in their method Reads.
 var table = numbered([model.KindCount]Row{
 	model.PodKind: row(core("pods"), namespaced, (*sharing).trimPod, sameVersion, podChange, podGone,
-		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent),
+		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent).replacing(leaves),
 	model.NodeKind: row(core("nodes"), clusterWide, (*sharing).trimNode, sameVersion, nodeChange, nodeGone,
 		model.NodeEvent),
 	// Changes to the following kinds wake no pods, as in kube-scheduler.
@@ -94,6 +96,17 @@ func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim f
 		change: func(o Object) model.Change { return change(o.(T)) },
 		gone:   gone,
 	}
+}
+
+// replacing returns the row of a kind of which a version can replace the one before although it is the same object.
+func (r Row) replacing(replaces func(before, after *v1.Pod) bool) Row {
+	r.replaces = func(before, after Object) bool { return replaces(before.(*v1.Pod), after.(*v1.Pod)) }
+	return r
+}
+
+// leaves reports whether a pod has left its node or its scheduler.
+func leaves(before, after *v1.Pod) bool {
+	return before.Spec.NodeName != "" && after.Spec.NodeName == "" || before.Spec.SchedulerName != after.Spec.SchedulerName
 }
 
 // objects makes a row for a kind that reaches the state as API objects. read returns what scheduling reads of an object: versions in which
@@ -153,6 +166,13 @@ func (r *Row) Ref(object metav1.Object) model.Ref {
 
 // Same reports whether two versions of an object are the same for scheduling, so that the second need not be passed on.
 func (r *Row) Same(before, after Object) bool { return r.same(before, after) }
+
+// Replaces reports whether a version must be passed on as the end of the one before and then as a new object, which may be left out: if it is
+// another object under the same name (a watch that broke can miss that one was deleted and the other created), or a pod that has left its node or
+// its scheduler, as when etcd was restored from a backup.
+func (r *Row) Replaces(before, after Object) bool {
+	return before.GetUID() != after.GetUID() || r.replaces != nil && r.replaces(before, after)
+}
 
 // Held returns the version of an object that is to be kept, given the one that is kept so far and another one that was decoded since. It is the
 // one so far if it is the same version: a list that is read again repeats objects that the state, too, holds. A newer version shares with it what

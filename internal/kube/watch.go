@@ -154,13 +154,10 @@ func handler(row *kinds.Row, count *atomic.Int64, sink Sink) cache.ResourceEvent
 		},
 		UpdateFunc: func(old, newer any) {
 			before, after := old.(kinds.Object), newer.(kinds.Object)
-			if before.GetUID() != after.GetUID() {
-				// A watch that broke can miss that an object was deleted and created again under its name. The new one may be left out.
+			if row.Replaces(before, after) {
 				sink.Remove(row.Ref(before))
 				sink.Set(after)
-				return
-			}
-			if !row.Same(before, after) {
+			} else if !row.Same(before, after) {
 				sink.Set(after)
 			}
 		},
