@@ -154,7 +154,7 @@ func startWatch(t *testing.T, s *watchServer, reads ...model.Kind) (*Watch, note
 }
 
 // watchInto watches until the test ends.
-func watchInto(t *testing.T, sink Sink, server ClientConfig, reads ...model.Kind) *Watch {
+func watchInto(t testing.TB, sink Sink, server ClientConfig, reads ...model.Kind) *Watch {
 	t.Helper()
 	w, err := NewWatch(connect(t, server), sink, reads, nil)
 	if err != nil {
