@@ -267,19 +267,6 @@ func (s *State) auditHolds(v *audit.Violations) {
 	compareCounts(v, "%v is held %d times, recounted %d", recounted, counted, func(n int) int { return n })
 }
 
-func (s *State) auditOwners(v *audit.Violations) {
-	for namespace, services := range s.selectorSources.services {
-		if len(services) == 0 {
-			v.Add("namespace %s has no services, but a map for them", namespace)
-		}
-		for name, service := range services {
-			if service.Namespace != namespace || service.Name != name {
-				v.Add("service %s/%s is listed as %s/%s", service.Namespace, service.Name, namespace, name)
-			}
-		}
-	}
-}
-
 func (s *State) auditJournal(v *audit.Violations) {
 	kept := len(s.journal.entries)
 	if kept > 2*journalKept || s.journal.base > 0 && kept <= journalKept {

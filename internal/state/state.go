@@ -11,9 +11,7 @@ import (
 	"fmt"
 	"iter"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -122,7 +120,7 @@ func New() *State {
 		},
 		terms:           termStore{byKey: map[termKey]*TermCounts{}},
 		namespaces:      map[string]labels.Set{},
-		selectorSources: selectorSources{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
+		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}
 }
 
