@@ -3,6 +3,7 @@ package state
 import (
 	"strings"
 	"testing"
+	"unique"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
@@ -74,6 +75,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"node z is on slot 99 of 5", func(s *State, _ *Tally) { s.slotOf["z"] = 99 }},
 		{"slot 0 is alive and has no node", func(s *State, _ *Tally) { s.node[a] = nil }},
 		{"slot 4 is free twice", func(s *State, _ *Tally) { s.free = append(s.free, s.free[0]) }},
+		{"free slot 0 is below 4 in the heap", func(s *State, _ *Tally) { s.free = append(s.free, a) }},
 		{"slot 4 is free: false", func(s *State, _ *Tally) { s.free = nil }},
 		{"slot 0 is free: true", func(s *State, _ *Tally) { s.free = append(s.free, a) }},
 		{"slot 4 of node e, alive: false, has the node", func(s *State, _ *Tally) { s.node[4] = s.node[0] }},
@@ -96,6 +98,9 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"to try again is of pod", func(s *State, _ *Tally) { s.placed[assumedKey].latest = &model.Pod{} }},
 		{"used of slot 0 (a)", func(s *State, _ *Tally) { s.used[a].CPUMilli++ }},
 		{"used of slot 4", func(s *State, _ *Tally) { s.used[4].MemoryBytes++ }},
+		{"used of slot 0 (a) lists 0 gpu, which no pod has", func(s *State, _ *Tally) {
+			s.used[a].Scalars = []model.Scalar{{Name: unique.Make("gpu")}}
+		}},
 		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
 		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a][0].pods++ }},
 		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = nil }},

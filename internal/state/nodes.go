@@ -68,8 +68,8 @@ func (s *State) removeNode(name string, delta *Delta) {
 // newSlot assigns a slot to a name. It keeps the slot until neither a node nor pods need it.
 func (s *State) newSlot(name string) int32 {
 	var slot int32
-	if n := len(s.free); n > 0 {
-		slot, s.free = s.free[n-1], s.free[:n-1]
+	if len(s.free) > 0 {
+		slot = s.free.take()
 	} else {
 		slot = int32(len(s.alive))
 		s.alive = append(s.alive, false)
@@ -81,6 +81,9 @@ func (s *State) newSlot(name string) int32 {
 		s.pods = append(s.pods, nil)
 		s.ports = append(s.ports, nil)
 		s.growCounts()
+		if int(slot) < s.cutFrom {
+			s.journal.add(slot, model.AllAspects) // a reader may have a value of the slot that was cut off
+		}
 	}
 	s.slotOf[name] = slot
 	s.name[slot] = name
@@ -101,13 +104,33 @@ func (s *State) growCounts() {
 	}
 }
 
+// cutCounts cuts off the slots from n on in everything that counts by slot. They hold nothing.
+func (s *State) cutCounts(n int) {
+	for _, t := range s.topologies {
+		t.of = cutTo(t.of, n)
+	}
+	for _, c := range s.tallies.bySet {
+		c.onNode = cutTo(c.onNode, n)
+	}
+	for _, t := range s.tallies.byKey {
+		t.in = cutTo(t.in, n)
+	}
+}
+
+// moveCounts moves the counts of pods to another slot, which has none. Neither slot is in a domain at the time.
+func (s *State) moveCounts(from, to int32) {
+	for _, c := range s.tallies.bySet {
+		c.onNode[to], c.onNode[from] = c.onNode[from], 0
+	}
+}
+
 func (s *State) releaseIfEmpty(slot int32) {
 	if s.alive[slot] || len(s.pods[slot]) > 0 {
 		return
 	}
 	delete(s.slotOf, s.name[slot])
 	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, nil, nil
-	s.free = append(s.free, slot)
+	s.free.put(slot)
 }
 
 func (s *State) countImages(node *model.Node, sign int) {

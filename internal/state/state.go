@@ -23,7 +23,9 @@ type State struct {
 	// Invariant: slotOf names exactly the slots that are not free, each by its name.
 	slotOf map[string]int32 // by node name, ghosts included
 	// Invariant: a slot is free, once, if and only if it has neither a node nor pods.
-	free []int32 // slots to use again
+	free lowestFirst // slots to use again
+	// Slots from here on were never cut off.
+	cutFrom int
 	// Invariant: nodes is how many slots are alive.
 	nodes int // nodes that exist
 
@@ -36,7 +38,8 @@ type State struct {
 	name []string
 	// Invariant: nameHash is HashName of the name, where the slot is not free.
 	nameHash []uint64
-	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the slot. Scalars of amount 0 may be listed or not.
+	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the slot. Of the
+	// scalars of amount 0, used lists none that no pod on the slot has.
 	used    []model.Resources
 	nonZero []cpuMemory
 	// Invariant: pods and placed hold the same pods; a pod knows its slot and its position there, and names the slot's node.
@@ -124,7 +127,8 @@ func New() *State {
 	}
 }
 
-// Slots returns how many slots are or were in use; valid slots are 0..Slots()-1.
+// Slots returns how many slots there are: valid slots are 0..Slots()-1, in use or free. There are fewer after a call of Apply that follows the end of
+// most nodes; then nodes have moved to other slots.
 func (s *State) Slots() int { return len(s.alive) }
 
 // Alive holds for each slot whether its node exists. The slice is the state's own and valid until the next change.
@@ -203,6 +207,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 	delta := Delta{Events: s.takeAssumed()}
 	s.releaseTallies()
 	s.sweepTopologies()
+	s.compactSlots()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {
 		case model.NodeSet:

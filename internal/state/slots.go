@@ -1,0 +1,127 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Slots are given back when a cluster has become much smaller: everything by slot takes memory, and time for each scan, for each slot. Between
+// decisions, nodes at the end move to free slots at the beginning, and the free slots at the end are cut off. It is done in small parts, so that
+// no decision waits for long; and only when most slots are free, so that it costs less than the removal of the nodes did.
+
+const (
+	// slotsKept is how many slots are kept in any case, and sparse the share of them, as a divisor, that must be in use for more to be kept.
+	slotsKept = 1024
+	sparse    = 4
+	// movedAtOnce and cutAtOnce bound the nodes that move and the slots that are cut off before one decision.
+	movedAtOnce = 64
+	cutAtOnce   = 4096
+)
+
+// compactSlots does a part of the work if most slots are free.
+func (s *State) compactSlots() {
+	size, inUse := len(s.alive), len(s.slotOf)
+	if size <= slotsKept || inUse > size/sparse {
+		return
+	}
+	left := size
+	for moved := 0; left > max(slotsKept, inUse, size-cutAtOnce) && moved < movedAtOnce; left-- {
+		if last := int32(left - 1); !s.isFree(last) {
+			s.moveSlot(last, s.free.take())
+			moved++
+		}
+	}
+	s.resizeSlots(left)
+}
+
+func (s *State) isFree(slot int32) bool { return !s.alive[slot] && len(s.pods[slot]) == 0 }
+
+// moveSlot moves a node, or a ghost, with its pods to a free slot that was taken. Nothing is left on its former slot, which is not free.
+func (s *State) moveSlot(from, to int32) {
+	alive, node, pods := s.alive[from], s.node[from], s.pods[from]
+	s.rejoin(from, func() { s.alive[from], s.node[from], s.pods[from] = false, nil, nil })
+	s.name[to], s.nameHash[to] = s.name[from], s.nameHash[from]
+	s.used[to], s.nonZero[to], s.ports[to] = s.used[from], s.nonZero[from], s.ports[from]
+	s.used[from], s.nonZero[from], s.ports[from] = model.Resources{}, cpuMemory{}, nil
+	s.moveCounts(from, to)
+	s.rejoin(to, func() {
+		s.alive[to], s.node[to], s.pods[to] = alive, node, pods
+		for _, p := range pods {
+			p.slot = to
+		}
+	})
+	s.slotOf[s.name[to]] = to
+	s.journal.add(from, model.AllAspects)
+	s.journal.add(to, model.AllAspects)
+}
+
+// resizeSlots cuts off the slots from n on, which hold nothing.
+func (s *State) resizeSlots(n int) {
+	if n == len(s.alive) {
+		return
+	}
+	s.cutFrom = max(s.cutFrom, len(s.alive))
+	s.alive, s.node, s.name, s.nameHash = cutTo(s.alive, n), cutTo(s.node, n), cutTo(s.name, n), cutTo(s.nameHash, n)
+	s.used, s.nonZero, s.pods, s.ports = cutTo(s.used, n), cutTo(s.nonZero, n), cutTo(s.pods, n), cutTo(s.ports, n)
+	s.cutCounts(n)
+	s.free = s.free.below(n)
+	s.journal.cut(n)
+}
+
+// cutTo returns the first n elements. It gives memory back when it is much more than they need.
+func cutTo[T any](of []T, n int) []T {
+	if cap(of) > 2*max(n, slotsKept) {
+		return slices.Clone(of[:n])
+	}
+	clear(of[n:])
+	return of[:n]
+}
+
+// lowestFirst is a heap of free slots. The lowest one is used first, so that those at the end stay free.
+//
+// Invariant: no parent is greater than its child.
+type lowestFirst []int32
+
+func (h *lowestFirst) put(slot int32) {
+	*h = append(*h, slot)
+	l := *h
+	for i := len(l) - 1; i > 0 && l[i] < l[(i-1)/2]; i = (i - 1) / 2 {
+		l[i], l[(i-1)/2] = l[(i-1)/2], l[i]
+	}
+}
+
+// take removes the lowest one; there must be one.
+func (h *lowestFirst) take() int32 {
+	l := *h
+	lowest, last := l[0], len(l)-1
+	l[0] = l[last]
+	l = l[:last]
+	*h = l
+	for i := 0; ; {
+		child := 2*i + 1
+		if child >= len(l) {
+			return lowest
+		}
+		if child+1 < len(l) && l[child+1] < l[child] {
+			child++
+		}
+		if l[i] <= l[child] {
+			return lowest
+		}
+		l[i], l[child] = l[child], l[i]
+		i = child
+	}
+}
+
+// below returns those below n.
+func (h lowestFirst) below(n int) lowestFirst {
+	var left lowestFirst
+	for _, slot := range h {
+		if int(slot) < n {
+			left = append(left, slot)
+		}
+	}
+	slices.Sort(left)
+	return left
+}
