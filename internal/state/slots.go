@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/shrink"
 )
 
 // Slots are given back when a cluster has become much smaller: everything by slot takes memory, and time for each scan, for each slot. Between
@@ -33,6 +34,28 @@ func (s *State) compactSlots() {
 		}
 	}
 	s.resizeSlots(left)
+}
+
+// peaks are the largest sizes of maps, by which they are made smaller.
+type peaks struct {
+	slotOf, placed, nominated, nominatedTo, held, images, namespaces, controllers, services, serviceSets, serviceLabels int
+}
+
+// shrinkMaps gives back the memory of maps that were much larger once.
+func (s *State) shrinkMaps() {
+	p := &s.peaks
+	s.slotOf = shrink.Map(s.slotOf, &p.slotOf)
+	s.placed = shrink.Map(s.placed, &p.placed)
+	s.nominations.byPod = shrink.Map(s.nominations.byPod, &p.nominated)
+	s.nominations.byNode = shrink.Map(s.nominations.byNode, &p.nominatedTo)
+	s.held = shrink.Map(s.held, &p.held)
+	s.images = shrink.Map(s.images, &p.images)
+	s.namespaces = shrink.Map(s.namespaces, &p.namespaces)
+	sources := &s.selectorSources
+	sources.controllers = shrink.Map(sources.controllers, &p.controllers)
+	sources.services.byName = shrink.Map(sources.services.byName, &p.services)
+	sources.services.bySet = shrink.Map(sources.services.bySet, &p.serviceSets)
+	sources.services.byLabel = shrink.Map(sources.services.byLabel, &p.serviceLabels)
 }
 
 func (s *State) isFree(slot int32) bool { return !s.alive[slot] && len(s.pods[slot]) == 0 }

@@ -3,6 +3,7 @@ package state
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -175,4 +176,59 @@ func TestResourcesThatComeAndGo(t *testing.T) {
 	if used := s.Node(0).Used().Scalars; len(used) != 1 || cap(used) > 4 {
 		t.Errorf("%d resources are listed in room for %d, want 1", len(used), cap(used))
 	}
+}
+
+// TestMapsGiveMemoryBack fills a state and empties it again. Each map that grows with the cluster is made small again.
+func TestMapsGiveMemoryBack(t *testing.T) {
+	const many = 5000
+	s := New()
+	ref := func(kind model.Kind, i int) model.Ref {
+		return model.Ref{Kind: kind, Namespace: "ns", Name: fmt.Sprint(i)}
+	}
+	for i := range many {
+		name := fmt.Sprint(i)
+		n := node("node-" + name).Node.Object.DeepCopy()
+		n.Status.Images[0].Names[0] = name
+		nominated := podOn("nominated-"+name, name, "", 1).Pod.Object
+		nominated.Status.NominatedNodeName = "node-" + name
+		s.Apply([]model.Change{
+			{Kind: model.NodeSet, Node: model.NewNode(n)}, podOn("pod-"+name, name, "node-"+name, 1),
+			{Kind: model.PodSet, Pod: model.NewPod(nominated)},
+			serviceOf("ns", name, map[string]string{"app": name}), replicaSet("ns", name, map[string]string{"app": name}),
+			{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}},
+		})
+		assumed := podOn("assumed-"+name, name, "", 1).Pod
+		s.Assume(plan.Placement{
+			QueuedPod: plan.QueuedPod{Pod: assumed}, NodeName: "node-" + name, Holds: []plan.Hold{{Object: ref(model.ServiceKind, i)}},
+		})
+	}
+	for name, peak := range s.peaks.byName() {
+		if peak < many-1 {
+			t.Errorf("%s: the largest size is %d; the test must fill it", name, peak)
+		}
+	}
+	for i := range many {
+		name := fmt.Sprint(i)
+		s.Apply([]model.Change{
+			podGone("pod-" + name), podGone("nominated-" + name), podGone("assumed-" + name), nodeGone("node-" + name),
+			{Kind: model.ObjectGone, Ref: ref(model.ServiceKind, i)}, {Kind: model.ObjectGone, Ref: ref(model.ReplicaSetKind, i)},
+			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}},
+		})
+	}
+	s.Apply(nil)
+	for name, peak := range s.peaks.byName() {
+		if peak > 1024 {
+			t.Errorf("%s is empty and has room for %d", name, peak)
+		}
+	}
+	audited(t, s)
+}
+
+// byName returns each of the sizes.
+func (p *peaks) byName() map[string]int {
+	all, of := map[string]int{}, reflect.ValueOf(p).Elem()
+	for i := range of.NumField() {
+		all[of.Type().Field(i).Name] = int(of.Field(i).Int())
+	}
+	return all
 }

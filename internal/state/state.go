@@ -67,6 +67,7 @@ type State struct {
 	terms           termStore
 	namespaces      map[string]labels.Set
 	selectorSources selectorSources
+	peaks           peaks
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
@@ -208,6 +209,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 	s.releaseTallies()
 	s.sweepTopologies()
 	s.compactSlots()
+	s.shrinkMaps()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {
 		case model.NodeSet:
