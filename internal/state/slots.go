@@ -16,7 +16,7 @@ const (
 	slotsKept = 1024
 	sparse    = 4
 	// movedAtOnce and cutAtOnce bound the nodes that move and the slots that are cut off before one decision.
-	movedAtOnce = 64
+	movedAtOnce = 8
 	cutAtOnce   = 4096
 )
 
