@@ -119,32 +119,31 @@ func (h *lowestFirst) take() int32 {
 	l := *h
 	lowest, last := l[0], len(l)-1
 	l[0] = l[last]
-	l = l[:last]
-	*h = l
-	for i := 0; ; {
-		child := 2*i + 1
-		if child >= len(l) {
-			return lowest
-		}
-		if child+1 < len(l) && l[child+1] < l[child] {
+	*h = l[:last]
+	h.sink(0)
+	return lowest
+}
+
+// sink moves an element down until no child of it is lower.
+func (h lowestFirst) sink(i int) {
+	for child := 2*i + 1; child < len(h); child = 2*i + 1 {
+		if child+1 < len(h) && h[child+1] < h[child] {
 			child++
 		}
-		if l[i] <= l[child] {
-			return lowest
+		if h[i] <= h[child] {
+			return
 		}
-		l[i], l[child] = l[child], l[i]
+		h[i], h[child] = h[child], h[i]
 		i = child
 	}
 }
 
-// below returns those below n.
+// below returns those below n, in the same memory unless that is much more than they need.
 func (h lowestFirst) below(n int) lowestFirst {
-	var left lowestFirst
-	for _, slot := range h {
-		if int(slot) < n {
-			left = append(left, slot)
-		}
+	left := slices.DeleteFunc(h, func(slot int32) bool { return int(slot) >= n })
+	left = cutTo(left, len(left))
+	for i := len(left)/2 - 1; i >= 0; i-- {
+		left.sink(i)
 	}
-	slices.Sort(left)
 	return left
 }
