@@ -21,6 +21,7 @@ var house = map[string]map[string]string{
 	"internal/model":  {},
 	"internal/reason": {},
 	"internal/slab":   {},
+	"internal/shrink": {},
 	"internal/audit":  {},
 	"internal/plan": {
 		"internal/model":  "a decision is about a pod",
@@ -40,9 +41,10 @@ var house = map[string]map[string]string{
 		"internal/model": "it compiles objects into changes",
 	},
 	"internal/state": {
-		"internal/audit": "it checks its invariants",
-		"internal/model": "it keeps nodes and pods",
-		"internal/plan":  "it assumes decisions",
+		"internal/audit":  "it checks its invariants",
+		"internal/model":  "it keeps nodes and pods",
+		"internal/plan":   "it assumes decisions",
+		"internal/shrink": "its maps give memory back when a cluster becomes smaller",
 	},
 	"internal/queue": {
 		"internal/audit":  "it checks its invariants",

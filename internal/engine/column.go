@@ -38,7 +38,7 @@ func (c *column[T]) sync(s *state.State) (asked int) {
 	if !ok || len(c.values) == 0 || len(entries) > s.Slots()/2 && c.concerns(entries) {
 		return c.fill(s)
 	}
-	c.grow(s.Slots())
+	c.resize(s.Slots())
 	alive := s.Alive()
 	for _, e := range entries {
 		switch {
@@ -68,7 +68,7 @@ func (c *column[T]) concerns(entries []state.Entry) bool {
 }
 
 func (c *column[T]) fill(s *state.State) (asked int) {
-	c.grow(s.Slots())
+	c.resize(s.Slots())
 	c.nonZero = 0
 	alive := s.Alive()
 	for slot := range c.values {
@@ -85,9 +85,17 @@ func (c *column[T]) fill(s *state.State) (asked int) {
 	return asked
 }
 
-func (c *column[T]) grow(slots int) {
+// resize adds slots, which the journal names, or drops those that the state has cut off.
+func (c *column[T]) resize(slots int) {
 	if missing := slots - len(c.values); missing > 0 {
 		c.values = append(c.values, make([]T, missing)...)
+	} else if missing < 0 {
+		for _, value := range c.values[slots:] {
+			if value != 0 {
+				c.nonZero--
+			}
+		}
+		c.values = slices.Clone(c.values[:slots])
 	}
 }
 

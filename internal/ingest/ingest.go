@@ -43,10 +43,22 @@ func (in *Ingest) Drain() []model.Change {
 	changes := in.changes
 	if len(changes) > 0 {
 		in.changes = nil
-		clear(in.at)
+		in.forget()
 	}
 	return changes
 }
+
+// forget makes at empty. After a list of a large cluster it is made anew: clearing it would take as long each time as there was in it once.
+func (in *Ingest) forget() {
+	if len(in.at) > few {
+		in.at = map[model.Ref]int{}
+		return
+	}
+	clear(in.at)
+}
+
+// few is how many changes of one batch are usual.
+const few = 1024
 
 // Waiting returns how many changes Drain would return.
 func (in *Ingest) Waiting() int {

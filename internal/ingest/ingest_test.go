@@ -3,6 +3,8 @@ package ingest_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -334,4 +336,28 @@ func (s *sightings) take(c model.Change) error {
 	}
 	s.last[key] = n
 	return nil
+}
+
+// TestLargeBatchIsForgotten drains a batch as after the first list of a large cluster: its memory is given back.
+func TestLargeBatchIsForgotten(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	in := newIngest()
+	before := heap()
+	for i := range 200_000 {
+		in.Remove(model.Ref{Kind: model.PodKind, Namespace: "ns", Name: strconv.Itoa(i)})
+	}
+	full := heap() - before
+	in.Drain()
+	in.Set(node("n", 1))
+	in.Drain()
+	if left := heap() - before; left > full/10 {
+		t.Errorf("of %d bytes for a batch %d are still in use", full, left)
+	}
+	runtime.KeepAlive(in)
 }

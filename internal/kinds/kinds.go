@@ -39,27 +39,30 @@ type Row struct {
 	object reflect.Type
 	trim   func(*sharing, Object)
 	same   func(before, after Object) bool
-	change func(Object) model.Change
-	gone   func(model.Ref) model.Change
+	adopt  func(before, after Object) Object
+	// replaces is about versions of one object; nil means never.
+	replaces func(before, after Object) bool
+	change   func(Object) model.Change
+	gone     func(model.Ref) model.Change
 }
 
 // table has the rows by kind. Plugins that read a kind besides pods and nodes name it in their method Reads.
 var table = numbered([model.KindCount]Row{
 	model.PodKind: row(core("pods"), namespaced, (*sharing).trimPod, sameVersion, podChange, podGone,
-		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent),
+		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent).replacing(leaves),
 	model.NodeKind: row(core("nodes"), clusterWide, (*sharing).trimNode, sameVersion, nodeChange, nodeGone,
 		model.NodeEvent),
 	// Changes to the following kinds wake no pods, as in kube-scheduler.
 	model.NamespaceKind: objects(core("namespaces"), clusterWide, (*sharing).trimNamespace,
-		func(n *v1.Namespace) any { return n.Labels }),
+		func(n *v1.Namespace) *map[string]string { return &n.Labels }),
 	model.ServiceKind: objects(core("services"), namespaced, (*sharing).trimService,
-		func(s *v1.Service) any { return s.Spec.Selector }),
+		func(s *v1.Service) *map[string]string { return &s.Spec.Selector }),
 	model.ReplicationControllerKind: objects(core("replicationcontrollers"), namespaced, (*sharing).trimReplicationController,
-		func(c *v1.ReplicationController) any { return c.Spec.Selector }),
+		func(c *v1.ReplicationController) *map[string]string { return &c.Spec.Selector }),
 	model.ReplicaSetKind: objects(apps("replicasets"), namespaced, (*sharing).trimReplicaSet,
-		func(r *appsv1.ReplicaSet) any { return r.Spec.Selector }),
+		func(r *appsv1.ReplicaSet) **metav1.LabelSelector { return &r.Spec.Selector }),
 	model.StatefulSetKind: objects(apps("statefulsets"), namespaced, (*sharing).trimStatefulSet,
-		func(s *appsv1.StatefulSet) any { return s.Spec.Selector }),
+		func(s *appsv1.StatefulSet) **metav1.LabelSelector { return &s.Spec.Selector }),
 })
 
 // numbered sets the kind of each row.
@@ -89,18 +92,43 @@ func row[T Object](resource schema.GroupVersionResource, namespaced bool, trim f
 		Resource: resource, Namespaced: namespaced, Events: events, object: reflect.TypeFor[T](),
 		trim:   func(s *sharing, o Object) { trim(s, o.(T)) },
 		same:   func(before, after Object) bool { return same(before.(T), after.(T)) },
+		adopt:  func(_, after Object) Object { return after },
 		change: func(o Object) model.Change { return change(o.(T)) },
 		gone:   gone,
 	}
 }
 
+// replacing returns the row of a kind of which a version can replace the one before although it is the same object.
+func (r Row) replacing(replaces func(before, after *v1.Pod) bool) Row {
+	r.replaces = func(before, after Object) bool { return replaces(before.(*v1.Pod), after.(*v1.Pod)) }
+	return r
+}
+
+// leaves reports whether a pod has left its node or its scheduler.
+func leaves(before, after *v1.Pod) bool {
+	return before.Spec.NodeName != "" && after.Spec.NodeName == "" || before.Spec.SchedulerName != after.Spec.SchedulerName
+}
+
 // objects makes a row for a kind that reaches the state as API objects. read returns what scheduling reads of an object: versions in which
 // that is equal are the same, because the status of a controller changes with each of its pods.
-func objects[T Object](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) any, events ...model.EventResource) Row {
-	same := func(before, after T) bool { return equality.Semantic.DeepEqual(read(before), read(after)) }
+func objects[O, P any, T interface {
+	*O
+	Object
+}](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) *P) Row {
+	same := func(before, after T) bool { return equality.Semantic.DeepEqual(*read(before), *read(after)) }
 	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o} }
 	gone := func(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
-	return row(resource, namespaced, trim, same, change, gone, events...)
+	made := row(resource, namespaced, trim, same, change, gone)
+	made.adopt = func(before, after Object) Object {
+		if !made.same(before, after) {
+			return after
+		}
+		adopted := T(new(O))
+		*adopted = *after.(T) // others may read it
+		*read(adopted) = *read(before.(T))
+		return adopted
+	}
+	return made
 }
 
 // byType finds rows.
@@ -138,6 +166,26 @@ func (r *Row) Ref(object metav1.Object) model.Ref {
 
 // Same reports whether two versions of an object are the same for scheduling, so that the second need not be passed on.
 func (r *Row) Same(before, after Object) bool { return r.same(before, after) }
+
+// Replaces reports whether a version must be passed on as the end of the one before and then as a new object, which may be left out: if it is
+// another object under the same name (a watch that broke can miss that one was deleted and the other created), or a pod that has left its node or
+// its scheduler, as when etcd was restored from a backup.
+func (r *Row) Replaces(before, after Object) bool {
+	return before.GetUID() != after.GetUID() || r.replaces != nil && r.replaces(before, after)
+}
+
+// Held returns the version of an object that is to be kept, given the one that is kept so far and another one that was decoded since. It is the
+// one so far if it is the same version: a list that is read again repeats objects that the state, too, holds. A newer version shares with it what
+// is equal and what the state goes on holding, because Same leaves the newer one out. Neither is written.
+func (r *Row) Held(before, after Object) Object {
+	switch {
+	case before == after || before.GetUID() != after.GetUID():
+		return after
+	case before.GetResourceVersion() == after.GetResourceVersion():
+		return before
+	}
+	return r.adopt(before, after)
+}
 
 // Change returns the change that a version of an object means for the loop. The needs of a pod are not compiled yet.
 func (r *Row) Change(object Object) model.Change {

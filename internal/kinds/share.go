@@ -9,8 +9,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// sharedMax is how many different values a pool holds, sharedTextMax how many bytes their texts may have together. A value that was dropped
-// is built again, and is then in memory twice.
+// sharedMax is how many different values a pool holds, sharedTextMax how many bytes their texts may have together.
 const (
 	sharedMax     = 16_384
 	sharedTextMax = 16 << 20
@@ -18,27 +17,37 @@ const (
 
 // pool replaces equal values by one. Pods of one template have equal labels and amounts, and a small map takes hundreds of bytes. It is safe
 // for concurrent use. The values that it returns must never be written.
+//
+// A pool is bounded, and forgets what was not asked for lately: when its half of recent values is full, that becomes the older half, and the
+// older half so far is dropped. A value that is asked for moves to the recent half. So values that occur once (the labels of a Job's pod) push
+// out only each other, and those of templates stay. A value that was dropped is built again, and is then in memory twice.
 type pool[M any] struct {
-	mu     sync.Mutex
-	byText map[string]M
-	size   int // of all texts, in bytes
+	mu            sync.Mutex
+	recent, older map[string]M // by text
+	size          int          // of the texts of recent, in bytes
 }
 
 // share returns what was first built under the text.
 func (p *pool[M]) share(text []byte, build func() M) M {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if shared, ok := p.byText[string(text)]; ok {
+	if shared, ok := p.recent[string(text)]; ok {
 		return shared
 	}
-	if p.byText == nil || len(p.byText) >= sharedMax || p.size+len(text) > sharedTextMax {
-		p.byText, p.size = map[string]M{}, 0
+	shared, ok := p.older[string(text)]
+	if !ok {
+		shared = build()
 	}
-	shared := build()
-	p.byText[string(text)] = shared
+	if p.recent == nil || len(p.recent) >= sharedMax/2 || p.size+len(text) > sharedTextMax/2 {
+		p.recent, p.older, p.size = map[string]M{}, p.recent, 0
+	}
+	p.recent[string(text)] = shared
 	p.size += len(text)
 	return shared
 }
+
+// len returns how many values the pool holds; one that is in both halves counts twice.
+func (p *pool[M]) len() int { return len(p.recent) + len(p.older) }
 
 // sharing holds the values that trimmed objects share.
 type sharing struct {

@@ -15,14 +15,13 @@ import (
 // scheduler's memory, and most of a pod is environment, commands, mounts, probes and status.
 //
 // Specs are trimmed field by field, so that a field that is unknown here stays. Statuses are rebuilt from the fields that are read.
-// Strings, labels and amounts that repeat over many objects share memory. Trimming is idempotent, as informers demand; but pods of one
-// template that the watch of pods decodes share the fields that trimming writes: see wire.go.
+// Strings, labels and amounts that repeat over many objects share memory. The watches trim what they decode, once: see wire.go.
 
-// Trim returns the transform of the informers: it removes from objects, in place, what no part of scheduling reads. It is also for objects
-// that do not come from a watch. It must not be given pods of a Watch: those share memory.
+// Trim returns a function that removes from objects, in place, what no part of scheduling reads. It is for objects that do not come from a
+// watch. It must not be given objects of a Watch: others read them, and pods of one template share the fields that trimming writes.
 func Trim() func(object any) (any, error) { return new(sharing).trim }
 
-// trim is the transform. Objects of kinds that are not in the table stay as they are.
+// trim trims an object. Objects of kinds that are not in the table stay as they are.
 func (s *sharing) trim(object any) (any, error) {
 	if row := byType[reflect.TypeOf(object)]; row != nil {
 		row.trim(s, object.(Object))

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protowire"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -14,18 +15,18 @@ import (
 )
 
 // Pods that a controller made from one template differ in few fields: name, node, volumes, perhaps affinity. Decoding each by itself would
-// decode and keep the same specs tens of thousands of times. So the watch of pods decodes protobuf in two parts: it removes from a pod's
-// spec the fields that differ and those that are not read, and looks up the rest by its bytes. Only a rest that is new is decoded, by the
+// decode and keep the same specs tens of thousands of times. So the watches decode pods from protobuf in two parts: they remove from a pod's
+// spec the fields that differ and those that are not read, and look up the rest by its bytes. Only a rest that is new is decoded, by the
 // library, and trimmed. The result equals that of decoding and trimming the whole pod, but specs of one template share their containers,
 // tolerations and so on. JSON, and lists (for servers that cannot begin a watch with one), are decoded whole.
 
-// Trimming returns codecs that decode pods and lists of pods trimmed, and all else as the given ones do. The codecs of one call share
-// values with each other only.
+// Trimming returns codecs that decode the objects that scheduling reads, and lists of them, trimmed, and all else as the given ones do. The
+// codecs of one call share values with each other only.
 func Trimming(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return trimmingCodecs{codecs, new(sharing)}
 }
 
-// trimmingCodecs decode pods and lists of pods trimmed, whatever the media type.
+// trimmingCodecs decode trimmed, whatever the media type.
 type trimmingCodecs struct {
 	runtime.NegotiatedSerializer
 	shared *sharing
@@ -42,7 +43,7 @@ func (c trimmingCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	return trimming
 }
 
-// trimmingSerializer decodes pods and lists of pods trimmed. They must not be trimmed again: that would write to shared values.
+// trimmingSerializer decodes objects and lists trimmed. Pods must not be trimmed again: that would write to shared values.
 type trimmingSerializer struct {
 	runtime.Serializer
 	shared   *sharing
@@ -58,22 +59,21 @@ func (s *trimmingSerializer) Decode(data []byte, defaults *schema.GroupVersionKi
 		}
 	}
 	object, kind, err := s.Serializer.Decode(data, defaults, into)
-	switch o := object.(type) {
-	case *v1.Pod:
-		s.trim(o)
-	case *v1.PodList:
-		for i := range o.Items {
-			s.trim(&o.Items[i])
-		}
+	if err != nil || object == nil {
+		return object, kind, err
 	}
-	return object, kind, err
+	if meta.IsListType(object) {
+		return object, kind, meta.EachListItem(object, s.trim)
+	}
+	return object, kind, s.trim(object)
 }
 
-// trim trims a pod, but not a bookmark, which has no name and whose annotations client-go reads.
-func (s *trimmingSerializer) trim(pod *v1.Pod) {
-	if pod != nil && pod.Name != "" {
-		s.shared.trimPod(pod)
+// trim trims an object, but not a bookmark, which has no name and whose annotations client-go reads.
+func (s *trimmingSerializer) trim(object runtime.Object) error {
+	if row := Of(object); row != nil && object.(Object).GetName() != "" {
+		row.trim(s.shared, object.(Object))
 	}
+	return nil
 }
 
 var podKind = v1.SchemeGroupVersion.WithKind("Pod")

@@ -66,7 +66,7 @@ func TestPodsOfOneTemplate(t *testing.T) {
 			t.Errorf("pod %d has a spec of its own", i)
 		}
 	}
-	if n := len(shared.templates.byText); n != 1 {
+	if n := shared.templates.len(); n != 1 {
 		t.Errorf("%d templates are remembered, want 1", n)
 	}
 }
@@ -93,28 +93,37 @@ func TestPodsOfADaemonSet(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("an empty affinity, -want +got:\n%s", diff)
 	}
-	if n := len(shared.templates.byText); n != 1 {
+	if n := shared.templates.len(); n != 1 {
 		t.Errorf("%d templates are remembered, want 1", n)
 	}
 }
 
-// TestPoolsForget adds more than a pool may hold, by number and by bytes.
+// TestPoolsForget adds more than a pool may hold, by number and by bytes. A value that is asked for again and again stays.
 func TestPoolsForget(t *testing.T) {
 	var p pool[int]
-	for i := range sharedMax + 1 {
+	built := 0
+	for i := range 3 * sharedMax {
 		p.share(fmt.Append(nil, i), func() int { return i })
+		p.share([]byte("template"), func() int { built++; return -1 })
+		if p.len() > sharedMax {
+			t.Fatalf("%d things are remembered, at most %d may be", p.len(), sharedMax)
+		}
 	}
-	if len(p.byText) != 1 {
-		t.Errorf("%d things are remembered after one too many, want 1", len(p.byText))
+	if built != 1 {
+		t.Errorf("the value that was asked for all the time was built %d times", built)
 	}
-	long := bytes.Repeat([]byte("x"), sharedTextMax/2+1)
-	for i := range 3 {
+	if p.share([]byte("0"), func() int { return -2 }) != -2 {
+		t.Error("the oldest value is still remembered")
+	}
+	p = pool[int]{}
+	long := bytes.Repeat([]byte("x"), sharedTextMax/4+1)
+	for i := range 7 {
 		long[0] = byte(i)
 		if got := p.share(long, func() int { return i }); got != i {
 			t.Errorf("got %d, want %d", got, i)
 		}
-		if len(p.byText) > 2 || p.size > sharedTextMax {
-			t.Errorf("%d things of %d bytes are remembered", len(p.byText), p.size)
+		if p.len() > 2 || p.size > sharedTextMax/2 {
+			t.Errorf("%d things are remembered, of %d bytes in the recent half", p.len(), p.size)
 		}
 	}
 }

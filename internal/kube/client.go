@@ -4,10 +4,12 @@ import (
 	"fmt"
 	"runtime"
 
+	apiappsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
+	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -65,20 +67,22 @@ func Connect(access *rest.Config) (*Client, error) {
 	return client, nil
 }
 
-// Client is a client of an API server, with another for the watch of pods.
+// Client is a client of an API server, with another for the watches.
 type Client struct {
 	kubernetes.Interface
-	pods kubernetes.Interface
+	watches kubernetes.Interface
 }
 
-// podClient is a client that decodes pods trimmed.
-type podClient struct {
+// watchClient is a client that decodes what scheduling reads trimmed.
+type watchClient struct {
 	kubernetes.Interface
 	core corev1.CoreV1Interface
+	apps appsv1.AppsV1Interface
 }
 
-// CoreV1 returns the part of the API that pods belong to.
-func (c podClient) CoreV1() corev1.CoreV1Interface { return c.core }
+// CoreV1 and AppsV1 return the parts of the API that the watched kinds belong to.
+func (c watchClient) CoreV1() corev1.CoreV1Interface { return c.core }
+func (c watchClient) AppsV1() appsv1.AppsV1Interface { return c.apps }
 
 // newClient builds both clients on one HTTP client.
 func newClient(access *rest.Config) (*Client, error) {
@@ -90,14 +94,19 @@ func newClient(access *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	config := rest.CopyConfig(access) // with rate limits of its own for lists and watches of pods
-	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
+	config := rest.CopyConfig(access) // with rate limits of its own for lists and watches
 	config.NegotiatedSerializer = kinds.Trimming(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion())
-	pods, err := rest.RESTClientForConfigAndClient(config, transport)
+	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
+	core, err := rest.RESTClientForConfigAndClient(config, transport)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{client, podClient{client, corev1.New(pods)}}, nil
+	config.GroupVersion, config.APIPath = &apiappsv1.SchemeGroupVersion, "/apis"
+	apps, err := rest.RESTClientForConfigAndClient(config, transport)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{client, watchClient{client, corev1.New(core), appsv1.New(apps)}}, nil
 }
 
 // as returns a copy whose user agent also names the purpose of the client.

@@ -43,11 +43,11 @@ type Watch struct {
 // NewWatch prepares a watch of each kind in reads; of pods, of those that have not finished. The name is a label of the watches' metrics; without
 // a name there are none. Nothing is sent before Start.
 func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.InformerName) (*Watch, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(kinds.Trim()), informers.WithInformerName(name))
+	factory := informers.NewSharedInformerFactoryWithOptions(client.watches, 0, informers.WithInformerName(name))
 	w := &Watch{factory: factory, flush: func() {}}
 	for _, kind := range reads {
 		row := kinds.Get(kind)
-		informer, err := w.informer(row, client, name)
+		informer, err := w.informer(row, name)
 		if err != nil {
 			return nil, fmt.Errorf("set up the watch of %s: %w", row.Resource.Resource, err)
 		}
@@ -62,23 +62,40 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 }
 
 // informer makes the informer of a kind.
-func (w *Watch) informer(row *kinds.Row, client *Client, name *cache.InformerName) (cache.SharedIndexInformer, error) {
+func (w *Watch) informer(row *kinds.Row, name *cache.InformerName) (cache.SharedIndexInformer, error) {
 	if row.Kind == model.PodKind {
-		informer := w.factory.InformerFor(&v1.Pod{}, podInformer(client.pods, name))
-		// Pods are trimmed when they are decoded. Trimming them again would write to fields that they share.
-		return informer, informer.SetTransform(nil)
+		informer := w.factory.InformerFor(&v1.Pod{}, podInformer(name))
+		return informer, informer.SetTransform(held(row, informer.GetStore()))
 	}
 	generic, err := w.factory.ForResource(row.Resource)
 	if err != nil {
 		return nil, err
 	}
-	return generic.Informer(), nil
+	informer := generic.Informer()
+	return informer, informer.SetTransform(held(row, informer.GetStore()))
+}
+
+// held returns the transform of an informer: in the place of an object that was decoded again it puts the one that is held already. After a
+// restart of the API server everything is listed again; without this the informer would hold the new copies and the state, which is not told of
+// versions that it knows, the old ones. An informer may transform an object twice; nothing is written, so that does no harm.
+func held(row *kinds.Row, store cache.Store) cache.TransformFunc {
+	return func(object any) (any, error) {
+		decoded, ok := object.(kinds.Object)
+		if !ok {
+			return object, nil
+		}
+		before, exists, err := store.Get(decoded)
+		if err != nil || !exists {
+			return object, err
+		}
+		return row.Held(before.(kinds.Object), decoded), nil
+	}
 }
 
 // podInformer makes an informer without an index by namespace, which would cost memory for each pod and is not used.
-func podInformer(pods kubernetes.Interface, name *cache.InformerName) internalinterfaces.NewInformerFunc {
-	return func(_ kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewPodInformerWithOptions(pods, metav1.NamespaceAll, internalinterfaces.InformerOptions{
+func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
+	return func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+		return coreinformers.NewPodInformerWithOptions(client, metav1.NamespaceAll, internalinterfaces.InformerOptions{
 			ResyncPeriod:     resync,
 			Indexers:         cache.Indexers{},
 			InformerName:     name,
@@ -137,13 +154,10 @@ func handler(row *kinds.Row, count *atomic.Int64, sink Sink) cache.ResourceEvent
 		},
 		UpdateFunc: func(old, newer any) {
 			before, after := old.(kinds.Object), newer.(kinds.Object)
-			if before.GetUID() != after.GetUID() {
-				// A watch that broke can miss that an object was deleted and created again under its name. The new one may be left out.
+			if row.Replaces(before, after) {
 				sink.Remove(row.Ref(before))
 				sink.Set(after)
-				return
-			}
-			if !row.Same(before, after) {
+			} else if !row.Same(before, after) {
 				sink.Set(after)
 			}
 		},

@@ -154,7 +154,7 @@ func startWatch(t *testing.T, s *watchServer, reads ...model.Kind) (*Watch, note
 }
 
 // watchInto watches until the test ends.
-func watchInto(t *testing.T, sink Sink, server ClientConfig, reads ...model.Kind) *Watch {
+func watchInto(t testing.TB, sink Sink, server ClientConfig, reads ...model.Kind) *Watch {
 	t.Helper()
 	w, err := NewWatch(connect(t, server), sink, reads, nil)
 	if err != nil {
@@ -275,6 +275,11 @@ func TestOnlyWhatMattersIsPassedOn(t *testing.T) {
 		n.UID = "another"
 		return n
 	}
+	pod := func(n int, scheduler, node string) *v1.Pod {
+		return &v1.Pod{
+			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: named("p", n), Spec: v1.PodSpec{SchedulerName: scheduler, NodeName: node},
+		}
+	}
 	server := newWatchServer(t)
 	_, sink := startWatch(t, server, everyKind()...)
 	for _, step := range []struct {
@@ -291,6 +296,13 @@ func TestOnlyWhatMattersIsPassedOn(t *testing.T) {
 		{"namespaces", "MODIFIED", namespace(103, "y"), []string{"set namespaces /ns true 103"}},
 		// A watch that broke may show the namespace that was created after the deletion of this one as a change of it.
 		{"namespaces", "MODIFIED", again(namespace(104, "y")), []string{"gone namespaces /ns", "set namespaces /ns true 104"}},
+		{"pods", "ADDED", pod(101, "theirs", ""), []string{"set pods ns/p true 101"}},
+		{"pods", "MODIFIED", pod(102, "theirs", "n"), []string{"set pods ns/p true 102"}},
+		{"pods", "MODIFIED", pod(103, "theirs", "m"), []string{"set pods ns/p true 103"}},
+		// The sink leaves out pods that wait for another scheduler, so the end of what it has taken in goes ahead.
+		{"pods", "MODIFIED", pod(104, "theirs", ""), []string{"gone pods ns/p", "set pods ns/p true 104"}},
+		{"pods", "MODIFIED", pod(105, "ours", ""), []string{"gone pods ns/p", "set pods ns/p true 105"}},
+		{"pods", "MODIFIED", pod(106, "theirs", ""), []string{"gone pods ns/p", "set pods ns/p true 106"}},
 	} {
 		select {
 		case server.events[step.resource] <- metav1.WatchEvent{Type: step.event, Object: runtime.RawExtension{Object: step.object}}:

@@ -33,7 +33,9 @@ func NewNode(object *v1.Node) *Node {
 		node.Images = make(map[string]int64, 2*len(object.Status.Images))
 		for i := range object.Status.Images {
 			for _, name := range object.Status.Images[i].Names {
-				node.Images[Interned(name)] = object.Status.Images[i].SizeBytes
+				if _, listed := node.Images[name]; !listed { // of a name that is listed twice the first size counts
+					node.Images[Interned(name)] = object.Status.Images[i].SizeBytes
+				}
 			}
 		}
 	}

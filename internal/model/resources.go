@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 	"unique"
 
@@ -106,6 +107,11 @@ func (r *Resources) Add(o *Resources, sign int64) {
 	for _, s := range o.Scalars {
 		r.addScalar(s.Name, sign*s.Value)
 	}
+}
+
+// DropZeros removes scalars of amount 0 from a sum, which would otherwise list each resource that it ever had.
+func (r *Resources) DropZeros() {
+	r.Scalars = slices.DeleteFunc(r.Scalars, func(s Scalar) bool { return s.Value == 0 })
 }
 
 func (r *Resources) addScalar(name ResourceName, value int64) {

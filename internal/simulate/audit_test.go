@@ -318,6 +318,7 @@ func (a *auditor) checkPlaces() error {
 			if wantNode, wantConfirmed = mine.pod.Spec.NodeName, mine.confirmed; !mine.confirmed {
 				wantPlaces = []string{"binding"}
 			}
+		case pod.Spec.SchedulerName != v1.DefaultSchedulerName:
 		case pod.DeletionTimestamp != nil:
 			wantPlaces = append(waitingPlaces, "") // it is dropped when its turn comes
 		default:

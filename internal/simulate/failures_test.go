@@ -474,6 +474,30 @@ func TestStoreGoesBack(t *testing.T) {
 	s.expect("web", "b", "b", "")
 }
 
+// TestStoreGoesBackForAnotherScheduler shows pods of another scheduler without the nodes that they were bound to: their room is released.
+func TestStoreGoesBackForAnotherScheduler(t *testing.T) {
+	for _, anew := range []bool{false, true} {
+		s := newSmall(t)
+		theirs := func(node string) *v1.Pod {
+			return pod("theirs", "1", 0, func(p *v1.Pod) { p.Spec.SchedulerName, p.Spec.NodeName = "theirs", node })
+		}
+		s.c.SetPod(theirs("a"))
+		s.advance(0)
+		s.c.SetPod(pod("web", "1", 0))
+		s.advance(time.Minute)
+		s.expect("web", "", "", "parked")
+		if anew {
+			s.c.BreakWatch(model.PodKind)
+		}
+		s.c.SetPod(theirs(""))
+		if anew {
+			s.c.MendWatch(model.PodKind, true)
+		}
+		s.advance(time.Minute)
+		s.expect("web", "a", "a", "")
+	}
+}
+
 // reporting are the requests that no binding may have to wait for.
 var reporting = []commit.RequestKind{commit.Patch, commit.Record}
 

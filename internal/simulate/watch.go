@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/kinds"
@@ -23,25 +22,19 @@ type watch struct {
 	// list counts the lists; what an earlier one was to show is not shown any more.
 	list   int
 	synced bool
-	known  map[model.Ref]version
+	known  map[model.Ref]kinds.Object // in the version that was shown last
 	// shownAt is when the newest version of an object is shown, so that the next one is not shown earlier.
 	shownAt map[model.Ref]time.Time
 }
 
 func newWatch() *watch {
-	return &watch{known: map[model.Ref]version{}, shownAt: map[model.Ref]time.Time{}}
+	return &watch{known: map[model.Ref]kinds.Object{}, shownAt: map[model.Ref]time.Time{}}
 }
 
 // sighting is an object in a new version, or nil in its place when the object is gone.
 type sighting struct {
 	of     model.Ref
 	object kinds.Object
-}
-
-// version is what an informer knows of an object.
-type version struct {
-	uid      types.UID
-	revision string
 }
 
 // watchAnew has all objects listed and watched by a process that knows nothing.
@@ -130,11 +123,10 @@ func (c *Cluster) compare(kind model.Kind, w *watch) {
 	}
 	for _, s := range listed {
 		known, ok := w.known[s.of]
-		if ok && known.uid != s.object.GetUID() {
+		if ok && known.GetUID() != s.object.GetUID() {
 			c.happened["watch: replacement missed"]++
-			c.see(w, sighting{of: s.of})
 		}
-		if !ok || known.revision != s.object.GetResourceVersion() {
+		if !ok || known.GetResourceVersion() != s.object.GetResourceVersion() {
 			c.see(w, s)
 		}
 	}
@@ -190,13 +182,16 @@ func (c *Cluster) plan(s sighting) {
 	}
 }
 
-// see hands on what a watch shows.
+// see hands on what a watch shows, as the handlers of informers do.
 func (c *Cluster) see(w *watch, s sighting) {
+	if known := w.known[s.of]; known != nil && s.object != nil && kinds.Get(s.of.Kind).Replaces(known, s.object) {
+		c.deliver(Shown{Gone: s.of})
+	}
 	pod, isPod := s.object.(*v1.Pod)
 	if s.object == nil || isPod && kinds.Finished(pod) {
 		delete(w.known, s.of)
 	} else {
-		w.known[s.of] = version{s.object.GetUID(), s.object.GetResourceVersion()}
+		w.known[s.of] = s.object
 	}
 	if s.object == nil {
 		c.deliver(Shown{Gone: s.of})

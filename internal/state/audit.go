@@ -71,6 +71,11 @@ func (s *State) auditLengths(v *audit.Violations) (ok bool) {
 }
 
 func (s *State) auditSlots(v *audit.Violations) {
+	for i := range s.free {
+		if above := s.free[max(i-1, 0)/2]; above > s.free[i] {
+			v.Add("free slot %d is below %d in the heap", s.free[i], above)
+		}
+	}
 	free := make([]bool, len(s.alive))
 	for _, slot := range s.free {
 		if free[slot] {
@@ -165,6 +170,11 @@ func (s *State) auditUsage(v *audit.Violations) {
 		if !sameAmounts(s.used[slot], used) {
 			v.Add("used of slot %d (%s) is %+v, its pods occupy %+v", slot, s.name[slot], s.used[slot], used)
 		}
+		for _, c := range s.used[slot].Scalars {
+			if !slices.ContainsFunc(used.Scalars, func(has model.Scalar) bool { return has.Name == c.Name }) {
+				v.Add("used of slot %d (%s) lists %d %s, which no pod has", slot, s.name[slot], c.Value, c.Name.Value())
+			}
+		}
 		if s.nonZero[slot] != nonZero {
 			v.Add("nonZero of slot %d (%s) is %+v, recounted %+v", slot, s.name[slot], s.nonZero[slot], nonZero)
 		}
@@ -180,7 +190,7 @@ func (s *State) auditUsage(v *audit.Violations) {
 	}
 }
 
-// sameAmounts compares two sums. A scalar of amount 0 may be listed or not: a sum lists those that it has seen.
+// sameAmounts compares two sums. A scalar of amount 0 may be listed or not.
 func sameAmounts(a, b model.Resources) bool {
 	zero := func(s model.Scalar) bool { return s.Value == 0 }
 	a.Scalars, b.Scalars = slices.DeleteFunc(slices.Clone(a.Scalars), zero), slices.DeleteFunc(slices.Clone(b.Scalars), zero)
@@ -264,19 +274,6 @@ func (s *State) auditHolds(v *audit.Violations) {
 	compareCounts(v, "%v is held %d times, recounted %d", recounted, counted, func(n int) int { return n })
 }
 
-func (s *State) auditOwners(v *audit.Violations) {
-	for namespace, services := range s.selectorSources.services {
-		if len(services) == 0 {
-			v.Add("namespace %s has no services, but a map for them", namespace)
-		}
-		for name, service := range services {
-			if service.Namespace != namespace || service.Name != name {
-				v.Add("service %s/%s is listed as %s/%s", service.Namespace, service.Name, namespace, name)
-			}
-		}
-	}
-}
-
 func (s *State) auditJournal(v *audit.Violations) {
 	kept := len(s.journal.entries)
 	if kept > 2*journalKept || s.journal.base > 0 && kept <= journalKept {
@@ -284,7 +281,7 @@ func (s *State) auditJournal(v *audit.Violations) {
 			kept, s.journal.base, 2*journalKept, journalKept+1)
 	}
 	for i, e := range s.journal.entries {
-		if e.Slot < -1 || int(e.Slot) >= len(s.alive) || e.Aspects == 0 {
+		if e.Slot < -1 || int(e.Slot) >= len(s.alive) || e.Aspects == 0 && e.Slot >= 0 {
 			v.Add("entry %d of the journal is about slot %d of %d and aspects %b", i, e.Slot, len(s.alive), e.Aspects)
 		}
 	}

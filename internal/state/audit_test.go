@@ -3,7 +3,9 @@ package state
 import (
 	"strings"
 	"testing"
+	"unique"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,10 +41,12 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 	set := func(p *model.Pod) model.Change { return model.Change{Kind: model.PodSet, Pod: p} }
 	nominated := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "nominated", UID: types.UID("nominated")}}
 	nominated.Status.NominatedNodeName = "a"
-	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "service"}}
+	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "service"}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
+	replicas := &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}}}
 	s.Apply([]model.Change{
 		set(pod("p", "a")), set(pod("q", "b")), set(pod("ghostly", "d")), set(model.NewPod(nominated)), nodeGone("d"), nodeGone("e"),
 		{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "service"}, Object: service},
+		{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.ReplicaSetKind, Namespace: "ns", Name: "web"}, Object: replicas},
 	})
 	s.Assume(plan.Placement{
 		QueuedPod: plan.QueuedPod{Pod: pod("assumed", "")}, NodeName: "a",
@@ -59,6 +63,10 @@ func TestAuditFindsEachViolation(t *testing.T) {
 	like := func(s *State) *labelSet { return s.placed[assumedKey].like }
 	zones := func(s *State) *topology { return s.topologies[TopologyKey{Label: "zone"}] }
 	counts := func(s *State) *podCounts { return s.tallies.bySet["web"] }
+	services := func(s *State) *services { return &s.selectorSources.services }
+	serving := func(s *State) *serviceSelector {
+		return services(s).byName[model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "service"}]
+	}
 	for _, row := range []struct {
 		want    string
 		corrupt func(s *State, t *Tally)
@@ -68,6 +76,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"node z is on slot 99 of 5", func(s *State, _ *Tally) { s.slotOf["z"] = 99 }},
 		{"slot 0 is alive and has no node", func(s *State, _ *Tally) { s.node[a] = nil }},
 		{"slot 4 is free twice", func(s *State, _ *Tally) { s.free = append(s.free, s.free[0]) }},
+		{"free slot 0 is below 4 in the heap", func(s *State, _ *Tally) { s.free = append(s.free, a) }},
 		{"slot 4 is free: false", func(s *State, _ *Tally) { s.free = nil }},
 		{"slot 0 is free: true", func(s *State, _ *Tally) { s.free = append(s.free, a) }},
 		{"slot 4 of node e, alive: false, has the node", func(s *State, _ *Tally) { s.node[4] = s.node[0] }},
@@ -90,6 +99,9 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"to try again is of pod", func(s *State, _ *Tally) { s.placed[assumedKey].latest = &model.Pod{} }},
 		{"used of slot 0 (a)", func(s *State, _ *Tally) { s.used[a].CPUMilli++ }},
 		{"used of slot 4", func(s *State, _ *Tally) { s.used[4].MemoryBytes++ }},
+		{"used of slot 0 (a) lists 0 gpu, which no pod has", func(s *State, _ *Tally) {
+			s.used[a].Scalars = []model.Scalar{{Name: unique.Make("gpu")}}
+		}},
 		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
 		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a][0].pods++ }},
 		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = nil }},
@@ -106,10 +118,15 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"is held 0 times, recounted 1", func(s *State, _ *Tally) { clear(s.held) }},
 		{"is held 1 times, recounted 0", func(s *State, _ *Tally) { s.placed[assumedKey].besides = nil }},
 		{"nobody holds anything of", func(s *State, _ *Tally) { s.held[model.Ref{Name: "other"}] = nil }},
-		{"namespace empty has no services", func(s *State, _ *Tally) { s.selectorSources.services["empty"] = nil }},
-		{"service ns/service is listed as ns/other", func(s *State, _ *Tally) {
-			s.selectorSources.services["ns"]["other"] = s.selectorSources.services["ns"]["service"]
-		}},
+		{"has a selector of namespace ns", func(s *State, _ *Tally) { services(s).byName[model.Ref{Namespace: "other"}] = serving(s) }},
+		{"of 2 services is listed as", func(s *State, _ *Tally) { serving(s).services++ }},
+		{"1 selectors of services are listed by label and 0 by text", func(s *State, _ *Tally) { clear(services(s).bySet) }},
+		{"0 selectors of services are listed under", func(s *State, _ *Tally) { services(s).byLabel[serviceLabel{}] = &labelled{} }},
+		{"in version 9 of 2", func(s *State, _ *Tally) { services(s).byLabel[serving(s).under].version = 9 }},
+		{"is not at position 3 under", func(s *State, _ *Tally) { serving(s).at = 3 }},
+		{`of namespace ns is listed under {namespace:ns Label:{Key:other`, func(s *State, _ *Tally) { serving(s).under.Key = "other" }},
+		{"is not listed under its text other", func(s *State, _ *Tally) { serving(s).text = "other" }},
+		{"in version 9 of 2 has the selector", func(s *State, _ *Tally) { s.selectorSources.controllers[model.Ref{}] = controller{version: 9} }},
 		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
 		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},
 		{"is listed as that of", func(s *State, _ *Tally) { s.topologies[TopologyKey{Label: "other"}] = zones(s) }},

@@ -135,3 +135,27 @@ func BenchmarkNodeChanges(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSlotsAreGivenBack measures one part of giving slots back after a cluster of 6,000 nodes has shrunk to 700, beside live tallies: as many
+// nodes move, with their places in all tallies, as may move before one decision.
+func BenchmarkSlotsAreGivenBack(b *testing.B) {
+	for _, tallies := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("tallies=%d", tallies), func(b *testing.B) {
+			const nodes, left = 6000, 700
+			s := state.New()
+			for b.Loop() {
+				if s.Slots() <= 1024 || s.Slots() <= 4*left {
+					b.StopTimer()
+					s = manyTallies(b, nodes, tallies)
+					var gone []model.Change
+					for i := range nodes - left {
+						gone = append(gone, model.Change{Kind: model.NodeGone, Name: fmt.Sprintf("node-%d", i)})
+					}
+					s.Apply(gone)
+					b.StartTimer()
+				}
+				s.Apply(nil)
+			}
+		})
+	}
+}

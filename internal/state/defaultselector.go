@@ -2,10 +2,10 @@ package state
 
 import (
 	"maps"
-	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,31 +13,64 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// selectorSources are the objects that default selectors are built from.
+// selectorSources are what default selectors are built from.
 type selectorSources struct {
-	// Invariant: services has no empty map, and each service under its own namespace and name.
-	services map[string]map[string]*v1.Service // by namespace and name
-	// controllers by reference: *v1.ReplicationController, *appsv1.ReplicaSet or *appsv1.StatefulSet.
-	controllers map[model.Ref]runtime.Object
-	version     uint64
+	services services
+	// Invariant: controllers are those that have a selector.
+	controllers map[model.Ref]controller
+	// Invariant: no version of a part is later.
+	version uint64 // changes with every part
 }
 
-// DefaultSelectorVersion changes whenever DefaultSelector may return another selector.
-func (s *State) DefaultSelectorVersion() uint64 { return s.selectorSources.version }
+// controller is the selector of a ReplicaSet or StatefulSet, or the labels that a ReplicationController selects.
+type controller struct {
+	selector *metav1.LabelSelector
+	labels   labels.Set
+	version  uint64 // of the sources when it was last changed
+}
+
+// SelectorVersion is the version of what the default selector of a pod depends on. The zero value is of no pod.
+type SelectorVersion struct {
+	seen uint64 // of all sources, when it was read
+	// The lists of services and the controller that exist, of those that the pod depends on, and the newest version among them: a part that
+	// changes or is added has a newer version, and otherwise a part that is removed leaves fewer.
+	parts  int
+	newest uint64
+}
+
+// DefaultSelectorVersion returns the version of what the pod's default selector depends on, and whether DefaultSelector still returns what it did
+// for the version before. A change of services and controllers that have nothing to do with the pod leaves the selector the same.
+func (s *State) DefaultSelectorVersion(pod *model.Pod, before SelectorVersion) (now SelectorVersion, same bool) {
+	sources := &s.selectorSources
+	now.seen = sources.version + 1 // so that no version is the zero value
+	if before.seen == now.seen {
+		return before, true
+	}
+	part := func(version uint64) {
+		now.parts++
+		now.newest = max(now.newest, version)
+	}
+	sources.services.each(pod.Namespace, pod.Labels, func(l *labelled) { part(l.version) })
+	if ref, ok := controllerRef(pod); ok {
+		if c, known := sources.controllers[ref]; known {
+			part(c.version)
+		}
+	}
+	return now, before.seen != 0 && before.parts == now.parts && before.newest == now.newest
+}
 
 func (s *State) setObject(ref model.Ref, object runtime.Object) {
 	switch o := object.(type) {
 	case *v1.Namespace:
 		s.setNamespace(o.Name, o.Labels, true)
 	case *v1.Service:
-		if s.selectorSources.services[ref.Namespace] == nil {
-			s.selectorSources.services[ref.Namespace] = map[string]*v1.Service{}
-		}
-		s.selectorSources.services[ref.Namespace][ref.Name] = o
-		s.selectorSources.version++
-	default:
-		s.selectorSources.controllers[ref] = object
-		s.selectorSources.version++
+		s.setService(ref, o.Spec.Selector)
+	case *v1.ReplicationController:
+		s.setController(ref, controller{labels: o.Spec.Selector})
+	case *appsv1.ReplicaSet:
+		s.setController(ref, controller{selector: o.Spec.Selector})
+	case *appsv1.StatefulSet:
+		s.setController(ref, controller{selector: o.Spec.Selector})
 	}
 }
 
@@ -46,14 +79,38 @@ func (s *State) removeObject(ref model.Ref) {
 	case model.NamespaceKind:
 		s.setNamespace(ref.Name, nil, false)
 	case model.ServiceKind:
-		if delete(s.selectorSources.services[ref.Namespace], ref.Name); len(s.selectorSources.services[ref.Namespace]) == 0 {
-			delete(s.selectorSources.services, ref.Namespace)
-		}
-		s.selectorSources.version++
+		s.setService(ref, nil)
 	default:
-		delete(s.selectorSources.controllers, ref)
-		s.selectorSources.version++
+		s.setController(ref, controller{})
 	}
+}
+
+func (s *State) setService(ref model.Ref, selector labels.Set) {
+	if sources := &s.selectorSources; sources.services.set(ref, selector, sources.version+1) {
+		sources.version++
+	}
+}
+
+// setController stores a controller, or that it is gone or has no selector.
+func (s *State) setController(ref model.Ref, c controller) {
+	sources := &s.selectorSources
+	before, known := sources.controllers[ref]
+	exists := c.selector != nil || len(c.labels) > 0
+	switch {
+	case !exists && !known:
+		return
+	case known && exists && maps.Equal(before.labels, c.labels) && equality.Semantic.DeepEqual(before.selector, c.selector):
+		c.version = before.version // the selector is the newer object's, which others hold too
+		sources.controllers[ref] = c
+		return
+	}
+	sources.version++
+	if !exists {
+		delete(sources.controllers, ref)
+		return
+	}
+	c.version = sources.version
+	sources.controllers[ref] = c
 }
 
 // setNamespace stores a namespace's labels, or that it is gone. Tallies that select namespaces by label are dropped if the change makes them
@@ -86,12 +143,7 @@ func (s *State) Namespace(name string) labels.Set { return s.namespaces[name] }
 // controller that owns it select. It is empty if there are none. A controller's selector that cannot be parsed is ignored.
 func (s *State) DefaultSelector(pod *model.Pod) labels.Selector {
 	merged := labels.Set{}
-	for _, name := range sortedKeys(s.selectorSources.services[pod.Namespace]) {
-		selector := s.selectorSources.services[pod.Namespace][name].Spec.Selector
-		if selector != nil && labels.SelectorFromSet(selector).Matches(pod.Labels) {
-			maps.Copy(merged, selector)
-		}
-	}
+	s.selectorSources.services.merge(pod.Namespace, pod.Labels, merged)
 	more := s.controllerSelector(pod, merged)
 	selector := labels.NewSelector()
 	if len(merged) > 0 {
@@ -106,35 +158,47 @@ func (s *State) DefaultSelector(pod *model.Pod) labels.Selector {
 	return selector
 }
 
-// controllerSelector returns the selector of the pod's controller; that of a ReplicationController is merged into the services' instead.
+// ServicesAsked returns how often the selector of a service was matched against a pod.
+func (s *State) ServicesAsked() int64 { return s.selectorSources.services.asked }
+
+// controllerSelector returns the selector of the pod's controller; the labels of a ReplicationController are merged into the services' instead,
+// and override them.
 func (s *State) controllerSelector(pod *model.Pod, merged labels.Set) labels.Selector {
-	owner := metav1.GetControllerOfNoCopy(pod.Object)
-	if owner == nil {
+	ref, ok := controllerRef(pod)
+	if !ok {
 		return nil
 	}
-	var selector *metav1.LabelSelector
-	switch owner.APIVersion + " " + owner.Kind {
-	case "v1 ReplicationController":
-		if c, ok := s.selectorSources.controllers[model.Ref{Kind: model.ReplicationControllerKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
-			maps.Copy(merged, c.(*v1.ReplicationController).Spec.Selector)
-		}
-	case "apps/v1 ReplicaSet":
-		if c, ok := s.selectorSources.controllers[model.Ref{Kind: model.ReplicaSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
-			selector = c.(*appsv1.ReplicaSet).Spec.Selector
-		}
-	case "apps/v1 StatefulSet":
-		if c, ok := s.selectorSources.controllers[model.Ref{Kind: model.StatefulSetKind, Namespace: pod.Namespace, Name: owner.Name}]; ok {
-			selector = c.(*appsv1.StatefulSet).Spec.Selector
-		}
-	}
-	if selector == nil {
+	c, known := s.selectorSources.controllers[ref]
+	if !known {
 		return nil
 	}
-	parsed, err := metav1.LabelSelectorAsSelector(selector)
+	maps.Copy(merged, c.labels)
+	if c.selector == nil {
+		return nil
+	}
+	parsed, err := metav1.LabelSelectorAsSelector(c.selector)
 	if err != nil {
 		return nil // as in kube-scheduler
 	}
 	return parsed
 }
 
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+// controllerRef returns the pod's controller, if it is of a kind that has a selector.
+func controllerRef(pod *model.Pod) (ref model.Ref, ok bool) {
+	owner := metav1.GetControllerOfNoCopy(pod.Object)
+	if owner == nil {
+		return ref, false
+	}
+	ref = model.Ref{Namespace: pod.Namespace, Name: owner.Name}
+	switch {
+	case owner.APIVersion == "v1" && owner.Kind == "ReplicationController":
+		ref.Kind = model.ReplicationControllerKind
+	case owner.APIVersion == "apps/v1" && owner.Kind == "ReplicaSet":
+		ref.Kind = model.ReplicaSetKind
+	case owner.APIVersion == "apps/v1" && owner.Kind == "StatefulSet":
+		ref.Kind = model.StatefulSetKind
+	default:
+		return ref, false
+	}
+	return ref, true
+}

@@ -12,7 +12,7 @@ type Entry struct {
 // kept starts over.
 //
 // Invariant: at most 2·journalKept entries are kept, and more than journalKept once some were dropped. Each concerns a slot, or all of them (-1),
-// and some aspect.
+// and some aspect; one about a slot that was cut off concerns all slots and no aspect.
 type journal struct {
 	entries []Entry
 	base    uint64 // version of entries[0]
@@ -29,6 +29,15 @@ func (j *journal) add(slot int32, aspects model.Aspect) {
 		j.base += uint64(drop)
 	}
 	j.entries = append(j.entries, Entry{slot, aspects})
+}
+
+// cut takes back the entries about slots from n on, which are no more. A reader that is behind them has values only for slots that it drops.
+func (j *journal) cut(n int) {
+	for i := range j.entries {
+		if int(j.entries[i].Slot) >= n {
+			j.entries[i] = Entry{Slot: -1}
+		}
+	}
 }
 
 func (j *journal) version() uint64 { return j.base + uint64(len(j.entries)) }

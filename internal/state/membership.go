@@ -95,8 +95,18 @@ type move struct {
 // costs a look at each topology and membership, and at the node's pods if any of these changed.
 func (s *State) rejoin(slot int32, change func()) {
 	change()
+	if !s.findDomains(slot) {
+		return
+	}
+	for _, p := range s.pods[slot] {
+		s.movePod(p)
+	}
+}
+
+// findDomains finds the domains of a node again. It does not change what is counted there.
+func (s *State) findDomains(slot int32) (changed bool) {
 	s.moves++
-	changed := false
+	s.turn.changes++
 	for _, t := range s.topologies {
 		changed = t.update(s, slot) || changed
 	}
@@ -105,13 +115,7 @@ func (s *State) rejoin(slot int32, change func()) {
 		changed = m.update(s, slot) || changed
 		s.tallies.bytes += m.bytes() - before
 	}
-	if !changed {
-		return
-	}
-	s.turn.changes++
-	for _, p := range s.pods[slot] {
-		s.movePod(p)
-	}
+	return changed
 }
 
 // movePod moves a pod to the domains that its node entered by the last move.

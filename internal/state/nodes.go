@@ -7,11 +7,17 @@ import (
 )
 
 func (s *State) setNode(node *model.Node, delta *Delta) {
-	slot, known := s.slotOf[node.Name]
-	if known && s.alive[slot] {
-		s.updateNode(slot, node, delta)
-		return
+	if slot, exists := s.Slot(node.Name); exists {
+		if s.node[slot].Object.UID == node.Object.UID {
+			s.updateNode(slot, node, delta)
+			return
+		}
+		// Deleted and created again under the same name before the deletion was seen. kube-scheduler raises an addition if its watch showed
+		// both, and an update if it listed the nodes anew; a plugin that registers any update of a node registers additions too, so the events
+		// of a deletion and an addition wake every pod that either would wake.
+		s.removeNode(node.Name, delta)
 	}
+	slot, known := s.slotOf[node.Name]
 	if !known {
 		slot = s.newSlot(node.Name)
 	}
@@ -32,8 +38,8 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 		s.node[slot] = node
 	}
 	if changed&model.Images != 0 {
-		s.countImages(node, +1) // first, so that an image that stays keeps its size
-		s.countImages(before, -1)
+		s.countImages(before, -1) // first: an image that no other node has gets its new size, as in kube-scheduler
+		s.countImages(node, +1)
 		s.journal.add(-1, model.Spread)
 	}
 	if changed != 0 {
@@ -62,8 +68,8 @@ func (s *State) removeNode(name string, delta *Delta) {
 // newSlot assigns a slot to a name. It keeps the slot until neither a node nor pods need it.
 func (s *State) newSlot(name string) int32 {
 	var slot int32
-	if n := len(s.free); n > 0 {
-		slot, s.free = s.free[n-1], s.free[:n-1]
+	if len(s.free) > 0 {
+		slot = s.free.take()
 	} else {
 		slot = int32(len(s.alive))
 		s.alive = append(s.alive, false)
@@ -75,6 +81,9 @@ func (s *State) newSlot(name string) int32 {
 		s.pods = append(s.pods, nil)
 		s.ports = append(s.ports, nil)
 		s.growCounts()
+		if int(slot) < s.cutFrom {
+			s.journal.add(slot, model.AllAspects) // a reader may have a value of the slot that was cut off
+		}
 	}
 	s.slotOf[name] = slot
 	s.name[slot] = name
@@ -94,13 +103,25 @@ func (s *State) growCounts() {
 	}
 }
 
+// cutCounts cuts off the slots from n on in everything that counts by slot. They hold nothing.
+func (s *State) cutCounts(n int) {
+	for _, t := range s.topologies {
+		t.of = cutTo(t.of, n)
+	}
+	for _, m := range s.tallies.memberships {
+		s.tallies.bytes -= m.bytes()
+		m.in = cutTo(m.in, n)
+		s.tallies.bytes += m.bytes()
+	}
+}
+
 func (s *State) releaseIfEmpty(slot int32) {
 	if s.alive[slot] || len(s.pods[slot]) > 0 {
 		return
 	}
 	delete(s.slotOf, s.name[slot])
 	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, nil, nil
-	s.free = append(s.free, slot)
+	s.free.put(slot)
 }
 
 func (s *State) countImages(node *model.Node, sign int) {

@@ -157,6 +157,9 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 
 func (s *State) account(slot int32, pod *model.Pod, sign int64) {
 	s.used[slot].Add(&pod.Occupies, sign)
+	if sign < 0 && len(pod.Occupies.Scalars) > 0 {
+		s.used[slot].DropZeros()
+	}
 	s.nonZero[slot].cpuMilli += sign * pod.NonZeroCPUMilli
 	s.nonZero[slot].memoryBytes += sign * pod.NonZeroMemoryBytes
 	for _, port := range pod.Ports {

@@ -11,9 +11,7 @@ import (
 	"fmt"
 	"iter"
 
-	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -25,7 +23,9 @@ type State struct {
 	// Invariant: slotOf names exactly the slots that are not free, each by its name.
 	slotOf map[string]int32 // by node name, ghosts included
 	// Invariant: a slot is free, once, if and only if it has neither a node nor pods.
-	free []int32 // slots to use again
+	free lowestFirst // slots to use again
+	// Slots from here on were never cut off.
+	cutFrom int
 	// Invariant: nodes is how many slots are alive.
 	nodes int // nodes that exist
 
@@ -38,7 +38,8 @@ type State struct {
 	name []string
 	// Invariant: nameHash is HashName of the name, where the slot is not free.
 	nameHash []uint64
-	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the slot. Scalars of amount 0 may be listed or not.
+	// Invariant: used is the sum of Occupies, and nonZero of NonZero, of the pods on the slot. Of the
+	// scalars of amount 0, used lists none that no pod on the slot has.
 	used    []model.Resources
 	nonZero []cpuMemory
 	// Invariant: pods and placed hold the same pods; a pod knows its slot and its position there, and names the slot's node.
@@ -69,6 +70,7 @@ type State struct {
 	terms           termStore
 	namespaces      map[string]labels.Set
 	selectorSources selectorSources
+	peaks           peaks
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
@@ -130,11 +132,12 @@ func New() *State {
 		population:      population{sets: map[model.LabelSet]*labelSet{}, namespaces: map[string]int{}},
 		terms:           termStore{byKey: map[termKey]*TermCounts{}},
 		namespaces:      map[string]labels.Set{},
-		selectorSources: selectorSources{services: map[string]map[string]*v1.Service{}, controllers: map[model.Ref]runtime.Object{}},
+		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}
 }
 
-// Slots returns how many slots are or were in use; valid slots are 0..Slots()-1.
+// Slots returns how many slots there are: valid slots are 0..Slots()-1, in use or free. There are fewer after a call of Apply that follows the end of
+// most nodes; then nodes have moved to other slots.
 func (s *State) Slots() int { return len(s.alive) }
 
 // Alive holds for each slot whether its node exists. The slice is the state's own and valid until the next change.
@@ -215,6 +218,8 @@ func (s *State) Apply(changes []model.Change) Delta {
 	s.population.sweep()
 	s.sweepTallies()
 	s.sweepTopologies()
+	s.compactSlots()
+	s.shrinkMaps()
 	for i := range changes {
 		switch c := &changes[i]; c.Kind {
 		case model.NodeSet:

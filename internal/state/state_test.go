@@ -237,3 +237,70 @@ func TestUnusedTopologiesAreRemoved(t *testing.T) {
 		t.Errorf("%d topologies are kept for one pod", have)
 	}
 }
+
+// TestNodeOfTheSameName replaces a node by another one, with another UID: it is deleted and added, whether or not the deletion was seen, and so
+// for the pods that wait for either. The pods on it stay, as they do where the deletion is seen.
+func TestNodeOfTheSameName(t *testing.T) {
+	with := func(uid, zone string, size int64) model.Change {
+		n := node("n1").Node.Object.DeepCopy()
+		n.UID, n.Labels = types.UID(uid), map[string]string{"zone": zone}
+		n.Status.Images[0].SizeBytes = size
+		return model.Change{Kind: model.NodeSet, Node: model.NewNode(n)}
+	}
+	labels := func(d Delta) (all []string) {
+		for i := range d.Events {
+			all = append(all, d.Events[i].Label())
+		}
+		return all
+	}
+	term, err := model.NewTerm("ns", &v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seen := range []bool{false, true} {
+		s := New()
+		s.Apply([]model.Change{with("1", "a", 1), podOn("p", "p", "n1", 2)})
+		tally := s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{Label: "zone"}, NodeSet{})
+		changes := []model.Change{with("2", "b", 2)}
+		if seen {
+			changes = []model.Change{nodeGone("n1"), changes[0]}
+		}
+		if got, want := labels(s.Apply(changes)), []string{"NodeDelete", "NodeAdd"}; !slices.Equal(got, want) {
+			t.Errorf("deletion seen: %t: events %v, want %v", seen, got, want)
+		}
+		if cpu, pods := s.usedOn(t, "n1"); cpu != 2000 || pods != 1 || s.Nodes() != 1 || tally.Total() != 1 {
+			t.Errorf("deletion seen: %t: %d mCPU of %d pods on %d nodes, %d counted", seen, cpu, pods, s.Nodes(), tally.Total())
+		}
+		slot, _ := s.Slot("n1")
+		if size, nodes := s.Node(slot).ImageSpread("img"); size != 2 || nodes != 1 || s.Node(slot).Object().UID != "2" {
+			t.Errorf("deletion seen: %t: image of %d bytes on %d nodes, node %s", seen, size, nodes, s.Node(slot).Object().UID)
+		}
+		audited(t, s)
+	}
+}
+
+// TestSizeOfAnImage changes the size that nodes report of an image. The first size counts as long as any node has the image.
+func TestSizeOfAnImage(t *testing.T) {
+	with := func(name string, sizes ...int64) model.Change {
+		n := node(name).Node.Object.DeepCopy()
+		n.Status.Images = nil
+		for _, size := range sizes {
+			n.Status.Images = append(n.Status.Images, v1.ContainerImage{Names: []string{"img"}, SizeBytes: size})
+		}
+		return model.Change{Kind: model.NodeSet, Node: model.NewNode(n)}
+	}
+	s := New()
+	for _, step := range []struct {
+		change model.Change
+		size   int64
+	}{
+		{with("a", 10), 10}, {with("a", 20), 20}, {with("b", 30), 20}, {with("a", 40), 20}, {with("a"), 20}, {with("b", 50, 60), 50}, {nodeGone("b"), 0},
+		{with("a", 70), 70},
+	} {
+		s.Apply([]model.Change{step.change})
+		if size, _ := s.Node(0).ImageSpread("img"); size != step.size {
+			t.Errorf("%v: %d bytes, want %d", step.change.Node, size, step.size)
+		}
+		audited(t, s)
+	}
+}

@@ -158,8 +158,10 @@ func (v View) TermsVersion() uint64 { return v.s.terms.version }
 // TermsMatching returns the terms that pods of the state carry and that select the pod, as State.TermsMatching does.
 func (v View) TermsMatching(pod *model.Pod) []*TermCounts { return v.s.TermsMatching(pod) }
 
-// DefaultSelectorVersion changes whenever DefaultSelector may return another selector.
-func (v View) DefaultSelectorVersion() uint64 { return v.s.DefaultSelectorVersion() }
+// DefaultSelectorVersion returns the version of what the pod's default selector depends on, as State.DefaultSelectorVersion does.
+func (v View) DefaultSelectorVersion(pod *model.Pod, before SelectorVersion) (now SelectorVersion, same bool) {
+	return v.s.DefaultSelectorVersion(pod, before)
+}
 
 // DefaultSelector returns the selector of the pod's default topology spread constraints, as State.DefaultSelector does.
 func (v View) DefaultSelector(pod *model.Pod) labels.Selector { return v.s.DefaultSelector(pod) }

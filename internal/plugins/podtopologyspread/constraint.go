@@ -107,12 +107,11 @@ func selectPods(pod *model.Pod, selector labels.Selector, text string) *selected
 	return s
 }
 
-// defaultSelector is the selector of a pod's default constraints. It depends on services and controllers, so it is built again whenever one of
-// them changed.
+// defaultSelector is the selector of a pod's default constraints. It depends on services and on the pod's controller, so it is built again
+// when one changed that can have a say in it.
 type defaultSelector struct {
-	pod      *model.Pod // only what the selector depends on
-	built    bool
-	version  uint64 // of the state's services and controllers when it was last built
+	pod      *model.Pod            // only what the selector depends on
+	version  state.SelectorVersion // of what it depends on, when it was last built or found to be the same
 	selected selected
 	empty    bool // no service or controller has a selector, so no constraint applies to the pod
 }
@@ -127,8 +126,8 @@ func newDefaultSelector(pod *model.Pod) *defaultSelector {
 }
 
 func (d *defaultSelector) refresh(v state.View) (applies bool) {
-	if !d.built || d.version != v.DefaultSelectorVersion() {
-		d.built, d.version = true, v.DefaultSelectorVersion()
+	version, same := v.DefaultSelectorVersion(d.pod, d.version)
+	if d.version = version; !same {
 		selector := v.DefaultSelector(d.pod)
 		d.empty = selector.Empty()
 		d.selected = *selectPods(d.pod, selector, "default "+selector.String())

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,5 +205,79 @@ func BenchmarkHint(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		registration.Helps(waiting, event)
+	}
+}
+
+// crowd is a cluster with services in one namespace, each of one app, and a pod of the app "x" to be placed by default constraints.
+func crowd(t testing.TB, services int) (*bench, *model.Pod) {
+	c := oracle.Cluster{Nodes: zoned("a=z1 b=z2 c=z3")}
+	for i := range services {
+		c.Services = append(c.Services, service(fmt.Sprint("s", i), fmt.Sprintf("app=a%d,part-of=shop", i)))
+	}
+	c.Services = append(c.Services, service("x", "app=x,part-of=shop"))
+	b := newBench(t, c, spreadAlone())
+	return b, b.compile(pod(wearing("app=x,part-of=shop"), ownedBy("apps/v1", "ReplicaSet", "r")))
+}
+
+// unrelated returns the i-th version of a ReplicaSet of another app.
+func unrelated(i int) []model.Change {
+	return []model.Change{set(&appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other"}, Spec: appsv1.ReplicaSetSpec{Selector: choose(fmt.Sprintf("app In a%d", i))},
+	})}
+}
+
+// TestUnrelatedServicesAreNotAsked places pods beside 5,000 services while a ReplicaSet of another app changes.
+func TestUnrelatedServicesAreNotAsked(t *testing.T) {
+	b, p := crowd(t, 5000)
+	b.decide(t, p)
+	before := b.state.ServicesAsked()
+	if before > 8 {
+		t.Errorf("the first decision matched %d services against its pod", before)
+	}
+	for i := range 20 {
+		b.state.Apply(unrelated(i))
+		b.decide(t, p)
+	}
+	if asked := b.state.ServicesAsked() - before; asked != 0 {
+		t.Errorf("%d services were matched against pods that nothing has changed for", asked)
+	}
+}
+
+func (b *bench) decide(t testing.TB, p *model.Pod) {
+	if d := b.engine.Decide(b.state.View(), plan.WorkFor(p)); d.Outcome != plan.Placed {
+		t.Fatalf("pod %s: %+v", p, d)
+	}
+}
+
+// BenchmarkDefaultSelectorBesideServices decides about a pod with default constraints on three nodes: after a ReplicaSet of another app has
+// changed, after a service that selects the pod has, and for the first time.
+func BenchmarkDefaultSelectorBesideServices(b *testing.B) {
+	for _, services := range []int{10, 5000} {
+		for _, row := range []struct {
+			name    string
+			changes [2][]model.Change // which alternate
+		}{
+			{"changed=unrelated", [2][]model.Change{unrelated(0), unrelated(1)}},
+			{"changed=related", [2][]model.Change{{set(service("x", "app=x,part-of=shop"))}, {set(service("x", "app=x"))}}},
+			{"changed=none", [2][]model.Change{}},
+		} {
+			b.Run(fmt.Sprintf("services=%d/%s", services, row.name), func(b *testing.B) {
+				bench, p := crowd(b, services)
+				bench.decide(b, p)
+				b.ResetTimer()
+				for i := range b.N {
+					bench.state.Apply(row.changes[i%2])
+					bench.decide(b, p)
+				}
+			})
+		}
+		b.Run(fmt.Sprintf("services=%d/first", services), func(b *testing.B) {
+			bench, p := crowd(b, services)
+			view := bench.state.View()
+			b.ResetTimer()
+			for range b.N {
+				view.DefaultSelector(p)
+			}
+		})
 	}
 }

@@ -1,0 +1,158 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/shrink"
+)
+
+// Slots are given back when a cluster has become much smaller: everything by slot takes memory, and time for each scan, for each slot. Between
+// decisions, nodes at the end move to free slots at the beginning, and the free slots at the end are cut off. It is done in small parts, so that
+// no decision waits for long; and only when most slots are free, so that it costs less than the removal of the nodes did.
+
+const (
+	// slotsKept is how many slots are kept in any case, and sparse the share of them, as a divisor, that must be in use for more to be kept.
+	slotsKept = 1024
+	sparse    = 4
+	// movedAtOnce and cutAtOnce bound the nodes that move and the slots that are cut off before one decision.
+	movedAtOnce = 8
+	cutAtOnce   = 4096
+)
+
+// compactSlots does a part of the work if most slots are free.
+func (s *State) compactSlots() {
+	size, inUse := len(s.alive), len(s.slotOf)
+	if size <= slotsKept || inUse > size/sparse {
+		return
+	}
+	left := size
+	for moved := 0; left > max(slotsKept, inUse, size-cutAtOnce) && moved < movedAtOnce; left-- {
+		if last := int32(left - 1); !s.isFree(last) {
+			s.moveSlot(last, s.free.take())
+			moved++
+		}
+	}
+	s.resizeSlots(left)
+}
+
+// peaks are the largest sizes of maps, by which they are made smaller.
+type peaks struct {
+	slotOf, placed, nominated, nominatedTo, held, images, namespaces, controllers, services, serviceSets, serviceLabels int
+	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                 int
+}
+
+// shrinkMaps gives back the memory of maps that were much larger once.
+func (s *State) shrinkMaps() {
+	p := &s.peaks
+	s.slotOf = shrink.Map(s.slotOf, &p.slotOf)
+	s.placed = shrink.Map(s.placed, &p.placed)
+	s.nominations.byPod = shrink.Map(s.nominations.byPod, &p.nominated)
+	s.nominations.byNode = shrink.Map(s.nominations.byNode, &p.nominatedTo)
+	s.held = shrink.Map(s.held, &p.held)
+	s.images = shrink.Map(s.images, &p.images)
+	s.namespaces = shrink.Map(s.namespaces, &p.namespaces)
+	s.tallies.byKey = shrink.Map(s.tallies.byKey, &p.tallies)
+	s.tallies.bySet = shrink.Map(s.tallies.bySet, &p.tallySets)
+	s.tallies.index.index.under = shrink.Map(s.tallies.index.index.under, &p.selections)
+	s.terms.byKey = shrink.Map(s.terms.byKey, &p.terms)
+	s.terms.index.index.under = shrink.Map(s.terms.index.index.under, &p.termSelections)
+	s.population.sets = shrink.Map(s.population.sets, &p.labelSets)
+	s.population.index.under = shrink.Map(s.population.index.under, &p.labels)
+	s.population.namespaces = shrink.Map(s.population.namespaces, &p.populated)
+	sources := &s.selectorSources
+	sources.controllers = shrink.Map(sources.controllers, &p.controllers)
+	sources.services.byName = shrink.Map(sources.services.byName, &p.services)
+	sources.services.bySet = shrink.Map(sources.services.bySet, &p.serviceSets)
+	sources.services.byLabel = shrink.Map(sources.services.byLabel, &p.serviceLabels)
+}
+
+func (s *State) isFree(slot int32) bool { return !s.alive[slot] && len(s.pods[slot]) == 0 }
+
+// moveSlot moves a node, or a ghost, with its pods to a free slot that was taken. Nothing is left on its former slot, which is not free.
+func (s *State) moveSlot(from, to int32) {
+	s.name[to], s.nameHash[to] = s.name[from], s.nameHash[from]
+	s.used[to], s.nonZero[to], s.ports[to] = s.used[from], s.nonZero[from], s.ports[from]
+	s.used[from], s.nonZero[from], s.ports[from] = model.Resources{}, cpuMemory{}, nil
+	s.pods[to], s.pods[from] = s.pods[from], nil
+	for _, p := range s.pods[to] {
+		p.slot = to
+	}
+	// The node enters its domains before it leaves them, so that they stay the same, and with them all counts.
+	s.alive[to], s.node[to] = s.alive[from], s.node[from]
+	s.findDomains(to)
+	s.alive[from], s.node[from] = false, nil
+	s.findDomains(from)
+	s.slotOf[s.name[to]] = to
+	s.journal.add(from, model.AllAspects)
+	s.journal.add(to, model.AllAspects)
+}
+
+// resizeSlots cuts off the slots from n on, which hold nothing.
+func (s *State) resizeSlots(n int) {
+	if n == len(s.alive) {
+		return
+	}
+	s.cutFrom = max(s.cutFrom, len(s.alive))
+	s.alive, s.node, s.name, s.nameHash = cutTo(s.alive, n), cutTo(s.node, n), cutTo(s.name, n), cutTo(s.nameHash, n)
+	s.used, s.nonZero, s.pods, s.ports = cutTo(s.used, n), cutTo(s.nonZero, n), cutTo(s.pods, n), cutTo(s.ports, n)
+	s.cutCounts(n)
+	s.free = s.free.below(n)
+	s.journal.cut(n)
+}
+
+// cutTo returns the first n elements. It gives memory back when it is much more than they need.
+func cutTo[T any](of []T, n int) []T {
+	if cap(of) > 2*max(n, slotsKept) {
+		return slices.Clone(of[:n])
+	}
+	clear(of[n:])
+	return of[:n]
+}
+
+// lowestFirst is a heap of free slots. The lowest one is used first, so that those at the end stay free.
+//
+// Invariant: no parent is greater than its child.
+type lowestFirst []int32
+
+func (h *lowestFirst) put(slot int32) {
+	*h = append(*h, slot)
+	l := *h
+	for i := len(l) - 1; i > 0 && l[i] < l[(i-1)/2]; i = (i - 1) / 2 {
+		l[i], l[(i-1)/2] = l[(i-1)/2], l[i]
+	}
+}
+
+// take removes the lowest one; there must be one.
+func (h *lowestFirst) take() int32 {
+	l := *h
+	lowest, last := l[0], len(l)-1
+	l[0] = l[last]
+	*h = l[:last]
+	h.sink(0)
+	return lowest
+}
+
+// sink moves an element down until no child of it is lower.
+func (h lowestFirst) sink(i int) {
+	for child := 2*i + 1; child < len(h); child = 2*i + 1 {
+		if child+1 < len(h) && h[child+1] < h[child] {
+			child++
+		}
+		if h[i] <= h[child] {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}
+
+// below returns those below n, in the same memory unless that is much more than they need.
+func (h lowestFirst) below(n int) lowestFirst {
+	left := slices.DeleteFunc(h, func(slot int32) bool { return int(slot) >= n })
+	left = cutTo(left, len(left))
+	for i := len(left)/2 - 1; i >= 0; i-- {
+		left.sink(i)
+	}
+	return left
+}
