@@ -23,7 +23,7 @@ type watch struct {
 	list   int
 	synced bool
 	known  map[model.Ref]kinds.Object // in the version that was shown last
-	// shownAt is when the newest version of an object is shown, so that the next one is not shown earlier.
+	// shownAt is when the newest version of an object will be shown, so that the next one is not shown earlier.
 	shownAt map[model.Ref]time.Time
 }
 
@@ -171,6 +171,9 @@ func (c *Cluster) plan(s sighting) {
 	list := w.list
 	for range times {
 		c.agenda.plan(at, c.life, func() {
+			if w.shownAt[s.of].Equal(at) {
+				delete(w.shownAt, s.of) // whatever comes next is shown later, or after this
+			}
 			switch {
 			case w.list != list:
 			case w.broken:
@@ -194,6 +197,10 @@ func (c *Cluster) see(w *watch, s sighting) {
 		w.known[s.of] = s.object
 	}
 	if s.object == nil {
+		// Until now the scheduler may have decided about a pod that was gone.
+		if key := (model.PodKey{Namespace: s.of.Namespace, Name: s.of.Name}); s.of.Kind == model.PodKind && c.store.pods[key] == nil {
+			delete(c.verdicts, key)
+		}
 		c.deliver(Shown{Gone: s.of})
 		return
 	}
