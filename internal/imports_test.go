@@ -130,6 +130,7 @@ var house = map[string]map[string]string{
 	},
 	"internal/manifest": {"internal/spelling": "a field that is not known may be one misspelt"},
 	"internal/spelling": {},
+	"internal/picture":  {},
 	"internal/simulate": {
 		"internal/commit":   "what is to be written, and again, it decides",
 		"internal/config":   "a simulation runs the configured profiles",

@@ -1,64 +1,50 @@
 package report
 
 import (
-	"encoding/xml"
-	"fmt"
 	"io"
-	"math"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/internal/picture"
 )
 
 // Measures of the chart, in pixels.
 const (
-	chartWide   = 860
-	labelWide   = 250 // names of cases, to the left of the bars
-	valueWide   = 185 // figures, to the right of the bars
-	barHigh     = 11
-	barGap      = 2
-	caseGap     = 12
-	headHigh    = 34
-	legendHigh  = 62
-	bottomHigh  = 14
-	cornerRound = 2
+	chartWide  = 860
+	labelWide  = 250 // names of cases, to the left of the bars
+	valueWide  = 185 // figures, to the right of the bars
+	barHigh    = 11
+	barGap     = 2
+	caseGap    = 12
+	headHigh   = 34
+	legendHigh = 62
+	bottomHigh = 14
 )
 
-// chartStyle makes the chart readable on light and dark pages alike, wherever it is shown.
-const chartStyle = `
-  text { font: 12px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; fill: #1f2328; }
-  .title { font-size: 15px; font-weight: 600; }
-  .head { font-weight: 600; }
-  .value, .note { font-size: 11px; fill: #59636e; }
-  .grid { stroke: #d1d9e0; stroke-width: 1; }
-  .binder, .lister { fill: #afb8c1; }
+// chartStyle has the colours of the contenders.
+var chartStyle = picture.Style{
+	Light: `  .binder, .lister { fill: #afb8c1; }
   .kube-scheduler { fill: #d4843e; }
   .berth { fill: #2f6fdf; }
-  @media (prefers-color-scheme: dark) {
-    text { fill: #e6edf3; }
-    .value, .note { fill: #9198a1; }
-    .grid { stroke: #3d444d; }
-    .binder, .lister { fill: #656c76; }
+`,
+	Dark: `    .binder, .lister { fill: #656c76; }
     .kube-scheduler { fill: #db8f4d; }
     .berth { fill: #5891f5; }
-  }
-`
+`,
+}
 
 // Chart writes the rates of all contenders as one bar each, case by case, as a self-contained picture. Bars show pods/s with events counted
 // where every contender has that figure.
 func Chart(w io.Writer, summaries []Summary) error {
 	c := &chart{}
 	c.draw(summaries)
-	_, err := fmt.Fprintf(w, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d" role="img" aria-label="Pods placed per second">
-<style>%s</style>
-%s</svg>
-`, chartWide, c.y, chartWide, c.y, chartStyle, c.body.String())
-	return err
+	return c.Write(w, chartWide, c.y, "Pods placed per second", chartStyle)
 }
 
 // chart is a picture that grows downwards.
 type chart struct {
-	body strings.Builder
-	y    int
+	picture.Picture
+	y int
 }
 
 func (c *chart) draw(summaries []Summary) {
@@ -77,7 +63,7 @@ func (c *chart) draw(summaries []Summary) {
 			most = max(most, shownRate(contender))
 		}
 	}
-	top := ceiling(most)
+	top := picture.Ceiling(most)
 	c.legend(names)
 	for i := 0; i < len(shown); {
 		section := heading(shown[i].Case)
@@ -109,65 +95,35 @@ func shownRate(s Standing) float64 {
 	return s.Median.PodsPerSecond
 }
 
-// ceiling is the round number at the end of the axis.
-func ceiling(most float64) float64 {
-	if most <= 0 {
-		return 1
-	}
-	unit := math.Pow(10, math.Floor(math.Log10(most)))
-	for _, step := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8, 10} {
-		if step*unit >= most {
-			return step * unit
-		}
-	}
-	return 10 * unit
-}
-
-func (c *chart) text(x, y int, class, text string) {
-	fmt.Fprintf(&c.body, "<text x=\"%d\" y=\"%d\" class=\"%s\">%s</text>\n", x, y, class, escape(text))
-}
-
-func (c *chart) bar(x, y, wide int, class, title string) {
-	fmt.Fprintf(&c.body, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" rx=\"%d\" class=\"%s\"><title>%s</title></rect>\n",
-		x, y, max(1, wide), barHigh, cornerRound, class, escape(title))
-}
-
-func escape(text string) string {
-	var b strings.Builder
-	// A strings.Builder cannot fail.
-	_ = xml.EscapeText(&b, []byte(text))
-	return b.String()
-}
-
 func (c *chart) legend(names []string) {
-	c.text(8, 22, "title", "Pods placed per second, every event written")
+	c.Text(8, 22, "title", "Pods placed per second, every event written")
 	x := 8
 	for _, name := range names {
-		c.bar(x, 36, 14, name, name)
-		c.text(x+20, 46, "name", name)
+		c.Bar(x, 36, 14, barHigh, name, name)
+		c.Text(x+20, 46, "name", name)
 		x += 40 + 8*len(name)
 	}
 	c.y = legendHigh
 }
 
 func (c *chart) section(title string, summaries []Summary, top float64) {
-	c.text(8, c.y+20, "head", title)
+	c.Text(8, c.y+20, "head", title)
 	c.y += headHigh
 	start := c.y
 	const wide = chartWide - labelWide - valueWide
 	for _, s := range summaries {
 		middle := c.y + len(s.Contenders)*(barHigh+barGap)/2
-		c.text(8, middle+4, "name", short(s.Case.Name))
+		c.Text(8, middle+4, "name", short(s.Case.Name))
 		for _, contender := range s.Contenders {
 			rate := shownRate(contender)
 			value := perSecond(rate) + note(&s, contender.Name)
-			c.bar(labelWide, c.y, int(rate/top*wide), contender.Name, contender.Name+": "+value)
-			c.text(labelWide+max(1, int(rate/top*wide))+6, c.y+barHigh-1, "value", value)
+			c.Bar(labelWide, c.y, int(rate/top*wide), barHigh, contender.Name, contender.Name+": "+value)
+			c.Text(labelWide+max(1, int(rate/top*wide))+6, c.y+barHigh-1, "value", value)
 			c.y += barHigh + barGap
 		}
 		c.y += caseGap
 	}
-	fmt.Fprintf(&c.body, "<line x1=\"%d\" y1=\"%d\" x2=\"%d\" y2=\"%d\" class=\"grid\"/>\n", labelWide-1, start-4, labelWide-1, c.y-caseGap+4)
+	c.Line(labelWide-1, start-4, labelWide-1, c.y-caseGap+4, "grid")
 }
 
 // note is the ratio of a contender's rate to kube-scheduler's, as text.
