@@ -78,7 +78,7 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	}
 }
 
-// TestComparison runs a shape, a workload with churn, and a restart with Berth and the binder, all of them tiny, and then resumes from the
+// TestComparison runs a shape, workloads with churn and with many namespaces, and a restart with Berth and the binder, all of them tiny, and then resumes from the
 // file that this wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
@@ -90,7 +90,7 @@ func TestComparison(t *testing.T) {
 	csv, svg := filepath.Join(folder, "rounds.csv"), filepath.Join(folder, "chart.svg")
 	args := []string{
 		"--bin", bin, "--contenders", "binder,berth", "--nodes", "30", "--large-nodes", "0", "--pods", "60", "--running", "0,90", "--rounds", "1",
-		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,SchedulingCSIPVs,Restart", "--scale", "0.005",
+		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,SchedulingCSIPVs,ManyTenants,WaitingForRoom,Restart", "--scale", "0.005",
 		"-o", "json", "--csv", csv, "--svg", svg,
 	}
 	var out, progress strings.Builder
@@ -113,7 +113,7 @@ func TestComparison(t *testing.T) {
 			}
 		}
 		want := "mixed binder, mixed berth, mixed binder, mixed berth, SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods berth, " +
-			"Restart/100000Running lister, Restart/100000Running berth"
+			"ManyTenants/1000Namespaces berth, WaitingForRoom/10000Waiting berth, Restart/100000Running lister, Restart/100000Running berth"
 		if strings.Join(got, ", ") != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -74,8 +74,11 @@ Shapes: all pods are pending when a contender starts; the time of a pod until it
 same demands as pending ones and belong to the same apps.
 Workloads: those of scheduler_perf, kube-scheduler's own benchmark. Pods are created while the contender runs; the time of a pod until it
 is bound counts from the request that creates it. CPU is that of the measured part. Besides:
-  ParkedChurn   what pods that nothing can help cost those that fit, while nodes are updated all the time
-  Restart       the time from start to first binding, beside the time that client-go takes to list the running pods
+  ParkedChurn      what pods that nothing can help cost those that fit, while nodes are updated all the time
+  WaitingForRoom   pods wait for room on full nodes, where pods end all the time: each end makes room for one
+  ManyTenants      many namespaces with a small app each, all with the same labels, anti-affinity and spread constraints
+  ManyApps         many small apps with a Service each, spread by default
+  Restart          the time from start to first binding, beside the time that client-go takes to list the running pods
 
 Columns: PODS/S from the first binding to the last, +EVENTS until every Scheduled event was written too, each followed by how much that
 is of the binder's and of kube-scheduler's rate; FIRST the time from start to first binding; P50 and P99 of the time of a pod until it

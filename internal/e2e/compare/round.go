@@ -67,7 +67,7 @@ func (t *take) create(ctx context.Context) error {
 		pod := m.Pod(i)
 		mark(pod, measuredLabel)
 		t.sent[i] = time.Now()
-		_, err := t.stage.client.CoreV1().Pods(m.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		_, err := t.stage.client.CoreV1().Pods(m.NamespaceOf(i)).Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
 }
@@ -206,7 +206,7 @@ func (t *take) ready(ctx context.Context) error {
 // watch starts watching the measured pods and the CPU time of the cluster.
 func (t *take) watch(ctx context.Context) error {
 	var err error
-	if t.bindings, err = t.stage.cluster.WatchBindingsWith(ctx, t.scene.Measured.Namespace, measuredLabel); err != nil {
+	if t.bindings, err = t.stage.cluster.WatchBindingsWith(ctx, t.scene.Measured.Scope(), measuredLabel); err != nil {
 		return err
 	}
 	usage, err := t.stage.cluster.Usage()
@@ -268,7 +268,7 @@ func (t *take) awaitEvents(ctx context.Context) (lastEvent time.Time, err error)
 		want++ // the probe's
 	}
 	for {
-		n, err := t.stage.countEvents(ctx, m.Namespace)
+		n, err := t.stage.countEvents(ctx, m.Scope())
 		if err != nil {
 			return lastEvent, err
 		}
@@ -277,7 +277,7 @@ func (t *take) awaitEvents(ctx context.Context) (lastEvent time.Time, err error)
 		}
 		quiet := time.Since(lastEvent) > eventsQuiet
 		if have >= want || quiet {
-			scheduled, err := t.stage.scheduledEvents(ctx, m.Namespace)
+			scheduled, err := t.stage.scheduledEvents(ctx, m.Scope())
 			if err != nil {
 				return lastEvent, err
 			}

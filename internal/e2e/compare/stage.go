@@ -135,7 +135,7 @@ func (st *stage) make(ctx context.Context, group *scene.Pods, from int, label st
 		if group.Node != nil {
 			pod.Spec.NodeName = st.nodes[group.Node(from+i)]
 		}
-		_, err := st.client.CoreV1().Pods(group.Namespace).Create(ctx, pod, metav1.CreateOptions{})
+		_, err := st.client.CoreV1().Pods(group.NamespaceOf(from+i)).Create(ctx, pod, metav1.CreateOptions{})
 		if apierrors.IsAlreadyExists(err) {
 			return nil
 		}
@@ -180,13 +180,13 @@ func (st *stage) clear(ctx context.Context, s *scene.Scene) error {
 			return fmt.Errorf("undo what went on: %w", err)
 		}
 	}
-	namespaces := map[string]bool{s.Measured.Namespace: true}
+	namespaces := map[string]bool{s.Measured.Namespace: true, s.Measured.Scope(): true} // the probe is in the first
 	for i := range s.Fresh {
 		if group := &s.Fresh[i]; group.Node == nil {
 			if err := st.release(ctx, group); err != nil {
 				return err
 			}
-			namespaces[group.Namespace] = true
+			namespaces[group.Scope()] = true
 		}
 	}
 	for _, label := range []string{measuredLabel, freshLabel, probeLabel} {
@@ -205,7 +205,7 @@ func (st *stage) release(ctx context.Context, group *scene.Pods) error {
 		return nil
 	}
 	err := rig.InParallel(group.Count, func(i int) error {
-		_, err := st.client.CoreV1().Pods(group.Namespace).Patch(ctx, group.Pod(i).Name, types.MergePatchType,
+		_, err := st.client.CoreV1().Pods(group.NamespaceOf(i)).Patch(ctx, group.Pod(i).Name, types.MergePatchType,
 			[]byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
 		if apierrors.IsNotFound(err) {
 			return nil

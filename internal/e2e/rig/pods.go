@@ -31,7 +31,7 @@ func DeletePods(ctx context.Context, client kubernetes.Interface, namespace stri
 	return DeletePodsWith(ctx, client, namespace, "")
 }
 
-// DeletePodsWith deletes the pods of a namespace that a label selector selects, as DeletePods does.
+// DeletePodsWith deletes the pods of a namespace, or of all, that a label selector selects, as DeletePods does.
 func DeletePodsWith(ctx context.Context, client kubernetes.Interface, namespace, selector string) error {
 	pods, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
@@ -39,7 +39,7 @@ func DeletePodsWith(ctx context.Context, client kubernetes.Interface, namespace,
 	}
 	now := int64(0)
 	err = InParallel(len(pods.Items), func(i int) error {
-		err := client.CoreV1().Pods(namespace).Delete(ctx, pods.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
+		err := client.CoreV1().Pods(pods.Items[i].Namespace).Delete(ctx, pods.Items[i].Name, metav1.DeleteOptions{GracePeriodSeconds: &now})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -89,7 +89,7 @@ func InParallel(n int, do func(i int) error) error {
 	return <-errs
 }
 
-// Bindings watches how many pods of a namespace are bound, and when. It requests only metadata from the API server, so that watching costs
+// Bindings watches how many pods of a namespace, or of all, are bound, and when. It requests only metadata from the API server, so that watching costs
 // little.
 type Bindings struct {
 	mu          sync.Mutex

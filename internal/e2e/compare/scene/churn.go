@@ -101,7 +101,7 @@ func deleted(pods Pods, perSecond int) Churn {
 			if i >= pods.Count {
 				return nil
 			}
-			return gone(client.CoreV1().Pods(pods.Namespace).Delete(ctx, pods.Pod(i).Name, atOnce()))
+			return gone(client.CoreV1().Pods(pods.NamespaceOf(i)).Delete(ctx, pods.Pod(i).Name, atOnce()))
 		},
 		Undo: func(context.Context, kubernetes.Interface) error { return nil },
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
 
@@ -31,7 +32,7 @@ type Scene struct {
 	// Fresh are the pods that are created for each round: those on nodes before the scheduler starts, the others while it runs and just
 	// before the measured ones. Those on nodes may stay for the next round, the others are removed.
 	Fresh []Pods
-	// Measured are the pods to be placed. They are in one namespace.
+	// Measured are the pods to be placed.
 	Measured Pods
 	// Churn runs while pods are placed.
 	Churn []Churn
@@ -60,12 +61,31 @@ type Site struct {
 
 // Pods are pods of one kind.
 type Pods struct {
+	// Namespace is that of all pods, unless In is set.
 	Namespace string
-	Count     int
+	// In returns the namespace of the i-th pod; nil if all are in one.
+	In    func(i int) string
+	Count int
 	// Pod makes the i-th pod; its name depends on i only, and is unique in a scene.
 	Pod func(i int) *v1.Pod
 	// Node returns the index of the node that the i-th pod is created on; nil if the pods have none.
 	Node func(i int) int
+}
+
+// NamespaceOf returns the namespace of the i-th pod.
+func (p *Pods) NamespaceOf(i int) string {
+	if p.In == nil {
+		return p.Namespace
+	}
+	return p.In(i)
+}
+
+// Scope is the namespace in which to look for the pods: theirs, or all if they are in several.
+func (p *Pods) Scope() string {
+	if p.In == nil {
+		return p.Namespace
+	}
+	return metav1.NamespaceAll
 }
 
 // Churn is a repeated change of the cluster while pods are placed.

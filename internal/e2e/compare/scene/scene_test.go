@@ -57,7 +57,11 @@ func holdsTogether(t *testing.T, s *Scene) {
 		}
 		for i := range group.Count {
 			p := group.Pod(i)
-			key := group.Namespace + "/" + p.Name
+			if namespace := group.NamespaceOf(i); !exists[namespace] {
+				t.Fatalf("there is no namespace %q", namespace)
+			}
+			p.Namespace = group.NamespaceOf(i)
+			key := p.Namespace + "/" + p.Name
 			if names[key] {
 				t.Fatalf("two pods are called %s", key)
 			}
@@ -92,6 +96,9 @@ func checkDemands(t *testing.T, s *Scene, p *v1.Pod, n int, apart map[string]map
 	}
 	if a := affinity.PodAntiAffinity; a != nil && len(a.RequiredDuringSchedulingIgnoredDuringExecution) > 0 {
 		key := fmt.Sprint(p.Labels)
+		if term := a.RequiredDuringSchedulingIgnoredDuringExecution[0]; len(term.Namespaces) == 0 && term.NamespaceSelector == nil {
+			key += " in " + p.Namespace
+		}
 		if apart[key] == nil {
 			apart[key] = map[int]bool{}
 		}

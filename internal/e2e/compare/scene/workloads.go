@@ -55,7 +55,7 @@ func scaled(n int, scale float64) int {
 	return max(1, int(math.Round(float64(n)*scale)))
 }
 
-// catalogue lists the workloads of scheduler_perf in the order of upstream's files, then two of our own.
+// catalogue lists the workloads of scheduler_perf in the order of upstream's files, then our own.
 func catalogue() []row {
 	return []row{
 		{"SchedulingBasic/5000Nodes_10000Pods", 680, "", 5000, 1000, 10000, basic},
@@ -94,6 +94,9 @@ func catalogue() []row {
 		{"ExtendedResource/Implicit_25classes_5000pods_500nodes", 130, needsDevices, 500, 2500, 2500, nil},
 		{"ParkedChurn/0Parked", 0, "", 5000, 0, 10000, parkedChurn},
 		{"ParkedChurn/10000Parked", 0, "", 5000, 10000, 10000, parkedChurn},
+		{"WaitingForRoom/10000Waiting", 0, "", 5000, 10000, 10000, waitingForRoom},
+		{"ManyTenants/1000Namespaces", 0, "", 5000, 5000, 5000, manyTenants},
+		{"ManyApps/2000Services", 0, "", 5000, 5000, 10000, manyApps},
 		{"Restart/100000Running", 0, "", 5000, 100000, 100, restart},
 	}
 }
@@ -422,6 +425,55 @@ func parkedChurn(s *Scene, c counts) {
 		return p
 	}}}
 	s.Churn = []Churn{updated(100, s.Site)}
+}
+
+// waitingForRoom has nodes that are full, and pods on them that end all the time: each end makes room for one of those that wait, and it can help
+// any of them.
+func waitingForRoom(s *Scene, c counts) {
+	half := func(prefix string) func(i int) *v1.Pod {
+		return func(i int) *v1.Pod { return pod(numbered(prefix, i), "2", "500Mi", nil) }
+	}
+	ending := Pods{Namespace: before, Count: 2 * c.nodes, Pod: half("ending"), Node: evenly(c.nodes, 1)}
+	s.Fresh = []Pods{ending}
+	s.Measured.Pod, s.Measured.Count = half("pod"), ending.Count
+	s.Churn = []Churn{deleted(ending, 100)}
+}
+
+// smallApp is how many pods of a small app run beforehand, and how many are added.
+const smallApp = 5
+
+// manyTenants has a small app in each of many namespaces. All of these apps have the same labels and the same demands, about their own pods alone.
+func manyTenants(s *Scene, c counts) {
+	s.Site.Node = inZones(3)
+	tenants := max(1, c.measured/smallApp)
+	tenant := func(i int) string { return numbered("tenant", i/smallApp%tenants) }
+	for k := range tenants {
+		s.Site.Namespaces = append(s.Site.Namespaces, namespaces(nil, tenant(k*smallApp))...)
+	}
+	web := func(prefix string) func(i int) *v1.Pod {
+		return func(i int) *v1.Pod {
+			p := pod(numbered(prefix, i), "100m", "500Mi", map[string]string{"app": "web"})
+			apartByHost(p, v1.PodAffinityTerm{LabelSelector: selecting(p.Labels)})
+			spread(p, 1, v1.LabelTopologyZone, v1.DoNotSchedule)
+			spread(p, 1, v1.LabelHostname, v1.ScheduleAnyway)
+			return p
+		}
+	}
+	running := standing(c, 1, web("running"))
+	running.Count, running.In = tenants*smallApp, tenant
+	s.Standing = []Pods{running}
+	s.Measured.Pod, s.Measured.Count, s.Measured.In = web("pod"), tenants*smallApp, tenant
+}
+
+// manyApps has many small apps with a Service each, whose pods are spread by default.
+func manyApps(s *Scene, c counts) {
+	s.Site.Node = inZones(3)
+	s.Standing = []Pods{standing(c, 1, defaultPod)}
+	labels := func(i int) map[string]string { return newApp(i / smallApp).labels }
+	for i := 0; i < c.measured; i += smallApp {
+		s.Site.Services = append(s.Site.Services, service(measured, labels(i)["app"], labels(i)))
+	}
+	s.Measured.Pod = func(i int) *v1.Pod { return pod(numbered("pod", i), "100m", "500Mi", labels(i)) }
 }
 
 // restart measures how long a scheduler takes until its first binding in a large cluster.
