@@ -194,6 +194,13 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 			serviceOf("ns", name, map[string]string{"app": name}), replicaSet("ns", name, map[string]string{"app": name}),
 			{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}},
 		})
+		tenant := tenantOn(name, "node-"+name)
+		s.Apply([]model.Change{{Kind: model.PodSet, Pod: tenant}})
+		term, err := model.NewTerm(name, tenant.Terms[0].Source)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Tally(PodSet{Text: name, Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{})
 		assumed := podOn("assumed-"+name, name, "", 1).Pod
 		s.Assume(plan.Placement{
 			QueuedPod: plan.QueuedPod{Pod: assumed}, NodeName: "node-" + name, Holds: []plan.Hold{{Object: ref(model.ServiceKind, i)}},
@@ -207,7 +214,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 	for i := range many {
 		name := fmt.Sprint(i)
 		s.Apply([]model.Change{
-			podGone("pod-" + name), podGone("nominated-" + name), podGone("assumed-" + name), nodeGone("node-" + name),
+			{Kind: model.PodGone, Key: model.PodKey{Namespace: name, Name: "tenant"}}, podGone("pod-" + name), podGone("nominated-" + name), podGone("assumed-" + name), nodeGone("node-" + name),
 			{Kind: model.ObjectGone, Ref: ref(model.ServiceKind, i)}, {Kind: model.ObjectGone, Ref: ref(model.ReplicaSetKind, i)},
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}},
 		})
@@ -219,6 +226,16 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		}
 	}
 	audited(t, s)
+}
+
+// tenantOn is a pod with anti-affinity to the pods of its app in a namespace of its own.
+func tenantOn(namespace, node string) *model.Pod {
+	p := podOn("tenant", namespace, node, 1).Pod.Object
+	p.Namespace, p.Labels = namespace, map[string]string{"app": namespace}
+	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+		{TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}},
+	}}}
+	return model.NewPod(p)
 }
 
 // byName returns each of the sizes.
