@@ -18,13 +18,11 @@ func (o *Outbox) Audit() error {
 	return v.Err()
 }
 
-// auditBindings checks the bindings in the backlog, those that a status holds up, and those with steps.
+// auditBindings checks the bindings in the backlog, those that a status holds up, and those that have not ended.
 func (o *Outbox) auditBindings(v *audit.Violations) {
-	inBacklog := map[*binding]bool{}
 	for i, b := range o.backlog.bindings {
-		inBacklog[b] = true
-		if b.place != ready {
-			v.Add("the binding of %s is in the backlog and in place %d", b.placement.Pod, b.place)
+		if b.place != ready || b.position != i {
+			v.Add("the binding of %s is at position %d of the backlog; it says position %d and that it is %s", b.placement.Pod, i, b.position, b.place)
 		}
 		if parent := (i - 1) / 2; i > 0 && o.backlog.Less(i, parent) {
 			v.Add("the binding of %s stands behind that of %s in the backlog, and goes first", b.placement.Pod, o.backlog.bindings[parent].placement.Pod)
@@ -32,18 +30,21 @@ func (o *Outbox) auditBindings(v *audit.Violations) {
 	}
 	for uid, p := range o.pods {
 		if p.held != nil && (p.held.place != held || !p.writing) {
-			v.Add("the binding of pod %s is held up in place %d; its status is being written: %t", uid, p.held.place, p.writing)
+			v.Add("the binding of pod %s is held up and %s; its status is being written: %t", uid, p.held.place, p.writing)
 		}
 	}
-	for uid, b := range o.staged {
-		if b.placement.Pod.UID != uid || b.steps == nil || b.phase == over {
-			v.Add("the binding of %s is kept for its steps under %s, and is %s", b.placement.Pod, uid, b.phase)
+	for uid, b := range o.bindings {
+		if b.placement.Pod.UID != uid || b.phase == over {
+			v.Add("the binding of %s is found under pod %s, and is %s", b.placement.Pod, uid, b.phase)
 		}
-		if b.place == ready && !inBacklog[b] {
+		if b.place == ready && (b.position >= len(o.backlog.bindings) || o.backlog.bindings[b.position] != b) {
 			v.Add("the binding of %s is ready and not in the backlog", b.placement.Pod)
 		}
-		if (b.place == waiting || b.place == pausing) && (b.onTimeline >= len(o.later.entries) || o.later.entries[b.onTimeline].binding != b) {
+		if (b.place == waiting || b.place == pausing) && (b.position >= len(o.later.entries) || o.later.entries[b.position].binding != b) {
 			v.Add("the binding of %s waits and is not on the timeline", b.placement.Pod)
+		}
+		if b.place == held && (o.pods[uid] == nil || o.pods[uid].held != b) {
+			v.Add("the binding of %s is held up and no status holds it up", b.placement.Pod)
 		}
 	}
 }
@@ -63,8 +64,9 @@ func (o *Outbox) auditTimeline(v *audit.Violations) {
 			if p := o.pods[e.pod]; p == nil || !p.queued {
 				v.Add("the status of pod %s waits for a time and is not queued", e.pod)
 			}
-		case e.binding.place != waiting && e.binding.place != pausing:
-			v.Add("the binding of %s is on the timeline and in place %d", e.binding.placement.Pod, e.binding.place)
+		case e.binding.place != waiting && e.binding.place != pausing || e.binding.position != i:
+			v.Add("the binding of %s is at position %d of the timeline; it says position %d and that it is %s",
+				e.binding.placement.Pod, i, e.binding.position, e.binding.place)
 		}
 	}
 	if delayed != o.delayed {

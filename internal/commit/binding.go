@@ -33,11 +33,11 @@ type binding struct {
 	open bool
 	late time.Time
 
-	sent       bool // something was sent for it
-	nominated  bool // the decision made its node the pod's nominated one
-	onTimeline int  // position, while place is pausing or waiting
-	failure    failure
-	seen       *observation
+	sent      bool // something was sent for it
+	nominated bool // the decision made its node the pod's nominated one
+	position  int  // in the backlog while place is ready, on the timeline while it is pausing or waiting
+	failure   failure
+	seen      *observation
 }
 
 // progress is how far a binding with steps has come.
@@ -75,8 +75,8 @@ func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nominati
 		}
 		n := len(placement.Steps)
 		b.steps = &progress{began: now, entered: now, allowed: make([]bool, n), begun: make([]bool, n)}
-		o.staged[placement.Pod.UID] = b
 	}
+	o.bindings[placement.Pod.UID] = b
 	o.advance(now, b)
 }
 
@@ -272,8 +272,8 @@ func (o *Outbox) reportOf(b *binding, f failure) report.Report {
 // finish forgets a binding that is over.
 func (o *Outbox) finish(b *binding) {
 	b.move(over)
-	if b.steps != nil && o.staged[b.placement.Pod.UID] == b {
-		delete(o.staged, b.placement.Pod.UID)
+	if o.bindings[b.placement.Pod.UID] == b {
+		delete(o.bindings, b.placement.Pod.UID)
 	}
 }
 
@@ -281,7 +281,7 @@ func (o *Outbox) finish(b *binding) {
 func (o *Outbox) isBound(now time.Time, b *binding) {
 	o.settle(b, failure{})
 	if b.steps == nil {
-		b.move(over)
+		o.finish(b)
 		return
 	}
 	o.enter(now, b, postBinds)

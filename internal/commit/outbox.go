@@ -24,7 +24,7 @@ type Outbox struct {
 	statuses    lane[types.UID]
 	events      lane[*event]
 	later       timeline
-	staged      map[types.UID]*binding // bindings with steps
+	bindings    map[types.UID]*binding // that have not ended, by pod
 	decided     uint64                 // bindings so far
 	pods        map[types.UID]*writes  // pods with a status that waits or is being written
 	eventOf     map[eventKey]*event    // events that wait
@@ -56,12 +56,14 @@ type OutboxConfig struct {
 
 // Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsMerged are repetitions that
 // were counted in an event that still waited, EventsDropped those that were not written because too many waited, or there was no time
-// left.
+// left. Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events
+// that were looked at one by one.
 type Stats struct {
 	Bound, BindingsFailed, Questions int64
 	Statuses, StatusesFailed         int64
 	Events, EventsFailed             int64
 	EventsMerged, EventsDropped      int64
+	Looked                           int64
 }
 
 // RequestKind says what a request is for.
@@ -172,7 +174,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 		return nil, fmt.Errorf("jitter is missing")
 	}
 	return &Outbox{
-		config: config, staged: map[types.UID]*binding{},
+		config: config, bindings: map[types.UID]*binding{},
 		pods: map[types.UID]*writes{}, eventOf: map[eventKey]*event{}, written: map[types.UID]written{},
 	}, nil
 }
@@ -275,11 +277,15 @@ func (o *Outbox) Empty() bool {
 // Remembered is how many things are kept in memory, waiting or written of late.
 func (o *Outbox) Remembered() int {
 	return o.backlog.len() + o.statuses.len() + o.events.len() + len(o.later.entries) + len(o.pods) + len(o.eventOf) + len(o.written) +
-		o.writes.len() + o.opened + len(o.staged) + len(o.ended.Settled) + len(o.ended.Stages) + len(o.ended.GivenUp)
+		o.writes.len() + o.opened + len(o.bindings) + len(o.ended.Settled) + len(o.ended.Stages) + len(o.ended.GivenUp)
 }
 
 // Stats returns the counts so far.
-func (o *Outbox) Stats() Stats { return o.stats }
+func (o *Outbox) Stats() Stats {
+	stats := o.stats
+	stats.Looked += o.backlog.compared + o.later.compared
+	return stats
+}
 
 // Stop lets no more bindings in and settles those that no request is under way for, in an order that is the same each time. Nothing is undone:
 // there may be no time for it, and the next process makes the same steps again or finds them made. Bindings in flight are settled by
@@ -289,7 +295,7 @@ func (o *Outbox) Stop(reason error) {
 	for o.backlog.len() > 0 {
 		o.settleStopped(o.backlog.pop())
 	}
-	kept := timeline{planned: o.later.planned}
+	kept := timeline{planned: o.later.planned, compared: o.later.compared}
 	for _, e := range o.later.entries {
 		if e.binding != nil {
 			o.settleStopped(e.binding)

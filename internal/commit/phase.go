@@ -55,7 +55,13 @@ const (
 	sending       // its request is in flight
 	waiting       // for what its step waits for; on the timeline until the timeout
 	pausing       // on the timeline until the next try
+	places
 )
+
+var placeNames = [places]string{"nowhere", "held", "ready", "sending", "waiting", "pausing"}
+
+// String returns the place in a word.
+func (p place) String() string { return placeNames[p] }
 
 func phaseOf(stage plan.Stage) phase {
 	if stage == plan.Permit {

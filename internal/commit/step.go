@@ -143,8 +143,8 @@ func (o *Outbox) Cancel(now time.Time, pod types.UID, reason error) bool {
 
 // waiterOf returns the binding in which a plugin waits, or will, and at which step.
 func (o *Outbox) waiterOf(pod types.UID, plugin string) (b *binding, at int) {
-	b = o.staged[pod]
-	if b == nil || b.phase >= binds {
+	b = o.bindings[pod]
+	if b == nil || b.steps == nil || b.phase >= binds {
 		return nil, 0
 	}
 	for at = b.steps.step; at < len(b.placement.Steps); at++ {
@@ -155,23 +155,9 @@ func (o *Outbox) waiterOf(pod types.UID, plugin string) (b *binding, at int) {
 	return nil, 0
 }
 
-// unsentOf returns the pod's binding, if its Bind request was not sent or was certainly not stored. Bindings without steps are searched for,
-// as nothing else needs to find them.
+// unsentOf returns the pod's binding, if its Bind request was not sent or was certainly not stored.
 func (o *Outbox) unsentOf(pod types.UID) *binding {
-	b := o.staged[pod]
-	if b == nil && o.pods[pod] != nil {
-		b = o.pods[pod].held
-	}
-	for i := 0; b == nil && i < len(o.backlog.bindings); i++ {
-		if o.backlog.bindings[i].placement.Pod.UID == pod {
-			b = o.backlog.bindings[i]
-		}
-	}
-	for i := 0; b == nil && i < len(o.later.entries); i++ {
-		if other := o.later.entries[i].binding; other != nil && other.placement.Pod.UID == pod {
-			b = other
-		}
-	}
+	b := o.bindings[pod]
 	if b == nil || b.phase > binds || b.phase == binds && (b.place == sending || b.open) {
 		return nil
 	}

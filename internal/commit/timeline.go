@@ -9,8 +9,9 @@ import (
 
 // timeline is what waits for a time: a binding, an event, or the status of a pod.
 type timeline struct {
-	entries []entry
-	planned uint64
+	entries  []entry
+	planned  uint64
+	compared int64 // how often two entries were compared
 }
 
 type entry struct {
@@ -36,11 +37,12 @@ func (t *timeline) next(now time.Time) (e entry, ok bool) {
 }
 
 // drop takes off a binding that is on the timeline.
-func (t *timeline) drop(b *binding) { heap.Remove(t, b.onTimeline) }
+func (t *timeline) drop(b *binding) { heap.Remove(t, b.position) }
 
 // Len, Less, Swap, Push and Pop are for container/heap alone.
 func (t *timeline) Len() int { return len(t.entries) }
 func (t *timeline) Less(i, j int) bool {
+	t.compared++
 	if a, b := t.entries[i], t.entries[j]; !a.at.Equal(b.at) {
 		return a.at.Before(b.at)
 	}
@@ -66,6 +68,6 @@ func (t *timeline) Pop() any {
 // place notes where a binding is, so that it can be taken off.
 func (t *timeline) place(i int) {
 	if b := t.entries[i].binding; b != nil {
-		b.onTimeline = i
+		b.position = i
 	}
 }
