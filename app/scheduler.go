@@ -21,9 +21,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/server"
 )
 
-// eventsDrain is how long the writing of events may take when the scheduler stops.
-const eventsDrain = 2 * time.Second
-
 // errFinished is what kube-scheduler returns when it is stopped without leader election.
 var errFinished = errors.New("finished without leader elect")
 
@@ -79,7 +76,6 @@ type pipeline struct {
 	watch  *kube.Watch
 	loop   *loop.Loop
 	commit *commit.Commit
-	writer *kube.Writer
 }
 
 // newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
@@ -101,7 +97,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, err
 	}
-	writer, err := kube.NewWriter(client, c.SchedulerNames())
+	writer, err := kube.NewWriter(client)
 	if err != nil {
 		return pipeline{}, err
 	}
@@ -113,6 +109,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 		InFlight:    o.inFlight,
 		BindingsMax: commit.DefaultBindingsMax,
 		EventsMax:   commit.DefaultEventsMax,
+		SeriesMax:   commit.DefaultSeriesMax,
 		Timeout:     commit.DefaultTimeout,
 		EventPause:  commit.DefaultEventPause,
 		Drain:       commit.DefaultDrain,
@@ -121,7 +118,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, err
 	}
-	parts := pipeline{watch: watch, commit: committer, writer: writer}
+	parts := pipeline{watch: watch, commit: committer}
 	rounds := []loop.Observer{seen.clock, seen.metrics.Loop}
 	if o.audit {
 		rounds = append(rounds, auditor{func() error { return parts.audit() }, log, leads.exit})
@@ -173,9 +170,6 @@ func (s *scheduler) run(ctx context.Context) error {
 	s.log.Info("Stopping Berth scheduler", "reason", context.Cause(ctx))
 	stopWriting(context.Cause(ctx))
 	writers.Wait()
-	closing, cancel := context.WithTimeout(context.Background(), eventsDrain)
-	defer cancel()
-	s.writer.Close(closing)
 	stopElection() // after everything that was decided as the leader is written
 	s.observers.close(s.log)
 	s.watch.Stop()

@@ -103,7 +103,7 @@ func schedule(t *testing.T) {
 	changes := ingest.New(c.Compile())
 	written := writer{bound: make(chan string, 10), statuses: make(chan string, 10)}
 	writes, err := commit.New(commit.Config{
-		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10,
+		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10, SeriesMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 10 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {
@@ -138,7 +138,8 @@ func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodConditio
 	w.statuses <- pod.Name
 	return nil
 }
-func (w writer) Record(context.Context, *berth.Pod, report.Event) error { return nil }
+func (w writer) Record(context.Context, *report.Series) error { return nil }
+func (w writer) Repeat(context.Context, *report.Series) error { return nil }
 
 func node(name string) *v1.Node {
 	room := v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("110")}

@@ -15,6 +15,7 @@ func (o *Outbox) Audit() error {
 	o.auditBindings(v)
 	o.auditTimeline(v)
 	o.auditReports(v)
+	o.auditEvents(v)
 	return v.Err()
 }
 
@@ -76,15 +77,6 @@ func (o *Outbox) auditTimeline(v *audit.Violations) {
 
 // auditReports checks the statuses and events.
 func (o *Outbox) auditReports(v *audit.Violations) {
-	waiting := o.events.items[o.events.head:]
-	if len(waiting) != len(o.eventOf) {
-		v.Add("%d events wait, and %d are found by what they say", len(waiting), len(o.eventOf))
-	}
-	for _, e := range waiting {
-		if o.eventOf[e.eventKey] != e {
-			v.Add("the event %s of %s waits and is not found by what it says", e.eventKey.event.Reason, e.pod)
-		}
-	}
 	queued := map[types.UID]bool{}
 	for _, uid := range o.statuses.items[o.statuses.head:] {
 		if queued[uid] {

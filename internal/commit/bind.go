@@ -89,7 +89,7 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 func (o *Outbox) notBound(now time.Time, b *binding, err error) {
 	f := o.bindError(b, err)
 	if o.stopped != nil {
-		o.settle(b, f)
+		o.settle(now, b, f)
 		return
 	}
 	o.fail(now, b, f)

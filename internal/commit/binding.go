@@ -65,12 +65,12 @@ func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nominati
 	o.decided++
 	b := &binding{placement: *placement, order: o.decided, nominated: nomination.Mode == plan.Set}
 	if o.stopped != nil {
-		o.settleStopped(b)
+		o.settleStopped(now, b)
 		return
 	}
 	if len(placement.Steps) > 0 {
 		if err := checkSteps(placement.Steps); err != nil {
-			o.settle(b, failure{err: err})
+			o.settle(now, b, failure{err: err})
 			return
 		}
 		n := len(placement.Steps)
@@ -201,16 +201,16 @@ func (o *Outbox) timeCame(now time.Time, b *binding) {
 func (o *Outbox) fail(now time.Time, b *binding, f failure) {
 	b.failure = f
 	if b.steps == nil {
-		o.settle(b, f)
+		o.settle(now, b, f)
 		return
 	}
 	b.steps.step = min(b.steps.step, len(b.placement.Steps)-1)
 	o.enter(now, b, undoes)
-	o.undo(b)
+	o.undo(now, b)
 }
 
 // undo takes a binding that has failed back to the next step that has something to undo.
-func (o *Outbox) undo(b *binding) {
+func (o *Outbox) undo(now time.Time, b *binding) {
 	b.forgetRequest()
 	for ; b.steps.step >= 0; b.steps.step-- {
 		if b.steps.begun[b.steps.step] && b.step().Undo != nil {
@@ -218,11 +218,11 @@ func (o *Outbox) undo(b *binding) {
 			return
 		}
 	}
-	o.settle(b, b.failure)
+	o.settle(now, b, b.failure)
 }
 
 // settle ends a binding: it answers the loop and the pod's owner. After a binding that succeeded there may be steps left.
-func (o *Outbox) settle(b *binding, f failure) {
+func (o *Outbox) settle(now time.Time, b *binding, f failure) {
 	if b.phase == postBinds { // answered before
 		o.finish(b)
 		return
@@ -238,24 +238,24 @@ func (o *Outbox) settle(b *binding, f failure) {
 	if f.err != nil {
 		o.stats.BindingsFailed++
 		if o.stopped == nil {
-			o.queueReport(b.placement.Pod, o.reportOf(b, f))
+			o.queueReport(now, b.placement.Pod, o.reportOf(b, f))
 		}
 		o.finish(b)
 		return
 	}
 	o.stats.Bound++
-	o.queueReport(b.placement.Pod, report.OfBinding(&b.placement))
+	o.queueReport(now, b.placement.Pod, report.OfBinding(&b.placement))
 }
 
 // settleStopped ends a binding because the process ends.
-func (o *Outbox) settleStopped(b *binding) {
+func (o *Outbox) settleStopped(now time.Time, b *binding) {
 	switch {
 	case b.phase == undoes:
-		o.settle(b, b.failure)
+		o.settle(now, b, b.failure)
 	case b.stepsLeft():
-		o.settle(b, b.broken(o.stopped))
+		o.settle(now, b, b.broken(o.stopped))
 	default:
-		o.settle(b, o.bindError(b, o.stopped))
+		o.settle(now, b, o.bindError(b, o.stopped))
 	}
 }
 
@@ -279,7 +279,7 @@ func (o *Outbox) finish(b *binding) {
 
 // isBound goes on after the API server has stored the binding: the loop is answered, and the steps after it are made.
 func (o *Outbox) isBound(now time.Time, b *binding) {
-	o.settle(b, failure{})
+	o.settle(now, b, failure{})
 	if b.steps == nil {
 		o.finish(b)
 		return

@@ -29,9 +29,10 @@ type Writer interface {
 	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error
 	// Patch patches an object.
 	Patch(ctx context.Context, write *plan.Write) error
-	// Record writes an event about the pod. A warning may be sent later: that Record returned no error does not say that it has reached the
-	// API server.
-	Record(ctx context.Context, pod *model.Pod, event report.Event) error
+	// Record creates an event, with its series if it has happened more than once. If it is there already, the error is "already exists".
+	Record(ctx context.Context, event *report.Series) error
+	// Repeat writes how often an event has happened, which is more than once, and when last. If it is not there, the error is "not found".
+	Repeat(ctx context.Context, event *report.Series) error
 }
 
 // Results takes in how bindings ended.
@@ -49,8 +50,8 @@ type Config struct {
 	// InFlight is how many writes are sent at the same time.
 	InFlight int
 	// BindingsMax is how many bindings may wait to be sent before Room makes the loop wait. EventsMax is how many events may wait before the
-	// oldest are dropped.
-	BindingsMax, EventsMax int
+	// oldest are dropped, SeriesMax how many that may repeat are kept, so that repetitions are counted in them.
+	BindingsMax, EventsMax, SeriesMax int
 	// Timeout is how long one write may take.
 	Timeout time.Duration
 	// EventPause is how long statuses and events wait after the API server did not answer one.
@@ -66,6 +67,7 @@ const (
 	DefaultInFlight    = 64
 	DefaultBindingsMax = 1_000
 	DefaultEventsMax   = 100_000
+	DefaultSeriesMax   = 100_000 // some 40 MB of memory
 	DefaultTimeout     = 30 * time.Second
 	DefaultEventPause  = 2 * time.Second
 	DefaultDrain       = 5 * time.Second
@@ -91,14 +93,19 @@ type Commit struct {
 // others are free for bindings although statuses and events hang.
 const share = 2
 
-// OutboxFor is the configuration of the Outbox of a Commit with so many writes in flight.
-func OutboxFor(binder func(string) plugin.Bind, inFlight, eventsMax int, pause time.Duration, jitter func(time.Duration) time.Duration) OutboxConfig {
-	return OutboxConfig{Binder: binder, EventsMax: eventsMax, ReportsInFlight: max(1, (inFlight-1)/share), Pause: pause, Jitter: jitter}
+// OutboxOf is the configuration of the Outbox of a Commit.
+func OutboxOf(config *Config, jitter func(time.Duration) time.Duration) OutboxConfig {
+	return OutboxConfig{
+		Binder: config.Binder, EventsMax: config.EventsMax, SeriesMax: config.SeriesMax, ReportsInFlight: max(1, (config.InFlight-1)/share),
+		Pause: config.EventPause, Jitter: jitter,
+	}
 }
 
 // DefaultOutbox is the configuration of the Outbox of a Commit with the defaults.
 func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
-	return OutboxFor(binder, DefaultInFlight, DefaultEventsMax, DefaultEventPause, jitter)
+	return OutboxOf(&Config{
+		Binder: binder, InFlight: DefaultInFlight, EventsMax: DefaultEventsMax, SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause,
+	}, jitter)
 }
 
 // jitter is how much longer a wait may be, as a part of it, so that writes that failed together are not tried again together.
@@ -113,6 +120,7 @@ func New(config Config) (*Commit, error) {
 		{"writes in flight", int64(config.InFlight)},
 		{"limit of waiting bindings", int64(config.BindingsMax)},
 		{"limit of waiting events", int64(config.EventsMax)},
+		{"limit of events that may repeat", int64(config.SeriesMax)},
 		{"timeout of a write", int64(config.Timeout)},
 		{"pause of events", int64(config.EventPause)},
 		{"time to finish writes", int64(config.Drain)},
@@ -122,7 +130,7 @@ func New(config Config) (*Commit, error) {
 		}
 	}
 	spread := func(d time.Duration) time.Duration { return wait.Jitter(d, jitter) }
-	outbox, err := NewOutbox(OutboxFor(config.Binder, config.InFlight, config.EventsMax, config.EventPause, spread))
+	outbox, err := NewOutbox(OutboxOf(&config, spread))
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +248,7 @@ func (c *Commit) Run(ctx context.Context) {
 func (c *Commit) stop(reason error) {
 	c.mu.Lock()
 	c.stopped = true
-	c.outbox.Stop(reason)
+	c.outbox.Stop(time.Now(), reason)
 	ended := c.outbox.Take()
 	c.makeRoom()
 	c.wake.Broadcast()

@@ -23,7 +23,7 @@ type Observer interface {
 // step, a status or an event.
 type Write struct {
 	Kind WriteKind
-	Pod  *model.Pod
+	Pod  *model.Pod // nil of an event, which may be written long after the pod is gone
 }
 
 // WriteKind is what is written.
@@ -54,7 +54,7 @@ func (r *Request) observed() **observation {
 	switch r.Kind {
 	case Patch:
 		return &r.status.seen
-	case Record:
+	case Record, Repeat:
 		return &r.event.seen
 	case WriteStep, UndoStep:
 		return &r.binding.steps.seen
@@ -62,7 +62,7 @@ func (r *Request) observed() **observation {
 	return &r.binding.seen
 }
 
-var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, Patch: StatusWrite, Record: EventWrite}
+var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite}
 
 // sending tells observers that a write begins, unless it has begun already, and returns the context to send the request with.
 func (c *Commit) sending(ctx context.Context, request Request) context.Context {

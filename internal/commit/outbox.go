@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"container/list"
 	"fmt"
 	"maps"
 	"slices"
@@ -27,7 +28,9 @@ type Outbox struct {
 	bindings    map[types.UID]*binding // that have not ended, by pod
 	decided     uint64                 // bindings so far
 	pods        map[types.UID]*writes  // pods with a status that waits or is being written
-	eventOf     map[eventKey]*event    // events that wait
+	series      map[eventKey]*event    // events that may repeat
+	kept        list.List              // those of them that nothing is to be written of, by how long they have been idle
+	lastEvent   time.Time              // when the last event happened
 	written     map[types.UID]written  // the last status written, of pods that the watch may not have shown since
 	writes      lane[expiry]           // the same, oldest first
 	opened      int                    // bindings that something was sent for and that have not ended
@@ -45,24 +48,24 @@ type Outbox struct {
 type OutboxConfig struct {
 	// Binder returns the Bind plugin of a scheduler name.
 	Binder func(schedulerName string) plugin.Bind
-	// EventsMax is how many events may wait before the oldest are dropped. ReportsInFlight is how many statuses and events together are
+	// EventsMax is how many events may wait before the oldest are dropped. SeriesMax is how many events that may repeat are kept; when there are
+	// more, the one that has not repeated for the longest time ends. ReportsInFlight is how many statuses and events together are
 	// written at the same time, excluding what the worker reserved for events writes.
-	EventsMax, ReportsInFlight int
+	EventsMax, SeriesMax, ReportsInFlight int
 	// Pause is how long statuses and events wait after the API server could not be reached.
 	Pause time.Duration
 	// Jitter spreads waits, so that writes that failed together are not tried again together.
 	Jitter func(wait time.Duration) time.Duration
 }
 
-// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsMerged are repetitions that
-// were counted in an event that still waited, EventsDropped those that were not written because too many waited, or there was no time
-// left. Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events
+// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsRepeated are repetitions that
+// were counted in an event's series, EventsDropped those that were not written because too many waited, or there was no time left. Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events
 // that were looked at one by one.
 type Stats struct {
 	Bound, BindingsFailed, Questions int64
 	Statuses, StatusesFailed         int64
 	Events, EventsFailed             int64
-	EventsMerged, EventsDropped      int64
+	EventsRepeated, EventsDropped    int64
 	Looked                           int64
 }
 
@@ -80,32 +83,41 @@ const (
 	UndoStep
 	// Patch writes the condition and the nomination.
 	Patch
-	// Record writes the event, as often as it happened.
+	// Record creates the event.
 	Record
+	// Repeat writes how often the event has happened, and when last.
+	Repeat
 )
 
-var requestNames = [...]string{"bind", "ask", "write", "undo", "patch", "record"}
+var requestNames = [...]string{"bind", "ask", "write", "undo", "patch", "record", "repeat"}
 
 // String returns the kind in a word.
 func (k RequestKind) String() string { return requestNames[k] }
 
-// Request is one request to be sent. Exactly the fields that its kind names are set, and Pod.
+// Request is one request to be sent. Exactly the fields that its kind names are set, and Pod except of events.
 type Request struct {
 	Kind     RequestKind
-	Pod      *model.Pod
+	Pod      *model.Pod  // all but Record and Repeat
 	NodeName string      // Bind, Ask
 	Binding  *v1.Binding // Bind
 	Write    *plan.Write // WriteStep, UndoStep
 	// Condition may be nil.
 	Condition  *v1.PodCondition // Patch
 	Nomination plan.Nomination  // Patch
-	Event      report.Event     // Record
-	Times      int              // Record: how often the event happened
+	Series     report.Series    // Record, Repeat
 
 	binding *binding
 	status  *status
 	event   *event
 	probe   bool // it finds out whether the API server answers again
+}
+
+// Key returns the namespace and name of the pod that the request is about.
+func (r *Request) Key() model.PodKey {
+	if r.Pod == nil {
+		return r.Series.Subject.Key()
+	}
+	return r.Pod.Key()
 }
 
 // Response is how a request ended.
@@ -155,7 +167,7 @@ type StageEnd struct {
 
 // GivenUp is a write that will not be tried again.
 type GivenUp struct {
-	Pod *model.Pod
+	Pod model.PodKey
 	Err error
 }
 
@@ -166,6 +178,8 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 		return nil, fmt.Errorf("the Bind plugins are missing")
 	case config.EventsMax <= 0:
 		return nil, fmt.Errorf("limit of waiting events is %d: must be greater than 0", config.EventsMax)
+	case config.SeriesMax <= 0:
+		return nil, fmt.Errorf("limit of events that may repeat is %d: must be greater than 0", config.SeriesMax)
 	case config.ReportsInFlight <= 0:
 		return nil, fmt.Errorf("statuses and events in flight is %d: must be greater than 0", config.ReportsInFlight)
 	case config.Pause <= 0:
@@ -175,7 +189,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	}
 	return &Outbox{
 		config: config, bindings: map[types.UID]*binding{},
-		pods: map[types.UID]*writes{}, eventOf: map[eventKey]*event{}, written: map[types.UID]written{},
+		pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
 	}, nil
 }
 
@@ -194,12 +208,12 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	if decision.Outcome != plan.Placed {
 		for i := range decision.Pods {
 			pod := decision.Pods[i].Pod
-			o.queueReport(pod, report.Of(decision, pod))
+			o.queueReport(now, pod, report.Of(decision, pod))
 		}
 	}
 	for _, nomination := range decision.Nominations {
 		if decision.Outcome == plan.Placed || !decision.IsAbout(nomination.Pod) {
-			o.queueReport(nomination.Pod, report.Report{Nomination: nomination})
+			o.queueReport(now, nomination.Pod, report.Report{Nomination: nomination})
 		}
 	}
 }
@@ -209,6 +223,7 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 func (o *Outbox) Next(now time.Time, eventsFirst bool) (Request, bool) {
 	o.wakeUp(now)
 	o.forget(now)
+	o.endSeries(now)
 	mayReport := !now.Before(o.paused) && !(o.unreachable && o.probing)
 	switch {
 	case eventsFirst && mayReport && o.events.len() > 0:
@@ -241,15 +256,15 @@ func (o *Outbox) Done(now time.Time, request Request, response Response) {
 	case UndoStep:
 		o.stepUndone(now, request.binding, response.Err)
 	case Patch:
-		o.endReport(request, response.Err)
+		o.endReport(&request, response.Err)
 		o.patched(now, request.status, response.Err)
-	case Record:
-		o.endReport(request, response.Err)
-		o.recorded(now, request.event, response.Err)
+	case Record, Repeat:
+		o.endReport(&request, response.Err)
+		o.recorded(now, &request, response.Err)
 	}
 }
 
-// Due returns when the next thing that waits for a time is due; ok is false if nothing does.
+// Due returns when the next thing that is to be sent and waits for a time is due; ok is false if nothing does.
 func (o *Outbox) Due() (at time.Time, ok bool) {
 	if len(o.later.entries) > 0 {
 		at, ok = o.later.entries[0].at, true
@@ -269,14 +284,14 @@ func (o *Outbox) Open() int { return o.opened }
 // more reports whether something waits for its turn and not for a time.
 func (o *Outbox) more() bool { return o.backlog.len()+o.statuses.len()+o.events.len() > 0 }
 
-// Empty reports whether nothing waits, for its turn or for a time.
+// Empty reports whether nothing waits to be sent, for its turn or for a time.
 func (o *Outbox) Empty() bool {
 	return o.backlog.len()+o.statuses.len()+o.events.len()+len(o.later.entries) == 0
 }
 
 // Remembered is how many things are kept in memory, waiting or written of late.
 func (o *Outbox) Remembered() int {
-	return o.backlog.len() + o.statuses.len() + o.events.len() + len(o.later.entries) + len(o.pods) + len(o.eventOf) + len(o.written) +
+	return o.backlog.len() + o.statuses.len() + o.events.len() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
 		o.writes.len() + o.opened + len(o.bindings) + len(o.ended.Settled) + len(o.ended.Stages) + len(o.ended.GivenUp)
 }
 
@@ -290,15 +305,15 @@ func (o *Outbox) Stats() Stats {
 // Stop lets no more bindings in and settles those that no request is under way for, in an order that is the same each time. Nothing is undone:
 // there may be no time for it, and the next process makes the same steps again or finds them made. Bindings in flight are settled by
 // their next answer.
-func (o *Outbox) Stop(reason error) {
+func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopped = reason
 	for o.backlog.len() > 0 {
-		o.settleStopped(o.backlog.pop())
+		o.settleStopped(now, o.backlog.pop())
 	}
 	kept := timeline{planned: o.later.planned, compared: o.later.compared}
 	for _, e := range o.later.entries {
 		if e.binding != nil {
-			o.settleStopped(e.binding)
+			o.settleStopped(now, e.binding)
 		} else {
 			kept.plan(e)
 		}
@@ -306,7 +321,7 @@ func (o *Outbox) Stop(reason error) {
 	o.later = kept
 	for _, uid := range slices.Sorted(maps.Keys(o.pods)) {
 		if p := o.pods[uid]; p.held != nil {
-			o.settleStopped(p.held)
+			o.settleStopped(now, p.held)
 			p.held = nil
 		}
 	}
@@ -329,7 +344,7 @@ func (o *Outbox) wakeUp(now time.Time) {
 			o.timeCame(now, e.binding)
 		case e.event != nil:
 			o.delayed--
-			o.startEvent(e.event)
+			o.queueEvent(e.event)
 		default:
 			o.statuses.push(e.pod)
 		}
@@ -337,6 +352,6 @@ func (o *Outbox) wakeUp(now time.Time) {
 }
 
 // giveUp notes a write that will not be tried again.
-func (o *Outbox) giveUp(pod *model.Pod, err error) {
+func (o *Outbox) giveUp(pod model.PodKey, err error) {
 	o.ended.GivenUp = append(o.ended.GivenUp, GivenUp{pod, err})
 }

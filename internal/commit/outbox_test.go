@@ -22,7 +22,7 @@ type bench struct {
 
 func newBench(t *testing.T, eventsMax int) *bench {
 	t.Helper()
-	return newBenchOf(t, commit.OutboxConfig{Binder: binder, EventsMax: eventsMax, ReportsInFlight: 4, Pause: time.Second, Jitter: unchanged})
+	return newBenchOf(t, commit.OutboxConfig{Binder: binder, EventsMax: eventsMax, SeriesMax: 100, ReportsInFlight: 4, Pause: time.Second, Jitter: unchanged})
 }
 
 func unchanged(wait time.Duration) time.Duration { return wait }
@@ -43,8 +43,8 @@ func (b *bench) start(decision plan.Decision) { b.Start(b.now, &decision) }
 func (b *bench) take(kind commit.RequestKind, pod string) commit.Request {
 	b.Helper()
 	request, ok := b.Next(b.now, false)
-	if !ok || request.Kind != kind || request.Pod.Name != pod {
-		b.Fatalf("the next request is %s of %v (%t), want %s of %s", request.Kind, request.Pod, ok, kind, pod)
+	if !ok || request.Kind != kind || request.Key().Name != pod {
+		b.Fatalf("the next request is %s of %s (%t), want %s of %s", request.Kind, request.Key(), ok, kind, pod)
 	}
 	return request
 }
@@ -53,7 +53,7 @@ func (b *bench) take(kind commit.RequestKind, pod string) commit.Request {
 func (b *bench) nothing() {
 	b.Helper()
 	if request, ok := b.Next(b.now, false); ok {
-		b.Fatalf("the next request is %s of %s, want none", request.Kind, request.Pod)
+		b.Fatalf("the next request is %s of %s, want none", request.Kind, request.Key())
 	}
 }
 
@@ -176,7 +176,7 @@ func TestThrottledBindingComesBack(t *testing.T) {
 // TestStatusesAndEventsWaitForTheServer takes the API server away from statuses and events, for as long as it takes: of each pod the latest
 // condition is written then, and an event that was repeated is written once, with its number. Bindings are not held up.
 func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
-	b := newBench(t, 10)
+	b := newBench(t, 1_000)
 	pod := podNamed("p")
 	for nodes := range 3 {
 		b.start(rejected(pod, nodes+1))
@@ -200,14 +200,13 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 		if !ok {
 			break
 		}
-		times[request.Event.Note] = request.Times
+		times[request.Series.Note] += request.Series.Count
 		b.answer(request, "", nil)
 	}
-	if got := fmt.Sprint(times); got != "map[0/1 nodes are available: 1 Insufficient cpu.:1 0/2 nodes are available: 2 Insufficient cpu.:1 "+
-		"0/3 nodes are available: 3 Insufficient cpu.:2 Successfully assigned ns/q to node-of-q:200]" {
+	if got := fmt.Sprint(times); got != "map[0/1 nodes are available: 1 Insufficient cpu.:4 Successfully assigned ns/q to node-of-q:200]" {
 		t.Errorf("events %s", got)
 	}
-	if stats := b.Stats(); stats.Statuses != 1 || stats.StatusesFailed != 0 || stats.EventsMerged != 200 {
+	if stats := b.Stats(); stats.Statuses != 1 || stats.StatusesFailed != 0 || stats.EventsRepeated != 3 || stats.Events != 201 {
 		t.Errorf("%+v", stats)
 	}
 }
@@ -216,7 +215,9 @@ func TestStatusesAndEventsWaitForTheServer(t *testing.T) {
 // an event, if it is to take events first.
 func TestHangingReportsLeaveWorkers(t *testing.T) {
 	for inFlight, want := range map[int]int{2: 1, 3: 2, 4: 2, 5: 3, commit.DefaultInFlight: commit.DefaultInFlight / 2} {
-		b := newBenchOf(t, commit.OutboxFor(binder, inFlight, 1_000, time.Second, unchanged))
+		b := newBenchOf(t, commit.OutboxOf(&commit.Config{
+			Binder: binder, InFlight: inFlight, EventsMax: 1_000, SeriesMax: 1_000, EventPause: time.Second,
+		}, unchanged))
 		for _, name := range names(100) {
 			b.start(rejected(podNamed(name), 1))
 		}
@@ -274,7 +275,7 @@ func TestStopIsInOrder(t *testing.T) {
 		b.start(placed(podNamed(name)))
 	}
 	var order []string
-	b.Stop(errBroken)
+	b.Stop(b.now, errBroken)
 	for _, s := range b.Take().Settled {
 		order = append(order, s.Placement.Pod.Name)
 	}
@@ -359,6 +360,8 @@ func TestPoisonedEventHoldsNobodyUp(t *testing.T) {
 	b.nothing()
 	b.later(10 * time.Millisecond)
 	b.answer(b.take(commit.Record, "bad"), "", nil)
+	b.now = b.now.Add(6 * time.Minute)
+	b.nothing()
 	if b.Stats().Events != 2 || b.Remembered() != 0 {
 		t.Errorf("%+v, %d things remembered", b.Stats(), b.Remembered())
 	}

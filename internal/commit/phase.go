@@ -45,20 +45,21 @@ func (b *binding) move(to phase) {
 	b.phase = to
 }
 
-// place is where a binding is while it is in a phase.
+// place is where a binding is while it is in a phase, or where an event is.
 type place uint8
 
 const (
 	nowhere place = iota
 	held          // until the write of its pod's status has ended
-	ready         // in the backlog
+	ready         // in the backlog, or in the lane of events
 	sending       // its request is in flight
 	waiting       // for what its step waits for; on the timeline until the timeout
 	pausing       // on the timeline until the next try
+	kept          // an event that was written and may repeat
 	places
 )
 
-var placeNames = [places]string{"nowhere", "held", "ready", "sending", "waiting", "pausing"}
+var placeNames = [places]string{"nowhere", "held", "ready", "sending", "waiting", "pausing", "kept"}
 
 // String returns the place in a word.
 func (p place) String() string { return placeNames[p] }

@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// request is one request that the server got: what it writes ("bind", "get", "status", "event") and about which pod.
+// request is one request that the server got: what it writes ("bind", "get", "status", "event", "series") and about which pod.
 type request struct {
 	what, pod string
 	body      string
@@ -66,6 +66,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		req.what, req.pod = "status", parts[len(parts)-2]
 	case last == "events":
 		req.what, req.pod = "event", eventOf(req).Regarding.Name
+	case parts[len(parts)-2] == "events":
+		req.what, req.pod = "series", last
 	default:
 		req.what, req.pod = "get", last
 	}
@@ -226,15 +228,14 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writer, err := kube.NewWriter(client, []string{"default-scheduler"})
+	writer, err := kube.NewWriter(client)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { writer.Close(t.Context()) })
 	f := &fixture{server: s, outcomes: make(outcomes, 1_000)}
 	log, _ := ktesting.NewTestContext(t)
 	config := commit.Config{
-		Writer: writer, Binder: binder, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100,
+		Writer: writer, Binder: binder, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100, SeriesMax: 100,
 		Timeout: 10 * time.Second, EventPause: 10 * time.Millisecond, Drain: 10 * time.Second,
 	}
 	if change != nil {

@@ -69,12 +69,12 @@ const (
 )
 
 // queueReport queues the status and the event of a report about a pod.
-func (o *Outbox) queueReport(pod *model.Pod, r report.Report) {
+func (o *Outbox) queueReport(now time.Time, pod *model.Pod, r report.Report) {
 	if r.Condition != nil || r.Nomination.Mode != plan.Keep {
 		o.startStatus(&status{pod: pod, condition: r.Condition, nomination: r.Nomination})
 	}
 	if r.Event != (report.Event{}) {
-		o.startEvent(&event{eventKey: eventKey{pod.UID, r.Event}, pod: pod, times: 1})
+		o.happen(now, pod, r.Event)
 	}
 }
 
@@ -167,7 +167,7 @@ func (o *Outbox) patched(now time.Time, s *status, err error) {
 		o.stats.StatusesFailed++
 		delete(o.pods, uid)
 		if !apierrors.IsNotFound(err) { // otherwise the pod is gone
-			o.giveUp(s.pod, fmt.Errorf("write the status of %s: %w", s.pod, err))
+			o.giveUp(s.pod.Key(), fmt.Errorf("write the status of %s: %w", s.pod, err))
 		}
 		return
 	}
@@ -211,15 +211,13 @@ func (o *Outbox) sendReport(request Request) Request {
 	return request
 }
 
-// endReport takes in that a status or an event is not in flight any more. An answer says that the API server can be reached; a warning that was
-// recorded without an error does not, since it may be sent later.
-func (o *Outbox) endReport(request Request, err error) {
+// endReport takes in that a status or an event is not in flight any more. An answer says that the API server can be reached.
+func (o *Outbox) endReport(request *Request, err error) {
 	o.reporting--
 	if request.probe {
 		o.probing = false
 	}
-	taken := err == nil && request.Kind == Record && request.Event.Type == v1.EventTypeWarning
-	if !taken && !pausesReports(err) {
+	if !pausesReports(err) {
 		o.unreachable = false
 	}
 }
@@ -242,63 +240,4 @@ func (o *Outbox) forget(now time.Time) {
 			delete(o.written, pod)
 		}
 	}
-}
-
-// eventKey is a pod and an event about it. While an event waits, its repetitions are counted.
-type eventKey struct {
-	pod   types.UID
-	event report.Event
-}
-
-// event is an event that is to be written.
-type event struct {
-	eventKey
-	pod   *model.Pod
-	times int
-	tries int // those that the API server answered
-	seen  *observation
-}
-
-// startEvent queues an event, or counts it as a repetition of one that waits.
-func (o *Outbox) startEvent(e *event) {
-	if waits := o.eventOf[e.eventKey]; waits != nil {
-		waits.times += e.times
-		o.stats.EventsMerged += int64(e.times)
-		return
-	}
-	if o.events.len() >= o.config.EventsMax {
-		delete(o.eventOf, o.events.pop().eventKey)
-		o.stats.EventsDropped++
-	}
-	o.eventOf[e.eventKey] = e
-	o.events.push(e)
-}
-
-func (o *Outbox) takeEvent() Request {
-	e := o.events.pop()
-	delete(o.eventOf, e.eventKey)
-	return o.sendReport(Request{Kind: Record, Pod: e.pod, Event: e.eventKey.event, Times: e.times, event: e})
-}
-
-// recorded takes in how the write of an event ended.
-func (o *Outbox) recorded(now time.Time, e *event, err error) {
-	if err == nil {
-		o.stats.Events++
-		return
-	}
-	wait, again := o.retryReport(now, err, e.tries)
-	// An API server that has just started forbids for a moment; a namespace that is being deleted forbids for good.
-	again = again || apierrors.IsForbidden(err) && e.tries < forbiddenTries
-	switch {
-	case again && unanswered(err):
-		o.startEvent(e)
-		return
-	case again && o.delayed < o.config.EventsMax:
-		e.tries++
-		o.delayed++
-		o.later.plan(entry{at: now.Add(wait), event: e})
-		return
-	}
-	o.stats.EventsFailed++
-	o.giveUp(e.pod, fmt.Errorf("write the event %s of %s: %w", e.eventKey.event.Reason, e.pod, err))
 }

@@ -28,14 +28,14 @@ func (o *Outbox) stepWritten(now time.Time, b *binding, err error) {
 	wait, again := o.stepAgain(b, err)
 	switch {
 	case o.stopped != nil:
-		o.settleStopped(b)
+		o.settleStopped(now, b)
 	case b.phase == postBinds:
 		if again {
 			o.pause(b, now.Add(wait))
 			return
 		}
 		if err != nil {
-			o.giveUp(b.placement.Pod, b.broken(err).err)
+			o.giveUp(b.placement.Pod.Key(), b.broken(err).err)
 		}
 		b.steps.step++
 		o.afterBinding(now, b)
@@ -56,7 +56,7 @@ func (o *Outbox) stepWritten(now time.Time, b *binding, err error) {
 // error that may pass: the pod keeps its room until the end, and other pods must not find its holds half undone.
 func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
 	if o.stopped != nil {
-		o.settleStopped(b)
+		o.settleStopped(now, b)
 		return
 	}
 	// A server that has just come back refuses what it will allow a moment later, so only tries that it answers are bounded.
@@ -71,10 +71,10 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
 		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, wait))))
 		return
 	case err != nil && !apierrors.IsNotFound(err):
-		o.giveUp(b.placement.Pod, fmt.Errorf("undo a step of %s plugin %q for %s: %w", b.step().Stage, b.step().Plugin, b.placement.Pod, err))
+		o.giveUp(b.placement.Pod.Key(), fmt.Errorf("undo a step of %s plugin %q for %s: %w", b.step().Stage, b.step().Plugin, b.placement.Pod, err))
 	}
 	b.steps.step--
-	o.undo(b)
+	o.undo(now, b)
 }
 
 // stepAgain counts a try of a step's write and says whether there is to be another, after which wait.

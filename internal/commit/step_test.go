@@ -224,7 +224,7 @@ func TestPermit(t *testing.T) {
 			b.later(4 * time.Second)
 		}, "0/1 nodes are available: 1 rejected due to timeout after waiting 8s at plugin two.", "[two]"},
 		{"cancelled", func(b *bench) { b.Cancel(b.now, uid, errors.New("preempted")) }, "waiting on permit for pod: preempted", "[]"},
-		{"stopped", func(b *bench) { b.Stop(errors.New("the end")) }, "waiting on permit for pod: the end", "[]"},
+		{"stopped", func(b *bench) { b.Stop(b.now, errors.New("the end")) }, "waiting on permit for pod: the end", "[]"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			b := newBench(t, 10)
@@ -302,7 +302,7 @@ func TestStopAmidSteps(t *testing.T) {
 	ready := b.take(commit.WriteStep, "ready")
 	flies := b.take(commit.WriteStep, "flies")
 	b.Done(b.now, ready, commit.Response{Err: errBroken}) // waits for its next try
-	b.Stop(errors.New("the end"))
+	b.Stop(b.now, errors.New("the end"))
 	ended := map[string]string{}
 	note := func() {
 		for _, s := range b.Take().Settled {

@@ -54,9 +54,13 @@ func (c *Commit) next(eventsFirst bool) (request Request, ok bool) {
 	}
 }
 
-// setAlarm makes the alarm wake a worker when the next thing in the outbox is due. The caller holds mu.
+// setAlarm makes the alarm wake a worker when the next thing in the outbox is due, or a series of events ends. The caller holds mu.
 func (c *Commit) setAlarm() {
-	if at, ok := c.outbox.Due(); ok {
+	at, ok := c.outbox.Due()
+	if end, ends := c.outbox.SeriesEnd(); ends && (!ok || end.Before(at)) {
+		at, ok = end, true
+	}
+	if ok {
 		c.alarm.Reset(time.Until(at))
 	}
 }
@@ -77,18 +81,12 @@ func (c *Commit) send(ctx context.Context, request Request) Response {
 	case Patch:
 		response.Err = c.config.Writer.PatchStatus(ctx, request.Pod, request.Condition, request.Nomination)
 	case Record:
-		for range min(request.Times, timesMax) {
-			if response.Err = c.config.Writer.Record(ctx, request.Pod, request.Event); response.Err != nil {
-				break
-			}
-		}
+		response.Err = c.config.Writer.Record(ctx, &request.Series)
+	case Repeat:
+		response.Err = c.config.Writer.Repeat(ctx, &request.Series)
 	}
 	return response
 }
-
-// timesMax bounds how often a repetition is recorded that was counted while the event waited. The writer counts repetitions too, and writes
-// only their number.
-const timesMax = 100
 
 // done takes in how a request ended.
 func (c *Commit) done(request Request, response Response) {

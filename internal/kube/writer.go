@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -14,24 +15,21 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// Writer writes bindings, conditions and events. Every method sends at most one request, except that events may be sent later. It is safe
-// for concurrent use.
+// Writer writes bindings, conditions and events. Every method sends at most one request. It is safe for concurrent use.
 type Writer struct {
 	client kubernetes.Interface
-	events *recorder
+	host   string // part of the reporting instance of events
 }
 
-// NewWriter builds a writer for the pods of the given scheduler names, which are the reporting controllers of their events. It must be
-// closed.
-func NewWriter(client kubernetes.Interface, schedulers []string) (*Writer, error) {
-	events, err := newRecorder(client, schedulers)
+// NewWriter builds a writer.
+func NewWriter(client kubernetes.Interface) (*Writer, error) {
+	host, err := os.Hostname()
 	if err != nil {
-		return nil, fmt.Errorf("start recording events: %w", err)
+		return nil, fmt.Errorf("find the name of this host, which events bear: %w", err)
 	}
-	return &Writer{client: client, events: events}, nil
+	return &Writer{client: client, host: host}, nil
 }
 
 // once keeps client-go from repeating a request by itself when the API server answers with Retry-After: the caller decides what to send
@@ -134,11 +132,3 @@ func conditionOf(pod *v1.Pod, what v1.PodConditionType) *v1.PodCondition {
 	}
 	return nil
 }
-
-// Record writes an event about the pod, now or soon.
-func (w *Writer) Record(ctx context.Context, pod *model.Pod, event report.Event) error {
-	return w.events.record(ctx, pod, event)
-}
-
-// Close waits until the events that were recorded have been written, or the context ends.
-func (w *Writer) Close(ctx context.Context) { w.events.close(ctx) }

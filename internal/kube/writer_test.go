@@ -1,32 +1,26 @@
 package kube
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 func TestStatusPatch(t *testing.T) {
@@ -136,161 +130,9 @@ func reach(t testing.TB, config ClientConfig) (*rest.Config, *Client) {
 	return access, client
 }
 
-// eventServer keeps the events that are written to it.
-type eventServer struct {
-	mu      sync.Mutex
-	events  map[string]eventsv1.Event
-	patches int
-	refused int             // events that were there already
-	names   map[string]bool // of the events
-	agents  map[string]bool
-	changed chan struct{}
-}
-
-func newEventServer(t *testing.T) (*eventServer, *Writer) {
-	s := &eventServer{events: map[string]eventsv1.Event{}, names: map[string]bool{}, agents: map[string]bool{}, changed: make(chan struct{}, 1)}
-	server := httptest.NewServer(s)
-	t.Cleanup(server.Close)
-	client := connect(t, ClientConfig{Master: server.URL, ContentType: "application/json", Version: "v9"})
-	writer, err := NewWriter(client, []string{"default-scheduler"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { writer.Close(context.Background()) })
-	return s, writer
-}
-
-// ServeHTTP stores an event.
-func (s *eventServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(r.Body)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.agents[r.UserAgent()] = true
-	if r.Method == http.MethodPatch {
-		s.patches++
-	} else {
-		var e eventsv1.Event
-		if err := json.Unmarshal(body, &e); err != nil {
-			panic(err)
-		}
-		if s.names[e.Name] {
-			s.refused++
-			http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"AlreadyExists","code":409}`, http.StatusConflict)
-			return
-		}
-		s.names[e.Name] = true
-		s.events[string(e.Regarding.UID)] = e
-	}
-	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(body)
-	select {
-	case s.changed <- struct{}{}:
-	default:
-	}
-}
-
-func (s *eventServer) wait(t *testing.T, what string, met func() bool) {
-	t.Helper()
-	late := time.After(30 * time.Second)
-	for {
-		s.mu.Lock()
-		done := met()
-		s.mu.Unlock()
-		if done {
-			return
-		}
-		select {
-		case <-s.changed:
-		case <-late:
-			t.Fatalf("waited in vain for %s: %d events, %d patches", what, len(s.events), s.patches)
-		}
-	}
-}
-
 func numbered(i int) *model.Pod {
 	return &model.Pod{Name: fmt.Sprint("p", i), Namespace: "ns", UID: types.UID(fmt.Sprint("u", i)), SchedulerName: "default-scheduler",
 		Object: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "ns", UID: types.UID(fmt.Sprint("u", i)), ResourceVersion: "1"}}}
-}
-
-// The broadcaster drops events that do not fit its queue of 1,000. No event of a burst of three times that may be lost.
-func TestBurstOfWarnings(t *testing.T) {
-	const pods = 3_000
-	server, writer := newEventServer(t)
-	warning := report.Event{Type: v1.EventTypeWarning, Reason: "FailedScheduling", Action: "Scheduling", Note: "100% full"}
-	for i := range pods { // one after another: only Record itself delays the burst
-		if err := writer.Record(t.Context(), numbered(i), warning); err != nil {
-			t.Fatal(err)
-		}
-	}
-	server.wait(t, "every event", func() bool { return len(server.events) == pods })
-	if note := server.events["u7"].Note; note != "100% full" {
-		t.Errorf("note %q, want it as it was", note)
-	}
-	// A repetition is counted in the existing event.
-	if err := writer.Record(t.Context(), numbered(7), warning); err != nil {
-		t.Fatal(err)
-	}
-	server.wait(t, "the patch of a repeated event", func() bool { return server.patches == 1 })
-	for agent := range server.agents {
-		if !strings.HasPrefix(agent, "berth/v9 (") || !strings.HasSuffix(agent, ") kubernetes/scheduler") {
-			t.Errorf("user agent %q", agent)
-		}
-	}
-}
-
-func TestNormalEvent(t *testing.T) {
-	server, writer := newEventServer(t)
-	event := report.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
-	if err := writer.Record(t.Context(), numbered(1), event); err != nil {
-		t.Fatal(err)
-	}
-	got := server.events["u1"]
-	if !strings.HasPrefix(got.Name, "p1.") || got.Namespace != "ns" || got.Type != "Normal" || got.Reason != "Scheduled" ||
-		got.Action != "Binding" || got.Note != event.Note || got.ReportingController != "default-scheduler" ||
-		!strings.HasPrefix(got.ReportingInstance, "default-scheduler-") || got.EventTime.IsZero() ||
-		got.Regarding != (v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: "ns", Name: "p1", UID: "u1", ResourceVersion: "1"}) {
-		t.Errorf("event %+v", got)
-	}
-	// The same event, sent again as after a broken connection, has the same name: the API server has it already, and that is not a failure.
-	if err := writer.Record(t.Context(), numbered(1), event); err != nil {
-		t.Errorf("record it again: %v", err)
-	}
-	if server.refused != 1 {
-		t.Errorf("%d events were refused because they are there already, want 1", server.refused)
-	}
-}
-
-func TestNameOfNormalEvent(t *testing.T) {
-	scheduled := report.Event{Type: v1.EventTypeNormal, Reason: "Scheduled", Action: "Binding", Note: "Successfully assigned ns/p1 to n"}
-	elsewhere := scheduled
-	elsewhere.Note = "Successfully assigned ns/p1 to m"
-	long := numbered(1)
-	long.Name = strings.Repeat("a-", 126) + "a" // 253 characters
-	dotted := numbered(1)
-	dotted.Name = strings.Repeat("a", 235) + "." + strings.Repeat("a", 17)
-	names := map[string]bool{}
-	for _, test := range []struct {
-		pod   *model.Pod
-		event report.Event
-	}{{numbered(1), scheduled}, {numbered(2), scheduled}, {numbered(1), elsewhere}, {long, scheduled}, {dotted, scheduled}} {
-		name := onceName(test.pod, test.event)
-		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-			t.Errorf("%q: %v", name, problems)
-		}
-		if names[name] {
-			t.Errorf("%q is the name of two events", name)
-		}
-		names[name] = true
-	}
-}
-
-func TestRecordOfStrangerFails(t *testing.T) {
-	_, writer := newEventServer(t)
-	pod := numbered(1)
-	pod.SchedulerName = "another"
-	if err := writer.Record(t.Context(), pod, report.Event{Type: v1.EventTypeWarning}); err == nil {
-		t.Error("an event was recorded for a scheduler name that is not ours")
-	}
 }
 
 // journal is a sink that records its calls.

@@ -43,7 +43,8 @@ func (s *store) NodeOf(context.Context, *model.Pod) (string, error) { return "",
 func (s *store) PatchStatus(context.Context, *model.Pod, *v1.PodCondition, plan.Nomination) error {
 	return nil
 }
-func (s *store) Record(context.Context, *model.Pod, report.Event) error { return nil }
+func (s *store) Record(context.Context, *report.Series) error { return nil }
+func (s *store) Repeat(context.Context, *report.Series) error { return nil }
 
 // outcomes records the results of bindings.
 type outcomes chan model.BindingResult
@@ -54,7 +55,7 @@ func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
 func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *commit.Commit, stop func()) {
 	t.Helper()
 	c, err := commit.New(commit.Config{
-		Writer: s, Binder: func(string) plugin.Bind { return defaultbinder.Plugin{} }, Results: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, EventsMax: 10,
+		Writer: s, Binder: func(string) plugin.Bind { return defaultbinder.Plugin{} }, Results: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, EventsMax: 10, SeriesMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 5 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {

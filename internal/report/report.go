@@ -15,7 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal event happens to a pod once: two equal ones are the same event.
+// Event is an event about a pod, in the terms of events.k8s.io/v1. A Normal event happens to a pod once; a Warning may repeat.
 type Event struct {
 	Type   string // Normal or Warning
 	Reason string

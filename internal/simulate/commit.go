@@ -125,7 +125,7 @@ func (m *committer) done(worker int, request commit.Request, response commit.Res
 // stop ends the bindings that no request is in flight for. Statuses and events may be written for a while.
 func (m *committer) stop(reason error) {
 	m.stopping = true
-	m.outbox.Stop(reason)
+	m.outbox.Stop(m.c.now, reason)
 	m.answer()
 }
 
@@ -156,6 +156,14 @@ func endOf(s *commit.StageEnd) string {
 		return "rejected"
 	}
 	return "failed"
+}
+
+// seriesEnd returns when the next series of events ends by itself; ok is false if none will, or all workers are busy.
+func (m *committer) seriesEnd() (at time.Time, ok bool) {
+	if m.inFlight == commit.DefaultInFlight {
+		return time.Time{}, false
+	}
+	return m.outbox.SeriesEnd()
 }
 
 // idle reports whether nothing is on its way and nothing is left to write.
@@ -202,8 +210,12 @@ func (c *Cluster) recordFailure(s *commit.Settled) {
 
 // carryOut does what the API server does with a request that nothing is wrong with.
 func (c *Cluster) carryOut(request commit.Request) commit.Response {
-	key := request.Pod.Key()
+	key := request.Key()
 	switch request.Kind {
+	case commit.Record:
+		return commit.Response{Err: c.store.createEvent(&request.Series)}
+	case commit.Repeat:
+		return commit.Response{Err: c.store.patchEvent(&request.Series)}
 	case commit.Bind:
 		bound, err := c.store.bind(key, request.Binding.UID, request.Binding.Target.Name)
 		if err != nil {

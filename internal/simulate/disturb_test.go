@@ -35,7 +35,7 @@ func (t *faultTrial) disturb() (string, error) {
 		percent int
 		do      func() (string, error)
 	}{
-		{30, t.createPods}, {31, t.disturbPod}, {16, t.disturbNode}, {9, t.disturbWatch}, {3, t.cutOff}, {3, t.kill}, {4, t.disturbClock},
+		{30, t.createPods}, {31, t.disturbPod}, {16, t.disturbNode}, {9, t.disturbWatch}, {3, t.cutOff}, {3, t.kill}, {4, t.disturbClock}, {10, t.expireEvents},
 	} {
 		if t.r.IntN(100) < d.percent {
 			return d.do()
@@ -74,6 +74,12 @@ func (t *faultTrial) deletePods() (string, error) {
 func (t *faultTrial) deletePod(pod *v1.Pod) {
 	t.note("deleted", pod)
 	t.c.DeletePod(keyOf(pod))
+}
+
+// expireEvents deletes the events, as the API server does after an hour: a repetition finds nothing to be counted in.
+func (t *faultTrial) expireEvents() (string, error) {
+	t.c.DeleteEvents()
+	return "events expired", nil
 }
 
 // note counts what happened to a pod at which stage.

@@ -34,6 +34,9 @@ func newSmall(t *testing.T, nodes ...string) *small {
 	return s
 }
 
+// forgotten is how long events are remembered of pods that are gone, in case they repeat, and a little more.
+const forgotten = 7 * time.Minute
+
 func key(name string) model.PodKey { return model.PodKey{Namespace: "default", Name: name} }
 
 // advance lets time pass.
@@ -117,7 +120,7 @@ func TestBindErrors(t *testing.T) {
 				return
 			}
 			s.c.DeletePod(key("web"))
-			s.advance(2 * time.Minute)
+			s.advance(forgotten)
 			if n := s.c.Outbox().Remembered(); n != 0 {
 				t.Errorf("%d things are still to be written", n)
 			}
@@ -499,7 +502,7 @@ func TestStoreGoesBackForAnotherScheduler(t *testing.T) {
 }
 
 // reporting are the requests that no binding may have to wait for.
-var reporting = []commit.RequestKind{commit.Patch, commit.Record}
+var reporting = []commit.RequestKind{commit.Patch, commit.Record, commit.Repeat}
 
 // TestStatusWritesFail has conditions and events fail in each way that passes: the latest condition is written in the end, and none delays a
 // binding.

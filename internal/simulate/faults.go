@@ -80,12 +80,14 @@ func BindFaultNamed(name string) (Fault, error) {
 
 // refusal is the error that a request ends with, nil without a fault.
 func (f Fault) refusal(request commit.Request) error {
-	what, name := v1.Resource("pods/binding"), request.Pod.Name
+	what, name := v1.Resource("pods/binding"), request.Key().Name
 	failed := errors.New("the binding was made to fail")
 	switch request.Kind {
 	case commit.Bind:
 	case commit.WriteStep, commit.UndoStep:
 		what, name, failed = request.Write.Resource.GroupResource(), request.Write.Name, fmt.Errorf("the %s was made to fail", request.Kind)
+	case commit.Record, commit.Repeat:
+		what, failed = v1.Resource("events"), fmt.Errorf("the %s was made to fail", request.Kind)
 	default:
 		what, failed = v1.Resource("pods"), fmt.Errorf("the %s was made to fail", request.Kind)
 	}
@@ -164,7 +166,7 @@ func (c *chaos) bindDelay(key model.PodKey) time.Duration {
 
 // fault is how this request fails.
 func (c *chaos) fault(request commit.Request) Fault {
-	if plan := c.plans[request.Pod.Key()]; request.Kind == commit.Bind && plan != nil && plan.times != 0 {
+	if plan := c.plans[request.Key()]; request.Kind == commit.Bind && plan != nil && plan.times != 0 {
 		if plan.times > 0 {
 			plan.times--
 		}

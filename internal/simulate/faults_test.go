@@ -69,7 +69,8 @@ func TestFaults(t *testing.T) {
 var wantHappened = []string{
 	"bind: conflict", "bind: forbidden", "bind: denied", "bind: throttled", "bind: unavailable", "bind: internal", "bind: refused",
 	"bind: lost", "bind: dropped", "bind: timed-out", "bind: late", "bind: NotFound, in earnest", "bind: Conflict, in earnest",
-	"ask: forbidden", "ask: refused", "ask: dropped", "patch: unavailable", "patch: dropped", "record: unavailable", "record: dropped",
+	"ask: forbidden", "ask: refused", "ask: dropped", "patch: unavailable", "patch: dropped", "record: unavailable", "record: dropped", "record: AlreadyExists, in earnest",
+	"repeat: unavailable", "repeat: dropped", "repeat: NotFound, in earnest",
 	"watch: broken", "watch: resumed", "watch: listed anew", "watch: deletion missed", "watch: replacement missed", "watch: event shown twice",
 	"API server: gone", "API server: back", "process: killed", "process: stopped", "clock: set", "clock: jumped with a stalled process",
 	"pod deleted while active", "pod deleted while backing off", "pod deleted while backing off after an error", "pod deleted while parked",
@@ -117,7 +118,7 @@ func (r *faultReport) add(t *faultTrial) {
 	r.virtual += t.c.Elapsed()
 	for kind, n := range t.c.Happened() {
 		r.happened[kind] += n
-		for _, prefix := range []string{"bind: ", "ask: ", "patch: ", "record: "} {
+		for _, prefix := range []string{"bind: ", "ask: ", "patch: ", "record: ", "repeat: "} {
 			if strings.HasPrefix(kind, prefix) {
 				r.events += uint64(n)
 			}
@@ -289,7 +290,7 @@ func (t *faultTrial) emptied() error {
 	for _, pod := range t.c.Pods() {
 		t.c.DeletePod(keyOf(pod))
 	}
-	if err := t.advance(2 * time.Minute); err != nil {
+	if err := t.advance(forgotten); err != nil {
 		return fmt.Errorf("without pods, %s after the start: %w", t.c.Elapsed(), err)
 	}
 	s, q, d := t.c.Loop().State(), t.c.Loop().Queue().Counts(), t.c.Outbox()
@@ -385,6 +386,7 @@ func TestMemoryReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		trial.a.forgetGone()
+		trial.c.DeleteEvents()
 		runtime.GC()
 		runtime.GC()
 		var m runtime.MemStats

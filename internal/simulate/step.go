@@ -43,6 +43,12 @@ func (c *Cluster) Busy() bool {
 // Next returns when something happens by itself; ok is false when nothing ever does.
 func (c *Cluster) Next() (at time.Time, ok bool) {
 	at, ok = c.agenda.next()
+	if c.dead {
+		return at, ok
+	}
+	if end, ends := c.commit.seriesEnd(); ends && (!ok || end.Before(at)) {
+		at, ok = end, true
+	}
 	if !c.running() {
 		return at, ok
 	}

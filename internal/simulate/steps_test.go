@@ -156,7 +156,7 @@ func (s stepping) expectClaim(name, claimed string, held int) {
 func (s stepping) forgotten(name string) {
 	s.Helper()
 	s.c.DeletePod(key(name))
-	s.advance(2 * time.Minute)
+	s.advance(forgotten)
 	l := s.c.Loop()
 	if n := s.c.Outbox().Remembered(); n != 0 || l.Waiting() != 0 || l.State().Held() != 0 || l.State().Pods() != 0 {
 		s.Errorf("%d things are remembered, %d pods wait, %d objects are held, %d pods are there", n, l.Waiting(), l.State().Held(), l.State().Pods())
@@ -360,7 +360,7 @@ func TestStepFaults(t *testing.T) {
 			}
 			s.c.DeletePod(key(name))
 		}
-		s.advance(2 * time.Minute)
+		s.advance(forgotten)
 		l := s.c.Loop()
 		if n := s.c.Outbox().Remembered(); n != 0 || l.Waiting() != 0 || l.State().Held() != 0 || l.State().Pods() != 0 {
 			t.Fatalf("seed %d: %d things are remembered, %d pods wait, %d objects are held", seed, n, l.Waiting(), l.State().Held())

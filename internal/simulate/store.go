@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // store is what the API server has stored. Objects in it are never written: a change replaces the object.
@@ -23,12 +24,13 @@ type store struct {
 	nodes    map[string]*v1.Node
 	pods     map[model.PodKey]*v1.Pod
 	others   map[model.Ref]kinds.Object
+	events   map[eventName]report.Series
 	revision int64
 	uids     int64
 }
 
 func newStore() store {
-	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}, others: map[model.Ref]kinds.Object{}}
+	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}, others: map[model.Ref]kinds.Object{}, events: map[eventName]report.Series{}}
 }
 
 // stamp gives an object what the API server gives: a revision, and a UID if it has none.

@@ -1,0 +1,247 @@
+package commit
+
+import (
+	"container/list"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/report"
+)
+
+// event is an event that is to be written, or that was written and may repeat.
+//
+// The repetitions of a warning are counted in one object of the API, its series, by the rules of client-go's recorder, which kube-scheduler uses:
+// an event repeats if it has the same type, reason and action, and regards the same version of the same pod. The object says at once that the
+// event repeats, then how often every 30 minutes, and again when it has not repeated for 6 minutes. Then the series ends.
+//
+// A normal event is about something that happens to a pod once, so it is forgotten when it is written: there is nothing to count.
+type event struct {
+	report.Series
+	place place
+	// written is the count that the API server has; 0 while it has no such event. writtenAt is when it was written.
+	// Invariant: written <= Count.
+	written   int
+	writtenAt time.Time
+	// ended says that no repetition is counted in it any more. It is forgotten once it is written.
+	// Invariant: a series that has not ended is found by its key; a normal event has ended from the beginning.
+	ended bool
+	// idle is since when there has been nothing to do about it, and element where it is in Outbox.kept, while it is kept.
+	// Invariant: element is nil unless place is kept.
+	idle    time.Time
+	element *list.Element
+	tries   int // those that the API server answered
+	seen    *observation
+}
+
+// eventKey is what tells a series from others, apart from the version of the pod: a pod's versions go forward, so only the last one's can repeat.
+type eventKey struct {
+	pod                    types.UID
+	eventType, reason, act string
+}
+
+const (
+	// seriesIdle is how long after its last repetition a series ends, seriesRefresh how often its count is written: as in client-go's
+	// recorder, which looks at all series every 6 and every 30 minutes.
+	seriesIdle    = 6 * time.Minute
+	seriesRefresh = 30 * time.Minute
+)
+
+// eventMoves says where an event may go from where it is. A move that is not here is a bug.
+var eventMoves = [places][]place{
+	nowhere: {ready},
+	ready:   {sending, nowhere},
+	sending: {ready, pausing, kept, nowhere},
+	pausing: {ready},
+	kept:    {ready, nowhere},
+}
+
+// move takes an event from its place to another.
+func (e *event) move(to place) {
+	if !slices.Contains(eventMoves[e.place], to) {
+		panic(fmt.Sprintf("commit: event %s of %s cannot go from %s to %s", e.Reason, e.Subject.Key(), e.place, to))
+	}
+	e.place = to
+}
+
+func (e *event) key() eventKey { return eventKey{e.Subject.UID, e.Type, e.Reason, e.Action} }
+
+// due reports whether the API server's count must be written now: a first repetition, or the last count of a series that has ended.
+func (e *event) due() bool { return e.written < e.Count && (e.written < 2 || e.ended) }
+
+// happen takes in that an event has happened to a pod: again, if it repeats one.
+func (o *Outbox) happen(now time.Time, pod *model.Pod, what report.Event) {
+	o.endSeries(now)
+	if same := o.series[eventKey{pod.UID, what.Type, what.Reason, what.Action}]; same != nil {
+		if same.Subject.ResourceVersion == pod.Object.ResourceVersion {
+			o.repeat(now, same)
+			return
+		}
+		o.end(same)
+	}
+	// The time is part of the name, so no two events have the same.
+	if !now.After(o.lastEvent) {
+		now = o.lastEvent.Add(1)
+	}
+	o.lastEvent = now
+	e := &event{Series: report.Series{Event: what, Subject: report.SubjectOf(pod), First: now, Last: now, Count: 1}}
+	if e.ended = what.Type == v1.EventTypeNormal; !e.ended {
+		o.series[e.key()] = e
+	}
+	o.queueEvent(e)
+}
+
+// repeat counts a repetition. One that is to be written is said by the write that waits; else most repetitions need none.
+func (o *Outbox) repeat(now time.Time, e *event) {
+	e.Count++
+	if now.After(e.Last) {
+		e.Last = now
+	}
+	o.stats.EventsRepeated++
+	switch {
+	case e.place != kept:
+	case e.due() || now.Sub(e.writtenAt) >= seriesRefresh:
+		o.unkeep(e)
+		o.queueEvent(e)
+	default:
+		e.idle = now
+		o.kept.MoveToBack(e.element)
+	}
+}
+
+// queueEvent gives an event its turn to be written, the last of those that wait.
+func (o *Outbox) queueEvent(e *event) {
+	if o.events.len() >= o.config.EventsMax {
+		o.stats.EventsDropped++
+		o.forgetEvent(o.events.pop())
+	}
+	e.move(ready)
+	o.events.push(e)
+}
+
+// takeEvent makes the request of the event whose turn it is: an event that the API server has is patched.
+func (o *Outbox) takeEvent() Request {
+	e := o.events.pop()
+	e.move(sending)
+	kind := Record
+	if e.written > 0 {
+		kind = Repeat
+	}
+	return o.sendReport(Request{Kind: kind, Series: e.Series, event: e})
+}
+
+// recorded takes in how the write of an event ended.
+func (o *Outbox) recorded(now time.Time, request *Request, err error) {
+	e := request.event
+	wait, again := o.retryReport(now, err, e.tries)
+	more := e.tries < reportTries
+	switch {
+	case err == nil, isThere(request, err) && request.Series.Count == 1:
+		o.stats.Events++
+		e.written, e.writtenAt, e.tries = request.Series.Count, now, 0
+		o.wroteEvent(now, e)
+	case isThere(request, err) && more: // a try that was not answered has stored it, with a smaller count
+		o.turnEvent(e, 1)
+	case request.Kind == Repeat && apierrors.IsNotFound(err) && more: // its time to live has ended, or somebody has deleted it
+		o.turnEvent(e, 0)
+	case again && unanswered(err):
+		o.queueEvent(e)
+	case (again || isForbiddenYet(err, e.tries)) && o.delayed < o.config.EventsMax:
+		e.tries++
+		o.delayed++
+		e.move(pausing)
+		o.later.plan(entry{at: now.Add(wait), event: e})
+	default:
+		o.stats.EventsFailed++
+		o.giveUp(e.Subject.Key(), fmt.Errorf("write the event %s of %s: %w", e.Reason, e.Subject.Key(), err))
+		o.forgetEvent(e)
+	}
+}
+
+// isThere reports whether an event could not be created because it exists.
+func isThere(request *Request, err error) bool {
+	return request.Kind == Record && apierrors.IsAlreadyExists(err)
+}
+
+// isForbiddenYet reports whether an event that was forbidden may be allowed later. An API server that has just started forbids for a moment; a
+// namespace that is being deleted forbids for good.
+func isForbiddenYet(err error, tries int) bool {
+	return apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, v1.NamespaceTerminatingCause) && tries < forbiddenTries
+}
+
+// turnEvent gives an event another turn, after it turned out which count the API server has: the other kind of request is needed.
+func (o *Outbox) turnEvent(e *event, written int) {
+	e.tries++
+	e.written = written
+	o.queueEvent(e)
+}
+
+// wroteEvent goes on after an event was written.
+func (o *Outbox) wroteEvent(now time.Time, e *event) {
+	switch {
+	case e.due():
+		o.queueEvent(e)
+	case e.ended:
+		o.forgetEvent(e)
+	default:
+		e.move(kept)
+		e.idle, e.element = now, o.kept.PushBack(e)
+		if o.kept.Len() > o.config.SeriesMax {
+			o.end(o.kept.Front().Value.(*event))
+		}
+	}
+}
+
+// endSeries ends the series that have not repeated for a while.
+func (o *Outbox) endSeries(now time.Time) {
+	for front := o.kept.Front(); front != nil; front = o.kept.Front() {
+		e := front.Value.(*event)
+		if now.Sub(e.idle) < seriesIdle {
+			return
+		}
+		o.end(e)
+	}
+}
+
+// end ends a series: the next such event is another. Its last count is written, if the API server does not have it.
+func (o *Outbox) end(e *event) {
+	delete(o.series, e.key())
+	e.ended = true
+	if e.place != kept {
+		return // it is forgotten once it is written
+	}
+	o.unkeep(e)
+	if e.due() {
+		o.queueEvent(e)
+		return
+	}
+	e.move(nowhere)
+}
+
+func (o *Outbox) unkeep(e *event) {
+	o.kept.Remove(e.element)
+	e.element = nil
+}
+
+// forgetEvent forgets an event that is written, or never will be.
+func (o *Outbox) forgetEvent(e *event) {
+	e.move(nowhere)
+	if !e.ended {
+		delete(o.series, e.key())
+		e.ended = true
+	}
+}
+
+// SeriesEnd returns when the next series ends by itself; ok is false if none will.
+func (o *Outbox) SeriesEnd() (at time.Time, ok bool) {
+	front := o.kept.Front()
+	if front == nil {
+		return time.Time{}, false
+	}
+	return front.Value.(*event).idle.Add(seriesIdle), true
+}

@@ -1,0 +1,153 @@
+package commit_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// terminating is a decision about a pod that is being deleted: an event is written, and no status.
+func terminating(pod *model.Pod) plan.Decision {
+	return plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Terminating}
+}
+
+// inVersion is the pod p in another version.
+func inVersion(version string) *model.Pod {
+	object := podNamed("p").Object.DeepCopy()
+	object.ResourceVersion = version
+	return model.NewPod(object)
+}
+
+var (
+	errThere       = apierrors.NewAlreadyExists(v1.Resource("events"), "p.1")
+	errNoEvent     = apierrors.NewNotFound(v1.Resource("events"), "p.1")
+	errInternal    = apierrors.NewInternalError(errBroken)
+	errTerminating = func() error {
+		err := apierrors.NewForbidden(v1.Resource("events"), "p.1", errors.New("the namespace is being terminated"))
+		err.ErrStatus.Details.Causes = append(err.ErrStatus.Details.Causes, metav1.StatusCause{Type: v1.NamespaceTerminatingCause})
+		return err
+	}()
+)
+
+// TestSeries plays what happens to the pod p, and expects these writes and no others. A word is an event ("7" of version 7 of the pod), time that
+// passes ("5m"), or a request with its count, and how it ends ("record1", "repeat2:404").
+func TestSeries(t *testing.T) {
+	ends := map[string]error{"": nil, "404": errNoEvent, "409": errThere, "500": errInternal, "403": errNo, "gone": errTerminating, "lost": errBroken}
+	for _, test := range []struct{ name, play string }{
+		{"the second is written, later ones are not", "7 record1 7 repeat2 7 7 7"},
+		{"repeated while it waits", "7 7 7 record3 7"},
+		{"repeated while it is written", "7 7 record2"},
+		{"six minutes after the last the series ends", "7 record1 7 repeat2 7 7 6m repeat4 7 record1"},
+		{"what is written already is not written again", "7 record1 7 repeat2 6m 7 record1"},
+		{"one that never repeated ends silently", "7 record1 6m 7 record1"},
+		{"every thirty minutes the count is written", "7 record1 7 repeat2 5m 7 5m 7 5m 7 5m 7 5m 7 5m 7 repeat8 5m 7 6m repeat9"},
+		{"another version of the pod is another series", "7 record1 8 record1 8 repeat2 8 9 repeat3 record1"},
+		{"both versions wait", "7 7 8 record2 record1 8 repeat2"},
+		{"the event has expired", "7 record1 7 repeat2:404 record2 7 6m repeat3:404 record3"},
+		{"it expires again and again", "7 record1 7" + strings.Repeat(" repeat2:404 record2:409", 8) + " repeat2:404"},
+		{"stored without an answer", "7 record1:lost 1s record1:409 7 repeat2"},
+		{"stored without an answer, and repeated", "7 record1:lost 7 1s record2:409 repeat2 7"},
+		{"the answer to a repetition is lost", "7 record1 7 repeat2:lost 7 1s repeat3"},
+		{"a failure that passes", "7 record1:500 10ms record1:500 40ms record1 7 repeat2:500 7 10ms repeat3"},
+		{"a server that has just started", "7 record1:403 10ms record1:403 40ms record1"},
+		{"the namespace is being deleted", "7 record1:gone 7 record1"},
+		{"ended while it waits for the next try", "7 record1:500 8 record1 10ms record1 8 repeat2"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			for _, word := range strings.Fields(test.play) {
+				if wait, err := time.ParseDuration(word); err == nil {
+					b.nothing()
+					b.now = b.now.Add(wait)
+					continue
+				}
+				what, end, _ := strings.Cut(word, ":")
+				if strings.Trim(what, "0123456789") == "" {
+					b.start(terminating(inVersion(word)))
+				} else if request, ok := b.Next(b.now, false); !ok || fmt.Sprintf("%s%d", request.Kind, request.Series.Count) != what {
+					t.Fatalf("the request is %s%d (%t), want %s", request.Kind, request.Series.Count, ok, what)
+				} else {
+					b.Done(b.now, request, commit.Response{Err: ends[end]})
+				}
+				if err := b.Audit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			b.nothing()
+		})
+	}
+}
+
+// TestEventNamesDiffer has two events happen to a pod in the same instant: they are two objects.
+func TestEventNamesDiffer(t *testing.T) {
+	b := newBench(t, 10)
+	b.start(terminating(inVersion("7")))
+	b.start(terminating(inVersion("8")))
+	one, two := b.take(commit.Record, "p"), b.take(commit.Record, "p")
+	if one.Series.First.Equal(two.Series.First) || two.Series.First.Sub(one.Series.First) > time.Microsecond {
+		t.Errorf("they happened at %s and at %s", one.Series.First, two.Series.First)
+	}
+}
+
+// TestKeptSeriesAreBounded has more pods rejected than series are kept: the one that has not repeated for the longest time ends, and its last
+// count is written.
+func TestKeptSeriesAreBounded(t *testing.T) {
+	b := newBench(t, 1_000) // which keeps 100 series
+	happen := func(name string) { b.start(terminating(podNamed(name))) }
+	for _, name := range names(100) {
+		happen(name)
+		b.answer(b.take(commit.Record, name), "", nil)
+	}
+	for range 3 {
+		happen("p1")
+	}
+	b.answer(b.take(commit.Repeat, "p1"), "", nil) // is the last of them now
+	for range 3 {
+		happen("p2")
+	}
+	b.answer(b.take(commit.Repeat, "p2"), "", nil)
+	happen("p2")
+	for i, name := range names(300)[100:] {
+		happen(name)
+		b.answer(b.take(commit.Record, name), "", nil)
+		if i == 99 {
+			request := b.take(commit.Repeat, "p2")
+			if request.Series.Count != 5 {
+				t.Errorf("the last count is %d, want 5", request.Series.Count)
+			}
+			b.answer(request, "", nil)
+		}
+		b.nothing()
+	}
+	if n := b.Remembered(); n != 100 {
+		t.Errorf("%d things are remembered, want the 100 series", n)
+	}
+	happen("p0")
+	b.answer(b.take(commit.Record, "p0"), "", nil)
+}
+
+// TestStopDoesNotWaitForCounts stops while the count of a series is not written: it never is.
+func TestStopDoesNotWaitForCounts(t *testing.T) {
+	b := newBench(t, 10)
+	for range 4 {
+		b.start(terminating(inVersion("7")))
+		if request, ok := b.Next(b.now, false); ok {
+			b.answer(request, "", nil)
+		}
+	}
+	b.Stop(b.now, errBroken)
+	b.nothing()
+	if !b.Empty() {
+		t.Error("something waits")
+	}
+}

@@ -1,0 +1,37 @@
+package report
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Subject is the pod that an event regards, in the version that was decided about. It holds what the event says of the pod and no more, because
+// it is kept for minutes after the pod is gone.
+type Subject struct {
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	// SchedulerName is the event's reporting controller.
+	SchedulerName string
+}
+
+// SubjectOf returns the subject of an event about a pod.
+func SubjectOf(pod *model.Pod) Subject {
+	return Subject{pod.Namespace, pod.Name, pod.UID, pod.Object.ResourceVersion, pod.SchedulerName}
+}
+
+// Key returns the pod's namespace and name.
+func (s *Subject) Key() model.PodKey { return model.PodKey{Namespace: s.Namespace, Name: s.Name} }
+
+// Series is an event, and how often it has happened to one version of a pod. The API has one object for all of it.
+type Series struct {
+	Event
+	Subject Subject
+	// First is when it happened first, which the object's name is made of, and Last when it happened last.
+	First, Last time.Time
+	// Count is at least 1.
+	Count int
+}
