@@ -39,7 +39,9 @@ type options struct {
 	logging        *logs.Options
 	seed           uint64
 	inFlight       int
-	tracing        string
+	// reportsPerSecond bounds the conditions and events that are written.
+	reportsPerSecond int
+	tracing          string
 	// ignoreExtenders has pods bound without extenders that kube-scheduler would ask about every pod.
 	ignoreExtenders bool
 	// audit has invariants checked after every round.
@@ -123,6 +125,8 @@ func (o *options) addFlags() {
 	fs.Uint64Var(&o.seed, "berth-seed", 1, "Chooses among nodes that are equally good. With the same seed, the same history leads to "+
 		"the same decisions.")
 	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "How many writes are sent to the API server at the same time.")
+	fs.IntVar(&o.reportsPerSecond, "berth-reports-per-second", commit.DefaultReportsPerSecond, "How many conditions and events of pods are "+
+		"written per second at most. Bindings are not counted, and go before them.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 	fs.BoolVar(&o.ignoreExtenders, ignoreExtendersFlag, false, "Bind pods without the extenders of the configuration, which this version "+
@@ -162,6 +166,9 @@ func (o *options) check() error {
 	}
 	if o.inFlight <= 0 {
 		errs = append(errs, fmt.Errorf("--berth-writes-in-flight %d: must be greater than 0", o.inFlight))
+	}
+	if o.reportsPerSecond <= 0 {
+		errs = append(errs, fmt.Errorf("--berth-reports-per-second %d: must be greater than 0", o.reportsPerSecond))
 	}
 	return utilerrors.NewAggregate(errs)
 }

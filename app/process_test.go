@@ -111,6 +111,8 @@ func TestMistakes(t *testing.T) {
 		{"unknown flag", []string{"--nonsense"}, "", 2, "unknown flag: --nonsense"},
 		{"argument", []string{"x"}, "", 2, `does not take any arguments, got ["x"]`},
 		{"negative seed", []string{"--berth-seed=-1"}, "", 2, "invalid argument"},
+		{"no reports", []string{"--berth-reports-per-second=-3"}, "", 2, "--berth-reports-per-second -3: must be greater than 0"},
+		{"reports without a number", []string{"--berth-reports-per-second=many"}, "", 2, "invalid argument"},
 		{"no writes", []string{"--berth_writes_in_flight=0"}, "", 2, "--berth-writes-in-flight 0: must be greater than 0"},
 		{"no patience", []string{"--pod-max-in-unschedulable-pods-duration=0s"}, "", 2, "--pod-max-in-unschedulable-pods-duration 0s: must be greater than 0"},
 		{"bad duration", []string{"--leader-elect-retry-period=soon"}, "", 2, `invalid argument "soon" for "--leader-elect-retry-period"`},

@@ -102,18 +102,19 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 		return pipeline{}, err
 	}
 	committer, err := commit.New(commit.Config{
-		Writer:      leads.guarded(writer),
-		Binder:      c.Binder,
-		Results:     changes,
-		Log:         log,
-		InFlight:    o.inFlight,
-		BindingsMax: commit.DefaultBindingsMax,
-		EventsMax:   commit.DefaultEventsMax,
-		SeriesMax:   commit.DefaultSeriesMax,
-		Timeout:     commit.DefaultTimeout,
-		EventPause:  commit.DefaultEventPause,
-		Drain:       commit.DefaultDrain,
-		Observers:   seen.ofWrites(),
+		Writer:           leads.guarded(writer),
+		Binder:           c.Binder,
+		Results:          changes,
+		Log:              log,
+		InFlight:         o.inFlight,
+		ReportsPerSecond: o.reportsPerSecond,
+		BindingsMax:      commit.DefaultBindingsMax,
+		ReportsMax:       commit.DefaultReportsMax,
+		SeriesMax:        commit.DefaultSeriesMax,
+		Timeout:          commit.DefaultTimeout,
+		EventPause:       commit.DefaultEventPause,
+		Drain:            commit.DefaultDrain,
+		Observers:        seen.ofWrites(),
 	})
 	if err != nil {
 		return pipeline{}, err
@@ -229,7 +230,7 @@ func (s *scheduler) summarise(began time.Time) {
 		"ran", time.Since(began).Round(time.Millisecond),
 		"decisions", s.loop.Engine().Counters().Decisions,
 		"bound", did.Bound, "bindingsFailed", did.BindingsFailed,
-		"statuses", did.Statuses, "statusesFailed", did.StatusesFailed,
+		"statuses", did.Statuses, "statusesFailed", did.StatusesFailed, "statusesDropped", did.StatusesDropped,
 		"events", did.Events, "eventsFailed", did.EventsFailed, "eventsDropped", did.EventsDropped,
 	}
 	if took.known {

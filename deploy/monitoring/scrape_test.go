@@ -103,7 +103,7 @@ func schedule(t *testing.T) {
 	changes := ingest.New(c.Compile())
 	written := writer{bound: make(chan string, 10), statuses: make(chan string, 10)}
 	writes, err := commit.New(commit.Config{
-		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, EventsMax: 10, SeriesMax: 10,
+		Writer: written, Binder: c.Binder, Results: changes, Log: klog.Background(), InFlight: 2, BindingsMax: 10, ReportsPerSecond: 10_000, ReportsMax: 10, SeriesMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 10 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {

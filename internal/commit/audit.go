@@ -30,11 +30,15 @@ func (o *Outbox) auditBindings(v *audit.Violations) {
 		}
 	}
 	for uid, p := range o.pods {
-		if p.held != nil && (p.held.place != held || !p.writing) {
-			v.Add("the binding of pod %s is held up and %s; its status is being written: %t", uid, p.held.place, p.writing)
+		if p.held != nil && (p.held.place != held || p.writing == nil) {
+			v.Add("the binding of pod %s is held up and %s; its status is being written: %t", uid, p.held.place, p.writing != nil)
 		}
 	}
+	open := 0
 	for uid, b := range o.bindings {
+		if b.sent && b.phase != postBinds {
+			open++
+		}
 		if b.placement.Pod.UID != uid || b.phase == over {
 			v.Add("the binding of %s is found under pod %s, and is %s", b.placement.Pod, uid, b.phase)
 		}
@@ -47,6 +51,9 @@ func (o *Outbox) auditBindings(v *audit.Violations) {
 		if b.place == held && (o.pods[uid] == nil || o.pods[uid].held != b) {
 			v.Add("the binding of %s is held up and no status holds it up", b.placement.Pod)
 		}
+	}
+	if o.opened < open { // one whose pod has another binding is not found by its pod
+		v.Add("%d bindings are counted open, at least %d are", o.opened, open)
 	}
 }
 
@@ -62,6 +69,7 @@ func (o *Outbox) auditTimeline(v *audit.Violations) {
 		case e.event != nil:
 			delayed++
 		case e.binding == nil:
+			delayed++
 			if p := o.pods[e.pod]; p == nil || !p.queued {
 				v.Add("the status of pod %s waits for a time and is not queued", e.pod)
 			}
@@ -71,33 +79,79 @@ func (o *Outbox) auditTimeline(v *audit.Violations) {
 		}
 	}
 	if delayed != o.delayed {
-		v.Add("%d events wait for a time, and %d are counted", delayed, o.delayed)
+		v.Add("%d statuses and events wait for a time, and %d are counted", delayed, o.delayed)
 	}
 }
 
 // auditReports checks the statuses and events.
 func (o *Outbox) auditReports(v *audit.Violations) {
+	if n := o.reports.statuses.len(); n > o.config.ReportsMax {
+		v.Add("%d statuses wait, at most %d may", n, o.config.ReportsMax)
+	}
 	queued := map[types.UID]bool{}
-	for _, uid := range o.statuses.items[o.statuses.head:] {
+	for _, uid := range o.reports.statuses.items[o.reports.statuses.head:] {
 		if queued[uid] {
 			v.Add("the status of pod %s has two turns", uid)
 		}
 		queued[uid] = true
+		if p := o.pods[uid]; p == nil || !p.queued {
+			v.Add("the status of pod %s has a turn and is not queued", uid)
+		}
 	}
 	for _, e := range o.later.entries {
 		if e.binding == nil && e.event == nil {
 			queued[e.pod] = true
 		}
 	}
+	writing := 0
 	for uid, p := range o.pods {
-		if p.queued && p.writing {
+		if p.writing != nil {
+			writing++
+		}
+		if !p.queued && p.writing == nil {
+			v.Add("the status of pod %s is neither queued nor being written", uid)
+		}
+		if p.queued && p.writing != nil {
 			v.Add("the status of pod %s is queued while another is being written", uid)
 		}
 		if p.queued && !queued[uid] {
 			v.Add("the status of pod %s is queued and has no turn", uid)
 		}
 	}
-	if o.reporting < 0 || o.opened < 0 {
-		v.Add("%d statuses and events are in flight, %d bindings open", o.reporting, o.opened)
+	if counted := o.reports.inFlight[StatusWrite]; counted != writing {
+		v.Add("%d statuses are counted in flight, recounted %d", counted, writing)
+	}
+	o.auditBudget(v)
+	o.auditWritten(v)
+}
+
+// auditBudget checks that no more statuses and events are in flight than may be, and that while the API server does not answer only one is sent.
+func (o *Outbox) auditBudget(v *audit.Violations) {
+	r := &o.reports
+	statuses, events := r.inFlight[StatusWrite], r.inFlight[EventWrite]
+	if most := r.budget.EachInFlight; statuses > most || events > most || statuses+events > r.budget.InFlight+1 || events < 0 {
+		v.Add("%d statuses and %d events are in flight; of each %d may be, of both %d", statuses, events, most, r.budget.InFlight)
+	}
+	if r.turn < 0 || r.turn >= len(turns) {
+		v.Add("it is turn %d of %d", r.turn, len(turns))
+	}
+	if r.probing && statuses+events == 0 {
+		v.Add("one request finds out whether the API server answers, and none is in flight")
+	}
+}
+
+// auditWritten checks the statuses that were written last.
+func (o *Outbox) auditWritten(v *audit.Violations) {
+	if n := o.writes.len(); n > writtenMax {
+		v.Add("%d writes of statuses are remembered, at most %d may be", n, writtenMax)
+	}
+	expires := map[types.UID]bool{}
+	for _, e := range o.writes.items[o.writes.head:] {
+		expires[e.pod] = expires[e.pod] || e.until.Equal(o.written[e.pod].until)
+	}
+	for uid := range o.written {
+		if !expires[uid] {
+			v.Add("the last status of pod %s is remembered for ever", uid)
+		}
 	}
 }

@@ -153,10 +153,11 @@ func (o *Outbox) heldByStatus(b *binding) bool {
 		return false
 	}
 	p.latest = nil
-	if p.writing {
-		p.held = b
+	if p.writing == nil {
+		return false
 	}
-	return p.writing
+	p.held = b
+	return true
 }
 
 // takeBinding makes the request of the binding whose turn it is.

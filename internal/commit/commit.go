@@ -49,9 +49,12 @@ type Config struct {
 	Log     klog.Logger
 	// InFlight is how many writes are sent at the same time.
 	InFlight int
-	// BindingsMax is how many bindings may wait to be sent before Room makes the loop wait. EventsMax is how many events may wait before the
-	// oldest are dropped, SeriesMax how many that may repeat are kept, so that repetitions are counted in them.
-	BindingsMax, EventsMax, SeriesMax int
+	// ReportsPerSecond is how many of them may be statuses and events per second.
+	ReportsPerSecond int
+	// BindingsMax is how many bindings may wait to be sent before Room makes the loop wait. ReportsMax is how many statuses may wait, and how many
+	// normal events and how many warnings, before the oldest are dropped. SeriesMax is how many events that may repeat are kept, so that
+	// repetitions are counted in them.
+	BindingsMax, ReportsMax, SeriesMax int
 	// Timeout is how long one write may take.
 	Timeout time.Duration
 	// EventPause is how long statuses and events wait after the API server did not answer one.
@@ -66,11 +69,14 @@ type Config struct {
 const (
 	DefaultInFlight    = 64
 	DefaultBindingsMax = 1_000
-	DefaultEventsMax   = 100_000
+	DefaultReportsMax  = 100_000
 	DefaultSeriesMax   = 100_000 // some 40 MB of memory
-	DefaultTimeout     = 30 * time.Second
-	DefaultEventPause  = 2 * time.Second
-	DefaultDrain       = 5 * time.Second
+	// DefaultReportsPerSecond lets the events about 1,500 bindings per second keep up whatever else is to be written, and a wave of 20,000
+	// rejected pods beside them be reported, condition and event, in half a minute.
+	DefaultReportsPerSecond = 3_000
+	DefaultTimeout          = 30 * time.Second
+	DefaultEventPause       = 2 * time.Second
+	DefaultDrain            = 5 * time.Second
 )
 
 // Commit carries decisions out while Run runs. Its methods may be called by any goroutine and do not wait.
@@ -84,27 +90,44 @@ type Commit struct {
 
 	mu        sync.Mutex
 	outbox    *Outbox
-	room      chan struct{} // closed when there is room again; nil if the loop does not wait for it
-	stopped   bool          // no binding is taken in any more
-	abandoned bool          // what waits will not be written
+	room      chan struct{}    // closed when there is room again; nil if the loop does not wait for it
+	stopped   bool             // no binding is taken in any more
+	abandoned bool             // what waits will not be written
+	dropping  [WriteKinds]bool // by kind: since everything was written, a write was dropped
 }
 
-// share is the part of the workers that may write statuses and events at a time, including the worker reserved for events: one in two. The
-// others are free for bindings although statuses and events hang.
-const share = 2
+const (
+	// share is the part of the workers that may write statuses and events at a time, including the worker reserved for them: one in two. The
+	// others are free for bindings although statuses and events hang.
+	share = 2
+	// shareOfOther is the part of these that are left for events although statuses hang, and the other way round: one in four.
+	shareOfOther = 4
+)
 
 // OutboxOf is the configuration of the Outbox of a Commit.
 func OutboxOf(config *Config, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxConfig{
-		Binder: config.Binder, EventsMax: config.EventsMax, SeriesMax: config.SeriesMax, ReportsInFlight: max(1, (config.InFlight-1)/share),
+		Binder: config.Binder, ReportsMax: config.ReportsMax, SeriesMax: config.SeriesMax, Budget: budgetOf(config.InFlight, config.ReportsPerSecond),
 		Pause: config.EventPause, Jitter: jitter,
 	}
+}
+
+// budgetOf is the budget of statuses and events of a Commit with so many workers.
+func budgetOf(workers, perSecond int) Budget {
+	b := Budget{InFlight: max(1, (workers-1)/share), PerSecond: perSecond}
+	all := b.InFlight
+	if ReportsFirst(0, workers) {
+		all++
+	}
+	b.EachInFlight = max(1, all-max(1, all/shareOfOther))
+	return b
 }
 
 // DefaultOutbox is the configuration of the Outbox of a Commit with the defaults.
 func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxOf(&Config{
-		Binder: binder, InFlight: DefaultInFlight, EventsMax: DefaultEventsMax, SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause,
+		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, ReportsMax: DefaultReportsMax,
+		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause,
 	}, jitter)
 }
 
@@ -119,7 +142,8 @@ func New(config Config) (*Commit, error) {
 	}{
 		{"writes in flight", int64(config.InFlight)},
 		{"limit of waiting bindings", int64(config.BindingsMax)},
-		{"limit of waiting events", int64(config.EventsMax)},
+		{"statuses and events per second", int64(config.ReportsPerSecond)},
+		{"limit of waiting statuses and events", int64(config.ReportsMax)},
 		{"limit of events that may repeat", int64(config.SeriesMax)},
 		{"timeout of a write", int64(config.Timeout)},
 		{"pause of events", int64(config.EventPause)},
@@ -230,7 +254,7 @@ func (c *Commit) Run(ctx context.Context) {
 	defer cancel(nil)
 	var workers sync.WaitGroup
 	for i := range c.config.InFlight {
-		workers.Go(func() { c.work(writing, EventsFirst(i, c.config.InFlight)) })
+		workers.Go(func() { c.work(writing, ReportsFirst(i, c.config.InFlight)) })
 	}
 	<-ctx.Done()
 	c.stop(context.Cause(ctx))

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2/textlogger"
 
 	"github.com/berth-scheduler/berth/internal/commit"
 )
@@ -401,18 +403,40 @@ func TestEventsArePutBack(t *testing.T) {
 	f.server.wait(t, "every event", func(rs []request) bool { return len(of("event", rs)) == 4*len(all) })
 }
 
-func TestOldestEventsAreDropped(t *testing.T) {
-	f := newFixture(t, func(c *commit.Config) { c.EventsMax = 10 })
+// TestOldestAreDropped has more statuses and events wait than may: the oldest are dropped, which is counted, and logged when it begins.
+func TestOldestAreDropped(t *testing.T) {
+	var log strings.Builder
+	observer := &counting{}
+	f := newFixture(t, func(c *commit.Config) {
+		c.ReportsMax, c.Observers = 10, []commit.Observer{observer}
+		c.Log = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&log)))
+	})
 	for _, name := range names(25) {
 		f.Start(rejected(podNamed(name), 1))
+		if err := f.Audit(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if dropped := f.Stats().EventsDropped; dropped != 15 {
-		t.Errorf("%d events were dropped, want 15", dropped)
+	if did := f.Stats(); did.EventsDropped != 15 || did.StatusesDropped != 15 || observer.dropped[commit.EventWrite] != 15 || observer.dropped[commit.StatusWrite] != 15 {
+		t.Errorf("%+v; observers were told of %v", did, observer.dropped)
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 2 || strings.Count(log.String(), "Too many writes wait") != 2 {
+		t.Errorf("the log says\n%s, want one line for each kind", log.String())
+	}
+	f.run(t)
+	requests := f.server.wait(t, "those that are left", func(rs []request) bool { return len(rs) == 20 })
+	for _, r := range requests {
+		if slices.Contains(names(15), r.pod) {
+			t.Errorf("%s was written, which is among the oldest", r)
+		}
 	}
 }
 
 // counting counts the writes that it was told of.
-type counting struct{ sending, sent atomic.Int64 }
+type counting struct {
+	sending, sent atomic.Int64
+	dropped       [commit.WriteKinds]int // before Run
+}
 
 func (c *counting) Sending(ctx context.Context, _ *commit.Write) context.Context {
 	c.sending.Add(1)
@@ -420,6 +444,8 @@ func (c *counting) Sending(ctx context.Context, _ *commit.Write) context.Context
 }
 
 func (c *counting) Sent(context.Context, *commit.Write, time.Duration, error) { c.sent.Add(1) }
+
+func (c *counting) Dropped(kind commit.WriteKind, writes int) { c.dropped[kind] += writes }
 
 func (c *counting) Passed(*commit.StageEnd) {}
 func (c *counting) Settled(*commit.Settled) {}

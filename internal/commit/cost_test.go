@@ -78,3 +78,208 @@ func BenchmarkCancel(b *testing.B) {
 		o.Take()
 	}
 }
+
+// spread runs an outbox for so long on its own clock: each request is answered as soon as it is taken. It calls each, unless it is nil, every ten
+// milliseconds, and took for each request. It returns the time when nothing waited any more, or the end.
+func spread(t *testing.T, o *commit.Outbox, long time.Duration, each func(now time.Time), took func(now time.Time, request commit.Request)) time.Time {
+	t.Helper()
+	for now := began; ; now = now.Add(10 * time.Millisecond) {
+		if each != nil {
+			each(now)
+		}
+		for {
+			request, ok := o.Next(now, false)
+			if !ok {
+				break
+			}
+			took(now, request)
+			o.Done(now, request, commit.Response{})
+		}
+		o.Take()
+		if o.Empty() || now.Sub(began) >= long {
+			return now
+		}
+	}
+}
+
+// TestWaveIsSpread has 20,000 pods rejected: conditions and events are sent at the budget and not faster, a binding that comes meanwhile is sent
+// at once, and finding out what comes next looks at little.
+func TestWaveIsSpread(t *testing.T) {
+	o := outboxOf(t, podsNamed(wave), func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) })
+	before := o.Stats().Looked
+	decision := placed(podNamed("placed"))
+	o.Start(began, &decision)
+	request, ok := o.Next(began, false)
+	if looked := o.Stats().Looked - before; !ok || request.Kind != commit.Bind || looked > 8 {
+		t.Fatalf("the next request is %s (%t), after a look at %d others; want the binding", request.Kind, ok, looked)
+	}
+	o.Done(began, request, commit.Response{})
+	bySecond := map[int]int{}
+	bySort := map[commit.RequestKind]int{}
+	end := spread(t, o, time.Minute, nil, func(now time.Time, request commit.Request) {
+		bySecond[int(now.Sub(began).Seconds())]++
+		bySort[request.Kind]++
+	})
+	if bySort[commit.Patch] != wave || bySort[commit.Record] != wave+1 || len(bySort) != 2 {
+		t.Errorf("%v, want a condition and an event for each pod", bySort)
+	}
+	const most = commit.DefaultReportsPerSecond + commit.DefaultReportsPerSecond/10
+	for second, writes := range bySecond {
+		if writes > most {
+			t.Errorf("in second %d there were %d writes, want at most %d", second, writes, most)
+		}
+	}
+	if took, least := end.Sub(began), time.Duration(2*wave)*time.Second/commit.DefaultReportsPerSecond; took < least-time.Second || took > least+time.Second {
+		t.Errorf("it took %v, want %v", took, least)
+	}
+	if looked := o.Stats().Looked - before; looked > 10*2*wave {
+		t.Errorf("to send %d writes, %d were looked at", 2*wave, looked)
+	}
+}
+
+// TestNoKindStarves binds 1,500 pods per second for 20 seconds while 20,000 others are rejected, again and again: the event about each binding
+// follows within half a second, and each pod has its condition before the end.
+func TestNoKindStarves(t *testing.T) {
+	const perTick = 15
+	pods := podsNamed(wave)
+	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }
+	o := outboxOf(t, pods, reject)
+	bound := podsNamed(wave + 20*1_500 + perTick)[wave:]
+	var boundAt []time.Time
+	told, conditions, worst := 0, map[string]bool{}, time.Duration(0)
+	spread(t, o, 20*time.Second, func(now time.Time) {
+		for range perTick {
+			decision := placed(bound[len(boundAt)])
+			o.Start(now, &decision)
+			boundAt = append(boundAt, now)
+		}
+		for i := range 50 { // rejected 5,000 times a second, as nodes come and go
+			decision := reject(pods[(len(boundAt)*10+i)%wave])
+			o.Start(now, &decision)
+		}
+	}, func(now time.Time, request commit.Request) {
+		switch {
+		case request.Kind == commit.Record && request.Series.Reason == "Scheduled":
+			worst = max(worst, now.Sub(boundAt[told]))
+			told++
+		case request.Kind == commit.Patch:
+			conditions[request.Pod.Name] = true
+		}
+	})
+	if late := len(boundAt) - told; o.Stats().Bound != int64(len(boundAt)) || late > 500 || worst > 500*time.Millisecond {
+		t.Errorf("of %d bindings %d are made, %d events about them are not written; the latest came %v late", len(boundAt), o.Stats().Bound, late, worst)
+	}
+	if len(conditions) != wave {
+		t.Errorf("%d pods of %d have their condition", len(conditions), wave)
+	}
+}
+
+// TestRejectionsAreMerged rejects 20,000 pods five times each, while nothing is sent, and while everything is sent at once: there are at most two and
+// three writes for each pod.
+func TestRejectionsAreMerged(t *testing.T) {
+	pods := podsNamed(wave)
+	for _, test := range []struct {
+		name    string
+		between bool
+		want    int
+	}{{"nothing is sent", false, 2 * wave}, {"everything is sent", true, 3 * wave}} {
+		config := commit.DefaultOutbox(binder, unchanged)
+		config.Budget.PerSecond = 1_000_000_000
+		o, err := commit.NewOutbox(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		writes, counted := 0, 0
+		send := func() {
+			spread(t, o, 0, nil, func(_ time.Time, request commit.Request) {
+				writes++
+				counted = max(counted, request.Series.Count)
+			})
+		}
+		for range 5 {
+			for _, pod := range pods {
+				decision := rejected(pod, 5_000)
+				o.Start(began, &decision)
+			}
+			if test.between {
+				send()
+			}
+		}
+		send()
+		if writes != test.want || o.Stats().EventsRepeated != 4*wave {
+			t.Errorf("%s: %d writes for %d rejections, %d repetitions; want %d writes", test.name, writes, 5*wave, o.Stats().EventsRepeated, test.want)
+		}
+		if looked := o.Stats().Looked; looked > int64(10*writes) {
+			t.Errorf("%s: %d were looked at", test.name, looked)
+		}
+		if err := o.Audit(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestHangingKindLeavesRoom has every status hang, or every event: the others are sent.
+func TestHangingKindLeavesRoom(t *testing.T) {
+	hangs := map[commit.RequestKind]commit.RequestKind{commit.Patch: commit.Record, commit.Record: commit.Patch}
+	for kind, other := range hangs {
+		o := outboxOf(t, podsNamed(1_000), func(pod *model.Pod) plan.Decision { return rejected(pod, 1) })
+		now, hanging, sent := began, 0, 0
+		for range 1_000 {
+			request, ok := o.Next(now, false)
+			switch {
+			case !ok:
+				now = now.Add(time.Second)
+			case request.Kind == kind:
+				hanging++
+			default:
+				sent++
+				o.Done(now, request, commit.Response{})
+			}
+		}
+		if hanging != 24 || sent < 900 {
+			t.Errorf("%d of kind %s hang, and %d of kind %s were sent; want 24, and most", hanging, kind, sent, other)
+		}
+	}
+}
+
+// BenchmarkWave takes in the rejections of 20,000 pods, and sends the conditions and events, without anything being sent: B/op holds what is kept to
+// count repetitions.
+func BenchmarkWave(b *testing.B) {
+	pods := podsNamed(wave)
+	b.ReportAllocs()
+	for b.Loop() {
+		o := outboxOf(b, pods, func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) })
+		for now := began; !o.Empty(); {
+			request, ok := o.Next(now, false)
+			if !ok {
+				now, _ = o.Due()
+				continue
+			}
+			o.Done(now, request, commit.Response{})
+		}
+	}
+}
+
+// BenchmarkRepeatedRejection takes in that one of 20,000 pods is rejected again, whose condition and event are written.
+func BenchmarkRepeatedRejection(b *testing.B) {
+	pods := podsNamed(wave)
+	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }
+	o := outboxOf(b, pods, reject)
+	for now := began; !o.Empty(); {
+		if request, ok := o.Next(now, false); ok {
+			o.Done(now, request, commit.Response{})
+		} else {
+			now, _ = o.Due()
+		}
+	}
+	decisions := make([]plan.Decision, wave)
+	for i, pod := range pods {
+		decisions[i] = reject(pod)
+	}
+	i := 0
+	b.ReportAllocs()
+	for b.Loop() {
+		o.Start(began, &decisions[i%wave])
+		i++
+	}
+}

@@ -116,23 +116,35 @@ func (o *Outbox) repeat(now time.Time, e *event) {
 
 // queueEvent gives an event its turn to be written, the last of those that wait.
 func (o *Outbox) queueEvent(e *event) {
-	if o.events.len() >= o.config.EventsMax {
-		o.stats.EventsDropped++
-		o.forgetEvent(o.events.pop())
+	lane := o.laneOf(e)
+	if lane.len() >= o.config.ReportsMax {
+		o.drop(EventWrite)
+		o.forgetEvent(lane.pop())
 	}
 	e.move(ready)
-	o.events.push(e)
+	lane.push(e)
 }
 
-// takeEvent makes the request of the event whose turn it is: an event that the API server has is patched.
-func (o *Outbox) takeEvent() Request {
-	e := o.events.pop()
+func (o *Outbox) laneOf(e *event) *lane[*event] {
+	if e.Type == v1.EventTypeNormal {
+		return &o.reports.normal
+	}
+	return &o.reports.warnings
+}
+
+// takeEvent makes the request of the event whose turn it is; there must be one. An event that the API server has is patched.
+func (o *Outbox) takeEvent(t turn) Request {
+	lane := &o.reports.normal
+	if t == warningTurn {
+		lane = &o.reports.warnings
+	}
+	e := lane.pop()
 	e.move(sending)
 	kind := Record
 	if e.written > 0 {
 		kind = Repeat
 	}
-	return o.sendReport(Request{Kind: kind, Series: e.Series, event: e})
+	return Request{Kind: kind, Series: e.Series, event: e}
 }
 
 // recorded takes in how the write of an event ended.
@@ -151,7 +163,7 @@ func (o *Outbox) recorded(now time.Time, request *Request, err error) {
 		o.turnEvent(e, 0)
 	case again && unanswered(err):
 		o.queueEvent(e)
-	case (again || isForbiddenYet(err, e.tries)) && o.delayed < o.config.EventsMax:
+	case (again || isForbiddenYet(err, e.tries)) && o.delayed < o.config.ReportsMax:
 		e.tries++
 		o.delayed++
 		e.move(pausing)

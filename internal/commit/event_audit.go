@@ -9,15 +9,18 @@ import (
 // auditEvents checks the events that wait, those that are kept because they may repeat, and how these are found.
 func (o *Outbox) auditEvents(v *audit.Violations) {
 	waiting := map[*event]bool{}
-	for _, e := range o.events.items[o.events.head:] {
-		waiting[e] = true
-		if e.place != ready {
-			v.Add("the event %s of %s is in the lane and %s", e.Reason, e.Subject.Key(), e.place)
+	for _, lane := range []*lane[*event]{&o.reports.normal, &o.reports.warnings} {
+		before := len(waiting)
+		for _, e := range lane.items[lane.head:] {
+			waiting[e] = true
+			if e.place != ready || o.laneOf(e) != lane {
+				v.Add("the event %s of %s is in a lane and %s, or of another type", e.Reason, e.Subject.Key(), e.place)
+			}
+			o.auditEvent(v, e)
 		}
-		o.auditEvent(v, e)
-	}
-	if n := o.events.len(); n != len(waiting) || n > o.config.EventsMax {
-		v.Add("%d events wait, of which %d are different; at most %d may", n, len(waiting), o.config.EventsMax)
+		if n := lane.len(); n != len(waiting)-before || n > o.config.ReportsMax {
+			v.Add("%d events wait, of which %d are different; at most %d may", n, len(waiting)-before, o.config.ReportsMax)
+		}
 	}
 	for _, e := range o.later.entries {
 		if e.event == nil {
@@ -29,7 +32,11 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 		o.auditEvent(v, e.event)
 	}
 	o.auditKept(v)
+	inFlight := 0
 	for key, e := range o.series {
+		if e.place == sending {
+			inFlight++
+		}
 		if e.key() != key || e.ended || e.place == nowhere {
 			v.Add("the series of %s of %s is found as %v; it has ended: %t, and is %s", e.Reason, e.Subject.Key(), key, e.ended, e.place)
 		}
@@ -37,6 +44,9 @@ func (o *Outbox) auditEvents(v *audit.Violations) {
 			v.Add("the event %s of %s is ready and not in the lane", e.Reason, e.Subject.Key())
 		}
 		o.auditEvent(v, e)
+	}
+	if counted := o.reports.inFlight[EventWrite]; counted < inFlight { // others have ended, and are found nowhere
+		v.Add("%d events are counted in flight, at least %d are", counted, inFlight)
 	}
 }
 

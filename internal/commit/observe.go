@@ -17,6 +17,8 @@ type Observer interface {
 	Settled(s *Settled)
 	// Passed is called when a binding with steps has passed an extension point, or failed at it.
 	Passed(stage *StageEnd)
+	// Dropped is called when so many statuses or events were dropped, because too many wait.
+	Dropped(kind WriteKind, writes int)
 }
 
 // Write is one write to the API: a binding with all its tries and questions, from the first request until it is settled, or one try at a

@@ -20,38 +20,34 @@ import (
 // clock, so a simulation runs it as it is. The sender takes one Request after another with Next and hands in each Response with Done. After
 // every call, Take returns what has ended. One goroutine at a time uses it.
 type Outbox struct {
-	config      OutboxConfig
-	backlog     backlog
-	statuses    lane[types.UID]
-	events      lane[*event]
-	later       timeline
-	bindings    map[types.UID]*binding // that have not ended, by pod
-	decided     uint64                 // bindings so far
-	pods        map[types.UID]*writes  // pods with a status that waits or is being written
-	series      map[eventKey]*event    // events that may repeat
-	kept        list.List              // those of them that nothing is to be written of, by how long they have been idle
-	lastEvent   time.Time              // when the last event happened
-	written     map[types.UID]written  // the last status written, of pods that the watch may not have shown since
-	writes      lane[expiry]           // the same, oldest first
-	opened      int                    // bindings that something was sent for and that have not ended
-	reporting   int                    // statuses and events in flight
-	delayed     int                    // events on the timeline
-	paused      time.Time              // until then neither statuses nor events are sent: the API server could not be reached
-	unreachable bool                   // a status or an event was not answered, and none since: they are sent one by one
-	probing     bool                   // one of them is in flight
-	stopped     error                  // why no binding is started any more
-	ended       Ended
-	stats       Stats
+	config    OutboxConfig
+	backlog   backlog
+	reports   reports // statuses and events
+	later     timeline
+	bindings  map[types.UID]*binding // that have not ended, by pod
+	decided   uint64                 // bindings so far
+	pods      map[types.UID]*writes  // pods with a status that waits or is being written
+	series    map[eventKey]*event    // events that may repeat
+	kept      list.List              // those of them that nothing is to be written of, by how long they have been idle
+	lastEvent time.Time              // when the last event happened
+	written   map[types.UID]written  // the last status written, of pods that the watch may not have shown since
+	writes    lane[expiry]           // the same, oldest first
+	opened    int                    // bindings that something was sent for and that have not ended
+	delayed   int                    // statuses and events on the timeline
+	stopped   error                  // why no binding is started any more
+	ended     Ended
+	stats     Stats
 }
 
 // OutboxConfig is what an Outbox needs to be built.
 type OutboxConfig struct {
 	// Binder returns the Bind plugin of a scheduler name.
 	Binder func(schedulerName string) plugin.Bind
-	// EventsMax is how many events may wait before the oldest are dropped. SeriesMax is how many events that may repeat are kept; when there are
-	// more, the one that has not repeated for the longest time ends. ReportsInFlight is how many statuses and events together are
-	// written at the same time, excluding what the worker reserved for events writes.
-	EventsMax, SeriesMax, ReportsInFlight int
+	// Budget bounds the statuses and events that are sent.
+	Budget Budget
+	// ReportsMax is how many statuses may wait, and how many normal events and how many warnings, before the oldest are dropped. SeriesMax is how
+	// many events that may repeat are kept; when there are more, the one that has not repeated for the longest time ends.
+	ReportsMax, SeriesMax int
 	// Pause is how long statuses and events wait after the API server could not be reached.
 	Pause time.Duration
 	// Jitter spreads waits, so that writes that failed together are not tried again together.
@@ -59,11 +55,12 @@ type OutboxConfig struct {
 }
 
 // Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsRepeated are repetitions that
-// were counted in an event's series, EventsDropped those that were not written because too many waited, or there was no time left. Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events
+// were counted in an event's series, StatusesDropped and EventsDropped those that were not written because too many waited, or there was no time left. Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events
 // that were looked at one by one.
 type Stats struct {
 	Bound, BindingsFailed, Questions int64
 	Statuses, StatusesFailed         int64
+	StatusesDropped                  int64
 	Events, EventsFailed             int64
 	EventsRepeated, EventsDropped    int64
 	Looked                           int64
@@ -135,9 +132,13 @@ type Ended struct {
 	Stages []StageEnd
 	// GivenUp says what will not be tried again, apart from bindings.
 	GivenUp []GivenUp
+	// Dropped counts the writes by kind that were dropped because too many wait.
+	Dropped [WriteKinds]int
 }
 
-func (e *Ended) nothing() bool { return len(e.Settled)+len(e.Stages)+len(e.GivenUp) == 0 }
+func (e *Ended) nothing() bool {
+	return len(e.Settled)+len(e.Stages)+len(e.GivenUp) == 0 && e.Dropped == [WriteKinds]int{}
+}
 
 // Settled is a binding whose end is known.
 type Settled struct {
@@ -176,19 +177,21 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	switch {
 	case config.Binder == nil:
 		return nil, fmt.Errorf("the Bind plugins are missing")
-	case config.EventsMax <= 0:
-		return nil, fmt.Errorf("limit of waiting events is %d: must be greater than 0", config.EventsMax)
+	case config.ReportsMax <= 0:
+		return nil, fmt.Errorf("limit of waiting statuses and events is %d: must be greater than 0", config.ReportsMax)
 	case config.SeriesMax <= 0:
 		return nil, fmt.Errorf("limit of events that may repeat is %d: must be greater than 0", config.SeriesMax)
-	case config.ReportsInFlight <= 0:
-		return nil, fmt.Errorf("statuses and events in flight is %d: must be greater than 0", config.ReportsInFlight)
+	case config.Budget.InFlight <= 0 || config.Budget.EachInFlight <= 0:
+		return nil, fmt.Errorf("statuses and events in flight are %d, of each kind %d: must be greater than 0", config.Budget.InFlight, config.Budget.EachInFlight)
+	case config.Budget.PerSecond <= 0:
+		return nil, fmt.Errorf("statuses and events per second are %d: must be greater than 0", config.Budget.PerSecond)
 	case config.Pause <= 0:
 		return nil, fmt.Errorf("pause of statuses and events is %v: must be greater than 0", config.Pause)
 	case config.Jitter == nil:
 		return nil, fmt.Errorf("jitter is missing")
 	}
 	return &Outbox{
-		config: config, bindings: map[types.UID]*binding{},
+		config: config, reports: newReports(config.Budget), bindings: map[types.UID]*binding{},
 		pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
 	}, nil
 }
@@ -218,30 +221,21 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	}
 }
 
-// Next takes the next request, if there is one at this time: of a binding, else a status, else an event. With eventsFirst, events come before
+// Next takes the next request, if there is one at this time: of a binding, else a status or an event. With reportsFirst, these come before
 // everything else, and beyond the limit of what may be in flight: the caller has a worker reserved for them.
-func (o *Outbox) Next(now time.Time, eventsFirst bool) (Request, bool) {
+func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 	o.wakeUp(now)
 	o.forget(now)
 	o.endSeries(now)
-	mayReport := !now.Before(o.paused) && !(o.unreachable && o.probing)
-	switch {
-	case eventsFirst && mayReport && o.events.len() > 0:
-		return o.takeEvent(), true
-	case o.backlog.len() > 0:
-		return o.takeBinding(), true
-	case !mayReport || o.reporting >= o.config.ReportsInFlight:
-		return Request{}, false
-	}
-	for o.statuses.len() > 0 {
-		if s := o.takeStatus(o.statuses.pop()); s != nil {
-			return o.sendReport(Request{Kind: Patch, Pod: s.pod, Condition: s.condition, Nomination: s.nomination, status: s}), true
+	if reportsFirst {
+		if request, ok := o.nextReport(now, true); ok {
+			return request, true
 		}
 	}
-	if o.events.len() > 0 {
-		return o.takeEvent(), true
+	if o.backlog.len() > 0 {
+		return o.takeBinding(), true
 	}
-	return Request{}, false
+	return o.nextReport(now, false)
 }
 
 // Done takes in how a request ended.
@@ -269,8 +263,8 @@ func (o *Outbox) Due() (at time.Time, ok bool) {
 	if len(o.later.entries) > 0 {
 		at, ok = o.later.entries[0].at, true
 	}
-	if low := o.statuses.len() + o.events.len(); low > 0 && !o.paused.IsZero() && (!ok || o.paused.Before(at)) {
-		at, ok = o.paused, true
+	if until, waits := o.reports.due(); waits && (!ok || until.Before(at)) {
+		at, ok = until, true
 	}
 	return at, ok
 }
@@ -282,16 +276,16 @@ func (o *Outbox) Waiting() int { return o.backlog.len() }
 func (o *Outbox) Open() int { return o.opened }
 
 // more reports whether something waits for its turn and not for a time.
-func (o *Outbox) more() bool { return o.backlog.len()+o.statuses.len()+o.events.len() > 0 }
+func (o *Outbox) more() bool { return o.backlog.len()+o.reports.waiting() > 0 }
 
 // Empty reports whether nothing waits to be sent, for its turn or for a time.
 func (o *Outbox) Empty() bool {
-	return o.backlog.len()+o.statuses.len()+o.events.len()+len(o.later.entries) == 0
+	return o.backlog.len()+o.reports.waiting()+len(o.later.entries) == 0
 }
 
 // Remembered is how many things are kept in memory, waiting or written of late.
 func (o *Outbox) Remembered() int {
-	return o.backlog.len() + o.statuses.len() + o.events.len() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
+	return o.backlog.len() + o.reports.waiting() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
 		o.writes.len() + o.opened + len(o.bindings) + len(o.ended.Settled) + len(o.ended.Stages) + len(o.ended.GivenUp)
 }
 
@@ -327,14 +321,15 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 	}
 }
 
-// abandon drops the events that wait; nothing will be written any more.
-func (o *Outbox) abandon() { o.stats.EventsDropped += int64(o.events.len()) }
+// abandon drops the statuses and events that wait; nothing will be written any more.
+func (o *Outbox) abandon() {
+	o.stats.StatusesDropped += int64(o.reports.statuses.len())
+	o.stats.EventsDropped += int64(o.reports.normal.len() + o.reports.warnings.len())
+}
 
 // wakeUp gives what waited for a time its turn.
 func (o *Outbox) wakeUp(now time.Time) {
-	if !o.paused.IsZero() && !now.Before(o.paused) {
-		o.paused = time.Time{}
-	}
+	o.reports.wakeUp(now)
 	for {
 		e, ok := o.later.next(now)
 		switch {
@@ -346,7 +341,8 @@ func (o *Outbox) wakeUp(now time.Time) {
 			o.delayed--
 			o.queueEvent(e.event)
 		default:
-			o.statuses.push(e.pod)
+			o.delayed--
+			o.pushStatus(e.pod)
 		}
 	}
 }

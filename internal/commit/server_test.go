@@ -235,7 +235,7 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	f := &fixture{server: s, outcomes: make(outcomes, 1_000)}
 	log, _ := ktesting.NewTestContext(t)
 	config := commit.Config{
-		Writer: writer, Binder: binder, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, EventsMax: 100, SeriesMax: 100,
+		Writer: writer, Binder: binder, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
 		Timeout: 10 * time.Second, EventPause: 10 * time.Millisecond, Drain: 10 * time.Second,
 	}
 	if change != nil {

@@ -25,9 +25,10 @@ type status struct {
 // writes are the status writes of one pod. A status and a binding of one pod are never in flight together: a condition that arrives after
 // the binding would say of a bound pod that it waits.
 type writes struct {
-	latest  *status // nil if none waits
-	queued  bool    // the pod is in the lane or on the timeline
-	writing bool
+	latest  *status  // nil if none waits
+	queued  bool     // the pod is in the lane or on the timeline
+	writing *status  // nil if none is in flight
+	sent    bool     // one was sent, and may be stored
 	held    *binding // sent when the write has ended
 }
 
@@ -52,9 +53,9 @@ type expiry struct {
 }
 
 const (
-	// writtenMax bounds how many written statuses are remembered, writtenFor for how long. The watch shows a status within that time; a
-	// status that is forgotten too early is written twice, which does no harm.
-	writtenMax = 10_000
+	// writtenMax bounds how many written statuses are remembered, which is what is written in ten seconds, writtenFor for how long. The watch
+	// shows a status within that time; a status that is forgotten too early is written twice, which does no harm.
+	writtenMax = 30_000
 	writtenFor = time.Minute
 	// reportTries bounds the tries of a status or an event that the API server answers with an error which may pass: with the pauses in
 	// between, they take over two minutes. Tries that are not answered do not count.
@@ -70,30 +71,59 @@ const (
 
 // queueReport queues the status and the event of a report about a pod.
 func (o *Outbox) queueReport(now time.Time, pod *model.Pod, r report.Report) {
-	if r.Condition != nil || r.Nomination.Mode != plan.Keep {
+	switch {
+	case r.Condition != nil || r.Nomination.Mode != plan.Keep:
 		o.startStatus(&status{pod: pod, condition: r.Condition, nomination: r.Nomination})
+	case r.Shown != nil:
+		o.keepCondition(pod, r.Shown)
 	}
 	if r.Event != (report.Event{}) {
 		o.happen(now, pod, r.Event)
 	}
 }
 
-// startStatus queues a status. It replaces an older one that has not been sent.
+// startStatus queues a status. It replaces an older one that has not been sent. One that says what is being written, or was written last about
+// this version of the pod, which the watch has not shown yet, is not written again.
 func (o *Outbox) startStatus(s *status) {
-	p := o.pods[s.pod.UID]
-	if p == nil {
-		// The decision is the same as the last one about this version of the pod; the watch has not shown its status yet.
-		if was, ok := o.written[s.pod.UID]; ok && was.what == textOf(s) {
-			return
-		}
-		p = &writes{}
-		o.pods[s.pod.UID] = p
-	}
-	if p.latest != nil {
+	uid := s.pod.UID
+	p := o.pods[uid]
+	if p != nil && p.latest != nil {
 		s.takeOver(p.latest)
 	}
+	was, known := o.written[uid]
+	text := was.what
+	if p != nil && p.writing != nil {
+		text, known = textOf(p.writing), true
+	}
+	if known && text == textOf(s) {
+		if p != nil {
+			p.latest = nil
+		}
+		return
+	}
+	if p == nil {
+		p = &writes{}
+		o.pods[uid] = p
+	}
 	p.latest = s
-	o.queueStatus(s.pod.UID, p)
+	o.queueStatus(uid, p)
+}
+
+// keepCondition takes in a decision after which a pod's condition stays as the version shows that was decided about. A condition of an older
+// decision that waits says something else; it is dropped, or taken back if it is or may be written.
+func (o *Outbox) keepCondition(pod *model.Pod, shown *v1.PodCondition) {
+	p := o.pods[pod.UID]
+	was, known := o.written[pod.UID]
+	known = known && was.what.version == pod.Object.ResourceVersion
+	switch {
+	case p == nil && !known:
+	case known || p.sent:
+		o.startStatus(&status{pod: pod, condition: shown})
+	case p.latest != nil && p.latest.nomination.Mode == plan.Keep:
+		p.latest = nil
+	case p.latest != nil:
+		p.latest.condition = nil
+	}
 }
 
 // takeOver adds what an older status says that was not written, where this status says nothing.
@@ -106,12 +136,26 @@ func (s *status) takeOver(older *status) {
 	}
 }
 
+// queueStatus gives a pod's status its turn to be written, the last of those that wait.
 func (o *Outbox) queueStatus(uid types.UID, p *writes) {
-	if p.queued || p.writing {
+	if p.queued || p.writing != nil {
 		return
 	}
 	p.queued = true
-	o.statuses.push(uid)
+	o.pushStatus(uid)
+}
+
+// pushStatus puts a pod whose status is queued into the lane.
+func (o *Outbox) pushStatus(uid types.UID) {
+	lane := &o.reports.statuses
+	if lane.len() >= o.config.ReportsMax {
+		oldest := lane.pop()
+		if o.pods[oldest].latest != nil {
+			o.drop(StatusWrite)
+		}
+		delete(o.pods, oldest)
+	}
+	lane.push(uid)
 }
 
 func textOf(s *status) statusText {
@@ -122,27 +166,32 @@ func textOf(s *status) statusText {
 	return w
 }
 
-// takeStatus returns the pod's status to send, nil if there is none any more.
-func (o *Outbox) takeStatus(uid types.UID) *status {
-	p := o.pods[uid]
-	p.queued = false
-	if p.latest == nil {
-		delete(o.pods, uid)
-		return nil
+// skipStatuses takes pods out of the lane, from its beginning on, whose status is not to be written any more.
+func (o *Outbox) skipStatuses() {
+	for lane := &o.reports.statuses; lane.len() > 0 && o.pods[lane.first()].latest == nil; {
+		o.stats.Looked++
+		delete(o.pods, lane.pop())
 	}
+}
+
+// takeStatus makes the request of the status whose turn it is; there must be one.
+func (o *Outbox) takeStatus() Request {
+	p := o.pods[o.reports.statuses.pop()]
 	s := p.latest
-	p.latest, p.writing = nil, true
-	return s
+	p.queued, p.latest, p.writing, p.sent = false, nil, s, true
+	return Request{Kind: Patch, Pod: s.pod, Condition: s.condition, Nomination: s.nomination, status: s}
 }
 
 // patched takes in how the write of a status ended.
 func (o *Outbox) patched(now time.Time, s *status, err error) {
 	uid := s.pod.UID
 	p := o.pods[uid]
-	p.writing = false
+	p.writing = nil
 	if err == nil {
 		o.stats.Statuses++
 		o.remember(now, s)
+	} else {
+		delete(o.written, uid) // it is open what the API server has
 	}
 	if held := p.held; held != nil {
 		delete(o.pods, uid) // the status says that the pod waits, which is no longer so
@@ -156,11 +205,12 @@ func (o *Outbox) patched(now time.Time, s *status, err error) {
 	case err == nil:
 	case p.latest != nil: // a newer status replaces it
 		p.latest.takeOver(s)
-	case again:
-		if !unanswered(err) {
-			s.tries++
-		}
+	case again && unanswered(err):
+		p.latest = s
+	case again && o.delayed < o.config.ReportsMax:
+		s.tries++
 		p.latest, p.queued = s, true
+		o.delayed++
 		o.later.plan(entry{at: now.Add(wait), pod: uid})
 		return
 	default:
@@ -185,8 +235,8 @@ func (o *Outbox) retryReport(now time.Time, err error, tries int) (wait time.Dur
 		return 0, false
 	}
 	if pausesReports(err) {
-		o.unreachable = true
-		o.paused = now.Add(o.config.Jitter(retryAfter(err, o.config.Pause)))
+		o.reports.unreachable = true
+		o.reports.paused = now.Add(o.config.Jitter(retryAfter(err, o.config.Pause)))
 		return 0, unanswered(err) || tries < reportTries
 	}
 	passes := apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
@@ -201,32 +251,10 @@ func (o *Outbox) retryReport(now time.Time, err error, tries int) (wait time.Dur
 // pausesReports reports whether an error pauses all statuses and events: the API server could not be reached, or throttles.
 func pausesReports(err error) bool { return unanswered(err) || apierrors.IsTooManyRequests(err) }
 
-// sendReport counts a status or an event that is about to be sent. While the API server does not answer, it is the one request that finds out
-// whether it does again.
-func (o *Outbox) sendReport(request Request) Request {
-	o.reporting++
-	if o.unreachable {
-		request.probe, o.probing = true, true
-	}
-	return request
-}
-
-// endReport takes in that a status or an event is not in flight any more. An answer says that the API server can be reached.
-func (o *Outbox) endReport(request *Request, err error) {
-	o.reporting--
-	if request.probe {
-		o.probing = false
-	}
-	if !pausesReports(err) {
-		o.unreachable = false
-	}
-}
-
 // remember keeps the last status written of a pod.
 func (o *Outbox) remember(now time.Time, s *status) {
-	if o.writes.len() >= writtenMax {
-		clear(o.written)
-		o.writes = lane[expiry]{}
+	for o.writes.len() >= writtenMax {
+		o.forgetOldest()
 	}
 	until := now.Add(writtenFor)
 	o.written[s.pod.UID] = written{textOf(s), until}
@@ -236,8 +264,13 @@ func (o *Outbox) remember(now time.Time, s *status) {
 // forget drops statuses that were written so long ago that the watch has shown them.
 func (o *Outbox) forget(now time.Time) {
 	for o.writes.len() > 0 && !o.writes.first().until.After(now) {
-		if pod := o.writes.pop().pod; !o.written[pod].until.After(now) {
-			delete(o.written, pod)
-		}
+		o.forgetOldest()
+	}
+}
+
+// forgetOldest drops the status that was written before all others, unless another of its pod was written since.
+func (o *Outbox) forgetOldest() {
+	if oldest := o.writes.pop(); !o.written[oldest.pod].until.After(oldest.until) {
+		delete(o.written, oldest.pod)
 	}
 }

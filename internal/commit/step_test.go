@@ -282,8 +282,9 @@ func TestCancel(t *testing.T) {
 	b.wantFailed(b.settled(), errNo.Error())
 	b.answer(b.take(commit.Bind, "q"), "", nil)
 
-	b.start(rejected(podNamed("r"), 1))
+	b.start(nominated(podNamed("r"), "a"))
 	b.answer(b.take(commit.Patch, "p"), "", nil)
+	b.answer(b.take(commit.Record, "q"), "", nil)
 	status := b.take(commit.Patch, "r")
 	b.start(placed(podNamed("r")))
 	if !b.Cancel(b.now, podNamed("r").UID, errNo) {

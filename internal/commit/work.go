@@ -6,9 +6,9 @@ import (
 )
 
 // work sends one request after another until there is nothing left to do after the stop.
-func (c *Commit) work(ctx context.Context, eventsFirst bool) {
+func (c *Commit) work(ctx context.Context, reportsFirst bool) {
 	for {
-		request, ok := c.next(eventsFirst)
+		request, ok := c.next(reportsFirst)
 		if !ok {
 			return
 		}
@@ -16,19 +16,19 @@ func (c *Commit) work(ctx context.Context, eventsFirst bool) {
 	}
 }
 
-// EventsFirst reports whether the worker takes events before everything else. One of several does, so that events are not put off for
-// ever where bindings never cease; where there are only two workers none does, since statuses and events must not keep both.
-func EventsFirst(worker, inFlight int) bool { return worker == 0 && inFlight > 2 }
+// ReportsFirst reports whether the worker takes statuses and events before everything else. One of several does, so that they are not put off
+// for ever where bindings never cease; where there are only two workers none does, since statuses and events must not keep both.
+func ReportsFirst(worker, inFlight int) bool { return worker == 0 && inFlight > 2 }
 
 // next waits for a request to send and takes it. ok is false when there is none and will be none.
-func (c *Commit) next(eventsFirst bool) (request Request, ok bool) {
+func (c *Commit) next(reportsFirst bool) (request Request, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {
 		if c.abandoned {
 			return Request{}, false
 		}
-		request, ok = c.outbox.Next(time.Now(), eventsFirst)
+		request, ok = c.outbox.Next(time.Now(), reportsFirst)
 		ended := c.outbox.Take()
 		if ok {
 			c.makeRoom()
@@ -48,6 +48,9 @@ func (c *Commit) next(eventsFirst bool) (request Request, ok bool) {
 		case c.stopped && c.outbox.Empty():
 			return Request{}, false
 		default:
+			if !c.outbox.more() {
+				c.dropping = [WriteKinds]bool{}
+			}
 			c.setAlarm()
 			c.wake.Wait()
 		}
@@ -118,10 +121,29 @@ func (c *Commit) answer(ended Ended) {
 	for i := range ended.Settled {
 		c.settle(&ended.Settled[i])
 	}
+	for kind, writes := range ended.Dropped {
+		if writes > 0 {
+			c.dropped(WriteKind(kind), writes)
+		}
+	}
 	for _, g := range ended.GivenUp {
 		if !c.isAbandoned() {
 			c.log.Error(g.Err, "Gave up writing", "pod", g.Pod)
 		}
+	}
+}
+
+// dropped tells observers what was dropped, and the log when it begins.
+func (c *Commit) dropped(kind WriteKind, writes int) {
+	for _, observer := range c.config.Observers {
+		observer.Dropped(kind, writes)
+	}
+	c.mu.Lock()
+	begins := !c.dropping[kind]
+	c.dropping[kind] = true
+	c.mu.Unlock()
+	if begins {
+		c.log.Error(nil, "Too many writes wait, the oldest are dropped until all have been written", "kind", kind, "limit", c.config.ReportsMax)
 	}
 }
 

@@ -32,6 +32,7 @@ type commitMembers struct {
 	durations  [commit.WriteKinds]metrics.ObserverMetric
 	written    [commit.WriteKinds]metrics.CounterMetric
 	unwritten  [commit.WriteKinds]metrics.CounterMetric
+	dropped    [commit.WriteKinds]metrics.CounterMetric // of statuses and events
 	attempts   metrics.ObserverMetric
 	creation   metrics.ObserverMetric
 	afterFlush metrics.CounterMetric
@@ -71,6 +72,9 @@ func (c *Commit) lookUp() {
 		c.members.durations[kind] = f.histogramVecs["berth_write_duration_seconds"].WithLabelValues(name)
 		c.members.written[kind] = f.counterVecs["berth_writes_total"].WithLabelValues(name, "success")
 		c.members.unwritten[kind] = f.counterVecs["berth_writes_total"].WithLabelValues(name, "error")
+	}
+	for _, kind := range []commit.WriteKind{commit.StatusWrite, commit.EventWrite} {
+		c.members.dropped[kind] = f.counterVecs["berth_writes_dropped_total"].WithLabelValues(kind.String())
 	}
 }
 
@@ -129,6 +133,16 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 	}
 	c.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
 		WithLabelValues(s.Stage.String(), status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
+}
+
+// Dropped counts statuses or events that were dropped.
+func (c *Commit) Dropped(kind commit.WriteKind, writes int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known != c.resets.count.Load() {
+		c.lookUp()
+	}
+	c.members.dropped[kind].Add(float64(writes))
 }
 
 // bound takes in how the requests of a binding ended. The caller holds mu.

@@ -55,7 +55,7 @@ func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
 func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *commit.Commit, stop func()) {
 	t.Helper()
 	c, err := commit.New(commit.Config{
-		Writer: s, Binder: func(string) plugin.Bind { return defaultbinder.Plugin{} }, Results: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, EventsMax: 10, SeriesMax: 10,
+		Writer: s, Binder: func(string) plugin.Bind { return defaultbinder.Plugin{} }, Results: ended, Log: klog.Background(), InFlight: 4, BindingsMax: 10, ReportsPerSecond: 10_000, ReportsMax: 10, SeriesMax: 10,
 		Timeout: 10 * time.Second, EventPause: time.Second, Drain: 5 * time.Second, Observers: []commit.Observer{m.Commit},
 	})
 	if err != nil {
@@ -106,6 +106,7 @@ func TestCommit(t *testing.T) {
 		<-ended
 	}
 	stop() // all events are written
+	m.Commit.Dropped(commit.StatusWrite, 7)
 	scrape(t, registry).expect(t, `
 		berth_writes_in_flight{kind=binding} 0
 		scheduler_goroutines{operation=binding} 0
@@ -126,6 +127,8 @@ func TestCommit(t *testing.T) {
 		berth_writes_total{kind=status,result=success} 1
 		berth_writes_total{kind=event,result=success} 3
 		berth_write_duration_seconds{kind=event} 3
+		berth_writes_dropped_total{kind=status} 7
+		berth_writes_dropped_total{kind=event} 0
 	`)
 	for name, want := range map[string][2]float64{ // what was measured, give or take how long the test itself took
 		"scheduler_pod_scheduling_sli_duration_seconds{attempts=1}":   {1, 20},

@@ -50,6 +50,8 @@ func writeSeries() []series {
 		{name: "writes_in_flight", kind: gauge, labels: by("kind"), help: "Writes to the API that were sent and not answered: binding, status or event."},
 		{name: "writes_total", kind: counter, labels: by("kind", "result"),
 			help: "Writes to the API by how they ended, success or error: a binding with all its tries, one try at a status or an event."},
+		{name: "writes_dropped_total", kind: counter, labels: by("kind"),
+			help: "Writes to the API, status or event, that were dropped because too many waited."},
 		{name: "write_duration_seconds", kind: histogram, labels: by("kind"), buckets: exponential(0.001, 2, 15),
 			help: "Duration of a write to the API in seconds: of a binding with all its tries, of one try at a status or an event."},
 		{name: "pod_creation_to_bind_duration_seconds", kind: histogram, buckets: exponential(0.1, 2, 16),

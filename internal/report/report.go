@@ -28,6 +28,9 @@ type Report struct {
 	Event Event
 	// Condition is the new PodScheduled condition, nil if it stays as it is. It has no times: the writer sets them.
 	Condition *v1.PodCondition
+	// Shown is the condition that stays, which the version of the pod shows that was decided about; nil if Condition is not, or if the report is
+	// not about the condition.
+	Shown *v1.PodCondition
 	// Nomination is what becomes of the pod's nominated node.
 	Nomination plan.Nomination
 }
@@ -94,6 +97,8 @@ func pending(pod *model.Pod, why, message string, nomination plan.Nomination) Re
 	if have := ScheduledCondition(pod.Object); have == nil || have.Status != condition.Status ||
 		have.Reason != condition.Reason || have.Message != condition.Message {
 		report.Condition = &condition
+	} else {
+		report.Shown = have
 	}
 	return report
 }

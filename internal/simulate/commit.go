@@ -73,7 +73,7 @@ func (m *committer) Cancel(pod types.UID, reason error) bool {
 func (m *committer) pump() {
 	for m.inFlight < commit.DefaultInFlight {
 		worker := slices.Index(m.busy[:], false)
-		request, ok := m.outbox.Next(m.c.now, commit.EventsFirst(worker, commit.DefaultInFlight))
+		request, ok := m.outbox.Next(m.c.now, commit.ReportsFirst(worker, commit.DefaultInFlight))
 		m.answerLater() // waits that have timed out
 		if !ok {
 			break

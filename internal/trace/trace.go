@@ -178,6 +178,9 @@ func (t *Tracer) Settled(s *commit.Settled) {
 // Passed does nothing: a span of an attempt lasts from the decision to the end.
 func (t *Tracer) Passed(*commit.StageEnd) {}
 
+// Dropped does nothing: no span is about a condition or an event.
+func (t *Tracer) Dropped(commit.WriteKind, int) {}
+
 // attemptOf returns the attempt that a write belongs to, nil if it belongs to none, or to one that is not recorded.
 func (t *Tracer) attemptOf(w *commit.Write) *attempt {
 	if w.Kind != commit.BindingWrite && w.Kind != commit.StepWrite {

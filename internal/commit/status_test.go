@@ -1,0 +1,101 @@
+package commit_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/report"
+)
+
+// TestConditions plays decisions about the pod p, which shows the condition of a rejection by one node, and expects these conditions to be written
+// and no others. A number is a rejection by so many nodes, "patch2" the request that writes that of a rejection by two, "done" and "lost" how the
+// request ends; "nominated" is a decision about another pod that gives this one a nominated node, and "patch" the request that writes it.
+func TestConditions(t *testing.T) {
+	object := podNamed("p").Object.DeepCopy()
+	first := rejected(podNamed("p"), 1)
+	object.Status.Conditions = []v1.PodCondition{*report.Of(&first, podNamed("p")).Condition}
+	pod := model.NewPod(object)
+	for _, test := range []struct{ name, play string }{
+		{"it shows the condition", "1"},
+		{"another", "2 patch2 done"},
+		{"only the newest", "2 3 4 patch4 done"},
+		{"the same is being written", "2 patch2 2 done"},
+		{"another and then the same is being written", "2 patch2 3 2 done"},
+		{"the same was written", "2 patch2 done 2"},
+		{"another and then the same was written", "2 patch2 done 3 2"},
+		{"taken back before it is sent", "2 1"},
+		{"taken back while it is being written", "2 patch2 1 done patch1 done"},
+		{"taken back after it was written", "2 patch2 done 1 patch1 done 1"},
+		{"taken back although it may be written", "2 patch2 lost 1 patch1 done"},
+		{"the same although it may be written", "2 patch2 done 3 patch3 lost 2 patch2 done"},
+		{"taken back, and nominated", "nominated 2 1 patch done"},
+		{"nominated, and taken back", "2 nominated 1 patch done"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			var request commit.Request
+			for _, word := range strings.Fields(test.play) {
+				switch {
+				case word == "nominated":
+					b.start(nominated(pod, "a"))
+				case word == "done":
+					b.answer(request, "", nil)
+				case word == "lost":
+					b.answer(request, "", errBroken)
+					b.now, _ = b.Due()
+				case strings.HasPrefix(word, "patch"):
+					if request = b.takeStatus(); !strings.HasSuffix(word, countOf(request.Condition)) || request.Condition == nil && word != "patch" {
+						t.Fatalf("the condition is %v, want %s", request.Condition, word)
+					}
+				default:
+					nodes := 0
+					if _, err := fmt.Sscan(word, &nodes); err != nil {
+						t.Fatal(err)
+					}
+					b.start(rejected(pod, nodes))
+				}
+				if err := b.Audit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if request, ok := b.nextStatus(); ok {
+				t.Errorf("another condition is written: %v", request.Condition)
+			}
+		})
+	}
+}
+
+// countOf returns by how many nodes a condition says that the pod is rejected.
+func countOf(condition *v1.PodCondition) string {
+	if condition == nil {
+		return ""
+	}
+	_, rest, _ := strings.Cut(condition.Message, "/")
+	nodes, _, _ := strings.Cut(rest, " ")
+	return nodes
+}
+
+// nextStatus takes the next request that writes a status, and has events written.
+func (b *bench) nextStatus() (commit.Request, bool) {
+	for {
+		request, ok := b.Next(b.now, false)
+		if !ok || request.Kind == commit.Patch {
+			return request, ok
+		}
+		b.Done(b.now, request, commit.Response{})
+	}
+}
+
+func (b *bench) takeStatus() commit.Request {
+	b.Helper()
+	request, ok := b.nextStatus()
+	if !ok {
+		b.Fatal("no status is to be written")
+	}
+	return request
+}
