@@ -1,0 +1,207 @@
+package commit
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+	"github.com/berth-scheduler/berth/internal/report"
+)
+
+// audited is an outbox with a binding, a status and an event in every place in which one can be, each of the pod of that name.
+type audited struct {
+	*Outbox
+	*testing.T
+	now time.Time
+}
+
+func (a *audited) pod(name string) *model.Pod {
+	return model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: "1"}})
+}
+
+func (a *audited) bind(name string, steps ...plan.Step) {
+	queued := plan.QueuedPod{Pod: a.pod(name)}
+	a.Start(a.now, &plan.Decision{
+		Work: plan.Work{Pods: []plan.QueuedPod{queued}}, Outcome: plan.Placed,
+		Placements: []plan.Placement{{QueuedPod: queued, NodeName: "node", Steps: steps}},
+	})
+}
+
+// nominate has a status of the pod written.
+func (a *audited) nominate(name string) {
+	a.Start(a.now, &plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: a.pod(name), Mode: plan.Set, NodeName: "node"}}})
+}
+
+// warn has an event of the pod written that may repeat.
+func (a *audited) warn(name string) {
+	a.Start(a.now, &plan.Decision{Work: plan.WorkFor(a.pod(name)), Outcome: plan.Terminating})
+}
+
+// next takes the next request.
+func (a *audited) next() Request {
+	a.Helper()
+	request, ok := a.Next(a.now, false)
+	if !ok {
+		a.Fatal("there is nothing to send")
+	}
+	return request
+}
+
+// end answers the next request.
+func (a *audited) end(err error) {
+	a.Helper()
+	a.Done(a.now, a.next(), Response{Err: err})
+}
+
+func newAudited(t *testing.T) *audited {
+	t.Helper()
+	o, err := NewOutbox(OutboxConfig{
+		Binder:     func(string) plugin.Bind { return defaultbinder.Plugin{} },
+		Budget:     Budget{InFlight: 8, EachInFlight: 6, PerSecond: 1_000_000},
+		ReportsMax: 10, SeriesMax: 10, Pause: time.Second, Jitter: func(wait time.Duration) time.Duration { return wait },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &audited{o, t, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	failed := apierrors.NewInternalError(errors.New("no"))
+	for _, name := range []string{"kept-0", "kept-1", "kept-2"} {
+		a.warn(name)
+		a.end(nil)
+	}
+	a.warn("event-pausing")
+	a.end(failed)
+	a.nominate("written")
+	a.end(nil)
+	a.nominate("status-pausing")
+	a.end(failed)
+	a.nominate("held")
+	a.next()
+	a.bind("held")
+	a.warn("event-sending")
+	a.next()
+	a.bind("binding-pausing")
+	a.Done(a.now, a.next(), Response{Err: apierrors.NewTooManyRequests("later", 1)})
+	a.bind("binding-sending")
+	a.next()
+	a.bind("bound")
+	a.end(nil) // whose event is ready
+	a.bind("waiting", plan.Step{Stage: plan.Permit, Plugin: "Gang", Wait: &plan.Wait{Timeout: time.Minute}})
+	for _, name := range []string{"ready-0", "ready-1"} {
+		a.bind(name)
+		a.nominate("status-" + name)
+		a.warn("event-" + name)
+	}
+	if err := o.Audit(); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestAuditFindsEachViolation corrupts an outbox in one way after the other. The sentence names the invariant that is violated.
+func TestAuditFindsEachViolation(t *testing.T) {
+	for _, row := range []struct {
+		want    string
+		corrupt func(a *audited)
+	}{
+		{"binding of ns/ready-0 is at position 0 of the backlog; it says position 7", func(a *audited) { a.bindings["ready-0"].position = 7 }},
+		{"at position 0 of the backlog; it says position 0 and that it is held", func(a *audited) { a.bindings["ready-0"].place = held }},
+		{"binding of ns/ready-1 stands behind that of ns/ready-0 in the backlog, and goes first", func(a *audited) { a.bindings["ready-1"].order = 0 }},
+		{"binding of pod held is held up and ready", func(a *audited) { a.bindings["held"].place = ready }},
+		{"its status is being written: false", func(a *audited) { a.pods["held"].writing = nil }},
+		{"binding of ns/held is held up and no status holds it up", func(a *audited) { a.pods["held"].held = nil }},
+		{"binding of ns/waiting is found under pod other, and is permits", func(a *audited) { a.bindings["other"] = a.bindings["waiting"] }},
+		{"binding of ns/waiting is found under pod waiting, and is over", func(a *audited) { a.bindings["waiting"].phase = over }},
+		{"binding of ns/waiting is ready and not in the backlog", func(a *audited) { a.bindings["waiting"].place = ready }},
+		{"binding of ns/binding-sending waits and is not on the timeline", func(a *audited) { a.bindings["binding-sending"].place = waiting }},
+		{"binding of ns/binding-pausing is at position", func(a *audited) { a.bindings["binding-pausing"].place = sending }},
+		{"of the timeline; it says position 9", func(a *audited) { a.bindings["waiting"].position = 9 }},
+		{"entry 1 of the timeline is due before the one above it", func(a *audited) { a.later.entries[1].at = time.Time{} }},
+		{"status of pod status-pausing waits for a time and is not queued", func(a *audited) { a.pods["status-pausing"].queued = false }},
+		{"2 statuses and events wait for a time, and 3 are counted", func(a *audited) { a.delayed++ }},
+		{"1 bindings are counted open, at least 2 are", func(a *audited) { a.opened-- }},
+
+		{"3 statuses wait, at most 2 may", func(a *audited) {
+			a.config.ReportsMax = 2
+			a.nominate("another")
+			a.config.ReportsMax = 10
+			a.nominate("and-another")
+			a.config.ReportsMax = 2
+		}},
+		{"status of pod status-ready-0 has two turns", func(a *audited) { a.reports.statuses.push("status-ready-0") }},
+		{"status of pod held has a turn and is not queued", func(a *audited) { a.reports.statuses.push("held") }},
+		{"status of pod status-ready-0 is neither queued nor being written", func(a *audited) { a.pods["status-ready-0"].queued = false }},
+		{"status of pod held is queued while another is being written", func(a *audited) { a.pods["held"].queued = true }},
+		{"status of pod other is queued and has no turn", func(a *audited) { a.pods["other"] = &writes{queued: true} }},
+		{"2 statuses are counted in flight, recounted 1", func(a *audited) { a.reports.inFlight[StatusWrite]++ }},
+		{"0 events are counted in flight, at least 1 are", func(a *audited) { a.reports.inFlight[EventWrite]-- }},
+		{"1 statuses and 7 events are in flight; of each 6 may be, of both 8", func(a *audited) { a.reports.inFlight[EventWrite] = 7 }},
+		{"it is turn 8 of 8", func(a *audited) { a.reports.turn = len(turns) }},
+		{"finds out whether the API server answers, and none is in flight", func(a *audited) {
+			a.reports.inFlight, a.reports.probing = [WriteKinds]int{}, true
+		}},
+		{"status of pod written is remembered for ever", func(a *audited) { a.writes = lane[expiry]{} }},
+		{"writes of statuses are remembered, at most 30000 may be", func(a *audited) {
+			for range writtenMax {
+				a.writes.push(expiry{})
+			}
+		}},
+
+		{"FailedScheduling of ns/event-ready-0 is in a lane and pausing", func(a *audited) { a.reports.warnings.first().place = pausing }},
+		{"Scheduled of ns/bound is in a lane and ready, or of another type", func(a *audited) { a.reports.normal.first().Type = v1.EventTypeWarning }},
+		{"3 events wait, of which 2 are different", func(a *audited) { a.reports.warnings.push(a.reports.warnings.first()) }},
+		{"2 events wait, of which 2 are different; at most 1 may", func(a *audited) { a.config.ReportsMax = 1 }},
+		{"FailedScheduling of ns/event-pausing is on the timeline and kept", func(a *audited) { a.seriesOf("event-pausing").place = kept }},
+		{"it has ended: true", func(a *audited) { a.seriesOf("event-sending").ended = true }},
+		{"and is nowhere", func(a *audited) { a.seriesOf("event-sending").place = nowhere }},
+		{"is found as {other", func(a *audited) { a.series[eventKey{pod: "other"}] = a.seriesOf("kept-0") }},
+		{"FailedScheduling of ns/event-sending is ready and not in the lane", func(a *audited) { a.seriesOf("event-sending").place = ready }},
+		{"3 series are kept, at most 2 may be", func(a *audited) { a.config.SeriesMax = 2 }},
+		{"4 series are kept, and 3 are in the list", func(a *audited) { a.seriesOf("event-sending").place = kept }},
+		{"FailedScheduling of ns/kept-0 is kept and ready, or its count", func(a *audited) { a.seriesOf("kept-0").place = ready }},
+		{"FailedScheduling of ns/kept-0 is kept and kept, or its count", func(a *audited) { a.seriesOf("kept-0").Count = 2 }},
+		{"FailedScheduling of ns/kept-0 is kept and kept, or its count", func(a *audited) { a.seriesOf("kept-0").element = nil }},
+		{"FailedScheduling of ns/kept-0 is kept and kept, or its count", func(a *audited) { delete(a.series, a.seriesOf("kept-0").key()) }},
+		{"FailedScheduling of ns/kept-1 is kept behind one that has been idle for less time", func(a *audited) {
+			a.seriesOf("kept-0").idle = a.now.Add(1)
+		}},
+		{"FailedScheduling of ns/kept-1 has happened 1 times, of which 2 are written", func(a *audited) { a.seriesOf("kept-1").written = 2 }},
+		{"Scheduled of ns/bound has happened 0 times, of which 0 are written", func(a *audited) { a.reports.normal.first().Count = 0 }},
+		{"FailedScheduling of ns/kept-1 happened last before it happened first", func(a *audited) { a.seriesOf("kept-1").Last = time.Time{} }},
+		{"FailedScheduling of ns/kept-1 happened last before it happened first, or after the last event", func(a *audited) { a.lastEvent = time.Time{} }},
+		{"Scheduled of ns/bound may repeat and is not found by its key, or is a normal event", func(a *audited) { a.reports.normal.first().ended = false }},
+		{"FailedScheduling of ns/event-pausing may repeat and is not found by its key", func(a *audited) {
+			delete(a.series, a.seriesOf("event-pausing").key())
+		}},
+		{"FailedScheduling of ns/event-sending is in the list of those that are kept and sending", func(a *audited) {
+			a.seriesOf("event-sending").element = a.kept.Front()
+		}},
+	} {
+		a := newAudited(t)
+		row.corrupt(a)
+		if err := a.Audit(); err == nil || !strings.Contains(err.Error(), row.want) {
+			t.Errorf("want a violation with %q, have\n%v", row.want, err)
+		}
+	}
+}
+
+// seriesOf returns the series of warnings about a pod.
+func (a *audited) seriesOf(name string) *event {
+	a.Helper()
+	warning := report.Of(&plan.Decision{Outcome: plan.Terminating}, a.pod(name)).Event
+	e := a.series[eventKey{types.UID(name), warning.Type, warning.Reason, warning.Action}]
+	if e == nil {
+		a.Fatalf("there is no series of %s", name)
+	}
+	return e
+}
