@@ -70,7 +70,7 @@ const (
 	DefaultInFlight    = 64
 	DefaultBindingsMax = 1_000
 	DefaultReportsMax  = 100_000
-	DefaultSeriesMax   = 100_000 // some 40 MB of memory
+	DefaultSeriesMax   = 100_000 // some 60 MB of memory
 	// DefaultReportsPerSecond lets the events about 1,500 bindings per second keep up whatever else is to be written, and a wave of 20,000
 	// rejected pods beside them be reported, condition and event, in half a minute.
 	DefaultReportsPerSecond = 3_000

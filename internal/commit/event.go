@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"time"
+	"unique"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -35,7 +36,8 @@ type event struct {
 	// Invariant: element is nil unless place is kept.
 	idle    time.Time
 	element *list.Element
-	tries   int // those that the API server answered
+	note    unique.Handle[string] // makes series with equal notes share the text, as those of a wave of rejections have
+	tries   int                   // those that the API server answered
 	seen    *observation
 }
 
@@ -91,6 +93,8 @@ func (o *Outbox) happen(now time.Time, pod *model.Pod, what report.Event) {
 	o.lastEvent = now
 	e := &event{Series: report.Series{Event: what, Subject: report.SubjectOf(pod), First: now, Last: now, Count: 1}}
 	if e.ended = what.Type == v1.EventTypeNormal; !e.ended {
+		e.note = unique.Make(what.Note)
+		e.Note = e.note.Value()
 		o.series[e.key()] = e
 	}
 	o.queueEvent(e)

@@ -118,7 +118,9 @@ func (o *Outbox) keepCondition(pod *model.Pod, shown *v1.PodCondition) {
 	switch {
 	case p == nil && !known:
 	case known || p.sent:
-		o.startStatus(&status{pod: pod, condition: shown})
+		back := *shown
+		back.ObservedGeneration = pod.Object.Generation
+		o.startStatus(&status{pod: pod, condition: &back})
 	case p.latest != nil && p.latest.nomination.Mode == plan.Keep:
 		p.latest = nil
 	case p.latest != nil:
