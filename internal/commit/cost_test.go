@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -171,6 +172,63 @@ func TestNoKindStarves(t *testing.T) {
 	}
 	if len(conditions) != wave {
 		t.Errorf("%d pods of %d have their condition", len(conditions), wave)
+	}
+}
+
+// TestEndOfSeriesIsSpread has 20,000 series end in the same instant, of which the last counts are not written: a binding that comes amid them is
+// sent at once, the event about it and another pod's condition within a round of turns, and the counts at the budget.
+func TestEndOfSeriesIsSpread(t *testing.T) {
+	pods := podsNamed(wave)
+	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }
+	o := outboxOf(t, pods, reject)
+	now, sent := began, map[commit.RequestKind]int{}
+	send := func() commit.RequestKind {
+		for {
+			request, ok := o.Next(now, false)
+			if ok {
+				sent[request.Kind]++
+				o.Done(now, request, commit.Response{})
+				return request.Kind
+			}
+			now, _ = o.Due()
+		}
+	}
+	for range 2 { // of three repetitions the first is written
+		for !o.Empty() {
+			send()
+		}
+		for _, pod := range slices.Concat(pods, pods) {
+			decision := reject(pod)
+			o.Start(now, &decision)
+		}
+	}
+	end, ok := o.SeriesEnd()
+	if !ok || end.Sub(now) != 6*time.Minute || !o.Empty() {
+		t.Fatalf("the series end in %v (%t); nothing waits: %t", end.Sub(now), ok, o.Empty())
+	}
+	now = end
+	clear(sent)
+	for range 100 {
+		send()
+	}
+	for _, decision := range []plan.Decision{placed(podNamed("placed")), reject(podNamed("rejected"))} {
+		o.Start(now, &decision)
+	}
+	if kind := send(); kind != commit.Bind {
+		t.Errorf("after the binding came, the next request is %s", kind)
+	}
+	for range 8 {
+		send()
+	}
+	if sent[commit.Patch] != 1 || sent[commit.Record] != 1 {
+		t.Errorf("%v were sent, want the condition and the event about the binding among them", sent)
+	}
+	for !o.Empty() {
+		send()
+	}
+	least := time.Duration(wave) * time.Second / commit.DefaultReportsPerSecond
+	if took := now.Sub(end); sent[commit.Repeat] != wave || took < least-time.Second || took > least+time.Second {
+		t.Errorf("%d counts were written in %v, want %d in %v", sent[commit.Repeat], took, wave, least)
 	}
 }
 
