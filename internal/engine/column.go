@@ -43,8 +43,6 @@ func (c *column[T]) sync(s *state.State) (asked int) {
 	for _, e := range entries {
 		switch {
 		case e.Aspects&c.reads == 0:
-		case e.Slot < 0:
-			return asked + c.fill(s)
 		default:
 			var value T
 			if alive[e.Slot] {
@@ -114,10 +112,20 @@ type filterColumn struct {
 	verdicts plugin.Verdicts
 }
 
-// scoreColumn is a column of raw scores.
+// scoreColumn is a column of raw scores, or of classes.
 type scoreColumn struct {
 	column[int32]
 	scores plugin.NodeScores
+	// classes is scores if its values are classes, nil otherwise.
+	classes plugin.ClassScores
+}
+
+// fewClasses is up to how many classes a column keeps although there are fewer nodes.
+const fewClasses = 64
+
+// isWorn reports whether most classes are of no node any more. A class keeps its number as long as the column, so that its values stay valid.
+func (c *scoreColumn) isWorn(v state.View) bool {
+	return c.classes != nil && len(c.classes.Classes(v)) > fewClasses+2*len(c.values)
 }
 
 // counting is the compiled need of a CountFilter, which has no column.
@@ -272,7 +280,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn,
 	}
 	key := columnKey{c.profile.firstID + int32(at), need}
 	column := e.columns.scores[key]
-	if column == nil {
+	if column == nil || column.isWorn(c.view) {
 		scores, err := p.ScoreNeed(c.pod).Compile()
 		if err != nil {
 			return nil, errPreScore(p, err)
@@ -280,6 +288,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn,
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		column = &scoreColumn{scores: scores}
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
+		column.classes, _ = scores.(plugin.ClassScores)
 		e.columns.scores[key] = column
 		e.work.Filled++
 	} else {

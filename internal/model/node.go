@@ -62,9 +62,6 @@ const (
 	Ports
 	// Presence changes when a node appears, disappears or is replaced.
 	Presence
-	// Spread is a property of all nodes together: how many nodes there are and how many have each image. A change of it is
-	// not tied to one node.
-	Spread
 
 	// Static is everything in a node's own object.
 	Static = Labels | Taints | Allocatable | Images | Features
