@@ -60,6 +60,8 @@ const (
 	Usage
 	// Ports are the host ports that pods on the node hold.
 	Ports
+	// PodLabels are the labels of pods on the node, and which of them are being deleted. No plugin reads them of a node: tallies count by them.
+	PodLabels
 	// Presence changes when a node appears, disappears or is replaced.
 	Presence
 

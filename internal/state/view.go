@@ -207,6 +207,9 @@ func (v View) Holders(object model.Ref) []Holder {
 // Nominated returns how many pods are nominated to nodes.
 func (v View) Nominated() int { return v.s.Nominated() }
 
+// IsNominated reports whether the pod is one of them.
+func (v View) IsNominated(key model.PodKey) bool { return v.s.nominations.byPod[key] != nil }
+
 // NominatedBefore returns the pods nominated to a node for which a pod must leave room: other pods that it does not outrank. They are in the
 // order in which their versions were last seen.
 func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
