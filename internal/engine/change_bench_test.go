@@ -7,15 +7,21 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // wants sets the pod's request of cpu.
-func wants(cpuMilli int64) func(*v1.Pod) {
+func wants(milli int64) func(*v1.Pod) {
 	return func(p *v1.Pod) {
-		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *resource.NewMilliQuantity(cpuMilli, resource.DecimalSI)
+		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = *cpuMilli(milli)
 	}
+}
+
+func cpuMilli(milli int64) *resource.Quantity {
+	return resource.NewMilliQuantity(milli, resource.DecimalSI)
 }
 
 // images returns versions of one node that differ by an image, so that applying them in turn changes images each time. The image is one that the
@@ -79,8 +85,8 @@ func changesOf(change, image string, nodes int) [2][]model.Change {
 	return [2][]model.Change{{versions[1]}, {versions[0]}}
 }
 
-// BenchmarkRejection decides about pods that fit nowhere, in turn so many different ones that none is known: every node is too small, or some
-// are tainted, some have the wrong label and the others are too small.
+// BenchmarkRejection decides about a pod that fits nowhere, after one node has changed: every node is too small; or some are tainted, some have the
+// wrong label and the others are too small. The rejection of the shape is remembered or, with remembered=no, decided from the columns.
 func BenchmarkRejection(b *testing.B) {
 	for _, nodes := range []int{5000, 50000} {
 		for _, row := range []struct {
@@ -90,27 +96,36 @@ func BenchmarkRejection(b *testing.B) {
 			{"one-filter", func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }},
 			{"three-filters", func(p *v1.Pod) { p.Spec.NodeSelector = map[string]string{"disk": "ssd"} }},
 		} {
-			b.Run(fmt.Sprintf("nodes=%d/objecting=%s", nodes, row.name), func(b *testing.B) {
-				c := newBench(b, nodes)
-				pod := c.pod(0, func(p *v1.Pod) { row.shape(p); wants(64_000)(p) })
-				work := plan.WorkFor(pod)
-				c.engine.Decide(c.state.View(), work)
-				usage := c.pod(1, wants(1000))
-				b.ReportAllocs()
-				b.ResetTimer()
-				for range b.N {
-					b.StopTimer()
-					c.changeEveryNode(usage)
-					b.StartTimer()
-					c.engine.Decide(c.state.View(), work)
-				}
-			})
+			for _, remembered := range []string{"no", "yes"} {
+				b.Run(fmt.Sprintf("nodes=%d/objecting=%s/remembered=%s", nodes, row.name, remembered), func(b *testing.B) {
+					benchmarkRejection(b, nodes, map[string]int{"no": 1, "yes": 0}[remembered], row.shape)
+				})
+			}
 		}
 	}
 }
 
-// changeEveryNode makes everything that is known about pods that were rejected useless: it places a pod on one node and removes it again.
-func (b *bench) changeEveryNode(pod *model.Pod) {
+func benchmarkRejection(b *testing.B, nodes, rejectionBytes int, shape func(*v1.Pod)) {
+	c := newBench(b, nodes)
+	var err error
+	if c.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{c.profile}, RejectionBytes: rejectionBytes}); err != nil {
+		b.Fatal(err)
+	}
+	work := plan.WorkFor(c.pod(0, func(p *v1.Pod) { shape(p); wants(64_000)(p) }))
+	c.engine.Decide(c.state.View(), work)
+	usage := c.pod(1, wants(1000))
+	c.changeOneNode(usage)
+	c.engine.Decide(c.state.View(), work)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		c.changeOneNode(usage)
+		c.engine.Decide(c.state.View(), work)
+	}
+}
+
+// changeOneNode places a pod on a node and removes it again.
+func (b *bench) changeOneNode(pod *model.Pod) {
 	b.state.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "node-00000"})
 	b.state.Apply([]model.Change{{Kind: model.PodGone, Key: pod.Key()}})
 }

@@ -153,7 +153,7 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	if !ok {
 		return nil, nil
 	}
-	e.byPlugin[int(c.profile.firstID)+len(c.profile.Filters)+i] += int64(len(slots))
+	e.byPlugin[int(c.profile.first)+len(c.profile.Filters)+i] += int64(len(slots))
 	return scores, nil
 }
 
