@@ -145,6 +145,22 @@ func BenchmarkWave(b *testing.B) {
 	}
 }
 
+// TestWavesAreDecidedAlike has wave follow wave, and decides again about every pod whose rejection was remembered.
+func TestWavesAreDecidedAlike(t *testing.T) {
+	f := newFull(t, 20, 300, 30, true)
+	for range 10 {
+		f.endOne()
+		f.rest()
+		if err := f.loop.Audit(); err != nil {
+			t.Fatal(err)
+		}
+		f.now = f.now.Add(time.Minute)
+	}
+	if c := f.engine.Counters(); c.Recalled < c.Decisions/2 {
+		t.Errorf("%+v", c)
+	}
+}
+
 // TestWaveIsDecidedOncePerShape wakes many pods at once and looks at each decision: every pod has its own attempt, event and backoff, as if it had been
 // decided about by itself, but a shape is decided once for each change of the cluster, and pods that are rejected alike share one rejection.
 func TestWaveIsDecidedOncePerShape(t *testing.T) {
