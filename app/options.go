@@ -132,8 +132,8 @@ func (o *options) addFlags() {
 	fs.BoolVar(&o.ignoreExtenders, ignoreExtendersFlag, false, "Bind pods without the extenders of the configuration, which this version "+
 		"does not ask. Without this flag, a configuration with an extender that filters nodes for every pod, or binds every pod, is refused. "+
 		"Pods that request a resource that an extender manages stay pending either way.")
-	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue and outbox after each round in which something "+
-		"happened, and exit if one is violated. That counts everything again, which costs time: in a large cluster far more than the decisions do.")
+	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
+		"happened, and exit if one is violated. That counts everything again, and decides again about every rejection that is remembered, which costs time: in a large cluster far more than the decisions do.")
 }
 
 func (o *options) addDeprecatedFlags() {

@@ -75,6 +75,7 @@ var house = map[string]map[string]string{
 		"internal/state":                   "it reads tallies",
 	},
 	"internal/engine": {
+		"internal/audit":  "it checks its invariants",
 		"internal/model":  "needs name columns",
 		"internal/plan":   "it turns work into decisions",
 		"internal/plugin": "the contract of plugins",

@@ -157,9 +157,10 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 
 func (c *Config) addProfiles(known registry) error {
 	ignored := ignoredByExtenders(c.Source.Extenders)
+	var shared plugins
 	for i := range c.Source.Profiles {
 		source := &c.Source.Profiles[i]
-		b, err := build(known, source, ignored)
+		b, err := build(known, source, ignored, &shared)
 		if err != nil {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}

@@ -16,6 +16,7 @@ var files = []struct{ name, text, want string }{
 	{"nothing", ``, ``},
 	{"json", `{"parallelism": 8}`, ``},
 	{"two profiles", `profiles: [{schedulerName: a}, {schedulerName: b}]`, ``},
+	{"names of any form", `profiles: [{schedulerName: "../a b"}, {schedulerName: "{x=\"y\"}\n"}, {schedulerName: A}, {schedulerName: a}]`, ``},
 	{"unknown name disabled", `profiles: [{plugins: {filter: {disabled: [{name: Nope}]}}}]`, ``},
 	{"raw args of a stranger", `profiles: [{pluginConfig: [{name: Mine, args: {a: 1}}]}]`, ``},
 	{"args with their kind", `profiles: [{pluginConfig: [{name: InterPodAffinity, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: InterPodAffinityArgs}}]}]`, ``},

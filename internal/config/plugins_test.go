@@ -140,7 +140,7 @@ func TestTable(t *testing.T) {
 			continue
 		}
 		config := c.Source.Profiles[0].PluginConfig
-		made, err := instances(builtIn(defaultGates(t)), []string{row.name}, config, nil)
+		made, err := new(plugins).instances(builtIn(defaultGates(t)), []string{row.name}, config, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -2,9 +2,11 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -32,15 +34,15 @@ type built struct {
 }
 
 // build makes the plugins of a checked profile and assigns them to their points. From the profile's arguments it drops those of disabled plugins
-// and empty ones, and sorts the rest. ignored are the resources that NodeResourcesFit must ignore for extenders.
-func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string) (built, error) {
+// and empty ones, and sorts the rest. ignored are the resources that NodeResourcesFit must ignore for extenders, before the plugins of the profiles before.
+func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string, before *plugins) (built, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
 		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
 	})
 	slices.SortFunc(source.PluginConfig, func(a, b configv1.PluginConfig) int { return strings.Compare(a.Name, b.Name) })
 
-	made, err := instances(known, enabled, source.PluginConfig, ignored)
+	made, err := before.instances(known, enabled, source.PluginConfig, ignored)
 	if err != nil {
 		return built{}, err
 	}
@@ -105,8 +107,35 @@ func standIn(profile *plugin.Profile, order *effective, enabled []string, made m
 	return lacking, nil
 }
 
-// instances makes the enabled plugins, by name. It omits those that are unknown or that Berth lacks.
-func instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]plugin.Plugin, error) {
+// plugins are those of all profiles so far. Profiles share a plugin that has equal arguments in both, and what is computed for it.
+type plugins struct{ made map[string][]instance }
+
+// instance is a plugin and the arguments that it was made from.
+type instance struct {
+	args   runtime.Object
+	plugin plugin.Plugin
+}
+
+// get returns the plugin for these arguments.
+func (p *plugins) get(row *row, args runtime.Object) (plugin.Plugin, error) {
+	for _, have := range p.made[row.name] {
+		if reflect.DeepEqual(have.args, args) { // no less: a plugin may distinguish what is semantically equal
+			return have.plugin, nil
+		}
+	}
+	made, err := row.build(args)
+	if err != nil {
+		return nil, fmt.Errorf("initializing plugin %q: %w", row.name, err)
+	}
+	if p.made == nil {
+		p.made = map[string][]instance{}
+	}
+	p.made[row.name] = append(p.made[row.name], instance{args, made})
+	return made, nil
+}
+
+// instances returns the enabled plugins, by name. It omits those that are unknown or that Berth lacks.
+func (p *plugins) instances(known registry, enabled []string, configs []configv1.PluginConfig, ignored []string) (map[string]plugin.Plugin, error) {
 	made := make(map[string]plugin.Plugin, len(enabled))
 	for _, name := range enabled {
 		row := known.find(name)
@@ -117,9 +146,9 @@ func instances(known registry, enabled []string, configs []configv1.PluginConfig
 		if i := slices.IndexFunc(configs, func(c configv1.PluginConfig) bool { return c.Name == name }); i >= 0 {
 			config = configs[i]
 		}
-		instance, err := row.build(ignoring(config.Args.Object, ignored))
+		instance, err := p.get(row, ignoring(config.Args.Object, ignored))
 		if err != nil {
-			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
+			return nil, err
 		}
 		made[name] = instance
 	}

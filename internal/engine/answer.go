@@ -34,6 +34,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 		answer.Nodes = ruledOut(v, rejection)
 		return answer, nil
 	}
+	e.prepare(&c)
 	slots, err := e.filterWithoutNominated(&c)
 	if err == nil && v.Nominated() > 0 {
 		slots, err = e.leaveRoom(&c, slots)

@@ -43,8 +43,6 @@ func (c *column[T]) sync(s *state.State) (asked int) {
 	for _, e := range entries {
 		switch {
 		case e.Aspects&c.reads == 0:
-		case e.Slot < 0:
-			return asked + c.fill(s)
 		default:
 			var value T
 			if alive[e.Slot] {
@@ -114,10 +112,20 @@ type filterColumn struct {
 	verdicts plugin.Verdicts
 }
 
-// scoreColumn is a column of raw scores.
+// scoreColumn is a column of raw scores, or of classes.
 type scoreColumn struct {
 	column[int32]
 	scores plugin.NodeScores
+	// classes is scores if its values are classes, nil otherwise.
+	classes plugin.ClassScores
+}
+
+// fewClasses is up to how many classes a column keeps although there are fewer nodes.
+const fewClasses = 64
+
+// isWorn reports whether most classes are of no node any more. A class keeps its number as long as the column, so that its values stay valid.
+func (c *scoreColumn) isWorn(v state.View) bool {
+	return c.classes != nil && len(c.classes.Classes(v)) > fewClasses+2*len(c.values)
 }
 
 // counting is the compiled need of a CountFilter, which has no column.
@@ -132,7 +140,7 @@ type set struct {
 	used uint64
 }
 
-// columnKey identifies a column: a plugin, by its position among all plugins of all profiles, and a need.
+// columnKey identifies a column: a plugin, by its number, and a need.
 type columnKey struct {
 	plugin int32
 	need   model.Need
@@ -219,7 +227,7 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	if !ok {
 		return nil
 	}
-	key := columnKey{c.profile.firstID + int32(i), need}
+	key := columnKey{c.profile.ids[i], need}
 	column := e.columns.filters[key]
 	if column == nil {
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
@@ -231,7 +239,7 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 		e.work.Found++
 	}
 	column.used = e.columns.clock
-	e.asked(key.plugin, column.sync(c.view.State()))
+	e.asked(c.profile.first+int32(i), column.sync(c.view.State()))
 	return column
 }
 
@@ -241,7 +249,7 @@ func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
 	if need.IsZero() {
 		return nil
 	}
-	if column := e.columns.filters[columnKey{c.profile.firstID + int32(i), need}]; column != nil {
+	if column := e.columns.filters[columnKey{c.profile.ids[i], need}]; column != nil {
 		return column.verdicts
 	}
 	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok {
@@ -252,7 +260,7 @@ func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
 
 // countingOf returns the compiled need of a CountFilter.
 func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counting {
-	key := columnKey{c.profile.firstID + int32(i), c.needs[i]}
+	key := columnKey{c.profile.ids[i], c.needs[i]}
 	have := e.columns.counting[key]
 	if have == nil {
 		e.columns.makeRoomForCompiled()
@@ -270,9 +278,9 @@ func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn,
 	if need.IsZero() {
 		return nil, nil
 	}
-	key := columnKey{c.profile.firstID + int32(at), need}
+	key := columnKey{c.profile.ids[at], need}
 	column := e.columns.scores[key]
-	if column == nil {
+	if column == nil || column.isWorn(c.view) {
 		scores, err := p.ScoreNeed(c.pod).Compile()
 		if err != nil {
 			return nil, errPreScore(p, err)
@@ -280,13 +288,14 @@ func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn,
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		column = &scoreColumn{scores: scores}
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
+		column.classes, _ = scores.(plugin.ClassScores)
 		e.columns.scores[key] = column
 		e.work.Filled++
 	} else {
 		e.work.Found++
 	}
 	column.used = e.columns.clock
-	e.asked(key.plugin, column.sync(c.view.State()))
+	e.asked(c.profile.first+int32(at), column.sync(c.view.State()))
 	return column, nil
 }
 
@@ -296,7 +305,7 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (plugin.SetScores, er
 	if c.pod.Needs[at].IsZero() {
 		return nil, nil
 	}
-	key := columnKey{c.profile.firstID + int32(at), c.pod.Needs[at]}
+	key := columnKey{c.profile.ids[at], c.pod.Needs[at]}
 	have := e.columns.sets[key]
 	if have == nil {
 		scores, err := p.SetNeed(c.pod).Compile()

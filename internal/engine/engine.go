@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -16,8 +17,12 @@ type Config struct {
 	Profiles []*plugin.Profile
 	// Seed decides among equally good nodes; the same seed gives the same choices.
 	Seed uint64
-	// ColumnBytes bounds the memory of columns; 0 means DefaultColumnBytes.
+	// ColumnBytes bounds the memory of columns, those of all profiles together; 0 means DefaultColumnBytes.
 	ColumnBytes int
+	// RejectionBytes bounds the memory of remembered rejections; 0 means DefaultRejectionBytes.
+	RejectionBytes int
+	// Audit means that the engine decides again whenever it has a remembered rejection; Audit returns how they differ. It is for debugging and tests.
+	Audit bool
 	// OnPhase, unless nil, is called when a phase of a decision begins. The engine has no clock; the function can measure how long each phase
 	// takes. It must not use the engine.
 	OnPhase func(Phase)
@@ -26,14 +31,21 @@ type Config struct {
 // DefaultColumnBytes suffices for a thousand needs in a cluster of 30,000 nodes.
 const DefaultColumnBytes = 128 << 20
 
+// DefaultRejectionBytes suffices for a thousand shapes of pods in a cluster of 50,000 nodes.
+const DefaultRejectionBytes = 64 << 20
+
 // Engine decides. One goroutine uses it.
 type Engine struct {
-	profiles map[string]*profile
-	columns  columns
-	seed     uint64
-	scratch  scratch
-	work     Counters
-	onPhase  func(Phase)
+	profiles   map[string]*profile
+	columns    columns
+	rejections rejections
+	// audits means that remembered rejections are decided again. doubts are the differences that were found.
+	audits  bool
+	doubts  []string
+	seed    uint64
+	scratch scratch
+	work    Counters
+	onPhase func(Phase)
 	// byPlugin is for how many nodes each plugin was called, by its position among all profiles' plugins.
 	byPlugin   []int64
 	placements slab.Slab[plan.Placement]
@@ -56,45 +68,42 @@ type scratch struct {
 
 // Counters measure the work of decisions. They only grow.
 type Counters struct {
-	// Decisions made.
-	Decisions int64
+	// Decisions made; Recalled is how many of them were rejections that were remembered.
+	Decisions, Recalled int64
 	// Asked is for how many nodes plugins were called; Found how often a needed column existed, Filled how often one was filled from nothing.
 	Asked, Found, Filled int64
 	// Visited is how many slots scans visited.
 	Visited int64
 }
 
-// profile is a Profile with the positions of its plugins among all profiles' plugins.
+// profile is a Profile with the numbers of its plugins.
 type profile struct {
 	*plugin.Profile
-	firstID int32 // of Filters[0]; Scores follow
+	// first is the position of Filters[0] among the plugins of all profiles, by which they are measured; Scores follow.
+	first int32
+	// ids are the numbers of Filters and Scores, by which they find columns. Profiles that are built with the same plugin share its number.
+	ids []int32
+	// filters is the number of the list of Filters, by which it finds remembered rejections. Profiles with equal lists share it.
+	filters int32
 	// stateful means that some filters are StateFilters.
 	stateful bool
 }
 
 // New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase}
-	bytes := config.ColumnBytes
-	if bytes == 0 {
-		bytes = DefaultColumnBytes
-	}
-	e.columns = newColumns(bytes)
-	var id int32
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase, audits: config.Audit}
+	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
+	e.rejections = rejections{byShape: map[shape]*rejected{}, maxBytes: cmp.Or(config.RejectionBytes, DefaultRejectionBytes)}
+	known := newNumbers()
+	var plugins int32
 	for _, p := range config.Profiles {
 		if _, ok := e.profiles[p.Name]; ok {
 			return nil, fmt.Errorf("profile %q is there twice", p.Name)
 		}
-		own := &profile{Profile: p, firstID: id}
-		for _, f := range p.Filters {
-			if _, ok := f.(plugin.StateFilter); ok {
-				own.stateful = true
-			}
-		}
-		e.profiles[p.Name] = own
-		id += int32(len(p.Filters) + len(p.Scores))
+		e.profiles[p.Name] = known.profile(p, plugins)
+		plugins += int32(len(p.Filters) + len(p.Scores))
 	}
-	e.byPlugin = make([]int64, id)
+	e.byPlugin = make([]int64, plugins)
 	return e, nil
 }
 
@@ -146,6 +155,15 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 		return
 	}
 	e.enter(Filter)
+	if rejection := e.recall(&c); rejection != nil {
+		if e.audits {
+			e.doubt(&c, rejection)
+		}
+		d.Outcome, d.Rejection = plan.Unschedulable, rejection
+		e.postFilter(&c, d)
+		return
+	}
+	e.prepare(&c)
 	slots, err := e.filter(&c)
 	if err != nil {
 		fail(d, err)

@@ -13,6 +13,7 @@ func (e *Engine) DryRun(v state.View, pod *model.Pod, dryRun *state.Draft, slot 
 	if rejection != nil || err != nil || len(c.narrowed.by) > 0 {
 		return nil, false
 	}
+	e.prepare(&c)
 	f := e.filtersIn(&c, dryRun.View(), filters{})
 	return c.allObjections(&f, slot), true
 }

@@ -160,7 +160,7 @@ func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error 
 func (e *Engine) countReads(c *cycle, nodes int) {
 	for i := range c.counting {
 		if c.counting[i] != nil && len(c.here.counts[i].rules) > 0 {
-			e.byPlugin[int(c.profile.firstID)+i] += int64(nodes)
+			e.byPlugin[int(c.profile.first)+i] += int64(nodes)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (e *Engine) first(c *cycle, f *filters, slot int32) objection {
 		if verdicts == nil {
 			continue
 		}
-		e.asked(c.profile.firstID+int32(i), 1)
+		e.asked(c.profile.first+int32(i), 1)
 		if code := verdicts.Filter(node); code != reason.None {
 			return objection{i, code}
 		}

@@ -16,6 +16,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision) {
 	}
 	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &own
+	e.prepare(c) // a remembered rejection needed no filters
 	for _, p := range c.profile.PostFilters {
 		result, err := p.PostFilter(postFilterCycle{e, c}, c.pod)
 		switch {

@@ -23,12 +23,12 @@ type cycle struct {
 	needs    []model.Need
 	own      []plugin.FilterNeed
 	counting []plugin.Counting
-	// here are the filters for single nodes of the view.
+	// here are the filters for single nodes of the view, once prepare has been called.
 	here filters
 }
 
 // preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
-// rejection rejects every node.
+// rejection rejects every node. Before nodes are looked at, call prepare.
 func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
 	e.columns.clock++
 	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
@@ -42,12 +42,14 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 			return c, rejection, err
 		}
 	}
-	if rejection, err = e.findCounts(&c); rejection != nil || err != nil {
-		return c, rejection, err
-	}
-	c.here = e.filtersIn(&c, v, e.scratch.here)
+	rejection, err = e.findCounts(&c)
+	return c, rejection, err
+}
+
+// prepare prepares the cycle's filters for single nodes.
+func (e *Engine) prepare(c *cycle) {
+	c.here = e.filtersIn(c, c.view, e.scratch.here)
 	e.scratch.here = c.here
-	return c, nil, nil
 }
 
 // workOutNeeds gets the needs of StateFilters in the view.

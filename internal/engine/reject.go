@@ -3,21 +3,40 @@ package engine
 import (
 	"fmt"
 	"slices"
-	"sort"
+	"strings"
 
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// reject returns why no node is feasible: for each node, the first objection to it.
+// reject returns why no node is feasible: for each node, the first objection to it. It remembers the rejection for pods of the same shape.
 func (e *Engine) reject(of *cycle) *plan.Rejection {
 	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &own
+	known := e.rejections.toLearn(c, e.columns.clock)
+	var counts objectionCounts
+	if known != nil {
+		counts.bySlot = known.emptyColumn(c)
+	}
+	e.countObjections(c, &counts)
+	rejection := c.rejectionFor(c.here.verdicts, &counts)
+	if known != nil {
+		e.rejections.learn(known, c, counts, rejection)
+	}
+	return rejection
+}
+
+// rejectionFor puts the objections to all nodes into words. verdicts are those that gave the codes.
+func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts) *plan.Rejection {
 	r := &plan.Rejection{Plugins: slices.Clone(c.narrowed.by)}
 	byReason := map[string]int{}
-	for o, nodes := range e.objections(c) {
-		for _, text := range c.here.verdicts[o.filter].Reasons(o.code) {
-			byReason[text] += nodes
+	for _, o := range counts.list {
+		if o.nodes == 0 {
+			continue
+		}
+		for _, text := range verdicts[o.filter].Reasons(o.code) {
+			byReason[text] += o.nodes
 		}
 		if name := c.profile.Filters[o.filter].Name(); !slices.Contains(r.Plugins, name) {
 			r.Plugins = append(r.Plugins, name)
@@ -26,80 +45,162 @@ func (e *Engine) reject(of *cycle) *plan.Rejection {
 	if outside := c.view.Nodes() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
 		byReason[c.narrowed.text()] += outside
 	}
-	for text, nodes := range byReason {
-		r.Counts = append(r.Counts, reason.Count{Nodes: nodes, Reason: text})
-	}
-	sortAsText(r.Counts)
+	r.Counts = sortedAsText(byReason)
 	slices.Sort(r.Plugins)
 	return r
 }
 
-// sortAsText sorts counts as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes before 2.
-func sortAsText(counts []reason.Count) {
-	text := func(i int) string { return fmt.Sprintf("%d %s", counts[i].Nodes, counts[i].Reason) }
-	sort.Slice(counts, func(i, j int) bool { return text(i) < text(j) })
-}
-
-// objections counts the nodes by their first objection.
-func (e *Engine) objections(c *cycle) map[objection]int {
-	counts := map[objection]int{}
-	nominated := e.objectionsBesideNominated(c)
-	first := e.firstOneByOne(c)
-	if len(c.narrowed.by) == 0 || len(c.narrowed.slots) > fewNodes {
-		first = e.firstByColumns(c)
+// sortedAsText returns the counts sorted as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes before 2.
+func sortedAsText(nodes map[string]int) []reason.Count {
+	type line struct {
+		reason.Count
+		text string
 	}
-	each := func(slot int32) {
-		if o, ok := nominated[slot]; ok {
-			counts[o]++
-		} else {
-			counts[first(slot)]++
-		}
+	lines := make([]line, 0, len(nodes))
+	for text, n := range nodes {
+		lines = append(lines, line{reason.Count{Nodes: n, Reason: text}, fmt.Sprintf("%d %s", n, text)})
 	}
-	if len(c.narrowed.by) > 0 {
-		for _, slot := range c.narrowed.slots {
-			each(slot)
-		}
-		return counts
-	}
-	for slot, alive := range c.view.State().Alive() {
-		if alive {
-			each(int32(slot))
-		}
+	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.text, b.text) })
+	counts := make([]reason.Count, len(lines))
+	for i := range lines {
+		counts[i] = lines[i].Count
 	}
 	return counts
 }
 
-func (e *Engine) firstOneByOne(c *cycle) func(slot int32) objection {
-	return func(slot int32) objection { return e.first(c, &c.here, slot) }
+// objectionCounts counts nodes by the first objection to them. There are few different objections, whatever the number of nodes.
+type objectionCounts struct {
+	// Invariant: the objections are distinct, and at, once it is needed, has the position of each.
+	list []objectionCount
+	at   map[objection]int
+	// bySlot, unless it is nil, is filled in with each node's objection: its position in list plus one, 0 for slots without a node.
+	bySlot []uint8
 }
 
-// firstByColumns returns a function that gives the first objection to a node from the columns. The view must have the same pods on the node as
-// the state.
-func (e *Engine) firstByColumns(c *cycle) func(slot int32) objection {
-	columns := make([]*filterColumn, len(c.needs))
+type objectionCount struct {
+	objection
+	nodes int
+}
+
+const (
+	// fewObjections is up to how many objections are found faster by a walk.
+	fewObjections = 16
+	// mostObjections is how many different objections a column by slot can hold.
+	mostObjections = 255
+)
+
+// index returns the position of an objection, which it adds if it is new.
+func (t *objectionCounts) index(o objection) int {
+	if t.at != nil {
+		if i, ok := t.at[o]; ok {
+			return i
+		}
+	} else if i := slices.IndexFunc(t.list, func(c objectionCount) bool { return c.objection == o }); i >= 0 {
+		return i
+	}
+	t.list = append(t.list, objectionCount{objection: o})
+	last := len(t.list) - 1
+	if t.at != nil {
+		t.at[o] = last
+	} else if last >= fewObjections {
+		t.at = make(map[objection]int, 2*fewObjections)
+		for i, c := range t.list {
+			t.at[c.objection] = i
+		}
+	}
+	if len(t.list) > mostObjections {
+		t.bySlot = nil
+	}
+	return last
+}
+
+// add counts one node.
+func (t *objectionCounts) add(slot int32, o objection) {
+	i := t.index(o)
+	t.list[i].nodes++
+	if t.bySlot != nil {
+		t.bySlot[slot] = uint8(i + 1)
+	}
+}
+
+// addColumn counts the nodes that a filter rejects and drops them, in place.
+func (t *objectionCounts) addColumn(filter int, slots []int32, codes []reason.Code) (left []int32) {
+	n, last, at := 0, reason.None, 0
+	for _, slot := range slots {
+		code := codes[slot]
+		if code == reason.None {
+			slots[n] = slot
+			n++
+			continue
+		}
+		if code != last {
+			last, at = code, t.index(objection{filter, code})
+		}
+		t.list[at].nodes++
+		if t.bySlot != nil {
+			t.bySlot[slot] = uint8(at + 1)
+		}
+	}
+	return slots[:n]
+}
+
+// addRules counts the nodes that a filter's rules about counts reject and drops them, in place.
+func (t *objectionCounts) addRules(filter int, slots []int32, rules []plugin.CountRule) (left []int32) {
+	for i := range rules {
+		rule, n := &rules[i], 0
+		for _, slot := range slots {
+			if code := rule.Verdict(slot); code != reason.None {
+				t.add(slot, objection{filter, code})
+				continue
+			}
+			slots[n] = slot
+			n++
+		}
+		slots = slots[:n]
+	}
+	return slots
+}
+
+// countObjections counts the nodes by the first objection to each: filter by filter over the nodes that none before has rejected, so that a node costs
+// a look at each column up to the first that rejects it. Nodes beside which pods are nominated, or on which the view has other pods than the state, are
+// asked about one by one.
+func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
+	nominated := e.objectionsBesideNominated(c)
+	slots := e.slotsToCheck(c)
+	e.work.Visited += int64(len(slots))
+	single := slices.Clone(c.view.Touched())
+	for slot := range nominated {
+		single = append(single, slot)
+	}
+	if len(c.narrowed.by) > 0 && len(c.narrowed.slots) <= fewNodes {
+		single = slots
+	}
+	slots, single = apart(slots, single)
+	for _, slot := range single {
+		o, ok := nominated[slot]
+		if !ok {
+			o = e.first(c, &c.here, slot)
+		}
+		counts.add(slot, o)
+	}
 	for i := range c.needs {
-		columns[i] = e.filterColumn(c, i)
-	}
-	touched := map[int32]bool{}
-	for _, slot := range c.view.Touched() {
-		touched[slot] = true
-	}
-	return func(slot int32) objection {
-		if touched[slot] {
-			return e.first(c, &c.here, slot)
-		}
-		for i, column := range columns {
-			code := reason.None
-			switch {
-			case column != nil:
-				code = column.values[slot]
-			case c.counting[i] != nil:
-				code = c.here.counts[i].Filter(c.view.Node(slot))
-			}
-			if code != reason.None {
-				return objection{i, code}
+		switch {
+		case len(slots) == 0:
+			return
+		case c.counting[i] != nil:
+			slots = counts.addRules(i, slots, c.here.counts[i].rules)
+		default:
+			if column := e.filterColumn(c, i); column != nil && column.nonZero > 0 {
+				slots = counts.addColumn(i, slots, column.values)
 			}
 		}
-		return objection{}
 	}
+}
+
+// slotsToCheck returns the nodes that PreFilter left, ascending. They are the caller's until the next cycle.
+func (e *Engine) slotsToCheck(c *cycle) []int32 {
+	if len(c.narrowed.by) == 0 {
+		return e.alive(c.view.State().Alive())
+	}
+	return append(e.scratch.slots[:0], c.narrowed.slots...)
 }

@@ -64,18 +64,38 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 		}
 		return 0, err
 	}
-	raw, err := e.rawScores(c, i, single)
-	if err != nil || raw == nil {
+	column, err := e.scoreColumn(c, i, single)
+	if column == nil || err != nil {
 		return 0, err
 	}
-	if single.Normalization() != model.AsIs {
-		return e.addNormalized(single, weight, raw, slots, totals)
+	how := single.Normalization()
+	if column.nonZero == 0 && len(c.view.Touched()) == 0 {
+		return normalize(how, 0, 0) * weight, nil
 	}
+	raw := e.values(c, column)
+	switch {
+	case how == model.AsIs && column.classes != nil:
+		addClasses(raw, column.classes.Classes(c.view), weight, slots, totals)
+		return 0, nil
+	case how == model.AsIs:
+		addRaw(raw, weight, slots, totals)
+		return 0, nil
+	}
+	return e.addNormalized(single, weight, e.scoresOf(c, column, raw), slots, totals)
+}
+
+func addRaw(raw []int32, weight int64, slots []int32, totals []int64) {
 	totals = totals[:len(slots)]
 	for at, slot := range slots {
 		totals[at] += int64(raw[slot]) * weight
 	}
-	return 0, nil
+}
+
+func addClasses(classes, scores []int32, weight int64, slots []int32, totals []int64) {
+	totals = totals[:len(slots)]
+	for at, slot := range slots {
+		totals[at] += int64(scores[classes[slot]]) * weight
+	}
 }
 
 // rawScores returns a NodeScore plugin's raw scores by slot, or nil if it skips the pod. They are valid until the next call.
@@ -84,16 +104,34 @@ func (e *Engine) rawScores(c *cycle, i int, single plugin.NodeScore) ([]int32, e
 	if column == nil || err != nil {
 		return nil, err
 	}
+	return e.scoresOf(c, column, e.values(c, column)), nil
+}
+
+// values returns the values of a column by slot, as they are in the cycle's view. They are valid until the next call.
+func (e *Engine) values(c *cycle, column *scoreColumn) []int32 {
 	touched := c.view.Touched()
 	if len(touched) == 0 {
-		return column.values, nil
+		return column.values
 	}
 	// The column is for the state's pods; the view has other pods on some nodes.
 	e.scratch.raw = append(e.scratch.raw[:0], column.values...)
 	for _, slot := range aliveOf(c.view.State().Alive(), touched) {
 		e.scratch.raw[slot] = column.scores.Score(c.view.Node(slot))
 	}
-	return e.scratch.raw, nil
+	return e.scratch.raw
+}
+
+// scoresOf returns the raw scores that the values of a column stand for, by slot.
+func (e *Engine) scoresOf(c *cycle, column *scoreColumn, values []int32) []int32 {
+	if column.classes == nil {
+		return values
+	}
+	scores := column.classes.Classes(c.view)
+	raw := make([]int32, len(values))
+	for slot, class := range values {
+		raw[slot] = scores[class]
+	}
+	return raw
 }
 
 // setScores returns a SetScore plugin's scores by position in the feasible slots, or nil if it skips the pod. They are valid until the next
@@ -115,7 +153,7 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	if !ok {
 		return nil, nil
 	}
-	e.byPlugin[int(c.profile.firstID)+len(c.profile.Filters)+i] += int64(len(slots))
+	e.byPlugin[int(c.profile.first)+len(c.profile.Filters)+i] += int64(len(slots))
 	return scores, nil
 }
 

@@ -176,3 +176,50 @@ func TestNominationEnds(t *testing.T) {
 		}
 	}
 }
+
+// TestImagesCostWhatChanged changes the images of nodes, and how many nodes there are, which changes how every node with an image is rated: plugins
+// are asked again only about the nodes that changed themselves.
+func TestImagesCostWhatChanged(t *testing.T) {
+	b := newBench(t, 2000)
+	work := plan.WorkFor(b.pod(0, func(p *v1.Pod) { p.Spec.Containers[0].Image = "registry.example/base:1" }))
+	b.engine.Decide(b.state.View(), work)
+	for change, columns := range map[string]int64{"other-image": 1, "own-image-on-many-nodes": 1, "node": 5} {
+		before := b.engine.Counters()
+		const changes = 20
+		for i := range changes {
+			b.state.Apply(changesOf(change, "registry.example/base:1", 2000)[i%2])
+			b.engine.Decide(b.state.View(), work)
+		}
+		after := b.engine.Counters()
+		if asked := after.Asked - before.Asked; asked > columns*changes || after.Filled != before.Filled {
+			t.Errorf("%s: plugins were asked about %d nodes after %d changes of one, and %d columns were filled", change, asked, changes, after.Filled-before.Filled)
+		}
+	}
+}
+
+// TestStaleClassesAreDropped changes the images of one node so often that it has had every set of the pod's images: the column does not keep a class for
+// each.
+func TestStaleClassesAreDropped(t *testing.T) {
+	b := newBench(t, 3)
+	var names []string
+	pod := b.pod(0, func(p *v1.Pod) {
+		for i := range 10 {
+			names = append(names, fmt.Sprintf("registry.example/part:%d", i))
+			p.Spec.Containers = append(p.Spec.Containers, v1.Container{Name: names[i], Image: names[i]})
+		}
+	})
+	filled := b.engine.Counters().Filled
+	for set := range 1 << len(names) {
+		object := benchNode(0)
+		for i, name := range names {
+			if set&(1<<i) != 0 {
+				object.Status.Images = append(object.Status.Images, v1.ContainerImage{Names: []string{name}, SizeBytes: 300 << 20})
+			}
+		}
+		b.state.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(object)}})
+		b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	}
+	if filled := b.engine.Counters().Filled - filled; filled < 10 || filled > 40 {
+		t.Errorf("columns were filled %d times; the column of images should have been filled again every 70 sets", filled)
+	}
+}

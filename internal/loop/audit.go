@@ -6,14 +6,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// Audit checks the invariants of what the loop owns: those of the state and of the queue, that they agree, and those of waits. It returns every violation in
+// Audit checks the invariants of what the loop owns: those of the state, the queue and the engine, that they agree, and those of waits. It returns every violation in
 // one error, nil if there is none. It changes nothing. It may be called only between rounds, on the goroutine that calls Once, and takes time in
 // proportion to everything that the loop owns.
 func (l *Loop) Audit() error {
 	v := audit.Of("loop")
 	l.auditPlaces(v)
 	l.waits.audit(v)
-	return errors.Join(l.state.Audit(), l.queue.Audit(), v.Err())
+	return errors.Join(l.state.Audit(), l.queue.Audit(), l.engine.Audit(), v.Err())
 }
 
 // auditPlaces checks the invariant that a pod is either on a node or waits for one: an assumed pod is binding in the queue, every pod that is binding

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
@@ -27,7 +28,11 @@ func auditedLoop(t *testing.T) *Loop {
 		t.Fatal(err)
 	}
 	now := time.Unix(1, 0)
-	l := &Loop{state: state.New(), queue: waiting, waits: newWaits()}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &Loop{state: state.New(), queue: waiting, engine: decider, waits: newWaits()}
 	pod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "p"}, Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName}})
 	node := model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})
 	l.queue.Wake(now, l.state.Apply([]model.Change{{Kind: model.NodeSet, Node: node}, {Kind: model.PodSet, Pod: pod}}))

@@ -48,6 +48,8 @@ type Standing struct {
 	Work engine.Counters
 	// Columns is how many columns are kept, ColumnBytes is about how many bytes they take.
 	Columns, ColumnBytes int
+	// Rejections is how many rejections are remembered, RejectionBytes is about how many bytes they take.
+	Rejections, RejectionBytes int
 	// Asked is how often each plugin was asked about a node so far, in no particular order of profiles.
 	Asked []Asked
 	// Tallies is how many tallies are kept, TallyBytes is about how many bytes they take.
@@ -150,6 +152,7 @@ func (l *Loop) describe(s *Standing) {
 		Columns: l.engine.Columns(), ColumnBytes: l.engine.ColumnBytes(l.state.Slots()),
 		Tallies: l.state.Tallies(), TallyBytes: s.TallyBytes, TalliesFound: l.state.TalliesFound(),
 	}
+	s.Rejections, s.RejectionBytes = l.engine.Rejections()
 	l.engine.EachAsked(func(profile, plugin string, phase engine.Phase, times int64) {
 		s.Asked = append(s.Asked, Asked{profile, plugin, phase, times})
 	})

@@ -34,6 +34,8 @@ type loopMembers struct {
 	nodes, pods       metrics.GaugeMetric
 	assumed           metrics.GaugeMetric
 	columns, tallies  sizeMembers
+	rejections        sizeMembers
+	recalls           total
 	unschedulable     map[loop.Unschedulable]*waiting // by profile and plugin, of no pods
 	evaluations       map[loop.Asked]*total           // by profile, plugin and phase, of no times
 	finds, fills      total
@@ -138,6 +140,8 @@ func (l *Loop) lookUp() {
 		entities:  queuesOf(f.gaugeVecs["scheduler_queued_entities"], typePod),
 		nodes:     size.WithLabelValues("nodes"), pods: size.WithLabelValues("pods"), assumed: size.WithLabelValues("assumed_pods"),
 		columns:       sizeMembers{f.gauges["berth_columns"], f.gauges["berth_column_bytes"]},
+		rejections:    sizeMembers{f.gauges["berth_rejections"], f.gauges["berth_rejection_bytes"]},
+		recalls:       total{f.counters["berth_rejection_hits_total"], before.recalls.seen},
 		tallies:       sizeMembers{f.gauges["berth_tallies"], f.gauges["berth_tally_bytes"]},
 		unschedulable: map[loop.Unschedulable]*waiting{},
 		evaluations:   map[loop.Asked]*total{},
@@ -307,6 +311,8 @@ func (l *Loop) Standing(s *loop.Standing) {
 	m.pods.Set(float64(s.Pods))
 	m.assumed.Set(float64(s.Assumed))
 	m.columns.set(s.Columns, s.ColumnBytes)
+	m.rejections.set(s.Rejections, s.RejectionBytes)
+	m.recalls.reach(s.Work.Recalled)
 	m.tallies.set(s.Tallies, s.TallyBytes)
 	m.finds.reach(s.Work.Found)
 	m.fills.reach(s.Work.Filled)

@@ -111,10 +111,15 @@ func TestLoop(t *testing.T) {
 	if err := c.AdvanceTo(c.Now().Add(10*time.Minute), nil); err != nil {
 		t.Fatal(err)
 	}
-	scrape(t, registry).expect(t, `
+	after = scrape(t, registry)
+	after.expect(t, `
 		scheduler_queue_incoming_pods_total{event=UnschedulableTimeout,queue=active} 1
 		scheduler_schedule_attempts_total{profile=default-scheduler,result=unschedulable} 4
+		berth_rejection_hits_total 1
 	`)
+	if after["berth_rejections"] == 0 || after["berth_rejection_bytes"] == 0 {
+		t.Errorf("%v remembered rejections take %v bytes", after["berth_rejections"], after["berth_rejection_bytes"])
+	}
 }
 
 // TestTallies expects pods with spread constraints to appear in the series about tallies.

@@ -60,11 +60,10 @@ const (
 	Usage
 	// Ports are the host ports that pods on the node hold.
 	Ports
+	// PodLabels are the labels of pods on the node, and which of them are being deleted. No plugin reads them of a node: tallies count by them.
+	PodLabels
 	// Presence changes when a node appears, disappears or is replaced.
 	Presence
-	// Spread is a property of all nodes together: how many nodes there are and how many have each image. A change of it is
-	// not tied to one node.
-	Spread
 
 	// Static is everything in a node's own object.
 	Static = Labels | Taints | Allocatable | Images | Features

@@ -96,8 +96,18 @@ type ScoreNeed interface {
 
 // NodeScores is a compiled ScoreNeed.
 type NodeScores interface {
-	// Score returns the raw score of one node. It allocates nothing.
+	// Score returns the raw score of one node; if the scores are ClassScores, the node's class. It allocates nothing.
 	Score(node state.Node) int32
+}
+
+// ClassScores is implemented by NodeScores that depend on facts about all nodes together: if these change, so may the score of every node. Score then
+// returns the class of a node, which depends on the node alone, and Classes the raw score of each class. So a change of the facts costs as much as there
+// are classes, and of nodes only those are asked about again that changed themselves.
+type ClassScores interface {
+	NodeScores
+	// Classes returns the raw score of each class that Score has returned so far, by class. That of class 0 is 0. The slice is valid until the
+	// next call. It is called by the goroutine that decides.
+	Classes(v state.View) []int32
 }
 
 // SetNeed is the part of a pod that a SetScore depends on.

@@ -36,6 +36,8 @@ type Config struct {
 	// Observers are told what the loop does, and OnPhase, unless it is nil, what the engine does; after a restart, of the new process.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
+	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
+	Audit bool
 }
 
 // Cluster is a cluster in memory with one scheduler. One goroutine uses it.
@@ -155,7 +157,9 @@ func (c *Cluster) start() error {
 }
 
 func (c *Cluster) newEngine() (*engine.Engine, error) {
-	judge, err := engine.New(engine.Config{Profiles: c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase})
+	judge, err := engine.New(engine.Config{
+		Profiles: c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase, Audit: c.config.Audit,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate: build the engine: %w", err)
 	}

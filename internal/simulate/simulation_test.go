@@ -46,7 +46,7 @@ func run(n uint64) error {
 	if err != nil {
 		return err
 	}
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Faults: faults(r)})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Faults: faults(r), Audit: true})
 	if err != nil {
 		return err
 	}

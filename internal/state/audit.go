@@ -281,7 +281,7 @@ func (s *State) auditJournal(v *audit.Violations) {
 			kept, s.journal.base, 2*journalKept, journalKept+1)
 	}
 	for i, e := range s.journal.entries {
-		if e.Slot < -1 || int(e.Slot) >= len(s.alive) || e.Aspects == 0 && e.Slot >= 0 {
+		if e.Slot < -1 || int(e.Slot) >= len(s.alive) || (e.Aspects == 0) != (e.Slot < 0) {
 			v.Add("entry %d of the journal is about slot %d of %d and aspects %b", i, e.Slot, len(s.alive), e.Aspects)
 		}
 	}

@@ -66,17 +66,6 @@ func (n Node) PortInUse(wanted model.HostPort) bool {
 	return n.s.ports[n.slot].conflicts(wanted)
 }
 
-// ImageSpread returns the size in bytes of an image as first reported, and how many nodes have it.
-func (n Node) ImageSpread(name string) (sizeBytes int64, nodes int) {
-	if i, ok := n.s.images[name]; ok {
-		return i.sizeBytes, i.nodes
-	}
-	return 0, 0
-}
-
-// ClusterNodes returns how many nodes the cluster has.
-func (n Node) ClusterNodes() int { return n.s.nodes }
-
 // portCounts counts the pods of a node that use each port. A node has few, so a list is faster than a map.
 //
 // kube-scheduler keeps a set instead, which loses a port as soon as one of two pods with it leaves. The counts equal what a freshly started

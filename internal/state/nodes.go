@@ -23,9 +23,8 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 	}
 	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = true, node })
 	s.nodes++
-	s.countImages(node, +1)
+	s.countImages(nil, node.Images)
 	s.journal.add(slot, model.AllAspects)
-	s.journal.add(-1, model.Spread)
 	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Add, Node: node})
 }
 
@@ -38,9 +37,7 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 		s.node[slot] = node
 	}
 	if changed&model.Images != 0 {
-		s.countImages(before, -1) // first: an image that no other node has gets its new size, as in kube-scheduler
-		s.countImages(node, +1)
-		s.journal.add(-1, model.Spread)
+		s.countImages(before.Images, node.Images)
 	}
 	if changed != 0 {
 		s.journal.add(slot, changed)
@@ -59,9 +56,8 @@ func (s *State) removeNode(name string, delta *Delta) {
 	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node})
 	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = false, nil })
 	s.nodes--
-	s.countImages(node, -1)
+	s.countImages(node.Images, nil)
 	s.journal.add(slot, model.AllAspects)
-	s.journal.add(-1, model.Spread)
 	s.releaseIfEmpty(slot)
 }
 
@@ -124,14 +120,31 @@ func (s *State) releaseIfEmpty(slot int32) {
 	s.free.put(slot)
 }
 
-func (s *State) countImages(node *model.Node, sign int) {
-	for name, size := range node.Images {
+// countImages counts the images that a node has besides those that it had before, and no longer counts those that it has lost. An image that stays
+// keeps the size that was first reported, unless no other node has it: then it gets its new size, as in kube-scheduler.
+func (s *State) countImages(before, after map[string]int64) {
+	s.spread++
+	for name, size := range after {
 		i := s.images[name]
+		if _, had := before[name]; had {
+			if i.nodes == 1 {
+				i.sizeBytes = size
+			}
+			continue
+		}
 		if i == nil {
 			i = &image{sizeBytes: size}
 			s.images[name] = i
 		}
-		if i.nodes += sign; i.nodes <= 0 {
+		i.nodes++
+	}
+	for name := range before {
+		if _, has := after[name]; has {
+			continue
+		}
+		if i := s.images[name]; i.nodes > 1 {
+			i.nodes--
+		} else {
 			delete(s.images, name)
 		}
 	}

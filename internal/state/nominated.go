@@ -14,6 +14,8 @@ import (
 type nominations struct {
 	byPod  map[model.PodKey]*model.Pod
 	byNode map[string][]*model.Pod
+	// version changes whenever a pod is nominated, or no longer, or has a new version.
+	version uint64
 }
 
 // nominate stores a pending pod's newest version. If an older version was nominated to another node, an event says that the room there is free.
@@ -27,6 +29,7 @@ func (s *State) nominate(pod *model.Pod, delta *Delta) {
 	if pod.NominatedNode == "" {
 		return
 	}
+	s.nominations.version++
 	s.nominations.byPod[pod.Key()] = pod
 	s.nominations.byNode[pod.NominatedNode] = append(s.nominations.byNode[pod.NominatedNode], pod)
 }
@@ -67,6 +70,7 @@ func (s *State) restore(n nomination) {
 	if n.pod == nil {
 		return
 	}
+	s.nominations.version++
 	on := s.nominations.byNode[n.pod.NominatedNode]
 	s.nominations.byPod[n.pod.Key()] = n.pod
 	s.nominations.byNode[n.pod.NominatedNode] = slices.Insert(on, min(n.at, len(on)), n.pod)
@@ -82,6 +86,7 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	if pod == nil {
 		return nil
 	}
+	s.nominations.version++
 	delete(s.nominations.byPod, key)
 	left := slices.DeleteFunc(s.nominations.byNode[pod.NominatedNode], func(other *model.Pod) bool { return other == pod })
 	if len(left) == 0 {

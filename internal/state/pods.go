@@ -144,6 +144,7 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 		p.pod = pod
 		s.enlist(p)
 		s.tally(p, +1)
+		s.journal.add(p.slot, model.PodLabels)
 	}
 	p.pod = pod
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&

@@ -58,7 +58,9 @@ type State struct {
 	held map[model.Ref][]Holder
 
 	// Invariant: images has exactly the names of images that nodes have, with how many nodes have each.
-	images  map[string]*image
+	images map[string]*image
+	// spread changes with every change of images, and of nodes, which is how many nodes could have them.
+	spread  uint64
 	journal journal
 
 	topologies      map[TopologyKey]*topology

@@ -272,7 +272,7 @@ func TestNodeOfTheSameName(t *testing.T) {
 			t.Errorf("deletion seen: %t: %d mCPU of %d pods on %d nodes, %d counted", seen, cpu, pods, s.Nodes(), tally.Total())
 		}
 		slot, _ := s.Slot("n1")
-		if size, nodes := s.Node(slot).ImageSpread("img"); size != 2 || nodes != 1 || s.Node(slot).Object().UID != "2" {
+		if size, nodes := s.View().ImageSpread("img"); size != 2 || nodes != 1 || s.Node(slot).Object().UID != "2" {
 			t.Errorf("deletion seen: %t: image of %d bytes on %d nodes, node %s", seen, size, nodes, s.Node(slot).Object().UID)
 		}
 		audited(t, s)
@@ -298,7 +298,7 @@ func TestSizeOfAnImage(t *testing.T) {
 		{with("a", 70), 70},
 	} {
 		s.Apply([]model.Change{step.change})
-		if size, _ := s.Node(0).ImageSpread("img"); size != step.size {
+		if size, _ := s.View().ImageSpread("img"); size != step.size {
 			t.Errorf("%v: %d bytes, want %d", step.change.Node, size, step.size)
 		}
 		audited(t, s)

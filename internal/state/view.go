@@ -39,6 +39,17 @@ func (v View) Node(slot int32) Node {
 // Nodes returns how many nodes exist.
 func (v View) Nodes() int { return v.s.nodes }
 
+// ImageSpread returns the size in bytes of an image as first reported, and how many nodes have it.
+func (v View) ImageSpread(name string) (sizeBytes int64, nodes int) {
+	if i, ok := v.s.images[name]; ok {
+		return i.sizeBytes, i.nodes
+	}
+	return 0, 0
+}
+
+// SpreadVersion changes whenever ImageSpread or Nodes may return something else.
+func (v View) SpreadVersion() uint64 { return v.s.spread }
+
 // Slot returns the slot of a node that exists.
 func (v View) Slot(name string) (slot int32, ok bool) { return v.s.Slot(name) }
 
@@ -195,6 +206,9 @@ func (v View) Holders(object model.Ref) []Holder {
 
 // Nominated returns how many pods are nominated to nodes.
 func (v View) Nominated() int { return v.s.Nominated() }
+
+// IsNominated reports whether the pod is one of them.
+func (v View) IsNominated(key model.PodKey) bool { return v.s.nominations.byPod[key] != nil }
 
 // NominatedBefore returns the pods nominated to a node for which a pod must leave room: other pods that it does not outrank. They are in the
 // order in which their versions were last seen.

@@ -28,7 +28,7 @@ type Pair struct {
 func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config) *Pair {
 	t.Helper()
 	p := &Pair{Cluster: cluster, State: state.New(), Profile: Profile(t, profile), Oracle: profile}
-	config.Profiles = []*plugin.Profile{p.Profile}
+	config.Profiles, config.Audit = []*plugin.Profile{p.Profile}, true
 	var err error
 	if p.Engine, err = engine.New(config); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,8 @@ func (p *Pair) Compare(pod *v1.Pod) string {
 	return Compare(p.State.View(), p.Engine, p.Compile(pod), oracle.Judge(p.Cluster, pod, p.Oracle))
 }
 
-// Agree changes the cluster step by step and fails if the two differ about a pod, or if an invariant of the state is violated. Before each change
+// Agree changes the cluster step by step and fails if the two differ about a pod, or if an invariant of the state or
+// of the engine is violated. Before each change
 // it compares them for the pods that ask returns.
 func (p *Pair) Agree(t *testing.T, r *rand.Rand, steps int, ask func(step int, c oracle.Cluster) []*v1.Pod, change func(*rand.Rand, oracle.Cluster) random.Mutation) {
 	t.Helper()
@@ -58,6 +59,9 @@ func (p *Pair) Agree(t *testing.T, r *rand.Rand, steps int, ask func(step int, c
 			if diff := p.Compare(pod); diff != "" {
 				t.Fatalf("step %d, pod %s: engine (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
 			}
+		}
+		if err := p.Engine.Audit(); err != nil {
+			t.Fatalf("step %d: %v", step, err)
 		}
 		mutation := change(r, p.Cluster)
 		p.Cluster = mutation.After

@@ -46,8 +46,8 @@ func (*Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	return mentioned(names)
 }
 
-// ScoreReads names the node's images and their spread over all nodes.
-func (*Plugin) ScoreReads() model.Aspect { return model.Images | model.Spread }
+// ScoreReads names the node's images.
+func (*Plugin) ScoreReads() model.Aspect { return model.Images }
 
 // mentioned are the image names in a pod's spec, sorted, with repetitions.
 type mentioned []string
@@ -61,7 +61,7 @@ func (names mentioned) AppendText(text []byte) []byte {
 
 // Compile counts the images. It never fails.
 func (names mentioned) Compile() (plugin.NodeScores, error) {
-	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names))}
+	s := &scorer{mostBytes: mostBytesPerImage * int64(len(names)), classes: map[string]int32{}, sets: []string{""}}
 	for i, name := range names {
 		if i > 0 && name == names[i-1] {
 			s.images[len(s.images)-1].mentions++
@@ -69,6 +69,7 @@ func (names mentioned) Compile() (plugin.NodeScores, error) {
 			s.images = append(s.images, image{name: name, mentions: 1})
 		}
 	}
+	s.set, s.worth = make([]byte, (len(s.images)+7)/8), make([]int64, len(s.images))
 	return s, nil
 }
 
@@ -81,25 +82,68 @@ type image struct {
 	mentions int64
 }
 
+// scorer is a compiled need. A node's class is the set of the pod's images that it has.
 type scorer struct {
 	images    []image // sorted by name
 	mostBytes int64
+
+	classes map[string]int32 // by set, as a bitmap of images; the empty set is class 0
+	sets    []string         // by class
+	set     []byte           // working memory
+
+	scores  []int32 // by class
+	worth   []int64 // by image: what it adds to the sum of a node that has it
+	version uint64  // of the spread of images plus one, for which worth and scores are valid
 }
 
-// Score is ⌊100·(c − lo)/(hi − lo)⌋ with c = clamp(sum, lo, hi), lo = 23 Mi, hi = 1000 Mi for each image of the pod. The sum is over those that
-// the node has, each size scaled by the share of all nodes that have the image, so that a node does not attract all pods only because it was the
-// first to pull their image.
+// Score returns the class of the node.
 func (s *scorer) Score(node state.Node) int32 {
 	present := node.Model().Images
 	if len(present) == 0 {
 		return 0
 	}
-	var sum int64
+	clear(s.set)
+	some := false
 	for i := range s.images {
-		image := &s.images[i]
-		if _, ok := present[image.name]; ok {
-			size, nodes := node.ImageSpread(image.name)
-			sum += image.mentions * scaled(size, nodes, node.ClusterNodes())
+		if _, ok := present[s.images[i].name]; ok {
+			s.set[i/8] |= 1 << (i % 8)
+			some = true
+		}
+	}
+	if !some {
+		return 0
+	}
+	class, known := s.classes[string(s.set)]
+	if !known {
+		class = int32(len(s.sets))
+		s.sets = append(s.sets, string(s.set))
+		s.classes[s.sets[class]] = class
+	}
+	return class
+}
+
+// Classes returns the scores of nodes by the images that they have. A score is ⌊100·(c − lo)/(hi − lo)⌋ with c = clamp(sum, lo, hi), lo = 23 Mi,
+// hi = 1000 Mi for each image of the pod. The sum is over those that the node has, each size scaled by the share of all nodes that have the image, so
+// that a node does not attract all pods only because it was the first to pull their image.
+func (s *scorer) Classes(v state.View) []int32 {
+	if version := v.SpreadVersion() + 1; s.version != version {
+		s.version, s.scores = version, s.scores[:0]
+		for i := range s.images {
+			size, nodes := v.ImageSpread(s.images[i].name)
+			s.worth[i] = s.images[i].mentions * scaled(size, nodes, v.Nodes())
+		}
+	}
+	for class := len(s.scores); class < len(s.sets); class++ {
+		s.scores = append(s.scores, s.score(s.sets[class]))
+	}
+	return s.scores
+}
+
+func (s *scorer) score(set string) int32 {
+	var sum int64
+	for i := range len(set) * 8 {
+		if set[i/8]&(1<<(i%8)) != 0 {
+			sum += s.worth[i]
 		}
 	}
 	if sum <= leastBytes {

@@ -18,8 +18,8 @@ var _ plugin.NodeScore = (*Plugin)(nil)
 // images maps names to sizes in Mi.
 type images map[string]int64
 
-// cluster returns the first of total nodes, of which the first having have the images.
-func cluster(total, having int, on images) state.Node {
+// cluster returns a cluster of total nodes, of which the first having have the images.
+func cluster(total, having int, on images) *state.State {
 	nodes := make([]*v1.Node, total)
 	for i := range nodes {
 		nodes[i] = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n" + strconv.Itoa(i)}}
@@ -30,9 +30,14 @@ func cluster(total, having int, on images) state.Node {
 			nodes[i].Status.Images = append(nodes[i].Status.Images, v1.ContainerImage{Names: []string{name}, SizeBytes: size * mebibyte})
 		}
 	}
-	s := plugintest.Cluster(nodes)
-	slot, _ := s.Slot("n0")
-	return s.Node(slot)
+	return plugintest.Cluster(nodes)
+}
+
+// scoreOf returns the raw score of a node.
+func scoreOf(scores plugin.NodeScores, s *state.State, name string) int32 {
+	slot, _ := s.Slot(name)
+	class := scores.Score(s.Node(slot))
+	return scores.(plugin.ClassScores).Classes(s.View())[class]
 }
 
 func pod(containers ...string) *v1.Pod {
@@ -83,7 +88,7 @@ func TestScore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := scorer.Score(cluster(row.total, row.having, row.on)); got != row.want {
+		if got := scoreOf(scorer, cluster(row.total, row.having, row.on), "n0"); got != row.want {
 			t.Errorf("%s: got %d, want %d", row.name, got, row.want)
 		}
 	}
@@ -103,10 +108,47 @@ func TestFirstReportedSizeCounts(t *testing.T) {
 	s := plugintest.Cluster([]*v1.Node{node("n1", 500), node("n2", 900)})
 	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod("a")))
 	for _, name := range []string{"n1", "n2"} {
-		slot, _ := s.Slot(name)
-		if got := scorer.Score(s.Node(slot)); got != 48 {
+		if got := scoreOf(scorer, s, name); got != 48 {
 			t.Errorf("%s: got %d, want 48", name, got)
 		}
+	}
+}
+
+// TestSpreadOfImages changes how many nodes there are, and how many have an image, beside a node that stays as it is: its class stays, its score
+// follows.
+func TestSpreadOfImages(t *testing.T) {
+	s := cluster(2, 1, images{"a:latest": 500, "b:latest": 300})
+	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod("a")))
+	class := scorer.Score(s.Node(0))
+	node := func(i int, names ...string) model.Change {
+		object := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n" + strconv.Itoa(i)}}
+		for _, name := range names {
+			object.Status.Images = append(object.Status.Images, v1.ContainerImage{Names: []string{name}, SizeBytes: 900 * mebibyte})
+		}
+		return model.Change{Kind: model.NodeSet, Node: model.NewNode(object)}
+	}
+	for _, step := range []struct {
+		change model.Change
+		want   int32
+	}{
+		{node(1), 23},
+		{node(1, "a:latest"), 48},
+		{node(1, "a:latest", "c:latest"), 48},
+		{node(2), 31},
+		{node(2, "b:latest"), 31},
+		{node(1), 14},
+		{model.Change{Kind: model.NodeGone, Name: "n2"}, 23},
+		{model.Change{Kind: model.NodeGone, Name: "n1"}, 48},
+		{node(0, "b:latest"), 0},
+		{node(0, "a:latest"), 89}, // reported anew
+	} {
+		s.Apply([]model.Change{step.change})
+		if got := scoreOf(scorer, s, "n0"); got != step.want {
+			t.Errorf("after %+v: got %d, want %d", step.change, got, step.want)
+		}
+	}
+	if again := scorer.Score(s.Node(0)); again != class {
+		t.Errorf("the class went from %d to %d", class, again)
 	}
 }
 
@@ -135,7 +177,8 @@ func TestNeed(t *testing.T) {
 
 func TestScoreAllocatesNothing(t *testing.T) {
 	scorer, _ := plugintest.NodeScores(New(), model.NewPod(pod("a", "b", "c")))
-	n := cluster(2, 1, images{"a:latest": 40, "b:latest": 300})
+	n := cluster(2, 1, images{"a:latest": 40, "b:latest": 300}).Node(0)
+	scorer.Score(n) // numbers the class
 	if allocs := testing.AllocsPerRun(100, func() { scorer.Score(n) }); allocs != 0 {
 		t.Errorf("Score allocates %v times", allocs)
 	}
@@ -148,9 +191,9 @@ func BenchmarkScore(b *testing.B) {
 	for i := range 50 {
 		many["registry.example.com/team/service/other:v"+strconv.Itoa(i)] = 100
 	}
-	absent := cluster(1, 1, many)
+	absent := cluster(1, 1, many).Node(0)
 	many[image] = 500
-	present := cluster(1, 1, many)
+	present := cluster(1, 1, many).Node(0)
 	for name, n := range map[string]state.Node{"absent": absent, "present": present} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -1,0 +1,59 @@
+package engine
+
+import (
+	"fmt"
+	"reflect"
+
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// numbers number the plugins of all profiles. Profiles that are alike are built with the same plugins and then share what is computed for one of them.
+type numbers struct {
+	plugins map[plugin.Plugin]int32
+	lists   map[string]int32 // by the numbers of the plugins
+	next    int32
+}
+
+func newNumbers() *numbers {
+	return &numbers{plugins: map[plugin.Plugin]int32{}, lists: map[string]int32{}}
+}
+
+// profile numbers the plugins of a profile, of which the first has the given position among those of all profiles.
+func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
+	own := &profile{Profile: p, first: first}
+	for _, f := range p.Filters {
+		own.ids = append(own.ids, n.plugin(f))
+		if _, ok := f.(plugin.StateFilter); ok {
+			own.stateful = true
+		}
+	}
+	own.filters = n.list(own.ids)
+	for i := range p.Scores {
+		own.ids = append(own.ids, n.plugin(p.Scores[i].Score))
+	}
+	return own
+}
+
+// plugin returns the number of a plugin: the same for equal ones. Plugins that cannot be compared are all different.
+func (n *numbers) plugin(p plugin.Plugin) int32 {
+	comparable := reflect.ValueOf(p).Comparable()
+	if comparable {
+		if id, ok := n.plugins[p]; ok {
+			return id
+		}
+	}
+	n.next++
+	if comparable {
+		n.plugins[p] = n.next
+	}
+	return n.next
+}
+
+// list returns the number of a list of plugins.
+func (n *numbers) list(ids []int32) int32 {
+	text := fmt.Sprint(ids)
+	if _, ok := n.lists[text]; !ok {
+		n.lists[text] = int32(len(n.lists))
+	}
+	return n.lists[text]
+}

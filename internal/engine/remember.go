@@ -1,0 +1,307 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// shape is everything of a pod that a rejection depends on: pods of one shape are rejected for the same reasons in the same state. The pod itself matters
+// only if it is nominated, or names its node; rejections of such pods are not remembered.
+type shape struct {
+	filters int32 // the list of filters, in order; profiles that are alike share it
+	// priority is the pod's if other pods are nominated to nodes, 0 otherwise: it leaves room for those that it does not outrank.
+	priority  int32
+	nominated bool // there are such pods
+	// needs are by filter. That of a CountFilter without anything to check is zero, whatever the pod's labels, of which each pod of a StatefulSet or a
+	// Job may have its own.
+	needs [mostFilters]model.Need
+}
+
+// mostFilters is how many filters a profile may have for its rejections to be remembered; kube-scheduler has 16.
+const mostFilters = 24
+
+// rejected is a remembered rejection.
+type rejected struct {
+	shape shape
+	// rejection puts the counts of objections into words; nil if they have changed since.
+	rejection *plan.Rejection
+	// versions are those at which it was decided, or last checked. Those that cannot matter to the shape are 0.
+	versions state.Versions
+	used     uint64 // the engine's clock when it was last used
+	again    bool   // the shape was decided about before, and remembered
+
+	// With a column of objections by slot a rejection follows the journal: only nodes that changed are asked about again. It has none when it is decided
+	// for the first time, since most shapes are rejected once; none if a CountFilter has something to check, because then a pod that is placed can change
+	// the objection to any node; and none if there are too many different objections.
+	//
+	// Invariant: the counts of objections are those of bySlot, or there are none.
+	objectionCounts
+	// reads are the aspects of a node that the objection to it depends on.
+	reads model.Aspect
+	// verdicts gave the codes, by filter. They are kept with the codes, because only they know what a code stands for.
+	verdicts []plugin.Verdicts
+}
+
+// rejections are all remembered rejections, bounded in bytes; the least recently used are evicted first.
+type rejections struct {
+	// Invariant: each is listed under its shape.
+	byShape map[shape]*rejected
+	// Invariant: bytes is the sum over byShape.
+	bytes, maxBytes int
+}
+
+// rejectedBytes is about what a remembered rejection takes besides its column, objectionBytes about what each different objection takes.
+const (
+	rejectedBytes  = 1 << 10
+	objectionBytes = 64
+)
+
+func (r *rejected) bytes() int { return rejectedBytes + len(r.bySlot) + objectionBytes*len(r.list) }
+
+// shapeOf returns the shape of the cycle's pod; ok is false if rejections of the pod are not to be remembered, or the view is not that of the state.
+func shapeOf(c *cycle) (s shape, ok bool) {
+	if len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
+		return s, false
+	}
+	s.filters = c.profile.filters
+	if c.view.Nominated() > 0 {
+		if c.pod.UID == "" || c.view.IsNominated(c.pod.Key()) {
+			return s, false
+		}
+		s.priority, s.nominated = c.pod.Priority, true
+	}
+	for i, need := range c.needs {
+		if _, counts := c.profile.Filters[i].(plugin.CountFilter); !counts || c.counting[i] != nil {
+			s.needs[i] = need
+		}
+	}
+	return s, true
+}
+
+// counts reports whether a CountFilter has something to check.
+func (c *cycle) counts() bool {
+	return slices.ContainsFunc(c.counting, func(x plugin.Counting) bool { return x != nil })
+}
+
+// versionsFor returns the versions that matter to the cycle's pod.
+func versionsFor(c *cycle) state.Versions {
+	v := c.view.Versions()
+	if !c.counts() {
+		v.Terms, v.DefaultSelectors = 0, 0
+	}
+	if c.view.Nominated() == 0 {
+		v.Nominations = 0
+	}
+	return v
+}
+
+// recall returns the rejection of pods like the cycle's, nil if none is remembered that still holds. If nodes have changed since, it asks about these again.
+func (e *Engine) recall(c *cycle) *plan.Rejection {
+	if len(e.rejections.byShape) == 0 {
+		return nil
+	}
+	s, ok := shapeOf(c)
+	if !ok {
+		return nil
+	}
+	r := e.rejections.byShape[s]
+	if r == nil {
+		return nil
+	}
+	r.used = e.columns.clock
+	now := versionsFor(c)
+	if r.versions != now && !e.follow(r, c, now) {
+		return nil
+	}
+	r.versions = now
+	e.work.Recalled++
+	return r.rejection
+}
+
+// followed bounds how many changes of nodes a remembered rejection follows: one in so many slots, beyond which deciding anew is cheaper.
+const followed = 32
+
+// follow brings a remembered rejection up to date. It returns false if the pod has to be decided about: a node objects no longer, or too much has changed.
+func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
+	entries, ok := c.view.State().Since(r.versions.Journal)
+	if !ok || r.bySlot == nil || r.versions.Nominations != now.Nominations || len(entries) > fewNodes+c.view.State().Slots()/followed {
+		return false
+	}
+	before := r.bytes()
+	ok = e.askAgain(r, c, entries)
+	e.rejections.bytes += r.bytes() - before
+	e.rejections.makeRoom(0) // it may have grown
+	return ok
+}
+
+// askAgain asks about the nodes that have changed. It returns false if one of them objects no longer.
+func (e *Engine) askAgain(r *rejected, c *cycle, entries []state.Entry) bool {
+	s := c.view.State()
+	r.resize(s.Slots())
+	for i, entry := range entries {
+		if entry.Aspects&r.reads == 0 || i+1 < len(entries) && entries[i+1].Slot == entry.Slot && entries[i+1].Aspects&r.reads != 0 {
+			continue
+		}
+		o := objection{}
+		if s.Alive()[entry.Slot] {
+			if o = e.objectionTo(c, r, entry.Slot); o.code == reason.None || o.code.IsFailed() {
+				return false
+			}
+		}
+		if r.replace(entry.Slot, o) {
+			r.rejection = nil // also if another node stops this half-way
+		}
+		if r.bySlot == nil { // too many different objections
+			r.objectionCounts = objectionCounts{}
+			return false
+		}
+	}
+	if r.rejection == nil {
+		r.rejection = c.rejectionFor(r.verdicts, &r.objectionCounts)
+	}
+	return true
+}
+
+// resize adds slots, which the journal names, or drops those that the state has cut off: their nodes have moved.
+func (r *rejected) resize(slots int) {
+	if missing := slots - len(r.bySlot); missing >= 0 {
+		r.bySlot = append(r.bySlot, make([]uint8, missing)...)
+		return
+	}
+	for _, at := range r.bySlot[slots:] {
+		if at > 0 {
+			r.list[at-1].nodes--
+			r.rejection = nil
+		}
+	}
+	r.bySlot = slices.Clone(r.bySlot[:slots])
+}
+
+// replace counts a node under another objection; one whose code is None means that the node is gone. It reports whether that changed a count.
+func (t *objectionCounts) replace(slot int32, o objection) (changed bool) {
+	before := t.bySlot[slot]
+	if before > 0 && t.list[before-1].objection == o {
+		return false
+	}
+	if before > 0 {
+		t.list[before-1].nodes--
+		t.bySlot[slot] = 0
+	}
+	if o.code != reason.None {
+		t.add(slot, o)
+	}
+	return before > 0 || o.code != reason.None
+}
+
+// objectionTo returns the first objection to a node, with the pods that are nominated to it or, if there is none, without them. The code of a failure
+// means that the pod has to be decided about.
+func (e *Engine) objectionTo(c *cycle, r *rejected, slot int32) objection {
+	f := filters{view: c.view, verdicts: r.verdicts}
+	own := e.first(c, &f, slot)
+	if !r.shape.nominated || own.code.IsFailed() {
+		return own
+	}
+	before := c.view.NominatedBefore(c.pod, slot)
+	if len(before) == 0 {
+		return own
+	}
+	dryRun := c.view.DryRun(&e.scratch.dryRun)
+	for _, pod := range before {
+		dryRun.Add(pod, slot)
+	}
+	f.view = dryRun.View()
+	beside := e.first(c, &f, slot)
+	if beside.code == reason.None || beside.code.IsFailed() && own.code != reason.None {
+		return own
+	}
+	return beside
+}
+
+// toLearn returns where to remember the rejection of the cycle's pod, nil if it is not to be remembered.
+func (x *rejections) toLearn(c *cycle, clock uint64) *rejected {
+	s, ok := shapeOf(c)
+	if !ok {
+		return nil
+	}
+	if r := x.byShape[s]; r != nil {
+		r.again = true
+		return r
+	}
+	return &rejected{shape: s, used: clock}
+}
+
+// emptyColumn returns a column for the objections by slot, nil if the rejection is not to follow the journal.
+func (r *rejected) emptyColumn(c *cycle) []uint8 {
+	if !r.again || c.counts() {
+		return nil
+	}
+	slots := c.view.State().Slots()
+	if have := cap(r.bySlot); have < slots || have > 2*slots {
+		return make([]uint8, slots)
+	}
+	column := r.bySlot[:slots]
+	clear(column)
+	return column
+}
+
+// learn remembers a rejection that was just decided.
+func (x *rejections) learn(r *rejected, c *cycle, counts objectionCounts, rejection *plan.Rejection) {
+	if x.byShape[r.shape] == r {
+		x.bytes -= r.bytes()
+		delete(x.byShape, r.shape)
+	}
+	r.rejection, r.versions = rejection, versionsFor(c)
+	r.objectionCounts, r.reads, r.verdicts = objectionCounts{}, 0, nil
+	if counts.bySlot != nil {
+		r.objectionCounts, r.reads, r.verdicts = counts, c.reads(), slices.Clone(c.here.verdicts)
+	}
+	if x.makeRoom(r.bytes()) {
+		x.byShape[r.shape] = r
+		x.bytes += r.bytes()
+	}
+}
+
+// reads returns the aspects of a node that the verdicts of the cycle's filters depend on, besides counts.
+func (c *cycle) reads() model.Aspect {
+	reads := model.Presence
+	for i, f := range c.profile.Filters {
+		if f, ok := f.(interface{ FilterReads() model.Aspect }); ok && !c.needs[i].IsZero() {
+			reads |= f.FilterReads()
+		}
+	}
+	return reads
+}
+
+// makeRoom evicts rejections until there is room for so many more bytes. It returns false if there can be none.
+func (x *rejections) makeRoom(bytes int) bool {
+	if bytes > x.maxBytes {
+		return false
+	}
+	for x.bytes+bytes > x.maxBytes {
+		// Evicting an eighth at once makes the search for the oldest so rare that its cost does not matter.
+		times := make([]uint64, 0, len(x.byShape))
+		for _, r := range x.byShape {
+			times = append(times, r.used)
+		}
+		slices.Sort(times)
+		horizon := times[len(times)/8]
+		maps.DeleteFunc(x.byShape, func(_ shape, r *rejected) bool {
+			if r.used <= horizon {
+				x.bytes -= r.bytes()
+			}
+			return r.used <= horizon
+		})
+	}
+	return true
+}
+
+// Rejections returns how many rejections the engine remembers, and about how many bytes they use.
+func (e *Engine) Rejections() (rejections, bytes int) {
+	return len(e.rejections.byShape), e.rejections.bytes
+}

@@ -1,0 +1,211 @@
+package loop_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+)
+
+// atOnce is a committer whose API server answers each binding at once.
+type atOnce struct {
+	changes *ingest.Ingest
+	last    plan.Decision
+	made    map[plan.Outcome]int
+	// attempts, unless it is nil, is filled in with the last attempt of each pod.
+	attempts map[string]int
+}
+
+func (a *atOnce) Start(d plan.Decision) {
+	a.last = d
+	a.made[d.Outcome]++
+	if a.attempts != nil {
+		a.attempts[d.Pods[0].Pod.Name] = d.Pods[0].Attempt
+	}
+	for i := range d.Placements {
+		a.changes.Bound(model.BindingResult{Pod: d.Placements[i].Pod, NodeName: d.Placements[i].NodeName})
+	}
+}
+func (*atOnce) Allow(types.UID, string)          {}
+func (*atOnce) Reject(types.UID, string, string) {}
+func (*atOnce) Cancel(types.UID, error) bool     { return false }
+func (*atOnce) Room() <-chan struct{}            { return nil }
+
+// full is a scheduler of a full cluster, in which pods of several shapes are parked because no node has room for them.
+type full struct {
+	loop    *loop.Loop
+	engine  *engine.Engine
+	changes *ingest.Ingest
+	commit  *atOnce
+	now     time.Time
+	ended   int // how many pods have ended
+}
+
+// fourToANode is what a pod requests of which four fill a node; those that are parked request from a quarter of it on.
+const fourToANode = 8000
+
+// newFull fills the nodes, and parks pods. Shapes differ in their requests, and the smallest fits four times where one pod has ended.
+func newFull(t testing.TB, nodes, parked, shapes int, audit bool) *full {
+	t.Helper()
+	c, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1, Audit: audit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := ingest.New(c.Compile())
+	f := &full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Unix(1_000_000, 0)}
+	f.loop = loop.New(changes, waiting, decider, f.commit)
+	for i := range nodes {
+		node := fmt.Sprintf("node-%05d", i)
+		changes.Set(build.Node(node, build.Allocatable(fmt.Sprintf("cpu=%dm memory=64Gi", 4*fourToANode))))
+		for j := range 4 {
+			changes.Set(f.pod(runningName(i*4+j), fourToANode, build.NodeName(node)))
+		}
+	}
+	for i := range parked {
+		changes.Set(f.pod(fmt.Sprintf("parked-%d", i), fourToANode/4+int64(i%shapes), build.Labels(fmt.Sprintf("app=app-%d", i%shapes))))
+	}
+	f.rest()
+	if counts := f.loop.Queue().Counts(); counts.Parked != parked {
+		t.Fatalf("%+v, want %d parked pods", counts, parked)
+	}
+	f.now = f.now.Add(time.Minute) // backoffs have ended
+	return f
+}
+
+func runningName(i int) string { return fmt.Sprintf("running-%d", i) }
+
+func (*full) pod(name string, cpuMilli int64, options ...build.PodOption) *v1.Pod {
+	p := build.Pod(append(options, build.Container(fmt.Sprintf("cpu=%dm memory=100Mi", cpuMilli)))...)
+	p.Name, p.UID = name, types.UID(name)
+	return p
+}
+
+// rest runs rounds until there is nothing to do.
+func (f *full) rest() {
+	for f.loop.Once(f.now) || f.changes.Waiting() > 0 {
+	}
+}
+
+// endOne ends a pod that runs, which wakes all that are parked.
+func (f *full) endOne() {
+	f.changes.Remove(model.PodKey{Namespace: v1.NamespaceDefault, Name: runningName(f.ended)}.Ref())
+	f.ended += 4 // the next is on another node
+}
+
+// BenchmarkWave ends one pod in a full cluster while many are parked for room: upstream's hint wakes all of them, a few find room and the others are
+// rejected again. It measures until the queue is at rest, and until a new pod is decided that arrives right after the event; that comes last, because
+// it waits since the shortest.
+func BenchmarkWave(b *testing.B) {
+	for _, size := range []struct{ nodes, parked, shapes int }{{5000, 20000, 500}, {5000, 20000, 20000}, {50000, 20000, 500}} {
+		b.Run(fmt.Sprintf("nodes=%d/parked=%d/shapes=%d", size.nodes, size.parked, size.shapes), func(b *testing.B) {
+			f := newFull(b, size.nodes, size.parked, size.shapes, false)
+			var newcomers time.Duration
+			before := f.engine.Counters()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				began := time.Now()
+				f.endOne()
+				name := fmt.Sprintf("new-%d", i)
+				f.changes.Set(f.pod(name, 4*fourToANode))
+				for decided := false; !decided; decided = f.commit.last.Pods[0].Pod.Name == name {
+					f.loop.Once(f.now)
+				}
+				newcomers += time.Since(began)
+				f.rest()
+				b.StopTimer()
+				f.changes.Remove(model.PodKey{Namespace: v1.NamespaceDefault, Name: name}.Ref())
+				f.rest()
+				f.now = f.now.Add(time.Minute)
+				b.StartTimer()
+			}
+			after := f.engine.Counters()
+			b.ReportMetric(float64(newcomers.Milliseconds())/float64(b.N), "ms-to-new-pod")
+			b.ReportMetric(float64(after.Decisions-before.Decisions)/float64(b.N), "decisions")
+		})
+	}
+}
+
+// TestWavesAreDecidedAlike has wave follow wave, and decides again about every pod whose rejection was remembered.
+func TestWavesAreDecidedAlike(t *testing.T) {
+	f := newFull(t, 20, 300, 30, true)
+	for range 10 {
+		f.endOne()
+		f.rest()
+		if err := f.loop.Audit(); err != nil {
+			t.Fatal(err)
+		}
+		f.now = f.now.Add(time.Minute)
+	}
+	if c := f.engine.Counters(); c.Recalled < c.Decisions/2 {
+		t.Errorf("%+v", c)
+	}
+}
+
+// TestWaveIsDecidedOncePerShape wakes many pods at once and looks at each decision: every pod has its own attempt, event and backoff, as if it had been
+// decided about by itself, but a shape is decided once for each change of the cluster, and pods that are rejected alike share one rejection.
+func TestWaveIsDecidedOncePerShape(t *testing.T) {
+	const nodes, parked, shapes = 50, 1000, 20
+	f := newFull(t, nodes, parked, shapes, false)
+	f.commit.attempts = map[string]int{}
+	before, placed := f.engine.Counters(), f.commit.made[plan.Placed]
+	f.endOne()
+	f.changes.Set(f.pod("new", 4*fourToANode))
+	f.rest()
+	after := f.engine.Counters()
+	found := f.commit.made[plan.Placed] - placed
+	if found < 3 || found > 4 {
+		t.Errorf("%d pods found room, want 3 or 4", found)
+	}
+	changes := 1 + found
+	decided := (after.Decisions - before.Decisions) - (after.Recalled - before.Recalled)
+	if decided > int64(shapes+changes+1) {
+		t.Errorf("%d decisions were made from nothing, want at most one for each of %d shapes, and for each of %d pods that were placed or new",
+			decided, shapes, changes)
+	}
+	// After its first decision in the wave, a shape follows the placed pods by a look at their nodes.
+	if visited := after.Visited - before.Visited; visited > 2*decided*nodes {
+		t.Errorf("%d slots were visited in %d decisions", visited, decided)
+	}
+	if n := len(f.commit.attempts); n != parked+1 {
+		t.Errorf("%d pods were decided about, want %d", n, parked+1)
+	}
+	for name, attempt := range f.commit.attempts {
+		if want := 2; attempt != want && name != "new" {
+			t.Errorf("pod %s: attempt %d, want %d", name, attempt, want)
+		}
+	}
+	if counts := f.loop.Queue().Counts(); counts.Parked != parked+1-found || counts.Active+counts.BackingOff != 0 {
+		t.Errorf("%+v after the wave", counts)
+	}
+	// An event that comes before the backoff has ended finds the pods backing off.
+	f.endOne()
+	f.loop.Queue().TakeMoves()
+	f.now = f.now.Add(100 * time.Millisecond)
+	f.loop.Once(f.now)
+	if counts := f.loop.Queue().Counts(); counts.BackingOff < parked/2 {
+		t.Errorf("%+v after an event during the backoff", counts)
+	}
+	if err := f.loop.Audit(); err != nil {
+		t.Error(err)
+	}
+}
