@@ -100,7 +100,7 @@ func BenchmarkAfterRollouts(b *testing.B) {
 	}
 }
 
-// TestRolloutsLeaveNothingBehind counts what is kept after many rollouts of hard-spread apps, whose tallies are of one revision each.
+// TestRolloutsLeaveNothingBehind counts what is kept after many rollouts of hard-spread apps, whose tallies and images are of one revision each.
 func TestRolloutsLeaveNothingBehind(t *testing.T) {
 	const apps = 20
 	c := newBench(t, 50)
@@ -111,15 +111,20 @@ func TestRolloutsLeaveNothingBehind(t *testing.T) {
 			MaxSkew: 1, TopologyKey: v1.LabelHostname, WhenUnsatisfiable: v1.DoNotSchedule, MatchLabelKeys: []string{"pod-template-hash"},
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"], "pod-template-hash": p.Labels["pod-template-hash"]}},
 		}}
+		p.Spec.Containers[0].Image = fmt.Sprintf("registry.example/app:%d", revision)
 		c.place(t, c.compiled(p))
 		c.state.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: "grid", Name: fmt.Sprintf("app-%d-%d-0", app, revision-1)}}})
 	}
-	most, bytes := 0, 0
-	for i := range 200 * apps {
+	most, bytes, columns := 0, 0, 0
+	for i := range 600 * apps {
 		rollOut(i)
 		most, bytes = max(most, c.state.Tallies()), max(bytes, c.state.TallyBytes())
+		columns = max(columns, c.engine.Columns())
 	}
 	if most > 300 || bytes > 1<<20 {
 		t.Errorf("up to %d tallies of %d bytes are kept for %d apps", most, bytes, apps)
+	}
+	if columns > 300 { // a revision of all apps is 20 decisions
+		t.Errorf("up to %d columns are kept after 600 revisions", columns)
 	}
 }

@@ -163,6 +163,24 @@ func newColumns(maxBytes int) columns {
 	}
 }
 
+// A column is dropped when idleAfter decisions have not used it: each rollout leaves some behind. Filling it again takes about as long as ten
+// decisions, so an app that comes back as rarely does not notice. It is looked for once in sweptEach decisions.
+const (
+	idleAfter = 4096
+	sweptEach = 512
+)
+
+// tick begins a decision.
+func (c *columns) tick() {
+	c.clock++
+	if c.clock%sweptEach != 0 || c.clock < idleAfter {
+		return
+	}
+	horizon := c.clock - idleAfter
+	maps.DeleteFunc(c.filters, func(_ columnKey, column *filterColumn) bool { return column.used < horizon })
+	maps.DeleteFunc(c.scores, func(_ columnKey, column *scoreColumn) bool { return column.used < horizon })
+}
+
 // compiledKept bounds the number of compiled needs without a column. They are small, but each pod of a StatefulSet has its own.
 const compiledKept = 4096
 
