@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit e2e beside monitoring simulate-faults bench compare parity lint clean
+.PHONY: help build demo test unit e2e beside monitoring simulate-faults soak bench compare parity lint clean
 
 BIN := bin
 GO  ?= go
@@ -33,6 +33,9 @@ SEEDS ?= 1..500
 
 simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
 	$(GO) test ./internal/simulate -run '^TestFaults$$' -count=1 -timeout 60m -v -fault-seeds $(SEEDS)
+
+soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
+	@$(GO) run ./internal/soak $(SOAK_FLAGS)
 
 bench: ## Go benchmarks: one decision at 1,000, 5,000 and 20,000 nodes, and the plugins
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...

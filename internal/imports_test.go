@@ -147,6 +147,19 @@ var house = map[string]map[string]string{
 		"internal/queue":    "it puts a loop together",
 		"internal/state":    "it audits what the loop believes",
 	},
+	"internal/soak": {
+		"internal/config":   "its scheduler has the default configuration",
+		"internal/loop":     "it observes rounds",
+		"internal/metrics":  "it counts series",
+		"internal/picture":  "it draws its figures",
+		"internal/plan":     "it counts placements",
+		"internal/simulate": "it runs the real loop on a virtual clock",
+	},
+	"internal/soak/world": {
+		"internal/commit":   "bindings fail at times",
+		"internal/model":    "pods have keys",
+		"internal/simulate": "things happen in a simulated cluster",
+	},
 	"internal/explain": {
 		"internal/config":                   "pods are judged by the configured profiles",
 		"internal/engine":                   "it asks the engine",

@@ -343,3 +343,6 @@ func (e *Engine) ColumnBytes(slots int) int { return e.Columns() * (columnBytes 
 
 // Columns returns how many columns the engine keeps.
 func (e *Engine) Columns() int { return len(e.columns.filters) + len(e.columns.scores) }
+
+// Compiled returns how many compiled needs without a column the engine keeps.
+func (e *Engine) Compiled() int { return len(e.columns.counting) + len(e.columns.sets) }

@@ -6,8 +6,5 @@ func (t *Tally) Members() []int32 { return t.nodes.members }
 // Each calls yield with each domain that has carriers of the term, and their number.
 func (t *TermCounts) Each(yield func(domain, pods int32)) { t.counts.each(yield) }
 
-// TallyVisits returns how many label sets and pods were looked at to build tallies.
-func (s *State) TallyVisits() int64 { return s.tallies.visited }
-
 // SelectionsAsked returns how often a set was asked whether it selects a new label set.
 func (s *State) SelectionsAsked() int64 { return s.tallies.asked }

@@ -1,0 +1,28 @@
+package state
+
+// Kept is how much a state keeps besides nodes, pods and tallies. Each of these numbers follows what exists; some of them stay unused for a while.
+type Kept struct {
+	// Terms are the affinity terms that pods on nodes carry, Topologies the keys by which nodes are in domains.
+	Terms, Topologies int
+	// Images are the names of images on nodes.
+	Images int
+	// Selectors are services and controllers of pods, Namespaces those whose labels are known.
+	Selectors, Namespaces int
+	// LabelSets are the label sets of placed pods; some without pods are among them.
+	LabelSets int
+}
+
+// Kept returns how much the state keeps.
+func (s *State) Kept() Kept {
+	selectors := len(s.selectorSources.controllers) + len(s.selectorSources.services.byName)
+	return Kept{
+		Terms: len(s.terms.byKey), Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
+		LabelSets: len(s.population.sets),
+	}
+}
+
+// TermsAsked returns how often an affinity term of a pod on a node was matched against a pod that is to be placed.
+func (s *State) TermsAsked() int64 { return s.terms.asked }
+
+// TallyVisits returns how many label sets and pods were looked at to build tallies.
+func (s *State) TallyVisits() int64 { return s.tallies.visited }

@@ -1,0 +1,40 @@
+package state
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// TestNothingIsKeptOfWhatIsGone fills a state with one of everything, and takes it all away again.
+func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
+	s := New()
+	withImage := build.Node("a", func(n *v1.Node) { n.Status.Images = []v1.ContainerImage{{Names: []string{"image:1"}}} })
+	apart := build.Pod(build.NodeName("a"), build.RequiredAntiAffinity(build.Term("zone", "app=x")))
+	service := model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "web"}
+	set := model.Ref{Kind: model.ReplicaSetKind, Namespace: "ns", Name: "web-1"}
+	space := model.Ref{Kind: model.NamespaceKind, Name: "ns"}
+	s.Apply([]model.Change{
+		{Kind: model.NodeSet, Node: model.NewNode(withImage)},
+		{Kind: model.PodSet, Pod: model.NewPod(apart)},
+		{Kind: model.ObjectSet, Ref: space, Object: build.Namespace("ns", "team=a")},
+		{Kind: model.ObjectSet, Ref: service, Object: build.Service("web", map[string]string{"app": "x"})},
+		{Kind: model.ObjectSet, Ref: set, Object: &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}}}},
+	})
+	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1}); have != want {
+		t.Errorf("kept is %+v, want %+v", have, want)
+	}
+	s.Apply([]model.Change{
+		{Kind: model.PodGone, Key: model.PodKey{Namespace: apart.Namespace, Name: apart.Name}},
+		{Kind: model.NodeGone, Name: "a"},
+		{Kind: model.ObjectGone, Ref: set}, {Kind: model.ObjectGone, Ref: service}, {Kind: model.ObjectGone, Ref: space},
+	})
+	if have, want := s.Kept(), (Kept{Topologies: 1}); have != want {
+		t.Errorf("kept is %+v after all is gone, want %+v", have, want)
+	}
+}
