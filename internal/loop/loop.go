@@ -78,6 +78,9 @@ func (l *Loop) Once(now time.Time) bool {
 	return true
 }
 
+// Unfinished reports whether the last round left work, such as pods to wake, that the next one continues at any time.
+func (l *Loop) Unfinished() bool { return l.queue.Unfinished() }
+
 // Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
 func (l *Loop) Next() (at time.Time, ok bool) { return l.queue.Next() }
 

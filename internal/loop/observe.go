@@ -14,7 +14,7 @@ import (
 type Observer interface {
 	// Round is called after a round in which anything happened.
 	Round(r *Round)
-	// Standing is called whenever no pod is left to decide about, and about once a second while there are some.
+	// Standing is called whenever no pod is left to decide about or to wake, and about once a second while there are some.
 	Standing(s *Standing)
 }
 
@@ -73,7 +73,7 @@ type Asked struct {
 	Times           int64
 }
 
-// standingEvery is how often Standing is called while there are pods to decide about.
+// standingEvery is how often Standing is called while there are pods to decide about or to wake.
 const standingEvery = time.Second
 
 // reporting collects what observers are called with. Without observers it does nothing and reads no clock.
@@ -132,7 +132,7 @@ func (r *reporting) ended(l *Loop) {
 			o.Round(&r.round)
 		}
 	}
-	if r.round.Decided && r.lap.Sub(r.stood) < standingEvery {
+	if (r.round.Decided || l.Unfinished()) && r.lap.Sub(r.stood) < standingEvery {
 		return
 	}
 	r.stood = r.lap

@@ -5,6 +5,8 @@ import "context"
 // Stand applies changes and decides nothing, until leading is closed or the context ends. A replica that does not lead stands by, so that Run
 // has next to nothing to catch up with when it leads.
 func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
+	always := make(chan struct{})
+	close(always)
 	for {
 		changes := l.source.Drain()
 		l.report.begin()
@@ -12,8 +14,13 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 		l.queue.Wake(l.now(), delta)
 		l.report.applied(len(changes), delta)
 		l.report.ended(l)
+		var left <-chan struct{}
+		if l.queue.Waking() {
+			left = always
+		}
 		select {
 		case <-l.source.Ready():
+		case <-left:
 		case ask := <-l.asks:
 			ask()
 		case <-leading:

@@ -93,6 +93,74 @@ func TestStandby(t *testing.T) {
 	}
 }
 
+// allWoken receives a value when none of three pods is parked any more. It observes instead of asking, because each question begins another round.
+type allWoken chan struct{}
+
+func (allWoken) Round(*loop.Round) {}
+
+func (a allWoken) Standing(s *loop.Standing) {
+	if s.Queue.Active+s.Queue.BackingOff == 3 {
+		select {
+		case a <- struct{}{}:
+		default: // known already
+		}
+	}
+}
+
+// TestStandbyLeavesNothingUnfinished has a loop stand by while pods are being woken, in slices of one: all of them are woken, although nothing else
+// happens.
+func TestStandbyLeavesNothingUnfinished(t *testing.T) {
+	c, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := c.Queue(queue.DefaultParkedMax)
+	rules.Slice = 1
+	waiting, err := queue.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes := ingest.New(c.Compile())
+	taken := decisions{make(chan plan.Decision, 8), make(chan struct{})}
+	woken := allWoken(make(chan struct{}, 1))
+	l := loop.New(changes, waiting, decider, taken, woken)
+	node := func(name string, unschedulable bool) {
+		changes.Set(&v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: name},
+			Spec:       v1.NodeSpec{Unschedulable: unschedulable},
+			Status:     v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourcePods: resource.MustParse("9")}},
+		})
+	}
+	node("a", true)
+	for _, name := range []string{"p", "q", "r"} {
+		changes.Set(pod(name, ""))
+		l.Once(time.Now())
+	}
+	if n := l.Queue().Counts().Parked; n != 3 {
+		t.Fatalf("%d pods are parked", n)
+	}
+	node("b", false)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("too late"))
+	defer cancel()
+	ended := make(chan struct{})
+	running, stop := context.WithCancel(ctx)
+	go func() {
+		defer close(ended)
+		l.Stand(running, nil)
+	}()
+	select {
+	case <-woken:
+	case <-ctx.Done():
+		t.Error("pods are still parked")
+	}
+	stop()
+	<-ended
+}
+
 // awaitState asks the loop again and again until the condition, which looks at what the loop owns, holds.
 func awaitState(t *testing.T, ctx context.Context, l *loop.Loop, condition func() bool) {
 	t.Helper()

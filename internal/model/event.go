@@ -106,15 +106,19 @@ func (e *Event) Label() string {
 }
 
 // EventToRegister is one registration of a plugin: the events that can help a pod that the plugin rejected, and a hint that checks one event for
-// one pod.
+// one pod. All but Resource and Actions may be nil. Alike, Cause and Touches save hints; they are not asked about events of the waiting pod itself.
 type EventToRegister struct {
 	Resource EventResource
 	Actions  Action
 	// Hint reports whether the event may help the waiting pod; nil means always.
 	Hint func(waiting *Pod, event Event) bool
-	// Touches calls touch with the keys that the event touches. Hint need be called only for pods whose Cause has one of them, or no keys; nil
-	// means for every pod.
-	Touches func(event Event, touch func(Key))
+	// Alike returns what of the pod the hint depends on: pods with equal results get equal hints for every event. Nil means that the hint is the
+	// same for all pods.
+	Alike func(waiting *Pod) Need
+	// Cause returns what events must touch to help the pod, or pods that are alike. Nil means that any event may help.
+	Cause func(waiting *Pod) Cause
+	// Touches adds what the event touches to an empty Touch. It is set if Cause is.
+	Touches func(event Event, to *Touch)
 }
 
 // Concerns reports whether the registration includes the event. A registration for a specific update does not include an unspecific one:

@@ -45,10 +45,8 @@ type QueueSort interface {
 // EnqueueExtensions registers the events that may make a pod schedulable that the plugin rejected.
 type EnqueueExtensions interface {
 	Plugin
-	// EventsToRegister returns the events, with hints.
+	// EventsToRegister returns the events, with hints and with what lets them find the pods that they can help.
 	EventsToRegister() []model.EventToRegister
-	// Cause returns what the hints for the rejected pod depend on, so that events find the pods they can help.
-	Cause(pod *model.Pod) model.Cause
 }
 
 // PreFilter runs before any node is checked.

@@ -1,11 +1,6 @@
 package queue
 
-import (
-	"slices"
-
-	"github.com/berth-scheduler/berth/internal/audit"
-	"github.com/berth-scheduler/berth/internal/model"
-)
+import "github.com/berth-scheduler/berth/internal/audit"
 
 // Audit checks the invariants that stand next to the fields of a Queue, by counting from nothing. It returns every violation in one error, nil
 // if there is none. It changes nothing, and asks plugins only for the order and the causes of pods. It takes time in proportion to the number of
@@ -16,6 +11,7 @@ func (q *Queue) Audit() error {
 	q.auditHeaps(v)
 	q.auditGating(v)
 	q.auditParked(v)
+	q.auditWaking(v)
 	q.auditPermit(v)
 	return v.Err()
 }
@@ -53,7 +49,7 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 }
 
 func (q *Queue) auditHeaps(v *audit.Violations) {
-	for name, h := range map[string]*heap{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle} {
+	for name, h := range map[string]*heap[*entry]{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle} {
 		for i, e := range h.entries {
 			if q.entries[e.pod.Key()] != e || q.heapOf(e.place) != h || e.index != i {
 				v.Add("pod %s is at position %d of the heap %s; it says position %d and that it is %s; it waits: %t",
@@ -90,95 +86,6 @@ func (q *Queue) auditGating(v *audit.Violations) {
 	}
 }
 
-func (q *Queue) auditParked(v *audit.Violations) {
-	for _, e := range q.entries {
-		q.auditBuckets(v, e)
-	}
-	for key, l := range q.parked.byPlugin {
-		pods := 0
-		for alike, g := range l.byCause {
-			pods += len(g.pods)
-			l.auditBucket(v, key, alike, g)
-			for e := range g.pods {
-				if known, stands := q.entries[e.pod.Key()] == e, slices.Contains(e.buckets, membership{key, g}); !known || !stands || e.place != parked {
-					v.Add("pod %s is among the pods rejected by %s and is %s; it has a membership there: %t; it waits: %t", e.pod, key.plugin, e.place, stands, known)
-				}
-				if l.cause != nil && l.cause(e.pod).Alike != alike {
-					v.Add("pod %s is in a group of the pods rejected by %s that is not of its cause", e.pod, key.plugin)
-				}
-			}
-		}
-		if l.pods != pods || pods == 0 {
-			v.Add("the pods rejected by %s counts %d pods, recounted %d", key.plugin, l.pods, pods)
-		}
-		l.auditIndex(v, key)
-	}
-}
-
-// auditBuckets checks that a pod has a spot for each plugin that it is parked under, and none if it is not parked.
-func (q *Queue) auditBuckets(v *audit.Violations, e *entry) {
-	var plugins []string
-	if e.place == parked {
-		if plugins = e.plugins; len(plugins) == 0 {
-			plugins = []string{noPlugin}
-		}
-	}
-	if len(e.buckets) != len(plugins) {
-		v.Add("pod %s is %s and has %d buckets, want %d", e.pod, e.place, len(e.buckets), len(plugins))
-		return
-	}
-	for i, s := range e.buckets {
-		if want := (pluginKey{e.pod.SchedulerName, plugins[i]}); s.key != want {
-			v.Add("pod %s is among the pods rejected by %v, want %v", e.pod, s.key, want)
-			continue
-		}
-		l := q.parked.byPlugin[s.key]
-		if l == nil {
-			v.Add("pod %s is among the pods rejected by %s, which does not exist", e.pod, s.key.plugin)
-			continue
-		}
-		if _, in := s.bucket.pods[e]; !in || l.byCause[s.bucket.cause.Alike] != s.bucket {
-			v.Add("pod %s stands in a group of the pods rejected by %s that does not have it (%t), or that the index does not have", e.pod, s.key.plugin, in)
-		}
-	}
-}
-
-func (l *rejectedBy) auditBucket(v *audit.Violations, key pluginKey, alike model.Need, g *bucket) {
-	if g.cause.Alike != alike {
-		v.Add("a group of the pods rejected by %s is listed under another cause", key.plugin)
-	}
-	if len(g.pods) == 0 {
-		v.Add("a group of the pods rejected by %s has no pods", key.plugin)
-	}
-	for _, k := range g.cause.Keys {
-		if _, listed := l.byKey[k][g]; !listed {
-			v.Add("a group of the pods rejected by %s is not found by its key %v", key.plugin, k)
-		}
-	}
-	if _, always := l.keyless[g]; always != (len(g.cause.Keys) == 0) {
-		v.Add("a group of the pods rejected by %s with %d keys is asked about always: %t", key.plugin, len(g.cause.Keys), always)
-	}
-}
-
-// auditIndex checks that nothing is found in an index but its groups, by their keys.
-func (l *rejectedBy) auditIndex(v *audit.Violations, key pluginKey) {
-	for g := range l.keyless {
-		if l.byCause[g.cause.Alike] != g {
-			v.Add("a group is always asked about that the pods rejected by %s does not have", key.plugin)
-		}
-	}
-	for k, groups := range l.byKey {
-		if len(groups) == 0 {
-			v.Add("nothing among the pods rejected by %s is found by the key %v", key.plugin, k)
-		}
-		for g := range groups {
-			if l.byCause[g.cause.Alike] != g || !slices.Contains(g.cause.Keys, k) {
-				v.Add("a group is found by the key %v that the pods rejected by %s does not have, or that lacks the key", k, key.plugin)
-			}
-		}
-	}
-}
-
 func (q *Queue) auditPermit(v *audit.Violations) {
 	permits := 0
 	for _, e := range q.entries {
@@ -195,8 +102,5 @@ func (q *Queue) auditPermit(v *audit.Violations) {
 	}
 	if kept := len(q.missed.events); kept > missedMax || permits == 0 && kept > 0 || uint64(kept) > q.missed.count {
 		v.Add("%d events of %d are kept for %d pods at Permit", kept, q.missed.count, permits)
-	}
-	if len(q.rejected) > 0 {
-		v.Add("%d pods count as rejected at Permit in a batch of changes that is over", len(q.rejected))
 	}
 }

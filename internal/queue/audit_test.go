@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,12 +14,21 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// auditedQueue has a pod in every place in which one can wait.
+// auditedQueue has a pod in every place in which one can wait. Of the parked ones, two are being woken, and the rest of the slice is left.
 func auditedQueue(t *testing.T) *Queue {
 	t.Helper()
 	q := newQueue(t)
-	q.Wake(at(0), arrived(pod("parked", 0), pod("parked-too", 0)))
-	reject(q, at(0), pop(t, q, at(0), "parked"), "Fit")
+	q.config.Slice = 2
+	for _, name := range []string{"moved", "moved-too", "woken", "woken-too"} {
+		q.Wake(at(0), arrived(pod(name, 0)))
+		reject(q, at(0), pop(t, q, at(0), name), "Fit")
+	}
+	q.Wake(at(0), podDeleted)
+	q.config.Slice = 0 // the rest stays as it is
+	q.Wake(at(0), arrived(pod("parked", 0), pod("parked-after", 0), pod("parked-low", -1), pod("parked-too", -1)))
+	for _, name := range []string{"parked", "parked-after", "parked-low"} {
+		reject(q, at(0), pop(t, q, at(0), name), "Fit")
+	}
 	reject(q, at(0), pop(t, q, at(0), "parked-too"))
 	q.Wake(at(0), arrived(pod("erring", 0)))
 	fail(q, at(0), pop(t, q, at(0), "erring"))
@@ -44,8 +54,12 @@ func auditedQueue(t *testing.T) *Queue {
 func TestAuditFindsEachViolation(t *testing.T) {
 	fit := pluginKey{"", "Fit"}
 	get := func(q *Queue, name string) *entry { return q.entries[model.PodKey{Namespace: "ns", Name: name}] }
-	bucketOf := func(q *Queue) *bucket { return get(q, "parked").buckets[0].bucket }
-	key := model.Key{Name: "key"}
+	member := func(q *Queue) *membership { return &get(q, "parked").memberships[0] }
+	cohortOf := func(q *Queue) *cohort { return member(q).cohort }
+	bucketOf := func(q *Queue) *bucket { return cohortOf(q).bucket }
+	indexOf := func(q *Queue) *index { return bucketOf(q).index }
+	other := model.Key{Name: "other"}
+	woken := func(q *Queue) *cohort { return get(q, "woken").memberships[0].cohort }
 	for _, row := range []struct {
 		want    string
 		corrupt func(q *Queue)
@@ -53,7 +67,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"pod ns/other is listed as ns/active", func(q *Queue) { get(q, "active").pod = pod("other", 0) }},
 		{"pod ns/active is gone", func(q *Queue) { get(q, "active").place = gone }},
 		{"another has that number: true", func(q *Queue) { get(q, "active").order = get(q, "gated").order }},
-		{"is number 99 of 8 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
+		{"is number 99 of 14 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
 		{"pod ns/active is active and not at position 1", func(q *Queue) { get(q, "active").index = 1 }},
 		{"pod ns/active is backing off after an error and not at position 0", func(q *Queue) { get(q, "active").place = erring }},
 		{"it says position 1 and that it is active", func(q *Queue) { get(q, "active").index = 1 }},
@@ -71,34 +85,60 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"plugin Gate of profile  gates 2 pods, recounted 1", func(q *Queue) { q.gatedBy[pluginKey{"", "Gate"}]++ }},
 		{"gates 0 pods, recounted 0", func(q *Queue) { q.gatedBy[pluginKey{"", "Other"}] = 0 }},
 		{"gates no pods, recounted 1", func(q *Queue) { clear(q.gatedBy) }},
-		{"pod ns/active is active and has 1 buckets, want 0", func(q *Queue) { get(q, "active").buckets = get(q, "parked").buckets }},
-		{"pod ns/parked is parked and has 0 buckets, want 1", func(q *Queue) { get(q, "parked").buckets = nil }},
-		{"is among the pods rejected by { Fit}, want { Other}", func(q *Queue) { get(q, "parked").plugins = []string{"Other"} }},
-		{"among the pods rejected by Fit, which does not exist", func(q *Queue) { delete(q.parked.byPlugin, fit) }},
-		{"that does not have it (false)", func(q *Queue) { clear(bucketOf(q).pods) }},
-		{"or that the index does not have", func(q *Queue) { clear(q.parked.byPlugin[fit].byCause) }},
-		{"is among the pods rejected by Fit and is active; it has a membership there: false; it waits: true", func(q *Queue) {
-			bucketOf(q).pods[get(q, "active")] = struct{}{}
+		{"pod ns/active is active and has 1 memberships, want 0", func(q *Queue) { get(q, "active").memberships = get(q, "parked").memberships }},
+		{"pod ns/parked is parked and has 0 memberships, want 1", func(q *Queue) { get(q, "parked").memberships = nil }},
+		{"1 pods are parked under Other, which does not exist", func(q *Queue) { get(q, "parked").plugins = []string{"Other"} }},
+		{"6 pods are parked under Fit, listed as Fit; recounted 5", func(q *Queue) { q.parked.byPlugin[fit].pods++ }},
+		{"listed as Other", func(q *Queue) { q.parked.byPlugin[pluginKey{"", "Other"}] = q.parked.byPlugin[fit] }},
+		{"in order: 1 of 2", func(q *Queue) { q.parked.inOrder = q.parked.inOrder[1:] }},
+		{"in order: 2 of 2", func(q *Queue) { slices.Reverse(q.parked.inOrder) }},
+		{"was parked as number 99 of 9", func(q *Queue) { get(q, "parked").parking = 99 }},
+		{"membership 0 of pod ns/parked is of another pod (true)", func(q *Queue) { member(q).entry = get(q, "woken") }},
+		{"or in no cohort or that of another index", func(q *Queue) { cohortOf(q).bucket = &bucket{} }},
+		{"in a cohort that its bucket does not have", func(q *Queue) { bucketOf(q).cohorts = bucketOf(q).cohorts[:1] }},
+		{"if it is woken (true), that is not to be moved", func(q *Queue) { q.parked.woken.entries = nil }},
+		{"pod ns/parked-after is in a cohort that does not have it", func(q *Queue) { cohortOf(q).last = nil }},
+		{"a cohort of priority 0 has no pods", func(q *Queue) { cohortOf(q).first = nil }},
+		{"the cohort of pod ns/parked is not linked", func(q *Queue) { member(q).before = member(q) }},
+		{"pod ns/parked of priority 0 is in a cohort of priority 7", func(q *Queue) { cohortOf(q).priority = 7 }},
+		{"pod ns/parked-after was parked before pod ns/parked, which it follows", func(q *Queue) { get(q, "parked-after").parking = 1 }},
+		{"pod ns/parked is in a bucket of pods that are not like it", func(q *Queue) {
+			indexOf(q).EventToRegister = &model.EventToRegister{Alike: func(*model.Pod) model.Need { return model.NeedOf("other") }}
 		}},
-		{"is not of its cause", func(q *Queue) {
-			l := q.parked.byPlugin[fit]
-			l.cause = func(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf("other")} }
+		{"is listed under another likeness, or has no cohorts: 0", func(q *Queue) { bucketOf(q).cohorts = nil }},
+		{"is listed under another likeness, or has no cohorts: 2", func(q *Queue) { bucketOf(q).alike = model.NeedOf("other") }},
+		{"not ordered by priority", func(q *Queue) { slices.Reverse(bucketOf(q).cohorts) }},
+		{"or one that is woken: true", func(q *Queue) { cohortOf(q).woken = true }},
+		{"is not at its spot 1", func(q *Queue) { bucketOf(q).spots[1].at = 3 }},
+		{"is not found by what can help it", func(q *Queue) { bucketOf(q).spots = nil }},
+		{"is not found by what can help it", func(q *Queue) {
+			indexOf(q).EventToRegister = &model.EventToRegister{Cause: func(*model.Pod) model.Cause { return model.Cause{Wants: []model.Way{{{other}}}} }}
 		}},
-		{"is listed under another cause", func(q *Queue) { bucketOf(q).cause.Alike = model.NeedOf("other") }},
-		{"the pods rejected by Fit counts 2 pods, recounted 1", func(q *Queue) { q.parked.byPlugin[fit].pods++ }},
-		{"has no pods", func(q *Queue) { clear(bucketOf(q).pods) }},
-		{"is not found by its key {", func(q *Queue) { bucketOf(q).cause.Keys = []model.Key{key} }},
-		{"with 0 keys is asked about always: false", func(q *Queue) { clear(q.parked.byPlugin[fit].keyless) }},
-		{"always asked about that the pods rejected by Fit does not have", func(q *Queue) {
-			q.parked.byPlugin[fit].keyless[&bucket{cause: model.Cause{Alike: model.NeedOf("other")}}] = struct{}{}
+		{"is not found by what can help it", func(q *Queue) {
+			indexOf(q).EventToRegister = &model.EventToRegister{Cause: func(*model.Pod) model.Cause { return model.Cause{Keys: []model.Key{other}} }}
 		}},
-		{"is found by the key", func(q *Queue) { q.parked.byPlugin[fit].byKey[key] = nil }},
-		{"or that lacks the key", func(q *Queue) { q.parked.byPlugin[fit].byKey[key] = map[*bucket]struct{}{bucketOf(q): {}} }},
+		{"in the catalog keyed of the pods rejected by Fit stands under", func(q *Queue) { indexOf(q).keyed.byKey[other] = indexOf(q).keyed.byKey[room] }},
+		{"stands under {", func(q *Queue) { indexOf(q).keyed.byKey[other] = &posting{} }},
+		{"lists a bucket that is gone, or not there", func(q *Queue) { indexOf(q).wanting.always.listed = []listing{{&bucket{}, 0}} }},
+		{"2 buckets of the pods rejected by Fit are listed, there are 1", func(q *Queue) {
+			indexOf(q).all.listed = append(indexOf(q).all.listed, indexOf(q).all.listed[0])
+		}},
+		{"a cohort that is to be moved says that it is woken: false", func(q *Queue) { woken(q).woken = false }},
+		{"at position 1 of 0", func(q *Queue) { woken(q).index = 1 }},
+		{"comes before its parent", func(q *Queue) {
+			later := &cohort{bucket: bucketOf(q), first: member(q), woken: true}
+			q.parked.woken.entries = []*cohort{later, woken(q)}
+			later.index, woken(q).index, later.first.entry.pod = 0, 1, pod("parked", -9)
+		}},
+		{"0 of 10001 events are over", func(q *Queue) { q.waking.pending = make([]pendingEvent, pendingMax+1) }},
+		{"1 of 1 events are over", func(q *Queue) { q.waking.pending, q.waking.done = make([]pendingEvent, 1), 1 }},
+		{"0 of 1 buckets are asked about 0 events; looked up: false", func(q *Queue) { q.waking.found = []*bucket{bucketOf(q)} }},
+		{"looked up: true", func(q *Queue) { q.waking.lookedUp = true }},
+		{"1 of 0 buckets are asked", func(q *Queue) { q.waking.asked = 1 }},
 		{"is parked and at Permit", func(q *Queue) { get(q, "parked").permits = true }},
 		{"missed the events from number 5 of 0 on", func(q *Queue) { get(q, "binding").from = 5 }},
 		{"0 pods are counted at Permit, recounted 1", func(q *Queue) { q.missed.pods = 0 }},
 		{"1 events of 0 are kept for 1 pods", func(q *Queue) { q.missed.events = make([]model.Event, 1) }},
-		{"1 pods count as rejected at Permit", func(q *Queue) { q.rejected = []*entry{get(q, "parked")} }},
 	} {
 		q := auditedQueue(t)
 		row.corrupt(q)

@@ -76,41 +76,48 @@ func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
 	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= q.config.BackoffMax+window
 }
 
-// heap is a priority queue of entries that know their position.
-type heap struct {
-	entries []*entry
-	less    func(a, b *entry) bool
+// heap is a priority queue of things that know their position in it.
+type heap[T any] struct {
+	entries []T
+	less    func(a, b T) bool
+	index   func(T) *int
 }
 
-func (h *heap) first() *entry {
-	if len(h.entries) == 0 {
-		return nil
+func newHeap(less func(a, b *entry) bool) heap[*entry] {
+	return heap[*entry]{less: less, index: func(e *entry) *int { return &e.index }}
+}
+
+// first returns what comes before all others, nil if there is nothing.
+func (h *heap[T]) first() (first T) {
+	if len(h.entries) > 0 {
+		first = h.entries[0]
 	}
-	return h.entries[0]
+	return first
 }
 
-func (h *heap) add(e *entry)    { stdheap.Push(h, e) }
-func (h *heap) remove(e *entry) { removeAt(h, e.index) }
-func (h *heap) fix(e *entry)    { stdheap.Fix(h, e.index) }
+func (h *heap[T]) add(e T)    { stdheap.Push(h, e) }
+func (h *heap[T]) remove(e T) { removeAt(h, *h.index(e)) }
+func (h *heap[T]) fix(e T)    { stdheap.Fix(h, *h.index(e)) }
 
 // Len, Less, Swap, Push and Pop are for container/heap alone.
-func (h *heap) Len() int           { return len(h.entries) }
-func (h *heap) Less(i, j int) bool { return h.less(h.entries[i], h.entries[j]) }
-func (h *heap) Swap(i, j int) {
+func (h *heap[T]) Len() int           { return len(h.entries) }
+func (h *heap[T]) Less(i, j int) bool { return h.less(h.entries[i], h.entries[j]) }
+func (h *heap[T]) Swap(i, j int) {
 	h.entries[i], h.entries[j] = h.entries[j], h.entries[i]
-	h.entries[i].index, h.entries[j].index = i, j
+	*h.index(h.entries[i]), *h.index(h.entries[j]) = i, j
 }
 
-func (h *heap) Push(x any) {
-	e := x.(*entry)
-	e.index = len(h.entries)
+func (h *heap[T]) Push(x any) {
+	e := x.(T)
+	*h.index(e) = len(h.entries)
 	h.entries = append(h.entries, e)
 }
 
-func (h *heap) Pop() any {
+func (h *heap[T]) Pop() any {
+	var none T
 	last := len(h.entries) - 1
 	e := h.entries[last]
-	h.entries[last] = nil
+	h.entries[last] = none
 	h.entries = h.entries[:last]
 	return e
 }

@@ -11,7 +11,7 @@ import (
 func TestHeapRemovesInOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	compared := 0
-	h := heap{less: func(a, b *entry) bool { compared++; return a.order < b.order }}
+	h := newHeap(func(a, b *entry) bool { compared++; return a.order < b.order })
 	var list []*entry
 	check := func() {
 		for i, e := range h.entries {

@@ -1,6 +1,9 @@
 package queue
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
@@ -8,178 +11,148 @@ import (
 // profile is a profile with the events that its plugins register.
 type profile struct {
 	*plugin.Profile
-	registered map[string]registered // by plugin
-}
-
-// registered is the events that one plugin registers, and the cause of its rejection of a pod.
-type registered struct {
-	events []model.EventToRegister
-	cause  func(pod *model.Pod) model.Cause
+	registered map[string][]model.EventToRegister // by plugin
 }
 
 func newProfile(p *plugin.Profile) profile {
-	known := profile{p, map[string]registered{}}
+	known := profile{p, map[string][]model.EventToRegister{}}
 	for _, x := range p.EnqueueExtensions {
-		known.registered[x.Name()] = registered{x.EventsToRegister(), x.Cause}
+		known.registered[x.Name()] = x.EventsToRegister()
 	}
 	return known
 }
 
-// parkedIndex finds the parked pods that an event can help without a look at the others. It holds them by the plugin that rejected them,
-// then by cause: one hint holds for all pods of equal cause.
+// parkedIndex finds the parked pods that an event can help without a look at the others. It holds them by the plugin that rejected them, by
+// the plugin's registrations, and by what the hint of each depends on.
 type parkedIndex struct {
 	byPlugin map[pluginKey]*rejectedBy
-	// hintCalls counts the calls of hints.
+	// Invariant: inOrder has what byPlugin has, ordered by key. Events look at the plugins in this order.
+	inOrder []*rejectedBy
+	// parkings is how often a pod was parked.
+	parkings uint64
+	// woken holds the cohorts that are being woken, the one whose first pod has its turn before all others first.
+	// Invariant: woken has each cohort that says so, once and at its index, and no other.
+	woken     heap[*cohort]
+	wakings   uint64 // how many cohorts were ever woken
 	hintCalls int64
-	round     uint64
+	lookups   uint64
+	// Memory for one lookup.
+	touch          model.Touch
+	wanting, keyed lookup
 }
 
 type pluginKey struct{ profile, plugin string }
 
+func (k pluginKey) compare(o pluginKey) int {
+	return cmp.Or(cmp.Compare(k.profile, o.profile), cmp.Compare(k.plugin, o.plugin))
+}
+
 // rejectedBy holds the parked pods that one plugin of one profile rejected.
 type rejectedBy struct {
-	registered
-	// Invariant: buckets are listed by what is alike in their cause.
-	byCause map[model.Need]*bucket
-	// Invariant: byKey and keyless find each bucket by all its keys, or without keys if it has none, and nothing else. No set is empty.
-	byKey   map[model.Key]map[*bucket]struct{}
-	keyless map[*bucket]struct{}
-	// Invariant: pods is how many pods the buckets have, at least one.
+	key pluginKey
+	// indexes has one index for each registration about other objects than the waiting pod itself.
+	indexes []*index
+	// Invariant: pods is how many pods are parked under the plugin, at least one.
 	pods int
-}
-
-// bucket is the parked pods of one plugin and of equal cause.
-type bucket struct {
-	cause model.Cause
-	// Invariant: pods are parked, have a membership here and the bucket's cause; there is at least one.
-	pods  map[*entry]struct{}
-	round uint64 // the last round in which the hint was called
-}
-
-// membership is the place of a parked pod in the index; it has one for each plugin that rejected it.
-type membership struct {
-	key    pluginKey
-	bucket *bucket
 }
 
 // noPlugin is the plugin name of pods that no plugin rejected, such as malformed ones. Only their own update can help them.
 const noPlugin = ""
 
+func newParkedIndex(byTurn func(a, b *entry) bool) parkedIndex {
+	return parkedIndex{
+		byPlugin: map[pluginKey]*rejectedBy{},
+		woken:    heap[*cohort]{less: inTurnOf(byTurn), index: func(c *cohort) *int { return &c.index }},
+	}
+}
+
+// rejectors returns the plugins under which a pod is parked.
+func (e *entry) rejectors() []string {
+	if len(e.plugins) == 0 {
+		return []string{noPlugin}
+	}
+	return e.plugins
+}
+
 // add parks a pod under each plugin that rejected it.
-func (p *parkedIndex) add(e *entry, in map[string]registered) {
-	plugins := e.plugins
-	if len(plugins) == 0 {
-		plugins = []string{noPlugin}
-	}
+func (p *parkedIndex) add(e *entry, registered map[string][]model.EventToRegister) {
+	p.parkings++
+	e.parking = p.parkings
+	plugins, count := e.rejectors(), 0
 	for _, plugin := range plugins {
-		key := pluginKey{e.pod.SchedulerName, plugin}
-		l := p.byPlugin[key]
-		if l == nil {
-			l = &rejectedBy{
-				registered: in[plugin], byCause: map[model.Need]*bucket{},
-				byKey: map[model.Key]map[*bucket]struct{}{}, keyless: map[*bucket]struct{}{},
+		in := p.rejectedBy(pluginKey{e.pod.SchedulerName, plugin}, registered[plugin])
+		in.pods++
+		count += len(in.indexes)
+	}
+	again := e.parkedLast == e.pod && slices.Equal(e.parkedUnder, plugins)
+	e.parkedLast, e.parkedUnder = e.pod, plugins
+	// Memberships point to each other, so the slice must not move while the pod is parked.
+	e.memberships = slices.Grow(e.memberships[:0], count)[:count]
+	i := 0
+	for _, plugin := range plugins {
+		for _, x := range p.byPlugin[pluginKey{e.pod.SchedulerName, plugin}].indexes {
+			m := &e.memberships[i]
+			if m.entry = e; !again {
+				m.alike = x.alikeOf(e.pod)
 			}
-			p.byPlugin[key] = l
+			x.bucketOf(e.pod, m.alike).add(m)
+			i++
 		}
-		g := l.bucket(e.pod)
-		g.pods[e] = struct{}{}
-		l.pods++
-		e.buckets = append(e.buckets, membership{key, g})
 	}
 }
 
-// bucket returns the bucket of the pod's cause.
-func (l *rejectedBy) bucket(pod *model.Pod) *bucket {
-	var cause model.Cause
-	if l.cause != nil {
-		cause = l.cause(pod)
-	}
-	if g := l.byCause[cause.Alike]; g != nil {
-		return g
-	}
-	g := &bucket{cause: cause, pods: map[*entry]struct{}{}}
-	l.byCause[cause.Alike] = g
-	for _, key := range cause.Keys {
-		if l.byKey[key] == nil {
-			l.byKey[key] = map[*bucket]struct{}{}
-		}
-		l.byKey[key][g] = struct{}{}
-	}
-	if len(cause.Keys) == 0 {
-		l.keyless[g] = struct{}{}
-	}
-	return g
-}
-
-// remove takes a pod out of all its buckets, and removes buckets that it leaves empty.
+// remove takes a pod out of all indexes. It is no longer woken then.
 func (p *parkedIndex) remove(e *entry) {
-	for _, s := range e.buckets {
-		in := p.byPlugin[s.key]
-		in.pods--
-		if delete(s.bucket.pods, e); len(s.bucket.pods) > 0 {
-			continue
-		}
-		delete(in.byCause, s.bucket.cause.Alike)
-		delete(in.keyless, s.bucket)
-		for _, key := range s.bucket.cause.Keys {
-			if delete(in.byKey[key], s.bucket); len(in.byKey[key]) == 0 {
-				delete(in.byKey, key)
-			}
-		}
-		if len(in.byCause) == 0 {
-			delete(p.byPlugin, s.key)
-		}
+	for i := range e.memberships {
+		p.leave(&e.memberships[i])
 	}
-	e.buckets = e.buckets[:0]
-}
-
-// find calls yield for every parked pod that the event may help, some more than once, in no particular order.
-func (p *parkedIndex) find(event model.Event, yield func(*entry)) {
-	for _, in := range p.byPlugin {
-		for i := range in.events {
-			if registration := &in.events[i]; registration.Concerns(event) {
-				p.match(in, registration, event, yield)
-			}
+	e.memberships = e.memberships[:0]
+	for _, plugin := range e.rejectors() {
+		key := pluginKey{e.pod.SchedulerName, plugin}
+		in := p.byPlugin[key]
+		if in.pods--; in.pods == 0 {
+			delete(p.byPlugin, key)
+			p.inOrder = slices.DeleteFunc(p.inOrder, func(other *rejectedBy) bool { return other == in })
 		}
 	}
 }
 
-// match calls the hint of a registration for each bucket that the event can concern, and yield for the pods of those that it can help.
-func (p *parkedIndex) match(in *rejectedBy, registration *model.EventToRegister, event model.Event, yield func(*entry)) {
-	p.round++
-	one := func(g *bucket) {
-		if g.round == p.round {
-			return
-		}
-		g.round = p.round
-		p.hintCalls++
-		if registration.Hint != nil && !registration.Hint(g.anyPod(), event) {
-			return
-		}
-		for e := range g.pods {
-			yield(e)
-		}
+// leave takes one membership out of its cohort, and removes cohorts and buckets that it leaves empty.
+func (p *parkedIndex) leave(m *membership) {
+	c, wasFirst := m.cohort, m.before == nil
+	c.unlink(m)
+	switch {
+	case c.woken && c.first == nil:
+		p.woken.remove(c)
+	case c.woken && wasFirst:
+		p.woken.fix(c)
+	case !c.woken && c.first == nil:
+		c.bucket.drop(c)
 	}
-	if registration.Touches == nil {
-		for _, g := range in.byCause {
-			one(g)
-		}
-		return
-	}
-	for g := range in.keyless {
-		one(g)
-	}
-	registration.Touches(event, func(key model.Key) {
-		for g := range in.byKey[key] {
-			one(g)
-		}
-	})
 }
 
-// anyPod returns a pod of the bucket: the hint is the same for each.
-func (g *bucket) anyPod() *model.Pod {
-	for e := range g.pods {
-		return e.pod
+func (p *parkedIndex) rejectedBy(key pluginKey, events []model.EventToRegister) *rejectedBy {
+	if in := p.byPlugin[key]; in != nil {
+		return in
 	}
-	panic("queue: a bucket without pods")
+	in := &rejectedBy{key: key}
+	for i := range events {
+		if events[i].Resource != model.TargetPodEvent { // events about the pod itself ask it alone
+			in.indexes = append(in.indexes, newIndex(&events[i]))
+		}
+	}
+	p.byPlugin[key] = in
+	at, _ := slices.BinarySearchFunc(p.inOrder, key, func(in *rejectedBy, key pluginKey) int { return in.key.compare(key) })
+	p.inOrder = slices.Insert(p.inOrder, at, in)
+	return in
+}
+
+// isWoken reports whether an event that helps a parked pod has been found, and its name.
+func (e *entry) isWoken() (why string, woken bool) {
+	for i := range e.memberships {
+		if c := e.memberships[i].cohort; c.woken {
+			return c.why, true
+		}
+	}
+	return "", false
 }

@@ -1,7 +1,6 @@
 package queue
 
 import (
-	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -18,10 +17,12 @@ type missed struct {
 	pods   int
 	events []model.Event
 	count  uint64 // of all events that were kept so far
+	looked int    // how many events pods have looked at in the batch of changes at hand
 }
 
-// missedMax bounds how many events are kept. A pod that has missed more is tried again without looking.
-const missedMax = 10_000
+// missedMax bounds how many events are kept. A pod that has missed more is tried again without looking, which costs about as much as looking at
+// so many.
+const missedMax = 1000
 
 func (m *missed) add(event model.Event) {
 	if m.pods == 0 {
@@ -59,7 +60,8 @@ func (q *Queue) leavePermit(e *entry) {
 	}
 }
 
-// rejectedAtPermit parks a pod that plugins rejected at Permit, unless something has happened meanwhile that can change their mind.
+// rejectedAtPermit parks a pod that plugins rejected at Permit, unless something has happened meanwhile that can change their mind. When a batch
+// of changes has such pods look at very many events, the last of them are tried again without looking.
 func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []string) {
 	e := q.entries[pod.Key()]
 	if e == nil || e.pod.UID != pod.UID {
@@ -68,12 +70,13 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 	events, all := q.missed.since(e.from)
 	e.pod = pod
 	q.park(now, e, rejectors)
-	q.rejected = append(q.rejected, e)
-	if !all {
+	e.batch = q.batches
+	if !all || q.missed.looked > missedMax {
 		q.wake(now, e, attemptFailed)
 		return
 	}
 	for _, event := range events {
+		q.missed.looked++
 		if event.Reaches(pod.Priority) && q.helps(e, event) {
 			q.wake(now, e, event.Label())
 			return
@@ -81,8 +84,14 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 	}
 }
 
-// isOwn reports whether the event is that the pod has left its node because it was just rejected at Permit: that is no reason to try it
-// again.
-func (q *Queue) isOwn(e *entry, event model.Event) bool {
-	return event.OldPod != nil && event.OldPod.UID == e.pod.UID && event.Action == model.Delete && slices.Contains(q.rejected, e)
+// rejectedOwner returns the pod that the event is about, if the event is that it has left its node because it was just rejected at Permit: that is
+// no reason to try it again.
+func (q *Queue) rejectedOwner(event model.Event) *entry {
+	if event.OldPod == nil || event.Action != model.Delete {
+		return nil
+	}
+	if e := q.entries[event.OldPod.Key()]; e != nil && e.pod.UID == event.OldPod.UID && e.batch == q.batches {
+		return e
+	}
+	return nil
 }

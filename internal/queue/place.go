@@ -73,7 +73,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	}
 }
 
-func (q *Queue) heapOf(p place) *heap {
+func (q *Queue) heapOf(p place) *heap[*entry] {
 	switch p {
 	case active:
 		return &q.active

@@ -29,6 +29,9 @@ type Config struct {
 	BackoffInitial, BackoffMax time.Duration
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened.
 	ParkedMax time.Duration
+	// Slice is how many hints one call of Wake asks, and how many pods one call of Wake or Pop moves, before it leaves the rest to the next; 0
+	// means DefaultSlice.
+	Slice int
 }
 
 // Defaults of kube-scheduler.
@@ -50,23 +53,25 @@ type Queue struct {
 	// Invariant: each entry is listed under its pod's key. None is arriving or gone.
 	entries map[model.PodKey]*entry
 	// Invariant: the heaps hold the entries whose place says so, each once and at its index, and no other. A parent never comes after its child.
-	active  heap
-	backoff heap // rejected pods that back off; taken early when no pod is active
-	errored heap // pods whose attempt ended in an error; they always wait
-	idle    heap // parked and gated pods, the longest idle first
+	active  heap[*entry]
+	backoff heap[*entry] // rejected pods that back off; taken early when no pod is active
+	errored heap[*entry] // pods whose attempt ended in an error; they always wait
+	idle    heap[*entry] // parked and gated pods, the longest idle first
 	parked  parkedIndex
+	waking  waking
 
 	// Invariant: counts is how many entries are in each place.
 	counts [places]int
 	// Invariant: gatedBy has exactly the PreEnqueue plugins that hold pods. A gated pod has one plugin.
 	gatedBy  map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
 	moves    []Move
-	woken    []*entry // by the current event
 	works    slab.Slab[plan.QueuedPod]
 	missed   missed
-	rejected []*entry // at Permit, in the batch of changes at hand
+	now      time.Time // of the last call of Wake
+	batches  uint64    // of changes that Wake has taken in
 	arrivals uint64
 	checked  time.Time // when pods that are idle for too long were last looked for
+	flushing bool      // not all of them have been moved yet
 }
 
 // Move is a pod that came to wait somewhere, in kube-scheduler's words.
@@ -105,8 +110,13 @@ type entry struct {
 	rejections int      // attempts that ended in a rejection
 	errors     int      // attempts in a row that ended in an error
 	plugins    []string // that rejected the pod, or the PreEnqueue plugin that holds it
-	// Invariant: a parked pod is in a bucket of each of its plugins, or in one of noPlugin; other pods are in none.
-	buckets []membership
+	// Invariant: a parked pod has a membership in each index of each of its plugins, in their order; other pods have none. Its parking is not later
+	// than the last.
+	memberships []membership
+	parking     uint64     // the number of its last parking
+	parkedLast  *model.Pod // the version that was parked last
+	parkedUnder []string   // and the plugins that had rejected it
+	batch       uint64     // the last batch of changes in which it was rejected at Permit
 	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
 	permits bool   // the binding waits, or may, for plugins at Permit
 	from    uint64 // then, the first event that it missed
@@ -122,6 +132,12 @@ func New(config Config) (*Queue, error) {
 	case config.ParkedMax <= 0:
 		return nil, fmt.Errorf("maximal time parked %v: must be greater than 0", config.ParkedMax)
 	}
+	if config.Slice < 0 {
+		return nil, fmt.Errorf("slice of %d hints or moves: must not be negative", config.Slice)
+	}
+	if config.Slice == 0 {
+		config.Slice = DefaultSlice
+	}
 	if len(config.Profiles) == 0 {
 		return nil, errors.New("there is no profile")
 	}
@@ -133,17 +149,21 @@ func New(config Config) (*Queue, error) {
 	return &Queue{
 		config: config, profiles: profiles,
 		entries: map[model.PodKey]*entry{},
-		active:  heap{less: byTurn},
-		backoff: heap{less: byWindowThen(byTurn)},
-		errored: heap{less: byWindow},
-		idle:    heap{less: byIdleness},
+		active:  newHeap(byTurn),
+		backoff: newHeap(byWindowThen(byTurn)),
+		errored: newHeap(byWindow),
+		idle:    newHeap(byIdleness),
 		gatedBy: map[pluginKey]int{},
-		parked:  parkedIndex{byPlugin: map[pluginKey]*rejectedBy{}},
+		parked:  newParkedIndex(byTurn),
 	}, nil
 }
 
-// Wake takes in what happened: pods that came, went or failed to bind, and events that may help those that are parked.
+// Wake takes in what happened: pods that came, went or failed to bind, and events that may help those that are parked. It may leave events to the
+// next call; see Unfinished.
 func (q *Queue) Wake(now time.Time, delta state.Delta) {
+	q.now = now
+	q.batches++
+	q.missed.looked = 0
 	for _, f := range delta.Failed {
 		if len(f.Rejectors) > 0 {
 			q.rejectedAtPermit(now, f.Pod, f.Rejectors)
@@ -161,10 +181,9 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	}
 	for _, event := range delta.Events {
 		q.missed.add(event)
-		q.wakeFor(now, event)
+		q.hear(event)
 	}
-	clear(q.rejected)
-	q.rejected = q.rejected[:0]
+	q.wakeSlice(now)
 }
 
 // Pop returns the work whose turn it is, if any is ready.
@@ -172,7 +191,8 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
 	e := q.active.first()
 	if e == nil {
-		if e = q.backoff.first(); e == nil {
+		// While pods are being woken it is not known yet that no pod is ready.
+		if e = q.backoff.first(); e == nil || q.Unfinished() {
 			return plan.Work{}, false
 		}
 		q.move(e, active, poppedEarly)
@@ -235,13 +255,16 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 	}
 }
 
-// Next returns when the queue next has something to do without an event or a change: the end of a backoff, or the check for pods parked too
-// long. ok is false when no pod waits for a time.
+// Next returns when the queue next has something to do without an event or a change: at once if work is left, or at the end of a backoff, or for the
+// check for pods parked too long. ok is false when no pod waits for a time.
 func (q *Queue) Next() (at time.Time, ok bool) {
 	earliest := func(t time.Time) {
 		if !ok || t.Before(at) {
 			at, ok = t, true
 		}
+	}
+	if q.Unfinished() {
+		earliest(q.now)
 	}
 	if e := q.errored.first(); e != nil {
 		earliest(e.until.Add(time.Second))
@@ -250,50 +273,6 @@ func (q *Queue) Next() (at time.Time, ok bool) {
 		earliest(q.checked.Add(parkedCheck))
 	}
 	return at, ok
-}
-
-// Counts is the number of waiting pods by place.
-type Counts struct{ Active, BackingOff, Parked, Gated, Binding int }
-
-// Counts returns the number of waiting pods by place.
-func (q *Queue) Counts() Counts {
-	return Counts{
-		Active:     q.counts[active],
-		BackingOff: q.counts[backingOff] + q.counts[erring],
-		Parked:     q.counts[parked],
-		Gated:      q.counts[gated],
-		Binding:    q.counts[binding],
-	}
-}
-
-// EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order.
-func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) {
-	for key, in := range q.parked.byPlugin {
-		if key.plugin != noPlugin {
-			yield(key.profile, key.plugin, in.pods)
-		}
-	}
-	for key, pods := range q.gatedBy {
-		yield(key.profile, key.plugin, pods)
-	}
-}
-
-// TakeMoves returns the moves since it was last called. The slice is valid until the queue is next used.
-func (q *Queue) TakeMoves() []Move {
-	moves := q.moves
-	q.moves = q.moves[:0]
-	return moves
-}
-
-// HintsAsked returns how often a hint was called.
-func (q *Queue) HintsAsked() int64 { return q.parked.hintCalls }
-
-// PlaceOf returns the place where a pod waits, in words; empty if the queue does not hold it.
-func (q *Queue) PlaceOf(key model.PodKey) string {
-	if e := q.entries[key]; e != nil {
-		return e.place.String()
-	}
-	return ""
 }
 
 func (q *Queue) arrive(now time.Time, pod *model.Pod) {
@@ -324,6 +303,11 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		e.pod = pod
 		q.admit(now, e, active, podUpdate)
 	case parked:
+		if why, woken := q.isBeingWoken(e); woken {
+			q.wake(now, e, why)
+			q.update(now, e, pod)
+			return
+		}
 		// What could cure the new version may differ, so it is parked anew.
 		q.parked.remove(e)
 		e.pod = pod
@@ -398,31 +382,11 @@ func (e *entry) beReady(now time.Time) {
 	}
 }
 
-// wakeFor wakes the parked pods that the event can help: those rejected by a plugin that registered the event and whose hint accepts it.
-func (q *Queue) wakeFor(now time.Time, event model.Event) {
-	if q.counts[parked] == 0 {
-		return
-	}
-	q.woken = q.woken[:0]
-	q.parked.find(event, func(e *entry) {
-		if event.Reaches(e.pod.Priority) && !q.isOwn(e, event) {
-			q.woken = append(q.woken, e)
-		}
-	})
-	// Where a pod goes does not depend on the others, so the order of waking cannot reach a decision.
-	for _, e := range q.woken {
-		if e.place == parked {
-			q.wake(now, e, event.Label())
-		}
-	}
-	clear(q.woken)
-}
-
 // helps reports whether the event may help the pod, by the registrations of the plugins that rejected it.
 func (q *Queue) helps(e *entry, event model.Event) bool {
 	registered := q.profiles[e.pod.SchedulerName].registered
 	return slices.ContainsFunc(e.plugins, func(plugin string) bool {
-		return slices.ContainsFunc(registered[plugin].events, func(r model.EventToRegister) bool { return r.Helps(e.pod, event) })
+		return slices.ContainsFunc(registered[plugin], func(r model.EventToRegister) bool { return r.Helps(e.pod, event) })
 	})
 }
 
@@ -433,29 +397,6 @@ func (q *Queue) wake(now time.Time, e *entry, why string) {
 		return
 	}
 	q.admit(now, e, active, why)
-}
-
-// flush moves pods whose backoff has ended, and those that have been idle for too long.
-func (q *Queue) flush(now time.Time) {
-	for _, h := range []*heap{&q.backoff, &q.errored} {
-		for e := h.first(); e != nil && !q.isBackingOff(e, now); e = h.first() {
-			e.beReady(now)
-			q.move(e, active, backoffOver)
-		}
-	}
-	if since := now.Sub(q.checked); since < parkedCheck && since >= 0 { // below 0 the clock was set back
-		return
-	}
-	q.checked = now
-	for e := q.idle.first(); e != nil && now.Sub(e.idleSince()) > q.config.ParkedMax; e = q.idle.first() {
-		e.flushed = now
-		if e.place == gated {
-			q.admit(now, e, active, idleTooLong)
-			continue
-		}
-		e.afterFlush = true
-		q.wake(now, e, idleTooLong)
-	}
 }
 
 // drop forgets a pod.

@@ -53,17 +53,24 @@ type fit struct{}
 
 func (*fit) Name() string { return "Fit" }
 
+// EventsToRegister registers for deleted pods, which help every pod. It must not be asked about a malformed one.
 func (*fit) EventsToRegister() []model.EventToRegister {
-	return []model.EventToRegister{{Resource: model.AssignedPodEvent, Actions: model.Delete}}
+	return []model.EventToRegister{{
+		Resource: model.AssignedPodEvent, Actions: model.Delete,
+		Alike: func(pod *model.Pod) model.Need {
+			if pod.Malformed != "" {
+				panic("asked about a pod that cannot be read")
+			}
+			return model.Need{}
+		},
+		Cause: func(*model.Pod) model.Cause {
+			return model.Cause{Wants: []model.Way{{{room}}}, Keys: []model.Key{room}}
+		},
+		Touches: func(_ model.Event, to *model.Touch) { to.Has = append(to.Has, room) },
+	}}
 }
 
-// Cause must not be called for a malformed pod.
-func (*fit) Cause(pod *model.Pod) model.Cause {
-	if pod.Malformed != "" {
-		panic("asked about a pod that cannot be read")
-	}
-	return model.Cause{}
-}
+var room = model.Key{Name: "room"}
 
 func pod(name string, priority int32) *model.Pod {
 	return model.NewPod(&v1.Pod{
@@ -285,6 +292,9 @@ func TestEveryMoveOutsideTheTableIsRefused(t *testing.T) {
 			q.counts[from]++
 			if h := q.heapOf(from); h != nil {
 				h.add(e)
+			}
+			if from == parked {
+				q.parked.add(e, nil)
 			}
 			err := try(func() { q.move(e, to, "") })
 			if (err == "") != allowed(from, to) {

@@ -3,6 +3,7 @@ package queue_test
 import (
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -12,12 +13,17 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
+	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
+	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -28,15 +34,9 @@ var (
 )
 
 // TestIndexFindsPodsThatHintsAccept changes random clusters and raises each event beside pods that each plugin in turn rejected. The queue,
-// which calls one hint for pods of equal cause and skips those whose keys the event does not touch, must wake exactly the pods for which
-// the hint, called for each pod, accepts the event.
+// which calls one hint for pods that are alike, skips those that the event does not touch, and takes events in slices of any size, must wake
+// exactly the pods for which the hint, called for each pod, accepts the event.
 func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
-	defaults, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := defaults.Queue(time.Minute)
-	profile := defaults.Profiles[0]
 	var woken, events atomic.Int64
 	t.Cleanup(func() { // after all seeds, which run in parallel
 		if *seed == 0 && (events.Load() < 500 || woken.Load() < 1000) {
@@ -45,14 +45,9 @@ func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
 	})
 	random.EverySeed(t, "./internal/queue", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
+		rules := rulesOf(t, r)
 		cluster := random.TopologyCluster(r, random.Size{Nodes: 2 + r.IntN(10), Placed: r.IntN(40), Pending: 12})
-		var waiting []*model.Pod
-		for _, object := range enginetest.Pending(cluster) {
-			pod := model.NewPod(object)
-			pod.SchedulerName = profile.Name
-			profile.Compile(pod)
-			waiting = append(waiting, pod)
-		}
+		waiting := compiled(rules.Profiles[0], enginetest.Pending(cluster))
 		s := state.New()
 		s.Apply(enginetest.Changes(cluster))
 		for range 60 {
@@ -60,26 +55,126 @@ func TestIndexFindsPodsThatHintsAccept(t *testing.T) {
 			cluster = m.After
 			for _, event := range s.Apply(enginetest.MutationChanges(m)).Events {
 				events.Add(1)
-				for _, x := range profile.EnqueueExtensions {
-					q := parkedUnder(t, rules, waiting, x.Name())
-					q.Wake(noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
-					if err := q.Audit(); err != nil {
-						t.Fatal(err)
-					}
-					for _, pod := range waiting {
-						want := event.Reaches(pod.Priority) && slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool { return i.Helps(pod, event) })
-						if got := q.PlaceOf(pod.Key()) != "parked"; got != want {
-							t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t\ncause %+v",
-								event.Label(), pod, x.Name(), got, want, x.Cause(pod))
-						}
-						if want {
-							woken.Add(1)
-						}
-					}
-				}
+				n, _ := wakesWhatHintsAccept(t, rules, waiting, event)
+				woken.Add(n)
 			}
 		}
 	})
+}
+
+// TestIndexFindsPodsAmongTenants does the same with pods of a few tenants, which have namespaces, pools of nodes and taints of their own and labels
+// in common.
+func TestIndexFindsPodsAmongTenants(t *testing.T) {
+	var woken, kept atomic.Int64
+	t.Cleanup(func() {
+		if *seed == 0 && (woken.Load() < 1000 || kept.Load() < 1000) {
+			t.Errorf("pods were woken %d times, and %d times not: the tenants are too dull", woken.Load(), kept.Load())
+		}
+	})
+	random.EverySeed(t, "./internal/queue", *seeds, *seed, func(t *testing.T, n uint64) {
+		r := random.New(n)
+		rules := rulesOf(t, r)
+		var objects []*v1.Pod
+		for i := range 20 {
+			objects = append(objects, tenantPod(r, i))
+		}
+		waiting := compiled(rules.Profiles[0], objects)
+		for range 60 {
+			event := tenantEvent(r)
+			n, others := wakesWhatHintsAccept(t, rules, waiting, event)
+			woken.Add(n)
+			kept.Add(others)
+		}
+	})
+}
+
+// rulesOf returns the default configuration or one with arguments that plugins' hints depend on, and slices of any size.
+func rulesOf(t testing.TB, r *rand.Rand) queue.Config {
+	t.Helper()
+	defaults, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules := defaults.Queue(time.Minute)
+	rules.Slice = r.IntN(8)
+	if r.IntN(2) == 0 {
+		return rules
+	}
+	added, err := nodeaffinity.New(&configv1.NodeAffinityArgs{AddedAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{{Key: "disk", Operator: v1.NodeSelectorOpNotIn, Values: []string{"hdd"}}}}},
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spread, err := podtopologyspread.New(&configv1.PodTopologySpreadArgs{
+		DefaultConstraints: []v1.TopologySpreadConstraint{{MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule}},
+		DefaultingType:     configv1.ListDefaulting,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	others := map[string]plugin.EnqueueExtensions{
+		added.Name(): added, spread.Name(): spread, tainttoleration.Name: tainttoleration.New(tainttoleration.WithComparisons),
+	}
+	profile := *rules.Profiles[0]
+	profile.EnqueueExtensions = slices.Clone(profile.EnqueueExtensions)
+	for i, x := range profile.EnqueueExtensions {
+		if other := others[x.Name()]; other != nil {
+			profile.EnqueueExtensions[i] = other
+		}
+	}
+	rules.Profiles = []*plugin.Profile{&profile}
+	return rules
+}
+
+func compiled(profile *plugin.Profile, objects []*v1.Pod) []*model.Pod {
+	var pods []*model.Pod
+	for _, object := range objects {
+		pod := model.NewPod(object)
+		pod.SchedulerName = profile.Name
+		profile.Compile(pod)
+		pods = append(pods, pod)
+	}
+	return pods
+}
+
+// wakesWhatHintsAccept raises the event beside pods that each plugin rejected. It returns how often a pod was woken, and how often not.
+func wakesWhatHintsAccept(t *testing.T, rules queue.Config, waiting []*model.Pod, event model.Event) (woken, kept int64) {
+	t.Helper()
+	for _, x := range rules.Profiles[0].EnqueueExtensions {
+		q := parkedUnder(t, rules, waiting, x.Name())
+		wakeWholly(t, q, noon.Add(time.Hour), state.Delta{Events: []model.Event{event}})
+		for _, pod := range waiting {
+			want := event.Reaches(pod.Priority) && slices.ContainsFunc(x.EventsToRegister(), func(i model.EventToRegister) bool { return i.Helps(pod, event) })
+			if got := q.PlaceOf(pod.Key()) != "parked"; got != want {
+				t.Fatalf("%s of %s, rejected by %s, is woken: %t, its hint says %t", event.Label(), pod, x.Name(), got, want)
+			}
+			if want {
+				woken++
+			} else {
+				kept++
+			}
+		}
+	}
+	return woken, kept
+}
+
+// wakeWholly takes in a delta, in as many slices as that takes.
+func wakeWholly(t *testing.T, q *queue.Queue, now time.Time, delta state.Delta) {
+	t.Helper()
+	for rounds := 0; ; rounds++ {
+		q.Wake(now, delta)
+		if err := q.Audit(); err != nil {
+			t.Fatal(err)
+		}
+		if !q.Unfinished() {
+			return
+		}
+		if rounds > 10_000 {
+			t.Fatal("the queue does not finish")
+		}
+		delta = state.Delta{}
+	}
 }
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
@@ -91,13 +186,8 @@ func parkedUnder(t testing.TB, config queue.Config, pods []*model.Pod, plugin st
 		t.Fatal(err)
 	}
 	q.Wake(noon, state.Delta{Arrived: pods})
-	for {
-		w, ok := q.Pop(noon)
-		if !ok {
-			return q
-		}
-		q.Settle(noon, plan.Decision{Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{plugin}}})
-	}
+	parkAll(q, noon, []string{plugin})
+	return q
 }
 
 // crowd is pods that wait: in a thousand apps, each with its node selector, affinity and requests.

@@ -30,6 +30,8 @@ type Config struct {
 	Scheduler *config.Config
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened; 0 means kube-scheduler's default.
 	ParkedMax time.Duration
+	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
+	Slice int
 	// Seed chooses among equally good nodes, and what goes wrong.
 	Seed   uint64
 	Faults Faults
@@ -138,7 +140,9 @@ func New(config Config) (*Cluster, error) {
 
 // start starts the scheduler process, which knows nothing yet.
 func (c *Cluster) start() error {
-	waiting, err := queue.New(c.config.Scheduler.Queue(c.config.ParkedMax))
+	rules := c.config.Scheduler.Queue(c.config.ParkedMax)
+	rules.Slice = c.config.Slice
+	waiting, err := queue.New(rules)
 	if err != nil {
 		return fmt.Errorf("simulate: build the queue: %w", err)
 	}

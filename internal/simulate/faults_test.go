@@ -181,7 +181,7 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 		return nil, err
 	}
 	r := random.New(n)
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4]})
 	if err != nil {
 		return nil, err
 	}

@@ -34,10 +34,10 @@ func (c *Cluster) Step() Round {
 // running reports whether there is a process that decides.
 func (c *Cluster) running() bool { return !c.dead && !c.commit.stopping && c.synced() }
 
-// Busy reports whether something is due at the present time without the scheduler having been run.
+// Busy reports whether something is due at the present time without the scheduler having been run, or the scheduler has left work to its next round.
 func (c *Cluster) Busy() bool {
 	at, ok := c.agenda.next()
-	return ok && !at.After(c.now)
+	return ok && !at.After(c.now) || c.running() && c.loop.Unfinished()
 }
 
 // Next returns when something happens by itself; ok is false when nothing ever does.

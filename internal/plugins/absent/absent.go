@@ -78,9 +78,6 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}}}
 }
 
-// Cause is the same for all pods: the hint depends only on the pod's own update.
-func (p *Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(p.name)} }
-
 // resourceClaims returns the demand for resource claims, to which the pod's containers may refer.
 func resourceClaims(pod *v1.Pod) string {
 	names := make([]string, len(pod.Spec.ResourceClaims))

@@ -1,8 +1,13 @@
 package interpodaffinity
 
 import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // EventsToRegister registers for pods that come, go or are relabelled, and for nodes that come or are relabelled.
@@ -11,112 +16,34 @@ import (
 // anti-affinity of other pods, except that of a deleted pod. For a waiting pod whose terms cannot be parsed every hint is positive.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
-		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.podHelps, Touches: p.touchesPods},
+		{
+			Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.podHelps,
+			Alike: requiredTerms, Cause: p.causeOfPods, Touches: touchesPods,
+		},
+		{
+			Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: p.repellerWent,
+			Alike: ownLabels, Cause: causeOfRepellers, Touches: p.touchesRepelled,
+		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel},
-		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.nodeHelps, Touches: touchesTopologies},
+		{
+			Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.nodeHelps,
+			Alike: p.topologies, Cause: p.causeOfNodes, Touches: touchesNodes,
+		},
 	}
 }
 
 // Kinds of keys.
 const (
-	wantedKey   = "wanted"   // a label of every pod that all its affinity terms select; empty: no such label is known
-	unwantedKey = "unwanted" // a label of every pod that one of its anti-affinity terms selects; empty: no such label is known
-	ownKey      = "own"      // one of its own labels, which the terms of other pods may select; empty: any pod
-	topologyKey = "topology" // a topology key of its terms; empty: it has anti-affinity, so any new node may help
+	wantedKey   = "wanted"   // a pod that all affinity terms select
+	unwantedKey = "unwanted" // a pod that an anti-affinity term selects
+	changedKey  = "changed"  // a label of pods that a selector names
+	ownKey      = "own"      // a label of the waiting pod
+	topologyKey = "topology" // a topology key
 )
-
-// Cause is the namespace, the labels and the required terms.
-func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	cause := model.Cause{Alike: plugin.NeedOf(p.CountNeed(pod))}
-	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
-		return cause
-	}
-	add := func(kind string, l model.Label) {
-		cause.Keys = append(cause.Keys, model.Key{Kind: kind, Name: l.Key, Value: l.Value})
-	}
-	add(ownKey, model.Label{})
-	for key, value := range pod.Labels {
-		add(ownKey, model.Label{Key: key, Value: value})
-	}
-	wants := false
-	for i := range pod.Terms {
-		ref := &pod.Terms[i]
-		if ref.Kind != model.RequiredAffinity && ref.Kind != model.RequiredAntiAffinity {
-			continue
-		}
-		add(topologyKey, model.Label{Key: ref.Source.TopologyKey})
-		kind := wantedKey
-		if ref.Kind == model.RequiredAntiAffinity {
-			kind = unwantedKey
-			add(topologyKey, model.Label{})
-		} else if wants {
-			continue // only a pod that all terms select helps, so a label of the first term suffices
-		} else {
-			wants = true
-		}
-		p.eachDemanded(pod, ref, func(l model.Label) { add(kind, l) })
-	}
-	return cause
-}
-
-// eachDemanded calls yield with labels of which every pod that the term selects has one, or with the empty label if there are none.
-func (p *Plugin) eachDemanded(owner *model.Pod, ref *model.TermRef, yield func(model.Label)) {
-	term, err := p.terms.parse(owner.Namespace, ref)
-	var some []model.Label
-	if err == nil {
-		some = model.Demanded(term.Selector)
-	}
-	for _, l := range some {
-		yield(l)
-	}
-	if len(some) == 0 {
-		yield(model.Label{})
-	}
-}
-
-// touchesPods calls touch with the keys of pods whose terms may select the pod and, if it was deleted, of pods that its terms selected.
-func (p *Plugin) touchesPods(e model.Event, touch func(model.Key)) {
-	touchLabels := func(kind string, pod *model.Pod) {
-		touch(model.Key{Kind: kind})
-		for key, value := range pod.Labels {
-			touch(model.Key{Kind: kind, Name: key, Value: value})
-		}
-	}
-	if e.Pod != nil {
-		touchLabels(wantedKey, e.Pod)
-	}
-	if e.OldPod == nil {
-		return
-	}
-	touchLabels(unwantedKey, e.OldPod)
-	if e.Action != model.Delete {
-		return
-	}
-	for i := range e.OldPod.Terms {
-		if ref := &e.OldPod.Terms[i]; ref.Kind == model.RequiredAntiAffinity {
-			p.eachDemanded(e.OldPod, ref, func(l model.Label) { touch(model.Key{Kind: ownKey, Name: l.Key, Value: l.Value}) })
-		}
-	}
-}
-
-func touchesTopologies(e model.Event, touch func(model.Key)) {
-	if e.OldNode != nil {
-		model.ChangedLabels(e.OldNode, e.Node, func(key string) { touch(model.Key{Kind: topologyKey, Name: key}) })
-		return
-	}
-	touch(model.Key{Kind: topologyKey})
-	for key := range e.Node.Object.Labels {
-		touch(model.Key{Kind: topologyKey, Name: key})
-	}
-}
 
 // podHelps reports whether a pod appeared that the affinity requires, or one was deleted that anti-affinity kept the waiting pod away from.
 func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
-	pod := e.Pod
-	if pod == nil {
-		pod = e.OldPod
-	}
-	if pod.NodeName == "" && pod.NominatedNode == "" {
+	if !hasPlace(e) {
 		return false
 	}
 	if p.isBroken(waiting, model.RequiredAffinity) || p.isBroken(waiting, model.RequiredAntiAffinity) {
@@ -126,9 +53,182 @@ func (p *Plugin) podHelps(waiting *model.Pod, e model.Event) bool {
 	case model.Add:
 		return p.wants(waiting, e.Pod)
 	case model.Delete:
-		return p.repels(waiting, e.OldPod) || p.isBroken(e.OldPod, model.RequiredAntiAffinity) || p.repels(e.OldPod, waiting)
+		return p.repels(waiting, e.OldPod)
 	}
 	return !p.wants(waiting, e.OldPod) && p.wants(waiting, e.Pod) || p.repels(waiting, e.OldPod) && !p.repels(waiting, e.Pod)
+}
+
+// hasPlace reports whether the event's pod, in its last version, is on a node or nominated to one.
+func hasPlace(e model.Event) bool {
+	pod := e.Pod
+	if pod == nil {
+		pod = e.OldPod
+	}
+	return pod.NodeName != "" || pod.NominatedNode != ""
+}
+
+// requiredTerms is what hints about pods depend on.
+func requiredTerms(pod *model.Pod) model.Need {
+	var terms []string
+	for i := range pod.Terms {
+		switch ref := &pod.Terms[i]; ref.Kind {
+		case model.RequiredAffinity:
+			terms = append(terms, "near "+ref.Text.Value())
+		case model.RequiredAntiAffinity:
+			terms = append(terms, "apart "+ref.Text.Value())
+		}
+	}
+	slices.Sort(terms)
+	return model.NeedOf("required " + strings.Join(terms, "\n"))
+}
+
+// causeOfPods returns that a pod must be selected by all affinity terms, or by one of the anti-affinity terms; and that a pod that is relabelled
+// must change a label that a selector names.
+func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
+	cause := model.Cause{Wants: model.Never(), Keys: []model.Key{{}}}
+	var wanted model.Way
+	wants := false
+	for i := range pod.Terms {
+		ref := &pod.Terms[i]
+		if ref.Kind != model.RequiredAffinity && ref.Kind != model.RequiredAntiAffinity {
+			continue
+		}
+		term, err := p.terms.parse(pod.Namespace, ref)
+		if err != nil {
+			return model.Cause{}
+		}
+		if ref.Kind == model.RequiredAffinity {
+			wants, wanted = true, append(wanted, model.PodWay(wantedKey, namespacesOf(term), term.Selector)...)
+		} else {
+			cause.Wants = append(cause.Wants, model.PodWay(unwantedKey, namespacesOf(term), term.Selector))
+		}
+		requirements, _ := term.Selector.Requirements()
+		for j := range requirements {
+			cause.Keys = append(cause.Keys, model.Key{Kind: changedKey, Name: requirements[j].Key(), Present: true})
+		}
+	}
+	if wants {
+		cause.Wants = append(cause.Wants, wanted)
+	}
+	return cause
+}
+
+// namespacesOf returns the namespaces in which a term selects pods as far as hints know, as PodWay takes them.
+func namespacesOf(term *model.Term) []string {
+	if term.NamespaceSelector != nil && term.NamespaceSelector.Matches(labels.Set{}) {
+		return []string{""}
+	}
+	return term.Namespaces
+}
+
+// touchesPods adds the pod that comes as one that affinity can want, and the pod that goes as one that anti-affinity can repel. A pod that is
+// relabelled does both.
+func touchesPods(e model.Event, to *model.Touch) {
+	if e.Pod != nil {
+		to.Has = model.AppendPodKeys(to.Has, wantedKey, e.Pod)
+	}
+	if e.OldPod != nil {
+		to.Has = model.AppendPodKeys(to.Has, unwantedKey, e.OldPod)
+	}
+	if e.OldPod == nil || e.Pod == nil {
+		return
+	}
+	var changed model.Clause
+	model.ChangedLabels(e.OldPod.Labels, e.Pod.Labels, func(name, _ string, _ bool) {
+		changed = append(changed, model.Key{Kind: changedKey, Name: name, Present: true})
+	})
+	to.Seeks = append(to.Seeks, model.Way{changed})
+}
+
+// repellerWent reports whether a pod was deleted whose anti-affinity kept the waiting pod away.
+func (p *Plugin) repellerWent(waiting *model.Pod, e model.Event) bool {
+	return hasPlace(e) && (p.isBroken(e.OldPod, model.RequiredAntiAffinity) || p.repels(e.OldPod, waiting))
+}
+
+// ownLabels is what the terms of other pods select by.
+func ownLabels(pod *model.Pod) model.Need {
+	return model.NeedOf(string(model.AppendLabels(strconv.AppendQuote(make([]byte, 0, 128), pod.Namespace), pod.Labels)))
+}
+
+// causeOfRepellers returns the pod's own keys, of which a deleted pod's anti-affinity must select some.
+func causeOfRepellers(pod *model.Pod) model.Cause {
+	return model.Cause{Keys: model.AppendPodKeys(nil, ownKey, pod)}
+}
+
+// touchesRepelled seeks the pods that a deleted pod's anti-affinity selects.
+func (p *Plugin) touchesRepelled(e model.Event, to *model.Touch) {
+	to.Seeks = model.Never()
+	for i := range e.OldPod.Terms {
+		ref := &e.OldPod.Terms[i]
+		if ref.Kind != model.RequiredAntiAffinity {
+			continue
+		}
+		term, err := p.terms.parse(e.OldPod.Namespace, ref)
+		if err != nil {
+			to.Seeks = nil
+			return
+		}
+		to.Seeks = append(to.Seeks, model.PodWay(ownKey, namespacesOf(term), term.Selector))
+	}
+}
+
+// topologies is what hints about nodes depend on: the topology keys of the required terms of each kind, and whether they can be parsed.
+func (p *Plugin) topologies(pod *model.Pod) model.Need {
+	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
+		return model.NeedOf("broken")
+	}
+	text := append(make([]byte, 0, 128), "topologies"...)
+	for _, kind := range [...]model.TermKind{model.RequiredAffinity, model.RequiredAntiAffinity} {
+		text = append(text, '/')
+		for _, name := range keysOf(pod, kind) {
+			text = strconv.AppendQuote(text, name)
+		}
+	}
+	return model.NeedOf(string(text))
+}
+
+// keysOf returns the topology keys of the pod's terms of a kind, sorted and distinct.
+func keysOf(pod *model.Pod, kind model.TermKind) []string {
+	var keys []string
+	for i := range pod.Terms {
+		if ref := &pod.Terms[i]; ref.Kind == kind {
+			keys = append(keys, ref.Source.TopologyKey)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// causeOfNodes returns that a new node must have one of the topology keys, or may be any if there is anti-affinity; and that an update must
+// change one of the keys.
+func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
+	if p.isBroken(pod, model.RequiredAffinity) || p.isBroken(pod, model.RequiredAntiAffinity) {
+		return model.Cause{}
+	}
+	cause := model.Cause{Wants: model.Never(), Keys: []model.Key{{}}}
+	for _, name := range keysOf(pod, model.RequiredAffinity) {
+		key := model.Key{Kind: topologyKey, Name: name, Present: true}
+		cause.Wants, cause.Keys = append(cause.Wants, model.Way{{key}}), append(cause.Keys, key)
+	}
+	for _, name := range keysOf(pod, model.RequiredAntiAffinity) {
+		cause.Wants = nil
+		cause.Keys = append(cause.Keys, model.Key{Kind: topologyKey, Name: name, Present: true})
+	}
+	return cause
+}
+
+func touchesNodes(e model.Event, to *model.Touch) {
+	for name := range e.Node.Object.Labels {
+		to.Has = append(to.Has, model.Key{Kind: topologyKey, Name: name, Present: true})
+	}
+	if e.OldNode == nil {
+		return
+	}
+	var changed model.Clause
+	model.ChangedLabels(e.OldNode.Object.Labels, e.Node.Object.Labels, func(name, _ string, _ bool) {
+		changed = append(changed, model.Key{Kind: topologyKey, Name: name, Present: true})
+	})
+	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
 // nodeHelps reports whether a node with a topology key of the waiting pod's terms was added, or an update gave a node the key of an affinity

@@ -21,7 +21,7 @@ type parsedTerms struct {
 	count atomic.Int32
 }
 
-const parsedTermsKept = 4096
+const parsedTermsKept = 16_384
 
 // parse returns a term of a pod in the owner's namespace.
 func (p *parsedTerms) parse(owner string, ref *model.TermRef) (*model.Term, error) {

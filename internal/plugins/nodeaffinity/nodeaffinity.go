@@ -7,11 +7,8 @@ package nodeaffinity
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	v1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	affinity "k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
@@ -204,84 +201,4 @@ func (s *scorer) Score(node state.Node) int32 {
 		}
 	}
 	return sum
-}
-
-// EventsToRegister registers for nodes that start to match.
-func (p *Plugin) EventsToRegister() []model.EventToRegister {
-	return []model.EventToRegister{{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel, Hint: p.comesToMatch, Touches: touchesLabels}}
-}
-
-// Cause is the selector and the terms. A node helps only if it has a label that the selector or some term requires; these are the keys.
-func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	return model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod)), Keys: demands(pod.Object)}
-}
-
-// demands returns keys of which every node that the pod may run on touches one.
-func demands(pod *v1.Pod) []model.Key {
-	if labels := pod.Spec.NodeSelector; len(labels) > 0 { // each of them is required, so one suffices
-		key := slices.Min(slices.Collect(maps.Keys(labels)))
-		return []model.Key{{Kind: "label", Name: key, Value: labels[key]}}
-	}
-	terms := required(pod)
-	if terms == nil {
-		return nil
-	}
-	if _, err := affinity.NewNodeSelector(terms); err != nil {
-		return nil // its hint is always positive
-	}
-	var keys []model.Key
-	for i := range terms.NodeSelectorTerms {
-		some := demandsOf(&terms.NodeSelectorTerms[i])
-		if len(some) == 0 {
-			return nil
-		}
-		keys = append(keys, some...)
-	}
-	return keys
-}
-
-func demandsOf(term *v1.NodeSelectorTerm) []model.Key {
-	var keys []model.Key
-	for _, r := range term.MatchFields {
-		if r.Operator == v1.NodeSelectorOpIn && r.Key == metav1.ObjectNameField {
-			for _, value := range r.Values {
-				keys = append(keys, model.Key{Kind: "name", Name: value})
-			}
-			return keys
-		}
-	}
-	for _, r := range term.MatchExpressions {
-		if r.Operator == v1.NodeSelectorOpIn {
-			for _, value := range r.Values {
-				keys = append(keys, model.Key{Kind: "label", Name: r.Key, Value: value})
-			}
-			return keys
-		}
-	}
-	return nil
-}
-
-func touchesLabels(e model.Event, touch func(model.Key)) {
-	touch(model.Key{Kind: "name", Name: e.Node.Name})
-	for key, value := range e.Node.Object.Labels {
-		touch(model.Key{Kind: "label", Name: key, Value: value})
-	}
-}
-
-// comesToMatch reports whether the node matches what the pod requires, and did not before. An update that makes only the added affinity match is
-// ignored, as in kube-scheduler. For terms that cannot be parsed it returns true.
-func (p *Plugin) comesToMatch(waiting *model.Pod, e model.Event) bool {
-	if p.addedRequired != nil && !p.addedRequired.matches(e.Node.Object) {
-		return false
-	}
-	wanted := affinity.GetRequiredNodeAffinity(waiting.Object)
-	matches, err := wanted.Match(e.Node.Object)
-	if err != nil {
-		return true
-	}
-	if !matches || e.OldNode == nil {
-		return matches
-	}
-	matched, _ := wanted.Match(e.OldNode.Object)
-	return !matched
 }

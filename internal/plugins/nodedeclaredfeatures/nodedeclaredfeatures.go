@@ -126,9 +126,6 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is the same for all pods: hints do not depend on them.
-func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }
-
 // declaresOthers reports whether the list of features changed, whether or not the pod requires any of them.
 func declaresOthers(_ *model.Pod, e model.Event) bool {
 	return e.OldNode == nil || !slices.Equal(e.OldNode.Object.Status.DeclaredFeatures, e.Node.Object.Status.DeclaredFeatures)

@@ -66,6 +66,3 @@ func (*name) Reasons(reason.Code) []string {
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.NodeEvent, Actions: model.Add}}
 }
-
-// Cause is the same for all pods: hints do not depend on them.
-func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }

@@ -81,29 +81,32 @@ func (*wanted) Reasons(reason.Code) []string {
 }
 
 // EventsToRegister registers for pods that free a port and for new nodes.
-func (*Plugin) EventsToRegister() []model.EventToRegister {
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
-		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: freesPort, Touches: touchesPorts},
+		{
+			Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: freesPort,
+			Alike: func(pod *model.Pod) model.Need { return plugin.NeedOf(p.FilterNeed(pod)) }, Cause: cause, Touches: touches,
+		},
 		{Resource: model.NodeEvent, Actions: model.Add},
 	}
 }
 
-// Cause is the wanted ports; a deleted pod helps only if it used one of the numbers.
-func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	cause := model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod))}
+// cause returns that a deleted pod must have used one of the wanted ports, on whatever address.
+func cause(pod *model.Pod) model.Cause {
+	wanted := model.Clause{}
 	for _, port := range pod.Ports {
-		cause.Keys = append(cause.Keys, portKey(port))
+		wanted = append(wanted, portKey(port))
 	}
-	return cause
+	return model.Cause{Wants: []model.Way{{wanted}}}
 }
 
 func portKey(port model.HostPort) model.Key {
-	return model.Key{Kind: "port", Name: strconv.Itoa(int(port.Port))}
+	return model.Key{Kind: string(port.Protocol), Name: strconv.Itoa(int(port.Port))}
 }
 
-func touchesPorts(e model.Event, touch func(model.Key)) {
+func touches(e model.Event, to *model.Touch) {
 	for _, freed := range e.OldPod.Ports {
-		touch(portKey(freed))
+		to.Has = append(to.Has, portKey(freed))
 	}
 }
 

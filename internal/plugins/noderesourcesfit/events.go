@@ -9,42 +9,86 @@ import (
 )
 
 // EventsToRegister registers for pods that are deleted or shrink, and for nodes that are added or grow. The arguments that make the filter
-// ignore resources are not applied here, as in kube-scheduler.
+// ignore resources are not applied here, as in kube-scheduler. Any deleted pod helps any waiting pod.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
-		{Resource: model.AssignedPodEvent, Actions: model.Delete | model.UpdatePodScaleDown, Hint: podFreesRoom},
+		{Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: podWasPlaced},
+		{
+			Resource: model.AssignedPodEvent, Actions: model.UpdatePodScaleDown, Hint: podShrinks,
+			Alike: namesOccupied, Cause: causeOfShrinking, Touches: touchesShrunk,
+		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodScaleDown},
-		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: nodeOffersRoom, Touches: touchesGrown},
+		{
+			Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: nodeOffersRoom,
+			Alike: amountsAsked, Cause: causeOfNodes, Touches: touchesGrown,
+		},
 	}
 }
 
-// Cause is what the pod requests and would occupy. A node that grows helps only if it grows in one of those resources.
-func (*Plugin) Cause(pod *model.Pod) model.Cause {
-	text := appendAmounts(make([]byte, 0, 64), &pod.Asks)
-	text = appendAmounts(append(text, '/'), &pod.Occupies)
-	cause := model.Cause{Alike: model.NeedOf(string(text)), Keys: []model.Key{podsKey}}
-	eachAsked(&pod.Asks, func(name string, _ int64) { cause.Keys = append(cause.Keys, resourceKey(name)) })
-	return cause
+// amountsAsked is what hints about nodes depend on.
+func amountsAsked(pod *model.Pod) model.Need {
+	text := append(make([]byte, 0, 64), "asks"...)
+	eachAsked(&pod.Asks, func(name string, asked int64) {
+		text = strconv.AppendInt(append(append(append(text, ' '), name...), '='), asked, 10)
+	})
+	return model.NeedOf(string(text))
+}
+
+// namesOccupied is what hints about pods that shrink depend on: of which resources the waiting pod would occupy any.
+func namesOccupied(pod *model.Pod) model.Need {
+	text := append(make([]byte, 0, 64), "occupies"...)
+	eachAsked(&pod.Occupies, func(name string, _ int64) { text = append(append(text, ' '), name...) })
+	return model.NeedOf(string(text))
 }
 
 // podsKey is the key of the number of pods on a node; every pod needs one more.
 var podsKey = resourceKey(string(v1.ResourcePods))
 
-func resourceKey(name string) model.Key { return model.Key{Kind: "resource", Name: name} }
+func resourceKey(name string) model.Key { return model.Key{Name: name} }
 
-// touchesGrown calls touch with the resources of which a node has more than before; a new node has more of every resource.
-func touchesGrown(e model.Event, touch func(model.Key)) {
-	var before model.Resources
-	var podsBefore int64
-	if e.OldNode != nil {
-		before, podsBefore = e.OldNode.Allocatable, e.OldNode.AllowedPods
+// causeOfNodes returns that a node must have each resource that the pod requests, and that a node that existed before must have grown in one.
+func causeOfNodes(pod *model.Pod) model.Cause {
+	var cause model.Cause
+	var way model.Way
+	eachAsked(&pod.Asks, func(name string, _ int64) {
+		way = append(way, model.Clause{resourceKey(name)})
+		cause.Keys = append(cause.Keys, resourceKey(name))
+	})
+	cause.Wants = []model.Way{append(way, model.Clause{podsKey})}
+	cause.Keys = append(cause.Keys, podsKey)
+	return cause
+}
+
+// touchesGrown adds the resources that the node has, and seeks those of which it has more than before.
+func touchesGrown(e model.Event, to *model.Touch) {
+	to.Has = append(to.Has, podsKey)
+	eachAsked(&e.Node.Allocatable, func(name string, _ int64) { to.Has = append(to.Has, resourceKey(name)) })
+	if e.OldNode == nil {
+		return
 	}
-	if e.OldNode == nil || e.Node.AllowedPods > podsBefore {
-		touch(podsKey)
+	var grown model.Clause
+	if e.Node.AllowedPods > e.OldNode.AllowedPods {
+		grown = append(grown, podsKey)
 	}
 	eachAsked(&e.Node.Allocatable, func(name string, amount int64) {
-		if amount > amountOf(&before, name) {
-			touch(resourceKey(name))
+		if amount > amountOf(&e.OldNode.Allocatable, name) {
+			grown = append(grown, resourceKey(name))
+		}
+	})
+	to.Seeks = append(to.Seeks, model.Way{grown})
+}
+
+// causeOfShrinking returns that the other pod must have shrunk in a resource that the waiting pod would occupy.
+func causeOfShrinking(pod *model.Pod) model.Cause {
+	occupied := model.Clause{}
+	eachAsked(&pod.Occupies, func(name string, _ int64) { occupied = append(occupied, resourceKey(name)) })
+	return model.Cause{Wants: []model.Way{{occupied}}}
+}
+
+func touchesShrunk(e model.Event, to *model.Touch) {
+	eachAsked(&e.OldPod.Occupies, func(name string, amount int64) {
+		if amount > amountOf(&e.Pod.Occupies, name) {
+			to.Has = append(to.Has, resourceKey(name))
 		}
 	})
 }
@@ -73,18 +117,12 @@ func amountOf(r *model.Resources, name string) (amount int64) {
 	return amount
 }
 
-func appendAmounts(text []byte, r *model.Resources) []byte {
-	eachAsked(r, func(name string, amount int64) {
-		text = strconv.AppendInt(append(append(append(text, ' '), name...), '='), amount, 10)
-	})
-	return text
+func podWasPlaced(_ *model.Pod, event model.Event) bool {
+	return event.OldPod.NodeName != "" || event.OldPod.NominatedNode != ""
 }
 
-func podFreesRoom(waiting *model.Pod, event model.Event) bool {
-	if event.Action == model.Delete {
-		gone := event.OldPod
-		return gone.NodeName != "" || gone.NominatedNode != ""
-	}
+// podShrinks reports whether a pod on a node shrinks in a resource that the waiting pod would occupy.
+func podShrinks(waiting *model.Pod, event model.Event) bool {
 	return event.Pod.NodeName != "" && exceeds(&waiting.Occupies, &event.OldPod.Occupies, &event.Pod.Occupies)
 }
 

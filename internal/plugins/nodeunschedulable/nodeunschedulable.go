@@ -61,9 +61,6 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// Cause is the same for all pods: hints do not depend on them.
-func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }
-
 func becomesSchedulable(_ *model.Pod, e model.Event) bool {
 	return !e.Node.Unschedulable() && (e.OldNode == nil || e.OldNode.Unschedulable())
 }

@@ -3,13 +3,14 @@ package podtopologyspread
 import (
 	"maps"
 	"slices"
+	"strconv"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // EventsToRegister registers for pods that become counted or are counted no longer, for nodes that add or remove domains, and for updates of the
@@ -17,68 +18,133 @@ import (
 // that the selector might select.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
-		{Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts, Touches: touchesPods},
+		{
+			Resource: model.AssignedPodEvent, Actions: model.Add | model.Delete | model.UpdatePodLabel, Hint: p.changesCounts,
+			Alike: p.selectors, Cause: p.causeOfPods, Touches: touchesPods,
+		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodLabel | model.UpdatePodToleration, Hint: p.changesItself},
-		{Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel | model.UpdateNodeTaint, Hint: p.changesDomains, Touches: touchesTopologies},
+		{
+			Resource: model.NodeEvent, Actions: model.Add | model.Delete | model.UpdateNodeLabel | model.UpdateNodeTaint, Hint: p.changesDomains,
+			Alike: p.topologies, Cause: p.causeOfNodes, Touches: touchesNodes,
+		},
 	}
 }
 
-// Cause is the namespace and the hard constraints. Pods help only in the same namespace, with a label that some constraint demands; nodes only
-// if they have, or had, a label with one of the topology keys.
-func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	cause := model.Cause{Alike: plugin.NeedOf(p.CountNeed(pod))}
+// Kinds of keys.
+const (
+	podKey      = "pod"      // a pod that a constraint may count
+	changedKey  = "changed"  // a label of pods of a namespace that a selector names; without a name any label
+	topologyKey = "topology" // a node label that is a topology key
+)
+
+// selectors is what hints about pods depend on: the namespace and the selectors of the hard constraints.
+func (p *Plugin) selectors(pod *model.Pod) model.Need {
+	text := strconv.AppendQuote(make([]byte, 0, 128), pod.Namespace)
 	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
+	if !own {
+		return model.NeedOf(string(append(text, " defaults"...)))
+	}
 	for i := range hard {
-		c := &hard[i]
-		cause.Keys = append(cause.Keys, topologyKey(c.TopologyKey))
-		var some []model.Label
-		if own {
-			if selector, err := selectorOf(c, pod.Object.Labels); err == nil {
-				some = model.Demanded(selector)
-			}
+		text = model.AppendSelector(append(text, ' '), hard[i].LabelSelector, matchLabels(&hard[i], pod.Object.Labels)...)
+	}
+	return model.NeedOf(string(text))
+}
+
+// causeOfPods returns that a pod must be in the namespace and be selected by one of the hard constraints; and that a pod that is relabelled must
+// change a label that a selector names.
+func (p *Plugin) causeOfPods(pod *model.Pod) model.Cause {
+	cause := model.Cause{Wants: model.Never(), Keys: []model.Key{{}}}
+	changes := func(name string) {
+		cause.Keys = append(cause.Keys, model.Key{Kind: changedKey, Namespace: pod.Namespace, Name: name})
+	}
+	hard, own := p.specs(pod.Object, v1.DoNotSchedule)
+	if !own && len(hard) > 0 {
+		changes("")
+		cause.Wants = append(cause.Wants, model.PodWay(podKey, []string{pod.Namespace}, labels.Everything()))
+		return cause
+	}
+	for i := range hard {
+		selector, err := selectorOf(&hard[i], pod.Object.Labels)
+		if err != nil {
+			return model.Cause{}
 		}
-		for _, l := range some {
-			cause.Keys = append(cause.Keys, podKey(pod.Namespace, l))
-		}
-		if len(some) == 0 {
-			cause.Keys = append(cause.Keys, podKey(pod.Namespace, model.Label{}))
+		cause.Wants = append(cause.Wants, model.PodWay(podKey, []string{pod.Namespace}, selector))
+		requirements, _ := selector.Requirements()
+		for j := range requirements {
+			changes(requirements[j].Key())
 		}
 	}
 	return cause
 }
 
-func topologyKey(name string) model.Key { return model.Key{Kind: "topology", Name: name} }
-
-// podKey is the key of pods of a namespace with a label; of all its pods if the label is empty.
-func podKey(namespace string, l model.Label) model.Key {
-	return model.Key{Kind: "pod in " + namespace, Name: l.Key, Value: l.Value}
-}
-
-func touchesPods(e model.Event, touch func(model.Key)) {
+func touchesPods(e model.Event, to *model.Touch) {
 	for _, pod := range []*model.Pod{e.OldPod, e.Pod} {
-		if pod == nil {
-			continue
-		}
-		touch(podKey(pod.Namespace, model.Label{}))
-		for key, value := range pod.Labels {
-			touch(podKey(pod.Namespace, model.Label{Key: key, Value: value}))
+		if pod != nil {
+			to.Has = model.AppendPodKeys(to.Has, podKey, pod)
 		}
 	}
-}
-
-func touchesTopologies(e model.Event, touch func(model.Key)) {
-	if e.OldNode != nil && e.Node != nil && equality.Semantic.DeepEqual(e.OldNode.Object.Spec.Taints, e.Node.Object.Spec.Taints) {
-		model.ChangedLabels(e.OldNode, e.Node, func(key string) { touch(topologyKey(key)) })
+	if e.OldPod == nil || e.Pod == nil {
 		return
 	}
+	var changed model.Clause
+	model.ChangedLabels(e.OldPod.Labels, e.Pod.Labels, func(name, _ string, _ bool) {
+		changed = append(changed, model.Key{Kind: changedKey, Namespace: e.Pod.Namespace, Name: name})
+	})
+	if len(changed) > 0 {
+		changed = append(changed, model.Key{Kind: changedKey, Namespace: e.Pod.Namespace})
+	}
+	to.Seeks = append(to.Seeks, model.Way{changed})
+}
+
+// topologies is what hints about nodes depend on: the topology keys of the hard constraints.
+func (p *Plugin) topologies(pod *model.Pod) model.Need {
+	text := append(make([]byte, 0, 64), "topologies"...)
+	for _, key := range p.hardKeys(pod) {
+		text = strconv.AppendQuote(append(text, ' '), key)
+	}
+	return model.NeedOf(string(text))
+}
+
+// hardKeys returns the topology keys of the hard constraints, sorted and distinct.
+func (p *Plugin) hardKeys(pod *model.Pod) []string {
+	hard, _ := p.specs(pod.Object, v1.DoNotSchedule)
+	keys := make([]string, len(hard))
+	for i := range hard {
+		keys[i] = hard[i].TopologyKey
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// causeOfNodes returns that a node must have, or have had, all topology keys; and that an update must change one of them, unless it changes
+// taints.
+func (p *Plugin) causeOfNodes(pod *model.Pod) model.Cause {
+	cause := model.Cause{Keys: []model.Key{{}}}
+	var way model.Way
+	for _, name := range p.hardKeys(pod) {
+		key := model.Key{Kind: topologyKey, Name: name, Present: true}
+		way, cause.Keys = append(way, model.Clause{key}), append(cause.Keys, key)
+	}
+	cause.Wants = []model.Way{way}
+	return cause
+}
+
+func touchesNodes(e model.Event, to *model.Touch) {
 	for _, node := range []*model.Node{e.OldNode, e.Node} {
-		if node == nil {
-			continue
-		}
-		for key := range node.Object.Labels {
-			touch(topologyKey(key))
+		if node != nil {
+			for name := range node.Object.Labels {
+				to.Has = append(to.Has, model.Key{Kind: topologyKey, Name: name, Present: true})
+			}
 		}
 	}
+	if e.OldNode == nil || e.Node == nil || !equality.Semantic.DeepEqual(e.OldNode.Object.Spec.Taints, e.Node.Object.Spec.Taints) {
+		return
+	}
+	var changed model.Clause
+	model.ChangedLabels(e.OldNode.Object.Labels, e.Node.Object.Labels, func(name, _ string, _ bool) {
+		changed = append(changed, model.Key{Kind: topologyKey, Name: name, Present: true})
+	})
+	to.Seeks = append(to.Seeks, model.Way{changed})
 }
 
 // changesCounts reports whether some hard constraint starts or ceases to select an assigned pod.

@@ -40,6 +40,3 @@ func (*Plugin) PreEnqueue(pod *model.Pod) string {
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.UpdatePodSchedulingGatesEliminated}}
 }
-
-// Cause is the same for all pods: hints do not depend on them.
-func (*Plugin) Cause(*model.Pod) model.Cause { return model.Cause{Alike: model.NeedOf(Name)} }

@@ -109,22 +109,3 @@ func forbids(effect v1.TaintEffect) bool {
 }
 
 func advises(effect v1.TaintEffect) bool { return effect == v1.TaintEffectPreferNoSchedule }
-
-// EventsToRegister registers for nodes that lose their untolerated taints and for tolerations that the waiting pod gains or loses.
-func (p *Plugin) EventsToRegister() []model.EventToRegister {
-	return []model.EventToRegister{
-		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeTaint, Hint: p.becomesTolerated},
-		{Resource: model.TargetPodEvent, Actions: model.UpdatePodToleration},
-	}
-}
-
-// Cause is the tolerations: pods with the same ones are helped by the same nodes.
-func (p *Plugin) Cause(pod *model.Pod) model.Cause {
-	return model.Cause{Alike: plugin.NeedOf(p.FilterNeed(pod))}
-}
-
-func (p *Plugin) becomesTolerated(waiting *model.Pod, e model.Event) bool {
-	tolerated := tolerationsOf(waiting.Object.Spec.Tolerations, forbids, p.operators)
-	return tolerated.allow(e.Node.Object.Spec.Taints) &&
-		(e.OldNode == nil || !tolerated.allow(e.OldNode.Object.Spec.Taints))
-}

@@ -1,0 +1,47 @@
+package queue
+
+import "github.com/berth-scheduler/berth/internal/model"
+
+// Counts is the number of waiting pods by place.
+type Counts struct{ Active, BackingOff, Parked, Gated, Binding int }
+
+// Counts returns the number of waiting pods by place.
+func (q *Queue) Counts() Counts {
+	return Counts{
+		Active:     q.counts[active],
+		BackingOff: q.counts[backingOff] + q.counts[erring],
+		Parked:     q.counts[parked],
+		Gated:      q.counts[gated],
+		Binding:    q.counts[binding],
+	}
+}
+
+// EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order.
+func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) {
+	for key, in := range q.parked.byPlugin {
+		if key.plugin != noPlugin {
+			yield(key.profile, key.plugin, in.pods)
+		}
+	}
+	for key, pods := range q.gatedBy {
+		yield(key.profile, key.plugin, pods)
+	}
+}
+
+// TakeMoves returns the moves since it was last called. The slice is valid until the queue is next used.
+func (q *Queue) TakeMoves() []Move {
+	moves := q.moves
+	q.moves = q.moves[:0]
+	return moves
+}
+
+// HintsAsked returns how often a hint was called.
+func (q *Queue) HintsAsked() int64 { return q.parked.hintCalls }
+
+// PlaceOf returns the place where a pod waits, in words; empty if the queue does not hold it.
+func (q *Queue) PlaceOf(key model.PodKey) string {
+	if e := q.entries[key]; e != nil {
+		return e.place.String()
+	}
+	return ""
+}

@@ -1,0 +1,40 @@
+package queue
+
+import "time"
+
+// flush moves pods whose backoff has ended, and those that have been idle for too long: of each at most a slice, and the rest in the next calls.
+func (q *Queue) flush(now time.Time) {
+	moved := 0
+	for _, h := range []*heap[*entry]{&q.backoff, &q.errored} {
+		for e := h.first(); e != nil && !q.isBackingOff(e, now) && moved < q.config.Slice; e = h.first() {
+			e.beReady(now)
+			q.move(e, active, backoffOver)
+			moved++
+		}
+	}
+	if !q.flushing {
+		if since := now.Sub(q.checked); since < parkedCheck && since >= 0 { // below 0 the clock was set back
+			return
+		}
+		q.checked, q.flushing = now, true
+	}
+	q.flushIdle(now)
+}
+
+// flushIdle continues with the pods that had been idle for too long when that was last checked.
+func (q *Queue) flushIdle(now time.Time) {
+	for range q.config.Slice {
+		e := q.idle.first()
+		if e == nil || q.checked.Sub(e.idleSince()) <= q.config.ParkedMax {
+			q.flushing = false
+			return
+		}
+		e.flushed = q.checked
+		if e.place == gated {
+			q.admit(now, e, active, idleTooLong)
+			continue
+		}
+		e.afterFlush = true
+		q.wake(now, e, idleTooLong)
+	}
+}

@@ -1,0 +1,247 @@
+package queue
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// index holds the parked pods that one plugin of one profile rejected for the events of one of its registrations.
+type index struct {
+	*model.EventToRegister
+	// Invariant: buckets are listed by what is alike in their pods.
+	byAlike map[model.Need]*bucket
+	all     posting
+	wanting catalog // by what causes want of an event's object
+	keyed   catalog // by the keys of causes
+}
+
+// catalog lists buckets by key.
+type catalog struct {
+	// Invariant: no posting is empty, and each stands under its key.
+	byKey map[model.Key]*posting
+	// always are the buckets that every event finds.
+	always posting
+}
+
+// posting is a list of buckets, in an order that follows from the order in which they came and went.
+type posting struct {
+	in  *catalog // nil if the posting always exists
+	key model.Key
+	// Invariant: listed is each bucket that has a spot here.
+	listed []listing
+}
+
+// listing is a bucket in a posting, and which of the bucket's spots that is.
+type listing struct {
+	bucket *bucket
+	spot   int
+}
+
+// spot is a place in a posting.
+type spot struct {
+	posting *posting
+	at      int
+}
+
+func newIndex(registration *model.EventToRegister) *index {
+	return &index{
+		EventToRegister: registration, byAlike: map[model.Need]*bucket{},
+		wanting: catalog{byKey: map[model.Key]*posting{}}, keyed: catalog{byKey: map[model.Key]*posting{}},
+	}
+}
+
+// alikeOf returns what of the pod the hint depends on.
+func (x *index) alikeOf(pod *model.Pod) (alike model.Need) {
+	if x.Alike != nil {
+		alike = x.Alike(pod)
+	}
+	return alike
+}
+
+// bucketOf returns the bucket for pods like the given one.
+func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
+	if b := x.byAlike[alike]; b != nil {
+		return b
+	}
+	b := &bucket{index: x, alike: alike}
+	x.byAlike[alike] = b
+	x.all.list(b)
+	if x.Cause == nil {
+		return b
+	}
+	cause := x.Cause(pod)
+	b.spots = slices.Grow(b.spots, len(cause.Wants)+max(1, len(cause.Keys)))
+	x.wanting.listWays(b, cause.Wants)
+	if len(cause.Keys) == 0 {
+		x.keyed.always.list(b)
+	}
+	x.keyed.listKeys(b, cause.Keys)
+	return b
+}
+
+// remove takes a bucket out of the index.
+func (x *index) remove(b *bucket) {
+	delete(x.byAlike, b.alike)
+	for _, s := range b.spots {
+		s.posting.remove(s.at)
+	}
+	b.spots = nil
+}
+
+// listWays lists a bucket, for each way, at the keys of one clause: the one at whose keys the fewest buckets are listed so far.
+func (c *catalog) listWays(b *bucket, ways []model.Way) {
+	if len(ways) == 0 {
+		c.always.list(b)
+		return
+	}
+	if slices.ContainsFunc(ways, func(way model.Way) bool { return len(way) == 0 }) {
+		c.always.list(b)
+		return
+	}
+	for _, way := range ways {
+		c.listKeys(b, c.fewest(way))
+	}
+}
+
+// fewest returns the clause of a way at whose keys the fewest buckets are listed, the first of several.
+func (c *catalog) fewest(way model.Way) model.Clause {
+	if len(way) == 1 {
+		return way[0]
+	}
+	best, fewest := 0, c.count(way[0])
+	for i := 1; i < len(way); i++ {
+		if n := c.count(way[i]); n < fewest {
+			best, fewest = i, n
+		}
+	}
+	return way[best]
+}
+
+// count returns how many buckets are listed at the keys, where a bucket counts for each.
+func (c *catalog) count(keys []model.Key) (n int) {
+	if len(c.byKey) == 0 {
+		return 0
+	}
+	for i := range keys {
+		if at := c.byKey[keys[i]]; at != nil {
+			n += len(at.listed)
+		}
+	}
+	return n
+}
+
+// listKeys lists a bucket at each of the keys.
+func (c *catalog) listKeys(b *bucket, keys []model.Key) {
+	for _, key := range keys {
+		at := c.byKey[key]
+		if at == nil {
+			at = &posting{in: c, key: key}
+			c.byKey[key] = at
+		}
+		at.list(b)
+	}
+}
+
+func (p *posting) list(b *bucket) {
+	p.listed = append(p.listed, listing{b, len(b.spots)})
+	b.spots = append(b.spots, spot{p, len(p.listed) - 1})
+}
+
+// remove takes out the bucket at a position, where the last one goes.
+func (p *posting) remove(at int) {
+	last := len(p.listed) - 1
+	moved := p.listed[last]
+	p.listed[at] = moved
+	moved.bucket.spots[moved.spot].at = at
+	p.listed[last] = listing{}
+	if p.listed = p.listed[:last]; last == 0 && p.in != nil {
+		delete(p.in.byKey, p.key)
+	}
+}
+
+// find appends the buckets that the event may help, each once, in an order that depends on no map.
+func (p *parkedIndex) find(x *index, event model.Event, to []*bucket) []*bucket {
+	p.lookups++
+	if x.Cause == nil {
+		return p.take(&x.all, to)
+	}
+	touch := &p.touch
+	touch.Has, touch.Seeks = touch.Has[:0], touch.Seeks[:0]
+	x.Touches(event, touch)
+	// Either of the two finds every bucket that can be helped.
+	all := len(x.all.listed)
+	wanting, keyed := lookup{found: p.wanting.found[:0]}, lookup{found: p.keyed.found[:0]}
+	wanting.at(&x.wanting, touch.Has)
+	if keyed.seek(&x.keyed, touch.Seeks) {
+		keyed.buckets = all
+	}
+	p.wanting, p.keyed = wanting, keyed
+	switch {
+	case min(wanting.buckets, keyed.buckets) >= all:
+		return p.take(&x.all, to)
+	case wanting.buckets <= keyed.buckets:
+		return p.takeFound(&x.wanting, wanting.found, to)
+	}
+	return p.takeFound(&x.keyed, keyed.found, to)
+}
+
+// lookup is what one lookup in a catalog found.
+type lookup struct {
+	found   []*posting
+	buckets int // in them, and those that are found always; a bucket counts for each of its spots
+}
+
+// at looks up the keys.
+func (l *lookup) at(c *catalog, keys []model.Key) {
+	l.buckets = len(c.always.listed)
+	l.add(c, keys)
+}
+
+// seek looks up the keys of one clause of each way. It reports whether every bucket of the catalog meets the ways.
+func (l *lookup) seek(c *catalog, ways []model.Way) (all bool) {
+	l.buckets = len(c.always.listed)
+	for _, way := range ways {
+		if len(way) == 0 {
+			return true
+		}
+		l.add(c, c.fewest(way))
+	}
+	return len(ways) == 0
+}
+
+func (l *lookup) add(c *catalog, keys []model.Key) {
+	if len(c.byKey) == 0 {
+		return
+	}
+	for i := range keys {
+		if at := c.byKey[keys[i]]; at != nil {
+			l.found = append(l.found, at)
+			l.buckets += len(at.listed)
+		}
+	}
+}
+
+// takeFound appends the buckets of the postings, and those that are found always. The postings may have been found by the labels of a map, so they
+// are ordered first.
+func (p *parkedIndex) takeFound(c *catalog, found []*posting, to []*bucket) []*bucket {
+	if len(found) > 1 {
+		slices.SortFunc(found, func(a, b *posting) int { return a.key.Compare(b.key) })
+	}
+	to = p.take(&c.always, to)
+	for _, at := range found {
+		to = p.take(at, to)
+	}
+	return to
+}
+
+// take appends those buckets of a posting that this lookup has not found yet.
+func (p *parkedIndex) take(at *posting, to []*bucket) []*bucket {
+	for i := range at.listed {
+		if b := at.listed[i].bucket; b.lookup != p.lookups {
+			b.lookup = p.lookups
+			to = append(to, b)
+		}
+	}
+	return to
+}
