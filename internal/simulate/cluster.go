@@ -30,6 +30,8 @@ type Config struct {
 	Scheduler *config.Config
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened; 0 means kube-scheduler's default.
 	ParkedMax time.Duration
+	// EventTTL is how long the API server keeps an event after its last write; 0 means the API server's default.
+	EventTTL time.Duration
 	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
 	Slice int
 	// Seed chooses among equally good nodes, and what goes wrong.
@@ -123,7 +125,7 @@ func New(config Config) (*Cluster, error) {
 	c := &Cluster{
 		config: config, profiles: map[string]*plugin.Profile{}, now: epoch,
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
-		store: newStore(), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
+		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
 	}
 	for _, p := range config.Scheduler.Profiles {
 		c.profiles[p.Name] = p

@@ -213,9 +213,9 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 	key := request.Key()
 	switch request.Kind {
 	case commit.Record:
-		return commit.Response{Err: c.store.createEvent(&request.Series)}
+		return commit.Response{Err: c.store.createEvent(&request.Series, c.now)}
 	case commit.Repeat:
-		return commit.Response{Err: c.store.patchEvent(&request.Series)}
+		return commit.Response{Err: c.store.patchEvent(&request.Series, c.now)}
 	case commit.Bind:
 		bound, err := c.store.bind(key, request.Binding.UID, request.Binding.Target.Name)
 		if err != nil {

@@ -23,7 +23,8 @@ type eventName struct {
 func nameOf(event *report.Series) eventName { return eventName{event.Subject.Key(), event.First} }
 
 // createEvent does what the API server does with a new event.
-func (s *store) createEvent(event *report.Series) error {
+func (s *store) createEvent(event *report.Series, now time.Time) error {
+	s.expireEvents(now)
 	name := nameOf(event)
 	if _, there := s.events[name]; there {
 		return apierrors.NewAlreadyExists(v1.Resource("events"), name.pod.Name)
@@ -33,12 +34,13 @@ func (s *store) createEvent(event *report.Series) error {
 	}
 	stored := *event
 	stored.Note = "" // a Verdict has it
-	s.events[name] = stored
+	s.writeEvent(stored, now)
 	return nil
 }
 
 // patchEvent does what the API server does with the patch of an event's series.
-func (s *store) patchEvent(event *report.Series) error {
+func (s *store) patchEvent(event *report.Series, now time.Time) error {
+	s.expireEvents(now)
 	name := nameOf(event)
 	stored, there := s.events[name]
 	switch {
@@ -48,8 +50,35 @@ func (s *store) patchEvent(event *report.Series) error {
 		return apierrors.NewBadRequest(fmt.Sprintf("series.count is %d: must be at least 2", event.Count))
 	}
 	stored.Count, stored.Last = event.Count, event.Last
-	s.events[name] = stored
+	s.writeEvent(stored, now)
 	return nil
+}
+
+// defaultEventTTL is the API server's default of --event-ttl.
+const defaultEventTTL = time.Hour
+
+// eventWrite is a write of an event, which keeps it for some time.
+type eventWrite struct {
+	name eventName
+	at   time.Time
+}
+
+func (s *store) writeEvent(event report.Series, now time.Time) {
+	name := nameOf(&event)
+	s.events[name] = event
+	s.written = append(s.written, eventWrite{name, now})
+	s.lastWrite[name] = now
+}
+
+// expireEvents removes the events that were not written for some time.
+func (s *store) expireEvents(now time.Time) {
+	for len(s.written) > 0 && now.Sub(s.written[0].at) >= s.eventTTL {
+		if name := s.written[0].name; s.lastWrite[name].Equal(s.written[0].at) {
+			delete(s.events, name)
+			delete(s.lastWrite, name)
+		}
+		s.written = s.written[1:]
+	}
 }
 
 // Events returns the stored events by pod and time, without their notes.
@@ -65,4 +94,4 @@ func (c *Cluster) Events() []report.Series {
 }
 
 // DeleteEvents deletes all events, as the API server does with each an hour after it was last written.
-func (c *Cluster) DeleteEvents() { clear(c.store.events) }
+func (c *Cluster) DeleteEvents() { c.store.expireEvents(c.now.Add(c.store.eventTTL)) }

@@ -25,7 +25,9 @@ func TestSeriesCountEveryRejection(t *testing.T) {
 	const huge, small = 4, 150
 	for seed := range uint64(5) {
 		r := random.New(seed)
-		s := newSmall(t)
+		config := defaults(t)
+		config.EventTTL = 100 * 24 * time.Hour // all are there in the end
+		s := smallOf(t, config)
 		n := node("a", "1000")
 		n.Status.Allocatable["pods"] = n.Status.Allocatable["cpu"]
 		s.c.SetNode(n)

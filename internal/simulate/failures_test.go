@@ -23,7 +23,12 @@ type small struct {
 
 func newSmall(t *testing.T, nodes ...string) *small {
 	t.Helper()
-	c, err := simulate.New(defaults(t))
+	return smallOf(t, defaults(t), nodes...)
+}
+
+func smallOf(t *testing.T, config simulate.Config, nodes ...string) *small {
+	t.Helper()
+	c, err := simulate.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

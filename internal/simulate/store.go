@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,16 +22,23 @@ import (
 
 // store is what the API server has stored. Objects in it are never written: a change replaces the object.
 type store struct {
-	nodes    map[string]*v1.Node
-	pods     map[model.PodKey]*v1.Pod
-	others   map[model.Ref]kinds.Object
-	events   map[eventName]report.Series
-	revision int64
-	uids     int64
+	nodes  map[string]*v1.Node
+	pods   map[model.PodKey]*v1.Pod
+	others map[model.Ref]kinds.Object
+	events map[eventName]report.Series
+	// written are the writes of events, the first one first, until they expire.
+	written   []eventWrite
+	lastWrite map[eventName]time.Time
+	eventTTL  time.Duration
+	revision  int64
+	uids      int64
 }
 
-func newStore() store {
-	return store{nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}, others: map[model.Ref]kinds.Object{}, events: map[eventName]report.Series{}}
+func newStore(eventTTL time.Duration) store {
+	return store{
+		nodes: map[string]*v1.Node{}, pods: map[model.PodKey]*v1.Pod{}, others: map[model.Ref]kinds.Object{},
+		events: map[eventName]report.Series{}, lastWrite: map[eventName]time.Time{}, eventTTL: cmp.Or(eventTTL, defaultEventTTL),
+	}
 }
 
 // stamp gives an object what the API server gives: a revision, and a UID if it has none.

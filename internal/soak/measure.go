@@ -24,10 +24,10 @@ type soak struct {
 
 // totals only grow.
 type totals struct {
-	changes, decisions, placed                    int64
-	asked, visited, filled                        int64
+	changes, decisions, placed                                 int64
+	asked, visited, filled                                     int64
 	hints, tallyUpdates, talliesBuilt, tallyVisits, termsAsked int64
-	applying, deciding                            time.Duration
+	applying, deciding                                         time.Duration
 }
 
 // Round sums what the loop's rounds do; it makes the soak an observer of the loop.

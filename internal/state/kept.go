@@ -8,7 +8,7 @@ type Kept struct {
 	Images int
 	// Selectors are services and controllers of pods, Namespaces those whose labels are known.
 	Selectors, Namespaces int
-	// LabelSets are the label sets of placed pods; some without pods are among them.
+	// LabelSets are the label sets that have pods.
 	LabelSets int
 }
 
@@ -17,7 +17,7 @@ func (s *State) Kept() Kept {
 	selectors := len(s.selectorSources.controllers) + len(s.selectorSources.services.byName)
 	return Kept{
 		Terms: len(s.terms.byKey), Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
-		LabelSets: len(s.population.sets),
+		LabelSets: len(s.population.sets) - s.population.empty,
 	}
 }
 

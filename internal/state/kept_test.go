@@ -26,7 +26,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		{Kind: model.ObjectSet, Ref: service, Object: build.Service("web", map[string]string{"app": "x"})},
 		{Kind: model.ObjectSet, Ref: set, Object: &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}}}},
 	})
-	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1}); have != want {
+	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1, LabelSets: 1}); have != want {
 		t.Errorf("kept is %+v, want %+v", have, want)
 	}
 	s.Apply([]model.Change{
