@@ -78,24 +78,38 @@ func (b *bench) rollOut(t testing.TB, app, revision int) {
 	b.state.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: "grid", Name: fmt.Sprintf("app-%d-%d-0", app, revision-1)}}})
 }
 
-// BenchmarkAfterRollouts places a pod of a new revision of an app and removes that of the revision before, after many such rollouts of the same 100 apps of
-// one pod each.
+// BenchmarkAfterRollouts measures a rollout, which places a pod of a new revision of an app and removes that of the revision before, and a change of
+// a node's label, after many rollouts of the same 100 apps of one pod each.
 func BenchmarkAfterRollouts(b *testing.B) {
 	for _, rollouts := range []int{10, 100_000} {
-		b.Run(fmt.Sprintf("nodes=1000/rollouts=%d", rollouts), func(b *testing.B) {
-			const apps = 100
-			c := newBench(b, 1000)
-			c.serve(apps)
-			for i := range apps + rollouts {
-				c.rollOut(b, i%apps, 1+i/apps)
-			}
-			heap := heapBytes()
-			b.ResetTimer()
-			for i := range b.N {
-				i += apps + rollouts
-				c.rollOut(b, i%apps, 1+i/apps)
+		const apps = 100
+		c, done := newBench(b, 1000), 0
+		next := func() {
+			c.rollOut(b, done%apps, 1+done/apps)
+			done++
+		}
+		c.serve(apps)
+		for range apps + rollouts {
+			next()
+		}
+		heap := heapBytes()
+		name := fmt.Sprintf("nodes=1000/rollouts=%d", rollouts)
+		b.Run(name+"/rollout", func(b *testing.B) {
+			for b.Loop() {
+				next()
 			}
 			b.ReportMetric(float64(heap)/(1<<20), "heap-MiB")
+		})
+		b.Run(name+"/label", func(b *testing.B) {
+			var versions [2][]model.Change
+			for i := range versions {
+				n := benchNode(17)
+				n.Labels["other"] = fmt.Sprint(i)
+				versions[i] = []model.Change{{Kind: model.NodeSet, Node: model.NewNode(n)}}
+			}
+			for i := 0; b.Loop(); i++ {
+				c.state.Apply(versions[i%2])
+			}
 		})
 	}
 }
