@@ -54,9 +54,10 @@ type OutboxConfig struct {
 	Jitter func(wait time.Duration) time.Duration
 }
 
-// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsRepeated are repetitions that
-// were counted in an event's series, StatusesDropped and EventsDropped those that were not written because too many waited, or there was no time left. Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events
-// that were looked at one by one.
+// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsRepeated are repetitions that were
+// counted in an event's series, StatusesDropped and EventsDropped those that were not written because too many waited, or there was no time left.
+// Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events that
+// were looked at one by one.
 type Stats struct {
 	Bound, BindingsFailed, Questions int64
 	Statuses, StatusesFailed         int64

@@ -33,8 +33,9 @@ type built struct {
 	reads []model.Kind
 }
 
-// build makes the plugins of a checked profile and assigns them to their points. From the profile's arguments it drops those of disabled plugins
-// and empty ones, and sorts the rest. ignored are the resources that NodeResourcesFit must ignore for extenders, before the plugins of the profiles before.
+// build makes the plugins of a checked profile and assigns them to their points. From the profile's arguments it drops those of disabled plugins and
+// empty ones, and sorts the rest. ignored are the resources that NodeResourcesFit must ignore for extenders, before the plugins of the profiles
+// before.
 func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string, before *plugins) (built, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {

@@ -7,7 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// numbers number the plugins of all profiles. Profiles that are alike are built with the same plugins and then share what is computed for one of them.
+// numbers number the plugins of all profiles. Profiles that are alike are built with the same plugins and then share what is computed for one of
+// them.
 type numbers struct {
 	plugins map[plugin.Plugin]int32
 	lists   map[string]int32 // by the numbers of the plugins

@@ -12,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestAlikeProfilesShare decides about pods of several profiles. Those with equal plugins and arguments share columns and remembered rejections; one with
-// other arguments for a plugin shares the columns of the others; one with other filters shares no rejections.
+// TestAlikeProfilesShare decides about pods of several profiles. Those with equal plugins and arguments share columns and remembered rejections; one
+// with other arguments for a plugin shares the columns of the others; one with other filters shares no rejections.
 func TestAlikeProfilesShare(t *testing.T) {
 	const file = `
 apiVersion: kubescheduler.config.k8s.io/v1

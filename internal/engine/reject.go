@@ -161,9 +161,9 @@ func (t *objectionCounts) addRules(filter int, slots []int32, rules []plugin.Cou
 	return slots
 }
 
-// countObjections counts the nodes by the first objection to each: filter by filter over the nodes that none before has rejected, so that a node costs
-// a look at each column up to the first that rejects it. Nodes beside which pods are nominated, or on which the view has other pods than the state, are
-// asked about one by one.
+// countObjections counts the nodes by the first objection to each: filter by filter over the nodes that none before has rejected, so that a node
+// costs a look at each column up to the first that rejects it. Nodes beside which pods are nominated, or on which the view has other pods than the
+// state, are asked about one by one.
 func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 	nominated := e.objectionsBesideNominated(c)
 	slots := e.slotsToCheck(c)

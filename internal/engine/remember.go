@@ -11,8 +11,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// shape is everything of a pod that a rejection depends on: pods of one shape are rejected for the same reasons in the same state. The pod itself matters
-// only if it is nominated, or names its node; rejections of such pods are not remembered.
+// shape is everything of a pod that a rejection depends on: pods of one shape are rejected for the same reasons in the same state. The pod itself
+// matters only if it is nominated, or names its node; rejections of such pods are not remembered.
 type shape struct {
 	filters int32 // the list of filters, in order; profiles that are alike share it
 	// priority is the pod's if other pods are nominated to nodes, 0 otherwise: it leaves room for those that it does not outrank.
@@ -36,9 +36,9 @@ type rejected struct {
 	used     uint64 // the engine's clock when it was last used
 	again    bool   // the shape was decided about before, and remembered
 
-	// With a column of objections by slot a rejection follows the journal: only nodes that changed are asked about again. It has none when it is decided
-	// for the first time, since most shapes are rejected once; none if a CountFilter has something to check, because then a pod that is placed can change
-	// the objection to any node; and none if there are too many different objections.
+	// With a column of objections by slot a rejection follows the journal: only nodes that changed are asked about again. It has none when it is
+	// decided for the first time, since most shapes are rejected once; none if a CountFilter has something to check, because then a pod that is placed
+	// can change the objection to any node; and none if there are too many different objections.
 	//
 	// Invariant: the counts of objections are those of bySlot, or there are none.
 	objectionCounts
@@ -101,7 +101,8 @@ func versionsFor(c *cycle) state.Versions {
 	return v
 }
 
-// recall returns the rejection of pods like the cycle's, nil if none is remembered that still holds. If nodes have changed since, it asks about these again.
+// recall returns the rejection of pods like the cycle's, nil if none is remembered that still holds. If nodes have changed since, it asks about
+// these again.
 func (e *Engine) recall(c *cycle) *plan.Rejection {
 	if len(e.rejections.byShape) == 0 {
 		return nil
@@ -127,7 +128,8 @@ func (e *Engine) recall(c *cycle) *plan.Rejection {
 // followed bounds how many changes of nodes a remembered rejection follows: one in so many slots, beyond which deciding anew is cheaper.
 const followed = 32
 
-// follow brings a remembered rejection up to date. It returns false if the pod has to be decided about: a node objects no longer, or too much has changed.
+// follow brings a remembered rejection up to date. It returns false if the pod has to be decided about: a node objects no longer, or too much has
+// changed.
 func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
 	entries, ok := c.view.State().Since(r.versions.Journal)
 	if !ok || r.bySlot == nil || r.versions.Nominations != now.Nominations || len(entries) > fewNodes+c.view.State().Slots()/followed {

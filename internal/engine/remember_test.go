@@ -149,8 +149,8 @@ func (numbered) Filter(node state.Node) reason.Code {
 	return reason.Code(1 + 10*int(node.Slot()) + node.PodCount())
 }
 
-// TestManyDifferentObjections rejects a pod on nodes that all object for different reasons, more than a remembered rejection can keep by slot, and just
-// as many as it can.
+// TestManyDifferentObjections rejects a pod on nodes that all object for different reasons, more than a remembered rejection can keep by slot, and
+// just as many as it can.
 func TestManyDifferentObjections(t *testing.T) {
 	for _, nodes := range []int{20, 250, 255, 256, 600} {
 		b := withPlugins(t, nodes, func(p *plugin.Profile) { p.Filters = []plugin.Filter{numbered{}} })
@@ -182,8 +182,8 @@ func TestManyDifferentObjections(t *testing.T) {
 	}
 }
 
-// TestRejectionsCostWhatChanged decides about pods of many shapes that fit nowhere, after one node has changed: each costs a look at that node, and none
-// visits the others.
+// TestRejectionsCostWhatChanged decides about pods of many shapes that fit nowhere, after one node has changed: each costs a look at that node, and
+// none visits the others.
 func TestRejectionsCostWhatChanged(t *testing.T) {
 	const nodes, different, changes = 2000, 50, 10
 	b := newBench(t, nodes)
@@ -253,8 +253,8 @@ func TestRejectionsStayWithinTheirBudget(t *testing.T) {
 	}
 }
 
-// TestNominatedPodIsDecidedAbout rejects a pod because the only node must leave room for a nominated one, and then decides about the nominated pod, which
-// is of the same shape: it does not leave room for itself.
+// TestNominatedPodIsDecidedAbout rejects a pod because the only node must leave room for a nominated one, and then decides about the nominated pod,
+// which is of the same shape: it does not leave room for itself.
 func TestNominatedPodIsDecidedAbout(t *testing.T) {
 	b := newBench(t, 1)
 	withUID := func(p *v1.Pod) {
@@ -281,8 +281,8 @@ func TestNominatedPodIsDecidedAbout(t *testing.T) {
 	}
 }
 
-// TestChangedDefaultSelector rejects a pod for a default spread constraint, and then changes the selector of its service, which changes nothing in the
-// journal: other pods count now.
+// TestChangedDefaultSelector rejects a pod for a default spread constraint, and then changes the selector of its service, which changes nothing in
+// the journal: other pods count now.
 func TestChangedDefaultSelector(t *testing.T) {
 	o := oracle.DefaultProfile()
 	o.Spread.DefaultingType = configv1.ListDefaulting
@@ -306,8 +306,8 @@ func TestChangedDefaultSelector(t *testing.T) {
 	}
 }
 
-// TestFollowingStopsHalfway changes two nodes, of which the second objects no longer: the pod is decided about, although the objection to the first node has
-// been counted anew. When the second objects again as before, the rejection must still have the first node's new reason.
+// TestFollowingStopsHalfway changes two nodes, of which the second objects no longer: the pod is decided about, although the objection to the first
+// node has been counted anew. When the second objects again as before, the rejection must still have the first node's new reason.
 func TestFollowingStopsHalfway(t *testing.T) {
 	b := newBench(t, 2)
 	pod := b.pod(0, wants(33_000))
@@ -334,8 +334,8 @@ func TestFollowingStopsHalfway(t *testing.T) {
 	decide(plan.Unschedulable, reason.Count{Nodes: 1, Reason: "Insufficient cpu"}, reason.Count{Nodes: 1, Reason: "node(s) were unschedulable"})
 }
 
-// TestRejectionsFollowNodesThatMove removes most nodes of a large cluster and creates some again. The state moves nodes to other slots meanwhile and cuts
-// slots off; what is remembered follows, and must be what would be decided.
+// TestRejectionsFollowNodesThatMove removes most nodes of a large cluster and creates some again. The state moves nodes to other slots meanwhile and
+// cuts slots off; what is remembered follows, and must be what would be decided.
 func TestRejectionsFollowNodesThatMove(t *testing.T) {
 	const nodes, left = 3000, 40
 	b := newBench(t, nodes)

@@ -197,8 +197,8 @@ func TestImagesCostWhatChanged(t *testing.T) {
 	}
 }
 
-// TestStaleClassesAreDropped changes the images of one node so often that it has had every set of the pod's images: the column does not keep a class for
-// each.
+// TestStaleClassesAreDropped changes the images of one node so often that it has had every set of the pod's images: the column does not keep a class
+// for each.
 func TestStaleClassesAreDropped(t *testing.T) {
 	b := newBench(t, 3)
 	var names []string

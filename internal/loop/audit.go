@@ -6,9 +6,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/audit"
 )
 
-// Audit checks the invariants of what the loop owns: those of the state, the queue and the engine, that they agree, and those of waits. It returns every violation in
-// one error, nil if there is none. It changes nothing. It may be called only between rounds, on the goroutine that calls Once, and takes time in
-// proportion to everything that the loop owns.
+// Audit checks the invariants of what the loop owns: those of the state, the queue and the engine, that they agree, and those of waits. It returns
+// every violation in one error, nil if there is none. It changes nothing. It may be called only between rounds, on the goroutine that calls Once,
+// and takes time in proportion to everything that the loop owns.
 func (l *Loop) Audit() error {
 	v := audit.Of("loop")
 	l.auditPlaces(v)

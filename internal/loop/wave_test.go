@@ -161,8 +161,8 @@ func TestWavesAreDecidedAlike(t *testing.T) {
 	}
 }
 
-// TestWaveIsDecidedOncePerShape wakes many pods at once and looks at each decision: every pod has its own attempt, event and backoff, as if it had been
-// decided about by itself, but a shape is decided once for each change of the cluster, and pods that are rejected alike share one rejection.
+// TestWaveIsDecidedOncePerShape wakes many pods at once and looks at each decision: every pod has its own attempt, event and backoff, as if it had
+// been decided about by itself, but a shape is decided once for each change of the cluster, and pods that are rejected alike share one rejection.
 func TestWaveIsDecidedOncePerShape(t *testing.T) {
 	const nodes, parked, shapes = 50, 1000, 20
 	f := newFull(t, nodes, parked, shapes, false)

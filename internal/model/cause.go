@@ -130,26 +130,6 @@ func labelClause(kind string, namespaces []string, name string, values []string)
 // Label is one label of an object.
 type Label struct{ Key, Value string }
 
-// Demanded returns labels of which every object that the selector matches has one, all with one key; nil if the selector has no requirement that
-// gives such labels.
-func Demanded(s labels.Selector) []Label {
-	requirements, selectable := s.Requirements()
-	if !selectable {
-		return nil
-	}
-	for _, r := range requirements {
-		switch r.Operator() {
-		case selection.In, selection.Equals, selection.DoubleEquals:
-			var some []Label
-			for _, value := range r.ValuesUnsorted() {
-				some = append(some, Label{r.Key(), value})
-			}
-			return some
-		}
-	}
-	return nil
-}
-
 // ChangedLabels calls yield with the name of each label that differs between two versions of an object, and the value that it has now; has is
 // false if it is gone.
 func ChangedLabels(before, after map[string]string, yield func(name, value string, has bool)) {

@@ -100,9 +100,9 @@ type NodeScores interface {
 	Score(node state.Node) int32
 }
 
-// ClassScores is implemented by NodeScores that depend on facts about all nodes together: if these change, so may the score of every node. Score then
-// returns the class of a node, which depends on the node alone, and Classes the raw score of each class. So a change of the facts costs as much as there
-// are classes, and of nodes only those are asked about again that changed themselves.
+// ClassScores is implemented by NodeScores that depend on facts about all nodes together: if these change, so may the score of every node. Score
+// then returns the class of a node, which depends on the node alone, and Classes the raw score of each class. So a change of the facts costs as much
+// as there are classes, and of nodes only those are asked about again that changed themselves.
 type ClassScores interface {
 	NodeScores
 	// Classes returns the raw score of each class that Score has returned so far, by class. That of class 0 is 0. The slice is valid until the

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// inTurn is the order in which ready pods are popped. It asks the plugin once: of two pods, the one that arrived first goes first unless the plugin puts
-// the other before it.
+// inTurn is the order in which ready pods are popped. It asks the plugin once: of two pods, the one that arrived first goes first unless the plugin
+// puts the other before it.
 func inTurn(sort plugin.QueueSort) func(a, b *entry) bool {
 	return func(a, b *entry) bool {
 		x, y := plugin.Queued{Pod: a.pod, Since: a.since}, plugin.Queued{Pod: b.pod, Since: b.since}

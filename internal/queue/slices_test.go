@@ -117,8 +117,8 @@ func TestManyHintsAreAskedInSlices(t *testing.T) {
 	}
 }
 
-// TestPodsOfAStatefulSetAreAskedAboutOnce deletes a pod that kept all others of its set away, and they it. Each of them has a label of its own, so one
-// of the two hints depends on the pod; it is not asked about pods that the other has helped.
+// TestPodsOfAStatefulSetAreAskedAboutOnce deletes a pod that kept all others of its set away, and they it. Each of them has a label of its own, so
+// one of the two hints depends on the pod; it is not asked about pods that the other has helped.
 func TestPodsOfAStatefulSetAreAskedAboutOnce(t *testing.T) {
 	const size = 2000
 	member := func(i int) *v1.Pod {
@@ -213,8 +213,8 @@ func turns(t *testing.T, rules queue.Config, pods []*model.Pod, rejectors [][]st
 	}
 }
 
-// TestNothingIsForgottenBetweenSlices raises event after event in slices while pods come, go, change, are placed and rejected again. Every pod that was
-// parked when an event happened that its hint accepts is woken by it, or has had a turn since.
+// TestNothingIsForgottenBetweenSlices raises event after event in slices while pods come, go, change, are placed and rejected again. Every pod that
+// was parked when an event happened that its hint accepts is woken by it, or has had a turn since.
 func TestNothingIsForgottenBetweenSlices(t *testing.T) {
 	random.EverySeed(t, "./internal/queue", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)

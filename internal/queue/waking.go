@@ -14,8 +14,8 @@ import (
 // event had reached it at once, with these differences: its backoff is looked at when it is moved; until then it counts as parked; and a pod that was
 // parked after the event, by a decision that saw what had happened, is not woken by it.
 
-// DefaultSlice is how many hints a round asks, and how many pods it moves, before it leaves the rest to the next. A hint or a move takes 1 to 6 µs, so
-// that a round takes a few milliseconds at most.
+// DefaultSlice is how many hints a round asks, and how many pods it moves, before it leaves the rest to the next. A hint or a move takes 1 to 6 µs,
+// so that a round takes a few milliseconds at most.
 const DefaultSlice = 500
 
 // pendingMax bounds how many events wait to be taken. When there are more, every parked pod is tried again without looking.

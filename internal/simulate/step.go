@@ -104,7 +104,8 @@ func (c *Cluster) AdvanceTo(target time.Time, each func(Round) error) error {
 	return c.Settle(each)
 }
 
-// Plan has something happen at a time that is not before Now: a change to the API objects, say, or to what goes wrong. Steps at that time begin with it.
+// Plan has something happen at a time that is not before Now: a change to the API objects, say, or to what goes wrong. Steps at that time begin with
+// it.
 func (c *Cluster) Plan(at time.Time, do func()) { c.agenda.plan(at, 0, do) }
 
 // Elapsed is how long the simulation has lasted, in virtual time.

@@ -175,8 +175,8 @@ func (c *domainCounts) addTo(sums []int64, weight int64) {
 }
 
 // leastExcept returns the smallest count that is not 0, outside the domains of the differences, which are sorted by domain; absent if there is
-// none. For an array it takes time in the logarithm of the number of domains; wantLeast must have been called. For a list it reads all of it, which is at most
-// one in listedUpTo of the domains: few nodes, or a node set much smaller than the cluster.
+// none. For an array it takes time in the logarithm of the number of domains; wantLeast must have been called. A list is read as a whole; it has
+// at most one in listedUpTo of the domains, and Least asks for it only if all domains of the node set have pods.
 func (c *domainCounts) leastExcept(differences []Difference) int32 {
 	if c.dense != nil {
 		return c.least.except(differences)

@@ -40,7 +40,7 @@ func (s *State) membership(nodes NodeSet, key TopologyKey) *membership {
 	return m
 }
 
-// forget drops the membership when no tally uses it any more.
+// forgetMembership drops the membership when no tally uses it any more.
 func (s *State) forgetMembership(m *membership) {
 	if m.tallies--; m.tallies == 0 {
 		delete(s.tallies.memberships, m.key())

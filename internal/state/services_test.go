@@ -163,7 +163,8 @@ func TestDefaultSelectors(t *testing.T) {
 	}
 }
 
-// crowded is a state with services in one namespace. All select two labels that every pod has, one of which comes first and one last by name, and an app.
+// crowded is a state with services in one namespace. All select two labels that every pod has, one of which comes first and one last by name, and an
+// app.
 func crowded(services int) *State {
 	s := New()
 	for i := range services {

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// TestVersions changes one thing after the other that a decision can read: the version that it belongs to changes, and a change that no decision can see
-// changes none.
+// TestVersions changes one thing after the other that a decision can read: the version that it belongs to changes, and a change that no decision can
+// see changes none.
 func TestVersions(t *testing.T) {
 	s := New()
 	pod := func(name, node, nominated string, change func(*v1.Pod)) model.Change {

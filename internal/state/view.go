@@ -11,9 +11,9 @@ import (
 // View is the cluster as a decision reads it: the state, or the state with the differences of a Draft. It is valid until the state or the draft
 // changes.
 //
-// Counts have two parts: those of the state, and the Differences of the view, which are few and usually none. Methods that count a set of pods
-// for the first time or expand one (Tally, Expanded, Domains, Sums) must be called by the goroutine that owns the state; all others only read, so several goroutines may
-// use views of one state at the same time while it is not written.
+// Counts have two parts: those of the state, and the Differences of the view, which are few and usually none. Methods that count a set of pods for
+// the first time or expand one (Tally, Expanded, Domains, Sums) must be called by the goroutine that owns the state; all others only read, so
+// several goroutines may use views of one state at the same time while it is not written.
 type View struct {
 	s *State
 	d *Draft // nil: no differences

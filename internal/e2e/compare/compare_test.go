@@ -78,8 +78,8 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	}
 }
 
-// TestComparison runs a shape, workloads with churn and with many namespaces, and a restart with Berth and the binder, all of them tiny, and then resumes from the
-// file that this wrote.
+// TestComparison runs a shape, workloads with churn and with many namespaces, and a restart with Berth and the binder, all of them tiny, and then
+// resumes from the file that this wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {

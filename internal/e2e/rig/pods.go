@@ -89,8 +89,8 @@ func InParallel(n int, do func(i int) error) error {
 	return <-errs
 }
 
-// Bindings watches how many pods of a namespace, or of all, are bound, and when. It requests only metadata from the API server, so that watching costs
-// little.
+// Bindings watches how many pods of a namespace, or of all, are bound, and when. It requests only metadata from the API server, so that watching
+// costs little.
 type Bindings struct {
 	mu          sync.Mutex
 	bound       map[string]time.Time
