@@ -37,7 +37,7 @@ simulate-faults: ## the loop under every fault of docs/failures.md, by seed, wit
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
 
-bench: ## Go benchmarks: one decision at 1,000, 5,000 and 20,000 nodes, and the plugins
+bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
 compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
