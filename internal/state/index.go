@@ -53,3 +53,12 @@ func (x *index[K, T]) remove(item T) {
 	}
 	*f = filing[K]{}
 }
+
+// listed returns how many items are listed under some keys.
+func (x *index[K, T]) listed(keys []K) int {
+	n := 0
+	for _, key := range keys {
+		n += len(x.under[key])
+	}
+	return n
+}

@@ -138,22 +138,14 @@ func (s *State) selectedNamespaces(term *model.Term) []string {
 // fewest returns the keys under which the fewest label sets are filed, among alternatives that each cover all that a selector can match.
 func (x *population) fewest(namespaces []string, demands [][]model.Label) []labelKey {
 	best := keysOf(namespaces, []model.Label{{}})
-	least := x.filed(best)
+	least := x.index.listed(best)
 	for _, some := range demands {
 		keys := keysOf(namespaces, some)
-		if n := x.filed(keys); n < least {
+		if n := x.index.listed(keys); n < least {
 			best, least = keys, n
 		}
 	}
 	return best
-}
-
-func (x *population) filed(keys []labelKey) int {
-	n := 0
-	for _, key := range keys {
-		n += len(x.index.under[key])
-	}
-	return n
 }
 
 func keysOf(namespaces []string, some []model.Label) []labelKey {

@@ -17,7 +17,7 @@ func (x *selectionIndex[T]) add(term *model.Term, item T) {
 	}
 	var best []labelKey
 	for _, some := range model.Demands(term.Selector) {
-		if keys := keysOf(namespaces, some); best == nil || x.filed(keys) < x.filed(best) {
+		if keys := keysOf(namespaces, some); best == nil || x.index.listed(keys) < x.index.listed(best) {
 			best = keys
 		}
 	}
@@ -28,14 +28,6 @@ func (x *selectionIndex[T]) add(term *model.Term, item T) {
 }
 
 func (x *selectionIndex[T]) remove(item T) { x.index.remove(item) }
-
-func (x *selectionIndex[T]) filed(keys []labelKey) int {
-	n := 0
-	for _, key := range keys {
-		n += len(x.index.under[key])
-	}
-	return n
-}
 
 // candidates calls yield for every selection that may match the pod, each once: an item is filed under values of one key only, of which a pod has
 // at most one, and either under namespaces or under none.
