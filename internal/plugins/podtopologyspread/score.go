@@ -38,15 +38,41 @@ type memory struct {
 	shares []int64 // normalised scores, from the smallest raw score on
 }
 
-var memories = sync.Pool{New: func() any { return new(memory) }}
+// memories are those that no need uses at the moment: as many as engines have ever scored at the same time. Not a sync.Pool, which may forget one
+// at any time.
+var memories struct {
+	sync.Mutex
+	free []*memory
+}
+
+func takeMemory() *memory {
+	memories.Lock()
+	defer memories.Unlock()
+	last := len(memories.free) - 1
+	if last < 0 {
+		return new(memory)
+	}
+	m := memories.free[last]
+	memories.free = memories.free[:last]
+	return m
+}
+
+func giveMemory(m *memory) {
+	memories.Lock()
+	defer memories.Unlock()
+	memories.free = append(memories.free, m)
+}
 
 // Score rates each node by the number of pods in its domains.
 func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	if !x.apply(v) {
 		return false, nil
 	}
-	x.memory = memories.Get().(*memory)
-	defer func() { memories.Put(x.memory); x.memory = nil }()
+	x.memory = takeMemory()
+	defer func() {
+		giveMemory(x.memory)
+		x.memory = nil
+	}()
 	kept := slots
 	if x.keysRequired {
 		kept = x.withAllKeys(v, slots)
