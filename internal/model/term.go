@@ -117,7 +117,7 @@ func appendTerm(b []byte, owner string, source *v1.PodAffinityTerm) []byte {
 	return AppendSelector(append(b, '/'), source.LabelSelector)
 }
 
-// Demands returns alternatives: of each, every object that the selector matches has one of the labels, which are all of one key. It is empty if
+// Demands returns alternatives: of each, every object that the selector matches has one of the labels, which are distinct and all of one key. It is empty if
 // the selector has no requirement that gives such labels, or selects nothing.
 func Demands(s labels.Selector) [][]Label {
 	requirements, selectable := s.Requirements()
@@ -128,8 +128,10 @@ func Demands(s labels.Selector) [][]Label {
 	for _, r := range requirements {
 		switch r.Operator() {
 		case selection.In, selection.Equals, selection.DoubleEquals:
+			values := r.ValuesUnsorted() // a copy, in which the selector's author may have repeated some
+			slices.Sort(values)
 			var some []Label
-			for _, value := range r.ValuesUnsorted() {
+			for _, value := range slices.Compact(values) {
 				some = append(some, Label{r.Key(), value})
 			}
 			all = append(all, some)

@@ -247,6 +247,9 @@ func (s *State) auditLabelSet(v *audit.Violations, of model.LabelSet, l *labelSe
 	}
 	keys := []labelKey{{namespace: l.namespace}}
 	for key, value := range l.labels {
+		if key == "" {
+			continue
+		}
 		keys = append(keys, labelKey{l.namespace, model.Label{Key: key, Value: value}})
 	}
 	if !sameKeys(l.filed.keys, keys) {

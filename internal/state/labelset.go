@@ -64,6 +64,9 @@ func (s *State) newLabelSet(pod *model.Pod) *labelSet {
 	keys := make([]labelKey, 0, len(pod.Labels)+1)
 	keys = append(keys, labelKey{namespace: pod.Namespace})
 	for key, value := range pod.Labels {
+		if key == "" {
+			continue // the API server rejects it, and no selector demands it
+		}
 		keys = append(keys, labelKey{pod.Namespace, model.Label{Key: key, Value: value}})
 	}
 	s.population.index.add(l, keys)

@@ -68,6 +68,10 @@ func (v View) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 
 // KeepLeast makes Least available for a tally. From now on its least count is kept up to date.
 func (v View) KeepLeast(t *Tally) {
+	if t.dropped { // its bytes are not counted any more
+		t.counts.wantLeast()
+		return
+	}
 	v.s.tallies.bytes -= t.counts.bytes()
 	t.counts.wantLeast()
 	v.s.tallies.bytes += t.counts.bytes()

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -70,5 +71,39 @@ func TestTalliesOfManyAppsAreSmall(t *testing.T) {
 	}
 	if each := (s.TallyBytes() - before) / (apps - 1); each > 2<<10 {
 		t.Errorf("a tally of %d pods takes %d bytes", replicas, each)
+	}
+}
+
+// TestRepeatedValuesOfASelectorCountOnce has a term and a tally whose selectors repeat a value, beside others that do not.
+func TestRepeatedValuesOfASelectorCountOnce(t *testing.T) {
+	s := manyTallies(t, 2, 0)
+	repeated := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+		{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"web", "web", "db"}},
+	}}
+	carrier := func(name string, selector *metav1.LabelSelector) *model.Pod {
+		p := appPod(name, "web", "node-0").Object
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
+			{LabelSelector: selector, TopologyKey: v1.LabelTopologyZone},
+		}}}
+		return model.NewPod(p)
+	}
+	plain := carrier("plain", &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}})
+	twice := carrier("twice", repeated)
+	s.Apply([]model.Change{{Kind: model.PodSet, Pod: plain}, {Kind: model.PodSet, Pod: twice}})
+	if n := len(s.TermsMatching(plain)); n != 2 {
+		t.Errorf("%d terms select the pod, want 2", n)
+	}
+	term, err := model.NewTerm("default", &v1.PodAffinityTerm{LabelSelector: repeated})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tally := s.Tally(state.PodSet{Text: "repeated", Terms: []*model.Term{term}}, state.TopologyKey{}, state.NodeSet{})
+	s.Apply([]model.Change{{Kind: model.PodSet, Pod: appPod("other", "db", "node-1")}})
+	if tally.Total() != 3 {
+		t.Errorf("the tally counts %d pods, want 3", tally.Total())
+	}
+	s.Apply([]model.Change{{Kind: model.PodGone, Key: twice.Key()}, {Kind: model.PodGone, Key: plain.Key()}})
+	if err := s.Audit(); err != nil || tally.Total() != 1 {
+		t.Errorf("the tally counts %d pods, want 1; %v", tally.Total(), err)
 	}
 }

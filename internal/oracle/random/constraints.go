@@ -160,6 +160,9 @@ func podRequirement(r *rand.Rand) metav1.LabelSelectorRequirement {
 		return metav1.LabelSelectorRequirement{Key: pick(r, "app", "tier"), Operator: pick(r, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}
 	}
 	values := append(some(r, 40, "db", "gone"), "web")
+	if chance(r, 10) {
+		values = append(values, "web") // the API server accepts repeated values
+	}
 	return metav1.LabelSelectorRequirement{Key: "app", Operator: pick(r, metav1.LabelSelectorOpIn, metav1.LabelSelectorOpNotIn), Values: values}
 }
 
