@@ -41,9 +41,14 @@ var house = map[string]map[string]string{
 		"internal/model": "it compiles objects into changes",
 	},
 	"internal/state": {
-		"internal/audit":  "it checks its invariants",
-		"internal/model":  "it keeps nodes and pods",
-		"internal/plan":   "it assumes decisions",
+		"internal/audit":   "it checks its invariants",
+		"internal/model":   "it keeps nodes and pods",
+		"internal/plan":    "it assumes decisions",
+		"internal/shrink":  "its maps give memory back when a cluster becomes smaller",
+		"internal/storage": "it owns the store of volumes",
+	},
+	"internal/storage": {
+		"internal/model":  "it keeps objects of storage",
 		"internal/shrink": "its maps give memory back when a cluster becomes smaller",
 	},
 	"internal/queue": {

@@ -52,7 +52,7 @@ var table = numbered([model.KindCount]Row{
 		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent).replacing(leaves),
 	model.NodeKind: row(core("nodes"), clusterWide, (*sharing).trimNode, sameVersion, nodeChange, nodeGone,
 		model.NodeEvent),
-	// Changes to the following kinds wake no pods, as in kube-scheduler.
+	// Changes to the objects by which pods are selected wake no pods, as in kube-scheduler.
 	model.NamespaceKind: objects(core("namespaces"), clusterWide, (*sharing).trimNamespace,
 		func(n *v1.Namespace) *map[string]string { return &n.Labels }),
 	model.ServiceKind: objects(core("services"), namespaced, (*sharing).trimService,
@@ -63,6 +63,13 @@ var table = numbered([model.KindCount]Row{
 		func(r *appsv1.ReplicaSet) **metav1.LabelSelector { return &r.Spec.Selector }),
 	model.StatefulSetKind: objects(apps("statefulsets"), namespaced, (*sharing).trimStatefulSet,
 		func(s *appsv1.StatefulSet) **metav1.LabelSelector { return &s.Spec.Selector }),
+	model.PersistentVolumeKind:      compiled(core("persistentvolumes"), clusterWide, (*sharing).trimVolume, model.NewVolume, model.PersistentVolumeEvent),
+	model.PersistentVolumeClaimKind: compiled(core("persistentvolumeclaims"), namespaced, (*sharing).trimClaim, model.NewClaim, model.PersistentVolumeClaimEvent),
+	model.StorageClassKind:          compiled(storage("storageclasses"), clusterWide, (*sharing).trimStorageClass, model.NewStorageClass, model.StorageClassEvent),
+	model.CSINodeKind:               compiled(storage("csinodes"), clusterWide, (*sharing).trimCSINode, model.NewCSINode, model.CSINodeEvent),
+	model.CSIDriverKind:             compiled(storage("csidrivers"), clusterWide, (*sharing).trimCSIDriver, model.NewCSIDriver, model.CSIDriverEvent),
+	model.CSIStorageCapacityKind:    compiled(storage("csistoragecapacities"), namespaced, (*sharing).trimCapacity, model.NewStorageCapacity, model.CSIStorageCapacityEvent),
+	model.VolumeAttachmentKind:      compiled(storage("volumeattachments"), clusterWide, (*sharing).trimAttachment, model.NewVolumeAttachment, model.VolumeAttachmentEvent),
 })
 
 // numbered sets the kind of each row.

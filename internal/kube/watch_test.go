@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -48,7 +49,10 @@ func newWatchServer(t *testing.T) *watchServer {
 	return s
 }
 
-var everyResource = []string{"namespaces", "nodes", "pods", "replicasets", "replicationcontrollers", "services", "statefulsets"}
+var everyResource = []string{
+	"csidrivers", "csinodes", "csistoragecapacities", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicasets",
+	"replicationcontrollers", "services", "statefulsets", "storageclasses", "volumeattachments",
+}
 
 // listOf is the type of a resource's list.
 func listOf(resource string) metav1.TypeMeta {
@@ -60,6 +64,13 @@ func listOf(resource string) metav1.TypeMeta {
 		"replicationcontrollers": {APIVersion: "v1", Kind: "ReplicationControllerList"},
 		"services":               {APIVersion: "v1", Kind: "ServiceList"},
 		"statefulsets":           {APIVersion: "apps/v1", Kind: "StatefulSetList"},
+		"persistentvolumes":      {APIVersion: "v1", Kind: "PersistentVolumeList"},
+		"persistentvolumeclaims": {APIVersion: "v1", Kind: "PersistentVolumeClaimList"},
+		"storageclasses":         {APIVersion: "storage.k8s.io/v1", Kind: "StorageClassList"},
+		"csinodes":               {APIVersion: "storage.k8s.io/v1", Kind: "CSINodeList"},
+		"csidrivers":             {APIVersion: "storage.k8s.io/v1", Kind: "CSIDriverList"},
+		"csistoragecapacities":   {APIVersion: "storage.k8s.io/v1", Kind: "CSIStorageCapacityList"},
+		"volumeattachments":      {APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachmentList"},
 	}[resource]
 }
 
@@ -174,15 +185,27 @@ func named(name string, n int) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Namespace: "ns", Name: name, ResourceVersion: fmt.Sprint(n)}
 }
 
+// global is version n of an object without a namespace.
+func global(name string, n int) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, ResourceVersion: fmt.Sprint(n)}
+}
+
 func oneOfEach() map[string][]runtime.Object {
 	return map[string][]runtime.Object{
 		"pods":                   {&v1.Pod{ObjectMeta: named("p", 1)}},
-		"nodes":                  {&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "2"}}},
-		"namespaces":             {&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", ResourceVersion: "3"}}},
+		"nodes":                  {&v1.Node{ObjectMeta: global("n", 2)}},
+		"namespaces":             {&v1.Namespace{ObjectMeta: global("ns", 3)}},
 		"services":               {&v1.Service{ObjectMeta: named("s", 4)}},
 		"replicationcontrollers": {&v1.ReplicationController{ObjectMeta: named("c", 5)}},
 		"replicasets":            {&appsv1.ReplicaSet{ObjectMeta: named("r", 6)}},
 		"statefulsets":           {&appsv1.StatefulSet{ObjectMeta: named("t", 7)}},
+		"persistentvolumes":      {&v1.PersistentVolume{ObjectMeta: global("v", 8)}},
+		"persistentvolumeclaims": {&v1.PersistentVolumeClaim{ObjectMeta: named("v", 9)}},
+		"storageclasses":         {&storagev1.StorageClass{ObjectMeta: global("c", 10)}},
+		"csinodes":               {&storagev1.CSINode{ObjectMeta: global("n", 11)}},
+		"csidrivers":             {&storagev1.CSIDriver{ObjectMeta: global("d", 12)}},
+		"csistoragecapacities":   {&storagev1.CSIStorageCapacity{ObjectMeta: named("c", 13)}},
+		"volumeattachments":      {&storagev1.VolumeAttachment{ObjectMeta: global("a", 14)}},
 	}
 }
 
@@ -201,6 +224,10 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		model.PodKind: "set pods ns/p true 1", model.NodeKind: "set nodes /n true 2", model.NamespaceKind: "set namespaces /ns true 3",
 		model.ServiceKind: "set services ns/s true 4", model.ReplicationControllerKind: "set replicationcontrollers ns/c true 5",
 		model.ReplicaSetKind: "set replicasets ns/r true 6", model.StatefulSetKind: "set statefulsets ns/t true 7",
+		model.PersistentVolumeKind: "set persistentvolumes /v true 8", model.PersistentVolumeClaimKind: "set persistentvolumeclaims ns/v true 9",
+		model.StorageClassKind: "set storageclasses /c true 10", model.CSINodeKind: "set csinodes /n true 11",
+		model.CSIDriverKind: "set csidrivers /d true 12", model.CSIStorageCapacityKind: "set csistoragecapacities ns/c true 13",
+		model.VolumeAttachmentKind: "set volumeattachments /a true 14",
 	}
 	for _, reads := range [][]model.Kind{
 		{model.PodKind, model.NodeKind}, {model.PodKind, model.NodeKind, model.NamespaceKind}, {model.PodKind, model.NodeKind, model.StatefulSetKind},

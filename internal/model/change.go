@@ -32,8 +32,9 @@ type Change struct {
 	Name string         // NodeGone
 	Bind *BindingResult // BindDone
 
-	Object runtime.Object // ObjectSet
-	Ref    Ref            // ObjectSet, ObjectGone
+	Object   runtime.Object // ObjectSet
+	Compiled Compiled       // ObjectSet: what the object was compiled to, nil for kinds that are not
+	Ref      Ref            // ObjectSet, ObjectGone
 }
 
 // BindingResult is how a binding ended.

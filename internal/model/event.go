@@ -18,16 +18,26 @@ const (
 	UnscheduledPodEvent
 	TargetPodEvent
 	AnyPodEvent
+	PersistentVolumeEvent
+	PersistentVolumeClaimEvent
+	StorageClassEvent
+	CSINodeEvent
+	CSIDriverEvent
+	CSIStorageCapacityEvent
+	VolumeAttachmentEvent
 )
 
-var eventResourceNames = [...]string{"Node", "AssignedPod", "UnscheduledPod", "TargetPod", "Pod"}
+var eventResourceNames = [...]string{
+	"Node", "AssignedPod", "UnscheduledPod", "TargetPod", "Pod", "PersistentVolume", "PersistentVolumeClaim", "storage.k8s.io/StorageClass",
+	"storage.k8s.io/CSINode", "storage.k8s.io/CSIDriver", "storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttachment",
+}
 
 // String returns kube-scheduler's name, as used in metric labels.
 func (r EventResource) String() string { return eventResourceNames[r] }
 
 // Covers reports whether a registration for r includes events about raised.
 func (r EventResource) Covers(raised EventResource) bool {
-	return r == raised || r == AnyPodEvent && raised != NodeEvent
+	return r == raised || r == AnyPodEvent && (raised == AssignedPodEvent || raised == UnscheduledPodEvent || raised == TargetPodEvent)
 }
 
 // Action is what happened to the resource. A registration may combine several actions.
@@ -65,6 +75,8 @@ type Event struct {
 	OldNode, Node *Node
 	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
 	OldPod, Pod *Pod
+	// For events about objects of storage; OldObject is nil for Add, Object is nil for Delete.
+	OldObject, Object Compiled
 	// OnlyUpTo, unless nil, limits the event to pods of at most that priority: it is about room reserved for a nominated pod, which pods of
 	// higher priority could use before.
 	OnlyUpTo *int32

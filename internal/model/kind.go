@@ -12,6 +12,13 @@ const (
 	ReplicationControllerKind
 	ReplicaSetKind
 	StatefulSetKind
+	PersistentVolumeKind
+	PersistentVolumeClaimKind
+	StorageClassKind
+	CSINodeKind
+	CSIDriverKind
+	CSIStorageCapacityKind
+	VolumeAttachmentKind
 	// KindCount is the number of kinds.
 	KindCount
 )

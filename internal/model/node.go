@@ -62,13 +62,17 @@ const (
 	Ports
 	// PodLabels are the labels of pods on the node, and which of them are being deleted. No plugin reads them of a node: tallies count by them.
 	PodLabels
+	// Volumes are the volumes that pods on the node use or that are attached to it, and what its CSINode says.
+	Volumes
+	// Supply is what of storage is free that few nodes besides this one can use: volumes to bind, capacity to provision.
+	Supply
 	// Presence changes when a node appears, disappears or is replaced.
 	Presence
 
 	// Static is everything in a node's own object.
 	Static = Labels | Taints | Allocatable | Images | Features
 	// AllAspects is what changes with a new or deleted node.
-	AllAspects = Static | Usage | Ports | Presence
+	AllAspects = Static | Usage | Ports | Volumes | Supply | Presence
 )
 
 // Changed returns the aspects in which two versions of one node differ.

@@ -50,6 +50,9 @@ type Pod struct {
 	// Terms are the terms of the pod's affinity and anti-affinity to other pods.
 	Terms []TermRef
 
+	// Volumes are the pod's volumes that scheduling looks at; nil for most pods.
+	Volumes *PodVolumes
+
 	// Asks is what the pod requests of a node, from the spec alone. Only pending pods have it.
 	Asks Resources
 	// Scored is what NodeResourcesFit assumes as the request when it scores: container requests with defaults, without pod-level requests. Only
@@ -149,6 +152,7 @@ func NewPod(object *v1.Pod) *Pod {
 		Terminating:   object.DeletionTimestamp != nil,
 		Ports:         HostPortsOf(object),
 		Terms:         termsOf(object),
+		Volumes:       volumesOf(object),
 	}
 	if object.Spec.Priority != nil {
 		pod.Priority = *object.Spec.Priority

@@ -54,6 +54,7 @@ func (s *State) assume(placement *plan.Placement) {
 	s.assumed++
 	for _, hold := range placement.Holds {
 		s.held[hold.Object] = append(s.held[hold.Object], Holder{pod.Key(), hold.Plugin, hold.Value})
+		s.storage.Hold(hold.Object)
 	}
 }
 
@@ -103,6 +104,7 @@ func (s *State) release(p *placed) {
 		left := slices.DeleteFunc(s.held[hold.Object], func(h Holder) bool { return h.Pod == p.pod.Key() })
 		if len(left) == 0 {
 			delete(s.held, hold.Object)
+			s.storage.Release(hold.Object)
 		} else {
 			s.held[hold.Object] = left
 		}

@@ -74,7 +74,11 @@ func (s *State) setObject(ref model.Ref, object runtime.Object) {
 	}
 }
 
-func (s *State) removeObject(ref model.Ref) {
+func (s *State) removeObject(ref model.Ref, delta *Delta) {
+	if _, stored := storageEvents[ref.Kind]; stored {
+		s.removeCompiled(ref, delta)
+		return
+	}
 	switch ref.Kind {
 	case model.NamespaceKind:
 		s.setNamespace(ref.Name, nil, false)

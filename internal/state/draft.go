@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/storage"
 )
 
 // Draft is a what-if: an unchanging state, and the pods that are added to its nodes or removed from them. It never writes to the state, so
@@ -46,6 +47,14 @@ type draftNode struct {
 	nonZero cpuMemory
 	pods    int
 	ports   portCounts
+	volumes storage.Usage
+	changed []changedPod // in the order in which they were made; a pair that cancels out stays
+}
+
+// changedPod is a pod that is added to a node (n = +1) or removed from it (n = -1).
+type changedPod struct {
+	pod *model.Pod
+	n   int32
 }
 
 // draftTerm is a term that a changed pod carries.
@@ -102,8 +111,8 @@ func (d *Draft) reset(v View) {
 
 func (n *draftNode) clone() draftNode {
 	c := *n
-	c.used.Scalars, c.ports = slices.Clone(n.used.Scalars), slices.Clone(n.ports)
-	return c
+	c.used.Scalars, c.ports, c.changed = slices.Clone(n.used.Scalars), slices.Clone(n.ports), slices.Clone(n.changed)
+	return c // a usage of volumes is never changed
 }
 
 // View returns the state with the draft's differences.
@@ -179,6 +188,8 @@ func (d *Draft) change(c draftChange) {
 	for _, port := range pod.Ports {
 		node.ports.add(port, int(n))
 	}
+	node.changed = append(node.changed, changedPod{pod, n})
+	node.volumes = node.volumes.With(d.s.storage, pod, int(n))
 	for i := range pod.Terms {
 		d.carry(pod, &pod.Terms[i], slot, n)
 	}
@@ -189,7 +200,10 @@ func (d *Draft) touch(slot int32) *draftNode {
 	if n := d.node(slot); n != nil {
 		return n
 	}
-	n := draftNode{used: d.s.used[slot], nonZero: d.s.nonZero[slot], pods: len(d.s.pods[slot]), ports: d.s.ports[slot]}
+	n := draftNode{
+		used: d.s.used[slot], nonZero: d.s.nonZero[slot], pods: len(d.s.pods[slot]), ports: d.s.ports[slot],
+		volumes: d.s.storage.At(slot).Usage(),
+	}
 	d.at[slot] = int32(len(d.slots))
 	d.slots, d.nodes = append(d.slots, slot), append(d.nodes, n.clone())
 	return &d.nodes[len(d.nodes)-1]

@@ -6,6 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/storage"
 )
 
 // Node is one node in a View, as plugins read it. It is as long valid as the view.
@@ -65,6 +66,30 @@ func (n Node) PortInUse(wanted model.HostPort) bool {
 	}
 	return n.s.ports[n.slot].conflicts(wanted)
 }
+
+// Volumes returns the volumes in use on the node.
+func (n Node) Volumes() storage.Usage {
+	if n.d != nil {
+		return n.d.volumes
+	}
+	return n.s.storage.At(n.slot).Usage()
+}
+
+// Changes calls yield with each pod that the view has more (+1) or less (-1) on the node than the state, in the order of the changes; a pair that
+// cancels out is included.
+func (n Node) Changes(yield func(pod *model.Pod, n int32) bool) {
+	if n.d == nil {
+		return
+	}
+	for _, c := range n.d.changed {
+		if !yield(c.pod, c.n) {
+			return
+		}
+	}
+}
+
+// Storage returns what is known of storage, for what of it the node can use: see Supply in package model for when that changes.
+func (n Node) Storage() *storage.Store { return n.s.storage }
 
 // portCounts counts the pods of a node that use each port. A node has few, so a list is faster than a map.
 //

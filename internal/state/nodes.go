@@ -22,6 +22,7 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 		slot = s.newSlot(node.Name)
 	}
 	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = true, node })
+	s.storage.SetNode(slot, true, node.Object.Labels)
 	s.nodes++
 	s.countImages(nil, node.Images)
 	s.journal.add(slot, model.AllAspects)
@@ -35,6 +36,9 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 		s.rejoin(slot, func() { s.node[slot] = node })
 	} else {
 		s.node[slot] = node
+	}
+	if changed&model.Labels != 0 {
+		s.storage.SetNode(slot, true, node.Object.Labels)
 	}
 	if changed&model.Images != 0 {
 		s.countImages(before.Images, node.Images)
@@ -55,6 +59,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 	node := s.node[slot]
 	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node})
 	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = false, nil })
+	s.storage.SetNode(slot, false, nil)
 	s.nodes--
 	s.countImages(node.Images, nil)
 	s.journal.add(slot, model.AllAspects)
@@ -84,6 +89,7 @@ func (s *State) newSlot(name string) int32 {
 	s.slotOf[name] = slot
 	s.name[slot] = name
 	s.nameHash[slot] = HashName(name)
+	s.storage.Seat(slot, name)
 	return slot
 }
 
@@ -116,6 +122,7 @@ func (s *State) releaseIfEmpty(slot int32) {
 		return
 	}
 	delete(s.slotOf, s.name[slot])
+	s.storage.Unseat(slot)
 	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, nil, nil
 	s.free.put(slot)
 }

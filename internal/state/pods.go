@@ -109,6 +109,7 @@ func (s *State) place(p *placed) {
 	s.pods[p.slot] = append(s.pods[p.slot], p)
 	s.placed[p.pod.Key()] = p
 	s.account(p.slot, p.pod, +1)
+	s.storage.Place(p.slot, p.pod)
 	s.enlist(p)
 	s.tally(p, +1)
 	s.carry(p)
@@ -128,6 +129,7 @@ func (s *State) remove(p *placed) {
 	s.pods[p.slot] = list[:last]
 	delete(s.placed, p.pod.Key())
 	s.account(p.slot, p.pod, -1)
+	s.storage.Displace(p.slot, p.pod)
 	s.tally(p, -1)
 	s.delist(p)
 	s.uncarry(p)

@@ -60,6 +60,7 @@ func (s *State) shrinkMaps() {
 	s.population.sets = shrink.Map(s.population.sets, &p.labelSets)
 	s.population.index.under = shrink.Map(s.population.index.under, &p.labels)
 	s.population.namespaces = shrink.Map(s.population.namespaces, &p.populated)
+	s.storage.Shrink()
 	sources := &s.selectorSources
 	sources.controllers = shrink.Map(sources.controllers, &p.controllers)
 	sources.services.byName = shrink.Map(sources.services.byName, &p.services)
@@ -84,6 +85,7 @@ func (s *State) moveSlot(from, to int32) {
 	s.alive[from], s.node[from] = false, nil
 	s.findDomains(from)
 	s.slotOf[s.name[to]] = to
+	s.storage.Move(from, to)
 	s.journal.add(from, model.AllAspects)
 	s.journal.add(to, model.AllAspects)
 }
@@ -97,6 +99,7 @@ func (s *State) resizeSlots(n int) {
 	s.alive, s.node, s.name, s.nameHash = cutTo(s.alive, n), cutTo(s.node, n), cutTo(s.name, n), cutTo(s.nameHash, n)
 	s.used, s.nonZero, s.pods, s.ports = cutTo(s.used, n), cutTo(s.nonZero, n), cutTo(s.pods, n), cutTo(s.ports, n)
 	s.cutCounts(n)
+	s.storage.Cut(n)
 	s.free = s.free.below(n)
 	s.journal.cut(n)
 }

@@ -2,7 +2,7 @@
 //
 // It takes model.Change values and placements to assume; it gives a Delta (the consequences for waiting pods), the Node view of each slot, and a
 // journal from which caches catch up. It owns the node slots, the pods placed on them, the image counts, the tallies and term counts, the
-// nominations, and the namespaces, services and controllers of pods. It never calls an API, reads a clock, or decides where a pod goes.
+// nominations, the namespaces, services and controllers of pods, and the store of volumes. It never calls an API, reads a clock, or decides where a pod goes.
 //
 // One goroutine owns a State: it writes and reads it without locks.
 package state
@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/storage"
 )
 
 // State is the cluster. The zero value is not usable; call New.
@@ -72,6 +73,7 @@ type State struct {
 	terms           termStore
 	namespaces      map[string]labels.Set
 	selectorSources selectorSources
+	storage         *storage.Store
 	peaks           peaks
 }
 
@@ -118,7 +120,7 @@ type image struct {
 
 // New returns an empty state.
 func New() *State {
-	return &State{
+	s := &State{
 		slotOf: map[string]int32{},
 		placed: map[model.PodKey]*placed{},
 		images: map[string]*image{},
@@ -136,6 +138,8 @@ func New() *State {
 		namespaces:      map[string]labels.Set{},
 		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}
+	s.storage = storage.New(func(slot int32, aspects model.Aspect) { s.journal.add(slot, aspects) })
+	return s
 }
 
 // Slots returns how many slots there are: valid slots are 0..Slots()-1, in use or free. There are fewer after a call of Apply that follows the end of
@@ -233,9 +237,13 @@ func (s *State) Apply(changes []model.Change) Delta {
 		case model.PodGone:
 			s.removePod(c.Key, &delta)
 		case model.ObjectSet:
-			s.setObject(c.Ref, c.Object)
+			if c.Compiled != nil {
+				s.setCompiled(c.Compiled, &delta)
+			} else {
+				s.setObject(c.Ref, c.Object)
+			}
 		case model.ObjectGone:
-			s.removeObject(c.Ref)
+			s.removeObject(c.Ref, &delta)
 		case model.BindDone:
 			s.settleBinding(c.Bind, &delta)
 		default:

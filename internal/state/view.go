@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/storage"
 )
 
 // View is the cluster as a decision reads it: the state, or the state with the differences of a Draft. It is valid until the state or the draft
@@ -207,6 +208,10 @@ func (v View) Holders(object model.Ref) []Holder {
 	}
 	return left
 }
+
+// Storage returns what is known of storage. It has the pods of the state: those of a draft's nodes are in Node.Volumes, and what placements of a draft
+// hold is in Holders.
+func (v View) Storage() *storage.Store { return v.s.storage }
 
 // Nominated returns how many pods are nominated to nodes.
 func (v View) Nominated() int { return v.s.Nominated() }

@@ -1,0 +1,118 @@
+package kinds
+
+import (
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	volume "k8s.io/component-helpers/storage/volume"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// The kinds of storage reach the state compiled. Each version counts, as in kube-scheduler: a volume or claim that a pod was promised is promised
+// in one version.
+
+func storage(resource string) schema.GroupVersionResource {
+	return storagev1.SchemeGroupVersion.WithResource(resource)
+}
+
+// compiled makes a row for a kind of storage.
+func compiled[T Object, C model.Compiled](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), compile func(T) C,
+	event model.EventResource) Row {
+	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o, Compiled: compile(o)} }
+	gone := func(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
+	return row(resource, namespaced, trim, sameVersion, change, gone, event)
+}
+
+// keepAnnotations keeps the annotations that scheduling reads. Where there are others only, an empty map is left: whether an object has any
+// annotations at all is part of a message.
+func keepAnnotations(meta *metav1.ObjectMeta, read ...string) {
+	if meta.Annotations == nil {
+		return
+	}
+	kept := map[string]string{}
+	for _, name := range read {
+		if value, ok := meta.Annotations[name]; ok {
+			kept[name] = value
+		}
+	}
+	meta.Annotations = kept
+}
+
+// trimVolume keeps of a PersistentVolume, besides metadata and labels (zones, selectors of claims), what says where it can be used, by which claim,
+// and how many of its kind a node can have. The source is kept as far as it identifies the volume: attributes and names of secrets are not.
+func (s *sharing) trimVolume(pv *v1.PersistentVolume) {
+	s.trimMeta(&pv.ObjectMeta)
+	pv.OwnerReferences = nil
+	keepAnnotations(&pv.ObjectMeta, v1.BetaStorageClassAnnotation, volume.AnnBoundByController)
+	spec := &pv.Spec
+	pv.Spec = v1.PersistentVolumeSpec{
+		Capacity: s.list(onlyStorage(spec.Capacity)), PersistentVolumeSource: spec.PersistentVolumeSource, AccessModes: spec.AccessModes,
+		ClaimRef: spec.ClaimRef, StorageClassName: model.Interned(spec.StorageClassName), VolumeMode: spec.VolumeMode, NodeAffinity: spec.NodeAffinity,
+		VolumeAttributesClassName: spec.VolumeAttributesClassName,
+	}
+	if csi := pv.Spec.CSI; csi != nil {
+		pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: model.Interned(csi.Driver), VolumeHandle: csi.VolumeHandle}
+	}
+	pv.Status = v1.PersistentVolumeStatus{Phase: pv.Status.Phase}
+}
+
+func onlyStorage(list v1.ResourceList) v1.ResourceList {
+	if amount, ok := list[v1.ResourceStorage]; ok {
+		return v1.ResourceList{v1.ResourceStorage: amount}
+	}
+	return nil
+}
+
+// trimClaim keeps of a PersistentVolumeClaim, besides metadata and its controller, its spec, its phase, and the annotations about its class, its
+// node and its binding.
+func (s *sharing) trimClaim(pvc *v1.PersistentVolumeClaim) {
+	s.trimMeta(&pvc.ObjectMeta)
+	pvc.Labels = nil
+	pvc.OwnerReferences = controllerOf(pvc.OwnerReferences)
+	keepAnnotations(&pvc.ObjectMeta, v1.BetaStorageClassAnnotation, volume.AnnSelectedNode, volume.AnnBindCompleted)
+	spec := &pvc.Spec
+	pvc.Spec = v1.PersistentVolumeClaimSpec{
+		AccessModes: spec.AccessModes, Selector: spec.Selector, VolumeName: spec.VolumeName, StorageClassName: spec.StorageClassName,
+		VolumeMode: spec.VolumeMode, VolumeAttributesClassName: spec.VolumeAttributesClassName,
+		Resources: v1.VolumeResourceRequirements{Requests: s.list(onlyStorage(spec.Resources.Requests))},
+	}
+	pvc.Status = v1.PersistentVolumeClaimStatus{Phase: pvc.Status.Phase}
+}
+
+func (s *sharing) trimStorageClass(c *storagev1.StorageClass) {
+	s.trimOther(&c.ObjectMeta)
+	*c = storagev1.StorageClass{
+		TypeMeta: c.TypeMeta, ObjectMeta: c.ObjectMeta, Provisioner: model.Interned(c.Provisioner), VolumeBindingMode: c.VolumeBindingMode,
+		AllowedTopologies: c.AllowedTopologies,
+	}
+}
+
+func (s *sharing) trimCSINode(n *storagev1.CSINode) {
+	s.trimMeta(&n.ObjectMeta)
+	n.OwnerReferences = nil
+	keepAnnotations(&n.ObjectMeta, v1.MigratedPluginsAnnotationKey)
+	drivers := slices.Clone(n.Spec.Drivers)
+	for i := range drivers {
+		drivers[i] = storagev1.CSINodeDriver{Name: model.Interned(drivers[i].Name), Allocatable: drivers[i].Allocatable}
+	}
+	n.Spec.Drivers = drivers
+}
+
+func (s *sharing) trimCSIDriver(d *storagev1.CSIDriver) {
+	s.trimOther(&d.ObjectMeta)
+	d.Spec = storagev1.CSIDriverSpec{StorageCapacity: d.Spec.StorageCapacity, PreventPodSchedulingIfMissing: d.Spec.PreventPodSchedulingIfMissing}
+}
+
+func (s *sharing) trimCapacity(c *storagev1.CSIStorageCapacity) { s.trimOther(&c.ObjectMeta) }
+
+// trimAttachment keeps of a VolumeAttachment what is attached to which node. Whether it is attached yet does not matter.
+func (s *sharing) trimAttachment(a *storagev1.VolumeAttachment) {
+	s.trimOther(&a.ObjectMeta)
+	a.Spec.Attacher, a.Spec.NodeName = model.Interned(a.Spec.Attacher), model.Interned(a.Spec.NodeName)
+	a.Spec.Source.InlineVolumeSpec = nil
+	a.Status = storagev1.VolumeAttachmentStatus{}
+}

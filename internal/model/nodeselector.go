@@ -1,0 +1,130 @@
+package model
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
+)
+
+// NodeSelector selects nodes by their labels, as a volume's node affinity or the selector of a StorageCapacity does. It may be used by several
+// goroutines.
+type NodeSelector struct {
+	// required, unless nil, is all that is demanded: each label must have one of its values.
+	required []Zone
+	terms    *nodeaffinity.LazyErrorNodeSelector
+	selector labels.Selector
+}
+
+// The texts of selectors begin with their form.
+const (
+	nodeSelectorForm  = 'n'
+	labelSelectorForm = 'l'
+)
+
+// affinityOf returns the canonical text of a volume's node affinity.
+func affinityOf(pv *v1.PersistentVolume) Need {
+	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
+		return Need{}
+	}
+	encoded, _ := pv.Spec.NodeAffinity.Required.Marshal() // it has no way to fail
+	return NeedOf(string(append([]byte{nodeSelectorForm}, encoded...)))
+}
+
+func textOfLabelSelector(selector *metav1.LabelSelector) Need {
+	encoded, _ := selector.Marshal() // sorts its labels, and has no way to fail
+	return NeedOf(string(append([]byte{labelSelectorForm}, encoded...)))
+}
+
+// NodeSelectorOf compiles a canonical text of Volume or StorageCapacity. It returns nil for the zero text of a volume, which selects every node.
+func NodeSelectorOf(text Need) *NodeSelector {
+	if text.IsZero() {
+		return nil
+	}
+	encoded := text.String()
+	if encoded[0] == labelSelectorForm {
+		var source metav1.LabelSelector
+		if err := source.Unmarshal([]byte(encoded[1:])); err != nil {
+			return &NodeSelector{selector: labels.Nothing()}
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&source)
+		if err != nil {
+			return &NodeSelector{selector: labels.Nothing()}
+		}
+		return &NodeSelector{selector: selector, required: exactly(&source)}
+	}
+	var source v1.NodeSelector
+	if err := source.Unmarshal([]byte(encoded[1:])); err != nil {
+		return &NodeSelector{selector: labels.Nothing()}
+	}
+	return &NodeSelector{terms: nodeaffinity.NewLazyErrorNodeSelector(&source), required: inValues(&source)}
+}
+
+// inValues returns the values that labels must have, if the selector demands nothing else; nil otherwise.
+func inValues(source *v1.NodeSelector) []Zone {
+	if len(source.NodeSelectorTerms) != 1 || len(source.NodeSelectorTerms[0].MatchFields) > 0 {
+		return nil
+	}
+	var required []Zone
+	for _, r := range source.NodeSelectorTerms[0].MatchExpressions {
+		if r.Operator != v1.NodeSelectorOpIn {
+			return nil
+		}
+		if _, err := labels.NewRequirement(r.Key, selection.In, r.Values); err != nil {
+			return nil // the library says what becomes of such a term
+		}
+		required = append(required, Zone{r.Key, r.Values})
+	}
+	return required
+}
+
+// exactly is inValues for labels.
+func exactly(source *metav1.LabelSelector) []Zone {
+	if len(source.MatchExpressions) > 0 {
+		return nil
+	}
+	var required []Zone
+	for key, value := range source.MatchLabels {
+		required = append(required, Zone{key, []string{value}})
+	}
+	slices.SortFunc(required, func(a, b Zone) int { return strings.Compare(a.Label, b.Label) })
+	return required
+}
+
+// Matches reports whether it selects a node with these labels. A term that cannot be parsed selects none; fields are not looked at. A nil selector
+// selects every node.
+func (s *NodeSelector) Matches(of labels.Set) bool {
+	switch {
+	case s == nil:
+		return true
+	case s.required != nil:
+		for i := range s.required {
+			value, ok := of[s.required[i].Label]
+			if !ok || !slices.Contains(s.required[i].Values, value) {
+				return false
+			}
+		}
+		return true
+	case s.selector != nil:
+		return s.selector.Matches(of)
+	}
+	matches, err := s.terms.Match(&v1.Node{ObjectMeta: metav1.ObjectMeta{Labels: of}})
+	return matches && err == nil
+}
+
+// Requires returns the label and the values of which every selected node has one, if the selector demands that of one label at least; of several the
+// first is returned.
+func (s *NodeSelector) Requires() (zone Zone, ok bool) {
+	if s == nil || len(s.required) == 0 {
+		return zone, false
+	}
+	return s.required[0], true
+}
+
+// lengthOf prefixes a part of a canonical text.
+func lengthOf(part []byte) string { return strconv.Itoa(len(part)) + ":" }

@@ -1,0 +1,128 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+)
+
+// PodVolumes are the volumes of a pod that scheduling looks at.
+type PodVolumes struct {
+	// Claims are the claims that the pod uses, in the order of its volumes; a claim that is named twice is listed twice.
+	Claims []PodClaim
+	// Disks are its inline volumes that two pods on a node can share only under conditions.
+	Disks []Disk
+	// Inline are its inline volumes of in-tree plugins that a CSI driver serves.
+	Inline []InlineVolume
+}
+
+// PodClaim is a claim that a pod uses.
+type PodClaim struct {
+	Key ClaimKey
+	// Ephemeral means that the claim is made for the pod, which must be its owner.
+	Ephemeral bool
+}
+
+// Names reports whether the pod uses the claim; an ephemeral one only if that is included.
+func (v *PodVolumes) Names(key ClaimKey, ephemeral bool) bool {
+	return v != nil && slices.ContainsFunc(v.Claims, func(c PodClaim) bool { return c.Key == key && (ephemeral || !c.Ephemeral) })
+}
+
+// DiskKind is the type of an inline disk.
+type DiskKind uint8
+
+// The types of inline disk that are compared.
+const (
+	GCEDisk DiskKind = iota
+	AWSDisk
+	ISCSIDisk
+	RBDDisk
+)
+
+// Disk is an inline disk.
+type Disk struct {
+	Kind DiskKind
+	// Name tells it from others of its kind: the name of a GCE disk, the id of an AWS volume, the IQN of an iSCSI target, the image of an RBD.
+	Name string
+	// Pool and Monitors are of an RBD.
+	Pool     string
+	Monitors []string
+	ReadOnly bool
+}
+
+// Conflicts reports whether pods on one node cannot use both.
+func (d *Disk) Conflicts(o *Disk) bool {
+	if d.Kind != o.Kind || d.Name != o.Name || d.Pool != o.Pool {
+		return false
+	}
+	switch d.Kind {
+	case AWSDisk:
+		return true
+	case RBDDisk:
+		if !slices.ContainsFunc(d.Monitors, func(m string) bool { return slices.Contains(o.Monitors, m) }) {
+			return false
+		}
+	}
+	return !d.ReadOnly || !o.ReadOnly
+}
+
+// InlineVolume is an inline volume of an in-tree plugin, as the CSI driver that serves it knows it.
+type InlineVolume struct {
+	Driver, Handle string
+	// Err is why it cannot be translated; nil if it can.
+	Err error
+}
+
+// volumesOf returns the volumes of a pod that scheduling looks at, nil if there are none.
+func volumesOf(pod *v1.Pod) *PodVolumes {
+	var volumes PodVolumes
+	namespace := ""
+	for i := range pod.Spec.Volumes {
+		v := &pod.Spec.Volumes[i]
+		switch {
+		case v.PersistentVolumeClaim != nil || v.Ephemeral != nil:
+			if namespace == "" {
+				namespace = Interned(pod.Namespace)
+			}
+			claim := PodClaim{ClaimKey{Namespace: namespace}, v.Ephemeral != nil}
+			if claim.Key.Name = pod.Name + "-" + v.Name; !claim.Ephemeral {
+				claim.Key.Name = v.PersistentVolumeClaim.ClaimName
+			}
+			volumes.Claims = append(volumes.Claims, claim)
+			continue
+		case v.GCEPersistentDisk != nil:
+			volumes.Disks = append(volumes.Disks, Disk{Kind: GCEDisk, Name: v.GCEPersistentDisk.PDName, ReadOnly: v.GCEPersistentDisk.ReadOnly})
+		case v.AWSElasticBlockStore != nil:
+			volumes.Disks = append(volumes.Disks, Disk{Kind: AWSDisk, Name: v.AWSElasticBlockStore.VolumeID})
+		case v.ISCSI != nil:
+			volumes.Disks = append(volumes.Disks, Disk{Kind: ISCSIDisk, Name: v.ISCSI.IQN, ReadOnly: v.ISCSI.ReadOnly})
+		case v.RBD != nil:
+			volumes.Disks = append(volumes.Disks, Disk{
+				Kind: RBDDisk, Name: v.RBD.RBDImage, Pool: v.RBD.RBDPool, Monitors: v.RBD.CephMonitors, ReadOnly: v.RBD.ReadOnly,
+			})
+		}
+		if inline, ok := inlineVolume(v, pod.Namespace); ok {
+			volumes.Inline = append(volumes.Inline, inline)
+		}
+	}
+	if volumes.Claims == nil && volumes.Disks == nil && volumes.Inline == nil {
+		return nil
+	}
+	return &volumes
+}
+
+// inlineVolume translates an inline volume; ok is false if no CSI driver serves it.
+func inlineVolume(v *v1.Volume, namespace string) (inline InlineVolume, ok bool) {
+	if v.GCEPersistentDisk == nil && v.AWSElasticBlockStore == nil && v.AzureDisk == nil && v.Cinder == nil && v.PortworxVolume == nil {
+		return inline, false // those that are looked at, before the translator goes through all of its plugins
+	}
+	if name, err := translator.GetInTreePluginNameFromSpec(nil, v); err != nil || !isMigrated(name) {
+		return inline, false
+	}
+	translated, err := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), v, namespace)
+	if err != nil {
+		return InlineVolume{Err: err}, true
+	}
+	return InlineVolume{Driver: Interned(translated.Spec.CSI.Driver), Handle: translated.Spec.CSI.VolumeHandle}, true
+}

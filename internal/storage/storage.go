@@ -1,0 +1,204 @@
+// Package storage holds what is known of volumes: the objects of storage, which pods use which of them on which node, and what is free.
+//
+// It takes compiled objects, the labels of nodes by slot, pods as they come to nodes and leave them, and which objects placements hold. It gives
+// the objects by name; for each node the volumes in use; and what of a class is free, by node: volumes to bind, and capacity to provision. It owns
+// its indexes, and reports to its owner which slots have changed. It never decides: plugins do.
+//
+// The goroutine that owns the state owns the Store. Others may read it while it is not written.
+package storage
+
+import (
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/shrink"
+)
+
+// Store is everything about storage. The zero value is not usable; call New.
+type Store struct {
+	// touch is called with each slot that has changed, and in which aspects.
+	touch func(slot int32, aspects model.Aspect)
+
+	// Invariant: claims has the claims that exist and those that placed pods use, and no other.
+	claims map[model.ClaimKey]*claim
+	// Invariant: volumes has the volumes that exist, and those that claims or attachments name, and no other.
+	volumes map[string]*volume
+	classes map[string]*class
+	drivers map[string]*model.CSIDriver
+	// Invariant: nodes has the nodes that exist or have pods, by slot and by name, and those with a CSINode or attachments, and no other.
+	nodes map[string]*Node
+	// Invariant: bySlot has the node of each slot in use, nil for the others.
+	bySlot      []*Node
+	attachments map[string]*attachment
+	capacities  map[model.Ref]*capacity
+	// Invariant: preBound lists, by claim, the volumes that exist and name it, by name.
+	preBound map[model.ClaimKey][]*volume
+
+	reaches reaches
+	work    Work
+	peaks   peaks
+}
+
+// peaks are the largest sizes of maps, by which they are made smaller.
+type peaks struct{ claims, volumes, nodes, attachments, capacities, preBound, reaches int }
+
+// Work counts work. It only grows.
+type Work struct {
+	// Matched is how often the selector of a reach was matched against a node.
+	Matched int64
+	// Counted is how often the volumes of a claim were counted anew on a node because an object changed.
+	Counted int64
+}
+
+// New returns an empty store. touch is called with each slot that has changed.
+func New(touch func(slot int32, aspects model.Aspect)) *Store {
+	return &Store{
+		touch: touch, claims: map[model.ClaimKey]*claim{}, volumes: map[string]*volume{}, classes: map[string]*class{},
+		drivers: map[string]*model.CSIDriver{}, nodes: map[string]*Node{}, attachments: map[string]*attachment{},
+		capacities: map[model.Ref]*capacity{}, preBound: map[model.ClaimKey][]*volume{}, reaches: newReaches(),
+	}
+}
+
+// Work returns the work done so far.
+func (s *Store) Work() Work { return s.work }
+
+// Shrink gives back the memory of maps that were much larger once.
+func (s *Store) Shrink() {
+	p := &s.peaks
+	s.claims = shrink.Map(s.claims, &p.claims)
+	s.volumes = shrink.Map(s.volumes, &p.volumes)
+	s.nodes = shrink.Map(s.nodes, &p.nodes)
+	s.attachments = shrink.Map(s.attachments, &p.attachments)
+	s.capacities = shrink.Map(s.capacities, &p.capacities)
+	s.preBound = shrink.Map(s.preBound, &p.preBound)
+	s.reaches.byText = shrink.Map(s.reaches.byText, &p.reaches)
+}
+
+// Kept is how many objects and indexes the store holds.
+type Kept struct{ Claims, Volumes, Classes, Nodes, Reaches, Groups int }
+
+// Kept returns how many objects and indexes the store holds.
+func (s *Store) Kept() Kept {
+	k := Kept{Claims: len(s.claims), Volumes: len(s.volumes), Classes: len(s.classes), Nodes: len(s.nodes), Reaches: len(s.reaches.byText)}
+	for _, c := range s.classes {
+		k.Groups += len(c.groups)
+	}
+	return k
+}
+
+// Set stores a version of an object. It returns the version before, nil if there was none.
+func (s *Store) Set(object model.Compiled) (before model.Compiled) {
+	switch o := object.(type) {
+	case *model.Claim:
+		return some(s.setClaim(o.Key, o))
+	case *model.Volume:
+		return some(s.setVolume(o.Name, o))
+	case *model.StorageClass:
+		return some(s.setClass(o.Name, o))
+	case *model.CSIDriver:
+		return some(s.setDriver(o.Name, o))
+	case *model.CSINode:
+		return some(s.setCSINode(o.Name, o))
+	case *model.StorageCapacity:
+		return some(s.setCapacity(o.Ref(), o))
+	case *model.VolumeAttachment:
+		return some(s.setAttachment(o.Name, o))
+	}
+	return nil
+}
+
+// Remove removes an object. It returns its last version, nil if it was not there.
+func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
+	switch ref.Kind {
+	case model.PersistentVolumeClaimKind:
+		return some(s.setClaim(ref.ClaimKey(), nil))
+	case model.PersistentVolumeKind:
+		return some(s.setVolume(ref.Name, nil))
+	case model.StorageClassKind:
+		return some(s.setClass(ref.Name, nil))
+	case model.CSIDriverKind:
+		return some(s.setDriver(ref.Name, nil))
+	case model.CSINodeKind:
+		return some(s.setCSINode(ref.Name, nil))
+	case model.CSIStorageCapacityKind:
+		return some(s.setCapacity(ref, nil))
+	case model.VolumeAttachmentKind:
+		return some(s.setAttachment(ref.Name, nil))
+	}
+	return nil
+}
+
+// some returns an object as an interface that is nil if the object is.
+func some[T any, P interface {
+	*T
+	model.Compiled
+}](object P) model.Compiled {
+	if object == nil {
+		return nil
+	}
+	return object
+}
+
+// Claim returns a claim, nil if it does not exist.
+func (s *Store) Claim(key model.ClaimKey) *model.Claim {
+	if c := s.claims[key]; c != nil {
+		return c.Claim
+	}
+	return nil
+}
+
+// Volume returns a volume, nil if it does not exist.
+func (s *Store) Volume(name string) *model.Volume {
+	if v := s.volumes[name]; v != nil {
+		return v.Volume
+	}
+	return nil
+}
+
+// Class returns a StorageClass, nil if it does not exist.
+func (s *Store) Class(name string) *model.StorageClass {
+	if c := s.classes[name]; c != nil {
+		return c.StorageClass
+	}
+	return nil
+}
+
+// Driver returns a CSIDriver, nil if it does not exist.
+func (s *Store) Driver(name string) *model.CSIDriver { return s.drivers[name] }
+
+// CSINode returns the CSINode of a node, nil if it does not exist.
+func (s *Store) CSINode(name string) *model.CSINode {
+	if n := s.nodes[name]; n != nil {
+		return n.csi
+	}
+	return nil
+}
+
+// UsersOf returns how many pods on nodes name a claim directly, those apart that are made for a pod.
+func (s *Store) UsersOf(key model.ClaimKey) int {
+	if c := s.claims[key]; c != nil {
+		return c.users
+	}
+	return 0
+}
+
+// PreBound returns the volumes that name a claim, by name: one of them that is not bound yet is meant for it.
+func (s *Store) PreBound(key model.ClaimKey) []*model.Volume {
+	list := s.preBound[key]
+	if len(list) == 0 {
+		return nil
+	}
+	volumes := make([]*model.Volume, len(list))
+	for i, v := range list {
+		volumes[i] = v.Volume
+	}
+	return volumes
+}
+
+func (s *Store) setDriver(name string, d *model.CSIDriver) (before *model.CSIDriver) {
+	before = s.drivers[name]
+	if d == nil {
+		delete(s.drivers, name)
+	} else {
+		s.drivers[name] = d
+	}
+	return before
+}
