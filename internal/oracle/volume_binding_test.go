@@ -7,6 +7,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
 )
 
 // The rows V are those of docs/reference/volumes.md#volumebinding.
@@ -49,6 +51,15 @@ func TestVolumeBindingPreFilter(t *testing.T) {
 		if got := ruling(Judge(c, pod(tt.part), DefaultProfile())); got != tt.want {
 			t.Errorf("row %s: got %s, want %s", tt.row, got, tt.want)
 		}
+	}
+}
+
+// A pod that a PreFilter rejects does not get its nominated node, although the filters would let it pass.
+func TestNominatedButRejected(t *testing.T) {
+	c := storing("n1=z1 n2=z2", nil, classes(pvc("c", "class=now"))...)
+	a := Judge(c, pod(claims("c"), build.NominatedNodeName("n1")), DefaultProfile())
+	if want := "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."; a.Nominated != "" || a.Message != want {
+		t.Errorf("nominated to %q: %q, want %q", a.Nominated, a.Message, want)
 	}
 }
 

@@ -65,6 +65,7 @@ func TestVolumeLimits(t *testing.T) {
 		{"vSphere is never counted", nil, having(csiNode("n1", "csi.vsphere.vmware.com=0"), pv("v", "phase=Bound vsphere=x"), pvc("c", "bound=v")), pod(claims("c")), "fits"},
 		{"terminating pods count", fill("n1=1", ending, claims("c1 c2")), threeVolumes(two), pod(claims("c3")), "count"},
 		{"placed pods' missing claims do not", fill("n1=1", claims("c1 gone")), threeVolumes(two), pod(claims("c3")), "fits"},
+		{"the others of such a pod do", fill("n1=1", claims("gone c1")), threeVolumes(csiNode("n1", "d=1")), pod(claims("c3")), "count"},
 		{"above the limit", n1("c1 c2 c3"), threeVolumes(two), pod(claims("c1")), "fits"},
 		{"stolen claim on the node", []*v1.Pod{stolen}, append(threeVolumes(two), pvc("q-scratch", "owner=p")), pod(claims("c1")),
 			`error: running "NodeVolumeLimits" filter plugin: PVC default/q-scratch was not created for pod default/q (pod is not owner)`},
