@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Storage objects have resource version 1 and their name as UID, so that references can be written down. Their texts are words such as "storage=10Gi class=fast"; besides those of each function, all of them read
+// Storage objects have resource version 1 and their name as UID, so that references can be written down. Their texts are words such as
+// "storage=10Gi class=fast"; besides those of each function, all of them read
 //
 //	label=<key>=<value>       a label
 //	annotation=<key>=<value>  an annotation

@@ -11,7 +11,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/build"
 )
 
-// The rows V are those of docs/reference/volumes.md#volumebinding.
+// The rows V are the worked examples of VolumeBinding.
 
 // classes are np, whose volumes somebody has to make, dp, whose volumes the driver d makes, and now, which does not wait for a pod.
 func classes(more ...runtime.Object) []runtime.Object {

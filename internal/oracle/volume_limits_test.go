@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The rows L are those of docs/reference/volumes.md#nodevolumelimits; L12 is about events.
+// The rows L are the worked examples of NodeVolumeLimits; L12 is about events.
 
 // threeVolumes are v1, v2 and v3 of driver d, bound to the claims c1, c2 and c3.
 func threeVolumes(more ...runtime.Object) []runtime.Object {

@@ -6,7 +6,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 )
 
-// The rows R are those of docs/reference/volumes.md#volumerestrictions.
+// The rows R are the worked examples of VolumeRestrictions.
 
 func TestVolumeRestrictions(t *testing.T) {
 	on1 := func(parts ...podPart) []*v1.Pod { return fill("n1=1", parts...) }

@@ -2,7 +2,7 @@ package oracle
 
 import "testing"
 
-// The rows Z are those of docs/reference/volumes.md#volumezone.
+// The rows Z are the worked examples of VolumeZone.
 
 func TestVolumeZone(t *testing.T) {
 	label := func(pairs ...string) string {
