@@ -1,7 +1,7 @@
 // Package build makes API objects for the tables of tests, short enough for a row to fit on a line.
 //
-// It takes short texts and options in Kubernetes' words; it gives pods, nodes and what belongs to them, and their protobuf. It owns nothing. It
-// never says what a scheduler should make of an object, and is imported by tests only.
+// It takes short texts and options in Kubernetes' words; it gives pods, nodes, storage and what belongs to them, and their protobuf. It owns
+// nothing. It never says what a scheduler should make of an object, and is imported by tests only.
 //
 // Texts are lists separated by spaces: labels and selectors "app=x tier=y", resources "cpu=500m memory=1Gi", taints "a=b:NoSchedule".
 package build

@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // PodOption says what is special about a pod.
@@ -38,6 +39,11 @@ func PodsOnNodes(text string, options ...PodOption) []*v1.Pod {
 		}
 	}
 	return all
+}
+
+// Named gives the pod a name, which is its UID too.
+func Named(name string) PodOption {
+	return func(p *v1.Pod) { p.Name, p.UID = name, types.UID(name) }
 }
 
 // InNamespace puts the pod into a namespace.

@@ -55,7 +55,7 @@ var (
 // service selects by labels like "app=x"; nil stands for a service without selector.
 func service(selector map[string]string) *v1.Service { return build.Service("", selector) }
 
-// inShort is the verdict on each node, with one word for each reason of the two topology plugins.
+// inShort is the verdict on each node, with one word for each reason of the topology and the volume plugins.
 func inShort(a Judgment) string {
 	var words []string
 	for _, n := range a.Nodes {
@@ -67,14 +67,23 @@ func inShort(a Judgment) string {
 func word(rejections []Rejection) string {
 	text := verdict(NodeJudgment{Rejections: rejections})
 	for long, short := range map[string]string{
-		"U node(s) didn't match pod topology spread constraints":                           "skew",
-		"UU node(s) didn't match pod topology spread constraints (missing required label)": "label",
-		"UU node(s) didn't match pod affinity rules":                                       "affinity",
-		"U node(s) didn't match pod anti-affinity rules":                                   "anti",
-		"U node(s) didn't satisfy existing pods anti-affinity rules":                       "existing",
-		"UU node(s) had untolerated taint(s)":                                              "taint",
-		"UU node(s) didn't match Pod's node affinity/selector":                             "selector",
-		"UU node(s) were unschedulable":                                                    "cordoned",
+		"U node(s) didn't match pod topology spread constraints":                                                             "skew",
+		"UU node(s) didn't match pod topology spread constraints (missing required label)":                                   "label",
+		"UU node(s) didn't match pod affinity rules":                                                                         "affinity",
+		"U node(s) didn't match pod anti-affinity rules":                                                                     "anti",
+		"U node(s) didn't satisfy existing pods anti-affinity rules":                                                         "existing",
+		"UU node(s) had untolerated taint(s)":                                                                                "taint",
+		"UU node(s) didn't match Pod's node affinity/selector":                                                               "selector",
+		"UU node(s) were unschedulable":                                                                                      "cordoned",
+		"U node(s) had no available disk":                                                                                    "disk",
+		"U node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod": "rwop",
+		"U node(s) exceed max volume count":                                                                                  "count",
+		"U d CSI driver is not installed on the node":                                                                        "driver",
+		"UU " + volumeElsewhere:                                                                                              "elsewhere",
+		"UU " + noVolumeToBind:                                                                                               "conflict",
+		"UU " + noFreeStorage:                                                                                                "storage",
+		"UU " + volumeVanished:                                                                                               "vanished",
+		"UU node(s) had no available volume zone":                                                                            "zone",
 	} {
 		if text == long {
 			return short

@@ -5,7 +5,8 @@
 // computed from the objects alone. Nothing is kept between or within calls, so nothing has to be invalidated.
 //
 // It never imports the engine, the plugins, the state or the model, and never calls k8s.io/component-helpers, which the
-// product calls: two implementations that share a helper share its mistakes. It never changes an object it was given.
+// product calls: two implementations that share a helper share its mistakes. Only the translation of in-tree volumes to CSI is the
+// library's, which is where its rules are defined. The oracle never changes an object it was given.
 //
-// It leaves out sampling of nodes, extenders, volumes and dynamic resources. Feature gates have their 1.37 defaults.
+// It leaves out sampling of nodes, extenders and dynamic resources. Feature gates have their 1.37 defaults.
 package oracle

@@ -14,10 +14,10 @@ type DryRun struct {
 	Added   []*v1.Pod // pods that are not on it
 }
 
-// JudgeDryRun returns the plugins that reject the node of a dry run, in filter order. The error is that of a PreFilter.
+// JudgeDryRun returns the plugins that reject the node of a dry run, in filter order. The error is that of a PreFilter or a Filter.
 //
-// Plugins that count in PreFilter adjust their counts for each change (AddPod, RemovePod). For PodTopologySpread that differs from counting
-// again, and InterPodAffinity, if PreFilter returned Skip, checks nothing in the dry run.
+// Plugins that count in PreFilter adjust their counts for each change (AddPod, RemovePod). For PodTopologySpread and VolumeRestrictions that
+// differs from counting again; InterPodAffinity and VolumeRestrictions, if PreFilter returned Skip, check nothing in the dry run.
 func JudgeDryRun(c Cluster, p *v1.Pod, profile Profile, d DryRun) ([]Rejection, error) {
 	cy := newCycle(c, p, profile)
 	cy.dryRun = d
@@ -28,7 +28,7 @@ func JudgeDryRun(c Cluster, p *v1.Pod, profile Profile, d DryRun) ([]Rejection, 
 	}
 	for _, n := range cy.filtered() {
 		if n.Name == d.Node {
-			return check(n), nil
+			return check(n)
 		}
 	}
 	return nil, nil

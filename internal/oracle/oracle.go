@@ -7,6 +7,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
@@ -25,6 +26,15 @@ type Cluster struct {
 	ReplicationControllers []*v1.ReplicationController
 	ReplicaSets            []*appsv1.ReplicaSet
 	StatefulSets           []*appsv1.StatefulSet
+
+	// What the volume plugins read. Volumes and claims are as the scheduler sees them: its assumed versions, where it has any.
+	PersistentVolumes      []*v1.PersistentVolume
+	PersistentVolumeClaims []*v1.PersistentVolumeClaim
+	StorageClasses         []*storagev1.StorageClass
+	CSINodes               []*storagev1.CSINode
+	CSIDrivers             []*storagev1.CSIDriver
+	CSIStorageCapacities   []*storagev1.CSIStorageCapacity
+	VolumeAttachments      []*storagev1.VolumeAttachment
 }
 
 // Profile is the set of plugins that run, with their arguments. It must be valid: package config checks arguments.
@@ -33,14 +43,18 @@ type Profile struct {
 	Weights  map[string]int64 // score weights, used as they are; a scorer that is missing here has its default weight
 
 	// Arguments may be zero: then they mean the upstream defaults (LeastAllocated; cpu and memory with weight 1; System constraints;
-	// a hard pod affinity weight of 1).
-	Fit         configv1.NodeResourcesFitArgs
-	Balanced    configv1.NodeResourcesBalancedAllocationArgs
-	Spread      configv1.PodTopologySpreadArgs
-	PodAffinity configv1.InterPodAffinityArgs
+	// a hard pod affinity weight of 1; low utilization of storage is best).
+	Fit           configv1.NodeResourcesFitArgs
+	Balanced      configv1.NodeResourcesBalancedAllocationArgs
+	VolumeBinding configv1.VolumeBindingArgs
+	Spread        configv1.PodTopologySpreadArgs
+	PodAffinity   configv1.InterPodAffinityArgs
 
 	// AddedAffinity is NodeAffinity's addedAffinity argument: what every pod must (required) and should (preferred) match besides its own.
 	AddedAffinity *v1.NodeAffinity
+
+	// StorageCapacityScoringOff is the state of that feature gate; when it is off, VolumeBinding scores nothing.
+	StorageCapacityScoringOff bool
 }
 
 // DefaultProfile is the profile of an empty configuration file.
@@ -94,8 +108,8 @@ type Judgment struct {
 	Nominated string
 	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
 	Best []string
-	// Err is set when the cycle fails: in PreFilter, and then there are no Nodes, or in scoring, with two or more feasible nodes, and then there
-	// are no scores and no Best.
+	// Err is set when the cycle fails: in PreFilter or in Filter, and then there are no Nodes, or in scoring, with two or more feasible nodes,
+	// and then there are no scores and no Best. If Filter fails on several nodes, it is the error of the first by name.
 	Err error
 }
 
@@ -114,18 +128,25 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 		return a
 	}
 	for _, n := range cy.nodes {
-		answer := NodeJudgment{Node: n.Name, Rejections: besideNominated(c, p, profile, n, (*cycle).narrowed)}
-		if len(answer.Rejections) == 0 {
-			answer.Rejections = check(n)
+		answer := NodeJudgment{Node: n.Name}
+		var err error
+		if answer.Rejections, err = besideNominated(c, p, profile, n, (*cycle).narrowed); err == nil && len(answer.Rejections) == 0 {
+			answer.Rejections, err = check(n)
 		}
-		if n.Name == p.Status.NominatedNodeName && len(besideNominated(c, p, profile, n, (*cycle).filters)) == 0 && len(cy.filters()(n)) == 0 {
+		if a.Err == nil {
+			a.Err = err
+		}
+		if n.Name == p.Status.NominatedNodeName && a.PreFilter == nil && cy.passesAlone(c, n) {
 			a.Nominated = n.Name
 		}
-		if len(answer.Rejections) == 0 {
+		if err == nil && len(answer.Rejections) == 0 {
 			answer.Feasible = true
 			cy.feasible = append(cy.feasible, n)
 		}
 		a.Nodes = append(a.Nodes, answer)
+	}
+	if a.Err != nil && a.Nominated == "" {
+		return Judgment{Narrowed: a.Narrowed, Err: a.Err}
 	}
 	a.Feasible = len(cy.feasible)
 	switch {
@@ -140,8 +161,19 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	return a
 }
 
+// passesAlone reports whether the node that the pod is nominated to passes the filters, whatever the PreFilters left. An error there counts as
+// a rejection.
+func (cy *cycle) passesAlone(c Cluster, n node) bool {
+	beside, err := besideNominated(c, cy.pod, cy.profile, n, (*cycle).filters)
+	if err != nil || len(beside) > 0 {
+		return false
+	}
+	own, err := cy.filters()(n)
+	return err == nil && len(own) == 0
+}
+
 // besideNominated returns the plugins that reject the node when the pods nominated to it that the pod does not outrank are on it.
-func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) []Rejection) []Rejection {
+func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) ([]Rejection, error)) ([]Rejection, error) {
 	var nominated []*v1.Pod
 	for _, other := range c.Pods {
 		if other.Spec.NodeName == "" && other.Status.NominatedNodeName == n.Name && other.UID != p.UID && priority(other) >= priority(p) {
@@ -149,7 +181,7 @@ func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*
 		}
 	}
 	if len(nominated) == 0 {
-		return nil
+		return nil, nil
 	}
 	cy := newCycle(c, p, profile)
 	cy.dryRun = DryRun{Node: n.Name, Added: nominated}
@@ -158,11 +190,11 @@ func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*
 			return check(cy)(seen)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // narrowed is what filter returns for a cycle that passes the PreFilters.
-func (cy *cycle) narrowed() func(node) []Rejection { return cy.filter(&Judgment{}) }
+func (cy *cycle) narrowed() func(node) ([]Rejection, error) { return cy.filter(&Judgment{}) }
 
 func priority(p *v1.Pod) int32 {
 	if p.Spec.Priority == nil {
@@ -219,18 +251,18 @@ func (cy *cycle) enabled() []plugin {
 
 // filter runs the PreFilters. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or
 // those of all filters that reject the node.
-func (cy *cycle) filter(a *Judgment) func(node) []Rejection {
+func (cy *cycle) filter(a *Judgment) func(node) ([]Rejection, error) {
 	allowed := cy.preFilter(a)
 	switch {
 	case a.Err != nil:
 		return nil
 	case a.PreFilter != nil:
-		return func(node) []Rejection { return []Rejection{*a.PreFilter} }
+		return func(node) ([]Rejection, error) { return []Rejection{*a.PreFilter}, nil }
 	}
 	filters := cy.filters()
-	return func(n node) []Rejection {
+	return func(n node) ([]Rejection, error) {
 		if len(a.Narrowed) > 0 && !slices.Contains(allowed, n.Name) {
-			return []Rejection{{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", a.Narrowed)}}}
+			return []Rejection{{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", a.Narrowed)}}}, nil
 		}
 		return filters(n)
 	}
@@ -290,25 +322,30 @@ func intersection(a, b []string) []string {
 	return both
 }
 
-// filters prepares all filters and returns a function that runs them on a node. They do not run on nodes that PreFilter ruled out.
-func (cy *cycle) filters() func(node) []Rejection {
+// filters prepares all filters and returns a function that runs them on a node. They do not run on nodes that PreFilter ruled out. An error
+// ends the cycle if no earlier filter rejects the node: behind a rejection upstream asks no further filter.
+func (cy *cycle) filters() func(node) ([]Rejection, error) {
 	var names []string
-	var checks []func(node) *Rejection
+	var checks []func(node) (*Rejection, error)
 	for _, p := range cy.enabled() {
 		if p.filter != nil {
 			names = append(names, p.name)
 			checks = append(checks, p.filter(cy))
 		}
 	}
-	return func(n node) []Rejection {
+	return func(n node) ([]Rejection, error) {
 		var all []Rejection
 		for i, check := range checks {
-			if no := check(n); no != nil {
+			no, err := check(n)
+			if err != nil && len(all) == 0 {
+				return nil, fmt.Errorf("running %q filter plugin: %w", names[i], err)
+			}
+			if err == nil && no != nil {
 				no.Plugin = names[i]
 				all = append(all, *no)
 			}
 		}
-		return all
+		return all, nil
 	}
 }
 

@@ -3,6 +3,7 @@ package oracle
 import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
@@ -24,6 +25,27 @@ func (c *Cluster) Others() []runtime.Object {
 	for _, o := range c.StatefulSets {
 		all = append(all, o)
 	}
+	for _, o := range c.PersistentVolumes {
+		all = append(all, o)
+	}
+	for _, o := range c.PersistentVolumeClaims {
+		all = append(all, o)
+	}
+	for _, o := range c.StorageClasses {
+		all = append(all, o)
+	}
+	for _, o := range c.CSINodes {
+		all = append(all, o)
+	}
+	for _, o := range c.CSIDrivers {
+		all = append(all, o)
+	}
+	for _, o := range c.CSIStorageCapacities {
+		all = append(all, o)
+	}
+	for _, o := range c.VolumeAttachments {
+		all = append(all, o)
+	}
 	return all
 }
 
@@ -40,5 +62,19 @@ func (c *Cluster) Add(object runtime.Object) {
 		c.ReplicaSets = append(c.ReplicaSets, o)
 	case *appsv1.StatefulSet:
 		c.StatefulSets = append(c.StatefulSets, o)
+	case *v1.PersistentVolume:
+		c.PersistentVolumes = append(c.PersistentVolumes, o)
+	case *v1.PersistentVolumeClaim:
+		c.PersistentVolumeClaims = append(c.PersistentVolumeClaims, o)
+	case *storagev1.StorageClass:
+		c.StorageClasses = append(c.StorageClasses, o)
+	case *storagev1.CSINode:
+		c.CSINodes = append(c.CSINodes, o)
+	case *storagev1.CSIDriver:
+		c.CSIDrivers = append(c.CSIDrivers, o)
+	case *storagev1.CSIStorageCapacity:
+		c.CSIStorageCapacities = append(c.CSIStorageCapacities, o)
+	case *storagev1.VolumeAttachment:
+		c.VolumeAttachments = append(c.VolumeAttachments, o)
 	}
 }

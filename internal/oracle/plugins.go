@@ -15,8 +15,8 @@ type plugin struct {
 	// preFilter may return the only nodes to consider (nil: all), reject the pod, or fail the cycle.
 	preFilter func(*cycle) ([]string, *Rejection, error)
 	// filter counts what it needs over all nodes, and returns a function that filters one. That function returns nil when the node passes;
-	// the caller sets the plugin's name.
-	filter func(*cycle) func(node) *Rejection
+	// the caller sets the plugin's name. An error fails the cycle.
+	filter func(*cycle) func(node) (*Rejection, error)
 	// score scores all feasible nodes at once, in the order of cycle.feasible, because normalising needs them all.
 	score func(*cycle) (scores, error)
 }
@@ -36,8 +36,12 @@ var plugins = []plugin{
 	{name: "NodeAffinity", weight: 2, preFilter: nodeAffinityPreFilter, filter: alone(nodeAffinityFilter), score: nodeAffinityScore},
 	{name: "NodePorts", filter: alone(nodePortsFilter)},
 	{name: "NodeResourcesFit", weight: 1, filter: alone(fitFilter), score: fitScore},
-	{name: spreadName, weight: 2, preFilter: spreadPreFilter, filter: spreadFilter, score: spreadScore},
-	{name: podAffinityName, weight: 2, preFilter: podAffinityPreFilter, filter: podAffinityFilter, score: podAffinityScore},
+	{name: "VolumeRestrictions", preFilter: volumeRestrictionsPreFilter, filter: unfailing(volumeRestrictionsFilter)},
+	{name: "NodeVolumeLimits", filter: volumeLimitsFilter},
+	{name: "VolumeBinding", weight: 1, preFilter: volumeBindingPreFilter, filter: volumeBindingFilter, score: volumeBindingScore},
+	{name: "VolumeZone", preFilter: volumeZonePreFilter, filter: unfailing(volumeZoneFilter)},
+	{name: spreadName, weight: 2, preFilter: spreadPreFilter, filter: unfailing(spreadFilter), score: spreadScore},
+	{name: podAffinityName, weight: 2, preFilter: podAffinityPreFilter, filter: unfailing(podAffinityFilter), score: podAffinityScore},
 	{name: "NodeDeclaredFeatures", filter: alone(nodeDeclaredFeaturesFilter)},
 	{name: "NodeResourcesBalancedAllocation", weight: 1, score: balancedScore},
 	{name: "ImageLocality", weight: 1, score: imageLocalityScore},
@@ -51,9 +55,17 @@ const (
 )
 
 // alone makes a filter that depends only on the pod and the node.
-func alone(judge func(*cycle, node) *Rejection) func(*cycle) func(node) *Rejection {
-	return func(cy *cycle) func(node) *Rejection {
-		return func(n node) *Rejection { return judge(cy, n) }
+func alone(judge func(*cycle, node) *Rejection) func(*cycle) func(node) (*Rejection, error) {
+	return func(cy *cycle) func(node) (*Rejection, error) {
+		return func(n node) (*Rejection, error) { return judge(cy, n), nil }
+	}
+}
+
+// unfailing makes a filter of one that never returns an error.
+func unfailing(prepare func(*cycle) func(node) *Rejection) func(*cycle) func(node) (*Rejection, error) {
+	return func(cy *cycle) func(node) (*Rejection, error) {
+		check := prepare(cy)
+		return func(n node) (*Rejection, error) { return check(n), nil }
 	}
 }
 

@@ -45,9 +45,12 @@ func Config(o oracle.Profile) (*config.Config, error) {
 			profile.Plugins.MultiPoint.Enabled = append(profile.Plugins.MultiPoint.Enabled, configv1.Plugin{Name: plugin, Weight: &weight})
 		}
 	}
+	if o.StorageCapacityScoringOff && !o.Disabled["VolumeBinding"] { // what the gate does to a profile without a shape
+		profile.Plugins.Score.Disabled = append(profile.Plugins.Score.Disabled, configv1.Plugin{Name: "VolumeBinding"})
+	}
 	args := map[string]any{
 		"NodeResourcesFit": o.Fit, "NodeResourcesBalancedAllocation": o.Balanced, "PodTopologySpread": o.Spread, "InterPodAffinity": o.PodAffinity,
-		"NodeAffinity": configv1.NodeAffinityArgs{AddedAffinity: o.AddedAffinity},
+		"VolumeBinding": o.VolumeBinding, "NodeAffinity": configv1.NodeAffinityArgs{AddedAffinity: o.AddedAffinity},
 	}
 	for _, plugin := range slices.Sorted(maps.Keys(args)) {
 		raw, err := json.Marshal(args[plugin])

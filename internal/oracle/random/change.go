@@ -129,6 +129,9 @@ func cloned(c oracle.Cluster) oracle.Cluster {
 	return oracle.Cluster{
 		Nodes: slices.Clone(c.Nodes), Pods: slices.Clone(c.Pods), Namespaces: slices.Clone(c.Namespaces), Services: slices.Clone(c.Services),
 		ReplicationControllers: slices.Clone(c.ReplicationControllers), ReplicaSets: slices.Clone(c.ReplicaSets), StatefulSets: slices.Clone(c.StatefulSets),
+		PersistentVolumes: slices.Clone(c.PersistentVolumes), PersistentVolumeClaims: slices.Clone(c.PersistentVolumeClaims),
+		StorageClasses: slices.Clone(c.StorageClasses), CSINodes: slices.Clone(c.CSINodes), CSIDrivers: slices.Clone(c.CSIDrivers),
+		CSIStorageCapacities: slices.Clone(c.CSIStorageCapacities), VolumeAttachments: slices.Clone(c.VolumeAttachments),
 	}
 }
 

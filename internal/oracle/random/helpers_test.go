@@ -28,7 +28,7 @@ func only(plugin string) oracle.Profile {
 	p := oracle.DefaultProfile()
 	p.Disabled = map[string]bool{}
 	for _, name := range []string{"NodeName", "NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit",
-		"PodTopologySpread", "InterPodAffinity", "NodeDeclaredFeatures", "NodeResourcesBalancedAllocation", "ImageLocality"} {
+		"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread", "InterPodAffinity", "NodeDeclaredFeatures", "NodeResourcesBalancedAllocation", "ImageLocality"} {
 		p.Disabled[name] = name != plugin
 	}
 	return p

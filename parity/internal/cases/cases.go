@@ -59,6 +59,9 @@ func (tc *Case) Clone() Case {
 	return Case{Config: tc.Config, Cluster: oracle.Cluster{
 		Nodes: copies(tc.Nodes), Pods: copies(tc.Pods), Namespaces: copies(tc.Namespaces), Services: copies(tc.Services),
 		ReplicationControllers: copies(tc.ReplicationControllers), ReplicaSets: copies(tc.ReplicaSets), StatefulSets: copies(tc.StatefulSets),
+		PersistentVolumes: copies(tc.PersistentVolumes), PersistentVolumeClaims: copies(tc.PersistentVolumeClaims),
+		StorageClasses: copies(tc.StorageClasses), CSINodes: copies(tc.CSINodes), CSIDrivers: copies(tc.CSIDrivers),
+		CSIStorageCapacities: copies(tc.CSIStorageCapacities), VolumeAttachments: copies(tc.VolumeAttachments),
 	}}
 }
 

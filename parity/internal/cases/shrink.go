@@ -13,6 +13,13 @@ func Shrink(tc Case, fails func(tc Case) bool) Case {
 		shrink(&tc, &tc.StatefulSets, fails)
 		shrink(&tc, &tc.ReplicationControllers, fails)
 		shrink(&tc, &tc.Namespaces, fails)
+		shrink(&tc, &tc.PersistentVolumes, fails)
+		shrink(&tc, &tc.PersistentVolumeClaims, fails)
+		shrink(&tc, &tc.StorageClasses, fails)
+		shrink(&tc, &tc.CSINodes, fails)
+		shrink(&tc, &tc.CSIDrivers, fails)
+		shrink(&tc, &tc.CSIStorageCapacities, fails)
+		shrink(&tc, &tc.VolumeAttachments, fails)
 		if len(tc.Objects()) == before {
 			return tc
 		}
