@@ -13,6 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/shape"
 )
 
 // argsType describes a plugin's typed arguments.
@@ -208,34 +210,13 @@ func volumeBindingArgs(scoring bool) *argsType {
 		}
 		switch {
 		case scoring:
-			errs = append(errs, checkShape(args.Shape, path.Child("shape"))...)
+			errs = append(errs, shape.Check(args.Shape, path.Child("shape"))...)
 		case args.Shape != nil:
 			errs = append(errs, field.Invalid(path.Child("shape"), args.Shape,
 				"unexpected field `shape`, remove it or turn on the feature gate StorageCapacityScoring"))
 		}
 		return errs.ToAggregate()
 	})
-}
-
-// checkShape reports the first point that is out of order and every number that is out of range.
-func checkShape(shape []configv1.UtilizationShapePoint, path *field.Path) field.ErrorList {
-	var errs field.ErrorList
-	for i := 1; i < len(shape); i++ {
-		if shape[i].Utilization <= shape[i-1].Utilization {
-			errs = append(errs, field.Invalid(path.Index(i).Child("utilization"), shape[i].Utilization, "values must be sorted in increasing order"))
-			break
-		}
-	}
-	within := func(path *field.Path, value, limit int32) {
-		if value < 0 || value > limit {
-			errs = append(errs, field.Invalid(path, value, fmt.Sprintf("not in valid range [0, %d]", limit)))
-		}
-	}
-	for i, point := range shape {
-		within(path.Index(i).Child("utilization"), point.Utilization, 100)
-		within(path.Index(i).Child("score"), point.Score, 10)
-	}
-	return errs
 }
 
 // dynamicResourcesArgs has two timeouts, each only if its feature is on.

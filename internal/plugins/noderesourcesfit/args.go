@@ -7,13 +7,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/shape"
 )
 
 // The ranges that arguments may have.
 const (
 	maxWeight      = 100
 	maxUtilization = 100
-	maxShapeScore  = 10
 )
 
 var strategies = []configv1.ScoringStrategyType{
@@ -81,7 +82,7 @@ func checkStrategy(strategy *configv1.ScoringStrategy, path *field.Path) field.E
 	case wanted && ratio == nil:
 		errs = append(errs, field.Required(ratioPath, "must be specified when type is RequestedToCapacityRatio"))
 	case wanted:
-		errs = append(errs, checkShape(ratio.Shape, ratioPath.Child("shape"))...)
+		errs = append(errs, shape.Check(ratio.Shape, ratioPath.Child("shape"))...)
 	case ratio != nil:
 		errs = append(errs, field.Forbidden(ratioPath, "must be nil when type is not RequestedToCapacityRatio"))
 	}
@@ -95,31 +96,4 @@ func known(strategy configv1.ScoringStrategyType) bool {
 		}
 	}
 	return false
-}
-
-// checkShape reports the first point that is out of order and every number that is out of range.
-func checkShape(shape []configv1.UtilizationShapePoint, path *field.Path) field.ErrorList {
-	if len(shape) == 0 {
-		return field.ErrorList{field.Required(path, "at least one point must be specified")}
-	}
-	var errs field.ErrorList
-	for i := 1; i < len(shape); i++ {
-		if shape[i].Utilization <= shape[i-1].Utilization {
-			errs = append(errs, field.Invalid(path.Index(i).Child("utilization"), shape[i].Utilization,
-				"values must be sorted in increasing order"))
-			break
-		}
-	}
-	for i, point := range shape {
-		errs = append(errs, checkRange(path.Index(i).Child("utilization"), point.Utilization, maxUtilization)...)
-		errs = append(errs, checkRange(path.Index(i).Child("score"), point.Score, maxShapeScore)...)
-	}
-	return errs
-}
-
-func checkRange(path *field.Path, value, limit int32) field.ErrorList {
-	if value >= 0 && value <= limit {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, value, fmt.Sprintf("not in valid range [0, %d]", limit))}
 }

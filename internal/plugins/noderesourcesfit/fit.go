@@ -12,6 +12,7 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/shape"
 )
 
 // Name is the plugin's name in the configuration.
@@ -24,8 +25,8 @@ const reads = model.Usage | model.Allocatable
 type Plugin struct {
 	ignored, ignoredGroups map[string]bool
 	strategy               configv1.ScoringStrategyType
-	resources              []weighed // in the order of the configuration, which only determines the order in the need
-	ratings                ratings   // of RequestedToCapacityRatio
+	resources              []weighed      // in the order of the configuration, which only determines the order in the need
+	ratings                *shape.Ratings // of RequestedToCapacityRatio
 }
 
 // weighed is a configured resource that scheduling counts.
@@ -51,7 +52,7 @@ func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
 		}
 	}
 	if p.strategy == configv1.RequestedToCapacityRatio {
-		p.ratings = rate(checked.ScoringStrategy.RequestedToCapacityRatio.Shape)
+		p.ratings = shape.Rate(checked.ScoringStrategy.RequestedToCapacityRatio.Shape)
 	}
 	return p, nil
 }

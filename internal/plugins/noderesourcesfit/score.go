@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/shape"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -120,7 +121,7 @@ func mean(sum, weights int64) int32 {
 // requestedToCapacityRatio rates the used shares by a shape. A resource that the shape rates 0 is left out of the mean, so it does not lower it.
 type requestedToCapacityRatio struct {
 	parts   []part
-	ratings ratings
+	ratings *shape.Ratings
 }
 
 // Score rates one node from 0 to 100; halves are rounded up.
@@ -133,7 +134,7 @@ func (s *requestedToCapacityRatio) Score(node state.Node) int32 {
 			continue
 		}
 		percent := min(requested, capacity) * maxUtilization / capacity
-		if rating := s.ratings.at(percent); rating > 0 {
+		if rating := s.ratings.At(percent); rating > 0 {
 			sum += rating * p.weight
 			weights += p.weight
 		}
@@ -142,39 +143,4 @@ func (s *requestedToCapacityRatio) Score(node state.Node) int32 {
 		return 0
 	}
 	return int32(math.Round(float64(sum) / float64(weights)))
-}
-
-// ratings is a shape evaluated at every whole percentage.
-type ratings [maxUtilization + 1]int8
-
-// rate interpolates linearly between the shape's points, in integers: division truncates toward zero, so falling lines round up. Left and right
-// of the points the line is level.
-func rate(shape []configv1.UtilizationShapePoint) ratings {
-	var r ratings
-	for percent := range r {
-		r[percent] = int8(follow(shape, int64(percent)))
-	}
-	return r
-}
-
-func follow(shape []configv1.UtilizationShapePoint, percent int64) int64 {
-	const scale = maxScore / maxShapeScore
-	for i, point := range shape {
-		right, end := int64(point.Utilization), int64(point.Score)*scale
-		if percent > right {
-			continue
-		}
-		if i == 0 {
-			return end
-		}
-		left, start := int64(shape[i-1].Utilization), int64(shape[i-1].Score)*scale
-		return start + (end-start)*(percent-left)/(right-left)
-	}
-	return int64(shape[len(shape)-1].Score) * scale
-}
-
-// at returns the rating of a percentage. One outside the range comes from overflowing amounts; it gets the rating of the nearest end, as on the
-// level parts of a shape.
-func (r *ratings) at(percent int64) int64 {
-	return int64(r[min(max(percent, 0), maxUtilization)])
 }

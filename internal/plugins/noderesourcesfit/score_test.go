@@ -104,25 +104,6 @@ func TestScorePodLevel(t *testing.T) {
 	}
 }
 
-// The shapes of docs/reference/resources.md#fit-score, point by point.
-func TestShape(t *testing.T) {
-	for _, row := range []struct {
-		shape   []configv1.UtilizationShapePoint
-		percent int64
-		want    int64
-	}{
-		{points(0, 2, 40, 10, 100, 0), 30, 80}, {points(0, 2, 40, 10, 100, 0), 75, 42}, {points(0, 2, 40, 10, 100, 0), 40, 100},
-		{points(10, 1, 90, 9), 5, 10}, {points(10, 1, 90, 9), 10, 10}, {points(10, 1, 90, 9), 100, 90},
-		{points(0, 10, 100, 3), 33, 77}, {points(0, 10, 100, 3), 100, 30},
-		{points(0, 10, 100, 0), 0, 100}, {points(0, 10, 100, 0), 100, 0},
-	} {
-		ratings := rate(row.shape)
-		if got := ratings.at(row.percent); got != row.want {
-			t.Errorf("%v at %d%% is %d, want %d", row.shape, row.percent, got, row.want)
-		}
-	}
-}
-
 func TestScoreNeeds(t *testing.T) {
 	need := func(p *Plugin, pod *v1.Pod) model.Need { return plugintest.ScoreNeed(p, model.NewPod(pod)) }
 	standard, gpus := newPlugin(t, nil), newPlugin(t, strategy(configv1.LeastAllocated, "cpu=1 example.com/gpu=1"))
