@@ -71,6 +71,22 @@ var house = map[string]map[string]string{
 		"internal/reason": "a verdict is a reason code",
 		"internal/state":  "they read the view of a node",
 	},
+	"internal/plugins/noderesourcesfit": {
+		"internal/plugin": "it implements it",
+		"internal/model":  "needs are of pods and nodes",
+		"internal/reason": "a verdict is a reason code",
+		"internal/shape":  "it rates utilization by a shape",
+		"internal/state":  "it reads the view of a node",
+	},
+	"internal/plugins/volumebinding": {
+		"internal/plugin":  "it implements it",
+		"internal/model":   "needs are of pods and nodes",
+		"internal/plan":    "it holds volumes, and makes steps",
+		"internal/reason":  "a verdict is a reason code",
+		"internal/shape":   "it rates utilization by a shape",
+		"internal/state":   "it reads the view of a node",
+		"internal/storage": "it reads what is free",
+	},
 	"internal/plugins/podtopologyspread": {
 		"internal/plugin":                  "it implements it",
 		"internal/plugins/nodeaffinity":    "nodeAffinityPolicy asks what this plugin asks",
@@ -125,6 +141,7 @@ var house = map[string]map[string]string{
 	},
 	"deploy":           {},
 	"internal/feature": {},
+	"internal/shape":   {},
 	"internal/server":  {},
 	"internal/config": {
 		"internal/plugin":  "it builds profiles",
@@ -132,6 +149,7 @@ var house = map[string]map[string]string{
 		"internal/ingest":  "it says how pods of each profile are compiled",
 		"internal/model":   "rules are about pods",
 		"internal/plugins": "it is the one place that knows them all",
+		"internal/shape":   "it checks arguments",
 		"internal/queue":   "it builds the queue's rules",
 	},
 	"internal/manifest": {"internal/spelling": "a field that is not known may be one misspelt"},

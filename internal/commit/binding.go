@@ -195,7 +195,11 @@ func (o *Outbox) timeCame(now time.Time, b *binding) {
 		o.fail(now, b, rejection(step.Plugin, fmt.Sprintf("rejected due to timeout after waiting %v at plugin %v", step.Wait.Timeout, step.Plugin)))
 		return
 	}
-	o.fail(now, b, b.broken(fmt.Errorf("timed out after waiting %v", step.Wait.Timeout)))
+	err := step.Wait.Err
+	if err == nil {
+		err = fmt.Errorf("timed out after waiting %v", step.Wait.Timeout)
+	}
+	o.fail(now, b, b.broken(err))
 }
 
 // fail ends a binding that will not happen: what its steps have done is undone, the last first, and then the loop is answered.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -154,7 +153,7 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 		p := &c.profile.Scores[i]
 		var one []int64
 		var err error
-		if single, ok := p.Score.(plugin.NodeScore); ok {
+		if single, ok := p.Score.(columnScore); ok {
 			one, err = e.nodeScores(c, i, single, slots)
 		} else {
 			one, err = e.setScores(c, i, slots)
@@ -169,8 +168,8 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 	return scores, nil
 }
 
-// nodeScores returns a NodeScore plugin's normalised scores by position in the feasible slots, or nil if it skips the pod.
-func (e *Engine) nodeScores(c *cycle, i int, p plugin.NodeScore, slots []int32) ([]int64, error) {
+// nodeScores returns the normalised scores of a Score plugin by position in the feasible slots, or nil if it skips the pod.
+func (e *Engine) nodeScores(c *cycle, i int, p columnScore, slots []int32) ([]int64, error) {
 	raw, err := e.rawScores(c, i, p)
 	if raw == nil {
 		return nil, err

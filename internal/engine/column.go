@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -289,17 +290,39 @@ func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counti
 	return have.Counting
 }
 
-// scoreColumn returns the up-to-date column of a NodeScore plugin for the cycle's pod, or nil if the plugin skips the pod.
-func (e *Engine) scoreColumn(c *cycle, i int, p plugin.NodeScore) (*scoreColumn, error) {
+// columnScore is a Score plugin that has columns: a NodeScore or a StateScore.
+type columnScore interface {
+	plugin.Score
+	ScoreReads() model.Aspect
+	Normalization() model.Normalization
+}
+
+// scoreNeed returns the need of a Score plugin for the cycle's pod, and how to get its uncompiled form; the need is zero if the plugin skips the pod.
+func (c *cycle) scoreNeed(at int, p columnScore) (need model.Need, source func() plugin.ScoreNeed, err error) {
+	switch p := p.(type) {
+	case plugin.NodeScore:
+		return c.pod.Needs[at], func() plugin.ScoreNeed { return p.ScoreNeed(c.pod) }, nil
+	case plugin.StateScore:
+		own, err := p.ScoreNeedIn(c.view, c.pod)
+		if err != nil {
+			return need, nil, errPreScore(p, err)
+		}
+		return plugin.NeedOf(own), func() plugin.ScoreNeed { return own }, nil
+	}
+	panic(fmt.Sprintf("engine: Score plugin %q of type %T has no columns", p.Name(), p))
+}
+
+// scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil if the plugin skips the pod.
+func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, error) {
 	at := len(c.profile.Filters) + i
-	need := c.pod.Needs[at]
-	if need.IsZero() {
-		return nil, nil
+	need, source, err := c.scoreNeed(at, p)
+	if need.IsZero() || err != nil {
+		return nil, err
 	}
 	key := columnKey{c.profile.ids[at], need}
 	column := e.columns.scores[key]
 	if column == nil || column.isWorn(c.view) {
-		scores, err := p.ScoreNeed(c.pod).Compile()
+		scores, err := source().Compile()
 		if err != nil {
 			return nil, errPreScore(p, err)
 		}

@@ -56,7 +56,7 @@ func mix(x uint64) uint64 {
 // addScores adds one plugin's normalised and weighted scores to the totals, or returns them if they are equal for all nodes.
 func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (everywhere int64, err error) {
 	weight := c.profile.Scores[i].Weight
-	single, ok := c.profile.Scores[i].Score.(plugin.NodeScore)
+	single, ok := c.profile.Scores[i].Score.(columnScore)
 	if !ok {
 		scores, err := e.setScores(c, i, slots)
 		for at, score := range scores {
@@ -98,8 +98,8 @@ func addClasses(classes, scores []int32, weight int64, slots []int32, totals []i
 	}
 }
 
-// rawScores returns a NodeScore plugin's raw scores by slot, or nil if it skips the pod. They are valid until the next call.
-func (e *Engine) rawScores(c *cycle, i int, single plugin.NodeScore) ([]int32, error) {
+// rawScores returns the raw scores of a Score plugin by slot, or nil if it skips the pod. They are valid until the next call.
+func (e *Engine) rawScores(c *cycle, i int, single columnScore) ([]int32, error) {
 	column, err := e.scoreColumn(c, i, single)
 	if column == nil || err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	return scores, nil
 }
 
-func (e *Engine) addNormalized(p plugin.NodeScore, weight int64, raw, slots []int32, totals []int64) (everywhere int64, err error) {
+func (e *Engine) addNormalized(p columnScore, weight int64, raw, slots []int32, totals []int64) (everywhere int64, err error) {
 	how := p.Normalization()
 	var largest int32
 	for _, slot := range slots {

@@ -2,7 +2,6 @@ package model
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -32,7 +31,11 @@ func affinityOf(pv *v1.PersistentVolume) Need {
 	if pv.Spec.NodeAffinity == nil || pv.Spec.NodeAffinity.Required == nil {
 		return Need{}
 	}
-	encoded, _ := pv.Spec.NodeAffinity.Required.Marshal() // it has no way to fail
+	return textOfNodeSelector(pv.Spec.NodeAffinity.Required)
+}
+
+func textOfNodeSelector(selector *v1.NodeSelector) Need {
+	encoded, _ := selector.Marshal() // it has no way to fail
 	return NeedOf(string(append([]byte{nodeSelectorForm}, encoded...)))
 }
 
@@ -125,6 +128,3 @@ func (s *NodeSelector) Requires() (zone Zone, ok bool) {
 	}
 	return s.required[0], true
 }
-
-// lengthOf prefixes a part of a canonical text.
-func lengthOf(part []byte) string { return strconv.Itoa(len(part)) + ":" }

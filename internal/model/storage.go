@@ -85,7 +85,7 @@ type StorageClass struct {
 	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
 	Object *storagev1.StorageClass
 	Name   string
-	// Topologies are the canonical text of allowedTopologies; zero if there are none.
+	// Topologies is the canonical text of the nodes for which volumes may be provisioned (allowedTopologies); zero for all.
 	Topologies Need
 }
 
@@ -93,13 +93,15 @@ type StorageClass struct {
 func NewStorageClass(object *storagev1.StorageClass) *StorageClass {
 	c := &StorageClass{Object: object, Name: Interned(object.Name)}
 	if len(object.AllowedTopologies) > 0 {
-		var text strings.Builder
+		var nodes v1.NodeSelector
 		for i := range object.AllowedTopologies {
-			encoded, _ := object.AllowedTopologies[i].Marshal() // it has no way to fail
-			text.WriteString(lengthOf(encoded))
-			text.Write(encoded)
+			var term v1.NodeSelectorTerm
+			for _, e := range object.AllowedTopologies[i].MatchLabelExpressions {
+				term.MatchExpressions = append(term.MatchExpressions, v1.NodeSelectorRequirement{Key: e.Key, Operator: v1.NodeSelectorOpIn, Values: e.Values})
+			}
+			nodes.NodeSelectorTerms = append(nodes.NodeSelectorTerms, term)
 		}
-		c.Topologies = NeedOf(text.String())
+		c.Topologies = textOfNodeSelector(&nodes)
 	}
 	return c
 }
@@ -181,6 +183,9 @@ func (n *CSINode) Ref() Ref { return Ref{Kind: CSINodeKind, Name: n.Name} }
 
 // Version returns the object's resourceVersion.
 func (n *CSINode) Version() string { return n.Object.ResourceVersion }
+
+// MigratedText returns the list of migrated plugins as it is written.
+func (n *CSINode) MigratedText() string { return n.Object.Annotations[migratedPlugins] }
 
 // Equal reports whether scheduling reads the same of both.
 func (n *CSINode) Equal(o *CSINode) bool {

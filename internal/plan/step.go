@@ -49,8 +49,9 @@ type Write struct {
 
 // Wait is what a placement waits for. The plugin that made the step says when it is over.
 type Wait struct {
-	// Timeout is how long the wait may take; the step fails then.
+	// Timeout is how long the wait may take; the step fails then, with Err, or if that is nil with a text that names the timeout.
 	Timeout time.Duration
+	Err     error
 	// For are the objects whose changes may end the wait.
 	For []model.Ref
 }

@@ -133,7 +133,7 @@ type PostFilterResult struct {
 	Evictions []plan.Eviction
 }
 
-// Score rates the nodes for a pod. It is a NodeScore or a SetScore.
+// Score rates the nodes for a pod. It is a NodeScore, a StateScore or a SetScore.
 type Score interface{ Plugin }
 
 // NodeScore gives scores that depend on the pod and one node, and on the other nodes only through normalization.
@@ -148,6 +148,17 @@ type NodeScore interface {
 	Normalization() model.Normalization
 }
 
+// StateScore is a NodeScore whose needs depend on more than the pod, as those of a StateFilter.
+type StateScore interface {
+	Score
+	// ScoreNeedIn is ScoreNeed, called in each of the pod's turns in which nodes are scored. An error fails the turn.
+	ScoreNeedIn(v state.View, pod *model.Pod) (ScoreNeed, error)
+	// ScoreReads names the aspects of a node that scores depend on.
+	ScoreReads() model.Aspect
+	// Normalization is how raw scores are scaled to 0..MaxScore.
+	Normalization() model.Normalization
+}
+
 // SetScore scores all feasible nodes together.
 type SetScore interface {
 	Score
@@ -156,10 +167,10 @@ type SetScore interface {
 	SetNeed(pod *model.Pod) SetNeed
 }
 
-// AsScore returns the plugin as a Score plugin, if it is one of the two kinds.
+// AsScore returns the plugin as a Score plugin, if it is one of the three kinds.
 func AsScore(p Plugin) (s Score, ok bool) {
 	switch p.(type) {
-	case NodeScore, SetScore:
+	case NodeScore, StateScore, SetScore:
 		return p, true
 	}
 	return nil, false

@@ -103,8 +103,11 @@ func filterText(f Filter, pod *model.Pod) Text {
 }
 
 func scoreText(s Score, pod *model.Pod) Text {
-	if s, ok := s.(NodeScore); ok {
+	switch s := s.(type) {
+	case NodeScore:
 		return s.ScoreNeed(pod)
+	case SetScore:
+		return s.SetNeed(pod)
 	}
-	return s.(SetScore).SetNeed(pod)
+	return nil // a StateScore's needs are computed in the pod's turn
 }

@@ -1,0 +1,223 @@
+package volumebinding
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+	"github.com/berth-scheduler/berth/internal/storage"
+)
+
+// noProvisioner is the provisioner of classes whose volumes nobody makes.
+const noProvisioner = "kubernetes.io/no-provisioner"
+
+// finder finds out what would be done on a node for claims.
+type finder struct {
+	*demands
+	// bound are by demands.bound.
+	selectors []boundSelector
+	// delays means that there are claims to be bound.
+	delays bool
+	// provisions are by selected, and then by find.
+	provisions []provision
+	// preBound are the nodes on which the volumes of wants[i].preBound can be used.
+	preBound [][]*model.NodeSelector
+	// unreadable is the failed code of the first claim whose selector cannot be parsed, 0 if there is none.
+	unreadable reason.Code
+	// errs are what failed codes stand for, by the number in the code.
+	errs []error
+}
+
+// boundSelector selects the nodes on which a volume can be used.
+type boundSelector struct {
+	affinity, migrated *model.NodeSelector
+	failed             reason.Code
+}
+
+// provision is the provisioning of a volume for a claim.
+type provision struct {
+	claim delayedClaim
+	// can is false if nobody provisions volumes of the class.
+	can bool
+	// allowed selects the nodes for which volumes may be provisioned.
+	allowed *model.NodeSelector
+}
+
+func compile(d *demands) finder {
+	f := finder{demands: d, delays: len(d.selected)+len(d.find) > 0}
+	for _, b := range d.bound {
+		s := boundSelector{affinity: model.NodeSelectorOf(b.affinity), migrated: model.NodeSelectorOf(b.migrated)}
+		if b.err != nil {
+			s.failed = f.fails(fmt.Errorf("could not translate pv: %w", b.err))
+		}
+		f.selectors = append(f.selectors, s)
+	}
+	for _, list := range [][]delayedClaim{d.selected, d.find} {
+		for _, claim := range list {
+			provisioner := claim.class.Object.Provisioner
+			f.provisions = append(f.provisions, provision{
+				claim, provisioner != "" && provisioner != noProvisioner, model.NodeSelectorOf(claim.class.Topologies),
+			})
+		}
+	}
+	for i := range d.wants {
+		var selectors []*model.NodeSelector
+		for _, volume := range d.wants[i].preBound {
+			selectors = append(selectors, model.NodeSelectorOf(volume.Affinity))
+		}
+		f.preBound = append(f.preBound, selectors)
+	}
+	for i := range d.wants {
+		if err := d.wants[i].err; err != nil && f.unreadable == 0 {
+			f.unreadable = f.fails(err)
+		}
+	}
+	return f
+}
+
+// fails returns the code of an error.
+func (f *finder) fails(err error) reason.Code {
+	f.errs = append(f.errs, err)
+	return reason.Failed | reason.Code(len(f.errs)-1)
+}
+
+// boundOn returns what the volumes of bound claims object to a node; it stops at the first that does.
+func (f *finder) boundOn(node state.Node) (unfit, failed reason.Code) {
+	labels := node.Object().Labels
+	for i := range f.selectors {
+		b, s := &f.bound[i], &f.selectors[i]
+		if b.missing {
+			return missing, 0
+		}
+		selector := s.affinity
+		if b.inTree != "" {
+			if csi := node.Volumes().CSINode(); csi != nil && csi.Migrated[b.inTree] {
+				if s.failed != 0 {
+					return 0, s.failed
+				}
+				selector = s.migrated
+			}
+		}
+		if !selector.Matches(labels) {
+			return elsewhere, 0
+		}
+	}
+	return 0, 0
+}
+
+// few is how many claims of a pod are found volumes for without allocating.
+const few = 4
+
+// found is what would be done on a node: volumes are bound to claims, and others are provisioned.
+type found struct {
+	static      []match
+	provisioned []provisioned
+	staticSpace [few]match
+	space       [few]provisioned
+}
+
+// match is a volume that was found for a claim, the at-th of those to find volumes for.
+type match struct {
+	at     int
+	claim  delayedClaim
+	volume *model.Volume
+}
+
+// provisioned is a claim for which a volume is to be provisioned, and the capacity in which it finds room; nil if nobody asked for room.
+type provisioned struct {
+	claim    delayedClaim
+	capacity *model.StorageCapacity
+}
+
+// find finds volumes for the claims on a node, the smallest claim first, and checks whether volumes can be provisioned for those that find none.
+func (f *finder) find(node state.Node, to *found) (unfit, failed reason.Code) {
+	to.static, to.provisioned = to.staticSpace[:0], to.space[:0]
+	for i := range f.selected {
+		if f.selected[i].node != node.Name() {
+			return conflict, 0
+		}
+	}
+	if f.unreadable != 0 {
+		return 0, f.unreadable
+	}
+	for i, claim := range f.demands.find {
+		if volume := f.volumeFor(i, node, to.static); volume != nil {
+			to.static = append(to.static, match{i, claim, volume})
+		}
+	}
+	matched := to.static
+	for i := range f.provisions {
+		if len(matched) > 0 && matched[0].at == i-len(f.selected) {
+			matched = matched[1:]
+			continue
+		}
+		capacity, unfit := f.provisions[i].on(node)
+		if unfit != 0 {
+			return unfit, 0
+		}
+		to.provisioned = append(to.provisioned, provisioned{f.provisions[i].claim, capacity})
+	}
+	return 0, 0
+}
+
+// volumeFor returns a volume for the i-th claim on a node, nil if there is none: one that names the claim, or else the smallest that is free. If the
+// first that names the claim cannot be used on the node, there is none.
+func (f *finder) volumeFor(i int, node state.Node, taken []match) *model.Volume {
+	w := &f.wants[i]
+	labels := node.Object().Labels
+	for j, volume := range w.preBound {
+		switch {
+		case isTaken(volume, taken):
+		case f.preBound[i][j].Matches(labels):
+			return volume
+		default:
+			return nil
+		}
+	}
+	var smallest *model.Volume
+	node.Storage().GroupsAt(node.Slot(), w.claim.Class, func(g *storage.Group) bool {
+		if !w.accepts(g) {
+			return true
+		}
+		g.AtLeast(w.claim.Request, func(volume *model.Volume) bool {
+			if isTaken(volume, taken) {
+				return true
+			}
+			if smallest == nil || cmp.Or(cmp.Compare(volume.Capacity, smallest.Capacity), cmp.Compare(volume.Name, smallest.Name)) < 0 {
+				smallest = volume
+			}
+			return false
+		})
+		return true
+	})
+	return smallest
+}
+
+func isTaken(volume *model.Volume, taken []match) bool {
+	for i := range taken {
+		if taken[i].volume.Name == volume.Name {
+			return true
+		}
+	}
+	return false
+}
+
+// on returns what prevents that a volume is provisioned for the node, 0 if nothing does, and the capacity that has room if it has to be known.
+func (p *provision) on(node state.Node) (capacity *model.StorageCapacity, unfit reason.Code) {
+	if !p.can || !p.allowed.Matches(node.Object().Labels) {
+		return nil, conflict
+	}
+	store := node.Storage()
+	if !tracksCapacity(store, p.claim) {
+		return nil, 0
+	}
+	if capacity = store.CapacityAt(node.Slot(), p.claim.Class, p.claim.Request); capacity == nil {
+		return nil, noStorage
+	}
+	return capacity, 0
+}
+
+// Err returns the error of a failed code.
+func (f *finder) Err(code reason.Code) error { return f.errs[code&^reason.Failed] }
