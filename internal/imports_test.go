@@ -132,6 +132,7 @@ var house = map[string]map[string]string{
 		"internal/loop":                  "it observes rounds",
 		"internal/plan":                  "what it observes is about decisions",
 		"internal/plugins/defaultbinder": "bindings are this plugin's",
+		"internal/plugins/volumebinding": "errors of this plugin are counted",
 		"internal/queue":                 "it counts who waits where",
 	},
 	"internal/trace": {

@@ -9,6 +9,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 const (
@@ -97,7 +99,7 @@ func (o *Outbox) notBound(now time.Time, b *binding, err error) {
 
 // bindError is a failure of the Bind plugin, in kube-scheduler's words.
 func (o *Outbox) bindError(b *binding, err error) failure {
-	return failure{err: fmt.Errorf("running Bind plugin %q: %w", o.binderOf(b).Name(), err)}
+	return failure{err: &plan.PluginError{Point: "Bind", Plugin: o.binderOf(b).Name(), Err: err}}
 }
 
 // leavesOpen reports whether a write that failed like this may have been carried out all the same.

@@ -320,7 +320,7 @@ func (b *binding) broken(err error) failure {
 	if b.place == waiting && step.Stage == plan.Permit {
 		return failure{err: fmt.Errorf("waiting on permit for pod: %w", err)}
 	}
-	return failure{err: fmt.Errorf("running %s plugin %q: %w", step.Stage, step.Plugin, err)}
+	return failure{err: &plan.PluginError{Point: step.Stage.String(), Plugin: step.Plugin, Err: err}}
 }
 
 // rejection is a failure that is a plugin's "no". kube-scheduler words it like the rejection of the one node in question.

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -122,7 +123,7 @@ func (o *Outbox) Reject(now time.Time, pod types.UID, plugin, reason string) {
 	step := &b.placement.Steps[at]
 	f := rejection(plugin, reason)
 	if step.Stage != plan.Permit {
-		f = failure{err: fmt.Errorf("running %s plugin %q: %s", step.Stage, plugin, reason)}
+		f = failure{err: &plan.PluginError{Point: step.Stage.String(), Plugin: plugin, Err: errors.New(reason)}}
 	}
 	o.interrupt(now, b, f)
 }

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -86,5 +87,5 @@ func (c *cycle) failure(f *filters, o objection) error {
 	if failures, ok := verdicts.(plugin.Failures); ok {
 		err = failures.Err(o.code)
 	}
-	return fmt.Errorf("running %q filter plugin: %w", c.profile.Filters[o.filter].Name(), err)
+	return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.Filters[o.filter].Name(), Err: err}
 }

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
@@ -21,7 +19,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision) {
 		result, err := p.PostFilter(postFilterCycle{e, c}, c.pod)
 		switch {
 		case err != nil:
-			fail(d, fmt.Errorf("running PostFilter plugin %q: %w", p.Name(), err))
+			fail(d, &plan.PluginError{Point: "PostFilter", Plugin: p.Name(), Err: err})
 			return
 		case result.NodeName != "":
 			d.Evictions = result.Evictions

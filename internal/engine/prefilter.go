@@ -97,7 +97,7 @@ func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Rejection, error) {
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("running PreFilter plugin %q: %w", p.Name(), err)
+		return nil, &plan.PluginError{Point: "PreFilter", Plugin: p.Name(), Err: err}
 	case rejection != "":
 		return &plan.Rejection{PreFilter: rejection, Plugins: []string{p.Name()}}, nil
 	}

@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"fmt"
-
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -13,7 +11,7 @@ func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) e
 	for _, r := range p.Reserve {
 		holds, err := r.Reserve(v, placement.Pod, slot)
 		if err != nil {
-			return fmt.Errorf("running Reserve plugin %q: %w", r.Name(), err)
+			return &plan.PluginError{Point: "Reserve", Plugin: r.Name(), Err: err}
 		}
 		placement.Holds = append(placement.Holds, holds...)
 	}
@@ -39,7 +37,7 @@ func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) e
 func addSteps(to *plan.Placement, stage plan.Stage, p plugin.Plugin, v state.View, steps func(state.View, *plan.Placement) ([]plan.Step, error)) error {
 	added, err := steps(v, to)
 	if err != nil {
-		return fmt.Errorf("running %s plugin %q: %w", stage, p.Name(), err)
+		return &plan.PluginError{Point: stage.String(), Plugin: p.Name(), Err: err}
 	}
 	for _, step := range added {
 		step.Stage, step.Plugin = stage, p.Name()

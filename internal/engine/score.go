@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -221,5 +222,5 @@ func errOutOfRange(plugins string, score int32) error {
 }
 
 func errPreScore(p plugin.Plugin, err error) error {
-	return fmt.Errorf("running PreScore plugin %q: %w", p.Name(), err)
+	return &plan.PluginError{Point: "PreScore", Plugin: p.Name(), Err: err}
 }

@@ -127,6 +127,7 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	countVolumeError(c.families, s.Err)
 	if s.Stage == plan.Permit {
 		c.families.histogramVecs["scheduler_permit_wait_duration_seconds"].WithLabelValues(status).Observe(s.Took.Seconds())
 		return

@@ -258,6 +258,7 @@ func (l *Loop) decision(r *loop.Round) {
 		l.members.phases[phaseNames[phase]].Observe(took.Seconds())
 		l.point(p, phase, d).Observe(took.Seconds())
 	}
+	countVolumeError(l.families, d.Err)
 	took := r.Deciding + r.Settling
 	for range d.Pods {
 		switch d.Outcome {
