@@ -53,6 +53,10 @@ func in(zones ...string) storagev1.StorageClass {
 }
 
 func TestProvision(t *testing.T) {
+	rack := storagev1.StorageClass{
+		ObjectMeta:        metav1.ObjectMeta{Name: "racks"},
+		AllowedTopologies: []v1.TopologySelectorTerm{{MatchLabelExpressions: []v1.TopologySelectorLabelRequirement{{Key: "rack", Values: []string{"r1"}}}}},
+	}
 	for _, test := range []struct {
 		node  string
 		class storagev1.StorageClass
@@ -65,6 +69,7 @@ func TestProvision(t *testing.T) {
 		{"gone", storagev1.StorageClass{}, `find the selected node: node "gone" not found`},
 		{"", storagev1.StorageClass{}, "a"},
 		{"", in("b"), "b"},
+		{"b1", rack, "class racks allows no volumes for node b1"},
 		{"", in("c"), "class class allows no volumes for any node with a label zone"},
 	} {
 		o := claim("c", test.node, "1Gi", test.class)

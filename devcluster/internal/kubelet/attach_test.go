@@ -63,13 +63,21 @@ func TestNodeAttachesSoManyVolumes(t *testing.T) {
 func TestVolumesOfAnEarlierRunAreAttached(t *testing.T) {
 	runs := withClaim(bound("runs"), "d1")
 	runs.Status.Phase, runs.Status.PodIPs = v1.PodRunning, []v1.PodIP{{IP: "10.0.0.1"}}
-	waits := withClaim(bound("waits"), "missing")
+	waits := withClaim(bound("waits"), "d3")
+	waits.Spec.Volumes = append(waits.Spec.Volumes, withClaim(bound("waits"), "missing").Spec.Volumes...)
 	waits.Status.StartTime = new(metav1.Now())
-	before := append(diskFor("d1", "few"), diskFor("d2", "few")...)
-	before = append(before, testNode("a", 20), limited("a", map[string]int32{"few": 1}), runs, waits)
+	before := append(append(diskFor("d1", "few"), diskFor("d2", "few")...), diskFor("d3", "few")...)
+	before = append(before, diskFor("m1", "many")...)
+	before = append(before, testNode("a", 20), limited("a", map[string]int32{"few": 2, "many": 1}), runs, waits)
 	run(t, func(w *world) {
 		w.add(withClaim(bound("x"), "d2"))
-		w.expect("runs Running, waits Pending, x Failed VolumeAttachmentLimitExceeded")
+		w.expect("runs Running, waits Pending, x Running")
+		w.add(withClaim(bound("y"), "d3"))
+		w.expect("y Failed VolumeAttachmentLimitExceeded")
+		_, err := w.StorageV1().CSINodes().Update(w.Context(), limited("a", map[string]int32{"few": 1, "many": 1}), metav1.UpdateOptions{})
+		w.must(err)
+		w.add(withClaim(bound("z"), "m1")) // the other driver has too many now
+		w.expect("z Running")
 	}, before...)
 }
 
