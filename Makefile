@@ -24,7 +24,8 @@ test: lint unit monitoring e2e beside ## all tests: lint, unit and property test
 unit: ## tests that need no API server, with the race detector
 	$(GO) test -race ./...
 
-e2e: $(BIN)/berth $(BIN)/devcluster ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
+e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
+	cd devcluster/provisioner && $(GO) test -race -count=1 ./...
 	cd devcluster && $(GO) test -count=1 ./internal/admission # without the race detector, which would build the kubelet and the scheduler again
 	cd devcluster && DEVCLUSTER=$(abspath $(BIN)/devcluster) $(GO) test -race -count=1 $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v /internal/admission$$) # not ./...: that would build all of Kubernetes with the race detector
 	BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -race -count=1 -v -timeout 20m ./internal/e2e/...
@@ -63,9 +64,12 @@ clean: ## remove what was built
 $(BIN)/berth: $(shell find app cmd internal -name '*.go' 2>/dev/null) go.mod go.sum
 	$(BUILD) -o $@ ./cmd/berth
 
-$(BIN)/devcluster: $(shell find devcluster -name '*.go' 2>/dev/null) devcluster/go.mod devcluster/go.sum
+$(BIN)/devcluster: $(shell find devcluster -name '*.go' -not -path 'devcluster/provisioner/*' 2>/dev/null) devcluster/go.mod devcluster/go.sum
 	@echo 'building the development cluster: etcd, kube-apiserver, kube-controller-manager (6-7 minutes on 2 cores the first time)' >&2
 	cd devcluster && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
+
+$(BIN)/provisioner: $(shell find devcluster/provisioner -name '*.go' 2>/dev/null) devcluster/provisioner/go.mod devcluster/provisioner/go.sum
+	cd devcluster/provisioner && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
 
 $(BIN)/kube-scheduler: parity/go.mod parity/go.sum
 	@echo 'building kube-scheduler, what Berth is compared with (3 minutes on 2 cores the first time)' >&2

@@ -1,7 +1,7 @@
 // Package kubelet starts pods on simulated nodes, as their kubelets would.
 //
 // It takes a client, and a function that decides whether a node admits a pod; it gives every bound pod a status: Running, Failed with a
-// kubelet's reason if the node refuses it, or Pending for as long as its volumes or devices are missing. It owns what every node has
+// kubelet's reason if the node refuses it or cannot attach its volumes, or Pending for as long as its volumes or devices are missing. It owns what every node has
 // admitted, and rebuilds it from the pods' statuses when it starts. It never deletes a pod and never stops one that runs.
 //
 // An ordinary pod costs one write, which is the same as without any check.
@@ -27,6 +27,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcore "k8s.io/client-go/kubernetes/typed/core/v1"
 	corelisters "k8s.io/client-go/listers/core/v1"
+	storagelisters "k8s.io/client-go/listers/storage/v1"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/util/workqueue"
@@ -52,6 +53,7 @@ type kubelets struct {
 	config Config
 	pods   cache.SharedIndexInformer
 	nodes  corelisters.NodeLister
+	limits storagelisters.CSINodeLister
 	store  storehouse
 	queue  workqueue.TypedRateLimitingInterface[cache.ObjectName]
 	events record.EventBroadcaster
@@ -114,7 +116,8 @@ func Run(ctx context.Context, config Config) error {
 func (k *kubelets) watch(factory informers.SharedInformerFactory) ([]cache.InformerSynced, error) {
 	core := factory.Core().V1()
 	nodes, claims, volumes := core.Nodes(), core.PersistentVolumeClaims(), core.PersistentVolumes()
-	k.nodes = nodes.Lister()
+	limits := factory.Storage().V1().CSINodes()
+	k.nodes, k.limits = nodes.Lister(), limits.Lister()
 	k.store = storehouse{claims: claims.Lister(), volumes: volumes.Lister(), podGroups: k.config.PodGroupClaims}
 
 	type following struct {
@@ -124,6 +127,7 @@ func (k *kubelets) watch(factory informers.SharedInformerFactory) ([]cache.Infor
 	follow := []following{
 		{k.pods, cache.ResourceEventHandlerFuncs{AddFunc: k.podSeen, UpdateFunc: k.podChanged, DeleteFunc: k.podGone}},
 		{nodes.Informer(), cache.ResourceEventHandlerFuncs{AddFunc: func(o any) { k.wake(byNode, o.(*v1.Node).Name) }}},
+		{limits.Informer(), cache.ResourceEventHandlerFuncs{}}, // a refusal is final, so no pod waits for it
 		{claims.Informer(), whenSeen(func(o any) { k.wakeNamed(byClaim, o) })},
 		{volumes.Informer(), whenSeen(func(o any) {
 			if claim := o.(*v1.PersistentVolume).Spec.ClaimRef; claim != nil {
@@ -262,11 +266,7 @@ func (k *kubelets) start(ctx context.Context, name cache.ObjectName) error {
 		return err
 	}
 	if reason != "" {
-		if err := k.write(ctx, pod, refused(pod, reason, message, metav1.Now())); err != nil {
-			return err
-		}
-		k.event(pod, reason, message)
-		return nil
+		return k.refuse(ctx, pod, reason, message)
 	}
 	hosts := k.hosts(node)
 	if obstacle := k.store.obstacle(pod, node); obstacle.reason != "" {
@@ -278,11 +278,26 @@ func (k *kubelets) start(ctx context.Context, name cache.ObjectName) error {
 		}
 		return k.write(ctx, pod, waiting(pod, hosts, metav1.Now()))
 	}
+	if message, err = k.attach(ctx, pod); err != nil {
+		return err
+	}
+	if message != "" {
+		return k.refuse(ctx, pod, attachLimitExceeded, message)
+	}
 	ips, err := k.podIPs(pod, node, hosts)
 	if err != nil {
 		return err
 	}
 	return k.write(ctx, pod, running(pod, hosts, ips, metav1.Now()))
+}
+
+// refuse fails a pod for good.
+func (k *kubelets) refuse(ctx context.Context, pod *v1.Pod, reason, message string) error {
+	if err := k.write(ctx, pod, refused(pod, reason, message, metav1.Now())); err != nil {
+		return err
+	}
+	k.event(pod, reason, message)
+	return nil
 }
 
 // admit returns a pod and its node, and the reason why the node refuses it, if it does. The pod is nil if there is nothing to do.

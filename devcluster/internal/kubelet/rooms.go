@@ -17,6 +17,8 @@ type rooms struct {
 type tenant struct {
 	pod *v1.Pod
 	ips []v1.PodIP // the pod's own; none before it starts, and none on the host's network
+	// attached is set once its volumes are attached to the node.
+	attached bool
 	// reported is the obstacle of the last event about the pod.
 	reported obstacle
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,7 +19,8 @@ import (
 const binderInFlight = 64
 
 // bindRoundRobin binds every pending pod to the next node, whether it fits or not, and writes a Scheduled event for each. Then it waits to
-// be stopped. It needs no watch and decodes each pod once: no scheduler can be cheaper.
+// be stopped. It needs no watch and decodes each pod once: no scheduler can be cheaper. Pods with claims get the next volume instead, and its
+// node.
 func bindRoundRobin(ctx context.Context, kubeconfig string) error {
 	config, err := rig.Config(kubeconfig)
 	if err != nil {
@@ -35,6 +37,9 @@ func bindRoundRobin(ctx context.Context, kubeconfig string) error {
 	pods, err := client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName="})
 	if err != nil {
 		return fmt.Errorf("list pods: %w", err)
+	}
+	if slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return claimOf(&p) != "" }) {
+		return bindWithVolumes(ctx, client, pods.Items)
 	}
 	work := make(chan int)
 	failed := make(chan error, binderInFlight)

@@ -95,10 +95,12 @@ func (c *comparison) playAll(ctx context.Context) error {
 func (c *comparison) playSite(ctx context.Context, scenes []*scene.Scene) (err error) {
 	var left []*scene.Scene
 	for _, s := range scenes {
+		if s.Needs != "" {
+			c.notRun = append(c.notRun, report.NotRun{Name: s.Name, Needs: s.Needs, Who: without(s)})
+		}
 		switch {
-		case s.Needs != "":
+		case s.Unwritten:
 			c.step("%s: not run: needs %s", s.Name, s.Needs)
-			c.notRun = append(c.notRun, report.NotRun{Name: s.Name, Needs: s.Needs})
 		case len(c.turns(s)) > 0:
 			left = append(left, s)
 		}
@@ -120,6 +122,14 @@ func (c *comparison) playSite(ctx context.Context, scenes []*scene.Scene) (err e
 	return nil
 }
 
+// without names the contender that takes no part in a scene; empty if nobody does.
+func without(s *scene.Scene) string {
+	if s.Unwritten {
+		return ""
+	}
+	return report.Berth
+}
+
 // turn is a contender's round.
 type turn struct {
 	contender contender
@@ -128,9 +138,9 @@ type turn struct {
 
 // turns returns the turns that a scene has left, in order. The first contender changes from round to round.
 func (c *comparison) turns(s *scene.Scene) []turn {
-	playing := slices.DeleteFunc(slices.Clone(c.chosenContenders), func(who contender) bool { return !who.plays(s.Kind) })
+	playing := slices.DeleteFunc(slices.Clone(c.chosenContenders), func(who contender) bool { return !who.plays(s) })
 	for _, who := range contenders() {
-		if who.restartOnly && who.plays(s.Kind) {
+		if who.restartOnly && who.plays(s) {
 			playing = append(playing, who)
 		}
 	}
@@ -256,8 +266,11 @@ func (o *options) catalogue(w io.Writer) error {
 	for _, name := range scene.WorkloadNames() {
 		s := scene.Workloads(name, o.scale)[0]
 		text := fmt.Sprintf("%d nodes, %d pods before, %d to place", s.Site.Nodes, s.Before(), s.Measured.Count)
-		if s.Needs != "" {
+		switch {
+		case s.Unwritten:
 			text = "not run: needs " + s.Needs
+		case s.Needs != "":
+			text += "; not run by berth: needs " + s.Needs
 		}
 		if _, err := fmt.Fprintf(w, "workload  %-80s %s\n", name, text); err != nil {
 			return err

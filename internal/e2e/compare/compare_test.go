@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/berth-scheduler/berth/internal/e2e/compare/report"
+	"github.com/berth-scheduler/berth/internal/e2e/compare/scene"
 )
 
 // binEnv names the folder with the binaries berth and devcluster; `make e2e` builds them and sets it.
@@ -78,7 +80,7 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	}
 }
 
-// TestComparison runs a shape, workloads with churn and with many namespaces, and a restart with Berth and the binder, all of them tiny, and then
+// TestComparison runs a shape, workloads with churn, with many namespaces and with volumes, and a restart with Berth and the binder, all of them tiny, and then
 // resumes from the file that this wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
@@ -90,7 +92,7 @@ func TestComparison(t *testing.T) {
 	csv, svg := filepath.Join(folder, "rounds.csv"), filepath.Join(folder, "chart.svg")
 	args := []string{
 		"--bin", bin, "--contenders", "binder,berth", "--nodes", "30", "--large-nodes", "0", "--pods", "60", "--running", "0,90", "--rounds", "1",
-		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,SchedulingCSIPVs,ManyTenants,WaitingForRoom,Restart", "--scale", "0.005",
+		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,ExtendedResource/Explicit_25classes_5000pods_500nodes,ManyTenants,WaitingForRoom,WaitForFirstConsumerLocal,Restart", "--scale", "0.005",
 		"-o", "json", "--csv", csv, "--svg", svg,
 	}
 	var out, progress strings.Builder
@@ -113,12 +115,19 @@ func TestComparison(t *testing.T) {
 			}
 		}
 		want := "mixed binder, mixed berth, mixed binder, mixed berth, SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods berth, " +
-			"ManyTenants/1000Namespaces berth, WaitingForRoom/10000Waiting berth, Restart/100000Running lister, Restart/100000Running berth"
+			"ManyTenants/1000Namespaces berth, WaitingForRoom/10000Waiting berth, WaitForFirstConsumerLocal/5000Volumes binder, "
+		notRun := []report.NotRun{{Name: "ExtendedResource/Explicit_25classes_5000pods_500nodes", Needs: "devices"}}
+		if needs := scene.Workloads("WaitForFirstConsumerLocal", 1)[0].Needs; needs == "" {
+			want += "WaitForFirstConsumerLocal/5000Volumes berth, "
+		} else {
+			notRun = append(notRun, report.NotRun{Name: "WaitForFirstConsumerLocal/5000Volumes", Needs: needs, Who: report.Berth})
+		}
+		want += "Restart/100000Running lister, Restart/100000Running berth"
 		if strings.Join(got, ", ") != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
-		if len(d.NotRun) != 1 || d.NotRun[0].Needs != "volumes" {
-			t.Errorf("not run are %+v", d.NotRun)
+		if !slices.Equal(d.NotRun, notRun) {
+			t.Errorf("not run are %+v, want %+v", d.NotRun, notRun)
 		}
 	}
 	check(out.String())

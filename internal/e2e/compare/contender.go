@@ -45,12 +45,14 @@ func parts() map[string]func(ctx context.Context, kubeconfig string) error {
 }
 
 // plays reports whether the contender takes part in a scene.
-func (c *contender) plays(kind scene.Kind) bool {
+func (c *contender) plays(s *scene.Scene) bool {
 	switch {
 	case c.shapesOnly:
-		return kind == scene.Shape
+		return s.Kind == scene.Shape
 	case c.restartOnly:
-		return kind == scene.Restart
+		return s.Kind == scene.Restart
+	case c.name == report.Berth:
+		return s.Needs == ""
 	}
 	return true
 }

@@ -78,6 +78,9 @@ is bound counts from the request that creates it. CPU is that of the measured pa
   WaitingForRoom   pods wait for room on full nodes, where pods end all the time: each end makes room for one
   ManyTenants      many namespaces with a small app each, all with the same labels, anti-affinity and spread constraints
   ManyApps         many small apps with a Service each, spread by default
+  WaitForFirstConsumerLocal
+                   a local volume on each node and pods that need one each, all pending at the start. The binder gives out volumes
+                   without thinking: its rate is the pace at which the controller manager confirms claims
   Restart          the time from start to first binding, beside the time that client-go takes to list the running pods
 
 Columns: PODS/S from the first binding to the last, +EVENTS until every Scheduled event was written too, each followed by how much that

@@ -66,6 +66,9 @@ func (t *take) create(ctx context.Context) error {
 	return rig.InParallel(m.Count, func(i int) error {
 		pod := m.Pod(i)
 		mark(pod, measuredLabel)
+		if err := t.stage.makeDisk(ctx, m, i); err != nil {
+			return err
+		}
 		t.sent[i] = time.Now()
 		_, err := t.stage.client.CoreV1().Pods(m.NamespaceOf(i)).Create(ctx, pod, metav1.CreateOptions{})
 		return err

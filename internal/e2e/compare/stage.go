@@ -42,7 +42,11 @@ type stage struct {
 // openStage starts a cluster and builds the site.
 func (c *comparison) openStage(ctx context.Context, site *scene.Site) (*stage, error) {
 	folder := filepath.Join(c.folder, fmt.Sprint("cluster-", time.Now().UnixNano()))
-	cluster, err := rig.StartCluster(ctx, c.bin, c.log, "--nodes", "0", "--with-kwok=false", "--without-controllers", "--data-dir", folder)
+	args := []string{"--nodes", "0", "--with-kwok=false", "--data-dir", folder}
+	if !site.Controllers {
+		args = append(args, "--without-controllers")
+	}
+	cluster, err := rig.StartCluster(ctx, c.bin, c.log, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +102,7 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	if err != nil {
 		return fmt.Errorf("create nodes: %w", err)
 	}
-	return nil
+	return st.buildStorage(ctx, site)
 }
 
 // furnish creates the standing pods of a scene, except those that exist from earlier scenes: a scene of the same shape with more running
@@ -132,6 +136,9 @@ func (st *stage) make(ctx context.Context, group *scene.Pods, from int, label st
 	return rig.InParallel(group.Count-from, func(i int) error {
 		pod := group.Pod(from + i)
 		mark(pod, label)
+		if err := st.makeDisk(ctx, group, from+i); err != nil {
+			return err
+		}
 		if group.Node != nil {
 			pod.Spec.NodeName = st.nodes[group.Node(from+i)]
 		}
@@ -195,6 +202,9 @@ func (st *stage) clear(ctx context.Context, s *scene.Scene) error {
 				return err
 			}
 		}
+	}
+	if err := st.removeDisks(ctx, &s.Measured); err != nil {
+		return err
 	}
 	return st.deleteEvents(ctx)
 }

@@ -236,6 +236,17 @@ func (c *Cluster) StartBerth(log io.Writer, args ...string) (*Process, error) {
 	return start(log, io.Discard, filepath.Join(c.bin, "berth"), append([]string{"scheduler", "--kubeconfig", c.SchedulerKubeconfig, "--leader-elect=false", "--secure-port=0"}, args...)...)
 }
 
+// StartKubeScheduler starts kube-scheduler in Berth's place, with the same rights and a KubeSchedulerConfiguration. The folder of binaries must
+// have it.
+func (c *Cluster) StartKubeScheduler(log io.Writer, config string) (*Process, error) {
+	return start(log, io.Discard, filepath.Join(c.bin, "kube-scheduler"), "--config", config, "--secure-port=0")
+}
+
+// StartProvisioner starts the external provisioner of devcluster/provisioner, as an administrator.
+func (c *Cluster) StartProvisioner(log io.Writer, args ...string) (*Process, error) {
+	return start(log, io.Discard, filepath.Join(c.bin, "provisioner"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+}
+
 // Start starts another program.
 func Start(log io.Writer, binary string, args ...string) (*Process, error) {
 	return start(log, io.Discard, binary, args...)

@@ -56,6 +56,8 @@ type Round struct {
 type NotRun struct {
 	Name  string `json:"name"`
 	Needs string `json:"needs"`
+	// Who is the contender that takes no part; empty if nobody does.
+	Who string `json:"who,omitempty"`
 }
 
 // Summary is all rounds of a case.

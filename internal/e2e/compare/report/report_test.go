@@ -57,12 +57,13 @@ Restart/100000Running: 5,000 nodes, 100,000 pods running
 FAILED  plain (5000 nodes, 30000 before): kube-scheduler: ended after 3 of 10 pods
 plain (5000 nodes, 30000 before): berth wrote no Scheduled event for 2 pods; +EVENTS counts until its last event
 
-SchedulingCSIPVs/5000Nodes_5000Pods: not run: needs volumes
+ExtendedResource/Explicit_25classes_5000pods_500nodes: not run: needs devices
+SchedulingCSIPVs/5000Nodes_5000Pods: not run by berth: needs volumes
 `
 
 func TestTable(t *testing.T) {
 	var b strings.Builder
-	if err := Table(&b, Summarise(rounds()), []NotRun{{"SchedulingCSIPVs/5000Nodes_5000Pods", "volumes"}}); err != nil {
+	if err := Table(&b, Summarise(rounds()), []NotRun{{Name: "ExtendedResource/Explicit_25classes_5000pods_500nodes", Needs: "devices"}, {Name: "SchedulingCSIPVs/5000Nodes_5000Pods", Needs: "volumes", Who: Berth}}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(table, b.String()); diff != "" {

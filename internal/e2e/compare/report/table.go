@@ -189,7 +189,11 @@ func (p *printer) failures(summaries []Summary) {
 func (p *printer) notRun(list []NotRun) {
 	var text strings.Builder
 	for _, n := range list {
-		fmt.Fprintf(&text, "%s: not run: needs %s\n", n.Name, n.Needs)
+		by := ""
+		if n.Who != "" {
+			by = " by " + n.Who
+		}
+		fmt.Fprintf(&text, "%s: not run%s: needs %s\n", n.Name, by, n.Needs)
 	}
 	p.print(text.String())
 }

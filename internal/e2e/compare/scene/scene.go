@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 )
@@ -23,8 +24,10 @@ type Scene struct {
 	Kind Kind
 	// Floor is the rate in pods/s below which upstream's CI fails; 0 if it has none, or if counts are scaled.
 	Floor int
-	// Needs names a feature that Berth does not have yet; such a scene is listed and not run.
+	// Needs names a feature that Berth does not have yet; Berth takes no part in such a scene.
 	Needs string
+	// Unwritten is set for a scene that is listed and cannot be run by anyone.
+	Unwritten bool
 	// Site is its cluster. Scenes that share a site run in one cluster, one after another.
 	Site *Site
 	// Standing are the pods that exist before the first round, and stay. A scene has those of the earlier scenes of its site as well.
@@ -57,6 +60,11 @@ type Site struct {
 	Node       func(i int) *v1.Node
 	Namespaces []*v1.Namespace
 	Services   []*v1.Service
+	// CSINode makes the CSINode of the i-th node; nil if the nodes have none.
+	CSINode func(i int) *storagev1.CSINode
+	Classes []*storagev1.StorageClass
+	// Controllers is set if the controller manager runs: it confirms which volume a claim gets.
+	Controllers bool
 }
 
 // Pods are pods of one kind.
@@ -70,6 +78,9 @@ type Pods struct {
 	Pod func(i int) *v1.Pod
 	// Node returns the index of the node that the i-th pod is created on; nil if the pods have none.
 	Node func(i int) int
+	// Disk makes the claim of the i-th pod and a volume, both with the status that they are to have; they are created before the pod. nil if
+	// the pods have no volumes.
+	Disk func(i int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume)
 }
 
 // NamespaceOf returns the namespace of the i-th pod.

@@ -3,6 +3,7 @@ package scene
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -20,7 +21,7 @@ func everything(t *testing.T, sizes Sizes, scale float64) []*Scene {
 		if len(found) != 1 {
 			t.Fatalf("%s stands for %d workloads", name, len(found))
 		}
-		if found[0].Needs == "" {
+		if !found[0].Unwritten {
 			scenes = append(scenes, found[0])
 		}
 	}
@@ -66,6 +67,7 @@ func holdsTogether(t *testing.T, s *Scene) {
 				t.Fatalf("two pods are called %s", key)
 			}
 			names[key] = true
+			checkDisk(t, &group, i, p, names)
 			if group.Node == nil {
 				continue
 			}
@@ -81,10 +83,40 @@ func holdsTogether(t *testing.T, s *Scene) {
 		}
 	}
 	for i, u := range use {
+		if s.Site.CSINode != nil && s.Site.CSINode(i).Name != s.Site.Node(i).Name {
+			t.Fatalf("node %d has the CSINode %s", i, s.Site.CSINode(i).Name)
+		}
 		free := s.Site.Node(i).Status.Allocatable
 		if u.cpu > free.Cpu().MilliValue() || u.memory > free.Memory().Value() || u.pods > free.Pods().Value() {
 			t.Fatalf("node %d has no room for %+v", i, u)
 		}
+	}
+}
+
+// checkDisk checks that a pod with a claim has the disk for it, that the two halves of a bound disk name each other, and that no volume has
+// two claims.
+func checkDisk(t *testing.T, group *Pods, i int, p *v1.Pod, names map[string]bool) {
+	t.Helper()
+	if group.Disk == nil {
+		if slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil }) {
+			t.Fatalf("%s names a claim, and there is no disk", p.Name)
+		}
+		return
+	}
+	claim, volume := group.Disk(i)
+	if claim.Namespace != p.Namespace || claim.Name != p.Spec.Volumes[0].PersistentVolumeClaim.ClaimName {
+		t.Fatalf("%s/%s has the disk of claim %s/%s", p.Namespace, p.Name, claim.Namespace, claim.Name)
+	}
+	for _, key := range []string{"claim " + claim.Namespace + "/" + claim.Name, "volume " + volume.Name} {
+		if names[key] {
+			t.Fatalf("there are two of %s", key)
+		}
+		names[key] = true
+	}
+	bound := claim.Status.Phase == v1.ClaimBound
+	if ref := volume.Spec.ClaimRef; bound != (claim.Spec.VolumeName == volume.Name) || bound != (ref != nil && ref.Namespace == claim.Namespace && ref.Name == claim.Name) ||
+		bound != (volume.Status.Phase == v1.VolumeBound) {
+		t.Fatalf("the halves of a disk do not agree: %+v %+v", claim, volume)
 	}
 }
 

@@ -1,0 +1,117 @@
+package kubelet
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// attachLimitExceeded is the reason with which a kubelet refuses a pod whose volumes its node has no room to attach.
+const attachLimitExceeded = "VolumeAttachmentLimitExceeded"
+
+// csiVolume is a volume of a driver, as a node attaches it: once for all pods.
+type csiVolume struct {
+	driver, handle string
+}
+
+// csiVolumes returns the CSI volumes behind a pod's bound claims. In-tree volumes that a driver has taken over are not among them.
+func (s storehouse) csiVolumes(pod *v1.Pod) []csiVolume {
+	var volumes []csiVolume
+	for i := range pod.Spec.Volumes {
+		name := claimName(pod, &pod.Spec.Volumes[i])
+		if name == "" {
+			continue
+		}
+		pv, err := s.boundVolume(pod, &pod.Spec.Volumes[i], name)
+		if err == nil && pv.Spec.CSI != nil {
+			volumes = append(volumes, csiVolume{pv.Spec.CSI.Driver, pv.Spec.CSI.VolumeHandle})
+		}
+	}
+	return volumes
+}
+
+// attach attaches a pod's volumes to its node. The message is empty, or says which driver cannot attach that many.
+//
+// As with admission, a pod is not refused because of a stale cache.
+func (k *kubelets) attach(ctx context.Context, pod *v1.Pod) (message string, err error) {
+	wanted := k.store.csiVolumes(pod)
+	if len(wanted) == 0 {
+		return "", nil
+	}
+	limits, err := k.limits.Get(pod.Spec.NodeName)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return "", fmt.Errorf("look up CSINode %s: %w", pod.Spec.NodeName, err)
+	}
+	if k.attachWithin(limits, pod, wanted) == "" {
+		return "", nil
+	}
+	limits, err = k.config.Client.StorageV1().CSINodes().Get(ctx, pod.Spec.NodeName, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		limits, err = nil, nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read CSINode %s: %w", pod.Spec.NodeName, err)
+	}
+	if err := k.releaseGone(ctx, pod.Spec.NodeName); err != nil {
+		return "", err
+	}
+	return k.attachWithin(limits, pod, wanted), nil
+}
+
+// attachWithin attaches a pod's volumes if its node's limits allow it. A nil CSINode has no limits.
+func (k *kubelets) attachWithin(limits *storagev1.CSINode, pod *v1.Pod, wanted []csiVolume) string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	t := k.rooms.tenant(pod)
+	if t == nil || t.attached {
+		return ""
+	}
+	if driver := k.overLimit(limits, pod, wanted); driver != "" {
+		return fmt.Sprintf("Node has reached its volume attachment limit, rejecting pod: driver %s", driver)
+	}
+	t.attached = true
+	return ""
+}
+
+// overLimit returns a driver that would have more volumes on a pod's node than it can attach, or nothing. It needs the lock.
+func (k *kubelets) overLimit(node *storagev1.CSINode, pod *v1.Pod, wanted []csiVolume) string {
+	if node == nil {
+		return ""
+	}
+	attached := map[csiVolume]bool{}
+	for _, volume := range wanted {
+		attached[volume] = true
+	}
+	for _, t := range k.rooms.tenants[pod.Spec.NodeName] {
+		// A pod that an earlier run of this program started has its volumes attached too.
+		if t.pod.UID == pod.UID || !t.attached && t.pod.Status.Phase != v1.PodRunning {
+			continue
+		}
+		for _, volume := range k.store.csiVolumes(t.pod) {
+			attached[volume] = true
+		}
+	}
+	count := map[string]int32{}
+	for volume := range attached {
+		count[volume.driver]++
+	}
+	for _, d := range node.Spec.Drivers {
+		if d.Allocatable != nil && d.Allocatable.Count != nil && needs(wanted, d.Name) && count[d.Name] > *d.Allocatable.Count {
+			return d.Name
+		}
+	}
+	return ""
+}
+
+func needs(wanted []csiVolume, driver string) bool {
+	for _, volume := range wanted {
+		if volume.driver == driver {
+			return true
+		}
+	}
+	return false
+}
