@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,7 +88,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("parity", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	names := flags.String("shapes", "", "`names` of shapes and sequences, separated by commas, such as spread-hard,seq-mixed; "+
-		"\"shapes\" and \"sequences\" stand for all of a kind, and nothing for all of both")
+		"\"shapes\" and \"sequences\" stand for all of a kind, \"volumes\" for the shapes about volumes, and nothing for all of both kinds")
 	of := flags.String("seeds", "1..100", "`range` of the seeds of shapes, FIRST..LAST or one number")
 	runs := flags.String("sequence-seeds", "1..2", "`range` of the seeds of sequences")
 	one := flags.String("seed", "", "the only `seed`, of shapes and sequences")
@@ -129,7 +130,7 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 	flags.SetOutput(w)
 	flags.PrintDefaults()
 	fmt.Fprint(w, "\nThe shapes are:\n")
-	for _, s := range cases.Shapes() {
+	for _, s := range cases.Known() {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
 	}
 	fmt.Fprint(w, "\nThe sequences are:\n")
@@ -146,10 +147,17 @@ func (o *options) choose(names string) error {
 		return nil
 	}
 	for name := range strings.SplitSeq(names, ",") {
-		found := name == "shapes" || name == "sequences"
-		for _, s := range shapes {
-			if name == "shapes" || name == s.Name {
-				o.shapes, found = append(o.shapes, s), true
+		found := true
+		switch name {
+		case "shapes":
+			o.shapes = append(o.shapes, shapes...)
+		case "volumes":
+			o.shapes = append(o.shapes, cases.VolumeShapes()...)
+		case "sequences":
+		default:
+			at := slices.IndexFunc(cases.Known(), func(s cases.Shape) bool { return s.Name == name })
+			if found = at >= 0; found {
+				o.shapes = append(o.shapes, cases.Known()[at])
 			}
 		}
 		for _, s := range scripts {
