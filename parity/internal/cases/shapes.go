@@ -15,7 +15,7 @@ import (
 // Known returns every shape, also those about volumes if Berth does not judge them yet.
 func Known() []Shape {
 	all := Shapes()
-	if !volumesJudged {
+	if !VolumesJudged {
 		all = append(all, VolumeShapes()...)
 	}
 	return all
@@ -51,7 +51,7 @@ func Shapes() []Shape {
 		{"broken", "terms, selectors and constraints that do not parse", broken},
 		{"crowd", "hundreds of nodes, pods of a few templates", crowd},
 	}
-	if volumesJudged {
+	if VolumesJudged {
 		all = append(all, VolumeShapes()...)
 	}
 	return all

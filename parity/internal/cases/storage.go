@@ -59,6 +59,9 @@ type storage struct {
 	claims []*v1.PersistentVolumeClaim
 	// volumes are those of claims.
 	volumes []*v1.PersistentVolume
+	// endless is set for a cluster that goes on: a pod names no claim twice there, which would reserve two volumes for it, of which the next pod
+	// with the claim would have either.
+	endless bool
 	// broken is set once a pod is on a node that fails every cycle that counts the node's volumes; another one would fail it with another text.
 	broken bool
 }

@@ -2,6 +2,7 @@ package cases
 
 import (
 	"fmt"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,7 +20,7 @@ func (s *storage) mount(p *v1.Pod, from weighted) {
 	for i := range 1 + s.r.IntN(3) {
 		name := fmt.Sprintf("v%d", i)
 		v := v1.Volume{Name: name}
-		if c := s.earlier(p.Namespace); c != nil && chance(s.r, 20) {
+		if c := s.earlier(p.Namespace); c != nil && chance(s.r, 20) && !(s.endless && names(p, c.Name)) {
 			v.VolumeSource = uses(c)
 		} else {
 			v.VolumeSource = pick(s.r, from...)(s, p, name)
@@ -43,6 +44,12 @@ func (s *storage) earlier(namespace string) *v1.PersistentVolumeClaim {
 		return nil
 	}
 	return pick(s.r, all...)
+}
+
+func names(p *v1.Pod, claim string) bool {
+	return slices.ContainsFunc(p.Spec.Volumes, func(v v1.Volume) bool {
+		return v.PersistentVolumeClaim != nil && v.PersistentVolumeClaim.ClaimName == claim
+	})
 }
 
 func uses(c *v1.PersistentVolumeClaim) v1.VolumeSource { return usesName(c.Name) }

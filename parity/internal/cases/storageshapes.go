@@ -10,8 +10,9 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// volumesJudged says whether Berth has the four plugins about volumes: then the shapes about them are among those that are always compared.
-const volumesJudged = false
+// VolumesJudged says whether Berth has the four plugins about volumes: then the shapes and sequences about them are among those that are always
+// compared.
+const VolumesJudged = false
 
 // volumePlugins are the plugins that these shapes are about.
 func volumePlugins() []string {

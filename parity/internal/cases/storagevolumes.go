@@ -223,7 +223,7 @@ func (s *storage) finish(v *v1.PersistentVolume, class, host string) {
 // capacity gives a volume a capacity that no other volume has that fits the same node: whole Gi for volumes of one node, others half a Gi more.
 func (s *storage) capacity(v *v1.PersistentVolume, class, host string) {
 	for {
-		mebi := 1024 * (1 + s.r.IntN(12))
+		mebi := 1024 * (1 + s.r.IntN(12+len(s.taken)/4))
 		if host == "" {
 			mebi += 512
 		}

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
@@ -174,10 +175,32 @@ func TestVolumeShapesAreDetermined(t *testing.T) {
 			backwards := tc.Clone()
 			slices.Reverse(backwards.PersistentVolumes)
 			slices.Reverse(backwards.CSIStorageCapacities)
-			first, second := verdicts(t, tc), verdicts(t, backwards)
+			first, second := verdicts(t, tc, true), verdicts(t, backwards, true)
 			for i := range first {
 				if first[i] != second[i] {
 					t.Fatalf("%s, seed %d, pod %d:\n%s", shape.Name, seed+1, i, differing(first[i], second[i]))
+				}
+			}
+		}
+	}
+}
+
+// What Berth keeps of objects must be enough for kube-scheduler to say the same about them.
+func TestTrimmedStorage(t *testing.T) {
+	trim := kinds.Trim()
+	for _, shape := range cases.VolumeShapes() {
+		for seed := range (seedsOf(shape) + 3) / 4 {
+			tc := shape.Draw(seed + 1)
+			trimmed := tc.Clone()
+			for _, o := range trimmed.Objects() {
+				if _, err := trim(o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			whole, kept := verdicts(t, tc, false), verdicts(t, trimmed, false)
+			for i := range whole {
+				if whole[i] != kept[i] {
+					t.Fatalf("%s, seed %d, pod %d:\n%s", shape.Name, seed+1, i, differing(whole[i], kept[i]))
 				}
 			}
 		}
@@ -203,7 +226,7 @@ func differing(a, b string) string {
 
 // verdicts are the verdicts on the pending pods as text. Each pod is placed, so that the next one sees what is reserved for it; except those
 // that repeat a claim: two volumes could be reserved for it, of which the next pod with the claim would have either.
-func verdicts(t *testing.T, tc cases.Case) []string {
+func verdicts(t *testing.T, tc cases.Case, written bool) []string {
 	t.Helper()
 	theirs, err := newUpstream(tc.Clone())
 	if err != nil {
@@ -227,9 +250,12 @@ func verdicts(t *testing.T, tc cases.Case) []string {
 			if err := theirs.Assume(p, v.Best[0]); err != nil {
 				t.Fatal(err)
 			}
-			written, err := theirs.Reserve(p, v.Best[0])
+			objects, err := theirs.Reserve(p, v.Best[0])
 			text += fmt.Sprintln(err)
-			for _, o := range written {
+			for _, o := range objects {
+				if !written {
+					break
+				}
 				data, err := json.Marshal(o)
 				if err != nil {
 					t.Fatal(err)
