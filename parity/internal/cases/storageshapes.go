@@ -51,7 +51,7 @@ func VolumeShapes() []Shape {
 		{"vol-zones", "zone labels of volumes and nodes", volumes{pending: weighted{zoned, zoned, zoned, dynamic, boundInTree}, countMax: 60}.draw},
 		{"vol-errors", "volumes and selectors that fail the cycle", volumes{pending: append(late, boundDisk, untranslatable, brokenSelector, modeless, ephemeral, untranslatableInline),
 			placed: weighted{boundDisk, boundDisk, boundDisk, ephemeral, ephemeralOfAnother, untranslatable, untranslatableInline}, countMax: 3}.draw},
-		{"vol-plugins", "everything, with some of the four plugins disabled and in other orders", volumes{pending: slices.Concat(all, held),
+		{"vol-plugins", "everything, with some of the four plugins disabled and in other orders", volumes{pending: slices.Concat(all, held, weighted{unboundImmediate, unboundImmediate, unboundImmediate, unboundImmediate}),
 			placed: all, countMax: 8, anyCapacity: true, config: someVolumePlugins}.draw},
 		{"vol-nominated", "everything, beside pods with a nominated node", volumes{pending: all, placed: all, countMax: 6, change: nominate}.draw},
 		{"vol-mixed", "everything about volumes, with everything else", volumes{base: topology, pending: all, placed: all, countMax: 8}.draw},

@@ -170,7 +170,7 @@ func (s *seen) reject(r *upstream.Rejection) {
 // came.
 func TestVolumeShapesAreDetermined(t *testing.T) {
 	for _, shape := range cases.VolumeShapes() {
-		for seed := range (seedsOf(shape) + 1) / 2 {
+		for seed := range (seedsOf(shape) + 3) / 4 {
 			tc := shape.Draw(seed + 1)
 			backwards := tc.Clone()
 			slices.Reverse(backwards.PersistentVolumes)
@@ -189,7 +189,7 @@ func TestVolumeShapesAreDetermined(t *testing.T) {
 func TestTrimmedStorage(t *testing.T) {
 	trim := kinds.Trim()
 	for _, shape := range cases.VolumeShapes() {
-		for seed := range (seedsOf(shape) + 3) / 4 {
+		for seed := range (seedsOf(shape) + 5) / 6 {
 			tc := shape.Draw(seed + 1)
 			trimmed := tc.Clone()
 			for _, o := range trimmed.Objects() {
