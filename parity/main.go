@@ -14,6 +14,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -87,7 +88,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("parity", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	names := flags.String("shapes", "", "`names` of shapes and sequences, separated by commas, such as spread-hard,seq-mixed; "+
-		"\"shapes\" and \"sequences\" stand for all of a kind, and nothing for all of both")
+		"\"shapes\" and \"sequences\" stand for all of a kind, \"volumes\" for those of both kinds that are about volumes, and nothing for all of both")
 	of := flags.String("seeds", "1..100", "`range` of the seeds of shapes, FIRST..LAST or one number")
 	runs := flags.String("sequence-seeds", "1..2", "`range` of the seeds of sequences")
 	one := flags.String("seed", "", "the only `seed`, of shapes and sequences")
@@ -129,11 +130,11 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 	flags.SetOutput(w)
 	flags.PrintDefaults()
 	fmt.Fprint(w, "\nThe shapes are:\n")
-	for _, s := range cases.Shapes() {
+	for _, s := range cases.Known() {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
 	}
 	fmt.Fprint(w, "\nThe sequences are:\n")
-	for _, s := range sequence.Scripts(1) {
+	for _, s := range sequence.Known(1) {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
 	}
 }
@@ -146,22 +147,36 @@ func (o *options) choose(names string) error {
 		return nil
 	}
 	for name := range strings.SplitSeq(names, ",") {
-		found := name == "shapes" || name == "sequences"
-		for _, s := range shapes {
-			if name == "shapes" || name == s.Name {
-				o.shapes, found = append(o.shapes, s), true
-			}
-		}
-		for _, s := range scripts {
-			if name == "sequences" || name == s.Name {
-				o.scripts, found = append(o.scripts, s), true
-			}
+		found := true
+		switch name {
+		case "shapes":
+			o.shapes = append(o.shapes, shapes...)
+		case "sequences":
+			o.scripts = append(o.scripts, scripts...)
+		case "volumes":
+			o.shapes, o.scripts = append(o.shapes, cases.VolumeShapes()...), append(o.scripts, sequence.VolumeScripts(o.podsGiven)...)
+		default:
+			found = o.chooseOne(name)
 		}
 		if !found {
 			return fmt.Errorf("-shapes: there is no shape or sequence %q; -help lists them", name)
 		}
 	}
 	return nil
+}
+
+// chooseOne adds the shape or sequence of a name, and reports whether there is one.
+func (o *options) chooseOne(name string) bool {
+	shapes, scripts := cases.Known(), sequence.Known(o.podsGiven)
+	if at := slices.IndexFunc(shapes, func(s cases.Shape) bool { return s.Name == name }); at >= 0 {
+		o.shapes = append(o.shapes, shapes[at])
+		return true
+	}
+	at := slices.IndexFunc(scripts, func(s sequence.Script) bool { return s.Name == name })
+	if at >= 0 {
+		o.scripts = append(o.scripts, scripts[at])
+	}
+	return at >= 0
 }
 
 func parseSeeds(name, text string) (seeds, error) {

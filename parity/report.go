@@ -124,8 +124,12 @@ func (r *report) table(w io.Writer) error {
 		"reasons, and what every other plugin would say; each normalised score, its weight and the total. For each pod: the\n"+
 		"message, any error, and that the chosen node is among the best.\n", r.Seconds)
 	if len(missing) > 0 {
+		without := "volumes or claims"
+		if cases.VolumesJudged {
+			without = "resource claims"
+		}
 		fmt.Fprintf(w, "Plugins that Berth does not have yet: %s.\n"+
-			"kube-scheduler has them enabled. No pod here has volumes or claims; what DefaultPreemption adds to a message is left out.\n", strings.Join(missing, ", "))
+			"kube-scheduler has them enabled. No pod here has %s; what DefaultPreemption adds to a message is left out.\n", strings.Join(missing, ", "), without)
 	}
 	return nil
 }

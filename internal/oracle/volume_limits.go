@@ -126,7 +126,9 @@ func (cy *cycle) attachables(p *v1.Pod, on *storagev1.CSINode, pending bool) (ma
 		var no *Rejection
 		var err error
 		if c, ok := claimOf(p, v); ok {
-			counted, no, err = cy.attachableClaim(p, c, on)
+			if counted, no, err = cy.attachableClaim(p, c, on); counted.driver == "" || counted.handle == "" {
+				counted = attachable{} // a class without provisioner
+			}
 		} else {
 			counted, err = attachableInline(p, v, on)
 		}

@@ -9,7 +9,7 @@ import (
 
 func TestSameSeedSameWorld(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range cases.Shapes() {
+	for _, s := range cases.Known() {
 		if seen[s.Name] {
 			t.Errorf("two shapes are called %s", s.Name)
 		}
@@ -24,12 +24,17 @@ func TestSameSeedSameWorld(t *testing.T) {
 }
 
 func TestClone(t *testing.T) {
-	tc := cases.Shapes()[0].Draw(3)
+	tc := cases.VolumeShapes()[0].Draw(3)
 	clone := tc.Clone()
 	if !reflect.DeepEqual(tc.Objects(), clone.Objects()) {
 		t.Fatal("the clone is another case")
 	}
 	clone.Nodes[0].Name = "changed"
+	for i, o := range clone.Objects() {
+		if o == tc.Objects()[i] {
+			t.Errorf("the clone shares a %T", o)
+		}
+	}
 	if tc.Nodes[0].Name == "changed" {
 		t.Error("the clone shares a node")
 	}
@@ -37,7 +42,7 @@ func TestClone(t *testing.T) {
 
 // Shrinking must end with only the objects that the failure needs.
 func TestShrink(t *testing.T) {
-	tc := cases.Shapes()[0].Draw(3)
+	tc := cases.VolumeShapes()[0].Draw(3)
 	pods := []string{tc.Pods[0].Name, tc.Pods[len(tc.Pods)/2].Name}
 	fails := func(tc cases.Case) bool {
 		found := 0

@@ -245,11 +245,15 @@ func ourAll(all []explain.Rejection) string {
 
 // Scores are written with the normalised value and the weight, and the total at the end.
 
-// theirScores formats kube-scheduler's scores. It leaves out plugins that Berth does not have yet, as long as their score is 0.
+// volumeBinding scores every pod in kube-scheduler, also those without volumes, and then 0 on every node.
+const volumeBinding = "VolumeBinding"
+
+// theirScores formats kube-scheduler's scores. It leaves out plugins that Berth does not have yet, as long as their score is 0, and a score of
+// 0 by VolumeBinding.
 func (c *comparison) theirScores(n *upstream.Node) string {
 	var b strings.Builder
 	for _, s := range n.Scores {
-		if s.Normalised == 0 && slices.Contains(c.missing, s.Plugin) {
+		if s.Normalised == 0 && (s.Plugin == volumeBinding || slices.Contains(c.missing, s.Plugin)) {
 			continue
 		}
 		fmt.Fprintf(&b, "%s %d×%d, ", s.Plugin, s.Normalised, s.Weight)
@@ -267,7 +271,9 @@ func ourScores(n *explain.Node) string {
 	}
 	var b strings.Builder
 	for _, s := range n.Scores {
-		fmt.Fprintf(&b, "%s %d×%d, ", s.Plugin, s.Score, s.Weight)
+		if s.Score != 0 || s.Plugin != volumeBinding {
+			fmt.Fprintf(&b, "%s %d×%d, ", s.Plugin, s.Score, s.Weight)
+		}
 	}
 	fmt.Fprintf(&b, "total %d", *n.Total)
 	return b.String()

@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -24,12 +25,21 @@ type Script struct {
 	draw  func(seed uint64) *play
 }
 
-// Scripts returns all scripts. Each schedules about the given number of pods.
+// Known returns every script, also those about volumes if Berth does not judge them yet.
+func Known(pods int) []Script {
+	all := Scripts(pods)
+	if !cases.VolumesJudged {
+		all = append(all, VolumeScripts(pods)...)
+	}
+	return all
+}
+
+// Scripts returns the scripts that are played if none is named. Each schedules about the given number of pods.
 func Scripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
 		return Script{name, about, func(seed uint64) *play { return newPlay(name, seed, pods, change) }}
 	}
-	return []Script{
+	all := []Script{
 		script("seq-resources", "requests until nodes are full", func(p *play) { p.template, p.nodes = p.resources, pods/14 }),
 		script("seq-spread", "hard and soft constraints", func(p *play) { p.template = p.spread }),
 		script("seq-defaults", "default constraints, with services and controllers that come and go", func(p *play) { p.template, p.changes = p.belonging, 2 }),
@@ -47,6 +57,10 @@ func Scripts(pods int) []Script {
 			}
 		}),
 	}
+	if cases.VolumesJudged {
+		all = append(all, VolumeScripts(pods)...)
+	}
+	return all
 }
 
 // play is the plan of one run.
@@ -60,6 +74,8 @@ type play struct {
 	// template makes what pods have in common.
 	template func(i int) *v1.Pod
 	made     int
+	volumes  bool         // pods have volumes
+	stock    *cases.Stock // of storage; nil unless pods have volumes
 }
 
 // A play creates its pods in batches, from templates that are replaced from time to time.
@@ -82,6 +98,12 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 			return err
 		}
 	}
+	if p.volumes {
+		p.stock = cases.NewStock(p.r, start.Nodes)
+		if err := p.create(c); err != nil {
+			return err
+		}
+	}
 	for _, n := range start.Nodes {
 		c.SetNode(n)
 	}
@@ -93,10 +115,21 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 			}
 		}
 		for range batch {
-			c.SetPod(p.pod(current[p.r.IntN(templates)]))
+			pod := p.pod(current[p.r.IntN(templates)])
+			if p.volumes {
+				if err := p.mount(c, pod); err != nil {
+					return err
+				}
+			}
+			c.SetPod(pod)
 		}
 		for range p.changes {
 			if err := p.change(c); err != nil {
+				return err
+			}
+		}
+		if p.volumes {
+			if err := errors.Join(p.control(c), p.changeStorage(c)); err != nil {
 				return err
 			}
 		}

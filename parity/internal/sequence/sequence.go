@@ -58,7 +58,7 @@ func Run(script Script, seed uint64) (Result, error) {
 		return Result{}, err
 	}
 	defer theirs.Close()
-	c := &check{config: play.config, theirs: theirs, objects: map[model.Ref]runtime.Object{}}
+	c := &check{config: play.config, theirs: theirs, objects: map[model.Ref]runtime.Object{}, assumed: map[model.PodKey][]runtime.Object{}}
 	err = play.run(cluster, c.round)
 	return c.result, err
 }
@@ -68,6 +68,8 @@ type check struct {
 	config  []byte
 	theirs  *upstream.Scheduler
 	objects map[model.Ref]runtime.Object
+	// assumed are the volumes and claims that kube-scheduler has assumed, by the pod that it reserved them for.
+	assumed map[model.PodKey][]runtime.Object
 	result  Result
 }
 
@@ -82,13 +84,6 @@ func (c *check) round(r simulate.Round) error {
 	}
 	for i := range r.Decision.Pods {
 		if err := c.decision(&r.Decision, i); err != nil {
-			return err
-		}
-		if r.Decision.Outcome != plan.Placed {
-			continue
-		}
-		p := &r.Decision.Placements[i]
-		if err := c.theirs.Assume(p.Pod.Object, p.NodeName); err != nil {
 			return err
 		}
 	}
@@ -107,6 +102,7 @@ func (c *check) show(what *simulate.Shown) error {
 		if what.Bound == nil {
 			return c.remove(what.Gone)
 		}
+		delete(c.assumed, keyOf(what.Bound.Pod.Object))
 		if what.Bound.Err != nil {
 			return c.theirs.Forget(what.Bound.Pod.Object)
 		}
@@ -122,6 +118,7 @@ func (c *check) show(what *simulate.Shown) error {
 func (c *check) remove(ref model.Ref) error {
 	switch ref.Kind {
 	case model.PodKind:
+		delete(c.assumed, model.PodKey{Namespace: ref.Namespace, Name: ref.Name})
 		return c.theirs.RemovePod(ref.Namespace, ref.Name)
 	case model.NodeKind:
 		return c.theirs.RemoveNode(ref.Name)
@@ -152,6 +149,9 @@ func (c *check) decision(d *plan.Decision, at int) error {
 	differ("nodes", fmt.Sprint(len(verdict.Nodes)), fmt.Sprint(nodesAsked(d, verdict)))
 	if d.Outcome == plan.Placed {
 		c.placement(&d.Placements[at], verdict, differ)
+		if err := c.assume(&d.Placements[at], differ); err != nil {
+			return err
+		}
 	} else {
 		differ("no node", theirOutcome(verdict), ourOutcome(d))
 	}
@@ -175,14 +175,15 @@ func (c *check) decision(d *plan.Decision, at int) error {
 
 // before returns the state before the decision, as kube-scheduler has it.
 func (c *check) before(pod *model.Pod) *cases.Case {
-	tc := &cases.Case{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes(), Pods: append(c.theirs.Placed(), pod.Object)}}
+	tc := &cases.Case{Config: c.config, Cluster: oracle.Cluster{Nodes: c.theirs.Nodes()}}
+	tc.Pods = append(slices.DeleteFunc(c.theirs.Placed(), func(p *v1.Pod) bool { return p.UID == pod.UID }), pod.Object)
 	for _, p := range c.theirs.Nominated() {
 		if p.UID != pod.UID {
 			tc.Pods = append(tc.Pods, p)
 		}
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(c.objects), compareRefs) {
-		tc.Cluster.Add(c.objects[ref])
+		tc.Cluster.Add(c.seen(c.objects[ref], keyOf(pod.Object)))
 	}
 	clone := tc.Clone()
 	return &clone

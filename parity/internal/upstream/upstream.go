@@ -1,9 +1,10 @@
 // Package upstream runs kube-scheduler's own plugins for a pod on every node.
 //
 // It takes a KubeSchedulerConfiguration and API objects, and gives a Verdict for a pod: each node's first rejection with code and reasons,
-// the rejections of the other filters, every score raw, normalised and weighted, the total, and the text of the FailedScheduling event. It
-// owns a cache and a snapshot, which are kube-scheduler's too and follow changes one by one, and an informer factory that is never started:
-// objects are put into its stores directly. It never samples nodes, binds, preempts or connects to an API server.
+// the rejections of the other filters, every score raw, normalised and weighted, the total, and the text of the FailedScheduling event; and,
+// for a pod that is placed, what its volumes need written. It owns a cache and a snapshot, which are kube-scheduler's too and follow changes
+// one by one, and informers that are never started: a change is in their stores, and has been passed to the plugins' event handlers, when the
+// call that makes it returns. It never samples nodes, binds, preempts or connects to an API server.
 package upstream
 
 import (
@@ -12,17 +13,16 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 
 	"github.com/go-logr/logr"
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
-	clientcache "k8s.io/client-go/tools/cache"
 	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -46,13 +46,18 @@ type Scheduler struct {
 	cache     cache.Cache
 	snapshot  *cache.Snapshot
 	informers informers.SharedInformerFactory
+	others    map[reflect.Type]*informer // by the type of the objects
+	client    *client
 	profiles  map[string]*profile
 	nodes     map[string]*v1.Node
 	pods      map[name]*v1.Pod // those in the cache
 	assumed   map[name]bool
 	nominated nominations
+	last      *cycle            // of the pod that was judged last
+	reserved  map[name]reserved // of the assumed pods
 	// stale is set when the snapshot must be taken anew. kube-scheduler's own snapshot holds, for each node, how many nodes had its images
 	// when the node last changed, and not how many have them now: its scores depend on the past. These do not.
+	// It would also count the claims of pods on nodes that are missing or gone, if these came or went last.
 	stale bool
 }
 
@@ -79,6 +84,7 @@ func New(text []byte) (*Scheduler, error) {
 	s := &Scheduler{
 		ctx: ctx, stop: stop, logger: logger, snapshot: cache.NewEmptySnapshot(), profiles: map[string]*profile{},
 		nodes: map[string]*v1.Node{}, pods: map[name]*v1.Pod{}, assumed: map[name]bool{}, nominated: nominations{},
+		reserved: map[name]reserved{},
 	}
 	gate := utilfeature.DefaultFeatureGate
 	s.cache = cache.New(ctx, nil, gate.Enabled(features.GenericWorkload), gate.Enabled(features.CompositePodGroup))
@@ -93,11 +99,13 @@ func New(text []byte) (*Scheduler, error) {
 func (s *Scheduler) Close() { s.stop() }
 
 func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error {
-	client, err := kubernetes.NewForConfig(&rest.Config{}) // it is never used
+	unused, err := kubernetes.NewForConfig(&rest.Config{})
 	if err != nil {
 		return fmt.Errorf("build a client for the plugins: %w", err)
 	}
-	s.informers = informers.NewSharedInformerFactory(client, 0)
+	s.client = &client{Interface: unused}
+	s.informers = informers.NewSharedInformerFactory(s.client, 0)
+	s.others = newInformers(s.informers)
 	devices, err := s.devices()
 	if err != nil {
 		return err
@@ -106,7 +114,7 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 		p := &profile{plugins: map[string]fwk.Plugin{}, weights: map[string]int64{}}
 		p.Framework, err = frameworkruntime.NewFramework(s.ctx, p.registry(), &source.Profiles[at],
 			frameworkruntime.WithComponentConfigVersion(source.APIVersion),
-			frameworkruntime.WithClientSet(client),
+			frameworkruntime.WithClientSet(s.client),
 			frameworkruntime.WithInformerFactory(s.informers),
 			frameworkruntime.WithSharedDRAManager(devices),
 			frameworkruntime.WithSharedCSIManager(nodevolumelimits.NewCSIManager(s.informers.Storage().V1().CSINodes().Lister())),
@@ -201,6 +209,7 @@ func (s *Scheduler) SetPod(pod *v1.Pod) error {
 		return nil // it is assumed, and the watch does not show it yet
 	}
 	s.nominated.remove(key)
+	s.stale = s.stale || s.nodes[pod.Spec.NodeName] == nil
 	var err error
 	switch {
 	case old == nil, s.assumed[key]:
@@ -214,11 +223,12 @@ func (s *Scheduler) SetPod(pod *v1.Pod) error {
 		return fmt.Errorf("put pod %s/%s into kube-scheduler's cache: %w", pod.Namespace, pod.Name, err)
 	}
 	delete(s.assumed, key)
+	delete(s.reserved, key)
 	s.pods[key] = pod
 	return nil
 }
 
-// RemovePod removes a pod, assumed or not.
+// RemovePod removes a pod, assumed or not, and what is reserved for it.
 func (s *Scheduler) RemovePod(namespace, of string) error {
 	key := name{namespace, of}
 	s.nominated.remove(key)
@@ -229,9 +239,12 @@ func (s *Scheduler) RemovePod(namespace, of string) error {
 	remove := s.cache.RemovePod
 	if s.assumed[key] {
 		remove = s.cache.RemoveAssumedPod
+		s.unreserve(key)
 	}
+	s.stale = s.stale || s.nodes[old.Spec.NodeName] == nil
 	delete(s.pods, key)
 	delete(s.assumed, key)
+	delete(s.reserved, key)
 	if err := remove(s.logger, old); err != nil {
 		return fmt.Errorf("remove pod %s/%s from kube-scheduler's cache: %w", namespace, of, err)
 	}
@@ -248,10 +261,12 @@ func (s *Scheduler) Assume(pod *v1.Pod, nodeName string) error {
 	key := name{pod.Namespace, pod.Name}
 	s.nominated.remove(key)
 	s.pods[key], s.assumed[key] = placed, true
+	s.stale = s.stale || s.nodes[nodeName] == nil
 	return nil
 }
 
-// Forget removes an assumed pod whose binding failed. A pod that a watch has confirmed, or another pod of the name, stays.
+// Forget removes an assumed pod whose binding failed, and what is reserved for it. A pod that a watch has confirmed, or another pod of the
+// name, stays.
 func (s *Scheduler) Forget(pod *v1.Pod) error {
 	key := name{pod.Namespace, pod.Name}
 	if old := s.pods[key]; old == nil || !s.assumed[key] || old.UID != pod.UID {
@@ -262,8 +277,8 @@ func (s *Scheduler) Forget(pod *v1.Pod) error {
 
 // SetObject adds or replaces an object that is neither a node nor a pod. Kinds that no plugin reads are left out.
 func (s *Scheduler) SetObject(object runtime.Object) error {
-	if store := s.store(object); store != nil {
-		if err := store.Update(object); err != nil {
+	if of := s.others[reflect.TypeOf(object)]; of != nil {
+		if err := of.set(object); err != nil {
 			return fmt.Errorf("put a %T into kube-scheduler's stores: %w", object, err)
 		}
 	}
@@ -272,8 +287,8 @@ func (s *Scheduler) SetObject(object runtime.Object) error {
 
 // RemoveObject removes such an object.
 func (s *Scheduler) RemoveObject(object runtime.Object) error {
-	if store := s.store(object); store != nil {
-		if err := store.Delete(object); err != nil {
+	if of := s.others[reflect.TypeOf(object)]; of != nil {
+		if err := of.remove(object); err != nil {
 			return fmt.Errorf("remove a %T from kube-scheduler's stores: %w", object, err)
 		}
 	}
@@ -308,21 +323,4 @@ func (s *Scheduler) Nominated() []*v1.Pod {
 
 func byName(a, b *v1.Pod) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-func (s *Scheduler) store(object runtime.Object) clientcache.Indexer {
-	core, apps := s.informers.Core().V1(), s.informers.Apps().V1()
-	switch object.(type) {
-	case *v1.Namespace:
-		return core.Namespaces().Informer().GetIndexer()
-	case *v1.Service:
-		return core.Services().Informer().GetIndexer()
-	case *v1.ReplicationController:
-		return core.ReplicationControllers().Informer().GetIndexer()
-	case *appsv1.ReplicaSet:
-		return apps.ReplicaSets().Informer().GetIndexer()
-	case *appsv1.StatefulSet:
-		return apps.StatefulSets().Informer().GetIndexer()
-	}
-	return nil
 }

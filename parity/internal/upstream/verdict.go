@@ -81,6 +81,7 @@ func (s *Scheduler) Judge(pod *v1.Pod) (*Verdict, error) {
 	}
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
 	c := &cycle{Scheduler: s, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}}
+	s.last = c
 	c.run()
 	return c.verdict, nil
 }

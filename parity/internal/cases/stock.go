@@ -1,0 +1,97 @@
+package cases
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/oracle"
+)
+
+// Stock draws the storage of a cluster that goes on, and volumes for its pods.
+type Stock struct {
+	storage *storage
+}
+
+// NewStock draws the first objects, and labels the nodes.
+func NewStock(r *rand.Rand, nodes []*v1.Node) *Stock {
+	s := newStorage(r, &Case{Cluster: oracle.Cluster{Nodes: nodes}})
+	s.endless = true
+	s.relabel()
+	s.classes()
+	s.capacities()
+	s.csiNodes(12)
+	stock := &Stock{storage: s}
+	stock.More()
+	return stock
+}
+
+// More draws volumes that no claim has.
+func (s *Stock) More() {
+	for _, class := range []string{localClass, otherClass, hybridClass} {
+		s.storage.free(class)
+	}
+}
+
+// Mount gives a pod volumes.
+func (s *Stock) Mount(p *v1.Pod) {
+	s.storage.mount(p, weighted{boundDisk, boundDisk, boundDisk, boundSomewhere, zoned, static, static, static, static, dynamic, dynamic, dynamic, ephemeral,
+		oncePod, inlineDisk, inlineInTree, strictDisk, unboundImmediate, nothing})
+}
+
+// Drawn returns the objects that were drawn since the last call.
+func (s *Stock) Drawn() []runtime.Object {
+	all := (&s.storage.tc.Cluster).Others()
+	nodes := s.storage.tc.Nodes
+	s.storage.tc.Cluster = oracle.Cluster{Nodes: nodes}
+	return all
+}
+
+// Change draws a new version of one of the objects of a cluster, or an object that goes; both are nil if there is nothing to change.
+func (s *Stock) Change(now []runtime.Object) (changed, gone runtime.Object) {
+	now = slices.DeleteFunc(slices.Clone(now), func(o runtime.Object) bool { return !changeable(o) })
+	if len(now) == 0 {
+		return nil, nil
+	}
+	switch o := pick(s.storage.r, now...).DeepCopyObject().(type) {
+	case *v1.PersistentVolume, *storagev1.VolumeAttachment:
+		return nil, o
+	case *storagev1.CSIStorageCapacity:
+		o.Capacity = s.storage.bytes()
+		return o, nil
+	case *storagev1.CSINode:
+		for i := range o.Spec.Drivers {
+			if chance(s.storage.r, 40) {
+				o.Spec.Drivers[i].Allocatable = &storagev1.VolumeNodeResources{Count: ptr(int32(s.storage.r.IntN(14)))}
+			}
+		}
+		return o, nil
+	case *storagev1.StorageClass:
+		o.AllowedTopologies = s.storage.topologies(v1.LabelTopologyZone)
+		return o, nil
+	case *storagev1.CSIDriver:
+		o.Spec.StorageCapacity = ptr(chance(s.storage.r, 60))
+		return o, nil
+	}
+	return nil, nil
+}
+
+// changeable leaves out claims, and volumes that claims have or may have.
+func changeable(object runtime.Object) bool {
+	switch o := object.(type) {
+	case *v1.PersistentVolume:
+		return o.Spec.ClaimRef == nil && o.Status.Phase != v1.VolumeAvailable
+	case *storagev1.CSIStorageCapacity:
+		return o.Capacity != nil
+	case *storagev1.StorageClass:
+		return o.Name == zonalClass || o.Name == awsClass
+	case *storagev1.CSIDriver:
+		return o.Name == shareDriver
+	case *storagev1.CSINode, *storagev1.VolumeAttachment:
+		return true
+	}
+	return false
+}

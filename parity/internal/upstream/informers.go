@@ -1,0 +1,118 @@
+package upstream
+
+import (
+	"reflect"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	clientcache "k8s.io/client-go/tools/cache"
+)
+
+// informer takes its objects one by one, and is never started. The plugins read its store and add handlers to it, as to any informer; the
+// handlers are called before set and remove return, so that nothing depends on when goroutines run.
+type informer struct {
+	clientcache.SharedIndexInformer
+	handlers []clientcache.ResourceEventHandler
+}
+
+// newInformers gives the factory an informer for each kind that plugins read, except nodes and pods. It must be called before any plugin asks
+// the factory for one.
+func newInformers(factory informers.SharedInformerFactory) map[reflect.Type]*informer {
+	all := map[reflect.Type]*informer{}
+	for _, kind := range []runtime.Object{
+		&v1.Namespace{}, &v1.Service{}, &v1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
+		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &storagev1.CSINode{}, &storagev1.CSIDriver{},
+		&storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
+	} {
+		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer {
+			byNamespace := clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc}
+			made := &informer{SharedIndexInformer: clientcache.NewSharedIndexInformer(&clientcache.ListWatch{}, kind, 0, byNamespace)}
+			all[reflect.TypeOf(kind)] = made
+			return made
+		})
+	}
+	return all
+}
+
+// AddEventHandler adds a handler, which first sees the objects that are in the store.
+func (i *informer) AddEventHandler(handler clientcache.ResourceEventHandler) (clientcache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandlerWithOptions(handler, clientcache.HandlerOptions{})
+}
+
+// AddEventHandlerWithResyncPeriod adds a handler. Nothing is sent again.
+func (i *informer) AddEventHandlerWithResyncPeriod(handler clientcache.ResourceEventHandler, _ time.Duration) (clientcache.ResourceEventHandlerRegistration, error) {
+	return i.AddEventHandler(handler)
+}
+
+// AddEventHandlerWithOptions adds a handler.
+func (i *informer) AddEventHandlerWithOptions(handler clientcache.ResourceEventHandler, options clientcache.HandlerOptions) (clientcache.ResourceEventHandlerRegistration, error) {
+	// The informer is never started, so the handler is never called from there.
+	registration, err := i.SharedIndexInformer.AddEventHandlerWithOptions(handler, options)
+	if err != nil {
+		return nil, err
+	}
+	i.handlers = append(i.handlers, handler)
+	for _, object := range i.GetStore().List() {
+		handler.OnAdd(object, true)
+	}
+	return registration, nil
+}
+
+// set adds or replaces an object. An object of another UID is another object: the old one goes first.
+func (i *informer) set(object runtime.Object) error {
+	old, exists, err := i.GetStore().Get(object)
+	if err != nil {
+		return err
+	}
+	if exists && uidOf(old.(runtime.Object)) != uidOf(object) {
+		if err := i.remove(object); err != nil {
+			return err
+		}
+		exists = false
+	}
+	if !exists {
+		if err := i.GetStore().Add(object); err != nil {
+			return err
+		}
+		for _, h := range i.handlers {
+			h.OnAdd(object, false)
+		}
+		return nil
+	}
+	if err := i.GetStore().Update(object); err != nil {
+		return err
+	}
+	for _, h := range i.handlers {
+		h.OnUpdate(old, object)
+	}
+	return nil
+}
+
+// remove removes an object; if there is none, it does nothing.
+func (i *informer) remove(object runtime.Object) error {
+	old, exists, err := i.GetStore().Get(object)
+	if err != nil || !exists {
+		return err
+	}
+	if err := i.GetStore().Delete(old); err != nil {
+		return err
+	}
+	for _, h := range i.handlers {
+		h.OnDelete(old)
+	}
+	return nil
+}
+
+func uidOf(object runtime.Object) string {
+	m, err := meta.Accessor(object)
+	if err != nil {
+		return ""
+	}
+	return string(m.GetUID())
+}

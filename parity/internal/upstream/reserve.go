@@ -1,0 +1,114 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// reserved is the cycle that placed a pod on a node, for as long as that may be undone.
+type reserved struct {
+	cycle    *cycle
+	nodeName string
+}
+
+// Reserve runs the Reserve plugins for the pod that was judged last and is assumed on the node: from then on the other pods see the volumes
+// and claims that VolumeBinding has assumed for it. It returns these objects as VolumeBinding will write them, in order. Forget undoes it. An
+// error ends the cycle; then nothing is reserved, and the pod is forgotten.
+func (s *Scheduler) Reserve(pod *v1.Pod, nodeName string) ([]runtime.Object, error) {
+	if s.last == nil || s.last.pod.UID != pod.UID {
+		return nil, fmt.Errorf("reserve for pod %s/%s: another pod was judged last", pod.Namespace, pod.Name)
+	}
+	key := name{pod.Namespace, pod.Name}
+	placed := s.pods[key]
+	if placed == nil || !s.assumed[key] || placed.Spec.NodeName != nodeName {
+		return nil, fmt.Errorf("reserve for pod %s/%s: it is not assumed on %s", pod.Namespace, pod.Name, nodeName)
+	}
+	c := s.last
+	s.reserved[key] = reserved{c, nodeName}
+	if status := c.profile.RunReservePluginsReserve(s.ctx, c.state, placed, nodeName); !status.IsSuccess() {
+		if err := s.Forget(pod); err != nil {
+			return nil, err
+		}
+		return nil, status.AsError()
+	}
+	return s.writes(c, placed, nodeName)
+}
+
+func (s *Scheduler) unreserve(key name) {
+	if r, ok := s.reserved[key]; ok {
+		r.cycle.profile.RunReservePluginsUnreserve(s.ctx, r.cycle.state, s.pods[key], r.nodeName)
+	}
+}
+
+// writes lets VolumeBinding write to a client that only records. Its context has ended already, so that it does not wait for the claims.
+func (s *Scheduler) writes(c *cycle, placed *v1.Pod, nodeName string) ([]runtime.Object, error) {
+	binding, ok := c.profile.plugins["VolumeBinding"].(fwk.PreBindPlugin)
+	if !ok {
+		return nil, nil // it is disabled
+	}
+	if _, status := binding.PreBindPreFlight(s.ctx, c.state, placed, nodeName); status.IsSkip() {
+		return nil, nil
+	} else if !status.IsSuccess() {
+		return nil, status.AsError()
+	}
+	ended, end := context.WithCancel(s.ctx)
+	end()
+	s.client.writes = nil
+	if status := binding.PreBind(ended, c.state, placed, nodeName); status.IsSuccess() {
+		return nil, fmt.Errorf("VolumeBinding has bound the volumes of pod %s/%s without waiting", placed.Namespace, placed.Name)
+	}
+	return s.client.writes, nil
+}
+
+// client records updates of volumes and claims, and accepts all. It can do nothing else.
+type client struct {
+	kubernetes.Interface
+	writes []runtime.Object
+}
+
+// CoreV1 returns the recording part.
+func (c *client) CoreV1() corev1.CoreV1Interface { return recorder{c.Interface.CoreV1(), c} }
+
+type recorder struct {
+	corev1.CoreV1Interface
+	client *client
+}
+
+// PersistentVolumes returns a client whose Update records.
+func (r recorder) PersistentVolumes() corev1.PersistentVolumeInterface {
+	return volumes{r.CoreV1Interface.PersistentVolumes(), r.client}
+}
+
+// PersistentVolumeClaims returns a client whose Update records.
+func (r recorder) PersistentVolumeClaims(namespace string) corev1.PersistentVolumeClaimInterface {
+	return claims{r.CoreV1Interface.PersistentVolumeClaims(namespace), r.client}
+}
+
+type volumes struct {
+	corev1.PersistentVolumeInterface
+	client *client
+}
+
+// Update records the volume.
+func (v volumes) Update(_ context.Context, volume *v1.PersistentVolume, _ metav1.UpdateOptions) (*v1.PersistentVolume, error) {
+	v.client.writes = append(v.client.writes, volume.DeepCopy())
+	return volume, nil
+}
+
+type claims struct {
+	corev1.PersistentVolumeClaimInterface
+	client *client
+}
+
+// Update records the claim.
+func (c claims) Update(_ context.Context, claim *v1.PersistentVolumeClaim, _ metav1.UpdateOptions) (*v1.PersistentVolumeClaim, error) {
+	c.client.writes = append(c.client.writes, claim.DeepCopy())
+	return claim, nil
+}
