@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/go-logr/logr"
@@ -122,7 +123,7 @@ func inlineVolume(v *v1.Volume, namespace string) (inline InlineVolume, ok bool)
 	}
 	translated, err := translator.TranslateInTreeInlineVolumeToCSI(logr.Discard(), v, namespace)
 	if err != nil {
-		return InlineVolume{Err: err}, true
+		return InlineVolume{Err: fmt.Errorf("converting volume(%s) from inline to csi: %w", v.Name, err)}, true
 	}
 	return InlineVolume{Driver: Interned(translated.Spec.CSI.Driver), Handle: translated.Spec.CSI.VolumeHandle}, true
 }
