@@ -5,7 +5,9 @@ import (
 	"reflect"
 
 	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Audit checks the invariants that stand next to the fields of remembered rejections. With Config.Audit it also returns, once, how remembered
@@ -49,6 +51,15 @@ func (r *rejected) audit(v *audit.Violations) {
 			v.Add("the objection of filter %d with code %d is at position %d, and at says %d; listed before: %t", o.filter, o.code, i, at, seen[o.objection])
 		}
 		seen[o.objection] = true
+	}
+}
+
+// doubtSkips runs the PreFilter plugins that need not be run for a pod.
+func (e *Engine) doubtSkips(v state.View, p *profile, pod *model.Pod) {
+	for i, f := range p.PreFilters {
+		if result := f.PreFilter(v, pod); pod.SkipsPreFilter&(1<<i) != 0 && !result.IsZero() {
+			e.doubts = append(e.doubts, fmt.Sprintf("pod %s skips PreFilter plugin %s, which returns %+v", pod, f.Name(), result))
+		}
 	}
 }
 

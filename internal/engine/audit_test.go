@@ -93,3 +93,22 @@ func TestAuditDecidesAgain(t *testing.T) {
 		t.Errorf("it is reported again: %v", err)
 	}
 }
+
+// TestAuditFindsWronglySkipped skips a PreFilter plugin that rejects the pod.
+func TestAuditFindsWronglySkipped(t *testing.T) {
+	e, v, work := audited(t)
+	e.profiles["p"].PreFilters = []plugin.PreFilter{no{}}
+	work.Pods[0].Pod.SkipsPreFilter = 1
+	e.Decide(v, work)
+	if err := e.Audit(); err == nil || !strings.Contains(err.Error(), "skips PreFilter plugin No, which returns {Narrowed:false") {
+		t.Errorf("a plugin that is skipped and rejects: %v", err)
+	}
+}
+
+// no is a PreFilter plugin that rejects every pod.
+type no struct{}
+
+func (no) Name() string { return "No" }
+func (no) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
+	return plugin.PreFilterResult{Rejection: "no"}
+}

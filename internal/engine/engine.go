@@ -21,7 +21,8 @@ type Config struct {
 	ColumnBytes int
 	// RejectionBytes bounds the memory of remembered rejections; 0 means DefaultRejectionBytes.
 	RejectionBytes int
-	// Audit means that the engine decides again whenever it has a remembered rejection; Audit returns how they differ. It is for debugging and tests.
+	// Audit means that the engine decides again whenever it has a remembered rejection, and runs the PreFilter plugins that pods skip; the method
+	// Audit returns how they differ. It is for debugging and tests.
 	Audit bool
 	// OnPhase, unless nil, is called when a phase of a decision begins. The engine has no clock; the function can measure how long each phase
 	// takes. It must not use the engine.
@@ -87,6 +88,9 @@ type profile struct {
 	filters int32
 	// stateful means that some filters are StateFilters.
 	stateful bool
+	// counts are the filters that are CountFilters, nil where another one is. counting are their positions.
+	counts   []plugin.CountFilter
+	counting []int
 }
 
 // New builds an engine. Two profiles with the same name are an error.

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -326,6 +327,60 @@ func TestNoFilters(t *testing.T) {
 		}
 		if _, err := b.engine.Answer(b.state.View(), pod); err != nil {
 			t.Errorf("pod %d: %v", i, err)
+		}
+	}
+}
+
+// asked is a PreFilter plugin that counts how often it is asked, and rejects pods with its label. A byPod skips other pods.
+type asked struct {
+	label string
+	times int
+}
+
+func (a *asked) Name() string { return a.label }
+func (a *asked) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
+	a.times++
+	return plugin.PreFilterResult{Rejection: pod.Labels[a.label]}
+}
+
+type byPod struct{ asked }
+
+func (b *byPod) Skips(pod *model.Pod) bool { return pod.Labels[b.label] == "" }
+
+// TestSkippedPreFilters has more PreFilter plugins than a pod can skip. Each is asked about the pods that it concerns, and those that a pod skips are
+// not asked about it.
+func TestSkippedPreFilters(t *testing.T) {
+	var all []*asked
+	b := withPlugins(t, 5, func(p *plugin.Profile) {
+		for i := range 70 {
+			if a := (asked{label: fmt.Sprint("plugin-", i)}); i%2 == 0 {
+				plugin := &byPod{a}
+				p.PreFilters, all = append(p.PreFilters, plugin), append(all, &plugin.asked)
+			} else {
+				p.PreFilters, all = append(p.PreFilters, &a), append(all, &a)
+			}
+		}
+	})
+	first := len(b.profile.PreFilters) - len(all)
+	decide := func(labels map[string]string) plan.Decision {
+		pod := b.pod(0, func(p *v1.Pod) { p.Labels = labels })
+		for _, a := range all {
+			a.times = 0
+		}
+		return b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+	}
+	if d := decide(nil); d.Outcome != plan.Placed {
+		t.Errorf("%+v", d)
+	}
+	for i, a := range all {
+		if skips := i%2 == 0 && first+i < 64; a.times != 1 && !skips || a.times != 0 && skips {
+			t.Errorf("plugin %d is asked %d times", first+i, a.times)
+		}
+	}
+	for i, a := range all {
+		d := decide(map[string]string{a.label: "no"})
+		if d.Outcome != plan.Unschedulable || !slices.Equal(d.Rejection.Plugins, []string{a.label}) {
+			t.Errorf("plugin %d rejects: %+v", first+i, d.Rejection)
 		}
 	}
 }

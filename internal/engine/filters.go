@@ -48,7 +48,7 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 			verdicts = own
 		} else if i < len(c.here.verdicts) {
 			verdicts = c.here.verdicts[i]
-		} else if _, counts := c.profile.Filters[i].(plugin.CountFilter); !counts {
+		} else if c.profile.counts[i] == nil {
 			verdicts = e.verdictsOf(c, i)
 		}
 		f.verdicts = append(f.verdicts, verdicts)

@@ -22,8 +22,12 @@ func newNumbers() *numbers {
 // profile numbers the plugins of a profile, of which the first has the given position among those of all profiles.
 func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	own := &profile{Profile: p, first: first}
-	for _, f := range p.Filters {
+	for i, f := range p.Filters {
 		own.ids = append(own.ids, n.plugin(f))
+		count, ok := f.(plugin.CountFilter)
+		if own.counts = append(own.counts, count); ok {
+			own.counting = append(own.counting, i)
+		}
 		if _, ok := f.(plugin.StateFilter); ok {
 			own.stateful = true
 		}

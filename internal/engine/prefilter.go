@@ -31,6 +31,9 @@ type cycle struct {
 // rejection rejects every node. Before nodes are looked at, call prepare.
 func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
 	e.columns.tick()
+	if e.audits {
+		e.doubtSkips(v, p, pod)
+	}
 	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
 	var rejection *plan.Rejection
 	var err error
@@ -73,14 +76,15 @@ func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 
 // findCounts runs the PreFilter of CountFilters, which find the counts for their rules.
 func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
-	c.counting = e.scratch.counting[:0]
-	for i, f := range c.profile.Filters {
-		c.counting = append(c.counting, nil)
-		count, ok := f.(plugin.CountFilter)
-		if !ok || c.needs[i].IsZero() {
+	c.counting = slices.Grow(e.scratch.counting[:0], len(c.profile.Filters))[:len(c.profile.Filters)]
+	e.scratch.counting = c.counting
+	clear(c.counting)
+	for _, i := range c.profile.counting {
+		if c.needs[i].IsZero() {
 			continue
 		}
-		counting := e.countingOf(c, i, count)
+		f := c.profile.counts[i]
+		counting := e.countingOf(c, i, f)
 		check, text, err := counting.PreFilter(c.view)
 		if rejection, err := preFilterResult(f, text, err); rejection != nil || err != nil {
 			return rejection, err
@@ -89,7 +93,6 @@ func (e *Engine) findCounts(c *cycle) (*plan.Rejection, error) {
 			c.counting[i] = counting
 		}
 	}
-	e.scratch.counting = c.counting
 	return nil, nil
 }
 
@@ -137,7 +140,10 @@ func (n *narrowed) emptyText() string {
 func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *plan.Rejection, error) {
 	var n narrowed
 	var names []string
-	for _, f := range p.PreFilters {
+	for i, f := range p.PreFilters {
+		if pod.SkipsPreFilter&(1<<i) != 0 {
+			continue
+		}
 		result := f.PreFilter(v, pod)
 		if rejection, err := preFilterResult(f, result.Rejection, result.Err); rejection != nil || err != nil {
 			return n, rejection, err

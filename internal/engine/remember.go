@@ -77,7 +77,7 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 		s.priority, s.nominated = c.pod.Priority, true
 	}
 	for i, need := range c.needs {
-		if _, counts := c.profile.Filters[i].(plugin.CountFilter); !counts || c.counting[i] != nil {
+		if c.profile.counts[i] == nil || c.counting[i] != nil {
 			s.needs[i] = need
 		}
 	}
@@ -86,7 +86,7 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 
 // counts reports whether a CountFilter has something to check.
 func (c *cycle) counts() bool {
-	return slices.ContainsFunc(c.counting, func(x plugin.Counting) bool { return x != nil })
+	return slices.ContainsFunc(c.profile.counting, func(i int) bool { return c.counting[i] != nil })
 }
 
 // versionsFor returns the versions that matter to the cycle's pod.

@@ -62,6 +62,9 @@ type Pod struct {
 	// Needs holds each plugin's need of a pending pod, by the plugin's position in the pod's profile. They are computed when the pod is
 	// compiled, off the decision path; pods on nodes have none.
 	Needs []Need
+	// SkipsPreFilter has a bit for each of the first 64 PreFilter plugins of the pod's profile, the lowest for the first: it is set if the plugin
+	// restricts nothing for the pod, whatever the cluster is like. It is computed with Needs.
+	SkipsPreFilter uint64
 
 	// Malformed is why the pod cannot be scheduled as written; empty for valid pods. Such a pod is parked with this text.
 	Malformed string

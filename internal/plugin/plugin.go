@@ -67,6 +67,17 @@ type PreFilterResult struct {
 	Err error
 }
 
+// IsZero reports whether the result restricts nothing.
+func (r *PreFilterResult) IsZero() bool { return !r.Narrowed && r.Rejection == "" && r.Err == nil }
+
+// PodPreFilter is a PreFilter plugin that can tell from the pod alone that it restricts nothing. It is then not run in the pod's turns.
+type PodPreFilter interface {
+	PreFilter
+	// Skips reports whether PreFilter returns the zero result for the pod, in any view. It is called before the pod reaches the loop, on the
+	// goroutine that compiles pods.
+	Skips(pod *model.Pod) bool
+}
+
 // Filter decides on which nodes a pod may run. It is a NodeFilter, a StateFilter or a CountFilter.
 type Filter interface{ Plugin }
 

@@ -64,8 +64,8 @@ func (p *Profile) RunPreEnqueue(pod *model.Pod) (plugin, reason string) {
 	return "", ""
 }
 
-// Compile computes the pod's needs of each filter and then each score plugin of the profile. It is called before the pod reaches the loop, on
-// the goroutine that compiles pods.
+// Compile computes the pod's needs of each filter and then each score plugin of the profile, and which PreFilter plugins need not be run for it. It
+// is called before the pod reaches the loop, on the goroutine that compiles pods.
 func (p *Profile) Compile(pod *model.Pod) {
 	needs := make([]model.Need, len(p.Filters)+len(p.Scores))
 	for i, f := range p.Filters {
@@ -74,7 +74,17 @@ func (p *Profile) Compile(pod *model.Pod) {
 	for i, s := range p.Scores {
 		needs[len(p.Filters)+i] = NeedOf(scoreText(s.Score, pod))
 	}
-	pod.Needs = needs
+	pod.Needs, pod.SkipsPreFilter = needs, p.skipped(pod)
+}
+
+// skipped returns the PreFilter plugins that restrict nothing for the pod, as bits.
+func (p *Profile) skipped(pod *model.Pod) (bits uint64) {
+	for i, f := range p.PreFilters {
+		if f, ok := f.(PodPreFilter); ok && f.Skips(pod) {
+			bits |= 1 << i // of more than 64 plugins the rest is always run
+		}
+	}
+	return bits
 }
 
 // texts is memory for the texts of needs, until they are interned: pods are compiled on several goroutines.

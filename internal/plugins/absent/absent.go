@@ -71,6 +71,9 @@ func (p *Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult 
 	return plugin.PreFilterResult{Rejection: p.rejects(pod.Object)}
 }
 
+// Skips reports whether the missing part would not have judged the pod.
+func (p *Plugin) Skips(pod *model.Pod) bool { return p.rejects(pod.Object) == "" }
+
 // EventsToRegister registers for an update of the pod that removes the demand. No other event helps: the part stays missing.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.Update, Hint: func(_ *model.Pod, e model.Event) bool {

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	_ plugin.PreFilter         = (*Plugin)(nil)
+	_ plugin.PodPreFilter      = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
@@ -51,7 +51,11 @@ func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		result := p.PreFilter(state.View{}, model.NewPod(&v1.Pod{Spec: spec}))
+		pod := model.NewPod(&v1.Pod{Spec: spec})
+		result := p.PreFilter(state.View{}, pod)
+		if p.Skips(pod) != result.IsZero() {
+			t.Errorf("%s returns %+v; skips: %t", name, result, p.Skips(pod))
+		}
 		rejection := result.Rejection
 		if result.Narrowed || result.Err != nil {
 			t.Errorf("%s narrows to %v, error %v", name, result.Nodes, result.Err)
@@ -145,7 +149,8 @@ func TestExtenders(t *testing.T) {
 		{"everything", everything, v1.PodSpec{}, says + "extenders[3] has a say about every pod"},
 	} {
 		p := NewExtenders(row.extenders)
-		if got := p.PreFilter(state.View{}, model.NewPod(&v1.Pod{Spec: row.spec})).Rejection; got != row.want || p.Name() != "Extender" {
+		pod := model.NewPod(&v1.Pod{Spec: row.spec})
+		if got := p.PreFilter(state.View{}, pod).Rejection; got != row.want || p.Skips(pod) != (got == "") || p.Name() != "Extender" {
 			t.Errorf("%s: %s says %q, want %q", row.name, p.Name(), got, row.want)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 
 var (
 	_ plugin.NodeFilter        = (*Plugin)(nil)
-	_ plugin.PreFilter         = (*Plugin)(nil)
+	_ plugin.PodPreFilter      = (*Plugin)(nil)
 	_ plugin.NodeScore         = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
@@ -169,7 +169,11 @@ func TestNarrow(t *testing.T) {
 		{"no values", name, nil, "pod affinity terms conflict"},
 		{"an empty term", "", nil, ""},
 	} {
-		result := newPlugin(t, nil).PreFilter(state.View{}, pod(requiring(row.terms)))
+		p, pod := newPlugin(t, nil), pod(requiring(row.terms))
+		result := p.PreFilter(state.View{}, pod)
+		if p.Skips(pod) != (row.want == nil && row.rejection == "") {
+			t.Errorf("%s: skips: %t", row.name, p.Skips(pod))
+		}
 		names, narrowed, rejection := result.Nodes, result.Narrowed, result.Rejection
 		if !slices.Equal(names, row.want) || narrowed != (row.want != nil) || rejection != row.rejection {
 			t.Errorf("%s: got %q, %t, %q", row.name, names, narrowed, rejection)
@@ -177,7 +181,8 @@ func TestNarrow(t *testing.T) {
 	}
 	for _, free := range []*model.Pod{pod(nil), pod(nil, "disk=ssd"), pod(&v1.NodeAffinity{}),
 		pod(&v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{}})} {
-		if result := newPlugin(t, nil).PreFilter(state.View{}, free); result.Narrowed || result.Rejection != "" {
+		p := newPlugin(t, nil)
+		if result := p.PreFilter(state.View{}, free); !result.IsZero() || !p.Skips(free) {
 			t.Errorf("the result is %+v for a pod that names no node", result)
 		}
 	}

@@ -34,6 +34,12 @@ func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Narrowed: true, Nodes: slices.Compact(names)}
 }
 
+// Skips reports whether the pod's terms leave all names.
+func (p *Plugin) Skips(pod *model.Pod) bool {
+	result := p.PreFilter(state.View{}, pod)
+	return result.IsZero()
+}
+
 // namesOf returns the names that all of the term's requirements metadata.name In [...] have in common; named is false if it has no such
 // requirement. Other requirements do not narrow, and whether the term can be parsed does not matter here.
 func namesOf(term *v1.NodeSelectorTerm) (names []string, named bool) {

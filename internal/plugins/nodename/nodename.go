@@ -33,6 +33,9 @@ func (*Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
 	return plugin.PreFilterResult{Narrowed: true, Nodes: []string{pod.NodeName}}
 }
 
+// Skips reports whether the pod names no node.
+func (*Plugin) Skips(pod *model.Pod) bool { return pod.NodeName == "" }
+
 // FilterNeed is the node's name.
 func (*Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	if pod.NodeName == "" {

@@ -15,7 +15,7 @@ import (
 
 var (
 	_ plugin.NodeFilter        = (*Plugin)(nil)
-	_ plugin.PreFilter         = (*Plugin)(nil)
+	_ plugin.PodPreFilter      = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
@@ -42,7 +42,7 @@ func TestFilter(t *testing.T) {
 		p := New()
 		result := p.PreFilter(state.View{}, pod(row.nodeName))
 		names, narrowed, rejection := result.Nodes, result.Narrowed, result.Rejection
-		if !slices.Equal(names, row.narrows) || narrowed != (row.narrows != nil) || rejection != "" {
+		if p.Skips(pod(row.nodeName)) != (row.narrows == nil) || !slices.Equal(names, row.narrows) || narrowed != (row.narrows != nil) || rejection != "" {
 			t.Errorf("%s: narrowed to %q, %t, %q", row.name, names, narrowed, rejection)
 		}
 		filter := plugintest.Verdicts(p, pod(row.nodeName))
