@@ -31,7 +31,7 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 			v.Add("pod %s is number %d of %d arrivals; another has that number: %t", e.pod, e.order, q.arrivals, other != nil)
 		}
 		orders[e.order] = e
-		if h := q.heapOf(e.place); h != nil && (e.index < 0 || e.index >= len(h.entries) || h.entries[e.index] != e) {
+		if h := q.heapOf(e.place); h != nil && h.at(e.index) != e {
 			v.Add("pod %s is %s and not at position %d of the heap for that", e.pod, e.place, e.index)
 		}
 		if e.rejections > e.attempts || e.errors > e.attempts {
@@ -50,15 +50,16 @@ func (q *Queue) auditEntries(v *audit.Violations) {
 
 func (q *Queue) auditHeaps(v *audit.Violations) {
 	for name, h := range map[string]*heap[*entry]{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle} {
-		for i, e := range h.entries {
+		for i, e := range h.all() {
 			if q.entries[e.pod.Key()] != e || q.heapOf(e.place) != h || e.index != i {
 				v.Add("pod %s is at position %d of the heap %s; it says position %d and that it is %s; it waits: %t",
 					e.pod, i, name, e.index, e.place, q.entries[e.pod.Key()] == e)
 			}
-			if parent := (i - 1) / 2; i > 0 && h.less(e, h.entries[parent]) {
-				v.Add("pod %s at position %d of the heap %s comes before its parent %s", e.pod, i, name, h.entries[parent].pod)
+			if before, ok := h.before(i); ok && h.less(e, before) {
+				v.Add("pod %s at position %d of the heap %s comes before %s, which it must follow", e.pod, i, name, before.pod)
 			}
 		}
+		h.run.audit(v, "heap "+name)
 	}
 }
 

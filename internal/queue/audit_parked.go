@@ -70,7 +70,7 @@ func (q *Queue) auditMemberships(v *audit.Violations, e *entry) {
 }
 
 func (p *parkedIndex) isAmongWoken(c *cohort) bool {
-	return c.index >= 0 && c.index < len(p.woken.entries) && p.woken.entries[c.index] == c
+	return p.woken.at(c.index) == c
 }
 
 // has reports whether the neighbours of a membership agree that it is in the cohort.
@@ -174,16 +174,17 @@ func (x *index) auditPosting(v *audit.Violations, key pluginKey, p *posting) {
 
 func (q *Queue) auditWaking(v *audit.Violations) {
 	p := &q.parked
-	for i, c := range p.woken.entries {
+	for i, c := range p.woken.all() {
 		if !c.woken || c.index != i || c.first == nil {
 			v.Add("a cohort that is to be moved says that it is woken: %t, at position %d of %d; it has pods: %t", c.woken, c.index, i, c.first != nil)
 			continue
 		}
-		if parent := (i - 1) / 2; i > 0 && p.woken.less(c, p.woken.entries[parent]) {
-			v.Add("a cohort at position %d of those that are woken comes before its parent", i)
+		if before, ok := p.woken.before(i); ok && before.first != nil && p.woken.less(c, before) {
+			v.Add("a cohort at position %d of those that are woken comes before one that it must follow", i)
 		}
 		q.auditCohort(v, c)
 	}
+	p.woken.run.audit(v, "heap of woken cohorts")
 	w := &q.waking
 	if w.left() > pendingMax || w.done > 0 && w.left() <= 0 || w.done < 0 {
 		v.Add("%d of %d events are over", w.done, len(w.pending))

@@ -43,7 +43,7 @@ func auditedQueue(t *testing.T) *Queue {
 	gatedPod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "gated", UID: types.UID("gated"), Labels: map[string]string{"gate": "yes"},
 	}})
-	q.Wake(at(0), arrived(pod("active", 0), pod("active-too", 0), gatedPod))
+	q.Wake(at(0), arrived(pod("active", 0), pod("active-too", 0), pod("urgent", 9), pod("urgent-too", 9), gatedPod))
 	if err := q.Audit(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,19 +67,27 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"pod ns/other is listed as ns/active", func(q *Queue) { get(q, "active").pod = pod("other", 0) }},
 		{"pod ns/active is gone", func(q *Queue) { get(q, "active").place = gone }},
 		{"another has that number: true", func(q *Queue) { get(q, "active").order = get(q, "gated").order }},
-		{"is number 99 of 14 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
+		{"is number 99 of 16 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
 		{"pod ns/active is active and not at position 1", func(q *Queue) { get(q, "active").index = 1 }},
+		{"pod ns/urgent is active and not at position -9", func(q *Queue) { get(q, "urgent").index = -9 }},
 		{"pod ns/active is backing off after an error and not at position 0", func(q *Queue) { get(q, "active").place = erring }},
 		{"it says position 1 and that it is active", func(q *Queue) { get(q, "active").index = 1 }},
 		{"it waits: false", func(q *Queue) { delete(q.entries, get(q, "active").pod.Key()) }},
 		{"pod ns/parked is at position 0 of the heap active", func(q *Queue) { q.active.entries[0] = get(q, "parked") }},
-		{"pod ns/active-too at position 1 of the heap active comes before its parent ns/active", func(q *Queue) {
-			get(q, "active-too").pod = pod("active-too", 9)
+		{"pod ns/parked is at position -1 of the heap active", func(q *Queue) { q.active.run.list[0] = get(q, "parked") }},
+		{"pod ns/active-too at position 1 of the heap active comes before ns/active", func(q *Queue) {
+			get(q, "active-too").pod = pod("active-too", 1)
 		}},
+		{"pod ns/urgent-too at position -2 of the heap active comes before ns/urgent", func(q *Queue) {
+			get(q, "urgent-too").pod = pod("urgent-too", 10)
+		}},
+		{"position 0 of the run of the heap active, which begins at 1, is taken", func(q *Queue) { q.active.run.head = 1 }},
+		{"the run of the heap active has 1 holes among 2 positions from 0 on, recounted 0", func(q *Queue) { q.active.run.holes = 1 }},
+		{"3 positions from 0 on, recounted 1", func(q *Queue) { q.active.run.list, q.active.run.holes = append(q.active.run.list, nil), 1 }},
 		{"had 0 attempts, of which 1 ended in a rejection", func(q *Queue) { get(q, "active").rejections = 1 }},
 		{"the last 1 in an error", func(q *Queue) { get(q, "active").errors = 1 }},
 		{"since when it could be tried", func(q *Queue) { get(q, "binding").ready = time.Time{} }},
-		{"3 pods are counted as active, recounted 2", func(q *Queue) { q.counts[active]++ }},
+		{"5 pods are counted as active, recounted 4", func(q *Queue) { q.counts[active]++ }},
 		{"1 pods are counted as gone, recounted 0", func(q *Queue) { q.counts[gone]++ }},
 		{"want one", func(q *Queue) { get(q, "gated").plugins = nil }},
 		{"plugin Gate of profile  gates 2 pods, recounted 1", func(q *Queue) { q.gatedBy[pluginKey{"", "Gate"}]++ }},
@@ -96,7 +104,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"membership 0 of pod ns/parked is of another pod (true)", func(q *Queue) { member(q).entry = get(q, "woken") }},
 		{"or in no cohort or that of another index", func(q *Queue) { cohortOf(q).bucket = &bucket{} }},
 		{"in a cohort that its bucket does not have", func(q *Queue) { bucketOf(q).cohorts = bucketOf(q).cohorts[:1] }},
-		{"if it is woken (true), that is not to be moved", func(q *Queue) { q.parked.woken.entries = nil }},
+		{"if it is woken (true), that is not to be moved", func(q *Queue) { q.parked.woken.run.list = nil }},
 		{"pod ns/parked-after is in a cohort that does not have it", func(q *Queue) { cohortOf(q).last = nil }},
 		{"a cohort of priority 0 has no pods", func(q *Queue) { cohortOf(q).first = nil }},
 		{"the cohort of pod ns/parked is not linked", func(q *Queue) { member(q).before = member(q) }},
@@ -124,8 +132,8 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			indexOf(q).all.listed = append(indexOf(q).all.listed, indexOf(q).all.listed[0])
 		}},
 		{"a cohort that is to be moved says that it is woken: false", func(q *Queue) { woken(q).woken = false }},
-		{"at position 1 of 0", func(q *Queue) { woken(q).index = 1 }},
-		{"comes before its parent", func(q *Queue) {
+		{"at position 1 of -1", func(q *Queue) { woken(q).index = 1 }},
+		{"a cohort at position 1 of those that are woken comes before one that it must follow", func(q *Queue) {
 			later := &cohort{bucket: bucketOf(q), first: member(q), woken: true}
 			q.parked.woken.entries = []*cohort{later, woken(q)}
 			later.index, woken(q).index, later.first.entry.pod = 0, 1, pod("parked", -9)

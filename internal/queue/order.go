@@ -1,7 +1,6 @@
 package queue
 
 import (
-	stdheap "container/heap"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -74,70 +73,4 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 // any backoff can was set before the clock was set back, and counts as ended.
 func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
 	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= q.config.BackoffMax+window
-}
-
-// heap is a priority queue of things that know their position in it.
-type heap[T any] struct {
-	entries []T
-	less    func(a, b T) bool
-	index   func(T) *int
-}
-
-func newHeap(less func(a, b *entry) bool) heap[*entry] {
-	return heap[*entry]{less: less, index: func(e *entry) *int { return &e.index }}
-}
-
-// first returns what comes before all others, nil if there is nothing.
-func (h *heap[T]) first() (first T) {
-	if len(h.entries) > 0 {
-		first = h.entries[0]
-	}
-	return first
-}
-
-func (h *heap[T]) add(e T)    { stdheap.Push(h, e) }
-func (h *heap[T]) remove(e T) { removeAt(h, *h.index(e)) }
-func (h *heap[T]) fix(e T)    { stdheap.Fix(h, *h.index(e)) }
-
-// Len, Less, Swap, Push and Pop are for container/heap alone.
-func (h *heap[T]) Len() int           { return len(h.entries) }
-func (h *heap[T]) Less(i, j int) bool { return h.less(h.entries[i], h.entries[j]) }
-func (h *heap[T]) Swap(i, j int) {
-	h.entries[i], h.entries[j] = h.entries[j], h.entries[i]
-	*h.index(h.entries[i]), *h.index(h.entries[j]) = i, j
-}
-
-func (h *heap[T]) Push(x any) {
-	e := x.(T)
-	*h.index(e) = len(h.entries)
-	h.entries = append(h.entries, e)
-}
-
-func (h *heap[T]) Pop() any {
-	var none T
-	last := len(h.entries) - 1
-	e := h.entries[last]
-	h.entries[last] = none
-	h.entries = h.entries[:last]
-	return e
-}
-
-// removeAt is container/heap's Remove with half as many comparisons where many entries are popped one after the other: the hole goes down to the end
-// along the smaller children, and the last entry, which mostly belongs near the end, comes up from there.
-func removeAt(h stdheap.Interface, i int) {
-	last := h.Len() - 1
-	for child := 2*i + 1; child < last; child = 2*i + 1 {
-		if right := child + 1; right < last && h.Less(right, child) {
-			child = right
-		}
-		h.Swap(i, child)
-		i = child
-	}
-	if i != last {
-		h.Swap(i, last)
-	}
-	h.Pop()
-	if i < last {
-		stdheap.Fix(h, i)
-	}
 }

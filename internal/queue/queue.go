@@ -269,7 +269,7 @@ func (q *Queue) Next() (at time.Time, ok bool) {
 	if e := q.errored.first(); e != nil {
 		earliest(e.until.Add(time.Second))
 	}
-	if len(q.idle.entries) > 0 {
+	if q.idle.size() > 0 {
 		earliest(q.checked.Add(parkedCheck))
 	}
 	return at, ok

@@ -49,7 +49,7 @@ type pendingEvent struct {
 func (q *Queue) Unfinished() bool { return q.Waking() || q.flushing }
 
 // Waking reports whether the last call of Wake left pods to be woken by the next.
-func (q *Queue) Waking() bool { return q.waking.left() > 0 || len(q.parked.woken.entries) > 0 }
+func (q *Queue) Waking() bool { return q.waking.left() > 0 || q.parked.woken.size() > 0 }
 
 // hear takes in an event, for pods that are parked now.
 func (q *Queue) hear(event model.Event) {
@@ -91,7 +91,7 @@ func (q *Queue) wakeSlice(now time.Time) {
 	if w.lookedUp && !over {
 		return // the event at hand may help other pods, which come before those that were found so far
 	}
-	for moved := 0; moved < q.config.Slice && len(q.parked.woken.entries) > 0; moved++ {
+	for moved := 0; moved < q.config.Slice && q.parked.woken.size() > 0; moved++ {
 		c := q.parked.woken.first()
 		q.wake(now, c.first.entry, c.why)
 	}
