@@ -59,6 +59,8 @@ type scratch struct {
 	counting []plugin.Counting
 	here     filters // of the cycle's view
 	dry      filters // of a dry run
+	again    filters // of a rejection that was remembered
+	versions []uint64
 	dryRun   state.Draft
 	slots    []int32 // the feasible slots
 	totals   []int64 // their scores, by position in slots

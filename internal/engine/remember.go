@@ -37,8 +37,8 @@ type rejected struct {
 	again    bool   // the shape was decided about before, and remembered
 
 	// With a column of objections by slot a rejection follows the journal: only nodes that changed are asked about again. It has none when it is
-	// decided for the first time, since most shapes are rejected once; none if a CountFilter has something to check, because then a pod that is placed
-	// can change the objection to any node; and none if there are too many different objections.
+	// decided for the first time, since most shapes are rejected once; none if there are too many different objections; and none if a CountFilter has
+	// something to check whose rules are not known to stay the same, or pods are nominated as well, with each of which there would be other rules.
 	//
 	// Invariant: the counts of objections are those of bySlot, or there are none.
 	objectionCounts
@@ -46,6 +46,9 @@ type rejected struct {
 	reads model.Aspect
 	// verdicts gave the codes, by filter. They are kept with the codes, because only they know what a code stands for.
 	verdicts []plugin.Verdicts
+	// rules are the versions that the rules about counts depend on. While they are the same, a pod that is placed changes no objection but that to its
+	// node.
+	rules []uint64
 }
 
 // rejections are all remembered rejections, bounded in bytes; the least recently used are evicted first.
@@ -62,7 +65,9 @@ const (
 	objectionBytes = 64
 )
 
-func (r *rejected) bytes() int { return rejectedBytes + len(r.bySlot) + objectionBytes*len(r.list) }
+func (r *rejected) bytes() int {
+	return rejectedBytes + len(r.bySlot) + objectionBytes*len(r.list) + 8*len(r.rules)
+}
 
 // shapeOf returns the shape of the cycle's pod; ok is false if rejections of the pod are not to be remembered, or the view is not that of the state.
 func shapeOf(c *cycle) (s shape, ok bool) {
@@ -132,18 +137,62 @@ const followed = 32
 // changed.
 func (e *Engine) follow(r *rejected, c *cycle, now state.Versions) bool {
 	entries, ok := c.view.State().Since(r.versions.Journal)
-	if !ok || r.bySlot == nil || r.versions.Nominations != now.Nominations || len(entries) > fewNodes+c.view.State().Slots()/followed {
+	had := r.versions
+	had.Journal = now.Journal
+	if !ok || r.bySlot == nil || had != now || len(entries) > fewNodes+c.view.State().Slots()/followed {
+		return false
+	}
+	verdicts, ok := e.presentVerdicts(r, c)
+	if !ok {
 		return false
 	}
 	before := r.bytes()
-	ok = e.askAgain(r, c, entries)
+	ok = e.askAgain(r, c, verdicts, entries)
 	e.rejections.bytes += r.bytes() - before
 	e.rejections.makeRoom(0) // it may have grown
 	return ok
 }
 
+// presentVerdicts returns the verdicts of a remembered rejection, those about counts by the rules of this turn. It returns false if these may reject
+// other nodes than at the time of the rejection.
+func (e *Engine) presentVerdicts(r *rejected, c *cycle) (verdicts []plugin.Verdicts, ok bool) {
+	if len(r.rules) == 0 {
+		return r.verdicts, true
+	}
+	versions, _ := c.ruleVersions(e.scratch.versions[:0])
+	if e.scratch.versions = versions; !slices.Equal(versions, r.rules) {
+		return nil, false
+	}
+	f := &e.scratch.again
+	f.counts = slices.Grow(f.counts[:0], len(r.verdicts))[:len(r.verdicts)]
+	f.verdicts = append(f.verdicts[:0], r.verdicts...)
+	for _, i := range c.profile.counting {
+		if counting := c.counting[i]; counting != nil {
+			own := &f.counts[i]
+			own.Counting, own.rules = counting, counting.Rules(c.view, own.rules[:0])
+			f.verdicts[i] = own
+		}
+	}
+	return f.verdicts, true
+}
+
+// ruleVersions appends the versions that the cycle's rules about counts depend on. It returns false if they are not known.
+func (c *cycle) ruleVersions(to []uint64) (versions []uint64, ok bool) {
+	for _, i := range c.profile.counting {
+		if c.counting[i] == nil {
+			continue
+		}
+		versioned, ok := c.counting[i].(plugin.Versioned)
+		if !ok {
+			return to, false
+		}
+		to = versioned.AppendVersions(to)
+	}
+	return to, true
+}
+
 // askAgain asks about the nodes that have changed. It returns false if one of them objects no longer.
-func (e *Engine) askAgain(r *rejected, c *cycle, entries []state.Entry) bool {
+func (e *Engine) askAgain(r *rejected, c *cycle, verdicts []plugin.Verdicts, entries []state.Entry) bool {
 	s := c.view.State()
 	r.resize(s.Slots())
 	for i, entry := range entries {
@@ -152,7 +201,7 @@ func (e *Engine) askAgain(r *rejected, c *cycle, entries []state.Entry) bool {
 		}
 		o := objection{}
 		if s.Alive()[entry.Slot] {
-			if o = e.objectionTo(c, r, entry.Slot); o.code == reason.None || o.code.IsFailed() {
+			if o = e.objectionTo(c, r, verdicts, entry.Slot); o.code == reason.None || o.code.IsFailed() {
 				return false
 			}
 		}
@@ -203,8 +252,8 @@ func (t *objectionCounts) replace(slot int32, o objection) (changed bool) {
 
 // objectionTo returns the first objection to a node, with the pods that are nominated to it or, if there is none, without them. The code of a failure
 // means that the pod has to be decided about.
-func (e *Engine) objectionTo(c *cycle, r *rejected, slot int32) objection {
-	f := filters{view: c.view, verdicts: r.verdicts}
+func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, slot int32) objection {
+	f := filters{view: c.view, verdicts: verdicts}
 	own := e.first(c, &f, slot)
 	if !r.shape.nominated || own.code.IsFailed() {
 		return own
@@ -240,7 +289,7 @@ func (x *rejections) toLearn(c *cycle, clock uint64) *rejected {
 
 // emptyColumn returns a column for the objections by slot, nil if the rejection is not to follow the journal.
 func (r *rejected) emptyColumn(c *cycle) []uint8 {
-	if !r.again || c.counts() {
+	if _, ok := c.ruleVersions(nil); !ok || !r.again || c.counts() && r.shape.nominated {
 		return nil
 	}
 	slots := c.view.State().Slots()
@@ -259,9 +308,15 @@ func (x *rejections) learn(r *rejected, c *cycle, counts objectionCounts, reject
 		delete(x.byShape, r.shape)
 	}
 	r.rejection, r.versions = rejection, versionsFor(c)
-	r.objectionCounts, r.reads, r.verdicts = objectionCounts{}, 0, nil
+	r.objectionCounts, r.reads, r.verdicts, r.rules = objectionCounts{}, 0, nil, nil
 	if counts.bySlot != nil {
 		r.objectionCounts, r.reads, r.verdicts = counts, c.reads(), slices.Clone(c.here.verdicts)
+		r.rules, _ = c.ruleVersions(nil)
+		for i, counting := range c.counting {
+			if counting != nil {
+				r.verdicts[i] = &countVerdicts{Counting: counting} // without rules, which do not outlast the turn
+			}
+		}
 	}
 	if x.makeRoom(r.bytes()) {
 		x.byShape[r.shape] = r

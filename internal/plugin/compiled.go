@@ -54,6 +54,15 @@ type Counting interface {
 	Reasons(code reason.Code) []string
 }
 
+// Versioned is implemented by Counting whose rules are known not to have changed, although pods or nodes have. What it rejected is then looked at
+// again on the nodes that changed, and on no others.
+type Versioned interface {
+	Counting
+	// AppendVersions appends the versions of the tallies and the terms that PreFilter found. In views without differences the rules reject the same
+	// domains, and nodes are in the same domains, while these are equal, and what state.Versions has besides the journal.
+	AppendVersions(to []uint64) []uint64
+}
+
 // CountRule rejects nodes whose domain counts fewer pods than Min or more than Max.
 type CountRule struct {
 	// Domains holds the domain of each slot, -1 for none.

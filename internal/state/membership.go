@@ -14,6 +14,7 @@ type membership struct {
 	present int32
 	tallies int // that use it
 	moved   move
+	changed uint64 // the stamp of its last change, 0 if there was none
 }
 
 type membershipKey struct {
@@ -108,11 +109,15 @@ func (s *State) findDomains(slot int32) (changed bool) {
 	s.moves++
 	s.turn.changes++
 	for _, t := range s.topologies {
-		changed = t.update(s, slot) || changed
+		if t.update(s, slot) {
+			t.changed, changed = s.stamp(), true
+		}
 	}
 	for _, m := range s.tallies.memberships {
 		before := m.bytes()
-		changed = m.update(s, slot) || changed
+		if m.update(s, slot) {
+			m.changed, changed = s.stamp(), true
+		}
 		s.tallies.bytes += m.bytes() - before
 	}
 	return changed
@@ -124,6 +129,7 @@ func (s *State) movePod(p *placed) {
 		if m := t.topology.moved; m.number == s.moves {
 			t.counts.add(m.from, -1, len(t.topology.value))
 			t.counts.add(m.to, +1, len(t.topology.value))
+			t.changed = s.stamp()
 		}
 	}
 	for _, set := range p.like.sets {

@@ -64,6 +64,7 @@ type State struct {
 	spread  uint64
 	journal journal
 
+	stamps          uint64 // how many were given
 	topologies      map[TopologyKey]*topology
 	topologiesUsed  int    // how many were in use when they were last swept
 	moves           uint64 // counts the changes of nodes that may have moved pods to other domains

@@ -37,8 +37,9 @@ type Tally struct {
 	pods  *podCounts
 	nodes *membership
 	// Invariant: counts has the pods of the set by the domain of their slot in the membership; only domains with members have any.
-	counts domainCounts
-	used   uint64 // when it was last used
+	counts  domainCounts
+	used    uint64 // when it was last used
+	changed uint64 // the stamp of the last change of counts
 	// Invariant: a tally that is kept is not dropped.
 	dropped bool
 }
@@ -166,7 +167,7 @@ func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	if set == nil {
 		set = s.newSet(pods)
 	}
-	t := &Tally{pods: set, nodes: s.membership(nodes, key)}
+	t := &Tally{pods: set, nodes: s.membership(nodes, key), changed: s.stamp()}
 	t.nodes.tallies++
 	set.tallies = append(set.tallies, t)
 	s.tallies.bytes += t.bytes()
@@ -258,6 +259,7 @@ func (s *State) tally(p *placed, sign int32) {
 func (s *State) add(t *Tally, domain, pods int32) {
 	before, idle := t.counts.bytes(), t.counts.total == 0
 	t.counts.add(domain, pods, len(t.topology().value))
+	t.changed = s.stamp()
 	s.tallies.bytes += t.counts.bytes() - before
 	switch now := t.counts.total == 0; {
 	case idle && !now:

@@ -17,6 +17,7 @@ type TermCounts struct {
 	topology *topology
 	counts   domainCounts
 	filed    filing[labelKey]
+	changed  uint64 // the stamp of the last change of counts
 }
 
 func (t *TermCounts) filing() *filing[labelKey] { return &t.filed }
@@ -90,7 +91,7 @@ func (s *State) carry(p *placed) {
 			continue
 		}
 		t.pods++
-		t.add(p.slot, +1)
+		s.addCarriers(t, p.slot, +1)
 		p.terms = append(p.terms, t)
 	}
 }
@@ -98,7 +99,7 @@ func (s *State) carry(p *placed) {
 // uncarry removes a pod's terms from its node's domains.
 func (s *State) uncarry(p *placed) {
 	for _, t := range p.terms {
-		t.add(p.slot, -1)
+		s.addCarriers(t, p.slot, -1)
 		if t.pods--; t.pods == 0 {
 			delete(s.terms.byKey, t.key)
 			s.terms.index.remove(t)
@@ -108,9 +109,10 @@ func (s *State) uncarry(p *placed) {
 	p.terms = nil
 }
 
-// add adds n carriers on a node.
-func (t *TermCounts) add(slot, n int32) {
+// addCarriers adds n carriers of a term on a node.
+func (s *State) addCarriers(t *TermCounts, slot, n int32) {
 	t.counts.add(t.topology.of[slot], n, len(t.topology.value))
+	t.changed = s.stamp()
 }
 
 // termCounts returns the counts of a pod's term. A term that cannot be parsed selects no pod; the API server rejects such terms.
@@ -123,7 +125,7 @@ func (s *State) termCounts(pod *model.Pod, ref *model.TermRef) *TermCounts {
 	if err != nil {
 		return nil
 	}
-	t := &TermCounts{Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, topology: s.topology(TopologyKey{Label: term.Key})}
+	t := &TermCounts{Kind: ref.Kind, Weight: ref.Weight, Term: term, key: key, topology: s.topology(TopologyKey{Label: term.Key}), changed: s.stamp()}
 	s.terms.byKey[key] = t
 	s.terms.index.add(term, t)
 	s.terms.version++

@@ -28,6 +28,7 @@ type topology struct {
 	// expansions are arrays for the lists of counts that a turn reads.
 	expansions []*expansion
 	moved      move
+	changed    uint64 // the stamp of the last change of a node's domain, 0 if there was none
 }
 
 const noDomain int32 = -1

@@ -13,6 +13,19 @@ type Versions struct {
 	Nominations uint64
 }
 
+// stamp returns a number that is larger than all before. Whatever is counted keeps that of its last change: two equal stamps are of one object that has
+// not changed in between, also if objects are dropped and built again.
+func (s *State) stamp() uint64 {
+	s.stamps++
+	return s.stamps
+}
+
+// Version changes with the counts of the tally, the domains of its nodes and those that count. No other tally ever has the same.
+func (t *Tally) Version() uint64 { return max(t.changed, t.nodes.changed, t.topology().changed) }
+
+// Version changes with the counts of the term's carriers, and the domains of nodes. No other term ever has the same.
+func (t *TermCounts) Version() uint64 { return max(t.changed, t.topology.changed) }
+
 // Versions returns the versions of the underlying state.
 func (v View) Versions() Versions {
 	return Versions{v.s.Version(), v.s.terms.version, v.s.selectorSources.version, v.s.nominations.version}

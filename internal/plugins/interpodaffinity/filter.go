@@ -216,6 +216,21 @@ func (r *rules) tolerated(v state.View, to []plugin.CountRule) []plugin.CountRul
 	return to
 }
 
+// AppendVersions appends those of the tallies, and of the terms that select the pod, also of terms that no pod carries in a domain.
+func (r *rules) AppendVersions(to []uint64) []uint64 {
+	for _, counts := range [][]counted{r.wantedBy, r.unwantedBy} {
+		for i := range counts {
+			to = append(to, counts[i].Version())
+		}
+	}
+	for _, terms := range r.repelling {
+		for _, t := range terms {
+			to = append(to, t.Version())
+		}
+	}
+	return to
+}
+
 // Reasons returns kube-scheduler's texts for a code.
 func (*rules) Reasons(code reason.Code) []string {
 	switch code {

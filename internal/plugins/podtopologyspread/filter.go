@@ -59,6 +59,14 @@ func (r *rules) Rules(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	return to
 }
 
+// AppendVersions appends that of each constraint's tally.
+func (r *rules) AppendVersions(to []uint64) []uint64 {
+	for i := range r.counts {
+		to = append(to, r.counts[i].Version())
+	}
+	return to
+}
+
 // Reasons returns kube-scheduler's text for a code.
 func (*rules) Reasons(code reason.Code) []string {
 	if code == missingLabel {
