@@ -209,3 +209,26 @@ func TestWaveIsDecidedOncePerShape(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestFreedRoomIsTakenAtOnce ends pods while thousands wait, before and in the middle of the wave that follows: the first to have its turn takes the room
+// in the round in which it is freed, however many pods are still to be woken.
+func TestFreedRoomIsTakenAtOnce(t *testing.T) {
+	const parked = 3000
+	f := newFull(t, 50, parked, 1, false)
+	for end := range 3 {
+		f.endOne()
+		before := f.commit.made[plan.Placed]
+		for i := range 4 { // so many fit where one has ended
+			f.loop.Once(f.now)
+			if placed := f.commit.made[plan.Placed] - before; placed != i+1 {
+				t.Fatalf("end %d: %d pods are placed after %d rounds", end, placed, i+1)
+			}
+		}
+		for range 100 {
+			f.loop.Once(f.now)
+		}
+		if counts := f.loop.Queue().Counts(); counts.Active < parked/4 {
+			t.Fatalf("end %d: %+v, want a wave that goes on", end, counts)
+		}
+	}
+}
