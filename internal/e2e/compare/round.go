@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -303,14 +304,19 @@ func (t *take) awaitEvents(ctx context.Context) (lastEvent time.Time, err error)
 func (t *take) churn(ctx context.Context, churn scene.Churn) error {
 	tick := time.NewTicker(churn.Every)
 	defer tick.Stop()
+	steps, churning := errgroup.WithContext(ctx)
+	steps.SetLimit(max(1, churn.AtOnce))
 	for i := 0; ; i++ {
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
+		case <-churning.Done():
+			return steps.Wait()
+		}
+		steps.Go(func() error {
+			if err := churn.Step(churning, t.stage.client, i); err != nil && churning.Err() == nil {
+				return err
+			}
 			return nil
-		}
-		if err := churn.Step(ctx, t.stage.client, i); err != nil && ctx.Err() == nil {
-			return err
-		}
+		})
 	}
 }

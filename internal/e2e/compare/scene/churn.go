@@ -93,10 +93,11 @@ func gone(err error) error {
 	return err
 }
 
-// deleted deletes pods one after another. The caller creates them again before the next round.
+// deleted deletes pods, so many per second also where a request takes longer than there is between two of them: otherwise it is the requests' time
+// that is measured. The caller creates the pods again before the next round.
 func deleted(pods Pods, perSecond int) Churn {
 	return Churn{
-		Every: time.Second / time.Duration(perSecond),
+		Every: time.Second / time.Duration(perSecond), AtOnce: 16,
 		Step: func(ctx context.Context, client kubernetes.Interface, i int) error {
 			if i >= pods.Count {
 				return nil

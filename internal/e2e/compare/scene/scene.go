@@ -102,8 +102,9 @@ func (p *Pods) Scope() string {
 // Churn is a repeated change of the cluster while pods are placed.
 type Churn struct {
 	Every time.Duration
-	// Step runs at each tick; i counts from 0. Ticks during a step are left out.
-	Step func(ctx context.Context, client kubernetes.Interface, i int) error
+	// Step runs at each tick; i counts from 0. Up to AtOnce steps, at least one, run at the same time. Ticks while so many run are left out.
+	Step   func(ctx context.Context, client kubernetes.Interface, i int) error
+	AtOnce int
 	// Undo removes what the steps created, also if the last step was interrupted.
 	Undo func(ctx context.Context, client kubernetes.Interface) error
 }
