@@ -152,6 +152,8 @@ type CSINode struct {
 	Name   string
 	// Drivers are the names of the drivers that are installed, with how many volumes the node can have of each, -1 for any number.
 	Drivers map[string]int64
+	// Limited means that one of the drivers has a limit.
+	Limited bool
 	// Migrated are the in-tree plugins whose volumes a CSI driver serves on the node.
 	Migrated map[string]bool
 }
@@ -166,7 +168,7 @@ func NewCSINode(object *storagev1.CSINode) *CSINode {
 		d := &object.Spec.Drivers[i]
 		n.Drivers[Interned(d.Name)] = Unlimited
 		if d.Allocatable != nil && d.Allocatable.Count != nil {
-			n.Drivers[Interned(d.Name)] = int64(*d.Allocatable.Count)
+			n.Drivers[Interned(d.Name)], n.Limited = int64(*d.Allocatable.Count), true
 		}
 	}
 	if list := object.Annotations[migratedPlugins]; list != "" {
