@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +27,11 @@ type ClaimKey struct{ Namespace, Name string }
 
 // String returns namespace/name.
 func (k ClaimKey) String() string { return k.Namespace + "/" + k.Name }
+
+// Compare orders keys by namespace and name.
+func (k ClaimKey) Compare(o ClaimKey) int {
+	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
+}
 
 // Ref returns the reference of the claim of a key.
 func (k ClaimKey) Ref() Ref { return Ref{PersistentVolumeClaimKind, k.Namespace, k.Name} }
