@@ -231,10 +231,15 @@ func TestNeed(t *testing.T) {
 			t.Errorf("%s: equal = %t, want %t: %s and %s", row.name, got, row.equal, one, other)
 		}
 	}
-	before := plugintest.NeedIn(New(), waiting(claims("c1")), s.View())
-	plugintest.Set(s, driverObject("d", "preventPodSchedulingIfMissing"))
-	if plugintest.NeedIn(New(), waiting(claims("c1")), s.View()) == before {
-		t.Error("the need does not say that the driver must be installed")
+	for claim, driver := range map[string]string{"c1": "d", "in": "ebs.csi.aws.com"} {
+		before := plugintest.NeedIn(New(), waiting(claims(claim)), s.View())
+		plugintest.Set(s, driverObject(driver, "preventPodSchedulingIfMissing"))
+		if plugintest.NeedIn(New(), waiting(claims(claim)), s.View()) == before {
+			t.Errorf("the need does not say that driver %s must be installed", driver)
+		}
+	}
+	if in, out := plugintest.NeedIn(New(), waiting(claims("in")), s.View()), plugintest.NeedIn(New(), waiting(claims("out")), s.View()); in == out {
+		t.Errorf("in-tree volumes, which need no driver on nodes without CSINode, have the need %s of others", in)
 	}
 }
 
@@ -286,6 +291,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"limit raised", withDisk, updated("d=1 e=3", "e=2 d=2"), true},
 		{"limit lowered", withDisk, updated("d=2", "d=1"), false},
 		{"limit removed", withDisk, updated("d=2", "d="), false},
+		{"limit set to 0", withDisk, updated("d=", "d=0"), false},
 		{"limit set", withDisk, updated("d=", "d=1"), true},
 		{"driver gone", withDisk, updated("d=2", ""), false},
 		{"pod with a claim gone", withDisk, deleted(on, claims("x")), true},

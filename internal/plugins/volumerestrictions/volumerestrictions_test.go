@@ -81,7 +81,7 @@ func TestFilter(t *testing.T) {
 		{"used on a node that is gone", []*v1.Pod{placed(on("gone"), claims("c"))}, claims("c"), "skip"},
 		{"nobody uses it", nil, claims("c c"), "skip"},
 		{"used, but for anyone", on1(claims("any")), claims("any"), "skip"},
-		{"used by an ephemeral volume", []*v1.Pod{placed(on("n1"), claims("c"))}, build.Ephemeral("e"), "skip"},
+		{"an ephemeral volume's claim is not looked at", on1(claims("p-e")), build.Ephemeral("e gone"), "skip"},
 		{"R9", []*v1.Pod{placed(on("n1"), claims("c1")), placed(on("n2"), claims("c2"))}, claims("c1 c2"), "rwop rwop rwop"},
 		{"R10", nil, claims("gone"), `pod: persistentvolumeclaim "gone" not found`},
 	} {
@@ -196,6 +196,18 @@ func TestNeed(t *testing.T) {
 		if got := one == other; got != row.equal || one == "" {
 			t.Errorf("%s: equal = %t, want %t: %s and %s", row.name, got, row.equal, one, other)
 		}
+	}
+}
+
+// How many claims are in use matters to dry runs, whether or not the verdicts differ now.
+func TestNeedCounts(t *testing.T) {
+	needs := map[string]bool{}
+	for _, used := range []string{"any", "c1", "c1 c2"} {
+		s := cluster([]*v1.Pod{placed(on("n1"), claims(used))}, rwop...)
+		needs[plugintest.NeedIn(New(), waiting(claims("c1 c2"), disks("pd=a")), s.View())] = true
+	}
+	if len(needs) != 3 {
+		t.Errorf("the needs are %v", needs)
 	}
 }
 
