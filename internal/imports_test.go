@@ -66,10 +66,11 @@ var house = map[string]map[string]string{
 		"internal/state":  "plugins read views of the state",
 	},
 	"internal/plugins": {
-		"internal/plugin": "they implement it",
-		"internal/model":  "needs are of pods and nodes",
-		"internal/reason": "a verdict is a reason code",
-		"internal/state":  "they read the view of a node",
+		"internal/plugin":  "they implement it",
+		"internal/model":   "needs are of pods and nodes",
+		"internal/reason":  "a verdict is a reason code",
+		"internal/state":   "they read the view of a node",
+		"internal/storage": "a view gives the store of volumes",
 	},
 	"internal/plugins/noderesourcesfit": {
 		"internal/plugin": "it implements it",

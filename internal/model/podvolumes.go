@@ -71,8 +71,9 @@ func (d *Disk) Conflicts(o *Disk) bool {
 // InlineVolume is an inline volume of an in-tree plugin, as the CSI driver that serves it knows it.
 type InlineVolume struct {
 	Driver, Handle string
-	// Err is why it cannot be translated; nil if it can.
-	Err error
+	// Err is why it cannot be translated; nil if it can. After is how many of the pod's claims come before it.
+	Err   error
+	After int
 }
 
 // volumesOf returns the volumes of a pod that scheduling looks at, nil if there are none.
@@ -104,6 +105,7 @@ func volumesOf(pod *v1.Pod) *PodVolumes {
 			})
 		}
 		if inline, ok := inlineVolume(v, pod.Namespace); ok {
+			inline.After = len(volumes.Claims)
 			volumes.Inline = append(volumes.Inline, inline)
 		}
 	}
@@ -126,4 +128,18 @@ func inlineVolume(v *v1.Volume, namespace string) (inline InlineVolume, ok bool)
 		return InlineVolume{Err: fmt.Errorf("converting volume(%s) from inline to csi: %w", v.Name, err)}, true
 	}
 	return InlineVolume{Driver: Interned(translated.Spec.CSI.Driver), Handle: translated.Spec.CSI.VolumeHandle}, true
+}
+
+// InlineDriver returns the CSI driver that has replaced the in-tree plugin of an inline volume, also where such volumes are never counted; empty if
+// there is none.
+func InlineDriver(v *v1.Volume) string {
+	plugin, err := translator.GetInTreePluginNameFromSpec(nil, v)
+	if err != nil {
+		return ""
+	}
+	driver, err := translator.GetCSINameFromInTreeName(plugin)
+	if err != nil {
+		return ""
+	}
+	return driver
 }

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -26,6 +27,11 @@ type ClaimKey struct{ Namespace, Name string }
 
 // String returns namespace/name.
 func (k ClaimKey) String() string { return k.Namespace + "/" + k.Name }
+
+// Compare orders keys by namespace and name.
+func (k ClaimKey) Compare(o ClaimKey) int {
+	return cmp.Or(strings.Compare(k.Namespace, o.Namespace), strings.Compare(k.Name, o.Name))
+}
 
 // Ref returns the reference of the claim of a key.
 func (k ClaimKey) Ref() Ref { return Ref{PersistentVolumeClaimKind, k.Namespace, k.Name} }
@@ -152,6 +158,8 @@ type CSINode struct {
 	Name   string
 	// Drivers are the names of the drivers that are installed, with how many volumes the node can have of each, -1 for any number.
 	Drivers map[string]int64
+	// Limited means that one of the drivers has a limit.
+	Limited bool
 	// Migrated are the in-tree plugins whose volumes a CSI driver serves on the node.
 	Migrated map[string]bool
 }
@@ -166,7 +174,7 @@ func NewCSINode(object *storagev1.CSINode) *CSINode {
 		d := &object.Spec.Drivers[i]
 		n.Drivers[Interned(d.Name)] = Unlimited
 		if d.Allocatable != nil && d.Allocatable.Count != nil {
-			n.Drivers[Interned(d.Name)] = int64(*d.Allocatable.Count)
+			n.Drivers[Interned(d.Name)], n.Limited = int64(*d.Allocatable.Count), true
 		}
 	}
 	if list := object.Annotations[migratedPlugins]; list != "" {

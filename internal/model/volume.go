@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/go-logr/logr"
@@ -127,7 +128,8 @@ type Zone struct {
 
 const zoneSeparator = "__"
 
-// zonesOf returns the canonical text of the zone labels among the labels of a volume. A label with an empty part is ignored.
+// zonesOf returns the canonical text of the zone labels among the labels of a volume, in the order of ZoneLabels; the values of a label are sorted, each
+// once. A label with an empty part is ignored.
 func zonesOf(of map[string]string) Need {
 	var text strings.Builder
 	for _, label := range ZoneLabels {
@@ -152,7 +154,8 @@ func zoneValues(label string) []string {
 			return nil
 		}
 	}
-	return values
+	slices.Sort(values)
+	return slices.Compact(values)
 }
 
 // ZonesOf returns what a text of Volume.Zones stands for.

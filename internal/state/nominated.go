@@ -30,6 +30,7 @@ func (s *State) nominate(pod *model.Pod, delta *Delta) {
 		return
 	}
 	s.nominations.version++
+	s.storage.Nominate(pod, +1)
 	s.nominations.byPod[pod.Key()] = pod
 	s.nominations.byNode[pod.NominatedNode] = append(s.nominations.byNode[pod.NominatedNode], pod)
 }
@@ -72,6 +73,7 @@ func (s *State) restore(n nomination) {
 	}
 	s.nominations.version++
 	on := s.nominations.byNode[n.pod.NominatedNode]
+	s.storage.Nominate(n.pod, +1)
 	s.nominations.byPod[n.pod.Key()] = n.pod
 	s.nominations.byNode[n.pod.NominatedNode] = slices.Insert(on, min(n.at, len(on)), n.pod)
 }
@@ -87,6 +89,7 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 		return nil
 	}
 	s.nominations.version++
+	s.storage.Nominate(pod, -1)
 	delete(s.nominations.byPod, key)
 	left := slices.DeleteFunc(s.nominations.byNode[pod.NominatedNode], func(other *model.Pod) bool { return other == pod })
 	if len(left) == 0 {

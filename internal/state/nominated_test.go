@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -63,5 +64,37 @@ func TestNominations(t *testing.T) {
 	delta = apply(model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: "ns", Name: "q"}})
 	if len(delta.Events) != 1 || s.Nominated() != 0 || len(s.nominations.byNode) != 0 {
 		t.Errorf("deleted: events %+v; left: %+v", delta.Events, s.nominations)
+	}
+}
+
+// The volumes of a nominated pod are in use somewhere, as those of a placed one, until it is neither.
+func TestVolumesOfNominatedPods(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}})}})
+	pod := func(node string) *model.Pod {
+		return model.NewPod(build.Pod(build.NominatedNodeName(node), build.Disks("ebs=vol-1")))
+	}
+	p := pod("a")
+	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: p}, NodeName: "a"}
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"nominated", func() { s.Apply([]model.Change{{Kind: model.PodSet, Pod: p}}) }, true},
+		{"again", func() { s.Apply([]model.Change{{Kind: model.PodSet, Pod: p}}) }, true},
+		{"assumed", func() { s.Assume(placement) }, true},
+		{"no longer", func() { s.Unassume(placement) }, true},
+		{"not nominated", func() { s.Apply([]model.Change{{Kind: model.PodSet, Pod: pod("")}}) }, false},
+		{"assumed without nomination", func() { s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("")}, NodeName: "a"}) }, true},
+		{"gone", func() { s.Apply([]model.Change{{Kind: model.PodGone, Key: p.Key()}}) }, false},
+	} {
+		step.do()
+		if got := s.storage.InUse("ebs.csi.aws.com", "vol-1"); got != step.want {
+			t.Errorf("%s: in use = %t, want %t", step.name, got, step.want)
+		}
+	}
+	if n := s.storage.Kept().Used; n != 0 {
+		t.Errorf("%d volumes are in use without a pod", n)
 	}
 }

@@ -21,17 +21,16 @@ type identity struct {
 type claim struct {
 	*model.Claim // nil if it does not exist
 	key          model.ClaimKey
-	// users is how many placed pods name it directly.
-	users int
-	// on are the nodes with pods that use it, with how often they name it.
+	// on are the nodes with pods that use it; nominated pods count as on the node that stands for them.
 	on []claimOn
 	// is is what it stands for.
 	is identity
 }
 
+// claimOn is the use of a claim on a node: how often pods name it, and how many name it directly.
 type claimOn struct {
-	node  *Node
-	times int
+	node         *Node
+	times, users int
 }
 
 // volume is a PersistentVolume that exists, or that others name.
@@ -164,11 +163,42 @@ func (s *Store) identityOf(c *claim) identity {
 	return identity{handle{driver, unboundPrefix + c.key.String()}, inTree != ""}
 }
 
+// Attachable returns the volume that a claim stands for on nodes, as the CSI driver that attaches it knows it; a claim without a volume has a name of
+// its own. inTree means that it counts only on nodes with a CSINode. The driver is empty if it never counts.
+func (s *Store) Attachable(key model.ClaimKey) (driver, name string, inTree bool) {
+	c := s.claims[key]
+	if c == nil {
+		return "", "", false
+	}
+	return c.is.driver, c.is.handle.handle, c.is.migrated
+}
+
+// InUse reports whether a pod on any node, or one that is nominated to a node, uses a volume. It is what Usage.Uses can be true of, in the state and in
+// dry runs of it.
+func (s *Store) InUse(driver, name string) bool { return s.used[handle{driver, name}] > 0 }
+
+// refer counts references of pods to a volume, on whatever node.
+func (s *Store) refer(h handle, times int) {
+	if h.driver == "" {
+		return
+	}
+	if s.used[h] += times; s.used[h] == 0 {
+		delete(s.used, h)
+	}
+}
+
 // identify finds out anew what a claim stands for, and counts it on the nodes where it is used.
 func (s *Store) identify(c *claim) {
 	is := s.identityOf(c)
 	same := is == c.is
 	for _, on := range c.on {
+		if !same {
+			s.refer(c.is.handle, -on.times)
+			s.refer(is.handle, +on.times)
+		}
+		if on.node == s.nominated {
+			continue
+		}
 		if on.node.checkOwners(c) || !same {
 			s.touchVolumes(on.node)
 		}

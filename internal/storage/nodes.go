@@ -39,7 +39,7 @@ type inUse struct {
 	disks []diskCount
 	// ephemeral are the uses of claims that are made for a pod.
 	ephemeral []ephemeral
-	// untranslated are the pods with inline volumes that cannot be translated.
+	// untranslated are the inline volumes of pods that cannot be translated.
 	untranslated []untranslated
 }
 
@@ -59,6 +59,7 @@ type ephemeral struct {
 	foreign bool
 }
 
+// untranslated is an inline volume of a pod that cannot be translated. Which pod it is of says its UID: another version has another error.
 type untranslated struct {
 	uid types.UID
 	err error
@@ -171,32 +172,49 @@ func (s *Store) Place(slot int32, pod *model.Pod) { s.place(slot, pod, +1) }
 // Displace notes that a pod has left the node of a slot.
 func (s *Store) Displace(slot int32, pod *model.Pod) { s.place(slot, pod, -1) }
 
+// Nominate notes that a pod is nominated to a node (+1), or no longer (-1). It uses nothing there yet, but a dry run may put it on the node.
+func (s *Store) Nominate(pod *model.Pod, sign int) {
+	if pod.Volumes != nil {
+		s.use(s.nominated, pod.Volumes, sign)
+	}
+}
+
 func (s *Store) place(slot int32, pod *model.Pod, sign int) {
-	volumes := pod.Volumes
-	if volumes == nil {
+	if pod.Volumes == nil {
 		return
 	}
 	n := s.bySlot[slot]
 	n.count(s, n.csi, pod, sign)
-	for i, use := range volumes.Claims {
-		c := s.claimOf(use.Key)
-		if !use.Ephemeral && !slices.Contains(volumes.Claims[:i], use) {
-			c.users += sign
-		}
-		c.usedOn(n, sign)
-		s.forgetClaim(c)
-	}
+	s.use(n, pod.Volumes, sign)
 	s.touch(slot, model.Volumes)
 }
 
-// usedOn notes that pods on a node name the claim once more, or once less.
-func (c *claim) usedOn(n *Node, sign int) {
+// use notes that a pod on the node uses the volumes, or no longer.
+func (s *Store) use(n *Node, volumes *model.PodVolumes, sign int) {
+	for i, use := range volumes.Claims {
+		c := s.claimOf(use.Key)
+		s.refer(c.is.handle, sign)
+		users := sign
+		if use.Ephemeral || slices.Contains(volumes.Claims[:i], use) {
+			users = 0
+		}
+		c.usedOn(n, sign, users)
+		s.forgetClaim(c)
+	}
+	for i := range volumes.Inline {
+		s.refer(handle{volumes.Inline[i].Driver, volumes.Inline[i].Handle}, sign)
+	}
+}
+
+// usedOn notes that pods on a node name the claim so much more often, and so many more of them directly.
+func (c *claim) usedOn(n *Node, times, users int) {
 	i := slices.IndexFunc(c.on, func(on claimOn) bool { return on.node == n })
 	if i < 0 {
-		c.on = append(c.on, claimOn{n, sign})
+		c.on = append(c.on, claimOn{n, times, users})
 		return
 	}
-	if c.on[i].times += sign; c.on[i].times == 0 {
+	c.on[i].users += users
+	if c.on[i].times += times; c.on[i].times == 0 {
 		c.on[i] = c.on[len(c.on)-1]
 		c.on = c.on[:len(c.on)-1]
 	}
@@ -251,16 +269,30 @@ func (u Usage) DiskConflicts(disks []model.Disk) bool {
 	return false
 }
 
+// Countable reports whether the volumes on the node can be counted.
+func (u Usage) Countable() bool {
+	in := u.in()
+	return (len(in.untranslated) == 0 || u.node.csi == nil) && in.foreign() == nil
+}
+
 // Err returns why the volumes on the node cannot be counted, nil if they can.
 func (u Usage) Err() error {
 	in := u.in()
-	for i := range in.ephemeral {
-		if e := &in.ephemeral[i]; e.foreign {
-			return NotOwner(e.claim, e.pod)
-		}
+	if e := in.foreign(); e != nil {
+		return NotOwner(e.claim, e.pod)
 	}
 	if len(in.untranslated) > 0 && u.node.csi != nil {
 		return in.untranslated[0].err
+	}
+	return nil
+}
+
+// foreign returns a use of a claim that belongs to another, nil if there is none.
+func (in *inUse) foreign() *ephemeral {
+	for i := range in.ephemeral {
+		if e := &in.ephemeral[i]; e.foreign {
+			return e
+		}
 	}
 	return nil
 }
@@ -291,7 +323,7 @@ func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
 	}
 	for _, inline := range pod.Volumes.Inline {
 		if inline.Err != nil {
-			in.untranslated = addOrDrop(in.untranslated, untranslated{pod.UID, inline.Err}, sign)
+			in.countUntranslated(untranslated{pod.UID, inline.Err}, sign)
 		} else {
 			in.refer(identity{handle{inline.Driver, inline.Handle}, true}, csi, sign)
 		}
@@ -306,6 +338,14 @@ func addOrDrop[T comparable](list []T, one T, sign int) []T {
 		return append(list, one)
 	}
 	return without(list, one)
+}
+
+func (in *inUse) countUntranslated(u untranslated, sign int) {
+	if sign > 0 {
+		in.untranslated = append(in.untranslated, u)
+	} else if i := slices.IndexFunc(in.untranslated, func(o untranslated) bool { return o.uid == u.uid }); i >= 0 {
+		in.untranslated = slices.Delete(in.untranslated, i, i+1)
+	}
 }
 
 func isForeign(c *claim, pod types.UID) bool { return c != nil && c.Claim != nil && c.Owner != pod }

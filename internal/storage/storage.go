@@ -17,7 +17,7 @@ type Store struct {
 	// touch is called with each slot that has changed, and in which aspects.
 	touch func(slot int32, aspects model.Aspect)
 
-	// Invariant: claims has the claims that exist and those that placed pods use, and no other.
+	// Invariant: claims has the claims that exist and those that placed or nominated pods use, and no other.
 	claims map[model.ClaimKey]*claim
 	// Invariant: volumes has the volumes that exist, and those that claims or attachments name, and no other.
 	volumes map[string]*volume
@@ -29,6 +29,10 @@ type Store struct {
 	bySlot      []*Node
 	attachments map[string]*attachment
 	capacities  map[model.Ref]*capacity
+	// nominated stands for the nodes of pods that are only nominated: claims name it, and it counts nothing.
+	nominated *Node
+	// Invariant: used counts, for each volume that can count on a node, the references of placed and of nominated pods to it. It has no entry of 0.
+	used map[handle]int
 	// Invariant: preBound lists, by claim, the volumes that exist and name it, by name.
 	preBound map[model.ClaimKey][]*volume
 
@@ -38,7 +42,7 @@ type Store struct {
 }
 
 // peaks are the largest sizes of maps, by which they are made smaller.
-type peaks struct{ claims, volumes, nodes, attachments, capacities, preBound, reaches int }
+type peaks struct{ claims, volumes, nodes, attachments, capacities, used, preBound, reaches int }
 
 // Work counts work. It only grows.
 type Work struct {
@@ -53,7 +57,8 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 	return &Store{
 		touch: touch, claims: map[model.ClaimKey]*claim{}, volumes: map[string]*volume{}, classes: map[string]*class{},
 		drivers: map[string]*model.CSIDriver{}, nodes: map[string]*Node{}, attachments: map[string]*attachment{},
-		capacities: map[model.Ref]*capacity{}, preBound: map[model.ClaimKey][]*volume{}, reaches: newReaches(),
+		capacities: map[model.Ref]*capacity{}, nominated: &Node{slot: -1}, used: map[handle]int{},
+		preBound: map[model.ClaimKey][]*volume{}, reaches: newReaches(),
 	}
 }
 
@@ -68,16 +73,17 @@ func (s *Store) Shrink() {
 	s.nodes = shrink.Map(s.nodes, &p.nodes)
 	s.attachments = shrink.Map(s.attachments, &p.attachments)
 	s.capacities = shrink.Map(s.capacities, &p.capacities)
+	s.used = shrink.Map(s.used, &p.used)
 	s.preBound = shrink.Map(s.preBound, &p.preBound)
 	s.reaches.byText = shrink.Map(s.reaches.byText, &p.reaches)
 }
 
 // Kept is how many objects and indexes the store holds.
-type Kept struct{ Claims, Volumes, Classes, Nodes, Reaches, Groups int }
+type Kept struct{ Claims, Volumes, Classes, Nodes, Reaches, Groups, Used int }
 
 // Kept returns how many objects and indexes the store holds.
 func (s *Store) Kept() Kept {
-	k := Kept{Claims: len(s.claims), Volumes: len(s.volumes), Classes: len(s.classes), Nodes: len(s.nodes), Reaches: len(s.reaches.byText)}
+	k := Kept{Claims: len(s.claims), Volumes: len(s.volumes), Classes: len(s.classes), Nodes: len(s.nodes), Reaches: len(s.reaches.byText), Used: len(s.used)}
 	for _, c := range s.classes {
 		k.Groups += len(c.groups)
 	}
@@ -172,12 +178,16 @@ func (s *Store) CSINode(name string) *model.CSINode {
 	return nil
 }
 
-// UsersOf returns how many pods on nodes name a claim directly, those apart that are made for a pod.
-func (s *Store) UsersOf(key model.ClaimKey) int {
+// UsersOf returns how many pods on nodes that exist name a claim directly, those apart that are made for a pod.
+func (s *Store) UsersOf(key model.ClaimKey) (users int) {
 	if c := s.claims[key]; c != nil {
-		return c.users
+		for i := range c.on {
+			if on := &c.on[i]; on.node.alive {
+				users += on.users
+			}
+		}
 	}
-	return 0
+	return users
 }
 
 // PreBound returns the volumes that name a claim, by name: one of them that is not bound yet is meant for it.

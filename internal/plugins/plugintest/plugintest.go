@@ -5,8 +5,14 @@
 package plugintest
 
 import (
-	v1 "k8s.io/api/core/v1"
+	"slices"
+	"strings"
+	"testing"
 
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
@@ -25,6 +31,98 @@ func Cluster(nodes []*v1.Node, pods ...*v1.Pod) *state.State {
 	}
 	s.Apply(changes)
 	return s
+}
+
+// Set applies versions of objects to a state, as watches do.
+func Set(s *state.State, objects ...runtime.Object) {
+	var changes []model.Change
+	for _, o := range objects {
+		changes = append(changes, kinds.Of(o).Change(o.(kinds.Object)))
+	}
+	s.Apply(changes)
+}
+
+// Ruling asks a StateFilter about a pod, as in the pod's turn: "pod: <rejection>", "skip" without a need, or for each node, in the order of the slots,
+// "fits", "U <reasons>" (UU if it is not resolvable) or "E <error>". In is the view in which the nodes are asked about: that of the turn, or a dry run
+// of it.
+func Ruling(f plugin.StateFilter, pod *model.Pod, turn, in state.View) string {
+	need, rejection, err := f.FilterNeedIn(turn, pod)
+	switch {
+	case err != nil:
+		return "error: " + err.Error()
+	case rejection != "":
+		return "pod: " + rejection
+	case need == nil:
+		return "skip"
+	}
+	verdicts := need.Compile()
+	var words []string
+	for slot, alive := range in.State().Alive() {
+		if alive {
+			words = append(words, verdictOf(verdicts, verdicts.Filter(in.Node(int32(slot)))))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+func verdictOf(verdicts plugin.Verdicts, code reason.Code) string {
+	switch {
+	case code == reason.None:
+		return "fits"
+	case code.IsFailed():
+		return "E " + verdicts.(plugin.Failures).Err(code).Error()
+	case code.IsUnresolvable():
+		return "UU " + strings.Join(verdicts.Reasons(code), "; ")
+	}
+	return "U " + strings.Join(verdicts.Reasons(code), "; ")
+}
+
+// NeedIn returns the text of the pod's need of a StateFilter in a view; empty if it is nil or the pod is rejected.
+func NeedIn(f plugin.StateFilter, pod *model.Pod, v state.View) string {
+	need, _, _ := f.FilterNeedIn(v, pod)
+	if need == nil {
+		return ""
+	}
+	return string(need.AppendText(nil))
+}
+
+// Helped returns whether one of the plugin's registrations concerns the event and its hint is positive. Where the registration has a cause, it must agree:
+// a positive hint for an event that does not find the pod is a failure of the test.
+func Helped(t testing.TB, p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
+	t.Helper()
+	helped := false
+	for _, r := range p.EventsToRegister() {
+		if !r.Helps(waiting, event) {
+			continue
+		}
+		helped = true
+		if r.Cause != nil && !finds(&r, waiting, event) {
+			t.Errorf("%s: the event %s helps pod %s and does not find it", p.Name(), event.Label(), waiting)
+		}
+	}
+	return helped
+}
+
+// Found returns whether an event finds the pod by one of the registrations that concern it, whatever the hint says.
+func Found(p plugin.EnqueueExtensions, waiting *model.Pod, event model.Event) bool {
+	return slices.ContainsFunc(p.EventsToRegister(), func(r model.EventToRegister) bool {
+		return r.Concerns(event) && (r.Cause == nil || finds(&r, waiting, event))
+	})
+}
+
+func finds(r *model.EventToRegister, waiting *model.Pod, event model.Event) bool {
+	cause, touch := r.Cause(waiting), model.Touch{}
+	r.Touches(event, &touch)
+	return meets(cause.Wants, touch.Has) && (len(cause.Keys) == 0 || meets(touch.Seeks, cause.Keys))
+}
+
+// meets reports whether one of the ways, if there are any, is met by the keys.
+func meets(ways []model.Way, keys []model.Key) bool {
+	return len(ways) == 0 || slices.ContainsFunc(ways, func(way model.Way) bool {
+		return !slices.ContainsFunc(way, func(clause model.Clause) bool {
+			return !slices.ContainsFunc(clause, func(k model.Key) bool { return slices.Contains(keys, k) })
+		})
+	})
 }
 
 // Node returns the view of a cluster's only node, with the given pods on it.

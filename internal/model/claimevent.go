@@ -1,0 +1,64 @@
+package model
+
+import (
+	"slices"
+	"strconv"
+)
+
+// ClaimEvents registers for events about the claims that a pod uses; for those that are made for the pod only if ephemeral is set. Deletions are not
+// among the actions. Such an event finds the pods that name its claim, and no other.
+func ClaimEvents(actions Action, ephemeral bool) EventToRegister {
+	return EventToRegister{
+		Resource: PersistentVolumeClaimEvent, Actions: actions,
+		Hint:  func(waiting *Pod, e Event) bool { return waiting.Volumes.Names(e.Object.Ref().ClaimKey(), ephemeral) },
+		Alike: func(waiting *Pod) Need { return textOfClaims(waiting.Volumes.claimNames(ephemeral)) },
+		Cause: func(waiting *Pod) Cause {
+			return Cause{Wants: []Way{{ClaimKeys(nil, waiting.Volumes.claimNames(ephemeral))}}}
+		},
+		Touches: func(e Event, to *Touch) {
+			to.Has = ClaimKeys(to.Has, []ClaimKey{e.Object.Ref().ClaimKey()})
+		},
+	}
+}
+
+// claimNames returns the keys of the claims that the pod uses, sorted, each once; those that are made for it only if that is included.
+func (v *PodVolumes) claimNames(ephemeral bool) []ClaimKey {
+	if v == nil {
+		return nil
+	}
+	var keys []ClaimKey
+	for _, c := range v.Claims {
+		if ephemeral || !c.Ephemeral {
+			keys = append(keys, c.Key)
+		}
+	}
+	slices.SortFunc(keys, ClaimKey.Compare)
+	return slices.Compact(keys)
+}
+
+// Named returns the keys of the claims that the pod names directly, sorted, each once.
+func (v *PodVolumes) Named() []ClaimKey { return v.claimNames(false) }
+
+// ClaimKeys appends a key for each claim, for causes and touches.
+func ClaimKeys(to []Key, claims []ClaimKey) []Key {
+	for _, c := range claims {
+		to = append(to, Key{Kind: "claim", Namespace: c.Namespace, Name: c.Name})
+	}
+	return to
+}
+
+func textOfClaims(claims []ClaimKey) Need {
+	if len(claims) == 0 {
+		return Need{}
+	}
+	return NeedOf(string(AppendClaims(nil, claims)))
+}
+
+// AppendClaims appends a canonical text of some claims.
+func AppendClaims(text []byte, claims []ClaimKey) []byte {
+	for _, c := range claims {
+		text = strconv.AppendQuote(text, c.Namespace)
+		text = strconv.AppendQuote(text, c.Name)
+	}
+	return text
+}

@@ -1,0 +1,71 @@
+package volumerestrictions
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// EventsToRegister registers for pods that free a disk or a claim, for new nodes, and for the pod's claims.
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
+		{
+			Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: frees,
+			Alike: func(pod *model.Pod) model.Need { return plugin.NeedOf(wanted{pod}) }, Cause: cause, Touches: touches,
+		},
+		{Resource: model.NodeEvent, Actions: model.Add},
+		model.ClaimEvents(model.Add, false),
+	}
+}
+
+// frees reports whether the deleted pod, on whatever node, used a disk that conflicts with one of the waiting pod's, or one of its claims, whatever
+// their access modes. As in kube-scheduler, pods of other namespaces free nothing, although their disks conflict.
+func frees(waiting *model.Pod, e model.Event) bool {
+	gone := e.OldPod
+	if gone.Namespace != waiting.Namespace || gone.Volumes == nil || waiting.Volumes == nil {
+		return false
+	}
+	for i := range waiting.Volumes.Disks {
+		if slices.ContainsFunc(gone.Volumes.Disks, func(d model.Disk) bool { return waiting.Volumes.Disks[i].Conflicts(&d) }) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(waiting.Volumes.Claims, func(c model.PodClaim) bool { return !c.Ephemeral && gone.Volumes.Names(c.Key, false) })
+}
+
+// wanted is what of a pod frees depends on.
+type wanted struct{ pod *model.Pod }
+
+func (w wanted) AppendText(text []byte) []byte {
+	text = strconv.AppendQuote(text, w.pod.Namespace)
+	if w.pod.Volumes == nil {
+		return text
+	}
+	text = model.AppendClaims(text, w.pod.Volumes.Named())
+	return appendDisks(text, w.pod.Volumes.Disks)
+}
+
+// cause returns that a deleted pod must have used one of the disks, or one of the claims.
+func cause(pod *model.Pod) model.Cause {
+	return model.Cause{Wants: []model.Way{{appendKeys(nil, pod)}}}
+}
+
+func touches(e model.Event, to *model.Touch) { to.Has = appendKeys(to.Has, e.OldPod) }
+
+// diskKeys are the kinds of keys of disks.
+var diskKeys = [...]string{model.GCEDisk: "gce", model.AWSDisk: "aws", model.ISCSIDisk: "iscsi", model.RBDDisk: "rbd"}
+
+// appendKeys appends the keys of a pod's claims and disks. Disks of one name need not be one disk.
+func appendKeys(to []model.Key, pod *model.Pod) []model.Key {
+	if pod.Volumes == nil {
+		return to
+	}
+	to = model.ClaimKeys(to, pod.Volumes.Named())
+	for i := range pod.Volumes.Disks {
+		d := &pod.Volumes.Disks[i]
+		to = append(to, model.Key{Kind: diskKeys[d.Kind], Namespace: pod.Namespace, Name: d.Name})
+	}
+	return to
+}

@@ -1,0 +1,136 @@
+package storage
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// usedAnew counts from nothing what Store.used counts.
+func (s *Store) usedAnew(pods []*model.Pod) map[handle]int {
+	used := map[handle]int{}
+	count := func(h handle) {
+		if h.driver != "" {
+			used[h]++
+		}
+	}
+	for _, pod := range pods {
+		for _, use := range pod.Volumes.Claims {
+			if c := s.claims[use.Key]; c != nil {
+				count(s.identityOf(c).handle)
+			}
+		}
+		for _, inline := range pod.Volumes.Inline {
+			count(handle{inline.Driver, inline.Handle})
+		}
+	}
+	return used
+}
+
+// Pods come and go, on nodes and nominated to them, while their claims are bound, vanish and come back.
+func TestUsed(t *testing.T) {
+	for seed := range uint64(30) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		s := New(func(int32, model.Aspect) {})
+		s.Seat(0, "n")
+		s.SetNode(0, true, labels.Set{})
+		s.Set(model.NewStorageClass(build.StorageClass("ebs", "provisioner=kubernetes.io/aws-ebs")))
+		s.Set(model.NewVolume(build.PersistentVolume("in", "ebs=aws://z/vol-1")))
+		var all []*model.Pod
+		placed := map[*model.Pod]bool{}
+		leave := func(pod *model.Pod) {
+			if placed[pod] {
+				s.Displace(0, pod)
+			} else {
+				s.Nominate(pod, -1)
+			}
+		}
+		for step := range 300 {
+			name := fmt.Sprint("c", r.IntN(5))
+			switch r.IntN(6) {
+			case 0:
+				texts := []string{"bound=in", "bound=out", "class=ebs", "class=gone", "volume=missing"}
+				s.Set(model.NewClaim(build.PersistentVolumeClaim(name, texts[r.IntN(len(texts))])))
+			case 1:
+				s.Remove(model.ClaimKey{Namespace: v1.NamespaceDefault, Name: name}.Ref())
+			case 2:
+				s.Set(model.NewVolume(build.PersistentVolume("out", "csi=ebs.csi.aws.com/vol-"+fmt.Sprint(1+r.IntN(2)))))
+			case 3:
+				s.Remove(model.VolumeRef("out"))
+			case 4:
+				pod := model.NewPod(build.Pod(build.Named(fmt.Sprint("p", step)), build.Claims(name+" c0"), build.Disks("ebs=vol-2 ebs=aws://z/disk"),
+					build.Ephemeral("e")))
+				all = append(all, pod)
+				if placed[pod] = r.IntN(2) == 0; placed[pod] {
+					s.Place(0, pod)
+				} else {
+					s.Nominate(pod, +1)
+				}
+			case 5:
+				if len(all) > 0 {
+					i := r.IntN(len(all))
+					leave(all[i])
+					all = slices.Delete(all, i, i+1)
+				}
+			}
+			if want := s.usedAnew(all); !maps.Equal(s.used, want) {
+				t.Fatalf("seed %d, step %d: in use are %v, want %v", seed, step, s.used, want)
+			}
+		}
+		for _, pod := range all {
+			leave(pod)
+		}
+		if n := s.At(0); len(s.used)+len(n.refs)+len(n.migrated)+len(n.disks)+len(n.ephemeral)+len(n.untranslated) > 0 {
+			t.Errorf("seed %d: without pods, %v and %+v are in use", seed, s.used, n.inUse)
+		}
+		for key, c := range s.claims {
+			if c.Claim == nil || len(c.on) > 0 {
+				t.Errorf("seed %d: claim %s is kept without a pod: %+v", seed, key, c)
+			}
+		}
+	}
+}
+
+// A newer version of a pod is taken off the node in place of the one that was put there.
+func TestDisplaceANewerVersion(t *testing.T) {
+	s := New(func(int32, model.Aspect) {})
+	s.Seat(0, "n")
+	s.Set(model.NewCSINode(build.CSINode("n", "d=1")))
+	pod := build.Pod(build.Disks("ebs=aws://z/disk pd=disk"))
+	s.Place(0, model.NewPod(pod))
+	if u := s.At(0).Usage(); u.Countable() || u.Err() == nil {
+		t.Errorf("a volume that cannot be translated is counted: %v", u.Err())
+	}
+	s.Displace(0, model.NewPod(pod))
+	if u := s.At(0).Usage(); !u.Countable() || u.Err() != nil {
+		t.Errorf("without the pod: %v", u.Err())
+	}
+}
+
+// Pods on a node that does not exist are not users of a claim: no snapshot of kube-scheduler has them.
+func TestUsersOf(t *testing.T) {
+	s := New(func(int32, model.Aspect) {})
+	s.Seat(0, "n")
+	key := model.ClaimKey{Namespace: v1.NamespaceDefault, Name: "c"}
+	s.Place(0, model.NewPod(build.Pod(build.Claims("c c"))))
+	s.Place(0, model.NewPod(build.Pod(build.Named("q"), build.Claims("c"))))
+	s.Nominate(model.NewPod(build.Pod(build.Named("r"), build.Claims("c"))), +1)
+	for _, exists := range []bool{false, true, false} {
+		s.SetNode(0, exists, nil)
+		want := 0
+		if exists {
+			want = 2
+		}
+		if got := s.UsersOf(key); got != want {
+			t.Errorf("the node exists: %t; %d users, want %d", exists, got, want)
+		}
+	}
+}
