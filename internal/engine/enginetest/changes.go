@@ -85,7 +85,11 @@ func setObjects[T interface {
 }
 
 func setObject(o runtime.Object) model.Change {
-	return model.Change{Kind: model.ObjectSet, Object: o, Ref: refOf(o)}
+	row := kinds.Of(o)
+	if row == nil {
+		panic("enginetest: an object of a kind that scheduling does not read")
+	}
+	return row.Change(o.(kinds.Object))
 }
 
 func refOf(o runtime.Object) model.Ref {

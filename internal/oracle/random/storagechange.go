@@ -213,3 +213,19 @@ func StorageProfile(r *rand.Rand) oracle.Profile {
 	}
 	return p
 }
+
+// Newer returns the mutation that puts an object of storage in the place of its version in the cluster, as a newer one.
+func Newer(c oracle.Cluster, object metav1.Object) Mutation {
+	switch o := object.(type) {
+	case *v1.PersistentVolume:
+		return newer(c, o.DeepCopy())
+	case *v1.PersistentVolumeClaim:
+		return newer(c, o.DeepCopy())
+	}
+	panic("random: a newer version of an object that nobody writes")
+}
+
+// Place returns the mutation that binds the i-th pod of the cluster to a node.
+func Place(c oracle.Cluster, i int, node string) Mutation {
+	return replacePod(c, PodPlaced, i, func(p *v1.Pod) { p.Spec.NodeName, p.Status.NominatedNodeName = node, "" })
+}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,12 +25,14 @@ import (
 // heldVolume is the value of a hold on a volume: the claim that it is promised to.
 type heldVolume struct {
 	claim   model.ClaimKey
-	version string // of the volume
+	uid     types.UID // of the claim: another one of that name is promised nothing
+	version string    // of the volume
 }
 
 // heldClaim is the value of a hold on a claim: the volume that it is promised, or the node that was chosen for it.
 type heldClaim struct {
 	volume string // empty if it is to be provisioned
+	uid    types.UID
 	node   string
 	// version is that of the volume, or of the claim if there is none.
 	version string
@@ -50,13 +53,13 @@ func promised(v state.View, claim *model.Claim) []*model.Volume {
 	store := v.Storage()
 	var volumes []*model.Volume
 	for _, volume := range store.PreBound(claim.Key) {
-		if uid := volume.Object.Spec.ClaimRef.UID; (uid == "" || uid == claim.Object.UID) && !isHeldForAnother(v, volume, claim.Key) {
+		if uid := volume.Object.Spec.ClaimRef.UID; (uid == "" || uid == claim.Object.UID) && !isHeldForAnother(v, volume, claim) {
 			volumes = append(volumes, volume)
 		}
 	}
 	for _, h := range v.Holders(claim.Ref()) {
 		held, ok := h.Value.(heldClaim)
-		if !ok || held.volume == "" {
+		if !ok || held.volume == "" || held.uid != claim.Object.UID {
 			continue
 		}
 		if volume := store.Volume(held.volume); volume != nil && volume.Version() == held.version && volume.Object.Spec.ClaimRef == nil {
@@ -66,9 +69,9 @@ func promised(v state.View, claim *model.Claim) []*model.Volume {
 	return volumes
 }
 
-func isHeldForAnother(v state.View, volume *model.Volume, claim model.ClaimKey) bool {
+func isHeldForAnother(v state.View, volume *model.Volume, claim *model.Claim) bool {
 	for _, h := range v.Holders(volume.Ref()) {
-		if held, ok := h.Value.(heldVolume); ok && held.version == volume.Version() && held.claim != claim {
+		if held, ok := h.Value.(heldVolume); ok && held.version == volume.Version() && (held.claim != claim.Key || held.uid != claim.Object.UID) {
 			return true
 		}
 	}
@@ -100,8 +103,8 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	var holds []plan.Hold
 	for _, m := range found.static {
 		holds = append(holds,
-			plan.Hold{Plugin: Name, Object: m.volume.Ref(), Value: heldVolume{m.claim.Key, m.volume.Version()}},
-			plan.Hold{Plugin: Name, Object: m.claim.Ref(), Value: heldClaim{volume: m.volume.Name, version: m.volume.Version()}},
+			plan.Hold{Plugin: Name, Object: m.volume.Ref(), Value: heldVolume{m.claim.Key, m.claim.Object.UID, m.volume.Version()}},
+			plan.Hold{Plugin: Name, Object: m.claim.Ref(), Value: heldClaim{volume: m.volume.Name, uid: m.claim.Object.UID, version: m.volume.Version()}},
 		)
 	}
 	for _, p := range found.provisioned {
@@ -110,7 +113,8 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	return holds, nil
 }
 
-// PreBind writes which claim each volume is for, and then for which node claims are to be provisioned; and waits until the claims are bound.
+// PreBind writes which claim each volume is for, and then for which node claims are to be provisioned; and waits until the claims are bound. A claim
+// that the pod names twice is written once; kube-scheduler writes it twice, and its second try fails.
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
 	store := v.Storage()
 	var steps []plan.Step
@@ -127,8 +131,8 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 				}
 			case heldClaim:
 				if claims {
-					waits = append(waits, h.Object)
-					if held.volume == "" {
+					again := slices.Contains(waits, h.Object)
+					if waits = append(waits, h.Object); held.volume == "" && !again {
 						write, err = writeOfClaim(store.Claim(h.Object.ClaimKey()), held.node)
 					}
 				}
