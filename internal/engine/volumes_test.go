@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -148,6 +150,10 @@ func (p *volumePair) apply(m random.Mutation) {
 // TestEngineAgreesWithOracleOnVolumes changes random clusters with volumes step by step, while pods are placed with what they hold, bound, and
 // forgotten, and what they have written is seen later or never.
 func TestEngineAgreesWithOracleOnVolumes(t *testing.T) {
+	var seen sightings
+	if *seed == 0 {
+		t.Cleanup(func() { seen.check(t) })
+	}
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
 		p := newVolumePair(t, r, n, random.Size{Nodes: 1 + r.IntN(pickSize(r)), Placed: r.IntN(40), Pending: 6})
@@ -157,16 +163,91 @@ func TestEngineAgreesWithOracleOnVolumes(t *testing.T) {
 				if diff := p.Compare(pod); diff != "" {
 					t.Fatalf("step %d, pod %s: engine (-) and oracle (+) differ:\n%s", step, pod.Name, diff)
 				}
+				seen.note(oracle.Judge(p.Cluster, pod, p.Oracle))
 			}
 			if err := p.Engine.Audit(); err != nil {
 				t.Fatalf("step %d: %v", step, err)
 			}
 			p.step(t, step)
+			seen.noteHolds(p.assumed)
 			if err := p.State.Audit(); err != nil {
 				t.Fatalf("after step %d: %v", step, err)
 			}
 		}
 	})
+}
+
+// sightings count what has occurred over all seeds, so that a test that no longer meets what it is for fails.
+type sightings struct {
+	sync.Mutex
+	counts map[string]int
+}
+
+func (s *sightings) count(what string) {
+	s.Lock()
+	defer s.Unlock()
+	if s.counts == nil {
+		s.counts = map[string]int{}
+	}
+	s.counts[what]++
+}
+
+func (s *sightings) note(j oracle.Judgment) {
+	for _, n := range j.Nodes {
+		for _, r := range n.Rejections {
+			if slices.Contains(volumePlugins, r.Plugin) {
+				for _, text := range r.Reasons {
+					s.count(r.Plugin + ": " + withoutNames.ReplaceAllString(text, "x"))
+				}
+			}
+		}
+		for _, score := range n.Scores {
+			if score.Plugin == volumebinding.Name && score.Score > 0 {
+				s.count("a score")
+			}
+		}
+	}
+	if j.Err != nil {
+		s.count("an error")
+	}
+}
+
+var withoutNames = regexp.MustCompile(`"[^"]*"|\S+/\S+`)
+
+func (s *sightings) noteHolds(assumed []assumedPod) {
+	claims := map[string]int{}
+	for _, a := range assumed {
+		for range a.reserved.Static {
+			s.count("a volume that is held")
+		}
+		for _, claim := range a.reserved.Provisioned {
+			s.count("a claim whose node is held")
+			if claims[claim.Name]++; claims[claim.Name] > 1 {
+				s.count("a claim that is held twice")
+			}
+		}
+	}
+}
+
+func (s *sightings) check(t *testing.T) {
+	for _, what := range []string{
+		"a score", "an error", "a volume that is held", "a claim whose node is held", "a claim that is held twice",
+		"VolumeBinding: node(s) didn't match PersistentVolume's node affinity",
+		"VolumeBinding: node(s) didn't find available persistent volumes to bind",
+		"VolumeBinding: node(s) did not have enough free storage",
+		"VolumeBinding: node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
+		"VolumeBinding: pod has unbound immediate PersistentVolumeClaims",
+		"VolumeBinding: persistentvolumeclaim x not found",
+	} {
+		if s.counts[what] == 0 {
+			t.Errorf("%s: never in all seeds", what)
+		}
+	}
+	if t.Failed() || testing.Verbose() {
+		for what, n := range s.counts {
+			t.Logf("%6d %s", n, what)
+		}
+	}
 }
 
 // pickSize is mostly small; in large clusters volumes can be used on more nodes than their changes are journalled on.

@@ -46,7 +46,7 @@
 //	drivers      d.csi, e.csi and those of EBS and GCE, each with limits by node, in-tree plugins migrated or not
 //	pools        (capacities) for a node, a zone, all nodes or none, with and without a maximum size
 //	volumes      pv-0 to pv-15 of 0 to 10G: for a node, a zone, everywhere or nowhere; free, meant for a claim, bound, released
-//	claims       claim-0 to claim-11 in two namespaces, and those of ephemeral volumes: bound, to be bound, with a node selected
+//	claims       claim-0 to claim-9 in two namespaces, and those of ephemeral volumes: bound, to be bound, with a node selected
 //	pods         with up to three volumes: claims, ephemeral ones, inline disks
 //
 // Names of storage objects are used again, as are handles; resource versions are not.

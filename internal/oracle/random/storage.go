@@ -30,7 +30,7 @@ const (
 
 // Names of the objects, from which few enough are drawn that they meet.
 const (
-	claimNames  = 12
+	claimNames  = 10
 	volumeNames = 16
 	poolNames   = 8
 	attachments = 6
@@ -51,8 +51,32 @@ func StorageCluster(r *rand.Rand, size Size) oracle.Cluster {
 	for range size.Pending {
 		c.Pods = append(c.Pods, StoragePod(r, len(c.Pods)))
 	}
-	for range 40 + r.IntN(60) {
-		c = addStorage(r, c).After
+	return withStorage(r, c)
+}
+
+// withStorage adds to a cluster most of what there can be.
+func withStorage(r *rand.Rand, c oracle.Cluster) oracle.Cluster {
+	add := func(object metav1.Object) { c = setStorage(c, StorageSet, object).After }
+	for _, name := range some(r, 95, classNames...) {
+		add(storageClass(r, name))
+	}
+	for _, name := range some(r, 75, ownDriver, otherDriver, ebsDriver) {
+		add(csiDriver(r, name))
+	}
+	for _, n := range some(r, 80, c.Nodes...) {
+		add(csiNode(r, n.Name))
+	}
+	for range poolNames {
+		add(storageCapacity(r, c))
+	}
+	for range volumeNames * 2 {
+		add(persistentVolume(r, c))
+	}
+	for range claimNames * 3 {
+		add(persistentVolumeClaim(r, c))
+	}
+	for range r.IntN(2 * attachments) {
+		add(volumeAttachment(r, c))
 	}
 	return c
 }
@@ -91,7 +115,7 @@ func StoragePod(r *rand.Rand, i int) *v1.Pod {
 	p.Spec.Volumes = nil
 	simplify(r, p)
 	p.Spec.NodeSelector, p.Spec.Affinity, p.Spec.Tolerations = nil, nil, nil
-	p.Namespace = pick(r, "default", "default", "default", "other")
+	p.Namespace = pick(r, "default", "default", "default", "default", "default", "default", "default", "other")
 	for range pick(r, 0, 1, 1, 1, 2, 2, 3) {
 		name := fmt.Sprintf("v%d", len(p.Spec.Volumes))
 		p.Spec.Volumes = append(p.Spec.Volumes, v1.Volume{Name: name, VolumeSource: podVolume(r)})
@@ -142,7 +166,7 @@ func podVolume(r *rand.Rand) v1.VolumeSource {
 func claimName(r *rand.Rand) string  { return fmt.Sprintf("claim-%d", r.IntN(claimNames)) }
 func volumeName(r *rand.Rand) string { return fmt.Sprintf("pv-%d", r.IntN(volumeNames)) }
 func className(r *rand.Rand) string {
-	return pick(r, "np", "np", "np", "dp", "dp", "dp", "dz", "ebs", "now", "other", "")
+	return pick(r, "np", "np", "np", "dp", "dp", "dp", "dz", "dz", "ebs", "ebs", "now", "other", "")
 }
 
 // storageMeta gives each object its own resource version, as an API server does, although names are used again.
@@ -150,8 +174,9 @@ func storageMeta(r *rand.Rand, name string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: name, UID: uid(r), ResourceVersion: fmt.Sprint(1000 * (1 + r.IntN(1_000_000))), CreationTimestamp: epoch}
 }
 
-func storageClass(r *rand.Rand) *storagev1.StorageClass {
-	name := pick(r, "np", "dp", "dz", "ebs", "now", "other")
+var classNames = []string{"np", "dp", "dz", "ebs", "now", "other"}
+
+func storageClass(r *rand.Rand, name string) *storagev1.StorageClass {
 	c := &storagev1.StorageClass{ObjectMeta: storageMeta(r, name), Provisioner: ownDriver, VolumeBindingMode: ptr(storagev1.VolumeBindingWaitForFirstConsumer)}
 	switch name {
 	case "np":
@@ -165,7 +190,7 @@ func storageClass(r *rand.Rand) *storagev1.StorageClass {
 	case "now":
 		c.VolumeBindingMode = ptr(storagev1.VolumeBindingImmediate)
 	}
-	if chance(r, 2) {
+	if chance(r, 3) {
 		c.VolumeBindingMode = nil
 	}
 	return c
@@ -187,8 +212,8 @@ func allowedTopologies(r *rand.Rand) []v1.TopologySelectorTerm {
 	return terms
 }
 
-func csiDriver(r *rand.Rand) *storagev1.CSIDriver {
-	d := &storagev1.CSIDriver{ObjectMeta: storageMeta(r, pick(r, ownDriver, ownDriver, otherDriver, ebsDriver))}
+func csiDriver(r *rand.Rand, name string) *storagev1.CSIDriver {
+	d := &storagev1.CSIDriver{ObjectMeta: storageMeta(r, name)}
 	if chance(r, 70) {
 		d.Spec.StorageCapacity = ptr(chance(r, 70))
 	}
@@ -376,7 +401,7 @@ func accessModes(r *rand.Rand) []v1.PersistentVolumeAccessMode {
 // persistentVolumeClaim makes a claim that pods name, or one for an ephemeral volume of a pod.
 func persistentVolumeClaim(r *rand.Rand, c oracle.Cluster) *v1.PersistentVolumeClaim {
 	claim := &v1.PersistentVolumeClaim{ObjectMeta: storageMeta(r, claimName(r)), Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}}
-	claim.Namespace = pick(r, "default", "default", "default", "other")
+	claim.Namespace = pick(r, "default", "default", "default", "default", "other")
 	if chance(r, 25) {
 		becomeEphemeral(r, c, claim)
 	}
@@ -396,7 +421,7 @@ func persistentVolumeClaim(r *rand.Rand, c oracle.Cluster) *v1.PersistentVolumeC
 	switch {
 	case chance(r, 12):
 		claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"disk": "ssd"}}
-	case chance(r, 1):
+	case chance(r, 2):
 		claim.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "disk", Operator: metav1.LabelSelectorOpIn}}}
 	}
 	if chance(r, 5) {

@@ -40,11 +40,11 @@ func addStorage(r *rand.Rand, c oracle.Cluster) Mutation {
 	case n < 60:
 		return setStorage(c, StorageSet, persistentVolumeClaim(r, c))
 	case n < 68:
-		return setStorage(c, StorageSet, storageClass(r))
+		return setStorage(c, StorageSet, storageClass(r, pick(r, classNames...)))
 	case n < 80:
 		return setStorage(c, StorageSet, csiNode(r, someNode(r, c)))
 	case n < 84:
-		return setStorage(c, StorageSet, csiDriver(r))
+		return setStorage(c, StorageSet, csiDriver(r, pick(r, ownDriver, ownDriver, otherDriver, ebsDriver)))
 	case n < 94:
 		return setStorage(c, StorageSet, storageCapacity(r, c))
 	}

@@ -118,7 +118,7 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
 	store := v.Storage()
 	var steps []plan.Step
-	var waits []model.Ref
+	var waits, written []model.Ref
 	for _, claims := range []bool{false, true} { // first all volumes, then claims
 		for _, h := range placement.Holds {
 			var write *plan.Write
@@ -131,8 +131,9 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 				}
 			case heldClaim:
 				if claims {
-					again := slices.Contains(waits, h.Object)
-					if waits = append(waits, h.Object); held.volume == "" && !again {
+					waits = append(waits, h.Object)
+					if held.volume == "" && !slices.Contains(written, h.Object) {
+						written = append(written, h.Object)
 						write, err = writeOfClaim(store.Claim(h.Object.ClaimKey()), held.node)
 					}
 				}
@@ -248,9 +249,9 @@ func isVolumeBound(v state.View, node state.Node, name string, held heldVolume) 
 	pv, claim := v.Storage().Volume(name), v.Storage().Claim(held.claim)
 	switch {
 	case pv == nil:
-		return false, fmt.Errorf("failed to check binding: persistentvolume %q not found", name)
+		return false, fmt.Errorf("failed to check binding: persistentvolumes %q not found", name)
 	case claim == nil:
-		return false, fmt.Errorf("failed to check binding: persistentvolumeclaim %q not found", held.claim)
+		return false, fmt.Errorf("failed to check binding: persistentvolumeclaims %q not found", held.claim)
 	case pv.Version() == held.version && (pv.Object.Spec.ClaimRef == nil || pv.Object.Spec.ClaimRef.UID == ""):
 		return false, nil // the write is not to be seen yet
 	}
@@ -268,7 +269,7 @@ func isProvisioned(v state.View, node state.Node, key model.ClaimKey, held heldC
 	claim := v.Storage().Claim(key)
 	switch {
 	case claim == nil:
-		return false, fmt.Errorf("failed to check provisioning pvc: persistentvolumeclaim %q not found", key)
+		return false, fmt.Errorf("failed to check provisioning pvc: persistentvolumeclaims %q not found", key)
 	case claim.Version() == held.version && claim.SelectedNode != held.node:
 		return false, nil // the write is not to be seen yet
 	case claim.Object.Annotations == nil:
