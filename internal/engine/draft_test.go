@@ -20,11 +20,29 @@ import (
 
 // TestDraftAgreesWithOracle removes pods from nodes and adds others, at random, in drafts of a state that follows a changing cluster. On the
 // draft the engine must agree with the oracle on a cluster where the pods really are so; the state must not change.
-func TestDraftAgreesWithOracle(t *testing.T) {
+func TestDraftAgreesWithOracle(t *testing.T) { draftsAgree(t, topologyPair, random.TopologyChange) }
+
+// TestDraftAgreesWithOracleOnVolumes does the same with pods that have volumes.
+func TestDraftAgreesWithOracleOnVolumes(t *testing.T) {
+	draftsAgree(t, storagePair, random.StorageChange)
+}
+
+func topologyPair(t *testing.T, r *rand.Rand, n uint64, size random.Size) *enginetest.Pair {
+	return newPair(t, r, n, random.TopologyCluster(r, size), random.TopologyProfile(r))
+}
+
+func storagePair(t *testing.T, r *rand.Rand, n uint64, size random.Size) *enginetest.Pair {
+	return newVolumePair(t, r, n, size).Pair
+}
+
+type newPairOf func(t *testing.T, r *rand.Rand, n uint64, size random.Size) *enginetest.Pair
+
+type changeOf func(r *rand.Rand, c oracle.Cluster) random.Mutation
+
+func draftsAgree(t *testing.T, newPair newPairOf, change changeOf) {
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
-		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(14), Placed: r.IntN(60), Pending: 8})
-		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
+		pair := newPair(t, r, n, random.Size{Nodes: 1 + r.IntN(14), Placed: r.IntN(60), Pending: 8})
 		for step := range 16 {
 			version := pair.State.Version()
 			draft := pair.State.View().Draft()
@@ -48,7 +66,7 @@ func TestDraftAgreesWithOracle(t *testing.T) {
 			if err := pair.State.Audit(); err != nil {
 				t.Fatalf("step %d, beside a draft: %v", step, err)
 			}
-			m := random.TopologyChange(r, pair.Cluster)
+			m := change(r, pair.Cluster)
 			pair.Cluster = m.After
 			pair.State.Apply(enginetest.MutationChanges(m))
 		}
@@ -77,7 +95,14 @@ func changeDraft(r *rand.Rand, pair *enginetest.Pair, draft *state.Draft, cluste
 
 // TestDryRunAgreesWithOracle adds pods to a node and removes others, as preemption and nominations do, and compares the filters' verdicts on the
 // node: counts are updated as by kube-scheduler's AddPod and RemovePod.
-func TestDryRunAgreesWithOracle(t *testing.T) {
+func TestDryRunAgreesWithOracle(t *testing.T) { dryRunsAgree(t, topologyPair, random.TopologyChange) }
+
+// TestDryRunAgreesWithOracleOnVolumes does the same with pods that have volumes.
+func TestDryRunAgreesWithOracleOnVolumes(t *testing.T) {
+	dryRunsAgree(t, storagePair, random.StorageChange)
+}
+
+func dryRunsAgree(t *testing.T, newPair newPairOf, change changeOf) {
 	var compared, differing sync.Map
 	t.Cleanup(func() {
 		if _, some := differing.Load(true); !some && *seed == 0 {
@@ -89,8 +114,7 @@ func TestDryRunAgreesWithOracle(t *testing.T) {
 	})
 	random.EverySeed(t, "./internal/engine", *seeds, *seed, func(t *testing.T, n uint64) {
 		r := random.New(n)
-		cluster := random.TopologyCluster(r, random.Size{Nodes: 1 + r.IntN(8), Placed: r.IntN(60), Pending: 8})
-		pair := newPair(t, r, n, cluster, random.TopologyProfile(r))
+		pair := newPair(t, r, n, random.Size{Nodes: 1 + r.IntN(8), Placed: r.IntN(60), Pending: 8})
 		var dryRun state.Draft
 		for step := range 16 {
 			for _, pod := range enginetest.Pending(pair.Cluster) {
@@ -127,7 +151,7 @@ func TestDryRunAgreesWithOracle(t *testing.T) {
 			if err := pair.State.Audit(); err != nil {
 				t.Fatalf("step %d, after dry runs: %v", step, err)
 			}
-			m := random.TopologyChange(r, pair.Cluster)
+			m := change(r, pair.Cluster)
 			if len(m.After.Nodes) == 0 {
 				continue
 			}

@@ -19,6 +19,13 @@ func Changes(c oracle.Cluster) []model.Change {
 	changes = setObjects(changes, c.ReplicationControllers)
 	changes = setObjects(changes, c.ReplicaSets)
 	changes = setObjects(changes, c.StatefulSets)
+	changes = setObjects(changes, c.PersistentVolumes)
+	changes = setObjects(changes, c.PersistentVolumeClaims)
+	changes = setObjects(changes, c.StorageClasses)
+	changes = setObjects(changes, c.CSINodes)
+	changes = setObjects(changes, c.CSIDrivers)
+	changes = setObjects(changes, c.CSIStorageCapacities)
+	changes = setObjects(changes, c.VolumeAttachments)
 	for _, n := range c.Nodes {
 		changes = append(changes, model.Change{Kind: model.NodeSet, Node: model.NewNode(n)})
 	}
@@ -78,7 +85,11 @@ func setObjects[T interface {
 }
 
 func setObject(o runtime.Object) model.Change {
-	return model.Change{Kind: model.ObjectSet, Object: o, Ref: refOf(o)}
+	row := kinds.Of(o)
+	if row == nil {
+		panic("enginetest: an object of a kind that scheduling does not read")
+	}
+	return row.Change(o.(kinds.Object))
 }
 
 func refOf(o runtime.Object) model.Ref {

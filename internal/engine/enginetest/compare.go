@@ -64,8 +64,15 @@ func failsInParsing(got, want string) bool {
 	return start != "" && start == pluginFailure(want)
 }
 
+// selectorFailure precedes the name of a claim whose selector cannot be parsed, and why.
+const selectorFailure = "error creating internal label selector for claim: "
+
 // pluginFailure returns the start of an error's text, such as `running PreScore plugin "NodeAffinity":`.
 func pluginFailure(text string) string {
+	if at := strings.Index(text, selectorFailure); at >= 0 {
+		claim, _, _ := strings.Cut(text[at+len(selectorFailure):], ": ")
+		return text[:at] + selectorFailure + claim
+	}
 	start, _, found := strings.Cut(text, `": `)
 	if !found || !strings.HasPrefix(start, "running Pre") {
 		return ""

@@ -43,6 +43,11 @@ const (
 	ServiceChanged      Kind = "service selector changed"
 	ControllerAdded     Kind = "controller added" // a ReplicationController, ReplicaSet or StatefulSet
 	ControllerRemoved   Kind = "controller removed"
+
+	// Only StorageChange draws these.
+	StorageSet     Kind = "storage object added or replaced" // by another of its name
+	StorageChanged Kind = "storage object changed"
+	StorageRemoved Kind = "storage object removed"
 )
 
 // Mutation is one change to a cluster. Of the six objects only those that apply are set: old without new is a removal, new without old an
@@ -51,7 +56,7 @@ type Mutation struct {
 	Kind             Kind
 	OldNode, NewNode *v1.Node
 	OldPod, NewPod   *v1.Pod
-	Old, New         metav1.Object  // of another kind: *v1.Namespace, *v1.Service, *v1.ReplicationController, *appsv1.ReplicaSet or *appsv1.StatefulSet
+	Old, New         metav1.Object  // of another kind, such as *v1.Namespace, *appsv1.ReplicaSet or *v1.PersistentVolume
 	After            oracle.Cluster // the cluster with the change; the one before is not modified
 }
 

@@ -39,6 +39,18 @@
 //	selectors    absent, empty, and every operator; matchLabelKeys and mismatchLabelKeys as the API server leaves them behind; selectors that
 //	             do not parse only come from WithBrokenSelector
 //
+// Functions whose names begin with Storage add what the volume plugins read, and leave out most of what would reject a node for other reasons:
+//
+//	nodes        zones za zb zc, sometimes under the labels of drivers and under the beta label; regions ra rb; disk ssd hdd
+//	classes      np without a provisioner, dp and dz (with allowedTopologies) of d.csi, ebs in-tree, now Immediate, other; sometimes without a mode
+//	drivers      d.csi, e.csi and those of EBS and GCE, each with limits by node, in-tree plugins migrated or not
+//	pools        (capacities) for a node, a zone, all nodes or none, with and without a maximum size
+//	volumes      pv-0 to pv-15 of 0 to 10G: for a node, a zone, everywhere or nowhere; free, meant for a claim, bound, released
+//	claims       claim-0 to claim-9 in two namespaces, and those of ephemeral volumes: bound, to be bound, with a node selected
+//	pods         with up to three volumes: claims, ephemeral ones, inline disks
+//
+// Names of storage objects are used again, as are handles; resource versions are not.
+//
 // Placed pods may be terminal (Succeeded, Failed), may carry a deletionTimestamp, may be on a node that is too small for them, and may
 // outlive their node: when a node is removed its pods stay, and a node that is added later can have its name.
 //

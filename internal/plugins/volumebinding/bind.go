@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,12 +25,14 @@ import (
 // heldVolume is the value of a hold on a volume: the claim that it is promised to.
 type heldVolume struct {
 	claim   model.ClaimKey
-	version string // of the volume
+	uid     types.UID // of the claim: another one of that name is promised nothing
+	version string    // of the volume
 }
 
 // heldClaim is the value of a hold on a claim: the volume that it is promised, or the node that was chosen for it.
 type heldClaim struct {
 	volume string // empty if it is to be provisioned
+	uid    types.UID
 	node   string
 	// version is that of the volume, or of the claim if there is none.
 	version string
@@ -50,13 +53,13 @@ func promised(v state.View, claim *model.Claim) []*model.Volume {
 	store := v.Storage()
 	var volumes []*model.Volume
 	for _, volume := range store.PreBound(claim.Key) {
-		if uid := volume.Object.Spec.ClaimRef.UID; (uid == "" || uid == claim.Object.UID) && !isHeldForAnother(v, volume, claim.Key) {
+		if uid := volume.Object.Spec.ClaimRef.UID; (uid == "" || uid == claim.Object.UID) && !isHeldForAnother(v, volume, claim) {
 			volumes = append(volumes, volume)
 		}
 	}
 	for _, h := range v.Holders(claim.Ref()) {
 		held, ok := h.Value.(heldClaim)
-		if !ok || held.volume == "" {
+		if !ok || held.volume == "" || held.uid != claim.Object.UID {
 			continue
 		}
 		if volume := store.Volume(held.volume); volume != nil && volume.Version() == held.version && volume.Object.Spec.ClaimRef == nil {
@@ -66,9 +69,9 @@ func promised(v state.View, claim *model.Claim) []*model.Volume {
 	return volumes
 }
 
-func isHeldForAnother(v state.View, volume *model.Volume, claim model.ClaimKey) bool {
+func isHeldForAnother(v state.View, volume *model.Volume, claim *model.Claim) bool {
 	for _, h := range v.Holders(volume.Ref()) {
-		if held, ok := h.Value.(heldVolume); ok && held.version == volume.Version() && held.claim != claim {
+		if held, ok := h.Value.(heldVolume); ok && held.version == volume.Version() && (held.claim != claim.Key || held.uid != claim.Object.UID) {
 			return true
 		}
 	}
@@ -100,8 +103,8 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	var holds []plan.Hold
 	for _, m := range found.static {
 		holds = append(holds,
-			plan.Hold{Plugin: Name, Object: m.volume.Ref(), Value: heldVolume{m.claim.Key, m.volume.Version()}},
-			plan.Hold{Plugin: Name, Object: m.claim.Ref(), Value: heldClaim{volume: m.volume.Name, version: m.volume.Version()}},
+			plan.Hold{Plugin: Name, Object: m.volume.Ref(), Value: heldVolume{m.claim.Key, m.claim.Object.UID, m.volume.Version()}},
+			plan.Hold{Plugin: Name, Object: m.claim.Ref(), Value: heldClaim{volume: m.volume.Name, uid: m.claim.Object.UID, version: m.volume.Version()}},
 		)
 	}
 	for _, p := range found.provisioned {
@@ -110,11 +113,12 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	return holds, nil
 }
 
-// PreBind writes which claim each volume is for, and then for which node claims are to be provisioned; and waits until the claims are bound.
+// PreBind writes which claim each volume is for, and then for which node claims are to be provisioned; and waits until the claims are bound. A claim
+// that the pod names twice is written once; kube-scheduler writes it twice, and its second try fails.
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
 	store := v.Storage()
 	var steps []plan.Step
-	var waits []model.Ref
+	var waits, written []model.Ref
 	for _, claims := range []bool{false, true} { // first all volumes, then claims
 		for _, h := range placement.Holds {
 			var write *plan.Write
@@ -128,7 +132,8 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 			case heldClaim:
 				if claims {
 					waits = append(waits, h.Object)
-					if held.volume == "" {
+					if held.volume == "" && !slices.Contains(written, h.Object) {
+						written = append(written, h.Object)
 						write, err = writeOfClaim(store.Claim(h.Object.ClaimKey()), held.node)
 					}
 				}
@@ -244,9 +249,9 @@ func isVolumeBound(v state.View, node state.Node, name string, held heldVolume) 
 	pv, claim := v.Storage().Volume(name), v.Storage().Claim(held.claim)
 	switch {
 	case pv == nil:
-		return false, fmt.Errorf("failed to check binding: persistentvolume %q not found", name)
+		return false, fmt.Errorf("failed to check binding: persistentvolumes %q not found", name)
 	case claim == nil:
-		return false, fmt.Errorf("failed to check binding: persistentvolumeclaim %q not found", held.claim)
+		return false, fmt.Errorf("failed to check binding: persistentvolumeclaims %q not found", held.claim)
 	case pv.Version() == held.version && (pv.Object.Spec.ClaimRef == nil || pv.Object.Spec.ClaimRef.UID == ""):
 		return false, nil // the write is not to be seen yet
 	}
@@ -264,7 +269,7 @@ func isProvisioned(v state.View, node state.Node, key model.ClaimKey, held heldC
 	claim := v.Storage().Claim(key)
 	switch {
 	case claim == nil:
-		return false, fmt.Errorf("failed to check provisioning pvc: persistentvolumeclaim %q not found", key)
+		return false, fmt.Errorf("failed to check provisioning pvc: persistentvolumeclaims %q not found", key)
 	case claim.Version() == held.version && claim.SelectedNode != held.node:
 		return false, nil // the write is not to be seen yet
 	case claim.Object.Annotations == nil:
