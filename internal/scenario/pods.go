@@ -42,6 +42,9 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "owner", value: "KIND/NAME or none", apply: podOwner},
 	{key: "port", value: "PORT[/PROTOCOL][@IP]", apply: func(p *v1.Pod, _, value string) error { return hostPort(&p.Spec.Containers[0], value) }},
 	{key: "image", value: "NAME", apply: func(p *v1.Pod, _, value string) error { p.Spec.Containers[0].Image = value; return nil }},
+	{key: "pvc", value: "CLAIM or none", apply: podClaim},
+	{key: "ephemeral-pvc", value: ephemeralForm, apply: podEphemeral},
+	{key: "disk", value: diskForm, apply: podDisk},
 	{key: "gate", value: "NAME or none", apply: podGate},
 	{key: "hostnetwork", bare: true, value: "true or false", apply: func(p *v1.Pod, _, value string) (err error) {
 		p.Spec.HostNetwork, err = truth(value)

@@ -235,6 +235,9 @@ func (c *Cluster) Objects() []runtime.Object {
 	return objects
 }
 
+// Object returns a stored object that is neither a node nor a pod, nil if there is none. It must not be changed.
+func (c *Cluster) Object(ref model.Ref) kinds.Object { return c.store.others[ref] }
+
 // Node returns a stored node, nil if there is none.
 func (c *Cluster) Node(name string) *v1.Node { return c.store.nodes[name] }
 
