@@ -17,9 +17,6 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "cpu", value: "QUANTITY", apply: podAmount("cpu")},
 	{key: "mem", value: "QUANTITY", apply: podAmount("mem")},
 	{key: "ephemeral", value: "QUANTITY", apply: podAmount("ephemeral")},
-	{key: resourceKey, value: "QUANTITY", apply: func(p *v1.Pod, rest, value string) error {
-		return setAmount(&p.Spec.Containers[0].Resources.Requests, v1.ResourceName(rest), value)
-	}},
 	{key: "container", value: "ITEM:VALUE,...", apply: podContainer},
 	{key: "init", value: "ITEM:VALUE,...", apply: podInit(false)},
 	{key: "sidecar", value: "ITEM:VALUE,...", apply: podInit(true)},
@@ -58,6 +55,9 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "nominated", value: "NODE or none", apply: podNomination},
 	{key: "terminating", bare: true, value: "true", apply: podTerminating},
 	{key: "phase", value: "Pending, Running, Succeeded or Failed", apply: podPhase},
+	{key: resourceKey, value: "QUANTITY", apply: func(p *v1.Pod, rest, value string) error {
+		return setAmount(&p.Spec.Containers[0].Resources.Requests, v1.ResourceName(rest), value)
+	}},
 }
 
 // newPod is a pending pod with one container without requests, a replica of app.
