@@ -197,6 +197,7 @@ var house = map[string]map[string]string{
 		"internal/plugins/noderesourcesfit": "it puts numbers to the rejections of this plugin",
 		"internal/reason":                   "rejections have kube-scheduler's names",
 		"internal/state":                    "nodes and placed pods are in it",
+		"internal/storage":                  "it looks up the volumes that are in the way",
 	},
 	"internal/build":  {},
 	"internal/oracle": {},

@@ -27,6 +27,7 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 		fmt.Fprint(p.w, "\n\n")
 	}
 	printVerdict(p.w, a, &sum)
+	printClaims(p.w, sum.Claims)
 	printFunnel(p.w, &sum)
 	printReasons(p.w, sum.Reasons)
 	for i := range sum.Near {
@@ -69,6 +70,18 @@ func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	}
 }
 
+func printClaims(out io.Writer, claims []explain.Claim) {
+	if len(claims) == 0 {
+		return
+	}
+	w := printers.GetNewTabWriter(out)
+	defer w.Flush()
+	fmt.Fprint(w, "\nCLAIM\tCLASS\tREQUEST\tSTATE\n")
+	for _, c := range claims {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", c.Name, c.Class, c.Request, c.State)
+	}
+}
+
 func printFunnel(out io.Writer, sum *explain.Summary) {
 	if len(sum.Funnel) == 0 {
 		return
@@ -107,6 +120,9 @@ func printNear(w io.Writer, near *explain.Near) {
 			for j := range n.Short {
 				why = append(why, short(&n.Short[j]))
 			}
+		}
+		if len(n.InTheWay) > 0 {
+			why = n.InTheWay
 		}
 		fmt.Fprintf(w, "  %s: %s\n", n.Name, strings.Join(why, "; "))
 	}

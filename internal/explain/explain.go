@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/config"
@@ -32,6 +33,10 @@ type Snapshot struct {
 	engine   *engine.Engine
 	profiles map[string]*plugin.Profile
 	pending  []*model.Pod
+	// readsClaims means that a plugin reads claims, so that the state has them. volumes and capacities are in the order of the files.
+	readsClaims bool
+	volumes     []*model.Volume
+	capacities  []*model.StorageCapacity
 }
 
 // New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read. It omits pending pods whose scheduler
@@ -47,12 +52,19 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	}
 	in := ingest.New(scheduler.Compile())
 	reads := scheduler.Reads()
+	s.readsClaims = slices.Contains(reads, model.PersistentVolumeClaimKind)
 	for _, other := range others {
 		row := kinds.Of(other)
 		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
 			continue
 		}
 		in.Set(other.(kinds.Object))
+		switch o := other.(type) {
+		case *v1.PersistentVolume:
+			s.volumes = append(s.volumes, model.NewVolume(o))
+		case *storagev1.CSIStorageCapacity:
+			s.capacities = append(s.capacities, model.NewStorageCapacity(o))
+		}
 	}
 	for _, node := range nodes {
 		in.Set(node)

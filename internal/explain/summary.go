@@ -20,6 +20,8 @@ type Summary struct {
 	Funnel []Stage
 	// Reasons are the reported ones, those with most nodes first.
 	Reasons []Reason
+	// Claims are the pod's claims.
+	Claims []Claim
 	// Near are the nodes that exactly one plugin rejects, by plugin in the order in which plugins run.
 	Near []Near
 	// Best are the best feasible nodes; the first is the one that would be taken.
@@ -61,6 +63,8 @@ type NearNode struct {
 	Reasons []string
 	// Short lists each resource of which there is too little, in the order of Reasons. It is empty for reasons that are not about resources.
 	Short []Shortage
+	// InTheWay says, for a node that a volume plugin rejects, which claims and volumes are in the way.
+	InTheWay []string
 }
 
 // Shortage is a resource of which a pod requests more than is free on a node.
@@ -86,7 +90,7 @@ const (
 
 // Summarize returns the summary of an explanation of this snapshot.
 func (s *Snapshot) Summarize(a *Explanation) Summary {
-	sum := Summary{Nodes: a.decision.Nodes, Reasons: reasonsOf(a)}
+	sum := Summary{Nodes: a.decision.Nodes, Reasons: reasonsOf(a), Claims: s.claims(a)}
 	var feasible []Node
 	for _, n := range a.Nodes {
 		if n.Feasible {
@@ -185,7 +189,11 @@ func (s *Snapshot) near(a *Explanation, order []string) []Near {
 			continue
 		}
 		slices.SortStableFunc(nodes, func(a, b NearNode) int { return cmp.Compare(farness(&a), farness(&b)) })
-		all = append(all, Near{Plugin: plugin, Nodes: len(nodes), Examples: nodes[:min(nearExamples, len(nodes))]})
+		examples := nodes[:min(nearExamples, len(nodes))]
+		for i := range examples {
+			examples[i].InTheWay = s.inTheWay(a, examples[i].Name, &Rejection{Plugin: plugin, Reasons: examples[i].Reasons})
+		}
+		all = append(all, Near{Plugin: plugin, Nodes: len(nodes), Examples: examples})
 	}
 	return all
 }

@@ -3,6 +3,7 @@ package scenario
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type statement struct {
 var statements = append([]statement{
 	{word: "config", usage: "config KEY=VALUE... | config, YAML lines, end", block: noWords, setting: readConfig},
 	{word: "seed", usage: "seed NUMBER", setting: readSeed},
+	{word: "unattended", usage: "unattended", setting: readUnattended},
 	{word: "node", usage: "node NAME ATTRIBUTE...", command: addNode},
 	{word: "nodes", usage: "nodes NAME xCOUNT ATTRIBUTE...", command: addNodes},
 	{word: "pod", usage: "pod NAME ATTRIBUTE...", command: addPod},
@@ -40,10 +42,12 @@ var statements = append([]statement{
 	{word: "delete pod", usage: "delete pod NAME", command: deletePod},
 	{word: "fail bind", usage: "fail bind POD once|xCOUNT|always conflict|unavailable|lost", command: failBind},
 	{word: "delay bind", usage: "delay bind POD DURATION", command: delayBind},
+	{word: "fail provision", usage: "fail provision CLAIM once|xCOUNT|always", command: failProvision},
+	{word: "delay provision", usage: "delay provision CLAIM DURATION", command: delayProvision},
 	{word: "settle", usage: "settle", command: settle},
 	{word: "advance", usage: "advance DURATION", command: advance},
 	{word: "restart", usage: "restart", command: restart},
-}, otherStatements()...)
+}, slices.Concat(otherStatements(), storageStatements())...)
 
 func noWords(args []string) bool { return len(args) == 0 }
 
@@ -278,16 +282,9 @@ func failBind(args []string, _ string) (func(*world) error, error) {
 	if len(args) != 3 {
 		return nil, errors.New("want POD once|xCOUNT|always conflict|unavailable|lost")
 	}
-	times := 1
-	switch args[1] {
-	case "once":
-	case "always":
-		times = -1
-	default:
-		var err error
-		if times, err = countOf(args[1]); err != nil {
-			return nil, fmt.Errorf("%w, or once or always", err)
-		}
+	times, err := timesOf(args[1])
+	if err != nil {
+		return nil, err
 	}
 	fault, err := simulate.BindFaultNamed(args[2])
 	if err != nil {
@@ -297,6 +294,52 @@ func failBind(args []string, _ string) (func(*world) error, error) {
 		w.cluster.FailBind(keyNamed(args[0]), fault, times)
 		return nil
 	}, nil
+}
+
+// timesOf parses how often something fails; -1 means always.
+func timesOf(word string) (int, error) {
+	switch word {
+	case "once":
+		return 1, nil
+	case "always":
+		return -1, nil
+	}
+	times, err := countOf(word)
+	if err != nil {
+		return 0, fmt.Errorf("%w, or once or always", err)
+	}
+	return times, nil
+}
+
+func failProvision(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 2 {
+		return nil, errors.New("want CLAIM once|xCOUNT|always")
+	}
+	times, err := timesOf(args[1])
+	if err != nil {
+		return nil, err
+	}
+	return func(w *world) error { w.cluster.FailProvision(model.ClaimKey(keyNamed(args[0])), times); return nil }, nil
+}
+
+func delayProvision(args []string, _ string) (func(*world) error, error) {
+	if len(args) != 2 {
+		return nil, errors.New("want CLAIM DURATION")
+	}
+	delay, err := durationOf(args[1])
+	if err != nil {
+		return nil, err
+	}
+	return func(w *world) error { w.cluster.DelayProvision(model.ClaimKey(keyNamed(args[0])), delay); return nil }, nil
+}
+
+// readUnattended leaves objects of storage as they are written.
+func readUnattended(s *Scenario, args []string, _ string) error {
+	if len(args) != 0 {
+		return fmt.Errorf("%q: want nothing after it", args[0])
+	}
+	s.volumes.Unattended = true
+	return nil
 }
 
 func delayBind(args []string, _ string) (func(*world) error, error) {

@@ -26,6 +26,7 @@ type settings struct {
 	affinity *configv1.NodeAffinityArgs
 	spread   *configv1.PodTopologySpreadArgs
 	pods     *configv1.InterPodAffinityArgs
+	volumes  *configv1.VolumeBindingArgs
 }
 
 // settingAttributes are the grammar of short configurations.
@@ -59,6 +60,11 @@ var settingAttributes = []attribute[*settings]{
 	{key: "addedprefer", value: "WEIGHT:TERM", apply: setAddedPreference},
 	{key: "defaultspread", value: "KEY:SKEW[:soft] or none", apply: setDefaultSpread},
 	{key: "hardweight", value: "NUMBER", apply: setHardWeight},
+	{key: "volumeshape", value: "UTILIZATION:SCORE,...", apply: func(s *settings, _, value string) (err error) {
+		s.volumeArgs().Shape, err = shapeOf(value)
+		return err
+	}},
+	{key: "bindtimeout", value: "DURATION", apply: setBindTimeout},
 	{key: "ignorewishes", bare: true, value: "true or false", apply: func(s *settings, _, value string) (err error) {
 		s.podArgs().IgnorePreferredTermsOfExistingPods, err = truth(value)
 		return err
@@ -128,6 +134,9 @@ func (s *settings) yaml() ([]byte, error) {
 	if s.pods != nil {
 		errs = append(errs, add("InterPodAffinity", s.pods))
 	}
+	if s.volumes != nil {
+		errs = append(errs, add("VolumeBinding", s.volumes))
+	}
 	s.file.Profiles = []configv1.KubeSchedulerProfile{profile}
 	text, err := yaml.Marshal(s.file)
 	return text, errors.Join(append(errs, err)...)
@@ -177,16 +186,38 @@ func resourceWeights(value string) ([]configv1.ResourceSpec, error) {
 }
 
 func setShape(s *settings, _, value string) error {
+	points, err := shapeOf(value)
+	if err != nil {
+		return err
+	}
+	s.strategy().RequestedToCapacityRatio = &configv1.RequestedToCapacityRatioParam{Shape: points}
+	return nil
+}
+
+func shapeOf(value string) ([]configv1.UtilizationShapePoint, error) {
 	var points []configv1.UtilizationShapePoint
 	for _, item := range strings.Split(value, ",") {
 		var p configv1.UtilizationShapePoint
 		if n, err := fmt.Sscanf(item, "%d:%d", &p.Utilization, &p.Score); n != 2 || err != nil {
-			return fmt.Errorf("%q is not UTILIZATION:SCORE", item)
+			return nil, fmt.Errorf("%q is not UTILIZATION:SCORE", item)
 		}
 		points = append(points, p)
 	}
-	s.strategy().RequestedToCapacityRatio = &configv1.RequestedToCapacityRatioParam{Shape: points}
-	return nil
+	return points, nil
+}
+
+func (s *settings) volumeArgs() *configv1.VolumeBindingArgs {
+	if s.volumes == nil {
+		s.volumes = &configv1.VolumeBindingArgs{}
+	}
+	return s.volumes
+}
+
+func setBindTimeout(s *settings, _, value string) error {
+	timeout, err := durationOf(value)
+	seconds := int64(timeout / time.Second)
+	s.volumeArgs().BindTimeoutSeconds = &seconds
+	return err
 }
 
 func (s *settings) addedAffinity() *v1.NodeAffinity {

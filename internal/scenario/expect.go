@@ -30,6 +30,8 @@ var forms = []form{
 	{"count", "count PATTERN: NODE=COUNT ... pending=COUNT", expectCount},
 	{"scores", "scores POD: NODE=TOTAL ...", expectScores},
 	{"plugin", "plugin POD NODE PLUGIN=SCORE ...", expectPlugins},
+	{"pvc", "pvc CLAIM: bound to VOLUME | unbound | unbound, for NODE | lost | gone", expectObject(model.PersistentVolumeClaimKind, claimStatus)},
+	{"pv", "pv VOLUME: available | bound to CLAIM | released, for CLAIM | gone", expectObject(model.PersistentVolumeKind, volumeStatus)},
 	{"reject", "reject POD NODE PLUGIN: REASON, REASON", expectReject},
 }
 

@@ -38,6 +38,13 @@ func TestReadme(t *testing.T) {
 	words = append(words, keysOf(nodeAttributes)...)
 	words = append(words, keysOf(podAttributes)...)
 	words = append(words, keysOf(settingAttributes)...)
+	words = append(words, keysOf(claimAttributes)...)
+	words = append(words, keysOf(volumeAttributes)...)
+	words = append(words, keysOf(classAttributes)...)
+	words = append(words, keysOf(csiNodeAttributes)...)
+	words = append(words, keysOf(driverAttributes)...)
+	words = append(words, keysOf(capacityAttributes)...)
+	words = append(words, keysOf(attachmentAttributes)...)
 	for _, word := range words {
 		if !strings.Contains(text, word) {
 			t.Errorf("README.md does not explain %s`", word)
@@ -86,6 +93,23 @@ func TestMistakes(t *testing.T) {
 		{"bad count", head + "pods web 3\n----\nweb a\n", `f:2: pods: "3": want a count from x1 to x100000`},
 		{"bad fault", head + "fail bind web once badly\n----\nweb a\n", `unknown bind fault "badly"; want conflict, forbidden, denied, throttled, unavailable, internal, refused, lost, dropped, timed-out or late`},
 		{"bad duration", head + "advance 5\n----\nweb a\n", `f:2: advance: "5": want a duration such as 300ms, 5s or 6m`},
+		{"claim with a bad mode", head + "pvc data modes=RWY\n----\nweb a\n", `f:2: pvc: pvc attribute "modes=RWY": "RWY" is not an access mode; want modes=RWO, RWX, ROX or RWOP`},
+		{"claim with a bad size", head + "set pvc data size=big\n----\nweb a\n", `f:2: set pvc: pvc attribute "size=big": "big" is not a quantity`},
+		{"volume in namespace", head + "pv a/b\n----\nweb a\n", `f:2: pv: "a/b": a pv is in no namespace`},
+		{"volume with a bad mode", head + "pv v mode=Tape\n----\nweb a\n", `"Tape" is not a volume mode; want mode=Block or Filesystem`},
+		{"volume with a bad phase", head + "pv v phase=New\n----\nweb a\n", `"New" is not a phase`},
+		{"bad policy of a class", head + "storageclass s reclaim=Maybe\n----\nweb a\n", `"Maybe" is not a reclaim policy`},
+		{"bad topology", head + "storageclass s topology=zone\n----\nweb a\n", `"zone" has no value; want topology=KEY=VALUE,...;...`},
+		{"bad limit", head + "csinode a driver=d:-1\n----\nweb a\n", `"-1" is not a number of volumes`},
+		{"bad capacity", head + "csistoragecapacity c max=1X\n----\nweb a\n", `"1X" is not a quantity`},
+		{"bad disk", head + "pod web disk=nfs/x\n----\nweb a\n", `"nfs/x" is not a disk; want disk=pd/NAME,`},
+		{"bad LUN", head + "pod web disk=iscsi/q/one\n----\nweb a\n", `"one" is not a LUN`},
+		{"bad ephemeral volume", head + "pod web ephemeral-pvc=scratch\n----\nweb a\n", `want a name, a class and a size; want ephemeral-pvc=NAME:CLASS:SIZE or none`},
+		{"terminating no more", head + "pvc data terminating=false\n----\nweb a\n", `"false": deletion cannot be taken back`},
+		{"bad provisioning", head + "fail provision data\n----\nweb a\n", `f:2: fail provision: want CLAIM once|xCOUNT|always`},
+		{"bad bindtimeout", head + "config bindtimeout=soon\n----\nweb a\n", `"soon": want a duration`},
+		{"unattended by whom", head + "unattended by me\n----\nweb a\n", `f:2: unattended: "by": want nothing after it`},
+		{"claim of what", head + "----\npvc data:\n", `f:3: pvc: want a name, a colon and what has become of it; want "pvc CLAIM: bound to VOLUME`},
 		{"late setting", head + "node a\nseed 1\n----\nweb a\n", `f:3: "seed" must come before everything else`},
 		{"bad configuration", head + "config fit=Best\n----\nweb a\n", `f:2: config: `},
 		{"open block", head + "config\nprofiles: []\n", `f:2: the block that starts here has no line "end"`},
@@ -119,6 +143,8 @@ func TestDoesNotHold(t *testing.T) {
 		{"scores", "scores web: a=1", `infeasible: NodeResourcesFit: Insufficient cpu`},
 		{"plugin", "plugin ok a ImageLocality=7", `f:7: plugin ok a: want ImageLocality=7, is 0:`},
 		{"reject", "reject web a NodePorts: x", `is NodeResourcesFit: Insufficient cpu`},
+		{"claim", "pvc data: lost", `f:7: data: want lost, is gone`},
+		{"volume", "pv v: available", `f:7: v: want available, is gone`},
 		{"no node", "scores web: z=1", `f:7: there is no node z`},
 	}
 	for _, test := range tests {

@@ -16,9 +16,6 @@ var nodeAttributes = []attribute[*v1.Node]{
 	{key: "mem", value: "QUANTITY", apply: nodeAmount("mem")},
 	{key: "ephemeral", value: "QUANTITY", apply: nodeAmount("ephemeral")},
 	{key: "pods", value: "COUNT", apply: nodeAmount("pods")},
-	{key: resourceKey, value: "QUANTITY", apply: func(n *v1.Node, rest, value string) error {
-		return setAmount(&n.Status.Allocatable, v1.ResourceName(rest), value)
-	}},
 	{key: "zone", value: "NAME", apply: func(n *v1.Node, _, value string) error { setLabel(&n.Labels, "zone", value); return nil }},
 	{key: "region", value: "NAME", apply: func(n *v1.Node, _, value string) error { setLabel(&n.Labels, "region", value); return nil }},
 	{key: "label.", value: "VALUE", apply: func(n *v1.Node, rest, value string) error { setLabel(&n.Labels, rest, value); return nil }},
@@ -30,6 +27,9 @@ var nodeAttributes = []attribute[*v1.Node]{
 	}},
 	{key: "images", value: "NAME:SIZE,... or none", apply: nodeImages},
 	{key: "features", value: "NAME,... or none", apply: nodeFeatures},
+	{key: resourceKey, value: "QUANTITY", apply: func(n *v1.Node, rest, value string) error {
+		return setAmount(&n.Status.Allocatable, v1.ResourceName(rest), value)
+	}},
 }
 
 // newNode is a node that takes 110 pods and has no other allocatable yet.

@@ -17,9 +17,6 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "cpu", value: "QUANTITY", apply: podAmount("cpu")},
 	{key: "mem", value: "QUANTITY", apply: podAmount("mem")},
 	{key: "ephemeral", value: "QUANTITY", apply: podAmount("ephemeral")},
-	{key: resourceKey, value: "QUANTITY", apply: func(p *v1.Pod, rest, value string) error {
-		return setAmount(&p.Spec.Containers[0].Resources.Requests, v1.ResourceName(rest), value)
-	}},
 	{key: "container", value: "ITEM:VALUE,...", apply: podContainer},
 	{key: "init", value: "ITEM:VALUE,...", apply: podInit(false)},
 	{key: "sidecar", value: "ITEM:VALUE,...", apply: podInit(true)},
@@ -42,6 +39,9 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "owner", value: "KIND/NAME or none", apply: podOwner},
 	{key: "port", value: "PORT[/PROTOCOL][@IP]", apply: func(p *v1.Pod, _, value string) error { return hostPort(&p.Spec.Containers[0], value) }},
 	{key: "image", value: "NAME", apply: func(p *v1.Pod, _, value string) error { p.Spec.Containers[0].Image = value; return nil }},
+	{key: "pvc", value: "CLAIM or none", apply: podClaim},
+	{key: "ephemeral-pvc", value: ephemeralForm, apply: podEphemeral},
+	{key: "disk", value: diskForm, apply: podDisk},
 	{key: "gate", value: "NAME or none", apply: podGate},
 	{key: "hostnetwork", bare: true, value: "true or false", apply: func(p *v1.Pod, _, value string) (err error) {
 		p.Spec.HostNetwork, err = truth(value)
@@ -55,6 +55,9 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: "nominated", value: "NODE or none", apply: podNomination},
 	{key: "terminating", bare: true, value: "true", apply: podTerminating},
 	{key: "phase", value: "Pending, Running, Succeeded or Failed", apply: podPhase},
+	{key: resourceKey, value: "QUANTITY", apply: func(p *v1.Pod, rest, value string) error {
+		return setAmount(&p.Spec.Containers[0].Resources.Requests, v1.ResourceName(rest), value)
+	}},
 }
 
 // newPod is a pending pod with one container without requests, a replica of app.

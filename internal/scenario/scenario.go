@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
 // Scenario is one parsed file.
@@ -15,7 +17,9 @@ type Scenario struct {
 	seed  uint64
 	// config is a KubeSchedulerConfiguration in YAML; empty means the default one.
 	config []byte
-	steps  []step
+	// volumes is how volumes are bound and provisioned.
+	volumes simulate.Volumes
+	steps   []step
 }
 
 // step is a list of commands, which may let time pass, and the expectations after them.

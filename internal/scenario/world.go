@@ -33,7 +33,7 @@ func (s *Scenario) Run() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}
-	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: s.seed})
+	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: s.seed, Volumes: s.volumes})
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}

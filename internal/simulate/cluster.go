@@ -37,6 +37,8 @@ type Config struct {
 	// Seed chooses among equally good nodes, and what goes wrong.
 	Seed   uint64
 	Faults Faults
+	// Volumes is how volumes are bound and provisioned.
+	Volumes Volumes
 	// Observers are told what the loop does, and OnPhase, unless it is nil, what the engine does; after a restart, of the new process.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
@@ -56,6 +58,7 @@ type Cluster struct {
 	agenda agenda
 	store  store
 	chaos  chaos
+	volume *volumeController
 	// changes counts the changes to API objects, except to conditions: while it stays the same, a retry cannot succeed.
 	changes int64
 
@@ -127,6 +130,7 @@ func New(config Config) (*Cluster, error) {
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
 		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
 	}
+	c.volume = newVolumeController(c, config.Volumes)
 	for _, p := range config.Scheduler.Profiles {
 		c.profiles[p.Name] = p
 	}
@@ -230,6 +234,9 @@ func (c *Cluster) Objects() []runtime.Object {
 	}
 	return objects
 }
+
+// Object returns a stored object that is neither a node nor a pod, nil if there is none. It must not be changed.
+func (c *Cluster) Object(ref model.Ref) kinds.Object { return c.store.others[ref] }
 
 // Node returns a stored node, nil if there is none.
 func (c *Cluster) Node(name string) *v1.Node { return c.store.nodes[name] }
@@ -357,6 +364,16 @@ func (c *Cluster) FailBind(key model.PodKey, fault Fault, times int) {
 
 // DelayBind makes every binding of a pod take so long to reach the API server.
 func (c *Cluster) DelayBind(key model.PodKey, delay time.Duration) { c.chaos.plan(key).delay = delay }
+
+// FailProvision makes the provisioner fail the next times that it is to make a volume for a claim, always if times is negative.
+func (c *Cluster) FailProvision(claim model.ClaimKey, times int) {
+	c.chaos.provision(claim).times = times
+}
+
+// DelayProvision makes the provisioner take so much longer for a claim.
+func (c *Cluster) DelayProvision(claim model.ClaimKey, delay time.Duration) {
+	c.chaos.provision(claim).delay = delay
+}
 
 // SetFaults changes what goes wrong from now on.
 func (c *Cluster) SetFaults(faults Faults) { c.chaos.Faults = faults }

@@ -225,12 +225,15 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 		c.round.Stored = append(c.round.Stored, bound)
 		c.show(bound)
 	case commit.WriteStep, commit.UndoStep:
+		c.volume.interfere(request.Write)
 		patched, err := c.store.patch(request.Write)
 		if err != nil {
 			return commit.Response{Err: err}
 		}
-		c.changes++
-		c.show(patched)
+		if patched != nil {
+			c.changes++
+			c.show(patched)
+		}
 	case commit.Ask:
 		pod := c.store.pods[key]
 		if pod == nil || pod.UID != request.Pod.UID {

@@ -29,6 +29,11 @@ type Faults struct {
 	Requests map[Fault]int
 	// Kinds are the requests that these faults happen to; all if there are none.
 	Kinds []commit.RequestKind
+	// ControllerDelayMax bounds how late a controller acts on a change to a volume or a claim.
+	ControllerDelayMax time.Duration
+	// Volumes says in how many of 100 occasions each fault happens: when a volume begins to be provisioned, or when a step's write to a volume or
+	// claim arrives.
+	Volumes map[VolumeFault]int
 }
 
 // Fault is a way in which a request fails.
@@ -114,7 +119,7 @@ func (f Fault) refusal(request commit.Request) error {
 	return nil
 }
 
-// bindPlan is what was ordered for the next bindings of one pod.
+// bindPlan is what was ordered for the next bindings of one pod, or the next volumes that are provisioned for one claim.
 type bindPlan struct {
 	fault Fault
 	times int
@@ -124,12 +129,16 @@ type bindPlan struct {
 // chaos draws what goes wrong. Draws happen in the order of what happens, so a seed repeats them.
 type chaos struct {
 	Faults
-	random *rand.Rand
-	plans  map[model.PodKey]*bindPlan
+	random     *rand.Rand
+	plans      map[model.PodKey]*bindPlan
+	provisions map[model.ClaimKey]*bindPlan
 }
 
 func newChaos(faults Faults, seed uint64) chaos {
-	return chaos{Faults: faults, random: rand.New(rand.NewPCG(seed, 1)), plans: map[model.PodKey]*bindPlan{}}
+	return chaos{
+		Faults: faults, random: rand.New(rand.NewPCG(seed, 1)),
+		plans: map[model.PodKey]*bindPlan{}, provisions: map[model.ClaimKey]*bindPlan{},
+	}
 }
 
 func (c *chaos) plan(key model.PodKey) *bindPlan {

@@ -1,10 +1,12 @@
 package simulate
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"reflect"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,7 +26,8 @@ var kindOf = func() map[schema.GroupVersionResource]model.Kind {
 	return by
 }()
 
-// patch does what the API server does with a patch: one that names another version or another UID than the object has is refused.
+// patch does what the API server does with a patch: one that names another version or another UID than the object has is refused, and one that
+// changes nothing makes no new version. It returns nil if there is none.
 func (s *store) patch(write *plan.Write) (kinds.Object, error) {
 	group := write.Resource.GroupResource()
 	kind, ok := kindOf[write.Resource]
@@ -48,27 +51,39 @@ func (s *store) patch(write *plan.Write) (kinds.Object, error) {
 	if want := wants.Metadata.UID; want != "" && want != stored.GetUID() {
 		return nil, apierrors.NewConflict(group, write.Name, fmt.Errorf("the UID in the precondition is %s, the object's is %s", want, stored.GetUID()))
 	}
-	if write.Type != types.StrategicMergePatchType {
-		return nil, apierrors.NewBadRequest(fmt.Sprintf("patches of type %s are not simulated", write.Type))
-	}
-	patched, err := patched(stored, write.Data)
+	patched, err := patched(stored, write)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	if patched == nil {
+		return nil, nil
 	}
 	return s.setOther(ref, patched), nil
 }
 
-func patched(object kinds.Object, data []byte) (kinds.Object, error) {
+// patched returns nil if the patch changes nothing.
+func patched(object kinds.Object, write *plan.Write) (kinds.Object, error) {
 	before, err := json.Marshal(object)
 	if err != nil {
 		return nil, err
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, data, object)
+	var after []byte
+	switch write.Type {
+	case types.MergePatchType:
+		after, err = jsonpatch.MergePatch(before, write.Data)
+	case types.StrategicMergePatchType:
+		after, err = strategicpatch.StrategicMergePatch(before, write.Data, object)
+	default:
+		err = fmt.Errorf("patches of type %s are not simulated", write.Type)
+	}
 	if err != nil {
 		return nil, err
 	}
 	fresh := reflect.New(reflect.TypeOf(object).Elem()).Interface().(kinds.Object)
 	if err := json.Unmarshal(after, fresh); err != nil {
+		return nil, err
+	}
+	if after, err = json.Marshal(fresh); err != nil || bytes.Equal(before, after) {
 		return nil, err
 	}
 	return fresh, nil

@@ -144,13 +144,17 @@ func (c *Cluster) listed(kind model.Kind) []sighting {
 	return all
 }
 
-// show plans a watch event about an object in a new version.
+// show plans a watch event about an object in a new version, which controllers act on.
 func (c *Cluster) show(object kinds.Object) {
+	c.volume.changed(object)
 	c.plan(sighting{kinds.Of(object).Ref(object), object})
 }
 
-// showGone plans a watch event about an object that is gone.
-func (c *Cluster) showGone(ref model.Ref) { c.plan(sighting{of: ref}) }
+// showGone plans a watch event about an object that is gone, which controllers act on.
+func (c *Cluster) showGone(ref model.Ref) {
+	c.volume.gone(ref)
+	c.plan(sighting{of: ref})
+}
 
 // plan plans a watch event, and sometimes its twin. Kinds that are not watched have none.
 func (c *Cluster) plan(s sighting) {
