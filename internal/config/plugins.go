@@ -20,10 +20,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesbalancedallocation"
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeunschedulable"
+	"github.com/berth-scheduler/berth/internal/plugins/nodevolumelimits"
 	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/plugins/schedulinggates"
 	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
+	"github.com/berth-scheduler/berth/internal/plugins/volumebinding"
+	"github.com/berth-scheduler/berth/internal/plugins/volumerestrictions"
+	"github.com/berth-scheduler/berth/internal/plugins/volumezone"
 )
 
 // row describes a plugin.
@@ -63,10 +67,10 @@ func builtIn(gates Gates) registry {
 		{"NodeAffinity", at(preFilter, filter, preScore, score), typed(nodeaffinity.New), 2, nodeAffinityArgs()},
 		{"NodePorts", at(preFilter, filter), plain(nodeports.New), 0, nil},
 		{"NodeResourcesFit", at(preFilter, filter, preScore, score, placementScore), typed(noderesourcesfit.New), 1, fitArgs()},
-		{"VolumeRestrictions", at(preFilter, filter), nil, 0, nil},
-		{"NodeVolumeLimits", at(preFilter, filter), nil, 0, nil},
-		{"VolumeBinding", at(preFilter, filter, preScore, score, reserve, preBind), nil, 0, volumeBindingArgs(gates.Enabled(storageCapacityScoring))},
-		{"VolumeZone", at(preFilter, filter), nil, 0, nil},
+		{"VolumeRestrictions", at(preFilter, filter), plain(volumerestrictions.New), 0, nil},
+		{"NodeVolumeLimits", at(preFilter, filter), plain(nodevolumelimits.New), 0, nil},
+		{"VolumeBinding", at(preFilter, filter, preScore, score, reserve, preBind), typed(volumebinding.New), 0, volumeBindingArgs(gates.Enabled(storageCapacityScoring))},
+		{"VolumeZone", at(preFilter, filter), plain(volumezone.New), 0, nil},
 		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
 		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), nil, 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},

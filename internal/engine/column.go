@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 
@@ -297,32 +296,32 @@ type columnScore interface {
 	Normalization() model.Normalization
 }
 
-// scoreNeed returns the need of a Score plugin for the cycle's pod, and how to get its uncompiled form; the need is zero if the plugin skips the pod.
-func (c *cycle) scoreNeed(at int, p columnScore) (need model.Need, source func() plugin.ScoreNeed, err error) {
-	switch p := p.(type) {
-	case plugin.NodeScore:
-		return c.pod.Needs[at], func() plugin.ScoreNeed { return p.ScoreNeed(c.pod) }, nil
-	case plugin.StateScore:
-		own, err := p.ScoreNeedIn(c.view, c.pod)
-		if err != nil {
-			return need, nil, errPreScore(p, err)
-		}
-		return plugin.NeedOf(own), func() plugin.ScoreNeed { return own }, nil
+// scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin skips the pod; and that of a StateScore uncompiled.
+func (c *cycle) scoreNeed(at int, p columnScore) (need model.Need, own plugin.ScoreNeed, err error) {
+	stateful, ok := p.(plugin.StateScore)
+	if !ok {
+		return c.pod.Needs[at], nil, nil
 	}
-	panic(fmt.Sprintf("engine: Score plugin %q of type %T has no columns", p.Name(), p))
+	if own, err = stateful.ScoreNeedIn(c.view, c.pod); err != nil {
+		return need, nil, errPreScore(p, err)
+	}
+	return plugin.NeedOf(own), own, nil
 }
 
 // scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil if the plugin skips the pod.
 func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, error) {
 	at := len(c.profile.Filters) + i
-	need, source, err := c.scoreNeed(at, p)
+	need, own, err := c.scoreNeed(at, p)
 	if need.IsZero() || err != nil {
 		return nil, err
 	}
 	key := columnKey{c.profile.ids[at], need}
 	column := e.columns.scores[key]
 	if column == nil || column.isWorn(c.view) {
-		scores, err := source().Compile()
+		if own == nil {
+			own = p.(plugin.NodeScore).ScoreNeed(c.pod)
+		}
+		scores, err := own.Compile()
 		if err != nil {
 			return nil, errPreScore(p, err)
 		}

@@ -12,7 +12,7 @@ import (
 
 // VolumesJudged says whether Berth has the four plugins about volumes: then the shapes and sequences about them are among those that are always
 // compared.
-const VolumesJudged = false
+const VolumesJudged = true
 
 // volumePlugins are the plugins that these shapes are about.
 func volumePlugins() []string {
