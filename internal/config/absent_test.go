@@ -47,25 +47,21 @@ func TestNothingIsPassedOver(t *testing.T) {
 
 // An enabled missing plugin bars pods, at whichever point it would decide. A disabled one is ignored, as in kube-scheduler.
 func TestBars(t *testing.T) {
-	const volumes = "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone"
-	const off = `{name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeZone}`
 	for _, row := range []struct {
 		name, plugins string
 		spec          v1.PodSpec
 		want          string
 	}{
 		{"defaults", `{}`, v1.PodSpec{}, ""},
-		{"claim", `{}`, withClaim, volumes},
+		{"claim", `{}`, withClaim, ""},
 		{"device", `{}`, withDevice, "DynamicResources"},
 		{"group, gate off", `{}`, withGroup, ""},
 		{"group, plugin on", `{multiPoint: {enabled: [{name: GangScheduling}]}}`, withGroup, "GangScheduling"},
-		{"one disabled", `{multiPoint: {disabled: [{name: VolumeZone}]}}`, withClaim, "VolumeRestrictions NodeVolumeLimits VolumeBinding"},
-		{"all disabled", `{multiPoint: {disabled: [` + off + `, {name: VolumeBinding}]}}`, withClaim, ""},
 		{"no device plugin", `{multiPoint: {disabled: [{name: DynamicResources}]}}`, withDevice, ""},
-		{"off at preFilter", `{multiPoint: {disabled: [` + off + `]}, preFilter: {disabled: [{name: VolumeBinding}]}}`, withClaim, "VolumeBinding"},
-		{"off at filter", `{multiPoint: {disabled: [` + off + `]}, filter: {disabled: [{name: VolumeBinding}]}}`, withClaim, "VolumeBinding"},
-		{"only reserves", `{multiPoint: {disabled: [` + off + `, {name: VolumeBinding}]}, reserve: {enabled: [{name: VolumeBinding}]}}`, withClaim, "VolumeBinding"},
-		{"only scores", `{multiPoint: {disabled: [` + off + `, {name: VolumeBinding}]}, score: {enabled: [{name: VolumeBinding}]}}`, withClaim, ""},
+		{"off at preFilter", `{preFilter: {disabled: [{name: DynamicResources}]}}`, withDevice, "DynamicResources"},
+		{"off at filter", `{filter: {disabled: [{name: DynamicResources}]}}`, withDevice, "DynamicResources"},
+		{"only reserves", `{multiPoint: {disabled: [{name: DynamicResources}]}, reserve: {enabled: [{name: DynamicResources}]}}`, withDevice, "DynamicResources"},
+		{"only scores", `{multiPoint: {disabled: [{name: DynamicResources}]}, score: {enabled: [{name: DynamicResources}]}}`, withDevice, ""},
 		{"only gates", `{multiPoint: {disabled: [{name: DynamicResources}]}, preEnqueue: {enabled: [{name: DynamicResources}]}}`, withDevice, "DynamicResources"},
 	} {
 		c := mustParse(t, "profiles: [{plugins: "+row.plugins+"}]")
@@ -101,7 +97,7 @@ func TestBarring(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"DynamicResources", "NodeVolumeLimits", "VolumeBinding", "VolumeRestrictions", "VolumeZone"}, c.Barring); diff != "" {
+	if diff := cmp.Diff([]string{"DynamicResources"}, c.Barring); diff != "" {
 		t.Errorf("barring (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"DefaultPreemption"}, c.WithoutEffect()); diff != "" {

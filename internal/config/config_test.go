@@ -181,20 +181,28 @@ func TestReads(t *testing.T) {
 	const neither = `, {name: InterPodAffinity}`
 	const none, namespaces = "pods nodes", "pods nodes namespaces"
 	const owners = " services replicationcontrollers replicasets statefulsets"
+	const storage = " persistentvolumes persistentvolumeclaims storageclasses csinodes csidrivers csistoragecapacities volumeattachments"
+	const volumes = `{name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeBinding}, {name: VolumeZone}`
 	for _, test := range []struct{ profiles, want string }{
-		{`{}`, namespaces + owners},
-		{fmt.Sprintf(list, ""), namespaces},
-		{fmt.Sprintf(list, fmt.Sprintf(zone, "ScheduleAnyway")), namespaces + owners},
-		{fmt.Sprintf(list, fmt.Sprintf(zone, "DoNotSchedule")), namespaces + owners},
-		{fmt.Sprintf(off, ""), namespaces},
-		{fmt.Sprintf(off, neither), none},
-		{fmt.Sprintf(off, neither) + `, {schedulerName: b}`, namespaces + owners},
-		{`{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}}}`, none + owners},
-		{`{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}, score: {enabled: [{name: InterPodAffinity}]}}}`, namespaces + owners},
-		{`{pluginConfig: [{name: PodTopologySpread, args: {}}]}`, namespaces + owners},
-		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}, score: {enabled: [{name: PodTopologySpread}]}}}`, namespaces + owners},
+		{`{}`, namespaces + owners + storage},
+		{fmt.Sprintf(list, ""), namespaces + storage},
+		{fmt.Sprintf(list, fmt.Sprintf(zone, "ScheduleAnyway")), namespaces + owners + storage},
+		{fmt.Sprintf(list, fmt.Sprintf(zone, "DoNotSchedule")), namespaces + owners + storage},
+		{fmt.Sprintf(off, ""), namespaces + storage},
+		{fmt.Sprintf(off, neither), none + storage},
+		{fmt.Sprintf(off, neither) + `, {schedulerName: b}`, namespaces + owners + storage},
+		{`{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}}}`, none + owners + storage},
+		{`{plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}, score: {enabled: [{name: InterPodAffinity}]}}}`, namespaces + owners + storage},
+		{`{pluginConfig: [{name: PodTopologySpread, args: {}}]}`, namespaces + owners + storage},
+		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}, score: {enabled: [{name: PodTopologySpread}]}}}`, namespaces + owners + storage},
 		{`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}`, none},
-		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}, pluginConfig: [{name: PodTopologySpread, args: {}}]}`, namespaces},
+		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}, pluginConfig: [{name: PodTopologySpread, args: {}}]}`, namespaces + storage},
+		{`{plugins: {multiPoint: {disabled: [` + volumes + `]}}}`, namespaces + owners},
+		{`{plugins: {multiPoint: {disabled: [` + volumes + `], enabled: [{name: VolumeRestrictions}]}}}`, namespaces + owners + " persistentvolumeclaims"},
+		{
+			`{plugins: {multiPoint: {disabled: [` + volumes + `], enabled: [{name: VolumeZone}]}}}`,
+			namespaces + owners + " persistentvolumes persistentvolumeclaims storageclasses",
+		},
 	} {
 		var got []string
 		for _, kind := range mustParse(t, "profiles: ["+test.profiles+"]").Reads() {

@@ -177,6 +177,7 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, made, as[plugin.PreEnqueue]); err != nil {
 		return err
 	}
+	profile.PreFilterOrder = order[preFilter]
 	for _, name := range order[preFilter] {
 		if p, ok := made[name].(plugin.PreFilter); ok {
 			profile.PreFilters = append(profile.PreFilters, p)

@@ -88,8 +88,8 @@ type profile struct {
 	ids []int32
 	// filters is the number of the list of Filters, by which it finds remembered rejections. Profiles with equal lists share it.
 	filters int32
-	// stateful means that some filters are StateFilters.
-	stateful bool
+	// stateful are the positions of StateFilters, in the order in which their needs are worked out.
+	stateful []int
 	// counts are the filters that are CountFilters, nil where another one is. counting are their positions.
 	counts   []plugin.CountFilter
 	counting []int

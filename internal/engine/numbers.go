@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
@@ -29,9 +31,10 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 			own.counting = append(own.counting, i)
 		}
 		if _, ok := f.(plugin.StateFilter); ok {
-			own.stateful = true
+			own.stateful = append(own.stateful, i)
 		}
 	}
+	slices.SortStableFunc(own.stateful, func(a, b int) int { return cmp.Compare(p.PreFilterAt(p.Filters[a]), p.PreFilterAt(p.Filters[b])) })
 	own.filters = n.list(own.ids)
 	for i := range p.Scores {
 		own.ids = append(own.ids, n.plugin(p.Scores[i].Score))

@@ -40,7 +40,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	if c.narrowed, rejection, err = p.narrow(v, pod); rejection != nil || err != nil {
 		return c, rejection, err
 	}
-	if p.stateful {
+	if len(p.stateful) > 0 {
 		if rejection, err = e.workOutNeeds(&c); rejection != nil || err != nil {
 			return c, rejection, err
 		}
@@ -57,20 +57,18 @@ func (e *Engine) prepare(c *cycle) {
 
 // workOutNeeds gets the needs of StateFilters in the view.
 func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
-	c.needs, c.own = append(e.scratch.needs[:0], c.needs...), e.scratch.own[:0]
-	for i, f := range c.profile.Filters {
-		c.own = append(c.own, nil)
-		stateful, ok := f.(plugin.StateFilter)
-		if !ok {
-			continue
-		}
-		need, text, err := stateful.FilterNeedIn(c.view, c.pod)
+	c.needs = append(e.scratch.needs[:0], c.needs...)
+	c.own = slices.Grow(e.scratch.own[:0], len(c.needs))[:len(c.needs)]
+	clear(c.own)
+	e.scratch.needs, e.scratch.own = c.needs, c.own
+	for _, i := range c.profile.stateful {
+		f := c.profile.Filters[i].(plugin.StateFilter)
+		need, text, err := f.FilterNeedIn(c.view, c.pod)
 		if rejection, err := preFilterResult(f, text, err); rejection != nil || err != nil {
 			return rejection, err
 		}
 		c.own[i], c.needs[i] = need, plugin.NeedOf(need)
 	}
-	e.scratch.needs, e.scratch.own = c.needs, c.own
 	return nil, nil
 }
 

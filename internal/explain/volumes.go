@@ -158,10 +158,11 @@ func (s *Snapshot) boundElsewhere(pod *model.Pod, node state.Node) (lines []stri
 			lines = append(lines, fmt.Sprintf("claim %s is bound to volume %s, which does not exist", claim.Key.Name, claim.Object.Spec.VolumeName))
 			continue
 		}
-		if affinity, err := volume.AffinityOn(node.Volumes().CSINode()); err != nil || model.NodeSelectorOf(affinity).Matches(node.Object().Labels) {
+		affinity, err := volume.AffinityOn(node.Volumes().CSINode())
+		if err != nil || model.NodeSelectorOf(affinity).Matches(node.Object().Labels) {
 			continue
 		}
-		required := volume.Object.Spec.NodeAffinity.Required
+		required := model.NodeSelectorTerms(affinity) // that of a translated volume may differ from its own
 		lines = append(lines, fmt.Sprintf("claim %s is bound to volume %s, which can be used where %s%s", claim.Key.Name, volume.Name,
 			textOfSelector(required), here(node, keysOf(required)...)))
 	}

@@ -61,11 +61,17 @@ func NodeSelectorOf(text Need) *NodeSelector {
 		}
 		return &NodeSelector{selector: selector, required: exactly(&source)}
 	}
-	var source v1.NodeSelector
-	if err := source.Unmarshal([]byte(encoded[1:])); err != nil {
-		return &NodeSelector{selector: labels.Nothing()}
+	source := NodeSelectorTerms(text)
+	return &NodeSelector{terms: nodeaffinity.NewLazyErrorNodeSelector(source), required: inValues(source)}
+}
+
+// NodeSelectorTerms returns the selector that a canonical text of Volume stands for; one without terms for the zero text.
+func NodeSelectorTerms(text Need) *v1.NodeSelector {
+	source := new(v1.NodeSelector)
+	if !text.IsZero() && source.Unmarshal([]byte(text.String()[1:])) != nil {
+		return new(v1.NodeSelector) // it was not made by this package
 	}
-	return &NodeSelector{terms: nodeaffinity.NewLazyErrorNodeSelector(&source), required: inValues(&source)}
+	return source
 }
 
 // inValues returns the values that labels must have, if the selector demands nothing else; nil otherwise.

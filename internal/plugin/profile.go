@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,9 @@ type Profile struct {
 	PreEnqueue        []PreEnqueue
 	EnqueueExtensions []EnqueueExtensions
 	PreFilters        []PreFilter
+	// PreFilterOrder are the names of the plugins at PreFilter in their order, StateFilters among them: the first that rejects a pod is reported. It may
+	// be empty; StateFilters then follow in the order of Filters.
+	PreFilterOrder []string
 	// Filters run in this order; the first that rejects a node is reported.
 	Filters     []Filter
 	PostFilters []PostFilter
@@ -37,6 +41,14 @@ type Queued struct {
 	Pod *model.Pod
 	// Since is when the pod was queued, or queued again after its last failed attempt.
 	Since time.Time
+}
+
+// PreFilterAt returns the position of a plugin in PreFilterOrder, which is behind all others for one that is not in it.
+func (p *Profile) PreFilterAt(f Plugin) int {
+	if i := slices.Index(p.PreFilterOrder, f.Name()); i >= 0 {
+		return i
+	}
+	return len(p.PreFilterOrder)
 }
 
 // Waiter returns the named plugin of the profile if it has steps that wait, nil otherwise.

@@ -54,10 +54,6 @@ var harmless = map[string]string{
 
 // judged holds the demands of a pod that each missing plugin judges. A demand is a text that follows "the pod".
 var judged = map[string][]func(pod *v1.Pod) string{
-	"VolumeRestrictions":         {uses(claims, comparedDisks)},
-	"NodeVolumeLimits":           {uses(claims, ephemeralVolumes, countedDisks)},
-	"VolumeBinding":              {uses(claims, ephemeralVolumes)},
-	"VolumeZone":                 {uses(claims)},
 	"DynamicResources":           {resourceClaims, deviceClasses},
 	"GangScheduling":             {podGroup},
 	"TopologyPlacementGenerator": {podGroup},
@@ -88,6 +84,13 @@ func resourceClaims(pod *v1.Pod) string {
 		names[i] = fmt.Sprintf("resource claim %q", pod.Spec.ResourceClaims[i].Name)
 	}
 	return used(names)
+}
+
+func used(names []string) string {
+	if len(names) == 0 {
+		return ""
+	}
+	return "uses " + strings.Join(names, ", ")
 }
 
 // deviceClassPrefix begins the resource name that every DeviceClass has.

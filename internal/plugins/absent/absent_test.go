@@ -17,18 +17,6 @@ var (
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
-func withVolumes(sources ...v1.VolumeSource) v1.PodSpec {
-	var spec v1.PodSpec
-	for _, s := range sources {
-		spec.Volumes = append(spec.Volumes, v1.Volume{Name: "v", VolumeSource: s})
-	}
-	return spec
-}
-
-func claim(name string) v1.VolumeSource {
-	return v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}
-}
-
 func resources(name, requests, limits string) v1.Container {
 	var c v1.Container
 	if requests != "" {
@@ -45,7 +33,7 @@ func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
 	t.Helper()
 	var names []string
 	for _, name := range []string{
-		"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources", "GangScheduling", "TopologyPlacementGenerator",
+		"DynamicResources", "GangScheduling", "TopologyPlacementGenerator",
 	} {
 		p, err := New(name)
 		if err != nil {
@@ -76,7 +64,6 @@ func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
 }
 
 func TestDemands(t *testing.T) {
-	const all = "VolumeRestrictions NodeVolumeLimits VolumeBinding VolumeZone"
 	group := "workers"
 	for _, row := range []struct {
 		name          string
@@ -84,20 +71,6 @@ func TestDemands(t *testing.T) {
 		plugins, text string
 	}{
 		{"nothing", v1.PodSpec{}, "", ""},
-		{"claim", withVolumes(claim("data")), all, `uses PersistentVolumeClaim "data"`},
-		{"claims", withVolumes(claim("a"), claim("b"), claim("a")), all, `uses PersistentVolumeClaim "a", PersistentVolumeClaim "b"`},
-		{"ephemeral", withVolumes(v1.VolumeSource{Ephemeral: &v1.EphemeralVolumeSource{}}), "NodeVolumeLimits VolumeBinding", `uses ephemeral volume "v"`},
-		{"harmless beside a claim", withVolumes(v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}, claim("b")), all, `uses PersistentVolumeClaim "b"`},
-		{"gce", withVolumes(v1.VolumeSource{GCEPersistentDisk: &v1.GCEPersistentDiskVolumeSource{}}), "VolumeRestrictions NodeVolumeLimits", `uses gcePersistentDisk volume "v"`},
-		{"aws", withVolumes(v1.VolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{}}), "VolumeRestrictions NodeVolumeLimits", `uses awsElasticBlockStore volume "v"`},
-		{"iscsi", withVolumes(v1.VolumeSource{ISCSI: &v1.ISCSIVolumeSource{}}), "VolumeRestrictions", `uses iscsi volume "v"`},
-		{"rbd", withVolumes(v1.VolumeSource{RBD: &v1.RBDVolumeSource{}}), "VolumeRestrictions", `uses rbd volume "v"`},
-		{"azure disk", withVolumes(v1.VolumeSource{AzureDisk: &v1.AzureDiskVolumeSource{}}), "NodeVolumeLimits", `uses azureDisk volume "v"`},
-		{"cinder", withVolumes(v1.VolumeSource{Cinder: &v1.CinderVolumeSource{}}), "NodeVolumeLimits", `uses cinder volume "v"`},
-		{"portworx", withVolumes(v1.VolumeSource{PortworxVolume: &v1.PortworxVolumeSource{}}), "NodeVolumeLimits", `uses portworxVolume volume "v"`},
-		{"azure file", withVolumes(v1.VolumeSource{AzureFile: &v1.AzureFileVolumeSource{}}), "", ""},
-		{"vsphere", withVolumes(v1.VolumeSource{VsphereVolume: &v1.VsphereVirtualDiskVolumeSource{}}), "", ""},
-		{"inline csi", withVolumes(v1.VolumeSource{CSI: &v1.CSIVolumeSource{}}), "", ""},
 		{"devices", v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}, {Name: "nic"}}}, "DynamicResources", `uses resource claim "gpu", resource claim "nic"`},
 		{
 			"device class", v1.PodSpec{Containers: []v1.Container{{}, resources("deviceclass.resource.kubernetes.io/gpu", "1", "1")}},

@@ -167,6 +167,11 @@ func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdi
 		theirMessage = verdict.Err.Error()
 	case verdict.Err != nil:
 		theirError = verdict.Err.Error()
+		for _, err := range verdict.Errs {
+			if err.Error() == a.Error {
+				theirError = a.Error
+			}
+		}
 	default:
 		theirMessage = verdict.Message
 	}

@@ -7,11 +7,11 @@ import (
 	"slices"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -75,14 +75,14 @@ func patched(stored runtime.Object, w *plan.Write) (runtime.Object, error) {
 	if stored == nil {
 		return nil, fmt.Errorf("there is no such object")
 	}
-	if w.Type != types.StrategicMergePatchType {
+	if w.Type != types.MergePatchType {
 		return nil, fmt.Errorf("patches of type %s are not understood", w.Type)
 	}
 	before, err := json.Marshal(stored)
 	if err != nil {
 		return nil, err
 	}
-	after, err := strategicpatch.StrategicMergePatch(before, w.Data, stored)
+	after, err := jsonpatch.MergePatch(before, w.Data)
 	if err != nil {
 		return nil, err
 	}

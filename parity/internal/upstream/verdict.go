@@ -24,8 +24,10 @@ type Verdict struct {
 	Plugins []string
 	// Best are the names of the nodes that kube-scheduler chooses from, sorted.
 	Best []string
-	// Err ends the cycle without a result.
-	Err error
+	// Err ends the cycle without a result. Of several nodes whose filters fail, kube-scheduler reports the one that it happens to look at first: Errs
+	// are the errors of all of them, and Err is the first node's.
+	Err  error
+	Errs []error
 }
 
 // Node is the plugins' result for a node.
@@ -147,8 +149,9 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 			node.Feasible = true
 			c.feasible = append(c.feasible, info)
 		case !status.IsRejected():
-			c.verdict.Err = status.AsError()
-			return
+			c.verdict.Errs = append(c.verdict.Errs, status.AsError())
+			c.verdict.Err = c.verdict.Errs[0]
+			continue
 		default:
 			node.First = rejection(status)
 			if len(c.nominated.NominatedPodsForNode(node.Name)) == 0 {
