@@ -23,7 +23,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/nodevolumelimits"
 	"github.com/berth-scheduler/berth/internal/plugins/volumebinding"
+	"github.com/berth-scheduler/berth/internal/plugins/volumerestrictions"
+	"github.com/berth-scheduler/berth/internal/plugins/volumezone"
 )
 
 // volumePlugins are those about volumes, in the order of the default profile.
@@ -52,7 +55,9 @@ func volumeProfile(t testing.TB, o *oracle.Profile) *plugin.Profile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have := map[string]plugin.Filter{volumebinding.Name: binding}
+	have := map[string]plugin.Filter{
+		"VolumeRestrictions": volumerestrictions.New(), "NodeVolumeLimits": nodevolumelimits.New(), volumebinding.Name: binding, "VolumeZone": volumezone.New(),
+	}
 	var own []plugin.Filter
 	for _, name := range volumePlugins {
 		switch f := have[name]; {
@@ -235,9 +240,9 @@ func (s *sightings) check(t *testing.T) {
 		"VolumeBinding: node(s) didn't match PersistentVolume's node affinity",
 		"VolumeBinding: node(s) didn't find available persistent volumes to bind",
 		"VolumeBinding: node(s) did not have enough free storage",
-		"VolumeBinding: node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)",
 		"VolumeBinding: pod has unbound immediate PersistentVolumeClaims",
-		"VolumeBinding: persistentvolumeclaim x not found",
+		"VolumeRestrictions: node(s) had no available disk", "NodeVolumeLimits: node(s) exceed max volume count",
+		"NodeVolumeLimits: d.csi CSI driver is not installed on the node", "VolumeZone: node(s) had no available volume zone",
 	} {
 		if s.counts[what] == 0 {
 			t.Errorf("%s: never in all seeds", what)
@@ -288,18 +293,18 @@ func (p *volumePair) indexOf(a assumedPod) int {
 	return slices.IndexFunc(p.base.Pods, func(p *v1.Pod) bool { return p.UID == a.pod.UID })
 }
 
-// place places a pending pod if it can be placed. It compares what it holds and what it writes.
+// place places the first pending pod that can be placed. It compares what it holds and what it writes.
 func (p *volumePair) place(t *testing.T, step int) {
-	pending := enginetest.Pending(p.Cluster)
-	if len(pending) == 0 {
-		return
+	for _, pod := range enginetest.Pending(p.Cluster) {
+		if d := p.Engine.Decide(p.State.View(), plan.WorkFor(p.Compile(pod))); d.Outcome == plan.Placed {
+			p.assume(t, step, pod, d.Placements[0])
+			return
+		}
 	}
-	pod := pending[p.r.IntN(len(pending))]
-	d := p.Engine.Decide(p.State.View(), plan.WorkFor(p.Compile(pod)))
-	if d.Outcome != plan.Placed {
-		return
-	}
-	placement := d.Placements[0]
+}
+
+func (p *volumePair) assume(t *testing.T, step int, pod *v1.Pod, placement plan.Placement) {
+	t.Helper()
 	a := assumedPod{pod: pod, placement: placement, reserved: oracle.Reservation{Node: placement.NodeName}}
 	if !p.Oracle.Disabled[volumebinding.Name] {
 		var ok bool

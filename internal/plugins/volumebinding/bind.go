@@ -92,8 +92,7 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	}
 	node := v.Node(slot)
 	f := compile(claims.demands(v))
-	var found found
-	unfit, failed := f.find(node, &found)
+	found, unfit, failed := f.find(node, found{})
 	switch {
 	case failed != 0:
 		return nil, f.Err(failed)

@@ -296,8 +296,8 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 		return failed
 	}
 	if f.delays {
-		var found found
-		unfit, failed := f.find(node, &found)
+		var space space
+		_, unfit, failed := f.find(node, space.empty())
 		if failed != 0 {
 			return failed
 		}

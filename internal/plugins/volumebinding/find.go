@@ -110,13 +110,19 @@ func (f *finder) boundOn(node state.Node) (unfit, failed reason.Code) {
 // few is how many claims of a pod are found volumes for without allocating.
 const few = 4
 
+// space is memory for what is found; it stays on the stack of whoever asks.
+type space struct {
+	static      [few]match
+	provisioned [few]provisioned
+}
+
 // found is what would be done on a node: volumes are bound to claims, and others are provisioned.
 type found struct {
 	static      []match
 	provisioned []provisioned
-	staticSpace [few]match
-	space       [few]provisioned
 }
+
+func (s *space) empty() found { return found{s.static[:0], s.provisioned[:0]} }
 
 // match is a volume that was found for a claim, the at-th of those to find volumes for.
 type match struct {
@@ -131,16 +137,16 @@ type provisioned struct {
 	capacity *model.StorageCapacity
 }
 
-// find finds volumes for the claims on a node, the smallest claim first, and checks whether volumes can be provisioned for those that find none.
-func (f *finder) find(node state.Node, to *found) (unfit, failed reason.Code) {
-	to.static, to.provisioned = to.staticSpace[:0], to.space[:0]
+// find finds volumes for the claims on a node, the smallest claim first, and checks whether volumes can be provisioned for those that find none. It
+// appends to what is empty.
+func (f *finder) find(node state.Node, to found) (all found, unfit, failed reason.Code) {
 	for i := range f.selected {
 		if f.selected[i].node != node.Name() {
-			return conflict, 0
+			return to, conflict, 0
 		}
 	}
 	if f.unreadable != 0 {
-		return 0, f.unreadable
+		return to, 0, f.unreadable
 	}
 	for i, claim := range f.demands.find {
 		if volume := f.volumeFor(i, node, to.static); volume != nil {
@@ -155,11 +161,11 @@ func (f *finder) find(node state.Node, to *found) (unfit, failed reason.Code) {
 		}
 		capacity, unfit := f.provisions[i].on(node)
 		if unfit != 0 {
-			return unfit, 0
+			return to, unfit, 0
 		}
 		to.provisioned = append(to.provisioned, provisioned{f.provisions[i].claim, capacity})
 	}
-	return 0, 0
+	return to, 0, 0
 }
 
 // volumeFor returns a volume for the i-th claim on a node, nil if there is none: one that names the claim, or else the smallest that is free. If the

@@ -31,12 +31,13 @@ type scores struct {
 // kube-scheduler's Score panics where a claim has its class by the beta annotation only, and where a capacity limits the size of volumes and does not
 // say how much there is. Both count as nothing known here.
 func (f *scores) Score(node state.Node) int32 {
-	var found found
-	if unfit, failed := f.find(node, &found); unfit != 0 || failed != 0 {
+	var space space
+	found, unfit, failed := f.find(node, space.empty())
+	if unfit != 0 || failed != 0 {
 		return 0
 	}
-	var space [few]classUse
-	classes := space[:0]
+	var uses [few]classUse
+	classes := uses[:0]
 	for i := range found.static {
 		m := &found.static[i]
 		classes = addUse(classes, m.volume.Object.Spec.StorageClassName, m.claim.Request, m.volume.Capacity, true)

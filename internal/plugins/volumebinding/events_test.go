@@ -1,0 +1,134 @@
+package volumebinding
+
+import (
+	"slices"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// objectEvent is what a version of an object means for waiting pods; before is nil if it is new.
+func objectEvent(resource model.EventResource, before, now runtime.Object) model.Event {
+	compiled := func(o runtime.Object) model.Compiled { return kinds.Of(o).Change(o.(kinds.Object)).Compiled }
+	e := model.Event{Resource: resource, Action: model.Add, Object: compiled(now)}
+	if before != nil {
+		e.Action, e.OldObject = model.Update, compiled(before)
+	}
+	return e
+}
+
+// wakes reports whether one of the plugin's registrations wakes the pod, and checks that the keys by which the pod is found agree.
+func wakes(t *testing.T, name string, pod *model.Pod, e model.Event) bool {
+	t.Helper()
+	woken := false
+	for _, reg := range (&Plugin{}).EventsToRegister() {
+		if reg.Resource != e.Resource || reg.Actions&e.Action == 0 {
+			continue
+		}
+		helps := reg.Hint == nil || reg.Hint(pod, e)
+		woken = woken || helps
+		if reg.Cause == nil {
+			continue
+		}
+		var touch model.Touch
+		reg.Touches(e, &touch)
+		cause := reg.Cause(pod)
+		found := false
+		for _, way := range touch.Seeks {
+			for _, clause := range way {
+				found = found || slices.ContainsFunc(clause, func(k model.Key) bool { return slices.Contains(cause.Keys, k) })
+			}
+		}
+		if helps && !found {
+			t.Errorf("%s: the event helps, but %v does not find %v", name, touch, cause)
+		}
+	}
+	return woken
+}
+
+func TestEvents(t *testing.T) {
+	const migrated = "kubernetes.io/gce-pd"
+	p := pod(naming("c"), build.Ephemeral("s"), build.Disks("csi=d"))
+	tracking, silent := build.CSIDriver("d", "storageCapacity"), build.CSIDriver("d", "")
+	size := func(text string) runtime.Object { return pool("a", "class=dp "+text, "everything") }
+	for _, row := range []struct {
+		name        string
+		resource    model.EventResource
+		before, now runtime.Object
+		want        bool
+	}{
+		{"class added", model.StorageClassEvent, nil, class("x", ""), true},
+		{"class, topologies", model.StorageClassEvent, class("x", ""), class("x", "", build.AllowedTopologies("z=1")), true},
+		{"class, other topologies", model.StorageClassEvent, class("x", "", build.AllowedTopologies("z=2")), class("x", "", build.AllowedTopologies("z=1")), true},
+		{"class, same topologies", model.StorageClassEvent, class("x", "", build.AllowedTopologies("z=1")), class("x", "provisioner=e", build.AllowedTopologies("z=1")), false},
+		{"claim added", model.PersistentVolumeClaimEvent, nil, pvc("c", ""), true},
+		{"claim changed", model.PersistentVolumeClaimEvent, pvc("c", ""), pvc("c", ""), true},
+		{"claim of the ephemeral volume", model.PersistentVolumeClaimEvent, nil, pvc("p-s", ""), true},
+		{"another claim", model.PersistentVolumeClaimEvent, nil, pvc("d", ""), false},
+		{"claim of another namespace", model.PersistentVolumeClaimEvent, nil, pvc("c", "namespace=ns"), false},
+		{"volume added", model.PersistentVolumeEvent, nil, pv("v", ""), true},
+		{"volume changed", model.PersistentVolumeEvent, pv("v", ""), pv("v", ""), true},
+		{"CSINode added", model.CSINodeEvent, nil, build.CSINode("n1", ""), true},
+		{"CSINode, migrated", model.CSINodeEvent, build.CSINode("n1", ""), build.CSINode("n1", "", migrated), true},
+		{"CSINode, migrated no more", model.CSINodeEvent, build.CSINode("n1", "", migrated), build.CSINode("n1", ""), true},
+		{"CSINode, limits", model.CSINodeEvent, build.CSINode("n1", "d=1", migrated), build.CSINode("n1", "d=2", migrated), false},
+		{"driver added", model.CSIDriverEvent, nil, silent, false},
+		{"driver, no more tracking", model.CSIDriverEvent, tracking, silent, true},
+		{"driver, tracking", model.CSIDriverEvent, silent, tracking, false},
+		{"driver, as before", model.CSIDriverEvent, tracking, tracking, false},
+		{"driver of others", model.CSIDriverEvent, build.CSIDriver("e", "storageCapacity"), build.CSIDriver("e", ""), false},
+		{"capacity added", model.CSIStorageCapacityEvent, nil, size(""), true},
+		{"capacity, larger", model.CSIStorageCapacityEvent, size("capacity=1Gi"), size("capacity=2Gi"), true},
+		{"capacity, smaller", model.CSIStorageCapacityEvent, size("capacity=2Gi"), size("capacity=1Gi"), false},
+		{"capacity, equal", model.CSIStorageCapacityEvent, size("capacity=2Gi"), size("capacity=2Gi"), false},
+		{"capacity, known", model.CSIStorageCapacityEvent, size(""), size("capacity=0"), true},
+		{"capacity, unknown", model.CSIStorageCapacityEvent, size("capacity=1Gi"), size(""), false},
+		{"capacity, the maximum counts", model.CSIStorageCapacityEvent, size("capacity=1Gi maximum=3Gi"), size("capacity=9Gi maximum=2Gi"), false},
+		{"capacity, a larger maximum", model.CSIStorageCapacityEvent, size("capacity=9Gi maximum=2Gi"), size("capacity=9Gi maximum=3Gi"), true},
+	} {
+		if got := wakes(t, row.name, p, objectEvent(row.resource, row.before, row.now)); got != row.want {
+			t.Errorf("%s: woken: %t", row.name, got)
+		}
+	}
+	// A pod that waits for room for a claim is not woken when its driver tracks capacity no more, as in kube-scheduler.
+	if wakes(t, "claim", pod(naming("c")), objectEvent(model.CSIDriverEvent, tracking, silent)) {
+		t.Error("a pod with a claim is woken by a driver")
+	}
+	for _, row := range []struct {
+		action model.Action
+		want   bool
+	}{{model.Add, true}, {model.UpdateNodeLabel, true}, {model.UpdateNodeTaint, false}, {model.UpdateNodeAllocatable, false}} {
+		n := model.NewNode(build.Node("n"))
+		if got := wakes(t, "node", p, model.Event{Resource: model.NodeEvent, Action: row.action, OldNode: n, Node: n}); got != row.want {
+			t.Errorf("node, action %b: woken: %t", row.action, got)
+		}
+	}
+	for _, resource := range []model.EventResource{model.VolumeAttachmentEvent, model.AssignedPodEvent} {
+		if wakes(t, "others", p, model.Event{Resource: resource, Action: model.Delete}) {
+			t.Errorf("woken by %v", resource)
+		}
+	}
+}
+
+// Pods that are alike to a hint name the same claims, or drivers.
+func TestAlike(t *testing.T) {
+	for _, reg := range (&Plugin{}).EventsToRegister() {
+		if reg.Alike == nil {
+			continue
+		}
+		a, b := pod(naming("c"), build.Disks("csi=d")), pod(build.Named("q"), naming("c"), build.Disks("csi=d"))
+		others := []*model.Pod{pod(naming("d"), build.Disks("csi=e")), pod(), pod(naming("c d"), build.Disks("csi=d csi=e"))}
+		if reg.Alike(a) != reg.Alike(b) {
+			t.Errorf("%v: equal pods differ", reg.Resource)
+		}
+		for _, o := range others {
+			if reg.Alike(a) == reg.Alike(o) {
+				t.Errorf("%v: pods that differ are alike", reg.Resource)
+			}
+		}
+	}
+}
