@@ -31,6 +31,8 @@ type auditor struct {
 	ours map[model.PodKey]placed
 	// unpromised are versions of pods that were placed when they were shown, or later: what they were promised, they have had.
 	unpromised map[model.PodKey]*v1.Pod
+	// promises are the writes of placements to volumes and claims, for as long as their pods are placed.
+	promises map[model.PodKey][]plan.Write
 	// boundTo is where each pod was first seen bound by the API server, by UID.
 	boundTo map[string]string
 	// judged is which part of the decisions the oracle is asked about: every one if 0 or 1, else every n-th.
@@ -55,6 +57,7 @@ func newAuditor(c *simulate.Cluster, profile oracle.Profile) *auditor {
 func (a *auditor) forget() {
 	a.nodes, a.pods, a.ours = map[string]*v1.Node{}, map[model.PodKey]*v1.Pod{}, map[model.PodKey]placed{}
 	a.others, a.unpromised = map[model.Ref]runtime.Object{}, map[model.PodKey]*v1.Pod{}
+	a.promises = map[model.PodKey][]plan.Write{}
 	a.occupied, a.audited = map[*v1.Pod]*model.Resources{}, false
 }
 
@@ -93,7 +96,7 @@ func (a *auditor) audit(r simulate.Round) error {
 		}
 		a.decide(r.Decision)
 	}
-	for _, check := range []func() error{a.cluster.Audit, a.checkPlaces, a.checkVersions, a.checkBindings} {
+	for _, check := range []func() error{a.cluster.Audit, a.checkPlaces, a.checkVersions, a.checkBindings, a.checkPromises} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -127,6 +130,9 @@ func (a *auditor) showPod(pod *v1.Pod) {
 	}
 	if mine, ok := a.ours[key]; ok && (pod.Spec.NodeName != "" || mine.pod.UID != pod.UID) {
 		delete(a.ours, key)
+		if mine.pod.UID != pod.UID {
+			delete(a.promises, key)
+		}
 	}
 	if _, assumed := a.ours[key]; assumed {
 		a.unpromised[key] = pod
@@ -151,6 +157,7 @@ func (a *auditor) hear(o *model.BindingResult) {
 	case !ok || mine.pod.UID != o.Pod.UID || mine.confirmed:
 	case o.Err != nil:
 		delete(a.ours, o.Pod.Key())
+		delete(a.promises, o.Pod.Key())
 	default:
 		mine.confirmed = true
 		a.ours[o.Pod.Key()] = mine
@@ -161,6 +168,7 @@ func (a *auditor) drop(key model.PodKey) {
 	delete(a.pods, key)
 	delete(a.ours, key)
 	delete(a.unpromised, key)
+	delete(a.promises, key)
 }
 
 func (a *auditor) decide(d plan.Decision) {
@@ -170,6 +178,7 @@ func (a *auditor) decide(d plan.Decision) {
 		on.Spec.NodeName = p.NodeName
 		a.ours[p.Pod.Key()] = placed{pod: on}
 		a.unpromised[p.Pod.Key()] = a.pods[p.Pod.Key()]
+		a.promise(p)
 	}
 }
 
@@ -190,7 +199,11 @@ func (a *auditor) known() oracle.Cluster {
 			c.Pods = append(c.Pods, pod)
 		}
 	}
-	for _, object := range a.others {
+	assumed, _ := a.promised() // checkPromises says what is wrong with them
+	for ref, object := range a.others {
+		if promised := assumed[ref]; promised != nil {
+			object = promised
+		}
 		c.Add(object)
 	}
 	return c
@@ -390,6 +403,12 @@ func (a *auditor) checkBindings() error {
 		a.boundTo[string(p.UID)] = p.Spec.NodeName
 	}
 	return nil
+}
+
+// checkPromises checks that no volume and no claim is promised to two pods in different ways.
+func (a *auditor) checkPromises() error {
+	_, err := a.promised()
+	return err
 }
 
 // nothingFits checks that no pod waits that the oracle has a node for. Pods that are excused, or that one of the named plugins rejected, are
