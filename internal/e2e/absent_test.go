@@ -11,12 +11,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPodsThatNeedMoreStayPending creates pods with claims for volumes and devices, whether the claims exist or not. None is ever bound,
-// and the condition of each names what is missing; a pod with volumes that need no plugin is bound as usual.
+// TestPodsThatNeedMoreStayPending creates a pod with a claim for devices, which Berth lacks, and one with a claim for a volume that does not exist.
+// Neither is ever bound, and the condition of each names what is missing; a pod with volumes that need no plugin is bound as usual.
 func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	w := newWorld(t, "absent")
 	// A separate profile, so that pods that other tests left do not count.
@@ -24,15 +23,6 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	w.must(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q}, "profiles": [{"schedulerName": "absent"}]}`, cluster.SchedulerKubeconfig), 0o600))
 	bindings, err := cluster.WatchBindings(w.ctx, w.namespace)
-	w.must(err)
-	class := "by-hand"
-	_, err = w.client.CoreV1().PersistentVolumeClaims(w.namespace).Create(w.ctx, &v1.PersistentVolumeClaim{
-		ObjectMeta: metav1.ObjectMeta{Name: "unbound"},
-		Spec: v1.PersistentVolumeClaimSpec{
-			AccessModes: []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}, StorageClassName: &class,
-			Resources: v1.VolumeResourceRequirements{Requests: v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}},
-		},
-	}, metav1.CreateOptions{})
 	w.must(err)
 	claim := func(name string) func(*v1.PodSpec) {
 		return func(spec *v1.PodSpec) {
@@ -44,8 +34,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 		shape func(*v1.PodSpec)
 		why   string // empty if the pod is bound
 	}{
-		"missing-claim": {claim("missing"), `VolumeRestrictions is not part of this version of Berth: the pod uses PersistentVolumeClaim "missing"`},
-		"unbound-claim": {claim("unbound"), `VolumeRestrictions is not part of this version of Berth: the pod uses PersistentVolumeClaim "unbound"`},
+		"missing-claim": {claim("missing"), `persistentvolumeclaim "missing" not found`},
 		"device": {func(spec *v1.PodSpec) {
 			spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &noDevice}}
 			spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}}
@@ -92,7 +81,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 			return false
 		}
 		s := w.scrape(admin)
-		return s.value("scheduler_unschedulable_pods", "plugin=VolumeRestrictions", "profile=absent") == 2 &&
+		return s.value("scheduler_unschedulable_pods", "plugin=VolumeRestrictions", "profile=absent") == 1 &&
 			s.value("scheduler_unschedulable_pods", "plugin=DynamicResources", "profile=absent") == 1
 	})
 	time.Sleep(3 * time.Second) // longer than a retry after a first failure takes
@@ -102,7 +91,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 			t.Errorf("pod %s: bound: %v", name, ok)
 		}
 	}
-	if attempts := w.scrape(admin).value("scheduler_schedule_attempts_total", "result=unschedulable", "profile=absent"); attempts != 3 {
-		t.Errorf("%v attempts failed, want one for each of the 3 pods that wait", attempts)
+	if attempts := w.scrape(admin).value("scheduler_schedule_attempts_total", "result=unschedulable", "profile=absent"); attempts != 2 {
+		t.Errorf("%v attempts failed, want one for each of the 2 pods that wait", attempts)
 	}
 }

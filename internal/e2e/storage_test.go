@@ -29,7 +29,7 @@ import (
 
 // volumesArePartOfBerth is false as long as Berth lacks the volume plugins: the tests with volumes are skipped then, unless schedulerEnv names
 // the scheduler to run in its place.
-const volumesArePartOfBerth = false
+const volumesArePartOfBerth = true
 
 // schedulerEnv makes the tests with volumes run with kube-scheduler in Berth's place if it is incumbentName, to check the tests themselves.
 const (
