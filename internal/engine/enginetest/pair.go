@@ -27,13 +27,7 @@ type Pair struct {
 // NewPair returns an engine and the oracle with the same cluster and profile. config needs no profiles.
 func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config) *Pair {
 	t.Helper()
-	return NewPairWith(t, cluster, profile, Profile(t, profile), config)
-}
-
-// NewPairWith returns a pair whose engine runs a profile that is not built from a configuration.
-func NewPairWith(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, own *plugin.Profile, config engine.Config) *Pair {
-	t.Helper()
-	p := &Pair{Cluster: cluster, State: state.New(), Profile: own, Oracle: profile}
+	p := &Pair{Cluster: cluster, State: state.New(), Profile: Profile(t, profile), Oracle: profile}
 	config.Profiles, config.Audit = []*plugin.Profile{p.Profile}, true
 	var err error
 	if p.Engine, err = engine.New(config); err != nil {

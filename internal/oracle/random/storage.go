@@ -163,7 +163,11 @@ func podVolume(r *rand.Rand) v1.VolumeSource {
 	return v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}
 }
 
-func claimName(r *rand.Rand) string  { return fmt.Sprintf("claim-%d", r.IntN(claimNames)) }
+// claimName is often one of the first, so that pods share claims.
+func claimName(r *rand.Rand) string {
+	return fmt.Sprintf("claim-%d", r.IntN(pick(r, 2, claimNames, claimNames)))
+}
+
 func volumeName(r *rand.Rand) string { return fmt.Sprintf("pv-%d", r.IntN(volumeNames)) }
 func className(r *rand.Rand) string {
 	return pick(r, "np", "np", "np", "dp", "dp", "dp", "dz", "dz", "ebs", "ebs", "now", "other", "")
@@ -438,7 +442,7 @@ func persistentVolumeClaim(r *rand.Rand, c oracle.Cluster) *v1.PersistentVolumeC
 	if chance(r, 2) {
 		claim.Status.Phase = v1.ClaimLost
 	}
-	if chance(r, 2) {
+	if chance(r, 1) {
 		claim.DeletionTimestamp = ptr(epoch)
 	}
 	return claim
