@@ -167,9 +167,10 @@ func (s *Store) describe() map[string]string {
 }
 
 func (n *Node) describe() string {
+	reaches := slices.DeleteFunc(slices.Clone(n.reaches), func(r *reach) bool { return len(r.of) == 0 })
 	text := fmt.Sprintf("{slot %d, alive %t, CSINode %t, attachments %d", n.slot, n.alive, n.csi != nil, n.attachments)
 	if len(n.uses) == 0 && len(n.refs) == 0 && len(n.volumes) == 0 && len(n.migrated) == 0 && len(n.disks) == 0 && len(n.ephemeral) == 0 &&
-		len(n.untranslated) == 0 && len(n.reaches) == 0 {
+		len(n.untranslated) == 0 && len(reaches) == 0 {
 		return text + "}" // as most nodes of a cluster without volumes
 	}
 	return fmt.Sprintf("%s, uses %d, refs %v, volumes %v, migrated %v, disks %s, ephemeral %s, untranslated %s, reaches %s}",
@@ -177,7 +178,7 @@ func (n *Node) describe() string {
 		sorted(n.disks, func(d diskCount) string { return fmt.Sprint(d) }),
 		sorted(n.ephemeral, func(e ephemeral) string { return fmt.Sprint(e) }),
 		sorted(n.untranslated, func(u untranslated) string { return fmt.Sprint(u) }),
-		sorted(slices.DeleteFunc(slices.Clone(n.reaches), func(r *reach) bool { return len(r.of) == 0 }), func(r *reach) string { return r.text.String() }))
+		sorted(reaches, func(r *reach) string { return r.text.String() }))
 }
 
 func nameOf(v *volume) string {
