@@ -132,7 +132,11 @@ func (s *Store) describe() map[string]string {
 			sorted(c.claims, func(c *claim) string { return c.key.String() }), len(c.groups), c.capacities)
 		for text, g := range c.groups {
 			var volumes []string
-			g.volumes.from(0, func(v *model.Volume) bool { volumes = append(volumes, v.Name); return true })
+			for _, part := range g.volumes.parts {
+				for _, v := range part {
+					volumes = append(volumes, v.name)
+				}
+			}
 			texts["group "+name+" "+text.String()] = fmt.Sprintf("{text %q, of class %q, reach %q, volumes %v}", g.Text, className(g.class), reachText(g.reach), volumes)
 		}
 	}
