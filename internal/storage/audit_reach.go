@@ -10,7 +10,7 @@ import (
 // auditReaches checks what of reaches depends on history: which are wide, and under which of several labels they are filed.
 func (s *Store) auditReaches(v *audit.Violations) {
 	rs := &s.reaches
-	mentions, general, listed := map[string]int{}, 0, map[label]int{}
+	mentions, demands, general, listed := map[string]int{}, map[string]int{}, 0, map[label]int{}
 	for text, r := range rs.byText {
 		idle := 0
 		for _, other := range rs.idle {
@@ -23,6 +23,9 @@ func (s *Store) auditReaches(v *audit.Violations) {
 		}
 		for _, key := range r.selector.Mentions() {
 			mentions[key]++
+		}
+		for _, key := range demanded(r.selector) {
+			demands[key]++
 		}
 		if r.filed == nil {
 			general++
@@ -63,7 +66,15 @@ func (s *Store) auditReaches(v *audit.Violations) {
 		}
 	}
 	for key, by := range rs.byKey {
+		if by.demanded != demands[key] || by.demanded == 0 {
+			v.Add("values of label %s are demanded by %d reaches, recounted %d", key, by.demanded, demands[key])
+		}
 		s.auditFiled(v, key, by, listed)
+	}
+	for key, n := range demands {
+		if rs.byKey[key] == nil {
+			v.Add("values of label %s are demanded by no reach, recounted %d", key, n)
+		}
 	}
 }
 
@@ -119,15 +130,10 @@ func (r *reach) audit(v *audit.Violations) {
 
 // auditFiled checks what is filed under values of a label.
 func (s *Store) auditFiled(v *audit.Violations, key string, by *filedReaches, listed map[label]int) {
-	total := 0
 	for value, list := range by.reaches {
-		total += len(list)
 		if len(list) != listed[label{key, value}] || len(list) == 0 {
 			v.Add("%d reaches are filed under %s=%s, recounted %d", len(list), key, value, listed[label{key, value}])
 		}
-	}
-	if by.listed != total || total == 0 {
-		v.Add("%d reaches are filed under %s, recounted %d", by.listed, key, total)
 	}
 	nodes := map[string]int{}
 	for _, n := range s.bySlot {

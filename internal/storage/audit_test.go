@@ -148,7 +148,8 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			by := s.reaches.byKey["host"]
 			by.reaches["n0"] = append(by.reaches["n0"], general(s))
 		}},
-		{"9 reaches are filed under zone, recounted", func(s *Store) { s.reaches.byKey["zone"].listed = 9 }},
+		{"values of label zone are demanded by 9 reaches, recounted", func(s *Store) { s.reaches.byKey["zone"].demanded = 9 }},
+		{"values of label zone are demanded by no reach", func(s *Store) { delete(s.reaches.byKey, "zone") }},
 		{"node n3 is not listed under zone=z1", func(s *Store) { s.reaches.byKey["zone"].nodes["z1"] = []*Node{n0(s)} }},
 		{"1 nodes are listed under zone=z2, recounted 0", func(s *Store) { s.reaches.byKey["zone"].nodes["z2"] = []*Node{n0(s)} }},
 		{"label zone is mentioned by 9 reaches", func(s *Store) { s.reaches.mentions["zone"] = 9 }},

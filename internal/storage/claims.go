@@ -250,7 +250,9 @@ func (s *Store) startUse(n *Node, c *claim) *use {
 
 func (s *Store) endUse(x *use) {
 	c := x.claim
-	delete(x.node.uses, c)
+	if delete(x.node.uses, c); len(x.node.uses) == 0 {
+		x.node.uses = nil // a map keeps its memory
+	}
 	if c.on = drop(c.on, x.at, func(moved *use, at int) { moved.at = at }); len(c.on) == 0 {
 		s.follow(c)
 		c.on, c.is = nil, identity{}

@@ -48,7 +48,8 @@ type reaches struct {
 	byText map[model.Need]*reach
 	// Invariant: idle are the reaches that nothing has any more, at most idleMax of them, the longest unused first.
 	idle []*reach
-	// Invariant: each reach is listed once under each label under which it is filed, or in general if it is filed under none, and nowhere else.
+	// Invariant: byKey has the labels of which some reach demands values, and no other. Each reach is listed once under each label under which it is
+	// filed, or in general if it is filed under none, and nowhere else.
 	byKey   map[string]*filedReaches
 	general []*reach
 	// Invariant: mentions counts, by label, the reaches whose selector looks at it.
@@ -58,10 +59,11 @@ type reaches struct {
 
 // filedReaches are the reaches that are filed under values of a label, and the nodes that exist and have the label.
 type filedReaches struct {
-	// Invariant: reaches and nodes have no empty list; listed is how many reaches are listed altogether, not 0.
-	reaches                map[string][]*reach
-	nodes                  map[string][]*Node
-	listed                 int
+	// Invariant: reaches and nodes have no empty list.
+	reaches map[string][]*reach
+	nodes   map[string][]*Node
+	// Invariant: demanded is how many reaches demand values of the label, filed under it or not; it is not 0.
+	demanded               int
 	reachesPeak, nodesPeak int
 }
 
@@ -82,10 +84,12 @@ func (rs *reaches) get(s *Store, text model.Need) *reach {
 	for _, key := range r.selector.Mentions() {
 		rs.mentions[key]++
 	}
+	for _, key := range demanded(r.selector) {
+		rs.under(s, key).demanded++
+	}
 	r.filed = rs.filing(r.selector)
 	for _, l := range r.filed {
-		by := rs.under(s, l.key)
-		by.listed++
+		by := rs.byKey[l.key]
 		by.reaches[l.value] = append(by.reaches[l.value], r)
 		for _, n := range by.nodes[l.value] {
 			rs.match(s, r, n)
@@ -103,8 +107,20 @@ func (rs *reaches) get(s *Store, text model.Need) *reach {
 	return r
 }
 
-// filing returns labels of which each node that is selected has one. Of several that a term demands, those are taken under which the fewest
-// reaches are filed.
+// demanded returns the labels of which a selector demands values, each once.
+func demanded(selector *model.NodeSelector) []string {
+	var keys []string
+	for _, term := range selector.Demands() {
+		for i := range term {
+			keys = append(keys, term[i].Label)
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys)
+}
+
+// filing returns labels of which each node that is selected has one. Of several that a term demands, those are taken that the fewest nodes have and
+// under which the fewest reaches are filed.
 func (rs *reaches) filing(selector *model.NodeSelector) []label {
 	var filed []label
 	for _, term := range selector.Demands() {
@@ -118,13 +134,12 @@ func (rs *reaches) filing(selector *model.NodeSelector) []label {
 	return filed
 }
 
-func (rs *reaches) listed(zone *model.Zone) (reaches int) {
-	if by := rs.byKey[zone.Label]; by != nil {
-		for _, value := range zone.Values {
-			reaches += len(by.reaches[value])
-		}
+func (rs *reaches) listed(zone *model.Zone) (n int) {
+	by := rs.byKey[zone.Label]
+	for _, value := range zone.Values {
+		n += len(by.nodes[value]) + len(by.reaches[value])
 	}
-	return reaches
+	return n
 }
 
 // under returns the reaches that are filed under a label, with the nodes that have it.
@@ -202,8 +217,12 @@ func (rs *reaches) forget(r *reach) {
 			delete(by.reaches, l.value)
 		}
 		by.shrink()
-		if by.listed--; by.listed == 0 {
-			delete(rs.byKey, l.key)
+	}
+	for _, key := range demanded(r.selector) {
+		if by := rs.byKey[key]; by.demanded > 1 {
+			by.demanded--
+		} else {
+			delete(rs.byKey, key)
 		}
 	}
 }
@@ -275,7 +294,7 @@ func (rs *reaches) concerns(before, after labels.Set) bool {
 	return false
 }
 
-// keys returns those of the labels under which reaches are filed, in order.
+// keys returns those of the labels of which values are demanded, in order.
 func (rs *reaches) keys(before, after labels.Set) []string {
 	var keys []string
 	for _, of := range [...]labels.Set{before, after} {

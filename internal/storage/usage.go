@@ -242,7 +242,9 @@ func (in *inUse) refer(is identity, csi *model.CSINode, times int) {
 			in.migrated = map[handle]int{}
 		}
 		if in.migrated[is.handle] += times; in.migrated[is.handle] == 0 {
-			delete(in.migrated, is.handle)
+			if delete(in.migrated, is.handle); len(in.migrated) == 0 {
+				in.migrated = nil
+			}
 		}
 		if csi == nil {
 			return
@@ -262,7 +264,10 @@ func (in *inUse) change(h handle, by references) {
 	now := references{before.pods + by.pods, before.attachments + by.attachments}
 	switch {
 	case now == references{}:
-		delete(in.refs, h)
+		if delete(in.refs, h); len(in.refs) == 0 {
+			in.refs, in.volumes = nil, nil // a map keeps its memory
+			return
+		}
 	default:
 		in.refs[h] = now
 	}
