@@ -1,6 +1,12 @@
 package state
 
 import (
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -128,5 +134,94 @@ func TestUsersOfClaims(t *testing.T) {
 			t.Errorf("%s: %d users, want %d", step.what, have, step.want)
 		}
 		audited(t, s)
+	}
+}
+
+// TestStoreFollowsTheState makes random changes of nodes, pods, claims and volumes: nodes and pods of another UID, ghosts, bindings that fail, pods that
+// turn out to be elsewhere, holds of volumes in several versions. The audit counts anew after each. A draft with a pod more says of its node what the
+// state says after the pod has been assumed.
+func TestStoreFollowsTheState(t *testing.T) {
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		name := func(prefix string, n int) string { return fmt.Sprint(prefix, r.IntN(n)) }
+		randomPod := func(node string) *model.Pod {
+			number, life := r.IntN(12), r.IntN(2) // which decide its volumes: they never change
+			p := volumePod(fmt.Sprint("p", number), node, build.Claims(fmt.Sprint("c", (number+life)%6)), build.Disks(fmt.Sprint("ebs=vol-", number%3))).Object
+			p.UID = types.UID(fmt.Sprint(p.Name, life))
+			return model.NewPod(p)
+		}
+		s := New()
+		assumed := map[model.PodKey]plan.Placement{}
+		used := func(v View, slot int32) string {
+			u := v.Node(slot).Volumes()
+			text := fmt.Sprint(u.Count("d"), u.Count("ebs.csi.aws.com"), u.Err())
+			for i := range 6 {
+				text += fmt.Sprint(u.Uses("d", fmt.Sprint("h", i)), u.Uses("ebs.csi.aws.com", fmt.Sprint("vol-", i)))
+			}
+			return text
+		}
+		for step := range 1500 {
+			var change model.Change
+			switch r.IntN(12) {
+			case 0, 1:
+				n := build.Node(name("n", 8), build.NodeLabels("zone="+name("z", 3)))
+				n.UID = types.UID(name("", 2))
+				change = model.Change{Kind: model.NodeSet, Node: model.NewNode(n)}
+			case 2:
+				change = nodeGone(name("n", 8))
+			case 3, 4:
+				change = model.Change{Kind: model.PodSet, Pod: randomPod(name("n", 8))}
+			case 5:
+				change = model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: "default", Name: name("p", 12)}}
+			case 6:
+				change = compiled(model.NewClaim(build.PersistentVolumeClaim(name("c", 6), "class=a bound="+name("v", 6))))
+			case 7, 8:
+				object := build.PersistentVolume(name("v", 6), "class=a csi=d/"+name("h", 6), build.VolumeAffinity("zone In "+name("z", 3)))
+				object.ResourceVersion = fmt.Sprint(step)
+				change = compiled(model.NewVolume(object))
+			case 9:
+				refs := []model.Ref{model.VolumeRef(name("v", 6)), {Kind: model.PersistentVolumeClaimKind, Namespace: "default", Name: name("c", 6)},
+					{Kind: model.CSINodeKind, Name: name("n", 8)}}
+				change = model.Change{Kind: model.ObjectGone, Ref: refs[r.IntN(3)]}
+			case 10:
+				change = compiled(model.NewCSINode(build.CSINode(name("n", 8), "d=3")))
+			case 11:
+				for _, key := range slices.SortedFunc(maps.Keys(assumed), func(a, b model.PodKey) int { return strings.Compare(a.Name, b.Name) }) {
+					p := assumed[key]
+					delete(assumed, key)
+					change = bindDone(p.Pod, p.NodeName, []error{nil, errors.New("no")}[r.IntN(2)])
+					break
+				}
+				if change.Bind == nil {
+					continue
+				}
+			}
+			s.Apply([]model.Change{change})
+			pod := randomPod("")
+			slot, exists := s.Slot(name("n", 8))
+			if _, _, placed := s.NodeOf(pod.Key()); r.IntN(4) == 0 && exists && !placed {
+				placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: s.Node(slot).Name(), Holds: []plan.Hold{{Object: model.VolumeRef(name("v", 6))}}}
+				d := s.View().Draft()
+				d.Add(pod, slot, placement.Holds...)
+				want, before := used(d.View(), slot), used(s.View(), slot)
+				fork := d.View().Draft()
+				fork.Remove(pod.Key())
+				if have := used(fork.View(), slot); have != before || used(d.View(), slot) != want {
+					t.Fatalf("seed %d, step %d: %s in a draft without the pod again, want %s", seed, step, have, before)
+				}
+				s.Assume(placement)
+				if have := used(s.View(), slot); have != want {
+					t.Fatalf("seed %d, step %d: %s once the pod is assumed, in a draft %s", seed, step, have, want)
+				}
+				if r.IntN(4) == 0 {
+					s.Unassume(placement)
+				} else {
+					assumed[pod.Key()] = placement
+				}
+			}
+			if err := s.Audit(); err != nil {
+				t.Fatalf("seed %d, step %d: %v", seed, step, err)
+			}
+		}
 	}
 }
