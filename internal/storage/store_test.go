@@ -26,7 +26,7 @@ func TestStoreCounts(t *testing.T) {
 		for range 70 { // enough for reaches that become wide and narrow again
 			h.node()
 		}
-		for step := range 1000 {
+		for step := range 800 {
 			h.step(fmt.Sprintf("seed %d, step %d", seed, step))
 			if t.Failed() {
 				return
@@ -345,6 +345,10 @@ func (h *history) claim(key model.ClaimKey) {
 }
 
 func (h *history) volume() {
+	if v := h.volumes[h.name("v", 40)]; v != nil && h.oneIn(2) {
+		h.setVolume(h.changed(v.DeepCopy()), false)
+		return
+	}
 	text := "storage=" + h.oneOf("1Gi", "2Gi", "3Gi", "5Gi") + " class=" + h.oneOf("", "a", "b") + h.oneOf("", "", "", " modes=RWO,RWX", " mode=Block", " label=x=1", " attributes=gold") +
 		h.oneOf("", "", "", " claim=default/"+h.name("c", 12)) + h.oneOf("", "", "", " phase=Bound", " deleting") +
 		h.oneOf("", " csi=d/"+h.name("h", 5), " csi=e/"+h.name("h", 5), " ebs=vol-3", " nfs=")
@@ -357,6 +361,26 @@ func (h *history) volume() {
 		options = append(options, build.VolumeAffinity(terms...))
 	}
 	h.setVolume(build.PersistentVolume(h.name("v", 40), text, options...), h.oneIn(5))
+}
+
+// changed changes one thing of a volume.
+func (h *history) changed(v *v1.PersistentVolume) *v1.PersistentVolume {
+	other := build.PersistentVolume("", "storage="+h.oneOf("1Gi", "2Gi", "3Gi", "5Gi"), build.VolumeAffinity(h.term()))
+	switch h.some(8) {
+	case 0, 1:
+		v.Spec.Capacity = other.Spec.Capacity
+	case 2:
+		v.Spec.NodeAffinity = other.Spec.NodeAffinity
+	case 3:
+		v.Labels = map[string]string{"x": h.name("", 2)}
+	case 4:
+		v.DeletionTimestamp = &metav1.Time{}
+	case 5, 6:
+		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{CSI: &v1.CSIPersistentVolumeSource{Driver: h.oneOf("d", "e"), VolumeHandle: h.name("h", 5)}}
+	case 7:
+		v.Spec.PersistentVolumeSource = v1.PersistentVolumeSource{AWSElasticBlockStore: &v1.AWSElasticBlockStoreVolumeSource{VolumeID: "vol-3"}}
+	}
+	return v
 }
 
 func (h *history) term() string {
