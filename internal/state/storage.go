@@ -1,6 +1,7 @@
 package state
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/audit"
@@ -35,7 +36,7 @@ func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	}
 }
 
-// auditStorage checks the invariants of the store of volumes, with the state's nodes, pods and holds.
+// auditStorage checks the invariants of the store of volumes, with the state's nodes, pods, nominations and holds.
 func (s *State) auditStorage(v *audit.Violations) {
 	seats := make([]storage.Seat, len(s.alive))
 	for slot := range seats {
@@ -51,7 +52,7 @@ func (s *State) auditStorage(v *audit.Violations) {
 		}
 		seats[slot] = seat
 	}
-	s.storage.Audit(v, seats, func(object model.Ref, pod model.PodKey) bool {
+	s.storage.Audit(v, seats, slices.Collect(maps.Values(s.nominations.byPod)), func(object model.Ref, pod model.PodKey) bool {
 		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod })
 	})
 }

@@ -22,13 +22,13 @@ type Seat struct {
 }
 
 // Audit checks the invariants that stand next to the fields of a Store: it makes a store of the same objects, slots, pods and holders, and compares
-// what both say of each thing; what depends on history, such as positions, is checked for itself. seats are by slot; holds reports whether the
-// placement of a pod holds an object. It changes nothing.
-func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(model.Ref, model.PodKey) bool) {
+// what both say of each thing; what depends on history, such as positions, is checked for itself. seats are by slot, nominated are the pods that are
+// nominated to nodes; holds reports whether the placement of a pod holds an object. It changes nothing.
+func (s *Store) Audit(v *audit.Violations, seats []Seat, nominated []*model.Pod, holds func(model.Ref, model.PodKey) bool) {
 	if !s.auditPositions(v) {
 		return // the other checks would look where nothing is
 	}
-	have, want := s.describe(), s.anew(seats).describe()
+	have, want := s.describe(), s.anew(seats, nominated).describe()
 	for thing, text := range have {
 		if other, ok := want[thing]; !ok {
 			v.Add("%s is kept, and should not be: %s", thing, text)
@@ -57,9 +57,12 @@ func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(model.Ref, m
 	s.auditReaches(v)
 }
 
-// anew returns a store of the same objects and the given slots.
-func (s *Store) anew(seats []Seat) *Store {
+// anew returns a store of the same objects, and the given slots and nominated pods.
+func (s *Store) anew(seats []Seat, nominated []*model.Pod) *Store {
 	n := New(func(int32, model.Aspect) {})
+	for _, pod := range nominated {
+		n.Nominate(pod, +1)
+	}
 	for slot, seat := range seats {
 		if seat.Name == "" {
 			for len(n.bySlot) <= slot {
@@ -114,6 +117,10 @@ func (s *Store) describe() map[string]string {
 		}
 		return n.name
 	})}
+	texts["nominated"] = s.nominated.describe()
+	for h, times := range s.used {
+		texts[fmt.Sprint("use of ", h)] = fmt.Sprint(times)
+	}
 	for key, c := range s.claims {
 		uses := sorted(c.on, func(x *use) string { return fmt.Sprintf("%s:%d/%d", x.node.name, x.times, x.users) })
 		texts["claim "+key.String()] = fmt.Sprintf("{exists %t, users %d, on %s, is %v, of volume %q, of class %q}",

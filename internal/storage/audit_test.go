@@ -154,12 +154,14 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"1 nodes are listed under zone=z2, recounted 0", func(s *Store) { s.reaches.byKey["zone"].nodes["z2"] = []*Node{n0(s)} }},
 		{"label zone is mentioned by 9 reaches", func(s *Store) { s.reaches.mentions["zone"] = 9 }},
 		{"label host is mentioned by 0 reaches", func(s *Store) { delete(s.reaches.mentions, "host") }},
+		{"use of {d h} is 2, recounted 1", func(s *Store) { s.used[h]++ }},
+		{"nominated is {slot -1, alive false", func(s *Store) { s.nominated.attachments++ }},
 		{"slots is", func(s *Store) { s.bySlot = append(s.bySlot, nil) }},
 	} {
 		w := auditedWorld(t)
 		row.corrupt(w.store)
 		v := audit.Of("storage")
-		w.store.Audit(v, w.seats(), func(ref model.Ref, pod model.PodKey) bool { return w.holders[ref.Name][pod] })
+		w.store.Audit(v, w.seats(), w.nominated, func(ref model.Ref, pod model.PodKey) bool { return w.holders[ref.Name][pod] })
 		if err := v.Err(); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("want a violation with %q, have\n%v", row.want, err)
 		}

@@ -134,6 +134,9 @@ func (h *history) checkClaims(when string) {
 			boundTo[key] = append(boundTo[key], name)
 		}
 	}
+	if have, want := h.usesOf(h.store.InUse), h.usedAnywhere(); !slices.Equal(have, want) {
+		h.t.Errorf("%s: pods use %v, want %v", when, have, want)
+	}
 	for i := range 12 {
 		key := model.ClaimKey{Namespace: "default", Name: fmt.Sprint("c", i)}
 		if have := h.store.UsersOf(key); have != users[key] {
@@ -145,6 +148,10 @@ func (h *history) checkClaims(when string) {
 		}
 		if !slices.Equal(names, boundTo[key]) {
 			h.t.Errorf("%s: the volumes %v name claim %s, want %v", when, names, key, boundTo[key])
+		}
+		driver, name, migrated := h.store.Attachable(key)
+		if wantDriver, wantName, want := h.unique(key); driver != wantDriver || driver != "" && (name != wantName || migrated != want) {
+			h.t.Errorf("%s: claim %s stands for %s/%s (%t), want %s/%s (%t)", when, key, driver, name, migrated, wantDriver, wantName, want)
 		}
 		if have := h.store.Claim(key); (have == nil) != (h.claims[key] == nil) || have != nil && have.Object != h.claims[key] {
 			h.t.Errorf("%s: claim %s exists: %t", when, key, have != nil)
@@ -271,7 +278,7 @@ func (h *history) change() (moved string) {
 			remove(h.world, h.attachments, name, model.Ref{Kind: model.VolumeAttachmentKind, Name: name})
 		} else {
 			h.setAttachment(build.VolumeAttachment(name, h.oneOf("", "attacher=d ", "attacher=x ")+h.oneOf("", "node="+h.name("n", 80)+" ", "node="+h.name("n", 4)+" ")+
-				h.oneOf("", "volume="+h.name("v", 40))))
+				h.oneOf("", "volume="+h.name("v", 8))))
 		}
 	case 11, 12:
 		name := h.name("cap", 20)
@@ -302,10 +309,20 @@ func (h *history) change() (moved string) {
 	return ""
 }
 
-// other makes one of the rarer changes: holds, a driver, slots.
+// other makes one of the rarer changes: holds, a driver, slots, nominations.
 func (h *history) other() (moved string) {
 	volume, holder := h.name("v", 40), model.PodKey{Namespace: "default", Name: h.name("holder", 3)}
-	switch h.some(5) {
+	switch h.some(8) {
+	case 5, 6:
+		p := h.randomPod(false)
+		h.nominated = append(h.nominated, p)
+		h.store.Nominate(p, +1)
+	case 7:
+		if len(h.nominated) > 0 {
+			i := h.some(len(h.nominated))
+			h.store.Nominate(model.NewPod(h.nominated[i].Object), -1)
+			h.nominated = slices.Delete(h.nominated, i, i+1)
+		}
 	case 0, 1:
 		h.hold(volume, holder)
 	case 2:
@@ -339,13 +356,13 @@ func (h *history) seat2() int32 {
 }
 
 func (h *history) claim(key model.ClaimKey) {
-	text := "storage=1Gi" + h.oneOf("", " class=a", " class=b", " class=c") + h.oneOf("", " bound="+h.name("v", 40), " volume="+h.name("v", 40)) +
+	text := "storage=1Gi" + h.oneOf("", " class=a", " class=b", " class=c") + h.oneOf("", " bound="+h.name("v", 8), " volume="+h.name("v", 40)) +
 		h.oneOf("", " owner="+h.name("p", 6))
 	h.setClaim(build.PersistentVolumeClaim(key.Name, text))
 }
 
 func (h *history) volume() {
-	if v := h.volumes[h.name("v", 40)]; v != nil && h.oneIn(2) {
+	if v := h.volumes[h.oneOf(h.name("v", 40), h.name("v", 8))]; v != nil && h.oneIn(2) {
 		h.setVolume(h.changed(v.DeepCopy()), false)
 		return
 	}

@@ -31,6 +31,7 @@ type world struct {
 	capacities  map[string]*storagev1.CSIStorageCapacity
 	slots       []*seated // nil where free
 	holders     map[string]map[model.PodKey]bool
+	nominated   []*model.Pod
 	touched     map[int32]model.Aspect
 	versions    int
 }
@@ -193,7 +194,7 @@ func (w *world) release(volume string, pod model.PodKey) {
 func (w *world) audit() {
 	w.t.Helper()
 	v := audit.Of("storage")
-	w.store.Audit(v, w.seats(), func(ref model.Ref, pod model.PodKey) bool { return w.holders[ref.Name][pod] })
+	w.store.Audit(v, w.seats(), w.nominated, func(ref model.Ref, pod model.PodKey) bool { return w.holders[ref.Name][pod] })
 	if err := v.Err(); err != nil {
 		w.t.Fatal(err)
 	}
@@ -240,6 +241,30 @@ func (w *world) unique(key model.ClaimKey) (driver, name string, migrated bool) 
 		return "", "", false
 	}
 	return k.Provisioner, handle, false
+}
+
+// usedAnywhere returns the volumes that pods use, also those that are nominated only, whether or not they count on the node.
+func (w *world) usedAnywhere() []string {
+	all := slices.Clone(w.nominated)
+	for _, n := range w.slots {
+		if n != nil {
+			all = append(all, n.pods...)
+		}
+	}
+	used := map[string]bool{}
+	for _, p := range all {
+		for _, use := range p.Volumes.Claims {
+			if driver, name, _ := w.unique(use.Key); driver != "" {
+				used[driver+"/"+name] = true
+			}
+		}
+		for _, v := range p.Object.Spec.Volumes {
+			if v.AWSElasticBlockStore != nil && !strings.HasPrefix(v.AWSElasticBlockStore.VolumeID, "aws:") {
+				used["ebs.csi.aws.com/"+v.AWSElasticBlockStore.VolumeID] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(used))
 }
 
 // inUse returns what is in use on a slot by these pods, and attached to it, as a text; and whether pods use a volume, by driver/name.
@@ -311,14 +336,8 @@ func ptrOr(s *string) string {
 // drivers and handles are all that can be in use in a world.
 var drivers = []string{"d", "e", "ebs.csi.aws.com", "x"}
 
-// said is what the store says that inUse finds out.
-func (w *world) said(u Usage) string {
-	counts := map[string]int{}
-	for _, driver := range drivers {
-		if n := u.Count(driver); n != 0 {
-			counts[driver] = n
-		}
-	}
+// usesOf returns the volumes, of all that can be in use, that are.
+func (w *world) usesOf(isUsed func(driver, name string) bool) []string {
 	handles := []string{"vol-1", "vol-2", "vol-3"}
 	for _, v := range w.volumes {
 		if v.Spec.CSI != nil {
@@ -331,11 +350,23 @@ func (w *world) said(u Usage) string {
 	used := map[string]bool{}
 	for _, driver := range drivers {
 		for _, name := range handles {
-			if u.Uses(driver, name) {
+			if isUsed(driver, name) {
 				used[driver+"/"+name] = true
 			}
 		}
 	}
+	return slices.Sorted(maps.Keys(used))
+}
+
+// said is what the store says that inUse finds out.
+func (w *world) said(u Usage) string {
+	counts := map[string]int{}
+	for _, driver := range drivers {
+		if n := u.Count(driver); n != 0 {
+			counts[driver] = n
+		}
+	}
+	used := w.usesOf(u.Uses)
 	var disks []string
 	for _, id := range []string{"aws://zone/bad", "iqn-1", "iqn-2", "vol-1", "vol-2", "vol-3"} {
 		kind := model.AWSDisk
@@ -356,7 +387,7 @@ func (w *world) said(u Usage) string {
 	if e := u.Err(); e != nil {
 		err = e.Error()
 	}
-	return fmt.Sprintf("CSINode %t counts %v used %v disks %v err %s", u.CSINode() != nil, counts, slices.Sorted(maps.Keys(used)), disks, err)
+	return fmt.Sprintf("CSINode %t counts %v used %v disks %v err %s", u.CSINode() != nil, counts, used, disks, err)
 }
 
 // free returns the names of the volumes of a class that are free and can be used on a node with these labels, by size and name.
