@@ -48,6 +48,7 @@ var house = map[string]map[string]string{
 		"internal/storage": "it owns the store of volumes",
 	},
 	"internal/storage": {
+		"internal/audit":  "it checks its invariants",
 		"internal/model":  "it keeps objects of storage",
 		"internal/shrink": "its maps give memory back when a cluster becomes smaller",
 	},

@@ -43,21 +43,38 @@ func keepAnnotations(meta *metav1.ObjectMeta, read ...string) {
 }
 
 // trimVolume keeps of a PersistentVolume, besides metadata and labels (zones, selectors of claims), what says where it can be used, by which claim,
-// and how many of its kind a node can have. The source is kept as far as it identifies the volume: attributes and names of secrets are not.
+// and how many of its kind a node can have. The source is kept as far as a node can have too many of it, as a CSI driver knows it: attributes and names
+// of secrets are not.
 func (s *sharing) trimVolume(pv *v1.PersistentVolume) {
 	s.trimMeta(&pv.ObjectMeta)
 	pv.OwnerReferences = nil
 	keepAnnotations(&pv.ObjectMeta, v1.BetaStorageClassAnnotation, volume.AnnBoundByController)
 	spec := &pv.Spec
 	pv.Spec = v1.PersistentVolumeSpec{
-		Capacity: s.list(onlyStorage(spec.Capacity)), PersistentVolumeSource: spec.PersistentVolumeSource, AccessModes: spec.AccessModes,
+		Capacity: s.list(onlyStorage(spec.Capacity)), PersistentVolumeSource: onlyIdentity(&spec.PersistentVolumeSource), AccessModes: spec.AccessModes,
 		ClaimRef: spec.ClaimRef, StorageClassName: model.Interned(spec.StorageClassName), VolumeMode: spec.VolumeMode, NodeAffinity: spec.NodeAffinity,
 		VolumeAttributesClassName: spec.VolumeAttributesClassName,
 	}
-	if csi := pv.Spec.CSI; csi != nil {
-		pv.Spec.CSI = &v1.CSIPersistentVolumeSource{Driver: model.Interned(csi.Driver), VolumeHandle: csi.VolumeHandle}
-	}
 	pv.Status = v1.PersistentVolumeStatus{Phase: pv.Status.Phase}
+}
+
+// onlyIdentity keeps of a source what a CSI driver identifies the volume by, or what decides whether it can be translated. Other sources are left out.
+func onlyIdentity(of *v1.PersistentVolumeSource) (kept v1.PersistentVolumeSource) {
+	switch {
+	case of.CSI != nil:
+		kept.CSI = &v1.CSIPersistentVolumeSource{Driver: model.Interned(of.CSI.Driver), VolumeHandle: of.CSI.VolumeHandle}
+	case of.AWSElasticBlockStore != nil:
+		kept.AWSElasticBlockStore = &v1.AWSElasticBlockStoreVolumeSource{VolumeID: of.AWSElasticBlockStore.VolumeID}
+	case of.GCEPersistentDisk != nil:
+		kept.GCEPersistentDisk = &v1.GCEPersistentDiskVolumeSource{PDName: of.GCEPersistentDisk.PDName}
+	case of.AzureDisk != nil:
+		kept.AzureDisk = &v1.AzureDiskVolumeSource{DiskName: of.AzureDisk.DiskName, DataDiskURI: of.AzureDisk.DataDiskURI, Kind: of.AzureDisk.Kind}
+	case of.Cinder != nil:
+		kept.Cinder = &v1.CinderPersistentVolumeSource{VolumeID: of.Cinder.VolumeID}
+	case of.PortworxVolume != nil:
+		kept.PortworxVolume = &v1.PortworxVolumeSource{VolumeID: of.PortworxVolume.VolumeID}
+	}
+	return kept
 }
 
 func onlyStorage(list v1.ResourceList) v1.ResourceList {

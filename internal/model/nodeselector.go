@@ -18,6 +18,8 @@ type NodeSelector struct {
 	required []Zone
 	terms    *nodeaffinity.LazyErrorNodeSelector
 	selector labels.Selector
+	demands  [][]Zone
+	mentions []string
 }
 
 // The texts of selectors begin with their form.
@@ -59,10 +61,12 @@ func NodeSelectorOf(text Need) *NodeSelector {
 		if err != nil {
 			return &NodeSelector{selector: labels.Nothing()}
 		}
-		return &NodeSelector{selector: selector, required: exactly(&source)}
+		demands, mentions := demandsOf(&source)
+		return &NodeSelector{selector: selector, required: exactly(&source), demands: demands, mentions: mentions}
 	}
 	source := NodeSelectorTerms(text)
-	return &NodeSelector{terms: nodeaffinity.NewLazyErrorNodeSelector(source), required: inValues(source)}
+	demands, mentions := demandsOfTerms(source)
+	return &NodeSelector{terms: nodeaffinity.NewLazyErrorNodeSelector(source), required: inValues(source), demands: demands, mentions: mentions}
 }
 
 // NodeSelectorTerms returns the selector that a canonical text of Volume stands for; one without terms for the zero text.
@@ -72,6 +76,51 @@ func NodeSelectorTerms(text Need) *v1.NodeSelector {
 		return new(v1.NodeSelector) // it was not made by this package
 	}
 	return source
+}
+
+func demandsOf(source *metav1.LabelSelector) (demands [][]Zone, mentions []string) {
+	term := exactly(&metav1.LabelSelector{MatchLabels: source.MatchLabels})
+	for _, zone := range term {
+		mentions = append(mentions, zone.Label)
+	}
+	for _, r := range source.MatchExpressions {
+		mentions = append(mentions, r.Key)
+		if r.Operator == metav1.LabelSelectorOpIn && len(r.Values) > 0 {
+			term = append(term, Zone{r.Key, r.Values})
+		}
+	}
+	if term != nil {
+		demands = [][]Zone{term}
+	}
+	return demands, distinct(mentions)
+}
+
+func demandsOfTerms(source *v1.NodeSelector) (demands [][]Zone, mentions []string) {
+	general := false
+	for i := range source.NodeSelectorTerms {
+		expressions := source.NodeSelectorTerms[i].MatchExpressions
+		if len(expressions) == 0 && len(source.NodeSelectorTerms[i].MatchFields) == 0 {
+			continue // it selects nothing
+		}
+		var term []Zone
+		for _, r := range expressions {
+			mentions = append(mentions, r.Key)
+			if r.Operator == v1.NodeSelectorOpIn && len(r.Values) > 0 {
+				term = append(term, Zone{r.Key, r.Values})
+			}
+		}
+		demands = append(demands, term)
+		general = general || term == nil
+	}
+	if general {
+		demands = nil
+	}
+	return demands, distinct(mentions)
+}
+
+func distinct(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // inValues returns the values that labels must have, if the selector demands nothing else; nil otherwise.
@@ -126,11 +175,19 @@ func (s *NodeSelector) Matches(of labels.Set) bool {
 	return matches && err == nil
 }
 
-// Requires returns the label and the values of which every selected node has one, if the selector demands that of one label at least; of several the
-// first is returned.
-func (s *NodeSelector) Requires() (zone Zone, ok bool) {
-	if s == nil || len(s.required) == 0 {
-		return zone, false
+// Demands returns, for each term of the selector, the labels that it demands, each with one of several values: a selected node meets all that one of
+// the terms demands. It returns nil if some term demands no label's value. The slice must not be changed.
+func (s *NodeSelector) Demands() [][]Zone {
+	if s == nil {
+		return nil
 	}
-	return s.required[0], true
+	return s.demands
+}
+
+// Mentions returns the labels that the selector looks at, each once. The slice must not be changed.
+func (s *NodeSelector) Mentions() []string {
+	if s == nil {
+		return nil
+	}
+	return s.mentions
 }

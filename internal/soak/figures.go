@@ -62,6 +62,11 @@ func figures() []figure {
 		{"namespaces", "", kept, 5, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Namespaces) }},
 		{"slots", "", kept, 10, func(r *reading) float64 { return float64(r.at.Loop().State().Slots()) }},
 		{"label_sets", "", kept, 100, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().LabelSets) }},
+		{"claims", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Claims) }},
+		{"volumes", "", kept, 50, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Volumes) }},
+		{"volume_groups", "", kept, 20, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Groups) }},
+		// A reach is kept for a while after the last volume has left it.
+		{"volume_reaches", "", kept, 40, func(r *reading) float64 { return float64(r.at.Loop().State().Kept().Storage.Reaches) }},
 		// A column is dropped when no decision used it for long.
 		{"columns", "COLUMNS", kept, 512, func(r *reading) float64 { return float64(r.at.Loop().Engine().Columns()) }},
 		// Compiled needs are a cache of at most 4,096, of which half are evicted at once.

@@ -54,7 +54,7 @@ func (s *State) assume(placement *plan.Placement) {
 	s.assumed++
 	for _, hold := range placement.Holds {
 		s.held[hold.Object] = append(s.held[hold.Object], Holder{pod.Key(), hold.Plugin, hold.Value})
-		s.storage.Hold(hold.Object)
+		s.storage.Hold(hold.Object, pod.Key())
 	}
 }
 
@@ -101,10 +101,10 @@ func (s *State) release(p *placed) {
 		return
 	}
 	for _, hold := range p.besides.holds {
+		s.storage.Release(hold.Object, p.pod.Key())
 		left := slices.DeleteFunc(s.held[hold.Object], func(h Holder) bool { return h.Pod == p.pod.Key() })
 		if len(left) == 0 {
 			delete(s.held, hold.Object)
-			s.storage.Release(hold.Object)
 		} else {
 			s.held[hold.Object] = left
 		}

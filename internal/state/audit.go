@@ -16,7 +16,7 @@ func (s *State) Audit() error {
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditImages, s.auditNominations, s.auditHolds, s.auditOwners, s.auditJournal,
-		s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms,
+		s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage,
 	} {
 		check(v)
 	}

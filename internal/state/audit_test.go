@@ -127,6 +127,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{`of namespace ns is listed under {namespace:ns Label:{Key:other`, func(s *State, _ *Tally) { serving(s).under.Key = "other" }},
 		{"is not listed under its text other", func(s *State, _ *Tally) { serving(s).text = "other" }},
 		{"in version 9 of 2 has the selector", func(s *State, _ *Tally) { s.selectorSources.controllers[model.Ref{}] = controller{version: 9} }},
+		{"node a is {slot 0, alive false", func(s *State, _ *Tally) { s.storage.SetNode(a, false, nil) }},
 		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
 		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},
 		{"is listed as that of", func(s *State, _ *Tally) { s.topologies[TopologyKey{Label: "other"}] = zones(s) }},

@@ -112,7 +112,8 @@ func (d *Draft) reset(v View) {
 func (n *draftNode) clone() draftNode {
 	c := *n
 	c.used.Scalars, c.ports, c.changed = slices.Clone(n.used.Scalars), slices.Clone(n.ports), slices.Clone(n.changed)
-	return c // a usage of volumes is never changed
+	c.volumes = n.volumes.Clone()
+	return c
 }
 
 // View returns the state with the draft's differences.
@@ -189,7 +190,7 @@ func (d *Draft) change(c draftChange) {
 		node.ports.add(port, int(n))
 	}
 	node.changed = append(node.changed, changedPod{pod, n})
-	node.volumes = node.volumes.With(d.s.storage, pod, int(n))
+	node.volumes.Change(d.s.storage, pod, int(n))
 	for i := range pod.Terms {
 		d.carry(pod, &pod.Terms[i], slot, n)
 	}

@@ -1,5 +1,7 @@
 package state
 
+import "github.com/berth-scheduler/berth/internal/storage"
+
 // Kept is how much a state keeps besides nodes, pods and tallies. Each of these numbers follows what exists; some of them stay unused for a while.
 type Kept struct {
 	// Terms are the affinity terms that pods on nodes carry, Topologies the keys by which nodes are in domains.
@@ -10,6 +12,8 @@ type Kept struct {
 	Selectors, Namespaces int
 	// LabelSets are the label sets that have pods.
 	LabelSets int
+	// Storage is how much the store of volumes keeps.
+	Storage storage.Kept
 }
 
 // Kept returns how much the state keeps.
@@ -17,7 +21,7 @@ func (s *State) Kept() Kept {
 	selectors := len(s.selectorSources.controllers) + len(s.selectorSources.services.byName)
 	return Kept{
 		Terms: len(s.terms.byKey), Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
-		LabelSets: len(s.population.sets) - s.population.empty,
+		LabelSets: len(s.population.sets) - s.population.empty, Storage: s.storage.Kept(),
 	}
 }
 

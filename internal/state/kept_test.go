@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/storage"
 )
 
 // TestNothingIsKeptOfWhatIsGone fills a state with one of everything, and takes it all away again.
@@ -19,6 +20,18 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	service := model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: "web"}
 	set := model.Ref{Kind: model.ReplicaSetKind, Namespace: "ns", Name: "web-1"}
 	space := model.Ref{Kind: model.NamespaceKind, Name: "ns"}
+	claim := model.NewClaim(build.PersistentVolumeClaim("c", "class=fast bound=v"))
+	stored := []model.Compiled{
+		claim, model.NewVolume(build.PersistentVolume("v", "class=fast csi=d/h")),
+		model.NewVolume(build.PersistentVolume("local", "class=fast", build.VolumeAffinity("zone In z1"))), model.NewCSINode(build.CSINode("a", "d=1")),
+		model.NewStorageClass(build.StorageClass("fast", "provisioner=d")), model.NewCSIDriver(build.CSIDriver("d", "")),
+		model.NewStorageCapacity(build.CSIStorageCapacity("room", "class=fast capacity=1Gi", "zone=z1")),
+		model.NewVolumeAttachment(build.VolumeAttachment("at", "attacher=d node=b volume=v")),
+	}
+	build.Claims("c")(apart)
+	for _, object := range stored {
+		s.Apply([]model.Change{compiled(object)})
+	}
 	s.Apply([]model.Change{
 		{Kind: model.NodeSet, Node: model.NewNode(withImage)},
 		{Kind: model.PodSet, Pod: model.NewPod(apart)},
@@ -26,7 +39,9 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		{Kind: model.ObjectSet, Ref: service, Object: build.Service("web", map[string]string{"app": "x"})},
 		{Kind: model.ObjectSet, Ref: set, Object: &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{}}}},
 	})
-	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1, LabelSets: 1}); have != want {
+	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1, LabelSets: 1, Storage: storage.Kept{
+		Claims: 1, Volumes: 2, Classes: 1, Drivers: 1, Nodes: 2, Attachments: 1, Capacities: 1, Reaches: 2, Groups: 2, Used: 1,
+	}}); have != want {
 		t.Errorf("kept is %+v, want %+v", have, want)
 	}
 	s.Apply([]model.Change{
@@ -34,7 +49,11 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		{Kind: model.NodeGone, Name: "a"},
 		{Kind: model.ObjectGone, Ref: set}, {Kind: model.ObjectGone, Ref: service}, {Kind: model.ObjectGone, Ref: space},
 	})
-	if have, want := s.Kept(), (Kept{Topologies: 1}); have != want {
+	for _, object := range stored {
+		s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: object.Ref()}})
+	}
+	// Topologies are swept later; reaches are kept for a while, a bounded number of them.
+	if have, want := s.Kept(), (Kept{Topologies: 1, Storage: storage.Kept{Reaches: 2}}); have != want {
 		t.Errorf("kept is %+v after all is gone, want %+v", have, want)
 	}
 }

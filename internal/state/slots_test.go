@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -22,10 +23,11 @@ func numberedNode(i int) model.Change {
 	return model.Change{Kind: model.NodeSet, Node: model.NewNode(n)}
 }
 
-// webOn is a pod with a label, a port and an affinity term.
+// webOn is a pod with a label, a port, an affinity term and a claim.
 func webOn(i int, nodeName string) *model.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("web-", i), UID: types.UID(fmt.Sprint(i)), Labels: map[string]string{"app": "web"}}}
 	p.Spec.NodeName = nodeName
+	build.Claims(fmt.Sprint("claim-", i%20))(p)
 	p.Spec.Containers = []v1.Container{{Ports: []v1.ContainerPort{{HostPort: 80}}}}
 	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{
 		{LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels}, TopologyKey: "host"},
@@ -54,6 +56,15 @@ func TestSlotsAreGivenBack(t *testing.T) {
 		tally := s.Tally(PodSet{Text: "web", Terms: []*model.Term{term}}, TopologyKey{Label: key}, NodeSet{})
 		s.View().KeepLeast(tally)
 		tallies = append(tallies, tally)
+	}
+	for i := range 20 {
+		host := "host In " + s.node[order[i]].Object.Labels["host"]
+		s.Apply([]model.Change{
+			compiled(model.NewClaim(build.PersistentVolumeClaim(fmt.Sprint("claim-", i), fmt.Sprint("namespace=ns bound=used-", i)))),
+			compiled(model.NewVolume(build.PersistentVolume(fmt.Sprint("used-", i), fmt.Sprint("phase=Bound csi=d/", i)))),
+			compiled(model.NewVolume(build.PersistentVolume(fmt.Sprint("local-", i), "class=local", build.VolumeAffinity(host)))),
+			compiled(model.NewVolume(build.PersistentVolume(fmt.Sprint("last-", i), "class=local", build.VolumeAffinity("host In "+s.node[order[nodes-1-i]].Object.Labels["host"])))),
+		})
 	}
 	for i, n := range order[:left+10] { // ten of these nodes will leave ghosts
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: webOn(i, fmt.Sprint("node-", n))}})

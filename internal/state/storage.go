@@ -1,6 +1,13 @@
 package state
 
-import "github.com/berth-scheduler/berth/internal/model"
+import (
+	"maps"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/storage"
+)
 
 // storageEvents are the resources of the events about objects of storage, by kind.
 var storageEvents = map[model.Kind]model.EventResource{
@@ -27,4 +34,25 @@ func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	if before := s.storage.Remove(ref); before != nil {
 		delta.Events = append(delta.Events, model.Event{Resource: storageEvents[ref.Kind], Action: model.Delete, OldObject: before})
 	}
+}
+
+// auditStorage checks the invariants of the store of volumes, with the state's nodes, pods, nominations and holds.
+func (s *State) auditStorage(v *audit.Violations) {
+	seats := make([]storage.Seat, len(s.alive))
+	for slot := range seats {
+		if s.isFree(int32(slot)) {
+			continue
+		}
+		seat := storage.Seat{Name: s.name[slot], Exists: s.alive[slot]}
+		if seat.Exists {
+			seat.Labels = s.node[slot].Object.Labels
+		}
+		for _, p := range s.pods[slot] {
+			seat.Pods = append(seat.Pods, p.pod)
+		}
+		seats[slot] = seat
+	}
+	s.storage.Audit(v, seats, slices.Collect(maps.Values(s.nominations.byPod)), func(object model.Ref, pod model.PodKey) bool {
+		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod })
+	})
 }

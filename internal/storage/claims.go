@@ -1,11 +1,6 @@
 package storage
 
-import (
-	"slices"
-	"strings"
-
-	"github.com/berth-scheduler/berth/internal/model"
-)
+import "github.com/berth-scheduler/berth/internal/model"
 
 // handle is a volume as a CSI driver knows it.
 type handle struct{ driver, handle string }
@@ -17,40 +12,31 @@ type identity struct {
 	migrated bool
 }
 
-// claim is a claim that exists, or that placed pods use.
+// claim is a claim that exists, or that placed pods use. What it stands for is followed only while pods use it: most claims that wait to be bound
+// are not used by a placed pod, and there may be very many of them.
 type claim struct {
 	*model.Claim // nil if it does not exist
 	key          model.ClaimKey
-	// on are the nodes with pods that use it; nominated pods count as on the node that stands for them.
-	on []claimOn
-	// is is what it stands for.
-	is identity
+	// Invariant: users is how many pods on nodes that exist name it directly.
+	users int
+	// Invariant: on are the uses on the nodes with pods that use it, each at its position at. Nominated pods count as on the node that stands for them.
+	on []*use
+	// Invariant: while it is in use, is is what it stands for; it is listed, at its position, by the volume that it names, and by its class if that
+	// decides what it stands for. While it is not, all of these are zero.
+	is       identity
+	volume   *volume
+	atVolume int
+	class    *class
+	atClass  int
 }
 
-// claimOn is the use of a claim on a node: how often pods name it, and how many name it directly.
-type claimOn struct {
-	node         *Node
+// use is the use of a claim by the pods on a node.
+type use struct {
+	claim *claim
+	node  *Node
+	at    int
+	// times is how often the pods name it, users how many of them name it directly.
 	times, users int
-}
-
-// volume is a PersistentVolume that exists, or that others name.
-type volume struct {
-	*model.Volume // nil if it does not exist
-	name          string
-	// claims are those that name it as theirs, attachments those of it.
-	claims      []*claim
-	attachments []*attachment
-	// heldAt is the version at which a placement holds it; it is held as long as it has that version. Empty if it is not.
-	heldAt string
-	// group is where it is listed while it is free.
-	group *Group
-}
-
-// attachment is a VolumeAttachment that exists.
-type attachment struct {
-	*model.VolumeAttachment
-	// is is what it counts as; without a driver it does not count.
-	is handle
 }
 
 func (s *Store) claimOf(key model.ClaimKey) *claim {
@@ -68,21 +54,6 @@ func (s *Store) forgetClaim(c *claim) {
 	}
 }
 
-func (s *Store) volumeOf(name string) *volume {
-	v := s.volumes[name]
-	if v == nil {
-		v = &volume{name: name}
-		s.volumes[name] = v
-	}
-	return v
-}
-
-func (s *Store) forgetVolume(v *volume) {
-	if v.Volume == nil && len(v.claims) == 0 && len(v.attachments) == 0 {
-		delete(s.volumes, v.name)
-	}
-}
-
 // volumeName returns the name of the claim's volume, empty if it has none.
 func (c *claim) volumeName() string {
 	if c.Claim == nil {
@@ -93,50 +64,25 @@ func (c *claim) volumeName() string {
 
 func (s *Store) setClaim(key model.ClaimKey, now *model.Claim) (before *model.Claim) {
 	c := s.claims[key]
-	if c == nil && now == nil {
-		return nil
-	}
 	if c == nil {
+		if now == nil {
+			return nil
+		}
 		c = s.claimOf(key)
 	}
-	before = c.Claim
-	named := c.volumeName()
-	class := classOf(c.Claim)
-	c.Claim = now
-	if name := c.volumeName(); name != named {
-		if named != "" {
-			v := s.volumes[named]
-			v.claims = without(v.claims, c)
-			s.forgetVolume(v)
-		}
-		if name != "" {
-			v := s.volumeOf(name)
-			v.claims = append(v.claims, c)
+	before, c.Claim = c.Claim, now
+	if len(c.on) > 0 {
+		s.identify(c)
+		if (before == nil) != (now == nil) || before != nil && before.Owner != now.Owner {
+			for _, x := range c.on {
+				if x.node.checkOwners(c) {
+					s.touchVolumes(x.node)
+				}
+			}
 		}
 	}
-	if after := classOf(now); after != class {
-		s.enlist(c, class, after)
-	}
-	s.identify(c)
 	s.forgetClaim(c)
 	return before
-}
-
-func classOf(c *model.Claim) string {
-	if c == nil {
-		return ""
-	}
-	return c.Class
-}
-
-func without[T comparable](list []T, one T) []T {
-	if i := slices.Index(list, one); i >= 0 {
-		last := len(list) - 1
-		list[i] = list[last]
-		clear(list[last:])
-		list = list[:last]
-	}
-	return list
 }
 
 // unboundPrefix makes the handles of claims without a volume differ from those of volumes.
@@ -148,7 +94,7 @@ func (s *Store) identityOf(c *claim) identity {
 		return identity{}
 	}
 	if name := c.volumeName(); name != "" {
-		if v := s.volumes[name]; v.Volume != nil {
+		if v := s.volumes[name]; v != nil && v.Volume != nil {
 			return identity{handle{v.Driver, v.Handle}, v.InTree != ""}
 		}
 	}
@@ -163,6 +109,14 @@ func (s *Store) identityOf(c *claim) identity {
 	return identity{handle{driver, unboundPrefix + c.key.String()}, inTree != ""}
 }
 
+// standsFor returns what a claim stands for, whether or not it is in use.
+func (s *Store) standsFor(c *claim) identity {
+	if len(c.on) > 0 {
+		return c.is
+	}
+	return s.identityOf(c)
+}
+
 // Attachable returns the volume that a claim stands for on nodes, as the CSI driver that attaches it knows it; a claim without a volume has a name of
 // its own. inTree means that it counts only on nodes with a CSINode. The driver is empty if it never counts.
 func (s *Store) Attachable(key model.ClaimKey) (driver, name string, inTree bool) {
@@ -170,7 +124,8 @@ func (s *Store) Attachable(key model.ClaimKey) (driver, name string, inTree bool
 	if c == nil {
 		return "", "", false
 	}
-	return c.is.driver, c.is.handle.handle, c.is.migrated
+	is := s.standsFor(c)
+	return is.driver, is.handle.handle, is.migrated
 }
 
 // InUse reports whether a pod on any node, or one that is nominated to a node, uses a volume. It is what Usage.Uses can be true of, in the state and in
@@ -187,159 +142,120 @@ func (s *Store) refer(h handle, times int) {
 	}
 }
 
-// identify finds out anew what a claim stands for, and counts it on the nodes where it is used.
+// identify finds out anew what a claim in use stands for, and counts it on the nodes where it is used.
 func (s *Store) identify(c *claim) {
+	s.follow(c)
 	is := s.identityOf(c)
-	same := is == c.is
-	for _, on := range c.on {
-		if !same {
-			s.refer(c.is.handle, -on.times)
-			s.refer(is.handle, +on.times)
-		}
-		if on.node == s.nominated {
+	if is == c.is {
+		return
+	}
+	for _, x := range c.on {
+		s.refer(c.is.handle, -x.times)
+		s.refer(is.handle, +x.times)
+		if x.node == s.nominated {
 			continue
 		}
-		if on.node.checkOwners(c) || !same {
-			s.touchVolumes(on.node)
-		}
-		if !same {
-			s.work.Counted++
-			on.node.refer(c.is, on.node.csi, -on.times)
-			on.node.refer(is, on.node.csi, +on.times)
-		}
+		s.work.Counted++
+		x.node.refer(c.is, x.node.csi, -x.times)
+		x.node.refer(is, x.node.csi, +x.times)
+		s.touchVolumes(x.node)
 	}
 	c.is = is
 }
 
-func (s *Store) setVolume(name string, now *model.Volume) (before *model.Volume) {
-	v := s.volumes[name]
-	if v == nil && now == nil {
-		return nil
+// follow lists a claim under the objects by which it changes what it stands for.
+func (s *Store) follow(c *claim) {
+	var v *volume
+	var class *class
+	if len(c.on) > 0 && c.Claim != nil {
+		if name := c.volumeName(); name != "" {
+			v = s.volumeOf(name)
+		}
+		if (v == nil || v.Volume == nil) && c.Class != "" {
+			class = s.classNamed(c.Class)
+		}
 	}
-	if v == nil {
-		v = s.volumeOf(name)
+	if former := c.volume; former != v {
+		if former != nil {
+			former.claims = drop(former.claims, c.atVolume, func(moved *claim, at int) { moved.atVolume = at })
+			s.forgetVolume(former)
+		}
+		if c.volume, c.atVolume = v, 0; v != nil {
+			c.atVolume = len(v.claims)
+			v.claims = append(v.claims, c)
+		}
 	}
-	before = v.Volume
-	s.leaveGroup(v)
-	if before != nil {
-		s.unlistPreBound(v)
-	}
-	v.Volume = now
-	if now == nil || v.heldAt != now.Version() {
-		v.heldAt = "" // a newer version is what others have made of it
-	}
-	if now != nil {
-		s.listPreBound(v)
-	}
-	s.enterGroup(v)
-	for _, c := range v.claims {
-		s.identify(c)
-	}
-	for _, a := range v.attachments {
-		s.identifyAttachment(a, v)
-	}
-	s.forgetVolume(v)
-	return before
-}
-
-func (s *Store) listPreBound(v *volume) {
-	if key, ok := v.ClaimKey(); ok {
-		list := s.preBound[key]
-		at, _ := slices.BinarySearchFunc(list, v.name, func(o *volume, name string) int { return strings.Compare(o.name, name) })
-		s.preBound[key] = slices.Insert(list, at, v)
-	}
-}
-
-func (s *Store) unlistPreBound(v *volume) {
-	if key, ok := v.ClaimKey(); ok {
-		list := s.preBound[key]
-		i := slices.Index(list, v)
-		if list = slices.Delete(list, i, i+1); len(list) == 0 {
-			delete(s.preBound, key)
-		} else {
-			s.preBound[key] = list
+	if former := c.class; former != class {
+		if former != nil {
+			former.claims = drop(former.claims, c.atClass, func(moved *claim, at int) { moved.atClass = at })
+			s.forgetClass(former)
+		}
+		if c.class, c.atClass = class, 0; class != nil {
+			c.atClass = len(class.claims)
+			class.claims = append(class.claims, c)
 		}
 	}
 }
 
-// Hold notes that a placement holds a volume in its present version: it is no longer free. Objects of other kinds are not noted.
-func (s *Store) Hold(ref model.Ref) {
-	if ref.Kind != model.PersistentVolumeKind {
-		return
-	}
-	if v := s.volumes[ref.Name]; v != nil && v.Volume != nil {
-		s.leaveGroup(v)
-		v.heldAt = v.Version()
+// use notes that a pod on a node uses its volumes, or no longer does.
+func (s *Store) use(n *Node, volumes *model.PodVolumes, sign int) {
+	s.useClaims(n, volumes.Claims, sign)
+	for i := range volumes.Inline {
+		s.refer(handle{volumes.Inline[i].Driver, volumes.Inline[i].Handle}, sign)
 	}
 }
 
-// Release undoes Hold.
-func (s *Store) Release(ref model.Ref) {
-	if ref.Kind != model.PersistentVolumeKind {
-		return
-	}
-	if v := s.volumes[ref.Name]; v != nil && v.heldAt != "" {
-		v.heldAt = ""
-		s.enterGroup(v)
+func (s *Store) useClaims(n *Node, claims []model.PodClaim, sign int) {
+	for i, named := range claims {
+		c := s.claimOf(named.Key)
+		x := n.uses[c]
+		if x == nil {
+			x = s.startUse(n, c)
+		}
+		x.times += sign
+		s.refer(c.is.handle, sign)
+		if !named.Ephemeral && !contains(claims[:i], named) {
+			x.users += sign
+			if n.alive {
+				c.users += sign
+			}
+		}
+		if x.times == 0 {
+			s.endUse(x)
+		}
 	}
 }
 
-func (s *Store) setAttachment(name string, now *model.VolumeAttachment) (before *model.VolumeAttachment) {
-	a := s.attachments[name]
-	if a != nil {
-		before = a.VolumeAttachment
-		s.detach(a)
+func contains(claims []model.PodClaim, one model.PodClaim) bool {
+	for _, c := range claims {
+		if c == one {
+			return true
+		}
 	}
-	if now == nil {
-		delete(s.attachments, name)
-		return before
-	}
-	a = &attachment{VolumeAttachment: now}
-	s.attachments[name] = a
-	if now.Node == "" || now.Attacher == "" || now.Volume == "" {
-		return before // it does not count
-	}
-	node := s.nodeOf(now.Node)
-	node.attachments++
-	v := s.volumeOf(now.Volume)
-	v.attachments = append(v.attachments, a)
-	s.identifyAttachment(a, v)
-	return before
+	return false
 }
 
-// detach takes an attachment off its node and its volume.
-func (s *Store) detach(a *attachment) {
-	v := s.volumes[a.Volume]
-	if v == nil || !slices.Contains(v.attachments, a) {
-		return
+func (s *Store) startUse(n *Node, c *claim) *use {
+	x := &use{claim: c, node: n, at: len(c.on)}
+	if n.uses == nil {
+		n.uses = map[*claim]*use{}
 	}
-	node := s.nodes[a.Node]
-	if a.is.driver != "" {
-		node.attach(a.is, -1)
-		s.touchVolumes(node)
+	n.uses[c] = x
+	if c.on = append(c.on, x); len(c.on) == 1 {
+		s.follow(c)
+		c.is = s.identityOf(c)
 	}
-	v.attachments = without(v.attachments, a)
-	s.forgetVolume(v)
-	node.attachments--
-	s.forgetNode(node)
+	return x
 }
 
-// identifyAttachment finds out anew what an attachment counts as.
-func (s *Store) identifyAttachment(a *attachment, v *volume) {
-	var is handle
-	if v.Volume != nil && v.Object.Spec.CSI != nil {
-		is = handle{a.Attacher, v.Handle}
+func (s *Store) endUse(x *use) {
+	c := x.claim
+	if delete(x.node.uses, c); len(x.node.uses) == 0 {
+		x.node.uses = nil // a map keeps its memory
 	}
-	if is == a.is {
-		return
+	if c.on = drop(c.on, x.at, func(moved *use, at int) { moved.at = at }); len(c.on) == 0 {
+		s.follow(c)
+		c.on, c.is = nil, identity{}
+		s.forgetClaim(c)
 	}
-	node := s.nodes[a.Node]
-	if a.is.driver != "" {
-		node.attach(a.is, -1)
-	}
-	if is.driver != "" {
-		node.attach(is, +1)
-	}
-	a.is = is
-	s.touchVolumes(node)
 }

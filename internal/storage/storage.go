@@ -19,8 +19,9 @@ type Store struct {
 
 	// Invariant: claims has the claims that exist and those that placed or nominated pods use, and no other.
 	claims map[model.ClaimKey]*claim
-	// Invariant: volumes has the volumes that exist, and those that claims or attachments name, and no other.
+	// Invariant: volumes has the volumes that exist, and those that claims in use or attachments name, and no other.
 	volumes map[string]*volume
+	// Invariant: classes has the classes that exist, and those with groups, capacities or claims, and no other.
 	classes map[string]*class
 	drivers map[string]*model.CSIDriver
 	// Invariant: nodes has the nodes that exist or have pods, by slot and by name, and those with a CSINode or attachments, and no other.
@@ -50,6 +51,8 @@ type Work struct {
 	Matched int64
 	// Counted is how often the volumes of a claim were counted anew on a node because an object changed.
 	Counted int64
+	// Touched is how many changes of slots were reported.
+	Touched int64
 }
 
 // New returns an empty store. touch is called with each slot that has changed.
@@ -60,6 +63,12 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 		capacities: map[model.Ref]*capacity{}, nominated: &Node{slot: -1}, used: map[handle]int{},
 		preBound: map[model.ClaimKey][]*volume{}, reaches: newReaches(),
 	}
+}
+
+// changed reports that a slot has changed.
+func (s *Store) changed(slot int32, aspects model.Aspect) {
+	s.work.Touched++
+	s.touch(slot, aspects)
 }
 
 // Work returns the work done so far.
@@ -78,12 +87,16 @@ func (s *Store) Shrink() {
 	s.reaches.byText = shrink.Map(s.reaches.byText, &p.reaches)
 }
 
-// Kept is how many objects and indexes the store holds.
-type Kept struct{ Claims, Volumes, Classes, Nodes, Reaches, Groups, Used int }
+// Kept is how many objects and indexes the store holds. Nodes include those without a slot, of which it has a CSINode or attachments. Reaches
+// include a bounded number that nothing has any more. Used are the volumes that placed or nominated pods use.
+type Kept struct{ Claims, Volumes, Classes, Drivers, Nodes, Attachments, Capacities, Reaches, Groups, Used int }
 
 // Kept returns how many objects and indexes the store holds.
 func (s *Store) Kept() Kept {
-	k := Kept{Claims: len(s.claims), Volumes: len(s.volumes), Classes: len(s.classes), Nodes: len(s.nodes), Reaches: len(s.reaches.byText), Used: len(s.used)}
+	k := Kept{
+		Claims: len(s.claims), Volumes: len(s.volumes), Classes: len(s.classes), Drivers: len(s.drivers), Nodes: len(s.nodes),
+		Attachments: len(s.attachments), Capacities: len(s.capacities), Reaches: len(s.reaches.byText), Used: len(s.used),
+	}
 	for _, c := range s.classes {
 		k.Groups += len(c.groups)
 	}
@@ -179,15 +192,11 @@ func (s *Store) CSINode(name string) *model.CSINode {
 }
 
 // UsersOf returns how many pods on nodes that exist name a claim directly, those apart that are made for a pod.
-func (s *Store) UsersOf(key model.ClaimKey) (users int) {
+func (s *Store) UsersOf(key model.ClaimKey) int {
 	if c := s.claims[key]; c != nil {
-		for i := range c.on {
-			if on := &c.on[i]; on.node.alive {
-				users += on.users
-			}
-		}
+		return c.users
 	}
-	return users
+	return 0
 }
 
 // PreBound returns the volumes that name a claim, by name: one of them that is not bound yet is meant for it.

@@ -2,14 +2,15 @@ package storage
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/shrink"
 )
 
 // What is free is found by class and node. A reach is the nodes that a volume or a capacity can be used on; volumes that are equal but for name and
@@ -21,13 +22,15 @@ import (
 type class struct {
 	*model.StorageClass // nil if it does not exist
 	name                string
-	// claims are those of the class that exist.
-	claims map[*claim]struct{}
-	// Invariant: groups has the groups of the class that are not empty, by their text; wide lists those whose reach is wide, by their text.
-	groups map[model.Need]*Group
-	wide   []*Group
-	// capacities are those of the class, by namespace and name.
-	capacities []*capacity
+	// Invariant: claims are the claims in use of which the class decides what they stand for, each at its position.
+	claims []*claim
+	// Invariant: groups has the groups of the class that are not empty, by their text; wideGroups lists those whose reach is wide, by their text.
+	groups     map[model.Need]*Group
+	groupsPeak int
+	wideGroups []*Group
+	// Invariant: capacities is how many are of the class; wideCapacities lists those whose reach is wide, by namespace and name.
+	capacities     int
+	wideCapacities []*capacity
 }
 
 // Group is the free volumes of a class that differ in name and size only.
@@ -38,18 +41,15 @@ type Group struct {
 	Sample *model.Volume
 	class  *class
 	reach  *reach // nil if they can be used on every node
-	// Invariant: volumes are sorted by size and name.
-	volumes []*volume
+	// Invariant: at is its position among those of its class in its reach.
+	at int
+	// Invariant: volumes are those that are free and have the group's text.
+	volumes volumeList
 }
 
 // AtLeast calls yield with the volumes of at least that size in bytes, by size and name.
 func (g *Group) AtLeast(size int64, yield func(*model.Volume) bool) {
-	at, _ := slices.BinarySearchFunc(g.volumes, size, func(v *volume, size int64) int { return cmp.Compare(v.Capacity, size) })
-	for _, v := range g.volumes[at:] {
-		if !yield(v.Volume) {
-			return
-		}
-	}
+	g.volumes.from(size, yield)
 }
 
 // Reaches returns the canonical text of the nodes that the volumes can be used on, zero for all.
@@ -64,47 +64,37 @@ type capacity struct {
 	ref   model.Ref
 	class *class
 	reach *reach // nil if it can be used on no node
+	// Invariant: at is its position among those of its class in its reach.
+	at int
 }
 
 func (s *Store) classNamed(name string) *class {
 	c := s.classes[name]
 	if c == nil {
-		c = &class{name: name, claims: map[*claim]struct{}{}, groups: map[model.Need]*Group{}}
+		c = &class{name: name, groups: map[model.Need]*Group{}}
 		s.classes[name] = c
 	}
 	return c
 }
 
 func (s *Store) forgetClass(c *class) {
-	if c.StorageClass == nil && len(c.claims) == 0 && len(c.groups) == 0 && len(c.capacities) == 0 {
+	if c.StorageClass == nil && len(c.claims) == 0 && len(c.groups) == 0 && c.capacities == 0 {
 		delete(s.classes, c.name)
-	}
-}
-
-// enlist moves a claim from one class to another; the empty class lists none.
-func (s *Store) enlist(c *claim, from, to string) {
-	if from != "" {
-		former := s.classes[from]
-		delete(former.claims, c)
-		s.forgetClass(former)
-	}
-	if to != "" {
-		s.classNamed(to).claims[c] = struct{}{}
 	}
 }
 
 func (s *Store) setClass(name string, now *model.StorageClass) (before *model.StorageClass) {
 	c := s.classes[name]
-	if c == nil && now == nil {
-		return nil
-	}
 	if c == nil {
+		if now == nil {
+			return nil
+		}
 		c = s.classNamed(name)
 	}
 	before = c.StorageClass
 	c.StorageClass = now
 	if before == nil || now == nil || before.Object.Provisioner != now.Object.Provisioner {
-		for claim := range c.claims { // of an object that hardly ever changes
+		for _, claim := range c.claims {
 			s.identify(claim)
 		}
 	}
@@ -122,38 +112,37 @@ func groupText(v *model.Volume) model.Need {
 	}
 	part(v.Class)
 	part(v.Affinity.String())
-	mode := string(v1.PersistentVolumeFilesystem)
+	mode := v1.PersistentVolumeFilesystem
 	if spec.VolumeMode != nil {
-		mode = string(*spec.VolumeMode)
+		mode = *spec.VolumeMode
 	}
-	part(mode)
-	modes := make([]string, len(spec.AccessModes))
-	for i, m := range spec.AccessModes {
-		modes[i] = string(m)
-	}
+	part(string(mode))
+	modes := slices.Clone(spec.AccessModes)
 	slices.Sort(modes)
-	part(strings.Join(modes, ","))
+	modes = slices.Compact(modes)
+	part(strconv.Itoa(len(modes)))
+	for _, m := range modes {
+		part(string(m))
+	}
 	if spec.VolumeAttributesClassName != nil {
 		part(*spec.VolumeAttributesClassName)
 	} else {
 		part("")
 	}
-	part(labels.Set(v.Object.Labels).String())
+	for _, key := range slices.Sorted(maps.Keys(v.Object.Labels)) {
+		part(key)
+		part(v.Object.Labels[key])
+	}
 	return model.NeedOf(string(text))
 }
 
-// isFree reports whether a claim that nobody has meant it for may have the volume.
-func (v *volume) isFree() bool {
-	return v.Volume != nil && v.heldAt == "" && v.Object.Spec.ClaimRef == nil && v.Object.DeletionTimestamp == nil &&
-		v.Object.Status.Phase == v1.VolumeAvailable
-}
-
-func bySize(a, b *volume) int {
-	return cmp.Or(cmp.Compare(a.Capacity, b.Capacity), strings.Compare(a.name, b.name))
+// isFree reports whether a claim that nobody has meant it for may have a version of a volume, unless a placement holds it.
+func isFree(v *model.Volume) bool {
+	return v != nil && v.Object.Spec.ClaimRef == nil && v.Object.DeletionTimestamp == nil && v.Object.Status.Phase == v1.VolumeAvailable
 }
 
 func (s *Store) enterGroup(v *volume) {
-	if v.group != nil || !v.isFree() {
+	if v.group != nil || len(v.holders) > 0 || !isFree(v.Volume) {
 		return
 	}
 	c := s.classNamed(v.Class)
@@ -163,15 +152,17 @@ func (s *Store) enterGroup(v *volume) {
 		g = &Group{Text: text, Sample: v.Volume, class: c}
 		if !v.Affinity.IsZero() {
 			g.reach = s.reaches.get(s, v.Affinity)
-			g.reach.groups = append(g.reach.groups, g)
+			share := g.reach.share(c)
+			g.at = len(share.groups)
+			share.groups = append(share.groups, g)
 		}
 		c.groups[text] = g
+		c.groups = shrink.Map(c.groups, &c.groupsPeak)
 		if g.IsWide() {
 			c.listWide(g)
 		}
 	}
-	at, _ := slices.BinarySearchFunc(g.volumes, v, bySize)
-	g.volumes = slices.Insert(g.volumes, at, v)
+	g.volumes.insert(v)
 	v.group = g
 	s.touchSupply(g.reach)
 }
@@ -182,18 +173,19 @@ func (s *Store) leaveGroup(v *volume) {
 		return
 	}
 	v.group = nil
-	at, _ := slices.BinarySearchFunc(g.volumes, v, bySize)
-	g.volumes = slices.Delete(g.volumes, at, at+1)
+	g.volumes.remove(v)
 	s.touchSupply(g.reach)
-	if len(g.volumes) > 0 {
+	if !g.volumes.isEmpty() {
 		return
 	}
 	c := g.class
 	delete(c.groups, g.Text)
+	c.groups = shrink.Map(c.groups, &c.groupsPeak)
 	c.unlistWide(g)
 	if r := g.reach; r != nil {
-		r.groups = without(r.groups, g)
-		s.reaches.forget(r)
+		share := r.share(c)
+		share.groups = drop(share.groups, g.at, func(moved *Group, at int) { moved.at = at })
+		s.reaches.release(r, c)
 	}
 	s.forgetClass(c)
 }
@@ -201,14 +193,28 @@ func (s *Store) leaveGroup(v *volume) {
 func byText(a *Group, text model.Need) int { return strings.Compare(a.Text.String(), text.String()) }
 
 func (c *class) listWide(g *Group) {
-	if at, listed := slices.BinarySearchFunc(c.wide, g.Text, byText); !listed {
-		c.wide = slices.Insert(c.wide, at, g)
+	if at, listed := slices.BinarySearchFunc(c.wideGroups, g.Text, byText); !listed {
+		c.wideGroups = slices.Insert(c.wideGroups, at, g)
 	}
 }
 
 func (c *class) unlistWide(g *Group) {
-	if at, listed := slices.BinarySearchFunc(c.wide, g.Text, byText); listed {
-		c.wide = slices.Delete(c.wide, at, at+1)
+	if at, listed := slices.BinarySearchFunc(c.wideGroups, g.Text, byText); listed {
+		c.wideGroups = shorter(slices.Delete(c.wideGroups, at, at+1))
+	}
+}
+
+func byRef(c *capacity, ref model.Ref) int { return compareRefs(c.ref, ref) }
+
+func (c *class) listWideCapacity(x *capacity) {
+	if at, listed := slices.BinarySearchFunc(c.wideCapacities, x.ref, byRef); !listed {
+		c.wideCapacities = slices.Insert(c.wideCapacities, at, x)
+	}
+}
+
+func (c *class) unlistWideCapacity(x *capacity) {
+	if at, listed := slices.BinarySearchFunc(c.wideCapacities, x.ref, byRef); listed {
+		c.wideCapacities = shorter(slices.Delete(c.wideCapacities, at, at+1))
 	}
 }
 
@@ -219,42 +225,54 @@ func (s *Store) touchSupply(r *reach) {
 	}
 	for _, n := range r.nodes {
 		if n.slot >= 0 {
-			s.touch(n.slot, model.Supply)
+			s.changed(n.slot, model.Supply)
 		}
 	}
 }
 
 func (s *Store) setCapacity(ref model.Ref, now *model.StorageCapacity) (before *model.StorageCapacity) {
-	if c := s.capacities[ref]; c != nil {
+	c := s.capacities[ref]
+	if c != nil {
 		before = c.StorageCapacity
-		delete(s.capacities, ref)
-		at, _ := slices.BinarySearchFunc(c.class.capacities, ref, capacityByRef)
-		c.class.capacities = slices.Delete(c.class.capacities, at, at+1)
-		s.touchSupply(c.reach)
-		if r := c.reach; r != nil {
-			r.capacities = without(r.capacities, c)
-			if now == nil || now.Nodes != before.Nodes {
-				s.reaches.forget(r)
-			}
+		if now != nil && now.Class == before.Class && now.Nodes == before.Nodes {
+			c.StorageCapacity = now
+			s.touchSupply(c.reach)
+			return before
 		}
-		defer s.forgetClass(c.class)
+		s.dropCapacity(c)
 	}
 	if now == nil {
 		return before
 	}
-	c := &capacity{StorageCapacity: now, ref: ref, class: s.classNamed(now.Class)}
-	if !now.Nodes.IsZero() {
-		c.reach = s.reaches.get(s, now.Nodes)
-		c.reach.capacities = append(c.reach.capacities, c)
-	}
+	c = &capacity{StorageCapacity: now, ref: ref, class: s.classNamed(now.Class)}
 	s.capacities[ref] = c
-	at, _ := slices.BinarySearchFunc(c.class.capacities, ref, capacityByRef)
-	c.class.capacities = slices.Insert(c.class.capacities, at, c)
+	c.class.capacities++
+	if now.Nodes.IsZero() {
+		return before
+	}
+	c.reach = s.reaches.get(s, now.Nodes)
+	share := c.reach.share(c.class)
+	c.at = len(share.capacities)
+	share.capacities = append(share.capacities, c)
+	if !c.reach.narrow {
+		c.class.listWideCapacity(c)
+	}
 	s.touchSupply(c.reach)
 	return before
 }
 
-func capacityByRef(c *capacity, ref model.Ref) int { return compareRefs(c.ref, ref) }
+func (s *Store) dropCapacity(c *capacity) {
+	delete(s.capacities, c.ref)
+	c.class.capacities--
+	if r := c.reach; r != nil {
+		s.touchSupply(r)
+		c.class.unlistWideCapacity(c)
+		share := r.share(c.class)
+		share.capacities = drop(share.capacities, c.at, func(moved *capacity, at int) { moved.at = at })
+		s.reaches.release(r, c.class)
+	}
+	s.forgetClass(c.class)
+}
 
 func compareRefs(a, b model.Ref) int {
 	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Name, b.Name))
@@ -263,7 +281,7 @@ func compareRefs(a, b model.Ref) int {
 // WideGroups returns the groups of a class whose reach is wide, by their text. The slice is the store's own and valid until the next change.
 func (s *Store) WideGroups(name string) []*Group {
 	if c := s.classes[name]; c != nil {
-		return c.wide
+		return c.wideGroups
 	}
 	return nil
 }
@@ -274,14 +292,18 @@ func (s *Store) GroupsAt(slot int32, name string, yield func(*Group) bool) {
 	if c == nil || len(c.groups) == 0 {
 		return
 	}
-	for _, g := range c.wide {
+	for _, g := range c.wideGroups {
 		if g.reach == nil && !yield(g) {
 			return
 		}
 	}
 	for _, r := range s.bySlot[slot].reaches {
-		for _, g := range r.groups {
-			if g.class == c && !yield(g) {
+		share := r.of[c]
+		if share == nil {
+			continue
+		}
+		for _, g := range share.groups {
+			if !yield(g) {
 				return
 			}
 		}
@@ -294,8 +316,8 @@ func (s *Store) WideCapacities(name string, yield func(*model.StorageCapacity) b
 	if c == nil {
 		return
 	}
-	for _, x := range c.capacities {
-		if x.reach != nil && !x.reach.narrow && !yield(x.StorageCapacity) {
+	for _, x := range c.wideCapacities {
+		if !yield(x.StorageCapacity) {
 			return
 		}
 	}
@@ -305,13 +327,17 @@ func (s *Store) WideCapacities(name string, yield func(*model.StorageCapacity) b
 // and name; nil if there is none.
 func (s *Store) CapacityAt(slot int32, name string, size int64) *model.StorageCapacity {
 	c := s.classes[name]
-	if c == nil || len(c.capacities) == 0 {
+	if c == nil || c.capacities == 0 {
 		return nil
 	}
 	var first *capacity
 	for _, r := range s.bySlot[slot].reaches {
-		for _, x := range r.capacities {
-			if x.class == c && x.Usable && x.Limit >= size && (first == nil || compareRefs(x.ref, first.ref) < 0) {
+		share := r.of[c]
+		if share == nil {
+			continue
+		}
+		for _, x := range share.capacities {
+			if x.Usable && x.Limit >= size && (first == nil || compareRefs(x.ref, first.ref) < 0) {
 				first = x
 			}
 		}

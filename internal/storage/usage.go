@@ -1,0 +1,282 @@
+package storage
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// inUse are the volumes that pods on a node use, and those that are attached to it.
+type inUse struct {
+	// Invariant: refs counts, for each volume that counts, the references of pods and of attachments to it; volumes counts the volumes of refs by
+	// driver. Neither has an entry of 0.
+	refs    map[handle]references
+	volumes map[string]int
+	// Invariant: migrated counts the references of pods to in-tree volumes. They are in refs only while the node has a CSINode.
+	migrated map[handle]int
+	// Invariant: disks are the inline disks of pods, each once, with how many volumes are of it.
+	disks []diskCount
+	// Invariant: ephemeral are the uses by pods of claims that are made for a pod.
+	ephemeral []ephemeral
+	// Invariant: untranslated are the inline volumes of pods that cannot be translated.
+	untranslated []untranslated
+}
+
+type references struct{ pods, attachments int }
+
+type diskCount struct {
+	disk  model.Disk
+	times int
+}
+
+// ephemeral is a pod's use of a claim that is made for it.
+type ephemeral struct {
+	claim model.ClaimKey
+	pod   model.PodKey
+	uid   types.UID
+	// foreign means that the claim exists and belongs to another.
+	foreign bool
+}
+
+type untranslated struct {
+	pod model.PodKey
+	uid types.UID
+	err error
+}
+
+// Usage is the volumes in use on a node, in a view of it.
+type Usage struct {
+	node *Node
+	// own, unless nil, is what is in use in a view with other pods than the store knows.
+	own *inUse
+}
+
+// Usage returns what is in use on the node.
+func (n *Node) Usage() Usage { return Usage{node: n} }
+
+// With returns the usage with a pod more (+1) or less (-1). It leaves the one that it is called on as it is.
+func (u Usage) With(s *Store, pod *model.Pod, sign int) Usage {
+	if pod.Volumes == nil {
+		return u
+	}
+	u = u.Clone()
+	u.Change(s, pod, sign)
+	return u
+}
+
+// Change changes the usage, which no other shares, as With does: it costs no copy of what is in use, except for the first change of a node's own.
+func (u *Usage) Change(s *Store, pod *model.Pod, sign int) {
+	if pod.Volumes == nil {
+		return
+	}
+	if u.own == nil {
+		u.own = u.node.clone()
+	}
+	u.own.count(s, u.node.csi, pod, sign)
+}
+
+// Clone returns a usage that is the same, and not shared.
+func (u Usage) Clone() Usage {
+	if u.own != nil {
+		u.own = u.own.clone()
+	}
+	return u
+}
+
+func (u Usage) in() *inUse {
+	if u.own != nil {
+		return u.own
+	}
+	return &u.node.inUse
+}
+
+// CSINode returns the node's CSINode, nil if it has none.
+func (u Usage) CSINode() *model.CSINode { return u.node.csi }
+
+// Count returns how many volumes of a driver pods on the node use or are attached to it.
+func (u Usage) Count(driver string) int { return u.in().volumes[driver] }
+
+// Uses reports whether a pod on the node uses a volume.
+func (u Usage) Uses(driver, name string) bool { return u.in().refs[handle{driver, name}].pods > 0 }
+
+// DiskConflicts reports whether a pod on the node uses a disk that conflicts with one of these.
+func (u Usage) DiskConflicts(disks []model.Disk) bool {
+	in := u.in()
+	for i := range in.disks {
+		for j := range disks {
+			if in.disks[i].disk.Conflicts(&disks[j]) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Countable reports whether the volumes on the node can be counted.
+func (u Usage) Countable() bool {
+	in := u.in()
+	return (len(in.untranslated) == 0 || u.node.csi == nil) && !slices.ContainsFunc(in.ephemeral, func(e ephemeral) bool { return e.foreign })
+}
+
+// Err returns why the volumes on the node cannot be counted, nil if they can: the error of the first pod by name that has one.
+func (u Usage) Err() error {
+	in := u.in()
+	if len(in.ephemeral) == 0 && len(in.untranslated) == 0 {
+		return nil
+	}
+	var first failure
+	for i := range in.ephemeral {
+		if e := &in.ephemeral[i]; e.foreign {
+			first.orEarlier(e.pod, NotOwner(e.claim, e.pod))
+		}
+	}
+	if u.node.csi != nil {
+		for i := range in.untranslated {
+			first.orEarlier(in.untranslated[i].pod, in.untranslated[i].err)
+		}
+	}
+	return first.err
+}
+
+// failure is why the volumes of a pod cannot be counted.
+type failure struct {
+	pod model.PodKey
+	err error
+}
+
+func (f *failure) orEarlier(pod model.PodKey, err error) {
+	if f.err == nil || cmp.Or(strings.Compare(pod.Namespace, f.pod.Namespace), strings.Compare(pod.Name, f.pod.Name),
+		strings.Compare(err.Error(), f.err.Error())) < 0 {
+		f.pod, f.err = pod, err
+	}
+}
+
+// NotOwner is the error of a pod whose ephemeral claim belongs to another.
+func NotOwner(claim model.ClaimKey, pod model.PodKey) error {
+	return fmt.Errorf("PVC %s was not created for pod %s (pod is not owner)", claim, pod)
+}
+
+func (in *inUse) clone() *inUse {
+	c := *in
+	c.refs, c.volumes, c.migrated = maps.Clone(in.refs), maps.Clone(in.volumes), maps.Clone(in.migrated)
+	c.disks, c.ephemeral, c.untranslated = slices.Clone(in.disks), slices.Clone(in.ephemeral), slices.Clone(in.untranslated)
+	return &c
+}
+
+// count counts the volumes of a pod.
+func (in *inUse) count(s *Store, csi *model.CSINode, pod *model.Pod, sign int) {
+	for _, use := range pod.Volumes.Claims {
+		c := s.claims[use.Key]
+		if c != nil {
+			in.refer(s.standsFor(c), csi, sign)
+		}
+		if use.Ephemeral {
+			e := ephemeral{use.Key, pod.Key(), pod.UID, isForeign(c, pod.UID)}
+			if sign > 0 {
+				in.ephemeral = append(in.ephemeral, e)
+			} else {
+				in.ephemeral = without(in.ephemeral, e)
+			}
+		}
+	}
+	for _, inline := range pod.Volumes.Inline {
+		if inline.Err != nil {
+			in.countUntranslated(untranslated{pod.Key(), pod.UID, inline.Err}, sign)
+		} else {
+			in.refer(identity{handle{inline.Driver, inline.Handle}, true}, csi, sign)
+		}
+	}
+	for i := range pod.Volumes.Disks {
+		in.countDisk(&pod.Volumes.Disks[i], sign)
+	}
+}
+
+// countUntranslated finds a pod's volume by the pod: a later version of it, which may be the one that leaves, has errors of its own.
+func (in *inUse) countUntranslated(one untranslated, sign int) {
+	if sign > 0 {
+		in.untranslated = append(in.untranslated, one)
+	} else if i := slices.IndexFunc(in.untranslated, func(u untranslated) bool { return u.uid == one.uid }); i >= 0 {
+		in.untranslated = slices.Delete(in.untranslated, i, i+1)
+	}
+}
+
+func isForeign(c *claim, pod types.UID) bool { return c != nil && c.Claim != nil && c.Owner != pod }
+
+// checkOwners finds out anew which of the pods that a claim was made for own it. It reports whether that has changed.
+func (in *inUse) checkOwners(c *claim) (changed bool) {
+	for i := range in.ephemeral {
+		if e := &in.ephemeral[i]; e.claim == c.key && e.foreign != isForeign(c, e.uid) {
+			e.foreign, changed = !e.foreign, true
+		}
+	}
+	return changed
+}
+
+func (in *inUse) countDisk(disk *model.Disk, sign int) {
+	i := slices.IndexFunc(in.disks, func(d diskCount) bool {
+		return d.disk.Kind == disk.Kind && d.disk.Name == disk.Name && d.disk.Pool == disk.Pool && d.disk.ReadOnly == disk.ReadOnly &&
+			slices.Equal(d.disk.Monitors, disk.Monitors)
+	})
+	if i < 0 {
+		in.disks = append(in.disks, diskCount{*disk, sign})
+		return
+	}
+	if in.disks[i].times += sign; in.disks[i].times == 0 {
+		in.disks = slices.Delete(in.disks, i, i+1)
+	}
+}
+
+// refer counts references of pods to a volume.
+func (in *inUse) refer(is identity, csi *model.CSINode, times int) {
+	if is.driver == "" {
+		return
+	}
+	if is.migrated {
+		if in.migrated == nil {
+			in.migrated = map[handle]int{}
+		}
+		if in.migrated[is.handle] += times; in.migrated[is.handle] == 0 {
+			if delete(in.migrated, is.handle); len(in.migrated) == 0 {
+				in.migrated = nil
+			}
+		}
+		if csi == nil {
+			return
+		}
+	}
+	in.use(is.handle, times)
+}
+
+func (in *inUse) use(h handle, times int)    { in.change(h, references{pods: times}) }
+func (in *inUse) attach(h handle, times int) { in.change(h, references{attachments: times}) }
+
+func (in *inUse) change(h handle, by references) {
+	if in.refs == nil {
+		in.refs, in.volumes = map[handle]references{}, map[string]int{}
+	}
+	before := in.refs[h]
+	now := references{before.pods + by.pods, before.attachments + by.attachments}
+	switch {
+	case now == references{}:
+		if delete(in.refs, h); len(in.refs) == 0 {
+			in.refs, in.volumes = nil, nil // a map keeps its memory
+			return
+		}
+	default:
+		in.refs[h] = now
+	}
+	if (before == references{}) == (now == references{}) {
+		return
+	}
+	if now != (references{}) {
+		in.volumes[h.driver]++
+	} else if in.volumes[h.driver]--; in.volumes[h.driver] == 0 {
+		delete(in.volumes, h.driver)
+	}
+}
