@@ -319,8 +319,8 @@ func benchmarkKept[T any, P wire[T]](b *testing.B, object func(i int) P) {
 func BenchmarkPod(b *testing.B)  { benchmarkKept[v1.Pod](b, fullPod) }
 func BenchmarkNode(b *testing.B) { benchmarkKept[v1.Node](b, fullNode) }
 
-// TestDemandsStay trims pods that a stand-in for a missing plugin rejects: what it reads must still be there, whichever way the pod was
-// decoded.
+// TestDemandsStay trims pods with volumes that plugins read, and pods that a stand-in for a missing plugin rejects: what they read must still be
+// there, whichever way the pod was decoded.
 func TestDemandsStay(t *testing.T) {
 	group := "workers"
 	volume := func(source v1.VolumeSource) *v1.Pod {
@@ -332,7 +332,7 @@ func TestDemandsStay(t *testing.T) {
 		Limits:   v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
 	}}}}}
 	plugins := []*absent.Plugin{absent.NewExtenders([]absent.Extender{{Field: "extenders[0]", Managed: []string{"example.com/gpu"}}})}
-	for _, name := range []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "DynamicResources", "GangScheduling"} {
+	for _, name := range []string{"DynamicResources", "GangScheduling"} {
 		plugin, err := absent.New(name)
 		if err != nil {
 			t.Fatal(err)
@@ -356,6 +356,9 @@ func TestDemandsStay(t *testing.T) {
 		pod.Name = fmt.Sprint("p", i)
 		rejections := func(pod *v1.Pod) (all []string) {
 			for _, p := range plugins {
+				if volumes := model.NewPod(pod).Volumes; volumes != nil {
+					all = append(all, fmt.Sprintf("%+v", *volumes))
+				}
 				if rejection := p.PreFilter(state.View{}, model.NewPod(pod)).Rejection; rejection != "" {
 					all = append(all, rejection)
 				}
@@ -364,7 +367,7 @@ func TestDemandsStay(t *testing.T) {
 		}
 		want := rejections(pod)
 		if len(want) == 0 {
-			t.Errorf("%s is rejected by no plugin", pod.Name)
+			t.Errorf("%s has no volume that is read, and is rejected by no plugin", pod.Name)
 		}
 		wire := build.Protobuf(t, pod)
 		shared := new(sharing)
