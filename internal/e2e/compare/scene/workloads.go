@@ -13,7 +13,6 @@ import (
 // The features that workloads need and Berth does not have.
 const (
 	needsPreemption = "preemption"
-	needsVolumes    = "volumes"
 	needsDevices    = "devices"
 )
 
@@ -82,9 +81,9 @@ func catalogue() []row {
 		{"DefaultTopologySpreading/5000Nodes_50000Pods", 160, "", 5000, 5000, 50000, defaultSpreading},
 		{"SchedulingWithNodeInclusionPolicy/5000Nodes", 270, "", 5000, 0, 4000, inclusionPolicy},
 		{"SchedulingSecrets/5000Nodes_10000Pods", 790, "", 5000, 1000, 10000, secrets},
-		{"SchedulingInTreePVs/5000Nodes_2000Pods", 290, needsVolumes, 5000, 1000, 2000, withVolumes(inTreeDisk, false)},
-		{"SchedulingMigratedInTreePVs/5000Nodes_5000Pods", 100, needsVolumes, 5000, 5000, 5000, withVolumes(inTreeDisk, true, ebsInTree)},
-		{"SchedulingCSIPVs/5000Nodes_5000Pods", 100, needsVolumes, 5000, 5000, 5000, withVolumes(csiDisk, true)},
+		{"SchedulingInTreePVs/5000Nodes_2000Pods", 290, "", 5000, 1000, 2000, withVolumes(inTreeDisk, false)},
+		{"SchedulingMigratedInTreePVs/5000Nodes_5000Pods", 100, "", 5000, 5000, 5000, withVolumes(inTreeDisk, true, ebsInTree)},
+		{"SchedulingCSIPVs/5000Nodes_5000Pods", 100, "", 5000, 5000, 5000, withVolumes(csiDisk, true)},
 		{"PreemptionAsync/5000Nodes_AsyncAPICallsEnabled", 570, needsPreemption, 5000, 20000, 5000, nil},
 		{"Unschedulable/5kNodes/100Init/10kPods", 590, "", 5000, 100, 10000, unschedulable},
 		{"Unschedulable/5kNodes/20kInit/10kPods", 600, "", 5000, 20000, 10000, unschedulable},
@@ -97,7 +96,7 @@ func catalogue() []row {
 		{"WaitingForRoom/10000Waiting", 0, "", 5000, 10000, 10000, waitingForRoom},
 		{"ManyTenants/1000Namespaces", 0, "", 5000, 5000, 5000, manyTenants},
 		{"ManyApps/2000Services", 0, "", 5000, 5000, 10000, manyApps},
-		{"WaitForFirstConsumerLocal/5000Volumes", 0, needsVolumes, 5000, 0, 5000, local},
+		{"WaitForFirstConsumerLocal/5000Volumes", 0, "", 5000, 0, 5000, local},
 		{"Restart/100000Running", 0, "", 5000, 100000, 100, restart},
 	}
 }
