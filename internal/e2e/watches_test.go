@@ -21,14 +21,17 @@ kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: `+cluster.SchedulerKubeconfig+`}
 leaderElection: {leaderElect: false}
 profiles:
-- plugins: {multiPoint: {disabled: [{name: InterPodAffinity}]}}
+- plugins: {multiPoint: {disabled: [{name: InterPodAffinity}, {name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeBinding}, {name: VolumeZone}]}}
   pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]
 `), 0o600))
 	for _, test := range []struct {
 		args, want []string
 	}{
 		{[]string{"--config", lean}, []string{"nodes", "pods"}},
-		{nil, []string{"namespaces", "nodes", "pods", "replicasets", "replicationcontrollers", "services", "statefulsets"}},
+		{nil, []string{
+			"csidrivers", "csinodes", "csistoragecapacities", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicasets",
+			"replicationcontrollers", "services", "statefulsets", "storageclasses", "volumeattachments",
+		}},
 	} {
 		log := &transcript{}
 		p, err := cluster.StartBerth(log, append(test.args, "-v=6")...) // the level at which requests are logged
