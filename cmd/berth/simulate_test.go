@@ -137,11 +137,11 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 	const cluster = `
 {apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "1", pods: "9"}}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: claims}, spec: {containers: [{name: m, image: x}], volumes: [{name: v, persistentVolumeClaim: {claimName: data}}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: claims}, spec: {containers: [{name: m, image: x}], resourceClaims: [{name: gpu, resourceClaimName: gpu}]}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: plain}, spec: {containers: [{name: m, image: x}]}}
 `
-	const volumes = `0/1 nodes are available: VolumeRestrictions is not part of this version of Berth: the pod uses PersistentVolumeClaim "data".`
+	const devices = `0/1 nodes are available: DynamicResources is not part of this version of Berth: the pod uses resource claim "gpu".`
 	const extender = "0/1 nodes are available: Asking extenders is not part of this version of Berth: extenders[0] has a say about every pod."
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: \"http://x\", filterVerb: f}]\n"
@@ -154,12 +154,12 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 		claims, plain string
 		notes         []string
 	}{
-		{"defaults", nil, volumes, "Scheduled", []string{
-			"pods that need one of them stay pending: DynamicResources, NodeVolumeLimits, VolumeBinding, VolumeRestrictions, VolumeZone\n",
+		{"defaults", nil, devices, "Scheduled", []string{
+			"pods that need one of them stay pending: DynamicResources\n",
 			"have no effect yet: DefaultPreemption\n",
 		}},
-		{"extender", []string{"--config", config}, volumes, extender, []string{
-			`no pod is placed: extenders[0].filterVerb: Invalid value: "f": this version of Berth does not ask extenders`, "DynamicResources, Extender, ",
+		{"extender", []string{"--config", config}, devices, extender, []string{
+			`no pod is placed: extenders[0].filterVerb: Invalid value: "f": this version of Berth does not ask extenders`, "DynamicResources, Extender\n",
 		}},
 	} {
 		code, out, stderr := simulated(t, cluster, append(row.args, "-f", "-")...)

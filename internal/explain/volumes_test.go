@@ -12,7 +12,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // TestVolumesInTheWay explains a pod on two nodes in two zones, and expects what is said of its claims and of the nodes.
@@ -20,9 +19,6 @@ func TestVolumesInTheWay(t *testing.T) {
 	scheduler, err := config.Default()
 	if err != nil {
 		t.Fatal(err)
-	}
-	if !slices.Contains(scheduler.Reads(), model.PersistentVolumeClaimKind) {
-		t.Skip("no plugin reads claims")
 	}
 	pv, pvc, class := build.PersistentVolume, build.PersistentVolumeClaim, build.StorageClass
 	zone1 := build.VolumeAffinity("topology.kubernetes.io/zone In z1")

@@ -26,9 +26,6 @@ import (
 // round: no volume is promised or bound twice, no pod is bound whose claims are not or whose volumes are elsewhere, and in the end nothing is left
 // that fits, and nothing is remembered.
 func TestVolumeFaults(t *testing.T) {
-	if c := defaults(t); !slices.Contains(c.Scheduler.Reads(), model.PersistentVolumeClaimKind) {
-		t.Skip("no plugin reads claims")
-	}
 	happened := map[string]int{}
 	var mu sync.Mutex
 	t.Run("seeds", func(t *testing.T) {
