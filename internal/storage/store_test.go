@@ -26,7 +26,8 @@ func TestStoreCounts(t *testing.T) {
 		for range 70 { // enough for reaches that become wide and narrow again
 			h.node()
 		}
-		for step := range 800 {
+		for step := range 1000 {
+			h.leaving = step/100%2 == 1
 			h.step(fmt.Sprintf("seed %d, step %d", seed, step))
 			if t.Failed() {
 				return
@@ -40,6 +41,8 @@ type history struct {
 	*world
 	r    *rand.Rand
 	pods int
+	// leaving means that more nodes leave than come.
+	leaving bool
 }
 
 func (h *history) some(n int) int                   { return h.r.IntN(n) }
@@ -249,6 +252,9 @@ func (h *history) anySlot() int32 {
 // change makes a random change. It returns the name of the node whose own change it is, if it is one.
 func (h *history) change() (moved string) {
 	key := model.ClaimKey{Namespace: "default", Name: h.name("c", 12)}
+	if h.oneIn(2) { // until reaches are narrow, or wide again
+		return h.comeOrLeave()
+	}
 	switch h.some(20) {
 	case 0, 1:
 		h.claim(key)
@@ -291,11 +297,7 @@ func (h *history) change() (moved string) {
 	case 13, 14:
 		return h.node()
 	case 15:
-		if slot := h.anySlot(); slot >= 0 && h.slots[slot].exists {
-			name := h.slots[slot].name
-			h.removeNode(slot)
-			return name
-		}
+		return h.comeOrLeave()
 	case 16, 17:
 		slot := h.seat2()
 		h.place(slot, h.randomPod(false))
@@ -307,6 +309,19 @@ func (h *history) change() (moved string) {
 		return h.other()
 	}
 	return ""
+}
+
+func (h *history) comeOrLeave() (moved string) {
+	if !h.leaving {
+		return h.node()
+	}
+	slot := h.anySlot()
+	if slot < 0 || !h.slots[slot].exists {
+		return ""
+	}
+	moved = h.slots[slot].name
+	h.removeNode(slot)
+	return moved
 }
 
 // other makes one of the rarer changes: holds, a driver, slots, nominations.
