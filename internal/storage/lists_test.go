@@ -52,3 +52,24 @@ func TestVolumeList(t *testing.T) {
 		}
 	}
 }
+
+// TestListsGiveMemoryBack empties a long list, from which elements leave at random: each knows its position, and little memory is left.
+func TestListsGiveMemoryBack(t *testing.T) {
+	type element struct{ at int }
+	r := rand.New(rand.NewPCG(1, 1))
+	var list []*element
+	for i := range 10_000 {
+		list = append(list, &element{i})
+	}
+	for len(list) > 0 {
+		list = drop(list, r.IntN(len(list)), func(moved *element, at int) { moved.at = at })
+		if len(list)%100 == 0 {
+			if i := slices.IndexFunc(list, func(e *element) bool { return list[e.at] != e }); i >= 0 {
+				t.Fatalf("the element at position %d says %d", i, list[i].at)
+			}
+			if cap(list) > 64 && cap(list) > 4*len(list) {
+				t.Fatalf("a list of %d has room for %d", len(list), cap(list))
+			}
+		}
+	}
+}
