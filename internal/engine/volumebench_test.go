@@ -188,7 +188,7 @@ func TestClaimsOfTheirOwnShareColumns(t *testing.T) {
 			if asked := after.Asked - before.Asked; asked > row.asked*pods {
 				t.Errorf("%s, %d nodes: plugins were called %d times for %d pods", row.shape, nodes, asked, pods)
 			}
-			if filled := after.Filled - before.Filled; filled != row.filled*pods {
+			if filled := after.Filled - before.Filled; filled > row.filled*pods {
 				t.Errorf("%s, %d nodes: %d columns were filled anew", row.shape, nodes, filled)
 			}
 		}
