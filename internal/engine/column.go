@@ -14,7 +14,9 @@ import (
 // the journal, only for nodes that changed in an aspect that the plugin reads.
 type column[T int32 | reason.Code] struct {
 	// ask returns the plugin's value for an existing node, and depends on the aspects it reads.
-	ask     func(state.Node) T
+	ask func(state.Node) T
+	// sparse, unless nil, may know the value of all nodes but few; see plugin.Sparse.
+	sparse  func(*state.State) (slots []int32, others T, ok bool)
 	reads   model.Aspect
 	version uint64 // of the journal, at which values are up to date
 	// values by slot; the zero value for slots without a node.
@@ -68,6 +70,11 @@ func (c *column[T]) concerns(entries []state.Entry) bool {
 func (c *column[T]) fill(s *state.State) (asked int) {
 	c.resize(s.Slots())
 	c.nonZero = 0
+	if c.sparse != nil {
+		if slots, others, ok := c.sparse(s); ok {
+			return c.fillBut(s, slots, others)
+		}
+	}
 	alive := s.Alive()
 	for slot := range c.values {
 		var value T
@@ -81,6 +88,26 @@ func (c *column[T]) fill(s *state.State) (asked int) {
 	}
 	c.version = s.Version()
 	return asked
+}
+
+// fillBut gives the same value to all nodes but some, about which it asks.
+func (c *column[T]) fillBut(s *state.State, slots []int32, others T) (asked int) {
+	alive := s.Alive()
+	for slot := range c.values {
+		var value T
+		if alive[slot] {
+			value = others
+		}
+		c.values[slot] = value
+	}
+	if others != 0 {
+		c.nonZero = s.View().Nodes()
+	}
+	for _, slot := range slots {
+		c.set(slot, c.ask(s.Node(slot)))
+	}
+	c.version = s.Version()
+	return len(slots)
 }
 
 // resize adds slots, which the journal names, or drops those that the state has cut off.
@@ -251,6 +278,9 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		column = &filterColumn{verdicts: c.here.verdicts[i]}
 		column.ask, column.reads = column.verdicts.Filter, f.FilterReads()|model.Presence
+		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
+			column.sparse = sparse.Sparse
+		}
 		e.columns.filters[key] = column
 		e.work.Filled++
 	} else {

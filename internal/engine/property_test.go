@@ -38,9 +38,13 @@ func TestEngineAgreesWithOracleOnTopology(t *testing.T) {
 	})
 }
 
-// newPair has a small column budget, so that eviction is tested too.
+// newPair has a column budget for a few columns, so that eviction is tested too, or for many, so that columns follow the cluster for long.
 func newPair(t *testing.T, r *rand.Rand, n uint64, cluster oracle.Cluster, profile oracle.Profile) *enginetest.Pair {
-	config := engine.Config{Seed: n, ColumnBytes: 4 * 40 * (4 + r.IntN(60))}
+	const columnBytes = 1<<10 + 4*40 // about what one takes
+	config := engine.Config{Seed: n, ColumnBytes: columnBytes * (4 + r.IntN(60))}
+	if r.IntN(2) == 0 {
+		config.ColumnBytes = 1000 * columnBytes
+	}
 	return enginetest.NewPair(t, cluster, profile, config)
 }
 

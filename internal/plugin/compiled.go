@@ -34,6 +34,14 @@ type Failures interface {
 	Err(code reason.Code) error
 }
 
+// Sparse is implemented by Verdicts that may know the verdict on all nodes but few: a column for them is filled without asking about each node. A local
+// volume, of which there are thousands, can be used on one node.
+type Sparse interface {
+	// Sparse returns the slots of the nodes that must be asked about, and the verdict on all others; ok is false if it does not know. It is called by
+	// the goroutine that owns the state.
+	Sparse(s *state.State) (slots []int32, others reason.Code, ok bool)
+}
+
 // CountNeed is the part of a pod that a CountFilter judges.
 type CountNeed interface {
 	Text

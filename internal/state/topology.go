@@ -150,3 +150,25 @@ func (t *topology) leave(id int32) {
 		t.free = append(t.free, id)
 	}
 }
+
+// SlotsWith appends the slots of the nodes whose label has the value, ascending, if there are at most so many; ok is false if there are more.
+func (s *State) SlotsWith(label, value string, most int, to []int32) (slots []int32, ok bool) {
+	t := s.topology(TopologyKey{Label: label})
+	domain, known := t.ids[value]
+	switch {
+	case !known:
+		return to, true
+	case int(t.nodes[domain]) > most:
+		return to, false
+	}
+	left := t.nodes[domain]
+	for slot, of := range t.of {
+		if of == domain {
+			to = append(to, int32(slot))
+			if left--; left == 0 {
+				break
+			}
+		}
+	}
+	return to, true
+}

@@ -111,6 +111,7 @@ func groupText(v *model.Volume) model.Need {
 		text = append(text, p...)
 	}
 	part(v.Class)
+	part(spec.StorageClassName) // scores are by this name, even where an annotation says otherwise
 	part(v.Affinity.String())
 	mode := v1.PersistentVolumeFilesystem
 	if spec.VolumeMode != nil {

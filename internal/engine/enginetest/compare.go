@@ -66,8 +66,8 @@ func failsElsewhere(want oracle.Judgment) bool {
 	return want.Nominated != "" && slices.ContainsFunc(want.Nodes, func(n oracle.NodeJudgment) bool { return !n.Feasible && len(n.Rejections) == 0 })
 }
 
-// failsInParsing reports whether both fail in the same plugin. The texts of parse errors are the library's, and if a filter fails on several nodes,
-// or for several pods on one, any of its errors will do; so only the failure and its place are compared. There are no scores then.
+// failsInParsing reports whether both fail in the same plugin. The texts of parse errors are the library's, and if filters fail on several nodes, or
+// for several pods on one, any of the errors will do; so only the failure and its extension point are compared. There are no scores then.
 func failsInParsing(got, want string) bool {
 	start := pluginFailure(got)
 	return start != "" && start == pluginFailure(want)
@@ -78,8 +78,8 @@ func pluginFailure(text string) string {
 	if start, _, found := strings.Cut(text, `": `); found && strings.HasPrefix(start, "running Pre") {
 		return start
 	}
-	if start, _, found := strings.Cut(text, filterFailure); found && strings.HasPrefix(start, `running "`) {
-		return start
+	if strings.HasPrefix(text, `running "`) && strings.Contains(text, filterFailure) {
+		return filterFailure // of whichever node was looked at first
 	}
 	return ""
 }

@@ -309,6 +309,30 @@ func (f *verdicts) Filter(node state.Node) reason.Code {
 	return code
 }
 
+// fewNodes is up to how many nodes with a value of a label are few.
+const fewNodes = 16
+
+// Sparse knows the verdict on all nodes but few if the first volume can be used on few, as a local volume can: of bound claims the first that objects to
+// a node gives the verdict.
+func (f *verdicts) Sparse(s *state.State) (slots []int32, others reason.Code, ok bool) {
+	if len(f.bound) == 0 || f.delays || f.bound[0].missing || f.bound[0].inTree != "" {
+		return nil, 0, false
+	}
+	zone, ok := f.selectors[0].affinity.OneOf()
+	if !ok {
+		return nil, 0, false
+	}
+	for i, value := range zone.Values {
+		if slices.Contains(zone.Values[:i], value) {
+			continue
+		}
+		if slots, ok = s.SlotsWith(zone.Label, value, fewNodes-len(slots), slots); !ok {
+			return nil, 0, false
+		}
+	}
+	return slots, elsewhere | reason.Unresolvable, true
+}
+
 // Reasons returns a text for each bit.
 func (*verdicts) Reasons(code reason.Code) []string {
 	var texts []string
