@@ -117,6 +117,11 @@ func TestMemoryIsGivenBack(t *testing.T) {
 			}
 		}
 		s.Shrink()
+		for name, peak := range s.peaks.byName() {
+			if peak <= 1024 {
+				t.Errorf("%s: the largest size is %d; the test must fill it", name, peak)
+			}
+		}
 		for i := 100; i < many; i++ {
 			s.Remove(boundClaim(i, 1).Ref())
 			s.Remove(boundVolume(i, 1).Ref())
@@ -151,5 +156,18 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	if after > before+200<<10 {
 		t.Errorf("the heap has %d KiB, %d KiB after everything came and went for the first time", after>>10, before>>10)
 	}
+	for name, peak := range s.peaks.byName() {
+		if peak > 1024+nodes {
+			t.Errorf("%s has room for %d", name, peak)
+		}
+	}
 	runtime.KeepAlive(s)
+}
+
+// byName returns each of the sizes.
+func (p *peaks) byName() map[string]int {
+	return map[string]int{
+		"claims": p.claims, "volumes": p.volumes, "nodes": p.nodes, "attachments": p.attachments, "capacities": p.capacities, "used": p.used,
+		"preBound": p.preBound, "reaches": p.reaches,
+	}
 }
