@@ -234,6 +234,8 @@ func TestAssumed(t *testing.T) {
 		{"V18, the pod is deleted", one, []step{assumed("c", "n1"), func(w *world, _ *testing.T) {
 			w.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: metav1.NamespaceDefault, Name: "p"}}})
 		}}, "d", "fits fits", "d=v"},
+		{"a holder of an old version is in nobody's way", one, []step{assumed("c", "n1"), seeing(pv("v", "class=np storage=10Gi version=4")),
+			func(w *world, t *testing.T) { w.Unassume(*w.assume(t, pod(build.Named("r"), naming("d")), "n1")) }}, "d", "fits fits", "d=v"},
 	} {
 		w := newWorld(t, timeout(60), row.objects...)
 		for _, step := range row.then {

@@ -1,0 +1,79 @@
+package volumebinding
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// needText returns the canonical text of what a pod with the claims asks of a node.
+func (w *world) needText(t *testing.T, names string) string {
+	t.Helper()
+	need, rejection, err := w.plugin.FilterNeedIn(w.View(), pod(naming(names)))
+	if need == nil || rejection != "" || err != nil {
+		t.Fatalf("%s: %v, %q, %v", names, need, rejection, err)
+	}
+	return string(need.AppendText(nil))
+}
+
+// What very many nodes can use is not journalled on them, so it is part of the need, as far as it matters to the claim; what few nodes can use is not.
+func TestNeedsHaveWhatIsWide(t *testing.T) {
+	w := newWorld(t, configv1.VolumeBindingArgs{}, build.CSIDriver("d", "storageCapacity"), pvc("c", "class=dp storage=5Gi"), pvc("s", "class=np storage=5Gi"),
+		pvc("o", "class=other"), class("other", "provisioner=e"))
+	for i := range 60 {
+		w.set(build.NodesInZones(fmt.Sprintf("m%d=z3", i))[0])
+	}
+	z3 := from(zone + " In z3")
+	for _, row := range []struct {
+		name, claim string
+		change      runtime.Object
+		differs     bool
+	}{
+		{"a capacity for very many", "c", pool("a", "class=dp capacity=9Gi", zone+"=z3"), true},
+		{"another amount of it", "c", pool("a", "class=dp capacity=8Gi", zone+"=z3"), true},
+		{"too little", "c", pool("a", "class=dp capacity=1Gi", zone+"=z3"), true},
+		{"still too little", "c", pool("a", "class=dp capacity=2Gi", zone+"=z3"), false},
+		{"a larger maximum than capacity", "c", pool("a", "class=dp capacity=2Gi maximum=6Gi", zone+"=z3"), true},
+		{"a capacity for one node", "c", pool("b", "class=dp capacity=9Gi", "kubernetes.io/hostname=m1"), false},
+		{"a capacity of another class", "c", pool("c", "class=other capacity=9Gi", "everything"), false},
+		{"the driver does not track capacity", "c", build.CSIDriver("d", ""), true},
+		{"a volume for very many", "s", pv("v", "class=np storage=6Gi", z3), true},
+		{"a volume for all", "s", pv("w", "class=np storage=7Gi"), true},
+		{"a smaller one", "s", pv("x", "class=np storage=5Gi"), true},
+		{"a larger one of its kind, which is not taken", "s", pv("y", "class=np storage=8Gi"), false},
+		{"one that is too small", "s", pv("z", "class=np storage=1Gi"), false},
+		{"a volume for one node", "s", pv("l", "class=np storage=5Gi", on("m1")), false},
+		{"a volume of another class", "s", pv("k", "class=other storage=5Gi"), false},
+		{"one that is taken", "s", pv("x", "class=np storage=5Gi version=2 claim=default/d"), true},
+		{"other topologies", "o", class("other", "provisioner=e", build.AllowedTopologies(zone+"=z3")), true},
+	} {
+		before := w.needText(t, row.claim)
+		w.set(row.change)
+		if after := w.needText(t, row.claim); (before != after) != row.differs {
+			t.Errorf("%s: %q, then %q", row.name, before, after)
+		}
+	}
+}
+
+// Claims of equal demands have equal needs, whatever their names and those of their volumes.
+func TestNeedsNameNothing(t *testing.T) {
+	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("a", "bound=v"), pvc("b", "bound=w"), pv("v", "phase=Bound csi=d/1", from(zone+" In z1")),
+		pv("w", "phase=Bound csi=d/2 storage=7Gi", from(zone+" In z1")), pvc("c", "class=np storage=5Gi"), pvc("d", "class=np storage=5Gi version=9"),
+		pvc("e", "class=np storage=6Gi"), pv("meant", "class=np storage=9Gi claim=default/f"), pvc("f", "class=np storage=5Gi"))
+	for _, row := range []struct {
+		a, b  string
+		equal bool
+	}{{"a", "b", true}, {"c", "d", true}, {"a c", "b d", true}, {"a a", "b", true}, {"c", "e", false}, {"c c", "d", false}, {"c", "f", false}, {"a", "c", false}} {
+		if (w.needText(t, row.a) == w.needText(t, row.b)) != row.equal {
+			t.Errorf("%s and %s: %q, %q", row.a, row.b, w.needText(t, row.a), w.needText(t, row.b))
+		}
+	}
+	if need, _, _ := w.plugin.FilterNeedIn(w.View(), model.NewPod(build.Pod())); need != nil {
+		t.Error("a pod without claims has a need")
+	}
+}
