@@ -17,7 +17,8 @@ import (
 )
 
 // snapshotKinds are the kinds of objects to ask kubectl for, as "kubectl get" takes them: all that the scheduler reads so far.
-const snapshotKinds = "nodes,pods,priorityclasses,namespaces,services,replicationcontrollers,replicasets,statefulsets"
+const snapshotKinds = "nodes,pods,priorityclasses,namespaces,services,replicationcontrollers,replicasets,statefulsets," +
+	"persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments"
 
 // input holds the flags of commands that read files.
 type input struct {
@@ -78,8 +79,10 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	for _, warning := range cluster.Warnings {
 		fmt.Fprintf(w, "Note: %s\n", warning)
 	}
-	if warning := missingControllers(scheduler, cluster); warning != "" {
-		fmt.Fprintf(w, "Note: %s\n", warning)
+	for _, warning := range []string{missingControllers(scheduler, cluster), missingStorage(scheduler, cluster)} {
+		if warning != "" {
+			fmt.Fprintf(w, "Note: %s\n", warning)
+		}
 	}
 	var kinds []string
 	for _, s := range cluster.Skipped {
@@ -128,6 +131,42 @@ func missingControllers(scheduler *config.Config, cluster *manifest.Cluster) str
 	}
 	return "the input has " + strings.Join(missing, ", ") +
 		"; without its controller a pod may not be spread as in the cluster; take all that counts: kubectl get " + snapshotKinds + " -A -o yaml"
+}
+
+// missingStorage warns of an input whose objects name claims, volumes or classes and that has none of that kind: such a snapshot was taken without them,
+// and pods wait for what is there in the cluster. It returns "" if there is nothing to warn of.
+func missingStorage(scheduler *config.Config, cluster *manifest.Cluster) string {
+	if !slices.Contains(scheduler.Reads(), model.PersistentVolumeClaimKind) {
+		return ""
+	}
+	pods, bound, classed := 0, 0, 0
+	for _, pod := range cluster.Pods {
+		if isPending(pod) && slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil }) {
+			pods++
+		}
+	}
+	for _, claim := range cluster.PersistentVolumeClaims {
+		if claim.Spec.VolumeName != "" {
+			bound++
+		} else if class := claim.Spec.StorageClassName; class != nil && *class != "" {
+			classed++
+		}
+	}
+	var missing []string
+	if pods > 0 && len(cluster.PersistentVolumeClaims) == 0 {
+		missing = append(missing, fmt.Sprintf("no PersistentVolumeClaim (pending pods that use one: %d)", pods))
+	}
+	if bound > 0 && len(cluster.PersistentVolumes) == 0 {
+		missing = append(missing, fmt.Sprintf("no PersistentVolume (claims that have one: %d)", bound))
+	}
+	if classed > 0 && len(cluster.StorageClasses) == 0 {
+		missing = append(missing, fmt.Sprintf("no StorageClass (claims without a volume that have one: %d)", classed))
+	}
+	if missing == nil {
+		return ""
+	}
+	return "the input has " + strings.Join(missing, ", ") +
+		"; such pods wait for what is there in the cluster; take all that counts: kubectl get " + snapshotKinds + " -A -o yaml"
 }
 
 // spreadingController returns the kind of the pod's controller if default selectors use that kind; "" otherwise.

@@ -11,6 +11,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/nodevolumelimits"
+	"github.com/berth-scheduler/berth/internal/plugins/volumebinding"
+	"github.com/berth-scheduler/berth/internal/plugins/volumerestrictions"
+	"github.com/berth-scheduler/berth/internal/plugins/volumezone"
 	"github.com/berth-scheduler/berth/internal/state"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
@@ -25,13 +29,13 @@ func (s *Snapshot) inTheWay(a *Explanation, name string, r *Rejection) []string 
 	}
 	node := s.state.View().Node(slot)
 	switch r.Plugin {
-	case "VolumeRestrictions":
+	case volumerestrictions.Name:
 		return append(s.usedElsewhere(a.pod), s.disksInUse(a.pod, slot)...)
-	case "NodeVolumeLimits":
+	case nodevolumelimits.Name:
 		return s.overLimits(a.pod, node, r)
-	case "VolumeZone":
+	case volumezone.Name:
 		return s.otherZones(a.pod, node)
-	case "VolumeBinding":
+	case volumebinding.Name:
 		return append(s.boundElsewhere(a.pod, node), s.notToBeBound(a.pod, node)...)
 	}
 	return nil
