@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"path"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -127,9 +128,13 @@ func bookmarkOf(resource string) apiruntime.Object {
 // earlier list lacked, and ReplicaSets with an odd number have another version, in which nothing is different that scheduling reads.
 func cluster(pods, again int) map[string][]kinds.Object {
 	all := map[string][]kinds.Object{}
+	namespaced := map[string]bool{}
+	for kind := range model.KindCount {
+		namespaced[kinds.Get(kind).Resource.Resource] = kinds.Get(kind).Namespaced
+	}
 	meta := func(resource, name string, version int) metav1.ObjectMeta {
 		m := metav1.ObjectMeta{Name: name, UID: types.UID(resource + name), ResourceVersion: fmt.Sprint(version), Labels: map[string]string{"app": name}}
-		if resource != "nodes" && resource != "namespaces" {
+		if namespaced[resource] {
 			m.Namespace = "ns"
 		}
 		return m
@@ -170,6 +175,20 @@ func cluster(pods, again int) map[string][]kinds.Object {
 	add("statefulsets", 5, func(m metav1.ObjectMeta) kinds.Object {
 		return &appsv1.StatefulSet{TypeMeta: kind("apps/v1", "StatefulSet"), ObjectMeta: m, Spec: appsv1.StatefulSetSpec{Selector: selector(m)}}
 	})
+	for resource, samples := range oneOfEach() {
+		if all[resource] == nil { // the kinds of storage, of which every version counts
+			add(resource, 5, func(m metav1.ObjectMeta) kinds.Object {
+				o := samples[0].DeepCopyObject().(kinds.Object)
+				list := listOf(resource)
+				o.GetObjectKind().SetGroupVersionKind(schema.FromAPIVersionAndKind(list.APIVersion, strings.TrimSuffix(list.Kind, "List")))
+				o.SetNamespace(m.Namespace)
+				o.SetName(m.Name)
+				o.SetUID(m.UID)
+				o.SetResourceVersion(m.ResourceVersion)
+				return o
+			})
+		}
+	}
 	return all
 }
 
