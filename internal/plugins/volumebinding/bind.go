@@ -101,6 +101,9 @@ func (*Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, e
 	}
 	var holds []plan.Hold
 	for _, m := range found.static {
+		if isHeldForAnother(v, m.volume, m.claim.Claim) { // in a draft, whose holds the store does not have
+			return nil, fmt.Errorf("persistentvolume %q is promised to another claim", m.volume.Name)
+		}
 		holds = append(holds,
 			plan.Hold{Plugin: Name, Object: m.volume.Ref(), Value: heldVolume{m.claim.Key, m.claim.Object.UID, m.volume.Version()}},
 			plan.Hold{Plugin: Name, Object: m.claim.Ref(), Value: heldClaim{volume: m.volume.Name, uid: m.claim.Object.UID, version: m.volume.Version()}},
@@ -146,7 +149,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		}
 	}
 	if len(steps) == 0 {
-		return nil, nil
+		return nil, unreserved(v, placement.Pod)
 	}
 	waits = append(waits, model.Ref{Kind: model.NodeKind, Name: placement.NodeName})
 	return append(steps, plan.Step{Wait: &plan.Wait{
@@ -154,6 +157,24 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		Err:     errors.New("binding volumes: context deadline exceeded"),
 		For:     waits,
 	}}), nil
+}
+
+// unreserved returns an error if claims of a pod that holds nothing are to be bound, as when a configuration disables the plugin at Reserve: such a pod
+// would be bound without its volumes.
+func unreserved(v state.View, pod *model.Pod) error {
+	if pod.Volumes == nil || len(pod.Volumes.Claims) == 0 {
+		return nil
+	}
+	claims, rejection, err := claimsOf(v, pod)
+	switch {
+	case err != nil:
+		return err
+	case rejection != "":
+		return errors.New(rejection)
+	case len(claims.delayed) > 0:
+		return errors.New("no volumes are reserved for the pod's claims: VolumeBinding must be enabled at Reserve")
+	}
+	return nil
 }
 
 // patch is a merge patch of an object, which must have the version and the UID.
@@ -230,6 +251,9 @@ func isBound(v state.View, placement *plan.Placement) (bool, error) {
 		if done, err := isVolumeBound(v, node, h.Object.Name, held); !done || err != nil {
 			return false, err
 		}
+		if name := v.Storage().Claim(held.claim).Object.Spec.VolumeName; !holds(placement, held.claim, name) {
+			return false, fmt.Errorf("persistentvolumeclaim %q is bound to persistentvolume %q, and not to %q", held.claim, name, h.Object.Name)
+		}
 	}
 	for _, h := range placement.Holds {
 		held, ok := h.Value.(heldClaim)
@@ -241,6 +265,15 @@ func isBound(v state.View, placement *plan.Placement) (bool, error) {
 		}
 	}
 	return true, nil
+}
+
+// holds reports whether a placement holds the volume for the claim. The claim may have been bound to another one meanwhile, which kube-scheduler does not
+// look at: it would bind the pod although the volume may be out of the node's reach.
+func holds(placement *plan.Placement, claim model.ClaimKey, volume string) bool {
+	return slices.ContainsFunc(placement.Holds, func(h plan.Hold) bool {
+		held, ok := h.Value.(heldVolume)
+		return ok && held.claim == claim && h.Object.Name == volume
+	})
 }
 
 // isVolumeBound looks at a volume that was written for a claim.

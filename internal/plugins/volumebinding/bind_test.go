@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 func timeout(seconds int64) configv1.VolumeBindingArgs {
@@ -106,6 +107,17 @@ func TestNoPatience(t *testing.T) {
 	}
 }
 
+// A pod that holds nothing although its claim is to be bound, as where the plugin is disabled at Reserve, is not bound.
+func TestUnreserved(t *testing.T) {
+	w := newWorld(t, timeout(60), pvc("c", "class=np storage=1Gi"), pv("v", "class=np storage=1Gi"), pvc("b", "bound=w"), pv("w", "phase=Bound"))
+	for names, fails := range map[string]bool{"c": true, "b": false, "b c": true} {
+		placement := &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod(naming(names))}, NodeName: "n1"}
+		if steps, err := w.plugin.PreBind(w.View(), placement); len(steps) > 0 || (err != nil) != fails {
+			t.Errorf("%s: %d steps, %v", names, len(steps), err)
+		}
+	}
+}
+
 func TestDone(t *testing.T) {
 	static := having(pvc("c", "class=np storage=1Gi version=7"), pv("v", "class=np storage=1Gi version=3"))
 	dynamic := having(pvc("c", "class=dp storage=1Gi version=7"))
@@ -126,6 +138,8 @@ func TestDone(t *testing.T) {
 		{"static, the write is seen", static, see(written), "waits"},
 		{"static, the claim is bound before the write is seen", static, see(bound("c", "")), "waits"},
 		{"static, bound", static, see(written, bound("c", "")), "done"},
+		{"static, bound to another volume", static, see(written, pv("w", "class=np storage=9Gi claim=default/c/c"), pvc("c", "bound=w version=9")),
+			`persistentvolumeclaim "default/c" is bound to persistentvolume "w", and not to "v"`},
 		{"static, the binding is not complete", static, see(written, pvc("c", "volume=v version=9")), "waits"},
 		{"static, no node", static, func(w *world) { w.Apply([]model.Change{{Kind: model.NodeGone, Name: "n1"}}) }, `failed to get node "n1": node "n1" not found`},
 		{"static, no volume", static, func(w *world) { w.remove(model.PersistentVolumeKind, "", "v") }, `failed to check binding: persistentvolumes "v" not found`},

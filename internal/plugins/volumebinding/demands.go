@@ -2,6 +2,7 @@ package volumebinding
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strconv"
@@ -31,6 +32,10 @@ type demands struct {
 	// wide is the state of storage that very many nodes can use.
 	wide []byte
 }
+
+// wideMax is up to how many bytes the state of storage that very many nodes can use is written out in a need. Needs are kept with their columns, so a
+// longer one is replaced by its hash.
+const wideMax = 1 << 10
 
 // boundVolume is what the volume of a bound claim asks of a node.
 type boundVolume struct {
@@ -75,7 +80,10 @@ func (all *claims) demands(v state.View) *demands {
 	if len(d.bound)+len(all.delayed) == 0 {
 		return nil
 	}
-	d.wide = d.appendWide(v.Storage(), nil)
+	if d.wide = d.appendWide(v.Storage(), nil); len(d.wide) > wideMax {
+		sum := sha256.Sum256(d.wide)
+		d.wide = append([]byte{'#'}, sum[:]...)
+	}
 	return &d
 }
 
@@ -175,7 +183,8 @@ func (d *demands) appendText(text []byte) []byte {
 func appendClass(text []byte, claim delayedClaim) []byte {
 	text = appendPart(appendPart(text, claim.Class), claim.class.Object.Provisioner)
 	text = appendPart(text, claim.class.Topologies.String())
-	text = appendPart(text, textOf(claim.Object.Spec.StorageClassName)) // scores are by this name
+	text = appendPart(text, textOf(claim.Object.Spec.StorageClassName)) // scores are by this name, and there are none without one
+	text = append(strconv.AppendBool(text, claim.Object.Spec.StorageClassName != nil), ' ')
 	text = strconv.AppendInt(text, claim.Request, 10)
 	return strconv.AppendBool(append(text, ' '), claim.HasRequest)
 }
@@ -211,6 +220,7 @@ func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
 	for _, list := range [][]delayedClaim{d.selected, d.find} {
 		for _, claim := range list {
 			if !tracksCapacity(store, claim) {
+				text = append(text, 'n')
 				continue
 			}
 			text = append(text, 'c')
@@ -229,7 +239,8 @@ func (d *demands) appendWide(store *storage.Store, text []byte) []byte {
 }
 
 // appendSizes appends, for each claim of the class that may have volumes of the group, the smallest that are large enough, as many as there are claims:
-// no claim takes one beyond these. The sizes tell which of them are the same volumes for two claims, because the claims are sorted by size.
+// no claim takes one beyond these. Where there are several claims the names are appended, too: of equal sizes the first by name is taken, of whichever
+// group, and another claim may need that one.
 func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byte {
 	named := false
 	for i, claim := range d.find {
@@ -243,6 +254,9 @@ func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byt
 		left := len(d.find)
 		g.AtLeast(claim.Request, func(volume *model.Volume) bool {
 			text = strconv.AppendInt(append(text, ','), volume.Capacity, 10)
+			if len(d.find) > 1 {
+				text = appendPart(append(text, '='), volume.Name)
+			}
 			left--
 			return left > 0
 		})

@@ -60,6 +60,55 @@ func TestNeedsHaveWhatIsWide(t *testing.T) {
 	}
 }
 
+// Of volumes of equal size the first by name is taken, of whichever group. For several claims it matters which one that is: another claim may need it.
+func TestNeedsOfSeveralClaimsNameVolumes(t *testing.T) {
+	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("one", "class=np storage=5Gi"), pvc("two", "class=np storage=6Gi modes=RWX"),
+		pv("a1", "class=np storage=10Gi"), pv("c1", "class=np storage=10Gi"), pv("c2", "class=np storage=10Gi"), pv("b1", "class=np storage=10Gi modes=RWO,RWX"))
+	before, alone := w.needText(t, "one two"), w.needText(t, "one")
+	if got := w.ruling(pod(naming("one two"))); got != "fits fits" {
+		t.Errorf("with four volumes: %s", got)
+	}
+	w.set(pv("a1", "class=np storage=10Gi version=2 claim=default/other"))
+	if after := w.needText(t, "one two"); after == before {
+		t.Errorf("the need is the same: %q", after)
+	}
+	if got := w.ruling(pod(naming("one two"))); got != "conflict conflict" {
+		t.Errorf("the smaller claim takes b1: %s", got)
+	}
+	if after := w.needText(t, "one"); after != alone {
+		t.Errorf("one claim does not name volumes: %q, then %q", alone, after)
+	}
+}
+
+// Which of the claims can be provisioned only where there is room is part of the need.
+func TestNeedsSayWhichClaimsNeedRoom(t *testing.T) {
+	w := newWorld(t, configv1.VolumeBindingArgs{}, class("ca", "provisioner=da"), class("cb", "provisioner=db"), pvc("a", "class=ca storage=1Gi"),
+		pvc("b", "class=cb storage=1Gi"), build.CSIDriver("da", "storageCapacity"), build.CSIDriver("db", ""))
+	before := w.needText(t, "a b")
+	w.set(build.CSIDriver("da", ""), build.CSIDriver("db", "storageCapacity"))
+	if after := w.needText(t, "a b"); after == before {
+		t.Errorf("the need is the same: %q", after)
+	}
+}
+
+// A need is kept with its columns, so it does not grow with the number of volumes that differ in what claims can ask for.
+func TestNeedsAreShort(t *testing.T) {
+	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("c", "class=np storage=5Gi"))
+	for i := range 500 {
+		volume := pv(fmt.Sprint("v", i), "class=np storage=10Gi")
+		volume.Labels = map[string]string{"share": fmt.Sprint("s", i)}
+		w.set(volume)
+	}
+	before := w.needText(t, "c")
+	if len(before) > 2*wideMax {
+		t.Errorf("the need takes %d bytes", len(before))
+	}
+	w.set(pv("v7", "class=np storage=10Gi version=2 claim=default/other"))
+	if after := w.needText(t, "c"); after == before {
+		t.Error("a volume is taken, and the need is the same")
+	}
+}
+
 // Claims of equal demands have equal needs, whatever their names and those of their volumes.
 func TestNeedsNameNothing(t *testing.T) {
 	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("a", "bound=v"), pvc("b", "bound=w"), pv("v", "phase=Bound csi=d/1", from(zone+" In z1")),
