@@ -12,11 +12,11 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// TestVolumesComeToTheirPods runs 500 pods whose volumes are provisioned once a node is selected, and 500 pods whose volumes are local to a
-// node each, at the same time.
+// TestVolumesComeToTheirPods runs pods whose volumes are provisioned once a node is selected, and as many whose volumes are local to a node each, at
+// the same time.
 func TestVolumesComeToTheirPods(t *testing.T) {
 	w := newStorage(t, "volumes")
-	each := w.many(500)
+	each := *volumePods
 	w.provisioner()
 	w.class("provisioned", w.driver, storagev1.VolumeBindingWaitForFirstConsumer)
 	w.localVolumes("local", each)
@@ -31,7 +31,7 @@ func TestVolumesComeToTheirPods(t *testing.T) {
 // is scheduled again.
 func TestProvisionerFailsAThirdOfTheTime(t *testing.T) {
 	w := newStorage(t, "provisioner-fails")
-	pods := w.many(500)
+	pods := *volumePods
 	w.provisioner("--fail-share=0.3334")
 	w.class("provisioned", w.driver, storagev1.VolumeBindingWaitForFirstConsumer)
 	w.podsWithClaims("provisioned", pods)
@@ -50,7 +50,7 @@ func TestProvisionerFailsAThirdOfTheTime(t *testing.T) {
 func TestSchedulerDiesWithVolumes(t *testing.T) {
 	const deaths = 5
 	w := newStorage(t, "volumes-deaths")
-	each := w.many(500)
+	each := *volumePods
 	w.provisioner("--fail-share=0.3334", "--seed=2")
 	w.class("provisioned", w.driver, storagev1.VolumeBindingWaitForFirstConsumer)
 	w.localVolumes("local", each)
