@@ -48,6 +48,17 @@ func TestReportsBesideAFlood(t *testing.T) {
 	}
 }
 
+// podsByNode counts the pods on each node, also those of other tests, which may have filled nodes.
+func (w *world) podsByNode() map[string]int64 {
+	pods, err := w.client.CoreV1().Pods(v1.NamespaceAll).List(w.ctx, metav1.ListOptions{})
+	w.must(err)
+	on := map[string]int64{}
+	for i := range pods.Items {
+		on[pods.Items[i].Spec.NodeName]++
+	}
+	return on
+}
+
 // fitting is how many pods fit, one for so many of the flood.
 const fitting = 20
 
@@ -55,12 +66,7 @@ func (w *world) reportsBesideAFlood() {
 	seen := w.watchReports()
 	nodes, err := w.client.CoreV1().Nodes().List(w.ctx, metav1.ListOptions{})
 	w.must(err)
-	pods, err := w.client.CoreV1().Pods(v1.NamespaceAll).List(w.ctx, metav1.ListOptions{})
-	w.must(err)
-	on := map[string]int64{} // pods of other tests, which may have filled nodes
-	for i := range pods.Items {
-		on[pods.Items[i].Spec.NodeName]++
-	}
+	on := w.podsByNode()
 	whole := resource.Quantity{}
 	w.must(rig.InParallel(len(nodes.Items), func(i int) error {
 		if node := &nodes.Items[i]; on[node.Name] >= node.Status.Allocatable.Pods().Value() {

@@ -140,8 +140,9 @@ func (w *storage) localVolumes(class string, n int) {
 	w.Helper()
 	w.class(class, "kubernetes.io/no-provisioner", storagev1.VolumeBindingWaitForFirstConsumer)
 	var hosts []string
+	on := w.podsByNode()
 	for name, node := range w.nodes {
-		if len(node.Spec.Taints) == 0 {
+		if room := node.Status.Allocatable.Pods().Value() - on[name]; len(node.Spec.Taints) == 0 && room > 10 {
 			hosts = append(hosts, name)
 		}
 	}
