@@ -23,7 +23,7 @@ import (
 func patch(resource, namespace, name, data string) plan.Step {
 	group := v1.SchemeGroupVersion.WithResource(resource)
 	return plan.Step{Plugin: "VolumeBinding", Write: &plan.Write{
-		Resource: group, Namespace: namespace, Name: name, Type: types.StrategicMergePatchType, Data: []byte(data)}}
+		Resource: group, Namespace: namespace, Name: name, Type: types.MergePatchType, Data: []byte(data)}}
 }
 
 // Pod p wants a volume for claim c, and one to be provisioned for claim d, on node a.
