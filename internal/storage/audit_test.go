@@ -96,16 +96,16 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			s.classes["a"].claims = append(s.classes["a"].claims, unbound(s))
 			unbound(s).atClass, s.claims[key("p-eph")].class = 0, nil
 		}},
-		{"groups 6, capacities 3", func(s *Store) { s.classes["a"].groups[model.NeedOf("x")] = &Group{class: s.classes["a"]} }},
+		{"groups 5, capacities 3", func(s *Store) { s.classes["a"].groups[model.NeedOf("x")] = &Group{class: s.classes["a"]} }},
 		{"capacities 4}", func(s *Store) { s.classes["a"].capacities++ }},
 		{`volumes []}, recounted`, func(s *Store) { local(s).volumes = volumeList{} }},
-		{"volume zonal0 of class a is listed after zonal1", func(s *Store) {
+		{"volume labelled of class a is listed after zonal0", func(s *Store) {
 			p := zonal(s).volumes.parts[0]
 			p[0], p[1] = p[1], p[0]
 		}},
 		{"part 1 of a group of class a has 0 volumes", func(s *Store) { zonal(s).volumes.parts = append(zonal(s).volumes.parts, nil) }},
 		{"a group says position 5, and is at position", func(s *Store) { zonal(s).at = 5 }},
-		{"class a lists 2 wide groups, recounted 3", func(s *Store) { s.classes["a"].wideGroups = s.classes["a"].wideGroups[:2] }},
+		{"class a lists 1 wide groups, recounted 2", func(s *Store) { s.classes["a"].wideGroups = s.classes["a"].wideGroups[:1] }},
 		{"class a lists 1 wide capacities, recounted 2", func(s *Store) { s.classes["a"].wideCapacities = s.classes["a"].wideCapacities[:1] }},
 		{"capacity zone says position 5", func(s *Store) { zone(s).at = 5 }},
 		{`reach ""}`, func(s *Store) { zone(s).reach = nil }},

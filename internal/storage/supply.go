@@ -2,7 +2,6 @@ package storage
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,8 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/shrink"
 )
 
-// What is free is found by class and node. A reach is the nodes that a volume or a capacity can be used on; volumes that are equal but for name and
-// size are in one group. Most reaches are either of one node or of very many. What changes in a narrow one is journalled on its nodes; what changes
+// What is free is found by class and node. A reach is the nodes that a volume or a capacity can be used on; volumes that are equal but for name,
+// size and labels are in one group: labels may differ from volume to volume, and only claims with a selector look at them. Most reaches are either of one node or of very many. What changes in a narrow one is journalled on its nodes; what changes
 // in a wide one is not, since that would name very many nodes with each placed pod: who asks about a node makes the state of wide ones part of the
 // question.
 
@@ -33,7 +32,7 @@ type class struct {
 	wideCapacities []*capacity
 }
 
-// Group is the free volumes of a class that differ in name and size only.
+// Group is the free volumes of a class that differ in name, size and labels only.
 type Group struct {
 	// Text is a canonical text of what they have in common. It identifies the group.
 	Text model.Need
@@ -129,10 +128,6 @@ func groupText(v *model.Volume) model.Need {
 		part(*spec.VolumeAttributesClassName)
 	} else {
 		part("")
-	}
-	for _, key := range slices.Sorted(maps.Keys(v.Object.Labels)) {
-		part(key)
-		part(v.Object.Labels[key])
 	}
 	return model.NeedOf(string(text))
 }

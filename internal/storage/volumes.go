@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -45,7 +46,7 @@ func (s *Store) setVolume(name string, now *model.Volume) (before *model.Volume)
 	}
 	before = v.Volume
 	s.listPreBound(v, now)
-	if g := v.group; g != nil && isFree(now) && now.Capacity == v.Capacity && groupText(now) == g.Text {
+	if g := v.group; g != nil && isFree(now) && now.Capacity == v.Capacity && groupText(now) == g.Text && maps.Equal(now.Object.Labels, v.Object.Labels) {
 		v.Volume = now // what can be bound on which node is as before
 	} else {
 		s.leaveGroup(v)

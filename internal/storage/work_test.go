@@ -63,6 +63,11 @@ func TestWorkIsThatOfWhatChanges(t *testing.T) {
 		{"a CSINode again", set(model.NewCSINode(build.CSINode("node-17", "d=25"))), Work{}},
 		{"with another limit", set(model.NewCSINode(build.CSINode("node-17", "d=24"))), Work{Touched: 1}},
 		{"a local volume again", set(freeVolume("local-17", "local", "zone In z2; host In node-17")), Work{}},
+		{"with another label, which claims may select", func() {
+			v := build.PersistentVolume("local-17", "class=local storage=5Gi", build.VolumeAffinity("zone In z2; host In node-17"))
+			v.Labels = map[string]string{"share": "x"}
+			s.Set(model.NewVolume(v))
+		}, Work{Touched: 2}},
 		{"a local volume goes", gone(freeVolume("local-17", "", "")), Work{Touched: 1}},
 		{"a local volume with a reach of its own", set(freeVolume("local-x", "local", "zone In z2; host In node-17; arch Exists")), Work{Matched: 1, Touched: 1}},
 		{"a volume of two terms", set(model.NewVolume(build.PersistentVolume("terms", "class=local", build.VolumeAffinity("host In node-1", "zone In z1; host In node-4")))),

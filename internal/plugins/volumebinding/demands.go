@@ -56,6 +56,9 @@ type want struct {
 	err      error
 	// preBound are volumes that name the claim and can hold it, by size and name.
 	preBound []*model.Volume
+	// selected are, if the claim has a selector, the volumes of each wide group that it may take, by the group's text. They are looked for once in a turn
+	// and not for each node: where labels differ from volume to volume, that takes a look at all of them.
+	selected map[model.Need][]*model.Volume
 }
 
 // demands returns what the claims ask of a node, nil if every node will do.
@@ -143,7 +146,7 @@ func (w *want) isLike(volume *model.Volume) bool {
 	return w.mode == modeOf(spec.VolumeMode) && w.class == textOf(spec.VolumeAttributesClassName)
 }
 
-// accepts reports whether free volumes of the group may be bound to the claim if they are large enough.
+// accepts reports whether free volumes of the group may be bound to the claim if they are large enough and the claim selects them.
 func (w *want) accepts(g *storage.Group) bool {
 	if !w.isLike(g.Sample) {
 		return false
@@ -153,7 +156,12 @@ func (w *want) accepts(g *storage.Group) bool {
 			return false
 		}
 	}
-	return w.selector == nil || w.selector.Matches(labels.Set(g.Sample.Object.Labels))
+	return true
+}
+
+// selects reports whether the claim's selector, if it has one, selects a volume.
+func (w *want) selects(volume *model.Volume) bool {
+	return w.selector == nil || w.selector.Matches(labels.Set(volume.Object.Labels))
 }
 
 // appendText appends a canonical text.
@@ -251,8 +259,20 @@ func (d *demands) appendSizes(g *storage.Group, class string, text []byte) []byt
 			text, named = appendPart(append(text, 'g'), g.Text.String()), true
 		}
 		text = strconv.AppendInt(append(text, ' '), int64(i), 10)
-		left := len(d.find)
+		w, left := &d.wants[i], len(d.find)
+		if w.selector != nil {
+			if w.selected == nil {
+				w.selected = map[model.Need][]*model.Volume{}
+			}
+			w.selected[g.Text] = nil
+		}
 		g.AtLeast(claim.Request, func(volume *model.Volume) bool {
+			if !w.selects(volume) {
+				return true
+			}
+			if w.selector != nil {
+				w.selected[g.Text] = append(w.selected[g.Text], volume)
+			}
 			text = strconv.AppendInt(append(text, ','), volume.Capacity, 10)
 			if len(d.find) > 1 {
 				text = appendPart(append(text, '='), volume.Name)

@@ -11,10 +11,7 @@ import (
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.StorageClassEvent, Actions: model.Add | model.Update, Hint: topologiesChange},
-		{
-			Resource: model.PersistentVolumeClaimEvent, Actions: model.Add | model.Update, Hint: isOfPod,
-			Alike: claimsOfPod, Cause: namesClaims, Touches: touchesClaim,
-		},
+		model.ClaimEvents(model.Add|model.Update, true),
 		{Resource: model.PersistentVolumeEvent, Actions: model.Add | model.Update},
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel},
 		{Resource: model.CSINodeEvent, Actions: model.Add | model.Update, Hint: migrationChanges},
@@ -32,42 +29,6 @@ func topologiesChange(_ *model.Pod, e model.Event) bool {
 	}
 	before, now := e.OldObject.(*model.StorageClass), e.Object.(*model.StorageClass)
 	return !equality.Semantic.DeepEqual(before.Object.AllowedTopologies, now.Object.AllowedTopologies)
-}
-
-func isOfPod(waiting *model.Pod, e model.Event) bool {
-	return waiting.Volumes.Names(e.Object.(*model.Claim).Key, true)
-}
-
-// Kinds of keys.
-const (
-	claimKey  = "claim"
-	driverKey = "driver"
-)
-
-// claimsOfPod is what hints about claims depend on.
-func claimsOfPod(pod *model.Pod) model.Need {
-	text := []byte("claims")
-	if pod.Volumes != nil {
-		for _, c := range pod.Volumes.Claims {
-			text = append(append(text, ' '), c.Key.String()...)
-		}
-	}
-	return model.NeedOf(string(text))
-}
-
-func namesClaims(pod *model.Pod) model.Cause {
-	cause := model.Cause{Keys: []model.Key{{Kind: claimKey}}} // so that a pod without claims has a key, too
-	if pod.Volumes != nil {
-		for _, c := range pod.Volumes.Claims {
-			cause.Keys = append(cause.Keys, model.Key{Kind: claimKey, Namespace: c.Key.Namespace, Name: c.Key.Name})
-		}
-	}
-	return cause
-}
-
-func touchesClaim(e model.Event, to *model.Touch) {
-	key := e.Object.(*model.Claim).Key
-	to.Seeks = append(to.Seeks, model.Way{{{Kind: claimKey, Namespace: key.Namespace, Name: key.Name}}})
 }
 
 func migrationChanges(_ *model.Pod, e model.Event) bool {
@@ -102,6 +63,9 @@ func driversOfPod(pod *model.Pod) model.Need {
 	}
 	return model.NeedOf(string(text))
 }
+
+// driverKey is the kind of keys of drivers.
+const driverKey = "driver"
 
 func namesDrivers(pod *model.Pod) model.Cause {
 	cause := model.Cause{Keys: []model.Key{{Kind: driverKey}}}

@@ -1,7 +1,6 @@
 package volumebinding
 
 import (
-	"slices"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -9,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 // objectEvent is what a version of an object means for waiting pods; before is nil if it is new.
@@ -19,35 +19,6 @@ func objectEvent(resource model.EventResource, before, now runtime.Object) model
 		e.Action, e.OldObject = model.Update, compiled(before)
 	}
 	return e
-}
-
-// wakes reports whether one of the plugin's registrations wakes the pod, and checks that the keys by which the pod is found agree.
-func wakes(t *testing.T, name string, pod *model.Pod, e model.Event) bool {
-	t.Helper()
-	woken := false
-	for _, reg := range (&Plugin{}).EventsToRegister() {
-		if reg.Resource != e.Resource || reg.Actions&e.Action == 0 {
-			continue
-		}
-		helps := reg.Hint == nil || reg.Hint(pod, e)
-		woken = woken || helps
-		if reg.Cause == nil {
-			continue
-		}
-		var touch model.Touch
-		reg.Touches(e, &touch)
-		cause := reg.Cause(pod)
-		found := false
-		for _, way := range touch.Seeks {
-			for _, clause := range way {
-				found = found || slices.ContainsFunc(clause, func(k model.Key) bool { return slices.Contains(cause.Keys, k) })
-			}
-		}
-		if helps && !found {
-			t.Errorf("%s: the event helps, but %v does not find %v", name, touch, cause)
-		}
-	}
-	return woken
 }
 
 func TestEvents(t *testing.T) {
@@ -90,12 +61,12 @@ func TestEvents(t *testing.T) {
 		{"capacity, the maximum counts", model.CSIStorageCapacityEvent, size("capacity=1Gi maximum=3Gi"), size("capacity=9Gi maximum=2Gi"), false},
 		{"capacity, a larger maximum", model.CSIStorageCapacityEvent, size("capacity=9Gi maximum=2Gi"), size("capacity=9Gi maximum=3Gi"), true},
 	} {
-		if got := wakes(t, row.name, p, objectEvent(row.resource, row.before, row.now)); got != row.want {
+		if got := plugintest.Helped(t, &Plugin{}, p, objectEvent(row.resource, row.before, row.now)); got != row.want {
 			t.Errorf("%s: woken: %t", row.name, got)
 		}
 	}
 	// A pod that waits for room for a claim is not woken when its driver tracks capacity no more, as in kube-scheduler.
-	if wakes(t, "claim", pod(naming("c")), objectEvent(model.CSIDriverEvent, tracking, silent)) {
+	if plugintest.Helped(t, &Plugin{}, pod(naming("c")), objectEvent(model.CSIDriverEvent, tracking, silent)) {
 		t.Error("a pod with a claim is woken by a driver")
 	}
 	for _, row := range []struct {
@@ -103,12 +74,12 @@ func TestEvents(t *testing.T) {
 		want   bool
 	}{{model.Add, true}, {model.UpdateNodeLabel, true}, {model.UpdateNodeTaint, false}, {model.UpdateNodeAllocatable, false}} {
 		n := model.NewNode(build.Node("n"))
-		if got := wakes(t, "node", p, model.Event{Resource: model.NodeEvent, Action: row.action, OldNode: n, Node: n}); got != row.want {
+		if got := plugintest.Helped(t, &Plugin{}, p, model.Event{Resource: model.NodeEvent, Action: row.action, OldNode: n, Node: n}); got != row.want {
 			t.Errorf("node, action %b: woken: %t", row.action, got)
 		}
 	}
 	for _, resource := range []model.EventResource{model.VolumeAttachmentEvent, model.AssignedPodEvent} {
-		if wakes(t, "others", p, model.Event{Resource: resource, Action: model.Delete}) {
+		if plugintest.Helped(t, &Plugin{}, p, model.Event{Resource: resource, Action: model.Delete}) {
 			t.Errorf("woken by %v", resource)
 		}
 	}

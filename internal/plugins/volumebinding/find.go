@@ -187,15 +187,24 @@ func (f *finder) volumeFor(i int, node state.Node, taken []match) *model.Volume 
 		if !w.accepts(g) {
 			return true
 		}
-		g.AtLeast(w.claim.Request, func(volume *model.Volume) bool {
-			if isTaken(volume, taken) {
+		take := func(volume *model.Volume) bool {
+			if isTaken(volume, taken) || !w.selects(volume) {
 				return true
 			}
 			if smallest == nil || cmp.Or(cmp.Compare(volume.Capacity, smallest.Capacity), cmp.Compare(volume.Name, smallest.Name)) < 0 {
 				smallest = volume
 			}
 			return false
-		})
+		}
+		if selected, known := w.selected[g.Text]; known {
+			for _, volume := range selected {
+				if !take(volume) {
+					break
+				}
+			}
+		} else {
+			g.AtLeast(w.claim.Request, take)
+		}
 		return true
 	})
 	return smallest

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
@@ -91,22 +93,103 @@ func TestNeedsSayWhichClaimsNeedRoom(t *testing.T) {
 	}
 }
 
-// A need is kept with its columns, so it does not grow with the number of volumes that differ in what claims can ask for.
+// A need is kept with its columns, so it does not grow with what there is: volumes that differ in name and labels count once, and what is longer than
+// wideMax is hashed.
 func TestNeedsAreShort(t *testing.T) {
-	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("c", "class=np storage=5Gi"))
+	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("c", "class=np storage=5Gi"), pvc("p", "class=dp storage=5Gi"), build.CSIDriver("d", "storageCapacity"))
+	for i := range 60 {
+		w.set(build.NodesInZones(fmt.Sprintf("m%d=z3", i))[0])
+	}
+	labelled := func(name, more string) runtime.Object {
+		volume := pv(name, "class=np storage=10Gi "+more)
+		volume.Labels = map[string]string{"share": name}
+		return volume
+	}
 	for i := range 500 {
-		volume := pv(fmt.Sprint("v", i), "class=np storage=10Gi")
-		volume.Labels = map[string]string{"share": fmt.Sprint("s", i)}
-		w.set(volume)
+		w.set(labelled(fmt.Sprint("v", i), ""), pool(fmt.Sprint("p", i), "class=dp capacity=9Gi", zone+"=z3"))
 	}
-	before := w.needText(t, "c")
-	if len(before) > 2*wideMax {
-		t.Errorf("the need takes %d bytes", len(before))
+	volumes, capacities := w.needText(t, "c"), w.needText(t, "p")
+	if len(volumes) > wideMax/2 || len(capacities) > wideMax/2 {
+		t.Errorf("the needs take %d and %d bytes", len(volumes), len(capacities))
 	}
-	w.set(pv("v7", "class=np storage=10Gi version=2 claim=default/other"))
-	if after := w.needText(t, "c"); after == before {
-		t.Error("a volume is taken, and the need is the same")
+	w.set(labelled("v7", "version=2 claim=default/other"))
+	if after := w.needText(t, "c"); after != volumes {
+		t.Errorf("one of 500 equal volumes is taken: %q, then %q", volumes, after)
 	}
+	w.set(pool("p499", "class=dp capacity=8Gi", zone+"=z3"))
+	if after := w.needText(t, "p"); after == capacities {
+		t.Error("a capacity has changed, and the need is the same")
+	}
+}
+
+// A claim with a selector takes volumes by their labels, which may differ from volume to volume, and change.
+func TestSelectorsLookAtEachVolume(t *testing.T) {
+	labelled := func(name, text, share string) runtime.Object {
+		volume := pv(name, "class=np "+text)
+		volume.Labels = map[string]string{"share": share}
+		return volume
+	}
+	claim := pvc("c", "class=np storage=5Gi")
+	claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"share": "b"}}
+	w := newWorld(t, configv1.VolumeBindingArgs{}, claim, labelled("a", "storage=6Gi", "a"), labelled("b", "storage=8Gi", "b"), labelled("c", "storage=9Gi", "b"))
+	steps := []struct {
+		change runtime.Object
+		want   string // the volume on n1
+	}{
+		{nil, "b"}, {labelled("b", "storage=8Gi version=2", "a"), "c"}, {labelled("a", "storage=6Gi version=2", "b"), "a"},
+		{labelled("a", "storage=6Gi version=3 claim=default/other", "b"), "c"}, {labelled("c", "storage=9Gi version=2", "a"), ""},
+		{pv("local", "class=np storage=7Gi", on("n1")), ""},
+	}
+	before := ""
+	for i, step := range steps {
+		if step.change != nil {
+			w.set(step.change)
+		}
+		if now := w.needText(t, "c"); now == before && i < len(steps)-1 {
+			t.Errorf("step %d: another volume will be taken, and the need is the same", i)
+		} else {
+			before = now
+		}
+		got := ""
+		if placement, err := w.reserve(pod(naming("c")), "n1"); err == nil {
+			got = placement.Holds[0].Object.Name
+		}
+		if got != step.want {
+			t.Errorf("step %d: the claim gets volume %q, want %q", i, got, step.want)
+		}
+	}
+}
+
+// The volumes of a group are looked at once in a turn, and not for each node.
+func TestSelectorsCostNothingPerNode(t *testing.T) {
+	claim := pvc("c", "class=np storage=5Gi")
+	claim.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"share": "none"}}
+	w := newWorld(t, configv1.VolumeBindingArgs{}, claim)
+	for i := range 300 {
+		w.set(pv(fmt.Sprint("v", i), "class=np storage=10Gi"))
+	}
+	need, _, err := w.plugin.FilterNeedIn(w.View(), pod(naming("c")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	matched := 0
+	d := need.(filterNeed).demands
+	d.wants[0].selector = counted{d.wants[0].selector, &matched}
+	verdicts, slot := need.Compile(), int32(0)
+	if code := verdicts.Filter(w.Node(slot)); code.IsFailed() || code == 0 || matched > 0 {
+		t.Errorf("verdict %d after %d matches, want a rejection after none", code, matched)
+	}
+}
+
+// counted counts how often a selector is matched.
+type counted struct {
+	labels.Selector
+	matches *int
+}
+
+func (c counted) Matches(of labels.Labels) bool {
+	*c.matches++
+	return c.Selector.Matches(of)
 }
 
 // Claims of equal demands have equal needs, whatever their names and those of their volumes.
