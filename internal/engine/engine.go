@@ -63,10 +63,13 @@ type scratch struct {
 	versions []uint64
 	dryRun   state.Draft
 	slots    []int32 // the feasible slots
-	totals   []int64 // their scores, by position in slots
-	set      []int64 // one plugin's scores, by position in slots
-	shares   []int64 // normalised score times weight, by raw score
-	raw      []int32 // raw scores by slot, of a view with differences
+	// potential are the slots of nodes whose rejection evicting pods may resolve, objections the objections by slot.
+	potential  []int32
+	objections []uint8
+	totals     []int64 // their scores, by position in slots
+	set        []int64 // one plugin's scores, by position in slots
+	shares     []int64 // normalised score times weight, by raw score
+	raw        []int32 // raw scores by slot, of a view with differences
 }
 
 // Counters measure the work of decisions. They only grow.
@@ -158,15 +161,16 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 	}
 	if rejection != nil {
 		d.Outcome, d.Rejection = plan.Unschedulable, rejection
+		e.postFilter(&c, d, nil)
 		return
 	}
 	e.enter(Filter)
-	if rejection := e.recall(&c); rejection != nil {
+	if r := e.recall(&c); r != nil {
 		if e.audits {
-			e.doubt(&c, rejection)
+			e.doubt(&c, r.rejection)
 		}
-		d.Outcome, d.Rejection = plan.Unschedulable, rejection
-		e.postFilter(&c, d)
+		d.Outcome, d.Rejection = plan.Unschedulable, r.rejection
+		e.postFilter(&c, d, &r.objectionCounts)
 		return
 	}
 	e.prepare(&c)
@@ -176,8 +180,10 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 		return
 	}
 	if d.Feasible = len(slots); d.Feasible == 0 {
-		d.Outcome, d.Rejection = plan.Unschedulable, e.reject(&c)
-		e.postFilter(&c, d)
+		var counts objectionCounts
+		d.Outcome = plan.Unschedulable
+		d.Rejection, counts = e.reject(&c)
+		e.postFilter(&c, d, &counts)
 		return
 	}
 	slot, total := slots[0], int64(0)

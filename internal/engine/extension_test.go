@@ -139,15 +139,26 @@ func (e *evict) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResul
 		return plugin.PostFilterResult{}, errors.New("no victim")
 	}
 	dryRun := c.View().DryRun(new(state.Draft))
-	if fits, err := c.Fits(dryRun, e.slot); fits || err != nil {
-		e.t.Errorf("before the eviction it fits: %t, %v", fits, err)
+	if texts, err := c.Reasons(c.Objection(dryRun, e.slot)); !slices.Equal(texts, []string{"Insufficient cpu"}) || err != nil {
+		e.t.Errorf("before the eviction: %q, %v", texts, err)
 	}
 	dryRun.Remove(e.victim.Key())
-	fits, err := c.Fits(dryRun, e.slot)
-	if !fits || err != nil || !c.Resolvable(e.slot) {
-		e.t.Errorf("after the eviction it fits: %t, %v; resolvable: %t", fits, err, c.Resolvable(e.slot))
+	if o := c.Objection(dryRun, e.slot); !o.IsNone() || !c.Resolvable(e.slot) || !slices.Equal(c.Potential(), []int32{e.slot}) {
+		e.t.Errorf("after the eviction: %+v; resolvable: %t, potential %d", o, c.Resolvable(e.slot), c.Potential())
 	}
-	return plugin.PostFilterResult{NodeName: c.View().Node(e.slot).Name(), Evictions: []plan.Eviction{{Pod: e.victim}}}, nil
+	var use state.Use
+	use.Reset(c.View().Node(e.slot))
+	if o := c.ObjectionWith(e.slot, &use); !c.OnlyUsage() || o.IsNone() || c.FitsWith(e.slot, &use) {
+		e.t.Errorf("with the use as it is: %+v", o)
+	}
+	use.Add(&e.victim.Occupies, 1, -1)
+	if o := c.ObjectionWith(e.slot, &use); !o.IsNone() || !c.FitsWith(e.slot, &use) {
+		e.t.Errorf("with less use: %+v", o)
+	}
+	nodeName := c.View().Node(e.slot).Name()
+	return plugin.PostFilterResult{
+		Done: true, Message: "found a place", Nomination: plan.Set, NodeName: nodeName, Evictions: []plan.Eviction{{Pod: e.victim, NodeName: nodeName}},
+	}, nil
 }
 
 // TestPostFilter runs a PostFilter plugin that finds, in a dry run, that a pod fits when another is evicted.
@@ -161,12 +172,12 @@ func TestPostFilter(t *testing.T) {
 	first := b.pod(0, large)
 	b.place(t, first)
 	second := b.pod(1, large)
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(second)); d.Outcome != plan.Failed || d.Err.Error() != `running PostFilter plugin "Evict": no victim` {
+	if d := b.engine.Decide(b.state.View(), plan.WorkFor(second)); d.Outcome != plan.Unschedulable || d.PostFilter != "no victim" || len(d.Nominations) > 0 {
 		t.Errorf("a plugin that fails: %+v", d)
 	}
 	plugins.victim = first
 	d := b.engine.Decide(b.state.View(), plan.WorkFor(second))
-	if d.Outcome != plan.Unschedulable || len(d.Evictions) != 1 || d.Evictions[0].Pod != first ||
+	if d.Outcome != plan.Unschedulable || d.PostFilter != "found a place" || len(d.Evictions) != 1 || d.Evictions[0].Pod != first ||
 		d.NominationOf(second) != (plan.Nomination{Pod: second, Mode: plan.Set, NodeName: "node-00000"}) {
 		t.Errorf("%+v", d)
 	}

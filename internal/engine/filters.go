@@ -64,7 +64,11 @@ type objection struct {
 
 // first returns the first objection to a node, in the order of the filters.
 func (e *Engine) first(c *cycle, f *filters, slot int32) objection {
-	node := f.view.Node(slot)
+	return e.firstOf(c, f, f.view.Node(slot))
+}
+
+// firstOf is first for the view of a node.
+func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 	for i, verdicts := range f.verdicts {
 		if verdicts == nil {
 			continue

@@ -11,6 +11,8 @@ const (
 	Filter
 	// Score finds the best of the feasible nodes.
 	Score
+	// PostFilter makes room for a pod without a feasible node.
+	PostFilter
 	Phases
 )
 

@@ -1,31 +1,56 @@
 package engine
 
 import (
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// postFilter runs the PostFilter plugins, in order, until one finds how room can be made for a pod without a feasible node.
-func (e *Engine) postFilter(of *cycle, d *plan.Decision) {
+// postFilter runs the PostFilter plugins, in order, until one ends the chain, as it does when it has made room. counts are the objections to the
+// nodes; nil if PreFilter rejected the pod. Whatever plugins find, the pod is rejected in this turn; an error is a part of the rejection's text.
+func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts) {
 	if len(of.profile.PostFilters) == 0 {
+		d.Nominations = clearNomination(of.pod)
 		return
 	}
+	e.enter(PostFilter)
 	own := *of // a copy, so that cycles of placed pods stay on the stack
-	c := &own
-	e.prepare(c) // a remembered rejection needed no filters
-	for _, p := range c.profile.PostFilters {
-		result, err := p.PostFilter(postFilterCycle{e, c}, c.pod)
-		switch {
-		case err != nil:
-			fail(d, &plan.PluginError{Point: "PostFilter", Plugin: p.Name(), Err: err})
-			return
-		case result.NodeName != "":
-			d.Evictions = result.Evictions
-			d.Nominations = []plan.Nomination{{Pod: c.pod, Mode: plan.Set, NodeName: result.NodeName}}
+	c := &postFilterCycle{engine: e, cycle: &own, counts: counts}
+	if counts != nil {
+		e.prepare(c.cycle) // a remembered rejection needed no filters
+	}
+	var texts []string
+	var last plugin.PostFilterResult // that said anything about the nomination
+	for _, p := range own.profile.PostFilters {
+		result, err := p.PostFilter(c, own.pod)
+		if err != nil {
+			d.PostFilter = err.Error()
 			return
 		}
+		if result.Nomination != plan.Keep {
+			last = result
+		}
+		if result.Message != "" {
+			texts = append(texts, result.Message)
+		}
+		if result.Done {
+			last, texts = result, []string{result.Message}
+			break
+		}
+	}
+	d.PostFilter, d.Evictions = strings.Join(texts, ", "), last.Evictions
+	switch last.Nomination {
+	case plan.Set:
+		d.Nominations = []plan.Nomination{{Pod: own.pod, Mode: plan.Set, NodeName: last.NodeName}}
+	case plan.Clear:
+		d.Nominations = clearNomination(own.pod)
+	}
+	for _, pod := range last.Outranked {
+		d.Nominations = append(d.Nominations, plan.Nomination{Pod: pod, Mode: plan.Clear})
 	}
 }
 
@@ -33,25 +58,190 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision) {
 type postFilterCycle struct {
 	engine *Engine
 	cycle  *cycle
+	// counts are the objections to the nodes, nil if PreFilter rejected the pod.
+	counts *objectionCounts
+	// usage are the positions of the filters that read what the pods on a node occupy, once asked is true; only is that no other filter reads
+	// anything of pods.
+	usage []int
+	only  bool
+	asked bool
+	use   state.Use // with nominated pods
+	salt  uint64
 }
 
-var _ plugin.Cycle = postFilterCycle{}
+var _ plugin.Cycle = (*postFilterCycle)(nil)
 
 // View returns the view of the cycle.
-func (p postFilterCycle) View() state.View { return p.cycle.view }
+func (p *postFilterCycle) View() state.View { return p.cycle.view }
 
-// Fits reports whether a node passes the filters in a dry run.
-func (p postFilterCycle) Fits(dryRun *state.Draft, slot int32) (bool, error) {
-	if !p.cycle.narrowed.has(slot) {
-		return false, nil
+// Tie returns the number that decides between equally good nodes.
+func (p *postFilterCycle) Tie(slot int32) uint64 {
+	if p.salt == 0 {
+		p.salt = p.engine.salt(p.cycle.pod)
 	}
-	dry := p.engine.filtersIn(p.cycle, dryRun.View(), p.engine.scratch.dry)
-	p.engine.scratch.dry = dry
-	o := p.engine.first(p.cycle, &dry, slot)
-	return o.code == reason.None, p.cycle.failure(&dry, o)
+	return mix(p.salt ^ p.cycle.view.State().NameHashes()[slot])
+}
+
+// Potential returns the nodes whose rejection can be resolved by evicting pods.
+func (p *postFilterCycle) Potential() []int32 {
+	if p.counts == nil {
+		return nil
+	}
+	c, e := p.cycle, p.engine
+	slots := e.scratch.potential[:0]
+	counts := p.counts
+	if counts.bySlot == nil {
+		counts = &objectionCounts{bySlot: e.objectionColumn(c)}
+		e.countObjections(c, counts)
+	}
+	if counts.bySlot == nil { // too many different objections
+		for _, slot := range e.slotsToCheck(c) {
+			if p.Resolvable(slot) {
+				slots = append(slots, slot)
+			}
+		}
+	}
+	resolvable := make([]bool, len(counts.list)+1)
+	for i := range counts.list {
+		resolvable[i+1] = !counts.list[i].code.IsUnresolvable()
+	}
+	for slot, at := range counts.bySlot {
+		if resolvable[at] {
+			slots = append(slots, int32(slot))
+		}
+	}
+	e.scratch.potential = slots
+	return slots
 }
 
 // Resolvable reports whether evicting pods may resolve the node's rejection.
-func (p postFilterCycle) Resolvable(slot int32) bool {
-	return p.cycle.narrowed.has(slot) && !p.engine.first(p.cycle, &p.cycle.here, slot).code.IsUnresolvable()
+func (p *postFilterCycle) Resolvable(slot int32) bool {
+	c := p.cycle
+	if p.counts == nil || !c.narrowed.has(slot) {
+		return false
+	}
+	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+		if o, err := p.engine.besideNominated(c, slot, before); err == nil && o.code != reason.None {
+			return !o.code.IsUnresolvable()
+		}
+	}
+	return !p.engine.first(c, &c.here, slot).code.IsUnresolvable()
+}
+
+// Objection returns the first objection to a node in a dry run, as it is with the pods that are nominated to it or, if there is none then, without
+// them.
+func (p *postFilterCycle) Objection(dryRun *state.Draft, slot int32) plugin.Objection {
+	e, c := p.engine, p.cycle
+	if !c.narrowed.has(slot) {
+		return plugin.Objection{Filter: plugin.Outside}
+	}
+	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+		beside := dryRun.View().DryRun(&e.scratch.dryRun)
+		for _, pod := range before {
+			beside.Add(pod, slot)
+		}
+		e.scratch.dry = e.filtersIn(c, beside.View(), e.scratch.dry)
+		if o := e.first(c, &e.scratch.dry, slot); o.code != reason.None {
+			return plugin.Objection{Filter: o.filter, Code: o.code}
+		}
+	}
+	e.scratch.dry = e.filtersIn(c, dryRun.View(), e.scratch.dry)
+	o := e.first(c, &e.scratch.dry, slot)
+	return plugin.Objection{Filter: o.filter, Code: o.code}
+}
+
+// OnlyUsage reports whether filters read nothing of pods but what they occupy.
+func (p *postFilterCycle) OnlyUsage() bool {
+	if p.asked {
+		return p.only
+	}
+	p.asked, p.only = true, p.counts != nil
+	for i, verdicts := range p.cycle.here.verdicts {
+		if verdicts == nil {
+			continue
+		}
+		reads := model.AllAspects
+		if f, ok := p.cycle.profile.Filters[i].(interface{ FilterReads() model.Aspect }); ok && p.cycle.counting[i] == nil {
+			reads = f.FilterReads()
+		}
+		if reads&model.Usage != 0 {
+			p.usage = append(p.usage, i)
+		}
+		p.only = p.only && reads&(model.Ports|model.Volumes) == 0
+	}
+	return p.only
+}
+
+// ObjectionWith returns the first objection to a node with another use, as Objection does.
+func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objection {
+	e, c := p.engine, p.cycle
+	if !c.narrowed.has(slot) {
+		return plugin.Objection{Filter: plugin.Outside}
+	}
+	if p.besideNominated(slot, use) {
+		if o := e.firstOf(c, &c.here, c.view.NodeWith(slot, &p.use)); o.code != reason.None {
+			return plugin.Objection{Filter: o.filter, Code: o.code}
+		}
+	}
+	o := e.firstOf(c, &c.here, c.view.NodeWith(slot, use))
+	return plugin.Objection{Filter: o.filter, Code: o.code}
+}
+
+// FitsWith reports whether a node passes the filters with another use, given that it did with less.
+func (p *postFilterCycle) FitsWith(slot int32, use *state.Use) bool {
+	p.OnlyUsage()
+	if p.besideNominated(slot, use) && !p.passes(p.cycle.view.NodeWith(slot, &p.use)) {
+		return false
+	}
+	return p.passes(p.cycle.view.NodeWith(slot, use))
+}
+
+func (p *postFilterCycle) passes(node state.Node) bool {
+	for _, i := range p.usage {
+		p.engine.asked(p.cycle.profile.first+int32(i), 1)
+		if p.cycle.here.verdicts[i].Filter(node) != reason.None {
+			return false
+		}
+	}
+	return true
+}
+
+// besideNominated puts the use of a node with the pods that are nominated to it into p.use. It returns false if there are none.
+func (p *postFilterCycle) besideNominated(slot int32, use *state.Use) bool {
+	if p.cycle.view.Nominated() == 0 {
+		return false
+	}
+	before := p.cycle.view.NominatedBefore(p.cycle.pod, slot)
+	if len(before) == 0 {
+		return false
+	}
+	p.use.Copy(use)
+	for _, pod := range before {
+		p.use.Add(&pod.Occupies, 1, +1)
+	}
+	return true
+}
+
+// Request returns what the pod requests of a node that must be free there, nil if no filter demands it.
+func (p *postFilterCycle) Request() *model.Resources {
+	if p.counts == nil {
+		return nil
+	}
+	for _, verdicts := range p.cycle.here.verdicts {
+		if r, ok := verdicts.(plugin.Requests); ok {
+			return r.Request()
+		}
+	}
+	return nil
+}
+
+// Reasons returns an objection in kube-scheduler's words, or the error that it stands for.
+func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
+	switch {
+	case o.Filter == plugin.Outside:
+		return []string{p.cycle.narrowed.text()}, nil
+	case o.Code.IsFailed():
+		return nil, p.cycle.failure(&p.cycle.here, objection{o.Filter, o.Code})
+	}
+	return p.cycle.here.verdicts[o.Filter].Reasons(o.Code), nil
 }

@@ -1,17 +1,16 @@
 package engine
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// reject returns why no node is feasible: for each node, the first objection to it. It remembers the rejection for pods of the same shape.
-func (e *Engine) reject(of *cycle) *plan.Rejection {
+// reject returns why no node is feasible: for each node, the first objection to it. It remembers the rejection for pods of the same shape. The
+// objections are valid until the next cycle.
+func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
 	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &own
 	known := e.rejections.toLearn(c, e.columns.clock)
@@ -19,12 +18,31 @@ func (e *Engine) reject(of *cycle) *plan.Rejection {
 	if known != nil {
 		counts.bySlot = known.emptyColumn(c)
 	}
+	keep := counts.bySlot != nil
+	if !keep && len(c.profile.PostFilters) > 0 {
+		counts.bySlot = e.objectionColumn(c)
+	}
 	e.countObjections(c, &counts)
 	rejection := c.rejectionFor(c.here.verdicts, &counts)
 	if known != nil {
-		e.rejections.learn(known, c, counts, rejection)
+		kept := counts
+		if !keep {
+			kept.bySlot = nil
+		}
+		e.rejections.learn(known, c, kept, rejection)
 	}
-	return rejection
+	return rejection, counts
+}
+
+// objectionColumn returns an empty column for the objections by slot, which is valid until the next cycle.
+func (e *Engine) objectionColumn(c *cycle) []uint8 {
+	slots := c.view.State().Slots()
+	if cap(e.scratch.objections) < slots {
+		e.scratch.objections = make([]uint8, slots)
+	}
+	column := e.scratch.objections[:slots]
+	clear(column)
+	return column
 }
 
 // rejectionFor puts the objections to all nodes into words. verdicts are those that gave the codes.
@@ -45,27 +63,9 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 	if outside := c.view.Nodes() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
 		byReason[c.narrowed.text()] += outside
 	}
-	r.Counts = sortedAsText(byReason)
+	r.Counts = reason.Counted(byReason)
 	slices.Sort(r.Plugins)
 	return r
-}
-
-// sortedAsText returns the counts sorted as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes before 2.
-func sortedAsText(nodes map[string]int) []reason.Count {
-	type line struct {
-		reason.Count
-		text string
-	}
-	lines := make([]line, 0, len(nodes))
-	for text, n := range nodes {
-		lines = append(lines, line{reason.Count{Nodes: n, Reason: text}, fmt.Sprintf("%d %s", n, text)})
-	}
-	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.text, b.text) })
-	counts := make([]reason.Count, len(lines))
-	for i := range lines {
-		counts[i] = lines[i].Count
-	}
-	return counts
 }
 
 // objectionCounts counts nodes by the first objection to them. There are few different objections, whatever the number of nodes.

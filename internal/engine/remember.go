@@ -108,7 +108,7 @@ func versionsFor(c *cycle) state.Versions {
 
 // recall returns the rejection of pods like the cycle's, nil if none is remembered that still holds. If nodes have changed since, it asks about
 // these again.
-func (e *Engine) recall(c *cycle) *plan.Rejection {
+func (e *Engine) recall(c *cycle) *rejected {
 	if len(e.rejections.byShape) == 0 {
 		return nil
 	}
@@ -127,7 +127,7 @@ func (e *Engine) recall(c *cycle) *plan.Rejection {
 	}
 	r.versions = now
 	e.work.Recalled++
-	return r.rejection
+	return r
 }
 
 // followed bounds how many changes of nodes a remembered rejection follows: one in so many slots, beyond which deciding anew is cheaper.

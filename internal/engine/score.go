@@ -25,8 +25,13 @@ func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err err
 		}
 		everywhere += constant
 	}
-	at := highest(c.view.State().NameHashes(), slots, totals, mix(e.seed^state.HashName(c.pod.Namespace+"/"+c.pod.Name)))
+	at := highest(c.view.State().NameHashes(), slots, totals, e.salt(c.pod))
 	return slots[at], totals[at] + everywhere, nil
+}
+
+// salt returns what the hashes that decide between equal nodes for a pod begin with.
+func (e *Engine) salt(pod *model.Pod) uint64 {
+	return mix(e.seed ^ state.HashName(pod.Namespace+"/"+pod.Name))
 }
 
 // highest returns the position of the highest total. Among equal ones it is that with the highest hash, which is computed only for those that

@@ -14,6 +14,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -69,7 +70,10 @@ var table = numbered([model.KindCount]Row{
 	model.CSINodeKind:               compiled(storage("csinodes"), clusterWide, (*sharing).trimCSINode, model.NewCSINode, model.CSINodeEvent),
 	model.CSIDriverKind:             compiled(storage("csidrivers"), clusterWide, (*sharing).trimCSIDriver, model.NewCSIDriver, model.CSIDriverEvent),
 	model.CSIStorageCapacityKind:    compiled(storage("csistoragecapacities"), namespaced, (*sharing).trimCapacity, model.NewStorageCapacity, model.CSIStorageCapacityEvent),
-	model.VolumeAttachmentKind:      compiled(storage("volumeattachments"), clusterWide, (*sharing).trimAttachment, model.NewVolumeAttachment, model.VolumeAttachmentEvent),
+	// Nor do changes to budgets: a pod that waits is not helped by victims that it may have anyway.
+	model.PodDisruptionBudgetKind: row(policy("poddisruptionbudgets"), namespaced, (*sharing).trimBudget, sameBudget,
+		compiling(model.NewDisruptionBudget), objectGone),
+	model.VolumeAttachmentKind: compiled(storage("volumeattachments"), clusterWide, (*sharing).trimAttachment, model.NewVolumeAttachment, model.VolumeAttachmentEvent),
 })
 
 // numbered sets the kind of each row.
@@ -87,6 +91,9 @@ const (
 
 func core(resource string) schema.GroupVersionResource {
 	return v1.SchemeGroupVersion.WithResource(resource)
+}
+func policy(resource string) schema.GroupVersionResource {
+	return policyv1.SchemeGroupVersion.WithResource(resource)
 }
 func apps(resource string) schema.GroupVersionResource {
 	return appsv1.SchemeGroupVersion.WithResource(resource)
@@ -124,8 +131,7 @@ func objects[O, P any, T interface {
 }](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), read func(T) *P) Row {
 	same := func(before, after T) bool { return equality.Semantic.DeepEqual(*read(before), *read(after)) }
 	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o} }
-	gone := func(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
-	made := row(resource, namespaced, trim, same, change, gone)
+	made := row(resource, namespaced, trim, same, change, objectGone)
 	made.adopt = func(before, after Object) Object {
 		if !made.same(before, after) {
 			return after
@@ -205,6 +211,12 @@ func (r *Row) Change(object Object) model.Change {
 
 // Gone returns the change that the end of an object of the kind means for the loop.
 func (r *Row) Gone(ref model.Ref) model.Change { return r.gone(ref) }
+
+// sameBudget reports whether two versions of a budget cover the same pods and allow as much.
+func sameBudget(before, after *policyv1.PodDisruptionBudget) bool {
+	return before.Status.DisruptionsAllowed == after.Status.DisruptionsAllowed &&
+		equality.Semantic.DeepEqual(before.Spec.Selector, after.Spec.Selector) && equality.Semantic.DeepEqual(before.Status.DisruptedPods, after.Status.DisruptedPods)
+}
 
 // sameVersion reports whether two versions have the same resourceVersion: a list after a broken watch repeats objects that are known
 // already.

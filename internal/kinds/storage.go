@@ -19,13 +19,18 @@ func storage(resource string) schema.GroupVersionResource {
 	return storagev1.SchemeGroupVersion.WithResource(resource)
 }
 
-// compiled makes a row for a kind of storage.
+// compiled makes a row for a kind that reaches the state compiled.
 func compiled[T Object, C model.Compiled](resource schema.GroupVersionResource, namespaced bool, trim func(*sharing, T), compile func(T) C,
-	event model.EventResource) Row {
-	change := func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o, Compiled: compile(o)} }
-	gone := func(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
-	return row(resource, namespaced, trim, sameVersion, change, gone, event)
+	events ...model.EventResource) Row {
+	return row(resource, namespaced, trim, sameVersion, compiling(compile), objectGone, events...)
 }
+
+// compiling returns the change of an object that reaches the state compiled.
+func compiling[T Object, C model.Compiled](compile func(T) C) func(T) model.Change {
+	return func(o T) model.Change { return model.Change{Kind: model.ObjectSet, Object: o, Compiled: compile(o)} }
+}
+
+func objectGone(ref model.Ref) model.Change { return model.Change{Kind: model.ObjectGone, Ref: ref} }
 
 // keepAnnotations keeps the annotations that scheduling reads. Where there are others only, an empty map is left: whether an object has any
 // annotations at all is part of a message.

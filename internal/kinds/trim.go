@@ -5,6 +5,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -37,6 +38,13 @@ func (s *sharing) trimNamespace(n *v1.Namespace) {
 func (s *sharing) trimService(o *v1.Service) {
 	s.trimOther(&o.ObjectMeta)
 	o.Spec, o.Status = v1.ServiceSpec{Selector: s.labels(o.Spec.Selector)}, v1.ServiceStatus{}
+}
+
+// trimBudget keeps of a PodDisruptionBudget which pods it is for, and how many of them may be disrupted now.
+func (s *sharing) trimBudget(o *policyv1.PodDisruptionBudget) {
+	s.trimOther(&o.ObjectMeta)
+	o.Spec = policyv1.PodDisruptionBudgetSpec{Selector: o.Spec.Selector}
+	o.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: o.Status.DisruptionsAllowed, DisruptedPods: o.Status.DisruptedPods}
 }
 
 func (s *sharing) trimReplicationController(o *v1.ReplicationController) {

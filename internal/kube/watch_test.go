@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,7 +51,7 @@ func newWatchServer(t *testing.T) *watchServer {
 }
 
 var everyResource = []string{
-	"csidrivers", "csinodes", "csistoragecapacities", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "pods", "replicasets",
+	"csidrivers", "csinodes", "csistoragecapacities", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods", "replicasets",
 	"replicationcontrollers", "services", "statefulsets", "storageclasses", "volumeattachments",
 }
 
@@ -71,6 +72,7 @@ func listOf(resource string) metav1.TypeMeta {
 		"csidrivers":             {APIVersion: "storage.k8s.io/v1", Kind: "CSIDriverList"},
 		"csistoragecapacities":   {APIVersion: "storage.k8s.io/v1", Kind: "CSIStorageCapacityList"},
 		"volumeattachments":      {APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachmentList"},
+		"poddisruptionbudgets":   {APIVersion: "policy/v1", Kind: "PodDisruptionBudgetList"},
 	}[resource]
 }
 
@@ -206,6 +208,7 @@ func oneOfEach() map[string][]runtime.Object {
 		"csidrivers":             {&storagev1.CSIDriver{ObjectMeta: global("d", 12)}},
 		"csistoragecapacities":   {&storagev1.CSIStorageCapacity{ObjectMeta: named("c", 13)}},
 		"volumeattachments":      {&storagev1.VolumeAttachment{ObjectMeta: global("a", 14)}},
+		"poddisruptionbudgets":   {&policyv1.PodDisruptionBudget{ObjectMeta: named("b", 15)}},
 	}
 }
 
@@ -227,7 +230,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		model.PersistentVolumeKind: "set persistentvolumes /v true 8", model.PersistentVolumeClaimKind: "set persistentvolumeclaims ns/v true 9",
 		model.StorageClassKind: "set storageclasses /c true 10", model.CSINodeKind: "set csinodes /n true 11",
 		model.CSIDriverKind: "set csidrivers /d true 12", model.CSIStorageCapacityKind: "set csistoragecapacities ns/c true 13",
-		model.VolumeAttachmentKind: "set volumeattachments /a true 14",
+		model.VolumeAttachmentKind: "set volumeattachments /a true 14", model.PodDisruptionBudgetKind: "set poddisruptionbudgets ns/b true 15",
 	}
 	for _, reads := range [][]model.Kind{
 		{model.PodKind, model.NodeKind}, {model.PodKind, model.NodeKind, model.NamespaceKind}, {model.PodKind, model.NodeKind, model.StatefulSetKind},

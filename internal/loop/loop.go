@@ -71,6 +71,8 @@ func (l *Loop) Once(now time.Time) bool {
 	decision := l.engine.Decide(l.state.View(), work)
 	l.report.decided(decision)
 	l.state.Assume(decision.Placements...)
+	l.state.Evict(decision.Evictions...)
+	l.queue.Renominate(l.state.Nominate(decision.Nominations...)...)
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
 	l.wait(&decision)

@@ -8,10 +8,10 @@ import (
 )
 
 // phaseNames are the phases in the label of berth_decision_phase_duration_seconds.
-var phaseNames = [engine.Phases]string{engine.PreFilter: "prefilter", engine.Filter: "filter", engine.Score: "score"}
+var phaseNames = [engine.Phases]string{engine.PreFilter: "prefilter", engine.Filter: "filter", engine.Score: "score", engine.PostFilter: "postfilter"}
 
 // pointNames are the extension points of the phases, by kube-scheduler's names.
-var pointNames = [engine.Phases]string{engine.PreFilter: "PreFilter", engine.Filter: "Filter", engine.Score: "Score"}
+var pointNames = [engine.Phases]string{engine.PreFilter: "PreFilter", engine.Filter: "Filter", engine.Score: "Score", engine.PostFilter: "PostFilter"}
 
 // stopwatch measures the phases of a decision.
 type stopwatch struct {

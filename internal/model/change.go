@@ -21,6 +21,8 @@ const (
 	ObjectGone
 	// BindDone: the result of a binding that the scheduler started.
 	BindDone
+	// PreemptionDone: the result of a preemption that the scheduler started.
+	PreemptionDone
 )
 
 // Change is one new fact about the cluster. Exactly the fields that its kind names are set.
@@ -31,6 +33,8 @@ type Change struct {
 	Node *Node          // NodeSet
 	Name string         // NodeGone
 	Bind *BindingResult // BindDone
+	// PreemptionDone
+	Preemption *PreemptionResult
 
 	Object   runtime.Object // ObjectSet
 	Compiled Compiled       // ObjectSet: what the object was compiled to, nil for kinds that are not
@@ -46,4 +50,16 @@ type BindingResult struct {
 	// Rejectors are the plugins that rejected the pod in Permit, if that is what Err says. The pod waits for an event that can change their
 	// mind.
 	Rejectors []string
+}
+
+// PreemptionResult is how the evictions of one preemption ended: each victim is gone or on its way out, or stays.
+type PreemptionResult struct {
+	// Preemptor is the pod for which room was to be made, in the version that was decided about.
+	Preemptor *Pod
+	// Victims are all pods that were to be evicted; Kept those of them that stay, because their eviction failed or was not tried.
+	Victims, Kept []*Pod
+	// InMemory means that the last victim was a pod that had not been bound yet: its binding was cancelled, and no deletion will be seen.
+	InMemory bool
+	// Err is why the preemption failed, nil if it did not.
+	Err error
 }

@@ -19,6 +19,7 @@ const (
 	CSIDriverKind
 	CSIStorageCapacityKind
 	VolumeAttachmentKind
+	PodDisruptionBudgetKind
 	// KindCount is the number of kinds.
 	KindCount
 )

@@ -31,7 +31,7 @@ type Pod struct {
 	labelSet LabelSet
 	// NodeName is the node the pod is bound to, empty while it is pending.
 	NodeName string
-	// NominatedNode is status.nominatedNodeName, which any client may have written.
+	// NominatedNode is status.nominatedNodeName, which any client may have written, or what the scheduler has decided since; see WithNominatedNode.
 	NominatedNode string
 	// Terminating pods have a deletion timestamp.
 	Terminating bool
@@ -76,6 +76,41 @@ func (p *Pod) LabelSet() LabelSet {
 		return labelSetOf(p.Namespace, p.Labels)
 	}
 	return p.labelSet
+}
+
+// WithNominatedNode returns a copy of the pod with another nominated node, empty for none: what the scheduler has decided, and the API does not
+// show yet.
+func (p *Pod) WithNominatedNode(name string) *Pod {
+	with := *p
+	with.NominatedNode = name
+	return &with
+}
+
+// Started returns when the kubelet took the pod over, in Unix seconds; ok is false if it has not.
+func (p *Pod) Started() (seconds int64, ok bool) {
+	if t := p.Object.Status.StartTime; t != nil {
+		return t.Unix(), true
+	}
+	return 0, false
+}
+
+// NeverPreempts reports whether the pod must not have others evicted.
+func (p *Pod) NeverPreempts() bool {
+	policy := p.Object.Spec.PreemptionPolicy
+	return policy != nil && *policy == v1.PreemptNever
+}
+
+// IsPreempted reports whether the pod is being deleted because a scheduler evicted it for another.
+func (p *Pod) IsPreempted() bool {
+	if !p.Terminating {
+		return false
+	}
+	for i := range p.Object.Status.Conditions {
+		if c := &p.Object.Status.Conditions[i]; c.Type == v1.DisruptionTarget {
+			return c.Status == v1.ConditionTrue && c.Reason == v1.PodReasonPreemptionByScheduler
+		}
+	}
+	return false
 }
 
 // Key returns the pod's namespace and name.

@@ -5,7 +5,9 @@
 package plan
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -61,8 +63,10 @@ type Decision struct {
 	Outcome Outcome
 	// Placements are in the order of Work.Pods if the outcome is Placed; otherwise there are none.
 	Placements []Placement
-	// Evictions are the pods to remove so that a nominated pod finds room.
+	// Evictions are the pods to remove so that the first of the pods, which is nominated, finds room.
 	Evictions []Eviction
+	// PostFilter is what the PostFilter plugins add to the rejection's text; empty if they add nothing.
+	PostFilter string
 	// Nominations say what becomes of status.nominatedNodeName. A pod without one keeps what it has.
 	Nominations []Nomination
 	// Rejection is set if the outcome is Unschedulable.
@@ -113,7 +117,11 @@ type Hold struct {
 }
 
 // Eviction is a pod to be removed from its node.
-type Eviction struct{ Pod *model.Pod }
+type Eviction struct {
+	// Pod may be being deleted already; then nothing is left to do.
+	Pod      *model.Pod
+	NodeName string
+}
 
 // NominationMode says what becomes of a pod's status.nominatedNodeName.
 type NominationMode uint8
@@ -144,4 +152,24 @@ type Rejection struct {
 	Counts []reason.Count
 	// Plugins are the names of the plugins that must change their mind before another try is worth it, sorted.
 	Plugins []string
+}
+
+// Text returns kube-scheduler's sentence about a rejection by so many nodes, without what PostFilter plugins add.
+func (r *Rejection) Text(nodes int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "0/%d nodes are available:", nodes)
+	if r.PreFilter != "" {
+		fmt.Fprintf(&b, " %s.", r.PreFilter)
+		return b.String()
+	}
+	for i, c := range r.Counts {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " %d %s", c.Nodes, c.Reason)
+	}
+	if len(r.Counts) > 0 {
+		b.WriteByte('.')
+	}
+	return b.String()
 }

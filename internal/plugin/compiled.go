@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -32,6 +33,13 @@ type Verdicts interface {
 type Failures interface {
 	// Err returns the error that a failed code stands for.
 	Err(code reason.Code) error
+}
+
+// Requests is implemented by Verdicts that pass a node only if there is room for one more pod, and as much free as requested.
+type Requests interface {
+	Verdicts
+	// Request returns what must be free. Amounts of 0 or less are not asked for. It must not be changed.
+	Request() *model.Resources
 }
 
 // Sparse is implemented by Verdicts that may know the verdict on all nodes but few: a column for them is filled without asking about each node. A local

@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
@@ -119,30 +120,71 @@ func AsFilter(p Plugin) (f Filter, ok bool) {
 	return nil, false
 }
 
-// PostFilter finds pods to evict for a pod without a feasible node.
+// PostFilter makes room for a pod without a feasible node, or says why it cannot.
 type PostFilter interface {
 	Plugin
-	// PostFilter returns which pods to evict so that the pod fits on a node, which it is then nominated to. A result without a node means that
-	// the plugin found none, and the next one is run.
+	// PostFilter may return pods to evict so that the pod fits on a node, which it is then nominated to. An error ends the chain; it becomes part of
+	// the rejection's text, and leaves the nomination as it is.
 	PostFilter(c Cycle, pod *model.Pod) (PostFilterResult, error)
 }
 
-// Cycle is a pod's turn after its PreFilter, as PostFilter plugins see it.
+// PostFilterResult is what a PostFilter plugin found. The zero value is kube-scheduler's Unschedulable without a reason: it found nothing, has
+// nothing to say, and leaves the nomination as it is.
+type PostFilterResult struct {
+	// Done means that no further plugin is run: kube-scheduler's Success and UnschedulableAndUnresolvable.
+	Done bool
+	// Message is added to the text of the pod's rejection.
+	Message string
+	// Nomination is what becomes of the pod's nominated node; NodeName is the node if the mode is Set.
+	Nomination plan.NominationMode
+	NodeName   string
+	// Evictions are the pods to evict from that node.
+	Evictions []plan.Eviction
+	// Outranked are pods that lose their nomination to that node.
+	Outranked []*model.Pod
+}
+
+// Cycle is a pod's turn after its filters, as PostFilter plugins see it. It is valid until PostFilter returns.
+//
+// Filters are asked in dry runs of the turn, in which pods are taken off a node and put back. As in kube-scheduler, a node must pass with the pods on
+// it that are nominated to it and that the pod does not outrank, and without them.
 type Cycle interface {
 	// View is the cluster in which the turn takes place.
 	View() state.View
-	// Fits reports whether a node passes the pod's filters in a dry run of View, without nominated pods.
-	Fits(dryRun *state.Draft, slot int32) (bool, error)
-	// Resolvable reports whether evicting pods may resolve the node's rejection.
+	// Potential returns the slots, ascending, of the nodes whose rejection evicting pods may resolve. There are none if PreFilter rejected the pod.
+	Potential() []int32
+	// Resolvable reports whether a node is one of these.
 	Resolvable(slot int32) bool
+	// Tie returns a number for each node; of equally good ones, that with the highest is taken.
+	Tie(slot int32) uint64
+	// Objection returns the first objection to a node in a dry run of View.
+	Objection(dryRun *state.Draft, slot int32) Objection
+	// Reasons returns an objection in kube-scheduler's words, or the error that it stands for.
+	Reasons(o Objection) (texts []string, err error)
+
+	// OnlyUsage reports whether the filters read nothing of the pods on a node but what they occupy. A Use of a node then says as much as a dry run,
+	// and costs less.
+	OnlyUsage() bool
+	// ObjectionWith returns the first objection to a node with another use. OnlyUsage must be true.
+	ObjectionWith(slot int32, use *state.Use) Objection
+	// FitsWith reports whether a node has no objection with another use, given that ObjectionWith has found none with a smaller use.
+	FitsWith(slot int32, use *state.Use) bool
+	// Request returns what must be free on a node, and room for one more pod, for any of the filters to pass it; nil if that is not known. Amounts of
+	// 0 or less are not asked for.
+	Request() *model.Resources
 }
 
-// PostFilterResult is the pods to evict and the node where that makes room.
-type PostFilterResult struct {
-	// NodeName is the node that the pod is nominated to.
-	NodeName  string
-	Evictions []plan.Eviction
+// Objection identifies the first filter that objects to a node, by its position in the profile, and its verdict. There is none if it is zero.
+type Objection struct {
+	Filter int
+	Code   reason.Code
 }
+
+// Outside is the Filter of the objection to a node that PreFilter plugins did not name.
+const Outside = -1
+
+// IsNone reports whether no filter objects.
+func (o Objection) IsNone() bool { return o == Objection{} }
 
 // Score rates the nodes for a pod. It is a NodeScore, a StateScore or a SetScore.
 type Score interface{ Plugin }

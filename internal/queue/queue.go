@@ -205,6 +205,16 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	return plan.Work{Pods: q.works.One(pod)}, true
 }
 
+// Renominate replaces pods by versions that differ in the nominated node alone: what was decided, and the API does not show yet. That wakes none of
+// them.
+func (q *Queue) Renominate(pods ...*model.Pod) {
+	for _, pod := range pods {
+		if e := q.entries[pod.Key()]; e != nil && e.pod.UID == pod.UID {
+			e.pod = pod // neither the order of turns nor what can wake a pod depends on it
+		}
+	}
+}
+
 // Settle takes in the decision about the pods that were popped last.
 func (q *Queue) Settle(now time.Time, d plan.Decision) {
 	for i := range d.Pods {

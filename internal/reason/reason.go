@@ -4,7 +4,11 @@
 // state and never depends on a plugin. A reason is never an error: "it does not fit" and "the check failed" are different types everywhere.
 package reason
 
-import "strings"
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
 
 // Code is one plugin's verdict on one node: None if the plugin does not reject it. The other values are private to the plugin, which converts
 // them to a Rejection on request. The two highest bits have the same meaning for all plugins.
@@ -50,4 +54,23 @@ func (r Rejection) Message() string { return strings.Join(r.Reasons, ", ") }
 type Count struct {
 	Nodes  int
 	Reason string
+}
+
+// Counted returns how many nodes were rejected for each reason, sorted as kube-scheduler prints them: by the text "<nodes> <reason>", so that 10 comes
+// before 2.
+func Counted(nodes map[string]int) []Count {
+	type line struct {
+		Count
+		text string
+	}
+	lines := make([]line, 0, len(nodes))
+	for text, n := range nodes {
+		lines = append(lines, line{Count{Nodes: n, Reason: text}, fmt.Sprintf("%d %s", n, text)})
+	}
+	slices.SortFunc(lines, func(a, b line) int { return strings.Compare(a.text, b.text) })
+	counts := make([]Count, len(lines))
+	for i := range lines {
+		counts[i] = lines[i].Count
+	}
+	return counts
 }

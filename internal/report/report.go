@@ -6,7 +6,6 @@ package report
 
 import (
 	"fmt"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -130,21 +129,9 @@ func Message(d *plan.Decision) string {
 
 // rejected says why no node is feasible.
 func rejected(d *plan.Decision) string {
-	r := d.Rejection
-	var b strings.Builder
-	fmt.Fprintf(&b, "0/%d nodes are available:", d.Nodes)
-	if r.PreFilter != "" {
-		fmt.Fprintf(&b, " %s.", r.PreFilter)
-		return b.String()
+	text := d.Rejection.Text(d.Nodes)
+	if d.PostFilter != "" {
+		text += " " + d.PostFilter
 	}
-	for i, c := range r.Counts {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, " %d %s", c.Nodes, c.Reason)
-	}
-	if len(r.Counts) > 0 {
-		b.WriteByte('.')
-	}
-	return b.String()
+	return text
 }

@@ -80,6 +80,8 @@ func (s *State) removeObject(ref model.Ref, delta *Delta) {
 		return
 	}
 	switch ref.Kind {
+	case model.PodDisruptionBudgetKind:
+		s.removeBudget(ref)
 	case model.NamespaceKind:
 		s.setNamespace(ref.Name, nil, false)
 	case model.ServiceKind:

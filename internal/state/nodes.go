@@ -81,6 +81,7 @@ func (s *State) newSlot(name string) int32 {
 		s.nonZero = append(s.nonZero, cpuMemory{})
 		s.pods = append(s.pods, nil)
 		s.ports = append(s.ports, nil)
+		s.bands, s.banded = append(s.bands, nil), append(s.banded, 0)
 		s.growCounts()
 		if int(slot) < s.cutFrom {
 			s.journal.add(slot, model.AllAspects) // a reader may have a value of the slot that was cut off
@@ -124,6 +125,7 @@ func (s *State) releaseIfEmpty(slot int32) {
 	delete(s.slotOf, s.name[slot])
 	s.storage.Unseat(slot)
 	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, nil, nil
+	s.bands[slot] = nil
 	s.free.put(slot)
 }
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // nominations are pending pods whose status.nominatedNodeName names a node. They do not use its room yet, but pods that do not outrank them must
@@ -18,21 +19,76 @@ type nominations struct {
 	version uint64
 }
 
-// nominate stores a pending pod's newest version. If an older version was nominated to another node, an event says that the room there is free.
-func (s *State) nominate(pod *model.Pod, delta *Delta) {
+// nominate stores a pending pod's newest version, and returns it. If an older version was nominated to another node, an event says that the room
+// there is free. As in kube-scheduler, a version without a nominated node that follows one without keeps the node that Nominate has set since: the
+// API server has not stored it yet.
+func (s *State) nominate(pod *model.Pod, delta *Delta) *model.Pod {
 	before := s.nominations.byPod[pod.Key()]
+	if before != nil && before.UID == pod.UID && pod.NominatedNode == "" && before.Object.Status.NominatedNodeName == "" {
+		pod = pod.WithNominatedNode(before.NominatedNode)
+	}
 	if before != nil && (before.UID != pod.UID || before.NominatedNode != pod.NominatedNode) {
 		s.freeNomination(before.Key(), delta)
 	} else if before != nil {
 		s.dropNomination(before.Key())
 	}
-	if pod.NominatedNode == "" {
-		return
+	if pod.NominatedNode != "" {
+		s.addNomination(pod)
 	}
+	return pod
+}
+
+func (s *State) addNomination(pod *model.Pod) {
 	s.nominations.version++
 	s.storage.Nominate(pod, +1)
 	s.nominations.byPod[pod.Key()] = pod
 	s.nominations.byNode[pod.NominatedNode] = append(s.nominations.byNode[pod.NominatedNode], pod)
+}
+
+// Nominate does at once what a decision says about pending pods' nominations, before the API server stores it. It returns the new versions of the
+// pods whose nominated node differs from then on. If room on a node becomes free, the next Apply has the event.
+func (s *State) Nominate(nominations ...plan.Nomination) (changed []*model.Pod) {
+	for i := range nominations {
+		n := &nominations[i]
+		if n.Mode == plan.Keep || n.Pod.NominatedNode == n.NodeName || s.placed[n.Pod.Key()] != nil {
+			continue
+		}
+		if freed := s.dropNomination(n.Pod.Key()); freed != nil && freed.NominatedNode != n.NodeName {
+			s.renominated = append(s.renominated, nominationFreed(freed))
+		}
+		pod := n.Pod.WithNominatedNode(n.NodeName)
+		if n.Mode == plan.Set {
+			s.addNomination(pod)
+		}
+		changed = append(changed, pod)
+	}
+	return changed
+}
+
+// Evict notes that pods are on their way out: their evictions have been decided and will be sent. They stay where they are until the watch shows
+// that they are gone. A failed eviction is a change and goes through Apply.
+func (s *State) Evict(evictions ...plan.Eviction) {
+	for i := range evictions {
+		pod := evictions[i].Pod
+		if p := s.placed[pod.Key()]; p != nil && p.pod.UID == pod.UID && !p.pod.Terminating {
+			s.evicted[pod.UID] = pod.Key()
+		}
+	}
+}
+
+// IsLeaving reports whether a pod was evicted for another and is not gone yet: its deletion shows it, or its eviction was decided and has not failed.
+// Pods that are being deleted for another reason do not count.
+func (v View) IsLeaving(pod *model.Pod) bool {
+	_, evicted := v.s.evicted[pod.UID]
+	return evicted || pod.IsPreempted()
+}
+
+// settlePreemption applies the result of a preemption: pods whose eviction failed stay.
+func (s *State) settlePreemption(result *model.PreemptionResult, delta *Delta) {
+	for _, pod := range result.Kept {
+		delete(s.evicted, pod.UID)
+	}
+	delta.Preempted = append(delta.Preempted, result)
 }
 
 // freeNomination removes a pod's nomination, and adds the event that its room is free.

@@ -13,13 +13,11 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 	}
 	switch {
 	case pod.NodeName == "" && known == nil:
-		s.nominate(pod, delta)
-		delta.Arrived = append(delta.Arrived, pod)
+		delta.Arrived = append(delta.Arrived, s.nominate(pod, delta))
 	case pod.NodeName == "" && known.shown:
 		// Bound before, but no longer: etcd was restored from a backup. The API server is right.
 		s.unplace(known, delta)
-		s.nominate(pod, delta)
-		delta.Arrived = append(delta.Arrived, pod)
+		delta.Arrived = append(delta.Arrived, s.nominate(pod, delta))
 	case pod.NodeName == "":
 		// The watch shows a version from before the binding, so the pod stays where it was placed; but if the binding fails, this is the version
 		// to retry.
@@ -108,6 +106,7 @@ func (s *State) place(p *placed) {
 	p.index = int32(len(s.pods[p.slot]))
 	s.pods[p.slot] = append(s.pods[p.slot], p)
 	s.placed[p.pod.Key()] = p
+	s.countPriority(p.pod.Priority, +1)
 	s.account(p.slot, p.pod, +1)
 	s.storage.Place(p.slot, p.pod)
 	s.enlist(p)
@@ -128,6 +127,8 @@ func (s *State) remove(p *placed) {
 	list[last] = nil
 	s.pods[p.slot] = list[:last]
 	delete(s.placed, p.pod.Key())
+	delete(s.evicted, p.pod.UID)
+	s.countPriority(p.pod.Priority, -1)
 	s.account(p.slot, p.pod, -1)
 	s.storage.Displace(p.slot, p.pod)
 	s.tally(p, -1)
@@ -149,8 +150,13 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 		s.journal.add(p.slot, model.PodLabels)
 	}
 	p.pod = pod
+	if pod.Terminating {
+		delete(s.evicted, pod.UID)
+	}
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {
+		s.bands[p.slot].restart(before, pod)
+		s.banded[p.slot] = s.stamp()
 		return // host ports cannot change in a running pod
 	}
 	s.account(p.slot, before, -1)
@@ -159,6 +165,8 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 }
 
 func (s *State) account(slot int32, pod *model.Pod, sign int64) {
+	s.bands[slot].count(pod, sign)
+	s.banded[slot] = s.stamp()
 	s.used[slot].Add(&pod.Occupies, sign)
 	if sign < 0 && len(pod.Occupies.Scalars) > 0 {
 		s.used[slot].DropZeros()

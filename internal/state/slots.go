@@ -75,6 +75,8 @@ func (s *State) moveSlot(from, to int32) {
 	s.name[to], s.nameHash[to] = s.name[from], s.nameHash[from]
 	s.used[to], s.nonZero[to], s.ports[to] = s.used[from], s.nonZero[from], s.ports[from]
 	s.used[from], s.nonZero[from], s.ports[from] = model.Resources{}, cpuMemory{}, nil
+	s.bands[to], s.bands[from] = s.bands[from], nil
+	s.banded[to], s.banded[from] = s.stamp(), s.stamp()
 	s.pods[to], s.pods[from] = s.pods[from], nil
 	for _, p := range s.pods[to] {
 		p.slot = to
@@ -98,6 +100,7 @@ func (s *State) resizeSlots(n int) {
 	s.cutFrom = max(s.cutFrom, len(s.alive))
 	s.alive, s.node, s.name, s.nameHash = cutTo(s.alive, n), cutTo(s.node, n), cutTo(s.name, n), cutTo(s.nameHash, n)
 	s.used, s.nonZero, s.pods, s.ports = cutTo(s.used, n), cutTo(s.nonZero, n), cutTo(s.pods, n), cutTo(s.ports, n)
+	s.bands, s.banded = cutTo(s.bands, n), cutTo(s.banded, n)
 	s.cutCounts(n)
 	s.storage.Cut(n)
 	s.free = s.free.below(n)

@@ -12,6 +12,7 @@ import (
 	"iter"
 
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/storage"
@@ -45,6 +46,12 @@ type State struct {
 	nonZero []cpuMemory
 	// Invariant: pods and placed hold the same pods; a pod knows its slot and its position there, and names the slot's node.
 	pods [][]*placed
+	// bands are the same pods by priority, see Band.
+	bands []bands
+	// banded changes with every pod on the slot, and every version of one. No two slots ever have the same, unless it is 0: no pod was there.
+	banded []uint64
+	// Invariant: byPriority counts the pods on all slots by priority, without zeros.
+	byPriority map[int32]int
 	// Invariant: ports counts, for each host port that a pod on the slot holds and for no other, how many pods hold it.
 	ports []portCounts
 
@@ -53,6 +60,11 @@ type State struct {
 	assumed int
 
 	nominations nominations
+	// renominated are events that Nominate has caused, delivered by the next Apply.
+	renominated []model.Event
+	// Invariant: each of these pods is on a node.
+	evicted map[types.UID]model.PodKey // pods that Evict was called for and that the watch has not shown to be going
+	budgets budgets
 	// Invariant: each of these pods is assumed.
 	assumption []assumedEvent // events caused by Assume, delivered by the next Apply
 	// Invariant: held lists exactly the holds of placed pods, by object; no list is empty.
@@ -137,6 +149,9 @@ func New() *State {
 		population:      population{sets: map[model.LabelSet]*labelSet{}, namespaces: map[string]int{}},
 		terms:           termStore{byKey: map[termKey]*TermCounts{}},
 		namespaces:      map[string]labels.Set{},
+		byPriority:      map[int32]int{},
+		evicted:         map[types.UID]model.PodKey{},
+		budgets:         budgets{byNamespace: map[string][]*model.DisruptionBudget{}},
 		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}
 	s.storage = storage.New(func(slot int32, aspects model.Aspect) { s.journal.add(slot, aspects) })
@@ -198,7 +213,7 @@ func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	return p.pod.NodeName, p.phase == bound, true
 }
 
-// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Failed, Left, Arrived, Events.
+// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Failed, Left, Arrived, Preempted, Events.
 type Delta struct {
 	// Failed are pods whose binding failed, in their newest version, to be retried.
 	Failed []Failure
@@ -206,6 +221,8 @@ type Delta struct {
 	Left []model.PodKey
 	// Arrived are new pending pods and new versions of known ones.
 	Arrived []*model.Pod
+	// Preempted are preemptions whose evictions have ended.
+	Preempted []*model.PreemptionResult
 	// Events may help pods that were rejected.
 	Events []model.Event
 }
@@ -220,7 +237,8 @@ type Failure struct {
 
 // Apply applies a batch of changes and returns their consequences.
 func (s *State) Apply(changes []model.Change) Delta {
-	delta := Delta{Events: s.takeAssumed()}
+	delta := Delta{Events: append(s.takeAssumed(), s.renominated...)}
+	s.renominated = nil
 	s.releaseTallies()
 	s.population.sweep()
 	s.sweepTallies()
@@ -238,15 +256,20 @@ func (s *State) Apply(changes []model.Change) Delta {
 		case model.PodGone:
 			s.removePod(c.Key, &delta)
 		case model.ObjectSet:
-			if c.Compiled != nil {
-				s.setCompiled(c.Compiled, &delta)
-			} else {
+			switch object := c.Compiled.(type) {
+			case nil:
 				s.setObject(c.Ref, c.Object)
+			case *model.DisruptionBudget:
+				s.setBudget(object)
+			default:
+				s.setCompiled(object, &delta)
 			}
 		case model.ObjectGone:
 			s.removeObject(c.Ref, &delta)
 		case model.BindDone:
 			s.settleBinding(c.Bind, &delta)
+		case model.PreemptionDone:
+			s.settlePreemption(c.Preemption, &delta)
 		default:
 			panic(fmt.Sprintf("state: unknown kind of change %d", c.Kind))
 		}

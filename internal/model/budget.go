@@ -1,0 +1,48 @@
+package model
+
+import (
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// DisruptionBudget is a compiled PodDisruptionBudget. It is built once and never changed afterwards.
+type DisruptionBudget struct {
+	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
+	Object    *policyv1.PodDisruptionBudget
+	Namespace string
+	// Selector selects the pods of the namespace that the budget is for. It selects none if the object's is missing, empty or invalid, as in
+	// kube-scheduler; for the API an empty one selects all.
+	Selector labels.Selector
+	// Allowed is how many of these pods may be disrupted now.
+	Allowed int32
+}
+
+// NewDisruptionBudget compiles an API object. The object is kept and must not be changed afterwards.
+func NewDisruptionBudget(object *policyv1.PodDisruptionBudget) *DisruptionBudget {
+	b := &DisruptionBudget{
+		Object: object, Namespace: Interned(object.Namespace), Selector: labels.Nothing(), Allowed: object.Status.DisruptionsAllowed,
+	}
+	if selector, err := metav1.LabelSelectorAsSelector(object.Spec.Selector); err == nil && !selector.Empty() {
+		b.Selector = selector
+	}
+	return b
+}
+
+// Ref returns the reference of the budget.
+func (b *DisruptionBudget) Ref() Ref {
+	return Ref{Kind: PodDisruptionBudgetKind, Namespace: b.Namespace, Name: b.Object.Name}
+}
+
+// Version returns the object's resourceVersion.
+func (b *DisruptionBudget) Version() string { return b.Object.ResourceVersion }
+
+// Covers reports whether the budget counts the disruption of a pod. It does not if the pod has no labels, or if its disruption has been counted
+// already.
+func (b *DisruptionBudget) Covers(pod *Pod) bool {
+	if b.Namespace != pod.Namespace || len(pod.Labels) == 0 || !b.Selector.Matches(pod.Labels) {
+		return false
+	}
+	_, counted := b.Object.Status.DisruptedPods[pod.Name]
+	return !counted
+}
