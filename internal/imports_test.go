@@ -73,6 +73,13 @@ var house = map[string]map[string]string{
 		"internal/state":   "they read the view of a node",
 		"internal/storage": "a view gives the store of volumes",
 	},
+	"internal/plugins/defaultpreemption": {
+		"internal/engine/preempt": "it searches for victims",
+		"internal/model":          "it registers for events",
+		"internal/plan":           "evictions and nominations are a part of a decision",
+		"internal/plugin":         "it implements it",
+		"internal/state":          "it reads who is nominated",
+	},
 	"internal/plugins/noderesourcesfit": {
 		"internal/plugin": "it implements it",
 		"internal/model":  "needs are of pods and nodes",
@@ -105,6 +112,13 @@ var house = map[string]map[string]string{
 		"internal/reason": "columns hold codes",
 		"internal/slab":   "decisions with one placement are allocated many at a time",
 		"internal/state":  "it reads nodes and the journal",
+	},
+	"internal/engine/preempt": {
+		"internal/model":  "victims are pods",
+		"internal/plan":   "where nothing helps it says why, as a rejection",
+		"internal/plugin": "it searches in a plugin's cycle",
+		"internal/reason": "a rejection counts reasons",
+		"internal/state":  "it tries evictions on drafts",
 	},
 	"internal/report": {
 		"internal/model":  "a report is about a pod",

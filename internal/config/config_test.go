@@ -181,7 +181,8 @@ func TestReads(t *testing.T) {
 	const neither = `, {name: InterPodAffinity}`
 	const none, namespaces = "pods nodes", "pods nodes namespaces"
 	const owners = " services replicationcontrollers replicasets statefulsets"
-	const storage = " persistentvolumes persistentvolumeclaims storageclasses csinodes csidrivers csistoragecapacities volumeattachments"
+	const budgets = " poddisruptionbudgets"
+	const storage = " persistentvolumes persistentvolumeclaims storageclasses csinodes csidrivers csistoragecapacities volumeattachments" + budgets
 	const volumes = `{name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeBinding}, {name: VolumeZone}`
 	for _, test := range []struct{ profiles, want string }{
 		{`{}`, namespaces + owners + storage},
@@ -197,11 +198,11 @@ func TestReads(t *testing.T) {
 		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}, score: {enabled: [{name: PodTopologySpread}]}}}`, namespaces + owners + storage},
 		{`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}`, none},
 		{`{plugins: {multiPoint: {disabled: [{name: PodTopologySpread}]}}, pluginConfig: [{name: PodTopologySpread, args: {}}]}`, namespaces + storage},
-		{`{plugins: {multiPoint: {disabled: [` + volumes + `]}}}`, namespaces + owners},
-		{`{plugins: {multiPoint: {disabled: [` + volumes + `], enabled: [{name: VolumeRestrictions}]}}}`, namespaces + owners + " persistentvolumeclaims"},
+		{`{plugins: {multiPoint: {disabled: [` + volumes + `]}}}`, namespaces + owners + budgets},
+		{`{plugins: {multiPoint: {disabled: [` + volumes + `], enabled: [{name: VolumeRestrictions}]}}}`, namespaces + owners + " persistentvolumeclaims" + budgets},
 		{
 			`{plugins: {multiPoint: {disabled: [` + volumes + `], enabled: [{name: VolumeZone}]}}}`,
-			namespaces + owners + " persistentvolumes persistentvolumeclaims storageclasses",
+			namespaces + owners + " persistentvolumes persistentvolumeclaims storageclasses" + budgets,
 		},
 	} {
 		var got []string

@@ -51,7 +51,7 @@ var podFields = map[reflect.Type]map[string]fate{
 		"ReadinessGates":                "not read: the kubelet's",
 		"RuntimeClassName":              "not read: admission turns it into overhead, a node selector and tolerations",
 		"EnableServiceLinks":            "not read: the kubelet's",
-		"PreemptionPolicy":              "not read: DefaultPreemption's, without which nobody is preempted",
+		"PreemptionPolicy":              "read by DefaultPreemption",
 		"Overhead":                      "read by NodeResourcesFit, NodeResourcesBalancedAllocation",
 		"TopologySpreadConstraints":     "parts",
 		"SetHostnameAsFQDN":             "not read: the kubelet's",

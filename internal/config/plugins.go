@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultpreemption"
 	"github.com/berth-scheduler/berth/internal/plugins/imagelocality"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
@@ -74,7 +75,7 @@ func builtIn(gates Gates) registry {
 		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
 		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), nil, 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},
-		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), nil, 0, preemptionArgs()},
+		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), typed(defaultpreemption.New), 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
 		{"DefaultBinder", at(bind), plain(defaultbinder.New), 0, nil},

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"iter"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/labels"
@@ -35,6 +36,25 @@ func (v View) Node(slot int32) Node {
 		return Node{s: v.s, slot: slot}
 	}
 	return Node{s: v.s, slot: slot, d: v.d.node(slot)}
+}
+
+// PodsOn returns the pods on a slot, in no particular order.
+func (v View) PodsOn(slot int32) iter.Seq[*model.Pod] {
+	if v.d == nil || v.d.node(slot) == nil {
+		return v.s.PodsOn(slot)
+	}
+	return func(yield func(*model.Pod) bool) {
+		for pod := range v.s.PodsOn(slot) {
+			if _, changed := v.d.last[pod.Key()]; !changed && !yield(pod) {
+				return
+			}
+		}
+		for i := range v.d.changes {
+			if c := &v.d.changes[i]; c.slot == slot && c.n > 0 && int(v.d.last[c.pod.Key()]) == i && !yield(c.pod) {
+				return
+			}
+		}
+	}
 }
 
 // Nodes returns how many nodes exist.
@@ -229,6 +249,17 @@ func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
 		}
 	}
 	return before
+}
+
+// NominatedBelow returns the pods nominated to a node that a pod outranks, in the order in which their versions were last seen.
+func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
+	var below []*model.Pod
+	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
+		if other.Priority < pod.Priority && !v.d.places(other.Key()) {
+			below = append(below, other)
+		}
+	}
+	return below
 }
 
 // EachNominated calls yield with each node that has such pods, as NominatedBefore returns them, in the order of the slots.

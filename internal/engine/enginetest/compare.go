@@ -39,8 +39,8 @@ func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgmen
 	switch d.Outcome {
 	case plan.Placed:
 		chosen = d.Placements[0].NodeName
-	case plan.Unschedulable:
-		got.Message = report.Message(d)
+	case plan.Unschedulable: // without what PostFilter plugins say
+		got.Message = d.Rejection.Text(d.Nodes)
 	default:
 		got.Error = report.Message(d)
 	}

@@ -47,7 +47,6 @@ func New(name string) (*Plugin, error) {
 
 // harmless are missing plugins without which only pods are bound that kube-scheduler would bind, with the reason.
 var harmless = map[string]string{
-	"DefaultPreemption":     "without preemption a pod waits until there is room",
 	"DeferredPodScheduling": "it judges pods that have a node, where a resize waits for room",
 	"PodGroupPodsCount":     "it scores",
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // The rows F are those of docs/reference/topology.md#spread-filter; the others follow the rules there.
@@ -133,7 +132,7 @@ func TestMessage(t *testing.T) {
 	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(pod(app, hard(zone, "app=x", domains(3))))))
 	want := "0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing required label), " +
 		"2 node(s) didn't match pod topology spread constraints."
-	if got := report.Message(&d); got != want {
+	if got := d.Rejection.Text(d.Nodes); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 }

@@ -1,0 +1,80 @@
+// Package defaultpreemption makes room for a pod without a feasible node by evicting pods of lower priority.
+//
+// It takes a pod's cycle; it gives the pods to evict, the nomination of the pod to their node, and a text. It owns nothing: the search is
+// engine/preempt's. It never evicts a pod: commit carries out what was decided.
+package defaultpreemption
+
+import (
+	"fmt"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine/preempt"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Name is the plugin's name in the configuration.
+const Name = "DefaultPreemption"
+
+// prefix begins every text of the plugin.
+const prefix = "preemption: "
+
+// Plugin has pods evicted. It is immutable and can be shared.
+type Plugin struct{}
+
+// New returns the plugin. Its arguments say how many candidates are enough for kube-scheduler, which then looks at no further node; Berth looks at all
+// nodes whatever they are.
+func New(*configv1.DefaultPreemptionArgs) (*Plugin, error) { return &Plugin{}, nil }
+
+// Name returns "DefaultPreemption".
+func (*Plugin) Name() string { return Name }
+
+// Reads returns the kind of budgets.
+func (*Plugin) Reads() []model.Kind { return []model.Kind{model.PodDisruptionBudgetKind} }
+
+// PreEnqueue holds back no pod by itself: the queue knows for which pods evictions are under way, and holds these back where the plugin is enabled.
+func (*Plugin) PreEnqueue(*model.Pod) string { return "" }
+
+// EventsToRegister registers for pods that are gone, by a hint that never helps. As in kube-scheduler, the pod is tried again when that helps the
+// filters that rejected it.
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{{
+		Resource: model.AssignedPodEvent, Actions: model.Delete, Hint: func(*model.Pod, model.Event) bool { return false },
+	}}
+}
+
+// PostFilter returns the pods to evict. A pod that may not evict others now keeps its nomination; one for which nothing helps loses it.
+func (*Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	if text := preempt.Ineligible(c, pod); text != "" {
+		return plugin.PostFilterResult{Message: prefix + text}, nil
+	}
+	found, rejection, err := preempt.Search(c, pod)
+	switch {
+	case err != nil:
+		return plugin.PostFilterResult{}, fmt.Errorf(prefix+"%w", err)
+	case found == nil:
+		return plugin.PostFilterResult{Message: prefix + rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
+	}
+	return resultOf(c.View(), pod, found), nil
+}
+
+func resultOf(v state.View, pod *model.Pod, found *preempt.Candidate) plugin.PostFilterResult {
+	node := v.Node(found.Slot).Name()
+	result := plugin.PostFilterResult{
+		Done:       true,
+		Message:    fmt.Sprintf(prefix+"found a potential placement for pod on node %s, preempting %d victims", node, len(found.Victims)),
+		Nomination: plan.Set, NodeName: node,
+	}
+	evicts := false
+	for _, victim := range found.Victims {
+		evicts = evicts || !victim.Terminating
+		result.Evictions = append(result.Evictions, plan.Eviction{Pod: victim, NodeName: node})
+	}
+	if evicts { // as in kube-scheduler, which starts nothing if all victims are leaving anyway
+		result.Outranked = v.NominatedBelow(pod, found.Slot)
+	}
+	return result
+}
