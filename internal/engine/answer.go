@@ -138,7 +138,7 @@ func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 		} else {
 			reasons = verdicts.Reasons(code)
 		}
-		all = append(all, reason.Rejection{Plugin: c.profile.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Reasons: reasons})
+		all = append(all, reason.Rejection{Plugin: c.profile.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Failed: code.IsFailed(), Reasons: reasons})
 	}
 	return all
 }

@@ -35,13 +35,18 @@ type Rejection struct {
 	Plugin string
 	// Unresolvable rejections cannot be resolved by evicting pods.
 	Unresolvable bool
+	// Failed means that the plugin returned an error, which is the only reason. Only full answers have such: an error in a decision fails the turn.
+	Failed bool
 	// Reasons are kube-scheduler's texts, such as "Insufficient cpu".
 	Reasons []string
 }
 
-// StatusCode returns kube-scheduler's name of the status: Unschedulable or UnschedulableAndUnresolvable.
+// StatusCode returns kube-scheduler's name of the status: Unschedulable, UnschedulableAndUnresolvable or Error.
 func (r Rejection) StatusCode() string {
-	if r.Unresolvable {
+	switch {
+	case r.Failed:
+		return "Error"
+	case r.Unresolvable:
 		return "UnschedulableAndUnresolvable"
 	}
 	return "Unschedulable"

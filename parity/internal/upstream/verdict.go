@@ -36,8 +36,8 @@ type Node struct {
 	Feasible bool
 	// First is the rejection that kube-scheduler reports.
 	First *Rejection
-	// All are the rejections of all filters, each run by itself, in order; nil if pods are nominated to the node, because filters then run
-	// with and without them.
+	// All are the rejections of all filters, each run by itself, in order, and their errors, which kube-scheduler never comes to behind a
+	// rejection; nil if pods are nominated to the node, because filters then run with and without them.
 	All []Rejection
 	// Scores are in the order of the profile, and only set if there is a choice.
 	Scores []Score
@@ -173,11 +173,15 @@ func (c *cycle) objections(info fwk.NodeInfo) []Rejection {
 			continue
 		}
 		status := c.profile.plugins[of].(fwk.FilterPlugin).Filter(c.ctx, c.state, c.pod, info)
-		if status.IsRejected() {
-			no := *rejection(status)
-			no.Plugin = of
-			all = append(all, no)
+		switch {
+		case status.IsSuccess():
+			continue
+		case !status.IsRejected(): // in the words of the framework
+			status = fwk.AsStatus(fmt.Errorf("running %q filter plugin: %w", of, status.AsError()))
 		}
+		no := *rejection(status)
+		no.Plugin = of
+		all = append(all, no)
 	}
 	return all
 }
