@@ -32,11 +32,15 @@ var forms = []form{
 	{"plugin", "plugin POD NODE PLUGIN=SCORE ...", expectPlugins},
 	{"pvc", "pvc CLAIM: bound to VOLUME | unbound | unbound, for NODE | lost | gone", expectObject(model.PersistentVolumeClaimKind, claimStatus)},
 	{"pv", "pv VOLUME: available | bound to CLAIM | released, for CLAIM | gone", expectObject(model.PersistentVolumeKind, volumeStatus)},
+	{"preempt", "preempt POD: NODE VICTIM ... | none", expectPreempt},
+	{"nominated", "nominated POD: NODE | none", expectNominated},
+	{"disrupted", "disrupted POD: MESSAGE | none", expectDisrupted},
+	{"allowed", "allowed PDB: COUNT", expectBudget},
 	{"reject", "reject POD NODE PLUGIN: REASON, REASON", expectReject},
 }
 
 // outcomes are what can be expected of a pod besides the names of nodes.
-var outcomes = []string{"binding", "pending", "error", "gated", "ignored", "gone"}
+var outcomes = []string{"binding", "pending", "error", "gated", "ignored", "terminating", "gone"}
 
 // expectationOf reads a line after the mark.
 func expectationOf(line string) (check, error) {
@@ -143,6 +147,9 @@ func (w *world) describe(key model.PodKey) string {
 }
 
 func (w *world) is(key model.PodKey, want, text string) bool {
+	if want == "terminating" {
+		return w.cluster.Pod(key).DeletionTimestamp != nil && text == ""
+	}
 	outcome, have := w.status(key)
 	if slices.Contains(outcomes, want) {
 		return outcome == want && (text == "" || sameText(have, text))
@@ -156,7 +163,7 @@ func sameText(have, want string) bool {
 		return true
 	}
 	_, reasons, ok := strings.Cut(have, " nodes are available: ")
-	return ok && strings.HasPrefix(have, "0/") && reasons == want+"."
+	return ok && strings.HasPrefix(have, "0/") && (reasons == want+"." || reasons == want)
 }
 
 func expectOrder(args []string, text string) (check, error) {

@@ -45,6 +45,7 @@ func TestReadme(t *testing.T) {
 	words = append(words, keysOf(driverAttributes)...)
 	words = append(words, keysOf(capacityAttributes)...)
 	words = append(words, keysOf(attachmentAttributes)...)
+	words = append(words, keysOf(budgetAttributes)...)
 	for _, word := range words {
 		if !strings.Contains(text, word) {
 			t.Errorf("README.md does not explain %s`", word)
@@ -110,10 +111,16 @@ func TestMistakes(t *testing.T) {
 		{"bad bindtimeout", head + "config bindtimeout=soon\n----\nweb a\n", `"soon": want a duration`},
 		{"unattended by whom", head + "unattended by me\n----\nweb a\n", `f:2: unattended: "by": want nothing after it`},
 		{"claim of what", head + "----\npvc data:\n", `f:3: pvc: want a name, a colon and what has become of it; want "pvc CLAIM: bound to VOLUME`},
+		{"bad start", head + "pod web started=noon\n----\nweb a\n", `"noon" is not a time of day; want started=HH:MM or none`},
+		{"bad preemption policy", head + "pod web preempts=always\n----\nweb a\n", `"always" is not a policy; want preempts=never or lower`},
+		{"bad budget", head + "pdb web maxunavailable=some\n----\nweb a\n", `"some" is neither a number nor a percentage; want maxunavailable=NUMBER, PERCENT% or none`},
+		{"bad allowance", head + "set pdb web allowed=all\n----\nweb a\n", `"all" is not a number of pods`},
+		{"preemption of what", head + "----\npreempt web:\n", `f:3: preempt: want a pod, a colon, and none or a node and its victims; want "preempt POD: NODE VICTIM ... | none"`},
+		{"two nominations", head + "----\nnominated web: a b\n", `f:3: nominated: want a pod, a colon, and a node or none`},
 		{"late setting", head + "node a\nseed 1\n----\nweb a\n", `f:3: "seed" must come before everything else`},
 		{"bad configuration", head + "config fit=Best\n----\nweb a\n", `f:2: config: `},
 		{"open block", head + "config\nprofiles: []\n", `f:2: the block that starts here has no line "end"`},
-		{"bad expectation", head + "----\nweb is on a\n", `f:3: "web is on a": want a pod and its node or one of binding, error, gated, gone, ignored, pending`},
+		{"bad expectation", head + "----\nweb is on a\n", `f:3: "web is on a": want a pod and its node or one of binding, error, gated, gone, ignored, pending, terminating`},
 		{"bad place", head + "----\nplace web: somewhere\n", `f:3: place: want a pod, a colon and one of active,`},
 		{"bad scores", head + "----\nscores web: a\n", `f:3: scores: "a" is not NAME=NUMBER; want "scores POD: NODE=TOTAL ..."`},
 	}
@@ -145,6 +152,11 @@ func TestDoesNotHold(t *testing.T) {
 		{"reject", "reject web a NodePorts: x", `is NodeResourcesFit: Insufficient cpu`},
 		{"claim", "pvc data: lost", `f:7: data: want lost, is gone`},
 		{"volume", "pv v: available", `f:7: v: want available, is gone`},
+		{"terminating", "ok terminating", `f:7: ok: want terminating, is a`},
+		{"preemption", "preempt web: a ok", `f:7: preempt web: want a ok, is none`},
+		{"nomination", "nominated web: a", `f:7: nominated web: want a, is none`},
+		{"disruption", "disrupted ok: x", `f:7: disrupted ok: want x, is none`},
+		{"budget", "allowed web: 1", `f:7: there is no pdb web`},
 		{"no node", "scores web: z=1", `f:7: there is no node z`},
 	}
 	for _, test := range tests {

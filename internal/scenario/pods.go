@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -13,7 +12,7 @@ import (
 )
 
 // podAttributes are the grammar of pods.
-var podAttributes = []attribute[*v1.Pod]{
+var podAttributes = append([]attribute[*v1.Pod]{
 	{key: "cpu", value: "QUANTITY", apply: podAmount("cpu")},
 	{key: "mem", value: "QUANTITY", apply: podAmount("mem")},
 	{key: "ephemeral", value: "QUANTITY", apply: podAmount("ephemeral")},
@@ -58,7 +57,7 @@ var podAttributes = []attribute[*v1.Pod]{
 	{key: resourceKey, value: "QUANTITY", apply: func(p *v1.Pod, rest, value string) error {
 		return setAmount(&p.Spec.Containers[0].Resources.Requests, v1.ResourceName(rest), value)
 	}},
-}
+}, preemptionAttributes...)
 
 // newPod is a pending pod with one container without requests, a replica of app.
 func newPod(key model.PodKey, app string) *v1.Pod {
@@ -233,7 +232,7 @@ func podTerminating(p *v1.Pod, _, value string) error {
 	if value != "true" {
 		return fmt.Errorf("%q: deletion cannot be taken back", value)
 	}
-	at := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	at := metav1.NewTime(firstDay)
 	p.DeletionTimestamp = &at
 	return nil
 }

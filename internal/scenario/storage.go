@@ -6,7 +6,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -385,7 +384,7 @@ func terminating[T metav1.Object](object T, _, value string) error {
 	if value != "true" {
 		return fmt.Errorf("%q: deletion cannot be taken back", value)
 	}
-	at := metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
+	at := metav1.NewTime(firstDay)
 	object.SetDeletionTimestamp(&at)
 	return nil
 }

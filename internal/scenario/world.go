@@ -6,6 +6,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -14,13 +15,19 @@ type world struct {
 	cluster *simulate.Cluster
 	// decided are the pods that were decided about since the step began, in order.
 	decided []model.PodKey
+	// nominating are the last decisions of the step that nominated their pod.
+	nominating map[model.PodKey]plan.Decision
 }
 
 // note records what a round decided.
 func (w *world) note(r simulate.Round) error {
 	if r.Decided {
 		for i := range r.Decision.Pods {
-			w.decided = append(w.decided, r.Decision.Pods[i].Pod.Key())
+			pod := r.Decision.Pods[i].Pod
+			w.decided = append(w.decided, pod.Key())
+			if r.Decision.NominationOf(pod).Mode == plan.Set {
+				w.nominating[pod.Key()] = r.Decision
+			}
 		}
 	}
 	return nil
@@ -55,7 +62,7 @@ func (s *Scenario) scheduler() (*config.Config, error) {
 
 // run executes the commands of one step and runs the scheduler until it is idle at the present time.
 func (s *Scenario) run(w *world, step *step) error {
-	w.decided = nil
+	w.decided, w.nominating = nil, map[model.PodKey]plan.Decision{}
 	for _, c := range step.commands {
 		if err := c.do(w); err != nil {
 			return &lineError{s.file, c.line, err}
