@@ -59,6 +59,7 @@ type Cluster struct {
 	store  store
 	chaos  chaos
 	volume *volumeController
+	budget *budgetController
 	// changes counts the changes to API objects, except to conditions: while it stays the same, a retry cannot succeed.
 	changes int64
 
@@ -130,7 +131,7 @@ func New(config Config) (*Cluster, error) {
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
 		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
 	}
-	c.volume = newVolumeController(c, config.Volumes)
+	c.volume, c.budget = newVolumeController(c, config.Volumes), newBudgetController(c)
 	for _, p := range config.Scheduler.Profiles {
 		c.profiles[p.Name] = p
 	}

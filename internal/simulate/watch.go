@@ -147,12 +147,14 @@ func (c *Cluster) listed(kind model.Kind) []sighting {
 // show plans a watch event about an object in a new version, which controllers act on.
 func (c *Cluster) show(object kinds.Object) {
 	c.volume.changed(object)
+	c.budget.changed(object)
 	c.plan(sighting{kinds.Of(object).Ref(object), object})
 }
 
 // showGone plans a watch event about an object that is gone, which controllers act on.
 func (c *Cluster) showGone(ref model.Ref) {
 	c.volume.gone(ref)
+	c.budget.gone(ref)
 	c.plan(sighting{of: ref})
 }
 
