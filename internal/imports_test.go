@@ -204,6 +204,7 @@ var house = map[string]map[string]string{
 	},
 	"internal/explain": {
 		"internal/config":                     "pods are judged by the configured profiles",
+		"internal/disruption":                 "budgets that were not read from a cluster have no status yet",
 		"internal/engine":                     "it asks the engine",
 		"internal/report":                     "it says what the event would say",
 		"internal/ingest":                     "objects are compiled as they are for the loop",

@@ -30,11 +30,11 @@ func newExplainCommand() *cobra.Command {
 		Long: `Show why each node is feasible or not for the pending pods of a cluster, and how it scores. No running cluster is needed.
 
 The cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
-attracted and repelled by them. Every pending pod is judged against the cluster as it is: no other pending pod is placed. "berth simulate"
-shows where they would go one after another.
+attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. Every pending pod is judged against
+the cluster as it is: no other pending pod is placed, and no pod is evicted. "berth simulate" shows where they would go one after another.
 
-The table is for people: how many nodes each plugin leaves, the reasons, the nodes that a single plugin rejects and by how much, and the
-best nodes with their scores. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
+The table is for people: how many nodes each plugin leaves, the reasons, what preemption would do, the nodes that a single plugin rejects
+and by how much, and the best nodes with their scores. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
 each pod, by namespace and name. For each node, by name, they have
   rejections  of every plugin that rejects it, in the order of the profile; the first is the one that kube-scheduler reports. One without
               a plugin means that no filter was asked about the node, because the pod names other nodes only.
@@ -42,7 +42,12 @@ each pod, by namespace and name. For each node, by name, they have
               are none if only one node is feasible: kube-scheduler takes it without scoring. For a pod with a feasible nominated node
               kube-scheduler scores no node either; here they are scored all the same.
 and for the pod, where they apply,
-  message     the text of the FailedScheduling event, without what preemption adds, if no node is feasible,
+  message     the text of the FailedScheduling event, if no node is feasible,
+  postFilterMessage
+              the part of it that preemption adds: what it would do, why it helps on no node, or why the pod may not preempt,
+  preemption  what preemption would do: the node that the pod would be nominated to; the victims that would be evicted from it, those
+              that matter most first, with priority, start time and owner; the PodDisruptionBudgets that this would violate; and the
+              pods of lower priority that would lose their nomination to the node,
   gated       why a PreEnqueue plugin holds the pod back; its nodes are judged all the same,
   error       why its turn would end without a result: it is being deleted (it is judged as if it were not), or a plugin fails (nothing
               is scored then).`,
@@ -126,6 +131,9 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *
 	}
 	pending := snapshot.Pending()
 	for i, pod := range pending {
+		if e.pod != "" && pod.String() != e.pod {
+			continue // it is nominated to a node, where it counts
+		}
 		bar.show("Explaining", int64(i), int64(len(pending)))
 		a, err := snapshot.Of(pod)
 		if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
-// only returns the pods without the pending ones except the named one, which must be a pending pod of one of the profiles.
+// only returns the pods without the pending ones except the named one, which must be a pending pod of one of the profiles, and those that are nominated
+// to a node.
 func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, error) {
 	if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
 		return nil, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", name, hint(pods, name))
@@ -22,7 +23,7 @@ func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, err
 	for _, pod := range pods {
 		if nameOf(pod) == name {
 			named = pod
-		} else if !isPending(pod) {
+		} else if !isPending(pod) || pod.Status.NominatedNodeName != "" {
 			kept = append(kept, pod)
 		}
 	}

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"k8s.io/cli-runtime/pkg/printers"
 
@@ -27,6 +29,7 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 		fmt.Fprint(p.w, "\n\n")
 	}
 	printVerdict(p.w, a, &sum)
+	printPreemption(p.w, a)
 	printClaims(p.w, sum.Claims)
 	printFunnel(p.w, &sum)
 	printReasons(p.w, sum.Reasons)
@@ -67,6 +70,44 @@ func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	}
 	if a.Message != "" {
 		fmt.Fprintln(w, a.Message)
+	}
+}
+
+// printPreemption prints what preemption would do, or why it does nothing.
+func printPreemption(out io.Writer, a *explain.Explanation) {
+	text, preempts := strings.CutPrefix(a.PostFilterMessage, "preemption: ")
+	p := a.Preemption
+	switch {
+	case p != nil:
+		fmt.Fprintf(out, "\nPreemption would nominate it to %s and evict these pods:\n", p.Node)
+	case !preempts:
+		return
+	case strings.HasPrefix(text, "not eligible"):
+		fmt.Fprintf(out, "\nThe pod does not preempt: %s\n", text)
+		return
+	default:
+		fmt.Fprintf(out, "\nPreemption does not help: %s\n", text)
+		return
+	}
+	w := printers.GetNewTabWriter(out)
+	fmt.Fprint(w, "VICTIM\tPRIORITY\tSTARTED\tOWNER\tSTATE\n")
+	for i := range p.Victims {
+		v := &p.Victims[i]
+		started, owner, state := "<not yet>", cmp.Or(v.Owner, "<none>"), ""
+		if v.Started != nil {
+			started = v.Started.UTC().Format(time.RFC3339)
+		}
+		if v.Terminating {
+			state = "terminating"
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", v.Pod, v.Priority, started, owner, state)
+	}
+	w.Flush()
+	for _, b := range p.ViolatedBudgets {
+		fmt.Fprintf(out, "This violates the PodDisruptionBudget %s: it allows %d, and %d would be evicted.\n", b.Budget, b.Allowed, b.Victims)
+	}
+	if len(p.ClearedNominations) > 0 {
+		fmt.Fprintf(out, "These pods of lower priority would lose their nomination to %s: %s\n", p.Node, strings.Join(p.ClearedNominations, ", "))
 	}
 }
 

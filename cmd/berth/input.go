@@ -17,7 +17,7 @@ import (
 )
 
 // snapshotKinds are the kinds of objects to ask kubectl for, as "kubectl get" takes them: all that the scheduler reads so far.
-const snapshotKinds = "nodes,pods,priorityclasses,namespaces,services,replicationcontrollers,replicasets,statefulsets," +
+const snapshotKinds = "nodes,pods,priorityclasses,poddisruptionbudgets,namespaces,services,replicationcontrollers,replicasets,statefulsets," +
 	"persistentvolumes,persistentvolumeclaims,storageclasses,csinodes,csidrivers,csistoragecapacities,volumeattachments"
 
 // input holds the flags of commands that read files.

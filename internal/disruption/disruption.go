@@ -197,3 +197,38 @@ func Replicas(controller any) (replicas int32, ok bool) {
 	}
 	return *want, true
 }
+
+// Controllers are how many pods controllers want.
+type Controllers map[controller]int32
+
+// controller identifies a controller.
+type controller struct {
+	namespace string
+	owner     owner
+}
+
+// Add takes in an object, which matters only if it is a controller of a kind that the core of Kubernetes has.
+func (c Controllers) Add(object any) {
+	replicas, ok := Replicas(object)
+	if !ok {
+		return
+	}
+	var o owner
+	switch object.(type) {
+	case *v1.ReplicationController:
+		o.apiVersion, o.kind = "v1", "ReplicationController"
+	case *appsv1.ReplicaSet:
+		o.apiVersion, o.kind = "apps/v1", "ReplicaSet"
+	case *appsv1.StatefulSet:
+		o.apiVersion, o.kind = "apps/v1", "StatefulSet"
+	}
+	meta := object.(metav1.Object)
+	o.name = meta.GetName()
+	c[controller{meta.GetNamespace(), o}] = replicas
+}
+
+// Scale returns how many replicas a controller wants that was added.
+func (c Controllers) Scale(namespace string, ref *metav1.OwnerReference) (replicas int32, ok bool) {
+	replicas, ok = c[controller{namespace, owner{ref.APIVersion, ref.Kind, ref.Name}}]
+	return replicas, ok
+}

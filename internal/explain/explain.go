@@ -12,6 +12,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -53,9 +54,14 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	in := ingest.New(scheduler.Compile())
 	reads := scheduler.Reads()
 	s.readsClaims = slices.Contains(reads, model.PersistentVolumeClaimKind)
+	budgets := newKeeper(pods, others)
 	for _, other := range others {
 		row := kinds.Of(other)
 		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
+			continue
+		}
+		if budget, ok := other.(*policyv1.PodDisruptionBudget); ok {
+			in.Set(budgets.kept(budget))
 			continue
 		}
 		in.Set(other.(kinds.Object))
@@ -89,8 +95,12 @@ type Explanation struct {
 	Profile string
 	// Nodes are sorted by name. A malformed pod has none.
 	Nodes []Node
-	// Message is the text of the FailedScheduling event, without what preemption adds; empty if a node is feasible.
+	// Message is the text of the FailedScheduling event; empty if a node is feasible.
 	Message string
+	// PostFilterMessage is the part of Message that PostFilter plugins add: what preemption would do, or why it does nothing.
+	PostFilterMessage string
+	// Preemption is what preemption would do; nil if that is nothing.
+	Preemption *Preemption
 	// Gated is the reason of a PreEnqueue plugin that holds the pod back. The nodes are judged as if there were none.
 	Gated string
 	// Error is why the pod's turn would end without a result, whatever the nodes.
@@ -146,7 +156,7 @@ func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) {
 	a.decision = full.Decision
 	switch d := &full.Decision; d.Outcome {
 	case plan.Unschedulable, plan.NoNodes:
-		a.Message = report.Message(d)
+		a.Message, a.PostFilterMessage, a.Preemption = report.Message(d), d.PostFilter, s.preemption(d)
 	case plan.Failed:
 		a.Error = d.Err.Error()
 	}

@@ -32,10 +32,15 @@ func (a *Explanation) WriteJSON(w io.Writer) error {
 	} else {
 		t.text("\n]")
 	}
-	for _, field := range []struct{ name, value string }{{"message", a.Message}, {"gated", a.Gated}, {"error", a.Error}} {
+	for _, field := range []struct{ name, value string }{
+		{"message", a.Message}, {"postFilterMessage", a.PostFilterMessage}, {"gated", a.Gated}, {"error", a.Error},
+	} {
 		if field.value != "" {
 			t.add(`,"`+field.name+`":`, field.value)
 		}
+	}
+	if a.Preemption != nil {
+		t.add(`,"preemption":`, a.Preemption)
 	}
 	t.text("}")
 	if t.err != nil {
