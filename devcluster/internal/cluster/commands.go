@@ -69,6 +69,9 @@ func apiServerCommand(l *layout, p ports, o options.Options) supervise.Command {
 	if o.RuntimeConfig != "" {
 		flags = append(flags, "--runtime-config="+o.RuntimeConfig)
 	}
+	if o.AuditPolicy != "" {
+		flags = append(flags, "--audit-policy-file="+o.AuditPolicy, "--audit-log-path="+l.auditLog())
+	}
 	return command(children.APIServer, append(flags, featureGates(o)...)...)
 }
 

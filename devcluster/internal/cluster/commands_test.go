@@ -50,6 +50,17 @@ func TestFeatureGatesReachEveryKubernetesComponent(t *testing.T) {
 	}
 }
 
+func TestRequestsAreLoggedIfAPolicySaysWhich(t *testing.T) {
+	l := &layout{dir: "data"}
+	if c := apiServerCommand(l, ports{}, options.Options{}); strings.Contains(strings.Join(c.Args, " "), "--audit") {
+		t.Errorf("requests are logged although nobody wants that: %v", c.Args)
+	}
+	c := apiServerCommand(l, ports{}, options.Options{AuditPolicy: "p"})
+	if policy, log := flagWith(c.Args, "--audit-policy-file="), flagWith(c.Args, "--audit-log-path="); policy != "p" || log != "data/logs/audit.log" {
+		t.Errorf("the policy is %q, the log %q", policy, log)
+	}
+}
+
 func TestPortsAreDistinct(t *testing.T) {
 	p, err := choosePorts()
 	if err != nil {

@@ -67,6 +67,7 @@ const readyName = "ready.json"
 
 func (l *layout) path(name string) string       { return filepath.Join(l.dir, name) }
 func (l *layout) logs() string                  { return l.path("logs") }
+func (l *layout) auditLog() string              { return filepath.Join(l.logs(), "audit.log") }
 func (l *layout) keys() string                  { return l.path("keys") }
 func (l *layout) etcd() string                  { return l.path("etcd") }
 func (l *layout) key(name string) string        { return filepath.Join(l.keys(), name) }

@@ -31,6 +31,8 @@ type Options struct {
 	FeatureGates string
 	// RuntimeConfig is passed verbatim to kube-apiserver; it enables and disables API versions.
 	RuntimeConfig string
+	// AuditPolicy is a file that says which requests kube-apiserver logs; without it, it logs none.
+	AuditPolicy string
 	// KubeconfigOut receives a copy of the admin kubeconfig, if set.
 	KubeconfigOut string
 	// ReadyFile receives a copy of the ready line, if set.
@@ -67,6 +69,7 @@ func Parse(args []string, out io.Writer) (Options, error) {
 	flags.BoolVar(&withoutControllers, "without-controllers", false, "do not run kube-controller-manager")
 	flags.StringVar(&o.FeatureGates, "feature-gates", "", "`k=v,...` passed to kube-apiserver, kube-controller-manager and the simulated kubelets")
 	flags.StringVar(&o.RuntimeConfig, "runtime-config", "", "`k=v,...` passed to kube-apiserver, to serve further API versions")
+	flags.StringVar(&o.AuditPolicy, "audit-policy", "", "`file` with an audit.k8s.io/v1 Policy; kube-apiserver logs the requests that it selects in logs/audit.log in the data folder")
 	flags.StringVar(&o.KubeconfigOut, "kubeconfig-out", "", "`file` for a copy of the admin kubeconfig")
 	flags.StringVar(&o.ReadyFile, "ready-file", "", "`file` for a copy of the ready line")
 

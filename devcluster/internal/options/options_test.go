@@ -24,14 +24,14 @@ func TestParseGivesDefaults(t *testing.T) {
 func TestParseReadsEveryFlag(t *testing.T) {
 	got, err := Parse([]string{
 		"--data-dir", "d", "--nodes=7", "--node-shape=uniform", "--with-kwok=false", "--without-controllers",
-		"--feature-gates=A=true,B=false", "--runtime-config=api/all=true", "--kubeconfig-out=k", "--ready-file=r",
+		"--feature-gates=A=true,B=false", "--runtime-config=api/all=true", "--audit-policy=a", "--kubeconfig-out=k", "--ready-file=r",
 	}, io.Discard)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := Options{
 		DataDir: "d", Nodes: 7, Fleet: shape.Uniform,
-		FeatureGates: "A=true,B=false", RuntimeConfig: "api/all=true", KubeconfigOut: "k", ReadyFile: "r",
+		FeatureGates: "A=true,B=false", RuntimeConfig: "api/all=true", AuditPolicy: "a", KubeconfigOut: "k", ReadyFile: "r",
 	}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
