@@ -47,7 +47,14 @@ func run(m *testing.M) int {
 	defer os.RemoveAll(folder)
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
-	cluster, err = rig.StartCluster(ctx, bin, nil, "--nodes", "500", "--data-dir", filepath.Join(folder, "cluster"))
+	policy, err := filepath.Abs("testdata/audit.yaml")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	data := filepath.Join(folder, "cluster")
+	auditLog = filepath.Join(data, "logs", "audit.log")
+	cluster, err = rig.StartCluster(ctx, bin, nil, "--nodes", "500", "--data-dir", data, "--audit-policy", policy)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -69,6 +69,9 @@ func newStorage(t *testing.T, namespace string) *storage {
 // for every node, which took 0.4 s of CPU for each pod with 500 local volumes and 500 nodes.
 var volumePods = flag.Int("volume-pods", 100, "how many pods of a kind the tests with volumes have; 500 to see many")
 
+// failSeed says which provisionings fail where the scheduler dies.
+var failSeed = flag.Uint64("fail-seed", 2, "which provisionings fail in the test in which the scheduler dies")
+
 // scheduler starts the scheduler. It is stopped at the end of the test.
 func (w *storage) scheduler(log io.Writer) *rig.Process {
 	w.Helper()

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -22,8 +23,7 @@ func TestVolumesComeToTheirPods(t *testing.T) {
 	w.localVolumes("local", each)
 	w.podsWithClaims("provisioned", each)
 	w.podsWithClaims("local", each)
-	w.scheduler(nil)
-	w.awaitRunning(2 * each)
+	w.awaitRunning(2*each, w.scheduler(nil))
 	w.volumesAreWell(2 * each)
 }
 
@@ -35,8 +35,7 @@ func TestProvisionerFailsAThirdOfTheTime(t *testing.T) {
 	w.provisioner("--fail-share=0.3334")
 	w.class("provisioned", w.driver, storagev1.VolumeBindingWaitForFirstConsumer)
 	w.podsWithClaims("provisioned", pods)
-	w.scheduler(nil)
-	w.awaitRunning(pods)
+	w.awaitRunning(pods, w.scheduler(nil))
 	w.volumesAreWell(pods)
 	if n := int(w.handedBack.Load()); n < pods/4 {
 		t.Errorf("claims were handed back %d times, want about %d", n, pods/2)
@@ -51,7 +50,7 @@ func TestSchedulerDiesWithVolumes(t *testing.T) {
 	const deaths = 5
 	w := newStorage(t, "volumes-deaths")
 	each := *volumePods
-	w.provisioner("--fail-share=0.3334", "--seed=2")
+	w.provisioner("--fail-share=0.3334", fmt.Sprint("--seed=", *failSeed))
 	w.class("provisioned", w.driver, storagev1.VolumeBindingWaitForFirstConsumer)
 	w.localVolumes("local", each)
 	w.podsWithClaims("provisioned", each)
@@ -60,9 +59,10 @@ func TestSchedulerDiesWithVolumes(t *testing.T) {
 		p := w.scheduler(nil)
 		w.awaitBound(2 * each * (death + 1) / (deaths + 2))
 		p.Kill()
+		n, _ := w.bound()
+		t.Logf("%s: killed when %d pods were bound", clock(time.Now()), n)
 	}
-	w.scheduler(nil)
-	w.awaitRunning(2 * each)
+	w.awaitRunning(2*each, w.scheduler(nil))
 	w.volumesAreWell(2 * each)
 }
 
@@ -86,8 +86,7 @@ func TestVolumesAsUsers(t *testing.T) {
 		}}}}
 		return pod
 	}))
-	w.scheduler(nil)
-	w.awaitRunning(2*each + each/2)
+	w.awaitRunning(2*each+each/2, w.scheduler(nil))
 	w.volumesAreWell(2*each + each/2)
 	// Two pods to a node, whatever other room it has.
 	perNode := map[string]int{}
