@@ -115,6 +115,12 @@ func (l *Loop) endWaits(changes []model.Change) {
 			l.waits.touch(model.Ref{Kind: model.NodeKind, Name: c.Name})
 		case model.ObjectSet, model.ObjectGone:
 			l.waits.touch(c.Ref)
+			// A volume is news about the claim that it names: who waits for a claim cannot name the volume that is made for it, and may see that last.
+			if volume, ok := c.Compiled.(*model.Volume); ok {
+				if claim, ok := volume.ClaimKey(); ok {
+					l.waits.touch(claim.Ref())
+				}
+			}
 		}
 	}
 	for _, w := range l.waits.touched {
