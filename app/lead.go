@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -78,7 +79,7 @@ func (l leadership) take(ctx context.Context, log klog.Logger) (stop func()) {
 	}
 }
 
-// guarded returns a writer that binds only while this replica is certain to lead.
+// guarded returns a writer that binds and evicts only while this replica is certain to lead.
 func (l leadership) guarded(writer commit.Writer) commit.Writer {
 	if l.election == nil {
 		return writer
@@ -86,7 +87,7 @@ func (l leadership) guarded(writer commit.Writer) commit.Writer {
 	return leaderOnly{writer, l.election.Holds, l.lost}
 }
 
-// leaderOnly binds, and makes the steps of plugins, for a leader. Two replicas must never do these for the same pod; statuses and events
+// leaderOnly binds, evicts, and makes the steps of plugins, for a leader. Two replicas must never do these for the same pod; statuses and events
 // do no harm.
 type leaderOnly struct {
 	commit.Writer
@@ -108,6 +109,26 @@ func (w leaderOnly) Patch(ctx context.Context, write *plan.Write) error {
 		return fmt.Errorf("not written by a replica that no longer leads: %w", err)
 	}
 	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Patch(ctx, write) })
+}
+
+// Delete deletes a pod, unless the lease is or may be another's.
+func (w leaderOnly) Delete(ctx context.Context, pod *model.Pod) error {
+	if err := w.holds(); err != nil {
+		return fmt.Errorf("not deleted by a replica that no longer leads: %w", err)
+	}
+	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Delete(ctx, pod) })
+}
+
+// PatchStatus writes a condition; that a pod is about to be evicted only while the lease is certainly not another's.
+func (w leaderOnly) PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error {
+	write := func(ctx context.Context) error { return w.Writer.PatchStatus(ctx, pod, condition, nomination) }
+	if condition == nil || condition.Type != v1.DisruptionTarget {
+		return write(ctx)
+	}
+	if err := w.holds(); err != nil {
+		return fmt.Errorf("not evicted by a replica that no longer leads: %w", err)
+	}
+	return w.whileHeld(ctx, write)
 }
 
 // whileHeld sends a request, which is broken off when the lease is lost.

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -22,6 +23,10 @@ type slow struct {
 func (s slow) Bind(ctx context.Context, _ *v1.Binding) error  { return s.hang(ctx) }
 func (s slow) Patch(ctx context.Context, _ *plan.Write) error { return s.hang(ctx) }
 
+func (s slow) Delete(ctx context.Context, _ *model.Pod) error { return s.hang(ctx) }
+func (s slow) PatchStatus(ctx context.Context, _ *model.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
+	return s.hang(ctx)
+}
 func (s slow) hang(ctx context.Context) error {
 	s.began <- struct{}{}
 	<-ctx.Done()
@@ -32,7 +37,11 @@ func (s slow) hang(ctx context.Context) error {
 func TestOnlyALeaderBinds(t *testing.T) {
 	errGone := errors.New("gone")
 	for name, write := range map[string]func(context.Context, commit.Writer) error{
-		"bind":  func(ctx context.Context, w commit.Writer) error { return w.Bind(ctx, &v1.Binding{}) },
+		"bind":   func(ctx context.Context, w commit.Writer) error { return w.Bind(ctx, &v1.Binding{}) },
+		"delete": func(ctx context.Context, w commit.Writer) error { return w.Delete(ctx, &model.Pod{}) },
+		"mark": func(ctx context.Context, w commit.Writer) error {
+			return w.PatchStatus(ctx, &model.Pod{}, &v1.PodCondition{Type: v1.DisruptionTarget}, plan.Nomination{})
+		},
 		"patch": func(ctx context.Context, w commit.Writer) error { return w.Patch(ctx, &plan.Write{}) },
 	} {
 		lost, lose := context.WithCancelCause(t.Context())

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"container/heap"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -12,23 +13,78 @@ import (
 // changes nothing.
 func (o *Outbox) Audit() error {
 	v := audit.Of("outbox")
+	o.auditBacklog(v)
 	o.auditBindings(v)
+	o.auditEvictions(v)
 	o.auditTimeline(v)
 	o.auditReports(v)
 	o.auditEvents(v)
 	return v.Err()
 }
 
-// auditBindings checks the bindings in the backlog, those that a status holds up, and those that have not ended.
-func (o *Outbox) auditBindings(v *audit.Violations) {
-	for i, b := range o.backlog.bindings {
-		if b.place != ready || b.position != i {
-			v.Add("the binding of %s is at position %d of the backlog; it says position %d and that it is %s", b.placement.Pod, i, b.position, b.place)
+// auditBacklog checks what waits for its turn.
+func (o *Outbox) auditBacklog(v *audit.Violations) {
+	for i := range o.backlog.jobs {
+		j := &o.backlog.jobs[i]
+		at, position, priority, order := nowhere, 0, int32(0), uint64(0)
+		if b := j.binding; b != nil {
+			at, position, priority, order = b.place, b.position, b.placement.Pod.Priority, b.order
+		} else {
+			at, position, priority, order = j.eviction.place, j.eviction.position, j.eviction.priority, j.eviction.order
+		}
+		if at != ready || position != i {
+			v.Add("the %s is at position %d of the backlog; it says position %d and that it is %s", j, i, position, at)
+		}
+		if j.priority != priority || j.order != order {
+			v.Add("the %s has priority %d and order %d in the backlog; it says %d and %d", j, j.priority, j.order, priority, order)
 		}
 		if parent := (i - 1) / 2; i > 0 && o.backlog.Less(i, parent) {
-			v.Add("the binding of %s stands behind that of %s in the backlog, and goes first", b.placement.Pod, o.backlog.bindings[parent].placement.Pod)
+			v.Add("the %s stands behind the %s in the backlog, and goes first", j, &o.backlog.jobs[parent])
 		}
 	}
+}
+
+// auditEvictions checks the evictions that have not ended, and the preemptions that wait for them.
+func (o *Outbox) auditEvictions(v *audit.Violations) {
+	open := map[*preemption]int{}
+	for uid, e := range o.evictions {
+		if e.victim.UID != uid || e.phase == begins || e.phase == evicted {
+			v.Add("the eviction of %s is found under pod %s, and %s", e.victim, uid, e.phase)
+		}
+		if e.place == ready && (e.position >= len(o.backlog.jobs) || o.backlog.jobs[e.position].eviction != e) {
+			v.Add("the eviction of %s is ready and not in the backlog", e.victim)
+		}
+		if paused := slices.ContainsFunc(o.later.entries, func(at entry) bool { return at.eviction == e }); paused != (e.place == pausing) {
+			v.Add("the eviction of %s is %s, and on the timeline: %t", e.victim, e.place, paused)
+		}
+		b := o.bindings[uid]
+		if waits := b != nil && b.eviction == e; waits != (e.phase == cancels) || waits && e.place != nowhere || !waits && e.place == nowhere {
+			v.Add("the eviction of %s %s and is %s; a binding ends it: %t", e.victim, e.phase, e.place, waits)
+		}
+		if len(e.preempts) == 0 {
+			v.Add("the eviction of %s is for no preemption", e.victim)
+		}
+		for _, p := range e.preempts {
+			open[p]++
+		}
+	}
+	for p, n := range open {
+		if p.open != n {
+			v.Add("%d evictions of the preemption for %s are counted open, recounted %d", p.open, p.preemptor, n)
+		}
+		if last := p.victims[len(p.victims)-1]; p.last && (n != 1 || o.evictions[last.Pod.UID] == nil) {
+			v.Add("the last victim of the preemption for %s does not go alone", p.preemptor)
+		}
+	}
+	for _, b := range o.bindings {
+		if e := b.eviction; e != nil && o.evictions[b.placement.Pod.UID] != e {
+			v.Add("the binding of %s ends an eviction that is over", b.placement.Pod)
+		}
+	}
+}
+
+// auditBindings checks the bindings that a status holds up, and those that have not ended.
+func (o *Outbox) auditBindings(v *audit.Violations) {
 	for uid, p := range o.pods {
 		if p.held != nil && (p.held.place != held || p.writing == nil) {
 			v.Add("the binding of pod %s is held up and %s; its status is being written: %t", uid, p.held.place, p.writing != nil)
@@ -42,7 +98,7 @@ func (o *Outbox) auditBindings(v *audit.Violations) {
 		if b.placement.Pod.UID != uid || b.phase == over {
 			v.Add("the binding of %s is found under pod %s, and is %s", b.placement.Pod, uid, b.phase)
 		}
-		if b.place == ready && (b.position >= len(o.backlog.bindings) || o.backlog.bindings[b.position] != b) {
+		if b.place == ready && (b.position >= len(o.backlog.jobs) || o.backlog.jobs[b.position].binding != b) {
 			v.Add("the binding of %s is ready and not in the backlog", b.placement.Pod)
 		}
 		if (b.place == waiting || b.place == pausing) && (b.position >= len(o.later.entries) || o.later.entries[b.position].binding != b) {
@@ -68,6 +124,10 @@ func (o *Outbox) auditTimeline(v *audit.Violations) {
 		switch {
 		case e.event != nil:
 			delayed++
+		case e.eviction != nil:
+			if e.eviction.place != pausing {
+				v.Add("the eviction of %s is on the timeline and %s", e.eviction.victim, e.eviction.place)
+			}
 		case e.binding == nil:
 			delayed++
 			if p := o.pods[e.pod]; p == nil || !p.queued {
@@ -99,7 +159,7 @@ func (o *Outbox) auditReports(v *audit.Violations) {
 		}
 	}
 	for _, e := range o.later.entries {
-		if e.binding == nil && e.event == nil {
+		if e.binding == nil && e.eviction == nil && e.event == nil {
 			queued[e.pod] = true
 		}
 	}

@@ -37,6 +37,17 @@ func (a *audited) bind(name string, steps ...plan.Step) {
 	})
 }
 
+// preempt has pods evicted.
+func (a *audited) preempt(names ...string) {
+	d := &plan.Decision{Work: plan.WorkFor(a.pod("preemptor-of-" + names[0])), Outcome: plan.Placed}
+	for _, name := range names {
+		pod := a.pod(name)
+		pod.Object.Spec.NodeName = "node"
+		d.Evictions = append(d.Evictions, plan.Eviction{Pod: pod, NodeName: "node"})
+	}
+	a.Start(a.now, d)
+}
+
 // nominate has a status of the pod written.
 func (a *audited) nominate(name string) {
 	a.Start(a.now, &plan.Decision{Outcome: plan.Placed, Nominations: []plan.Nomination{{Pod: a.pod(name), Mode: plan.Set, NodeName: "node"}}})
@@ -96,7 +107,17 @@ func newAudited(t *testing.T) *audited {
 	a.next()
 	a.bind("bound")
 	a.end(nil) // whose event is ready
+	for _, name := range []string{"memory-0", "memory-1"} {
+		a.bind(name, plan.Step{Stage: plan.PreBind, Plugin: "Volumes", Write: &plan.Write{}, Undo: &plan.Write{}})
+		a.next()
+	}
+	a.preempt("memory-0", "memory-1", "memory-last")
+	a.preempt("evicting", "eviction-last")
+	a.next()
+	a.preempt("eviction-pausing")
+	a.end(apierrors.NewTooManyRequests("later", 1))
 	a.bind("waiting", plan.Step{Stage: plan.Permit, Plugin: "Gang", Wait: &plan.Wait{Timeout: time.Minute}})
+	a.preempt("eviction-ready")
 	for _, name := range []string{"ready-0", "ready-1"} {
 		a.bind(name)
 		a.nominate("status-" + name)
@@ -114,9 +135,21 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		want    string
 		corrupt func(a *audited)
 	}{
-		{"binding of ns/ready-0 is at position 0 of the backlog; it says position 7", func(a *audited) { a.bindings["ready-0"].position = 7 }},
-		{"at position 0 of the backlog; it says position 0 and that it is held", func(a *audited) { a.bindings["ready-0"].place = held }},
-		{"binding of ns/ready-1 stands behind that of ns/ready-0 in the backlog, and goes first", func(a *audited) { a.bindings["ready-1"].order = 0 }},
+		{"binding of ns/ready-0 is at position 1 of the backlog; it says position 7", func(a *audited) { a.bindings["ready-0"].position = 7 }},
+		{"at position 1 of the backlog; it says position 1 and that it is held", func(a *audited) { a.bindings["ready-0"].place = held }},
+		{"binding of ns/ready-1 stands behind the eviction of ns/eviction-ready in the backlog, and goes first", func(a *audited) { a.backlog.jobs[2].order = 0 }},
+		{"binding of ns/ready-1 has priority 0 and order 13 in the backlog; it says 0 and 0", func(a *audited) { a.bindings["ready-1"].order = 0 }},
+		{"eviction of ns/eviction-ready has priority 0 and order 11 in the backlog; it says 7 and 11", func(a *audited) { a.evictions["eviction-ready"].priority = 7 }},
+		{"eviction of ns/evicting is found under pod other, and marks", func(a *audited) { a.evictions["other"] = a.evictions["evicting"] }},
+		{"eviction of ns/evicting is ready and not in the backlog", func(a *audited) { a.evictions["evicting"].place = ready }},
+		{"eviction of ns/eviction-pausing is sending, and on the timeline: true", func(a *audited) { a.evictions["eviction-pausing"].place = sending }},
+		{"eviction of ns/eviction-pausing is on the timeline and sending", func(a *audited) { a.evictions["eviction-pausing"].place = sending }},
+		{"eviction of ns/memory-0 cancels and is nowhere; a binding ends it: false", func(a *audited) { a.bindings["memory-0"].eviction = nil }},
+		{"eviction of ns/evicting marks and is nowhere; a binding ends it: false", func(a *audited) { a.evictions["evicting"].place = nowhere }},
+		{"binding of ns/memory-0 ends an eviction that is over", func(a *audited) { delete(a.evictions, "memory-0") }},
+		{"eviction of ns/evicting is for no preemption", func(a *audited) { a.evictions["evicting"].preempts = nil }},
+		{"2 evictions of the preemption for ns/preemptor-of-memory-0 are counted open, recounted 1", func(a *audited) { delete(a.evictions, "memory-0") }},
+		{"last victim of the preemption for ns/preemptor-of-evicting does not go alone", func(a *audited) { a.evictions["evicting"].preempts[0].last = true }},
 		{"binding of pod held is held up and ready", func(a *audited) { a.bindings["held"].place = ready }},
 		{"its status is being written: false", func(a *audited) { a.pods["held"].writing = nil }},
 		{"binding of ns/held is held up and no status holds it up", func(a *audited) { a.pods["held"].held = nil }},
@@ -129,7 +162,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"entry 1 of the timeline is due before the one above it", func(a *audited) { a.later.entries[1].at = time.Time{} }},
 		{"status of pod status-pausing waits for a time and is not queued", func(a *audited) { a.pods["status-pausing"].queued = false }},
 		{"2 statuses and events wait for a time, and 3 are counted", func(a *audited) { a.delayed++ }},
-		{"1 bindings are counted open, at least 2 are", func(a *audited) { a.opened-- }},
+		{"3 bindings are counted open, at least 4 are", func(a *audited) { a.opened-- }},
 
 		{"3 statuses wait, at most 2 may", func(a *audited) {
 			a.config.ReportsMax = 2

@@ -1,46 +1,81 @@
 package commit
 
-import "container/heap"
+import (
+	"container/heap"
+	"fmt"
+)
 
-// backlog is the bindings whose next request can be sent: those of pods of higher priority first, and among equals in the order in which they
-// were decided.
+// backlog is the bindings and evictions whose next request can be sent: those of pods of higher priority first, and among equals in the order in
+// which they were decided. An eviction has the priority of the pod for which it makes room.
 type backlog struct {
-	bindings []*binding
-	compared int64 // how often two bindings were compared
+	jobs     []job
+	compared int64 // how often two jobs were compared
 }
 
-func (l *backlog) len() int        { return len(l.bindings) }
-func (l *backlog) push(b *binding) { heap.Push(l, b) }
+// job is a binding or an eviction.
+type job struct {
+	priority int32
+	order    uint64 // of the decision
+	binding  *binding
+	eviction *eviction
+}
 
-// pop takes the first binding; there must be one.
-func (l *backlog) pop() *binding { return heap.Pop(l).(*binding) }
+// String says which it is.
+func (j *job) String() string {
+	if j.binding != nil {
+		return fmt.Sprintf("binding of %s", j.binding.placement.Pod)
+	}
+	return fmt.Sprintf("eviction of %s", j.eviction.victim)
+}
 
-// drop takes out a binding that is in the backlog.
-func (l *backlog) drop(b *binding) { heap.Remove(l, b.position) }
+func (l *backlog) len() int { return len(l.jobs) }
+
+func (l *backlog) push(b *binding) {
+	heap.Push(l, job{priority: b.placement.Pod.Priority, order: b.order, binding: b})
+}
+
+func (l *backlog) pushEviction(e *eviction) {
+	heap.Push(l, job{priority: e.priority, order: e.order, eviction: e})
+}
+
+// pop takes the first job; there must be one.
+func (l *backlog) pop() job { return heap.Pop(l).(job) }
+
+// drop takes out the binding or eviction at a position.
+func (l *backlog) drop(position int) { heap.Remove(l, position) }
 
 // Len, Less, Swap, Push and Pop are for container/heap alone.
-func (l *backlog) Len() int { return len(l.bindings) }
+func (l *backlog) Len() int { return len(l.jobs) }
 func (l *backlog) Less(i, j int) bool {
 	l.compared++
-	a, b := l.bindings[i], l.bindings[j]
-	if x, y := a.placement.Pod.Priority, b.placement.Pod.Priority; x != y {
-		return x > y
+	a, b := &l.jobs[i], &l.jobs[j]
+	if a.priority != b.priority {
+		return a.priority > b.priority
 	}
 	return a.order < b.order
 }
 func (l *backlog) Swap(i, j int) {
-	l.bindings[i], l.bindings[j] = l.bindings[j], l.bindings[i]
-	l.bindings[i].position, l.bindings[j].position = i, j
+	l.jobs[i], l.jobs[j] = l.jobs[j], l.jobs[i]
+	l.place(i)
+	l.place(j)
 }
 func (l *backlog) Push(x any) {
-	b := x.(*binding)
-	b.position = len(l.bindings)
-	l.bindings = append(l.bindings, b)
+	l.jobs = append(l.jobs, x.(job))
+	l.place(len(l.jobs) - 1)
 }
 func (l *backlog) Pop() any {
-	last := len(l.bindings) - 1
-	b := l.bindings[last]
-	l.bindings[last] = nil
-	l.bindings = l.bindings[:last]
-	return b
+	last := len(l.jobs) - 1
+	j := l.jobs[last]
+	l.jobs[last] = job{}
+	l.jobs = l.jobs[:last]
+	return j
+}
+
+// place notes where a binding or an eviction is, so that it can be taken out.
+func (l *backlog) place(i int) {
+	if j := &l.jobs[i]; j.binding != nil {
+		j.binding.position = i
+	} else {
+		j.eviction.position = i
+	}
 }

@@ -37,7 +37,9 @@ type binding struct {
 	nominated bool // the decision made its node the pod's nominated one
 	position  int  // in the backlog while place is ready, on the timeline while it is pausing or waiting
 	failure   failure
-	seen      *observation
+	// eviction waits until the binding has failed; nil if none does.
+	eviction *eviction
+	seen     *observation
 }
 
 // progress is how far a binding with steps has come.
@@ -161,8 +163,7 @@ func (o *Outbox) heldByStatus(b *binding) bool {
 }
 
 // takeBinding makes the request of the binding whose turn it is.
-func (o *Outbox) takeBinding() Request {
-	b := o.backlog.pop()
+func (o *Outbox) takeBinding(b *binding) Request {
 	b.place = sending
 	if !b.sent {
 		b.sent = true
@@ -246,6 +247,7 @@ func (o *Outbox) settle(now time.Time, b *binding, f failure) {
 			o.queueReport(now, b.placement.Pod, o.reportOf(b, f))
 		}
 		o.finish(b)
+		o.bindingEnded(now, b)
 		return
 	}
 	o.stats.Bound++

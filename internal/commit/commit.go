@@ -27,6 +27,9 @@ type Writer interface {
 	NodeOf(ctx context.Context, pod *model.Pod) (string, error)
 	// PatchStatus sets a condition, unless it is nil, and does with the pod's nominated node what the nomination says.
 	PatchStatus(ctx context.Context, pod *model.Pod, condition *v1.PodCondition, nomination plan.Nomination) error
+	// Delete deletes a pod, which may take its grace period to go. If there is no such pod the error is "not found", and "conflict" if another pod
+	// has its name.
+	Delete(ctx context.Context, pod *model.Pod) error
 	// Patch patches an object.
 	Patch(ctx context.Context, write *plan.Write) error
 	// Record creates an event, with its series if it has happened more than once. If it is there already, the error is "already exists".
@@ -35,9 +38,10 @@ type Writer interface {
 	Repeat(ctx context.Context, event *report.Series) error
 }
 
-// Results takes in how bindings ended.
+// Results takes in how bindings and preemptions ended.
 type Results interface {
 	Bound(result model.BindingResult)
+	Preempted(result model.PreemptionResult)
 }
 
 // Config is what a Commit needs to be built.
@@ -51,7 +55,7 @@ type Config struct {
 	InFlight int
 	// ReportsPerSecond is how many of them may be statuses and events per second.
 	ReportsPerSecond int
-	// BindingsMax is how many bindings may wait to be sent before Room makes the loop wait. ReportsMax is how many statuses may wait, and how many
+	// BindingsMax is how many bindings and evictions may wait to be sent before Room makes the loop wait. ReportsMax is how many statuses may wait, and how many
 	// normal events and how many warnings, before the oldest are dropped. SeriesMax is how many events that may repeat are kept, so that
 	// repetitions are counted in them.
 	BindingsMax, ReportsMax, SeriesMax int
@@ -187,7 +191,7 @@ func (c *Commit) Start(decision plan.Decision) {
 		}
 	}
 	c.update(func(now time.Time) {
-		if !c.abandoned || decision.Outcome == plan.Placed {
+		if !c.abandoned || decision.Outcome == plan.Placed || len(decision.Evictions) > 0 {
 			c.outbox.Start(now, &decision)
 		}
 	})
@@ -247,8 +251,8 @@ func (c *Commit) Audit() error {
 	return c.outbox.Audit()
 }
 
-// Run writes until the context ends. Then it answers the bindings that wait with the reason, and for the time Config.Drain it lets writes in
-// flight finish and writes statuses and events that wait. When Run returns, nothing is in flight and every binding is answered.
+// Run writes until the context ends. Then it answers the bindings and preemptions that wait with the reason, and for the time Config.Drain it lets writes in
+// flight finish and writes statuses and events that wait. When Run returns, nothing is in flight and every binding and preemption is answered.
 func (c *Commit) Run(ctx context.Context) {
 	writing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)

@@ -447,8 +447,9 @@ func (c *counting) Sent(context.Context, *commit.Write, time.Duration, error) { 
 
 func (c *counting) Dropped(kind commit.WriteKind, writes int) { c.dropped[kind] += writes }
 
-func (c *counting) Passed(*commit.StageEnd) {}
-func (c *counting) Settled(*commit.Settled) {}
+func (c *counting) Passed(*commit.StageEnd)     {}
+func (c *counting) Preempted(*commit.Preempted) {}
+func (c *counting) Settled(*commit.Settled)     {}
 
 // TestStopTellsObservers stops while a binding waits for its next try: whoever was told that it began must be told that it ended.
 func TestStopTellsObservers(t *testing.T) {

@@ -78,9 +78,13 @@ func (e *event) due() bool { return e.written < e.Count && (e.written < 2 || e.e
 
 // happen takes in that an event has happened to a pod: again, if it repeats one.
 func (o *Outbox) happen(now time.Time, pod *model.Pod, what report.Event) {
+	o.happenTo(now, report.SubjectOf(pod), what)
+}
+
+func (o *Outbox) happenTo(now time.Time, subject report.Subject, what report.Event) {
 	o.endSeries(now)
-	if same := o.series[eventKey{pod.UID, what.Type, what.Reason, what.Action}]; same != nil {
-		if same.Subject.ResourceVersion == pod.Object.ResourceVersion {
+	if same := o.series[eventKey{subject.UID, what.Type, what.Reason, what.Action}]; same != nil {
+		if same.Subject.ResourceVersion == subject.ResourceVersion {
 			o.repeat(now, same)
 			return
 		}
@@ -91,7 +95,7 @@ func (o *Outbox) happen(now time.Time, pod *model.Pod, what report.Event) {
 		now = o.lastEvent.Add(1)
 	}
 	o.lastEvent = now
-	e := &event{Series: report.Series{Event: what, Subject: report.SubjectOf(pod), First: now, Last: now, Count: 1}}
+	e := &event{Series: report.Series{Event: what, Subject: subject, First: now, Last: now, Count: 1}}
 	if e.ended = what.Type == v1.EventTypeNormal; !e.ended {
 		e.note = unique.Make(what.Note)
 		e.Note = e.note.Value()

@@ -15,6 +15,8 @@ type Observer interface {
 	Sent(ctx context.Context, w *Write, took time.Duration, err error)
 	// Settled is called when the end of a binding is known, after Sent if anything was sent for it.
 	Settled(s *Settled)
+	// Preempted is called when the evictions of a preemption have ended.
+	Preempted(p *Preempted)
 	// Passed is called when a binding with steps has passed an extension point, or failed at it.
 	Passed(stage *StageEnd)
 	// Dropped is called when so many statuses or events were dropped, because too many wait.
@@ -22,7 +24,7 @@ type Observer interface {
 }
 
 // Write is one write to the API: a binding with all its tries and questions, from the first request until it is settled, or one try at a
-// step, a status or an event.
+// step, an eviction, a status or an event.
 type Write struct {
 	Kind WriteKind
 	Pod  *model.Pod // nil of an event, which may be written long after the pod is gone
@@ -37,12 +39,15 @@ const (
 	StatusWrite
 	EventWrite
 	StepWrite
+	EvictionWrite
 	// WriteKinds is how many there are.
 	WriteKinds
 )
 
 // String returns the kind in one word.
-func (k WriteKind) String() string { return [...]string{"binding", "status", "event", "step"}[k] }
+func (k WriteKind) String() string {
+	return [...]string{"binding", "status", "event", "step", "eviction"}[k]
+}
 
 // observation is a write that observers know of.
 type observation struct {
@@ -53,18 +58,27 @@ type observation struct {
 
 // observed returns where the observation of a request is kept. Nobody else has the request while it is in flight.
 func (r *Request) observed() **observation {
-	switch r.Kind {
-	case Patch:
+	switch r.writeKind() {
+	case StatusWrite:
 		return &r.status.seen
-	case Record, Repeat:
+	case EventWrite:
 		return &r.event.seen
-	case WriteStep, UndoStep:
+	case EvictionWrite:
+		return &r.eviction.seen
+	case StepWrite:
 		return &r.binding.steps.seen
 	}
 	return &r.binding.seen
 }
 
-var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite}
+var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, Mark: EvictionWrite, Delete: EvictionWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite}
+
+func (r *Request) writeKind() WriteKind {
+	if r.eviction != nil { // its questions too
+		return EvictionWrite
+	}
+	return writeKinds[r.Kind]
+}
 
 // sending tells observers that a write begins, unless it has begun already, and returns the context to send the request with.
 func (c *Commit) sending(ctx context.Context, request Request) context.Context {
@@ -73,7 +87,7 @@ func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	}
 	seen := request.observed()
 	if *seen == nil {
-		o := &observation{write: Write{Kind: writeKinds[request.Kind], Pod: request.Pod}, began: time.Now()}
+		o := &observation{write: Write{Kind: request.writeKind(), Pod: request.Pod}, began: time.Now()}
 		for _, observer := range c.config.Observers {
 			ctx = observer.Sending(ctx, &o.write)
 			o.contexts = append(o.contexts, ctx)
@@ -83,10 +97,10 @@ func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	return (*seen).contexts[len((*seen).contexts)-1]
 }
 
-// ended takes the observation of a step, a status or an event that is over off its request: another try is another write. It must be called
+// ended takes the observation of a step, an eviction, a status or an event that is over off its request: another try is another write. It must be called
 // while nobody else can have the request. That of a binding comes with its Settled.
 func (c *Commit) ended(request Request) *observation {
-	if request.Kind == Bind || request.Kind == Ask {
+	if request.writeKind() == BindingWrite {
 		return nil
 	}
 	seen := request.observed()

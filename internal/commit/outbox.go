@@ -24,17 +24,18 @@ type Outbox struct {
 	backlog   backlog
 	reports   reports // statuses and events
 	later     timeline
-	bindings  map[types.UID]*binding // that have not ended, by pod
-	decided   uint64                 // bindings so far
-	pods      map[types.UID]*writes  // pods with a status that waits or is being written
-	series    map[eventKey]*event    // events that may repeat
-	kept      list.List              // those of them that nothing is to be written of, by how long they have been idle
-	lastEvent time.Time              // when the last event happened
-	written   map[types.UID]written  // the last status written, of pods that the watch may not have shown since
-	writes    lane[expiry]           // the same, oldest first
-	opened    int                    // bindings that something was sent for and that have not ended
-	delayed   int                    // statuses and events on the timeline
-	stopped   error                  // why no binding is started any more
+	bindings  map[types.UID]*binding  // that have not ended, by pod
+	evictions map[types.UID]*eviction // that have not ended, by victim
+	decided   uint64                  // bindings and preemptions so far
+	pods      map[types.UID]*writes   // pods with a status that waits or is being written
+	series    map[eventKey]*event     // events that may repeat
+	kept      list.List               // those of them that nothing is to be written of, by how long they have been idle
+	lastEvent time.Time               // when the last event happened
+	written   map[types.UID]written   // the last status written, of pods that the watch may not have shown since
+	writes    lane[expiry]            // the same, oldest first
+	opened    int                     // bindings that something was sent for and that have not ended
+	delayed   int                     // statuses and events on the timeline
+	stopped   error                   // why no binding is started any more
 	ended     Ended
 	stats     Stats
 }
@@ -54,12 +55,14 @@ type OutboxConfig struct {
 	Jitter func(wait time.Duration) time.Duration
 }
 
-// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. EventsRepeated are repetitions that were
+// Stats counts what was done. Questions are those for the node of a pod whose binding was not answered. Evicted are victims that were deleted, or whose
+// binding was cancelled. EventsRepeated are repetitions that were
 // counted in an event's series, StatusesDropped and EventsDropped those that were not written because too many waited, or there was no time left.
 // Looked is how much there was to look at to find out what comes next: comparisons of bindings and of times, and bindings, statuses and events that
 // were looked at one by one.
 type Stats struct {
 	Bound, BindingsFailed, Questions int64
+	Evicted, EvictionsFailed         int64
 	Statuses, StatusesFailed         int64
 	StatusesDropped                  int64
 	Events, EventsFailed             int64
@@ -79,6 +82,9 @@ const (
 	// WriteStep sends the write of a step, UndoStep the write that undoes it.
 	WriteStep
 	UndoStep
+	// Mark writes the condition that says of a victim that it is being preempted, Delete deletes it.
+	Mark
+	Delete
 	// Patch writes the condition and the nomination.
 	Patch
 	// Record creates the event.
@@ -87,7 +93,7 @@ const (
 	Repeat
 )
 
-var requestNames = [...]string{"bind", "ask", "write", "undo", "patch", "record", "repeat"}
+var requestNames = [...]string{"bind", "ask", "write", "undo", "mark", "delete", "patch", "record", "repeat"}
 
 // String returns the kind in a word.
 func (k RequestKind) String() string { return requestNames[k] }
@@ -96,18 +102,19 @@ func (k RequestKind) String() string { return requestNames[k] }
 type Request struct {
 	Kind     RequestKind
 	Pod      *model.Pod  // all but Record and Repeat
-	NodeName string      // Bind, Ask
+	NodeName string      // Bind, Ask, Mark, Delete
 	Binding  *v1.Binding // Bind
 	Write    *plan.Write // WriteStep, UndoStep
 	// Condition may be nil.
-	Condition  *v1.PodCondition // Patch
+	Condition  *v1.PodCondition // Patch, Mark
 	Nomination plan.Nomination  // Patch
 	Series     report.Series    // Record, Repeat
 
-	binding *binding
-	status  *status
-	event   *event
-	probe   bool // it finds out whether the API server answers again
+	binding  *binding
+	eviction *eviction
+	status   *status
+	event    *event
+	probe    bool // it finds out whether the API server answers again
 }
 
 // Key returns the namespace and name of the pod that the request is about.
@@ -129,6 +136,9 @@ type Response struct {
 type Ended struct {
 	// Settled are bindings whose end is known.
 	Settled []Settled
+	// Evicted are victims that are on their way out, Preempted the preemptions whose evictions have ended.
+	Evicted   []Evicted
+	Preempted []Preempted
 	// Stages are extension points that were passed or failed at, of placements with steps.
 	Stages []StageEnd
 	// GivenUp says what will not be tried again, apart from bindings.
@@ -138,7 +148,7 @@ type Ended struct {
 }
 
 func (e *Ended) nothing() bool {
-	return len(e.Settled)+len(e.Stages)+len(e.GivenUp) == 0 && e.Dropped == [WriteKinds]int{}
+	return len(e.Settled)+len(e.Evicted)+len(e.Preempted)+len(e.Stages)+len(e.GivenUp) == 0 && e.Dropped == [WriteKinds]int{}
 }
 
 // Settled is a binding whose end is known.
@@ -155,6 +165,32 @@ type Settled struct {
 // Result is what the loop takes in of it.
 func (s *Settled) Result() model.BindingResult {
 	return model.BindingResult{Pod: s.Placement.Pod, NodeName: s.Placement.NodeName, Err: s.Err, Rejectors: s.Rejectors}
+}
+
+// Evicted is a victim that was deleted, or whose binding was cancelled.
+type Evicted struct {
+	Victim, Preemptor *model.Pod
+	NodeName          string
+	// InMemory says that the victim's binding was cancelled.
+	InMemory bool
+}
+
+// Preempted is a preemption whose evictions have ended.
+type Preempted struct {
+	Preemptor *model.Pod
+	NodeName  string
+	// Victims are those that were not being deleted already, Kept those that stay.
+	Victims, Kept []*model.Pod
+	// InMemory says that the last victim had not been bound.
+	InMemory bool
+	Took     time.Duration
+	// Err is nil if no victim stays.
+	Err error
+}
+
+// Result is what the loop takes in of it.
+func (p *Preempted) Result() model.PreemptionResult {
+	return model.PreemptionResult{Preemptor: p.Preemptor, Victims: p.Victims, Kept: p.Kept, InMemory: p.InMemory, Err: p.Err}
 }
 
 // StageEnd is one extension point that a binding has passed, or at which it failed.
@@ -193,7 +229,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	}
 	return &Outbox{
 		config: config, reports: newReports(config.Budget), bindings: map[types.UID]*binding{},
-		pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
+		evictions: map[types.UID]*eviction{}, pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
 	}, nil
 }
 
@@ -204,11 +240,12 @@ func (o *Outbox) Take() Ended {
 	return ended
 }
 
-// Start takes in a decision. A binding that comes after the stop is settled at once.
+// Start takes in a decision. A binding or a preemption that comes after the stop is answered at once.
 func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	for i := range decision.Placements {
 		o.startBinding(now, &decision.Placements[i], decision.NominationOf(decision.Placements[i].Pod))
 	}
+	o.startPreemption(now, decision)
 	if decision.Outcome != plan.Placed {
 		for i := range decision.Pods {
 			pod := decision.Pods[i].Pod
@@ -222,7 +259,7 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	}
 }
 
-// Next takes the next request, if there is one at this time: of a binding, else a status or an event. With reportsFirst, these come before
+// Next takes the next request, if there is one at this time: of a binding or an eviction, else a status or an event. With reportsFirst, these come before
 // everything else, and beyond the limit of what may be in flight: the caller has a worker reserved for them.
 func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 	o.wakeUp(now)
@@ -234,13 +271,21 @@ func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 		}
 	}
 	if o.backlog.len() > 0 {
-		return o.takeBinding(), true
+		j := o.backlog.pop()
+		if j.eviction != nil {
+			return o.takeEviction(j.eviction), true
+		}
+		return o.takeBinding(j.binding), true
 	}
 	return o.nextReport(now, false)
 }
 
 // Done takes in how a request ended.
 func (o *Outbox) Done(now time.Time, request Request, response Response) {
+	if request.eviction != nil {
+		o.evictionAnswered(now, request.eviction, response)
+		return
+	}
 	switch request.Kind {
 	case Bind:
 		o.bound(now, request.binding, response.Err)
@@ -270,7 +315,7 @@ func (o *Outbox) Due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Waiting is how many bindings wait to be sent. Those that wait for something else to happen are not among them.
+// Waiting is how many bindings and evictions wait to be sent. Those that wait for something else to happen are not among them.
 func (o *Outbox) Waiting() int { return o.backlog.len() }
 
 // Open is how many bindings something has been sent for that have not ended.
@@ -287,7 +332,8 @@ func (o *Outbox) Empty() bool {
 // Remembered is how many things are kept in memory, waiting or written of late.
 func (o *Outbox) Remembered() int {
 	return o.backlog.len() + o.reports.waiting() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
-		o.writes.len() + o.opened + len(o.bindings) + len(o.ended.Settled) + len(o.ended.Stages) + len(o.ended.GivenUp)
+		o.writes.len() + o.opened + len(o.bindings) + len(o.evictions) + len(o.ended.Settled) + len(o.ended.Evicted) + len(o.ended.Preempted) +
+		len(o.ended.Stages) + len(o.ended.GivenUp)
 }
 
 // Stats returns the counts so far.
@@ -297,19 +343,26 @@ func (o *Outbox) Stats() Stats {
 	return stats
 }
 
-// Stop lets no more bindings in and settles those that no request is under way for, in an order that is the same each time. Nothing is undone:
-// there may be no time for it, and the next process makes the same steps again or finds them made. Bindings in flight are settled by
+// Stop lets no more bindings and evictions in and ends those that no request is under way for, in an order that is the same each time. Nothing is undone:
+// there may be no time for it, and the next process makes the same steps again or finds them made. Those in flight end with
 // their next answer.
 func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopped = reason
 	for o.backlog.len() > 0 {
-		o.settleStopped(now, o.backlog.pop())
+		if j := o.backlog.pop(); j.eviction != nil {
+			o.endEviction(now, j.eviction, reason)
+		} else {
+			o.settleStopped(now, j.binding)
+		}
 	}
 	kept := timeline{planned: o.later.planned, compared: o.later.compared}
 	for _, e := range o.later.entries {
-		if e.binding != nil {
+		switch {
+		case e.binding != nil:
 			o.settleStopped(now, e.binding)
-		} else {
+		case e.eviction != nil:
+			o.endEviction(now, e.eviction, reason)
+		default:
 			kept.plan(e)
 		}
 	}
@@ -338,6 +391,8 @@ func (o *Outbox) wakeUp(now time.Time) {
 			return
 		case e.binding != nil:
 			o.timeCame(now, e.binding)
+		case e.eviction != nil:
+			o.sendEviction(e.eviction)
 		case e.event != nil:
 			o.delayed--
 			o.queueEvent(e.event)

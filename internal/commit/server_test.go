@@ -25,7 +25,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// request is one request that the server got: what it writes ("bind", "get", "status", "event", "series") and about which pod.
+// request is one request that the server got: what it writes ("bind", "get", "status", "delete", "event", "series") and about which pod.
 type request struct {
 	what, pod string
 	body      string
@@ -68,6 +68,8 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		req.what, req.pod = "event", eventOf(req).Regarding.Name
 	case parts[len(parts)-2] == "events":
 		req.what, req.pod = "series", last
+	case r.Method == http.MethodDelete:
+		req.what, req.pod = "delete", last
 	default:
 		req.what, req.pod = "get", last
 	}
@@ -198,6 +200,10 @@ func hangUp(w http.ResponseWriter) bool {
 type outcomes chan model.BindingResult
 
 func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
+
+func (o outcomes) Preempted(result model.PreemptionResult) {
+	o <- model.BindingResult{Pod: result.Preemptor, Err: result.Err}
+}
 
 func (o outcomes) next(t *testing.T) model.BindingResult {
 	t.Helper()

@@ -80,16 +80,21 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
 
 // stepAgain counts a try of a step's write and says whether there is to be another, after which wait.
 func (o *Outbox) stepAgain(b *binding, err error) (wait time.Duration, again bool) {
-	if apierrors.IsTooManyRequests(err) && b.throttled < throttledMax {
-		b.throttled++
+	return o.again(err, &b.tries, &b.throttled)
+}
+
+// again counts a try of a write that may be stored twice, and says whether there is to be another, after which wait.
+func (o *Outbox) again(err error, tries, throttled *int) (wait time.Duration, again bool) {
+	if apierrors.IsTooManyRequests(err) && *throttled < throttledMax {
+		*throttled++
 		return o.config.Jitter(retryAfter(err, time.Second)), true
 	}
-	b.tries++
-	if err == nil || b.tries >= stepTries || apierrors.IsConflict(err) {
+	*tries++
+	if err == nil || *tries >= stepTries || apierrors.IsConflict(err) {
 		return 0, false
 	}
 	wait = stepPause
-	for range b.tries - 1 {
+	for range *tries - 1 {
 		wait *= 5
 	}
 	return o.config.Jitter(retryAfter(err, wait)), leavesOpen(err) || unanswered(err)
@@ -174,7 +179,7 @@ func (o *Outbox) interrupt(now time.Time, b *binding, f failure) bool {
 		}
 		return true
 	case ready:
-		o.backlog.drop(b)
+		o.backlog.drop(b.position)
 	case waiting, pausing:
 		o.later.drop(b)
 	case held:

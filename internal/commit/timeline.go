@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// timeline is what waits for a time: a binding, an event, or the status of a pod.
+// timeline is what waits for a time: a binding, an eviction, an event, or the status of a pod.
 type timeline struct {
 	entries  []entry
 	planned  uint64
@@ -15,11 +15,12 @@ type timeline struct {
 }
 
 type entry struct {
-	at      time.Time
-	order   uint64
-	binding *binding
-	event   *event
-	pod     types.UID // of a status
+	at       time.Time
+	order    uint64
+	binding  *binding
+	eviction *eviction
+	event    *event
+	pod      types.UID // of a status
 }
 
 func (t *timeline) plan(e entry) {

@@ -3,6 +3,8 @@ package commit
 import (
 	"context"
 	"time"
+
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // work sends one request after another until there is nothing left to do after the stop.
@@ -81,6 +83,10 @@ func (c *Commit) send(ctx context.Context, request Request) Response {
 		response.NodeName, response.Err = c.config.Writer.NodeOf(ctx, request.Pod)
 	case WriteStep, UndoStep:
 		response.Err = c.config.Writer.Patch(ctx, request.Write)
+	case Mark:
+		response.Err = c.config.Writer.PatchStatus(ctx, request.Pod, request.Condition, plan.Nomination{})
+	case Delete:
+		response.Err = c.config.Writer.Delete(ctx, request.Pod)
 	case Patch:
 		response.Err = c.config.Writer.PatchStatus(ctx, request.Pod, request.Condition, request.Nomination)
 	case Record:
@@ -103,7 +109,7 @@ func (c *Commit) done(request Request, response Response) {
 	c.mu.Unlock()
 	c.sent(observed, response.Err)
 	c.answer(ended)
-	switch open := len(ended.Settled) == 0 && response.Err != nil; {
+	switch open := len(ended.Settled) == 0 && response.Err != nil && request.binding != nil; {
 	case open && request.Kind == Bind && leavesOpen(response.Err):
 		c.log.Error(response.Err, "It is open whether a pod is bound, the API server will be asked", "pod", request.Pod, "node", request.NodeName)
 	case open && request.Kind == Ask:
@@ -120,6 +126,12 @@ func (c *Commit) answer(ended Ended) {
 	}
 	for i := range ended.Settled {
 		c.settle(&ended.Settled[i])
+	}
+	for _, e := range ended.Evicted {
+		c.log.V(2).Info("Preemptor Pod preempted victim Pod", "preemptor", e.Preemptor, "victim", e.Victim, "node", e.NodeName, "inMemory", e.InMemory)
+	}
+	for i := range ended.Preempted {
+		c.endPreemption(&ended.Preempted[i])
 	}
 	for kind, writes := range ended.Dropped {
 		if writes > 0 {
@@ -164,6 +176,18 @@ func (c *Commit) settle(s *Settled) {
 		c.log.Error(s.Err, "Could not bind pod", "pod", p.Pod, "node", p.NodeName)
 	}
 	c.config.Results.Bound(s.Result())
+}
+
+// endPreemption gives how a preemption ended to the observers and the loop.
+func (c *Commit) endPreemption(p *Preempted) {
+	for _, observer := range c.config.Observers {
+		observer.Preempted(p)
+	}
+	if p.Err != nil && !c.isStopped() {
+		c.log.Error(p.Err, "Error occurred during async preemption", "preemptor", p.Preemptor, "node", p.NodeName, "victims", len(p.Victims),
+			"kept", len(p.Kept))
+	}
+	c.config.Results.Preempted(p.Result())
 }
 
 func (c *Commit) isStopped() bool {

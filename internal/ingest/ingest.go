@@ -1,6 +1,6 @@
 // Package ingest converts API objects to changes for the loop.
 //
-// It takes API objects and results of bindings, from any goroutine; it gives batches of model.Change. It owns the changes that the loop has not
+// It takes API objects and results of bindings and preemptions, from any goroutine; it gives batches of model.Change. It owns the changes that the loop has not
 // drained yet, at most one for each object: a newer version replaces one that was not drained. It compiles the needs of pods on the caller's
 // goroutine, to relieve the loop. It never decides anything.
 package ingest
@@ -111,6 +111,14 @@ func (in *Ingest) Remove(ref model.Ref) { in.add(ref, kinds.Get(ref.Kind).Gone(r
 func (in *Ingest) Bound(result model.BindingResult) {
 	in.mu.Lock()
 	in.changes = append(in.changes, model.Change{Kind: model.BindDone, Bind: &result})
+	in.mu.Unlock()
+	in.signal()
+}
+
+// Preempted adds the result of a preemption. Results are never replaced.
+func (in *Ingest) Preempted(result model.PreemptionResult) {
+	in.mu.Lock()
+	in.changes = append(in.changes, model.Change{Kind: model.PreemptionDone, Preemption: &result})
 	in.mu.Unlock()
 	in.signal()
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Writer writes bindings, conditions and events. Every method sends at most one request. It is safe for concurrent use.
+// Writer writes bindings, deletions, conditions and events. Every method sends at most one request. It is safe for concurrent use.
 type Writer struct {
 	client kubernetes.Interface
 	host   string // part of the reporting instance of events
@@ -57,6 +57,13 @@ func (w *Writer) Patch(ctx context.Context, write *plan.Write) error {
 	}
 	// The path says everything, so any client of the connection will do.
 	return w.client.CoreV1().RESTClient().Patch(write.Type).AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx).Error()
+}
+
+// Delete asks the API server to delete a pod, with the pod's own grace period. If another pod has its name, the error is Conflict.
+func (w *Writer) Delete(ctx context.Context, pod *model.Pod) error {
+	options := &metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &pod.UID}}
+	return w.client.CoreV1().RESTClient().Delete().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).Body(options).MaxRetries(once).
+		Do(ctx).Error()
 }
 
 // NodeOf asks the API server which node the pod is bound to; empty if it is not bound. If another pod has its name, the error is NotFound.

@@ -136,6 +136,18 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 		WithLabelValues(s.Stage.String(), status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
 }
 
+// Preempted takes in how a preemption was carried out.
+func (c *Commit) Preempted(p *commit.Preempted) {
+	result := "success"
+	if p.Err != nil {
+		result = "error"
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.families.counterVecs["scheduler_preemption_goroutines_execution_total"].WithLabelValues(result).Inc()
+	c.families.histogramVecs["scheduler_preemption_goroutines_duration_seconds"].WithLabelValues(result).Observe(p.Took.Seconds())
+}
+
 // Dropped counts statuses or events that were dropped.
 func (c *Commit) Dropped(kind commit.WriteKind, writes int) {
 	c.mu.Lock()

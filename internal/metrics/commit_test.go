@@ -28,7 +28,8 @@ type store struct {
 	fails map[string]error
 }
 
-func (s *store) Patch(context.Context, *plan.Write) error { return nil }
+func (s *store) Delete(_ context.Context, pod *model.Pod) error { return s.fails[pod.Name] }
+func (s *store) Patch(context.Context, *plan.Write) error       { return nil }
 
 func (s *store) Bind(ctx context.Context, binding *v1.Binding) error {
 	s.sent <- binding.Name
@@ -50,6 +51,10 @@ func (s *store) Repeat(context.Context, *report.Series) error { return nil }
 type outcomes chan model.BindingResult
 
 func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
+
+func (o outcomes) Preempted(result model.PreemptionResult) {
+	o <- model.BindingResult{Pod: result.Preemptor, Err: result.Err}
+}
 
 // committing runs a real commit, observed, that writes to the store until the test stops it.
 func committing(t testing.TB, m *metrics.Metrics, s *store, ended outcomes) (c *commit.Commit, stop func()) {

@@ -25,6 +25,8 @@ type Loop struct {
 // loopMembers are members of families that were looked up.
 type loopMembers struct {
 	algorithm, apply metrics.ObserverMetric
+	victims          metrics.ObserverMetric
+	preemptions      metrics.CounterMetric
 	phases           map[string]metrics.ObserverMetric
 	events           map[string]metrics.ObserverMetric
 	moves            map[queue.Move]moveMembers
@@ -129,16 +131,18 @@ func (l *Loop) lookUp() {
 	phase := f.histogramVecs["berth_decision_phase_duration_seconds"]
 	size := f.gaugeVecs["scheduler_cache_size"]
 	l.members = loopMembers{
-		algorithm: f.histograms["scheduler_scheduling_algorithm_duration_seconds"],
-		apply:     f.histograms["berth_changes_apply_duration_seconds"],
-		changes:   f.counters["berth_changes_total"],
-		phases:    map[string]metrics.ObserverMetric{},
-		events:    map[string]metrics.ObserverMetric{},
-		moves:     map[queue.Move]moveMembers{},
-		profiles:  map[string]*profileMembers{},
-		pending:   queuesOf(f.gaugeVecs["scheduler_pending_pods"]),
-		entities:  queuesOf(f.gaugeVecs["scheduler_queued_entities"], typePod),
-		nodes:     size.WithLabelValues("nodes"), pods: size.WithLabelValues("pods"), assumed: size.WithLabelValues("assumed_pods"),
+		algorithm:   f.histograms["scheduler_scheduling_algorithm_duration_seconds"],
+		victims:     f.histograms["scheduler_preemption_victims"],
+		preemptions: f.counters["scheduler_preemption_attempts_total"],
+		apply:       f.histograms["berth_changes_apply_duration_seconds"],
+		changes:     f.counters["berth_changes_total"],
+		phases:      map[string]metrics.ObserverMetric{},
+		events:      map[string]metrics.ObserverMetric{},
+		moves:       map[queue.Move]moveMembers{},
+		profiles:    map[string]*profileMembers{},
+		pending:     queuesOf(f.gaugeVecs["scheduler_pending_pods"]),
+		entities:    queuesOf(f.gaugeVecs["scheduler_queued_entities"], typePod),
+		nodes:       size.WithLabelValues("nodes"), pods: size.WithLabelValues("pods"), assumed: size.WithLabelValues("assumed_pods"),
 		columns:       sizeMembers{f.gauges["berth_columns"], f.gauges["berth_column_bytes"]},
 		rejections:    sizeMembers{f.gauges["berth_rejections"], f.gauges["berth_rejection_bytes"]},
 		recalls:       total{f.counters["berth_rejection_hits_total"], before.recalls.seen},
@@ -255,8 +259,14 @@ func (l *Loop) decision(r *loop.Round) {
 	l.members.phases["settle"].Observe(r.Settling.Seconds())
 	p := l.profile(d.Pods[0].Pod.SchedulerName)
 	for phase, took := range l.phases.of(r.Deciding) {
+		if phase == engine.PostFilter {
+			l.members.preemptions.Inc() // DefaultPreemption is the only plugin there
+		}
 		l.members.phases[phaseNames[phase]].Observe(took.Seconds())
 		l.point(p, phase, d).Observe(took.Seconds())
+	}
+	if len(d.Evictions) > 0 {
+		l.members.victims.Observe(float64(len(d.Evictions)))
 	}
 	countVolumeError(l.families, d.Err)
 	took := r.Deciding + r.Settling
@@ -274,9 +284,13 @@ func (l *Loop) decision(r *loop.Round) {
 // point returns the observer of the extension point that a phase corresponds to.
 func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {
 	status := statusSuccess
-	if last := l.phases.last; phase == last && (d.Outcome == plan.Failed || d.Outcome == plan.NoNodes) {
+	switch last := l.phases.last; {
+	case phase == engine.PostFilter && d.NominationOf(d.Pods[0].Pod).Mode != plan.Set:
+		status = statusUnschedulable
+	case phase == engine.PostFilter:
+	case phase == last && (d.Outcome == plan.Failed || d.Outcome == plan.NoNodes):
 		status = statusError
-	} else if phase == last && phase == engine.PreFilter && d.Rejection != nil {
+	case phase == engine.PreFilter && !l.phases.entered[engine.Filter] && d.Rejection != nil: // PostFilter may have followed
 		status = statusUnresolvable
 	}
 	m := p.points[phase][status]

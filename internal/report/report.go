@@ -58,6 +58,15 @@ func OfFailedBinding(p *plan.Placement, err error, rejected bool) Report {
 	return pending(p.Pod, why, err.Error(), nomination)
 }
 
+// OfEviction is the event about a pod that had to make room for another on a node. With inMemory it was not bound yet, and is not deleted.
+func OfEviction(preemptor *model.Pod, nodeName string, inMemory bool) Event {
+	note := fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, nodeName)
+	if inMemory {
+		note += " (in kube-scheduler memory)."
+	}
+	return Event{Type: v1.EventTypeNormal, Reason: "Preempted", Action: "Preempting", Note: cut(note)}
+}
+
 // RejectionOf is kube-scheduler's text for a pod that a plugin rejected in Permit, where only its own node is in question.
 func RejectionOf(why string) string {
 	return rejected(&plan.Decision{Nodes: 1, Rejection: &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: why}}}})

@@ -178,6 +178,9 @@ func (t *Tracer) Settled(s *commit.Settled) {
 // Passed does nothing: a span of an attempt lasts from the decision to the end.
 func (t *Tracer) Passed(*commit.StageEnd) {}
 
+// Preempted does nothing: the attempt that led to a preemption has ended with its decision.
+func (t *Tracer) Preempted(*commit.Preempted) {}
+
 // Dropped does nothing: no span is about a condition or an event.
 func (t *Tracer) Dropped(commit.WriteKind, int) {}
 

@@ -1,0 +1,267 @@
+package commit
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
+)
+
+// preemption is the evictions of one decision. All victims but the last leave at the same time, and the last one when they have: what its end makes
+// possible must not find the others still there. Where an eviction fails, the last is not tried, and stays.
+//
+// This file is its way from the decision to its end, top to bottom, and within it the way of each victim; eviction.go sends the requests.
+type preemption struct {
+	preemptor *model.Pod
+	nodeName  string
+	order     uint64 // of the decision
+	began     time.Time
+	victims   []plan.Eviction
+	open      int  // of its evictions that have begun, or are about to, how many have not ended
+	last      bool // the last has begun
+	// kept are victims that stay.
+	kept     []*model.Pod
+	inMemory bool // the last was not bound yet
+	err      error
+}
+
+// eviction is one victim's way off its node. Several preemptions may be for it: the pod is evicted once, and all of them are answered.
+type eviction struct {
+	victim   *model.Pod
+	nodeName string
+	// preemptor is the pod that the victim had to make room for first.
+	preemptor *model.Pod
+	priority  int32  // the highest of its preemptors'
+	order     uint64 // of the first decision
+	preempts  []*preemption
+	phase     evictionPhase
+	place     place // ready, sending or pausing; nowhere while the victim's binding is being cancelled
+	position  int   // in the backlog while place is ready
+	canceled  bool  // the victim's binding was cancelled for it
+
+	// request at hand
+	tries, throttled int
+	conflicts        int
+	open             bool // a deletion was not answered, and may have happened
+	seen             *observation
+}
+
+// evictionPhase is how far an eviction has come.
+type evictionPhase uint8
+
+const (
+	begins  evictionPhase = iota
+	cancels               // waits until the victim's binding, which was not sent, has ended
+	asks                  // asks whether the victim is there, and bound
+	marks                 // writes its condition
+	deletes
+	evicted
+	evictionPhases
+)
+
+var evictionNames = [evictionPhases]string{"begins", "cancels", "asks", "marks", "deletes", "evicted"}
+
+// String returns the phase in words.
+func (p evictionPhase) String() string { return evictionNames[p] }
+
+// evictionMoves says where an eviction may go from where it is. A move that is not here is a bug.
+var evictionMoves = [evictionPhases][]evictionPhase{
+	begins:  {cancels, asks, marks, deletes, evicted},
+	cancels: {evicted},
+	asks:    {marks, deletes, evicted},
+	marks:   {asks, deletes, evicted},
+	deletes: {evicted},
+}
+
+func (e *eviction) move(to evictionPhase) {
+	if !slices.Contains(evictionMoves[e.phase], to) {
+		panic(fmt.Sprintf("commit: eviction of pod %s cannot go from %s to %s", e.victim, e.phase, to))
+	}
+	e.phase = to
+}
+
+// startPreemption takes in the evictions of a decision. Pods that are being deleted already need none.
+func (o *Outbox) startPreemption(now time.Time, decision *plan.Decision) {
+	p := &preemption{began: now}
+	for _, e := range decision.Evictions {
+		if !e.Pod.Terminating {
+			p.victims = append(p.victims, e)
+		}
+	}
+	if len(p.victims) == 0 {
+		return
+	}
+	o.decided++
+	p.preemptor, p.nodeName, p.order = decision.Pods[0].Pod, p.victims[0].NodeName, o.decided
+	others := p.victims[:len(p.victims)-1]
+	p.open = len(others)
+	for i := range others {
+		o.evict(now, p, &others[i])
+	}
+	if len(others) == 0 {
+		o.evictLast(now, p)
+	}
+}
+
+// evictLast goes on when all victims but the last are gone or on their way out, or stay.
+func (o *Outbox) evictLast(now time.Time, p *preemption) {
+	last := &p.victims[len(p.victims)-1]
+	if p.err != nil {
+		p.kept = append(p.kept, last.Pod)
+		o.endPreemption(now, p)
+		return
+	}
+	p.last, p.open = true, 1
+	o.evict(now, p, last)
+}
+
+// evict begins the eviction of a victim, or joins one that is under way. A binding of ours that the API server cannot have is cancelled; a pod that is
+// bound, or may be, is deleted.
+func (o *Outbox) evict(now time.Time, p *preemption, victim *plan.Eviction) {
+	uid := victim.Pod.UID
+	if e := o.evictions[uid]; e != nil {
+		e.preempts = append(e.preempts, p)
+		o.raise(e, p.preemptor.Priority)
+		return
+	}
+	e := &eviction{
+		victim: victim.Pod, nodeName: victim.NodeName, preemptor: p.preemptor, priority: p.preemptor.Priority, order: p.order, preempts: []*preemption{p},
+	}
+	o.evictions[uid] = e
+	if o.stopped != nil {
+		o.endEviction(now, e, o.stopped)
+		return
+	}
+	switch b := o.bindings[uid]; {
+	case o.unsentOf(uid) != nil:
+		e.move(cancels)
+		e.canceled, b.eviction = true, e
+		o.interrupt(now, b, preempted(b))
+	case b != nil && b.phase == undoes: // it has failed already, and ends by itself
+		e.move(cancels)
+		b.eviction = e
+	case b == nil && victim.Pod.Object.Spec.NodeName == "":
+		// Its binding has ended, and the decision did not know how; the watch has not shown it either.
+		o.request(e, asks)
+	default:
+		o.mark(e)
+	}
+}
+
+// preempted is how a binding that was not sent fails because its pod makes room for another, in kube-scheduler's words.
+func preempted(b *binding) failure {
+	why := errors.New("preempted by DefaultPreemption")
+	switch {
+	case b.stepsLeft() && b.step().Stage == plan.Permit:
+		why = errors.New("waiting on permit for pod: preempted")
+	case b.stepsLeft():
+		why = &plan.PluginError{Point: b.step().Stage.String(), Plugin: b.step().Plugin, Err: why}
+	}
+	return failure{err: why}
+}
+
+// bindingEnded takes in that a binding has failed, for which an eviction may have waited.
+func (o *Outbox) bindingEnded(now time.Time, b *binding) {
+	e := b.eviction
+	if e == nil {
+		return
+	}
+	b.eviction = nil
+	o.leftMemory(now, e)
+}
+
+// leftMemory ends the eviction of a pod that was not bound.
+func (o *Outbox) leftMemory(now time.Time, e *eviction) {
+	for _, p := range e.preempts {
+		if p.last {
+			p.inMemory = true
+		}
+	}
+	if e.canceled {
+		o.preemptedEvent(now, e, true)
+	}
+	o.endEviction(now, e, nil)
+}
+
+// deleted ends the eviction of a pod that is being deleted for it.
+func (o *Outbox) deleted(now time.Time, e *eviction) {
+	o.preemptedEvent(now, e, false)
+	o.endEviction(now, e, nil)
+}
+
+// preemptedEvent has an event written about the victim. As in kube-scheduler it comes from the preemptor's scheduler.
+func (o *Outbox) preemptedEvent(now time.Time, e *eviction, inMemory bool) {
+	o.stats.Evicted++
+	o.ended.Evicted = append(o.ended.Evicted, Evicted{Victim: e.victim, Preemptor: e.preemptor, NodeName: e.nodeName, InMemory: inMemory})
+	subject := report.SubjectOf(e.victim)
+	subject.SchedulerName = e.preemptor.SchedulerName
+	o.happenTo(now, subject, report.OfEviction(e.preemptor, e.nodeName, inMemory))
+}
+
+// endEviction answers the preemptions that wait for a victim.
+func (o *Outbox) endEviction(now time.Time, e *eviction, err error) {
+	e.move(evicted)
+	e.place = nowhere
+	delete(o.evictions, e.victim.UID)
+	if err != nil {
+		o.stats.EvictionsFailed++
+		err = fmt.Errorf("evict %s: %w", e.victim, err)
+	}
+	for _, p := range e.preempts {
+		if err != nil {
+			p.kept = append(p.kept, e.victim)
+			if p.err == nil {
+				p.err = err
+			}
+		}
+		switch p.open--; {
+		case p.open > 0:
+		case p.last:
+			o.endPreemption(now, p)
+		default:
+			o.evictLast(now, p)
+		}
+	}
+}
+
+// endPreemption answers the loop.
+func (o *Outbox) endPreemption(now time.Time, p *preemption) {
+	ended := Preempted{
+		Preemptor: p.preemptor, NodeName: p.nodeName, Kept: p.kept, InMemory: p.inMemory && p.err == nil, Took: now.Sub(p.began), Err: p.err,
+	}
+	for i := range p.victims {
+		ended.Victims = append(ended.Victims, p.victims[i].Pod)
+	}
+	o.ended.Preempted = append(o.ended.Preempted, ended)
+}
+
+// disruption is the condition that says of a victim why it is being deleted.
+func (e *eviction) disruption() *v1.PodCondition {
+	return &v1.PodCondition{
+		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
+		Message:            e.preemptor.SchedulerName + ": preempting to accommodate a higher priority pod",
+		ObservedGeneration: e.victim.Object.Generation,
+	}
+}
+
+// isMarked reports whether the victim has that condition already.
+func (e *eviction) isMarked() bool {
+	want := e.disruption()
+	return slices.ContainsFunc(e.victim.Object.Status.Conditions, func(c v1.PodCondition) bool {
+		return c.Type == want.Type && c.Status == want.Status && c.Reason == want.Reason && c.Message == want.Message &&
+			c.ObservedGeneration == want.ObservedGeneration
+	})
+}
+
+// isGone reports whether an answer says that the victim is not there any more; for a deletion, which names the UID, a conflict says that another pod
+// has its name.
+func (e *eviction) isGone(err error) bool {
+	return apierrors.IsNotFound(err) || e.phase == deletes && apierrors.IsConflict(err)
+}
