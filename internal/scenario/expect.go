@@ -152,7 +152,12 @@ func (w *world) is(key model.PodKey, want, text string) bool {
 	}
 	outcome, have := w.status(key)
 	if slices.Contains(outcomes, want) {
-		return outcome == want && (text == "" || sameText(have, text))
+		if outcome != want || text == "" || sameText(have, text) {
+			return outcome == want
+		}
+		verdict, _ := w.cluster.Verdict(key)
+		before, adds := strings.CutSuffix(have, " "+verdict.Decision.PostFilter)
+		return adds && sameText(before, text)
 	}
 	return slices.Contains(strings.Split(want, "|"), outcome) || want == "*" && w.cluster.Pod(key).Spec.NodeName != ""
 }
