@@ -68,8 +68,8 @@ func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	if a.Error != "" {
 		fmt.Fprintf(w, "Its turn ends without a result: %s\n", a.Error)
 	}
-	if a.Message != "" {
-		fmt.Fprintln(w, a.Message)
+	if a.Message != "" { // what preemption adds comes next
+		fmt.Fprintln(w, strings.TrimSuffix(a.Message, " "+a.PostFilterMessage))
 	}
 }
 
@@ -79,14 +79,14 @@ func printPreemption(out io.Writer, a *explain.Explanation) {
 	p := a.Preemption
 	switch {
 	case p != nil:
-		fmt.Fprintf(out, "\nPreemption would nominate it to %s and evict these pods:\n", p.Node)
+		fmt.Fprintf(out, "\nPreemption would nominate it to %s and evict:\n", p.Node)
 	case !preempts:
 		return
 	case strings.HasPrefix(text, "not eligible"):
-		fmt.Fprintf(out, "\nThe pod does not preempt: %s\n", text)
+		fmt.Fprintf(out, "The pod does not preempt: %s\n", text)
 		return
 	default:
-		fmt.Fprintf(out, "\nPreemption does not help: %s\n", text)
+		fmt.Fprintf(out, "Preemption does not help: %s\n", text)
 		return
 	}
 	w := printers.GetNewTabWriter(out)

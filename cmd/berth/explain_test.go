@@ -59,22 +59,28 @@ func object(rest string, nodes ...string) string {
 	return `{"pod":"default/web","profile":"default-scheduler","nodes":[` + "\n" + strings.Join(nodes, ",\n") + "\n]" + rest + "}\n"
 }
 
+// said are the messages of a pod that no node of twoNodes will do for, and that preemption does not help.
+func said(why, preemption string) string {
+	text := "preemption: 0/3 nodes are available: " + preemption
+	return `,"message":"0/3 nodes are available: ` + why + " " + text + `","postFilterMessage":"` + text + `"`
+}
+
 // TestExplainJSON compares the whole output.
 func TestExplainJSON(t *testing.T) {
 	const notLookedAt = `,"feasible":false,"rejections":[{"plugin":"","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't satisfy plugin(s) [NodeAffinity]"]}]}`
 	for _, test := range []struct{ name, cluster, want string }{
 		{"scored", pending("name: web", "", "500m"), object("", n1Cordoned, n2Scored, n3Scored)},
 		{"one feasible node", pending("name: web", "", "3"), object("", n1Cordoned, n2Full, n3Unscored)},
-		{"none", pending("name: web", "", "5"), object(`,"message":"0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."`,
+		{"none", pending("name: web", "", "5"), object(said("1 node(s) were unschedulable, 2 Insufficient cpu.", "3 Preemption is not helpful for scheduling."),
 			n1Cordoned,
 			strings.Replace(n2Full, `"Unschedulable"`, `"UnschedulableAndUnresolvable"`, 1),
 			strings.NewReplacer(`"Unschedulable"`, `"UnschedulableAndUnresolvable"`, "n2", "n3").Replace(n2Full))},
 		{"several plugins", pending("name: web", "nodeSelector: {a: b}, ", "100"), object(
-			`,"message":"0/3 nodes are available: 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector."`,
+			said("1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector.", "3 Preemption is not helpful for scheduling."),
 			allOf("n1", `{"plugin":"NodeUnschedulable","code":"UnschedulableAndUnresolvable","reasons":["node(s) were unschedulable"]},`), allOf("n2", ""), allOf("n3", ""))},
 		{"gated", pending("name: web", "schedulingGates: [{name: a}, {name: b}], ", "500m"), object(`,"gated":"waiting for scheduling gates: [a b]"`, n1Cordoned, n2Scored, n3Scored)},
 		{"being deleted", pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "", "500m"), object(`,"error":"the pod is being deleted"`, n1Cordoned, n2Scored, n3Scored)},
-		{"by name", pending("name: web", byName, "3"), object(`,"message":"0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."`,
+		{"by name", pending("name: web", byName, "3"), object(said("1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].", "1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."),
 			`{"name":"n1"`+notLookedAt, n2Full, `{"name":"n3"`+notLookedAt)},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -134,6 +140,7 @@ func TestExplainTable(t *testing.T) {
 	tests := []struct{ pod, want string }{
 		{"shop/report-next", `Pod shop/report-next, profile default-scheduler: 0 of 5 nodes will do.
 0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector.
+Preemption does not help: 0/5 nodes are available: 1 No preemption victims found for incoming pod, 4 Preemption is not helpful for scheduling.
 
 PLUGIN              REJECTS   AS THE FIRST   LEAVES
 (all nodes)                                  5

@@ -42,9 +42,9 @@ func TestSimulateTable(t *testing.T) {
 shop        web-2                 web-b1   Scheduled
 shop        database-1            web-a1   Scheduled
 shop        training              gpu-b1   Scheduled
-shop        training-untolerant   <none>   Pending     0/5 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 3 Insufficient cpu, 3 Insufficient example.com/gpu, 3 Insufficient memory.
+shop        training-untolerant   <none>   Pending     0/5 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 3 Insufficient cpu, 3 Insufficient example.com/gpu, 3 Insufficient memory. preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling.
 shop        migration             <none>   Gated       waiting for scheduling gates: [example.com/backup-done]
-shop        report-next           <none>   Pending     0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector.
+shop        report-next           <none>   Pending     0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector. preemption: 0/5 nodes are available: 1 No preemption victims found for incoming pod, 4 Preemption is not helpful for scheduling.
 
 Pods: 3 of 6 pending were placed, beside 4 that had a node. Nodes: 5, 1 of them unschedulable.
 
@@ -154,10 +154,7 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 		claims, plain string
 		notes         []string
 	}{
-		{"defaults", nil, devices, "Scheduled", []string{
-			"pods that need one of them stay pending: DynamicResources\n",
-			"have no effect yet: DefaultPreemption\n",
-		}},
+		{"defaults", nil, devices, "Scheduled", []string{"pods that need one of them stay pending: DynamicResources\n"}},
 		{"extender", []string{"--config", config}, devices, extender, []string{
 			`no pod is placed: extenders[0].filterVerb: Invalid value: "f": this version of Berth does not ask extenders`, "DynamicResources, Extender\n",
 		}},

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// preemptable is a cluster whose only node is full of pods of lower priority: web-0 and web-1 are of a budget that was written by hand and allows one
+// disruption, of them and of a third pod on a node that is cordoned.
+const preemptable = `
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: patient}, value: 100, preemptionPolicy: Never}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n1}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n2}, spec: {unschedulable: true}, status: {allocatable: {cpu: "4", memory: 8Gi, pods: "9"}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-0, namespace: shop, labels: {app: web}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]}
+spec: {nodeName: n1, priority: 5, containers: [{name: m, image: x, resources: {requests: {cpu: "1"}}}]}
+status: {startTime: "2026-01-01T10:00:00Z"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: shop, labels: {app: web}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]}
+spec: {nodeName: n1, priority: 5, containers: [{name: m, image: x, resources: {requests: {cpu: "1"}}}]}
+status: {startTime: "2026-01-01T11:00:00Z"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-2, namespace: shop, labels: {app: web}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]}
+spec: {nodeName: n2, priority: 5, containers: [{name: m, image: x, resources: {requests: {cpu: "1"}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: plain, namespace: shop, deletionTimestamp: "2026-01-01T12:00:00Z"}
+spec: {nodeName: n1, priority: -3, containers: [{name: m, image: x, resources: {requests: {cpu: "2"}}}]}
+---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}}
+---
+{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: other, namespace: shop}, spec: {minAvailable: 3, selector: {matchLabels: {app: other}}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: nominated, namespace: shop}
+spec: {priority: 50, schedulingGates: [{name: wait}], containers: [{name: m, image: x, resources: {requests: {cpu: "3"}}}]}
+status: {nominatedNodeName: n1}
+---
+`
+
+func asking(cpu, class string) string {
+	return preemptable + "{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, spec: {priorityClassName: " + class +
+		", containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "'}}}]}}\n"
+}
+
+// TestExplainPreemption compares what preemption would do, as JSON and in the table.
+func TestExplainPreemption(t *testing.T) {
+	const found = "preemption: found a potential placement for pod on node n1, preempting "
+	tests := []struct{ name, cpu, class, object, message, table string }{
+		// The younger one is put back first: if both went, the budget would be violated with it.
+		{"two victims", "3", "high",
+			`{"node":"n1","victims":[{"pod":"shop/web-0","priority":5,"started":"2026-01-01T10:00:00Z","owner":"ReplicaSet/web"},` +
+				`{"pod":"shop/plain","priority":-3,"terminating":true}],"clearedNominations":["shop/nominated"]}`,
+			found + "2 victims", `
+Preemption would nominate it to n1 and evict:
+VICTIM       PRIORITY   STARTED                OWNER            STATE
+shop/web-0   5          2026-01-01T10:00:00Z   ReplicaSet/web
+shop/plain   -3         <not yet>              <none>           terminating
+These pods of lower priority would lose their nomination to n1: shop/nominated
+`},
+		{"a violated budget", "4", "high",
+			`{"node":"n1","victims":[{"pod":"shop/web-0","priority":5,"started":"2026-01-01T10:00:00Z","owner":"ReplicaSet/web"},` +
+				`{"pod":"shop/web-1","priority":5,"started":"2026-01-01T11:00:00Z","owner":"ReplicaSet/web"},{"pod":"shop/plain","priority":-3,"terminating":true}],` +
+				`"violatedBudgets":[{"budget":"shop/web","allowed":1,"victims":2}],"clearedNominations":["shop/nominated"]}`,
+			found + "3 victims", `
+shop/plain   -3         <not yet>              <none>           terminating
+This violates the PodDisruptionBudget shop/web: it allows 1, and 2 would be evicted.
+These pods`},
+		{"all victims are going anyway", "2", "high",
+			`{"node":"n1","victims":[{"pod":"shop/plain","priority":-3,"terminating":true}]}`, found + "1 victims", "plain   -3"},
+		{"never", "2", "patient", ``, "preemption: not eligible due to preemptionPolicy=Never.", `
+0/2 nodes are available: 1 Insufficient cpu, 1 node(s) were unschedulable.
+The pod does not preempt: not eligible due to preemptionPolicy=Never.
+
+PLUGIN `},
+		{"no help", "5", "high", ``, "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.", `
+Preemption does not help: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.
+
+PLUGIN `},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			code, out, stderr := explained(t, asking(test.cpu, test.class), "-o", "json", "--pod", "shop/p")
+			var got struct {
+				Message, PostFilterMessage string
+				Preemption                 json.RawMessage
+			}
+			if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil {
+				t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
+			}
+			if diff := cmp.Diff(test.object, string(got.Preemption)); diff != "" {
+				t.Errorf("preemption (- want, + got)\n%s", diff)
+			}
+			if got.PostFilterMessage != test.message || !strings.HasSuffix(got.Message, ". "+test.message) {
+				t.Errorf("messages %q and %q, want %q", got.Message, got.PostFilterMessage, test.message)
+			}
+			_, table, _ := explained(t, asking(test.cpu, test.class), "--pod", "shop/p")
+			if !strings.Contains(trimmed(table), test.table) || strings.Count(table, "Pod shop/") != 1 {
+				t.Errorf("table\n%s\nwant\n%s", table, test.table)
+			}
+		})
+	}
+}
