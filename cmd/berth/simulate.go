@@ -29,9 +29,13 @@ func newSimulateCommand() *cobra.Command {
 		Long: `Show where the pending pods of a cluster would go. No running cluster is needed.
 
 The cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
-attracted and repelled by them. The scheduler itself runs on the cluster, on a virtual clock, until no further pod can be placed: pods are
-taken by priority and then by age. A pod that finds no node is printed with the reason. The same files, configuration and seed give the
-same result.`,
+attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. The scheduler itself runs on the
+cluster, on a virtual clock, until no further pod can be placed: pods are taken by priority and then by age. A pod that finds no node is
+printed with the reason. The same files, configuration and seed give the same result.
+
+Pods that are evicted for others are printed with the pod that they are evicted for. They end when their grace period is over, and do not
+come back: no controller replaces them. The status of PodDisruptionBudgets is kept while pods come and go; a pod on a node counts as
+healthy unless the files say that it is not ready.`,
 		Example: `  # Where would the pods go that are pending right now?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth simulate -f -
@@ -90,6 +94,7 @@ func (s *simulation) print(w io.Writer, result *simulate.Result) error {
 	}
 	t := printers.GetNewTabWriter(w)
 	printPlacements(t, result.Pods, s.output == "wide")
+	printEvictions(t, result.Evictions)
 	printSummary(t, &result.Summary)
 	return t.Flush()
 }
@@ -118,8 +123,19 @@ func printPlacements(w io.Writer, pods []simulate.Placement, wide bool) {
 	}
 }
 
+func printEvictions(w io.Writer, evictions []simulate.Eviction) {
+	if len(evictions) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nEVICTED\tPRIORITY\tFROM\tFOR\tPRIORITY\n")
+	for i := range evictions {
+		e := &evictions[i]
+		fmt.Fprintf(w, "%s/%s\t%d\t%s\t%s\t%d\n", e.Namespace, e.Pod, e.Priority, e.Node, e.For, e.ForPriority)
+	}
+}
+
 func printSummary(w io.Writer, s *simulate.Summary) {
-	fmt.Fprintf(w, "\nPods: %d of %d pending were placed, beside %d that had a node. Nodes: %d", s.Placed, s.Placed+s.Waiting, s.PodsBefore, s.Nodes)
+	fmt.Fprintf(w, "\nPods: %d of %d pending were placed, beside %d that had a node%s. Nodes: %d", s.Placed, s.Placed+s.Waiting, s.PodsBefore, more("; %d were evicted", s.Evicted), s.Nodes)
 	if s.Unschedulable > 0 {
 		fmt.Fprintf(w, ", %d of them unschedulable", s.Unschedulable)
 	}

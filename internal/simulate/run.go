@@ -28,6 +28,8 @@ const (
 	Failed Status = "Error"
 	// Ignored: it is of another scheduler, or is being deleted.
 	Ignored Status = "Ignored"
+	// Evicted: it had got a node, and was evicted for another pod.
+	Evicted Status = "Evicted"
 )
 
 // Placement is what became of one pod that was pending.
@@ -47,8 +49,10 @@ type Placement struct {
 // Result is the outcome of a whole simulation.
 type Result struct {
 	// Pods are those that were pending, in the order in which the scheduler first saw them.
-	Pods    []Placement `json:"pods"`
-	Summary Summary     `json:"summary"`
+	Pods []Placement `json:"pods"`
+	// Evictions are the pods that were evicted for others, in the order of the decisions.
+	Evictions []Eviction `json:"evictions,omitempty"`
+	Summary   Summary    `json:"summary"`
 }
 
 // Run puts what files hold into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a node, or
@@ -67,8 +71,9 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 		c.SetPod(pod)
 	}
 	before := tallied(files.Nodes, placed)
-	decided := 0
+	decided, victims := 0, victims{}
 	each := func(r Round) error {
+		victims.take(&r)
 		if r.Decided && progress != nil {
 			decided++
 			progress(min(decided, len(pending)), len(pending))
@@ -82,7 +87,9 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	for _, pod := range pending {
 		result.Pods = append(result.Pods, c.placement(keyOf(pod)))
 	}
+	result.Evictions = victims.evicted(c)
 	result.Summary = summarize(files.Nodes, before, c.tallied(files.Nodes), result.Pods)
+	result.Summary.Evicted = len(result.Evictions)
 	return result, nil
 }
 
@@ -157,6 +164,10 @@ func (c *Cluster) hopeful() bool {
 func (c *Cluster) placement(key model.PodKey) Placement {
 	pod := c.store.pods[key]
 	p := Placement{Namespace: key.Namespace, Pod: key.Name}
+	if pod == nil { // nobody else deletes pods here
+		p.Status, p.Message = Evicted, "the pod got a node, and was evicted for another"
+		return p
+	}
 	verdict, decided := c.Verdict(key)
 	p.FeasibleNodes, p.Score = verdict.Decision.Feasible, verdict.Placement.Total
 	if p.Node = pod.Spec.NodeName; p.Node != "" {

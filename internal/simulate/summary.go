@@ -17,10 +17,12 @@ import (
 type Summary struct {
 	Nodes         int `json:"nodes"`
 	Unschedulable int `json:"unschedulableNodes"`
-	// PodsBefore is how many pods were on nodes; Placed how many pending ones got a node, Waiting how many did not.
+	// PodsBefore is how many pods were on nodes; Placed how many pending ones got a node, Waiting how many did not. Evicted is how many of all these were
+	// evicted for others.
 	PodsBefore int `json:"podsBefore"`
 	Placed     int `json:"placed"`
 	Waiting    int `json:"waiting"`
+	Evicted    int `json:"evicted"`
 	// Resources are cpu, memory and pods, then whatever else a pod asks for, by name.
 	Resources []Utilization `json:"resources"`
 	// MostLoaded and LeastLoaded are the nodes whose scarcest resource (of cpu, memory and pods) is used most and least.
