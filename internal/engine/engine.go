@@ -47,6 +47,8 @@ type Engine struct {
 	scratch scratch
 	work    Counters
 	onPhase func(Phase)
+	// kept is what PostFilter plugins keep from one turn to the next, by plugin.
+	kept map[string]any
 	// byPlugin is for how many nodes each plugin was called, by its position among all profiles' plugins.
 	byPlugin   []int64
 	placements slab.Slab[plan.Placement]
@@ -62,7 +64,9 @@ type scratch struct {
 	again    filters // of a rejection that was remembered
 	versions []uint64
 	dryRun   state.Draft
-	slots    []int32 // the feasible slots
+	usage    []int
+	use      state.Use // of a node with nominated pods
+	slots    []int32   // the feasible slots
 	// potential are the slots of nodes whose rejection evicting pods may resolve, objections the objections by slot.
 	potential  []int32
 	objections []uint8
@@ -80,6 +84,8 @@ type Counters struct {
 	Asked, Found, Filled int64
 	// Visited is how many slots scans visited.
 	Visited int64
+	// Rated is how many nodes PostFilter plugins rated by numbers, Tried on how many they tried which pods to evict.
+	Rated, Tried int64
 }
 
 // profile is a Profile with the numbers of its plugins.
@@ -100,7 +106,7 @@ type profile struct {
 
 // New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase, audits: config.Audit}
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}}
 	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
 	e.rejections = rejections{byShape: map[shape]*rejected{}, maxBytes: cmp.Or(config.RejectionBytes, DefaultRejectionBytes)}
 	known := newNumbers()

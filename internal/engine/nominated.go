@@ -8,11 +8,23 @@ import (
 )
 
 // A node to which other pods are nominated must be feasible for a pod both with them, so that it leaves room for them, and without them, because
-// they may never come (kube-scheduler's two filter passes). There are few such nodes, so each is checked in a dry run.
+// they may never come (kube-scheduler's two filter passes). Each is checked in a dry run, or by numbers where filters read nothing of pods but what
+// they occupy: where pods preempt others, there are many such nodes.
 
 // leaveRoom drops the nodes that are infeasible with the pods that are nominated to them.
 func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 	left = slots
+	if len(slots) < c.view.NominatedNodes() {
+		return slices.DeleteFunc(left, func(slot int32) bool {
+			before := c.view.NominatedBefore(c.pod, slot)
+			if len(before) == 0 || err != nil {
+				return false
+			}
+			var o objection
+			o, err = e.besideNominated(c, slot, before)
+			return o.code != reason.None
+		}), err
+	}
 	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
 		at, feasible := slices.BinarySearch(left, slot)
 		if !feasible || err != nil {
@@ -28,6 +40,10 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 
 // besideNominated returns the first objection to a node with the pods that are nominated to it.
 func (e *Engine) besideNominated(c *cycle, slot int32, before []*model.Pod) (objection, error) {
+	if e.usageOf(c).only {
+		o := e.objectionWith(c, c.here.verdicts, slot, before)
+		return o, c.failure(&c.here, o)
+	}
 	dry := e.filtersBesideNominated(c, slot, before)
 	o := e.first(c, &dry, slot)
 	return o, c.failure(&dry, o)

@@ -60,13 +60,10 @@ type postFilterCycle struct {
 	cycle  *cycle
 	// counts are the objections to the nodes, nil if PreFilter rejected the pod.
 	counts *objectionCounts
-	// usage are the positions of the filters that read what the pods on a node occupy, once asked is true; only is that no other filter reads
-	// anything of pods.
-	usage []int
-	only  bool
-	asked bool
-	use   state.Use // with nominated pods
-	salt  uint64
+	// use is that of slot with the pods nominated before, of which there are none if nominated is empty.
+	use       state.Use
+	nominated []*model.Pod
+	salt      uint64
 }
 
 var _ plugin.Cycle = (*postFilterCycle)(nil)
@@ -151,26 +148,7 @@ func (p *postFilterCycle) Objection(dryRun *state.Draft, slot int32) plugin.Obje
 }
 
 // OnlyUsage reports whether filters read nothing of pods but what they occupy.
-func (p *postFilterCycle) OnlyUsage() bool {
-	if p.asked {
-		return p.only
-	}
-	p.asked, p.only = true, p.counts != nil
-	for i, verdicts := range p.cycle.here.verdicts {
-		if verdicts == nil {
-			continue
-		}
-		reads := model.AllAspects
-		if f, ok := p.cycle.profile.Filters[i].(interface{ FilterReads() model.Aspect }); ok && p.cycle.counting[i] == nil {
-			reads = f.FilterReads()
-		}
-		if reads&model.Usage != 0 {
-			p.usage = append(p.usage, i)
-		}
-		p.only = p.only && reads&(model.Ports|model.Volumes) == 0
-	}
-	return p.only
-}
+func (p *postFilterCycle) OnlyUsage() bool { return p.counts != nil && p.engine.usageOf(p.cycle).only }
 
 // ObjectionWith returns the first objection to a node with another use, as Objection does.
 func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objection {
@@ -178,7 +156,11 @@ func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objec
 	if !c.narrowed.has(slot) {
 		return plugin.Objection{Filter: plugin.Outside}
 	}
-	if p.besideNominated(slot, use) {
+	p.nominated = nil
+	if c.view.Nominated() > 0 {
+		p.nominated = c.view.NominatedBefore(c.pod, slot)
+	}
+	if p.besideNominated(use) {
 		if o := e.firstOf(c, &c.here, c.view.NodeWith(slot, &p.use)); o.code != reason.None {
 			return plugin.Objection{Filter: o.filter, Code: o.code}
 		}
@@ -187,17 +169,16 @@ func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objec
 	return plugin.Objection{Filter: o.filter, Code: o.code}
 }
 
-// FitsWith reports whether a node passes the filters with another use, given that it did with less.
+// FitsWith reports whether the node of the last ObjectionWith, which found none, passes the filters with more use.
 func (p *postFilterCycle) FitsWith(slot int32, use *state.Use) bool {
-	p.OnlyUsage()
-	if p.besideNominated(slot, use) && !p.passes(p.cycle.view.NodeWith(slot, &p.use)) {
+	if p.besideNominated(use) && !p.passes(p.cycle.view.NodeWith(slot, &p.use)) {
 		return false
 	}
 	return p.passes(p.cycle.view.NodeWith(slot, use))
 }
 
 func (p *postFilterCycle) passes(node state.Node) bool {
-	for _, i := range p.usage {
+	for _, i := range p.engine.usageOf(p.cycle).by {
 		p.engine.asked(p.cycle.profile.first+int32(i), 1)
 		if p.cycle.here.verdicts[i].Filter(node) != reason.None {
 			return false
@@ -207,16 +188,12 @@ func (p *postFilterCycle) passes(node state.Node) bool {
 }
 
 // besideNominated puts the use of a node with the pods that are nominated to it into p.use. It returns false if there are none.
-func (p *postFilterCycle) besideNominated(slot int32, use *state.Use) bool {
-	if p.cycle.view.Nominated() == 0 {
-		return false
-	}
-	before := p.cycle.view.NominatedBefore(p.cycle.pod, slot)
-	if len(before) == 0 {
+func (p *postFilterCycle) besideNominated(use *state.Use) bool {
+	if len(p.nominated) == 0 {
 		return false
 	}
 	p.use.Copy(use)
-	for _, pod := range before {
+	for _, pod := range p.nominated {
 		p.use.Add(&pod.Occupies, 1, +1)
 	}
 	return true
@@ -227,12 +204,42 @@ func (p *postFilterCycle) Request() *model.Resources {
 	if p.counts == nil {
 		return nil
 	}
-	for _, verdicts := range p.cycle.here.verdicts {
-		if r, ok := verdicts.(plugin.Requests); ok {
-			return r.Request()
+	request, _ := p.cycle.requestOf()
+	return request
+}
+
+// OnlyRequest reports whether the nodes were rejected for lack of what Request returns, and nothing else is read of pods.
+func (p *postFilterCycle) OnlyRequest() bool {
+	if !p.OnlyUsage() {
+		return false
+	}
+	request, filter := p.cycle.requestOf()
+	by := p.cycle.usage.by
+	if request == nil || len(by) != 1 || by[0] != filter {
+		return false
+	}
+	for i := range p.counts.list {
+		if o := &p.counts.list[i]; o.nodes > 0 && o.filter != filter && !o.code.IsUnresolvable() {
+			return false
 		}
 	}
-	return nil
+	return true
+}
+
+// Kept returns what a plugin keeps from one turn to the next.
+func (p *postFilterCycle) Kept(name string, build func() any) any {
+	kept, ok := p.engine.kept[name]
+	if !ok {
+		kept = build()
+		p.engine.kept[name] = kept
+	}
+	return kept
+}
+
+// Worked counts nodes that a plugin has rated by numbers, and those on which it has tried which pods to evict.
+func (p *postFilterCycle) Worked(rated, tried int) {
+	p.engine.work.Rated += int64(rated)
+	p.engine.work.Tried += int64(tried)
 }
 
 // Reasons returns an objection in kube-scheduler's words, or the error that it stands for.

@@ -23,6 +23,8 @@ type cycle struct {
 	needs    []model.Need
 	own      []plugin.FilterNeed
 	counting []plugin.Counting
+	// usage is what usageOf has found out.
+	usage usage
 	// here are the filters for single nodes of the view, once prepare has been called.
 	here filters
 }

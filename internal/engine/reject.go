@@ -29,7 +29,7 @@ func (e *Engine) reject(of *cycle) (*plan.Rejection, objectionCounts) {
 		if !keep {
 			kept.bySlot = nil
 		}
-		e.rejections.learn(known, c, kept, rejection)
+		e.rejections.learn(known, c, e.versionsFor(c), kept, rejection)
 	}
 	return rejection, counts
 }

@@ -95,13 +95,13 @@ func (c *cycle) counts() bool {
 }
 
 // versionsFor returns the versions that matter to the cycle's pod.
-func versionsFor(c *cycle) state.Versions {
+func (e *Engine) versionsFor(c *cycle) state.Versions {
 	v := c.view.Versions()
 	if !c.counts() {
 		v.Terms, v.DefaultSelectors = 0, 0
 	}
-	if c.view.Nominated() == 0 {
-		v.Nominations = 0
+	if c.view.Nominated() == 0 || e.usageOf(c).only {
+		v.Nominations = 0 // the journal names the nodes, and nothing else about nominated pods matters
 	}
 	return v
 }
@@ -121,7 +121,7 @@ func (e *Engine) recall(c *cycle) *rejected {
 		return nil
 	}
 	r.used = e.columns.clock
-	now := versionsFor(c)
+	now := e.versionsFor(c)
 	if r.versions != now && !e.follow(r, c, now) {
 		return nil
 	}
@@ -262,6 +262,12 @@ func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, 
 	if len(before) == 0 {
 		return own
 	}
+	if e.usageOf(c).only {
+		if beside := e.objectionWith(c, verdicts, slot, before); beside.code != reason.None && !beside.code.IsFailed() {
+			return beside
+		}
+		return own
+	}
 	dryRun := c.view.DryRun(&e.scratch.dryRun)
 	for _, pod := range before {
 		dryRun.Add(pod, slot)
@@ -302,12 +308,12 @@ func (r *rejected) emptyColumn(c *cycle) []uint8 {
 }
 
 // learn remembers a rejection that was just decided.
-func (x *rejections) learn(r *rejected, c *cycle, counts objectionCounts, rejection *plan.Rejection) {
+func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, counts objectionCounts, rejection *plan.Rejection) {
 	if x.byShape[r.shape] == r {
 		x.bytes -= r.bytes()
 		delete(x.byShape, r.shape)
 	}
-	r.rejection, r.versions = rejection, versionsFor(c)
+	r.rejection, r.versions = rejection, versions
 	r.objectionCounts, r.reads, r.verdicts, r.rules = objectionCounts{}, 0, nil, nil
 	if counts.bySlot != nil {
 		r.objectionCounts, r.reads, r.verdicts = counts, c.reads(), slices.Clone(c.here.verdicts)
@@ -326,7 +332,7 @@ func (x *rejections) learn(r *rejected, c *cycle, counts objectionCounts, reject
 
 // reads returns the aspects of a node that the verdicts of the cycle's filters depend on, besides counts.
 func (c *cycle) reads() model.Aspect {
-	reads := model.Presence
+	reads := model.Presence | model.Preemption // the latter for pods that are nominated
 	for i, f := range c.profile.Filters {
 		if f, ok := f.(interface{ FilterReads() model.Aspect }); ok && !c.needs[i].IsZero() {
 			reads |= f.FilterReads()

@@ -35,7 +35,7 @@ type Failures interface {
 	Err(code reason.Code) error
 }
 
-// Requests is implemented by Verdicts that pass a node only if there is room for one more pod, and as much free as requested.
+// Requests is implemented by Verdicts that pass a node if and only if there is room for one more pod, and as much free as requested.
 type Requests interface {
 	Verdicts
 	// Request returns what must be free. Amounts of 0 or less are not asked for. It must not be changed.

@@ -167,11 +167,20 @@ type Cycle interface {
 	OnlyUsage() bool
 	// ObjectionWith returns the first objection to a node with another use. OnlyUsage must be true.
 	ObjectionWith(slot int32, use *state.Use) Objection
-	// FitsWith reports whether a node has no objection with another use, given that ObjectionWith has found none with a smaller use.
+	// FitsWith reports whether the node that ObjectionWith was last asked about, and had no objection to, has none with more use either.
 	FitsWith(slot int32, use *state.Use) bool
 	// Request returns what must be free on a node, and room for one more pod, for any of the filters to pass it; nil if that is not known. Amounts of
 	// 0 or less are not asked for.
 	Request() *model.Resources
+	// OnlyRequest reports whether the potential nodes were rejected for lack of that, and the filters read nothing else of the pods on a node: then
+	// potential nodes that lack the same have the same objection.
+	OnlyRequest() bool
+
+	// Kept returns what the plugin of this name keeps from one turn to the next, which is built at first. It belongs to the engine, whose goroutine
+	// alone uses it. What is found with it must not depend on it.
+	Kept(plugin string, build func() any) any
+	// Worked adds to the engine's counters: how many nodes were rated by numbers, and on how many it was tried which pods to evict.
+	Worked(rated, tried int)
 }
 
 // Objection identifies the first filter that objects to a node, by its position in the profile, and its verdict. There is none if it is zero.

@@ -69,14 +69,15 @@ func (b *bands) count(pod *model.Pod, sign int64) {
 	}
 }
 
-// restart counts a pod that has got another start time since.
-func (b *bands) restart(before, after *model.Pod) {
+// restart counts a pod anew if it has got another start time since. It reports whether it has.
+func (b *bands) restart(before, after *model.Pod) bool {
 	was, had := before.Started()
 	if is, has := after.Started(); was == is && had == has {
-		return
+		return false
 	}
 	b.count(before, -1)
 	b.count(after, +1)
+	return true
 }
 
 // Bands returns the use of the node by priority, in ascending order. They are of the state: the changes of a draft are not in them. The slice is the

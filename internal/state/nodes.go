@@ -26,6 +26,7 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 	s.nodes++
 	s.countImages(nil, node.Images)
 	s.journal.add(slot, model.AllAspects)
+	s.nominations.unsorted = true
 	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Add, Node: node})
 }
 
@@ -63,6 +64,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 	s.nodes--
 	s.countImages(node.Images, nil)
 	s.journal.add(slot, model.AllAspects)
+	s.nominations.unsorted = true
 	s.releaseIfEmpty(slot)
 }
 

@@ -17,6 +17,45 @@ type nominations struct {
 	byNode map[string][]*model.Pod
 	// version changes whenever a pod is nominated, or no longer, or has a new version.
 	version uint64
+	// Invariant: slots are those of the existing nodes in byNode, ascending, unless unsorted is set: then they are worked out when they are asked for.
+	slots    []int32
+	unsorted bool
+}
+
+// changedNominations notes that pods are nominated to a node that were not before, or no longer.
+func (s *State) changedNominations(nodeName string) {
+	s.nominations.version++
+	slot, ok := s.Slot(nodeName)
+	if !ok {
+		return
+	}
+	s.journal.add(slot, model.Preemption)
+	n := &s.nominations
+	if n.unsorted {
+		return
+	}
+	at, listed := slices.BinarySearch(n.slots, slot)
+	switch nominated := len(n.byNode[nodeName]) > 0; {
+	case nominated && !listed:
+		n.slots = slices.Insert(n.slots, at, slot)
+	case !nominated && listed:
+		n.slots = slices.Delete(n.slots, at, at+1)
+	}
+}
+
+// nominatedSlots returns the slots of the nodes that pods are nominated to, ascending. It must be called by the goroutine that owns the state.
+func (s *State) nominatedSlots() []int32 {
+	n := &s.nominations
+	if n.unsorted {
+		n.slots, n.unsorted = n.slots[:0], false
+		for name := range n.byNode {
+			if slot, ok := s.Slot(name); ok {
+				n.slots = append(n.slots, slot)
+			}
+		}
+		slices.Sort(n.slots)
+	}
+	return n.slots
 }
 
 // nominate stores a pending pod's newest version, and returns it. If an older version was nominated to another node, an event says that the room
@@ -39,10 +78,10 @@ func (s *State) nominate(pod *model.Pod, delta *Delta) *model.Pod {
 }
 
 func (s *State) addNomination(pod *model.Pod) {
-	s.nominations.version++
 	s.storage.Nominate(pod, +1)
 	s.nominations.byPod[pod.Key()] = pod
 	s.nominations.byNode[pod.NominatedNode] = append(s.nominations.byNode[pod.NominatedNode], pod)
+	s.changedNominations(pod.NominatedNode)
 }
 
 // Nominate does at once what a decision says about pending pods' nominations, before the API server stores it. It returns the new versions of the
@@ -127,11 +166,11 @@ func (s *State) restore(n nomination) {
 	if n.pod == nil {
 		return
 	}
-	s.nominations.version++
 	on := s.nominations.byNode[n.pod.NominatedNode]
 	s.storage.Nominate(n.pod, +1)
 	s.nominations.byPod[n.pod.Key()] = n.pod
 	s.nominations.byNode[n.pod.NominatedNode] = slices.Insert(on, min(n.at, len(on)), n.pod)
+	s.changedNominations(n.pod.NominatedNode)
 }
 
 func nominationFreed(pod *model.Pod) model.Event {
@@ -144,7 +183,6 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	if pod == nil {
 		return nil
 	}
-	s.nominations.version++
 	s.storage.Nominate(pod, -1)
 	delete(s.nominations.byPod, key)
 	left := slices.DeleteFunc(s.nominations.byNode[pod.NominatedNode], func(other *model.Pod) bool { return other == pod })
@@ -153,6 +191,7 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	} else {
 		s.nominations.byNode[pod.NominatedNode] = left
 	}
+	s.changedNominations(pod.NominatedNode)
 	return pod
 }
 

@@ -155,7 +155,9 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 	}
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {
-		s.bands[p.slot].restart(before, pod)
+		if s.bands[p.slot].restart(before, pod) {
+			s.journal.add(p.slot, model.Preemption)
+		}
 		s.banded[p.slot] = s.stamp()
 		return // host ports cannot change in a running pod
 	}

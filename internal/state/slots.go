@@ -90,6 +90,7 @@ func (s *State) moveSlot(from, to int32) {
 	s.storage.Move(from, to)
 	s.journal.add(from, model.AllAspects)
 	s.journal.add(to, model.AllAspects)
+	s.nominations.unsorted = true
 }
 
 // resizeSlots cuts off the slots from n on, which hold nothing.

@@ -240,15 +240,26 @@ func (v View) Nominated() int { return v.s.Nominated() }
 func (v View) IsNominated(key model.PodKey) bool { return v.s.nominations.byPod[key] != nil }
 
 // NominatedBefore returns the pods nominated to a node for which a pod must leave room: other pods that it does not outrank. They are in the
-// order in which their versions were last seen.
+// order in which their versions were last seen. The slice is the state's own and valid until the next change.
 func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
-	var before []*model.Pod
-	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
-		if other.Priority >= pod.Priority && other.UID != pod.UID && !v.d.places(other.Key()) {
-			before = append(before, other)
+	on := v.s.nominations.byNode[v.s.name[slot]]
+	for i, other := range on {
+		if v.comesBefore(other, pod) {
+			continue
 		}
+		before := slices.Clone(on[:i])
+		for _, other := range on[i+1:] {
+			if v.comesBefore(other, pod) {
+				before = append(before, other)
+			}
+		}
+		return before
 	}
-	return before
+	return on // all of them, as nearly always
+}
+
+func (v View) comesBefore(nominated, pod *model.Pod) bool {
+	return nominated.Priority >= pod.Priority && nominated.UID != pod.UID && !v.d.places(nominated.Key())
 }
 
 // NominatedBelow returns the pods nominated to a node that a pod outranks, in the order in which their versions were last seen.
@@ -262,16 +273,34 @@ func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
 	return below
 }
 
-// EachNominated calls yield with each node that has such pods, as NominatedBefore returns them, in the order of the slots.
-func (v View) EachNominated(pod *model.Pod, yield func(slot int32, before []*model.Pod)) {
-	slots := make([]int32, 0, len(v.s.nominations.byNode))
-	for name := range v.s.nominations.byNode {
-		if slot, ok := v.s.Slot(name); ok {
-			slots = append(slots, slot)
+// AddNominated adds the use by the pods of at least so high a priority that are nominated to a node.
+func (v View) AddNominated(slot int32, priority int32, to *Use) {
+	if len(v.s.nominations.byPod) == 0 {
+		return
+	}
+	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
+		if other.Priority >= priority && !v.d.places(other.Key()) {
+			to.Add(&other.Occupies, 1, +1)
 		}
 	}
-	slices.Sort(slots)
-	for _, slot := range slots {
+}
+
+// NominatedTo returns the slot of the node that a pod is nominated to; ok is false if it is nominated to none, or the node does not exist.
+func (v View) NominatedTo(key model.PodKey) (slot int32, ok bool) {
+	pod := v.s.nominations.byPod[key]
+	if pod == nil {
+		return 0, false
+	}
+	return v.Slot(pod.NominatedNode)
+}
+
+// NominatedNodes returns how many nodes have nominated pods.
+func (v View) NominatedNodes() int { return len(v.s.nominatedSlots()) }
+
+// EachNominated calls yield with each node that has such pods, as NominatedBefore returns them, in the order of the slots. It must be called by the
+// goroutine that owns the state.
+func (v View) EachNominated(pod *model.Pod, yield func(slot int32, before []*model.Pod)) {
+	for _, slot := range v.s.nominatedSlots() {
 		if before := v.NominatedBefore(pod, slot); len(before) > 0 {
 			yield(slot, before)
 		}

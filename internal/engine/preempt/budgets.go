@@ -5,39 +5,79 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// splitByBudgets splits pods, in the order of importance, into those whose eviction would violate a PodDisruptionBudget if all before them were
-// evicted, and the rest. The budgets are those of the cluster: what other nodes' victims would take is not counted.
-func splitByBudgets(v state.View, pods []*model.Pod) (violating, rest []*model.Pod) {
+// budgetsOf are the PodDisruptionBudgets that select the pods of a label set.
+type budgetsOf struct {
+	version uint64 // of the budgets
+	by      map[model.LabelSet][]*model.DisruptionBudget
+}
+
+// mostLabelSets bounds the memory for label sets whose budgets are known.
+const mostLabelSets = 1 << 14
+
+// of returns the budgets that select a pod. Selectors are matched once for each label set.
+func (b *budgetsOf) of(v state.View, pod *model.Pod) []*model.DisruptionBudget {
+	in := v.Budgets(pod.Namespace)
+	if len(in) == 0 || len(pod.Labels) == 0 {
+		return nil
+	}
+	if version := v.BudgetsVersion(); b.by == nil || b.version != version || len(b.by) >= mostLabelSets {
+		b.by, b.version = map[model.LabelSet][]*model.DisruptionBudget{}, version
+	}
+	selecting, known := b.by[pod.LabelSet()]
+	if !known {
+		for _, budget := range in {
+			if budget.Selector.Matches(pod.Labels) {
+				selecting = append(selecting, budget)
+			}
+		}
+		b.by[pod.LabelSet()] = selecting
+	}
+	return selecting
+}
+
+// split splits pods, in the order of importance, into those whose eviction would violate a PodDisruptionBudget if all before them were evicted, and the
+// rest. The budgets are those of the cluster: what other nodes' victims would take is not counted.
+func (m *memory) split(v state.View, pods []*model.Pod) (violating, rest []*model.Pod) {
 	if !v.HasBudgets() {
 		return nil, pods
 	}
-	left := map[*model.DisruptionBudget]int32{}
+	m.left = m.left[:0]
+	m.violating, m.rest = m.violating[:0], m.rest[:0]
 	for _, pod := range pods {
-		if violates(left, v.Budgets(pod.Namespace), pod) {
-			violating = append(violating, pod)
+		if m.violates(m.budgets.of(v, pod), pod) {
+			m.violating = append(m.violating, pod)
 		} else {
-			rest = append(rest, pod)
+			m.rest = append(m.rest, pod)
 		}
 	}
-	return violating, rest
+	return m.violating, m.rest
+}
+
+// left is what is left of a budget.
+type left struct {
+	budget *model.DisruptionBudget
+	n      int32
 }
 
 // violates takes a pod's eviction from what is left of the budgets. The first budget that has nothing left makes it a violation, and those after it
 // are not asked.
-func violates(left map[*model.DisruptionBudget]int32, budgets []*model.DisruptionBudget, pod *model.Pod) bool {
+func (m *memory) violates(budgets []*model.DisruptionBudget, pod *model.Pod) bool {
 	for _, budget := range budgets {
-		if !budget.Covers(pod) {
-			continue
-		}
-		n, known := left[budget]
-		if !known {
-			n = budget.Allowed
-		}
-		n--
-		left[budget] = n
-		if n < 0 {
+		if budget.Covers(pod) && m.take(budget) < 0 {
 			return true
 		}
 	}
 	return false
+}
+
+// take takes one eviction from a budget. It returns what is left.
+func (m *memory) take(budget *model.DisruptionBudget) int32 {
+	for i := range m.left { // a node's pods have few
+		if l := &m.left[i]; l.budget == budget {
+			l.n--
+			return l.n
+		}
+	}
+	m.left = append(m.left, left{budget, budget.Allowed - 1})
+	return budget.Allowed - 1
 }

@@ -38,22 +38,28 @@ func startOf(pod *model.Pod) int64 {
 
 // rank is how good a candidate is: less is better, rung by rung, except where it says otherwise.
 type rank struct {
-	violations int
+	violations int32
 	// highest is the highest priority of a victim.
 	highest int32
 	// sum is that of the victims' priorities, each counted from the lowest that there is.
 	sum   int64
-	count int
+	count int32
 	// start is the earliest start time of the victims of the highest priority. Later is better.
 	start int64
-	// tie decides between equals. More is better.
+	// tie, which bounds that are kept do not have, decides between equals. More is better.
 	tie uint64
 }
 
+// ideal is as good as every rank.
+var ideal = rank{highest: math.MinInt32, start: unstarted}
+
+// weightOf counts a priority from the lowest that there is.
+func weightOf(priority int32) int64 { return int64(priority) - math.MinInt32 }
+
 func (s *search) rankOf(c *Candidate) rank {
-	r := rank{violations: c.Violations, highest: c.Victims[0].Priority, count: len(c.Victims), start: startOf(c.Victims[0]), tie: s.cycle.Tie(c.Slot)}
+	r := rank{violations: int32(c.Violations), highest: c.Victims[0].Priority, count: int32(len(c.Victims)), start: startOf(c.Victims[0]), tie: s.cycle.Tie(c.Slot)}
 	for _, pod := range c.Victims {
-		r.sum += int64(pod.Priority) - math.MinInt32
+		r.sum += weightOf(pod.Priority)
 	}
 	return r
 }
@@ -62,8 +68,23 @@ func (s *search) rankOf(c *Candidate) rank {
 func (r *rank) isBetter(o *rank) bool { return r.compare(o) < 0 }
 
 func (r *rank) compare(o *rank) int {
-	return cmp.Or(
-		cmp.Compare(r.violations, o.violations), cmp.Compare(r.highest, o.highest), cmp.Compare(r.sum, o.sum), cmp.Compare(r.count, o.count),
-		cmp.Compare(o.start, r.start), cmp.Compare(o.tie, r.tie),
-	)
+	if c := r.compareRungs(o); c != 0 {
+		return c
+	}
+	return cmp.Compare(o.tie, r.tie)
+}
+
+// compareRungs compares without ties.
+func (r *rank) compareRungs(o *rank) int {
+	switch {
+	case r.violations != o.violations:
+		return cmp.Compare(r.violations, o.violations)
+	case r.highest != o.highest:
+		return cmp.Compare(r.highest, o.highest)
+	case r.sum != o.sum:
+		return cmp.Compare(r.sum, o.sum)
+	case r.count != o.count:
+		return cmp.Compare(r.count, o.count)
+	}
+	return cmp.Compare(o.start, r.start)
 }

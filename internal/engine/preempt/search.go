@@ -4,17 +4,23 @@
 // never changes the state, evicts nothing and nominates nobody: it only tries, in dry runs of the cycle.
 //
 // The rules are those of kube-scheduler's DefaultPreemption, except that all nodes are candidates, and that equals are decided by Cycle.Tie.
+//
+// Most nodes are never tried. For each node a bound is known, than which its candidate cannot be better; nodes are tried in the order of their bounds
+// until no bound is better than the best candidate. Bounds follow from sums, and are kept from one turn to the next.
 package preempt
 
 import (
-	"errors"
+	"cmp"
+	"container/heap"
 	"fmt"
+	"slices"
+
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Candidate is a node and the pods to evict from it. There is at least one.
@@ -56,16 +62,32 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 // Search returns the best candidate. If there is none, the rejection says why not, node by node. An error means that no candidate was found, and that
 // for some nodes it could not be found out.
 func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error) {
-	s := search{cycle: c, pod: pod, objections: map[plugin.Objection]int{}}
 	potential := c.Potential()
-	for _, slot := range potential {
-		s.try(slot)
+	s := search{cycle: c, pod: pod, memory: memoryOf(c), onlyUsage: c.OnlyUsage(), objections: map[plugin.Objection]int{}}
+	switch v := c.View(); {
+	case len(potential) == 0:
+	case !v.PodsBelow(pod.Priority):
+		s.withoutVictims = len(potential)
+	case len(v.Touched()) > 0: // bounds are about the pods of the state
+		s.onlyUsage = false
+		for _, slot := range potential {
+			s.try(slot)
+		}
+	default:
+		s.bounds = s.memory.boundsFor(c, pod.Priority)
+		s.tryByBounds(potential)
 	}
+	c.Worked(s.rated(), s.tried)
 	switch {
 	case s.best != nil:
 		return s.best, nil, nil
 	case len(s.errs) > 0:
-		return nil, nil, errors.Join(s.errs...)
+		slices.SortFunc(s.errs, func(a, b failure) int { return cmp.Compare(a.slot, b.slot) })
+		all := make([]error, len(s.errs))
+		for i := range all {
+			all[i] = s.errs[i].error
+		}
+		return nil, nil, utilerrors.NewAggregate(all)
 	}
 	rejection, err := s.rejection(len(potential))
 	return nil, rejection, err
@@ -73,69 +95,183 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 
 // search is a search for the best candidate.
 type search struct {
-	cycle plugin.Cycle
-	pod   *model.Pod
-	draft state.Draft
+	cycle     plugin.Cycle
+	pod       *model.Pod
+	memory    *memory
+	bounds    *bounds
+	onlyUsage bool
+	// exact means that candidates depend on nothing but the node, and what bounds depend on. own is the slot of the node that the pod is nominated to.
+	exact bool
+	own   int32
 
-	best *Candidate
-	rank rank // of best
+	best  *Candidate
+	rank  rank // of best
+	tried int
 	// withoutVictims counts the nodes without a pod of lower priority, objections the others for which evicting all of these was not enough.
 	withoutVictims int
 	objections     map[plugin.Objection]int
-	errs           []error
+	errs           []failure
+}
+
+// failure is why it could not be found out what evictions help on a node.
+type failure struct {
+	error
+	slot int32
+}
+
+func (s *search) fail(slot int32, err error) { s.errs = append(s.errs, failure{err, slot}) }
+
+func (s *search) rated() int {
+	if s.bounds == nil {
+		return 0
+	}
+	return s.bounds.rated
+}
+
+// tryByBounds tries the nodes whose bounds are better than the best candidate so far, the best bound first.
+func (s *search) tryByBounds(potential []int32) {
+	// Of what is kept about the node that the pod is nominated to itself, nothing holds: it contains the pod.
+	own, nominated := s.cycle.View().NominatedTo(s.pod.Key())
+	if !nominated {
+		own = -1
+	}
+	s.own, s.exact = own, s.cycle.OnlyRequest()
+	open, short := s.memory.open[:0], s.memory.short[:0]
+	budgets := s.cycle.View().BudgetsVersion()
+	var first opening
+	for _, slot := range potential {
+		r := s.bounds.rankOf(slot, budgets)
+		switch state := s.bounds.bySlot[slot].state; {
+		case slot == own:
+			r = ideal
+		case state == noLower:
+			s.withoutVictims++
+			continue
+		case state == tooShort:
+			short = append(short, slot)
+			continue
+		}
+		if !first.found || r.beats(&first.rank, s, slot, first.slot) {
+			first = opening{slot: slot, rank: r, found: true}
+		}
+	}
+	if first.found {
+		s.try(first.slot)
+		for _, slot := range potential {
+			state := s.bounds.bySlot[slot].state
+			if slot == first.slot || slot != own && (state == noLower || state == tooShort) {
+				continue
+			}
+			r := ideal
+			if slot != own {
+				r = s.bounds.rankOf(slot, budgets)
+			}
+			if s.best == nil || r.compareRungs(&s.rank) <= 0 {
+				r.tie = s.cycle.Tie(slot)
+				if s.best == nil || r.isBetter(&s.rank) {
+					open = append(open, bounded{r, slot})
+				}
+			}
+		}
+	}
+	h := byBound(open)
+	heap.Init(&h)
+	for len(h) > 0 && (s.best == nil || h[0].isBetter(&s.rank)) {
+		slot := h[0].slot
+		heap.Pop(&h)
+		s.try(slot)
+	}
+	if s.best == nil {
+		s.explainShort(short)
+	}
+	s.memory.open, s.memory.short = open[:0], short[:0]
+}
+
+// opening is the node that is tried first.
+type opening struct {
+	slot  int32
+	rank  rank
+	found bool
+}
+
+// beats reports whether the bound of a slot is better than that of another. Ties are worked out only where they decide.
+func (r *rank) beats(o *rank, s *search, slot, other int32) bool {
+	if c := r.compareRungs(o); c != 0 {
+		return c < 0
+	}
+	return s.cycle.Tie(slot) > s.cycle.Tie(other)
+}
+
+// bounded is a node to try.
+type bounded struct {
+	rank
+	slot int32
+}
+
+// byBound is a heap, the best bound on top.
+type byBound []bounded
+
+func (h byBound) Len() int           { return len(h) }
+func (h byBound) Less(i, j int) bool { return h[i].isBetter(&h[j].rank) }
+func (h byBound) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *byBound) Push(x any)        { *h = append(*h, x.(bounded)) }
+func (h *byBound) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+// explainShort finds the objections to the nodes that lack something even without all pods of lower priority. Where nodes that lack the same have the
+// same objection, one of them is asked.
+func (s *search) explainShort(slots []int32) {
+	if !s.cycle.OnlyRequest() {
+		for _, slot := range slots {
+			s.try(slot)
+		}
+		return
+	}
+	type like struct {
+		slot  int32
+		nodes int
+	}
+	alike := map[uint32]like{}
+	for _, slot := range slots {
+		lacks := s.bounds.bySlot[slot].lacks
+		if lacks&manyKinds != 0 {
+			s.try(slot)
+			continue
+		}
+		l := alike[lacks]
+		alike[lacks] = like{slot, l.nodes + 1}
+	}
+	for _, l := range alike {
+		s.objections[s.objectionWithout(l.slot)] += l.nodes
+	}
 }
 
 // try looks for victims on a node.
 func (s *search) try(slot int32) {
-	all := lowerPods(s.cycle.View(), slot, s.pod.Priority)
-	if len(all) == 0 {
-		s.withoutVictims++
-		return
-	}
-	found, objection := s.victims(slot, all)
+	s.tried++
+	found, objection, any := s.victims(slot)
 	switch {
+	case !any:
+		s.withoutVictims++
 	case objection.Code.IsFailed():
 		_, err := s.cycle.Reasons(objection)
-		s.errs = append(s.errs, err)
+		s.fail(slot, err)
 	case !objection.IsNone():
 		s.objections[objection]++
 	case len(found.Victims) == 0:
-		s.errs = append(s.errs, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View().Node(slot).Name()))
+		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View().Node(slot).Name()))
 	default:
-		if r := s.rankOf(&found); s.best == nil || r.isBetter(&s.rank) {
+		r := s.rankOf(&found)
+		if s.exact && slot != s.own {
+			s.bounds.learn(slot, r, s.cycle.View().BudgetsVersion())
+		}
+		if s.best == nil || r.isBetter(&s.rank) {
 			s.best, s.rank = &found, r
 		}
 	}
-}
-
-// victims returns which of a node's pods of lower priority must be evicted, or the first objection to the node that evicting all of them leaves.
-// They are put back one after the other, those whose eviction would violate a budget first, and among these the more important first; those with
-// which the pod no longer fits are the victims. So it is not the least number of pods, and not always those of the lowest priority.
-func (s *search) victims(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
-	dryRun := s.cycle.View().DryRun(&s.draft)
-	for _, pod := range all {
-		dryRun.Remove(pod.Key())
-	}
-	if o := s.cycle.Objection(dryRun, slot); !o.IsNone() {
-		return Candidate{}, o
-	}
-	sortByImportance(all)
-	violating, rest := splitByBudgets(s.cycle.View(), all)
-	found := Candidate{Slot: slot}
-	reprieve := func(pods []*model.Pod) {
-		for _, pod := range pods {
-			dryRun.Add(pod, slot)
-			if !s.cycle.Objection(dryRun, slot).IsNone() {
-				dryRun.Remove(pod.Key())
-				found.Victims = append(found.Victims, pod)
-			}
-		}
-	}
-	reprieve(violating)
-	found.Violations = len(found.Victims)
-	reprieve(rest)
-	sortByImportance(found.Victims)
-	return found, plugin.Objection{}
 }
 
 // rejection says why there is no candidate among so many potential nodes.
@@ -157,15 +293,4 @@ func (s *search) rejection(potential int) (*plan.Rejection, error) {
 		}
 	}
 	return &plan.Rejection{Counts: reason.Counted(nodes)}, nil
-}
-
-// lowerPods returns the pods of lower priority on a node, in no particular order.
-func lowerPods(v state.View, slot int32, priority int32) []*model.Pod {
-	var lower []*model.Pod
-	for pod := range v.PodsOn(slot) {
-		if pod.Priority < priority {
-			lower = append(lower, pod)
-		}
-	}
-	return lower
 }

@@ -66,9 +66,11 @@ func (a *asks) Compile() plugin.Verdicts {
 		cpuMilli:       demandOf(a.CPUMilli, noCPU),
 		memoryBytes:    demandOf(a.MemoryBytes, noMemory),
 		ephemeralBytes: demandOf(a.EphemeralBytes, noEphemeral),
+		request:        model.Resources{CPUMilli: a.CPUMilli, MemoryBytes: a.MemoryBytes, EphemeralBytes: a.EphemeralBytes},
 	}
 	a.eachScalar(func(s model.Scalar) {
 		f.scalars = append(f.scalars, scalarDemand{demandOf(s.Value, firstScalar<<len(f.scalars)), s.Name})
+		f.request.Scalars = append(f.request.Scalars, s)
 	})
 	if len(f.scalars) > maxScalars {
 		return widened(f)
@@ -80,6 +82,8 @@ func (a *asks) Compile() plugin.Verdicts {
 type filter struct {
 	cpuMilli, memoryBytes, ephemeralBytes demand
 	scalars                               []scalarDemand // without zeros and ignored ones, sorted by name
+	// request is the amounts of all of them.
+	request model.Resources
 }
 
 // Filter checks everything, also after a failed check.
@@ -91,6 +95,9 @@ func (f *filter) Filter(node state.Node) reason.Code {
 	}
 	return code
 }
+
+// Request returns the amounts that are checked.
+func (f *filter) Request() *model.Resources { return &f.request }
 
 // fixed checks the number of pods and the three resources that are fields.
 func (f *filter) fixed(size *model.Node, used *model.Resources, pods int) reason.Code {

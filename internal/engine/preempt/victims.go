@@ -1,0 +1,88 @@
+package preempt
+
+import (
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// victims returns which of a node's pods of lower priority must be evicted, or the first objection to the node that evicting all of them leaves; any is
+// false if there are none. They are put back one after the other, those whose eviction would violate a budget first, and among these the more
+// important first; those with which the pod no longer fits are the victims. So it is not the least number of pods, and not always those of the
+// lowest priority.
+func (s *search) victims(slot int32) (found Candidate, o plugin.Objection, any bool) {
+	all := s.memory.lowerPods(s.cycle.View(), slot, s.pod.Priority)
+	if len(all) == 0 {
+		return found, o, false
+	}
+	if s.onlyUsage {
+		found, o = s.victimsByUse(slot, all)
+	} else {
+		found, o = s.victimsByDryRun(slot, all)
+	}
+	sortByImportance(found.Victims)
+	return found, o, true
+}
+
+// victimsByDryRun asks all filters in a dry run.
+func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
+	dryRun := s.cycle.View().DryRun(&s.memory.draft)
+	for _, pod := range all {
+		dryRun.Remove(pod.Key())
+	}
+	if o := s.cycle.Objection(dryRun, slot); !o.IsNone() {
+		return Candidate{}, o
+	}
+	return s.reprieve(slot, all, func(pod *model.Pod) (fits bool) {
+		dryRun.Add(pod, slot)
+		if fits = s.cycle.Objection(dryRun, slot).IsNone(); !fits {
+			dryRun.Remove(pod.Key())
+		}
+		return fits
+	}), plugin.Objection{}
+}
+
+// victimsByUse adds up what pods occupy, which is all that filters read.
+func (s *search) victimsByUse(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
+	if o := s.objectionWithout(slot); !o.IsNone() {
+		return Candidate{}, o
+	}
+	use := &s.memory.use
+	return s.reprieve(slot, all, func(pod *model.Pod) (fits bool) {
+		use.Add(&pod.Occupies, 1, +1)
+		if fits = s.cycle.FitsWith(slot, use); !fits {
+			use.Add(&pod.Occupies, 1, -1)
+		}
+		return fits
+	}), plugin.Objection{}
+}
+
+// objectionWithout returns the first objection to a node without its pods of lower priority, whose use is then in memory.
+func (s *search) objectionWithout(slot int32) plugin.Objection {
+	node, use := s.cycle.View().Node(slot), &s.memory.use
+	use.Reset(node)
+	bands := node.Bands()
+	for i := range bands {
+		if b := &bands[i]; b.Priority < s.pod.Priority {
+			use.Add(&b.Used, int(b.Pods), -1)
+		}
+	}
+	return s.cycle.ObjectionWith(slot, use)
+}
+
+// reprieve puts the pods back that can stay. The rest are the victims.
+func (s *search) reprieve(slot int32, all []*model.Pod, stays func(*model.Pod) bool) Candidate {
+	found := Candidate{Slot: slot}
+	violating, rest := s.memory.split(s.cycle.View(), all)
+	for _, pod := range violating {
+		if !stays(pod) {
+			found.Victims = append(found.Victims, pod)
+		}
+	}
+	found.Violations = len(found.Victims)
+	for _, pod := range rest {
+		if !stays(pod) {
+			found.Victims = append(found.Victims, pod)
+		}
+	}
+	return found
+}
