@@ -1,6 +1,10 @@
 package queue
 
-import "github.com/berth-scheduler/berth/internal/audit"
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+)
 
 // Audit checks the invariants that stand next to the fields of a Queue, by counting from nothing. It returns every violation in one error, nil
 // if there is none. It changes nothing, and asks plugins only for the order and the causes of pods. It takes time in proportion to the number of
@@ -13,6 +17,7 @@ func (q *Queue) Audit() error {
 	q.auditParked(v)
 	q.auditWaking(v)
 	q.auditPermit(v)
+	q.auditPreempting(v)
 	return v.Err()
 }
 
@@ -84,6 +89,35 @@ func (q *Queue) auditGating(v *audit.Violations) {
 		if _, ok := q.gatedBy[key]; !ok {
 			v.Add("plugin %s of profile %s gates no pods, recounted %d", key.plugin, key.profile, pods)
 		}
+	}
+}
+
+func (q *Queue) auditPreempting(v *audit.Violations) {
+	awaiting := 0
+	for _, e := range q.entries {
+		p := &e.preempting
+		if p.under < 0 || p.under > e.attempts || p.failed > e.attempts || p.left && p.under == 0 {
+			v.Add("pod %s had %d attempts; %d preemptions for it are under way and %d failed in a row; the last victim has left: %t", e.pod, e.attempts, p.under, p.failed, p.left)
+		}
+		if p.under > 0 && !p.left {
+			awaiting++
+			if !slices.Contains(q.awaited[p.last], e) {
+				v.Add("pod %s waits for %s to leave, and is not listed there", e.pod, p.last)
+			}
+		}
+		if e.place == gated && slices.Equal(e.plugins, []string{preemptionPlugin}) && p.under == 0 {
+			v.Add("pod %s is held back for a preemption that has ended", e.pod)
+		}
+	}
+	listed := 0
+	for uid, list := range q.awaited {
+		listed += len(list)
+		if len(list) == 0 {
+			v.Add("no pod waits for %s to leave, which is listed", uid)
+		}
+	}
+	if listed != awaiting {
+		v.Add("%d pods are listed by their last victims, recounted %d", listed, awaiting)
 	}
 }
 

@@ -43,6 +43,11 @@ func auditedQueue(t *testing.T) *Queue {
 	gatedPod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "gated", UID: types.UID("gated"), Labels: map[string]string{"gate": "yes"},
 	}})
+	q.Wake(at(0), arrived(pod("preempting", 0)))
+	q.Settle(at(0), plan.Decision{
+		Work: pop(t, q, at(0), "preempting"), Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}},
+		Evictions: []plan.Eviction{{Pod: pod("victim", -1)}},
+	})
 	q.Wake(at(0), arrived(pod("active", 0), pod("active-too", 0), pod("urgent", 9), pod("urgent-too", 9), gatedPod))
 	if err := q.Audit(); err != nil {
 		t.Fatal(err)
@@ -67,10 +72,15 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"pod ns/other is listed as ns/active", func(q *Queue) { get(q, "active").pod = pod("other", 0) }},
 		{"pod ns/active is gone", func(q *Queue) { get(q, "active").place = gone }},
 		{"another has that number: true", func(q *Queue) { get(q, "active").order = get(q, "gated").order }},
-		{"is number 99 of 16 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
+		{"is number 99 of 17 arrivals", func(q *Queue) { get(q, "active").order = 99 }},
 		{"pod ns/active is active and not at position 1", func(q *Queue) { get(q, "active").index = 1 }},
 		{"pod ns/urgent is active and not at position -9", func(q *Queue) { get(q, "urgent").index = -9 }},
 		{"pod ns/active is backing off after an error and not at position 0", func(q *Queue) { get(q, "active").place = erring }},
+		{"pod ns/preempting waits for victim to leave, and is not listed there", func(q *Queue) { delete(q.awaited, "victim") }},
+		{"no pod waits for other to leave, which is listed", func(q *Queue) { q.awaited["other"] = nil }},
+		{"2 pods are listed by their last victims, recounted 1", func(q *Queue) { q.awaited["victim"] = append(q.awaited["victim"], get(q, "parked")) }},
+		{"pod ns/preempting had 1 attempts; 2 preemptions for it are under way", func(q *Queue) { get(q, "preempting").preempting.under = 2 }},
+		{"pod ns/gated is held back for a preemption that has ended", func(q *Queue) { get(q, "gated").plugins = []string{preemptionPlugin} }},
 		{"it says position 1 and that it is active", func(q *Queue) { get(q, "active").index = 1 }},
 		{"it waits: false", func(q *Queue) { delete(q.entries, get(q, "active").pod.Key()) }},
 		{"pod ns/parked is at position 0 of the heap active", func(q *Queue) { q.active.entries[0] = get(q, "parked") }},
@@ -96,16 +106,16 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"pod ns/active is active and has 1 memberships, want 0", func(q *Queue) { get(q, "active").memberships = get(q, "parked").memberships }},
 		{"pod ns/parked is parked and has 0 memberships, want 1", func(q *Queue) { get(q, "parked").memberships = nil }},
 		{"1 pods are parked under Other, which does not exist", func(q *Queue) { get(q, "parked").plugins = []string{"Other"} }},
-		{"6 pods are parked under Fit, listed as Fit; recounted 5", func(q *Queue) { q.parked.byPlugin[fit].pods++ }},
+		{"7 pods are parked under Fit, listed as Fit; recounted 6", func(q *Queue) { q.parked.byPlugin[fit].pods++ }},
 		{"listed as Other", func(q *Queue) { q.parked.byPlugin[pluginKey{"", "Other"}] = q.parked.byPlugin[fit] }},
 		{"in order: 1 of 2", func(q *Queue) { q.parked.inOrder = q.parked.inOrder[1:] }},
 		{"in order: 2 of 2", func(q *Queue) { slices.Reverse(q.parked.inOrder) }},
-		{"was parked as number 99 of 9", func(q *Queue) { get(q, "parked").parking = 99 }},
+		{"was parked as number 99 of 10", func(q *Queue) { get(q, "parked").parking = 99 }},
 		{"membership 0 of pod ns/parked is of another pod (true)", func(q *Queue) { member(q).entry = get(q, "woken") }},
 		{"or in no cohort or that of another index", func(q *Queue) { cohortOf(q).bucket = &bucket{} }},
 		{"in a cohort that its bucket does not have", func(q *Queue) { bucketOf(q).cohorts = bucketOf(q).cohorts[:1] }},
 		{"if it is woken (true), that is not to be moved", func(q *Queue) { q.parked.woken.run.list = nil }},
-		{"pod ns/parked-after is in a cohort that does not have it", func(q *Queue) { cohortOf(q).last = nil }},
+		{"pod ns/preempting is in a cohort that does not have it", func(q *Queue) { cohortOf(q).last = nil }},
 		{"a cohort of priority 0 has no pods", func(q *Queue) { cohortOf(q).first = nil }},
 		{"the cohort of pod ns/parked is not linked", func(q *Queue) { member(q).before = member(q) }},
 		{"pod ns/parked of priority 0 is in a cohort of priority 7", func(q *Queue) { cohortOf(q).priority = 7 }},

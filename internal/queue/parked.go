@@ -11,11 +11,12 @@ import (
 // profile is a profile with the events that its plugins register.
 type profile struct {
 	*plugin.Profile
-	registered map[string][]model.EventToRegister // by plugin
+	registered      map[string][]model.EventToRegister // by plugin
+	holdsPreemptors bool
 }
 
 func newProfile(p *plugin.Profile) profile {
-	known := profile{p, map[string][]model.EventToRegister{}}
+	known := profile{p, map[string][]model.EventToRegister{}, holdsPreemptors(p)}
 	for _, x := range p.EnqueueExtensions {
 		known.registered[x.Name()] = x.EventsToRegister()
 	}

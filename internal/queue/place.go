@@ -32,8 +32,8 @@ var next = [places][]place{
 	active:     {deciding, gone},
 	backingOff: {active, gone},
 	erring:     {active, gone},
-	parked:     {active, backingOff, gated, gone},
-	gated:      {active, gated, gone},
+	parked:     {active, backingOff, erring, gated, gone},
+	gated:      {active, backingOff, erring, gated, gone},
 	deciding:   {parked, erring, gated, binding, gone},
 	binding:    {parked, erring, gated, gone},
 }

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -63,7 +65,9 @@ type Queue struct {
 	// Invariant: counts is how many entries are in each place.
 	counts [places]int
 	// Invariant: gatedBy has exactly the PreEnqueue plugins that hold pods. A gated pod has one plugin.
-	gatedBy  map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
+	gatedBy map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
+	// Invariant: awaited lists each pod under the last victim that it waits for, and no other; no list is empty.
+	awaited  map[types.UID][]*entry
 	moves    []Move
 	works    slab.Slab[plan.QueuedPod]
 	missed   missed
@@ -120,6 +124,9 @@ type entry struct {
 	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
 	permits bool   // the binding waits, or may, for plugins at Permit
 	from    uint64 // then, the first event that it missed
+	// Invariant: a preemption that is under way, and whose last victim has not left, is listed in Queue.awaited. A pod that DefaultPreemption holds
+	// has one under way.
+	preempting preempting
 }
 
 // New builds a queue. It checks the times; config has checked the file that they come from.
@@ -154,16 +161,18 @@ func New(config Config) (*Queue, error) {
 		errored: newHeap(byWindow),
 		idle:    newHeap(byIdleness),
 		gatedBy: map[pluginKey]int{},
+		awaited: map[types.UID][]*entry{},
 		parked:  newParkedIndex(byTurn),
 	}, nil
 }
 
-// Wake takes in what happened: pods that came, went or failed to bind, and events that may help those that are parked. It may leave events to the
+// Wake takes in what happened: pods that came, went or failed to bind, evictions, and events that may help those that are parked. It may leave events to the
 // next call; see Unfinished.
 func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	q.now = now
 	q.batches++
 	q.missed.looked = 0
+	q.left(delta.Evicted)
 	for _, f := range delta.Failed {
 		if len(f.Rejectors) > 0 {
 			q.rejectedAtPermit(now, f.Pod, f.Rejectors)
@@ -178,6 +187,9 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	}
 	for _, pod := range delta.Arrived {
 		q.arrive(now, pod)
+	}
+	for _, result := range delta.Preempted {
+		q.preempted(now, result)
 	}
 	for _, event := range delta.Events {
 		q.missed.add(event)
@@ -221,6 +233,9 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 		if e := q.entries[d.Pods[i].Pod.Key()]; e != nil {
 			e.permits = i < len(d.Placements) && slices.ContainsFunc(d.Placements[i].Steps, atPermit)
 			q.settle(now, e, &d)
+			if i == 0 {
+				q.preempts(e, &d)
+			}
 		}
 	}
 }
@@ -352,7 +367,11 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 
 // admit moves a pod to a place from which it can be popped, unless a PreEnqueue plugin holds it.
 func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
-	if plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(e.pod); plugin != "" {
+	plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(e.pod)
+	if plugin == "" && q.isPreempting(e) {
+		plugin = preemptionPlugin
+	}
+	if plugin != "" {
 		q.gate(e, plugin, why)
 		return
 	}
@@ -400,7 +419,7 @@ func (q *Queue) helps(e *entry, event model.Event) bool {
 	})
 }
 
-// wake moves a parked pod to where it can be tried again, as soon as its backoff allows.
+// wake moves a parked or gated pod to where it can be tried again, as soon as its backoff allows.
 func (q *Queue) wake(now time.Time, e *entry, why string) {
 	if q.isBackingOff(e, now) {
 		q.admit(now, e, backingOff, why)
@@ -414,6 +433,7 @@ func (q *Queue) drop(e *entry) {
 	if e.place == gated {
 		q.ungate(e)
 	}
+	q.forgetVictim(e)
 	q.move(e, gone, "")
 	delete(q.entries, e.pod.Key())
 }

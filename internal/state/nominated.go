@@ -122,6 +122,14 @@ func (v View) IsLeaving(pod *model.Pod) bool {
 	return evicted || pod.IsPreempted()
 }
 
+// leaves notes that a pod is gone from its node, or being deleted.
+func (s *State) leaves(pod *model.Pod, delta *Delta) {
+	if _, ok := s.evicted[pod.UID]; ok {
+		delete(s.evicted, pod.UID)
+		delta.Evicted = append(delta.Evicted, pod.UID)
+	}
+}
+
 // settlePreemption applies the result of a preemption: pods whose eviction failed stay.
 func (s *State) settlePreemption(result *model.PreemptionResult, delta *Delta) {
 	for _, pod := range result.Kept {

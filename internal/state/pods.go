@@ -35,6 +35,9 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 }
 
 func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
+	if pod.Terminating {
+		s.leaves(pod, delta)
+	}
 	before, confirmed := known.pod, known.phase == assumed
 	if confirmed {
 		s.confirm(known, delta)
@@ -90,6 +93,7 @@ func (s *State) confirm(p *placed, delta *Delta) {
 
 // unplace takes a pod off its node and adds the event that its room is free.
 func (s *State) unplace(p *placed, delta *Delta) {
+	s.leaves(p.pod, delta)
 	s.remove(p)
 	delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: p.pod})
 }
@@ -150,9 +154,6 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 		s.journal.add(p.slot, model.PodLabels)
 	}
 	p.pod = pod
-	if pod.Terminating {
-		delete(s.evicted, pod.UID)
-	}
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {
 		if s.bands[p.slot].restart(before, pod) {

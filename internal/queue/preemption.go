@@ -1,0 +1,110 @@
+package queue
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// While pods are being evicted for a pod, another attempt would find some of them still there. So, as in kube-scheduler, the pod is held back then,
+// until its last victim is gone or on its way out, or the evictions have ended. What is held back is what would try the pod again: a pod that nothing
+// wakes meanwhile stays parked.
+
+// preemptionPlugin is the PreEnqueue plugin under which a pod is held back.
+const preemptionPlugin = "DefaultPreemption"
+
+// preempting is what the queue knows of the evictions for a pod.
+type preempting struct {
+	under int // preemptions for the pod that have not ended
+	// last is the last victim of the newest; left says that it is gone or being deleted.
+	last types.UID
+	left bool
+	// failed counts the preemptions in a row that ended in an error.
+	failed int
+}
+
+// holdsPreemptors reports whether a profile holds back pods for which others are being evicted.
+func holdsPreemptors(p *plugin.Profile) bool {
+	return slices.ContainsFunc(p.PreEnqueue, func(pre plugin.PreEnqueue) bool { return pre.Name() == preemptionPlugin })
+}
+
+// preempts notes the evictions of a decision about a pod. Pods that are being deleted already do not count.
+func (q *Queue) preempts(e *entry, d *plan.Decision) {
+	for i := len(d.Evictions) - 1; i >= 0; i-- {
+		victim := d.Evictions[i].Pod
+		if victim.Terminating {
+			continue
+		}
+		q.forgetVictim(e)
+		e.preempting.under++
+		e.preempting.last, e.preempting.left = victim.UID, false
+		q.awaited[victim.UID] = append(q.awaited[victim.UID], e)
+		return
+	}
+}
+
+// left takes in that evicted pods are gone or being deleted.
+func (q *Queue) left(victims []types.UID) {
+	for _, uid := range victims {
+		for _, e := range q.awaited[uid] {
+			e.preempting.left = true
+		}
+		delete(q.awaited, uid)
+	}
+}
+
+// forgetVictim drops the last victim that a pod waits for.
+func (q *Queue) forgetVictim(e *entry) {
+	uid := e.preempting.last
+	if e.preempting.under == 0 || e.preempting.left {
+		return
+	}
+	e.preempting.left = true
+	rest := slices.DeleteFunc(q.awaited[uid], func(other *entry) bool { return other == e })
+	if q.awaited[uid] = rest; len(rest) == 0 {
+		delete(q.awaited, uid)
+	}
+}
+
+// isPreempting reports whether a pod is to be held back because others are being evicted for it.
+func (q *Queue) isPreempting(e *entry) bool {
+	return e.preempting.under > 0 && !e.preempting.left && q.profiles[e.pod.SchedulerName].holdsPreemptors
+}
+
+// preempted takes in that a preemption has ended. If it failed, or if the last victim was not bound yet, no deletion will be seen that could wake the
+// pod, so it is ready at once. A pod that was held back is tried again. Any other waits for an event.
+func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
+	e := q.entries[result.Preemptor.Key()]
+	if e == nil || e.pod.UID != result.Preemptor.UID || e.preempting.under == 0 {
+		return
+	}
+	if e.preempting.under > 1 { // a later one is under way
+		e.preempting.under--
+		return
+	}
+	q.forgetVictim(e)
+	e.preempting.under, e.preempting.left = 0, false
+	if result.Err == nil {
+		e.preempting.failed = 0
+	} else {
+		e.preempting.failed++
+	}
+	held := e.place == gated && e.plugins[0] == preemptionPlugin
+	switch {
+	case e.preempting.failed > 1 && (held || e.place == parked):
+		// kube-scheduler tries it again at once, over and over; where evictions are forbidden, say, that would never end.
+		e.since, e.errors = now, min(e.preempting.failed-1, e.attempts)
+		e.until = q.backoffEnd(e)
+		q.admit(now, e, erring, attemptFailed)
+	case result.Err != nil || result.InMemory:
+		q.Activate(now, []model.PodKey{e.pod.Key()})
+	case held:
+		deleted := model.Event{Resource: model.AssignedPodEvent, Action: model.Delete}
+		q.wake(now, e, deleted.Label())
+	}
+}
