@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
@@ -66,8 +67,9 @@ type Cluster struct {
 	ingest *ingest.Ingest
 	loop   *loop.Loop
 	commit *committer
-	life   int  // of the scheduler process
-	dead   bool // no process runs
+	life   int                        // of the scheduler process
+	dead   bool                       // no process runs
+	stuck  map[model.PodKey]types.UID // pods that are being deleted and stay
 	// skew is how far the wall clock is from virtual time, startSkew how far it was when the process started.
 	skew, startSkew time.Duration
 
@@ -96,11 +98,12 @@ type Round struct {
 }
 
 // Shown is one thing that the scheduler was shown: an object in a new version, the reference of an object that is gone, or the outcome of a
-// binding. Object and Bound are nil unless it is that.
+// binding or a preemption. Object, Bound and Preempted are nil unless it is that.
 type Shown struct {
-	Object kinds.Object
-	Gone   model.Ref
-	Bound  *model.BindingResult
+	Object    kinds.Object
+	Gone      model.Ref
+	Bound     *model.BindingResult
+	Preempted *model.PreemptionResult
 }
 
 // Verdict is the last that was decided about a pod.
@@ -129,7 +132,7 @@ func New(config Config) (*Cluster, error) {
 	c := &Cluster{
 		config: config, profiles: map[string]*plugin.Profile{}, now: epoch,
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
-		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{},
+		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{}, stuck: map[model.PodKey]types.UID{},
 	}
 	c.volume, c.budget = newVolumeController(c, config.Volumes), newBudgetController(c)
 	for _, p := range config.Scheduler.Profiles {
@@ -386,6 +389,8 @@ func (c *Cluster) deliver(what Shown) {
 		c.ingest.Set(what.Object)
 	case what.Bound != nil:
 		c.ingest.Bound(*what.Bound)
+	case what.Preempted != nil:
+		c.ingest.Preempted(*what.Preempted)
 	default:
 		c.ingest.Remove(what.Gone)
 	}

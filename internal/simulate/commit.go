@@ -131,7 +131,7 @@ func (m *committer) stop(reason error) {
 
 // answerLater gives what has ended to the loop before its next round: nothing happens during a round.
 func (m *committer) answerLater() {
-	if ended := m.outbox.Take(); len(ended.Settled)+len(ended.Stages) > 0 {
+	if ended := m.outbox.Take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Stages) > 0 {
 		m.c.agenda.plan(m.c.now, m.life, func() { m.hand(ended) })
 	}
 }
@@ -143,8 +143,25 @@ func (m *committer) hand(ended commit.Ended) {
 	for i := range ended.Settled {
 		m.settle(&ended.Settled[i])
 	}
+	for i := range ended.Preempted {
+		m.preempted(&ended.Preempted[i])
+	}
 	for i := range ended.Stages {
 		m.c.happened[fmt.Sprintf("%s: %s", ended.Stages[i].Stage, endOf(&ended.Stages[i]))]++
+	}
+}
+
+// preempted gives the result of a preemption to the loop.
+func (m *committer) preempted(p *commit.Preempted) {
+	result := p.Result()
+	m.c.deliver(Shown{Preempted: &result})
+	switch {
+	case p.Err != nil:
+		m.c.happened["preemption: failed"]++
+	case p.InMemory:
+		m.c.happened["preemption: done, in memory"]++
+	default:
+		m.c.happened["preemption: done"]++
 	}
 }
 
@@ -240,7 +257,9 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 			return commit.Response{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
 		}
 		return commit.Response{NodeName: pod.Spec.NodeName}
-	case commit.Patch:
+	case commit.Delete:
+		return c.deletePod(request)
+	case commit.Patch, commit.Mark:
 		if c.store.pods[key] == nil {
 			return commit.Response{Err: apierrors.NewNotFound(v1.Resource("pods"), key.Name)}
 		}

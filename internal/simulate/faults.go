@@ -29,6 +29,8 @@ type Faults struct {
 	Requests map[Fault]int
 	// Kinds are the requests that these faults happen to; all if there are none.
 	Kinds []commit.RequestKind
+	// StuckPercent of 100 pods that are being deleted stay until ReleasePods is called.
+	StuckPercent int
 	// ControllerDelayMax bounds how late a controller acts on a change to a volume or a claim.
 	ControllerDelayMax time.Duration
 	// Volumes says in how many of 100 occasions each fault happens: when a volume begins to be provisioned, or when a step's write to a volume or
@@ -124,6 +126,11 @@ type bindPlan struct {
 	fault Fault
 	times int
 	delay time.Duration
+	// stays says that the pod does not go when it is being deleted; the others are of the requests that evict it.
+	stays      bool
+	evictKind  commit.RequestKind
+	evictFault Fault
+	evictTimes int
 }
 
 // chaos draws what goes wrong. Draws happen in the order of what happens, so a seed repeats them.
@@ -180,6 +187,12 @@ func (c *chaos) fault(request commit.Request) Fault {
 			plan.times--
 		}
 		return plan.fault
+	}
+	if plan := c.plans[request.Key()]; plan != nil && plan.evictTimes != 0 && request.Kind == plan.evictKind {
+		if plan.evictTimes > 0 {
+			plan.evictTimes--
+		}
+		return plan.evictFault
 	}
 	if len(c.Requests) == 0 || len(c.Kinds) > 0 && !slices.Contains(c.Kinds, request.Kind) {
 		return NoFault
