@@ -28,12 +28,14 @@ type report struct {
 type line struct {
 	Name string `json:"name"`
 	// Unit is what is counted.
-	Unit     string    `json:"unit"`
-	Passed   int       `json:"passed"`
-	Failed   int       `json:"failed"`
-	Rejected int       `json:"rejected"`
-	Scored   int       `json:"scored"`
-	Failures []failure `json:"failures,omitempty"`
+	Unit     string `json:"unit"`
+	Passed   int    `json:"passed"`
+	Failed   int    `json:"failed"`
+	Rejected int    `json:"rejected"`
+	Scored   int    `json:"scored"`
+	// Preempted counts pods for which kube-scheduler finds others to evict.
+	Preempted int       `json:"preempted"`
+	Failures  []failure `json:"failures,omitempty"`
 	// failed counts all seeds with failures.
 	failed int
 }
@@ -56,6 +58,7 @@ func (r *report) add(o options, t *task, from *outcome) {
 	l := &r.Lines[t.line]
 	l.Passed, l.Failed = l.Passed+from.passed, l.Failed+from.failed
 	l.Rejected, l.Scored = l.Rejected+from.rejected, l.Scored+from.scored
+	l.Preempted += from.preempted
 	r.Passed, r.Failed = r.Passed+from.passed, r.Failed+from.failed
 	if from.failed == 0 {
 		return
@@ -107,12 +110,12 @@ func (r *report) print(w io.Writer, output string) error {
 
 func (r *report) table(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "SHAPE\tCOMPARED\tRESULT\tREJECTED\tSCORED\n")
+	fmt.Fprintf(t, "SHAPE\tCOMPARED\tRESULT\tREJECTED\tSCORED\tPREEMPTED\n")
 	for i := range r.Lines {
 		l := &r.Lines[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", l.Name, l.Unit, result(l.Passed, l.Failed), grouped(l.Rejected), grouped(l.Scored))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", l.Name, l.Unit, result(l.Passed, l.Failed), grouped(l.Rejected), grouped(l.Scored), grouped(l.Preempted))
 	}
-	fmt.Fprintf(t, "total\t\t%s\t\t\n", result(r.Passed, r.Failed))
+	fmt.Fprintf(t, "total\t\t%s\t\t\t\n", result(r.Passed, r.Failed))
 	if err := t.Flush(); err != nil {
 		return err
 	}

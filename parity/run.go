@@ -26,6 +26,7 @@ type task struct {
 type outcome struct {
 	passed, failed   int
 	rejected, scored int
+	preempted        int
 	differences      []compare.Difference
 	example          *cases.Case // the first case with a difference
 }
@@ -112,7 +113,7 @@ func compareCase(s cases.Shape, seed uint64) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	made := outcome{passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, differences: c.Differences}
+	made := outcome{passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, preempted: c.Preempted, differences: c.Differences}
 	if c.Failed > 0 {
 		made.example = &tc
 	}
@@ -125,7 +126,7 @@ func playSequence(s sequence.Script, seed uint64) (outcome, error) {
 		return outcome{}, err
 	}
 	return outcome{
-		passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, differences: c.Differences, example: c.Before,
+		passed: c.Passed, failed: c.Failed, rejected: c.Rejected, scored: c.Scored, preempted: c.Preempted, differences: c.Differences, example: c.Before,
 	}, nil
 }
 

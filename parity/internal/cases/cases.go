@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/oracle"
@@ -21,6 +22,8 @@ type Case struct {
 	Config []byte
 	// Cluster has the pending pods among the others.
 	oracle.Cluster
+	// Budgets are the PodDisruptionBudgets.
+	Budgets []*policyv1.PodDisruptionBudget
 }
 
 // Shape is a kind of case.
@@ -54,9 +57,27 @@ func (tc *Case) Objects() []runtime.Object {
 	return all
 }
 
+// Others returns all objects but nodes and pods.
+func (tc *Case) Others() []runtime.Object {
+	all := tc.Cluster.Others()
+	for _, b := range tc.Budgets {
+		all = append(all, b)
+	}
+	return all
+}
+
+// Add adds an object that is neither a node nor a pod.
+func (tc *Case) Add(object runtime.Object) {
+	if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
+		tc.Budgets = append(tc.Budgets, budget)
+		return
+	}
+	tc.Cluster.Add(object)
+}
+
 // Clone copies every object.
 func (tc *Case) Clone() Case {
-	return Case{Config: tc.Config, Cluster: oracle.Cluster{
+	return Case{Config: tc.Config, Budgets: copies(tc.Budgets), Cluster: oracle.Cluster{
 		Nodes: copies(tc.Nodes), Pods: copies(tc.Pods), Namespaces: copies(tc.Namespaces), Services: copies(tc.Services),
 		ReplicationControllers: copies(tc.ReplicationControllers), ReplicaSets: copies(tc.ReplicaSets), StatefulSets: copies(tc.StatefulSets),
 		PersistentVolumes: copies(tc.PersistentVolumes), PersistentVolumeClaims: copies(tc.PersistentVolumeClaims),

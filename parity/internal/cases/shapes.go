@@ -54,7 +54,7 @@ func Shapes() []Shape {
 	if VolumesJudged {
 		all = append(all, VolumeShapes()...)
 	}
-	return all
+	return append(all, PreemptShapes()...)
 }
 
 // size is mostly small, so that coincidences occur, and sometimes no nodes or more than a hundred.

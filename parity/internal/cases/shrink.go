@@ -20,6 +20,7 @@ func Shrink(tc Case, fails func(tc Case) bool) Case {
 		shrink(&tc, &tc.CSIDrivers, fails)
 		shrink(&tc, &tc.CSIStorageCapacities, fails)
 		shrink(&tc, &tc.VolumeAttachments, fails)
+		shrink(&tc, &tc.Budgets, fails)
 		if len(tc.Objects()) == before {
 			return tc
 		}

@@ -28,7 +28,9 @@ type Result struct {
 	Passed, Failed int
 	// Rejected and Scored count the pairs that kube-scheduler rejected and scored.
 	Rejected, Scored int
-	Differences      []Difference
+	// Preempted counts the pods for which kube-scheduler finds pods to evict.
+	Preempted   int
+	Differences []Difference
 }
 
 // Difference is a point on which Berth and kube-scheduler do not agree.
@@ -69,13 +71,17 @@ func Case(tc cases.Case) (Result, error) {
 	for _, p := range tc.Pods {
 		objects[p.Namespace+"/"+p.Name] = p
 	}
+	decides, err := newDecider(scheduler, tc.Clone())
+	if err != nil {
+		return Result{}, err
+	}
 	total := Result{missing: scheduler.Missing}
 	for _, pod := range ours.Pending() {
 		verdict, err := theirs.Judge(objects[pod.String()])
 		if err != nil {
 			return Result{}, err
 		}
-		if err := total.add(ours, pod, verdict); err != nil {
+		if err := total.add(ours, decides, pod, verdict); err != nil {
 			return Result{}, err
 		}
 	}
@@ -114,13 +120,20 @@ func newSnapshot(scheduler *config.Config, tc cases.Case) (*explain.Snapshot, er
 	return explain.New(scheduler, tc.Nodes, tc.Pods, tc.Others())
 }
 
-func (r *Result) add(ours *explain.Snapshot, pod *model.Pod, verdict *upstream.Verdict) error {
+func (r *Result) add(ours *explain.Snapshot, decides *decider, pod *model.Pod, verdict *upstream.Verdict) error {
 	a, err := ours.Of(pod)
 	if err != nil {
 		return err
 	}
 	c := comparison{pod: a.Pod, missing: r.missing}
 	c.whole(ours, a, verdict)
+	if verdict.Preemption != nil && !slices.Contains(r.missing, Preempts) {
+		if verdict.Preemption.Mode == upstream.Set {
+			r.Preempted++
+		}
+		d := decides.decide(pod)
+		c.preemption(&d, pod, verdict)
+	}
 	pairs := max(1, len(verdict.Nodes))
 	failed := 0
 	if len(c.differences) > 0 {
@@ -173,10 +186,12 @@ func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdi
 			}
 		}
 	default:
-		theirMessage = verdict.Message
+		theirMessage = verdict.MessageBefore
 	}
 	c.differ("", "error", quoted(theirError), quoted(a.Error))
-	c.differ("", "message", quoted(theirMessage), quoted(a.Message))
+	if verdict.Preemption == nil || slices.Contains(c.missing, Preempts) {
+		c.differ("", "message", quoted(theirMessage), quoted(a.Message))
+	}
 	var names []string
 	for i := range a.Nodes {
 		names = append(names, a.Nodes[i].Name)

@@ -114,7 +114,7 @@ func inOrder(plugin string, reasons []string) []string {
 }
 
 func judgment(v *upstream.Verdict, scored bool) []string {
-	text := []string{fmt.Sprint("message ", v.Message)}
+	text := []string{fmt.Sprint("message ", v.MessageBefore)}
 	switch {
 	case errors.Is(v.Err, upstream.ErrNoNodes):
 		return []string{"message " + v.Err.Error()}

@@ -34,7 +34,9 @@ type Result struct {
 	Passed, Failed int
 	// Rejected and Scored count those for which kube-scheduler finds no node, and those for which it scores several.
 	Rejected, Scored int
-	Differences      []compare.Difference
+	// Preempted counts those of the rejected pods for which kube-scheduler finds pods to evict.
+	Preempted   int
+	Differences []compare.Difference
 	// Before is the state on which the first differing decision was made, with its pod pending; nil if there is none.
 	Before *cases.Case
 }
@@ -158,6 +160,9 @@ func (c *check) decision(d *plan.Decision, at int) error {
 	switch {
 	case len(verdict.Best) == 0:
 		c.result.Rejected++
+		if verdict.Preemption != nil && verdict.Preemption.Mode == upstream.Set {
+			c.result.Preempted++
+		}
 	case verdict.Feasible > 1:
 		c.result.Scored++
 	}
@@ -183,7 +188,7 @@ func (c *check) before(pod *model.Pod) *cases.Case {
 		}
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(c.objects), compareRefs) {
-		tc.Cluster.Add(c.seen(c.objects[ref], keyOf(pod.Object)))
+		tc.Add(c.seen(c.objects[ref], keyOf(pod.Object)))
 	}
 	clone := tc.Clone()
 	return &clone

@@ -1,13 +1,17 @@
 package upstream
 
 import (
+	"cmp"
 	"reflect"
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -21,6 +25,25 @@ type informer struct {
 	handlers []clientcache.ResourceEventHandler
 }
 
+// budgets is the informer of PodDisruptionBudgets. It lists them in the order of names, and not of a hash table: of several budgets for a pod,
+// kube-scheduler counts the eviction against those that come first.
+type budgets struct{ *informer }
+
+// GetIndexer returns the store.
+func (b budgets) GetIndexer() clientcache.Indexer { return inOrder{b.informer.GetIndexer()} }
+
+type inOrder struct{ clientcache.Indexer }
+
+// List returns the objects in the order of namespaces and names.
+func (o inOrder) List() []any {
+	all := o.Indexer.List()
+	slices.SortFunc(all, func(a, b any) int {
+		p, q := a.(metav1.Object), b.(metav1.Object)
+		return cmp.Or(cmp.Compare(p.GetNamespace(), q.GetNamespace()), cmp.Compare(p.GetName(), q.GetName()))
+	})
+	return all
+}
+
 // newInformers gives the factory an informer for each kind that plugins read, except nodes and pods. It must be called before any plugin asks
 // the factory for one.
 func newInformers(factory informers.SharedInformerFactory) map[reflect.Type]*informer {
@@ -28,12 +51,15 @@ func newInformers(factory informers.SharedInformerFactory) map[reflect.Type]*inf
 	for _, kind := range []runtime.Object{
 		&v1.Namespace{}, &v1.Service{}, &v1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
 		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &storagev1.CSINode{}, &storagev1.CSIDriver{},
-		&storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{},
+		&storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{}, &policyv1.PodDisruptionBudget{},
 	} {
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer {
 			byNamespace := clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc}
 			made := &informer{SharedIndexInformer: clientcache.NewSharedIndexInformer(&clientcache.ListWatch{}, kind, 0, byNamespace)}
 			all[reflect.TypeOf(kind)] = made
+			if _, ok := kind.(*policyv1.PodDisruptionBudget); ok {
+				return budgets{made}
+			}
 			return made
 		})
 	}

@@ -41,11 +41,11 @@ func (n nominations) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	return on
 }
 
-// AddNominatedPod is for preemption, which is never run.
+// AddNominatedPod is for the scheduling loop, which is never run.
 func (n nominations) AddNominatedPod(klog.Logger, fwk.PodInfo, *fwk.NominatingInfo) {}
 
-// DeleteNominatedPodIfExists is for preemption, too.
+// DeleteNominatedPodIfExists is for the loop, too.
 func (n nominations) DeleteNominatedPodIfExists(*v1.Pod) {}
 
-// UpdateNominatedPod is for preemption, too.
+// UpdateNominatedPod is for the loop, too.
 func (n nominations) UpdateNominatedPod(klog.Logger, *v1.Pod, fwk.PodInfo) {}

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -67,10 +68,11 @@ func (s *Scheduler) writes(c *cycle, placed *v1.Pod, nodeName string) ([]runtime
 	return s.client.writes, nil
 }
 
-// client records updates of volumes and claims, and accepts all. It can do nothing else.
+// client records updates of volumes and claims and nominations that are cleared, and accepts all. It can do nothing else.
 type client struct {
 	kubernetes.Interface
-	writes []runtime.Object
+	writes  []runtime.Object
+	cleared []string // namespace/name of pods that are no longer nominated
 }
 
 // CoreV1 returns the recording part.
@@ -111,4 +113,24 @@ type claims struct {
 func (c claims) Update(_ context.Context, claim *v1.PersistentVolumeClaim, _ metav1.UpdateOptions) (*v1.PersistentVolumeClaim, error) {
 	c.client.writes = append(c.client.writes, claim.DeepCopy())
 	return claim, nil
+}
+
+// Pods returns a client whose Patch records.
+func (r recorder) Pods(namespace string) corev1.PodInterface {
+	return pods{r.CoreV1Interface.Pods(namespace), r.client, namespace}
+}
+
+type pods struct {
+	corev1.PodInterface
+	client    *client
+	namespace string
+}
+
+// Patch records that a pod's nomination is cleared. No other patch is sent through here.
+func (p pods) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*v1.Pod, error) {
+	if want := `{"status":{"nominatedNodeName":null}}`; string(data) != want {
+		return nil, fmt.Errorf("the patch of pod %s/%s is %s, not %s", p.namespace, name, data, want)
+	}
+	p.client.cleared = append(p.client.cleared, p.namespace+"/"+name)
+	return &v1.Pod{}, nil
 }

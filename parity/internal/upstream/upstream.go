@@ -1,10 +1,10 @@
 // Package upstream runs kube-scheduler's own plugins for a pod on every node.
 //
 // It takes a KubeSchedulerConfiguration and API objects, and gives a Verdict for a pod: each node's first rejection with code and reasons,
-// the rejections of the other filters, every score raw, normalised and weighted, the total, and the text of the FailedScheduling event; and,
-// for a pod that is placed, what its volumes need written. It owns a cache and a snapshot, which are kube-scheduler's too and follow changes
+// the rejections of the other filters, every score raw, normalised and weighted, the total, the text of the FailedScheduling event, and what
+// preemption finds on each node and chooses; and, for a pod that is placed, what its volumes need written. It owns a cache and a snapshot, which are kube-scheduler's too and follow changes
 // one by one, and informers that are never started: a change is in their stores, and has been passed to the plugins' event handlers, when the
-// call that makes it returns. It never samples nodes, binds, preempts or connects to an API server.
+// call that makes it returns. It never samples nodes, binds, evicts or connects to an API server.
 package upstream
 
 import (
@@ -31,6 +31,7 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodevolumelimits"
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
@@ -70,6 +71,8 @@ type profile struct {
 	plugins map[string]fwk.Plugin
 	filters []string // the filters' names in the order in which they run
 	weights map[string]int64
+	// evaluation is nil if DefaultPreemption is disabled.
+	evaluation *evaluation
 }
 
 // New builds a scheduler of an empty cluster from the text of a configuration, YAML or JSON.
@@ -158,6 +161,9 @@ func (p *profile) registry() frameworkruntime.Registry {
 		registry[of] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			made, err := make(ctx, args, handle)
 			p.plugins[of] = made
+			if preempts, ok := made.(*defaultpreemption.DefaultPreemption); ok && err == nil {
+				p.evaluation = watch(preempts)
+			}
 			return made, err
 		}
 	}

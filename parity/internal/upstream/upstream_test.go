@@ -81,8 +81,8 @@ func TestVerdict(t *testing.T) {
 	i.SetNode(node("a", "1"))
 	i.SetNode(node("b", "4", v1.Taint{Key: "dedicated", Effect: v1.TaintEffectNoSchedule}))
 	v := judged(t, i, waiting)
-	if want := "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."; v.Message != want {
-		t.Errorf("got %q, want %q", v.Message, want)
+	if want := "0/2 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint(s)."; v.MessageBefore != want {
+		t.Errorf("got %q, want %q", v.MessageBefore, want)
 	}
 	if got, want := fmt.Sprint(v.Plugins), "[NodeResourcesFit TaintToleration]"; got != want {
 		t.Errorf("got %s, want %s", got, want)

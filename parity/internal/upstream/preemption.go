@@ -1,0 +1,196 @@
+package upstream
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
+	"k8s.io/kubernetes/pkg/scheduler/framework/preemption"
+)
+
+// Preemption is what the PostFilter plugins made of a rejection.
+type Preemption struct {
+	// Message is what they add to the text of the FailedScheduling event.
+	Message string
+	// Mode is what becomes of the pod's nominated node; NodeName is its new value if that is Set.
+	Mode     Nomination
+	NodeName string
+	// Candidates are the nodes on which evictions make room, by name.
+	Candidates []Candidate
+	// Outranked are the pods that lose their nomination to NodeName, by namespace and name.
+	Outranked []string
+}
+
+// Nomination says what becomes of a pod's status.nominatedNodeName.
+type Nomination string
+
+// The values of Nomination.
+const (
+	Keep  Nomination = "keep"
+	Clear Nomination = "clear"
+	Set   Nomination = "set"
+)
+
+// Candidate is a node on which a pod finds room when others are evicted.
+type Candidate struct {
+	NodeName string
+	// Victims are the pods to evict, the most important one first.
+	Victims []*v1.Pod
+	// Violations is how many evictions violate a PodDisruptionBudget.
+	Violations int
+}
+
+// VictimNames returns namespace/name of the victims, sorted.
+func (c *Candidate) VictimNames() []string { return sortedNames(c.Victims) }
+
+func sortedNames(pods []*v1.Pod) []string {
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Namespace+"/"+p.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Candidate returns the candidate of that name, nil if there is none.
+func (p *Preemption) Candidate(nodeName string) *Candidate {
+	at := slices.IndexFunc(p.Candidates, func(c Candidate) bool { return c.NodeName == nodeName })
+	if at < 0 {
+		return nil
+	}
+	return &p.Candidates[at]
+}
+
+// Best returns the names of the candidates between which kube-scheduler's ladder does not decide, sorted. Pods that have not started count as
+// started now, so candidates that differ only in these are equals; kube-scheduler then takes the node at which it looked last.
+func (p *Preemption) Best() []string {
+	var best []string
+	var least [5]int64
+	for i := range p.Candidates {
+		c := &p.Candidates[i]
+		rungs := c.rungs()
+		switch d := slices.Compare(rungs[:], least[:]); {
+		case d < 0 || best == nil:
+			best, least = []string{c.NodeName}, rungs
+		case d == 0:
+			best = append(best, c.NodeName)
+		}
+	}
+	return best
+}
+
+// rungs are the criteria by which kube-scheduler chooses; less is better.
+func (c *Candidate) rungs() [5]int64 {
+	highest := int64(corev1helpers.PodPriority(c.Victims[0]))
+	sum, earliest := int64(0), int64(math.MaxInt64)
+	for _, p := range c.Victims {
+		sum += int64(corev1helpers.PodPriority(p)) + math.MaxInt32 + 1
+		if started := p.Status.StartTime; started != nil && int64(corev1helpers.PodPriority(p)) == highest {
+			earliest = min(earliest, started.UnixNano())
+		}
+	}
+	return [5]int64{int64(c.Violations), highest, sum, int64(len(c.Victims)), -earliest}
+}
+
+// evaluation is kube-scheduler's DefaultPreemption plugin, watched: what it finds on each node is kept, and what it would write to the API server
+// is not written. All potential nodes are candidates, in any configuration.
+type evaluation struct {
+	preemption.Interface
+	candidates []Candidate
+	executions chan context.Context // of the goroutines that evict, one for each victim
+}
+
+// watch makes the evaluation of a plugin that was just built.
+func watch(plugin *defaultpreemption.DefaultPreemption) *evaluation {
+	e := &evaluation{Interface: plugin}
+	plugin.Evaluator.Interface = e
+	inAnyOrder := plugin.MoreImportantVictim
+	plugin.MoreImportantVictim = func(a, b preemption.Victim) bool { return moreImportant(inAnyOrder, a, b) }
+	plugin.Executor.PreemptPod = func(ctx context.Context, _ preemption.Candidate, _ preemption.ExecutorPreemptor, _ *v1.Pod, _ string) (bool, error) {
+		e.executions <- ctx
+		return false, nil
+	}
+	return e
+}
+
+// moreImportant decides between pods that kube-scheduler takes for equally important, in the order of their names. All that have not started are: it
+// takes them for started at the moment at which it looks at them.
+func moreImportant(inAnyOrder defaultpreemption.MoreImportantVictimFunc, a, b preemption.Victim) bool {
+	p, q := a.Pods()[0].GetPod(), b.Pods()[0].GetPod()
+	if a.Priority() == b.Priority() && p.Status.StartTime == nil && q.Status.StartTime == nil {
+		return byName(p, q) < 0
+	}
+	return inAnyOrder(a, b) || !inAnyOrder(b, a) && byName(p, q) < 0
+}
+
+// GetOffsetAndNumCandidates makes all nodes candidates, from the first on.
+func (e *evaluation) GetOffsetAndNumCandidates(nodes int32) (offset, candidates int32) {
+	return 0, nodes
+}
+
+// SelectVictimsOnNode keeps what the plugin's method returns.
+func (e *evaluation) SelectVictimsOnNode(ctx context.Context, state fwk.CycleState, preemptor *v1.Pod, node fwk.NodeInfo,
+	possible []*preemption.DomainVictim, budgets []*policyv1.PodDisruptionBudget) ([]*v1.Pod, int, *fwk.Status) {
+	victims, violations, status := e.Interface.SelectVictimsOnNode(ctx, state, preemptor, node, possible, budgets)
+	if status.IsSuccess() && len(victims) > 0 {
+		e.candidates = append(e.candidates, Candidate{NodeName: node.Node().Name, Victims: victims, Violations: violations})
+	}
+	return victims, violations, status
+}
+
+// postFilter runs the PostFilter plugins as the scheduler does after a rejection, and waits until they have done everything.
+func (c *cycle) postFilter() error {
+	made := &Preemption{Mode: Clear}
+	c.verdict.Preemption = made
+	if !c.profile.HasPostFilterPlugins() {
+		return nil
+	}
+	// DefaultPreemption reads the pod again.
+	pods := c.informers.Core().V1().Pods().Informer().GetStore()
+	if err := pods.Add(c.pod); err != nil {
+		return fmt.Errorf("put pod %s/%s into kube-scheduler's stores: %w", c.pod.Namespace, c.pod.Name, err)
+	}
+	defer pods.Delete(c.pod)
+	watched := c.profile.evaluation
+	if watched == nil { // DefaultPreemption is disabled
+		watched = &evaluation{}
+	}
+	watched.candidates, watched.executions, c.client.cleared = nil, make(chan context.Context, len(c.pods)), nil
+	result, status := c.profile.RunPostFilterPlugins(c.ctx, c.state, c.pod, c.fit.Diagnosis.NodeToStatus)
+	made.Message = status.Message()
+	c.fit.Diagnosis.PostFilterMsg = made.Message
+	slices.SortFunc(watched.candidates, func(a, b Candidate) int { return strings.Compare(a.NodeName, b.NodeName) })
+	made.Candidates = watched.candidates
+	switch {
+	case result == nil || result.NominatingInfo.Mode() == fwk.ModeNoop:
+		made.Mode = Keep
+	case result.NominatingInfo.NominatedNodeName != "":
+		made.Mode, made.NodeName = Set, result.NominatingInfo.NominatedNodeName
+	}
+	if made.Mode != Set {
+		return nil
+	}
+	return made.finish(watched, c)
+}
+
+// finish waits until the plugin has evicted the victims, and checks that Best knows kube-scheduler's ladder.
+func (p *Preemption) finish(watched *evaluation, c *cycle) error {
+	chosen := p.Candidate(p.NodeName)
+	if chosen == nil || !slices.Contains(p.Best(), p.NodeName) {
+		return fmt.Errorf("kube-scheduler evicts pods from %s for %s/%s; the best candidates are %v", p.NodeName, c.pod.Namespace, c.pod.Name, p.Best())
+	}
+	if slices.ContainsFunc(chosen.Victims, func(p *v1.Pod) bool { return p.DeletionTimestamp == nil }) {
+		<-(<-watched.executions).Done() // the goroutine ends its context
+	}
+	p.Outranked = c.client.cleared
+	slices.SortFunc(p.Outranked, cmp.Compare[string])
+	return nil
+}
