@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,12 +26,12 @@ func PreemptShapes() []Shape {
 		{"preempt-choice", "many nodes that differ little: which one to make room on", preempt(alike)},
 		{"preempt-budgets", "PodDisruptionBudgets, several for a pod, broken, used up", preempt(simple, crowdOut, budgets)},
 		{"preempt-ports", "host ports in use, taints, node affinity", preempt(whole(func(*Case) {}), crowdOut)},
-		{"preempt-topology", "spread constraints and terms about other pods, both ways", preempt(topology)},
-		{"preempt-affinity", "the same on full nodes", preempt(topology, crowdOut)},
-		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{pending: limited, placed: limited, countMax: 3}.draw)},
-		{"preempt-disks", "ReadWriteOncePod claims and disks in use", preempt(volumes{pending: held, placed: held, countMax: 60}.draw)},
+		{"preempt-topology", "spread constraints and terms about other pods, both ways", preempt(few)},
+		{"preempt-affinity", "the same on full nodes", preempt(few, crowdOut)},
+		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{base: fewNodes, pending: limited, placed: limited, countMax: 2}.draw)},
+		{"preempt-disks", "ReadWriteOncePod claims and disks in use", preempt(volumes{base: fewNodes, pending: held, placed: held, countMax: 60}.draw)},
 		{"preempt-nominated", "pending pods with a nominated node, of any priority", preempt(simple, crowdOut, renominate)},
-		{"preempt-mixed", "everything at once", preempt(topology, crowdOut, budgets, renominate)},
+		{"preempt-mixed", "everything at once", preempt(few, crowdOut, budgets, renominate)},
 		{"preempt-crowd", "hundreds of nodes, pods of a few templates", preempt(crowd, crowdOut, budgets)},
 	}
 }
@@ -50,11 +51,55 @@ func preempt(base func(r *rand.Rand) Case, more ...func(r *rand.Rand, tc *Case))
 			p.Spec.Priority = pick(r, nil, ptr(int32(-10)), ptr(int32(0)), ptr(int32(5)), ptr(int32(5)), ptr(int32(10)), ptr(int32(50)), ptr(int32(math.MinInt32)))
 			age(r, p)
 		}
+		portsOnce(&tc)
 		for _, change := range more {
 			change(r, &tc)
 		}
 		return tc
 	}
+}
+
+// portsOnce leaves each host port to one pod of a node. kube-scheduler takes a port for free as soon as one of the pods that have it is gone.
+func portsOnce(tc *Case) {
+	type place struct {
+		nodeName string
+		port     int32
+	}
+	taken := map[place]bool{}
+	for _, p := range tc.Pods {
+		if isPending(p) {
+			continue
+		}
+		for _, containers := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+			for i := range containers {
+				containers[i].Ports = slices.DeleteFunc(containers[i].Ports, func(port v1.ContainerPort) bool {
+					at := place{p.Spec.NodeName, port.HostPort}
+					before := taken[at]
+					taken[at] = true
+					return before
+				})
+			}
+		}
+	}
+}
+
+// few draws nodes and pods with constraints and terms, of which few nodes take a pod.
+func few(r *rand.Rand) Case {
+	size := random.Size{Nodes: 1 + r.IntN(6), Pending: 16}
+	size.Placed = size.Nodes * (2 + r.IntN(4))
+	tc := Case{Config: EmptyConfig(), Cluster: random.TopologyCluster(r, size)}
+	if chance(r, 30) {
+		tc.Config = Config(r)
+	}
+	return tc
+}
+
+// fewNodes draws nodes of which nothing but volumes decides.
+func fewNodes(r *rand.Rand) Case {
+	nodes := 1 + r.IntN(4)
+	tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, random.Size{Nodes: nodes, Placed: 3 * nodes, Pending: 12})}
+	keep(&tc.Cluster, 0)
+	return tc
 }
 
 // age draws when a pod has started, and whether it is on its way out.
