@@ -9,7 +9,7 @@ import (
 )
 
 // preemptable is a cluster whose only node is full of pods of lower priority: web-0 and web-1 are of a budget that was written by hand and allows one
-// disruption, of them and of a third pod on a node that is cordoned.
+// disruption, of them and of a third pod on a node that is cordoned; and of one that was read from a cluster and allows more than can be seen here.
 const preemptable = `
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}
 ---
@@ -42,6 +42,12 @@ metadata: {name: plain, namespace: shop, deletionTimestamp: "2026-01-01T12:00:00
 spec: {nodeName: n1, priority: -3, containers: [{name: m, image: x, resources: {requests: {cpu: "2"}}}]}
 ---
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: read, namespace: shop, generation: 1}
+spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
+status: {observedGeneration: 1, disruptionsAllowed: 3, currentHealthy: 6, desiredHealthy: 3, expectedPods: 6}
 ---
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: other, namespace: shop}, spec: {minAvailable: 3, selector: {matchLabels: {app: other}}}}
 ---
