@@ -10,6 +10,7 @@ import (
 
 // preemptable is a cluster whose only node is full of pods of lower priority: web-0 and web-1 are of a budget that was written by hand and allows one
 // disruption, of them and of a third pod on a node that is cordoned; and of one that was read from a cluster and allows more than can be seen here.
+// Another that was read from a cluster allows less; plain is of it too, and is going anyway.
 const preemptable = `
 {apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: high}, value: 100}
 ---
@@ -27,7 +28,7 @@ status: {startTime: "2026-01-01T10:00:00Z"}
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: web-1, namespace: shop, labels: {app: web}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]}
+metadata: {name: web-1, namespace: shop, labels: {app: web, role: first}, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: web, uid: u, controller: true}]}
 spec: {nodeName: n1, priority: 5, containers: [{name: m, image: x, resources: {requests: {cpu: "1"}}}]}
 status: {startTime: "2026-01-01T11:00:00Z"}
 ---
@@ -38,7 +39,7 @@ spec: {nodeName: n2, priority: 5, containers: [{name: m, image: x, resources: {r
 ---
 apiVersion: v1
 kind: Pod
-metadata: {name: plain, namespace: shop, deletionTimestamp: "2026-01-01T12:00:00Z"}
+metadata: {name: plain, namespace: shop, labels: {role: old}, deletionTimestamp: "2026-01-01T12:00:00Z"}
 spec: {nodeName: n1, priority: -3, containers: [{name: m, image: x, resources: {requests: {cpu: "2"}}}]}
 ---
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: web, namespace: shop}, spec: {maxUnavailable: 1, selector: {matchLabels: {app: web}}}}
@@ -48,6 +49,12 @@ kind: PodDisruptionBudget
 metadata: {name: read, namespace: shop, generation: 1}
 spec: {minAvailable: 3, selector: {matchLabels: {app: web}}}
 status: {observedGeneration: 1, disruptionsAllowed: 3, currentHealthy: 6, desiredHealthy: 3, expectedPods: 6}
+---
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata: {name: spent, namespace: shop, generation: 1}
+spec: {minAvailable: 0, selector: {matchExpressions: [{key: role, operator: Exists}]}}
+status: {observedGeneration: 1, disruptionsAllowed: 0, currentHealthy: 0, desiredHealthy: 0, expectedPods: 1}
 ---
 {apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: other, namespace: shop}, spec: {minAvailable: 3, selector: {matchLabels: {app: other}}}}
 ---
@@ -82,9 +89,10 @@ These pods of lower priority would lose their nomination to n1: shop/nominated
 		{"a violated budget", "4", "high",
 			`{"node":"n1","victims":[{"pod":"shop/web-0","priority":5,"started":"2026-01-01T10:00:00Z","owner":"ReplicaSet/web"},` +
 				`{"pod":"shop/web-1","priority":5,"started":"2026-01-01T11:00:00Z","owner":"ReplicaSet/web"},{"pod":"shop/plain","priority":-3,"terminating":true}],` +
-				`"violatedBudgets":[{"budget":"shop/web","allowed":1,"victims":2}],"clearedNominations":["shop/nominated"]}`,
+				`"violatedBudgets":[{"budget":"shop/spent","allowed":0,"victims":1},{"budget":"shop/web","allowed":1,"victims":2}],"clearedNominations":["shop/nominated"]}`,
 			found + "3 victims", `
 shop/plain   -3         <not yet>              <none>           terminating
+This violates the PodDisruptionBudget shop/spent: it allows 0, and 1 would be evicted.
 This violates the PodDisruptionBudget shop/web: it allows 1, and 2 would be evicted.
 These pods`},
 		{"all victims are going anyway", "2", "high",

@@ -62,7 +62,7 @@ func (s *Snapshot) preemption(d *plan.Decision) *Preemption {
 	}
 	p.ViolatedBudgets = s.violated(d.Evictions)
 	for i := range d.Nominations {
-		if n := &d.Nominations[i]; n.Mode == plan.Clear && n.Pod.UID != pod.UID {
+		if n := &d.Nominations[i]; n.Mode == plan.Clear { // the preemptor's own is set
 			p.ClearedNominations = append(p.ClearedNominations, n.Pod.String())
 		}
 	}
