@@ -10,11 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// The features that workloads need and Berth does not have.
-const (
-	needsPreemption = "preemption"
-	needsDevices    = "devices"
-)
+// needsDevices is a feature that workloads need and Berth does not have.
+const needsDevices = "devices"
 
 // Namespaces of workloads. The two that affinity terms name have the names of scheduler_perf.
 const (
@@ -84,7 +81,7 @@ func catalogue() []row {
 		{"SchedulingInTreePVs/5000Nodes_2000Pods", 290, "", 5000, 1000, 2000, withVolumes(inTreeDisk, false)},
 		{"SchedulingMigratedInTreePVs/5000Nodes_5000Pods", 100, "", 5000, 5000, 5000, withVolumes(inTreeDisk, true, ebsInTree)},
 		{"SchedulingCSIPVs/5000Nodes_5000Pods", 100, "", 5000, 5000, 5000, withVolumes(csiDisk, true)},
-		{"PreemptionAsync/5000Nodes_AsyncAPICallsEnabled", 570, needsPreemption, 5000, 20000, 5000, nil},
+		{"PreemptionAsync/5000Nodes_AsyncAPICallsEnabled", 570, "", 5000, 20000, 5000, preemptionAsync},
 		{"Unschedulable/5kNodes/100Init/10kPods", 590, "", 5000, 100, 10000, unschedulable},
 		{"Unschedulable/5kNodes/20kInit/10kPods", 600, "", 5000, 20000, 10000, unschedulable},
 		{"NodeDeclaredFeaturesEnabled/5000Nodes20DeclaredFeatures", 890, "", 5000, 5000, 50000, declaredFeatures(20)},
@@ -94,6 +91,7 @@ func catalogue() []row {
 		{"ParkedChurn/0Parked", 0, "", 5000, 0, 10000, parkedChurn},
 		{"ParkedChurn/10000Parked", 0, "", 5000, 10000, 10000, parkedChurn},
 		{"WaitingForRoom/10000Waiting", 0, "", 5000, 10000, 10000, waitingForRoom},
+		{"PreemptionBurst/5000Preemptors", 0, "", 5000, 20000, 5000, preemptionBurst},
 		{"ManyTenants/1000Namespaces", 0, "", 5000, 5000, 5000, manyTenants},
 		{"ManyApps/2000Services", 0, "", 5000, 5000, 10000, manyApps},
 		{"WaitForFirstConsumerLocal/5000Volumes", 0, "", 5000, 0, 5000, local},
@@ -378,6 +376,36 @@ func secrets(s *Scene, c counts) {
 		return p
 	}
 	s.Standing = []Pods{standing(c, 1, s.Measured.Pod)}
+}
+
+// preemptionAsync has plain pods placed while preemptors come, five per second.
+func preemptionAsync(s *Scene, c counts) {
+	s.Fresh = []Pods{victims(c)}
+	s.Churn = []Churn{created(200*time.Millisecond, preemptor)}
+}
+
+// preemptionBurst measures pods that all preempt.
+func preemptionBurst(s *Scene, c counts) {
+	s.Fresh = []Pods{victims(c)}
+	s.Measured.Pod = preemptor
+}
+
+// victims are pods of low priority, four to a default node, which is full of them. They are created again for the next round, and go at once when they
+// are evicted, for there are no kubelets.
+func victims(c counts) Pods {
+	now := int64(0)
+	return Pods{Namespace: before, Count: c.before, Node: evenly(c.nodes, 1), Pod: func(i int) *v1.Pod {
+		p := pod(numbered("low", i), "900m", "500Mi", nil)
+		p.Spec.TerminationGracePeriodSeconds = &now
+		return p
+	}}
+}
+
+// preemptor is a pod that needs the room of three victims.
+func preemptor(i int) *v1.Pod {
+	p := pod(numbered("preemptor", i), "3", "500Mi", nil)
+	p.Spec.PriorityClassName = HighPriority
+	return p
 }
 
 func unschedulable(s *Scene, c counts) {
