@@ -60,8 +60,8 @@ func TestNodeName(t *testing.T) {
 	}
 	for _, tt := range tests {
 		a := Judge(cluster(tt.nodes), tt.pod, DefaultProfile())
-		if got := fmt.Sprint(a.Best); got != tt.best || a.Message != tt.message {
-			t.Errorf("row %d: got %s %q, want %s %q", tt.row, got, a.Message, tt.best, tt.message)
+		if got := fmt.Sprint(a.Best); got != tt.best || a.Rejected != tt.message {
+			t.Errorf("row %d: got %s %q, want %s %q", tt.row, got, a.Rejected, tt.best, tt.message)
 		}
 	}
 	no := nodeNameFilter(newCycle(Cluster{}, pod(on("n1")), Profile{}), node{Node: n2})
@@ -196,8 +196,8 @@ func TestNodeAffinityNarrowing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		a := Judge(cluster(three), pod(tt.part), DefaultProfile())
-		if got := verdicts(a); fmt.Sprint(got) != fmt.Sprint(tt.verdicts) || a.Message != tt.message {
-			t.Errorf("row %s: got %q %q, want %q %q", tt.row, got, a.Message, tt.verdicts, tt.message)
+		if got := verdicts(a); fmt.Sprint(got) != fmt.Sprint(tt.verdicts) || a.Rejected != tt.message {
+			t.Errorf("row %s: got %q %q, want %q %q", tt.row, got, a.Rejected, tt.verdicts, tt.message)
 		}
 	}
 	if a := Judge(cluster(three), pod(require(mixed)), DefaultProfile()); fmt.Sprint(a.Narrowed) != "[NodeAffinity]" || a.PreFilter != nil {

@@ -7,7 +7,9 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
@@ -35,7 +37,15 @@ type Cluster struct {
 	CSIDrivers             []*storagev1.CSIDriver
 	CSIStorageCapacities   []*storagev1.CSIStorageCapacity
 	VolumeAttachments      []*storagev1.VolumeAttachment
+
+	// DisruptionBudgets are what preemption prefers not to violate.
+	DisruptionBudgets []*Budget
+	// Evicted are pods on nodes whose eviction for another pod has been decided, and has neither failed nor been seen. They count like others.
+	Evicted []types.UID
 }
+
+// Budget is a PodDisruptionBudget.
+type Budget = policyv1.PodDisruptionBudget
 
 // Profile is the set of plugins that run, with their arguments. It must be valid: package config checks arguments.
 type Profile struct {
@@ -102,8 +112,13 @@ type Judgment struct {
 	// Narrowed names the plugins whose PreFilter narrowed the node set, sorted. A node outside has one rejection, with an empty
 	// plugin name and the reason "node(s) didn't satisfy plugin(s) [A B]".
 	Narrowed []string
-	// Message is the exact FailedScheduling text up to the part that preemption adds; empty when some node is feasible.
+	// Message is the exact FailedScheduling text; empty when some node is feasible. Where preemption has the choice among several nodes, it names the
+	// first; see Outcome.
 	Message string
+	// Rejected is the message up to the part that preemption adds.
+	Rejected string
+	// Preemption is set when no node is feasible, unless there are no nodes or the profile lacks DefaultPreemption.
+	Preemption *Preemption
 	// Nominated is the node that the pod itself is nominated to, if it is feasible: it is taken, and the other nodes are not examined.
 	Nominated string
 	// Best holds the names of the nodes with the highest total, sorted. The choice among them is free.
@@ -120,7 +135,8 @@ type Judgment struct {
 func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	cy := newCycle(c, p, profile)
 	if len(cy.nodes) == 0 {
-		return Judgment{Message: "no nodes available to schedule pods"}
+		const none = "no nodes available to schedule pods"
+		return Judgment{Message: none, Rejected: none}
 	}
 	var a Judgment
 	check := cy.filter(&a)
@@ -153,7 +169,10 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	case a.Feasible > 0:
 		cy.score(&a)
 	case a.Nominated == "":
-		a.Message = message(&a)
+		a.Rejected = message(&a)
+		if a.Message = a.Rejected; !profile.Disabled[preemptionName] {
+			cy.preempt(&a)
+		}
 	}
 	if a.Nominated != "" {
 		a.Best, a.Err = []string{a.Nominated}, nil
@@ -174,12 +193,7 @@ func (cy *cycle) passesAlone(c Cluster, n node) bool {
 
 // besideNominated returns the plugins that reject the node when the pods nominated to it that the pod does not outrank are on it.
 func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*cycle) func(node) ([]Rejection, error)) ([]Rejection, error) {
-	var nominated []*v1.Pod
-	for _, other := range c.Pods {
-		if other.Spec.NodeName == "" && other.Status.NominatedNodeName == n.Name && other.UID != p.UID && priority(other) >= priority(p) {
-			nominated = append(nominated, other)
-		}
-	}
+	nominated := nominatedBefore(c, p, n.Name)
 	if len(nominated) == 0 {
 		return nil, nil
 	}
@@ -191,6 +205,17 @@ func besideNominated(c Cluster, p *v1.Pod, profile Profile, n node, check func(*
 		}
 	}
 	return nil, nil
+}
+
+// nominatedBefore are the pods nominated to a node that the pod does not outrank.
+func nominatedBefore(c Cluster, p *v1.Pod, nodeName string) []*v1.Pod {
+	var nominated []*v1.Pod
+	for _, other := range c.Pods {
+		if other.Spec.NodeName == "" && other.Status.NominatedNodeName == nodeName && other.UID != p.UID && priority(other) >= priority(p) {
+			nominated = append(nominated, other)
+		}
+	}
+	return nominated
 }
 
 // narrowed is what filter returns for a cycle that passes the PreFilters.
@@ -349,15 +374,24 @@ func (cy *cycle) filters() func(node) ([]Rejection, error) {
 	}
 }
 
-// message writes the failure: a count per reason, sorted as text, so that "10 x" comes before "2 y".
+// message writes the rejection: a count per reason, sorted as text, so that "10 x" comes before "2 y".
 func message(a *Judgment) string {
-	text := fmt.Sprintf("0/%d nodes are available:", len(a.Nodes))
 	if a.PreFilter != nil {
-		return text + " " + joined(a.PreFilter.Reasons) + "."
+		return fmt.Sprintf("0/%d nodes are available: %s.", len(a.Nodes), joined(a.PreFilter.Reasons))
 	}
-	counts := map[string]int{}
+	reasons := map[string][]string{}
 	for _, n := range a.Nodes {
-		for _, reason := range n.Rejections[0].Reasons {
+		reasons[n.Node] = n.Rejections[0].Reasons
+	}
+	return histogram(len(a.Nodes), reasons)
+}
+
+// histogram counts the nodes by reason.
+func histogram(nodes int, reasonsOf map[string][]string) string {
+	text := fmt.Sprintf("0/%d nodes are available:", nodes)
+	counts := map[string]int{}
+	for _, reasons := range reasonsOf {
+		for _, reason := range reasons {
 			counts[reason]++
 		}
 	}

@@ -26,7 +26,7 @@ func TestMessage(t *testing.T) {
 		{"only the first plugin is reported", nodes(newNode("n1", cordoned, taint)), pod(run("cpu=1")), "0/1 nodes are available: 1 node(s) were unschedulable."},
 	}
 	for _, tt := range tests {
-		if got := Judge(cluster(tt.nodes), tt.pod, DefaultProfile()).Message; got != tt.want {
+		if got := Judge(cluster(tt.nodes), tt.pod, DefaultProfile()).Rejected; got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.name, got, tt.want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestMessageSortsAsText(t *testing.T) {
 		all = append(all, newNode(fmt.Sprint("n", i), part))
 	}
 	want := "0/12 nodes are available: 10 node(s) were unschedulable, 2 node(s) had untolerated taint(s)."
-	if got := Judge(cluster(all), pod(run("")), DefaultProfile()).Message; got != want {
+	if got := Judge(cluster(all), pod(run("")), DefaultProfile()).Rejected; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

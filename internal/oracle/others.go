@@ -46,6 +46,9 @@ func (c *Cluster) Others() []runtime.Object {
 	for _, o := range c.VolumeAttachments {
 		all = append(all, o)
 	}
+	for _, o := range c.DisruptionBudgets {
+		all = append(all, o)
+	}
 	return all
 }
 
@@ -76,5 +79,7 @@ func (c *Cluster) Add(object runtime.Object) {
 		c.CSIStorageCapacities = append(c.CSIStorageCapacities, o)
 	case *storagev1.VolumeAttachment:
 		c.VolumeAttachments = append(c.VolumeAttachments, o)
+	case *Budget:
+		c.DisruptionBudgets = append(c.DisruptionBudgets, o)
 	}
 }

@@ -50,6 +50,7 @@ var plugins = []plugin{
 const (
 	spreadName      = "PodTopologySpread"
 	podAffinityName = "InterPodAffinity"
+	preemptionName  = "DefaultPreemption" // it has no part in plugins
 
 	maxScore = 100
 )

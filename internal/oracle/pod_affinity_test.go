@@ -214,8 +214,8 @@ func TestPodAffinityTermThatDoesNotParse(t *testing.T) {
 	}
 	for i, tt := range tests {
 		a := Judge(cluster(zoned("a=z1 b=z2")), tt.pod, DefaultProfile())
-		if want := "0/2 nodes are available: parsing pod: " + tt.want + "."; a.Message != want || !a.PreFilter.Unresolvable || a.PreFilter.Plugin != podAffinityName {
-			t.Errorf("row %d: got %q, %v", i, a.Message, a.PreFilter)
+		if want := "0/2 nodes are available: parsing pod: " + tt.want + "."; a.Rejected != want || !a.PreFilter.Unresolvable || a.PreFilter.Plugin != podAffinityName {
+			t.Errorf("row %d: got %q, %v", i, a.Rejected, a.PreFilter)
 		}
 	}
 }

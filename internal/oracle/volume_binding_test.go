@@ -58,8 +58,8 @@ func TestVolumeBindingPreFilter(t *testing.T) {
 func TestNominatedButRejected(t *testing.T) {
 	c := storing("n1=z1 n2=z2", nil, classes(pvc("c", "class=now"))...)
 	a := Judge(c, pod(claims("c"), build.NominatedNodeName("n1")), DefaultProfile())
-	if want := "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."; a.Nominated != "" || a.Message != want {
-		t.Errorf("nominated to %q: %q, want %q", a.Nominated, a.Message, want)
+	if want := "0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."; a.Nominated != "" || a.Rejected != want {
+		t.Errorf("nominated to %q: %q, want %q", a.Nominated, a.Rejected, want)
 	}
 }
 
