@@ -48,6 +48,12 @@ const (
 	StorageSet     Kind = "storage object added or replaced" // by another of its name
 	StorageChanged Kind = "storage object changed"
 	StorageRemoved Kind = "storage object removed"
+
+	// Only PreemptionChange draws these.
+	BudgetSet     Kind = "budget added, replaced or changed"
+	BudgetRemoved Kind = "budget removed"
+	PodEvicted    Kind = "pod evicted" // its deletion is requested, mostly by a scheduler
+	PodStarted    Kind = "pod started" // or its start time is lost
 )
 
 // Mutation is one change to a cluster. Of the six objects only those that apply are set: old without new is a removal, new without old an
@@ -137,6 +143,7 @@ func cloned(c oracle.Cluster) oracle.Cluster {
 		PersistentVolumes: slices.Clone(c.PersistentVolumes), PersistentVolumeClaims: slices.Clone(c.PersistentVolumeClaims),
 		StorageClasses: slices.Clone(c.StorageClasses), CSINodes: slices.Clone(c.CSINodes), CSIDrivers: slices.Clone(c.CSIDrivers),
 		CSIStorageCapacities: slices.Clone(c.CSIStorageCapacities), VolumeAttachments: slices.Clone(c.VolumeAttachments),
+		DisruptionBudgets: slices.Clone(c.DisruptionBudgets), Evicted: slices.Clone(c.Evicted),
 	}
 }
 

@@ -49,6 +49,13 @@
 //	claims       claim-0 to claim-9 in two namespaces, and those of ephemeral volumes: bound, to be bound, with a node selected
 //	pods         with up to three volumes: claims, ephemeral ones, inline disks
 //
+// Functions whose names begin with Preemption make the nodes of either kind too small for their pods, and add what preemption reads:
+//
+//	priorities   the few of others, any from 0 to 199, and those around the ends of int32; pods that never preempt
+//	pods         started in one of four minutes or not at all, being deleted for another pod or otherwise; sometimes without labels
+//	budgets      up to six names in three namespaces, allowing 0 to 100 disruptions, some of them counted; selectors of all kinds, also
+//	             absent, empty and invalid ones
+//
 // Names of storage objects are used again, as are handles; resource versions are not.
 //
 // Placed pods may be terminal (Succeeded, Failed), may carry a deletionTimestamp, may be on a node that is too small for them, and may

@@ -101,9 +101,9 @@ func TopologyPod(r *rand.Rand, i int) *v1.Pod {
 	return p
 }
 
-// simplify reduces a pod to one small container.
-func simplify(r *rand.Rand, p *v1.Pod) {
-	p.Spec.Containers, p.Spec.InitContainers, p.Spec.Volumes = p.Spec.Containers[:1], nil, nil
+// simplify reduces a pod to one small container and the volumes.
+func simplify(r *rand.Rand, p *v1.Pod, volumes ...v1.Volume) {
+	p.Spec.Containers, p.Spec.InitContainers, p.Spec.Volumes = p.Spec.Containers[:1], nil, volumes
 	c := &p.Spec.Containers[0]
 	*c = v1.Container{Name: c.Name, Image: c.Image}
 	c.Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(pick(r, "100m", "250m"))}
