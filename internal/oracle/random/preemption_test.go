@@ -52,7 +52,7 @@ func TestPreemptionChange(t *testing.T) {
 // All outcomes of preemption must occur, each often enough.
 func TestPreemptionOutcomesOccur(t *testing.T) {
 	seen := map[string]int{}
-	for seed := range uint64(800) {
+	for seed := range uint64(1500) {
 		r := random.New(seed)
 		c := random.PreemptionCluster(r, random.Size{Nodes: 1 + int(seed%6), Placed: 4 + int(seed%25), Pending: 6})
 		for range 3 {
