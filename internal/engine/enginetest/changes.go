@@ -26,6 +26,7 @@ func Changes(c oracle.Cluster) []model.Change {
 	changes = setObjects(changes, c.CSIDrivers)
 	changes = setObjects(changes, c.CSIStorageCapacities)
 	changes = setObjects(changes, c.VolumeAttachments)
+	changes = setObjects(changes, c.DisruptionBudgets)
 	for _, n := range c.Nodes {
 		changes = append(changes, model.Change{Kind: model.NodeSet, Node: model.NewNode(n)})
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -21,6 +22,14 @@ type outcome struct {
 	Nodes   []plan.NodeAnswer
 	Message string
 	Error   string
+	Makes   room
+}
+
+// room is what becomes of other pods, and of nominations. Pods are written as namespace/name.
+type room struct {
+	Victims   []string // the most important first
+	Nominated string   // the node, "" if there is none
+	Clears    []string // the pods that lose their nomination, by name
 }
 
 // Compare runs the engine for a compiled pod in a view and returns the differences from the oracle's result, engine (-) and oracle (+); "" if
@@ -44,8 +53,13 @@ func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgmen
 	default:
 		got.Error = report.Message(d)
 	}
-	expected := expectedOf(want)
-	if failsInParsing(got.Error, expected.Error) {
+	got.Makes = roomOf(d)
+	candidate, message, ok := want.Outcome(got.Makes.Nominated)
+	if d.Outcome == plan.Unschedulable && !ok {
+		return fmt.Sprintf("nominated to %q, want one of %s; %s", got.Makes.Nominated, candidates(want), got.Message)
+	}
+	expected := expectedOf(want, pod.Object, candidate, message)
+	if failsInParsing(got.Error, expected.Error) || failsInPreemption(got.Message, expected.Message) {
 		return ""
 	}
 	if diff := cmp.Diff(got, expected); diff != "" && !(chosen != "" && failsElsewhere(want)) {
@@ -91,8 +105,64 @@ func WithoutFailures(all []reason.Rejection) []reason.Rejection {
 	return slices.DeleteFunc(slices.Clone(all), func(r reason.Rejection) bool { return len(r.Reasons) == 1 && pluginFailure(r.Reasons[0]) != "" })
 }
 
-func expectedOf(want oracle.Judgment) outcome {
-	o := outcome{Message: want.Message}
+// failsInPreemption reports whether preemption fails in both with the text of an error, after the same rejection.
+func failsInPreemption(got, want string) bool {
+	rejected, text, _ := strings.Cut(got, " preemption: ")
+	alsoRejected, alsoText, _ := strings.Cut(want, " preemption: ")
+	return rejected == alsoRejected && strings.Contains(text, filterFailure) && strings.Contains(alsoText, filterFailure)
+}
+
+func roomOf(d *plan.Decision) (r room) {
+	for _, n := range d.Nominations {
+		switch n.Mode {
+		case plan.Set:
+			r.Nominated = n.NodeName
+		case plan.Clear:
+			r.Clears = append(r.Clears, n.Pod.Key().String())
+		}
+	}
+	slices.Sort(r.Clears)
+	for _, e := range d.Evictions {
+		r.Victims = append(r.Victims, e.Pod.Key().String())
+		if e.NodeName != r.Nominated || e.NodeName != e.Pod.NodeName {
+			r.Victims = append(r.Victims, fmt.Sprintf("is on %s, not on %s", e.Pod.NodeName, e.NodeName))
+		}
+	}
+	return r
+}
+
+// candidates lists what the oracle would accept.
+func candidates(want oracle.Judgment) string {
+	if want.Preemption == nil {
+		return "none"
+	}
+	text := ""
+	for _, c := range want.Preemption.Candidates {
+		text += fmt.Sprintf("%s (victims %v, %d violations), ", c.Node, names(c.Victims), c.Violations)
+	}
+	return text + want.Preemption.Text
+}
+
+func names(pods []*v1.Pod) (all []string) {
+	for _, p := range pods {
+		all = append(all, p.Namespace+"/"+p.Name)
+	}
+	return all
+}
+
+// roomFor is what the oracle expects of a decision about a pod that takes the candidate.
+func roomFor(want oracle.Judgment, pod *v1.Pod, c oracle.Candidate) room {
+	r := room{Victims: names(c.Victims), Nominated: c.Node, Clears: names(c.Outranked)}
+	fails := want.Err != nil || len(want.Nodes) == 0 || len(want.Best) == 0 && want.Preemption == nil
+	if pod.Status.NominatedNodeName != "" && (fails || want.Preemption != nil && want.Preemption.Clears) {
+		r.Clears = append(r.Clears, pod.Namespace+"/"+pod.Name)
+	}
+	slices.Sort(r.Clears)
+	return r
+}
+
+func expectedOf(want oracle.Judgment, pod *v1.Pod, candidate oracle.Candidate, message string) outcome {
+	o := outcome{Message: message, Makes: roomFor(want, pod, candidate)}
 	switch {
 	case want.Err != nil:
 		o.Error = want.Err.Error()
