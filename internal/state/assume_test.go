@@ -27,6 +27,9 @@ func (s *State) everything() string {
 		for _, p := range s.pods[slot] {
 			fmt.Fprintf(&b, " %s", p.pod)
 		}
+		for _, band := range s.bands[slot] {
+			fmt.Fprintf(&b, " priority %d: %d pods, %d unstarted, %+v", band.Priority, band.Pods, band.Unstarted, band.Used)
+		}
 		fmt.Fprintln(&b)
 	}
 	fmt.Fprintln(&b, len(s.placed), "placed", s.assumed, "assumed", len(s.assumption), "events")

@@ -15,8 +15,8 @@ func (s *State) Audit() error {
 		return v.Err() // the other checks would look beyond the end of a slice
 	}
 	for _, check := range []func(*audit.Violations){
-		s.auditSlots, s.auditPods, s.auditUsage, s.auditImages, s.auditNominations, s.auditHolds, s.auditOwners, s.auditJournal,
-		s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage,
+		s.auditSlots, s.auditPods, s.auditUsage, s.auditBands, s.auditEvicted, s.auditBudgets, s.auditImages, s.auditNominations, s.auditHolds,
+		s.auditOwners, s.auditJournal, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage,
 	} {
 		check(v)
 	}
@@ -40,6 +40,8 @@ func (s *State) auditLengths(v *audit.Violations) (ok bool) {
 	expect("nonZero", len(s.nonZero))
 	expect("pods", len(s.pods))
 	expect("ports", len(s.ports))
+	expect("bands", len(s.bands))
+	expect("banded", len(s.banded))
 	for key, t := range s.topologies {
 		expect("topology "+key.Label, len(t.of))
 	}

@@ -1,12 +1,15 @@
 package state
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 	"unique"
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -52,6 +55,11 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 		QueuedPod: plan.QueuedPod{Pod: pod("assumed", "")}, NodeName: "a",
 		Holds: []plan.Hold{{Plugin: "Volumes", Object: model.Ref{Name: "volume"}}},
 	})
+	for _, name := range []string{"x", "y"} {
+		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		s.Apply([]model.Change{compiled(model.NewDisruptionBudget(budget))})
+	}
+	s.Evict(plan.Eviction{Pod: s.placed[model.PodKey{Namespace: "ns", Name: "p"}].pod, NodeName: "a"})
 	audited(t, s)
 	return s, tally
 }
@@ -102,6 +110,36 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"used of slot 0 (a) lists 0 gpu, which no pod has", func(s *State, _ *Tally) {
 			s.used[a].Scalars = []model.Scalar{{Name: unique.Make("gpu")}}
 		}},
+		{"bands has 4 slots, want 5", func(s *State, _ *Tally) { s.bands = s.bands[:4] }},
+		{"banded has 4 slots, want 5", func(s *State, _ *Tally) { s.banded = s.banded[:4] }},
+		{"slot 0 (a) has no band of priority 0", func(s *State, _ *Tally) { s.bands[a] = nil }},
+		{"slot 0 (a) has a band of priority 7", func(s *State, _ *Tally) { s.bands[a] = append(s.bands[a], Band{Priority: 7}) }},
+		{"behind that of 0", func(s *State, _ *Tally) { s.bands[a] = append(s.bands[a], s.bands[a]...) }},
+		{"has 3 pods, 2 unstarted", func(s *State, _ *Tally) { s.bands[a][0].Pods++ }},
+		{"has 2 pods, 1 unstarted", func(s *State, _ *Tally) { s.bands[a][0].Unstarted-- }},
+		{"CPUMilli:2001", func(s *State, _ *Tally) { s.bands[a][0].Used.CPUMilli++ }},
+		{"the band of priority 0 on slot 0 (a) lists 0 gpu", func(s *State, _ *Tally) {
+			s.bands[a][0].Used.Scalars = []model.Scalar{{Name: unique.Make("gpu")}}
+		}},
+		{"which no pod of priority 0 on slot 0 (a) exceeds", func(s *State, _ *Tally) { s.bands[a][0].Most.CPUMilli = 999 }},
+		{"which no pod of priority 0 on slot 0 (a) exceeds", func(s *State, _ *Tally) { s.bands[a][0].Most.EphemeralBytes = -1 }},
+		{"started at 5, not from 6 to 7", func(s *State, _ *Tally) {
+			s.placed[assumedKey].pod.Object.Status.StartTime = &metav1.Time{Time: time.Unix(5, 0)}
+			s.bands[a][0].Unstarted, s.bands[a][0].Earliest, s.bands[a][0].Latest = 1, 6, 7
+		}},
+		{"slot 0 (a) has pods, and bands that never changed", func(s *State, _ *Tally) { s.banded[a] = 0 }},
+		{"changed at the same time as those of a", func(s *State, _ *Tally) { s.banded[1] = s.banded[a] }},
+		{"the bands of slot 0 (a) changed at 999 of", func(s *State, _ *Tally) { s.banded[a] = 999 }},
+		{"priority 0 is that of 5 pods, recounted 4", func(s *State, _ *Tally) { s.byPriority[0]++ }},
+		{"priority 3 is that of 0 pods, recounted 0", func(s *State, _ *Tally) { s.byPriority[3] = 0 }},
+		{"pod ns/nobody, UID u, is to be evicted", func(s *State, _ *Tally) { s.evicted["u"] = model.PodKey{Namespace: "ns", Name: "nobody"} }},
+		{"pod ns/p, UID other, is to be evicted", func(s *State, _ *Tally) { s.evicted["other"] = s.evicted["p"] }},
+		{"pod ns/p, UID p, is to be evicted", func(s *State, _ *Tally) { s.placed[s.evicted["p"]].pod.Terminating = true }},
+		{`namespace "other" has no budgets`, func(s *State, _ *Tally) { s.budgets.byNamespace["other"] = nil }},
+		{`budget x of namespace "ns" is listed under "other"`, func(s *State, _ *Tally) {
+			s.budgets.byNamespace["other"] = s.budgets.byNamespace["ns"]
+		}},
+		{`budget x of namespace "ns" is behind y`, func(s *State, _ *Tally) { slices.Reverse(s.budgets.byNamespace["ns"]) }},
 		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
 		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a][0].pods++ }},
 		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = nil }},

@@ -69,10 +69,10 @@ func (b *bands) count(pod *model.Pod, sign int64) {
 	}
 }
 
-// restart counts a pod anew if it has got another start time since. It reports whether it has.
+// restart counts a pod anew if it has got another start time, or priority, since. It reports whether it has.
 func (b *bands) restart(before, after *model.Pod) bool {
 	was, had := before.Started()
-	if is, has := after.Started(); was == is && had == has {
+	if is, has := after.Started(); was == is && had == has && before.Priority == after.Priority {
 		return false
 	}
 	b.count(before, -1)

@@ -154,6 +154,10 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 		s.journal.add(p.slot, model.PodLabels)
 	}
 	p.pod = pod
+	if before.Priority != pod.Priority { // which an API server forbids
+		s.countPriority(before.Priority, -1)
+		s.countPriority(pod.Priority, +1)
+	}
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {
 		if s.bands[p.slot].restart(before, pod) {

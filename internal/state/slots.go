@@ -38,8 +38,8 @@ func (s *State) compactSlots() {
 
 // peaks are the largest sizes of maps, by which they are made smaller.
 type peaks struct {
-	slotOf, placed, nominated, nominatedTo, held, images, namespaces, controllers, services, serviceSets, serviceLabels int
-	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                 int
+	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, held, images, namespaces, controllers, services, serviceSets, serviceLabels int
+	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                               int
 }
 
 // shrinkMaps gives back the memory of maps that were much larger once.
@@ -49,6 +49,9 @@ func (s *State) shrinkMaps() {
 	s.placed = shrink.Map(s.placed, &p.placed)
 	s.nominations.byPod = shrink.Map(s.nominations.byPod, &p.nominated)
 	s.nominations.byNode = shrink.Map(s.nominations.byNode, &p.nominatedTo)
+	s.byPriority = shrink.Map(s.byPriority, &p.priorities)
+	s.evicted = shrink.Map(s.evicted, &p.evicted)
+	s.budgets.byNamespace = shrink.Map(s.budgets.byNamespace, &p.budgets)
 	s.held = shrink.Map(s.held, &p.held)
 	s.images = shrink.Map(s.images, &p.images)
 	s.namespaces = shrink.Map(s.namespaces, &p.namespaces)

@@ -1,0 +1,113 @@
+package state
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// auditBands recounts what preemption reads: the use by priority, the pods that are leaving and the budgets.
+func (s *State) auditBands(v *audit.Violations) {
+	byPriority, stamped := map[int32]int{}, map[uint64]string{}
+	for slot, on := range s.pods {
+		s.auditBandsOf(v, slot)
+		for _, p := range on {
+			byPriority[p.pod.Priority]++
+		}
+		switch other, taken := stamped[s.banded[slot]]; {
+		case s.banded[slot] == 0 && len(on) > 0:
+			v.Add("slot %d (%s) has pods, and bands that never changed", slot, s.name[slot])
+		case s.banded[slot] > s.stamps:
+			v.Add("the bands of slot %d (%s) changed at %d of %d", slot, s.name[slot], s.banded[slot], s.stamps)
+		case taken && s.banded[slot] != 0:
+			v.Add("the bands of slot %d (%s) changed at the same time as those of %s", slot, s.name[slot], other)
+		}
+		stamped[s.banded[slot]] = s.name[slot]
+	}
+	compareCounts(v, "priority %d is that of %d pods, recounted %d", byPriority, s.byPriority, func(n int) int { return n })
+}
+
+func (s *State) auditBandsOf(v *audit.Violations, slot int) {
+	recounted := map[int32]*Band{}
+	for _, p := range s.pods[slot] {
+		band := recounted[p.pod.Priority]
+		if band == nil {
+			band = &Band{}
+			recounted[p.pod.Priority] = band
+		}
+		band.Pods++
+		band.Used.Add(&p.pod.Occupies, +1)
+		if _, started := p.pod.Started(); !started {
+			band.Unstarted++
+		}
+	}
+	for i := range s.bands[slot] {
+		have := &s.bands[slot][i]
+		want := recounted[have.Priority]
+		if i > 0 && s.bands[slot][i-1].Priority >= have.Priority {
+			v.Add("slot %d (%s) has the band of priority %d behind that of %d", slot, s.name[slot], have.Priority, s.bands[slot][i-1].Priority)
+		}
+		if want == nil {
+			v.Add("slot %d (%s) has a band of priority %d, which no pod has", slot, s.name[slot], have.Priority)
+			continue
+		}
+		delete(recounted, have.Priority)
+		if have.Pods != want.Pods || have.Unstarted != want.Unstarted || !sameAmounts(have.Used, want.Used) {
+			v.Add("the band of priority %d on slot %d (%s) has %d pods, %d unstarted, that occupy %+v; recounted %d, %d, %+v",
+				have.Priority, slot, s.name[slot], have.Pods, have.Unstarted, have.Used, want.Pods, want.Unstarted, want.Used)
+		}
+		for _, c := range have.Used.Scalars {
+			if !slices.ContainsFunc(want.Used.Scalars, func(has model.Scalar) bool { return has.Name == c.Name }) {
+				v.Add("the band of priority %d on slot %d (%s) lists %d %s, which no pod has", have.Priority, slot, s.name[slot], c.Value, c.Name.Value())
+			}
+		}
+	}
+	for priority, want := range recounted {
+		v.Add("slot %d (%s) has no band of priority %d, which %d pods have", slot, s.name[slot], priority, want.Pods)
+	}
+	for _, p := range s.pods[slot] {
+		bands := s.bands[slot]
+		if at, found := bands.find(p.pod.Priority); found {
+			s.auditBounds(v, &bands[at], p)
+		}
+	}
+}
+
+// auditBounds checks that the bounds of a band hold for a pod.
+func (s *State) auditBounds(v *audit.Violations, band *Band, p *placed) {
+	o, most := &p.pod.Occupies, band.Most
+	if o.CPUMilli > most.CPUMilli || o.MemoryBytes > most.MemoryBytes || o.EphemeralBytes > most.EphemeralBytes {
+		v.Add("pod %s occupies %+v, more than %+v, which no pod of priority %d on slot %d (%s) exceeds",
+			p.pod, *o, most, band.Priority, p.slot, s.name[p.slot])
+	}
+	if started, ok := p.pod.Started(); ok && (started < band.Earliest || started > band.Latest) {
+		v.Add("pod %s started at %d, not from %d to %d, as all pods of priority %d on slot %d (%s)",
+			p.pod, started, band.Earliest, band.Latest, band.Priority, p.slot, s.name[p.slot])
+	}
+}
+
+func (s *State) auditEvicted(v *audit.Violations) {
+	for uid, key := range s.evicted {
+		if p := s.placed[key]; p == nil || p.pod.UID != uid || p.pod.Terminating {
+			v.Add("pod %s, UID %s, is to be evicted, and is not on a node or being deleted", key, uid)
+		}
+	}
+}
+
+func (s *State) auditBudgets(v *audit.Violations) {
+	for namespace, in := range s.budgets.byNamespace {
+		if len(in) == 0 {
+			v.Add("namespace %q has no budgets, and is listed", namespace)
+		}
+		for i, b := range in {
+			if b.Namespace != namespace {
+				v.Add("budget %s of namespace %q is listed under %q", b.Object.Name, b.Namespace, namespace)
+			}
+			if i > 0 && strings.Compare(in[i-1].Object.Name, b.Object.Name) >= 0 {
+				v.Add("budget %s of namespace %q is behind %s", b.Object.Name, namespace, in[i-1].Object.Name)
+			}
+		}
+	}
+}
