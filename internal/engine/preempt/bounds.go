@@ -20,12 +20,21 @@ type bounds struct {
 	priority int32
 	request  *model.Resources // nil if it is not known what must be free
 	version  uint64           // of the journal
-	bySlot   []bound
-	// exact are the ranks of candidates that were found, by slot.
-	exact []exact
-	used  uint64
+	used     uint64
 	// rated is how many nodes the last sync has rated.
 	rated int
+
+	// By slot: what is known of it; of which resources it is too short, a bit for each in the order of the request, or manyKinds; the bound that follows
+	// from sums, without violations; and that bound or, once the candidate was found, its rank. Ranks are without ties.
+	states []boundState
+	lacks  []uint32
+	sums   []rank
+	ranks  []rank
+	// stale is a slot of which this does not hold, -1 for none.
+	stale int32
+	// ranks hold for this version of the budgets. learned means that some are not from sums.
+	budgets uint64
+	learned bool
 }
 
 // reads are the aspects of a node that bounds and candidates depend on. The labels are those that budgets select by.
@@ -43,68 +52,70 @@ const (
 	rated
 )
 
-// bound is the bound of one slot. The rungs are those of rank; there is no violation at best.
-type bound struct {
-	sum, start     int64
-	highest, count int32
-	// lacks are the resources that it is too short of: a bit for each, in the order of the request, or manyKinds.
-	lacks uint32
-	state boundState
-}
-
-// exact is the rank of a slot's candidate, without the tie, unless at is 0.
-type exact struct {
-	rank
-	at uint64 // one more than the version of the budgets
-}
-
-// rankOf returns the best rank that the candidate of a slot may have, without the tie.
-func (b *bounds) rankOf(slot int32, budgets uint64) rank {
-	if e := &b.exact[slot]; e.at == budgets+1 {
-		return e.rank
-	}
-	own := &b.bySlot[slot]
-	return rank{highest: own.highest, sum: own.sum, count: own.count, start: own.start}
-}
-
 // learn notes the rank of a slot's candidate, which holds until the node or a budget changes.
-func (b *bounds) learn(slot int32, r rank, budgets uint64) {
+func (b *bounds) learn(slot int32, r rank) {
 	r.tie = 0
-	b.exact[slot] = exact{r, budgets + 1}
+	b.ranks[slot], b.learned = r, true
 }
 
 // sync rates the nodes that have changed.
 func (b *bounds) sync(v state.View, use *state.Use) {
 	s := v.State()
 	b.rated = 0
+	if version := v.BudgetsVersion(); b.budgets != version {
+		if b.budgets = version; b.learned {
+			copy(b.ranks, b.sums)
+			b.learned = false
+		}
+	}
 	entries, ok := s.Since(b.version)
-	slots := s.Slots()
-	if all := !ok || len(b.bySlot) == 0 || len(entries) > slots; all {
-		b.bySlot, b.exact = make([]bound, slots), make([]exact, slots)
+	if slots := s.Slots(); !ok || len(b.states) == 0 || len(entries) > slots {
+		b.resize(0)
+		b.resize(slots)
 		for slot, alive := range s.Alive() {
 			if alive {
 				b.rate(v, int32(slot), use)
 			}
 		}
-		b.version = s.Version()
-		return
+	} else {
+		b.resize(slots)
+		b.follow(v, entries, use)
+		if b.stale >= 0 && int(b.stale) < slots && s.Alive()[b.stale] {
+			b.forget(b.stale)
+			b.rate(v, b.stale, use)
+		}
 	}
-	if missing := slots - len(b.bySlot); missing > 0 {
-		b.bySlot, b.exact = append(b.bySlot, make([]bound, missing)...), append(b.exact, make([]exact, missing)...)
-	} else if missing < 0 {
-		b.bySlot, b.exact = slices.Clone(b.bySlot[:slots]), slices.Clone(b.exact[:slots])
-	}
-	alive := s.Alive()
+	b.version, b.stale = s.Version(), -1
+}
+
+func (b *bounds) follow(v state.View, entries []state.Entry, use *state.Use) {
+	alive := v.State().Alive()
 	for i, e := range entries {
 		if e.Aspects&reads == 0 || i+1 < len(entries) && entries[i+1].Slot == e.Slot && entries[i+1].Aspects&reads != 0 {
 			continue
 		}
-		b.bySlot[e.Slot], b.exact[e.Slot] = bound{}, exact{}
+		b.forget(e.Slot)
 		if alive[e.Slot] {
 			b.rate(v, e.Slot, use)
 		}
 	}
-	b.version = s.Version()
+}
+
+func (b *bounds) forget(slot int32) {
+	b.states[slot], b.lacks[slot], b.sums[slot], b.ranks[slot] = noNode, 0, rank{}, rank{}
+}
+
+// resize adds slots, which the journal names, or drops those that the state has cut off.
+func (b *bounds) resize(slots int) {
+	b.states, b.lacks = resized(b.states, slots), resized(b.lacks, slots)
+	b.sums, b.ranks = resized(b.sums, slots), resized(b.ranks, slots)
+}
+
+func resized[T any](values []T, n int) []T {
+	if missing := n - len(values); missing >= 0 {
+		return append(values, make([]T, missing)...)
+	}
+	return slices.Clone(values[:n])
 }
 
 // rate works out the bound of a node.
@@ -116,9 +127,8 @@ func (b *bounds) rate(v state.View, slot int32, use *state.Use) {
 	for lower < len(bands) && bands[lower].Priority < b.priority {
 		lower++
 	}
-	to := &b.bySlot[slot]
 	if lower == 0 {
-		to.state = noLower
+		b.states[slot] = noLower
 		return
 	}
 	use.Reset(node)
@@ -129,24 +139,27 @@ func (b *bounds) rate(v state.View, slot int32, use *state.Use) {
 		band := &bands[highest]
 		before := b.atLeast(node, use, bands[highest:highest+1])
 		use.Add(&band.Used, int(band.Pods), -1)
-		if to.lacks = b.lacking(node, use); to.lacks != 0 {
+		if b.lacks[slot] = b.lacking(node, use); b.lacks[slot] != 0 {
 			continue
 		}
-		b.set(to, bands, highest, before, max(needed, before))
+		b.states[slot] = rated
+		b.sums[slot] = boundOf(bands, highest, before, max(needed, before))
+		b.ranks[slot] = b.sums[slot]
 		return
 	}
-	to.state = tooShort
+	b.states[slot] = tooShort
 }
 
-// set sets the bound of a node where the bands up to the one at highest suffice, and those below it do not: so many pods at least must go of that band,
-// and so many in all. If the pod's request fits anyway, something else is in the way, and one pod of the lowest band may be all that must go.
-func (b *bounds) set(to *bound, bands []state.Band, highest int, ofBand, inAll int64) {
+// boundOf returns the bound of a node where the bands up to the one at highest suffice, and those below it do not: so many pods at least must go of that
+// band, and so many in all. If the pod's request fits anyway, something else is in the way, and one pod of the lowest band may be all that must go.
+func boundOf(bands []state.Band, highest int, ofBand, inAll int64) rank {
 	band := &bands[highest]
-	*to = bound{state: rated, highest: band.Priority, count: int32(inAll)}
-	to.sum = ofBand*weightOf(band.Priority) + (inAll-ofBand)*weightOf(bands[0].Priority)
-	if to.start = band.Latest; int64(band.Unstarted) >= ofBand {
-		to.start = unstarted
+	r := rank{highest: band.Priority, count: int32(inAll), start: band.Latest}
+	r.sum = ofBand*weightOf(band.Priority) + (inAll-ofBand)*weightOf(bands[0].Priority)
+	if int64(band.Unstarted) >= ofBand {
+		r.start = unstarted
 	}
+	return r
 }
 
 // lacking returns of which requested resources there is too little.

@@ -137,40 +137,36 @@ func (s *search) tryByBounds(potential []int32) {
 	}
 	s.own, s.exact = own, s.cycle.OnlyRequest()
 	open, short := s.memory.open[:0], s.memory.short[:0]
-	budgets := s.cycle.View().BudgetsVersion()
-	var first opening
+	known := s.bounds
+	if own >= 0 {
+		known.states[own], known.ranks[own], known.stale = rated, ideal, own
+	}
+	first := int32(-1)
 	for _, slot := range potential {
-		r := s.bounds.rankOf(slot, budgets)
-		switch state := s.bounds.bySlot[slot].state; {
-		case slot == own:
-			r = ideal
-		case state == noLower:
+		switch known.states[slot] {
+		case noLower:
 			s.withoutVictims++
-			continue
-		case state == tooShort:
+		case tooShort:
 			short = append(short, slot)
-			continue
-		}
-		if !first.found || r.beats(&first.rank, s, slot, first.slot) {
-			first = opening{slot: slot, rank: r, found: true}
+		default:
+			if first < 0 || s.isBetter(slot, first) {
+				first = slot
+			}
 		}
 	}
-	if first.found {
-		s.try(first.slot)
+	if first >= 0 {
+		s.try(first)
 		for _, slot := range potential {
-			state := s.bounds.bySlot[slot].state
-			if slot == first.slot || slot != own && (state == noLower || state == tooShort) {
+			if slot == first || known.states[slot] != rated {
 				continue
 			}
-			r := ideal
-			if slot != own {
-				r = s.bounds.rankOf(slot, budgets)
+			r := &known.ranks[slot]
+			if s.best != nil && r.compareRungs(&s.rank) > 0 {
+				continue
 			}
-			if s.best == nil || r.compareRungs(&s.rank) <= 0 {
-				r.tie = s.cycle.Tie(slot)
-				if s.best == nil || r.isBetter(&s.rank) {
-					open = append(open, bounded{r, slot})
-				}
+			b := bounded{*r, slot}
+			if b.tie = s.cycle.Tie(slot); s.best == nil || b.isBetter(&s.rank) {
+				open = append(open, b)
 			}
 		}
 	}
@@ -187,16 +183,9 @@ func (s *search) tryByBounds(potential []int32) {
 	s.memory.open, s.memory.short = open[:0], short[:0]
 }
 
-// opening is the node that is tried first.
-type opening struct {
-	slot  int32
-	rank  rank
-	found bool
-}
-
-// beats reports whether the bound of a slot is better than that of another. Ties are worked out only where they decide.
-func (r *rank) beats(o *rank, s *search, slot, other int32) bool {
-	if c := r.compareRungs(o); c != 0 {
+// isBetter reports whether the bound of a slot is better than that of another. Ties are worked out only where they decide.
+func (s *search) isBetter(slot, other int32) bool {
+	if c := s.bounds.ranks[slot].compareRungs(&s.bounds.ranks[other]); c != 0 {
 		return c < 0
 	}
 	return s.cycle.Tie(slot) > s.cycle.Tie(other)
@@ -231,18 +220,25 @@ func (s *search) explainShort(slots []int32) {
 		return
 	}
 	type like struct {
+		lacks uint32
 		slot  int32
 		nodes int
 	}
-	alike := map[uint32]like{}
+	var alike []like // there are few
+	at := 0
 	for _, slot := range slots {
-		lacks := s.bounds.bySlot[slot].lacks
+		lacks := s.bounds.lacks[slot]
 		if lacks&manyKinds != 0 {
 			s.try(slot)
 			continue
 		}
-		l := alike[lacks]
-		alike[lacks] = like{slot, l.nodes + 1}
+		if at >= len(alike) || alike[at].lacks != lacks {
+			if at = slices.IndexFunc(alike, func(l like) bool { return l.lacks == lacks }); at < 0 {
+				at = len(alike)
+				alike = append(alike, like{lacks: lacks, slot: slot})
+			}
+		}
+		alike[at].nodes++
 	}
 	for _, l := range alike {
 		s.objections[s.objectionWithout(l.slot)] += l.nodes
@@ -266,7 +262,7 @@ func (s *search) try(slot int32) {
 	default:
 		r := s.rankOf(&found)
 		if s.exact && slot != s.own {
-			s.bounds.learn(slot, r, s.cycle.View().BudgetsVersion())
+			s.bounds.learn(slot, r)
 		}
 		if s.best == nil || r.isBetter(&s.rank) {
 			s.best, s.rank = &found, r

@@ -1,0 +1,165 @@
+package engine_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// full is a cluster whose nodes have no cpu left.
+type full struct {
+	*bench
+	nodes, each int
+}
+
+// newFull fills each node with so many equal pods of the priority. Their start times differ from node to node and from pod to pod.
+func newFull(t testing.TB, nodes, each int, priority int32) *full {
+	f := &full{newBench(t, nodes), nodes, each}
+	for i := range nodes {
+		for j := range each {
+			f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: f.running(i, j, priority)}})
+		}
+	}
+	return f
+}
+
+func (f *full) running(node, j int, priority int32) *model.Pod {
+	i := node*f.each + j
+	p := benchPreemptor(fmt.Sprintf("low-%d", i), priority, int64(32000/f.each))
+	p.Labels = map[string]string{"app": fmt.Sprintf("app-%d", i%100)}
+	p.Spec.NodeName = fmt.Sprintf("node-%05d", node)
+	p.Status.StartTime = &metav1.Time{Time: time.Unix(int64(1_000_000+(i*7919)%500_000), 0)}
+	return model.NewPod(p)
+}
+
+func benchPreemptor(name string, priority int32, cpuMilli int64) *v1.Pod {
+	return &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: name, UID: types.UID(name)},
+		Spec: v1.PodSpec{SchedulerName: "default-scheduler", Priority: &priority, Containers: []v1.Container{{Name: "c", Resources: v1.ResourceRequirements{
+			Requests: v1.ResourceList{v1.ResourceCPU: *resource.NewMilliQuantity(cpuMilli, resource.DecimalSI), v1.ResourceMemory: resource.MustParse("500Mi")},
+		}}}},
+	}
+}
+
+// preemptor is a pending pod of priority 100.
+func (f *full) preemptor(i int, cpuMilli int64) *model.Pod {
+	pod := model.NewPod(benchPreemptor(fmt.Sprintf("high-%d", i), 100, cpuMilli))
+	f.profile.Compile(pod)
+	return pod
+}
+
+func (f *full) preempt(t testing.TB, pod *model.Pod, found bool) plan.Decision {
+	d := f.engine.Decide(f.state.View(), plan.WorkFor(pod))
+	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 != found {
+		t.Fatalf("%s: %+v", pod.Name, d)
+	}
+	return d
+}
+
+// restart changes a pod on one node.
+func (f *full) restart(i int, priority int32) {
+	pod := f.running(i*31%f.nodes, i%f.each, priority)
+	f.state.Apply([]model.Change{{Kind: model.PodGone, Key: pod.Key()}, {Kind: model.PodSet, Pod: pod}})
+}
+
+func (f *full) budgets(allowed int32) {
+	for i := range 100 {
+		f.state.Apply([]model.Change{budgetChange(i, allowed)})
+	}
+}
+
+func budgetChange(i int, allowed int32) model.Change {
+	b := model.NewDisruptionBudget(&policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: fmt.Sprintf("budget-%d", i)},
+		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprintf("app-%d", i)}}},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+	})
+	return model.Change{Kind: model.ObjectSet, Ref: b.Ref(), Compiled: b}
+}
+
+// BenchmarkPreemption decides for pods that no node has room for. In "next", each decision follows a change of a pod on one node; in "first", each is
+// for a request that was not seen before; in "burst", the pods before it were nominated, 500 in all.
+func BenchmarkPreemption(b *testing.B) {
+	for _, size := range []struct{ nodes, each int }{{5000, 4}, {5000, 30}, {20000, 4}} {
+		name := fmt.Sprintf("nodes=%d/each=%d", size.nodes, size.each)
+		one := int64(32000 / size.each)
+		f := newFull(b, size.nodes, size.each, 1)
+		run := func(what string, of func(b *testing.B, i int)) {
+			b.Run(name+"/"+what, func(b *testing.B) {
+				of(b, 1<<30) // what is remembered and filled by now is not measured
+				of(b, 1<<30+1)
+				b.ReportAllocs()
+				before := f.engine.Counters()
+				b.ResetTimer()
+				for i := range b.N {
+					of(b, i)
+				}
+				after := f.engine.Counters()
+				b.ReportMetric(float64(after.Tried-before.Tried)/float64(b.N), "tried/op")
+				b.ReportMetric(float64(after.Rated-before.Rated)/float64(b.N), "rated/op")
+			})
+		}
+		run("next", func(b *testing.B, i int) {
+			f.restart(i, 1)
+			f.preempt(b, f.preemptor(i, one), true)
+		})
+		run("two-victims", func(b *testing.B, i int) {
+			f.restart(i, 1)
+			f.preempt(b, f.preemptor(i, 2*one), true)
+		})
+		run("first", func(b *testing.B, i int) { f.preempt(b, f.preemptor(i, one+1+int64(i%100000)%one), true) })
+		var nominated []plan.Nomination
+		release := func() {
+			for _, n := range nominated {
+				f.state.Apply([]model.Change{{Kind: model.PodGone, Key: n.Pod.Key()}})
+			}
+			nominated = nil
+		}
+		run("burst", func(b *testing.B, i int) {
+			if len(nominated) == 500 {
+				b.StopTimer()
+				release()
+				b.StartTimer()
+			}
+			d := f.preempt(b, f.preemptor(i, one), true)
+			f.state.Nominate(d.Nominations...)
+			nominated = append(nominated, d.Nominations[0])
+		})
+		release()
+		f.budgets(0)
+		run("budgets", func(b *testing.B, i int) {
+			f.restart(i, 1)
+			f.preempt(b, f.preemptor(i, one), true)
+		})
+		run("budgets-changing", func(b *testing.B, i int) {
+			f.state.Apply([]model.Change{budgetChange(i%100, int32(i%2))})
+			f.preempt(b, f.preemptor(i, one), true)
+		})
+		if size.each == 30 {
+			continue
+		}
+		f = newFull(b, size.nodes, size.each, 100)
+		run("none-lower", func(b *testing.B, i int) {
+			f.restart(i, 100)
+			f.preempt(b, f.preemptor(i, one), false)
+		})
+		for i := range size.nodes { // a small pod of low priority on each
+			p := benchPreemptor(fmt.Sprintf("small-%d", i), 0, 0)
+			p.Spec.NodeName = fmt.Sprintf("node-%05d", i)
+			f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+		}
+		run("none-enough", func(b *testing.B, i int) {
+			f.restart(i, 100)
+			f.preempt(b, f.preemptor(i, one), false)
+		})
+	}
+}
