@@ -90,76 +90,79 @@ func budgetChange(i int, allowed int32) model.Change {
 // for a request that was not seen before; in "burst", the pods before it were nominated, 500 in all.
 func BenchmarkPreemption(b *testing.B) {
 	for _, size := range []struct{ nodes, each int }{{5000, 4}, {5000, 30}, {20000, 4}} {
-		name := fmt.Sprintf("nodes=%d/each=%d", size.nodes, size.each)
-		one := int64(32000 / size.each)
-		f := newFull(b, size.nodes, size.each, 1)
-		run := func(what string, of func(b *testing.B, i int)) {
-			b.Run(name+"/"+what, func(b *testing.B) {
-				of(b, 1<<30) // what is remembered and filled by now is not measured
-				of(b, 1<<30+1)
-				b.ReportAllocs()
-				before := f.engine.Counters()
-				b.ResetTimer()
-				for i := range b.N {
-					of(b, i)
-				}
-				after := f.engine.Counters()
-				b.ReportMetric(float64(after.Tried-before.Tried)/float64(b.N), "tried/op")
-				b.ReportMetric(float64(after.Rated-before.Rated)/float64(b.N), "rated/op")
-			})
-		}
-		run("next", func(b *testing.B, i int) {
-			f.restart(i, 1)
-			f.preempt(b, f.preemptor(i, one), true)
-		})
-		run("two-victims", func(b *testing.B, i int) {
-			f.restart(i, 1)
-			f.preempt(b, f.preemptor(i, 2*one), true)
-		})
-		run("first", func(b *testing.B, i int) { f.preempt(b, f.preemptor(i, one+1+int64(i%100000)%one), true) })
-		var nominated []plan.Nomination
-		release := func() {
-			for _, n := range nominated {
-				f.state.Apply([]model.Change{{Kind: model.PodGone, Key: n.Pod.Key()}})
+		b.Run(fmt.Sprintf("nodes=%d,each=%d", size.nodes, size.each), func(b *testing.B) { benchmarkPreemption(b, size.nodes, size.each) })
+	}
+}
+
+func benchmarkPreemption(b *testing.B, nodes, each int) {
+	one := int64(32000 / each)
+	f := newFull(b, nodes, each, 1)
+	run := func(what string, of func(b *testing.B, i int)) {
+		b.Run(what, func(b *testing.B) {
+			of(b, 1<<30) // what is remembered and filled by now is not measured
+			of(b, 1<<30+1)
+			b.ReportAllocs()
+			before := f.engine.Counters()
+			b.ResetTimer()
+			for i := range b.N {
+				of(b, i)
 			}
-			nominated = nil
-		}
-		run("burst", func(b *testing.B, i int) {
-			if len(nominated) == 500 {
-				b.StopTimer()
-				release()
-				b.StartTimer()
-			}
-			d := f.preempt(b, f.preemptor(i, one), true)
-			f.state.Nominate(d.Nominations...)
-			nominated = append(nominated, d.Nominations[0])
-		})
-		release()
-		f.budgets(0)
-		run("budgets", func(b *testing.B, i int) {
-			f.restart(i, 1)
-			f.preempt(b, f.preemptor(i, one), true)
-		})
-		run("budgets-changing", func(b *testing.B, i int) {
-			f.state.Apply([]model.Change{budgetChange(i%100, int32(i%2))})
-			f.preempt(b, f.preemptor(i, one), true)
-		})
-		if size.each == 30 {
-			continue
-		}
-		f = newFull(b, size.nodes, size.each, 100)
-		run("none-lower", func(b *testing.B, i int) {
-			f.restart(i, 100)
-			f.preempt(b, f.preemptor(i, one), false)
-		})
-		for i := range size.nodes { // a small pod of low priority on each
-			p := benchPreemptor(fmt.Sprintf("small-%d", i), 0, 0)
-			p.Spec.NodeName = fmt.Sprintf("node-%05d", i)
-			f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
-		}
-		run("none-enough", func(b *testing.B, i int) {
-			f.restart(i, 100)
-			f.preempt(b, f.preemptor(i, one), false)
+			after := f.engine.Counters()
+			b.ReportMetric(float64(after.Tried-before.Tried)/float64(b.N), "tried/op")
+			b.ReportMetric(float64(after.Rated-before.Rated)/float64(b.N), "rated/op")
 		})
 	}
+	run("next", func(b *testing.B, i int) {
+		f.restart(i, 1)
+		f.preempt(b, f.preemptor(i, one), true)
+	})
+	run("two-victims", func(b *testing.B, i int) {
+		f.restart(i, 1)
+		f.preempt(b, f.preemptor(i, 2*one), true)
+	})
+	run("first", func(b *testing.B, i int) { f.preempt(b, f.preemptor(i, one+1+int64(i%100000)%one), true) })
+	var nominated []plan.Nomination
+	release := func() {
+		for _, n := range nominated {
+			f.state.Apply([]model.Change{{Kind: model.PodGone, Key: n.Pod.Key()}})
+		}
+		nominated = nil
+	}
+	run("burst", func(b *testing.B, i int) {
+		if len(nominated) == 500 {
+			b.StopTimer()
+			release()
+			b.StartTimer()
+		}
+		d := f.preempt(b, f.preemptor(i, one), true)
+		f.state.Nominate(d.Nominations...)
+		nominated = append(nominated, d.Nominations[0])
+	})
+	release()
+	f.budgets(0)
+	run("budgets", func(b *testing.B, i int) {
+		f.restart(i, 1)
+		f.preempt(b, f.preemptor(i, one), true)
+	})
+	run("budgets-changing", func(b *testing.B, i int) {
+		f.state.Apply([]model.Change{budgetChange(i%100, int32(i%2))})
+		f.preempt(b, f.preemptor(i, one), true)
+	})
+	if each == 30 {
+		return
+	}
+	f = newFull(b, nodes, each, 100)
+	run("none-lower", func(b *testing.B, i int) {
+		f.restart(i, 100)
+		f.preempt(b, f.preemptor(i, one), false)
+	})
+	for i := range nodes { // a small pod of low priority on each
+		p := benchPreemptor(fmt.Sprintf("small-%d", i), 0, 0)
+		p.Spec.NodeName = fmt.Sprintf("node-%05d", i)
+		f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+	}
+	run("none-enough", func(b *testing.B, i int) {
+		f.restart(i, 100)
+		f.preempt(b, f.preemptor(i, one), false)
+	})
 }

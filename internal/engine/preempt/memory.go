@@ -39,7 +39,7 @@ type sortedPods struct {
 const (
 	// mostBounds is for how many kinds of pods bounds are kept, mostSorted how many pods are kept sorted.
 	mostBounds = 8
-	mostSorted = 1 << 16
+	mostSorted = 1 << 18
 )
 
 func memoryOf(c plugin.Cycle) *memory {
