@@ -243,6 +243,15 @@ func (s *State) auditNominations(v *audit.Violations) {
 	if len(s.nominations.byPod) != listed {
 		v.Add("byPod has %d nominated pods, byNode %d", len(s.nominations.byPod), listed)
 	}
+	var slots []int32
+	for node := range s.nominations.byNode {
+		if slot, ok := s.Slot(node); ok {
+			slots = append(slots, slot)
+		}
+	}
+	if slices.Sort(slots); !s.nominations.unsorted && !slices.Equal(slots, s.nominations.slots) {
+		v.Add("pods are nominated to the nodes of slots %d, and %d are listed", slots, s.nominations.slots)
+	}
 	for key, pod := range s.nominations.byPod {
 		if pod.Key() != key || pod.NominatedNode == "" || s.placed[key] != nil {
 			v.Add("pod %s is nominated to node %q as %s; it is on a node: %t", pod, pod.NominatedNode, key, s.placed[key] != nil)

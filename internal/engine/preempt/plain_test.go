@@ -2,6 +2,7 @@ package preempt_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -202,7 +203,7 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 						}
 					}
 				}
-				if err := c.engine.Audit(); err != nil {
+				if err := errors.Join(c.engine.Audit(), c.state.Audit()); err != nil {
 					t.Fatal(err)
 				}
 			}
