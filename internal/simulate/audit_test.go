@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -37,7 +38,9 @@ type auditor struct {
 	boundTo map[string]string
 	// judged is which part of the decisions the oracle is asked about: every one if 0 or 1, else every n-th.
 	judged, decided int
-	audited         bool // since the books were started
+	// nominated is what decisions have said of the nominations of pods that were shown before, by pod; the scheduler knows it before it is stored.
+	nominated map[model.PodKey]nomination
+	audited   bool // since the books were started
 	// occupied remembers what pods occupy: adding it up anew for every pod in every round is what an audit would cost most.
 	occupied map[*v1.Pod]*model.Resources
 }
@@ -45,6 +48,13 @@ type auditor struct {
 type placed struct {
 	pod       *v1.Pod // with its node
 	confirmed bool
+}
+
+// nomination is where a pending pod is nominated to.
+type nomination struct {
+	uid      types.UID
+	nodeName string
+	shown    bool // by the pod's status, at that time
 }
 
 func newAuditor(c *simulate.Cluster, profile oracle.Profile) *auditor {
@@ -57,7 +67,7 @@ func newAuditor(c *simulate.Cluster, profile oracle.Profile) *auditor {
 func (a *auditor) forget() {
 	a.nodes, a.pods, a.ours = map[string]*v1.Node{}, map[model.PodKey]*v1.Pod{}, map[model.PodKey]placed{}
 	a.others, a.unpromised = map[model.Ref]runtime.Object{}, map[model.PodKey]*v1.Pod{}
-	a.promises = map[model.PodKey][]plan.Write{}
+	a.promises, a.nominated = map[model.PodKey][]plan.Write{}, map[model.PodKey]nomination{}
 	a.occupied, a.audited = map[*v1.Pod]*model.Resources{}, false
 }
 
@@ -115,6 +125,9 @@ func (a *auditor) show(s simulate.Shown) {
 			a.hear(s.Bound)
 			return
 		}
+		if s.Preempted != nil {
+			return
+		}
 		a.remove(s.Gone)
 	default:
 		ref, _ := kinds.RefOf(o)
@@ -136,8 +149,23 @@ func (a *auditor) showPod(pod *v1.Pod) {
 	}
 	if _, assumed := a.ours[key]; assumed {
 		a.unpromised[key] = pod
+	} else {
+		a.nominate(key, pod)
 	}
 	a.pods[key] = pod
+}
+
+// nominate takes in where a version of a pod is nominated to. One that is not nominated, after another that was not, says nothing about what was
+// decided meanwhile.
+func (a *auditor) nominate(key model.PodKey, pod *v1.Pod) {
+	node, before := pod.Status.NominatedNodeName, a.nominated[key]
+	if node == "" && before.uid == pod.UID && !before.shown {
+		node = before.nodeName
+	}
+	delete(a.nominated, key)
+	if node != "" && pod.Spec.NodeName == "" {
+		a.nominated[key] = nomination{pod.UID, node, pod.Status.NominatedNodeName != ""}
+	}
 }
 
 func (a *auditor) remove(ref model.Ref) {
@@ -169,6 +197,7 @@ func (a *auditor) drop(key model.PodKey) {
 	delete(a.ours, key)
 	delete(a.unpromised, key)
 	delete(a.promises, key)
+	delete(a.nominated, key)
 }
 
 func (a *auditor) decide(d plan.Decision) {
@@ -179,6 +208,18 @@ func (a *auditor) decide(d plan.Decision) {
 		a.ours[p.Pod.Key()] = placed{pod: on}
 		a.unpromised[p.Pod.Key()] = a.pods[p.Pod.Key()]
 		a.promise(p)
+		delete(a.nominated, p.Pod.Key())
+	}
+	for i := range d.Nominations {
+		n := &d.Nominations[i]
+		key := n.Pod.Key()
+		if _, ours := a.ours[key]; ours || n.Mode == plan.Keep || n.Pod.NominatedNode == n.NodeName {
+			continue
+		}
+		delete(a.nominated, key)
+		if n.Mode == plan.Set {
+			a.nominated[key] = nomination{n.Pod.UID, n.NodeName, n.Pod.Object.Status.NominatedNodeName != ""}
+		}
 	}
 }
 
@@ -191,9 +232,9 @@ func (a *auditor) known() oracle.Cluster {
 	for _, key := range slices.SortedFunc(maps.Keys(a.pods), compareKeys) {
 		if mine, ok := a.ours[key]; ok {
 			c.Pods = append(c.Pods, mine.pod)
-		} else if pod := a.pods[key]; pod == a.unpromised[key] && pod.Status.NominatedNodeName != "" {
+		} else if pod := a.pods[key]; pod.Spec.NodeName == "" && pod.Status.NominatedNodeName != a.nominated[key].nodeName {
 			pod = pod.DeepCopy()
-			pod.Status.NominatedNodeName = ""
+			pod.Status.NominatedNodeName = a.nominated[key].nodeName
 			c.Pods = append(c.Pods, pod)
 		} else {
 			c.Pods = append(c.Pods, pod)
@@ -253,19 +294,54 @@ func (a *auditor) checkDecision(d plan.Decision) error {
 		}
 		return nil
 	}
-	want := oracle.Judge(now, pod.Object, a.profile)
+	asked := pod.Object.DeepCopy()
+	asked.Status.NominatedNodeName = a.nominated[key].nodeName
+	want := oracle.Judge(now, asked, a.profile)
 	verdict, _ := a.cluster.Verdict(key)
+	message := strings.TrimSuffix(verdict.Message(), " "+d.PostFilter)
+	if err := a.checkEvictions(now, &d); err != nil {
+		return err
+	}
 	switch {
 	case d.Outcome == plan.Placed && !slices.Contains(want.Best, d.Placements[0].NodeName):
 		return fmt.Errorf("it goes to %s; the oracle's best are %v (%s)", d.Placements[0].NodeName, want.Best, want.Message)
 	case d.Outcome == plan.Placed:
 		return a.checkRoom(now, &d.Placements[0])
-	case d.Rejection != nil && verdict.Message() != want.Message && !bothUnparsable(verdict.Message(), want.Message):
-		return fmt.Errorf("it is rejected with\n%q; the oracle says\n%q, best %v", verdict.Message(), want.Message, want.Best)
+	case d.Rejection != nil && message != want.Message && !bothUnparsable(message, want.Message):
+		return fmt.Errorf("it is rejected with\n%q; the oracle says\n%q, best %v", message, want.Message, want.Best)
 	case d.Outcome == plan.NoNodes && (len(now.Nodes) > 0 || verdict.Message() != want.Message):
 		return fmt.Errorf("there are %d nodes; the oracle says %q", len(now.Nodes), want.Message)
 	case d.Outcome == plan.Failed && want.Err == nil:
 		return fmt.Errorf("it fails with %q; the oracle's best are %v (%s)", d.Err, want.Best, want.Message)
+	}
+	return nil
+}
+
+// checkEvictions checks that only pods of lower priority on the one node are evicted, and that the pod fits there without them.
+func (a *auditor) checkEvictions(now oracle.Cluster, d *plan.Decision) error {
+	if len(d.Evictions) == 0 {
+		return nil
+	}
+	pod, nodeName := d.Pods[0].Pod, d.Evictions[0].NodeName
+	if n := d.NominationOf(pod); n.Mode != plan.Set || n.NodeName != nodeName {
+		return fmt.Errorf("pods are evicted on %s, and the nomination is %+v", nodeName, n)
+	}
+	without := now
+	without.Pods = slices.Clone(now.Pods)
+	for _, e := range d.Evictions {
+		before := len(without.Pods)
+		without.Pods = slices.DeleteFunc(without.Pods, func(p *v1.Pod) bool { return p.UID == e.Pod.UID && p.Spec.NodeName == nodeName })
+		if len(without.Pods) != before-1 || e.NodeName != nodeName || e.Pod.Priority >= pod.Priority {
+			return fmt.Errorf("%s with priority %d is evicted for priority %d; it is on the node: %t", e.Pod, e.Pod.Priority, pod.Priority, len(without.Pods) < before)
+		}
+	}
+	if slices.ContainsFunc(now.Pods, func(p *v1.Pod) bool { return p.Spec.NodeName == nodeName && p.DeletionTimestamp != nil }) {
+		return nil // as in kube-scheduler, one that is removed in a dry run lowers counts of spread constraints that it was not in
+	}
+	there := pod.Object.DeepCopy()
+	there.Status.NominatedNodeName = nodeName
+	if answer := oracle.Judge(without, there, a.profile); answer.Nominated != nodeName {
+		return fmt.Errorf("%d pods are evicted on %s, and the pod does not fit there then: %s", len(d.Evictions), nodeName, answer.Message)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 func (t *faultTrial) faults() simulate.Faults {
 	f := simulate.Faults{
 		WatchDelayMax: time.Duration(t.r.IntN(3000)) * time.Millisecond, BindDelayMax: time.Duration(t.r.IntN(2000)) * time.Millisecond,
-		DuplicatePercent: t.r.IntN(20), Requests: map[simulate.Fault]int{},
+		DuplicatePercent: t.r.IntN(20), StuckPercent: t.r.IntN(20), Requests: map[simulate.Fault]int{},
 	}
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
 		f.Requests[fault] = t.r.IntN(6)

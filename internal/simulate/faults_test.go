@@ -70,6 +70,8 @@ var wantHappened = []string{
 	"bind: conflict", "bind: forbidden", "bind: denied", "bind: throttled", "bind: unavailable", "bind: internal", "bind: refused",
 	"bind: lost", "bind: dropped", "bind: timed-out", "bind: late", "bind: NotFound, in earnest", "bind: Conflict, in earnest",
 	"ask: forbidden", "ask: refused", "ask: dropped", "patch: unavailable", "patch: dropped", "record: unavailable", "record: dropped", "record: AlreadyExists, in earnest",
+	"mark: conflict", "mark: forbidden", "mark: dropped", "mark: NotFound, in earnest", "delete: forbidden", "delete: lost", "delete: dropped", "delete: unavailable",
+	"preemption: done", "preemption: failed", "preemption: done, in memory", "kubelet: a pod stays",
 	"repeat: unavailable", "repeat: dropped", "repeat: NotFound, in earnest",
 	"watch: broken", "watch: resumed", "watch: listed anew", "watch: deletion missed", "watch: replacement missed", "watch: event shown twice",
 	"API server: gone", "API server: back", "process: killed", "process: stopped", "clock: set", "clock: jumped with a stalled process",
@@ -118,7 +120,7 @@ func (r *faultReport) add(t *faultTrial) {
 	r.virtual += t.c.Elapsed()
 	for kind, n := range t.c.Happened() {
 		r.happened[kind] += n
-		for _, prefix := range []string{"bind: ", "ask: ", "patch: ", "record: ", "repeat: "} {
+		for _, prefix := range []string{"bind: ", "ask: ", "patch: ", "record: ", "repeat: ", "mark: ", "delete: "} {
 			if strings.HasPrefix(kind, prefix) {
 				r.events += uint64(n)
 			}
@@ -254,6 +256,7 @@ func (t *faultTrial) resume() error {
 // rested puts everything in order, and expects that after a while no pod waits that fits somewhere.
 func (t *faultTrial) rested() error {
 	t.c.SetFaults(simulate.Faults{})
+	t.c.ReleasePods()
 	t.c.Reconnect(0)
 	t.backAt = time.Time{}
 	if !t.startAt.IsZero() {
