@@ -144,7 +144,11 @@ func (c *Commit) Preempted(p *commit.Preempted) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.families.counterVecs["scheduler_preemption_goroutines_execution_total"].WithLabelValues(result).Inc()
+	count := c.families.counterVecs["scheduler_preemption_goroutines_execution_total"]
+	if count == nil { // without the feature gate
+		return
+	}
+	count.WithLabelValues(result).Inc()
 	c.families.histogramVecs["scheduler_preemption_goroutines_duration_seconds"].WithLabelValues(result).Observe(p.Took.Seconds())
 }
 

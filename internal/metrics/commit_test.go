@@ -146,6 +146,33 @@ func TestCommit(t *testing.T) {
 	}
 }
 
+// TestPreemptions carries out two preemptions, of which one fails.
+func TestPreemptions(t *testing.T) {
+	m, registry := build(t, time.Now)
+	s := &store{hold: make(chan struct{}), sent: make(chan string, 10), fails: map[string]error{
+		"refused": apierrors.NewForbidden(v1.Resource("pods"), "refused", errors.New("no")),
+	}}
+	ended := make(outcomes, 10)
+	c, stop := committing(t, m, s, ended)
+	for _, name := range []string{"easy", "refused"} {
+		victim := pod(name, "1")
+		victim.Spec.NodeName = "a"
+		c.Start(plan.Decision{
+			Work: plan.WorkFor(model.NewPod(pod("for-"+name, "1"))), Outcome: plan.Unschedulable, Rejection: &plan.Rejection{},
+			Evictions: []plan.Eviction{{Pod: model.NewPod(victim), NodeName: "a"}},
+		})
+		<-ended
+	}
+	stop()
+	scrape(t, registry).expect(t, `
+		scheduler_preemption_goroutines_execution_total{result=success} 1
+		scheduler_preemption_goroutines_execution_total{result=error} 1
+		berth_writes_total{kind=eviction,result=success} 3
+		berth_writes_total{kind=eviction,result=error} 1
+		berth_writes_in_flight{kind=eviction} 0
+	`)
+}
+
 // TestStages binds a pod with steps, and has another rejected at Permit: what each extension point took is observed.
 func TestStages(t *testing.T) {
 	m, registry := build(t, time.Now)

@@ -80,7 +80,7 @@ func TestLoop(t *testing.T) {
 		scheduler_inflight_events{event=PodPopped} 0
 		scheduler_pending_pods{queue=incomplete} 0
 		scheduler_goroutines{operation=Filter} 0
-		scheduler_preemption_attempts_total 0
+		scheduler_preemption_attempts_total 2
 		berth_decision_phase_duration_seconds{phase=pop} 4
 		berth_decision_phase_duration_seconds{phase=prefilter} 4
 		berth_decision_phase_duration_seconds{phase=filter} 4
@@ -181,4 +181,36 @@ func TestEmptyCluster(t *testing.T) {
 		scheduler_queue_incoming_pods_total{event=ScheduleAttemptFailure,queue=backoff} 1
 		scheduler_pending_pods{queue=backoff} 1
 	`)
+}
+
+// TestPreemption has a pod evict another, one that may not, and one for which it is no use; a pod without the claim that it names is rejected at
+// PreFilter before that.
+func TestPreemption(t *testing.T) {
+	c, _, registry := simulated(t)
+	c.SetNode(node("a", "2"))
+	priority, never := int32(10), v1.PreemptNever
+	for _, name := range []string{"low", "low-too"} {
+		c.SetPod(pod(name, "1", func(p *v1.Pod) { p.Spec.NodeName = "a" }))
+	}
+	settle(t, c)
+	high := func(p *v1.Pod) { p.Spec.Priority = &priority }
+	c.SetPod(pod("high", "2", high))
+	settle(t, c)
+	c.SetPod(pod("modest", "1", high, func(p *v1.Pod) { p.Spec.PreemptionPolicy = &never }))
+	c.SetPod(pod("larger", "9", high))
+	c.SetPod(pod("claims", "1", high, func(p *v1.Pod) {
+		p.Spec.Volumes = []v1.Volume{{Name: "v", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: "missing"}}}}
+	}))
+	settle(t, c)
+	scrape(t, registry).expect(t, `
+		scheduler_preemption_attempts_total 4
+		scheduler_preemption_victims 1
+		scheduler_framework_extension_point_duration_seconds{extension_point=PreFilter,profile=default-scheduler,status=Success} 3
+		scheduler_framework_extension_point_duration_seconds{extension_point=PreFilter,profile=default-scheduler,status=UnschedulableAndUnresolvable} 1
+		scheduler_framework_extension_point_duration_seconds{extension_point=PostFilter,profile=default-scheduler,status=Success} 1
+		scheduler_framework_extension_point_duration_seconds{extension_point=PostFilter,profile=default-scheduler,status=Unschedulable} 3
+	`)
+	if sum := sumOf(t, registry, "scheduler_preemption_victims"); sum != 2 {
+		t.Errorf("%v victims are counted, want 2", sum)
+	}
 }

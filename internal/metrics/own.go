@@ -50,7 +50,7 @@ func memorySeries() []series {
 
 func writeSeries() []series {
 	return []series{
-		{name: "writes_in_flight", kind: gauge, labels: by("kind"), help: "Writes to the API that were sent and not answered: binding, status or event."},
+		{name: "writes_in_flight", kind: gauge, labels: by("kind"), help: "Writes to the API that were sent and not answered: binding, step, eviction, status or event."},
 		{name: "writes_total", kind: counter, labels: by("kind", "result"),
 			help: "Writes to the API by how they ended, success or error: a binding with all its tries, one try at a status or an event."},
 		{name: "writes_dropped_total", kind: counter, labels: by("kind"),

@@ -49,7 +49,7 @@ func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgmen
 	case plan.Placed:
 		chosen = d.Placements[0].NodeName
 	case plan.Unschedulable: // without what PostFilter plugins say
-		got.Message = d.Rejection.Text(d.Nodes)
+		got.Message = report.Message(d)
 	default:
 		got.Error = report.Message(d)
 	}
