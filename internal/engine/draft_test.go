@@ -91,6 +91,11 @@ func changeDraft(r *rand.Rand, pair *enginetest.Pair, draft *state.Draft, cluste
 	case placed || slices.ContainsFunc(pair.Cluster.Pods, func(p *v1.Pod) bool { return p.UID == pod.UID && p.Spec.NodeName == "" }):
 		draft.Remove(model.NewPod(pod).Key())
 		cluster.Pods = slices.Delete(cluster.Pods, at, at+1)
+		for _, p := range pair.Cluster.Pods { // a pod that was added waits again, and may be nominated
+			if p.UID == pod.UID && p.Spec.NodeName == "" {
+				cluster.Pods = append(cluster.Pods, p)
+			}
+		}
 	}
 }
 

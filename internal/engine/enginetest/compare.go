@@ -48,7 +48,7 @@ func Compare(v state.View, e *engine.Engine, pod *model.Pod, want oracle.Judgmen
 	switch d.Outcome {
 	case plan.Placed:
 		chosen = d.Placements[0].NodeName
-	case plan.Unschedulable: // without what PostFilter plugins say
+	case plan.Unschedulable:
 		got.Message = report.Message(d)
 	default:
 		got.Error = report.Message(d)
