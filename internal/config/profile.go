@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -186,7 +187,12 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	if profile.Filters, err = all(order[filter], filter, made, plugin.AsFilter); err != nil {
 		return err
 	}
-	if profile.PostFilters, err = all(order[postFilter], postFilter, made, as[plugin.PostFilter]); err != nil {
+	postFilters := made
+	if of := absent.NewPostFilter(); made[of.Name()] == nil {
+		postFilters = maps.Clone(made)
+		postFilters[of.Name()] = of
+	}
+	if profile.PostFilters, err = all(order[postFilter], postFilter, postFilters, as[plugin.PostFilter]); err != nil {
 		return err
 	}
 	scores, err := all(order[score], score, made, plugin.AsScore)

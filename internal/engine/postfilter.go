@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -19,7 +20,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	}
 	e.enter(PostFilter)
 	own := *of // a copy, so that cycles of placed pods stay on the stack
-	c := &postFilterCycle{engine: e, cycle: &own, counts: counts}
+	c := &postFilterCycle{engine: e, cycle: &own, counts: counts, rejection: d.Rejection}
 	if counts != nil {
 		e.prepare(c.cycle) // a remembered rejection needed no filters
 	}
@@ -60,6 +61,8 @@ type postFilterCycle struct {
 	cycle  *cycle
 	// counts are the objections to the nodes, nil if PreFilter rejected the pod.
 	counts *objectionCounts
+	// rejection is what they amount to.
+	rejection *plan.Rejection
 	// use is that of slot with the pods nominated before, of which there are none if nominated is empty.
 	use       state.Use
 	nominated []*model.Pod
@@ -70,6 +73,20 @@ var _ plugin.Cycle = (*postFilterCycle)(nil)
 
 // View returns the view of the cycle.
 func (p *postFilterCycle) View() state.View { return p.cycle.view }
+
+// PreFiltered reports whether the plugin has run at PreFilter: it is in the order, and no plugin before it rejected the pod.
+func (p *postFilterCycle) PreFiltered(name string) bool {
+	order := p.cycle.profile.PreFilterOrder
+	at := slices.Index(order, name)
+	if at < 0 || p.counts != nil {
+		return at >= 0
+	}
+	last := -1 // of several plugins that left no node together, the last one rejected the pod
+	for _, by := range p.rejection.Plugins {
+		last = max(last, slices.Index(order, by))
+	}
+	return last < 0 || at <= last
+}
 
 // Tie returns the number that decides between equally good nodes.
 func (p *postFilterCycle) Tie(slot int32) uint64 {

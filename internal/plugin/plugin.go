@@ -155,6 +155,8 @@ type Cycle interface {
 	Potential() []int32
 	// Resolvable reports whether a node is one of these.
 	Resolvable(slot int32) bool
+	// PreFiltered reports whether kube-scheduler's plugin of that name has run at PreFilter in this turn: these run in order, until one rejects the pod.
+	PreFiltered(plugin string) bool
 	// Tie returns a number for each node; of equally good ones, that with the highest is taken.
 	Tie(slot int32) uint64
 	// Objection returns the first objection to a node in a dry run of View.

@@ -217,7 +217,7 @@ func TestExamples(t *testing.T) {
 		{
 			"28: rejected before any node is looked at", [][]runtime.Object{nodes("n1= n2="), on("n1", "a(1)", preempted)},
 			preemptor("1", build.Claims("missing"), build.NominatedNodeName("n1")),
-			"clear preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling.",
+			"keep not found", // DynamicResources ends the chain
 		},
 		{
 			"29: named node", [][]runtime.Object{nodes("n1= n2= n3="), on("n1", "a(100)"), on("n2", "b(1)")},
