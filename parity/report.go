@@ -125,14 +125,14 @@ func (r *report) table(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "\n%.1f s. Compared for each pod and node: whether it is feasible; the plugin that rejects it, with status code and\n"+
 		"reasons, and what every other plugin would say; each normalised score, its weight and the total. For each pod: the\n"+
-		"message, any error, and that the chosen node is among the best.\n", r.Seconds)
+		"message, any error, and that the chosen node is among the best; without one, what preemption chooses.\n", r.Seconds)
 	if len(missing) > 0 {
 		without := "volumes or claims"
 		if cases.VolumesJudged {
 			without = "resource claims"
 		}
 		fmt.Fprintf(w, "Plugins that Berth does not have yet: %s.\n"+
-			"kube-scheduler has them enabled. No pod here has %s; what DefaultPreemption adds to a message is left out.\n", strings.Join(missing, ", "), without)
+			"kube-scheduler has them enabled. No pod here has %s.\n", strings.Join(missing, ", "), without)
 	}
 	return nil
 }

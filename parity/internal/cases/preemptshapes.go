@@ -28,7 +28,7 @@ func PreemptShapes() []Shape {
 		{"preempt-ports", "host ports in use, taints, node affinity", preempt(whole(func(*Case) {}), crowdOut)},
 		{"preempt-topology", "spread constraints and terms about other pods, both ways", preempt(few)},
 		{"preempt-affinity", "the same on full nodes", preempt(few, crowdOut)},
-		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{base: fewNodes, pending: limited, placed: limited, countMax: 2}.draw)},
+		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{base: oneNode, pending: limited, placed: limited, countMax: 2}.draw)},
 		{"preempt-disks", "ReadWriteOncePod claims and disks in use", preempt(volumes{base: fewNodes, pending: held, placed: held, countMax: 60}.draw)},
 		{"preempt-nominated", "pending pods with a nominated node, of any priority", preempt(simple, crowdOut, renominate)},
 		{"preempt-mixed", "everything at once", preempt(few, crowdOut, budgets, renominate)},
@@ -91,6 +91,14 @@ func few(r *rand.Rand) Case {
 	if chance(r, 30) {
 		tc.Config = Config(r)
 	}
+	return tc
+}
+
+// oneNode draws one or two nodes of which nothing but volumes decides.
+func oneNode(r *rand.Rand) Case {
+	nodes := 1 + r.IntN(2)
+	tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, random.Size{Nodes: nodes, Placed: 4 * nodes, Pending: 16})}
+	keep(&tc.Cluster, 0)
 	return tc
 }
 

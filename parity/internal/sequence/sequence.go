@@ -156,6 +156,14 @@ func (c *check) decision(d *plan.Decision, at int) error {
 		}
 	} else {
 		differ("no node", theirOutcome(verdict), ourOutcome(d))
+		if d.Outcome == plan.Unschedulable && verdict.Preemption != nil {
+			c.result.Differences = append(c.result.Differences, compare.PreemptionDifferences(d, pod, verdict)...)
+		}
+	}
+	for i := range d.Nominations { // in the next decision's state, before any watch shows them
+		if err := c.nominate(&d.Nominations[i]); err != nil {
+			return err
+		}
 	}
 	switch {
 	case len(verdict.Best) == 0:
@@ -206,6 +214,16 @@ func nodesAsked(d *plan.Decision, verdict *upstream.Verdict) int {
 	return d.Nodes
 }
 
+// nominate nominates a pod in kube-scheduler as Berth has done, unless it is on a node.
+func (c *check) nominate(n *plan.Nomination) error {
+	if n.Mode == plan.Keep || slices.ContainsFunc(c.theirs.Placed(), func(p *v1.Pod) bool { return p.UID == n.Pod.UID }) {
+		return nil
+	}
+	pod := n.Pod.Object.DeepCopy()
+	pod.Status.NominatedNodeName = n.NodeName
+	return c.theirs.SetPod(pod)
+}
+
 func (c *check) placement(d *plan.Placement, verdict *upstream.Verdict, differ func(what, theirs, ours string)) {
 	if !slices.Contains(verdict.Best, d.NodeName) {
 		differ("chosen node", theirOutcome(verdict), d.NodeName)
@@ -229,12 +247,12 @@ func theirOutcome(v *upstream.Verdict) string {
 	case v.Feasible > 0:
 		return fmt.Sprintf("takes one of %s", strings.Join(v.Best, ", "))
 	}
-	return fmt.Sprintf("%q, waits for %q", v.Message, v.Plugins)
+	return fmt.Sprintf("%q, waits for %q", v.MessageBefore, v.Plugins)
 }
 
 func ourOutcome(d *plan.Decision) string {
 	if d.Outcome != plan.Unschedulable {
 		return fmt.Sprintf("error %q", report.Message(d))
 	}
-	return fmt.Sprintf("%q, waits for %q", report.Message(d), d.Rejection.Plugins)
+	return fmt.Sprintf("%q, waits for %q", d.Rejection.Text(d.Nodes), d.Rejection.Plugins)
 }
