@@ -135,7 +135,7 @@ func printEvictions(w io.Writer, evictions []simulate.Eviction) {
 }
 
 func printSummary(w io.Writer, s *simulate.Summary) {
-	fmt.Fprintf(w, "\nPods: %d of %d pending were placed, beside %d that had a node%s. Nodes: %d", s.Placed, s.Placed+s.Waiting, s.PodsBefore, more("; %d were evicted", s.Evicted), s.Nodes)
+	fmt.Fprintf(w, "\nPods: %d of %d pending were placed, beside %d that had a node%s. Nodes: %d", s.Placed, s.Placed+s.Waiting, s.PodsBefore, more("; evicted: %d", s.Evicted), s.Nodes)
 	if s.Unschedulable > 0 {
 		fmt.Fprintf(w, ", %d of them unschedulable", s.Unschedulable)
 	}
