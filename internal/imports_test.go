@@ -225,6 +225,7 @@ var house = map[string]map[string]string{
 	"internal/oracle": {},
 	"internal/e2e":    {},
 	"internal/scenario": {
+		"internal/commit":   "the requests of an eviction fail by kind",
 		"internal/config":   "a scenario may bring a configuration",
 		"internal/kinds":    "which objects have a namespace",
 		"internal/manifest": "a pod may be written out in YAML",

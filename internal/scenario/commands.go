@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -41,6 +42,8 @@ var statements = append([]statement{
 	{word: "delete node", usage: "delete node NAME", command: deleteNode},
 	{word: "delete pod", usage: "delete pod NAME", command: deletePod},
 	{word: "fail bind", usage: "fail bind POD once|xCOUNT|always conflict|unavailable|lost", command: failBind},
+	{word: "fail mark", usage: "fail mark POD once|xCOUNT|always FAULT", command: failEviction(commit.Mark)},
+	{word: "fail delete", usage: "fail delete POD once|xCOUNT|always FAULT", command: failEviction(commit.Delete)},
 	{word: "delay bind", usage: "delay bind POD DURATION", command: delayBind},
 	{word: "fail provision", usage: "fail provision CLAIM once|xCOUNT|always", command: failProvision},
 	{word: "delay provision", usage: "delay provision CLAIM DURATION", command: delayProvision},
@@ -294,6 +297,24 @@ func failBind(args []string, _ string) (func(*world) error, error) {
 		w.cluster.FailBind(keyNamed(args[0]), fault, times)
 		return nil
 	}, nil
+}
+
+// failEviction makes the requests of one kind fail that evict a pod.
+func failEviction(kind commit.RequestKind) func(args []string, body string) (func(*world) error, error) {
+	return func(args []string, _ string) (func(*world) error, error) {
+		if len(args) != 3 {
+			return nil, errors.New("want POD once|xCOUNT|always FAULT")
+		}
+		times, err := timesOf(args[1])
+		if err != nil {
+			return nil, err
+		}
+		fault, err := simulate.BindFaultNamed(args[2])
+		if err != nil {
+			return nil, err
+		}
+		return func(w *world) error { w.cluster.FailEviction(keyNamed(args[0]), kind, fault, times); return nil }, nil
+	}
 }
 
 // timesOf parses how often something fails; -1 means always.

@@ -117,6 +117,7 @@ func TestMistakes(t *testing.T) {
 		{"bad allowance", head + "set pdb web allowed=all\n----\nweb a\n", `"all" is not a number of pods`},
 		{"preemption of what", head + "----\npreempt web:\n", `f:3: preempt: want a pod, a colon, and none or a node and its victims; want "preempt POD: NODE VICTIM ... | none"`},
 		{"two nominations", head + "----\nnominated web: a b\n", `f:3: nominated: want a pod, a colon, and a node or none`},
+		{"bad eviction", head + "fail delete web once\n----\nweb a\n", `f:2: fail delete: want POD once|xCOUNT|always FAULT`},
 		{"late setting", head + "node a\nseed 1\n----\nweb a\n", `f:3: "seed" must come before everything else`},
 		{"bad configuration", head + "config fit=Best\n----\nweb a\n", `f:2: config: `},
 		{"open block", head + "config\nprofiles: []\n", `f:2: the block that starts here has no line "end"`},
