@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -128,5 +129,60 @@ PLUGIN `},
 				t.Errorf("table\n%s\nwant\n%s", table, test.table)
 			}
 		})
+	}
+}
+
+// TestSimulateEvictions compares who is evicted for whom, in the table and as JSON. The preemptor needs the pod "near" beside it and is
+// rejected at first, so that another pod is placed before it, and evicted again.
+func TestSimulateEvictions(t *testing.T) {
+	const cluster = `
+{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {kubernetes.io/hostname: n1}}, status: {allocatable: {cpu: "4", pods: "9"}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: old, namespace: shop}, spec: {nodeName: n1, priority: 2, containers: [{name: m, image: x, resources: {requests: {cpu: "1"}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: filler, namespace: shop}, spec: {priority: 1, containers: [{name: m, image: x, resources: {requests: {cpu: "2"}}}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: near, namespace: shop, creationTimestamp: "2025-01-01T00:00:00Z", labels: {app: x}}, spec: {priority: 1000, containers: [{name: m, image: x, resources: {requests: {cpu: "1"}}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: shop}
+spec:
+  priority: 1000
+  affinity: {podAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: kubernetes.io/hostname, labelSelector: {matchLabels: {app: x}}}]}}
+  containers: [{name: m, image: x, resources: {requests: {cpu: "3"}}}]
+`
+	code, out, stderr := simulated(t, cluster, "-f", "-")
+	if code != 0 {
+		t.Fatal(stderr)
+	}
+	for _, want := range []string{
+		"\nshop        filler   <none>   Evicted     the pod got a node, and was evicted for another\n",
+		"\nshop        p        n1       Scheduled\n",
+		"\nEVICTED       PRIORITY   FROM     FOR         PRIORITY\n",
+		"\nshop/old      2          n1       shop/p      1000\n",
+		"\nshop/filler   1          n1       shop/p      1000\n",
+		"beside 1 that had a node; evicted: 2. Nodes: 1",
+	} {
+		if !strings.Contains(trimmed(out), want) {
+			t.Errorf("want %q in\n%s", want, trimmed(out))
+		}
+	}
+	_, out, _ = simulated(t, cluster, "-f", "-", "-o", "json")
+	var got struct {
+		Evictions json.RawMessage
+		Summary   struct{ Evicted int }
+	}
+	if err := json.Unmarshal([]byte(out), &got); err != nil {
+		t.Fatal(err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, got.Evictions); err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"namespace":"shop","pod":"old","node":"n1","priority":2,"for":"shop/p","forPriority":1000},` +
+		`{"namespace":"shop","pod":"filler","node":"n1","priority":1,"for":"shop/p","forPriority":1000}]`
+	if diff := cmp.Diff(want, compact.String()); diff != "" || got.Summary.Evicted != 2 {
+		t.Errorf("evicted: %d (- want, + got)\n%s", got.Summary.Evicted, diff)
 	}
 }
