@@ -61,7 +61,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 		if pod.why == "" {
 			continue
 		}
-		message := fmt.Sprintf("0/%d nodes are available: %s.", cluster.Nodes, pod.why)
+		message := fmt.Sprintf("0/%[1]d nodes are available: %[2]s. preemption: 0/%[1]d nodes are available: %[1]d Preemption is not helpful for scheduling.", cluster.Nodes, pod.why)
 		w.await("the condition of "+name+" says why", func() bool {
 			condition := w.scheduledCondition(name)
 			return condition != nil && condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonUnschedulable && condition.Message == message

@@ -284,7 +284,8 @@ func TestPendingPodIsExplainedAndWoken(t *testing.T) {
 	}
 	_, err := w.client.CoreV1().Pods(w.namespace).Create(w.ctx, pod, metav1.CreateOptions{})
 	w.must(err)
-	const message = "0/500 nodes are available: 25 node(s) had untolerated taint(s), 475 node(s) didn't match Pod's node affinity/selector."
+	const message = "0/500 nodes are available: 25 node(s) had untolerated taint(s), 475 node(s) didn't match Pod's node affinity/selector. " +
+		"preemption: 0/500 nodes are available: 500 Preemption is not helpful for scheduling."
 	w.await("the condition says why", func() bool {
 		condition := w.scheduledCondition("picky")
 		return condition != nil && condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonUnschedulable && condition.Message == message
