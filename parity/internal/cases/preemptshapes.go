@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresources "k8s.io/component-helpers/resource"
@@ -19,7 +20,7 @@ import (
 // PreemptShapes returns the shapes about preemption: nodes are full of pods that pending pods outrank or not. Each of the functions adds
 // something by which victims and nodes are chosen.
 func PreemptShapes() []Shape {
-	limited := weighted{boundDisk, boundDisk, boundInTree, inlineInTree, ephemeral, nothing}
+	limited := weighted{boundDisk, boundDisk, boundDisk, ephemeral}
 	held := weighted{oncePod, oncePod, inlineDisk, inlineDisk, boundDisk, nothing}
 	return []Shape{
 		{"preempt-fit", "full nodes; priorities, start times, policies, pods that are being deleted", preempt(simple, crowdOut)},
@@ -28,7 +29,7 @@ func PreemptShapes() []Shape {
 		{"preempt-ports", "host ports in use, taints, node affinity", preempt(whole(func(*Case) {}), crowdOut)},
 		{"preempt-topology", "spread constraints and terms about other pods, both ways", preempt(few)},
 		{"preempt-affinity", "the same on full nodes", preempt(few, crowdOut)},
-		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{base: oneNode, pending: limited, placed: limited, countMax: 2}.draw)},
+		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{base: oneNode, pending: limited, placed: limited, countMax: 2}.draw, tight)},
 		{"preempt-disks", "ReadWriteOncePod claims and disks in use", preempt(volumes{base: fewNodes, pending: held, placed: held, countMax: 60}.draw)},
 		{"preempt-nominated", "pending pods with a nominated node, of any priority", preempt(simple, crowdOut, renominate)},
 		{"preempt-mixed", "everything at once", preempt(few, crowdOut, budgets, renominate)},
@@ -100,6 +101,16 @@ func oneNode(r *rand.Rand) Case {
 	tc := Case{Config: EmptyConfig(), Cluster: random.Cluster(r, random.Size{Nodes: nodes, Placed: 4 * nodes, Pending: 16})}
 	keep(&tc.Cluster, 0)
 	return tc
+}
+
+// tight lets nodes take one volume of each driver that their pods can have.
+func tight(_ *rand.Rand, tc *Case) {
+	for _, c := range tc.CSINodes {
+		for i := range c.Spec.Drivers {
+			c.Spec.Drivers[i].Allocatable = &storagev1.VolumeNodeResources{Count: ptr(int32(1))}
+		}
+	}
+	tc.VolumeAttachments = nil
 }
 
 // fewNodes draws nodes of which nothing but volumes decides.
