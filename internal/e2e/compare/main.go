@@ -76,6 +76,7 @@ Workloads: those of scheduler_perf, kube-scheduler's own benchmark. Pods are cre
 is bound counts from the request that creates it. CPU is that of the measured part. Besides:
   ParkedChurn      what pods that nothing can help cost those that fit, while nodes are updated all the time
   WaitingForRoom   pods wait for room on full nodes, where pods end all the time: each end makes room for one
+  PreemptionBurst  pods that all preempt, each three others of lower priority
   ManyTenants      many namespaces with a small app each, all with the same labels, anti-affinity and spread constraints
   ManyApps         many small apps with a Service each, spread by default
   WaitForFirstConsumerLocal
