@@ -117,7 +117,8 @@ type Judgment struct {
 	Message string
 	// Rejected is the message up to the part that preemption adds.
 	Rejected string
-	// Preemption is set when no node is feasible, unless there are no nodes or the profile lacks DefaultPreemption.
+	// Preemption is set when no node is feasible, unless there are no nodes or the profile lacks DefaultPreemption. A pod that is rejected before any
+	// node is looked at is not preempted for: DynamicResources, which comes first, does not find what it would have written down, and says so.
 	Preemption *Preemption
 	// Nominated is the node that the pod itself is nominated to, if it is feasible: it is taken, and the other nodes are not examined.
 	Nominated string
@@ -170,7 +171,12 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 		cy.score(&a)
 	case a.Nominated == "":
 		a.Rejected = message(&a)
-		if a.Message = a.Rejected; !profile.Disabled[preemptionName] {
+		a.Message = a.Rejected
+		switch {
+		case a.PreFilter != nil && !profile.Disabled[dynamicResourcesName]:
+			a.Preemption = &Preemption{Text: "not found"}
+			a.Message += " " + a.Preemption.Text
+		case !profile.Disabled[preemptionName]:
 			cy.preempt(&a)
 		}
 	}

@@ -51,6 +51,8 @@ const (
 	spreadName      = "PodTopologySpread"
 	podAffinityName = "InterPodAffinity"
 	preemptionName  = "DefaultPreemption" // it has no part in plugins
+	// dynamicResourcesName is of a plugin that no pod here needs, and that speaks at PostFilter all the same.
+	dynamicResourcesName = "DynamicResources"
 
 	maxScore = 100
 )

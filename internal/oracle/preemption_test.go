@@ -282,7 +282,7 @@ func TestPreemptionMessage(t *testing.T) {
 		{on("P - 100 8", neverPreempts), Cluster{Nodes: one}, Profile{}, "",
 			"0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to preemptionPolicy=Never."},
 		{on("P - 100 1", build.Claims("data")), Cluster{Nodes: one}, Profile{}, "",
-			`0/1 nodes are available: persistentvolumeclaim "data" not found. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.`},
+			`0/1 nodes are available: persistentvolumeclaim "data" not found. not found`},
 		{on("P - 100 8"), Cluster{Nodes: one}, Profile{Disabled: map[string]bool{"DefaultPreemption": true}}, "", "0/1 nodes are available: 1 Insufficient cpu."},
 		{on("P - 100 8"), Cluster{}, Profile{}, "", "no nodes available to schedule pods"},
 	} {

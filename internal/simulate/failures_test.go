@@ -406,7 +406,8 @@ func TestAPIServerAway(t *testing.T) {
 	s.advance(20 * time.Second)
 	s.expect("web", "a", "a", "")
 	condition := s.c.Pod(key("huge")).Status.Conditions
-	if len(condition) != 1 || condition[0].Message != "0/1 nodes are available: 1 Insufficient cpu." {
+	const want = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+	if len(condition) != 1 || condition[0].Message != want {
 		t.Errorf("the conditions of the other pod are %v", condition)
 	}
 }

@@ -69,7 +69,8 @@ func TestRun(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("placements\n%q\nwant\n%q", got, want)
 	}
-	if message := result.Pods[4].Message; message != "0/1 nodes are available: 1 Insufficient cpu." {
+	const rejected = "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+	if message := result.Pods[4].Message; message != rejected {
 		t.Errorf("message %q", message)
 	}
 	s := result.Summary

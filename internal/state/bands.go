@@ -94,7 +94,7 @@ func (v View) PodsBelow(priority int32) bool {
 			return true
 		}
 	}
-	return false
+	return v.d != nil && slices.ContainsFunc(v.d.changes, func(c draftChange) bool { return c.n > 0 && c.pod.Priority < priority })
 }
 
 // countPriority counts a pod that came (+1) or left (-1) among those of its priority.

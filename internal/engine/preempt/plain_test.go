@@ -178,7 +178,9 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 1))
 			c := newCluster(t, seed)
 			for i, p := range c.config.Profiles[0].PostFilters {
-				c.config.Profiles[0].PostFilters[i] = &compared{p.(*defaultpreemption.Plugin), t, found}
+				if p, ok := p.(*defaultpreemption.Plugin); ok {
+					c.config.Profiles[0].PostFilters[i] = &compared{p, t, found}
+				}
 			}
 			w := &world{r: r, c: c}
 			for range 3 + r.IntN(6) {
