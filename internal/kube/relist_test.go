@@ -37,6 +37,7 @@ type restartingServer struct {
 	mu      sync.Mutex
 	objects map[string][]kinds.Object // by resource
 	forgets chan struct{}             // closed when the watches end
+	watched map[string]bool           // resources of which a watch is open that ends with forgets
 }
 
 func (s *restartingServer) now() (objects map[string][]kinds.Object, forgets chan struct{}) {
@@ -45,12 +46,31 @@ func (s *restartingServer) now() (objects map[string][]kinds.Object, forgets cha
 	return s.objects, s.forgets
 }
 
-// restart ends all watches; they begin anew with these objects.
+// restart ends all watches, once there is one of each kind; they begin anew with these objects. A client that has a list and no watch yet would not
+// list again.
 func (s *restartingServer) restart(objects map[string][]kinds.Object) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for len(s.watched) < int(model.KindCount) {
+		s.mu.Unlock()
+		time.Sleep(time.Millisecond)
+		s.mu.Lock()
+	}
 	close(s.forgets)
-	s.objects, s.forgets = objects, make(chan struct{})
+	s.objects, s.forgets, s.watched = objects, make(chan struct{}), nil
+}
+
+// watches notes that a watch is open that ends with the channel.
+func (s *restartingServer) watches(resource string, forgets chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.forgets != forgets {
+		return
+	}
+	if s.watched == nil {
+		s.watched = map[string]bool{}
+	}
+	s.watched[resource] = true
 }
 
 // ServeHTTP answers lists and watches.
@@ -81,6 +101,7 @@ func (s *restartingServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		send(watch.Bookmark, bookmarkOf(resource))
 	}
 	w.(http.Flusher).Flush()
+	s.watches(resource, forgets)
 	select {
 	case <-forgets:
 		send(watch.Error, &metav1.Status{
