@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -199,12 +200,16 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		n.Status.Images[0].Names[0] = name
 		nominated := podOn("nominated-"+name, name, "", 1).Pod.Object
 		nominated.Status.NominatedNodeName = "node-" + name
+		victim := podOn("pod-"+name, name, "node-"+name, 1)
+		victim.Pod.Priority = int32(i)
+		budget := model.NewDisruptionBudget(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "b"}})
 		s.Apply([]model.Change{
-			{Kind: model.NodeSet, Node: model.NewNode(n)}, podOn("pod-"+name, name, "node-"+name, 1),
+			{Kind: model.NodeSet, Node: model.NewNode(n)}, victim, {Kind: model.ObjectSet, Ref: budget.Ref(), Object: budget.Object, Compiled: budget},
 			{Kind: model.PodSet, Pod: model.NewPod(nominated)},
 			serviceOf("ns", name, map[string]string{"app": name}), replicaSet("ns", name, map[string]string{"app": name}),
 			{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}},
 		})
+		s.Evict(plan.Eviction{Pod: victim.Pod})
 		tenant := tenantOn(name, "node-"+name)
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: tenant}})
 		term, err := model.NewTerm(name, tenant.Terms[0].Source)
@@ -227,6 +232,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		s.Apply([]model.Change{
 			{Kind: model.PodGone, Key: model.PodKey{Namespace: name, Name: "tenant"}}, podGone("pod-" + name), podGone("nominated-" + name), podGone("assumed-" + name), nodeGone("node-" + name),
 			{Kind: model.ObjectGone, Ref: ref(model.ServiceKind, i)}, {Kind: model.ObjectGone, Ref: ref(model.ReplicaSetKind, i)},
+			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: name, Name: "b"}},
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}},
 		})
 	}
