@@ -29,19 +29,21 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 			spec.Volumes = []v1.Volume{{Name: "data", VolumeSource: v1.VolumeSource{PersistentVolumeClaim: &v1.PersistentVolumeClaimVolumeSource{ClaimName: name}}}}
 		}
 	}
+	const noHelp = "preemption: 0/%[1]d nodes are available: %[1]d Preemption is not helpful for scheduling."
 	noDevice := "no-such-claim"
 	pods := map[string]struct {
 		shape func(*v1.PodSpec)
 		why   string // empty if the pod is bound
+		after string // what PostFilter plugins add
 	}{
-		"missing-claim": {claim("missing"), `persistentvolumeclaim "missing" not found`},
+		"missing-claim": {claim("missing"), `persistentvolumeclaim "missing" not found`, "not found"},
 		"device": {func(spec *v1.PodSpec) {
 			spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &noDevice}}
 			spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}}
-		}, `DynamicResources is not part of this version of Berth: the pod uses resource claim "gpu"`},
+		}, `DynamicResources is not part of this version of Berth: the pod uses resource claim "gpu"`, noHelp},
 		"plain": {func(spec *v1.PodSpec) {
 			spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
-		}, ""},
+		}, "", ""},
 	}
 	create := func(name string, shape func(*v1.PodSpec)) {
 		pod := &v1.Pod{
@@ -61,7 +63,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 		if pod.why == "" {
 			continue
 		}
-		message := fmt.Sprintf("0/%[1]d nodes are available: %[2]s. preemption: 0/%[1]d nodes are available: %[1]d Preemption is not helpful for scheduling.", cluster.Nodes, pod.why)
+		message := fmt.Sprintf("0/%[1]d nodes are available: %[2]s. "+pod.after, cluster.Nodes, pod.why)
 		w.await("the condition of "+name+" says why", func() bool {
 			condition := w.scheduledCondition(name)
 			return condition != nil && condition.Status == v1.ConditionFalse && condition.Reason == v1.PodReasonUnschedulable && condition.Message == message
