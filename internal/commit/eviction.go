@@ -63,7 +63,7 @@ func (o *Outbox) takeEviction(e *eviction) Request {
 func (o *Outbox) evictionAnswered(now time.Time, e *eviction, response Response) {
 	err := response.Err
 	switch gone := e.isGone(err); {
-	case e.phase == deletes && (err == nil || gone && e.open):
+	case e.phase == deletes && err == nil || gone && e.open:
 		o.deleted(now, e)
 		return
 	case gone: // there is nothing left to evict
@@ -72,8 +72,8 @@ func (o *Outbox) evictionAnswered(now time.Time, e *eviction, response Response)
 	case o.stopped != nil:
 		o.endEviction(now, e, o.stopped)
 		return
-	case e.phase == marks && apierrors.IsConflict(err) && e.conflicts < conflictTries:
-		// Somebody else has written the pod at the same time, or another pod has its name.
+	case e.phase != asks && apierrors.IsConflict(err) && e.conflicts < conflictTries:
+		// Somebody else has written the pod at the same time; or another pod has its name, as requests name the UID; or a webhook says so.
 		e.conflicts++
 		o.request(e, asks)
 		return

@@ -77,7 +77,7 @@ var evictionMoves = [evictionPhases][]evictionPhase{
 	cancels: {evicted},
 	asks:    {marks, deletes, evicted},
 	marks:   {asks, deletes, evicted},
-	deletes: {evicted},
+	deletes: {asks, evicted},
 }
 
 func (e *eviction) move(to evictionPhase) {
@@ -260,8 +260,5 @@ func (e *eviction) isMarked() bool {
 	})
 }
 
-// isGone reports whether an answer says that the victim is not there any more; for a deletion, which names the UID, a conflict says that another pod
-// has its name.
-func (e *eviction) isGone(err error) bool {
-	return apierrors.IsNotFound(err) || e.phase == deletes && apierrors.IsConflict(err)
-}
+// isGone reports whether an answer says that the victim is not there any more.
+func (e *eviction) isGone(err error) bool { return apierrors.IsNotFound(err) }

@@ -138,7 +138,12 @@ func TestEvictionAnswers(t *testing.T) {
 		{"both are stored", []answer{{mark, nil}, {del, nil}}, "p 0/2", true},
 		{"gone before its condition", []answer{{mark, errGone}}, "p 0/2", false},
 		{"gone before its deletion", []answer{{mark, nil}, {del, errGone}}, "p 0/2", false},
-		{"another pod of the name at the deletion", []answer{{mark, nil}, {del, conflict}}, "p 0/2", false},
+		{"another pod of the name at the deletion", []answer{{mark, nil}, {del, conflict}, {ask, errGone}}, "p 0/2", false},
+		{"a webhook denies the deletion with a conflict", []answer{
+			{mark, nil}, {del, conflict}, {ask, nil}, {mark, nil}, {del, conflict}, {ask, nil}, {mark, nil}, {del, conflict}, {ask, nil}, {mark, nil}, {del, conflict},
+			{ask, nil}, {mark, nil}, {del, conflict},
+		}, "p 2/2: evict ns/v: " + conflict.Error(), false},
+		{"a deletion that was not answered happened, and the name was used again", []answer{{mark, nil}, {del, errBroken}, {del, conflict}, {ask, errGone}}, "p 0/2", true},
 		{"another pod of the name at the condition", []answer{{mark, conflict}, {ask, errGone}}, "p 0/2", false},
 		{"changed meanwhile", []answer{{mark, conflict}, {ask, nil}, {mark, nil}, {del, nil}}, "p 0/2", true},
 		{"changed again and again", []answer{{mark, conflict}, {ask, nil}, {mark, conflict}, {ask, nil}, {mark, conflict}, {ask, nil}, {mark, conflict}, {ask, nil}, {mark, conflict}},

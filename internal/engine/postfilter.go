@@ -88,6 +88,18 @@ func (p *postFilterCycle) PreFiltered(name string) bool {
 	return last < 0 || at <= last
 }
 
+// Alike returns what objections in dry runs depend on.
+func (p *postFilterCycle) Alike() (plugin.Alike, bool) {
+	c := p.cycle
+	s, ok := shapeOf(c)
+	if !ok || p.counts == nil {
+		return plugin.Alike{}, false
+	}
+	now := p.engine.versionsFor(c)
+	versions, ok := c.ruleVersions([]uint64{now.Terms, now.DefaultSelectors})
+	return plugin.Alike{Key: s, Versions: versions, Reads: c.reads() | model.Usage | model.PodLabels | model.Nominations}, ok
+}
+
 // Tie returns the number that decides between equally good nodes.
 func (p *postFilterCycle) Tie(slot int32) uint64 {
 	if p.salt == 0 {
@@ -107,6 +119,7 @@ func (p *postFilterCycle) Potential() []int32 {
 	if counts.bySlot == nil {
 		counts = &objectionCounts{bySlot: e.objectionColumn(c)}
 		e.countObjections(c, counts)
+		p.counts = counts
 	}
 	if counts.bySlot == nil { // too many different objections
 		for _, slot := range e.slotsToCheck(c) {

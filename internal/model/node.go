@@ -66,15 +66,17 @@ const (
 	Volumes
 	// Supply is what of storage is free that few nodes besides this one can use: volumes to bind, capacity to provision.
 	Supply
-	// Preemption is what preemption reads besides: when the pods on the node started, and which pods are nominated to it.
-	Preemption
+	// Nominations are the pods that are nominated to the node.
+	Nominations
+	// Starts are the times at which the pods on the node started, which preemption reads.
+	Starts
 	// Presence changes when a node appears, disappears or is replaced.
 	Presence
 
 	// Static is everything in a node's own object.
 	Static = Labels | Taints | Allocatable | Images | Features
 	// AllAspects is what changes with a new or deleted node.
-	AllAspects = Static | Usage | Ports | Volumes | Supply | Preemption | Presence
+	AllAspects = Static | Usage | Ports | Volumes | Supply | Nominations | Starts | Presence
 )
 
 // Changed returns the aspects in which two versions of one node differ.

@@ -157,6 +157,8 @@ type Cycle interface {
 	Resolvable(slot int32) bool
 	// PreFiltered reports whether kube-scheduler's plugin of that name has run at PreFilter in this turn: these run in order, until one rejects the pod.
 	PreFiltered(plugin string) bool
+	// Alike returns what the filters' objections in dry runs depend on, besides the pod's priority; ok is false if that is not known.
+	Alike() (alike Alike, ok bool)
 	// Tie returns a number for each node; of equally good ones, that with the highest is taken.
 	Tie(slot int32) uint64
 	// Objection returns the first objection to a node in a dry run of View.
@@ -183,6 +185,14 @@ type Cycle interface {
 	Kept(plugin string, build func() any) any
 	// Worked adds to the engine's counters: how many nodes were rated by numbers, and on how many it was tried which pods to evict.
 	Worked(rated, tried int)
+}
+
+// Alike is what the objections to nodes in dry runs of a turn depend on: while Key and Versions are equal, the objection to a node changes only when
+// the journal names its slot with one of the aspects that are read.
+type Alike struct {
+	Key      any // comparable
+	Versions []uint64
+	Reads    model.Aspect
 }
 
 // Objection identifies the first filter that objects to a node, by its position in the profile, and its verdict. There is none if it is zero.

@@ -24,7 +24,9 @@ type preempting struct {
 	// last is the last victim of the newest; left says that it is gone or being deleted.
 	last types.UID
 	left bool
-	// failed counts the preemptions in a row that ended in an error.
+	// broken says that one of those that have ended since there were none failed; retry that one of them failed, or that its last victim was not bound.
+	broken, retry bool
+	// failed counts the times in a row that they ended in an error.
 	failed int
 }
 
@@ -51,10 +53,14 @@ func (q *Queue) preempts(e *entry, d *plan.Decision) {
 // left takes in that evicted pods are gone or being deleted.
 func (q *Queue) left(victims []types.UID) {
 	for _, uid := range victims {
-		for _, e := range q.awaited[uid] {
-			e.preempting.left = true
-		}
+		waiting := q.awaited[uid]
 		delete(q.awaited, uid)
+		for _, e := range waiting {
+			e.preempting.left = true
+			if e.isHeldBack() {
+				q.wake(q.now, e, victimGone)
+			}
+		}
 	}
 }
 
@@ -71,6 +77,12 @@ func (q *Queue) forgetVictim(e *entry) {
 	}
 }
 
+// victimGone is the event that lets a pod go on that was held back.
+var victimGone = (&model.Event{Resource: model.AssignedPodEvent, Action: model.Delete}).Label()
+
+// isHeldBack reports whether a pod is held back because others are being evicted for it.
+func (e *entry) isHeldBack() bool { return e.place == gated && e.plugins[0] == preemptionPlugin }
+
 // isPreempting reports whether a pod is to be held back because others are being evicted for it.
 func (q *Queue) isPreempting(e *entry) bool {
 	return e.preempting.under > 0 && !e.preempting.left && q.profiles[e.pod.SchedulerName].holdsPreemptors
@@ -83,28 +95,31 @@ func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 	if e == nil || e.pod.UID != result.Preemptor.UID || e.preempting.under == 0 {
 		return
 	}
-	if e.preempting.under > 1 { // a later one is under way
-		e.preempting.under--
+	p := &e.preempting
+	p.broken = p.broken || result.Err != nil
+	p.retry = p.retry || result.Err != nil || result.InMemory
+	if p.under > 1 { // another one is under way
+		p.under--
 		return
 	}
 	q.forgetVictim(e)
-	e.preempting.under, e.preempting.left = 0, false
-	if result.Err == nil {
-		e.preempting.failed = 0
+	broken, retry := p.broken, p.retry
+	p.under, p.left, p.broken, p.retry = 0, false, false, false
+	if broken {
+		p.failed++
 	} else {
-		e.preempting.failed++
+		p.failed = 0
 	}
-	held := e.place == gated && e.plugins[0] == preemptionPlugin
+	held := e.isHeldBack()
 	switch {
-	case e.preempting.failed > 1 && (held || e.place == parked):
+	case p.failed > 1 && (held || e.place == parked):
 		// kube-scheduler tries it again at once, over and over; where evictions are forbidden, say, that would never end.
-		e.since, e.errors = now, min(e.preempting.failed-1, e.attempts)
+		e.since, e.errors = now, min(p.failed-1, e.attempts)
 		e.until = q.backoffEnd(e)
 		q.admit(now, e, erring, attemptFailed)
-	case result.Err != nil || result.InMemory:
+	case retry:
 		q.Activate(now, []model.PodKey{e.pod.Key()})
 	case held:
-		deleted := model.Event{Resource: model.AssignedPodEvent, Action: model.Delete}
-		q.wake(now, e, deleted.Label())
+		q.wake(now, e, victimGone)
 	}
 }

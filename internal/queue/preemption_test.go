@@ -176,7 +176,14 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 		q.Wake(at(3), podDeleted)
 		expectPlace(t, q, "p", "gated")
 		q.Wake(at(3), ended(p, false, nil))
-		expectPlace(t, q, "p", "backing off")
+		expectPlace(t, q, "p", "active") // one of the two has failed, so there may be no event
+	})
+	t.Run("held back when its last victim leaves", func(t *testing.T) {
+		q := start(t)
+		q.Wake(at(2), podDeleted)
+		expectPlace(t, q, "p", "gated")
+		q.Wake(at(2), victimLeft("last")) // although the deletion was not answered yet
+		expectPlace(t, q, "p", "active")
 	})
 }
 

@@ -89,7 +89,8 @@ func (s *State) auditBounds(v *audit.Violations, band *Band, p *placed) {
 }
 
 func (s *State) auditEvicted(v *audit.Violations) {
-	for uid, key := range s.evicted {
+	for uid, e := range s.evicted {
+		key := e.key
 		if p := s.placed[key]; p == nil || p.pod.UID != uid || p.pod.Terminating {
 			v.Add("pod %s, UID %s, is to be evicted, and is not on a node or being deleted", key, uid)
 		}

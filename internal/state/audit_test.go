@@ -132,9 +132,9 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"the bands of slot 0 (a) changed at 999 of", func(s *State, _ *Tally) { s.banded[a] = 999 }},
 		{"priority 0 is that of 5 pods, recounted 4", func(s *State, _ *Tally) { s.byPriority[0]++ }},
 		{"priority 3 is that of 0 pods, recounted 0", func(s *State, _ *Tally) { s.byPriority[3] = 0 }},
-		{"pod ns/nobody, UID u, is to be evicted", func(s *State, _ *Tally) { s.evicted["u"] = model.PodKey{Namespace: "ns", Name: "nobody"} }},
+		{"pod ns/nobody, UID u, is to be evicted", func(s *State, _ *Tally) { s.evicted["u"] = leaving{model.PodKey{Namespace: "ns", Name: "nobody"}, 1} }},
 		{"pod ns/p, UID other, is to be evicted", func(s *State, _ *Tally) { s.evicted["other"] = s.evicted["p"] }},
-		{"pod ns/p, UID p, is to be evicted", func(s *State, _ *Tally) { s.placed[s.evicted["p"]].pod.Terminating = true }},
+		{"pod ns/p, UID p, is to be evicted", func(s *State, _ *Tally) { s.placed[s.evicted["p"].key].pod.Terminating = true }},
 		{`namespace "other" has no budgets`, func(s *State, _ *Tally) { s.budgets.byNamespace["other"] = nil }},
 		{`budget x of namespace "ns" is listed under "other"`, func(s *State, _ *Tally) {
 			s.budgets.byNamespace["other"] = s.budgets.byNamespace["ns"]

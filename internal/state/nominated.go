@@ -29,7 +29,7 @@ func (s *State) changedNominations(nodeName string) {
 	if !ok {
 		return
 	}
-	s.journal.add(slot, model.Preemption)
+	s.journal.add(slot, model.Nominations)
 	n := &s.nominations
 	if n.unsorted {
 		return
@@ -89,7 +89,15 @@ func (s *State) addNomination(pod *model.Pod) {
 func (s *State) Nominate(nominations ...plan.Nomination) (changed []*model.Pod) {
 	for i := range nominations {
 		n := &nominations[i]
-		if n.Mode == plan.Keep || n.Pod.NominatedNode == n.NodeName || s.placed[n.Pod.Key()] != nil {
+		if n.Mode == plan.Keep || s.placed[n.Pod.Key()] != nil {
+			continue
+		}
+		// What is stored may differ from the pod that was decided about: a pod whose binding failed has lost its nomination here, and shows it still.
+		stored := ""
+		if known := s.nominations.byPod[n.Pod.Key()]; known != nil {
+			stored = known.NominatedNode
+		}
+		if stored == n.NodeName && n.Pod.NominatedNode == n.NodeName {
 			continue
 		}
 		if freed := s.dropNomination(n.Pod.Key()); freed != nil && freed.NominatedNode != n.NodeName {
@@ -110,9 +118,15 @@ func (s *State) Evict(evictions ...plan.Eviction) {
 	for i := range evictions {
 		pod := evictions[i].Pod
 		if p := s.placed[pod.Key()]; p != nil && p.pod.UID == pod.UID && !p.pod.Terminating {
-			s.evicted[pod.UID] = pod.Key()
+			s.evicted[pod.UID] = leaving{pod.Key(), s.evicted[pod.UID].times + 1}
 		}
 	}
+}
+
+// leaving is a pod that is to be evicted, and for how many preemptions.
+type leaving struct {
+	key   model.PodKey
+	times int
 }
 
 // IsLeaving reports whether a pod was evicted for another and is not gone yet: its deletion shows it, or its eviction was decided and has not failed.
@@ -133,7 +147,11 @@ func (s *State) leaves(pod *model.Pod, delta *Delta) {
 // settlePreemption applies the result of a preemption: pods whose eviction failed stay.
 func (s *State) settlePreemption(result *model.PreemptionResult, delta *Delta) {
 	for _, pod := range result.Kept {
-		delete(s.evicted, pod.UID)
+		if e, ok := s.evicted[pod.UID]; ok && e.times > 1 { // another preemption evicts it too
+			s.evicted[pod.UID] = leaving{e.key, e.times - 1}
+		} else {
+			delete(s.evicted, pod.UID)
+		}
 	}
 	delta.Preempted = append(delta.Preempted, result)
 }

@@ -161,7 +161,7 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {
 		if s.bands[p.slot].restart(before, pod) {
-			s.journal.add(p.slot, model.Preemption)
+			s.journal.add(p.slot, model.Starts)
 		}
 		s.banded[p.slot] = s.stamp()
 		return // host ports cannot change in a running pod

@@ -63,7 +63,7 @@ type State struct {
 	// renominated are events that Nominate has caused, delivered by the next Apply.
 	renominated []model.Event
 	// Invariant: each of these pods is on a node.
-	evicted map[types.UID]model.PodKey // pods that Evict was called for and that the watch has not shown to be going
+	evicted map[types.UID]leaving // pods that Evict was called for and that the watch has not shown to be going
 	budgets budgets
 	// Invariant: each of these pods is assumed.
 	assumption []assumedEvent // events caused by Assume, delivered by the next Apply
@@ -150,7 +150,7 @@ func New() *State {
 		terms:           termStore{byKey: map[termKey]*TermCounts{}},
 		namespaces:      map[string]labels.Set{},
 		byPriority:      map[int32]int{},
-		evicted:         map[types.UID]model.PodKey{},
+		evicted:         map[types.UID]leaving{},
 		budgets:         budgets{byNamespace: map[string][]*model.DisruptionBudget{}},
 		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}

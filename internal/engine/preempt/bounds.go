@@ -38,7 +38,7 @@ type bounds struct {
 }
 
 // reads are the aspects of a node that bounds and candidates depend on. The labels are those that budgets select by.
-const reads = model.Usage | model.Allocatable | model.PodLabels | model.Preemption | model.Presence
+const reads = model.Usage | model.Allocatable | model.PodLabels | model.Nominations | model.Starts | model.Presence
 
 type boundState uint8
 

@@ -19,6 +19,8 @@ type memory struct {
 	sorted  map[int32]sortedPods
 	pods    int
 	budgets budgetsOf
+	// hopeless nodes by the kind of pods.
+	hopeless map[hopelessKey]*hopeless
 
 	// The rest means nothing to the next search.
 	draft           state.Draft
@@ -37,9 +39,12 @@ type sortedPods struct {
 }
 
 const (
-	// mostBounds is for how many kinds of pods bounds are kept, mostSorted how many pods are kept sorted.
-	mostBounds = 8
-	mostSorted = 1 << 18
+	// fewBounds is for how many kinds of pods bounds are kept at least, and boundBytes how much memory all of them may take, where each takes
+	// bytesPerSlot. mostSorted is how many pods are kept sorted.
+	fewBounds    = 8
+	boundBytes   = 64 << 20
+	bytesPerSlot = 85
+	mostSorted   = 1 << 18
 )
 
 func memoryOf(c plugin.Cycle) *memory {
@@ -47,6 +52,7 @@ func memoryOf(c plugin.Cycle) *memory {
 	if s := c.View().State(); m.state != s {
 		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
 		m.sorted, m.pods = map[int32]sortedPods{}, 0
+		m.hopeless = map[hopelessKey]*hopeless{}
 	}
 	m.clock++
 	return m
@@ -67,7 +73,7 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	}
 	b := m.bounds[key]
 	if b == nil {
-		if len(m.bounds) >= mostBounds {
+		for len(m.bounds) >= max(fewBounds, boundBytes/(bytesPerSlot*max(1, c.View().State().Slots()))) {
 			m.forgetOldest()
 		}
 		b = &bounds{priority: priority}

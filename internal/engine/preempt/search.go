@@ -75,6 +75,11 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 		}
 	default:
 		s.bounds = s.memory.boundsFor(c, pod.Priority)
+		if !s.onlyUsage {
+			if s.hopeless = s.memory.hopelessFor(c, pod.Priority); s.hopeless != nil {
+				s.recalled = make([]int, mostTexts+1)
+			}
+		}
 		s.tryByBounds(potential)
 	}
 	c.Worked(s.rated(), s.tried)
@@ -111,6 +116,9 @@ type search struct {
 	withoutVictims int
 	objections     map[plugin.Objection]int
 	errs           []failure
+	// hopeless are nodes that need not be tried, nil if none are known; recalled counts those that were left out, by their reasons.
+	hopeless *hopeless
+	recalled []int
 }
 
 // failure is why it could not be found out what evictions help on a node.
@@ -139,7 +147,7 @@ func (s *search) tryByBounds(potential []int32) {
 	open, short := s.memory.open[:0], s.memory.short[:0]
 	known := s.bounds
 	if own >= 0 {
-		known.states[own], known.ranks[own], known.stale = rated, ideal, own
+		known.states[own], known.ranks[own], known.sums[own], known.stale = rated, ideal, ideal, own
 	}
 	first := int32(-1)
 	for _, slot := range potential {
@@ -160,7 +168,7 @@ func (s *search) tryByBounds(potential []int32) {
 			if slot == first || known.states[slot] != rated {
 				continue
 			}
-			r := &known.ranks[slot]
+			r := s.boundOf(slot)
 			if s.best != nil && r.compareRungs(&s.rank) > 0 {
 				continue
 			}
@@ -183,9 +191,18 @@ func (s *search) tryByBounds(potential []int32) {
 	s.memory.open, s.memory.short = open[:0], short[:0]
 }
 
+// boundOf returns how good the candidate of a slot can be at best. What was learned of pods for which nothing but the request counts does not bound the
+// candidates of others: since victims are not the fewest possible, one filter more can mean fewer.
+func (s *search) boundOf(slot int32) *rank {
+	if s.exact {
+		return &s.bounds.ranks[slot]
+	}
+	return &s.bounds.sums[slot]
+}
+
 // isBetter reports whether the bound of a slot is better than that of another. Ties are worked out only where they decide.
 func (s *search) isBetter(slot, other int32) bool {
-	if c := s.bounds.ranks[slot].compareRungs(&s.bounds.ranks[other]); c != 0 {
+	if c := s.boundOf(slot).compareRungs(s.boundOf(other)); c != 0 {
 		return c < 0
 	}
 	return s.cycle.Tie(slot) > s.cycle.Tie(other)
@@ -247,6 +264,10 @@ func (s *search) explainShort(slots []int32) {
 
 // try looks for victims on a node.
 func (s *search) try(slot int32) {
+	if s.hopeless != nil && s.hopeless.bySlot[slot] > 0 {
+		s.recalled[s.hopeless.bySlot[slot]]++
+		return
+	}
 	s.tried++
 	found, objection, any := s.victims(slot)
 	switch {
@@ -257,6 +278,11 @@ func (s *search) try(slot int32) {
 		s.fail(slot, err)
 	case !objection.IsNone():
 		s.objections[objection]++
+		if s.hopeless != nil {
+			if texts, err := s.cycle.Reasons(objection); err == nil {
+				s.hopeless.learn(slot, texts)
+			}
+		}
 	case len(found.Victims) == 0:
 		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View().Node(slot).Name()))
 	default:
@@ -285,6 +311,14 @@ func (s *search) rejection(potential int) (*plan.Rejection, error) {
 			return nil, err
 		}
 		for _, text := range texts {
+			nodes[text] += n
+		}
+	}
+	for at, n := range s.recalled {
+		if n == 0 {
+			continue
+		}
+		for _, text := range s.hopeless.texts[at-1] {
 			nodes[text] += n
 		}
 	}

@@ -1,0 +1,90 @@
+package preempt_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+)
+
+// TestHopelessNodesAreTriedOnce has surplus replicas of an application with one pod to a node, beside pods of lower priority: evicting these helps
+// nowhere, which takes a dry run of each node. A second replica takes none, and after a change of a node one.
+func TestHopelessNodesAreTriedOnce(t *testing.T) {
+	const count = 60
+	c := newCluster(t, 1)
+	for i := range count {
+		name := fmt.Sprint("n", i)
+		for _, o := range nodes(name + "=") {
+			plugintest.Set(c.state, o)
+		}
+		for _, o := range on(name, fmt.Sprintf("low%d(1,1)", i)) {
+			plugintest.Set(c.state, o)
+		}
+		for _, o := range on(name, fmt.Sprintf("own%d(100,1)", i), build.Labels("app=x")) {
+			plugintest.Set(c.state, o)
+		}
+	}
+	surplus := 0
+	const any = -1
+	try := func(want string, tried int64) {
+		t.Helper()
+		surplus++
+		before := c.engine.Counters().Tried
+		d := c.decide(preemptor("1", build.Named(fmt.Sprint("surplus-", surplus)), build.Labels("app=x"),
+			build.RequiredAntiAffinity(build.Term("kubernetes.io/hostname", "app=x"))))
+		if got := outcome(d); got != want {
+			t.Errorf("replica %d:\ngot  %s\nwant %s", surplus, got, want)
+		}
+		if n := c.engine.Counters().Tried - before; tried != any && n != tried {
+			t.Errorf("replica %d: %d nodes were tried, want %d", surplus, n, tried)
+		}
+		if err := c.engine.Audit(); err != nil {
+			t.Error(err)
+		}
+	}
+	const hopeless = "keep preemption: 0/60 nodes are available: 60 node(s) didn't match pod anti-affinity rules."
+	try(hopeless, count)
+	try(hopeless, 0)
+	for _, o := range on("n7", "another(2,1)") {
+		plugintest.Set(c.state, o)
+	}
+	try(hopeless, 1)
+	// A replica of lower priority can be evicted; its arrival changes the counts.
+	for _, o := range on("n9", "own-low(1,0)", build.Labels("app=x")) {
+		plugintest.Set(c.state, o)
+	}
+	try(hopeless, count)
+	c.state.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: v1.NamespaceDefault, Name: "own9"}}})
+	try("n9: own-low", any)
+	try("n9: own-low", any)
+}
+
+// TestRanksOfOneKindBoundNoOther has a plain pod find that two pods must go from n1. For a pod that asks for a host port as well it is one, since the pod
+// that has the port is not put back, and there is room for the others.
+func TestRanksOfOneKindBoundNoOther(t *testing.T) {
+	world := func() *cluster {
+		c := newCluster(t, 1)
+		for _, o := range slices.Concat(
+			nodes("n1= n2= n3="),
+			on("n1", "a(10,2)", hostPort(80), started(12, 0)), on("n1", "b(10,1)", started(12, 1)), on("n1", "c(10,1)", started(12, 2)),
+			on("n2", "d(10,2)", started(9, 0)), on("n2", "e(200,2)"),
+			on("n3", "f(10,2)", started(8, 0)), on("n3", "g(200,2)"),
+		) {
+			plugintest.Set(c.state, o)
+		}
+		return c
+	}
+	used, fresh := world(), world()
+	if got := outcome(used.decide(preemptor("2", build.Named("plain")))); got != "n2: d" {
+		t.Errorf("the plain pod: %s", got)
+	}
+	ported := func(c *cluster) string { return outcome(c.decide(preemptor("2", build.Named("ported"), hostPort(80)))) }
+	if got, want := ported(used), ported(fresh); got != want || got != "n1: a" {
+		t.Errorf("the pod with a port: %s, without the plain one before it %s, want n1: a", got, want)
+	}
+}
