@@ -134,6 +134,7 @@ func (w writer) Bind(_ context.Context, binding *v1.Binding) error {
 }
 func (w writer) Patch(context.Context, *plan.Write) error           { return nil }
 func (w writer) NodeOf(context.Context, *berth.Pod) (string, error) { return "", nil }
+func (w writer) Delete(context.Context, *berth.Pod) error           { return nil }
 func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
 	w.statuses <- pod.Name
 	return nil
