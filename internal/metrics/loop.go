@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"strings"
 	"time"
 
 	"k8s.io/component-base/metrics"
@@ -252,6 +253,9 @@ func (l *Loop) move(move queue.Move) {
 	m.entities.Inc()
 }
 
+// preemptionText begins what DefaultPreemption adds to a pod's rejection, whatever it finds. Other PostFilter plugins may come before it and end the chain.
+const preemptionText = "preemption: "
+
 func (l *Loop) decision(r *loop.Round) {
 	d := &r.Decision
 	l.members.algorithm.Observe(r.Deciding.Seconds())
@@ -259,8 +263,8 @@ func (l *Loop) decision(r *loop.Round) {
 	l.members.phases["settle"].Observe(r.Settling.Seconds())
 	p := l.profile(d.Pods[0].Pod.SchedulerName)
 	for phase, took := range l.phases.of(r.Deciding) {
-		if phase == engine.PostFilter {
-			l.members.preemptions.Inc() // DefaultPreemption is the only plugin there
+		if phase == engine.PostFilter && strings.Contains(d.PostFilter, preemptionText) {
+			l.members.preemptions.Inc()
 		}
 		l.members.phases[phaseNames[phase]].Observe(took.Seconds())
 		l.point(p, phase, d).Observe(took.Seconds())

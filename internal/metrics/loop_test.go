@@ -184,7 +184,7 @@ func TestEmptyCluster(t *testing.T) {
 }
 
 // TestPreemption has a pod evict another, one that may not, and one for which it is no use; a pod without the claim that it names is rejected at
-// PreFilter before that.
+// PreFilter before that, and has no attempt.
 func TestPreemption(t *testing.T) {
 	c, _, registry := simulated(t)
 	c.SetNode(node("a", "2"))
@@ -203,7 +203,7 @@ func TestPreemption(t *testing.T) {
 	}))
 	settle(t, c)
 	scrape(t, registry).expect(t, `
-		scheduler_preemption_attempts_total 4
+		scheduler_preemption_attempts_total 3
 		scheduler_preemption_victims 1
 		scheduler_framework_extension_point_duration_seconds{extension_point=PreFilter,profile=default-scheduler,status=Success} 3
 		scheduler_framework_extension_point_duration_seconds{extension_point=PreFilter,profile=default-scheduler,status=UnschedulableAndUnresolvable} 1
