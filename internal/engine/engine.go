@@ -176,7 +176,7 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 			e.doubt(&c, r.rejection)
 		}
 		d.Outcome, d.Rejection = plan.Unschedulable, r.rejection
-		e.postFilter(&c, d, &r.objectionCounts)
+		e.postFilterAgain(&c, d, r)
 		return
 	}
 	e.prepare(&c)

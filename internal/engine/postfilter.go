@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -53,6 +54,34 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	for _, pod := range last.Outranked {
 		d.Nominations = append(d.Nominations, plan.Nomination{Pod: pod, Mode: plan.Clear})
 	}
+}
+
+// nothingHelps is what PostFilter plugins said about pods of a remembered rejection for which they found nothing to do.
+type nothingHelps struct {
+	text     string
+	priority int32
+	never    bool // the pods must not preempt
+	// versions are those of the rejection at that time.
+	versions state.Versions
+	known    bool
+}
+
+// postFilterAgain runs the PostFilter plugins for a pod of a remembered rejection, unless they found nothing to do for one like it and nothing has
+// changed since: of a wave of equal pods, one is searched for.
+func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
+	had := &r.nothingHelps
+	same := had.known && had.versions == r.versions && had.priority == c.pod.Priority && had.never == c.pod.NeverPreempts()
+	if same && !e.audits {
+		e.enter(PostFilter)
+		d.PostFilter = had.text
+		return
+	}
+	e.postFilter(c, d, &r.objectionCounts)
+	nothing := len(d.Evictions) == 0 && len(d.Nominations) == 0
+	if same && (!nothing || d.PostFilter != had.text) {
+		e.doubts = append(e.doubts, fmt.Sprintf("what PostFilter plugins say about pod %s was remembered as %q; now it is %q", c.pod, had.text, d.PostFilter))
+	}
+	*had = nothingHelps{d.PostFilter, c.pod.Priority, c.pod.NeverPreempts(), r.versions, nothing}
 }
 
 // postFilterCycle is the plugin.Cycle of PostFilter plugins.
@@ -139,6 +168,19 @@ func (p *postFilterCycle) Potential() []int32 {
 	}
 	e.scratch.potential = slots
 	return slots
+}
+
+// PotentialNodes returns how many there are.
+func (p *postFilterCycle) PotentialNodes() (n int) {
+	if p.counts == nil || len(p.counts.list) == 0 {
+		return len(p.Potential())
+	}
+	for i := range p.counts.list {
+		if o := &p.counts.list[i]; !o.code.IsUnresolvable() {
+			n += o.nodes
+		}
+	}
+	return n
 }
 
 // Resolvable reports whether evicting pods may resolve the node's rejection.

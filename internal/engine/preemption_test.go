@@ -177,7 +177,8 @@ func endEviction(r *rand.Rand, pair *enginetest.Pair) {
 			continue
 		}
 		if pod := model.NewPod(p); r.IntN(3) == 0 {
-			c.Evicted = slices.DeleteFunc(c.Evicted, func(other types.UID) bool { return other == uid })
+			at := slices.Index(c.Evicted, uid) // another preemption may evict it too
+			c.Evicted = slices.Delete(c.Evicted, at, at+1)
 			pair.State.Apply([]model.Change{{Kind: model.PreemptionDone, Preemption: &model.PreemptionResult{Victims: []*model.Pod{pod}, Kept: []*model.Pod{pod}}}})
 		} else {
 			c.Pods = slices.Delete(c.Pods, i, i+1)

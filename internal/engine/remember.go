@@ -34,7 +34,9 @@ type rejected struct {
 	// versions are those at which it was decided, or last checked. Those that cannot matter to the shape are 0.
 	versions state.Versions
 	used     uint64 // the engine's clock when it was last used
-	again    bool   // the shape was decided about before, and remembered
+	// nothingHelps is the result of PostFilter plugins.
+	nothingHelps nothingHelps
+	again        bool // the shape was decided about before, and remembered
 
 	// With a column of objections by slot a rejection follows the journal: only nodes that changed are asked about again. It has none when it is
 	// decided for the first time, since most shapes are rejected once; none if there are too many different objections; and none if a CountFilter has

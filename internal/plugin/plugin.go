@@ -153,6 +153,8 @@ type Cycle interface {
 	View() state.View
 	// Potential returns the slots, ascending, of the nodes whose rejection evicting pods may resolve. There are none if PreFilter rejected the pod.
 	Potential() []int32
+	// PotentialNodes returns how many these are, without a look at each.
+	PotentialNodes() int
 	// Resolvable reports whether a node is one of these.
 	Resolvable(slot int32) bool
 	// PreFiltered reports whether kube-scheduler's plugin of that name has run at PreFilter in this turn: these run in order, until one rejects the pod.

@@ -213,7 +213,7 @@ func (a *auditor) decide(d plan.Decision) {
 	for i := range d.Nominations {
 		n := &d.Nominations[i]
 		key := n.Pod.Key()
-		if _, ours := a.ours[key]; ours || n.Mode == plan.Keep || n.Pod.NominatedNode == n.NodeName {
+		if _, ours := a.ours[key]; ours || n.Mode == plan.Keep || n.Pod.NominatedNode == n.NodeName && a.nominated[key].nodeName == n.NodeName {
 			continue
 		}
 		delete(a.nominated, key)

@@ -62,12 +62,17 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 // Search returns the best candidate. If there is none, the rejection says why not, node by node. An error means that no candidate was found, and that
 // for some nodes it could not be found out.
 func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error) {
-	potential := c.Potential()
+	var potential []int32
+	nodes := c.PotentialNodes()
+	below := c.View().PodsBelow(pod.Priority)
+	if below && nodes > 0 {
+		potential = c.Potential()
+	}
 	s := search{cycle: c, pod: pod, memory: memoryOf(c), onlyUsage: c.OnlyUsage(), objections: map[plugin.Objection]int{}}
 	switch v := c.View(); {
-	case len(potential) == 0:
-	case !v.PodsBelow(pod.Priority):
-		s.withoutVictims = len(potential)
+	case nodes == 0:
+	case !below:
+		s.withoutVictims = nodes
 	case len(v.Touched()) > 0: // bounds are about the pods of the state
 		s.onlyUsage = false
 		for _, slot := range potential {
@@ -94,7 +99,7 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 		}
 		return nil, nil, utilerrors.NewAggregate(all)
 	}
-	rejection, err := s.rejection(len(potential))
+	rejection, err := s.rejection(nodes)
 	return nil, rejection, err
 }
 
