@@ -183,6 +183,50 @@ func TestPostFilter(t *testing.T) {
 	}
 }
 
+// useless is a PostFilter plugin that finds nothing to do.
+type useless struct{ asked int }
+
+func (*useless) Name() string { return "Useless" }
+
+func (u *useless) PostFilter(_ plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	u.asked++
+	return plugin.PostFilterResult{Message: fmt.Sprintf("no use for priority %d", pod.Priority), Nomination: plan.Clear}, nil
+}
+
+// TestOfAWaveOneIsSearchedFor has equal pods rejected one after the other: PostFilter plugins are run again only if something has changed, or for
+// another priority.
+func TestOfAWaveOneIsSearchedFor(t *testing.T) {
+	u := &useless{}
+	b := withPlugins(t, 3, func(p *plugin.Profile) { p.PostFilters = []plugin.PostFilter{u} })
+	i := 0
+	reject := func(priority int32, asked int) {
+		t.Helper()
+		before := u.asked
+		pod := b.pod(i, func(p *v1.Pod) {
+			p.Spec.Priority = &priority
+			p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1000")
+		})
+		i++
+		d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		if want := fmt.Sprintf("no use for priority %d", priority); d.Outcome != plan.Unschedulable || d.PostFilter != want || u.asked-before != asked {
+			t.Errorf("pod %d is %s: %q, want %q; plugins were run %d times, want %d", i, d.Outcome, d.PostFilter, want, u.asked-before, asked)
+		}
+	}
+	reject(5, 1) // decided
+	reject(5, 1) // the rejection is remembered now
+	reject(5, 0)
+	reject(5, 0)
+	reject(7, 1)
+	reject(7, 0)
+	b.place(t, b.pod(1000, shapes["plain"]))
+	reject(7, 1) // decided anew, as nothing was kept to follow the change
+	reject(7, 1)
+	reject(7, 0)
+	b.place(t, b.pod(1001, shapes["plain"]))
+	reject(7, 1)
+	reject(7, 0)
+}
+
 // volumes is a Reserve, Permit, PreBind and PostBind plugin.
 type volumes struct{ fails string }
 
