@@ -146,7 +146,7 @@ func judgment(v *upstream.Verdict, scored bool) []string {
 }
 
 func oracleJudgment(j oracle.Judgment, scored bool) []string {
-	text := []string{fmt.Sprint("message ", j.Message)}
+	text := []string{fmt.Sprint("message ", j.Rejected)}
 	switch {
 	case j.Err != nil:
 		return []string{errorText(j.Err)}

@@ -70,7 +70,10 @@ func TestDecision(t *testing.T) {
 		{"no choice", "5", takes("c", 1, 0), ""},
 		{"one that does not fit", "5", takes("b", 1, 0), "chosen node"},
 		{"nowhere although it fits", "2", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, "no node"},
-		{"nowhere", "9", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient cpu", "NodeResourcesFit")}, ""},
+		{"nowhere", "9", plan.Decision{
+			Outcome: plan.Unschedulable, Rejection: rejection("Insufficient cpu", "NodeResourcesFit"),
+			PostFilter: "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling.",
+		}, ""},
 		{"another message", "9", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient CPU", "NodeResourcesFit")}, "no node"},
 		{"waits for another plugin", "9", plan.Decision{Outcome: plan.Unschedulable, Rejection: rejection("Insufficient cpu", "NodePorts")}, "no node"},
 		{"somewhere although it fits nowhere", "9", takes("c", 1, 0), "chosen node"},
