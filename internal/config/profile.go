@@ -187,7 +187,7 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	if profile.Filters, err = all(order[filter], filter, made, plugin.AsFilter); err != nil {
 		return err
 	}
-	postFilters := made
+	postFilters := made // with what a missing DynamicResources says there; it stands at PreFilter as another plugin
 	if of := absent.NewPostFilter(); made[of.Name()] == nil {
 		postFilters = maps.Clone(made)
 		postFilters[of.Name()] = of

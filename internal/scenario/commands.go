@@ -285,11 +285,7 @@ func failBind(args []string, _ string) (func(*world) error, error) {
 	if len(args) != 3 {
 		return nil, errors.New("want POD once|xCOUNT|always conflict|unavailable|lost")
 	}
-	times, err := timesOf(args[1])
-	if err != nil {
-		return nil, err
-	}
-	fault, err := simulate.BindFaultNamed(args[2])
+	times, fault, err := faultOf(args)
 	if err != nil {
 		return nil, err
 	}
@@ -299,17 +295,21 @@ func failBind(args []string, _ string) (func(*world) error, error) {
 	}, nil
 }
 
+// faultOf reads the last two of the arguments POD TIMES FAULT.
+func faultOf(args []string) (times int, fault simulate.Fault, err error) {
+	if times, err = timesOf(args[1]); err == nil {
+		fault, err = simulate.BindFaultNamed(args[2])
+	}
+	return times, fault, err
+}
+
 // failEviction makes the requests of one kind fail that evict a pod.
 func failEviction(kind commit.RequestKind) func(args []string, body string) (func(*world) error, error) {
 	return func(args []string, _ string) (func(*world) error, error) {
 		if len(args) != 3 {
 			return nil, errors.New("want POD once|xCOUNT|always FAULT")
 		}
-		times, err := timesOf(args[1])
-		if err != nil {
-			return nil, err
-		}
-		fault, err := simulate.BindFaultNamed(args[2])
+		times, fault, err := faultOf(args)
 		if err != nil {
 			return nil, err
 		}

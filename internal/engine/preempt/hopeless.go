@@ -42,7 +42,7 @@ func (m *memory) hopelessFor(c plugin.Cycle, priority int32) *hopeless {
 	h := m.hopeless[key]
 	if h == nil {
 		if len(m.hopeless) >= mostHopeless {
-			m.forgetOldestHopeless()
+			forgetOldest(m.hopeless, func(h *hopeless) uint64 { return h.used })
 		}
 		h = &hopeless{}
 		m.hopeless[key] = h
@@ -50,17 +50,6 @@ func (m *memory) hopelessFor(c plugin.Cycle, priority int32) *hopeless {
 	h.used = m.clock
 	h.sync(c.View().State(), alike)
 	return h
-}
-
-func (m *memory) forgetOldestHopeless() {
-	var oldest hopelessKey
-	used := m.clock
-	for key, h := range m.hopeless {
-		if h.used < used { // no two have the same
-			oldest, used = key, h.used
-		}
-	}
-	delete(m.hopeless, oldest)
 }
 
 // sync forgets what has changed: all if the counts that filters read have, and otherwise the nodes that the journal names.

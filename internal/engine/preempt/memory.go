@@ -1,6 +1,7 @@
 package preempt
 
 import (
+	"math"
 	"slices"
 	"strconv"
 
@@ -74,7 +75,7 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	b := m.bounds[key]
 	if b == nil {
 		for len(m.bounds) >= max(fewBounds, boundBytes/(bytesPerSlot*max(1, c.View().State().Slots()))) {
-			m.forgetOldest()
+			forgetOldest(m.bounds, func(b *bounds) uint64 { return b.used })
 		}
 		b = &bounds{priority: priority}
 		if request != nil {
@@ -89,15 +90,16 @@ func (m *memory) boundsFor(c plugin.Cycle, priority int32) *bounds {
 	return b
 }
 
-func (m *memory) forgetOldest() {
-	var oldest boundsKey
-	used := m.clock
-	for key, b := range m.bounds {
-		if b.used < used { // no two have the same
-			oldest, used = key, b.used
+// forgetOldest deletes what was used before all others. No two are used by the same search.
+func forgetOldest[K comparable, V any](kept map[K]V, used func(V) uint64) {
+	var oldest K
+	first := uint64(math.MaxUint64)
+	for key, value := range kept {
+		if at := used(value); at < first {
+			oldest, first = key, at
 		}
 	}
-	delete(m.bounds, oldest)
+	delete(kept, oldest)
 }
 
 // lowerPods returns the pods of lower priority on a node by importance. The slice must not be changed.

@@ -2,7 +2,8 @@
 //
 // It takes a pod; it gives the rejection of a pod that the missing part would have judged, with a text that names the part and why the pod needs
 // it. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: without the part it is unknown
-// whether a node satisfies such a demand, so the pod stays pending.
+// whether a node satisfies such a demand, so the pod stays pending. For DynamicResources it also gives what that plugin says at PostFilter about pods that
+// do not need it.
 package absent
 
 import (
