@@ -242,7 +242,7 @@ func verdicts(t *testing.T, tc cases.Case, written bool) []string {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text := fmt.Sprintln(v.Err, v.Message, v.Plugins, v.Best)
+		text := fmt.Sprintln(v.Err, v.MessageBefore, v.Plugins, v.Best, roomMade(v))
 		for _, n := range v.Nodes {
 			text += fmt.Sprintln(n.Name, theirFirst(n.First), theirAll(n.All), n.Scores, n.Total)
 		}
@@ -266,6 +266,20 @@ func verdicts(t *testing.T, tc cases.Case, written bool) []string {
 		all = append(all, text)
 	}
 	return all
+}
+
+// roomMade is what PostFilter plugins find, as text. Of equally good nodes, kube-scheduler takes any: which are the best, with which victims, is
+// all that is determined.
+func roomMade(v *upstream.Verdict) string {
+	p := v.Preemption
+	if p == nil || p.Mode != upstream.Set {
+		return v.Message
+	}
+	var victims []string
+	for i := range p.Candidates {
+		victims = append(victims, p.Candidates[i].NodeName, fmt.Sprint(p.Candidates[i].VictimNames()))
+	}
+	return fmt.Sprint(p.Mode, p.Best(), victims)
 }
 
 func repeats(p *v1.Pod) bool {
