@@ -57,6 +57,55 @@ func (f *full) preemptor(i int, cpuMilli int64) *model.Pod {
 	return pod
 }
 
+// shaped is a pending pod of priority 100 with more demands.
+func (f *full) shaped(i int, cpuMilli int64, apply func(*v1.Pod)) *model.Pod {
+	p := benchPreemptor(fmt.Sprintf("high-%d", i), 100, cpuMilli)
+	apply(p)
+	pod := model.NewPod(p)
+	f.profile.Compile(pod)
+	return pod
+}
+
+func withHostPort(p *v1.Pod) {
+	p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: 80, HostPort: 80}}
+}
+
+func spreadByZone(p *v1.Pod) {
+	p.Labels = map[string]string{"app": "high"}
+	p.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+		MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+	}}
+}
+
+func apartByHost(p *v1.Pod) {
+	p.Labels = map[string]string{"app": "high"}
+	p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+		TopologyKey: v1.LabelHostname, LabelSelector: &metav1.LabelSelector{MatchLabels: p.Labels},
+	}}}}
+}
+
+// newPorts has two pods on each node: one of priority 1 that has a host port, and a small one of priority 0, which bounds hope is enough.
+func newPorts(t testing.TB, nodes int) *full {
+	f := &full{newBench(t, nodes), nodes, 2}
+	for i := range nodes {
+		p := benchPreemptor(fmt.Sprintf("small-%d", i), 0, 10)
+		p.Spec.NodeName = fmt.Sprintf("node-%05d", i)
+		f.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+		f.ported(i)
+	}
+	return f
+}
+
+// ported has the pod of a node that has a host port come, or come anew.
+func (f *full) ported(i int) {
+	node := i * 31 % f.nodes
+	p := benchPreemptor(fmt.Sprintf("ported-%d", node), 1, 10)
+	withHostPort(p)
+	p.Spec.NodeName = fmt.Sprintf("node-%05d", node)
+	pod := model.NewPod(p)
+	f.state.Apply([]model.Change{{Kind: model.PodGone, Key: pod.Key()}, {Kind: model.PodSet, Pod: pod}})
+}
+
 func (f *full) preempt(t testing.TB, pod *model.Pod, found bool) plan.Decision {
 	d := f.engine.Decide(f.state.View(), plan.WorkFor(pod))
 	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 != found {
@@ -87,7 +136,8 @@ func budgetChange(i int, allowed int32) model.Change {
 }
 
 // BenchmarkPreemption decides for pods that no node has room for. In "next", each decision follows a change of a pod on one node; in "first", each is
-// for a request that was not seen before; in "burst", the pods before it were nominated, 500 in all.
+// for a request that was not seen before; in "burst", the pods before it were nominated, 500 in all; in "ports", each node has the port that the pod asks
+// for taken, and nothing else is in the way.
 func BenchmarkPreemption(b *testing.B) {
 	for _, size := range []struct{ nodes, each int }{{5000, 4}, {5000, 30}, {20000, 4}} {
 		b.Run(fmt.Sprintf("nodes=%d,each=%d", size.nodes, size.each), func(b *testing.B) { benchmarkPreemption(b, size.nodes, size.each) })
@@ -150,6 +200,28 @@ func benchmarkPreemption(b *testing.B, nodes, each int) {
 	})
 	if each == 30 {
 		return
+	}
+	f = newPorts(b, nodes)
+	run("ports", func(b *testing.B, i int) {
+		f.ported(i)
+		f.preempt(b, f.shaped(i, 10, withHostPort), true)
+	})
+	f = newFull(b, nodes, each, 1)
+	for _, shape := range []struct {
+		what string
+		of   func(*v1.Pod)
+	}{{"burst-ports", withHostPort}, {"burst-spread", spreadByZone}, {"burst-apart", apartByHost}} {
+		run(shape.what, func(b *testing.B, i int) {
+			if len(nominated) == 500 {
+				b.StopTimer()
+				release()
+				b.StartTimer()
+			}
+			d := f.preempt(b, f.shaped(i, one, shape.of), true)
+			f.state.Nominate(d.Nominations...)
+			nominated = append(nominated, d.Nominations[0])
+		})
+		release()
 	}
 	f = newFull(b, nodes, each, 100)
 	run("none-lower", func(b *testing.B, i int) {

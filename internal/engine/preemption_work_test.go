@@ -50,6 +50,15 @@ func TestPreemptionWork(t *testing.T) {
 	if _, rated, tried, _ := f.work(before); rated > pods || tried > 3*pods {
 		t.Errorf("%d decisions under budgets: %d nodes rated, %d tried", pods, rated, tried)
 	}
+
+	before = f.engine.Counters()
+	for i := range pods { // each budget is for the pods of 24 nodes, each change concerns these alone
+		f.state.Apply([]model.Change{budgetChange(i, int32(i/2%2))})
+		f.preempt(t, f.preemptor(700+i, 4000), true)
+	}
+	if _, rated, tried, _ := f.work(before); rated > 0 || tried > 26*pods {
+		t.Errorf("%d decisions, each after a change of a budget: %d nodes rated, %d tried", pods, rated, tried)
+	}
 }
 
 // TestPreemptionInVain holds how much a decision looks at that finds no victims: no node where all pods are of the priority, and each changed node once

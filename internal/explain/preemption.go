@@ -13,6 +13,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/disruption"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Preemption is how room would be made for a pod without a feasible node.
@@ -79,23 +80,22 @@ func victim(pod *model.Pod) Victim {
 
 // violated returns the budgets of victims that allow fewer disruptions. Pods that are being deleted are disrupted already.
 func (s *Snapshot) violated(evictions []plan.Eviction) []ViolatedBudget {
-	victims := map[*model.DisruptionBudget]int32{}
-	var violated []ViolatedBudget
-	namespaces := map[string]bool{}
+	victims := map[*state.Budget]int32{}
 	for i := range evictions {
 		pod := evictions[i].Pod
-		namespaces[pod.Namespace] = true
-		for _, budget := range s.state.View().Budgets(pod.Namespace) {
-			if !pod.Terminating && budget.Covers(pod) {
+		if pod.Terminating {
+			continue
+		}
+		for _, budget := range s.state.View().BudgetsOf(pod) {
+			if budget.Counts(pod) {
 				victims[budget]++
 			}
 		}
 	}
-	for namespace := range namespaces {
-		for _, budget := range s.state.View().Budgets(namespace) {
-			if n := victims[budget]; n > max(0, budget.Allowed) {
-				violated = append(violated, ViolatedBudget{Budget: namespace + "/" + budget.Object.Name, Allowed: budget.Allowed, Victims: n})
-			}
+	var violated []ViolatedBudget
+	for budget, n := range victims {
+		if n > max(0, budget.Allowed) {
+			violated = append(violated, ViolatedBudget{Budget: budget.Namespace + "/" + budget.Object.Name, Allowed: budget.Allowed, Victims: n})
 		}
 	}
 	slices.SortFunc(violated, func(a, b ViolatedBudget) int { return strings.Compare(a.Budget, b.Budget) })

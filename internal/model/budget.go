@@ -40,9 +40,11 @@ func (b *DisruptionBudget) Version() string { return b.Object.ResourceVersion }
 // Covers reports whether the budget counts the disruption of a pod. It does not if the pod has no labels, or if its disruption has been counted
 // already.
 func (b *DisruptionBudget) Covers(pod *Pod) bool {
-	if b.Namespace != pod.Namespace || len(pod.Labels) == 0 || !b.Selector.Matches(pod.Labels) {
-		return false
-	}
+	return b.Namespace == pod.Namespace && len(pod.Labels) > 0 && b.Selector.Matches(pod.Labels) && b.Counts(pod)
+}
+
+// Counts is Covers for a pod that the budget selects.
+func (b *DisruptionBudget) Counts(pod *Pod) bool {
 	_, counted := b.Object.Status.DisruptedPods[pod.Name]
 	return !counted
 }

@@ -98,6 +98,7 @@ func (s *State) auditEvicted(v *audit.Violations) {
 }
 
 func (s *State) auditBudgets(v *audit.Violations) {
+	selecting := map[*Budget]string{}
 	for namespace, in := range s.budgets.byNamespace {
 		if len(in) == 0 {
 			v.Add("namespace %q has no budgets, and is listed", namespace)
@@ -109,6 +110,13 @@ func (s *State) auditBudgets(v *audit.Violations) {
 			if i > 0 && strings.Compare(in[i-1].Object.Name, b.Object.Name) >= 0 {
 				v.Add("budget %s of namespace %q is behind %s", b.Object.Name, namespace, in[i-1].Object.Name)
 			}
+			if b.term.Selector.String() != b.Selector.String() {
+				v.Add("budget %s of namespace %q selects %s, and is filed for %s", b.Object.Name, namespace, b.Selector, b.term.Selector)
+			}
+			if _, selectable := b.Selector.Requirements(); selectable {
+				selecting[b] = namespace + "/" + b.Object.Name
+			}
 		}
 	}
+	s.budgets.index.index.audit(v, "budget", selecting)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -73,7 +72,7 @@ func (s *State) randomPreemption(r *rand.Rand) {
 	case n < 18 && known != nil:
 		s.Apply([]model.Change{{Kind: model.PreemptionDone, Preemption: &model.PreemptionResult{Kept: []*model.Pod{known.pod}}}})
 	case n < 19:
-		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: fmt.Sprint(r.IntN(2)), Name: fmt.Sprint(r.IntN(3))}}
+		b := budgetOf(fmt.Sprint(r.IntN(2)), fmt.Sprint(r.IntN(3)), []string{"", "app=web", "app=db", "app in (web, db)", "!app"}[r.IntN(5)], r.Int32N(2))
 		s.Apply([]model.Change{compiled(model.NewDisruptionBudget(b))})
 	default:
 		ref := model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: fmt.Sprint(r.IntN(2)), Name: fmt.Sprint(r.IntN(3))}

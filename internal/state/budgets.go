@@ -2,36 +2,100 @@ package state
 
 import (
 	"cmp"
+	"maps"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // budgets are the PodDisruptionBudgets, which preemption prefers not to violate.
 //
-// Invariant: each is listed once, under its namespace, in the order of names; no list is empty.
+// Invariant: each is listed once, under its namespace, in the order of names; no list is empty. index has exactly those that select any pod.
 type budgets struct {
-	byNamespace map[string][]*model.DisruptionBudget
-	// version changes with every version of a budget.
-	version uint64
+	byNamespace map[string][]*Budget
+	index       selectionIndex[*Budget]
+	// version changes with every change of what preemption reads of a budget, and selections with those changes that make it select other pods.
+	version, selections uint64
+	// changes are the last ones, the newest at version.
+	changes []budgetChange
 }
 
+// Budget is a PodDisruptionBudget in its newest version. It has the same address for as long as it selects the same pods.
+type Budget struct {
+	*model.DisruptionBudget
+	term  *model.Term // selects the same pods
+	filed filing[labelKey]
+}
+
+func (b *Budget) filing() *filing[labelKey] { return &b.filed }
+
+// budgetChange is a change that matters to the pods that a term selects, on the nodes that have more than enough pods: evictions of as many never
+// violated the budget, and do not now.
+type budgetChange struct {
+	term   *model.Term
+	enough int32
+}
+
+// mostBudgetChanges is how many changes are kept at least; twice as many at most.
+const mostBudgetChanges = 512
+
 func (b *budgets) find(ref model.Ref) (at int, found bool) {
-	return slices.BinarySearchFunc(b.byNamespace[ref.Namespace], ref.Name, func(have *model.DisruptionBudget, name string) int {
+	return slices.BinarySearchFunc(b.byNamespace[ref.Namespace], ref.Name, func(have *Budget, name string) int {
 		return cmp.Compare(have.Object.Name, name)
 	})
 }
 
+func (b *budgets) changed(term *model.Term, enough int32) {
+	b.version++
+	if len(b.changes) >= 2*mostBudgetChanges {
+		b.changes = append(b.changes[:0], b.changes[mostBudgetChanges:]...)
+	}
+	b.changes = append(b.changes, budgetChange{term, enough})
+}
+
+func (b *budgets) add(budget *Budget) {
+	if _, selectable := budget.Selector.Requirements(); selectable {
+		b.index.add(budget.term, budget)
+	}
+	b.selections++
+	b.changed(budget.term, budget.Allowed)
+}
+
+func (b *budgets) remove(budget *Budget) {
+	b.index.remove(budget)
+	b.selections++
+	b.changed(budget.term, budget.Allowed)
+}
+
 // setBudget stores a budget. It wakes no pod, as in kube-scheduler.
 func (s *State) setBudget(budget *model.DisruptionBudget) {
-	s.budgets.version++
 	at, found := s.budgets.find(budget.Ref())
 	in := s.budgets.byNamespace[budget.Namespace]
 	if found {
-		in[at] = budget
-		return
+		have := in[at]
+		if equality.Semantic.DeepEqual(have.Object.Spec.Selector, budget.Object.Spec.Selector) {
+			before := have.DisruptionBudget
+			have.DisruptionBudget = budget
+			if before.Allowed != budget.Allowed || !sameDisrupted(before.Object.Status.DisruptedPods, budget.Object.Status.DisruptedPods) {
+				s.budgets.changed(have.term, min(before.Allowed, budget.Allowed))
+			}
+			return
+		}
+		s.budgets.remove(have)
+	} else {
+		in = slices.Insert(in, at, nil)
+		s.budgets.byNamespace[budget.Namespace] = in
 	}
-	s.budgets.byNamespace[budget.Namespace] = slices.Insert(in, at, budget)
+	in[at] = &Budget{DisruptionBudget: budget, term: &model.Term{Namespaces: []string{budget.Namespace}, Selector: budget.Selector}}
+	s.budgets.add(in[at])
+}
+
+// sameDisrupted reports whether two statuses name the same pods, at whatever times.
+func sameDisrupted(a, b map[string]metav1.Time) bool {
+	return maps.EqualFunc(a, b, func(_, _ metav1.Time) bool { return true })
 }
 
 func (s *State) removeBudget(ref model.Ref) {
@@ -39,8 +103,9 @@ func (s *State) removeBudget(ref model.Ref) {
 	if !found {
 		return
 	}
-	s.budgets.version++
-	if in := slices.Delete(s.budgets.byNamespace[ref.Namespace], at, at+1); len(in) > 0 {
+	in := s.budgets.byNamespace[ref.Namespace]
+	s.budgets.remove(in[at])
+	if in = slices.Delete(in, at, at+1); len(in) > 0 {
 		s.budgets.byNamespace[ref.Namespace] = in
 	} else {
 		delete(s.budgets.byNamespace, ref.Namespace)
@@ -48,12 +113,59 @@ func (s *State) removeBudget(ref model.Ref) {
 }
 
 // Budgets returns the PodDisruptionBudgets of a namespace, by name. The slice is the state's own and valid until the next change.
-func (v View) Budgets(namespace string) []*model.DisruptionBudget {
-	return v.s.budgets.byNamespace[namespace]
+func (v View) Budgets(namespace string) []*Budget { return v.s.budgets.byNamespace[namespace] }
+
+// BudgetsOf returns the PodDisruptionBudgets that select a pod, by name, whether or not they count its disruption.
+func (v View) BudgetsOf(pod *model.Pod) []*Budget {
+	if len(pod.Labels) == 0 {
+		return nil
+	}
+	var selecting []*Budget
+	v.s.budgets.index.candidates(pod, func(b *Budget) {
+		if b.Selector.Matches(pod.Labels) {
+			selecting = append(selecting, b)
+		}
+	})
+	slices.SortFunc(selecting, func(a, b *Budget) int { return cmp.Compare(a.Object.Name, b.Object.Name) })
+	return selecting
 }
 
 // HasBudgets reports whether there is any PodDisruptionBudget.
 func (v View) HasBudgets() bool { return len(v.s.budgets.byNamespace) > 0 }
 
-// BudgetsVersion changes with every version of a PodDisruptionBudget.
+// BudgetsVersion changes with every change of what preemption reads of a PodDisruptionBudget: what it selects, how many disruptions it allows, and which
+// it has counted.
 func (v View) BudgetsVersion() uint64 { return v.s.budgets.version }
+
+// BudgetSelections changes when BudgetsOf returns others for a pod.
+func (v View) BudgetSelections() uint64 { return v.s.budgets.selections }
+
+// BudgetedSince calls yield with the slots on which evictions may violate other budgets than they did at a version of the budgets, a slot more than
+// once if several pods there are concerned. It returns false, having called yield or not, if these may be any slots: the version is too old, or there
+// are more than four pods to visit for each slot.
+func (v View) BudgetedSince(version uint64, yield func(slot int32)) bool {
+	s := v.s
+	since := s.budgets.version - version
+	if since > uint64(len(s.budgets.changes)) {
+		return false
+	}
+	visits := 4 * s.Slots()
+	for _, change := range s.budgets.changes[len(s.budgets.changes)-int(since):] {
+		for _, key := range s.population.fewest(change.term.Namespaces, model.Demands(change.term.Selector)) {
+			for _, l := range s.population.index.under[key] {
+				if visits--; !change.term.Selector.Matches(l.labels) {
+					continue
+				}
+				if visits -= len(l.pods); visits < 0 {
+					return false
+				}
+				for _, p := range l.pods {
+					if int32(len(s.pods[p.slot])) > change.enough {
+						yield(p.slot)
+					}
+				}
+			}
+		}
+	}
+	return true
+}

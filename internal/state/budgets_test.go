@@ -2,6 +2,8 @@ package state
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,13 +13,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
+// budgetOf is a budget for the pods that a selector selects, written as kubectl takes it; none if it is empty.
+func budgetOf(namespace, name, selector string, allowed int32) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+	b.Status.DisruptionsAllowed = allowed
+	if selector == "" {
+		return b
+	}
+	var err error
+	if b.Spec.Selector, err = metav1.ParseToLabelSelector(selector); err != nil {
+		panic(err)
+	}
+	return b
+}
+
+func setBudget(s *State, b *policyv1.PodDisruptionBudget) Delta {
+	return s.Apply([]model.Change{compiled(model.NewDisruptionBudget(b))})
+}
+
 // TestBudgets sets, replaces and removes budgets: they are listed by namespace, in the order of names, in their newest versions.
 func TestBudgets(t *testing.T) {
 	s := New()
 	set := func(namespace, name string, allowed int32) {
-		b := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
-		b.Status.DisruptionsAllowed = allowed
-		if delta := s.Apply([]model.Change{compiled(model.NewDisruptionBudget(b))}); len(delta.Events) > 0 {
+		if delta := setBudget(s, budgetOf(namespace, name, "app=web", allowed)); len(delta.Events) > 0 {
 			t.Errorf("a budget raises the events %+v", delta.Events)
 		}
 	}
@@ -54,5 +72,106 @@ func TestBudgets(t *testing.T) {
 	}
 	if !s.View().HasBudgets() {
 		t.Error("no budget is left")
+	}
+}
+
+// TestBudgetsOfAPod finds the budgets that select a pod, in the order of names, by whatever their selectors demand.
+func TestBudgetsOfAPod(t *testing.T) {
+	s := New()
+	for i, selector := range []string{"app in (web, db)", "app=web,tier=front", "app=db", "tier", "!other", ""} {
+		setBudget(s, budgetOf("x", fmt.Sprint(i), selector, 0))
+	}
+	setBudget(s, budgetOf("y", "elsewhere", "app=web", 0))
+	audited(t, s)
+	find := func(namespace string, labels map[string]string) string {
+		p := podOn("p", "p", "n", 1).Pod.Object.DeepCopy()
+		p.Namespace, p.Labels = namespace, labels
+		var names []string
+		for _, b := range s.View().BudgetsOf(model.NewPod(p)) {
+			names = append(names, b.Object.Name)
+		}
+		return strings.Join(names, " ")
+	}
+	check := func(want string, namespace string, labels map[string]string) {
+		t.Helper()
+		if got := find(namespace, labels); got != want {
+			t.Errorf("budgets of a pod in %s with %v: %q, want %q", namespace, labels, got, want)
+		}
+	}
+	front := map[string]string{"app": "web", "tier": "front"}
+	check("0 1 3 4", "x", front)
+	check("elsewhere", "y", front)
+	check("0 2", "x", map[string]string{"app": "db", "other": "1"})
+	check("", "x", nil)
+
+	before, selections := s.View().Budgets("x")[0], s.View().BudgetSelections()
+	setBudget(s, budgetOf("x", "0", "app in (web, db)", 7))
+	if after := s.View().Budgets("x")[0]; after != before || after.Allowed != 7 || s.View().BudgetSelections() != selections {
+		t.Errorf("a budget that allows more is %+v; selections went from %d to %d", after, selections, s.View().BudgetSelections())
+	}
+	setBudget(s, budgetOf("x", "0", "app=db", 7))
+	check("1 3 4", "x", front)
+	audited(t, s)
+	s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: "x", Name: "3"}}})
+	check("1 4", "x", front)
+	audited(t, s)
+}
+
+// TestBudgetedSince has budgets change: the nodes are named whose pods they select, unless no node has so many of them that its evictions could
+// violate a budget before or after.
+func TestBudgetedSince(t *testing.T) {
+	s := New()
+	const nodes = 6
+	for i := range nodes {
+		s.Apply([]model.Change{node(fmt.Sprint("n", i))})
+		for j := range 2 {
+			p := podOn(fmt.Sprint(i, "-", j), fmt.Sprint(i, "-", j), fmt.Sprint("n", i), 1).Pod.Object.DeepCopy()
+			p.Labels = map[string]string{"app": []string{"web", "db"}[i%2]}
+			s.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+		}
+	}
+	disrupted := budgetOf("ns", "a", "app=db", 1)
+	disrupted.Status.DisruptedPods = map[string]metav1.Time{"1-0": {}}
+	later := disrupted.DeepCopy()
+	later.Status.DisruptedPods["1-0"] = metav1.Now()
+	for i, step := range []struct {
+		budget *policyv1.PodDisruptionBudget
+		want   string
+	}{
+		{budgetOf("ns", "a", "app=web", 1), "n0 n2 n4"},
+		{budgetOf("ns", "a", "app=web", 1), ""}, // another version of the object
+		{budgetOf("ns", "a", "app=web", 0), "n0 n2 n4"},
+		{budgetOf("ns", "a", "app=web", 9), "n0 n2 n4"},
+		{budgetOf("ns", "a", "app=web", 2), ""}, // no node has more than two
+		{budgetOf("ns", "a", "app=db", 1), "n1 n3 n5"},
+		{disrupted, "n1 n3 n5"},
+		{later, ""},
+		{budgetOf("other", "a", "app=db", 1), ""},
+	} {
+		before := s.View().BudgetsVersion()
+		setBudget(s, step.budget)
+		named := map[string]bool{}
+		if !s.View().BudgetedSince(before, func(slot int32) { named[s.View().Node(slot).Name()] = true }) {
+			t.Errorf("step %d: too much has changed", i)
+		}
+		if got := strings.Join(slices.Sorted(maps.Keys(named)), " "); got != step.want {
+			t.Errorf("step %d names %q, want %q", i, got, step.want)
+		}
+	}
+	last := s.View().BudgetsVersion()
+	for i := range 3 * mostBudgetChanges {
+		setBudget(s, budgetOf("other", "a", "app=db", int32(i%2)))
+	}
+	if s.View().BudgetedSince(last, func(int32) {}) || len(s.budgets.changes) > 2*mostBudgetChanges {
+		t.Errorf("%d changes are kept, the first still known", len(s.budgets.changes))
+	}
+	if now := s.View().BudgetsVersion(); !s.View().BudgetedSince(now-mostBudgetChanges, func(int32) {}) {
+		t.Error("not even the last changes are known")
+	}
+	for i := range 10 * nodes {
+		setBudget(s, budgetOf("ns", "a", "app=db", int32(i%2)))
+	}
+	if s.View().BudgetedSince(s.View().BudgetsVersion()-10*nodes, func(int32) {}) {
+		t.Error("every node is visited many times")
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -202,7 +201,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		nominated.Status.NominatedNodeName = "node-" + name
 		victim := podOn("pod-"+name, name, "node-"+name, 1)
 		victim.Pod.Priority = int32(i)
-		budget := model.NewDisruptionBudget(&policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "b"}})
+		budget := model.NewDisruptionBudget(budgetOf(name, "b", "app="+name, 0))
 		s.Apply([]model.Change{
 			{Kind: model.NodeSet, Node: model.NewNode(n)}, victim, {Kind: model.ObjectSet, Ref: budget.Ref(), Object: budget.Object, Compiled: budget},
 			{Kind: model.PodSet, Pod: model.NewPod(nominated)},

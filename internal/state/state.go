@@ -151,7 +151,7 @@ func New() *State {
 		namespaces:      map[string]labels.Set{},
 		byPriority:      map[int32]int{},
 		evicted:         map[types.UID]leaving{},
-		budgets:         budgets{byNamespace: map[string][]*model.DisruptionBudget{}},
+		budgets:         budgets{byNamespace: map[string][]*Budget{}},
 		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}
 	s.storage = storage.New(func(slot int32, aspects model.Aspect) { s.journal.add(slot, aspects) })

@@ -32,13 +32,13 @@ type bounds struct {
 	ranks  []rank
 	// stale is a slot of which this does not hold, -1 for none.
 	stale int32
-	// ranks hold for this version of the budgets. learned means that some are not from sums.
+	// budgets is the version of the budgets for which ranks hold. learned means that some are not from sums.
 	budgets uint64
 	learned bool
 }
 
-// reads are the aspects of a node that bounds and candidates depend on. The labels are those that budgets select by.
-const reads = model.Usage | model.Allocatable | model.PodLabels | model.Nominations | model.Starts | model.Presence
+// boundReads are the aspects of a node that bounds and candidates depend on. The labels are those that budgets select by.
+const boundReads = model.Usage | model.Allocatable | model.PodLabels | model.Nominations | model.Starts | model.Presence
 
 type boundState uint8
 
@@ -62,12 +62,6 @@ func (b *bounds) learn(slot int32, r rank) {
 func (b *bounds) sync(v state.View, use *state.Use) {
 	s := v.State()
 	b.rated = 0
-	if version := v.BudgetsVersion(); b.budgets != version {
-		if b.budgets = version; b.learned {
-			copy(b.ranks, b.sums)
-			b.learned = false
-		}
-	}
 	entries, ok := s.Since(b.version)
 	if slots := s.Slots(); !ok || len(b.states) == 0 || len(entries) > slots {
 		b.resize(0)
@@ -86,12 +80,25 @@ func (b *bounds) sync(v state.View, use *state.Use) {
 		}
 	}
 	b.version, b.stale = s.Version(), -1
+	b.followBudgets(v)
+}
+
+// followBudgets forgets ranks that other budgets have made wrong.
+func (b *bounds) followBudgets(v state.View) {
+	since := b.budgets
+	if b.budgets = v.BudgetsVersion(); !b.learned || since == b.budgets {
+		return
+	}
+	if !v.BudgetedSince(since, func(slot int32) { b.ranks[slot] = b.sums[slot] }) {
+		copy(b.ranks, b.sums)
+		b.learned = false
+	}
 }
 
 func (b *bounds) follow(v state.View, entries []state.Entry, use *state.Use) {
 	alive := v.State().Alive()
 	for i, e := range entries {
-		if e.Aspects&reads == 0 || i+1 < len(entries) && entries[i+1].Slot == e.Slot && entries[i+1].Aspects&reads != 0 {
+		if e.Aspects&boundReads == 0 || i+1 < len(entries) && entries[i+1].Slot == e.Slot && entries[i+1].Aspects&boundReads != 0 {
 			continue
 		}
 		b.forget(e.Slot)

@@ -7,29 +7,24 @@ import (
 
 // budgetsOf are the PodDisruptionBudgets that select the pods of a label set.
 type budgetsOf struct {
-	version uint64 // of the budgets
-	by      map[model.LabelSet][]*model.DisruptionBudget
+	selections uint64
+	by         map[model.LabelSet][]*state.Budget
 }
 
 // mostLabelSets bounds the memory for label sets whose budgets are known.
 const mostLabelSets = 1 << 14
 
 // of returns the budgets that select a pod. Selectors are matched once for each label set.
-func (b *budgetsOf) of(v state.View, pod *model.Pod) []*model.DisruptionBudget {
-	in := v.Budgets(pod.Namespace)
-	if len(in) == 0 || len(pod.Labels) == 0 {
+func (b *budgetsOf) of(v state.View, pod *model.Pod) []*state.Budget {
+	if len(pod.Labels) == 0 || len(v.Budgets(pod.Namespace)) == 0 {
 		return nil
 	}
-	if version := v.BudgetsVersion(); b.by == nil || b.version != version || len(b.by) >= mostLabelSets {
-		b.by, b.version = map[model.LabelSet][]*model.DisruptionBudget{}, version
+	if now := v.BudgetSelections(); b.by == nil || b.selections != now || len(b.by) >= mostLabelSets {
+		b.by, b.selections = map[model.LabelSet][]*state.Budget{}, now
 	}
 	selecting, known := b.by[pod.LabelSet()]
 	if !known {
-		for _, budget := range in {
-			if budget.Selector.Matches(pod.Labels) {
-				selecting = append(selecting, budget)
-			}
-		}
+		selecting = v.BudgetsOf(pod)
 		b.by[pod.LabelSet()] = selecting
 	}
 	return selecting
@@ -55,15 +50,15 @@ func (m *memory) split(v state.View, pods []*model.Pod) (violating, rest []*mode
 
 // left is what is left of a budget.
 type left struct {
-	budget *model.DisruptionBudget
+	budget *state.Budget
 	n      int32
 }
 
 // violates takes a pod's eviction from what is left of the budgets. The first budget that has nothing left makes it a violation, and those after it
 // are not asked.
-func (m *memory) violates(budgets []*model.DisruptionBudget, pod *model.Pod) bool {
+func (m *memory) violates(budgets []*state.Budget, pod *model.Pod) bool {
 	for _, budget := range budgets {
-		if budget.Covers(pod) && m.take(budget) < 0 {
+		if budget.Counts(pod) && m.take(budget) < 0 {
 			return true
 		}
 	}
@@ -71,7 +66,7 @@ func (m *memory) violates(budgets []*model.DisruptionBudget, pod *model.Pod) boo
 }
 
 // take takes one eviction from a budget. It returns what is left.
-func (m *memory) take(budget *model.DisruptionBudget) int32 {
+func (m *memory) take(budget *state.Budget) int32 {
 	for i := range m.left { // a node's pods have few
 		if l := &m.left[i]; l.budget == budget {
 			l.n--

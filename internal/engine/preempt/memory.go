@@ -20,8 +20,8 @@ type memory struct {
 	sorted  map[int32]sortedPods
 	pods    int
 	budgets budgetsOf
-	// hopeless nodes by the kind of pods.
-	hopeless map[hopelessKey]*hopeless
+	// outcomes by the kind of pods.
+	outcomes map[outcomesKey]*outcomes
 
 	// The rest means nothing to the next search.
 	draft           state.Draft
@@ -53,7 +53,7 @@ func memoryOf(c plugin.Cycle) *memory {
 	if s := c.View().State(); m.state != s {
 		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
 		m.sorted, m.pods = map[int32]sortedPods{}, 0
-		m.hopeless = map[hopelessKey]*hopeless{}
+		m.outcomes = map[outcomesKey]*outcomes{}
 	}
 	m.clock++
 	return m

@@ -80,7 +80,7 @@ func plainVictims(c plugin.Cycle, slot int32, lower []*model.Pod) (*preempt.Cand
 	}
 	slices.SortFunc(lower, moreImportant)
 	var violating, rest []*model.Pod
-	taken := map[*model.DisruptionBudget]int32{}
+	taken := map[*state.Budget]int32{}
 	for _, pod := range lower {
 		violates := false
 		for _, budget := range c.View().Budgets(pod.Namespace) {

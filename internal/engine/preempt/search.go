@@ -81,9 +81,7 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 	default:
 		s.bounds = s.memory.boundsFor(c, pod.Priority)
 		if !s.onlyUsage {
-			if s.hopeless = s.memory.hopelessFor(c, pod.Priority); s.hopeless != nil {
-				s.recalled = make([]int, mostTexts+1)
-			}
+			s.known = s.memory.outcomesFor(c, pod.Priority)
 		}
 		s.tryByBounds(potential)
 	}
@@ -121,9 +119,10 @@ type search struct {
 	withoutVictims int
 	objections     map[plugin.Objection]int
 	errs           []failure
-	// hopeless are nodes that need not be tried, nil if none are known; recalled counts those that were left out, by their reasons.
-	hopeless *hopeless
-	recalled []int
+	// known are what was found on nodes for pods like this one, nil if that is not kept; recalled counts the nodes that need not be tried again because
+	// there is no candidate, by the position of their reasons.
+	known    *outcomes
+	recalled [mostTexts]int
 }
 
 // failure is why it could not be found out what evictions help on a node.
@@ -150,13 +149,14 @@ func (s *search) tryByBounds(potential []int32) {
 	}
 	s.own, s.exact = own, s.cycle.OnlyRequest()
 	open, short := s.memory.open[:0], s.memory.short[:0]
-	known := s.bounds
+	bounds := s.bounds
 	if own >= 0 {
-		known.states[own], known.ranks[own], known.sums[own], known.stale = rated, ideal, ideal, own
+		bounds.states[own], bounds.ranks[own], bounds.sums[own], bounds.stale = rated, ideal, ideal, own
 	}
 	first := int32(-1)
+	potential = s.withoutKnown(potential)
 	for _, slot := range potential {
-		switch known.states[slot] {
+		switch bounds.states[slot] {
 		case noLower:
 			s.withoutVictims++
 		case tooShort:
@@ -170,7 +170,7 @@ func (s *search) tryByBounds(potential []int32) {
 	if first >= 0 {
 		s.try(first)
 		for _, slot := range potential {
-			if slot == first || known.states[slot] != rated {
+			if slot == first || bounds.states[slot] != rated {
 				continue
 			}
 			r := s.boundOf(slot)
@@ -196,11 +196,30 @@ func (s *search) tryByBounds(potential []int32) {
 	s.memory.open, s.memory.short = open[:0], short[:0]
 }
 
+// withoutKnown takes off the nodes of which it is known why they have no candidate, and counts them.
+func (s *search) withoutKnown(slots []int32) []int32 {
+	if s.known == nil {
+		return slots
+	}
+	return slices.DeleteFunc(slots, func(slot int32) bool {
+		at, known := s.known.reasons(slot)
+		if known {
+			s.recalled[at]++
+		}
+		return known
+	})
+}
+
 // boundOf returns how good the candidate of a slot can be at best. What was learned of pods for which nothing but the request counts does not bound the
 // candidates of others: since victims are not the fewest possible, one filter more can mean fewer.
 func (s *search) boundOf(slot int32) *rank {
 	if s.exact {
 		return &s.bounds.ranks[slot]
+	}
+	if s.known != nil {
+		if r := s.known.rankOf(slot); r != nil {
+			return r
+		}
 	}
 	return &s.bounds.sums[slot]
 }
@@ -269,10 +288,6 @@ func (s *search) explainShort(slots []int32) {
 
 // try looks for victims on a node.
 func (s *search) try(slot int32) {
-	if s.hopeless != nil && s.hopeless.bySlot[slot] > 0 {
-		s.recalled[s.hopeless.bySlot[slot]]++
-		return
-	}
 	s.tried++
 	found, objection, any := s.victims(slot)
 	switch {
@@ -283,17 +298,20 @@ func (s *search) try(slot int32) {
 		s.fail(slot, err)
 	case !objection.IsNone():
 		s.objections[objection]++
-		if s.hopeless != nil {
+		if s.known != nil {
 			if texts, err := s.cycle.Reasons(objection); err == nil {
-				s.hopeless.learn(slot, texts)
+				s.known.learnReasons(slot, texts)
 			}
 		}
 	case len(found.Victims) == 0:
 		s.fail(slot, fmt.Errorf("expected at least one victim pod on node %q", s.cycle.View().Node(slot).Name()))
 	default:
 		r := s.rankOf(&found)
-		if s.exact && slot != s.own {
+		switch {
+		case s.exact && slot != s.own:
 			s.bounds.learn(slot, r)
+		case s.known != nil:
+			s.known.learn(slot, r)
 		}
 		if s.best == nil || r.isBetter(&s.rank) {
 			s.best, s.rank = &found, r
@@ -323,7 +341,7 @@ func (s *search) rejection(potential int) (*plan.Rejection, error) {
 		if n == 0 {
 			continue
 		}
-		for _, text := range s.hopeless.texts[at-1] {
+		for _, text := range s.known.texts[at] {
 			nodes[text] += n
 		}
 	}

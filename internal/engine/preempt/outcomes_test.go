@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -62,6 +63,52 @@ func TestHopelessNodesAreTriedOnce(t *testing.T) {
 	c.state.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: v1.NamespaceDefault, Name: "own9"}}})
 	try("n9: own-low", any)
 	try("n9: own-low", any)
+}
+
+// TestCandidatesAreTriedOnce has a pod ask for a host port that is taken on each node by a pod of priority 2, beside one of priority 1: going by sums,
+// that one would be enough, so every node is tried. For the next such pod those are tried that have changed, and the best; also when budgets change.
+func TestCandidatesAreTriedOnce(t *testing.T) {
+	const count = 60
+	c := newCluster(t, 1)
+	set := func(objects []runtime.Object) {
+		for _, o := range objects {
+			plugintest.Set(c.state, o)
+		}
+	}
+	for i := range count {
+		name := fmt.Sprint("n", i)
+		set(nodes(name + "="))
+		set(on(name, fmt.Sprintf("low%d(1,1)", i)))
+		set(on(name, fmt.Sprintf("ported%d(2,1)", i), hostPort(80), build.Labels(fmt.Sprint("app=", i)), started(10, i%50)))
+	}
+	asked := 0
+	try := func(what, want string, tried int64) {
+		t.Helper()
+		asked++
+		before := c.engine.Counters().Tried
+		d := c.decide(preemptor("1", build.Named(fmt.Sprint("asked-", asked)), hostPort(80)))
+		if got := outcome(d); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", what, got, want)
+		}
+		if n := c.engine.Counters().Tried - before; n > tried {
+			t.Errorf("%s: %d nodes were tried, want at most %d", what, n, tried)
+		}
+		if err := c.engine.Audit(); err != nil {
+			t.Error(err)
+		}
+	}
+	try("at first", "n49: ported49", count)
+	try("again", "n49: ported49", 1)
+	set(on("n7", "ported7(2,1)", hostPort(80), build.Labels("app=7"), started(11, 0)))
+	try("after one has started anew", "n7: ported7", 2)
+	set(budget("b7", "app=7", 0))
+	try("after a budget for it", "n49: ported49", 2)
+	set(budget("b49", "app=49", 1))
+	try("after a budget that allows it", "n49: ported49", 1)
+	set(budget("b49", "app=49", 0))
+	try("after a budget that does not", "n48: ported48", 2)
+	set(budget("b7", "app=7", 1))
+	try("after the first allows it", "n7: ported7", 2)
 }
 
 // TestRanksOfOneKindBoundNoOther has a plain pod find that two pods must go from n1. For a pod that asks for a host port as well it is one, since the pod
