@@ -143,7 +143,8 @@ func TestBudgetedSince(t *testing.T) {
 		{budgetOf("ns", "a", "app=web", 0), "n0 n2 n4"},
 		{budgetOf("ns", "a", "app=web", 9), "n0 n2 n4"},
 		{budgetOf("ns", "a", "app=web", 2), ""}, // no node has more than two
-		{budgetOf("ns", "a", "app=db", 1), "n1 n3 n5"},
+		{budgetOf("ns", "a", "app=web", 0), "n0 n2 n4"},
+		{budgetOf("ns", "a", "app=db", 1), "n0 n1 n2 n3 n4 n5"},
 		{disrupted, "n1 n3 n5"},
 		{later, ""},
 		{budgetOf("other", "a", "app=db", 1), ""},

@@ -111,6 +111,35 @@ func TestCandidatesAreTriedOnce(t *testing.T) {
 	try("after the first allows it", "n7: ported7", 2)
 }
 
+// TestRanksFollowBudgets has pods that ask for nothing but cpu: what was learned of a node holds until a budget for its pods changes.
+func TestRanksFollowBudgets(t *testing.T) {
+	const count = 60
+	c := newCluster(t, 1)
+	set := func(objects []runtime.Object) {
+		for _, o := range objects {
+			plugintest.Set(c.state, o)
+		}
+	}
+	for i := range count {
+		name := fmt.Sprint("n", i)
+		set(nodes(name + "="))
+		set(on(name, fmt.Sprintf("low%d(1,4)", i), build.Labels(fmt.Sprint("app=", i)), started(10, i%60)))
+	}
+	try := func(what, want string) {
+		t.Helper()
+		if got := outcome(c.decide(preemptor("4"))); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", what, got, want)
+		}
+	}
+	try("at first", "n59: low59")
+	set(budget("b59", "app=59", 0))
+	try("under a budget", "n58: low58")
+	set(budget("b58", "app=58", 0))
+	try("under two", "n57: low57")
+	set(budget("b59", "app=59", 1))
+	try("when the first allows it", "n59: low59")
+}
+
 // TestRanksOfOneKindBoundNoOther has a plain pod find that two pods must go from n1. For a pod that asks for a host port as well it is one, since the pod
 // that has the port is not put back, and there is room for the others.
 func TestRanksOfOneKindBoundNoOther(t *testing.T) {
