@@ -1,6 +1,7 @@
 package state
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -30,16 +31,18 @@ func (s *State) auditBands(v *audit.Violations) {
 }
 
 func (s *State) auditBandsOf(v *audit.Violations, slot int) {
-	recounted := map[int32]*Band{}
+	recounted, starts := map[int32]*Band{}, map[int32][]int64{}
 	for _, p := range s.pods[slot] {
 		band := recounted[p.pod.Priority]
 		if band == nil {
-			band = &Band{}
+			band = &Band{Priority: p.pod.Priority}
 			recounted[p.pod.Priority] = band
 		}
 		band.Pods++
 		band.Used.Add(&p.pod.Occupies, +1)
-		if _, started := p.pod.Started(); !started {
+		if seconds, started := p.pod.Started(); started {
+			starts[band.Priority] = append(starts[band.Priority], seconds)
+		} else {
 			band.Unstarted++
 		}
 	}
@@ -57,6 +60,14 @@ func (s *State) auditBandsOf(v *audit.Violations, slot int) {
 		if have.Pods != want.Pods || have.Unstarted != want.Unstarted || !sameAmounts(have.Used, want.Used) {
 			v.Add("the band of priority %d on slot %d (%s) has %d pods, %d unstarted, that occupy %+v; recounted %d, %d, %+v",
 				have.Priority, slot, s.name[slot], have.Pods, have.Unstarted, have.Used, want.Pods, want.Unstarted, want.Used)
+		}
+		latest := starts[have.Priority]
+		slices.SortFunc(latest, func(a, b int64) int { return cmp.Compare(b, a) })
+		for n, seconds := range latest[:min(len(latest), fewLatest)] {
+			if have.latest[n] < seconds || n > 0 && have.latest[n] > have.latest[n-1] {
+				v.Add("the pods of priority %d on slot %d (%s) that started last did at %v, not at or before %v", have.Priority, slot, s.name[slot], latest, have.latest)
+				break
+			}
 		}
 		for _, c := range have.Used.Scalars {
 			if !slices.ContainsFunc(want.Used.Scalars, func(has model.Scalar) bool { return has.Name == c.Name }) {
@@ -81,10 +92,6 @@ func (s *State) auditBounds(v *audit.Violations, band *Band, p *placed) {
 	if o.CPUMilli > most.CPUMilli || o.MemoryBytes > most.MemoryBytes || o.EphemeralBytes > most.EphemeralBytes {
 		v.Add("pod %s occupies %+v, more than %+v, which no pod of priority %d on slot %d (%s) exceeds",
 			p.pod, *o, most, band.Priority, p.slot, s.name[p.slot])
-	}
-	if started, ok := p.pod.Started(); ok && (started < band.Earliest || started > band.Latest) {
-		v.Add("pod %s started at %d, not from %d to %d, as all pods of priority %d on slot %d (%s)",
-			p.pod, started, band.Earliest, band.Latest, band.Priority, p.slot, s.name[p.slot])
 	}
 }
 

@@ -123,9 +123,13 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		}},
 		{"which no pod of priority 0 on slot 0 (a) exceeds", func(s *State, _ *Tally) { s.bands[a][0].Most.CPUMilli = 999 }},
 		{"which no pod of priority 0 on slot 0 (a) exceeds", func(s *State, _ *Tally) { s.bands[a][0].Most.EphemeralBytes = -1 }},
-		{"started at 5, not from 6 to 7", func(s *State, _ *Tally) {
+		{"did at [5], not at or before [4 ", func(s *State, _ *Tally) {
 			s.placed[assumedKey].pod.Object.Status.StartTime = &metav1.Time{Time: time.Unix(5, 0)}
-			s.bands[a][0].Unstarted, s.bands[a][0].Earliest, s.bands[a][0].Latest = 1, 6, 7
+			s.bands[a][0].Unstarted, s.bands[a][0].latest[0] = 1, 4
+		}},
+		{"did at [5], not at or before [4 6", func(s *State, _ *Tally) {
+			s.placed[assumedKey].pod.Object.Status.StartTime = &metav1.Time{Time: time.Unix(5, 0)}
+			s.bands[a][0].Unstarted, s.bands[a][0].latest[0], s.bands[a][0].latest[1] = 1, 4, 6
 		}},
 		{"slot 0 (a) has pods, and bands that never changed", func(s *State, _ *Tally) { s.banded[a] = 0 }},
 		{"changed at the same time as those of a", func(s *State, _ *Tally) { s.banded[1] = s.banded[a] }},

@@ -1,6 +1,7 @@
 package state
 
 import (
+	"math"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -15,10 +16,43 @@ type Band struct {
 	Used model.Resources
 	// Most is at least the largest amount that one of these pods occupies, of cpu, memory and ephemeral storage. It is exact as long as no pod left.
 	Most Amounts
-	// Unstarted is how many of these pods have no start time; Earliest and Latest are bounds of the start times of the others, in Unix seconds: no
-	// pod started before Earliest or after Latest. They mean nothing if all are unstarted.
-	Unstarted        int32
-	Earliest, Latest int64
+	// Unstarted is how many of these pods have no start time. latest are at least the latest start times of the others, in Unix seconds, the last first;
+	// never means that there are no more. They are exact as long as no pod left that was not among them.
+	Unstarted int32
+	latest    [fewLatest]int64
+}
+
+// fewLatest is of how many pods of a band it is known when they started: of as many victims, mostly, the one that started first is known.
+const fewLatest = 4
+
+// never is earlier than every start time.
+const never = math.MinInt64
+
+// LatestStart returns a time, in Unix seconds, at or before which one of any n of the pods started. ok is false if n of them may be unstarted.
+func (b *Band) LatestStart(n int64) (seconds int64, ok bool) {
+	if n -= int64(b.Unstarted); n <= 0 {
+		return 0, false
+	}
+	return b.latest[min(n, fewLatest)-1], true
+}
+
+func (b *Band) started(seconds int64) {
+	for i, have := range b.latest {
+		if seconds > have {
+			copy(b.latest[i+1:], b.latest[i:])
+			b.latest[i] = seconds
+			return
+		}
+	}
+}
+
+func (b *Band) left(seconds int64) {
+	for i, have := range b.latest {
+		if seconds == have {
+			copy(b.latest[i:], b.latest[i+1:]) // the last is then there twice, and no pod that is not listed started later
+			return
+		}
+	}
 }
 
 // Amounts are amounts of the resources that every node has.
@@ -40,7 +74,7 @@ func (b *bands) find(priority int32) (at int, found bool) {
 func (b *bands) count(pod *model.Pod, sign int64) {
 	at, found := b.find(pod.Priority)
 	if !found {
-		*b = slices.Insert(*b, at, Band{Priority: pod.Priority})
+		*b = slices.Insert(*b, at, Band{Priority: pod.Priority, latest: [fewLatest]int64{never, never, never, never}})
 	}
 	band := &(*b)[at]
 	if band.Pods += int32(sign); band.Pods == 0 {
@@ -51,21 +85,17 @@ func (b *bands) count(pod *model.Pod, sign int64) {
 	if sign < 0 && len(pod.Occupies.Scalars) > 0 {
 		band.Used.DropZeros()
 	}
-	started, ok := pod.Started()
-	if !ok {
-		band.Unstarted += int32(sign)
-	}
-	if sign < 0 {
-		return
-	}
-	m, o := &band.Most, &pod.Occupies
-	m.CPUMilli, m.MemoryBytes, m.EphemeralBytes = max(m.CPUMilli, o.CPUMilli), max(m.MemoryBytes, o.MemoryBytes), max(m.EphemeralBytes, o.EphemeralBytes)
-	switch {
+	switch started, ok := pod.Started(); {
 	case !ok:
-	case band.Pods-band.Unstarted == 1: // the first
-		band.Earliest, band.Latest = started, started
+		band.Unstarted += int32(sign)
+	case sign > 0:
+		band.started(started)
 	default:
-		band.Earliest, band.Latest = min(band.Earliest, started), max(band.Latest, started)
+		band.left(started)
+	}
+	if sign > 0 {
+		m, o := &band.Most, &pod.Occupies
+		m.CPUMilli, m.MemoryBytes, m.EphemeralBytes = max(m.CPUMilli, o.CPUMilli), max(m.MemoryBytes, o.MemoryBytes), max(m.EphemeralBytes, o.EphemeralBytes)
 	}
 }
 

@@ -161,10 +161,10 @@ func (b *bounds) rate(v state.View, slot int32, use *state.Use) {
 // band, and so many in all. If the pod's request fits anyway, something else is in the way, and one pod of the lowest band may be all that must go.
 func boundOf(bands []state.Band, highest int, ofBand, inAll int64) rank {
 	band := &bands[highest]
-	r := rank{highest: band.Priority, count: int32(inAll), start: band.Latest}
+	r := rank{highest: band.Priority, count: int32(inAll), start: unstarted}
 	r.sum = ofBand*weightOf(band.Priority) + (inAll-ofBand)*weightOf(bands[0].Priority)
-	if int64(band.Unstarted) >= ofBand {
-		r.start = unstarted
+	if seconds, ok := band.LatestStart(ofBand); ok {
+		r.start = seconds
 	}
 	return r
 }
