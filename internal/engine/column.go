@@ -36,8 +36,8 @@ const (
 
 // sync updates the column. It returns for how many nodes the plugin was called.
 func (c *column[T]) sync(s *state.State) (asked int) {
-	entries, ok := s.Since(c.version)
-	if !ok || len(c.values) == 0 || len(entries) > s.Slots()/2 && c.concerns(entries) {
+	entries, ok := c.entries(s)
+	if !ok {
 		return c.fill(s)
 	}
 	c.resize(s.Slots())
@@ -56,6 +56,12 @@ func (c *column[T]) sync(s *state.State) (asked int) {
 	}
 	c.version = s.Version()
 	return asked
+}
+
+// entries returns what has changed since the column was up to date; ok is false if it must be filled.
+func (c *column[T]) entries(s *state.State) (entries []state.Entry, ok bool) {
+	entries, ok = s.Since(c.version)
+	return entries, ok && len(c.values) > 0 && (len(entries) <= s.Slots()/2 || !c.concerns(entries))
 }
 
 func (c *column[T]) concerns(entries []state.Entry) bool {
@@ -108,6 +114,22 @@ func (c *column[T]) fillBut(s *state.State, slots []int32, others T) (asked int)
 	}
 	c.version = s.Version()
 	return len(slots)
+}
+
+// copyBut takes over the values of an up-to-date column, except for some nodes, about which it asks.
+func (c *column[T]) copyBut(s *state.State, slots []int32, of *column[T]) (asked int) {
+	c.resize(s.Slots())
+	copy(c.values, of.values)
+	c.nonZero = of.nonZero
+	alive := s.Alive()
+	for _, slot := range slots {
+		if alive[slot] {
+			c.set(slot, c.ask(s.Node(slot)))
+			asked++
+		}
+	}
+	c.version = s.Version()
+	return asked
 }
 
 // resize adds slots, which the journal names, or drops those that the state has cut off.
@@ -272,12 +294,17 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	if !ok {
 		return nil
 	}
+	return e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() plugin.Verdicts { return c.here.verdicts[i] })
+}
+
+// filterColumnOf returns the up-to-date column of a filter for a need, which is compiled if there is none.
+func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.Aspect, compile func() plugin.Verdicts) *filterColumn {
 	key := columnKey{c.profile.ids[i], need}
 	column := e.columns.filters[key]
 	if column == nil {
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
-		column = &filterColumn{verdicts: c.here.verdicts[i]}
-		column.ask, column.reads = column.verdicts.Filter, f.FilterReads()|model.Presence
+		column = &filterColumn{verdicts: compile()}
+		column.ask, column.reads = column.verdicts.Filter, reads
 		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
 			column.sparse = sparse.Sparse
 		}
@@ -287,7 +314,17 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 		e.work.Found++
 	}
 	column.used = e.columns.clock
-	e.asked(c.profile.first+int32(i), column.sync(c.view.State()))
+	s := c.view.State()
+	if variant, ok := column.verdicts.(plugin.Variant); ok {
+		if _, ok := column.entries(s); !ok {
+			if of, slots, ok := variant.Variant(s); ok {
+				like := e.filterColumnOf(c, i, plugin.NeedOf(of), reads, of.Compile)
+				e.asked(c.profile.first+int32(i), column.copyBut(s, slots, &like.column))
+				return column
+			}
+		}
+	}
+	e.asked(c.profile.first+int32(i), column.sync(s))
 	return column
 }
 

@@ -31,9 +31,14 @@ func onHost(i int) build.VolumeOption {
 	return build.VolumeAffinity(fmt.Sprintf("kubernetes.io/hostname In node-%05d", i))
 }
 
-func bound(i, _ int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume) {
+func bound(i, _ int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume) { return boundTo(i, i) }
+
+// boundInPairs has two pods each share a volume, although not the claim.
+func boundInPairs(i, _ int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume) { return boundTo(i, i/2) }
+
+func boundTo(i, handle int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume) {
 	return build.PersistentVolumeClaim(fmt.Sprint("claim-", i), fmt.Sprintf("namespace=bench storage=1Gi class=csi bound=pv-%d", i)),
-		build.PersistentVolume(fmt.Sprint("pv-", i), fmt.Sprintf("storage=1Gi class=csi phase=Bound csi=d/handle-%d claim=bench/claim-%d", i, i), inZone(i))
+		build.PersistentVolume(fmt.Sprint("pv-", i), fmt.Sprintf("storage=1Gi class=csi phase=Bound csi=d/handle-%d claim=bench/claim-%d", handle, i), inZone(i))
 }
 
 // untainted returns the next node that takes pods.
@@ -58,6 +63,7 @@ func csiNodes(nodes int, drivers string) []runtime.Object {
 var volumeShapes = map[string]volumeShape{
 	"bound":  {func(nodes int) []runtime.Object { return csiNodes(nodes, "d=") }, bound, evenly},
 	"limits": {func(nodes int) []runtime.Object { return csiNodes(nodes, "d=64") }, bound, evenly},
+	"shared": {func(nodes int) []runtime.Object { return csiNodes(nodes, "d=64") }, boundInPairs, evenly},
 	"local": {func(nodes int) []runtime.Object { return csiNodes(nodes, "d=") }, func(i, nodes int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume) {
 		return build.PersistentVolumeClaim(fmt.Sprint("claim-", i), fmt.Sprintf("namespace=bench storage=1Gi class=csi bound=pv-%d", i)),
 			build.PersistentVolume(fmt.Sprint("pv-", i), fmt.Sprintf("storage=1Gi class=csi phase=Bound claim=bench/claim-%d", i), onHost(untainted(i%nodes)))
@@ -130,7 +136,7 @@ func (b *volumeBench) podOf(i int) *model.Pod {
 // BenchmarkVolumes decides about pods that were never seen before, each with a claim of its own, and assumes them. shape=plain has no claims.
 func BenchmarkVolumes(b *testing.B) {
 	const nodes, placed = 5000, 50_000
-	for _, name := range []string{"bound", "limits", "local", "static", "capacity"} {
+	for _, name := range []string{"bound", "limits", "shared", "local", "static", "capacity"} {
 		b.Run(fmt.Sprintf("shape=%s/nodes=%d", name, nodes), func(b *testing.B) {
 			shape := volumeShapes[name]
 			before := placed
@@ -169,7 +175,7 @@ func TestClaimsOfTheirOwnShareColumns(t *testing.T) {
 		shape  string
 		asked  int64 // how often plugins may be called for a pod, in a cluster of any size
 		filled int64 // how many columns are filled for a pod: a local volume can be used where no other can
-	}{{"bound", 8, 0}, {"limits", 8, 0}, {"local", 8, 1}, {"static", 8, 0}, {"capacity", 8, 0}} {
+	}{{"bound", 8, 0}, {"limits", 8, 0}, {"shared", 8, 1}, {"local", 8, 1}, {"static", 8, 0}, {"capacity", 8, 0}} {
 		for _, nodes := range []int{100, 2000} {
 			shape := volumeShapes[row.shape]
 			b := newVolumeBench(t, shape, nodes, 0)

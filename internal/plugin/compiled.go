@@ -50,6 +50,14 @@ type Sparse interface {
 	Sparse(s *state.State) (slots []int32, others reason.Code, ok bool)
 }
 
+// Variant is implemented by Verdicts that may be those of another need on all nodes but few: a column for them is a copy, corrected there. A volume that
+// pods share is used on few nodes, and on the others counts as any does.
+type Variant interface {
+	// Variant returns the other need, in whose verdicts codes mean the same, and the slots of the nodes that must be asked about; ok is false if there is
+	// none such. It is called by the goroutine that owns the state.
+	Variant(s *state.State) (of FilterNeed, slots []int32, ok bool)
+}
+
 // CountNeed is the part of a pod that a CountFilter judges.
 type CountNeed interface {
 	Text

@@ -118,8 +118,11 @@ func (s *Store) describe() map[string]string {
 		return n.name
 	})}
 	texts["nominated"] = s.nominated.describe()
-	for h, times := range s.used {
-		texts[fmt.Sprint("use of ", h)] = fmt.Sprint(times)
+	for h, on := range s.used {
+		var nodes []string
+		on.each(func(n *Node) { nodes = append(nodes, n.name) })
+		slices.Sort(nodes)
+		texts[fmt.Sprint("use of ", h)] = fmt.Sprintf("%d on %q", on.times(), nodes)
 	}
 	for key, c := range s.claims {
 		uses := sorted(c.on, func(x *use) string { return fmt.Sprintf("%s:%d/%d", x.node.name, x.times, x.users) })

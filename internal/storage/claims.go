@@ -128,20 +128,6 @@ func (s *Store) Attachable(key model.ClaimKey) (driver, name string, inTree bool
 	return is.driver, is.handle.handle, is.migrated
 }
 
-// InUse reports whether a pod on any node, or one that is nominated to a node, uses a volume. It is what Usage.Uses can be true of, in the state and in
-// dry runs of it.
-func (s *Store) InUse(driver, name string) bool { return s.used[handle{driver, name}] > 0 }
-
-// refer counts references of pods to a volume, on whatever node.
-func (s *Store) refer(h handle, times int) {
-	if h.driver == "" {
-		return
-	}
-	if s.used[h] += times; s.used[h] == 0 {
-		delete(s.used, h)
-	}
-}
-
 // identify finds out anew what a claim in use stands for, and counts it on the nodes where it is used.
 func (s *Store) identify(c *claim) {
 	s.follow(c)
@@ -150,8 +136,8 @@ func (s *Store) identify(c *claim) {
 		return
 	}
 	for _, x := range c.on {
-		s.refer(c.is.handle, -x.times)
-		s.refer(is.handle, +x.times)
+		s.refer(x.node, c.is.handle, -x.times)
+		s.refer(x.node, is.handle, +x.times)
 		if x.node == s.nominated {
 			continue
 		}
@@ -201,7 +187,7 @@ func (s *Store) follow(c *claim) {
 func (s *Store) use(n *Node, volumes *model.PodVolumes, sign int) {
 	s.useClaims(n, volumes.Claims, sign)
 	for i := range volumes.Inline {
-		s.refer(handle{volumes.Inline[i].Driver, volumes.Inline[i].Handle}, sign)
+		s.refer(n, handle{volumes.Inline[i].Driver, volumes.Inline[i].Handle}, sign)
 	}
 }
 
@@ -213,7 +199,7 @@ func (s *Store) useClaims(n *Node, claims []model.PodClaim, sign int) {
 			x = s.startUse(n, c)
 		}
 		x.times += sign
-		s.refer(c.is.handle, sign)
+		s.refer(n, c.is.handle, sign)
 		if !named.Ephemeral && !contains(claims[:i], named) {
 			x.users += sign
 			if n.alive {

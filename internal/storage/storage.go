@@ -32,8 +32,8 @@ type Store struct {
 	capacities  map[model.Ref]*capacity
 	// nominated stands for the nodes of pods that are only nominated: claims name it, and it counts nothing.
 	nominated *Node
-	// Invariant: used counts, for each volume that can count on a node, the references of placed and of nominated pods to it. It has no entry of 0.
-	used map[handle]int
+	// Invariant: used counts, for each volume that can count on a node, the references of placed and of nominated pods to it, by node. None is empty.
+	used map[handle]*nodesOf
 	// Invariant: preBound lists, by claim, the volumes that exist and name it, by name.
 	preBound map[model.ClaimKey][]*volume
 
@@ -60,7 +60,7 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 	return &Store{
 		touch: touch, claims: map[model.ClaimKey]*claim{}, volumes: map[string]*volume{}, classes: map[string]*class{},
 		drivers: map[string]*model.CSIDriver{}, nodes: map[string]*Node{}, attachments: map[string]*attachment{},
-		capacities: map[model.Ref]*capacity{}, nominated: &Node{slot: -1}, used: map[handle]int{},
+		capacities: map[model.Ref]*capacity{}, nominated: &Node{slot: -1}, used: map[handle]*nodesOf{},
 		preBound: map[model.ClaimKey][]*volume{}, reaches: newReaches(),
 	}
 }

@@ -81,8 +81,12 @@ func TestUsed(t *testing.T) {
 					all = slices.Delete(all, i, i+1)
 				}
 			}
-			if want := s.usedAnew(all); !maps.Equal(s.used, want) {
-				t.Fatalf("seed %d, step %d: in use are %v, want %v", seed, step, s.used, want)
+			have := map[handle]int{}
+			for h, on := range s.used {
+				have[h] = on.times()
+			}
+			if want := s.usedAnew(all); !maps.Equal(have, want) {
+				t.Fatalf("seed %d, step %d: in use are %v, want %v", seed, step, have, want)
 			}
 		}
 		for _, pod := range all {
@@ -131,6 +135,43 @@ func TestUsersOf(t *testing.T) {
 		}
 		if got := s.UsersOf(key); got != want {
 			t.Errorf("the node exists: %t; %d users, want %d", exists, got, want)
+		}
+	}
+}
+
+// TestUsedOn has pods share a volume on up to twenty nodes, come and go: the nodes that use it are known, unless they are more than asked for.
+func TestUsedOn(t *testing.T) {
+	const nodes = 20
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		s := New(func(int32, model.Aspect) {})
+		for slot := range int32(nodes) {
+			s.Seat(slot, fmt.Sprint("n", slot))
+			s.SetNode(slot, true, labels.Set{})
+		}
+		pod := model.NewPod(build.Pod(build.Disks("ebs=aws://z/vol-1")))
+		pods := map[int32]int{}
+		for step := range 400 {
+			slot := r.Int32N(nodes)
+			if coming := r.IntN(400) > step; coming || pods[slot] == 0 {
+				pods[slot]++
+				s.Place(slot, pod)
+			} else {
+				s.Displace(slot, pod)
+				if pods[slot]--; pods[slot] == 0 {
+					delete(pods, slot)
+				}
+			}
+			for _, nominated := range []int{+1, -1} {
+				s.Nominate(pod, nominated)
+				slots, ok := s.UsedOn("ebs.csi.aws.com", "vol-1", nodes+1, nil)
+				if slices.Sort(slots); !ok || !slices.Equal(slots, slices.Sorted(maps.Keys(pods))) {
+					t.Fatalf("seed %d, step %d: used on %v, want %v", seed, step, slots, pods)
+				}
+			}
+			if slots, ok := s.UsedOn("ebs.csi.aws.com", "vol-1", len(pods)-1, nil); ok != (len(pods) == 0) || len(slots) > 0 {
+				t.Fatalf("seed %d, step %d: used on %v, which are more than %d", seed, step, slots, len(pods)-1)
+			}
 		}
 	}
 }

@@ -7,6 +7,7 @@ package nodevolumelimits
 
 import (
 	"errors"
+	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -108,6 +109,26 @@ func (f *filter) Filter(node state.Node) reason.Code {
 		}
 	}
 	return reason.None
+}
+
+// fewSlots bounds the slots of a Variant by a share of all: with more, looking them up costs as much as asking about each node.
+const fewSlots = 8
+
+// Variant is the need of a pod with as many volumes that no other pod uses, except on the nodes where they are in use.
+func (f *filter) Variant(s *state.State) (of plugin.FilterNeed, slots []int32, ok bool) {
+	base := &need{stops: f.stops, drivers: slices.Clone(f.drivers), store: f.store}
+	shares := false
+	for i := range base.drivers {
+		d := &base.drivers[i]
+		for _, volume := range d.used {
+			if slots, ok = f.store.UsedOn(d.name, volume, s.Slots()/fewSlots-len(slots), slots); !ok {
+				return nil, nil, false
+			}
+		}
+		shares = shares || len(d.used) > 0
+		d.unused, d.used = d.unused+len(d.used), nil
+	}
+	return base, slots, shares
 }
 
 // Reasons returns the text of a code.
