@@ -109,7 +109,7 @@ func TestComparison(t *testing.T) {
 		for _, c := range d.Cases {
 			for _, who := range c.Contenders {
 				got = append(got, c.Name+" "+who.Name)
-				if who.Rounds != 1 || who.FirstBindSeconds <= 0 || who.PeakMiB <= 0 || c.Kind != "restart" && (who.PodsPerSecond <= 0 || who.LostEvents != 0) {
+				if who.Rounds != 1 || who.FirstBindSeconds <= 0 || who.PeakMiB <= 0 || c.Kind != "restart" && (who.PodsPerSecond <= 0 || who.ServerMillisPerPod <= 0 || who.LostEvents != 0) {
 					t.Errorf("%s at %s: %+v", who.Name, c.Name, who)
 				}
 			}

@@ -85,8 +85,9 @@ is bound counts from the request that creates it. CPU is that of the measured pa
   Restart          the time from start to first binding, beside the time that client-go takes to list the running pods
 
 Columns: PODS/S from the first binding to the last, +EVENTS until every Scheduled event was written too, each followed by how much that
-is of the binder's and of kube-scheduler's rate; FIRST the time from start to first binding; P50 and P99 of the time of a pod until it
-is bound; MEMORY the largest resident size. Figures are medians over the rounds.`,
+is of the binder's and of kube-scheduler's rate; CPU/POD the CPU of the contender, API CPU/POD that of etcd and the API server, which
+create the pods too; FIRST the time from start to first binding; P50 and P99 of the time of a pod until it is bound; MEMORY the largest
+resident size. Figures are medians over the rounds.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("unexpected argument %q: compare takes flags only", args[0])}

@@ -78,53 +78,43 @@ func columns(rows [][]string) string {
 const indent = "  "
 
 func (p *printer) shapes(summaries []Summary) {
-	if len(summaries) == 0 {
-		return
-	}
-	rows := [][]string{{"SHAPE", "PODS/S", "BINDER", "KUBE-S.", "+EVENTS", "BINDER", "KUBE-S.", "CPU/POD", "KUBE-S.", "FIRST", "P50", "P99", "MEMORY"}}
-	for _, s := range summaries {
-		rows = append(rows, []string{fmt.Sprintf("%s: %s nodes, %s pods running, %s pending", s.Case.Name, count(s.Case.Nodes), count(s.Case.Before), count(s.Case.Pods))})
-		for _, c := range s.Contenders {
-			row := []string{
-				indent + c.Name,
-				perSecond(c.Median.PodsPerSecond), percent(s.ratio(c.Name, Binder, rate)), times(s.ratio(c.Name, KubeScheduler, rate)),
-				perSecond(c.Median.WithEvents), percent(s.ratio(c.Name, Binder, withEvents)), times(s.ratio(c.Name, KubeScheduler, withEvents)),
-			}
-			rows = append(rows, append(row, s.costs(c)...))
-		}
-	}
-	p.print(columns(rows))
+	p.compared("SHAPE", summaries, func(c Case) string {
+		return fmt.Sprintf("%s: %s nodes, %s pods running, %s pending", c.Name, count(c.Nodes), count(c.Before), count(c.Pods))
+	})
 }
 
 func (p *printer) workloads(summaries []Summary) {
+	p.compared("WORKLOAD", summaries, func(c Case) string {
+		title := fmt.Sprintf("%s: %s nodes, %s pods before, %s created", c.Name, count(c.Nodes), count(c.Before), count(c.Pods))
+		if c.Floor > 0 {
+			title += ", floor " + count(c.Floor)
+		}
+		return title
+	})
+}
+
+// compared writes cases of one kind, each below a title, with the figures of every contender.
+func (p *printer) compared(kind string, summaries []Summary, title func(c Case) string) {
 	if len(summaries) == 0 {
 		return
 	}
-	rows := [][]string{{"WORKLOAD", "PODS/S", "KUBE-S.", "+EVENTS", "KUBE-S.", "CPU/POD", "KUBE-S.", "FIRST", "P50", "P99", "MEMORY"}}
+	rows := [][]string{{
+		kind, "PODS/S", "BINDER", "KUBE-S.", "+EVENTS", "BINDER", "KUBE-S.", "CPU/POD", "KUBE-S.", "API CPU/POD", "FIRST", "P50", "P99", "MEMORY",
+	}}
 	for _, s := range summaries {
-		title := fmt.Sprintf("%s: %s nodes, %s pods before, %s created", s.Case.Name, count(s.Case.Nodes), count(s.Case.Before), count(s.Case.Pods))
-		if s.Case.Floor > 0 {
-			title += ", floor " + count(s.Case.Floor)
-		}
-		rows = append(rows, []string{title})
+		rows = append(rows, []string{title(s.Case)})
 		for _, c := range s.Contenders {
-			row := []string{
+			m := c.Median
+			rows = append(rows, []string{
 				indent + c.Name,
-				perSecond(c.Median.PodsPerSecond), times(s.ratio(c.Name, KubeScheduler, rate)),
-				perSecond(c.Median.WithEvents), times(s.ratio(c.Name, KubeScheduler, withEvents)),
-			}
-			rows = append(rows, append(row, s.costs(c)...))
+				perSecond(m.PodsPerSecond), percent(s.ratio(c.Name, Binder, rate)), times(s.ratio(c.Name, KubeScheduler, rate)),
+				perSecond(m.WithEvents), percent(s.ratio(c.Name, Binder, withEvents)), times(s.ratio(c.Name, KubeScheduler, withEvents)),
+				milliseconds(m.CPUPerPod), times(s.ratio(c.Name, KubeScheduler, cpu)), milliseconds(m.ServerCPUPerPod),
+				seconds(m.FirstBind), seconds(m.P50), seconds(m.P99), memory(m.PeakBytes),
+			})
 		}
 	}
 	p.print(columns(rows))
-}
-
-// costs are the cells that shapes and workloads share.
-func (s *Summary) costs(c Standing) []string {
-	m := c.Median
-	return []string{
-		milliseconds(m.CPUPerPod), times(s.ratio(c.Name, KubeScheduler, cpu)), seconds(m.FirstBind), seconds(m.P50), seconds(m.P99), memory(m.PeakBytes),
-	}
 }
 
 func (p *printer) parked(summaries []Summary) {
