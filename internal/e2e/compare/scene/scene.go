@@ -39,6 +39,9 @@ type Scene struct {
 	Measured Pods
 	// Churn runs while pods are placed.
 	Churn []Churn
+	// Answer says what becomes of each pod that has no node; nil if it is for schedulers to find out, and the binder takes no part unless the scene
+	// is a shape.
+	Answer func(p *v1.Pod) Answer
 }
 
 // Kind is how a scene is measured.

@@ -378,48 +378,6 @@ func secrets(s *Scene, c counts) {
 	s.Standing = []Pods{standing(c, 1, s.Measured.Pod)}
 }
 
-// preemptionAsync has plain pods placed while preemptors come, five per second.
-func preemptionAsync(s *Scene, c counts) {
-	s.Fresh = []Pods{victims(c)}
-	s.Churn = []Churn{created(200*time.Millisecond, preemptor)}
-}
-
-// preemptionBurst measures pods that all preempt.
-func preemptionBurst(s *Scene, c counts) {
-	s.Fresh = []Pods{victims(c)}
-	s.Measured.Pod = preemptor
-}
-
-// victims are pods of low priority, four to a default node, which is full of them. They are created again for the next round, and go at once when they
-// are evicted, for there are no kubelets.
-func victims(c counts) Pods {
-	now := int64(0)
-	return Pods{Namespace: before, Count: c.before, Node: evenly(c.nodes, 1), Pod: func(i int) *v1.Pod {
-		p := pod(numbered("low", i), "900m", "500Mi", nil)
-		p.Spec.TerminationGracePeriodSeconds = &now
-		return p
-	}}
-}
-
-// preemptor is a pod that needs the room of three victims.
-func preemptor(i int) *v1.Pod {
-	p := pod(numbered("preemptor", i), "3", "500Mi", nil)
-	p.Spec.PriorityClassName = HighPriority
-	return p
-}
-
-func unschedulable(s *Scene, c counts) {
-	s.Standing = []Pods{standing(c, 1, defaultPod)}
-	s.Churn = []Churn{created(200*time.Millisecond, tooLarge)}
-}
-
-// tooLarge is a pod of high priority that no default node has room for.
-func tooLarge(i int) *v1.Pod {
-	p := pod(numbered("too-large", i), "9", "500Mi", nil)
-	p.Spec.PriorityClassName = HighPriority
-	return p
-}
-
 func declaredFeatures(features int) func(s *Scene, c counts) {
 	return func(s *Scene, c counts) {
 		var names []string
@@ -446,7 +404,7 @@ func declaredFeatures(features int) func(s *Scene, c counts) {
 func parkedChurn(s *Scene, c counts) {
 	s.Standing = []Pods{{Namespace: parked, Count: c.before, Pod: func(i int) *v1.Pod {
 		if i%2 == 0 {
-			return pod(numbered("too-large", i), "9", "500Mi", nil)
+			return pod(numbered(tooLargePrefix, i), "9", "500Mi", nil)
 		}
 		p := defaultPod(i)
 		p.Spec.NodeSelector = map[string]string{"example.com/no-such": "label"}
