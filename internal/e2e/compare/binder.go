@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -71,28 +69,10 @@ func bindRoundRobin(ctx context.Context, kubeconfig string) error {
 	}
 }
 
+// bindOne binds a pod and writes its event.
 func bindOne(ctx context.Context, client kubernetes.Interface, pod *v1.Pod, node string) error {
-	binding := &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-		Target:     v1.ObjectReference{Kind: "Node", Name: node},
+	if err := bind(pod, node)(ctx, client); err != nil {
+		return err
 	}
-	if err := client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("bind %s to %s: %w", pod.Name, node, err)
-	}
-	now := metav1.NowMicro()
-	event := &eventsv1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: pod.Namespace, Name: fmt.Sprintf("%s.%x", pod.Name, time.Now().UnixNano())},
-		EventTime:           now,
-		ReportingController: "round-robin",
-		ReportingInstance:   "round-robin-compare",
-		Action:              "Binding",
-		Reason:              "Scheduled",
-		Type:                v1.EventTypeNormal,
-		Note:                fmt.Sprintf("Successfully assigned %s/%s to %s", pod.Namespace, pod.Name, node),
-		Regarding:           v1.ObjectReference{Kind: "Pod", APIVersion: "v1", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
-	}
-	if _, err := client.EventsV1().Events(pod.Namespace).Create(ctx, event, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("write the event of %s: %w", pod.Name, err)
-	}
-	return nil
+	return record(scheduled(pod, node))(ctx, client)
 }

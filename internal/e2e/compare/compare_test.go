@@ -80,7 +80,7 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	}
 }
 
-// TestComparison runs a shape, workloads with churn, with many namespaces and with volumes, and a restart with Berth and the binder, all of them tiny, and then
+// TestComparison runs a shape, workloads with churn, with many namespaces, with preemption and with volumes, and a restart with Berth and the binder, all of them tiny, and then
 // resumes from the file that this wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
@@ -92,7 +92,7 @@ func TestComparison(t *testing.T) {
 	csv, svg := filepath.Join(folder, "rounds.csv"), filepath.Join(folder, "chart.svg")
 	args := []string{
 		"--bin", bin, "--contenders", "binder,berth", "--nodes", "30", "--large-nodes", "0", "--pods", "60", "--running", "0,90", "--rounds", "1",
-		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,ExtendedResource/Explicit_25classes_5000pods_500nodes,ManyTenants,WaitingForRoom,WaitForFirstConsumerLocal,Restart", "--scale", "0.005",
+		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,ExtendedResource/Explicit_25classes_5000pods_500nodes,ManyTenants,WaitingForRoom,PreemptionAsync,WaitForFirstConsumerLocal,Restart", "--scale", "0.005",
 		"-o", "json", "--csv", csv, "--svg", svg,
 	}
 	var out, progress strings.Builder
@@ -115,7 +115,8 @@ func TestComparison(t *testing.T) {
 			}
 		}
 		want := "mixed binder, mixed berth, mixed binder, mixed berth, SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods berth, " +
-			"ManyTenants/1000Namespaces berth, WaitingForRoom/10000Waiting berth, WaitForFirstConsumerLocal/5000Volumes binder, "
+			"ManyTenants/1000Namespaces berth, WaitingForRoom/10000Waiting berth, " +
+			"PreemptionAsync/5000Nodes_AsyncAPICallsEnabled binder, PreemptionAsync/5000Nodes_AsyncAPICallsEnabled berth, WaitForFirstConsumerLocal/5000Volumes binder, "
 		notRun := []report.NotRun{{Name: "ExtendedResource/Explicit_25classes_5000pods_500nodes", Needs: "devices"}}
 		if needs := scene.Workloads("WaitForFirstConsumerLocal", 1)[0].Needs; needs == "" {
 			want += "WaitForFirstConsumerLocal/5000Volumes berth, "

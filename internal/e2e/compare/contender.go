@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"github.com/berth-scheduler/berth/internal/e2e/compare/report"
 	"github.com/berth-scheduler/berth/internal/e2e/compare/scene"
@@ -18,8 +19,8 @@ type contender struct {
 	// binary is the name in the folder of binaries; empty for this program itself.
 	binary string
 	args   []string
-	// shapesOnly is set for a contender that ignores the demands of pods, and so takes part only in shapes.
-	shapesOnly bool
+	// noDecisions is set for a contender that makes no decisions, and so takes part only in shapes and where the answers are known.
+	noDecisions bool
 	// restartOnly is set for a contender that binds nothing.
 	restartOnly bool
 }
@@ -29,26 +30,35 @@ const noPort = "--secure-port=0"
 
 func contenders() []contender {
 	return []contender{
-		{name: report.Binder, shapesOnly: true},
+		{name: report.Binder, noDecisions: true},
 		{name: report.KubeScheduler, binary: "kube-scheduler", args: []string{noPort}},
 		{name: report.Berth, binary: "berth", args: []string{"scheduler", noPort}},
 		{name: report.Lister, restartOnly: true},
 	}
 }
 
+// part is a contender that is part of this program. Its arguments are the workload that it runs in and that one's scale, if it is the binder in a
+// workload, and the kubeconfig.
+type part func(ctx context.Context, args []string) error
+
 // parts are the contenders that are part of this program.
-func parts() map[string]func(ctx context.Context, kubeconfig string) error {
-	return map[string]func(ctx context.Context, kubeconfig string) error{
-		report.Binder: bindRoundRobin,
-		report.Lister: listPods,
+func parts() map[string]part {
+	return map[string]part{
+		report.Binder: func(ctx context.Context, args []string) error {
+			if len(args) == 3 {
+				return bindArrivals(ctx, args[0], args[1], args[2])
+			}
+			return bindRoundRobin(ctx, args[len(args)-1])
+		},
+		report.Lister: func(ctx context.Context, args []string) error { return listPods(ctx, args[len(args)-1]) },
 	}
 }
 
 // plays reports whether the contender takes part in a scene.
 func (c *contender) plays(s *scene.Scene) bool {
 	switch {
-	case c.shapesOnly:
-		return s.Kind == scene.Shape
+	case c.noDecisions:
+		return s.Kind == scene.Shape || s.Answer != nil
 	case c.restartOnly:
 		return s.Kind == scene.Restart
 	case c.name == report.Berth:
@@ -57,18 +67,22 @@ func (c *contender) plays(s *scene.Scene) bool {
 	return true
 }
 
-// start starts the contender on a cluster. Both schedulers get the same configuration file: their default configuration, with client limits
-// that neither reaches, and without leader election.
-func (c *contender) start(log io.Writer, bin, folder string, cluster *rig.Cluster) (*rig.Process, error) {
+// start starts the contender on a stage, for a scene at a scale. Both schedulers get the same configuration file: their default configuration,
+// with client limits that neither reaches, and without leader election.
+func (c *contender) start(log io.Writer, bin string, st *stage, s *scene.Scene, scale float64) (*rig.Process, error) {
 	if c.binary == "" {
 		self, err := os.Executable()
 		if err != nil {
 			return nil, err
 		}
-		return cluster.StartHelper(log, self, c.name)
+		args := []string{c.name}
+		if c.noDecisions && s.Answer != nil {
+			args = append(args, s.Name, strconv.FormatFloat(scale, 'g', -1, 64))
+		}
+		return st.cluster.StartHelper(log, self, args...)
 	}
-	file := filepath.Join(folder, "scheduler.yaml")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf(configuration, cluster.SchedulerKubeconfig)), 0o600); err != nil {
+	file := filepath.Join(st.folder, "scheduler.yaml")
+	if err := os.WriteFile(file, []byte(fmt.Sprintf(configuration, st.cluster.SchedulerKubeconfig)), 0o600); err != nil {
 		return nil, fmt.Errorf("write the configuration of %s: %w", c.name, err)
 	}
 	return rig.Start(log, filepath.Join(bin, c.binary), append(c.args, "--config", file)...)

@@ -57,7 +57,7 @@ type take struct {
 // start starts the contender.
 func (t *take) start() (began time.Time, err error) {
 	began = time.Now()
-	t.process, err = t.who.start(t.comparison.log, t.comparison.bin, t.stage.folder, t.stage.cluster)
+	t.process, err = t.who.start(t.comparison.log, t.comparison.bin, t.stage, t.scene, t.comparison.scale)
 	return began, err
 }
 
