@@ -172,29 +172,35 @@ func TestPostFilter(t *testing.T) {
 	first := b.pod(0, large)
 	b.place(t, first)
 	second := b.pod(1, large)
-	if d := b.engine.Decide(b.state.View(), plan.WorkFor(second)); d.Outcome != plan.Unschedulable || d.PostFilter != "no victim" || len(d.Nominations) > 0 {
+	if d := b.engine.Decide(b.state.View(), plan.WorkFor(second)); d.Outcome != plan.Unschedulable || d.PostFilter != "no victim" || d.PostFilterErr == nil || len(d.Nominations) > 0 {
 		t.Errorf("a plugin that fails: %+v", d)
 	}
 	plugins.victim = first
 	d := b.engine.Decide(b.state.View(), plan.WorkFor(second))
-	if d.Outcome != plan.Unschedulable || d.PostFilter != "found a place" || len(d.Evictions) != 1 || d.Evictions[0].Pod != first ||
+	if d.Outcome != plan.Unschedulable || d.PostFilter != "found a place" || d.PostFilterErr != nil || len(d.Evictions) != 1 || d.Evictions[0].Pod != first ||
 		d.NominationOf(second) != (plan.Nomination{Pod: second, Mode: plan.Set, NodeName: "node-00000"}) {
 		t.Errorf("%+v", d)
 	}
 }
 
-// useless is a PostFilter plugin that finds nothing to do.
-type useless struct{ asked int }
+// useless is a PostFilter plugin that finds nothing to do, or fails.
+type useless struct {
+	asked int
+	err   error
+}
 
 func (*useless) Name() string { return "Useless" }
 
 func (u *useless) PostFilter(_ plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	u.asked++
+	if u.err != nil {
+		return plugin.PostFilterResult{}, u.err
+	}
 	return plugin.PostFilterResult{Message: fmt.Sprintf("no use for priority %d", pod.Priority), Nomination: plan.Clear}, nil
 }
 
 // TestOfAWaveOneIsSearchedFor has equal pods rejected one after the other: PostFilter plugins are run again only if something has changed, or for
-// another priority.
+// another priority, or if they have failed.
 func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 	u := &useless{}
 	b := withPlugins(t, 3, func(p *plugin.Profile) { p.PostFilters = []plugin.PostFilter{u} })
@@ -208,7 +214,11 @@ func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 		})
 		i++
 		d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
-		if want := fmt.Sprintf("no use for priority %d", priority); d.Outcome != plan.Unschedulable || d.PostFilter != want || u.asked-before != asked {
+		want := fmt.Sprintf("no use for priority %d", priority)
+		if u.err != nil {
+			want = u.err.Error()
+		}
+		if d.Outcome != plan.Unschedulable || d.PostFilter != want || d.PostFilterErr != u.err || u.asked-before != asked {
 			t.Errorf("pod %d is %s: %q, want %q; plugins were run %d times, want %d", i, d.Outcome, d.PostFilter, want, u.asked-before, asked)
 		}
 	}
@@ -225,6 +235,12 @@ func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 	b.place(t, b.pod(1001, shapes["plain"]))
 	reject(7, 1)
 	reject(7, 0)
+	u.err = errors.New("no answer")
+	reject(5, 1)
+	reject(5, 1)
+	u.err = nil
+	reject(5, 1)
+	reject(5, 0)
 }
 
 // volumes is a Reserve, Permit, PreBind and PostBind plugin.

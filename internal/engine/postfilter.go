@@ -30,7 +30,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	for _, p := range own.profile.PostFilters {
 		result, err := p.PostFilter(c, own.pod)
 		if err != nil {
-			d.PostFilter = err.Error()
+			d.PostFilter, d.PostFilterErr = err.Error(), err
 			return
 		}
 		if result.Nomination != plan.Keep {
@@ -77,7 +77,7 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 		return
 	}
 	e.postFilter(c, d, &r.objectionCounts)
-	nothing := len(d.Evictions) == 0 && len(d.Nominations) == 0
+	nothing := len(d.Evictions) == 0 && len(d.Nominations) == 0 && d.PostFilterErr == nil // a plugin that failed has found nothing out
 	if same && (!nothing || d.PostFilter != had.text) {
 		e.doubts = append(e.doubts, fmt.Sprintf("what PostFilter plugins say about pod %s was remembered as %q; now it is %q", c.pod, had.text, d.PostFilter))
 	}

@@ -289,6 +289,8 @@ func (l *Loop) decision(r *loop.Round) {
 func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {
 	status := statusSuccess
 	switch last := l.phases.last; {
+	case phase == engine.PostFilter && d.PostFilterErr != nil:
+		status = statusError
 	case phase == engine.PostFilter && d.NominationOf(d.Pods[0].Pod).Mode != plan.Set:
 		status = statusUnschedulable
 	case phase == engine.PostFilter:

@@ -184,7 +184,7 @@ func TestEmptyCluster(t *testing.T) {
 }
 
 // TestPreemption has a pod evict another, one that may not, and one for which it is no use; a pod without the claim that it names is rejected at
-// PreFilter before that, and has no attempt.
+// PreFilter before that: DynamicResources fails at PostFilter, and there is no attempt.
 func TestPreemption(t *testing.T) {
 	c, _, registry := simulated(t)
 	c.SetNode(node("a", "2"))
@@ -208,7 +208,8 @@ func TestPreemption(t *testing.T) {
 		scheduler_framework_extension_point_duration_seconds{extension_point=PreFilter,profile=default-scheduler,status=Success} 3
 		scheduler_framework_extension_point_duration_seconds{extension_point=PreFilter,profile=default-scheduler,status=UnschedulableAndUnresolvable} 1
 		scheduler_framework_extension_point_duration_seconds{extension_point=PostFilter,profile=default-scheduler,status=Success} 1
-		scheduler_framework_extension_point_duration_seconds{extension_point=PostFilter,profile=default-scheduler,status=Unschedulable} 3
+		scheduler_framework_extension_point_duration_seconds{extension_point=PostFilter,profile=default-scheduler,status=Unschedulable} 2
+		scheduler_framework_extension_point_duration_seconds{extension_point=PostFilter,profile=default-scheduler,status=Error} 1
 	`)
 	if sum := sumOf(t, registry, "scheduler_preemption_victims"); sum != 2 {
 		t.Errorf("%v victims are counted, want 2", sum)

@@ -67,6 +67,8 @@ type Decision struct {
 	Evictions []Eviction
 	// PostFilter is what the PostFilter plugins add to the rejection's text; empty if they add nothing.
 	PostFilter string
+	// PostFilterErr is set if a PostFilter plugin failed; PostFilter has its text. The outcome is that of the filters all the same.
+	PostFilterErr error
 	// Nominations say what becomes of status.nominatedNodeName. A pod without one keeps what it has.
 	Nominations []Nomination
 	// Rejection is set if the outcome is Unschedulable.
