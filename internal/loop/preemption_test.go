@@ -1,0 +1,336 @@
+package loop_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/queue"
+)
+
+// held is a committer that carries nothing out: the test says what becomes of each decision.
+type held struct{ made []plan.Decision }
+
+func (h *held) Start(d plan.Decision)          { h.made = append(h.made, d) }
+func (*held) Allow(types.UID, string)          {}
+func (*held) Reject(types.UID, string, string) {}
+func (*held) Cancel(types.UID, error) bool     { return false }
+func (*held) Room() <-chan struct{}            { return nil }
+
+// preempting is a scheduler whose decisions are carried out by the test.
+type preempting struct {
+	*testing.T
+	loop    *loop.Loop
+	changes *ingest.Ingest
+	commit  *held
+	now     time.Time
+}
+
+// newPreempting has a node a that is full of two pods of priority 0, and a pod high that needs all of it and has been decided about: both are to be evicted
+// for it, that named first before that named last.
+func newPreempting(t *testing.T) *preempting {
+	t.Helper()
+	c, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	if err != nil {
+		t.Fatal(err)
+	}
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1, Audit: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &preempting{T: t, changes: ingest.New(c.Compile()), commit: &held{}, now: time.Unix(1_000_000, 0)}
+	p.loop = loop.New(p.changes, waiting, decider, p.commit)
+	p.changes.Set(build.Node("a", build.Allocatable("cpu=2 memory=8Gi pods=10")))
+	p.changes.Set(lowly("first"))
+	p.changes.Set(lowly("last"))
+	p.round(false)
+	p.preempts("high")
+	return p
+}
+
+// ranks is a pod of a priority.
+func ranks(name, cpu string, priority int32, options ...build.PodOption) *v1.Pod {
+	p := build.Pod(append(options, build.Named(name), build.Container("cpu="+cpu))...)
+	p.UID, p.Spec.Priority = types.UID(name), &priority
+	return p
+}
+
+// lowly is a pod of half of the node. That named first is the more important one.
+func lowly(name string, options ...build.PodOption) *v1.Pod {
+	p := ranks(name, "1", 0, append(options, build.NodeName("a"))...)
+	started := map[string]int64{"first": 100, "last": 200}[name]
+	p.Status.StartTime = &metav1.Time{Time: time.Unix(started, 0)}
+	return p
+}
+
+func keyOf(name string) model.PodKey { return model.PodKey{Namespace: v1.NamespaceDefault, Name: name} }
+
+// round runs one round, in which a pod is to be decided about or not, and checks every invariant.
+func (p *preempting) round(decides bool) {
+	p.Helper()
+	if decided := p.loop.Once(p.now); decided != decides {
+		p.Fatalf("decided: %t, want %t", decided, decides)
+	}
+	if err := p.loop.Audit(); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// decided returns what the round's decision was; it must be about the pod.
+func (p *preempting) decided(about string) *plan.Decision {
+	p.Helper()
+	p.round(true)
+	d := &p.commit.made[len(p.commit.made)-1]
+	if d.Pods[0].Pod.Name != about {
+		p.Fatalf("the decision is about %s, want %s", d.Pods[0].Pod, about)
+	}
+	return d
+}
+
+// preempts creates a pod, for which both others are to be evicted.
+func (p *preempting) preempts(name string) {
+	p.Helper()
+	p.changes.Set(ranks(name, "2", 10))
+	p.evictsBoth(p.decided(name))
+	p.place(name, "parked")
+	p.round(false)
+}
+
+// evictsBoth checks a decision.
+func (p *preempting) evictsBoth(d *plan.Decision) {
+	p.Helper()
+	pod := d.Pods[0].Pod
+	var victims []string
+	for _, e := range d.Evictions {
+		victims = append(victims, e.Pod.Name+" from "+e.NodeName)
+	}
+	if len(victims) != 2 || victims[0] != "first from a" || victims[1] != "last from a" || d.NominationOf(pod) != (plan.Nomination{Pod: pod, Mode: plan.Set, NodeName: "a"}) {
+		p.Fatalf("evicted for %s are %q, nominations %+v", pod, victims, d.Nominations)
+	}
+}
+
+// bound checks that a decision places its pod on the node, and confirms the binding.
+func (p *preempting) bound(d *plan.Decision, node string) {
+	p.Helper()
+	if d.Outcome != plan.Placed || d.Placements[0].NodeName != node {
+		p.Fatalf("the decision is %s: %+v", d.Outcome, d.Placements)
+	}
+	p.changes.Bound(model.BindingResult{Pod: d.Placements[0].Pod, NodeName: node})
+	p.round(false)
+	p.place(d.Pods[0].Pod.Name, "")
+}
+
+func (p *preempting) place(name, want string) {
+	p.Helper()
+	if place := p.loop.Queue().PlaceOf(keyOf(name)); place != want {
+		p.Fatalf("%s is in place %q, want %q", name, place, want)
+	}
+}
+
+// terminates shows that a victim is being deleted for the pod, gone that it is not there any more.
+func (p *preempting) terminates(name string) {
+	p.changes.Set(lowly(name, build.Terminating, func(pod *v1.Pod) {
+		pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
+	}))
+}
+func (p *preempting) gone(name string) { p.changes.Remove(keyOf(name).Ref()) }
+
+// ends gives the result of the last preemption.
+func (p *preempting) ends(result model.PreemptionResult) {
+	for i := len(p.commit.made) - 1; i >= 0; i-- {
+		d := &p.commit.made[i]
+		if len(d.Evictions) == 0 {
+			continue
+		}
+		result.Preemptor = d.Pods[0].Pod
+		for _, e := range d.Evictions {
+			result.Victims = append(result.Victims, e.Pod)
+		}
+		if result.Err != nil {
+			result.Kept = result.Victims
+		}
+		p.changes.Preempted(result)
+		return
+	}
+	p.Fatal("there was no preemption")
+}
+
+// TestPreemption follows a preemption whose victims go one after the other: what would have the preemptor tried before the last one leaves finds it held
+// back, and it is placed when that is gone, on the node that it was nominated to.
+func TestPreemption(t *testing.T) {
+	p := newPreempting(t)
+	p.terminates("first")
+	p.round(false)
+	p.place("high", "parked") // nothing has happened that helps
+	p.gone("first")
+	p.round(false)
+	p.place("high", "gated")
+
+	p.terminates("last")
+	d := p.decided("high") // the last victim is on its way out
+	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 || len(d.Nominations) > 0 ||
+		d.PostFilter != "preemption: not eligible due to a terminating pod on the nominated node." {
+		t.Fatalf("%+v", d)
+	}
+	p.ends(model.PreemptionResult{})
+	p.round(false)
+	p.place("high", "parked")
+
+	p.gone("last")
+	p.bound(p.decided("high"), "a")
+	if left := p.loop.State().Nominated(); left != 0 {
+		t.Errorf("%d pods are still nominated", left)
+	}
+}
+
+// TestPreemptionEndsBeforeItIsSeen has the evictions end while the watch is behind: the preemptor is not held back any more, and nobody is evicted a
+// second time.
+func TestPreemptionEndsBeforeItIsSeen(t *testing.T) {
+	p := newPreempting(t)
+	p.gone("first")
+	p.round(false)
+	p.place("high", "gated")
+	p.ends(model.PreemptionResult{})
+	if d := p.decided("high"); d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 || len(d.Nominations) > 0 {
+		t.Fatalf("%+v", d)
+	}
+	p.place("high", "parked")
+	p.gone("last")
+	p.bound(p.decided("high"), "a")
+}
+
+// TestPreemptionFails has evictions fail again and again: the preemptor is tried at once, then after backoffs that grow, and chooses the same victims,
+// which can go after all.
+func TestPreemptionFails(t *testing.T) {
+	p := newPreempting(t)
+	refused := model.PreemptionResult{Err: errors.New("evict default/first: forbidden")}
+	p.ends(refused)
+	p.evictsBoth(p.decided("high"))
+	for _, backoff := range []time.Duration{time.Second, 2 * time.Second, 4 * time.Second} {
+		p.ends(refused)
+		p.round(false)
+		p.place("high", "backing off after an error")
+		p.now = p.now.Add(backoff)
+		p.round(false)
+		p.now = p.now.Add(time.Second) // backoffs end with the second
+		p.evictsBoth(p.decided("high"))
+	}
+	p.gone("first")
+	p.gone("last")
+	p.ends(model.PreemptionResult{})
+	p.bound(p.decided("high"), "a")
+}
+
+// TestPreemptionOfOneOfTwoFails has one victim go and the other stay: it is chosen again, alone.
+func TestPreemptionOfOneOfTwoFails(t *testing.T) {
+	p := newPreempting(t)
+	evictions := p.commit.made[0].Evictions
+	p.gone("first")
+	p.changes.Preempted(model.PreemptionResult{
+		Preemptor: p.commit.made[0].Pods[0].Pod, Victims: []*model.Pod{evictions[0].Pod, evictions[1].Pod}, Kept: []*model.Pod{evictions[1].Pod}, Err: errors.New("no"),
+	})
+	d := p.decided("high")
+	if len(d.Evictions) != 1 || d.Evictions[0].Pod.Name != "last" {
+		t.Fatalf("%+v", d)
+	}
+	p.gone("last")
+	p.bound(p.decided("high"), "a")
+}
+
+// TestPreemptorIsDeleted deletes the preemptor while its evictions are under way, and creates another pod of its name or not. What becomes of the evictions
+// changes nothing for that pod, and the room is anybody's.
+func TestPreemptorIsDeleted(t *testing.T) {
+	for name, again := range map[string]bool{"deleted": false, "created again": true} {
+		for outcome, result := range map[string]model.PreemptionResult{"evicted": {}, "failed": {Err: errors.New("forbidden")}} {
+			t.Run(name+", "+outcome, func(t *testing.T) {
+				p := newPreempting(t)
+				p.gone("high")
+				p.round(false)
+				p.place("high", "")
+				if n := p.loop.State().Nominated(); n != 0 {
+					t.Fatalf("%d pods are nominated", n)
+				}
+				other := ranks("high", "2", 10)
+				other.UID = "another"
+				if again {
+					p.changes.Set(other)
+					p.evictsBoth(p.decided("high")) // there is no other node
+					p.commit.made = p.commit.made[:1]
+					p.place("high", "parked")
+				}
+				p.ends(result) // that of the pod that is gone
+				p.round(false)
+				if again {
+					p.place("high", "parked")
+					p.gone("first")
+					p.round(false)
+					p.place("high", "gated")
+					p.gone("last")
+					p.bound(p.decided("high"), "a")
+					return
+				}
+				p.place("high", "")
+				p.gone("first")
+				p.changes.Set(ranks("modest", "1", 0))
+				p.bound(p.decided("modest"), "a")
+			})
+		}
+	}
+}
+
+// TestPreemptionInMemory evicts a pod that is not bound yet: its binding is cancelled, which shows as a binding that failed, and the preemptor is ready
+// at once, because no deletion will be seen.
+func TestPreemptionInMemory(t *testing.T) {
+	p := newPreempting(t)
+	p.gone("first")
+	p.gone("last")
+	p.bound(p.decided("high"), "a")
+	p.gone("high")
+	p.changes.Set(ranks("assumed", "2", 0))
+	placed := p.decided("assumed")
+	p.place("assumed", "binding")
+	p.changes.Set(ranks("higher", "2", 20))
+	d := p.decided("higher")
+	if len(d.Evictions) != 1 || d.Evictions[0].Pod.Name != "assumed" {
+		t.Fatalf("%+v", d)
+	}
+	p.changes.Bound(model.BindingResult{Pod: placed.Placements[0].Pod, NodeName: "a", Err: errors.New("preempted by DefaultPreemption")})
+	p.ends(model.PreemptionResult{InMemory: true})
+	p.changes.Set(ranks("highest", "9", 30))
+	p.decided("highest")
+	p.place("higher", "active") // without a backoff
+	p.bound(p.decided("higher"), "a")
+	p.place("assumed", "backing off after an error")
+}
+
+// TestPreemptorFindsAnotherNode adds a node while the evictions are under way: the preemptor is held back until they have ended, and then goes there, as
+// its victims are still on their way out.
+func TestPreemptorFindsAnotherNode(t *testing.T) {
+	p := newPreempting(t)
+	p.changes.Set(build.Node("b", build.Allocatable("cpu=2 memory=8Gi pods=10")))
+	p.round(false)
+	p.place("high", "gated")
+	p.terminates("first")
+	p.round(false)
+	p.place("high", "gated")
+	p.ends(model.PreemptionResult{})
+	p.bound(p.decided("high"), "b")
+	if n := p.loop.State().Nominated(); n != 0 {
+		t.Errorf("%d pods are nominated", n)
+	}
+}
