@@ -172,7 +172,7 @@ var house = map[string]map[string]string{
 	"internal/manifest":   {"internal/spelling": "a field that is not known may be one misspelt"},
 	"internal/spelling":   {},
 	"internal/picture":    {},
-	"internal/disruption": {},
+	"internal/disruption": {"internal/model": "it finds budgets by the labels that a selector demands"},
 	"internal/simulate": {
 		"internal/commit":     "what is to be written, and again, it decides",
 		"internal/config":     "a simulation runs the configured profiles",

@@ -1,7 +1,7 @@
 // Package disruption computes the status of PodDisruptionBudgets as kube-controller-manager's disruption controller does.
 //
-// It takes a budget, the versions of the pods around it, and how many replicas their controllers want; it gives the status. It owns what it counts
-// for a budget. It never writes an object or reads a clock: a pod in status.disruptedPods stays there.
+// It takes budgets, the versions of the pods around them, and how many replicas their controllers want; it gives the status. It owns what it counts
+// for a budget, and where budgets and pods are found. It never writes an object or reads a clock: a pod in status.disruptedPods stays there.
 package disruption
 
 import (
@@ -44,6 +44,9 @@ func New(object *policyv1.PodDisruptionBudget) *Budget {
 	}
 	return b
 }
+
+// Name returns the name of the budget.
+func (b *Budget) Name() string { return b.object.Name }
 
 // Replace takes in a version of the object for which the same pods count. It reports false, and does nothing, if others may.
 func (b *Budget) Replace(object *policyv1.PodDisruptionBudget) bool {
@@ -209,22 +212,27 @@ type controller struct {
 
 // Add takes in an object, which matters only if it is a controller of a kind that the core of Kubernetes has.
 func (c Controllers) Add(object any) {
-	replicas, ok := Replicas(object)
-	if !ok {
-		return
+	if replicas, ok := Replicas(object); ok {
+		of, _ := controllerOf(object)
+		c[of] = replicas
 	}
-	var o owner
+}
+
+// controllerOf returns which controller an object is. ok is false if it is none of a kind that the core of Kubernetes has.
+func controllerOf(object any) (of controller, ok bool) {
 	switch object.(type) {
 	case *v1.ReplicationController:
-		o.apiVersion, o.kind = "v1", "ReplicationController"
+		of.owner = owner{apiVersion: "v1", kind: "ReplicationController"}
 	case *appsv1.ReplicaSet:
-		o.apiVersion, o.kind = "apps/v1", "ReplicaSet"
+		of.owner = owner{apiVersion: "apps/v1", kind: "ReplicaSet"}
 	case *appsv1.StatefulSet:
-		o.apiVersion, o.kind = "apps/v1", "StatefulSet"
+		of.owner = owner{apiVersion: "apps/v1", kind: "StatefulSet"}
+	default:
+		return controller{}, false
 	}
 	meta := object.(metav1.Object)
-	o.name = meta.GetName()
-	c[controller{meta.GetNamespace(), o}] = replicas
+	of.namespace, of.owner.name = meta.GetNamespace(), meta.GetName()
+	return of, true
 }
 
 // Scale returns how many replicas a controller wants that was added.

@@ -106,25 +106,28 @@ func (s *Snapshot) violated(evictions []plan.Eviction) []ViolatedBudget {
 type keeper struct {
 	pods        []*v1.Pod
 	controllers disruption.Controllers
+	budgets     *disruption.Budgets // nil until one is to be kept
 }
 
-func newKeeper(pods []*v1.Pod, others []runtime.Object) keeper {
-	k := keeper{pods, disruption.Controllers{}}
+func newKeeper(pods []*v1.Pod, others []runtime.Object) *keeper {
+	k := &keeper{pods: pods, controllers: disruption.Controllers{}}
 	for _, other := range others {
 		k.controllers.Add(other)
 	}
 	return k
 }
 
-func (k keeper) kept(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+func (k *keeper) kept(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
 	if budget.Status.ObservedGeneration != 0 || budget.Status.DisruptionsAllowed != 0 || !disruption.IsKept(budget) {
 		return budget
 	}
-	counted := disruption.New(budget)
-	for _, pod := range k.pods {
-		counted.Set(pod)
+	if k.budgets == nil {
+		k.budgets = disruption.NewBudgets()
+		for _, pod := range k.pods {
+			k.budgets.SetPod(pod)
+		}
 	}
 	now := *budget
-	now.Status = counted.Status(k.controllers.Scale)
+	now.Status = k.budgets.Set(budget).Status(k.controllers.Scale)
 	return &now
 }

@@ -1,10 +1,6 @@
 package simulate
 
 import (
-	"maps"
-	"slices"
-
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -16,69 +12,69 @@ import (
 )
 
 // budgetController plays kube-controller-manager, as far as it keeps the status of PodDisruptionBudgets while pods come and go. A budget whose spec
-// has neither minAvailable nor maxUnavailable keeps the status that it was written with. It costs nothing in a cluster without budgets.
+// has neither minAvailable nor maxUnavailable keeps the status that it was written with. It costs nothing in a cluster that never had a budget, and
+// otherwise what a change concerns.
 //
 // Like the volumeController it reads the stored objects, not what watches show.
 type budgetController struct {
 	c *Cluster
-	// Invariant: these are of the stored budgets that a status can be computed of; no inner map is empty.
-	budgets map[string]map[model.Ref]*disruption.Budget // by namespace
-	planned map[model.Ref]bool                          // visits
+	// Invariant: these are the stored budgets that a status can be computed of, and the stored pods; nil if there has never been such a budget.
+	budgets *disruption.Budgets
+	planned map[model.Ref]bool // visits
 }
 
 func newBudgetController(c *Cluster) *budgetController {
-	return &budgetController{c: c, budgets: map[string]map[model.Ref]*disruption.Budget{}, planned: map[model.Ref]bool{}}
+	return &budgetController{c: c, planned: map[model.Ref]bool{}}
 }
 
 // changed takes in a new version of a stored object.
 func (b *budgetController) changed(object kinds.Object) {
-	switch o := object.(type) {
-	case *policyv1.PodDisruptionBudget:
-		b.setBudget(refOf(o), o)
-	case *v1.Pod:
-		b.eachOf(o.Namespace, func(budget *disruption.Budget) bool { return budget.Set(o) })
-	case *v1.ReplicationController, *appsv1.ReplicaSet, *appsv1.StatefulSet:
-		b.eachOf(o.GetNamespace(), func(*disruption.Budget) bool { return true })
+	if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
+		b.setBudget(budget)
+		return
 	}
+	if b.budgets == nil {
+		return
+	}
+	if pod, ok := object.(*v1.Pod); ok {
+		b.visitAll(pod.Namespace, b.budgets.SetPod(pod))
+		return
+	}
+	b.visitAll(object.GetNamespace(), b.budgets.OfController(object))
 }
 
 // gone takes in that an object is not stored any more.
 func (b *budgetController) gone(ref model.Ref) {
-	switch ref.Kind {
-	case model.PodDisruptionBudgetKind:
-		drop(b.budgets, ref.Namespace, ref)
-	case model.PodKind:
-		b.eachOf(ref.Namespace, func(budget *disruption.Budget) bool { return budget.Remove(ref.Namespace, ref.Name) })
+	switch {
+	case b.budgets == nil:
+	case ref.Kind == model.PodDisruptionBudgetKind:
+		b.budgets.Remove(ref.Namespace, ref.Name)
+	case ref.Kind == model.PodKind:
+		b.visitAll(ref.Namespace, b.budgets.RemovePod(ref.Namespace, ref.Name))
 	}
 }
 
-// eachOf visits the budgets of a namespace that a change concerns.
-func (b *budgetController) eachOf(namespace string, concerns func(*disruption.Budget) bool) {
-	of := b.budgets[namespace]
-	if len(of) == 0 {
-		return
-	}
-	for _, ref := range slices.SortedFunc(maps.Keys(of), compareRefs) {
-		if concerns(of[ref]) {
-			b.visit(ref)
-		}
-	}
-}
-
-// setBudget takes in a version of a budget, and counts the pods that it is for unless they are the same as before.
-func (b *budgetController) setBudget(ref model.Ref, object *policyv1.PodDisruptionBudget) {
+// setBudget takes in a version of a budget.
+func (b *budgetController) setBudget(object *policyv1.PodDisruptionBudget) {
 	if b.c.config.Volumes.Unattended || !disruption.IsKept(object) {
-		drop(b.budgets, ref.Namespace, ref)
+		b.gone(refOf(object))
 		return
 	}
-	if budget := b.budgets[ref.Namespace][ref]; budget == nil || !budget.Replace(object) {
-		budget = disruption.New(object)
+	if b.budgets == nil {
+		b.budgets = disruption.NewBudgets()
 		for _, pod := range b.c.store.pods {
-			budget.Set(pod)
+			b.budgets.SetPod(pod)
 		}
-		add(b.budgets, ref.Namespace, ref, budget)
 	}
-	b.visit(ref)
+	b.budgets.Set(object)
+	b.visit(refOf(object))
+}
+
+// visitAll plans visits to budgets of a namespace.
+func (b *budgetController) visitAll(namespace string, budgets []*disruption.Budget) {
+	for _, budget := range budgets {
+		b.visit(model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: namespace, Name: budget.Name()})
+	}
 }
 
 // visit plans a visit to a budget, unless one is planned already.
@@ -96,7 +92,7 @@ func (b *budgetController) visit(ref model.Ref) {
 // sync writes the status of a budget if it has changed. That is no change that a pod could be tried again for: budgets do not decide whether it finds
 // a place.
 func (b *budgetController) sync(ref model.Ref) {
-	budget := b.budgets[ref.Namespace][ref]
+	budget := b.budgets.Get(ref.Namespace, ref.Name)
 	if budget == nil {
 		return
 	}
