@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -16,4 +18,18 @@ func (e *Engine) DryRun(v state.View, pod *model.Pod, dryRun *state.Draft, slot 
 	e.prepare(&c)
 	f := e.filtersIn(&c, dryRun.View(), filters{})
 	return c.allObjections(&f, slot), true
+}
+
+// Feasible returns the nodes that a decision about the pod would choose from. A PreFilter plugin that rejects the pod is an error of the test.
+func (e *Engine) Feasible(v state.View, pod *model.Pod) ([]int32, error) {
+	c, rejection, err := e.preFilter(v, e.profiles[pod.SchedulerName], pod)
+	if rejection != nil {
+		panic(rejection.PreFilter)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.prepare(&c)
+	slots, err := e.filter(&c)
+	return slices.Clone(slots), err
 }

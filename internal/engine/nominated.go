@@ -11,11 +11,10 @@ import (
 // they may never come (kube-scheduler's two filter passes). Each is checked in a dry run, or by numbers where filters read nothing of pods but what
 // they occupy: where pods preempt others, there are many such nodes.
 
-// leaveRoom drops the nodes that are infeasible with the pods that are nominated to them.
+// leaveRoom drops the nodes, which are ascending, that are infeasible with the pods that are nominated to them. It works in place.
 func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
-	left = slots
 	if len(slots) < c.view.NominatedNodes() {
-		return slices.DeleteFunc(left, func(slot int32) bool {
+		left = slices.DeleteFunc(slots, func(slot int32) bool {
 			before := c.view.NominatedBefore(c.pod, slot)
 			if len(before) == 0 || err != nil {
 				return false
@@ -23,19 +22,27 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 			var o objection
 			o, err = e.besideNominated(c, slot, before)
 			return o.code != reason.None
-		}), err
+		})
+		return left, err
+	}
+	kept, done := 0, 0 // slots[:kept] are what is left of slots[:done]
+	keep := func(until int) {
+		kept += copy(slots[kept:], slots[done:until])
+		done = until
 	}
 	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
-		at, feasible := slices.BinarySearch(left, slot)
+		further, feasible := slices.BinarySearch(slots[done:], slot)
 		if !feasible || err != nil {
 			return
 		}
 		var o objection
 		if o, err = e.besideNominated(c, slot, before); o.code != reason.None {
-			left = slices.Delete(left, at, at+1)
+			keep(done + further)
+			done++
 		}
 	})
-	return left, err
+	keep(len(slots))
+	return slots[:kept], err
 }
 
 // besideNominated returns the first objection to a node with the pods that are nominated to it.
