@@ -153,6 +153,7 @@ var house = map[string]map[string]string{
 	},
 	"internal/trace": {
 		"internal/commit": "it observes bindings",
+		"internal/model":  "requests of an eviction are found by its preemptor",
 		"internal/report": "spans say what events say",
 		"internal/plan":   "spans are about decisions",
 	},

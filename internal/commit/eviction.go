@@ -45,7 +45,7 @@ func (o *Outbox) raise(e *eviction, priority int32) {
 // takeEviction makes the request of the eviction whose turn it is.
 func (o *Outbox) takeEviction(e *eviction) Request {
 	e.place = sending
-	request := Request{Pod: e.victim, NodeName: e.nodeName, eviction: e}
+	request := Request{Pod: e.victim, NodeName: e.nodeName, Preemptor: e.preemptor, eviction: e}
 	switch e.phase {
 	case asks:
 		request.Kind = Ask

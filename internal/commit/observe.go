@@ -28,6 +28,10 @@ type Observer interface {
 type Write struct {
 	Kind WriteKind
 	Pod  *model.Pod // nil of an event, which may be written long after the pod is gone
+	// Of an eviction, whose victim is the pod: Request is what is sent, Ask, Mark or Delete, and Preemptor the pod that it is for, in the version that was
+	// decided about; of several, the first.
+	Request   RequestKind
+	Preemptor *model.Pod
 }
 
 // WriteKind is what is written.
@@ -88,6 +92,9 @@ func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	seen := request.observed()
 	if *seen == nil {
 		o := &observation{write: Write{Kind: request.writeKind(), Pod: request.Pod}, began: time.Now()}
+		if request.eviction != nil {
+			o.write.Request, o.write.Preemptor = request.Kind, request.Preemptor
+		}
 		for _, observer := range c.config.Observers {
 			ctx = observer.Sending(ctx, &o.write)
 			o.contexts = append(o.contexts, ctx)

@@ -101,10 +101,12 @@ func (k RequestKind) String() string { return requestNames[k] }
 // Request is one request to be sent. Exactly the fields that its kind names are set, and Pod except of events.
 type Request struct {
 	Kind     RequestKind
-	Pod      *model.Pod  // all but Record and Repeat
+	Pod      *model.Pod  // all but Record and Repeat; of an eviction, the victim
 	NodeName string      // Bind, Ask, Mark, Delete
 	Binding  *v1.Binding // Bind
 	Write    *plan.Write // WriteStep, UndoStep
+	// Preemptor is the pod that the victim had to make room for first.
+	Preemptor *model.Pod // Mark, Delete, and Ask about a victim
 	// Condition may be nil.
 	Condition  *v1.PodCondition // Patch, Mark
 	Nomination plan.Nomination  // Patch

@@ -19,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
@@ -51,6 +52,8 @@ type Tracer struct {
 
 	mu   sync.Mutex
 	open map[types.UID]*attempt // those whose binding is not settled
+	// preempting are the preemptions that have not ended, the first one first, by preemptor in the version that was decided about.
+	preempting map[*model.Pod][]oteltrace.Span
 }
 
 // attempt is one that is recorded.
@@ -71,7 +74,7 @@ func New(ctx context.Context, config Config) (*Tracer, error) {
 func newTracer(provider tracing.TracerProvider, now func() time.Time) *Tracer {
 	return &Tracer{
 		provider: provider, tracer: provider.Tracer("github.com/berth-scheduler/berth/internal/trace"), now: now,
-		open: map[types.UID]*attempt{},
+		open: map[types.UID]*attempt{}, preempting: map[*model.Pod][]oteltrace.Span{},
 	}
 }
 
@@ -100,7 +103,7 @@ func (b before) Start(d plan.Decision) {
 }
 
 // decided records how long a pod of the decision waited and how long the decision took, both in the past, and starts the span of the
-// binding if there is one.
+// binding or the preemption if there is one.
 func (t *Tracer) decided(d *plan.Decision, at int) {
 	now, queued := t.now(), &d.Pods[at]
 	pod := queued.Pod
@@ -127,6 +130,9 @@ func (t *Tracer) decided(d *plan.Decision, at int) {
 		t.mu.Unlock()
 	case plan.Unschedulable, plan.NoNodes:
 		whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", report.Message(d)))
+		if at == 0 { // it is the preemptor
+			t.preempts(ctx, d, now)
+		}
 		whole.End(oteltrace.WithTimestamp(now))
 	default:
 		fail(whole, errors.New(report.Message(d)))
@@ -140,16 +146,24 @@ func fail(span oteltrace.Span, err error) {
 	span.SetStatus(codes.Error, err.Error())
 }
 
-// Sending adds the span of a binding to the context of its requests and of its steps, so that the API server's spans join it.
+// Sending adds the span of a binding to the context of its requests and of its steps, so that the API server's spans join it. A request of an eviction
+// has a span of its own, which begins here.
 func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
+	if w.Kind == commit.EvictionWrite {
+		return t.evicting(ctx, w)
+	}
 	if a := t.attemptOf(w); a != nil {
 		return oteltrace.ContextWithSpan(ctx, a.commit)
 	}
 	return ctx
 }
 
-// Sent does nothing: the attempt ends when the binding is settled.
-func (t *Tracer) Sent(context.Context, *commit.Write, time.Duration, error) {}
+// Sent ends the span of a request of an eviction. The attempt of a binding ends when the binding is settled.
+func (t *Tracer) Sent(ctx context.Context, w *commit.Write, _ time.Duration, err error) {
+	if w.Kind == commit.EvictionWrite {
+		end(oteltrace.SpanFromContext(ctx), err, t.now())
+	}
+}
 
 // Settled ends the attempt of a binding.
 func (t *Tracer) Settled(s *commit.Settled) {
@@ -177,9 +191,6 @@ func (t *Tracer) Settled(s *commit.Settled) {
 
 // Passed does nothing: a span of an attempt lasts from the decision to the end.
 func (t *Tracer) Passed(*commit.StageEnd) {}
-
-// Preempted does nothing: the attempt that led to a preemption has ended with its decision.
-func (t *Tracer) Preempted(*commit.Preempted) {}
 
 // Dropped does nothing: no span is about a condition or an event.
 func (t *Tracer) Dropped(commit.WriteKind, int) {}
