@@ -148,6 +148,8 @@ func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	case pod.Terminating:
 		d.Outcome = plan.Terminating
 	case pod.Malformed != "":
+		// PostFilter plugins are not run, as it is not known what would have to be free. kube-scheduler has no such pods. It runs them only for pods that
+		// plugins have rejected; where that was before DynamicResources ran at PreFilter, this fails, so that nobody is evicted and the nomination stays.
 		d.Outcome, d.Rejection = plan.Unschedulable, &plan.Rejection{PreFilter: pod.Malformed}
 	case v.Nodes() == 0:
 		d.Outcome, d.Nominations = plan.NoNodes, clearNomination(pod)

@@ -204,3 +204,18 @@ func withOwnLists(c oracle.Cluster) oracle.Cluster {
 	c.Pods, c.Evicted = slices.Clone(c.Pods), slices.Clone(c.Evicted)
 	return c
 }
+
+// TestMalformedPodPreemptsNobody decides about a pod that could not be read, on whose behalf pods of lower priority could be evicted from every node: as
+// nothing is known of what it needs, nobody is, and its nomination stays.
+func TestMalformedPodPreemptsNobody(t *testing.T) {
+	f := newFull(t, 3, 2, 1)
+	pod := f.preemptor(0, 4000)
+	f.preempt(t, pod, true)
+	odd := &model.Pod{
+		Object: pod.Object, UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, SchedulerName: pod.SchedulerName, Priority: pod.Priority, Malformed: "odd",
+	}
+	d := f.engine.Decide(f.state.View(), plan.WorkFor(odd))
+	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 || d.PostFilter != "" || d.PostFilterErr != nil || d.NominationOf(odd).Mode != plan.Keep {
+		t.Errorf("%+v", d)
+	}
+}

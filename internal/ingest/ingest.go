@@ -95,6 +95,9 @@ func compiled(row *kinds.Row, object *v1.Pod, compile Compile) (change model.Cha
 				Terminating: object.DeletionTimestamp != nil,
 				Malformed:   fmt.Sprintf("the pod cannot be read: %v", problem),
 			}}
+			if priority := object.Spec.Priority; priority != nil { // on a node, it is a victim of those alone that outrank it
+				change.Pod.Priority = *priority
+			}
 		}
 	}()
 	change = row.Change(object)

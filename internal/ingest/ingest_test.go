@@ -184,8 +184,8 @@ func TestPanicMakesAMalformedPod(t *testing.T) {
 			panic("no plugin has seen the like")
 		}
 	}})
-	now := metav1.Now()
-	object := pod("odd", 1, func(p *v1.Pod) { p.DeletionTimestamp = &now })
+	now, priority := metav1.Now(), int32(7)
+	object := pod("odd", 1, func(p *v1.Pod) { p.DeletionTimestamp, p.Spec.Priority = &now, &priority })
 	in.Set(object)
 	in.Set(pod("sound", 1))
 	in.Set(pod("odd-but-running", 1, on("n")))
@@ -195,7 +195,8 @@ func TestPanicMakesAMalformedPod(t *testing.T) {
 	}
 	odd := changes[0].Pod
 	if odd.Malformed != "the pod cannot be read: no plugin has seen the like" || odd.Object != object || odd.UID != "odd" ||
-		odd.Key() != (model.PodKey{Namespace: "ns", Name: "odd"}) || odd.SchedulerName != own || !odd.Terminating {
+		odd.Key() != (model.PodKey{Namespace: "ns", Name: "odd"}) || odd.SchedulerName != own || !odd.Terminating ||
+		odd.Priority != priority {
 		t.Errorf("the odd pod became %+v", odd)
 	}
 	for _, c := range changes[1:] {

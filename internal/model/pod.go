@@ -66,7 +66,8 @@ type Pod struct {
 	// restricts nothing for the pod, whatever the cluster is like. It is computed with Needs.
 	SkipsPreFilter uint64
 
-	// Malformed is why the pod cannot be scheduled as written; empty for valid pods. Such a pod is parked with this text.
+	// Malformed is why the pod cannot be scheduled as written; empty for valid pods. Such a pod is parked with this text, and no other is evicted for it.
+	// What it occupies and needs is not worked out.
 	Malformed string
 }
 
