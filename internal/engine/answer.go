@@ -34,6 +34,9 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 		return answer, nil
 	}
 	e.prepare(&c)
+	if _, _, err = e.filterNominated(&c); err != nil { // the decision has the error
+		return answer, nil
+	}
 	slots, err := e.filterWithoutNominated(&c)
 	if err == nil && v.Nominated() > 0 {
 		slots, err = e.leaveRoom(&c, slots)

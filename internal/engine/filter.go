@@ -21,7 +21,8 @@ func (e *Engine) filter(c *cycle) ([]int32, error) {
 	return slots, err
 }
 
-// filterNominated returns the node that the pod is nominated to, if it is feasible.
+// filterNominated returns the node that the pod is nominated to, if it is feasible, whatever PreFilter left. An error there fails the turn only if
+// PreFilter left the node.
 func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	if c.pod.NominatedNode == "" {
 		return 0, false, nil
@@ -29,13 +30,27 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	if slot, ok = c.view.Slot(c.pod.NominatedNode); !ok {
 		return 0, false, nil
 	}
+	o, err := e.twice(c, slot)
+	switch {
+	case err == nil && o.code == reason.None:
+		c.narrowed.addNominated(slot, "")
+	case err == nil:
+		c.narrowed.addNominated(slot, c.profile.Filters[o.filter].Name())
+	case !c.narrowed.has(slot):
+		err = nil
+	}
+	return slot, o.code == reason.None, err
+}
+
+// twice returns the first objection to a node with the pods that are nominated to it or, if there is none, without them.
+func (e *Engine) twice(c *cycle, slot int32) (objection, error) {
 	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
 		if o, err := e.besideNominated(c, slot, before); o.code != reason.None || err != nil {
-			return slot, false, err
+			return o, err
 		}
 	}
 	o := e.first(c, &c.here, slot)
-	return slot, o.code == reason.None, c.failure(&c.here, o)
+	return o, c.failure(&c.here, o)
 }
 
 // fewNodes is up to how many nodes are cheaper to check one by one than through columns. Pods pinned to one node, as a DaemonSet's are, each

@@ -111,8 +111,22 @@ func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Reject
 type narrowed struct {
 	// by lists the plugins that narrowed, sorted; if there is none, the set is all nodes.
 	by []string
-	// slots are the nodes that all of them name, ascending, if by is not empty.
+	// slots are the nodes that all of them name, ascending, if by is not empty. filterNominated adds the node that the pod is nominated to.
 	slots []int32
+	// rejector is the filter that rejected the node that the pod is nominated to, "" if none did.
+	rejector string
+}
+
+// addNominated takes in the node that the pod is nominated to and which filter rejected it, "" if none did. kube-scheduler checks that node before it
+// narrows the nodes: the node keeps its own rejection, and the filter is named beside the plugins that narrowed.
+func (n *narrowed) addNominated(slot int32, rejector string) {
+	if len(n.by) == 0 {
+		return
+	}
+	n.rejector = rejector
+	if at, found := slices.BinarySearch(n.slots, slot); !found {
+		n.slots = slices.Insert(n.slots, at, slot)
+	}
 }
 
 // has reports whether a node is one of those to check.
@@ -126,14 +140,23 @@ func (n *narrowed) has(slot int32) bool {
 
 // text returns kube-scheduler's reason for the nodes outside.
 func (n *narrowed) text() string {
-	return fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", strings.Join(n.by, " "))
+	names := n.by
+	if n.rejector != "" && !slices.Contains(names, n.rejector) {
+		names = append(slices.Clone(names), n.rejector)
+		slices.Sort(names)
+	}
+	return outsideText(names)
+}
+
+func outsideText(names []string) string {
+	return fmt.Sprintf("node(s) didn't satisfy plugin(s) [%s]", strings.Join(names, " "))
 }
 
 func (n *narrowed) emptyText() string {
 	if len(n.by) == 1 {
 		return "node(s) didn't satisfy plugin " + n.by[0]
 	}
-	return n.text() + " simultaneously"
+	return outsideText(n.by) + " simultaneously"
 }
 
 // narrow intersects the nodes that PreFilter plugins name. Names without a node are dropped. A rejection rejects every node.

@@ -140,25 +140,23 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 		return Judgment{Message: none, Rejected: none}
 	}
 	var a Judgment
-	check := cy.filter(&a)
+	check := cy.checks(&a)
 	if a.Err != nil {
 		return a
 	}
 	for _, n := range cy.nodes {
 		answer := NodeJudgment{Node: n.Name}
 		var err error
-		if answer.Rejections, err = besideNominated(c, p, profile, n, (*cycle).narrowed); err == nil && len(answer.Rejections) == 0 {
-			answer.Rejections, err = check(n)
-		}
+		answer.Rejections, err = check(n)
 		if a.Err == nil {
 			a.Err = err
-		}
-		if n.Name == p.Status.NominatedNodeName && a.PreFilter == nil && cy.passesAlone(c, n) {
-			a.Nominated = n.Name
 		}
 		if err == nil && len(answer.Rejections) == 0 {
 			answer.Feasible = true
 			cy.feasible = append(cy.feasible, n)
+			if n.Name == p.Status.NominatedNodeName {
+				a.Nominated = n.Name
+			}
 		}
 		a.Nodes = append(a.Nodes, answer)
 	}
@@ -186,15 +184,54 @@ func Judge(c Cluster, p *v1.Pod, profile Profile) Judgment {
 	return a
 }
 
-// passesAlone reports whether the node that the pod is nominated to passes the filters, whatever the PreFilters left. An error there counts as
-// a rejection.
-func (cy *cycle) passesAlone(c Cluster, n node) bool {
-	beside, err := besideNominated(c, cy.pod, cy.profile, n, (*cycle).filters)
-	if err != nil || len(beside) > 0 {
-		return false
+// checks runs the PreFilters. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or those of all
+// filters that reject the node with the pods that are nominated to it or, if there is none, without them.
+//
+// The node that the pod itself is nominated to is checked before the narrowing: it has its own rejections whatever the PreFilters left, and the text of
+// the nodes outside names the first plugin that rejects it among those that narrowed. An error there counts for nothing, unless the node is left.
+func (cy *cycle) checks(a *Judgment) func(node) ([]Rejection, error) {
+	allowed := cy.preFilter(a)
+	switch {
+	case a.Err != nil:
+		return nil
+	case a.PreFilter != nil:
+		return func(node) ([]Rejection, error) { return []Rejection{*a.PreFilter}, nil }
 	}
-	own, err := cy.filters()(n)
-	return err == nil && len(own) == 0
+	filters := cy.filters()
+	check := func(n node) ([]Rejection, error) {
+		if beside, err := besideNominated(cy.cluster, cy.pod, cy.profile, n, (*cycle).filters); err != nil || len(beside) > 0 {
+			return beside, err
+		}
+		return filters(n)
+	}
+	if len(a.Narrowed) == 0 {
+		return check
+	}
+	named := slices.Clone(a.Narrowed)
+	for _, n := range cy.nodes {
+		if n.Name != cy.pod.Status.NominatedNodeName {
+			continue
+		}
+		no, err := check(n)
+		if err == nil {
+			allowed = append(allowed, n.Name)
+		}
+		if len(no) > 0 && !slices.Contains(named, no[0].Plugin) {
+			named = append(named, no[0].Plugin)
+			slices.Sort(named)
+		}
+	}
+	return func(n node) ([]Rejection, error) {
+		if !slices.Contains(allowed, n.Name) {
+			return []Rejection{outside(named)}, nil
+		}
+		return check(n)
+	}
+}
+
+// outside is the rejection of a node that PreFilters did not leave.
+func outside(named []string) Rejection {
+	return Rejection{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", named)}}
 }
 
 // besideNominated returns the plugins that reject the node when the pods nominated to it that the pod does not outrank are on it.
@@ -223,9 +260,6 @@ func nominatedBefore(c Cluster, p *v1.Pod, nodeName string) []*v1.Pod {
 	}
 	return nominated
 }
-
-// narrowed is what filter returns for a cycle that passes the PreFilters.
-func (cy *cycle) narrowed() func(node) ([]Rejection, error) { return cy.filter(&Judgment{}) }
 
 func priority(p *v1.Pod) int32 {
 	if p.Spec.Priority == nil {
@@ -280,7 +314,7 @@ func (cy *cycle) enabled() []plugin {
 	return on
 }
 
-// filter runs the PreFilters. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or
+// filter runs the PreFilters, for a dry run. It returns a function for the rejections of a node: that of the pod as a whole, that of the narrowing, or
 // those of all filters that reject the node.
 func (cy *cycle) filter(a *Judgment) func(node) ([]Rejection, error) {
 	allowed := cy.preFilter(a)
@@ -292,8 +326,8 @@ func (cy *cycle) filter(a *Judgment) func(node) ([]Rejection, error) {
 	}
 	filters := cy.filters()
 	return func(n node) ([]Rejection, error) {
-		if len(a.Narrowed) > 0 && !slices.Contains(allowed, n.Name) {
-			return []Rejection{{Unresolvable: true, Reasons: []string{fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", a.Narrowed)}}}, nil
+		if len(a.Narrowed) > 0 && !slices.Contains(allowed, n.Name) && n.Name != cy.pod.Status.NominatedNodeName {
+			return []Rejection{outside(a.Narrowed)}, nil
 		}
 		return filters(n)
 	}
@@ -353,7 +387,7 @@ func intersection(a, b []string) []string {
 	return both
 }
 
-// filters prepares all filters and returns a function that runs them on a node. They do not run on nodes that PreFilter ruled out. An error
+// filters prepares all filters and returns a function that runs them on a node. An error
 // ends the cycle if no earlier filter rejects the node: behind a rejection upstream asks no further filter.
 func (cy *cycle) filters() func(node) ([]Rejection, error) {
 	var names []string

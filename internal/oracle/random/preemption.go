@@ -17,6 +17,15 @@ import (
 
 const budgetNames = 6
 
+// pin lets a pod onto one node only, by name.
+func pin(p *v1.Pod, nodeName string) {
+	name := v1.NodeSelectorRequirement{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{nodeName}}
+	p.Spec.NodeSelector = nil
+	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{
+		NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchFields: []v1.NodeSelectorRequirement{name}}},
+	}}}
+}
+
 // PreemptionCluster is a cluster as TopologyCluster, Cluster or StorageCluster make them, with nodes that are too small for their pods, and what
 // preemption reads.
 func PreemptionCluster(r *rand.Rand, size Size) oracle.Cluster {
@@ -40,6 +49,9 @@ func PreemptionCluster(r *rand.Rand, size Size) oracle.Cluster {
 		}
 		if p.Spec.NodeName == "" && len(c.Nodes) > 0 && chance(r, 20) {
 			p.Status.NominatedNodeName = pick(r, c.Nodes...).Name
+			if chance(r, 30) {
+				pin(p, pick(r, c.Nodes...).Name)
+			}
 		}
 	}
 	for _, n := range c.CSINodes {

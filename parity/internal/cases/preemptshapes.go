@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	podresources "k8s.io/component-helpers/resource"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
@@ -32,6 +33,7 @@ func PreemptShapes() []Shape {
 		{"preempt-volumes", "limits of volumes for each node", preempt(volumes{base: oneNode, pending: limited, placed: limited, countMax: 2}.draw, tight)},
 		{"preempt-disks", "ReadWriteOncePod claims and disks in use", preempt(volumes{base: fewNodes, pending: held, placed: held, countMax: 60}.draw)},
 		{"preempt-nominated", "pending pods with a nominated node, of any priority", preempt(simple, crowdOut, renominate)},
+		{"preempt-pinned", "the same, of pods for one or two nodes by name, and filters in any order", preempt(simple, crowdOut, renominate, pinned, reorder)},
 		{"preempt-mixed", "everything at once", preempt(few, crowdOut, budgets, renominate)},
 		{"preempt-crowd", "hundreds of nodes, pods of a few templates", preempt(crowd, crowdOut, budgets)},
 	}
@@ -294,4 +296,38 @@ func renominate(r *rand.Rand, tc *Case) {
 			p.Status.NominatedNodeName = tc.Nodes[r.IntN(min(4, len(tc.Nodes)))].Name
 		}
 	}
+}
+
+// pinned lets most pending pods onto one or two nodes only, by name, so that a PreFilter leaves no other.
+func pinned(r *rand.Rand, tc *Case) {
+	for _, p := range tc.Pods {
+		if isPending(p) && len(tc.Nodes) > 0 && chance(r, 70) {
+			Pin(p, pick(r, tc.Nodes...).Name, pick(r, tc.Nodes...).Name)
+		}
+	}
+}
+
+// Pin lets a pod onto nodes of these names only.
+func Pin(p *v1.Pod, to ...string) {
+	var terms []v1.NodeSelectorTerm
+	for _, nodeName := range to {
+		terms = append(terms, v1.NodeSelectorTerm{MatchFields: []v1.NodeSelectorRequirement{
+			{Key: metav1.ObjectNameField, Operator: v1.NodeSelectorOpIn, Values: []string{nodeName}}}})
+	}
+	p.Spec.NodeSelector = nil
+	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: terms}}}
+}
+
+// reorder has one of the filters off, or another one first, and otherwise leaves the configuration.
+func reorder(r *rand.Rand, tc *Case) {
+	p := configv1.KubeSchedulerProfile{Plugins: &configv1.Plugins{}}
+	switch r.IntN(4) {
+	case 0:
+		return
+	case 1:
+		p.Plugins.Filter.Disabled = []configv1.Plugin{{Name: "NodeAffinity"}}
+	default:
+		p.Plugins.Filter.Enabled = []configv1.Plugin{{Name: pick(r, filters()...)}}
+	}
+	tc.Config = configText(p)
 }

@@ -139,16 +139,18 @@ func (c *cycle) run() {
 	c.choose()
 }
 
-// filter runs the filters on every node that PreFilter has left.
+// filter runs the filters on every node that PreFilter has left, and on the node that the pod is nominated to.
 func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 	diagnosis := &c.fit.Diagnosis
+	nominated := c.filterNominated()
+	// By now the set also has the plugin that rejected the nominated node.
 	outside := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowed)))
 	if !only.AllNodes() {
 		diagnosis.NodeToStatus.SetAbsentNodesStatus(outside)
 	}
 	for _, info := range c.nodes {
 		node := Node{Name: info.Node().Name}
-		if !only.AllNodes() && !only.NodeNames.Has(node.Name) {
+		if !only.AllNodes() && !only.NodeNames.Has(node.Name) && node.Name != nominated {
 			node.First = rejection(outside)
 			c.verdict.Nodes = append(c.verdict.Nodes, node)
 			continue
@@ -173,6 +175,23 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 		c.verdict.Nodes = append(c.verdict.Nodes, node)
 	}
 	c.verdict.Feasible = len(c.feasible)
+}
+
+// filterNominated filters the node that the pod is nominated to as kube-scheduler does before it looks at any other, whatever PreFilter has left, and
+// returns its name. The status stays. It returns "" if there is no such node, or if a filter fails, which kube-scheduler only logs.
+func (c *cycle) filterNominated() string {
+	at := slices.IndexFunc(c.nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == c.pod.Status.NominatedNodeName })
+	if at < 0 {
+		return ""
+	}
+	status := c.profile.RunFilterPluginsWithNominatedPods(c.ctx, c.state, c.pod, c.nodes[at])
+	switch {
+	case status.IsRejected():
+		c.fit.Diagnosis.AddPluginStatus(status)
+	case !status.IsSuccess():
+		return ""
+	}
+	return c.pod.Status.NominatedNodeName
 }
 
 // objections runs each filter by itself, where kube-scheduler stops at the first that rejects.
