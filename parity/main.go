@@ -156,7 +156,7 @@ func (o *options) choose(names string) error {
 		case "volumes":
 			o.shapes, o.scripts = append(o.shapes, cases.VolumeShapes()...), append(o.scripts, sequence.VolumeScripts(o.podsGiven)...)
 		case "preemption":
-			o.shapes = append(o.shapes, cases.PreemptShapes()...)
+			o.shapes, o.scripts = append(o.shapes, cases.PreemptShapes()...), append(o.scripts, sequence.PreemptScripts(o.podsGiven)...)
 		default:
 			found = o.chooseOne(name)
 		}

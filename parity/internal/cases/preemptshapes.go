@@ -254,25 +254,7 @@ func alikePod(r *rand.Rand, i, cpu int, nodeName string) *v1.Pod {
 // budgets draws PodDisruptionBudgets, of which several can be for a pod.
 func budgets(r *rand.Rand, tc *Case) {
 	for i := range 1 + r.IntN(6) {
-		b := &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("budget-%d", i), Namespace: pick(r, "default", "other"), UID: "budget", ResourceVersion: "1"},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: pick(r, int32(0), 0, 0, 1, 1, 2)},
-		}
-		switch r.IntN(10) {
-		case 0:
-		case 1:
-			b.Spec.Selector = &metav1.LabelSelector{}
-		case 2:
-			b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"web"}}}}
-		case 3:
-			b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
-				{Key: pick(r, "tier", "app"), Operator: pick(r, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}}}
-		default:
-			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": pick(r, "web", "db")}}
-			if chance(r, 30) {
-				b.Spec.Selector.MatchLabels = map[string]string{"tier": pick(r, "front", "back")}
-			}
-		}
+		b := Budget(r, fmt.Sprintf("budget-%d", i))
 		for _, p := range tc.Pods {
 			if chance(r, 5) {
 				if b.Status.DisruptedPods == nil {
@@ -283,6 +265,30 @@ func budgets(r *rand.Rand, tc *Case) {
 		}
 		tc.Budgets = append(tc.Budgets, b)
 	}
+}
+
+// Budget draws a PodDisruptionBudget.
+func Budget(r *rand.Rand, name string) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: pick(r, "default", "other"), UID: "budget", ResourceVersion: "1"},
+		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: pick(r, int32(0), 0, 0, 1, 1, 2)},
+	}
+	switch r.IntN(10) {
+	case 0:
+	case 1:
+		b.Spec.Selector = &metav1.LabelSelector{}
+	case 2:
+		b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like", Values: []string{"web"}}}}
+	case 3:
+		b.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: pick(r, "tier", "app"), Operator: pick(r, metav1.LabelSelectorOpExists, metav1.LabelSelectorOpDoesNotExist)}}}
+	default:
+		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": pick(r, "web", "db")}}
+		if chance(r, 30) {
+			b.Spec.Selector.MatchLabels = map[string]string{"tier": pick(r, "front", "back")}
+		}
+	}
+	return b
 }
 
 // renominate nominates pending pods to nodes, and some to nodes that are gone.

@@ -60,7 +60,7 @@ func Scripts(pods int) []Script {
 	if cases.VolumesJudged {
 		all = append(all, VolumeScripts(pods)...)
 	}
-	return all
+	return append(all, PreemptScripts(pods)...)
 }
 
 // play is the plan of one run.
@@ -74,6 +74,7 @@ type play struct {
 	// template makes what pods have in common.
 	template func(i int) *v1.Pod
 	made     int
+	preempts bool         // pods have priorities, and budgets and deletions change
 	volumes  bool         // pods have volumes
 	stock    *cases.Stock // of storage; nil unless pods have volumes
 }
@@ -98,6 +99,9 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 			return err
 		}
 	}
+	if p.preempts {
+		p.small(start.Nodes)
+	}
 	if p.volumes {
 		p.stock = cases.NewStock(p.r, start.Nodes)
 		if err := p.create(c); err != nil {
@@ -116,6 +120,9 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 		}
 		for range batch {
 			pod := p.pod(current[p.r.IntN(templates)])
+			if p.preempts {
+				p.rank(pod)
+			}
 			if p.volumes {
 				if err := p.mount(c, pod); err != nil {
 					return err
@@ -125,6 +132,11 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 		}
 		for range p.changes {
 			if err := p.change(c); err != nil {
+				return err
+			}
+		}
+		if p.preempts {
+			if err := p.disturb(c); err != nil {
 				return err
 			}
 		}
@@ -186,7 +198,7 @@ func (p *play) terms(i int) *v1.Pod {
 func (p *play) nominated(i int) *v1.Pod {
 	pod := random.TopologyPod(p.r, i)
 	if chance(p.r, 30) {
-		pod.Status.NominatedNodeName = fmt.Sprintf("node-%d", p.r.IntN(p.nodes))
+		pod.Status.NominatedNodeName = p.nodeName()
 	}
 	return pod
 }
@@ -202,6 +214,9 @@ func (p *play) change(c *simulate.Cluster) error {
 	case m.OldNode != nil:
 		c.DeleteNode(m.OldNode.Name)
 	case m.NewPod != nil:
+		if stored := c.Pod(keyOf(m.NewPod)); p.preempts && m.NewPod.Spec.NodeName != "" && (stored == nil || stored.Spec.NodeName == "") {
+			withoutPorts(m.NewPod)
+		}
 		c.SetPod(m.NewPod)
 	case m.OldPod != nil:
 		c.DeletePod(model.PodKey{Namespace: m.OldPod.Namespace, Name: m.OldPod.Name})
@@ -224,3 +239,7 @@ func clusterOf(c *simulate.Cluster) oracle.Cluster {
 }
 
 func chance(r *rand.Rand, percent int) bool { return r.IntN(100) < percent }
+
+func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
+
+func ptr[T any](v T) *T { return &v }

@@ -101,7 +101,13 @@ func (c *check) show(what *simulate.Shown) error {
 	case *v1.Pod:
 		return c.theirs.SetPod(o)
 	case nil:
-		if what.Bound == nil {
+		switch {
+		case what.Preempted != nil:
+			for _, kept := range what.Preempted.Kept {
+				c.theirs.Kept(kept.UID)
+			}
+			return nil
+		case what.Bound == nil:
 			return c.remove(what.Gone)
 		}
 		delete(c.assumed, keyOf(what.Bound.Pod.Object))
@@ -138,7 +144,12 @@ func (c *check) decision(d *plan.Decision, at int) error {
 		c.result.Rejected++
 		return nil
 	}
-	verdict, err := c.theirs.Judge(pod.Object)
+	object := pod.Object
+	if object.Status.NominatedNodeName != pod.NominatedNode { // the API does not show yet what was decided
+		object = object.DeepCopy()
+		object.Status.NominatedNodeName = pod.NominatedNode
+	}
+	verdict, err := c.theirs.Judge(object)
 	if err != nil {
 		return err
 	}
@@ -160,10 +171,14 @@ func (c *check) decision(d *plan.Decision, at int) error {
 			c.result.Differences = append(c.result.Differences, compare.PreemptionDifferences(d, pod, verdict)...)
 		}
 	}
-	for i := range d.Nominations { // in the next decision's state, before any watch shows them
+	// In the state of the next decision, before any watch shows it:
+	for i := range d.Nominations {
 		if err := c.nominate(&d.Nominations[i]); err != nil {
 			return err
 		}
+	}
+	for i := range d.Evictions {
+		c.theirs.Evict(d.Evictions[i].Pod.Object)
 	}
 	switch {
 	case len(verdict.Best) == 0:
@@ -219,9 +234,7 @@ func (c *check) nominate(n *plan.Nomination) error {
 	if n.Mode == plan.Keep || slices.ContainsFunc(c.theirs.Placed(), func(p *v1.Pod) bool { return p.UID == n.Pod.UID }) {
 		return nil
 	}
-	pod := n.Pod.Object.DeepCopy()
-	pod.Status.NominatedNodeName = n.NodeName
-	return c.theirs.SetPod(pod)
+	return c.theirs.Nominate(n.Pod.Object, n.NodeName)
 }
 
 func (c *check) placement(d *plan.Placement, verdict *upstream.Verdict, differ func(what, theirs, ours string)) {

@@ -10,31 +10,61 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 )
 
-// nominations are the pending pods that status.nominatedNodeName nominates to a node. It is the nominator of the frameworks.
-type nominations map[name]fwk.PodInfo
+// nominations are the pending pods that are nominated to a node, each with that node in its status. It is the nominator of the frameworks.
+type nominations map[name]nomination
 
+type nomination struct {
+	fwk.PodInfo
+	// decided means that the API does not show the node yet.
+	decided bool
+}
+
+// set takes in a version of a pending pod. As in kube-scheduler, one without a nominated node that follows one without keeps the node that was decided
+// since.
 func (n nominations) set(pod *v1.Pod) error {
 	key := name{pod.Namespace, pod.Name}
-	if pod.Status.NominatedNodeName == "" {
-		n.remove(key)
-		return nil
+	before, ok := n[key]
+	switch {
+	case pod.Status.NominatedNodeName != "":
+		return n.add(pod, false)
+	case ok && before.decided && before.GetPod().UID == pod.UID:
+		pod = pod.DeepCopy()
+		pod.Status.NominatedNodeName = before.GetPod().Status.NominatedNodeName
+		return n.add(pod, true)
 	}
+	n.remove(key)
+	return nil
+}
+
+func (n nominations) add(pod *v1.Pod, decided bool) error {
 	info, err := framework.NewPodInfo(pod)
 	if err != nil {
 		return fmt.Errorf("read the terms of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 	}
-	n[key] = info
+	n[name{pod.Namespace, pod.Name}] = nomination{info, decided}
 	return nil
 }
 
 func (n nominations) remove(key name) { delete(n, key) }
+
+// Nominate nominates a pending pod to a node, or to none, before the API shows it.
+func (s *Scheduler) Nominate(pod *v1.Pod, nodeName string) error {
+	if nodeName == "" {
+		s.nominated.remove(name{pod.Namespace, pod.Name})
+		return nil
+	}
+	shown := pod.Status.NominatedNodeName
+	pod = pod.DeepCopy()
+	pod.Status.NominatedNodeName = nodeName
+	return s.nominated.add(pod, shown == "")
+}
 
 // NominatedPodsForNode lists the pods that are nominated to the node, by namespace and name.
 func (n nominations) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	var on []fwk.PodInfo
 	for _, info := range n {
 		if info.GetPod().Status.NominatedNodeName == nodeName {
-			on = append(on, info)
+			on = append(on, info.PodInfo)
 		}
 	}
 	slices.SortFunc(on, func(a, b fwk.PodInfo) int { return byName(a.GetPod(), b.GetPod()) })

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/defaultpreemption"
@@ -104,6 +105,7 @@ func (c *Candidate) rungs() [5]int64 {
 // is not written. All potential nodes are candidates, in any configuration.
 type evaluation struct {
 	preemption.Interface
+	scheduler  *Scheduler
 	candidates []Candidate
 	executions chan context.Context // of the goroutines that evict, one for each victim
 }
@@ -144,6 +146,36 @@ func (e *evaluation) SelectVictimsOnNode(ctx context.Context, state fwk.CycleSta
 		e.candidates = append(e.candidates, Candidate{NodeName: node.Node().Name, Victims: victims, Violations: violations})
 	}
 	return victims, violations, status
+}
+
+// Evict notes that the eviction of a pod on a node has been decided. kube-scheduler sees it when the watch shows the deletion; from then on a pod that is
+// nominated to the node has no further pods evicted. Here it is so at once.
+func (s *Scheduler) Evict(pod *v1.Pod) {
+	if on := s.pods[name{pod.Namespace, pod.Name}]; on != nil && on.UID == pod.UID && on.DeletionTimestamp == nil {
+		s.evicted[pod.UID]++
+	}
+}
+
+// Kept notes that an eviction has failed.
+func (s *Scheduler) Kept(pod types.UID) {
+	if s.evicted[pod]--; s.evicted[pod] <= 0 {
+		delete(s.evicted, pod)
+	}
+}
+
+// PodEligibleToPreemptOthers is the plugin's, of which pods that are evicted count as terminating.
+func (e *evaluation) PodEligibleToPreemptOthers(ctx context.Context, pod *v1.Pod, onNominated *fwk.Status) (bool, string) {
+	eligible, why := e.Interface.PodEligibleToPreemptOthers(ctx, pod, onNominated)
+	if !eligible || pod.Status.NominatedNodeName == "" || onNominated.Code() == fwk.UnschedulableAndUnresolvable {
+		return eligible, why
+	}
+	for _, other := range e.scheduler.pods {
+		if other.Spec.NodeName == pod.Status.NominatedNodeName && e.scheduler.evicted[other.UID] > 0 &&
+			corev1helpers.PodPriority(other) < corev1helpers.PodPriority(pod) {
+			return false, "not eligible due to a terminating pod on the nominated node."
+		}
+	}
+	return true, ""
 }
 
 // postFilter runs the PostFilter plugins as the scheduler does after a rejection, and waits until they have done everything.

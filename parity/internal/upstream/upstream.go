@@ -19,6 +19,7 @@ import (
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -54,6 +55,7 @@ type Scheduler struct {
 	pods      map[name]*v1.Pod // those in the cache
 	assumed   map[name]bool
 	nominated nominations
+	evicted   map[types.UID]int // pods on nodes, by how many preemptions have their eviction decided and not failed, until the watch shows it
 	last      *cycle            // of the pod that was judged last
 	reserved  map[name]reserved // of the assumed pods
 	// stale is set when the snapshot must be taken anew. kube-scheduler's own snapshot holds, for each node, how many nodes had its images
@@ -87,7 +89,7 @@ func New(text []byte) (*Scheduler, error) {
 	s := &Scheduler{
 		ctx: ctx, stop: stop, logger: logger, snapshot: cache.NewEmptySnapshot(), profiles: map[string]*profile{},
 		nodes: map[string]*v1.Node{}, pods: map[name]*v1.Pod{}, assumed: map[name]bool{}, nominated: nominations{},
-		reserved: map[name]reserved{},
+		reserved: map[name]reserved{}, evicted: map[types.UID]int{},
 	}
 	gate := utilfeature.DefaultFeatureGate
 	s.cache = cache.New(ctx, nil, gate.Enabled(features.GenericWorkload), gate.Enabled(features.CompositePodGroup))
@@ -130,6 +132,9 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 		)
 		if err != nil {
 			return fmt.Errorf("initialise profile %q of kube-scheduler: %w", source.Profiles[at].SchedulerName, err)
+		}
+		if p.evaluation != nil {
+			p.evaluation.scheduler = s
 		}
 		enabled := p.ListPlugins()
 		for _, f := range enabled.Filter.Enabled {
@@ -231,6 +236,9 @@ func (s *Scheduler) SetPod(pod *v1.Pod) error {
 	delete(s.assumed, key)
 	delete(s.reserved, key)
 	s.pods[key] = pod
+	if pod.DeletionTimestamp != nil {
+		delete(s.evicted, pod.UID)
+	}
 	return nil
 }
 
@@ -248,6 +256,7 @@ func (s *Scheduler) RemovePod(namespace, of string) error {
 		s.unreserve(key)
 	}
 	s.stale = s.stale || s.nodes[old.Spec.NodeName] == nil
+	delete(s.evicted, old.UID)
 	delete(s.pods, key)
 	delete(s.assumed, key)
 	delete(s.reserved, key)

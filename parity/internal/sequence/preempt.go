@@ -1,0 +1,129 @@
+package sequence
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+)
+
+// PreemptScripts returns the scripts in which pods evict others. Evicted pods take their time to go, those that they are evicted for come back and are
+// placed, and all the while more pods, budgets and other deletions come.
+func PreemptScripts(pods int) []Script {
+	script := func(name, about string, change func(p *play)) Script {
+		return Script{name, about, func(seed uint64) *play {
+			return newPlay(name, seed, pods/2, func(p *play) {
+				p.preempts, p.template, p.nodes = true, p.resources, 3+pods/40
+				change(p)
+			})
+		}}
+	}
+	return []Script{
+		script("seq-preempt", "pods evict others, which take their time to go", func(*play) {}),
+		script("seq-preempt-mixed", "the same, with constraints, terms, ports and nominations of all kinds", func(p *play) { p.template = p.nominated }),
+		script("seq-preempt-pinned", "the same, of pods for one or two nodes", func(p *play) { p.template = p.pinned }),
+		script("seq-preempt-churn", "the same while nodes, pods and namespaces come, change and go", func(p *play) { p.template, p.changes = p.any, 4 }),
+		script("seq-preempt-volumes", "the same, of pods with volumes", func(p *play) { p.template, p.volumes, p.pods = p.resources, true, p.pods/2 }),
+		script("seq-preempt-faults", "the same, fewer, with late events, and bindings and evictions that fail", func(p *play) {
+			p.pods /= 2
+			p.template, p.changes = p.any, 4
+			p.faults = simulate.Faults{
+				WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond,
+				DuplicatePercent: 5, Requests: map[simulate.Fault]int{simulate.Conflict: 3, simulate.Unavailable: 3, simulate.Lost: 1, simulate.Forbidden: 3},
+			}
+		}),
+	}
+}
+
+// pinned makes pods of which most must be on nodes of certain names.
+func (p *play) pinned(i int) *v1.Pod {
+	pod := p.resources(i)
+	if chance(p.r, 70) {
+		cases.Pin(pod, p.nodeName(), p.nodeName())
+	}
+	return pod
+}
+
+func (p *play) nodeName() string { return fmt.Sprintf("node-%d", p.r.IntN(p.nodes)) }
+
+// rank gives a new pod what evictions depend on.
+func (p *play) rank(pod *v1.Pod) {
+	pod.Spec.Priority = pick(p.r, nil, ptr(int32(-10)), ptr(int32(5)), ptr(int32(5)), ptr(int32(10)), ptr(int32(50)), ptr(int32(1000)), ptr(int32(math.MinInt32)))
+	pod.Spec.TerminationGracePeriodSeconds = pick(p.r, nil, ptr(int64(0)), ptr(int64(1)), ptr(int64(5)), ptr(int64(20)))
+	if chance(p.r, 5) {
+		pod.Spec.PreemptionPolicy = ptr(v1.PreemptNever)
+	}
+	if chance(p.r, 80) {
+		pod.Spec.InitContainers, pod.Spec.Overhead, pod.Spec.Resources = nil, nil, nil
+		pod.Spec.Containers = pod.Spec.Containers[:1]
+		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(pick(p.r, "250m", "500m", "1", "1", "2", "3"))}
+	}
+}
+
+// small leaves nodes little room, and few taints.
+func (p *play) small(nodes []*v1.Node) {
+	for _, n := range nodes {
+		if chance(p.r, 80) {
+			n.Spec.Taints, n.Spec.Unschedulable = nil, false
+		}
+		n.Status.Allocatable = v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse(pick(p.r, "2", "4", "4")), v1.ResourceMemory: resource.MustParse("16Gi"), v1.ResourcePods: resource.MustParse(pick(p.r, "6", "110")),
+		}
+	}
+}
+
+// disturb does what kubelets, users and controllers do with pods and budgets.
+func (p *play) disturb(c *simulate.Cluster) error {
+	for _, pod := range c.Pods() {
+		key := keyOf(pod)
+		switch {
+		case pod.Spec.NodeName == "":
+		case pod.Status.StartTime == nil && pod.DeletionTimestamp == nil && chance(p.r, 60):
+			started := pod.DeepCopy()
+			started.Status.Phase, started.Status.StartTime = v1.PodRunning, &metav1.Time{Time: c.Now().Truncate(10 * time.Second)}
+			c.SetPod(started)
+		case chance(p.r, 1):
+			c.Terminate(key)
+		case pod.DeletionTimestamp != nil && chance(p.r, 3):
+			c.DeletePod(key) // with force
+		}
+	}
+	if !chance(p.r, 60) {
+		return nil
+	}
+	budget := cases.Budget(p.r, fmt.Sprintf("budget-%d", p.r.IntN(5)))
+	if chance(p.r, 20) {
+		c.DeleteObject(model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: budget.Namespace, Name: budget.Name})
+		return nil
+	}
+	for _, pod := range c.Pods() {
+		if chance(p.r, 3) {
+			budget.Status.DisruptedPods = map[string]metav1.Time{pod.Name: {Time: c.Now()}}
+		}
+	}
+	return c.SetObject(withoutUID(budget))
+}
+
+// withoutUID leaves the UID to the cluster.
+func withoutUID(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
+	budget.UID, budget.ResourceVersion = "", ""
+	return budget
+}
+
+// withoutPorts takes the host ports from a pod that others put on a node. Where pods have a port twice, kube-scheduler takes it for free as soon as one of
+// them is gone.
+func withoutPorts(pod *v1.Pod) {
+	for _, containers := range [][]v1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range containers {
+			containers[i].Ports = nil
+		}
+	}
+}

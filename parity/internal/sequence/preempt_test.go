@@ -1,0 +1,64 @@
+package sequence
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// In every script pods are evicted, by themselves and several at a time; pods wait for their victims, and are placed where they were nominated to; others
+// lose their nomination.
+func TestPreemptScripts(t *testing.T) {
+	for _, s := range PreemptScripts(200) {
+		seen := map[string]int{}
+		for seed := range uint64(6) {
+			p := s.draw(seed)
+			scheduler, err := config.Parse("configuration", p.config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: p.faults})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := p.run(c, func(r simulate.Round) error { count(seen, &r.Decision); return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, what := range []string{"one victim", "several victims", "a victim that is going already", "waits for victims", "placed where nominated", "loses its nomination"} {
+			if seen[what] == 0 {
+				t.Errorf("%s: never seen: %s; seen: %v", s.Name, what, seen)
+			}
+		}
+	}
+}
+
+func count(seen map[string]int, d *plan.Decision) {
+	switch n := len(d.Evictions); {
+	case n > 1:
+		seen["several victims"]++
+	case n == 1:
+		seen["one victim"]++
+	}
+	for _, e := range d.Evictions {
+		if e.Pod.Terminating {
+			seen["a victim that is going already"]++
+		}
+	}
+	if strings.Contains(d.PostFilter, "terminating pod on the nominated node") {
+		seen["waits for victims"]++
+	}
+	for _, p := range d.Placements {
+		if p.NodeName == p.Pod.NominatedNode {
+			seen["placed where nominated"]++
+		}
+	}
+	for _, n := range d.Nominations {
+		if n.Mode == plan.Clear {
+			seen["loses its nomination"]++
+		}
+	}
+}
