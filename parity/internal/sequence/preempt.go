@@ -6,7 +6,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -28,6 +27,9 @@ func PreemptScripts(pods int) []Script {
 	}
 	return []Script{
 		script("seq-preempt", "pods evict others, which take their time to go", func(*play) {}),
+		script("seq-preempt-budgets", "many nodes full of pods that budgets are for, and a few pods at a time that outrank them", func(p *play) {
+			p.template, p.nodes, p.budgeted = p.budgetedPod, pods/8, true
+		}),
 		script("seq-preempt-mixed", "the same, with constraints, terms, ports and nominations of all kinds", func(p *play) { p.template = p.nominated }),
 		script("seq-preempt-pinned", "the same, of pods for one or two nodes", func(p *play) { p.template = p.pinned }),
 		script("seq-preempt-churn", "the same while nodes, pods and namespaces come, change and go", func(p *play) { p.template, p.changes = p.any, 4 }),
@@ -54,8 +56,20 @@ func (p *play) pinned(i int) *v1.Pod {
 
 func (p *play) nodeName() string { return fmt.Sprintf("node-%d", p.r.IntN(p.nodes)) }
 
+// budgetedPod makes pods of few sizes with the labels that budgets select.
+func (p *play) budgetedPod(i int) *v1.Pod {
+	pod := p.resources(i)
+	pod.Namespace, pod.Spec.Tolerations = "default", nil
+	pod.Labels = map[string]string{"app": pick(p.r, "web", "db"), "tier": pick(p.r, "front", "back")}
+	return pod
+}
+
 // rank gives a new pod what evictions depend on.
 func (p *play) rank(pod *v1.Pod) {
+	if p.budgeted {
+		p.outrank(pod)
+		return
+	}
 	pod.Spec.Priority = pick(p.r, nil, ptr(int32(-10)), ptr(int32(5)), ptr(int32(5)), ptr(int32(10)), ptr(int32(50)), ptr(int32(1000)), ptr(int32(math.MinInt32)))
 	pod.Spec.TerminationGracePeriodSeconds = pick(p.r, nil, ptr(int64(0)), ptr(int64(1)), ptr(int64(5)), ptr(int64(20)))
 	if chance(p.r, 5) {
@@ -65,6 +79,21 @@ func (p *play) rank(pod *v1.Pod) {
 		pod.Spec.InitContainers, pod.Spec.Overhead, pod.Spec.Resources = nil, nil, nil
 		pod.Spec.Containers = pod.Spec.Containers[:1]
 		pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse(pick(p.r, "250m", "500m", "1", "1", "2", "3"))}
+	}
+}
+
+// outrank has the first half of the pods fill the nodes, and the others preempt them.
+func (p *play) outrank(pod *v1.Pod) {
+	pod.Spec.InitContainers, pod.Spec.Overhead, pod.Spec.Resources = nil, nil, nil
+	pod.Spec.Containers = pod.Spec.Containers[:1]
+	pod.Spec.Containers[0].Ports = nil
+	pod.Spec.Containers[0].Resources.Requests = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}
+	pod.Spec.Priority, pod.Spec.TerminationGracePeriodSeconds = ptr(pick(p.r, int32(0), 0, 0, 5)), ptr(int64(20))
+	if p.made > p.pods/2 {
+		pod.Spec.Priority = ptr(pick(p.r, int32(1000), 1000, 1000, 2000))
+		if chance(p.r, 20) {
+			pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("4")
+		}
 	}
 }
 
@@ -96,9 +125,16 @@ func (p *play) disturb(c *simulate.Cluster) error {
 			c.DeletePod(key) // with force
 		}
 	}
-	if !chance(p.r, 60) {
-		return nil
+	for range pick(p.r, 0, 1, 1, 4) {
+		if err := p.changeBudget(c); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// changeBudget creates, changes or deletes a PodDisruptionBudget.
+func (p *play) changeBudget(c *simulate.Cluster) error {
 	budget := cases.Budget(p.r, fmt.Sprintf("budget-%d", p.r.IntN(5)))
 	if chance(p.r, 20) {
 		c.DeleteObject(model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: budget.Namespace, Name: budget.Name})
@@ -109,13 +145,8 @@ func (p *play) disturb(c *simulate.Cluster) error {
 			budget.Status.DisruptedPods = map[string]metav1.Time{pod.Name: {Time: c.Now()}}
 		}
 	}
-	return c.SetObject(withoutUID(budget))
-}
-
-// withoutUID leaves the UID to the cluster.
-func withoutUID(budget *policyv1.PodDisruptionBudget) *policyv1.PodDisruptionBudget {
-	budget.UID, budget.ResourceVersion = "", ""
-	return budget
+	budget.UID, budget.ResourceVersion = "", "" // the cluster gives them
+	return c.SetObject(budget)
 }
 
 // withoutPorts takes the host ports from a pod that others put on a node. Where pods have a port twice, kube-scheduler takes it for free as soon as one of

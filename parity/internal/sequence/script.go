@@ -75,6 +75,7 @@ type play struct {
 	template func(i int) *v1.Pod
 	made     int
 	preempts bool         // pods have priorities, and budgets and deletions change
+	budgeted bool         // and few differences
 	volumes  bool         // pods have volumes
 	stock    *cases.Stock // of storage; nil unless pods have volumes
 }
@@ -112,13 +113,17 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 		c.SetNode(n)
 	}
 	current := make([]*v1.Pod, templates)
-	for made := 0; made < p.pods; made += batch {
+	size := batch
+	if p.budgeted {
+		size = 4 // so that most of what is kept stays
+	}
+	for made := 0; made < p.pods; made += size {
 		for i := range current {
 			if current[i] == nil || chance(p.r, 10) {
 				current[i] = p.template(i)
 			}
 		}
-		for range batch {
+		for range size {
 			pod := p.pod(current[p.r.IntN(templates)])
 			if p.preempts {
 				p.rank(pod)
