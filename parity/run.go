@@ -19,7 +19,7 @@ import (
 type task struct {
 	line int // in the report
 	seed uint64
-	do   func(seed uint64) (outcome, error)
+	do   func(seed uint64, told func(what string)) (outcome, error)
 }
 
 // outcome is the result of a task.
@@ -47,8 +47,9 @@ func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 		workers.Go(func() {
 			for at := range next {
 				var err error
-				if outcomes[at], err = tasks[at].do(tasks[at].seed); err != nil {
-					failures <- fmt.Errorf("%s, seed %d: %w", r.Lines[tasks[at].line].Name, tasks[at].seed, err)
+				name := fmt.Sprintf("%s, seed %d", r.Lines[tasks[at].line].Name, tasks[at].seed)
+				if outcomes[at], err = tasks[at].do(tasks[at].seed, func(what string) { bar.show(name + ": " + what) }); err != nil {
+					failures <- fmt.Errorf("%s: %w", name, err)
 					cancel()
 				}
 				bar.done()
@@ -89,7 +90,7 @@ func hand(ctx context.Context, n int, next chan<- int) {
 func plan(o options) (*report, []task) {
 	r := &report{}
 	var tasks []task
-	add := func(name, unit string, s seeds, do func(seed uint64) (outcome, error)) {
+	add := func(name, unit string, s seeds, do func(seed uint64, told func(what string)) (outcome, error)) {
 		r.Lines = append(r.Lines, line{Name: name, Unit: unit})
 		for seed := s.first; ; seed++ {
 			tasks = append(tasks, task{len(r.Lines) - 1, seed, do})
@@ -99,10 +100,10 @@ func plan(o options) (*report, []task) {
 		}
 	}
 	for _, s := range o.shapes {
-		add(s.Name, "pods × nodes", o.seeds, func(seed uint64) (outcome, error) { return compareCase(s, seed) })
+		add(s.Name, "pods × nodes", o.seeds, func(seed uint64, _ func(string)) (outcome, error) { return compareCase(s, seed) })
 	}
 	for _, s := range o.scripts {
-		add(s.Name, "decisions", o.runs, func(seed uint64) (outcome, error) { return playSequence(s, seed) })
+		add(s.Name, "decisions", o.runs, func(seed uint64, told func(string)) (outcome, error) { return playSequence(s, seed, told) })
 	}
 	return r, tasks
 }
@@ -120,8 +121,10 @@ func compareCase(s cases.Shape, seed uint64) (outcome, error) {
 	return made, nil
 }
 
-func playSequence(s sequence.Script, seed uint64) (outcome, error) {
-	c, err := sequence.Run(s, seed)
+func playSequence(s sequence.Script, seed uint64, told func(what string)) (outcome, error) {
+	c, err := sequence.Run(s, seed, func(decisions, created, pods int) {
+		told(fmt.Sprintf("%d of %d pods created, %s compared", created, pods, counted(decisions, "decision")))
+	})
 	if err != nil {
 		return outcome{}, err
 	}
@@ -130,35 +133,57 @@ func playSequence(s sequence.Script, seed uint64) (outcome, error) {
 	}, nil
 }
 
-// progress is a line on a terminal that shows the progress; without a terminal it does nothing.
+// progress is a line on a terminal that shows the progress. Elsewhere it is a line from time to time, so that a run that takes long can be followed.
 type progress struct {
-	w     io.Writer // nil without a terminal
-	total int
-	mu    sync.Mutex
-	made  int
-	said  time.Time
+	w        io.Writer
+	terminal bool
+	total    int
+	mu       sync.Mutex
+	made     int
+	said     time.Time
+	every    time.Duration
+	last     string // what was shown last
 }
 
 func newProgress(w io.Writer, total int) *progress {
-	p := &progress{total: total}
+	p := &progress{w: w, total: total, said: time.Now(), every: 20 * time.Second}
 	if file, ok := w.(interface{ Fd() uintptr }); ok && term.IsTerminal(int(file.Fd())) {
-		p.w = w
+		p.terminal, p.every = true, 100*time.Millisecond
 	}
 	return p
 }
 
+// done counts one seed.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.made++
-	if p.w != nil && time.Since(p.said) > 100*time.Millisecond {
-		p.said = time.Now()
-		fmt.Fprintf(p.w, "\rComparing: %d of %d seeds", p.made, p.total)
+	p.say("")
+}
+
+// show shows how far one of the seeds is.
+func (p *progress) show(what string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.say("; " + what)
+}
+
+func (p *progress) say(what string) {
+	if time.Since(p.said) < p.every {
+		return
 	}
+	p.said = time.Now()
+	text := fmt.Sprintf("comparing: %d of %d seeds done%s", p.made, p.total, what)
+	if !p.terminal {
+		fmt.Fprintln(p.w, text)
+		return
+	}
+	fmt.Fprintf(p.w, "\r%-*s", len(p.last), text)
+	p.last = text
 }
 
 func (p *progress) clear() {
-	if p.w != nil {
-		fmt.Fprintf(p.w, "\r%*s\r", 60, "")
+	if p.terminal {
+		fmt.Fprintf(p.w, "\r%*s\r", len(p.last), "")
 	}
 }

@@ -77,7 +77,7 @@ func Case(tc cases.Case) (Result, error) {
 	}
 	total := Result{missing: scheduler.Missing}
 	for _, pod := range ours.Pending() {
-		verdict, err := theirs.Judge(objects[pod.String()])
+		verdict, err := theirs.Explain(objects[pod.String()])
 		if err != nil {
 			return Result{}, err
 		}

@@ -84,7 +84,7 @@ func oracleDiffers(t *testing.T, tc cases.Case, profile oracle.Profile, scored b
 		if p.Spec.NodeName != "" || p.Spec.SchedulerName != v1.DefaultSchedulerName {
 			continue
 		}
-		v, err := theirs.Judge(p)
+		v, err := theirs.Explain(p)
 		if err != nil {
 			t.Fatal(err)
 		}

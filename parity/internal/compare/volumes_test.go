@@ -104,7 +104,7 @@ func (s *seen) judge(t *testing.T, tc cases.Case) {
 		if p.Spec.NodeName != "" {
 			continue
 		}
-		v, err := theirs.Judge(p)
+		v, err := theirs.Explain(p)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -238,7 +238,7 @@ func verdicts(t *testing.T, tc cases.Case, written bool) []string {
 		if p.Spec.NodeName != "" {
 			continue
 		}
-		v, err := theirs.Judge(p)
+		v, err := theirs.Explain(p)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -73,7 +73,8 @@ type play struct {
 	changes int // per batch
 	// template makes what pods have in common.
 	template func(i int) *v1.Pod
-	made     int
+	made     int          // objects, by which they are named
+	created  int          // pods
 	preempts bool         // pods have priorities, and budgets and deletions change
 	budgeted bool         // and few differences
 	volumes  bool         // pods have volumes
@@ -134,6 +135,7 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 				}
 			}
 			c.SetPod(pod)
+			p.created++
 		}
 		for range p.changes {
 			if err := p.change(c); err != nil {

@@ -44,8 +44,8 @@ type Result struct {
 // differencesMax is how many differences are worth keeping: after the first, the state may be one that Berth should not be in.
 const differencesMax = 20
 
-// Run plays a script.
-func Run(script Script, seed uint64) (Result, error) {
+// Run plays a script. Unless it is nil, it calls told after every decision with how many have been compared, and how many of the pods have been created.
+func Run(script Script, seed uint64, told func(decisions, created, pods int)) (Result, error) {
 	play := script.draw(seed)
 	scheduler, err := config.Parse("configuration", play.config)
 	if err != nil {
@@ -61,7 +61,12 @@ func Run(script Script, seed uint64) (Result, error) {
 	}
 	defer theirs.Close()
 	c := &check{config: play.config, theirs: theirs, objects: map[model.Ref]runtime.Object{}, assumed: map[model.PodKey][]runtime.Object{}}
-	err = play.run(cluster, c.round)
+	err = play.run(cluster, func(r simulate.Round) error {
+		if r.Decided && told != nil {
+			told(c.result.Passed+c.result.Failed, min(play.created, play.pods), play.pods)
+		}
+		return c.round(r)
+	})
 	return c.result, err
 }
 

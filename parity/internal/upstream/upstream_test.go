@@ -58,7 +58,7 @@ func newUpstream(t *testing.T, config []byte) *upstream.Scheduler {
 
 func judged(t *testing.T, i *upstream.Scheduler, p *v1.Pod) *upstream.Verdict {
 	t.Helper()
-	v, err := i.Judge(p)
+	v, err := i.Explain(p)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ type Node struct {
 	// First is the rejection that kube-scheduler reports.
 	First *Rejection
 	// All are the rejections of all filters, each run by itself, in order, and their errors, which kube-scheduler never comes to behind a
-	// rejection; nil if pods are nominated to the node, because filters then run with and without them.
+	// rejection; nil unless the verdict is explained, and if pods are nominated to the node, because filters then run with and without them.
 	All []Rejection
 	// Scores are in the order of the profile, and only set if there is a choice.
 	Scores []Score
@@ -65,8 +65,13 @@ type Score struct {
 // ErrNoNodes is the error in an empty cluster.
 var ErrNoNodes = errors.New("no nodes available to schedule pods")
 
+// Explain is Judge, and also runs each filter by itself: it sets All of the nodes.
+func (s *Scheduler) Explain(pod *v1.Pod) (*Verdict, error) { return s.judge(pod, true) }
+
 // Judge runs one scheduling cycle for a pod on the current cluster.
-func (s *Scheduler) Judge(pod *v1.Pod) (*Verdict, error) {
+func (s *Scheduler) Judge(pod *v1.Pod) (*Verdict, error) { return s.judge(pod, false) }
+
+func (s *Scheduler) judge(pod *v1.Pod, explained bool) (*Verdict, error) {
 	p := s.profiles[pod.Spec.SchedulerName]
 	if p == nil {
 		return nil, fmt.Errorf("no profile of kube-scheduler has the name %q", pod.Spec.SchedulerName)
@@ -85,7 +90,7 @@ func (s *Scheduler) Judge(pod *v1.Pod) (*Verdict, error) {
 		return &Verdict{Err: ErrNoNodes}, nil
 	}
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
-	c := &cycle{Scheduler: s, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}}
+	c := &cycle{Scheduler: s, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}, explained: explained}
 	s.last = c
 	c.run()
 	if c.verdict.Err != nil || c.verdict.Feasible > 0 {
@@ -110,6 +115,8 @@ type cycle struct {
 	feasible []fwk.NodeInfo
 	fit      framework.FitError
 	verdict  *Verdict
+	// explained means that all filters run.
+	explained bool
 }
 
 func (c *cycle) run() {
@@ -166,7 +173,7 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 			continue
 		default:
 			node.First = rejection(status)
-			if len(c.nominated.NominatedPodsForNode(node.Name)) == 0 {
+			if c.explained && len(c.nominated.NominatedPodsForNode(node.Name)) == 0 {
 				node.All = c.objections(info)
 			}
 			diagnosis.NodeToStatus.Set(node.Name, status)
