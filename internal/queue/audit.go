@@ -99,13 +99,16 @@ func (q *Queue) auditPreempting(v *audit.Violations) {
 		if p.under < 0 || p.under > e.attempts || p.failed > e.attempts || p.left && p.under == 0 {
 			v.Add("pod %s had %d attempts; %d preemptions for it are under way and %d failed in a row; the last victim has left: %t", e.pod, e.attempts, p.under, p.failed, p.left)
 		}
-		if p.under > 0 && !p.left {
+		if p.under > 0 && p.last == "" {
+			v.Add("pod %s has no last victim, and %d preemptions for it are under way", e.pod, p.under)
+		}
+		if p.isAwaiting() {
 			awaiting++
 			if !slices.Contains(q.awaited[p.last], e) {
 				v.Add("pod %s waits for %s to leave, and is not listed there", e.pod, p.last)
 			}
 		}
-		if e.place == gated && slices.Equal(e.plugins, []string{preemptionPlugin}) && p.under == 0 {
+		if e.place == gated && slices.Equal(e.plugins, []string{preemptionPlugin}) && !p.isAwaiting() {
 			v.Add("pod %s is held back for a preemption that has ended", e.pod)
 		}
 	}

@@ -11,9 +11,10 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// While pods are being evicted for a pod, another attempt would find some of them still there. So, as in kube-scheduler, the pod is held back then,
-// until its last victim is gone or on its way out, or the evictions have ended. What is held back is what would try the pod again: a pod that nothing
-// wakes meanwhile stays parked.
+// While pods are being evicted for a pod, another attempt would find some of them still there. So, as in kube-scheduler, the pod is held back then, until
+// its last victim is seen to be gone or on its way out, or an eviction has failed. What is held back is what would try the pod again: a pod that nothing
+// wakes meanwhile stays parked, and one that was woken by a pod's deletion, of another victim most likely, is parked again when it is no longer held back:
+// the last victim may take long to go, and its deletion wakes the pod.
 
 // preemptionPlugin is the PreEnqueue plugin under which a pod is held back.
 const preemptionPlugin = "DefaultPreemption"
@@ -21,9 +22,12 @@ const preemptionPlugin = "DefaultPreemption"
 // preempting is what the queue knows of the evictions for a pod.
 type preempting struct {
 	under int // preemptions for the pod that have not ended
-	// last is the last victim of the newest; left says that it is gone or being deleted.
+	// last is the last victim of the newest, until it is seen to be gone or being deleted, and as long as the preemption has not ended; left says that
+	// it is.
 	last types.UID
 	left bool
+	// rejectors are those under which the pod is to be parked again, nil if it is to be tried when it is no longer held back.
+	rejectors []string
 	// broken says that one of those that have ended since there were none failed; retry that one of them failed, or that its last victim was not bound.
 	broken, retry bool
 	// failed counts the times in a row that they ended in an error.
@@ -56,21 +60,36 @@ func (q *Queue) left(victims []types.UID) {
 		waiting := q.awaited[uid]
 		delete(q.awaited, uid)
 		for _, e := range waiting {
-			e.preempting.left = true
-			if e.isHeldBack() {
+			e.preempting.leave()
+			switch {
+			case !e.isHeldBack():
+			case e.preempting.rejectors == nil:
 				q.wake(q.now, e, victimGone)
+			default:
+				q.ungate(e)
+				e.plugins = e.preempting.rejectors
+				q.move(e, parked, "")
 			}
 		}
+	}
+}
+
+func (p *preempting) isAwaiting() bool { return p.last != "" && !p.left }
+
+// leave notes that the last victim is gone or being deleted, or need not be awaited.
+func (p *preempting) leave() {
+	if p.left = true; p.under == 0 {
+		p.last, p.left = "", false
 	}
 }
 
 // forgetVictim drops the last victim that a pod waits for.
 func (q *Queue) forgetVictim(e *entry) {
 	uid := e.preempting.last
-	if e.preempting.under == 0 || e.preempting.left {
+	if !e.preempting.isAwaiting() {
 		return
 	}
-	e.preempting.left = true
+	e.preempting.leave()
 	rest := slices.DeleteFunc(q.awaited[uid], func(other *entry) bool { return other == e })
 	if q.awaited[uid] = rest; len(rest) == 0 {
 		delete(q.awaited, uid)
@@ -85,11 +104,22 @@ func (e *entry) isHeldBack() bool { return e.place == gated && e.plugins[0] == p
 
 // isPreempting reports whether a pod is to be held back because others are being evicted for it.
 func (q *Queue) isPreempting(e *entry) bool {
-	return e.preempting.under > 0 && !e.preempting.left && q.profiles[e.pod.SchedulerName].holdsPreemptors
+	return e.preempting.isAwaiting() && q.profiles[e.pod.SchedulerName].holdsPreemptors
+}
+
+// holdBack sets aside a pod for which others are being evicted.
+func (q *Queue) holdBack(e *entry, why string) {
+	switch {
+	case why != victimGone: // there may be room elsewhere
+		e.preempting.rejectors = nil
+	case e.place == parked:
+		e.preempting.rejectors = e.plugins
+	}
+	q.gate(e, preemptionPlugin, why)
 }
 
 // preempted takes in that a preemption has ended. If it failed, or if the last victim was not bound yet, no deletion will be seen that could wake the
-// pod, so it is ready at once. A pod that was held back is tried again. Any other waits for an event.
+// pod, so it is ready at once. Otherwise the deletion is on its way.
 func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 	e := q.entries[result.Preemptor.Key()]
 	if e == nil || e.pod.UID != result.Preemptor.UID || e.preempting.under == 0 {
@@ -102,24 +132,26 @@ func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 		p.under--
 		return
 	}
-	q.forgetVictim(e)
 	broken, retry := p.broken, p.retry
-	p.under, p.left, p.broken, p.retry = 0, false, false, false
+	p.under, p.broken, p.retry = 0, false, false
+	if retry {
+		q.forgetVictim(e)
+	}
+	if p.left {
+		p.leave()
+	}
 	if broken {
 		p.failed++
 	} else {
 		p.failed = 0
 	}
-	held := e.isHeldBack()
 	switch {
-	case p.failed > 1 && (held || e.place == parked):
+	case p.failed > 1 && (e.isHeldBack() || e.place == parked):
 		// kube-scheduler tries it again at once, over and over; where evictions are forbidden, say, that would never end.
 		e.since, e.errors = now, min(p.failed-1, e.attempts)
 		e.until = q.backoffEnd(e)
 		q.admit(now, e, erring, attemptFailed)
 	case retry:
 		q.Activate(now, []model.PodKey{e.pod.Key()})
-	case held:
-		q.wake(now, e, victimGone)
 	}
 }
