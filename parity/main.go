@@ -130,11 +130,11 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 	flags.SetOutput(w)
 	flags.PrintDefaults()
 	fmt.Fprint(w, "\nThe shapes are:\n")
-	for _, s := range cases.Known() {
+	for _, s := range cases.Shapes() {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
 	}
 	fmt.Fprint(w, "\nThe sequences are:\n")
-	for _, s := range sequence.Known(1) {
+	for _, s := range sequence.Scripts(1) {
 		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
 	}
 }
@@ -169,7 +169,7 @@ func (o *options) choose(names string) error {
 
 // chooseOne adds the shape or sequence of a name, and reports whether there is one.
 func (o *options) chooseOne(name string) bool {
-	shapes, scripts := cases.Known(), sequence.Known(o.podsGiven)
+	shapes, scripts := cases.Shapes(), sequence.Scripts(o.podsGiven)
 	if at := slices.IndexFunc(shapes, func(s cases.Shape) bool { return s.Name == name }); at >= 0 {
 		o.shapes = append(o.shapes, shapes[at])
 		return true

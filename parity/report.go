@@ -127,12 +127,8 @@ func (r *report) table(w io.Writer) error {
 		"reasons, and what every other plugin would say; each normalised score, its weight and the total. For each pod: the\n"+
 		"message, any error, and that the chosen node is among the best; without one, what preemption chooses.\n", r.Seconds)
 	if len(missing) > 0 {
-		without := "volumes or claims"
-		if cases.VolumesJudged {
-			without = "resource claims"
-		}
 		fmt.Fprintf(w, "Plugins that Berth does not have yet: %s.\n"+
-			"kube-scheduler has them enabled. No pod here has %s.\n", strings.Join(missing, ", "), without)
+			"kube-scheduler has them enabled. No pod here has resource claims.\n", strings.Join(missing, ", "))
 	}
 	return nil
 }

@@ -73,9 +73,9 @@ func command() *cobra.Command {
 Shapes: all pods are pending when a contender starts; the time of a pod until it is bound counts from that start. Running pods make the
 same demands as pending ones and belong to the same apps.
 Workloads: those of scheduler_perf, kube-scheduler's own benchmark. Pods are created while the contender runs; the time of a pod until it
-is bound counts from the request that creates it. CPU is that of the measured part. In PreemptionAsync, PreemptionBurst and Unschedulable
-the binder takes part too: it knows beforehand where each pod goes and which pods are evicted for it, and makes the writes that a
-scheduler has to make. Its rate is the pace of the API server. Besides:
+is bound counts from the request that creates it. CPU is that of the measured part. In PreemptionAsync, PreemptionBurst, Unschedulable and
+those with volumes the binder takes part too: it knows beforehand where each pod goes and which pods are evicted for it, and makes the
+writes that a scheduler has to make. Its rate is the pace of the API server. Besides:
   ParkedChurn      what pods that nothing can help cost those that fit, while nodes are updated all the time
   WaitingForRoom   pods wait for room on full nodes, where pods end all the time: each end makes room for one
   PreemptionBurst  pods that all preempt, each three others of lower priority

@@ -24,7 +24,7 @@ const tiny = 0.004
 const besideMeasured = 12
 
 // writesMax is how long a contender has to write what is needed.
-const writesMax = 20 * time.Second
+const writesMax = time.Minute
 
 // written is how many writes of each kind the API server has done, by verb, resource, subresource and group.
 type written map[string]int

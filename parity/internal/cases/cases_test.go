@@ -9,7 +9,7 @@ import (
 
 func TestSameSeedSameWorld(t *testing.T) {
 	seen := map[string]bool{}
-	for _, s := range cases.Known() {
+	for _, s := range cases.Shapes() {
 		if seen[s.Name] {
 			t.Errorf("two shapes are called %s", s.Name)
 		}

@@ -12,16 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// Known returns every shape, also those about volumes if Berth does not judge them yet.
-func Known() []Shape {
-	all := Shapes()
-	if !VolumesJudged {
-		all = append(all, VolumeShapes()...)
-	}
-	return all
-}
-
-// Shapes returns the shapes that are compared if none is named, those about single nodes first.
+// Shapes returns all shapes, those about single nodes first.
 func Shapes() []Shape {
 	hard := func(p *v1.Pod) { keepConstraints(p, v1.DoNotSchedule) }
 	soft := func(p *v1.Pod) { keepConstraints(p, v1.ScheduleAnyway) }
@@ -51,10 +42,7 @@ func Shapes() []Shape {
 		{"broken", "terms, selectors and constraints that do not parse", broken},
 		{"crowd", "hundreds of nodes, pods of a few templates", crowd},
 	}
-	if VolumesJudged {
-		all = append(all, VolumeShapes()...)
-	}
-	return append(all, PreemptShapes()...)
+	return slices.Concat(all, VolumeShapes(), PreemptShapes())
 }
 
 // size is mostly small, so that coincidences occur, and sometimes no nodes or more than a hundred.

@@ -10,10 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
 
-// VolumesJudged says whether Berth has the four plugins about volumes: then the shapes and sequences about them are among those that are always
-// compared.
-const VolumesJudged = true
-
 // volumePlugins are the plugins that these shapes are about.
 func volumePlugins() []string {
 	return []string{"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -25,16 +26,7 @@ type Script struct {
 	draw  func(seed uint64) *play
 }
 
-// Known returns every script, also those about volumes if Berth does not judge them yet.
-func Known(pods int) []Script {
-	all := Scripts(pods)
-	if !cases.VolumesJudged {
-		all = append(all, VolumeScripts(pods)...)
-	}
-	return all
-}
-
-// Scripts returns the scripts that are played if none is named. Each schedules about the given number of pods.
+// Scripts returns all scripts. Each schedules about the given number of pods.
 func Scripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
 		return Script{name, about, func(seed uint64) *play { return newPlay(name, seed, pods, change) }}
@@ -57,10 +49,7 @@ func Scripts(pods int) []Script {
 			}
 		}),
 	}
-	if cases.VolumesJudged {
-		all = append(all, VolumeScripts(pods)...)
-	}
-	return append(all, PreemptScripts(pods)...)
+	return slices.Concat(all, VolumeScripts(pods), PreemptScripts(pods))
 }
 
 // play is the plan of one run.
