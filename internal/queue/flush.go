@@ -31,6 +31,9 @@ func (q *Queue) flushIdle(now time.Time) {
 		}
 		e.flushed = q.checked
 		if e.place == gated {
+			if e.isHeldBack() && e.preempting.under == 0 {
+				q.forgetVictim(e) // it was deleted, and the watch has not shown it for so long
+			}
 			q.admit(now, e, active, idleTooLong)
 			continue
 		}

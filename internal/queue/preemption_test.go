@@ -184,6 +184,16 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 		q.Wake(at(3), ended(p, false, nil))
 		expectPlace(t, q, "p", "active") // one of the two has failed, so there may be no event
 	})
+	t.Run("held back for a victim that is never seen to leave", func(t *testing.T) {
+		q := start(t)
+		q.Wake(at(2), podDeleted)
+		q.Wake(at(600), state.Delta{})
+		q.Pop(at(600))
+		expectPlace(t, q, "p", "gated") // as long as the evictions have not ended
+		q.Wake(at(600), ended(p, false, nil))
+		expectPlace(t, q, "p", "gated")
+		pop(t, q, at(1200), "p")
+	})
 	t.Run("held back when its last victim leaves", func(t *testing.T) {
 		q := start(t)
 		q.Wake(at(2), podDeleted)
