@@ -20,8 +20,8 @@ type memory struct {
 	sorted  map[int32]sortedPods
 	pods    int
 	budgets budgetsOf
-	// outcomes by the kind of pods.
-	outcomes map[outcomesKey]*outcomes
+	// findings by the kind of pods.
+	findings map[findingsKey]*findings
 
 	// The rest means nothing to the next search.
 	draft           state.Draft
@@ -53,7 +53,7 @@ func memoryOf(c plugin.Cycle) *memory {
 	if s := c.View().State(); m.state != s {
 		m.state, m.bounds, m.budgets = s, map[boundsKey]*bounds{}, budgetsOf{}
 		m.sorted, m.pods = map[int32]sortedPods{}, 0
-		m.outcomes = map[outcomesKey]*outcomes{}
+		m.findings = map[findingsKey]*findings{}
 	}
 	m.clock++
 	return m

@@ -81,7 +81,7 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 	default:
 		s.bounds = s.memory.boundsFor(c, pod.Priority)
 		if !s.onlyUsage {
-			s.known = s.memory.outcomesFor(c, pod.Priority)
+			s.known = s.memory.findingsFor(c, pod.Priority)
 		}
 		s.tryByBounds(potential)
 	}
@@ -121,7 +121,7 @@ type search struct {
 	errs           []failure
 	// known are what was found on nodes for pods like this one, nil if that is not kept; recalled counts the nodes that need not be tried again because
 	// there is no candidate, by the position of their reasons.
-	known    *outcomes
+	known    *findings
 	recalled [mostTexts]int
 }
 
