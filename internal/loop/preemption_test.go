@@ -182,8 +182,11 @@ func TestPreemption(t *testing.T) {
 	p.place("high", "gated")
 
 	p.terminates("last")
-	p.round(false)
-	p.place("high", "parked") // the last victim is on its way out
+	d := p.decided("high") // the last victim is on its way out
+	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 || len(d.Nominations) > 0 ||
+		d.PostFilter != "preemption: not eligible due to a terminating pod on the nominated node." {
+		t.Fatalf("%+v", d)
+	}
 	p.ends(model.PreemptionResult{})
 	p.round(false)
 	p.place("high", "parked")
@@ -316,19 +319,28 @@ func TestPreemptionInMemory(t *testing.T) {
 // TestPreemptorFindsAnotherNode adds a node while the evictions are under way: the preemptor is held back until the last victim is seen to be on its way
 // out, and then goes there.
 func TestPreemptorFindsAnotherNode(t *testing.T) {
-	p := newPreempting(t)
-	p.changes.Set(build.Node("b", build.Allocatable("cpu=2 memory=8Gi pods=10")))
-	p.round(false)
-	p.place("high", "gated")
-	p.terminates("first")
-	p.round(false)
-	p.place("high", "gated")
-	p.ends(model.PreemptionResult{})
-	p.round(false)
-	p.place("high", "gated")
-	p.terminates("last")
-	p.bound(p.decided("high"), "b")
-	if n := p.loop.State().Nominated(); n != 0 {
-		t.Errorf("%d pods are nominated", n)
+	node := build.Node("b", build.Allocatable("cpu=2 memory=8Gi pods=10"))
+	for _, test := range []struct {
+		name   string
+		happen func(p *preempting)
+	}{
+		{"the node comes before a victim goes", func(p *preempting) { p.changes.Set(node); p.round(false); p.gone("first") }},
+		{"the node comes after a victim has gone", func(p *preempting) { p.gone("first"); p.round(false); p.changes.Set(node) }},
+		{"both at once", func(p *preempting) { p.gone("first"); p.changes.Set(node) }},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p := newPreempting(t)
+			test.happen(p)
+			p.round(false)
+			p.place("high", "gated")
+			p.ends(model.PreemptionResult{})
+			p.round(false)
+			p.place("high", "gated")
+			p.terminates("last")
+			p.bound(p.decided("high"), "b")
+			if n := p.loop.State().Nominated(); n != 0 {
+				t.Errorf("%d pods are nominated", n)
+			}
+		})
 	}
 }

@@ -109,7 +109,7 @@ func (q *Queue) auditPreempting(v *audit.Violations) {
 			}
 		}
 		if e.place == gated && slices.Equal(e.plugins, []string{preemptionPlugin}) && !p.isAwaiting() {
-			v.Add("pod %s is held back for a preemption that has ended", e.pod)
+			v.Add("pod %s is held back, and awaits no victim", e.pod)
 		}
 	}
 	listed := 0

@@ -30,10 +30,10 @@ func (q *Queue) flushIdle(now time.Time) {
 			return
 		}
 		e.flushed = q.checked
+		if e.preempting.under == 0 {
+			q.forgetVictim(e) // its deletion was answered, and no watch has shown it
+		}
 		if e.place == gated {
-			if e.isHeldBack() && e.preempting.under == 0 {
-				q.forgetVictim(e) // it was deleted, and the watch has not shown it for so long
-			}
 			q.admit(now, e, active, idleTooLong)
 			continue
 		}

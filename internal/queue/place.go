@@ -33,13 +33,13 @@ var next = [places][]place{
 	backingOff: {active, gone},
 	erring:     {active, gone},
 	parked:     {active, backingOff, erring, gated, gone},
-	gated:      {active, backingOff, erring, parked, gated, gone},
+	gated:      {active, backingOff, erring, gated, gone},
 	deciding:   {parked, erring, gated, binding, gone},
 	binding:    {parked, erring, gated, gone},
 }
 
 // move takes a pod from its place to another. why is kube-scheduler's name of the event that made it move; it is empty for moves out of
-// the queue, and for those that are none in kube-scheduler.
+// the queue.
 func (q *Queue) move(e *entry, to place, why string) {
 	if !slices.Contains(next[e.place], to) {
 		panic(fmt.Sprintf("queue: pod %s cannot go from %s to %s", e.pod, e.place, to))
@@ -59,7 +59,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if to == gone {
 		q.counts[gone] = 0
 	}
-	if line := to.line(); line != "" && why != "" {
+	if line := to.line(); line != "" {
 		q.moves = append(q.moves, Move{line, why})
 	}
 	if h := q.heapOf(to); h != nil {

@@ -13,8 +13,7 @@ import (
 
 // While pods are being evicted for a pod, another attempt would find some of them still there. So, as in kube-scheduler, the pod is held back then, until
 // its last victim is seen to be gone or on its way out, or an eviction has failed. What is held back is what would try the pod again: a pod that nothing
-// wakes meanwhile stays parked, and one that was woken by a pod's deletion, of another victim most likely, is parked again when it is no longer held back:
-// the last victim may take long to go, and its deletion wakes the pod.
+// wakes meanwhile stays parked. It hears of nothing while it is held back, so it is tried when it no longer is.
 
 // preemptionPlugin is the PreEnqueue plugin under which a pod is held back.
 const preemptionPlugin = "DefaultPreemption"
@@ -26,8 +25,6 @@ type preempting struct {
 	// it is.
 	last types.UID
 	left bool
-	// rejectors are those under which the pod is to be parked again, nil if it is to be tried when it is no longer held back.
-	rejectors []string
 	// broken says that one of those that have ended since there were none failed; retry that one of them failed, or that its last victim was not bound.
 	broken, retry bool
 	// failed counts the times in a row that they ended in an error.
@@ -61,14 +58,8 @@ func (q *Queue) left(victims []types.UID) {
 		delete(q.awaited, uid)
 		for _, e := range waiting {
 			e.preempting.leave()
-			switch {
-			case !e.isHeldBack():
-			case e.preempting.rejectors == nil:
+			if e.isHeldBack() {
 				q.wake(q.now, e, victimGone)
-			default:
-				q.ungate(e)
-				e.plugins = e.preempting.rejectors
-				q.move(e, parked, "")
 			}
 		}
 	}
@@ -105,17 +96,6 @@ func (e *entry) isHeldBack() bool { return e.place == gated && e.plugins[0] == p
 // isPreempting reports whether a pod is to be held back because others are being evicted for it.
 func (q *Queue) isPreempting(e *entry) bool {
 	return e.preempting.isAwaiting() && q.profiles[e.pod.SchedulerName].holdsPreemptors
-}
-
-// holdBack sets aside a pod for which others are being evicted.
-func (q *Queue) holdBack(e *entry, why string) {
-	switch {
-	case why != victimGone: // there may be room elsewhere
-		e.preempting.rejectors = nil
-	case e.place == parked:
-		e.preempting.rejectors = e.plugins
-	}
-	q.gate(e, preemptionPlugin, why)
 }
 
 // preempted takes in that a preemption has ended. If it failed, or if the last victim was not bound yet, no deletion will be seen that could wake the

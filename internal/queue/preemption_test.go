@@ -96,22 +96,20 @@ func TestPreemptorIsHeldBack(t *testing.T) {
 		place    string
 		gated    bool // before the end
 		released string
-		// terminating is where it is when the last victim is being deleted.
-		terminating string
 	}{
-		{"nothing wakes it", false, func(q *Queue) { q.Wake(at(1), ended(p, false, nil)) }, "parked", false, "", ""},
-		{"the first victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("first")) }, "gated", true, "AssignedPodDelete", "parked"},
-		{"the last victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("last")) }, "backing off", false, "", ""},
-		{"the profile does not hold preemptors", true, func(q *Queue) { q.Wake(at(1), victimLeft("first")) }, "backing off", false, "", ""},
-		{"an error", false, func(q *Queue) { q.Wake(at(1), ended(p, false, broken)) }, "active", false, "", ""},
-		{"an error while it is held", false, func(q *Queue) { q.Wake(at(1), victimLeft("first")); q.Wake(at(1), ended(p, false, broken)) }, "active", false, "", ""},
-		{"the last victim was not bound", false, func(q *Queue) { q.Wake(at(1), ended(p, true, nil)) }, "active", false, "", ""},
-		{"it is asked for while it is held", false, func(q *Queue) { q.Activate(at(1), []model.PodKey{p.Key()}) }, "gated", true, "AssignedPodDelete", "backing off"},
+		{"nothing wakes it", false, func(q *Queue) { q.Wake(at(1), ended(p, false, nil)) }, "parked", false, ""},
+		{"the first victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("first")) }, "gated", true, "AssignedPodDelete"},
+		{"the last victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("last")) }, "backing off", false, ""},
+		{"the profile does not hold preemptors", true, func(q *Queue) { q.Wake(at(1), victimLeft("first")) }, "backing off", false, ""},
+		{"an error", false, func(q *Queue) { q.Wake(at(1), ended(p, false, broken)) }, "active", false, ""},
+		{"an error while it is held", false, func(q *Queue) { q.Wake(at(1), victimLeft("first")); q.Wake(at(1), ended(p, false, broken)) }, "active", false, ""},
+		{"the last victim was not bound", false, func(q *Queue) { q.Wake(at(1), ended(p, true, nil)) }, "active", false, ""},
+		{"it is asked for while it is held", false, func(q *Queue) { q.Activate(at(1), []model.PodKey{p.Key()}) }, "gated", true, "AssignedPodDelete"},
 		{"the end and the deletion at once", false, func(q *Queue) {
 			delta := victimLeft("last")
 			delta.Preempted = ended(p, false, nil).Preempted
 			q.Wake(at(1), delta)
-		}, "backing off", false, "", ""},
+		}, "backing off", false, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			q := start(t, !test.unheld)
@@ -124,8 +122,6 @@ func TestPreemptorIsHeldBack(t *testing.T) {
 			expectPlace(t, q, "p", "gated") // the deletion of the last victim is answered, and not seen
 			q.TakeMoves()
 			q.Wake(at(1), state.Delta{Evicted: []types.UID{"last"}})
-			expectPlace(t, q, "p", test.terminating) // it is being deleted
-			q.Wake(at(1), podDeleted)
 			expectPlace(t, q, "p", "backing off")
 			if moves := q.TakeMoves(); !slices.Equal(moves, []Move{{"backoff", test.released}}) {
 				t.Errorf("it moved as %v", moves)
@@ -193,6 +189,12 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 		q.Wake(at(600), ended(p, false, nil))
 		expectPlace(t, q, "p", "gated")
 		pop(t, q, at(1200), "p")
+	})
+	t.Run("parked for a victim that is never seen to leave", func(t *testing.T) {
+		q := start(t)
+		q.Wake(at(1), ended(p, false, nil))
+		expectPlace(t, q, "p", "parked")
+		pop(t, q, at(340), "p")
 	})
 	t.Run("held back when its last victim leaves", func(t *testing.T) {
 		q := start(t)

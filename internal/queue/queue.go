@@ -124,8 +124,7 @@ type entry struct {
 	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
 	permits bool   // the binding waits, or may, for plugins at Permit
 	from    uint64 // then, the first event that it missed
-	// Invariant: a pod whose last victim is awaited is listed in Queue.awaited, and no other. A pod that DefaultPreemption holds awaits one, or has a
-	// preemption under way.
+	// Invariant: a pod whose last victim is awaited is listed in Queue.awaited, and no other. A pod that DefaultPreemption holds awaits one.
 	preempting preempting
 }
 
@@ -368,12 +367,11 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 // admit moves a pod to a place from which it can be popped, unless a PreEnqueue plugin holds it.
 func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
 	plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(e.pod)
-	switch {
-	case plugin != "":
+	if plugin == "" && q.isPreempting(e) {
+		plugin = preemptionPlugin
+	}
+	if plugin != "" {
 		q.gate(e, plugin, why)
-		return
-	case q.isPreempting(e):
-		q.holdBack(e, why)
 		return
 	}
 	if e.place == gated {

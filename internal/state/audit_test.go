@@ -9,8 +9,8 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -56,8 +56,7 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 		Holds: []plan.Hold{{Plugin: "Volumes", Object: model.Ref{Name: "volume"}}},
 	})
 	for _, name := range []string{"x", "y"} {
-		budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-		s.Apply([]model.Change{compiled(model.NewDisruptionBudget(budget))})
+		setBudget(s, budgetOf("ns", name, "app=web", 0))
 	}
 	s.Evict(plan.Eviction{Pod: s.placed[model.PodKey{Namespace: "ns", Name: "p"}].pod, NodeName: "a"})
 	audited(t, s)
@@ -143,6 +142,10 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{`budget x of namespace "ns" is listed under "other"`, func(s *State, _ *Tally) {
 			s.budgets.byNamespace["other"] = s.budgets.byNamespace["ns"]
 		}},
+		{`budget x of namespace "ns" selects app=web, and is filed for app=db`, func(s *State, _ *Tally) {
+			s.budgets.byNamespace["ns"][0].term.Selector = labels.SelectorFromSet(labels.Set{"app": "db"})
+		}},
+		{"budget ns/x is listed 0 times under {ns {app web}}", func(s *State, _ *Tally) { clear(s.budgets.index.index.under) }},
 		{`budget x of namespace "ns" is behind y`, func(s *State, _ *Tally) { slices.Reverse(s.budgets.byNamespace["ns"]) }},
 		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
 		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a][0].pods++ }},

@@ -17,7 +17,7 @@ type Band struct {
 	// Most is at least the largest amount that one of these pods occupies, of cpu, memory and ephemeral storage. It is exact as long as no pod left.
 	Most Amounts
 	// Unstarted is how many of these pods have no start time. latest are at least the latest start times of the others, in Unix seconds, the last first;
-	// never means that there are no more. They are exact as long as no pod left that was not among them.
+	// never means that there are no more. They are exact until one of them leaves while others are not listed.
 	Unstarted int32
 	latest    [fewLatest]int64
 }

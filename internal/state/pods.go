@@ -35,14 +35,15 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 }
 
 func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
-	if pod.Terminating {
+	slot := s.slotFor(pod.NodeName)
+	if pod.Terminating || slot != known.slot { // one that is on another node makes no room on this one any more
 		s.leaves(pod, delta)
 	}
 	before, confirmed := known.pod, known.phase == assumed
 	if confirmed {
 		s.confirm(known, delta)
 	}
-	if slot := s.slotFor(pod.NodeName); slot != known.slot {
+	if slot != known.slot {
 		s.remove(known)
 		s.place(&placed{pod: pod, slot: slot, phase: bound, shown: true})
 	} else {
