@@ -1,6 +1,7 @@
 package state
 
 import (
+	"errors"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -96,5 +97,27 @@ func TestVolumesOfNominatedPods(t *testing.T) {
 	}
 	if n := s.storage.Kept().Used; n != 0 {
 		t.Errorf("%d volumes are in use without a pod", n)
+	}
+}
+
+// TestNominationEndsWithThePlacement fails the binding of a pod that was nominated: it is tried again without the nomination, whether or not the API
+// shows it.
+func TestNominationEndsWithThePlacement(t *testing.T) {
+	for _, shown := range []string{"", "a"} {
+		s := New()
+		s.Apply([]model.Change{node("a")})
+		object := podOn("p", "p", "", 1).Pod.Object
+		object.Status.NominatedNodeName = shown
+		pod := model.NewPod(object)
+		s.Apply([]model.Change{{Kind: model.PodSet, Pod: pod}})
+		for _, changed := range s.Nominate(plan.Nomination{Pod: pod, Mode: plan.Set, NodeName: "a"}) {
+			pod = changed
+		}
+		s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a"})
+		delta := s.Apply([]model.Change{bindDone(pod, "a", errors.New("refused"))})
+		if len(delta.Failed) != 1 || delta.Failed[0].Pod.NominatedNode != "" || s.Nominated() != 0 {
+			t.Errorf("shown on %q: %+v is to be tried again, %d pods are nominated", shown, delta.Failed, s.Nominated())
+		}
+		audited(t, s)
 	}
 }

@@ -81,6 +81,9 @@ func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
 		return
 	}
 	latest := known.latest
+	if latest.NominatedNode != "" {
+		latest = latest.WithNominatedNode("") // the nomination ended with the placement
+	}
 	s.unplace(known, delta)
 	delta.Failed = append(delta.Failed, Failure{Pod: latest, Err: result.Err, Rejectors: result.Rejectors})
 }
