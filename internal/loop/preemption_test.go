@@ -10,13 +10,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/build"
-	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/queue"
 )
 
 // held is a committer that carries nothing out: the test says what becomes of each decision.
@@ -41,18 +38,7 @@ type preempting struct {
 // for it, that named first before that named last.
 func newPreempting(t *testing.T) *preempting {
 	t.Helper()
-	c, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
-	if err != nil {
-		t.Fatal(err)
-	}
-	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1, Audit: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c, waiting, decider := defaultParts(t, true)
 	p := &preempting{T: t, changes: ingest.New(c.Compile()), commit: &held{}, now: time.Unix(1_000_000, 0)}
 	p.loop = loop.New(p.changes, waiting, decider, p.commit)
 	p.changes.Set(build.Node("a", build.Allocatable("cpu=2 memory=8Gi pods=10")))

@@ -55,8 +55,8 @@ type full struct {
 // fourToANode is what a pod requests of which four fill a node; those that are parked request from a quarter of it on.
 const fourToANode = 8000
 
-// newFull fills the nodes, and parks pods. Shapes differ in their requests, and the smallest fits four times where one pod has ended.
-func newFull(t testing.TB, nodes, parked, shapes int, audit bool) *full {
+// defaultParts returns the default configuration, with a queue and an engine for it.
+func defaultParts(t testing.TB, audit bool) (*config.Config, *queue.Queue, *engine.Engine) {
 	t.Helper()
 	c, err := config.Default()
 	if err != nil {
@@ -70,6 +70,13 @@ func newFull(t testing.TB, nodes, parked, shapes int, audit bool) *full {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return c, waiting, decider
+}
+
+// newFull fills the nodes, and parks pods. Shapes differ in their requests, and the smallest fits four times where one pod has ended.
+func newFull(t testing.TB, nodes, parked, shapes int, audit bool) *full {
+	t.Helper()
+	c, waiting, decider := defaultParts(t, audit)
 	changes := ingest.New(c.Compile())
 	f := &full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Unix(1_000_000, 0)}
 	f.loop = loop.New(changes, waiting, decider, f.commit)

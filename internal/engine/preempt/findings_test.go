@@ -65,21 +65,22 @@ func TestHopelessNodesAreTriedOnce(t *testing.T) {
 	try("n9: own-low", any)
 }
 
+func (c *cluster) set(objects []runtime.Object) {
+	for _, o := range objects {
+		plugintest.Set(c.state, o)
+	}
+}
+
 // TestCandidatesAreTriedOnce has a pod ask for a host port that is taken on each node by a pod of priority 2, beside one of priority 1: going by sums,
 // that one would be enough, so every node is tried. For the next such pod those are tried that have changed, and the best; also when budgets change.
 func TestCandidatesAreTriedOnce(t *testing.T) {
 	const count = 60
 	c := newCluster(t, 1)
-	set := func(objects []runtime.Object) {
-		for _, o := range objects {
-			plugintest.Set(c.state, o)
-		}
-	}
 	for i := range count {
 		name := fmt.Sprint("n", i)
-		set(nodes(name + "="))
-		set(on(name, fmt.Sprintf("low%d(1,1)", i)))
-		set(on(name, fmt.Sprintf("ported%d(2,1)", i), hostPort(80), build.Labels(fmt.Sprint("app=", i)), started(10, i%50)))
+		c.set(nodes(name + "="))
+		c.set(on(name, fmt.Sprintf("low%d(1,1)", i)))
+		c.set(on(name, fmt.Sprintf("ported%d(2,1)", i), hostPort(80), build.Labels(fmt.Sprint("app=", i)), started(10, i%50)))
 	}
 	asked := 0
 	try := func(what, want string, tried int64) {
@@ -99,15 +100,15 @@ func TestCandidatesAreTriedOnce(t *testing.T) {
 	}
 	try("at first", "n49: ported49", count)
 	try("again", "n49: ported49", 1)
-	set(on("n7", "ported7(2,1)", hostPort(80), build.Labels("app=7"), started(11, 0)))
+	c.set(on("n7", "ported7(2,1)", hostPort(80), build.Labels("app=7"), started(11, 0)))
 	try("after one has started anew", "n7: ported7", 2)
-	set(budget("b7", "app=7", 0))
+	c.set(budget("b7", "app=7", 0))
 	try("after a budget for it", "n49: ported49", 2)
-	set(budget("b49", "app=49", 1))
+	c.set(budget("b49", "app=49", 1))
 	try("after a budget that allows it", "n49: ported49", 1)
-	set(budget("b49", "app=49", 0))
+	c.set(budget("b49", "app=49", 0))
 	try("after a budget that does not", "n48: ported48", 2)
-	set(budget("b7", "app=7", 1))
+	c.set(budget("b7", "app=7", 1))
 	try("after the first allows it", "n7: ported7", 2)
 }
 
@@ -115,15 +116,10 @@ func TestCandidatesAreTriedOnce(t *testing.T) {
 func TestRanksFollowBudgets(t *testing.T) {
 	const count = 60
 	c := newCluster(t, 1)
-	set := func(objects []runtime.Object) {
-		for _, o := range objects {
-			plugintest.Set(c.state, o)
-		}
-	}
 	for i := range count {
 		name := fmt.Sprint("n", i)
-		set(nodes(name + "="))
-		set(on(name, fmt.Sprintf("low%d(1,4)", i), build.Labels(fmt.Sprint("app=", i)), started(10, i%60)))
+		c.set(nodes(name + "="))
+		c.set(on(name, fmt.Sprintf("low%d(1,4)", i), build.Labels(fmt.Sprint("app=", i)), started(10, i%60)))
 	}
 	try := func(what, want string) {
 		t.Helper()
@@ -132,11 +128,11 @@ func TestRanksFollowBudgets(t *testing.T) {
 		}
 	}
 	try("at first", "n59: low59")
-	set(budget("b59", "app=59", 0))
+	c.set(budget("b59", "app=59", 0))
 	try("under a budget", "n58: low58")
-	set(budget("b58", "app=58", 0))
+	c.set(budget("b58", "app=58", 0))
 	try("under two", "n57: low57")
-	set(budget("b59", "app=59", 1))
+	c.set(budget("b59", "app=59", 1))
 	try("when the first allows it", "n59: low59")
 }
 
