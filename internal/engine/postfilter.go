@@ -202,7 +202,7 @@ func (p *postFilterCycle) Resolvable(slot int32) bool {
 func (p *postFilterCycle) Objection(dryRun *state.Draft, slot int32) plugin.Objection {
 	e, c := p.engine, p.cycle
 	if !c.narrowed.has(slot) {
-		return plugin.Objection{Filter: plugin.Outside}
+		return plugin.Objection{Filter: plugin.LeftOut}
 	}
 	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
 		beside := dryRun.View().DryRun(&e.scratch.dryRun)
@@ -226,7 +226,7 @@ func (p *postFilterCycle) OnlyUsage() bool { return p.counts != nil && p.engine.
 func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objection {
 	e, c := p.engine, p.cycle
 	if !c.narrowed.has(slot) {
-		return plugin.Objection{Filter: plugin.Outside}
+		return plugin.Objection{Filter: plugin.LeftOut}
 	}
 	p.nominated = nil
 	if c.view.Nominated() > 0 {
@@ -317,10 +317,40 @@ func (p *postFilterCycle) Worked(rated, tried int) {
 // Reasons returns an objection in kube-scheduler's words, or the error that it stands for.
 func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
 	switch {
-	case o.Filter == plugin.Outside:
+	case o.Filter == plugin.LeftOut:
 		return []string{p.cycle.narrowed.text()}, nil
 	case o.Code.IsFailed():
 		return nil, p.cycle.failure(&p.cycle.here, objection{o.Filter, o.Code})
 	}
 	return p.cycle.here.verdicts[o.Filter].Reasons(o.Code), nil
+}
+
+// Rejected returns why the filters rejected a node.
+func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
+	c, e := p.cycle, p.engine
+	if p.counts == nil {
+		r := reason.Rejection{Unresolvable: true, Reasons: []string{p.rejection.PreFilter}}
+		if len(p.rejection.Plugins) == 1 {
+			r.Plugin = p.rejection.Plugins[0]
+		}
+		return r
+	}
+	if !c.narrowed.has(slot) {
+		return reason.Rejection{Unresolvable: true, Reasons: []string{c.narrowed.text()}}
+	}
+	verdicts := c.here.verdicts
+	var o objection
+	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+		dry := e.filtersBesideNominated(c, slot, before)
+		o, verdicts = e.first(c, &dry, slot), dry.verdicts
+	}
+	if o.code == reason.None {
+		o, verdicts = e.first(c, &c.here, slot), c.here.verdicts
+	}
+	if o.code == reason.None {
+		return reason.Rejection{}
+	}
+	return reason.Rejection{
+		Plugin: c.profile.Filters[o.filter].Name(), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Reasons: verdicts[o.filter].Reasons(o.code),
+	}
 }

@@ -14,13 +14,14 @@ type Stage uint8
 
 // The stages, in order.
 const (
-	Permit Stage = iota
+	Reserve Stage = iota
+	Permit
 	PreBind
 	Bind
 	PostBind
 )
 
-var stageNames = [...]string{"Permit", "PreBind", "Bind", "PostBind"}
+var stageNames = [...]string{"Reserve", "Permit", "PreBind", "Bind", "PostBind"}
 
 // String returns kube-scheduler's name of the extension point.
 func (s Stage) String() string { return stageNames[s] }
@@ -31,10 +32,15 @@ type Step struct {
 	Plugin string
 	// Write is sent when the step begins; nil if there is nothing to send.
 	Write *Write
-	// Wait is what must happen, after Write was answered, before the next step begins; nil if nothing.
+	// Call is run when the step begins, on a goroutine of its own: a commit.Call of a plugin from outside; nil if there is nothing to run. A step has at
+	// most one of Write and Call.
+	Call any
+	// Wait is what must happen, after Write or Call was answered, before the next step begins; nil if nothing.
 	Wait *Wait
 	// Undo is sent when this step or a later one fails after Write was sent; nil if there is nothing to undo.
 	Undo *Write
+	// UndoCall is run, once, when this step or a later one fails, also if Call failed; nil if there is nothing to undo. Its result is ignored.
+	UndoCall any
 }
 
 // Write is a patch of one object. It is sent again when its outcome is unknown, so it must name the version or the UID of the object that

@@ -62,8 +62,13 @@ type PreFilterResult struct {
 	// Narrowed means that only Nodes are to be checked.
 	Narrowed bool
 	Nodes    []string
-	// Rejection, unless it is empty, rejects every node as unresolvable.
+	// Rejection, unless it is empty, rejects every node, as unresolvable unless Resolvable is set.
 	Rejection string
+	// Resolvable means that evicting pods may resolve the rejection (kube-scheduler's Unschedulable): the plugins behind are run all the same, and an
+	// unresolvable rejection by one of them is reported instead, as is the last of several resolvable ones.
+	Resolvable bool
+	// Pending means that the pod skips its backoff when the plugin says that it may be tried.
+	Pending bool
 	// Err, unless it is nil, fails the pod's turn.
 	Err error
 }
@@ -79,7 +84,7 @@ type PodPreFilter interface {
 	Skips(pod *model.Pod) bool
 }
 
-// Filter decides on which nodes a pod may run. It is a NodeFilter, a StateFilter or a CountFilter.
+// Filter decides on which nodes a pod may run. It is a NodeFilter, a StateFilter, a CountFilter or a TurnFilter.
 type Filter interface{ Plugin }
 
 // NodeFilter gives verdicts that depend on the pod and one node. The engine stores them in a column for each need.
@@ -111,10 +116,10 @@ type CountFilter interface {
 	CountNeed(pod *model.Pod) CountNeed
 }
 
-// AsFilter returns the plugin as a filter, if it is one of the three kinds.
+// AsFilter returns the plugin as a filter, if it is one of the four kinds.
 func AsFilter(p Plugin) (f Filter, ok bool) {
 	switch p.(type) {
-	case NodeFilter, StateFilter, CountFilter:
+	case NodeFilter, StateFilter, CountFilter, TurnFilter:
 		return p, true
 	}
 	return nil, false
@@ -167,6 +172,8 @@ type Cycle interface {
 	Objection(dryRun *state.Draft, slot int32) Objection
 	// Reasons returns an objection in kube-scheduler's words, or the error that it stands for.
 	Reasons(o Objection) (texts []string, err error)
+	// Rejected returns why the filters rejected a node in this turn, as it was reported; if PreFilter rejected the pod, that is the same for all nodes.
+	Rejected(slot int32) reason.Rejection
 
 	// OnlyUsage reports whether the filters read nothing of the pods on a node but what they occupy. A Use of a node then says as much as a dry run,
 	// and costs less.
@@ -203,13 +210,13 @@ type Objection struct {
 	Code   reason.Code
 }
 
-// Outside is the Filter of the objection to a node that PreFilter plugins did not name.
-const Outside = -1
+// LeftOut is the Filter of the objection to a node that PreFilter plugins did not name.
+const LeftOut = -1
 
 // IsNone reports whether no filter objects.
 func (o Objection) IsNone() bool { return o == Objection{} }
 
-// Score rates the nodes for a pod. It is a NodeScore, a StateScore or a SetScore.
+// Score rates the nodes for a pod. It is a NodeScore, a StateScore, a SetScore or a TurnScore.
 type Score interface{ Plugin }
 
 // NodeScore gives scores that depend on the pod and one node, and on the other nodes only through normalization.
@@ -243,10 +250,10 @@ type SetScore interface {
 	SetNeed(pod *model.Pod) SetNeed
 }
 
-// AsScore returns the plugin as a Score plugin, if it is one of the three kinds.
+// AsScore returns the plugin as a Score plugin, if it is one of the four kinds.
 func AsScore(p Plugin) (s Score, ok bool) {
 	switch p.(type) {
-	case NodeScore, StateScore, SetScore:
+	case NodeScore, StateScore, SetScore, TurnScore:
 		return p, true
 	}
 	return nil, false

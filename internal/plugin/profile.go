@@ -22,12 +22,17 @@ type Profile struct {
 	// Filters run in this order; the first that rejects a node is reported.
 	Filters     []Filter
 	PostFilters []PostFilter
+	PreScores   []PreScore
 	Scores      []Weighted
 	Reserve     []Reserve
 	Permit      []Permit
 	PreBind     []PreBind
 	Bind        []Bind
 	PostBind    []PostBind
+	// Outside runs those of the plugins that come from outside; nil if there is none.
+	Outside Outside
+	// Extenders are asked after Filters, beside Scores, and at preemption and Bind.
+	Extenders []Extender
 }
 
 // Weighted is a Score plugin with its weight in the profile.
