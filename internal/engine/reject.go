@@ -56,7 +56,7 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 		for _, text := range verdicts[o.filter].Reasons(o.code) {
 			byReason[text] += o.nodes
 		}
-		if name := c.profile.Filters[o.filter].Name(); !slices.Contains(r.Plugins, name) {
+		if name := c.profile.nameOf(o.filter); !slices.Contains(r.Plugins, name) {
 			r.Plugins = append(r.Plugins, name)
 		}
 	}
@@ -189,10 +189,20 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 			return
 		case c.counting[i] != nil:
 			slots = counts.addRules(i, slots, c.here.counts[i].rules)
+		case c.profile.turn[i] != nil:
+			if own, ok := c.here.verdicts[i].(*turnVerdicts); ok {
+				e.asked(c.profile.first+int32(i), own.ask(slots))
+				slots = counts.addColumn(i, slots, own.codes)
+			}
 		default:
 			if column := e.filterColumn(c, i); column != nil && column.nonZero > 0 {
 				slots = counts.addColumn(i, slots, column.values)
 			}
+		}
+	}
+	if c.extended != nil {
+		for _, slot := range slots {
+			counts.add(slot, objection{len(c.profile.Filters), c.extended.Filter(c.view.Node(slot))})
 		}
 	}
 }
