@@ -38,7 +38,9 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 			own.stateful = append(own.stateful, i)
 		}
 	}
-	slices.SortStableFunc(own.stateful, func(a, b int) int { return cmp.Compare(p.PreFilterAt(p.Filters[a].Name()), p.PreFilterAt(p.Filters[b].Name())) })
+	slices.SortStableFunc(own.stateful, func(a, b int) int {
+		return cmp.Compare(p.PreFilterAt(p.Filters[a].Name()), p.PreFilterAt(p.Filters[b].Name()))
+	})
 	own.filters = n.list(own.ids)
 	for i := range p.Scores {
 		own.ids = append(own.ids, n.plugin(p.Scores[i].Score))

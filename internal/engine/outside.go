@@ -83,6 +83,9 @@ func (f failing) Reasons(reason.Code) []string { return []string{f.err.Error()} 
 // Err returns the error.
 func (f failing) Err(reason.Code) error { return f.err }
 
+// IsPending is false for an error.
+func (failing) IsPending(reason.Code) bool { return false }
+
 // FilterAll fails for each node.
 func (failing) FilterAll(_ []int32, codes []reason.Code) {
 	for i := range codes {
@@ -365,5 +368,8 @@ func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement,
 	}
 	d.Outcome, d.Nodes, d.Feasible = plan.Unschedulable, 1, 0 // the one that was chosen
 	d.Rejection = &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: refusal.Reason}}, Plugins: []string{refusal.Plugin}}
+	if refusal.Pending {
+		d.Rejection.Pending = d.Rejection.Plugins
+	}
 	d.Nominations = clearNomination(d.Pods[0].Pod)
 }

@@ -56,8 +56,12 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 		for _, text := range verdicts[o.filter].Reasons(o.code) {
 			byReason[text] += o.nodes
 		}
-		if name := c.profile.nameOf(o.filter); !slices.Contains(r.Plugins, name) {
+		name := c.profile.nameOf(o.filter)
+		if !slices.Contains(r.Plugins, name) {
 			r.Plugins = append(r.Plugins, name)
+		}
+		if turn, ok := verdicts[o.filter].(*turnVerdicts); ok && turn.IsPending(o.code) && !slices.Contains(r.Pending, name) {
+			r.Pending = append(r.Pending, name)
 		}
 	}
 	if outside := c.view.Nodes() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
@@ -65,6 +69,7 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 	}
 	r.Counts = reason.Counted(byReason)
 	slices.Sort(r.Plugins)
+	slices.Sort(r.Pending)
 	return r
 }
 
