@@ -46,6 +46,7 @@ func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
 	if slot != known.slot {
 		s.remove(known)
 		s.place(&placed{pod: pod, slot: slot, phase: bound, shown: true})
+		delta.Moved = append(delta.Moved, pod.UID)
 	} else {
 		known.shown = true
 		s.replace(known, pod)

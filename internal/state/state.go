@@ -213,7 +213,8 @@ func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	return p.pod.NodeName, p.phase == bound, true
 }
 
-// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Preempted, Events.
+// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Preempted, Moved,
+// Events.
 type Delta struct {
 	// Failed are pods whose binding failed, in their newest version, to be retried.
 	Failed []Failure
@@ -223,6 +224,8 @@ type Delta struct {
 	Arrived []*model.Pod
 	// Evicted are pods that Evict was called for and that are gone now, or being deleted.
 	Evicted []types.UID
+	// Moved are pods that were on a node and are shown on another. There is no event that the one has room then.
+	Moved []types.UID
 	// Preempted are preemptions whose evictions have ended.
 	Preempted []*model.PreemptionResult
 	// Events may help pods that were rejected.
