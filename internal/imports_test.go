@@ -157,6 +157,9 @@ var house = map[string]map[string]string{
 		"internal/report": "spans say what events say",
 		"internal/plan":   "spans are about decisions",
 	},
+	"framework": {
+		"internal/model": "what pods occupy is worked out in one place",
+	},
 	"deploy":           {},
 	"internal/feature": {},
 	"internal/shape":   {},
