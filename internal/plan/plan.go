@@ -154,8 +154,8 @@ type Rejection struct {
 	Counts []reason.Count
 	// Plugins are the names of the plugins that must change their mind before another try is worth it, sorted.
 	Plugins []string
-	// Pending are those of them that wait for something outside of the cluster, sorted: when one of these says that the pod may be tried, it skips its
-	// backoff.
+	// Pending are those of Plugins that answered Pending: they wait for something outside of the cluster. When the hint of one of them says that the pod
+	// may be tried, it is tried at once, without regard to its backoff.
 	Pending []string
 }
 

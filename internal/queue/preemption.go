@@ -74,7 +74,7 @@ func (q *Queue) left(victims []types.UID) {
 		for _, e := range waiting {
 			e.preempting.leave()
 			if e.isHeldBack() {
-				q.wake(q.now, e, victimGone)
+				q.wake(q.now, e, victimGone, false)
 			}
 		}
 	}
@@ -99,8 +99,8 @@ func (q *Queue) forgetVictim(e *entry) {
 	unlist(q.awaited, uid, e)
 }
 
-// awaitsRoom reports whether the pod's last attempt had others evicted that are not all gone.
-func (e *entry) awaitsRoom() bool { return len(e.preempting.leaving) > 0 }
+// awaitsRoom reports whether a pod is parked whose last attempt had others evicted that are not all gone.
+func (e *entry) awaitsRoom() bool { return e.place == parked && len(e.preempting.leaving) > 0 }
 
 // victimOf returns the pod that an event says is gone from its node, if it had to make room for another.
 func (q *Queue) victimOf(event *model.Event) (uid types.UID, ok bool) {
@@ -120,7 +120,7 @@ func (q *Queue) gone(uid types.UID) {
 		p := &e.preempting
 		p.leaving = slices.DeleteFunc(p.leaving, func(other types.UID) bool { return other == uid })
 		if len(p.leaving) == 0 && e.place == parked {
-			q.wake(q.now, e, victimGone)
+			q.wake(q.now, e, victimGone, false)
 		}
 	}
 }
