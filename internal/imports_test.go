@@ -242,6 +242,7 @@ var house = map[string]map[string]string{
 		"internal/ingest":  "it puts the scheduler together",
 		"internal/kube":    "it puts the scheduler together",
 		"internal/outside": "it puts the scheduler together",
+		"internal/plugin":  "profiles are completed by what runs plugins from outside",
 		"internal/loop":    "it puts the scheduler together",
 		"internal/metrics": "it puts the scheduler together",
 		"internal/queue":   "it puts the scheduler together",

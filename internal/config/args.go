@@ -74,7 +74,7 @@ func argsForFactory(scheme *runtime.Scheme, name string, configs []configv1.Plug
 	}
 	converted, err := scheme.ConvertToVersion(args, internal)
 	if err != nil {
-		return nil, fmt.Errorf("converting its args into internal type: %w", err)
+		return nil, err
 	}
 	return converted, nil
 }

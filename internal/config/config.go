@@ -47,11 +47,12 @@ type Config struct {
 	Notes []string
 	reads []model.Kind
 
+	file string // as it was given; empty if there is none
 	// known are the plugins that the profiles may have, and ignoreExtenders is that of the request: Build takes them again.
 	known           registry
 	ignoreExtenders bool
 	outside         []madeOutside
-	wholeObjects    bool
+	enablesOutside  bool
 
 	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
@@ -123,6 +124,7 @@ func parse(name string, data []byte, r Request) (*Config, error) {
 	if err != nil {
 		return nil, &Error{File: name, Err: err}
 	}
+	c.file = name
 	return c, nil
 }
 
@@ -150,6 +152,9 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 	}
 	connection := source.ClientConnection // as written
 	fill(known, source)
+	if err := checkConversions(known, source.Profiles); err != nil {
+		return nil, err
+	}
 	if r.Edit != nil {
 		r.Edit(source)
 	}
@@ -183,14 +188,18 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 }
 
 // Build returns the configuration with the plugins from outside made and in the profiles. It calls their factories, which may block until the context
-// ends. After an error, what was made is closed.
+// ends. After an error, what was made is closed. Mistakes in a file that show only now are of type *Error.
 func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
 	full := *c
 	full.Source = c.Source.DeepCopy()
 	full.Profiles, full.Missing, full.Barring, full.reads = nil, nil, nil, nil
 	h := &hosting{ctx: ctx, host: host}
 	if err := full.addProfiles(h); err != nil {
-		return nil, errors.Join(fmt.Errorf("initializing profiles: %w", err), closeAll(h.made))
+		err = errors.Join(fmt.Errorf("initializing profiles: %w", err), closeAll(h.made))
+		if !h.failed && c.file != "" {
+			err = &Error{File: c.file, Err: err}
+		}
+		return nil, err
 	}
 	full.barExtenders(c.ignoreExtenders)
 	full.outside = h.made
@@ -204,7 +213,10 @@ func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
 func (c *Config) Close() error { return closeAll(c.outside) }
 
 // WholeObjects reports whether whole pods and nodes are needed, and not only what scheduling reads of them: for plugins from outside and extenders.
-func (c *Config) WholeObjects() bool { return c.wholeObjects || len(c.Source.Extenders) > 0 }
+func (c *Config) WholeObjects() bool { return c.enablesOutside || len(c.Source.Extenders) > 0 }
+
+// EnablesOutside reports whether a profile enables a plugin from outside, so that Build has something to make.
+func (c *Config) EnablesOutside() bool { return c.enablesOutside }
 
 // addProfiles builds the profiles; with a nil hosting, without their plugins from outside.
 func (c *Config) addProfiles(h *hosting) error {
@@ -217,7 +229,7 @@ func (c *Config) addProfiles(h *hosting) error {
 		if err != nil {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}
-		c.wholeObjects = c.wholeObjects || b.outside
+		c.enablesOutside = c.enablesOutside || b.outside
 		c.Profiles = append(c.Profiles, b.profile)
 		c.Missing = append(c.Missing, b.plugins...)
 		c.Barring = append(c.Barring, b.barring...)

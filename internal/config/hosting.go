@@ -18,6 +18,8 @@ type hosting struct {
 	host Host
 	// made are all of them so far.
 	made []madeOutside
+	// failed means that a plugin or its host failed, and the configuration is not wrong.
+	failed bool
 	// complete pass each profile to its host when all are built.
 	complete []func()
 }
@@ -35,6 +37,7 @@ func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfil
 	if h == nil {
 		return nil, nil
 	}
+	h.failed = true
 	own := &hosted{hosting: h, plugins: map[string]fwk.Plugin{}}
 	for _, name := range enabled {
 		registered := known.fromOutside(name)
@@ -59,6 +62,7 @@ func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfil
 		own.plugins[name], own.enabled = made, append(own.enabled, name)
 		h.made = append(h.made, madeOutside{*source.SchedulerName, name, made})
 	}
+	h.failed = false
 	return own, nil
 }
 
@@ -97,7 +101,9 @@ func (h *hosted) adapt(order *effective, weights map[string]int64) (Adapters, er
 			o.Plugins[name], o.Enabled = h.plugins[name], append(o.Enabled, name)
 		}
 	}
-	return h.profile.Adapt(o)
+	adapters, err := h.profile.Adapt(o)
+	h.hosting.failed = err != nil
+	return adapters, err
 }
 
 // called returns the names that the plugins give themselves.

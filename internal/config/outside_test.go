@@ -375,6 +375,9 @@ func TestOutsideIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s:\n got %v\nwant %s", test.plugins, err, test.want)
 		}
+		if wrong := !strings.Contains(test.want, "initializing plugin"); errors.As(err, new(*Error)) != wrong {
+			t.Errorf("%s: %v counts as a mistake in the file: %t", test.plugins, err, !wrong)
+		}
 	}
 }
 
@@ -479,7 +482,7 @@ func TestArgumentsOfOutside(t *testing.T) {
 		{"named type", `{name: Mine, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: MineArgs, zone: a}}`, types, typed(5, "a"), "zone: a", ""},
 		{"none, converted", ``, converted, &internalArgs{Level: 5, Zone: "in "}, "kind: MineArgs\n      level: 5", ""},
 		{"some, converted", `{name: Mine, args: {zone: a}}`, converted, &internalArgs{Level: 5, Zone: "in a"}, "level: 5\n      zone: a", ""},
-		{"conversion fails", `{name: Mine, args: {zone: nowhere}}`, converted, nil, "zone: nowhere", `initializing plugin "Mine": converting its args into internal type: no such zone`},
+		{"conversion fails", `{name: Mine, args: {zone: nowhere}}`, converted, nil, "", `f: converting .Profiles[0].PluginConfig[0].Args into internal type: no such zone`},
 		{"unknown field", `{name: Mine, args: {zones: a}}`, types, nil, "",
 			`strict decoding error: decoding .profiles[0].pluginConfig[0]: strict decoding error: decoding args for plugin Mine: strict decoding error: unknown field "zones"`},
 		{"field twice", `{name: Mine, args: {zone: a, zone: b}}`, types, nil, "", `key "zone" already set in map`},
