@@ -281,6 +281,8 @@ func (s *State) Apply(changes []model.Change) Delta {
 			s.settleBinding(c.Bind, &delta)
 		case model.PreemptionDone:
 			s.settlePreemption(c.Preemption, &delta)
+		case model.EventRaised:
+			delta.Events = append(delta.Events, *c.Event)
 		default:
 			panic(fmt.Sprintf("state: unknown kind of change %d", c.Kind))
 		}
