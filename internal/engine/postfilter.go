@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,7 +23,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	e.enter(PostFilter)
 	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &postFilterCycle{engine: e, cycle: &own, counts: counts, rejection: d.Rejection}
-	if counts != nil {
+	if counts != nil || own.open {
 		e.prepare(c.cycle) // a remembered rejection needed no filters
 	}
 	var texts []string
@@ -139,10 +140,13 @@ func (p *postFilterCycle) Tie(slot int32) uint64 {
 
 // Potential returns the nodes whose rejection can be resolved by evicting pods.
 func (p *postFilterCycle) Potential() []int32 {
+	c, e := p.cycle, p.engine
+	if c.open {
+		return e.alive(c.view.State().Alive())
+	}
 	if p.counts == nil {
 		return nil
 	}
-	c, e := p.cycle, p.engine
 	slots := e.scratch.potential[:0]
 	counts := p.counts
 	if counts.bySlot == nil {
@@ -186,6 +190,9 @@ func (p *postFilterCycle) PotentialNodes() (n int) {
 // Resolvable reports whether evicting pods may resolve the node's rejection.
 func (p *postFilterCycle) Resolvable(slot int32) bool {
 	c := p.cycle
+	if c.open {
+		return true
+	}
 	if p.counts == nil || !c.narrowed.has(slot) {
 		return false
 	}
@@ -329,7 +336,7 @@ func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
 func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 	c, e := p.cycle, p.engine
 	if p.counts == nil {
-		r := reason.Rejection{Unresolvable: true, Reasons: []string{p.rejection.PreFilter}}
+		r := reason.Rejection{Unresolvable: !c.open, Reasons: []string{p.rejection.PreFilter}}
 		if len(p.rejection.Plugins) == 1 {
 			r.Plugin = p.rejection.Plugins[0]
 		}
@@ -351,6 +358,31 @@ func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 		return reason.Rejection{}
 	}
 	return reason.Rejection{
-		Plugin: c.profile.Filters[o.filter].Name(), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Reasons: verdicts[o.filter].Reasons(o.code),
+		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Reasons: verdicts[o.filter].Reasons(o.code),
 	}
+}
+
+// RejectionIn returns why the filters reject a node in a dry run as it is.
+func (p *postFilterCycle) RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error) {
+	e, c := p.engine, p.cycle
+	if len(c.counting) != len(c.profile.Filters) {
+		return reason.Rejection{}, errors.New("filters cannot be run: the pod was rejected before all plugins had run at PreFilter")
+	}
+	if p.counts == nil && len(c.here.verdicts) == 0 {
+		e.prepare(c)
+	}
+	if !c.narrowed.has(slot) {
+		return reason.Rejection{Unresolvable: true, Reasons: []string{c.narrowed.text()}}, nil
+	}
+	e.scratch.dry = e.filtersIn(c, dryRun.View(), e.scratch.dry)
+	o := e.first(c, &e.scratch.dry, slot)
+	if o.code == reason.None {
+		return reason.Rejection{}, nil
+	}
+	if err := c.failure(&e.scratch.dry, o); err != nil {
+		return reason.Rejection{}, err
+	}
+	return reason.Rejection{
+		Plugin: c.profile.Filters[o.filter].Name(), Unresolvable: o.code.IsUnresolvable(), Reasons: e.scratch.dry.verdicts[o.filter].Reasons(o.code),
+	}, nil
 }

@@ -1,8 +1,8 @@
 // Package ingest converts API objects to changes for the loop.
 //
-// It takes API objects and results of bindings and preemptions, from any goroutine; it gives batches of model.Change. It owns the changes that the loop has not
-// drained yet, at most one for each object: a newer version replaces one that was not drained. It compiles the needs of pods on the caller's
-// goroutine, to relieve the loop. It never decides anything.
+// It takes API objects and results of bindings and preemptions, from any goroutine; it gives batches of model.Change, and pods that plugins from outside
+// ask to have tried. It owns the changes that the loop has not drained yet, at most one for each object that the state keeps: a newer version replaces one
+// that was not drained. It compiles the needs of pods on the caller's goroutine, to relieve the loop. It never decides anything.
 package ingest
 
 import (
@@ -26,11 +26,15 @@ type Ingest struct {
 	mu      sync.Mutex
 	changes []model.Change
 	at      map[model.Ref]int // position in changes of the newest one about an object
+	others  others
+	// activated are the pods to be activated, each once, in the order in which that was first asked.
+	activated []model.PodKey
+	asked     map[model.PodKey]struct{}
 }
 
 // New returns an ingest for the pods of the given scheduler names. It ignores pending pods with other names.
 func New(compile map[string]Compile) *Ingest {
-	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}}
+	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}, asked: map[model.PodKey]struct{}{}}
 }
 
 // Ready returns a channel that receives a value after a change was added.
@@ -43,6 +47,7 @@ func (in *Ingest) Drain() []model.Change {
 	changes := in.changes
 	if len(changes) > 0 {
 		in.changes = nil
+		in.others = others{}
 		in.forget()
 	}
 	return changes

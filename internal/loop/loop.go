@@ -20,6 +20,8 @@ import (
 // Source gives the changes since it was last drained.
 type Source interface {
 	Drain() []model.Change
+	// Activated returns the pods that plugins from outside have asked to have tried since it was last called.
+	Activated() []model.PodKey
 	// Ready receives a value when there may be something to drain.
 	Ready() <-chan struct{}
 }
@@ -61,6 +63,7 @@ func (l *Loop) Once(now time.Time) bool {
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
+	l.queue.Activate(now, l.source.Activated())
 	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)
 	if !ok {
@@ -73,6 +76,7 @@ func (l *Loop) Once(now time.Time) bool {
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
 	l.queue.Renominate(l.state.Nominate(decision.Nominations...)...)
+	l.queue.Activate(now, l.source.Activated()) // what plugins asked for in this turn does not let its pod skip the backoff
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
 	l.wait(&decision)

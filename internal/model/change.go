@@ -23,6 +23,8 @@ const (
 	BindDone
 	// PreemptionDone: the result of a preemption that the scheduler started.
 	PreemptionDone
+	// EventRaised: something has happened that only matters to waiting pods.
+	EventRaised
 )
 
 // Change is one new fact about the cluster. Exactly the fields that its kind names are set.
@@ -35,6 +37,7 @@ type Change struct {
 	Bind *BindingResult // BindDone
 	// PreemptionDone
 	Preemption *PreemptionResult
+	Event      *Event // EventRaised
 
 	Object   runtime.Object // ObjectSet
 	Compiled Compiled       // ObjectSet: what the object was compiled to, nil for kinds that are not

@@ -25,11 +25,27 @@ const (
 	CSIDriverEvent
 	CSIStorageCapacityEvent
 	VolumeAttachmentEvent
+	// OtherEvent is about an object that Berth itself does not read. Event and EventToRegister name its resource in Other.
+	OtherEvent
+	// AnyEvent is registered for all resources. Where it is raised, it stands for more events than could be kept: every parked pod is tried again.
+	AnyEvent
 )
 
 var eventResourceNames = [...]string{
 	"Node", "AssignedPod", "UnscheduledPod", "TargetPod", "Pod", "PersistentVolume", "PersistentVolumeClaim", "storage.k8s.io/StorageClass",
 	"storage.k8s.io/CSINode", "storage.k8s.io/CSIDriver", "storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttachment",
+	"", "*",
+}
+
+// EventResourceNamed returns the resource that a plugin registers under kube-scheduler's name: that of a constant here, such as Node or *, or OtherEvent
+// with the name, such as resource.k8s.io/ResourceClaim, or <plural>.<version>.<group> for a custom resource.
+func EventResourceNamed(name string) (resource EventResource, other string) {
+	for i, known := range eventResourceNames {
+		if name == known && EventResource(i) != OtherEvent {
+			return EventResource(i), ""
+		}
+	}
+	return OtherEvent, name
 }
 
 // String returns kube-scheduler's name, as used in metric labels.
@@ -37,7 +53,7 @@ func (r EventResource) String() string { return eventResourceNames[r] }
 
 // Covers reports whether a registration for r includes events about raised.
 func (r EventResource) Covers(raised EventResource) bool {
-	return r == raised || r == AnyPodEvent && (raised == AssignedPodEvent || raised == UnscheduledPodEvent || raised == TargetPodEvent)
+	return r == raised || r == AnyEvent || r == AnyPodEvent && (raised == AssignedPodEvent || raised == UnscheduledPodEvent || raised == TargetPodEvent)
 }
 
 // Action is what happened to the resource. A registration may combine several actions.
@@ -77,6 +93,8 @@ type Event struct {
 	OldPod, Pod *Pod
 	// For events about objects of storage; OldObject is nil for Add, Object is nil for Delete.
 	OldObject, Object Compiled
+	// For events whose resource is OtherEvent: kube-scheduler's name of the resource, and the versions of the object; see OtherChange.
+	Other *OtherChange
 	// OnlyUpTo, unless nil, limits the event to pods of at most that priority: it is about room reserved for a nominated pod, which pods of
 	// higher priority could use before.
 	OnlyUpTo *int32
@@ -111,6 +129,9 @@ var eventLabels = func() (labels [len(eventResourceNames)][len(actionNames)]stri
 
 // Label returns kube-scheduler's name of the event, as used in metric labels and logs, such as AssignedPodDelete.
 func (e *Event) Label() string {
+	if e.Other != nil {
+		return e.Other.label(e.Action)
+	}
 	if bits.OnesCount32(uint32(e.Action)) == 1 {
 		return eventLabels[e.Resource][bits.TrailingZeros32(uint32(e.Action))]
 	}
@@ -121,8 +142,10 @@ func (e *Event) Label() string {
 // one pod. All but Resource and Actions may be nil. Alike, Cause and Touches save hints; they are not asked about events of the waiting pod itself.
 type EventToRegister struct {
 	Resource EventResource
-	Actions  Action
-	// Hint reports whether the event may help the waiting pod; nil means always.
+	// Other is kube-scheduler's name of the resource if Resource is OtherEvent; see EventResourceNamed.
+	Other   string
+	Actions Action
+	// Hint reports whether the event may help the waiting pod; nil means always. A hint of a plugin from outside that fails returns true.
 	Hint func(waiting *Pod, event Event) bool
 	// Alike returns what of the pod the hint depends on: pods with equal results get equal hints for every event. Nil means that the hint is the
 	// same for all pods.
@@ -136,6 +159,9 @@ type EventToRegister struct {
 // Concerns reports whether the registration includes the event. A registration for a specific update does not include an unspecific one:
 // kube-scheduler compares the numbers.
 func (r EventToRegister) Concerns(e Event) bool {
+	if r.Resource == OtherEvent && (e.Other == nil || e.Other.Resource != r.Other) {
+		return false
+	}
 	return r.Resource.Covers(e.Resource) && r.Actions&e.Action != 0 && e.Action <= r.Actions
 }
 

@@ -22,6 +22,9 @@ type Outside interface {
 	Begin(v state.View, pod *model.Pod)
 	// End ends the turn, however it ended. A placement that goes on to its binding has what it needs in its steps.
 	End()
+	// Steps returns the steps at Reserve, Bind or PostBind that no single plugin of the profile answers for. They come after those of the stage before, at
+	// PostBind after those of the PostBind plugins; it is asked for the three in this order, once the Reserve plugins have run.
+	Steps(stage plan.Stage, p *plan.Placement) []plan.Step
 	// Unreserve undoes what the Reserve plugins from outside did for a placement that does not go on, in reverse order.
 	Unreserve(p *plan.Placement)
 }
@@ -41,6 +44,9 @@ type TurnVerdicts interface {
 	Failures
 	// FilterAll writes the verdicts on the nodes in these slots, by position. It is Filter for all of them in one call.
 	FilterAll(slots []int32, codes []reason.Code)
+	// IsPending reports whether a code is kube-scheduler's Pending: the plugin waits for something outside of the cluster, and the pod skips its backoff
+	// when the plugin says that it may be tried.
+	IsPending(code reason.Code) bool
 }
 
 // PreScore runs before nodes are scored.
@@ -63,7 +69,7 @@ type TurnScore interface {
 type Refusal struct {
 	Plugin string
 	Reason string
-	// Pending means that the plugin waits for something outside of the cluster: the pod skips its backoff when the plugin says that it may be tried.
+	// Pending is as TurnVerdicts.IsPending.
 	Pending bool
 }
 

@@ -46,11 +46,31 @@ type Queued struct {
 	Pod *model.Pod
 	// Since is when the pod was queued, or queued again after its last failed attempt.
 	Since time.Time
+	// Waiting is what else the queue knows of the pod; nil for a pod that does not come from the queue.
+	Waiting Waiting
+}
+
+// Waiting is what the queue knows of a pod that waits in it. It must not be kept: it is read in Less and nowhere else.
+type Waiting interface {
+	// Attempts counts the pod's turns so far; Rejections those of them that ended in a rejection, Errors those that ended in an error since the last
+	// rejection.
+	Attempts() int
+	Rejections() int
+	Errors() int
+	// Ready is when the pod could first be tried; zero if it could not yet.
+	Ready() time.Time
+	// BackoffEnd is the second with which its last backoff ends; zero if it has not failed.
+	BackoffEnd() time.Time
+	// Rejectors are the plugins that rejected it in its last turn, Pending those of them that answered Pending. They must not be changed.
+	Rejectors() []string
+	Pending() []string
+	// Gate is the PreEnqueue plugin that holds it, empty if none does.
+	Gate() string
 }
 
 // PreFilterAt returns the position of a plugin in PreFilterOrder, which is behind all others for one that is not in it.
-func (p *Profile) PreFilterAt(f Plugin) int {
-	if i := slices.Index(p.PreFilterOrder, f.Name()); i >= 0 {
+func (p *Profile) PreFilterAt(name string) int {
+	if i := slices.Index(p.PreFilterOrder, name); i >= 0 {
 		return i
 	}
 	return len(p.PreFilterOrder)

@@ -10,10 +10,16 @@ import (
 func (q *Queue) auditParked(v *audit.Violations) {
 	pods := map[pluginKey]int{}
 	for _, e := range q.entries {
-		if e.place == parked {
+		if q.isListed(e) {
 			for _, plugin := range e.rejectors() {
-				pods[pluginKey{e.pod.SchedulerName, plugin}]++
+				pods[e.under(plugin)]++
 			}
+		}
+		if e.place == gated && len(e.pending) > 0 || slices.ContainsFunc(e.pending, func(p string) bool { return !slices.Contains(e.plugins, p) }) {
+			v.Add("pod %s is %s under the plugins %q, of which %q answered Pending", e.pod, e.place, e.plugins, e.pending)
+		}
+		if e.activated && e.place != deciding && !(e.place == binding && e.permits) {
+			v.Add("pod %s is %s, and is to be tried again when it is decided", e.pod, e.place)
 		}
 		q.auditMemberships(v, e)
 	}
@@ -40,9 +46,9 @@ func (q *Queue) auditParked(v *audit.Violations) {
 // auditMemberships checks that a parked pod is in each index of its plugins, and that another is in none.
 func (q *Queue) auditMemberships(v *audit.Violations, e *entry) {
 	var indexes []*index
-	if e.place == parked {
+	if q.isListed(e) {
 		for _, plugin := range e.rejectors() {
-			if in := q.parked.byPlugin[pluginKey{e.pod.SchedulerName, plugin}]; in != nil {
+			if in := q.parked.byPlugin[e.under(plugin)]; in != nil {
 				indexes = append(indexes, in.indexes...)
 			}
 		}
@@ -67,6 +73,12 @@ func (q *Queue) auditMemberships(v *audit.Violations, e *entry) {
 			v.Add("pod %s is in a cohort that does not have it", e.pod)
 		}
 	}
+}
+
+// isListed reports whether a pod must be listed under the plugins that keep it from being tried.
+func (q *Queue) isListed(e *entry) bool {
+	p := q.profiles[e.pod.SchedulerName]
+	return e.place == parked || e.place == gated && len(e.plugins) > 0 && p.rechecks(e.plugins[0])
 }
 
 func (p *parkedIndex) isAmongWoken(c *cohort) bool {
@@ -124,7 +136,7 @@ func (q *Queue) auditCohort(v *audit.Violations, c *cohort) {
 			v.Add("the cohort of pod %s is not linked", m.entry.pod)
 			return
 		}
-		if e := m.entry; q.entries[e.pod.Key()] != e || e.place != parked || e.pod.Priority != c.priority {
+		if e := m.entry; q.entries[e.pod.Key()] != e || !q.isListed(e) || e.pod.Priority != c.priority {
 			v.Add("pod %s of priority %d is in a cohort of priority %d and is %s", e.pod, e.pod.Priority, c.priority, e.place)
 		}
 		if m.before != nil && m.before.entry.parking > m.entry.parking {

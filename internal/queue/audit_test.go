@@ -39,7 +39,7 @@ func auditedQueue(t *testing.T) *Queue {
 	q.Wake(at(0), arrived(pod("backing-off", 0)))
 	reject(q, at(0), pop(t, q, at(0), "backing-off"), "Fit")
 	e := q.entries[model.PodKey{Namespace: "ns", Name: "backing-off"}]
-	q.wake(at(0), e, "NodeAdd")
+	q.wake(at(0), e, "NodeAdd", false)
 	gatedPod := model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "gated", UID: types.UID("gated"), Labels: map[string]string{"gate": "yes"},
 	}})
@@ -57,7 +57,7 @@ func auditedQueue(t *testing.T) *Queue {
 
 // TestAuditFindsEachViolation corrupts a queue in one way after the other. The sentence names the invariant that is violated.
 func TestAuditFindsEachViolation(t *testing.T) {
-	fit := pluginKey{"", "Fit"}
+	fit := pluginKey{plugin: "Fit"}
 	get := func(q *Queue, name string) *entry { return q.entries[model.PodKey{Namespace: "ns", Name: name}] }
 	member := func(q *Queue) *membership { return &get(q, "parked").memberships[0] }
 	cohortOf := func(q *Queue) *cohort { return member(q).cohort }
@@ -101,14 +101,14 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"5 pods are counted as active, recounted 4", func(q *Queue) { q.counts[active]++ }},
 		{"1 pods are counted as gone, recounted 0", func(q *Queue) { q.counts[gone]++ }},
 		{"want one", func(q *Queue) { get(q, "gated").plugins = nil }},
-		{"plugin Gate of profile  gates 2 pods, recounted 1", func(q *Queue) { q.gatedBy[pluginKey{"", "Gate"}]++ }},
-		{"gates 0 pods, recounted 0", func(q *Queue) { q.gatedBy[pluginKey{"", "Other"}] = 0 }},
+		{"plugin Gate of profile  gates 2 pods, recounted 1", func(q *Queue) { q.gatedBy[pluginKey{plugin: "Gate", by: byGate}]++ }},
+		{"gates 0 pods, recounted 0", func(q *Queue) { q.gatedBy[pluginKey{plugin: "Other", by: byGate}] = 0 }},
 		{"gates no pods, recounted 1", func(q *Queue) { clear(q.gatedBy) }},
 		{"pod ns/active is active and has 1 memberships, want 0", func(q *Queue) { get(q, "active").memberships = get(q, "parked").memberships }},
 		{"pod ns/parked is parked and has 0 memberships, want 1", func(q *Queue) { get(q, "parked").memberships = nil }},
 		{"1 pods are parked under Other, which does not exist", func(q *Queue) { get(q, "parked").plugins = []string{"Other"} }},
 		{"7 pods are parked under Fit, listed as Fit; recounted 6", func(q *Queue) { q.parked.byPlugin[fit].pods++ }},
-		{"listed as Other", func(q *Queue) { q.parked.byPlugin[pluginKey{"", "Other"}] = q.parked.byPlugin[fit] }},
+		{"listed as Other", func(q *Queue) { q.parked.byPlugin[pluginKey{plugin: "Other"}] = q.parked.byPlugin[fit] }},
 		{"in order: 1 of 2", func(q *Queue) { q.parked.inOrder = q.parked.inOrder[1:] }},
 		{"in order: 2 of 2", func(q *Queue) { slices.Reverse(q.parked.inOrder) }},
 		{"was parked as number 99 of 10", func(q *Queue) { get(q, "parked").parking = 99 }},
@@ -154,6 +154,9 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"0 of 1 buckets are asked about 0 events; looked up: false", func(q *Queue) { q.waking.found = []*bucket{bucketOf(q)} }},
 		{"looked up: true", func(q *Queue) { q.waking.lookedUp = true }},
 		{"1 of 0 buckets are asked", func(q *Queue) { q.waking.asked = 1 }},
+		{"of which [\"Other\"] answered Pending", func(q *Queue) { get(q, "parked").pending = []string{"Other"} }},
+		{"of which [\"Gate\"] answered Pending", func(q *Queue) { get(q, "gated").pending = []string{"Gate"} }},
+		{"pod ns/parked is parked, and is to be tried again when it is decided", func(q *Queue) { get(q, "parked").activated = true }},
 		{"is parked and at Permit", func(q *Queue) { get(q, "parked").permits = true }},
 		{"missed the events from number 5 of 0 on", func(q *Queue) { get(q, "binding").from = 5 }},
 		{"0 pods are counted at Permit, recounted 1", func(q *Queue) { q.missed.pods = 0 }},

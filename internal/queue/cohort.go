@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// bucket is the parked pods in one index for which the hint is the same. A bucket that has lost its last pod is not used again.
+// bucket is the parked pods, or the gated ones that are listed, in one index for which the hint is the same. A bucket that has lost its last pod is not used again.
 type bucket struct {
 	index *index
 	alike model.Need
@@ -31,6 +31,7 @@ type cohort struct {
 
 	woken  bool
 	why    string // then, kube-scheduler's name of the event
+	atOnce bool   // and whether its pods skip what is left of their backoff
 	number uint64 // and how many cohorts were woken before it
 	index  int    // and its place among those that are woken
 }

@@ -19,7 +19,7 @@ func (q *Queue) Counts() Counts {
 // EachUnschedulable calls yield with how many parked and gated pods each plugin keeps from being scheduled, in no particular order.
 func (q *Queue) EachUnschedulable(yield func(profile, plugin string, pods int)) {
 	for key, in := range q.parked.byPlugin {
-		if key.plugin != noPlugin {
+		if key.plugin != noPlugin && key.by != byGate { // those are counted in gatedBy
 			yield(key.profile, key.plugin, in.pods)
 		}
 	}

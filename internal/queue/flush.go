@@ -38,6 +38,6 @@ func (q *Queue) flushIdle(now time.Time) {
 			continue
 		}
 		e.afterFlush = true
-		q.wake(now, e, idleTooLong)
+		q.wake(now, e, idleTooLong, false)
 	}
 }

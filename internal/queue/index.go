@@ -9,6 +9,7 @@ import (
 // index holds the parked pods that one plugin of one profile rejected for the events of one of its registrations.
 type index struct {
 	*model.EventToRegister
+	pending bool // the plugin answered Pending
 	// Invariant: buckets are listed by what is alike in their pods.
 	byAlike map[model.Need]*bucket
 	all     posting
@@ -44,9 +45,9 @@ type spot struct {
 	at      int
 }
 
-func newIndex(registration *model.EventToRegister) *index {
+func newIndex(registration *model.EventToRegister, pending bool) *index {
 	return &index{
-		EventToRegister: registration, byAlike: map[model.Need]*bucket{},
+		EventToRegister: registration, pending: pending, byAlike: map[model.Need]*bucket{},
 		wanting: catalog{byKey: map[model.Key]*posting{}}, keyed: catalog{byKey: map[model.Key]*posting{}},
 	}
 }

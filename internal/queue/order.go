@@ -10,7 +10,7 @@ import (
 // puts the other before it.
 func inTurn(sort plugin.QueueSort) func(a, b *entry) bool {
 	return func(a, b *entry) bool {
-		x, y := plugin.Queued{Pod: a.pod, Since: a.since}, plugin.Queued{Pod: b.pod, Since: b.since}
+		x, y := plugin.Queued{Pod: a.pod, Since: a.since, Waiting: a}, plugin.Queued{Pod: b.pod, Since: b.since, Waiting: b}
 		if a.order < b.order {
 			return !sort.Less(y, x)
 		}

@@ -17,13 +17,27 @@ type profile struct {
 
 func newProfile(p *plugin.Profile) profile {
 	known := profile{p, map[string][]model.EventToRegister{}, holdsPreemptors(p)}
+	if len(p.Extenders) > 0 {
+		known.registered[plugin.ExtenderName] = model.DefaultEvents()
+	}
 	for _, x := range p.EnqueueExtensions {
 		known.registered[x.Name()] = x.EventsToRegister()
 	}
 	return known
 }
 
-// parkedIndex finds the parked pods that an event can help without a look at the others. It holds them by the plugin that rejected them, by
+// rechecks reports whether events have a pod looked at again that the PreEnqueue plugin holds. That a preemption has ended is known without events.
+func (p profile) rechecks(plugin string) bool {
+	return plugin != preemptionPlugin && slices.ContainsFunc(p.registered[plugin], isIndexed)
+}
+
+// isIndexed reports whether events of the registration are looked up: events about the waiting pod itself ask it alone, and there are none about other
+// waiting pods.
+func isIndexed(r model.EventToRegister) bool {
+	return r.Resource != model.TargetPodEvent && r.Resource != model.UnscheduledPodEvent
+}
+
+// parkedIndex finds the parked pods, and those that a PreEnqueue plugin with registrations holds, that an event can help without a look at the others. It holds them by the plugin that rejected them, by
 // the plugin's registrations, and by what the hint of each depends on.
 type parkedIndex struct {
 	byPlugin map[pluginKey]*rejectedBy
@@ -42,13 +56,26 @@ type parkedIndex struct {
 	wanting, keyed lookup
 }
 
-type pluginKey struct{ profile, plugin string }
-
-func (k pluginKey) compare(o pluginKey) int {
-	return cmp.Or(cmp.Compare(k.profile, o.profile), cmp.Compare(k.plugin, o.plugin))
+type pluginKey struct {
+	profile, plugin string
+	by              answer
 }
 
-// rejectedBy holds the parked pods that one plugin of one profile rejected.
+// answer is how a plugin keeps a pod from being tried.
+type answer uint8
+
+const (
+	byRejection answer = iota
+	byGate             // as a PreEnqueue plugin
+	byPending          // by kube-scheduler's Pending
+)
+
+// compare puts plugins that answered Pending first: when an event is heard, their hints decide whether a pod skips its backoff.
+func (k pluginKey) compare(o pluginKey) int {
+	return cmp.Or(cmp.Compare(o.by, k.by), cmp.Compare(k.profile, o.profile), cmp.Compare(k.plugin, o.plugin))
+}
+
+// rejectedBy holds the pods to which one plugin of one profile gave one answer.
 type rejectedBy struct {
 	key pluginKey
 	// indexes has one index for each registration about other objects than the waiting pod itself.
@@ -75,13 +102,27 @@ func (e *entry) rejectors() []string {
 	return e.plugins
 }
 
-// add parks a pod under each plugin that rejected it.
+// under returns the key of a plugin under which a pod is listed.
+func (e *entry) under(plugin string) pluginKey {
+	key := pluginKey{profile: e.pod.SchedulerName, plugin: plugin}
+	if e.place == gated {
+		key.by = byGate
+	} else if slices.Contains(e.pending, plugin) {
+		key.by = byPending
+	}
+	return key
+}
+
+// gatedUnder returns the key of the PreEnqueue plugin that holds a gated pod.
+func (e *entry) gatedUnder() pluginKey { return e.under(e.plugins[0]) }
+
+// add lists a pod under each plugin that rejected it, or that holds it.
 func (p *parkedIndex) add(e *entry, registered map[string][]model.EventToRegister) {
 	p.parkings++
 	e.parking = p.parkings
 	plugins, count := e.rejectors(), 0
 	for _, plugin := range plugins {
-		in := p.rejectedBy(pluginKey{e.pod.SchedulerName, plugin}, registered[plugin])
+		in := p.rejectedBy(e.under(plugin), registered[plugin])
 		in.pods++
 		count += len(in.indexes)
 	}
@@ -91,7 +132,7 @@ func (p *parkedIndex) add(e *entry, registered map[string][]model.EventToRegiste
 	e.memberships = slices.Grow(e.memberships[:0], count)[:count]
 	i := 0
 	for _, plugin := range plugins {
-		for _, x := range p.byPlugin[pluginKey{e.pod.SchedulerName, plugin}].indexes {
+		for _, x := range p.byPlugin[e.under(plugin)].indexes {
 			m := &e.memberships[i]
 			if m.entry = e; !again {
 				m.alike = x.alikeOf(e.pod)
@@ -109,7 +150,7 @@ func (p *parkedIndex) remove(e *entry) {
 	}
 	e.memberships = e.memberships[:0]
 	for _, plugin := range e.rejectors() {
-		key := pluginKey{e.pod.SchedulerName, plugin}
+		key := e.under(plugin)
 		in := p.byPlugin[key]
 		if in.pods--; in.pods == 0 {
 			delete(p.byPlugin, key)
@@ -138,14 +179,24 @@ func (p *parkedIndex) rejectedBy(key pluginKey, events []model.EventToRegister) 
 	}
 	in := &rejectedBy{key: key}
 	for i := range events {
-		if events[i].Resource != model.TargetPodEvent { // events about the pod itself ask it alone
-			in.indexes = append(in.indexes, newIndex(&events[i]))
+		if isIndexed(events[i]) {
+			in.indexes = append(in.indexes, newIndex(&events[i], key.by == byPending))
 		}
 	}
 	p.byPlugin[key] = in
 	at, _ := slices.BinarySearchFunc(p.inOrder, key, func(in *rejectedBy, key pluginKey) int { return in.key.compare(key) })
 	p.inOrder = slices.Insert(p.inOrder, at, in)
 	return in
+}
+
+// isWokenAtOnce reports whether an event was found that lets a parked pod skip what is left of its backoff.
+func (e *entry) isWokenAtOnce() bool {
+	for i := range e.memberships {
+		if c := e.memberships[i].cohort; c.woken && c.atOnce {
+			return true
+		}
+	}
+	return false
 }
 
 // isWoken reports whether an event that helps a parked pod has been found, and its name.

@@ -69,16 +69,22 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 	}
 	events, all := q.missed.since(e.from)
 	e.pod = pod
-	q.park(now, e, rejectors)
+	q.park(now, e, rejectors, nil)
 	e.batch = q.batches
+	if e.place != parked {
+		return // it was activated while it waited
+	}
 	if !all || q.missed.looked > missedMax {
-		q.wake(now, e, attemptFailed)
+		q.wake(now, e, attemptFailed, false)
 		return
 	}
 	for _, event := range events {
 		q.missed.looked++
-		if event.Reaches(pod.Priority) && q.helps(e, event) {
-			q.wake(now, e, event.Label())
+		if !event.Reaches(pod.Priority) {
+			continue
+		}
+		if helps, atOnce := q.helps(e, event); helps {
+			q.wake(now, e, event.Label(), atOnce)
 			return
 		}
 	}

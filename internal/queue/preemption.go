@@ -59,7 +59,7 @@ func (q *Queue) left(victims []types.UID) {
 		for _, e := range waiting {
 			e.preempting.leave()
 			if e.isHeldBack() {
-				q.wake(q.now, e, victimGone)
+				q.wake(q.now, e, victimGone, false)
 			}
 		}
 	}

@@ -114,8 +114,10 @@ type entry struct {
 	rejections int      // attempts that ended in a rejection
 	errors     int      // attempts in a row that ended in an error
 	plugins    []string // that rejected the pod, or the PreEnqueue plugin that holds it
-	// Invariant: a parked pod has a membership in each index of each of its plugins, in their order; other pods have none. Its parking is not later
-	// than the last.
+	// Invariant: each of pending is one of plugins; a gated pod has none.
+	pending []string // those of plugins that answered Pending
+	// Invariant: a parked pod, and a gated one whose plugin has it looked at again, has a membership in each index of each of its plugins, in their
+	// order; other pods have none. Its parking is not later than the last.
 	memberships []membership
 	parking     uint64     // the number of its last parking
 	parkedLast  *model.Pod // the version that was parked last
@@ -124,6 +126,8 @@ type entry struct {
 	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
 	permits bool   // the binding waits, or may, for plugins at Permit
 	from    uint64 // then, the first event that it missed
+	// Invariant: only a pod that is deciding, or at Permit, is activated.
+	activated bool // a plugin has asked to have it tried again
 	// Invariant: a pod whose last victim is awaited is listed in Queue.awaited, and no other. A pod that DefaultPreemption holds awaits one.
 	preempting preempting
 }
@@ -242,29 +246,37 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
 	switch d.Outcome {
 	case plan.Placed:
+		e.activated = e.activated && e.permits
 		q.move(e, binding, "")
 	case plan.Terminating:
 		q.drop(e)
 	case plan.Failed, plan.NoNodes:
 		q.fail(now, e.pod)
 	case plan.Unschedulable:
-		q.park(now, e, d.Rejection.Plugins)
+		q.park(now, e, d.Rejection.Plugins, d.Rejection.Pending)
 	default:
 		panic(fmt.Sprintf("queue: the decision about pod %s is %s", e.pod, d.Outcome))
 	}
 }
 
-// park sets a pod aside until an event can change the mind of the plugins that rejected it.
-func (q *Queue) park(now time.Time, e *entry, rejectors []string) {
+// park sets a pod aside until an event can change the mind of the plugins that rejected it. A pod that was activated meanwhile is tried again after its
+// backoff.
+func (q *Queue) park(now time.Time, e *entry, rejectors, pending []string) {
 	e.since, e.errors = now, 0
 	e.rejections++
-	e.plugins = rejectors
+	e.plugins, e.pending = rejectors, pending
 	e.until = q.backoffEnd(e)
+	activated := e.activated
+	e.activated = false
 	q.move(e, parked, attemptFailed)
+	if activated {
+		q.wake(now, e, attemptFailed, false)
+	}
 }
 
-// Activate makes pods that wait for the end of a backoff or for an event ready at once, for plugins that ask for it. Pods that are ready,
-// being decided about or unknown stay as they are; so do pods that a PreEnqueue plugin holds.
+// Activate makes pods that wait for the end of a backoff or for an event ready at once, for plugins that ask for it. A pod that is being decided about, or
+// that waits at Permit, is tried again after its backoff if it is rejected. Pods that are ready or unknown stay as they are; so do pods that a PreEnqueue
+// plugin goes on holding.
 func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 	for _, key := range keys {
 		e := q.entries[key]
@@ -275,6 +287,8 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 		case e.place == backingOff || e.place == erring: // they have passed the PreEnqueue plugins
 			e.beReady(now)
 			q.move(e, active, forced)
+		case e.place == deciding || e.place == binding && e.permits:
+			e.activated = true
 		}
 	}
 }
@@ -328,7 +342,7 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		q.admit(now, e, active, podUpdate)
 	case parked:
 		if why, woken := q.isBeingWoken(e); woken {
-			q.wake(now, e, why)
+			q.wake(now, e, why, e.isWokenAtOnce())
 			q.update(now, e, pod)
 			return
 		}
@@ -336,13 +350,13 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		q.parked.remove(e)
 		e.pod = pod
 		if pod.Malformed != "" {
-			e.plugins = nil // plugins cannot read it
+			e.plugins, e.pending = nil, nil // plugins cannot read it
 		}
 		q.parked.add(e, q.profiles[pod.SchedulerName].registered)
 		for _, action := range model.PodUpdates(before, pod) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}
-			if q.helps(e, event) || before.Malformed != "" {
-				q.wake(now, e, event.Label())
+			if helps, atOnce := q.helps(e, event); helps || before.Malformed != "" {
+				q.wake(now, e, event.Label(), atOnce)
 				return
 			}
 		}
@@ -358,7 +372,7 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 		return
 	}
 	e.pod = pod
-	e.since, e.plugins = now, nil
+	e.since, e.plugins, e.pending, e.activated = now, nil, nil, false
 	e.errors++
 	e.until = q.backoffEnd(e)
 	q.admit(now, e, erring, attemptFailed)
@@ -391,12 +405,18 @@ func (q *Queue) gate(e *entry, plugin, why string) {
 	} else {
 		q.move(e, gated, why)
 	}
-	e.plugins = []string{plugin}
-	q.gatedBy[pluginKey{e.pod.SchedulerName, plugin}]++
+	e.plugins, e.pending = []string{plugin}, nil
+	q.gatedBy[e.gatedUnder()]++
+	if p := q.profiles[e.pod.SchedulerName]; p.rechecks(plugin) {
+		q.parked.add(e, p.registered)
+	}
 }
 
 func (q *Queue) ungate(e *entry) {
-	key := pluginKey{e.pod.SchedulerName, e.plugins[0]}
+	if len(e.memberships) > 0 {
+		q.parked.remove(e)
+	}
+	key := e.gatedUnder()
 	if q.gatedBy[key]--; q.gatedBy[key] == 0 {
 		delete(q.gatedBy, key)
 	}
@@ -410,17 +430,26 @@ func (e *entry) beReady(now time.Time) {
 	}
 }
 
-// helps reports whether the event may help the pod, by the registrations of the plugins that rejected it.
-func (q *Queue) helps(e *entry, event model.Event) bool {
+// helps reports whether the event may help the pod, by the registrations of the plugins that rejected it; atOnce says that one of them answered Pending.
+func (q *Queue) helps(e *entry, event model.Event) (helps, atOnce bool) {
 	registered := q.profiles[e.pod.SchedulerName].registered
-	return slices.ContainsFunc(e.plugins, func(plugin string) bool {
-		return slices.ContainsFunc(registered[plugin], func(r model.EventToRegister) bool { return r.Helps(e.pod, event) })
-	})
+	for _, plugin := range e.plugins {
+		pending := slices.Contains(e.pending, plugin)
+		if helps && !pending {
+			continue
+		}
+		if slices.ContainsFunc(registered[plugin], func(r model.EventToRegister) bool { return r.Helps(e.pod, event) }) {
+			if helps = true; pending {
+				return true, true
+			}
+		}
+	}
+	return helps, false
 }
 
-// wake moves a parked or gated pod to where it can be tried again, as soon as its backoff allows.
-func (q *Queue) wake(now time.Time, e *entry, why string) {
-	if q.isBackingOff(e, now) {
+// wake moves a parked or gated pod to where it can be tried again, as soon as its backoff allows, or at once.
+func (q *Queue) wake(now time.Time, e *entry, why string, atOnce bool) {
+	if !atOnce && q.isBackingOff(e, now) {
 		q.admit(now, e, backingOff, why)
 		return
 	}

@@ -53,11 +53,11 @@ func (q *Queue) Waking() bool { return q.waking.left() > 0 || q.parked.woken.siz
 
 // hear takes in an event, for pods that are parked now.
 func (q *Queue) hear(event model.Event) {
-	if q.counts[parked] == 0 {
+	if len(q.parked.inOrder) == 0 {
 		return
 	}
 	next := pendingEvent{event: event, parkings: q.parked.parkings, except: q.rejectedOwner(event)}
-	if q.waking.left() >= pendingMax {
+	if q.waking.left() >= pendingMax || event.Resource == model.AnyEvent {
 		q.waking = waking{}
 		next.all, next.except, next.event.OnlyUpTo = true, nil, nil
 	}
@@ -93,7 +93,8 @@ func (q *Queue) wakeSlice(now time.Time) {
 	}
 	for moved := 0; moved < q.config.Slice && q.parked.woken.size() > 0; moved++ {
 		c := q.parked.woken.first()
-		q.wake(now, c.first.entry, c.why)
+		e := c.first.entry
+		q.wake(now, e, c.why, e.isWokenAtOnce())
 	}
 }
 
@@ -169,7 +170,7 @@ func (b *bucket) concerns(e *pendingEvent) bool {
 		if c.first != c.last {
 			return true
 		}
-		if _, woken := c.first.entry.isWoken(); !woken {
+		if _, woken := c.first.entry.isWoken(); !woken || b.index.pending && !c.first.entry.isWokenAtOnce() {
 			return true
 		}
 	}
@@ -210,6 +211,7 @@ func (p *parkedIndex) wakeBucket(b *bucket, e *pendingEvent) (cohorts int) {
 		}
 		if c.first != nil {
 			c.woken, c.why, c.number = true, e.event.Label(), p.wakings
+			c.atOnce = b.index.pending && !e.all
 			p.wakings++
 			p.woken.add(c)
 			cohorts++

@@ -149,6 +149,9 @@ func (s *State) remove(p *placed) {
 // replace stores a new version of a pod that stays on its node. Most versions do not change any count.
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
+	if before.Object != pod.Object {
+		s.objects.add(p.slot, 0)
+	}
 	if before.LabelSet() != pod.LabelSet() || before.Terminating != pod.Terminating {
 		s.tally(p, -1)
 		s.delist(p)

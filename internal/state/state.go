@@ -75,6 +75,8 @@ type State struct {
 	// spread changes with every change of images, and of nodes, which is how many nodes could have them.
 	spread  uint64
 	journal journal
+	// objects names the slots where an API object was replaced by another version, of the node itself or of a pod, unless the journal does. Its entries have no aspects.
+	objects journal
 
 	stamps          uint64 // how many were given
 	topologies      map[TopologyKey]*topology
@@ -184,6 +186,13 @@ func (s *State) Version() uint64 { return s.journal.version() }
 // Since returns the changes after a version, or false if the journal no longer has them all.
 func (s *State) Since(version uint64) ([]Entry, bool) { return s.journal.since(version) }
 
+// ObjectsVersion and ObjectsSince are Version and Since of a second journal, which names the slots where the API object of the node or of a pod on it
+// was replaced by one that differs in no aspect. Only who shows whole objects follows it; its entries have no aspects.
+func (s *State) ObjectsVersion() uint64 { return s.objects.version() }
+
+// ObjectsSince returns these changes after a version, or false if the journal no longer has them all.
+func (s *State) ObjectsSince(version uint64) ([]Entry, bool) { return s.objects.since(version) }
+
 // Slot returns the slot of a node that exists.
 func (s *State) Slot(name string) (slot int32, ok bool) {
 	slot, ok = s.slotOf[name]
@@ -272,6 +281,8 @@ func (s *State) Apply(changes []model.Change) Delta {
 			s.settleBinding(c.Bind, &delta)
 		case model.PreemptionDone:
 			s.settlePreemption(c.Preemption, &delta)
+		case model.EventRaised:
+			delta.Events = append(delta.Events, *c.Event)
 		default:
 			panic(fmt.Sprintf("state: unknown kind of change %d", c.Kind))
 		}

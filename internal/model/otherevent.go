@@ -1,0 +1,111 @@
+package model
+
+import (
+	v1 "k8s.io/api/core/v1"
+)
+
+// AllActions is every action: what kube-scheduler calls All.
+const AllActions = Add | Delete | Update
+
+// OtherChange is a change of an object that Berth itself does not read, such as a custom resource that a plugin from outside has registered.
+type OtherChange struct {
+	// Resource is kube-scheduler's name: resource.k8s.io/ResourceClaim, or <plural>.<version>.<group> of a custom resource.
+	Resource string
+	// Old is nil if the object is new, New if it is gone. Custom resources are *unstructured.Unstructured, others have their type of k8s.io/api.
+	Old, New any
+}
+
+// label returns kube-scheduler's name of the event.
+func (c *OtherChange) label(action Action) string {
+	switch action {
+	case Add:
+		return c.Resource + "Add"
+	case Delete:
+		return c.Resource + "Delete"
+	}
+	return c.Resource + "Update"
+}
+
+// Objects returns the API objects of an event as kube-scheduler gives them to hints: before is nil for Add, after for Delete. A pod that has a node
+// which its API object does not show yet is a copy with spec.nodeName set.
+func (e *Event) Objects() (before, after any) {
+	switch {
+	case e.OldNode != nil || e.Node != nil:
+		if e.OldNode != nil {
+			before = e.OldNode.Object
+		}
+		if e.Node != nil {
+			after = e.Node.Object
+		}
+	case e.OldPod != nil || e.Pod != nil:
+		if e.OldPod != nil {
+			before = e.OldPod.shown()
+		}
+		if e.Pod != nil {
+			after = e.Pod.shown()
+		}
+	case e.OldObject != nil || e.Object != nil:
+		if e.OldObject != nil {
+			before = apiObject(e.OldObject)
+		}
+		if e.Object != nil {
+			after = apiObject(e.Object)
+		}
+	case e.Other != nil:
+		before, after = e.Other.Old, e.Other.New
+	}
+	return before, after
+}
+
+// shown returns the API object with the node that the scheduler has chosen.
+func (p *Pod) shown() *v1.Pod {
+	if p.NodeName == p.Object.Spec.NodeName {
+		return p.Object
+	}
+	with := *p.Object
+	with.Spec.NodeName = p.NodeName
+	return &with
+}
+
+// apiObject returns the API object that an object was compiled from.
+func apiObject(compiled Compiled) any {
+	switch c := compiled.(type) {
+	case *Claim:
+		return c.Object
+	case *Volume:
+		return c.Object
+	case *StorageClass:
+		return c.Object
+	case *CSINode:
+		return c.Object
+	case *CSIDriver:
+		return c.Object
+	case *StorageCapacity:
+		return c.Object
+	case *VolumeAttachment:
+		return c.Object
+	case *DisruptionBudget:
+		return c.Object
+	}
+	return nil
+}
+
+// OfEachPod is an Alike for hints of which nothing is known: no two pods are alike, so that the hint is asked about each.
+func OfEachPod(waiting *Pod) Need { return NeedOf(waiting.Namespace + "/" + waiting.Name) }
+
+// DefaultEvents returns what a plugin from outside is woken by that registers no events itself, and what wakes a pod that an extender rejected: every
+// action on these resources, as in kube-scheduler. Volume attachments and resource slices are not among them.
+func DefaultEvents() []EventToRegister {
+	resources := []EventResource{
+		AssignedPodEvent, UnscheduledPodEvent, TargetPodEvent, NodeEvent, PersistentVolumeEvent, PersistentVolumeClaimEvent, CSINodeEvent, CSIDriverEvent,
+		CSIStorageCapacityEvent, StorageClassEvent,
+	}
+	var events []EventToRegister
+	for _, resource := range resources {
+		events = append(events, EventToRegister{Resource: resource, Actions: AllActions})
+	}
+	for _, other := range []string{"resource.k8s.io/ResourceClaim", "resource.k8s.io/DeviceClass"} {
+		events = append(events, EventToRegister{Resource: OtherEvent, Other: other, Actions: AllActions})
+	}
+	return events
+}
