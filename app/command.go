@@ -28,23 +28,24 @@ taken that name one of the configuration's profiles, "default-scheduler" without
 after what it had begun to write is written and the lease is given back; a second signal ends it at once.`
 
 // NewSchedulerCommand returns the scheduler as a program of its own that behaves as kube-scheduler does, to be run by
-// k8s.io/component-base/cli.Run. All flags of kube-scheduler are there; Berth's own begin with "berth-".
-func NewSchedulerCommand() *cobra.Command {
-	return newCommand(server.Name, true, "")
+// k8s.io/component-base/cli.Run. All flags of kube-scheduler are there; Berth's own begin with "berth-". Options add plugins and the types of their
+// arguments; what is wrong with them is the command's error when it is run.
+func NewSchedulerCommand(options ...Option) *cobra.Command {
+	return newCommand(server.Name, true, "", options)
 }
 
 // NewSubcommand returns the scheduler as a command of a program. It differs from kube-scheduler in its exit codes: ExitCode says what
 // to exit with when it fails, 2 if flags, arguments or files are wrong; and a stop by a signal is a success, with and without leader
 // election. The program prints the errors.
-func NewSubcommand() *cobra.Command {
+func NewSubcommand(options ...Option) *cobra.Command {
 	return newCommand("scheduler", false, `  # Schedule the pods of the cluster of a kubeconfig file, without other replicas
   berth scheduler --kubeconfig scheduler.kubeconfig --leader-elect=false
 
   # With a configuration file, say what is decided about each pod
-  berth scheduler --config scheduler.yaml -v=3`)
+  berth scheduler --config scheduler.yaml -v=3`, options)
 }
 
-func newCommand(name string, standalone bool, example string) *cobra.Command {
+func newCommand(name string, standalone bool, example string, added []Option) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     name,
 		Short:   "Run the scheduler",
@@ -64,7 +65,7 @@ func newCommand(name string, standalone bool, example string) *cobra.Command {
 		cmd.RunE = func(*cobra.Command, []string) error { return err }
 		return cmd
 	}
-	o.standalone = standalone
+	o.standalone, o.added = standalone, added
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return o.run(cmd) }
 	if !standalone {
 		cmd.SilenceUsage, cmd.SilenceErrors = true, true
@@ -104,6 +105,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := o.check(); err != nil {
 		return usage(err)
 	}
+	if err := o.addOutside(); err != nil {
+		return err
+	}
 	c, err := o.configuration()
 	if err != nil {
 		return usage(err)
@@ -116,6 +120,9 @@ func (o *options) run(cmd *cobra.Command) error {
 	}
 	for _, note := range c.Notes {
 		klog.Background().Info("Accepted, but " + note)
+	}
+	if names := o.outside.Names(); len(names) > 0 {
+		klog.Background().Info("Plugins from outside are compiled in", "plugins", names)
 	}
 	s, err := newScheduler(ctx, o, c)
 	if err != nil {

@@ -46,6 +46,9 @@ type options struct {
 	ignoreExtenders bool
 	// audit has invariants checked after every round.
 	audit bool
+	// added are the options of the command, and outside is what they add once they are checked.
+	added   []Option
+	outside *config.Outside
 	// standalone is true for the scheduler as a program of its own, false for a command of a program.
 	standalone bool
 }
@@ -191,6 +194,7 @@ func (o *options) configuration() (*config.Config, error) {
 		Limited: limited && o.config == "",
 
 		IgnoreExtenders: o.ignoreExtenders,
+		Outside:         o.outside,
 		Edit: func(c *configv1.KubeSchedulerConfiguration) {
 			if o.config == "" {
 				o.editDeprecated(c)

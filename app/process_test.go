@@ -25,9 +25,9 @@ const standalone, subcommand = "kube-scheduler", "berth scheduler"
 func TestMain(m *testing.M) {
 	switch os.Getenv(actAs) {
 	case standalone:
-		os.Exit(cli.Run(NewSchedulerCommand()))
+		os.Exit(cli.Run(NewSchedulerCommand(testOptions()...)))
 	case subcommand:
-		err := NewSubcommand().Execute()
+		err := NewSubcommand(testOptions()...).Execute()
 		if err != nil {
 			fmt.Fprintf(os.Stderr, "Error: %v\n", err)
 		}

@@ -31,6 +31,7 @@ type scheduler struct {
 	pipeline
 	leadership leadership
 	observers  observers
+	outside    *outside       // nil if no plugin from outside is enabled
 	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been taken in
 	// standalone makes a stop without leader election an error, as in kube-scheduler.
@@ -38,7 +39,8 @@ type scheduler struct {
 }
 
 // newScheduler puts a scheduler together. Before run it decides nothing and opens no watch.
-func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler, error) {
+// It calls the factories of plugins from outside, which may.
+func newScheduler(ctx context.Context, o *options, c *config.Config) (s *scheduler, err error) {
 	log := klog.Background()
 	seen, err := newObservers(ctx, o, log)
 	if err != nil {
@@ -57,6 +59,15 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler
 	if err != nil {
 		return nil, err
 	}
+	added, c, err := newOutside(ctx, c, access, client)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			added.stop(log)
+		}
+	}()
 	parts, err := newPipeline(o, c, client, leads, seen, log)
 	if err != nil {
 		return nil, err
@@ -67,7 +78,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler
 		return nil, err
 	}
 	return &scheduler{
-		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, serve: serve, synced: synced, standalone: o.standalone,
+		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, outside: added, serve: serve, synced: synced, standalone: o.standalone,
 	}, nil
 }
 
@@ -175,6 +186,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	stopElection() // after everything that was decided as the leader is written
 	s.observers.close(s.log)
 	s.watch.Stop()
+	s.outside.stop(s.log)
 	s.summarise(began)
 	if s.leadership.election == nil && s.standalone {
 		return errFinished
@@ -196,11 +208,12 @@ func (s *scheduler) schedule(ctx context.Context, began time.Time) (stopElection
 		}
 	}
 	s.watch.Start(ctx)
+	s.outside.start()
 	// The loop takes in what is listed while other lists are still coming.
 	known := make(chan struct{})
 	var joining sync.WaitGroup
 	joining.Go(func() {
-		if s.watch.Sync(ctx) != nil { // the context has ended
+		if s.watch.Sync(ctx) != nil || s.outside.sync() != nil { // the context has ended
 			return
 		}
 		close(s.synced)

@@ -35,7 +35,8 @@ var house = map[string]map[string]string{
 		"internal/report": "it writes events in report's words",
 		"internal/terse":  "watches and events that fail must not fill the log",
 	},
-	"internal/terse": {},
+	"internal/outside/clients": {"internal/terse": "informers and events that fail must not fill the log"},
+	"internal/terse":           {},
 	"internal/ingest": {
 		"internal/kinds": "what change a version of an object makes",
 		"internal/model": "it compiles objects into changes",
@@ -248,6 +249,8 @@ var house = map[string]map[string]string{
 		"internal/engine":  "it puts the scheduler together",
 		"internal/ingest":  "it puts the scheduler together",
 		"internal/kube":    "it puts the scheduler together",
+		"internal/outside": "it puts the scheduler together",
+		"internal/plugin":  "profiles are completed by what runs plugins from outside",
 		"internal/loop":    "it puts the scheduler together",
 		"internal/metrics": "it puts the scheduler together",
 		"internal/queue":   "it puts the scheduler together",

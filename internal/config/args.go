@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -35,6 +36,47 @@ func argsOf[T any, P interface {
 		fill:  func(args runtime.Object) { fill(args.(P)) },
 		check: func(args runtime.Object, path *field.Path) error { return check(args.(P), path) },
 	}
+}
+
+// typesOf describes the arguments of a plugin from outside by the scheme; nil if that has no type for them.
+func typesOf(scheme *runtime.Scheme, name string) *argsType {
+	kind := configv1.SchemeGroupVersion.WithKind(name + "Args")
+	if !scheme.Recognizes(kind) {
+		return nil
+	}
+	return &argsType{
+		empty: func() runtime.Object {
+			args, err := scheme.New(kind)
+			if err != nil {
+				panic(err) // the scheme recognizes the kind
+			}
+			return args
+		},
+		fill:  scheme.Default,
+		check: func(runtime.Object, *field.Path) error { return nil }, // the plugin's own affair
+	}
+}
+
+// argsForFactory returns a plugin's arguments as its factory takes them: of the internal version if the scheme has it, else as they were decoded; or
+// *runtime.Unknown, or nil.
+func argsForFactory(scheme *runtime.Scheme, name string, configs []configv1.PluginConfig) (runtime.Object, error) {
+	config := argsFor(name, configs)
+	if config == nil {
+		return nil, nil
+	}
+	var args runtime.Object
+	if err := runtime.Convert_runtime_RawExtension_To_runtime_Object(config.DeepCopy(), &args, nil); err != nil {
+		return nil, err
+	}
+	internal := schema.GroupVersion{Group: configv1.GroupName, Version: runtime.APIVersionInternal}
+	if config.Object == nil || !scheme.Recognizes(internal.WithKind(name+"Args")) {
+		return args, nil
+	}
+	converted, err := scheme.ConvertToVersion(args, internal)
+	if err != nil {
+		return nil, err
+	}
+	return converted, nil
 }
 
 func preemptionArgs() *argsType {

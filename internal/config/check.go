@@ -144,6 +144,21 @@ func checkPluginConfig(known registry, configs []configv1.PluginConfig, path *fi
 	return errs
 }
 
+// checkConversions checks that the arguments of plugins from outside convert to the internal version, where the plugins take that.
+func checkConversions(known registry, profiles []configv1.KubeSchedulerProfile) error {
+	for i := range profiles {
+		for j, config := range profiles[i].PluginConfig {
+			if known.fromOutside(config.Name) == nil {
+				continue
+			}
+			if _, err := argsForFactory(known.scheme, config.Name, profiles[i].PluginConfig[j:]); err != nil {
+				return fmt.Errorf("converting .Profiles[%d].PluginConfig[%d].Args into internal type: %w", i, j, err)
+			}
+		}
+	}
+	return nil
+}
+
 // checkQueueSort checks that all profiles have the same QueueSort plugin: they share one queue.
 func checkQueueSort(profiles []configv1.KubeSchedulerProfile, path *field.Path) []error {
 	var errs []error

@@ -7,28 +7,28 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
+	"k8s.io/apimachinery/pkg/runtime/serializer/versioning"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 )
 
 const kind = "KubeSchedulerConfiguration"
 
-// codecs decodes the configuration and the typed arguments, and rejects unknown and duplicate fields.
-func codecs() (serializer.CodecFactory, error) {
+// newScheme returns a scheme with the types of the configuration and of built-in plugins' arguments.
+func newScheme() (*runtime.Scheme, error) {
 	scheme := runtime.NewScheme()
 	if err := configv1.AddToScheme(scheme); err != nil {
-		return serializer.CodecFactory{}, fmt.Errorf("register the types of the scheduler configuration: %w", err)
+		return nil, fmt.Errorf("register the types of the scheduler configuration: %w", err)
 	}
-	return serializer.NewCodecFactory(scheme, serializer.EnableStrict), nil
+	return scheme, nil
 }
 
-// decode decodes a configuration without filling in defaults.
-func decode(data []byte) (*configv1.KubeSchedulerConfiguration, error) {
-	known, err := codecs()
-	if err != nil {
-		return nil, err
-	}
-	object, _, err := known.UniversalDecoder(configv1.SchemeGroupVersion).Decode(data, nil, nil)
+// decode decodes a configuration and typed arguments, rejects unknown and duplicate fields, and fills in no defaults: a program that imports
+// kube-scheduler's packages has registered defaults of the whole configuration in the scheme.
+func decode(data []byte, scheme *runtime.Scheme) (*configv1.KubeSchedulerConfiguration, error) {
+	strict := serializer.NewCodecFactory(scheme, serializer.EnableStrict).UniversalDeserializer()
+	decoder := versioning.NewCodec(nil, strict, runtime.UnsafeObjectConvertor(scheme), scheme, scheme, nil, nil, configv1.SchemeGroupVersion, scheme.Name())
+	object, _, err := decoder.Decode(data, nil, nil)
 	source, ok := object.(*configv1.KubeSchedulerConfiguration)
 	switch {
 	case runtime.IsMissingKind(err), runtime.IsMissingVersion(err), runtime.IsNotRegisteredError(err), err == nil && !ok:
@@ -52,10 +52,7 @@ func errOther(data []byte) error {
 
 // Write writes the configuration as YAML, as kube-scheduler's --write-config-to does.
 func (c *Config) Write(w io.Writer) error {
-	known, err := codecs()
-	if err != nil {
-		return err
-	}
+	known := serializer.NewCodecFactory(c.known.scheme, serializer.EnableStrict)
 	info, ok := runtime.SerializerInfoForMediaType(known.SupportedMediaTypes(), runtime.ContentTypeYAML)
 	if !ok {
 		return fmt.Errorf("write the scheduler configuration: no encoder for %s", runtime.ContentTypeYAML)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -9,13 +10,13 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
 
@@ -46,6 +47,13 @@ type Config struct {
 	Notes []string
 	reads []model.Kind
 
+	file string // as it was given; empty if there is none
+	// known are the plugins that the profiles may have, and ignoreExtenders is that of the request: Build takes them again.
+	known           registry
+	ignoreExtenders bool
+	outside         []madeOutside
+	enablesOutside  bool
+
 	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
 
@@ -65,6 +73,8 @@ type Request struct {
 	Limited bool
 	// IgnoreExtenders means that pods are bound without the extenders that judge every pod. Otherwise no pod is bound while there is one.
 	IgnoreExtenders bool
+	// Outside are the plugins from outside that the configuration may name; nil means none.
+	Outside *Outside
 }
 
 // Error is a mistake in a configuration. All errors of Load and Parse are of this type.
@@ -105,7 +115,11 @@ func Read(r Request) (*Config, error) {
 }
 
 func parse(name string, data []byte, r Request) (*Config, error) {
-	source, err := decode(data)
+	scheme, err := r.scheme()
+	if err != nil {
+		return nil, err
+	}
+	source, err := decode(data, scheme)
 	if err != nil {
 		return nil, &Error{File: name, Err: err}
 	}
@@ -113,7 +127,16 @@ func parse(name string, data []byte, r Request) (*Config, error) {
 	if err != nil {
 		return nil, &Error{File: name, Err: err}
 	}
+	c.file = name
 	return c, nil
+}
+
+// scheme returns the types of the configuration and of the arguments of plugins.
+func (r *Request) scheme() (*runtime.Scheme, error) {
+	if r.Outside != nil {
+		return r.Outside.scheme, nil
+	}
+	return newScheme()
 }
 
 // finish fills in defaults, checks everything and builds the profiles.
@@ -126,9 +149,15 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		}
 		gates = defaults
 	}
-	known := builtIn(gates)
+	known, err := builtIn(gates).with(r.Outside)
+	if err != nil {
+		return nil, err
+	}
 	connection := source.ClientConnection // as written
 	fill(known, source)
+	if err := checkConversions(known, source.Profiles); err != nil {
+		return nil, err
+	}
 	if r.Edit != nil {
 		r.Edit(source)
 	}
@@ -147,11 +176,14 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
+
+		known:           known,
+		ignoreExtenders: r.IgnoreExtenders,
 	}
 	if connection.QPS != 0 || connection.Burst != 0 || r.Limited {
 		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)
 	}
-	if err := c.addProfiles(known); err != nil {
+	if err := c.addProfiles(nil); err != nil {
 		return nil, fmt.Errorf("initializing profiles: %w", err)
 	}
 	c.barExtenders(r.IgnoreExtenders)
@@ -159,21 +191,63 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 	return c, nil
 }
 
-func (c *Config) addProfiles(known registry) error {
+// Build returns the configuration with the plugins from outside made and in the profiles. It calls their factories, which may block until the context
+// ends. After an error, what was made is closed. Mistakes in a file that show only now are of type *Error.
+func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
+	full := *c
+	full.Source = c.Source.DeepCopy()
+	full.Profiles, full.Missing, full.Barring, full.reads = nil, nil, nil, nil
+	h := &hosting{ctx: ctx, host: host}
+	if err := full.addProfiles(h); err != nil {
+		err = errors.Join(fmt.Errorf("initializing profiles: %w", err), closeAll(h.made))
+		if !h.failed && c.file != "" {
+			err = &Error{File: c.file, Err: err}
+		}
+		return nil, err
+	}
+	full.barExtenders(c.ignoreExtenders)
+	full.outside = h.made
+	for _, complete := range h.complete {
+		complete()
+	}
+	return &full, nil
+}
+
+// Close closes the plugins from outside that are io.Closers.
+func (c *Config) Close() error { return closeAll(c.outside) }
+
+// WholeObjects reports whether whole pods and nodes are needed, and not only what scheduling reads of them: for plugins from outside and extenders.
+func (c *Config) WholeObjects() bool { return c.enablesOutside || len(c.Source.Extenders) > 0 }
+
+// EnablesOutside reports whether a profile enables a plugin from outside, so that Build has something to make.
+func (c *Config) EnablesOutside() bool { return c.enablesOutside }
+
+// addProfiles builds the profiles; with a nil hosting, without their plugins from outside.
+func (c *Config) addProfiles(h *hosting) error {
 	ignored := ignoredByExtenders(c.Source.Extenders)
 	var shared plugins
+	var firstSort string
 	for i := range c.Source.Profiles {
 		source := &c.Source.Profiles[i]
-		b, err := build(known, source, ignored, &shared)
+		b, err := build(c.known, source, ignored, &shared, h)
 		if err != nil {
 			return fmt.Errorf("creating profile for scheduler name %s: %w", *source.SchedulerName, err)
 		}
+		c.enablesOutside = c.enablesOutside || b.outside
 		c.Profiles = append(c.Profiles, b.profile)
 		c.Missing = append(c.Missing, b.plugins...)
 		c.Barring = append(c.Barring, b.barring...)
 		c.reads = append(c.reads, b.reads...)
-		// There is only one QueueSort plugin.
-		if !equality.Semantic.DeepEqual(argsFor(prioritysort.Name, c.Source.Profiles[0].PluginConfig), argsFor(prioritysort.Name, source.PluginConfig)) {
+		if i == 0 {
+			firstSort = b.queueSort
+		}
+		if firstSort == "" || b.queueSort == "" { // not known yet
+			continue
+		}
+		if b.queueSort != firstSort {
+			return fmt.Errorf("different queue sort plugins for profile %q: %q, first: %q", *source.SchedulerName, b.queueSort, firstSort)
+		}
+		if !equality.Semantic.DeepEqual(argsFor(firstSort, c.Source.Profiles[0].PluginConfig), argsFor(firstSort, source.PluginConfig)) {
 			return fmt.Errorf("different queue sort plugin args for profile %q", *source.SchedulerName)
 		}
 	}

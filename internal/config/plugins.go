@@ -50,7 +50,35 @@ type registry struct {
 	byDefault []row
 	// onRequest must be enabled by name.
 	onRequest []row
+
+	// outside are the plugins from outside, which must be enabled by name too; extended are the points that they extend, nil as long as they are not made.
+	outside  []Registered
+	extended map[string]pointSet
+	// scheme has the types of all plugins' arguments.
+	scheme *runtime.Scheme
 }
+
+// with returns the registry with plugins from outside, which are not made yet.
+func (r registry) with(outside *Outside) (registry, error) {
+	if outside != nil {
+		r.outside, r.scheme = outside.plugins, outside.scheme
+		return r, nil
+	}
+	scheme, err := newScheme()
+	r.scheme = scheme
+	return r, err
+}
+
+// fromOutside returns the named plugin if it comes from outside, nil otherwise.
+func (r registry) fromOutside(name string) *Registered {
+	if i := slices.IndexFunc(r.outside, func(p Registered) bool { return p.Name == name }); i >= 0 {
+		return &r.outside[i]
+	}
+	return nil
+}
+
+// unmade reports whether it is not known yet which points a plugin extends.
+func (r registry) unmade(name string) bool { return r.extended == nil && r.fromOutside(name) != nil }
 
 // builtIn returns kube-scheduler's plugins, in the variants that the gates choose.
 func builtIn(gates Gates) registry {
@@ -115,7 +143,14 @@ func (r registry) find(name string) *row {
 			}
 		}
 	}
-	return nil
+	if r.fromOutside(name) == nil {
+		return nil
+	}
+	extended := r.extended[name]
+	if r.extended == nil {
+		extended = 1<<points - 1 // it may extend any
+	}
+	return &row{name: name, points: extended, args: typesOf(r.scheme, name)}
 }
 
 // defaults returns the plugins of a profile that configures none.

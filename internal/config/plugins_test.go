@@ -15,7 +15,10 @@ import (
 // withMine is the built-in plugins and one from outside.
 func withMine(t *testing.T) registry {
 	t.Helper()
-	known := builtIn(defaultGates(t))
+	known, err := builtIn(defaultGates(t)).with(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	known.onRequest = append(known.onRequest, row{name: "Mine", points: at(preEnqueue, filter, score)})
 	return known
 }
@@ -23,7 +26,7 @@ func withMine(t *testing.T) registry {
 // expanded returns what a profile runs.
 func expanded(t *testing.T, profile string) (*Config, effective) {
 	t.Helper()
-	source, err := decode([]byte(header + "profiles: [" + profile + "]\n"))
+	source, err := decode([]byte(header+"profiles: ["+profile+"]\n"), withMine(t).scheme)
 	if err != nil {
 		t.Fatalf("%s: %v", profile, err)
 	}

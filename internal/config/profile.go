@@ -13,6 +13,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/absent"
+	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 )
 
 // reader is a plugin that reads kinds of API object other than pods and nodes.
@@ -32,12 +34,16 @@ type built struct {
 	lack
 	// reads are the kinds that the plugins read, in any order and more than once.
 	reads []model.Kind
+	// queueSort is the QueueSort plugin; empty if only plugins that are not made can be it.
+	queueSort string
+	// outside means that plugins from outside are enabled.
+	outside bool
 }
 
 // build makes the plugins of a checked profile and assigns them to their points. From the profile's arguments it drops those of disabled plugins and
 // empty ones, and sorts the rest. ignored are the resources that NodeResourcesFit must ignore for extenders, before the plugins of the profiles
-// before.
-func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string, before *plugins) (built, error) {
+// before. Plugins from outside are made by h; without it they are left out.
+func build(known registry, source *configv1.KubeSchedulerProfile, ignored []string, before *plugins, h *hosting) (built, error) {
 	enabled := enabledAnywhere(source.Plugins)
 	source.PluginConfig = slices.DeleteFunc(source.PluginConfig, func(config configv1.PluginConfig) bool {
 		return !slices.Contains(enabled, config.Name) || config.Args.Object == nil && config.Args.Raw == nil
@@ -48,26 +54,41 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if err != nil {
 		return built{}, err
 	}
+	outside, err := h.instances(known, source, enabled)
+	if err != nil {
+		return built{}, err
+	}
+	known.extended = outside.extended()
 	order, err := expand(known, source.Plugins)
 	if err != nil {
 		return built{}, err
 	}
-	if err := checkCounts(*source.SchedulerName, &order); err != nil {
+	unmade := slices.ContainsFunc(names(source.Plugins.MultiPoint.Enabled), known.unmade)
+	if err := checkCounts(*source.SchedulerName, &order, unmade); err != nil {
 		return built{}, err
 	}
 	weights, err := weights(source.Plugins, order[score])
 	if err != nil {
 		return built{}, err
 	}
-	profile, reads := &plugin.Profile{Name: *source.SchedulerName}, []model.Kind(nil)
-	if err := assemble(profile, &order, made, weights); err != nil {
+	adapters, err := outside.adapt(&order, weights)
+	if err != nil {
 		return built{}, err
 	}
-	lacking, err := standIn(profile, &order, enabled, made)
+	profile, reads := &plugin.Profile{Name: *source.SchedulerName, Outside: adapters.Outside}, adapters.reads()
+	if err := assemble(profile, &order, made, weights, &adapters); err != nil {
+		return built{}, err
+	}
+	profile.PreFilterOrder = outside.called(order[preFilter])
+	outside.complete(profile)
+	lacking, err := standIn(profile, &order, slices.DeleteFunc(slices.Clone(enabled), func(name string) bool { return known.fromOutside(name) != nil }), made)
 	if err != nil {
 		return built{}, err
 	}
 	for _, name := range enabled {
+		if x, ok := adapters.EnqueueExtensions[name]; ok && order.has(name) {
+			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
+		}
 		if x, ok := made[name].(plugin.EnqueueExtensions); ok && order.has(name) {
 			profile.EnqueueExtensions = append(profile.EnqueueExtensions, x)
 		}
@@ -75,7 +96,12 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 			reads = append(reads, r.Reads()...)
 		}
 	}
-	return built{profile, lacking, reads}, nil
+	b := built{profile: profile, lack: lacking, reads: reads}
+	if len(order[queueSort]) > 0 {
+		b.queueSort = order[queueSort][0]
+	}
+	b.outside = slices.ContainsFunc(enabled, func(name string) bool { return known.fromOutside(name) != nil })
+	return b, nil
 }
 
 // deciding are the points at which a plugin decides whether a pod is bound. At the others it only rates nodes, or makes room.
@@ -157,70 +183,98 @@ func (p *plugins) instances(known registry, enabled []string, configs []configv1
 	return made, nil
 }
 
-// checkCounts checks that there is the required number of QueueSort and Bind plugins.
-func checkCounts(profile string, order *effective) error {
-	switch {
-	case len(order[queueSort]) != 1:
-		return fmt.Errorf("only one queue sort plugin required for profile with scheduler name %q, but got %d", profile, len(order[queueSort]))
-	case len(order[bind]) == 0:
+// checkCounts checks that there is the required number of QueueSort, Bind and PlacementGenerate plugins. There may be fewer if plugins are not made yet
+// that may be enabled there.
+func checkCounts(profile string, order *effective, unmade bool) error {
+	switch n := len(order[queueSort]); {
+	case n > 1, n == 0 && !unmade:
+		return fmt.Errorf("only one queue sort plugin required for profile with scheduler name %q, but got %d", profile, n)
+	case len(order[bind]) == 0 && !unmade:
 		return fmt.Errorf("at least one bind plugin is needed for profile with scheduler name %q", profile)
+	case len(order[placementGenerate]) > 1:
+		return fmt.Errorf("at most one placement generate plugin is allowed for profile with scheduler name %q", profile)
 	}
 	return nil
 }
 
 // assemble puts plugins into the profile's lists, each in the order of its point.
-func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, weights map[string]int64) error {
-	sorts, err := all(order[queueSort], queueSort, made, as[plugin.QueueSort])
+func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, weights map[string]int64, outside *Adapters) error {
+	sorts, err := all(order[queueSort], queueSort, and(made, outside.QueueSort), as[plugin.QueueSort])
 	if err != nil {
 		return err
 	}
-	profile.QueueSort = sorts[0]
-	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, made, as[plugin.PreEnqueue]); err != nil {
+	profile.QueueSort = prioritysort.New() // until the plugin from outside is made
+	if len(sorts) > 0 {
+		profile.QueueSort = sorts[0]
+	}
+	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, and(made, outside.PreEnqueue), as[plugin.PreEnqueue]); err != nil {
 		return err
 	}
-	profile.PreFilterOrder = order[preFilter]
+	preFilters := and(made, outside.PreFilter)
 	for _, name := range order[preFilter] {
-		if p, ok := made[name].(plugin.PreFilter); ok {
+		if p, ok := preFilters[name].(plugin.PreFilter); ok {
 			profile.PreFilters = append(profile.PreFilters, p)
 		}
 	}
-	if profile.Filters, err = all(order[filter], filter, made, plugin.AsFilter); err != nil {
+	if profile.Filters, err = all(order[filter], filter, and(made, outside.Filter), plugin.AsFilter); err != nil {
 		return err
 	}
-	postFilters := made // with what a missing DynamicResources says there; it stands at PreFilter as another plugin
+	postFilters := and(made, outside.PostFilter) // with what a missing DynamicResources says there; it stands at PreFilter as another plugin
 	if of := absent.NewPostFilter(); made[of.Name()] == nil {
-		postFilters = maps.Clone(made)
+		postFilters = maps.Clone(postFilters)
 		postFilters[of.Name()] = of
 	}
 	if profile.PostFilters, err = all(order[postFilter], postFilter, postFilters, as[plugin.PostFilter]); err != nil {
 		return err
 	}
-	scores, err := all(order[score], score, made, plugin.AsScore)
+	// The built-in plugins do at Score what kube-scheduler's do at PreScore.
+	if profile.PreScores, err = all(order[preScore], preScore, and(nil, outside.PreScore), as[plugin.PreScore]); err != nil {
+		return err
+	}
+	scores, err := all(order[score], score, and(made, outside.Score), plugin.AsScore)
 	if err != nil {
 		return err
 	}
 	for _, s := range scores {
 		profile.Scores = append(profile.Scores, plugin.Weighted{Score: s, Weight: weights[s.Name()]})
 	}
-	return assembleBinding(profile, order, made)
+	return assembleBinding(profile, order, made, outside)
 }
 
 // assembleBinding puts plugins into the lists of the points after a node is chosen.
-func assembleBinding(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin) (err error) {
-	if profile.Reserve, err = all(order[reserve], reserve, made, as[plugin.Reserve]); err != nil {
+func assembleBinding(profile *plugin.Profile, order *effective, made map[string]plugin.Plugin, outside *Adapters) (err error) {
+	if profile.Reserve, err = all(order[reserve], reserve, and(made, outside.Reserve), as[plugin.Reserve]); err != nil {
 		return err
 	}
-	if profile.Permit, err = all(order[permit], permit, made, as[plugin.Permit]); err != nil {
+	if profile.Permit, err = all(order[permit], permit, and(made, outside.Permit), as[plugin.Permit]); err != nil {
 		return err
 	}
-	if profile.PreBind, err = all(order[preBind], preBind, made, as[plugin.PreBind]); err != nil {
+	if profile.PreBind, err = all(order[preBind], preBind, and(made, outside.PreBind), as[plugin.PreBind]); err != nil {
 		return err
 	}
 	if profile.Bind, err = all(order[bind], bind, made, as[plugin.Bind]); err != nil {
 		return err
 	}
-	profile.PostBind, err = all(order[postBind], postBind, made, as[plugin.PostBind])
+	if len(profile.Bind) == 0 {
+		profile.Bind = []plugin.Bind{defaultbinder.New()} // for a pod that the plugins from outside leave to it, which is none
+	}
+	profile.Permit = slices.Concat(outside.First, profile.Permit)
+	profile.PreBind = slices.Concat(profile.PreBind, outside.Last)
+	profile.PostBind, err = all(order[postBind], postBind, and(made, outside.PostBind), as[plugin.PostBind])
 	return err
+}
+
+// and returns the built-in plugins and the adapters of one point, by name.
+func and[T plugin.Plugin](made map[string]plugin.Plugin, adapters map[string]T) map[string]plugin.Plugin {
+	if len(adapters) == 0 {
+		return made
+	}
+	both := make(map[string]plugin.Plugin, len(made)+len(adapters))
+	maps.Copy(both, made)
+	for name, adapter := range adapters {
+		both[name] = adapter
+	}
+	return both
 }
 
 // all returns the plugins of a point. One that does not implement the point is a mistake in the table.

@@ -122,7 +122,7 @@ func enabledEverywhere(known registry, p point, enabled []configv1.Plugin, disab
 		switch {
 		case plugin == nil:
 			return nil, errUnknown(p, name)
-		case !plugin.points.has(p) || slices.Contains(disabled, name):
+		case known.unmade(name), !plugin.points.has(p), slices.Contains(disabled, name):
 			continue
 		case slices.Contains(some, name) && !slices.Contains(own, name):
 			return nil, errTwice(p, name)

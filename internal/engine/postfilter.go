@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -359,4 +360,29 @@ func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 	return reason.Rejection{
 		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Reasons: verdicts[o.filter].Reasons(o.code),
 	}
+}
+
+// RejectionIn returns why the filters reject a node in a dry run as it is.
+func (p *postFilterCycle) RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error) {
+	e, c := p.engine, p.cycle
+	if len(c.counting) != len(c.profile.Filters) {
+		return reason.Rejection{}, errors.New("filters cannot be run: the pod was rejected before all plugins had run at PreFilter")
+	}
+	if p.counts == nil && len(c.here.verdicts) == 0 {
+		e.prepare(c)
+	}
+	if !c.narrowed.has(slot) {
+		return reason.Rejection{Unresolvable: true, Reasons: []string{c.narrowed.text()}}, nil
+	}
+	e.scratch.dry = e.filtersIn(c, dryRun.View(), e.scratch.dry)
+	o := e.first(c, &e.scratch.dry, slot)
+	if o.code == reason.None {
+		return reason.Rejection{}, nil
+	}
+	if err := c.failure(&e.scratch.dry, o); err != nil {
+		return reason.Rejection{}, err
+	}
+	return reason.Rejection{
+		Plugin: c.profile.Filters[o.filter].Name(), Unresolvable: o.code.IsUnresolvable(), Reasons: e.scratch.dry.verdicts[o.filter].Reasons(o.code),
+	}, nil
 }

@@ -15,6 +15,7 @@ func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) e
 		}
 		placement.Holds = append(placement.Holds, holds...)
 	}
+	p.outsideSteps(plan.Reserve, placement)
 	for _, x := range p.Permit {
 		if err := addSteps(placement, plan.Permit, x, v, x.Permit); err != nil {
 			return err
@@ -25,12 +26,21 @@ func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) e
 			return err
 		}
 	}
+	p.outsideSteps(plan.Bind, placement)
 	for _, x := range p.PostBind {
 		if err := addSteps(placement, plan.PostBind, x, v, x.PostBind); err != nil {
 			return err
 		}
 	}
+	p.outsideSteps(plan.PostBind, placement)
 	return nil
+}
+
+// outsideSteps adds the steps of plugins from outside that no single one answers for.
+func (p *profile) outsideSteps(stage plan.Stage, to *plan.Placement) {
+	if p.Outside != nil {
+		to.Steps = append(to.Steps, p.Outside.Steps(stage, to)...)
+	}
 }
 
 // addSteps adds the steps of one plugin at one stage.

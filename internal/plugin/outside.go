@@ -22,6 +22,9 @@ type Outside interface {
 	Begin(v state.View, pod *model.Pod)
 	// End ends the turn, however it ended. A placement that goes on to its binding has what it needs in its steps.
 	End()
+	// Steps returns the steps at Reserve, Bind or PostBind that no single plugin of the profile answers for. They come after those of the stage before, at
+	// PostBind after those of the PostBind plugins; it is asked for the three in this order, once the Reserve plugins have run.
+	Steps(stage plan.Stage, p *plan.Placement) []plan.Step
 	// Unreserve undoes what the Reserve plugins from outside did for a placement that does not go on, in reverse order.
 	Unreserve(p *plan.Placement)
 }

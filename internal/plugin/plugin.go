@@ -172,6 +172,9 @@ type Cycle interface {
 	Reasons(o Objection) (texts []string, err error)
 	// Rejected returns why the filters rejected a node in this turn, as it was reported; if PreFilter rejected the pod, that is the same for all nodes.
 	Rejected(slot int32) reason.Rejection
+	// RejectionIn returns why the filters reject a node in a dry run of View as it is, without the pods that are nominated to it; zero if they do not.
+	// The error is that of a filter, or says why filters cannot be run.
+	RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error)
 
 	// OnlyUsage reports whether the filters read nothing of the pods on a node but what they occupy. A Use of a node then says as much as a dry run,
 	// and costs less.

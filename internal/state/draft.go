@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
@@ -19,6 +20,8 @@ import (
 type Draft struct {
 	s       *State
 	version uint64 // of the state's journal
+	// uses counts how often the draft was begun anew.
+	uses uint64
 	// dryRun means that changes count as in kube-scheduler's AddPod and RemovePod; see DryRun.
 	dryRun  bool
 	changes []draftChange          // in the order in which they were made; a pair that cancels out stays
@@ -86,6 +89,7 @@ func (d *Draft) reset(v View) {
 		d.topologies = nil
 	}
 	d.s, d.version, d.dryRun = v.s, v.s.Version(), false
+	d.uses++
 	if d.at == nil {
 		d.at, d.last = map[int32]int32{}, map[model.PodKey]int32{}
 	}
@@ -114,6 +118,46 @@ func (n *draftNode) clone() draftNode {
 	c.used.Scalars, c.ports, c.changed = slices.Clone(n.used.Scalars), slices.Clone(n.ports), slices.Clone(n.changed)
 	c.volumes = n.volumes.Clone()
 	return c
+}
+
+// Trail identifies the changes that a draft has gone through since it was begun or reset: while two views have equal trails, the later one has all
+// changes of the earlier one, and perhaps more behind them. That of a view without differences is zero.
+type Trail struct {
+	draft *Draft
+	uses  uint64
+}
+
+// SameDraft reports whether two trails are of one draft, which may have been reset between them.
+func (t Trail) SameDraft(other Trail) bool { return t.draft == other.draft }
+
+// Trail returns the trail of the view.
+func (v View) Trail() Trail {
+	if v.d == nil {
+		return Trail{}
+	}
+	return Trail{v.d, v.d.uses}
+}
+
+// DraftChange is a pod that a draft adds to a node (N = +1) or removes from it (N = -1).
+type DraftChange struct {
+	Pod  *model.Pod
+	Slot int32
+	N    int32
+}
+
+// ChangesFrom calls yield with the changes of the view's draft from the n-th on, counted from 0, in the order in which they were made; a pair that cancels
+// out is included.
+func (v View) ChangesFrom(n int) iter.Seq[DraftChange] {
+	return func(yield func(DraftChange) bool) {
+		if v.d == nil {
+			return
+		}
+		for i := n; i < len(v.d.changes); i++ {
+			if c := &v.d.changes[i]; !yield(DraftChange{c.pod, c.slot, c.n}) {
+				return
+			}
+		}
+	}
 }
 
 // View returns the state with the draft's differences.
@@ -155,6 +199,12 @@ func (d *Draft) Remove(key model.PodKey) {
 		panic(fmt.Sprintf("state: draft: remove pod %s/%s, which is on no node", key.Namespace, key.Name))
 	}
 	d.change(draftChange{at.pod, at.slot, -1, d.dryRun, nil})
+}
+
+// On reports whether a pod is on a node.
+func (d *Draft) On(key model.PodKey) bool {
+	_, on := d.find(key)
+	return on
 }
 
 // find returns where a pod is, as the change that would put it there.

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"iter"
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -223,3 +225,12 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 
 // Nominated returns how many pods are nominated to nodes.
 func (s *State) Nominated() int { return len(s.nominations.byPod) }
+
+// NominationsVersion changes whenever NominatedPods may yield something else.
+func (v View) NominationsVersion() uint64 { return v.s.nominations.version }
+
+// NominatedPods yields each node that pods are nominated to, whether or not it exists, and these pods in the order in which their versions were last seen.
+// The slices are the state's own and valid until the next change.
+func (v View) NominatedPods() iter.Seq2[string, []*model.Pod] {
+	return maps.All(v.s.nominations.byNode)
+}

@@ -1,0 +1,121 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/outside/clients"
+)
+
+// PluginFactory makes a plugin for one profile. It is called once for each profile that enables the plugin, before the scheduler takes part in an
+// election, and may block until ctx ends, which it does when the scheduler stops. args are
+//
+//   - an object of the internal version if a scheme has the type <Name>Args of group kubescheduler.config.k8s.io there, or else of version v1, with
+//     defaults; also if the configuration has no arguments for the plugin;
+//   - a *runtime.Unknown with JSON if no scheme has such a type;
+//   - nil if there are no arguments.
+//
+// A plugin that is an io.Closer is closed when the scheduler stops. What the Handle shows of the cluster is empty until the first pod's turn; informers that
+// the factory asks for are started and hold their first lists before it.
+type PluginFactory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error)
+
+// Option adds to a scheduler command.
+type Option func(*additions)
+
+// additions are what options add.
+type additions struct {
+	plugins []config.Registered
+	types   []func(*runtime.Scheme) error
+}
+
+// WithPlugin adds a plugin, which configurations enable by this name: in multiPoint or at the extension points whose interfaces of
+// k8s.io/kube-scheduler/framework it implements. No two plugins have the same name, built-in ones included.
+func WithPlugin(name string, factory PluginFactory) Option {
+	return func(a *additions) { a.plugins = append(a.plugins, config.Registered{Name: name, Factory: factory}) }
+}
+
+// WithScheme adds types of arguments. The function registers <Name>Args in version v1 of group kubescheduler.config.k8s.io, and what belongs to it:
+// defaulting functions, and the internal version with conversions if the plugin takes that. Types that a program adds to SchemeBuilder of
+// k8s.io/kube-scheduler/config/v1 are known without it.
+func WithScheme(add func(*runtime.Scheme) error) Option {
+	return func(a *additions) { a.types = append(a.types, add) }
+}
+
+// addOutside checks what the command's options add.
+func (o *options) addOutside() (err error) {
+	var a additions
+	for _, add := range o.added {
+		add(&a)
+	}
+	o.outside, err = config.NewOutside(a.plugins, a.types)
+	return err
+}
+
+// outside is what the plugins from outside have that must be started and stopped.
+type outside struct {
+	ctx     context.Context
+	cancel  context.CancelFunc
+	config  *config.Config // with the plugins
+	clients *clients.Clients
+	host    *host
+}
+
+// newOutside makes the enabled plugins from outside, and returns the configuration with them. Without any, outside is nil and the configuration is the same.
+func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client) (*outside, *config.Config, error) {
+	if !c.EnablesOutside() {
+		return nil, c, nil
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	shared, err := clients.New(ctx, access, client.Interface)
+	if err != nil {
+		cancel()
+		return nil, nil, fmt.Errorf("plugins from outside: %w", err)
+	}
+	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(shared)}
+	full, err := c.Build(ctx, o.host)
+	if err != nil {
+		o.stop(klog.FromContext(ctx))
+		if errors.As(err, new(*config.Error)) {
+			return nil, nil, usage(err)
+		}
+		return nil, nil, err
+	}
+	o.config = full
+	return o, full, nil
+}
+
+// start starts the informers that factories have asked for.
+func (o *outside) start() {
+	if o != nil {
+		o.clients.Start(o.ctx)
+	}
+}
+
+// sync waits until they hold their first lists. An error means that the scheduler stops.
+func (o *outside) sync() error {
+	if o == nil {
+		return nil
+	}
+	return o.clients.Sync(o.ctx)
+}
+
+// stop ends the context that the factories got, closes the plugins and waits for what they share.
+func (o *outside) stop(log klog.Logger) {
+	if o == nil {
+		return
+	}
+	o.cancel()
+	if err := o.config.Close(); err != nil {
+		log.Error(err, "Plugins failed to close")
+	}
+	o.host.close()
+	o.clients.Stop()
+}

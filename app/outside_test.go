@@ -1,0 +1,138 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// plugged names the options of the schedulers that runAs runs, separated by blanks.
+const plugged = "BERTH_TEST_PLUGGED"
+
+// testFilter is a plugin from outside that passes every node.
+type testFilter struct{}
+
+func (testFilter) Name() string { return "Mine" }
+func (testFilter) Filter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status {
+	return nil
+}
+
+// testArgs are the arguments of a plugin.
+type testArgs struct {
+	metav1.TypeMeta `json:",inline"`
+	Level           int `json:"level,omitempty"`
+}
+
+func (a *testArgs) DeepCopyObject() runtime.Object { b := *a; return &b }
+
+func testOptions() []Option {
+	mine := func(_ context.Context, args runtime.Object, _ fwk.Handle) (fwk.Plugin, error) {
+		fmt.Fprintf(os.Stderr, "factory called with %T %v\n", args, args)
+		return testFilter{}, nil
+	}
+	all := map[string]Option{
+		"mine":     WithPlugin("Mine", mine),
+		"built-in": WithPlugin("NodeName", mine),
+		"fails": WithPlugin("Fails", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+			return nil, errors.New("no CRD")
+		}),
+		"panics":    WithPlugin("Panics", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { panic("oh") }),
+		"nil":       WithPlugin("Nil", nil),
+		"bad types": WithScheme(func(*runtime.Scheme) error { return errors.New("no types") }),
+		"types": WithScheme(func(s *runtime.Scheme) error {
+			s.AddKnownTypeWithName(configv1.SchemeGroupVersion.WithKind("MineArgs"), &testArgs{})
+			s.AddTypeDefaultingFunc(&testArgs{}, func(object any) {
+				if args := object.(*testArgs); args.Level == 0 {
+					args.Level = 5
+				}
+			})
+			return nil
+		}),
+	}
+	var chosen []Option
+	for name := range strings.SplitSeq(os.Getenv(plugged), ",") {
+		if option, ok := all[name]; ok {
+			chosen = append(chosen, option)
+		}
+	}
+	return chosen
+}
+
+// Mistakes with plugins from outside, made under each name.
+func TestMistakesWithPlugins(t *testing.T) {
+	const enabled = "profiles: [{plugins: {multiPoint: {enabled: [{name: %s}]}}}]\n"
+	for _, test := range []struct {
+		options, config string
+		code            int // of the subcommand; as kube-scheduler it is always 1
+		want            string
+	}{
+		{"mine,mine", "", 1, "a plugin named Mine already exists"},
+		{"built-in", "", 1, "a plugin named NodeName already exists"},
+		{"nil", "", 1, "the factory of plugin Nil is nil"},
+		{"bad types", "", 1, "register types of plugin arguments (1. function of 1): no types"},
+		{"mine", fmt.Sprintf(enabled, "Other"), 2, `initializing profiles: creating profile for scheduler name default-scheduler: PreFilterPlugin "Other" does not exist`},
+		{"", fmt.Sprintf(enabled, "Mine"), 2, `PreFilterPlugin "Mine" does not exist`},
+		{"types,mine", "profiles: [{pluginConfig: [{name: Mine, args: {levels: 3}}]}]\n", 2, `decoding args for plugin Mine: strict decoding error: unknown field "levels"`},
+		{"fails", fmt.Sprintf(enabled, "Fails"), 1, `initializing profiles: creating profile for scheduler name default-scheduler: initializing plugin "Fails": no CRD`},
+		{"panics", fmt.Sprintf(enabled, "Panics"), 1, `initializing plugin "Panics": its factory panicked: oh`},
+		{"mine", "profiles: [{plugins: {score: {enabled: [{name: Mine}]}}}]\n", 2, `plugin "Mine" does not extend ScorePlugin plugin`},
+	} {
+		t.Run(test.options+" "+test.config, func(t *testing.T) {
+			args := []string{"--secure-port=0", "--leader-elect=false", "--kubeconfig", kubeconfig(t)}
+			if test.config != "" {
+				args = append(args, "--config", file(t, "scheduler.yaml", header+fmt.Sprintf("clientConnection: {kubeconfig: %q}\n", kubeconfig(t))+test.config))
+			}
+			for _, as := range []string{standalone, subcommand} {
+				code := test.code
+				if as == standalone {
+					code = 1
+				}
+				t.Setenv(plugged, test.options)
+				got := runAs(t, as, args...)
+				if got.code != code || !strings.Contains(unescaped(got.stderr), test.want) {
+					t.Errorf("%s: exit code %d, want %d and %q:\n%s", as, got.code, code, test.want, got.stderr)
+				}
+			}
+		})
+	}
+}
+
+// The configuration is written without a factory being called, with the plugin and its arguments.
+func TestWriteConfigWithPlugins(t *testing.T) {
+	for _, test := range []struct {
+		options, config string
+		want            []string
+	}{
+		{"mine", "{plugins: {score: {enabled: [{name: Mine, weight: 3}]}}, pluginConfig: [{name: Mine, args: {any: thing}}]}",
+			[]string{"- args:\n      any: thing\n    name: Mine\n", "      - name: Mine\n        weight: 3\n"}},
+		{"types,mine", "{plugins: {score: {enabled: [{name: Mine, weight: 3}]}}}",
+			[]string{"- args:\n      apiVersion: kubescheduler.config.k8s.io/v1\n      kind: MineArgs\n      level: 5\n    name: Mine\n"}},
+	} {
+		t.Setenv(plugged, test.options)
+		written := filepath.Join(t.TempDir(), "written.yaml")
+		got := runAs(t, standalone, "--config", file(t, "scheduler.yaml", header+"profiles: ["+test.config+"]\n"), "--write-config-to", written)
+		if got.code != 0 || strings.Contains(got.stderr, "factory called") {
+			t.Errorf("%s: exit code %d:\n%s", test.options, got.code, got.stderr)
+			continue
+		}
+		text, err := os.ReadFile(written)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range test.want {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s: %q is not in\n%s", test.options, want, text)
+			}
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package config
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// hosting makes the plugins from outside of all profiles.
+type hosting struct {
+	ctx  context.Context
+	host Host
+	// made are all of them so far.
+	made []madeOutside
+	// failed means that a plugin or its host failed, and the configuration is not wrong.
+	failed bool
+	// complete pass each profile to its host when all are built.
+	complete []func()
+}
+
+// hosted is the plugins from outside of one profile. Nil means that they are not made.
+type hosted struct {
+	hosting *hosting
+	profile HostedProfile // nil if none is enabled
+	plugins map[string]fwk.Plugin
+	enabled []string
+}
+
+// instances makes the enabled plugins of a profile, in configured order.
+func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfile, enabled []string) (*hosted, error) {
+	if h == nil {
+		return nil, nil
+	}
+	h.failed = true
+	own := &hosted{hosting: h, plugins: map[string]fwk.Plugin{}}
+	for _, name := range enabled {
+		registered := known.fromOutside(name)
+		if registered == nil {
+			continue
+		}
+		if own.profile == nil {
+			profile, err := h.host.Profile(*source.SchedulerName)
+			if err != nil {
+				return nil, err
+			}
+			own.profile = profile
+		}
+		args, err := argsForFactory(known.scheme, name, source.PluginConfig)
+		if err != nil {
+			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
+		}
+		made, err := registered.build(h.ctx, args, own.profile.Handle())
+		if err != nil {
+			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
+		}
+		own.plugins[name], own.enabled = made, append(own.enabled, name)
+		h.made = append(h.made, madeOutside{*source.SchedulerName, name, made})
+	}
+	h.failed = false
+	return own, nil
+}
+
+// extended returns the points of each plugin; nil if they are not made.
+func (h *hosted) extended() map[string]pointSet {
+	if h == nil {
+		return nil
+	}
+	extended := make(map[string]pointSet, len(h.plugins))
+	for name, p := range h.plugins {
+		extended[name] = extends(p)
+	}
+	return extended
+}
+
+// adapt returns the adapters of the plugins that run at any point; none if they are not made.
+func (h *hosted) adapt(order *effective, weights map[string]int64) (Adapters, error) {
+	if h == nil || h.profile == nil {
+		return Adapters{}, nil
+	}
+	// Scores are added up under the name that a plugin gives itself.
+	for _, name := range order[score] {
+		if p := h.plugins[name]; p != nil && weights[p.Name()] == 0 {
+			return Adapters{}, fmt.Errorf("score plugin %q is not configured with weight", p.Name())
+		}
+	}
+	o := Order{
+		Plugins: make(map[string]fwk.Plugin, len(h.plugins)),
+
+		QueueSort: order[queueSort], PreEnqueue: order[preEnqueue], PreFilter: order[preFilter], Filter: order[filter], PostFilter: order[postFilter],
+		PreScore: order[preScore], Score: order[score], Reserve: order[reserve], Permit: order[permit], PreBind: order[preBind], Bind: order[bind],
+		PostBind: order[postBind], Weights: weights,
+	}
+	for _, name := range h.enabled {
+		if order.has(name) {
+			o.Plugins[name], o.Enabled = h.plugins[name], append(o.Enabled, name)
+		}
+	}
+	adapters, err := h.profile.Adapt(o)
+	h.hosting.failed = err != nil
+	return adapters, err
+}
+
+// called returns the names that the plugins give themselves.
+func (h *hosted) called(names []string) []string {
+	if h == nil || len(h.plugins) == 0 {
+		return names
+	}
+	called := slices.Clone(names)
+	for i, name := range names {
+		if p := h.plugins[name]; p != nil {
+			called[i] = p.Name()
+		}
+	}
+	return called
+}
+
+// complete has the profile passed to its host when all are built.
+func (h *hosted) complete(profile *plugin.Profile) {
+	if h != nil && h.profile != nil {
+		h.hosting.complete = append(h.hosting.complete, func() { h.profile.Complete(profile) })
+	}
+}
+
+// reads returns the kinds that the adapters read.
+func (a *Adapters) reads() []model.Kind {
+	var kinds []model.Kind
+	for _, list := range [][]any{
+		values(a.QueueSort), values(a.PreEnqueue), values(a.EnqueueExtensions), values(a.PreFilter), values(a.Filter), values(a.PostFilter), values(a.PreScore),
+		values(a.Score), values(a.Reserve), values(a.Permit), values(a.PreBind), values(a.PostBind), {a.Outside},
+	} {
+		for _, adapter := range list {
+			if r, ok := adapter.(reader); ok {
+				kinds = append(kinds, r.Reads()...)
+			}
+		}
+	}
+	return kinds // sorted, and each once, by the caller
+}
+
+func values[T any](adapters map[string]T) []any {
+	list := make([]any, 0, len(adapters))
+	for _, adapter := range adapters {
+		list = append(list, adapter)
+	}
+	return list
+}

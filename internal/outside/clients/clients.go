@@ -1,0 +1,145 @@
+// Package clients gives plugins from outside what they reach the API server with.
+//
+// It takes an access to the API server; it gives a client, factories of informers and recorders of events, which Handles pass on. It owns the informers
+// that plugins ask for and the goroutines that write events. It never shows what scheduling keeps: informers hold objects of their own, whole.
+package clients
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/terse"
+)
+
+// Clients is what the plugins of all profiles share. It is safe for concurrent use until Stop.
+type Clients struct {
+	// ClientSet is for requests about built-in kinds.
+	ClientSet kubernetes.Interface
+	// KubeConfig is the access that plugins build clients of their own from. They get copies.
+	KubeConfig *rest.Config
+	// Informers makes an informer of each kind that a plugin asks for, and of no other. Objects are whole but for metadata.managedFields; pods are
+	// those that have not run to their end, without an index by namespace.
+	Informers informers.SharedInformerFactory
+	// Dynamic is the same for kinds that are known by name only.
+	Dynamic dynamicinformer.DynamicSharedInformerFactory
+
+	log         klog.Logger
+	flush       func() // logs how much was held back
+	broadcaster events.EventBroadcaster
+	recording   context.CancelFunc
+	stop        sync.Once
+}
+
+// New returns clients that use an access. Events are recorded from now on; Stop must be called. Nothing else is sent before a plugin does or Start.
+func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interface) (*Clients, error) {
+	unknown, err := dynamic.NewForConfig(access)
+	if err != nil {
+		return nil, fmt.Errorf("build a client for kinds known by name: %w", err)
+	}
+	log, flush := terse.Logger(klog.FromContext(ctx)) // each informer logs its own errors while the API server cannot be reached
+	c := &Clients{
+		ClientSet:   clientSet,
+		KubeConfig:  rest.CopyConfig(access),
+		Informers:   newFactory(clientSet),
+		Dynamic:     dynamicinformer.NewDynamicSharedInformerFactory(unknown, 0),
+		log:         log,
+		flush:       flush,
+		broadcaster: events.NewBroadcaster(&events.EventSinkImpl{Interface: clientSet.EventsV1()}),
+	}
+	// What is recorded last is written while the scheduler stops, so this does not end with ctx.
+	recording, cancel := context.WithCancel(klog.NewContext(context.WithoutCancel(ctx), log))
+	c.recording = cancel
+	if err := c.broadcaster.StartRecordingToSinkWithContext(recording); err != nil {
+		c.Stop()
+		return nil, fmt.Errorf("begin to record the events of plugins: %w", err)
+	}
+	return c, nil
+}
+
+// Recorder returns the recorder of a profile, whose name its events have as their controller. It does not block, and drops events when more than 1,000
+// wait to be sent.
+func (c *Clients) Recorder(profile string) events.EventRecorderLogger {
+	return c.broadcaster.NewRecorder(scheme.Scheme, profile).WithLogger(c.log)
+}
+
+// Start starts the informers that were asked for and have not been started yet. They end with the context; Stop waits for them.
+func (c *Clients) Start(ctx context.Context) {
+	c.Informers.StartWithContext(klog.NewContext(ctx, c.log))
+	c.Dynamic.Start(ctx.Done())
+}
+
+// Sync waits until the started informers hold their first lists. A handler that a plugin added may still be taking them in.
+func (c *Clients) Sync(ctx context.Context) error {
+	for kind, synced := range c.Informers.WaitForCacheSyncWithContext(ctx).Synced {
+		if !synced {
+			return fmt.Errorf("wait for the first list of %v for plugins: %w", kind, causeOf(ctx))
+		}
+	}
+	for resource, synced := range c.Dynamic.WaitForCacheSync(ctx.Done()) {
+		if !synced {
+			return fmt.Errorf("wait for the first list of %v for plugins: %w", resource, causeOf(ctx))
+		}
+	}
+	return nil
+}
+
+// causeOf returns why a wait was over.
+func causeOf(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	return errors.New("the informer has ended")
+}
+
+// patience is how long Stop waits for informers: a plugin may have started them for ever.
+const patience = 2 * time.Second
+
+// Stop ends the recording of events and waits for the informers, whose context must have ended before.
+func (c *Clients) Stop() {
+	c.stop.Do(func() {
+		c.broadcaster.Shutdown()
+		c.recording()
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.Informers.Shutdown()
+			c.Dynamic.Shutdown()
+		}()
+		select {
+		case <-ended:
+		case <-time.After(patience):
+			c.log.Info("Informers of plugins have not ended: a plugin has started them without the scheduler's context", "after", patience)
+		}
+		c.flush()
+	})
+}
+
+// trim drops what nobody reads of an object and what takes most of its memory.
+func trim(object any) (any, error) {
+	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
+		accessor.SetManagedFields(nil)
+	}
+	return object, nil
+}
+
+var _ cache.TransformFunc = trim
+
+// unfinished selects the pods that have not run to their end.
+const unfinished = "status.phase!=Succeeded,status.phase!=Failed"
+
+func selectUnfinished(options *metav1.ListOptions) { options.FieldSelector = unfinished }

@@ -1,0 +1,250 @@
+package clients
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// server is an API server with one pod and one node. Its watches show nothing.
+type server struct {
+	mu     sync.Mutex
+	lists  []string // resource and field selector of each list
+	events []eventsv1.Event
+	hold   chan struct{} // lists wait until it is closed
+}
+
+func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	query := r.URL.Query()
+	switch {
+	case r.Method == http.MethodPost:
+		var event eventsv1.Event
+		body, _ := io.ReadAll(r.Body)
+		if err := json.Unmarshal(body, &event); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		s.mu.Lock()
+		s.events = append(s.events, event)
+		s.mu.Unlock()
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusCreated)
+		w.Write(body)
+	case query.Get("sendInitialEvents") != "":
+		http.Error(w, "lists only", http.StatusBadRequest)
+	case query.Get("watch") != "":
+		w.WriteHeader(http.StatusOK)
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+	default:
+		<-s.hold
+		s.mu.Lock()
+		s.lists = append(s.lists, strings.TrimSuffix(resource+" "+query.Get("fieldSelector"), " "))
+		s.mu.Unlock()
+		meta := metav1.ObjectMeta{
+			Name: "one", Namespace: "ns", ResourceVersion: "1", Annotations: map[string]string{"a": "b"}, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "m"}},
+		}
+		var list any = v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []v1.Node{{ObjectMeta: meta}}}
+		if resource == "pods" {
+			list = v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, ListMeta: metav1.ListMeta{ResourceVersion: "1"}, Items: []v1.Pod{{ObjectMeta: meta}}}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(list)
+	}
+}
+
+func (s *server) did() (lists []string, events []eventsv1.Event) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(slices.Values(s.lists)), slices.Clone(s.events)
+}
+
+// connected returns clients of a server.
+func connected(t *testing.T, ctx context.Context, s *server) *Clients {
+	t.Helper()
+	if s.hold == nil {
+		s.hold = make(chan struct{})
+		close(s.hold)
+	}
+	api := httptest.NewServer(s)
+	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
+	access := &rest.Config{Host: api.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
+	clientSet, err := kubernetes.NewForConfig(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := New(ctx, access, clientSet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// eventually waits for something that other goroutines do.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); !holds(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: not within 10 s", what)
+		}
+	}
+}
+
+// Only what a plugin asked for is listed; pods as kube-scheduler lists them, by whichever way the informer was asked for.
+func TestInformers(t *testing.T) {
+	pods, nodes := v1.SchemeGroupVersion.WithResource("pods"), v1.SchemeGroupVersion.WithResource("nodes")
+	for name, test := range map[string]struct {
+		ask  func(c *Clients)
+		want []string
+	}{
+		"nothing":        {func(*Clients) {}, nil},
+		"pods":           {func(c *Clients) { c.Informers.Core().V1().Pods().Informer() }, []string{"pods " + unfinished}},
+		"pods, lister":   {func(c *Clients) { c.Informers.Core().V1().Pods().Lister() }, []string{"pods " + unfinished}},
+		"pods, generic":  {func(c *Clients) { _, _ = c.Informers.ForResource(pods) }, []string{"pods " + unfinished}},
+		"nodes":          {func(c *Clients) { c.Informers.Core().V1().Nodes().Informer() }, []string{"nodes"}},
+		"nodes, generic": {func(c *Clients) { _, _ = c.Informers.ForResource(nodes) }, []string{"nodes"}},
+		"pods and nodes": {func(c *Clients) {
+			c.Informers.Core().V1().Pods().Informer()
+			c.Informers.Core().V1().Nodes().Informer()
+		}, []string{"nodes", "pods " + unfinished}},
+		"pods, by name": {func(c *Clients) {
+			c.Dynamic.ForResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Informer()
+		}, []string{"nodes"}},
+		"pods, two times": {func(c *Clients) { c.Informers.Core().V1().Pods().Informer(); c.Informers.Core().V1().Pods().Lister() }, []string{"pods " + unfinished}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			s := &server{}
+			c := connected(t, ctx, s)
+			test.ask(c)
+			c.Start(ctx)
+			if err := c.Sync(ctx); err != nil {
+				t.Fatal(err)
+			}
+			if lists, _ := s.did(); !slices.Equal(lists, test.want) {
+				t.Errorf("listed %q, want %q", lists, test.want)
+			}
+			cancel()
+			c.Stop()
+		})
+	}
+}
+
+func TestObjectsAreWholeButForManagedFields(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := connected(t, ctx, &server{})
+	pods, nodes := c.Informers.Core().V1().Pods().Lister(), c.Informers.Core().V1().Nodes().Lister()
+	c.Start(ctx)
+	if err := c.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	inNamespace, err := pods.Pods("ns").List(labels.Everything())
+	if err != nil || len(inNamespace) != 1 {
+		t.Fatalf("%d pods, %v", len(inNamespace), err)
+	}
+	node, err := nodes.Get("one")
+	if err != nil {
+		node, err = nodes.Get("ns/one")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, meta := range []metav1.ObjectMeta{inNamespace[0].ObjectMeta, node.ObjectMeta} {
+		if meta.Annotations["a"] != "b" || meta.ManagedFields != nil {
+			t.Errorf("metadata is %+v", meta)
+		}
+	}
+	cancel()
+	c.Stop()
+}
+
+// Sync waits for a list that takes long, and ends with the context.
+func TestSyncEndsWithTheContext(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(t.Context())
+	s := &server{hold: make(chan struct{})}
+	c := connected(t, ctx, s)
+	c.Informers.Core().V1().Nodes().Informer()
+	c.Start(ctx)
+	done := make(chan error, 1)
+	go func() { done <- c.Sync(ctx) }()
+	select {
+	case err := <-done:
+		t.Fatalf("Sync returned %v before the list", err)
+	case <-time.After(200 * time.Millisecond):
+	}
+	cancel(context.DeadlineExceeded)
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "Node") || !strings.Contains(err.Error(), "deadline") {
+		t.Errorf("the error is %v", err)
+	}
+	close(s.hold)
+	c.Stop()
+}
+
+func TestRecorder(t *testing.T) {
+	s := &server{}
+	c := connected(t, t.Context(), s)
+	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}}
+	c.Recorder("mine").Eventf(pod, nil, v1.EventTypeNormal, "Because", "Doing", "with %d", 3)
+	c.Recorder("other").Eventf(pod, nil, v1.EventTypeWarning, "Because", "Doing", "with %d", 3)
+	var events []eventsv1.Event
+	eventually(t, "two events", func() bool { _, events = s.did(); return len(events) == 2 })
+	var got []string
+	for _, e := range events {
+		got = append(got, strings.Join([]string{e.ReportingController, e.Type, e.Reason, e.Action, e.Note, e.Regarding.Name, string(e.Regarding.UID)}, " "))
+	}
+	slices.Sort(got)
+	if want := []string{"mine Normal Because Doing with 3 p u", "other Warning Because Doing with 3 p u"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	c.Stop()
+}
+
+// After Stop nothing runs any longer, and a plugin that has not noticed does no harm.
+func TestStop(t *testing.T) {
+	api := &server{}
+	warm := connected(t, t.Context(), api) // what client-go starts once for a process
+	warm.Stop()
+	before := runtime.NumGoroutine()
+	for range 20 {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := connected(t, ctx, &server{})
+		c.Informers.Core().V1().Pods().Informer()
+		c.Start(ctx)
+		if err := c.Sync(ctx); err != nil {
+			t.Fatal(err)
+		}
+		recorder := c.Recorder("mine")
+		cancel()
+		c.Stop()
+		c.Stop()
+		recorder.Eventf(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late"}}, nil, v1.EventTypeNormal, "Because", "Doing", "late")
+		c.Informers.Core().V1().Services().Informer()
+		c.Start(t.Context())
+		api, ok := c.ClientSet.CoreV1().RESTClient().(*rest.RESTClient)
+		if !ok {
+			t.Fatal("not a REST client")
+		}
+		api.Client.CloseIdleConnections()
+	}
+	// The servers of the test keep one goroutine each.
+	eventually(t, "the goroutines end", func() bool { return runtime.NumGoroutine() <= before+2*20+5 })
+}

@@ -1,0 +1,272 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+type preBind struct {
+	outside
+	plugin fwk.PreBindPlugin
+	// with are this plugin and those from outside that follow it without a built-in one between them; nil for the latter. One call runs them all.
+	with []*preBind
+}
+
+// Binder is a Bind plugin from outside.
+type Binder struct {
+	outside
+	plugin fwk.BindPlugin
+}
+
+type postBind struct {
+	outside
+	plugin fwk.PostBindPlugin
+}
+
+var (
+	_ plugin.PreBind  = (*preBind)(nil)
+	_ plugin.PostBind = (*postBind)(nil)
+	_ commit.Call     = callFunc(nil)
+)
+
+// callFunc is a commit.Call.
+type callFunc func(ctx context.Context) commit.CallResult
+
+// Run runs it.
+func (f callFunc) Run(ctx context.Context) commit.CallResult { return f(ctx) }
+
+// Steps returns the steps of a placement at a stage that no single plugin answers for: at Reserve the preflights of PreBind plugins, and what undoes Reserve
+// plugins; at Bind one step for each Bind plugin from outside; at PostBind, where it is asked last, the activation of pods that plugins want tried.
+func (r *Runtime) Steps(stage plan.Stage, p *plan.Placement) []plan.Step {
+	t := r.turn
+	switch stage {
+	case plan.Reserve:
+		if len(r.reserves)+len(r.preBinds) == 0 {
+			return nil
+		}
+		b := t.bindingOf(r, p.NodeName)
+		step := plan.Step{Stage: stage}
+		if len(r.preBinds) > 0 {
+			step.Plugin, step.Call = r.preBinds[0].name, callFunc(b.preFlight)
+		}
+		if len(r.reserves) > 0 {
+			step.Plugin, step.UndoCall = r.reserves[0].name, callFunc(b.unreserve)
+		}
+		return []plan.Step{step}
+	case plan.Bind:
+		var steps []plan.Step
+		for _, binder := range r.binds {
+			b := t.bindingOf(r, p.NodeName)
+			steps = append(steps, plan.Step{Stage: stage, Plugin: binder.name, Call: callFunc(func(ctx context.Context) commit.CallResult { return b.bind(ctx, binder) })})
+		}
+		return steps
+	case plan.PostBind:
+		t.placed = true
+		if len(r.preBinds)+len(r.binds)+len(r.postBinds) == 0 {
+			return nil // nobody runs who could want a pod tried
+		}
+		b := t.bindingOf(r, p.NodeName)
+		return []plan.Step{{Stage: stage, Plugin: "PodsToActivate", Call: callFunc(b.activate)}}
+	}
+	return nil
+}
+
+// PreBind returns the step that runs the plugin and those that follow it.
+func (p *preBind) PreBind(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
+	if p.with == nil {
+		return nil, nil
+	}
+	b := p.r.turn.bindingOf(p.r, placement.NodeName)
+	return []plan.Step{{Call: callFunc(func(ctx context.Context) commit.CallResult { return b.preBind(ctx, p.with) })}}, nil
+}
+
+// PostBind returns the step that runs the plugin.
+func (p *postBind) PostBind(_ state.View, placement *plan.Placement) ([]plan.Step, error) {
+	b := p.r.turn.bindingOf(p.r, placement.NodeName)
+	return []plan.Step{{Call: callFunc(func(ctx context.Context) commit.CallResult {
+		return commit.CallResult{Err: p.guard(PostBind, func() outcome {
+			p.plugin.PostBind(ctx, b.state, b.pod, b.nodeName)
+			return outcome{}
+		}).err}
+	})}}, nil
+}
+
+// guard runs a plugin on the goroutine of a binding. A panic is an error.
+func (o *outside) guard(point Point, f func() outcome) (said outcome) {
+	began := time.Now()
+	defer func() {
+		if r := recover(); r != nil {
+			failure := &Failure{o.name, point, "panicked: " + textOf(r)}
+			o.r.config.Log.Error(nil, "Plugin panicked", "plugin", o.name, "extensionPoint", point, "panic", failure.Text, "stack", string(debug.Stack()))
+			said = outcome{code: fwk.Error, err: failure}
+		}
+		if observer := o.r.config.Observer; observer != nil {
+			observer.Ran(o.name, point, nameOf(said.code), 1, time.Since(began))
+		}
+	}()
+	return f()
+}
+
+// preFlight asks all PreBind plugins whether they have anything to do, and may do it beside others.
+func (b *binding) preFlight(ctx context.Context) commit.CallResult {
+	skipped, parallel := sets.Set[string]{}, sets.Set[string]{}
+	for _, p := range b.r.preBinds {
+		var status *fwk.Status
+		o := p.guard(PreBindPreFlight, func() outcome {
+			var result *fwk.PreBindPreFlightResult
+			result, status = p.plugin.PreBindPreFlight(ctx, b.state, b.pod, b.nodeName)
+			if result != nil && result.AllowParallel {
+				parallel.Insert(p.name)
+			}
+			if code := status.Code(); !(success | skips | failing).has(code) {
+				return outcome{code: -1, err: fmt.Errorf("PreBindPreFlight %s returned %q, which is unsupported. It is supposed to return Success, Skip, or Error status", p.name, nameOf(code))}
+			}
+			return read(status, PreBindPreFlight, success|failing|skips)
+		})
+		switch {
+		case o.code == -1:
+			return commit.CallResult{Err: o.err}
+		case o.err != nil:
+			return commit.CallResult{Err: fmt.Errorf("running PreBindPreFlight %q: %w", p.name, o.err)}
+		case o.code == fwk.Skip:
+			skipped.Insert(p.name)
+		}
+	}
+	b.state.SetSkipPreBindPlugins(skipped)
+	b.state.SetParallelPreBindPlugins(parallel)
+	return commit.CallResult{}
+}
+
+// unreserve undoes what Reserve plugins did.
+func (b *binding) unreserve(ctx context.Context) commit.CallResult {
+	for i := len(b.r.reserves) - 1; i >= 0; i-- {
+		p := b.r.reserves[i]
+		p.guard(Unreserve, func() outcome {
+			p.plugin.Unreserve(ctx, b.state, b.pod, b.nodeName)
+			return outcome{}
+		})
+	}
+	return commit.CallResult{}
+}
+
+var (
+	errPreBindEnded = errors.New("RunPreBindPlugins has completed")
+	errOtherFailed  = errors.New("some other PreBind operation failed")
+)
+
+// preBind runs PreBind plugins in order, those at the same time that allow it and follow each other.
+func (b *binding) preBind(ctx context.Context, plugins []*preBind) commit.CallResult {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(errPreBindEnded)
+	pods := &b.r.handle.preBinding
+	pods.add(b.pod.UID, cancel)
+	defer pods.remove(b.pod.UID)
+	for _, group := range groups(plugins, b.state.GetSkipPreBindPlugins(), b.state.GetParallelPreBindPlugins()) {
+		if len(group) == 1 {
+			if result := b.preBindOne(ctx, group[0]); result.Err != nil {
+				return result
+			}
+			continue
+		}
+		var all sync.WaitGroup
+		var first sync.Once
+		var failed commit.CallResult
+		for _, p := range group {
+			all.Go(func() {
+				if result := b.preBindOne(ctx, p); result.Err != nil {
+					first.Do(func() {
+						failed = result
+						cancel(errOtherFailed)
+					})
+				}
+			})
+		}
+		if all.Wait(); failed.Err != nil {
+			return failed
+		}
+	}
+	if p := pods.get(b.pod.UID); p != nil && !p.MarkPrebound() {
+		return commit.CallResult{Err: context.Cause(ctx)}
+	}
+	return commit.CallResult{}
+}
+
+func (b *binding) preBindOne(ctx context.Context, p *preBind) commit.CallResult {
+	o := p.guard(PreBind, func() outcome {
+		return read(p.plugin.PreBind(ctx, b.state, b.pod, b.nodeName), PreBind, success|failing|rejecting)
+	})
+	switch {
+	case o.isRejection():
+		return commit.CallResult{Err: p.refusal(&o), Rejected: true}
+	case o.err != nil:
+		err := o.err
+		if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && cause != nil {
+			err = cause
+		}
+		return commit.CallResult{Err: &plan.PluginError{Point: string(PreBind), Plugin: p.name, Err: err}}
+	}
+	return commit.CallResult{}
+}
+
+// groups splits PreBind plugins into groups that run one after the other. A skipped plugin is in none, and still ends a group unless it allows others
+// beside it.
+func groups(plugins []*preBind, skipped, parallel sets.Set[string]) (list [][]*preBind) {
+	var group []*preBind
+	end := func() {
+		if len(group) > 0 {
+			list, group = append(list, group), nil
+		}
+	}
+	for _, p := range plugins {
+		if !parallel.Has(p.name) {
+			end()
+		}
+		if !skipped.Has(p.name) {
+			group = append(group, p)
+		}
+		if !parallel.Has(p.name) {
+			end()
+		}
+	}
+	end()
+	return list
+}
+
+// bind runs a Bind plugin.
+func (b *binding) bind(ctx context.Context, p *Binder) commit.CallResult {
+	o := p.guard(Bind, func() outcome {
+		return read(p.plugin.Bind(ctx, b.state, b.pod, b.nodeName), Bind, success|failing|rejecting|skips)
+	})
+	switch {
+	case o.code == fwk.Skip:
+		return commit.CallResult{Skipped: true}
+	case o.isRejection():
+		return commit.CallResult{Err: p.refusal(&o), Rejected: true}
+	case o.err != nil:
+		return commit.CallResult{Err: &plan.PluginError{Point: string(Bind), Plugin: p.name, Err: o.err}}
+	}
+	return commit.CallResult{}
+}
+
+// activate has the pods tried that plugins have left since the turn's end.
+func (b *binding) activate(context.Context) commit.CallResult {
+	if l, ok := listIn(b.state); ok {
+		l.Lock()
+		pods := l.take()
+		l.Unlock()
+		b.r.activatePods(pods)
+	}
+	return commit.CallResult{}
+}

@@ -1,0 +1,177 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// gate lets plugins ask for the built-in filters while the loop waits for a PostFilter plugin: the state stands still then. It is shut before the loop goes
+// on, so a goroutine that is late gets an error. Any goroutine may ask; one at a time is answered.
+type gate struct {
+	mu    sync.Mutex
+	cycle plugin.Cycle // nil: shut
+	views Views
+	pod   *model.Pod
+	// open means that the engine is being asked: filters from outside pass every node meanwhile.
+	open     bool
+	draft    state.Draft
+	compiled map[*v1.Pod]*model.Pod
+}
+
+var errShut = errors.New("built-in filters can only be run during PostFilter, until it returns")
+
+func (g *gate) openFor(c plugin.Cycle, pod *model.Pod) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cycle, g.pod, g.compiled = c, pod, map[*v1.Pod]*model.Pod{}
+}
+
+// close shuts the gate. It waits for a goroutine that is being answered.
+func (g *gate) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cycle, g.pod, g.compiled = nil, nil, nil
+}
+
+// filter runs the built-in filters for the turn's pod on a node as a NodeInfo and a CycleState show it: with other pods there than the state has, and
+// other pods on other nodes.
+func (g *gate) filter(cycle fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (status *fwk.Status) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.cycle == nil {
+		return fwk.AsStatus(errShut)
+	}
+	defer func() {
+		g.open = false
+		if r := recover(); r != nil { // it may be the goroutine of a plugin, where a panic would end the process
+			status = fwk.AsStatus(fmt.Errorf("running built-in filters: panicked: %s", textOf(r)))
+		}
+	}()
+	switch node := info.Node(); {
+	case pod.UID != g.pod.UID:
+		return fwk.AsStatus(fmt.Errorf("filters can only be run for pod %s, whose turn it is; not for %s/%s", g.pod, pod.Namespace, pod.Name))
+	case node == nil:
+		return fwk.AsStatus(errors.New("node not found"))
+	default:
+		slot, ok := g.cycle.View().Slot(node.Name)
+		if !ok {
+			return fwk.AsStatus(fmt.Errorf("filters can only be run for nodes of the snapshot; %q is not one", node.Name))
+		}
+		if was := g.views.NodeInfo(slot).Node(); was != node && !equality.Semantic.DeepEqual(was, node) {
+			return fwk.AsStatus(fmt.Errorf("built-in filters cannot be run for a changed node object: %q", node.Name))
+		}
+		return g.filterAt(cycle, slot, info)
+	}
+}
+
+func (g *gate) filterAt(cycle fwk.CycleState, slot int32, info fwk.NodeInfo) *fwk.Status {
+	v := g.cycle.View()
+	draft := v.DryRun(&g.draft)
+	name := v.Node(slot).Name()
+	for _, c := range changesIn(cycle) {
+		other, ok := v.Slot(c.node)
+		if c.node == name || !ok {
+			continue // the NodeInfo shows what is on this node
+		}
+		if c.add {
+			g.add(draft, c.pod, other)
+		} else if key := keyOf(c.pod); draft.On(key) {
+			draft.Remove(key)
+		}
+	}
+	left := map[types.UID]*v1.Pod{}
+	for _, p := range info.GetPods() {
+		pod := p.GetPod()
+		left[pod.UID] = pod
+	}
+	for pod := range v.PodsOn(slot) {
+		if left[pod.UID] != nil {
+			delete(left, pod.UID)
+		} else if draft.On(pod.Key()) {
+			draft.Remove(pod.Key())
+		}
+	}
+	for _, p := range info.GetPods() { // in order
+		if pod := p.GetPod(); left[pod.UID] == pod {
+			g.add(draft, pod, slot)
+		}
+	}
+	g.open = true
+	rejection, err := g.cycle.RejectionIn(draft, slot)
+	switch {
+	case err != nil:
+		return fwk.AsStatus(err)
+	case rejection.Plugin == "" && len(rejection.Reasons) == 0:
+		return nil
+	}
+	return statusOf(&rejection)
+}
+
+// add puts a pod on a node, and takes it off the one where it is.
+func (g *gate) add(draft *state.Draft, object *v1.Pod, slot int32) {
+	pod := g.compiled[object]
+	if pod == nil {
+		pod = model.NewPod(object)
+		g.compiled[object] = pod
+	}
+	if draft.On(pod.Key()) {
+		draft.Remove(pod.Key())
+	}
+	draft.Add(pod, slot)
+}
+
+func keyOf(pod *v1.Pod) model.PodKey { return model.PodKey{Namespace: pod.Namespace, Name: pod.Name} }
+
+// changesKey is where the CycleState keeps which pods AddPod and RemovePod were called for.
+const changesKey fwk.StateKey = "berth.dev/changes"
+
+// changes is a list of calls of AddPod and RemovePod, the last one first. It never changes, so clones of a CycleState share it.
+type changes struct {
+	before *changes
+	change
+	n int
+}
+
+type change struct {
+	pod  *v1.Pod
+	node string
+	add  bool
+}
+
+// Clone returns the list.
+func (c *changes) Clone() fwk.StateData { return c }
+
+// changesIn returns the calls in the order in which they were made.
+func changesIn(state fwk.CycleState) []change {
+	data, err := state.Read(changesKey)
+	last, ok := data.(*changes)
+	if err != nil || !ok {
+		return nil
+	}
+	list := make([]change, last.n)
+	for c := last; c != nil; c = c.before {
+		list[c.n-1] = c.change
+	}
+	return list
+}
+
+// noteChange adds a call.
+func noteChange(state fwk.CycleState, c change) {
+	data, _ := state.Read(changesKey)
+	before, _ := data.(*changes)
+	n := 1
+	if before != nil {
+		n += before.n
+	}
+	state.Write(changesKey, &changes{before, c, n})
+}

@@ -1,0 +1,347 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	v1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	clientset "k8s.io/client-go/kubernetes"
+	restclient "k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+)
+
+// Handle is what plugins use of the scheduler. Any goroutine may use it, at any time: late ones too.
+//
+// What it does not do says so: RunScorePlugins, RunPreScorePlugins and RunReservePluginsReserve return an Error, and so do RunFilterPlugins and
+// RunFilterPluginsWithNominatedPods outside of PostFilter; SharedCSIManager's lister returns errors unless one is configured; RunReservePluginsUnreserve logs.
+// APIDispatcher and APICacher are nil and SignPod returns nothing, as in kube-scheduler with their feature gates off.
+type Handle struct {
+	nominator
+	r          *Runtime
+	gate       gate
+	preBinding preBinding
+}
+
+var _ fwk.Handle = (*Handle)(nil)
+
+func newHandle(r *Runtime) *Handle {
+	return &Handle{r: r, nominator: nominator{queue: r.config.Queue}, gate: gate{views: r.config.Views}}
+}
+
+// SnapshotSharedLister returns the lister of the cluster as it was when the last turn began.
+func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return h.r.config.Views.Lister() }
+
+// MutableSnapshotSharedLister returns the same lister.
+func (h *Handle) MutableSnapshotSharedLister() fwk.MutableSnapshotSharedLister {
+	return h.r.config.Views.Lister()
+}
+
+// IterateOverWaitingPods calls back with the pods of all profiles that wait at Permit.
+func (h *Handle) IterateOverWaitingPods(callback func(fwk.WaitingPod)) {
+	if w := h.r.config.Waiting; w != nil {
+		w.IterateOverWaitingPods(callback)
+	}
+}
+
+// GetWaitingPod returns a pod that waits at Permit, nil if it does not.
+func (h *Handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
+	if w := h.r.config.Waiting; w != nil {
+		return w.GetWaitingPod(uid)
+	}
+	return nil
+}
+
+// RejectWaitingPod rejects a pod that waits at Permit, and reports whether it did.
+func (h *Handle) RejectWaitingPod(uid types.UID) bool {
+	if p := h.GetWaitingPod(uid); p != nil {
+		return p.Reject("", "removed")
+	}
+	return false
+}
+
+// AddPodInPreBind notes that a pod is at PreBind.
+func (h *Handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) {
+	h.preBinding.add(uid, cancel)
+}
+
+// GetPodInPreBind returns a pod that is at PreBind, nil if it is not.
+func (h *Handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
+	if p := h.preBinding.get(uid); p != nil {
+		return p
+	}
+	return nil
+}
+
+// RemovePodInPreBind notes that a pod is no longer at PreBind.
+func (h *Handle) RemovePodInPreBind(uid types.UID) { h.preBinding.remove(uid) }
+
+// Activate has pods tried at once that wait for their turn. It does not block.
+func (h *Handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
+	var list []*v1.Pod
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		if pods[name] != nil {
+			list = append(list, pods[name])
+		}
+	}
+	h.r.activatePods(list)
+}
+
+// ClientSet returns a client of the API server.
+func (h *Handle) ClientSet() clientset.Interface { return h.r.config.ClientSet }
+
+// KubeConfig returns a copy of the configuration of clients.
+func (h *Handle) KubeConfig() *restclient.Config {
+	if h.r.config.KubeConfig == nil {
+		return nil
+	}
+	return restclient.CopyConfig(h.r.config.KubeConfig)
+}
+
+// EventRecorder returns the profile's recorder.
+func (h *Handle) EventRecorder() events.EventRecorderLogger { return h.r.config.EventRecorder }
+
+// SharedInformerFactory returns the informers that plugins share.
+func (h *Handle) SharedInformerFactory() informers.SharedInformerFactory { return h.r.config.Informers }
+
+// SharedDRAManager returns what is configured.
+func (h *Handle) SharedDRAManager() fwk.SharedDRAManager { return h.r.config.DRAManager }
+
+// SharedCSIManager returns what is configured, or one whose lister returns errors.
+func (h *Handle) SharedCSIManager() fwk.CSIManager {
+	if h.r.config.CSIManager == nil {
+		return noCSINodes{}
+	}
+	return h.r.config.CSIManager
+}
+
+// noCSINodes is a CSIManager and a CSINodeLister without CSINodes.
+type noCSINodes struct{}
+
+var errNoCSINodes = errors.New("CSINodes are not available from SharedCSIManager: use an informer of SharedInformerFactory")
+
+func (noCSINodes) CSINodes() fwk.CSINodeLister                 { return noCSINodes{} }
+func (noCSINodes) List() ([]*storagev1.CSINode, error)         { return nil, errNoCSINodes }
+func (noCSINodes) Get(name string) (*storagev1.CSINode, error) { return nil, errNoCSINodes }
+
+// Extenders returns the configured extenders.
+func (h *Handle) Extenders() []fwk.Extender { return slices.Clone(h.r.config.Extenders) }
+
+// APIDispatcher returns nil.
+func (h *Handle) APIDispatcher() fwk.APIDispatcher { return nil }
+
+// APICacher returns nil.
+func (h *Handle) APICacher() fwk.APICacher { return nil }
+
+// ProfileName returns the scheduler name.
+func (h *Handle) ProfileName() string { return h.r.config.Profile }
+
+// PodGroupManager returns what is configured.
+func (h *Handle) PodGroupManager() fwk.PodGroupManager { return h.r.config.PodGroupManager }
+
+// SignPod returns nothing: pods are not scheduled by signature.
+func (h *Handle) SignPod(context.Context, *v1.Pod) fwk.PodSignature { return nil }
+
+// Parallelizer returns a Parallelizer. A panic in a piece of work is passed on to who called it, when all are done: on another goroutine it would end
+// the process.
+func (h *Handle) Parallelizer() fwk.Parallelizer {
+	n := h.r.config.Parallelism
+	if n <= 0 {
+		n = public.DefaultParallelism
+	}
+	return parallelizer{public.NewParallelizer(n)}
+}
+
+type parallelizer struct{ public.Parallelizer }
+
+// Until does pieces of work in parallel.
+func (p parallelizer) Until(ctx context.Context, pieces int, work workqueue.DoWorkPieceFunc, operation string) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var first sync.Once
+	var panicked any
+	p.Parallelizer.Until(ctx, pieces, func(piece int) {
+		defer func() {
+			if r := recover(); r != nil {
+				first.Do(func() { panicked = r })
+				cancel()
+			}
+		}()
+		work(piece)
+	}, operation)
+	if panicked != nil {
+		panic(panicked)
+	}
+}
+
+// RunFilterPlugins runs the profile's filters for the turn's pod on a node, which may have other pods than the snapshot's. It can be called during
+// PostFilter.
+func (h *Handle) RunFilterPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	if status := h.gate.filter(state, pod, info); !status.IsSuccess() {
+		return status
+	}
+	skipped := state.GetSkipFilterPlugins()
+	for _, f := range h.r.filters {
+		if skipped.Has(f.name) {
+			continue
+		}
+		status := f.plugin.Filter(ctx, state, pod, info)
+		if o := read(status, Filter, success|failing|rejecting); o.code == fwk.Error {
+			return fwk.AsStatus(fmt.Errorf("running %q filter plugin: %w", f.name, o.err)).WithPlugin(f.name)
+		} else if o.code != fwk.Success {
+			return fwk.NewStatus(o.code, o.reasons...).WithPlugin(f.name)
+		}
+	}
+	return nil
+}
+
+// RunFilterPluginsWithNominatedPods runs the filters with the pods that are nominated to the node and that the pod does not outrank and, if these pass, or
+// there are none, without them.
+func (h *Handle) RunFilterPluginsWithNominatedPods(ctx context.Context, state fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) *fwk.Status {
+	node := info.Node()
+	if node == nil {
+		return fwk.AsStatus(errors.New("node not found"))
+	}
+	var with fwk.NodeInfo
+	var changed fwk.CycleState
+	for _, nominated := range h.NominatedPodsForNode(node.Name) {
+		if other := nominated.GetPod(); priorityOf(other) < priorityOf(pod) || other.UID == pod.UID {
+			continue
+		}
+		if with == nil {
+			with, changed = info.Snapshot(), state.Clone()
+		}
+		with.AddPodInfo(nominated)
+		if status := h.RunPreFilterExtensionAddPod(ctx, changed, pod, nominated, with); !status.IsSuccess() {
+			return fwk.AsStatus(status.AsError())
+		}
+	}
+	if with != nil {
+		if status := h.RunFilterPlugins(ctx, changed, pod, with); !status.IsSuccess() {
+			return status
+		}
+	}
+	return h.RunFilterPlugins(ctx, state, pod, info)
+}
+
+func priorityOf(pod *v1.Pod) int32 {
+	if pod.Spec.Priority == nil {
+		return 0
+	}
+	return *pod.Spec.Priority
+}
+
+// RunPreFilterExtensionAddPod has the filters count a pod as being on a node, in this CycleState.
+func (h *Handle) RunPreFilterExtensionAddPod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	return h.extend(ctx, state, pod, added, node, true)
+}
+
+// RunPreFilterExtensionRemovePod has the filters no longer count a pod as being on a node, in this CycleState.
+func (h *Handle) RunPreFilterExtensionRemovePod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	return h.extend(ctx, state, pod, removed, node, false)
+}
+
+func (h *Handle) extend(ctx context.Context, state fwk.CycleState, pod *v1.Pod, other fwk.PodInfo, node fwk.NodeInfo, add bool) *fwk.Status {
+	if node == nil || node.Node() == nil {
+		return fwk.AsStatus(errors.New("node not found"))
+	}
+	noteChange(state, change{other.GetPod(), node.Node().Name, add})
+	for _, p := range h.r.extensions(state.GetSkipFilterPlugins()) {
+		if err := p.extend(ctx, state, pod, other, node, add); err != nil {
+			return fwk.AsStatus(err)
+		}
+	}
+	return nil
+}
+
+func unsupported(method string) *fwk.Status {
+	return fwk.AsStatus(fmt.Errorf("%s of the Handle is not supported: built-in plugins cannot be run on changed nodes at this extension point", method))
+}
+
+// RunPreScorePlugins returns an error.
+func (h *Handle) RunPreScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) *fwk.Status {
+	return unsupported("RunPreScorePlugins")
+}
+
+// RunScorePlugins returns an error.
+func (h *Handle) RunScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
+	return nil, unsupported("RunScorePlugins")
+}
+
+// RunReservePluginsReserve returns an error.
+func (h *Handle) RunReservePluginsReserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status {
+	return unsupported("RunReservePluginsReserve")
+}
+
+// RunReservePluginsUnreserve logs that it does nothing.
+func (h *Handle) RunReservePluginsUnreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
+	h.r.config.Log.Error(nil, "RunReservePluginsUnreserve of the Handle is not supported and has undone nothing", "pod", klog.KObj(pod), "node", nodeName)
+}
+
+// preBinding are the pods at PreBind. Any goroutine may use it.
+type preBinding struct {
+	mu   sync.Mutex
+	pods map[types.UID]*podInPreBind
+}
+
+func (p *preBinding) add(uid types.UID, cancel context.CancelCauseFunc) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.pods == nil {
+		p.pods = map[types.UID]*podInPreBind{}
+	}
+	p.pods[uid] = &podInPreBind{cancel: cancel}
+}
+
+func (p *preBinding) get(uid types.UID) *podInPreBind {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[uid]
+}
+
+func (p *preBinding) remove(uid types.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.pods, uid)
+}
+
+// podInPreBind is a pod whose PreBind plugins run: it can be cancelled until they have.
+type podInPreBind struct {
+	mu                  sync.Mutex
+	cancel              context.CancelCauseFunc
+	canceled, preBinded bool
+}
+
+// CancelPod ends the context of the PreBind plugins, unless they are done.
+func (p *podInPreBind) CancelPod(reason string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.preBinded {
+		return false
+	}
+	p.canceled = true
+	p.cancel(errors.New(reason))
+	return true
+}
+
+// MarkPrebound notes that they are done; it is false if the pod was cancelled.
+func (p *podInPreBind) MarkPrebound() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.canceled {
+		return false
+	}
+	p.preBinded = true
+	return true
+}

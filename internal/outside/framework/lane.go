@@ -1,0 +1,273 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"k8s.io/klog/v2"
+)
+
+// Point is kube-scheduler's name of an extension point, as in the labels of metrics.
+type Point string
+
+// The extension points.
+const (
+	PreEnqueue       Point = "PreEnqueue"
+	QueueSort        Point = "QueueSort"
+	EventsToRegister Point = "EventsToRegister"
+	QueueingHint     Point = "QueueingHint"
+	PreFilter        Point = "PreFilter"
+	AddPod           Point = "PreFilterExtensionAddPod"
+	RemovePod        Point = "PreFilterExtensionRemovePod"
+	Filter           Point = "Filter"
+	PostFilter       Point = "PostFilter"
+	PreScore         Point = "PreScore"
+	Score            Point = "Score"
+	Normalize        Point = "ScoreExtensionNormalize"
+	Reserve          Point = "Reserve"
+	Unreserve        Point = "Unreserve"
+	Permit           Point = "Permit"
+	PreBindPreFlight Point = "PreBindPreFlight"
+	PreBind          Point = "PreBind"
+	Bind             Point = "Bind"
+	PostBind         Point = "PostBind"
+)
+
+// Defaults and bounds of a Lane.
+const (
+	// DefaultDeadline is how long a call, or a batch of calls, of a plugin may take.
+	DefaultDeadline = 10 * time.Second
+	// hungMax is how many calls of a plugin may be given up and still run. Beyond that the plugin is not called: each holds a goroutine, and memory.
+	hungMax = 100
+)
+
+// Failure is the error of a call that did not return as it should: it panicked, or took too long. It names the plugin and the extension point.
+type Failure struct {
+	Plugin string
+	Point  Point
+	Text   string
+}
+
+// Error returns the text.
+func (f *Failure) Error() string {
+	return fmt.Sprintf("plugin %q at %s: %s", f.Plugin, f.Point, f.Text)
+}
+
+// Lane runs calls of plugins one after the other on a goroutine of its own, and waits for each until its deadline. A call that takes longer is given up:
+// its goroutine is left alone, and the next call gets a new one. A call must therefore write to memory of its own, and read nothing that others change.
+//
+// One goroutine, the loop's, uses a Lane; Abandoned may be called by any.
+type Lane struct {
+	parent   context.Context
+	deadline time.Duration
+	log      klog.Logger
+	timer    *time.Timer
+	worker   *worker // nil: the next call starts one
+	turn     bool    // a turn is on: its calls share a context that ends with it
+	// took is how long the last call took.
+	took time.Duration
+
+	mu        sync.Mutex
+	abandoned int            // calls that were given up, ever
+	hung      map[string]int // calls that were given up and still run, by plugin
+}
+
+// worker is a goroutine that runs calls. in and done are used by the lane's user and the goroutine; the other fields are written by the user while
+// the goroutine waits for in.
+type worker struct {
+	in     chan func()
+	done   chan *panicked // has room for one
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	// inTurn is the context of the turn's calls, nil before its first.
+	inTurn  context.Context
+	endTurn context.CancelFunc
+	plugin  string
+	point   Point
+	givenUp bool // read once in is closed
+}
+
+// panicked is how a call ended that did not return: with a panic, or by runtime.Goexit.
+type panicked struct {
+	text   string
+	exited bool // the goroutine is gone
+}
+
+// NewLane returns a lane whose calls may take so long each, DefaultDeadline if that is 0. Their contexts end with the parent.
+func NewLane(parent context.Context, deadline time.Duration, log klog.Logger) *Lane {
+	if deadline == 0 {
+		deadline = DefaultDeadline
+	}
+	timer := time.NewTimer(time.Hour)
+	timer.Stop()
+	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, log: log, timer: timer, hung: map[string]int{}}
+}
+
+// Abandoned returns how many calls have been given up, and how many of those still run.
+func (l *Lane) Abandoned() (ever, running int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, n := range l.hung {
+		running += n
+	}
+	return l.abandoned, running
+}
+
+// call runs f on the lane and returns its result. If f panics, or takes longer than the deadline, the error says so, and the result is dropped.
+func call[T any](l *Lane, point Point, plugin string, f func(ctx context.Context) T) (T, error) {
+	result := new(T) // f's own: it may still write when it was given up
+	if err := l.run(point, plugin, func(ctx context.Context) { *result = f(ctx) }); err != nil {
+		var none T
+		return none, err
+	}
+	return *result, nil
+}
+
+// run runs a batch on the lane.
+func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) error {
+	if n := l.hungBy(plugin); n >= hungMax {
+		return &Failure{plugin, point, fmt.Sprintf("not called: %d of its calls have not returned", n)}
+	}
+	w := l.worker
+	if w == nil {
+		w = l.start()
+	}
+	ctx := w.ctx
+	if l.turn {
+		if w.inTurn == nil {
+			w.inTurn, w.endTurn = context.WithCancel(w.ctx)
+		}
+		ctx = w.inTurn
+	}
+	w.plugin, w.point = plugin, point
+	began := time.Now()
+	defer func() { l.took = time.Since(began) }()
+	l.timer.Reset(l.deadline)
+	w.in <- func() { batch(ctx) }
+	select {
+	case p := <-w.done:
+		l.timer.Stop()
+		return l.ended(w, p)
+	case <-l.timer.C:
+	}
+	select {
+	case p := <-w.done: // just in time
+		return l.ended(w, p)
+	default:
+	}
+	l.giveUp(w)
+	return &Failure{plugin, point, fmt.Sprintf("has not returned within %v", l.deadline)}
+}
+
+// ended takes in how a call ended that was not given up.
+func (l *Lane) ended(w *worker, p *panicked) error {
+	if p == nil {
+		return nil
+	}
+	if p.exited {
+		l.Close()
+	}
+	return &Failure{w.plugin, w.point, p.text}
+}
+
+var (
+	errEnded   = errors.New("the scheduler has ended the plugin's goroutine")
+	errGivenUp = errors.New("the plugin's call has taken too long")
+)
+
+// giveUp leaves the worker alone with its call.
+func (l *Lane) giveUp(w *worker) {
+	l.mu.Lock()
+	l.abandoned++
+	l.hung[w.plugin]++
+	l.mu.Unlock()
+	l.log.Error(nil, "Plugin call has taken too long and is given up", "plugin", w.plugin, "extensionPoint", w.point, "deadline", l.deadline)
+	l.worker, w.givenUp = nil, true
+	close(w.in)
+	w.cancel(errGivenUp)
+}
+
+func (l *Lane) hungBy(plugin string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hung[plugin]
+}
+
+// beginTurn and endTurn enclose the calls of a pod's turn, whose context ends with it.
+func (l *Lane) beginTurn() { l.turn = true }
+
+func (l *Lane) endTurn() {
+	l.turn = false
+	if w := l.worker; w != nil && w.inTurn != nil {
+		w.endTurn()
+		w.inTurn, w.endTurn = nil, nil
+	}
+}
+
+// Close ends the lane's goroutine and the contexts of its calls.
+func (l *Lane) Close() {
+	if w := l.worker; w != nil {
+		l.worker = nil
+		w.cancel(errEnded)
+		close(w.in)
+	}
+}
+
+func (l *Lane) start() *worker {
+	w := &worker{in: make(chan func()), done: make(chan *panicked, 1)}
+	w.ctx, w.cancel = context.WithCancelCause(l.parent)
+	l.worker = w
+	go l.serve(w)
+	return w
+}
+
+// serve runs the worker's calls until its lane gives it up or is closed.
+func (l *Lane) serve(w *worker) {
+	defer l.left(w)
+	for batch := range w.in {
+		w.done <- l.guard(w, batch)
+	}
+}
+
+// left notes that the goroutine of a worker ends: because in was closed, or by runtime.Goexit in a call that has not been answered yet.
+func (l *Lane) left(w *worker) {
+	select {
+	case <-w.in:
+	default:
+		w.done <- &panicked{"called runtime.Goexit", true}
+		<-w.in // until the user has taken that in, or gives the call up
+	}
+	if w.givenUp {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.hung[w.plugin]--; l.hung[w.plugin] == 0 {
+			delete(l.hung, w.plugin)
+		}
+	}
+}
+
+// guard runs a call and returns how it ended, nil if it returned.
+func (l *Lane) guard(w *worker, batch func()) (p *panicked) {
+	defer func() {
+		if r := recover(); r != nil {
+			p = &panicked{text: "panicked: " + textOf(r)}
+			l.log.Error(nil, "Plugin panicked", "plugin", w.plugin, "extensionPoint", w.point, "panic", p.text, "stack", string(debug.Stack()))
+		}
+	}()
+	batch()
+	return nil
+}
+
+// textOf returns what was panicked with as a text. Its own methods may panic, too.
+func textOf(r any) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("a value of type %T", r)
+		}
+	}()
+	return fmt.Sprint(r)
+}

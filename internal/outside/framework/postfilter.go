@@ -1,0 +1,106 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/reason"
+)
+
+type postFilter struct {
+	outside
+	plugin fwk.PostFilterPlugin
+}
+
+var _ plugin.PostFilter = (*postFilter)(nil)
+
+// PostFilter runs the plugin, which may ask for the filters by the Handle until it returns. Skip and Wait, which end kube-scheduler, are errors.
+func (p *postFilter) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+	t := p.r.turn
+	statuses := statusesOf(c) // before the gate is opened: the filters from outside may have to be asked, on the lane
+	type result struct {
+		outcome
+		message    string
+		nomination *fwk.NominatingInfo
+	}
+	cycle, object, gate := t.state, t.object, &p.r.handle.gate
+	gate.openFor(c, pod)
+	found, err := call(p.r.lane, PostFilter, p.name, func(ctx context.Context) (found result) {
+		r, status := p.plugin.PostFilter(ctx, cycle, object, statuses)
+		found.outcome, found.message = read(status, PostFilter, success|failing|rejecting), status.Message()
+		if r != nil && r.NominatingInfo != nil {
+			nomination := *r.NominatingInfo
+			found.nomination = &nomination
+		}
+		return found
+	})
+	gate.close()
+	p.observe(PostFilter, found.code, 1, err)
+	if err == nil {
+		err = found.err
+	}
+	if err != nil {
+		return plugin.PostFilterResult{}, err
+	}
+	to := plugin.PostFilterResult{Message: found.message, Done: found.code == fwk.Success || found.code == fwk.UnschedulableAndUnresolvable}
+	switch n := found.nomination; {
+	case n.Mode() == fwk.ModeNoop:
+	case n.NominatedNodeName == "":
+		to.Nomination = plan.Clear
+	default:
+		to.Nomination, to.NodeName = plan.Set, n.NominatedNodeName
+	}
+	return to, nil
+}
+
+// statusesOf returns why the filters rejected each node.
+func statusesOf(c plugin.Cycle) fwk.NodeToStatusReader {
+	v := c.View()
+	byName := make(map[string]*fwk.Status, v.Nodes())
+	var last *fwk.Status // nodes are often rejected alike
+	var like reason.Rejection
+	for slot, alive := range v.State().Alive() {
+		if !alive {
+			continue
+		}
+		r := c.Rejected(int32(slot))
+		if r.Plugin == "" && len(r.Reasons) == 0 {
+			continue // it was not rejected
+		}
+		if last == nil || !alike(&like, &r) {
+			last, like = statusOf(&r), r
+		}
+		byName[v.Node(int32(slot)).Name()] = last
+	}
+	return public.NewNodeToStatus(byName, fwk.NewStatus(fwk.UnschedulableAndUnresolvable))
+}
+
+func alike(a, b *reason.Rejection) bool {
+	if a.Plugin != b.Plugin || a.Unresolvable != b.Unresolvable || a.Failed != b.Failed || len(a.Reasons) != len(b.Reasons) {
+		return false
+	}
+	for i := range a.Reasons {
+		if a.Reasons[i] != b.Reasons[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// statusOf returns a rejection as a status.
+func statusOf(r *reason.Rejection) *fwk.Status {
+	code := fwk.Unschedulable
+	switch {
+	case r.Failed:
+		return fwk.AsStatus(fmt.Errorf("running %q filter plugin: %s", r.Plugin, r.Message())).WithPlugin(r.Plugin)
+	case r.Unresolvable:
+		code = fwk.UnschedulableAndUnresolvable
+	}
+	return fwk.NewStatus(code, r.Reasons...).WithPlugin(r.Plugin)
+}

@@ -1,0 +1,282 @@
+package framework
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+type preEnqueue struct {
+	outside
+	plugin fwk.PreEnqueuePlugin
+}
+
+var (
+	_ plugin.PreEnqueue        = (*preEnqueue)(nil)
+	_ plugin.QueueSort         = (*queueSort)(nil)
+	_ plugin.EnqueueExtensions = (*enqueueExtensions)(nil)
+)
+
+// PreEnqueue asks the plugin. As in kube-scheduler, any status but Success holds the pod back.
+func (p *preEnqueue) PreEnqueue(pod *model.Pod) string {
+	object := p.r.copies.of(pod)
+	o, err := call(p.r.lane, PreEnqueue, p.name, func(ctx context.Context) outcome {
+		return read(p.plugin.PreEnqueue(ctx, object), PreEnqueue, success|failing|rejecting)
+	})
+	p.observe(PreEnqueue, o.code, 1, err)
+	switch {
+	case err != nil:
+		p.r.copies.drop(pod)
+		return err.Error()
+	case o.err != nil:
+		return o.err.Error()
+	case o.code != fwk.Success:
+		return p.rejection(&o)
+	}
+	return ""
+}
+
+// copiesMax bounds how many copies of pods are kept for plugins that are asked about waiting pods.
+const copiesMax = 1024
+
+// copies are copies of waiting pods for plugins: they are asked about one pod many times, and must not write to the state's.
+type copies struct {
+	byPod map[*model.Pod]*v1.Pod
+	// event is the last event, and before and after copies of its objects.
+	event         model.Event
+	before, after any
+	known         bool
+}
+
+func (c *copies) of(pod *model.Pod) *v1.Pod {
+	if object := c.byPod[pod]; object != nil {
+		return object
+	}
+	if c.byPod == nil || len(c.byPod) >= copiesMax {
+		c.byPod = map[*model.Pod]*v1.Pod{}
+	}
+	object := copyOf(pod)
+	c.byPod[pod] = object
+	return object
+}
+
+// drop forgets the copy of a pod that a call which was given up may still write to.
+func (c *copies) drop(pod *model.Pod) { delete(c.byPod, pod) }
+
+// queueSort orders pods by a plugin's Less. It is called too often for a lane: a panic is caught here, and pods are then in kube-scheduler's default order.
+type queueSort struct {
+	outside
+	plugin   fwk.QueueSortPlugin
+	panicked atomic.Bool
+}
+
+func newQueueSort(o outside, p fwk.QueueSortPlugin) *queueSort {
+	return &queueSort{outside: o, plugin: p}
+}
+
+// Less asks the plugin.
+func (p *queueSort) Less(a, b plugin.Queued) (less bool) {
+	defer func() {
+		if r := recover(); r != nil {
+			less = a.Pod.Priority > b.Pod.Priority || a.Pod.Priority == b.Pod.Priority && a.Since.Before(b.Since)
+			if !p.panicked.Swap(true) {
+				p.r.config.Log.Error(nil, "Plugin panicked at QueueSort: pods that it panics for are ordered by priority and time", "plugin", p.name, "panic", textOf(r))
+			}
+		}
+	}()
+	return p.plugin.Less(&queuedPod{queued: a}, &queuedPod{queued: b})
+}
+
+// queuedPod is a waiting pod as QueueSort plugins see it: as kube-scheduler's type, it has a method GetPodInfo.
+type queuedPod struct{ queued plugin.Queued }
+
+var _ fwk.QueuedEntityInfo = (*queuedPod)(nil)
+
+// GetPodInfo returns the pod.
+func (q *queuedPod) GetPodInfo() fwk.PodInfo {
+	info, _ := public.NewPodInfo(q.queued.Pod.Object)
+	return info
+}
+
+func (q *queuedPod) Type() fwk.EntityKeyType                   { return fwk.PodKeyType }
+func (q *queuedPod) GetPriority() int32                        { return q.queued.Pod.Priority }
+func (q *queuedPod) GetTimestamp() time.Time                   { return q.queued.Since }
+func (q *queuedPod) GetAttempts() int                          { return 0 }
+func (q *queuedPod) GetBackoffExpiration() time.Time           { return time.Time{} }
+func (q *queuedPod) GetUnschedulableCount() int                { return 0 }
+func (q *queuedPod) GetConsecutiveErrorsCount() int            { return 0 }
+func (q *queuedPod) GetInitialAttemptTimestamp() *time.Time    { return nil }
+func (q *queuedPod) GetUnschedulablePlugins() sets.Set[string] { return nil }
+func (q *queuedPod) GetPendingPlugins() sets.Set[string]       { return nil }
+func (q *queuedPod) GetGatingPlugin() string                   { return "" }
+func (q *queuedPod) GetGatingPluginEvents() []fwk.ClusterEvent { return nil }
+
+type enqueueExtensions struct {
+	outside
+	events []model.EventToRegister
+}
+
+// EventsToRegister returns the events that the plugin registers for.
+func (p *enqueueExtensions) EventsToRegister() []model.EventToRegister { return p.events }
+
+// registered are the resources whose events plugins are tried again for that do not say for which; see kube-scheduler's default.
+var registered = []fwk.EventResource{
+	fwk.AssignedPod, fwk.UnscheduledPod, fwk.TargetPod, fwk.Node, fwk.PersistentVolume, fwk.PersistentVolumeClaim, fwk.CSINode, fwk.CSIDriver,
+	fwk.CSIStorageCapacity, fwk.StorageClass, fwk.ResourceClaim, fwk.DeviceClass,
+}
+
+// enqueueExtensions returns what a plugin registers for, nil if it cannot reject pods. A plugin that does not say registers for everything.
+func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, error) {
+	switch p.(type) {
+	case fwk.PreEnqueuePlugin, fwk.PreFilterPlugin, fwk.FilterPlugin, fwk.ReservePlugin, fwk.PermitPlugin:
+	default:
+		return nil, nil
+	}
+	var events []fwk.ClusterEventWithHint
+	if p, ok := p.(fwk.EnqueueExtensions); ok {
+		type result struct {
+			events []fwk.ClusterEventWithHint
+			err    error
+		}
+		found, err := call(o.r.lane, EventsToRegister, o.name, func(ctx context.Context) result {
+			events, err := p.EventsToRegister(ctx)
+			return result{events, err}
+		})
+		if err != nil {
+			return nil, err
+		}
+		if found.err != nil {
+			return nil, &Failure{o.name, EventsToRegister, found.err.Error()}
+		}
+		events = found.events
+	} else {
+		for _, resource := range registered {
+			events = append(events, fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: resource, ActionType: fwk.All}})
+		}
+	}
+	e := &enqueueExtensions{outside: o}
+	for i := range events {
+		if r, ok := o.registration(&events[i]); ok {
+			e.events = append(e.events, r)
+		}
+	}
+	return e, nil
+}
+
+// registration converts a registration. The bits of actions are kube-scheduler's.
+func (o outside) registration(e *fwk.ClusterEventWithHint) (r model.EventToRegister, ok bool) {
+	if r, ok = registrationFor(e.Event.Resource); !ok {
+		o.r.config.Log.Info("Plugin registers for events of a resource that is not watched", "plugin", o.name, "resource", e.Event.Resource)
+		return r, false
+	}
+	r.Actions = model.Action(e.Event.ActionType & fwk.All)
+	if e.QueueingHintFn == nil && e.PreQueueingHintFn == nil {
+		return r, true
+	}
+	h := &hint{outside: o, before: e.PreQueueingHintFn, hint: e.QueueingHintFn}
+	r.Hint = h.helps
+	r.Alike = func(waiting *model.Pod) model.Need { return model.NeedOf(string(waiting.UID)) } // who knows what it looks at
+	return r, true
+}
+
+// hint is a plugin's hint. One that fails says that the pod may be tried, as in kube-scheduler.
+type hint struct {
+	outside
+	before fwk.PreQueueingHintFn
+	hint   fwk.QueueingHintFn
+	// event is the last event that before was asked about, and pods what it said.
+	event model.Event
+	asked bool
+	all   bool
+	pods  map[types.NamespacedName]bool
+}
+
+func (h *hint) helps(waiting *model.Pod, event model.Event) bool {
+	before, after, known := h.r.copies.objectsOf(event)
+	if !known {
+		return true
+	}
+	if h.before != nil && !h.concerns(waiting, event, before, after) {
+		return false
+	}
+	if h.hint == nil {
+		return true
+	}
+	object, log := h.r.copies.of(waiting), h.r.config.Log
+	helps, err := call(h.r.lane, QueueingHint, h.name, func(context.Context) bool {
+		hint, err := h.hint(log, object, before, after)
+		if err != nil {
+			log.Error(err, "Queueing hint failed", "plugin", h.name, "pod", klog.KObj(object))
+		}
+		return err != nil || hint != fwk.QueueSkip
+	})
+	if err != nil {
+		h.r.copies.drop(waiting)
+		h.r.copies.known, h.r.copies.event = false, model.Event{}
+		log.Error(err, "Queueing hint failed", "plugin", h.name, "pod", klog.KObj(waiting.Object))
+	}
+	return helps || err != nil
+}
+
+// concerns reports whether the plugin's PreQueueingHintFn names the pod for the event. It is asked once for each event.
+func (h *hint) concerns(waiting *model.Pod, event model.Event, before, after any) bool {
+	if !h.asked || !sameEvent(&h.event, &event) {
+		log := h.r.config.Log
+		type result struct {
+			fwk.PreQueueingHintResult
+			err error
+		}
+		found, err := call(h.r.lane, QueueingHint, h.name, func(context.Context) result {
+			found, err := h.before(log, before, after)
+			return result{found, err}
+		})
+		h.event, h.asked, h.all, h.pods = event, true, found.AllPods || found.err != nil || err != nil, map[types.NamespacedName]bool{}
+		for _, pod := range found.Pods {
+			h.pods[pod] = true
+		}
+	}
+	return h.all || h.pods[types.NamespacedName{Namespace: waiting.Namespace, Name: waiting.Name}]
+}
+
+// sameEvent reports whether two events are one.
+func sameEvent(a, b *model.Event) bool {
+	return a.Resource == b.Resource && a.Action == b.Action && a.OldNode == b.OldNode && a.Node == b.Node && a.OldPod == b.OldPod && a.Pod == b.Pod &&
+		a.OldObject == b.OldObject && a.Object == b.Object && sameOther(a, b)
+}
+
+// objectsOf returns copies of the objects of an event, as hints get them; known is false if Berth does not have them.
+func (c *copies) objectsOf(e model.Event) (before, after any, known bool) {
+	if !c.known || !sameEvent(&c.event, &e) {
+		c.event, c.known = e, true
+		c.before, c.after = nil, nil
+		switch {
+		case e.OldNode != nil || e.Node != nil:
+			if e.OldNode != nil {
+				c.before = e.OldNode.Object.DeepCopy()
+			}
+			if e.Node != nil {
+				c.after = e.Node.Object.DeepCopy()
+			}
+		case e.OldPod != nil || e.Pod != nil:
+			if e.OldPod != nil {
+				c.before = copyOf(e.OldPod)
+			}
+			if e.Pod != nil {
+				c.after = copyOf(e.Pod)
+			}
+		default:
+			c.before, c.after = otherObjects(&e)
+		}
+	}
+	return c.before, c.after, c.before != nil || c.after != nil
+}

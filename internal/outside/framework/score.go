@@ -1,0 +1,113 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+type preScore struct {
+	outside
+	plugin fwk.PreScorePlugin
+}
+
+var (
+	_ plugin.PreScore  = (*preScore)(nil)
+	_ plugin.TurnScore = (*score)(nil)
+)
+
+// nodesOf returns the NodeInfos of slots, in memory that nobody else has.
+func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
+	nodes := make([]fwk.NodeInfo, len(slots))
+	for i, slot := range slots {
+		nodes[i] = r.config.Views.NodeInfo(slot)
+	}
+	return nodes
+}
+
+// PreScore runs the plugin. The error has kube-scheduler's words.
+func (p *preScore) PreScore(_ state.View, slots []int32) error {
+	t := p.r.turn
+	nodes, cycle, object := p.r.nodesOf(slots), t.state, t.object
+	o, err := call(p.r.lane, PreScore, p.name, func(ctx context.Context) outcome {
+		return read(p.plugin.PreScore(ctx, cycle, object, nodes), PreScore, success|failing|rejecting|skips)
+	})
+	p.observe(PreScore, o.code, 1, err)
+	if err == nil {
+		err = o.asError()
+	}
+	switch {
+	case err != nil:
+		return &plan.PluginError{Point: string(PreScore), Plugin: p.name, Err: err}
+	case o.code == fwk.Skip:
+		t.skippedScores.Insert(p.name)
+		t.state.SetSkipScorePlugins(t.skippedScores.Clone())
+	}
+	return nil
+}
+
+type score struct {
+	outside
+	plugin fwk.ScorePlugin
+}
+
+// ScoreTurn scores nodes and normalises the scores, in one call. The errors have kube-scheduler's words.
+func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, error) {
+	t := p.r.turn
+	if t.skippedScores.Has(p.name) {
+		return false, nil
+	}
+	type result struct {
+		list      fwk.NodeScoreList
+		err       error
+		normalize bool // where err comes from
+	}
+	nodes, cycle, object := p.r.nodesOf(slots), t.state, t.object
+	names := make([]string, len(slots))
+	for i, slot := range slots {
+		names[i] = t.view.Node(slot).Name()
+	}
+	found, err := call(p.r.lane, Score, p.name, func(ctx context.Context) (found result) {
+		list := make(fwk.NodeScoreList, len(nodes))
+		for i, node := range nodes {
+			points, status := p.plugin.Score(ctx, cycle, object, node)
+			if o := read(status, Score, success|failing|rejecting); o.code != fwk.Success {
+				return result{err: o.asError()}
+			}
+			list[i] = fwk.NodeScore{Name: names[i], Score: points}
+		}
+		extensions := p.plugin.ScoreExtensions()
+		if extensions == nil {
+			return result{list: list}
+		}
+		o := read(extensions.NormalizeScore(ctx, cycle, object, list), Normalize, success|failing|rejecting)
+		return result{list: list, err: o.asError(), normalize: true}
+	})
+	var code fwk.Code
+	if found.err != nil {
+		code = fwk.Error
+	}
+	p.observe(Score, code, len(nodes), err)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, err)
+	case found.err != nil && found.normalize:
+		return false, fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", p.name, found.err)
+	case found.err != nil:
+		return false, fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, found.err)
+	}
+	for i := range found.list {
+		points := found.list[i].Score
+		if points < fwk.MinScore || points > fwk.MaxScore {
+			return false, fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %v, it should in the range of [%v, %v] after normalizing",
+				p.name, points, fwk.MinScore, fwk.MaxScore)
+		}
+		scores[i] = points
+	}
+	return true, nil
+}

@@ -1,0 +1,220 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+var _ plugin.Outside = (*Runtime)(nil)
+
+// turn is what belongs to the turn of one pod. Plugins have the state and the copies of the pod, and may keep them; the rest is the loop's.
+type turn struct {
+	view state.View
+	pod  *model.Pod
+	// object is a copy of the pod for plugins, up to Reserve.
+	object *v1.Pod
+	state  *public.CycleState
+	// skipped are the names of plugins that returned Skip at PreFilter, and at PreScore.
+	skippedFilters, skippedScores sets.Set[string]
+	dryRuns                       []*dryRun
+	// binding is set from the first Reserve plugin on, or when steps are asked for.
+	binding *binding
+	placed  bool // its steps were asked for, and it has not been undone
+}
+
+// Begin begins a pod's turn.
+func (r *Runtime) Begin(v state.View, pod *model.Pod) {
+	r.config.Views.Publish(v)
+	t := &turn{view: v, pod: pod, object: copyOf(pod), state: public.NewCycleState(), skippedFilters: sets.Set[string]{}, skippedScores: sets.Set[string]{}}
+	t.state.Write(public.PodsToActivateKey, public.NewPodsToActivate())
+	r.turn = t
+	r.handle.nominator.begin(v)
+	r.lane.beginTurn()
+}
+
+// End ends the turn. Pods that plugins want tried now are activated if the pod was placed.
+func (r *Runtime) End() {
+	t := r.turn
+	r.turn = nil
+	r.lane.endTurn()
+	if t != nil && t.placed {
+		r.activate(t.state)
+	}
+}
+
+// Unreserve undoes what the Reserve plugins did for the placement of this turn.
+func (r *Runtime) Unreserve(*plan.Placement) {
+	t := r.turn
+	if t == nil || t.binding == nil {
+		return
+	}
+	t.placed = false
+	b := t.binding
+	for i := len(r.reserves) - 1; i >= 0; i-- {
+		p := r.reserves[i]
+		err := r.lane.run(Unreserve, p.name, func(ctx context.Context) { p.plugin.Unreserve(ctx, b.state, b.pod, b.nodeName) })
+		p.observe(Unreserve, fwk.Success, 1, err)
+		if err != nil {
+			r.config.Log.Error(err, "Plugin failed at Unreserve", "plugin", p.name, "pod", klog.KObj(b.pod), "node", b.nodeName)
+		}
+	}
+	t.binding = nil
+}
+
+// copyOf returns a copy of a pod's object that nobody else has.
+func copyOf(pod *model.Pod) *v1.Pod {
+	object := pod.Object.DeepCopy()
+	object.Status.NominatedNodeName = pod.NominatedNode // that in the API may be older
+	return object
+}
+
+// dryRun is a dry run of a turn as plugins see it: the CycleState and the NodeInfos that AddPod and RemovePod have changed.
+type dryRun struct {
+	trail   state.Trail
+	applied int // of the draft's changes
+	state   fwk.CycleState
+	nodes   map[int32]fwk.NodeInfo // where pods were added or removed
+	err     error
+}
+
+// dryRunsMax bounds how many dry runs of a turn are kept: the engine and preemption have one each.
+const dryRunsMax = 8
+
+// dryRunOf returns the dry run of a view, with all changes that its draft has by now. Plugins see each change once.
+func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
+	t := r.turn
+	var d *dryRun
+	for i, kept := range t.dryRuns {
+		if kept.trail == trail {
+			d = kept
+			break
+		}
+		if kept.trail.SameDraft(trail) { // the draft was reset
+			t.dryRuns = append(t.dryRuns[:i], t.dryRuns[i+1:]...)
+			break
+		}
+	}
+	if d == nil {
+		if len(t.dryRuns) >= dryRunsMax {
+			clear(t.dryRuns)
+			t.dryRuns = t.dryRuns[:0]
+		}
+		d = &dryRun{trail: trail, nodes: map[int32]fwk.NodeInfo{}}
+		t.dryRuns = append(t.dryRuns, d)
+	}
+	type change struct {
+		pod  fwk.PodInfo
+		slot int32
+		n    int32
+	}
+	var changes []change
+	published := map[int32]fwk.NodeInfo{}
+	for c := range v.ChangesFrom(d.applied) {
+		changes = append(changes, change{r.config.Views.PodInfo(c.Pod), c.Slot, c.N})
+		if d.nodes[c.Slot] == nil {
+			published[c.Slot] = r.config.Views.NodeInfo(c.Slot)
+		}
+	}
+	if d.err != nil || len(changes) == 0 && d.state != nil {
+		return d, d.err
+	}
+	extensions := r.extensions(t.skippedFilters)
+	base, object, log := t.state, t.object, r.config.Log
+	var running atomic.Pointer[string] // the plugin that is being called
+	err, failed := call(r.lane, AddPod, names(extensions), func(ctx context.Context) error {
+		if d.state == nil {
+			d.state = base.Clone()
+		}
+		for _, c := range changes {
+			node := d.nodes[c.slot]
+			if node == nil {
+				node = published[c.slot].Snapshot()
+				d.nodes[c.slot] = node
+			}
+			if c.n > 0 {
+				node.AddPodInfo(c.pod)
+			} else if err := node.RemovePod(log, c.pod.GetPod()); err != nil {
+				return err
+			}
+			for _, p := range extensions {
+				running.Store(&p.name)
+				if err := p.extend(ctx, d.state, object, c.pod, node, c.n > 0); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	d.applied += len(changes)
+	if failed != nil { // a call that was given up may still write to d
+		var f *Failure
+		if name := running.Load(); name != nil && errors.As(failed, &f) {
+			f.Plugin = *name
+		}
+		t.dryRuns[slices.Index(t.dryRuns, d)] = &dryRun{trail: trail, err: failed}
+		return nil, failed
+	}
+	d.err = err
+	return d, err
+}
+
+// extensions returns the plugins whose AddPod and RemovePod are called.
+func (r *Runtime) extensions(skipped sets.Set[string]) []*preFilter {
+	var list []*preFilter
+	for _, p := range r.preFilters {
+		if !skipped.Has(p.name) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// names says which plugins run in one call.
+func names(plugins []*preFilter) string {
+	name := ""
+	for i, p := range plugins {
+		if i > 0 {
+			name += ","
+		}
+		name += p.name
+	}
+	return name
+}
+
+// extend calls AddPod or RemovePod of a plugin, if it has them. The error has kube-scheduler's words.
+func (p *preFilter) extend(ctx context.Context, cycle fwk.CycleState, pod *v1.Pod, other fwk.PodInfo, node fwk.NodeInfo, add bool) error {
+	extensions := p.plugin.PreFilterExtensions()
+	if extensions == nil {
+		return nil
+	}
+	point, verb := RemovePod, "RemovePod"
+	var status *fwk.Status
+	if add {
+		point, verb = AddPod, "AddPod"
+		status = extensions.AddPod(ctx, cycle, pod, other, node)
+	} else {
+		status = extensions.RemovePod(ctx, cycle, pod, other, node)
+	}
+	switch o := read(status, point, success|failing|rejecting); {
+	case o.code == fwk.Success:
+		return nil
+	case o.isRejection():
+		return fmt.Errorf("running %s on PreFilter plugin %q: %s", verb, p.name, o.message())
+	default:
+		return fmt.Errorf("running %s on PreFilter plugin %q: %w", verb, p.name, o.err)
+	}
+}
