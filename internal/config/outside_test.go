@@ -134,6 +134,7 @@ func (adapter) PreBind(state.View, *plan.Placement) ([]plan.Step, error)  { retu
 func (adapter) PostBind(state.View, *plan.Placement) ([]plan.Step, error) { return nil, nil }
 func (adapter) Begin(state.View, *model.Pod)                              {}
 func (adapter) End()                                                      {}
+func (adapter) Steps(plan.Stage, *plan.Placement) []plan.Step             { return nil }
 func (adapter) Unreserve(*plan.Placement)                                 {}
 
 var _ reason.Code // adapters of filters give codes
