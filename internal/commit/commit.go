@@ -133,11 +133,11 @@ func budgetOf(workers, perSecond int) Budget {
 	return b
 }
 
-// DefaultOutbox is the configuration of the Outbox of a Commit with the defaults.
+// DefaultOutbox is the configuration of the Outbox of a Commit with the defaults, which announces nothing.
 func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxOf(&Config{
 		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, ReportsMax: DefaultReportsMax,
-		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause, Announce: true,
+		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause,
 	}, jitter)
 }
 

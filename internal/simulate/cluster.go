@@ -43,6 +43,8 @@ type Config struct {
 	// Observers are told what the loop does, and OnPhase, unless it is nil, what the engine does; after a restart, of the new process.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
+	// Outside, unless it is nil, adds steps of plugins from outside to placements; their calls must be Played.
+	Outside func(*plan.Placement)
 	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
 	Audit bool
 }

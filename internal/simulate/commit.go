@@ -23,8 +23,9 @@ type committer struct {
 	room     chan struct{}                // closed
 	busy     [commit.DefaultInFlight]bool // by worker
 	inFlight int
-	wakes    time.Time // when the next pump is planned; in the past if none is
-	stopping bool      // the process ends when nothing is to be written any more
+	wakes    time.Time           // when the next pump is planned; in the past if none is
+	stopping bool                // the process ends when nothing is to be written any more
+	calls    map[uint64]*running // by the order of their binding
 }
 
 func newCommitter(c *Cluster) (*committer, error) {
@@ -32,7 +33,7 @@ func newCommitter(c *Cluster) (*committer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	m := &committer{c: c, life: c.life, outbox: outbox, room: make(chan struct{})}
+	m := &committer{c: c, life: c.life, outbox: outbox, room: make(chan struct{}), calls: map[uint64]*running{}}
 	close(m.room)
 	return m, nil
 }
@@ -45,6 +46,11 @@ func (m *committer) Start(d plan.Decision) {
 	m.c.round.Decided, m.c.round.Decision = true, d
 	for i := range d.Pods {
 		m.c.record(&d, i)
+	}
+	if m.c.config.Outside != nil {
+		for i := range d.Placements {
+			m.c.config.Outside(&d.Placements[i])
+		}
 	}
 	m.outbox.Start(m.c.now, &d)
 	m.answerLater()
@@ -131,7 +137,7 @@ func (m *committer) stop(reason error) {
 
 // answerLater gives what has ended to the loop before its next round: nothing happens during a round.
 func (m *committer) answerLater() {
-	if ended := m.outbox.Take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Stages) > 0 {
+	if ended := m.outbox.Take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Stages)+len(ended.Calls)+len(ended.Canceled) > 0 {
 		m.c.agenda.plan(m.c.now, m.life, func() { m.hand(ended) })
 	}
 }
@@ -140,6 +146,12 @@ func (m *committer) answerLater() {
 func (m *committer) answer() { m.hand(m.outbox.Take()) }
 
 func (m *committer) hand(ended commit.Ended) {
+	for _, request := range ended.Calls {
+		m.begin(request)
+	}
+	for _, canceled := range ended.Canceled {
+		m.cancel(canceled)
+	}
 	for i := range ended.Settled {
 		m.settle(&ended.Settled[i])
 	}
@@ -215,7 +227,7 @@ func (c *Cluster) record(d *plan.Decision, at int) {
 func (c *Cluster) recordFailure(s *commit.Settled) {
 	key := s.Placement.Pod.Key()
 	if verdict, ok := c.verdicts[key]; ok && verdict.UID == string(s.Placement.Pod.UID) {
-		verdict.Report, verdict.message = report.OfFailedBinding(&s.Placement, s.Err, len(s.Rejectors) > 0), s.Err.Error()
+		verdict.Report, verdict.message = report.OfFailedBinding(&s.Placement, s.Err, s.Rejected), s.Err.Error()
 		verdict.Decision.Outcome, verdict.Decision.Err, verdict.Placement = plan.Failed, s.Err, plan.Placement{}
 		if len(s.Rejectors) > 0 {
 			verdict.Decision.Outcome, verdict.Decision.Err = plan.Unschedulable, nil

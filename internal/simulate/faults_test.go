@@ -78,6 +78,8 @@ var wantHappened = []string{
 	"pod deleted while active", "pod deleted while backing off", "pod deleted while backing off after an error", "pod deleted while parked",
 	"pod deleted while gated", "pod deleted while binding", "pod replaced while binding", "pod updated while binding",
 	"pod terminating while binding", "node gone under assumed pods",
+	"call at Reserve: failed", "call at PreBind: failed", "call at PreBind: cancelled", "call at Bind: begun", "call at Bind: failed", "call at Bind: skipped",
+	"call at PostBind: begun", "undo call at Reserve: begun", "Permit: failed", "Permit: rejected", "Permit: passed",
 }
 
 func seedRange(text string) (first, last uint64, err error) {
@@ -158,6 +160,7 @@ type faultTrial struct {
 	lost     map[string]*v1.Node // nodes that vanished and may come back
 	startAt  time.Time           // when a process starts again; zero while one runs
 	backAt   time.Time           // when the API server comes back; zero while it is there
+	outside  *outside
 }
 
 // runFaults runs one simulation: three times disturbances and then rest, and in the end all pods go.
@@ -182,14 +185,16 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := random.New(n)
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4]})
+	r, out := random.New(n), newOutside(n)
+	scheduler.Profiles[0].Permit = append(scheduler.Profiles[0].Permit, out)
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], Outside: out.steps})
 	if err != nil {
 		return nil, err
 	}
 	a := newAuditor(c, oracle.DefaultProfile())
 	a.judged = 5
-	t := &faultTrial{r: r, c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}}
+	t := &faultTrial{r: r, c: c, a: a, happened: map[string]int{}, cursed: map[string]bool{}, lost: map[string]*v1.Node{}, outside: out}
+	out.c = c
 	for i := range 3 + r.IntN(8) {
 		c.SetNode(t.newNode(fmt.Sprint("node-", i)))
 	}
@@ -198,8 +203,8 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 
 // disturbed does a hundred things to the cluster.
 func (t *faultTrial) disturbed() error {
-	t.restless = true
-	defer func() { t.restless = false }()
+	t.restless, t.outside.restless = true, true
+	defer func() { t.restless, t.outside.restless = false, false }()
 	for step := range 100 {
 		if step%20 == 0 {
 			t.c.SetFaults(t.faults())
@@ -248,6 +253,7 @@ func (t *faultTrial) resume() error {
 	if !t.startAt.IsZero() && !t.c.Now().Before(t.startAt) {
 		t.startAt = time.Time{}
 		t.a.forget()
+		t.outside.forget()
 		return t.c.Restart()
 	}
 	return nil
@@ -257,6 +263,7 @@ func (t *faultTrial) resume() error {
 func (t *faultTrial) rested() error {
 	t.c.SetFaults(simulate.Faults{})
 	t.c.ReleasePods()
+	t.c.ReleaseCalls()
 	t.c.Reconnect(0)
 	t.backAt = time.Time{}
 	if !t.startAt.IsZero() {
@@ -322,6 +329,9 @@ func (t *faultTrial) audit(r simulate.Round) error {
 		if err := t.checkTruth(pod); err != nil {
 			return fmt.Errorf("the API server stored that %s is bound to %s: %w", pod.Name, pod.Spec.NodeName, err)
 		}
+	}
+	if err := t.outside.audit(r, !t.startAt.IsZero()); err != nil {
+		return err
 	}
 	if err := t.a.audit(r); err != nil || !t.restless || !r.Decided || t.r.IntN(20) > 0 {
 		return err

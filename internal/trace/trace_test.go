@@ -138,7 +138,7 @@ func TestSpans(t *testing.T) {
 			continue
 		}
 		if d.Pods[0].Pod.Name == "rejected" { // at Permit: nothing is sent
-			tracer.Settled(&commit.Settled{Placement: d.Placements[0], Err: errors.New("too few"), Rejectors: []string{"Gang"}})
+			tracer.Settled(&commit.Settled{Placement: d.Placements[0], Err: errors.New("too few"), Rejected: true, Rejectors: []string{"Gang"}})
 			continue
 		}
 		w := &commit.Write{Kind: commit.BindingWrite, Pod: d.Pods[0].Pod}

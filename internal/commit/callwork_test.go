@@ -1,0 +1,153 @@
+package commit_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// runs is a placement of a pod with one step that calls a function, and is undone by another, unless that is nil.
+func runs(name string, stage plan.Stage, run, undo func(ctx context.Context) commit.CallResult) plan.Decision {
+	d := placed(podNamed(name))
+	step := plan.Step{Stage: stage, Plugin: "x", Call: &calling{run: run}}
+	if undo != nil {
+		step.UndoCall = &calling{run: undo}
+	}
+	d.Placements[0].Steps = []plan.Step{step}
+	return d
+}
+
+func untilDone(ctx context.Context) commit.CallResult {
+	<-ctx.Done()
+	return commit.CallResult{Err: context.Cause(ctx)}
+}
+
+// TestCallsHoldNoWorker lets many more calls run than there are workers: a binding beside them is sent.
+func TestCallsHoldNoWorker(t *testing.T) {
+	f := newFixture(t, nil)
+	f.run(t)
+	release := make(chan struct{})
+	for _, name := range names(200) {
+		f.Start(runs(name, plan.PreBind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
+	}
+	f.Start(placed(podNamed("other")))
+	if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" || outcome.Err != nil {
+		t.Fatalf("first %+v has ended", outcome)
+	}
+	close(release)
+	for range 200 {
+		if outcome := f.outcomes.next(t); outcome.Err != nil {
+			t.Fatal(outcome.Err)
+		}
+	}
+}
+
+// TestCallsThatBreak has calls panic, end their goroutine, and wait until they are cancelled: the binding fails with the plugin's name, and is undone once.
+func TestCallsThatBreak(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		run  func(ctx context.Context) commit.CallResult
+		want string
+	}{
+		{"panic", func(context.Context) commit.CallResult { panic("oh") }, `running PreBind plugin "x": the plugin panicked: oh`},
+		{"exit", func(context.Context) commit.CallResult { runtime.Goexit(); return commit.CallResult{} },
+			`running PreBind plugin "x": the plugin ended the goroutine that it was called on`},
+		{"cancelled", untilDone, "its place is needed"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := newFixture(t, nil)
+			f.run(t)
+			undone := make(chan error, 2)
+			f.Start(runs("p", plan.PreBind, row.run, func(ctx context.Context) commit.CallResult {
+				undone <- ctx.Err()
+				panic("again")
+			}))
+			if row.name == "cancelled" && !f.Cancel(uid, errors.New(row.want)) {
+				t.Error("it cannot be cancelled")
+			}
+			outcome := f.outcomes.next(t)
+			if outcome.Err == nil || !strings.Contains(outcome.Err.Error(), row.want) {
+				t.Errorf("it has ended with %v, want %s", outcome.Err, row.want)
+			}
+			if len(undone) != 1 {
+				t.Fatalf("it was undone %d times", len(undone))
+			}
+			if err := <-undone; err != nil {
+				t.Errorf("it was undone with a context that has ended: %v", err)
+			}
+		})
+	}
+}
+
+// TestStopDoesNotWaitForCalls stops while calls run: those that return when their context ends are waited for, and one that never does is not waited for longer
+// than Drain.
+func TestStopDoesNotWaitForCalls(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.Drain = 300 * time.Millisecond })
+	stop := f.run(t)
+	release := make(chan struct{})
+	defer close(release)
+	f.Start(runs("p", plan.PreBind, untilDone, func(context.Context) commit.CallResult { t.Error("it is undone"); return commit.CallResult{} }))
+	f.Start(runs("q", plan.PreBind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
+	f.Start(runs("r", plan.Bind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
+	why := errors.New("the end")
+	began := time.Now()
+	stop(why)
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for range 3 {
+		if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, why) {
+			t.Errorf("%s has ended with %v", outcome.Pod, outcome.Err)
+		}
+	}
+}
+
+// TestHandlesFromAnywhere ends waits from calls, from the goroutine that starts decisions, and while others iterate: nothing blocks.
+func TestHandlesFromAnywhere(t *testing.T) {
+	f := newFixture(t, nil)
+	f.run(t)
+	const pods = 60
+	var all sync.WaitGroup
+	for i, name := range names(pods) {
+		d := runs(name, plan.Reserve, func(context.Context) commit.CallResult {
+			for _, w := range f.WaitingPods() { // a gang plugin: whoever comes allows or rejects all
+				switch n := w.Pod().Name; {
+				case n[len(n)-1] == '3':
+					w.Reject("x", "no")
+				default:
+					w.Allow("gang")
+				}
+			}
+			return commit.CallResult{}
+		}, func(context.Context) commit.CallResult {
+			f.WaitingPod(podNamed(name).UID)
+			return commit.CallResult{}
+		})
+		d.Placements[0].Steps = append(d.Placements[0].Steps, plan.Step{Stage: plan.Permit, Plugin: "gang", Wait: &plan.Wait{Timeout: time.Minute}})
+		f.Start(d)
+		if w := f.WaitingPod(podNamed(name).UID); w != nil && i%2 == 0 {
+			w.PendingPlugins()
+		}
+		all.Go(func() {
+			for _, w := range f.WaitingPods() {
+				w.PendingPlugins()
+				f.PodInPreBind(w.Pod().UID)
+			}
+		})
+	}
+	all.Wait()
+	for ended := 0; ended < pods; ended++ {
+		outcome := f.outcomes.next(t)
+		if refused := strings.HasSuffix(outcome.Pod.Name, "3"); refused != (fmt.Sprint(outcome.Rejectors) == "[x]") || refused != (outcome.Err != nil) {
+			t.Errorf("%s has ended with %v, rejected by %v", outcome.Pod, outcome.Err, outcome.Rejectors)
+		}
+	}
+}

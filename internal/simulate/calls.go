@@ -1,0 +1,110 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+)
+
+// Played is a call of a plugin from outside that is played in virtual time instead of being run.
+type Played interface {
+	commit.Call
+	// Begin is called when the call begins.
+	Begin() Script
+}
+
+// Script is how such a call goes.
+type Script struct {
+	// Took is after which time it returns; if it is negative it does not, until it is cancelled or ReleaseCalls is called. Soon is how long it takes to
+	// return after that.
+	Took, Soon time.Duration
+	// Result is how it ends, if it is not cancelled.
+	Result commit.CallResult
+	// Binds says that the pod is bound by it, whatever the result.
+	Binds bool
+}
+
+// running is a call that has begun and not returned.
+type running struct {
+	request commit.Request
+	script  Script
+	late    bool // it has been cancelled, or is about to return
+}
+
+// begin plays a call.
+func (m *committer) begin(request commit.Request) {
+	played, ok := request.Call.(Played)
+	if !ok {
+		panic(fmt.Sprintf("simulate: the call of plugin %s at %s cannot be played", request.Plugin, request.Stage))
+	}
+	r := &running{request: request, script: played.Begin()}
+	m.calls[request.Order] = r
+	m.c.happened[fmt.Sprintf("%s at %s: begun", request.Kind, request.Stage)]++
+	if r.script.Took >= 0 {
+		m.c.agenda.plan(m.c.now.Add(r.script.Took), m.life, func() { m.returns(r, r.script.Result) })
+	}
+}
+
+// cancel ends the context of a binding's call.
+func (m *committer) cancel(canceled commit.Canceled) {
+	r := m.calls[canceled.Order]
+	if r == nil || r.late || r.request.Kind == commit.UndoCall {
+		return
+	}
+	r.late = true
+	m.c.happened[fmt.Sprintf("%s at %s: cancelled", r.request.Kind, r.request.Stage)]++
+	m.c.agenda.plan(m.c.now.Add(r.script.Soon), m.life, func() {
+		m.returns(r, commit.CallResult{Err: fmt.Errorf("running %s plugin %q: %w", r.request.Stage, r.request.Plugin, context.Canceled)})
+	})
+}
+
+// returns ends a call, unless it has ended.
+func (m *committer) returns(r *running, result commit.CallResult) {
+	if m.calls[r.request.Order] != r {
+		return
+	}
+	delete(m.calls, r.request.Order)
+	if r.script.Binds && result.Err == nil || r.script.Binds && !r.late {
+		request := commit.Request{Kind: commit.Bind, Pod: r.request.Pod, NodeName: r.request.NodeName}
+		request.Binding = m.c.config.Scheduler.Binder(r.request.Pod.SchedulerName).Binding(r.request.Pod, r.request.NodeName)
+		if response := m.c.carryOut(request); response.Err != nil && result.Err == nil {
+			result = commit.CallResult{Err: response.Err}
+		}
+	}
+	switch {
+	case result.Err != nil:
+		m.c.happened[fmt.Sprintf("%s at %s: failed", r.request.Kind, r.request.Stage)]++
+	case result.Skipped:
+		m.c.happened[fmt.Sprintf("%s at %s: skipped", r.request.Kind, r.request.Stage)]++
+	}
+	m.outbox.Done(m.c.now, r.request, commit.Response{Call: result})
+	m.answer()
+}
+
+// ReleaseCalls has all calls return soon that would not by themselves.
+func (c *Cluster) ReleaseCalls() {
+	for _, order := range slices.Sorted(maps.Keys(c.commit.calls)) {
+		if r, m := c.commit.calls[order], c.commit; r.script.Took < 0 && !r.late {
+			r.late = true
+			c.agenda.plan(c.now, m.life, func() { m.returns(r, commit.CallResult{Err: errors.New("it was made to return")}) })
+		}
+	}
+}
+
+// EndPermit ends a pod's wait at Permit, if it waits: it calls a function that does, as a plugin from outside would.
+func (c *Cluster) EndPermit(pod types.UID, end func(o *commit.Outbox, at *commit.AtPermit)) {
+	if c.dead {
+		return
+	}
+	if at := c.commit.outbox.AtPermitOf(pod); at != nil {
+		end(c.commit.outbox, at)
+		c.commit.answerLater()
+	}
+}
