@@ -161,6 +161,7 @@ var house = map[string]map[string]string{
 	"framework": {
 		"internal/model": "what pods occupy is worked out in one place",
 	},
+	"framework/testing": {},
 	"internal/outside/framework/snapshot": {
 		"framework":      "what it shows are NodeInfos",
 		"internal/model": "it follows aspects of nodes",
