@@ -147,6 +147,8 @@ type PostFilterResult struct {
 	Evictions []plan.Eviction
 	// Outranked are pods that lose their nomination to that node.
 	Outranked []*model.Pod
+	// Passing means that it holds in this turn alone, whatever stays as it is: it depends on what was said outside of the scheduler.
+	Passing bool
 }
 
 // Cycle is a pod's turn after its filters, as PostFilter plugins see it. It is valid until PostFilter returns.
@@ -174,6 +176,9 @@ type Cycle interface {
 	Reasons(o Objection) (texts []string, err error)
 	// Rejected returns why the filters rejected a node in this turn, as it was reported; if PreFilter rejected the pod, that is the same for all nodes.
 	Rejected(slot int32) reason.Rejection
+
+	// Extenders returns the extenders of the profile, in the order in which they are asked.
+	Extenders() []Extender
 
 	// OnlyUsage reports whether the filters read nothing of the pods on a node but what they occupy. A Use of a node then says as much as a dry run,
 	// and costs less.
