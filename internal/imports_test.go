@@ -120,6 +120,14 @@ var house = map[string]map[string]string{
 		"internal/reason": "a rejection counts reasons",
 		"internal/state":  "it tries evictions on drafts",
 	},
+	"internal/outside/extender": {
+		"internal/commit": "binding by an extender is a call of a step",
+		"internal/model":  "placements are of pods",
+		"internal/plan":   "binding by an extender is a step",
+		"internal/plugin": "it implements extenders",
+		"internal/state":  "steps are made in a view",
+		"internal/terse":  "extenders that fail must not fill the log",
+	},
 	"internal/report": {
 		"internal/model":  "a report is about a pod",
 		"internal/plan":   "it words decisions",
