@@ -114,6 +114,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 		Timeout:          commit.DefaultTimeout,
 		EventPause:       commit.DefaultEventPause,
 		Drain:            commit.DefaultDrain,
+		Announce:         c.Announce,
 		Observers:        seen.ofWrites(),
 	})
 	if err != nil {

@@ -165,6 +165,14 @@ var house = map[string]map[string]string{
 		"internal/report": "spans say what events say",
 		"internal/plan":   "spans are about decisions",
 	},
+	"framework": {
+		"internal/model": "what pods occupy is worked out in one place",
+	},
+	"internal/outside/framework/snapshot": {
+		"framework":      "what it shows are NodeInfos",
+		"internal/model": "it follows aspects of nodes",
+		"internal/state": "it follows the journal",
+	},
 	"deploy":           {},
 	"internal/feature": {},
 	"internal/shape":   {},

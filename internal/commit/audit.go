@@ -15,6 +15,7 @@ func (o *Outbox) Audit() error {
 	v := audit.Of("outbox")
 	o.auditBacklog(v)
 	o.auditBindings(v)
+	o.auditCalls(v)
 	o.auditEvictions(v)
 	o.auditTimeline(v)
 	o.auditReports(v)
@@ -110,6 +111,34 @@ func (o *Outbox) auditBindings(v *audit.Violations) {
 	}
 	if o.opened < open { // one whose pod has another binding is not found by its pod
 		v.Add("%d bindings are counted open, at least %d are", o.opened, open)
+	}
+}
+
+// auditCalls checks the bindings whose call runs, and those at Permit.
+func (o *Outbox) auditCalls(v *audit.Violations) {
+	for order, b := range o.calls {
+		if b.order != order || b.place != calling || b.phase == over || b.steps == nil {
+			v.Add("the binding of %s has order %d and is %s and %s; a call of binding %d runs", b.placement.Pod, b.order, b.phase, b.place, order)
+		}
+	}
+	for _, b := range o.bindings {
+		if b.place == calling && o.calls[b.order] != b {
+			v.Add("the binding of %s waits for a call that does not run", b.placement.Pod)
+		}
+		if b.steps == nil || b.steps.permit == nil {
+			continue
+		}
+		if listed := b.steps.permit.element != nil; listed != (b.phase <= permits) {
+			v.Add("the binding of %s %s, and is listed as waiting at Permit: %t", b.placement.Pod, b.phase, listed)
+		}
+	}
+	var last uint64
+	for e := o.permits.Front(); e != nil; e = e.Next() {
+		b := e.Value.(*AtPermit).binding
+		if b.steps.permit != e.Value || b.steps.permit.element != e || b.order <= last {
+			v.Add("the binding of %s is listed wrongly at Permit", b.placement.Pod)
+		}
+		last = b.order
 	}
 }
 

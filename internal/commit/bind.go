@@ -1,8 +1,10 @@
 package commit
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"time"
@@ -75,7 +77,7 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 		o.pause(b, now.Add(o.config.Jitter(min(retryAfter(response.Err, wait), askPauseMax))))
 	case response.NodeName != "":
 		o.notBound(now, b, fmt.Errorf("%w (the pod is bound to %s)", b.err, response.NodeName))
-	case b.tries < o.binderOf(b).Tries() && leavesOpen(b.err):
+	case (b.steps == nil || b.steps.bindFailure == nil) && b.tries < o.binderOf(b).Tries() && leavesOpen(b.err):
 		// Send the same binding again. Should the first be stored after all, one of the two is refused, and the pod is on this node either way.
 		wait := askPause << (b.tries - 1)
 		b.asking = false
@@ -85,6 +87,45 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 	default:
 		o.notBound(now, b, b.err)
 	}
+}
+
+// bindCalled takes in how a call at Bind ended: with the binding, with the turn of the next plugin, or with an error. The pod may be bound in spite of that,
+// so the API server is asked before its room is released. A call is not run again.
+func (o *Outbox) bindCalled(now time.Time, b *binding, result CallResult) {
+	switch {
+	case result.Err == nil && !result.Skipped:
+		o.isBound(now, b)
+	case result.Err == nil && o.stopped != nil:
+		o.settleStopped(now, b)
+	case result.Err == nil:
+		b.steps.step++
+		o.advance(now, b)
+	default:
+		b.err, b.open = result.Err, true
+		b.steps.bindFailure = &failure{err: result.Err, rejected: result.Rejected}
+		if o.stopped != nil {
+			o.notBound(now, b, result.Err)
+			return
+		}
+		if mayArrive(result.Err) {
+			b.late = now.Add(lateMax)
+		}
+		b.asking, b.questions = true, 0
+		o.pause(b, now)
+	}
+}
+
+// mayArrive reports whether a call that failed like this may have sent a binding that the API server is still to store.
+func mayArrive(err error) bool {
+	var answer apierrors.APIStatus
+	var broken net.Error
+	switch {
+	case errors.As(err, &answer):
+		return leavesOpen(err)
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	}
+	return errors.As(err, &broken) && leavesOpen(err)
 }
 
 // notBound fails a binding whose pod cannot be bound to the node any more. After the stop nothing is undone.
@@ -97,8 +138,16 @@ func (o *Outbox) notBound(now time.Time, b *binding, err error) {
 	o.fail(now, b, f)
 }
 
-// bindError is a failure of the Bind plugin, in kube-scheduler's words.
+// bindError is a failure of the Bind plugin, in kube-scheduler's words. A call's error has them.
 func (o *Outbox) bindError(b *binding, err error) failure {
+	switch {
+	case b.steps != nil && b.steps.bindFailure != nil:
+		return failure{err: err, rejected: b.steps.bindFailure.rejected && o.stopped == nil}
+	case b.callsBind():
+		return b.broken(err)
+	case o.binderOf(b) == nil:
+		return failure{err: err}
+	}
 	return failure{err: &plan.PluginError{Point: "Bind", Plugin: o.binderOf(b).Name(), Err: err}}
 }
 

@@ -34,7 +34,7 @@ type binding struct {
 	late time.Time
 
 	sent      bool // something was sent for it
-	nominated bool // the decision made its node the pod's nominated one
+	nominated bool // the decision, or the binding, made its node the pod's nominated one
 	position  int  // in the backlog while place is ready, on the timeline while it is pausing or waiting
 	failure   failure
 	// eviction waits until the binding has failed; nil if none does.
@@ -47,18 +47,32 @@ type progress struct {
 	began   time.Time // of the binding
 	entered time.Time // of the phase
 	step    int       // the present one; backwards while undoing
-	written bool      // the present step's write is stored
-	// By step: allowed says that its wait is over, begun that its write may be stored.
+	written bool      // the present step's write is stored, or its call has succeeded
+	// By step: allowed says that its wait is over, begun that its write may be stored, or its call was run.
 	allowed, begun []bool
-	seen           *observation // of the present step's write
-	// interrupted is why the binding fails as soon as the request in flight is answered; nil if it goes on.
+	seen           *observation // of the present step's write or call
+	// interrupted is why the binding fails as soon as the request in flight is answered, or the call returns; nil if it goes on.
 	interrupted *failure
+
+	// handed says that a call binds the pod, or has tried to, and bindFailure how that failed; nil if it has not.
+	handed      bool
+	bindFailure *failure
+	works       bool // a PreBind plugin from outside has something to do
+	prebound    bool // it cannot be cancelled at PreBind any more
+	canceled    bool // it was, through PodInPreBind
+	called      bool // a call was run, so there is a context
+	calls       int  // that were run, those that undo included
+	permit      *AtPermit
 }
+
+// preFlight is kube-scheduler's name of what is called at Reserve.
+const preFlight = "PreBindPreFlight"
 
 // failure is why a binding does not happen.
 type failure struct {
 	err error
-	// rejector is the plugin whose "no" it is; empty if something is broken.
+	// rejected says that it is a plugin's "no" and nothing is broken. rejector is the plugin for which the pod is parked, if it is not tried again by itself.
+	rejected bool
 	rejector string
 }
 
@@ -71,14 +85,20 @@ func (o *Outbox) startBinding(now time.Time, placement *plan.Placement, nominati
 		return
 	}
 	if len(placement.Steps) > 0 {
-		if err := checkSteps(placement.Steps); err != nil {
-			o.settle(now, b, failure{err: err})
-			return
-		}
 		n := len(placement.Steps)
 		b.steps = &progress{began: now, entered: now, allowed: make([]bool, n), begun: make([]bool, n)}
 	}
 	o.bindings[placement.Pod.UID] = b
+	if b.steps != nil {
+		if err := checkSteps(placement.Steps); err != nil {
+			o.refuseSteps(now, b, err)
+			return
+		}
+		o.listPermit(b)
+		if b.step().Stage != plan.Reserve {
+			o.announce(now, b)
+		}
+	}
 	o.advance(now, b)
 }
 
@@ -87,8 +107,13 @@ func (o *Outbox) advance(now time.Time, b *binding) {
 	for b.stepsLeft() {
 		step := b.step()
 		o.enter(now, b, phaseOf(step.Stage))
-		if step.Write != nil && !b.steps.written {
+		switch {
+		case b.steps.written:
+		case step.Write != nil:
 			o.send(b)
+			return
+		case step.Call != nil:
+			o.call(b, RunCall)
 			return
 		}
 		b.steps.begun[b.steps.step] = true
@@ -98,15 +123,23 @@ func (o *Outbox) advance(now time.Time, b *binding) {
 		}
 		b.steps.step++
 		b.steps.written = false
+		if step.Stage == plan.Reserve && (!b.stepsLeft() || b.step().Stage != plan.Reserve) {
+			o.announce(now, b)
+		}
 	}
 	if b.phase < binds {
 		o.enter(now, b, binds)
 	}
-	if o.heldByStatus(b) {
+	switch {
+	case o.heldByStatus(b):
 		b.place = held
-		return
+	case b.callsBind():
+		o.call(b, RunCall)
+	case o.binderOf(b) == nil:
+		o.fail(now, b, failure{err: o.nobodyBinds(b)})
+	default:
+		o.send(b)
 	}
-	o.send(b)
 }
 
 // send gives the binding's next request its turn.
@@ -180,6 +213,9 @@ func (o *Outbox) takeBinding(b *binding) Request {
 		o.stats.Questions++
 	default:
 		request.Kind, request.Binding = Bind, o.binderOf(b).Binding(b.placement.Pod, b.placement.NodeName)
+		if b.steps != nil {
+			b.steps.handed = false // what the binding takes is observed as a write
+		}
 	}
 	return request
 }
@@ -219,8 +255,13 @@ func (o *Outbox) fail(now time.Time, b *binding, f failure) {
 func (o *Outbox) undo(now time.Time, b *binding) {
 	b.forgetRequest()
 	for ; b.steps.step >= 0; b.steps.step-- {
-		if b.steps.begun[b.steps.step] && b.step().Undo != nil {
+		switch step := b.step(); {
+		case !b.steps.begun[b.steps.step]:
+		case step.Undo != nil:
 			o.send(b)
+			return
+		case step.UndoCall != nil:
+			o.call(b, UndoCall)
 			return
 		}
 	}
@@ -236,7 +277,7 @@ func (o *Outbox) settle(now time.Time, b *binding, f failure) {
 	if b.sent {
 		o.opened--
 	}
-	settled := Settled{Placement: b.placement, Err: f.err, seen: b.seen}
+	settled := Settled{Placement: b.placement, Err: f.err, Rejected: f.rejected, seen: b.seen}
 	if f.rejector != "" {
 		settled.Rejectors = []string{f.rejector}
 	}
@@ -269,7 +310,7 @@ func (o *Outbox) settleStopped(now time.Time, b *binding) {
 // reportOf is the report about a binding that failed. A nomination that the decision made ends with it, although the pod as it was
 // decided about does not show it yet.
 func (o *Outbox) reportOf(b *binding, f failure) report.Report {
-	r := report.OfFailedBinding(&b.placement, f.err, f.rejector != "")
+	r := report.OfFailedBinding(&b.placement, f.err, f.rejected)
 	if b.nominated {
 		r.Nomination.Mode = plan.Clear
 	}
@@ -279,6 +320,8 @@ func (o *Outbox) reportOf(b *binding, f failure) report.Report {
 // finish forgets a binding that is over.
 func (o *Outbox) finish(b *binding) {
 	b.move(over)
+	o.unlistPermit(b)
+	o.endContext(b, errOver)
 	if o.bindings[b.placement.Pod.UID] == b {
 		delete(o.bindings, b.placement.Pod.UID)
 	}
@@ -295,12 +338,17 @@ func (o *Outbox) isBound(now time.Time, b *binding) {
 	o.afterBinding(now, b)
 }
 
-// afterBinding sends the next write of the steps after the binding. What becomes of them changes nothing for the pod.
+// afterBinding sends the next write of the steps after the binding, or runs the next call. What becomes of them changes nothing for the pod.
 func (o *Outbox) afterBinding(now time.Time, b *binding) {
 	b.forgetRequest()
 	for ; b.steps.step < len(b.placement.Steps); b.steps.step++ {
-		if b.step().Write != nil && o.stopped == nil {
+		switch step := b.step(); {
+		case o.stopped != nil || step.Stage != plan.PostBind: // other Bind plugins, which had no turn
+		case step.Write != nil:
 			o.send(b)
+			return
+		case step.Call != nil:
+			o.call(b, RunCall)
 			return
 		}
 	}
@@ -322,12 +370,15 @@ func (b *binding) broken(err error) failure {
 	if b.place == waiting && step.Stage == plan.Permit {
 		return failure{err: fmt.Errorf("waiting on permit for pod: %w", err)}
 	}
+	if step.Stage == plan.Reserve {
+		return failure{err: &plan.PluginError{Point: preFlight, Plugin: step.Plugin, Err: err}}
+	}
 	return failure{err: &plan.PluginError{Point: step.Stage.String(), Plugin: step.Plugin, Err: err}}
 }
 
 // rejection is a failure that is a plugin's "no". kube-scheduler words it like the rejection of the one node in question.
 func rejection(plugin, reason string) failure {
-	return failure{err: errors.New(report.RejectionOf(reason)), rejector: plugin}
+	return failure{err: errors.New(report.RejectionOf(reason)), rejected: true, rejector: plugin}
 }
 
 // forgetRequest makes the binding ready for another request.
@@ -345,13 +396,21 @@ func checkSteps(steps []plan.Step) error {
 	for i := range steps {
 		s := &steps[i]
 		switch {
-		case s.Stage == plan.Bind:
-			return fmt.Errorf("plugin %q makes a step at Bind, which belongs to the Bind plugin", s.Plugin)
+		case s.Stage == plan.Bind && s.Call == nil:
+			return fmt.Errorf("plugin %q makes a step at Bind that is not a call; writes there belong to the Bind plugin", s.Plugin)
+		case s.Stage == plan.Reserve && (s.Write != nil || s.Wait != nil):
+			return fmt.Errorf("plugin %q writes or waits at Reserve, where only calls are run", s.Plugin)
+		case s.Call != nil && s.Write != nil || s.UndoCall != nil && s.Undo != nil:
+			return fmt.Errorf("plugin %q makes a step at %s with a call and a write: must have one of them", s.Plugin, s.Stage)
+		case !isCall(s.Call) || !isCall(s.UndoCall):
+			return fmt.Errorf("plugin %q makes a step at %s with calls of the types %T and %T: must be a commit.Call", s.Plugin, s.Stage, s.Call, s.UndoCall)
 		case i > 0 && s.Stage < steps[i-1].Stage:
 			return fmt.Errorf("plugin %q makes a step at %s after one at %s", s.Plugin, s.Stage, steps[i-1].Stage)
 		case s.Wait == nil:
 		case s.Stage > plan.Bind:
 			return fmt.Errorf("plugin %q waits after the binding", s.Plugin)
+		case s.Stage == plan.Bind:
+			return fmt.Errorf("plugin %q waits at Bind: must do so in its call", s.Plugin)
 		case s.Wait.Timeout <= 0:
 			return fmt.Errorf("plugin %q waits for %v: must be greater than 0", s.Plugin, s.Wait.Timeout)
 		case slices.Contains(waiters, s.Plugin):

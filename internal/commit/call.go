@@ -12,8 +12,10 @@ type Call interface {
 type CallResult struct {
 	// Err fails the step, unless it is nil. It has kube-scheduler's words and the plugin's name.
 	Err error
-	// Rejected means that Err is a plugin's "no" (kube-scheduler's Unschedulable) and nothing is broken.
+	// Rejected means, at PreBind and Bind, that Err is a plugin's "no" (kube-scheduler's Unschedulable) and nothing is broken.
 	Rejected bool
 	// Skipped means, at Bind, that this plugin does not bind the pod: the next does.
 	Skipped bool
+	// Works means, at Reserve, that a PreBind plugin has something to do for the pod: the node is announced as its nominated one before that.
+	Works bool
 }

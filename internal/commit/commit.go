@@ -65,6 +65,8 @@ type Config struct {
 	EventPause time.Duration
 	// Drain is how long Run goes on writing after its context has ended.
 	Drain time.Duration
+	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit, or those from outside have something to do at PreBind.
+	Announce bool
 	// Observers observe writes and bindings.
 	Observers []Observer
 }
@@ -94,9 +96,13 @@ type Commit struct {
 
 	mu        sync.Mutex
 	outbox    *Outbox
-	room      chan struct{}    // closed when there is room again; nil if the loop does not wait for it
-	stopped   bool             // no binding is taken in any more
-	abandoned bool             // what waits will not be written
+	room      chan struct{}             // closed when there is room again; nil if the loop does not wait for it
+	stopped   bool                      // no binding is taken in any more
+	abandoned bool                      // what waits will not be written
+	answering int                       // calls that have returned and are being answered
+	contexts  map[uint64]bindingContext // of bindings with calls
+	calling   context.Context           // from which these come; it ends with the time to finish writes
+	endCalls  context.CancelCauseFunc
 	dropping  [WriteKinds]bool // by kind: since everything was written, a write was dropped
 }
 
@@ -112,7 +118,7 @@ const (
 func OutboxOf(config *Config, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxConfig{
 		Binder: config.Binder, ReportsMax: config.ReportsMax, SeriesMax: config.SeriesMax, Budget: budgetOf(config.InFlight, config.ReportsPerSecond),
-		Pause: config.EventPause, Jitter: jitter,
+		Pause: config.EventPause, Announce: config.Announce, Jitter: jitter,
 	}
 }
 
@@ -131,7 +137,7 @@ func budgetOf(workers, perSecond int) Budget {
 func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxOf(&Config{
 		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, ReportsMax: DefaultReportsMax,
-		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause,
+		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause, Announce: true,
 	}, jitter)
 }
 
@@ -162,7 +168,8 @@ func New(config Config) (*Commit, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Commit{config: config, always: make(chan struct{}), outbox: outbox}
+	c := &Commit{config: config, always: make(chan struct{}), outbox: outbox, contexts: map[uint64]bindingContext{}}
+	c.calling, c.endCalls = context.WithCancelCause(klog.NewContext(context.Background(), config.Log))
 	c.log, c.flush = terse.Logger(config.Log)
 	close(c.always)
 	c.wake = sync.NewCond(&c.mu)
@@ -217,7 +224,7 @@ func (c *Commit) Cancel(pod types.UID, reason error) (canceled bool) {
 func (c *Commit) update(change func(now time.Time)) {
 	c.mu.Lock()
 	change(time.Now())
-	ended := c.outbox.Take()
+	ended := c.take()
 	c.makeRoom()
 	c.wake.Signal()
 	c.mu.Unlock()
@@ -252,7 +259,8 @@ func (c *Commit) Audit() error {
 }
 
 // Run writes until the context ends. Then it answers the bindings and preemptions that wait with the reason, and for the time Config.Drain it lets writes in
-// flight finish and writes statuses and events that wait. When Run returns, nothing is in flight and every binding and preemption is answered.
+// flight finish, waits for calls to return, and writes statuses and events that wait. When Run returns, nothing is in flight but calls that have not returned, and every
+// binding and preemption is answered.
 func (c *Commit) Run(ctx context.Context) {
 	writing, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -265,9 +273,12 @@ func (c *Commit) Run(ctx context.Context) {
 	deadline := time.AfterFunc(c.config.Drain, func() {
 		c.giveUp()
 		cancel(context.Cause(ctx))
+		c.endCalls(context.Cause(ctx))
 	})
 	defer deadline.Stop()
 	workers.Wait()
+	c.awaitAnswers()
+	c.endCalls(context.Cause(ctx))
 	c.alarm.Stop()
 	c.flush()
 }
@@ -277,20 +288,22 @@ func (c *Commit) stop(reason error) {
 	c.mu.Lock()
 	c.stopped = true
 	c.outbox.Stop(time.Now(), reason)
-	ended := c.outbox.Take()
+	ended := c.take()
 	c.makeRoom()
 	c.wake.Broadcast()
 	c.mu.Unlock()
 	c.answer(ended)
 }
 
-// giveUp ends the workers; what still waits is not written.
+// giveUp ends the workers; what still waits is not written, and calls that have not returned are left alone.
 func (c *Commit) giveUp() {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.abandoned = true
-	c.outbox.abandon()
+	c.outbox.abandon(time.Now())
+	ended := c.take()
 	c.wake.Broadcast()
+	c.mu.Unlock()
+	c.answer(ended)
 }
 
 // makeRoom wakes the loop if it waits for room and there is some. The caller holds mu.

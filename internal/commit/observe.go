@@ -44,13 +44,15 @@ const (
 	EventWrite
 	StepWrite
 	EvictionWrite
+	// CallWrite is no write but a call of a plugin from outside, which may write.
+	CallWrite
 	// WriteKinds is how many there are.
 	WriteKinds
 )
 
 // String returns the kind in one word.
 func (k WriteKind) String() string {
-	return [...]string{"binding", "status", "event", "step", "eviction"}[k]
+	return [...]string{"binding", "status", "event", "step", "eviction", "call"}[k]
 }
 
 // observation is a write that observers know of.
@@ -69,13 +71,13 @@ func (r *Request) observed() **observation {
 		return &r.event.seen
 	case EvictionWrite:
 		return &r.eviction.seen
-	case StepWrite:
+	case StepWrite, CallWrite:
 		return &r.binding.steps.seen
 	}
 	return &r.binding.seen
 }
 
-var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, Mark: EvictionWrite, Delete: EvictionWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite}
+var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, RunCall: CallWrite, UndoCall: CallWrite, Mark: EvictionWrite, Delete: EvictionWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite}
 
 func (r *Request) writeKind() WriteKind {
 	if r.eviction != nil { // its questions too

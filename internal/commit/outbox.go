@@ -2,6 +2,7 @@ package commit
 
 import (
 	"container/list"
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -34,6 +35,8 @@ type Outbox struct {
 	written   map[types.UID]written   // the last status written, of pods that the watch may not have shown since
 	writes    lane[expiry]            // the same, oldest first
 	opened    int                     // bindings that something was sent for and that have not ended
+	calls     map[uint64]*binding     // those whose call runs, by order
+	permits   list.List               // those that are at Permit, or on their way there, as *AtPermit, by order
 	delayed   int                     // statuses and events on the timeline
 	stopped   error                   // why no binding is started any more
 	ended     Ended
@@ -51,6 +54,8 @@ type OutboxConfig struct {
 	ReportsMax, SeriesMax int
 	// Pause is how long statuses and events wait after the API server could not be reached.
 	Pause time.Duration
+	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit, or those from outside have something to do at PreBind.
+	Announce bool
 	// Jitter spreads waits, so that writes that failed together are not tried again together.
 	Jitter func(wait time.Duration) time.Duration
 }
@@ -82,6 +87,9 @@ const (
 	// WriteStep sends the write of a step, UndoStep the write that undoes it.
 	WriteStep
 	UndoStep
+	// RunCall runs the call of a step, UndoCall the call that undoes it. They do not come from Next: Take has them.
+	RunCall
+	UndoCall
 	// Mark writes the condition that says of a victim that it is being preempted, Delete deletes it.
 	Mark
 	Delete
@@ -93,7 +101,7 @@ const (
 	Repeat
 )
 
-var requestNames = [...]string{"bind", "ask", "write", "undo", "mark", "delete", "patch", "record", "repeat"}
+var requestNames = [...]string{"bind", "ask", "write", "undo", "call", "undo call", "mark", "delete", "patch", "record", "repeat"}
 
 // String returns the kind in a word.
 func (k RequestKind) String() string { return requestNames[k] }
@@ -102,9 +110,14 @@ func (k RequestKind) String() string { return requestNames[k] }
 type Request struct {
 	Kind     RequestKind
 	Pod      *model.Pod  // all but Record and Repeat; of an eviction, the victim
-	NodeName string      // Bind, Ask, Mark, Delete
+	NodeName string      // Bind, Ask, Mark, Delete, RunCall, UndoCall
 	Binding  *v1.Binding // Bind
 	Write    *plan.Write // WriteStep, UndoStep
+	Call     Call        // RunCall, UndoCall
+	Plugin   string      // RunCall, UndoCall
+	Stage    plan.Stage  // RunCall, UndoCall
+	// Order is the number of the binding, by which Canceled names it.
+	Order uint64 // RunCall, UndoCall
 	// Preemptor is the pod that the victim had to make room for first.
 	Preemptor *model.Pod // Mark, Delete, and Ask about a victim
 	// Condition may be nil.
@@ -116,7 +129,9 @@ type Request struct {
 	eviction *eviction
 	status   *status
 	event    *event
-	probe    bool // it finds out whether the API server answers again
+	probe    bool            // it finds out whether the API server answers again
+	context  context.Context // of a call
+	nth      int             // call of the binding
 }
 
 // Key returns the namespace and name of the pod that the request is about.
@@ -132,6 +147,8 @@ type Response struct {
 	// NodeName is the answer to the question which node the pod is bound to.
 	NodeName string
 	Err      error
+	// Call is how a call ended; Err is nil then.
+	Call CallResult
 }
 
 // Ended is what has ended since Take was last called.
@@ -147,10 +164,20 @@ type Ended struct {
 	GivenUp []GivenUp
 	// Dropped counts the writes by kind that were dropped because too many wait.
 	Dropped [WriteKinds]int
+	// Calls are to be run now, each on a goroutine of its own. Canceled are the bindings whose context is to end after that.
+	Calls    []Request
+	Canceled []Canceled
+}
+
+// Canceled is a binding whose calls should end soon, or one that is over.
+type Canceled struct {
+	// Order is that of its calls' requests.
+	Order uint64
+	Err   error
 }
 
 func (e *Ended) nothing() bool {
-	return len(e.Settled)+len(e.Evicted)+len(e.Preempted)+len(e.Stages)+len(e.GivenUp) == 0 && e.Dropped == [WriteKinds]int{}
+	return len(e.Settled)+len(e.Evicted)+len(e.Preempted)+len(e.Stages)+len(e.GivenUp)+len(e.Calls)+len(e.Canceled) == 0 && e.Dropped == [WriteKinds]int{}
 }
 
 // Settled is a binding whose end is known.
@@ -158,7 +185,8 @@ type Settled struct {
 	Placement plan.Placement
 	// Err is nil if the pod is bound.
 	Err error
-	// Rejectors are the plugins that rejected the pod in Permit. Err says why then, and nothing is broken.
+	// Rejected means that Err is a plugin's "no" and nothing is broken. Rejectors are the plugins that rejected the pod in Permit, for which it is parked.
+	Rejected  bool
 	Rejectors []string
 
 	seen *observation // nil if nothing was sent
@@ -231,7 +259,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	}
 	return &Outbox{
 		config: config, reports: newReports(config.Budget), bindings: map[types.UID]*binding{},
-		evictions: map[types.UID]*eviction{}, pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
+		calls: map[uint64]*binding{}, evictions: map[types.UID]*eviction{}, pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
 	}, nil
 }
 
@@ -297,6 +325,8 @@ func (o *Outbox) Done(now time.Time, request Request, response Response) {
 		o.stepWritten(now, request.binding, response.Err)
 	case UndoStep:
 		o.stepUndone(now, request.binding, response.Err)
+	case RunCall, UndoCall:
+		o.returned(now, &request, response.Call)
 	case Patch:
 		o.endReport(&request, response.Err)
 		o.patched(now, request.status, response.Err)
@@ -326,16 +356,16 @@ func (o *Outbox) Open() int { return o.opened }
 // more reports whether something waits for its turn and not for a time.
 func (o *Outbox) more() bool { return o.backlog.len()+o.reports.waiting() > 0 }
 
-// Empty reports whether nothing waits to be sent, for its turn or for a time.
+// Empty reports whether nothing waits to be sent, for its turn or for a time, and no call runs.
 func (o *Outbox) Empty() bool {
-	return o.backlog.len()+o.reports.waiting()+len(o.later.entries) == 0
+	return len(o.calls)+o.backlog.len()+o.reports.waiting()+len(o.later.entries) == 0
 }
 
 // Remembered is how many things are kept in memory, waiting or written of late.
 func (o *Outbox) Remembered() int {
-	return o.backlog.len() + o.reports.waiting() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
+	return len(o.calls) + o.permits.Len() + o.backlog.len() + o.reports.waiting() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
 		o.writes.len() + o.opened + len(o.bindings) + len(o.evictions) + len(o.ended.Settled) + len(o.ended.Evicted) + len(o.ended.Preempted) +
-		len(o.ended.Stages) + len(o.ended.GivenUp)
+		len(o.ended.Stages) + len(o.ended.GivenUp) + len(o.ended.Calls) + len(o.ended.Canceled)
 }
 
 // Stats returns the counts so far.
@@ -347,7 +377,7 @@ func (o *Outbox) Stats() Stats {
 
 // Stop lets no more bindings and evictions in and ends those that no request is under way for, in an order that is the same each time. Nothing is undone:
 // there may be no time for it, and the next process makes the same steps again or finds them made. Those in flight end with
-// their next answer.
+// their next answer, and those whose call runs when it has returned.
 func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopped = reason
 	for o.backlog.len() > 0 {
@@ -375,10 +405,12 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 			p.held = nil
 		}
 	}
+	o.stopCalls()
 }
 
-// abandon drops the statuses and events that wait; nothing will be written any more.
-func (o *Outbox) abandon() {
+// abandon drops the statuses and events that wait, and ends the bindings whose call has not returned; nothing will be written any more.
+func (o *Outbox) abandon(now time.Time) {
+	o.abandonCalls(now)
 	o.stats.StatusesDropped += int64(o.reports.statuses.len())
 	o.stats.EventsDropped += int64(o.reports.normal.len() + o.reports.warnings.len())
 }

@@ -161,7 +161,7 @@ func preempted(b *binding) failure {
 	switch {
 	case b.stepsLeft() && b.step().Stage == plan.Permit:
 		why = errors.New("waiting on permit for pod: preempted")
-	case b.stepsLeft():
+	case b.stepsLeft() && b.step().Stage != plan.Reserve:
 		why = &plan.PluginError{Point: b.step().Stage.String(), Plugin: b.step().Plugin, Err: why}
 	}
 	return failure{err: why}

@@ -102,10 +102,12 @@ func (o *Outbox) again(err error, tries, throttled *int) (wait time.Duration, ag
 
 // Allow ends the wait of a plugin for a pod. It may come before the wait begins. For a pod or plugin that does not wait it does nothing.
 func (o *Outbox) Allow(now time.Time, pod types.UID, plugin string) {
-	b, at := o.waiterOf(pod, plugin)
-	if b == nil {
-		return
+	if b, at := o.waiterOf(pod, plugin); b != nil {
+		o.allow(now, b, at)
 	}
+}
+
+func (o *Outbox) allow(now time.Time, b *binding, at int) {
 	b.steps.allowed[at] = true
 	switch {
 	case b.place != waiting:
@@ -138,10 +140,13 @@ func (o *Outbox) Reject(now time.Time, pod types.UID, plugin, reason string) {
 func (o *Outbox) Cancel(now time.Time, pod types.UID, reason error) bool {
 	b := o.unsentOf(pod)
 	if b == nil {
+		if b := o.bindings[pod]; b != nil && b.phase == binds && b.place == calling {
+			o.endContext(b, reason) // whatever comes of it
+		}
 		return false
 	}
 	f := failure{err: reason}
-	if b.stepsLeft() && (b.phase == permits || b.phase == preBinds) {
+	if b.stepsLeft() && b.phase < binds {
 		f = b.broken(reason)
 	}
 	return o.interrupt(now, b, f)
@@ -164,15 +169,25 @@ func (o *Outbox) waiterOf(pod types.UID, plugin string) (b *binding, at int) {
 // unsentOf returns the pod's binding, if its Bind request was not sent or was certainly not stored.
 func (o *Outbox) unsentOf(pod types.UID) *binding {
 	b := o.bindings[pod]
-	if b == nil || b.phase > binds || b.phase == binds && (b.place == sending || b.open) {
+	if b == nil || b.phase > binds || b.phase == binds && (b.place == sending || b.place == calling || b.open) {
+		return nil
+	}
+	if b.phase == preBinds && b.steps.prebound {
 		return nil
 	}
 	return b
 }
 
-// interrupt fails a binding before its Bind request is sent. While a step's write is in flight, it fails when that is answered.
+// interrupt fails a binding before its Bind request is sent. While a step's write is in flight, it fails when that is answered, and while a call runs,
+// when that has returned, which it should soon: its context ends.
 func (o *Outbox) interrupt(now time.Time, b *binding, f failure) bool {
 	switch b.place {
+	case calling:
+		if b.steps.interrupted == nil {
+			b.steps.interrupted = &f
+			o.endContext(b, f.err)
+		}
+		return true
 	case sending:
 		if b.steps.interrupted == nil {
 			b.steps.interrupted = &f

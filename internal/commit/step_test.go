@@ -346,7 +346,7 @@ func TestNominationEndsWithTheBinding(t *testing.T) {
 // TestImpossibleSteps has plugins make steps that cannot be carried out: the pod fails with the plugin's name.
 func TestImpossibleSteps(t *testing.T) {
 	for steps, want := range map[string]string{
-		"Bind/a w":                    `plugin "a" makes a step at Bind, which belongs to the Bind plugin`,
+		"Bind/a w":                    `plugin "a" makes a step at Bind that is not a call; writes there belong to the Bind plugin`,
 		"PreBind/a w, Permit/b 5s":    `plugin "b" makes a step at Permit after one at PreBind`,
 		"PostBind/a 5s":               `plugin "a" waits after the binding`,
 		"Permit/a 0s":                 `plugin "a" waits for 0s: must be greater than 0`,

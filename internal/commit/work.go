@@ -31,7 +31,7 @@ func (c *Commit) next(reportsFirst bool) (request Request, ok bool) {
 			return Request{}, false
 		}
 		request, ok = c.outbox.Next(time.Now(), reportsFirst)
-		ended := c.outbox.Take()
+		ended := c.take()
 		if ok {
 			c.makeRoom()
 			if c.outbox.more() {
@@ -101,7 +101,7 @@ func (c *Commit) send(ctx context.Context, request Request) Response {
 func (c *Commit) done(request Request, response Response) {
 	c.mu.Lock()
 	c.outbox.Done(time.Now(), request, response)
-	ended := c.outbox.Take()
+	ended := c.take()
 	observed := c.ended(request)
 	if c.stopped {
 		c.wake.Broadcast() // those that wait for the outbox to become empty
@@ -117,8 +117,9 @@ func (c *Commit) done(request Request, response Response) {
 	}
 }
 
-// answer gives what has ended to the loop, the observers and the log.
+// answer gives what has ended to the loop, the observers and the log, and begins calls. It must not be called with mu: what it calls may come back.
 func (c *Commit) answer(ended Ended) {
+	c.begin(ended.Calls)
 	for i := range ended.Stages {
 		for _, observer := range c.config.Observers {
 			observer.Passed(&ended.Stages[i])
@@ -170,7 +171,7 @@ func (c *Commit) settle(s *Settled) {
 	case s.Err == nil:
 		c.log.V(2).Info("Successfully bound pod to node", "pod", p.Pod, "node", p.NodeName,
 			"evaluatedNodes", p.Nodes, "feasibleNodes", p.Feasible)
-	case len(s.Rejectors) > 0:
+	case s.Rejected:
 		c.log.V(2).Info("Unable to schedule pod; no fit; waiting", "pod", p.Pod, "err", s.Err)
 	case !c.isStopped():
 		c.log.Error(s.Err, "Could not bind pod", "pod", p.Pod, "node", p.NodeName)

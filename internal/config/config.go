@@ -53,6 +53,9 @@ type Config struct {
 
 	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
+
+	// Announce means that the node which was chosen for a pod is written as its nominated one before plugins wait at Permit, or those from outside work at PreBind.
+	Announce bool
 }
 
 // Request is the input of Read. The zero value requests the defaults.
@@ -149,6 +152,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Flagz:              gates.Enabled(componentFlagz),
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
+		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 	}
 	if connection.QPS != 0 || connection.Burst != 0 || r.Limited {
 		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)
@@ -219,10 +223,11 @@ func (c *Config) Compile() map[string]ingest.Compile {
 	return compile
 }
 
-// Binder returns the Bind plugin of a scheduler name: the first of its profile.
+// Binder returns the Bind plugin of a scheduler name: the first of its profile; nil if only
+// plugins from outside bind pods there.
 func (c *Config) Binder(schedulerName string) plugin.Bind {
 	for _, p := range c.Profiles {
-		if p.Name == schedulerName {
+		if p.Name == schedulerName && len(p.Bind) > 0 {
 			return p.Bind[0]
 		}
 	}

@@ -46,7 +46,6 @@ func without() []ineffective {
 		{podLevelResourcesResize, false, "resources of a whole pod count as they were allocated"},
 		{matchLabelKeysInSpread, false, "matchLabelKeys of topology spread constraints count"},
 		{matchLabelKeysMerge, false, "matchLabelKeys count even where the API server has merged them into the selector"},
-		{nominatedNodeNameBeforeBinding, false, "nothing is done between decision and binding that a nomination would announce"},
 		{genericWorkload, true, withoutGroups},
 		{compositePodGroup, true, withoutGroups},
 		{podGroupPreemption, true, withoutGroups},

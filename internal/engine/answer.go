@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -25,6 +26,10 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 		}
 		return answer, nil
 	}
+	if p.Outside != nil {
+		p.Outside.Begin(v, pod)
+		defer p.Outside.End()
+	}
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil { // the decision has the error
 		return answer, nil
@@ -40,6 +45,9 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	slots, err := e.filterWithoutNominated(&c)
 	if err == nil && v.Nominated() > 0 {
 		slots, err = e.leaveRoom(&c, slots)
+	}
+	if err == nil && len(p.Extenders) > 0 {
+		slots, err = e.filterByExtenders(&c, slots)
 	}
 	if err != nil { // the decision has the error
 		return answer, nil
@@ -141,7 +149,7 @@ func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 		} else {
 			reasons = verdicts.Reasons(code)
 		}
-		all = append(all, reason.Rejection{Plugin: c.profile.Filters[i].Name(), Unresolvable: code.IsUnresolvable(), Failed: code.IsFailed(), Reasons: reasons})
+		all = append(all, reason.Rejection{Plugin: c.profile.nameOf(i), Unresolvable: code.IsUnresolvable(), Failed: code.IsFailed(), Reasons: reasons})
 	}
 	return all
 }
@@ -152,13 +160,19 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 	if len(slots) < 2 {
 		return scores, nil
 	}
+	if err := c.preScore(slots); err != nil {
+		return nil, err
+	}
 	for i := range c.profile.Scores {
 		p := &c.profile.Scores[i]
 		var one []int64
 		var err error
-		if single, ok := p.Score.(columnScore); ok {
-			one, err = e.nodeScores(c, i, single, slots)
-		} else {
+		switch how := p.Score.(type) {
+		case columnScore:
+			one, err = e.nodeScores(c, i, how, slots)
+		case plugin.TurnScore:
+			one, err = e.turnScores(c, i, how, slots)
+		default:
 			one, err = e.setScores(c, i, slots)
 		}
 		if err != nil {

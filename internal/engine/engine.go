@@ -70,10 +70,11 @@ type scratch struct {
 	// potential are the slots of nodes whose rejection evicting pods may resolve, objections the objections by slot.
 	potential  []int32
 	objections []uint8
-	totals     []int64 // their scores, by position in slots
-	set        []int64 // one plugin's scores, by position in slots
-	shares     []int64 // normalised score times weight, by raw score
-	raw        []int32 // raw scores by slot, of a view with differences
+	totals     []int64                 // their scores, by position in slots
+	set        []int64                 // one plugin's scores, by position in slots
+	shares     []int64                 // normalised score times weight, by raw score
+	raw        []int32                 // raw scores by slot, of a view with differences
+	turn       map[int32]*turnVerdicts // by the number of the TurnFilter
 }
 
 // Counters measure the work of decisions. They only grow.
@@ -102,6 +103,9 @@ type profile struct {
 	// counts are the filters that are CountFilters, nil where another one is. counting are their positions.
 	counts   []plugin.CountFilter
 	counting []int
+	// turn are the filters that are TurnFilters, nil where another one is. turnFilters are their positions.
+	turn        []plugin.TurnFilter
+	turnFilters []int
 }
 
 // New builds an engine. Two profiles with the same name are an error.
@@ -161,6 +165,10 @@ func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 
 // decide runs one pod's cycle.
 func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
+	if p.Outside != nil {
+		p.Outside.Begin(v, d.Pods[0].Pod)
+		defer p.Outside.End()
+	}
 	e.enter(PreFilter)
 	c, rejection, err := e.preFilter(v, p, d.Pods[0].Pod)
 	if err != nil {
@@ -191,6 +199,12 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 		var counts objectionCounts
 		d.Outcome = plan.Unschedulable
 		d.Rejection, counts = e.reject(&c)
+		if len(p.turnFilters) > 0 {
+			if err := c.failureIn(&counts); err != nil {
+				fail(d, err)
+				return
+			}
+		}
 		e.postFilter(&c, d, &counts)
 		return
 	}
@@ -206,7 +220,7 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 		QueuedPod: d.Pods[0], NodeName: v.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
 	})
 	if err := p.reserve(v, &placements[0], slot); err != nil {
-		fail(d, err)
+		e.refuse(p, d, &placements[0], err)
 		return
 	}
 	d.Outcome, d.Placements = plan.Placed, placements

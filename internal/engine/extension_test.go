@@ -79,14 +79,19 @@ func (*onlyNode) Err(code reason.Code) error {
 	return nil
 }
 
+// claimOf has the pods of a namespace run on a node.
+func claimOf(namespace, node string) model.Change {
+	object := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace, Labels: map[string]string{"node": node}}}
+	return model.Change{Kind: model.ObjectSet, Object: object, Ref: model.Ref{Kind: model.NamespaceKind, Name: namespace}}
+}
+
 // TestStateFilter changes what a filter reads besides the pod, after the pod was compiled: pods that have the same need at the time share its
 // columns, and the turn fails if the filter fails.
 func TestStateFilter(t *testing.T) {
 	filter := &claims{}
 	b := withPlugins(t, 20, func(p *plugin.Profile) { p.Filters = append(p.Filters, filter) })
 	label := func(node string) {
-		namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "bench", Labels: map[string]string{"node": node}}}
-		b.state.Apply([]model.Change{{Kind: model.ObjectSet, Object: namespace, Ref: model.Ref{Kind: model.NamespaceKind, Name: "bench"}}})
+		b.state.Apply([]model.Change{claimOf("bench", node)})
 	}
 	decide := func(i int) plan.Decision {
 		return b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, shapes["plain"])))

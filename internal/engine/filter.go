@@ -18,6 +18,9 @@ func (e *Engine) filter(c *cycle) ([]int32, error) {
 	if err == nil && len(slots) > 0 && c.view.Nominated() > 0 {
 		slots, err = e.leaveRoom(c, slots)
 	}
+	if err == nil && len(c.profile.Extenders) > 0 {
+		slots, err = e.filterByExtenders(c, slots)
+	}
 	return slots, err
 }
 
@@ -31,11 +34,14 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 		return 0, false, nil
 	}
 	o, err := e.twice(c, slot)
+	if err == nil && o.code == reason.None && len(c.profile.Extenders) > 0 {
+		o, err = e.extendersOn(c, slot)
+	}
 	switch {
 	case err == nil && o.code == reason.None:
 		c.narrowed.addNominated(slot, "")
 	case err == nil:
-		c.narrowed.addNominated(slot, c.profile.Filters[o.filter].Name())
+		c.narrowed.addNominated(slot, c.profile.nameOf(o.filter))
 	case !c.narrowed.has(slot):
 		err = nil
 	}
@@ -111,6 +117,10 @@ func (e *Engine) filterByColumns(c *cycle, slots []int32) ([]int32, error) {
 				slots = keepWithin(slots, &rules[j])
 			}
 		}
+	}
+	slots, err := e.filterByTurn(c, slots)
+	if err != nil {
+		return nil, err
 	}
 	if len(touched) > 0 {
 		some, err := e.filterOneByOne(c, nil, touched)

@@ -46,6 +46,8 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 			own := &f.counts[i]
 			own.Counting, own.rules = counting, counting.Rules(v, own.rules[:0])
 			verdicts = own
+		} else if c.profile.turn[i] != nil {
+			verdicts = e.turnVerdictsIn(c, i, v)
 		} else if i < len(c.here.verdicts) {
 			verdicts = c.here.verdicts[i]
 		} else if c.profile.counts[i] == nil {
@@ -73,7 +75,9 @@ func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 		if verdicts == nil {
 			continue
 		}
-		e.asked(c.profile.first+int32(i), 1)
+		if i < len(c.profile.Filters) { // behind them is what extenders said
+			e.asked(c.profile.first+int32(i), 1)
+		}
 		if code := verdicts.Filter(node); code != reason.None {
 			return objection{i, code}
 		}
@@ -91,5 +95,5 @@ func (c *cycle) failure(f *filters, o objection) error {
 	if failures, ok := verdicts.(plugin.Failures); ok {
 		err = failures.Err(o.code)
 	}
-	return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.Filters[o.filter].Name(), Err: err}
+	return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.nameOf(o.filter), Err: err}
 }

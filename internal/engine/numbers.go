@@ -30,11 +30,17 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 		if own.counts = append(own.counts, count); ok {
 			own.counting = append(own.counting, i)
 		}
+		turn, ok := f.(plugin.TurnFilter)
+		if own.turn = append(own.turn, turn); ok {
+			own.turnFilters = append(own.turnFilters, i)
+		}
 		if _, ok := f.(plugin.StateFilter); ok {
 			own.stateful = append(own.stateful, i)
 		}
 	}
-	slices.SortStableFunc(own.stateful, func(a, b int) int { return cmp.Compare(p.PreFilterAt(p.Filters[a]), p.PreFilterAt(p.Filters[b])) })
+	slices.SortStableFunc(own.stateful, func(a, b int) int {
+		return cmp.Compare(p.PreFilterAt(p.Filters[a].Name()), p.PreFilterAt(p.Filters[b].Name()))
+	})
 	own.filters = n.list(own.ids)
 	for i := range p.Scores {
 		own.ids = append(own.ids, n.plugin(p.Scores[i].Score))

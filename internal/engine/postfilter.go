@@ -23,7 +23,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	e.enter(PostFilter)
 	own := *of // a copy, so that cycles of placed pods stay on the stack
 	c := &postFilterCycle{engine: e, cycle: &own, counts: counts, rejection: d.Rejection}
-	if counts != nil {
+	if counts != nil || own.open {
 		e.prepare(c.cycle) // a remembered rejection needed no filters
 	}
 	var texts []string
@@ -145,10 +145,13 @@ func (p *postFilterCycle) Tie(slot int32) uint64 {
 
 // Potential returns the nodes whose rejection can be resolved by evicting pods.
 func (p *postFilterCycle) Potential() []int32 {
+	c, e := p.cycle, p.engine
+	if c.open {
+		return e.alive(c.view.State().Alive())
+	}
 	if p.counts == nil {
 		return nil
 	}
-	c, e := p.cycle, p.engine
 	slots := e.scratch.potential[:0]
 	counts := p.counts
 	if counts.bySlot == nil {
@@ -192,6 +195,9 @@ func (p *postFilterCycle) PotentialNodes() (n int) {
 // Resolvable reports whether evicting pods may resolve the node's rejection.
 func (p *postFilterCycle) Resolvable(slot int32) bool {
 	c := p.cycle
+	if c.open {
+		return true
+	}
 	if p.counts == nil || !c.narrowed.has(slot) {
 		return false
 	}
@@ -335,7 +341,7 @@ func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
 func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 	c, e := p.cycle, p.engine
 	if p.counts == nil {
-		r := reason.Rejection{Unresolvable: true, Reasons: []string{p.rejection.PreFilter}}
+		r := reason.Rejection{Unresolvable: !c.open, Reasons: []string{p.rejection.PreFilter}}
 		if len(p.rejection.Plugins) == 1 {
 			r.Plugin = p.rejection.Plugins[0]
 		}
@@ -357,6 +363,6 @@ func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 		return reason.Rejection{}
 	}
 	return reason.Rejection{
-		Plugin: c.profile.Filters[o.filter].Name(), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Reasons: verdicts[o.filter].Reasons(o.code),
+		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Reasons: verdicts[o.filter].Reasons(o.code),
 	}
 }

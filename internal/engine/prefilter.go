@@ -25,8 +25,11 @@ type cycle struct {
 	counting []plugin.Counting
 	// usage is what usageOf has found out.
 	usage usage
-	// here are the filters for single nodes of the view, once prepare has been called.
-	here filters
+	// here are the filters for single nodes of the view, once prepare has been called. Behind them stands what extenders said, if any was asked.
+	here     filters
+	extended *extended
+	// open means that PreFilter rejected the pod and evicting pods may help.
+	open bool
 }
 
 // preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
@@ -37,23 +40,51 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 		e.doubtSkips(v, p, pod)
 	}
 	c := cycle{view: v, profile: p, pod: pod, needs: pod.Needs[:len(p.Filters)]}
-	var rejection *plan.Rejection
+	var first *preFilterRejection
 	var err error
-	if c.narrowed, rejection, err = p.narrow(v, pod); rejection != nil || err != nil {
+	if c.narrowed, first, err = p.narrow(v, pod); err != nil || first != nil && p.Outside == nil {
+		return c, first.rejection(), err
+	}
+	rejection, err := e.preFilterBuiltIn(&c)
+	if err != nil || first == nil || rejection != nil && (first.open || p.PreFilterAt(rejection.Plugins[0]) < first.position) {
 		return c, rejection, err
 	}
-	if len(p.stateful) > 0 {
-		if rejection, err = e.workOutNeeds(&c); rejection != nil || err != nil {
-			return c, rejection, err
+	c.open = first.open
+	return c, first.rejection(), nil
+}
+
+// preFilterBuiltIn runs the PreFilter of StateFilters and CountFilters.
+func (e *Engine) preFilterBuiltIn(c *cycle) (*plan.Rejection, error) {
+	if len(c.profile.stateful) > 0 {
+		if rejection, err := e.workOutNeeds(c); rejection != nil || err != nil {
+			return rejection, err
 		}
 	}
-	rejection, err = e.findCounts(&c)
-	return c, rejection, err
+	return e.findCounts(c)
+}
+
+// preFilterRejection is a rejection by one of PreFilters.
+type preFilterRejection struct {
+	plan.Rejection
+	// position is that of the plugin in PreFilterOrder.
+	position int
+	// open means that evicting pods may help: rejections of plugins behind are reported instead, if evicting pods cannot help these.
+	open bool
+}
+
+func (r *preFilterRejection) rejection() *plan.Rejection {
+	if r == nil {
+		return nil
+	}
+	return &r.Rejection
 }
 
 // prepare prepares the cycle's filters for single nodes.
 func (e *Engine) prepare(c *cycle) {
 	c.here = e.filtersIn(c, c.view, e.scratch.here)
+	if c.extended != nil {
+		c.here.verdicts = append(c.here.verdicts, c.extended)
+	}
 	e.scratch.here = c.here
 }
 
@@ -159,17 +190,26 @@ func (n *narrowed) emptyText() string {
 	return outsideText(n.by) + " simultaneously"
 }
 
-// narrow intersects the nodes that PreFilter plugins name. Names without a node are dropped. A rejection rejects every node.
-func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *plan.Rejection, error) {
+// narrow intersects the nodes that PreFilter plugins name. Names without a node are dropped. A rejection rejects every node. As in kube-scheduler, one
+// that evicting pods may resolve does not end the chain, and of several the last one counts.
+func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterRejection, error) {
 	var n narrowed
 	var names []string
+	var open *preFilterRejection
 	for i, f := range p.PreFilters {
 		if pod.SkipsPreFilter&(1<<i) != 0 {
 			continue
 		}
 		result := f.PreFilter(v, pod)
-		if rejection, err := preFilterResult(f, result.Rejection, result.Err); rejection != nil || err != nil {
-			return n, rejection, err
+		if rejection, err := preFilterResult(f, result.Rejection, result.Err); err != nil {
+			return n, nil, err
+		} else if rejection != nil {
+			r := &preFilterRejection{*rejection, p.PreFilterAt(f.Name()), result.Resolvable}
+			if !r.open {
+				return n, r, nil
+			}
+			open = r
+			continue
 		}
 		if !result.Narrowed {
 			continue
@@ -182,7 +222,7 @@ func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *plan.Rejectio
 		n.by = append(n.by, f.Name())
 		if len(names) == 0 {
 			slices.Sort(n.by)
-			return n, &plan.Rejection{PreFilter: n.emptyText(), Plugins: n.by}, nil
+			return n, &preFilterRejection{plan.Rejection{PreFilter: n.emptyText(), Plugins: n.by}, p.PreFilterAt(f.Name()), false}, nil
 		}
 	}
 	slices.Sort(n.by)
@@ -193,7 +233,12 @@ func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *plan.Rejectio
 	}
 	slices.Sort(n.slots)
 	n.slots = slices.Compact(n.slots)
-	return n, nil, nil
+	if open != nil {
+		open.Plugins = append(open.Plugins, n.by...)
+		slices.Sort(open.Plugins)
+		open.Plugins = slices.Compact(open.Plugins)
+	}
+	return n, open, nil
 }
 
 func intersect(a, b []string) []string {

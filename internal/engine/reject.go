@@ -56,8 +56,12 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 		for _, text := range verdicts[o.filter].Reasons(o.code) {
 			byReason[text] += o.nodes
 		}
-		if name := c.profile.Filters[o.filter].Name(); !slices.Contains(r.Plugins, name) {
+		name := c.profile.nameOf(o.filter)
+		if !slices.Contains(r.Plugins, name) {
 			r.Plugins = append(r.Plugins, name)
+		}
+		if turn, ok := verdicts[o.filter].(*turnVerdicts); ok && turn.IsPending(o.code) && !slices.Contains(r.Pending, name) {
+			r.Pending = append(r.Pending, name)
 		}
 	}
 	if outside := c.view.Nodes() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
@@ -65,6 +69,7 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 	}
 	r.Counts = reason.Counted(byReason)
 	slices.Sort(r.Plugins)
+	slices.Sort(r.Pending)
 	return r
 }
 
@@ -189,10 +194,20 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 			return
 		case c.counting[i] != nil:
 			slots = counts.addRules(i, slots, c.here.counts[i].rules)
+		case c.profile.turn[i] != nil:
+			if own, ok := c.here.verdicts[i].(*turnVerdicts); ok {
+				e.asked(c.profile.first+int32(i), own.ask(slots))
+				slots = counts.addColumn(i, slots, own.codes)
+			}
 		default:
 			if column := e.filterColumn(c, i); column != nil && column.nonZero > 0 {
 				slots = counts.addColumn(i, slots, column.values)
 			}
+		}
+	}
+	if c.extended != nil {
+		for _, slot := range slots {
+			counts.add(slot, objection{len(c.profile.Filters), c.extended.Filter(c.view.Node(slot))})
 		}
 	}
 }

@@ -73,7 +73,7 @@ func (r *rejected) bytes() int {
 
 // shapeOf returns the shape of the cycle's pod; ok is false if rejections of the pod are not to be remembered, or the view is not that of the state.
 func shapeOf(c *cycle) (s shape, ok bool) {
-	if len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
+	if c.asksOutside() || len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
 		return s, false
 	}
 	s.filters = c.profile.filters

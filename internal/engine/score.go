@@ -18,12 +18,18 @@ func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err err
 	totals := e.scratch.totals[:len(slots)]
 	clear(totals)
 	var everywhere int64 // what every node gets in addition
+	if err := c.preScore(slots); err != nil {
+		return 0, 0, err
+	}
 	for i := range c.profile.Scores {
 		constant, err := e.addScores(c, i, slots, totals)
 		if err != nil {
 			return 0, 0, err
 		}
 		everywhere += constant
+	}
+	if len(c.profile.Extenders) > 0 {
+		e.addExtenders(c, slots, totals)
 	}
 	at := highest(c.view.State().NameHashes(), slots, totals, e.salt(c.pod))
 	return slots[at], totals[at] + everywhere, nil
@@ -62,6 +68,13 @@ func mix(x uint64) uint64 {
 // addScores adds one plugin's normalised and weighted scores to the totals, or returns them if they are equal for all nodes.
 func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (everywhere int64, err error) {
 	weight := c.profile.Scores[i].Weight
+	if turn, ok := c.profile.Scores[i].Score.(plugin.TurnScore); ok {
+		scores, err := e.turnScores(c, i, turn, slots)
+		for at, score := range scores {
+			totals[at] += score * weight
+		}
+		return 0, err
+	}
 	single, ok := c.profile.Scores[i].Score.(columnScore)
 	if !ok {
 		scores, err := e.setScores(c, i, slots)
@@ -77,6 +90,9 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 	how := single.Normalization()
 	if column.nonZero == 0 && len(c.view.Touched()) == 0 {
 		return normalize(how, 0, 0) * weight, nil
+	}
+	if c.extended != nil && c.extended.bare {
+		return e.addNormalized(single, weight, e.bareScores(c, single, column, slots), slots, totals)
 	}
 	raw := e.values(c, column)
 	switch {
@@ -148,10 +164,7 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	if set == nil || err != nil {
 		return nil, err
 	}
-	if cap(e.scratch.set) < len(slots) {
-		e.scratch.set = make([]int64, len(slots)+len(slots)/4)
-	}
-	scores := e.scratch.set[:len(slots)]
+	scores := e.setMemory(len(slots))
 	ok, err := set.Score(c.view, slots, scores)
 	if err != nil {
 		return nil, errPreScore(p, err)
@@ -161,6 +174,14 @@ func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
 	}
 	e.byPlugin[int(c.profile.first)+len(c.profile.Filters)+i] += int64(len(slots))
 	return scores, nil
+}
+
+// setMemory returns memory for one plugin's scores of so many nodes, whose content is meaningless.
+func (e *Engine) setMemory(nodes int) []int64 {
+	if cap(e.scratch.set) < nodes {
+		e.scratch.set = make([]int64, nodes+nodes/4)
+	}
+	return e.scratch.set[:nodes]
 }
 
 func (e *Engine) addNormalized(p columnScore, weight int64, raw, slots []int32, totals []int64) (everywhere int64, err error) {

@@ -20,11 +20,15 @@ func (e *Engine) usageOf(c *cycle) *usage {
 	if u.known {
 		return u
 	}
-	*u = usage{known: true, only: true, by: e.scratch.usage[:0]}
+	*u = usage{known: true, only: c.extended == nil, by: e.scratch.usage[:0]}
 	for i, f := range c.profile.Filters {
 		reads := model.AllAspects
 		if c.profile.counts[i] != nil {
 			if c.counting[i] == nil {
+				continue
+			}
+		} else if c.profile.turn[i] != nil {
+			if i < len(c.here.verdicts) && c.here.verdicts[i] == nil {
 				continue
 			}
 		} else if c.needs[i].IsZero() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -35,12 +36,15 @@ type preempting struct {
 }
 
 // newPreempting has a node a that is full of two pods of priority 0, and a pod high that needs all of it and has been decided about: both are to be evicted
-// for it, that named first before that named last.
-func newPreempting(t *testing.T) *preempting {
+// for it, that named first before that named last. Other objects are there before.
+func newPreempting(t *testing.T, others ...kinds.Object) *preempting {
 	t.Helper()
 	c, waiting, decider := defaultParts(t, true)
 	p := &preempting{T: t, changes: ingest.New(c.Compile()), commit: &held{}, now: time.Unix(1_000_000, 0)}
 	p.loop = loop.New(p.changes, waiting, decider, p.commit)
+	for _, o := range others {
+		p.changes.Set(o)
+	}
 	p.changes.Set(build.Node("a", build.Allocatable("cpu=2 memory=8Gi pods=10")))
 	p.changes.Set(lowly("first"))
 	p.changes.Set(lowly("last"))
@@ -129,11 +133,13 @@ func (p *preempting) place(name, want string) {
 }
 
 // terminates shows that a victim is being deleted for the pod, gone that it is not there any more.
-func (p *preempting) terminates(name string) {
-	p.changes.Set(lowly(name, build.Terminating, func(pod *v1.Pod) {
-		pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
-	}))
+func (p *preempting) terminates(name string) { p.changes.Set(lowly(name, preempted)) }
+
+func preempted(pod *v1.Pod) {
+	build.Terminating(pod)
+	pod.Status.Conditions = []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler}}
 }
+
 func (p *preempting) gone(name string) { p.changes.Remove(keyOf(name).Ref()) }
 
 // ends gives the result of the last preemption.
@@ -156,27 +162,17 @@ func (p *preempting) ends(result model.PreemptionResult) {
 	p.Fatal("there was no preemption")
 }
 
-// TestPreemption follows a preemption whose victims go one after the other: what would have the preemptor tried before the last one leaves finds it held
-// back, and it is placed when that is gone, on the node that it was nominated to.
+// TestPreemption follows a preemption whose victims go one after the other: the preemptor is not tried before all of them are gone, and then placed on the
+// node that it was nominated to.
 func TestPreemption(t *testing.T) {
 	p := newPreempting(t)
-	p.terminates("first")
-	p.round(false)
-	p.place("high", "parked") // nothing has happened that helps
-	p.gone("first")
-	p.round(false)
-	p.place("high", "gated")
-
-	p.terminates("last")
-	d := p.decided("high") // the last victim is on its way out
-	if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 || len(d.Nominations) > 0 ||
-		d.PostFilter != "preemption: not eligible due to a terminating pod on the nominated node." {
-		t.Fatalf("%+v", d)
+	for _, happens := range []func(){
+		func() { p.terminates("first") }, func() { p.gone("first") }, func() { p.terminates("last") }, func() { p.ends(model.PreemptionResult{}) },
+	} {
+		happens()
+		p.round(false)
+		p.place("high", "parked")
 	}
-	p.ends(model.PreemptionResult{})
-	p.round(false)
-	p.place("high", "parked")
-
 	p.gone("last")
 	p.bound(p.decided("high"), "a")
 	if left := p.loop.State().Nominated(); left != 0 {
@@ -184,16 +180,69 @@ func TestPreemption(t *testing.T) {
 	}
 }
 
-// TestPreemptionEndsBeforeItIsSeen has the evictions end while the watch is behind: the preemptor is held back until that shows the last one, and nobody
-// is evicted a second time.
+// TestPreemptorsTogether has two preemptors wait, each for the victims on its node: what happens to the one's does not have the other tried.
+func TestPreemptorsTogether(t *testing.T) {
+	other := func(options ...build.PodOption) *v1.Pod {
+		return ranks("other", "2", 5, append(options, build.NodeName("b"))...)
+	}
+	p := newPreempting(t, build.Node("b", build.Allocatable("cpu=2 memory=8Gi pods=10")), other())
+	p.changes.Set(ranks("too", "2", 10))
+	if d := p.decided("too"); len(d.Evictions) != 1 || d.Evictions[0].Pod.Name != "other" {
+		t.Fatalf("%+v", d)
+	}
+	p.terminates("first")
+	p.terminates("last")
+	p.changes.Set(other(preempted))
+	p.round(false)
+	p.gone("first")
+	p.round(false)
+	p.gone("other")
+	p.bound(p.decided("too"), "b")
+	p.place("high", "parked")
+	p.gone("last")
+	p.bound(p.decided("high"), "a")
+	if n := len(p.commit.made); n != 4 {
+		t.Errorf("%d decisions about two preemptors, want 4", n)
+	}
+}
+
+// TestPreemptorIsTriedInVain has a pod that was not evicted go while the evictions are under way, which may make room: the preemptor is held back until the
+// last victim is on its way out. From then on each deletion has it tried, as with kube-scheduler.
+func TestPreemptorIsTriedInVain(t *testing.T) {
+	p := newPreempting(t, build.Node("b", build.Allocatable("cpu=2 memory=8Gi pods=10")), ranks("elsewhere", "1", 10, build.NodeName("b")),
+		ranks("stays", "1", 10, build.NodeName("b")))
+	p.gone("elsewhere")
+	p.round(false)
+	p.place("high", "gated")
+	vain := func() {
+		t.Helper()
+		d := p.decided("high")
+		if d.Outcome != plan.Unschedulable || len(d.Evictions) > 0 || len(d.Nominations) > 0 ||
+			d.PostFilter != "preemption: not eligible due to a terminating pod on the nominated node." {
+			t.Fatalf("%+v", d)
+		}
+	}
+	p.terminates("first")
+	p.round(false)
+	p.place("high", "gated")
+	p.terminates("last")
+	vain()
+	p.gone("first")
+	vain()
+	p.gone("last")
+	p.bound(p.decided("high"), "a")
+}
+
+// TestPreemptionEndsBeforeItIsSeen has the evictions end while the watch is behind: the preemptor waits until that shows the last one, and nobody is
+// evicted a second time.
 func TestPreemptionEndsBeforeItIsSeen(t *testing.T) {
 	p := newPreempting(t)
 	p.gone("first")
 	p.round(false)
-	p.place("high", "gated")
+	p.place("high", "parked")
 	p.ends(model.PreemptionResult{})
 	p.round(false)
-	p.place("high", "gated")
+	p.place("high", "parked")
 	p.gone("last")
 	p.bound(p.decided("high"), "a")
 }
@@ -263,7 +312,7 @@ func TestPreemptorIsDeleted(t *testing.T) {
 					p.place("high", "parked")
 					p.gone("first")
 					p.round(false)
-					p.place("high", "gated")
+					p.place("high", "parked")
 					p.gone("last")
 					p.bound(p.decided("high"), "a")
 					return

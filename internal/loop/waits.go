@@ -25,7 +25,7 @@ type waits struct {
 	asked   int64 // how often a plugin was asked
 }
 
-// waitingPod is a placement with steps that wait.
+// waitingPod is a placement with steps that wait or call.
 type waitingPod struct {
 	placement plan.Placement
 	waits     []*wait // those that are not over
@@ -45,14 +45,17 @@ type wait struct {
 
 var errGone = errors.New("the pod is being deleted")
 
-// wait takes in the placements of a decision that was given to commit.
+// wait takes in the placements of a decision that was given to commit and that wait, or for which plugins from outside are called.
 func (l *Loop) wait(decision *plan.Decision) {
 	for i := range decision.Placements {
-		if p := &decision.Placements[i]; slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Wait != nil }) {
+		if p := &decision.Placements[i]; slices.ContainsFunc(p.Steps, takesTime) {
 			l.await(p)
 		}
 	}
 }
+
+// takesTime reports whether the pod of a placement may go while the step is made.
+func takesTime(s plan.Step) bool { return s.Wait != nil || s.Call != nil }
 
 func (l *Loop) await(placement *plan.Placement) {
 	key := placement.Pod.Key()
@@ -205,7 +208,7 @@ func (ws *waits) forget(pod *waitingPod) {
 // WaitsAsked returns how often plugins were asked whether a wait is over.
 func (l *Loop) WaitsAsked() int64 { return l.waits.asked }
 
-// Waiting returns how many placements with steps that wait have not ended.
+// Waiting returns how many placements with steps that wait or call have not ended.
 func (l *Loop) Waiting() int { return len(l.waits.byPod) }
 
 // Cancel fails a binding that has not been sent, because its place is needed, say. It reports whether it could; the pod comes back through

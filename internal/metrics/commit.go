@@ -132,8 +132,12 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 		c.families.histogramVecs["scheduler_permit_wait_duration_seconds"].WithLabelValues(status).Observe(s.Took.Seconds())
 		return
 	}
+	point := s.Stage.String()
+	if s.Stage == plan.Reserve { // what is run there after the decision
+		point = "PreBindPreFlight"
+	}
 	c.families.histogramVecs["scheduler_framework_extension_point_duration_seconds"].
-		WithLabelValues(s.Stage.String(), status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
+		WithLabelValues(point, status, s.Pod.SchedulerName).Observe(s.Took.Seconds())
 }
 
 // Preempted takes in how a preemption was carried out.
@@ -182,7 +186,7 @@ func (c *Commit) Settled(s *commit.Settled) {
 	m, p, now := &c.members, c.profile(s.Placement.Pod.SchedulerName), c.now()
 	attempt := now.Sub(s.Placement.Popped)
 	switch {
-	case len(s.Rejectors) > 0:
+	case s.Rejected:
 		p.unschedulable.observe(attempt)
 		return
 	case s.Err != nil:

@@ -154,6 +154,9 @@ type Rejection struct {
 	Counts []reason.Count
 	// Plugins are the names of the plugins that must change their mind before another try is worth it, sorted.
 	Plugins []string
+	// Pending are those of them that wait for something outside of the cluster, sorted: when one of these says that the pod may be tried, it skips its
+	// backoff.
+	Pending []string
 }
 
 // Text returns kube-scheduler's sentence about a rejection by so many nodes, without what PostFilter plugins add.

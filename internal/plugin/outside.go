@@ -41,6 +41,9 @@ type TurnVerdicts interface {
 	Failures
 	// FilterAll writes the verdicts on the nodes in these slots, by position. It is Filter for all of them in one call.
 	FilterAll(slots []int32, codes []reason.Code)
+	// IsPending reports whether a code is kube-scheduler's Pending: the plugin waits for something outside of the cluster, and the pod skips its backoff
+	// when the plugin says that it may be tried.
+	IsPending(code reason.Code) bool
 }
 
 // PreScore runs before nodes are scored.
@@ -63,7 +66,7 @@ type TurnScore interface {
 type Refusal struct {
 	Plugin string
 	Reason string
-	// Pending means that the plugin waits for something outside of the cluster: the pod skips its backoff when the plugin says that it may be tried.
+	// Pending is as TurnVerdicts.IsPending.
 	Pending bool
 }
 

@@ -67,8 +67,6 @@ type PreFilterResult struct {
 	// Resolvable means that evicting pods may resolve the rejection (kube-scheduler's Unschedulable): the plugins behind are run all the same, and an
 	// unresolvable rejection by one of them is reported instead, as is the last of several resolvable ones.
 	Resolvable bool
-	// Pending means that the pod skips its backoff when the plugin says that it may be tried.
-	Pending bool
 	// Err, unless it is nil, fails the pod's turn.
 	Err error
 }

@@ -51,8 +51,8 @@ type Queued struct {
 }
 
 // PreFilterAt returns the position of a plugin in PreFilterOrder, which is behind all others for one that is not in it.
-func (p *Profile) PreFilterAt(f Plugin) int {
-	if i := slices.Index(p.PreFilterOrder, f.Name()); i >= 0 {
+func (p *Profile) PreFilterAt(name string) int {
+	if i := slices.Index(p.PreFilterOrder, name); i >= 0 {
 		return i
 	}
 	return len(p.PreFilterOrder)

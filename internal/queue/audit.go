@@ -112,6 +112,7 @@ func (q *Queue) auditPreempting(v *audit.Violations) {
 			v.Add("pod %s is held back, and awaits no victim", e.pod)
 		}
 	}
+	q.auditLeaving(v)
 	listed := 0
 	for uid, list := range q.awaited {
 		listed += len(list)
@@ -121,6 +122,28 @@ func (q *Queue) auditPreempting(v *audit.Violations) {
 	}
 	if listed != awaiting {
 		v.Add("%d pods are listed by their last victims, recounted %d", listed, awaiting)
+	}
+}
+
+func (q *Queue) auditLeaving(v *audit.Violations) {
+	leaving := 0
+	for _, e := range q.entries {
+		leaving += len(e.preempting.leaving)
+		for _, uid := range e.preempting.leaving {
+			if !slices.Contains(q.leaving[uid], e) {
+				v.Add("pod %s waits for %s to be gone, and is not listed there", e.pod, uid)
+			}
+		}
+	}
+	listed := 0
+	for uid, list := range q.leaving {
+		listed += len(list)
+		if len(list) == 0 {
+			v.Add("no pod waits for %s to be gone, which is listed", uid)
+		}
+	}
+	if listed != leaving {
+		v.Add("pods are listed %d times by victims that are leaving, recounted %d", listed, leaving)
 	}
 }
 

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/audit"
@@ -85,7 +86,7 @@ func (q *Queue) auditIndex(v *audit.Violations, in *rejectedBy, x *index) {
 			v.Add("a bucket of the pods rejected by %s is listed under another likeness, or has no cohorts: %d", in.key.plugin, len(b.cohorts))
 			continue
 		}
-		if !slices.IsSortedFunc(b.cohorts, func(a, b *cohort) int { return int(b.priority) - int(a.priority) }) {
+		if !slices.IsSortedFunc(b.cohorts, func(a, b *cohort) int { return cmp.Compare(a.rank(), b.rank()) }) {
 			v.Add("the cohorts of a bucket of the pods rejected by %s are not ordered by priority", in.key.plugin)
 		}
 		for _, c := range b.cohorts {
@@ -124,8 +125,9 @@ func (q *Queue) auditCohort(v *audit.Violations, c *cohort) {
 			v.Add("the cohort of pod %s is not linked", m.entry.pod)
 			return
 		}
-		if e := m.entry; q.entries[e.pod.Key()] != e || e.place != parked || e.pod.Priority != c.priority {
-			v.Add("pod %s of priority %d is in a cohort of priority %d and is %s", e.pod, e.pod.Priority, c.priority, e.place)
+		if e := m.entry; q.entries[e.pod.Key()] != e || e.place != parked || e.pod.Priority != c.priority || e.awaitsRoom() != c.awaitsRoom {
+			v.Add("pod %s of priority %d is in a cohort of priority %d and is %s; it awaits room: %t, in a cohort of such pods: %t",
+				e.pod, e.pod.Priority, c.priority, e.place, e.awaitsRoom(), c.awaitsRoom)
 		}
 		if m.before != nil && m.before.entry.parking > m.entry.parking {
 			v.Add("pod %s was parked before pod %s, which it follows", m.entry.pod, m.before.entry.pod)

@@ -18,6 +18,9 @@ import (
 func auditedQueue(t *testing.T) *Queue {
 	t.Helper()
 	q := newQueue(t)
+	p := q.profiles[""]
+	p.holdsPreemptors = true
+	q.profiles[""] = p
 	q.config.Slice = 2
 	for _, name := range []string{"moved", "moved-too", "woken", "woken-too"} {
 		q.Wake(at(0), arrived(pod(name, 0)))
@@ -79,6 +82,10 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"pod ns/preempting waits for victim to leave, and is not listed there", func(q *Queue) { delete(q.awaited, "victim") }},
 		{"no pod waits for other to leave, which is listed", func(q *Queue) { q.awaited["other"] = nil }},
 		{"2 pods are listed by their last victims, recounted 1", func(q *Queue) { q.awaited["victim"] = append(q.awaited["victim"], get(q, "parked")) }},
+		{"pod ns/preempting waits for victim to be gone, and is not listed there", func(q *Queue) { delete(q.leaving, "victim") }},
+		{"no pod waits for other to be gone, which is listed", func(q *Queue) { q.leaving["other"] = nil }},
+		{"pods are listed 2 times by victims that are leaving, recounted 1", func(q *Queue) { q.leaving["victim"] = append(q.leaving["victim"], get(q, "parked")) }},
+		{"it awaits room: false, in a cohort of such pods: true", func(q *Queue) { q.forgetLeaving(get(q, "preempting")) }},
 		{"pod ns/preempting had 1 attempts; 2 preemptions for it are under way", func(q *Queue) { get(q, "preempting").preempting.under = 2 }},
 		{"pod ns/preempting has no last victim, and 1 preemptions for it are under way", func(q *Queue) { get(q, "preempting").preempting.last = "" }},
 		{"pod ns/gated is held back, and awaits no victim", func(q *Queue) { get(q, "gated").plugins = []string{preemptionPlugin} }},
@@ -116,7 +123,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"or in no cohort or that of another index", func(q *Queue) { cohortOf(q).bucket = &bucket{} }},
 		{"in a cohort that its bucket does not have", func(q *Queue) { bucketOf(q).cohorts = bucketOf(q).cohorts[:1] }},
 		{"if it is woken (true), that is not to be moved", func(q *Queue) { q.parked.woken.run.list = nil }},
-		{"pod ns/preempting is in a cohort that does not have it", func(q *Queue) { cohortOf(q).last = nil }},
+		{"pod ns/parked-after is in a cohort that does not have it", func(q *Queue) { cohortOf(q).last = nil }},
 		{"a cohort of priority 0 has no pods", func(q *Queue) { cohortOf(q).first = nil }},
 		{"the cohort of pod ns/parked is not linked", func(q *Queue) { member(q).before = member(q) }},
 		{"pod ns/parked of priority 0 is in a cohort of priority 7", func(q *Queue) { cohortOf(q).priority = 7 }},
@@ -125,7 +132,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			indexOf(q).EventToRegister = &model.EventToRegister{Alike: func(*model.Pod) model.Need { return model.NeedOf("other") }}
 		}},
 		{"is listed under another likeness, or has no cohorts: 0", func(q *Queue) { bucketOf(q).cohorts = nil }},
-		{"is listed under another likeness, or has no cohorts: 2", func(q *Queue) { bucketOf(q).alike = model.NeedOf("other") }},
+		{"is listed under another likeness, or has no cohorts: 3", func(q *Queue) { bucketOf(q).alike = model.NeedOf("other") }},
 		{"not ordered by priority", func(q *Queue) { slices.Reverse(bucketOf(q).cohorts) }},
 		{"or one that is woken: true", func(q *Queue) { cohortOf(q).woken = true }},
 		{"is not at its spot 1", func(q *Queue) { bucketOf(q).spots[1].at = 3 }},

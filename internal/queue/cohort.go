@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -10,7 +11,8 @@ import (
 type bucket struct {
 	index *index
 	alike model.Need
-	// Invariant: cohorts are ordered by priority, the highest first, and no two are of one. There is at least one, and none is woken.
+	// Invariant: cohorts are ordered by priority, the highest first, and of one priority those that await room come last; no two are alike. There is
+	// at least one, and none is woken.
 	cohorts []*cohort
 	// Invariant: spots are where the postings of the index have the bucket: once among all; in each catalog at every key of one clause of each
 	// way, or of each key of its cause; or among those that are found always.
@@ -18,13 +20,16 @@ type bucket struct {
 	lookup uint64 // the last lookup that found the bucket
 }
 
-// cohort is parked pods of one bucket and one priority, the longest parked first: the order of their turns, as far as that is by priority and time.
+// cohort is parked pods of one bucket and one priority, all or none of which wait for victims to be gone, the longest parked first: the order of their
+// turns, as far as that is by priority and time.
 //
 // When an event is found to help the pods of a bucket, their cohorts are taken out of it and woken as a whole; then their pods are moved, one after
 // the other, in slices. The order of turns decides between cohorts.
 type cohort struct {
 	bucket   *bucket
 	priority int32
+	// awaitsRoom is what it says of each of the pods.
+	awaitsRoom bool
 	// Invariant: from first to last the memberships are linked in both directions, are of this cohort, and were parked one after the other. There is
 	// at least one.
 	first, last *membership
@@ -46,20 +51,28 @@ type membership struct {
 
 // add adds a pod to its cohort.
 func (b *bucket) add(m *membership) {
-	priority := m.entry.pod.Priority
-	at, found := slices.BinarySearchFunc(b.cohorts, priority, func(c *cohort, priority int32) int {
-		switch {
-		case c.priority > priority:
-			return -1
-		case c.priority < priority:
-			return 1
-		}
-		return 0
-	})
+	priority, awaitsRoom := m.entry.pod.Priority, m.entry.awaitsRoom()
+	at, found := slices.BinarySearchFunc(b.cohorts, rankOf(priority, awaitsRoom), func(c *cohort, rank int64) int { return cmp.Compare(c.rank(), rank) })
 	if !found {
-		b.cohorts = slices.Insert(b.cohorts, at, &cohort{bucket: b, priority: priority})
+		b.cohorts = slices.Insert(b.cohorts, at, &cohort{bucket: b, priority: priority, awaitsRoom: awaitsRoom})
 	}
 	b.cohorts[at].link(m)
+}
+
+// rankOf orders the cohorts of a bucket: the lowest rank comes first.
+func rankOf(priority int32, awaitsRoom bool) int64 {
+	rank := -2 * int64(priority)
+	if awaitsRoom {
+		rank++
+	}
+	return rank
+}
+
+func (c *cohort) rank() int64 { return rankOf(c.priority, c.awaitsRoom) }
+
+// another returns an empty cohort for pods like these.
+func (c *cohort) another() *cohort {
+	return &cohort{bucket: c.bucket, priority: c.priority, awaitsRoom: c.awaitsRoom}
 }
 
 // drop removes a cohort without pods, and the bucket from its index if it was the last.
@@ -109,7 +122,7 @@ func (c *cohort) split(parkings uint64) *cohort {
 	if c.last.entry.parking <= parkings {
 		return nil
 	}
-	later := &cohort{bucket: c.bucket, priority: c.priority}
+	later := c.another()
 	for c.last != nil && c.last.entry.parking > parkings {
 		m := c.last
 		c.unlink(m)

@@ -14,6 +14,10 @@ import (
 // While pods are being evicted for a pod, another attempt would find some of them still there. So, as in kube-scheduler, the pod is held back then, until
 // its last victim is seen to be gone or on its way out, or an eviction has failed. What is held back is what would try the pod again: a pod that nothing
 // wakes meanwhile stays parked. It hears of nothing while it is held back, so it is tried when it no longer is.
+//
+// That victims go is no such thing: there is no room before all of a pod's victims are gone, as it would do without those that need not go, and what the
+// victims of another leave is for that other. So a preemptor that is parked does not hear of victims, its own or another's, until its own are all gone,
+// which wakes it. That holds until its next attempt: where something else had it tried and that was in vain, it hears of every deletion again.
 
 // preemptionPlugin is the PreEnqueue plugin under which a pod is held back.
 const preemptionPlugin = "DefaultPreemption"
@@ -27,6 +31,8 @@ type preempting struct {
 	left bool
 	// broken says that one of those that have ended since there were none failed; retry that one of them failed, or that its last victim was not bound.
 	broken, retry bool
+	// leaving are the victims of the last attempt that have not been seen to be gone.
+	leaving []types.UID
 	// failed counts the times in a row that they ended in an error.
 	failed int
 }
@@ -36,8 +42,17 @@ func holdsPreemptors(p *plugin.Profile) bool {
 	return slices.ContainsFunc(p.PreEnqueue, func(pre plugin.PreEnqueue) bool { return pre.Name() == preemptionPlugin })
 }
 
-// preempts notes the evictions of a decision about a pod. Pods that are being deleted already do not count.
+// preempts notes the evictions of a decision about a pod. Room is there when all victims are gone; the pod is held back until the last of those leaves
+// that are not being deleted already.
 func (q *Queue) preempts(e *entry, d *plan.Decision) {
+	q.forgetLeaving(e)
+	if q.profiles[e.pod.SchedulerName].holdsPreemptors {
+		for i := range d.Evictions {
+			uid := d.Evictions[i].Pod.UID
+			e.preempting.leaving = append(e.preempting.leaving, uid)
+			q.leaving[uid] = append(q.leaving[uid], e)
+		}
+	}
 	for i := len(d.Evictions) - 1; i >= 0; i-- {
 		victim := d.Evictions[i].Pod
 		if victim.Terminating {
@@ -81,13 +96,52 @@ func (q *Queue) forgetVictim(e *entry) {
 		return
 	}
 	e.preempting.leave()
-	rest := slices.DeleteFunc(q.awaited[uid], func(other *entry) bool { return other == e })
-	if q.awaited[uid] = rest; len(rest) == 0 {
-		delete(q.awaited, uid)
+	unlist(q.awaited, uid, e)
+}
+
+// awaitsRoom reports whether the pod's last attempt had others evicted that are not all gone.
+func (e *entry) awaitsRoom() bool { return len(e.preempting.leaving) > 0 }
+
+// victimOf returns the pod that an event says is gone from its node, if it had to make room for another.
+func (q *Queue) victimOf(event *model.Event) (uid types.UID, ok bool) {
+	if event.Resource != model.AssignedPodEvent || event.Action != model.Delete || event.OldPod == nil {
+		return "", false
+	}
+	_, ok = q.leaving[event.OldPod.UID]
+	return event.OldPod.UID, ok
+}
+
+// gone takes in that a victim is not on its node any more. Pods that waited for no other are woken, whatever plugin rejected them: what such a plugin
+// registers for may have been the deletion of a victim that they did not hear of.
+func (q *Queue) gone(uid types.UID) {
+	waiting := q.leaving[uid]
+	delete(q.leaving, uid)
+	for _, e := range waiting {
+		p := &e.preempting
+		p.leaving = slices.DeleteFunc(p.leaving, func(other types.UID) bool { return other == uid })
+		if len(p.leaving) == 0 && e.place == parked {
+			q.wake(q.now, e, victimGone)
+		}
 	}
 }
 
-// victimGone is the event that lets a pod go on that was held back.
+// forgetLeaving drops the victims that a pod waits for to be gone.
+func (q *Queue) forgetLeaving(e *entry) {
+	for _, uid := range e.preempting.leaving {
+		unlist(q.leaving, uid, e)
+	}
+	e.preempting.leaving = nil
+}
+
+// unlist drops a pod from those that wait for a victim.
+func unlist(by map[types.UID][]*entry, uid types.UID, e *entry) {
+	rest := slices.DeleteFunc(by[uid], func(other *entry) bool { return other == e })
+	if by[uid] = rest; len(rest) == 0 {
+		delete(by, uid)
+	}
+}
+
+// victimGone is the event that lets a pod go on that was held back, or waited for its victims to be gone.
 var victimGone = (&model.Event{Resource: model.AssignedPodEvent, Action: model.Delete}).Label()
 
 // isHeldBack reports whether a pod is held back because others are being evicted for it.
@@ -116,6 +170,7 @@ func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 	p.under, p.broken, p.retry = 0, false, false
 	if retry {
 		q.forgetVictim(e)
+		q.forgetLeaving(e)
 	}
 	if p.left {
 		p.leave()

@@ -61,9 +61,15 @@ func ended(preemptor *model.Pod, inMemory bool, err error) state.Delta {
 	return state.Delta{Preempted: []*model.PreemptionResult{{Preemptor: preemptor, InMemory: inMemory, Err: err}}}
 }
 
-func victimLeft(name string) state.Delta {
-	delta := podDeleted
-	delta.Evicted = []types.UID{types.UID(name)}
+// terminates shows that a victim is being deleted, victimLeft that some are gone.
+func terminates(name string) state.Delta { return state.Delta{Evicted: []types.UID{types.UID(name)}} }
+
+func victimLeft(names ...string) state.Delta {
+	var delta state.Delta
+	for _, name := range names {
+		delta.Evicted = append(delta.Evicted, types.UID(name))
+		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod(name, 0)})
+	}
 	return delta
 }
 
@@ -98,15 +104,22 @@ func TestPreemptorIsHeldBack(t *testing.T) {
 		released string
 	}{
 		{"nothing wakes it", false, func(q *Queue) { q.Wake(at(1), ended(p, false, nil)) }, "parked", false, ""},
-		{"the first victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("first")) }, "gated", true, "AssignedPodDelete"},
-		{"the last victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("last")) }, "backing off", false, ""},
+		{"the first victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("first")) }, "parked", false, ""},
+		{"the last victim leaves before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("last")) }, "parked", false, ""},
+		{"all victims leave before the end", false, func(q *Queue) { q.Wake(at(1), victimLeft("going", "first", "last")) }, "backing off", false, ""},
+		{"another pod leaves before the end", false, func(q *Queue) { q.Wake(at(1), podDeleted) }, "gated", true, "AssignedPodDelete"},
+		{"another pod and the first victim leave before the end", false, func(q *Queue) {
+			delta := victimLeft("first")
+			delta.Events = append(delta.Events, podDeleted.Events...)
+			q.Wake(at(1), delta)
+		}, "gated", true, "AssignedPodDelete"},
 		{"the profile does not hold preemptors", true, func(q *Queue) { q.Wake(at(1), victimLeft("first")) }, "backing off", false, ""},
 		{"an error", false, func(q *Queue) { q.Wake(at(1), ended(p, false, broken)) }, "active", false, ""},
-		{"an error while it is held", false, func(q *Queue) { q.Wake(at(1), victimLeft("first")); q.Wake(at(1), ended(p, false, broken)) }, "active", false, ""},
+		{"an error while it is held", false, func(q *Queue) { q.Wake(at(1), podDeleted); q.Wake(at(1), ended(p, false, broken)) }, "active", false, ""},
 		{"the last victim was not bound", false, func(q *Queue) { q.Wake(at(1), ended(p, true, nil)) }, "active", false, ""},
 		{"it is asked for while it is held", false, func(q *Queue) { q.Activate(at(1), []model.PodKey{p.Key()}) }, "gated", true, "AssignedPodDelete"},
 		{"the end and the deletion at once", false, func(q *Queue) {
-			delta := victimLeft("last")
+			delta := victimLeft("going", "first", "last")
 			delta.Preempted = ended(p, false, nil).Preempted
 			q.Wake(at(1), delta)
 		}, "backing off", false, ""},
@@ -121,7 +134,7 @@ func TestPreemptorIsHeldBack(t *testing.T) {
 			q.Wake(at(1), ended(p, false, nil))
 			expectPlace(t, q, "p", "gated") // the deletion of the last victim is answered, and not seen
 			q.TakeMoves()
-			q.Wake(at(1), state.Delta{Evicted: []types.UID{"last"}})
+			q.Wake(at(1), terminates("last"))
 			expectPlace(t, q, "p", "backing off")
 			if moves := q.TakeMoves(); !slices.Equal(moves, []Move{{"backoff", test.released}}) {
 				t.Errorf("it moved as %v", moves)
@@ -161,7 +174,7 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 	})
 	t.Run("placed, and its binding fails", func(t *testing.T) {
 		q := start(t)
-		q.Wake(at(1), victimLeft("last"))
+		q.Wake(at(1), victimLeft("first", "last"))
 		w := pop(t, q, at(3), "p")
 		q.Settle(at(3), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{QueuedPod: w.Pods[0]}}})
 		q.Wake(at(3), ended(p, false, errors.New("forbidden")))
@@ -171,7 +184,7 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 	})
 	t.Run("preempts again", func(t *testing.T) {
 		q := start(t)
-		q.Wake(at(1), victimLeft("last"))
+		q.Wake(at(1), victimLeft("first", "last"))
 		preempt(q, at(3), pop(t, q, at(3), "p"), pod("other", 0))
 		q.Wake(at(3), ended(p, false, errors.New("forbidden"))) // of the first
 		expectPlace(t, q, "p", "parked")
@@ -202,6 +215,85 @@ func TestPreemptorChangesMeanwhile(t *testing.T) {
 		expectPlace(t, q, "p", "gated")
 		q.Wake(at(2), victimLeft("last")) // although the deletion was not answered yet
 		expectPlace(t, q, "p", "active")
+	})
+}
+
+// TestPreemptorAwaitsItsVictims has victims go: the deletion of one wakes a preemptor that it made room for if it was the last to go, and no other that
+// waits for victims.
+func TestPreemptorAwaitsItsVictims(t *testing.T) {
+	p := pod("p", 1)
+	start := func(t *testing.T, rejector string) *Queue {
+		q := preemptingQueue(t, true)
+		q.Wake(at(0), arrived(p))
+		w := pop(t, q, at(0), "p")
+		q.Settle(at(0), plan.Decision{
+			Work: w, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{rejector}},
+			Evictions: []plan.Eviction{{Pod: pod("first", 0)}, {Pod: pod("last", 0)}},
+		})
+		return q
+	}
+	steps := func(t *testing.T, q *Queue, deltas ...state.Delta) {
+		t.Helper()
+		for _, delta := range deltas {
+			expectPlace(t, q, "p", "parked")
+			q.Wake(at(60), delta)
+		}
+		expectPlace(t, q, "p", "active")
+	}
+	t.Run("in order", func(t *testing.T) {
+		q := start(t, "Fit")
+		steps(t, q, victimLeft("first"), terminates("last"), ended(p, false, nil), victimLeft("last"))
+	})
+	t.Run("the last first", func(t *testing.T) {
+		q := start(t, "Fit")
+		steps(t, q, terminates("last"), terminates("first"), ended(p, false, nil), victimLeft("last"), victimLeft("first"))
+	})
+	t.Run("no deletion helps against what rejected it", func(t *testing.T) {
+		steps(t, start(t, "Affinity"), victimLeft("first"), victimLeft("last"))
+	})
+	t.Run("one is shown on another node", func(t *testing.T) {
+		steps(t, start(t, "Fit"), victimLeft("first"), state.Delta{Evicted: []types.UID{"last"}, Moved: []types.UID{"last"}})
+	})
+	t.Run("all are being deleted already", func(t *testing.T) {
+		q := preemptingQueue(t, true)
+		q.Wake(at(0), arrived(p))
+		preempt(q, at(0), pop(t, q, at(0), "p"), going("going"), going("too"))
+		steps(t, q, victimLeft("too"), victimLeft("going"))
+	})
+	t.Run("another's go", func(t *testing.T) {
+		q := start(t, "Fit")
+		q.Wake(at(0), arrived(pod("other", 1), pod("waits", 1)))
+		preempt(q, at(0), pop(t, q, at(0), "other"), pod("shared", 0), pod("last", 0))
+		reject(q, at(0), pop(t, q, at(0), "waits"), "Fit")
+		q.Wake(at(60), victimLeft("shared"))
+		expectPlace(t, q, "waits", "active") // it has evicted nobody, and hears of all
+		expectPlace(t, q, "other", "parked")
+		steps(t, q, victimLeft("last"), victimLeft("first"))
+		expectPlace(t, q, "other", "active")
+	})
+	t.Run("something else has it tried", func(t *testing.T) {
+		q := start(t, "Fit")
+		q.Wake(at(60), podDeleted)
+		expectPlace(t, q, "p", "gated")
+		q.Wake(at(60), terminates("last"))
+		reject(q, at(60), pop(t, q, at(60), "p"), "Fit")
+		expectPlace(t, q, "p", "parked")
+		q.Wake(at(60), victimLeft("first"))
+		expectPlace(t, q, "p", "backing off")
+	})
+	t.Run("more happens than is kept", func(t *testing.T) {
+		q := start(t, "Fit")
+		q.Wake(at(0), arrived(pod("other", 1)))
+		preempt(q, at(0), pop(t, q, at(0), "other"), pod("shared", 0), pod("kept", 0))
+		delta := victimLeft("shared")
+		for range pendingMax + 1 {
+			delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Add})
+		}
+		q.Wake(at(60), delta)
+		for q.Unfinished() {
+			q.Wake(at(60), state.Delta{})
+		}
+		expectPlace(t, q, "p", "gated")
 	})
 }
 

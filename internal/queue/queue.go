@@ -67,7 +67,9 @@ type Queue struct {
 	// Invariant: gatedBy has exactly the PreEnqueue plugins that hold pods. A gated pod has one plugin.
 	gatedBy map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
 	// Invariant: awaited lists each pod under the last victim that it waits for, and no other; no list is empty.
-	awaited  map[types.UID][]*entry
+	awaited map[types.UID][]*entry
+	// Invariant: leaving lists each pod under each victim that it waits for to be gone, and no other; no list is empty.
+	leaving  map[types.UID][]*entry
 	moves    []Move
 	works    slab.Slab[plan.QueuedPod]
 	missed   missed
@@ -124,7 +126,8 @@ type entry struct {
 	// Invariant: only a pod that is binding permits, and from is not after the last event that was kept.
 	permits bool   // the binding waits, or may, for plugins at Permit
 	from    uint64 // then, the first event that it missed
-	// Invariant: a pod whose last victim is awaited is listed in Queue.awaited, and no other. A pod that DefaultPreemption holds awaits one.
+	// Invariant: a pod whose last victim is awaited is listed in Queue.awaited, and no other. A pod that DefaultPreemption holds awaits one. While a pod
+	// is parked, it either awaits room or does not; that changes in no parking.
 	preempting preempting
 }
 
@@ -161,6 +164,7 @@ func New(config Config) (*Queue, error) {
 		idle:    newHeap(byIdleness),
 		gatedBy: map[pluginKey]int{},
 		awaited: map[types.UID][]*entry{},
+		leaving: map[types.UID][]*entry{},
 		parked:  newParkedIndex(byTurn),
 	}, nil
 }
@@ -190,9 +194,17 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	for _, result := range delta.Preempted {
 		q.preempted(now, result)
 	}
-	for _, event := range delta.Events {
-		q.missed.add(event)
-		q.hear(event)
+	for _, uid := range delta.Moved {
+		q.gone(uid)
+	}
+	for i := range delta.Events {
+		event := &delta.Events[i]
+		victim, ok := q.victimOf(event)
+		if ok {
+			q.gone(victim)
+		}
+		q.missed.add(*event)
+		q.hear(*event, ok)
 	}
 	q.wakeSlice(now)
 }
@@ -231,10 +243,10 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 	for i := range d.Pods {
 		if e := q.entries[d.Pods[i].Pod.Key()]; e != nil {
 			e.permits = i < len(d.Placements) && slices.ContainsFunc(d.Placements[i].Steps, atPermit)
-			q.settle(now, e, &d)
 			if i == 0 {
-				q.preempts(e, &d)
+				q.preempts(e, &d) // before it is parked: what it hears of depends on that
 			}
+			q.settle(now, e, &d)
 		}
 	}
 }
@@ -433,6 +445,7 @@ func (q *Queue) drop(e *entry) {
 		q.ungate(e)
 	}
 	q.forgetVictim(e)
+	q.forgetLeaving(e)
 	q.move(e, gone, "")
 	delete(q.entries, e.pod.Key())
 }

@@ -41,6 +41,8 @@ type pendingEvent struct {
 	parkings uint64
 	// except is the pod that the event is about, if it has just been rejected at Permit: that it left its node is no reason to try it again.
 	except *entry
+	// victim means that the event is that a pod is gone which had to make room for another. Pods that await room themselves do not hear of it.
+	victim bool
 	// all means that the event helps every pod that an event can help.
 	all bool
 }
@@ -52,11 +54,11 @@ func (q *Queue) Unfinished() bool { return q.Waking() || q.flushing }
 func (q *Queue) Waking() bool { return q.waking.left() > 0 || q.parked.woken.size() > 0 }
 
 // hear takes in an event, for pods that are parked now.
-func (q *Queue) hear(event model.Event) {
+func (q *Queue) hear(event model.Event, victim bool) {
 	if q.counts[parked] == 0 {
 		return
 	}
-	next := pendingEvent{event: event, parkings: q.parked.parkings, except: q.rejectedOwner(event)}
+	next := pendingEvent{event: event, parkings: q.parked.parkings, except: q.rejectedOwner(event), victim: victim}
 	if q.waking.left() >= pendingMax {
 		q.waking = waking{}
 		next.all, next.except, next.event.OnlyUpTo = true, nil, nil
@@ -159,7 +161,7 @@ func (p *parkedIndex) findAll(e *pendingEvent, to []*bucket) (found []*bucket, l
 	return to, looked
 }
 
-// concerns reports whether the bucket has a pod that was parked before the event, and that its priority reaches. A bucket of one pod that is being
+// concerns reports whether the bucket has a pod that was parked before the event, and that the event reaches. A bucket of one pod that is being
 // woken already is not asked about: another registration, or another event, has helped it.
 func (b *bucket) concerns(e *pendingEvent) bool {
 	for _, c := range b.cohorts {
@@ -177,7 +179,7 @@ func (b *bucket) concerns(e *pendingEvent) bool {
 }
 
 func (e *pendingEvent) reaches(c *cohort) bool {
-	return c.first.entry.parking <= e.parkings && e.event.Reaches(c.priority)
+	return c.first.entry.parking <= e.parkings && e.event.Reaches(c.priority) && (e.all || !e.victim || !c.awaitsRoom)
 }
 
 // accepts asks the hint, which is the same for each pod of the bucket.
@@ -201,7 +203,7 @@ func (p *parkedIndex) wakeBucket(b *bucket, e *pendingEvent) (cohorts int) {
 		if except := e.except.in(c); except != nil {
 			c.unlink(except)
 			if later == nil {
-				later = &cohort{bucket: b, priority: c.priority}
+				later = c.another()
 			}
 			later.link(except)
 		}

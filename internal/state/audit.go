@@ -16,7 +16,7 @@ func (s *State) Audit() error {
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditBands, s.auditEvicted, s.auditBudgets, s.auditImages, s.auditNominations, s.auditHolds,
-		s.auditOwners, s.auditJournal, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage,
+		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage,
 	} {
 		check(v)
 	}
@@ -285,15 +285,21 @@ func (s *State) auditHolds(v *audit.Violations) {
 	compareCounts(v, "%v is held %d times, recounted %d", recounted, counted, func(n int) int { return n })
 }
 
-func (s *State) auditJournal(v *audit.Violations) {
-	kept := len(s.journal.entries)
-	if kept > 2*journalKept || s.journal.base > 0 && kept <= journalKept {
-		v.Add("the journal keeps %d entries from version %d on; it may keep %d and must keep %d once it has dropped some",
-			kept, s.journal.base, 2*journalKept, journalKept+1)
+func (s *State) auditJournals(v *audit.Violations) {
+	s.journal.audit(v, "the journal", len(s.alive), true)
+	s.objects.audit(v, "the journal of objects", len(s.alive), false)
+}
+
+// audit checks that a journal is bounded and that each entry is about a slot and, in the one with aspects, some aspect.
+func (j *journal) audit(v *audit.Violations, what string, slots int, aspects bool) {
+	kept := len(j.entries)
+	if kept > 2*journalKept || j.base > 0 && kept <= journalKept {
+		v.Add("%s keeps %d entries from version %d on; it may keep %d and must keep %d once it has dropped some",
+			what, kept, j.base, 2*journalKept, journalKept+1)
 	}
-	for i, e := range s.journal.entries {
-		if e.Slot < -1 || int(e.Slot) >= len(s.alive) || (e.Aspects == 0) != (e.Slot < 0) {
-			v.Add("entry %d of the journal is about slot %d of %d and aspects %b", i, e.Slot, len(s.alive), e.Aspects)
+	for i, e := range j.entries {
+		if e.Slot < -1 || int(e.Slot) >= slots || (e.Aspects != 0) != (aspects && e.Slot >= 0) {
+			v.Add("entry %d of %s is about slot %d of %d and aspects %b", i, what, e.Slot, slots, e.Aspects)
 		}
 	}
 }

@@ -174,6 +174,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"in version 9 of 2 has the selector", func(s *State, _ *Tally) { s.selectorSources.controllers[model.Ref{}] = controller{version: 9} }},
 		{"node a is {slot 0, alive false", func(s *State, _ *Tally) { s.storage.SetNode(a, false, nil) }},
 		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
+		{"entry 0 of the journal of objects", func(s *State, _ *Tally) { s.objects.add(0, model.Usage) }},
 		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},
 		{"is listed as that of", func(s *State, _ *Tally) { s.topologies[TopologyKey{Label: "other"}] = zones(s) }},
 		{"has nodes of 3 domains", func(s *State, _ *Tally) { zones(s).nodes = append(zones(s).nodes, 0) }},

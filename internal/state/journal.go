@@ -12,8 +12,8 @@ type Entry struct {
 // journal is the ordered list of changes. Readers keep a version and catch up from it; a reader whose version is older than the entries that are
 // kept starts over.
 //
-// Invariant: at most 2·journalKept entries are kept, and more than journalKept once some were dropped. Each concerns a slot and some aspect; one
-// about a slot that was cut off concerns no slot (-1) and no aspect.
+// Invariant: at most 2·journalKept entries are kept, and more than journalKept once some were dropped. Each concerns a slot and some aspect,
+// in the journal of objects none; one about a slot that was cut off concerns no slot (-1) and no aspect.
 type journal struct {
 	entries []Entry
 	base    uint64 // version of entries[0]

@@ -44,8 +44,11 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 	if changed&model.Images != 0 {
 		s.countImages(before.Images, node.Images)
 	}
-	if changed != 0 {
+	switch {
+	case changed != 0:
 		s.journal.add(slot, changed)
+	case before.Object != node.Object:
+		s.objects.add(slot, 0)
 	}
 	for _, action := range model.NodeUpdates(before, node) {
 		delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: action, OldNode: before, Node: node})

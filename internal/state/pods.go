@@ -46,6 +46,7 @@ func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
 	if slot != known.slot {
 		s.remove(known)
 		s.place(&placed{pod: pod, slot: slot, phase: bound, shown: true})
+		delta.Moved = append(delta.Moved, pod.UID)
 	} else {
 		known.shown = true
 		s.replace(known, pod)
@@ -149,6 +150,9 @@ func (s *State) remove(p *placed) {
 // replace stores a new version of a pod that stays on its node. Most versions do not change any count.
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
+	if before.Object != pod.Object {
+		s.objects.add(p.slot, 0)
+	}
 	if before.LabelSet() != pod.LabelSet() || before.Terminating != pod.Terminating {
 		s.tally(p, -1)
 		s.delist(p)

@@ -110,6 +110,7 @@ func (s *State) resizeSlots(n int) {
 	s.storage.Cut(n)
 	s.free = s.free.below(n)
 	s.journal.cut(n)
+	s.objects.cut(n)
 }
 
 // cutTo returns the first n elements. It gives memory back when it is much more than they need.

@@ -75,6 +75,8 @@ type State struct {
 	// spread changes with every change of images, and of nodes, which is how many nodes could have them.
 	spread  uint64
 	journal journal
+	// objects names the slots where an API object was replaced by another version, of the node itself or of a pod, unless the journal does. Its entries have no aspects.
+	objects journal
 
 	stamps          uint64 // how many were given
 	topologies      map[TopologyKey]*topology
@@ -184,6 +186,13 @@ func (s *State) Version() uint64 { return s.journal.version() }
 // Since returns the changes after a version, or false if the journal no longer has them all.
 func (s *State) Since(version uint64) ([]Entry, bool) { return s.journal.since(version) }
 
+// ObjectsVersion and ObjectsSince are Version and Since of a second journal, which names the slots where the API object of the node or of a pod on it
+// was replaced by one that differs in no aspect. Only who shows whole objects follows it; its entries have no aspects.
+func (s *State) ObjectsVersion() uint64 { return s.objects.version() }
+
+// ObjectsSince returns these changes after a version, or false if the journal no longer has them all.
+func (s *State) ObjectsSince(version uint64) ([]Entry, bool) { return s.objects.since(version) }
+
 // Slot returns the slot of a node that exists.
 func (s *State) Slot(name string) (slot int32, ok bool) {
 	slot, ok = s.slotOf[name]
@@ -213,7 +222,8 @@ func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	return p.pod.NodeName, p.phase == bound, true
 }
 
-// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Preempted, Events.
+// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Preempted, Moved,
+// Events.
 type Delta struct {
 	// Failed are pods whose binding failed, in their newest version, to be retried.
 	Failed []Failure
@@ -223,6 +233,8 @@ type Delta struct {
 	Arrived []*model.Pod
 	// Evicted are pods that Evict was called for and that are gone now, or being deleted.
 	Evicted []types.UID
+	// Moved are pods that were on a node and are shown on another. There is no event that the one has room then.
+	Moved []types.UID
 	// Preempted are preemptions whose evictions have ended.
 	Preempted []*model.PreemptionResult
 	// Events may help pods that were rejected.

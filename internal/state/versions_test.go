@@ -76,3 +76,32 @@ func TestVersions(t *testing.T) {
 		}
 	}
 }
+
+// TestVersionsOfObjects replaces API objects by versions that differ in nothing that decisions read: only the journal of objects names their slots.
+func TestVersionsOfObjects(t *testing.T) {
+	s := New()
+	pod := model.Change{Kind: model.PodSet, Pod: model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Spec: v1.PodSpec{NodeName: "b"}})}
+	s.Apply([]model.Change{node("a"), node("b"), pod})
+	for _, row := range []struct {
+		what   string
+		change model.Change
+		slots  int
+	}{
+		{"the same pod", pod, 0},
+		{"another version of the pod", model.Change{Kind: model.PodSet, Pod: model.NewPod(pod.Pod.Object.DeepCopy())}, 1},
+		{"another version of its node", node("b"), 1},
+		{"a pod that waits", model.Change{Kind: model.PodSet, Pod: model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "q"}})}, 0},
+	} {
+		journal, objects := s.Version(), s.ObjectsVersion()
+		s.Apply([]model.Change{row.change})
+		entries, _ := s.ObjectsSince(objects)
+		if len(entries) != row.slots || s.Version() != journal {
+			t.Errorf("%s: %v; the other journal went from %d to %d", row.what, entries, journal, s.Version())
+		}
+		for _, e := range entries {
+			if s.Node(e.Slot).Name() != "b" {
+				t.Errorf("%s: %v", row.what, e)
+			}
+		}
+	}
+}

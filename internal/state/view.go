@@ -82,6 +82,9 @@ func (v View) Touched() []int32 {
 	return v.d.slots
 }
 
+// IsTouched reports whether a slot is one of those.
+func (v View) IsTouched(slot int32) bool { return v.d != nil && v.d.node(slot) != nil }
+
 // Tally returns the state's count of a set of pods by the domains of a key, over a set of nodes.
 func (v View) Tally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	return v.s.Tally(pods, key, nodes)

@@ -146,7 +146,7 @@ func fail(span oteltrace.Span, err error) {
 	span.SetStatus(codes.Error, err.Error())
 }
 
-// Sending adds the span of a binding to the context of its requests and of its steps, so that the API server's spans join it. A request of an eviction
+// Sending adds the span of a binding to the context of its requests, its steps and its calls, so that the API server's spans join it. A request of an eviction
 // has a span of its own, which begins here.
 func (t *Tracer) Sending(ctx context.Context, w *commit.Write) context.Context {
 	if w.Kind == commit.EvictionWrite {
@@ -176,7 +176,7 @@ func (t *Tracer) Settled(s *commit.Settled) {
 		return
 	}
 	switch {
-	case len(s.Rejectors) > 0:
+	case s.Rejected:
 		a.whole.SetAttributes(attribute.String("result", "unschedulable"), attribute.String("message", s.Err.Error()))
 	case s.Err != nil:
 		fail(a.whole, s.Err)
@@ -197,7 +197,7 @@ func (t *Tracer) Dropped(commit.WriteKind, int) {}
 
 // attemptOf returns the attempt that a write belongs to, nil if it belongs to none, or to one that is not recorded.
 func (t *Tracer) attemptOf(w *commit.Write) *attempt {
-	if w.Kind != commit.BindingWrite && w.Kind != commit.StepWrite {
+	if w.Kind != commit.BindingWrite && w.Kind != commit.StepWrite && w.Kind != commit.CallWrite {
 		return nil
 	}
 	t.mu.Lock()

@@ -77,6 +77,8 @@ is bound counts from the request that creates it. CPU is that of the measured pa
 those with volumes the binder takes part too: it knows beforehand where each pod goes and which pods are evicted for it, and makes the
 writes that a scheduler has to make. Its rate is the pace of the API server. Besides:
   ParkedChurn      what pods that nothing can help cost those that fit, while nodes are updated all the time
+  HopelessPreemptors
+                   what pods of high priority that fit nowhere and can preempt nobody cost the others, while pods end all the time
   WaitingForRoom   pods wait for room on full nodes, where pods end all the time: each end makes room for one
   PreemptionBurst  pods that all preempt, each three others of lower priority
   ManyTenants      many namespaces with a small app each, all with the same labels, anti-affinity and spread constraints

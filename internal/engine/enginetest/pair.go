@@ -27,7 +27,13 @@ type Pair struct {
 // NewPair returns an engine and the oracle with the same cluster and profile. config needs no profiles.
 func NewPair(t testing.TB, cluster oracle.Cluster, profile oracle.Profile, config engine.Config) *Pair {
 	t.Helper()
-	p := &Pair{Cluster: cluster, State: state.New(), Profile: Profile(t, profile), Oracle: profile}
+	return NewPairOf(t, cluster, profile, Profile(t, profile), config)
+}
+
+// NewPairOf is NewPair with an engine for another form of the oracle's profile.
+func NewPairOf(t testing.TB, cluster oracle.Cluster, of oracle.Profile, profile *plugin.Profile, config engine.Config) *Pair {
+	t.Helper()
+	p := &Pair{Cluster: cluster, State: state.New(), Profile: profile, Oracle: of}
 	config.Profiles, config.Audit = []*plugin.Profile{p.Profile}, true
 	var err error
 	if p.Engine, err = engine.New(config); err != nil {

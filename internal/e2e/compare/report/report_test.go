@@ -77,15 +77,22 @@ func TestTable(t *testing.T) {
 
 func TestParkedPodsAreSummedUp(t *testing.T) {
 	var parked []Round
-	for before, rate := range map[int]float64{0: 1000, 10000: 950} {
-		parked = append(parked, Round{Case: Case{Kind: "workload", Name: "ParkedChurn/x", Before: before}, Contender: Berth, Figures: Figures{PodsPerSecond: rate}})
+	for name, rates := range map[string]map[int]float64{"ParkedChurn/x": {0: 1000, 10000: 950}, "HopelessPreemptors/x": {15000: 1000, 18000: 990}} {
+		for before, rate := range rates {
+			parked = append(parked, Round{Case: Case{Kind: "workload", Name: name, Before: before}, Contender: Berth, Figures: Figures{PodsPerSecond: rate}})
+		}
 	}
 	var b strings.Builder
 	if err := Table(&b, Summarise(parked), nil); err != nil {
 		t.Fatal(err)
 	}
-	if want := "10,000 parked pods, churned by updates of nodes, take 5.0 % of the rate of berth"; !strings.Contains(b.String(), want) {
-		t.Errorf("got\n%s\nwant %q in it", b.String(), want)
+	for _, want := range []string{
+		"10,000 parked pods, churned by updates of nodes, take 5.0 % of the rate of berth",
+		"3,000 pods that fit nowhere and can preempt nobody take 1.0 % of the rate of berth",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("got\n%s\nwant %q in it", b.String(), want)
+		}
 	}
 }
 

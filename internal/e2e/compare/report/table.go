@@ -117,30 +117,41 @@ func (p *printer) compared(kind string, summaries []Summary, title func(c Case) 
 	p.print(columns(rows))
 }
 
+// pairs are the workloads that are measured beside parked pods and beside none.
+var pairs = []struct{ name, parked string }{
+	{"ParkedChurn", "parked pods, churned by updates of nodes,"},
+	{"HopelessPreemptors", "pods that fit nowhere and can preempt nobody"},
+}
+
+// parked says what share of the rate parked pods cost.
 func (p *printer) parked(summaries []Summary) {
-	const prefix = "ParkedChurn/"
-	var without, with *Summary
-	for i := range summaries {
-		if s := &summaries[i]; strings.HasPrefix(s.Case.Name, prefix) {
-			if s.Case.Before == 0 {
+	for _, pair := range pairs {
+		var without, with *Summary
+		for i := range summaries {
+			s := &summaries[i]
+			if !strings.HasPrefix(s.Case.Name, pair.name+"/") {
+				continue
+			}
+			if without == nil || s.Case.Before < without.Case.Before {
 				without = s
-			} else {
+			}
+			if with == nil || s.Case.Before > with.Case.Before {
 				with = s
 			}
 		}
-	}
-	if without == nil || with == nil {
-		return
-	}
-	var text strings.Builder
-	for _, c := range with.Contenders {
-		before, known := without.find(c.Name)
-		if c.Rounds > 0 && known && before.Median.PodsPerSecond > 0 {
-			lost := 100 * (1 - c.Median.PodsPerSecond/before.Median.PodsPerSecond)
-			fmt.Fprintf(&text, "%s parked pods, churned by updates of nodes, take %.1f %% of the rate of %s\n", count(with.Case.Before), lost, c.Name)
+		if with == without {
+			continue
 		}
+		var text strings.Builder
+		for _, c := range with.Contenders {
+			before, known := without.find(c.Name)
+			if c.Rounds > 0 && known && before.Median.PodsPerSecond > 0 {
+				lost := 100 * (1 - c.Median.PodsPerSecond/before.Median.PodsPerSecond)
+				fmt.Fprintf(&text, "%s %s take %.1f %% of the rate of %s\n", count(with.Case.Before-without.Case.Before), pair.parked, lost, c.Name)
+			}
+		}
+		p.print(text.String())
 	}
-	p.print(text.String())
 }
 
 func (p *printer) restarts(summaries []Summary) {

@@ -90,6 +90,8 @@ func catalogue() []row {
 		{"ExtendedResource/Implicit_25classes_5000pods_500nodes", 130, needsDevices, 500, 2500, 2500, nil},
 		{"ParkedChurn/0Parked", 0, "", 5000, 0, 10000, parkedChurn},
 		{"ParkedChurn/10000Parked", 0, "", 5000, 10000, 10000, parkedChurn},
+		{"HopelessPreemptors/0Parked", 0, "", 5000, 0, 10000, hopelessPreemptors},
+		{"HopelessPreemptors/3000Parked", 0, "", 5000, 3000, 10000, hopelessPreemptors},
 		{"WaitingForRoom/10000Waiting", 0, "", 5000, 10000, 10000, waitingForRoom},
 		{"PreemptionBurst/5000Preemptors", 0, "", 5000, 20000, 5000, preemptionBurst},
 		{"ManyTenants/1000Namespaces", 0, "", 5000, 5000, 5000, manyTenants},
@@ -411,6 +413,24 @@ func parkedChurn(s *Scene, c counts) {
 		return p
 	}}}
 	s.Churn = []Churn{updated(100, s.Site)}
+}
+
+// hopelessPreemptors has pods of high priority that fit nowhere and can preempt nobody: each needs a whole node, and on each node is a pod that they do not
+// outrank. Pods that they do outrank are on every node too, and end all the time, each of which may help any of them.
+func hopelessPreemptors(s *Scene, c counts) {
+	whole := func(prefix, cpu string) func(i int) *v1.Pod {
+		return func(i int) *v1.Pod {
+			p := pod(numbered(prefix, i), cpu, "500Mi", nil)
+			p.Spec.PriorityClassName = HighPriority
+			return p
+		}
+	}
+	s.Standing = []Pods{{Namespace: parked, Count: c.before, Pod: whole("hopeless", defaultNode.cpu)}}
+	ending := Pods{Namespace: before, Count: 2 * c.nodes, Node: evenly(c.nodes, 1), Pod: func(i int) *v1.Pod {
+		return pod(numbered("ending", i), "100m", "500Mi", nil)
+	}}
+	s.Fresh = []Pods{{Namespace: before, Count: c.nodes, Node: evenly(c.nodes, 1), Pod: whole("staying", "100m")}, ending}
+	s.Churn = []Churn{deleted(ending, 100)}
 }
 
 // waitingForRoom has nodes that are full, and pods on them that end all the time: each end makes room for one of those that wait, and it can help

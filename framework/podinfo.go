@@ -1,0 +1,167 @@
+package framework
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+var (
+	_ fwk.PodInfo    = (*PodInfo)(nil)
+	_ klog.KMetadata = (*PodInfo)(nil)
+)
+
+// PodInfo is a pod with what plugins ask about it again and again. Affinity terms are parsed, and resources added up, when they are first asked for. All of its methods but
+// Update may be called at the same time.
+type PodInfo struct {
+	pod *v1.Pod
+	// compiled is the pod as Berth's state has it; nil for a pod of a plugin.
+	compiled *model.Pod
+	terms    atomic.Pointer[terms]
+	resource atomic.Pointer[fwk.PodResource]
+}
+
+// terms are a pod's affinity terms. Of a kind with a malformed term there is none.
+type terms struct {
+	affinity, antiAffinity                   []fwk.AffinityTerm
+	preferredAffinity, preferredAntiAffinity []fwk.WeightedAffinityTerm
+	err                                      error
+}
+
+// NewPodInfo returns the PodInfo of a pod, which is kept and must not change. An error says which affinity terms are malformed: API servers let some
+// pass. The PodInfo is then still usable, without these terms; it is nil only if the pod is.
+func NewPodInfo(pod *v1.Pod) (*PodInfo, error) {
+	if pod == nil {
+		return nil, errors.New("pod cannot be nil")
+	}
+	p := &PodInfo{pod: pod}
+	return p, p.parsed().err
+}
+
+// GetPod returns the pod, nil for a nil PodInfo. It must not be changed.
+func (p *PodInfo) GetPod() *v1.Pod {
+	if p == nil {
+		return nil
+	}
+	return p.pod
+}
+
+// GetName returns the pod's name.
+func (p *PodInfo) GetName() string { return p.pod.Name }
+
+// GetNamespace returns the pod's namespace.
+func (p *PodInfo) GetNamespace() string { return p.pod.Namespace }
+
+// GetRequiredAffinityTerms returns the terms that a node must satisfy. The slice is the PodInfo's own.
+func (p *PodInfo) GetRequiredAffinityTerms() []fwk.AffinityTerm { return p.parsed().affinity }
+
+// GetRequiredAntiAffinityTerms returns the terms that a node must not satisfy. The slice is the PodInfo's own.
+func (p *PodInfo) GetRequiredAntiAffinityTerms() []fwk.AffinityTerm { return p.parsed().antiAffinity }
+
+// GetPreferredAffinityTerms returns the terms that a node should satisfy. The slice is the PodInfo's own.
+func (p *PodInfo) GetPreferredAffinityTerms() []fwk.WeightedAffinityTerm {
+	return p.parsed().preferredAffinity
+}
+
+// GetPreferredAntiAffinityTerms returns the terms that a node should not satisfy. The slice is the PodInfo's own.
+func (p *PodInfo) GetPreferredAntiAffinityTerms() []fwk.WeightedAffinityTerm {
+	return p.parsed().preferredAntiAffinity
+}
+
+// noTerms are those of most pods.
+var noTerms terms
+
+// parsed returns the terms, parsed when they are first asked for: of two goroutines that do that at the same time one wins.
+func (p *PodInfo) parsed() *terms {
+	if t := p.terms.Load(); t != nil {
+		return t
+	}
+	t := &noTerms
+	if hasAffinity(p.pod) {
+		t = parse(p.pod)
+	}
+	p.terms.CompareAndSwap(nil, t)
+	return p.terms.Load()
+}
+
+func parse(pod *v1.Pod) *terms {
+	var t terms
+	var errs [4]error
+	var preferred, against []v1.WeightedPodAffinityTerm
+	if a := pod.Spec.Affinity.PodAffinity; a != nil {
+		preferred = a.PreferredDuringSchedulingIgnoredDuringExecution
+	}
+	if a := pod.Spec.Affinity.PodAntiAffinity; a != nil {
+		against = a.PreferredDuringSchedulingIgnoredDuringExecution
+	}
+	t.affinity, errs[0] = fwk.GetAffinityTerms(pod, fwk.GetPodAffinityTerms(pod.Spec.Affinity))
+	t.antiAffinity, errs[1] = fwk.GetAffinityTerms(pod, fwk.GetPodAntiAffinityTerms(pod.Spec.Affinity))
+	t.preferredAffinity, errs[2] = fwk.GetWeightedAffinityTerms(pod, preferred)
+	t.preferredAntiAffinity, errs[3] = fwk.GetWeightedAffinityTerms(pod, against)
+	for i, kind := range [...]string{"requiredAffinityTerms", "requiredAntiAffinityTerms", "preferredAffinityTerms", "preferredAntiAffinityTerms"} {
+		if errs[i] != nil {
+			t.err = errors.Join(t.err, fmt.Errorf("%s: %w", kind, errs[i]))
+		}
+	}
+	return &t
+}
+
+// CalculateResource returns what the pod occupies on its node, and the cpu and memory that scoring assumes. The Resource is the PodInfo's own and must not
+// be changed.
+func (p *PodInfo) CalculateResource() fwk.PodResource {
+	if r := p.resource.Load(); r != nil {
+		return *r
+	}
+	var occupied Resource
+	r := &fwk.PodResource{Resource: &occupied}
+	if c := p.compiled; c != nil && c.Malformed == "" {
+		occupied, r.Non0CPU, r.Non0Mem = resourceOf(&c.Occupies), c.NonZeroCPUMilli, c.NonZeroMemoryBytes
+	} else {
+		occupies := model.Occupied(p.pod)
+		occupied = resourceOf(&occupies)
+		r.Non0CPU, r.Non0Mem = model.NonZero(p.pod)
+	}
+	p.resource.CompareAndSwap(nil, r)
+	return *p.resource.Load()
+}
+
+// DeepCopy returns a PodInfo of a copy of the pod.
+func (p *PodInfo) DeepCopy() *PodInfo {
+	c := &PodInfo{pod: p.pod.DeepCopy(), compiled: p.compiled}
+	c.terms.Store(p.terms.Load())
+	c.resource.Store(p.resource.Load())
+	return c
+}
+
+// Update replaces the pod by another version of it. An error says that it is another pod. The affinity terms, which cannot change, stay.
+func (p *PodInfo) Update(pod *v1.Pod) error {
+	switch {
+	case pod == nil:
+		return errors.New("cannot update with nil pod")
+	case p.pod == nil:
+		return errors.New("cannot update PodInfo - its Pod is nil")
+	case p.pod.UID != pod.UID:
+		return fmt.Errorf("pod UID mismatch, expected %v, got %v", p.pod.UID, pod.UID)
+	}
+	p.parsed()
+	p.pod, p.compiled = pod, nil
+	p.resource.Store(nil)
+	return nil
+}
+
+// hasAffinity reports whether a pod has affinity or anti-affinity to other pods, be it empty.
+func hasAffinity(pod *v1.Pod) bool {
+	a := pod.Spec.Affinity
+	return a != nil && (a.PodAffinity != nil || a.PodAntiAffinity != nil)
+}
+
+func hasRequiredAntiAffinity(pod *v1.Pod) bool {
+	a := pod.Spec.Affinity
+	return a != nil && a.PodAntiAffinity != nil && len(a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution) > 0
+}

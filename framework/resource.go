@@ -1,0 +1,138 @@
+package framework
+
+import (
+	"maps"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+var _ fwk.Resource = (*Resource)(nil)
+
+// Resource is a sum of resources: cpu in milli, everything else in whole units, bytes where they are bytes.
+type Resource struct {
+	MilliCPU         int64
+	Memory           int64
+	EphemeralStorage int64
+	// AllowedPodNumber is the amount of the resource "pods", which only a node has.
+	AllowedPodNumber int
+	// ScalarResources are all others that scheduling counts, see IsScalarResourceName; nil for none.
+	ScalarResources map[v1.ResourceName]int64
+}
+
+// NewResource returns the amounts of a list, rounded up.
+func NewResource(list v1.ResourceList) *Resource {
+	r := new(Resource)
+	r.Add(list)
+	return r
+}
+
+// resourceOf converts Berth's form.
+func resourceOf(from *model.Resources) Resource {
+	r := Resource{MilliCPU: from.CPUMilli, Memory: from.MemoryBytes, EphemeralStorage: from.EphemeralBytes}
+	if len(from.Scalars) > 0 {
+		r.ScalarResources = make(map[v1.ResourceName]int64, len(from.Scalars))
+		for _, s := range from.Scalars {
+			r.ScalarResources[v1.ResourceName(s.Name.Value())] = s.Value
+		}
+	}
+	return r
+}
+
+// GetMilliCPU returns the cpu in milli.
+func (r *Resource) GetMilliCPU() int64 { return r.MilliCPU }
+
+// GetMemory returns the memory in bytes.
+func (r *Resource) GetMemory() int64 { return r.Memory }
+
+// GetEphemeralStorage returns the ephemeral storage in bytes.
+func (r *Resource) GetEphemeralStorage() int64 { return r.EphemeralStorage }
+
+// GetAllowedPodNumber returns how many pods a node allows.
+func (r *Resource) GetAllowedPodNumber() int { return r.AllowedPodNumber }
+
+// GetScalarResources returns the other resources: the map itself, nil for none.
+func (r *Resource) GetScalarResources() map[v1.ResourceName]int64 { return r.ScalarResources }
+
+// Add adds the amounts of a list, rounded up. Names that scheduling does not count are left out.
+func (r *Resource) Add(list v1.ResourceList) {
+	if r == nil {
+		return
+	}
+	for name, q := range list {
+		switch name {
+		case v1.ResourceCPU:
+			r.MilliCPU += q.MilliValue()
+		case v1.ResourceMemory:
+			r.Memory += q.Value()
+		case v1.ResourceEphemeralStorage:
+			r.EphemeralStorage += q.Value()
+		case v1.ResourcePods:
+			r.AllowedPodNumber += int(q.Value())
+		default:
+			if IsScalarResourceName(name) {
+				r.AddScalar(name, q.Value())
+			}
+		}
+	}
+}
+
+// SetMaxResource raises each amount to that of the list where that is larger. The number of pods stays.
+func (r *Resource) SetMaxResource(list v1.ResourceList) {
+	if r == nil {
+		return
+	}
+	for name, q := range list {
+		switch name {
+		case v1.ResourceCPU:
+			r.MilliCPU = max(r.MilliCPU, q.MilliValue())
+		case v1.ResourceMemory:
+			r.Memory = max(r.Memory, q.Value())
+		case v1.ResourceEphemeralStorage:
+			r.EphemeralStorage = max(r.EphemeralStorage, q.Value())
+		default:
+			if IsScalarResourceName(name) {
+				r.SetScalar(name, max(r.ScalarResources[name], q.Value()))
+			}
+		}
+	}
+}
+
+// AddScalar adds to one of the other resources.
+func (r *Resource) AddScalar(name v1.ResourceName, amount int64) {
+	r.SetScalar(name, r.ScalarResources[name]+amount)
+}
+
+// SetScalar sets one of the other resources.
+func (r *Resource) SetScalar(name v1.ResourceName, amount int64) {
+	if r.ScalarResources == nil {
+		r.ScalarResources = map[v1.ResourceName]int64{}
+	}
+	r.ScalarResources[name] = amount
+}
+
+// Clone returns a copy that shares nothing.
+func (r *Resource) Clone() *Resource {
+	c := *r
+	c.ScalarResources = maps.Clone(r.ScalarResources)
+	return &c
+}
+
+// count adds what a pod occupies sign times: +1 or -1. What is left of a resource is not listed where it is 0.
+func (r *Resource) count(pod fwk.Resource, sign int64) {
+	r.MilliCPU += sign * pod.GetMilliCPU()
+	r.Memory += sign * pod.GetMemory()
+	r.EphemeralStorage += sign * pod.GetEphemeralStorage()
+	for name, amount := range pod.GetScalarResources() {
+		r.AddScalar(name, sign*amount)
+		if sign < 0 && r.ScalarResources[name] == 0 {
+			delete(r.ScalarResources, name)
+		}
+	}
+}
+
+// IsScalarResourceName reports whether scheduling counts a resource besides cpu, memory, ephemeral-storage and pods: huge pages, attachable volumes, names
+// of the kubernetes.io domain, and extended resources.
+func IsScalarResourceName(name v1.ResourceName) bool { return model.IsScalarName(name) }

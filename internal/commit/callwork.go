@@ -1,0 +1,117 @@
+package commit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// bindingContext is the context of the calls of one binding.
+type bindingContext struct {
+	context.Context
+	cancel context.CancelCauseFunc
+}
+
+// take takes what has ended out of the outbox, and begins and ends the contexts of calls. The caller holds mu: a call must have its context before
+// anybody cancels it.
+func (c *Commit) take() Ended {
+	ended := c.outbox.Take()
+	for i := range ended.Calls {
+		request := &ended.Calls[i]
+		if request.Kind == UndoCall { // it must not end because the binding has
+			request.context = c.calling
+			continue
+		}
+		of, ok := c.contexts[request.Order]
+		if !ok {
+			of.Context, of.cancel = context.WithCancelCause(c.calling)
+			c.contexts[request.Order] = of
+		}
+		request.context = of
+	}
+	for _, e := range ended.Canceled {
+		if of, ok := c.contexts[e.Order]; ok {
+			of.cancel(e.Err)
+			if errors.Is(e.Err, errOver) {
+				delete(c.contexts, e.Order)
+			}
+		}
+	}
+	return ended
+}
+
+// begin runs calls, each on a goroutine of its own. There are as many as there are bindings with calls.
+func (c *Commit) begin(calls []Request) {
+	for _, request := range calls {
+		go c.call(request)
+	}
+}
+
+// call runs one call and takes in how it ended.
+func (c *Commit) call(request Request) {
+	ctx := c.sending(request.context, request)
+	if request.Kind == UndoCall {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.config.Timeout)
+		defer cancel()
+	}
+	result := CallResult{Err: failedCall(&request, errors.New("the plugin ended the goroutine that it was called on"))}
+	defer func() { // also when the goroutine ends with the call
+		if p := recover(); p != nil {
+			result = CallResult{Err: failedCall(&request, fmt.Errorf("the plugin panicked: %v", p))}
+			c.log.Error(result.Err, "A plugin panicked", "pod", request.Pod, "node", request.NodeName, "plugin", request.Plugin, "stack", string(debug.Stack()))
+		}
+		c.called(request, result)
+	}()
+	result = request.Call.Run(ctx)
+}
+
+// failedCall is the error of a plugin whose call did not return.
+func failedCall(request *Request, err error) error {
+	point := request.Stage.String()
+	switch {
+	case request.Kind == UndoCall:
+		point = "Unreserve"
+	case request.Stage == plan.Reserve:
+		point = preFlight
+	}
+	return &plan.PluginError{Point: point, Plugin: request.Plugin, Err: err}
+}
+
+// called takes in how a call ended. One that returns after it was given up is over.
+func (c *Commit) called(request Request, result CallResult) {
+	c.mu.Lock()
+	if c.abandoned {
+		c.mu.Unlock()
+		return
+	}
+	c.answering++
+	observed := c.ended(request)
+	c.outbox.Done(time.Now(), request, Response{Call: result})
+	ended := c.take()
+	c.makeRoom()
+	c.mu.Unlock()
+	c.sent(observed, result.Err)
+	c.answer(ended)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answering--
+	if c.stopped {
+		c.wake.Broadcast() // those that wait for the outbox to become empty
+	} else {
+		c.wake.Signal() // there may be something to send now, or later
+	}
+}
+
+// awaitAnswers waits until what calls have returned is answered, which does not take long.
+func (c *Commit) awaitAnswers() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for c.answering > 0 {
+		c.wake.Wait()
+	}
+}

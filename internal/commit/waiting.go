@@ -1,0 +1,233 @@
+package commit
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// AtPermit is a placement that waits at Permit, or is on its way there. As in kube-scheduler, all profiles have one set of them, and a placement is in it
+// from the decision until its wait is over. It stands for one attempt: what is done with it later does not touch the pod's next.
+type AtPermit struct {
+	binding *binding
+	element *list.Element // nil when the wait is over
+	copied  sync.Once
+	object  *v1.Pod
+}
+
+// Pod returns a copy of the pod with its node's name, which is made once for everybody who asks. It may be called by any goroutine.
+func (a *AtPermit) Pod() *v1.Pod {
+	a.copied.Do(func() {
+		a.object = a.binding.placement.Pod.Object.DeepCopy()
+		a.object.Spec.NodeName = a.binding.placement.NodeName
+	})
+	return a.object
+}
+
+// UID returns the pod's UID.
+func (a *AtPermit) UID() types.UID { return a.binding.placement.Pod.UID }
+
+// listPermit takes in a placement in which a plugin waits at Permit.
+func (o *Outbox) listPermit(b *binding) {
+	if slices.ContainsFunc(b.placement.Steps, waitsAtPermit) {
+		b.steps.permit = &AtPermit{binding: b}
+		b.steps.permit.element = o.permits.PushBack(b.steps.permit)
+	}
+}
+
+func (o *Outbox) unlistPermit(b *binding) {
+	if b.steps != nil && b.steps.permit != nil && b.steps.permit.element != nil {
+		o.permits.Remove(b.steps.permit.element)
+		b.steps.permit.element = nil
+	}
+}
+
+func waitsAtPermit(s plan.Step) bool { return s.Stage == plan.Permit && s.Wait != nil }
+
+// AtPermit returns the placements that wait at Permit, in the order of their decisions.
+func (o *Outbox) AtPermit() []*AtPermit {
+	waiting := make([]*AtPermit, 0, o.permits.Len())
+	for e := o.permits.Front(); e != nil; e = e.Next() {
+		waiting = append(waiting, e.Value.(*AtPermit))
+	}
+	return waiting
+}
+
+// AtPermitOf returns a pod's placement that waits at Permit, nil if there is none.
+func (o *Outbox) AtPermitOf(pod types.UID) *AtPermit {
+	if b := o.bindings[pod]; b != nil && b.steps != nil && b.steps.permit != nil && b.steps.permit.element != nil {
+		return b.steps.permit
+	}
+	return nil
+}
+
+// PendingAt returns the plugins that have not allowed a placement yet, in order.
+func (o *Outbox) PendingAt(a *AtPermit) []string {
+	var plugins []string
+	for i, step := range a.binding.placement.Steps {
+		if waitsAtPermit(step) && !a.binding.steps.allowed[i] {
+			plugins = append(plugins, step.Plugin)
+		}
+	}
+	return plugins
+}
+
+// AllowAt ends the wait of a plugin.
+func (o *Outbox) AllowAt(now time.Time, a *AtPermit, plugin string) {
+	b := a.binding
+	if a.element == nil || b.steps.interrupted != nil {
+		return
+	}
+	for i, step := range b.placement.Steps {
+		if waitsAtPermit(step) && step.Plugin == plugin && !b.steps.allowed[i] {
+			o.allow(now, b, i)
+			return
+		}
+	}
+}
+
+// RejectAt ends the wait with the "no" of a plugin, for which the pod is parked. Without a plugin's name it is tried again after its backoff. It reports whether the wait
+// was not over.
+func (o *Outbox) RejectAt(now time.Time, a *AtPermit, plugin, reason string) bool {
+	return o.endPermit(now, a, rejection(plugin, reason))
+}
+
+// PreemptAt ends the wait because the room is needed. Nobody has rejected the pod: it is tried again after its backoff. It reports whether the wait was not
+// over.
+func (o *Outbox) PreemptAt(now time.Time, a *AtPermit, reason string) bool {
+	return o.endPermit(now, a, failure{err: fmt.Errorf("waiting on permit for pod: %s", reason)})
+}
+
+func (o *Outbox) endPermit(now time.Time, a *AtPermit, f failure) bool {
+	if a.element == nil || a.binding.steps.interrupted != nil || len(o.PendingAt(a)) == 0 {
+		return false
+	}
+	return o.interrupt(now, a.binding, f)
+}
+
+// AtPreBind is a placement that has come to PreBind.
+type AtPreBind struct{ binding *binding }
+
+// AtPreBindOf returns a pod's placement that has come to PreBind and has not ended, nil if there is none.
+func (o *Outbox) AtPreBindOf(pod types.UID) *AtPreBind {
+	if b := o.bindings[pod]; b != nil && b.steps != nil && b.phase >= preBinds && b.phase < undoes {
+		return &AtPreBind{b}
+	}
+	return nil
+}
+
+// CancelAt cancels a binding at PreBind. It reports whether it did, or somebody had before.
+func (o *Outbox) CancelAt(now time.Time, a *AtPreBind, reason string) bool {
+	b := a.binding
+	switch {
+	case b.steps.canceled:
+		return true
+	case b.steps.prebound || b.phase != preBinds:
+		return false
+	}
+	b.steps.canceled = true
+	return o.interrupt(now, b, b.broken(errors.New(reason)))
+}
+
+// MarkPrebound says that a binding cannot be cancelled any more. It reports whether it had not been.
+func (o *Outbox) MarkPrebound(a *AtPreBind) bool {
+	b := a.binding
+	if b.steps.canceled || b.steps.interrupted != nil || b.failure.err != nil {
+		return false
+	}
+	b.steps.prebound = true
+	return true
+}
+
+// WaitingPod is a pod that waits at Permit, for plugins: kube-scheduler's WaitingPod. Its methods may be called by any goroutine and do not wait; plugins may
+// call them while they are being called themselves.
+type WaitingPod struct {
+	commit *Commit
+	at     *AtPermit
+}
+
+// WaitingPods returns the pods that wait at Permit, in the order of their decisions.
+func (c *Commit) WaitingPods() []*WaitingPod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := c.outbox.AtPermit()
+	pods := make([]*WaitingPod, len(at))
+	for i := range at {
+		pods[i] = &WaitingPod{c, at[i]}
+	}
+	return pods
+}
+
+// WaitingPod returns a pod that waits at Permit, nil if it does not.
+func (c *Commit) WaitingPod(pod types.UID) *WaitingPod {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.outbox.AtPermitOf(pod); at != nil {
+		return &WaitingPod{c, at}
+	}
+	return nil
+}
+
+// Pod returns a copy of the pod with its node's name. Everybody who asks while it waits gets the same.
+func (w *WaitingPod) Pod() *v1.Pod { return w.at.Pod() }
+
+// PendingPlugins returns the plugins that have not allowed the pod yet, in order.
+func (w *WaitingPod) PendingPlugins() []string {
+	w.commit.mu.Lock()
+	defer w.commit.mu.Unlock()
+	return w.commit.outbox.PendingAt(w.at)
+}
+
+// Allow ends the wait of a plugin. The pod goes on when all plugins have allowed it.
+func (w *WaitingPod) Allow(plugin string) {
+	w.commit.update(func(now time.Time) { w.commit.outbox.AllowAt(now, w.at, plugin) })
+}
+
+// Reject rejects the pod for a plugin, which may be any, or none if the name is empty. It reports whether the wait was not over.
+func (w *WaitingPod) Reject(plugin, reason string) (ended bool) {
+	w.commit.update(func(now time.Time) { ended = w.commit.outbox.RejectAt(now, w.at, plugin, reason) })
+	return ended
+}
+
+// Preempt fails the pod, because others need the room. It reports whether the wait was not over.
+func (w *WaitingPod) Preempt(reason string) (ended bool) {
+	w.commit.update(func(now time.Time) { ended = w.commit.outbox.PreemptAt(now, w.at, reason) })
+	return ended
+}
+
+// PodInPreBind is a pod at PreBind, for plugins: kube-scheduler's PodInPreBind. Its methods may be called by any goroutine and do not wait.
+type PodInPreBind struct {
+	commit *Commit
+	at     *AtPreBind
+}
+
+// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended, nil if there is none.
+func (c *Commit) PodInPreBind(pod types.UID) *PodInPreBind {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if at := c.outbox.AtPreBindOf(pod); at != nil {
+		return &PodInPreBind{c, at}
+	}
+	return nil
+}
+
+// CancelPod cancels the binding, unless PreBind is over or marked so. It reports whether it did, or somebody had before.
+func (p *PodInPreBind) CancelPod(reason string) (canceled bool) {
+	p.commit.update(func(now time.Time) { canceled = p.commit.outbox.CancelAt(now, p.at, reason) })
+	return canceled
+}
+
+// MarkPrebound says that the binding cannot be cancelled any more. It reports whether it had not been.
+func (p *PodInPreBind) MarkPrebound() bool {
+	p.commit.mu.Lock()
+	defer p.commit.mu.Unlock()
+	return p.commit.outbox.MarkPrebound(p.at)
+}

@@ -1,0 +1,75 @@
+package loop_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// newHopeless has nodes with a pod of high priority and two small ones each, and pods of the same high priority that need a whole node: they fit nowhere and
+// can preempt nobody.
+func newHopeless(t testing.TB, nodes, parked int) *full {
+	t.Helper()
+	c, waiting, decider := defaultParts(t, false)
+	changes := ingest.New(c.Compile())
+	f := &full{engine: decider, changes: changes, commit: &atOnce{changes: changes, made: map[plan.Outcome]int{}}, now: time.Now()}
+	f.loop = loop.New(changes, waiting, decider, f.commit)
+	high := func(p *v1.Pod) *v1.Pod {
+		priority := int32(1000)
+		p.Spec.Priority = &priority
+		return p
+	}
+	for i := range nodes {
+		node := fmt.Sprintf("node-%05d", i)
+		changes.Set(build.Node(node, build.Allocatable("cpu=4 memory=32Gi pods=110")))
+		changes.Set(high(f.pod(fmt.Sprintf("staying-%d", i), 100, build.NodeName(node))))
+		for j := range 2 {
+			changes.Set(f.pod(runningName(i+j*nodes), 100, build.NodeName(node)))
+		}
+	}
+	for i := range parked {
+		changes.Set(high(f.pod(fmt.Sprintf("hopeless-%d", i), 4000)))
+	}
+	f.rest()
+	if counts := f.loop.Queue().Counts(); counts.Parked != parked || len(f.commit.last.Evictions) > 0 {
+		t.Fatalf("%+v, want %d parked pods", counts, parked)
+	}
+	return f
+}
+
+// BenchmarkHopelessPreemptors measures what pods that fit nowhere and can preempt nobody cost the others: of two schedulers one has 3,000 of them, and both
+// have their turns in the same run. Other pods are placed as fast as can be, and for each a pod ends, which may help any of those that are parked: they are
+// tried as often as their backoffs allow. Each scheduler's clock stands still while it is the other's turn.
+func BenchmarkHopelessPreemptors(b *testing.B) {
+	const nodes, parked, turn = 5000, 3000, 500
+	alone, beside := newHopeless(b, nodes, 0), newHopeless(b, nodes, parked)
+	tried := beside.commit.made[plan.Unschedulable]
+	took := map[*full]time.Duration{}
+	b.ResetTimer()
+	for i := 0; i < b.N; i += turn {
+		for _, f := range []*full{alone, beside} {
+			began, now := time.Now(), f.now
+			for j := i; j < min(i+turn, b.N); j++ {
+				f.changes.Remove(keyOf(runningName(j)).Ref())
+				f.changes.Set(f.pod(runningName(j+2*nodes), 100))
+				for placed := f.commit.made[plan.Placed]; f.commit.made[plan.Placed] == placed; {
+					f.now = now.Add(time.Since(began))
+					f.loop.Once(f.now)
+				}
+			}
+			took[f] += time.Since(began)
+		}
+	}
+	without, with := float64(b.N)/took[alone].Seconds(), float64(b.N)/took[beside].Seconds()
+	b.ReportMetric(without, "pods/s-alone")
+	b.ReportMetric(with, "pods/s-beside-3000")
+	b.ReportMetric(100*(1-with/without), "%-lost")
+	b.ReportMetric(float64(beside.commit.made[plan.Unschedulable]-tried)/took[beside].Seconds(), "vain-attempts/s")
+}
