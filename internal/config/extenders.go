@@ -14,7 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
-// addExtenders adds the extenders of the configuration to every profile, if they are to be asked. All profiles have the same.
+// addExtenders makes the extenders of the configuration, if they are to be asked, and adds them to the profiles.
 func (c *Config) addExtenders(ask bool) error {
 	if len(c.Source.Extenders) == 0 {
 		return nil
@@ -28,16 +28,23 @@ func (c *Config) addExtenders(ask bool) error {
 		return fmt.Errorf("couldn't build extenders: %w", err)
 	}
 	c.Extenders = set
-	all := set.Extenders()
+	c.askExtenders()
+	return nil
+}
+
+// askExtenders adds the extenders to the profiles, which all have the same.
+func (c *Config) askExtenders() {
+	if c.Extenders == nil {
+		return
+	}
+	all := c.Extenders.Extenders()
 	for _, p := range c.Profiles {
 		p.Extenders = all
-		p.EnqueueExtensions = append(p.EnqueueExtensions, set)
-		if set.Binds() {
-			p.BindSteps = append([]plugin.BindSteps{set}, p.BindSteps...) // as in kube-scheduler, before all Bind plugins
+		if c.Extenders.Binds() {
+			p.BindSteps = append([]plugin.BindSteps{c.Extenders}, p.BindSteps...) // as in kube-scheduler, before all Bind plugins
 		}
 	}
-	c.addReads(set.Reads()...)
-	return nil
+	c.addReads(c.Extenders.Reads()...)
 }
 
 // unasked returns a note on each extender that is not asked.

@@ -67,16 +67,13 @@ func TestExtenders(t *testing.T) {
 				if (len(p.BindSteps) > 0) != (ask && row.binds) {
 					t.Errorf("%s, asked %t: profile %s has %d plugins before its Bind plugins", row.name, ask, p.Name, len(p.BindSteps))
 				}
-				if got := slices.ContainsFunc(p.EnqueueExtensions, func(x plugin.EnqueueExtensions) bool { return x.Name() == plugin.ExtenderName }); got != asked {
-					t.Errorf("%s, asked %t: profile %s registers for events: %t", row.name, ask, p.Name, got)
-				}
 			}
 		}
 	}
 }
 
-// Extenders register for events of all kinds, which are watched then whatever plugins read.
-func TestExtendersReadWhatTheyWaitFor(t *testing.T) {
+// Pods that an extender rejected wait for events of all kinds, which are watched then whatever plugins read.
+func TestExtendersReadWhatTheirPodsWaitFor(t *testing.T) {
 	const bare = `profiles: [{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}]` + "\n"
 	for _, ask := range []bool{false, true} {
 		c, err := parse("f", []byte(header+bare+`extenders: [{urlPrefix: x, filterVerb: f}]`), Request{AskExtenders: ask})
@@ -93,16 +90,6 @@ func TestExtendersReadWhatTheyWaitFor(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("asked %t, kinds (-want +got):\n%s", ask, diff)
-		}
-		if !ask {
-			continue
-		}
-		for _, registration := range c.Extenders.EventsToRegister() {
-			if !slices.ContainsFunc(c.Reads(), func(kind model.Kind) bool {
-				return slices.ContainsFunc(kinds.Get(kind).Events, registration.Resource.Covers)
-			}) {
-				t.Errorf("%s is registered for, and nothing is read that causes it", registration.Resource)
-			}
 		}
 	}
 }

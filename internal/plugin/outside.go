@@ -118,24 +118,3 @@ type BindSteps interface {
 	// was skipped: the next plugin does, and at the end the first of the Bind plugins. An error sends the pod back to the queue.
 	BindSteps(v state.View, p *plan.Placement) ([]plan.Step, error)
 }
-
-// DefaultEvents returns what kube-scheduler registers for a plugin that does not register for events itself, and for ExtenderName: everything but
-// VolumeAttachments and ResourceSlices. ResourceClaims and DeviceClasses are not among it as long as nothing is raised about them.
-func DefaultEvents() []model.EventToRegister {
-	const all = model.Add | model.Delete | model.Update
-	var events []model.EventToRegister
-	for _, r := range []model.EventResource{
-		model.AssignedPodEvent, model.UnscheduledPodEvent, model.TargetPodEvent, model.NodeEvent, model.PersistentVolumeEvent, model.PersistentVolumeClaimEvent,
-		model.CSINodeEvent, model.CSIDriverEvent, model.CSIStorageCapacityEvent, model.StorageClassEvent,
-	} {
-		events = append(events, model.EventToRegister{Resource: r, Actions: all})
-	}
-	return events
-}
-
-// DefaultEventKinds returns the kinds that DefaultEvents are about, besides pods and nodes.
-func DefaultEventKinds() []model.Kind {
-	return []model.Kind{
-		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind, model.CSIStorageCapacityKind,
-	}
-}

@@ -17,17 +17,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
-// Set is the extenders of a configuration. It stands in every profile for plugin.ExtenderName: at EnqueueExtensions, and before the Bind plugins.
+// Set is the extenders of a configuration. In every profile it stands before the Bind plugins, under plugin.ExtenderName.
 type Set struct {
 	// clients are in the order in which they are asked: first those that may not be ignored.
 	clients []*Client
 	flush   func()
 }
 
-var (
-	_ plugin.EnqueueExtensions = (*Set)(nil)
-	_ plugin.BindSteps         = (*Set)(nil)
-)
+var _ plugin.BindSteps = (*Set)(nil)
 
 // NewSet returns the extenders of a configuration that was checked. Failures that are passed over are logged, many of one kind as a few lines.
 func NewSet(configs []configv1.Extender, log logr.Logger) (*Set, error) {
@@ -63,11 +60,12 @@ func (s *Set) Extenders() []plugin.Extender {
 // Name returns the name under which pods are parked that an extender rejected.
 func (s *Set) Name() string { return plugin.ExtenderName }
 
-// EventsToRegister registers for everything: it is not known what helps an extender.
-func (s *Set) EventsToRegister() []model.EventToRegister { return plugin.DefaultEvents() }
-
-// Reads returns the kinds of the events.
-func (s *Set) Reads() []model.Kind { return plugin.DefaultEventKinds() }
+// Reads returns the kinds, besides pods and nodes, whose events have pods tried again that an extender rejected: it is not known what helps an extender.
+func (s *Set) Reads() []model.Kind {
+	return []model.Kind{
+		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind, model.CSIStorageCapacityKind,
+	}
+}
 
 // Binds reports whether any extender binds pods.
 func (s *Set) Binds() bool {
