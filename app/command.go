@@ -115,8 +115,8 @@ func (o *options) run(cmd *cobra.Command) error {
 	if err := o.writeConfig(c); err != nil || o.writeConfigTo != "" {
 		return err
 	}
-	if err := o.checkExtenders(c); err != nil {
-		return usage(err)
+	if c.Extenders != nil {
+		defer c.Extenders.Close()
 	}
 	for _, note := range c.Notes {
 		klog.Background().Info("Accepted, but " + note)

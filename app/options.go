@@ -42,8 +42,6 @@ type options struct {
 	// reportsPerSecond bounds the conditions and events that are written.
 	reportsPerSecond int
 	tracing          string
-	// ignoreExtenders has pods bound without extenders that kube-scheduler would ask about every pod.
-	ignoreExtenders bool
 	// audit has invariants checked after every round.
 	audit bool
 	// added are the options of the command, and outside is what they add once they are checked.
@@ -75,7 +73,6 @@ const (
 	deprecatedSet          = "deprecated"
 	leaderElectionSet      = "leader election"
 	selfSignedHost, loopIP = "localhost", "127.0.0.1"
-	ignoreExtendersFlag    = "berth-ignore-extenders"
 	auditFlag              = "berth-audit"
 )
 
@@ -132,9 +129,6 @@ func (o *options) addFlags() {
 		"written per second at most. Bindings are not counted, and go before them.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
-	fs.BoolVar(&o.ignoreExtenders, ignoreExtendersFlag, false, "Bind pods without the extenders of the configuration, which this version "+
-		"does not ask. Without this flag, a configuration with an extender that filters nodes for every pod, or binds every pod, is refused. "+
-		"Pods that request a resource that an extender manages stay pending either way.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
 		"happened, and exit if one is violated. That counts everything again, and decides again about every rejection that is remembered, which costs time: in a large cluster far more than the decisions do.")
 }
@@ -193,8 +187,8 @@ func (o *options) configuration() (*config.Config, error) {
 		Gates:   o.gates,
 		Limited: limited && o.config == "",
 
-		IgnoreExtenders: o.ignoreExtenders,
-		Outside:         o.outside,
+		AskExtenders: true,
+		Outside:      o.outside,
 		Edit: func(c *configv1.KubeSchedulerConfiguration) {
 			if o.config == "" {
 				o.editDeprecated(c)
@@ -202,17 +196,6 @@ func (o *options) configuration() (*config.Config, error) {
 			o.editElection(c)
 		},
 	})
-}
-
-// checkExtenders refuses to run without extenders that kube-scheduler would ask about every pod, unless a flag accepts that.
-func (o *options) checkExtenders(c *config.Config) error {
-	if o.ignoreExtenders {
-		return nil
-	}
-	if err := c.CheckExtenders(); err != nil {
-		return &config.Error{File: o.config, Err: fmt.Errorf("%w (--%s accepts that)", err, ignoreExtendersFlag)}
-	}
-	return nil
 }
 
 func (o *options) editDeprecated(c *configv1.KubeSchedulerConfiguration) {

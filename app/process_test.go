@@ -142,12 +142,8 @@ func TestMistakes(t *testing.T) {
 			"profiles[0].pluginConfig[0].args.hardPodAffinityWeight: Invalid value: 101: not in valid range [0, 100]"},
 		{"duration in the file", nil, "leaderElection: {retryPeriod: soon}\n", 2, `invalid duration "soon"`},
 		{"lease in the file", nil, "leaderElection: {leaseDuration: 5s}\n", 2, "leaderElection.leaseDuration: Invalid value"},
-		{"extender that filters", nil, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter}]\n", 2,
-			`extenders[0].filterVerb: Invalid value: "filter": this version of Berth does not ask extenders: pods would go to nodes that it rejects (--berth-ignore-extenders accepts that)`},
-		{"extender that binds", nil, "extenders: [{urlPrefix: \"http://x\", prioritizeVerb: p, weight: 1}, {urlPrefix: \"http://x\", bindVerb: bind}]\n", 2,
-			`extenders[1].bindVerb: Invalid value: "bind"`},
-		{"extender that is ignored", []string{"--berth-ignore-extenders"}, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter}]\n", 1, "Berth does not support extenders yet; pods are bound without it"},
-		{"extender of a resource", nil, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter, managedResources: [{name: example.com/gpu}]}]\n", 1, "pods that request a resource that it manages stay pending"},
+		{"extender without its files", nil, "extenders: [{urlPrefix: \"https://x\", filterVerb: filter, tlsConfig: {caFile: /none}}]\n", 2, "couldn't build extenders: extenders[0].tlsConfig: "},
+		{"extender", nil, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter, httpTimeout: -1s}]\n", 1, "extenders[0].httpTimeout -1s would be no limit: 5s is used"},
 		{"kubeconfig in the file", nil, "clientConnection: {kubeconfig: /none}\n", 1, "clientConnection.kubeconfig of "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -94,8 +94,8 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	if len(scheduler.Barring) > 0 {
 		fmt.Fprintf(w, "Note: these are configured, and Berth does not have them yet; pods that need one of them stay pending: %s\n", strings.Join(scheduler.Barring, ", "))
 	}
-	if err := scheduler.CheckExtenders(); err != nil {
-		fmt.Fprintf(w, "Note: no pod is placed: %v; \"berth scheduler\" refuses this configuration\n", err)
+	for _, note := range scheduler.Unasked {
+		fmt.Fprintf(w, "Note: %s\n", note)
 	}
 	if names := scheduler.WithoutEffect(); len(names) > 0 {
 		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(names, ", "))

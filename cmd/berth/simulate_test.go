@@ -142,7 +142,6 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 {apiVersion: v1, kind: Pod, metadata: {name: plain}, spec: {containers: [{name: m, image: x}]}}
 `
 	const devices = `0/1 nodes are available: DynamicResources is not part of this version of Berth: the pod uses resource claim "gpu".`
-	const extender = "0/1 nodes are available: Asking extenders is not part of this version of Berth: extenders[0] has a say about every pod."
 	config := filepath.Join(t.TempDir(), "scheduler.yaml")
 	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: \"http://x\", filterVerb: f}]\n"
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
@@ -155,8 +154,8 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 		notes         []string
 	}{
 		{"defaults", nil, devices, "Scheduled", []string{"pods that need one of them stay pending: DynamicResources\n"}},
-		{"extender", []string{"--config", config}, devices, extender, []string{
-			`no pod is placed: extenders[0].filterVerb: Invalid value: "f": this version of Berth does not ask extenders`, "DynamicResources, Extender\n",
+		{"extender", []string{"--config", config}, devices, "Scheduled", []string{
+			"Note: extenders[0] (http://x) is not asked; the scheduler asks it about every pod: it filters nodes\n", "pods that need one of them stay pending: DynamicResources\n",
 		}},
 	} {
 		code, out, stderr := simulated(t, cluster, append(row.args, "-f", "-")...)

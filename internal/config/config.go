@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/outside/extender"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/queue"
 )
@@ -30,8 +31,7 @@ type Config struct {
 	BackoffInitial, BackoffMax time.Duration
 	// Missing lists the enabled plugins that Berth lacks, sorted.
 	Missing []string
-	// Barring lists the missing parts that keep pods pending which they would have judged, sorted: plugins of Missing, and Extender. The other
-	// plugins of Missing have no effect.
+	// Barring lists the plugins of Missing that keep pods pending which they would have judged, sorted. The others have no effect.
 	Barring []string
 
 	// Kubeconfig is the path of the kubeconfig file to use; empty if the configuration names none.
@@ -43,16 +43,20 @@ type Config struct {
 	QPS   float32
 	Burst int
 
+	// Extenders are those that the profiles ask; nil if there are none. Unasked has a note on each extender that the configuration has and the profiles do not
+	// ask.
+	Extenders *extender.Set
+	Unasked   []string
+
 	// Notes list what was accepted but has no effect, and why.
 	Notes []string
 	reads []model.Kind
 
 	file string // as it was given; empty if there is none
-	// known are the plugins that the profiles may have, and ignoreExtenders is that of the request: Build takes them again.
-	known           registry
-	ignoreExtenders bool
-	outside         []madeOutside
-	enablesOutside  bool
+	// known are the plugins that the profiles may have: Build takes them again.
+	known          registry
+	outside        []madeOutside
+	enablesOutside bool
 
 	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
@@ -71,8 +75,9 @@ type Request struct {
 	Edit func(*configv1.KubeSchedulerConfiguration)
 	// Limited means that Edit sets QPS or burst of the client connection, so that these limits apply.
 	Limited bool
-	// IgnoreExtenders means that pods are bound without the extenders that judge every pod. Otherwise no pod is bound while there is one.
-	IgnoreExtenders bool
+	// AskExtenders means that the profiles ask the extenders of the configuration, over the network. A simulation must not: extenders bind pods, and take
+	// the time that they take.
+	AskExtenders bool
 	// Outside are the plugins from outside that the configuration may name; nil means none.
 	Outside *Outside
 }
@@ -171,14 +176,13 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Kubeconfig:         source.ClientConnection.Kubeconfig,
 		ContentType:        source.ClientConnection.ContentType,
 		AcceptContentTypes: source.ClientConnection.AcceptContentTypes,
-		Notes:              slices.Concat(notes(source), notesOnExtenders(source.Extenders, r.IgnoreExtenders), notesOnGates(gates)),
+		Notes:              slices.Concat(notes(source), notesOnExtenders(source.Extenders), notesOnGates(gates)),
 		Flagz:              gates.Enabled(componentFlagz),
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 
-		known:           known,
-		ignoreExtenders: r.IgnoreExtenders,
+		known: known,
 	}
 	if connection.QPS != 0 || connection.Burst != 0 || r.Limited {
 		c.QPS, c.Burst = source.ClientConnection.QPS, int(source.ClientConnection.Burst)
@@ -186,7 +190,9 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 	if err := c.addProfiles(nil); err != nil {
 		return nil, fmt.Errorf("initializing profiles: %w", err)
 	}
-	c.barExtenders(r.IgnoreExtenders)
+	if err := c.addExtenders(r.AskExtenders); err != nil {
+		return nil, err
+	}
 	c.Notes = append(c.Notes, c.notesOnIgnored()...)
 	return c, nil
 }
@@ -205,7 +211,7 @@ func (c *Config) Build(ctx context.Context, host Host) (*Config, error) {
 		}
 		return nil, err
 	}
-	full.barExtenders(c.ignoreExtenders)
+	full.askExtenders()
 	full.outside = h.made
 	for _, complete := range h.complete {
 		complete()
@@ -255,10 +261,15 @@ func (c *Config) addProfiles(h *hosting) error {
 	c.Missing = slices.Compact(c.Missing)
 	slices.Sort(c.Barring)
 	c.Barring = slices.Compact(c.Barring)
-	c.reads = append(c.reads, model.PodKind, model.NodeKind)
+	c.addReads(model.PodKind, model.NodeKind)
+	return nil
+}
+
+// addReads adds kinds to watch.
+func (c *Config) addReads(more ...model.Kind) {
+	c.reads = append(c.reads, more...)
 	slices.Sort(c.reads)
 	c.reads = slices.Compact(c.reads)
-	return nil
 }
 
 // WithoutEffect returns the plugins of Missing that keep no pod pending, sorted.

@@ -6,82 +6,82 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/plugins/absent"
+	"github.com/berth-scheduler/berth/internal/outside/extender"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 )
 
-// Berth does not call extenders yet. An extender that only scores or helps to preempt would only make placements better. One that filters or
-// binds may keep a pod off a node, so the pods that it judges must not be bound.
-
-// decides reports whether an extender filters or binds.
-func decides(e *configv1.Extender) bool { return e.FilterVerb != "" || e.BindVerb != "" }
-
-// CheckExtenders returns an error for each field by which an extender judges every pod: extenders are not called, so no pod could be bound. It
-// is nil if there is none.
-func (c *Config) CheckExtenders() error {
-	var errs field.ErrorList
-	for i := range c.Source.Extenders {
-		e, path := &c.Source.Extenders[i], field.NewPath("extenders").Index(i)
-		if len(e.ManagedResources) > 0 {
-			continue
-		}
-		for _, verb := range []struct{ field, value, without string }{
-			{"filterVerb", e.FilterVerb, "pods would go to nodes that it rejects"},
-			{"bindVerb", e.BindVerb, "pods would be bound without it"},
-		} {
-			if verb.value != "" {
-				errs = append(errs, field.Invalid(path.Child(verb.field), verb.value, "this version of Berth does not ask extenders: "+verb.without))
-			}
-		}
+// addExtenders makes the extenders of the configuration, if they are to be asked, and adds them to the profiles.
+func (c *Config) addExtenders(ask bool) error {
+	if len(c.Source.Extenders) == 0 {
+		return nil
 	}
-	return errs.ToAggregate()
+	if !ask {
+		c.Unasked = unasked(c.Source.Extenders)
+		return nil
+	}
+	set, err := extender.NewSet(c.Source.Extenders, klog.Background())
+	if err != nil {
+		return fmt.Errorf("couldn't build extenders: %w", err)
+	}
+	c.Extenders = set
+	c.askExtenders()
+	return nil
 }
 
-// barExtenders adds the stand-in for the extenders that decide to every profile, if there are any. ignore leaves out those that judge every pod.
-func (c *Config) barExtenders(ignore bool) {
-	var barring []absent.Extender
-	for i := range c.Source.Extenders {
-		e := &c.Source.Extenders[i]
-		if !decides(e) || ignore && len(e.ManagedResources) == 0 {
-			continue
-		}
-		var managed []string
-		for _, r := range e.ManagedResources {
-			managed = append(managed, r.Name)
-		}
-		barring = append(barring, absent.Extender{Field: fmt.Sprintf("extenders[%d]", i), Managed: managed})
-	}
-	if len(barring) == 0 {
+// askExtenders adds the extenders to the profiles, which all have the same.
+func (c *Config) askExtenders() {
+	if c.Extenders == nil {
 		return
 	}
-	c.Barring = append(c.Barring, absent.ExtenderName)
-	slices.Sort(c.Barring)
-	plugin := absent.NewExtenders(barring)
+	all := c.Extenders.Extenders()
 	for _, p := range c.Profiles {
-		p.PreFilters = append(p.PreFilters, plugin)
-		p.EnqueueExtensions = append(p.EnqueueExtensions, plugin)
+		p.Extenders = all
+		if c.Extenders.Binds() {
+			p.BindSteps = append([]plugin.BindSteps{c.Extenders}, p.BindSteps...) // as in kube-scheduler, before all Bind plugins
+		}
 	}
+	c.addReads(c.Extenders.Reads()...)
 }
 
-// notesOnExtenders returns a note on what happens to each extender.
-func notesOnExtenders(extenders []configv1.Extender, ignore bool) []string {
+// unasked returns a note on each extender that is not asked.
+func unasked(extenders []configv1.Extender) []string {
 	var notes []string
 	for i := range extenders {
 		e := &extenders[i]
-		text := "no pod waits for it"
-		switch {
-		case !decides(e):
-		case len(e.ManagedResources) > 0:
-			text = "pods that request a resource that it manages stay pending"
-		case ignore:
-			text = "pods are bound without it"
-		default:
-			text = "all pods stay pending"
+		var does []string
+		for _, verb := range []struct{ value, does string }{
+			{e.FilterVerb, "filters nodes"}, {e.PrioritizeVerb, "rates nodes"}, {e.PreemptVerb, "chooses victims"}, {e.BindVerb, "binds pods"},
+		} {
+			if verb.value != "" {
+				does = append(does, verb.does)
+			}
 		}
-		notes = append(notes, fmt.Sprintf("extenders[%d] is not asked: Berth does not support extenders yet; %s", i, text))
+		of := "every pod"
+		if len(e.ManagedResources) > 0 {
+			var names []string
+			for _, r := range e.ManagedResources {
+				names = append(names, r.Name)
+			}
+			of = "pods that request " + strings.Join(names, ", ")
+		}
+		if len(does) > 0 {
+			notes = append(notes, fmt.Sprintf("extenders[%d] (%s) is not asked; the scheduler asks it about %s: it %s", i, e.URLPrefix, of, strings.Join(does, ", ")))
+		}
+	}
+	return notes
+}
+
+// notesOnExtenders returns a note on each value that is accepted and not followed.
+func notesOnExtenders(extenders []configv1.Extender) []string {
+	var notes []string
+	for i := range extenders {
+		if timeout := extenders[i].HTTPTimeout.Duration; timeout < 0 {
+			notes = append(notes, fmt.Sprintf("extenders[%d].httpTimeout %v would be no limit: %v is used", i, timeout, defaultExtenderTimeout))
+		}
 	}
 	return notes
 }

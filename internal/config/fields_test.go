@@ -92,7 +92,7 @@ var podFields = map[reflect.Type]map[string]fate{
 		"TTY":                      "not read: the kubelet's",
 	},
 	reflect.TypeFor[v1.ResourceRequirements](): {
-		"Limits":   "not read: requests count, and admission makes them of limits; extenders read them, which have a bar of their own",
+		"Limits":   "not read: requests count, and admission makes them of limits; extenders read them, which judge for themselves",
 		"Requests": "read by NodeResourcesFit, NodeResourcesBalancedAllocation",
 		"Claims":   "not read: they name entries of spec.resourceClaims",
 	},

@@ -122,7 +122,7 @@ func TestNotes(t *testing.T) {
 kind: KubeSchedulerConfiguration
 parallelism: 4
 percentageOfNodesToScore: 30
-extenders: [{urlPrefix: "http://localhost"}]
+extenders: [{urlPrefix: "http://localhost", httpTimeout: -1s}]
 profiles:
 - schedulerName: a
   percentageOfNodesToScore: 20
@@ -134,7 +134,7 @@ profiles:
 	got := strings.Join(c.Notes, "\n")
 	for _, want := range []string{
 		"percentageOfNodesToScore has no effect", "percentageOfNodesToScore of profile a has no effect", "parallelism has no effect",
-		"extenders[0] is not asked", "feature gate SchedulerPopFromBackoffQ=false has no effect",
+		"extenders[0].httpTimeout", "feature gate SchedulerPopFromBackoffQ=false has no effect",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("notes lack %q:\n%s", want, got)

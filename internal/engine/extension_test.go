@@ -248,7 +248,7 @@ func TestOfAWaveOneIsSearchedFor(t *testing.T) {
 	reject(5, 0)
 }
 
-// volumes is a Reserve, Permit, PreBind and PostBind plugin.
+// volumes is a Reserve, Permit, PreBind and PostBind plugin, and binds pods by a step.
 type volumes struct{ fails string }
 
 func (*volumes) Name() string { return "Volumes" }
@@ -272,6 +272,10 @@ func (v *volumes) PreBind(_ state.View, p *plan.Placement) ([]plan.Step, error) 
 	return []plan.Step{{Write: &plan.Write{Name: p.Holds[0].Object.Name}}}, v.failing("PreBind")
 }
 
+func (v *volumes) BindSteps(state.View, *plan.Placement) ([]plan.Step, error) {
+	return []plan.Step{{}}, v.failing("Bind")
+}
+
 func (v *volumes) PostBind(state.View, *plan.Placement) ([]plan.Step, error) {
 	return []plan.Step{{}}, v.failing("PostBind")
 }
@@ -282,7 +286,7 @@ func TestPlacementHoldsAndSteps(t *testing.T) {
 	v := &volumes{}
 	b := withPlugins(t, 3, func(p *plugin.Profile) {
 		p.Reserve, p.Permit = append(p.Reserve, v), append(p.Permit, v)
-		p.PreBind, p.PostBind = append(p.PreBind, v), append(p.PostBind, v)
+		p.PreBind, p.BindSteps, p.PostBind = append(p.PreBind, v), append(p.BindSteps, v), append(p.PostBind, v)
 	})
 	pod := b.pod(0, shapes["plain"])
 	d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
@@ -290,14 +294,14 @@ func TestPlacementHoldsAndSteps(t *testing.T) {
 	for _, s := range d.Placements[0].Steps {
 		steps = append(steps, s.Stage.String()+" "+s.Plugin)
 	}
-	if got := strings.Join(steps, ", "); got != "Permit Volumes, PreBind Volumes, PostBind Volumes" || d.Placements[0].Steps[1].Write.Name != "volume-of-pod-0" {
+	if got := strings.Join(steps, ", "); got != "Permit Volumes, PreBind Volumes, Bind Volumes, PostBind Volumes" || d.Placements[0].Steps[1].Write.Name != "volume-of-pod-0" {
 		t.Errorf("steps: %s", got)
 	}
 	b.state.Assume(d.Placements...)
 	if holders := b.state.View().Holders(model.Ref{Name: "volume-of-pod-0"}); len(holders) != 1 || holders[0].Pod != pod.Key() {
 		t.Errorf("the volume is held by %v", holders)
 	}
-	for _, point := range []string{"Reserve", "Permit", "PreBind", "PostBind"} {
+	for _, point := range []string{"Reserve", "Permit", "PreBind", "Bind", "PostBind"} {
 		v.fails = point
 		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(1, shapes["plain"])))
 		if want := "running " + point + ` plugin "Volumes": no`; d.Outcome != plan.Failed || d.Err.Error() != want || len(d.Placements) != 0 {

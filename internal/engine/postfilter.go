@@ -14,11 +14,12 @@ import (
 )
 
 // postFilter runs the PostFilter plugins, in order, until one ends the chain, as it does when it has made room. counts are the objections to the
-// nodes; nil if PreFilter rejected the pod. Whatever plugins find, the pod is rejected in this turn; an error is a part of the rejection's text.
-func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts) {
+// nodes; nil if PreFilter rejected the pod. Whatever plugins find, the pod is rejected in this turn; an error is a part of the rejection's text. It returns
+// whether what they say holds in this turn alone.
+func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts) (passing bool) {
 	if len(of.profile.PostFilters) == 0 {
 		d.Nominations = clearNomination(of.pod)
-		return
+		return false
 	}
 	e.enter(PostFilter)
 	own := *of // a copy, so that cycles of placed pods stay on the stack
@@ -32,8 +33,9 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 		result, err := p.PostFilter(c, own.pod)
 		if err != nil {
 			d.PostFilter, d.PostFilterErr = err.Error(), err
-			return
+			return true
 		}
+		passing = passing || result.Passing
 		if result.Nomination != plan.Keep {
 			last = result
 		}
@@ -55,6 +57,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	for _, pod := range last.Outranked {
 		d.Nominations = append(d.Nominations, plan.Nomination{Pod: pod, Mode: plan.Clear})
 	}
+	return passing
 }
 
 // nothingHelps is what PostFilter plugins said about pods of a remembered rejection for which they found nothing to do.
@@ -77,8 +80,8 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 		d.PostFilter = had.text
 		return
 	}
-	e.postFilter(c, d, &r.objectionCounts)
-	nothing := len(d.Evictions) == 0 && len(d.Nominations) == 0 && d.PostFilterErr == nil // a plugin that failed has found nothing out
+	passing := e.postFilter(c, d, &r.objectionCounts) // a plugin that failed has found nothing out
+	nothing := len(d.Evictions) == 0 && len(d.Nominations) == 0 && !passing
 	if same && (!nothing || d.PostFilter != had.text) {
 		e.doubts = append(e.doubts, fmt.Sprintf("what PostFilter plugins say about pod %s was remembered as %q; now it is %q", c.pod, had.text, d.PostFilter))
 	}
@@ -103,6 +106,9 @@ var _ plugin.Cycle = (*postFilterCycle)(nil)
 
 // View returns the view of the cycle.
 func (p *postFilterCycle) View() state.View { return p.cycle.view }
+
+// Extenders returns those of the profile.
+func (p *postFilterCycle) Extenders() []plugin.Extender { return p.cycle.profile.Extenders }
 
 // PreFiltered reports whether the plugin has run at PreFilter: it is in the order, and no plugin before it rejected the pod.
 func (p *postFilterCycle) PreFiltered(name string) bool {

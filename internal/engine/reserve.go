@@ -26,6 +26,11 @@ func (p *profile) reserve(v state.View, placement *plan.Placement, slot int32) e
 			return err
 		}
 	}
+	for _, x := range p.BindSteps {
+		if err := addSteps(placement, plan.Bind, x, v, x.BindSteps); err != nil {
+			return err
+		}
+	}
 	p.outsideSteps(plan.Bind, placement)
 	for _, x := range p.PostBind {
 		if err := addSteps(placement, plan.PostBind, x, v, x.PostBind); err != nil {

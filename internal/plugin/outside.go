@@ -94,8 +94,9 @@ type Extender interface {
 	Filter(pod *v1.Pod, nodes []*v1.Node) (ExtenderVerdicts, error)
 	// Prioritize returns what to add to the totals of nodes, by name: score times weight, on the scale of totals.
 	Prioritize(pod *v1.Pod, nodes []*v1.Node) (map[string]int64, error)
-	// ProcessPreemption returns which of the candidates, by node, are left, with which victims.
-	ProcessPreemption(pod *v1.Pod, victims map[string]*extenderv1.Victims) (map[string]*extenderv1.Victims, error)
+	// ProcessPreemption returns which of the candidates, by node, are left, with which victims: names and UIDs as the extender sent them, which may be
+	// of no node and no pod. Values may be nil.
+	ProcessPreemption(pod *v1.Pod, victims map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error)
 	// Bind binds a pod.
 	Bind(binding *v1.Binding) error
 }
@@ -112,3 +113,11 @@ type ExtenderVerdicts struct {
 
 // ExtenderName is the name under which pods are parked that an extender rejected.
 const ExtenderName = "Extender"
+
+// BindSteps binds pods otherwise than by a Bind plugin's object: an extender, or a Bind plugin from outside.
+type BindSteps interface {
+	Plugin
+	// BindSteps returns the step by which the pod is bound, which has a Call. None means that this plugin does not bind the pod, and so does a Call that
+	// was skipped: the next plugin does, and at the end the first of the Bind plugins. An error sends the pod back to the queue.
+	BindSteps(v state.View, p *plan.Placement) ([]plan.Step, error)
+}

@@ -145,6 +145,8 @@ type PostFilterResult struct {
 	Evictions []plan.Eviction
 	// Outranked are pods that lose their nomination to that node.
 	Outranked []*model.Pod
+	// Passing means that it holds in this turn alone, whatever stays as it is: it depends on what was said outside of the scheduler.
+	Passing bool
 }
 
 // Cycle is a pod's turn after its filters, as PostFilter plugins see it. It is valid until PostFilter returns.
@@ -175,6 +177,9 @@ type Cycle interface {
 	// RejectionIn returns why the filters reject a node in a dry run of View as it is, without the pods that are nominated to it; zero if they do not.
 	// The error is that of a filter, or says why filters cannot be run.
 	RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error)
+
+	// Extenders returns the extenders of the profile, in the order in which they are asked.
+	Extenders() []Extender
 
 	// OnlyUsage reports whether the filters read nothing of the pods on a node but what they occupy. A Use of a node then says as much as a dry run,
 	// and costs less.

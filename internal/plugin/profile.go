@@ -27,8 +27,10 @@ type Profile struct {
 	Reserve     []Reserve
 	Permit      []Permit
 	PreBind     []PreBind
-	Bind        []Bind
-	PostBind    []PostBind
+	// BindSteps are tried before Bind, in this order.
+	BindSteps []BindSteps
+	Bind      []Bind
+	PostBind  []PostBind
 	// Outside runs those of the plugins that come from outside; nil if there is none.
 	Outside Outside
 	// Extenders are asked after Filters, beside Scores, and at preemption and Bind.

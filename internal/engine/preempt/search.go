@@ -6,7 +6,8 @@
 // The rules are those of kube-scheduler's DefaultPreemption, except that all nodes are candidates, and that equals are decided by Cycle.Tie.
 //
 // Most nodes are never tried. For each node a bound is known, than which its candidate cannot be better; nodes are tried in the order of their bounds
-// until no bound is better than the best candidate. Bounds follow from sums, and are kept from one turn to the next.
+// until no bound is better than the best candidate. Bounds follow from sums, and are kept from one turn to the next. Where an extender has a say about
+// victims all nodes are tried, and it is asked about all candidates.
 package preempt
 
 import (
@@ -59,8 +60,8 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 	return ""
 }
 
-// Search returns the best candidate. If there is none, the rejection says why not, node by node. An error means that no candidate was found, and that
-// for some nodes it could not be found out.
+// Search returns the best candidate. If there is none, the rejection says why not, node by node; it is nil if extenders left none. An error means that no
+// candidate was found, and that for some nodes it could not be found out, or that an extender could not be asked.
 func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error) {
 	var potential []int32
 	nodes := c.PotentialNodes()
@@ -69,10 +70,14 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 		potential = c.Potential()
 	}
 	s := search{cycle: c, pod: pod, memory: memoryOf(c), onlyUsage: c.OnlyUsage(), objections: map[plugin.Objection]int{}}
+	by := advisers(c, pod)
 	switch v := c.View(); {
 	case nodes == 0:
 	case !below:
 		s.withoutVictims = nodes
+	case len(by) > 0:
+		s.onlyUsage = s.onlyUsage && len(v.Touched()) == 0
+		s.tryAll(potential)
 	case len(v.Touched()) > 0: // bounds are about the pods of the state
 		s.onlyUsage = false
 		for _, slot := range potential {
@@ -87,6 +92,9 @@ func Search(c plugin.Cycle, pod *model.Pod) (*Candidate, *plan.Rejection, error)
 	}
 	c.Worked(s.rated(), s.tried)
 	switch {
+	case s.best != nil && len(by) > 0:
+		found, err := s.advised(by)
+		return found, nil, err
 	case s.best != nil:
 		return s.best, nil, nil
 	case len(s.errs) > 0:
@@ -119,6 +127,8 @@ type search struct {
 	withoutVictims int
 	objections     map[plugin.Objection]int
 	errs           []failure
+	// candidates are all that were found, by node, where extenders have a say about them; nil otherwise.
+	candidates map[string]*Candidate
 	// known are what was found on nodes for pods like this one, nil if that is not kept; recalled counts the nodes that need not be tried again because
 	// there is no candidate, by the position of their reasons.
 	known    *findings
@@ -312,6 +322,9 @@ func (s *search) try(slot int32) {
 			s.bounds.learn(slot, r)
 		case s.known != nil:
 			s.known.learn(slot, r)
+		}
+		if s.candidates != nil {
+			s.candidates[s.cycle.View().Node(slot).Name()] = &found
 		}
 		if s.best == nil || r.isBetter(&s.rank) {
 			s.best, s.rank = &found, r

@@ -1,4 +1,4 @@
-// Package absent rejects pods that need a part of kube-scheduler which this version of Berth lacks: plugins, and extenders.
+// Package absent rejects pods that need a part of kube-scheduler which this version of Berth lacks.
 //
 // It takes a pod; it gives the rejection of a pod that the missing part would have judged, with a text that names the part and why the pod needs
 // it. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: without the part it is unknown

@@ -102,33 +102,6 @@ func TestNew(t *testing.T) {
 	}
 }
 
-func TestExtenders(t *testing.T) {
-	const says = "Asking extenders is not part of this version of Berth: "
-	managing := []Extender{{"extenders[1]", []string{"example.com/gpu"}}, {"extenders[2]", []string{"example.com/nic", "example.com/fpga"}}}
-	everything := append(managing, Extender{Field: "extenders[3]"})
-	for _, row := range []struct {
-		name      string
-		extenders []Extender
-		spec      v1.PodSpec
-		want      string
-	}{
-		{"no demand", managing, v1.PodSpec{}, ""},
-		{"other", managing, v1.PodSpec{Containers: []v1.Container{resources("example.com/other", "1", "1")}}, ""},
-		{"request", managing, v1.PodSpec{Containers: []v1.Container{{}, resources("example.com/gpu", "1", "")}}, says + "extenders[1] manages example.com/gpu, which the pod requests"},
-		{"request of 0", managing, v1.PodSpec{Containers: []v1.Container{resources("example.com/gpu", "0", "")}}, says + "extenders[1] manages example.com/gpu, which the pod requests"},
-		{"limit", managing, v1.PodSpec{Containers: []v1.Container{resources("example.com/nic", "", "1")}}, says + "extenders[2] manages example.com/nic, which the pod requests"},
-		{"init container", managing, v1.PodSpec{InitContainers: []v1.Container{resources("example.com/fpga", "1", "")}}, says + "extenders[2] manages example.com/fpga, which the pod requests"},
-		{"pod level", managing, v1.PodSpec{Resources: &v1.ResourceRequirements{Requests: resources("example.com/gpu", "1", "").Resources.Requests}}, ""},
-		{"everything", everything, v1.PodSpec{}, says + "extenders[3] has a say about every pod"},
-	} {
-		p := NewExtenders(row.extenders)
-		pod := model.NewPod(&v1.Pod{Spec: row.spec})
-		if got := p.PreFilter(state.View{}, pod).Rejection; got != row.want || p.Skips(pod) != (got == "") || p.Name() != "Extender" {
-			t.Errorf("%s: %s says %q, want %q", row.name, p.Name(), got, row.want)
-		}
-	}
-}
-
 // Only an update of the pod itself requeues it, and only one that removes the demand.
 func TestEventsToRegister(t *testing.T) {
 	p, err := New("DynamicResources")

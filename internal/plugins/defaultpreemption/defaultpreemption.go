@@ -55,6 +55,8 @@ func (*Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResu
 	switch {
 	case err != nil:
 		return plugin.PostFilterResult{}, fmt.Errorf(prefix+"%w", err)
+	case found == nil && rejection == nil:
+		return plugin.PostFilterResult{Message: prefix + "no candidate node for preemption", Passing: true}, nil
 	case found == nil:
 		return plugin.PostFilterResult{Message: prefix + rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
 	}

@@ -1,0 +1,135 @@
+package preempt
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// advisers returns the extenders that have a say about the victims of a pod.
+func advisers(c plugin.Cycle, pod *model.Pod) (advisers []plugin.Extender) {
+	for _, e := range c.Extenders() {
+		if e.Preempts() && e.IsInterested(pod.Object) {
+			advisers = append(advisers, e)
+		}
+	}
+	return advisers
+}
+
+// tryAll tries all nodes, and keeps the candidates. Extenders may want any of them.
+func (s *search) tryAll(slots []int32) {
+	s.candidates = map[string]*Candidate{}
+	for _, slot := range slots {
+		s.try(slot)
+	}
+}
+
+// advised returns the best of the candidates that extenders have left, with the victims that they chose; nil if they left none. Each is asked about what
+// those before it have left. Candidates may be on nodes, and victims may be pods, that the search did not find: extenders have the last word about them.
+func (s *search) advised(by []plugin.Extender) (*Candidate, error) {
+	left := s.candidates
+	for _, e := range by {
+		answer, err := e.ProcessPreemption(s.pod.Object, victimsOf(left))
+		var read map[string]*Candidate
+		if err == nil {
+			read, err = s.read(e, answer)
+		}
+		switch {
+		case err == nil:
+			left = read
+		case !e.IsIgnorable():
+			return nil, err
+		}
+		if len(left) == 0 {
+			return nil, nil
+		}
+	}
+	var best *Candidate
+	var bestRank rank
+	for _, name := range slices.Sorted(maps.Keys(left)) {
+		found := left[name]
+		if r := s.rankOfAdvised(found); best == nil || r.isBetter(&bestRank) {
+			best, bestRank = found, r
+		}
+	}
+	return best, nil
+}
+
+// victimsOf returns candidates as they are sent.
+func victimsOf(candidates map[string]*Candidate) map[string]*extenderv1.Victims {
+	all := make(map[string]*extenderv1.Victims, len(candidates))
+	for name, found := range candidates {
+		pods := make([]*v1.Pod, len(found.Victims))
+		for i, victim := range found.Victims {
+			pods[i] = victim.Object
+		}
+		all[name] = &extenderv1.Victims{Pods: pods, NumPDBViolations: int64(found.Violations)}
+	}
+	return all
+}
+
+// read returns the candidates of an extender's answer. A node or a victim that is not there is an error, and so is a node without victims, unless the
+// extender may be ignored: then it is left out.
+func (s *search) read(e plugin.Extender, answer map[string]*extenderv1.MetaVictims) (map[string]*Candidate, error) {
+	v := s.cycle.View()
+	read := make(map[string]*Candidate, len(answer))
+	var empty []string
+	for _, name := range slices.Sorted(maps.Keys(answer)) {
+		slot, ok := v.Slot(name)
+		if !ok {
+			return nil, fmt.Errorf("nodeinfo not found for node name %q", name)
+		}
+		if answer[name] == nil || len(answer[name].Pods) == 0 {
+			empty = append(empty, name)
+			continue
+		}
+		on := map[string]*model.Pod{}
+		for pod := range v.PodsOn(slot) {
+			on[string(pod.UID)] = pod
+		}
+		found := &Candidate{Slot: slot, Violations: int(answer[name].NumPDBViolations)}
+		for _, meta := range answer[name].Pods {
+			var victim *model.Pod
+			if meta != nil {
+				victim = on[meta.UID]
+			}
+			if victim == nil {
+				return nil, fmt.Errorf("extender: %v claims to preempt pod (UID: %v) on node: %v, but the pod is not found on that node", e.Name(), meta, name)
+			}
+			if !slices.Contains(found.Victims, victim) { // a pod is evicted once, however often it was named
+				found.Victims = append(found.Victims, victim)
+			}
+		}
+		read[name] = found
+	}
+	if len(empty) > 0 && !e.IsIgnorable() {
+		return nil, fmt.Errorf("expected at least one victim pod on node %q", empty[0])
+	}
+	return read, nil
+}
+
+// rankOfAdvised is rankOf for victims in the order in which an extender named them. As in kube-scheduler, the first counts as the most important.
+func (s *search) rankOfAdvised(c *Candidate) rank {
+	r := rank{
+		violations: int32(min(max(c.Violations, math.MinInt32), math.MaxInt32)), highest: c.Victims[0].Priority, count: int32(len(c.Victims)),
+		start: startOf(c.Victims[0]), tie: s.cycle.Tie(c.Slot),
+	}
+	highest := c.Victims[0].Priority // of all
+	for _, pod := range c.Victims {
+		r.sum += weightOf(pod.Priority)
+		switch {
+		case pod.Priority > highest:
+			highest, r.start = pod.Priority, startOf(pod)
+		case pod.Priority == highest:
+			r.start = min(r.start, startOf(pod))
+		}
+	}
+	return r
+}

@@ -1,0 +1,287 @@
+// Package extender asks extenders: services outside of the scheduler that filter and rate nodes, choose victims and bind pods, over HTTP.
+//
+// It takes the extenders of a checked configuration; it gives a plugin.Extender for each, and the step by which one of them binds a pod. It owns the
+// connections. It never decides what becomes of a pod: the engine does, with what extenders answered.
+//
+// Requests, and what counts as a failure, are kube-scheduler's: JSON that is posted to the prefix and the verb, and a response with status 200. A response
+// may be wrong in any way; then it is an error, or it is left out, and nothing else happens.
+package extender
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/apimachinery/pkg/util/sets"
+	restclient "k8s.io/client-go/rest"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+const (
+	// timeoutDefault is for extenders without a timeout. One that is negative would mean that the scheduler waits for ever.
+	timeoutDefault = 5 * time.Second
+	// responseMax is how many bytes are read of a response, besides twice the size of the request: an extender may send all nodes back.
+	responseMax = 64 << 20
+	// restMax is how many bytes behind the answer are read so that the connection can be used again.
+	restMax = 64 << 10
+	// idleMax is how many connections to one extender are kept: as many as there are bindings in flight by default.
+	idleMax = 64
+	// scale brings an extender's scores to the scale of plugins'.
+	scale = plugin.MaxScore / extenderv1.MaxExtenderPriority
+)
+
+// Client asks one extender. It is safe for concurrent use.
+type Client struct {
+	config  configv1.Extender
+	managed sets.Set[v1.ResourceName]
+	http    *http.Client
+	log     logr.Logger
+	max     int64 // of bytes of a response, besides twice the request
+}
+
+var _ plugin.Extender = (*Client)(nil)
+
+// New returns a client of an extender. An error is about its TLS configuration. Failures that are passed over, because the extender may be ignored, are
+// logged.
+func New(config *configv1.Extender, log logr.Logger) (*Client, error) {
+	c := &Client{config: *config.DeepCopy(), managed: sets.New[v1.ResourceName](), log: log, max: responseMax}
+	for _, r := range config.ManagedResources {
+		c.managed.Insert(v1.ResourceName(r.Name))
+	}
+	tls, err := restclient.TLSConfigFor(tlsOf(config))
+	if err != nil {
+		return nil, err
+	}
+	timeout := config.HTTPTimeout.Duration
+	if timeout <= 0 {
+		timeout = timeoutDefault
+	}
+	transport := utilnet.SetTransportDefaults(&http.Transport{TLSClientConfig: tls, MaxIdleConnsPerHost: idleMax})
+	c.http = &http.Client{Transport: transport, Timeout: timeout}
+	return c, nil
+}
+
+// tlsOf returns the TLS configuration. As in kube-scheduler, enableHTTPS without a certificate authority means that the certificate is not verified.
+func tlsOf(config *configv1.Extender) *restclient.Config {
+	var of restclient.Config
+	if t := config.TLSConfig; t != nil {
+		of.TLSClientConfig = restclient.TLSClientConfig{
+			Insecure: t.Insecure, ServerName: t.ServerName,
+			CertFile: t.CertFile, KeyFile: t.KeyFile, CAFile: t.CAFile,
+			CertData: t.CertData, KeyData: t.KeyData, CAData: t.CAData,
+		}
+	}
+	if config.EnableHTTPS && of.CAFile == "" && len(of.CAData) == 0 {
+		of.Insecure = true
+	}
+	return &of
+}
+
+// Name returns the extender's URL, as it is configured.
+func (c *Client) Name() string { return c.config.URLPrefix }
+
+// IsIgnorable reports whether a turn goes on without the extender when it cannot be asked.
+func (c *Client) IsIgnorable() bool { return c.config.Ignorable }
+
+// Filters reports whether the extender filters nodes.
+func (c *Client) Filters() bool { return c.config.FilterVerb != "" }
+
+// Prioritizes reports whether it rates nodes.
+func (c *Client) Prioritizes() bool { return c.config.PrioritizeVerb != "" }
+
+// Preempts reports whether it has a say about victims.
+func (c *Client) Preempts() bool { return c.config.PreemptVerb != "" }
+
+// Binds reports whether it binds pods.
+func (c *Client) Binds() bool { return c.config.BindVerb != "" }
+
+// IsInterested reports whether the extender judges the pod. Requests and limits of containers count, of any amount; those of the whole pod do not.
+func (c *Client) IsInterested(pod *v1.Pod) bool {
+	return c.managed.Len() == 0 || c.manages(pod.Spec.Containers) || c.manages(pod.Spec.InitContainers)
+}
+
+func (c *Client) manages(containers []v1.Container) bool {
+	for i := range containers {
+		for _, list := range []v1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
+			for name := range list {
+				if c.managed.Has(name) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// argsOf returns the arguments of the verbs filter and prioritize: nodes, or their names for an extender that knows the nodes itself.
+func (c *Client) argsOf(pod *v1.Pod, nodes []*v1.Node) *extenderv1.ExtenderArgs {
+	args := &extenderv1.ExtenderArgs{Pod: pod}
+	if c.config.NodeCacheCapable {
+		names := make([]string, len(nodes))
+		for i, n := range nodes {
+			names[i] = n.Name
+		}
+		args.NodeNames = &names
+		return args
+	}
+	args.Nodes = &v1.NodeList{Items: make([]v1.Node, len(nodes))}
+	for i, n := range nodes {
+		args.Nodes.Items[i] = *n
+	}
+	return args
+}
+
+// Filter returns which of the nodes pass. A node that was not among them is an error, as no plugin has passed it. An extender that answers with neither
+// nodes nor names passes none.
+func (c *Client) Filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts, error) {
+	verdicts, err := c.filter(pod, nodes)
+	c.passOver(c.config.FilterVerb, err)
+	return verdicts, err
+}
+
+func (c *Client) filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts, error) {
+	var result extenderv1.ExtenderFilterResult
+	if err := c.send(context.Background(), c.config.FilterVerb, c.argsOf(pod, nodes), &result); err != nil {
+		return plugin.ExtenderVerdicts{}, err
+	}
+	if result.Error != "" {
+		return plugin.ExtenderVerdicts{}, errors.New(result.Error)
+	}
+	verdicts := plugin.ExtenderVerdicts{Failed: result.FailedNodes, Unresolvable: result.FailedAndUnresolvableNodes}
+	var passed []string
+	switch {
+	case c.config.NodeCacheCapable && result.NodeNames != nil:
+		passed = *result.NodeNames
+	case result.Nodes != nil:
+		verdicts.Bare = true
+		for i := range result.Nodes.Items {
+			passed = append(passed, result.Nodes.Items[i].Name)
+		}
+	}
+	offered := make(map[string]bool, len(nodes)) // true once it has passed
+	for _, n := range nodes {
+		offered[n.Name] = false
+	}
+	for _, name := range passed {
+		already, ok := offered[name]
+		switch {
+		case !ok:
+			return plugin.ExtenderVerdicts{}, fmt.Errorf("extender %q claims a filtered node %q which is not found in the input node list", c.config.URLPrefix, name)
+		case !already:
+			offered[name] = true
+			verdicts.Passed = append(verdicts.Passed, name)
+		}
+	}
+	return verdicts, nil
+}
+
+// Prioritize returns what to add to the totals of nodes, by name: the sum of a node's scores times the weight, on the scale of totals. As in
+// kube-scheduler, scores may be outside of 0 to 10, and names that are no node's are of no effect.
+func (c *Client) Prioritize(pod *v1.Pod, nodes []*v1.Node) (map[string]int64, error) {
+	var result extenderv1.HostPriorityList
+	if err := c.send(context.Background(), c.config.PrioritizeVerb, c.argsOf(pod, nodes), &result); err != nil {
+		c.log.Error(err, "An extender's scores are left out, because it could not be asked", "extender", c.Name(), "pod", pod.Namespace+"/"+pod.Name)
+		return nil, err
+	}
+	scores := make(map[string]int64, len(result))
+	for _, host := range result {
+		scores[host.Host] += host.Score * c.config.Weight * scale
+	}
+	return scores, nil
+}
+
+// ProcessPreemption returns which of the candidates, by node, are left, with which victims.
+func (c *Client) ProcessPreemption(pod *v1.Pod, victims map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error) {
+	args := &extenderv1.ExtenderPreemptionArgs{Pod: pod}
+	if c.config.NodeCacheCapable {
+		args.NodeNameToMetaVictims = metaOf(victims)
+	} else {
+		args.NodeNameToVictims = victims
+	}
+	var result extenderv1.ExtenderPreemptionResult
+	err := c.send(context.Background(), c.config.PreemptVerb, args, &result)
+	c.passOver(c.config.PreemptVerb, err)
+	if err != nil {
+		return nil, err
+	}
+	return result.NodeNameToMetaVictims, nil
+}
+
+func metaOf(victims map[string]*extenderv1.Victims) map[string]*extenderv1.MetaVictims {
+	meta := make(map[string]*extenderv1.MetaVictims, len(victims))
+	for node, of := range victims {
+		to := &extenderv1.MetaVictims{Pods: make([]*extenderv1.MetaPod, len(of.Pods)), NumPDBViolations: of.NumPDBViolations}
+		for i, pod := range of.Pods {
+			to.Pods[i] = &extenderv1.MetaPod{UID: string(pod.UID)}
+		}
+		meta[node] = to
+	}
+	return meta
+}
+
+// Bind has the extender bind a pod.
+func (c *Client) Bind(binding *v1.Binding) error { return c.BindContext(context.Background(), binding) }
+
+// BindContext is Bind until the context is done. Whether the pod was bound is unknown then, as it is after a timeout.
+func (c *Client) BindContext(ctx context.Context, binding *v1.Binding) error {
+	args := &extenderv1.ExtenderBindingArgs{PodName: binding.Name, PodNamespace: binding.Namespace, PodUID: binding.UID, Node: binding.Target.Name}
+	var result extenderv1.ExtenderBindingResult
+	err := c.send(ctx, c.config.BindVerb, args, &result)
+	if err == nil && result.Error != "" {
+		err = errors.New(result.Error)
+	}
+	c.passOver(c.config.BindVerb, err)
+	return err
+}
+
+// passOver logs an error that fails nothing, because the extender may be ignored.
+func (c *Client) passOver(verb string, err error) {
+	if err != nil && c.config.Ignorable {
+		c.log.Error(err, "An extender is skipped, because it could not be asked and may be ignored", "extender", c.Name(), "verb", verb)
+	}
+}
+
+// send posts the arguments to a verb, and decodes the response.
+func (c *Client) send(ctx context.Context, verb string, args, result any) error {
+	body, err := json.Marshal(args)
+	if err != nil {
+		return err
+	}
+	url := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := c.http.Do(request)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	// What is behind the answer, such as the end of a line, is read too: otherwise the connection could not be used again.
+	defer func() { _, _ = io.CopyN(io.Discard, response.Body, restMax) }()
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("failed %v with extender at URL %v, code %v", verb, url, response.StatusCode)
+	}
+	limit := c.max + 2*int64(len(body))
+	bounded := &io.LimitedReader{R: response.Body, N: limit}
+	if err := json.NewDecoder(bounded).Decode(result); err != nil {
+		if bounded.N <= 0 {
+			return fmt.Errorf("failed %v with extender at URL %v: its response is longer than %d bytes", verb, url, limit)
+		}
+		return err
+	}
+	return nil
+}
