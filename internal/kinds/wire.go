@@ -26,7 +26,7 @@ func Trimming(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer 
 	return trimmingCodecs{codecs, new(sharing)}
 }
 
-// trimmingCodecs decode trimmed, whatever the media type.
+// trimmingCodecs decode trimmed, whatever the media type; or whole, if shared is nil.
 type trimmingCodecs struct {
 	runtime.NegotiatedSerializer
 	shared *sharing
@@ -43,7 +43,7 @@ func (c trimmingCodecs) SupportedMediaTypes() []runtime.SerializerInfo {
 	return trimming
 }
 
-// trimmingSerializer decodes objects and lists trimmed. Pods must not be trimmed again: that would write to shared values.
+// trimmingSerializer decodes objects and lists trimmed, or whole if shared is nil. Pods must not be trimmed again: that would write to shared values.
 type trimmingSerializer struct {
 	runtime.Serializer
 	shared   *sharing
@@ -52,7 +52,7 @@ type trimmingSerializer struct {
 
 // Decode decodes an object.
 func (s *trimmingSerializer) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
-	if into == nil && s.protobuf {
+	if into == nil && s.protobuf && s.shared != nil {
 		if pod, ok := s.shared.decodePod(data); ok {
 			kind := podKind
 			return pod, &kind, nil
@@ -70,7 +70,12 @@ func (s *trimmingSerializer) Decode(data []byte, defaults *schema.GroupVersionKi
 
 // trim trims an object, but not a bookmark, which has no name and whose annotations client-go reads.
 func (s *trimmingSerializer) trim(object runtime.Object) error {
-	if row := Of(object); row != nil && object.(Object).GetName() != "" {
+	row := Of(object)
+	switch {
+	case row == nil || object.(Object).GetName() == "":
+	case s.shared == nil:
+		keepWhole(object.(Object))
+	default:
 		row.trim(s.shared, object.(Object))
 	}
 	return nil

@@ -2,11 +2,13 @@ package kube
 
 import (
 	"fmt"
+	"net/http"
 	"runtime"
 
 	apiappsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	appsv1 "k8s.io/client-go/kubernetes/typed/apps/v1"
@@ -67,13 +69,23 @@ func Connect(access *rest.Config) (*Client, error) {
 	return client, nil
 }
 
-// Client is a client of an API server, with another for the watches.
+// Client is a client of an API server, with others for the watches: one that decodes objects trimmed to what scheduling reads, and one that decodes them
+// whole.
 type Client struct {
 	kubernetes.Interface
-	watches kubernetes.Interface
+	trimmed, whole kubernetes.Interface
+	dynamic        dynamic.Interface
 }
 
-// watchClient is a client that decodes what scheduling reads trimmed.
+// watches returns the client for the watches.
+func (c *Client) watches(whole bool) kubernetes.Interface {
+	if whole {
+		return c.whole
+	}
+	return c.trimmed
+}
+
+// watchClient is a client that decodes what scheduling reads with codecs of its own.
 type watchClient struct {
 	kubernetes.Interface
 	core corev1.CoreV1Interface
@@ -84,7 +96,7 @@ type watchClient struct {
 func (c watchClient) CoreV1() corev1.CoreV1Interface { return c.core }
 func (c watchClient) AppsV1() appsv1.AppsV1Interface { return c.apps }
 
-// newClient builds both clients on one HTTP client.
+// newClient builds all clients on one HTTP client.
 func newClient(access *rest.Config) (*Client, error) {
 	transport, err := rest.HTTPClientFor(access)
 	if err != nil {
@@ -94,19 +106,37 @@ func newClient(access *rest.Config) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
+	codecs := rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion()
+	trimmed, err := newWatchClient(access, transport, client, kinds.Trimming(codecs))
+	if err != nil {
+		return nil, err
+	}
+	whole, err := newWatchClient(access, transport, client, kinds.Whole(codecs))
+	if err != nil {
+		return nil, err
+	}
+	others, err := dynamic.NewForConfigAndClient(access, transport)
+	if err != nil {
+		return nil, err
+	}
+	return &Client{client, trimmed, whole, others}, nil
+}
+
+// newWatchClient builds a client for watches, which decodes by the codecs.
+func newWatchClient(access *rest.Config, transport *http.Client, client kubernetes.Interface, codecs apiruntime.NegotiatedSerializer) (watchClient, error) {
 	config := rest.CopyConfig(access) // with rate limits of its own for lists and watches
-	config.NegotiatedSerializer = kinds.Trimming(rest.CodecFactoryForGeneratedClient(scheme.Scheme, scheme.Codecs).WithoutConversion())
+	config.NegotiatedSerializer = codecs
 	config.GroupVersion, config.APIPath = &v1.SchemeGroupVersion, "/api"
 	core, err := rest.RESTClientForConfigAndClient(config, transport)
 	if err != nil {
-		return nil, err
+		return watchClient{}, err
 	}
 	config.GroupVersion, config.APIPath = &apiappsv1.SchemeGroupVersion, "/apis"
 	apps, err := rest.RESTClientForConfigAndClient(config, transport)
 	if err != nil {
-		return nil, err
+		return watchClient{}, err
 	}
-	return &Client{client, watchClient{client, corev1.New(core), appsv1.New(apps)}}, nil
+	return watchClient{client, corev1.New(core), appsv1.New(apps)}, nil
 }
 
 // as returns a copy whose user agent also names the purpose of the client.

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,13 +39,50 @@ type Watch struct {
 	flush     func()                                     // logs how much was held back
 	synced    []cache.InformerSynced
 	counts    [model.KindCount]atomic.Int64
+	others    []cache.SharedIndexInformer // of custom resources
+	running   sync.WaitGroup
+}
+
+// WatchOption is something besides the kinds that scheduling reads that a Watch is for.
+type WatchOption func(*watchOptions)
+
+type watchOptions struct {
+	whole   bool
+	factory informers.SharedInformerFactory
+	others  []string
+	raise   Raiser
+}
+
+// Whole keeps objects whole but for their managedFields, for plugins from outside and extenders.
+func Whole() WatchOption { return func(o *watchOptions) { o.whole = true } }
+
+// Through has the watch use informers that others use too; see Informers. It does not start or stop them twice.
+func Through(factory informers.SharedInformerFactory) WatchOption {
+	return func(o *watchOptions) { o.factory = factory }
+}
+
+// Informers returns informers of whole objects for plugins from outside, and for Through: a Watch and the plugins then have each object in memory
+// once. The informer of pods has those that have not finished, and no index by namespace.
+func Informers(client *Client, name *cache.InformerName) informers.SharedInformerFactory {
+	factory := informers.NewSharedInformerFactoryWithOptions(client.watches(true), 0, informers.WithInformerName(name))
+	factory.InformerFor(&v1.Pod{}, podInformer(name))
+	return factory
 }
 
 // NewWatch prepares a watch of each kind in reads; of pods, of those that have not finished. The name is a label of the watches' metrics; without
 // a name there are none. Nothing is sent before Start.
-func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.InformerName) (*Watch, error) {
-	factory := informers.NewSharedInformerFactoryWithOptions(client.watches, 0, informers.WithInformerName(name))
-	w := &Watch{factory: factory, flush: func() {}}
+func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.InformerName, options ...WatchOption) (*Watch, error) {
+	var o watchOptions
+	for _, option := range options {
+		option(&o)
+	}
+	if o.factory == nil {
+		o.factory = informers.NewSharedInformerFactoryWithOptions(client.watches(o.whole), 0, informers.WithInformerName(name))
+	}
+	w := &Watch{factory: o.factory, flush: func() {}}
+	if err := w.watchOthers(client, &o); err != nil {
+		return nil, err
+	}
 	for _, kind := range reads {
 		row := kinds.Get(kind)
 		informer, err := w.informer(row, name)
@@ -108,12 +146,17 @@ func podInformer(name *cache.InformerName) internalinterfaces.NewInformerFunc {
 func (w *Watch) Start(ctx context.Context) {
 	log, flush := terse.Logger(klog.FromContext(ctx)) // each watch logs its own errors while the API server cannot be reached
 	w.flush = flush
-	w.factory.StartWithContext(klog.NewContext(ctx, log))
+	ctx = klog.NewContext(ctx, log)
+	w.factory.StartWithContext(ctx)
+	for _, informer := range w.others {
+		w.running.Go(func() { informer.RunWithContext(ctx) })
+	}
 }
 
 // Stop waits until the watches have ended. Their context must have ended before.
 func (w *Watch) Stop() {
 	w.factory.Shutdown()
+	w.running.Wait()
 	w.flush()
 }
 

@@ -1,0 +1,221 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// raisedTo receives changes.
+type raisedTo chan string
+
+func (r raisedTo) Raise(object types.NamespacedName, change model.OtherChange) {
+	in := func(object any) string {
+		switch o := object.(type) {
+		case nil:
+			return "-"
+		case *unstructured.Unstructured:
+			amount, _, _ := unstructured.NestedString(o.Object, "spec", "amount")
+			return fmt.Sprint(amount, len(o.GetManagedFields()))
+		case *resourcev1.ResourceClaim:
+			return fmt.Sprint("claim", o.ResourceVersion, len(o.ManagedFields))
+		}
+		return fmt.Sprintf("%T", object)
+	}
+	r <- fmt.Sprintf("%s %s %s>%s", change.Resource, object, in(change.Old), in(change.New))
+}
+
+// otherServer serves quotas and claims, and nothing else. Its watches send what is written to them.
+type otherServer struct {
+	events map[string]chan string // by resource: watch events as JSON
+	mu     sync.Mutex
+	asked  map[string]int
+}
+
+func (s *otherServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
+	s.mu.Lock()
+	s.asked[r.URL.Path]++
+	s.mu.Unlock()
+	list := map[string]string{
+		"/apis/example.com/v1/quotas":             `{"apiVersion":"example.com/v1","kind":"QuotaList","metadata":{"resourceVersion":"5"},"items":[` + quota("a", "1") + `]}`,
+		"/apis/resource.k8s.io/v1/resourceclaims": `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaimList","metadata":{"resourceVersion":"5"}}`,
+	}[r.URL.Path]
+	w.Header().Set("Content-Type", runtime.ContentTypeJSON)
+	switch {
+	case list == "":
+		http.NotFound(w, r)
+	case r.URL.Query().Get("sendInitialEvents") == "true":
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		status := metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Reason: metav1.StatusReasonInvalid, Code: http.StatusUnprocessableEntity}
+		_ = json.NewEncoder(w).Encode(status)
+	case r.URL.Query().Get("watch") == "":
+		fmt.Fprintln(w, list)
+	default:
+		w.(http.Flusher).Flush()
+		for {
+			select {
+			case event := <-s.events[resource]:
+				fmt.Fprintln(w, event)
+				w.(http.Flusher).Flush()
+			case <-r.Context().Done():
+				return
+			}
+		}
+	}
+}
+
+func (s *otherServer) times(path string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.asked[path]
+}
+
+func quota(name, amount string) string {
+	return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Quota","metadata":{"namespace":"ns","name":%q,"resourceVersion":"1%s","managedFields":[{"manager":"m"}]},"spec":{"amount":%q}}`,
+		name, amount, amount)
+}
+
+// noSink is for watches of no kind that scheduling reads.
+type noSink struct{}
+
+func (noSink) Set(kinds.Object) {}
+func (noSink) Remove(model.Ref) {}
+
+// TestOthers watches custom resources and claims beside one that the server does not have: additions, updates and removals are passed on with both
+// versions, and the watch is not held up.
+func TestOthers(t *testing.T) {
+	server := &otherServer{events: map[string]chan string{"quotas": make(chan string), "resourceclaims": make(chan string)}, asked: map[string]int{}}
+	listening := httptest.NewServer(server)
+	t.Cleanup(listening.Close)
+	raised := make(raisedTo, 10)
+	names := []string{"quotas.v1.example.com", "resource.k8s.io/ResourceClaim", "ghosts.v1.example.com", "quotas.v1.example.com", "nonsense", "scheduling.k8s.io/PodGroup"}
+	w, err := NewWatch(connect(t, ClientConfig{Master: listening.URL, ContentType: runtime.ContentTypeJSON}), noSink{}, nil, nil, Others(names, raised))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Start(ctx)
+	t.Cleanup(func() { cancel(); w.Stop() })
+	if err := w.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	expect := func(want string) {
+		t.Helper()
+		select {
+		case got := <-raised:
+			if got != want {
+				t.Fatalf("raised %q, want %q", got, want)
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("nothing was raised, want %q", want)
+		}
+	}
+	expect("quotas.v1.example.com ns/a ->10")
+	server.events["quotas"] <- `{"type":"MODIFIED","object":` + quota("a", "2") + `}`
+	expect("quotas.v1.example.com ns/a 10>20")
+	server.events["quotas"] <- `{"type":"DELETED","object":` + quota("a", "2") + `}`
+	expect("quotas.v1.example.com ns/a 20>-")
+	claim := `{"apiVersion":"resource.k8s.io/v1","kind":"ResourceClaim","metadata":{"namespace":"ns","name":"c","resourceVersion":"9","managedFields":[{"manager":"m"}]}}`
+	server.events["resourceclaims"] <- `{"type":"ADDED","object":` + claim + `}`
+	expect("resource.k8s.io/ResourceClaim ns/c ->claim90")
+	if n := server.times("/apis/example.com/v1/ghosts"); n == 0 {
+		t.Error("the resource that the server does not have was not asked for")
+	}
+}
+
+// TestCheckOther checks names of resources.
+func TestCheckOther(t *testing.T) {
+	for name, want := range map[string]string{
+		"foos.v1.example.com": "", "bars.v1beta1.a.b.c": "", "resource.k8s.io/ResourceSlice": "", "resource.k8s.io/DeviceClass": "", "scheduling.k8s.io/PodGroup": "",
+		"foos.v1":     `resource "foos.v1" of an event: must be a resource that kube-scheduler knows, or <plural>.<version>.<group>`,
+		"Foo":         "must be a resource",
+		"":            "must be a resource",
+		"a.b/c.d.e":   "must be a resource",
+		"foos..x.com": "no empty part",
+	} {
+		err := CheckOther(name)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%q: %v, want %q", name, err, want)
+		}
+	}
+}
+
+// TestWholeWatch watches pods and nodes whole, through informers that a plugin shares: it gets the objects that the sink got, with annotations and
+// without managedFields, and a new version when only an annotation changes.
+func TestWholeWatch(t *testing.T) {
+	s := newWatchServer(t)
+	pod := func(n int, note string) *v1.Pod {
+		p := &v1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: named("p", n)}
+		p.Annotations, p.ManagedFields = map[string]string{"note": note}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
+		return p
+	}
+	s.lists["pods"] = []runtime.Object{pod(1, "first")}
+	s.lists["nodes"] = []runtime.Object{&v1.Node{ObjectMeta: global("n", 2), Status: v1.NodeStatus{Addresses: []v1.NodeAddress{{Address: "192.0.2.7"}}}}}
+	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
+	factory := Informers(client, nil)
+	shared := factory.Core().V1().Pods()
+	sink := objects{make(chan kinds.Object, 10)}
+	w, err := NewWatch(client, sink, []model.Kind{model.PodKind, model.NodeKind}, nil, Through(factory), Whole())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Start(ctx)
+	t.Cleanup(func() { cancel(); w.Stop() })
+	if err := w.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for range 2 {
+		switch o := sink.next(t).(type) {
+		case *v1.Node:
+			got = append(got, o.Status.Addresses[0].Address)
+		case *v1.Pod:
+			got = append(got, fmt.Sprint(o.Annotations["note"], o.ManagedFields))
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, []string{"192.0.2.7", "first[]"}) {
+		t.Errorf("the sink got %q", got)
+	}
+	s.events["pods"] <- metav1.WatchEvent{Type: "MODIFIED", Object: runtime.RawExtension{Object: pod(103, "second")}}
+	last := sink.next(t).(*v1.Pod)
+	held, err := shared.Lister().Pods("ns").Get("p")
+	if err != nil || last.Annotations["note"] != "second" || held != last {
+		t.Errorf("after the annotation changed the sink got %v, and a plugin %v (%v)", last.Annotations, held, err)
+	}
+}
+
+type objects struct{ got chan kinds.Object }
+
+func (o objects) Set(object kinds.Object) { o.got <- object }
+func (objects) Remove(model.Ref)          {}
+
+// next returns the next object that the sink gets.
+func (o objects) next(t *testing.T) kinds.Object {
+	t.Helper()
+	select {
+	case object := <-o.got:
+		return object
+	case <-time.After(10 * time.Second):
+		t.Fatal("the sink got nothing")
+		return nil
+	}
+}
