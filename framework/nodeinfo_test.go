@@ -115,6 +115,7 @@ func TestSnapshotsAreIndependent(t *testing.T) {
 		pods, before := n.GetPods(), facts(n.Snapshot())
 		copied := n.Snapshot()
 		copied.AddPodInfo(own{plain("x")})
+		n.Snapshot().AddPodInfo(own{plain("w")})
 		if err := copied.RemovePod(klog.Logger{}, alone("a").Obj()); err != nil {
 			t.Fatal(err)
 		}
