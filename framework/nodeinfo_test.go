@@ -105,7 +105,9 @@ func TestRemovePodSaysWhatIsWrong(t *testing.T) {
 // TestSnapshotsAreIndependent changes a NodeInfo and its copy, each of which stays as it is while the other changes, and so does the slice of pods.
 func TestSnapshotsAreIndependent(t *testing.T) {
 	for _, asked := range []bool{false, true} {
-		n := framework.NewNodeInfo(alone("a").Obj(), plain("b"))
+		n := framework.NewNodeInfo(alone("a").Obj())
+		n.AddPod(plain("b"))
+		n.AddPod(plain("c")) // the slice has room for another
 		n.SetNode(node())
 		if asked {
 			facts(n)
@@ -113,26 +115,26 @@ func TestSnapshotsAreIndependent(t *testing.T) {
 		pods, before := n.GetPods(), facts(n.Snapshot())
 		copied := n.Snapshot()
 		copied.AddPodInfo(own{plain("x")})
+		n.Snapshot().AddPodInfo(own{plain("w")})
 		if err := copied.RemovePod(klog.Logger{}, alone("a").Obj()); err != nil {
 			t.Fatal(err)
 		}
 		copied.GetRequested().SetMaxResource(v1.ResourceList{gpu: resource.MustParse("7")})
 		copied.GetAllocatable().SetMaxResource(v1.ResourceList{"cpu": resource.MustParse("9")})
-		copied.GetUsedPorts().Add("1.2.3.4", "UDP", 5)
+		copied.GetUsedPorts().Add("", "UDP", 5)
 		copied.GetPVCRefCounts()["ns/other"]++
 		if got := facts(n); got != before {
 			t.Errorf("%s, want %s", got, before)
 		}
 		changed := facts(copied)
 		n.AddPod(plain("y"))
-		n.AddPod(plain("z"))
 		if err := n.RemovePod(klog.Logger{}, plain("b")); err != nil {
 			t.Fatal(err)
 		}
-		if got := facts(copied); got != changed || !strings.HasPrefix(got, "pods [b x]") || !strings.Contains(got, "gpu=7") {
+		if got := facts(copied); got != changed || !strings.HasPrefix(got, "pods [b c x]") || !strings.Contains(got, "gpu=7") {
 			t.Errorf("%s, want %s", got, changed)
 		}
-		if len(pods) != 2 || pods[0].GetPod().Name != "a" || pods[1].GetPod().Name != "b" {
+		if len(pods) != 3 || pods[0].GetPod().Name != "a" || pods[1].GetPod().Name != "b" {
 			t.Error("the slice of pods that was returned before has changed")
 		}
 	}

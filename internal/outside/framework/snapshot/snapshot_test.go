@@ -458,6 +458,21 @@ func TestManyNodesComeAndGo(t *testing.T) {
 	if all, _ := shown.Lister().List(); len(all) != nodes {
 		t.Errorf("%d nodes are listed of %d", len(all), nodes)
 	}
+	for i := range nodes - 5 { // and their slots are cut off before the next turn
+		s.Apply([]model.Change{{Kind: model.NodeGone, Name: fmt.Sprintf("node-%d", i)}})
+	}
+	for range 10 {
+		s.Apply(nil)
+	}
+	shown.Update(s.View())
+	if all, _ := shown.Lister().List(); len(all) != 5 {
+		t.Errorf("%d nodes are listed of 5", len(all))
+	}
+	for i := range nodes {
+		if n, err := shown.Lister().Get(fmt.Sprintf("node-%d", i)); (err == nil) != (i >= nodes-5) {
+			t.Errorf("node-%d is %v: %v", i, n, err)
+		}
+	}
 }
 
 // TestGroupsAndMutations asks for what Berth does not have.
