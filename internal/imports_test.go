@@ -161,6 +161,16 @@ var house = map[string]map[string]string{
 	"framework": {
 		"internal/model": "what pods occupy is worked out in one place",
 	},
+	"internal/outside/framework": {
+		"framework":                           "plugins use its CycleState and lists",
+		"internal/commit":                     "what it does in a binding are commit's calls; pods wait there",
+		"internal/model":                      "plugins are about pods and events",
+		"internal/outside/framework/snapshot": "what plugins see of the cluster",
+		"internal/plan":                       "it makes steps",
+		"internal/plugin":                     "it implements the contract of plugins from outside",
+		"internal/reason":                     "verdicts are codes",
+		"internal/state":                      "it reads views, and tries plugins' changes on drafts",
+	},
 	"internal/outside/framework/snapshot": {
 		"framework":      "what it shows are NodeInfos",
 		"internal/model": "it follows aspects of nodes",

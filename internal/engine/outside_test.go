@@ -36,6 +36,8 @@ func (o *turn) Begin(v state.View, pod *model.Pod) {
 
 func (o *turn) End() { o.pod = nil }
 
+func (o *turn) Steps(plan.Stage, *plan.Placement) []plan.Step { return nil }
+
 func (o *turn) Unreserve(p *plan.Placement) { o.unreserved = append(o.unreserved, p.NodeName) }
 
 // turnedFilter is a built-in filter as if it came from outside: nothing is kept of what it says.

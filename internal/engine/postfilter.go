@@ -383,6 +383,6 @@ func (p *postFilterCycle) RejectionIn(dryRun *state.Draft, slot int32) (reason.R
 		return reason.Rejection{}, err
 	}
 	return reason.Rejection{
-		Plugin: c.profile.Filters[o.filter].Name(), Unresolvable: o.code.IsUnresolvable(), Reasons: e.scratch.dry.verdicts[o.filter].Reasons(o.code),
+		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Reasons: e.scratch.dry.verdicts[o.filter].Reasons(o.code),
 	}, nil
 }

@@ -146,7 +146,7 @@ func (b *binding) preFlight(ctx context.Context) commit.CallResult {
 	}
 	b.state.SetSkipPreBindPlugins(skipped)
 	b.state.SetParallelPreBindPlugins(parallel)
-	return commit.CallResult{}
+	return commit.CallResult{Works: len(skipped) < len(b.r.preBinds)}
 }
 
 // unreserve undoes what Reserve plugins did.
@@ -170,9 +170,6 @@ var (
 func (b *binding) preBind(ctx context.Context, plugins []*preBind) commit.CallResult {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(errPreBindEnded)
-	pods := &b.r.handle.preBinding
-	pods.add(b.pod.UID, cancel)
-	defer pods.remove(b.pod.UID)
 	for _, group := range groups(plugins, b.state.GetSkipPreBindPlugins(), b.state.GetParallelPreBindPlugins()) {
 		if len(group) == 1 {
 			if result := b.preBindOne(ctx, group[0]); result.Err != nil {
@@ -196,9 +193,6 @@ func (b *binding) preBind(ctx context.Context, plugins []*preBind) commit.CallRe
 		if all.Wait(); failed.Err != nil {
 			return failed
 		}
-	}
-	if p := pods.get(b.pod.UID); p != nil && !p.MarkPrebound() {
-		return commit.CallResult{Err: context.Cause(ctx)}
 	}
 	return commit.CallResult{}
 }

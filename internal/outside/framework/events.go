@@ -1,23 +1,38 @@
 package framework
 
 import (
+	"k8s.io/apimachinery/pkg/runtime"
+
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// registrationFor returns a registration for a resource; ok is false if there are no events of it.
-func registrationFor(resource fwk.EventResource) (r model.EventToRegister, ok bool) {
-	for known := model.NodeEvent; known <= model.VolumeAttachmentEvent; known++ {
-		if known.String() == string(resource) {
-			return model.EventToRegister{Resource: known}, true
-		}
-	}
-	return r, false
+// registrationFor returns a registration for a resource.
+func registrationFor(resource fwk.EventResource) model.EventToRegister {
+	known, other := model.EventResourceNamed(string(resource))
+	return model.EventToRegister{Resource: known, Other: other}
 }
 
-// sameOther reports whether two events are about the same versions of an object that Berth itself does not read.
-func sameOther(a, b *model.Event) bool { return true }
+// objectsOf returns copies of the objects of an event, as hints get them; known is false if Berth does not have them.
+func (c *copies) objectsOf(e model.Event) (before, after any, known bool) {
+	if !c.known || !sameEvent(&c.event, &e) {
+		before, after := e.Objects()
+		c.event, c.known, c.before, c.after = e, true, deepCopy(before), deepCopy(after)
+	}
+	return c.before, c.after, c.before != nil || c.after != nil
+}
 
-// otherObjects returns copies of the objects of an event that is not about a node or pod, nil where Berth does not have them.
-func otherObjects(e *model.Event) (before, after any) { return nil, nil }
+// deepCopy returns a copy of an API object, nil for nil.
+func deepCopy(object any) any {
+	if o, ok := object.(runtime.Object); ok {
+		return o.DeepCopyObject()
+	}
+	return nil
+}
+
+// sameEvent reports whether two events are one.
+func sameEvent(a, b *model.Event) bool {
+	return a.Resource == b.Resource && a.Action == b.Action && a.OldNode == b.OldNode && a.Node == b.Node && a.OldPod == b.OldPod && a.Pod == b.Pod &&
+		a.OldObject == b.OldObject && a.Object == b.Object && a.Other == b.Other
+}

@@ -20,13 +20,8 @@ type filter struct {
 	// list are the distinct outcomes of the turn; code n stands for the n-th, counted from 1.
 	list  []outcome
 	codes map[string]reason.Code
-	// here are the verdicts on the nodes as they are, by slot; unknown where the plugin has not been asked.
-	here []reason.Code
-	key  []byte
+	key   []byte
 }
-
-// unknown is the code of nodes that the plugin has not been asked about.
-const unknown = ^reason.Code(0)
 
 const codeMask = reason.Failed - 1
 
@@ -48,10 +43,6 @@ func (f *filter) FilterTurn(v state.View) (plugin.TurnVerdicts, error) {
 	t := f.r.turn
 	if f.turn != t {
 		f.turn, f.list, f.codes = t, f.list[:0], map[string]reason.Code{}
-		f.here = f.here[:0]
-		for range v.State().Slots() {
-			f.here = append(f.here, unknown)
-		}
 	}
 	if t.skippedFilters.Has(f.name) {
 		return nil, nil
@@ -66,34 +57,13 @@ func (v *verdicts) Filter(node state.Node) reason.Code {
 	return codes[0]
 }
 
-// FilterAll writes the verdicts on nodes. The plugin is asked once in a turn about a node as it is.
+// FilterAll writes the verdicts on nodes. The plugin is asked about all of them in one call.
 func (v *verdicts) FilterAll(slots []int32, codes []reason.Code) {
-	f := v.f
-	if f.r.handle.gate.open { // a plugin asks for the built-in filters, and runs those from outside itself
+	if v.f.r.handle.gate.open { // a plugin asks for the built-in filters, and runs those from outside itself
 		clear(codes)
 		return
 	}
-	if v.trail != (state.Trail{}) {
-		v.ask(slots, codes)
-		return
-	}
-	var asked []int32
-	for i, slot := range slots {
-		if codes[i] = f.here[slot]; codes[i] == unknown {
-			asked = append(asked, slot)
-		}
-	}
-	if len(asked) == 0 {
-		return
-	}
-	found := make([]reason.Code, len(asked))
-	v.ask(asked, found)
-	for i, slot := range asked {
-		f.here[slot] = found[i]
-	}
-	for i, slot := range slots {
-		codes[i] = f.here[slot]
-	}
+	v.ask(slots, codes)
 }
 
 // ask asks the plugin about nodes, in one call.
@@ -118,7 +88,7 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 	nodes := make([]fwk.NodeInfo, len(slots)) // the call's own: it may go on when it was given up
 	for i, slot := range slots {
 		if nodes[i] = changed[slot]; nodes[i] == nil {
-			nodes[i] = r.config.Views.NodeInfo(slot)
+			nodes[i] = r.nodeInfo(slot)
 		}
 	}
 	outcomes, err := call(r.lane, Filter, f.name, func(ctx context.Context) []*outcome {

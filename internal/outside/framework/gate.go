@@ -11,6 +11,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/outside/framework/snapshot"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -18,10 +19,10 @@ import (
 // gate lets plugins ask for the built-in filters while the loop waits for a PostFilter plugin: the state stands still then. It is shut before the loop goes
 // on, so a goroutine that is late gets an error. Any goroutine may ask; one at a time is answered.
 type gate struct {
-	mu    sync.Mutex
-	cycle plugin.Cycle // nil: shut
-	views Views
-	pod   *model.Pod
+	mu       sync.Mutex
+	cycle    plugin.Cycle // nil: shut
+	snapshot *snapshot.Snapshot
+	pod      *model.Pod
 	// open means that the engine is being asked: filters from outside pass every node meanwhile.
 	open     bool
 	draft    state.Draft
@@ -67,7 +68,7 @@ func (g *gate) filter(cycle fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (sta
 		if !ok {
 			return fwk.AsStatus(fmt.Errorf("filters can only be run for nodes of the snapshot; %q is not one", node.Name))
 		}
-		if was := g.views.NodeInfo(slot).Node(); was != node && !equality.Semantic.DeepEqual(was, node) {
+		if was := g.snapshot.NodeInfoIn(g.cycle.View(), slot).Node(); was != node && !equality.Semantic.DeepEqual(was, node) {
 			return fwk.AsStatus(fmt.Errorf("built-in filters cannot be run for a changed node object: %q", node.Name))
 		}
 		return g.filterAt(cycle, slot, info)

@@ -20,6 +20,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/commit"
 )
 
 // Handle is what plugins use of the scheduler. Any goroutine may use it, at any time: late ones too.
@@ -29,36 +30,46 @@ import (
 // APIDispatcher and APICacher are nil and SignPod returns nothing, as in kube-scheduler with their feature gates off.
 type Handle struct {
 	nominator
-	r          *Runtime
-	gate       gate
-	preBinding preBinding
+	r    *Runtime
+	gate gate
 }
 
 var _ fwk.Handle = (*Handle)(nil)
 
 func newHandle(r *Runtime) *Handle {
-	return &Handle{r: r, nominator: nominator{queue: r.config.Queue}, gate: gate{views: r.config.Views}}
+	return &Handle{r: r, nominator: nominator{queue: r.config.Queue}, gate: gate{snapshot: r.config.Snapshot}}
 }
 
 // SnapshotSharedLister returns the lister of the cluster as it was when the last turn began.
-func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return h.r.config.Views.Lister() }
+func (h *Handle) SnapshotSharedLister() fwk.SharedLister { return h.r.config.Snapshot.Lister() }
 
 // MutableSnapshotSharedLister returns the same lister.
 func (h *Handle) MutableSnapshotSharedLister() fwk.MutableSnapshotSharedLister {
-	return h.r.config.Views.Lister()
+	return h.r.config.Snapshot.Lister()
+}
+
+func (h *Handle) bindings() Bindings {
+	if h.r.config.Bindings == nil {
+		return nil
+	}
+	return h.r.config.Bindings()
 }
 
 // IterateOverWaitingPods calls back with the pods of all profiles that wait at Permit.
 func (h *Handle) IterateOverWaitingPods(callback func(fwk.WaitingPod)) {
-	if w := h.r.config.Waiting; w != nil {
-		w.IterateOverWaitingPods(callback)
+	if b := h.bindings(); b != nil {
+		for _, pod := range b.WaitingPods() {
+			callback(waitingPod{pod})
+		}
 	}
 }
 
 // GetWaitingPod returns a pod that waits at Permit, nil if it does not.
 func (h *Handle) GetWaitingPod(uid types.UID) fwk.WaitingPod {
-	if w := h.r.config.Waiting; w != nil {
-		return w.GetWaitingPod(uid)
+	if b := h.bindings(); b != nil {
+		if pod := b.WaitingPod(uid); pod != nil {
+			return waitingPod{pod}
+		}
 	}
 	return nil
 }
@@ -71,21 +82,28 @@ func (h *Handle) RejectWaitingPod(uid types.UID) bool {
 	return false
 }
 
-// AddPodInPreBind notes that a pod is at PreBind.
-func (h *Handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) {
-	h.preBinding.add(uid, cancel)
-}
+// waitingPod is a pod that waits at Permit.
+type waitingPod struct{ *commit.WaitingPod }
+
+func (w waitingPod) GetPod() *v1.Pod                 { return w.Pod() }
+func (w waitingPod) GetPendingPlugins() []string     { return w.PendingPlugins() }
+func (w waitingPod) Preempt(plugin, msg string) bool { return w.WaitingPod.Preempt(msg) }
+
+// AddPodInPreBind does nothing: pods are at PreBind while commit has them there.
+func (h *Handle) AddPodInPreBind(types.UID, context.CancelCauseFunc) {}
 
 // GetPodInPreBind returns a pod that is at PreBind, nil if it is not.
 func (h *Handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
-	if p := h.preBinding.get(uid); p != nil {
-		return p
+	if b := h.bindings(); b != nil {
+		if pod := b.PodInPreBind(uid); pod != nil {
+			return pod
+		}
 	}
 	return nil
 }
 
-// RemovePodInPreBind notes that a pod is no longer at PreBind.
-func (h *Handle) RemovePodInPreBind(uid types.UID) { h.preBinding.remove(uid) }
+// RemovePodInPreBind does nothing.
+func (h *Handle) RemovePodInPreBind(types.UID) {}
 
 // Activate has pods tried at once that wait for their turn. It does not block.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
@@ -287,61 +305,4 @@ func (h *Handle) RunReservePluginsReserve(context.Context, fwk.CycleState, *v1.P
 // RunReservePluginsUnreserve logs that it does nothing.
 func (h *Handle) RunReservePluginsUnreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
 	h.r.config.Log.Error(nil, "RunReservePluginsUnreserve of the Handle is not supported and has undone nothing", "pod", klog.KObj(pod), "node", nodeName)
-}
-
-// preBinding are the pods at PreBind. Any goroutine may use it.
-type preBinding struct {
-	mu   sync.Mutex
-	pods map[types.UID]*podInPreBind
-}
-
-func (p *preBinding) add(uid types.UID, cancel context.CancelCauseFunc) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.pods == nil {
-		p.pods = map[types.UID]*podInPreBind{}
-	}
-	p.pods[uid] = &podInPreBind{cancel: cancel}
-}
-
-func (p *preBinding) get(uid types.UID) *podInPreBind {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.pods[uid]
-}
-
-func (p *preBinding) remove(uid types.UID) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.pods, uid)
-}
-
-// podInPreBind is a pod whose PreBind plugins run: it can be cancelled until they have.
-type podInPreBind struct {
-	mu                  sync.Mutex
-	cancel              context.CancelCauseFunc
-	canceled, preBinded bool
-}
-
-// CancelPod ends the context of the PreBind plugins, unless they are done.
-func (p *podInPreBind) CancelPod(reason string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.preBinded {
-		return false
-	}
-	p.canceled = true
-	p.cancel(errors.New(reason))
-	return true
-}
-
-// MarkPrebound notes that they are done; it is false if the pod was cancelled.
-func (p *podInPreBind) MarkPrebound() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.canceled {
-		return false
-	}
-	p.preBinded = true
-	return true
 }

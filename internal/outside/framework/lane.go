@@ -262,12 +262,5 @@ func (l *Lane) guard(w *worker, batch func()) (p *panicked) {
 	return nil
 }
 
-// textOf returns what was panicked with as a text. Its own methods may panic, too.
-func textOf(r any) (text string) {
-	defer func() {
-		if recover() != nil {
-			text = fmt.Sprintf("a value of type %T", r)
-		}
-	}()
-	return fmt.Sprint(r)
-}
+// textOf returns what was panicked with as a text. fmt catches panics of its methods.
+func textOf(r any) string { return fmt.Sprint(r) }

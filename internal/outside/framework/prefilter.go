@@ -20,7 +20,7 @@ type preFilter struct {
 // PreFilter asks the plugin about all nodes. As in kube-scheduler 1.37, a status Pending is an error here.
 func (p *preFilter) PreFilter(state.View, *model.Pod) plugin.PreFilterResult {
 	t := p.r.turn
-	nodes, err := p.r.config.Views.Lister().NodeInfos().List()
+	nodes, err := p.r.config.Snapshot.Lister().NodeInfos().List()
 	if err != nil {
 		return plugin.PreFilterResult{Err: fmt.Errorf("getting all nodes: %w", err)}
 	}

@@ -108,18 +108,56 @@ func (q *queuedPod) GetPodInfo() fwk.PodInfo {
 	return info
 }
 
+// The other methods are kube-scheduler's; what the queue does not know is zero.
+
 func (q *queuedPod) Type() fwk.EntityKeyType                   { return fwk.PodKeyType }
 func (q *queuedPod) GetPriority() int32                        { return q.queued.Pod.Priority }
 func (q *queuedPod) GetTimestamp() time.Time                   { return q.queued.Since }
-func (q *queuedPod) GetAttempts() int                          { return 0 }
-func (q *queuedPod) GetBackoffExpiration() time.Time           { return time.Time{} }
-func (q *queuedPod) GetUnschedulableCount() int                { return 0 }
-func (q *queuedPod) GetConsecutiveErrorsCount() int            { return 0 }
-func (q *queuedPod) GetInitialAttemptTimestamp() *time.Time    { return nil }
-func (q *queuedPod) GetUnschedulablePlugins() sets.Set[string] { return nil }
-func (q *queuedPod) GetPendingPlugins() sets.Set[string]       { return nil }
-func (q *queuedPod) GetGatingPlugin() string                   { return "" }
 func (q *queuedPod) GetGatingPluginEvents() []fwk.ClusterEvent { return nil }
+
+func (q *queuedPod) GetAttempts() int {
+	return of(q, plugin.Waiting.Attempts)
+}
+
+func (q *queuedPod) GetBackoffExpiration() time.Time {
+	return of(q, plugin.Waiting.BackoffEnd)
+}
+
+func (q *queuedPod) GetUnschedulableCount() int {
+	return of(q, plugin.Waiting.Rejections)
+}
+
+func (q *queuedPod) GetConsecutiveErrorsCount() int {
+	return of(q, plugin.Waiting.Errors)
+}
+
+func (q *queuedPod) GetInitialAttemptTimestamp() *time.Time {
+	ready := of(q, plugin.Waiting.Ready)
+	if ready.IsZero() {
+		return nil
+	}
+	return &ready
+}
+
+func (q *queuedPod) GetUnschedulablePlugins() sets.Set[string] {
+	return sets.New(of(q, plugin.Waiting.Rejectors)...)
+}
+
+func (q *queuedPod) GetPendingPlugins() sets.Set[string] {
+	return sets.New(of(q, plugin.Waiting.Pending)...)
+}
+
+func (q *queuedPod) GetGatingPlugin() string {
+	return of(q, plugin.Waiting.Gate)
+}
+
+// of returns what the queue knows of a pod.
+func of[T any](q *queuedPod, what func(plugin.Waiting) T) (known T) {
+	if q.queued.Waiting != nil {
+		known = what(q.queued.Waiting)
+	}
+	return known
+}
 
 type enqueueExtensions struct {
 	outside
@@ -166,27 +204,22 @@ func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, erro
 	}
 	e := &enqueueExtensions{outside: o}
 	for i := range events {
-		if r, ok := o.registration(&events[i]); ok {
-			e.events = append(e.events, r)
-		}
+		e.events = append(e.events, o.registration(&events[i]))
 	}
 	return e, nil
 }
 
 // registration converts a registration. The bits of actions are kube-scheduler's.
-func (o outside) registration(e *fwk.ClusterEventWithHint) (r model.EventToRegister, ok bool) {
-	if r, ok = registrationFor(e.Event.Resource); !ok {
-		o.r.config.Log.Info("Plugin registers for events of a resource that is not watched", "plugin", o.name, "resource", e.Event.Resource)
-		return r, false
-	}
+func (o outside) registration(e *fwk.ClusterEventWithHint) model.EventToRegister {
+	r := registrationFor(e.Event.Resource)
 	r.Actions = model.Action(e.Event.ActionType & fwk.All)
 	if e.QueueingHintFn == nil && e.PreQueueingHintFn == nil {
-		return r, true
+		return r
 	}
 	h := &hint{outside: o, before: e.PreQueueingHintFn, hint: e.QueueingHintFn}
 	r.Hint = h.helps
 	r.Alike = func(waiting *model.Pod) model.Need { return model.NeedOf(string(waiting.UID)) } // who knows what it looks at
-	return r, true
+	return r
 }
 
 // hint is a plugin's hint. One that fails says that the pod may be tried, as in kube-scheduler.
@@ -246,37 +279,4 @@ func (h *hint) concerns(waiting *model.Pod, event model.Event, before, after any
 		}
 	}
 	return h.all || h.pods[types.NamespacedName{Namespace: waiting.Namespace, Name: waiting.Name}]
-}
-
-// sameEvent reports whether two events are one.
-func sameEvent(a, b *model.Event) bool {
-	return a.Resource == b.Resource && a.Action == b.Action && a.OldNode == b.OldNode && a.Node == b.Node && a.OldPod == b.OldPod && a.Pod == b.Pod &&
-		a.OldObject == b.OldObject && a.Object == b.Object && sameOther(a, b)
-}
-
-// objectsOf returns copies of the objects of an event, as hints get them; known is false if Berth does not have them.
-func (c *copies) objectsOf(e model.Event) (before, after any, known bool) {
-	if !c.known || !sameEvent(&c.event, &e) {
-		c.event, c.known = e, true
-		c.before, c.after = nil, nil
-		switch {
-		case e.OldNode != nil || e.Node != nil:
-			if e.OldNode != nil {
-				c.before = e.OldNode.Object.DeepCopy()
-			}
-			if e.Node != nil {
-				c.after = e.Node.Object.DeepCopy()
-			}
-		case e.OldPod != nil || e.Pod != nil:
-			if e.OldPod != nil {
-				c.before = copyOf(e.OldPod)
-			}
-			if e.Pod != nil {
-				c.after = copyOf(e.Pod)
-			}
-		default:
-			c.before, c.after = otherObjects(&e)
-		}
-	}
-	return c.before, c.after, c.before != nil || c.after != nil
 }

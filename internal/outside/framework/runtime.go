@@ -15,29 +15,19 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/outside/framework/snapshot"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Views shows plugins the cluster.
-type Views interface {
-	// Lister is one object for the life of the scheduler, which plugins keep. Any goroutine may read it. It shows what was published last, and nothing
-	// before that.
-	Lister() fwk.MutableSnapshotSharedLister
-	// Publish has the lister show a view. The other methods are about that view; the loop's goroutine calls them.
-	Publish(v state.View)
-	// NodeInfo returns the NodeInfo of a slot whose node exists. Any goroutine may use it, also after the next Publish.
-	NodeInfo(slot int32) fwk.NodeInfo
-	// PodInfo returns the PodInfo of a pod. Any goroutine may use it.
-	PodInfo(pod *model.Pod) fwk.PodInfo
-}
-
-// Waiting are the pods of all profiles that wait at Permit. Any goroutine may use it; it never blocks.
-type Waiting interface {
-	IterateOverWaitingPods(callback func(fwk.WaitingPod))
-	// GetWaitingPod returns nil if the pod does not wait.
-	GetWaitingPod(uid types.UID) fwk.WaitingPod
+// Bindings are the pods of all profiles whose bindings have begun: *commit.Commit. Any goroutine may use it; it never blocks.
+type Bindings interface {
+	// WaitingPods are those that wait at Permit, in the order of their decisions.
+	WaitingPods() []*commit.WaitingPod
+	// WaitingPod returns nil if the pod does not wait.
+	WaitingPod(pod types.UID) *commit.WaitingPod
+	// PodInPreBind returns nil if the pod is not at PreBind.
+	PodInPreBind(pod types.UID) *commit.PodInPreBind
 }
 
 // Queue takes in what plugins ask of the queue. Any goroutine may use it; it never blocks.
@@ -64,9 +54,10 @@ type Config struct {
 	Parallelism int
 	Log         klog.Logger
 
-	Views Views
-	// Waiting, Queue and Observer may be nil: no pod waits, and what plugins ask for is not done.
-	Waiting   Waiting
+	// Snapshot is what plugins see of the cluster. All profiles share it: turns follow each other.
+	Snapshot *snapshot.Snapshot
+	// Bindings returns where bindings are, nil while there are none: it may be built after the plugins. Bindings, Queue and Observer may be nil.
+	Bindings  func() Bindings
 	Queue     Queue
 	Observer  Observer
 	Extenders []fwk.Extender
@@ -102,8 +93,8 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 	switch {
 	case config.Profile == "":
 		return nil, errors.New("plugins from outside: the profile has no name")
-	case config.Views == nil:
-		return nil, fmt.Errorf("plugins from outside of profile %q: Views are required", config.Profile)
+	case config.Snapshot == nil:
+		return nil, fmt.Errorf("plugins from outside of profile %q: no snapshot", config.Profile)
 	case config.Deadline < 0:
 		return nil, fmt.Errorf("plugins from outside of profile %q: deadline %v must be greater than 0", config.Profile, config.Deadline)
 	}

@@ -6,7 +6,6 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
-	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -25,12 +24,12 @@ var (
 func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
 	nodes := make([]fwk.NodeInfo, len(slots))
 	for i, slot := range slots {
-		nodes[i] = r.config.Views.NodeInfo(slot)
+		nodes[i] = r.nodeInfo(slot)
 	}
 	return nodes
 }
 
-// PreScore runs the plugin. The error has kube-scheduler's words.
+// PreScore runs the plugin.
 func (p *preScore) PreScore(_ state.View, slots []int32) error {
 	t := p.r.turn
 	nodes, cycle, object := p.r.nodesOf(slots), t.state, t.object
@@ -43,7 +42,7 @@ func (p *preScore) PreScore(_ state.View, slots []int32) error {
 	}
 	switch {
 	case err != nil:
-		return &plan.PluginError{Point: string(PreScore), Plugin: p.name, Err: err}
+		return err
 	case o.code == fwk.Skip:
 		t.skippedScores.Insert(p.name)
 		t.state.SetSkipScorePlugins(t.skippedScores.Clone())

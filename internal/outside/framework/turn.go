@@ -31,6 +31,7 @@ type turn struct {
 	// skipped are the names of plugins that returned Skip at PreFilter, and at PreScore.
 	skippedFilters, skippedScores sets.Set[string]
 	dryRuns                       []*dryRun
+	podInfos                      map[*model.Pod]fwk.PodInfo // of pods in dry runs
 	// binding is set from the first Reserve plugin on, or when steps are asked for.
 	binding *binding
 	placed  bool // its steps were asked for, and it has not been undone
@@ -38,7 +39,7 @@ type turn struct {
 
 // Begin begins a pod's turn.
 func (r *Runtime) Begin(v state.View, pod *model.Pod) {
-	r.config.Views.Publish(v)
+	r.config.Snapshot.Update(v)
 	t := &turn{view: v, pod: pod, object: copyOf(pod), state: public.NewCycleState(), skippedFilters: sets.Set[string]{}, skippedScores: sets.Set[string]{}}
 	t.state.Write(public.PodsToActivateKey, public.NewPodsToActivate())
 	r.turn = t
@@ -80,6 +81,32 @@ func copyOf(pod *model.Pod) *v1.Pod {
 	object := pod.Object.DeepCopy()
 	object.Status.NominatedNodeName = pod.NominatedNode // that in the API may be older
 	return object
+}
+
+// nodeInfo returns the NodeInfo of a node in the turn's view.
+func (r *Runtime) nodeInfo(slot int32) fwk.NodeInfo {
+	return r.config.Snapshot.NodeInfoIn(r.turn.view, slot)
+}
+
+// podInfo returns the PodInfo of a pod in a dry run: that of the node where it is, or one of a copy.
+func (t *turn) podInfo(r *Runtime, pod *model.Pod, slot int32) fwk.PodInfo {
+	info := t.podInfos[pod]
+	if info != nil {
+		return info
+	}
+	for _, p := range r.nodeInfo(slot).GetPods() {
+		if p.GetPod().UID == pod.UID {
+			info = p
+		}
+	}
+	if info == nil {
+		info, _ = public.NewPodInfo(copyOf(pod))
+	}
+	if t.podInfos == nil {
+		t.podInfos = map[*model.Pod]fwk.PodInfo{}
+	}
+	t.podInfos[pod] = info
+	return info
 }
 
 // dryRun is a dry run of a turn as plugins see it: the CycleState and the NodeInfos that AddPod and RemovePod have changed.
@@ -124,9 +151,9 @@ func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
 	var changes []change
 	published := map[int32]fwk.NodeInfo{}
 	for c := range v.ChangesFrom(d.applied) {
-		changes = append(changes, change{r.config.Views.PodInfo(c.Pod), c.Slot, c.N})
+		changes = append(changes, change{t.podInfo(r, c.Pod, c.Slot), c.Slot, c.N})
 		if d.nodes[c.Slot] == nil {
-			published[c.Slot] = r.config.Views.NodeInfo(c.Slot)
+			published[c.Slot] = r.nodeInfo(c.Slot)
 		}
 	}
 	if d.err != nil || len(changes) == 0 && d.state != nil {
