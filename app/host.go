@@ -1,53 +1,153 @@
 package app
 
 import (
-	"errors"
+	"context"
+	"sync/atomic"
 
-	"k8s.io/client-go/informers"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/outside/clients"
+	"github.com/berth-scheduler/berth/internal/outside/framework"
+	"github.com/berth-scheduler/berth/internal/outside/framework/snapshot"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // host runs the plugins from outside of all profiles.
-type host struct{ clients *clients.Clients }
+type host struct {
+	ctx         context.Context
+	parallelism int
+	log         klog.Logger
+	clients     *clients.Clients
+	snapshot    *snapshot.Snapshot
+	runtimes    []*framework.Runtime
+	// bindings and changes are what plugins act on. They are built after them.
+	bindings atomic.Pointer[commit.Commit]
+	changes  atomic.Pointer[ingest.Ingest]
+}
 
-func newHost(shared *clients.Clients) *host { return &host{shared} }
+func newHost(ctx context.Context, parallelism int, shared *clients.Clients) *host {
+	return &host{ctx: ctx, parallelism: parallelism, log: klog.FromContext(ctx), clients: shared, snapshot: snapshot.New()}
+}
 
 // Profile returns what runs the plugins of a profile.
 func (h *host) Profile(name string) (config.HostedProfile, error) {
-	return &hosted{handle{profile: name, clients: h.clients, recorder: h.clients.Recorder(name)}}, nil
+	runtime, err := framework.New(h.ctx, framework.Config{
+		Profile:       name,
+		Parallelism:   h.parallelism,
+		Log:           h.log,
+		Snapshot:      h.snapshot,
+		Bindings:      h.current,
+		Queue:         h,
+		ClientSet:     h.clients.ClientSet,
+		KubeConfig:    h.clients.KubeConfig,
+		EventRecorder: h.clients.Recorder(name),
+		Informers:     h.clients.Informers,
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.runtimes = append(h.runtimes, runtime)
+	return &hosted{runtime: runtime}, nil
+}
+
+// current returns where bindings are, nil while there are none.
+func (h *host) current() framework.Bindings {
+	if c := h.bindings.Load(); c != nil {
+		return c
+	}
+	return nil // and not an interface that holds nil
+}
+
+// Activate has pods tried at once that wait for their turn. Before there is a queue nothing waits.
+func (h *host) Activate(pods []*v1.Pod) {
+	changes := h.changes.Load()
+	if changes == nil {
+		return
+	}
+	keys := make([]model.PodKey, len(pods))
+	for i, pod := range pods {
+		keys[i] = model.PodKey{Namespace: pod.Namespace, Name: pod.Name}
+	}
+	if !changes.Activate(keys...) {
+		h.log.Info("Too many pods were to be activated by plugins; the rest wait for their events", "max", ingest.ActivatedMax)
+	}
+}
+
+// Nominate does nothing: the Runtime shows plugins what they nominate, and the state follows the pods' statuses.
+func (h *host) Nominate(*v1.Pod, string) {}
+
+// join connects the plugins with what was built after them.
+func (h *host) join(changes *ingest.Ingest, bindings *commit.Commit) {
+	h.changes.Store(changes)
+	h.bindings.Store(bindings)
 }
 
 // close ends what runs plugins.
-func (h *host) close() {}
-
-// hosted is what runs the plugins of one profile.
-type hosted struct{ handle handle }
-
-func (h *hosted) Handle() fwk.Handle { return h.handle }
-
-func (h *hosted) Adapt(config.Order) (config.Adapters, error) {
-	return config.Adapters{}, errors.New("this version of Berth does not run plugins from outside")
+func (h *host) close() {
+	for _, runtime := range h.runtimes {
+		runtime.Close()
+	}
 }
 
-func (h *hosted) Complete(*plugin.Profile) {}
-
-// handle is what factories reach the API server with.
-type handle struct {
-	fwk.Handle
-	profile  string
-	clients  *clients.Clients
-	recorder events.EventRecorderLogger
+// hosted runs the plugins of one profile.
+type hosted struct {
+	runtime *framework.Runtime
+	binds   []*framework.Binder // those before DefaultBinder
 }
 
-func (h handle) ProfileName() string                                    { return h.profile }
-func (h handle) ClientSet() kubernetes.Interface                        { return h.clients.ClientSet }
-func (h handle) KubeConfig() *rest.Config                               { return rest.CopyConfig(h.clients.KubeConfig) }
-func (h handle) EventRecorder() events.EventRecorderLogger              { return h.recorder }
-func (h handle) SharedInformerFactory() informers.SharedInformerFactory { return h.clients.Informers }
+// Handle returns what factories get.
+func (h *hosted) Handle() fwk.Handle { return h.runtime.Handle() }
+
+// Adapt returns what the plugins do at the points that they extend.
+func (h *hosted) Adapt(o config.Order) (config.Adapters, error) {
+	a := config.Adapters{
+		QueueSort: map[string]plugin.QueueSort{}, PreEnqueue: map[string]plugin.PreEnqueue{}, EnqueueExtensions: map[string]plugin.EnqueueExtensions{},
+		PreFilter: map[string]plugin.PreFilter{}, Filter: map[string]plugin.TurnFilter{}, PostFilter: map[string]plugin.PostFilter{},
+		PreScore: map[string]plugin.PreScore{}, Score: map[string]plugin.TurnScore{}, Reserve: map[string]plugin.Reserve{},
+		Permit: map[string]plugin.Permit{}, PreBind: map[string]plugin.PreBind{}, PostBind: map[string]plugin.PostBind{},
+	}
+	binders := map[string]*framework.Binder{}
+	for _, name := range o.Enabled {
+		points, err := h.runtime.Adapt(o.Plugins[name])
+		if err != nil {
+			return config.Adapters{}, err
+		}
+		put(a.QueueSort, name, points.QueueSort)
+		put(a.PreEnqueue, name, points.PreEnqueue)
+		put(a.EnqueueExtensions, name, points.EnqueueExtensions)
+		put(a.PreFilter, name, points.PreFilter)
+		put(a.Filter, name, points.Filter)
+		put(a.PostFilter, name, points.PostFilter)
+		put(a.PreScore, name, points.PreScore)
+		put(a.Score, name, points.Score)
+		put(a.Reserve, name, points.Reserve)
+		put(a.Permit, name, points.Permit)
+		put(a.PreBind, name, points.PreBind)
+		put(a.PostBind, name, points.PostBind)
+		put(binders, name, points.Bind)
+	}
+	for _, name := range o.Bind {
+		binder, ok := binders[name]
+		if !ok {
+			break // DefaultBinder never skips a pod
+		}
+		h.binds = append(h.binds, binder)
+	}
+	return a, nil
+}
+
+// put stores an adapter, unless there is none.
+func put[T comparable](adapters map[string]T, name string, adapter T) {
+	if adapter != *new(T) {
+		adapters[name] = adapter
+	}
+}
+
+// Complete has the profile's plugins from outside run.
+func (h *hosted) Complete(p *plugin.Profile) { h.runtime.Attach(p, h.binds) }

@@ -10,7 +10,9 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/outside/clients"
 )
@@ -79,7 +81,7 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 		cancel()
 		return nil, nil, fmt.Errorf("plugins from outside: %w", err)
 	}
-	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(shared)}
+	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, int(*c.Source.Parallelism), shared)}
 	full, err := c.Build(ctx, o.host)
 	if err != nil {
 		o.stop(klog.FromContext(ctx))
@@ -90,6 +92,13 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 	}
 	o.config = full
 	return o, full, nil
+}
+
+// join connects the plugins with the parts that were built after them.
+func (o *outside) join(changes *ingest.Ingest, bindings *commit.Commit) {
+	if o != nil {
+		o.host.join(changes, bindings)
+	}
 }
 
 // start starts the informers that factories have asked for.

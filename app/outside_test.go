@@ -12,8 +12,12 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kube"
 )
 
 // plugged names the options of the schedulers that runAs runs, separated by blanks.
@@ -135,4 +139,85 @@ func TestWriteConfigWithPlugins(t *testing.T) {
 			}
 		}
 	}
+}
+
+// closing is a plugin that reports its end.
+type closing struct {
+	testFilter
+	closed chan<- string
+}
+
+func (c closing) Close() error { c.closed <- "closed"; return nil }
+
+// A factory gets a Handle that works before anything is listed; the plugin is in the profile, and is closed at the end.
+func TestOutsideFromFactoryToClose(t *testing.T) {
+	closed := make(chan string, 1)
+	var handle fwk.Handle
+	factory := func(_ context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		handle = h
+		if h.ProfileName() != "mine" || h.ClientSet() == nil || h.EventRecorder() == nil || h.Parallelizer() == nil {
+			return nil, errors.New("the handle lacks something")
+		}
+		if a, b := h.KubeConfig(), h.KubeConfig(); a == b || a.Host != "http://127.0.0.1:1" {
+			return nil, fmt.Errorf("the access is not a copy, or to %s", a.Host)
+		}
+		if nodes, err := h.SnapshotSharedLister().NodeInfos().List(); err != nil || len(nodes) != 0 {
+			return nil, fmt.Errorf("%d nodes, %v", len(nodes), err)
+		}
+		if args == nil {
+			return nil, errors.New("no arguments")
+		}
+		h.Activate(klog.Background(), map[string]*v1.Pod{"a": {}}) // there is no queue yet
+		h.IterateOverWaitingPods(func(fwk.WaitingPod) {})
+		return closing{closed: closed}, nil
+	}
+	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := file(t, "scheduler.yaml", header+"profiles: [{schedulerName: mine, plugins: {multiPoint: {enabled: [{name: Mine}]}}, pluginConfig: [{name: Mine, args: {a: 1}}]}]\n")
+	c, err := config.Read(config.Request{File: path, Outside: added})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, err := kube.Access(kube.ClientConfig{Kubeconfig: kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.Connect(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, full, err := newOutside(t.Context(), c, access, client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := full.Profiles[0]
+	if last := p.Filters[len(p.Filters)-1]; last.Name() != "Mine" || p.Outside == nil || handle == nil {
+		t.Errorf("the last filter is %s; plugins are run by %v", last.Name(), p.Outside)
+	}
+	o.start()
+	if err := o.sync(); err != nil { // the factory has asked for no informer
+		t.Error(err)
+	}
+	o.stop(klog.Background())
+	if len(closed) != 1 {
+		t.Error("the plugin was not closed")
+	}
+
+	// Without such a plugin there is nothing, and that can be started and stopped.
+	c, err = config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, full, err = newOutside(t.Context(), c, access, client)
+	if o != nil || full != c || err != nil {
+		t.Errorf("got %v, %v", o, err)
+	}
+	o.join(nil, nil)
+	o.start()
+	if err := o.sync(); err != nil {
+		t.Error(err)
+	}
+	o.stop(klog.Background())
 }

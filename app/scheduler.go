@@ -68,7 +68,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 			added.stop(log)
 		}
 	}()
-	parts, err := newPipeline(o, c, client, leads, seen, log)
+	parts, err := newPipeline(o, c, client, leads, seen, added, log)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +90,7 @@ type pipeline struct {
 }
 
 // newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
-func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, log klog.Logger) (pipeline, error) {
+func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, log klog.Logger) (pipeline, error) {
 	changes := ingest.New(c.Compile())
 	waiting, err := queue.New(c.Queue(o.deprecated.parkedMax))
 	if err != nil {
@@ -131,6 +131,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, err
 	}
+	added.join(changes, committer)
 	parts := pipeline{watch: watch, commit: committer}
 	rounds := []loop.Observer{seen.clock, seen.metrics.Loop}
 	if o.audit {

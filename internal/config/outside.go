@@ -130,7 +130,7 @@ type Order struct {
 }
 
 // Adapters are what the plugins from outside of a profile do, by extension point and plugin. A plugin without an adapter at one of its points is left out
-// there: an adapter before it does its work. Adapters that have a method Reads() []model.Kind have these kinds watched.
+// there: an adapter before it does its work. Bind plugins have no adapters: Outside has their steps. Adapters that have a method Reads() []model.Kind have these kinds watched.
 type Adapters struct {
 	// Outside runs them all.
 	Outside plugin.Outside
@@ -147,11 +147,6 @@ type Adapters struct {
 	Permit            map[string]plugin.Permit
 	PreBind           map[string]plugin.PreBind
 	PostBind          map[string]plugin.PostBind
-
-	// First are asked for steps before all Permit plugins: for those of stage Reserve. Last are asked after all PreBind plugins: for those of stage Bind,
-	// of the Bind plugins before DefaultBinder. Without DefaultBinder in Order.Bind, the last such step must not be skipped.
-	First []plugin.Permit
-	Last  []plugin.PreBind
 }
 
 // extends returns the points whose interfaces a made plugin implements.

@@ -36,11 +36,15 @@ type (
 		preScores
 		scoring
 	}
-	preFilters struct{}
-	preScores  struct{}
-	scoring    struct{}
-	sorts      struct{ named }
-	binds      struct{ named }
+	preFilters   struct{}
+	preScores    struct{}
+	scoring      struct{}
+	sorts        struct{ named }
+	binds        struct{ named }
+	prefiltering struct {
+		named
+		preFilters
+	}
 	prescoring struct {
 		named
 		preScores
@@ -133,6 +137,7 @@ func (adapter) Permit(state.View, *plan.Placement) ([]plan.Step, error)   { retu
 func (adapter) PreBind(state.View, *plan.Placement) ([]plan.Step, error)  { return nil, nil }
 func (adapter) PostBind(state.View, *plan.Placement) ([]plan.Step, error) { return nil, nil }
 func (adapter) Begin(state.View, *model.Pod)                              {}
+func (adapter) Steps(plan.Stage, *plan.Placement) []plan.Step             { return nil }
 func (adapter) End()                                                      {}
 func (adapter) Steps(plan.Stage, *plan.Placement) []plan.Step             { return nil }
 func (adapter) Unreserve(*plan.Placement)                                 {}
@@ -181,12 +186,6 @@ func (p testProfile) Adapt(o Order) (Adapters, error) {
 		Reserve: adapted[plugin.Reserve, fwk.ReservePlugin](o), Permit: adapted[plugin.Permit, fwk.PermitPlugin](o),
 		PreBind: adapted[plugin.PreBind, fwk.PreBindPlugin](o), PostBind: adapted[plugin.PostBind, fwk.PostBindPlugin](o),
 	}
-	for _, name := range o.Bind {
-		if o.Plugins[name] == nil {
-			break
-		}
-		a.Last = append(a.Last, adapter{"bind:" + name})
-	}
 	return a, nil
 }
 
@@ -220,6 +219,7 @@ func fromOutside(t *testing.T) *Outside {
 		{"Early", just(early{named: "Early"})},
 		{"Nothing", just(named("Nothing"))},
 		{"Alias", just(filters{"Other"})},
+		{"PreAlias", just(prefiltering{named: "Other"})},
 		{"ScoreAlias", just(scores{"Other"})},
 		{"Fails", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 			return nil, errors.New("no CRD")
@@ -306,11 +306,12 @@ func TestOutsideAmongBuiltIn(t *testing.T) {
 		{only + few + `, {name: Late}]}`, map[string]string{"reserve": "Late", "permit": "Late", "preBind": "Late", "postBind": "Late"}},
 		{only + few + `, {name: Early}]}`, map[string]string{"preEnqueue": "Early", "postFilter": "Early"}},
 		{only + few + `]}, bind: {enabled: [{name: Binds}]}`, map[string]string{}},
-		{only + `{name: Binds}, ` + few + `]}`, map[string]string{"preBind": "bind:Binds"}},
-		{only + `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}]}, bind: {enabled: [{name: Binds}]}`, map[string]string{"preBind": "bind:Binds"}},
+		{only + `{name: Binds}, ` + few + `]}`, nil},
+		{only + `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}]}, bind: {enabled: [{name: Binds}]}`, nil},
 		{only + `{name: NodeName}, {name: NodeAffinity, weight: 2}, {name: DefaultBinder}, {name: Sorts}]}`, map[string]string{"queueSort": "Sorts"}},
 		{only + few + `]}, queueSort: {disabled: [{name: "*"}], enabled: [{name: Sorts}]}`, map[string]string{"queueSort": "Sorts"}},
 		{only + few + `, {name: Nothing}]}`, nil},
+		{only + few + `, {name: PreAlias}]}`, map[string]string{"preFilter": "NodeName NodeAffinity Other"}},
 		{only + few + `, {name: Alias}]}`, map[string]string{"filter": "NodeName NodeAffinity Other"}},
 	} {
 		want := map[string]string{"queueSort": "PrioritySort", "preFilter": "NodeName NodeAffinity", "filter": "NodeName NodeAffinity", "score": "NodeAffinity=2", "bind": "DefaultBinder"}
@@ -322,10 +323,17 @@ func TestOutsideAmongBuiltIn(t *testing.T) {
 			t.Errorf("%s: %v", test.plugins, err)
 			continue
 		}
-		full, err := read.Build(t.Context(), &testHost{})
+		h := &testHost{}
+		full, err := read.Build(t.Context(), h)
 		if err != nil {
 			t.Errorf("%s: %v", test.plugins, err)
 			continue
+		}
+		if order := full.Profiles[0].PreFilterOrder; strings.Join(order, " ") != want["preFilter"] {
+			t.Errorf("%s: the order at PreFilter is %v", test.plugins, order)
+		}
+		if len(h.orders) > 0 && slices.Contains(h.orders[0].Enabled, "Nothing") {
+			t.Errorf("%s: a plugin that runs nowhere is to be adapted", test.plugins)
 		}
 		got := ranAt(full.Profiles[0])
 		for _, at := range []map[string]string{want, got} {

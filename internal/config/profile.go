@@ -258,8 +258,6 @@ func assembleBinding(profile *plugin.Profile, order *effective, made map[string]
 	if len(profile.Bind) == 0 {
 		profile.Bind = []plugin.Bind{defaultbinder.New()} // for a pod that the plugins from outside leave to it, which is none
 	}
-	profile.Permit = slices.Concat(outside.First, profile.Permit)
-	profile.PreBind = slices.Concat(profile.PreBind, outside.Last)
 	profile.PostBind, err = all(order[postBind], postBind, and(made, outside.PostBind), as[plugin.PostBind])
 	return err
 }
