@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/klog/v2"
@@ -11,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/metrics"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/outside/clients"
 	"github.com/berth-scheduler/berth/internal/outside/framework"
@@ -22,6 +24,8 @@ import (
 type host struct {
 	ctx         context.Context
 	parallelism int
+	extenders   []fwk.Extender
+	seen        observers
 	log         klog.Logger
 	clients     *clients.Clients
 	snapshot    *snapshot.Snapshot
@@ -31,8 +35,12 @@ type host struct {
 	changes  atomic.Pointer[ingest.Ingest]
 }
 
-func newHost(ctx context.Context, parallelism int, shared *clients.Clients) *host {
-	return &host{ctx: ctx, parallelism: parallelism, log: klog.FromContext(ctx), clients: shared, snapshot: snapshot.New()}
+func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, seen observers) *host {
+	var extenders []fwk.Extender
+	if c.Extenders != nil {
+		extenders = framework.Hand(c.Extenders.Extenders())
+	}
+	return &host{ctx: ctx, parallelism: int(*c.Source.Parallelism), extenders: extenders, seen: seen, log: klog.FromContext(ctx), clients: shared, snapshot: snapshot.New()}
 }
 
 // Profile returns what runs the plugins of a profile.
@@ -44,6 +52,8 @@ func (h *host) Profile(name string) (config.HostedProfile, error) {
 		Snapshot:      h.snapshot,
 		Bindings:      h.current,
 		Queue:         h,
+		Observer:      measured{h.seen.metrics.Outside},
+		Extenders:     h.extenders,
 		ClientSet:     h.clients.ClientSet,
 		KubeConfig:    h.clients.KubeConfig,
 		EventRecorder: h.clients.Recorder(name),
@@ -54,6 +64,14 @@ func (h *host) Profile(name string) (config.HostedProfile, error) {
 	}
 	h.runtimes = append(h.runtimes, runtime)
 	return &hosted{runtime: runtime}, nil
+}
+
+// measured observes plugins.
+type measured struct{ metrics *metrics.Outside }
+
+// Ran observes calls of a plugin.
+func (m measured) Ran(plugin string, point framework.Point, status string, calls int, took time.Duration) {
+	m.metrics.Ran(plugin, string(point), status, calls, took)
 }
 
 // current returns where bindings are, nil while there are none.
@@ -79,8 +97,17 @@ func (h *host) Activate(pods []*v1.Pod) {
 	}
 }
 
-// Nominate does nothing: the Runtime shows plugins what they nominate, and the state follows the pods' statuses.
-func (h *host) Nominate(*v1.Pod, string) {}
+// Nominate has the state note a pod's nomination, so that later decisions leave room for it. Before there is a queue nothing waits.
+func (h *host) Nominate(pod *v1.Pod, nodeName string) {
+	changes := h.changes.Load()
+	if changes == nil {
+		return
+	}
+	request := model.NominationRequest{Pod: model.PodKey{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, NodeName: nodeName}
+	if !changes.Nominate(request) {
+		h.log.Info("Too many pods were nominated by plugins; this one is not", "pod", klog.KObj(pod), "max", ingest.NominatedMax)
+	}
+}
 
 // join connects the plugins with what was built after them.
 func (h *host) join(changes *ingest.Ingest, bindings *commit.Commit) {

@@ -173,6 +173,7 @@ var house = map[string]map[string]string{
 	"internal/outside/framework": {
 		"framework":       "plugins use its CycleState and lists",
 		"internal/commit": "what it does in a binding are commit's calls; pods wait there",
+		"internal/kinds":  "which kinds raise the events that plugins register for",
 		"internal/model":  "plugins are about pods and events",
 		"internal/plan":   "it makes steps",
 		"internal/plugin": "it implements the contract of plugins from outside",

@@ -1,6 +1,9 @@
 package model
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // ChangeKind determines which fields of a Change are set.
 type ChangeKind uint8
@@ -65,4 +68,11 @@ type PreemptionResult struct {
 	InMemory bool
 	// Err is why the preemption failed, nil if it did not.
 	Err error
+}
+
+// NominationRequest is what a plugin from outside asks to be noted of a pod: that it is nominated to a node, or to none if the name is empty.
+type NominationRequest struct {
+	Pod      PodKey
+	UID      types.UID
+	NodeName string
 }
