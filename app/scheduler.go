@@ -104,7 +104,11 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, fmt.Errorf("name the watches: %w", err)
 	}
-	watch, err := kube.NewWatch(client, changes, c.Reads(), name)
+	var watching []kube.WatchOption
+	if c.WholeObjects() {
+		watching = append(watching, kube.Whole())
+	}
+	watch, err := kube.NewWatch(client, changes, c.Reads(), name, watching...)
 	if err != nil {
 		return pipeline{}, err
 	}
