@@ -173,7 +173,7 @@ func members(gang string, n int, min string) []*v1.Pod {
 
 func (s *scheduler) expect(got, want string) {
 	s.t.Helper()
-	if !strings.Contains(got, want) || want == "" && got != "" {
+	if exact := want == "waits" || want == "placed"; exact && got != want || !strings.Contains(got, want) {
 		s.t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -309,10 +309,26 @@ func TestTurnGoesOnWhereTheNextGangDoesNotTakeIt(t *testing.T) {
 	})
 }
 
+// awaitWatch waits until the informer watches: of the fake API server, what happens between its list and its watch is lost.
+func (s *scheduler) awaitWatch() {
+	for i := range 100 {
+		probe := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "probes", Name: fmt.Sprint(i)}}
+		if _, err := s.client.CoreV1().Pods(probe.Namespace).Create(s.t.Context(), probe, metav1.CreateOptions{}); err != nil {
+			s.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
+		if _, err := s.plugin.pods.Pods(probe.Namespace).Get(probe.Name); err == nil {
+			return
+		}
+	}
+	s.t.Fatal("the informer does not watch")
+}
+
 func TestNothingIsKeptOfGangsThatAreGone(t *testing.T) {
 	a := members("a", 2, "2")
 	s := newScheduler(t, 5, GangArgs{}, a...)
 	s.expect(s.try(a[0]), "waits")
+	s.awaitWatch()
 	for _, pod := range a {
 		if err := s.client.CoreV1().Pods(pod.Namespace).Delete(t.Context(), pod.Name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -347,4 +363,39 @@ func TestArgumentsAreChecked(t *testing.T) {
 			t.Errorf("%v: error %v, want %q", row.args, err, row.want)
 		}
 	}
+}
+
+func TestTurnThatIsNotUsedEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := members("a", 2, "2"), members("b", 2, "2")
+		s := newScheduler(t, 5, GangArgs{}, append(a, b...)...)
+		if _, status := s.plugin.PreFilter(t.Context(), framework.NewCycleState(), a[0], nil); !status.IsSuccess() {
+			t.Fatal(status)
+		}
+		s.expect(s.try(b[0]), "waits until") // and a-0 fails where the plugin does not see it
+		time.Sleep(31 * time.Second)
+		s.expect(s.try(b[0]), "waits")
+		s.expect(s.try(b[1]), "placed")
+	})
+}
+
+func TestLateUnreserveDoesNotEndTheNextTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := key{"team", "a"}, key{"team", "b"}
+		turns := newTurns(time.Minute, time.Second, func(_, _ key) bool { return true })
+		defer turns.close()
+		turns.take(a)
+		turns.reserve(a, "a-0")
+		turns.reserve(a, "a-1")
+		turns.fails(a)
+		time.Sleep(1100 * time.Millisecond)
+		if why := turns.take(a); why != "" {
+			t.Fatal(why)
+		}
+		turns.reserve(a, "a-0")
+		turns.unreserve(a, "a-1") // of the turn before
+		if why := turns.take(b); !strings.Contains(why, "waits until gang team/a is placed") {
+			t.Errorf("gang b: %q, want that it waits for a", why)
+		}
+	})
 }
