@@ -254,6 +254,7 @@ var house = map[string]map[string]string{
 	"internal/build":  {},
 	"internal/oracle": {},
 	"internal/e2e":    {},
+	"examples/trial":  {},
 	"internal/scenario": {
 		"internal/commit":   "the requests of an eviction fail by kind",
 		"internal/config":   "a scenario may bring a configuration",
@@ -333,7 +334,7 @@ func files(t *testing.T) map[string][]*ast.File {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && slices.Contains([]string{"devcluster", "parity", "testdata", ".git", ".cache", "bin"}, entry.Name()) {
+		if entry.IsDir() && slices.Contains([]string{"devcluster", "parity", "sample-plugin", "gang-plugin", "testdata", ".git", ".cache", "bin"}, entry.Name()) {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
@@ -443,7 +444,7 @@ func allowed(row map[string]string, from, to string) bool {
 
 // testsOnly are packages that only tests import; they may look at everything.
 func testsOnly(folder string) bool {
-	return within(folder, "internal/oracle") || within(folder, "internal/plugins/plugintest") || within(folder, "internal/e2e") ||
+	return within(folder, "internal/oracle") || within(folder, "internal/plugins/plugintest") || within(folder, "internal/e2e") || within(folder, "examples/trial") ||
 		within(folder, "internal/engine/enginetest") || within(folder, "internal/build")
 }
 
