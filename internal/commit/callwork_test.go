@@ -110,6 +110,38 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 	}
 }
 
+// TestStopHearsCalls stops while calls run that return when their context ends: how they end counts, and Run returns when they have, long before Drain.
+func TestStopHearsCalls(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.Drain = time.Minute })
+	stop := f.run(t)
+	why, no := errors.New("the end"), errors.New("no")
+	returns := func(result commit.CallResult) func(context.Context) commit.CallResult {
+		return func(ctx context.Context) commit.CallResult {
+			<-ctx.Done()
+			if err := context.Cause(ctx); !errors.Is(err, why) {
+				t.Errorf("its context has ended because %v", err)
+			}
+			return result
+		}
+	}
+	wants := map[string]error{"waits": why, "binds": nil, "skips": why, "fails": no}
+	f.Start(runs("waits", plan.PreBind, returns(commit.CallResult{}), nil))
+	f.Start(runs("binds", plan.Bind, returns(commit.CallResult{}), nil))
+	f.Start(runs("skips", plan.Bind, returns(commit.CallResult{Skipped: true}), nil))
+	f.Start(runs("fails", plan.Bind, returns(commit.CallResult{Err: no}), nil))
+	began := time.Now()
+	stop(why)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	for range len(wants) {
+		outcome := f.outcomes.next(t)
+		if want := wants[outcome.Pod.Name]; !errors.Is(outcome.Err, want) {
+			t.Errorf("%s has ended with %v, want %v", outcome.Pod, outcome.Err, want)
+		}
+	}
+}
+
 // TestHandlesFromAnywhere ends waits from calls, from the goroutine that starts decisions, and while others iterate: nothing blocks.
 func TestHandlesFromAnywhere(t *testing.T) {
 	f := newFixture(t, nil)
