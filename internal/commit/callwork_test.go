@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -47,6 +48,19 @@ func TestCallsHoldNoWorker(t *testing.T) {
 		if outcome := f.outcomes.next(t); outcome.Err != nil {
 			t.Fatal(outcome.Err)
 		}
+	}
+	if err := f.Audit(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReturnedCallWakesAWorker lets a call return when nobody has anything to do: the binding is sent.
+func TestReturnedCallWakesAWorker(t *testing.T) {
+	f := newFixture(t, nil)
+	f.run(t)
+	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { time.Sleep(100 * time.Millisecond); return commit.CallResult{} }, nil))
+	if outcome := f.outcomes.next(t); outcome.Err != nil {
+		t.Error(outcome.Err)
 	}
 }
 
@@ -110,35 +124,62 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 	}
 }
 
-// TestStopHearsCalls stops while calls run that return when their context ends: how they end counts, and Run returns when they have, long before Drain.
+// TestStopHearsCalls stops while a call runs that returns when its context ends: how it ends counts, it is answered by the time Run returns, and that is
+// long before Drain.
 func TestStopHearsCalls(t *testing.T) {
-	f := newFixture(t, func(c *commit.Config) { c.Drain = time.Minute })
-	stop := f.run(t)
 	why, no := errors.New("the end"), errors.New("no")
-	returns := func(result commit.CallResult) func(context.Context) commit.CallResult {
-		return func(ctx context.Context) commit.CallResult {
-			<-ctx.Done()
-			if err := context.Cause(ctx); !errors.Is(err, why) {
-				t.Errorf("its context has ended because %v", err)
+	for _, row := range []struct {
+		name   string
+		stage  plan.Stage
+		result commit.CallResult
+		want   error
+	}{
+		{"at PreBind", plan.PreBind, commit.CallResult{}, why},
+		{"it has bound the pod", plan.Bind, commit.CallResult{}, nil},
+		{"it skips the pod", plan.Bind, commit.CallResult{Skipped: true}, why},
+		{"it fails", plan.Bind, commit.CallResult{Err: no}, no},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := newFixture(t, func(c *commit.Config) { c.Drain, c.Results = 10*time.Second, slowly{c.Results} })
+			stop := f.run(t)
+			f.Start(runs("p", row.stage, func(ctx context.Context) commit.CallResult {
+				<-ctx.Done()
+				if err := context.Cause(ctx); !errors.Is(err, why) {
+					t.Errorf("its context has ended because %v", err)
+				}
+				return row.result
+			}, nil))
+			began := time.Now()
+			stop(why)
+			if took := time.Since(began); took > 8*time.Second {
+				t.Errorf("it took %v", took)
 			}
-			return result
-		}
+			if len(f.outcomes) != 1 {
+				t.Fatalf("%d bindings are answered", len(f.outcomes))
+			}
+			if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, row.want) {
+				t.Errorf("it has ended with %v, want %v", outcome.Err, row.want)
+			}
+		})
 	}
-	wants := map[string]error{"waits": why, "binds": nil, "skips": why, "fails": no}
-	f.Start(runs("waits", plan.PreBind, returns(commit.CallResult{}), nil))
-	f.Start(runs("binds", plan.Bind, returns(commit.CallResult{}), nil))
-	f.Start(runs("skips", plan.Bind, returns(commit.CallResult{Skipped: true}), nil))
-	f.Start(runs("fails", plan.Bind, returns(commit.CallResult{Err: no}), nil))
-	began := time.Now()
-	stop(why)
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it took %v", took)
-	}
-	for range len(wants) {
-		outcome := f.outcomes.next(t)
-		if want := wants[outcome.Pod.Name]; !errors.Is(outcome.Err, want) {
-			t.Errorf("%s has ended with %v, want %v", outcome.Pod, outcome.Err, want)
-		}
+}
+
+// slowly takes its time with what it hears.
+type slowly struct{ commit.Results }
+
+func (s slowly) Bound(outcome model.BindingResult) {
+	time.Sleep(100 * time.Millisecond)
+	s.Results.Bound(outcome)
+}
+
+// TestUndoHasATime fails a binding whose undoing waits for its context to end: it does, and the binding is answered.
+func TestUndoHasATime(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.Timeout = 50 * time.Millisecond })
+	f.run(t)
+	no := errors.New("no")
+	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { return commit.CallResult{Err: no} }, untilDone))
+	if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, no) {
+		t.Errorf("it has ended with %v", outcome.Err)
 	}
 }
 

@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -255,7 +256,7 @@ func (c *Commit) Stats() Stats {
 func (c *Commit) Audit() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.outbox.Audit()
+	return errors.Join(c.outbox.Audit(), c.auditContexts())
 }
 
 // Run writes until the context ends. Then it answers the bindings and preemptions that wait with the reason, and for the time Config.Drain it lets writes in
