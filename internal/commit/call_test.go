@@ -510,6 +510,65 @@ func TestPreBindHandles(t *testing.T) {
 	c.forgotten()
 }
 
+// TestHandlesAreTooLate uses the handles of a pod when there is nothing left to decide: they say so, and change nothing.
+func TestHandlesAreTooLate(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		goes func(c *caller)
+		err  string
+	}{
+		{"all have allowed it, and it is not at Permit yet", func(c *caller) {
+			a := c.AtPermitOf(uid)
+			c.AllowAt(c.now, a, "gang")
+			if c.RejectAt(c.now, a, "gang", "no") || c.RejectAt(c.now, a, "", "no") || c.PreemptAt(c.now, a, "no") {
+				c.Error("it is rejected")
+			}
+			c.returns("r", done)
+			c.returns("a", done)
+			c.done(c.take(commit.Bind, "p"), nil)
+		}, "<nil>"},
+		{"PreBind is over", func(c *caller) {
+			c.Allow(c.now, uid, "gang")
+			c.returns("r", done)
+			a := c.AtPreBindOf(uid)
+			c.returns("a", done)
+			request := c.take(commit.Bind, "p")
+			if c.CancelAt(c.now, a, "room is needed") {
+				c.Error("it is cancelled")
+			}
+			c.done(request, nil)
+		}, "<nil>"},
+		{"its place is needed, and its call runs still", func(c *caller) {
+			c.Allow(c.now, uid, "gang")
+			c.returns("r", done)
+			a := c.AtPreBindOf(uid)
+			if !c.Cancel(c.now, uid, errGone) || c.MarkPrebound(a) {
+				c.Error("it is not cancelled, or marked")
+			}
+			c.returns("a", done)
+			c.returns("undo r", done)
+		}, `running PreBind plugin "a": ` + errGone.Error()},
+		{"it has failed, and is being undone", func(c *caller) {
+			c.Allow(c.now, uid, "gang")
+			c.returns("r", done)
+			a := c.AtPreBindOf(uid)
+			c.returns("a", errCall)
+			if c.MarkPrebound(a) {
+				c.Error("it is marked")
+			}
+			c.returns("undo r", done)
+		}, errCall.Err.Error()},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := newCaller(t)
+			c.start(withCalls("Reserve/r!", "Permit/gang 5s", "PreBind/a"))
+			c.look()
+			row.goes(c)
+			c.ended(row.err, false)
+		})
+	}
+}
+
 // TestVictimInACall evicts a pod while a plugin is called for it: its binding is cancelled, and the preemption goes on when the call has returned.
 func TestVictimInACall(t *testing.T) {
 	c := newCaller(t)
