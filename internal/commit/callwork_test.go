@@ -58,7 +58,10 @@ func TestCallsHoldNoWorker(t *testing.T) {
 func TestReturnedCallWakesAWorker(t *testing.T) {
 	f := newFixture(t, nil)
 	f.run(t)
-	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { time.Sleep(100 * time.Millisecond); return commit.CallResult{} }, nil))
+	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult {
+		time.Sleep(100 * time.Millisecond)
+		return commit.CallResult{}
+	}, nil))
 	if outcome := f.outcomes.next(t); outcome.Err != nil {
 		t.Error(outcome.Err)
 	}
