@@ -137,6 +137,9 @@ func (in *Ingest) Preempted(result model.PreemptionResult) {
 func (in *Ingest) add(ref model.Ref, change model.Change) {
 	in.mu.Lock()
 	if at, ok := in.at[ref]; ok {
+		if was := &in.changes[at]; was.Kind == model.PodSet && change.Kind == model.PodSet && was.Pod.UID == change.Pod.UID {
+			change.WasNominated = was.WasNominated || was.Pod.Object.Status.NominatedNodeName != ""
+		}
 		in.changes[at] = change
 	} else {
 		in.at[ref] = len(in.changes)

@@ -33,11 +33,13 @@ const (
 // Change is one new fact about the cluster. Exactly the fields that its kind names are set.
 type Change struct {
 	Kind ChangeKind
-	Pod  *Pod           // PodSet
-	Key  PodKey         // PodGone
-	Node *Node          // NodeSet
-	Name string         // NodeGone
-	Bind *BindingResult // BindDone
+	Pod  *Pod // PodSet
+	// WasNominated means that the pod's status named a nominated node in a version that came before this one, and that this one stands for too.
+	WasNominated bool           // PodSet
+	Key          PodKey         // PodGone
+	Node         *Node          // NodeSet
+	Name         string         // NodeGone
+	Bind         *BindingResult // BindDone
 	// PreemptionDone
 	Preemption *PreemptionResult
 	Event      *Event // EventRaised
