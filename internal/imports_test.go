@@ -179,6 +179,12 @@ var house = map[string]map[string]string{
 		"internal/reason": "verdicts are codes",
 		"internal/state":  "it reads views, and tries plugins' changes on drafts",
 	},
+	"internal/outside/host": {
+		"internal/config":            "it implements the host of plugins",
+		"internal/model":             "pods have keys",
+		"internal/outside/framework": "it makes a Runtime for each profile",
+		"internal/plugin":            "it tells adapters by the point that they are for",
+	},
 	"internal/outside/framework/snapshot": {
 		"framework":      "what it shows are NodeInfos",
 		"internal/model": "it follows aspects of nodes",
@@ -269,7 +275,6 @@ var house = map[string]map[string]string{
 		"internal/ingest":  "it puts the scheduler together",
 		"internal/kube":    "it puts the scheduler together",
 		"internal/outside": "it puts the scheduler together",
-		"internal/plugin":  "profiles are completed by what runs plugins from outside",
 		"internal/loop":    "it puts the scheduler together",
 		"internal/metrics": "it puts the scheduler together",
 		"internal/queue":   "it puts the scheduler together",
