@@ -169,7 +169,15 @@ var house = map[string]map[string]string{
 	"framework": {
 		"internal/model": "what pods occupy is worked out in one place",
 	},
-	"framework/testing": {},
+	"framework/testing": {
+		"internal/config":            "its scheduler has a configuration",
+		"internal/kinds":             "which objects scheduling reads",
+		"internal/model":             "objects have references",
+		"internal/plan":              "it shows decisions",
+		"internal/simulate":          "it runs the real loop on an in-memory cluster",
+		"internal/outside/framework": "plugins reach the bindings of the simulation",
+		"internal/outside/host":      "it runs plugins",
+	},
 	"internal/outside/framework": {
 		"framework":       "plugins use its CycleState and lists",
 		"internal/commit": "what it does in a binding are commit's calls; pods wait there",
