@@ -187,6 +187,7 @@ var house = map[string]map[string]string{
 		"internal/reason": "verdicts are codes",
 		"internal/state":  "it reads views, and tries plugins' changes on drafts",
 	},
+	"framework/preemption": {"framework": "it words why nothing helps, and writes as plugins do"},
 	"internal/outside/host": {
 		"internal/config":            "it implements the host of plugins",
 		"internal/model":             "pods have keys",
