@@ -2,7 +2,8 @@
 //
 // It takes a Handle, the plugin's choices (Interface), and why the filters rejected each node; it gives a node to nominate the pod to, and evicts the victims there in the
 // background. The rules are those of kube-scheduler's evaluator: the plugin dry-runs nodes by the Handle until it has enough candidates, extenders are asked, and the best
-// candidate is taken. It owns nothing but the goroutines of evictions, which end within half a minute. It never decides which pods are victims.
+// candidate is taken. Unlike kube-scheduler's it dry-runs one node after the other, and SelectVictimsOnNode is that of kube-scheduler before 1.37: there are no pod groups.
+// It owns nothing but the goroutines of evictions, which end within half a minute. It never decides which pods are victims.
 package preemption
 
 import (

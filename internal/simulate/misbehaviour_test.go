@@ -390,6 +390,9 @@ func TestMisbehaviour(t *testing.T) {
 		m.mu.Unlock()
 	}
 	t.Log(decided)
+	if 2*decided["failures that name the plugin"] < decided[fmt.Sprint(plan.Failed)] {
+		t.Errorf("%d of %d failed decisions name the plugin, which nearly all of them are about", decided["failures that name the plugin"], decided[fmt.Sprint(plan.Failed)])
+	}
 	for _, point := range []string{
 		"PreEnqueue", "QueueingHint", "PreFilter", "AddPod", "RemovePod", "Filter", "PostFilter", "PreScore", "Score", "NormalizeScore", "Reserve", "Unreserve", "Permit",
 		"PreBindPreFlight", "PreBind", "Bind", "PostBind",
@@ -415,6 +418,9 @@ func misbehave(t *faultTrial, m *mischief, decided map[string]int) error {
 			if r.Decision.Outcome == plan.Failed {
 				if err := checkNamed(r.Decision.Err); err != nil {
 					return err
+				}
+				if strings.Contains(r.Decision.Err.Error(), "Mischief") {
+					decided["failures that name the plugin"]++
 				}
 			}
 		}
