@@ -151,6 +151,6 @@ func (o *outside) stop(log klog.Logger) {
 	if err := o.config.Close(); err != nil {
 		log.Error(err, "Plugins failed to close")
 	}
-	o.host.close()
+	o.host.Close()
 	o.clients.Stop()
 }

@@ -169,7 +169,15 @@ var house = map[string]map[string]string{
 	"framework": {
 		"internal/model": "what pods occupy is worked out in one place",
 	},
-	"framework/testing": {},
+	"framework/testing": {
+		"internal/config":            "its scheduler has a configuration",
+		"internal/kinds":             "which objects scheduling reads",
+		"internal/model":             "objects have references",
+		"internal/plan":              "it shows decisions",
+		"internal/simulate":          "it runs the real loop on an in-memory cluster",
+		"internal/outside/framework": "plugins reach the bindings of the simulation",
+		"internal/outside/host":      "it runs plugins",
+	},
 	"internal/outside/framework": {
 		"framework":       "plugins use its CycleState and lists",
 		"internal/commit": "what it does in a binding are commit's calls; pods wait there",
@@ -179,6 +187,13 @@ var house = map[string]map[string]string{
 		"internal/plugin": "it implements the contract of plugins from outside",
 		"internal/reason": "verdicts are codes",
 		"internal/state":  "it reads views, and tries plugins' changes on drafts",
+	},
+	"framework/preemption": {"framework": "it words why nothing helps, and writes as plugins do"},
+	"internal/outside/host": {
+		"internal/config":            "it implements the host of plugins",
+		"internal/model":             "pods have keys",
+		"internal/outside/framework": "it makes a Runtime for each profile",
+		"internal/plugin":            "it tells adapters by the point that they are for",
 	},
 	"internal/outside/framework/snapshot": {
 		"framework":      "what it shows are NodeInfos",
@@ -271,7 +286,6 @@ var house = map[string]map[string]string{
 		"internal/ingest":  "it puts the scheduler together",
 		"internal/kube":    "it puts the scheduler together",
 		"internal/outside": "it puts the scheduler together",
-		"internal/plugin":  "profiles are completed by what runs plugins from outside",
 		"internal/loop":    "it puts the scheduler together",
 		"internal/metrics": "it puts the scheduler together",
 		"internal/queue":   "it puts the scheduler together",

@@ -1,7 +1,16 @@
-// Package testing makes pods and nodes for the tests of plugins, under the names that they had in k8s.io/kubernetes/pkg/scheduler/testing.
+// Package testing has what the tests of plugins need: pods and nodes, and a cluster in memory that runs a plugin in the real scheduler.
 //
-// It takes names and amounts; it gives API objects. Each call changes the object and returns its wrapper, so that a row of a table fits on a line. It owns nothing. It
-// panics on amounts that cannot be parsed, and is meant for tests only.
+// MakePod and MakeNode take names and amounts and give API objects, under the names that they had in k8s.io/kubernetes/pkg/scheduler/testing. Each call changes the object
+// and returns its wrapper, so that a row of a table fits on a line. They panic on amounts that cannot be parsed.
+//
+// NewCluster takes nodes, pods and plugins; a Cluster says what becomes of pods:
+//
+//	c := testing.NewCluster(t, nodes, nil, testing.WithPlugin("Mine", New, nil))
+//	if r := c.Schedule(testing.MakePod().Name("web").Obj()); r.Node != "node-1" {
+//		t.Errorf("got node %q: %s", r.Node, r.Message)
+//	}
+//
+// A Cluster owns everything that it runs. It reaches no network, and is meant for tests only.
 package testing
 
 import (

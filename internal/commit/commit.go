@@ -88,12 +88,13 @@ const (
 
 // Commit carries decisions out while Run runs. Its methods may be called by any goroutine and do not wait.
 type Commit struct {
-	config Config
-	log    klog.Logger   // logs the same thing a few times at most
-	flush  func()        // logs what was held back
-	always chan struct{} // closed; Room returns it when there is room
-	wake   *sync.Cond    // on mu, for workers that wait for something to do
-	alarm  *time.Timer   // wakes a worker when something in the outbox is due
+	config  Config
+	log     klog.Logger   // logs the same thing a few times at most
+	flush   func()        // logs what was held back
+	always  chan struct{} // closed; Room returns it when there is room
+	wake    *sync.Cond    // on mu, for workers that wait for something to do
+	alarm   *time.Timer   // wakes a worker when something in the outbox is due
+	plugins Guarded       // the way of plugins to the outbox
 
 	mu        sync.Mutex
 	outbox    *Outbox
@@ -174,6 +175,7 @@ func New(config Config) (*Commit, error) {
 	c.log, c.flush = terse.Logger(config.Log)
 	close(c.always)
 	c.wake = sync.NewCond(&c.mu)
+	c.plugins = c.guarded()
 	c.alarm = time.AfterFunc(time.Hour, c.ring)
 	c.alarm.Stop()
 	return c, nil

@@ -147,87 +147,115 @@ func (o *Outbox) MarkPrebound(a *AtPreBind) bool {
 	return true
 }
 
-// WaitingPod is a pod that waits at Permit, for plugins: kube-scheduler's WaitingPod. Its methods may be called by any goroutine and do not wait; plugins may
-// call them while they are being called themselves.
-type WaitingPod struct {
-	commit *Commit
-	at     *AtPermit
+// Guarded lets any goroutine at an outbox, for plugins. The functions that it is made of do not wait for plugins.
+type Guarded struct {
+	// Update runs a function that may change the outbox, at the present time, and hands on what has ended by that. Nobody else uses the outbox meanwhile.
+	Update func(change func(o *Outbox, now time.Time))
+	// Read runs a function by which nothing ends.
+	Read func(look func(o *Outbox))
 }
 
 // WaitingPods returns the pods that wait at Permit, in the order of their decisions.
-func (c *Commit) WaitingPods() []*WaitingPod {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	at := c.outbox.AtPermit()
-	pods := make([]*WaitingPod, len(at))
-	for i := range at {
-		pods[i] = &WaitingPod{c, at[i]}
-	}
+func (g *Guarded) WaitingPods() []*WaitingPod {
+	var pods []*WaitingPod
+	g.Read(func(o *Outbox) {
+		for _, at := range o.AtPermit() {
+			pods = append(pods, &WaitingPod{g, at})
+		}
+	})
 	return pods
 }
 
 // WaitingPod returns a pod that waits at Permit, nil if it does not.
-func (c *Commit) WaitingPod(pod types.UID) *WaitingPod {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at := c.outbox.AtPermitOf(pod); at != nil {
-		return &WaitingPod{c, at}
+func (g *Guarded) WaitingPod(pod types.UID) (waiting *WaitingPod) {
+	g.Read(func(o *Outbox) {
+		if at := o.AtPermitOf(pod); at != nil {
+			waiting = &WaitingPod{g, at}
+		}
+	})
+	return waiting
+}
+
+// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended, nil if there is none.
+func (g *Guarded) PodInPreBind(pod types.UID) (binding *PodInPreBind) {
+	g.Read(func(o *Outbox) {
+		if at := o.AtPreBindOf(pod); at != nil {
+			binding = &PodInPreBind{g, at}
+		}
+	})
+	return binding
+}
+
+// guarded lets plugins at the outbox of a Commit.
+func (c *Commit) guarded() Guarded {
+	return Guarded{
+		Update: func(change func(o *Outbox, now time.Time)) {
+			c.update(func(now time.Time) { change(c.outbox, now) })
+		},
+		Read: func(look func(o *Outbox)) {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			look(c.outbox)
+		},
 	}
-	return nil
+}
+
+// WaitingPods returns the pods that wait at Permit, in the order of their decisions.
+func (c *Commit) WaitingPods() []*WaitingPod { return c.plugins.WaitingPods() }
+
+// WaitingPod returns a pod that waits at Permit, nil if it does not.
+func (c *Commit) WaitingPod(pod types.UID) *WaitingPod { return c.plugins.WaitingPod(pod) }
+
+// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended, nil if there is none.
+func (c *Commit) PodInPreBind(pod types.UID) *PodInPreBind { return c.plugins.PodInPreBind(pod) }
+
+// WaitingPod is a pod that waits at Permit, for plugins: kube-scheduler's WaitingPod. Its methods may be called by any goroutine and do not wait; plugins may
+// call them while they are being called themselves.
+type WaitingPod struct {
+	outbox *Guarded
+	at     *AtPermit
 }
 
 // Pod returns a copy of the pod with its node's name. Everybody who asks while it waits gets the same.
 func (w *WaitingPod) Pod() *v1.Pod { return w.at.Pod() }
 
 // PendingPlugins returns the plugins that have not allowed the pod yet, in order.
-func (w *WaitingPod) PendingPlugins() []string {
-	w.commit.mu.Lock()
-	defer w.commit.mu.Unlock()
-	return w.commit.outbox.PendingAt(w.at)
+func (w *WaitingPod) PendingPlugins() (plugins []string) {
+	w.outbox.Read(func(o *Outbox) { plugins = o.PendingAt(w.at) })
+	return plugins
 }
 
 // Allow ends the wait of a plugin. The pod goes on when all plugins have allowed it.
 func (w *WaitingPod) Allow(plugin string) {
-	w.commit.update(func(now time.Time) { w.commit.outbox.AllowAt(now, w.at, plugin) })
+	w.outbox.Update(func(o *Outbox, now time.Time) { o.AllowAt(now, w.at, plugin) })
 }
 
 // Reject rejects the pod for a plugin, which may be any, or none if the name is empty. It reports whether the wait was not over.
 func (w *WaitingPod) Reject(plugin, reason string) (ended bool) {
-	w.commit.update(func(now time.Time) { ended = w.commit.outbox.RejectAt(now, w.at, plugin, reason) })
+	w.outbox.Update(func(o *Outbox, now time.Time) { ended = o.RejectAt(now, w.at, plugin, reason) })
 	return ended
 }
 
 // Preempt fails the pod, because others need the room. It reports whether the wait was not over.
 func (w *WaitingPod) Preempt(reason string) (ended bool) {
-	w.commit.update(func(now time.Time) { ended = w.commit.outbox.PreemptAt(now, w.at, reason) })
+	w.outbox.Update(func(o *Outbox, now time.Time) { ended = o.PreemptAt(now, w.at, reason) })
 	return ended
 }
 
 // PodInPreBind is a pod at PreBind, for plugins: kube-scheduler's PodInPreBind. Its methods may be called by any goroutine and do not wait.
 type PodInPreBind struct {
-	commit *Commit
+	outbox *Guarded
 	at     *AtPreBind
-}
-
-// PodInPreBind returns a pod that has come to PreBind and whose binding has not ended, nil if there is none.
-func (c *Commit) PodInPreBind(pod types.UID) *PodInPreBind {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if at := c.outbox.AtPreBindOf(pod); at != nil {
-		return &PodInPreBind{c, at}
-	}
-	return nil
 }
 
 // CancelPod cancels the binding, unless PreBind is over or marked so. It reports whether it did, or somebody had before.
 func (p *PodInPreBind) CancelPod(reason string) (canceled bool) {
-	p.commit.update(func(now time.Time) { canceled = p.commit.outbox.CancelAt(now, p.at, reason) })
+	p.outbox.Update(func(o *Outbox, now time.Time) { canceled = o.CancelAt(now, p.at, reason) })
 	return canceled
 }
 
 // MarkPrebound says that the binding cannot be cancelled any more. It reports whether it had not been.
-func (p *PodInPreBind) MarkPrebound() bool {
-	p.commit.mu.Lock()
-	defer p.commit.mu.Unlock()
-	return p.commit.outbox.MarkPrebound(p.at)
+func (p *PodInPreBind) MarkPrebound() (marked bool) {
+	p.outbox.Read(func(o *Outbox) { marked = o.MarkPrebound(p.at) })
+	return marked
 }

@@ -36,17 +36,20 @@ type running struct {
 	request commit.Request
 	script  Script
 	late    bool // it has been cancelled, or is about to return
+	// done receives the result of a call that is run, when it returns; nil of one that is played.
+	done chan commit.CallResult
 }
 
-// begin plays a call.
+// begin plays a call, or runs it.
 func (m *committer) begin(request commit.Request) {
+	m.c.happened[fmt.Sprintf("%s at %s: begun", request.Kind, request.Stage)]++
 	played, ok := request.Call.(Played)
 	if !ok {
-		panic(fmt.Sprintf("simulate: the call of plugin %s at %s cannot be played", request.Plugin, request.Stage))
+		m.run(request)
+		return
 	}
 	r := &running{request: request, script: played.Begin()}
 	m.calls[request.Order] = r
-	m.c.happened[fmt.Sprintf("%s at %s: begun", request.Kind, request.Stage)]++
 	if r.script.Took >= 0 {
 		m.c.agenda.plan(m.c.now.Add(r.script.Took), m.life, func() { m.returns(r, r.script.Result) })
 	}
@@ -54,8 +57,17 @@ func (m *committer) begin(request commit.Request) {
 
 // cancel ends the context of a binding's call.
 func (m *committer) cancel(canceled commit.Canceled) {
+	if end := m.contexts[canceled.Order]; end != nil {
+		delete(m.contexts, canceled.Order)
+		end(canceled.Err)
+	}
 	r := m.calls[canceled.Order]
 	if r == nil || r.late || r.request.Kind == commit.UndoCall {
+		return
+	}
+	if r.done != nil {
+		r.late = true
+		m.c.happened[fmt.Sprintf("%s at %s: cancelled", r.request.Kind, r.request.Stage)]++
 		return
 	}
 	r.late = true
@@ -63,6 +75,52 @@ func (m *committer) cancel(canceled commit.Canceled) {
 	m.c.agenda.plan(m.c.now.Add(r.script.Soon), m.life, func() {
 		m.returns(r, commit.CallResult{Err: fmt.Errorf("running %s plugin %q: %w", r.request.Stage, r.request.Plugin, context.Canceled)})
 	})
+}
+
+// Calls that are run take real time, and no virtual time unless they take more than the patience: then the simulation looks now and then whether they
+// have returned.
+const (
+	defaultPatience = 5 * time.Second
+	lookAgain       = 100 * time.Millisecond // of virtual time, or as much more as the call has taken already
+	look            = time.Millisecond       // of real time
+)
+
+// run runs a call on a goroutine of its own, as a Commit does.
+func (m *committer) run(request commit.Request) {
+	ctx, end := context.WithCancelCause(context.Background())
+	if request.Kind == commit.UndoCall {
+		m.c.agenda.plan(m.c.now.Add(commit.DefaultTimeout), 0, func() { end(context.DeadlineExceeded) })
+	} else if before := m.contexts[request.Order]; before != nil {
+		// The calls of a binding end together.
+		m.contexts[request.Order] = func(why error) { before(why); end(why) }
+	} else {
+		m.contexts[request.Order] = end
+	}
+	r := &running{request: request, script: Script{Took: -1}, done: make(chan commit.CallResult, 1)}
+	m.calls[request.Order] = r
+	go func() {
+		result := commit.CallResult{Err: fmt.Errorf("plugin %q at %s ended the goroutine that it was called on", request.Plugin, request.Stage)}
+		defer func() {
+			if p := recover(); p != nil {
+				result = commit.CallResult{Err: fmt.Errorf("plugin %q at %s panicked: %v", request.Plugin, request.Stage, p)}
+			}
+			r.done <- result
+		}()
+		result = request.Call.Run(ctx)
+	}()
+	m.await(r, m.c.now, m.c.config.Patience)
+}
+
+// await takes in the result of a call that is run, or looks again later.
+func (m *committer) await(r *running, began time.Time, patience time.Duration) {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case result := <-r.done:
+		m.c.agenda.plan(m.c.now, m.life, func() { m.returns(r, result) })
+	case <-timer.C:
+		m.c.agenda.plan(m.c.now.Add(max(lookAgain, m.c.now.Sub(began))), m.life, func() { m.await(r, began, look) })
+	}
 }
 
 // returns ends a call, unless it has ended.
@@ -84,14 +142,14 @@ func (m *committer) returns(r *running, result commit.CallResult) {
 	case result.Skipped:
 		m.c.happened[fmt.Sprintf("%s at %s: skipped", r.request.Kind, r.request.Stage)]++
 	}
-	m.outbox.Done(m.c.now, r.request, commit.Response{Call: result})
+	m.use(func(o *commit.Outbox) { o.Done(m.c.now, r.request, commit.Response{Call: result}) })
 	m.answer()
 }
 
 // ReleaseCalls has all calls return soon that would not by themselves.
 func (c *Cluster) ReleaseCalls() {
 	for _, order := range slices.Sorted(maps.Keys(c.commit.calls)) {
-		if r, m := c.commit.calls[order], c.commit; r.script.Took < 0 && !r.late {
+		if r, m := c.commit.calls[order], c.commit; r.script.Took < 0 && !r.late && r.done == nil {
 			r.late = true
 			c.agenda.plan(c.now, m.life, func() { m.returns(r, commit.CallResult{Err: errors.New("it was made to return")}) })
 		}
@@ -103,8 +161,10 @@ func (c *Cluster) EndPermit(pod types.UID, end func(o *commit.Outbox, at *commit
 	if c.dead {
 		return
 	}
-	if at := c.commit.outbox.AtPermitOf(pod); at != nil {
-		end(c.commit.outbox, at)
-		c.commit.answerLater()
-	}
+	c.commit.use(func(o *commit.Outbox) {
+		if at := o.AtPermitOf(pod); at != nil {
+			end(o, at)
+		}
+	})
+	c.commit.answerLater()
 }

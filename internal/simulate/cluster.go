@@ -1,10 +1,12 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -43,13 +45,26 @@ type Config struct {
 	// Observers are told what the loop does, and OnPhase, unless it is nil, what the engine does; after a restart, of the new process.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
-	// Outside, unless it is nil, adds steps of plugins from outside to placements; their calls must be Played.
+	// Outside, unless it is nil, adds steps of plugins from outside to placements.
 	Outside func(*plan.Placement)
+	// Patience is how long, in real time, the simulation waits for a call that is not Played before virtual time goes on without it; 0 means five seconds.
+	Patience time.Duration
+	// Mirror, unless it is nil, has the API objects too, and may change them.
+	Mirror Mirror
 	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
 	Audit bool
 }
 
-// Cluster is a cluster in memory with one scheduler. One goroutine uses it.
+// Mirror is another API server with the same objects.
+type Mirror interface {
+	// Sync is called before something happens to the API objects and before each round, to make the changes to the Cluster that others have made to the mirror.
+	Sync()
+	// Changed is called when an object has been created or replaced, and Gone when it has been deleted.
+	Changed(object kinds.Object)
+	Gone(ref model.Ref)
+}
+
+// Cluster is a cluster in memory with one scheduler. One goroutine uses it, but for Bindings and Activate.
 //
 // Nothing happens by itself: changes are made to the API objects, Step runs the scheduler for one round at the present time, and
 // AdvanceTo moves the time.
@@ -69,6 +84,7 @@ type Cluster struct {
 	ingest *ingest.Ingest
 	loop   *loop.Loop
 	commit *committer
+	live   atomic.Pointer[process]    // what plugins use of the process
 	life   int                        // of the scheduler process
 	dead   bool                       // no process runs
 	stuck  map[model.PodKey]types.UID // pods that are being deleted and stay
@@ -131,6 +147,7 @@ func New(config Config) (*Cluster, error) {
 	if config.ParkedMax == 0 {
 		config.ParkedMax = queue.DefaultParkedMax
 	}
+	config.Patience = cmp.Or(config.Patience, defaultPatience)
 	c := &Cluster{
 		config: config, profiles: map[string]*plugin.Profile{}, now: epoch,
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
@@ -162,12 +179,17 @@ func (c *Cluster) start() error {
 	if err != nil {
 		return err
 	}
+	if c.commit != nil {
+		c.end()
+	}
 	c.life++
 	c.dead, c.startSkew = false, c.skew
 	if c.commit, err = newCommitter(c); err != nil {
 		return err
 	}
 	c.ingest = ingest.New(c.config.Scheduler.Compile())
+	c.commit.plugins.ingest = c.ingest
+	c.live.Store(c.commit.plugins)
 	c.loop = loop.New(c.ingest, waiting, judge, c.commit, c.config.Observers...)
 	return nil
 }
@@ -202,7 +224,7 @@ func (c *Cluster) Loop() *loop.Loop { return c.loop }
 // none.
 func (c *Cluster) Audit() error {
 	var violations []error
-	for _, audit := range []func() error{c.loop.Audit, c.commit.outbox.Audit} {
+	for _, audit := range []func() error{c.loop.Audit, c.commit.audit} {
 		violations = append(violations, audit())
 	}
 	return errors.Join(violations...)

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -19,21 +20,28 @@ import (
 type committer struct {
 	c        *Cluster
 	life     int
-	outbox   *commit.Outbox
+	plugins  *process
+	outbox   *commit.Outbox               // used under plugins.mu
 	room     chan struct{}                // closed
 	busy     [commit.DefaultInFlight]bool // by worker
 	inFlight int
-	wakes    time.Time           // when the next pump is planned; in the past if none is
-	stopping bool                // the process ends when nothing is to be written any more
-	calls    map[uint64]*running // by the order of their binding
+	wakes    time.Time                          // when the next pump is planned; in the past if none is
+	stopping bool                               // the process ends when nothing is to be written any more
+	calls    map[uint64]*running                // by the order of their binding
+	contexts map[uint64]context.CancelCauseFunc // of the calls of bindings that are run, the same
 }
 
 func newCommitter(c *Cluster) (*committer, error) {
-	outbox, err := commit.NewOutbox(commit.DefaultOutbox(c.config.Scheduler.Binder, c.chaos.jitter))
+	settings := commit.DefaultOutbox(c.config.Scheduler.Binder, c.chaos.jitter)
+	settings.Announce = c.config.Scheduler.Announce && c.config.Scheduler.EnablesOutside()
+	outbox, err := commit.NewOutbox(settings)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)
 	}
-	m := &committer{c: c, life: c.life, outbox: outbox, room: make(chan struct{}), calls: map[uint64]*running{}}
+	m := &committer{
+		c: c, life: c.life, outbox: outbox, room: make(chan struct{}), calls: map[uint64]*running{}, contexts: map[uint64]context.CancelCauseFunc{},
+	}
+	m.plugins = newProcess(c, outbox)
 	close(m.room)
 	return m, nil
 }
@@ -52,25 +60,25 @@ func (m *committer) Start(d plan.Decision) {
 			m.c.config.Outside(&d.Placements[i])
 		}
 	}
-	m.outbox.Start(m.c.now, &d)
+	m.use(func(o *commit.Outbox) { o.Start(m.c.now, &d) })
 	m.answerLater()
 }
 
 // Allow ends the wait of a plugin for a pod.
 func (m *committer) Allow(pod types.UID, plugin string) {
-	m.outbox.Allow(m.c.now, pod, plugin)
+	m.use(func(o *commit.Outbox) { o.Allow(m.c.now, pod, plugin) })
 	m.answerLater()
 }
 
 // Reject ends the wait of a plugin for a pod with a "no".
 func (m *committer) Reject(pod types.UID, plugin, reason string) {
-	m.outbox.Reject(m.c.now, pod, plugin, reason)
+	m.use(func(o *commit.Outbox) { o.Reject(m.c.now, pod, plugin, reason) })
 	m.answerLater()
 }
 
 // Cancel fails a binding that has not been sent. It reports whether it could.
-func (m *committer) Cancel(pod types.UID, reason error) bool {
-	canceled := m.outbox.Cancel(m.c.now, pod, reason)
+func (m *committer) Cancel(pod types.UID, reason error) (canceled bool) {
+	m.use(func(o *commit.Outbox) { canceled = o.Cancel(m.c.now, pod, reason) })
 	m.answerLater()
 	return canceled
 }
@@ -79,7 +87,11 @@ func (m *committer) Cancel(pod types.UID, reason error) bool {
 func (m *committer) pump() {
 	for m.inFlight < commit.DefaultInFlight {
 		worker := slices.Index(m.busy[:], false)
-		request, ok := m.outbox.Next(m.c.now, commit.ReportsFirst(worker, commit.DefaultInFlight))
+		var request commit.Request
+		var ok bool
+		m.use(func(o *commit.Outbox) {
+			request, ok = o.Next(m.c.now, commit.ReportsFirst(worker, commit.DefaultInFlight))
+		})
 		m.answerLater() // waits that have timed out
 		if !ok {
 			break
@@ -92,7 +104,10 @@ func (m *committer) pump() {
 		}
 		m.c.agenda.plan(m.c.now.Add(delay), 0, func() { m.arrive(worker, request) })
 	}
-	if at, ok := m.outbox.Due(); ok && m.inFlight < commit.DefaultInFlight && (!m.wakes.After(m.c.now) || at.Before(m.wakes)) {
+	var at time.Time
+	var ok bool
+	m.use(func(o *commit.Outbox) { at, ok = o.Due() })
+	if ok && m.inFlight < commit.DefaultInFlight && (!m.wakes.After(m.c.now) || at.Before(m.wakes)) {
 		m.wakes = at
 		m.c.agenda.plan(at, m.life, func() {}) // a step always pumps
 	}
@@ -124,26 +139,40 @@ func (m *committer) arrive(worker int, request commit.Request) {
 func (m *committer) done(worker int, request commit.Request, response commit.Response) {
 	m.busy[worker] = false
 	m.inFlight--
-	m.outbox.Done(m.c.now, request, response)
+	m.use(func(o *commit.Outbox) { o.Done(m.c.now, request, response) })
 	m.answer()
 }
 
 // stop ends the bindings that no request is in flight for. Statuses and events may be written for a while.
 func (m *committer) stop(reason error) {
 	m.stopping = true
-	m.outbox.Stop(m.c.now, reason)
+	m.use(func(o *commit.Outbox) { o.Stop(m.c.now, reason) })
 	m.answer()
 }
 
 // answerLater gives what has ended to the loop before its next round: nothing happens during a round.
 func (m *committer) answerLater() {
-	if ended := m.outbox.Take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Stages)+len(ended.Calls)+len(ended.Canceled) > 0 {
+	if ended := m.take(); len(ended.Settled)+len(ended.Preempted)+len(ended.Stages)+len(ended.Calls)+len(ended.Canceled) > 0 {
 		m.c.agenda.plan(m.c.now, m.life, func() { m.hand(ended) })
 	}
 }
 
 // answer gives what has ended to the loop.
-func (m *committer) answer() { m.hand(m.outbox.Take()) }
+func (m *committer) answer() { m.hand(m.take()) }
+
+// use uses the outbox, which plugins may use at the same time.
+func (m *committer) use(do func(o *commit.Outbox)) {
+	m.plugins.mu.Lock()
+	defer m.plugins.mu.Unlock()
+	m.plugins.now = m.c.now
+	do(m.outbox)
+}
+
+// take takes what has ended out of the outbox.
+func (m *committer) take() (ended commit.Ended) {
+	m.use(func(o *commit.Outbox) { ended = o.Take() })
+	return ended
+}
 
 func (m *committer) hand(ended commit.Ended) {
 	for _, request := range ended.Calls {
@@ -192,11 +221,16 @@ func (m *committer) seriesEnd() (at time.Time, ok bool) {
 	if m.inFlight == commit.DefaultInFlight {
 		return time.Time{}, false
 	}
-	return m.outbox.SeriesEnd()
+	m.use(func(o *commit.Outbox) { at, ok = o.SeriesEnd() })
+	return at, ok
 }
 
 // idle reports whether nothing is on its way and nothing is left to write.
-func (m *committer) idle() bool { return m.inFlight == 0 && m.outbox.Empty() }
+func (m *committer) idle() bool {
+	empty := false
+	m.use(func(o *commit.Outbox) { empty = o.Empty() })
+	return m.inFlight == 0 && empty
+}
 
 // settle gives the result of a binding to the loop.
 func (m *committer) settle(settled *commit.Settled) {

@@ -161,6 +161,7 @@ type faultTrial struct {
 	startAt  time.Time           // when a process starts again; zero while one runs
 	backAt   time.Time           // when the API server comes back; zero while it is there
 	outside  *outside
+	each     func(simulate.Round) error // after each round, in place of audit unless it is nil
 }
 
 // runFaults runs one simulation: three times disturbances and then rest, and in the end all pods go.
@@ -231,7 +232,11 @@ func (t *faultTrial) advance(d time.Duration) error {
 			}
 		}
 		if next.After(t.c.Now()) || next == until {
-			if err := t.c.AdvanceTo(next, t.audit); err != nil {
+			each := t.audit
+			if t.each != nil {
+				each = t.each
+			}
+			if err := t.c.AdvanceTo(next, each); err != nil {
 				return err
 			}
 		}

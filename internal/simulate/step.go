@@ -8,6 +8,10 @@ import (
 // Step lets happen what is due, and runs one round of the scheduler at the present time.
 func (c *Cluster) Step() Round {
 	c.round = Round{At: c.now}
+	if !c.dead && c.commit.plugins.takeActs() {
+		c.commit.answerLater()
+	}
+	c.sync()
 	for {
 		e, ok := c.agenda.due(c.now)
 		if !ok {
@@ -15,6 +19,7 @@ func (c *Cluster) Step() Round {
 		}
 		if e.life == 0 || e.life == c.life {
 			e.do()
+			c.sync()
 		}
 	}
 	if c.dead {
@@ -31,13 +36,20 @@ func (c *Cluster) Step() Round {
 	return c.round
 }
 
+// sync takes over what others have done to the mirror.
+func (c *Cluster) sync() {
+	if c.config.Mirror != nil {
+		c.config.Mirror.Sync()
+	}
+}
+
 // running reports whether there is a process that decides.
 func (c *Cluster) running() bool { return !c.dead && !c.commit.stopping && c.synced() }
 
 // Busy reports whether something is due at the present time without the scheduler having been run, or the scheduler has left work to its next round.
 func (c *Cluster) Busy() bool {
 	at, ok := c.agenda.next()
-	return ok && !at.After(c.now) || c.running() && c.loop.Unfinished()
+	return ok && !at.After(c.now) || c.running() && (c.loop.Unfinished() || c.commit.plugins.acted())
 }
 
 // Next returns when something happens by itself; ok is false when nothing ever does.

@@ -146,6 +146,9 @@ func (c *Cluster) listed(kind model.Kind) []sighting {
 
 // show plans a watch event about an object in a new version, which controllers act on.
 func (c *Cluster) show(object kinds.Object) {
+	if c.config.Mirror != nil {
+		c.config.Mirror.Changed(object)
+	}
 	c.volume.changed(object)
 	c.budget.changed(object)
 	c.plan(sighting{kinds.Of(object).Ref(object), object})
@@ -153,6 +156,9 @@ func (c *Cluster) show(object kinds.Object) {
 
 // showGone plans a watch event about an object that is gone, which controllers act on.
 func (c *Cluster) showGone(ref model.Ref) {
+	if c.config.Mirror != nil {
+		c.config.Mirror.Gone(ref)
+	}
 	c.volume.gone(ref)
 	c.budget.gone(ref)
 	c.plan(sighting{of: ref})
@@ -264,6 +270,7 @@ func (c *Cluster) Stop() {
 func (c *Cluster) end() {
 	c.life++
 	c.dead = true
+	c.commit.endCalls()
 }
 
 // Stall lets time pass without the scheduler getting to run, as when the machine sleeps.
