@@ -137,6 +137,7 @@ func (adapter) Permit(state.View, *plan.Placement) ([]plan.Step, error)   { retu
 func (adapter) PreBind(state.View, *plan.Placement) ([]plan.Step, error)  { return nil, nil }
 func (adapter) PostBind(state.View, *plan.Placement) ([]plan.Step, error) { return nil, nil }
 func (adapter) Begin(state.View, *model.Pod)                              {}
+func (adapter) Bare()                                                     {}
 func (adapter) End()                                                      {}
 func (adapter) Steps(plan.Stage, *plan.Placement) []plan.Step             { return nil }
 func (adapter) Unreserve(*plan.Placement)                                 {}

@@ -22,7 +22,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 	answer := plan.Answer{Pod: pod, Profile: p.Name, Decision: e.Decide(v, plan.WorkFor(pod))}
 	if pod.Malformed != "" { // its needs are not known
 		if r := answer.Decision.Rejection; r != nil {
-			answer.Nodes = ruledOut(v, r)
+			answer.Nodes = ruledOut(v, r, false)
 		}
 		return answer, nil
 	}
@@ -35,7 +35,7 @@ func (e *Engine) Answer(v state.View, pod *model.Pod) (plan.Answer, error) {
 		return answer, nil
 	}
 	if rejection != nil {
-		answer.Nodes = ruledOut(v, rejection)
+		answer.Nodes = ruledOut(v, rejection, c.open)
 		return answer, nil
 	}
 	e.prepare(&c)
@@ -102,10 +102,10 @@ func byName(v state.View) []int32 {
 	return slots
 }
 
-// ruledOut returns the nodes' results for a pod that PreFilter rejected: all nodes have the same rejection.
-func ruledOut(v state.View, rejection *plan.Rejection) []plan.NodeAnswer {
+// ruledOut returns the nodes' results for a pod that PreFilter rejected: all nodes have the same rejection. It is open if evicting pods may help.
+func ruledOut(v state.View, rejection *plan.Rejection, open bool) []plan.NodeAnswer {
 	var nodes []plan.NodeAnswer
-	shared := reason.Rejection{Unresolvable: true, Reasons: []string{rejection.PreFilter}}
+	shared := reason.Rejection{Unresolvable: !open, Reasons: []string{rejection.PreFilter}}
 	if len(rejection.Plugins) == 1 {
 		shared.Plugin = rejection.Plugins[0]
 	}
@@ -149,7 +149,9 @@ func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 		} else {
 			reasons = verdicts.Reasons(code)
 		}
-		all = append(all, reason.Rejection{Plugin: c.profile.nameOf(i), Unresolvable: code.IsUnresolvable(), Failed: code.IsFailed(), Reasons: reasons})
+		all = append(all, reason.Rejection{
+			Plugin: c.profile.nameOf(i), Unresolvable: code.IsUnresolvable(), Failed: code.IsFailed(), Pending: isPending(verdicts, code), Reasons: reasons,
+		})
 	}
 	return all
 }
@@ -190,6 +192,13 @@ func (e *Engine) nodeScores(c *cycle, i int, p columnScore, slots []int32) ([]in
 	raw, err := e.rawScores(c, i, p)
 	if raw == nil {
 		return nil, err
+	}
+	if c.extended != nil && c.extended.bare {
+		column, err := e.scoreColumn(c, i, p)
+		if err != nil {
+			return nil, err
+		}
+		raw = e.bareScores(c, p, column, slots)
 	}
 	var largest int32
 	for _, slot := range slots {

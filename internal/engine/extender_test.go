@@ -202,11 +202,18 @@ func (s *says) Name() string                                            { return
 func (s *says) PreFilter(state.View, *model.Pod) plugin.PreFilterResult { return s.result }
 
 // asksPotential notes of how many nodes it heard that evicting pods may help there.
-type asksPotential struct{ nodes, potential int }
+type asksPotential struct {
+	nodes, potential int
+	ran              bool // Claims has, at PreFilter
+	leftOut          bool // a node that PreFilter plugins do not name
+}
 
 func (*asksPotential) Name() string { return "Asks" }
 func (a *asksPotential) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
-	a.nodes, a.potential = c.PotentialNodes(), len(c.Potential())
+	a.nodes, a.potential, a.ran = c.PotentialNodes(), len(c.Potential()), c.PreFiltered("Claims")
+	if a.potential > 0 {
+		a.leftOut = c.ObjectionWith(0, &state.Use{}).Filter == plugin.LeftOut
+	}
 	return plugin.PostFilterResult{Message: c.Rejected(0).Plugin}, nil
 }
 
@@ -264,6 +271,9 @@ func TestPreFilterFromOutside(t *testing.T) {
 			}
 			if d.Outcome != plan.Unschedulable || d.Rejection.PreFilter != test.says || !slices.Equal(d.Rejection.Plugins, test.rejectors) {
 				t.Errorf("%s: %q by %v, want %q by %v", d.Outcome, d.Rejection.PreFilter, d.Rejection.Plugins, test.says, test.rejectors)
+			}
+			if test.potential > 0 && (!asks.ran || asks.leftOut) {
+				t.Errorf("Claims has run at PreFilter: %t, node 0 is left out: %t; an open rejection ends no chain and leaves no node out", asks.ran, asks.leftOut)
 			}
 			if asks.nodes != test.potential || asks.potential != test.potential {
 				t.Errorf("evicting pods may help on %d nodes, of which %d are named; want %d", asks.nodes, asks.potential, test.potential)

@@ -59,6 +59,20 @@ func (e *Engine) twice(c *cycle, slot int32) (objection, error) {
 	return o, c.failure(&c.here, o)
 }
 
+// failureOn returns the error that an objection to a node stands for, nil if it is a rejection, or if the node is rejected with the pods that are nominated to
+// it: then filters are not run without them.
+func (e *Engine) failureOn(c *cycle, slot int32, o objection) error {
+	if !o.code.IsFailed() {
+		return nil
+	}
+	if before := c.view.NominatedBefore(c.pod, slot); len(before) > 0 {
+		if o, err := e.besideNominated(c, slot, before); o.code != reason.None || err != nil {
+			return err
+		}
+	}
+	return c.failure(&c.here, o)
+}
+
 // fewNodes is up to how many nodes are cheaper to check one by one than through columns. Pods pinned to one node, as a DaemonSet's are, each
 // have a need of their own: a column for each would never be used again.
 const fewNodes = 64
@@ -80,7 +94,7 @@ func (e *Engine) filterOneByOne(c *cycle, to, slots []int32) ([]int32, error) {
 	e.work.Visited += int64(len(slots))
 	for _, slot := range slots {
 		o := e.first(c, &c.here, slot)
-		if err := c.failure(&c.here, o); err != nil {
+		if err := e.failureOn(c, slot, o); err != nil {
 			return nil, err
 		}
 		if o.code == reason.None {

@@ -140,7 +140,9 @@ func (e *Engine) filterByTurn(c *cycle, slots []int32) ([]int32, error) {
 func (e *Engine) firstTurnFailure(c *cycle, filter int, own *turnVerdicts) error {
 	for slot, code := range own.codes {
 		if o := (objection{filter, code}); own.known[slot] == own.turn && code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
-			return c.failure(&c.here, o)
+			if err := e.failureOn(c, int32(slot), o); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -169,12 +171,20 @@ func (c *cycle) asksOutside() bool {
 	return false
 }
 
+// isPending reports whether a verdict is kube-scheduler's Pending.
+func isPending(of plugin.Verdicts, code reason.Code) bool {
+	turn, ok := of.(plugin.TurnVerdicts)
+	return ok && turn.IsPending(code)
+}
+
 // extended is what extenders said about the nodes that passed all filters. Its verdicts stand behind those of the filters.
 type extended struct {
 	// asked are the nodes, ascending, and codes the verdicts; a code is the position of its text, plus one, with reason.Unresolvable.
 	asked []int32
 	codes []reason.Code
 	texts []string
+	// absent are the reasons of nodes that an extender says nothing about: as in kube-scheduler, those of nodes that PreFilter plugins leave out.
+	absent []string
 	// bare means that nodes are scored without their pods and images.
 	bare bool
 }
@@ -193,7 +203,7 @@ const silent = reason.Unresolvable | reason.Code(1<<29)
 // Reasons returns the text of a code.
 func (x *extended) Reasons(code reason.Code) []string {
 	if code == silent {
-		return nil
+		return x.absent
 	}
 	return []string{x.texts[code&^reason.Unresolvable-1]}
 }
@@ -220,6 +230,9 @@ func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 		}
 		if said == nil {
 			said = &extended{asked: slices.Clone(slots), codes: make([]reason.Code, len(slots))}
+			if len(c.narrowed.by) > 0 {
+				said.absent = []string{c.narrowed.text()}
+			}
 		}
 		verdicts, err := x.Filter(c.pod.Object, objectsOf(c.view, slots))
 		if err != nil {
@@ -292,6 +305,9 @@ func (p *profile) nameOf(filter int) string {
 
 // preScore runs the PreScore plugins from outside.
 func (c *cycle) preScore(slots []int32) error {
+	if c.extended != nil && c.extended.bare && c.profile.Outside != nil {
+		c.profile.Outside.Bare()
+	}
 	for _, p := range c.profile.PreScores {
 		if err := p.PreScore(c.view, slots); err != nil {
 			return errPreScore(p, err)
@@ -367,7 +383,11 @@ func (e *Engine) refuse(p *profile, d *plan.Decision, placement *plan.Placement,
 		return
 	}
 	d.Outcome, d.Nodes, d.Feasible = plan.Unschedulable, 1, 0 // the one that was chosen
-	d.Rejection = &plan.Rejection{Counts: []reason.Count{{Nodes: 1, Reason: refusal.Reason}}, Plugins: []string{refusal.Plugin}}
+	byReason := map[string]int{}
+	for _, text := range refusal.Reasons {
+		byReason[text]++
+	}
+	d.Rejection = &plan.Rejection{Counts: reason.Counted(byReason), Plugins: []string{refusal.Plugin}}
 	if refusal.Pending {
 		d.Rejection.Pending = d.Rejection.Plugins
 	}

@@ -36,6 +36,7 @@ func (o *turn) Begin(v state.View, pod *model.Pod) {
 
 func (o *turn) End() { o.pod = nil }
 
+func (o *turn) Bare()                                         {}
 func (o *turn) Steps(plan.Stage, *plan.Placement) []plan.Step { return nil }
 
 func (o *turn) Unreserve(p *plan.Placement) { o.unreserved = append(o.unreserved, p.NodeName) }
@@ -189,7 +190,7 @@ func (s *stages) Permit(state.View, *plan.Placement) ([]plan.Step, error)    { r
 
 // TestRefusals has plugins reject the node that was chosen, or fail. What was reserved is given up, PostFilter is not run.
 func TestRefusals(t *testing.T) {
-	no := &plugin.Refusal{Plugin: "Stages", Reason: "not today"}
+	no := &plugin.Refusal{Plugin: "Stages", Reasons: []string{"not today"}}
 	for name, test := range map[string]struct {
 		stages
 		outcome plan.Outcome
@@ -198,7 +199,8 @@ func TestRefusals(t *testing.T) {
 	}{
 		"a rejection at Reserve": {stages{reserve: no}, plan.Unschedulable, "0/1 nodes are available: 1 not today.", nil},
 		"a rejection at Permit":  {stages{permit: no}, plan.Unschedulable, "0/1 nodes are available: 1 not today.", nil},
-		"one that waits":         {stages{permit: &plugin.Refusal{Plugin: "Stages", Reason: "wait", Pending: true}}, plan.Unschedulable, "0/1 nodes are available: 1 wait.", []string{"Stages"}},
+		"one that waits":         {stages{permit: &plugin.Refusal{Plugin: "Stages", Reasons: []string{"wait"}, Pending: true}}, plan.Unschedulable, "0/1 nodes are available: 1 wait.", []string{"Stages"}},
+		"one with two reasons":   {stages{permit: &plugin.Refusal{Plugin: "Stages", Reasons: []string{"no", "never"}}}, plan.Unschedulable, "0/1 nodes are available: 1 never, 1 no.", nil},
 		"an error at Reserve":    {stages{reserve: errors.New("broken")}, plan.Failed, `running Reserve plugin "Stages": broken`, nil},
 		"an error at Permit":     {stages{permit: errors.New("broken")}, plan.Failed, `running Permit plugin "Stages": broken`, nil},
 	} {

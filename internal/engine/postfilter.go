@@ -114,7 +114,7 @@ func (p *postFilterCycle) Extenders() []plugin.Extender { return p.cycle.profile
 func (p *postFilterCycle) PreFiltered(name string) bool {
 	order := p.cycle.profile.PreFilterOrder
 	at := slices.Index(order, name)
-	if at < 0 || p.counts != nil {
+	if at < 0 || p.counts != nil || p.cycle.open { // a rejection that evicting pods may resolve does not end the chain
 		return at >= 0
 	}
 	last := -1 // of several plugins that left no node together, the last one rejected the pod
@@ -245,12 +245,14 @@ func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objec
 	if c.view.Nominated() > 0 {
 		p.nominated = c.view.NominatedBefore(c.pod, slot)
 	}
+	own := c.here
+	own.verdicts = own.verdicts[:len(c.profile.Filters)] // in a dry run extenders have no say
 	if p.besideNominated(use) {
-		if o := e.firstOf(c, &c.here, c.view.NodeWith(slot, &p.use)); o.code != reason.None {
+		if o := e.firstOf(c, &own, c.view.NodeWith(slot, &p.use)); o.code != reason.None {
 			return plugin.Objection{Filter: o.filter, Code: o.code}
 		}
 	}
-	o := e.firstOf(c, &c.here, c.view.NodeWith(slot, use))
+	o := e.firstOf(c, &own, c.view.NodeWith(slot, use))
 	return plugin.Objection{Filter: o.filter, Code: o.code}
 }
 
@@ -364,7 +366,8 @@ func (p *postFilterCycle) Rejected(slot int32) reason.Rejection {
 		return reason.Rejection{}
 	}
 	return reason.Rejection{
-		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Reasons: verdicts[o.filter].Reasons(o.code),
+		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Failed: o.code.IsFailed(), Pending: isPending(verdicts[o.filter], o.code),
+		Reasons: verdicts[o.filter].Reasons(o.code),
 	}
 }
 
@@ -389,6 +392,7 @@ func (p *postFilterCycle) RejectionIn(dryRun *state.Draft, slot int32) (reason.R
 		return reason.Rejection{}, err
 	}
 	return reason.Rejection{
-		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Reasons: e.scratch.dry.verdicts[o.filter].Reasons(o.code),
+		Plugin: c.profile.nameOf(o.filter), Unresolvable: o.code.IsUnresolvable(), Pending: isPending(e.scratch.dry.verdicts[o.filter], o.code),
+		Reasons: e.scratch.dry.verdicts[o.filter].Reasons(o.code),
 	}, nil
 }

@@ -49,7 +49,9 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 	if err != nil || first == nil || rejection != nil && (first.open || p.PreFilterAt(rejection.Plugins[0]) < first.position) {
 		return c, rejection, err
 	}
-	c.open = first.open
+	if c.open = first.open; c.open {
+		c.narrowed = narrowed{} // evicting pods is tried on all nodes, as no node is left out when any plugin rejects the pod
+	}
 	return c, first.rejection(), nil
 }
 

@@ -60,7 +60,7 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 		if !slices.Contains(r.Plugins, name) {
 			r.Plugins = append(r.Plugins, name)
 		}
-		if turn, ok := verdicts[o.filter].(*turnVerdicts); ok && turn.IsPending(o.code) && !slices.Contains(r.Pending, name) {
+		if isPending(verdicts[o.filter], o.code) && !slices.Contains(r.Pending, name) {
 			r.Pending = append(r.Pending, name)
 		}
 	}

@@ -87,12 +87,12 @@ func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (ever
 	if column == nil || err != nil {
 		return 0, err
 	}
+	if c.extended != nil && c.extended.bare {
+		return e.addNormalized(single, weight, e.bareScores(c, single, column, slots), slots, totals)
+	}
 	how := single.Normalization()
 	if column.nonZero == 0 && len(c.view.Touched()) == 0 {
 		return normalize(how, 0, 0) * weight, nil
-	}
-	if c.extended != nil && c.extended.bare {
-		return e.addNormalized(single, weight, e.bareScores(c, single, column, slots), slots, totals)
 	}
 	raw := e.values(c, column)
 	switch {

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"strings"
+
 	v1 "k8s.io/api/core/v1"
 	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
@@ -22,6 +24,8 @@ type Outside interface {
 	Begin(v state.View, pod *model.Pod)
 	// End ends the turn, however it ended. A placement that goes on to its binding has what it needs in its steps.
 	End()
+	// Bare has the plugins score nodes as if nothing was on them, until the turn ends: an extender returned whole nodes.
+	Bare()
 	// Steps returns the steps at Reserve, Bind or PostBind that no single plugin of the profile answers for. They come after those of the stage before, at
 	// PostBind after those of the PostBind plugins; it is asked for the three in this order, once the Reserve plugins have run.
 	Steps(stage plan.Stage, p *plan.Placement) []plan.Step
@@ -68,13 +72,14 @@ type TurnScore interface {
 // run.
 type Refusal struct {
 	Plugin string
-	Reason string
+	// Reasons are counted one by one in the rejection's text.
+	Reasons []string
 	// Pending is as TurnVerdicts.IsPending.
 	Pending bool
 }
 
-// Error returns the reason.
-func (r *Refusal) Error() string { return r.Reason }
+// Error joins the reasons as kube-scheduler does.
+func (r *Refusal) Error() string { return strings.Join(r.Reasons, ", ") }
 
 // Extender is a service that is asked about pods and nodes over HTTP. All profiles have the same, in the order of the configuration with those last that
 // may be ignored. It is safe for concurrent use.

@@ -35,17 +35,21 @@ type Rejection struct {
 	Plugin string
 	// Unresolvable rejections cannot be resolved by evicting pods.
 	Unresolvable bool
+	// Pending means that the plugin waits for something outside of the cluster. Such a rejection is unresolvable, too.
+	Pending bool
 	// Failed means that the plugin returned an error, which is the only reason. Only full answers have such: an error in a decision fails the turn.
 	Failed bool
 	// Reasons are kube-scheduler's texts, such as "Insufficient cpu".
 	Reasons []string
 }
 
-// StatusCode returns kube-scheduler's name of the status: Unschedulable, UnschedulableAndUnresolvable or Error.
+// StatusCode returns kube-scheduler's name of the status: Unschedulable, UnschedulableAndUnresolvable, Pending or Error.
 func (r Rejection) StatusCode() string {
 	switch {
 	case r.Failed:
 		return "Error"
+	case r.Pending:
+		return "Pending"
 	case r.Unresolvable:
 		return "UnschedulableAndUnresolvable"
 	}

@@ -48,7 +48,7 @@ func Ineligible(c plugin.Cycle, pod *model.Pod) string {
 	}
 	v := c.View()
 	slot, ok := v.Slot(pod.NominatedNode)
-	if !ok || !c.Resolvable(slot) {
+	if !ok || !c.Resolvable(slot) && !c.Rejected(slot).Pending { // as kube-scheduler, which goes by another code here
 		return ""
 	}
 	// While a pod that was evicted for this one, or another, is still leaving its node, there will be room without a further victim.

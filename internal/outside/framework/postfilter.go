@@ -82,7 +82,7 @@ func statusesOf(c plugin.Cycle) fwk.NodeToStatusReader {
 }
 
 func alike(a, b *reason.Rejection) bool {
-	if a.Plugin != b.Plugin || a.Unresolvable != b.Unresolvable || a.Failed != b.Failed || len(a.Reasons) != len(b.Reasons) {
+	if a.Plugin != b.Plugin || a.Unresolvable != b.Unresolvable || a.Pending != b.Pending || a.Failed != b.Failed || len(a.Reasons) != len(b.Reasons) {
 		return false
 	}
 	for i := range a.Reasons {
@@ -99,6 +99,8 @@ func statusOf(r *reason.Rejection) *fwk.Status {
 	switch {
 	case r.Failed:
 		return fwk.AsStatus(fmt.Errorf("running %q filter plugin: %s", r.Plugin, r.Message())).WithPlugin(r.Plugin)
+	case r.Pending:
+		code = fwk.Pending
 	case r.Unresolvable:
 		code = fwk.UnschedulableAndUnresolvable
 	}

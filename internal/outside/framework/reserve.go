@@ -66,7 +66,7 @@ func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, 
 // refusal returns the error that a status is where the engine and commit expect one, nil for one that is neither an error nor a rejection.
 func (o *outside) refusal(said *outcome) error {
 	if said.isRejection() {
-		return &plugin.Refusal{Plugin: o.name, Reason: said.message(), Pending: said.code == fwk.Pending}
+		return &plugin.Refusal{Plugin: o.name, Reasons: said.reasons, Pending: said.code == fwk.Pending}
 	}
 	return said.err
 }

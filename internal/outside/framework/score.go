@@ -6,6 +6,7 @@ import (
 
 	fwk "k8s.io/kube-scheduler/framework"
 
+	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -24,7 +25,11 @@ var (
 func (r *Runtime) nodesOf(slots []int32) []fwk.NodeInfo {
 	nodes := make([]fwk.NodeInfo, len(slots))
 	for i, slot := range slots {
-		nodes[i] = r.nodeInfo(slot)
+		if nodes[i] = r.nodeInfo(slot); r.turn.bare {
+			bare := public.NewNodeInfo()
+			bare.SetNode(nodes[i].Node())
+			nodes[i] = bare
+		}
 	}
 	return nodes
 }

@@ -34,6 +34,7 @@ type turn struct {
 	podInfos                      map[*model.Pod]fwk.PodInfo // of pods in dry runs
 	// binding is set from the first Reserve plugin on, or when steps are asked for.
 	binding *binding
+	bare    bool // nodes are scored as if nothing was on them
 	placed  bool // its steps were asked for, and it has not been undone
 }
 
@@ -46,6 +47,9 @@ func (r *Runtime) Begin(v state.View, pod *model.Pod) {
 	r.handle.nominator.begin(v)
 	r.lane.beginTurn()
 }
+
+// Bare has the plugins score nodes as if nothing was on them, in this turn.
+func (r *Runtime) Bare() { r.turn.bare = true }
 
 // End ends the turn. Pods that plugins want tried now are activated if the pod was placed.
 func (r *Runtime) End() {

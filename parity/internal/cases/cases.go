@@ -24,6 +24,8 @@ type Case struct {
 	oracle.Cluster
 	// Budgets are the PodDisruptionBudgets.
 	Budgets []*policyv1.PodDisruptionBudget
+	// Outside means that the configuration may enable plugins and extenders of package outside.
+	Outside bool
 }
 
 // Shape is a kind of case.
@@ -77,7 +79,7 @@ func (tc *Case) Add(object runtime.Object) {
 
 // Clone copies every object.
 func (tc *Case) Clone() Case {
-	return Case{Config: tc.Config, Budgets: copies(tc.Budgets), Cluster: oracle.Cluster{
+	return Case{Config: tc.Config, Outside: tc.Outside, Budgets: copies(tc.Budgets), Cluster: oracle.Cluster{
 		Nodes: copies(tc.Nodes), Pods: copies(tc.Pods), Namespaces: copies(tc.Namespaces), Services: copies(tc.Services),
 		ReplicationControllers: copies(tc.ReplicationControllers), ReplicaSets: copies(tc.ReplicaSets), StatefulSets: copies(tc.StatefulSets),
 		PersistentVolumes: copies(tc.PersistentVolumes), PersistentVolumeClaims: copies(tc.PersistentVolumeClaims),

@@ -54,6 +54,9 @@ func (d Difference) String() string {
 
 // Case compares the verdicts on every pending pod of a case.
 func Case(tc cases.Case) (Result, error) {
+	if tc.Outside {
+		return outsideCase(tc)
+	}
 	theirs, err := newUpstream(tc.Clone())
 	if err != nil {
 		return Result{}, err
@@ -111,13 +114,24 @@ func newUpstream(tc cases.Case) (*upstream.Scheduler, error) {
 
 // newSnapshot trims the objects in place.
 func newSnapshot(scheduler *config.Config, tc cases.Case) (*explain.Snapshot, error) {
+	if err := trim(tc); err != nil {
+		return nil, err
+	}
+	return explain.New(scheduler, tc.Nodes, tc.Pods, tc.Others())
+}
+
+// trim trims the objects of a case in place, unless something from outside needs them whole.
+func trim(tc cases.Case) error {
+	if tc.Outside {
+		return nil
+	}
 	trim := kinds.Trim()
 	for _, o := range tc.Objects() {
 		if _, err := trim(o); err != nil {
-			return nil, fmt.Errorf("trim a %T: %tc", o, err)
+			return fmt.Errorf("trim a %T: %w", o, err)
 		}
 	}
-	return explain.New(scheduler, tc.Nodes, tc.Pods, tc.Others())
+	return nil
 }
 
 func (r *Result) add(ours *explain.Snapshot, decides *decider, pod *model.Pod, verdict *upstream.Verdict) error {
@@ -134,6 +148,12 @@ func (r *Result) add(ours *explain.Snapshot, decides *decider, pod *model.Pod, v
 		d := decides.decide(pod)
 		c.preemption(&d, pod, verdict)
 	}
+	r.nodes(&c, a, verdict)
+	return nil
+}
+
+// nodes compares the verdicts on single nodes, and counts.
+func (r *Result) nodes(c *comparison, a *explain.Explanation, verdict *upstream.Verdict) {
 	pairs := max(1, len(verdict.Nodes))
 	failed := 0
 	if len(c.differences) > 0 {
@@ -156,7 +176,6 @@ func (r *Result) add(ours *explain.Snapshot, decides *decider, pod *model.Pod, v
 	}
 	r.Passed, r.Failed = r.Passed+pairs-failed, r.Failed+failed
 	r.Differences = append(r.Differences, c.differences...)
-	return nil
 }
 
 // comparison collects the differences of one pod.
@@ -174,20 +193,7 @@ func (c *comparison) differ(node, what, theirs, ours string) {
 
 // whole compares the verdicts on the pod as a whole, and the node that it would get.
 func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdict *upstream.Verdict) {
-	var theirError, theirMessage string
-	switch {
-	case verdict.Err == upstream.ErrNoNodes: // Berth's message too
-		theirMessage = verdict.Err.Error()
-	case verdict.Err != nil:
-		theirError = verdict.Err.Error()
-		for _, err := range verdict.Errs {
-			if err.Error() == a.Error {
-				theirError = a.Error
-			}
-		}
-	default:
-		theirMessage = verdict.MessageBefore
-	}
+	theirError, theirMessage := theirTexts(verdict, a.Error)
 	c.differ("", "error", quoted(theirError), quoted(a.Error))
 	if verdict.Preemption == nil || slices.Contains(c.missing, Preempts) {
 		c.differ("", "message", quoted(theirMessage), quoted(a.Message))
@@ -210,6 +216,23 @@ func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdi
 	if summary.Equals > 0 {
 		c.differ("", "nodes as good as the chosen one", fmt.Sprint(len(verdict.Best)), fmt.Sprint(summary.Equals))
 	}
+}
+
+// theirTexts returns the texts of kube-scheduler's error and rejection. Of several errors it takes the one that Berth has, if that is among them.
+func theirTexts(verdict *upstream.Verdict, own string) (failure, message string) {
+	switch {
+	case verdict.Err == upstream.ErrNoNodes: // Berth's message too
+		return "", verdict.Err.Error()
+	case verdict.Err != nil:
+		failure = verdict.Err.Error()
+		for _, err := range verdict.Errs {
+			if err.Error() == own {
+				failure = own
+			}
+		}
+		return failure, ""
+	}
+	return "", verdict.MessageBefore
 }
 
 // node compares the verdicts on one node, and returns the number of differences so far.

@@ -33,11 +33,11 @@ func newDecider(scheduler *config.Config, tc cases.Case) (*decider, error) {
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
 	d := &decider{state: state.New(), engine: made}
-	in, trim := ingest.New(scheduler.Compile()), kinds.Trim()
+	if err := trim(tc); err != nil {
+		return nil, err
+	}
+	in := ingest.New(scheduler.Compile())
 	for _, o := range tc.Objects() {
-		if _, err := trim(o); err != nil {
-			return nil, fmt.Errorf("trim a %T: %w", o, err)
-		}
 		if row := kinds.Of(o); row != nil && (row.Kind == model.PodKind || row.Kind == model.NodeKind || slices.Contains(scheduler.Reads(), row.Kind)) {
 			in.Set(o.(kinds.Object))
 		}

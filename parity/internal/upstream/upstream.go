@@ -38,6 +38,8 @@ import (
 	frameworkruntime "k8s.io/kubernetes/pkg/scheduler/framework/runtime"
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 	"k8s.io/kubernetes/pkg/scheduler/util/assumecache"
+
+	"github.com/berth-scheduler/berth/parity/internal/outside"
 )
 
 // Scheduler is kube-scheduler's view of one cluster. One goroutine uses it, until it is closed.
@@ -57,6 +59,8 @@ type Scheduler struct {
 	nominated nominations
 	evicted   map[types.UID]int // pods on nodes, by how many preemptions have their eviction decided and not failed, until the watch shows it
 	last      *cycle            // of the pod that was judged last
+	extenders []fwk.Extender
+	outside   outside.Set       // the plugins from outside, which configurations may enable
 	reserved  map[name]reserved // of the assumed pods
 	// stale is set when the snapshot must be taken anew. kube-scheduler's own snapshot holds, for each node, how many nodes had its images
 	// when the node last changed, and not how many have them now: its scores depend on the past. These do not.
@@ -115,9 +119,12 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 	if err != nil {
 		return err
 	}
+	if s.extenders, err = newExtenders(source); err != nil {
+		return err
+	}
 	for at := range source.Profiles {
 		p := &profile{plugins: map[string]fwk.Plugin{}, weights: map[string]int64{}}
-		p.Framework, err = frameworkruntime.NewFramework(s.ctx, p.registry(), &source.Profiles[at],
+		p.Framework, err = frameworkruntime.NewFramework(s.ctx, p.registry(s.outside.Factories()), &source.Profiles[at],
 			frameworkruntime.WithComponentConfigVersion(source.APIVersion),
 			frameworkruntime.WithClientSet(s.client),
 			frameworkruntime.WithInformerFactory(s.informers),
@@ -128,6 +135,7 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 			frameworkruntime.WithParallelism(1),
 			frameworkruntime.WithPodGroupManager(s.cache),
 			frameworkruntime.WithPodNominator(s.nominated),
+			frameworkruntime.WithExtenders(s.watched(p)),
 			frameworkruntime.WithLogger(s.logger),
 		)
 		if err != nil {
@@ -159,9 +167,12 @@ func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
 	return dynamicresources.NewDRAManager(s.ctx, claims, slices, s.informers), nil
 }
 
-// registry is that of the built-in plugins; it records each plugin that is built.
-func (p *profile) registry() frameworkruntime.Registry {
+// registry is that of the built-in plugins and those from outside; it records each plugin that is built.
+func (p *profile) registry(more map[string]outside.Factory) frameworkruntime.Registry {
 	registry := plugins.NewInTreeRegistry()
+	for of, make := range more {
+		registry[of] = make
+	}
 	for of, make := range registry {
 		registry[of] = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error) {
 			made, err := make(ctx, args, handle)

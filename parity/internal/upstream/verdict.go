@@ -23,14 +23,16 @@ type Verdict struct {
 	Message, MessageBefore string
 	// Preemption is set if there is a message.
 	Preemption *Preemption
-	// Plugins are the plugins whose events can make the pod schedulable, sorted.
-	Plugins []string
+	// Plugins are the plugins whose events can make the pod schedulable, sorted; Pending are those that answered Pending.
+	Plugins, Pending []string
 	// Best are the names of the nodes that kube-scheduler chooses from, sorted.
 	Best []string
 	// Err ends the cycle without a result. Of several nodes whose filters fail, kube-scheduler reports the one that it happens to look at first: Errs
 	// are the errors of all of them, and Err is the first node's.
 	Err  error
 	Errs []error
+	// Behind counts those of Errs whose nodes another filter rejects.
+	Behind int
 }
 
 // Node is the plugins' result for a node.
@@ -45,6 +47,8 @@ type Node struct {
 	// Scores are in the order of the profile, and only set if there is a choice.
 	Scores []Score
 	Total  int64
+	// Extended is what extenders add to the total.
+	Extended int64
 }
 
 // Rejection is a plugin's rejection of a node.
@@ -97,7 +101,7 @@ func (s *Scheduler) judge(pod *v1.Pod, explained bool) (*Verdict, error) {
 		return c.verdict, nil
 	}
 	c.verdict.MessageBefore = c.fit.Error()
-	c.verdict.Plugins = sets.List(c.fit.Diagnosis.UnschedulablePlugins)
+	c.verdict.Plugins, c.verdict.Pending = sets.List(c.fit.Diagnosis.UnschedulablePlugins), sets.List(c.fit.Diagnosis.PendingPlugins)
 	if err := c.postFilter(); err != nil {
 		return nil, err
 	}
@@ -149,7 +153,7 @@ func (c *cycle) run() {
 // filter runs the filters on every node that PreFilter has left, and on the node that the pod is nominated to.
 func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 	diagnosis := &c.fit.Diagnosis
-	nominated := c.filterNominated()
+	nominated, passes := c.filterNominated()
 	// By now the set also has the plugin that rejected the nominated node.
 	outside := fwk.NewStatus(fwk.UnschedulableAndUnresolvable, fmt.Sprintf("node(s) didn't satisfy plugin(s) %v", sets.List(narrowed)))
 	if !only.AllNodes() {
@@ -169,7 +173,12 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 			c.feasible = append(c.feasible, info)
 		case !status.IsRejected():
 			c.verdict.Errs = append(c.verdict.Errs, status.AsError())
-			c.verdict.Err = c.verdict.Errs[0]
+			if c.explained && len(c.objections(info)) > 1 {
+				c.verdict.Behind++
+			}
+			if !passes { // otherwise no other node is looked at
+				c.verdict.Err = c.verdict.Errs[0]
+			}
 			continue
 		default:
 			node.First = rejection(status)
@@ -181,24 +190,33 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 		}
 		c.verdict.Nodes = append(c.verdict.Nodes, node)
 	}
+	if c.verdict.Err == nil {
+		c.extend()
+	}
 	c.verdict.Feasible = len(c.feasible)
 }
 
 // filterNominated filters the node that the pod is nominated to as kube-scheduler does before it looks at any other, whatever PreFilter has left, and
-// returns its name. The status stays. It returns "" if there is no such node, or if a filter fails, which kube-scheduler only logs.
-func (c *cycle) filterNominated() string {
+// returns its name, and whether it passes. The status stays. The name is "" if there is no such node, or if a filter fails, which kube-scheduler only logs.
+func (c *cycle) filterNominated() (nodeName string, passes bool) {
 	at := slices.IndexFunc(c.nodes, func(n fwk.NodeInfo) bool { return n.Node().Name == c.pod.Status.NominatedNodeName })
 	if at < 0 {
-		return ""
+		return "", false
 	}
 	status := c.profile.RunFilterPluginsWithNominatedPods(c.ctx, c.state, c.pod, c.nodes[at])
 	switch {
 	case status.IsRejected():
 		c.fit.Diagnosis.AddPluginStatus(status)
 	case !status.IsSuccess():
-		return ""
+		return "", false
+	default:
+		passed, err := c.askExtenders(c.nodes[at : at+1])
+		if err != nil {
+			return "", false
+		}
+		passes = len(passed) > 0
 	}
-	return c.pod.Status.NominatedNodeName
+	return c.pod.Status.NominatedNodeName, passes
 }
 
 // objections runs each filter by itself, where kube-scheduler stops at the first that rejects.
@@ -228,7 +246,7 @@ func rejection(status *fwk.Status) *Rejection {
 
 // score does nothing with one feasible node, which is taken without scoring.
 func (c *cycle) score() {
-	if len(c.feasible) < 2 || !c.profile.HasScorePlugins() {
+	if len(c.feasible) < 2 || !c.profile.HasScorePlugins() && len(c.extenders) == 0 {
 		return
 	}
 	if status := c.profile.RunPreScorePlugins(c.ctx, c.state, c.pod, c.feasible); !status.IsSuccess() {
@@ -247,6 +265,7 @@ func (c *cycle) score() {
 			at++
 		}
 	}
+	c.prioritize()
 }
 
 func (c *cycle) scores(of *fwk.NodePluginScores) []Score {
@@ -272,10 +291,10 @@ func (c *cycle) choose() {
 		case node.Name == c.pod.Status.NominatedNodeName:
 			c.verdict.Best = []string{node.Name}
 			return
-		case len(c.verdict.Best) == 0 || node.Total > best:
-			best, c.verdict.Best = node.Total, nil
+		case len(c.verdict.Best) == 0 || node.Total+node.Extended > best:
+			best, c.verdict.Best = node.Total+node.Extended, nil
 		}
-		if node.Total == best {
+		if node.Total+node.Extended == best {
 			c.verdict.Best = append(c.verdict.Best, node.Name)
 		}
 	}
