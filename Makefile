@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit e2e beside monitoring simulate-faults soak bench compare parity lint clean
+.PHONY: help build demo test unit e2e beside monitoring simulate-faults soak bench compare parity lint clean examples examples-demo
 
 BIN := bin
 GO  ?= go
@@ -19,7 +19,7 @@ build: $(BIN)/berth ## build the scheduler into bin/berth
 demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule an example with Berth, report, stay up on a terminal
 	@$(GO) run ./internal/e2e/demo -bin $(BIN) -example examples/demo.yaml
 
-test: lint unit monitoring e2e beside ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler
+test: lint unit monitoring e2e beside examples ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler, example plugins
 
 unit: ## tests that need no API server, with the race detector
 	$(GO) test -race ./...
@@ -57,6 +57,13 @@ beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## tests that hold 
 
 monitoring: ## dashboards and rules for Prometheus: every expression against what a scheduler serves
 	cd deploy/monitoring && $(GO) test ./...
+
+examples: $(BIN)/devcluster ## tests of the example plugins, also against a real API server
+	cd examples/sample-plugin && $(GO) vet ./... && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 10m ./...
+	cd examples/gang-plugin && $(GO) vet ./... && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 10m ./...
+
+examples-demo: $(BIN)/devcluster ## run a scheduler with the sample plugin on a small cluster and show what it does
+	@cd examples/sample-plugin && $(GO) run ./demo
 
 clean: ## remove what was built
 	rm -rf $(BIN)

@@ -3,11 +3,15 @@ package app
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/metrics"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/outside/clients"
 	"github.com/berth-scheduler/berth/internal/outside/framework"
@@ -22,13 +26,26 @@ type host struct {
 	changes  atomic.Pointer[ingest.Ingest]
 }
 
-func newHost(ctx context.Context, parallelism int, shared *clients.Clients) *host {
+func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, seen observers) *host {
+	var extenders []fwk.Extender
+	if c.Extenders != nil {
+		extenders = framework.Hand(c.Extenders.Extenders())
+	}
 	h := &host{}
 	h.Host = outsidehost.New(ctx, outsidehost.Config{
-		Parallelism: parallelism, Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate,
+		Parallelism: int(*c.Source.Parallelism), Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate, Nominate: h.nominate,
+		Observer: measured{seen.metrics.Outside}, Extenders: extenders,
 		ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
 	})
 	return h
+}
+
+// measured observes plugins.
+type measured struct{ metrics *metrics.Outside }
+
+// Ran observes calls of a plugin.
+func (m measured) Ran(plugin string, point framework.Point, status string, calls int, took time.Duration) {
+	m.metrics.Ran(plugin, string(point), status, calls, took)
 }
 
 // current returns where bindings are, nil while there are none.
@@ -43,6 +60,12 @@ func (h *host) current() framework.Bindings {
 func (h *host) activate(pods ...model.PodKey) bool {
 	changes := h.changes.Load()
 	return changes == nil || changes.Activate(pods...)
+}
+
+// nominate has the state note a pod's nomination. Before there is a queue nothing waits.
+func (h *host) nominate(request model.NominationRequest) bool {
+	changes := h.changes.Load()
+	return changes == nil || changes.Nominate(request)
 }
 
 // join connects the plugins with what was built after them.

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/outside/clients"
+	"github.com/berth-scheduler/berth/internal/server"
 )
 
 // PluginFactory makes a plugin for one profile. It is called once for each profile that enables the plugin, before the scheduler takes part in an
@@ -71,17 +73,22 @@ type outside struct {
 }
 
 // newOutside makes the enabled plugins from outside, and returns the configuration with them. Without any, outside is nil and the configuration is the same.
-func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client) (*outside, *config.Config, error) {
+func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers) (*outside, *config.Config, error) {
 	if !c.EnablesOutside() {
 		return nil, c, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	shared, err := clients.New(ctx, access, client.Interface)
+	name, err := cache.NewInformerName(server.Name)
+	if err != nil {
+		cancel()
+		return nil, nil, fmt.Errorf("name the watches: %w", err)
+	}
+	shared, err := clients.New(ctx, access, client.Interface, kube.Informers(client, name))
 	if err != nil {
 		cancel()
 		return nil, nil, fmt.Errorf("plugins from outside: %w", err)
 	}
-	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, int(*c.Source.Parallelism), shared)}
+	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, c, shared, seen)}
 	full, err := c.Build(ctx, o.host)
 	if err != nil {
 		o.stop(klog.FromContext(ctx))
@@ -92,6 +99,25 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 	}
 	o.config = full
 	return o, full, nil
+}
+
+// watches are the options by which the watch sees what plugins from outside and extenders need: whole objects, and changes of resources that scheduling
+// does not read. Plugins and the watch share informers.
+func (o *outside) watches(c *config.Config, changes *ingest.Ingest, log klog.Logger) []kube.WatchOption {
+	if !c.WholeObjects() {
+		return nil
+	}
+	others := c.OtherEvents()
+	for _, name := range others {
+		if err := kube.CheckOther(name); err != nil {
+			log.Error(err, "Events that a plugin has registered for will not happen")
+		}
+	}
+	options := []kube.WatchOption{kube.Whole(), kube.Others(others, changes)}
+	if o != nil {
+		options = append(options, kube.Through(o.clients.Informers))
+	}
+	return options
 }
 
 // join connects the plugins with the parts that were built after them.

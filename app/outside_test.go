@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/metrics"
 )
 
 // plugged names the options of the schedulers that runAs runs, separated by blanks.
@@ -188,7 +189,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err := newOutside(t.Context(), c, access, client)
+	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,9 +198,6 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		t.Errorf("the last filter is %s; plugins are run by %v", last.Name(), p.Outside)
 	}
 	o.start()
-	if err := o.sync(); err != nil { // the factory has asked for no informer
-		t.Error(err)
-	}
 	o.stop(klog.Background())
 	if len(closed) != 1 {
 		t.Error("the plugin was not closed")
@@ -210,7 +208,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err = newOutside(t.Context(), c, access, client)
+	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}})
 	if o != nil || full != c || err != nil {
 		t.Errorf("got %v, %v", o, err)
 	}

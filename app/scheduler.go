@@ -59,7 +59,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 	if err != nil {
 		return nil, err
 	}
-	added, c, err := newOutside(ctx, c, access, client)
+	added, c, err := newOutside(ctx, c, access, client, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -104,7 +104,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, fmt.Errorf("name the watches: %w", err)
 	}
-	watch, err := kube.NewWatch(client, changes, c.Reads(), name)
+	watch, err := kube.NewWatch(client, changes, c.Reads(), name, added.watches(c, changes, log)...)
 	if err != nil {
 		return pipeline{}, err
 	}

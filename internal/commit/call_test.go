@@ -325,6 +325,11 @@ func TestAnnouncement(t *testing.T) {
 		{"PreBind works", []string{"Reserve/r", "PreBind/a"}, true, "", true},
 		{"PreBind does not work", []string{"Reserve/r", "PreBind/a"}, false, "", false},
 		{"only a Bind plugin is called", []string{"Reserve/r", "Bind/a"}, false, "", false},
+		{"a plugin of ours writes at PreBind", []string{"PreBind/v w"}, false, "", true},
+		{"it writes, and those from outside do not work", []string{"Reserve/r", "PreBind/a", "PreBind/v w"}, false, "", true},
+		{"it waits at PreBind", []string{"PreBind/v 5s"}, false, "", true},
+		{"it writes, and is nominated there already", []string{"PreBind/v w"}, false, "node-of-p", false},
+		{"only after the binding is written", []string{"PostBind/c w"}, false, "", false},
 		{"it is nominated there already", []string{"Permit/gang 5s"}, false, "node-of-p", false},
 		{"it is nominated elsewhere", []string{"Permit/gang 5s"}, false, "elsewhere", true},
 	} {
@@ -336,17 +341,51 @@ func TestAnnouncement(t *testing.T) {
 			c.returns("r", commit.CallResult{Works: row.works})
 		}
 		request, ok := c.Next(c.now, false)
+		if ok && request.Kind != commit.Patch { // it has come to a write, beside which the nomination is written
+			step := request
+			request, ok = c.Next(c.now, false)
+			c.Done(c.now, step, commit.Response{Err: errNo})
+		}
 		if ok && (request.Kind != commit.Patch || request.Nomination.NodeName != "node-of-p") || ok != row.want {
 			t.Errorf("%s: %s is next (%t), want a nomination: %t", row.name, request.Kind, ok, row.want)
 		}
 		if !ok || row.steps[0] == "Reserve/r" {
 			continue
 		}
-		c.RejectAt(c.now, c.AtPermitOf(uid), "gang", "no")
+		if at := c.AtPermitOf(uid); at != nil {
+			c.RejectAt(c.now, at, "gang", "no")
+		} else {
+			c.Reject(c.now, uid, "v", "no")
+		}
 		c.Done(c.now, request, commit.Response{})
 		if request := c.take(commit.Patch, "p"); request.Nomination.Mode != plan.Clear {
 			t.Errorf("%s: %+v is written after the rejection", row.name, request)
 		}
+	}
+}
+
+// TestNothingIsAnnounced takes pods to their binding that nothing is written of before: they have no steps, or the feature gate is off.
+func TestNothingIsAnnounced(t *testing.T) {
+	for _, row := range []struct {
+		name     string
+		announce bool
+		steps    []string
+	}{
+		{"no steps", true, nil},
+		{"the gate is off", false, []string{"Permit/gang 5s", "PreBind/v w"}},
+	} {
+		config := commit.DefaultOutbox(binder, unchanged)
+		config.Announce = row.announce
+		c := &caller{bench: newBenchOf(t, config)}
+		c.start(withCalls(row.steps...))
+		c.Allow(c.now, uid, "gang")
+		if row.steps != nil {
+			c.done(c.takeWrite(commit.WriteStep, "v"), nil)
+		}
+		c.done(c.take(commit.Bind, "p"), nil)
+		c.ended("<nil>", false)
+		c.take(commit.Record, "p")
+		c.nothing()
 	}
 }
 
@@ -469,6 +508,65 @@ func TestPreBindHandles(t *testing.T) {
 	c.done(c.take(commit.Bind, "p"), nil)
 	c.ended("<nil>", false)
 	c.forgotten()
+}
+
+// TestHandlesAreTooLate uses the handles of a pod when there is nothing left to decide: they say so, and change nothing.
+func TestHandlesAreTooLate(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		goes func(c *caller)
+		err  string
+	}{
+		{"all have allowed it, and it is not at Permit yet", func(c *caller) {
+			a := c.AtPermitOf(uid)
+			c.AllowAt(c.now, a, "gang")
+			if c.RejectAt(c.now, a, "gang", "no") || c.RejectAt(c.now, a, "", "no") || c.PreemptAt(c.now, a, "no") {
+				c.Error("it is rejected")
+			}
+			c.returns("r", done)
+			c.returns("a", done)
+			c.done(c.take(commit.Bind, "p"), nil)
+		}, "<nil>"},
+		{"PreBind is over", func(c *caller) {
+			c.Allow(c.now, uid, "gang")
+			c.returns("r", done)
+			a := c.AtPreBindOf(uid)
+			c.returns("a", done)
+			request := c.take(commit.Bind, "p")
+			if c.CancelAt(c.now, a, "room is needed") {
+				c.Error("it is cancelled")
+			}
+			c.done(request, nil)
+		}, "<nil>"},
+		{"its place is needed, and its call runs still", func(c *caller) {
+			c.Allow(c.now, uid, "gang")
+			c.returns("r", done)
+			a := c.AtPreBindOf(uid)
+			if !c.Cancel(c.now, uid, errGone) || c.MarkPrebound(a) {
+				c.Error("it is not cancelled, or marked")
+			}
+			c.returns("a", done)
+			c.returns("undo r", done)
+		}, `running PreBind plugin "a": ` + errGone.Error()},
+		{"it has failed, and is being undone", func(c *caller) {
+			c.Allow(c.now, uid, "gang")
+			c.returns("r", done)
+			a := c.AtPreBindOf(uid)
+			c.returns("a", errCall)
+			if c.MarkPrebound(a) {
+				c.Error("it is marked")
+			}
+			c.returns("undo r", done)
+		}, errCall.Err.Error()},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			c := newCaller(t)
+			c.start(withCalls("Reserve/r!", "Permit/gang 5s", "PreBind/a"))
+			c.look()
+			row.goes(c)
+			c.ended(row.err, false)
+		})
+	}
 }
 
 // TestVictimInACall evicts a pod while a plugin is called for it: its binding is cancelled, and the preemption goes on when the call has returned.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime/debug"
 	"time"
 
@@ -42,6 +43,21 @@ func (c *Commit) take() Ended {
 		}
 	}
 	return ended
+}
+
+// auditContexts returns an error if there is a context of a binding that is over. The caller holds mu.
+func (c *Commit) auditContexts() error {
+	going := maps.Clone(c.contexts)
+	for _, b := range c.outbox.bindings {
+		delete(going, b.order)
+	}
+	for order := range c.outbox.calls {
+		delete(going, order)
+	}
+	if len(going) > 0 {
+		return fmt.Errorf("commit: %d of %d contexts are of bindings that are over", len(going), len(c.contexts))
+	}
+	return nil
 }
 
 // begin runs calls, each on a goroutine of its own. There are as many as there are bindings with calls.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -47,6 +48,22 @@ func TestCallsHoldNoWorker(t *testing.T) {
 		if outcome := f.outcomes.next(t); outcome.Err != nil {
 			t.Fatal(outcome.Err)
 		}
+	}
+	if err := f.Audit(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestReturnedCallWakesAWorker lets a call return when nobody has anything to do: the binding is sent.
+func TestReturnedCallWakesAWorker(t *testing.T) {
+	f := newFixture(t, nil)
+	f.run(t)
+	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult {
+		time.Sleep(100 * time.Millisecond)
+		return commit.CallResult{}
+	}, nil))
+	if outcome := f.outcomes.next(t); outcome.Err != nil {
+		t.Error(outcome.Err)
 	}
 }
 
@@ -107,6 +124,65 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 		if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, why) {
 			t.Errorf("%s has ended with %v", outcome.Pod, outcome.Err)
 		}
+	}
+}
+
+// TestStopHearsCalls stops while a call runs that returns when its context ends: how it ends counts, it is answered by the time Run returns, and that is
+// long before Drain.
+func TestStopHearsCalls(t *testing.T) {
+	why, no := errors.New("the end"), errors.New("no")
+	for _, row := range []struct {
+		name   string
+		stage  plan.Stage
+		result commit.CallResult
+		want   error
+	}{
+		{"at PreBind", plan.PreBind, commit.CallResult{}, why},
+		{"it has bound the pod", plan.Bind, commit.CallResult{}, nil},
+		{"it skips the pod", plan.Bind, commit.CallResult{Skipped: true}, why},
+		{"it fails", plan.Bind, commit.CallResult{Err: no}, no},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			f := newFixture(t, func(c *commit.Config) { c.Drain, c.Results = 10*time.Second, slowly{c.Results} })
+			stop := f.run(t)
+			f.Start(runs("p", row.stage, func(ctx context.Context) commit.CallResult {
+				<-ctx.Done()
+				if err := context.Cause(ctx); !errors.Is(err, why) {
+					t.Errorf("its context has ended because %v", err)
+				}
+				return row.result
+			}, nil))
+			began := time.Now()
+			stop(why)
+			if took := time.Since(began); took > 8*time.Second {
+				t.Errorf("it took %v", took)
+			}
+			if len(f.outcomes) != 1 {
+				t.Fatalf("%d bindings are answered", len(f.outcomes))
+			}
+			if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, row.want) {
+				t.Errorf("it has ended with %v, want %v", outcome.Err, row.want)
+			}
+		})
+	}
+}
+
+// slowly takes its time with what it hears.
+type slowly struct{ commit.Results }
+
+func (s slowly) Bound(outcome model.BindingResult) {
+	time.Sleep(100 * time.Millisecond)
+	s.Results.Bound(outcome)
+}
+
+// TestUndoHasATime fails a binding whose undoing waits for its context to end: it does, and the binding is answered.
+func TestUndoHasATime(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.Timeout = 50 * time.Millisecond })
+	f.run(t)
+	no := errors.New("no")
+	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { return commit.CallResult{Err: no} }, untilDone))
+	if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, no) {
+		t.Errorf("it has ended with %v", outcome.Err)
 	}
 }
 

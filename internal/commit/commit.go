@@ -2,6 +2,7 @@ package commit
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -65,7 +66,7 @@ type Config struct {
 	EventPause time.Duration
 	// Drain is how long Run goes on writing after its context has ended.
 	Drain time.Duration
-	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit, or those from outside have something to do at PreBind.
+	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit or have something to do at PreBind.
 	Announce bool
 	// Observers observe writes and bindings.
 	Observers []Observer
@@ -134,11 +135,11 @@ func budgetOf(workers, perSecond int) Budget {
 	return b
 }
 
-// DefaultOutbox is the configuration of the Outbox of a Commit with the defaults, which announces nothing.
+// DefaultOutbox is the configuration of the Outbox of a Commit with the defaults.
 func DefaultOutbox(binder func(string) plugin.Bind, jitter func(time.Duration) time.Duration) OutboxConfig {
 	return OutboxOf(&Config{
 		Binder: binder, InFlight: DefaultInFlight, ReportsPerSecond: DefaultReportsPerSecond, ReportsMax: DefaultReportsMax,
-		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause,
+		SeriesMax: DefaultSeriesMax, EventPause: DefaultEventPause, Announce: true,
 	}, jitter)
 }
 
@@ -257,7 +258,7 @@ func (c *Commit) Stats() Stats {
 func (c *Commit) Audit() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.outbox.Audit()
+	return errors.Join(c.outbox.Audit(), c.auditContexts())
 }
 
 // Run writes until the context ends. Then it answers the bindings and preemptions that wait with the reason, and for the time Config.Drain it lets writes in

@@ -54,7 +54,7 @@ type OutboxConfig struct {
 	ReportsMax, SeriesMax int
 	// Pause is how long statuses and events wait after the API server could not be reached.
 	Pause time.Duration
-	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit, or those from outside have something to do at PreBind.
+	// Announce makes the chosen node the pod's nominated one in the API where plugins wait at Permit or have something to do at PreBind.
 	Announce bool
 	// Jitter spreads waits, so that writes that failed together are not tried again together.
 	Jitter func(wait time.Duration) time.Duration

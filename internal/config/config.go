@@ -61,7 +61,7 @@ type Config struct {
 	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
 
-	// Announce means that the node which was chosen for a pod is written as its nominated one before plugins wait at Permit, or those from outside work at PreBind.
+	// Announce means that the node which was chosen for a pod is written as its nominated one before plugins wait at Permit or work at PreBind.
 	Announce bool
 }
 

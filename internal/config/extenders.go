@@ -9,6 +9,7 @@ import (
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/outside/extender"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
@@ -45,6 +46,29 @@ func (c *Config) askExtenders() {
 		}
 	}
 	c.addReads(c.Extenders.Reads()...)
+}
+
+// OtherEvents returns kube-scheduler's names of the resources, besides those that scheduling reads, that plugins from outside and extenders have
+// registered events about, sorted.
+func (c *Config) OtherEvents() []string {
+	var names []string
+	add := func(events []model.EventToRegister) {
+		for i := range events {
+			if events[i].Resource == model.OtherEvent {
+				names = append(names, events[i].Other)
+			}
+		}
+	}
+	for _, p := range c.Profiles {
+		for _, x := range p.EnqueueExtensions {
+			add(x.EventsToRegister())
+		}
+		if len(p.Extenders) > 0 {
+			add(model.DefaultEvents())
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // unasked returns a note on each extender that is not asked.

@@ -30,11 +30,14 @@ type Ingest struct {
 	// activated are the pods to be activated, each once, in the order in which that was first asked.
 	activated []model.PodKey
 	asked     map[model.PodKey]struct{}
+	// nominated are nominations by plugins, the newest of each pod; order has the pods in the order in which that was first asked.
+	nominated map[model.PodKey]model.NominationRequest
+	order     []model.PodKey
 }
 
 // New returns an ingest for the pods of the given scheduler names. It ignores pending pods with other names.
 func New(compile map[string]Compile) *Ingest {
-	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}, asked: map[model.PodKey]struct{}{}}
+	return &Ingest{compile: compile, ready: make(chan struct{}, 1), at: map[model.Ref]int{}, asked: map[model.PodKey]struct{}{}, nominated: map[model.PodKey]model.NominationRequest{}}
 }
 
 // Ready returns a channel that receives a value after a change was added.
@@ -134,6 +137,9 @@ func (in *Ingest) Preempted(result model.PreemptionResult) {
 func (in *Ingest) add(ref model.Ref, change model.Change) {
 	in.mu.Lock()
 	if at, ok := in.at[ref]; ok {
+		if was := &in.changes[at]; was.Kind == model.PodSet && change.Kind == model.PodSet && was.Pod.UID == change.Pod.UID {
+			change.WasNominated = was.WasNominated || was.Pod.Object.Status.NominatedNodeName != ""
+		}
 		in.changes[at] = change
 	} else {
 		in.at[ref] = len(in.changes)

@@ -149,6 +149,42 @@ func TestDrain(t *testing.T) {
 	}
 }
 
+// TestVersionsBetweenWereNominated has versions of a pod replaced before they are drained. What only they have shown of the pod's nomination is kept.
+func TestVersionsBetweenWereNominated(t *testing.T) {
+	to := func(node string) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.NominatedNodeName = node } }
+	another := func(p *v1.Pod) { p.UID = "another" }
+	gone := func(in *ingest.Ingest) { in.Remove(model.Ref{Kind: model.PodKind, Namespace: "ns", Name: "p"}) }
+	for _, test := range []struct {
+		name     string
+		versions []func(*v1.Pod) // nil: it is gone
+		want     bool
+	}{
+		{"the only version", []func(*v1.Pod){to("n")}, false},
+		{"never", []func(*v1.Pod){to(""), to(""), to("")}, false},
+		{"and no longer", []func(*v1.Pod){to("n"), to("")}, true},
+		{"and not for two versions", []func(*v1.Pod){to(""), to("n"), to(""), to("")}, true},
+		{"another pod of the name was", []func(*v1.Pod){to("n"), another}, false},
+		{"another pod of the name was, and has gone", []func(*v1.Pod){to("n"), nil, another}, false},
+	} {
+		in := newIngest()
+		for n, version := range test.versions {
+			if version == nil {
+				gone(in)
+			} else {
+				in.Set(pod("p", n, version))
+			}
+		}
+		changes := in.Drain()
+		if len(changes) != 1 || changes[0].Kind != model.PodSet || changes[0].WasNominated != test.want {
+			t.Errorf("%s: %+v, want WasNominated = %t", test.name, changes, test.want)
+		}
+		in.Set(pod("p", 9))
+		if changes := in.Drain(); changes[0].WasNominated {
+			t.Errorf("%s: the next batch says so too", test.name)
+		}
+	}
+}
+
 // TestBatchesAreApart changes an object between two batches: the first is the loop's and must not change.
 func TestBatchesAreApart(t *testing.T) {
 	in := newIngest()

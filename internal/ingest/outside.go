@@ -47,6 +47,41 @@ func (in *Ingest) Activated() []model.PodKey {
 	return pods
 }
 
+// NominatedMax is how many pods can wait to be nominated by plugins; more are not taken.
+const NominatedMax = 10_000
+
+// Nominate asks to have a pending pod's nomination noted. It never blocks. Of a pod that is asked for again before the loop has taken it, the last word
+// counts; one that does not wait by then is ignored. It reports whether there was room; see NominatedMax.
+func (in *Ingest) Nominate(request model.NominationRequest) bool {
+	in.mu.Lock()
+	_, known := in.nominated[request.Pod]
+	room := known || len(in.order) < NominatedMax
+	if room {
+		if !known {
+			in.order = append(in.order, request.Pod)
+		}
+		in.nominated[request.Pod] = request
+	}
+	in.mu.Unlock()
+	in.signal()
+	return room
+}
+
+// Nominated returns what Nominate was called with since Nominated was last called, in that order, one for each pod.
+func (in *Ingest) Nominated() []model.NominationRequest {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if len(in.order) == 0 {
+		return nil
+	}
+	requests := make([]model.NominationRequest, len(in.order))
+	for i, pod := range in.order {
+		requests[i] = in.nominated[pod]
+	}
+	in.nominated, in.order = map[model.PodKey]model.NominationRequest{}, nil
+	return requests
+}
+
 // OthersMax is how many changes of objects that Berth itself does not read can wait. When there are more they are replaced by one event about anything.
 const OthersMax = 10_000
 

@@ -35,6 +35,7 @@ const unfinished = "status.phase!=" + string(v1.PodSucceeded) + ",status.phase!=
 // Watch keeps a sink up to date with the cluster's objects of the kinds that scheduling reads.
 type Watch struct {
 	factory   informers.SharedInformerFactory
+	shared    bool                                       // others use the factory, too
 	informers [model.KindCount]cache.SharedIndexInformer // nil for kinds that are not watched
 	flush     func()                                     // logs how much was held back
 	synced    []cache.InformerSynced
@@ -56,7 +57,7 @@ type watchOptions struct {
 // Whole keeps objects whole but for their managedFields, for plugins from outside and extenders.
 func Whole() WatchOption { return func(o *watchOptions) { o.whole = true } }
 
-// Through has the watch use informers that others use too; see Informers. It does not start or stop them twice.
+// Through has the watch use informers that others use too; see Informers. Who made them waits for their end.
 func Through(factory informers.SharedInformerFactory) WatchOption {
 	return func(o *watchOptions) { o.factory = factory }
 }
@@ -76,10 +77,11 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 	for _, option := range options {
 		option(&o)
 	}
-	if o.factory == nil {
+	shared := o.factory != nil
+	if !shared {
 		o.factory = informers.NewSharedInformerFactoryWithOptions(client.watches(o.whole), 0, informers.WithInformerName(name))
 	}
-	w := &Watch{factory: o.factory, flush: func() {}}
+	w := &Watch{factory: o.factory, shared: shared, flush: func() {}}
 	if err := w.watchOthers(client, &o); err != nil {
 		return nil, err
 	}
@@ -155,7 +157,9 @@ func (w *Watch) Start(ctx context.Context) {
 
 // Stop waits until the watches have ended. Their context must have ended before.
 func (w *Watch) Stop() {
-	w.factory.Shutdown()
+	if !w.shared {
+		w.factory.Shutdown()
+	}
 	w.running.Wait()
 	w.flush()
 }

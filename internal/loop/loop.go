@@ -22,6 +22,8 @@ type Source interface {
 	Drain() []model.Change
 	// Activated returns the pods that plugins from outside have asked to have tried since it was last called.
 	Activated() []model.PodKey
+	// Nominated returns the nominations that plugins from outside have asked for since it was last called.
+	Nominated() []model.NominationRequest
 	// Ready receives a value when there may be something to drain.
 	Ready() <-chan struct{}
 }
@@ -63,7 +65,7 @@ func (l *Loop) Once(now time.Time) bool {
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
-	l.queue.Activate(now, l.source.Activated())
+	l.hearPlugins(now)
 	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)
 	if !ok {
@@ -76,12 +78,28 @@ func (l *Loop) Once(now time.Time) bool {
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
 	l.queue.Renominate(l.state.Nominate(decision.Nominations...)...)
-	l.queue.Activate(now, l.source.Activated()) // what plugins asked for in this turn does not let its pod skip the backoff
+	l.hearPlugins(now) // what they asked for in this turn does not let its pod skip the backoff
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
 	l.wait(&decision)
 	l.report.ended(l)
 	return true
+}
+
+// hearPlugins does what plugins from outside have asked for.
+func (l *Loop) hearPlugins(now time.Time) {
+	for _, asked := range l.source.Nominated() {
+		pod := l.queue.Waiting(asked.Pod, asked.UID)
+		if pod == nil {
+			continue
+		}
+		n := plan.Nomination{Pod: pod, Mode: plan.Clear}
+		if asked.NodeName != "" {
+			n.Mode, n.NodeName = plan.Set, asked.NodeName
+		}
+		l.queue.Renominate(l.state.Nominate(n)...)
+	}
+	l.queue.Activate(now, l.source.Activated())
 }
 
 // Unfinished reports whether the last round left work, such as pods to wake, that the next one continues at any time.

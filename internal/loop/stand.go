@@ -12,7 +12,7 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 		l.report.begin()
 		delta := l.state.Apply(changes)
 		l.queue.Wake(l.now(), delta)
-		l.queue.Activate(l.now(), l.source.Activated())
+		l.hearPlugins(l.now())
 		l.report.applied(len(changes), delta)
 		l.report.ended(l)
 		var left <-chan struct{}

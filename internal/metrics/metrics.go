@@ -28,6 +28,8 @@ type Metrics struct {
 	// Loop observes a loop.Loop, Commit a commit.Commit.
 	Loop   *Loop
 	Commit *Commit
+	// Outside is told what plugins from outside take.
+	Outside *Outside
 }
 
 // New builds the series and registers them. Whether a family is hidden or disabled by a flag must be known by then.
@@ -53,7 +55,8 @@ func New(config Config) (*Metrics, error) {
 			return nil, fmt.Errorf("register the series %s: %w", family.FQName(), err)
 		}
 	}
-	return &Metrics{Loop: newLoop(f, resets, config.Version), Commit: newCommit(f, resets, config.Now)}, nil
+	return &Metrics{Loop: newLoop(f, resets, config.Version), Commit: newCommit(f, resets, config.Now),
+		Outside: &Outside{f.histogramVecs["scheduler_plugin_execution_duration_seconds"]}}, nil
 }
 
 // resets counts how often the registry was reset, as DELETE /metrics does. Members of families that were looked up before are no longer

@@ -1,6 +1,9 @@
 package model
 
-import "k8s.io/apimachinery/pkg/runtime"
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // ChangeKind determines which fields of a Change are set.
 type ChangeKind uint8
@@ -30,11 +33,13 @@ const (
 // Change is one new fact about the cluster. Exactly the fields that its kind names are set.
 type Change struct {
 	Kind ChangeKind
-	Pod  *Pod           // PodSet
-	Key  PodKey         // PodGone
-	Node *Node          // NodeSet
-	Name string         // NodeGone
-	Bind *BindingResult // BindDone
+	Pod  *Pod // PodSet
+	// WasNominated means that the pod's status named a nominated node in a version that came before this one, and that this one stands for too.
+	WasNominated bool           // PodSet
+	Key          PodKey         // PodGone
+	Node         *Node          // NodeSet
+	Name         string         // NodeGone
+	Bind         *BindingResult // BindDone
 	// PreemptionDone
 	Preemption *PreemptionResult
 	Event      *Event // EventRaised
@@ -65,4 +70,11 @@ type PreemptionResult struct {
 	InMemory bool
 	// Err is why the preemption failed, nil if it did not.
 	Err error
+}
+
+// NominationRequest is what a plugin from outside asks to be noted of a pod: that it is nominated to a node, or to none if the name is empty.
+type NominationRequest struct {
+	Pod      PodKey
+	UID      types.UID
+	NodeName string
 }

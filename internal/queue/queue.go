@@ -242,6 +242,15 @@ func (q *Queue) Renominate(pods ...*model.Pod) {
 	}
 }
 
+// Waiting returns a pod that waits in the queue or is being decided about, nil if there is none such with this UID.
+func (q *Queue) Waiting(key model.PodKey, uid types.UID) *model.Pod {
+	e := q.entries[key]
+	if e == nil || e.pod.UID != uid || e.place == binding {
+		return nil
+	}
+	return e.pod
+}
+
 // Settle takes in the decision about the pods that were popped last.
 func (q *Queue) Settle(now time.Time, d plan.Decision) {
 	for i := range d.Pods {

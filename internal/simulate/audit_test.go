@@ -106,7 +106,7 @@ func (a *auditor) audit(r simulate.Round) error {
 		}
 		a.decide(r.Decision)
 	}
-	for _, check := range []func() error{a.cluster.Audit, a.checkPlaces, a.checkVersions, a.checkBindings, a.checkPromises} {
+	for _, check := range []func() error{a.cluster.Audit, a.checkPlaces, a.checkNominations, a.checkVersions, a.checkBindings, a.checkPromises} {
 		if err := check(); err != nil {
 			return err
 		}
@@ -437,6 +437,23 @@ func (a *auditor) checkPlaces() error {
 
 // waitingPlaces are where a pod can be that has no node.
 var waitingPlaces = []string{"active", "backing off", "backing off after an error", "parked", "gated"}
+
+// checkNominations checks that the pods are nominated that should be, and to the right nodes.
+func (a *auditor) checkNominations() error {
+	nominated := 0
+	for name, pods := range a.cluster.Loop().State().View().NominatedPods() {
+		nominated += len(pods)
+		for _, pod := range pods {
+			if want := a.nominated[pod.Key()]; want.uid != pod.UID || want.nodeName != name {
+				return fmt.Errorf("pod %s is nominated to %s in the state; it should be to %q", pod, name, want.nodeName)
+			}
+		}
+	}
+	if nominated != len(a.nominated) {
+		return fmt.Errorf("%d pods are nominated in the state; they should be %d: %v", nominated, len(a.nominated), a.nominated)
+	}
+	return nil
+}
 
 // checkVersions checks that nodes and the pods on them are in the versions that the scheduler was shown last, or has decided about.
 func (a *auditor) checkVersions() error {

@@ -404,6 +404,7 @@ func TestMemoryReturns(t *testing.T) {
 			t.Fatal(err)
 		}
 		trial.a.forgetGone()
+		trial.outside.forget()
 		trial.c.DeleteEvents()
 		runtime.GC()
 		runtime.GC()

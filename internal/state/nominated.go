@@ -62,10 +62,10 @@ func (s *State) nominatedSlots() []int32 {
 
 // nominate stores a pending pod's newest version, and returns it. If an older version was nominated to another node, an event says that the room
 // there is free. As in kube-scheduler, a version without a nominated node that follows one without keeps the node that Nominate has set since: the
-// API server has not stored it yet.
-func (s *State) nominate(pod *model.Pod, delta *Delta) *model.Pod {
+// API server has not stored it yet. It has, and it is over, if a version in between was nominated, which was replaced before the state was shown it.
+func (s *State) nominate(pod *model.Pod, wasNominated bool, delta *Delta) *model.Pod {
 	before := s.nominations.byPod[pod.Key()]
-	if before != nil && before.UID == pod.UID && pod.NominatedNode == "" && before.Object.Status.NominatedNodeName == "" {
+	if before != nil && before.UID == pod.UID && pod.NominatedNode == "" && before.Object.Status.NominatedNodeName == "" && !wasNominated {
 		pod = pod.WithNominatedNode(before.NominatedNode)
 	}
 	if before != nil && (before.UID != pod.UID || before.NominatedNode != pod.NominatedNode) {

@@ -68,6 +68,26 @@ func TestNominations(t *testing.T) {
 	}
 }
 
+// TestNominationIsTakenBackUnseen nominates a pod in memory. A version without a nominated node leaves that alone, unless one came before it in which the
+// nomination was stored already.
+func TestNominationIsTakenBackUnseen(t *testing.T) {
+	for _, wasNominated := range []bool{false, true} {
+		s := New()
+		pod := nominatedPod("p", "", 5)
+		s.Apply([]model.Change{node("a"), {Kind: model.PodSet, Pod: pod}})
+		s.Nominate(plan.Nomination{Pod: pod, Mode: plan.Set, NodeName: "a"})
+		delta := s.Apply([]model.Change{{Kind: model.PodSet, Pod: nominatedPod("p", "", 5), WasNominated: wasNominated}})
+		left, freed, arrived := 1, 0, "a"
+		if wasNominated {
+			left, freed, arrived = 0, 1, ""
+		}
+		if s.Nominated() != left || len(delta.Events) != freed || delta.Arrived[0].NominatedNode != arrived {
+			t.Errorf("was nominated: %t: %d nominations are left, events %+v; it arrives nominated to %q", wasNominated, s.Nominated(), delta.Events, delta.Arrived[0].NominatedNode)
+		}
+		audited(t, s)
+	}
+}
+
 // The volumes of a nominated pod are in use somewhere, as those of a placed one, until it is neither.
 func TestVolumesOfNominatedPods(t *testing.T) {
 	s := New()

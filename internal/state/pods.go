@@ -4,7 +4,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-func (s *State) setPod(pod *model.Pod, delta *Delta) {
+func (s *State) setPod(pod *model.Pod, wasNominated bool, delta *Delta) {
 	known := s.placed[pod.Key()]
 	if known != nil && known.pod.UID != pod.UID {
 		// Deleted and created again under the same name before the deletion was seen.
@@ -13,11 +13,11 @@ func (s *State) setPod(pod *model.Pod, delta *Delta) {
 	}
 	switch {
 	case pod.NodeName == "" && known == nil:
-		delta.Arrived = append(delta.Arrived, s.nominate(pod, delta))
+		delta.Arrived = append(delta.Arrived, s.nominate(pod, wasNominated, delta))
 	case pod.NodeName == "" && known.shown:
 		// Bound before, but no longer: etcd was restored from a backup. The API server is right.
 		s.unplace(known, delta)
-		delta.Arrived = append(delta.Arrived, s.nominate(pod, delta))
+		delta.Arrived = append(delta.Arrived, s.nominate(pod, wasNominated, delta))
 	case pod.NodeName == "":
 		// The watch shows a version from before the binding, so the pod stays where it was placed; but if the binding fails, this is the version
 		// to retry.

@@ -266,7 +266,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 		case model.NodeGone:
 			s.removeNode(c.Name, &delta)
 		case model.PodSet:
-			s.setPod(c.Pod, &delta)
+			s.setPod(c.Pod, c.WasNominated, &delta)
 		case model.PodGone:
 			s.removePod(c.Key, &delta)
 		case model.ObjectSet:

@@ -1,7 +1,7 @@
 // Package clients gives plugins from outside what they reach the API server with.
 //
-// It takes an access to the API server; it gives a client, factories of informers and recorders of events, which Handles pass on. It owns the informers
-// that plugins ask for and the goroutines that write events. It never shows what scheduling keeps: informers hold objects of their own, whole.
+// It takes an access to the API server and the informers of the scheduler's watches; it gives a client, factories of informers and recorders of events, which
+// Handles pass on. It owns the informers that plugins ask for and the goroutines that write events.
 package clients
 
 import (
@@ -11,15 +11,12 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
 
@@ -32,10 +29,9 @@ type Clients struct {
 	ClientSet kubernetes.Interface
 	// KubeConfig is the access that plugins build clients of their own from. They get copies.
 	KubeConfig *rest.Config
-	// Informers makes an informer of each kind that a plugin asks for, and of no other. Objects are whole but for metadata.managedFields; pods are
-	// those that have not run to their end, without an index by namespace.
+	// Informers are those of the scheduler's own watches, and of each kind that a plugin asks for besides.
 	Informers informers.SharedInformerFactory
-	// Dynamic is the same for kinds that are known by name only.
+	// Dynamic makes those of kinds that are known by name only.
 	Dynamic dynamicinformer.DynamicSharedInformerFactory
 
 	log         klog.Logger
@@ -45,8 +41,9 @@ type Clients struct {
 	stop        sync.Once
 }
 
-// New returns clients that use an access. Events are recorded from now on; Stop must be called. Nothing else is sent before a plugin does or Start.
-func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interface) (*Clients, error) {
+// New returns clients that use an access, and informers that others may use too. Events are recorded from now on; Stop must be called. Nothing else is sent
+// before a plugin does or Start.
+func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interface, factory informers.SharedInformerFactory) (*Clients, error) {
 	unknown, err := dynamic.NewForConfig(access)
 	if err != nil {
 		return nil, fmt.Errorf("build a client for kinds known by name: %w", err)
@@ -55,7 +52,7 @@ func New(ctx context.Context, access *rest.Config, clientSet kubernetes.Interfac
 	c := &Clients{
 		ClientSet:   clientSet,
 		KubeConfig:  rest.CopyConfig(access),
-		Informers:   newFactory(clientSet),
+		Informers:   factory,
 		Dynamic:     dynamicinformer.NewDynamicSharedInformerFactory(unknown, 0),
 		log:         log,
 		flush:       flush,
@@ -128,18 +125,3 @@ func (c *Clients) Stop() {
 		c.flush()
 	})
 }
-
-// trim drops what nobody reads of an object and what takes most of its memory.
-func trim(object any) (any, error) {
-	if accessor, err := meta.Accessor(object); err == nil && accessor.GetManagedFields() != nil {
-		accessor.SetManagedFields(nil)
-	}
-	return object, nil
-}
-
-var _ cache.TransformFunc = trim
-
-// unfinished selects the pods that have not run to their end.
-const unfinished = "status.phase!=Succeeded,status.phase!=Failed"
-
-func selectUnfinished(options *metav1.ListOptions) { options.FieldSelector = unfinished }

@@ -18,8 +18,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/internal/kube"
 )
 
 // server is an API server with one pod and one node. Its watches show nothing.
@@ -86,11 +87,11 @@ func connected(t *testing.T, ctx context.Context, s *server) *Clients {
 	api := httptest.NewServer(s)
 	t.Cleanup(func() { api.CloseClientConnections(); api.Close() })
 	access := &rest.Config{Host: api.URL, QPS: -1, ContentConfig: rest.ContentConfig{ContentType: "application/json", AcceptContentTypes: "application/json"}}
-	clientSet, err := kubernetes.NewForConfig(access)
+	client, err := kube.Connect(access)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := New(ctx, access, clientSet)
+	c, err := New(ctx, access, client.Interface, kube.Informers(client, nil))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,27 +108,31 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Only what a plugin asked for is listed; pods as kube-scheduler lists them, by whichever way the informer was asked for.
+// unfinished selects the pods that kube-scheduler lists.
+const unfinished = "status.phase!=Succeeded,status.phase!=Failed"
+
+// Besides pods, which the scheduler's own watch needs, only what a plugin asked for is listed; pods as kube-scheduler lists them, by whichever way the
+// informer was asked for.
 func TestInformers(t *testing.T) {
 	pods, nodes := v1.SchemeGroupVersion.WithResource("pods"), v1.SchemeGroupVersion.WithResource("nodes")
 	for name, test := range map[string]struct {
 		ask  func(c *Clients)
 		want []string
 	}{
-		"nothing":        {func(*Clients) {}, nil},
+		"nothing":        {func(*Clients) {}, []string{"pods " + unfinished}},
 		"pods":           {func(c *Clients) { c.Informers.Core().V1().Pods().Informer() }, []string{"pods " + unfinished}},
 		"pods, lister":   {func(c *Clients) { c.Informers.Core().V1().Pods().Lister() }, []string{"pods " + unfinished}},
 		"pods, generic":  {func(c *Clients) { _, _ = c.Informers.ForResource(pods) }, []string{"pods " + unfinished}},
-		"nodes":          {func(c *Clients) { c.Informers.Core().V1().Nodes().Informer() }, []string{"nodes"}},
-		"nodes, generic": {func(c *Clients) { _, _ = c.Informers.ForResource(nodes) }, []string{"nodes"}},
+		"nodes":          {func(c *Clients) { c.Informers.Core().V1().Nodes().Informer() }, []string{"nodes", "pods " + unfinished}},
+		"nodes, generic": {func(c *Clients) { _, _ = c.Informers.ForResource(nodes) }, []string{"nodes", "pods " + unfinished}},
 		"pods and nodes": {func(c *Clients) {
 			c.Informers.Core().V1().Pods().Informer()
 			c.Informers.Core().V1().Nodes().Informer()
 		}, []string{"nodes", "pods " + unfinished}},
-		"pods, by name": {func(c *Clients) {
+		"nodes, by name": {func(c *Clients) {
 			c.Dynamic.ForResource(schema.GroupVersionResource{Version: "v1", Resource: "nodes"}).Informer()
-		}, []string{"nodes"}},
-		"pods, two times": {func(c *Clients) { c.Informers.Core().V1().Pods().Informer(); c.Informers.Core().V1().Pods().Lister() }, []string{"pods " + unfinished}},
+		}, []string{"nodes", "pods " + unfinished}},
+		"pods, twice": {func(c *Clients) { c.Informers.Core().V1().Pods().Informer(); c.Informers.Core().V1().Pods().Lister() }, []string{"pods " + unfinished}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -192,7 +197,7 @@ func TestSyncEndsWithTheContext(t *testing.T) {
 	case <-time.After(200 * time.Millisecond):
 	}
 	cancel(context.DeadlineExceeded)
-	if err := <-done; err == nil || !strings.Contains(err.Error(), "Node") || !strings.Contains(err.Error(), "deadline") {
+	if err := <-done; err == nil || !strings.Contains(err.Error(), "first list") || !strings.Contains(err.Error(), "deadline") {
 		t.Errorf("the error is %v", err)
 	}
 	close(s.hold)

@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
@@ -167,10 +169,16 @@ type enqueueExtensions struct {
 // EventsToRegister returns the events that the plugin registers for.
 func (p *enqueueExtensions) EventsToRegister() []model.EventToRegister { return p.events }
 
-// registered are the resources whose events plugins are tried again for that do not say for which; see kube-scheduler's default.
-var registered = []fwk.EventResource{
-	fwk.AssignedPod, fwk.UnscheduledPod, fwk.TargetPod, fwk.Node, fwk.PersistentVolume, fwk.PersistentVolumeClaim, fwk.CSINode, fwk.CSIDriver,
-	fwk.CSIStorageCapacity, fwk.StorageClass, fwk.ResourceClaim, fwk.DeviceClass,
+// Reads returns the kinds that events which the plugin registers for are about.
+func (p *enqueueExtensions) Reads() []model.Kind {
+	var reads []model.Kind
+	for kind := range model.KindCount {
+		raises := kinds.Get(kind).Events
+		if slices.ContainsFunc(p.events, func(r model.EventToRegister) bool { return slices.ContainsFunc(raises, r.Resource.Covers) }) {
+			reads = append(reads, kind)
+		}
+	}
+	return reads
 }
 
 // enqueueExtensions returns what a plugin registers for, nil if it cannot reject pods. A plugin that does not say registers for everything.
@@ -180,7 +188,7 @@ func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, erro
 	default:
 		return nil, nil
 	}
-	var events []fwk.ClusterEventWithHint
+	e := &enqueueExtensions{outside: o}
 	if p, ok := p.(fwk.EnqueueExtensions); ok {
 		type result struct {
 			events []fwk.ClusterEventWithHint
@@ -196,15 +204,11 @@ func (o outside) enqueueExtensions(p fwk.Plugin) (plugin.EnqueueExtensions, erro
 		if found.err != nil {
 			return nil, &Failure{o.name, EventsToRegister, found.err.Error()}
 		}
-		events = found.events
-	} else {
-		for _, resource := range registered {
-			events = append(events, fwk.ClusterEventWithHint{Event: fwk.ClusterEvent{Resource: resource, ActionType: fwk.All}})
+		for i := range found.events {
+			e.events = append(e.events, o.registration(&found.events[i]))
 		}
-	}
-	e := &enqueueExtensions{outside: o}
-	for i := range events {
-		e.events = append(e.events, o.registration(&events[i]))
+	} else {
+		e.events = model.DefaultEvents()
 	}
 	return e, nil
 }
@@ -218,7 +222,7 @@ func (o outside) registration(e *fwk.ClusterEventWithHint) model.EventToRegister
 	}
 	h := &hint{outside: o, before: e.PreQueueingHintFn, hint: e.QueueingHintFn}
 	r.Hint = h.helps
-	r.Alike = func(waiting *model.Pod) model.Need { return model.NeedOf(string(waiting.UID)) } // who knows what it looks at
+	r.Alike = model.OfEachPod // who knows what it looks at
 	return r
 }
 

@@ -32,7 +32,7 @@ import (
 
 // world is a cluster of nodes with room for 4 cpu each, an engine, and plugins from outside.
 type world struct {
-	*testing.T
+	testing.TB
 	state     *state.State
 	engine    *engine.Engine
 	profile   *plugin.Profile
@@ -53,11 +53,16 @@ func (w *world) Nominate(pod *v1.Pod, node string) {
 
 const name = "default-scheduler"
 
-func newWorld(t *testing.T, nodes int, plugins ...fwk.Plugin) *world {
-	w := &world{T: t, state: state.New(), profile: enginetest.Profile(t, oracle.DefaultProfile())}
+func newWorld(t testing.TB, nodes int, plugins ...fwk.Plugin) *world {
+	return newWorldWithin(t, 0, nodes, plugins...)
+}
+
+// newWorldWithin has another deadline than the default.
+func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...fwk.Plugin) *world {
+	w := &world{TB: t, state: state.New(), profile: enginetest.Profile(t, oracle.DefaultProfile())}
 	w.profile.PostFilters = nil
 	runtime, err := framework.New(t.Context(), framework.Config{
-		Profile: name, Deadline: 200 * time.Millisecond, Snapshot: snapshot.New(), Queue: w, Log: klog.Logger{},
+		Profile: name, Deadline: deadline, Snapshot: snapshot.New(), Queue: w, Log: klog.Logger{},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -250,7 +255,7 @@ func TestFilter(t *testing.T) {
 func TestHang(t *testing.T) {
 	release, done := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	w := newWorld(t, 2, &filters{"P", func(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	w := newWorldWithin(t, time.Second, 2, &filters{"P", func(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
 		once.Do(func() {
 			<-release
 			pod.Labels = map[string]string{"late": "write"}
@@ -265,7 +270,7 @@ func TestHang(t *testing.T) {
 	}})
 	pod := w.pod("p", "1")
 	d := w.decide(pod)
-	if got, want := said(&d), `failed: running "P" filter plugin: plugin "P" at Filter: has not returned within 200ms`; got != want {
+	if got, want := said(&d), `failed: running "P" filter plugin: plugin "P" at Filter: has not returned within 1s`; got != want {
 		t.Errorf("%s; want %s", got, want)
 	}
 	close(release)

@@ -23,7 +23,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
-// Config is what a Host is built from. Activate and Recorder are required; the clients may be nil, and plugins get nil then.
+// Config is what a Host is built from. Activate, Nominate and Recorder are required; the clients may be nil, and plugins get nil then.
 type Config struct {
 	// Parallelism and Deadline are those of Runtimes.
 	Parallelism int
@@ -33,6 +33,11 @@ type Config struct {
 	Bindings func() framework.Bindings
 	// Activate has pods tried at once that wait for their turn. It does not block, and reports whether there was room for the request.
 	Activate func(pods ...model.PodKey) bool
+	// Nominate has the state note a pod's nomination, so that later decisions leave room for it; the same.
+	Nominate func(request model.NominationRequest) bool
+	// Observer measures plugins, unless it is nil; Extenders are what plugins see of the extenders.
+	Observer  framework.Observer
+	Extenders []fwk.Extender
 
 	ClientSet  kubernetes.Interface
 	KubeConfig *rest.Config
@@ -64,6 +69,8 @@ func (h *Host) Profile(name string) (config.HostedProfile, error) {
 		Snapshot:      h.snapshot,
 		Bindings:      h.config.Bindings,
 		Queue:         h,
+		Observer:      h.config.Observer,
+		Extenders:     h.config.Extenders,
 		ClientSet:     h.config.ClientSet,
 		KubeConfig:    h.config.KubeConfig,
 		EventRecorder: h.config.Recorder(name),
@@ -87,8 +94,13 @@ func (h *Host) Activate(pods []*v1.Pod) {
 	}
 }
 
-// Nominate does nothing: the Runtime shows plugins what they nominate, and the state follows the pods' statuses.
-func (h *Host) Nominate(*v1.Pod, string) {}
+// Nominate has the state note a pod's nomination.
+func (h *Host) Nominate(pod *v1.Pod, nodeName string) {
+	request := model.NominationRequest{Pod: model.PodKey{Namespace: pod.Namespace, Name: pod.Name}, UID: pod.UID, NodeName: nodeName}
+	if !h.config.Nominate(request) {
+		h.config.Log.Info("Too many pods were nominated by plugins; this one is not", "pod", klog.KObj(pod))
+	}
+}
 
 // Close ends what runs plugins.
 func (h *Host) Close() {

@@ -1,0 +1,57 @@
+package gang
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+)
+
+// GangArgs are the plugin's arguments, as a KubeSchedulerConfiguration has them in pluginConfig.
+type GangArgs struct {
+	metav1.TypeMeta `json:",inline"`
+
+	// PermitSeconds is how long the members of a gang keep their room for each other, from the first one on. Default: 30.
+	PermitSeconds *int32 `json:"permitSeconds,omitempty"`
+	// MaxBackoffSeconds is the longest time after which a gang that did not fit is tried again. The first time is 1 s, and each further one twice as long. Default: 10.
+	MaxBackoffSeconds *int32 `json:"maxBackoffSeconds,omitempty"`
+}
+
+// AddToScheme makes the arguments known to the scheduler: their type and their defaults.
+func AddToScheme(scheme *runtime.Scheme) error {
+	scheme.AddKnownTypes(configv1.SchemeGroupVersion, &GangArgs{})
+	scheme.AddTypeDefaultingFunc(&GangArgs{}, func(object any) { setDefaults(object.(*GangArgs)) })
+	return nil
+}
+
+func setDefaults(args *GangArgs) {
+	if args.PermitSeconds == nil {
+		args.PermitSeconds = new(int32(30))
+	}
+	if args.MaxBackoffSeconds == nil {
+		args.MaxBackoffSeconds = new(int32(10))
+	}
+}
+
+// validate returns an error that names each wrong field, its value and what would be right.
+func (a *GangArgs) validate() error {
+	var errs field.ErrorList
+	for name, value := range map[string]int32{"permitSeconds": *a.PermitSeconds, "maxBackoffSeconds": *a.MaxBackoffSeconds} {
+		if value < 1 || value > 600 {
+			errs = append(errs, field.Invalid(field.NewPath(name), value, "must be between 1 and 600, inclusive"))
+		}
+	}
+	return errs.ToAggregate()
+}
+
+// DeepCopyObject makes the arguments an API object.
+func (a *GangArgs) DeepCopyObject() runtime.Object {
+	clone := *a
+	if a.PermitSeconds != nil {
+		clone.PermitSeconds = new(*a.PermitSeconds)
+	}
+	if a.MaxBackoffSeconds != nil {
+		clone.MaxBackoffSeconds = new(*a.MaxBackoffSeconds)
+	}
+	return &clone
+}

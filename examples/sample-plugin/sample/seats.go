@@ -1,0 +1,66 @@
+package sample
+
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// seats are who sits where. A pod has the lowest seat that was free on its node when it came. Extension points, and the informer's handlers, use it from
+// different goroutines. It holds the pods that this process has reserved and that have not been deleted.
+type seats struct {
+	mu    sync.Mutex
+	pods  map[types.UID]seat
+	taken map[string]map[int]bool // by node
+}
+
+type seat struct {
+	node   string
+	number int
+}
+
+// take gives a pod a seat on a node. A pod that has one elsewhere leaves it.
+func (s *seats) take(pod types.UID, node string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(pod)
+	if s.pods == nil {
+		s.pods, s.taken = map[types.UID]seat{}, map[string]map[int]bool{}
+	}
+	if s.taken[node] == nil {
+		s.taken[node] = map[int]bool{}
+	}
+	number := 1
+	for s.taken[node][number] {
+		number++
+	}
+	s.taken[node][number] = true
+	s.pods[pod] = seat{node, number}
+}
+
+// leave gives a pod's seat back, if it has one.
+func (s *seats) leave(pod types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.remove(pod)
+}
+
+func (s *seats) remove(pod types.UID) {
+	has, ok := s.pods[pod]
+	if !ok {
+		return
+	}
+	delete(s.pods, pod)
+	delete(s.taken[has.node], has.number)
+	if len(s.taken[has.node]) == 0 {
+		delete(s.taken, has.node)
+	}
+}
+
+// of returns the number of a pod's seat.
+func (s *seats) of(pod types.UID) (number int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	has, ok := s.pods[pod]
+	return has.number, ok
+}

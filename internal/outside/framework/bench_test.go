@@ -1,0 +1,39 @@
+package framework_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// BenchmarkTrivialPlugins decides about pods at 5,000 nodes and places them: with built-in plugins alone, and with a Filter and a Score plugin from outside that
+// do next to nothing and are asked about every node.
+func BenchmarkTrivialPlugins(b *testing.B) {
+	filter := &filters{"Filter", func(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeInfo) *fwk.Status { return nil }}
+	score := &scores{named: "Score", score: func(node string) (int64, *fwk.Status) { return int64(len(node)), nil }}
+	for name, plugins := range map[string][]fwk.Plugin{"none": nil, "Filter": {filter}, "FilterAndScore": {filter, score}} {
+		b.Run(name, func(b *testing.B) {
+			w := newWorld(b, 5_000, plugins...)
+			if len(plugins) == 0 {
+				w.profile.Outside = nil
+			}
+			i := 0
+			place := func() {
+				d := w.decide(w.pod(fmt.Sprintf("p%d", i), "100m"))
+				if len(d.Placements) != 1 {
+					b.Fatal(said(&d))
+				}
+				w.state.Assume(d.Placements...)
+				i++
+			}
+			place() // builds the views of all nodes
+			b.ReportAllocs()
+			for b.Loop() {
+				place()
+			}
+		})
+	}
+}

@@ -1,0 +1,40 @@
+package framework_test
+
+import (
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"testing"
+
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// TestDocumentationNamesEachMethodOfTheHandle holds the table of docs/plugins.md against the interface.
+func TestDocumentationNamesEachMethodOfTheHandle(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/plugins.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, ok := strings.Cut(string(text), "\n## Handle\n")
+	section, _, more := strings.Cut(after, "\n## ")
+	if !ok || !more {
+		t.Fatal("docs/plugins.md has no section Handle")
+	}
+	named := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \|`).FindAllStringSubmatch(section, -1) {
+		for name := range strings.SplitSeq(row[1], ", ") {
+			named[name] = true
+		}
+	}
+	handle := reflect.TypeFor[fwk.Handle]()
+	for method := range handle.Methods() {
+		if !named[method.Name] {
+			t.Errorf("docs/plugins.md does not say what the Handle's %s does", method.Name)
+		}
+		delete(named, method.Name)
+	}
+	for name := range named {
+		t.Errorf("docs/plugins.md has a method %s, which the Handle does not", name)
+	}
+}
