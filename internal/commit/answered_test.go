@@ -14,7 +14,10 @@ import (
 // unhurried is a loop that takes its time.
 type unhurried struct{ outcomes }
 
-func (s unhurried) Bound(o model.BindingResult) { time.Sleep(50 * time.Millisecond); s.outcomes.Bound(o) }
+func (s unhurried) Bound(o model.BindingResult) {
+	time.Sleep(50 * time.Millisecond)
+	s.outcomes.Bound(o)
+}
 
 // TestAnsweredWhenRunReturns has calls that do not return when the process ends, and a loop that takes answers unhurried.
 func TestAnsweredWhenRunReturns(t *testing.T) {
