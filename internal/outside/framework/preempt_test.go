@@ -4,13 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultpreemption"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // dryRuns is a plugin with functions for what a dry run calls; those that are nil return nil.
@@ -86,5 +90,48 @@ func TestFailureEvictsNobody(t *testing.T) {
 		if got := evictions(t, test.plugin); got != test.want {
 			t.Errorf("%s: %d pods are evicted; want %d", test.name, got, test.want)
 		}
+	}
+}
+
+// TestHangInDryRun has a Filter plugin that was given up in a dry run go on reading its NodeInfo: nobody changes it any more, the dry run has failed.
+func TestHangInDryRun(t *testing.T) {
+	var calls atomic.Int32
+	var stop atomic.Bool
+	done := make(chan struct{})
+	w := newWorldWithin(t, 100*time.Millisecond, 1)
+	points, err := w.runtime.Adapt(&dryRuns{named: "P", filter: func(node fwk.NodeInfo) *fwk.Status {
+		if calls.Add(1) == 1 {
+			defer close(done)
+		}
+		for !stop.Load() {
+			_ = node.GetRequested().GetMilliCPU()
+		}
+		return nil
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := w.placed("first", "n0", "1"), w.placed("second", "n0", "1")
+	v := w.state.View()
+	w.runtime.Begin(v, w.pod("p", "1"))
+	defer w.runtime.End()
+	slot, _ := v.Slot("n0")
+	var draft state.Draft
+	dryRun := v.DryRun(&draft)
+	for _, pod := range []*model.Pod{first, second} {
+		dryRun.Remove(pod.Key())
+		verdicts, err := points.Filter.FilterTurn(dryRun.View())
+		if err != nil {
+			t.Fatal(err)
+		}
+		code := verdicts.Filter(dryRun.View().Node(slot))
+		if err := verdicts.Err(code); err == nil || !strings.Contains(err.Error(), "has not returned within") {
+			t.Errorf("without %s: %v", pod, err)
+		}
+	}
+	stop.Store(true)
+	<-done
+	if n := calls.Load(); n != 1 {
+		t.Errorf("called %d times; want 1", n)
 	}
 }

@@ -191,16 +191,21 @@ func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
 		return nil
 	})
 	d.applied += len(changes)
-	if failed != nil { // a call that was given up may still write to d
+	if failed != nil {
 		var f *Failure
 		if name := running.Load(); name != nil && errors.As(failed, &f) {
 			f.Plugin = *name
 		}
-		t.dryRuns[slices.Index(t.dryRuns, d)] = &dryRun{trail: trail, err: failed}
+		t.fail(d, failed)
 		return nil, failed
 	}
 	d.err = err
 	return d, err
+}
+
+// fail ends a dry run: all that is asked of it from now on has the error. A call that was given up may still use what is in it.
+func (t *turn) fail(d *dryRun, err error) {
+	t.dryRuns[slices.Index(t.dryRuns, d)] = &dryRun{trail: d.trail, err: err}
 }
 
 // extensions returns the plugins whose AddPod and RemovePod are called.
