@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -151,14 +153,22 @@ func (b *binding) preFlight(ctx context.Context) commit.CallResult {
 
 // unreserve undoes what Reserve plugins did.
 func (b *binding) unreserve(ctx context.Context) commit.CallResult {
-	for i := len(b.r.reserves) - 1; i >= 0; i-- {
-		p := b.r.reserves[i]
+	b.undo(func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod)) {
 		p.guard(Unreserve, func() outcome {
-			p.plugin.Unreserve(ctx, b.state, b.pod, b.nodeName)
+			unreserve(ctx, b.pod)
 			return outcome{}
 		})
-	}
+	})
 	return commit.CallResult{}
+}
+
+// undo has run call the Reserve plugins' Unreserve, in reverse order, but for one that does so itself.
+func (b *binding) undo(run func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod))) {
+	for _, p := range slices.Backward(b.r.reserves) {
+		if p != b.late {
+			run(p, func(ctx context.Context, pod *v1.Pod) { p.plugin.Unreserve(ctx, b.state, pod, b.nodeName) })
+		}
+	}
 }
 
 var (

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -790,5 +791,45 @@ func TestStallingTypes(t *testing.T) {
 		}
 		close(release)
 		<-done
+	}
+}
+
+// lateReserve is a plugin whose Reserve returns when it is told to.
+type lateReserve struct {
+	named
+	release, undone chan struct{}
+	reserved        atomic.Bool
+}
+
+func (p *lateReserve) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	<-p.release
+	pod.Annotations = map[string]string{"written": "late"}
+	p.reserved.Store(true)
+	return nil
+}
+
+func (p *lateReserve) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) {
+	if p.reserved.Swap(false) && ctx.Err() == nil && pod.Spec.NodeName == node {
+		close(p.undone)
+	}
+}
+
+// TestLateReserve has a Reserve return after it was given up: it is undone, once, after it has returned. The other plugins' Unreserve run at once.
+func TestLateReserve(t *testing.T) {
+	var calls []string
+	late := &lateReserve{named: "P", release: make(chan struct{}), undone: make(chan struct{})}
+	w := newWorldWithin(t, 50*time.Millisecond, 1, &binds{named: "A", calls: &calls}, late, &binds{named: "B", calls: &calls})
+	d := w.decide(w.pod("p", "1"))
+	if got, want := said(&d), "failed: running Reserve plugin \"P\": plugin \"P\" at Reserve: has not returned within 50ms"; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	if got, want := strings.Join(calls, ","), "A Reserve,B Unreserve,A Unreserve"; got != want {
+		t.Errorf("calls: %s; want %s", got, want)
+	}
+	close(late.release)
+	select {
+	case <-late.undone:
+	case <-time.After(10 * time.Second):
+		t.Error("reserved for ever")
 	}
 }
