@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -62,21 +63,21 @@ func newWorld(t testing.TB, nodes int, plugins ...fwk.Plugin) *world {
 func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...fwk.Plugin) *world {
 	w := &world{TB: t, state: state.New(), profile: enginetest.Profile(t, oracle.DefaultProfile())}
 	w.profile.PostFilters = nil
-	runtime, err := framework.New(t.Context(), framework.Config{
+	outside, err := framework.New(t.Context(), framework.Config{
 		Profile: name, Deadline: deadline, Snapshot: snapshot.New(), Queue: w, Log: klog.Logger{},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.runtime = runtime
-	t.Cleanup(runtime.Close)
+	w.runtime = outside
+	t.Cleanup(outside.Close)
 	p := w.profile
 	var binds []*framework.Binder
 	for _, x := range plugins {
 		if x, ok := x.(interface{ take(fwk.Handle) }); ok {
-			x.take(runtime.Handle())
+			x.take(outside.Handle())
 		}
-		points, err := runtime.Adapt(x)
+		points, err := outside.Adapt(x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +98,7 @@ func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...
 			binds = append(binds, points.Bind)
 		}
 	}
-	runtime.Attach(p, binds)
+	outside.Attach(p, binds)
 	if w.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -524,6 +525,7 @@ type binds struct {
 	does    map[string]*fwk.Status // by point
 	timeout time.Duration
 	alike   bool
+	exits   bool // at PreBind, by runtime.Goexit
 }
 
 func (p *binds) call(point string, pod *v1.Pod, node string) *fwk.Status {
@@ -549,6 +551,9 @@ func (p *binds) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Po
 	return &fwk.PreBindPreFlightResult{AllowParallel: p.alike}, p.call("PreBindPreFlight", pod, node)
 }
 func (p *binds) PreBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if p.exits {
+		runtime.Goexit()
+	}
 	return p.call("PreBind", pod, node)
 }
 func (p *binds) Bind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
@@ -627,6 +632,39 @@ func TestFromReserveToPostBind(t *testing.T) {
 		if active := strings.HasPrefix(got, "bound"); active != slices.Equal(w.activated, []string{"after"}) {
 			t.Errorf("%s: activated %v", got, w.activated)
 		}
+	}
+}
+
+// TestExitInPreBind has one of two PreBind plugins that run at the same time end its goroutine.
+func TestExitInPreBind(t *testing.T) {
+	var calls, others []string
+	w := newWorld(t, 1, &binds{named: "A", calls: &calls, alike: true, exits: true}, &binds{named: "B", calls: &others, alike: true})
+	d := w.decide(w.pod("p", "1"))
+	want := `PreBind: running PreBind plugin "A": plugin "A" at PreBind: called runtime.Goexit (rejected: false)`
+	if got := carryOut(&d.Placements[0]); got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+}
+
+// failingReserve is a built-in plugin.
+type failingReserve struct{}
+
+func (failingReserve) Name() string { return "BuiltIn" }
+func (failingReserve) Reserve(state.View, *model.Pod, int32) ([]plan.Hold, error) {
+	return nil, errors.New("broken")
+}
+
+// TestBuiltInReserveFails has a built-in plugin fail at Reserve before those from outside are asked: their Unreserve are called all the same.
+func TestBuiltInReserveFails(t *testing.T) {
+	var calls []string
+	w := newWorld(t, 1, &binds{named: "A", calls: &calls}, &binds{named: "B", calls: &calls})
+	w.profile.Reserve = slices.Insert(w.profile.Reserve, 0, plugin.Reserve(failingReserve{}))
+	d := w.decide(w.pod("p", "1"))
+	if got, want := said(&d), `failed: running Reserve plugin "BuiltIn": broken`; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	if got, want := strings.Join(calls, ","), "B Unreserve,A Unreserve"; got != want {
+		t.Errorf("calls: %s; want %s", got, want)
 	}
 }
 
