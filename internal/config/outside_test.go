@@ -281,6 +281,23 @@ func ranAt(p *plugin.Profile) map[string]string {
 // few is a profile with few built-in plugins.
 const few = `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}, {name: DefaultBinder}`
 
+// A pod that all Bind plugins skip is bound by nobody where the profile does not enable DefaultBinder, whether the plugins are made or not.
+func TestOutsideWithoutDefaultBinder(t *testing.T) {
+	read, err := ours(`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: NodeName}]}, bind: {enabled: [{name: Binds}]}}}`, fromOutside(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := read.Build(t.Context(), &testHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Config{read, full} {
+		if b := c.Binder("default-scheduler"); b != nil {
+			t.Errorf("%s binds pods that all Bind plugins have skipped; the profile does not enable it", b.Name())
+		}
+	}
+}
+
 func TestOutsideAmongBuiltIn(t *testing.T) {
 	const only = `multiPoint: {disabled: [{name: "*"}], enabled: [`
 	for _, test := range []struct {
@@ -307,7 +324,7 @@ func TestOutsideAmongBuiltIn(t *testing.T) {
 		{only + few + `, {name: Early}]}`, map[string]string{"preEnqueue": "Early", "postFilter": "Early"}},
 		{only + few + `]}, bind: {enabled: [{name: Binds}]}`, map[string]string{}},
 		{only + `{name: Binds}, ` + few + `]}`, nil},
-		{only + `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}]}, bind: {enabled: [{name: Binds}]}`, nil},
+		{only + `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}]}, bind: {enabled: [{name: Binds}]}`, map[string]string{"bind": ""}},
 		{only + `{name: NodeName}, {name: NodeAffinity, weight: 2}, {name: DefaultBinder}, {name: Sorts}]}`, map[string]string{"queueSort": "Sorts"}},
 		{only + few + `]}, queueSort: {disabled: [{name: "*"}], enabled: [{name: Sorts}]}`, map[string]string{"queueSort": "Sorts"}},
 		{only + few + `, {name: Nothing}]}`, nil},
