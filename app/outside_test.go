@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -189,7 +190,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}})
+	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +209,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}})
+	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute)
 	if o != nil || full != c || err != nil {
 		t.Errorf("got %v, %v", o, err)
 	}
@@ -218,4 +219,37 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		t.Error(err)
 	}
 	o.stop(klog.Background())
+}
+
+// hanging is a plugin one of whose calls at the start does not return.
+type hanging struct{ testFilter }
+
+func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
+	<-ctx.Done()
+	select {}
+}
+
+// The deadline of the flag is that of the plugins.
+func TestPluginDeadline(t *testing.T) {
+	factory := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return hanging{}, nil }
+	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Read(config.Request{File: file(t, "scheduler.yaml", header+"profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"), Outside: added})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, err := kube.Access(kube.ClientConfig{Kubeconfig: kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.Connect(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, _, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, 20*time.Millisecond)
+	if o != nil || err == nil || !strings.Contains(err.Error(), "20ms") {
+		t.Errorf("got %v, error %v; want one about a deadline of 20ms", o, err)
+	}
 }

@@ -59,7 +59,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 	if err != nil {
 		return nil, err
 	}
-	added, c, err := newOutside(ctx, c, access, client, seen)
+	added, c, err := newOutside(ctx, c, access, client, seen, o.pluginDeadline)
 	if err != nil {
 		return nil, err
 	}
