@@ -27,10 +27,11 @@ import (
 
 // The plugins of these tests, by the points that they extend. A named plugin extends none.
 type (
-	named   string
-	filters struct{ named }
-	scores  struct{ named }
-	both    struct {
+	named    string
+	filters  struct{ named }
+	nameless struct{ filters }
+	scores   struct{ named }
+	both     struct {
 		filters
 		preFilters
 		preScores
@@ -111,6 +112,7 @@ func (preEnqueues) PreEnqueue(context.Context, *v1.Pod) *fwk.Status         { re
 func (postFilters) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	return nil, nil
 }
+func (nameless) Name() string { panic("no name") }
 func (c closes) Close() error { *c.closed = append(*c.closed, c.Name()); return c.err }
 
 // adapter stands for what a plugin does at one point.
@@ -226,6 +228,7 @@ func fromOutside(t *testing.T) *Outside {
 		}},
 		{"Panics", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { panic("oh") }},
 		{"Nil", just(nil)},
+		{"Nameless", just(nameless{})},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -387,6 +390,7 @@ func TestOutsideIsRefused(t *testing.T) {
 		{fmt.Sprintf(all, "Unknown"), profile + `PreFilterPlugin "Unknown" does not exist`},
 		{fmt.Sprintf(all, "Fails"), profile + `initializing plugin "Fails": no CRD`},
 		{fmt.Sprintf(all, "Panics"), profile + `initializing plugin "Panics": its factory panicked: oh`},
+		{fmt.Sprintf(all, "Nameless"), profile + `initializing plugin "Nameless": its method Name panicked: no name`},
 		{fmt.Sprintf(all, "Nil"), profile + `initializing plugin "Nil": its factory returned neither a plugin nor an error`},
 		{fmt.Sprintf(all, "Sorts"), profile + `only one queue sort plugin required for profile with scheduler name "default-scheduler", but got 2`},
 		{`queueSort: {enabled: [{name: Sorts}, {name: PrioritySort}]}`, `only one queue sort plugin can be enabled`},
@@ -623,6 +627,26 @@ func TestInstances(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if want := []string{"Mine of c", "Mine of a"}; !slices.Equal(closed, want) {
+		t.Errorf("closed %v, want %v", closed, want)
+	}
+}
+
+// neverCloses is a plugin whose Close does not return.
+type neverCloses struct{ filters }
+
+func (neverCloses) Close() error { select {} }
+
+// A plugin that does not close is left after a while, and the others are closed.
+func TestCloseThatHangs(t *testing.T) {
+	t.Parallel()
+	var closed []string
+	err := closeAll([]madeOutside{
+		{"a", "First", closes{filters{"First"}, &closed, nil}}, {"a", "Hangs", neverCloses{}}, {"a", "Last", closes{filters{"Last"}, &closed, nil}},
+	})
+	if err == nil || err.Error() != "framework a failed to close: Hangs failed to close: it had not returned after 2s" {
+		t.Errorf("the error is %v", err)
+	}
+	if want := []string{"Last", "First"}; !slices.Equal(closed, want) {
 		t.Errorf("closed %v, want %v", closed, want)
 	}
 }
