@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	apiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -20,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/metrics"
+	"github.com/berth-scheduler/berth/internal/server"
 )
 
 // plugged names the options of the schedulers that runAs runs, separated by blanks.
@@ -229,9 +231,10 @@ func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint
 	select {}
 }
 
-// The deadline of the flag is that of the plugins.
-func TestPluginDeadline(t *testing.T) {
-	factory := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return hanging{}, nil }
+// hosted makes a plugin of a profile.
+func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *config.Config, error) {
+	t.Helper()
+	factory := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }
 	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -248,8 +251,28 @@ func TestPluginDeadline(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, _, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, 20*time.Millisecond)
-	if o != nil || err == nil || !strings.Contains(err.Error(), "20ms") {
+	return newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, deadline)
+}
+
+// The deadline of the flag is that of the plugins.
+func TestPluginDeadline(t *testing.T) {
+	if o, _, err := hosted(t, hanging{}, 20*time.Millisecond); o != nil || err == nil || !strings.Contains(err.Error(), "20ms") {
 		t.Errorf("got %v, error %v; want one about a deadline of 20ms", o, err)
+	}
+}
+
+// A scheduler that cannot serve ends, and its plugins are closed.
+func TestPluginsCloseWithoutServer(t *testing.T) {
+	closed := make(chan string, 1)
+	o, full, err := hosted(t, closing{closed: closed}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scheduler{config: full, log: klog.Background(), outside: o, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
+	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "start the secure server") {
+		t.Errorf("the error is %v", err)
+	}
+	if len(closed) != 1 {
+		t.Error("the plugin was not closed")
 	}
 }

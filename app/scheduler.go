@@ -172,6 +172,7 @@ func (s *scheduler) run(ctx context.Context) error {
 		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
 	stopServing, err := s.startServer()
 	if err != nil {
+		s.outside.stop(s.log)
 		return err
 	}
 	defer stopServing()
