@@ -25,10 +25,10 @@ type host struct {
 	changes  atomic.Pointer[ingest.Ingest]
 }
 
-func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, seen observers) *host {
+func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, seen observers, deadline time.Duration) *host {
 	h := &host{}
 	own := outsidehost.Config{
-		Parallelism: int(*c.Source.Parallelism), Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate, Nominate: h.nominate,
+		Parallelism: int(*c.Source.Parallelism), Deadline: deadline, Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate, Nominate: h.nominate,
 		Observer: measured{seen.metrics.Outside}, ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
 	}
 	if c.Extenders != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/outside/framework"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/server"
 )
@@ -42,6 +43,7 @@ type options struct {
 	// reportsPerSecond bounds the conditions and events that are written.
 	reportsPerSecond int
 	tracing          string
+	pluginDeadline   time.Duration
 	// audit has invariants checked after every round.
 	audit bool
 	// added are the options of the command, and outside is what they add once they are checked.
@@ -127,6 +129,8 @@ func (o *options) addFlags() {
 	fs.IntVar(&o.inFlight, "berth-writes-in-flight", commit.DefaultInFlight, "How many writes are sent to the API server at the same time.")
 	fs.IntVar(&o.reportsPerSecond, "berth-reports-per-second", commit.DefaultReportsPerSecond, "How many conditions and events of pods are "+
 		"written per second at most. Bindings are not counted, and go before them.")
+	fs.DurationVar(&o.pluginDeadline, "berth-plugin-deadline", framework.DefaultDeadline, "How long a call of a plugin that is compiled in may take, or its calls "+
+		"about all nodes together, before the pod's turn fails. PreBind, Bind and PostBind have as long as they take.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
@@ -166,6 +170,9 @@ func (o *options) check() error {
 	}
 	if o.reportsPerSecond <= 0 {
 		errs = append(errs, fmt.Errorf("--berth-reports-per-second %d: must be greater than 0", o.reportsPerSecond))
+	}
+	if o.pluginDeadline <= 0 {
+		errs = append(errs, fmt.Errorf("--berth-plugin-deadline %v: must be greater than 0, such as 10s", o.pluginDeadline))
 	}
 	return utilerrors.NewAggregate(errs)
 }

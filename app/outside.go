@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -73,7 +74,8 @@ type outside struct {
 }
 
 // newOutside makes the enabled plugins from outside, and returns the configuration with them. Without any, outside is nil and the configuration is the same.
-func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers) (*outside, *config.Config, error) {
+// Calls of plugins that the loop waits for may take as long as the deadline.
+func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers, deadline time.Duration) (*outside, *config.Config, error) {
 	if !c.EnablesOutside() {
 		return nil, c, nil
 	}
@@ -88,7 +90,7 @@ func newOutside(ctx context.Context, c *config.Config, access *rest.Config, clie
 		cancel()
 		return nil, nil, fmt.Errorf("plugins from outside: %w", err)
 	}
-	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, c, shared, seen)}
+	o := &outside{ctx: ctx, cancel: cancel, config: c, clients: shared, host: newHost(ctx, c, shared, seen, deadline)}
 	full, err := c.Build(ctx, o.host)
 	if err != nil {
 		o.stop(klog.FromContext(ctx))

@@ -8,10 +8,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	apiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -19,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/metrics"
+	"github.com/berth-scheduler/berth/internal/server"
 )
 
 // plugged names the options of the schedulers that runAs runs, separated by blanks.
@@ -189,7 +192,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}})
+	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +211,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}})
+	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute)
 	if o != nil || full != c || err != nil {
 		t.Errorf("got %v, %v", o, err)
 	}
@@ -218,4 +221,58 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		t.Error(err)
 	}
 	o.stop(klog.Background())
+}
+
+// hanging is a plugin one of whose calls at the start does not return.
+type hanging struct{ testFilter }
+
+func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint, error) {
+	<-ctx.Done()
+	select {}
+}
+
+// hosted makes a plugin of a profile.
+func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *config.Config, error) {
+	t.Helper()
+	factory := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }
+	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Read(config.Request{File: file(t, "scheduler.yaml", header+"profiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"), Outside: added})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, err := kube.Access(kube.ClientConfig{Kubeconfig: kubeconfig(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := kube.Connect(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, deadline)
+}
+
+// The deadline of the flag is that of the plugins.
+func TestPluginDeadline(t *testing.T) {
+	if o, _, err := hosted(t, hanging{}, 20*time.Millisecond); o != nil || err == nil || !strings.Contains(err.Error(), "20ms") {
+		t.Errorf("got %v, error %v; want one about a deadline of 20ms", o, err)
+	}
+}
+
+// A scheduler that cannot serve ends, and its plugins are closed.
+func TestPluginsCloseWithoutServer(t *testing.T) {
+	closed := make(chan string, 1)
+	o, full, err := hosted(t, closing{closed: closed}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scheduler{config: full, log: klog.Background(), outside: o, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
+	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "start the secure server") {
+		t.Errorf("the error is %v", err)
+	}
+	if len(closed) != 1 {
+		t.Error("the plugin was not closed")
+	}
 }

@@ -59,7 +59,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 	if err != nil {
 		return nil, err
 	}
-	added, c, err := newOutside(ctx, c, access, client, seen)
+	added, c, err := newOutside(ctx, c, access, client, seen, o.pluginDeadline)
 	if err != nil {
 		return nil, err
 	}
@@ -172,6 +172,7 @@ func (s *scheduler) run(ctx context.Context) error {
 		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
 	stopServing, err := s.startServer()
 	if err != nil {
+		s.outside.stop(s.log)
 		return err
 	}
 	defer stopServing()

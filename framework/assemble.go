@@ -48,19 +48,11 @@ func podInfos(parts *Parts) []fwk.PodInfo {
 		return nil
 	}
 	infos := make([]fwk.PodInfo, 0, parts.PodCount)
-	if len(parts.Before) == 0 {
-		made := make([]PodInfo, parts.PodCount) // together: a node's pods are all new when it is first seen
-		for pod := range parts.Pods {
-			p := &made[len(infos)]
-			p.pod, p.compiled = placed(pod), pod
-			infos = append(infos, p)
-		}
-		return infos
-	}
 	cursor := 0
 	for pod := range parts.Pods {
 		at := find(parts.Before, pod, cursor)
 		if at < 0 {
+			// Each by itself: one that stays must not keep the others, and their pods, in memory.
 			infos = append(infos, &PodInfo{pod: placed(pod), compiled: pod})
 			continue
 		}

@@ -93,7 +93,7 @@ func unasked(extenders []configv1.Extender) []string {
 			of = "pods that request " + strings.Join(names, ", ")
 		}
 		if len(does) > 0 {
-			notes = append(notes, fmt.Sprintf("extenders[%d] (%s) is not asked; the scheduler asks it about %s: it %s", i, e.URLPrefix, of, strings.Join(does, ", ")))
+			notes = append(notes, fmt.Sprintf("extenders[%d] (%s) is not asked; the scheduler asks it about %s: it %s", i, extender.Redacted(e.URLPrefix), of, strings.Join(does, ", ")))
 		}
 	}
 	return notes

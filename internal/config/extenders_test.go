@@ -26,6 +26,7 @@ func TestExtenders(t *testing.T) {
 		unasked         []string // parts of the notes
 	}{
 		{"none", ``, "", false, nil},
+		{"password", `{urlPrefix: "http://u:secret@a", filterVerb: f}`, "http://u:xxxxx@a", false, []string{"extenders[0] (http://u:xxxxx@a) is not asked; the scheduler asks it about every pod: it filters nodes"}},
 		{"filters", `{urlPrefix: "http://a", filterVerb: f}`, "http://a", false, []string{"extenders[0] (http://a) is not asked; the scheduler asks it about every pod: it filters nodes"}},
 		{"binds", `{urlPrefix: a, bindVerb: b, preemptVerb: p}`, "a", true, []string{"every pod: it chooses victims, binds pods"}},
 		{

@@ -29,6 +29,7 @@ type hosted struct {
 	hosting *hosting
 	profile HostedProfile // nil if none is enabled
 	plugins map[string]fwk.Plugin
+	names   map[string]string // that they give themselves
 	enabled []string
 }
 
@@ -38,7 +39,7 @@ func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfil
 		return nil, nil
 	}
 	h.failed = true
-	own := &hosted{hosting: h, plugins: map[string]fwk.Plugin{}}
+	own := &hosted{hosting: h, plugins: map[string]fwk.Plugin{}, names: map[string]string{}}
 	for _, name := range enabled {
 		registered := known.fromOutside(name)
 		if registered == nil {
@@ -61,6 +62,9 @@ func (h *hosting) instances(known registry, source *configv1.KubeSchedulerProfil
 		}
 		own.plugins[name], own.enabled = made, append(own.enabled, name)
 		h.made = append(h.made, madeOutside{*source.SchedulerName, name, made})
+		if own.names[name], err = nameOf(made); err != nil {
+			return nil, fmt.Errorf("initializing plugin %q: %w", name, err)
+		}
 	}
 	h.failed = false
 	return own, nil
@@ -85,8 +89,8 @@ func (h *hosted) adapt(order *effective, weights map[string]int64) (Adapters, er
 	}
 	// Scores are added up under the name that a plugin gives itself.
 	for _, name := range order[score] {
-		if p := h.plugins[name]; p != nil && weights[p.Name()] == 0 {
-			return Adapters{}, fmt.Errorf("score plugin %q is not configured with weight", p.Name())
+		if own, ok := h.names[name]; ok && weights[own] == 0 {
+			return Adapters{}, fmt.Errorf("score plugin %q is not configured with weight", own)
 		}
 	}
 	o := Order{
@@ -113,8 +117,8 @@ func (h *hosted) called(names []string) []string {
 	}
 	called := slices.Clone(names)
 	for i, name := range names {
-		if p := h.plugins[name]; p != nil {
-			called[i] = p.Name()
+		if own, ok := h.names[name]; ok {
+			called[i] = own
 		}
 	}
 	return called

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/component-base/featuregate"
@@ -209,6 +210,16 @@ func (r Registered) build(ctx context.Context, args runtime.Object, h fwk.Handle
 	}
 }
 
+// nameOf returns the name that a plugin gives itself.
+func nameOf(p fwk.Plugin) (name string, err error) {
+	defer func() {
+		if panicked := recover(); panicked != nil {
+			err = fmt.Errorf("its method Name panicked: %v\n%s", panicked, debug.Stack())
+		}
+	}()
+	return p.Name(), nil
+}
+
 // closeAll closes the plugins that are io.Closers, the last made first, and returns all errors.
 func closeAll(made []madeOutside) error {
 	var errs []error
@@ -220,17 +231,31 @@ func closeAll(made []madeOutside) error {
 	return errors.Join(errs...)
 }
 
-func closeOne(p fwk.Plugin) (err error) {
+// closePatience is how long a plugin may take to close: the process ends without one that never does.
+const closePatience = 2 * time.Second
+
+func closeOne(p fwk.Plugin) error {
 	closer, ok := p.(io.Closer)
 	if !ok {
 		return nil
 	}
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("panic: %v", r)
-		}
+	done := make(chan error, 1)
+	go func() {
+		defer func() {
+			if r := recover(); r != nil {
+				done <- fmt.Errorf("panic: %v", r)
+			}
+		}()
+		done <- closer.Close()
 	}()
-	return closer.Close()
+	timer := time.NewTimer(closePatience)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("it had not returned after %v", closePatience)
+	}
 }
 
 // madeOutside is a made plugin from outside.

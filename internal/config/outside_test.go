@@ -27,10 +27,11 @@ import (
 
 // The plugins of these tests, by the points that they extend. A named plugin extends none.
 type (
-	named   string
-	filters struct{ named }
-	scores  struct{ named }
-	both    struct {
+	named    string
+	filters  struct{ named }
+	nameless struct{ filters }
+	scores   struct{ named }
+	both     struct {
 		filters
 		preFilters
 		preScores
@@ -111,6 +112,7 @@ func (preEnqueues) PreEnqueue(context.Context, *v1.Pod) *fwk.Status         { re
 func (postFilters) PostFilter(context.Context, fwk.CycleState, *v1.Pod, fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
 	return nil, nil
 }
+func (nameless) Name() string { panic("no name") }
 func (c closes) Close() error { *c.closed = append(*c.closed, c.Name()); return c.err }
 
 // adapter stands for what a plugin does at one point.
@@ -226,6 +228,7 @@ func fromOutside(t *testing.T) *Outside {
 		}},
 		{"Panics", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { panic("oh") }},
 		{"Nil", just(nil)},
+		{"Nameless", just(nameless{})},
 	}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -281,6 +284,23 @@ func ranAt(p *plugin.Profile) map[string]string {
 // few is a profile with few built-in plugins.
 const few = `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}, {name: DefaultBinder}`
 
+// A pod that all Bind plugins skip is bound by nobody where the profile does not enable DefaultBinder, whether the plugins are made or not.
+func TestOutsideWithoutDefaultBinder(t *testing.T) {
+	read, err := ours(`{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: NodeName}]}, bind: {enabled: [{name: Binds}]}}}`, fromOutside(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := read.Build(t.Context(), &testHost{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []*Config{read, full} {
+		if b := c.Binder("default-scheduler"); b != nil {
+			t.Errorf("%s binds pods that all Bind plugins have skipped; the profile does not enable it", b.Name())
+		}
+	}
+}
+
 func TestOutsideAmongBuiltIn(t *testing.T) {
 	const only = `multiPoint: {disabled: [{name: "*"}], enabled: [`
 	for _, test := range []struct {
@@ -307,7 +327,7 @@ func TestOutsideAmongBuiltIn(t *testing.T) {
 		{only + few + `, {name: Early}]}`, map[string]string{"preEnqueue": "Early", "postFilter": "Early"}},
 		{only + few + `]}, bind: {enabled: [{name: Binds}]}`, map[string]string{}},
 		{only + `{name: Binds}, ` + few + `]}`, nil},
-		{only + `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}]}, bind: {enabled: [{name: Binds}]}`, nil},
+		{only + `{name: PrioritySort}, {name: NodeName}, {name: NodeAffinity, weight: 2}]}, bind: {enabled: [{name: Binds}]}`, map[string]string{"bind": ""}},
 		{only + `{name: NodeName}, {name: NodeAffinity, weight: 2}, {name: DefaultBinder}, {name: Sorts}]}`, map[string]string{"queueSort": "Sorts"}},
 		{only + few + `]}, queueSort: {disabled: [{name: "*"}], enabled: [{name: Sorts}]}`, map[string]string{"queueSort": "Sorts"}},
 		{only + few + `, {name: Nothing}]}`, nil},
@@ -370,6 +390,7 @@ func TestOutsideIsRefused(t *testing.T) {
 		{fmt.Sprintf(all, "Unknown"), profile + `PreFilterPlugin "Unknown" does not exist`},
 		{fmt.Sprintf(all, "Fails"), profile + `initializing plugin "Fails": no CRD`},
 		{fmt.Sprintf(all, "Panics"), profile + `initializing plugin "Panics": its factory panicked: oh`},
+		{fmt.Sprintf(all, "Nameless"), profile + `initializing plugin "Nameless": its method Name panicked: no name`},
 		{fmt.Sprintf(all, "Nil"), profile + `initializing plugin "Nil": its factory returned neither a plugin nor an error`},
 		{fmt.Sprintf(all, "Sorts"), profile + `only one queue sort plugin required for profile with scheduler name "default-scheduler", but got 2`},
 		{`queueSort: {enabled: [{name: Sorts}, {name: PrioritySort}]}`, `only one queue sort plugin can be enabled`},
@@ -606,6 +627,26 @@ func TestInstances(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	if want := []string{"Mine of c", "Mine of a"}; !slices.Equal(closed, want) {
+		t.Errorf("closed %v, want %v", closed, want)
+	}
+}
+
+// neverCloses is a plugin whose Close does not return.
+type neverCloses struct{ filters }
+
+func (neverCloses) Close() error { select {} }
+
+// A plugin that does not close is left after a while, and the others are closed.
+func TestCloseThatHangs(t *testing.T) {
+	t.Parallel()
+	var closed []string
+	err := closeAll([]madeOutside{
+		{"a", "First", closes{filters{"First"}, &closed, nil}}, {"a", "Hangs", neverCloses{}}, {"a", "Last", closes{filters{"Last"}, &closed, nil}},
+	})
+	if err == nil || err.Error() != "framework a failed to close: Hangs failed to close: it had not returned after 2s" {
+		t.Errorf("the error is %v", err)
+	}
+	if want := []string{"Last", "First"}; !slices.Equal(closed, want) {
 		t.Errorf("closed %v, want %v", closed, want)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/absent"
-	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 )
 
@@ -254,9 +253,6 @@ func assembleBinding(profile *plugin.Profile, order *effective, made map[string]
 	}
 	if profile.Bind, err = all(order[bind], bind, made, as[plugin.Bind]); err != nil {
 		return err
-	}
-	if len(profile.Bind) == 0 {
-		profile.Bind = []plugin.Bind{defaultbinder.New()} // for a pod that the plugins from outside leave to it, which is none
 	}
 	profile.PostBind, err = all(order[postBind], postBind, and(made, outside.PostBind), as[plugin.PostBind])
 	return err

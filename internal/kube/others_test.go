@@ -219,3 +219,44 @@ func (o objects) next(t *testing.T) kinds.Object {
 		return nil
 	}
 }
+
+// A plugin's factory may start the shared informers itself and wait for them before there is a watch. The watch gets their objects all the same, and a version
+// that is decoded again is not held a second time.
+func TestPluginStartsInformers(t *testing.T) {
+	s := newWatchServer(t)
+	node := &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: global("n", 2)}
+	s.lists["pods"], s.lists["nodes"] = []runtime.Object{}, []runtime.Object{node}
+	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
+	factory := Informers(client, nil)
+	nodes := factory.Core().V1().Nodes()
+	nodes.Informer()
+	ctx, cancel := context.WithCancel(context.Background())
+	factory.Start(ctx.Done())
+	t.Cleanup(func() { cancel(); factory.Shutdown() })
+	factory.WaitForCacheSync(ctx.Done())
+	before, err := nodes.Lister().Get("n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	sink := objects{make(chan kinds.Object, 10)}
+	w, err := NewWatch(client, sink, []model.Kind{model.PodKind, model.NodeKind}, nil, Through(factory), Whole())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.Start(ctx)
+	if err := w.Sync(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := sink.next(t); got != before {
+		t.Errorf("the sink got another object than the plugin has: %v", got)
+	}
+	other := &v1.Node{TypeMeta: node.TypeMeta, ObjectMeta: global("later", 103)}
+	s.events["nodes"] <- metav1.WatchEvent{Type: "MODIFIED", Object: runtime.RawExtension{Object: node}}
+	s.events["nodes"] <- metav1.WatchEvent{Type: "ADDED", Object: runtime.RawExtension{Object: other}}
+	if got := sink.next(t); got.GetName() != "later" {
+		t.Errorf("the sink got %v", got)
+	}
+	if after, err := nodes.Lister().Get("n"); err != nil || after != before {
+		t.Errorf("the informer holds a second object of the same version; error %v", err)
+	}
+}

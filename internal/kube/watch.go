@@ -57,7 +57,7 @@ type watchOptions struct {
 // Whole keeps objects whole but for their managedFields, for plugins from outside and extenders.
 func Whole() WatchOption { return func(o *watchOptions) { o.whole = true } }
 
-// Through has the watch use informers that others use too; see Informers. Who made them waits for their end.
+// Through has the watch use informers that Informers returned and that others use too: they may have started them. Who made them waits for their end.
 func Through(factory informers.SharedInformerFactory) WatchOption {
 	return func(o *watchOptions) { o.factory = factory }
 }
@@ -65,7 +65,7 @@ func Through(factory informers.SharedInformerFactory) WatchOption {
 // Informers returns informers of whole objects for plugins from outside, and for Through: a Watch and the plugins then have each object in memory
 // once. The informer of pods has those that have not finished, and no index by namespace.
 func Informers(client *Client, name *cache.InformerName) informers.SharedInformerFactory {
-	factory := informers.NewSharedInformerFactoryWithOptions(client.watches(true), 0, informers.WithInformerName(name))
+	factory := newInformers(client, true, name)
 	factory.InformerFor(&v1.Pod{}, podInformer(name))
 	return factory
 }
@@ -79,7 +79,7 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 	}
 	shared := o.factory != nil
 	if !shared {
-		o.factory = informers.NewSharedInformerFactoryWithOptions(client.watches(o.whole), 0, informers.WithInformerName(name))
+		o.factory = newInformers(client, o.whole, name)
 	}
 	w := &Watch{factory: o.factory, shared: shared, flush: func() {}}
 	if err := w.watchOthers(client, &o); err != nil {
@@ -104,32 +104,51 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 // informer makes the informer of a kind.
 func (w *Watch) informer(row *kinds.Row, name *cache.InformerName) (cache.SharedIndexInformer, error) {
 	if row.Kind == model.PodKind {
-		informer := w.factory.InformerFor(&v1.Pod{}, podInformer(name))
-		return informer, informer.SetTransform(held(row, informer.GetStore()))
+		return w.factory.InformerFor(&v1.Pod{}, podInformer(name)), nil
 	}
 	generic, err := w.factory.ForResource(row.Resource)
 	if err != nil {
 		return nil, err
 	}
-	informer := generic.Informer()
-	return informer, informer.SetTransform(held(row, informer.GetStore()))
+	return generic.Informer(), nil
 }
 
-// held returns the transform of an informer: in the place of an object that was decoded again it puts the one that is held already. After a
-// restart of the API server everything is listed again; without this the informer would hold the new copies and the state, which is not told of
-// versions that it knows, the old ones. An informer may transform an object twice; nothing is written, so that does no harm.
-func held(row *kinds.Row, store cache.Store) cache.TransformFunc {
-	return func(object any) (any, error) {
+// newInformers returns a factory whose informers all have their transform from the beginning: others may start them before a watch asks for them,
+// and then it could not be set any more.
+func newInformers(client *Client, whole bool, name *cache.InformerName) (factory informers.SharedInformerFactory) {
+	var stores [model.KindCount]func() cache.Store // the factory knows the stores when it has made the informers
+	for kind := range stores {
+		stores[kind] = sync.OnceValue(func() cache.Store {
+			generic, err := factory.ForResource(kinds.Get(model.Kind(kind)).Resource)
+			if err != nil { // no informer of such objects is there to call this
+				return cache.NewStore(cache.MetaNamespaceKeyFunc)
+			}
+			return generic.Informer().GetStore()
+		})
+	}
+	transform := func(object any) (any, error) {
 		decoded, ok := object.(kinds.Object)
 		if !ok {
 			return object, nil
 		}
-		before, exists, err := store.Get(decoded)
-		if err != nil || !exists {
-			return object, err
+		row := kinds.Of(decoded)
+		if row == nil {
+			return object, nil
 		}
-		return row.Held(before.(kinds.Object), decoded), nil
+		return held(row, stores[row.Kind](), decoded)
 	}
+	return informers.NewSharedInformerFactoryWithOptions(client.watches(whole), 0, informers.WithInformerName(name), informers.WithTransform(transform))
+}
+
+// held is the transform of an informer: in the place of an object that was decoded again it puts the one that is held already. After a
+// restart of the API server everything is listed again; without this the informer would hold the new copies and the state, which is not told of
+// versions that it knows, the old ones. An informer may transform an object twice; nothing is written, so that does no harm.
+func held(row *kinds.Row, store cache.Store, decoded kinds.Object) (any, error) {
+	before, exists, err := store.Get(decoded)
+	if err != nil || !exists {
+		return decoded, err
+	}
+	return row.Held(before.(kinds.Object), decoded), nil
 }
 
 // podInformer makes an informer without an index by namespace, which would cost memory for each pod and is not used.

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -89,8 +90,31 @@ func tlsOf(config *configv1.Extender) *restclient.Config {
 	return &of
 }
 
-// Name returns the extender's URL, as it is configured.
-func (c *Client) Name() string { return c.config.URLPrefix }
+// Name returns the extender's URL, as it is configured but for a password.
+func (c *Client) Name() string { return Redacted(c.config.URLPrefix) }
+
+// Redacted returns an extender's URL without its password, for texts that others read. One that has no password is not changed.
+func Redacted(prefix string) string {
+	parsed, err := url.Parse(prefix)
+	switch {
+	case err == nil && parsed.User != nil:
+		if _, secret := parsed.User.Password(); secret {
+			return parsed.Redacted()
+		}
+		return prefix
+	case err == nil && parsed.Opaque == "":
+		return prefix
+	}
+	// It is no URL that can be asked, and the password may be why.
+	begin := 0
+	if scheme := strings.Index(prefix, "://"); scheme >= 0 {
+		begin = scheme + len("://")
+	}
+	if end := strings.LastIndex(prefix, "@"); end >= begin {
+		return prefix[:begin] + "xxxxx" + prefix[end:]
+	}
+	return prefix
+}
 
 // IsIgnorable reports whether a turn goes on without the extender when it cannot be asked.
 func (c *Client) IsIgnorable() bool { return c.config.Ignorable }
@@ -178,7 +202,7 @@ func (c *Client) filter(pod *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts,
 		already, ok := offered[name]
 		switch {
 		case !ok:
-			return plugin.ExtenderVerdicts{}, fmt.Errorf("extender %q claims a filtered node %q which is not found in the input node list", c.config.URLPrefix, name)
+			return plugin.ExtenderVerdicts{}, fmt.Errorf("extender %q claims a filtered node %q which is not found in the input node list", c.Name(), name)
 		case !already:
 			offered[name] = true
 			verdicts.Passed = append(verdicts.Passed, name)
@@ -259,27 +283,34 @@ func (c *Client) send(ctx context.Context, verb string, args, result any) error 
 	if err != nil {
 		return err
 	}
-	url := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
+	endpoint := strings.TrimRight(c.config.URLPrefix, "/") + "/" + verb
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
 	if err != nil {
+		if public := Redacted(endpoint); public != endpoint { // the reason may quote the password
+			return fmt.Errorf("the extender's URL %q is malformed", public)
+		}
 		return err
 	}
+	endpoint = Redacted(endpoint) // http leaves out passwords of hosts by itself
 	request.Header.Set("Content-Type", "application/json")
 	response, err := c.http.Do(request)
 	if err != nil {
+		if failed := new(url.Error); request.URL.Opaque != "" && errors.As(err, &failed) {
+			failed.URL = endpoint
+		}
 		return err
 	}
 	defer response.Body.Close()
 	// What is behind the answer, such as the end of a line, is read too: otherwise the connection could not be used again.
 	defer func() { _, _ = io.CopyN(io.Discard, response.Body, restMax) }()
 	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("failed %v with extender at URL %v, code %v", verb, url, response.StatusCode)
+		return fmt.Errorf("failed %v with extender at URL %v, code %v", verb, endpoint, response.StatusCode)
 	}
 	limit := c.max + 2*int64(len(body))
 	bounded := &io.LimitedReader{R: response.Body, N: limit}
 	if err := json.NewDecoder(bounded).Decode(result); err != nil {
 		if bounded.N <= 0 {
-			return fmt.Errorf("failed %v with extender at URL %v: its response is longer than %d bytes", verb, url, limit)
+			return fmt.Errorf("failed %v with extender at URL %v: its response is longer than %d bytes", verb, endpoint, limit)
 		}
 		return err
 	}

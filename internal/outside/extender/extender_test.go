@@ -270,6 +270,56 @@ func TestFailures(t *testing.T) {
 	}
 }
 
+// TestPasswordStaysSecret puts a password into the URL: the extender gets it, and no text has it.
+func TestPasswordStaysSecret(t *testing.T) {
+	const secret = "hunter2"
+	for name, answer := range map[string]http.HandlerFunc{"code": says("500"), "no JSON": says("nonsense"), "unknown node": says(`{"NodeNames": ["n9"]}`), "closed": nil} {
+		var got string
+		s := serve(t, false, func(w http.ResponseWriter, r *http.Request) {
+			_, got, _ = r.BasicAuth()
+			answer(w, r)
+		})
+		if answer == nil {
+			s.Close()
+		}
+		var logged []string
+		config := all(strings.Replace(s.URL, "http://", "http://user:"+secret+"@", 1), true)
+		config.Ignorable = true
+		c, err := New(config, funcr.New(func(_, args string) { logged = append(logged, args) }, funcr.Options{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		texts := []string{c.Name()}
+		for _, verb := range []string{"filter", "prioritize", "preempt", "bind"} {
+			texts = append(texts, asked(c, verb))
+		}
+		if text := strings.Join(append(texts, logged...), "\n"); strings.Contains(text, secret) || !strings.Contains(text, "user:xxxxx@") || len(logged) == 0 {
+			t.Errorf("%s: %d lines are logged; the texts are\n%s", name, len(logged), text)
+		}
+		if answer != nil && got != secret {
+			t.Errorf("%s: the extender got %q", name, got)
+		}
+	}
+	for prefix, want := range map[string]string{
+		"":                                     "",
+		"http://a:80/x":                        "http://a:80/x",
+		"http://user@a/x":                      "http://user@a/x",
+		"http://u:" + secret + "@a:80/x":       "http://u:xxxxx@a:80/x",
+		"http://u:" + secret + "@a\x7f":        "http://xxxxx@a\x7f",
+		"http://u:" + secret + "/and@more@a/x": "http://xxxxx@a/x",
+		"u:" + secret + "@a/x":                 "xxxxx@a/x",
+		"//u:" + secret + "@a/x":               "//u:xxxxx@a/x",
+		"http://u:%zz" + secret + "@a":         "http://xxxxx@a",
+	} {
+		if got := Redacted(prefix); got != want {
+			t.Errorf("%q: %q, want %q", prefix, got, want)
+		}
+		if got := asked(client(t, all(prefix, true)), "filter"); prefix != "" && prefix != "http://a:80/x" && strings.Contains(got, secret) {
+			t.Errorf("%q: the error is %s", prefix, got)
+		}
+	}
+}
+
 // TestTimeout expects that an extender that is slow, or never ends its answer, costs its timeout and no more.
 func TestTimeout(t *testing.T) {
 	const timeout = 50 * time.Millisecond

@@ -69,6 +69,8 @@ type Lane struct {
 	timer    *time.Timer
 	worker   *worker // nil: the next call starts one
 	turn     bool    // a turn is on: its calls share a context that ends with it
+	// gaveUp are the plugins of which a call of the turn was given up: they are not called again in it, or each dry run would take the whole deadline.
+	gaveUp map[string]*Failure
 	// took is how long the last call took.
 	took time.Duration
 
@@ -105,7 +107,7 @@ func NewLane(parent context.Context, deadline time.Duration, log klog.Logger) *L
 	}
 	timer := time.NewTimer(time.Hour)
 	timer.Stop()
-	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, log: log, timer: timer, hung: map[string]int{}}
+	return &Lane{parent: klog.NewContext(parent, log), deadline: deadline, log: log, timer: timer, hung: map[string]int{}, gaveUp: map[string]*Failure{}}
 }
 
 // Abandoned returns how many calls have been given up, and how many of those still run.
@@ -132,6 +134,9 @@ func call[T any](l *Lane, point Point, plugin string, f func(ctx context.Context
 func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) error {
 	if n := l.hungBy(plugin); n >= hungMax {
 		return &Failure{plugin, point, fmt.Sprintf("not called: %d of its calls have not returned", n)}
+	}
+	if f := l.gaveUp[plugin]; f != nil && point != Unreserve {
+		return f
 	}
 	w := l.worker
 	if w == nil {
@@ -161,7 +166,11 @@ func (l *Lane) run(point Point, plugin string, batch func(ctx context.Context)) 
 	default:
 	}
 	l.giveUp(w)
-	return &Failure{plugin, point, fmt.Sprintf("has not returned within %v", l.deadline)}
+	f := &Failure{plugin, point, fmt.Sprintf("has not returned within %v", l.deadline)}
+	if l.turn {
+		l.gaveUp[plugin] = f
+	}
+	return f
 }
 
 // ended takes in how a call ended that was not given up.
@@ -199,10 +208,14 @@ func (l *Lane) hungBy(plugin string) int {
 }
 
 // beginTurn and endTurn enclose the calls of a pod's turn, whose context ends with it.
-func (l *Lane) beginTurn() { l.turn = true }
+func (l *Lane) beginTurn() {
+	l.turn = true
+	clear(l.gaveUp)
+}
 
 func (l *Lane) endTurn() {
 	l.turn = false
+	clear(l.gaveUp)
 	if w := l.worker; w != nil && w.inTurn != nil {
 		w.endTurn()
 		w.inTurn, w.endTurn = nil, nil

@@ -3,6 +3,7 @@ package framework
 import (
 	"context"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -80,6 +81,8 @@ type queueSort struct {
 	outside
 	plugin   fwk.QueueSortPlugin
 	panicked atomic.Bool
+	mu       sync.Mutex // for a plugin that keeps what it compares and asks it for its pod later
+	copies   copies
 }
 
 func newQueueSort(o outside, p fwk.QueueSortPlugin) *queueSort {
@@ -96,17 +99,27 @@ func (p *queueSort) Less(a, b plugin.Queued) (less bool) {
 			}
 		}
 	}()
-	return p.plugin.Less(&queuedPod{queued: a}, &queuedPod{queued: b})
+	return p.plugin.Less(&queuedPod{queued: a, sort: p}, &queuedPod{queued: b, sort: p})
+}
+
+// copyOf returns a copy of a pod; the same for many calls.
+func (p *queueSort) copyOf(pod *model.Pod) *v1.Pod {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.copies.of(pod)
 }
 
 // queuedPod is a waiting pod as QueueSort plugins see it: as kube-scheduler's type, it has a method GetPodInfo.
-type queuedPod struct{ queued plugin.Queued }
+type queuedPod struct {
+	queued plugin.Queued
+	sort   *queueSort
+}
 
 var _ fwk.QueuedEntityInfo = (*queuedPod)(nil)
 
-// GetPodInfo returns the pod.
+// GetPodInfo returns a copy of the pod.
 func (q *queuedPod) GetPodInfo() fwk.PodInfo {
-	info, _ := public.NewPodInfo(q.queued.Pod.Object)
+	info, _ := public.NewPodInfo(q.sort.copyOf(q.queued.Pod))
 	return info
 }
 

@@ -91,6 +91,38 @@ func TestQueueSort(t *testing.T) {
 	}
 }
 
+// writes is a QueueSort plugin that writes to a pod, and keeps what it compared.
+type writes struct {
+	named
+	kept fwk.QueuedEntityInfo
+}
+
+func (p *writes) Less(a, _ fwk.QueuedEntityInfo) bool {
+	a.(interface{ GetPodInfo() fwk.PodInfo }).GetPodInfo().GetPod().Labels = map[string]string{"written": "by plugin"}
+	p.kept = a
+	return false
+}
+
+// TestQueueSortWrites has a plugin write to what it compares, in a call and later.
+func TestQueueSortWrites(t *testing.T) {
+	w := newWorld(t, 1)
+	p := &writes{named: "P"}
+	points, err := w.runtime.Adapt(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := w.pod("a", "1"), w.pod("b", "1")
+	done := make(chan struct{})
+	points.QueueSort.Less(plugin.Queued{Pod: a}, plugin.Queued{Pod: b})
+	later := *p
+	go func() { defer close(done); later.Less(later.kept, nil) }()
+	points.QueueSort.Less(plugin.Queued{Pod: b}, plugin.Queued{Pod: a})
+	<-done
+	if a.Object.Labels["written"] != "" || b.Object.Labels["written"] != "" {
+		t.Error("a plugin has written to the state's pod")
+	}
+}
+
 // TestHints has hints answer, fail and panic: what fails means that the pod may be tried.
 func TestHints(t *testing.T) {
 	w := newWorld(t, 1)
