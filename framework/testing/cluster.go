@@ -181,6 +181,10 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 			sim := c.live.Load()
 			return sim == nil || sim.Activate(pods...)
 		},
+		Nominate: func(request model.NominationRequest) bool {
+			sim := c.live.Load()
+			return sim == nil || sim.Nominate(request)
+		},
 		ClientSet: c.api.client, Informers: c.api.informers, Recorder: c.recorder.of,
 	})
 	full, err := scheduler.Build(ctx, plugins)

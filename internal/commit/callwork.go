@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"runtime/debug"
+	"sync"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -67,13 +68,23 @@ func (c *Commit) begin(calls []Request) {
 	}
 }
 
-// call runs one call and takes in how it ended.
+// call runs one call and takes in how it ended. One that undoes and does not return is given up, a while after its context has ended: the pod and its room
+// would be kept for ever.
 func (c *Commit) call(request Request) {
 	ctx := c.sending(request.context, request)
+	var ended sync.Once
 	if request.Kind == UndoCall {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, c.config.Timeout)
 		defer cancel()
+		giveUp := time.AfterFunc(2*c.config.Timeout, func() {
+			ended.Do(func() {
+				err := failedCall(&request, errors.New("it has not returned"))
+				c.log.Error(err, "A plugin's call is given up", "pod", request.Pod, "node", request.NodeName, "plugin", request.Plugin)
+				c.called(request, CallResult{Err: err})
+			})
+		})
+		defer giveUp.Stop()
 	}
 	result := CallResult{Err: failedCall(&request, errors.New("the plugin ended the goroutine that it was called on"))}
 	defer func() { // also when the goroutine ends with the call
@@ -81,7 +92,7 @@ func (c *Commit) call(request Request) {
 			result = CallResult{Err: failedCall(&request, fmt.Errorf("the plugin panicked: %v", p))}
 			c.log.Error(result.Err, "A plugin panicked", "pod", request.Pod, "node", request.NodeName, "plugin", request.Plugin, "stack", string(debug.Stack()))
 		}
-		c.called(request, result)
+		ended.Do(func() { c.called(request, result) })
 	}()
 	result = request.Call.Run(ctx)
 }

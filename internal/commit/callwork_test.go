@@ -175,6 +175,19 @@ func (s slowly) Bound(outcome model.BindingResult) {
 	s.Results.Bound(outcome)
 }
 
+// TestUndoIsGivenUp fails a binding whose undoing never returns: the binding is answered all the same.
+func TestUndoIsGivenUp(t *testing.T) {
+	f := newFixture(t, func(c *commit.Config) { c.Timeout = 50 * time.Millisecond })
+	f.run(t)
+	no, release := errors.New("no"), make(chan struct{})
+	defer close(release)
+	never := func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }
+	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { return commit.CallResult{Err: no} }, never))
+	if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, no) {
+		t.Errorf("it has ended with %v", outcome.Err)
+	}
+}
+
 // TestUndoHasATime fails a binding whose undoing waits for its context to end: it does, and the binding is answered.
 func TestUndoHasATime(t *testing.T) {
 	f := newFixture(t, func(c *commit.Config) { c.Timeout = 50 * time.Millisecond })

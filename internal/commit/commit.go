@@ -304,9 +304,14 @@ func (c *Commit) giveUp() {
 	c.abandoned = true
 	c.outbox.abandon(time.Now())
 	ended := c.take()
+	c.answering++ // the workers end now, and Run must not return before
 	c.wake.Broadcast()
 	c.mu.Unlock()
 	c.answer(ended)
+	c.mu.Lock()
+	c.answering--
+	c.wake.Broadcast()
+	c.mu.Unlock()
 }
 
 // makeRoom wakes the loop if it waits for room and there is some. The caller holds mu.

@@ -281,3 +281,70 @@ func TestPreFilterFromOutside(t *testing.T) {
 		})
 	}
 }
+
+// flaky fails the first time it is asked.
+type flaky struct {
+	scripted
+	asked int
+}
+
+func (f *flaky) Filter(p *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts, error) {
+	if f.asked++; f.asked == 1 {
+		return plugin.ExtenderVerdicts{}, errors.New("timeout")
+	}
+	return f.scripted.Filter(p, nodes)
+}
+
+func TestExtenderFailsAboutTheNominatedNode(t *testing.T) {
+	f := &flaky{scripted: scripted{passes: only("1", "2")}}
+	b := withPlugins(t, 4, func(p *plugin.Profile) { p.Extenders = []plugin.Extender{f} })
+	p := benchPreemptor("pod", 0, 100)
+	p.Status.NominatedNodeName = long("2")
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+	if d.Outcome != plan.Placed {
+		t.Errorf("%s, %v, nominations %+v; kube-scheduler logs the error and evaluates all nodes", d.Outcome, d.Err, d.Nominations)
+	}
+}
+
+func TestNumbersAreNotUsedBesideExtenders(t *testing.T) {
+	for _, nominated := range []bool{false, true} {
+		a := &onlyUsageAsks{}
+		b := withPlugins(t, 4, func(p *plugin.Profile) {
+			p.Extenders = []plugin.Extender{&scripted{passes: only(), failed: map[string]string{"0": "x", "1": "x", "2": "x", "3": "x"}}}
+			p.PostFilters = []plugin.PostFilter{a}
+		})
+		if nominated {
+			q := benchPreemptor("other", 1000, 100)
+			q.Status.NominatedNodeName = long("2")
+			b.state.Nominate(plan.Nomination{Pod: b.compiled(q), Mode: plan.Set, NodeName: long("2")})
+		}
+		b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 0, 100))))
+		if a.only {
+			t.Errorf("nominated %v: OnlyUsage although an extender was asked", nominated)
+		}
+	}
+}
+
+type onlyUsageAsks struct{ only bool }
+
+func (*onlyUsageAsks) Name() string { return "Asks" }
+
+func (a *onlyUsageAsks) PostFilter(c plugin.Cycle, _ *model.Pod) (plugin.PostFilterResult, error) {
+	a.only = c.OnlyUsage()
+	return plugin.PostFilterResult{}, nil
+}
+
+func TestExtenderFailsAboutANominatedNodeThatPreFilterLeftOut(t *testing.T) {
+	f := &scripted{passes: only("1", "2"), err: errors.New("timeout")} // fails always, and may not be ignored
+	b := withPlugins(t, 4, func(p *plugin.Profile) {
+		p.Extenders = []plugin.Extender{f}
+		p.PreFilters = append(p.PreFilters, &says{"N", plugin.PreFilterResult{Narrowed: true, Nodes: []string{long("1")}}})
+		p.PreFilterOrder = append(p.PreFilterOrder, "N")
+	})
+	p := benchPreemptor("pod", 0, 100)
+	p.Status.NominatedNodeName = long("2")
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+	if d.Outcome == plan.Placed {
+		t.Errorf("placed on %s, which PreFilter left out and about which the extender failed; offered %v", d.Placements[0].NodeName, f.offered)
+	}
+}

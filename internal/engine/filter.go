@@ -35,7 +35,10 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	}
 	o, err := e.twice(c, slot)
 	if err == nil && o.code == reason.None && len(c.profile.Extenders) > 0 {
-		o, err = e.extendersOn(c, slot)
+		var failed error
+		if o, failed = e.extendersOn(c, slot); failed != nil { // as in kube-scheduler, the pod may go to any node then
+			return slot, false, nil
+		}
 	}
 	switch {
 	case err == nil && o.code == reason.None:
@@ -45,7 +48,7 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	case !c.narrowed.has(slot):
 		err = nil
 	}
-	return slot, o.code == reason.None, err
+	return slot, err == nil && o.code == reason.None, err
 }
 
 // twice returns the first objection to a node with the pods that are nominated to it or, if there is none, without them.

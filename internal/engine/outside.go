@@ -245,6 +245,7 @@ func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 	}
 	if said != nil {
 		c.extended = said
+		c.usage.known = false // dry runs have no say of extenders
 		c.here.verdicts = append(c.here.verdicts, said)
 	}
 	return slots, nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -46,6 +47,9 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 		return c, first.rejection(), err
 	}
 	rejection, err := e.preFilterBuiltIn(&c)
+	if of := (*plan.PluginError)(nil); first != nil && !first.open && errors.As(err, &of) && first.position < p.PreFilterAt(of.Plugin) {
+		err = nil // in kube-scheduler it would not have been run
+	}
 	if err != nil || first == nil || rejection != nil && (first.open || p.PreFilterAt(rejection.Plugins[0]) < first.position) {
 		return c, rejection, err
 	}

@@ -1,7 +1,7 @@
 // Package loop is the spine: it carries one pod after another from the queue to a decision.
 //
 // It takes changes from ingest and gives decisions to commit. It owns the state, the queue and the engine: the goroutine that
-// calls Once is their only user. It never waits for the API server.
+// calls Once is their only user. It never waits for the API server; for plugins from outside and extenders it waits, as kube-scheduler does.
 package loop
 
 import (
@@ -65,7 +65,8 @@ func (l *Loop) Once(now time.Time) bool {
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
-	l.hearPlugins(now)
+	l.takeNominations()
+	l.queue.Activate(now, l.source.Activated())
 	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)
 	if !ok {
@@ -77,8 +78,9 @@ func (l *Loop) Once(now time.Time) bool {
 	l.report.decided(decision)
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
+	l.takeNominations() // by plugins in this turn; the decision has the last word
 	l.queue.Renominate(l.state.Nominate(decision.Nominations...)...)
-	l.hearPlugins(now) // what they asked for in this turn does not let its pod skip the backoff
+	l.queue.Activate(now, l.source.Activated()) // what plugins asked for in this turn does not let its pod skip the backoff
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
 	l.wait(&decision)
@@ -86,8 +88,8 @@ func (l *Loop) Once(now time.Time) bool {
 	return true
 }
 
-// hearPlugins does what plugins from outside have asked for.
-func (l *Loop) hearPlugins(now time.Time) {
+// takeNominations notes the nominations that plugins from outside have asked for.
+func (l *Loop) takeNominations() {
 	for _, asked := range l.source.Nominated() {
 		pod := l.queue.Waiting(asked.Pod, asked.UID)
 		if pod == nil {
@@ -99,7 +101,6 @@ func (l *Loop) hearPlugins(now time.Time) {
 		}
 		l.queue.Renominate(l.state.Nominate(n)...)
 	}
-	l.queue.Activate(now, l.source.Activated())
 }
 
 // Unfinished reports whether the last round left work, such as pods to wake, that the next one continues at any time.

@@ -358,3 +358,16 @@ func TestContradictoryOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestAnyEventAtPermit has a pod miss, while it is at Permit, the event that stands for all those that were too many to keep.
+func TestAnyEventAtPermit(t *testing.T) {
+	q := newOutsideQueue(t)
+	q.Wake(at(0), arrived(pod("p", 0)))
+	w := pop(t, q.Queue, at(0), "p")
+	q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}}})
+	q.Wake(at(0.1), state.Delta{Events: []model.Event{{Resource: model.AnyEvent, Action: model.Update}}})
+	q.Wake(at(0.2), state.Delta{Failed: []state.Failure{{Pod: w.Pods[0].Pod, Rejectors: []string{"Quota"}}}})
+	if got := q.PlaceOf(pod("p", 0).Key()); got == "parked" {
+		t.Errorf("p is %s: the event that stands for all that were lost does not help it", got)
+	}
+}

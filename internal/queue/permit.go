@@ -83,6 +83,10 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 		if !event.Reaches(pod.Priority) {
 			continue
 		}
+		if event.Resource == model.AnyEvent { // more happened than could be kept
+			q.wake(now, e, event.Label(), false)
+			return
+		}
 		if helps, atOnce := q.helps(e, event); helps {
 			q.wake(now, e, event.Label(), atOnce)
 			return

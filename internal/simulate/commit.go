@@ -33,7 +33,7 @@ type committer struct {
 
 func newCommitter(c *Cluster) (*committer, error) {
 	settings := commit.DefaultOutbox(c.config.Scheduler.Binder, c.chaos.jitter)
-	settings.Announce = c.config.Scheduler.Announce && c.config.Scheduler.EnablesOutside()
+	settings.Announce = c.config.Scheduler.Announce
 	outbox, err := commit.NewOutbox(settings)
 	if err != nil {
 		return nil, fmt.Errorf("simulate: %w", err)

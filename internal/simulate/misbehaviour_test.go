@@ -310,6 +310,7 @@ func newMischief(t *testing.T, n uint64) (*faultTrial, *mischief, error) {
 		Log: klog.New(nil), Deadline: 20 * time.Millisecond, Recorder: func(string) events.EventRecorderLogger { return nil },
 		Bindings: func() framework.Bindings { return c.Bindings() },
 		Activate: func(pods ...model.PodKey) bool { return c.Activate(pods...) },
+		Nominate: func(request model.NominationRequest) bool { return c.Nominate(request) },
 	})
 	t.Cleanup(plugins.Close)
 	scheduler, err := read.Build(ctx, plugins)

@@ -66,6 +66,15 @@ func (c *Cluster) Activate(pods ...model.PodKey) bool {
 	return p.ingest.Activate(pods...)
 }
 
+// Nominate has the state note a pod's nomination. Any goroutine may call it. It reports whether there was room for the request.
+func (c *Cluster) Nominate(request model.NominationRequest) bool {
+	p := c.live.Load()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.did = true
+	return p.ingest.Nominate(request)
+}
+
 // audit checks the outbox.
 func (m *committer) audit() (err error) {
 	m.use(func(o *commit.Outbox) { err = o.Audit() })

@@ -23,7 +23,7 @@ func (s *search) victims(slot int32) (found Candidate, o plugin.Objection, any b
 	return found, o, true
 }
 
-// victimsByDryRun asks all filters in a dry run.
+// victimsByDryRun asks all filters in a dry run. A filter that fails there is the objection to the node.
 func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugin.Objection) {
 	dryRun := s.cycle.View().DryRun(&s.memory.draft)
 	for _, pod := range all {
@@ -32,13 +32,25 @@ func (s *search) victimsByDryRun(slot int32, all []*model.Pod) (Candidate, plugi
 	if o := s.cycle.Objection(dryRun, slot); !o.IsNone() {
 		return Candidate{}, o
 	}
-	return s.reprieve(slot, all, func(pod *model.Pod) (fits bool) {
+	var failure plugin.Objection
+	found := s.reprieve(slot, all, func(pod *model.Pod) (fits bool) {
+		if !failure.IsNone() {
+			return false
+		}
 		dryRun.Add(pod, slot)
-		if fits = s.cycle.Objection(dryRun, slot).IsNone(); !fits {
+		o := s.cycle.Objection(dryRun, slot)
+		if o.Code.IsFailed() { // nobody is evicted for an error; kube-scheduler does for that of a Filter plugin
+			failure = o
+		}
+		if fits = o.IsNone(); !fits {
 			dryRun.Remove(pod.Key())
 		}
 		return fits
-	}), plugin.Objection{}
+	})
+	if !failure.IsNone() {
+		return Candidate{}, failure
+	}
+	return found, plugin.Objection{}
 }
 
 // victimsByUse adds up what pods occupy, which is all that filters read.

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -103,9 +105,15 @@ func (p *postBind) PostBind(_ state.View, placement *plan.Placement) ([]plan.Ste
 	})}}, nil
 }
 
+// exited returns the error of a call that ended its goroutine.
+func (o *outside) exited(point Point) error {
+	return &Failure{o.name, point, "called runtime.Goexit"}
+}
+
 // guard runs a plugin on the goroutine of a binding. A panic is an error.
 func (o *outside) guard(point Point, f func() outcome) (said outcome) {
 	began := time.Now()
+	said = outcome{code: fwk.Error} // until f returns
 	defer func() {
 		if r := recover(); r != nil {
 			failure := &Failure{o.name, point, "panicked: " + textOf(r)}
@@ -116,7 +124,8 @@ func (o *outside) guard(point Point, f func() outcome) (said outcome) {
 			observer.Ran(o.name, point, nameOf(said.code), 1, time.Since(began))
 		}
 	}()
-	return f()
+	said = f()
+	return said
 }
 
 // preFlight asks all PreBind plugins whether they have anything to do, and may do it beside others.
@@ -151,14 +160,22 @@ func (b *binding) preFlight(ctx context.Context) commit.CallResult {
 
 // unreserve undoes what Reserve plugins did.
 func (b *binding) unreserve(ctx context.Context) commit.CallResult {
-	for i := len(b.r.reserves) - 1; i >= 0; i-- {
-		p := b.r.reserves[i]
+	b.undo(func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod)) {
 		p.guard(Unreserve, func() outcome {
-			p.plugin.Unreserve(ctx, b.state, b.pod, b.nodeName)
+			unreserve(ctx, b.pod)
 			return outcome{}
 		})
-	}
+	})
 	return commit.CallResult{}
+}
+
+// undo has run call the Reserve plugins' Unreserve, in reverse order, but for one that does so itself.
+func (b *binding) undo(run func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod))) {
+	for _, p := range slices.Backward(b.r.reserves) {
+		if p != b.late {
+			run(p, func(ctx context.Context, pod *v1.Pod) { p.plugin.Unreserve(ctx, b.state, pod, b.nodeName) })
+		}
+	}
 }
 
 var (
@@ -182,12 +199,16 @@ func (b *binding) preBind(ctx context.Context, plugins []*preBind) commit.CallRe
 		var failed commit.CallResult
 		for _, p := range group {
 			all.Go(func() {
-				if result := b.preBindOne(ctx, p); result.Err != nil {
-					first.Do(func() {
-						failed = result
-						cancel(errOtherFailed)
-					})
-				}
+				result := commit.CallResult{Err: &plan.PluginError{Point: string(PreBind), Plugin: p.name, Err: p.exited(PreBind)}}
+				defer func() { // also if the plugin calls runtime.Goexit
+					if result.Err != nil {
+						first.Do(func() {
+							failed = result
+							cancel(errOtherFailed)
+						})
+					}
+				}()
+				result = b.preBindOne(ctx, p)
 			})
 		}
 		if all.Wait(); failed.Err != nil {

@@ -73,10 +73,11 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 	t := r.turn
 	var cycle fwk.CycleState = t.state
 	object := t.object
+	var d *dryRun
 	var changed map[int32]fwk.NodeInfo
 	if v.trail != (state.Trail{}) {
-		d, err := r.dryRunOf(v.trail, v.v)
-		if err != nil {
+		var err error
+		if d, err = r.dryRunOf(v.trail, v.v); err != nil {
 			code := f.failed(err)
 			for i := range codes {
 				codes[i] = code
@@ -111,6 +112,9 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 		return outcomes
 	})
 	if err != nil {
+		if d != nil {
+			t.fail(d, err)
+		}
 		code := f.failed(err)
 		for i := range codes {
 			codes[i] = code

@@ -47,42 +47,59 @@ func (g *gate) close() {
 // filter runs the built-in filters for the turn's pod on a node as a NodeInfo and a CycleState show it: with other pods there than the state has, and
 // other pods on other nodes.
 func (g *gate) filter(cycle fwk.CycleState, pod *v1.Pod, info fwk.NodeInfo) (status *fwk.Status) {
+	defer func() {
+		if r := recover(); r != nil { // it may be the goroutine of a plugin, where a panic would end the process
+			status = fwk.AsStatus(fmt.Errorf("running built-in filters: panicked: %s", textOf(r)))
+		}
+	}()
+	// The types may be the plugin's own, whose methods may take any time: the loop must not wait for them.
+	asked := question{pod: pod, node: info.Node(), changes: changesIn(cycle)}
+	for _, p := range info.GetPods() {
+		asked.pods = append(asked.pods, p.GetPod())
+	}
+	return g.answer(&asked)
+}
+
+// question is what built-in filters are asked about: a node with pods, and calls of AddPod and RemovePod.
+type question struct {
+	pod     *v1.Pod
+	node    *v1.Node
+	pods    []*v1.Pod
+	changes []change
+}
+
+func (g *gate) answer(asked *question) *fwk.Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.cycle == nil {
 		return fwk.AsStatus(errShut)
 	}
-	defer func() {
-		g.open = false
-		if r := recover(); r != nil { // it may be the goroutine of a plugin, where a panic would end the process
-			status = fwk.AsStatus(fmt.Errorf("running built-in filters: panicked: %s", textOf(r)))
-		}
-	}()
-	switch node := info.Node(); {
-	case pod.UID != g.pod.UID:
-		return fwk.AsStatus(fmt.Errorf("filters can only be run for pod %s, whose turn it is; not for %s/%s", g.pod, pod.Namespace, pod.Name))
+	defer func() { g.open = false }()
+	node := asked.node
+	switch {
+	case asked.pod.UID != g.pod.UID:
+		return fwk.AsStatus(fmt.Errorf("filters can only be run for pod %s, whose turn it is; not for %s/%s", g.pod, asked.pod.Namespace, asked.pod.Name))
 	case node == nil:
 		return fwk.AsStatus(errors.New("node not found"))
-	default:
-		slot, ok := g.cycle.View().Slot(node.Name)
-		if !ok {
-			return fwk.AsStatus(fmt.Errorf("filters can only be run for nodes of the snapshot; %q is not one", node.Name))
-		}
-		if was := g.snapshot.NodeInfoIn(g.cycle.View(), slot).Node(); was != node && !equality.Semantic.DeepEqual(was, node) {
-			return fwk.AsStatus(fmt.Errorf("built-in filters cannot be run for a changed node object: %q", node.Name))
-		}
-		return g.filterAt(cycle, slot, info)
 	}
+	slot, ok := g.cycle.View().Slot(node.Name)
+	if !ok {
+		return fwk.AsStatus(fmt.Errorf("filters can only be run for nodes of the snapshot; %q is not one", node.Name))
+	}
+	if was := g.snapshot.NodeInfoIn(g.cycle.View(), slot).Node(); was != node && !equality.Semantic.DeepEqual(was, node) {
+		return fwk.AsStatus(fmt.Errorf("built-in filters cannot be run for a changed node object: %q", node.Name))
+	}
+	return g.filterAt(slot, asked)
 }
 
-func (g *gate) filterAt(cycle fwk.CycleState, slot int32, info fwk.NodeInfo) *fwk.Status {
+func (g *gate) filterAt(slot int32, asked *question) *fwk.Status {
 	v := g.cycle.View()
 	draft := v.DryRun(&g.draft)
 	name := v.Node(slot).Name()
-	for _, c := range changesIn(cycle) {
+	for _, c := range asked.changes {
 		other, ok := v.Slot(c.node)
 		if c.node == name || !ok {
-			continue // the NodeInfo shows what is on this node
+			continue // the pods are what is on this node
 		}
 		if c.add {
 			g.add(draft, c.pod, other)
@@ -91,8 +108,7 @@ func (g *gate) filterAt(cycle fwk.CycleState, slot int32, info fwk.NodeInfo) *fw
 		}
 	}
 	left := map[types.UID]*v1.Pod{}
-	for _, p := range info.GetPods() {
-		pod := p.GetPod()
+	for _, pod := range asked.pods {
 		left[pod.UID] = pod
 	}
 	for pod := range v.PodsOn(slot) {
@@ -102,8 +118,8 @@ func (g *gate) filterAt(cycle fwk.CycleState, slot int32, info fwk.NodeInfo) *fw
 			draft.Remove(pod.Key())
 		}
 	}
-	for _, p := range info.GetPods() { // in order
-		if pod := p.GetPod(); left[pod.UID] == pod {
+	for _, pod := range asked.pods { // in order
+		if left[pod.UID] == pod {
 			g.add(draft, pod, slot)
 		}
 	}

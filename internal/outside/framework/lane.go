@@ -41,8 +41,9 @@ const (
 const (
 	// DefaultDeadline is how long a call, or a batch of calls, of a plugin may take.
 	DefaultDeadline = 10 * time.Second
-	// hungMax is how many calls of a plugin may be given up and still run. Beyond that the plugin is not called: each holds a goroutine, and memory.
-	hungMax = 100
+	// hungMax is how many calls of a plugin may be given up and still run. Beyond that the plugin is not called until one of them returns: each call that
+	// hangs stops the loop for the deadline, and there may be one for each parked pod.
+	hungMax = 3
 )
 
 // Failure is the error of a call that did not return as it should: it panicked, or took too long. It names the plugin and the extension point.

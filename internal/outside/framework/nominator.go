@@ -13,6 +13,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
+// nominee is a nominated pod. Its PodInfo may be of a plugin's own type, whose methods are not called with the lock held: the loop waits for that.
+type nominee struct {
+	uid  types.UID
+	info fwk.PodInfo
+}
+
 // nominator is which pods are nominated to which nodes: what the state says at the beginning of a turn, and what plugins have changed since. Any goroutine
 // may use it.
 type nominator struct {
@@ -21,7 +27,7 @@ type nominator struct {
 	mu      sync.Mutex
 	version uint64 // of the state's nominations
 	known   bool
-	byNode  map[string][]fwk.PodInfo
+	byNode  map[string][]nominee
 	nodeOf  map[types.UID]string
 }
 
@@ -34,27 +40,27 @@ func (n *nominator) begin(v state.View) {
 		return
 	}
 	n.version, n.known = version, true
-	n.byNode, n.nodeOf = map[string][]fwk.PodInfo{}, map[types.UID]string{}
+	n.byNode, n.nodeOf = map[string][]nominee{}, map[types.UID]string{}
 	for name, pods := range v.NominatedPods() {
 		for _, pod := range pods {
 			info, _ := public.NewPodInfo(copyOf(pod))
-			n.put(info, name)
+			n.put(nominee{pod.UID, info}, name)
 		}
 	}
 }
 
-func (n *nominator) put(info fwk.PodInfo, nodeName string) {
+func (n *nominator) put(p nominee, nodeName string) {
 	if n.byNode == nil {
-		n.byNode, n.nodeOf = map[string][]fwk.PodInfo{}, map[types.UID]string{}
+		n.byNode, n.nodeOf = map[string][]nominee{}, map[types.UID]string{}
 	}
-	n.byNode[nodeName] = append(slices.Clip(n.byNode[nodeName]), info)
-	n.nodeOf[info.GetPod().UID] = nodeName
+	n.byNode[nodeName] = append(slices.Clip(n.byNode[nodeName]), p)
+	n.nodeOf[p.uid] = nodeName
 }
 
 func (n *nominator) drop(uid types.UID) (was bool) {
 	name, was := n.nodeOf[uid]
 	if was {
-		left := slices.DeleteFunc(slices.Clone(n.byNode[name]), func(p fwk.PodInfo) bool { return p.GetPod().UID == uid })
+		left := slices.DeleteFunc(slices.Clone(n.byNode[name]), func(p nominee) bool { return p.uid == uid })
 		n.byNode[name] = left
 		delete(n.nodeOf, uid)
 		if len(left) == 0 {
@@ -74,25 +80,29 @@ func (n *nominator) tell(pod *v1.Pod, nodeName string) {
 func (n *nominator) NominatedPodsForNode(nodeName string) []fwk.PodInfo {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return slices.Clone(n.byNode[nodeName])
+	var pods []fwk.PodInfo
+	for _, p := range n.byNode[nodeName] {
+		pods = append(pods, p.info)
+	}
+	return pods
 }
 
 // AddNominatedPod nominates a pod: to the node that nominatingInfo names or, without one, to that of its status.
 func (n *nominator) AddNominatedPod(_ klog.Logger, info fwk.PodInfo, nominatingInfo *fwk.NominatingInfo) {
+	pod := info.GetPod()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.add(info, nominatingInfo)
+	n.add(pod, info, nominatingInfo)
 }
 
-func (n *nominator) add(info fwk.PodInfo, nominatingInfo *fwk.NominatingInfo) {
-	pod := info.GetPod()
+func (n *nominator) add(pod *v1.Pod, info fwk.PodInfo, nominatingInfo *fwk.NominatingInfo) {
 	was := n.drop(pod.UID)
 	name := pod.Status.NominatedNodeName
 	if nominatingInfo.Mode() == fwk.ModeOverride {
 		name = nominatingInfo.NominatedNodeName
 	}
 	if name != "" {
-		n.put(info, name)
+		n.put(nominee{pod.UID, info}, name)
 	}
 	if name != "" || was {
 		n.tell(pod, name)
@@ -110,14 +120,15 @@ func (n *nominator) DeleteNominatedPodIfExists(pod *v1.Pod) {
 
 // UpdateNominatedPod takes in a new version of a pod. It keeps its nomination if neither version names a node: the API may not show it yet.
 func (n *nominator) UpdateNominatedPod(_ klog.Logger, before *v1.Pod, after fwk.PodInfo) {
+	pod := after.GetPod()
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	var nominatingInfo *fwk.NominatingInfo
-	if before.Status.NominatedNodeName == "" && after.GetPod().Status.NominatedNodeName == "" {
+	if before.Status.NominatedNodeName == "" && pod.Status.NominatedNodeName == "" {
 		if name, ok := n.nodeOf[before.UID]; ok {
 			nominatingInfo = &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: name}
 		}
 	}
 	n.drop(before.UID)
-	n.add(after, nominatingInfo)
+	n.add(pod, after, nominatingInfo)
 }

@@ -290,6 +290,10 @@ func (h *hint) concerns(waiting *model.Pod, event model.Event, before, after any
 			found, err := h.before(log, before, after)
 			return result{found, err}
 		})
+		if err != nil { // a call that was given up may still write to the copies
+			h.r.copies.known, h.r.copies.event = false, model.Event{}
+			log.Error(err, "PreQueueing hint failed", "plugin", h.name)
+		}
 		h.event, h.asked, h.all, h.pods = event, true, found.AllPods || found.err != nil || err != nil, map[types.NamespacedName]bool{}
 		for _, pod := range found.Pods {
 			h.pods[pod] = true

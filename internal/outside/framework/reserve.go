@@ -2,6 +2,7 @@ package framework
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -23,16 +24,33 @@ type binding struct {
 	// pod is a copy of the pod with the node's name, which only these plugins have.
 	pod      *v1.Pod
 	nodeName string
+	// late is a plugin whose Reserve was given up. Its Unreserve runs when that returns; nil if there is none.
+	late *reserve
 }
 
 // bindingOf returns the binding of the turn's placement.
 func (t *turn) bindingOf(r *Runtime, nodeName string) *binding {
 	if t.binding == nil {
-		pod := copyOf(t.pod)
-		pod.Spec.NodeName = nodeName
-		t.binding = &binding{r, t.state, pod, nodeName}
+		t.binding = &binding{r: r, state: t.state, pod: t.podOn(nodeName), nodeName: nodeName}
 	}
 	return t.binding
+}
+
+// podOn returns a copy of the turn's pod with a node's name.
+func (t *turn) podOn(nodeName string) *v1.Pod {
+	pod := copyOf(t.pod)
+	pod.Spec.NodeName = nodeName
+	return pod
+}
+
+// renew gives the plugins that are still called another copy of the pod: a call that was given up may go on using the one that it has.
+func (t *turn) renew(late *reserve) {
+	b := *t.binding
+	b.pod = t.podOn(b.nodeName)
+	if late != nil {
+		b.late = late
+	}
+	t.binding = &b
 }
 
 type reserve struct {
@@ -50,14 +68,27 @@ var (
 	_ plugin.Permit  = (*permit)(nil)
 )
 
-// Reserve runs the plugin. A rejection is a *plugin.Refusal.
+// Reserve runs the plugin. A rejection is a *plugin.Refusal. If the call is given up, it is undone where it runs, as soon as it returns: not beside it,
+// where it could reserve after it was undone.
 func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, error) {
 	b := p.r.turn.bindingOf(p.r, v.Node(slot).Name())
+	var over atomic.Bool // set by who is first: the call when it returns, or the loop when it has given it up
 	o, err := call(p.r.lane, Reserve, p.name, func(ctx context.Context) outcome {
+		defer func() {
+			if !over.CompareAndSwap(false, true) {
+				p.guard(Unreserve, func() outcome {
+					p.plugin.Unreserve(context.WithoutCancel(ctx), b.state, b.pod, b.nodeName)
+					return outcome{}
+				})
+			}
+		}()
 		return read(p.plugin.Reserve(ctx, b.state, b.pod, b.nodeName), Reserve, success|failing|rejecting)
 	})
 	p.observe(Reserve, o.code, 1, err)
 	if err != nil {
+		if over.CompareAndSwap(false, true) {
+			p.r.turn.renew(p)
+		}
 		return nil, err
 	}
 	return nil, p.refusal(&o)
@@ -85,6 +116,7 @@ func (p *permit) Permit(_ state.View, placement *plan.Placement) ([]plan.Step, e
 	p.observe(Permit, found.code, 1, err)
 	switch {
 	case err != nil:
+		p.r.turn.renew(nil)
 		return nil, err
 	case found.code == fwk.Wait:
 		// A wait must be longer than 0: one of 0 is over at once.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,21 +63,21 @@ func newWorld(t testing.TB, nodes int, plugins ...fwk.Plugin) *world {
 func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...fwk.Plugin) *world {
 	w := &world{TB: t, state: state.New(), profile: enginetest.Profile(t, oracle.DefaultProfile())}
 	w.profile.PostFilters = nil
-	runtime, err := framework.New(t.Context(), framework.Config{
+	outside, err := framework.New(t.Context(), framework.Config{
 		Profile: name, Deadline: deadline, Snapshot: snapshot.New(), Queue: w, Log: klog.Logger{},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.runtime = runtime
-	t.Cleanup(runtime.Close)
+	w.runtime = outside
+	t.Cleanup(outside.Close)
 	p := w.profile
 	var binds []*framework.Binder
 	for _, x := range plugins {
 		if x, ok := x.(interface{ take(fwk.Handle) }); ok {
-			x.take(runtime.Handle())
+			x.take(outside.Handle())
 		}
-		points, err := runtime.Adapt(x)
+		points, err := outside.Adapt(x)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +98,7 @@ func newWorldWithin(t testing.TB, deadline time.Duration, nodes int, plugins ...
 			binds = append(binds, points.Bind)
 		}
 	}
-	runtime.Attach(p, binds)
+	outside.Attach(p, binds)
 	if w.engine, err = engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1}); err != nil {
 		t.Fatal(err)
 	}
@@ -523,6 +525,7 @@ type binds struct {
 	does    map[string]*fwk.Status // by point
 	timeout time.Duration
 	alike   bool
+	exits   bool // at PreBind, by runtime.Goexit
 }
 
 func (p *binds) call(point string, pod *v1.Pod, node string) *fwk.Status {
@@ -548,6 +551,9 @@ func (p *binds) PreBindPreFlight(_ context.Context, _ fwk.CycleState, pod *v1.Po
 	return &fwk.PreBindPreFlightResult{AllowParallel: p.alike}, p.call("PreBindPreFlight", pod, node)
 }
 func (p *binds) PreBind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	if p.exits {
+		runtime.Goexit()
+	}
 	return p.call("PreBind", pod, node)
 }
 func (p *binds) Bind(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
@@ -626,6 +632,39 @@ func TestFromReserveToPostBind(t *testing.T) {
 		if active := strings.HasPrefix(got, "bound"); active != slices.Equal(w.activated, []string{"after"}) {
 			t.Errorf("%s: activated %v", got, w.activated)
 		}
+	}
+}
+
+// TestExitInPreBind has one of two PreBind plugins that run at the same time end its goroutine.
+func TestExitInPreBind(t *testing.T) {
+	var calls, others []string
+	w := newWorld(t, 1, &binds{named: "A", calls: &calls, alike: true, exits: true}, &binds{named: "B", calls: &others, alike: true})
+	d := w.decide(w.pod("p", "1"))
+	want := `PreBind: running PreBind plugin "A": plugin "A" at PreBind: called runtime.Goexit (rejected: false)`
+	if got := carryOut(&d.Placements[0]); got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+}
+
+// failingReserve is a built-in plugin.
+type failingReserve struct{}
+
+func (failingReserve) Name() string { return "BuiltIn" }
+func (failingReserve) Reserve(state.View, *model.Pod, int32) ([]plan.Hold, error) {
+	return nil, errors.New("broken")
+}
+
+// TestBuiltInReserveFails has a built-in plugin fail at Reserve before those from outside are asked: their Unreserve are called all the same.
+func TestBuiltInReserveFails(t *testing.T) {
+	var calls []string
+	w := newWorld(t, 1, &binds{named: "A", calls: &calls}, &binds{named: "B", calls: &calls})
+	w.profile.Reserve = slices.Insert(w.profile.Reserve, 0, plugin.Reserve(failingReserve{}))
+	d := w.decide(w.pod("p", "1"))
+	if got, want := said(&d), `failed: running Reserve plugin "BuiltIn": broken`; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	if got, want := strings.Join(calls, ","), "B Unreserve,A Unreserve"; got != want {
+		t.Errorf("calls: %s; want %s", got, want)
 	}
 }
 
@@ -741,5 +780,94 @@ func TestActivation(t *testing.T) {
 		if !slices.Equal(w.activated, test.want) {
 			t.Errorf("%+v: activated %v", test, w.activated)
 		}
+	}
+}
+
+// stalls is a type of a plugin's own whose methods take long.
+type stalls struct {
+	fwk.NodeInfo
+	fwk.PodInfo
+	release chan struct{}
+}
+
+func (s stalls) GetPods() []fwk.PodInfo { <-s.release; return nil }
+func (s stalls) GetPod() *v1.Pod        { <-s.release; return &v1.Pod{} }
+func (s stalls) Node() *v1.Node         { return s.NodeInfo.Node() }
+func (s stalls) Snapshot() fwk.NodeInfo { return s }
+
+// TestStallingTypes has a PostFilter plugin hand the Handle types of its own whose methods do not return: the loop waits no longer than the deadline.
+func TestStallingTypes(t *testing.T) {
+	for name, stall := range map[string]func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}){
+		"RunFilterPlugins": func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}) {
+			nodes, _ := h.SnapshotSharedLister().NodeInfos().List()
+			h.RunFilterPlugins(context.Background(), state, pod, stalls{NodeInfo: nodes[0], release: release})
+		},
+		"AddNominatedPod": func(h fwk.Handle, _ fwk.CycleState, _ *v1.Pod, release chan struct{}) {
+			h.AddNominatedPod(klog.Logger{}, stalls{release: release}, nil)
+		},
+		"UpdateNominatedPod": func(h fwk.Handle, _ fwk.CycleState, pod *v1.Pod, release chan struct{}) {
+			h.UpdateNominatedPod(klog.Logger{}, pod, stalls{release: release})
+		},
+	} {
+		release, done := make(chan struct{}), make(chan struct{})
+		p := &counts{named: "P"}
+		p.post = func(p *counts, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+			stall(p.handle, state, pod, release)
+			return nil, nil
+		}
+		w := newWorldWithin(t, 50*time.Millisecond, 1, p)
+		go func() {
+			defer close(done)
+			for range 2 {
+				w.decide(w.pod("p", "1"))
+			}
+		}()
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Errorf("%s: the loop waits", name)
+		}
+		close(release)
+		<-done
+	}
+}
+
+// lateReserve is a plugin whose Reserve returns when it is told to.
+type lateReserve struct {
+	named
+	release, undone chan struct{}
+	reserved        atomic.Bool
+}
+
+func (p *lateReserve) Reserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, _ string) *fwk.Status {
+	<-p.release
+	pod.Annotations = map[string]string{"written": "late"}
+	p.reserved.Store(true)
+	return nil
+}
+
+func (p *lateReserve) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node string) {
+	if p.reserved.Swap(false) && ctx.Err() == nil && pod.Spec.NodeName == node {
+		close(p.undone)
+	}
+}
+
+// TestLateReserve has a Reserve return after it was given up: it is undone, once, after it has returned. The other plugins' Unreserve run at once.
+func TestLateReserve(t *testing.T) {
+	var calls []string
+	late := &lateReserve{named: "P", release: make(chan struct{}), undone: make(chan struct{})}
+	w := newWorldWithin(t, 50*time.Millisecond, 1, &binds{named: "A", calls: &calls}, late, &binds{named: "B", calls: &calls})
+	d := w.decide(w.pod("p", "1"))
+	if got, want := said(&d), "failed: running Reserve plugin \"P\": plugin \"P\" at Reserve: has not returned within 50ms"; got != want {
+		t.Errorf("%s; want %s", got, want)
+	}
+	if got, want := strings.Join(calls, ","), "A Reserve,B Unreserve,A Unreserve"; got != want {
+		t.Errorf("calls: %s; want %s", got, want)
+	}
+	close(late.release)
+	select {
+	case <-late.undone:
+	case <-time.After(10 * time.Second):
+		t.Error("reserved for ever")
 	}
 }

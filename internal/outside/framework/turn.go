@@ -61,22 +61,22 @@ func (r *Runtime) End() {
 	}
 }
 
-// Unreserve undoes what the Reserve plugins did for the placement of this turn.
-func (r *Runtime) Unreserve(*plan.Placement) {
+// Unreserve undoes what the Reserve plugins did for the placement of this turn. All of them are called, whichever failed, as in kube-scheduler.
+func (r *Runtime) Unreserve(p *plan.Placement) {
 	t := r.turn
-	if t == nil || t.binding == nil {
+	if t == nil || len(r.reserves) == 0 {
 		return
 	}
 	t.placed = false
-	b := t.binding
-	for i := len(r.reserves) - 1; i >= 0; i-- {
-		p := r.reserves[i]
-		err := r.lane.run(Unreserve, p.name, func(ctx context.Context) { p.plugin.Unreserve(ctx, b.state, b.pod, b.nodeName) })
+	t.bindingOf(r, p.NodeName).undo(func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod)) {
+		pod := t.binding.pod
+		err := r.lane.run(Unreserve, p.name, func(ctx context.Context) { unreserve(ctx, pod) })
 		p.observe(Unreserve, fwk.Success, 1, err)
 		if err != nil {
-			r.config.Log.Error(err, "Plugin failed at Unreserve", "plugin", p.name, "pod", klog.KObj(b.pod), "node", b.nodeName)
+			t.renew(nil)
+			r.config.Log.Error(err, "Plugin failed at Unreserve", "plugin", p.name, "pod", klog.KObj(t.binding.pod), "node", t.binding.nodeName)
 		}
-	}
+	})
 	t.binding = nil
 }
 
@@ -191,16 +191,21 @@ func (r *Runtime) dryRunOf(trail state.Trail, v state.View) (*dryRun, error) {
 		return nil
 	})
 	d.applied += len(changes)
-	if failed != nil { // a call that was given up may still write to d
+	if failed != nil {
 		var f *Failure
 		if name := running.Load(); name != nil && errors.As(failed, &f) {
 			f.Plugin = *name
 		}
-		t.dryRuns[slices.Index(t.dryRuns, d)] = &dryRun{trail: trail, err: failed}
+		t.fail(d, failed)
 		return nil, failed
 	}
 	d.err = err
 	return d, err
+}
+
+// fail ends a dry run: all that is asked of it from now on has the error. A call that was given up may still use what is in it.
+func (t *turn) fail(d *dryRun, err error) {
+	t.dryRuns[slices.Index(t.dryRuns, d)] = &dryRun{trail: d.trail, err: err}
 }
 
 // extensions returns the plugins whose AddPod and RemovePod are called.
