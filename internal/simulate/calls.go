@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/commit"
@@ -130,8 +132,10 @@ func (m *committer) returns(r *running, result commit.CallResult) {
 	}
 	delete(m.calls, r.request.Order)
 	if r.script.Binds && result.Err == nil || r.script.Binds && !r.late {
-		request := commit.Request{Kind: commit.Bind, Pod: r.request.Pod, NodeName: r.request.NodeName}
-		request.Binding = m.c.config.Scheduler.Binder(r.request.Pod.SchedulerName).Binding(r.request.Pod, r.request.NodeName)
+		pod, node := r.request.Pod, r.request.NodeName
+		request := commit.Request{Kind: commit.Bind, Pod: pod, NodeName: node, Binding: &v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID}, Target: v1.ObjectReference{Kind: "Node", Name: node},
+		}} // the profile need not enable DefaultBinder
 		if response := m.c.carryOut(request); response.Err != nil && result.Err == nil {
 			result = commit.CallResult{Err: response.Err}
 		}
