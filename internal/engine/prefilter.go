@@ -47,8 +47,8 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 		return c, first.rejection(), err
 	}
 	rejection, err := e.preFilterBuiltIn(&c)
-	if of := (*plan.PluginError)(nil); first != nil && !first.open && errors.As(err, &of) && first.position < p.PreFilterAt(of.Plugin) {
-		err = nil // in kube-scheduler it would not have been run
+	if err != nil && first.precedes(p, err) {
+		err = nil // in kube-scheduler that plugin would not have been run
 	}
 	if err != nil || first == nil || rejection != nil && (first.open || p.PreFilterAt(rejection.Plugins[0]) < first.position) {
 		return c, rejection, err
@@ -76,6 +76,12 @@ type preFilterRejection struct {
 	position int
 	// open means that evicting pods may help: rejections of plugins behind are reported instead, if evicting pods cannot help these.
 	open bool
+}
+
+// precedes reports whether the rejection ended the chain before the plugin whose error it is.
+func (r *preFilterRejection) precedes(p *profile, err error) bool {
+	var of *plan.PluginError
+	return r != nil && !r.open && errors.As(err, &of) && r.position < p.PreFilterAt(of.Plugin)
 }
 
 func (r *preFilterRejection) rejection() *plan.Rejection {
