@@ -17,7 +17,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/outside/clients"
-	"github.com/berth-scheduler/berth/internal/server"
 )
 
 // PluginFactory makes a plugin for one profile. It is called once for each profile that enables the plugin, before the scheduler takes part in an
@@ -75,16 +74,11 @@ type outside struct {
 
 // newOutside makes the enabled plugins from outside, and returns the configuration with them. Without any, outside is nil and the configuration is the same.
 // Calls of plugins that the loop waits for may take as long as the deadline.
-func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers, deadline time.Duration) (*outside, *config.Config, error) {
+func newOutside(ctx context.Context, c *config.Config, access *rest.Config, client *kube.Client, seen observers, deadline time.Duration, name *cache.InformerName) (*outside, *config.Config, error) {
 	if !c.EnablesOutside() {
 		return nil, c, nil
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	name, err := cache.NewInformerName(server.Name)
-	if err != nil {
-		cancel()
-		return nil, nil, fmt.Errorf("name the watches: %w", err)
-	}
 	shared, err := clients.New(ctx, access, client.Interface, kube.Informers(client, name))
 	if err != nil {
 		cancel()

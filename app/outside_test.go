@@ -192,7 +192,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute)
+	o, full, err := newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute)
+	o, full, err = newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, time.Minute, nil)
 	if o != nil || full != c || err != nil {
 		t.Errorf("got %v, %v", o, err)
 	}
@@ -251,7 +251,7 @@ func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, deadline)
+	return newOutside(t.Context(), c, access, client, observers{metrics: &metrics.Metrics{}}, deadline, nil)
 }
 
 // The deadline of the flag is that of the plugins.

@@ -59,7 +59,11 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 	if err != nil {
 		return nil, err
 	}
-	added, c, err := newOutside(ctx, c, access, client, seen, o.pluginDeadline)
+	name, err := cache.NewInformerName(server.Name) // once in a process
+	if err != nil {
+		return nil, fmt.Errorf("name the watches: %w", err)
+	}
+	added, c, err := newOutside(ctx, c, access, client, seen, o.pluginDeadline, name)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +72,7 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 			added.stop(log)
 		}
 	}()
-	parts, err := newPipeline(o, c, client, leads, seen, added, log)
+	parts, err := newPipeline(o, c, client, leads, seen, added, name, log)
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +94,7 @@ type pipeline struct {
 }
 
 // newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
-func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, log klog.Logger) (pipeline, error) {
+func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, name *cache.InformerName, log klog.Logger) (pipeline, error) {
 	changes := ingest.New(c.Compile())
 	waiting, err := queue.New(c.Queue(o.deprecated.parkedMax))
 	if err != nil {
@@ -99,10 +103,6 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: seen.metrics.Loop.Enter, Audit: o.audit})
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the engine: %w", err)
-	}
-	name, err := cache.NewInformerName(server.Name)
-	if err != nil {
-		return pipeline{}, fmt.Errorf("name the watches: %w", err)
 	}
 	watch, err := kube.NewWatch(client, changes, c.Reads(), name, added.watches(c, changes, log)...)
 	if err != nil {
