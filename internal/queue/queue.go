@@ -56,7 +56,7 @@ type Queue struct {
 	entries map[model.PodKey]*entry
 	// Invariant: the heaps hold the entries whose place says so, each once and at its index, and no other. A parent never comes after its child.
 	active  heap[*entry]
-	backoff heap[*entry] // rejected pods that back off; taken early when no pod is active
+	backoff heap[*entry] // rejected pods that back off; taken early when no pod is active, as far as early allows
 	errored heap[*entry] // pods whose attempt ended in an error; they always wait
 	idle    heap[*entry] // parked and gated pods, the longest idle first
 	parked  parkedIndex
@@ -76,6 +76,7 @@ type Queue struct {
 	now      time.Time // of the last call of Wake
 	batches  uint64    // of changes that Wake has taken in
 	arrivals uint64
+	early    earlyTries
 	checked  time.Time // when pods that are idle for too long were last looked for
 	flushing bool      // not all of them have been moved yet
 }
@@ -111,6 +112,7 @@ type entry struct {
 	until      time.Time // end of the backoff
 	flushed    time.Time // when it was last looked at only because it was idle for long
 	afterFlush bool      // the next attempt was caused by that
+	early      bool      // the last attempt was made before the backoff ended
 	// Invariant: neither rejections nor errors are more than attempts.
 	attempts   int
 	rejections int      // attempts that ended in a rejection
@@ -216,15 +218,17 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 // Pop returns the work whose turn it is, if any is ready.
 func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
-	e := q.active.first()
+	e, early := q.active.first(), false
 	if e == nil {
 		// While pods are being woken it is not known yet that no pod is ready.
-		if e = q.backoff.first(); e == nil || q.Unfinished() {
+		if e = q.backoff.first(); e == nil || q.Unfinished() || !q.early.allowed(now) {
 			return plan.Work{}, false
 		}
 		q.move(e, active, poppedEarly)
 		e.beReady(now)
+		early = true
 	}
+	e.early = early
 	q.move(e, deciding, "")
 	e.attempts++
 	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now}
@@ -265,6 +269,9 @@ func (q *Queue) Settle(now time.Time, d plan.Decision) {
 }
 
 func (q *Queue) settle(now time.Time, e *entry, d *plan.Decision) {
+	if e.early && d.Outcome != plan.Placed {
+		q.early.inVain(now)
+	}
 	switch d.Outcome {
 	case plan.Placed:
 		e.activated = e.activated && e.permits
@@ -314,7 +321,7 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 	}
 }
 
-// Next returns when the queue next has something to do without an event or a change: at once if work is left, or at the end of a backoff, or for the
+// Next returns when the queue next has something to do without an event or a change: at once if work is left, or when a pod may be tried, or for the
 // check for pods parked too long. ok is false when no pod waits for a time.
 func (q *Queue) Next() (at time.Time, ok bool) {
 	earliest := func(t time.Time) {
@@ -324,6 +331,9 @@ func (q *Queue) Next() (at time.Time, ok bool) {
 	}
 	if q.Unfinished() {
 		earliest(q.now)
+	}
+	if q.backoff.size() > 0 {
+		earliest(q.early.next())
 	}
 	if e := q.errored.first(); e != nil {
 		earliest(e.until.Add(time.Second))

@@ -1,0 +1,79 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// hopeless has pods that were rejected and are woken all the time: each call of storm is an event that may help all of them, and pops what can be popped.
+func hopeless(t *testing.T, pods int) (q *Queue, storm func(seconds float64, outcome plan.Outcome) int) {
+	t.Helper()
+	q = newQueue(t)
+	for i := range pods {
+		q.Wake(at(0), arrived(pod(fmt.Sprintf("p%d", i), 0)))
+	}
+	storm = func(seconds float64, outcome plan.Outcome) int {
+		now := at(seconds)
+		q.Wake(now, podDeleted)
+		for popped := 0; ; popped++ {
+			for q.Unfinished() {
+				q.Wake(now, podDeleted)
+			}
+			work, ok := q.Pop(now)
+			if !ok {
+				return popped
+			}
+			q.Settle(now, plan.Decision{Work: work, Outcome: outcome, Rejection: &plan.Rejection{Plugins: []string{"Fit"}}})
+		}
+	}
+	return q, storm
+}
+
+// TestEarlyAttemptsInVainAreLimited wakes 3,000 pods a hundred times a second. Before their backoffs end, a burst is tried in vain, and then only as many
+// as the limit allows; a pod is never tried later than when its backoff has ended.
+func TestEarlyAttemptsInVainAreLimited(t *testing.T) {
+	q, storm := hopeless(t, 3000)
+	if first := storm(0, plan.Unschedulable); first != 3000 {
+		t.Fatalf("%d pods are tried first, want all 3000", first)
+	}
+	early := 0
+	for i := 1; i <= 50; i++ { // no backoff is over
+		early += storm(float64(i)/100, plan.Unschedulable)
+	}
+	if want := earlyBurst + int(500*time.Millisecond/earlyEvery); early < want-5 || early > want+5 {
+		t.Errorf("%d attempts were early in half a second, want about %d", early, want)
+	}
+	next, ok := q.Next()
+	if !ok || next.Before(at(0.5)) || next.After(at(0.5).Add(earlyEvery)) {
+		t.Errorf("the next pod may be tried %v after the start, %t; want within %v of half a second", next.Sub(start), ok, earlyEvery)
+	}
+	if all := storm(30, plan.Unschedulable); all < 3000 {
+		t.Errorf("%d pods are tried when all backoffs have ended, want all 3000", all)
+	}
+}
+
+// TestEarlyAttemptsThatHelpAreNotLimited: pods that find their place are placed at once, however many.
+func TestEarlyAttemptsThatHelpAreNotLimited(t *testing.T) {
+	_, storm := hopeless(t, 3000)
+	storm(0, plan.Unschedulable)
+	if placed := storm(0.1, plan.Placed); placed != 3000 {
+		t.Errorf("%d pods are placed before their backoffs end, want all 3000", placed)
+	}
+}
+
+// TestEarlyAttemptsAfterTheClockWasSetBack: what was in vain in a future that has not come does not count for longer than a burst takes.
+func TestEarlyAttemptsAfterTheClockWasSetBack(t *testing.T) {
+	var tries earlyTries
+	for range earlyBurst {
+		tries.inVain(at(3600))
+	}
+	if tries.allowed(at(3600)) || tries.allowed(at(0)) {
+		t.Error("a pod may be tried early after a burst was in vain")
+	}
+	if !tries.allowed(at(0).Add(earlyEvery)) {
+		t.Error("no pod may be tried early after the clock was set back")
+	}
+}
