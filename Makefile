@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit e2e beside monitoring simulate-faults soak bench compare parity lint clean examples examples-demo
+.PHONY: help build demo test unit e2e beside monitoring simulate-faults soak bench compare parity lint clean examples examples-demo plugged
 
 BIN := bin
 GO  ?= go
@@ -41,7 +41,7 @@ soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails i
 bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
 
-compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
+compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring OutsidePlugin,$(COMPARE_FLAGS)),plugged) ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
 	@$(GO) run ./internal/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
 
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
@@ -81,6 +81,14 @@ $(BIN)/provisioner: $(shell find devcluster/provisioner -name '*.go' 2>/dev/null
 $(BIN)/kube-scheduler: parity/go.mod parity/go.sum
 	@echo 'building kube-scheduler, what Berth is compared with (3 minutes on 2 cores the first time)' >&2
 	cd parity && $(GO) build -ldflags='-s -w' -o $(abspath $@) k8s.io/kubernetes/cmd/kube-scheduler # built like devcluster, so that both share what is compiled
+
+plugged: $(BIN)/plugged-kube-scheduler $(BIN)/plugged-berth # both schedulers with the same plugins from outside
+
+$(BIN)/plugged-kube-scheduler: $(shell find parity/plugged -name '*.go' 2>/dev/null) parity/go.mod parity/go.sum
+	cd parity && $(GO) build -ldflags='-s -w' -o $(abspath $@) ./plugged/kube-scheduler
+
+$(BIN)/plugged-berth: $(shell find app framework internal parity/plugged -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum
+	cd parity && $(GO) build -ldflags='-s -w' -o $(abspath $@) ./plugged/berth
 
 $(BIN)/parity: $(shell find app internal parity -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum
 	@echo 'building the comparison with kube-scheduler (2 minutes on 2 cores the first time)' >&2

@@ -19,6 +19,8 @@ type contender struct {
 	// binary is the name in the folder of binaries; empty for this program itself.
 	binary string
 	args   []string
+	// plugged is the name of the binary that has plugins from outside. It takes flags only.
+	plugged string
 	// noDecisions is set for a contender that makes no decisions, and so takes part only in shapes and where the answers are known.
 	noDecisions bool
 	// restartOnly is set for a contender that binds nothing.
@@ -31,8 +33,8 @@ const noPort = "--secure-port=0"
 func contenders() []contender {
 	return []contender{
 		{name: report.Binder, noDecisions: true},
-		{name: report.KubeScheduler, binary: "kube-scheduler", args: []string{noPort}},
-		{name: report.Berth, binary: "berth", args: []string{"scheduler", noPort}},
+		{name: report.KubeScheduler, binary: "kube-scheduler", args: []string{noPort}, plugged: "plugged-kube-scheduler"},
+		{name: report.Berth, binary: "berth", args: []string{"scheduler", noPort}, plugged: "plugged-berth"},
 		{name: report.Lister, restartOnly: true},
 	}
 }
@@ -67,6 +69,14 @@ func (c *contender) plays(s *scene.Scene) bool {
 	return true
 }
 
+// binaryFor is the binary that plays a scene.
+func (c *contender) binaryFor(s *scene.Scene) string {
+	if s.Plugin != "" {
+		return c.plugged
+	}
+	return c.binary
+}
+
 // start starts the contender on a stage, for a scene at a scale. Both schedulers get the same configuration file: their default configuration,
 // with client limits that neither reaches, and without leader election.
 func (c *contender) start(log io.Writer, bin string, st *stage, s *scene.Scene, scale float64) (*rig.Process, error) {
@@ -82,10 +92,14 @@ func (c *contender) start(log io.Writer, bin string, st *stage, s *scene.Scene, 
 		return st.cluster.StartHelper(log, self, args...)
 	}
 	file := filepath.Join(st.folder, "scheduler.yaml")
-	if err := os.WriteFile(file, []byte(fmt.Sprintf(configuration, st.cluster.SchedulerKubeconfig)), 0o600); err != nil {
+	text, args := fmt.Sprintf(configuration, st.cluster.SchedulerKubeconfig), c.args
+	if s.Plugin != "" {
+		text, args = text+fmt.Sprintf(withPlugin, s.Plugin), []string{noPort}
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the configuration of %s: %w", c.name, err)
 	}
-	return rig.Start(log, filepath.Join(bin, c.binary), append(c.args, "--config", file)...)
+	return rig.Start(log, filepath.Join(bin, c.binaryFor(s)), append(args, "--config", file)...)
 }
 
 // configuration is a KubeSchedulerConfiguration for a kubeconfig. Upstream's own benchmark allows 5,000 requests per second.
@@ -97,4 +111,12 @@ clientConnection:
   kubeconfig: %q
   qps: 10000
   burst: 20000
+`
+
+// withPlugin is what a configuration says more that enables a plugin.
+const withPlugin = `profiles:
+- plugins:
+    multiPoint:
+      enabled:
+      - name: %s
 `

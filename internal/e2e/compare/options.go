@@ -163,9 +163,11 @@ func named(flag string, names, known []string, find func(name string) []string) 
 
 func (o *options) findBinaries() error {
 	binaries := []string{"devcluster"}
-	for _, c := range o.chosenContenders {
-		if c.binary != "" {
-			binaries = append(binaries, c.binary)
+	for _, s := range o.scenes() {
+		for _, c := range o.chosenContenders {
+			if binary := c.binaryFor(s); binary != "" && !slices.Contains(binaries, binary) {
+				binaries = append(binaries, binary)
+			}
 		}
 	}
 	for _, binary := range binaries {

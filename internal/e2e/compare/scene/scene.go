@@ -26,6 +26,8 @@ type Scene struct {
 	Floor int
 	// Needs names a feature that Berth does not have yet; Berth takes no part in such a scene.
 	Needs string
+	// Plugin is the plugin from outside that both schedulers run; empty if they run none. They are built with it.
+	Plugin string
 	// Unwritten is set for a scene that is listed and cannot be run by anyone.
 	Unwritten bool
 	// Site is its cluster. Scenes that share a site run in one cluster, one after another.

@@ -97,6 +97,7 @@ func catalogue() []row {
 		{"ManyTenants/1000Namespaces", 0, "", 5000, 5000, 5000, manyTenants},
 		{"ManyApps/2000Services", 0, "", 5000, 5000, 10000, manyApps},
 		{"WaitForFirstConsumerLocal/5000Volumes", 0, "", 5000, 0, 5000, local},
+		{"OutsidePlugin/5000Nodes_5000Pods", 0, "", 5000, 1000, 5000, outsidePlugin},
 		{"Restart/100000Running", 0, "", 5000, 100000, 100, restart},
 	}
 }
@@ -443,6 +444,12 @@ func waitingForRoom(s *Scene, c counts) {
 	s.Fresh = []Pods{ending}
 	s.Measured.Pod, s.Measured.Count = half("pod"), ending.Count
 	s.Churn = []Churn{deleted(ending, 100)}
+}
+
+// outsidePlugin has plain pods, and a plugin from outside that accepts every node and scores it by its number of pods.
+func outsidePlugin(s *Scene, c counts) {
+	basic(s, c)
+	s.Plugin = "Trivial"
 }
 
 // smallApp is how many pods of a small app run beforehand, and how many are added.

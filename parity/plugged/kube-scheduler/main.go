@@ -1,0 +1,22 @@
+// Command kube-scheduler is kube-scheduler with the plugins of package plugged.
+package main
+
+import (
+	"os"
+
+	"k8s.io/component-base/cli"
+	_ "k8s.io/component-base/logs/json/register"
+	_ "k8s.io/component-base/metrics/prometheus/clientgo"
+	_ "k8s.io/component-base/metrics/prometheus/version"
+	"k8s.io/kubernetes/cmd/kube-scheduler/app"
+
+	"github.com/berth-scheduler/berth/parity/plugged"
+)
+
+func main() {
+	var options []app.Option
+	for name, factory := range plugged.Plugins() {
+		options = append(options, app.WithPlugin(name, factory))
+	}
+	os.Exit(cli.Run(app.NewSchedulerCommand(options...)))
+}
