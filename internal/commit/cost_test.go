@@ -1,6 +1,7 @@
 package commit_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -176,7 +177,7 @@ func TestNoKindStarves(t *testing.T) {
 }
 
 // TestEndOfSeriesIsSpread has 20,000 series end in the same instant, of which the last counts are not written: a binding that comes amid them is
-// sent at once, the event about it and another pod's condition within a round of turns, and the counts at the budget.
+// sent at once, the event about it and another pod's condition and event within a round of turns, and the counts at the budget.
 func TestEndOfSeriesIsSpread(t *testing.T) {
 	pods := podsNamed(wave)
 	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }
@@ -220,8 +221,8 @@ func TestEndOfSeriesIsSpread(t *testing.T) {
 	for range 8 {
 		send()
 	}
-	if sent[commit.Patch] != 1 || sent[commit.Record] != 1 {
-		t.Errorf("%v were sent, want the condition and the event about the binding among them", sent)
+	if sent[commit.Patch] != 1 || sent[commit.Record] != 2 {
+		t.Errorf("%v were sent, want the condition and the events about the binding and about the rejection among them", sent)
 	}
 	for !o.Empty() {
 		send()
@@ -229,6 +230,49 @@ func TestEndOfSeriesIsSpread(t *testing.T) {
 	least := time.Duration(wave) * time.Second / commit.DefaultReportsPerSecond
 	if took := now.Sub(end); sent[commit.Repeat] != wave || took < least-time.Second || took > least+time.Second {
 		t.Errorf("%d counts were written in %v, want %d in %v", sent[commit.Repeat], took, wave, least)
+	}
+}
+
+// TestCountsWaitForBindings has 3,000 pods rejected again while bindings are sent for ten seconds: few of the counts of repetitions are written amid these, and
+// all of them soon after, each once.
+func TestCountsWaitForBindings(t *testing.T) {
+	pods := podsNamed(3000)
+	o := outboxOf(t, pods, func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) })
+	now, sent := began, map[commit.RequestKind]int{}
+	until := func(end time.Time) {
+		for {
+			request, ok := o.Next(now, false)
+			if ok {
+				sent[request.Kind]++
+				o.Done(now, request, commit.Response{})
+				continue
+			}
+			at, ok := o.Due()
+			if !ok || at.After(end) {
+				now = end
+				return
+			}
+			now = at
+		}
+	}
+	now = began.Add(10 * time.Second)
+	until(now.Add(10 * time.Second))
+	clear(sent)
+	start := func(decision plan.Decision) { o.Start(now, &decision) }
+	for i := range 100 {
+		start(placed(podNamed(fmt.Sprintf("placed-%d", i))))
+		until(now.Add(time.Millisecond))
+		for _, pod := range pods[i*30 : (i+1)*30] {
+			start(rejected(pod, 5_000))
+		}
+		until(now.Add(99 * time.Millisecond))
+	}
+	if n := sent[commit.Repeat]; n < 290 || n > 310 || sent[commit.Record] != 100 {
+		t.Errorf("%v were sent in ten seconds, want 100 events about bindings, and of the counts 100 at once and 20 per second", sent)
+	}
+	until(now.Add(3 * time.Second))
+	if n := sent[commit.Repeat]; n != len(pods) || !o.Empty() {
+		t.Errorf("%d counts are written three seconds after the last binding, want %d; nothing waits: %t", n, len(pods), o.Empty())
 	}
 }
 

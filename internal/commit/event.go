@@ -134,19 +134,18 @@ func (o *Outbox) queueEvent(e *event) {
 }
 
 func (o *Outbox) laneOf(e *event) *lane[*event] {
-	if e.Type == v1.EventTypeNormal {
+	switch {
+	case e.Type == v1.EventTypeNormal:
 		return &o.reports.normal
+	case e.written > 0:
+		return &o.reports.repeats
 	}
 	return &o.reports.warnings
 }
 
 // takeEvent makes the request of the event whose turn it is; there must be one. An event that the API server has is patched.
 func (o *Outbox) takeEvent(t turn) Request {
-	lane := &o.reports.normal
-	if t == warningTurn {
-		lane = &o.reports.warnings
-	}
-	e := lane.pop()
+	e := o.reports.events(t).pop()
 	e.move(sending)
 	kind := Record
 	if e.written > 0 {

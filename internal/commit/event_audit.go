@@ -9,7 +9,7 @@ import (
 // auditEvents checks the events that wait, those that are kept because they may repeat, and how these are found.
 func (o *Outbox) auditEvents(v *audit.Violations) {
 	waiting := map[*event]bool{}
-	for _, lane := range []*lane[*event]{&o.reports.normal, &o.reports.warnings} {
+	for _, lane := range []*lane[*event]{&o.reports.normal, &o.reports.warnings, &o.reports.repeats} {
 		before := len(waiting)
 		for _, e := range lane.items[lane.head:] {
 			waiting[e] = true

@@ -51,7 +51,7 @@ func TestSeries(t *testing.T) {
 		{"what is written already is not written again", "7 record1 7 repeat2 6m 7 record1"},
 		{"one that never repeated ends silently", "7 record1 6m 7 record1"},
 		{"every thirty minutes the count is written", "7 record1 7 repeat2 5m 7 5m 7 5m 7 5m 7 5m 7 5m 7 repeat8 5m 7 6m repeat9"},
-		{"another version of the pod is another series", "7 record1 8 record1 8 repeat2 8 9 repeat3 record1"},
+		{"another version of the pod is another series", "7 record1 8 record1 8 repeat2 8 9 record1 repeat3"},
 		{"both versions wait", "7 7 8 record2 record1 8 repeat2"},
 		{"the event has expired", "7 record1 7 repeat2:404 record2 7 6m repeat3:404 record3"},
 		{"it expires again and again", "7 record1 7" + strings.Repeat(" repeat2:404 record2:409", 8) + " repeat2:404"},

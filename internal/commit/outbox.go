@@ -305,6 +305,7 @@ func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 		if j.eviction != nil {
 			return o.takeEviction(j.eviction), true
 		}
+		o.reports.bound = now
 		return o.takeBinding(j.binding), true
 	}
 	return o.nextReport(now, false)
@@ -412,7 +413,7 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 func (o *Outbox) abandon(now time.Time) {
 	o.abandonCalls(now)
 	o.stats.StatusesDropped += int64(o.reports.statuses.len())
-	o.stats.EventsDropped += int64(o.reports.normal.len() + o.reports.warnings.len())
+	o.stats.EventsDropped += int64(o.reports.normal.len() + o.reports.warnings.len() + o.reports.repeats.len())
 }
 
 // wakeUp gives what waited for a time its turn.
