@@ -183,6 +183,8 @@ type extended struct {
 	asked []int32
 	codes []reason.Code
 	texts []string
+	// byText finds the code of a text: an extender may say something else about each node.
+	byText map[string]reason.Code
 	// absent are the reasons of nodes that an extender says nothing about: as in kube-scheduler, those of nodes that PreFilter plugins leave out.
 	absent []string
 	// bare means that nodes are scored without their pods and images.
@@ -210,12 +212,13 @@ func (x *extended) Reasons(code reason.Code) []string {
 
 // text returns the code of a text.
 func (x *extended) text(text string) reason.Code {
-	i := slices.Index(x.texts, text)
-	if i < 0 {
-		i = len(x.texts)
+	code, ok := x.byText[text]
+	if !ok {
 		x.texts = append(x.texts, text)
+		code = reason.Code(len(x.texts))
+		x.byText[text] = code
 	}
-	return reason.Code(i + 1)
+	return code
 }
 
 // filterByExtenders keeps those of the given nodes, which are ascending, that no extender rejects. Each extender sees what those before it have left.
@@ -229,7 +232,7 @@ func (e *Engine) filterByExtenders(c *cycle, slots []int32) ([]int32, error) {
 			continue
 		}
 		if said == nil {
-			said = &extended{asked: slices.Clone(slots), codes: make([]reason.Code, len(slots))}
+			said = &extended{asked: slices.Clone(slots), codes: make([]reason.Code, len(slots)), byText: map[string]reason.Code{}}
 			if len(c.narrowed.by) > 0 {
 				said.absent = []string{c.narrowed.text()}
 			}
