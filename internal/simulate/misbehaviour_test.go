@@ -454,7 +454,8 @@ func misbehave(t *faultTrial, m *mischief, decided map[string]int) error {
 }
 
 // restedAfterMischief puts everything in order, changes a node, which wakes what the plugin has rejected, and expects that no pod waits that fits somewhere when even pods that
-// were parked without a reason have been tried again.
+// were parked without a reason have been tried again. That is repeated: deadlines are short and in real time, so on a busy machine the plugin misses some although it
+// does nothing wrong, and pods wait for the next time.
 func (t *faultTrial) restedAfterMischief() error {
 	t.c.SetFaults(simulate.Faults{})
 	t.c.ReleasePods()
@@ -468,7 +469,8 @@ func (t *faultTrial) restedAfterMischief() error {
 	for _, kind := range t.c.Reads() {
 		t.c.MendWatch(kind, t.r.IntN(2) == 0)
 	}
-	for i := range 3 {
+	var waits error
+	for i := range 50 {
 		for _, node := range t.c.Nodes() {
 			node = node.DeepCopy()
 			node.Labels["nudge"] = fmt.Sprint(i, t.c.Elapsed())
@@ -477,6 +479,9 @@ func (t *faultTrial) restedAfterMischief() error {
 		if err := t.advance(6 * time.Minute); err != nil {
 			return fmt.Errorf("at rest, %s after the start: %w", t.c.Elapsed(), err)
 		}
+		if waits = t.a.nothingFits(t.isCursed); waits == nil && i >= 2 {
+			return nil
+		}
 	}
-	return t.a.nothingFits(t.isCursed)
+	return waits
 }
