@@ -244,30 +244,12 @@ func TestDeploymentsRunThroughARestart(t *testing.T) {
 		return len(slices.DeleteFunc(w.pods(), func(p v1.Pod) bool { return p.Spec.NodeName == "" })) > 650
 	})
 	first.Kill()
-	w.berth()
+	killed := w.knows(w.berth())
 	w.awaitRunning(2000)
 	if bad := w.overcommitted(); len(bad) > 0 {
 		t.Errorf("over-committed: %s", strings.Join(bad, "; "))
 	}
-	w.eachPodScheduledOnce()
-}
-
-// eachPodScheduledOnce checks the events: the API server refuses a second binding, and Berth must not report one.
-func (w *world) eachPodScheduledOnce() {
-	w.Helper()
-	seen := map[string]int{}
-	events, err := w.client.EventsV1().Events(w.namespace).List(w.ctx, metav1.ListOptions{})
-	w.must(err)
-	for _, e := range events.Items {
-		if e.Reason == "Scheduled" {
-			seen[e.Regarding.Name]++
-		}
-	}
-	for name, n := range seen {
-		if n > 1 {
-			w.Errorf("pod %s was scheduled %d times", name, n)
-		}
-	}
+	w.eachPodBoundOnce(killed)
 }
 
 // TestPendingPodIsExplainedAndWoken follows a pod that fits no node: its condition and event name the reason, and a node that it fits wakes

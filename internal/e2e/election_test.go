@@ -136,6 +136,14 @@ func (w *world) holderOf(lease string) string {
 	return *object.Spec.HolderIdentity
 }
 
+// takenOver returns when the holder of the lease acquired it. What the holder before it had sent came earlier.
+func (w *world) takenOver(lease string) time.Time {
+	w.Helper()
+	object, err := w.client.CoordinationV1().Leases("kube-system").Get(w.ctx, lease, metav1.GetOptions{})
+	w.must(err)
+	return object.Spec.AcquireTime.Time
+}
+
 // stream creates pods one after another until the returned function is called, which returns their number.
 func (w *world) stream(pause time.Duration) (stop func() int) {
 	ctx, cancel := context.WithCancel(w.ctx)
@@ -220,7 +228,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	if bad := w.overcommitted(); len(bad) > 0 {
 		t.Errorf("over-committed: %s", strings.Join(bad, "; "))
 	}
-	w.eachPodScheduledOnce()
+	w.eachPodBoundOnce(w.takenOver(lease))
 	w.must(second.Stop())
 }
 
@@ -269,6 +277,6 @@ func (w *world) cutOff(cut func(*http.Request) bool) {
 	}
 	w.Logf("last binding of the first %v after its last renewal; first of the second %v after acquiring the lease",
 		lastBound.Sub(renewed), firstBound.Sub(acquired))
-	w.eachPodScheduledOnce()
+	w.eachPodBoundOnce(w.takenOver(lease))
 	w.must(second.Stop())
 }

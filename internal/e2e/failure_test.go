@@ -106,13 +106,13 @@ func (w *world) awaitBound(want int) {
 	})
 }
 
-// allWell checks what must hold at the end, whatever failed before.
-func (w *world) allWell(log *logged) {
+// allWell checks what must hold at the end, whatever failed before; killed is as in eachPodBoundOnce.
+func (w *world) allWell(log *logged, killed time.Time) {
 	w.Helper()
 	if bad := w.overcommitted(); len(bad) > 0 {
 		w.Errorf("over-committed: %s", strings.Join(bad, "; "))
 	}
-	w.eachPodScheduledOnce()
+	w.eachPodBoundOnce(killed)
 	if lines := strings.Count(log.String(), "\n"); lines > linesMax {
 		w.Errorf("the log has %d lines, more than %d; its beginning:\n%.4000s", lines, linesMax, log)
 	} else {
@@ -128,6 +128,7 @@ func TestAPIServerDiesUnderLoad(t *testing.T) {
 	w.smallPods(pods)
 	log := &logged{}
 	w.startAlone(log)
+	var killed time.Time
 	for _, when := range []int{pods / 10, pods / 3} {
 		w.awaitBound(when)
 		before := w.serverStarted()
@@ -138,9 +139,10 @@ func TestAPIServerDiesUnderLoad(t *testing.T) {
 			now := w.serverStarted()
 			return now != "" && now != before
 		})
+		killed = time.Now()
 	}
 	w.awaitBound(pods)
-	w.allWell(log)
+	w.allWell(log, killed)
 	for _, said := range []string{"Failed to watch", " pod"} {
 		if !strings.Contains(log.String(), said) {
 			t.Errorf("the log does not say %q:\n%s", said, log)
@@ -175,9 +177,9 @@ func TestBerthDiesFiveTimes(t *testing.T) {
 		w.awaitBound(pods * (death + 1) / (deaths + 1))
 		p.Kill()
 	}
-	w.startAlone(log)
+	killed := w.knows(w.startAlone(log))
 	w.awaitBound(pods)
-	w.allWell(log)
+	w.allWell(log, killed)
 }
 
 // TestWebhookRejectsBindings starts an admission webhook that refuses a fifth of all bindings, independent of the pod.
@@ -190,7 +192,7 @@ func TestWebhookRejectsBindings(t *testing.T) {
 	log := &logged{}
 	w.startAlone(log)
 	w.awaitBound(pods)
-	w.allWell(log)
+	w.allWell(log, time.Time{})
 	asked, denied := hook.asked.Load(), hook.denied.Load()
 	t.Logf("%d bindings were asked for, %d denied", asked, denied)
 	if denied < pods/8 {

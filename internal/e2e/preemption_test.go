@@ -44,7 +44,7 @@ func TestABurstPreempts(t *testing.T) {
 	if len(victims) != w.n {
 		t.Errorf("%d pods were evicted for %d, each of which needs the room of one", len(victims), w.n)
 	}
-	w.comeBack(len(victims), false)
+	w.comeBack(len(victims), time.Time{})
 }
 
 // TestLeaderIsKilledWhileItPreempts is the same with two replicas, of which the leader is killed in the middle, as kill -9 does.
@@ -62,17 +62,15 @@ func TestLeaderIsKilledWhileItPreempts(t *testing.T) {
 	first.Kill()
 	t.Logf("killed when %d pods were evicted", w.deleted())
 	w.await("the second leads", func() bool { return w.holderOf(lease) != leader && w.holderOf(lease) != "" })
-	object, err := w.client.CoordinationV1().Leases("kube-system").Get(w.ctx, lease, metav1.GetOptions{})
-	w.must(err)
-	taken := object.Spec.AcquireTime.Time // the API server may receive what the first has sent some time after it was killed, but not as late as this
+	killed := w.takenOver(lease) // the API server may receive what the first has sent some time after it was killed, but not as late as this
 	w.awaitBurst()
-	victims := w.evicted(taken)
+	victims := w.evicted(killed)
 	w.lowestWentFirst(victims)
 	// The room that the first had made is found again, but for what was on its way when it died.
 	if extra := len(victims) - w.n; extra < 0 || extra > w.n/5 {
 		t.Errorf("%d pods were evicted for %d", len(victims), w.n)
 	}
-	w.comeBack(len(victims), true)
+	w.comeBack(len(victims), killed)
 	w.must(second.Stop())
 }
 
@@ -314,9 +312,8 @@ func (w *full) lowestWentFirst(victims []string) {
 	}
 }
 
-// comeBack checks that the evicted replicas, which their controllers have replaced, run as soon as there is room, and that every pod was bound once. The
-// response to a binding is lost with the process that sent it, if that was killed.
-func (w *full) comeBack(victims int, killed bool) {
+// comeBack checks that the evicted replicas, which their controllers have replaced, run as soon as there is room, and that every pod was bound once.
+func (w *full) comeBack(victims int, killed time.Time) {
 	w.Helper()
 	w.await("the evicted replicas are replaced", func() bool { return len(w.pods()) == (perFullNode+1)*w.n })
 	w.nodes(w.n, w.n+(victims+perFullNode-1)/perFullNode)
@@ -324,18 +321,7 @@ func (w *full) comeBack(victims int, killed bool) {
 	if bad := w.overcommitted(); len(bad) > 0 {
 		w.Errorf("over-committed: %s", strings.Join(bad, "; "))
 	}
-	w.eachPodScheduledOnce()
-	bound := map[string]int{}
-	w.audit(func(a *audited) {
-		if a.what() == "create pods/binding" && a.stored() {
-			bound[a.ObjectRef.Name]++
-		}
-	})
-	for _, p := range w.pods() {
-		if n := bound[p.Name]; n > 1 || n == 0 && !killed {
-			w.Errorf("pod %s was bound %d times", p.Name, n)
-		}
-	}
+	w.eachPodBoundOnce(killed)
 }
 
 // clear deletes the pods, nodes and classes, which other tests would count.
