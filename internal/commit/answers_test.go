@@ -119,19 +119,16 @@ var answerKinds = map[string]struct {
 	"victim":             {"delete", false, func(m *inMemory) { m.Start(preempting("q", 1, onNode("p"))) }},
 }
 
-func checkAnswer(t *testing.T, row answerRow, how string) {
-	kind := answerKinds[row.kind]
-	m := newInMemory(t, nil)
-	defer m.stop()
-	if strings.HasPrefix(row.kind, "victim") {
+// misbehave has the server, or the connection to it, answer all requests of a kind so.
+func (m *inMemory) misbehave(of, how string) {
+	kind := answerKinds[of]
+	if strings.HasPrefix(of, "victim") {
 		m.server.bound["p"] = "n"
 	}
-	misbehaves := func(what, pod string) bool {
-		return what == kind.what && (pod == "p" || what == "event" || what == "series")
-	}
+	misbehaves := func(what, pod string) bool { return what == kind.what && (pod == "p" || what == "event" || what == "series") }
 	m.server.answer = func(w http.ResponseWriter, h *http.Request, r request) bool {
 		switch {
-		case row.kind == "question" && r.what == "bind":
+		case of == "question" && r.what == "bind":
 			return hangUp(w)
 		case !misbehaves(r.what, r.pod):
 			return false
@@ -149,7 +146,13 @@ func checkAnswer(t *testing.T, row answerRow, how string) {
 			return ""
 		}
 	}
-	kind.start(m)
+}
+
+func checkAnswer(t *testing.T, row answerRow, how string) {
+	m := newInMemory(t, nil)
+	defer m.stop()
+	m.misbehave(row.kind, how)
+	answerKinds[row.kind].start(m)
 	time.Sleep(patience)
 	synctest.Wait()
 	if err := matches(row.sent, m.recorder.of(relevant[row.kind])); err != nil {

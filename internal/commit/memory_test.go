@@ -163,9 +163,14 @@ func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	running.Go(func() { m.Run(ctx) })
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Run(ctx)
+	}()
 	m.stop = sync.OnceFunc(func() {
 		cancel(errors.New("the test is over"))
+		<-done
 		if err := m.Audit(); err != nil {
 			t.Error(err)
 		}
