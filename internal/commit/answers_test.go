@@ -23,7 +23,7 @@ var statusReasons = map[int]metav1.StatusReason{
 	500: metav1.StatusReasonInternalError, 503: metav1.StatusReasonServiceUnavailable, 504: metav1.StatusReasonTimeout,
 }
 
-// answerAs gives an answer in a few words: a code, as an API server gives it; "409exists" that what was to be created exists; "429after7" with the seconds to
+// answerAs gives an answer in a few words: a code, as an API server gives it; "409exists" that what was to be created exists, "500timeout" that the store took too long; "429after7" with the seconds to
 // wait; "502page" the page of a proxy instead of a Status, "429page7" with the seconds to wait, as the API server's flow control answers; "garbage" success in words that
 // are not JSON; "other" success and a Status, which is not what was asked for; "cut" success whose body ends too early; "hangup" no answer; "silent" none either, and the
 // connection stays. "refused" and "reset" happen at the client.
@@ -58,6 +58,8 @@ func answerAs(w http.ResponseWriter, r *http.Request, how string) {
 	switch {
 	case rest == "exists":
 		refuse(w, code, metav1.StatusReasonAlreadyExists, "no")
+	case rest == "timeout":
+		refuse(w, code, metav1.StatusReasonServerTimeout, "no")
 	case strings.HasPrefix(rest, "page"):
 		w.Header().Set("Content-Type", "text/html")
 		if seconds > 0 {
@@ -125,7 +127,9 @@ func (m *inMemory) misbehave(of, how string) {
 	if strings.HasPrefix(of, "victim") {
 		m.server.bound["p"] = "n"
 	}
-	misbehaves := func(what, pod string) bool { return what == kind.what && (pod == "p" || what == "event" || what == "series") }
+	misbehaves := func(what, pod string) bool {
+		return what == kind.what && (pod == "p" || what == "event" || what == "series")
+	}
 	m.server.answer = func(w http.ResponseWriter, h *http.Request, r request) bool {
 		switch {
 		case of == "question" && r.what == "bind":
@@ -310,24 +314,24 @@ var answerRows = []answerRow{
 	{"binding", "500 500page 502page", "bind 10ms 50ms 250ms get 0s 5s", "failed", "It is open whether a pod is bound; Could not bind pod"},
 	{"binding", "503 503page", "bind 10ms 50ms 250ms get 0s", "failed", "It is open whether a pod is bound; Could not bind pod"},
 	{"binding", "503after7", "bind 3*7s get 0s", "failed", "It is open whether a pod is bound; Could not bind pod"},
-	{"binding", "502 504 504page cut hangup reset silent", "bind get 0s bind 50ms get 0s bind 100ms get 0s bind 200ms get 0s 5s", "failed", "It is open whether a pod is bound; Could not bind pod"},
+	{"binding", "502 504 504page 500timeout cut hangup reset silent", "bind get 0s bind 50ms get 0s bind 100ms get 0s bind 200ms get 0s 5s", "failed", "It is open whether a pod is bound; Could not bind pod"},
 	{"binding", "refused", "bind 10ms 50ms 250ms", "failed", "Could not bind pod"},
 
 	{"stored binding", "garbage other", "bind", "bound", ""},
 	{"stored binding", "500 500page 502page 503 503page", "bind 10ms 50ms 250ms get 0s", "bound", "It is open whether a pod is bound"},
 	{"stored binding", "503after7", "bind 3*7s get 0s", "bound", "It is open whether a pod is bound"},
-	{"stored binding", "502 504 504page cut hangup reset silent", "bind get 0s", "bound", "It is open whether a pod is bound"},
+	{"stored binding", "502 504 504page 500timeout cut hangup reset silent", "bind get 0s", "bound", "It is open whether a pod is bound"},
 
 	// Nothing but the API server's word that there is no such pod releases the room.
 	{"question", "404", "bind get 0s", "failed", "It is open whether a pod is bound; Could not bind pod"},
-	{"question", "400 401 403 409 409exists 410 422 429 500 502 503 504 400page 404page 500page 502page 503page 504page garbage other cut hangup reset refused silent", "bind get 0s 50ms 100ms 200ms 400ms 800ms 1.6s 3.2s 5s...", "open", "It is open whether a pod is bound; It is still open whether a pod is bound"},
+	{"question", "400 401 403 409 409exists 410 422 429 500 502 503 504 400page 404page 500page 502page 503page 504page 500timeout garbage other cut hangup reset refused silent", "bind get 0s 50ms 100ms 200ms 400ms 800ms 1.6s 3.2s 5s...", "open", "It is open whether a pod is bound; It is still open whether a pod is bound"},
 	{"question", "429after7 429page7 503after7", "bind get 0s 5s...", "open", "It is open whether a pod is bound; It is still open whether a pod is bound"},
 
 	{"condition", "garbage other", "status", "written", ""},
 	{"condition", "404", "status", "given up", ""},
 	{"condition", "400 401 409exists 410 422 502 400page 404page", "status", "given up", "Gave up writing"},
 	{"condition", "409", "status 10ms 40ms 160ms 640ms", "given up", "Gave up writing"},
-	{"condition", "403 500 503 504 500page 502page 503page 504page", "status" + passing, "given up", "Gave up writing"},
+	{"condition", "403 500 503 504 500page 502page 503page 504page 500timeout", "status" + passing, "given up", "Gave up writing"},
 	{"condition", "503after7", "status 5*7s 10.24s 10*30s", "given up", "Gave up writing"},
 	{"condition", "429", "status 16*2s", "given up", "Gave up writing"},
 	{"condition", "429after7 429page7", "status 16*7s", "given up", "Gave up writing"},
@@ -337,7 +341,7 @@ var answerRows = []answerRow{
 	{"nomination clear", "404", "status", "given up", ""},
 	{"nomination clear", "400 401 409exists 410 422 502 400page 404page", "status", "given up", "Gave up writing"},
 	{"nomination clear", "409", "status 10ms 40ms 160ms 640ms", "given up", "Gave up writing"},
-	{"nomination clear", "403 500 503 504 500page 502page 503page 504page", "status" + passing, "given up", "Gave up writing"},
+	{"nomination clear", "403 500 503 504 500page 502page 503page 504page 500timeout", "status" + passing, "given up", "Gave up writing"},
 	{"nomination clear", "503after7", "status 5*7s 10.24s 10*30s", "given up", "Gave up writing"},
 	{"nomination clear", "429", "status 16*2s", "given up", "Gave up writing"},
 	{"nomination clear", "429after7 429page7", "status 16*7s", "given up", "Gave up writing"},
@@ -347,7 +351,7 @@ var answerRows = []answerRow{
 	{"event", "400 401 404 410 422 502 400page 404page", "event", "given up", "Gave up writing"},
 	{"event", "403", "event 10ms 40ms 160ms 640ms 2.56s", "given up", "Gave up writing"},
 	{"event", "409", "event 10ms 40ms 160ms 640ms", "given up", "Gave up writing"},
-	{"event", "500 503 504 500page 502page 503page 504page", "event" + passing, "given up", "Gave up writing"},
+	{"event", "500 503 504 500page 502page 503page 504page 500timeout", "event" + passing, "given up", "Gave up writing"},
 	{"event", "503after7", "event 5*7s 10.24s 10*30s", "given up", "Gave up writing"},
 	{"event", "429", "event 16*2s", "given up", "Gave up writing"},
 	{"event", "429after7 429page7", "event 16*7s", "given up", "Gave up writing"},
@@ -358,7 +362,7 @@ var answerRows = []answerRow{
 	{"series", "400 401 409exists 410 422 502 400page", "event series 0s", "given up", "Gave up writing"},
 	{"series", "403", "event series 0s 10ms 40ms 160ms 640ms 2.56s", "given up", "Gave up writing"},
 	{"series", "409", "event series 0s 10ms 40ms 160ms 640ms", "given up", "Gave up writing"},
-	{"series", "500 503 504 500page 502page 503page 504page", "event series 0s" + passing, "given up", "Gave up writing"},
+	{"series", "500 503 504 500page 502page 503page 504page 500timeout", "event series 0s" + passing, "given up", "Gave up writing"},
 	{"series", "503after7", "event series 0s 5*7s 10.24s 10*30s", "given up", "Gave up writing"},
 	{"series", "429", "event series 0s 16*2s", "given up", "Gave up writing"},
 	{"series", "429after7 429page7", "event series 0s 16*7s", "given up", "Gave up writing"},
@@ -371,7 +375,7 @@ var answerRows = []answerRow{
 	{"victim's condition", "409", "status get 0s status 0s get 0s status 0s get 0s status 0s get 0s status 0s", "kept", preemptionFailed},
 	{"victim's condition", "429", "status 10*1s", "kept", preemptionFailed},
 	{"victim's condition", "429after7 429page7", "status 10*7s", "kept", preemptionFailed},
-	{"victim's condition", "500 502 503 504 500page 502page 503page 504page cut hangup reset refused silent", "status 10ms 50ms 250ms", "kept", preemptionFailed},
+	{"victim's condition", "500 502 503 504 500page 502page 503page 504page 500timeout cut hangup reset refused silent", "status 10ms 50ms 250ms", "kept", preemptionFailed},
 	{"victim's condition", "503after7", "status 3*7s", "kept", preemptionFailed},
 
 	{"victim", "garbage other", "status delete 0s", "evicted", ""},
@@ -380,7 +384,7 @@ var answerRows = []answerRow{
 	{"victim", "409", "status delete 0s get 0s status 0s delete 0s get 0s status 0s delete 0s get 0s status 0s delete 0s get 0s status 0s delete 0s", "kept", preemptionFailed},
 	{"victim", "429", "status delete 0s 10*1s", "kept", preemptionFailed},
 	{"victim", "429after7 429page7", "status delete 0s 10*7s", "kept", preemptionFailed},
-	{"victim", "500 502 503 504 500page 502page 503page 504page cut hangup reset refused silent", "status delete 0s 10ms 50ms 250ms", "kept", preemptionFailed},
+	{"victim", "500 502 503 504 500page 502page 503page 504page 500timeout cut hangup reset refused silent", "status delete 0s 10ms 50ms 250ms", "kept", preemptionFailed},
 	{"victim", "503after7", "status delete 0s 3*7s", "kept", preemptionFailed},
 }
 

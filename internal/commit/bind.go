@@ -167,7 +167,9 @@ func leavesOpen(err error) bool {
 }
 
 // isGone reports whether the API server answers that there is no such object. The page of a proxy that knows no such path, or has lost its API server, does not say that.
-func isGone(err error) bool { return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err) }
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
+}
 
 // unanswered reports whether the API server did not answer at all.
 func unanswered(err error) bool {

@@ -110,20 +110,39 @@ func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
 	return response, err
 }
 
+// lines is a log that several goroutines write.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// take returns what was logged since it was last called.
+func (l *lines) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text.Next(l.text.Len()))
+}
+
 // inMemory is a Commit that runs in a bubble with the real client and a server in memory.
 type inMemory struct {
 	*commit.Commit
 	server   *server
 	recorder *recorder
 	outcomes outcomes
-	log      *bytes.Buffer // read it after stop
+	log      *lines
 	stop     func()
 }
 
 // newInMemory starts one. The caller must call stop.
 func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
 	t.Helper()
-	m := &inMemory{server: &server{bound: map[string]string{}}, recorder: &recorder{breaks: func(string, string) string { return "" }}, outcomes: make(outcomes, 100), log: &bytes.Buffer{}}
+	m := &inMemory{server: &server{bound: map[string]string{}}, recorder: &recorder{breaks: func(string, string) string { return "" }}, outcomes: make(outcomes, 100), log: &lines{}}
 	m.server.changed = sync.NewCond(&m.server.mu)
 	listener := newPipes()
 	web := &http.Server{Handler: m.server}
@@ -182,10 +201,10 @@ func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
 
 var errorLine = regexp.MustCompile(`(?m)^E.*?\] "([^"]*)"`)
 
-// errorsLogged returns the messages of the errors in the log, each once, in order. Call it after stop.
+// errorsLogged returns the messages of the errors that were logged since it was last called, each once, in order.
 func (m *inMemory) errorsLogged() []string {
 	var messages []string
-	for _, match := range errorLine.FindAllStringSubmatch(m.log.String(), -1) {
+	for _, match := range errorLine.FindAllStringSubmatch(m.log.take(), -1) {
 		if message, _, _ := strings.Cut(match[1], ","); !slices.Contains(messages, message) {
 			messages = append(messages, message)
 		}
