@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test unit e2e beside monitoring simulate-faults soak bench compare parity lint clean examples examples-demo plugged
+.PHONY: help build demo test mutate unit e2e beside monitoring simulate-faults soak bench compare parity lint clean examples examples-demo plugged
 
 BIN := bin
 GO  ?= go
@@ -37,6 +37,13 @@ simulate-faults: ## the loop under every fault of docs/failures.md, by seed, wit
 
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
+
+PACKAGES ?= ./internal/report ./internal/loop
+SAMPLE ?= 0
+SEED ?= 1
+
+mutate: ## put small faults into packages and list those that the packages' own tests miss; PACKAGES=./internal/report SAMPLE=40 SEED=1
+	@$(GO) run ./internal/mutate -sample $(SAMPLE) -seed $(SEED) $(PACKAGES)
 
 bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins
 	$(GO) test -run '^$$' -bench . -benchmem ./internal/...

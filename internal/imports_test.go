@@ -216,6 +216,7 @@ var house = map[string]map[string]string{
 	},
 	"internal/manifest":   {"internal/spelling": "a field that is not known may be one misspelt"},
 	"internal/spelling":   {},
+	"internal/mutate":     {},
 	"internal/picture":    {},
 	"internal/disruption": {"internal/model": "it finds budgets by the labels that a selector demands"},
 	"internal/simulate": {

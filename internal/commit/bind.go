@@ -70,7 +70,7 @@ func (o *Outbox) answered(now time.Time, b *binding, response Response) {
 		o.isBound(now, b)
 	case o.stopped != nil:
 		o.notBound(now, b, fmt.Errorf("%w (whether the pod is bound all the same is not known: %w)", b.err, o.stopped))
-	case apierrors.IsNotFound(response.Err):
+	case isGone(response.Err):
 		o.notBound(now, b, b.err)
 	case response.Err != nil:
 		wait := askPause << min(b.questions-1, 16)
@@ -164,6 +164,11 @@ func leavesOpen(err error) bool {
 		return answer.Status().Code >= http.StatusInternalServerError || answer.Status().Code == 0
 	}
 	return true // no answer came
+}
+
+// isGone reports whether the API server answers that there is no such object. The page of a proxy that knows no such path, or has lost its API server, does not say that.
+func isGone(err error) bool {
+	return apierrors.IsNotFound(err) && !apierrors.IsUnexpectedServerError(err)
 }
 
 // unanswered reports whether the API server did not answer at all.

@@ -29,7 +29,7 @@ type reports struct {
 	// counting is the rate of repeats while bindings are being sent, counted until when none is written, and bound when a binding was last sent.
 	counting       *rate.Limiter
 	counted, bound time.Time
-	turn     int // the next, of turns
+	turn           int // the next, of turns
 	// inFlight counts by kind.
 	inFlight    [WriteKinds]int
 	spent       time.Time // until then nothing is sent: the budget of this second is used up

@@ -62,7 +62,7 @@ func (o *Outbox) takeEviction(e *eviction) Request {
 // nor the deletion does more when it comes twice. After the stop no further request is made.
 func (o *Outbox) evictionAnswered(now time.Time, e *eviction, response Response) {
 	err := response.Err
-	switch gone := e.isGone(err); {
+	switch gone := isGone(err); {
 	case e.phase == deletes && err == nil || gone && e.open:
 		o.deleted(now, e)
 		return

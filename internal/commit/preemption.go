@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -259,6 +258,3 @@ func (e *eviction) isMarked() bool {
 			c.ObservedGeneration == want.ObservedGeneration
 	})
 }
-
-// isGone reports whether an answer says that the victim is not there any more.
-func (e *eviction) isGone(err error) bool { return apierrors.IsNotFound(err) }

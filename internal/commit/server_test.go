@@ -39,6 +39,8 @@ type server struct {
 	// before is asked about each request before it is carried out, after once it has been, each with the number of the request
 	// among those of its kind and pod, from 1. Returning true means that the answer has been given.
 	before, after func(w http.ResponseWriter, r request, number int) bool
+	// answer, if set, is asked before everything else, with the request as it came.
+	answer func(w http.ResponseWriter, h *http.Request, r request) bool
 
 	mu       sync.Mutex
 	changed  *sync.Cond
@@ -58,20 +60,8 @@ func newServer(t *testing.T) *server {
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	req := request{body: string(body)}
-	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
-	switch last := parts[len(parts)-1]; {
-	case last == "binding":
-		req.what, req.pod = "bind", parts[len(parts)-2]
-	case last == "status":
-		req.what, req.pod = "status", parts[len(parts)-2]
-	case last == "events":
-		req.what, req.pod = "event", eventOf(req).Regarding.Name
-	case parts[len(parts)-2] == "events":
-		req.what, req.pod = "series", last
-	case r.Method == http.MethodDelete:
-		req.what, req.pod = "delete", last
-	default:
-		req.what, req.pod = "get", last
+	if req.what, req.pod = kindOf(r.Method, r.URL.Path); req.what == "event" {
+		req.pod = eventOf(req).Regarding.Name
 	}
 	s.mu.Lock()
 	s.requests = append(s.requests, req)
@@ -83,6 +73,9 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	s.changed.Broadcast()
 	s.mu.Unlock()
+	if s.answer != nil && s.answer(w, r, req) {
+		return
+	}
 	if s.before != nil && s.before(w, req, number) {
 		return
 	}
@@ -93,6 +86,23 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	if err := json.NewEncoder(w).Encode(answer); err != nil {
 		panic(err)
+	}
+}
+
+// kindOf returns what a request is for and which pod it names, or for the patch of an event the event; one that creates an event names nothing in its path.
+func kindOf(method, path string) (what, name string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	switch last := parts[len(parts)-1]; {
+	case last == "binding" || last == "status":
+		return strings.Replace(last, "binding", "bind", 1), parts[len(parts)-2]
+	case last == "events":
+		return "event", ""
+	case parts[len(parts)-2] == "events":
+		return "series", last
+	case method == http.MethodDelete:
+		return "delete", last
+	default:
+		return "get", last
 	}
 }
 
@@ -176,6 +186,18 @@ func refuse(w http.ResponseWriter, code int, why metav1.StatusReason, message st
 	_ = json.NewEncoder(w).Encode(&metav1.Status{
 		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure,
 		Code: int32(code), Reason: why, Message: message,
+	})
+	return true
+}
+
+// refuseLater is the same with the seconds to wait, as the API server says them.
+func refuseLater(w http.ResponseWriter, code int, why metav1.StatusReason, seconds int) bool {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(seconds))
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(&metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(code), Reason: why, Message: "come back later",
+		Details: &metav1.StatusDetails{RetryAfterSeconds: int32(seconds)},
 	})
 	return true
 }

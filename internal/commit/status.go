@@ -218,7 +218,7 @@ func (o *Outbox) patched(now time.Time, s *status, err error) {
 	default:
 		o.stats.StatusesFailed++
 		delete(o.pods, uid)
-		if !apierrors.IsNotFound(err) { // otherwise the pod is gone
+		if !isGone(err) { // otherwise the pod is gone
 			o.giveUp(s.pod.Key(), fmt.Errorf("write the status of %s: %w", s.pod, err))
 		}
 		return

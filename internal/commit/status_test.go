@@ -35,6 +35,7 @@ func TestConditions(t *testing.T) {
 		{"the same although it may be written", "2 patch2 done 3 patch3 lost 2 patch2 done"},
 		{"taken back, and nominated", "nominated 2 1 patch done"},
 		{"nominated, and taken back", "2 nominated 1 patch done"},
+		{"nominated after another", "2 nominated patch2 done"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, 10)

@@ -61,7 +61,7 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
 		return
 	}
 	// A server that has just come back refuses what it will allow a moment later, so only tries that it answers are bounded.
-	final := err == nil || apierrors.IsNotFound(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
+	final := err == nil || isGone(err) || apierrors.IsConflict(err) || apierrors.IsInvalid(err) || apierrors.IsBadRequest(err)
 	b.tries++
 	if !final && !unanswered(err) {
 		b.throttled++
@@ -71,7 +71,7 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
 		wait := min(askPause<<min(b.tries-1, 16), askPauseMax)
 		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, wait))))
 		return
-	case err != nil && !apierrors.IsNotFound(err):
+	case err != nil && !isGone(err):
 		o.giveUp(b.placement.Pod.Key(), fmt.Errorf("undo a step of %s plugin %q for %s: %w", b.step().Stage, b.step().Plugin, b.placement.Pod, err))
 	}
 	b.steps.step--

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -70,7 +71,11 @@ func (w *Writer) Delete(ctx context.Context, pod *model.Pod) error {
 func (w *Writer) NodeOf(ctx context.Context, pod *model.Pod) (string, error) {
 	object := &v1.Pod{}
 	err := w.client.CoreV1().RESTClient().Get().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).MaxRetries(once).Do(ctx).Into(object)
-	if err == nil && object.UID != pod.UID {
+	switch {
+	case err != nil:
+	case object.UID == "":
+		err = errors.New("the API server answered with something that is no pod")
+	case object.UID != pod.UID:
 		err = apierrors.NewNotFound(v1.Resource("pods"), pod.Name)
 	}
 	if err != nil {

@@ -55,7 +55,7 @@ type Loop struct {
 
 // New builds a loop. It owns its arguments.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: reporting{observers: observers}, asks: make(chan func()), now: steady()}
+	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: reporting{observers: observers}, asks: make(chan func()), now: steady(time.Now)}
 }
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
@@ -140,11 +140,11 @@ func (l *Loop) Run(ctx context.Context) {
 	}
 }
 
-// steady returns a clock that starts at the present time and is not changed when somebody sets the system's clock: backoffs are measured by
-// it, and they neither end nor get longer then.
-func steady() func() time.Time {
-	began := time.Now()
-	return func() time.Time { return began.Round(0).Add(time.Since(began)) }
+// steady returns a clock that starts at the system's present time and is not changed when somebody sets the system's clock: backoffs are measured by
+// it, and they neither end nor get longer then. It goes by the monotonic part of what the system's clock reads.
+func steady(system func() time.Time) func() time.Time {
+	began := system()
+	return func() time.Time { return began.Round(0).Add(system().Sub(began)) }
 }
 
 // State returns the state of the cluster. It may be read only between rounds, on the goroutine that calls Once.

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -40,9 +41,17 @@ type auditor struct {
 	judged, decided int
 	// nominated is what decisions have said of the nominations of pods that were shown before, by pod; the scheduler knows it before it is stored.
 	nominated map[model.PodKey]nomination
-	audited   bool // since the books were started
+	// said is why each pod is pending, in the words of the last decision about it, or of its binding that failed.
+	said    map[model.PodKey]said
+	audited bool // since the books were started
 	// occupied remembers what pods occupy: adding it up anew for every pod in every round is what an audit would cost most.
 	occupied map[*v1.Pod]*model.Resources
+}
+
+// said is a pod's reason for being pending, and the pod's UID.
+type said struct {
+	uid     types.UID
+	message string
 }
 
 type placed struct {
@@ -68,6 +77,7 @@ func (a *auditor) forget() {
 	a.nodes, a.pods, a.ours = map[string]*v1.Node{}, map[model.PodKey]*v1.Pod{}, map[model.PodKey]placed{}
 	a.others, a.unpromised = map[model.Ref]runtime.Object{}, map[model.PodKey]*v1.Pod{}
 	a.promises, a.nominated = map[model.PodKey][]plan.Write{}, map[model.PodKey]nomination{}
+	a.said = map[model.PodKey]said{}
 	a.occupied, a.audited = map[*v1.Pod]*model.Resources{}, false
 }
 
@@ -184,6 +194,7 @@ func (a *auditor) hear(o *model.BindingResult) {
 	switch {
 	case !ok || mine.pod.UID != o.Pod.UID || mine.confirmed:
 	case o.Err != nil:
+		a.said[o.Pod.Key()] = said{o.Pod.UID, o.Err.Error()}
 		delete(a.ours, o.Pod.Key())
 		delete(a.promises, o.Pod.Key())
 	default:
@@ -198,9 +209,19 @@ func (a *auditor) drop(key model.PodKey) {
 	delete(a.unpromised, key)
 	delete(a.promises, key)
 	delete(a.nominated, key)
+	delete(a.said, key)
 }
 
 func (a *auditor) decide(d plan.Decision) {
+	for i := range d.Pods {
+		pod := d.Pods[i].Pod
+		switch d.Outcome {
+		case plan.Placed, plan.Terminating:
+			delete(a.said, pod.Key())
+		default:
+			a.said[pod.Key()] = said{pod.UID, report.Message(&d)}
+		}
+	}
 	for i := range d.Placements {
 		p := &d.Placements[i]
 		on := p.Pod.Object.DeepCopy()
@@ -453,6 +474,23 @@ func (a *auditor) checkNominations() error {
 		return fmt.Errorf("%d pods are nominated in the state; they should be %d: %v", nominated, len(a.nominated), a.nominated)
 	}
 	return nil
+}
+
+// checkConditions checks, when nothing moves any more, that the condition which the API server has of each pending pod says what the last decision about it did. It returns
+// how many it compared.
+func (a *auditor) checkConditions() (compared int, err error) {
+	for _, p := range a.cluster.Pods() {
+		want, decided := a.said[keyOf(p)]
+		if !decided || want.uid != p.UID || p.Spec.NodeName != "" || p.DeletionTimestamp != nil {
+			continue
+		}
+		compared++
+		have := report.ScheduledCondition(p)
+		if have == nil || have.Status != v1.ConditionFalse || have.Message != want.message {
+			return compared, fmt.Errorf("the condition of pod %s is %v; the last decision says %q", keyOf(p), have, want.message)
+		}
+	}
+	return compared, nil
 }
 
 // checkVersions checks that nodes and the pods on them are in the versions that the scheduler was shown last, or has decided about.

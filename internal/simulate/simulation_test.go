@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,11 @@ var (
 // TestSimulation runs the whole loop on random clusters that keep changing, with bindings that fail, watch events that come late
 // and twice, nodes that vanish under assumed pods and processes that die, and audits it after every round.
 func TestSimulation(t *testing.T) {
+	t.Cleanup(func() { // after all seeds
+		if *seed == 0 && !t.Failed() && conditionsCompared.Load() == 0 {
+			t.Error("no condition was compared with a decision")
+		}
+	})
 	random.EverySeed(t, "./internal/simulate", *seeds, *seed, func(t *testing.T, n uint64) {
 		if err := run(n); err != nil {
 			t.Error(err)
@@ -102,8 +108,16 @@ func rest(c *simulate.Cluster, a *auditor, isDefault bool) error {
 			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 		}
 	}
+	compared, err := a.checkConditions() // nothing has failed since the rest began, so every condition is written
+	conditionsCompared.Add(int64(compared))
+	if err != nil {
+		return err
+	}
 	return a.nothingFits(nobody)
 }
+
+// conditionsCompared counts over all seeds.
+var conditionsCompared atomic.Int64
 
 func nobody(*v1.Pod) bool { return false }
 

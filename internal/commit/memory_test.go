@@ -1,0 +1,213 @@
+package commit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"k8s.io/klog/v2/textlogger"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kube"
+)
+
+// pipes is a listener whose connections are in memory, so that server and client live in a bubble of testing/synctest: time passes only when both wait.
+type pipes struct {
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+}
+
+func newPipes() *pipes { return &pipes{connections: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.connections:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+// dial connects, unless the context says how the connection breaks.
+func (p *pipes) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	breaks, _ := ctx.Value(breaking{}).(string)
+	if breaks == "refused" {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: p.Addr(), Err: syscall.ECONNREFUSED}
+	}
+	client, server := net.Pipe()
+	select {
+	case p.connections <- server:
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if breaks == "reset" {
+		return resetting{client}, nil
+	}
+	return client, nil
+}
+
+// breaking is the key of how the connection of a request breaks.
+type breaking struct{}
+
+// resetting is a connection over which a request can be sent, and which is reset before an answer comes.
+type resetting struct{ net.Conn }
+
+func (r resetting) Read([]byte) (int, error) {
+	_, err := r.Conn.Read(make([]byte, 1)) // the server has carried the request out
+	if err == nil {
+		err = syscall.ECONNRESET
+	}
+	_ = r.Close()
+	return 0, &net.OpError{Op: "read", Net: "tcp", Err: err}
+}
+
+// sent is a request as the client saw it: what it was for, and when it was sent and answered.
+type sent struct {
+	what, pod  string // no pod of an event
+	begin, end time.Time
+}
+
+// recorder notes the requests of a client and breaks those that it is to break.
+type recorder struct {
+	to http.RoundTripper
+	// breaks returns how the connection of a request breaks; empty if it does not.
+	breaks func(what, pod string) string
+
+	mu   sync.Mutex
+	sent []sent
+}
+
+func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
+	s := sent{begin: time.Now()}
+	s.what, s.pod = kindOf(request.Method, request.URL.Path)
+	if how := r.breaks(s.what, s.pod); how != "" {
+		request = request.WithContext(context.WithValue(request.Context(), breaking{}, how))
+	}
+	response, err := r.to.RoundTrip(request)
+	s.end = time.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.sent = append(r.sent, s)
+	return response, err
+}
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// take returns what was logged since it was last called.
+func (l *lines) take() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text.Next(l.text.Len()))
+}
+
+// inMemory is a Commit that runs in a bubble with the real client and a server in memory.
+type inMemory struct {
+	*commit.Commit
+	server   *server
+	recorder *recorder
+	outcomes outcomes
+	log      *lines
+	stop     func()
+}
+
+// newInMemory starts one. The caller must call stop.
+func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
+	t.Helper()
+	m := &inMemory{server: &server{bound: map[string]string{}}, recorder: &recorder{breaks: func(string, string) string { return "" }}, outcomes: make(outcomes, 100), log: &lines{}}
+	m.server.changed = sync.NewCond(&m.server.mu)
+	listener := newPipes()
+	web := &http.Server{Handler: m.server}
+	web.SetKeepAlivesEnabled(false) // so that the client repeats nothing by itself on another connection
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			t.Error(err)
+		}
+	})
+	access, err := kube.Access(kube.ClientConfig{Master: "http://127.0.0.1", ContentType: "application/json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access.Dial = listener.dial
+	access.Wrap(func(to http.RoundTripper) http.RoundTripper {
+		m.recorder.to = to
+		return m.recorder
+	})
+	client, err := kube.Connect(access)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writer, err := kube.NewWriter(client)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := commit.Config{
+		Writer: writer, Binder: binder, Results: m.outcomes, Log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(m.log))),
+		InFlight: 1, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
+		Timeout: 10 * time.Second, EventPause: 2 * time.Second, Drain: 5 * time.Second,
+	}
+	if change != nil {
+		change(&config)
+	}
+	if m.Commit, err = commit.New(config); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		m.Run(ctx)
+	}()
+	m.stop = sync.OnceFunc(func() {
+		cancel(errors.New("the test is over"))
+		<-done
+		if err := m.Audit(); err != nil {
+			t.Error(err)
+		}
+		_ = web.Close()
+		running.Wait()
+	})
+	return m
+}
+
+var errorLine = regexp.MustCompile(`(?m)^E.*?\] "([^"]*)"`)
+
+// errorsLogged returns the messages of the errors that were logged since it was last called, each once, in order.
+func (m *inMemory) errorsLogged() []string {
+	var messages []string
+	for _, match := range errorLine.FindAllStringSubmatch(m.log.take(), -1) {
+		if message, _, _ := strings.Cut(match[1], ","); !slices.Contains(messages, message) {
+			messages = append(messages, message)
+		}
+	}
+	return messages
+}

@@ -1,0 +1,103 @@
+package commit_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestStopTakes stops while the API server gives one answer to all requests of a kind, half a second after the first, and states how long Run goes on, how what
+// was decided ends, how many statuses and events failed and were dropped, and what is logged. There are 5 s to finish writes.
+func TestStopTakes(t *testing.T) {
+	// What was held back by then of errors that repeat is logged at the end, so a question's error is.
+	for _, row := range []struct {
+		kind, how string
+		takes     time.Duration
+		end       string
+		counts    string
+		logged    string
+	}{
+		{"binding", "garbage", 0, "bound", "0+0 0+0", ""},
+		{"binding", "silent", 5 * time.Second, "failed", "0+0 0+0", ""},
+		{"binding", "429after7", 0, "failed", "0+0 0+0", ""},
+		{"stored binding", "silent", 5 * time.Second, "failed", "0+0 0+0", ""},
+		{"question", "garbage", 0, "failed", "0+0 0+0", "It is still open whether a pod is bound"},
+		{"question", "silent", 5 * time.Second, "failed", "0+0 0+0", ""},
+		{"condition", "silent", 5 * time.Second, "given up", "1+0 0+1", ""},
+		{"condition", "500", 5 * time.Second, "waits", "0+1 0+0", ""},
+		{"condition", "429after7", 5 * time.Second, "waits", "0+1 0+1", ""},
+		{"condition", "hangup", 1500 * time.Millisecond, "given up", "1+0 0+0", "Gave up writing"}, // after its pause it is tried once more
+		{"event", "silent", 5 * time.Second, "given up", "0+0 1+0", ""},
+		{"event", "500", 5 * time.Second, "waits", "0+0 0+1", ""},
+		{"event", "hangup", 1500 * time.Millisecond, "given up", "0+0 1+0", "Gave up writing"},
+		{"series", "500", 5 * time.Second, "waits", "0+0 0+1", ""},
+		{"victim's condition", "silent", 5 * time.Second, "kept", "0+1 0+1", ""},
+		{"victim's condition", "429", 0, "kept", "0+0 0+0", ""},
+		{"victim", "silent", 5 * time.Second, "kept", "0+1 0+1", ""},
+		{"victim", "429", 0, "kept", "0+0 0+0", ""},
+	} {
+		t.Run(row.kind+"/"+row.how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newInMemory(t, nil)
+				m.misbehave(row.kind, row.how)
+				answerKinds[row.kind].start(m)
+				time.Sleep(500 * time.Millisecond)
+				synctest.Wait()
+				m.log.take()
+				began := time.Now()
+				m.stop()
+				if took := time.Since(began); took < row.takes || took > row.takes+row.takes/7 {
+					t.Errorf("it takes %s, want %s", took, row.takes)
+				}
+				if end := endOf(row.kind, m); end != row.end {
+					t.Errorf("it ends as %q, want %q", end, row.end)
+				}
+				s := m.Stats()
+				counts := fmt.Sprintf("%d+%d %d+%d", s.StatusesFailed, s.StatusesDropped, s.EventsFailed, s.EventsDropped)
+				if counts != row.counts {
+					t.Errorf("statuses and events that failed and were dropped: %s, want %s", counts, row.counts)
+				}
+				if logged := strings.Join(m.errorsLogged(), "; "); logged != row.logged {
+					t.Errorf("logged %q, want %q", logged, row.logged)
+				}
+			})
+		})
+	}
+}
+
+// TestMergedConditions decides four times about a pod while the API server fails at its condition: only the newest is written, and with it the nomination that
+// only the second decision said something about. When the process stops, nothing is left over.
+func TestMergedConditions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newInMemory(t, nil)
+		defer m.stop()
+		m.misbehave("condition", "500")
+		var well atomic.Bool
+		fails := m.server.answer
+		m.server.answer = func(w http.ResponseWriter, h *http.Request, r request) bool { return !well.Load() && fails(w, h, r) }
+		pod := podNamed("p")
+		m.Start(rejected(pod, 1))
+		synctest.Wait()
+		m.Start(nominated(pod, "a"))
+		m.Start(rejected(pod, 3))
+		m.Start(rejected(pod, 4))
+		time.Sleep(5 * time.Millisecond) // before the next try
+		well.Store(true)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		var bodies []string
+		for _, r := range m.server.got("status") {
+			bodies = append(bodies, r.body)
+		}
+		if len(bodies) != 2 || !strings.Contains(bodies[1], "0/4 nodes are available") || !strings.Contains(bodies[1], `"nominatedNodeName":"a"`) || strings.Contains(bodies[0], "nominated") {
+			t.Errorf("statuses written: %q", bodies)
+		}
+		if s := m.Stats(); s.Statuses != 1 || s.StatusesFailed != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// fault is one change of a file.
+type fault struct {
+	// id names it without a line, so that it stays the same while other code changes: file, function, the change, and which of several alike.
+	id    string
+	path  string
+	line  int
+	begin int    // offset
+	code  []byte // of the whole file, with the fault
+}
+
+// swaps are the operators that are replaced by others.
+var swaps = map[token.Token]token.Token{
+	token.EQL: token.NEQ, token.NEQ: token.EQL, token.LSS: token.LEQ, token.LEQ: token.LSS, token.GTR: token.GEQ, token.GEQ: token.GTR,
+	token.ADD: token.SUB, token.SUB: token.ADD, token.MUL: token.QUO, token.QUO: token.MUL, token.LAND: token.LOR, token.LOR: token.LAND,
+}
+
+// finder collects the faults of a file.
+type finder struct {
+	path     string
+	code     []byte
+	files    *token.FileSet
+	function string
+	seen     map[string]int
+	faults   []fault
+}
+
+// faultsOf returns the faults that can be put into a file: conditions are negated, operators swapped, constants changed, statements and cases dropped, and functions
+// return zero values at once. Some do not compile.
+func faultsOf(path string, code []byte) ([]fault, error) {
+	f := &finder{path: path, code: code, files: token.NewFileSet(), seen: map[string]int{}}
+	file, err := parser.ParseFile(f.files, path, code, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range file.Decls {
+		switch d := d.(type) {
+		case *ast.FuncDecl:
+			f.function = d.Name.Name
+			if d.Body != nil && len(d.Body.List) > 0 {
+				f.returns(d)
+				ast.Inspect(d.Body, f.inspect)
+			}
+		case *ast.GenDecl:
+			f.function = d.Tok.String()
+			if d.Tok == token.CONST || d.Tok == token.VAR {
+				ast.Inspect(d, f.inspect)
+			}
+		}
+	}
+	return f.faults, nil
+}
+
+func (f *finder) offset(p token.Pos) int { return f.files.Position(p).Offset }
+
+// add notes a fault that puts a text in the place of what stands between two positions.
+func (f *finder) add(kind string, from, to token.Pos, text string) {
+	begin, end := f.offset(from), f.offset(to)
+	id := fmt.Sprintf("%s:%s: %s %s", f.path[strings.LastIndex(f.path, "/")+1:], f.function, kind, short(string(f.code[begin:end])))
+	if f.seen[id]++; f.seen[id] > 1 {
+		id += fmt.Sprint(" #", f.seen[id])
+	}
+	f.faults = append(f.faults, fault{
+		id: id, path: f.path, line: f.files.Position(from).Line, begin: begin, code: slices.Concat(f.code[:begin], []byte(text), f.code[end:]),
+	})
+}
+
+// short puts a text into one short line.
+func short(text string) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > 70 {
+		return string(runes[:70]) + "..."
+	}
+	return text
+}
+
+func (f *finder) text(n ast.Node) string { return string(f.code[f.offset(n.Pos()):f.offset(n.End())]) }
+
+// returns has a function return zero values at once.
+func (f *finder) returns(d *ast.FuncDecl) {
+	var values []string
+	if d.Type.Results != nil {
+		for _, r := range d.Type.Results.List {
+			for range max(1, len(r.Names)) {
+				values = append(values, "*new("+f.text(r.Type)+")")
+			}
+		}
+	}
+	at := d.Body.Lbrace + 1
+	f.add("return at once", at, at, " if true { return "+strings.Join(values, ", ")+" };")
+}
+
+func (f *finder) inspect(n ast.Node) bool {
+	switch n := n.(type) {
+	case *ast.BinaryExpr:
+		if to, ok := swaps[n.Op]; ok {
+			f.swap(n, to)
+		}
+	case *ast.IfStmt:
+		f.add("negate", n.Cond.Pos(), n.Cond.End(), "!("+f.text(n.Cond)+")")
+	case *ast.ForStmt:
+		if n.Cond != nil {
+			f.add("never", n.Cond.Pos(), n.Cond.End(), "false && ("+f.text(n.Cond)+")")
+		}
+	case *ast.BasicLit:
+		if n.Kind == token.INT {
+			f.add("one more than", n.Pos(), n.End(), "("+n.Value+" + 1)")
+		}
+		if n.Kind == token.STRING && n.Value != `""` {
+			if value, err := strconv.Unquote(n.Value); err == nil {
+				f.add("another text than", n.Pos(), n.End(), strconv.Quote(value+"~"))
+			}
+		}
+	case *ast.Ident:
+		switch n.Name {
+		case "true":
+			f.add("not", n.Pos(), n.End(), "false")
+		case "false":
+			f.add("not", n.Pos(), n.End(), "true")
+		}
+	case *ast.BlockStmt:
+		f.drop(n.List)
+	case *ast.CaseClause:
+		f.add("drop", n.Pos(), n.End(), "")
+		f.drop(n.Body)
+	case *ast.CommClause:
+		f.add("drop", n.Pos(), n.End(), "")
+		f.drop(n.Body)
+	case *ast.ImportSpec, *ast.Field: // tags and types
+		return false
+	}
+	return true
+}
+
+// swap replaces an operator.
+func (f *finder) swap(n *ast.BinaryExpr, to token.Token) {
+	text := f.text(n.X) + " " + to.String() + " " + f.text(n.Y)
+	f.add("swap "+n.Op.String()+" in", n.Pos(), n.End(), text)
+}
+
+// drop drops each statement of a list that declares nothing.
+func (f *finder) drop(list []ast.Stmt) {
+	for _, s := range list {
+		switch s := s.(type) {
+		case *ast.ExprStmt, *ast.IncDecStmt, *ast.SendStmt, *ast.DeferStmt, *ast.GoStmt, *ast.BranchStmt:
+			f.add("drop", s.Pos(), s.End(), "")
+		case *ast.AssignStmt:
+			if s.Tok != token.DEFINE {
+				f.add("drop", s.Pos(), s.End(), "")
+			}
+		}
+	}
+}
