@@ -84,7 +84,8 @@ func (g *gang) activateOthers(ctx context.Context, pod *v1.Pod) error {
 	}
 	others := map[string]*v1.Pod{}
 	for _, member := range members {
-		if member.UID != pod.UID && member.Spec.NodeName == "" {
+		// Who waits at Permit would be tried again after its rejection, and activate the others again, for ever.
+		if member.UID != pod.UID && member.Spec.NodeName == "" && g.handle.GetWaitingPod(member.UID) == nil {
 			others[member.Namespace+"/"+member.Name] = member
 		}
 	}

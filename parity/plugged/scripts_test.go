@@ -36,8 +36,10 @@ var scripts = map[string]script{
 
 // gangScript has a group that is complete, and one that is given up after a timeout and is completed then.
 func gangScript(ctx context.Context, s *stage) error {
+	// Of a group the first member runs into its timeout, and takes the others with it.
+	timeouts := []string{"3s", "1m", "1m"}
 	member := func(group string, i int) *v1.Pod {
-		return s.pod(fmt.Sprintf("%s-%d", group, i), 1, labelled(GroupLabel, group), annotated(SizeAnnotation, "3"), annotated(TimeoutAnnotation, "4s"))
+		return s.pod(fmt.Sprintf("%s-%d", group, i), 1, labelled(GroupLabel, group), annotated(SizeAnnotation, "3"), annotated(TimeoutAnnotation, timeouts[i]))
 	}
 	if err := s.create(ctx, member("complete", 0), member("complete", 1), member("complete", 2)); err != nil {
 		return err
@@ -45,7 +47,6 @@ func gangScript(ctx context.Context, s *stage) error {
 	if err := s.bound(ctx, "complete-0", "complete-1", "complete-2"); err != nil {
 		return err
 	}
-	// The first member is the one that runs into its timeout: the second does not come before the first waits.
 	for i := range 2 {
 		if err := s.create(ctx, member("late", i)); err != nil {
 			return err

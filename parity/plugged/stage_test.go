@@ -179,7 +179,8 @@ func (s *stage) failedScheduling(ctx context.Context, name, text string) error {
 		}
 		texts = nil
 		for _, e := range events.Items {
-			if e.Regarding.Name == name && e.Reason == "FailedScheduling" {
+			// While its victims go, kube-scheduler tries a pod again at events that Berth has it wait out.
+			if e.Regarding.Name == name && e.Reason == "FailedScheduling" && !strings.Contains(e.Note, "a terminating pod on the nominated node") {
 				texts = append(texts, e.Note)
 			}
 		}
