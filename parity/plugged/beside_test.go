@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,18 +29,18 @@ import (
 // binEnv names the folder of the built programs. "make beside" sets it.
 const binEnv = "BERTH_E2E_BIN"
 
-// TestBesideKubeScheduler runs the same scripts under kube-scheduler and under Berth, both with the plugins of this package, against one API server, and
-// compares what comes of them: nodes, conditions, events, evictions, annotations.
+// TestBesideKubeScheduler runs the same scripts under kube-scheduler and under Berth, both with the plugins of this package and of parity/moved, against one API
+// server, and compares what comes of them: nodes, conditions, events, evictions, annotations.
 func TestBesideKubeScheduler(t *testing.T) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {
-		t.Skipf("%s does not name a folder with devcluster, plugged-kube-scheduler and plugged-berth, as make beside does", binEnv)
+		t.Skipf("%s does not name a folder with devcluster, moved-kube-scheduler and moved-berth, as make beside does", binEnv)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 	defer cancel()
 	f := startFloor(ctx, t, bin)
-	want := f.play(ctx, t, "plugged-kube-scheduler", "upstream")
-	got := f.play(ctx, t, "plugged-berth", "berth")
+	want := f.play(ctx, t, "moved-kube-scheduler", "upstream")
+	got := f.play(ctx, t, "moved-berth", "berth")
 	for _, name := range slices.Sorted(maps.Keys(scripts)) {
 		t.Run(name, func(t *testing.T) {
 			if len(want[name]) == 0 {
@@ -110,8 +112,23 @@ func startFloor(ctx context.Context, t *testing.T, bin string) *floor {
 		must(err)
 	}
 	must(f.define(ctx, ZonesResource, "NodeZone", "Cluster"))
-	must(os.WriteFile(f.config, []byte(configuration(cluster.Kubeconfig)), 0o600))
+	must(f.define(ctx, podGroups, "PodGroup", "Namespaced"))
+	watcher := httptest.NewServer(loads(f.nodes["packing"]))
+	t.Cleanup(watcher.Close)
+	must(os.WriteFile(f.config, []byte(strings.ReplaceAll(configuration(cluster.Kubeconfig), "WATCHER", watcher.URL)), 0o600))
 	return f
+}
+
+// loads answers as load-watcher does: the first node has little load, the second a bit less than is wanted, the third too much.
+func loads(nodes []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var text []string
+		for i, percent := range []int{20, 45, 80} {
+			text = append(text, fmt.Sprintf(`%q:{"metrics":[{"name":"cpu","type":"CPU","operator":"Latest","value":%d}]}`, nodes[i], percent))
+		}
+		now := time.Now().Unix()
+		_, _ = fmt.Fprintf(w, `{"timestamp":%d,"window":{"duration":"15m","start":%d,"end":%d},"source":"test","data":{"NodeMetricsMap":{%s}}}`, now, now-900, now, strings.Join(text, ","))
+	})
 }
 
 // configuration has a profile for each script, named after it.
@@ -179,22 +196,22 @@ func (f *floor) play(ctx context.Context, t *testing.T, program, side string) ma
 		t.Fatal(err)
 	}
 	t.Cleanup(process.Kill)
-	ctx, cancel := context.WithCancelCause(ctx)
+	scheduling, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
 		select {
 		case <-process.Exited():
 			cancel(fmt.Errorf("%s has ended", program))
-		case <-ctx.Done():
+		case <-scheduling.Done():
 		}
 	}()
 	began := time.Now()
 	var group sync.WaitGroup
 	for name, s := range stages {
 		group.Go(func() {
-			if err := scripts[name].run(ctx, s); err != nil {
+			if err := scripts[name].run(scheduling, s); err != nil {
 				t.Errorf("%s under %s: %v", name, program, err)
-				s.note("%s failed", program)
+				s.note("the script failed under %s", program)
 			}
 		})
 	}

@@ -3,6 +3,7 @@ package plugged
 import (
 	"context"
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 
@@ -22,7 +23,15 @@ type script struct {
 	run     func(context.Context, *stage) error
 }
 
-var scripts = map[string]script{
+// scripts are all of them, by name.
+var scripts = func() map[string]script {
+	all := maps.Clone(ownScripts)
+	maps.Copy(all, movedScripts)
+	return all
+}()
+
+// ownScripts are for the plugins of this package.
+var ownScripts = map[string]script{
 	"gang":     {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Gang}]}}`, run: gangScript},
 	"quota":    {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Quota}]}}`, config: `[{name: Quota, args: {cpus: 4}}]`, run: quotaScript},
 	"load":     {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: Load}]}}`, run: loadScript},
