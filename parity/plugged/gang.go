@@ -22,6 +22,8 @@ const (
 	GroupLabel        = "plugged.example.com/group"
 	SizeAnnotation    = "plugged.example.com/size"
 	TimeoutAnnotation = "plugged.example.com/timeout"
+	// PersistAnnotation has a group that was given up tried again without a further member.
+	PersistAnnotation = "plugged.example.com/persist"
 )
 
 type gang struct {
@@ -84,8 +86,9 @@ func (g *gang) activateOthers(ctx context.Context, pod *v1.Pod) error {
 	}
 	others := map[string]*v1.Pod{}
 	for _, member := range members {
-		// Who waits at Permit would be tried again after its rejection, and activate the others again, for ever.
-		if member.UID != pod.UID && member.Spec.NodeName == "" && g.handle.GetWaitingPod(member.UID) == nil {
+		// Who is activated while it waits at Permit is tried again after its rejection, and activates the others again, for ever.
+		skip := annotation(pod, PersistAnnotation) == "" && g.handle.GetWaitingPod(member.UID) != nil
+		if member.UID != pod.UID && member.Spec.NodeName == "" && !skip {
 			others[member.Namespace+"/"+member.Name] = member
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"regexp"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +34,7 @@ var scripts = func() map[string]script {
 // ownScripts are for the plugins of this package.
 var ownScripts = map[string]script{
 	"gang":     {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Gang}]}}`, run: gangScript},
+	"persist":  {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Gang}]}}`, run: persistScript},
 	"quota":    {nodes: 1, plugins: `{multiPoint: {enabled: [{name: Quota}]}}`, config: `[{name: Quota, args: {cpus: 4}}]`, run: quotaScript},
 	"load":     {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: Load}]}}`, run: loadScript},
 	"zones":    {nodes: 2, plugins: `{multiPoint: {enabled: [{name: Zones}]}}`, objects: closedZones, run: zonesScript},
@@ -76,6 +78,34 @@ func gangScript(ctx context.Context, s *stage) error {
 		return err
 	}
 	return s.bound(ctx, "late-0", "late-1", "late-2")
+}
+
+// persistScript has a group whose members activate each other while they wait, so that it is tried again after it was given up.
+func persistScript(ctx context.Context, s *stage) error {
+	waits := func(p *v1.Pod) bool { return p.Status.NominatedNodeName != "" }
+	for i, timeout := range []string{"3s", "1m"} {
+		name := fmt.Sprintf("pod-%d", i)
+		err := s.create(ctx, s.pod(name, 1, labelled(GroupLabel, "all"), annotated(SizeAnnotation, "3"), annotated(TimeoutAnnotation, timeout), annotated(PersistAnnotation, "yes")))
+		if err != nil {
+			return err
+		}
+		if _, err := s.until(ctx, name, "waiting at Permit", waits); err != nil {
+			return err
+		}
+	}
+	for i, why := range []string{"timeout", "the group is incomplete"} {
+		pod, err := s.until(ctx, fmt.Sprintf("pod-%d", i), "given up, and waiting at Permit again", func(p *v1.Pod) bool {
+			return strings.Contains(scheduled(p), why) && waits(p)
+		})
+		if err != nil {
+			return err
+		}
+		s.note("pod-%d waits again for %s, %s", i, pod.Status.NominatedNodeName, scheduled(pod))
+	}
+	if err := s.create(ctx, s.pod("pod-2", 1, labelled(GroupLabel, "all"), annotated(SizeAnnotation, "3"), annotated(TimeoutAnnotation, "1m"))); err != nil {
+		return err
+	}
+	return s.bound(ctx, "pod-0", "pod-1", "pod-2")
 }
 
 // quotaScript has a pod that is one too many for its namespace, and one that is important enough to evict others until the namespace has room.
