@@ -59,7 +59,7 @@ lint: ## gofmt and go vet; golangci-lint too where it is installed
 	$(GO) vet ./...
 	@if command -v golangci-lint >/dev/null; then golangci-lint run; fi
 
-beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler ## tests that hold Berth against kube-scheduler: a slice of make parity, and the surface
+beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## tests that hold Berth against kube-scheduler: a slice of make parity, the surface, plugins from outside
 	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 20m ./...
 
 monitoring: ## dashboards and rules for Prometheus: every expression against what a scheduler serves
@@ -96,6 +96,14 @@ $(BIN)/plugged-kube-scheduler: $(shell find parity/plugged -name '*.go' 2>/dev/n
 
 $(BIN)/plugged-berth: $(shell find app framework internal parity/plugged -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum
 	cd parity && $(GO) build -ldflags='-s -w' -o $(abspath $@) ./plugged/berth
+
+MOVED := $(GO) run ./move $(abspath $(BIN))/moved && $(GO) build -modfile=$(abspath $(BIN))/moved/go.mod -ldflags='-s -w' -o # a copy of scheduler-plugins for today's Kubernetes, which then is built
+
+$(BIN)/moved-kube-scheduler: $(shell find parity/plugged parity/moved -name '*.go' 2>/dev/null) parity/moved/go.mod parity/moved/go.sum
+	cd parity/moved && $(MOVED) $(abspath $@) ./kube-scheduler
+
+$(BIN)/moved-berth: $(shell find app framework internal parity/plugged parity/moved -name '*.go' 2>/dev/null) go.mod go.sum parity/moved/go.mod parity/moved/go.sum
+	cd parity/moved && $(MOVED) $(abspath $@) ./berth
 
 $(BIN)/parity: $(shell find app internal parity -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum
 	@echo 'building the comparison with kube-scheduler (2 minutes on 2 cores the first time)' >&2

@@ -17,6 +17,16 @@ type Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk
 // Plugins are the factories of all plugins, by name.
 func Plugins() map[string]Factory {
 	return map[string]Factory{
-		TrivialName: newTrivial,
+		TrivialName:        newTrivial,
+		OrderedName:        newOrdered,
+		GangName:           newGang,
+		QuotaName:          newQuota,
+		LoadName:           newLoad,
+		ZonesName:          newZones,
+		SkippingBinderName: newSkippingBinder,
+		CustomBinderName:   newCustomBinder,
+		GateName:           newGate,
+		NominatorName:      newNominator,
+		RecordName:         newRecord,
 	}
 }

@@ -1,0 +1,154 @@
+// Command move copies the module sigs.k8s.io/scheduler-plugins from the module cache and brings the copy from Kubernetes 1.34 to 1.37, as docs/plugins.md
+// says how to: interfaces come from k8s.io/kube-scheduler/framework. It also writes a go.mod that has the copy in the module's place, for go build -modfile.
+//
+// It takes the folder to write to. It owns that folder and writes it anew. What it changes is this file's tables and nothing else.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+)
+
+const (
+	module    = "sigs.k8s.io/scheduler-plugins"
+	oldImport = `"k8s.io/kubernetes/pkg/scheduler/framework"`
+	newImport = `fwk "k8s.io/kube-scheduler/framework"`
+)
+
+// stays are the names that are still in the old package; all others have moved to the new one.
+var stays = map[string]bool{
+	"CycleState": true, "GetPodKey": true, "NewPodInfo": true, "NewResource": true, "NodeInfo": true, "PodsToActivate": true, "PodsToActivateKey": true, "Resource": true,
+}
+
+// edit is a change of a file that is more than a name's package.
+type edit struct{ file, from, to string }
+
+// edits are what changed in the interfaces between 1.34 and 1.37, by the file that it matters to.
+var edits = []edit{
+	// A queue holds entities, which may be groups of pods; what holds a pod has a method for it.
+	{"pkg/coscheduling/coscheduling.go", "podInfo1, podInfo2 fwk.QueuedPodInfo) bool {", "entity1, entity2 fwk.QueuedEntityInfo) bool {\n" +
+		"\ttype holder interface {\n\t\tfwk.QueuedEntityInfo\n\t\tGetPodInfo() fwk.PodInfo\n\t}\n\tpodInfo1, podInfo2 := entity1.(holder), entity2.(holder)"},
+}
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: move FOLDER")
+		os.Exit(2)
+	}
+	if err := move(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "move:", err)
+		os.Exit(1)
+	}
+}
+
+func move(to string) error {
+	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
+	if err != nil {
+		return fmt.Errorf("find %s: %w", module, err)
+	}
+	dir := regexp.MustCompile(`"Dir": "(.*)"`).FindSubmatch(out)
+	if dir == nil {
+		return fmt.Errorf("find %s: go mod download prints no folder:\n%s", module, out)
+	}
+	if err := os.RemoveAll(to); err != nil {
+		return err
+	}
+	done := make([]bool, len(edits))
+	from := string(dir[1])
+	for _, folder := range []string{"apis", "pkg"} {
+		err = filepath.WalkDir(filepath.Join(from, folder), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			name, err := filepath.Rel(from, path)
+			if err != nil {
+				return err
+			}
+			text, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			return write(filepath.Join(to, "scheduler-plugins", name), moved(name, string(text), done))
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for i, ok := range done {
+		if !ok {
+			return fmt.Errorf("%s no longer has %q", edits[i].file, edits[i].from)
+		}
+	}
+	for _, name := range []string{"go.mod", "LICENSE"} {
+		text, err := os.ReadFile(filepath.Join(from, name))
+		if err != nil {
+			return err
+		}
+		if err := write(filepath.Join(to, "scheduler-plugins", name), string(text)); err != nil {
+			return err
+		}
+	}
+	return writeModule(to)
+}
+
+var selector = regexp.MustCompile(`\bframework\.([A-Z]\w*)`)
+
+// moved is the text of a file as it must be for Kubernetes 1.37.
+func moved(name, text string, done []bool) string {
+	if strings.Contains(text, oldImport) {
+		text = selector.ReplaceAllStringFunc(text, func(s string) string {
+			if stays[strings.TrimPrefix(s, "framework.")] {
+				return s
+			}
+			return "fwk." + strings.TrimPrefix(s, "framework.")
+		})
+		replacement := ""
+		if selector.MatchString(strings.ReplaceAll(text, oldImport, "")) {
+			replacement = oldImport
+		}
+		if strings.Contains(text, "fwk.") && !strings.Contains(text, newImport) {
+			replacement = newImport + "\n\t" + replacement
+		}
+		text = strings.Replace(text, oldImport, replacement, 1)
+	}
+	for i, e := range edits {
+		if e.file == filepath.ToSlash(name) && strings.Contains(text, e.from) {
+			text, done[i] = strings.Replace(text, e.from, e.to, 1), true
+		}
+	}
+	return text
+}
+
+// writeModule writes a go.mod, and a go.sum beside it, that say where the copy is. The paths in it are still relative to this module.
+func writeModule(to string) error {
+	text, err := os.ReadFile("go.mod")
+	if err != nil {
+		return err
+	}
+	copied, err := filepath.Abs(filepath.Join(to, "scheduler-plugins"))
+	if err != nil {
+		return err
+	}
+	text = append(bytes.TrimSpace(text), fmt.Appendf(nil, "\n\nreplace %s => %s\n", module, copied)...)
+	if err := write(filepath.Join(to, "go.mod"), string(text)); err != nil {
+		return err
+	}
+	sums, err := os.ReadFile("go.sum")
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(to, "go.sum"), string(sums))
+}
+
+func write(path, text string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, []byte(text), 0o644)
+}

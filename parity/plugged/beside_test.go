@@ -1,0 +1,235 @@
+package plugged
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
+)
+
+// binEnv names the folder of the built programs. "make beside" sets it.
+const binEnv = "BERTH_E2E_BIN"
+
+// TestBesideKubeScheduler runs the same scripts under kube-scheduler and under Berth, both with the plugins of this package and of parity/moved, against one API
+// server, and compares what comes of them: nodes, conditions, events, evictions, annotations.
+func TestBesideKubeScheduler(t *testing.T) {
+	bin := os.Getenv(binEnv)
+	if bin == "" {
+		t.Skipf("%s does not name a folder with devcluster, moved-kube-scheduler and moved-berth, as make beside does", binEnv)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+	defer cancel()
+	f := startFloor(ctx, t, bin)
+	want := f.play(ctx, t, "moved-kube-scheduler", "upstream")
+	got := f.play(ctx, t, "moved-berth", "berth")
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		t.Run(name, func(t *testing.T) {
+			if len(want[name]) == 0 {
+				t.Error("the script noted nothing")
+			}
+			if diff := cmp.Diff(want[name], got[name]); diff != "" {
+				t.Errorf("kube-scheduler (-), Berth (+):\n%s", diff)
+			}
+			t.Logf("\n%s", strings.Join(got[name], "\n"))
+		})
+	}
+}
+
+// floor is a cluster whose nodes are divided among the scripts.
+type floor struct {
+	cluster *rig.Cluster
+	bin     string
+	clients kubernetes.Interface
+	dynamic dynamic.Interface
+	nodes   map[string][]string // by script
+	config  string
+}
+
+func startFloor(ctx context.Context, t *testing.T, bin string) *floor {
+	t.Helper()
+	total := 0
+	for _, s := range scripts {
+		total += s.nodes
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	cluster, err := rig.StartCluster(ctx, bin, nil, "--nodes", fmt.Sprint(total), "--node-shape", "uniform", "--data-dir", filepath.Join(t.TempDir(), "cluster"))
+	must(err)
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	f := &floor{cluster: cluster, bin: bin, nodes: map[string][]string{}, config: filepath.Join(t.TempDir(), "config.yaml")}
+	f.clients, err = cluster.Client()
+	must(err)
+	config, err := rig.Config(cluster.Kubeconfig)
+	must(err)
+	config.ContentType = "application/json"
+	f.dynamic, err = dynamic.NewForConfig(config)
+	must(err)
+
+	list, err := f.clients.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	must(err)
+	if len(list.Items) != total {
+		t.Fatalf("the cluster has %d nodes and not %d", len(list.Items), total)
+	}
+	free := list.Items
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		for range scripts[name].nodes {
+			must((&stage{clients: f.clients}).labelNode(ctx, free[0].Name, poolLabel, name))
+			f.nodes[name] = append(f.nodes[name], free[0].Name)
+			free = free[1:]
+		}
+	}
+	for _, priority := range []int32{10, 11, 12, 13, 20} {
+		_, err := f.clients.SchedulingV1().PriorityClasses().Create(ctx, &schedulingv1.PriorityClass{
+			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("plugged-%d", priority)}, Value: priority,
+		}, metav1.CreateOptions{})
+		must(err)
+	}
+	must(f.define(ctx, ZonesResource, "NodeZone", "Cluster"))
+	must(f.define(ctx, podGroups, "PodGroup", "Namespaced"))
+	watcher := httptest.NewServer(loads(f.nodes["packing"]))
+	t.Cleanup(watcher.Close)
+	must(os.WriteFile(f.config, []byte(strings.ReplaceAll(configuration(cluster.Kubeconfig), "WATCHER", watcher.URL)), 0o600))
+	return f
+}
+
+// loads answers as load-watcher does: the first node has little load, the second a bit less than is wanted, the third too much.
+func loads(nodes []string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		var text []string
+		for i, percent := range []int{20, 45, 80} {
+			text = append(text, fmt.Sprintf(`%q:{"metrics":[{"name":"cpu","type":"CPU","operator":"Latest","value":%d}]}`, nodes[i], percent))
+		}
+		now := time.Now().Unix()
+		_, _ = fmt.Fprintf(w, `{"timestamp":%d,"window":{"duration":"15m","start":%d,"end":%d},"source":"test","data":{"NodeMetricsMap":{%s}}}`, now, now-900, now, strings.Join(text, ","))
+	})
+}
+
+// configuration has a profile for each script, named after it.
+func configuration(kubeconfig string) string {
+	var text strings.Builder
+	fmt.Fprintf(&text, `
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+clientConnection: {kubeconfig: %q, qps: 1000, burst: 1000}
+leaderElection: {leaderElect: false}
+podInitialBackoffSeconds: 1
+podMaxBackoffSeconds: 1
+profiles:
+`, kubeconfig)
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		s := scripts[name]
+		order := `{queueSort: {disabled: [{name: "*"}], enabled: [{name: Ordered}]}, ` + strings.TrimPrefix(s.plugins, "{")
+		fmt.Fprintf(&text, "- schedulerName: %s\n  plugins: %s\n", name, order)
+		if s.config != "" {
+			fmt.Fprintf(&text, "  pluginConfig: %s\n", s.config)
+		}
+	}
+	return text.String()
+}
+
+// define creates a custom resource and waits until it is served.
+func (f *floor) define(ctx context.Context, resource schema.GroupVersionResource, kind, scope string) error {
+	definitions := f.dynamic.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
+	name := resource.Resource + "." + resource.Group
+	open := map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
+	_, err := definitions.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+		"metadata": map[string]any{"name": name, "annotations": map[string]any{"api-approved.kubernetes.io": "unapproved, for a test"}},
+		"spec": map[string]any{
+			"group": resource.Group, "scope": scope, "names": map[string]any{"plural": resource.Resource, "singular": strings.ToLower(kind), "kind": kind},
+			"versions": []any{map[string]any{"name": resource.Version, "served": true, "storage": true, "schema": open}},
+		},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return poll(ctx, func() (bool, error) {
+		_, err := f.dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
+		return err == nil, nil
+	})
+}
+
+// play runs all scripts at a time under a scheduler, and returns what they noted.
+func (f *floor) play(ctx context.Context, t *testing.T, program, side string) map[string][]string {
+	t.Helper()
+	stages := map[string]*stage{}
+	for _, name := range slices.Sorted(maps.Keys(scripts)) {
+		s := &stage{clients: f.clients, dynamic: f.dynamic, scheduler: name, namespace: name + "-" + side, nodes: f.nodes[name]}
+		stages[name] = s
+		_, err := f.clients.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.namespace}}, metav1.CreateOptions{})
+		if err == nil && scripts[name].objects != nil {
+			err = scripts[name].objects(ctx, s)
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+	}
+	process, err := rig.Start(nil, filepath.Join(f.bin, program), "--config", f.config, "--secure-port=0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(process.Kill)
+	scheduling, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go func() {
+		select {
+		case <-process.Exited():
+			cancel(fmt.Errorf("%s has ended", program))
+		case <-scheduling.Done():
+		}
+	}()
+	began := time.Now()
+	var group sync.WaitGroup
+	for name, s := range stages {
+		group.Go(func() {
+			if err := scripts[name].run(scheduling, s); err != nil {
+				t.Errorf("%s under %s: %v", name, program, err)
+				s.note("the script failed under %s", program)
+			}
+		})
+	}
+	group.Wait()
+	t.Logf("%s: all scripts in %v", program, time.Since(began).Round(time.Millisecond))
+	if t.Failed() {
+		t.Logf("the end of the log of %s:\n%s", program, process.Log())
+	}
+	notes := map[string][]string{}
+	for name, s := range stages {
+		notes[name] = s.notes
+		if err := rig.DeletePods(ctx, f.clients, s.namespace); err != nil {
+			t.Error(err)
+		}
+		if err := f.clients.CoreV1().ConfigMaps(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	process.End() // both exit with 1 without leader election
+	return notes
+}

@@ -1,0 +1,130 @@
+package plugged
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// These scripts are for plugins of sigs.k8s.io/scheduler-plugins, which parity/moved compiles into both schedulers.
+
+// coschedulingPoints is where Coscheduling is enabled: it could order the queue too, but there is one order for all profiles.
+const coschedulingPoints = `{preFilter: {enabled: [{name: Coscheduling}]}, postFilter: {enabled: [{name: Coscheduling}]}, reserve: {enabled: [{name: Coscheduling}]}, permit: {enabled: [{name: Coscheduling}]}}`
+
+// args are a plugin's arguments with the type by which both schedulers decode them.
+func args(plugin, fields string) string {
+	return fmt.Sprintf("[{name: %s, args: {apiVersion: kubescheduler.config.k8s.io/v1, kind: %sArgs, %s}}]", plugin, plugin, fields)
+}
+
+var movedScripts = map[string]script{
+	"coscheduling": {nodes: 1, plugins: coschedulingPoints, config: args("Coscheduling", "permitWaitingTimeSeconds: 30"), run: coschedulingScript},
+	"allocatable": {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: NodeResourcesAllocatable}]}}`,
+		config:  args("NodeResourcesAllocatable", "mode: Least, resources: [{name: cpu, weight: 1}]"),
+		objects: unequalNodes, run: allocatableScript},
+	"podstate": {nodes: 2, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: PodState}]}}`, run: podStateScript},
+	"packing": {nodes: 3, plugins: `{score: {disabled: [{name: "*"}], enabled: [{name: TargetLoadPacking}]}}`,
+		config: args("TargetLoadPacking", "watcherAddress: WATCHER, targetUtilization: 60"), run: packingScript},
+}
+
+// podGroups is the custom resource of Coscheduling.
+var podGroups = schema.GroupVersionResource{Group: "scheduling.x-k8s.io", Version: "v1alpha1", Resource: "podgroups"}
+
+// coschedulingScript has a group that comes at once, and one whose members are too few before the last comes.
+func coschedulingScript(ctx context.Context, s *stage) error {
+	for _, group := range []string{"complete", "late"} {
+		object := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": podGroups.GroupVersion().String(), "kind": "PodGroup", "metadata": map[string]any{"name": group}, "spec": map[string]any{"minMember": int64(3)},
+		}}
+		if _, err := s.dynamic.Resource(podGroups).Namespace(s.namespace).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	member := func(group string, i int) *v1.Pod {
+		return s.pod(fmt.Sprintf("%s-%d", group, i), 1, labelled("scheduling.x-k8s.io/pod-group", group))
+	}
+	if err := s.create(ctx, member("late", 0)); err != nil {
+		return err
+	}
+	// Now the plugin has seen the groups: it rejects a member because of its group's size.
+	if err := s.pending(ctx, "late-0", "current pods number: 1, minMember of group: 3"); err != nil {
+		return err
+	}
+	if err := s.create(ctx, member("complete", 0), member("complete", 1), member("complete", 2)); err != nil {
+		return err
+	}
+	// The last member wakes those that were rejected before it.
+	for i := range 2 {
+		if err := s.create(ctx, member("late", 1+i)); err != nil {
+			return err
+		}
+		if i == 0 {
+			if err := s.pending(ctx, "late-1", "current pods number: 2, minMember of group: 3"); err != nil {
+				return err
+			}
+		}
+	}
+	return s.bound(ctx, "late-0", "late-1", "late-2")
+}
+
+// unequalNodes takes CPUs from two of three nodes.
+func unequalNodes(ctx context.Context, s *stage) error {
+	for i, cpus := range []string{"16", "8"} {
+		patch := fmt.Appendf(nil, `{"status":{"allocatable":{"cpu":%q}}}`, cpus)
+		if _, err := s.clients.CoreV1().Nodes().Patch(ctx, s.nodes[i], types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allocatableScript fills the nodes from the smallest to the largest.
+func allocatableScript(ctx context.Context, s *stage) error {
+	for i := range 5 {
+		name := fmt.Sprintf("pod-%d", i)
+		if err := s.create(ctx, s.pod(name, 8)); err != nil {
+			return err
+		}
+		if err := s.bound(ctx, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// podStateScript has a pod that is being deleted, and goes on being so, on one of two nodes.
+func podStateScript(ctx context.Context, s *stage) error {
+	const finalizer = "plugged.example.com/stay"
+	leaving := s.pod("leaving", 1, at(s.nodes[1]))
+	leaving.Finalizers = []string{finalizer}
+	if err := s.create(ctx, leaving); err != nil {
+		return err
+	}
+	if err := s.bound(ctx, "leaving"); err != nil {
+		return err
+	}
+	if err := s.remove(ctx, "leaving"); err != nil {
+		return err
+	}
+	err := s.create(ctx, s.pod("next-to-it", 1))
+	if err == nil {
+		err = s.bound(ctx, "next-to-it")
+	}
+	_, stop := s.clients.CoreV1().Pods(s.namespace).Patch(ctx, "leaving", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+	if err == nil {
+		err = stop
+	}
+	return err
+}
+
+// packingScript has nodes with different loads, which a server says as load-watcher does.
+func packingScript(ctx context.Context, s *stage) error {
+	if err := s.create(ctx, s.pod("pod", 1)); err != nil {
+		return err
+	}
+	return s.bound(ctx, "pod")
+}

@@ -1,0 +1,228 @@
+package plugged
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+)
+
+// stage is where a script acts: a namespace, and nodes that no other script's pods go to. It notes what comes of the script, in the order in which the script
+// asks, so that the notes of two schedulers can be compared line by line.
+type stage struct {
+	clients   kubernetes.Interface
+	dynamic   dynamic.Interface
+	scheduler string // also the profile
+	namespace string
+	nodes     []string
+	notes     []string
+}
+
+// poolLabel names the script whose pods go to a node.
+const poolLabel = "plugged.example.com/pool"
+
+func (s *stage) note(format string, args ...any) {
+	// The namespace differs between the schedulers.
+	s.notes = append(s.notes, strings.ReplaceAll(fmt.Sprintf(format, args...), s.namespace, "NAMESPACE"))
+}
+
+// pod is a pod of one container that goes to the script's nodes.
+func (s *stage) pod(name string, cpus int64, change ...func(*v1.Pod)) *v1.Pod {
+	pod := &v1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: s.namespace, Labels: map[string]string{}, Annotations: map[string]string{}},
+		Spec: v1.PodSpec{
+			SchedulerName: s.scheduler, NodeSelector: map[string]string{poolLabel: s.scheduler},
+			Containers: []v1.Container{{
+				Name: "main", Image: "registry.example.com/app",
+				Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: *resource.NewQuantity(cpus, resource.DecimalSI)}},
+			}},
+		},
+	}
+	for _, c := range change {
+		c(pod)
+	}
+	return pod
+}
+
+func annotated(name, value string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Annotations[name] = value }
+}
+
+func labelled(name, value string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Labels[name] = value }
+}
+
+func at(node string) func(*v1.Pod) {
+	return func(p *v1.Pod) { p.Spec.NodeSelector[v1.LabelHostname] = node }
+}
+
+func (s *stage) create(ctx context.Context, pods ...*v1.Pod) error {
+	for _, pod := range pods {
+		if _, err := s.clients.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) remove(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		if err := s.clients.CoreV1().Pods(s.namespace).Delete(ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *stage) labelNode(ctx context.Context, node, label, value string) error {
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%q}}}`, label, value)
+	_, err := s.clients.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// patience is how long a script waits for anything.
+const patience = 45 * time.Second
+
+// until waits until a pod is as wanted.
+func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Pod) bool) (*v1.Pod, error) {
+	var last *v1.Pod
+	err := poll(ctx, func() (bool, error) {
+		pod, err := s.clients.CoreV1().Pods(s.namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return false, err
+		}
+		last = pod
+		return wanted(pod), nil
+	})
+	if err != nil && last != nil {
+		err = fmt.Errorf("%w: node %q, nominated to %q, phase %s, %s", err, last.Spec.NodeName, last.Status.NominatedNodeName, last.Status.Phase, scheduled(last))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait until pod %s is %s: %w", name, what, err)
+	}
+	return last, nil
+}
+
+// poll asks until the answer is yes.
+func poll(ctx context.Context, done func() (bool, error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("not within %v", patience))
+	defer cancel()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		ok, err := done()
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if ok || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// scheduled is a pod's condition PodScheduled as text.
+func scheduled(pod *v1.Pod) string {
+	for _, c := range pod.Status.Conditions {
+		if c.Type == v1.PodScheduled {
+			return fmt.Sprintf("PodScheduled %s %s %q", c.Status, c.Reason, c.Message)
+		}
+	}
+	return "no condition PodScheduled"
+}
+
+// bound waits until the pods run, and notes where, with the annotations that the plugins have written.
+func (s *stage) bound(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		pod, err := s.until(ctx, name, "running", func(p *v1.Pod) bool { return p.Status.Phase == v1.PodRunning || p.Status.Phase == v1.PodFailed })
+		if err != nil {
+			return err
+		}
+		if pod.Status.Phase == v1.PodFailed {
+			return fmt.Errorf("node %s refused pod %s: %s", pod.Spec.NodeName, name, pod.Status.Message)
+		}
+		s.note("%s runs on %s, %s, bound by %q, order %q", name, pod.Spec.NodeName, scheduled(pod), annotation(pod, BoundByAnnotation), annotation(pod, OrderAnnotation))
+	}
+	return nil
+}
+
+// pending waits until a pod's condition has a text, and an event has the same one, and notes both.
+func (s *stage) pending(ctx context.Context, name, text string) error {
+	pod, err := s.until(ctx, name, "pending because of "+text, func(p *v1.Pod) bool { return strings.Contains(scheduled(p), text) })
+	if err != nil {
+		return err
+	}
+	s.note("%s is on %q, nominated to %q, %s", name, pod.Spec.NodeName, pod.Status.NominatedNodeName, scheduled(pod))
+	return s.failedScheduling(ctx, name, text)
+}
+
+// failedScheduling waits for an event FailedScheduling with a text, and notes all different ones of the pod.
+func (s *stage) failedScheduling(ctx context.Context, name, text string) error {
+	var texts []string
+	err := poll(ctx, func() (bool, error) {
+		events, err := s.clients.EventsV1().Events(s.namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		texts = nil
+		for _, e := range events.Items {
+			// While its victims go, kube-scheduler tries a pod again at events that Berth has it wait out.
+			if e.Regarding.Name == name && e.Reason == "FailedScheduling" && !strings.Contains(e.Note, "a terminating pod on the nominated node") {
+				texts = append(texts, e.Note)
+			}
+		}
+		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, text) }), nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for an event FailedScheduling of pod %s with %q: %w, there are %q", name, text, err, texts)
+	}
+	slices.Sort(texts)
+	for _, t := range slices.Compact(texts) {
+		s.note("%s: FailedScheduling %q", name, t)
+	}
+	return nil
+}
+
+// parked waits until a pod has been rejected and could be tried at once if an event asked for it: its backoff, of a second, is over for certain.
+func (s *stage) parked(ctx context.Context, names ...string) error {
+	for _, name := range names {
+		_, err := s.until(ctx, name, "rejected for some seconds", func(p *v1.Pod) bool {
+			for _, c := range p.Status.Conditions {
+				if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+					return time.Since(c.LastTransitionTime.Time) > 5*time.Second
+				}
+			}
+			return false
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pods notes which pods there are, and where.
+func (s *stage) pods(ctx context.Context) error {
+	list, err := s.clients.CoreV1().Pods(s.namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(list.Items, func(a, b v1.Pod) int { return cmp.Compare(a.Name, b.Name) })
+	for _, pod := range list.Items {
+		s.note("there is %s on %q", pod.Name, pod.Spec.NodeName)
+	}
+	return nil
+}
