@@ -178,7 +178,7 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 		points.Score = &score{o, p}
 	}
 	if p, ok := p.(fwk.ReservePlugin); ok {
-		points.Reserve = &reserve{o, p}
+		points.Reserve = &reserve{outside: o, plugin: p}
 	}
 	if p, ok := p.(fwk.PermitPlugin); ok {
 		points.Permit = &permit{o, p}
