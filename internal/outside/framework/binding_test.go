@@ -111,6 +111,7 @@ func TestFromReserveToPostBind(t *testing.T) {
 		{at("Reserve", fwk.AsStatus(errors.New("broken"))), `failed: running Reserve plugin "B": broken`, "A Reserve,B Reserve" + undone},
 		{at("Reserve", status(fwk.Skip)), `failed: running Reserve plugin "B": returned Skip at Reserve`, "A Reserve,B Reserve" + undone},
 		{at("Permit", status(fwk.Unschedulable, "no")), "0/1 nodes are available: 1 no. B", strings.TrimSuffix(decided, ",") + undone},
+		{at("Permit", status(fwk.Pending, "later", "or never")), "0/1 nodes are available: 1 later, 1 or never. B", strings.TrimSuffix(decided, ",") + undone},
 		{at("Permit", fwk.AsStatus(errors.New("broken"))), `failed: running Permit plugin "B": broken`, strings.TrimSuffix(decided, ",") + undone},
 		{at("PreBindPreFlight", status(fwk.Skip)), "bound by a plugin: true", before + "A PreBind,A Bind,A PostBind,B PostBind"},
 		{at("PreBindPreFlight", fwk.AsStatus(errors.New("broken"))), `Reserve: running PreBindPreFlight "B": broken (rejected: false)`, strings.TrimSuffix(before, ",") + undone},

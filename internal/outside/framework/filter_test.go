@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -74,6 +75,36 @@ func TestPreFilter(t *testing.T) {
 		d := w.decide(w.pod("p", "1"))
 		if got := said(&d); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s: %s; want %s", test.name, got, test.want)
+		}
+	}
+}
+
+// TestNarrowedTwice has a plugin name nodes beside a built-in one that does: what both name is left, and Filter is asked about that alone.
+func TestNarrowedTwice(t *testing.T) {
+	byAffinity := func(p *v1.Pod) {
+		p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchFields: []v1.NodeSelectorRequirement{{Key: "metadata.name", Operator: v1.NodeSelectorOpIn, Values: []string{"n1"}}},
+		}}}}}
+	}
+	for _, test := range []struct {
+		names []string
+		want  string
+		asked []string
+	}{
+		{[]string{"n0", "n1"}, "on n1", []string{"n1"}},
+		{[]string{"n1", "unheard-of"}, "on n1", []string{"n1"}},
+		{[]string{"n0", "n2"}, "0/3 nodes are available: node(s) didn't satisfy plugin(s) [NodeAffinity P] simultaneously. NodeAffinity,P", nil},
+	} {
+		var asked []string
+		w := newWorld(t, 3, &preFilters{named: "P", f: func(fwk.CycleState, *v1.Pod, []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+			return &fwk.PreFilterResult{NodeNames: sets.New(test.names...)}, nil
+		}}, &filters{"F", func(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+			asked = append(asked, node.Node().Name)
+			return nil
+		}})
+		d := w.decide(w.pod("p", "1", byAffinity))
+		if got := said(&d); got != test.want || !slices.Equal(asked, test.asked) {
+			t.Errorf("%v: %s, asked about %v; want %s, %v", test.names, got, asked, test.want, test.asked)
 		}
 	}
 }

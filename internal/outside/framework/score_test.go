@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -67,6 +68,39 @@ func TestScore(t *testing.T) {
 		d := w.decide(w.pod("p", "1"))
 		if got := said(&d); !strings.HasPrefix(got, test.want) {
 			t.Errorf("%s; want %s", got, test.want)
+		}
+	}
+}
+
+// TestNormalizeFeasibleNodes has a plugin score four nodes of which two are feasible: it is asked about these, in order, and normalises them alone. With one feasible
+// node it is not asked.
+func TestNormalizeFeasibleNodes(t *testing.T) {
+	for _, test := range []struct {
+		full []string
+		want string
+	}{
+		{[]string{"n0", "n2"}, "n1 n3 n1=1 n3=3"},
+		{[]string{"n0", "n1", "n2"}, ""},
+	} {
+		var calls []string
+		p := &scores{named: "P"}
+		p.score = func(node string) (int64, *fwk.Status) {
+			calls = append(calls, node)
+			return int64(node[1] - '0'), nil
+		}
+		p.normalize = func(list fwk.NodeScoreList) *fwk.Status {
+			for i := range list {
+				calls = append(calls, fmt.Sprintf("%s=%d", list[i].Name, list[i].Score))
+			}
+			return public.DefaultNormalizeScore(100, false, list)
+		}
+		w := newWorld(t, 4, p)
+		for _, node := range test.full {
+			w.placed("on-"+node, node, "4")
+		}
+		d := w.decide(w.pod("p", "1"))
+		if got := strings.Join(calls, " "); got != test.want || said(&d) != "on n3" {
+			t.Errorf("%v full: called %q, %s; want %q, on n3", test.full, got, said(&d), test.want)
 		}
 	}
 }
