@@ -151,6 +151,25 @@ func TestExtendersFilter(t *testing.T) {
 	}
 }
 
+// TestExtendersAndFilters has nodes rejected by filters before extenders are asked: these are not offered, keep the filters' reasons, and what an extender says of them
+// does not count.
+func TestExtendersAndFilters(t *testing.T) {
+	x := &scripted{passes: only(), failed: map[string]string{"0": "of a full node", "1": "too loud", "3": "too loud"}, unresolvable: map[string]string{"2": "of a full node"}}
+	b := withExtenders(t, 4, x)
+	for _, node := range []string{"0", "2"} {
+		p := benchPreemptor("on-"+node, 0, 1_000_000) // more than a node has
+		p.Spec.NodeName = long(node)
+		b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+	}
+	d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(benchPreemptor("pod", 0, 100))))
+	if want := [][]string{{"1", "3"}}; !reflect.DeepEqual(x.offered, want) {
+		t.Errorf("offered %v, want %v", x.offered, want)
+	}
+	if want := "0/4 nodes are available: 2 Insufficient cpu, 2 too loud."; d.Outcome != plan.Unschedulable || d.Rejection.Text(d.Nodes) != want {
+		t.Errorf("%s: %s, want %s", d.Outcome, report.Message(&d), want)
+	}
+}
+
 // TestExtendersPrioritize adds what extenders say to the totals, and nothing for one that fails.
 func TestExtendersPrioritize(t *testing.T) {
 	total := func(extenders ...*scripted) (string, int64) {

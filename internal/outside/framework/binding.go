@@ -110,21 +110,25 @@ func (o *outside) exited(point Point) error {
 	return &Failure{o.name, point, "called runtime.Goexit"}
 }
 
-// guard runs a plugin on the goroutine of a binding. A panic is an error.
+// guard runs a plugin on the goroutine of a binding. A panic is an error. So is the end of the goroutine, which the caller never learns: it is logged here.
 func (o *outside) guard(point Point, f func() outcome) (said outcome) {
 	began := time.Now()
 	said = outcome{code: fwk.Error} // until f returns
+	returned := false
 	defer func() {
 		if r := recover(); r != nil {
 			failure := &Failure{o.name, point, "panicked: " + textOf(r)}
 			o.r.config.Log.Error(nil, "Plugin panicked", "plugin", o.name, "extensionPoint", point, "panic", failure.Text, "stack", string(debug.Stack()))
 			said = outcome{code: fwk.Error, err: failure}
+		} else if !returned {
+			o.r.config.Log.Error(o.exited(point), "Plugin has ended its goroutine", "plugin", o.name, "extensionPoint", point)
 		}
 		if observer := o.r.config.Observer; observer != nil {
 			observer.Ran(o.name, point, nameOf(said.code), 1, time.Since(began))
 		}
 	}()
 	said = f()
+	returned = true
 	return said
 }
 
@@ -158,13 +162,17 @@ func (b *binding) preFlight(ctx context.Context) commit.CallResult {
 	return commit.CallResult{Works: len(skipped) < len(b.r.preBinds)}
 }
 
-// unreserve undoes what Reserve plugins did.
+// unreserve undoes what Reserve plugins did. Each Unreserve has a goroutine of its own: one that ends it must not keep the others from being called.
 func (b *binding) unreserve(ctx context.Context) commit.CallResult {
 	b.undo(func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod)) {
-		p.guard(Unreserve, func() outcome {
-			unreserve(ctx, b.pod)
-			return outcome{}
+		var one sync.WaitGroup
+		one.Go(func() {
+			p.guard(Unreserve, func() outcome {
+				unreserve(ctx, b.pod)
+				return outcome{}
+			})
 		})
+		one.Wait()
 	})
 	return commit.CallResult{}
 }
@@ -173,7 +181,11 @@ func (b *binding) unreserve(ctx context.Context) commit.CallResult {
 func (b *binding) undo(run func(p *reserve, unreserve func(ctx context.Context, pod *v1.Pod))) {
 	for _, p := range slices.Backward(b.r.reserves) {
 		if p != b.late {
-			run(p, func(ctx context.Context, pod *v1.Pod) { p.plugin.Unreserve(ctx, b.state, pod, b.nodeName) })
+			run(p, func(ctx context.Context, pod *v1.Pod) {
+				p.undoing.begin(pod.UID)
+				defer p.undoing.end(pod.UID)
+				p.plugin.Unreserve(ctx, b.state, pod, b.nodeName)
+			})
 		}
 	}
 }

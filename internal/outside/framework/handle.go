@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	clientset "k8s.io/client-go/kubernetes"
@@ -25,9 +24,8 @@ import (
 
 // Handle is what plugins use of the scheduler. Any goroutine may use it, at any time: late ones too.
 //
-// What it does not do says so: RunScorePlugins, RunPreScorePlugins and RunReservePluginsReserve return an Error, and so do RunFilterPlugins and
-// RunFilterPluginsWithNominatedPods outside of PostFilter; SharedCSIManager's lister returns errors unless one is configured; RunReservePluginsUnreserve logs.
-// APIDispatcher and APICacher are nil and SignPod returns nothing, as in kube-scheduler with their feature gates off.
+// What it does not do fails, see unsupported.go; RunFilterPlugins and RunFilterPluginsWithNominatedPods return an Error outside of PostFilter. APIDispatcher and
+// APICacher are nil and SignPod returns nothing, as in kube-scheduler with their feature gates off: plugins ask for nil.
 type Handle struct {
 	nominator
 	r    *Runtime
@@ -89,22 +87,6 @@ func (w waitingPod) GetPod() *v1.Pod                 { return w.Pod() }
 func (w waitingPod) GetPendingPlugins() []string     { return w.PendingPlugins() }
 func (w waitingPod) Preempt(plugin, msg string) bool { return w.WaitingPod.Preempt(msg) }
 
-// AddPodInPreBind does nothing: pods are at PreBind while commit has them there.
-func (h *Handle) AddPodInPreBind(types.UID, context.CancelCauseFunc) {}
-
-// GetPodInPreBind returns a pod that is at PreBind, nil if it is not.
-func (h *Handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
-	if b := h.bindings(); b != nil {
-		if pod := b.PodInPreBind(uid); pod != nil {
-			return pod
-		}
-	}
-	return nil
-}
-
-// RemovePodInPreBind does nothing.
-func (h *Handle) RemovePodInPreBind(types.UID) {}
-
 // Activate has pods tried at once that wait for their turn. It does not block.
 func (h *Handle) Activate(_ klog.Logger, pods map[string]*v1.Pod) {
 	var list []*v1.Pod
@@ -133,26 +115,6 @@ func (h *Handle) EventRecorder() events.EventRecorderLogger { return h.r.config.
 // SharedInformerFactory returns the informers that plugins share.
 func (h *Handle) SharedInformerFactory() informers.SharedInformerFactory { return h.r.config.Informers }
 
-// SharedDRAManager returns what is configured.
-func (h *Handle) SharedDRAManager() fwk.SharedDRAManager { return h.r.config.DRAManager }
-
-// SharedCSIManager returns what is configured, or one whose lister returns errors.
-func (h *Handle) SharedCSIManager() fwk.CSIManager {
-	if h.r.config.CSIManager == nil {
-		return noCSINodes{}
-	}
-	return h.r.config.CSIManager
-}
-
-// noCSINodes is a CSIManager and a CSINodeLister without CSINodes.
-type noCSINodes struct{}
-
-var errNoCSINodes = errors.New("CSINodes are not available from SharedCSIManager: use an informer of SharedInformerFactory")
-
-func (noCSINodes) CSINodes() fwk.CSINodeLister                 { return noCSINodes{} }
-func (noCSINodes) List() ([]*storagev1.CSINode, error)         { return nil, errNoCSINodes }
-func (noCSINodes) Get(name string) (*storagev1.CSINode, error) { return nil, errNoCSINodes }
-
 // Extenders returns the configured extenders.
 func (h *Handle) Extenders() []fwk.Extender { return slices.Clone(h.r.config.Extenders) }
 
@@ -164,9 +126,6 @@ func (h *Handle) APICacher() fwk.APICacher { return nil }
 
 // ProfileName returns the scheduler name.
 func (h *Handle) ProfileName() string { return h.r.config.Profile }
-
-// PodGroupManager returns what is configured.
-func (h *Handle) PodGroupManager() fwk.PodGroupManager { return h.r.config.PodGroupManager }
 
 // SignPod returns nothing: pods are not scheduled by signature.
 func (h *Handle) SignPod(context.Context, *v1.Pod) fwk.PodSignature { return nil }
@@ -281,28 +240,4 @@ func (h *Handle) extend(ctx context.Context, state fwk.CycleState, pod *v1.Pod, 
 		}
 	}
 	return nil
-}
-
-func unsupported(method string) *fwk.Status {
-	return fwk.AsStatus(fmt.Errorf("%s of the Handle is not supported: built-in plugins cannot be run on changed nodes at this extension point", method))
-}
-
-// RunPreScorePlugins returns an error.
-func (h *Handle) RunPreScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) *fwk.Status {
-	return unsupported("RunPreScorePlugins")
-}
-
-// RunScorePlugins returns an error.
-func (h *Handle) RunScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
-	return nil, unsupported("RunScorePlugins")
-}
-
-// RunReservePluginsReserve returns an error.
-func (h *Handle) RunReservePluginsReserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status {
-	return unsupported("RunReservePluginsReserve")
-}
-
-// RunReservePluginsUnreserve logs that it does nothing.
-func (h *Handle) RunReservePluginsUnreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
-	h.r.config.Log.Error(nil, "RunReservePluginsUnreserve of the Handle is not supported and has undone nothing", "pod", klog.KObj(pod), "node", nodeName)
 }

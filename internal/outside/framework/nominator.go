@@ -21,6 +21,9 @@ type nominee struct {
 
 // nominator is which pods are nominated to which nodes: what the state says at the beginning of a turn, and what plugins have changed since. Any goroutine
 // may use it.
+//
+// The queue takes in what plugins change when a turn has ended, and before the next; then the state has the last word. So what was changed in a turn is
+// forgotten with it, and what was changed between turns with the next: a nomination stays if its pod waits in the queue.
 type nominator struct {
 	queue Queue
 
@@ -29,23 +32,76 @@ type nominator struct {
 	known   bool
 	byNode  map[string][]nominee
 	nodeOf  map[types.UID]string
+	// fresh is what plugins have changed since the last turn ended; stale means that they had changed something before.
+	fresh changed
+	stale bool
 }
 
-// begin takes over the state's nominations if they have changed.
+// changedMax is how many changes of fresh are kept, as many as can wait for the queue.
+const changedMax = 10_000
+
+// changed are the last changes that plugins made, by pod; an empty name means that the pod is nominated no longer.
+type changed struct {
+	by    map[types.UID]changedNomination
+	order []types.UID // of by
+}
+
+type changedNomination struct {
+	nominee
+	nodeName string
+}
+
+// begin takes over the state's nominations, if they or those of plugins have changed.
 func (n *nominator) begin(v state.View) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	version := v.NominationsVersion()
-	if n.known && n.version == version {
+	if n.known && n.version == version && !n.stale && len(n.fresh.order) == 0 {
 		return
 	}
-	n.version, n.known = version, true
+	n.version, n.known, n.stale = version, true, false
 	n.byNode, n.nodeOf = map[string][]nominee{}, map[types.UID]string{}
 	for name, pods := range v.NominatedPods() {
 		for _, pod := range pods {
 			info, _ := public.NewPodInfo(copyOf(pod))
 			n.put(nominee{pod.UID, info}, name)
 		}
+	}
+	for _, uid := range n.fresh.order {
+		c := n.fresh.by[uid]
+		if n.nodeOf[uid] == c.nodeName {
+			continue // the state has it, in its place
+		}
+		n.drop(uid)
+		if c.nodeName != "" {
+			n.put(c.nominee, c.nodeName)
+		}
+	}
+}
+
+// end notes that the turn has ended: the queue takes in what plugins have changed by now.
+func (n *nominator) end() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.fresh.order) > 0 {
+		n.fresh, n.stale = changed{}, true
+	}
+}
+
+// note keeps a change until the state must have it. When there are too many, the oldest is forgotten.
+func (n *nominator) note(p nominee, nodeName string) {
+	if n.fresh.by == nil {
+		n.fresh.by = map[types.UID]changedNomination{}
+	}
+	if _, ok := n.fresh.by[p.uid]; !ok {
+		n.fresh.order = append(n.fresh.order, p.uid)
+	}
+	n.fresh.by[p.uid] = changedNomination{p, nodeName}
+	if len(n.fresh.order) > changedMax {
+		oldest := n.fresh.order[0]
+		n.fresh.order = n.fresh.order[1:]
+		delete(n.fresh.by, oldest)
+		n.drop(oldest)
 	}
 }
 
@@ -101,10 +157,12 @@ func (n *nominator) add(pod *v1.Pod, info fwk.PodInfo, nominatingInfo *fwk.Nomin
 	if nominatingInfo.Mode() == fwk.ModeOverride {
 		name = nominatingInfo.NominatedNodeName
 	}
+	p := nominee{pod.UID, info}
 	if name != "" {
-		n.put(nominee{pod.UID, info}, name)
+		n.put(p, name)
 	}
 	if name != "" || was {
+		n.note(p, name)
 		n.tell(pod, name)
 	}
 }
@@ -114,6 +172,7 @@ func (n *nominator) DeleteNominatedPodIfExists(pod *v1.Pod) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.drop(pod.UID) {
+		n.note(nominee{uid: pod.UID}, "")
 		n.tell(pod, "")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultpreemption"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -21,6 +22,7 @@ import (
 type dryRuns struct {
 	named
 	add    func() *fwk.Status
+	remove func() *fwk.Status
 	filter func(node fwk.NodeInfo) *fwk.Status
 }
 
@@ -38,7 +40,10 @@ func (p *dryRuns) AddPod(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, 
 }
 
 func (p *dryRuns) RemovePod(context.Context, fwk.CycleState, *v1.Pod, fwk.PodInfo, fwk.NodeInfo) *fwk.Status {
-	return nil
+	if p.remove == nil {
+		return nil
+	}
+	return p.remove()
 }
 
 func (p *dryRuns) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) *fwk.Status {
@@ -48,8 +53,8 @@ func (p *dryRuns) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fw
 	return p.filter(node)
 }
 
-// evictions returns how many pods are evicted for one that needs the room of one of four.
-func evictions(t *testing.T, p fwk.Plugin) int {
+// preempts decides about a pod that needs the room of one of four, and may evict one.
+func preempts(t *testing.T, p fwk.Plugin) plan.Decision {
 	t.Helper()
 	w := newWorld(t, 1, p)
 	preemption, err := defaultpreemption.New(nil)
@@ -62,8 +67,7 @@ func evictions(t *testing.T, p fwk.Plugin) int {
 	}
 	pod := model.NewPod(w.object("high", "1", func(p *v1.Pod) { p.Spec.Priority = new(int32(100)) }))
 	w.profile.Compile(pod)
-	d := w.decide(pod)
-	return len(d.Evictions)
+	return w.decide(pod)
 }
 
 // TestFailureEvictsNobody has plugins fail while pods are put back in a dry run of preemption.
@@ -80,15 +84,21 @@ func TestFailureEvictsNobody(t *testing.T) {
 		name   string
 		plugin *dryRuns
 		want   int
+		says   string // PostFilter's error
 	}{
-		{"no failure", &dryRuns{}, 1},
-		{"AddPod fails", &dryRuns{add: func() *fwk.Status { return fwk.AsStatus(errors.New("cannot add")) }}, 0},
-		{"AddPod panics", &dryRuns{add: func() *fwk.Status { panic("boom") }}, 0},
-		{"Filter panics", &dryRuns{filter: inReprieve(func() { panic("boom") })}, 0},
+		{"no failure", &dryRuns{}, 1, ""},
+		{"AddPod fails", &dryRuns{add: func() *fwk.Status { return fwk.AsStatus(errors.New("cannot add")) }}, 0, `running AddPod on PreFilter plugin "P": cannot add`},
+		{"RemovePod fails", &dryRuns{remove: func() *fwk.Status { return fwk.AsStatus(errors.New("cannot remove")) }}, 0, `running RemovePod on PreFilter plugin "P": cannot remove`},
+		{"AddPod panics", &dryRuns{add: func() *fwk.Status { panic("boom") }}, 0, "panicked: boom"},
+		{"Filter panics", &dryRuns{filter: inReprieve(func() { panic("boom") })}, 0, "panicked: boom"},
 	} {
 		test.plugin.named = "P"
-		if got := evictions(t, test.plugin); got != test.want {
-			t.Errorf("%s: %d pods are evicted; want %d", test.name, got, test.want)
+		d := preempts(t, test.plugin)
+		if len(d.Evictions) != test.want || len(d.Nominations) != test.want {
+			t.Errorf("%s: evicted are %v, nominated %v; want %d", test.name, d.Evictions, d.Nominations, test.want)
+		}
+		if got := fmt.Sprint(d.PostFilterErr); (d.PostFilterErr != nil) != (test.says != "") || !strings.Contains(got, test.says) && test.says != "" {
+			t.Errorf("%s: PostFilter ended with %s; want %s", test.name, got, test.says)
 		}
 	}
 }

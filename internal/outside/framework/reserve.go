@@ -2,10 +2,12 @@ package framework
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -24,7 +26,7 @@ type binding struct {
 	// pod is a copy of the pod with the node's name, which only these plugins have.
 	pod      *v1.Pod
 	nodeName string
-	// late is a plugin whose Reserve was given up. Its Unreserve runs when that returns; nil if there is none.
+	// late is a plugin whose Reserve was given up, or not called. Its Unreserve runs when the former returns, and not at all for the latter; nil if there is none.
 	late *reserve
 }
 
@@ -55,7 +57,37 @@ func (t *turn) renew(late *reserve) {
 
 type reserve struct {
 	outside
-	plugin fwk.ReservePlugin
+	plugin  fwk.ReservePlugin
+	undoing undoing
+}
+
+// undoing are the pods that a plugin has yet to give up: a Reserve that was given up is still running, or an Unreserve is. Any goroutine may use it.
+type undoing struct {
+	mu   sync.Mutex
+	pods map[types.UID]int // how many such calls
+}
+
+func (u *undoing) begin(pod types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pods == nil {
+		u.pods = map[types.UID]int{}
+	}
+	u.pods[pod]++
+}
+
+func (u *undoing) end(pod types.UID) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.pods[pod]--; u.pods[pod] == 0 {
+		delete(u.pods, pod)
+	}
+}
+
+func (u *undoing) has(pod types.UID) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.pods[pod] > 0
 }
 
 type permit struct {
@@ -69,13 +101,23 @@ var (
 )
 
 // Reserve runs the plugin. A rejection is a *plugin.Refusal. If the call is given up, it is undone where it runs, as soon as it returns: not beside it,
-// where it could reserve after it was undone.
+// where it could reserve after it was undone. Until then, and while an Unreserve that was given up runs, the plugin does not reserve for the pod again:
+// what is late would undo that.
 func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, error) {
 	b := p.r.turn.bindingOf(p.r, v.Node(slot).Name())
-	var over atomic.Bool // set by who is first: the call when it returns, or the loop when it has given it up
+	if p.undoing.has(b.pod.UID) {
+		p.r.turn.renew(p)
+		return nil, &Failure{p.name, Reserve, "not called: it has not returned from an earlier attempt to place the pod"}
+	}
+	const unused, running, over = 0, 1, 2
+	var phase atomic.Int32 // over is set by who is first: the call when it returns, or the loop when it has given it up
 	o, err := call(p.r.lane, Reserve, p.name, func(ctx context.Context) outcome {
+		if !phase.CompareAndSwap(unused, running) {
+			return outcome{} // it was given up before it began
+		}
 		defer func() {
-			if !over.CompareAndSwap(false, true) {
+			if !phase.CompareAndSwap(running, over) {
+				defer p.undoing.end(b.pod.UID)
 				p.guard(Unreserve, func() outcome {
 					p.plugin.Unreserve(context.WithoutCancel(ctx), b.state, b.pod, b.nodeName)
 					return outcome{}
@@ -86,8 +128,15 @@ func (p *reserve) Reserve(v state.View, _ *model.Pod, slot int32) ([]plan.Hold, 
 	})
 	p.observe(Reserve, o.code, 1, err)
 	if err != nil {
-		if over.CompareAndSwap(false, true) {
+		if phase.CompareAndSwap(unused, over) { // nothing is reserved, so nothing is undone
 			p.r.turn.renew(p)
+			return nil, err
+		}
+		p.undoing.begin(b.pod.UID)
+		if phase.CompareAndSwap(running, over) {
+			p.r.turn.renew(p)
+		} else {
+			p.undoing.end(b.pod.UID)
 		}
 		return nil, err
 	}

@@ -61,8 +61,10 @@ type Config struct {
 	Queue     Queue
 	Observer  Observer
 	Extenders []fwk.Extender
+	// PreBinds are shared by all profiles; nil means that there are no others.
+	PreBinds *PreBinds
 
-	// What plugins get from the Handle; the nil ones are nil there, too.
+	// What plugins get from the Handle; the nil ones are nil there, too, but for the managers: see there.
 	ClientSet       clientset.Interface
 	KubeConfig      *restclient.Config // plugins get copies
 	EventRecorder   events.EventRecorderLogger
@@ -97,6 +99,9 @@ func New(ctx context.Context, config Config) (*Runtime, error) {
 		return nil, fmt.Errorf("plugins from outside of profile %q: no snapshot", config.Profile)
 	case config.Deadline < 0:
 		return nil, fmt.Errorf("plugins from outside of profile %q: deadline %v must be greater than 0", config.Profile, config.Deadline)
+	}
+	if config.PreBinds == nil {
+		config.PreBinds = NewPreBinds()
 	}
 	r := &Runtime{config: config, lane: NewLane(ctx, config.Deadline, config.Log)}
 	r.handle = newHandle(r)
@@ -178,7 +183,7 @@ func (r *Runtime) Adapt(p fwk.Plugin) (Points, error) {
 		points.Score = &score{o, p}
 	}
 	if p, ok := p.(fwk.ReservePlugin); ok {
-		points.Reserve = &reserve{o, p}
+		points.Reserve = &reserve{outside: o, plugin: p}
 	}
 	if p, ok := p.(fwk.PermitPlugin); ok {
 		points.Permit = &permit{o, p}

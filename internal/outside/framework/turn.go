@@ -56,6 +56,7 @@ func (r *Runtime) End() {
 	t := r.turn
 	r.turn = nil
 	r.lane.endTurn()
+	r.handle.nominator.end()
 	if t != nil && t.placed {
 		r.activate(t.state)
 	}

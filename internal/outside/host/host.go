@@ -51,12 +51,13 @@ type Host struct {
 	ctx      context.Context
 	config   Config
 	snapshot *snapshot.Snapshot
+	preBinds *framework.PreBinds
 	runtimes []*framework.Runtime
 }
 
 // New returns a Host. The contexts of plugins' calls end with ctx.
 func New(ctx context.Context, c Config) *Host {
-	return &Host{ctx: ctx, config: c, snapshot: snapshot.New()}
+	return &Host{ctx: ctx, config: c, snapshot: snapshot.New(), preBinds: framework.NewPreBinds()}
 }
 
 // Profile returns what runs the plugins of a profile.
@@ -71,6 +72,7 @@ func (h *Host) Profile(name string) (config.HostedProfile, error) {
 		Queue:         h,
 		Observer:      h.config.Observer,
 		Extenders:     h.config.Extenders,
+		PreBinds:      h.preBinds,
 		ClientSet:     h.config.ClientSet,
 		KubeConfig:    h.config.KubeConfig,
 		EventRecorder: h.config.Recorder(name),

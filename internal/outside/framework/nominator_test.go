@@ -1,0 +1,100 @@
+package framework_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// TestNominator has a plugin change nominations: it sees that at once, and the queue is told.
+func TestNominator(t *testing.T) {
+	p := &counts{named: "P", pods: 9}
+	w := newWorld(t, 2, p)
+	first := w.pod("first", "1", build.NominatedNodeName("n0"))
+	w.apply(model.Change{Kind: model.PodSet, Pod: first})
+	w.decide(w.pod("p", "1"))
+	on := func(node string) []string { return nominatedTo(p.handle, node) }
+	if got := on("n0"); !slices.Equal(got, []string{"first"}) {
+		t.Errorf("nominated to n0: %v", got)
+	}
+	info, err := public.NewPodInfo(w.object("second", "1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.handle.AddNominatedPod(klog.Logger{}, info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: "n0"})
+	if got := on("n0"); !slices.Equal(got, []string{"first", "second"}) {
+		t.Errorf("nominated to n0: %v", got)
+	}
+	p.handle.DeleteNominatedPodIfExists(first.Object)
+	p.handle.DeleteNominatedPodIfExists(first.Object)
+	p.handle.UpdateNominatedPod(klog.Logger{}, info.GetPod(), info)
+	if got := on("n0"); !slices.Equal(got, []string{"second"}) {
+		t.Errorf("nominated to n0: %v", got)
+	}
+	if want := []string{"second@n0", "first@", "second@n0"}; !slices.Equal(w.nominated, want) {
+		t.Errorf("the queue was told %v, want %v", w.nominated, want)
+	}
+}
+
+// TestNominationsOfUnknownPods has a plugin nominate pods that the queue does not know, in turns and between them: they are seen at once and until the next turn
+// has ended, and not kept for ever. What the plugin deletes stays deleted while the queue has not taken that in.
+func TestNominationsOfUnknownPods(t *testing.T) {
+	p := &counts{named: "P", pods: 9}
+	w := newWorld(t, 2, p)
+	first := w.pod("first", "1", build.NominatedNodeName("n0"))
+	w.apply(model.Change{Kind: model.PodSet, Pod: first})
+	nominate := func(name, node string) {
+		info, err := public.NewPodInfo(w.object(name, "1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.handle.AddNominatedPod(klog.Logger{}, info, &fwk.NominatingInfo{NominatingMode: fwk.ModeOverride, NominatedNodeName: node})
+	}
+	var during []string // what the next turn sees
+	p.pre = func() { during = nominatedTo(p.handle, "n0") }
+	turn := func(want ...string) {
+		t.Helper()
+		w.decide(w.pod("p", "1"))
+		if !slices.Equal(during, want) {
+			t.Errorf("in the turn, nominated to n0 are %v; want %v", during, want)
+		}
+	}
+	turn("first")
+	nominate("between", "n0")
+	p.handle.DeleteNominatedPodIfExists(first.Object)
+	turn("between")
+	p.pre = func() { nominate("within", "n0"); during = nominatedTo(p.handle, "n0") }
+	turn("first", "within") // nobody has told the state that first is not nominated any more
+	p.pre = func() { during = nominatedTo(p.handle, "n0") }
+	turn("first")
+
+	for i := range 30_000 {
+		nominate(fmt.Sprint("many", i), fmt.Sprint("n", i)) // nodes of their own: it is a list for each
+	}
+	kept := 0
+	for i := range 30_000 {
+		kept += len(p.handle.NominatedPodsForNode(fmt.Sprint("n", i)))
+	}
+	if kept < 1_000 || kept > 10_001 {
+		t.Errorf("without a turn, %d nominations of unknown pods are kept; want 10,000 and that of the state", kept)
+	}
+	turn("first")
+	turn("first")
+	if got := nominatedTo(p.handle, "n29999"); got != nil {
+		t.Errorf("%v is nominated still", got)
+	}
+}
+
+func nominatedTo(h fwk.Handle, node string) (names []string) {
+	for _, p := range h.NominatedPodsForNode(node) {
+		names = append(names, p.GetPod().Name)
+	}
+	return names
+}

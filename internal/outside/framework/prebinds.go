@@ -1,0 +1,92 @@
+package framework
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	fwk "k8s.io/kube-scheduler/framework"
+)
+
+// PreBinds are the pods that plugins say are at PreBind, besides those that commit has there. All profiles share them; any goroutine may use them.
+type PreBinds struct {
+	mu   sync.Mutex
+	pods map[types.UID]*preBound
+}
+
+// NewPreBinds returns a set without pods.
+func NewPreBinds() *PreBinds { return &PreBinds{pods: map[types.UID]*preBound{}} }
+
+func (p *PreBinds) get(uid types.UID) *preBound {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.pods[uid]
+}
+
+// preBound is a pod that a plugin has added.
+type preBound struct {
+	mu                 sync.Mutex
+	cancel             context.CancelCauseFunc
+	canceled, finished bool
+}
+
+// CancelPod cancels what the plugin does for the pod, unless that is marked as finished. It reports whether it did, or somebody had before.
+func (p *preBound) CancelPod(reason string) bool {
+	p.mu.Lock()
+	first := !p.canceled && !p.finished
+	if first {
+		p.canceled = true
+	}
+	canceled := p.canceled
+	p.mu.Unlock()
+	if first && p.cancel != nil {
+		p.cancel(errors.New(reason)) // the plugin's own: it may call back
+	}
+	return canceled
+}
+
+// MarkPrebound says that the pod cannot be cancelled any more. It reports whether it had not been.
+func (p *preBound) MarkPrebound() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.canceled {
+		return false
+	}
+	p.finished = true
+	return true
+}
+
+// AddPodInPreBind has GetPodInPreBind return the pod until RemovePodInPreBind. The scheduler's own pods at PreBind need not be added; of one that is, the plugin's
+// function is what cancels it.
+func (h *Handle) AddPodInPreBind(uid types.UID, cancel context.CancelCauseFunc) {
+	p := h.r.config.PreBinds
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.pods[uid] = &preBound{cancel: cancel}
+}
+
+// GetPodInPreBind returns a pod that a plugin has added or that is at PreBind, nil if there is none.
+func (h *Handle) GetPodInPreBind(uid types.UID) fwk.PodInPreBind {
+	if pod := h.r.config.PreBinds.get(uid); pod != nil {
+		return pod
+	}
+	if b := h.bindings(); b != nil {
+		if pod := b.PodInPreBind(uid); pod != nil {
+			return pod
+		}
+	}
+	return nil
+}
+
+// RemovePodInPreBind takes back AddPodInPreBind. A pod that commit has at PreBind stays there, and the log says so.
+func (h *Handle) RemovePodInPreBind(uid types.UID) {
+	p := h.r.config.PreBinds
+	p.mu.Lock()
+	_, added := p.pods[uid]
+	delete(p.pods, uid)
+	p.mu.Unlock()
+	if !added && h.GetPodInPreBind(uid) != nil {
+		h.r.config.Log.Error(notSupported("RemovePodInPreBind", "the scheduler has the pod at PreBind"), "A pod stays at PreBind", "pod", uid)
+	}
+}

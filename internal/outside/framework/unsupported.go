@@ -1,0 +1,93 @@
+package framework
+
+import (
+	"context"
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/outside/framework/snapshot"
+)
+
+// What the Handle lacks fails where it is used, and says which method of the Handle it was. What returns a status or an error returns one; where there is nothing to
+// return it in, a method panics: the plugin's turn fails with that text, or the start if its factory calls it. Nothing panics that is called to undo.
+
+// notSupported is the text of an error, or of a panic.
+func notSupported(method, why string) error {
+	return fmt.Errorf("%s of the Handle is not supported: %s", method, why)
+}
+
+func unsupported(method, why string) *fwk.Status { return fwk.AsStatus(notSupported(method, why)) }
+
+const (
+	noScores   = "built-in plugins score nodes for the pod whose turn it is, in that turn alone"
+	noReserves = "built-in plugins reserve for the node that the engine has chosen alone"
+)
+
+// RunPreScorePlugins returns an error.
+func (h *Handle) RunPreScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) *fwk.Status {
+	return unsupported("RunPreScorePlugins", noScores)
+}
+
+// RunScorePlugins returns an error.
+func (h *Handle) RunScorePlugins(context.Context, fwk.CycleState, *v1.Pod, []fwk.NodeInfo) ([]fwk.NodePluginScores, *fwk.Status) {
+	return nil, unsupported("RunScorePlugins", noScores)
+}
+
+// RunReservePluginsReserve returns an error.
+func (h *Handle) RunReservePluginsReserve(context.Context, fwk.CycleState, *v1.Pod, string) *fwk.Status {
+	return unsupported("RunReservePluginsReserve", noReserves)
+}
+
+// RunReservePluginsUnreserve logs an error: RunReservePluginsReserve has reserved nothing.
+func (h *Handle) RunReservePluginsUnreserve(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nodeName string) {
+	h.r.config.Log.Error(notSupported("RunReservePluginsUnreserve", noReserves), "A plugin wants undone what Reserve plugins did", "pod", klog.KObj(pod), "node", nodeName)
+}
+
+// SharedDRAManager returns what is configured or else one whose methods panic.
+func (h *Handle) SharedDRAManager() fwk.SharedDRAManager {
+	if h.r.config.DRAManager == nil {
+		return noDevices{}
+	}
+	return h.r.config.DRAManager
+}
+
+// noDevices is a SharedDRAManager without anything. Trackers and listers of its own would have to answer "there is none" where a method returns no error,
+// and a plugin would place pods by that.
+type noDevices struct{}
+
+func noDevicesIn(method string) error {
+	return notSupported("SharedDRAManager()."+method, "Berth does not have DynamicResources yet")
+}
+
+func (noDevices) ResourceClaims() fwk.ResourceClaimTracker { panic(noDevicesIn("ResourceClaims")) }
+func (noDevices) ResourceSlices() fwk.ResourceSliceLister  { panic(noDevicesIn("ResourceSlices")) }
+func (noDevices) DeviceClasses() fwk.DeviceClassLister     { panic(noDevicesIn("DeviceClasses")) }
+func (noDevices) DeviceClassResolver() fwk.DeviceClassResolver {
+	panic(noDevicesIn("DeviceClassResolver"))
+}
+
+// PodGroupManager returns what is configured, or one without groups.
+func (h *Handle) PodGroupManager() fwk.PodGroupManager {
+	if h.r.config.PodGroupManager == nil {
+		return noPodGroups{h.r.config.Snapshot.Lister()}
+	}
+	return h.r.config.PodGroupManager
+}
+
+// noPodGroups is a PodGroupManager whose methods return errors: the listers those of kube-scheduler without GenericWorkload.
+type noPodGroups struct{ *snapshot.Lister }
+
+const noGroups = "Berth does not have the feature gate GenericWorkload yet"
+
+// BuildHierarchySnapshotFromPod returns an error.
+func (noPodGroups) BuildHierarchySnapshotFromPod(*v1.Pod) (fwk.PodGroupManager, error) {
+	return nil, notSupported("PodGroupManager().BuildHierarchySnapshotFromPod", noGroups)
+}
+
+// GetRootKeyForGroup returns an error.
+func (noPodGroups) GetRootKeyForGroup(fwk.EntityKey) (fwk.EntityKey, bool, error) {
+	return fwk.EntityKey{}, false, notSupported("PodGroupManager().GetRootKeyForGroup", noGroups)
+}
