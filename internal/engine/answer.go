@@ -7,7 +7,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
-	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -169,13 +168,10 @@ func (e *Engine) allScores(c *cycle, slots []int32) ([][]plan.Score, error) {
 		p := &c.profile.Scores[i]
 		var one []int64
 		var err error
-		switch how := p.Score.(type) {
-		case columnScore:
-			one, err = e.nodeScores(c, i, how, slots)
-		case plugin.TurnScore:
-			one, err = e.turnScores(c, i, how, slots)
-		default:
-			one, err = e.setScores(c, i, slots)
+		if single := c.profile.scorers[i].column; single != nil {
+			one, err = e.nodeScores(c, i, single, slots)
+		} else {
+			one, err = e.togetherScores(c, i, slots)
 		}
 		if err != nil {
 			return nil, err

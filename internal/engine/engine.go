@@ -106,6 +106,8 @@ type profile struct {
 	// turn are the filters that are TurnFilters, nil where another one is. turnFilters are their positions.
 	turn        []plugin.TurnFilter
 	turnFilters []int
+	// scorers are Scores by their kinds.
+	scorers []scorer
 }
 
 // New builds an engine. Two profiles with the same name are an error.

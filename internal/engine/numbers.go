@@ -44,6 +44,7 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	own.filters = n.list(own.ids)
 	for i := range p.Scores {
 		own.ids = append(own.ids, n.plugin(p.Scores[i].Score))
+		own.scorers = append(own.scorers, newScorer(p.Scores[i].Score))
 	}
 	return own
 }

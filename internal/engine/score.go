@@ -65,19 +65,40 @@ func mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
+// scorer is a Score plugin by its kind: exactly one of the fields is set. It is found out once, not in each decision.
+type scorer struct {
+	column columnScore
+	set    plugin.SetScore
+	turn   plugin.TurnScore
+}
+
+func newScorer(p plugin.Score) (s scorer) {
+	switch p := p.(type) {
+	case columnScore:
+		s.column = p
+	case plugin.SetScore:
+		s.set = p
+	case plugin.TurnScore:
+		s.turn = p
+	}
+	return s
+}
+
+// togetherScores returns the scores of a plugin without columns by position in the feasible slots, or nil if it skips the pod. They are valid until the next
+// call.
+func (e *Engine) togetherScores(c *cycle, i int, slots []int32) ([]int64, error) {
+	if turn := c.profile.scorers[i].turn; turn != nil {
+		return e.turnScores(c, i, turn, slots)
+	}
+	return e.setScores(c, i, slots)
+}
+
 // addScores adds one plugin's normalised and weighted scores to the totals, or returns them if they are equal for all nodes.
 func (e *Engine) addScores(c *cycle, i int, slots []int32, totals []int64) (everywhere int64, err error) {
 	weight := c.profile.Scores[i].Weight
-	if turn, ok := c.profile.Scores[i].Score.(plugin.TurnScore); ok {
-		scores, err := e.turnScores(c, i, turn, slots)
-		for at, score := range scores {
-			totals[at] += score * weight
-		}
-		return 0, err
-	}
-	single, ok := c.profile.Scores[i].Score.(columnScore)
-	if !ok {
-		scores, err := e.setScores(c, i, slots)
+	single := c.profile.scorers[i].column
+	if single == nil {
+		scores, err := e.togetherScores(c, i, slots)
 		for at, score := range scores {
 			totals[at] += score * weight
 		}
@@ -159,7 +180,7 @@ func (e *Engine) scoresOf(c *cycle, column *scoreColumn, values []int32) []int32
 // setScores returns a SetScore plugin's scores by position in the feasible slots, or nil if it skips the pod. They are valid until the next
 // call.
 func (e *Engine) setScores(c *cycle, i int, slots []int32) ([]int64, error) {
-	p := c.profile.Scores[i].Score.(plugin.SetScore)
+	p := c.profile.scorers[i].set
 	set, err := e.setOf(c, i, p)
 	if set == nil || err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ package ingest
 import (
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -27,6 +28,8 @@ type Ingest struct {
 	changes []model.Change
 	at      map[model.Ref]int // position in changes of the newest one about an object
 	others  others
+	// asks is set when plugins have asked for something that the loop has not taken: it looks without the lock, before and after each decision.
+	asks atomic.Bool
 	// activated are the pods to be activated, each once, in the order in which that was first asked.
 	activated []model.PodKey
 	asked     map[model.PodKey]struct{}

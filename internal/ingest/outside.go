@@ -25,26 +25,10 @@ func (in *Ingest) Activate(pods ...model.PodKey) bool {
 		in.asked[pod] = struct{}{}
 		in.activated = append(in.activated, pod)
 	}
+	in.asks.Store(true)
 	in.mu.Unlock()
 	in.signal()
 	return all
-}
-
-// Activated returns the pods that Activate was called for since Activated was last called, in that order, each once.
-func (in *Ingest) Activated() []model.PodKey {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	pods := in.activated
-	if len(pods) == 0 {
-		return nil
-	}
-	in.activated = nil
-	if len(in.asked) > few {
-		in.asked = map[model.PodKey]struct{}{}
-	} else {
-		clear(in.asked)
-	}
-	return pods
 }
 
 // NominatedMax is how many pods can wait to be nominated by plugins; more are not taken.
@@ -62,15 +46,39 @@ func (in *Ingest) Nominate(request model.NominationRequest) bool {
 		}
 		in.nominated[request.Pod] = request
 	}
+	in.asks.Store(true)
 	in.mu.Unlock()
 	in.signal()
 	return room
 }
 
-// Nominated returns what Nominate was called with since Nominated was last called, in that order, one for each pod.
-func (in *Ingest) Nominated() []model.NominationRequest {
+// Asked returns what plugins have asked for since it was last called: of Nominate one request for each pod, and the pods of Activate, each once; both in
+// the order in which a pod was first asked for.
+func (in *Ingest) Asked() (nominated []model.NominationRequest, activated []model.PodKey) {
+	if !in.asks.Load() {
+		return nil, nil
+	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	in.asks.Store(false)
+	return in.takeNominated(), in.takeActivated()
+}
+
+func (in *Ingest) takeActivated() []model.PodKey {
+	pods := in.activated
+	if len(pods) == 0 {
+		return nil
+	}
+	in.activated = nil
+	if len(in.asked) > few {
+		in.asked = map[model.PodKey]struct{}{}
+	} else {
+		clear(in.asked)
+	}
+	return pods
+}
+
+func (in *Ingest) takeNominated() []model.NominationRequest {
 	if len(in.order) == 0 {
 		return nil
 	}

@@ -12,6 +12,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
+// activated returns the pods that are to be activated.
+func activated(in *ingest.Ingest) []model.PodKey {
+	_, pods := in.Asked()
+	return pods
+}
+
 // TestActivate asks for pods from many goroutines: each is given once, in the order of one goroutine's calls, and not again.
 func TestActivate(t *testing.T) {
 	in := newIngest()
@@ -19,7 +25,7 @@ func TestActivate(t *testing.T) {
 	if !in.Activate(key(2), key(1), key(2)) || !in.Activate(key(1), key(0)) {
 		t.Error("there was no room")
 	}
-	if got, want := in.Activated(), []model.PodKey{key(2), key(1), key(0)}; !slices.Equal(got, want) {
+	if got, want := activated(in), []model.PodKey{key(2), key(1), key(0)}; !slices.Equal(got, want) {
 		t.Errorf("activated %v, want %v", got, want)
 	}
 	select {
@@ -27,7 +33,7 @@ func TestActivate(t *testing.T) {
 	default:
 		t.Error("nobody was told")
 	}
-	if again := in.Activated(); len(again) > 0 {
+	if again := activated(in); len(again) > 0 {
 		t.Errorf("%v were given twice", again)
 	}
 	var all sync.WaitGroup
@@ -39,11 +45,35 @@ func TestActivate(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if got := in.Activated(); len(got) != 5000 {
+	if got := activated(in); len(got) != 5000 {
 		t.Errorf("%d pods were given, want 5000", len(got))
 	}
-	if in.Activate(key(1)); len(in.Activated()) != 1 {
+	if in.Activate(key(1)); len(activated(in)) != 1 {
 		t.Error("a pod that was given once is not taken again")
+	}
+}
+
+// TestAskedTogether asks for pods and nominations, which are given together and once, each in its order with the last word about a pod.
+func TestAskedTogether(t *testing.T) {
+	in := newIngest()
+	if nominated, pods := in.Asked(); nominated != nil || pods != nil {
+		t.Errorf("nobody asked for %v and %v", nominated, pods)
+	}
+	p, q := model.PodKey{Name: "p"}, model.PodKey{Name: "q"}
+	in.Nominate(model.NominationRequest{Pod: p, NodeName: "a"})
+	in.Activate(q)
+	in.Nominate(model.NominationRequest{Pod: q, NodeName: "a"})
+	in.Nominate(model.NominationRequest{Pod: p, NodeName: "b"})
+	nominated, pods := in.Asked()
+	if want := []model.NominationRequest{{Pod: p, NodeName: "b"}, {Pod: q, NodeName: "a"}}; !slices.Equal(nominated, want) || !slices.Equal(pods, []model.PodKey{q}) {
+		t.Errorf("asked for %v and %v; want %v and %v", nominated, pods, want, q)
+	}
+	if nominated, pods := in.Asked(); nominated != nil || pods != nil {
+		t.Errorf("%v and %v were given twice", nominated, pods)
+	}
+	in.Nominate(model.NominationRequest{Pod: p})
+	if nominated, _ := in.Asked(); len(nominated) != 1 {
+		t.Error("a nomination without an activation is not given")
 	}
 }
 
@@ -56,7 +86,7 @@ func TestActivateIsBounded(t *testing.T) {
 	if in.Activate(model.PodKey{Name: "one more"}) || !in.Activate(model.PodKey{Name: "7"}) {
 		t.Error("want no room for another pod, and room for one that waits already")
 	}
-	if n := len(in.Activated()); n != ingest.ActivatedMax {
+	if n := len(activated(in)); n != ingest.ActivatedMax {
 		t.Errorf("%d pods wait, want %d", n, ingest.ActivatedMax)
 	}
 }

@@ -20,10 +20,9 @@ import (
 // Source gives the changes since it was last drained.
 type Source interface {
 	Drain() []model.Change
-	// Activated returns the pods that plugins from outside have asked to have tried since it was last called.
-	Activated() []model.PodKey
-	// Nominated returns the nominations that plugins from outside have asked for since it was last called.
-	Nominated() []model.NominationRequest
+	// Asked returns what plugins from outside have asked for since it was last called: nominations, and pods to be tried. It is called twice for each
+	// decision, nearly always in vain.
+	Asked() (nominated []model.NominationRequest, activated []model.PodKey)
 	// Ready receives a value when there may be something to drain.
 	Ready() <-chan struct{}
 }
@@ -65,8 +64,7 @@ func (l *Loop) Once(now time.Time) bool {
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
-	l.takeNominations()
-	l.queue.Activate(now, l.source.Activated())
+	l.takeAsked(now, nil)
 	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)
 	if !ok {
@@ -78,9 +76,7 @@ func (l *Loop) Once(now time.Time) bool {
 	l.report.decided(decision)
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
-	l.takeNominations() // by plugins in this turn; the decision has the last word
-	l.queue.Renominate(l.state.Nominate(decision.Nominations...)...)
-	l.queue.Activate(now, l.source.Activated()) // what plugins asked for in this turn does not let its pod skip the backoff
+	l.takeAsked(now, decision.Nominations) // by plugins in this turn, whose pod does not skip its backoff for that
 	l.queue.Settle(now, decision)
 	l.commit.Start(decision) // assumed now, written later; the result comes back through the source
 	l.wait(&decision)
@@ -88,9 +84,10 @@ func (l *Loop) Once(now time.Time) bool {
 	return true
 }
 
-// takeNominations notes the nominations that plugins from outside have asked for.
-func (l *Loop) takeNominations() {
-	for _, asked := range l.source.Nominated() {
+// takeAsked does what plugins from outside have asked for. A decision has the last word about the nominations that it makes.
+func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
+	nominated, activated := l.source.Asked()
+	for _, asked := range nominated {
 		pod := l.queue.Waiting(asked.Pod, asked.UID)
 		if pod == nil {
 			continue
@@ -101,6 +98,8 @@ func (l *Loop) takeNominations() {
 		}
 		l.queue.Renominate(l.state.Nominate(n)...)
 	}
+	l.queue.Renominate(l.state.Nominate(decided...)...)
+	l.queue.Activate(now, activated)
 }
 
 // Unfinished reports whether the last round left work, such as pods to wake, that the next one continues at any time.

@@ -12,8 +12,7 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 		l.report.begin()
 		delta := l.state.Apply(changes)
 		l.queue.Wake(l.now(), delta)
-		l.takeNominations()
-		l.queue.Activate(l.now(), l.source.Activated())
+		l.takeAsked(l.now(), nil)
 		l.report.applied(len(changes), delta)
 		l.report.ended(l)
 		var left <-chan struct{}

@@ -54,6 +54,9 @@ type Queued struct {
 
 // Waiting is what the queue knows of a pod that waits in it. It must not be kept: it is read in Less and nowhere else.
 type Waiting interface {
+	// Kept is where a QueueSort plugin keeps what it has made of the pod for its comparisons, as long as the pod waits; nil at first. It may be of a
+	// former version of the pod.
+	Kept() *any
 	// Attempts counts the pod's turns so far; Rejections those of them that ended in a rejection, Errors those that ended in an error since the last
 	// rejection.
 	Attempts() int

@@ -103,6 +103,7 @@ type entry struct {
 	pod   *model.Pod
 	place place
 	index int // in the heap of its place
+	kept  any // what the QueueSort plugin has made of the pod
 	// Invariant: no two entries have the same order, and none a later one than the last arrival.
 	order uint64 // of arrival; decides between pods of equal priority and time
 

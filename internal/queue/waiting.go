@@ -4,6 +4,9 @@ import "time"
 
 // The methods of an entry that a QueueSort plugin reads: plugin.Waiting.
 
+// Kept is where the plugin keeps what it has made of the pod.
+func (e *entry) Kept() *any { return &e.kept }
+
 // Attempts, Rejections and Errors count the pod's turns: all, those that ended in a rejection, and those that ended in an error since then.
 func (e *entry) Attempts() int   { return e.attempts }
 func (e *entry) Rejections() int { return e.rejections }

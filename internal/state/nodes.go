@@ -48,7 +48,7 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 	case changed != 0:
 		s.journal.add(slot, changed)
 	case before.Object != node.Object:
-		s.objects.add(slot, 0)
+		s.objectReplaced(slot)
 	}
 	for _, action := range model.NodeUpdates(before, node) {
 		delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: action, OldNode: before, Node: node})

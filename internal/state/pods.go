@@ -151,7 +151,7 @@ func (s *State) remove(p *placed) {
 func (s *State) replace(p *placed, pod *model.Pod) {
 	before := p.pod
 	if before.Object != pod.Object {
-		s.objects.add(p.slot, 0)
+		s.objectReplaced(p.slot)
 	}
 	if before.LabelSet() != pod.LabelSet() || before.Terminating != pod.Terminating {
 		s.tally(p, -1)

@@ -77,6 +77,8 @@ type State struct {
 	journal journal
 	// objects names the slots where an API object was replaced by another version, of the node itself or of a pod, unless the journal does. Its entries have no aspects.
 	objects journal
+	// followed is set once somebody follows objects: it is not written before.
+	followed bool
 
 	stamps          uint64 // how many were given
 	topologies      map[TopologyKey]*topology
@@ -187,11 +189,27 @@ func (s *State) Version() uint64 { return s.journal.version() }
 func (s *State) Since(version uint64) ([]Entry, bool) { return s.journal.since(version) }
 
 // ObjectsVersion and ObjectsSince are Version and Since of a second journal, which names the slots where the API object of the node or of a pod on it
-// was replaced by one that differs in no aspect. Only who shows whole objects follows it; its entries have no aspects.
-func (s *State) ObjectsVersion() uint64 { return s.objects.version() }
+// was replaced by one that differs in no aspect. Only who shows whole objects follows it, and it is written from the first call of ObjectsVersion on; its
+// entries have no aspects.
+func (s *State) ObjectsVersion() uint64 {
+	s.followed = true
+	return s.objects.version()
+}
 
-// ObjectsSince returns these changes after a version, or false if the journal no longer has them all.
-func (s *State) ObjectsSince(version uint64) ([]Entry, bool) { return s.objects.since(version) }
+// ObjectsSince returns these changes after a version, or false if the journal does not have them all.
+func (s *State) ObjectsSince(version uint64) ([]Entry, bool) {
+	if !s.followed {
+		return nil, false
+	}
+	return s.objects.since(version)
+}
+
+// objectReplaced notes that an object of a slot was replaced by a version that differs in no aspect.
+func (s *State) objectReplaced(slot int32) {
+	if s.followed {
+		s.objects.add(slot, 0)
+	}
+}
 
 // Slot returns the slot of a node that exists.
 func (s *State) Slot(name string) (slot int32, ok bool) {

@@ -81,7 +81,10 @@ func TestVersions(t *testing.T) {
 func TestVersionsOfObjects(t *testing.T) {
 	s := New()
 	pod := model.Change{Kind: model.PodSet, Pod: model.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", UID: "u"}, Spec: v1.PodSpec{NodeName: "b"}})}
-	s.Apply([]model.Change{node("a"), node("b"), pod})
+	s.Apply([]model.Change{node("a"), node("b"), pod, node("b")})
+	if entries, ok := s.ObjectsSince(0); ok || s.objects.version() != 0 {
+		t.Errorf("%d versions before anybody follows them: %v, %t", s.objects.version(), entries, ok)
+	}
 	for _, row := range []struct {
 		what   string
 		change model.Change

@@ -3,17 +3,12 @@ package framework
 import (
 	"context"
 	"slices"
-	"sync"
-	"sync/atomic"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
-	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -75,104 +70,6 @@ func (c *copies) of(pod *model.Pod) *v1.Pod {
 
 // drop forgets the copy of a pod that a call which was given up may still write to.
 func (c *copies) drop(pod *model.Pod) { delete(c.byPod, pod) }
-
-// queueSort orders pods by a plugin's Less. It is called too often for a lane: a panic is caught here, and pods are then in kube-scheduler's default order.
-type queueSort struct {
-	outside
-	plugin   fwk.QueueSortPlugin
-	panicked atomic.Bool
-	mu       sync.Mutex // for a plugin that keeps what it compares and asks it for its pod later
-	copies   copies
-}
-
-func newQueueSort(o outside, p fwk.QueueSortPlugin) *queueSort {
-	return &queueSort{outside: o, plugin: p}
-}
-
-// Less asks the plugin.
-func (p *queueSort) Less(a, b plugin.Queued) (less bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			less = a.Pod.Priority > b.Pod.Priority || a.Pod.Priority == b.Pod.Priority && a.Since.Before(b.Since)
-			if !p.panicked.Swap(true) {
-				p.r.config.Log.Error(nil, "Plugin panicked at QueueSort: pods that it panics for are ordered by priority and time", "plugin", p.name, "panic", textOf(r))
-			}
-		}
-	}()
-	return p.plugin.Less(&queuedPod{queued: a, sort: p}, &queuedPod{queued: b, sort: p})
-}
-
-// copyOf returns a copy of a pod; the same for many calls.
-func (p *queueSort) copyOf(pod *model.Pod) *v1.Pod {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.copies.of(pod)
-}
-
-// queuedPod is a waiting pod as QueueSort plugins see it: as kube-scheduler's type, it has a method GetPodInfo.
-type queuedPod struct {
-	queued plugin.Queued
-	sort   *queueSort
-}
-
-var _ fwk.QueuedEntityInfo = (*queuedPod)(nil)
-
-// GetPodInfo returns a copy of the pod.
-func (q *queuedPod) GetPodInfo() fwk.PodInfo {
-	info, _ := public.NewPodInfo(q.sort.copyOf(q.queued.Pod))
-	return info
-}
-
-// The other methods are kube-scheduler's; what the queue does not know is zero.
-
-func (q *queuedPod) Type() fwk.EntityKeyType                   { return fwk.PodKeyType }
-func (q *queuedPod) GetPriority() int32                        { return q.queued.Pod.Priority }
-func (q *queuedPod) GetTimestamp() time.Time                   { return q.queued.Since }
-func (q *queuedPod) GetGatingPluginEvents() []fwk.ClusterEvent { return nil }
-
-func (q *queuedPod) GetAttempts() int {
-	return of(q, plugin.Waiting.Attempts)
-}
-
-func (q *queuedPod) GetBackoffExpiration() time.Time {
-	return of(q, plugin.Waiting.BackoffEnd)
-}
-
-func (q *queuedPod) GetUnschedulableCount() int {
-	return of(q, plugin.Waiting.Rejections)
-}
-
-func (q *queuedPod) GetConsecutiveErrorsCount() int {
-	return of(q, plugin.Waiting.Errors)
-}
-
-func (q *queuedPod) GetInitialAttemptTimestamp() *time.Time {
-	ready := of(q, plugin.Waiting.Ready)
-	if ready.IsZero() {
-		return nil
-	}
-	return &ready
-}
-
-func (q *queuedPod) GetUnschedulablePlugins() sets.Set[string] {
-	return sets.New(of(q, plugin.Waiting.Rejectors)...)
-}
-
-func (q *queuedPod) GetPendingPlugins() sets.Set[string] {
-	return sets.New(of(q, plugin.Waiting.Pending)...)
-}
-
-func (q *queuedPod) GetGatingPlugin() string {
-	return of(q, plugin.Waiting.Gate)
-}
-
-// of returns what the queue knows of a pod.
-func of[T any](q *queuedPod, what func(plugin.Waiting) T) (known T) {
-	if q.queued.Waiting != nil {
-		known = what(q.queued.Waiting)
-	}
-	return known
-}
 
 type enqueueExtensions struct {
 	outside

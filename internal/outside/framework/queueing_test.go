@@ -12,7 +12,6 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 type queues struct {
@@ -72,54 +71,6 @@ func TestPreEnqueue(t *testing.T) {
 		if pod.Object.Labels["written"] != "" {
 			t.Error("a plugin has written to the state's pod")
 		}
-	}
-}
-
-// TestQueueSort orders by a plugin, and by priority where it panics.
-func TestQueueSort(t *testing.T) {
-	for _, panics := range []bool{false, true} {
-		w := newWorld(t, 1)
-		points, err := w.runtime.Adapt(&queues{named: "P", panics: panics})
-		if err != nil {
-			t.Fatal(err)
-		}
-		a, b := plugin.Queued{Pod: w.pod("a", "1")}, plugin.Queued{Pod: w.pod("b", "1")}
-		b.Pod.Priority = 5
-		if less := points.QueueSort.Less; less(a, b) != !panics || less(b, a) != panics {
-			t.Errorf("panics: %v; a before b: %v, b before a: %v", panics, less(a, b), less(b, a))
-		}
-	}
-}
-
-// writes is a QueueSort plugin that writes to a pod, and keeps what it compared.
-type writes struct {
-	named
-	kept fwk.QueuedEntityInfo
-}
-
-func (p *writes) Less(a, _ fwk.QueuedEntityInfo) bool {
-	a.(interface{ GetPodInfo() fwk.PodInfo }).GetPodInfo().GetPod().Labels = map[string]string{"written": "by plugin"}
-	p.kept = a
-	return false
-}
-
-// TestQueueSortWrites has a plugin write to what it compares, in a call and later.
-func TestQueueSortWrites(t *testing.T) {
-	w := newWorld(t, 1)
-	p := &writes{named: "P"}
-	points, err := w.runtime.Adapt(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := w.pod("a", "1"), w.pod("b", "1")
-	done := make(chan struct{})
-	points.QueueSort.Less(plugin.Queued{Pod: a}, plugin.Queued{Pod: b})
-	later := *p
-	go func() { defer close(done); later.Less(later.kept, nil) }()
-	points.QueueSort.Less(plugin.Queued{Pod: b}, plugin.Queued{Pod: a})
-	<-done
-	if a.Object.Labels["written"] != "" || b.Object.Labels["written"] != "" {
-		t.Error("a plugin has written to the state's pod")
 	}
 }
 

@@ -1,0 +1,204 @@
+package framework
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	public "github.com/berth-scheduler/berth/framework"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// queueSort orders pods by a plugin's Less. It never fails: where the plugin does, priority and time decide, as in kube-scheduler's default order.
+//
+// The queue compares a pod a dozen times and more for each turn, so what the plugin sees of a waiting pod is made once and kept with it, until it changes.
+type queueSort struct {
+	outside
+	plugin  fwk.QueueSortPlugin
+	current *comparison
+	// hung is the last comparison that was given up. The plugin is not asked while it runs, nor once givenUp is hungMax: each stops the loop for the deadline.
+	hung     *comparison
+	givenUp  int
+	panicked bool // it has, and the log says so
+}
+
+func newQueueSort(o outside, p fwk.QueueSortPlugin) *queueSort {
+	return &queueSort{outside: o, plugin: p, current: newComparison(p)}
+}
+
+// comparison is the memory of calls of Less: that of one that is given up is its own from then on.
+type comparison struct {
+	plugin   fwk.QueueSortPlugin
+	a, b     *queuedPod
+	less     bool
+	panicked string // what with, if the call did
+	// returned is set when a call has ended, even if it was given up.
+	returned atomic.Bool
+	batch    func(context.Context)
+}
+
+func newComparison(p fwk.QueueSortPlugin) *comparison {
+	c := &comparison{plugin: p}
+	c.batch = c.run
+	return c
+}
+
+func (c *comparison) run(context.Context) {
+	defer c.returned.Store(true)
+	defer func() {
+		if r := recover(); r != nil { // not left to the lane, which would log each
+			c.panicked = "panicked: " + textOf(r)
+		}
+	}()
+	c.less = c.plugin.Less(c.a, c.b)
+}
+
+// Less asks the plugin.
+func (p *queueSort) Less(a, b plugin.Queued) bool {
+	if p.isOut() {
+		return byDefault(a, b)
+	}
+	c := p.current
+	c.a, c.b, c.panicked = shownOf(a), shownOf(b), ""
+	c.returned.Store(false)
+	err := p.r.lane.run(QueueSort, p.name, c.batch)
+	if err == nil && c.panicked == "" {
+		return c.less
+	}
+	p.failed(c, err)
+	return byDefault(a, b)
+}
+
+// isOut reports whether the plugin is not asked now.
+func (p *queueSort) isOut() bool {
+	if p.givenUp >= hungMax || p.r.lane.hungBy(p.name) >= hungMax {
+		return true
+	}
+	if p.hung == nil {
+		return false
+	}
+	if !p.hung.returned.Load() {
+		return true
+	}
+	p.hung = nil
+	return false
+}
+
+// failed takes in a comparison for which the plugin failed.
+func (p *queueSort) failed(c *comparison, err error) {
+	log := p.r.config.Log
+	if err == nil {
+		p.observe(QueueSort, fwk.Error, 1, nil)
+		if !p.panicked {
+			p.panicked = true
+			log.Error(nil, "Plugin panicked at QueueSort: pods that it panics for are ordered by priority and time", "plugin", p.name, "panic", c.panicked)
+		}
+		return
+	}
+	p.observe(QueueSort, fwk.Error, 1, err)
+	p.current = newComparison(p.plugin)
+	if p.hung = c; c.returned.Load() { // by runtime.Goexit, or a moment too late
+		p.hung = nil
+	}
+	if p.givenUp++; p.givenUp == hungMax {
+		log.Error(err, "Plugin has failed too often at QueueSort: all pods are ordered by priority and time until the scheduler is restarted", "plugin", p.name)
+		return
+	}
+	log.Error(err, "Plugin failed at QueueSort: all pods are ordered by priority and time until the call returns", "plugin", p.name)
+}
+
+// byDefault is kube-scheduler's default order.
+func byDefault(a, b plugin.Queued) bool {
+	return a.Pod.Priority > b.Pod.Priority || a.Pod.Priority == b.Pod.Priority && a.Since.Before(b.Since)
+}
+
+// shownOf returns what plugins see of a waiting pod: what is kept with it, if that is of the pod as it waits now.
+func shownOf(q plugin.Queued) *queuedPod {
+	if q.Waiting == nil {
+		return newQueuedPod(q, nil)
+	}
+	kept := q.Waiting.Kept()
+	shown, _ := (*kept).(*queuedPod)
+	if shown == nil || !shown.shows(q) {
+		shown = newQueuedPod(q, shown)
+		*kept = shown
+	}
+	return shown
+}
+
+// queuedPod is a waiting pod as QueueSort plugins see it: as kube-scheduler's type, it has a method GetPodInfo. It never changes, so that plugins may keep
+// it, and calls that were given up may go on reading it.
+type queuedPod struct {
+	copied                       *copied
+	since, ready, backoffEnd     time.Time
+	attempts, rejections, errors int
+	rejectors, pending           []string
+	gate                         string
+}
+
+var _ fwk.QueuedEntityInfo = (*queuedPod)(nil)
+
+// copied is a version of a pod with the copy that plugins get, made when one first asks for it.
+type copied struct {
+	pod  *model.Pod
+	once sync.Once
+	info fwk.PodInfo
+}
+
+// newQueuedPod shows a waiting pod. It shares the copy of the pod with what was shown before, if that is of the same version.
+func newQueuedPod(q plugin.Queued, before *queuedPod) *queuedPod {
+	shown := &queuedPod{since: q.Since}
+	if before != nil && before.copied.pod == q.Pod {
+		shown.copied = before.copied
+	} else {
+		shown.copied = &copied{pod: q.Pod}
+	}
+	if w := q.Waiting; w != nil {
+		shown.ready, shown.backoffEnd = w.Ready(), w.BackoffEnd()
+		shown.attempts, shown.rejections, shown.errors = w.Attempts(), w.Rejections(), w.Errors()
+		shown.rejectors, shown.pending, shown.gate = slices.Clone(w.Rejectors()), slices.Clone(w.Pending()), w.Gate()
+	}
+	return shown
+}
+
+// shows reports whether it shows the pod as it waits now.
+func (q *queuedPod) shows(now plugin.Queued) bool {
+	w := now.Waiting
+	return q.copied.pod == now.Pod && q.since == now.Since && q.attempts == w.Attempts() && q.rejections == w.Rejections() && q.errors == w.Errors() &&
+		q.ready == w.Ready() && q.backoffEnd == w.BackoffEnd() && slices.Equal(q.rejectors, w.Rejectors()) && slices.Equal(q.pending, w.Pending()) && q.gate == w.Gate()
+}
+
+// GetPodInfo returns a copy of the pod, the same each time.
+func (q *queuedPod) GetPodInfo() fwk.PodInfo {
+	c := q.copied
+	c.once.Do(func() { c.info, _ = public.NewPodInfo(copyOf(c.pod)) })
+	return c.info
+}
+
+// The other methods are kube-scheduler's; what the queue does not know is zero.
+
+func (q *queuedPod) Type() fwk.EntityKeyType                   { return fwk.PodKeyType }
+func (q *queuedPod) GetPriority() int32                        { return q.copied.pod.Priority }
+func (q *queuedPod) GetTimestamp() time.Time                   { return q.since }
+func (q *queuedPod) GetGatingPluginEvents() []fwk.ClusterEvent { return nil }
+func (q *queuedPod) GetAttempts() int                          { return q.attempts }
+func (q *queuedPod) GetBackoffExpiration() time.Time           { return q.backoffEnd }
+func (q *queuedPod) GetUnschedulableCount() int                { return q.rejections }
+func (q *queuedPod) GetConsecutiveErrorsCount() int            { return q.errors }
+func (q *queuedPod) GetUnschedulablePlugins() sets.Set[string] { return sets.New(q.rejectors...) }
+func (q *queuedPod) GetPendingPlugins() sets.Set[string]       { return sets.New(q.pending...) }
+func (q *queuedPod) GetGatingPlugin() string                   { return q.gate }
+
+func (q *queuedPod) GetInitialAttemptTimestamp() *time.Time {
+	if q.ready.IsZero() {
+		return nil
+	}
+	ready := q.ready
+	return &ready
+}
