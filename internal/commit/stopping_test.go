@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/berth-scheduler/berth/internal/commit"
 )
 
 // TestStopTakes stops while the API server gives one answer to all requests of a kind, half a second after the first, and states how long Run goes on, how what
@@ -97,6 +99,34 @@ func TestMergedConditions(t *testing.T) {
 			t.Errorf("statuses written: %q", bodies)
 		}
 		if s := m.Stats(); s.Statuses != 1 || s.StatusesFailed != 0 {
+			t.Errorf("%+v", s)
+		}
+	})
+}
+
+// TestDroppingIsLoggedEachTime has too many events wait, twice, while the API server hangs: each time that is logged once, because all were written in between. Of six, two may wait
+// besides the one in flight, for which there is no room either when it comes back.
+func TestDroppingIsLoggedEachTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newInMemory(t, func(c *commit.Config) { c.ReportsMax = 2 })
+		defer m.stop()
+		m.misbehave("event", "silent")
+		var well atomic.Bool
+		fails := m.server.answer
+		m.server.answer = func(w http.ResponseWriter, h *http.Request, r request) bool { return !well.Load() && fails(w, h, r) }
+		for range 2 {
+			well.Store(false)
+			for _, name := range names(6) {
+				m.Start(terminating(podNamed(name)))
+				synctest.Wait()
+			}
+			if logged := strings.Join(m.errorsLogged(), "; "); logged != "Too many writes wait" {
+				t.Errorf("logged %q", logged)
+			}
+			well.Store(true)
+			time.Sleep(10 * time.Minute)
+		}
+		if s := m.Stats(); s.EventsDropped != 8 || s.Events != 4 {
 			t.Errorf("%+v", s)
 		}
 	})
