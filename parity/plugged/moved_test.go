@@ -14,7 +14,8 @@ import (
 // These scripts are for plugins of sigs.k8s.io/scheduler-plugins, which parity/moved compiles into both schedulers.
 
 // coschedulingPoints is where Coscheduling is enabled: it could order the queue too, but there is one order for all profiles.
-const coschedulingPoints = `{preFilter: {enabled: [{name: Coscheduling}]}, postFilter: {enabled: [{name: Coscheduling}]}, reserve: {enabled: [{name: Coscheduling}]}, permit: {enabled: [{name: Coscheduling}]}}`
+const coschedulingPoints = `{preFilter: {enabled: [{name: Coscheduling}]}, postFilter: {enabled: [{name: Coscheduling}]}, ` +
+	`reserve: {enabled: [{name: Coscheduling}]}, permit: {enabled: [{name: Coscheduling}]}}`
 
 // args are a plugin's arguments with the type by which both schedulers decode them.
 func args(plugin, fields string) string {

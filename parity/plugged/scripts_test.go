@@ -136,7 +136,7 @@ func quotaScript(ctx context.Context, s *stage) error {
 	if err := s.bound(ctx, "urgent"); err != nil {
 		return err
 	}
-	if err := s.failedScheduling(ctx, "urgent", "over its quota"); err != nil {
+	if err := s.preempts(ctx, "urgent", "preempting 2 victims"); err != nil {
 		return err
 	}
 	if err := s.pods(ctx); err != nil {

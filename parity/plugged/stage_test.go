@@ -171,6 +171,27 @@ func (s *stage) pending(ctx context.Context, name, text string) error {
 
 // failedScheduling waits for an event FailedScheduling with a text, and notes all different ones of the pod.
 func (s *stage) failedScheduling(ctx context.Context, name, text string) error {
+	texts, err := s.rejections(ctx, name, text)
+	for _, t := range texts {
+		s.note("%s: FailedScheduling %q", name, t)
+	}
+	return err
+}
+
+// preempts waits for the event FailedScheduling of a preemption, and notes it alone: while its victims go, kube-scheduler tries a pod again at events that Berth
+// has it wait out, and what it says then depends on how many are gone.
+func (s *stage) preempts(ctx context.Context, name, text string) error {
+	texts, err := s.rejections(ctx, name, text)
+	for _, t := range texts {
+		if strings.Contains(t, text) {
+			s.note("%s: FailedScheduling %q", name, t)
+		}
+	}
+	return err
+}
+
+// rejections waits for an event FailedScheduling with a text, and returns the different texts of all those of the pod.
+func (s *stage) rejections(ctx context.Context, name, text string) ([]string, error) {
 	var texts []string
 	err := poll(ctx, func() (bool, error) {
 		events, err := s.clients.EventsV1().Events(s.namespace).List(ctx, metav1.ListOptions{})
@@ -179,21 +200,17 @@ func (s *stage) failedScheduling(ctx context.Context, name, text string) error {
 		}
 		texts = nil
 		for _, e := range events.Items {
-			// While its victims go, kube-scheduler tries a pod again at events that Berth has it wait out.
-			if e.Regarding.Name == name && e.Reason == "FailedScheduling" && !strings.Contains(e.Note, "a terminating pod on the nominated node") {
+			if e.Regarding.Name == name && e.Reason == "FailedScheduling" {
 				texts = append(texts, e.Note)
 			}
 		}
 		return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(t, text) }), nil
 	})
 	if err != nil {
-		return fmt.Errorf("wait for an event FailedScheduling of pod %s with %q: %w, there are %q", name, text, err, texts)
+		return nil, fmt.Errorf("wait for an event FailedScheduling of pod %s with %q: %w, there are %q", name, text, err, texts)
 	}
 	slices.Sort(texts)
-	for _, t := range slices.Compact(texts) {
-		s.note("%s: FailedScheduling %q", name, t)
-	}
-	return nil
+	return slices.Compact(texts), nil
 }
 
 // parked waits until a pod has been rejected and could be tried at once if an event asked for it: its backoff, of a second, is over for certain.
