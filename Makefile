@@ -21,8 +21,9 @@ demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule a
 
 test: lint unit monitoring e2e beside examples ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler, example plugins
 
-unit: ## tests that need no API server, with the race detector
+unit: ## tests that need no API server, with the race detector; simulations also without it, with more seeds
 	$(GO) test -race ./...
+	$(GO) test ./internal/simulate
 
 e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
 	cd devcluster/provisioner && $(GO) test -race -count=1 ./...

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
-	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/ingest"
@@ -19,17 +19,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/outside/clients"
 )
 
-// PluginFactory makes a plugin for one profile. It is called once for each profile that enables the plugin, before the scheduler takes part in an
-// election, and may block until ctx ends, which it does when the scheduler stops. args are
-//
-//   - an object of the internal version if a scheme has the type <Name>Args of group kubescheduler.config.k8s.io there, or else of version v1, with
-//     defaults; also if the configuration has no arguments for the plugin;
-//   - a *runtime.Unknown with JSON if no scheme has such a type;
-//   - nil if there are no arguments.
-//
-// A plugin that is an io.Closer is closed when the scheduler stops. What the Handle shows of the cluster is empty until the first pod's turn; informers that
-// the factory asks for are started and hold their first lists before it.
-type PluginFactory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error)
+// PluginFactory makes a plugin for one profile.
+type PluginFactory = framework.PluginFactory
 
 // Option adds to a scheduler command.
 type Option func(*additions)

@@ -12,9 +12,17 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// PluginFactory builds a plugin for a profile. The arguments are those of the profile's configuration: nil where it says nothing, the typed object where the
-// plugin's types are registered, and a *runtime.Unknown otherwise, see DecodeInto.
-type PluginFactory = func(ctx context.Context, arguments runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
+// PluginFactory makes a plugin for one profile. It is called once for each profile that enables the plugin, before the scheduler takes part in an
+// election, and may block until ctx ends, which it does when the scheduler stops. args are
+//
+//   - an object of the internal version if a scheme has the type <Name>Args of group kubescheduler.config.k8s.io there, or else of version v1, with
+//     defaults; also if the configuration has no arguments for the plugin;
+//   - a *runtime.Unknown with JSON if no scheme has such a type, see DecodeInto;
+//   - nil if there are no arguments.
+//
+// A plugin that is an io.Closer is closed when the scheduler stops. What the Handle shows of the cluster is empty until the first pod's turn; informers that
+// the factory asks for are started and hold their first lists before it.
+type PluginFactory = func(ctx context.Context, args runtime.Object, handle fwk.Handle) (fwk.Plugin, error)
 
 // DecodeInto decodes arguments of no registered type into a value. Without arguments the value stays as it is.
 func DecodeInto(arguments runtime.Object, into any) error {

@@ -170,6 +170,7 @@ var house = map[string]map[string]string{
 		"internal/model": "what pods occupy is worked out in one place",
 	},
 	"framework/testing": {
+		"framework":                  "factories have one type",
 		"internal/config":            "its scheduler has a configuration",
 		"internal/kinds":             "which objects scheduling reads",
 		"internal/model":             "objects have references",
@@ -205,6 +206,7 @@ var house = map[string]map[string]string{
 	"internal/shape":   {},
 	"internal/server":  {},
 	"internal/config": {
+		"framework":                 "factories have one type",
 		"internal/plugin":           "it builds profiles",
 		"internal/feature":          "gates choose plugins and variants",
 		"internal/ingest":           "it says how pods of each profile are compiled",
@@ -281,6 +283,7 @@ var house = map[string]map[string]string{
 		"internal/simulate": "scenarios run on the in-memory cluster",
 	},
 	"app": {
+		"framework":        "factories have one type",
 		"internal/commit":  "it puts the scheduler together",
 		"internal/config":  "it puts the scheduler together",
 		"internal/engine":  "it puts the scheduler together",

@@ -18,6 +18,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -28,7 +29,7 @@ import (
 )
 
 // PluginFactory makes a plugin for one profile, as for app.WithPlugin.
-type PluginFactory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error)
+type PluginFactory = public.PluginFactory
 
 // Option changes a Cluster that is being made.
 type Option func(*settings)

@@ -95,10 +95,7 @@ func (h *hosted) adapt(order *effective, weights map[string]int64) (Adapters, er
 	}
 	o := Order{
 		Plugins: make(map[string]fwk.Plugin, len(h.plugins)),
-
-		QueueSort: order[queueSort], PreEnqueue: order[preEnqueue], PreFilter: order[preFilter], Filter: order[filter], PostFilter: order[postFilter],
-		PreScore: order[preScore], Score: order[score], Reserve: order[reserve], Permit: order[permit], PreBind: order[preBind], Bind: order[bind],
-		PostBind: order[postBind], Weights: weights,
+		Bind:    order[bind],
 	}
 	for _, name := range h.enabled {
 		if order.has(name) {
@@ -136,7 +133,7 @@ func (a *Adapters) reads() []model.Kind {
 	var kinds []model.Kind
 	for _, list := range [][]any{
 		values(a.QueueSort), values(a.PreEnqueue), values(a.EnqueueExtensions), values(a.PreFilter), values(a.Filter), values(a.PostFilter), values(a.PreScore),
-		values(a.Score), values(a.Reserve), values(a.Permit), values(a.PreBind), values(a.PostBind), {a.Outside},
+		values(a.Score), values(a.Reserve), values(a.Permit), values(a.PreBind), values(a.PostBind),
 	} {
 		for _, adapter := range list {
 			if r, ok := adapter.(reader); ok {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/component-base/featuregate"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
@@ -23,14 +24,10 @@ import (
 // For each profile Build asks a Host for a Handle, calls the factories of the enabled plugins in configured order, works out the order of each
 // extension point, has the Host adapt the plugins to package plugin's interfaces, and puts the adapters into the profile among the built-in plugins.
 
-// Factory makes a plugin for one profile. It is the PluginFactory of kube-scheduler's framework runtime. The arguments are nil if there are none, an
-// object of a type in the scheme, or a *runtime.Unknown that holds JSON.
-type Factory = func(ctx context.Context, args runtime.Object, h fwk.Handle) (fwk.Plugin, error)
-
 // Registered is a plugin from outside that a program brings.
 type Registered struct {
 	Name    string
-	Factory Factory
+	Factory framework.PluginFactory
 }
 
 // Outside is what a program brings: plugins, and the types of their arguments. It never changes.
@@ -112,30 +109,23 @@ type HostedProfile interface {
 	Handle() fwk.Handle
 	// Adapt returns what the plugins do at their points.
 	Adapt(o Order) (Adapters, error)
-	// Complete takes the finished profile, built-in plugins included: the Handle's methods that run plugins run those of it.
+	// Complete takes the finished profile, built-in plugins included, and sets its Outside: the Handle's methods that run plugins run those of it.
 	Complete(p *plugin.Profile)
 }
 
-// Order is which plugins of a profile run, built-in ones and those from outside, in the order in which they run at each extension point. A plugin goes
-// by the name that configurations use for it, which may differ from what its Name method returns.
+// Order is which plugins from outside of a profile run, and which of its Bind plugins come first. A plugin goes by the name that configurations use for it, which may differ from what its Name method returns.
 type Order struct {
 	// Plugins are those from outside that run at any point, by name.
 	Plugins map[string]fwk.Plugin
 	// Enabled are their names in configured order.
 	Enabled []string
-
-	QueueSort, PreEnqueue, PreFilter, Filter, PostFilter, PreScore, Score, Reserve, Permit, PreBind, Bind, PostBind []string
-
-	// Weights are those of the plugins in Score.
-	Weights map[string]int64
+	// Bind are the Bind plugins, built-in ones too, in the order in which they are tried.
+	Bind []string
 }
 
 // Adapters are what the plugins from outside of a profile do, by extension point and plugin. A plugin without an adapter at one of its points is left out
-// there: an adapter before it does its work. Bind plugins have no adapters: Outside has their steps. Adapters that have a method Reads() []model.Kind have these kinds watched.
+// there: an adapter before it does its work. Bind plugins have no adapters: the profile's Outside, which Complete sets, has their steps. Adapters that have a method Reads() []model.Kind have these kinds watched.
 type Adapters struct {
-	// Outside runs them all.
-	Outside plugin.Outside
-
 	QueueSort         map[string]plugin.QueueSort
 	PreEnqueue        map[string]plugin.PreEnqueue
 	EnqueueExtensions map[string]plugin.EnqueueExtensions

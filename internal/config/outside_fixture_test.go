@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	fwk "k8s.io/kube-scheduler/framework"
 
+	"github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -167,6 +168,7 @@ func (h *testHost) Profile(name string) (HostedProfile, error) {
 
 func (p testProfile) Handle() fwk.Handle { return testHandle{profile: p.name} }
 func (p testProfile) Complete(of *plugin.Profile) {
+	of.Outside = adapter{"outside"}
 	p.complete = append(p.complete, of)
 	p.testHost.complete = p.complete
 }
@@ -174,7 +176,6 @@ func (p testProfile) Adapt(o Order) (Adapters, error) {
 	p.orders = append(p.orders, o)
 	p.testHost.orders = p.orders
 	a := Adapters{
-		Outside:   adapter{"outside"},
 		QueueSort: adapted[plugin.QueueSort, fwk.QueueSortPlugin](o), PreEnqueue: adapted[plugin.PreEnqueue, fwk.PreEnqueuePlugin](o),
 		EnqueueExtensions: adapted[plugin.EnqueueExtensions, fwk.FilterPlugin](o), PreFilter: adapted[plugin.PreFilter, fwk.PreFilterPlugin](o),
 		Filter: adapted[plugin.TurnFilter, fwk.FilterPlugin](o), PostFilter: adapted[plugin.PostFilter, fwk.PostFilterPlugin](o),
@@ -197,7 +198,7 @@ func adapted[T, F any](o Order) map[string]T {
 }
 
 // just returns a factory of one plugin.
-func just(p fwk.Plugin) Factory {
+func just(p fwk.Plugin) framework.PluginFactory {
 	return func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }
 }
 

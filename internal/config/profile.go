@@ -74,7 +74,7 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if err != nil {
 		return built{}, err
 	}
-	profile, reads := &plugin.Profile{Name: *source.SchedulerName, Outside: adapters.Outside}, adapters.reads()
+	profile, reads := &plugin.Profile{Name: *source.SchedulerName}, adapters.reads()
 	if err := assemble(profile, &order, made, weights, &adapters); err != nil {
 		return built{}, err
 	}

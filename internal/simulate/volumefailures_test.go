@@ -190,8 +190,12 @@ func TestRestartBetweenVolumeAndBinding(t *testing.T) {
 // TestVolumeIsShownAfterItsClaim shows changes late and in any order among objects, so that a claim may be seen bound before the volume is seen that was
 // provisioned for it. The volume alone must end the wait then: nothing else changes any more.
 func TestVolumeIsShownAfterItsClaim(t *testing.T) {
+	runs := uint64(100)
+	if raced {
+		runs = 40
+	}
 	overtaken := 0
-	for seed := range uint64(100) {
+	for seed := range runs {
 		config := defaults(t)
 		config.Seed = seed
 		s := volumeClusterOf(t, config, "dp")
@@ -210,7 +214,7 @@ func TestVolumeIsShownAfterItsClaim(t *testing.T) {
 			t.Fatalf("seed %d: it still waits %s after the start, in place %q; %s", seed, s.c.Elapsed(), s.c.Loop().Queue().PlaceOf(key("web")), storageOf(s.c))
 		}
 	}
-	if overtaken < 5 {
-		t.Errorf("in %d of 100 runs the claim was shown before the volume, too few to say anything", overtaken)
+	if overtaken < int(runs/20) {
+		t.Errorf("in %d of %d runs the claim was shown before the volume, too few to say anything", overtaken, runs)
 	}
 }
