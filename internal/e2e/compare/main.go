@@ -86,7 +86,8 @@ writes that a scheduler has to make. Its rate is the pace of the API server. Bes
   WaitForFirstConsumerLocal
                    a local volume on each node and pods that need one each, all pending at the start. The binder gives out volumes
                    without thinking: its rate is the pace at which the controller manager confirms claims
-  OutsidePlugin    plain pods, and in both schedulers the same plugin from outside that filters and scores every node
+  OutsidePlugin    plain pods, all pending at the start, and in both schedulers the same plugin from outside that filters and scores every
+                   node it is asked about
   Restart          the time from start to first binding, beside the time that client-go takes to list the running pods
 
 Columns: PODS/S from the first binding to the last, +EVENTS until every Scheduled event was written too, each followed by how much that

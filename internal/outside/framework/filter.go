@@ -86,14 +86,20 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 		}
 		cycle, changed = d.state, d.nodes
 	}
-	nodes := make([]fwk.NodeInfo, len(slots)) // the call's own: it may go on when it was given up
-	for i, slot := range slots {
-		if nodes[i] = changed[slot]; nodes[i] == nil {
-			nodes[i] = r.nodeInfo(slot)
+	var nodes []fwk.NodeInfo
+	var outcomes []*outcome
+	if d == nil {
+		b := r.batchOf(slots)
+		nodes, outcomes = b.nodes, b.outcomesOf(len(slots))
+	} else {
+		nodes, outcomes = make([]fwk.NodeInfo, len(slots)), make([]*outcome, len(slots)) // the call's own: it may go on when it was given up
+		for i, slot := range slots {
+			if nodes[i] = changed[slot]; nodes[i] == nil {
+				nodes[i] = r.nodeInfo(slot)
+			}
 		}
 	}
-	outcomes, err := call(r.lane, Filter, f.name, func(ctx context.Context) []*outcome {
-		outcomes := make([]*outcome, len(nodes))
+	err := r.lane.run(Filter, f.name, func(ctx context.Context) {
 		var last *fwk.Status // plugins often return one status for many nodes
 		var said *outcome
 		for i, node := range nodes {
@@ -109,9 +115,9 @@ func (v *verdicts) ask(slots []int32, codes []reason.Code) {
 				outcomes[i] = said
 			}
 		}
-		return outcomes
 	})
 	if err != nil {
+		r.batch = nil
 		if d != nil {
 			t.fail(d, err)
 		}

@@ -88,6 +88,7 @@ type Runtime struct {
 	binds      []*Binder
 	postBinds  []*postBind
 	turn       *turn // nil between turns
+	batch      *batch
 }
 
 // New returns a Runtime. Its calls' contexts end with ctx.

@@ -67,30 +67,37 @@ func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, er
 		return false, nil
 	}
 	type result struct {
-		list      fwk.NodeScoreList
 		err       error
 		normalize bool // where err comes from
 	}
-	nodes, cycle, object := p.r.nodesOf(slots), t.state, t.object
-	names := make([]string, len(slots))
-	for i, slot := range slots {
-		names[i] = t.view.Node(slot).Name()
+	b := p.r.batchOf(slots)
+	nodes, points, cycle, object := b.nodes, b.pointsOf(len(slots)), t.state, t.object
+	if t.bare {
+		nodes = p.r.nodesOf(slots)
 	}
 	found, err := call(p.r.lane, Score, p.name, func(ctx context.Context) (found result) {
-		list := make(fwk.NodeScoreList, len(nodes))
 		for i, node := range nodes {
-			points, status := p.plugin.Score(ctx, cycle, object, node)
+			var status *fwk.Status
+			if points[i], status = p.plugin.Score(ctx, cycle, object, node); status == nil {
+				continue
+			}
 			if o := read(status, Score, success|failing|rejecting); o.code != fwk.Success {
 				return result{err: o.asError()}
 			}
-			list[i] = fwk.NodeScore{Name: names[i], Score: points}
 		}
 		extensions := p.plugin.ScoreExtensions()
 		if extensions == nil {
-			return result{list: list}
+			return result{}
+		}
+		list := make(fwk.NodeScoreList, len(nodes))
+		for i, node := range nodes {
+			list[i] = fwk.NodeScore{Name: node.Node().Name, Score: points[i]}
 		}
 		o := read(extensions.NormalizeScore(ctx, cycle, object, list), Normalize, success|failing|rejecting)
-		return result{list: list, err: o.asError(), normalize: true}
+		for i := range list {
+			points[i] = list[i].Score
+		}
+		return result{err: o.asError(), normalize: true}
 	})
 	var code fwk.Code
 	if found.err != nil {
@@ -99,14 +106,14 @@ func (p *score) ScoreTurn(_ state.View, slots []int32, scores []int64) (bool, er
 	p.observe(Score, code, len(nodes), err)
 	switch {
 	case err != nil:
+		p.r.batch = nil
 		return false, fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, err)
 	case found.err != nil && found.normalize:
 		return false, fmt.Errorf("running Normalize on Score plugins: plugin %q failed with: %w", p.name, found.err)
 	case found.err != nil:
 		return false, fmt.Errorf("running Score plugins: plugin %q failed with: %w", p.name, found.err)
 	}
-	for i := range found.list {
-		points := found.list[i].Score
+	for i, points := range points {
 		if points < fwk.MinScore || points > fwk.MaxScore {
 			return false, fmt.Errorf("applying score defaultWeights on Score plugins: plugin %q returns an invalid score %v, it should in the range of [%v, %v] after normalizing",
 				p.name, points, fwk.MinScore, fwk.MaxScore)

@@ -446,10 +446,10 @@ func waitingForRoom(s *Scene, c counts) {
 	s.Churn = []Churn{deleted(ending, 100)}
 }
 
-// outsidePlugin has plain pods, and a plugin from outside that accepts every node and scores it by its number of pods.
+// outsidePlugin has plain pods, all pending at the start, and a plugin from outside that accepts every node and scores it by its number of pods.
 func outsidePlugin(s *Scene, c counts) {
 	basic(s, c)
-	s.Plugin = "Trivial"
+	s.Kind, s.Plugin = Shape, "Trivial"
 }
 
 // smallApp is how many pods of a small app run beforehand, and how many are added.

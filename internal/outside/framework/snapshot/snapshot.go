@@ -6,6 +6,8 @@
 package snapshot
 
 import (
+	"slices"
+
 	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/framework"
@@ -120,6 +122,22 @@ func (s *Snapshot) NodeInfoIn(v state.View, slot int32) fwk.NodeInfo {
 		return s.build(v, slot, shown.pods).info
 	}
 	return shown.info
+}
+
+// NodeInfosIn appends the NodeInfos of nodes in a view of the turn to a list.
+func (s *Snapshot) NodeInfosIn(v state.View, slots []int32, list []fwk.NodeInfo) []fwk.NodeInfo {
+	shown, drafted := s.lister.content.Load(), len(v.Touched()) > 0
+	list = slices.Grow(list, len(slots))
+	for _, slot := range slots {
+		if drafted {
+			list = append(list, s.NodeInfoIn(v, slot))
+		} else if info := shown.at(slot).info; info != nil {
+			list = append(list, info)
+		} else {
+			list = append(list, nil)
+		}
+	}
+	return list
 }
 
 // build makes a NodeInfo, with PodInfos that were made before.
