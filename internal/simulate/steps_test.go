@@ -393,7 +393,6 @@ func TestUnrelatedChangesAskNobody(t *testing.T) {
 	if l.Waiting() != pods || l.WaitsAsked() != pods {
 		t.Fatalf("%d pods wait, plugins were asked %d times", l.Waiting(), l.WaitsAsked())
 	}
-	began := time.Now()
 	for i := range 2_000 {
 		s.claim(fmt.Sprint("other-", i), map[string]string{"open": "yes"})
 		settle()
@@ -407,8 +406,5 @@ func TestUnrelatedChangesAskNobody(t *testing.T) {
 	settle()
 	if asked := l.WaitsAsked() - pods; asked != 100 || l.Waiting() != pods-100 {
 		t.Errorf("100 changes asked plugins %d times, %d pods wait", asked, l.Waiting())
-	}
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("it takes %v", took)
 	}
 }
