@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,7 +13,6 @@ import (
 	"github.com/berth-scheduler/berth/examples/trial"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"example.com/gang-plugin/gang"
 )
@@ -24,20 +21,8 @@ const namespace = "team"
 
 // TestManifestsHoldTheConfiguration compares deploy/config.yaml with config.yaml.
 func TestManifestsHoldTheConfiguration(t *testing.T) {
-	manifest, err := os.ReadFile("deploy/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m v1.ConfigMap
-	if err := yaml.UnmarshalStrict(manifest, &m); err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile("config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal([]byte(m.Data["config.yaml"]), want) {
-		t.Error("deploy/config.yaml does not hold config.yaml")
+	if err := trial.HoldsFile("deploy/config.yaml", "config.yaml"); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,7 +11,6 @@ import (
 	"github.com/berth-scheduler/berth/examples/trial"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/yaml"
 
 	"example.com/sample-plugin/sample"
 )
@@ -26,20 +23,8 @@ const (
 
 // TestManifestsHoldTheConfiguration compares deploy/config.yaml with config.yaml.
 func TestManifestsHoldTheConfiguration(t *testing.T) {
-	manifest, err := os.ReadFile("deploy/config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var m v1.ConfigMap
-	if err := yaml.UnmarshalStrict(manifest, &m); err != nil {
-		t.Fatal(err)
-	}
-	want, err := os.ReadFile("config.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal([]byte(m.Data["config.yaml"]), want) {
-		t.Error("deploy/config.yaml does not hold config.yaml")
+	if err := trial.HoldsFile("deploy/config.yaml", "config.yaml"); err != nil {
+		t.Error(err)
 	}
 }
 

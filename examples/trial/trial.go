@@ -216,6 +216,26 @@ func (d *Deployed) login(ctx context.Context) error {
 	return clientcmd.WriteToFile(*config, d.kubeconfig)
 }
 
+// HoldsFile returns an error unless the ConfigMap of a manifest holds a file under its name.
+func HoldsFile(manifest, file string) error {
+	text, err := os.ReadFile(manifest)
+	if err != nil {
+		return err
+	}
+	var m v1.ConfigMap
+	if err := yaml.UnmarshalStrict(text, &m); err != nil {
+		return fmt.Errorf("read %s: %w", manifest, err)
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	if name := filepath.Base(file); m.Data[name] != string(want) {
+		return fmt.Errorf("%s does not hold %s", manifest, name)
+	}
+	return nil
+}
+
 // Replicas is how many processes the Deployment runs.
 func (d *Deployed) Replicas() int {
 	if d.deployment.Spec.Replicas == nil {
