@@ -77,10 +77,10 @@ func answerAs(w http.ResponseWriter, r *http.Request, how string) {
 // patience is how long a row is watched; what goes on by then goes on for ever.
 const patience = 15 * time.Minute
 
-// TestAnswers has the API server give one answer to all requests of one kind, and states what is sent, after which pauses, how it ends, and what is logged.
+// TestEveryAnswer has the API server give one answer to all requests of one kind, and states what is sent, after which pauses, how it ends, and what is logged.
 // A row reads "bind 10ms 50ms get 0s": a binding, another 10 ms after its answer, a third after 50 ms, and at once the question whether it was bound. "9*30s" are
 // nine pauses of 30 s, and "2s..." is a pause that repeats for ever. Pauses may be longer by the jitter of a tenth.
-func TestAnswers(t *testing.T) {
+func TestEveryAnswer(t *testing.T) {
 	for _, row := range answerRows {
 		for _, how := range strings.Fields(row.answers) {
 			t.Run(row.kind+"/"+how, func(t *testing.T) {
