@@ -238,3 +238,24 @@ func (a *audited) seriesOf(name string) *event {
 	}
 	return e
 }
+
+// TestAbandonAmidAPause abandons an outbox in which a binding and an eviction wait for their next try as well: they are neither statuses nor events, so no more
+// of these are dropped.
+func TestAbandonAmidAPause(t *testing.T) {
+	dropped := func(more ...entry) [2]int64 {
+		a := newAudited(t)
+		for _, e := range more {
+			e.at = a.now.Add(time.Second)
+			a.later.plan(e)
+		}
+		a.abandon(a.now)
+		return [2]int64{a.stats.StatusesDropped, a.stats.EventsDropped}
+	}
+	want := dropped()
+	if want[0] == 0 || want[1] == 0 {
+		t.Fatalf("%d statuses and %d events are dropped, want some of each", want[0], want[1])
+	}
+	if got := dropped(entry{binding: &binding{}}, entry{eviction: &eviction{}}); got != want {
+		t.Errorf("%v statuses and events are dropped, want %v", got, want)
+	}
+}

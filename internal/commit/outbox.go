@@ -414,11 +414,11 @@ func (o *Outbox) abandon(now time.Time) {
 	o.abandonCalls(now)
 	o.stats.StatusesDropped += int64(o.reports.statuses.len())
 	o.stats.EventsDropped += int64(o.reports.normal.len() + o.reports.warnings.len() + o.reports.repeats.len())
-	for _, e := range o.later.entries { // after the stop there are no others on the timeline
-		switch {
+	for _, e := range o.later.entries {
+		switch p := o.pods[e.pod]; {
 		case e.event != nil:
 			o.stats.EventsDropped++
-		case o.pods[e.pod].latest != nil:
+		case p != nil && p.latest != nil:
 			o.stats.StatusesDropped++
 		}
 	}

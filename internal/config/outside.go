@@ -113,7 +113,8 @@ type HostedProfile interface {
 	Complete(p *plugin.Profile)
 }
 
-// Order is which plugins from outside of a profile run, and which of its Bind plugins come first. A plugin goes by the name that configurations use for it, which may differ from what its Name method returns.
+// Order is which plugins from outside a profile runs, and in which order its Bind plugins are tried. A plugin goes by the name that configurations use for
+// it, which may differ from what its Name method returns.
 type Order struct {
 	// Plugins are those from outside that run at any point, by name.
 	Plugins map[string]fwk.Plugin
@@ -124,7 +125,8 @@ type Order struct {
 }
 
 // Adapters are what the plugins from outside of a profile do, by extension point and plugin. A plugin without an adapter at one of its points is left out
-// there: an adapter before it does its work. Bind plugins have no adapters: the profile's Outside, which Complete sets, has their steps. Adapters that have a method Reads() []model.Kind have these kinds watched.
+// there: an adapter before it does its work. Bind plugins have no adapters: the profile's Outside, which Complete sets, has their steps. Adapters that have a
+// method Reads() []model.Kind have these kinds watched.
 type Adapters struct {
 	QueueSort         map[string]plugin.QueueSort
 	PreEnqueue        map[string]plugin.PreEnqueue
