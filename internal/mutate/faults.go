@@ -37,7 +37,7 @@ type finder struct {
 }
 
 // faultsOf returns the faults that can be put into a file: conditions are negated, operators swapped, constants changed, statements and cases dropped, and functions
-// return zero values at once. Some do not compile.
+// return zero values at once. Some do not compile. The texts of audits are left as they are.
 func faultsOf(path string, code []byte) ([]fault, error) {
 	f := &finder{path: path, code: code, files: token.NewFileSet(), seen: map[string]int{}}
 	file, err := parser.ParseFile(f.files, path, code, parser.SkipObjectResolution)
@@ -85,6 +85,11 @@ func short(text string) string {
 	return text
 }
 
+// audits says whether the file checks invariants. What it says of a broken one is for whoever broke it: that it says anything is tested, its words are not.
+func (f *finder) audits() bool {
+	return strings.HasPrefix(f.path[strings.LastIndex(f.path, "/")+1:], "audit")
+}
+
 func (f *finder) text(n ast.Node) string { return string(f.code[f.offset(n.Pos()):f.offset(n.End())]) }
 
 // returns has a function return zero values at once.
@@ -117,7 +122,7 @@ func (f *finder) inspect(n ast.Node) bool {
 		if n.Kind == token.INT {
 			f.add("one more than", n.Pos(), n.End(), "("+n.Value+" + 1)")
 		}
-		if n.Kind == token.STRING && n.Value != `""` {
+		if n.Kind == token.STRING && n.Value != `""` && !f.audits() {
 			if value, err := strconv.Unquote(n.Value); err == nil {
 				f.add("another text than", n.Pos(), n.End(), strconv.Quote(value+"~"))
 			}

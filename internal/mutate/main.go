@@ -2,7 +2,7 @@
 //
 // It takes packages; it puts one small fault after another into their code, by `go test -overlay`, so that no file is changed, runs the package's own tests
 // with each, and prints the faults with which they pass. It owns nothing but temporary files. Faults that change nothing that anybody could observe are listed, with the
-// reason, in equivalent.txt. It exits with status 1 if a fault lived that is not listed.
+// reason, in equivalent/, a file for each package. It exits with status 1 if a fault lived that is not listed.
 //
 //	go run ./internal/mutate [-sample N] [-seed S] ./internal/report
 package main
@@ -11,9 +11,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -30,7 +32,7 @@ type Options struct {
 	// Sample is how many faults of each package are tried, 0 for all; Seed chooses them.
 	Sample int
 	Seed   uint64
-	// Equivalent is the file that lists faults which nobody could notice.
+	// Equivalent is the folder that lists, in PACKAGE.txt, faults which nobody could notice.
 	Equivalent string
 	Out        io.Writer
 }
@@ -39,7 +41,7 @@ func main() {
 	o := Options{Out: os.Stdout}
 	flag.IntVar(&o.Sample, "sample", 0, "how many faults of each package to try; 0 for all")
 	flag.Uint64Var(&o.Seed, "seed", 1, "which faults are in the sample")
-	flag.StringVar(&o.Equivalent, "equivalent", "internal/mutate/equivalent.txt", "file that lists faults which nobody could notice")
+	flag.StringVar(&o.Equivalent, "equivalent", "internal/mutate/equivalent", "folder that lists, in PACKAGE.txt, faults which nobody could notice")
 	flag.Parse()
 	o.Packages = flag.Args()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
@@ -56,15 +58,11 @@ func main() {
 
 // run tries the faults of all packages and returns how many lived that are not listed.
 func run(ctx context.Context, o Options) (lived int, err error) {
-	listed, err := readEquivalent(o.Equivalent)
-	if err != nil {
-		return 0, err
-	}
 	if len(o.Packages) == 0 {
 		return 0, fmt.Errorf("no package was named")
 	}
 	for _, name := range o.Packages {
-		n, err := runPackage(ctx, o, name, listed)
+		n, err := runPackage(ctx, o, name)
 		if err != nil {
 			return 0, fmt.Errorf("put faults into %s: %w", name, err)
 		}
@@ -79,7 +77,7 @@ type source struct {
 	GoFiles         []string
 }
 
-func runPackage(ctx context.Context, o Options, name string, listed map[string]string) (lived int, err error) {
+func runPackage(ctx context.Context, o Options, name string) (lived int, err error) {
 	text, err := exec.CommandContext(ctx, "go", "list", "-json=Dir,ImportPath,GoFiles", name).Output()
 	if err != nil {
 		return 0, fmt.Errorf("list the package: %w", err)
@@ -101,12 +99,13 @@ func runPackage(ctx context.Context, o Options, name string, listed map[string]s
 		}
 		faults = append(faults, found...)
 	}
-	for i := range faults {
-		faults[i].id = p.ImportPath[strings.LastIndex(p.ImportPath, "/")+1:] + "/" + faults[i].id
+	listed, err := readEquivalent(filepath.Join(o.Equivalent, filepath.Base(p.ImportPath)+".txt"))
+	if err != nil {
+		return 0, err
 	}
 	if o.Sample == 0 {
 		for id := range listed {
-			if strings.HasPrefix(id, filepath.Base(p.ImportPath)+"/") && !slices.ContainsFunc(faults, func(f fault) bool { return f.id == id }) {
+			if !slices.ContainsFunc(faults, func(f fault) bool { return f.id == id }) {
 				fmt.Fprintf(o.Out, "listed as equivalent, but there is no such fault: %s\n", id)
 				lived++
 			}
@@ -194,9 +193,12 @@ func test(ctx context.Context, name string, f fault, limit time.Duration) (verdi
 	return failed, string(output), nil
 }
 
-// readEquivalent reads a list of faults: of each its id, " : ", and why nobody could notice it. Lines that begin with # are comments.
+// readEquivalent reads a list of faults: of each its id, " : ", and why nobody could notice it. Lines that begin with # are comments. A package without a list has none.
 func readEquivalent(path string) (map[string]string, error) {
 	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the equivalent faults: %w", err)
 	}
