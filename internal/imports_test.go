@@ -269,10 +269,11 @@ var house = map[string]map[string]string{
 		"internal/state":                      "nodes and placed pods are in it",
 		"internal/storage":                    "it looks up the volumes that are in the way",
 	},
-	"internal/build":  {},
-	"internal/oracle": {},
-	"internal/e2e":    {},
-	"examples/trial":  {},
+	"internal/build":    {},
+	"internal/elements": {},
+	"internal/oracle":   {},
+	"internal/e2e":      {},
+	"examples/trial":    {},
 	"internal/scenario": {
 		"internal/commit":   "the requests of an eviction fail by kind",
 		"internal/config":   "a scenario may bring a configuration",
@@ -463,7 +464,7 @@ func allowed(row map[string]string, from, to string) bool {
 // testsOnly are packages that only tests import; they may look at everything.
 func testsOnly(folder string) bool {
 	return within(folder, "internal/oracle") || within(folder, "internal/plugins/plugintest") || within(folder, "internal/e2e") || within(folder, "examples/trial") ||
-		within(folder, "internal/engine/enginetest") || within(folder, "internal/build")
+		within(folder, "internal/engine/enginetest") || within(folder, "internal/build") || within(folder, "internal/elements")
 }
 
 func TestCoreIsPure(t *testing.T) {
