@@ -1,0 +1,215 @@
+package state
+
+import (
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// TestDomainCountsBounds counts one pod in each of some domains: from which number on the counts are an array, and from which on a list again.
+func TestDomainCountsBounds(t *testing.T) {
+	for _, row := range []struct {
+		domains, filled, left int
+		dense, stays          bool
+	}{
+		{fewDomains, 1, 1, true, true},
+		{fewDomains, 1, 0, true, true}, // where there are few domains, an array stays one
+		{fewDomains + 1, 1, 1, false, false},
+		{80, 10, 10, false, false}, // one in listedUpTo
+		{80, 11, 11, true, true},
+		{96, 13, 3, true, true}, // one in denseFrom
+		{96, 13, 2, true, false},
+	} {
+		var c domainCounts
+		c.wantLeast()
+		for domain := range row.filled {
+			c.add(int32(domain), 2, row.domains)
+		}
+		if dense := c.dense != nil; dense != row.dense || c.some != int32(row.filled) || c.total != int64(2*row.filled) {
+			t.Errorf("%+v: in an array: %t, %d domains with %d pods", row, dense, c.some, c.total)
+		}
+		listed, dense, leaves := cap(c.listed), cap(c.dense), 0
+		if c.least != nil {
+			leaves = len(c.least.tree)
+		}
+		if have, want := c.bytes(), 8*listed+4*dense+4*leaves; have != want || want == 0 {
+			t.Errorf("%+v: %d bytes are counted, want %d", row, have, want)
+		}
+		for domain := row.left; domain < row.filled; domain++ {
+			c.add(int32(domain), -1, row.domains)
+			c.add(int32(domain), -1, row.domains)
+		}
+		if dense := c.dense != nil; dense != row.stays || c.some != int32(row.left) || c.total != int64(2*row.left) {
+			t.Errorf("%+v: in an array at the end: %t, %d domains with %d pods", row, dense, c.some, c.total)
+		}
+		want := int32(absent)
+		if row.left > 0 {
+			want = 2
+		}
+		if got := c.leastExcept(nil); got != want || (c.least != nil) != row.stays {
+			t.Errorf("%+v: the least count is %d, want %d; kept: %t", row, got, want, c.least != nil)
+		}
+		sums := make([]int64, row.domains)
+		if c.addTo(sums, 3); c.of(int32(row.domains)) != 0 || row.left > 0 && (c.of(0) != 2 || sums[0] != 6) {
+			t.Errorf("%+v: domain 0 counts %d, its sum is %d", row, c.of(0), sums[0])
+		}
+	}
+	if n := (&minima{tree: make([]int32, 8), size: 4}).bytes(); n != 32 {
+		t.Errorf("a tree of 8 numbers takes %d bytes", n)
+	}
+	few := &domainCounts{listed: make([]domainCount, 0, 16)}
+	for domain := range int32(5) {
+		few.add(domain, 1, 1000)
+	}
+	for domain := range int32(2) {
+		few.add(domain, -1, 1000)
+	}
+	if len(few.listed) != 3 || cap(few.listed) > 8 {
+		t.Errorf("a list of %d domains has memory for %d", len(few.listed), cap(few.listed))
+	}
+}
+
+// TestBytesOfTallies counts the bytes of a tally from nothing.
+func TestBytesOfTallies(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{node("a"), node("b")})
+	term, err := model.NewTerm("ns", &v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.TallyBytes() != 0 {
+		t.Errorf("no tally takes %d bytes", s.TallyBytes())
+	}
+	tally := s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{})
+	membership := membershipBytes + 4*(cap(tally.nodes.in)+cap(tally.nodes.members))
+	if have, want := s.TallyBytes(), tallyBytes+membership; have != want || cap(tally.nodes.in) < 2 || cap(tally.nodes.members) < 2 {
+		t.Errorf("a tally that counts nothing takes %d bytes, want %d", have, want)
+	}
+	s.Apply([]model.Change{podOn("p", "p", "a", 1)})
+	s.View().KeepLeast(tally)
+	if have, want := s.TallyBytes(), tallyBytes+membership+4*cap(tally.counts.dense)+4*len(tally.counts.least.tree); have != want || len(tally.counts.dense) != 2 {
+		t.Errorf("a tally that counts a pod takes %d bytes, want %d", have, want)
+	}
+	if s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{}); s.Tallies() != 1 || s.TalliesFound() != 1 {
+		t.Errorf("%d tallies, %d found", s.Tallies(), s.TalliesFound())
+	}
+	updates, built := s.TallyWork()
+	if updates != 1 || built != 1 {
+		t.Errorf("%d updates, %d built", updates, built)
+	}
+	// A decision goes on with a tally that was dropped meanwhile: it counts no bytes any more.
+	s.dropTally(tally)
+	if s.View().KeepLeast(tally); s.TallyBytes() != 0 || s.Tallies() != 0 || tally.Total() != 1 {
+		t.Errorf("%d tallies take %d bytes, the dropped one counts %d", s.Tallies(), s.TallyBytes(), tally.Total())
+	}
+	if s.Apply(nil); tally.pods != nil || tally.counts.dense != nil || len(s.tallies.dropped) != 0 {
+		t.Error("a dropped tally keeps its memory")
+	}
+}
+
+// TestMembersByDomain asks for domains that no node of the set is in, one of them new to the set.
+func TestMembersByDomain(t *testing.T) {
+	m := membership{members: []int32{1, 0}}
+	for domain, want := range []bool{true, false, false, false} {
+		if got := m.has(int32(domain)); got != want {
+			t.Errorf("domain %d has members: %t", domain, got)
+		}
+	}
+}
+
+// TestExpandedCountsAreMadeOnce expands the counts of several sets: once in a turn, and in memory that the next turn uses again.
+func TestExpandedCountsAreMadeOnce(t *testing.T) {
+	s := New()
+	key := &topology{value: make([]string, 1000)}
+	sets := make([]domainCounts, expansionsKept+2)
+	for i := range sets {
+		sets[i].add(int32(i), int32(10+i), 1000)
+	}
+	check := func(counts []int32, i int) {
+		t.Helper()
+		for domain, n := range counts {
+			if want := sets[i].of(int32(domain)); n != want {
+				t.Fatalf("domain %d of set %d counts %d, want %d", domain, i, n, want)
+			}
+		}
+		if len(counts) != 1000 {
+			t.Fatalf("set %d is expanded to %d domains", i, len(counts))
+		}
+	}
+	for range 3 {
+		s.BeginTurn()
+		var all [][]int32
+		for i := range sets {
+			all = append(all, s.expanded(key, &sets[i]))
+		}
+		for i := range sets {
+			check(all[i], i) // all arrays of a turn are valid together
+		}
+		if again := s.expanded(key, &sets[0]); &again[0] != &all[0][0] {
+			t.Error("a set is expanded twice in a turn")
+		}
+	}
+	if len(key.expansions) != expansionsKept {
+		t.Errorf("%d arrays are kept, want %d", len(key.expansions), expansionsKept)
+	}
+	if n := testing.AllocsPerRun(10, func() { s.BeginTurn(); s.expanded(key, &sets[0]); s.expanded(key, &sets[1]) }); n > 0 {
+		t.Errorf("expanding two sets makes %v allocations", n)
+	}
+	first := s.expanded(key, &sets[0])
+	s.turn.changes++ // the state has changed
+	sets[0].add(0, 5, 1000)
+	if check(s.expanded(key, &sets[0]), 0); first == nil {
+		t.Error("nothing was expanded")
+	}
+	if got := s.expanded(key, &domainCounts{}); got != nil {
+		t.Errorf("a set without pods is expanded to %d domains", len(got))
+	}
+}
+
+// TestVersionOfATally changes what counts for a tally besides pods: which nodes are in its set, and their domains.
+func TestVersionOfATally(t *testing.T) {
+	s := New()
+	with := func(labels, taint string) model.Change {
+		n := build.Node("a", build.NodeLabels(labels))
+		n.Spec.Taints = []v1.Taint{{Key: taint, Effect: v1.TaintEffectNoSchedule}}
+		return model.Change{Kind: model.NodeSet, Node: model.NewNode(n)}
+	}
+	s.Apply([]model.Change{with("zone=x", "free"), node("b")})
+	term, err := model.NewTerm("ns", &v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := NodeSet{Text: "free", Match: func(n Node) bool { return len(n.Object().Spec.Taints) == 0 || n.Object().Spec.Taints[0].Key == "free" }}
+	tally := s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{Label: "zone"}, free)
+	for _, step := range []struct {
+		what    string
+		change  model.Change
+		changes bool
+		present int32
+	}{
+		{"the same node", with("zone=x", "free"), false, 1},
+		{"another label", with("zone=x other=1", "free"), false, 1},
+		{"a taint that takes it out of the set", with("zone=x", "full"), true, 0},
+		{"another such taint", with("zone=x", "fuller"), false, 0},
+		{"another zone, outside the set", with("zone=y", "fuller"), true, 0},
+		{"it is back in the set", with("zone=y", "free"), true, 1},
+		{"it leaves its zone", with("", "free"), true, 0},
+		{"it is back", with("zone=x", "free"), true, 1},
+		{"a pod", podOn("p", "p", "a", 1), true, 1},
+		{"a pod on a node without zone", podOn("q", "q", "b", 1), false, 1},
+		{"the node is gone", nodeGone("a"), true, 0},
+	} {
+		before := tally.Version()
+		s.Apply([]model.Change{step.change})
+		if changed := tally.Version() != before; changed != step.changes && !(changed && step.what == "a pod on a node without zone") {
+			t.Errorf("%s: the version changed: %t", step.what, changed)
+		}
+		if tally.Present() != step.present {
+			t.Errorf("%s: %d domains are there, want %d", step.what, tally.Present(), step.present)
+		}
+	}
+}
