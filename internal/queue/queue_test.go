@@ -481,8 +481,11 @@ func TestRejectedAtPermit(t *testing.T) {
 			steps := []plan.Step{{Stage: plan.Permit, Plugin: "Fit"}}
 			q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: steps}}})
 		}
-		former := pod("former", 1)
-		q.Wake(at(0), arrived(mine, former))
+		former, earlier := pod("former", 1), pod("earlier", 2)
+		q.Wake(at(0), arrived(mine, former, earlier))
+		settle(pop(t, q, at(0), "earlier")) // what was kept for it does not count any more
+		q.Wake(at(0), state.Delta{Events: []model.Event{deleted(other), deleted(other)}})
+		q.Wake(at(0), state.Delta{Left: []model.PodKey{earlier.Key()}})
 		settle(pop(t, q, at(0), "former"))
 		w := pop(t, q, at(0), "p")
 		q.Wake(at(0), state.Delta{Events: []model.Event{deleted(other)}}) // while another is at Permit, and before this one is

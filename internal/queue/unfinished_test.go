@@ -216,25 +216,31 @@ func TestFlushesAreTakenInSlices(t *testing.T) {
 }
 
 // TestManyRejectedAtPermit rejects many pods at Permit that have missed many events which help none of them: how many hints they ask in one batch of
-// changes is bounded, and pods that did not look are tried again.
+// changes is bounded, and pods that did not look are tried again. The first after which the bound is exceeded is the last to look.
 func TestManyRejectedAtPermit(t *testing.T) {
-	q := newQueue(t)
-	asked := 0
-	registered := q.profiles[""].registered["Fit"]
-	registered[0].Hint = func(*model.Pod, model.Event) bool { asked++; return false }
-	failed := state.Delta{}
-	for i := range 100 {
-		p := pod(fmt.Sprintf("p%d", i), 0)
-		q.Wake(at(0), arrived(p))
-		w, _ := q.Pop(at(0))
-		q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}}})
-		failed.Failed = append(failed.Failed, state.Failure{Pod: p, Err: errors.New("no"), Rejectors: []string{"Fit"}})
-	}
-	for range missedMax - 1 {
-		q.Wake(at(1), podDeleted)
-	}
-	q.Wake(at(2), failed)
-	if c := q.Counts(); asked > 3*missedMax || c.Parked == 0 || c.Parked+c.Active+c.BackingOff != 100 {
-		t.Errorf("%d hints were asked; %+v", asked, c)
+	for missedEvents, looking := range map[int]int{1: 100, missedMax / 2: 3, missedMax/2 + 1: 2, missedMax - 1: 2, missedMax: 2, missedMax + 1: 100} {
+		q := newQueue(t)
+		asked := 0
+		registered := q.profiles[""].registered["Fit"]
+		registered[0].Hint = func(*model.Pod, model.Event) bool { asked++; return false }
+		failed := state.Delta{}
+		for i := range 100 {
+			p := pod(fmt.Sprintf("p%d", i), 0)
+			q.Wake(at(0), arrived(p))
+			w, _ := q.Pop(at(0))
+			q.Settle(at(0), plan.Decision{Work: w, Outcome: plan.Placed, Placements: []plan.Placement{{Steps: []plan.Step{{Stage: plan.Permit}}}}})
+			failed.Failed = append(failed.Failed, state.Failure{Pod: p, Err: errors.New("no"), Rejectors: []string{"Fit"}})
+		}
+		for range missedEvents {
+			q.Wake(at(1), podDeleted)
+		}
+		want := looking * missedEvents
+		if missedEvents > missedMax { // some are not kept, so none is looked at
+			want, looking = 0, 0
+		}
+		q.Wake(at(2), failed)
+		if c := q.Counts(); asked != want || c.Parked != looking || c.Parked+c.Active+c.BackingOff != 100 {
+			t.Errorf("%d events: %d hints were asked, want %d; %+v", missedEvents, asked, want, c)
+		}
 	}
 }

@@ -1,0 +1,41 @@
+package queue
+
+// Kept is how much a queue holds.
+type Kept struct {
+	Pods, InHeaps int
+	// Plugins are those under which pods are parked; Indexes, Buckets and Postings what these are found by.
+	Plugins, Indexes, Buckets, Postings int
+	// Gates are the PreEnqueue plugins that hold pods. Awaited and Leaving are victims.
+	Gates, Awaited, Leaving int
+	// Missed are the events that pods at Permit may look at, Pending those whose hints have not all been asked; Woken are cohorts.
+	Missed, Pending, Woken int
+}
+
+// Kept returns how much the queue holds.
+func (q *Queue) Kept() Kept {
+	k := Kept{
+		Pods: len(q.entries), InHeaps: q.active.size() + q.backoff.size() + q.errored.size() + q.idle.size(), Plugins: len(q.parked.byPlugin),
+		Gates: len(q.gatedBy), Awaited: len(q.awaited), Leaving: len(q.leaving),
+		Missed: len(q.missed.events), Pending: q.waking.left(), Woken: q.parked.woken.size(),
+	}
+	for _, in := range q.parked.inOrder {
+		k.Indexes += len(in.indexes)
+		for _, x := range in.indexes {
+			k.Buckets += len(x.byAlike)
+			k.Postings += len(x.wanting.byKey) + len(x.keyed.byKey)
+		}
+	}
+	return k
+}
+
+// Memory is for how many things the queue keeps memory, whether or not there are any.
+type Memory struct{ Active, BackingOff, Erring, Idle, Missed, Pending, Found, Moves, Touched, Looked int }
+
+// Memory returns for how many things the queue keeps memory.
+func (q *Queue) Memory() Memory {
+	of := func(h *heap[*entry]) int { return cap(h.entries) + cap(h.run.list) }
+	return Memory{
+		of(&q.active), of(&q.backoff), of(&q.errored), of(&q.idle), cap(q.missed.events), cap(q.waking.pending), cap(q.waking.found), cap(q.moves),
+		cap(q.parked.touch.Has) + cap(q.parked.touch.Seeks), cap(q.parked.wanting.found) + cap(q.parked.keyed.found),
+	}
+}
