@@ -252,3 +252,59 @@ func TestBindingThatFailed(t *testing.T) {
 		t.Errorf("failed: %+v, left %v", delta.Failed, delta.Left)
 	}
 }
+
+// TestEventsOfStorage stores two versions of an object of each kind and removes it, twice: each version and the removal is an event, with the objects before
+// and after.
+func TestEventsOfStorage(t *testing.T) {
+	s := New()
+	for want, version := range map[model.EventResource]func() model.Compiled{
+		model.PersistentVolumeClaimEvent: func() model.Compiled { return model.NewClaim(build.PersistentVolumeClaim("c", "class=fast")) },
+		model.PersistentVolumeEvent:      func() model.Compiled { return model.NewVolume(build.PersistentVolume("v", "class=fast")) },
+		model.StorageClassEvent:          func() model.Compiled { return model.NewStorageClass(build.StorageClass("fast", "provisioner=d")) },
+		model.CSINodeEvent:               func() model.Compiled { return model.NewCSINode(build.CSINode("a", "d=1")) },
+		model.CSIDriverEvent:             func() model.Compiled { return model.NewCSIDriver(build.CSIDriver("d", "")) },
+		model.CSIStorageCapacityEvent: func() model.Compiled {
+			return model.NewStorageCapacity(build.CSIStorageCapacity("room", "class=fast capacity=1Gi", "zone=x"))
+		},
+		model.VolumeAttachmentEvent: func() model.Compiled {
+			return model.NewVolumeAttachment(build.VolumeAttachment("at", "attacher=d node=b volume=v"))
+		},
+	} {
+		first, second := version(), version()
+		gone := model.Change{Kind: model.ObjectGone, Ref: first.Ref()}
+		for i, step := range []struct {
+			change        model.Change
+			action        model.Action
+			before, after model.Compiled
+		}{{compiled(first), model.Add, nil, first}, {compiled(second), model.Update, first, second}, {gone, model.Delete, second, nil}, {gone, 0, nil, nil}} {
+			events := s.Apply([]model.Change{step.change}).Events
+			if step.action == 0 {
+				if len(events) > 0 {
+					t.Errorf("%v is removed twice: %+v", first.Ref(), events)
+				}
+				continue
+			}
+			if len(events) != 1 || events[0].Resource != want || events[0].Action != step.action || events[0].OldObject != step.before || events[0].Object != step.after {
+				t.Errorf("%v, step %d: %+v", first.Ref(), i, events)
+			}
+		}
+	}
+}
+
+// TestEvictedForSeveral has a pod be evicted for three others: it is leaving until the last of these preemptions has failed.
+func TestEvictedForSeveral(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{node("a"), podOn("v", "1", "a", 1)})
+	victim := s.placed[model.PodKey{Namespace: "ns", Name: "v"}].pod
+	eviction := plan.Eviction{Pod: victim, NodeName: "a"}
+	s.Evict(eviction)
+	s.Evict(eviction)
+	s.Evict(eviction)
+	for failed, want := range []bool{true, true, false, false} {
+		delta := s.Apply([]model.Change{{Kind: model.PreemptionDone, Preemption: &model.PreemptionResult{Preemptor: victim, Kept: []*model.Pod{victim}}}})
+		if got := s.View().IsLeaving(victim); got != want || len(delta.Preempted) != 1 {
+			t.Errorf("after %d preemptions have failed the pod is leaving: %t", failed+1, got)
+		}
+		audited(t, s)
+	}
+}

@@ -72,6 +72,10 @@ func TestDraft(t *testing.T) {
 		differences := v.Differences(tally, nil)
 		carriers := 0
 		v.TermDifferences(draftPod("asks"), func(_ *state.TermCounts, differences []state.Difference) { carriers += len(differences) })
+		expanded := v.ExpandedWith(tally, differences)
+		if first := tally.Domains()[slot]; int64(expanded[first]) != tally.TotalWith(differences) {
+			t.Errorf("the zone of the node counts %d pods of %d", expanded[first], tally.TotalWith(differences))
+		}
 		return fmt.Sprint(n.Used().CPUMilli, n.PodCount(), n.PortInUse(draftPod("asks").Ports[0]), tally.TotalWith(differences),
 			tally.Least(differences), carriers, len(v.Holders(volume)))
 	}

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -106,7 +108,7 @@ func TestBytesOfTallies(t *testing.T) {
 	if s.View().KeepLeast(tally); s.TallyBytes() != 0 || s.Tallies() != 0 || tally.Total() != 1 {
 		t.Errorf("%d tallies take %d bytes, the dropped one counts %d", s.Tallies(), s.TallyBytes(), tally.Total())
 	}
-	if s.Apply(nil); tally.pods != nil || tally.counts.dense != nil || len(s.tallies.dropped) != 0 {
+	if s.Apply(nil); tally.pods != nil || tally.counts.dense != nil || len(s.tallies.dropped) != 0 || s.tallies.dropped[:1][0] != nil {
 		t.Error("a dropped tally keeps its memory")
 	}
 }
@@ -211,5 +213,47 @@ func TestVersionOfATally(t *testing.T) {
 		if tally.Present() != step.present {
 			t.Errorf("%s: %d domains are there, want %d", step.what, tally.Present(), step.present)
 		}
+	}
+}
+
+// TestNodesMoveToFreeSlots removes the first nodes of a cluster, one slot larger than is always kept: the last move to free slots, with what is counted of
+// their pods, and their slots are cut off.
+func TestNodesMoveToFreeSlots(t *testing.T) {
+	s := New()
+	var changes []model.Change
+	for i := range slotsKept + 3 {
+		n := build.Node(fmt.Sprint("n", i), build.NodeLabels(fmt.Sprint("zone=", i%2)))
+		changes = append(changes, model.Change{Kind: model.NodeSet, Node: model.NewNode(n)})
+	}
+	s.Apply(changes)
+	term, err := model.NewTerm("ns", &v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	zones := s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{Label: "zone"}, NodeSet{})
+	hosts := s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{})
+	last := fmt.Sprint("n", slotsKept+1)
+	s.Apply([]model.Change{podOn("p", "p", last, 2), podOn("q", "q", fmt.Sprint("n", slotsKept), 1)})
+	before := s.Version()
+	for i := range slotsKept {
+		s.Apply([]model.Change{nodeGone(fmt.Sprint("n", i))})
+	}
+	s.Apply([]model.Change{nodeGone(fmt.Sprint("n", slotsKept+2))})
+	s.Apply(nil)
+	audited(t, s)
+	slot, ok := s.Slot(last) // slot 0 was taken by the node behind it, which is gone now
+	if !ok || slot != 1 || s.Slots() != slotsKept || s.Node(slot).Name() != last || s.Node(slot).Used().CPUMilli != 2000 || s.Node(slot).PodCount() != 1 {
+		t.Errorf("%s is in slot %d of %d", last, slot, s.Slots())
+	}
+	domain := zones.Domains()[slot]
+	if zones.counts.of(domain) != 1 || zones.Total() != 2 || hosts.counts.of(hosts.Domains()[slot]) != 1 || hosts.Total() != 2 || len(zones.Domains()) != slotsKept {
+		t.Errorf("its zone counts %d pods of %d, itself %d of %d", zones.counts.of(domain), zones.Total(), hosts.counts.of(hosts.Domains()[slot]), hosts.Total())
+	}
+	if entries, ok := s.Since(before); !ok || !slices.ContainsFunc(entries, func(e Entry) bool { return e.Slot == 1 && e.Aspects == model.AllAspects }) {
+		t.Error("the journal does not name the slot that the node has moved to")
+	}
+	s.Apply([]model.Change{podGone("p"), podGone("q")})
+	if audited(t, s); zones.Total() != 0 || hosts.Total() != 0 {
+		t.Errorf("%d pods are counted when none is left", zones.Total())
 	}
 }

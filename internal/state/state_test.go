@@ -84,6 +84,7 @@ func TestLifeOfAPod(t *testing.T) {
 		{"answer for the one before", true, []model.Change{podOn("p", "2", "", 2), bindDone(pending, "n1", refused)}, "failed 0 left 0 arrived 0 events 0", 0, 0},
 		{"bound elsewhere by somebody", true, []model.Change{node("n2"), podOn("p", "1", "n2", 2)}, "failed 0 left 1 arrived 0 events 1", 0, 0},
 		{"bound by somebody", false, []model.Change{podOn("p", "1", "n1", 2)}, "failed 0 left 1 arrived 0 events 1", 2000, 0},
+		{"no longer bound", false, []model.Change{podOn("p", "1", "n1", 2), podOn("p", "1", "", 2)}, "failed 0 left 0 arrived 1 events 1", 0, 0},
 		{"resized", false, []model.Change{podOn("p", "1", "n1", 2), podOn("p", "1", "n1", 3)}, "failed 0 left 0 arrived 0 events 1", 3000, 0},
 		{"deleted", false, []model.Change{podOn("p", "1", "n1", 2), podGone("p")}, "failed 0 left 1 arrived 0 events 1", 0, 0},
 		{"node goes and comes back", false, []model.Change{podOn("p", "1", "n1", 2), nodeGone("n1"), node("n1")}, "failed 0 left 0 arrived 0 events 1", 2000, 0},
