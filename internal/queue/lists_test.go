@@ -1,0 +1,136 @@
+package queue
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// TestFewestBuckets has a catalog with lists of different lengths: of the clauses of a way the one is taken at whose keys the fewest buckets are listed, the
+// first of several, and a lookup knows how many it finds.
+func TestFewestBuckets(t *testing.T) {
+	key := func(name string) model.Key { return model.Key{Name: name} }
+	c := catalog{byKey: map[model.Key]*posting{}}
+	if n := c.count([]model.Key{key("many")}); n != 0 {
+		t.Errorf("%d buckets are listed in an empty catalog", n)
+	}
+	for name, buckets := range map[string]int{"many": 3, "some": 2, "few": 1} {
+		for range buckets {
+			c.listKeys(&bucket{}, []model.Key{key(name)})
+		}
+	}
+	c.always.list(&bucket{})
+	clause := func(names ...string) (keys model.Clause) {
+		for _, name := range names {
+			keys = append(keys, key(name))
+		}
+		return keys
+	}
+	for _, row := range []struct {
+		way  model.Way
+		want string
+		n    int
+	}{
+		{model.Way{clause("many")}, "many", 3},
+		{model.Way{clause("many"), clause("few"), clause("some")}, "few", 1},
+		{model.Way{clause("few"), clause("many")}, "few", 1},
+		{model.Way{clause("some"), clause("few", "many")}, "some", 2},
+		{model.Way{clause("many"), clause("few", "some", "unknown")}, "many", 3},
+		{model.Way{clause("few"), clause("unknown")}, "unknown", 0},
+		{model.Way{clause("unknown"), clause("unheard")}, "unknown", 0},
+	} {
+		got := c.fewest(row.way)
+		if got[0].Name != row.want || c.count(got) != row.n {
+			t.Errorf("of %v %v is taken, with %d buckets; want %s, with %d", row.way, got, c.count(got), row.want, row.n)
+		}
+		var l lookup
+		if all := l.seek(&c, []model.Way{row.way}); all || l.buckets != 1+row.n || (len(l.found) > 0) != (row.n > 0) {
+			t.Errorf("a lookup of %v finds %d buckets in %d lists; everything: %t", row.way, l.buckets, len(l.found), all)
+		}
+	}
+	var l lookup
+	if l.at(&c, clause("many", "some", "unknown")); l.buckets != 1+3+2 || len(l.found) != 2 {
+		t.Errorf("a lookup of two keys finds %d buckets in %d lists", l.buckets, len(l.found))
+	}
+	if !l.seek(&c, nil) || !l.seek(&c, []model.Way{{clause("few")}, {}}) {
+		t.Error("a lookup without ways, or with one that is always met, does not find everything")
+	}
+	if l.seek(&c, []model.Way{{clause("few")}, {clause("some")}}) || l.buckets != 1+1+2 {
+		t.Errorf("a lookup of two ways finds %d buckets", l.buckets)
+	}
+}
+
+// TestEventsThatAreOver ends events one after the other: those that are left move up when they are fewer than those that are over, and the memory for
+// what an event found is kept unless it is much.
+func TestEventsThatAreOver(t *testing.T) {
+	w := waking{pending: make([]pendingEvent, 3)}
+	for i, want := range []string{"3 1", "1 0", "0 0"} {
+		w.found, w.lookedUp, w.asked = make([]*bucket, 1, foundKept+i), true, 1
+		w.next()
+		if got := fmt.Sprint(len(w.pending), " ", w.done); got != want || w.lookedUp || len(w.found) > 0 || w.asked != 0 || (cap(w.found) > 0) != (i == 0) {
+			t.Errorf("after %d events: %s events, of which some are over, want %s; memory for %d buckets", i+1, got, want, cap(w.found))
+		}
+	}
+}
+
+// TestRunMovesUp adds to a run whose list is full: it moves up what it holds only if more than half of the list is free.
+func TestRunMovesUp(t *testing.T) {
+	for taken, want := range []string{"4 0 0", "4 1 0", "4 2 0", "4 0 3"} {
+		r := run[*entry]{list: make([]*entry, 0, 4)}
+		for range 4 {
+			r.append(&entry{})
+		}
+		for i := range taken {
+			r.take(i)
+		}
+		number := r.append(&entry{})
+		if got := fmt.Sprint(number, " ", r.head, " ", r.zero); got != want || r.size() != 5-taken {
+			t.Errorf("%d of 4 are taken out: number, beginning and first number are %s, want %s; size %d", taken, got, want, r.size())
+		}
+	}
+}
+
+// TestRenominate replaces waiting pods by versions with another nominated node: they stay where they are.
+func TestRenominate(t *testing.T) {
+	q := newQueue(t)
+	p := pod("p", 0)
+	q.Wake(at(0), arrived(p))
+	reject(q, at(0), pop(t, q, at(0), "p"), "Fit")
+	other := pod("p", 0)
+	other.UID = "other"
+	newer := p.WithNominatedNode("n")
+	q.Renominate(other, pod("unknown", 0))
+	if got := q.Waiting(p.Key(), p.UID); got != p {
+		t.Errorf("after another pod was nominated, %v waits", got)
+	}
+	q.Renominate(newer)
+	if got := q.Waiting(p.Key(), p.UID); got != newer || q.Waiting(p.Key(), "other") != nil {
+		t.Errorf("%v waits, want the version with the nominated node", got)
+	}
+	expectPlace(t, q, "p", "parked")
+	expectPlace(t, q, "unknown", "")
+}
+
+// TestOrderOfBackoffs compares pods whose backoffs end at different times, and at the same: by arrival after errors, by turn after rejections.
+func TestOrderOfBackoffs(t *testing.T) {
+	entryAt := func(seconds float64, order uint64, name string) *entry {
+		return &entry{until: at(seconds), order: order, pod: pod(name, 0)}
+	}
+	byName := byWindowThen(func(a, b *entry) bool { return a.pod.Name < b.pod.Name })
+	for _, row := range []struct {
+		a, b    *entry
+		errored bool // a comes before b
+		backoff bool
+	}{
+		{entryAt(1, 2, "z"), entryAt(2, 1, "y"), true, true},
+		{entryAt(2, 1, "x"), entryAt(1, 2, "y"), false, false},
+		{entryAt(1, 1, "z"), entryAt(1, 2, "y"), true, false},
+		{entryAt(1, 2, "x"), entryAt(1, 1, "y"), false, true},
+		{entryAt(1, 1, "x"), entryAt(1, 1, "x"), false, false},
+	} {
+		if errored, backoff := byWindow(row.a, row.b), byName(row.a, row.b); errored != row.errored || backoff != row.backoff {
+			t.Errorf("%+v before %+v: %t after errors, %t after rejections", *row.a, *row.b, errored, backoff)
+		}
+	}
+}
