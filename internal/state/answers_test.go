@@ -308,3 +308,29 @@ func TestEvictedForSeveral(t *testing.T) {
 		audited(t, s)
 	}
 }
+
+// TestNodesThatGoAreInTheJournal removes a node: readers learn that every aspect of its slot has changed.
+func TestNodesThatGoAreInTheJournal(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{node("a")})
+	before := s.Version()
+	s.Apply([]model.Change{nodeGone("a")})
+	if entries, ok := s.Since(before); !ok || !slices.Contains(entries, Entry{Slot: 0, Aspects: model.AllAspects}) {
+		t.Errorf("the journal has %+v, %t", entries, ok)
+	}
+}
+
+// TestFewTopologiesAreKept asks for the domains of as many keys as are kept without a use, and for those of one more.
+func TestFewTopologiesAreKept(t *testing.T) {
+	s := New()
+	for i := range fewTopologies + 1 {
+		s.Domains(TopologyKey{Label: fmt.Sprint("key-", i)})
+		want := i + 1
+		if want > fewTopologies {
+			want = 0
+		}
+		if s.Apply(nil); len(s.topologies) != want {
+			t.Fatalf("after %d keys %d topologies are kept, want %d", i+1, len(s.topologies), want)
+		}
+	}
+}
