@@ -228,7 +228,6 @@ func (c *Commit) update(change func(now time.Time)) {
 	c.mu.Lock()
 	change(time.Now())
 	ended := c.take()
-	c.makeRoom()
 	c.wake.Signal()
 	c.mu.Unlock()
 	c.answer(ended)
@@ -292,7 +291,6 @@ func (c *Commit) stop(reason error) {
 	c.stopped = true
 	c.outbox.Stop(time.Now(), reason)
 	ended := c.take()
-	c.makeRoom()
 	c.wake.Broadcast()
 	c.mu.Unlock()
 	c.answer(ended)

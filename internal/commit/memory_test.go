@@ -84,6 +84,7 @@ func (r resetting) Read([]byte) (int, error) {
 type sent struct {
 	what, pod  string // no pod of an event
 	begin, end time.Time
+	context    context.Context
 }
 
 // recorder notes the requests of a client and breaks those that it is to break.
@@ -97,7 +98,7 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	s := sent{begin: time.Now()}
+	s := sent{begin: time.Now(), context: request.Context()}
 	s.what, s.pod = kindOf(request.Method, request.URL.Path)
 	if how := r.breaks(s.what, s.pod); how != "" {
 		request = request.WithContext(context.WithValue(request.Context(), breaking{}, how))
