@@ -291,8 +291,9 @@ func TestWaitEndsWithTheBinding(t *testing.T) {
 	a.changes.Bound(model.BindingResult{Pod: former, NodeName: "a", Err: errNo})
 	a.round()
 	a.expects("[]", "[]", 2)
-	a.changes.Bound(model.BindingResult{Pod: a.commit.made[0].Pods[0].Pod, NodeName: "a"})
 	a.changes.Set(build.PersistentVolumeClaim("c", "version=2"))
+	a.changes.Bound(model.BindingResult{Pod: a.commit.made[0].Pods[0].Pod, NodeName: "a"})
+	a.changes.Set(build.PersistentVolumeClaim("c", "version=3"))
 	a.round()
 	a.expects("[]", "[]", 1)
 	a.changes.Set(ranks("p", "1", 0, build.Terminating)) // it is bound: nothing is left to cancel
