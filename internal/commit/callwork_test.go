@@ -82,7 +82,7 @@ func TestCallsThatBreak(t *testing.T) {
 		{"panic", func(context.Context) commit.CallResult { panic("oh") }, `running PreBind plugin "x": the plugin panicked: oh`},
 		{"exit", func(context.Context) commit.CallResult { runtime.Goexit(); return commit.CallResult{} },
 			`running PreBind plugin "x": the plugin ended the goroutine that it was called on`},
-		{"cancelled", untilDone, "its place is needed"},
+		{"cancelled", untilDone, `running PreBind plugin "x": its place is needed`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -93,11 +93,11 @@ func TestCallsThatBreak(t *testing.T) {
 					undone <- ctx.Err()
 					panic("again")
 				}))
-				if row.name == "cancelled" && !f.Cancel(uid, errors.New(row.want)) {
+				if row.name == "cancelled" && !f.Cancel(uid, errors.New("its place is needed")) {
 					t.Error("it cannot be cancelled")
 				}
 				outcome := f.outcomes.next(t)
-				if outcome.Err == nil || !strings.Contains(outcome.Err.Error(), row.want) {
+				if outcome.Err == nil || outcome.Err.Error() != row.want {
 					t.Errorf("it has ended with %v, want %s", outcome.Err, row.want)
 				}
 				if len(undone) != 1 {
@@ -129,8 +129,10 @@ func TestStopDoesNotWaitForCalls(t *testing.T) {
 			t.Errorf("it took %v, want the time to finish writes", took)
 		}
 		for range 3 {
-			if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, why) {
-				t.Errorf("%s has ended with %v", outcome.Pod, outcome.Err)
+			outcome := f.outcomes.next(t)
+			point := map[string]string{"p": "PreBind", "q": "PreBind", "r": "Bind"}[outcome.Pod.Name]
+			if want := "running " + point + ` plugin "x": the end`; !errors.Is(outcome.Err, why) || outcome.Err.Error() != want {
+				t.Errorf("%s has ended with %v, want %s", outcome.Pod, outcome.Err, want)
 			}
 		}
 	})

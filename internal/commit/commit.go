@@ -302,8 +302,7 @@ func (c *Commit) giveUp() {
 	c.abandoned = true
 	c.outbox.abandon(time.Now())
 	ended := c.take()
-	c.answering++ // the workers end now, and Run must not return before
-	c.wake.Broadcast()
+	c.answering++ // the workers end soon, and Run must not return before
 	c.mu.Unlock()
 	c.answer(ended)
 	c.mu.Lock()

@@ -262,3 +262,95 @@ func TestBoundPodHasNoStatus(t *testing.T) {
 		t.Errorf("%d and %d things are remembered", without, with)
 	}
 }
+
+// TestWaitsAtPermitCountAlone has a plugin wait at PreBind for less time than another at Permit: that begins when the wait at Permit has ended.
+func TestWaitsAtPermitCountAlone(t *testing.T) {
+	b := newBench(t, 10)
+	b.start(stepped("p", "Permit/one 8s", "PreBind/b 5s"))
+	b.later(8 * time.Second)
+	b.take(commit.Patch, "p")
+	b.wantFailed(b.settled(), "0/1 nodes are available: 1 rejected due to timeout after waiting 8s at plugin one.")
+	b = newBench(t, 10)
+	b.start(stepped("p", "Permit/one 8s", "PreBind/b 5s"))
+	b.now = b.now.Add(time.Second)
+	b.Allow(b.now, uid, "one")
+	b.later(5 * time.Second)
+}
+
+// TestEachStepHasItsTries has a step tried again and throttled before it succeeds: the next is tried as often, after the same pauses.
+func TestEachStepHasItsTries(t *testing.T) {
+	b := newBench(t, 10)
+	b.start(stepped("p", "PreBind/a w", "PreBind/b w"))
+	throttled := apierrors.NewTooManyRequests("later", 1)
+	for _, name := range []string{"a", "b"} {
+		for range 10 {
+			b.done(b.takeWrite(commit.WriteStep, name), throttled)
+			b.later(time.Second)
+		}
+		for _, pause := range []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond} {
+			b.done(b.takeWrite(commit.WriteStep, name), errBroken)
+			b.later(pause)
+		}
+		b.done(b.takeWrite(commit.WriteStep, name), map[string]error{"b": throttled}[name])
+	}
+	b.wantFailed(b.settled(), `running PreBind plugin "b": `+throttled.Error())
+}
+
+// TestQuestionsAreCounted asks three times whether a pod is bound.
+func TestQuestionsAreCounted(t *testing.T) {
+	b := newBench(t, 10)
+	b.start(placed(podNamed("p")))
+	b.done(b.take(commit.Bind, "p"), errBroken)
+	for i := range 3 {
+		b.now, _ = b.Due()
+		b.done(b.take(commit.Ask, "p"), errBroken)
+		if n := b.Stats().Questions; n != int64(i+1) {
+			t.Errorf("%d questions are counted, want %d", n, i+1)
+		}
+	}
+}
+
+// TestStopAfterTheBinding stops while the write of a step after the binding waits for its turn, and while it waits for its next try: the binding is not answered twice, and
+// nothing is kept of it.
+func TestStopAfterTheBinding(t *testing.T) {
+	for _, paused := range []bool{false, true} {
+		b := newBench(t, 10)
+		b.start(stepped("p", "PostBind/c w"))
+		b.done(b.take(commit.Bind, "p"), nil)
+		if paused {
+			b.done(b.takeWrite(commit.WriteStep, "c"), errBroken)
+		}
+		if s := b.settled(); s == nil || s.Err != nil {
+			t.Fatalf("the binding ended as %+v", s)
+		}
+		b.Stop(b.now, errors.New("the end"))
+		if s := b.settled(); s != nil {
+			t.Errorf("it has ended again as %+v", s)
+		}
+		b.done(b.take(commit.Record, "p"), nil)
+		if n := b.Remembered(); n != 0 {
+			t.Errorf("%d things are remembered", n)
+		}
+	}
+}
+
+// TestNothingIsDueThatIsOver pauses statuses, and has as many in flight after that as may be: what waits then waits for their answers and for no time.
+func TestNothingIsDueThatIsOver(t *testing.T) {
+	b := newBench(t, 10)
+	for _, name := range names(6) {
+		b.start(nominated(podNamed(name), "a"))
+	}
+	b.done(b.take(commit.Patch, "p0"), apierrors.NewTooManyRequests("later", 1))
+	b.now = b.now.Add(time.Second)
+	probe := b.take(commit.Patch, "p1")
+	b.done(probe, nil)
+	for range 4 {
+		if _, ok := b.Next(b.now, false); !ok {
+			t.Fatal("nothing is sent after the pause")
+		}
+	}
+	b.nothing()
+	if at, due := b.Due(); due {
+		t.Errorf("something is due in %v", at.Sub(b.now))
+	}
+}

@@ -191,6 +191,9 @@ func TestRemembered(t *testing.T) {
 		a.reports.warnings.len(), a.reports.repeats.len(), len(a.pods), len(a.series), len(a.written), a.writes.len(), a.opened,
 		len(a.ended.Settled), len(a.ended.Evicted), len(a.ended.Preempted), len(a.ended.Stages), len(a.ended.GivenUp), len(a.ended.Calls), len(a.ended.Canceled),
 	}
+	if got, want := a.Stats().Looked, a.stats.Looked+a.backlog.compared+a.later.compared; got != want || a.backlog.compared == 0 || a.later.compared == 0 {
+		t.Errorf("%d were looked at, want %d", got, want)
+	}
 	sum := 0
 	for _, n := range parts {
 		sum += n

@@ -292,6 +292,10 @@ func TestCancel(t *testing.T) {
 	}
 	b.wantFailed(b.settled(), errNo.Error())
 	b.answer(status, "", nil)
+	b.answer(b.take(commit.Patch, "r"), "", nil) // it is rejected
+	b.answer(b.take(commit.Record, "p"), "", nil)
+	b.answer(b.take(commit.Record, "r"), "", nil)
+	b.nothing()
 }
 
 // TestStopAmidSteps stops bindings at every stage: each is answered, and nothing is undone.
