@@ -74,8 +74,8 @@ func answerAs(w http.ResponseWriter, r *http.Request, how string) {
 	}
 }
 
-// patience is how long a row is watched; what goes on by then goes on for ever.
-const patience = 15 * time.Minute
+// patience is how long a row is watched, longer than all tries that end take; what goes on by then goes on for ever.
+const patience = 7 * time.Minute
 
 // TestEveryAnswer has the API server give one answer to all requests of one kind, and states what is sent, after which pauses, how it ends, and what is logged.
 // A row reads "bind 10ms 50ms get 0s": a binding, another 10 ms after its answer, a third after 50 ms, and at once the question whether it was bound. "9*30s" are

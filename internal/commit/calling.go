@@ -49,7 +49,6 @@ func (o *Outbox) returned(now time.Time, request *Request, result CallResult) {
 		return
 	}
 	delete(o.calls, b.order)
-	b.place = nowhere
 	switch {
 	case kind == UndoCall && o.stopped != nil:
 		o.settleStopped(now, b)
@@ -145,7 +144,6 @@ func (o *Outbox) abandonCalls(now time.Time) {
 	for _, order := range slices.Sorted(maps.Keys(o.calls)) {
 		b := o.calls[order]
 		delete(o.calls, order)
-		b.place = nowhere
 		o.settleStopped(now, b)
 	}
 }

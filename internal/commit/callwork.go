@@ -18,10 +18,11 @@ type bindingContext struct {
 	cancel context.CancelCauseFunc
 }
 
-// take takes what has ended out of the outbox, and begins and ends the contexts of calls. The caller holds mu: a call must have its context before
-// anybody cancels it.
+// take takes what has ended out of the outbox, begins and ends the contexts of calls, and wakes the loop if there is room again. The caller holds mu: a call must
+// have its context before anybody cancels it.
 func (c *Commit) take() Ended {
 	ended := c.outbox.Take()
+	c.makeRoom()
 	for i := range ended.Calls {
 		request := &ended.Calls[i]
 		if request.Kind == UndoCall { // it must not end because the binding has
@@ -120,7 +121,6 @@ func (c *Commit) called(request Request, result CallResult) {
 	observed := c.ended(request)
 	c.outbox.Done(time.Now(), request, Response{Call: result})
 	ended := c.take()
-	c.makeRoom()
 	c.mu.Unlock()
 	c.sent(observed, result.Err)
 	c.answer(ended)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/commit"
@@ -33,38 +34,42 @@ func untilDone(ctx context.Context) commit.CallResult {
 
 // TestCallsHoldNoWorker lets many more calls run than there are workers: a binding beside them is sent.
 func TestCallsHoldNoWorker(t *testing.T) {
-	f := newFixture(t, nil)
-	f.run(t)
-	release := make(chan struct{})
-	for _, name := range names(200) {
-		f.Start(runs(name, plan.PreBind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
-	}
-	f.Start(placed(podNamed("other")))
-	if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" || outcome.Err != nil {
-		t.Fatalf("first %+v has ended", outcome)
-	}
-	close(release)
-	for range 200 {
-		if outcome := f.outcomes.next(t); outcome.Err != nil {
-			t.Fatal(outcome.Err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.run(t)
+		release := make(chan struct{})
+		for _, name := range names(200) {
+			f.Start(runs(name, plan.PreBind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
 		}
-	}
-	if err := f.Audit(); err != nil {
-		t.Error(err)
-	}
+		f.Start(placed(podNamed("other")))
+		if outcome := f.outcomes.next(t); outcome.Pod.Name != "other" || outcome.Err != nil {
+			t.Fatalf("first %+v has ended", outcome)
+		}
+		close(release)
+		for range 200 {
+			if outcome := f.outcomes.next(t); outcome.Err != nil {
+				t.Fatal(outcome.Err)
+			}
+		}
+		if err := f.Audit(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestReturnedCallWakesAWorker lets a call return when nobody has anything to do: the binding is sent.
 func TestReturnedCallWakesAWorker(t *testing.T) {
-	f := newFixture(t, nil)
-	f.run(t)
-	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult {
-		time.Sleep(100 * time.Millisecond)
-		return commit.CallResult{}
-	}, nil))
-	if outcome := f.outcomes.next(t); outcome.Err != nil {
-		t.Error(outcome.Err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.run(t)
+		f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult {
+			time.Sleep(100 * time.Millisecond)
+			return commit.CallResult{}
+		}, nil))
+		if outcome := f.outcomes.next(t); outcome.Err != nil {
+			t.Error(outcome.Err)
+		}
+	})
 }
 
 // TestCallsThatBreak has calls panic, end their goroutine, and wait until they are cancelled: the binding fails with the plugin's name, and is undone once.
@@ -77,29 +82,31 @@ func TestCallsThatBreak(t *testing.T) {
 		{"panic", func(context.Context) commit.CallResult { panic("oh") }, `running PreBind plugin "x": the plugin panicked: oh`},
 		{"exit", func(context.Context) commit.CallResult { runtime.Goexit(); return commit.CallResult{} },
 			`running PreBind plugin "x": the plugin ended the goroutine that it was called on`},
-		{"cancelled", untilDone, "its place is needed"},
+		{"cancelled", untilDone, `running PreBind plugin "x": its place is needed`},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := newFixture(t, nil)
-			f.run(t)
-			undone := make(chan error, 2)
-			f.Start(runs("p", plan.PreBind, row.run, func(ctx context.Context) commit.CallResult {
-				undone <- ctx.Err()
-				panic("again")
-			}))
-			if row.name == "cancelled" && !f.Cancel(uid, errors.New(row.want)) {
-				t.Error("it cannot be cancelled")
-			}
-			outcome := f.outcomes.next(t)
-			if outcome.Err == nil || !strings.Contains(outcome.Err.Error(), row.want) {
-				t.Errorf("it has ended with %v, want %s", outcome.Err, row.want)
-			}
-			if len(undone) != 1 {
-				t.Fatalf("it was undone %d times", len(undone))
-			}
-			if err := <-undone; err != nil {
-				t.Errorf("it was undone with a context that has ended: %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, nil)
+				f.run(t)
+				undone := make(chan error, 2)
+				f.Start(runs("p", plan.PreBind, row.run, func(ctx context.Context) commit.CallResult {
+					undone <- ctx.Err()
+					panic("again")
+				}))
+				if row.name == "cancelled" && !f.Cancel(uid, errors.New("its place is needed")) {
+					t.Error("it cannot be cancelled")
+				}
+				outcome := f.outcomes.next(t)
+				if outcome.Err == nil || outcome.Err.Error() != row.want {
+					t.Errorf("it has ended with %v, want %s", outcome.Err, row.want)
+				}
+				if len(undone) != 1 {
+					t.Fatalf("it was undone %d times", len(undone))
+				}
+				if err := <-undone; err != nil {
+					t.Errorf("it was undone with a context that has ended: %v", err)
+				}
+			})
 		})
 	}
 }
@@ -107,24 +114,28 @@ func TestCallsThatBreak(t *testing.T) {
 // TestStopDoesNotWaitForCalls stops while calls run: those that return when their context ends are waited for, and one that never does is not waited for longer
 // than Drain.
 func TestStopDoesNotWaitForCalls(t *testing.T) {
-	f := newFixture(t, func(c *commit.Config) { c.Drain = 300 * time.Millisecond })
-	stop := f.run(t)
-	release := make(chan struct{})
-	defer close(release)
-	f.Start(runs("p", plan.PreBind, untilDone, func(context.Context) commit.CallResult { t.Error("it is undone"); return commit.CallResult{} }))
-	f.Start(runs("q", plan.PreBind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
-	f.Start(runs("r", plan.Bind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
-	why := errors.New("the end")
-	began := time.Now()
-	stop(why)
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v", took)
-	}
-	for range 3 {
-		if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, why) {
-			t.Errorf("%s has ended with %v", outcome.Pod, outcome.Err)
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, func(c *commit.Config) { c.Drain = 300 * time.Millisecond })
+		stop := f.run(t)
+		release := make(chan struct{})
+		defer close(release)
+		f.Start(runs("p", plan.PreBind, untilDone, func(context.Context) commit.CallResult { t.Error("it is undone"); return commit.CallResult{} }))
+		f.Start(runs("q", plan.PreBind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
+		f.Start(runs("r", plan.Bind, func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }, nil))
+		why := errors.New("the end")
+		began := time.Now()
+		stop(why)
+		if took := time.Since(began); took != 300*time.Millisecond {
+			t.Errorf("it took %v, want the time to finish writes", took)
 		}
-	}
+		for range 3 {
+			outcome := f.outcomes.next(t)
+			point := map[string]string{"p": "PreBind", "q": "PreBind", "r": "Bind"}[outcome.Pod.Name]
+			if want := "running " + point + ` plugin "x": the end`; !errors.Is(outcome.Err, why) || outcome.Err.Error() != want {
+				t.Errorf("%s has ended with %v, want %s", outcome.Pod, outcome.Err, want)
+			}
+		}
+	})
 }
 
 // TestStopHearsCalls stops while a call runs that returns when its context ends: how it ends counts, it is answered by the time Run returns, and that is
@@ -143,26 +154,28 @@ func TestStopHearsCalls(t *testing.T) {
 		{"it fails", plan.Bind, commit.CallResult{Err: no}, no},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			f := newFixture(t, func(c *commit.Config) { c.Drain, c.Results = 10*time.Second, slowly{c.Results} })
-			stop := f.run(t)
-			f.Start(runs("p", row.stage, func(ctx context.Context) commit.CallResult {
-				<-ctx.Done()
-				if err := context.Cause(ctx); !errors.Is(err, why) {
-					t.Errorf("its context has ended because %v", err)
+			synctest.Test(t, func(t *testing.T) {
+				f := newFixture(t, func(c *commit.Config) { c.Drain, c.Results = 10*time.Second, slowly{c.Results} })
+				stop := f.run(t)
+				f.Start(runs("p", row.stage, func(ctx context.Context) commit.CallResult {
+					<-ctx.Done()
+					if err := context.Cause(ctx); !errors.Is(err, why) {
+						t.Errorf("its context has ended because %v", err)
+					}
+					return row.result
+				}, nil))
+				began := time.Now()
+				stop(why)
+				if took := time.Since(began); took != 100*time.Millisecond {
+					t.Errorf("it took %v, want what the loop takes to hear of it", took)
 				}
-				return row.result
-			}, nil))
-			began := time.Now()
-			stop(why)
-			if took := time.Since(began); took > 8*time.Second {
-				t.Errorf("it took %v", took)
-			}
-			if len(f.outcomes) != 1 {
-				t.Fatalf("%d bindings are answered", len(f.outcomes))
-			}
-			if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, row.want) {
-				t.Errorf("it has ended with %v, want %v", outcome.Err, row.want)
-			}
+				if len(f.outcomes) != 1 {
+					t.Fatalf("%d bindings are answered", len(f.outcomes))
+				}
+				if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, row.want) {
+					t.Errorf("it has ended with %v, want %v", outcome.Err, row.want)
+				}
+			})
 		})
 	}
 }
@@ -177,66 +190,83 @@ func (s slowly) Bound(outcome model.BindingResult) {
 
 // TestUndoIsGivenUp fails a binding whose undoing never returns: the binding is answered all the same.
 func TestUndoIsGivenUp(t *testing.T) {
-	f := newFixture(t, func(c *commit.Config) { c.Timeout = 50 * time.Millisecond })
-	f.run(t)
-	no, release := errors.New("no"), make(chan struct{})
-	defer close(release)
-	never := func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }
-	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { return commit.CallResult{Err: no} }, never))
-	if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, no) {
-		t.Errorf("it has ended with %v", outcome.Err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.run(t)
+		no, release := errors.New("no"), make(chan struct{})
+		defer close(release)
+		never := func(context.Context) commit.CallResult { <-release; return commit.CallResult{} }
+		began := time.Now()
+		f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { return commit.CallResult{Err: no} }, never))
+		if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, no) {
+			t.Errorf("it has ended with %v", outcome.Err)
+		}
+		if took := time.Since(began); took != 20*time.Second {
+			t.Errorf("it was given up after %v, want twice the timeout of a write", took)
+		}
+		if logged := strings.Join(f.errorsLogged(), "; "); logged != "A plugin's call is given up; Could not bind pod" {
+			t.Errorf("logged %q", logged)
+		}
+	})
 }
 
 // TestUndoHasATime fails a binding whose undoing waits for its context to end: it does, and the binding is answered.
 func TestUndoHasATime(t *testing.T) {
-	f := newFixture(t, func(c *commit.Config) { c.Timeout = 50 * time.Millisecond })
-	f.run(t)
-	no := errors.New("no")
-	f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { return commit.CallResult{Err: no} }, untilDone))
-	if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, no) {
-		t.Errorf("it has ended with %v", outcome.Err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.run(t)
+		no := errors.New("no")
+		began := time.Now()
+		f.Start(runs("p", plan.PreBind, func(context.Context) commit.CallResult { return commit.CallResult{Err: no} }, untilDone))
+		if outcome := f.outcomes.next(t); !errors.Is(outcome.Err, no) {
+			t.Errorf("it has ended with %v", outcome.Err)
+		}
+		if took := time.Since(began); took != 10*time.Second {
+			t.Errorf("its context ended after %v, want the timeout of a write", took)
+		}
+	})
 }
 
 // TestHandlesFromAnywhere ends waits from calls, from the goroutine that starts decisions, and while others iterate: nothing blocks.
 func TestHandlesFromAnywhere(t *testing.T) {
-	f := newFixture(t, nil)
-	f.run(t)
-	const pods = 60
-	var all sync.WaitGroup
-	for i, name := range names(pods) {
-		d := runs(name, plan.Reserve, func(context.Context) commit.CallResult {
-			for _, w := range f.WaitingPods() { // a gang plugin: whoever comes allows or rejects all
-				switch n := w.Pod().Name; {
-				case n[len(n)-1] == '3':
-					w.Reject("x", "no")
-				default:
-					w.Allow("gang")
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.run(t)
+		const pods = 60
+		var all sync.WaitGroup
+		for i, name := range names(pods) {
+			d := runs(name, plan.Reserve, func(context.Context) commit.CallResult {
+				for _, w := range f.WaitingPods() { // a gang plugin: whoever comes allows or rejects all
+					switch n := w.Pod().Name; {
+					case n[len(n)-1] == '3':
+						w.Reject("x", "no")
+					default:
+						w.Allow("gang")
+					}
 				}
-			}
-			return commit.CallResult{}
-		}, func(context.Context) commit.CallResult {
-			f.WaitingPod(podNamed(name).UID)
-			return commit.CallResult{}
-		})
-		d.Placements[0].Steps = append(d.Placements[0].Steps, plan.Step{Stage: plan.Permit, Plugin: "gang", Wait: &plan.Wait{Timeout: time.Minute}})
-		f.Start(d)
-		if w := f.WaitingPod(podNamed(name).UID); w != nil && i%2 == 0 {
-			w.PendingPlugins()
-		}
-		all.Go(func() {
-			for _, w := range f.WaitingPods() {
+				return commit.CallResult{}
+			}, func(context.Context) commit.CallResult {
+				f.WaitingPod(podNamed(name).UID)
+				return commit.CallResult{}
+			})
+			d.Placements[0].Steps = append(d.Placements[0].Steps, plan.Step{Stage: plan.Permit, Plugin: "gang", Wait: &plan.Wait{Timeout: time.Minute}})
+			f.Start(d)
+			if w := f.WaitingPod(podNamed(name).UID); w != nil && i%2 == 0 {
 				w.PendingPlugins()
-				f.PodInPreBind(w.Pod().UID)
 			}
-		})
-	}
-	all.Wait()
-	for ended := 0; ended < pods; ended++ {
-		outcome := f.outcomes.next(t)
-		if refused := strings.HasSuffix(outcome.Pod.Name, "3"); refused != (fmt.Sprint(outcome.Rejectors) == "[x]") || refused != (outcome.Err != nil) {
-			t.Errorf("%s has ended with %v, rejected by %v", outcome.Pod, outcome.Err, outcome.Rejectors)
+			all.Go(func() {
+				for _, w := range f.WaitingPods() {
+					w.PendingPlugins()
+					f.PodInPreBind(w.Pod().UID)
+				}
+			})
 		}
-	}
+		all.Wait()
+		for ended := 0; ended < pods; ended++ {
+			outcome := f.outcomes.next(t)
+			if refused := strings.HasSuffix(outcome.Pod.Name, "3"); refused != (fmt.Sprint(outcome.Rejectors) == "[x]") || refused != (outcome.Err != nil) {
+				t.Errorf("%s has ended with %v, rejected by %v", outcome.Pod, outcome.Err, outcome.Rejectors)
+			}
+		}
+	})
 }

@@ -228,7 +228,6 @@ func (c *Commit) update(change func(now time.Time)) {
 	c.mu.Lock()
 	change(time.Now())
 	ended := c.take()
-	c.makeRoom()
 	c.wake.Signal()
 	c.mu.Unlock()
 	c.answer(ended)
@@ -292,7 +291,6 @@ func (c *Commit) stop(reason error) {
 	c.stopped = true
 	c.outbox.Stop(time.Now(), reason)
 	ended := c.take()
-	c.makeRoom()
 	c.wake.Broadcast()
 	c.mu.Unlock()
 	c.answer(ended)
@@ -304,8 +302,7 @@ func (c *Commit) giveUp() {
 	c.abandoned = true
 	c.outbox.abandon(time.Now())
 	ended := c.take()
-	c.answering++ // the workers end now, and Run must not return before
-	c.wake.Broadcast()
+	c.answering++ // the workers end soon, and Run must not return before
 	c.mu.Unlock()
 	c.answer(ended)
 	c.mu.Lock()

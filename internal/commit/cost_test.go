@@ -12,7 +12,7 @@ import (
 )
 
 // wave is how many pods want the same room in the tests and benchmarks of this file.
-const wave = 20_000
+const wave = 5_000
 
 // began is when these tests and benchmarks begin.
 var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -40,7 +40,7 @@ func outboxOf(t testing.TB, pods []*model.Pod, decide func(pod *model.Pod) plan.
 	return o
 }
 
-// TestCancelLooksAtFew cancels each of 20,000 bindings, the last first: of those that wait for their turn, and of those that wait for a time. Each
+// TestCancelLooksAtFew cancels each of 5,000 bindings, the last first: of those that wait for their turn, and of those that wait for a time. Each
 // is found by its pod, and taken out of its heap without a search. So is one of a pod that has none.
 func TestCancelLooksAtFew(t *testing.T) {
 	pods := podsNamed(wave)
@@ -68,7 +68,7 @@ func TestCancelLooksAtFew(t *testing.T) {
 	}
 }
 
-// BenchmarkCancel cancels one of 20,000 bindings that wait for their turn, the last that was decided about, and decides about another.
+// BenchmarkCancel cancels one of 5,000 bindings that wait for their turn, the last that was decided about, and decides about another.
 func BenchmarkCancel(b *testing.B) {
 	pods := podsNamed(wave)
 	o := outboxOf(b, pods, placed)
@@ -104,7 +104,7 @@ func spread(t *testing.T, o *commit.Outbox, long time.Duration, each func(now ti
 	}
 }
 
-// TestWaveIsSpread has 20,000 pods rejected: conditions and events are sent at the budget and not faster, a binding that comes meanwhile is sent
+// TestWaveIsSpread has 5,000 pods rejected: conditions and events are sent at the budget and not faster, a binding that comes meanwhile is sent
 // at once, and finding out what comes next looks at little.
 func TestWaveIsSpread(t *testing.T) {
 	o := outboxOf(t, podsNamed(wave), func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) })
@@ -139,24 +139,24 @@ func TestWaveIsSpread(t *testing.T) {
 	}
 }
 
-// TestNoKindStarves binds 1,500 pods per second for 20 seconds while 20,000 others are rejected, again and again: the event about each binding
+// TestNoKindStarves binds 1,500 pods per second for five seconds while 5,000 others are rejected, again and again: the event about each binding
 // follows within half a second, and each pod has its condition before the end.
 func TestNoKindStarves(t *testing.T) {
 	const perTick = 15
 	pods := podsNamed(wave)
 	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }
 	o := outboxOf(t, pods, reject)
-	bound := podsNamed(wave + 20*1_500 + perTick)[wave:]
+	bound := podsNamed(wave + 5*1_500 + perTick)[wave:]
 	var boundAt []time.Time
 	told, conditions, worst := 0, map[string]bool{}, time.Duration(0)
-	spread(t, o, 20*time.Second, func(now time.Time) {
+	spread(t, o, 5*time.Second, func(now time.Time) {
 		for range perTick {
 			decision := placed(bound[len(boundAt)])
 			o.Start(now, &decision)
 			boundAt = append(boundAt, now)
 		}
 		for i := range 50 { // rejected 5,000 times a second, as nodes come and go
-			decision := reject(pods[(len(boundAt)*10+i)%wave])
+			decision := reject(pods[(len(boundAt)/perTick*50+i)%wave])
 			o.Start(now, &decision)
 		}
 	}, func(now time.Time, request commit.Request) {
@@ -176,7 +176,7 @@ func TestNoKindStarves(t *testing.T) {
 	}
 }
 
-// TestEndOfSeriesIsSpread has 20,000 series end in the same instant, of which the last counts are not written: a binding that comes amid them is
+// TestEndOfSeriesIsSpread has 5,000 series end in the same instant, of which the last counts are not written: a binding that comes amid them is
 // sent at once, the event about it and another pod's condition and event within a round of turns, and the counts at the budget.
 func TestEndOfSeriesIsSpread(t *testing.T) {
 	pods := podsNamed(wave)
@@ -276,7 +276,7 @@ func TestCountsWaitForBindings(t *testing.T) {
 	}
 }
 
-// TestRejectionsAreMerged rejects 20,000 pods five times each, while nothing is sent, and while everything is sent at once: there are at most two and
+// TestRejectionsAreMerged rejects 5,000 pods five times each, while nothing is sent, and while everything is sent at once: there are at most two and
 // three writes for each pod.
 func TestRejectionsAreMerged(t *testing.T) {
 	pods := podsNamed(wave)
@@ -344,7 +344,7 @@ func TestHangingKindLeavesRoom(t *testing.T) {
 	}
 }
 
-// BenchmarkWave takes in the rejections of 20,000 pods, and sends the conditions and events, without anything being sent: B/op holds what is kept to
+// BenchmarkWave takes in the rejections of 5,000 pods, and sends the conditions and events, without anything being sent: B/op holds what is kept to
 // count repetitions.
 func BenchmarkWave(b *testing.B) {
 	pods := podsNamed(wave)
@@ -362,7 +362,7 @@ func BenchmarkWave(b *testing.B) {
 	}
 }
 
-// BenchmarkRepeatedRejection takes in that one of 20,000 pods is rejected again, whose condition and event are written.
+// BenchmarkRepeatedRejection takes in that one of 5,000 pods is rejected again, whose condition and event are written.
 func BenchmarkRepeatedRejection(b *testing.B) {
 	pods := podsNamed(wave)
 	reject := func(pod *model.Pod) plan.Decision { return rejected(pod, 5_000) }

@@ -9,7 +9,7 @@ type lane[T any] struct {
 func (l *lane[T]) len() int { return len(l.items) - l.head }
 
 func (l *lane[T]) push(item T) {
-	if l.head > 0 && l.head == len(l.items) {
+	if l.head == len(l.items) {
 		l.items, l.head = l.items[:0], 0
 	}
 	// Once half of the space is free at the front, moving the items there is cheaper than growing.

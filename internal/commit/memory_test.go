@@ -84,6 +84,7 @@ func (r resetting) Read([]byte) (int, error) {
 type sent struct {
 	what, pod  string // no pod of an event
 	begin, end time.Time
+	context    context.Context
 }
 
 // recorder notes the requests of a client and breaks those that it is to break.
@@ -97,7 +98,7 @@ type recorder struct {
 }
 
 func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	s := sent{begin: time.Now()}
+	s := sent{begin: time.Now(), context: request.Context()}
 	s.what, s.pod = kindOf(request.Method, request.URL.Path)
 	if how := r.breaks(s.what, s.pod); how != "" {
 		request = request.WithContext(context.WithValue(request.Context(), breaking{}, how))
@@ -129,29 +130,31 @@ func (l *lines) take() string {
 	return string(l.text.Next(l.text.Len()))
 }
 
-// inMemory is a Commit that runs in a bubble with the real client and a server in memory.
-type inMemory struct {
+// fixture is a Commit with the real client and a server in memory, in the bubble of a test, not running yet. Waits in it take no time.
+type fixture struct {
 	*commit.Commit
 	server   *server
 	recorder *recorder
 	outcomes outcomes
 	log      *lines
-	stop     func()
 }
 
-// newInMemory starts one. The caller must call stop.
-func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
+func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	t.Helper()
-	m := &inMemory{server: &server{bound: map[string]string{}}, recorder: &recorder{breaks: func(string, string) string { return "" }}, outcomes: make(outcomes, 100), log: &lines{}}
-	m.server.changed = sync.NewCond(&m.server.mu)
+	f := &fixture{server: &server{bound: map[string]string{}}, recorder: &recorder{breaks: func(string, string) string { return "" }}, outcomes: make(outcomes, 1_000), log: &lines{}}
+	f.server.changed = sync.NewCond(&f.server.mu)
 	listener := newPipes()
-	web := &http.Server{Handler: m.server}
+	web := &http.Server{Handler: f.server}
 	web.SetKeepAlivesEnabled(false) // so that the client repeats nothing by itself on another connection
-	var running sync.WaitGroup
-	running.Go(func() {
+	var serving sync.WaitGroup
+	serving.Go(func() {
 		if err := web.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			t.Error(err)
 		}
+	})
+	t.Cleanup(func() {
+		_ = web.Close()
+		serving.Wait()
 	})
 	access, err := kube.Access(kube.ClientConfig{Master: "http://127.0.0.1", ContentType: "application/json"})
 	if err != nil {
@@ -159,8 +162,8 @@ func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
 	}
 	access.Dial = listener.dial
 	access.Wrap(func(to http.RoundTripper) http.RoundTripper {
-		m.recorder.to = to
-		return m.recorder
+		f.recorder.to = to
+		return f.recorder
 	})
 	client, err := kube.Connect(access)
 	if err != nil {
@@ -171,40 +174,68 @@ func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
 		t.Fatal(err)
 	}
 	config := commit.Config{
-		Writer: writer, Binder: binder, Results: m.outcomes, Log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(m.log))),
-		InFlight: 1, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
-		Timeout: 10 * time.Second, EventPause: 2 * time.Second, Drain: 5 * time.Second,
+		Writer: writer, Binder: binder, Results: f.outcomes, Log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(f.log))),
+		InFlight: 4, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
+		Timeout: 10 * time.Second, EventPause: 2 * time.Second, Drain: 10 * time.Second,
 	}
 	if change != nil {
 		change(&config)
 	}
-	if m.Commit, err = commit.New(config); err != nil {
+	if f.Commit, err = commit.New(config); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancelCause(t.Context())
+	return f
+}
+
+// run runs the fixture's Commit until stop is called, which returns when Run has.
+func (f *fixture) run(t *testing.T) (stop func(why error)) {
+	ctx, cancel := context.WithCancelCause(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		m.Run(ctx)
+		f.Run(ctx)
 	}()
-	m.stop = sync.OnceFunc(func() {
-		cancel(errors.New("the test is over"))
-		<-done
-		if err := m.Audit(); err != nil {
+	stop = func(why error) {
+		cancel(why)
+		select {
+		case <-done:
+		case <-time.After(time.Hour):
+			t.Error("Run does not return")
+		}
+	}
+	t.Cleanup(func() {
+		stop(errors.New("the test is over"))
+		if err := f.Audit(); err != nil {
 			t.Error(err)
 		}
-		_ = web.Close()
-		running.Wait()
 	})
-	return m
+	return stop
+}
+
+// inMemory is a fixture that runs with one worker.
+type inMemory struct {
+	*fixture
+	stop func()
+}
+
+func newInMemory(t *testing.T, change func(*commit.Config)) *inMemory {
+	t.Helper()
+	f := newFixture(t, func(c *commit.Config) {
+		c.InFlight, c.Drain = 1, 5*time.Second
+		if change != nil {
+			change(c)
+		}
+	})
+	stop := f.run(t)
+	return &inMemory{fixture: f, stop: sync.OnceFunc(func() { stop(errors.New("the test is over")) })}
 }
 
 var errorLine = regexp.MustCompile(`(?m)^E.*?\] "([^"]*)"`)
 
 // errorsLogged returns the messages of the errors that were logged since it was last called, each once, in order.
-func (m *inMemory) errorsLogged() []string {
+func (f *fixture) errorsLogged() []string {
 	var messages []string
-	for _, match := range errorLine.FindAllStringSubmatch(m.log.take(), -1) {
+	for _, match := range errorLine.FindAllStringSubmatch(f.log.take(), -1) {
 		if message, _, _ := strings.Cut(match[1], ","); !slices.Contains(messages, message) {
 			messages = append(messages, message)
 		}

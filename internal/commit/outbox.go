@@ -177,7 +177,8 @@ type Canceled struct {
 }
 
 func (e *Ended) nothing() bool {
-	return len(e.Settled)+len(e.Evicted)+len(e.Preempted)+len(e.Stages)+len(e.GivenUp)+len(e.Calls)+len(e.Canceled) == 0 && e.Dropped == [WriteKinds]int{}
+	return len(e.Settled) == 0 && len(e.Evicted) == 0 && len(e.Preempted) == 0 && len(e.Stages) == 0 && len(e.GivenUp) == 0 && len(e.Calls) == 0 && len(e.Canceled) == 0 &&
+		e.Dropped == [WriteKinds]int{}
 }
 
 // Settled is a binding whose end is known.
@@ -355,11 +356,11 @@ func (o *Outbox) Waiting() int { return o.backlog.len() }
 func (o *Outbox) Open() int { return o.opened }
 
 // more reports whether something waits for its turn and not for a time.
-func (o *Outbox) more() bool { return o.backlog.len()+o.reports.waiting() > 0 }
+func (o *Outbox) more() bool { return o.backlog.len() > 0 || o.reports.waiting() > 0 }
 
 // Empty reports whether nothing waits to be sent, for its turn or for a time, and no call runs.
 func (o *Outbox) Empty() bool {
-	return len(o.calls)+o.backlog.len()+o.reports.waiting()+len(o.later.entries) == 0
+	return len(o.calls) == 0 && !o.more() && len(o.later.entries) == 0
 }
 
 // Remembered is how many things are kept in memory, waiting or written of late.

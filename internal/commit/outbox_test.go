@@ -309,7 +309,7 @@ func TestRewrittenStatusIsRemembered(t *testing.T) {
 		t.Errorf("%d things are remembered", n)
 	}
 	// However often it is written within a minute, memory is bounded.
-	for nodes := range 70_000 {
+	for nodes := range 31_000 {
 		write(nodes + 1)
 		b.answer(b.take(commit.Patch, "p"), "", nil)
 	}

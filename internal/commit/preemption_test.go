@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -362,19 +363,21 @@ func TestStopAmidPreemption(t *testing.T) {
 
 // TestPreemptionRequests sends an eviction over HTTP: the patch of the condition, and the deletion of this very pod.
 func TestPreemptionRequests(t *testing.T) {
-	f := newFixture(t, nil)
-	f.run(t)
-	f.Start(preempting("p", 10, onNode("v")))
-	requests := f.server.wait(t, "deletion and event", func(rs []request) bool { return len(of("delete", rs)) > 0 && len(of("event", rs)) > 1 })
-	deletion := of("delete", requests)[0]
-	if !strings.Contains(deletion.body, `"preconditions":{"uid":"uid-v"}`) || strings.Contains(deletion.body, "gracePeriodSeconds") {
-		t.Errorf("deletion %s", deletion.body)
-	}
-	marked := slices.IndexFunc(requests, func(r request) bool { return r.what == "status" && r.pod == "v" })
-	if marked < 0 || !strings.Contains(requests[marked].body, `"type":"DisruptionTarget"`) || !strings.Contains(requests[marked].body, string(types.UID("uid-v"))) {
-		t.Errorf("requests %v", requests)
-	}
-	if result := f.outcomes.next(t); result.Pod.Name != "p" || result.Err != nil {
-		t.Errorf("the preemption ended as %+v", result)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, nil)
+		f.run(t)
+		f.Start(preempting("p", 10, onNode("v")))
+		requests := f.server.wait(t, "deletion and event", func(rs []request) bool { return len(of("delete", rs)) > 0 && len(of("event", rs)) > 1 })
+		deletion := of("delete", requests)[0]
+		if !strings.Contains(deletion.body, `"preconditions":{"uid":"uid-v"}`) || strings.Contains(deletion.body, "gracePeriodSeconds") {
+			t.Errorf("deletion %s", deletion.body)
+		}
+		marked := slices.IndexFunc(requests, func(r request) bool { return r.what == "status" && r.pod == "v" })
+		if marked < 0 || !strings.Contains(requests[marked].body, `"type":"DisruptionTarget"`) || !strings.Contains(requests[marked].body, string(types.UID("uid-v"))) {
+			t.Errorf("requests %v", requests)
+		}
+		if result := f.outcomes.next(t); result.Pod.Name != "p" || result.Err != nil {
+			t.Errorf("the preemption ended as %+v", result)
+		}
+	})
 }

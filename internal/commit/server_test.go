@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -14,10 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/klog/v2/ktesting"
 
-	"github.com/berth-scheduler/berth/internal/commit"
-	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -25,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
-// request is one request that the server got: what it writes ("bind", "get", "status", "delete", "event", "series") and about which pod.
+// request is one request that the server got: what it writes ("bind", "get", "status", "delete", "event", "series", or "patch" of something else) and about which pod.
 type request struct {
 	what, pod string
 	body      string
@@ -33,9 +29,8 @@ type request struct {
 
 func (r request) String() string { return r.what + " " + r.pod }
 
-// server speaks as much of the API as commit needs, and misbehaves as it is told.
+// server speaks as much of the API as commit needs, and misbehaves as it is told. It runs in the bubble of its test, whose clock stands while it answers.
 type server struct {
-	http *httptest.Server
 	// before is asked about each request before it is carried out, after once it has been, each with the number of the request
 	// among those of its kind and pod, from 1. Returning true means that the answer has been given.
 	before, after func(w http.ResponseWriter, r request, number int) bool
@@ -46,14 +41,6 @@ type server struct {
 	changed  *sync.Cond
 	requests []request
 	bound    map[string]string
-}
-
-func newServer(t *testing.T) *server {
-	s := &server{bound: map[string]string{}}
-	s.changed = sync.NewCond(&s.mu)
-	s.http = httptest.NewServer(s)
-	t.Cleanup(s.http.Close)
-	return s
 }
 
 // ServeHTTP answers a request.
@@ -101,6 +88,8 @@ func kindOf(method, path string) (what, name string) {
 		return "series", last
 	case method == http.MethodDelete:
 		return "delete", last
+	case method == http.MethodPatch:
+		return "patch", last
 	default:
 		return "get", last
 	}
@@ -144,7 +133,7 @@ func eventOf(r request) writtenEvent {
 // wait waits until the requests are as the condition wants them, and returns them.
 func (s *server) wait(t *testing.T, what string, met func([]request) bool) []request {
 	t.Helper()
-	timeout := time.AfterFunc(20*time.Second, func() {
+	timeout := time.AfterFunc(time.Hour, func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.requests = append(s.requests, request{what: "timeout"})
@@ -232,47 +221,10 @@ func (o outcomes) next(t *testing.T) model.BindingResult {
 	select {
 	case outcome := <-o:
 		return outcome
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Hour):
 		t.Fatal("no outcome came")
 		return model.BindingResult{}
 	}
-}
-
-// fixture is a Commit with the real writer and a server, not running yet.
-type fixture struct {
-	*commit.Commit
-	server   *server
-	outcomes outcomes
-}
-
-func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
-	t.Helper()
-	s := newServer(t)
-	access, err := kube.Access(kube.ClientConfig{Master: s.http.URL, ContentType: "application/json"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kube.Connect(access)
-	if err != nil {
-		t.Fatal(err)
-	}
-	writer, err := kube.NewWriter(client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f := &fixture{server: s, outcomes: make(outcomes, 1_000)}
-	log, _ := ktesting.NewTestContext(t)
-	config := commit.Config{
-		Writer: writer, Binder: binder, Results: f.outcomes, Log: log, InFlight: 4, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
-		Timeout: 10 * time.Second, EventPause: 10 * time.Millisecond, Drain: 10 * time.Second,
-	}
-	if change != nil {
-		change(&config)
-	}
-	if f.Commit, err = commit.New(config); err != nil {
-		t.Fatal(err)
-	}
-	return f
 }
 
 func binder(string) plugin.Bind { return defaultbinder.Plugin{} }

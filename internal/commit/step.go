@@ -146,7 +146,7 @@ func (o *Outbox) Cancel(now time.Time, pod types.UID, reason error) bool {
 		return false
 	}
 	f := failure{err: reason}
-	if b.stepsLeft() && b.phase < binds {
+	if b.stepsLeft() {
 		f = b.broken(reason)
 	}
 	return o.interrupt(now, b, f)

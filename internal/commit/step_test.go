@@ -292,6 +292,10 @@ func TestCancel(t *testing.T) {
 	}
 	b.wantFailed(b.settled(), errNo.Error())
 	b.answer(status, "", nil)
+	b.answer(b.take(commit.Patch, "r"), "", nil) // it is rejected
+	b.answer(b.take(commit.Record, "p"), "", nil)
+	b.answer(b.take(commit.Record, "r"), "", nil)
+	b.nothing()
 }
 
 // TestStopAmidSteps stops bindings at every stage: each is answered, and nothing is undone.
@@ -391,11 +395,10 @@ func withPriority(name string, priority int32) plan.Decision {
 	return placed(pod)
 }
 
-// TestManyWaits lets 20,000 bindings wait, and ends them in another order: none of that may take long.
+// TestManyWaits lets 5,000 bindings wait, and ends them in another order: each is found by its pod, and taken off the timeline without a search.
 func TestManyWaits(t *testing.T) {
 	b := newBench(t, 10)
-	const pods = 20_000
-	began := time.Now()
+	const pods = 5_000
 	for i := range pods {
 		b.start(stepped(fmt.Sprint("p", i), fmt.Sprintf("Permit/a %dms", 1+(i*7919)%pods)))
 	}
@@ -417,8 +420,8 @@ func TestManyWaits(t *testing.T) {
 	if ended := len(b.Take().Settled); ended != pods || bound != pods/2 {
 		t.Errorf("%d have ended, %d are bound", ended, bound)
 	}
-	if took := time.Since(began); took > 10*time.Second {
-		t.Errorf("it takes %v", took)
+	if looked := b.Stats().Looked; looked > 64*pods {
+		t.Errorf("to end %d waits, %d were looked at", pods, looked)
 	}
 }
 

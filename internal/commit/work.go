@@ -32,11 +32,8 @@ func (c *Commit) next(reportsFirst bool) (request Request, ok bool) {
 		}
 		request, ok = c.outbox.Next(time.Now(), reportsFirst)
 		ended := c.take()
-		if ok {
-			c.makeRoom()
-			if c.outbox.more() {
-				c.wake.Signal() // one worker wakes the next
-			}
+		if ok && c.outbox.more() {
+			c.wake.Signal() // one worker wakes the next
 		}
 		if !ended.nothing() { // waits that have timed out
 			c.mu.Unlock()

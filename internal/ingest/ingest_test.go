@@ -68,6 +68,8 @@ func words(changes []model.Change) string {
 			all = append(all, fmt.Sprintf("%s gone %s", kinds.Get(c.Ref.Kind).Resource.Resource, c.Ref.Name))
 		case model.BindDone:
 			all = append(all, fmt.Sprintf("bound %s %s %v", c.Bind.Pod.Name, c.Bind.NodeName, c.Bind.Err))
+		case model.PreemptionDone:
+			all = append(all, fmt.Sprintf("preempted for %s %v", c.Preemption.Preemptor.Name, c.Preemption.Err))
 		}
 	}
 	return strings.Join(all, ", ")
@@ -123,6 +125,11 @@ func TestDrain(t *testing.T) {
 			in.Set(pod("web", 2, on("n")))
 			in.Set(node("n", 2))
 		}, "node n/2, bound web n refused, bound web n <nil>, pod web/2"},
+		{"nor are the ends of preemptions", func(in *ingest.Ingest) {
+			in.Preempted(model.PreemptionResult{Preemptor: web, Err: errors.New("refused")})
+			in.Set(pod("web", 1))
+			in.Preempted(model.PreemptionResult{Preemptor: web})
+		}, "preempted for web refused, pod web/1, preempted for web <nil>"},
 		{"finished pods are gone", func(in *ingest.Ingest) {
 			in.Set(pod("done", 1, on("n"), phase(v1.PodSucceeded)))
 			in.Set(pod("web", 1, on("n"), phase(v1.PodRunning)))

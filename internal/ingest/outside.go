@@ -161,5 +161,4 @@ func (in *Ingest) dropOthers() {
 	for ref, at := range in.at {
 		in.at[ref] = moved[at]
 	}
-	in.others.at = nil
 }

@@ -160,10 +160,10 @@ func TestRaiseIsBounded(t *testing.T) {
 	}
 	for i := range 3 {
 		in.Raise(types.NamespacedName{Name: fmt.Sprint("more", i)}, model.OtherChange{Resource: "a.v1.x", New: 1})
+		in.Set(pod("q", 1)) // behind the event, which stays where it is
 	}
 	in.Set(pod("p", 2)) // in its place
 	in.Set(node("n", 2))
-	in.Set(pod("q", 1))
 	if got, want := raised(in.Drain()), []string{"node n/2", "pod p/2", "*Update <nil>><nil>", "pod q/1"}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

@@ -80,3 +80,27 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		}
 	}
 }
+
+// TestEndedWaitsAreNotKept lets two pods wait for one object, ends one wait and touches the other: memory must hold neither when they are over.
+func TestEndedWaitsAreNotKept(t *testing.T) {
+	l := auditedLoop(t)
+	volume := model.Ref{Name: "volume"}
+	var first *wait
+	for _, pod := range l.waits.byPod {
+		first = pod.waits[0]
+	}
+	other := &wait{pod: &waitingPod{placement: first.pod.placement}, refs: []model.Ref{volume}}
+	l.waits.add(other)
+	l.waits.drop(first)
+	if list := l.waits.byRef[volume]; len(list) != 1 || list[0] != other || list[:2][1] != nil {
+		t.Errorf("the volume is waited for by %v, and behind them %v", list, list[:2])
+	}
+	l.endWaits([]model.Change{{Kind: model.ObjectGone, Ref: volume}})
+	if touched := l.waits.touched; len(touched) != 0 || cap(touched) == 0 || touched[:1][0] != nil {
+		t.Errorf("touched are %v", touched[:cap(touched)])
+	}
+	l.waits.drop(other)
+	if len(l.waits.byRef) != 0 {
+		t.Errorf("%v is waited for", l.waits.byRef)
+	}
+}

@@ -87,9 +87,10 @@ type reporting struct {
 
 // begin is called before changes are applied.
 func (r *reporting) begin() {
-	if len(r.observers) > 0 {
-		r.lap = time.Now()
+	if len(r.observers) == 0 {
+		return
 	}
+	r.lap = time.Now()
 }
 
 // took returns the time since the present step began, and begins the next.
@@ -100,21 +101,24 @@ func (r *reporting) took() time.Duration {
 }
 
 func (r *reporting) applied(changes int, delta state.Delta) {
-	if len(r.observers) > 0 {
-		r.round = Round{Changes: changes, Delta: delta, Applying: r.took()}
+	if len(r.observers) == 0 {
+		return
 	}
+	r.round = Round{Changes: changes, Delta: delta, Applying: r.took()}
 }
 
 func (r *reporting) popped() {
-	if len(r.observers) > 0 {
-		r.round.Popping = r.took()
+	if len(r.observers) == 0 {
+		return
 	}
+	r.round.Popping = r.took()
 }
 
 func (r *reporting) decided(decision plan.Decision) {
-	if len(r.observers) > 0 {
-		r.round.Decided, r.round.Decision, r.round.Deciding = true, decision, r.took()
+	if len(r.observers) == 0 {
+		return
 	}
+	r.round.Decided, r.round.Decision, r.round.Deciding = true, decision, r.took()
 }
 
 // ended calls the observers after a round.

@@ -412,31 +412,41 @@ func TestAPIServerAway(t *testing.T) {
 	}
 }
 
-// TestClockJumps stalls the process for an hour, sets the wall clock back and forth, and starts processes whose clock is hours off: a backoff takes
-// as long as it takes.
-func TestClockJumps(t *testing.T) {
+// TestStalledProcess stalls the process for an hour while a pod backs off: its backoff has ended then.
+func TestStalledProcess(t *testing.T) {
 	s := newSmall(t)
-	s.c.FailBind(key("web"), simulate.Conflict, 3)
+	s.c.FailBind(key("web"), simulate.Conflict, 1)
 	s.c.SetPod(pod("web", "1", 0))
-	s.advance(0)
-	s.c.SetClock(-2 * time.Hour)
-	s.advance(2 * time.Second)
-	s.attempts("web", 2)
-	s.c.SetClock(5 * time.Hour)
-	s.advance(time.Second)
-	s.attempts("web", 2)
+	s.advance(500 * time.Millisecond)
+	s.attempts("web", 1)
 	s.c.Stall(time.Hour)
 	s.advance(0)
-	s.attempts("web", 3)
+	s.attempts("web", 2)
+	s.expect("web", "a", "a", "")
+}
+
+// TestClockOfANewProcess starts processes whose wall clock is hours off: in each a backoff takes as long as it takes. What happens to a process while its clock is
+// set, package loop tests.
+func TestClockOfANewProcess(t *testing.T) {
+	s := newSmall(t)
 	for _, skew := range []time.Duration{-3 * time.Hour, 7 * time.Hour} {
 		s.c.SetClock(skew)
 		s.a.forget()
 		if err := s.c.Restart(); err != nil {
 			t.Fatal(err)
 		}
-		s.advance(2 * time.Second)
+		name := skew.String()
+		s.c.FailBind(key(name), simulate.Conflict, 2)
+		s.c.SetPod(pod(name, "100m", 0))
+		for _, row := range []struct {
+			after    time.Duration // the row before
+			attempts int
+		}{{0, 1}, {1900 * time.Millisecond, 1}, {100 * time.Millisecond, 2}, {2900 * time.Millisecond, 2}, {100 * time.Millisecond, 3}} {
+			s.advance(row.after)
+			s.attempts(name, row.attempts)
+		}
+		s.expect(name, "a", "a", "")
 	}
-	s.expect("web", "a", "a", "")
 }
 
 // TestKill kills the process with bindings on their way: each is stored once, and the next process knows it from its lists.
