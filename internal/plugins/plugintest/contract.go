@@ -57,17 +57,13 @@ func CheckContract(t testing.TB, p plugin.Plugin, want Contract) {
 
 func registrationText(r *model.EventToRegister) string {
 	var labels []string
-	of := func(action model.Action) {
+	for left := r.Actions; left != 0; {
+		action := model.Action(1) << bits.TrailingZeros32(uint32(left))
+		if left&model.Update == model.Update && action&model.Update != 0 {
+			action = model.Update
+		}
 		e := model.Event{Resource: r.Resource, Action: action}
-		labels = append(labels, e.Label())
-	}
-	single := r.Actions
-	if r.Actions&model.Update == model.Update {
-		of(model.Update)
-		single &^= model.Update
-	}
-	for ; single != 0; single &= single - 1 {
-		of(1 << bits.TrailingZeros32(uint32(single)))
+		labels, left = append(labels, e.Label()), left&^action
 	}
 	text := strings.Join(labels, " ")
 	for _, has := range []struct {
