@@ -263,3 +263,19 @@ func TestReasonsAreBounded(t *testing.T) {
 		t.Error("not the candidate alone is forgotten")
 	}
 }
+
+// TestStaleBoundIsRatedAgain: the bound of the node to which the last preemptor was nominated itself is worked out anew, on whatever slot it is.
+func TestStaleBoundIsRatedAgain(t *testing.T) {
+	s := edge()
+	plugintest.Set(s, build.Node("m", build.Allocatable("cpu=10m pods=10")))
+	c := &asking{state: s, kept: map[string]any{}, request: asks("cpu=7m")}
+	b := memoryOf(c).boundsFor(c, 1)
+	for slot := range int32(2) {
+		state, sum, rank := b.states[slot], b.sums[slot], b.ranks[slot]
+		b.states[slot], b.ranks[slot], b.sums[slot], b.stale = rated, ideal, ideal, slot
+		memoryOf(c).boundsFor(c, 1)
+		if b.states[slot] != state || b.sums[slot] != sum || b.ranks[slot] != rank || b.rated != 1 || b.stale != -1 {
+			t.Errorf("slot %d: state %d, bound %+v, rank %+v, %d nodes rated, stale %d", slot, b.states[slot], b.sums[slot], b.ranks[slot], b.rated, b.stale)
+		}
+	}
+}

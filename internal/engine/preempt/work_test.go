@@ -55,3 +55,18 @@ func TestShortNodesAreNotTried(t *testing.T) {
 		t.Errorf("%d nodes were tried", got)
 	}
 }
+
+// TestEqualsStay: pods of the preemptor's own priority stay, and count.
+func TestEqualsStay(t *testing.T) {
+	for _, row := range []struct{ asks, want string }{
+		{"cpu=1", "placed <nil>"}, {"cpu=2", "n1: low"}, {"cpu=3", "n1: low"}, {"cpu=4", "keep preemption: 0/1 nodes are available: 1 Insufficient cpu."},
+	} {
+		c := newCluster(t, 1)
+		plugintest.Set(c.state, build.NodesInZones("n1=z1", build.Allocatable("cpu=5 memory=4Gi pods=10"))[0],
+			build.Pod(build.Named("equal"), build.NodeName("n1"), build.Container("cpu=2"), priority(10)),
+			build.Pod(build.Named("low"), build.NodeName("n1"), build.Container("cpu=2"), priority(9)))
+		if got := outcome(c.decide(build.Pod(build.Named("p"), priority(10), build.Container(row.asks)))); got != row.want {
+			t.Errorf("%s: %s, want %s", row.asks, got, row.want)
+		}
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	extenderv1 "k8s.io/kube-scheduler/extender/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -66,6 +67,15 @@ func (c *cycle) Kept(name string, build func() any) any {
 	return c.kept[name]
 }
 
+// refusing is an extender that leaves no candidate.
+type refusing struct{ plugin.Extender }
+
+func (refusing) Preempts() bool            { return true }
+func (refusing) IsInterested(*v1.Pod) bool { return true }
+func (refusing) ProcessPreemption(*v1.Pod, map[string]*extenderv1.Victims) (map[string]*extenderv1.MetaVictims, error) {
+	return nil, nil
+}
+
 func priority(p int32, options ...build.PodOption) *v1.Pod {
 	pod := build.Pod(options...)
 	pod.Spec.Priority = &p
@@ -107,6 +117,9 @@ func TestPostFilter(t *testing.T) {
 			want: plugin.PostFilterResult{
 				Done: true, Message: "preemption: found a potential placement for pod on node n1, preempting 2 victims", Nomination: plan.Set, NodeName: "n1",
 			}, victims: []string{"a", "leaving"}, outranked: []string{"outranked"}},
+		{name: "an extender leaves none", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a"))},
+			cycle: cycle{potential: []int32{0}, extenders: []plugin.Extender{refusing{}}},
+			want:  plugin.PostFilterResult{Message: "preemption: no candidate node for preemption", Passing: true}},
 		{name: "an error", pod: preemptor, placed: []*v1.Pod{priority(1, on, build.Named("a"))},
 			cycle: cycle{potential: []int32{0}, objection: plugin.Objection{Code: reasonFailed}, err: broken}, err: "preemption: broken"},
 	} {
