@@ -117,6 +117,7 @@ func BenchmarkAfterRollouts(b *testing.B) {
 // TestRolloutsLeaveNothingBehind counts what is kept after many rollouts of hard-spread apps, whose tallies and images are of one revision each.
 func TestRolloutsLeaveNothingBehind(t *testing.T) {
 	const apps = 20
+	revisions := unlessRaced(600, 300)
 	c := newBench(t, 50)
 	rollOut := func(i int) {
 		app, revision := i%apps, i/apps
@@ -130,7 +131,7 @@ func TestRolloutsLeaveNothingBehind(t *testing.T) {
 		c.state.Apply([]model.Change{{Kind: model.PodGone, Key: model.PodKey{Namespace: "grid", Name: fmt.Sprintf("app-%d-%d-0", app, revision-1)}}})
 	}
 	most, bytes, columns := 0, 0, 0
-	for i := range 600 * apps {
+	for i := range revisions * apps {
 		rollOut(i)
 		most, bytes = max(most, c.state.Tallies()), max(bytes, c.state.TallyBytes())
 		columns = max(columns, c.engine.Columns())
@@ -139,6 +140,6 @@ func TestRolloutsLeaveNothingBehind(t *testing.T) {
 		t.Errorf("up to %d tallies of %d bytes are kept for %d apps", most, bytes, apps)
 	}
 	if columns > 300 { // a revision of all apps is 20 decisions
-		t.Errorf("up to %d columns are kept after 600 revisions", columns)
+		t.Errorf("up to %d columns are kept after %d revisions", columns, revisions)
 	}
 }

@@ -1,0 +1,221 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// digits returns a state with nodes n0, n1, …, and a column with the value of the label "v" of each, which counts how often it asks.
+func digits(values ...int) (*state.State, *column[int32]) {
+	s := state.New()
+	for i, v := range values {
+		plugintest.Set(s, digit(i, v))
+	}
+	return s, &column[int32]{reads: model.Labels | model.Presence, ask: func(n state.Node) int32 {
+		var v int32
+		_, _ = fmt.Sscan(n.Object().Labels["v"], &v)
+		return v
+	}}
+}
+
+func digit(i, v int) *v1.Node {
+	return build.Node(fmt.Sprint("n", i), build.NodeLabels(fmt.Sprint("v=", v)))
+}
+
+func (c *column[T]) expect(t *testing.T, what string, asked, wantAsked int, values ...T) {
+	t.Helper()
+	nonZero := 0
+	for _, v := range values {
+		if v != 0 {
+			nonZero++
+		}
+	}
+	if !slices.Equal(c.values, values) || c.nonZero != nonZero || asked != wantAsked {
+		t.Errorf("%s: values %v, %d not zero, %d asked; want %v, %d, %d", what, c.values, c.nonZero, asked, values, nonZero, wantAsked)
+	}
+}
+
+// TestColumnFollows: a column asks about the nodes whose labels have changed, and counts which values are not zero.
+func TestColumnFollows(t *testing.T) {
+	s, c := digits(1, 0, 3, 0, 5, 6)
+	c.expect(t, "filled", c.sync(s), 6, 1, 0, 3, 0, 5, 6)
+	c.expect(t, "again", c.sync(s), 0, 1, 0, 3, 0, 5, 6)
+	plugintest.Set(s, digit(0, 0), digit(1, 2))
+	c.expect(t, "two changed", c.sync(s), 2, 0, 2, 3, 0, 5, 6)
+	plugintest.Set(s, build.Node("n2", build.NodeLabels("v=3"), build.Allocatable("cpu=1")))
+	c.expect(t, "something else changed", c.sync(s), 0, 0, 2, 3, 0, 5, 6)
+	s.Apply([]model.Change{{Kind: model.NodeGone, Name: "n4"}})
+	c.expect(t, "one went", c.sync(s), 0, 0, 2, 3, 0, 0, 6)
+	plugintest.Set(s, digit(7, 8), digit(8, 9))
+	c.expect(t, "two came, one to a free slot", c.sync(s), 2, 0, 2, 3, 0, 8, 6, 9)
+	plugintest.Set(s, digit(0, 1), digit(1, 1), digit(2, 1), digit(3, 1))
+	c.expect(t, "more than half changed", c.sync(s), 7, 1, 1, 1, 1, 8, 6, 9)
+	var changes []model.Change
+	for range 5 {
+		changes = append(changes, model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node("n8", build.NodeLabels("v=9"), build.Allocatable(fmt.Sprint("cpu=", len(changes)+1))))})
+	}
+	for _, change := range changes {
+		s.Apply([]model.Change{change})
+	}
+	c.expect(t, "much has changed that is not read", c.sync(s), 0, 1, 1, 1, 1, 8, 6, 9)
+}
+
+func TestColumnOfFew(t *testing.T) {
+	s, c := digits(7, 7, 1, 0, 7)
+	s.Apply([]model.Change{{Kind: model.NodeGone, Name: "n1"}})
+	c.sparse = func(*state.State) ([]int32, int32, bool) { return []int32{2, 3}, 7, true }
+	c.expect(t, "few", c.sync(s), 2, 7, 0, 1, 0, 7)
+	c.expect(t, "again", c.sync(s), 0, 7, 0, 1, 0, 7)
+	c.version, c.values = 0, nil
+	c.sparse = func(*state.State) ([]int32, int32, bool) { return []int32{0, 2, 4}, 0, true }
+	c.expect(t, "few, the others zero", c.sync(s), 3, 7, 0, 1, 0, 7)
+	c.version, c.values = 0, nil
+	c.sparse = func(*state.State) ([]int32, int32, bool) { return nil, 3, false }
+	c.expect(t, "not known", c.sync(s), 4, 7, 0, 1, 0, 7)
+
+	like := &column[int32]{ask: c.ask}
+	plugintest.Set(s, digit(2, 9), digit(0, 0))
+	like.expect(t, "like another but for some", like.copyBut(s, []int32{0, 1, 2}, c), 2, 0, 0, 9, 0, 7)
+	like.expect(t, "up to date", like.sync(s), 0, 0, 0, 9, 0, 7)
+}
+
+func TestColumnResizes(t *testing.T) {
+	c := &column[int32]{values: []int32{1, 0, 3, 0, 5}, nonZero: 3}
+	c.resize(5)
+	c.expect(t, "as many", 0, 0, 1, 0, 3, 0, 5)
+	c.resize(6)
+	c.expect(t, "more", 0, 0, 1, 0, 3, 0, 5, 0)
+	c.resize(2)
+	c.expect(t, "fewer", 0, 0, 1, 0)
+	c.set(1, 4)
+	c.set(0, 0)
+	c.set(1, 5)
+	c.expect(t, "set", 0, 0, 0, 5)
+}
+
+// TestWornColumn: classes that no node has any more are dropped once they are more than a few and more than twice the slots.
+func TestWornColumn(t *testing.T) {
+	s, _ := digits(1, 2)
+	for classes, worn := range map[int]bool{fewClasses + 4: false, fewClasses + 5: true} {
+		c := scoreColumn{classes: classList(make([]int32, classes))}
+		c.values = make([]int32, 2)
+		if c.isWorn(s.View()) != worn {
+			t.Errorf("%d classes of two nodes are worn: %t", classes, !worn)
+		}
+	}
+	if c := (scoreColumn{}); c.isWorn(s.View()) {
+		t.Error("a column of scores is worn")
+	}
+}
+
+type classList []int32
+
+func (l classList) Classes(state.View) []int32 { return l }
+func (classList) Score(state.Node) int32       { return 0 }
+
+func key(i int) columnKey { return columnKey{int32(i), model.NeedOf(fmt.Sprint(i))} }
+
+// TestColumnsMakeRoom: of ten columns of 100 slots, the oldest eighth goes, but none that the present decision uses.
+func TestColumnsMakeRoom(t *testing.T) {
+	const size = columnBytes + valueBytes*100
+	for _, row := range []struct {
+		limit, since int
+		left         string
+	}{
+		{17, 99, "0123456789abcdef"}, {16, 99, "3456789abcdef"}, {15, 99, "23456789abcdef"}, {16, 1, "123456789abcdef"}, {1, 99, "123456789abcdef"}, {0, 99, "123456789abcdef"},
+	} {
+		c := newColumns(row.limit*size + 1)
+		for i := range 16 {
+			if i%2 == 0 {
+				f := &filterColumn{}
+				f.used = uint64(i)
+				c.filters[key(i)] = f
+			} else {
+				s := &scoreColumn{}
+				s.used = uint64(i)
+				c.scores[key(i)] = s
+			}
+		}
+		c.makeRoom(100, uint64(row.since))
+		left := ""
+		for i := range 16 {
+			if c.filters[key(i)] != nil || c.scores[key(i)] != nil {
+				left += fmt.Sprintf("%x", i)
+			}
+		}
+		if left != row.left {
+			t.Errorf("room for %d columns, those since %d in use: %s are left, want %s", row.limit, row.since, left, row.left)
+		}
+	}
+}
+
+// TestIdleColumnsGo: a column that was not used for idleAfter decisions is dropped when they are looked at next.
+func TestIdleColumnsGo(t *testing.T) {
+	c := newColumns(1 << 20)
+	add := func(i int) {
+		f, s := &filterColumn{}, &scoreColumn{}
+		f.used, s.used = c.clock, c.clock
+		c.filters[key(i)], c.scores[key(i)] = f, s
+	}
+	add(0)
+	for c.clock < sweptEach {
+		c.tick()
+	}
+	add(1)
+	for c.clock < idleAfter {
+		if c.tick(); len(c.filters) != 2 || len(c.scores) != 2 {
+			t.Fatalf("at %d a column is gone that may still be used", c.clock)
+		}
+	}
+	for c.clock < idleAfter+sweptEach-1 {
+		c.tick()
+	}
+	if c.filters[key(0)] == nil || c.scores[key(0)] == nil {
+		t.Errorf("at %d, between the times at which they are looked at, columns went", c.clock)
+	}
+	if c.tick(); c.filters[key(0)] != nil || c.scores[key(0)] != nil || c.filters[key(1)] == nil || c.scores[key(1)] == nil {
+		t.Errorf("at %d the columns since 0 are not gone, or those since %d are", c.clock, sweptEach)
+	}
+	for range sweptEach {
+		c.tick()
+	}
+	if len(c.filters)+len(c.scores) != 0 {
+		t.Errorf("at %d %d columns are left", c.clock, len(c.filters)+len(c.scores))
+	}
+}
+
+// TestCompiledNeedsMakeRoom: the older half goes when there are too many, sets and counts alike.
+func TestCompiledNeedsMakeRoom(t *testing.T) {
+	c := newColumns(1)
+	fill := func(n int) {
+		clear(c.counting)
+		clear(c.sets)
+		for i := range n {
+			if i%2 == 0 {
+				c.counting[key(i)] = &counting{used: uint64(i)}
+			} else {
+				c.sets[key(i)] = &set{used: uint64(i)}
+			}
+		}
+	}
+	fill(compiledKept - 1)
+	if c.makeRoomForCompiled(); len(c.counting)+len(c.sets) != compiledKept-1 {
+		t.Error("there was room")
+	}
+	fill(compiledKept)
+	c.makeRoomForCompiled()
+	if len(c.counting) != compiledKept/4-1 || len(c.sets) != compiledKept/4 {
+		t.Errorf("%d and %d are left", len(c.counting), len(c.sets))
+	}
+	if c.counting[key(compiledKept/2)] != nil || c.sets[key(compiledKept/2+1)] == nil || c.counting[key(compiledKept-2)] == nil {
+		t.Error("it is not the older half that went")
+	}
+}

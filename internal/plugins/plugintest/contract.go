@@ -1,0 +1,163 @@
+package plugintest
+
+import (
+	"fmt"
+	"math/bits"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Contract is what a plugin says about itself, whatever the pod: what the engine need not ask again, what is watched, which events wake its pods.
+type Contract struct {
+	Name string
+	// FilterReads and ScoreReads are the aspects of a node that filter and score depend on.
+	FilterReads, ScoreReads model.Aspect
+	Normalization           model.Normalization
+	// Reads are the kinds of objects besides pods and nodes.
+	Reads []model.Kind
+	// Events are the registrations: the labels of their events, and which of hint, alike and cause they have.
+	Events []string
+}
+
+// CheckContract compares what a plugin says about itself.
+func CheckContract(t testing.TB, p plugin.Plugin, want Contract) {
+	t.Helper()
+	if v := reflect.ValueOf(p); v.Kind() == reflect.Pointer && v.IsNil() {
+		t.Fatal("the plugin is nil")
+	}
+	got := Contract{Name: p.Name()}
+	if f, ok := p.(interface{ FilterReads() model.Aspect }); ok {
+		got.FilterReads = f.FilterReads()
+	}
+	if s, ok := p.(interface {
+		ScoreReads() model.Aspect
+		Normalization() model.Normalization
+	}); ok {
+		got.ScoreReads, got.Normalization = s.ScoreReads(), s.Normalization()
+	}
+	if r, ok := p.(interface{ Reads() []model.Kind }); ok {
+		got.Reads = r.Reads()
+	}
+	if e, ok := p.(plugin.EnqueueExtensions); ok {
+		for _, r := range e.EventsToRegister() {
+			got.Events = append(got.Events, registrationText(&r))
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s: -want +got\n%s", want.Name, diff)
+	}
+}
+
+func registrationText(r *model.EventToRegister) string {
+	var labels []string
+	for left := r.Actions; left != 0; {
+		action := model.Action(1) << bits.TrailingZeros32(uint32(left))
+		if left&model.Update == model.Update && action&model.Update != 0 {
+			action = model.Update
+		}
+		e := model.Event{Resource: r.Resource, Action: action}
+		labels, left = append(labels, e.Label()), left&^action
+	}
+	text := strings.Join(labels, " ")
+	for _, has := range []struct {
+		what string
+		ok   bool
+	}{{"hint", r.Hint != nil}, {"alike", r.Alike != nil}, {"cause", r.Cause != nil && r.Touches != nil}} {
+		if has.ok {
+			text += ", " + has.what
+		}
+	}
+	return text
+}
+
+// Causes returns the causes of a pod's rejection, one for each registration that has one, each "wants <ways>; keys <keys>".
+func Causes(p plugin.EnqueueExtensions, waiting *model.Pod) (causes []string) {
+	for _, r := range p.EventsToRegister() {
+		if r.Cause != nil {
+			cause := r.Cause(waiting)
+			causes = append(causes, fmt.Sprintf("wants %s; keys %s", waysText(cause.Wants), keysText(cause.Keys, " ")))
+		}
+	}
+	return causes
+}
+
+// Touched returns what an event touches, for each registration that concerns it and has causes, each "has <keys>; seeks <ways>".
+func Touched(p plugin.EnqueueExtensions, event model.Event) (touched []string) {
+	for _, r := range p.EventsToRegister() {
+		if r.Touches != nil && r.Concerns(event) {
+			var to model.Touch
+			r.Touches(event, &to)
+			touched = append(touched, fmt.Sprintf("has %s; seeks %s", keysText(to.Has, " "), waysText(to.Seeks)))
+		}
+	}
+	return touched
+}
+
+// waysText joins ways by " or ", their clauses by " & ", the keys of a clause by "|". There is "any" without ways, "all" in a way without clauses.
+func waysText(ways []model.Way) string {
+	if len(ways) == 0 {
+		return "any"
+	}
+	texts := make([]string, len(ways))
+	for i, way := range ways {
+		clauses := make([]string, len(way))
+		for j, clause := range way {
+			clauses[j] = keysText(clause, "|")
+		}
+		if texts[i] = strings.Join(clauses, " & "); len(way) == 0 {
+			texts[i] = "all"
+		}
+	}
+	return strings.Join(texts, " or ")
+}
+
+// keysText sorts keys, since labels come from maps. A key is <kind>[@<namespace>][:<name>[=<value>]], with "!" for a label whatever its value; there is
+// "none" without keys.
+func keysText(keys []model.Key, between string) string {
+	if len(keys) == 0 {
+		return "none"
+	}
+	var texts []string
+	for _, k := range slices.Compact(slices.SortedFunc(slices.Values(keys), model.Key.Compare)) {
+		text := k.Kind
+		if k.Namespace != "" {
+			text += "@" + k.Namespace
+		}
+		if k.Name != "" || k.Value != "" {
+			text += ":" + k.Name
+		}
+		if k.Value != "" {
+			text += "=" + k.Value
+		}
+		if k.Present {
+			text += "!"
+		}
+		texts = append(texts, `"`+text+`"`)
+	}
+	return strings.Join(texts, between)
+}
+
+// Alikes returns what of a pod the hints depend on, for each registration that says so.
+func Alikes(p plugin.EnqueueExtensions, waiting *model.Pod) (alikes []string) {
+	for _, r := range p.EventsToRegister() {
+		if r.Alike != nil {
+			alikes = append(alikes, r.Alike(waiting).String())
+		}
+	}
+	return alikes
+}
+
+// Equal fails the test if two lists of texts differ.
+func Equal(t testing.TB, what string, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s:\ngot  %s\nwant %s", what, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+	}
+}
