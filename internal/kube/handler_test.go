@@ -25,8 +25,8 @@ func (j *journal) Set(o kinds.Object) {
 }
 func (j *journal) Remove(ref model.Ref) { j.calls = append(j.calls, "gone "+words(ref)) }
 
-// TestHandler delivers what informers can deliver, and compares what the sink gets and how many objects are counted afterwards.
-func TestHandler(t *testing.T) {
+// TestObjectsAreHandedOn delivers what informers can deliver, and compares what the sink gets and how many objects are counted afterwards.
+func TestObjectsAreHandedOn(t *testing.T) {
 	version := func(uid string, n int) metav1.ObjectMeta {
 		return metav1.ObjectMeta{Namespace: "ns", Name: "o", UID: types.UID(uid), ResourceVersion: fmt.Sprint(n)}
 	}

@@ -75,6 +75,9 @@ var wantHappened = []string{
 	"preemption: done", "preemption: failed", "preemption: done, in memory", "kubelet: a pod stays",
 	"repeat: unavailable", "repeat: dropped", "repeat: NotFound, in earnest",
 	"watch: broken", "watch: resumed", "watch: listed anew", "watch: deletion missed", "watch: replacement missed", "watch: event shown twice",
+	"watch: deletion missed, and versions before it", "watch: deletion and creation shown as one", "watch: finished pod shown as deleted",
+	"informer: tombstone", "informer: tombstone without an object", "informer: update under another UID", "informer: update without a change",
+	"informer: update with nothing new to scheduling",
 	"API server: gone", "API server: back", "process: killed", "process: stopped", "clock: set", "clock: jumped with a stalled process",
 	"pod deleted while active", "pod deleted while backing off", "pod deleted while backing off after an error", "pod deleted while parked",
 	"pod deleted while gated", "pod deleted while binding", "pod replaced while binding", "pod updated while binding",
@@ -192,7 +195,7 @@ func newFaultTrial(n uint64) (*faultTrial, error) {
 	}
 	r, out := random.New(n), newOutside(n)
 	scheduler.Profiles[0].Permit = append(scheduler.Profiles[0].Permit, out)
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], Outside: out.steps})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Slice: []int{0, 1, 2, 5}[n%4], Outside: out.steps, Trim: n%2 == 0})
 	if err != nil {
 		return nil, err
 	}
@@ -285,6 +288,9 @@ func (t *faultTrial) rested() error {
 	}
 	if err := t.advance(settled); err != nil {
 		return fmt.Errorf("at rest, %s after the start: %w", t.c.Elapsed(), err)
+	}
+	if err := t.a.checkSeen(); err != nil {
+		return fmt.Errorf("%v after the last disturbance: %w", settled, err)
 	}
 	if err := t.a.nothingFits(t.isCursed, overlooks...); err != nil {
 		return fmt.Errorf("%v after the last disturbance: %w", settled, err)

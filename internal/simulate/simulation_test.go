@@ -108,6 +108,9 @@ func rest(c *simulate.Cluster, a *auditor, isDefault bool) error {
 			return fmt.Errorf("at rest, %s after the start: %w", c.Elapsed(), err)
 		}
 	}
+	if err := a.checkSeen(); err != nil {
+		return err
+	}
 	compared, err := a.checkConditions() // nothing has failed since the rest began, so every condition is written
 	conditionsCompared.Add(int64(compared))
 	if err != nil {

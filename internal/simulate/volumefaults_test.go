@@ -105,7 +105,7 @@ func newVolumeTrial(n uint64) (*volumeTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true})
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0})
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +142,7 @@ func newVolumeTrial(n uint64) (*volumeTrial, error) {
 func (t *volumeTrial) faults() simulate.Faults {
 	f := simulate.Faults{
 		WatchDelayMax: t.upTo(2 * time.Second), BindDelayMax: t.upTo(time.Second), ControllerDelayMax: t.upTo(3 * time.Second), DuplicatePercent: t.r.IntN(10),
-		Requests: map[simulate.Fault]int{},
+		ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), Requests: map[simulate.Fault]int{},
 		Volumes: map[simulate.VolumeFault]int{
 			simulate.ProvisionFails: t.r.IntN(40), simulate.ProvisionHangs: t.r.IntN(20), simulate.VolumeTouched: t.r.IntN(20), simulate.VolumeTaken: t.r.IntN(20),
 		},
