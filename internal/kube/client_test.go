@@ -35,6 +35,7 @@ func TestAccess(t *testing.T) {
 		{ClientConfig{ContentType: json, AcceptContentTypes: protobuf}, json, protobuf, -1, 0},
 		{ClientConfig{AcceptContentTypes: json}, protobuf, json, -1, 0},
 		{ClientConfig{QPS: 50, Burst: 100}, protobuf, protobuf + "," + json, 50, 100},
+		{ClientConfig{QPS: 0.5, Burst: 1}, protobuf, protobuf + "," + json, 0.5, 1},
 		{ClientConfig{QPS: -3, Burst: 7}, protobuf, protobuf + "," + json, -1, 7},
 	} {
 		test.config.Master, test.config.Version = "http://127.0.0.1:1", "v7"
