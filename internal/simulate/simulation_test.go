@@ -21,7 +21,7 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", 40, "how many seeded simulations to run")
+	seeds = flag.Int("seeds", 40, "how many seeded simulations to run; of the default a quarter under the race detector")
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
 
@@ -33,7 +33,11 @@ func TestSimulation(t *testing.T) {
 			t.Error("no condition was compared with a decision")
 		}
 	})
-	random.EverySeed(t, "./internal/simulate", *seeds, *seed, func(t *testing.T, n uint64) {
+	count := *seeds
+	if raced && count == 40 { // the default
+		count = 10
+	}
+	random.EverySeed(t, "./internal/simulate", count, *seed, func(t *testing.T, n uint64) {
 		if err := run(n); err != nil {
 			t.Error(err)
 		}
