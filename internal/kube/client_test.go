@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -15,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	apiruntime "k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -202,5 +204,105 @@ func TestKnown(t *testing.T) {
 	pods, nodes := w.Known()
 	if len(pods) != 1 || pods[0].Name != "p" || len(nodes) != 1 || nodes[0].Name != "n" {
 		t.Errorf("known are pods %v and nodes %v", pods, nodes)
+	}
+}
+
+// What makes a client, a watch or an election impossible is said, and what was being done.
+func TestWhatIsImpossibleIsSaid(t *testing.T) {
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
+	access, client := reach(t, ClientConfig{Master: "http://127.0.0.1:1"})
+	ended := Informers(client, nil)
+	ended.Core().V1().Nodes().Informer()
+	ended.Resource().V1().DeviceClasses().Informer()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended.StartWithContext(ctx)
+	cancel()
+	ended.Shutdown()
+	for want, try := range map[string]func() error{
+		"no kubeconfig file was named, so the service account of this pod is needed: unable to load in-cluster configuration": func() error {
+			_, err := Access(ClientConfig{})
+			return err
+		},
+		"read how to reach the API server: stat does-not-exist: ": func() error {
+			_, err := Access(ClientConfig{Kubeconfig: "does-not-exist"})
+			return err
+		},
+		"build a client for http://a b: ": func() error {
+			_, err := Connect(&rest.Config{Host: "http://a b"})
+			return err
+		},
+		"build a client for 127.0.0.1: open does-not-exist: ": func() error {
+			_, err := Connect(&rest.Config{Host: "127.0.0.1", TLSClientConfig: rest.TLSClientConfig{CAFile: "does-not-exist"}})
+			return err
+		},
+		"build a client for the lease: ": func() error {
+			_, err := NewElection(ElectionConfig{Access: &rest.Config{Host: "http://a b"}, Client: client, Rules: rules(longDeadline)})
+			return err
+		},
+		"prepare the lease kube-system/berth: Invalid lock-type stones": func() error {
+			impossible := rules(longDeadline)
+			impossible.ResourceLock = "stones"
+			_, err := NewElection(ElectionConfig{Access: access, Client: client, Rules: impossible})
+			return err
+		},
+		"leaderElection: leaseDuration must be greater than renewDeadline": func() error {
+			impossible := rules(longDeadline)
+			impossible.LeaseDuration = impossible.RenewDeadline
+			_, err := NewElection(ElectionConfig{Access: access, Client: client, Rules: impossible})
+			return err
+		},
+		"set up the watch of nodes: handler ": func() error {
+			_, err := NewWatch(client, noSink{}, []model.Kind{model.NodeKind}, nil, Through(ended))
+			return err
+		},
+		"set up the watch of resource.k8s.io/DeviceClass: ": func() error {
+			_, err := NewWatch(client, noSink{}, nil, nil, Through(ended), Others([]string{"resource.k8s.io/DeviceClass"}, make(raisedTo)))
+			return err
+		},
+		"wait for the first list of the cluster's objects: context canceled": func() error {
+			w, err := NewWatch(client, noSink{}, []model.Kind{model.NodeKind}, nil)
+			if err != nil {
+				return err
+			}
+			return w.Sync(ctx)
+		},
+	} {
+		if err := try(); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// TestStopWaits stops a watch: its informers have ended then, and what was held back of the log is written. Informers that others use too go on.
+func TestStopWaits(t *testing.T) {
+	for _, shared := range []bool{false, true} {
+		server := &otherServer{asked: map[string]int{}}
+		listening := httptest.NewServer(server)
+		t.Cleanup(listening.Close)
+		client := connect(t, ClientConfig{Master: listening.URL, ContentType: "application/json"})
+		options := []WatchOption{Others([]string{"quotas.v1.example.com"}, make(raisedTo, 1))}
+		theirs, end := context.WithCancel(context.Background())
+		if shared {
+			factory := Informers(client, nil)
+			factory.Core().V1().Nodes().Informer()
+			factory.StartWithContext(theirs)
+			t.Cleanup(func() { end(); factory.Shutdown() })
+			options = append(options, Through(factory))
+		}
+		w, err := NewWatch(client, noSink{}, []model.Kind{model.NodeKind}, nil, options...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		w.Start(ctx)
+		flushed, flush := 0, w.flush
+		w.flush = func() { flushed++; flush() }
+		cancel()
+		w.Stop()
+		if flushed != 1 || !w.others[0].IsStopped() || w.informers[model.NodeKind].IsStopped() == shared {
+			t.Errorf("shared: %t; after Stop the log was flushed %d times, the informer of quotas has stopped: %t, that of nodes: %t",
+				shared, flushed, w.others[0].IsStopped(), w.informers[model.NodeKind].IsStopped())
+		}
+		end()
 	}
 }

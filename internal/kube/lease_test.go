@@ -299,22 +299,6 @@ func TestPauses(t *testing.T) {
 	}
 }
 
-func TestImpossibleElections(t *testing.T) {
-	access, client := reach(t, ClientConfig{Master: "http://127.0.0.1:1"})
-	for want, change := range map[string]func(*componentbase.LeaderElectionConfiguration){
-		"prepare the lease kube-system/berth: ": func(r *componentbase.LeaderElectionConfiguration) { r.ResourceLock = "stones" },
-		"leaderElection: leaseDuration must be greater than renewDeadline": func(r *componentbase.LeaderElectionConfiguration) {
-			r.LeaseDuration = r.RenewDeadline
-		},
-	} {
-		config := ElectionConfig{Access: access, Client: client, Scheduler: "s", Rules: rules(longDeadline)}
-		change(&config.Rules)
-		if _, err := NewElection(config); err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
-	}
-}
-
 // In a coordinated election the API server chooses among candidates, which say who they are and which versions they have.
 func TestCandidate(t *testing.T) {
 	access, _ := reach(t, ClientConfig{Master: newLeaseServer(t).url, ContentType: "application/json"})

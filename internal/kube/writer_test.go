@@ -92,21 +92,6 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-func TestClientNeedsToKnowWhere(t *testing.T) {
-	for _, test := range []struct {
-		config ClientConfig
-		want   string
-	}{
-		{ClientConfig{}, "no kubeconfig file was named"},
-		{ClientConfig{Kubeconfig: "does-not-exist"}, "does-not-exist"},
-	} {
-		t.Setenv("KUBERNETES_SERVICE_HOST", "")
-		if _, err := Access(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: error %v, want one with %q", test.config, err, test.want)
-		}
-	}
-}
-
 // connect returns a client, made as in the scheduler command.
 func connect(t testing.TB, config ClientConfig) *Client {
 	t.Helper()
