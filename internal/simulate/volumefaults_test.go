@@ -377,6 +377,9 @@ func (t *volumeTrial) rested() error {
 			return err
 		}
 	}
+	if err := t.a.checkSeen(); err != nil {
+		return err
+	}
 	return t.a.nothingFits(nobody)
 }
 
