@@ -229,6 +229,7 @@ var house = map[string]map[string]string{
 		"internal/report":     "it keeps what would have been written",
 		"internal/ingest":     "its cluster is watched through ingest",
 		"internal/kinds":      "it watches the kinds of the table",
+		"internal/kube":       "what informers deliver goes through the handlers of the real watch",
 		"internal/loop":       "it runs the real loop",
 		"internal/manifest":   "it starts from a cluster read from files",
 		"internal/model":      "it answers bindings",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -178,6 +179,15 @@ func TestEventsAreAsClientGoMakesThem(t *testing.T) {
 		mine.Last = times.Series.LastObservedTime.Time
 		if ourPatch, err := patchOf(&mine); err != nil || string(ourPatch) != theirPatch {
 			t.Errorf("the patch is %s (%v), client-go's %s", ourPatch, err, theirPatch)
+		}
+	}
+}
+
+// A count that the API has no room for stays at the largest that it has room for.
+func TestManyRepetitions(t *testing.T) {
+	for count, want := range map[int]int32{7: 7, math.MaxInt32: math.MaxInt32, math.MaxInt32 + 5: math.MaxInt32} {
+		if got := seriesOf(seriesAbout(1, count)).Count; got != want {
+			t.Errorf("after %d repetitions the count is %d, want %d", count, got, want)
 		}
 	}
 }

@@ -73,9 +73,7 @@ func NewElection(config ElectionConfig) (*Election, error) {
 		ended:   make(chan struct{}),
 	}
 	identity := host + "_" + string(uuid.NewUUID()) // two processes on one host are two candidates
-	access := as(config.Access, "leader-election")
-	access.Timeout = max(time.Second, config.Rules.RenewDeadline.Duration/2) // so that there are two tries at least
-	client, err := kubernetes.NewForConfig(access)
+	client, err := kubernetes.NewForConfig(leaseAccess(config.Access, config.Rules.RenewDeadline.Duration))
 	if err != nil {
 		return nil, fmt.Errorf("build a client for the lease: %w", err)
 	}
@@ -114,6 +112,13 @@ func NewElection(config ElectionConfig) (*Election, error) {
 		}
 	}
 	return e, nil
+}
+
+// leaseAccess returns the access for requests about the lease. They take so little time that there are two tries at least until a renewal is too late.
+func leaseAccess(access *rest.Config, renewDeadline time.Duration) *rest.Config {
+	access = as(access, "leader-election")
+	access.Timeout = max(time.Second, renewDeadline/2)
+	return access
 }
 
 // Leading is closed when this replica leads.
@@ -160,19 +165,24 @@ func (e *Election) keep(ctx context.Context) error {
 		return unlessStopped(ctx, ErrLost)
 	}
 	for {
-		pause := min(e.rules.RetryPeriod.Duration, time.Second)
-		if left := time.Until(e.lock.end()); left > 0 {
-			pause = min(pause, left)
-		}
 		select {
 		case <-e.ended:
 			return unlessStopped(ctx, ErrLost)
-		case <-time.After(pause):
+		case <-time.After(pauseFor(e.rules.RetryPeriod.Duration, time.Until(e.lock.end()))):
 			if err := unlessStopped(ctx, e.Holds()); err != nil {
 				return err
 			}
 		}
 	}
+}
+
+// pauseFor returns how long a leader waits until it checks again whether it holds the lease, of which so much time is left.
+func pauseFor(retryPeriod, left time.Duration) time.Duration {
+	pause := min(retryPeriod, time.Second)
+	if left > 0 {
+		pause = min(pause, left)
+	}
+	return pause
 }
 
 // unlessStopped returns the error, or nil if the context has ended, which is an orderly end of the election.

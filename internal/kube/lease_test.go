@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,7 +15,12 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/fake"
+	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	componentbase "k8s.io/component-base/config/v1alpha1"
 )
@@ -23,6 +29,8 @@ import (
 type leaseServer struct {
 	url  string
 	gone chan struct{} // closed when the test ends
+
+	events chan corev1.Event // what is said about the election, while there is room
 
 	mu      sync.Mutex
 	lease   *coordinationv1.Lease
@@ -33,7 +41,7 @@ type leaseServer struct {
 }
 
 func newLeaseServer(t *testing.T) *leaseServer {
-	s := &leaseServer{gone: make(chan struct{})}
+	s := &leaseServer{gone: make(chan struct{}), events: make(chan corev1.Event, 10)}
 	server := httptest.NewServer(s)
 	s.url = server.URL
 	t.Cleanup(func() {
@@ -43,12 +51,19 @@ func newLeaseServer(t *testing.T) *leaseServer {
 	return s
 }
 
-// ServeHTTP reads or writes the lease. Events are taken and forgotten.
+// ServeHTTP reads or writes the lease. Events are kept.
 func (s *leaseServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	arrived := time.Now()
 	body, _ := io.ReadAll(r.Body)
 	w.Header().Set("Content-Type", "application/json")
 	if !strings.Contains(r.URL.Path, "/leases") {
+		var event corev1.Event
+		if err := json.Unmarshal(body, &event); err == nil && event.Reason != "" {
+			select {
+			case s.events <- event:
+			default:
+			}
+		}
 		_, _ = w.Write(body)
 		return
 	}
@@ -117,14 +132,19 @@ const (
 func (s *leaseServer) election(t *testing.T, renewDeadline time.Duration) *Election {
 	t.Helper()
 	access, client := reach(t, ClientConfig{Master: s.url, ContentType: "application/json"})
-	e, err := NewElection(ElectionConfig{Access: access, Client: client, Scheduler: "default-scheduler", Rules: componentbase.LeaderElectionConfiguration{
-		LeaseDuration: metav1.Duration{Duration: 2 * renewDeadline}, RenewDeadline: metav1.Duration{Duration: renewDeadline},
-		RetryPeriod: metav1.Duration{Duration: 200 * time.Millisecond}, ResourceLock: "leases", ResourceNamespace: "kube-system", ResourceName: "berth",
-	}})
+	e, err := NewElection(ElectionConfig{Access: access, Client: client, Scheduler: "default-scheduler", Rules: rules(renewDeadline)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return e
+}
+
+// rules are those of an election for the lease kube-system/berth.
+func rules(renewDeadline time.Duration) componentbase.LeaderElectionConfiguration {
+	return componentbase.LeaderElectionConfiguration{
+		LeaseDuration: metav1.Duration{Duration: 2 * renewDeadline}, RenewDeadline: metav1.Duration{Duration: renewDeadline},
+		RetryPeriod: metav1.Duration{Duration: 200 * time.Millisecond}, ResourceLock: "leases", ResourceNamespace: "kube-system", ResourceName: "berth",
+	}
 }
 
 // lead runs the election until it leads and has renewed its lease.
@@ -186,12 +206,29 @@ func TestGivenBackIsNotHeld(t *testing.T) {
 	e := server.election(t, longDeadline)
 	given := make(chan error, 1)
 	server.release = func(*coordinationv1.Lease) { given <- e.Holds() }
+	if err := e.Holds(); err == nil || err.Error() != "the lease is not this replica's: leaderelection lost" {
+		t.Errorf("before the election: %v", err)
+	}
 	stop, ran := server.lead(t, e)
 	if err := e.Holds(); err != nil {
 		t.Errorf("a leader has doubts: %v", err)
 	}
+	if err := e.Check(nil); err != nil || e.Name() != "leaderElection" {
+		t.Errorf("the health check %q of a leader: %v", e.Name(), err)
+	}
+	if e.Candidates() != nil {
+		t.Error("there are candidates, and the election is not coordinated")
+	}
+	holder := e.lock.Identity()
+	event := next(t, server.events)
+	if event.Source.Component != "default-scheduler" || event.Reason != "LeaderElection" || event.Message != holder+" became leader" {
+		t.Errorf("event %q of %q: %s", event.Reason, event.Source.Component, event.Message)
+	}
+	if host, err := os.Hostname(); err != nil || !strings.HasPrefix(holder, host+"_") || len(holder) != len(host)+len("_00000000-0000-0000-0000-000000000000") {
+		t.Errorf("the holder is %q on host %q (%v)", holder, host, err)
+	}
 	stop()
-	if err := <-given; !errors.Is(err, ErrLost) {
+	if err := <-given; !errors.Is(err, ErrLost) || err.Error() != "the lease was given back, or not renewed in time: leaderelection lost" {
 		t.Errorf("while the lease is given back: %v", err)
 	}
 	if err := <-ran; err != nil {
@@ -246,5 +283,56 @@ func TestRenewalsDiffer(t *testing.T) {
 		if !errors.Is(err, answer) || l.end().IsZero() != (answer != nil) {
 			t.Errorf("answer %v: error %v, held until %v", answer, err, l.end())
 		}
+	}
+}
+
+// A leader checks its lease as often as it renews it, at least each second, and when the lease ends.
+func TestPauses(t *testing.T) {
+	const ms = time.Millisecond
+	for _, test := range []struct{ retryPeriod, left, want time.Duration }{
+		{200 * ms, 10 * time.Second, 200 * ms}, {2 * time.Second, 10 * time.Second, time.Second}, {2 * time.Second, 300 * ms, 300 * ms},
+		{200 * ms, 300 * ms, 200 * ms}, {200 * ms, 0, 200 * ms}, {200 * ms, -time.Second, 200 * ms},
+	} {
+		if got := pauseFor(test.retryPeriod, test.left); got != test.want {
+			t.Errorf("renewing every %v, with %v left: a pause of %v, want %v", test.retryPeriod, test.left, got, test.want)
+		}
+	}
+}
+
+// In a coordinated election the API server chooses among candidates, which say who they are and which versions they have.
+func TestCandidate(t *testing.T) {
+	access, _ := reach(t, ClientConfig{Master: newLeaseServer(t).url, ContentType: "application/json"})
+	client := fake.NewClientset()
+	candidates := make(chan *coordinationv1beta1.LeaseCandidate, 10)
+	client.PrependReactor("create", "leasecandidates", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		candidates <- action.(clienttesting.CreateAction).GetObject().(*coordinationv1beta1.LeaseCandidate)
+		return false, nil, nil
+	})
+	e, err := NewElection(ElectionConfig{
+		Access: access, Client: client, Scheduler: "s", Rules: rules(longDeadline), Coordinated: true, Binary: "1.37.0", Emulation: "1.36.0",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.Candidates() == nil {
+		t.Error("there is nothing to wait for the first list of candidates with")
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- e.Run(ctx) }()
+	candidate := next(t, candidates)
+	stop()
+	if err := <-ran; err != nil {
+		t.Error(err)
+	}
+	if candidate.Namespace != "kube-system" || candidate.Name != e.lock.Identity() {
+		t.Errorf("the candidate is %s/%s, want kube-system/%s", candidate.Namespace, candidate.Name, e.lock.Identity())
+	}
+	candidate.Spec.PingTime, candidate.Spec.RenewTime = nil, nil
+	want := coordinationv1beta1.LeaseCandidateSpec{
+		LeaseName: "kube-scheduler", BinaryVersion: "1.37.0", EmulationVersion: "1.36.0", Strategy: coordinationv1.OldestEmulationVersion,
+	}
+	if candidate.Spec != want {
+		t.Errorf("the candidate is %+v, want %+v", candidate.Spec, want)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -141,15 +142,91 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+// TestRaising delivers what informers can deliver.
+func TestRaising(t *testing.T) {
+	claim := func(version string) *resourcev1.ResourceClaim {
+		return &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", ResourceVersion: version}}
+	}
+	for _, test := range []struct {
+		name     string
+		delivers func(cache.ResourceEventHandler)
+		want     string
+	}{
+		{"an addition", func(h cache.ResourceEventHandler) { h.OnAdd(claim("1"), false) }, "claims ns/c ->claim10"},
+		{"a version", func(h cache.ResourceEventHandler) { h.OnUpdate(claim("1"), claim("2")) }, "claims ns/c claim10>claim20"},
+		{"a deletion", func(h cache.ResourceEventHandler) { h.OnDelete(claim("2")) }, "claims ns/c claim20>-"},
+		{"a deletion that was missed", func(h cache.ResourceEventHandler) {
+			h.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/c", Obj: claim("1")})
+		}, "claims ns/c claim10>-"},
+		{"one of which only the key is known", func(h cache.ResourceEventHandler) {
+			h.OnDelete(cache.DeletedFinalStateUnknown{Key: "ns/c"})
+		}, ""},
+		{"no object", func(h cache.ResourceEventHandler) { h.OnAdd("c", false) }, ""},
+	} {
+		raised := make(raisedTo, 10)
+		test.delivers(raising("claims", raised))
+		close(raised)
+		var got []string
+		for what := range raised {
+			got = append(got, what)
+		}
+		if strings.Join(got, ", ") != test.want {
+			t.Errorf("%s: raised %q, want %q", test.name, got, test.want)
+		}
+	}
+}
+
+// TestWhichOthersAreAskedFor names all resources that can be watched besides those that scheduling reads, and some that cannot.
+func TestWhichOthersAreAskedFor(t *testing.T) {
+	server := &otherServer{asked: map[string]int{}}
+	asked := make(chan string, 100)
+	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.URL.Path
+		server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(listening.Close)
+	names := []string{
+		"resource.k8s.io/ResourceClaim", "resource.k8s.io/ResourceSlice", "resource.k8s.io/DeviceClass", "scheduling.k8s.io/PodGroup", "scheduling.k8s.io/CompositePodGroup",
+		"bars.v2.sub.example.com",
+	}
+	w, err := NewWatch(connect(t, ClientConfig{Master: listening.URL, ContentType: runtime.ContentTypeJSON}), noSink{}, nil, nil, Others(names, make(raisedTo)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	w.Start(ctx)
+	t.Cleanup(func() { cancel(); w.Stop() })
+	wanted := map[string]bool{
+		"/apis/resource.k8s.io/v1/resourceclaims": true, "/apis/resource.k8s.io/v1/resourceslices": true, "/apis/resource.k8s.io/v1/deviceclasses": true,
+		"/apis/sub.example.com/v2/bars": true,
+	}
+	for missing := len(wanted); missing > 0; {
+		path := next(t, asked)
+		first, known := wanted[path]
+		if !known {
+			t.Fatalf("%s was asked for", path)
+		}
+		if first {
+			missing--
+		}
+		wanted[path] = false
+	}
+	for _, name := range names {
+		if err := CheckOther(name); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestCheckOther checks names of resources.
 func TestCheckOther(t *testing.T) {
 	for name, want := range map[string]string{
 		"foos.v1.example.com": "", "bars.v1beta1.a.b.c": "", "resource.k8s.io/ResourceSlice": "", "resource.k8s.io/DeviceClass": "", "scheduling.k8s.io/PodGroup": "",
-		"foos.v1":     `resource "foos.v1" of an event: must be a resource that kube-scheduler knows, or <plural>.<version>.<group>`,
+		"foos.v1":     `resource "foos.v1" of an event: must be a resource that kube-scheduler knows, or <plural>.<version>.<group> as in foos.v1.example.com`,
 		"Foo":         "must be a resource",
 		"":            "must be a resource",
 		"a.b/c.d.e":   "must be a resource",
-		"foos..x.com": "no empty part",
+		"foos..x.com": `resource "foos..x.com" of an event: must have no empty part between dots, as in foos.v1.example.com`,
 	} {
 		err := CheckOther(name)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,14 +20,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/terse"
 )
 
-// Sink receives the objects of the watches. Its methods are called by one goroutine for each kind of object.
-type Sink interface {
-	// Set takes in a version of an object.
-	Set(object kinds.Object)
-	// Remove takes the reference of an object that is gone, or that the watch no longer selects.
-	Remove(ref model.Ref)
-}
-
 // unfinished selects pods that have not run to their end; the others occupy nothing. A pod that ends looks like one that is deleted.
 const unfinished = "status.phase!=" + string(v1.PodSucceeded) + ",status.phase!=" + string(v1.PodFailed)
 
@@ -39,7 +30,7 @@ type Watch struct {
 	informers [model.KindCount]cache.SharedIndexInformer // nil for kinds that are not watched
 	flush     func()                                     // logs how much was held back
 	synced    []cache.InformerSynced
-	counts    [model.KindCount]atomic.Int64
+	handlers  [model.KindCount]*Handler
 	others    []cache.SharedIndexInformer // of custom resources
 	running   sync.WaitGroup
 }
@@ -91,7 +82,8 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 		if err != nil {
 			return nil, fmt.Errorf("set up the watch of %s: %w", row.Resource.Resource, err)
 		}
-		registration, err := informer.AddEventHandler(handler(row, &w.counts[kind], sink))
+		w.handlers[kind] = NewHandler(kind, sink)
+		registration, err := informer.AddEventHandler(w.handlers[kind])
 		if err != nil {
 			return nil, fmt.Errorf("set up the watch of %s: %w", row.Resource.Resource, err)
 		}
@@ -135,20 +127,9 @@ func newInformers(client *Client, whole bool, name *cache.InformerName) (factory
 		if row == nil {
 			return object, nil
 		}
-		return held(row, stores[row.Kind](), decoded)
+		return Held(row, stores[row.Kind](), decoded)
 	}
 	return informers.NewSharedInformerFactoryWithOptions(client.watches(whole), 0, informers.WithInformerName(name), informers.WithTransform(transform))
-}
-
-// held is the transform of an informer: in the place of an object that was decoded again it puts the one that is held already. After a
-// restart of the API server everything is listed again; without this the informer would hold the new copies and the state, which is not told of
-// versions that it knows, the old ones. An informer may transform an object twice; nothing is written, so that does no harm.
-func held(row *kinds.Row, store cache.Store, decoded kinds.Object) (any, error) {
-	before, exists, err := store.Get(decoded)
-	if err != nil || !exists {
-		return decoded, err
-	}
-	return row.Held(before.(kinds.Object), decoded), nil
 }
 
 // podInformer makes an informer without an index by namespace, which would cost memory for each pod and is not used.
@@ -189,8 +170,11 @@ type Counts struct{ Pods, Nodes, Others int }
 // Counts returns the current numbers.
 func (w *Watch) Counts() Counts {
 	var counts Counts
-	for kind := range w.counts {
-		n := int(w.counts[kind].Load())
+	for kind, handler := range w.handlers {
+		if handler == nil {
+			continue
+		}
+		n := handler.Count()
 		switch model.Kind(kind) {
 		case model.PodKind:
 			counts.Pods = n
@@ -209,33 +193,4 @@ func (w *Watch) Sync(ctx context.Context) error {
 		return fmt.Errorf("wait for the first list of the cluster's objects: %w", context.Cause(ctx))
 	}
 	return nil
-}
-
-// handler passes objects of one kind to the sink, and counts them. A version that is the same for scheduling as the one before is left out.
-func handler(row *kinds.Row, count *atomic.Int64, sink Sink) cache.ResourceEventHandler {
-	return cache.ResourceEventHandlerFuncs{
-		AddFunc: func(object any) {
-			count.Add(1)
-			sink.Set(object.(kinds.Object))
-		},
-		UpdateFunc: func(old, newer any) {
-			before, after := old.(kinds.Object), newer.(kinds.Object)
-			if row.Replaces(before, after) {
-				sink.Remove(row.Ref(before))
-				sink.Set(after)
-			} else if !row.Same(before, after) {
-				sink.Set(after)
-			}
-		},
-		DeleteFunc: func(object any) {
-			count.Add(-1)
-			// The watch may have missed the deletion; then the last known version is wrapped.
-			if missed, ok := object.(cache.DeletedFinalStateUnknown); ok {
-				object = missed.Obj
-			}
-			if last, ok := object.(kinds.Object); ok {
-				sink.Remove(row.Ref(last))
-			}
-		},
-	}
 }

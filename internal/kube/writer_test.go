@@ -16,9 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/cache"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -94,21 +92,6 @@ func TestPatch(t *testing.T) {
 	}
 }
 
-func TestClientNeedsToKnowWhere(t *testing.T) {
-	for _, test := range []struct {
-		config ClientConfig
-		want   string
-	}{
-		{ClientConfig{}, "no kubeconfig file was named"},
-		{ClientConfig{Kubeconfig: "does-not-exist"}, "does-not-exist"},
-	} {
-		t.Setenv("KUBERNETES_SERVICE_HOST", "")
-		if _, err := Access(test.config); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%+v: error %v, want one with %q", test.config, err, test.want)
-		}
-	}
-}
-
 // connect returns a client, made as in the scheduler command.
 func connect(t testing.TB, config ClientConfig) *Client {
 	t.Helper()
@@ -133,32 +116,4 @@ func reach(t testing.TB, config ClientConfig) (*rest.Config, *Client) {
 func numbered(i int) *model.Pod {
 	return &model.Pod{Name: fmt.Sprint("p", i), Namespace: "ns", UID: types.UID(fmt.Sprint("u", i)), SchedulerName: "default-scheduler",
 		Object: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "ns", UID: types.UID(fmt.Sprint("u", i)), ResourceVersion: "1"}}}
-}
-
-// journal is a sink that records its calls.
-type journal struct{ entries []string }
-
-func (j *journal) Set(o kinds.Object) {
-	j.entries = append(j.entries, "set "+o.GetName()+" "+o.GetResourceVersion())
-}
-func (j *journal) Remove(ref model.Ref) { j.entries = append(j.entries, "remove "+ref.Name) }
-
-func TestObjectsAreHandedOn(t *testing.T) {
-	var calls journal
-	w := &Watch{}
-	handler := handler(kinds.Get(model.PodKind), &w.counts[model.PodKind], &calls)
-	version := func(v string) *v1.Pod { return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "p", ResourceVersion: v}} }
-	handler.OnAdd(version("1"), true)
-	handler.OnUpdate(version("1"), version("1")) // listed again
-	handler.OnUpdate(version("1"), version("2"))
-	if got := w.Counts().Pods; got != 1 {
-		t.Errorf("%d pods are counted, want 1", got)
-	}
-	handler.OnDelete(version("2"))
-	handler.OnAdd(version("3"), false)
-	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "p", Obj: version("3")}) // deleted while the watch was broken
-	want := "[set p 1 set p 2 remove p set p 3 remove p]"
-	if got := fmt.Sprint(calls.entries); got != want || w.Counts().Pods != 0 {
-		t.Errorf("calls %s with %d pods left, want %s with none", got, w.Counts().Pods, want)
-	}
 }

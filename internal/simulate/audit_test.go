@@ -104,6 +104,9 @@ func (a *auditor) occupies(pod *v1.Pod) *model.Resources {
 // audit takes in a round and checks everything.
 func (a *auditor) audit(r simulate.Round) error {
 	for _, s := range r.Shown {
+		if err := a.checkShown(s); err != nil {
+			return err
+		}
 		a.show(s)
 	}
 	if !r.Ran || !r.Decided && len(r.Shown) == 0 && a.audited {

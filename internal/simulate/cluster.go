@@ -49,6 +49,8 @@ type Config struct {
 	Outside func(*plan.Placement)
 	// Patience is how long, in real time, the simulation waits for a call that is not Played before virtual time goes on without it; 0 means five seconds.
 	Patience time.Duration
+	// Trim means that the scheduler keeps objects trimmed to what scheduling reads, as it does without plugins from outside and extenders.
+	Trim bool
 	// Mirror, unless it is nil, has the API objects too, and may change them.
 	Mirror Mirror
 	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
@@ -71,6 +73,7 @@ type Mirror interface {
 type Cluster struct {
 	config   Config
 	profiles map[string]*plugin.Profile
+	trim     func(any) (any, error)
 
 	now    time.Time
 	agenda agenda
@@ -149,7 +152,7 @@ func New(config Config) (*Cluster, error) {
 	}
 	config.Patience = cmp.Or(config.Patience, defaultPatience)
 	c := &Cluster{
-		config: config, profiles: map[string]*plugin.Profile{}, now: epoch,
+		config: config, profiles: map[string]*plugin.Profile{}, trim: kinds.Trim(), now: epoch,
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
 		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{}, stuck: map[model.PodKey]types.UID{},
 	}
@@ -161,7 +164,7 @@ func New(config Config) (*Cluster, error) {
 		return nil, err
 	}
 	for _, kind := range c.reads {
-		c.watches[kind] = newWatch()
+		c.watches[kind] = newWatch(c, kind)
 		c.watches[kind].synced = true // there is nothing to list
 	}
 	return c, nil
@@ -327,12 +330,13 @@ func (c *Cluster) SetNode(node *v1.Node) {
 
 // DeleteNode removes a node. Its pods stay behind. It reports whether there was one.
 func (c *Cluster) DeleteNode(name string) bool {
-	if c.store.nodes[name] == nil {
+	last := c.store.nodes[name]
+	if last == nil {
 		return false
 	}
 	c.changes++
 	delete(c.store.nodes, name)
-	c.showGone(model.Ref{Kind: model.NodeKind, Name: name})
+	c.showGone(last)
 	return true
 }
 
@@ -344,13 +348,14 @@ func (c *Cluster) SetPod(pod *v1.Pod) {
 
 // DeletePod removes a pod at once. It reports whether there was one.
 func (c *Cluster) DeletePod(key model.PodKey) bool {
-	if c.store.pods[key] == nil {
+	last := c.store.pods[key]
+	if last == nil {
 		return false
 	}
 	c.changes++
 	delete(c.store.pods, key)
 	delete(c.verdicts, key)
-	c.showGone(model.Ref{Kind: model.PodKind, Namespace: key.Namespace, Name: key.Name})
+	c.showGone(last)
 	return true
 }
 
@@ -375,12 +380,13 @@ func (c *Cluster) SetObject(object runtime.Object) error {
 
 // DeleteObject removes an object that is neither a node nor a pod. It reports whether there was one.
 func (c *Cluster) DeleteObject(ref model.Ref) bool {
-	if c.store.others[ref] == nil {
+	last := c.store.others[ref]
+	if last == nil {
 		return false
 	}
 	c.changes++
 	delete(c.store.others, ref)
-	c.showGone(ref)
+	c.showGone(last)
 	return true
 }
 

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -18,7 +19,8 @@ import (
 func (t *faultTrial) faults() simulate.Faults {
 	f := simulate.Faults{
 		WatchDelayMax: time.Duration(t.r.IntN(3000)) * time.Millisecond, BindDelayMax: time.Duration(t.r.IntN(2000)) * time.Millisecond,
-		DuplicatePercent: t.r.IntN(20), StuckPercent: t.r.IntN(20), Requests: map[simulate.Fault]int{},
+		DuplicatePercent: t.r.IntN(20), ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), StuckPercent: t.r.IntN(20),
+		Requests: map[simulate.Fault]int{},
 	}
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
 		f.Requests[fault] = t.r.IntN(6)
@@ -35,7 +37,7 @@ func (t *faultTrial) disturb() (string, error) {
 		percent int
 		do      func() (string, error)
 	}{
-		{30, t.createPods}, {31, t.disturbPod}, {16, t.disturbNode}, {9, t.disturbWatch}, {3, t.cutOff}, {3, t.kill}, {4, t.disturbClock}, {10, t.expireEvents},
+		{30, t.createPods}, {31, t.disturbPod}, {16, t.disturbNode}, {9, t.disturbWatch}, {8, t.disturbOther}, {3, t.cutOff}, {3, t.kill}, {4, t.disturbClock}, {10, t.expireEvents},
 	} {
 		if t.r.IntN(100) < d.percent {
 			return d.do()
@@ -212,6 +214,26 @@ func (t *faultTrial) disturbNode() (string, error) {
 	}
 	t.c.SetNode(n)
 	return "node changed: " + n.Name, nil
+}
+
+// disturbOther does something to a namespace or a Service: of most of their versions scheduling reads nothing new.
+func (t *faultTrial) disturbOther() (string, error) {
+	app := map[string]string{"app": fmt.Sprint("app-", t.r.IntN(2))}
+	var object kinds.Object = &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: app}}
+	if t.r.IntN(2) == 0 {
+		object = &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("s-", t.r.IntN(2))}, Spec: v1.ServiceSpec{Selector: app}}
+	}
+	ref, _ := kinds.RefOf(object)
+	what := "set"
+	switch t.r.IntN(4) {
+	case 0:
+		t.c.DeleteObject(ref)
+		return words(ref) + " deleted", nil
+	case 1:
+		what = "replaced"
+		t.c.DeleteObject(ref)
+	}
+	return words(ref) + " " + what, t.c.SetObject(object)
 }
 
 func (t *faultTrial) disturbWatch() (string, error) {

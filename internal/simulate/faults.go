@@ -25,6 +25,9 @@ type Faults struct {
 	WatchDelayMax, BindDelayMax time.Duration
 	// DuplicatePercent of 100 watch events are shown twice.
 	DuplicatePercent int
+	// ReplacedPercent of 100 deletions of objects that are there again under another UID are not shown: the new object is shown as a version of the old one.
+	// KeyOnlyPercent of 100 deletions that only a list shows come without a version of the object.
+	ReplacedPercent, KeyOnlyPercent int
 	// Requests says in how many of 100 requests each fault happens.
 	Requests map[Fault]int
 	// Kinds are the requests that these faults happen to; all if there are none.

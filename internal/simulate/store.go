@@ -90,6 +90,23 @@ func (s *store) setOther(ref model.Ref, object kinds.Object) kinds.Object {
 	return stored
 }
 
+// get returns a stored object, nil if there is none.
+func (s *store) get(ref model.Ref) kinds.Object {
+	switch ref.Kind {
+	case model.PodKind:
+		if pod := s.pods[model.PodKey{Namespace: ref.Namespace, Name: ref.Name}]; pod != nil {
+			return pod
+		}
+	case model.NodeKind:
+		if node := s.nodes[ref.Name]; node != nil {
+			return node
+		}
+	default:
+		return s.others[ref]
+	}
+	return nil
+}
+
 // list returns the stored objects of a kind, in order.
 func (s *store) list(kind model.Kind) []kinds.Object {
 	var objects []kinds.Object

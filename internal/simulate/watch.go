@@ -2,19 +2,18 @@ package simulate
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
-
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// watch is the connection over which the scheduler sees one kind of object, with what an informer keeps.
+// watch is the connection over which the scheduler sees one kind of object.
 type watch struct {
+	informer *informer
 	// broken watches show nothing: what there is to show waits, and is shown when the watch resumes, or is lost when the objects are listed
 	// anew.
 	broken  bool
@@ -22,25 +21,27 @@ type watch struct {
 	// list counts the lists; what an earlier one was to show is not shown any more.
 	list   int
 	synced bool
-	known  map[model.Ref]kinds.Object // in the version that was shown last
 	// shownAt is when the newest version of an object will be shown, so that the next one is not shown earlier.
 	shownAt map[model.Ref]time.Time
+	// last is the last version of objects whose deletion has not been shown yet.
+	last map[model.Ref]string
 }
 
-func newWatch() *watch {
-	return &watch{known: map[model.Ref]kinds.Object{}, shownAt: map[model.Ref]time.Time{}}
+func newWatch(c *Cluster, kind model.Kind) *watch {
+	return &watch{informer: newInformer(c, kind, kube.NewHandler(kind, sink{c})), shownAt: map[model.Ref]time.Time{}, last: map[model.Ref]string{}}
 }
 
-// sighting is an object in a new version, or nil in its place when the object is gone.
+// sighting is an object in a new version, or in its last one when it is gone.
 type sighting struct {
 	of     model.Ref
 	object kinds.Object
+	gone   bool
 }
 
 // watchAnew has all objects listed and watched by a process that knows nothing.
 func (c *Cluster) watchAnew() {
 	for _, kind := range c.reads {
-		c.watches[kind] = newWatch()
+		c.watches[kind] = newWatch(c, kind)
 		c.watches[kind].broken = true
 	}
 	if !c.away {
@@ -95,10 +96,13 @@ func (c *Cluster) relist(kind model.Kind) {
 			return
 		}
 		c.happened["watch: listed anew"]++
+		listed := c.listed(kind)
+		c.compare(w, listed)
+		w.informer.replace(listed, !w.synced)
 		w.broken, w.synced, w.backlog = false, true, nil
 		w.list++ // what was on its way is in the list
 		clear(w.shownAt)
-		c.compare(kind, w)
+		clear(w.last)
 	})
 }
 
@@ -108,40 +112,30 @@ func (c *Cluster) relistAll() {
 	}
 }
 
-// compare shows in which ways a list differs from what the informer knows.
-func (c *Cluster) compare(kind model.Kind, w *watch) {
-	listed := c.listed(kind)
-	there := map[model.Ref]bool{}
-	for _, s := range listed {
-		there[s.of] = true
+// compare counts in which ways a list differs from what the informer has.
+func (c *Cluster) compare(w *watch, list []kinds.Object) {
+	missing := map[model.Ref]string{}
+	for _, object := range w.informer.store.List() {
+		known := object.(kinds.Object)
+		missing[w.informer.row.Ref(known)] = known.GetResourceVersion()
 	}
-	for _, of := range slices.SortedFunc(maps.Keys(w.known), compareRefs) {
-		if !there[of] {
-			c.happened["watch: deletion missed"]++
-			c.see(w, sighting{of: of})
-		}
-	}
-	for _, s := range listed {
-		known, ok := w.known[s.of]
-		if ok && known.GetUID() != s.object.GetUID() {
+	for _, object := range list {
+		if known := w.informer.known(object); known != nil && known.GetUID() != object.GetUID() {
 			c.happened["watch: replacement missed"]++
 		}
-		if !ok || known.GetResourceVersion() != s.object.GetResourceVersion() {
-			c.see(w, s)
+		delete(missing, w.informer.row.Ref(object))
+	}
+	for of, version := range missing {
+		c.happened["watch: deletion missed"]++
+		if last := w.last[of]; last != "" && last != version {
+			c.happened["watch: deletion missed, and versions before it"]++
 		}
 	}
 }
 
 // listed is what the API server lists: of the pods those that have not finished.
-func (c *Cluster) listed(kind model.Kind) []sighting {
-	row := kinds.Get(kind)
-	var all []sighting
-	for _, object := range c.store.list(kind) {
-		if pod, ok := object.(*v1.Pod); !ok || !kinds.Finished(pod) {
-			all = append(all, sighting{row.Ref(object), object})
-		}
-	}
-	return all
+func (c *Cluster) listed(kind model.Kind) []kinds.Object {
+	return slices.DeleteFunc(c.store.list(kind), func(object kinds.Object) bool { return !selected(object) })
 }
 
 // show plans a watch event about an object in a new version, which controllers act on.
@@ -151,17 +145,21 @@ func (c *Cluster) show(object kinds.Object) {
 	}
 	c.volume.changed(object)
 	c.budget.changed(object)
-	c.plan(sighting{kinds.Of(object).Ref(object), object})
+	c.plan(sighting{of: refOf(object), object: object})
 }
 
-// showGone plans a watch event about an object that is gone, which controllers act on.
-func (c *Cluster) showGone(ref model.Ref) {
+// showGone plans a watch event about an object that is gone, in its last version, which controllers act on.
+func (c *Cluster) showGone(object kinds.Object) {
+	ref := refOf(object)
 	if c.config.Mirror != nil {
 		c.config.Mirror.Gone(ref)
 	}
 	c.volume.gone(ref)
 	c.budget.gone(ref)
-	c.plan(sighting{of: ref})
+	if w := c.watches[ref.Kind]; w != nil {
+		w.last[ref] = object.GetResourceVersion()
+	}
+	c.plan(sighting{ref, object, true})
 }
 
 // plan plans a watch event, and sometimes its twin. Kinds that are not watched have none.
@@ -197,26 +195,28 @@ func (c *Cluster) plan(s sighting) {
 	}
 }
 
-// see hands on what a watch shows, as the handlers of informers do.
+// see has the informer take in what a watch shows.
 func (c *Cluster) see(w *watch, s sighting) {
-	if known := w.known[s.of]; known != nil && s.object != nil && kinds.Get(s.of.Kind).Replaces(known, s.object) {
-		c.deliver(Shown{Gone: s.of})
-	}
-	pod, isPod := s.object.(*v1.Pod)
-	if s.object == nil || isPod && kinds.Finished(pod) {
-		delete(w.known, s.of)
-	} else {
-		w.known[s.of] = s.object
-	}
-	if s.object == nil {
-		// Until now the scheduler may have decided about a pod that was gone.
-		if key := (model.PodKey{Namespace: s.of.Namespace, Name: s.of.Name}); s.of.Kind == model.PodKind && c.store.pods[key] == nil {
-			delete(c.verdicts, key)
+	switch {
+	case s.gone && c.again(s) && c.chaos.chance(c.chaos.ReplacedPercent):
+		c.happened["watch: deletion and creation shown as one"]++
+	case s.gone && selected(s.object):
+		if w.last[s.of] == s.object.GetResourceVersion() {
+			delete(w.last, s.of)
 		}
-		c.deliver(Shown{Gone: s.of})
-		return
+		w.informer.remove(s.object)
+	case selected(s.object):
+		w.informer.set(s.object)
+	case w.informer.known(s.object) != nil: // the watch has selected it until now
+		c.happened["watch: finished pod shown as deleted"]++
+		w.informer.remove(s.object)
 	}
-	c.deliver(Shown{Object: s.object})
+}
+
+// again reports whether an object that is gone was created again, which the same watch is going to show.
+func (c *Cluster) again(s sighting) bool {
+	now := c.store.get(s.of)
+	return now != nil && now.GetUID() != s.object.GetUID()
 }
 
 // synced reports whether the scheduler has seen a list of every kind: it does not decide before.
