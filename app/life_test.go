@@ -158,7 +158,7 @@ func TestLife(t *testing.T) {
 		end  []string
 	}{
 		{standalone, []string{"--leader-elect=false"}, 1, []string{`command failed err="finished without leader elect"`}},
-		{subcommand, []string{"--leader-elect=false", "--berth-audit", "-v=1"}, 0, []string{"Requested to terminate, exiting"}},
+		{subcommand, []string{"--leader-elect=false", "--berth-audit", "-v=2"}, 0, []string{"Requested to terminate, exiting"}},
 		{standalone, leading, 0, []string{"Requested to terminate, exiting"}},
 		{subcommand, leading, 0, []string{"Requested to terminate, exiting"}},
 	} {
@@ -171,9 +171,12 @@ func TestLife(t *testing.T) {
 			p.awaitLog("Dump of scheduling queue")
 			p.signal(syscall.SIGTERM)
 			code, stdout, stderr := p.wait()
-			got, entries := ours(stderr, "app/scheduler.go", "app/dump.go", "app/command.go", "app/lead.go", "app/audit.go", "cli/run.go")
+			got, entries := ours(stderr, "app/scheduler.go", "app/dump.go", "app/command.go", "app/lead.go", "app/audit.go", "app/write.go", "cli/run.go")
 			want := append([]string{starting, "Cluster is known others=0", "All invariants hold", "Dump of cached NodeInfo",
 				`Dump of scheduling queue summary="activeQ:0; backoffQ:0; unschedulableEntities:0"`, `Stopping Berth scheduler reason="stopped by a signal"`, summary}, test.end...)
+			if test.args[len(test.args)-1] == "-v=2" {
+				want = append([]string{"Using component config"}, want...)
+			}
 			if code != test.code || stdout != "" || !slices.Equal(got, want) {
 				t.Errorf("exit code %d, want %d; stdout %q; logged\n%s\nwant\n%s\n%s", code, test.code, stdout, strings.Join(got, "\n"), strings.Join(want, "\n"), stderr)
 			}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,9 +34,18 @@ func TestMain(m *testing.M) {
 			fmt.Fprintf(os.Stderr, "Error: %v\n", err)
 		}
 		os.Exit(ExitCode(err))
+	case restored:
+		_, stop := untilSignal(context.Background(), func(int) {})
+		stop()
+		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+		time.Sleep(hang) // which no signal ended
+		os.Exit(0)
 	}
 	os.Exit(m.Run())
 }
+
+// restored is a process that gets a signal after a scheduler in it has ended.
+const restored = "restored"
 
 // ended is how a process ended.
 type ended struct {

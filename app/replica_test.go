@@ -12,10 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"github.com/spf13/pflag"
 
 	"github.com/berth-scheduler/berth/internal/build"
 )
@@ -55,12 +54,19 @@ func (s *script) prepare(name string, args ...string) *replica {
 	if err := o.check(); err != nil {
 		s.t.Fatal(err)
 	}
+	o.added = s.options
+	if err := o.addOutside(); err != nil {
+		s.t.Fatal(err)
+	}
 	if o.serving.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		s.t.Fatal(err)
 	}
 	c, err := o.configuration()
 	if err != nil {
 		s.t.Fatal(err)
+	}
+	if s.edit != nil {
+		s.edit(c)
 	}
 	ctx, cancel := context.WithCancelCause(s.t.Context())
 	scheduler, err := newScheduler(ctx, o, c)

@@ -26,12 +26,15 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	coordinationv1beta1 "k8s.io/api/coordination/v1beta1"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-scheduler/berth/internal/config"
 )
 
 // script is an API server that does what a test says: it has the objects that the test puts there and one lease, stores bindings, and notes what it is
@@ -39,6 +42,9 @@ import (
 type script struct {
 	t      *testing.T
 	server *httptest.Server
+	// edit changes the configuration of replicas in this process, and options are those of their command.
+	edit    func(*config.Config)
+	options []Option
 
 	mu      sync.Mutex
 	news    *sync.Cond // on mu: something was noted, added or let go
@@ -49,7 +55,10 @@ type script struct {
 	held    map[string]bool             // the beginnings of notes whose requests wait for their answer
 	refused map[string]bool             // the beginnings of notes whose requests are answered with "internal error"
 	events  []string                    // "REASON POD: MESSAGE" of each event
-	closed  bool
+	traced  []string                    // the notes of requests that bear the context of a trace
+	// candidate is the last that was posted.
+	candidate *coordinationv1beta1.LeaseCandidate
+	closed    bool
 }
 
 // deadline is after how long a test gives up waiting for something that does not happen.
@@ -252,6 +261,9 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 	defer stop()
 	s.mu.Lock()
+	if r.Header.Get("Traceparent") != "" {
+		s.traced = append(s.traced, note)
+	}
 	s.note("%s", note)
 	waited := false
 	for matches(s.held, note) && !gone && !s.closed {
@@ -342,7 +354,7 @@ var listed = map[string]string{
 	"namespaces": "Namespace", "nodes": "Node", "pods": "Pod", "replicasets": "ReplicaSet", "replicationcontrollers": "ReplicationController", "services": "Service",
 	"statefulsets": "StatefulSet", "persistentvolumes": "PersistentVolume", "persistentvolumeclaims": "PersistentVolumeClaim", "storageclasses": "StorageClass",
 	"csinodes": "CSINode", "csidrivers": "CSIDriver", "csistoragecapacities": "CSIStorageCapacity", "volumeattachments": "VolumeAttachment",
-	"poddisruptionbudgets": "PodDisruptionBudget",
+	"poddisruptionbudgets": "PodDisruptionBudget", "configmaps": "ConfigMap", "leasecandidates": "LeaseCandidate",
 }
 
 func (s *script) serve(w http.ResponseWriter, r *http.Request, body []byte, note string, gone func() bool) {
@@ -367,6 +379,11 @@ func (s *script) serve(w http.ResponseWriter, r *http.Request, body []byte, note
 		review := decode[authorizationv1.SubjectAccessReview](s.t, body)
 		review.Status.Allowed = review.Spec.User == "operator"
 		s.answer(w, review, http.StatusCreated)
+	case verb == "post" && object == "leasecandidates":
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.candidate = decode[coordinationv1beta1.LeaseCandidate](s.t, body)
+		s.answer(w, s.candidate, http.StatusCreated)
 	case verb == "get":
 		s.get(w, object)
 	default:
@@ -439,12 +456,16 @@ func (s *script) list(w http.ResponseWriter, r *http.Request, resource string) {
 		items = []runtime.Object{}
 	}
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	apiVersion := parts[1]
+	if parts[0] == "apis" {
+		apiVersion += "/" + parts[2]
+	}
 	s.answer(w, struct {
 		metav1.TypeMeta
 		Metadata metav1.ListMeta  `json:"metadata"`
 		Items    []runtime.Object `json:"items"`
 	}{
-		metav1.TypeMeta{APIVersion: strings.Join(parts[1:len(parts)-1], "/"), Kind: listed[resource] + "List"},
+		metav1.TypeMeta{APIVersion: apiVersion, Kind: listed[resource] + "List"},
 		metav1.ListMeta{ResourceVersion: strconv.Itoa(version)}, items,
 	}, http.StatusOK)
 }
