@@ -144,7 +144,7 @@ func TestMistakes(t *testing.T) {
 		{"gate that needs another", []string{"--feature-gates=CompositePodGroup=true"}, "", 2, "CompositePodGroup is enabled, but depends on features that are disabled"},
 		{"old version", []string{"--emulated-version=1.20"}, "", 2, "emulation version 1.20 is not between"},
 		{"port out of range", []string{"--secure-port=99999"}, "", 2, "--secure-port 99999 must be between 1 and 65535"},
-		{"port in use", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=" + port}, "", 1, "address already in use"},
+		{"port in use", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file", crt, "--tls-private-key-file", key}, "", 1, "address already in use"},
 		{"no certificate", []string{"--kubeconfig", cluster, "--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key"}, "", 1, "open /none.crt: no such file"},
 		{"version of TLS", []string{"--kubeconfig", cluster, "--bind-address=127.0.83.1", "--secure-port=20258", "--tls-cert-file", crt, "--tls-private-key-file", key, "--tls-min-version=VersionTLS9"}, "", 1, "VersionTLS9"},
 		{"authentication", []string{"--kubeconfig", cluster, "--bind-address=127.0.83.2", "--secure-port=20257", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-kubeconfig=/none"}, "", 1, "/none"},

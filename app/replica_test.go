@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -36,21 +35,12 @@ var leading = []string{"--leader-elect-lease-duration=600s", "--leader-elect-ren
 // so that a test sees what it would still send.
 func (s *script) prepare(name string, args ...string) *replica {
 	s.t.Helper()
-	o, err := newOptions()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	flags := pflag.NewFlagSet(name, pflag.ContinueOnError)
-	for _, group := range o.sets.Order {
-		flags.AddFlagSet(o.sets.FlagSets[group])
-	}
 	access := s.kubeconfig(name)
-	if err := flags.Parse(append([]string{
+	o := parsed(s.t, append([]string{
 		"--kubeconfig", access, "--kube-api-content-type=application/json", "--authentication-kubeconfig", access, "--authorization-kubeconfig", access,
 		"--authentication-skip-lookup", "--tls-cert-file", file(s.t, "crt", string(certificate().text)), "--tls-private-key-file", file(s.t, "key", string(certificate().key)),
-	}, args...)); err != nil {
-		s.t.Fatal(err)
-	}
+	}, args...)...)
+	var err error
 	if err := o.check(); err != nil {
 		s.t.Fatal(err)
 	}

@@ -72,6 +72,7 @@ F:1: Pod ns/a: status.startTime: 3 does not fit here; want a time such as 2006-0
 	{"field twice deep in json", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","name":"d"}],"nodeName":"x","nodeName":"y"}}`,
 		"F:1: Pod default/a: spec.containers[0].name: is given twice; remove one of the two\nF:1: Pod default/a: spec.nodeName: is given twice; remove one of the two"},
 	{"twice under several namespaces", "{kind: Service, apiVersion: v1, metadata: {name: a}}\n---\n{kind: Service, apiVersion: v1, metadata: {name: a, namespace: b}}\n---\n{kind: Service, apiVersion: v1, metadata: {name: a, namespace: default}}", "F:5: Service default/a: is already defined at F:1; remove one of the two"},
+	{"no part of a quantity", ctr + "    resources: {requests: {cpu: '1~'}}\n", "F:1: Pod default/a: spec.containers[0].resources.requests[cpu]: \"1~\" is no quantity; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
 	{"enormous number", `{"apiVersion":"v1","kind":"Node","metadata":{"name":"a"},"status":{"capacity":{"cpu":1e1000,"memory":"1E+1000"}}}`,
 		"F:1: Node a: status.capacity[cpu]: 1e1000 has an exponent beyond all measure; write a number with an optional suffix, as in 500m, 2 or 1.5Gi\nF:1: Node a: status.capacity[memory]: 1E+1000 has an exponent beyond all measure; write a number with an optional suffix, as in 500m, 2 or 1.5Gi"},
 }
