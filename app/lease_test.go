@@ -1,8 +1,12 @@
 package app
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+
+	"github.com/berth-scheduler/berth/internal/kube"
 )
 
 // A leader whose lease another replica has taken sends no binding any more, and the one in flight is broken off. Here the process is kept from ending, as it
@@ -14,6 +18,9 @@ func TestNoBindingsWithoutTheLease(t *testing.T) {
 	s.await("one: bind web-0 to a", 1)
 	s.handOver("another")
 	s.await("one: exit", 1)
+	if err := context.Cause(r.s.leadership.lost); !errors.Is(err, kube.ErrLost) { // which breaks off what is in flight, long before its own timeout would
+		t.Errorf("leadership ended with %v", err)
+	}
 	s.await("one: bind web-0 to a broken off", 1)
 	s.letGo("one: bind")
 	s.add(web("web-1"))

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -271,11 +272,19 @@ func TestPluginsCloseWithoutServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scheduler{config: full, log: klog.Background(), outside: o, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
+	name, err := cache.NewInformerName(server.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scheduler{config: full, log: klog.Background(), outside: o, name: name, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
 	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "start the secure server") {
 		t.Errorf("the error is %v", err)
 	}
 	if len(closed) != 1 {
 		t.Error("the plugin was not closed")
 	}
+	if name, err = cache.NewInformerName(server.Name); err != nil {
+		t.Errorf("the name is not left to the next scheduler: %v", err)
+	}
+	name.Release()
 }

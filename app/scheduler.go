@@ -174,13 +174,13 @@ func newAccess(o *options, c *config.Config, log klog.Logger) (*rest.Config, err
 
 // run schedules pods until the context ends, and returns when all goroutines that it started have ended.
 func (s *scheduler) run(ctx context.Context) error {
-	defer s.name.Release()
 	began := time.Now()
 	s.log.Info("Starting Berth scheduler", "version", Version(), "profiles", s.config.SchedulerNames(),
 		"podsStayPendingThatNeed", s.config.Barring, "pluginsWithoutEffect", s.config.WithoutEffect())
 	stopServing, err := s.startServer()
 	if err != nil {
 		s.outside.stop(s.log)
+		s.name.Release() // what else gives it back is the end of the watches
 		return err
 	}
 	defer stopServing()
