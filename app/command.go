@@ -27,30 +27,35 @@ It takes the place of kube-scheduler 1.37: flags, configuration file, endpoints,
 taken that name one of the configuration's profiles, "default-scheduler" without a configuration. It stops on SIGINT or SIGTERM,
 after what it had begun to write is written and the lease is given back; a second signal ends it at once.`
 
+// examples are part of that of Berth's own command. As cobra's Example they would not be shown: help in sections of flags has no place for it.
+const examples = `
+
+Examples:
+  # Schedule the pods of the cluster of a kubeconfig file, without other replicas
+  berth scheduler --kubeconfig scheduler.kubeconfig --leader-elect=false
+
+  # With a configuration file, say what is decided about each pod
+  berth scheduler --config scheduler.yaml -v=3`
+
 // NewSchedulerCommand returns the scheduler as a program of its own that behaves as kube-scheduler does, to be run by
 // k8s.io/component-base/cli.Run. All flags of kube-scheduler are there; Berth's own begin with "berth-". Options add plugins and the types of their
 // arguments; what is wrong with them is the command's error when it is run.
 func NewSchedulerCommand(options ...Option) *cobra.Command {
-	return newCommand(server.Name, true, "", options)
+	return newCommand(server.Name, true, about, options)
 }
 
 // NewSubcommand returns the scheduler as a command of a program. It differs from kube-scheduler in its exit codes: ExitCode says what
 // to exit with when it fails, 2 if flags, arguments or files are wrong; and a stop by a signal is a success, with and without leader
 // election. The program prints the errors.
 func NewSubcommand(options ...Option) *cobra.Command {
-	return newCommand("scheduler", false, `  # Schedule the pods of the cluster of a kubeconfig file, without other replicas
-  berth scheduler --kubeconfig scheduler.kubeconfig --leader-elect=false
-
-  # With a configuration file, say what is decided about each pod
-  berth scheduler --config scheduler.yaml -v=3`, options)
+	return newCommand("scheduler", false, about+examples, options)
 }
 
-func newCommand(name string, standalone bool, example string, added []Option) *cobra.Command {
+func newCommand(name string, standalone bool, long string, added []Option) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     name,
-		Short:   "Run the scheduler",
-		Long:    about,
-		Example: example,
+		Use:   name,
+		Short: "Run the scheduler",
+		Long:  long,
 		Args: func(cmd *cobra.Command, args []string) error {
 			for _, arg := range args {
 				if arg != "" {

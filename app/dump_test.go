@@ -3,6 +3,7 @@ package app
 import (
 	"bytes"
 	"errors"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2/textlogger"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/queue"
@@ -29,8 +31,11 @@ func TestDump(t *testing.T) {
 		t.Fatal(err)
 	}
 	changes, held := ingest.New(c.Compile()), state.New()
-	pods := []*v1.Pod{dumped("waits", ""), dumped("runs", "a"), dumped("lost", "b")}
-	nodes := []*v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, {ObjectMeta: metav1.ObjectMeta{Name: "b"}}}
+	gated := dumped("gated", "")
+	gated.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
+	pods := []*v1.Pod{dumped("waits", ""), gated, dumped("runs", "a"), dumped("lost", "b")}
+	nodes := []*v1.Node{build.Node("b"), build.Node("a", build.Allocatable("cpu=4 memory=1Gi pods=10"))}
+	pods[2].Spec.Containers[0].Resources.Requests = build.Resources("cpu=100m memory=1Mi")
 	for _, pod := range pods {
 		changes.Set(pod)
 	}
@@ -46,17 +51,29 @@ func TestDump(t *testing.T) {
 		return text.String()
 	}
 
-	got := dump(pods, nodes)
-	for _, want := range []string{
-		"All invariants hold", "Dump of cached NodeInfo", "Node name: a", "Scheduled Pods(number: 1)", "name: default/runs, uid: runs, assumed: false",
-		`"Dump of scheduling queue" summary="activeQ:1; backoffQ:0; unschedulableEntities:0"`, "name: default/waits, uid: waits, active",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "mismatch") {
-		t.Errorf("equal things differ:\n%s", got)
+	// Nodes and pods are in the order of their names, whatever the order of those that the watches show.
+	want := `"All invariants hold"
+"Dump of cached NodeInfo" nodes=<
+	Node name: a
+	Requested: cpu 100m, memory 1048576 bytes
+	Allocatable: cpu 4000m, memory 1073741824 bytes
+	Scheduled Pods(number: 1):
+	name: default/runs, uid: runs, assumed: false
+
+	Node name: b
+	Requested: cpu 0m, memory 0 bytes
+	Allocatable: cpu 0m, memory 0 bytes
+	Scheduled Pods(number: 1):
+	name: default/lost, uid: lost, assumed: false
+ >
+"Dump of scheduling queue" summary="activeQ:1; backoffQ:0; unschedulableEntities:1" pods=<
+	name: default/gated, uid: gated, gated
+	name: default/waits, uid: waits, active
+ >
+`
+	got := regexp.MustCompile(`(?m)^I.*\] |^\t$`).ReplaceAllString(dump(pods, nodes), "")
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 
 	violations = errors.New("state: nodes is 3")
@@ -67,7 +84,9 @@ func TestDump(t *testing.T) {
 
 	stranger := dumped("stranger", "")
 	stranger.Spec.SchedulerName = "another"
-	got = dump([]*v1.Pod{pods[0], pods[1], dumped("new", "a"), dumped("unseen", ""), stranger}, []*v1.Node{nodes[0], {ObjectMeta: metav1.ObjectMeta{Name: "c"}}})
+	ending := dumped("ending", "") // of which the queue keeps nothing
+	ending.DeletionTimestamp = &metav1.Time{}
+	got = dump([]*v1.Pod{pods[0], pods[1], pods[2], dumped("new", "a"), dumped("unseen", ""), stranger, ending}, []*v1.Node{nodes[1], {ObjectMeta: metav1.ObjectMeta{Name: "c"}}})
 	for _, want := range []string{
 		`"Cache mismatch" missedNodes=["c"] redundantNodes=["b"]`,
 		`"Cache mismatch" missedPods=["default/new","default/unseen"] redundantPods=["default/lost"]`,

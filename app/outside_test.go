@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	apiserver "k8s.io/apiserver/pkg/server"
+	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -76,7 +77,7 @@ func testOptions() []Option {
 	return chosen
 }
 
-// Mistakes with plugins from outside, made under each name.
+// Mistakes with plugins from outside. One that the subcommand exits with 2 for is made as kube-scheduler too.
 func TestMistakesWithPlugins(t *testing.T) {
 	const enabled = "profiles: [{plugins: {multiPoint: {enabled: [{name: %s}]}}}]\n"
 	for _, test := range []struct {
@@ -100,10 +101,13 @@ func TestMistakesWithPlugins(t *testing.T) {
 			if test.config != "" {
 				args = append(args, "--config", file(t, "scheduler.yaml", header+fmt.Sprintf("clientConnection: {kubeconfig: %q}\n", kubeconfig(t))+test.config))
 			}
-			for _, as := range []string{standalone, subcommand} {
+			for _, as := range []string{subcommand, standalone} {
 				code := test.code
 				if as == standalone {
 					code = 1
+					if test.options != "types,mine" {
+						continue
+					}
 				}
 				t.Setenv(plugged, test.options)
 				got := runAs(t, as, args...)
@@ -268,11 +272,19 @@ func TestPluginsCloseWithoutServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &scheduler{config: full, log: klog.Background(), outside: o, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
+	name, err := cache.NewInformerName(server.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &scheduler{config: full, log: klog.Background(), outside: o, name: name, serve: &server.Config{Serving: &apiserver.SecureServingInfo{}, Configuration: full.Source}}
 	if err := s.run(t.Context()); err == nil || !strings.Contains(err.Error(), "start the secure server") {
 		t.Errorf("the error is %v", err)
 	}
 	if len(closed) != 1 {
 		t.Error("the plugin was not closed")
 	}
+	if name, err = cache.NewInformerName(server.Name); err != nil {
+		t.Errorf("the name is not left to the next scheduler: %v", err)
+	}
+	name.Release()
 }

@@ -31,7 +31,8 @@ type scheduler struct {
 	pipeline
 	leadership leadership
 	observers  observers
-	outside    *outside       // nil if no plugin from outside is enabled
+	outside    *outside // nil if no plugin from outside is enabled
+	name       *cache.InformerName
 	serve      *server.Config // nil if nothing is served
 	synced     chan struct{}  // closed when the first lists have been taken in
 	// standalone makes a stop without leader election an error, as in kube-scheduler.
@@ -59,10 +60,15 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 	if err != nil {
 		return nil, err
 	}
-	name, err := cache.NewInformerName(server.Name) // once in a process
+	name, err := cache.NewInformerName(server.Name) // of one scheduler at a time
 	if err != nil {
 		return nil, fmt.Errorf("name the watches: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			name.Release()
+		}
+	}()
 	added, c, err := newOutside(ctx, c, access, client, seen, o.pluginDeadline, name)
 	if err != nil {
 		return nil, err
@@ -82,7 +88,8 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 		return nil, err
 	}
 	return &scheduler{
-		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, outside: added, serve: serve, synced: synced, standalone: o.standalone,
+		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, outside: added, name: name, serve: serve, synced: synced,
+		standalone: o.standalone,
 	}, nil
 }
 
@@ -173,6 +180,7 @@ func (s *scheduler) run(ctx context.Context) error {
 	stopServing, err := s.startServer()
 	if err != nil {
 		s.outside.stop(s.log)
+		s.name.Release() // what else gives it back is the end of the watches
 		return err
 	}
 	defer stopServing()

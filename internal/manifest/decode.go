@@ -216,14 +216,20 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 	r := &report{file: u.file, line: u.line, object: strings.TrimSpace(k.gvk.Kind + " " + u.place)}
 	if enormous {
 		// Such a number must not reach the decoder, in case it is a quantity.
+		if !stdjson.Valid(js) {
+			return broken(u, js, r)
+		}
 		r.object = nameIn(js, k, r.object)
 		if locate(k, js, r); len(r.errs) > 0 {
 			return result{errs: r.errs}
 		}
 	}
 	decodedObject, _, err := k.codec.Decode(js, nil, nil)
-	if err != nil {
-		k.explain(u, js, err, r)
+	switch {
+	case err != nil && !stdjson.Valid(js):
+		return broken(u, js, r)
+	case err != nil:
+		k.explain(js, err, r)
 		return result{errs: r.errs}
 	}
 	o := decodedObject.(object)
@@ -240,7 +246,7 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 }
 
 // explain reports the fields that made the decoder fail with err.
-func (k *kind) explain(u unit, js []byte, err error, r *report) {
+func (k *kind) explain(js []byte, err error, r *report) {
 	r.object = nameIn(js, k, r.object)
 	locate(k, js, r)
 	strict, ok := kruntime.AsStrictDecodingError(err)
@@ -252,16 +258,16 @@ func (k *kind) explain(u unit, js []byte, err error, r *report) {
 			}
 		}
 	}
-	if len(r.errs) > 0 {
-		return
+	if len(r.errs) == 0 {
+		r.add("", "%v", err)
 	}
-	if !stdjson.Valid(js) {
-		e := shapeProblem(u, js)
-		e.Object = r.object
-		r.errs = failure(u, e).errs
-		return
-	}
-	r.add("", "%v", err)
+}
+
+// broken is the result of a text that is not JSON; which object it is can only be told by its place.
+func broken(u unit, js []byte, r *report) result {
+	e := shapeProblem(u, js)
+	e.Object = r.object
+	return failure(u, e)
 }
 
 // nameIn returns the name of an object whose fields may be invalid.

@@ -1,0 +1,157 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/kube"
+)
+
+// A leader whose lease another replica has taken sends no binding any more, and the one in flight is broken off. Here the process is kept from ending, as it
+// would at once.
+func TestNoBindingsWithoutTheLease(t *testing.T) {
+	s := newScript(t, small("a"), web("web-0"))
+	s.hold("one: bind")
+	r := s.prepare("one", leading...)
+	s.await("one: bind web-0 to a", 1)
+	s.handOver("another")
+	s.await("one: exit", 1)
+	if err := context.Cause(r.s.leadership.lost); !errors.Is(err, kube.ErrLost) { // which breaks off what is in flight, long before its own timeout would
+		t.Errorf("leadership ended with %v", err)
+	}
+	s.await("one: bind web-0 to a broken off", 1)
+	s.letGo("one: bind")
+	s.add(web("web-1"))
+	s.await("one: get web-1", 2) // it goes on watching and deciding, and after each try asks whether the pod is bound
+	s.await("one: get web-0", 2)
+	r.stop()
+	if err := r.wait(); err != nil {
+		t.Errorf("the error is %v", err)
+	}
+	notes := s.noted()
+	if n := count(notes, "one: bind"); n != 2 || count(notes, "one: exit") != 1 || s.holder() != "another" {
+		t.Errorf("%d notes of bindings, want 2; the lease is %s's:\n%s", n, s.holder(), strings.Join(notes, "\n"))
+	}
+}
+
+// A standby has listed the cluster before it tries to lead, follows its changes, and binds when the lease is free.
+func TestStandbyWatches(t *testing.T) {
+	s := newScript(t, small("a"), web("web-0"))
+	s.handOver("another")
+	s.hold("one: list nodes")
+	r := s.prepare("one", leading...)
+	s.await("one: list nodes", 1)
+	r.expect("/healthz?verbose", 200, "[+]leaderElection ok\n")
+	r.expect("/readyz", 500, "[+]leaderElection ok\n[+]shutdown ok\n[-]sched-handler-sync failed: reason withheld\nreadyz check failed\n")
+	if n := count(s.noted(), "one: read lease"); n != 0 {
+		t.Errorf("it tries to lead before it has listed the nodes")
+	}
+	s.letGo("one: list nodes")
+	s.await("one: read lease", 2)
+	r.expect("/readyz?verbose", 200, "[+]leaderElection ok\n[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n")
+	if status, body := r.get("/metrics/resources", "operator"); status != 200 || body != "" {
+		t.Errorf("a standby shows resources: %d %s", status, body)
+	}
+	s.add(web("web-1"))
+	s.await("one: read lease", 4)
+	s.handOver("")
+	s.await("one: bind", 2)
+	r.expect("/metrics/resources", 200, `kube_pod_resource_request{namespace="default",node=`)
+	notes := s.noted()
+	if index(notes, "one: bind") < index(notes, "one: take lease") || index(notes, "one: read lease") < last(notes, "one: list") {
+		t.Errorf("the order is wrong:\n%s", strings.Join(notes, "\n"))
+	}
+	if count(notes, "one: watch pods") != 1 || count(notes, "one: list pods") != 1 {
+		t.Errorf("pods are listed again:\n%s", strings.Join(notes, "\n"))
+	}
+}
+
+// With delayCacheUntilActive a standby asks for nothing but the lease until it leads.
+func TestStandbyDelaysItsCache(t *testing.T) {
+	s := newScript(t, small("a"), web("web-0"))
+	config := func() string {
+		return file(t, "scheduler.yaml", header+"delayCacheUntilActive: true\nclientConnection: {contentType: application/json, kubeconfig: "+s.kubeconfig("one")+"}\n")
+	}
+	for _, leads := range []bool{false, true} {
+		s.handOver("another")
+		before := len(s.noted())
+		r := s.prepare("one", append([]string{"--config", config()}, leading...)...)
+		s.await("one: read lease", 3+count(s.noted(), "one: read lease"))
+		r.expect("/readyz", 500, "[-]sched-handler-sync failed")
+		for _, note := range s.noted()[before:] {
+			if note != "one: read lease" && !strings.Contains(note, "review") {
+				t.Errorf("a standby asks: %s", note)
+			}
+		}
+		if leads {
+			s.handOver("")
+			s.await("one: bind", 1)
+		}
+		r.stop()
+		if err := r.wait(); err != nil {
+			t.Errorf("the error is %v", err)
+		}
+		notes := s.noted()[before:]
+		if lists := count(notes, "one: list") + count(notes, "one: watch"); !leads && (lists != 0 || s.holder() != "another") {
+			t.Errorf("a standby that was stopped has listed, or the lease is %q:\n%s", s.holder(), strings.Join(notes, "\n"))
+		}
+		if leads && (index(notes, "one: list") < index(notes, "one: take lease") || s.holder() != "") {
+			t.Errorf("it lists before it leads, or the lease is %q:\n%s", s.holder(), strings.Join(notes, "\n"))
+		}
+	}
+}
+
+// A replica that is stopped says first that it is not ready, and gives the lease back last: when what it had begun to write is written.
+func TestStopsInOrder(t *testing.T) {
+	s := newScript(t, small("a"), web("web-0"))
+	s.hold("one: bind")
+	r := s.prepare("one", leading...)
+	s.await("one: bind web-0 to a", 1)
+	r.expect("/readyz?verbose", 200, "[+]shutdown ok\n")
+	r.stop()
+	r.expect("/readyz", 500, "[-]shutdown failed: reason withheld\n")
+	r.expect("/healthz", 200, "ok")
+	s.await("one: watch pods ended", 1) // nothing is taken in any more
+	s.await("one: renew lease", 2+count(s.noted(), "one: renew lease"))
+	select {
+	case err := <-r.ended:
+		t.Fatalf("it ends with %v while a binding is in flight", err)
+	default:
+	}
+	r.expect("/readyz", 500, "[-]shutdown failed: reason withheld\n")
+	s.letGo("one: bind")
+	if err := r.wait(); err != nil {
+		t.Errorf("the error is %v", err)
+	}
+	var order []string
+	for _, note := range s.noted() {
+		if _, what, _ := strings.Cut(note, ": "); strings.Contains(what, "answered") || strings.Contains(what, "give") || what == "event Scheduled web-0" {
+			order = append(order, what)
+		}
+	}
+	if got := strings.Join(order, ", "); got != "bind web-0 to a answered, event Scheduled web-0, give lease" {
+		t.Errorf("it ended with %s", got)
+	}
+	if status, body := r.get("/healthz", "operator"); status != 0 {
+		t.Errorf("it still serves: %d %s", status, body)
+	}
+}
+
+// Without leader election nobody asks for the lease. As a program of its own a scheduler that is stopped returns kube-scheduler's error.
+func TestWithoutElection(t *testing.T) {
+	s := newScript(t, small("a"), web("web-0"))
+	r := s.prepare("one", "--leader-elect=false")
+	s.await("one: event Scheduled web-0", 1)
+	r.expect("/readyz?verbose", 200, "[+]shutdown ok\n[+]sched-handler-sync ok\nreadyz check passed\n")
+	r.expect("/healthz?verbose", 200, "healthz check passed\n")
+	r.expect("/metrics/resources", 200, `kube_pod_resource_request{namespace="default",node=`)
+	r.stop()
+	if err := r.wait(); err != nil {
+		t.Errorf("the error is %v", err)
+	}
+	if notes := s.noted(); strings.Contains(strings.Join(notes, "\n"), "lease") {
+		t.Errorf("it asks for the lease:\n%s", strings.Join(notes, "\n"))
+	}
+}

@@ -1,0 +1,153 @@
+package app
+
+import (
+	"context"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/build"
+)
+
+// replica is a scheduler in this process. One can run at a time; others run in processes of their own.
+type replica struct {
+	t       *testing.T
+	name    string
+	s       *scheduler
+	address string
+	stop    func()
+	ended   chan error
+}
+
+// leading are flags with which a replica looks at the lease often, and never loses it because this machine is busy.
+var leading = []string{"--leader-elect-lease-duration=600s", "--leader-elect-renew-deadline=400s", "--leader-elect-retry-period=50ms"}
+
+// prepare puts a replica together as the command does, listening on a free port. Its end at once, when it has lost the lease, is noted and does not happen,
+// so that a test sees what it would still send.
+func (s *script) prepare(name string, args ...string) *replica {
+	s.t.Helper()
+	access := s.kubeconfig(name)
+	o := parsed(s.t, append([]string{
+		"--kubeconfig", access, "--kube-api-content-type=application/json", "--authentication-kubeconfig", access, "--authorization-kubeconfig", access,
+		"--authentication-skip-lookup", "--tls-cert-file", file(s.t, "crt", string(certificate().text)), "--tls-private-key-file", file(s.t, "key", string(certificate().key)),
+	}, args...)...)
+	var err error
+	if err := o.check(); err != nil {
+		s.t.Fatal(err)
+	}
+	o.added = s.options
+	if err := o.addOutside(); err != nil {
+		s.t.Fatal(err)
+	}
+	if o.serving.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := o.configuration()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if s.edit != nil {
+		s.edit(c)
+	}
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	scheduler, err := newScheduler(ctx, o, c)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	scheduler.leadership.exit = func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.note("%s: exit", name)
+	}
+	r := &replica{t: s.t, name: name, s: scheduler, address: o.serving.Listener.Addr().String(), ended: make(chan error, 1)}
+	r.stop = func() { cancel(errSignal) }
+	go func() { r.ended <- scheduler.run(ctx) }()
+	s.t.Cleanup(r.end())
+	return r
+}
+
+// end stops the replica and waits for its end, unless that has been done.
+func (r *replica) end() func() {
+	return sync.OnceFunc(func() {
+		r.stop()
+		r.wait()
+	})
+}
+
+// wait returns what run returned.
+func (r *replica) wait() error {
+	r.t.Helper()
+	select {
+	case err := <-r.ended:
+		r.ended <- err
+		return err
+	case <-time.After(deadline):
+		r.t.Error("the replica does not end")
+		return nil
+	}
+}
+
+// get asks a page of the replica, as the user whom this token stands for.
+func (r *replica) get(path, token string) (status int, body string) {
+	r.t.Helper()
+	client := &http.Client{Timeout: deadline, Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	request, err := http.NewRequestWithContext(context.Background(), http.MethodGet, "https://"+r.address+path, nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		return 0, err.Error()
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return answer.StatusCode, string(text)
+}
+
+// expect compares a page, of which the status and a part is given.
+func (r *replica) expect(path string, status int, want string) {
+	r.t.Helper()
+	if got, body := r.get(path, "operator"); got != status || !strings.Contains(body, want) {
+		r.t.Errorf("%s: %d, want %d and %q in\n%s", path, got, status, want, body)
+	}
+}
+
+// small is a node with room for a hundred pods.
+func small(name string) *v1.Node {
+	return build.Node(name, build.Allocatable("cpu=1000 memory=100Gi pods=100"))
+}
+
+// web is a pod that fits on it.
+func web(name string) *v1.Pod {
+	return build.Pod(build.Named(name), build.Container("cpu=1"), func(p *v1.Pod) { p.UID = types.UID("uid-" + name) })
+}
+
+// index returns where a text is the beginning of a note first, -1 if it is nowhere.
+func index(notes []string, begin string) int {
+	return slices.IndexFunc(notes, func(note string) bool { return strings.HasPrefix(note, begin) })
+}
+
+// last returns where a text is the beginning of a note for the last time, -1 if it is nowhere.
+func last(notes []string, begin string) int {
+	for i, note := range slices.Backward(notes) {
+		if strings.HasPrefix(note, begin) {
+			return i
+		}
+	}
+	return -1
+}
