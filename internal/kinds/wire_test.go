@@ -137,7 +137,7 @@ func TestAnyPodIsDecoded(t *testing.T) {
 			func(q *resource.Quantity, _ randfill.Continue) {
 				*q = *resource.NewMilliQuantity(random.Int64N(1e6), resource.DecimalSI)
 			},
-			func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte(`{"f:spec":{}}`) },
+			func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawBytes([]byte(`{"f:spec":{}}`)) },
 			func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} },
 			func(m *metav1.Time, _ randfill.Continue) { *m = metav1.Unix(random.Int64N(1e9), 0) },
 			func(m *metav1.MicroTime, _ randfill.Continue) { *m = metav1.MicroTime{} },
