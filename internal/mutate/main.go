@@ -84,6 +84,7 @@ type source struct {
 	listed   map[string]string
 	outdated []string      // ids that are listed and do not exist
 	limit    time.Duration // of its tests with a fault; 0 before they have run without one
+	flags    []string      // of its tests
 	count    [outcomes]int
 }
 
@@ -231,15 +232,19 @@ func (p *source) try(ctx context.Context, o Options, f fault) error {
 		return nil
 	}
 	if p.limit == 0 {
+		var err error
+		if p.flags, err = flagsFor(ctx, p.ImportPath); err != nil {
+			return err
+		}
 		began := time.Now()
-		if v, output, err := test(ctx, p.ImportPath, fault{}, 10*time.Minute); err != nil || v != lived {
+		if v, output, err := test(ctx, p, fault{}, 10*time.Minute); err != nil || v != lived {
 			return fmt.Errorf("its tests fail without a fault: %w\n%s", err, output)
 		}
 		// A fault that makes the tests take this much longer is noticed.
 		p.limit = 30*time.Second + 5*time.Since(began)
 		fmt.Fprintf(o.Progress, "%s: %d of %d faults, %s for each run of its tests\n", p.ImportPath, len(p.faults), p.all, time.Since(began).Round(time.Second/10))
 	}
-	v, _, err := test(ctx, p.ImportPath, f, p.limit)
+	v, _, err := test(ctx, p, f, p.limit)
 	if err != nil {
 		return err
 	}
@@ -251,6 +256,19 @@ func (p *source) try(ctx context.Context, o Options, f fault) error {
 		fmt.Fprintf(o.Progress, "%s: %d tried\n", p.ImportPath, n)
 	}
 	return nil
+}
+
+// flagsFor returns flags with which the tests of a package write nothing into its folder: package rapid keeps the inputs of failures there, and would try them in every
+// later run, with whatever else is wrong then.
+func flagsFor(ctx context.Context, name string) ([]string, error) {
+	imports, err := exec.CommandContext(ctx, "go", "list", "-deps", "-test", name).Output()
+	if err != nil {
+		return nil, fmt.Errorf("list what its tests import: %w", err)
+	}
+	if slices.Contains(strings.Fields(string(imports)), "pgregory.net/rapid") {
+		return []string{"-rapid.nofailfile"}, nil
+	}
+	return nil, nil
 }
 
 // outcome is what became of a fault.
@@ -265,7 +283,7 @@ const (
 )
 
 // test runs the tests of a package with a fault; the zero fault is none.
-func test(ctx context.Context, name string, f fault, limit time.Duration) (outcome, string, error) {
+func test(ctx context.Context, p *source, f fault, limit time.Duration) (outcome, string, error) {
 	arguments := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout", limit.String()}
 	if f.path != "" {
 		folder, err := os.MkdirTemp("", "mutate")
@@ -286,7 +304,7 @@ func test(ctx context.Context, name string, f fault, limit time.Duration) (outco
 		}
 		arguments = append(arguments, "-overlay", overlay)
 	}
-	command := exec.CommandContext(ctx, "go", append(arguments, name)...)
+	command := exec.CommandContext(ctx, "go", slices.Concat(arguments, []string{p.ImportPath}, p.flags)...)
 	command.WaitDelay = 10 * time.Second
 	output, err := command.CombinedOutput()
 	switch {

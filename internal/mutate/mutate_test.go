@@ -43,6 +43,15 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestNothingIsWritten asks for the flags of packages whose tests use rapid, and do not.
+func TestNothingIsWritten(t *testing.T) {
+	for name, want := range map[string]string{"../plugins/nodeaffinity": "-rapid.nofailfile", "./testdata/small": ""} {
+		if flags, err := flagsFor(t.Context(), name); err != nil || strings.Join(flags, " ") != want {
+			t.Errorf("%s: %q, %v, want %q", name, flags, err, want)
+		}
+	}
+}
+
 // TestTurns divides the faults of two packages.
 func TestTurns(t *testing.T) {
 	packages := []*source{{ImportPath: "a", faults: make([]fault, 2*portion+1)}, {ImportPath: "b", faults: make([]fault, 2)}}
