@@ -1,15 +1,23 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test mutate unit e2e beside monitoring simulate-faults soak bench compare parity lint clean examples examples-demo plugged
+.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
+	examples examples-demo plugged
 
 BIN := bin
 GO  ?= go
 # The Kubernetes release that Berth stands in for: what --version, /metrics and the feature gates go by.
 K8S := k8s.io/component-base/version
 VERSION := -X $(K8S).gitVersion=v1.37.1+berth -X $(K8S).gitMajor=1 -X $(K8S).gitMinor=37
-# The race detector needs a C compiler; everything shipped is built without one.
-BUILD := CGO_ENABLED=0 $(GO) build -trimpath -ldflags='-s -w $(VERSION)'
+# Everything is compiled in one of two ways, so that builds, tests, go vet and the linter share Go's build cache: without cgo, or with the race detector, which needs a C compiler.
+# With -trimpath a clone in another folder shares it too, and the results of tests whose code is the same.
+export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
+export CGO_ENABLED := 0
+RACE := CGO_ENABLED=1 $(GO) test -race
+BUILD := $(GO) build -ldflags='-s -w $(VERSION)'
+# The modules of this repository; the second line are those that import Kubernetes itself. parity/moved is built with a module file that it writes, see below.
+MODULES            := . deploy/monitoring examples/sample-plugin examples/gang-plugin
+KUBERNETES_MODULES := devcluster devcluster/provisioner parity
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,17 +27,36 @@ build: $(BIN)/berth ## build the scheduler into bin/berth
 demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule an example with Berth, report, stay up on a terminal
 	@$(GO) run ./internal/e2e/demo -bin $(BIN) -example examples/demo.yaml
 
-test: lint unit monitoring e2e beside examples ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler, example plugins
+test: ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler, example plugins, benchmarks once, fuzzing, a sample of mutants
+	@$(MAKE) --no-print-directory -j3 $(if $(findstring output-sync,$(.FEATURES)),--output-sync=target) LANES=1 lanes
+
+lanes: lint unit monitoring bench-once fuzz mutate-changed e2e beside examples
+
+# Three lanes run side by side: what computes; integration tests, which mostly wait for clocks and for leases; and what is held against kube-scheduler. In a lane one goes after another.
+# What computes yields to the clusters. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
+ifdef LANES
+NICE := nice -n 10
+unit: | lint-product
+monitoring: | unit
+bench-once: | monitoring
+fuzz: | bench-once
+mutate-changed: | fuzz
+$(BIN)/devcluster: | $(BIN)/berth
+$(BIN)/provisioner $(BIN)/kube-scheduler: | $(BIN)/devcluster
+$(BIN)/moved-kube-scheduler: | $(BIN)/kube-scheduler
+examples: | beside
+lint-kubernetes: | mutate-changed $(BIN)/moved-berth
+endif
 
 unit: ## tests that need no API server, with the race detector; simulations also without it, with more seeds
-	$(GO) test -race ./...
-	$(GO) test ./internal/simulate
+	$(NICE) env $(RACE) -timeout 30m ./...
+	$(NICE) $(GO) test -timeout 30m ./internal/simulate
 
-e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
-	cd devcluster/provisioner && $(GO) test -race -count=1 ./...
-	cd devcluster && $(GO) test -count=1 ./internal/admission # without the race detector, which would build the kubelet and the scheduler again
-	cd devcluster && DEVCLUSTER=$(abspath $(BIN)/devcluster) $(GO) test -race -count=1 $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v /internal/admission$$) # not ./...: that would build all of Kubernetes with the race detector
-	BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -race -count=1 -v -timeout 40m ./internal/e2e/...
+e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-scheduler ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
+	cd devcluster/provisioner && $(RACE) -count=1 -timeout 10m ./...
+	cd devcluster && $(GO) test -count=1 -timeout 10m ./internal/admission # without the race detector, which would build the kubelet and the scheduler again
+	cd devcluster && DEVCLUSTER=$(abspath $(BIN)/devcluster) $(RACE) -count=1 -timeout 20m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v /internal/admission$$) # not ./...: that would build all of Kubernetes with the race detector
+	BERTH_E2E_BIN=$(abspath $(BIN)) $(RACE) -count=1 -v -timeout 40m ./internal/e2e/...
 
 SEEDS ?= 1..500
 
@@ -39,15 +66,39 @@ simulate-faults: ## the loop under every fault of docs/failures.md, by seed, wit
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
 
-PACKAGES ?= ./internal/report ./internal/loop
+PACKAGES ?= $(addprefix ./internal/,state queue engine commit kube ingest loop report manifest) ./app ./internal/plugins/...
 SAMPLE ?= 0
 SEED ?= 1
 
 mutate: ## put small faults into packages and list those that the packages' own tests miss; PACKAGES=./internal/report SAMPLE=40 SEED=1
 	@$(GO) run ./internal/mutate -sample $(SAMPLE) -seed $(SEED) $(PACKAGES)
 
+# What the changes are since; without it, as in a clone of one commit, the last commits count.
+MUTATE_SINCE ?= origin/main
+MUTATE_FOR ?= 90s
+
+mutate-changed: ## the same for a sample in the packages that have changed, for a minute and a half; MUTATE_SINCE=origin/main MUTATE_FOR=90s
+	@$(NICE) $(GO) run ./internal/mutate -changed '$(MUTATE_SINCE)' -for $(MUTATE_FOR) -seed $$((0x$$(git rev-parse --short=7 HEAD))) $(PACKAGES)
+
 bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins
-	$(GO) test -run '^$$' -bench . -benchmem ./internal/...
+	$(GO) test -run '^$$' -bench . -benchmem -timeout 2h ./internal/...
+
+bench-once: ## each benchmark once, small: they compile and run
+	$(NICE) $(GO) test -run '^$$' -bench . -benchtime 1x -short -timeout 20m $$(git grep -l '^func Benchmark' -- 'internal/*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+
+FUZZTIME ?= 10s
+
+fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=10s
+	@git grep -q '^func Fuzz' -- '*_test.go' || { echo 'there is no fuzz target' >&2; exit 1; }
+	@set -e; git grep '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9]*).*|\1 \2|' | while read -r package target; do \
+		echo "$(GO) test -fuzz $$target -fuzztime $(FUZZTIME) ./$$package"; \
+		$(NICE) $(GO) test -run "^$$target$$" -fuzz "^$$target$$" -fuzztime $(FUZZTIME) -timeout 30m "./$$package" </dev/null; \
+	done
+
+nightly: ## what takes hours: 500 seeds of faults, 100 of parity, a minute of each fuzz target, the soak, all mutants, all linters; all of it runs, whatever fails
+	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' "parity PARITY_FLAGS='-seeds 1..100'" 'fuzz FUZZTIME=60s' soak mutate; do \
+		echo "make $$target"; eval "$(MAKE) --no-print-directory $$target" || failed="$$failed, $$target"; \
+	done; if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
 
 compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring OutsidePlugin,$(COMPARE_FLAGS)),plugged) ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
 	@$(GO) run ./internal/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
@@ -55,20 +106,32 @@ compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring 
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)
 
-lint: ## gofmt and go vet; golangci-lint too where it is installed
+lint: lint-product lint-kubernetes ## gofmt, and go vet and golangci-lint (.golangci.yml) in each module; where Kubernetes is imported, a part of its linters, or all with LINTERS=
+
+# staticcheck computes what it knows of a function for all that a module imports, which takes minutes for Kubernetes; these linters look at the module alone.
+LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
+
+# $(1) are modules, $(2) is a command to run before, $(3) are flags.
+LINT = set -e; for module in $(1); do echo "lint $$module"; \
+	(cd $$module && $(2) && $(NICE) $(GO) vet ./... && $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners $(3) ./...); done
+
+lint-product: $(BIN)/golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi
-	$(GO) vet ./...
-	@if command -v golangci-lint >/dev/null; then golangci-lint run; fi
+	@$(call LINT,$(MODULES),:,)
+
+lint-kubernetes: $(BIN)/golangci-lint
+	@$(call LINT,$(KUBERNETES_MODULES),:,$(LINTERS))
+	@$(call LINT,parity/moved,$(GO) run ./move $(abspath $(BIN))/moved && export GOFLAGS="$$GOFLAGS -modfile=$(abspath $(BIN))/moved/go.mod",$(LINTERS))
 
 beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## tests that hold Berth against kube-scheduler: a slice of make parity, the surface, plugins from outside
-	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 20m ./...
+	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 30m ./...
 
 monitoring: ## dashboards and rules for Prometheus: every expression against what a scheduler serves
-	cd deploy/monitoring && $(GO) test ./...
+	cd deploy/monitoring && $(NICE) $(GO) test -timeout 10m ./...
 
 examples: $(BIN)/devcluster ## tests of the example plugins, also against a real API server
-	cd examples/sample-plugin && $(GO) vet ./... && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 10m ./...
-	cd examples/gang-plugin && $(GO) vet ./... && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 10m ./...
+	cd examples/sample-plugin && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 20m ./...
+	cd examples/gang-plugin && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 10m ./...
 
 examples-demo: $(BIN)/devcluster ## run a scheduler with the sample plugin on a small cluster and show what it does
 	@cd examples/sample-plugin && $(GO) run ./demo
@@ -78,6 +141,10 @@ clean: ## remove what was built
 
 $(BIN)/berth: $(shell find app cmd internal -name '*.go' 2>/dev/null) go.mod go.sum
 	$(BUILD) -o $@ ./cmd/berth
+
+$(BIN)/golangci-lint: tools/go.mod tools/go.sum
+	@echo 'building the linter (a minute or two on 2 cores the first time)' >&2
+	cd tools && $(GO) build -ldflags='-s -w' -o $(abspath $@) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
 $(BIN)/devcluster: $(shell find devcluster -name '*.go' -not -path 'devcluster/provisioner/*' 2>/dev/null) devcluster/go.mod devcluster/go.sum
 	@echo 'building the development cluster: etcd, kube-apiserver, kube-controller-manager (6-7 minutes on 2 cores the first time)' >&2
@@ -103,7 +170,7 @@ MOVED := $(GO) run ./move $(abspath $(BIN))/moved && $(GO) build -modfile=$(absp
 $(BIN)/moved-kube-scheduler: $(shell find parity/plugged parity/moved -name '*.go' 2>/dev/null) parity/moved/go.mod parity/moved/go.sum
 	cd parity/moved && $(MOVED) $(abspath $@) ./kube-scheduler
 
-$(BIN)/moved-berth: $(shell find app framework internal parity/plugged parity/moved -name '*.go' 2>/dev/null) go.mod go.sum parity/moved/go.mod parity/moved/go.sum
+$(BIN)/moved-berth: $(shell find app framework internal parity/plugged parity/moved -name '*.go' 2>/dev/null) go.mod go.sum parity/moved/go.mod parity/moved/go.sum | $(BIN)/moved-kube-scheduler # not at once: both write the copy
 	cd parity/moved && $(MOVED) $(abspath $@) ./berth
 
 $(BIN)/parity: $(shell find app internal parity -name '*.go' 2>/dev/null) go.mod go.sum parity/go.mod parity/go.sum

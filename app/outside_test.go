@@ -170,7 +170,7 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 			return nil, fmt.Errorf("the access is not a copy, or to %s", a.Host)
 		}
 		if nodes, err := h.SnapshotSharedLister().NodeInfos().List(); err != nil || len(nodes) != 0 {
-			return nil, fmt.Errorf("%d nodes, %v", len(nodes), err)
+			return nil, fmt.Errorf("%d nodes, %w", len(nodes), err)
 		}
 		if args == nil {
 			return nil, errors.New("no arguments")

@@ -37,9 +37,7 @@ func TestFirstPodsAreNotKept(t *testing.T) {
 	stays = pods[0]
 	var used model.Resources
 	_, infos := Assemble(Parts{Node: node, Pods: seq(pods), PodCount: len(pods), Used: &used})
-	pods = nil
 	info, _ := Assemble(Parts{Node: node, Pods: seq([]*model.Pod{stays}), PodCount: 1, Used: &used, Before: infos})
-	infos = nil
 	for range 20 {
 		runtime.GC()
 		time.Sleep(5 * time.Millisecond)

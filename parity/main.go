@@ -80,8 +80,6 @@ type options struct {
 // seeds is the range from first to last.
 type seeds struct{ first, last uint64 }
 
-func (s seeds) count() int { return int(s.last-s.first) + 1 }
-
 // parseOptions parses the flags. It does not print its error.
 func parseOptions(args []string, stderr io.Writer) (options, error) {
 	o := options{}

@@ -170,9 +170,9 @@ func (p *jsonPrinter) print(a *explain.Explanation) error {
 	switch {
 	case p.single:
 	case p.printed == 0:
-		p.w.WriteString("[\n")
+		_, _ = p.w.WriteString("[\n")
 	default:
-		p.w.WriteString(",\n")
+		_, _ = p.w.WriteString(",\n")
 	}
 	p.printed++
 	return a.WriteJSON(p.w)
@@ -181,11 +181,11 @@ func (p *jsonPrinter) print(a *explain.Explanation) error {
 func (p *jsonPrinter) end() error {
 	switch {
 	case p.single:
-		p.w.WriteString("\n")
+		_, _ = p.w.WriteString("\n")
 	case p.printed == 0:
-		p.w.WriteString("[]\n")
+		_, _ = p.w.WriteString("[]\n")
 	default:
-		p.w.WriteString("\n]\n")
+		_, _ = p.w.WriteString("\n]\n")
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (p *yamlPrinter) print(a *explain.Explanation) error {
 
 func (p *yamlPrinter) end() error {
 	if p.printed == 0 {
-		p.w.WriteString("[]\n")
+		_, _ = p.w.WriteString("[]\n")
 	}
 	return nil
 }

@@ -32,34 +32,21 @@ func simulated(t *testing.T, stdin string, args ...string) (code int, stdout, st
 
 const example = "../../examples/cluster.yaml"
 
-// TestSimulateTable compares the whole output for the example, trailing spaces apart.
+// TestSimulateTable compares the whole output for the example with what the README shows, trailing spaces apart.
 func TestSimulateTable(t *testing.T) {
 	code, out, stderr := simulated(t, "", "-f", example)
 	if code != 0 {
 		t.Fatal(stderr)
 	}
-	want := `NAMESPACE   POD                   NODE     STATUS      MESSAGE
-shop        web-2                 web-b1   Scheduled
-shop        database-1            web-a1   Scheduled
-shop        training              gpu-b1   Scheduled
-shop        training-untolerant   <none>   Pending     0/5 nodes are available: 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 3 Insufficient cpu, 3 Insufficient example.com/gpu, 3 Insufficient memory. preemption: 0/5 nodes are available: 5 Preemption is not helpful for scheduling.
-shop        migration             <none>   Gated       waiting for scheduling gates: [example.com/backup-done]
-shop        report-next           <none>   Pending     0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector. preemption: 0/5 nodes are available: 1 No preemption victims found for incoming pod, 4 Preemption is not helpful for scheduling.
-
-Pods: 3 of 6 pending were placed, beside 4 that had a node. Nodes: 5, 1 of them unschedulable.
-
-RESOURCE          ALLOCATABLE           REQUESTED BEFORE   AFTER
-cpu               36                    10 (27.8%)         17 (47.2%)
-memory            144Gi                 36Gi (25%)         62Gi (43.1%)
-pods              550                   4 (0.7%)           7 (1.3%)
-example.com/gpu   2                     0 (0%)             1 (50%)
-
-ZONE              NODES                 CPU                MEMORY           PODS
-a                 2                     58.3% -> 75%       54.2% -> 70.8%   0.9% -> 1.4%
-b                 3                     12.5% -> 33.3%     10.4% -> 29.2%   0.6% -> 1.2%
-
-Most loaded: batch-a1 (cpu 75%). Least loaded: gpu-b1 (cpu 25%).
-`
+	page, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, ok := strings.Cut(string(page), "$ bin/berth simulate -f examples/cluster.yaml\n")
+	want, _, end := strings.Cut(trimmed(shown), "```")
+	if !ok || !end {
+		t.Fatal("the README does not show what the command prints")
+	}
 	if got := trimmed(out); got != want {
 		t.Errorf("output\n%s\nwant\n%s", got, want)
 	}

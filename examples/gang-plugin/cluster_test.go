@@ -48,7 +48,7 @@ func newFloor(t *testing.T) *floor {
 	f := &floor{T: t}
 	binary := filepath.Join(t.TempDir(), "scheduler")
 	f.must(trial.Build(t.Context(), ".", binary))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	c, err := trial.Start(ctx, bin, 4, nil)
 	f.must(err)
@@ -190,7 +190,7 @@ func (f *floor) awaitGone(name string) {
 
 func (f *floor) expectPending(name, reason string) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(f.ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(f.ctx, 2*time.Minute)
 	defer cancel()
 	_, err := f.AwaitPod(ctx, namespace, name, "pending because of "+reason, func(pod *v1.Pod) bool {
 		return pod.Spec.NodeName == "" && strings.Contains(trial.Message(pod), reason)

@@ -55,7 +55,7 @@ func newShop(t *testing.T) *shop {
 	}
 	s := &shop{T: t, binary: filepath.Join(t.TempDir(), "scheduler")}
 	s.must(trial.Build(t.Context(), ".", s.binary))
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
 	c, err := trial.Start(ctx, bin, 5, nil)
 	s.must(err)
@@ -86,7 +86,7 @@ func (s *shop) create(name, profile string, annotations map[string]string) {
 // expectOn waits until the pod runs and checks where, and what annotations it has.
 func (s *shop) expectOn(name, node string, annotations map[string]string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, 2*time.Minute)
 	defer cancel()
 	pod, err := s.AwaitPod(ctx, namespace, name, "running", trial.Runs)
 	s.must(err)
@@ -103,7 +103,7 @@ func (s *shop) expectOn(name, node string, annotations map[string]string) {
 // expectPending waits until a pod is pending for a reason.
 func (s *shop) expectPending(name, reason string) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, 40*time.Second)
+	ctx, cancel := context.WithTimeout(s.ctx, 2*time.Minute)
 	defer cancel()
 	_, err := s.AwaitPod(ctx, namespace, name, "pending because of "+reason, func(pod *v1.Pod) bool {
 		return pod.Spec.NodeName == "" && strings.Contains(trial.Message(pod), reason)

@@ -44,17 +44,18 @@ import (
 // BinEnv names the folder that has the binary devcluster.
 const BinEnv = "BERTH_E2E_BIN"
 
-// Bin returns that folder, and whether the binary is there: what BinEnv says or else bin in the folder above examples. `make bin/devcluster` builds it.
+// Bin returns that folder, and whether there is one with the binary: what BinEnv says, which is taken at its word, or else bin in the folder above examples.
+// `make bin/devcluster` builds it.
 func Bin() (folder string, ok bool) {
-	folder = os.Getenv(BinEnv)
-	if folder == "" {
-		folder = filepath.Join("..", "..", "bin")
-		for range 2 {
-			if _, err := os.Stat(filepath.Join(folder, "devcluster")); err == nil {
-				break
-			}
-			folder = filepath.Join("..", folder)
+	if folder = os.Getenv(BinEnv); folder != "" {
+		return folder, true
+	}
+	folder = filepath.Join("..", "..", "bin")
+	for range 2 {
+		if _, err := os.Stat(filepath.Join(folder, "devcluster")); err == nil {
+			break
 		}
+		folder = filepath.Join("..", folder)
 	}
 	_, err := os.Stat(filepath.Join(folder, "devcluster"))
 	return folder, err == nil
@@ -350,7 +351,6 @@ func (r *Replica) AwaitReady(ctx context.Context) error {
 func (r *Replica) await(ctx context.Context, url string) error {
 	// As the kubelet does, which does not check the certificate of what it probes.
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
-	last := errors.New("not asked yet")
 	for {
 		request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 		if err != nil {
@@ -364,12 +364,11 @@ func (r *Replica) await(ctx context.Context, url string) error {
 			}
 			err = errors.New(response.Status)
 		}
-		last = err
 		select {
 		case <-r.Exited():
 			return fmt.Errorf("the scheduler ended: %w\n%s", r.Failure(), r.Log())
 		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w: %w\n%s", url, context.Cause(ctx), last, r.Log())
+			return fmt.Errorf("wait for %s: %w: %w\n%s", url, context.Cause(ctx), err, r.Log())
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

@@ -101,7 +101,7 @@ type favours string
 func (favours) Name() string { return "Favours" }
 func (f favours) Score(_ context.Context, _ fwk.CycleState, _ *v1.Pod, n fwk.NodeInfo) (int64, *fwk.Status) {
 	if n.Node().Name == string(f) {
-		return fwk.MaxNodeScore, nil
+		return fwk.MaxScore, nil
 	}
 	return 0, nil
 }

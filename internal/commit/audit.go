@@ -27,7 +27,12 @@ func (o *Outbox) Audit() error {
 func (o *Outbox) auditBacklog(v *audit.Violations) {
 	for i := range o.backlog.jobs {
 		j := &o.backlog.jobs[i]
-		at, position, priority, order := nowhere, 0, int32(0), uint64(0)
+		var (
+			at       place
+			position int
+			priority int32
+			order    uint64
+		)
 		if b := j.binding; b != nil {
 			at, position, priority, order = b.place, b.position, b.placement.Pod.Priority, b.order
 		} else {

@@ -501,7 +501,7 @@ func TestPreBindHandles(t *testing.T) {
 	c.start(withCalls("Reserve/r!", "PreBind/a"))
 	c.returns("r", done)
 	a = c.AtPreBindOf(uid)
-	if !c.MarkPrebound(a) || !c.MarkPrebound(a) || c.CancelAt(c.now, a, "room is needed") || c.Cancel(c.now, uid, errNo) {
+	if once, twice := c.MarkPrebound(a), c.MarkPrebound(a); !once || !twice || c.CancelAt(c.now, a, "room is needed") || c.Cancel(c.now, uid, errNo) {
 		t.Error("it is cancelled after it was marked")
 	}
 	c.returns("a", done)

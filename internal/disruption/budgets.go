@@ -174,9 +174,9 @@ func (b *Budgets) match(in *namespace, f *filed, pod *v1.Pod) (changed bool) {
 
 // counts has a budget count a pod anew, and lists the budget under the pod's controller.
 func (in *namespace) counts(f *filed, pod string, count func() bool) (changed bool) {
-	before, after := f.pods[pod].owner, owner{}
+	before := f.pods[pod].owner
 	if changed = count(); changed {
-		after = f.pods[pod].owner
+		after := f.pods[pod].owner
 		if before != (owner{}) && f.replicas[before] == 0 {
 			unlist(in.owning, before, f.object.Name)
 		}

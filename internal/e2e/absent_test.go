@@ -22,7 +22,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q}, "profiles": [{"schedulerName": "absent"}]}`, cluster.SchedulerKubeconfig), 0o600))
-	bindings, err := cluster.WatchBindings(w.ctx, w.namespace)
+	bindings, err := cluster.WatchBindings(w.ctx, w.namespace, "")
 	w.must(err)
 	claim := func(name string) func(*v1.PodSpec) {
 		return func(spec *v1.PodSpec) {

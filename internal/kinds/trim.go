@@ -114,7 +114,7 @@ func (s *sharing) trimMeta(meta *metav1.ObjectMeta) {
 	meta.ManagedFields = nil
 	meta.Finalizers = nil
 	meta.GenerateName = ""
-	meta.SelfLink = ""
+	meta.SelfLink = "" //nolint:staticcheck // old objects may still have it
 	meta.Namespace = model.Interned(meta.Namespace)
 	meta.Labels = s.labels(meta.Labels)
 }
@@ -310,7 +310,7 @@ func (s *sharing) trimNode(node *v1.Node) {
 	node.Spec.PodCIDR = ""
 	node.Spec.PodCIDRs = nil
 	node.Spec.ProviderID = ""
-	node.Spec.ConfigSource = nil
+	node.Spec.ConfigSource = nil //nolint:staticcheck // old objects may still have it
 	status := &node.Status
 	kept := v1.NodeStatus{
 		Capacity:         s.list(status.Capacity),

@@ -61,8 +61,8 @@ func fullPod(i int) *v1.Pod {
 			},
 			Finalizers: []string{"example.com/keep"},
 			ManagedFields: []metav1.ManagedFieldsEntry{
-				{Manager: "kube-controller-manager", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1800)}},
-				{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 1200)}},
+				{Manager: "kube-controller-manager", FieldsV1: metav1.NewFieldsV1(string(make([]byte, 1800)))},
+				{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(string(make([]byte, 1200)))},
 			},
 		},
 		Spec: v1.PodSpec{
@@ -111,7 +111,7 @@ func fullNode(i int) *v1.Node {
 				v1.LabelOSStable: "linux", v1.LabelInstanceTypeStable: "m-8", "pool": "general",
 			},
 			Annotations:   map[string]string{"volumes.kubernetes.io/controller-managed-attach-detach": "true"},
-			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: &metav1.FieldsV1{Raw: make([]byte, 2500)}}},
+			ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubelet", FieldsV1: metav1.NewFieldsV1(string(make([]byte, 2500)))}},
 		},
 		Spec: v1.NodeSpec{PodCIDR: "10.1.0.0/24", PodCIDRs: []string{"10.1.0.0/24"}, ProviderID: "cloud://" + name},
 		Status: v1.NodeStatus{

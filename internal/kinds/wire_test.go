@@ -137,7 +137,7 @@ func TestAnyPodIsDecoded(t *testing.T) {
 			func(q *resource.Quantity, _ randfill.Continue) {
 				*q = *resource.NewMilliQuantity(random.Int64N(1e6), resource.DecimalSI)
 			},
-			func(f *metav1.FieldsV1, _ randfill.Continue) { f.Raw = []byte(`{"f:spec":{}}`) },
+			func(f *metav1.FieldsV1, _ randfill.Continue) { f.SetRawBytes([]byte(`{"f:spec":{}}`)) },
 			func(m *metav1.TypeMeta, _ randfill.Continue) { *m = metav1.TypeMeta{} },
 			func(m *metav1.Time, _ randfill.Continue) { *m = metav1.Unix(random.Int64N(1e9), 0) },
 			func(m *metav1.MicroTime, _ randfill.Continue) { *m = metav1.MicroTime{} },
@@ -199,13 +199,39 @@ func TestListIsTrimmed(t *testing.T) {
 	}
 }
 
-// TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it: decoding must fail only where the library does, with the
-// same error; and where both succeed, the results must be equal. A field that is not read may be malformed inside.
+// TestBrokenPodIsTheLibrarys cuts a pod off at every length, and flips bits of it.
 func TestBrokenPodIsTheLibrarys(t *testing.T) {
 	whole := build.Protobuf(t, fullPod(1))
+	check := likeTheLibrary(t)
+	for n := range whole {
+		check(t, fmt.Sprintf("cut off at %d", n), whole[:n])
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	for range 3_000 {
+		data := bytes.Clone(whole)
+		at, bit := random.IntN(len(data)), random.IntN(8)
+		data[at] ^= 1 << bit
+		check(t, fmt.Sprintf("bit %d of byte %d flipped", bit, at), data)
+	}
+}
+
+// FuzzPodFromTheWire decodes anything that begins as an object in protobuf does.
+func FuzzPodFromTheWire(f *testing.F) {
+	f.Add(build.Protobuf(f, fullPod(1)))
+	f.Add(build.Protobuf(f, new(v1.Pod)))
+	f.Add(build.Protobuf(f, &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}))
+	f.Add(protobufMagic)
+	check := likeTheLibrary(f)
+	f.Fuzz(func(t *testing.T, data []byte) { check(t, "decoded", data) })
+}
+
+// likeTheLibrary returns a check that decoding fails only where the library does, with the same error; and that where both succeed, the results are equal. A field that
+// is not read may be malformed inside.
+func likeTheLibrary(t testing.TB) func(t *testing.T, what string, data []byte) {
 	info := build.ProtobufInfo(t)
 	serializer := &trimmingSerializer{info.Serializer, new(sharing), true}
-	check := func(what string, data []byte) {
+	return func(t *testing.T, what string, data []byte) {
+		t.Helper()
 		want, _, wantErr := info.Serializer.Decode(data, nil, nil)
 		got, _, err := serializer.Decode(data, nil, nil)
 		if err != nil && fmt.Sprint(err) != fmt.Sprint(wantErr) {
@@ -221,16 +247,6 @@ func TestBrokenPodIsTheLibrarys(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("%s, -want +got:\n%s", what, diff)
 		}
-	}
-	for n := range whole {
-		check(fmt.Sprintf("cut off at %d", n), whole[:n])
-	}
-	random := rand.New(rand.NewPCG(3, 4))
-	for range 3_000 {
-		data := bytes.Clone(whole)
-		at, bit := random.IntN(len(data)), random.IntN(8)
-		data[at] ^= 1 << bit
-		check(fmt.Sprintf("bit %d of byte %d flipped", bit, at), data)
 	}
 }
 

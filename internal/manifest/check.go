@@ -26,7 +26,6 @@ const coresMax = 1_000_000_000_000
 var (
 	metadataPath = field.NewPath("metadata")
 	specPath     = field.NewPath("spec")
-	statusPath   = field.NewPath("status")
 )
 
 // checkMeta checks the metadata, and sets the object's name in r.

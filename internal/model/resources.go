@@ -80,9 +80,13 @@ func (k ResourceKey) In(r *Resources) int64 {
 	return r.Scalar(k.name)
 }
 
-// IsCPU and IsMemory identify the two resources with defaults in scoring, IsScalar those in the list.
-func (k ResourceKey) IsCPU() bool    { return k.kind == cpuKind }
+// IsCPU reports whether it is CPU, which has a default in scoring.
+func (k ResourceKey) IsCPU() bool { return k.kind == cpuKind }
+
+// IsMemory reports whether it is memory, which has a default in scoring.
 func (k ResourceKey) IsMemory() bool { return k.kind == memoryKind }
+
+// IsScalar reports whether it is one of those in the list.
 func (k ResourceKey) IsScalar() bool { return k.kind == scalarKind }
 
 // Equal reports whether both vectors name the same resources in the same amounts.

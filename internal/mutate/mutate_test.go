@@ -1,37 +1,178 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
-// TestRun puts all faults into a small package whose tests miss three of them, one of which is listed as equivalent.
+// TestRun puts all faults into a small package whose tests miss three of them, one of which is listed as equivalent; and none when there is no time.
 func TestRun(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "small.txt")
 	const twin = "small.go:Bounded: swap > in n > Most : the result is the same where n is Most"
 	if err := os.WriteFile(list, []byte("# none\n"+twin+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var out strings.Builder
-	lived, err := run(t.Context(), Options{Packages: []string{"./testdata/small"}, Equivalent: filepath.Dir(list), Out: &out})
+	options := Options{Packages: []string{"./testdata/small"}, Equivalent: filepath.Dir(list), Progress: io.Discard}
+	for _, limit := range []time.Duration{time.Hour, time.Nanosecond} {
+		var out strings.Builder
+		options.Out, options.For = &out, limit
+		packages, err := run(t.Context(), options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Nobody counts a zero, or a one.
+		wants := []string{"small.go:18: small.go:Counted: swap > in n > 0", "small.go:18: small.go:Counted: one more than 0", " 9 8 6 2 0 1 75.0 % "}
+		if limit == time.Nanosecond {
+			wants = []string{" 9 0 0 0 0 0 - ", "9 faults were not tried: the time of 1ns was over"}
+		}
+		got := strings.Join(strings.Fields(out.String()), " ") + " "
+		for _, want := range wants {
+			if !strings.Contains(got, want) {
+				t.Errorf("with %v it does not say %q:\n%s", limit, want, out.String())
+			}
+		}
+		if len(packages) != 1 || strings.Contains(got, "LIVED /") != (limit != time.Nanosecond) {
+			t.Errorf("%d packages:\n%s", len(packages), out.String())
+		}
+	}
+}
+
+// TestNothingIsWritten asks for the flags of packages whose tests use rapid, and do not.
+func TestNothingIsWritten(t *testing.T) {
+	for name, want := range map[string]string{"../plugins/nodeaffinity": "-rapid.nofailfile", "./testdata/small": ""} {
+		if flags, err := flagsFor(t.Context(), name); err != nil || strings.Join(flags, " ") != want {
+			t.Errorf("%s: %q, %v, want %q", name, flags, err, want)
+		}
+	}
+}
+
+// TestTurns divides the faults of two packages.
+func TestTurns(t *testing.T) {
+	packages := []*source{{ImportPath: "a", faults: make([]fault, 2*portion+1)}, {ImportPath: "b", faults: make([]fault, 2)}}
+	for limited, want := range map[bool]string{false: "a21 b2", true: "a10 b2 a10 a1"} {
+		var got []string
+		for _, turn := range turns(packages, limited) {
+			got = append(got, fmt.Sprint(turn.of.ImportPath, len(turn.faults)))
+		}
+		if got := strings.Join(got, " "); got != want {
+			t.Errorf("limited %v: %s, want %s", limited, got, want)
+		}
+	}
+}
+
+func TestVerdicts(t *testing.T) {
+	all := func(foundFaults, livedFaults int) *source {
+		return &source{ImportPath: "p", all: foundFaults + livedFaults + 7, count: [outcomes]int{found: foundFaults, lived: livedFaults, broken: 3, equivalent: 4}}
+	}
+	sample := func(foundFaults, livedFaults int) *source {
+		p := all(foundFaults, livedFaults)
+		p.all++
+		return p
+	}
+	for _, test := range []struct {
+		of   *source
+		want string
+	}{
+		{all(0, 0), ""},
+		{all(0, 9), ""}, // too few to say anything
+		{all(9, 1), ""},
+		{all(8, 2), "p: its tests found 8 of 10 faults, which is less than 90 %"},
+		{all(899, 101), "p: its tests found 899 of 1000 faults, which is less than 90 %"},
+		{sample(8, 2), ""},
+		{sample(6, 4), ""},
+		{sample(5, 5), "p: its tests found 5 of 10 faults, which is less than 90 %"},
+		{sample(880, 120), ""},
+		{sample(870, 130), "p: its tests found 870 of 1000 faults, which is less than 90 %"},
+		{&source{ImportPath: "p", outdated: []string{"f"}}, "p: listed as equivalent, but there is no such fault: f"},
+	} {
+		if got := strings.Join(verdicts([]*source{test.of}, 90), "; "); got != test.want {
+			t.Errorf("%v: %q, want %q", test.of.count, got, test.want)
+		}
+	}
+}
+
+// TestOutdatedList reads a list that names a fault which does not exist.
+func TestOutdatedList(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "small.txt"), []byte("small.go:Gone: drop x : it was there once\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	packages, err := run(t.Context(), Options{Packages: []string{"./testdata/small"}, Equivalent: folder, For: time.Nanosecond, Out: io.Discard, Progress: io.Discard})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := out.String()
-	// Nobody counts a zero, or a one.
-	for _, want := range []string{
-		"small.go:18: small.go:Counted: swap > in n > 0", "small.go:18: small.go:Counted: one more than 0",
-		"9 of 9 faults tried: 6 found, 2 lived, 0 do not compile, 1 equivalent",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("it does not say %q:\n%s", want, got)
+	if problems := verdicts(packages, 90); len(problems) != 1 || !strings.Contains(problems[0], "there is no such fault: small.go:Gone") {
+		t.Errorf("problems %q", problems)
+	}
+}
+
+// TestChanged asks which packages have changed in a repository of its own: beside a branch, in the working tree, on the branch itself, and in a clone of one commit.
+func TestChanged(t *testing.T) {
+	top, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(top)
+	var packages []*source
+	for _, name := range []string{"a", "b", "c"} {
+		packages = append(packages, &source{ImportPath: name, Dir: filepath.Join(top, name)})
+	}
+	do := func(args ...string) {
+		t.Helper()
+		if out, err := exec.CommandContext(t.Context(), "git", append([]string{"-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "commit.gpgsign=false"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
 		}
 	}
-	if lived != 2 {
-		t.Errorf("%d lived, want 2:\n%s", lived, got)
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	check := func(revision, want string) {
+		t.Helper()
+		touched, err := changed(t.Context(), packages, revision)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, p := range touched {
+			names = append(names, p.ImportPath)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("changed since %s: %q, want %q", revision, got, want)
+		}
+	}
+	do("init", "-q", "-b", "trunk", ".")
+	for _, file := range []string{"a/a.go", "b/b.go", "c/c.go"} {
+		write(file, "package x\n")
+	}
+	do("add", ".")
+	do("commit", "-q", "-m", "all")
+	check("trunk", "a b c")
+	for i := range recent {
+		write("b/b.go", fmt.Sprintf("package x // %d\n", i))
+		write("a/a_test.go", fmt.Sprintf("package x // %d\n", i))
+		do("add", ".")
+		do("commit", "-q", "-m", "b, and a test of a")
+	}
+	check("trunk", "b")
+	check("nothing-of-this-name", "b")
+	do("checkout", "-q", "-b", "topic")
+	write("a/a.go", "package x // topic\n")
+	do("commit", "-q", "-a", "-m", "a")
+	check("trunk", "a")
+	write("c/c.go", "package x // not committed\n")
+	check("trunk", "a c")
 }
 
 // TestEquivalentNeedsAReason reads a list without a reason, and those that are checked in.

@@ -40,15 +40,15 @@ type Outcome uint8
 const (
 	// Undecided is the zero value: there is no decision.
 	Undecided Outcome = iota
-	// Placed: every pod has a node. Placements says which.
+	// Placed means that every pod has a node. Placements says which.
 	Placed
-	// Unschedulable: no node will do. Rejection says why.
+	// Unschedulable means that no node will do. Rejection says why.
 	Unschedulable
-	// Failed: no answer could be found. Err says why. The pods are tried again after a backoff.
+	// Failed means that no answer could be found. Err says why. The pods are tried again after a backoff.
 	Failed
-	// Terminating: the pod is being deleted. It was not tried and is not tried again.
+	// Terminating means that the pod is being deleted. It was not tried and is not tried again.
 	Terminating
-	// NoNodes: the cluster is empty. As in kube-scheduler, the pods are tried again after a backoff.
+	// NoNodes means that the cluster is empty. As in kube-scheduler, the pods are tried again after a backoff.
 	NoNodes
 )
 

@@ -336,7 +336,7 @@ func (a *auditor) checkDecision(d plan.Decision) error {
 	case d.Outcome == plan.NoNodes && (len(now.Nodes) > 0 || message != want.Rejected):
 		return fmt.Errorf("there are %d nodes; the oracle says %q", len(now.Nodes), want.Rejected)
 	case d.Outcome == plan.Failed && want.Err == nil:
-		return fmt.Errorf("it fails with %q; the oracle's best are %v (%s)", d.Err, want.Best, want.Rejected)
+		return fmt.Errorf("it fails with %w; the oracle's best are %v (%s)", d.Err, want.Best, want.Rejected)
 	}
 	return nil
 }

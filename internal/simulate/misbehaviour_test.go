@@ -223,7 +223,7 @@ func (m *mischief) NormalizeScore(ctx context.Context, _ fwk.CycleState, p *v1.P
 		return nil
 	}
 	for i := range scores {
-		scores[i].Score = max(0, min(fwk.MaxNodeScore, scores[i].Score))
+		scores[i].Score = max(0, min(fwk.MaxScore, scores[i].Score))
 	}
 	return s
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"encoding/xml"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -118,7 +119,7 @@ func TestPictureShowsEachFigure(t *testing.T) {
 		t.Fatal(err)
 	}
 	for d := xml.NewDecoder(strings.NewReader(string(text))); ; {
-		if _, err := d.Token(); err == io.EOF {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
 		} else if err != nil {
 			t.Fatal(err)

@@ -74,7 +74,7 @@ func (l *load) take(ctx context.Context, m *v1.ConfigMap) {
 func (l *load) Score(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fwk.MaxNodeScore - l.percent[node.Node().Name], nil
+	return fwk.MaxScore - l.percent[node.Node().Name], nil
 }
 
 func (*load) ScoreExtensions() fwk.ScoreExtensions { return nil }

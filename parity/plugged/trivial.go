@@ -33,7 +33,7 @@ func (trivial) Filter(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.N
 }
 
 func (trivial) Score(_ context.Context, _ fwk.CycleState, _ *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
-	return max(0, fwk.MaxNodeScore-int64(len(node.GetPods()))), nil
+	return max(0, fwk.MaxScore-int64(len(node.GetPods()))), nil
 }
 
 func (trivial) ScoreExtensions() fwk.ScoreExtensions { return nil }

@@ -48,9 +48,14 @@ func newZones(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, 
 	z := &zones{free: map[string]zone{}}
 	factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 	informer := factory.ForResource(ZonesResource).Informer()
+	keep := func(o any) {
+		if _, _, err := z.take(o); err != nil {
+			klog.FromContext(ctx).Error(err, "A zone cannot be read")
+		}
+	}
 	if _, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { z.take(o) },
-		UpdateFunc: func(_, o any) { z.take(o) },
+		AddFunc:    keep,
+		UpdateFunc: func(_, o any) { keep(o) },
 	}); err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 // GangArgs are the plugin's arguments, as a KubeSchedulerConfiguration has them in pluginConfig.
-type GangArgs struct {
+type GangArgs struct { //nolint:revive // the name of the type is the kind in the configuration
 	metav1.TypeMeta `json:",inline"`
 
 	// PermitSeconds is how long the members of a gang keep their room for each other, from the first one on. Default: 30.

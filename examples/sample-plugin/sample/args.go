@@ -9,7 +9,7 @@ import (
 )
 
 // SampleArgs are the plugin's arguments, as a KubeSchedulerConfiguration has them in pluginConfig.
-type SampleArgs struct {
+type SampleArgs struct { //nolint:revive // the name of the type is the kind in the configuration
 	metav1.TypeMeta `json:",inline"`
 
 	// FavoriteColor is the only color of labelled nodes that pods go to, unless they ask for another. Default: blue.

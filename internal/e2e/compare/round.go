@@ -197,7 +197,7 @@ func (t *take) ready(ctx context.Context) error {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	namespace := t.scene.Measured.Namespace
-	probes, err := t.stage.cluster.WatchBindingsWith(watching, namespace, probeLabel)
+	probes, err := t.stage.cluster.WatchBindings(watching, namespace, probeLabel)
 	if err != nil {
 		return err
 	}
@@ -224,7 +224,7 @@ func (t *take) ready(ctx context.Context) error {
 // watch starts watching the measured pods and the CPU time of the cluster.
 func (t *take) watch(ctx context.Context) error {
 	var err error
-	if t.bindings, err = t.stage.cluster.WatchBindingsWith(ctx, t.scene.Measured.Scope(), measuredLabel); err != nil {
+	if t.bindings, err = t.stage.cluster.WatchBindings(ctx, t.scene.Measured.Scope(), measuredLabel); err != nil {
 		return err
 	}
 	usage, err := t.stage.cluster.Usage()

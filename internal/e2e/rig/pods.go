@@ -98,13 +98,8 @@ type Bindings struct {
 	changed     chan struct{}
 }
 
-// WatchBindings starts watching; it ends with the context.
-func (c *Cluster) WatchBindings(ctx context.Context, namespace string) (*Bindings, error) {
-	return c.WatchBindingsWith(ctx, namespace, "")
-}
-
-// WatchBindingsWith watches the pods of a namespace that a label selector selects.
-func (c *Cluster) WatchBindingsWith(ctx context.Context, namespace, selector string) (*Bindings, error) {
+// WatchBindings starts watching the pods of a namespace that a label selector selects, "" for all; it ends with the context.
+func (c *Cluster) WatchBindings(ctx context.Context, namespace, selector string) (*Bindings, error) {
 	config, err := Config(c.Kubeconfig)
 	if err != nil {
 		return nil, err

@@ -47,7 +47,7 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.mu.Unlock()
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
-		w.Write(body)
+		_, _ = w.Write(body)
 	case query.Get("sendInitialEvents") != "":
 		http.Error(w, "lists only", http.StatusBadRequest)
 	case query.Get("watch") != "":

@@ -61,7 +61,7 @@ func (h handed) Prioritize(pod *v1.Pod, nodes []fwk.NodeInfo) (*extenderv1.HostP
 	if err != nil {
 		return nil, 0, err
 	}
-	const scale = fwk.MaxNodeScore / extenderv1.MaxExtenderPriority
+	const scale = fwk.MaxScore / extenderv1.MaxExtenderPriority
 	for _, n := range nodes {
 		if score, ok := scores[n.Node().Name]; ok {
 			list = append(list, extenderv1.HostPriority{Host: n.Node().Name, Score: score / scale})

@@ -40,10 +40,7 @@ func newPlugin(t testing.TB, args *configv1.InterPodAffinityArgs) *interpodaffin
 
 // The words in which the tables are written, so that a row fits on a line.
 
-type (
-	part     = build.PodOption
-	termPart = build.TermOption
-)
+type part = build.PodOption
 
 var (
 	zoned = build.NodesInZones

@@ -2,6 +2,7 @@ package nodeaffinity
 
 import (
 	"strconv"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,13 +37,20 @@ var (
 	someLabels = rapid.MapOfN(someKey, someValue, 0, 3)
 )
 
-// The library, which allocates for every node, must give the same results; and pods with the same need must get the same results.
-func TestAgreesWithTheLibrary(t *testing.T) {
+func TestAgreesWithTheLibrary(t *testing.T) { rapid.Check(t, agreement(t)) }
+
+func FuzzAgreesWithTheLibrary(f *testing.F) { f.Fuzz(rapid.MakeFuzz(agreement(f))) }
+
+// agreement returns a property: the library, which allocates for every node, gives the same results; and pods with the same need get the same results.
+func agreement(t testing.TB) func(*rapid.T) {
 	p := newPlugin(t, nil)
+	var mu sync.Mutex // of the maps: fuzzing may check several inputs at once
 	filters, scores := map[model.Need]bool{}, map[model.Need]int64{}
 	n := node("n1", "a=x", "b=-2")
 	view := plugintest.Node(n)
-	rapid.Check(t, func(t *rapid.T) {
+	return func(t *rapid.T) {
+		mu.Lock()
+		defer mu.Unlock()
 		object := &v1.Pod{Spec: v1.PodSpec{NodeSelector: someLabels.Draw(t, "selector"), Affinity: &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
 			PreferredDuringSchedulingIgnoredDuringExecution: somePreferred.Draw(t, "preferred"),
 		}}}}
@@ -96,7 +104,7 @@ func TestAgreesWithTheLibrary(t *testing.T) {
 		if need.IsZero() && score != 0 {
 			t.Fatal("a pod without a need has a score")
 		}
-	})
+	}
 }
 
 func TestInteger(t *testing.T) {

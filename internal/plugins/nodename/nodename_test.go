@@ -62,7 +62,7 @@ func TestNeed(t *testing.T) {
 	if !plugintest.FilterNeed(p, pod("")).IsZero() {
 		t.Error("a pod without a node name has a need")
 	}
-	if plugintest.FilterNeed(p, pod("n1")) != plugintest.FilterNeed(p, pod("n1")) || plugintest.FilterNeed(p, pod("n1")) == plugintest.FilterNeed(p, pod("n2")) {
+	if one, same := plugintest.FilterNeed(p, pod("n1")), plugintest.FilterNeed(p, pod("n1")); one != same || one == plugintest.FilterNeed(p, pod("n2")) {
 		t.Error("the need is not the node name")
 	}
 }

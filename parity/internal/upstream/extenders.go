@@ -142,7 +142,7 @@ func (c *cycle) prioritize() {
 		for _, host := range *scores {
 			at := slices.IndexFunc(c.verdict.Nodes, func(n Node) bool { return n.Name == host.Host && n.Feasible })
 			if at >= 0 {
-				c.verdict.Nodes[at].Extended += host.Score * weight * (fwk.MaxNodeScore / extenderv1.MaxExtenderPriority)
+				c.verdict.Nodes[at].Extended += host.Score * weight * (fwk.MaxScore / extenderv1.MaxExtenderPriority)
 			}
 		}
 	}

@@ -190,7 +190,7 @@ func (c *cycle) postFilter() error {
 	if err := pods.Add(c.pod); err != nil {
 		return fmt.Errorf("put pod %s/%s into kube-scheduler's stores: %w", c.pod.Namespace, c.pod.Name, err)
 	}
-	defer pods.Delete(c.pod)
+	defer func() { _ = pods.Delete(c.pod) }() // which fails for objects without a key only
 	watched := c.profile.evaluation
 	if watched == nil { // DefaultPreemption is disabled
 		watched = &evaluation{}

@@ -123,10 +123,6 @@ func from(source v1.PersistentVolumeSource) func(v *v1.PersistentVolume) {
 	return func(v *v1.PersistentVolume) { v.Spec.PersistentVolumeSource = source }
 }
 
-func handle(handle string) func(v *v1.PersistentVolume) {
-	return func(v *v1.PersistentVolume) { v.Spec.CSI.VolumeHandle = handle }
-}
-
 func labelled(labels ...string) func(v *v1.PersistentVolume) {
 	return func(v *v1.PersistentVolume) {
 		for i := 0; i < len(labels); i += 2 {

@@ -1,0 +1,95 @@
+package internal_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// failureRow is a row of the tables in docs/failures.md.
+type failureRow struct {
+	text  string
+	tests []string // as "TestName", or "TestScenario/name-of-the-scenario"
+}
+
+var (
+	// namedTests is the last cell of a row, which has names of tests and nothing else.
+	namedTests = regexp.MustCompile("\\| (`Test\\w+(?:/[\\w-]+)?`(?:, `Test\\w+(?:/[\\w-]+)?`)*) \\|$")
+	oneTest    = regexp.MustCompile(`Test\w+(?:/[\w-]+)?`)
+)
+
+// failureRows reads the rows; one whose last cell is not made of names has no tests.
+func failureRows(page string) (rows []failureRow) {
+	for line := range strings.Lines(page) {
+		line = strings.TrimSpace(line)
+		if !strings.HasPrefix(line, "| ") || strings.HasSuffix(line, "| test |") {
+			continue
+		}
+		row := failureRow{text: line}
+		if cell := namedTests.FindStringSubmatch(line); cell != nil {
+			row.tests = oneTest.FindAllString(cell[1], -1)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// TestFailureTableNamesTests checks that each row of docs/failures.md names tests, or scenarios, and that all of them exist.
+func TestFailureTableNamesTests(t *testing.T) {
+	page, err := os.ReadFile("../docs/failures.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := failureRows(string(page))
+	if len(rows) < 100 {
+		t.Errorf("the tables have %d rows; the page is not read as it is written", len(rows))
+	}
+	tests := declaredTests(t)
+	for _, row := range rows {
+		if len(row.tests) == 0 {
+			t.Errorf("a row names no test: %s", row.text)
+		}
+		for _, name := range row.tests {
+			test, scenario, isScenario := strings.Cut(name, "/")
+			if !tests[test] {
+				t.Errorf("there is no test %s, which a row names: %s", test, row.text)
+			}
+			if !isScenario {
+				continue
+			}
+			if _, err := os.Stat(filepath.Join("scenario", "testdata", scenario+".scenario")); err != nil {
+				t.Errorf("there is no such scenario: %v", err)
+			}
+		}
+	}
+}
+
+// TestFailureRowsNameSeveralTests reads rows of one test, of two, and of what is no name.
+func TestFailureRowsNameSeveralTests(t *testing.T) {
+	rows := failureRows("| failure | test |\n|---|---|\n| `TestElsewhere` fails | `TestOne` |\n| b | `TestOne`, `TestScenario/two-of-it` |\n| c | `TestOne`, and others |\n| d | |\n")
+	var got []string
+	for _, row := range rows {
+		got = append(got, strings.Join(row.tests, "+"))
+	}
+	if want := "TestOne TestOne+TestScenario/two-of-it  "; strings.Join(got, " ") != want {
+		t.Errorf("the rows name %q, want %q", strings.Join(got, " "), want)
+	}
+}
+
+// declaredTests returns the names of all tests of the repository.
+func declaredTests(t *testing.T) map[string]bool {
+	t.Helper()
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	walkGo(t, "..", func(name string, source []byte) {
+		if !strings.HasSuffix(name, "_test.go") {
+			return
+		}
+		for _, match := range declared.FindAllSubmatch(source, -1) {
+			tests[string(match[1])] = true
+		}
+	})
+	return tests
+}

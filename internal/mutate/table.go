@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"text/tabwriter"
+)
+
+// table prints what became of the faults of each package.
+func table(w io.Writer, packages []*source) error {
+	t := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
+	fmt.Fprint(t, "PACKAGE\tFAULTS\tTRIED\tFOUND\tLIVED\tDO NOT COMPILE\tEQUIVALENT\tFOUND OF TRIED\n")
+	for _, p := range packages {
+		share := "-"
+		if p.tried() > 0 {
+			share = fmt.Sprintf("%.1f %%", 100*float64(p.count[found])/float64(p.tried()))
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\n", p.ImportPath, p.all, p.tried(), p.count[found], p.count[lived], p.count[broken], p.count[equivalent], share)
+	}
+	return t.Flush()
+}
+
+// verdicts says what is wrong: packages whose tests found less than the least percentage of the faults, and outdated lists. A sample of a good package's faults may be a bad
+// one: it counts only if fewer than one in a hundred samples of a package with the least percentage are as bad.
+func verdicts(packages []*source, least int) (problems []string) {
+	for _, p := range packages {
+		for _, id := range p.outdated {
+			problems = append(problems, fmt.Sprintf("%s: listed as equivalent, but there is no such fault: %s", p.ImportPath, id))
+		}
+		tried := p.tried()
+		sample := tried+p.count[broken]+p.count[equivalent] < p.all
+		if tried < enough || 100*p.count[found] >= least*tried || sample && atMost(p.count[found], tried, float64(least)/100) >= 0.01 {
+			continue
+		}
+		problems = append(problems, fmt.Sprintf("%s: its tests found %d of %d faults, which is less than %d %%", p.ImportPath, p.count[found], tried, least))
+	}
+	return problems
+}
+
+// atMost is the probability that at most k of n independent trials succeed, each of which does with probability p: the sum of C(n,i) p^i (1-p)^(n-i).
+func atMost(k, n int, p float64) (sum float64) {
+	logFactorial := func(n int) float64 { v, _ := math.Lgamma(float64(n) + 1); return v }
+	for i := range k + 1 {
+		sum += math.Exp(logFactorial(n) - logFactorial(i) - logFactorial(n-i) + float64(i)*math.Log(p) + float64(n-i)*math.Log1p(-p))
+	}
+	return sum
+}
