@@ -247,7 +247,7 @@ func TestBindingThatFailed(t *testing.T) {
 	done := bindDone(pod, "a", refused)
 	done.Bind.Rejectors = []string{"Quota"}
 	delta := s.Apply([]model.Change{done})
-	if len(delta.Failed) != 1 || delta.Failed[0].Err != refused || !slices.Equal(delta.Failed[0].Rejectors, []string{"Quota"}) ||
+	if len(delta.Failed) != 1 || !errors.Is(delta.Failed[0].Err, refused) || !slices.Equal(delta.Failed[0].Rejectors, []string{"Quota"}) ||
 		delta.Failed[0].Pod.NominatedNode != "" || delta.Failed[0].Pod.Object != newer.Object || len(delta.Left) > 0 {
 		t.Errorf("failed: %+v, left %v", delta.Failed, delta.Left)
 	}

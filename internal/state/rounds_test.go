@@ -101,7 +101,6 @@ type round struct {
 	fresh   string
 	nodes   []string
 	pods    []*v1.Pod
-	pending []*model.Pod
 	stored  []model.Compiled
 	objects map[model.Ref]model.Change
 	terms   []*model.Term
