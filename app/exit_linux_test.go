@@ -34,7 +34,7 @@ func TestSignals(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	late := time.After(20 * time.Second)
+	late := time.After(deadline)
 	send()
 	select {
 	case <-ctx.Done():

@@ -79,7 +79,7 @@ func (s *script) prepare(name string, args ...string) *replica {
 func (r *replica) end() func() {
 	return sync.OnceFunc(func() {
 		r.stop()
-		_ = r.wait()
+		_ = r.wait() // a test that cares has asked
 	})
 }
 

@@ -62,7 +62,7 @@ type script struct {
 }
 
 // deadline is after how long a test gives up waiting for something that does not happen.
-const deadline = 60 * time.Second
+const deadline = 2 * time.Minute
 
 func newScript(t *testing.T, objects ...runtime.Object) *script {
 	t.Helper()

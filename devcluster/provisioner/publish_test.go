@@ -73,7 +73,7 @@ func TestPublishedAndWithdrawn(t *testing.T) {
 	}
 	expect := func(what string, got func() []string, want ...string) {
 		t.Helper()
-		for deadline := time.Now().Add(30 * time.Second); !slices.Equal(got(), want); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); !slices.Equal(got(), want); time.Sleep(10 * time.Millisecond) {
 			if time.Now().After(deadline) {
 				t.Fatalf("%s: %q, want %q", what, got(), want)
 			}

@@ -108,7 +108,7 @@ func (f *floor) bound() map[string]int {
 // awaitComplete waits until so many gangs are complete, and then for a moment, in which nothing changes: no other gang has a member with a node.
 func (f *floor) awaitComplete(want int) []string {
 	f.Helper()
-	deadline := time.Now().Add(40 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	full := func() []string {
 		var names []string
 		for name, n := range f.bound() {

@@ -22,7 +22,7 @@ type outer struct {
 
 func made() *outer {
 	one, two := &inner{[]int{1, 2}}, &inner{[]int{3}}
-	o := &outer{byName: map[string]*inner{"one": one, "two": two, "again": one}, others: []*inner{one, two}, any: inner{[]int{4, 5, 6}}, queue: make(chan int, 3)}
+	o := &outer{byName: map[string]*inner{"one": one, "two": two, "again": one}, others: []*inner{one, two}, any: inner{[]int{4, 5, 6}}, queue: make(chan int, 3), none: nil}
 	o.array[1].list = []int{7}
 	o.text.WriteString("text")
 	o.queue <- 1

@@ -96,12 +96,15 @@ func (s *requests) take() string {
 	return got
 }
 
+// patience is far beyond what anything takes that does happen, also on a busy machine.
+const patience = 2 * time.Minute
+
 // next returns what comes next.
 func next[T any](t *testing.T, from <-chan T) (what T) {
 	t.Helper()
 	select {
 	case what = <-from:
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("nothing comes")
 	}
 	return what

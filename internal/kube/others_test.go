@@ -125,7 +125,7 @@ func TestOthers(t *testing.T) {
 			if got != want {
 				t.Fatalf("raised %q, want %q", got, want)
 			}
-		case <-time.After(10 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("nothing was raised, want %q", want)
 		}
 	}
@@ -291,7 +291,7 @@ func (o objects) next(t *testing.T) kinds.Object {
 	select {
 	case object := <-o.got:
 		return object
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("the sink got nothing")
 		return nil
 	}

@@ -113,7 +113,7 @@ func TestPodsShareTheirTemplate(t *testing.T) {
 		select {
 		case pod := <-sink.pods:
 			return pod
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatal("no pod comes")
 			return nil
 		}

@@ -144,7 +144,7 @@ func words(ref model.Ref) string {
 func (n notebook) expect(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
-	late := time.After(20 * time.Second)
+	late := time.After(patience)
 	for range want {
 		select {
 		case what := <-n.calls:
@@ -239,7 +239,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		server := newWatchServer(t)
 		server.lists = oneOfEach()
 		w, sink := startWatch(t, server, reads...)
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		if err := w.Sync(ctx); err != nil {
 			t.Fatal(err)
@@ -276,7 +276,7 @@ func TestSyncWaitsForEveryKind(t *testing.T) {
 				t.Errorf("without the list of %s, Sync ends with %v", held, err)
 			}
 			close(server.release)
-			long, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			long, cancel := context.WithTimeout(t.Context(), patience)
 			defer cancel()
 			if err := w.Sync(long); err != nil {
 				t.Error(err)
@@ -336,7 +336,7 @@ func TestOnlyWhatMattersIsPassedOn(t *testing.T) {
 	} {
 		select {
 		case server.events[step.resource] <- metav1.WatchEvent{Type: step.event, Object: runtime.RawExtension{Object: step.object}}:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			t.Fatalf("there is no watch of %s", step.resource)
 		}
 		// A call that is missing here fails the next step, which expects other calls.

@@ -51,7 +51,7 @@ func TestStandby(t *testing.T) {
 	close(taken.always)
 	l := loop.New(changes, waiting, decider, taken)
 
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 30*time.Second, errors.New("too late"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("too late"))
 	defer cancel()
 	leading, ended := make(chan struct{}), make(chan struct{})
 	running, stop := context.WithCancel(ctx)
@@ -144,7 +144,7 @@ func TestStandbyLeavesNothingUnfinished(t *testing.T) {
 		t.Fatalf("%d pods are parked", n)
 	}
 	node("b", false)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 10*time.Second, errors.New("too late"))
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("too late"))
 	defer cancel()
 	ended := make(chan struct{})
 	running, stop := context.WithCancel(ctx)

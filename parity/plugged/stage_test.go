@@ -90,7 +90,7 @@ func (s *stage) labelNode(ctx context.Context, node, label, value string) error 
 }
 
 // patience is how long a script waits for anything.
-const patience = 45 * time.Second
+const patience = 2 * time.Minute
 
 // until waits until a pod is as wanted.
 func (s *stage) until(ctx context.Context, name, what string, wanted func(*v1.Pod) bool) (*v1.Pod, error) {

@@ -186,7 +186,7 @@ func TestQueueSortHangs(t *testing.T) {
 			}
 		}
 		close(p.release)
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 			if _, running := runtime.Lane().Abandoned(); running == 0 {
 				break
 			}

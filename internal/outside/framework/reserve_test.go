@@ -90,7 +90,7 @@ func TestNoReserveBesideALateOne(t *testing.T) {
 		}
 		close(p.release)
 		<-p.undone
-		deadline := time.Now().Add(10 * time.Second) // the call has returned, and the plugin's lane may not know yet
+		deadline := time.Now().Add(2 * time.Minute) // the call has returned, and the plugin's lane may not know yet
 		d := w.decide(pod)
 		for said(&d) == busy && time.Now().Before(deadline) {
 			runtime.Gosched()
