@@ -15,8 +15,8 @@ type outer struct {
 	queue  chan int
 	array  [2]inner
 	text   strings.Builder // of another module
-	next   *outer          // of two, one that is nil
-	last   *outer
+	next   *outer
+	none   *outer
 	f      func()
 }
 
@@ -26,7 +26,7 @@ func made() *outer {
 	o.array[1].list = []int{7}
 	o.text.WriteString("text")
 	o.queue <- 1
-	o.next, o.last, o.f = o, nil, func() {}
+	o.next, o.f = o, func() {}
 	o.others = o.others[:1]
 	return o
 }
