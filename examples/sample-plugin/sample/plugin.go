@@ -29,14 +29,14 @@ import (
 // Name is the plugin's name in configurations.
 const Name = "Sample"
 
+// Labels of nodes, and annotations of pods.
 const (
-	// ColorLabel and NumberLabel are on nodes.
 	ColorLabel  = "sample.example.com/color"
 	NumberLabel = "sample.example.com/number"
 	// ColorAnnotation is on pods that ask for another color than the favorite one; AnyColor is for those that do not mind.
 	ColorAnnotation = "sample.example.com/color"
 	AnyColor        = "any"
-	// WantsThanksAnnotation, with any value, is on pods that wait until ThanksAnnotation says whom the arguments name.
+	// WantsThanksAnnotation is, with any value, on pods that wait until ThanksAnnotation says whom the arguments name.
 	WantsThanksAnnotation = "sample.example.com/wants-thanks"
 	ThanksAnnotation      = "sample.example.com/thanks"
 	// SeatAnnotation and ProfileAnnotation are written by PreBind: which one of its profile's pods on its node the pod is, from 1 on, and the
