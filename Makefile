@@ -15,7 +15,7 @@ export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
 export CGO_ENABLED := 0
 RACE := CGO_ENABLED=1 $(GO) test -race
 BUILD := $(GO) build -ldflags='-s -w $(VERSION)'
-# The modules of this repository; the second line are those that import Kubernetes itself. parity/moved is built with a module file that it writes, see below.
+# The modules of this repository; the second line are those that import Kubernetes itself. parity/moved is built with a module file that it writes, and linted with an overlay, see below.
 MODULES            := . deploy/monitoring examples/sample-plugin examples/gang-plugin
 KUBERNETES_MODULES := devcluster devcluster/provisioner parity
 
@@ -121,7 +121,7 @@ lint-product: $(BIN)/golangci-lint
 
 lint-kubernetes: $(BIN)/golangci-lint
 	@$(call LINT,$(KUBERNETES_MODULES),:,$(LINTERS))
-	@$(call LINT,parity/moved,$(GO) run ./move $(abspath $(BIN))/moved && export GOFLAGS="$$GOFLAGS -modfile=$(abspath $(BIN))/moved/go.mod",$(LINTERS))
+	@$(call LINT,parity/moved,$(GO) run ./move $(abspath $(BIN))/moved && export GOFLAGS="$$GOFLAGS -overlay=$(abspath $(BIN))/moved/overlay.json",$(LINTERS))
 
 beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## tests that hold Berth against kube-scheduler: a slice of make parity, the surface, plugins from outside
 	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 30m ./...

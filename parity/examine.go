@@ -55,27 +55,27 @@ func (f *failure) note(format string, args ...any) {
 // write writes a case as files that "berth explain" reads, and returns the folder.
 func write(folder string, tc cases.Case) (string, error) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
-		return "", fmt.Errorf("write a cluster down: %tc", err)
+		return "", fmt.Errorf("write a cluster down: %w", err)
 	}
 	var all bytes.Buffer
 	for _, o := range tc.Objects() {
 		kinds, _, err := scheme.Scheme.ObjectKinds(o)
 		if err != nil {
-			return "", fmt.Errorf("write a cluster down: %tc", err)
+			return "", fmt.Errorf("write a cluster down: %w", err)
 		}
 		o = o.DeepCopyObject()
 		o.GetObjectKind().SetGroupVersionKind(kinds[0])
 		text, err := yaml.Marshal(o)
 		if err != nil {
-			return "", fmt.Errorf("write a cluster down: %tc", err)
+			return "", fmt.Errorf("write a cluster down: %w", err)
 		}
 		fmt.Fprintf(&all, "---\n%s", text)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "cluster.yaml"), all.Bytes(), 0o644); err != nil {
-		return "", fmt.Errorf("write a cluster down: %tc", err)
+		return "", fmt.Errorf("write a cluster down: %w", err)
 	}
 	if err := os.WriteFile(filepath.Join(folder, "scheduler.yaml"), tc.Config, 0o644); err != nil {
-		return "", fmt.Errorf("write a cluster down: %tc", err)
+		return "", fmt.Errorf("write a cluster down: %w", err)
 	}
 	return folder, nil
 }

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/go-logr/logr"
@@ -115,5 +117,8 @@ func TestWrite(t *testing.T) {
 	}
 	if len(read.Nodes) != len(w.Nodes) || len(read.Pods) != len(w.Pods) {
 		t.Errorf("%d nodes and %d pods were written, %d and %d read", len(w.Nodes), len(w.Pods), len(read.Nodes), len(read.Pods))
+	}
+	if _, err := write(filepath.Join(folder, "cluster.yaml", "x"), w); !errors.Is(err, syscall.ENOTDIR) || !strings.HasPrefix(err.Error(), "write a cluster down: mkdir ") {
+		t.Errorf("to a folder that is a file: %v", err)
 	}
 }

@@ -103,11 +103,19 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
+// sized is the size of a benchmark, or a tenth of it with -short, where benchmarks only have to run.
+func sized(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // BenchmarkDecision places pods whose needs have columns, one after the other, as the pods of a deployment: each decision follows a change of
 // one node.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range []string{"plain", "selective"} {
-		for _, nodes := range []int{1000, 5000, 20000} {
+		for _, nodes := range []int{sized(1000), sized(5000), sized(20000)} {
 			b.Run(fmt.Sprintf("shape=%s/nodes=%d", shape, nodes), func(b *testing.B) {
 				c := newBench(b, nodes)
 				c.place(b, c.pod(0, shapes[shape]))
@@ -135,7 +143,7 @@ func BenchmarkDecision(b *testing.B) {
 
 // BenchmarkFirstSight decides for a need without a column.
 func BenchmarkFirstSight(b *testing.B) {
-	c := newBench(b, 5000)
+	c := newBench(b, sized(5000))
 	b.ReportAllocs()
 	for i := range b.N {
 		pod := c.pod(i, func(p *v1.Pod) {

@@ -81,7 +81,7 @@ func (b *bench) fillGrid(pods int, shape string, apply func(*v1.PodSpec, *metav1
 // BenchmarkGrid measures a decision for each shape over sizes of cluster. The decision places a pod whose needs have columns; the pod before it
 // has just changed one node and the counts.
 func BenchmarkGrid(b *testing.B) {
-	sizes := []struct{ nodes, pods int }{{5000, 0}, {5000, 150000}}
+	sizes := []struct{ nodes, pods int }{{sized(5000), 0}, {sized(5000), sized(150000)}}
 	if *large {
 		sizes = append(sizes, struct{ nodes, pods int }{50000, 500000})
 	}
@@ -133,8 +133,8 @@ func heapBytes() uint64 {
 func BenchmarkFirstSightOfSelector(b *testing.B) {
 	for _, shape := range topologyShapes[1:6] {
 		b.Run("shape="+shape.name, func(b *testing.B) {
-			c := newBench(b, 5000)
-			c.fillGrid(150000, shape.name, shape.apply)
+			c := newBench(b, sized(5000))
+			c.fillGrid(sized(150000), shape.name, shape.apply)
 			b.ResetTimer()
 			for i := range b.N {
 				pod := model.NewPod(gridPod(fmt.Sprintf("new-%d", i), 0, shape.apply))

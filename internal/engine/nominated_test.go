@@ -89,8 +89,8 @@ func TestFailureBesideNominatedPods(t *testing.T) {
 
 // BenchmarkRoomIsLeft decides about a pod while pods are nominated to 5,000 of 10,000 nodes, which they fill.
 func BenchmarkRoomIsLeft(b *testing.B) {
-	c := newBench(b, 10_000)
-	for node := range 5_000 {
+	c := newBench(b, sized(10_000))
+	for node := range sized(5_000) {
 		c.nominate(2*node, 10, 31_000)
 	}
 	pod := c.compiled(benchPreemptor("pod", 10, 2000))

@@ -112,7 +112,10 @@ func TestWholeIsCompiledAlike(t *testing.T) {
 
 // BenchmarkCluster decodes 5,000 nodes and 50,000 running pods as a watch does, trimmed and whole, and reports the memory that they take.
 func BenchmarkCluster(b *testing.B) {
-	const nodes, pods = 5_000, 50_000
+	nodes, pods := 5_000, 50_000
+	if testing.Short() {
+		nodes, pods = 500, 5_000
+	}
 	data := make([][]byte, 0, nodes+pods)
 	for i := range nodes {
 		data = append(data, build.Protobuf(b, fullNode(i)))

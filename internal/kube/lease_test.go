@@ -309,7 +309,7 @@ func TestCandidate(t *testing.T) {
 	client := fake.NewClientset()
 	candidates := make(chan *coordinationv1beta1.LeaseCandidate, 10)
 	client.PrependReactor("create", "leasecandidates", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		candidates <- action.(clienttesting.CreateAction).GetObject().(*coordinationv1beta1.LeaseCandidate)
+		candidates <- action.(clienttesting.CreateAction).GetObject().(*coordinationv1beta1.LeaseCandidate).DeepCopy()
 		return false, nil, nil
 	})
 	e, err := NewElection(ElectionConfig{

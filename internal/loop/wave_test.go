@@ -118,11 +118,21 @@ func (f *full) endOne() {
 	f.ended += 4 // the next is on another node
 }
 
+// sized is the size of a benchmark, or a tenth of it with -short, where benchmarks only have to run.
+func sized(n int) int {
+	if testing.Short() {
+		return n / 10
+	}
+	return n
+}
+
 // BenchmarkWave ends one pod in a full cluster while many are parked for room: upstream's hint wakes all of them, a few find room and the others are
 // rejected again. It measures until the queue is at rest, and until a new pod is decided that arrives right after the event; that comes last, because
 // it waits since the shortest.
 func BenchmarkWave(b *testing.B) {
-	for _, size := range []struct{ nodes, parked, shapes int }{{5000, 20000, 500}, {5000, 20000, 20000}, {50000, 20000, 500}} {
+	for _, size := range []struct{ nodes, parked, shapes int }{
+		{sized(5000), sized(20000), sized(500)}, {sized(5000), sized(20000), sized(20000)}, {sized(50000), sized(20000), sized(500)},
+	} {
 		b.Run(fmt.Sprintf("nodes=%d/parked=%d/shapes=%d", size.nodes, size.parked, size.shapes), func(b *testing.B) {
 			f := newFull(b, size.nodes, size.parked, size.shapes, false)
 			var newcomers time.Duration

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -241,7 +242,7 @@ func await(ctx context.Context, process *rig.Process, done func() bool) error {
 	return wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
 		select {
 		case <-process.Exited():
-			return false, fmt.Errorf("it has ended with %v", process.Failure())
+			return false, errors.Join(errors.New("it has ended"), process.Failure())
 		default:
 			return done(), nil
 		}

@@ -6,6 +6,7 @@
 package compare
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -64,7 +65,7 @@ func Case(tc cases.Case) (Result, error) {
 	defer theirs.Close()
 	scheduler, err := config.Parse("configuration", tc.Config)
 	if err != nil {
-		return Result{}, fmt.Errorf("Berth's reading of the configuration: %tc", err)
+		return Result{}, fmt.Errorf("Berth's reading of the configuration: %w", err)
 	}
 	ours, err := newSnapshot(scheduler, tc.Clone())
 	if err != nil {
@@ -221,7 +222,7 @@ func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdi
 // theirTexts returns the texts of kube-scheduler's error and rejection. Of several errors it takes the one that Berth has, if that is among them.
 func theirTexts(verdict *upstream.Verdict, own string) (failure, message string) {
 	switch {
-	case verdict.Err == upstream.ErrNoNodes: // Berth's message too
+	case errors.Is(verdict.Err, upstream.ErrNoNodes): // Berth's message too
 		return "", verdict.Err.Error()
 	case verdict.Err != nil:
 		failure = verdict.Err.Error()

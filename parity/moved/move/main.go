@@ -1,11 +1,12 @@
 // Command move copies the module sigs.k8s.io/scheduler-plugins from the module cache and brings the copy from Kubernetes 1.34 to 1.37, as docs/plugins.md
-// says how to: interfaces come from k8s.io/kube-scheduler/framework. It also writes a go.mod that has the copy in the module's place, for go build -modfile.
+// says how to: interfaces come from k8s.io/kube-scheduler/framework. It also writes a go.mod that has the copy in the module's place, for go build -modfile and -overlay.
 //
 // It takes the folder to write to. It owns that folder and writes it anew. What it changes is this file's tables and nothing else.
 package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io/fs"
 	"os"
@@ -125,7 +126,8 @@ func moved(name, text string, done []bool) string {
 	return text
 }
 
-// writeModule writes a go.mod, and a go.sum beside it, that say where the copy is. The paths in it are still relative to this module.
+// writeModule writes a go.mod, and a go.sum beside it, that say where the copy is. The paths in it are still relative to this module. It also writes
+// an overlay that has both in the place of this module's, for what also runs the go command without modules, where -modfile is a mistake.
 func writeModule(to string) error {
 	text, err := os.ReadFile("go.mod")
 	if err != nil {
@@ -143,7 +145,22 @@ func writeModule(to string) error {
 	if err != nil {
 		return err
 	}
-	return write(filepath.Join(to, "go.sum"), string(sums))
+	if err := write(filepath.Join(to, "go.sum"), string(sums)); err != nil {
+		return err
+	}
+	replaced := map[string]string{}
+	for _, name := range []string{"go.mod", "go.sum"} {
+		path, err := filepath.Abs(name)
+		if err != nil {
+			return err
+		}
+		replaced[path] = filepath.Join(filepath.Dir(copied), name)
+	}
+	overlay, err := json.Marshal(map[string]any{"Replace": replaced})
+	if err != nil {
+		return err
+	}
+	return write(filepath.Join(to, "overlay.json"), string(overlay))
 }
 
 func write(path, text string) error {
