@@ -282,7 +282,11 @@ func indented(t testing.TB, text []byte) []byte {
 
 // BenchmarkDecode reads 1,000 nodes and 10,000 pods. "odd" is YAML without any element in the layout that block converts.
 func BenchmarkDecode(b *testing.B) {
-	text := snapshot(1000, 10000)
+	nodes, pods := 1000, 10000
+	if testing.Short() {
+		nodes, pods = 100, 1000
+	}
+	text := snapshot(nodes, pods)
 	for _, c := range []struct {
 		name string
 		data []byte
