@@ -16,8 +16,21 @@ type fault struct {
 	id    string
 	path  string
 	line  int
-	begin int    // offset
-	code  []byte // of the whole file, with the fault
+	begin int       // offset of what is replaced
+	code  []byte    // of the whole file, with the fault
+	in    *function // nil if it is in no function that another one can stand in for
+}
+
+// function is one that has faults. All offsets are in the file without a fault.
+type function struct {
+	name       string
+	begin, end int // of the declaration
+	nameAt     int
+	receiver   string   // its type; empty for a function that is no method
+	typed      string   // type parameters, with brackets and constraints
+	typeNames  string   // the same without constraints
+	parameters []string // their types
+	results    []string
 }
 
 // swaps are the operators that are replaced by others.
@@ -32,6 +45,7 @@ type finder struct {
 	code     []byte
 	files    *token.FileSet
 	function string
+	in       *function
 	seen     map[string]int
 	faults   []fault
 }
@@ -47,13 +61,13 @@ func faultsOf(path string, code []byte) ([]fault, error) {
 	for _, d := range file.Decls {
 		switch d := d.(type) {
 		case *ast.FuncDecl:
-			f.function = d.Name.Name
+			f.function, f.in = d.Name.Name, f.standIn(d)
 			if d.Body != nil && len(d.Body.List) > 0 {
 				f.returns(d)
 				ast.Inspect(d.Body, f.inspect)
 			}
 		case *ast.GenDecl:
-			f.function = d.Tok.String()
+			f.function, f.in = d.Tok.String(), nil
 			if d.Tok == token.CONST || d.Tok == token.VAR {
 				ast.Inspect(d, f.inspect)
 			}
@@ -72,7 +86,7 @@ func (f *finder) add(kind string, from, to token.Pos, text string) {
 		id += fmt.Sprint(" #", f.seen[id])
 	}
 	f.faults = append(f.faults, fault{
-		id: id, path: f.path, line: f.files.Position(from).Line, begin: begin, code: slices.Concat(f.code[:begin], []byte(text), f.code[end:]),
+		id: id, path: f.path, line: f.files.Position(from).Line, begin: begin, code: slices.Concat(f.code[:begin], []byte(text), f.code[end:]), in: f.in,
 	})
 }
 
@@ -92,15 +106,51 @@ func (f *finder) audits() bool {
 
 func (f *finder) text(n ast.Node) string { return string(f.code[f.offset(n.Pos()):f.offset(n.End())]) }
 
-// returns has a function return zero values at once.
-func (f *finder) returns(d *ast.FuncDecl) {
-	var values []string
-	if d.Type.Results != nil {
-		for _, r := range d.Type.Results.List {
-			for range max(1, len(r.Names)) {
-				values = append(values, "*new("+f.text(r.Type)+")")
+// types returns the type of each parameter or result of a list.
+func (f *finder) types(list *ast.FieldList) (types []string) {
+	if list == nil {
+		return nil
+	}
+	for _, field := range list.List {
+		for range max(1, len(field.Names)) {
+			types = append(types, f.text(field.Type))
+		}
+	}
+	return types
+}
+
+// standIn describes a function for which another one can stand in. It returns nil for main and init, which must have no other name, and for a function with a type parameter
+// that has none.
+func (f *finder) standIn(d *ast.FuncDecl) *function {
+	if d.Recv == nil && (d.Name.Name == "main" || d.Name.Name == "init") {
+		return nil
+	}
+	in := &function{
+		name: d.Name.Name, begin: f.offset(d.Pos()), end: f.offset(d.End()), nameAt: f.offset(d.Name.Pos()), parameters: f.types(d.Type.Params), results: f.types(d.Type.Results),
+	}
+	if d.Recv != nil {
+		in.receiver = f.text(d.Recv.List[0].Type)
+	}
+	if list := d.Type.TypeParams; list != nil {
+		var names []string
+		for _, field := range list.List {
+			for _, name := range field.Names {
+				if name.Name == "_" {
+					return nil
+				}
+				names = append(names, name.Name)
 			}
 		}
+		in.typed, in.typeNames = f.text(list), "["+strings.Join(names, ", ")+"]"
+	}
+	return in
+}
+
+// returns has a function return zero values at once.
+func (f *finder) returns(d *ast.FuncDecl) {
+	values := f.types(d.Type.Results)
+	for i, of := range values {
+		values[i] = "*new(" + of + ")"
 	}
 	at := d.Body.Lbrace + 1
 	f.add("return at once", at, at, " if true { return "+strings.Join(values, ", ")+" };")

@@ -1,8 +1,14 @@
 // Command mutate measures how much the tests of a package notice.
 //
 // It takes packages; it puts one small fault after another into their code, by `go test -overlay`, so that no file is changed, runs the package's own tests
-// with each, and prints the faults with which they pass. It owns nothing but temporary files. Faults that change nothing that anybody could observe are listed, with the
-// reason, in equivalent/, a file for each package. It exits with status 1 if the tests of a package found less than 90 % of its faults, or so few of a sample that it is no accident.
+// with each, and prints the faults with which they pass. It owns nothing but temporary files and two processes at a time.
+//
+// The faults of a package are compiled into one binary of its tests, where an environment variable switches them on one at a time. Faults outside of functions, as in constants
+// and tables, and those in main and init, cannot be: each has a binary of its own, which takes seconds to compile instead of nothing. Each fault has a process of its own, with a limit of time
+// and of memory. Fast tests run first, see step.
+//
+// Faults that change nothing that anybody could observe are listed, with the reason, in equivalent/, a file for each package. It exits with status 1 if the tests of a package
+// found less than 90 % of its faults, or so few of a sample that it is no accident.
 //
 //	go run ./internal/mutate [-sample N] [-seed S] [-changed REVISION] [-for DURATION] ./internal/report
 package main
@@ -24,6 +30,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -37,6 +44,8 @@ type Options struct {
 	Changed string
 	// For, if it is not 0, is how long faults are tried: none is started after it.
 	For time.Duration
+	// Patience is how long tests may take with a fault, in addition to five times what they take without one. A fault that makes them take longer, or wait for ever, is found.
+	Patience time.Duration
 	// Least is the least percentage of a package's faults that its tests must find.
 	Least int
 	// Equivalent is the folder that lists, in PACKAGE.txt, faults which nobody could notice.
@@ -48,8 +57,11 @@ type Options struct {
 // enough is how many faults of a package must have been tried for its percentage to mean anything.
 const enough = 10
 
-// portion is how many faults of a package are tried before it is another package's turn, where time is limited.
-const portion = enough
+// portion is how many faults of a package are compiled into one binary, and tried before it is another package's turn, where time is limited.
+const portion = 50
+
+// memory is how many bytes of address space each process may have, which is more than what it uses.
+const memory = 8 << 30
 
 func main() {
 	o := Options{Out: os.Stdout, Progress: os.Stderr}
@@ -57,10 +69,16 @@ func main() {
 	flag.Uint64Var(&o.Seed, "seed", 1, "which faults are in the sample, and in which order they are tried when time is limited")
 	flag.StringVar(&o.Changed, "changed", "", "only packages whose code differs from this `revision`; from the last commits where nothing differs, or where there is no such revision")
 	flag.DurationVar(&o.For, "for", 0, "start no fault after this time; 0 for no limit")
+	flag.DurationVar(&o.Patience, "patience", 15*time.Second, "how long tests may take with a fault, in addition to five times what they take without one")
 	flag.IntVar(&o.Least, "least", 90, "fail if less than this percentage of a package's faults is found, or so little of a sample of ten or more that it is no accident")
 	flag.StringVar(&o.Equivalent, "equivalent", "internal/mutate/equivalent", "folder that lists, in PACKAGE.txt, faults which nobody could notice")
 	flag.Parse()
 	o.Packages = flag.Args()
+	// With a fault, a loop may allocate memory without end.
+	if err := syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: memory, Max: memory}); err != nil {
+		fmt.Fprintln(os.Stderr, "limit the memory of tests:", err)
+		os.Exit(2)
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	packages, err := run(ctx, o)
@@ -77,14 +95,18 @@ func main() {
 // source is a package: what `go list` says of it, its faults, and what came of them.
 type source struct {
 	Dir, ImportPath string
+	Name            string
 	GoFiles         []string
+	TestGoFiles     []string
+	XTestGoFiles    []string
 
-	faults   []fault // to be tried
-	all      int     // faults that there are
+	code     map[string][]byte // of GoFiles, by path
+	faults   []fault           // to be tried
+	all      int               // faults that there are
 	listed   map[string]string
-	outdated []string      // ids that are listed and do not exist
-	limit    time.Duration // of its tests with a fault; 0 before they have run without one
-	flags    []string      // of its tests
+	outdated []string // ids that are listed and do not exist
+	flags    []string // of its tests
+	steps    []step
 	count    [outcomes]int
 }
 
@@ -102,6 +124,10 @@ func run(ctx context.Context, o Options) ([]*source, error) {
 			return nil, fmt.Errorf("find the packages that have changed since %s: %w", o.Changed, err)
 		}
 	}
+	var end time.Time
+	if o.For > 0 {
+		end = time.Now().Add(o.For)
+	}
 	r := rand.New(rand.NewPCG(o.Seed, 0))
 	for _, p := range packages {
 		if err := p.read(o, r); err != nil {
@@ -111,21 +137,17 @@ func run(ctx context.Context, o Options) ([]*source, error) {
 	if o.For > 0 {
 		r.Shuffle(len(packages), func(i, j int) { packages[i], packages[j] = packages[j], packages[i] })
 	}
-	began, left := time.Now(), 0
+	left := 0
 	for _, turn := range turns(packages, o.For > 0) {
-		if o.For > 0 && time.Since(began) > o.For {
+		if over(end) {
 			left += len(turn.faults)
 			continue
 		}
-		for i, f := range turn.faults {
-			if o.For > 0 && time.Since(began) > o.For {
-				left += len(turn.faults) - i
-				break
-			}
-			if err := turn.of.try(ctx, o, f); err != nil {
-				return nil, fmt.Errorf("put faults into %s: %w", turn.of.ImportPath, err)
-			}
+		n, err := turn.of.try(ctx, o, turn.faults, end)
+		if err != nil {
+			return nil, fmt.Errorf("put faults into %s: %w", turn.of.ImportPath, err)
 		}
+		left += n
 	}
 	slices.SortFunc(packages, func(a, b *source) int { return strings.Compare(a.ImportPath, b.ImportPath) })
 	if err := table(o.Out, packages); err != nil {
@@ -166,7 +188,7 @@ func list(ctx context.Context, patterns []string) ([]*source, error) {
 	if len(patterns) == 0 {
 		return nil, fmt.Errorf("no package was named")
 	}
-	text, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,GoFiles"}, patterns...)...).Output()
+	text, err := exec.CommandContext(ctx, "go", append([]string{"list", "-json=Dir,ImportPath,Name,GoFiles,TestGoFiles,XTestGoFiles"}, patterns...)...).Output()
 	if err != nil {
 		if exit := (*exec.ExitError)(nil); errors.As(err, &exit) {
 			err = fmt.Errorf("%w\n%s", err, exit.Stderr)
@@ -187,6 +209,7 @@ func list(ctx context.Context, patterns []string) ([]*source, error) {
 
 // read finds the faults of a package, and leaves those that are to be tried, in the order in which they are.
 func (p *source) read(o Options, r *rand.Rand) error {
+	p.code = map[string][]byte{}
 	for _, file := range p.GoFiles {
 		path := filepath.Join(p.Dir, file)
 		code, err := os.ReadFile(path)
@@ -198,6 +221,7 @@ func (p *source) read(o Options, r *rand.Rand) error {
 			return err
 		}
 		p.faults = append(p.faults, faults...)
+		p.code[path] = code
 	}
 	var err error
 	if p.listed, err = readEquivalent(filepath.Join(o.Equivalent, filepath.Base(p.ImportPath)+".txt")); err != nil {
@@ -223,99 +247,6 @@ func (p *source) read(o Options, r *rand.Rand) error {
 		})
 	}
 	return nil
-}
-
-// try runs the package's tests with a fault, and before the first one without any.
-func (p *source) try(ctx context.Context, o Options, f fault) error {
-	if _, known := p.listed[f.id]; known {
-		p.count[equivalent]++
-		return nil
-	}
-	if p.limit == 0 {
-		var err error
-		if p.flags, err = flagsFor(ctx, p.ImportPath); err != nil {
-			return err
-		}
-		began := time.Now()
-		if v, output, err := test(ctx, p, fault{}, 10*time.Minute); err != nil || v != lived {
-			return fmt.Errorf("its tests fail without a fault: %w\n%s", err, output)
-		}
-		// A fault that makes the tests take this much longer is noticed.
-		p.limit = 30*time.Second + 5*time.Since(began)
-		fmt.Fprintf(o.Progress, "%s: %d of %d faults, %s for each run of its tests\n", p.ImportPath, len(p.faults), p.all, time.Since(began).Round(time.Second/10))
-	}
-	v, _, err := test(ctx, p, f, p.limit)
-	if err != nil {
-		return err
-	}
-	p.count[v]++
-	if v == lived {
-		fmt.Fprintf(o.Out, "LIVED %s:%d: %s\n", f.path, f.line, f.id)
-	}
-	if n := p.tried() + p.count[broken]; n%20 == 0 {
-		fmt.Fprintf(o.Progress, "%s: %d tried\n", p.ImportPath, n)
-	}
-	return nil
-}
-
-// flagsFor returns flags with which the tests of a package write nothing into its folder: package rapid keeps the inputs of failures there, and would try them in every
-// later run, with whatever else is wrong then.
-func flagsFor(ctx context.Context, name string) ([]string, error) {
-	imports, err := exec.CommandContext(ctx, "go", "list", "-deps", "-test", name).Output()
-	if err != nil {
-		return nil, fmt.Errorf("list what its tests import: %w", err)
-	}
-	if slices.Contains(strings.Fields(string(imports)), "pgregory.net/rapid") {
-		return []string{"-rapid.nofailfile"}, nil
-	}
-	return nil, nil
-}
-
-// outcome is what became of a fault.
-type outcome uint8
-
-const (
-	lived      outcome = iota // the tests pass
-	found                     // they fail
-	broken                    // it does not compile
-	equivalent                // it is listed, and was not tried
-	outcomes
-)
-
-// test runs the tests of a package with a fault; the zero fault is none.
-func test(ctx context.Context, p *source, f fault, limit time.Duration) (outcome, string, error) {
-	arguments := []string{"test", "-vet=off", "-count=1", "-failfast", "-timeout", limit.String()}
-	if f.path != "" {
-		folder, err := os.MkdirTemp("", "mutate")
-		if err != nil {
-			return 0, "", err
-		}
-		defer os.RemoveAll(folder)
-		changed, overlay := filepath.Join(folder, "changed.go"), filepath.Join(folder, "overlay.json")
-		replace, err := json.Marshal(map[string]map[string]string{"Replace": {f.path: changed}})
-		if err != nil {
-			return 0, "", err
-		}
-		if err := os.WriteFile(changed, f.code, 0o600); err != nil {
-			return 0, "", err
-		}
-		if err := os.WriteFile(overlay, replace, 0o600); err != nil {
-			return 0, "", err
-		}
-		arguments = append(arguments, "-overlay", overlay)
-	}
-	command := exec.CommandContext(ctx, "go", slices.Concat(arguments, []string{p.ImportPath}, p.flags)...)
-	command.WaitDelay = 10 * time.Second
-	output, err := command.CombinedOutput()
-	switch {
-	case ctx.Err() != nil:
-		return 0, "", ctx.Err()
-	case err == nil:
-		return lived, string(output), nil
-	case strings.Contains(string(output), "[build failed]"):
-		return broken, string(output), nil
-	}
-	return found, string(output), nil
 }
 
 // readEquivalent reads a list of faults: of each its id, " : ", and why nobody could notice it. Lines that begin with # are comments. A package without a list has none.

@@ -18,7 +18,7 @@ func TestRun(t *testing.T) {
 	if err := os.WriteFile(list, []byte("# none\n"+twin+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	options := Options{Packages: []string{"./testdata/small"}, Equivalent: filepath.Dir(list), Progress: io.Discard}
+	options := Options{Packages: []string{"./testdata/small"}, Equivalent: filepath.Dir(list), Patience: time.Minute, Progress: io.Discard}
 	for _, limit := range []time.Duration{time.Hour, time.Nanosecond} {
 		var out strings.Builder
 		options.Out, options.For = &out, limit
@@ -43,6 +43,30 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// TestForms puts all faults into functions of several forms: generic ones, methods, variadic ones, init. Two do not compile, all others are found, one because it never ends.
+func TestForms(t *testing.T) {
+	var out strings.Builder
+	if _, err := run(t.Context(), Options{Packages: []string{"./testdata/forms"}, Patience: time.Second, Out: &out, Progress: io.Discard}); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasSuffix(got, "/forms 30 28 28 0 2 0 100.0 %") {
+		t.Errorf("%s", out.String())
+	}
+}
+
+// TestSteps divides tests by what they took: the fast ones come first.
+func TestSteps(t *testing.T) {
+	output := "=== RUN   TestA\n--- PASS: TestA (2.00s)\n    --- PASS: TestA/part (1.99s)\n--- PASS: TestB (0.20s)\n--- SKIP: TestC (0.00s)\n" +
+		"--- PASS: ExampleD (0.05s)\n--- PASS: FuzzE (0.90s)\n--- PASS: TestF (40.00s)\nPASS\n"
+	var got []string
+	for _, s := range stepsOf(output) {
+		got = append(got, s.only())
+	}
+	if want := "-test.run=^(TestC|ExampleD|TestB)$ -test.run=^(FuzzE)$ -test.run=^(TestA)$ -test.run=^(TestF)$"; strings.Join(got, " ") != want {
+		t.Errorf("%v, want %s", got, want)
+	}
+}
+
 // TestNothingIsWritten asks for the flags of packages whose tests use rapid, and do not.
 func TestNothingIsWritten(t *testing.T) {
 	for name, want := range map[string]string{"../plugins/nodeaffinity": "-rapid.nofailfile", "./testdata/small": ""} {
@@ -55,7 +79,7 @@ func TestNothingIsWritten(t *testing.T) {
 // TestTurns divides the faults of two packages.
 func TestTurns(t *testing.T) {
 	packages := []*source{{ImportPath: "a", faults: make([]fault, 2*portion+1)}, {ImportPath: "b", faults: make([]fault, 2)}}
-	for limited, want := range map[bool]string{false: "a21 b2", true: "a10 b2 a10 a1"} {
+	for limited, want := range map[bool]string{false: "a101 b2", true: "a50 b2 a50 a1"} {
 		var got []string
 		for _, turn := range turns(packages, limited) {
 			got = append(got, fmt.Sprint(turn.of.ImportPath, len(turn.faults)))

@@ -78,7 +78,7 @@ func (f *findings) sync(v state.View, alike plugin.Alike) {
 			f.ranks = resized(f.ranks, s.Slots())
 		}
 		for _, e := range entries {
-			if e.Aspects&(alike.Reads|boundReads) != 0 && int(e.Slot) < len(f.bySlot) {
+			if e.Aspects&(alike.Reads|boundReads) != 0 {
 				f.bySlot[e.Slot] = notTried
 			}
 		}

@@ -228,11 +228,17 @@ func TestSortedPodsAreKept(t *testing.T) {
 	if now := m.podsOn(s.View(), 0); len(now) != 2 || m.pods != 2 {
 		t.Errorf("%d pods on the node, %d in all", len(now), m.pods)
 	}
+	// As many as are kept stay, and one more does not.
+	m.pods = mostSorted - 1
+	plugintest.Set(s, victim("w", "cpu=1m"))
+	if now := m.podsOn(s.View(), 0); len(now) != 3 || m.pods != mostSorted || len(m.sorted) != 1 {
+		t.Errorf("at the most that are kept: %d pods on the node, %d in all, of %d nodes", len(now), m.pods, len(m.sorted))
+	}
 	plugintest.Set(s, build.Node("m"))
 	m.sorted[1] = sortedPods{version: 1 << 60, pods: make([]*model.Pod, 5)}
 	m.pods = mostSorted
 	plugintest.Set(s, victim("z", "cpu=1m"))
-	if now := m.podsOn(s.View(), 0); len(now) != 3 || m.pods != 3 || len(m.sorted) != 1 {
+	if now := m.podsOn(s.View(), 0); len(now) != 4 || m.pods != 4 || len(m.sorted) != 1 {
 		t.Errorf("beyond the most that are kept: %d pods on the node, %d in all, of %d nodes", len(now), m.pods, len(m.sorted))
 	}
 }

@@ -121,31 +121,26 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 	store := v.Storage()
 	var steps []plan.Step
 	var waits, written []model.Ref
-	for _, claims := range []bool{false, true} { // first all volumes, then claims
-		for _, h := range placement.Holds {
-			var write *plan.Write
-			var err error
-			switch held := h.Value.(type) {
-			case heldVolume:
-				if !claims {
-					write, err = writeOfVolume(store.Volume(h.Object.Name), store.Claim(held.claim))
-					waits = append(waits, h.Object)
-				}
-			case heldClaim:
-				if claims {
-					waits = append(waits, h.Object)
-					if held.volume == "" && !slices.Contains(written, h.Object) {
-						written = append(written, h.Object)
-						write, err = writeOfClaim(store.Claim(h.Object.ClaimKey()), held.node)
-					}
-				}
+	for _, h := range placement.Holds { // Reserve has put volumes before claims that are to be provisioned
+		var write *plan.Write
+		var err error
+		switch held := h.Value.(type) {
+		case heldVolume:
+			write, err = writeOfVolume(store.Volume(h.Object.Name), store.Claim(held.claim))
+		case heldClaim:
+			if held.volume == "" && !slices.Contains(written, h.Object) {
+				written = append(written, h.Object)
+				write, err = writeOfClaim(store.Claim(h.Object.ClaimKey()), held.node)
 			}
-			if err != nil {
-				return nil, err
-			}
-			if write != nil {
-				steps = append(steps, plan.Step{Write: write})
-			}
+		default:
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		waits = append(waits, h.Object)
+		if write != nil {
+			steps = append(steps, plan.Step{Write: write})
 		}
 	}
 	if len(steps) == 0 {

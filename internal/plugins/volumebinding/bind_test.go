@@ -242,6 +242,8 @@ func TestAssumed(t *testing.T) {
 		{"V18, the claim of a promise is another", one, []step{assumed("c", "n1"), seeing(pvc("c", "class=np storage=1Gi version=8 uid=other"))}, "c", "conflict conflict", "rejected"},
 		{"V18, a volume that was meant for it is another's", having(one[0], one[1], pv("v", "class=np storage=10Gi version=3 claim=default/c")),
 			[]step{assumed("c", "n1"), seeing(pvc("c", "class=np storage=1Gi version=8 uid=other"))}, "c", "conflict conflict", "rejected"},
+		{"V18, a newer volume is larger than another", one, []step{assumed("c", "n1"), seeing(pv("v", "class=np storage=10Gi version=4"), pv("w", "class=np storage=2Gi"))}, "c", "fits fits", "c=w"},
+		{"V18, the volume is gone", one, []step{assumed("c", "n1"), func(w *world, _ *testing.T) { w.remove(model.PersistentVolumeKind, "", "v") }}, "c", "conflict conflict", "rejected"},
 		{"V18, taken back", one, []step{func(w *world, t *testing.T) { w.Unassume(*w.assume(t, pod(naming("c")), "n1")) }}, "d", "fits fits", "d=v"},
 		{"V18, a claim is deleted", one, []step{assumed("c", "n1"), func(w *world, _ *testing.T) { w.remove(model.PersistentVolumeClaimKind, "default", "c") }},
 			"d", "conflict conflict", "rejected"},
@@ -264,6 +266,46 @@ func TestAssumed(t *testing.T) {
 		if err := w.Audit(); err != nil {
 			t.Errorf("%s: %v", row.name, err)
 		}
+	}
+}
+
+// TestRefused reserves what cannot be: nothing is held, and the error says why.
+func TestRefused(t *testing.T) {
+	w := newWorld(t, timeout(60), pvc("c", "class=np storage=1Gi"), pvc("d", "class=np storage=1Gi"), pv("v", "class=np storage=1Gi", on("n1")))
+	for _, row := range []struct{ claims, node, want string }{
+		{"c", "n2", "the pod's claims cannot be bound on node n2 any more"},
+		{"c d", "n1", "the pod's claims cannot be bound on node n1 any more"},
+		{"c x", "n1", `persistentvolumeclaim "x" not found`},
+	} {
+		if placement, err := w.reserve(pod(naming(row.claims)), row.node); placement != nil || err == nil || err.Error() != row.want {
+			t.Errorf("%s on %s: %v, %v, want %s", row.claims, row.node, placement, err, row.want)
+		}
+	}
+	for what, p := range map[string]*model.Pod{"no volumes": pod(), "a volume without a claim": pod(build.Disks("pd=disk"))} {
+		placement, err := w.reserve(p, "n1")
+		if err != nil || len(placement.Holds) > 0 {
+			t.Fatalf("%s: %+v, %v", what, placement, err)
+		}
+		if steps, err := w.plugin.PreBind(w.View(), placement); len(steps) > 0 || err != nil {
+			t.Errorf("%s: %d steps, %v", what, len(steps), err)
+		}
+	}
+	unreserved := &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod(naming("c"))}, NodeName: "n1"}
+	const want = "no volumes are reserved for the pod's claims: VolumeBinding must be enabled at Reserve"
+	if _, err := w.plugin.PreBind(w.View(), unreserved); err == nil || err.Error() != want {
+		t.Errorf("unreserved: %v, want %s", err, want)
+	}
+	// In a draft the store does not know of the promise.
+	placement, err := w.reserve(pod(naming("c")), "n1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot, _ := w.Slot("n1")
+	draft := w.View().Draft()
+	draft.Add(placement.Pod, slot, placement.Holds...)
+	holds, err := w.plugin.Reserve(draft.View(), pod(build.Named("q"), naming("d")), slot)
+	if len(holds) > 0 || err == nil || err.Error() != `persistentvolume "v" is promised to another claim` {
+		t.Errorf("in a draft: %+v, %v", holds, err)
 	}
 }
 

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// step is a part of a package's tests that run in one process.
+type step struct {
+	names []string
+	took  time.Duration // the process, without a fault
+	limit time.Duration // the process, with a fault: one that makes it take longer is found
+}
+
+// quick is how long the tests of the first step take together, each later step takes up to ten times as long: most faults are found by the first one.
+const quick = 300 * time.Millisecond
+
+// ran finds tests, examples and seeds of fuzz targets, and how many seconds they took.
+var ran = regexp.MustCompile(`(?m)^--- (?:PASS|SKIP): (\w+) \(([0-9.]+)s\)$`)
+
+// stepsOf returns steps of tests, the fast ones first, by what the tests said when they ran.
+func stepsOf(output string) (steps []step) {
+	type timed struct {
+		name string
+		took time.Duration
+	}
+	var tests []timed
+	for _, found := range ran.FindAllStringSubmatch(output, -1) {
+		seconds, _ := strconv.ParseFloat(found[2], 64)
+		tests = append(tests, timed{found[1], time.Duration(seconds * float64(time.Second))})
+	}
+	slices.SortStableFunc(tests, func(a, b timed) int { return cmp.Compare(a.took, b.took) })
+	limit, sum := quick, time.Duration(0)
+	for i, t := range tests {
+		sum += t.took
+		if i == 0 || sum > limit {
+			for sum > limit {
+				limit *= 10
+			}
+			steps = append(steps, step{})
+		}
+		last := &steps[len(steps)-1]
+		last.names = append(last.names, t.name)
+	}
+	return steps
+}
+
+// measure divides the tests of a binary into steps, and runs each without a fault.
+func (p *source) measure(ctx context.Context, binary string, patience time.Duration) ([]step, error) {
+	began := time.Now()
+	passed, output, err := p.run(ctx, binary, 0, 10*time.Minute, "-test.v")
+	if err != nil {
+		return nil, err
+	}
+	if !passed {
+		return nil, fmt.Errorf("its tests fail without a fault:\n%s", output)
+	}
+	steps := stepsOf(output)
+	for i, s := range steps {
+		if len(steps) > 1 {
+			began = time.Now()
+			if passed, output, err = p.run(ctx, binary, 0, 10*time.Minute, s.only()); err != nil {
+				return nil, err
+			}
+			if !passed {
+				return nil, fmt.Errorf("some of its tests, without others, fail without a fault:\n%s", output)
+			}
+		}
+		steps[i].took = time.Since(began)
+		steps[i].limit = 5*steps[i].took + patience
+	}
+	return steps, nil
+}
+
+// only is the flag that selects the tests of a step.
+func (s step) only() string { return "-test.run=^(" + strings.Join(s.names, "|") + ")$" }
+
+// finds says whether the tests of a binary fail with a fault.
+func (p *source) finds(ctx context.Context, binary string, number int) (bool, error) {
+	for _, s := range p.steps {
+		passed, _, err := p.run(ctx, binary, number, s.limit, s.only())
+		if err != nil || !passed {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// run runs tests of a binary in a process of their own, in the package's folder, with a fault or, if its number is 0, without any, until one fails or the time is over.
+// It returns whether all have passed, and what they say.
+func (p *source) run(ctx context.Context, binary string, number int, limit time.Duration, flags ...string) (passed bool, output string, err error) {
+	temporary, err := os.MkdirTemp(filepath.Dir(binary), "temporary")
+	if err != nil {
+		return false, "", err
+	}
+	defer os.RemoveAll(temporary)
+	over, cancel := context.WithTimeout(ctx, limit+10*time.Second)
+	defer cancel()
+	command := exec.CommandContext(over, binary, slices.Concat([]string{"-test.failfast", "-test.timeout=" + limit.String()}, flags, p.flags)...)
+	command.Dir, command.WaitDelay = p.Dir, 10*time.Second
+	command.Env = append(os.Environ(), "TMPDIR="+temporary, fmt.Sprint(variable, "=", number))
+	text, err := command.CombinedOutput()
+	if ctx.Err() != nil {
+		return false, "", ctx.Err()
+	}
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {
+		return false, "", err
+	}
+	return err == nil, string(text), nil
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// outcome is what became of a fault.
+type outcome uint8
+
+const (
+	lived      outcome = iota // the tests pass
+	found                     // they fail
+	broken                    // it does not compile
+	equivalent                // it is listed, and was not tried
+	outcomes
+)
+
+// over says whether the time is over; the zero time never is.
+func over(end time.Time) bool { return !end.IsZero() && time.Now().After(end) }
+
+// try runs the package's tests with each of some faults, until the time is over, and returns how many it has not tried.
+func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Time) (left int, err error) {
+	var common, alone []fault
+	for _, f := range faults {
+		switch _, known := p.listed[f.id]; {
+		case known:
+			p.count[equivalent]++
+		case f.in == nil:
+			alone = append(alone, f)
+		default:
+			common = append(common, f)
+		}
+	}
+	if len(p.TestGoFiles)+len(p.XTestGoFiles) == 0 {
+		fmt.Fprintf(o.Progress, "%s has no tests\n", p.ImportPath)
+		return 0, nil
+	}
+	folder, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(folder)
+	began := time.Now()
+	binary, in, err := p.build(ctx, folder, common)
+	if err != nil {
+		return 0, err
+	}
+	took := time.Since(began)
+	if p.flags, err = flagsFor(ctx, p.ImportPath); err != nil {
+		return 0, err
+	}
+	if p.steps, err = p.measure(ctx, binary, o.Patience); err != nil {
+		return 0, err
+	}
+	fmt.Fprintf(o.Progress, "%s: %d of %d faults, %d of them compiled at once in %s; its tests take", p.ImportPath, len(faults), p.all, len(common), took.Round(time.Second/10))
+	for _, s := range p.steps {
+		fmt.Fprintf(o.Progress, " %s", s.took.Round(time.Second/100))
+	}
+	fmt.Fprintln(o.Progress)
+
+	var mutex sync.Mutex // guards p.count and what is written
+	return inParallel(ctx, end, len(common)+len(alone), func(ctx context.Context, i int) error {
+		var f fault
+		var result outcome
+		var err error
+		if i < len(common) {
+			f = common[i]
+			result, err = p.tryCommon(ctx, binary, in[i], i+1)
+		} else {
+			f = alone[i-len(common)]
+			result, err = p.tryAlone(ctx, f)
+		}
+		if err != nil {
+			return err
+		}
+		mutex.Lock()
+		defer mutex.Unlock()
+		p.count[result]++
+		if result == lived {
+			fmt.Fprintf(o.Out, "LIVED %s:%d: %s\n", f.path, f.line, f.id)
+		}
+		if n := p.tried() + p.count[broken]; n%100 == 0 {
+			fmt.Fprintf(o.Progress, "%s: %d tried\n", p.ImportPath, n)
+		}
+		return nil
+	})
+}
+
+// processes is how many processes run tests at the same time, if there are as many processors.
+const processes = 2
+
+// inParallel does n things, until the time is over or one fails, and returns how many it has not begun.
+func inParallel(ctx context.Context, end time.Time, n int, do func(context.Context, int) error) (left int, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	work := make(chan int)
+	var workers sync.WaitGroup
+	for range min(processes, runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for i := range work {
+				if err := do(ctx, i); err != nil {
+					cancel(err)
+				}
+			}
+		})
+	}
+	next := 0
+	for ; next < n && !over(end) && ctx.Err() == nil; next++ {
+		work <- next
+	}
+	close(work)
+	workers.Wait()
+	return n - next, context.Cause(ctx)
+}
+
+// tryCommon runs the tests with a fault that is in a binary with others.
+func (p *source) tryCommon(ctx context.Context, binary string, in bool, number int) (outcome, error) {
+	if !in {
+		return broken, nil
+	}
+	if finds, err := p.finds(ctx, binary, number); err != nil || finds {
+		return found, err
+	}
+	return lived, nil
+}
+
+// tryAlone compiles the tests with one fault, and runs them.
+func (p *source) tryAlone(ctx context.Context, f fault) (outcome, error) {
+	folder, err := os.MkdirTemp("", "mutate")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(folder)
+	binary, _, err := p.compile(ctx, folder, map[string][]byte{f.path: f.code})
+	if ctx.Err() != nil {
+		return 0, ctx.Err()
+	}
+	return p.tryCommon(ctx, binary, err == nil, 0)
+}
