@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,8 +58,8 @@ func (d *delivered) take() []string {
 
 // podServer is an API server as client-go's informers see it.
 type podServer struct {
-	pods  map[string]*v1.Pod
-	watch *apiwatch.RaceFreeFakeWatcher
+	pods  map[string]*v1.Pod // changed only while the informer waits
+	watch atomic.Pointer[apiwatch.RaceFreeFakeWatcher]
 }
 
 // List returns the pods, by name.
@@ -72,8 +73,9 @@ func (s *podServer) List(metav1.ListOptions) (runtime.Object, error) {
 
 // Watch begins a watch.
 func (s *podServer) Watch(metav1.ListOptions) (apiwatch.Interface, error) {
-	s.watch = apiwatch.NewRaceFreeFake()
-	return s.watch, nil
+	watch := apiwatch.NewRaceFreeFake()
+	s.watch.Store(watch)
+	return watch, nil
 }
 
 // IsWatchListSemanticsUnSupported has informers list.
@@ -142,7 +144,7 @@ func compareInformers(t *testing.T, seed uint64, counts map[string]int) {
 		if broken {
 			return
 		}
-		server.watch.Action(event, pod.DeepCopy())
+		server.watch.Load().Action(event, pod.DeepCopy())
 		if event == apiwatch.Deleted {
 			mine.remove(pod)
 		} else {
@@ -160,10 +162,10 @@ func compareInformers(t *testing.T, seed uint64, counts map[string]int) {
 			for range r.IntN(5) {
 				change(true)
 			}
-			before := server.watch
+			before := server.watch.Load()
 			before.Error(&metav1.Status{Status: metav1.StatusFailure, Code: 410, Reason: metav1.StatusReasonExpired})
 			synctest.Wait()
-			for server.watch == before {
+			for server.watch.Load() == before {
 				time.Sleep(time.Second) // in the bubble's time: the informer waits before it lists again
 				synctest.Wait()
 			}
