@@ -281,7 +281,7 @@ func TestWhatIsImpossibleIsSaid(t *testing.T) {
 // TestStopWaits stops a watch: its informers have ended then, and what was held back of the log is written. Informers that others use too go on.
 func TestStopWaits(t *testing.T) {
 	for _, shared := range []bool{false, true} {
-		server := &otherServer{asked: map[string]int{}}
+		server := &otherServer{ghosts: make(chan struct{})}
 		listening := httptest.NewServer(server)
 		t.Cleanup(listening.Close)
 		client := connect(t, ClientConfig{Master: listening.URL, ContentType: "application/json"})
