@@ -142,7 +142,7 @@ func TestFailedStartQuotesTheLog(t *testing.T) {
 	dir := t.TempDir()
 	cmd := command("--nodes=0", "--feature-gates=NoSuchGate=true", "--data-dir="+dir)
 	cmd.Stderr = &stderr
-	cmd.Run()
+	_ = cmd.Run()
 	if code := cmd.ProcessState.ExitCode(); code != exitFailed {
 		t.Errorf("exit code %d, want %d", code, exitFailed)
 	}
@@ -209,18 +209,18 @@ func start(t *testing.T, args ...string) *process {
 	}
 	write.Close()
 	go func() {
-		p.cmd.Wait()
+		_ = p.cmd.Wait()
 		close(p.exited)
 	}()
 	t.Cleanup(func() {
-		p.cmd.Process.Signal(syscall.SIGTERM)
+		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		<-p.exited
 		if t.Failed() {
 			t.Logf("standard error of devcluster:\n%s", p.stderr)
 		}
 	})
 
-	read.SetReadDeadline(time.Now().Add(patience))
+	_ = read.SetReadDeadline(time.Now().Add(patience))
 	decoder := json.NewDecoder(read)
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&p.report); err != nil {

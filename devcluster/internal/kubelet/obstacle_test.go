@@ -117,14 +117,14 @@ func testStorehouse(t *testing.T) storehouse {
 	claims, volumes, devices := cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil), cache.NewIndexer(cache.MetaNamespaceKeyFunc, nil)
 	for _, claim := range objects.Claims {
 		claim.Namespace = "default"
-		claims.Add(claim)
+		_ = claims.Add(claim)
 	}
 	for _, volume := range objects.Volumes {
-		volumes.Add(volume)
+		_ = volumes.Add(volume)
 	}
 	for _, claim := range objects.Devices {
 		claim.Namespace = "default"
-		devices.Add(claim)
+		_ = devices.Add(claim)
 	}
 	return storehouse{
 		claims:  corelisters.NewPersistentVolumeClaimLister(claims),
