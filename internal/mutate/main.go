@@ -1,11 +1,13 @@
 // Command mutate measures how much the tests of a package notice.
 //
-// It takes packages; it puts one small fault after another into their code, by `go test -overlay`, so that no file is changed, runs the package's own tests
-// with each, and prints the faults with which they pass. It owns nothing but temporary files and two processes at a time.
+// It takes packages; it puts small faults into their code, one at a time, runs the package's own tests with each, and prints
+// the faults with which they pass. No file is changed: the compiler reads the changed code through its -overlay. It owns nothing
+// but temporary files and two processes at a time.
 //
-// The faults of a package are compiled into one binary of its tests, where an environment variable switches them on one at a time. Faults outside of functions, as in constants
-// and tables, and those in main and init, cannot be: each has a binary of its own, which takes seconds to compile instead of nothing. Each fault has a process of its own, with a limit of time
-// and of memory. Fast tests run first, see step.
+// The faults of a package are compiled into one binary of its tests, where an environment variable switches them on one at a
+// time. Faults outside of functions, as in constants and tables, and those in main and init, cannot be: each has a binary of
+// its own, which takes seconds to compile instead of nothing. Each fault has a process of its own, with a limit of time and of
+// memory. Fast tests run first, see step.
 //
 // Faults that change nothing that anybody could observe are listed, with the reason, in equivalent/, a file for each package. It exits with status 1 if the tests of a package
 // found less than 90 % of its faults, or so few of a sample that it is no accident.
