@@ -392,7 +392,7 @@ func (k *kubelets) podIPs(pod *v1.Pod, node *v1.Node, hosts []v1.HostIP) ([]v1.P
 	if pod.Spec.HostNetwork {
 		var ips []v1.PodIP
 		for _, host := range hosts {
-			ips = append(ips, v1.PodIP{IP: host.IP})
+			ips = append(ips, v1.PodIP(host))
 		}
 		return ips, nil
 	}

@@ -74,6 +74,7 @@ func (s storehouse) mount(pod *v1.Pod, volume *v1.Volume, node *v1.Node) error {
 	}
 	pv, err := s.boundVolume(pod, volume, name)
 	if err != nil {
+		//nolint:staticcheck // ST1005: the text is the real kubelet's
 		return fmt.Errorf("Unable to attach or mount volumes: unmounted volumes=[%[1]s], unattached volumes=[], failed to process volumes=[%[1]s]: error processing PVC %s/%s: %w",
 			volume.Name, pod.Namespace, name, err)
 	}
