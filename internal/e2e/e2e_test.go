@@ -73,6 +73,7 @@ type world struct {
 	ctx       context.Context
 	client    *kubernetes.Clientset
 	namespace string
+	scheduler string // the address at which it serves
 }
 
 func newWorld(t *testing.T, namespace string) *world {
@@ -80,7 +81,7 @@ func newWorld(t *testing.T, namespace string) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)
 	client, err := cluster.Client()
-	w := &world{t, ctx, client, namespace}
+	w := &world{T: t, ctx: ctx, client: client, namespace: namespace}
 	w.must(err)
 	_, err = client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	w.must(err)

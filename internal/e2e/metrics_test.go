@@ -59,7 +59,7 @@ func TestMetrics(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	w.must(os.WriteFile(file, fmt.Appendf(nil, `{"apiVersion": "kubescheduler.config.k8s.io/v1", "kind": "KubeSchedulerConfiguration",
 		"leaderElection": {"leaderElect": false}, "clientConnection": {"kubeconfig": %q}, "profiles": [{"schedulerName": "measured"}]}`, cluster.SchedulerKubeconfig), 0o600))
-	w.kubeScheduler(&transcript{}, "--config", file,
+	w.kubeScheduler(&transcript{}, "--config", file, w.securePort(),
 		"--authentication-kubeconfig", cluster.SchedulerKubeconfig, "--authorization-kubeconfig", cluster.SchedulerKubeconfig)
 	w.deployment("small", 50, func(spec *v1.PodSpec) { spec.SchedulerName = "measured" })
 	w.deployment("large", 3, func(spec *v1.PodSpec) {

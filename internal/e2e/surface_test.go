@@ -28,8 +28,7 @@ import (
 // The paths in the manifest of a static kube-scheduler pod.
 const (
 	schedulerConf = "/etc/kubernetes/scheduler.conf"
-	address       = "127.0.0.1:10259"
-	endpoint      = "https://" + address
+	usualAddress  = "127.0.0.1:10259"
 )
 
 // transcript keeps the whole log of a process.
@@ -79,11 +78,6 @@ func (w *world) kubeScheduler(log *transcript, args ...string) *rig.Process {
 // of the manifest's probes must be free.
 func (w *world) staticPod() (args []string, probes []string) {
 	w.Helper()
-	listener, err := net.Listen("tcp", address)
-	if err != nil {
-		w.Fatalf("the static pod of kube-scheduler serves on %s, which must be free for this test; does another scheduler run on this machine? %v", address, err)
-	}
-	w.must(listener.Close())
 	text, err := os.ReadFile("testdata/kube-scheduler.yaml")
 	w.must(err)
 	var pod v1.Pod
@@ -98,10 +92,32 @@ func (w *world) staticPod() (args []string, probes []string) {
 	return args, probes
 }
 
+// awaitUsualAddress waits until the address is free at which the static pod serves: other tests may run schedulers beside this one.
+func (w *world) awaitUsualAddress() {
+	w.Helper()
+	w.scheduler = usualAddress
+	w.await(usualAddress+" is free; does another scheduler run on this machine?", func() bool {
+		listener, err := net.Listen("tcp", usualAddress)
+		return err == nil && listener.Close() == nil
+	})
+}
+
+// securePort returns the flag with which the scheduler of the test serves on a free port.
+func (w *world) securePort() string {
+	w.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	w.must(err)
+	w.must(listener.Close())
+	w.scheduler = listener.Addr().String()
+	_, port, err := net.SplitHostPort(w.scheduler)
+	w.must(err)
+	return "--secure-port=" + port
+}
+
 // ask sends a request as a client that does not check the certificate.
 func (w *world) ask(client *http.Client, method, path, token string) (status int, body string) {
 	w.Helper()
-	request, err := http.NewRequestWithContext(w.ctx, method, endpoint+path, nil)
+	request, err := http.NewRequestWithContext(w.ctx, method, "https://"+w.scheduler+path, nil)
 	w.must(err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
@@ -156,6 +172,7 @@ func TestStaticPodOfKubeScheduler(t *testing.T) {
 	w := newWorld(t, "static")
 	args, probes := w.staticPod()
 	log := &transcript{}
+	w.awaitUsualAddress()
 	p := w.kubeScheduler(log, args...)
 	anonymous := w.clientOf("")
 	for _, probe := range probes {
@@ -275,7 +292,7 @@ func TestStandby(t *testing.T) {
 		return holder != ""
 	})
 	args, _ := w.staticPod()
-	standby := w.kubeScheduler(&transcript{}, args...)
+	standby := w.kubeScheduler(&transcript{}, append(args, w.securePort())...)
 	admin := w.clientOf(cluster.Kubeconfig)
 	w.await("the other is ready", func() bool {
 		status, _ := w.ask(admin, http.MethodGet, "/readyz", "")

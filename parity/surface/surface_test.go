@@ -120,7 +120,7 @@ func TestDefaultConfiguration(t *testing.T) {
  podMaxBackoffSeconds: 20, parallelism: 3, leaderElection: {leaderElect: false}, extenders: [{urlPrefix: "http://127.0.0.1:1/x", filterVerb: filter, ignorable: true}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			args := []string{"--master=http://127.0.0.1:1"}
+			args := []string{"--master=http://127.0.0.1:1", fmt.Sprintf("--secure-port=%d", freePort(t))}
 			if name != "defaults" {
 				file := filepath.Join(t.TempDir(), "config.yaml")
 				text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n" + fields(text)

@@ -65,7 +65,7 @@ func Case(tc cases.Case) (Result, error) {
 	defer theirs.Close()
 	scheduler, err := config.Parse("configuration", tc.Config)
 	if err != nil {
-		return Result{}, fmt.Errorf("Berth's reading of the configuration: %w", err)
+		return Result{}, fmt.Errorf("reading of the configuration by Berth: %w", err)
 	}
 	ours, err := newSnapshot(scheduler, tc.Clone())
 	if err != nil {

@@ -48,7 +48,7 @@ func newHosted(text []byte) (*hosted, error) {
 	}
 	read, err := config.Read(config.Request{File: file, Outside: known, AskExtenders: true})
 	if err != nil {
-		return nil, fmt.Errorf("Berth's reading of the configuration: %w", err)
+		return nil, fmt.Errorf("reading of the configuration by Berth: %w", err)
 	}
 	if h.scheduler, err = read.Build(context.Background(), h); err != nil {
 		return nil, errors.Join(fmt.Errorf("build Berth's plugins: %w", err), h.close())

@@ -49,7 +49,7 @@ func Run(script Script, seed uint64, told func(decisions, created, pods int)) (R
 	play := script.draw(seed)
 	scheduler, err := config.Parse("configuration", play.config)
 	if err != nil {
-		return Result{}, fmt.Errorf("Berth's reading of the configuration: %w", err)
+		return Result{}, fmt.Errorf("reading of the configuration by Berth: %w", err)
 	}
 	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: play.faults})
 	if err != nil {
