@@ -25,11 +25,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// The paths in the manifest of a static kube-scheduler pod.
-const (
-	schedulerConf = "/etc/kubernetes/scheduler.conf"
-	usualAddress  = "127.0.0.1:10259"
-)
+// schedulerConf is the path of the kubeconfig in the manifest of a static kube-scheduler pod.
+const schedulerConf = "/etc/kubernetes/scheduler.conf"
 
 // transcript keeps the whole log of a process.
 type transcript struct {
@@ -90,16 +87,6 @@ func (w *world) staticPod() (args []string, probes []string) {
 		probes = append(probes, probe.HTTPGet.Path)
 	}
 	return args, probes
-}
-
-// awaitUsualAddress waits until the address is free at which the static pod serves: other tests may run schedulers beside this one.
-func (w *world) awaitUsualAddress() {
-	w.Helper()
-	w.scheduler = usualAddress
-	w.await(usualAddress+" is free; does another scheduler run on this machine?", func() bool {
-		listener, err := net.Listen("tcp", usualAddress)
-		return err == nil && listener.Close() == nil
-	})
 }
 
 // securePort returns the flag with which the scheduler of the test serves on a free port.
@@ -166,14 +153,13 @@ func (w *world) token(name, role string) string {
 	return answer.Status.Token
 }
 
-// TestStaticPodOfKubeScheduler runs the command line of kubeadm's manifest with nothing replaced but the executable, as the user
+// TestStaticPodOfKubeScheduler runs the command line of kubeadm's manifest with nothing replaced but the executable and the port, which may be taken, as the user
 // system:kube-scheduler with the roles that Kubernetes gives it.
 func TestStaticPodOfKubeScheduler(t *testing.T) {
 	w := newWorld(t, "static")
 	args, probes := w.staticPod()
 	log := &transcript{}
-	w.awaitUsualAddress()
-	p := w.kubeScheduler(log, args...)
+	p := w.kubeScheduler(log, append(args, w.securePort())...)
 	anonymous := w.clientOf("")
 	for _, probe := range probes {
 		w.await("probe "+probe+" passes", func() bool {
