@@ -81,7 +81,7 @@ func TestColumnOfFew(t *testing.T) {
 	c.sparse = func(*state.State) ([]int32, int32, bool) { return nil, 3, false }
 	c.expect(t, "not known", c.sync(s), 4, 7, 0, 1, 0, 7)
 
-	like := &column[int32]{ask: c.ask}
+	like := &column[int32]{ask: c.ask, reads: c.reads}
 	plugintest.Set(s, digit(2, 9), digit(0, 0))
 	like.expect(t, "like another but for some", like.copyBut(s, []int32{0, 1, 2}, c), 2, 0, 0, 9, 0, 7)
 	like.expect(t, "up to date", like.sync(s), 0, 0, 0, 9, 0, 7)
@@ -130,7 +130,7 @@ func TestColumnsMakeRoom(t *testing.T) {
 		limit, since int
 		left         string
 	}{
-		{17, 99, "0123456789abcdef"}, {16, 99, "3456789abcdef"}, {15, 99, "23456789abcdef"}, {16, 1, "123456789abcdef"}, {1, 99, "123456789abcdef"}, {0, 99, "123456789abcdef"},
+		{17, 99, "0123456789abcdef"}, {16, 99, "3456789abcdef"}, {15, 99, "23456789abcdef"}, {16, 1, "123456789abcdef"}, {16, 2, "23456789abcdef"}, {1, 99, "123456789abcdef"}, {0, 99, "123456789abcdef"},
 	} {
 		c := newColumns(row.limit*size + 1)
 		for i := range 16 {
