@@ -419,3 +419,29 @@ func TestTiesAndNominatedNodes(t *testing.T) {
 		t.Errorf("two pods have %d different ties on three nodes", len(ties))
 	}
 }
+
+// TestExtendersForgetTheNominatedNode: what an extender said of the node that the pod is nominated to, before it is asked about all, counts no longer.
+func TestExtendersForgetTheNominatedNode(t *testing.T) {
+	o := &refusesEach{}
+	x := newSmall(t, &plugin.Profile{Extenders: []plugin.Extender{o}}, "a", "b")
+	if got := decided(x.decide(x.pod(build.NominatedNodeName("b")))); got != "no: 1 a in call 2, 1 b in call 2 by [Extender]" {
+		t.Error(got)
+	}
+}
+
+// refusesEach is an extender that refuses each node for a reason of its own.
+type refusesEach struct {
+	plugin.Extender
+	calls int
+}
+
+func (*refusesEach) IsInterested(*v1.Pod) bool { return true }
+func (*refusesEach) Filters() bool             { return true }
+func (o *refusesEach) Filter(_ *v1.Pod, nodes []*v1.Node) (plugin.ExtenderVerdicts, error) {
+	o.calls++
+	failed := map[string]string{}
+	for _, n := range nodes {
+		failed[n.Name] = fmt.Sprint(n.Name, " in call ", o.calls)
+	}
+	return plugin.ExtenderVerdicts{Failed: failed}, nil
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/reason"
@@ -142,6 +143,74 @@ func TestCompiledAreUsed(t *testing.T) {
 			if s.used != x.columns.clock {
 				t.Errorf("scores were last used at %d, not at %d", s.used, x.columns.clock)
 			}
+		}
+	}
+}
+
+// TestVersionsOfRejections: what a remembered rejection with rules about counts depends on besides nodes: the versions of its tallies, and those that the state has for
+// terms and namespaces. Without such rules the latter do not matter.
+func TestVersionsOfRejections(t *testing.T) {
+	full := plugin.CountRule{Domains: []int32{0, 0}, Counts: []int32{5}, Max: 1, Code: 1}
+	for name, test := range map[string]struct {
+		filter  plugin.Filter
+		decides bool // anew after a change of a namespace
+	}{
+		"a rule":         {&counted{name: "C", rule: full}, true},
+		"without a rule": {&rule{name: "F", codes: map[string]reason.Code{"a": 1, "b": 1}}, false},
+	} {
+		x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{test.filter}}, "a", "b")
+		expect := func(what string, recalled int64) {
+			t.Helper()
+			before := x.Counters().Recalled
+			if d := x.decide(x.pod()); d.Outcome != plan.Unschedulable || x.Counters().Recalled-before != recalled {
+				t.Errorf("%s, %s: %s, %d recalled, want %d", name, what, decided(d), x.Counters().Recalled-before, recalled)
+			}
+		}
+		labels := 0
+		relabel := func() {
+			labels++
+			plugintest.Set(x.s, build.Namespace("default", fmt.Sprint("v=", labels)))
+		}
+		cpus := 0
+		node := func() {
+			cpus++
+			plugintest.Set(x.s, build.Node("a", build.Allocatable(fmt.Sprint("cpu=", cpus))))
+		}
+		expect("first", 0)
+		expect("again", 1)
+		node()
+		expect("after a change of a node", 0) // the first has no column
+		relabel()
+		node()
+		expect("of which it has a column", map[bool]int64{true: 0, false: 1}[test.decides])
+		relabel()
+		node()
+		expect("with another namespace and node", map[bool]int64{true: 0, false: 1}[test.decides])
+		relabel()
+		expect("with another namespace", map[bool]int64{true: 0, false: 1}[test.decides])
+		expect("and again", 1)
+		if c, ok := test.filter.(*counted); ok {
+			node()
+			expect("with a node", 1)
+			c.version++
+			node()
+			expect("with other counts", 0)
+		}
+	}
+}
+
+// TestMostFilters: rejections are remembered of profiles with as many filters as a shape has room for, and no more.
+func TestMostFilters(t *testing.T) {
+	for filters, want := range map[int]int64{mostFilters - 1: 1, mostFilters: 1, mostFilters + 1: 0} {
+		p := &plugin.Profile{}
+		for i := range filters {
+			p.Filters = append(p.Filters, &rule{name: fmt.Sprint("F", i)})
+		}
+		p.Filters[filters-1].(*rule).codes = map[string]reason.Code{"a": 1}
+		x := newSmall(t, p, "a")
+		x.decide(x.pod())
+		if d := x.decide(x.pod()); d.Outcome != plan.Unschedulable || x.Counters().Recalled != want {
+			t.Errorf("%d filters: %s, %d recalled, want %d", filters, decided(d), x.Counters().Recalled, want)
 		}
 	}
 }

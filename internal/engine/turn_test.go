@@ -336,3 +336,32 @@ func TestAskedOneByOne(t *testing.T) {
 		}
 	})
 }
+
+// TestDecisionsAllocateNothing: a decision about a pod whose needs have columns uses the memory of those before it, whatever plugins the profile has.
+func TestDecisionsAllocateNothing(t *testing.T) {
+	quiet := func(name string) *silentRule { return &silentRule{rule{name: name, reads: model.Labels}} }
+	inTurn := &inState{rule: rule{name: "A"}, need: quiet("A")}
+	for name, p := range map[string]*plugin.Profile{
+		"a filter":         {Filters: []plugin.Filter{quiet("F")}},
+		"a StateFilter":    {Filters: []plugin.Filter{quiet("F"), inTurn}},
+		"a CountFilter":    {Filters: []plugin.Filter{quiet("F"), &counted{name: "C", rule: plugin.CountRule{Domains: make([]int32, 9), Max: 9}}}},
+		"a score":          {Scores: []plugin.Weighted{{Score: &rating{name: "S", how: model.Largest, raw: map[string]int32{"a": 3}}, Weight: 1}}},
+		"a score of a set": {Scores: []plugin.Weighted{{Score: &setRating{together: together{name: "S"}}, Weight: 1}}},
+	} {
+		x := newSmall(t, p, "a", "b", "c", "d", "e")
+		work := plan.WorkFor(x.pod())
+		for range 600 { // until the memory of placements has grown
+			x.Decide(x.s.View(), work)
+		}
+		if n := testing.AllocsPerRun(50, func() { x.Decide(x.s.View(), work) }); n >= 1 {
+			t.Errorf("%s: a decision allocates %v times", name, n)
+		}
+	}
+}
+
+// silentRule is a rule that notes nothing.
+type silentRule struct{ rule }
+
+func (r *silentRule) FilterNeed(*model.Pod) plugin.FilterNeed { return r }
+func (r *silentRule) Compile() plugin.Verdicts                { return r }
+func (r *silentRule) Filter(state.Node) reason.Code           { return reason.None }

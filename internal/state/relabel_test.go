@@ -196,3 +196,22 @@ func TestMovedSlotIsInTheJournal(t *testing.T) {
 		t.Errorf("%s with %d of cpu by %d pods", s.Node(0).Name(), cpu, pods)
 	}
 }
+
+// TestMovedNodeKeepsItsDomains: a node that moves enters its domains before it leaves them, so that these stay what they are, and nobody who follows a tally has to
+// look again, also where the node is the only one of its domain.
+func TestMovedNodeKeepsItsDomains(t *testing.T) {
+	s := New()
+	named := func(name string) model.Change {
+		return model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node(name, build.NodeLabels("host="+name)))}
+	}
+	pod := build.Pod(build.Named("p"), build.InNamespace("ns"), build.NodeName("stays"), build.Labels("app=web"))
+	s.Apply([]model.Change{named("gone"), named("stays"), named("other"), {Kind: model.PodSet, Pod: model.NewPod(pod)}})
+	tally := s.Tally(setOfTerms(t, "web", v1.PodAffinityTerm{LabelSelector: build.Selector("app=web")}), TopologyKey{Label: "host"}, NodeSet{})
+	s.Apply([]model.Change{nodeGone("gone")})
+	domain, total := tally.Domains()[1], tally.Total()
+	s.free = s.free[:0]
+	s.moveSlot(1, 0)
+	if got := tally.Domains()[0]; got != domain || tally.Domains()[1] != noDomain || tally.Total() != total || tally.counts.of(domain) != 1 {
+		t.Errorf("domain %d became %d, the total %d became %d", domain, got, total, tally.Total())
+	}
+}
