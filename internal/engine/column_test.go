@@ -68,6 +68,13 @@ func TestColumnFollows(t *testing.T) {
 	c.expect(t, "much has changed that is not read", c.sync(s), 0, 1, 1, 1, 1, 8, 6, 9)
 }
 
+// TestColumnOfOneSlot: a column of one slot is up to date once it is filled, as any other.
+func TestColumnOfOneSlot(t *testing.T) {
+	s, c := digits(4)
+	c.expect(t, "filled", c.sync(s), 1, 4)
+	c.expect(t, "again", c.sync(s), 0, 4)
+}
+
 func TestColumnOfFew(t *testing.T) {
 	s, c := digits(7, 7, 1, 0, 7)
 	s.Apply([]model.Change{{Kind: model.NodeGone, Name: "n1"}})
@@ -81,7 +88,7 @@ func TestColumnOfFew(t *testing.T) {
 	c.sparse = func(*state.State) ([]int32, int32, bool) { return nil, 3, false }
 	c.expect(t, "not known", c.sync(s), 4, 7, 0, 1, 0, 7)
 
-	like := &column[int32]{ask: c.ask}
+	like := &column[int32]{ask: c.ask, reads: c.reads}
 	plugintest.Set(s, digit(2, 9), digit(0, 0))
 	like.expect(t, "like another but for some", like.copyBut(s, []int32{0, 1, 2}, c), 2, 0, 0, 9, 0, 7)
 	like.expect(t, "up to date", like.sync(s), 0, 0, 0, 9, 0, 7)
@@ -130,7 +137,7 @@ func TestColumnsMakeRoom(t *testing.T) {
 		limit, since int
 		left         string
 	}{
-		{17, 99, "0123456789abcdef"}, {16, 99, "3456789abcdef"}, {15, 99, "23456789abcdef"}, {16, 1, "123456789abcdef"}, {1, 99, "123456789abcdef"}, {0, 99, "123456789abcdef"},
+		{17, 99, "0123456789abcdef"}, {16, 99, "3456789abcdef"}, {15, 99, "23456789abcdef"}, {16, 1, "123456789abcdef"}, {16, 2, "23456789abcdef"}, {1, 99, "123456789abcdef"}, {0, 99, "123456789abcdef"},
 	} {
 		c := newColumns(row.limit*size + 1)
 		for i := range 16 {
@@ -195,27 +202,31 @@ func TestIdleColumnsGo(t *testing.T) {
 // TestCompiledNeedsMakeRoom: the older half goes when there are too many, sets and counts alike.
 func TestCompiledNeedsMakeRoom(t *testing.T) {
 	c := newColumns(1)
-	fill := func(n int) {
+	fill := func(n, first int) {
 		clear(c.counting)
 		clear(c.sets)
 		for i := range n {
-			if i%2 == 0 {
+			if i%2 == first {
 				c.counting[key(i)] = &counting{used: uint64(i)}
 			} else {
 				c.sets[key(i)] = &set{used: uint64(i)}
 			}
 		}
 	}
-	fill(compiledKept - 1)
+	fill(compiledKept-1, 0)
 	if c.makeRoomForCompiled(); len(c.counting)+len(c.sets) != compiledKept-1 {
 		t.Error("there was room")
 	}
-	fill(compiledKept)
+	fill(compiledKept, 0)
 	c.makeRoomForCompiled()
 	if len(c.counting) != compiledKept/4-1 || len(c.sets) != compiledKept/4 {
 		t.Errorf("%d and %d are left", len(c.counting), len(c.sets))
 	}
 	if c.counting[key(compiledKept/2)] != nil || c.sets[key(compiledKept/2+1)] == nil || c.counting[key(compiledKept-2)] == nil {
 		t.Error("it is not the older half that went")
+	}
+	fill(compiledKept, 1)
+	if c.makeRoomForCompiled(); len(c.counting) != compiledKept/4 || len(c.sets) != compiledKept/4-1 || c.sets[key(compiledKept/2)] != nil {
+		t.Errorf("%d and %d are left, with a set in the middle", len(c.counting), len(c.sets))
 	}
 }

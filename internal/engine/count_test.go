@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"unsafe"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // TestObjectionsAreCounted counts more different objections than a walk finds fast, and than a column by slot can hold.
@@ -278,6 +280,32 @@ func TestKeepWithin(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestKeepWithinDifferences: what a view counts besides is added, also where it is in one domain alone.
+func TestKeepWithinDifferences(t *testing.T) {
+	for _, row := range []struct {
+		differences []state.Difference
+		want        []int32
+	}{
+		{nil, []int32{1, 2}}, {[]state.Difference{{Domain: 0, Pods: -1}}, []int32{0, 1, 2}}, {[]state.Difference{{Domain: 1, Pods: 1}}, []int32{1}},
+		{[]state.Difference{{Domain: 2, Pods: 2}}, []int32{2}}, {[]state.Difference{{Domain: 0, Pods: -1}, {Domain: 1, Pods: 1}}, []int32{0, 1}},
+	} {
+		rule := plugin.CountRule{Domains: []int32{0, 2, 1, -1}, Counts: []int32{2, 1}, Max: 1, Code: 1, Missing: 2, Differences: row.differences}
+		if got := keepWithin([]int32{0, 1, 2, 3}, &rule); !slices.Equal(got, row.want) {
+			t.Errorf("with %v: %v, want %v", row.differences, got, row.want)
+		}
+	}
+}
+
+// TestRejectedBytes: what a remembered rejection is said to take is what its parts of fixed size do, in the map with their key, and not twice as much.
+func TestRejectedBytes(t *testing.T) {
+	if size := int(unsafe.Sizeof(rejected{}) + unsafe.Sizeof(shape{})); size > rejectedBytes || 2*size < rejectedBytes {
+		t.Errorf("a rejection and its key take %d bytes, and count as %d", size, rejectedBytes)
+	}
+	if size := int(unsafe.Sizeof(objectionCount{}) + unsafe.Sizeof(objection{}) + unsafe.Sizeof(0)); size > objectionBytes || 2*size < objectionBytes {
+		t.Errorf("an objection takes %d bytes, and counts as %d", size, objectionBytes)
 	}
 }
 

@@ -257,6 +257,7 @@ func TestPreFilterFromOutside(t *testing.T) {
 		"of two open ones the last":         {[]*says{open("A"), open("B")}, false, "B says no", []string{"B"}, 4},
 		"a final one behind an open one":    {[]*says{open("A"), final("B"), open("C")}, false, "B says no", []string{"B"}, 0},
 		"with those that narrow":            {[]*says{narrows("N", long("1")), open("A"), narrows("M", long("1"), long("2"))}, false, "A says no", []string{"A", "M", "N"}, 4},
+		"named in order":                    {[]*says{open("Z"), narrows("N", long("1"))}, false, "Z says no", []string{"N", "Z"}, 4},
 		"nothing left ends it":              {[]*says{open("A"), narrows("N")}, false, "node(s) didn't satisfy plugin N", []string{"N"}, 0},
 		"a built-in one behind an open one": {[]*says{open("A")}, true, "no claim", []string{"Claims"}, 0},
 		"a built-in one behind a final one": {[]*says{final("A")}, true, "A says no", []string{"A"}, 0},

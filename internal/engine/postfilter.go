@@ -241,7 +241,6 @@ func (p *postFilterCycle) ObjectionWith(slot int32, use *state.Use) plugin.Objec
 	if !c.narrowed.has(slot) {
 		return plugin.Objection{Filter: plugin.LeftOut}
 	}
-	p.nominated = nil
 	if c.view.Nominated() > 0 {
 		p.nominated = c.view.NominatedBefore(c.pod, slot)
 	}

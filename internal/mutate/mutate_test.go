@@ -57,7 +57,8 @@ func TestForms(t *testing.T) {
 // TestSteps divides tests by what they took: the fast ones come first.
 func TestSteps(t *testing.T) {
 	output := "=== RUN   TestA\n--- PASS: TestA (2.00s)\n    --- PASS: TestA/part (1.99s)\n--- PASS: TestB (0.20s)\n--- SKIP: TestC (0.00s)\n" +
-		"--- PASS: ExampleD (0.05s)\n--- PASS: FuzzE (0.90s)\n--- PASS: TestF (40.00s)\nPASS\n"
+		"--- PASS: ExampleD (0.05s)\n--- PASS: FuzzE (0.90s)\n--- PASS: TestF (0.00s)\n" +
+		"    --- PASS: TestF/seed-1 (30.00s)\n        --- PASS: TestF/seed-1/part (30.00s)\n    --- PASS: TestF/seed-2 (10.00s)\nPASS\n"
 	var got []string
 	for _, s := range stepsOf(output) {
 		got = append(got, s.only())

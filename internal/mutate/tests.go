@@ -25,8 +25,8 @@ type step struct {
 // quick is how long the tests of the first step take together, each later step takes up to ten times as long: most faults are found by the first one.
 const quick = 300 * time.Millisecond
 
-// ran finds tests, examples and seeds of fuzz targets, and how many seconds they took.
-var ran = regexp.MustCompile(`(?m)^--- (?:PASS|SKIP): (\w+) \(([0-9.]+)s\)$`)
+// ran finds tests, examples and seeds of fuzz targets, and how many seconds they took; indented, and with a slash in the name, their subtests.
+var ran = regexp.MustCompile(`(?m)^(?:    )?--- (?:PASS|SKIP): (\w+)(/\S*)? \(([0-9.]+)s\)$`)
 
 // stepsOf returns steps of tests, the fast ones first, by what the tests said when they ran.
 func stepsOf(output string) (steps []step) {
@@ -35,9 +35,19 @@ func stepsOf(output string) (steps []step) {
 		took time.Duration
 	}
 	var tests []timed
+	// What a test takes is without the subtests that run in parallel. They are printed behind it.
+	subtests := time.Duration(0)
 	for _, found := range ran.FindAllStringSubmatch(output, -1) {
-		seconds, _ := strconv.ParseFloat(found[2], 64)
-		tests = append(tests, timed{found[1], time.Duration(seconds * float64(time.Second))})
+		seconds, _ := strconv.ParseFloat(found[3], 64)
+		took := time.Duration(seconds * float64(time.Second))
+		if found[2] == "" {
+			tests, subtests = append(tests, timed{found[1], took}), 0
+			continue
+		}
+		subtests += took
+		if last := len(tests) - 1; last >= 0 && tests[last].name == found[1] {
+			tests[last].took = max(tests[last].took, subtests)
+		}
 	}
 	slices.SortStableFunc(tests, func(a, b timed) int { return cmp.Compare(a.took, b.took) })
 	limit, sum := quick, time.Duration(0)

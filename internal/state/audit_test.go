@@ -176,6 +176,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
 		{"entry 0 of the journal of objects", func(s *State, _ *Tally) { s.objects.add(0, model.Usage) }},
 		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},
+		{"of the journal is about slot 5 of 5", func(s *State, _ *Tally) { s.journal.add(5, model.Usage) }},
 		{"is listed as that of", func(s *State, _ *Tally) { s.topologies[TopologyKey{Label: "other"}] = zones(s) }},
 		{"has nodes of 3 domains", func(s *State, _ *Tally) { zones(s).nodes = append(zones(s).nodes, 0) }},
 		{`it should be in one: true, with the value "1"`, func(s *State, _ *Tally) { zones(s).of[a] = 1 }},
