@@ -1,0 +1,60 @@
+package interpodaffinity
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// The cache of parsed terms is bounded, and goes on being one after it was full: a term that is asked for again is not parsed again.
+func TestParsedTermsAreBounded(t *testing.T) {
+	var terms parsedTerms
+	ref := func(app string) *model.TermRef {
+		pod := model.NewPod(&v1.Pod{Spec: v1.PodSpec{Affinity: &v1.Affinity{PodAffinity: &v1.PodAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{
+				TopologyKey: "zone", LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+			}},
+		}}}})
+		return &pod.Terms[0]
+	}
+	known := func() (n int) {
+		terms.known.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	parse := func(app string) *model.Term {
+		t.Helper()
+		term, err := terms.parse("default", ref(app))
+		if err != nil || !term.Selector.Matches(labels.Set{"app": app}) {
+			t.Fatalf("the term of app %s: %v, %v", app, term, err)
+		}
+		return term
+	}
+	for i := range parsedTermsKept {
+		parse(fmt.Sprint(i))
+	}
+	first := parse("0")
+	if n := known(); n != parsedTermsKept {
+		t.Fatalf("%d terms are kept, want %d", n, parsedTermsKept)
+	}
+	if parse("0") != first {
+		t.Error("a term that is kept was parsed again")
+	}
+	parse("one-more")
+	if n := known(); n != 1 {
+		t.Errorf("%d terms are kept after there were too many, want the last one", n)
+	}
+	for i := range 100 {
+		parse(fmt.Sprint("later-", i))
+	}
+	if n := known(); n != 101 || terms.count.Load() != 101 {
+		t.Errorf("%d terms are kept and %d were counted, want 101", n, terms.count.Load())
+	}
+	if again := parse("0"); again == first {
+		t.Error("a term that was dropped is kept")
+	}
+}
