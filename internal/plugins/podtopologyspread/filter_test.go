@@ -181,3 +181,32 @@ func TestNodesThatCountAreTheirOwn(t *testing.T) {
 		}
 	}
 }
+
+// In a dry run each constraint has the differences of its own domains: c's pod goes, which leaves its zone and its host empty.
+func TestDryRunOfTwoConstraints(t *testing.T) {
+	app := wearing("app=x")
+	b := newBench(t, oracle.Cluster{Nodes: zoned("a=z1 b=z1 c=z2"), Pods: fill("a=1 c=1", app)}, spreadAlone())
+	draft := b.state.View().Draft()
+	draft.Remove(model.PodKey{Namespace: v1.NamespaceDefault, Name: "pod-1"})
+	for _, row := range []struct {
+		pod           *v1.Pod
+		before, after string
+	}{
+		{pod(app, hard(zone, "app=x", skew(5)), hard(host, "app=x")), "skew fits skew", "skew fits fits"},
+		{pod(app, hard(host, "app=x", skew(5)), hard(zone, "app=x")), "fits fits fits", "skew skew fits"},
+		{pod(app, hard(host, "app=x"), hard(zone, "app=x")), "skew fits skew", "skew skew fits"},
+	} {
+		for range 2 { // what a dry run counts is not kept
+			if got := inShort(b.answer(t, row.pod)); got != row.before {
+				t.Errorf("before: got %s, want %s", got, row.before)
+			}
+			a, err := b.engine.Answer(draft.View(), b.compile(row.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := inShort(a); got != row.after {
+				t.Errorf("in a dry run: got %s, want %s", got, row.after)
+			}
+		}
+	}
+}
