@@ -63,6 +63,8 @@ func TestEventsToRegister(t *testing.T) {
 		{"defaults: pod added elsewhere", defaults, pod(x), podEvent(model.Add, nil, pod(x, on("n"), in("other"))), false},
 		{"defaults: pod relabelled", defaults, pod(x), podEvent(model.UpdatePodLabel, pod(y, on("n")), pod(x, on("n"))), true},
 		{"defaults: own soft constraint", defaults, softly, podEvent(model.Add, nil, pod(x, on("n"))), false},
+		{"System defaults: pod relabelled", system, pod(x), podEvent(model.UpdatePodLabel, pod(y, on("n")), pod(x, on("n"))), false},
+		{"System defaults: own labels", system, pod(x), targetEvent(model.UpdatePodLabel, pod(x), pod(y)), false},
 		{"System defaults: pod added", system, pod(x), podEvent(model.Add, nil, pod(x, on("n"))), false},
 
 		{"own tolerations, honored", system, honors(), targetEvent(model.UpdatePodToleration, honors(), honors(tolerating("a"))), true},

@@ -146,6 +146,7 @@ func TestSelectorThatCannotBeParsed(t *testing.T) {
 	}{
 		{"a=z1 b=z2", pod(hard(zone, "app In")), `running PreFilter plugin "PodTopologySpread": get constraints from pod: obtaining pod's hard topology spread constraints: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty`},
 		{"a=z1 b=z2", pod(soft(zone, "app In")), `running PreScore plugin "PodTopologySpread": calculating preScoreState: obtaining pod's soft topology spread constraints: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty`},
+		{"a=z1 b=z2", pod(wearing("v=1"), hard(zone, "app In", matchKeys("v"))), `running PreFilter plugin "PodTopologySpread": get constraints from pod: obtaining pod's hard topology spread constraints: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty`},
 		{"a=z1", pod(soft(zone, "app In")), ""},
 	} {
 		b := newBench(t, oracle.Cluster{Nodes: zoned(tt.nodes)}, spreadAlone())
