@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // The cache of parsed terms is bounded, and goes on being one after it was full: a term that is asked for again is not parsed again.
@@ -56,5 +57,21 @@ func TestParsedTermsAreBounded(t *testing.T) {
 	}
 	if again := parse("0"); again == first {
 		t.Error("a term that was dropped is kept")
+	}
+}
+
+// The terms of one topology key are listed together, however often those of other pods change.
+func TestRelationsByKey(t *testing.T) {
+	zone, host := state.TopologyKey{Label: "zone"}, state.TopologyKey{Label: "host"}
+	var c set
+	for range 3 {
+		for _, key := range []state.TopologyKey{zone, host, zone} {
+			if of := c.under(key); of.key != key {
+				t.Errorf("under %v are the relations of %v", key, of.key)
+			}
+		}
+	}
+	if len(c.byKey) != 2 || c.under(zone) != &c.byKey[0] || c.under(host) != &c.byKey[1] {
+		t.Errorf("relations are listed %d times for 2 keys", len(c.byKey))
 	}
 }
