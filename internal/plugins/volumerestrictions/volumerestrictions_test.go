@@ -116,6 +116,7 @@ func TestDryRun(t *testing.T) {
 		{"added", nil, []build.PodOption{claims("c"), disks("pd=pd2")}, nil, user, "fits rwop fits"},
 		{"another is added", nil, []build.PodOption{claims("c"), disks("pd=pd2")}, nil, user1, "fits fits fits"},
 		{"an ephemeral one is added", nil, []build.PodOption{claims("p-e"), disks("pd=pd2")}, nil, placed(build.Named("p"), on("n1"), build.Ephemeral("e")), "fits fits fits"},
+		{"one without volumes is added", []*v1.Pod{user}, []build.PodOption{claims("c")}, nil, placed(on("n1")), "rwop rwop rwop"},
 		{"disk removed", []*v1.Pod{disk}, []build.PodOption{disks("pd=pd1")}, disk, nil, "fits fits fits"},
 	} {
 		s := cluster(row.pods, rwop...)
@@ -163,6 +164,12 @@ func TestTurnInADraft(t *testing.T) {
 	again.Remove(other.Key())
 	if got := inShort(plugintest.Ruling(New(), both, with.View(), again.View())); got != "rwop rwop rwop" {
 		t.Errorf("without the other in a dry run: %s, of two conflicts one is left", got)
+	}
+	ephemeral := s.View().Draft()
+	ephemeral.Add(waiting(build.Ephemeral("e")), 0)
+	ephemeral.Add(waiting(build.Named("plain")), 0)
+	if got := inShort(plugintest.Ruling(New(), waiting(build.Named("q"), claims("p-e")), ephemeral.View(), ephemeral.View())); got != "skip" {
+		t.Errorf("with a pod that the claim was made for: %s", got)
 	}
 	only := waiting(claims("c1"))
 	if got := inShort(plugintest.Ruling(New(), only, with.View(), again.View())); got != "fits rwop rwop" {
