@@ -30,7 +30,7 @@ var blockRefuses = []string{
 	"a: b\n c: d\n", "a: b\n- c\n", "- a\n  - b\n", "- a\nb: c\n", "  a: b\nc: d\n", " - a\n- b\n", "a:\n  b: c\n d: e\n", "- # c\n", "a:\n  - b\n - c\n", "a:\n    - b\n  - c\n", "- a: b\n c: d\n",
 	"a: -\n", "a: - b\n", "a: &b\n", "a: *b\n", "a: !x y\n", "a: %x\n", "a: @x\n", "a: >\n  b\n", "a: ? b\n", "a: , b\n", "a: {b: c}\n", "a: [b]\n", "a: {\n}\n", "a: :b\n", "a: #b\n", "a: `b\n", "a: .inf\n",
 	"a: \"b\n", "a: \"b\" c\n", "a: \"\\x41\"\n", "a: \"b\\\n", "a: \"\\/\"\n", "a: 'b\n", "a: 'b' c\n", "a: 'b''c'\n", "a: '\n",
-	"a: |2\n  b\n", "a: |\n\n  b\n", "a: |\n    b\n  c\n", "a: |\nb: c\n", "a: | # c\n  b\n", "- |\n   b\n  c\n", "--- a\n", "a: b\n---\nc: d\n", "...\n", "a:\n  b\n",
+	"a: |2\n  b\n", "a: |\n\n  b\n", "a: |\n\nc: d\n", "a: |\n    b\n  c\n", "a: |\nb: c\n", "a: | # c\n  b\n", "- |\n   b\n  c\n", "--- a\n", "a: b\n---\nc: d\n", "...\n", "a:\n  b\n",
 }
 
 func TestBlock(t *testing.T) {

@@ -153,6 +153,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"node n3 is not listed under zone=z1", func(s *Store) { s.reaches.byKey["zone"].nodes["z1"] = []*Node{n0(s)} }},
 		{"1 nodes are listed under zone=z2, recounted 0", func(s *Store) { s.reaches.byKey["zone"].nodes["z2"] = []*Node{n0(s)} }},
 		{"label zone is mentioned by 9 reaches", func(s *Store) { s.reaches.mentions["zone"] = 9 }},
+		{"label none is mentioned by 0 reaches, recounted 0", func(s *Store) { s.reaches.mentions["none"] = 0 }},
 		{"label host is mentioned by 0 reaches", func(s *Store) { delete(s.reaches.mentions, "host") }},
 		{`use of {d h} is 2 on ["n0"], recounted 1 on ["n0"]`, func(s *Store) { s.used[h].count(n0(s), 1) }},
 		{"nominated is {slot -1, alive false", func(s *Store) { s.nominated.attachments++ }},
