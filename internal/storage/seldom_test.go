@@ -277,3 +277,53 @@ func TestListsKeepMemory(t *testing.T) {
 		t.Errorf("a list of 11 elements has room for %d", cap(shorter(long)))
 	}
 }
+
+// Nothing is reported of a reach that nothing has any more, however many nodes come and go; what has it next finds it as it is then.
+func TestIdleReachesReportNothing(t *testing.T) {
+	w := newWorld(t)
+	where := build.VolumeAffinity("zone In z1")
+	w.setVolume(build.PersistentVolume("v", "class=a", where), false)
+	w.removeVolume("v")
+	before := w.store.Work().Touched
+	nodes := func(change func(slot int32, name string)) {
+		for i := range 2*narrowMax + 1 {
+			change(int32(i), fmt.Sprint("n", i))
+		}
+		w.audit()
+	}
+	nodes(func(_ int32, name string) { w.setNode(name, map[string]string{"zone": "z1"}) })
+	if touched := w.store.Work().Touched - before; touched != 0 {
+		t.Errorf("%d changes were reported while nothing is free", touched)
+	}
+	w.setVolume(build.PersistentVolume("v", "class=a", where), false)
+	if wide := w.store.WideGroups("a"); len(wide) != 1 || !wide[0].IsWide() {
+		t.Errorf("of the groups %d are wide, want the one of %d nodes", len(wide), 2*narrowMax+1)
+	}
+	w.removeVolume("v")
+	before = w.store.Work().Touched
+	nodes(func(slot int32, _ string) { w.removeNode(slot) })
+	if touched := w.store.Work().Touched - before; touched != 0 {
+		t.Errorf("%d changes were reported while nodes went", touched)
+	}
+}
+
+// A node that does not exist has no labels, whatever its owner says of them.
+func TestNodeThatDoesNotExistHasNoLabels(t *testing.T) {
+	w := newWorld(t)
+	w.setVolume(build.PersistentVolume("v", "class=a", build.VolumeAffinity("zone In z1")), false)
+	slot := w.setNode("n", map[string]string{"zone": "z1"})
+	w.place(slot, pod("p", build.Claims("c")))
+	for range 2 {
+		w.slots[slot].exists, w.slots[slot].labels = false, nil
+		w.store.SetNode(slot, false, map[string]string{"zone": "z1"})
+		if have := w.saidFree(slot, "a", 0); len(have) > 0 {
+			t.Errorf("%v are free on a node that does not exist", have)
+		}
+		w.audit()
+		w.setNode("n", map[string]string{"zone": "z1"})
+		if have := w.saidFree(slot, "a", 0); len(have) != 1 {
+			t.Errorf("%v are free on a node that exists again", have)
+		}
+		w.audit()
+	}
+}
