@@ -113,6 +113,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"node none is kept", func(s *Store) { s.nodeOf("none") }},
 		{"node n0 is listed as other", func(s *Store) { s.nodes["other"] = n0(s) }},
 		{"node n0 is not on slot 3", func(s *Store) { n0(s).slot = 3 }},
+		{"node n1 is not on slot 0", func(s *Store) { s.nodes["n1"].slot = 0 }},
 		{"the node on slot 0 is not kept", func(s *Store) { delete(s.nodes, "n0") }},
 		{"node n0 is {slot 0, alive false", func(s *Store) { n0(s).alive = false }},
 		{"node n0 has the labels host=n0,zone=z1, and is known by ", func(s *Store) { n0(s).labels = nil }},

@@ -327,3 +327,92 @@ func TestNodeThatDoesNotExistHasNoLabels(t *testing.T) {
 		w.audit()
 	}
 }
+
+// What a claim in use stands for follows each change of its volume's source, also where neither version counts on any node.
+func TestSourcesOfAVolume(t *testing.T) {
+	w := newWorld(t)
+	slot := w.setNode("n", nil)
+	w.setCSINode(build.CSINode("n", "d=1"))
+	w.setClaim(build.PersistentVolumeClaim("c", "bound=v"))
+	w.place(slot, pod("p", build.Claims("c")))
+	key := model.ClaimKey{Namespace: v1.NamespaceDefault, Name: "c"}
+	sources := []struct {
+		text, driver, name string
+		inTree             bool
+	}{
+		{"nfs=", "", "", false},
+		{"ebs=aws://z/disk", "", "", true}, // cannot be translated
+		{"ebs=vol-1", "ebs.csi.aws.com", "vol-1", true},
+		{"csi=ebs.csi.aws.com/vol-1", "ebs.csi.aws.com", "vol-1", false},
+		{"csi=ebs.csi.aws.com/vol-2", "ebs.csi.aws.com", "vol-2", false},
+		{"csi=d/vol-2", "d", "vol-2", false},
+	}
+	for _, from := range sources {
+		for _, to := range sources {
+			for _, source := range []string{from.text, to.text} {
+				w.setVolume(build.PersistentVolume("v", "phase=Bound "+source), false)
+				w.audit()
+			}
+			driver, name, inTree := w.store.Attachable(key)
+			if driver != to.driver || driver != "" && name != to.name || inTree != to.inTree {
+				t.Errorf("%s after %s: the claim stands for %s/%s, in-tree: %t", to.text, from.text, driver, name, inTree)
+			}
+			if uses := w.store.At(slot).Usage().Uses(to.driver, to.name); uses != (to.driver != "") {
+				t.Errorf("%s after %s: it is in use: %t", to.text, from.text, uses)
+			}
+		}
+	}
+}
+
+// Of the labels that a term demands, reaches are filed under the one that the fewest nodes have and under which the fewest reaches are filed.
+func TestFiledWhereFewAre(t *testing.T) {
+	w := newWorld(t)
+	for i := range 3 {
+		of := map[string]string{"b": "1"}
+		if i < 2 {
+			of["a"] = "1"
+		}
+		w.setNode(fmt.Sprint("n", i), of)
+	}
+	filed := func(name, term string) string {
+		w.setVolume(build.PersistentVolume(name, "class=a", build.VolumeAffinity(term)), false)
+		w.audit()
+		return fmt.Sprint(w.store.volumes[name].group.reach.filed)
+	}
+	if got := filed("few nodes", "a In 1; b In 1"); got != "[{a 1}]" {
+		t.Errorf("filed under %s, which fewer nodes have", got)
+	}
+	for i := range 4 {
+		filed(fmt.Sprint("more-", i), fmt.Sprintf("a In 1; x%d Exists", i))
+	}
+	if got := filed("few reaches", "a In 1; b In 1; y Exists"); got != "[{b 1}]" {
+		t.Errorf("filed under %s, beside more reaches", got)
+	}
+	if got := filed("values", "a In 1; c In 1,2,3"); got != "[{c 1} {c 2} {c 3}]" {
+		t.Errorf("filed under %s, which no node has", got)
+	}
+}
+
+// Several groups and capacities of one class are in one reach: each knows its position when others go.
+func TestSharesKnowPositions(t *testing.T) {
+	w := newWorld(t)
+	slot := w.setNode("n", map[string]string{"zone": "z1"})
+	texts := []string{"", "modes=RWX", "mode=Block", "attributes=gold", "modes=ROX"}
+	for first := range texts {
+		for i, text := range texts {
+			w.setVolume(build.PersistentVolume(fmt.Sprint("v", i), "class=a "+text, build.VolumeAffinity("zone In z1")), false)
+			w.setCapacity(build.CSIStorageCapacity(fmt.Sprint("c", i), "class=a capacity=1Gi", "zone=z1"))
+		}
+		for i := range texts {
+			i = (first + 2*i) % len(texts)
+			w.removeVolume(fmt.Sprint("v", i))
+			w.audit()
+			name := fmt.Sprint("c", i)
+			remove(w, w.capacities, name, model.Ref{Kind: model.CSIStorageCapacityKind, Namespace: v1.NamespaceDefault, Name: name})
+			w.audit()
+		}
+		if have := w.saidFree(slot, "a", 0); len(have) > 0 || w.store.CapacityAt(slot, "a", 0) != nil {
+			t.Errorf("%v are free", have)
+		}
+	}
+}

@@ -120,3 +120,44 @@ func TestDefaultWeight(t *testing.T) {
 		t.Errorf("no arguments: got %v, related %t, %v", got, related, err)
 	}
 }
+
+// The versions say when any count behind the rules has changed: of pods that are wanted or unwanted, and of each term that selects the pod, also of
+// several terms of one key.
+func TestVersionsOfAllCounts(t *testing.T) {
+	zoneDB, zoneAny := term(zone, "app=db"), term(zone, "app Exists")
+	s := plugintest.Cluster(zoned("n1=z1 n2=z2"))
+	rules := plugintest.Counting(newPlugin(t, nil), model.NewPod(pod(wearing("app=db"), near(term(host, "tier=c")), apart(term(host, "tier=d")))))
+	versions := func() string {
+		if _, _, err := rules.PreFilter(s.View()); err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(rules.(interface{ AppendVersions(to []uint64) []uint64 }).AppendVersions(nil))
+	}
+	before, made := versions(), 0
+	for _, row := range []struct {
+		name    string
+		pod     *v1.Pod
+		changes bool
+	}{
+		{"one that is wanted", pod(wearing("tier=c")), true},
+		{"one that is unwanted", pod(wearing("tier=d")), true},
+		{"another", pod(wearing("tier=e")), false},
+		{"a first term", pod(apart(zoneDB)), true},
+		{"a second term of its key", pod(apart(zoneAny)), true},
+		{"the first term again", pod(apart(zoneDB)), true},
+		{"the second term again", pod(apart(zoneAny)), true},
+		{"a term that selects others", pod(apart(term(zone, "app=web"))), false},
+		{"a term of another key", pod(apart(term(host, "app=db"))), true},
+		{"a preferred term", pod(dislikes(1, zoneDB)), false},
+	} {
+		on("n1")(row.pod)
+		row.pod.Name = fmt.Sprint("p", made)
+		made++
+		s.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(row.pod)}})
+		now := versions()
+		if (now != before) != row.changes {
+			t.Errorf("%s: the versions were %s and are %s", row.name, before, now)
+		}
+		before = now
+	}
+}

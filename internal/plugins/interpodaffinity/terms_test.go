@@ -2,6 +2,7 @@ package interpodaffinity
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -73,5 +74,29 @@ func TestRelationsByKey(t *testing.T) {
 	}
 	if len(c.byKey) != 2 || c.under(zone) != &c.byKey[0] || c.under(host) != &c.byKey[1] {
 		t.Errorf("relations are listed %d times for 2 keys", len(c.byKey))
+	}
+}
+
+// Scores are scaled as by dividing each, whatever was scaled before with what is kept of it.
+func TestStretchAfterStretch(t *testing.T) {
+	var shares shares
+	for _, span := range []int64{100, 50, 57, 29, 100, 7, 1, 0, 1, tabulated + 1, 50, tabulated, 2000, 58} {
+		for _, nodes := range []int64{2, 3, span + 1, 2*span + 2} {
+			for _, low := range []int64{0, -30, 12} {
+				scores, want := make([]int64, max(nodes, 2)), make([]int64, max(nodes, 2))
+				for i := range scores {
+					above := int64(i) % (span + 1)
+					if i == 1 {
+						above = span
+					}
+					if scores[i] = low + above; span > 0 {
+						want[i] = share(above, span)
+					}
+				}
+				if shares.stretch(scores); !slices.Equal(scores, want) {
+					t.Fatalf("a span of %d from %d on, %d nodes: %v, want %v", span, low, len(scores), scores, want)
+				}
+			}
+		}
 	}
 }

@@ -325,6 +325,8 @@ func TestScore(t *testing.T) {
 		{"V15", having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=3Gi", zone+"=z2"), pvc("c", "class=dp storage=1Gi")), "c",
 			configv1.VolumeBindingArgs{}, "0 67"},
 		{"V16", append(slices.Clone(dynamic), pvc("c", "class=dp storage=75Gi")), "c", bend, "40 40"},
+		{"of two capacities that of the last claim counts", having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=100Gi maximum=10Gi", "everything"),
+			pool("b", "class=dp capacity=50Gi", "everything"), pvc("x", "class=dp storage=20Gi"), pvc("y", "class=dp storage=5Gi")), "x y", configv1.VolumeBindingArgs{}, "50 50"},
 		{"nothing is requested of nothing", having(pvc("c", "class=np"), pv("v", "class=np")), "c", bend, "50 50"},
 		{"more than there is", having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=2Gi maximum=9Gi", "everything"), pvc("c", "class=dp storage=8Gi")), "c", bend, "50 50"},
 		{"all that there is", having(pvc("c", "class=np storage=8Gi"), pv("v", "class=np storage=8Gi")), "c", bend, "50 50"},

@@ -225,7 +225,7 @@ func TestEventsToRegister(t *testing.T) {
 	claim := func(name, text string) model.Event {
 		return model.Event{Resource: model.PersistentVolumeClaimEvent, Action: model.Add, Object: model.NewClaim(pvc(name, text))}
 	}
-	pod := waiting(claims("c"), build.Ephemeral("e"), readOnly("pd=a rbd=m1/p/i ebs=v"))
+	pod := waiting(claims("c q-e"), build.Ephemeral("e"), readOnly("pd=a rbd=m1/p/i ebs=v"))
 	for _, row := range []struct {
 		name        string
 		event       model.Event
@@ -236,6 +236,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"another claim", deleted(on("n"), claims("d")), false, false},
 		{"an ephemeral claim of the name", deleted(build.Named("p"), build.Ephemeral("e")), false, false},
 		{"the claim of the waiting pod's ephemeral volume", deleted(claims("p-e")), false, false},
+		{"a claim that was made for the pod", deleted(build.Named("q"), build.Ephemeral("e")), false, false},
 		{"claim of another namespace", deleted(in("b"), claims("c")), false, false},
 		{"disk freed", deleted(disks("pd=a")), true, true},
 		{"disk that was only read", deleted(readOnly("pd=a")), false, true},
@@ -274,6 +275,7 @@ func TestAlike(t *testing.T) {
 	}{
 		{"order, repetition, name", waiting(claims("a b"), disks("pd=a pd=b")), waiting(build.Named("q"), disks("pd=b"), claims("b a b"), disks("pd=a")), true},
 		{"namespace", waiting(claims("a")), waiting(in("b"), claims("a")), false},
+		{"namespace, of disks", waiting(disks("pd=a")), waiting(in("b"), disks("pd=a")), false},
 		{"claim", waiting(claims("a")), waiting(claims("b")), false},
 		{"disk", waiting(disks("pd=a")), waiting(readOnly("pd=a")), false},
 		{"nothing", waiting(), waiting(claims("b")), false},
