@@ -24,7 +24,7 @@ var blockTakes = []string{
 
 // blockRefuses are texts that it leaves to sigs.k8s.io/yaml, because they mean something else there, or nothing, or what they mean depends on more than a line.
 var blockRefuses = []string{
-	"", "# c\n", "a: \x7f\n", "a: é\n", "a:\tb\n", "a: b\r\n", "a: \x1f\n",
+	"", "# c\n", "a: \x7f\n", "a: b\x7f\n", "a: é\n", "a:\tb\n", "a: b\r\n", "a: \x1f\n",
 	"a\n", "\"a\"\n", "a:b\n", "a : b\n", "\"a\" : b\n", "\"a\":b\n", "\"a: b\n", "\"a\\\\\": b\n", "a: b: c\n", "a: b:\n", "a: b # c\n", "a #b: c\n", "a:: b\n", ": b\n", strings.Repeat("k", 129) + ": b\n",
 	"1: a\n", "-1: a\n", "~: a\n", "yes: a\n", "False: a\n", "n: a\n", "ON: a\n", "@: a\n", "[: a\n", "{: a\n", "?: a\n", "a: |\n  b",
 	"a: b\n c: d\n", "a: b\n- c\n", "- a\n  - b\n", "- a\nb: c\n", "  a: b\nc: d\n", " - a\n- b\n", "a:\n  b: c\n d: e\n", "- # c\n", "a:\n  - b\n - c\n", "a:\n    - b\n  - c\n", "- a: b\n c: d\n",

@@ -125,3 +125,15 @@ func TestPodRequests(t *testing.T) {
 		}
 	}
 }
+
+// A document of comments, directives and space is none, however short the lines are that follow.
+func TestBlank(t *testing.T) {
+	for text, want := range map[string]bool{
+		"": true, "\n": true, "#": true, "# c\n\n%YAML 1.1\n \t\r\n": true,
+		"a": false, "\na": false, "#\na": false, "#\na\n": false, "\n\n-": false, " #\n\n{": false,
+	} {
+		if got := blank([]byte(text)); got != want {
+			t.Errorf("%q is blank: %t", text, got)
+		}
+	}
+}

@@ -166,3 +166,16 @@ func TestFindAllCountsIndexes(t *testing.T) {
 		}
 	}
 }
+
+// A pod that was activated in a turn that ended in an error waits out its backoff, and is activated no longer.
+func TestActivatedBeforeAnError(t *testing.T) {
+	q := newOutsideQueue(t)
+	p := pod("p", 0)
+	q.Wake(at(0), arrived(p))
+	w := pop(t, q.Queue, at(0), "p")
+	q.Activate(at(0), []model.PodKey{p.Key()})
+	fail(q.Queue, at(0), w)
+	q.in("p", "backing off after an error")
+	q.rejects(at(5), "p", []string{"Fit"}, nil)
+	q.in("p", "parked")
+}
