@@ -62,6 +62,8 @@ func TestDocuments(t *testing.T) {
 
 		{"{\"kind\": \"List\", \"apiVersion\": \"v1\", \"items\": [{\"a\": 1},\n\n {\"b\": [2]} ], \"x\": 1}", "1 false \"{\\\"kind\\\": \\\"List\\\", \\\"apiVersion\\\": \\\"v1\\\", \\\"items\\\": [{\\\"a\\\": 1},\\n\\n {\\\"b\\\": [2]} ], \\\"x\\\": 1}\"\n" +
 			"  1 false items[0] -1 /v1, Kind=List \"{\\\"a\\\": 1}\"\n  3 false items[1] -1 /v1, Kind=List \"{\\\"b\\\": [2]}\"\n"},
+		{"{\"kind\": \"List\",\n\n\"items\":\n[ {\"a\": 1}, 2,\n3]}", "1 false \"{\\\"kind\\\": \\\"List\\\",\\n\\n\\\"items\\\":\\n[ {\\\"a\\\": 1}, 2,\\n3]}\"\n" +
+			"  4 false items[0] -1 /, Kind=List \"{\\\"a\\\": 1}\"\n  4 false items[1] -1 /, Kind=List \"2\"\n  5 false items[2] -1 /, Kind=List \"3\"\n"},
 		{"{\"items\": [ ], \"kind\": \"NodeList\"}", "1 false \"{\\\"items\\\": [ ], \\\"kind\\\": \\\"NodeList\\\"}\"\n  none\n"},
 		{"{\"items\": [1], \"kind\": \"Node\"}", "1 false \"{\\\"items\\\": [1], \\\"kind\\\": \\\"Node\\\"}\"\n"},
 		{"{\"items\": [1], \"kind\": [\"List\"]}", "1 false \"{\\\"items\\\": [1], \\\"kind\\\": [\\\"List\\\"]}\"\n"},
@@ -100,6 +102,7 @@ var heads = []struct{ text, want string }{
 	{`{"a":"1e100x"}`, `"" "" -1 false false 14`},
 	{`{"a":"x1e100"}`, `"" "" -1 false false 14`},
 	{`{"a":"1x1e100"}`, `"" "" -1 false false 15`},
+	{`{"a":"1~e100"}`, `"" "" -1 false false 14`},
 	{`{"a":"1e"}`, `"" "" -1 false false 10`},
 	{`{"a":"11111111"}`, `"" "" -1 false false 16`},
 	{`{"a":"+.1e+123"}`, `"" "" -1 false true 16`},

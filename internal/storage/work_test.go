@@ -64,7 +64,7 @@ func TestWorkIsThatOfWhatChanges(t *testing.T) {
 		{"with another limit", set(model.NewCSINode(build.CSINode("node-17", "d=24"))), Work{Touched: 1}},
 		{"a local volume again", set(freeVolume("local-17", "local", "zone In z2; host In node-17")), Work{}},
 		{"with another label, which claims may select", func() {
-			v := build.PersistentVolume("local-17", "class=local storage=5Gi", build.VolumeAffinity("zone In z2; host In node-17"))
+			v := build.PersistentVolume("local-17", "class=local storage=1Gi", build.VolumeAffinity("zone In z2; host In node-17"))
 			v.Labels = map[string]string{"share": "x"}
 			s.Set(model.NewVolume(v))
 		}, Work{Touched: 2}},

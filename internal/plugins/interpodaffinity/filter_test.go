@@ -7,6 +7,9 @@ import (
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/engine/enginetest"
+	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/reason"
 )
@@ -149,6 +152,35 @@ func TestFirstPodByNamespace(t *testing.T) {
 		c.Namespaces = tt.namespaces
 		if got := verdicts(judge(t, tt.row, c, tt.pod, configv1.InterPodAffinityArgs{})); got != tt.want {
 			t.Errorf("row %s: got %s, want %s", tt.row, got, tt.want)
+		}
+	}
+}
+
+// A pod is the first only if no pod that it wants is on a node with any of the keys: here there is one in a zone, without a rack.
+func TestFirstPodByKey(t *testing.T) {
+	db := wearing("app=db")
+	byZone, byRack := term(zone, "app=db"), term("rack", "app=db")
+	nodes := build.With(zoned("n1=z1 n2=z2 n3=z1"), "n2", build.NodeLabels("rack=r2"))
+	nodes = build.With(nodes, "n3", build.NodeLabels("rack=r3"))
+	for name, p := range map[string]*v1.Pod{"zone first": pod(db, near(byZone, byRack)), "rack first": pod(db, near(byRack, byZone))} {
+		if got := verdicts(judge(t, name, cluster(nodes, fill("n1=1", db)...), p, configv1.InterPodAffinityArgs{})); got != "affinity affinity affinity" {
+			t.Errorf("%s: got %s", name, got)
+		}
+		if got := verdicts(judge(t, name, cluster(nodes), p, configv1.InterPodAffinityArgs{})); got != "affinity fits fits" {
+			t.Errorf("%s, nobody is there: got %s", name, got)
+		}
+	}
+}
+
+// Whether the pod may be the first changes with its namespace's labels, also while others' anti-affinity selects it.
+func TestFirstPodFollowsItsNamespace(t *testing.T) {
+	c := cluster(zoned("n1=z1 n2=z2"), fill("n2=1", apart(term(host, "app=db")))...)
+	pair := pairOf(t, c, configv1.InterPodAffinityArgs{})
+	p := pod(wearing("app=db"), near(term(zone, "app=db", whereNamespace("team=x"))))
+	for i, step := range []struct{ labels, want string }{{"", "affinity affinity"}, {"team=x", "fits existing"}, {"team=y", "affinity affinity"}, {"team=x", "fits existing"}} {
+		pair.State.Apply(enginetest.Changes(oracle.Cluster{Namespaces: []*v1.Namespace{namespace("default", step.labels)}}))
+		if got := verdicts(answer(t, pair, p)); got != step.want {
+			t.Errorf("step %d, with the labels %q: got %s, want %s", i, step.labels, got, step.want)
 		}
 	}
 }

@@ -17,6 +17,7 @@ func TestEventsToRegister(t *testing.T) {
 	all, none := pod(x, hard(zone, "everything")), pod(x, hard(zone, "absent"))
 	twice := pod(x, hard(host, "app=y"), hard(zone, "app=x"))
 	keyed := pod(xv("1"), hard(zone, "app=x", matchKeys("v", "w")))
+	wearingOnly := func(text string) *v1.Pod { return pod(wearing(text), hard(zone, "app=x", matchKeys("v"))) }
 	honors := func(parts ...podPart) *v1.Pod {
 		return pod(append(parts, x, hard(zone, "app=x", taintsPolicy("Honor")))...)
 	}
@@ -62,6 +63,8 @@ func TestEventsToRegister(t *testing.T) {
 		{"defaults: pod added elsewhere", defaults, pod(x), podEvent(model.Add, nil, pod(x, on("n"), in("other"))), false},
 		{"defaults: pod relabelled", defaults, pod(x), podEvent(model.UpdatePodLabel, pod(y, on("n")), pod(x, on("n"))), true},
 		{"defaults: own soft constraint", defaults, softly, podEvent(model.Add, nil, pod(x, on("n"))), false},
+		{"System defaults: pod relabelled", system, pod(x), podEvent(model.UpdatePodLabel, pod(y, on("n")), pod(x, on("n"))), false},
+		{"System defaults: own labels", system, pod(x), targetEvent(model.UpdatePodLabel, pod(x), pod(y)), false},
 		{"System defaults: pod added", system, pod(x), podEvent(model.Add, nil, pod(x, on("n"))), false},
 
 		{"own tolerations, honored", system, honors(), targetEvent(model.UpdatePodToleration, honors(), honors(tolerating("a"))), true},
@@ -70,6 +73,8 @@ func TestEventsToRegister(t *testing.T) {
 		{"own tolerations, defaults that ignore", defaults, pod(x), targetEvent(model.UpdatePodToleration, pod(x), pod(x, tolerating("a"))), false},
 		{"own labels leave", system, waiting, targetEvent(model.UpdatePodLabel, waiting, pod(y, hard(zone, "app=x"))), true},
 		{"own labels stay", system, waiting, targetEvent(model.UpdatePodLabel, waiting, pod(xv("1"), hard(zone, "app=x"))), false},
+		{"own labels become keys", system, wearingOnly("app=x"), targetEvent(model.UpdatePodLabel, wearingOnly("app=x"), wearingOnly("app=x v=1")), true},
+		{"own labels are keys no longer", system, wearingOnly("app=x v=1"), targetEvent(model.UpdatePodLabel, wearingOnly("app=x v=1"), wearingOnly("app=x")), false},
 		{"own labels are keys", system, keyed, targetEvent(model.UpdatePodLabel, keyed, pod(xv("2"), hard(zone, "app=x", matchKeys("v")))), true},
 		{"own labels, defaults", defaults, pod(x), targetEvent(model.UpdatePodLabel, pod(x), pod(y)), true},
 		{"something else", system, waiting, targetEvent(model.UpdatePodScaleDown, waiting, pod(y, hard(zone, "app=x"))), false},

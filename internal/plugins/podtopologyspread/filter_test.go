@@ -146,6 +146,7 @@ func TestSelectorThatCannotBeParsed(t *testing.T) {
 	}{
 		{"a=z1 b=z2", pod(hard(zone, "app In")), `running PreFilter plugin "PodTopologySpread": get constraints from pod: obtaining pod's hard topology spread constraints: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty`},
 		{"a=z1 b=z2", pod(soft(zone, "app In")), `running PreScore plugin "PodTopologySpread": calculating preScoreState: obtaining pod's soft topology spread constraints: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty`},
+		{"a=z1 b=z2", pod(wearing("v=1"), hard(zone, "app In", matchKeys("v"))), `running PreFilter plugin "PodTopologySpread": get constraints from pod: obtaining pod's hard topology spread constraints: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty`},
 		{"a=z1", pod(soft(zone, "app In")), ""},
 	} {
 		b := newBench(t, oracle.Cluster{Nodes: zoned(tt.nodes)}, spreadAlone())
@@ -178,6 +179,35 @@ func TestNodesThatCountAreTheirOwn(t *testing.T) {
 		p := pod(append(row.parts, wearing("app=x"), hard(zone, "app=x", both...))...)
 		if got := inShort(b.answer(t, p)); got != row.want {
 			t.Errorf("%d tolerations, %v: got %s, want %s", len(p.Spec.Tolerations), p.Spec.NodeSelector, got, row.want)
+		}
+	}
+}
+
+// In a dry run each constraint has the differences of its own domains: c's pod goes, which leaves its zone and its host empty.
+func TestDryRunOfTwoConstraints(t *testing.T) {
+	app := wearing("app=x")
+	b := newBench(t, oracle.Cluster{Nodes: zoned("a=z1 b=z1 c=z2"), Pods: fill("a=1 c=1", app)}, spreadAlone())
+	draft := b.state.View().Draft()
+	draft.Remove(model.PodKey{Namespace: v1.NamespaceDefault, Name: "pod-1"})
+	for _, row := range []struct {
+		pod           *v1.Pod
+		before, after string
+	}{
+		{pod(app, hard(zone, "app=x", skew(5)), hard(host, "app=x")), "skew fits skew", "skew fits fits"},
+		{pod(app, hard(host, "app=x", skew(5)), hard(zone, "app=x")), "fits fits fits", "skew skew fits"},
+		{pod(app, hard(host, "app=x"), hard(zone, "app=x")), "skew fits skew", "skew skew fits"},
+	} {
+		for range 2 { // what a dry run counts is not kept
+			if got := inShort(b.answer(t, row.pod)); got != row.before {
+				t.Errorf("before: got %s, want %s", got, row.before)
+			}
+			a, err := b.engine.Answer(draft.View(), b.compile(row.pod))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := inShort(a); got != row.after {
+				t.Errorf("in a dry run: got %s, want %s", got, row.after)
+			}
 		}
 	}
 }

@@ -2,6 +2,7 @@ package podtopologyspread
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -64,4 +65,68 @@ func TestRounded(t *testing.T) {
 			t.Errorf("rounded(%v) = %d", total, got)
 		}
 	}
+}
+
+// Searches are numbered, so that what the last one saw need not be cleared; when the numbers are used up they begin anew, and what was seen under the first
+// of them does not count.
+func TestCountDomainsWhenNumbersAreUsedUp(t *testing.T) {
+	x := &set{memory: &memory{}}
+	domains := []int32{0, 1, 1, 3, 0}
+	slots := []int32{0, 1, 2, 3, 4}
+	for _, row := range []struct {
+		search uint32 // the number of the last search
+		slots  []int32
+		want   int
+	}{
+		{0, slots, 3}, {1, slots[:1], 1}, {2, slots, 3}, {math.MaxUint32 - 1, slots[:4], 3}, {math.MaxUint32, slots, 3}, {1, slots[1:3], 1},
+		{math.MaxUint32, nil, 0}, {1, slots, 3},
+	} {
+		x.search = row.search
+		if got := x.countDomains(domains, row.slots); got != row.want {
+			t.Errorf("after search %d: %d domains, want %d", row.search, got, row.want)
+		}
+	}
+	// The first search after the numbers began anew must not take for its own what an earlier one of that number has seen.
+	x.seen, x.search = slices.Repeat([]uint32{1}, 4), math.MaxUint32
+	if got := x.countDomains(domains, slots); got != 3 {
+		t.Errorf("%d domains, want 3", got)
+	}
+}
+
+// Memory that is large enough is used again; memory that is not is replaced by some that leaves room, so that a cluster that grows node by node does not
+// have it made for each.
+func TestGrown(t *testing.T) {
+	made := 0
+	var memory []int32
+	for n := 1; n <= 10_000; n++ {
+		before := cap(memory)
+		memory = grown(memory, n)
+		if len(memory) != n || cap(memory) > 3*n/2+1 {
+			t.Fatalf("%d elements with room for %d, want %d", len(memory), cap(memory), n)
+		}
+		if cap(memory) != before {
+			made++
+		}
+	}
+	if made > 60 {
+		t.Errorf("memory was made %d times", made)
+	}
+	if again := grown(memory, 5); len(again) != 5 || cap(again) != cap(memory) {
+		t.Errorf("%d elements with room for %d, of memory for %d", len(again), cap(again), cap(memory))
+	}
+}
+
+// The memory of scoring is shared: what one need has given back is what the next one takes.
+func TestMemoryIsTakenAgain(t *testing.T) {
+	a, b := takeMemory(), takeMemory()
+	if a == b {
+		t.Fatal("two needs score in the same memory")
+	}
+	giveMemory(a)
+	giveMemory(b)
+	if c, d := takeMemory(), takeMemory(); c != b || d != a {
+		t.Error("memory that was given back is not taken again")
+	}
+	giveMemory(a)
+	giveMemory(b)
 }

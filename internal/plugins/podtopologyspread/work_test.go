@@ -99,6 +99,29 @@ func TestDefaultsShareTallies(t *testing.T) {
 	}
 }
 
+// What counts the same pods over the same nodes is counted once: the nodes that count for a constraint are those with all keys, however the constraints
+// are ordered, and of two constraints on one key both have the same nodes.
+func TestConstraintsShareTallies(t *testing.T) {
+	b := large(t, 30)
+	app, tier := hard(zone, "app=x"), hard(host, "app=x", skew(100))
+	for i, parts := range [][]podPart{{app, tier}, {tier, app}, {app, tier, hard(zone, "app=x", skew(7))}, {hard(zone, "app=x", domains(2)), tier}} {
+		p := pod(append(parts, wearing("app=x"))...)
+		p.Name = fmt.Sprintf("new-%d", i)
+		b.place(t, b.compile(p))
+		if _, built := b.state.TallyWork(); built != 2 {
+			t.Errorf("after %d pods %d tallies were built, want one by zone and one by host", i+1, built)
+		}
+	}
+	// A third key excludes the nodes that lack it, here all: these are other tallies.
+	for range 2 {
+		p := pod(app, hard("rack", "app=x"), wearing("app=x"))
+		b.engine.Decide(b.state.View(), plan.WorkFor(b.compile(p)))
+	}
+	if _, built := b.state.TallyWork(); built != 4 {
+		t.Errorf("%d tallies were built, want two more for the nodes with a rack", built)
+	}
+}
+
 func TestAllocatesNothing(t *testing.T) {
 	for shape := range shapes {
 		b := large(t, 500)

@@ -209,3 +209,34 @@ func TestNeedsNameNothing(t *testing.T) {
 		t.Error("a pod without claims has a need")
 	}
 }
+
+// A need of very many kinds of volumes is no longer than its limit and a few words; which of the volumes can be had is still a part of it.
+func TestLongNeedsAreHashed(t *testing.T) {
+	w := newWorld(t, configv1.VolumeBindingArgs{}, pvc("c", "class=np storage=5Gi"))
+	const beta = " annotation=volume.beta.kubernetes.io/storage-class=np"
+	volume := func(i, gigabytes int) runtime.Object { // each is of a group of its own
+		return pv(fmt.Sprint("v", i), fmt.Sprintf("class=c%d storage=%dGi", i, gigabytes)+beta)
+	}
+	longest := 0
+	for i := range 100 {
+		before := w.needText(t, "c")
+		w.set(volume(i, 6))
+		after := w.needText(t, "c")
+		if after == before {
+			t.Fatalf("volume %d is free, and the need is the same", i)
+		}
+		longest = max(longest, len(after))
+	}
+	if longest < 1000 || longest > 1200 {
+		t.Errorf("the longest need has %d bytes, want about 1024", longest)
+	}
+	for _, i := range []int{0, 50, 99} {
+		before := w.needText(t, "c")
+		if w.set(volume(i, 7)); w.needText(t, "c") == before {
+			t.Errorf("volume %d has another size, and the need is the same", i)
+		}
+		if w.set(volume(i, 6)); w.needText(t, "c") != before {
+			t.Errorf("volume %d has its size again, and the need is another", i)
+		}
+	}
+}

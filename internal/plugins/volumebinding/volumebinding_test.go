@@ -228,6 +228,9 @@ func TestFilter(t *testing.T) {
 	roomy := having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=100Gi", zone+"=z1"))
 	c5, c50 := pvc("c", "class=np storage=5Gi"), pvc("c", "class=dp storage=50Gi")
 	inTree := pv("v", "phase=Bound pd=disk", z1)
+	share := func(name string) runtime.Object {
+		return pvc(name, "class=np storage=5Gi", build.ClaimSelector("share=x"))
+	}
 	for _, row := range []struct {
 		name    string
 		objects []runtime.Object
@@ -265,6 +268,30 @@ func TestFilter(t *testing.T) {
 		{"a bad selector", having(pvc("c", "class=np", build.ClaimSelector("disk In"))), "c",
 			"error: error creating internal label selector for claim: default/c: values: Invalid value: null: for 'in', 'notin' operators, values set can't be empty", "rejected"},
 		{"modes of access", having(c5, pv("a", "class=np storage=5Gi modes=ROX", on("n1")), pv("b", "class=np storage=6Gi modes=ROX,RWO", on("n1"))), "c", "fits conflict", "c=b"},
+		{"another mode", having(c5, pv("a", "class=np storage=5Gi mode=Block", on("n1")), pv("b", "class=np storage=6Gi mode=Filesystem", on("n1"))), "c", "fits conflict", "c=b"},
+		{"mode Block", having(pvc("c", "class=np storage=5Gi mode=Block"), pv("a", "class=np storage=5Gi", on("n1")), pv("b", "class=np storage=6Gi mode=Block", on("n1"))),
+			"c", "fits conflict", "c=b"},
+		{"another class of attributes", having(c5, pv("a", "class=np storage=5Gi attributes=gold", on("n1")), pv("b", "class=np storage=6Gi attributes=", on("n1"))),
+			"c", "fits conflict", "c=b"},
+		{"a class of attributes", having(pvc("c", "class=np storage=5Gi attributes=gold"), pv("a", "class=np storage=5Gi", on("n1")), pv("b", "class=np storage=6Gi attributes=gold", on("n1"))),
+			"c", "fits conflict", "c=b"},
+		{"meant for it, and too small", having(c5, pv("a", "class=np storage=4Gi claim=default/c", on("n1")), pv("b", "class=np storage=6Gi", on("n1"))), "c", "fits conflict", "c=b"},
+		{"meant for it, and of another mode", having(c5, pv("a", "class=np storage=5Gi mode=Block claim=default/c", on("n1"))), "c", "conflict conflict", "rejected"},
+		{"meant for it, and of another class", having(c5, class("other", ""), pv("a", "class=other storage=5Gi claim=default/c", on("n1"))), "c", "conflict conflict", "rejected"},
+		{"meant for it, and being deleted", having(c5, pv("a", "class=np storage=5Gi claim=default/c deleting", on("n1"))), "c", "conflict conflict", "rejected"},
+		{"meant for it, whatever its modes of access", having(c5, pv("a", "class=np storage=5Gi modes=ROX claim=default/c", on("n1"))), "c", "fits conflict", "c=a"},
+		{"two are meant for it: the smallest decides", having(c5, pv("a", "class=np storage=9Gi claim=default/c", on("n1")), pv("b", "class=np storage=5Gi claim=default/c", on("n2"))),
+			"c", "conflict fits", "rejected"},
+		{"two of one size are meant for it: the first by name decides",
+			having(c5, pv("b", "class=np storage=5Gi claim=default/c", on("n2")), pv("a", "class=np storage=5Gi claim=default/c", on("n1"))), "c", "fits conflict", "c=a"},
+		{"a selector, on few nodes", having(share("c"), pv("a", "class=np storage=5Gi", on("n1")), pv("b", "class=np storage=6Gi label=share=x", on("n1"))), "c", "fits conflict", "c=b"},
+		{"a selector, on every node", having(share("c"), pv("a", "class=np storage=5Gi"), pv("b", "class=np storage=6Gi label=share=x")), "c", "fits fits", "c=b"},
+		{"selectors of two claims", having(share("c"), share("d"), pv("a", "class=np storage=5Gi label=share=x"), pv("b", "class=np storage=6Gi label=share=x")),
+			"c d", "fits fits", "c=a d=b"},
+		{"selectors of two claims, one volume", having(share("c"), share("d"), pv("a", "class=np storage=5Gi label=share=x"), pv("b", "class=np storage=6Gi")),
+			"c d", "conflict conflict", "rejected"},
+		{"selectors, in two groups", having(share("c"), share("d"), pv("a", "class=np storage=7Gi label=share=x"), pv("b", "class=np storage=6Gi label=share=x modes=RWO,RWX")),
+			"c d", "fits fits", "c=b d=a"},
 		{"meant for an earlier claim", having(c5, pv("a", "class=np storage=5Gi claim=default/c/old", on("n1"))), "c", "conflict conflict", "rejected"},
 	} {
 		w := newWorld(t, configv1.VolumeBindingArgs{}, row.objects...)
@@ -298,6 +325,12 @@ func TestScore(t *testing.T) {
 		{"V15", having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=3Gi", zone+"=z2"), pvc("c", "class=dp storage=1Gi")), "c",
 			configv1.VolumeBindingArgs{}, "0 67"},
 		{"V16", append(slices.Clone(dynamic), pvc("c", "class=dp storage=75Gi")), "c", bend, "40 40"},
+		{"of two capacities that of the last claim counts", having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=100Gi maximum=10Gi", "everything"),
+			pool("b", "class=dp capacity=50Gi", "everything"), pvc("x", "class=dp storage=20Gi"), pvc("y", "class=dp storage=5Gi")), "x y", configv1.VolumeBindingArgs{}, "50 50"},
+		{"nothing is requested of nothing", having(pvc("c", "class=np"), pv("v", "class=np")), "c", bend, "50 50"},
+		{"more than there is", having(build.CSIDriver("d", "storageCapacity"), pool("a", "class=dp capacity=2Gi maximum=9Gi", "everything"), pvc("c", "class=dp storage=8Gi")), "c", bend, "50 50"},
+		{"all that there is", having(pvc("c", "class=np storage=8Gi"), pv("v", "class=np storage=8Gi")), "c", bend, "50 50"},
+		{"half of what there is", having(pvc("c", "class=np storage=4Gi"), pv("v", "class=np storage=8Gi")), "c", bend, "30 30"},
 		{"no capacities", having(pvc("c", "class=dp storage=75Gi")), "c", configv1.VolumeBindingArgs{}, "0 0"},
 		{"bound", having(pvc("c", "bound=v"), pv("v", "phase=Bound")), "c", configv1.VolumeBindingArgs{}, "skip"},
 		{"no claims", nil, "", configv1.VolumeBindingArgs{}, "skip"},

@@ -1,8 +1,10 @@
 package volumerestrictions
 
 import (
+	"strings"
 	"testing"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
@@ -26,4 +28,13 @@ func TestTexts(t *testing.T) {
 	if got, want := string(r.AppendText(nil)), `12"a""b"@34 56@7 -1#1true"vol-1"""#3false"image""pool""m1""m2"`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
+}
+
+// A waiting pod is found by its disks, and by the claims that its volumes name.
+func TestCauses(t *testing.T) {
+	pod := waiting(claims("c"), build.Ephemeral("e"), readOnly("pd=a rbd=m1/p/i ebs=v iscsi=iqn/0"))
+	const keys = `"aws@default:v"|"claim@default:c"|"gce@default:a"|"iscsi@default:iqn"|"rbd@default:i"`
+	plugintest.Equal(t, "causes", plugintest.Causes(New(), pod)[:1], "wants "+keys+"; keys none")
+	gone := model.Event{Resource: model.AssignedPodEvent, Action: model.Delete, OldPod: pod}
+	plugintest.Equal(t, "touched", plugintest.Touched(New(), gone), "has "+strings.ReplaceAll(keys, "|", " ")+"; seeks any")
 }

@@ -116,6 +116,7 @@ func TestDryRun(t *testing.T) {
 		{"added", nil, []build.PodOption{claims("c"), disks("pd=pd2")}, nil, user, "fits rwop fits"},
 		{"another is added", nil, []build.PodOption{claims("c"), disks("pd=pd2")}, nil, user1, "fits fits fits"},
 		{"an ephemeral one is added", nil, []build.PodOption{claims("p-e"), disks("pd=pd2")}, nil, placed(build.Named("p"), on("n1"), build.Ephemeral("e")), "fits fits fits"},
+		{"one without volumes is added", []*v1.Pod{user}, []build.PodOption{claims("c")}, nil, placed(on("n1")), "rwop rwop rwop"},
 		{"disk removed", []*v1.Pod{disk}, []build.PodOption{disks("pd=pd1")}, disk, nil, "fits fits fits"},
 	} {
 		s := cluster(row.pods, rwop...)
@@ -163,6 +164,12 @@ func TestTurnInADraft(t *testing.T) {
 	again.Remove(other.Key())
 	if got := inShort(plugintest.Ruling(New(), both, with.View(), again.View())); got != "rwop rwop rwop" {
 		t.Errorf("without the other in a dry run: %s, of two conflicts one is left", got)
+	}
+	ephemeral := s.View().Draft()
+	ephemeral.Add(waiting(build.Ephemeral("e")), 0)
+	ephemeral.Add(waiting(build.Named("plain")), 0)
+	if got := inShort(plugintest.Ruling(New(), waiting(build.Named("q"), claims("p-e")), ephemeral.View(), ephemeral.View())); got != "skip" {
+		t.Errorf("with a pod that the claim was made for: %s", got)
 	}
 	only := waiting(claims("c1"))
 	if got := inShort(plugintest.Ruling(New(), only, with.View(), again.View())); got != "fits rwop rwop" {
@@ -218,7 +225,7 @@ func TestEventsToRegister(t *testing.T) {
 	claim := func(name, text string) model.Event {
 		return model.Event{Resource: model.PersistentVolumeClaimEvent, Action: model.Add, Object: model.NewClaim(pvc(name, text))}
 	}
-	pod := waiting(claims("c"), build.Ephemeral("e"), readOnly("pd=a rbd=m1/p/i ebs=v"))
+	pod := waiting(claims("c q-e"), build.Ephemeral("e"), readOnly("pd=a rbd=m1/p/i ebs=v"))
 	for _, row := range []struct {
 		name        string
 		event       model.Event
@@ -229,6 +236,7 @@ func TestEventsToRegister(t *testing.T) {
 		{"another claim", deleted(on("n"), claims("d")), false, false},
 		{"an ephemeral claim of the name", deleted(build.Named("p"), build.Ephemeral("e")), false, false},
 		{"the claim of the waiting pod's ephemeral volume", deleted(claims("p-e")), false, false},
+		{"a claim that was made for the pod", deleted(build.Named("q"), build.Ephemeral("e")), false, false},
 		{"claim of another namespace", deleted(in("b"), claims("c")), false, false},
 		{"disk freed", deleted(disks("pd=a")), true, true},
 		{"disk that was only read", deleted(readOnly("pd=a")), false, true},
@@ -267,6 +275,7 @@ func TestAlike(t *testing.T) {
 	}{
 		{"order, repetition, name", waiting(claims("a b"), disks("pd=a pd=b")), waiting(build.Named("q"), disks("pd=b"), claims("b a b"), disks("pd=a")), true},
 		{"namespace", waiting(claims("a")), waiting(in("b"), claims("a")), false},
+		{"namespace, of disks", waiting(disks("pd=a")), waiting(in("b"), disks("pd=a")), false},
 		{"claim", waiting(claims("a")), waiting(claims("b")), false},
 		{"disk", waiting(disks("pd=a")), waiting(readOnly("pd=a")), false},
 		{"nothing", waiting(), waiting(claims("b")), false},
