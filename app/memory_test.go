@@ -22,6 +22,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // pipes is a listener whose connections are in memory, so that the scheduler and the script live in a bubble of testing/synctest: time passes only when both wait, and
@@ -196,6 +198,26 @@ func TestHealthOfALeaderThatCannotRenew(t *testing.T) {
 		r.stop()
 		if err := r.wait(); err != nil {
 			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// The audit is of the loop and of the outbox.
+func TestAuditOfAll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), web("web-0"))
+		r := s.runInBubble(access, "--leader-elect=false", "--berth-audit")
+		s.await("one: event Scheduled web-0", 1)
+		synctest.Wait() // for the loop to take in that the pod is bound
+		r.stop()
+		_ = r.wait()
+		if err := r.s.audit(); err != nil {
+			t.Errorf("a scheduler that is fine has %v", err)
+		}
+		other := model.NewPod(web("web-9"))
+		r.s.loop.State().Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: other}, NodeName: "a"})
+		if err := r.s.audit(); err == nil || !strings.Contains(err.Error(), "0 pods are binding in the queue, 1 are assumed in the state") {
+			t.Errorf("with an assumed pod that the queue does not know: %v", err)
 		}
 	})
 }
