@@ -212,18 +212,18 @@ func TestWhichOthersAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestCheckOther checks names of resources.
+// TestCheckOther checks names of resources. A message that is given to its end is followed by $.
 func TestCheckOther(t *testing.T) {
 	for name, want := range map[string]string{
-		"foos.v1.example.com": "", "bars.v1beta1.a.b.c": "", "resource.k8s.io/ResourceSlice": "", "resource.k8s.io/DeviceClass": "", "scheduling.k8s.io/PodGroup": "",
-		"foos.v1":     `resource "foos.v1" of an event: must be a resource that kube-scheduler knows, or <plural>.<version>.<group> as in foos.v1.example.com`,
+		"foos.v1.example.com": "", "foos.v1.example": "", "bars.v1beta1.a.b.c": "", "resource.k8s.io/ResourceSlice": "", "resource.k8s.io/DeviceClass": "", "scheduling.k8s.io/PodGroup": "",
+		"foos.v1":     `resource "foos.v1" of an event: must be a resource that kube-scheduler knows, or <plural>.<version>.<group> as in foos.v1.example.com$`,
 		"Foo":         "must be a resource",
 		"":            "must be a resource",
 		"a.b/c.d.e":   "must be a resource",
-		"foos..x.com": `resource "foos..x.com" of an event: must have no empty part between dots, as in foos.v1.example.com`,
+		"foos..x.com": `resource "foos..x.com" of an event: must have no empty part between dots, as in foos.v1.example.com$`,
 	} {
 		err := CheckOther(name)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error()+"$", want)) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}
 	}
@@ -232,7 +232,7 @@ func TestCheckOther(t *testing.T) {
 // TestWholeWatch watches pods and nodes whole, through informers that a plugin shares: it gets the objects that the sink got, with annotations and
 // without managedFields, and a new version when only an annotation changes.
 func TestWholeWatch(t *testing.T) {
-	s := newWatchServer(t)
+	s := newWatchServer()
 	pod := func(n int, note string) *v1.Pod {
 		p := &v1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: named("p", n)}
 		p.Annotations, p.ManagedFields = map[string]string{"note": note}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
@@ -240,7 +240,7 @@ func TestWholeWatch(t *testing.T) {
 	}
 	s.lists["pods"] = []runtime.Object{pod(1, "first")}
 	s.lists["nodes"] = []runtime.Object{&v1.Node{ObjectMeta: global("n", 2), Status: v1.NodeStatus{Addresses: []v1.NodeAddress{{Address: "192.0.2.7"}}}}}
-	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
+	client := s.client(t)
 	factory := Informers(client, nil)
 	shared := factory.Core().V1().Pods()
 	sink := objects{make(chan kinds.Object, 10)}
@@ -294,10 +294,10 @@ func (o objects) next(t *testing.T) kinds.Object {
 // A plugin's factory may start the shared informers itself and wait for them before there is a watch. The watch gets their objects all the same, and a version
 // that is decoded again is not held a second time.
 func TestPluginStartsInformers(t *testing.T) {
-	s := newWatchServer(t)
+	s := newWatchServer()
 	node := &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: global("n", 2)}
 	s.lists["pods"], s.lists["nodes"] = []runtime.Object{}, []runtime.Object{node}
-	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
+	client := s.client(t)
 	factory := Informers(client, nil)
 	nodes := factory.Core().V1().Nodes()
 	nodes.Informer()
