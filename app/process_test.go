@@ -107,6 +107,7 @@ func TestMistakes(t *testing.T) {
 	}
 	t.Cleanup(func() { taken.Close() }) // after the tests that run in parallel
 	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	own := fmt.Sprintf("--bind-address=127.%d.%d.%d", 100+os.Getpid()>>16, os.Getpid()>>8&255, os.Getpid()&255) // so that runs side by side do not meet
 	cluster := kubeconfig(t)
 	crt, key := file(t, "crt", string(certificate().text)), file(t, "key", string(certificate().key)) // making one takes long
 	for _, test := range []struct {
@@ -136,12 +137,12 @@ func TestMistakes(t *testing.T) {
 		{"old version", []string{"--emulated-version=1.20"}, "", 2, "emulation version 1.20 is not between"},
 		{"port out of range", []string{"--secure-port=99999"}, "", 2, "--secure-port 99999 must be between 1 and 65535"},
 		{"port in use", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file", crt, "--tls-private-key-file", key}, "", 1, "address already in use"},
-		{"no certificate", []string{"--kubeconfig", cluster, "--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key"}, "", 1, "open /none.crt: no such file"},
-		{"version of TLS", []string{"--kubeconfig", cluster, "--bind-address=127.0.83.1", "--secure-port=20258", "--tls-cert-file", crt, "--tls-private-key-file", key, "--tls-min-version=VersionTLS9"}, "", 1, "VersionTLS9"},
-		{"authentication", []string{"--kubeconfig", cluster, "--bind-address=127.0.83.2", "--secure-port=20257", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-kubeconfig=/none"}, "", 1, "/none"},
+		{"no certificate", []string{"--kubeconfig", cluster, own, "--secure-port=20259", "--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key"}, "", 1, "open /none.crt: no such file"},
+		{"version of TLS", []string{"--kubeconfig", cluster, own, "--secure-port=20258", "--tls-cert-file", crt, "--tls-private-key-file", key, "--tls-min-version=VersionTLS9"}, "", 1, "VersionTLS9"},
+		{"authentication", []string{"--kubeconfig", cluster, own, "--secure-port=20257", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-kubeconfig=/none"}, "", 1, "/none"},
 		{"kubeconfig", []string{"--kubeconfig", "/none"}, "", 1, `--kubeconfig "/none"`},
 		{"no cluster", nil, "", 1, "no kubeconfig file was named"},
-		{"log format", []string{"--logging-format=xml"}, "", 2, `format: Invalid value: "xml"`},
+		{"log format", []string{"--logging-format=xml"}, "", 2, `logging flags: format: Invalid value: "xml"`},
 		{"no file for tracing", []string{"--berth-tracing-config-file=/none.yaml"}, "", 2, "--berth-tracing-config-file: read the tracing configuration: open /none.yaml: no such file"},
 		{"no file", []string{"--config=/none.yaml"}, "", 2, "/none.yaml: read the scheduler configuration: no such file"},
 		{"unknown field", nil, "paralelism: 3\n", 2, `strict decoding error: unknown field "paralelism"`},
