@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -94,13 +95,16 @@ func (noSink) Remove(model.Ref) {}
 
 // TestOthers watches custom resources and claims beside one that the server does not have: additions, updates and removals are passed on with both
 // versions, and the watch is not held up.
-func TestOthers(t *testing.T) {
+//
+// For an hour after the last change nothing is passed on.
+func TestOthers(t *testing.T) { synctest.Test(t, othersArePassedOn) }
+
+func othersArePassedOn(t *testing.T) {
 	server := &otherServer{events: map[string]chan string{"quotas": make(chan string), "resourceclaims": make(chan string)}, ghosts: make(chan struct{})}
-	listening := httptest.NewServer(server)
-	t.Cleanup(listening.Close)
+	_, client := inMemory(t, server, ClientConfig{ContentType: runtime.ContentTypeJSON})
 	raised := make(raisedTo, 10)
 	names := []string{"quotas.v1.example.com", "resource.k8s.io/ResourceClaim", "ghosts.v1.example.com", "quotas.v1.example.com", "nonsense", "scheduling.k8s.io/PodGroup"}
-	w, err := NewWatch(connect(t, ClientConfig{Master: listening.URL, ContentType: runtime.ContentTypeJSON}), noSink{}, nil, nil, Others(names, raised))
+	w, err := NewWatch(client, noSink{}, nil, nil, Others(names, raised))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +137,13 @@ func TestOthers(t *testing.T) {
 	case <-server.ghosts:
 	case <-time.After(patience):
 		t.Error("the resource that the server does not have was not asked for")
+	}
+	if n := len(w.others); n != 2 {
+		t.Errorf("there are %d informers of custom resources, want one of quotas and one of ghosts", n)
+	}
+	time.Sleep(time.Hour)
+	if n := len(raised); n != 0 {
+		t.Errorf("then %d more changes were passed on", n)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,7 +86,7 @@ func (s *watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case query.Get("watch") != "":
 		s.watch(w, r, resource)
 	default:
-		s.list(w, resource)
+		s.list(w, resource, r.URL.Path)
 	}
 }
 
@@ -94,9 +95,9 @@ func (s *watchServer) send(w http.ResponseWriter, body any) {
 	w.(http.Flusher).Flush()
 }
 
-func (s *watchServer) list(w http.ResponseWriter, resource string) {
+func (s *watchServer) list(w http.ResponseWriter, resource, path string) {
 	s.mu.Lock()
-	s.asked = append(s.asked, resource)
+	s.asked = append(s.asked, path)
 	items := slices.Clone(s.lists[resource])
 	s.mu.Unlock()
 	if resource == s.held {
@@ -225,6 +226,15 @@ func everyKind() []model.Kind {
 	return all
 }
 
+// pathOf is where the API has the objects of a kind.
+func pathOf(kind model.Kind) string {
+	resource := kinds.Get(kind).Resource
+	if resource.Group == "" {
+		return "/api/" + resource.Version + "/" + resource.Resource
+	}
+	return "/apis/" + resource.Group + "/" + resource.Version + "/" + resource.Resource
+}
+
 // TestOnlyWhatIsReadIsWatched lists one object of each kind, and expects no request for kinds that are not read.
 func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 	wanted := map[model.Kind]string{
@@ -251,7 +261,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 			}
 			var want, asked []string
 			for _, kind := range reads {
-				want, asked = append(want, wanted[kind]), append(asked, kinds.Get(kind).Resource.Resource)
+				want, asked = append(want, wanted[kind]), append(asked, pathOf(kind))
 			}
 			sink.expect(t, want...)
 			if want, got := (Counts{Pods: 1, Nodes: 1, Others: len(reads) - 2}), w.Counts(); got != want {
@@ -266,6 +276,32 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 			server.mu.Unlock()
 		})
 	}
+}
+
+// resynced counts the updates that an informer delivers.
+type resynced struct{ updates atomic.Int32 }
+
+func (*resynced) OnAdd(any, bool)     {}
+func (r *resynced) OnUpdate(_, _ any) { r.updates.Add(1) }
+func (*resynced) OnDelete(any)        {}
+
+// TestNothingIsDeliveredAgain waits an hour in which nothing happens: informers do not deliver anew what they have delivered, which would cost time for each object.
+func TestNothingIsDeliveredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newWatchServer()
+		server.lists = oneOfEach()
+		w, _ := startWatch(t, server, everyKind()...)
+		again := &resynced{}
+		for _, informer := range w.informers {
+			if _, err := informer.AddEventHandler(again); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if n := again.updates.Load(); n != 0 {
+			t.Errorf("%d updates were delivered", n)
+		}
+	})
 }
 
 // TestSyncWaitsForEveryKind delays the list of one kind.
