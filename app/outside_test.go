@@ -264,7 +264,12 @@ func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint
 // hosted makes a plugin of a profile.
 func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *config.Config, error) {
 	t.Helper()
-	factory := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }
+	return hostedBy(t, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }, deadline)
+}
+
+// hostedBy makes the plugin of a profile by a factory.
+func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*outside, *config.Config, error) {
+	t.Helper()
 	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -288,6 +293,23 @@ func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *conf
 func TestPluginDeadline(t *testing.T) {
 	if o, _, err := hosted(t, hanging{}, 20*time.Millisecond); o != nil || err == nil || !strings.Contains(err.Error(), "20ms") {
 		t.Errorf("got %v, error %v; want one about a deadline of 20ms", o, err)
+	}
+}
+
+// When a factory fails, the context ends that factories got, and with it what they have started.
+func TestFailedFactory(t *testing.T) {
+	errNo := errors.New("no CRD")
+	var of context.Context
+	o, full, err := hostedBy(t, func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		of = ctx
+		h.SharedInformerFactory().Core().V1().ConfigMaps().Informer()
+		return nil, errNo
+	}, time.Minute)
+	if o != nil || full != nil || !errors.Is(err, errNo) || ExitCode(err) != exitFailure {
+		t.Errorf("got %v, %v, error %v", o, full, err)
+	}
+	if of.Err() == nil {
+		t.Error("the context goes on")
 	}
 }
 

@@ -299,6 +299,23 @@ func TestRenewalsDiffer(t *testing.T) {
 	}
 }
 
+// A renewal is good from when it was sent, however late the answer is: another replica may have seen it at once.
+func TestRenewalCountsFromTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lock{Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, duration: time.Hour, renewDeadline: time.Minute}
+		began := time.Now()
+		if err := l.write(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func(context.Context, resourcelock.LeaderElectionRecord) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if got := l.end().Sub(began); got != time.Minute {
+			t.Errorf("it is good until %v after it was sent, want a minute", got)
+		}
+	})
+}
+
 // A leader checks its lease as often as it renews it, at least each second, and when the lease ends.
 func TestPauses(t *testing.T) {
 	const ms = time.Millisecond
