@@ -1,6 +1,7 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net"
@@ -8,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -19,7 +21,9 @@ import (
 	"k8s.io/apiserver/pkg/server/healthz"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -108,7 +112,10 @@ func (s *script) runInBubble(access *rest.Config, args ...string) *replica {
 		s.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancelCause(s.t.Context())
-	log := klog.Background()
+	log := s.log
+	if log.GetSink() == nil {
+		log = klog.Background()
+	}
 	seen, err := newObservers(ctx, o, log)
 	if err != nil {
 		s.t.Fatal(err)
@@ -218,6 +225,82 @@ func TestAuditOfAll(t *testing.T) {
 		r.s.loop.State().Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: other}, NodeName: "a"})
 		if err := r.s.audit(); err == nil || !strings.Contains(err.Error(), "0 pods are binding in the queue, 1 are assumed in the state") {
 			t.Errorf("with an assumed pod that the queue does not know: %v", err)
+		}
+		r.s.commit = &commit.Commit{}
+		defer func() {
+			if recover() == nil {
+				t.Error("the audit has not looked for the outbox, of which there is none now")
+			}
+		}()
+		_ = r.s.audit()
+	})
+}
+
+// So many writes are in flight as the flag says, and so many events are written per second.
+func TestLimitsOfWrites(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), web("web-0"), web("web-1"), web("web-2"), web("web-3"), web("web-4"), web("web-5"))
+		s.hold("one: bind")
+		r := s.runInBubble(access, "--leader-elect=false", "--berth-writes-in-flight=3", "--berth-reports-per-second=1")
+		s.await("one: bind", 1)
+		synctest.Wait()
+		if n := count(s.noted(), "one: bind"); n != 3 {
+			t.Errorf("%d writes are in flight, want 3", n)
+		}
+		began := time.Now()
+		s.letGo("one: bind")
+		s.await("one: event Scheduled", 6)
+		if took := time.Since(began); took < 4*time.Second || took > 7*time.Second {
+			t.Errorf("six events at one per second were written in %v", took)
+		}
+		r.stop()
+		_ = r.wait()
+	})
+}
+
+// The seed decides among equally good nodes: the same one in the same way.
+func TestSeed(t *testing.T) {
+	placed := func(seed string) (all []string) {
+		bubble(t, func(t *testing.T) {
+			s, access := newBubble(t, small("a"), small("b"), small("c"), small("d"), small("e"), small("f"), web("web-0"), web("web-1"), web("web-2"), web("web-3"))
+			r := s.runInBubble(access, "--leader-elect=false", "--berth-seed="+seed)
+			s.await("one: event Scheduled", 4)
+			r.stop()
+			_ = r.wait()
+			for _, note := range s.noted() {
+				if strings.HasPrefix(note, "one: bind") {
+					all = append(all, note)
+				}
+			}
+			slices.Sort(all)
+		})
+		return all
+	}
+	seven := placed("7")
+	if again := placed("7"); !slices.Equal(again, seven) || len(seven) != 4 {
+		t.Errorf("with the same seed, pods are placed as %q and as %q", seven, again)
+	}
+	if one := placed("1"); slices.Equal(one, seven) {
+		t.Errorf("with another seed, pods are placed in the same way: %q", one)
+	}
+}
+
+// A pod that no node has room for is tried again as often as the flag says, although nothing happens, and each decision is logged.
+func TestParkedPodsAreTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, build.Node("full", build.Allocatable("cpu=0 memory=1Gi pods=1")), web("web-0"))
+		var said bytes.Buffer
+		s.log = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&said), textlogger.Verbosity(2)))
+		r := s.runInBubble(access, "--leader-elect=false", "--pod-max-in-unschedulable-pods-duration=20m")
+		s.await("one: event FailedScheduling web-0", 1)
+		time.Sleep(2 * time.Hour)
+		r.stop()
+		_ = r.wait()
+		if n := r.s.loop.Engine().Counters().Decisions; n < 6 || n > 7 {
+			t.Errorf("in two hours it was decided %d times, want each 20 minutes", n)
+		}
+		if n := strings.Count(said.String(), `"Unable to schedule pod; no fit; waiting" pod="default/web-0"`); int64(n) != int64(r.s.loop.Engine().Counters().Decisions) {
+			t.Errorf("%d decisions are logged, there were %d", n, r.s.loop.Engine().Counters().Decisions)
 		}
 	})
 }
