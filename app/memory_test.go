@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 	"k8s.io/klog/v2/textlogger"
+	fwk "k8s.io/kube-scheduler/framework"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/commit"
@@ -107,6 +108,10 @@ func newBubble(t *testing.T, objects ...runtime.Object) (s *script, access *rest
 func (s *script) runInBubble(access *rest.Config, args ...string) *replica {
 	s.t.Helper()
 	o := parsed(s.t, append(args, "--secure-port=0")...)
+	o.added = s.options
+	if err := o.addOutside(); err != nil {
+		s.t.Fatal(err)
+	}
 	c, err := o.configuration()
 	if err != nil {
 		s.t.Fatal(err)
@@ -302,5 +307,41 @@ func TestParkedPodsAreTriedAgain(t *testing.T) {
 		if n := strings.Count(said.String(), `"Unable to schedule pod; no fit; waiting" pod="default/web-0"`); int64(n) != int64(r.s.loop.Engine().Counters().Decisions) {
 			t.Errorf("%d decisions are logged, there were %d", n, r.s.loop.Engine().Counters().Decisions)
 		}
+	})
+}
+
+// knowing is a plugin that has registered for an event that scheduling reads anyhow.
+type knowing struct{ testFilter }
+
+func (knowing) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
+}
+
+// A scheduler is ready, and decides, when the informers that plugins have asked for hold their first lists, however long these take.
+func TestReadyWhenPluginsAre(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), web("web-0"))
+		s.options = []Option{WithPlugin("Mine", func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			h.SharedInformerFactory().Core().V1().ConfigMaps().Informer()
+			return knowing{}, nil
+		})}
+		s.hold("one: list configmaps")
+		r := s.runInBubble(access, "--config", file(t, "scheduler.yaml", header+"leaderElection: {leaderElect: false}\nprofiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"))
+		s.await("one: watch pods", 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		select {
+		case <-r.s.synced:
+			t.Error("it is ready before the plugin's informers are")
+		default:
+		}
+		if n := count(s.noted(), "one: bind"); n != 0 {
+			t.Error("it binds before the plugin's informers are ready")
+		}
+		s.letGo("one: list configmaps")
+		s.await("one: bind web-0 to a", 1)
+		<-r.s.synced
+		r.stop()
+		_ = r.wait()
 	})
 }
