@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -37,12 +36,12 @@ func (s slow) hang(ctx context.Context) error {
 func TestOnlyALeaderBinds(t *testing.T) {
 	errGone := errors.New("gone")
 	for name, write := range map[string]func(context.Context, commit.Writer) error{
-		"bind":   func(ctx context.Context, w commit.Writer) error { return w.Bind(ctx, &v1.Binding{}) },
-		"delete": func(ctx context.Context, w commit.Writer) error { return w.Delete(ctx, &model.Pod{}) },
-		"mark": func(ctx context.Context, w commit.Writer) error {
+		"bound":   func(ctx context.Context, w commit.Writer) error { return w.Bind(ctx, &v1.Binding{}) },
+		"deleted": func(ctx context.Context, w commit.Writer) error { return w.Delete(ctx, &model.Pod{}) },
+		"evicted": func(ctx context.Context, w commit.Writer) error {
 			return w.PatchStatus(ctx, &model.Pod{}, &v1.PodCondition{Type: v1.DisruptionTarget}, plan.Nomination{})
 		},
-		"patch": func(ctx context.Context, w commit.Writer) error { return w.Patch(ctx, &plan.Write{}) },
+		"written": func(ctx context.Context, w commit.Writer) error { return w.Patch(ctx, &plan.Write{}) },
 	} {
 		lost, lose := context.WithCancelCause(t.Context())
 		var holds error
@@ -57,7 +56,7 @@ func TestOnlyALeaderBinds(t *testing.T) {
 			t.Errorf("%s: what was under way ended with %v", name, err)
 		}
 		holds = errGone
-		if err := write(t.Context(), leader); !errors.Is(err, errGone) || !strings.Contains(err.Error(), "no longer leads") {
+		if err := write(t.Context(), leader); !errors.Is(err, errGone) || err.Error() != "not "+name+" by a replica that no longer leads: gone" {
 			t.Errorf("%s: error %v", name, err)
 		}
 		if len(writer.began) != 0 {

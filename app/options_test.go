@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/pem"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -174,6 +176,23 @@ func TestSelfSigned(t *testing.T) {
 		if err := made.VerifyHostname(name); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// In a folder for certificates those of kube-scheduler are used.
+func TestCertificatesOfAFolder(t *testing.T) {
+	folder := t.TempDir()
+	for name, text := range map[string][]byte{"kube-scheduler.crt": certificate().text, "kube-scheduler.key": certificate().key} {
+		if err := os.WriteFile(filepath.Join(folder, name), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o := parsed(t, "--cert-dir", folder)
+	if err := o.selfSign(); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := o.serving.ServerCert.CertKey.CertFile, filepath.Join(folder, "kube-scheduler.crt"); got != want || o.serving.ServerCert.GeneratedCert != nil {
+		t.Errorf("the certificate is %q, want %q", got, want)
 	}
 }
 

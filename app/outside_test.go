@@ -1,9 +1,11 @@
 package app
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +18,7 @@ import (
 	apiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	fwk "k8s.io/kube-scheduler/framework"
 
@@ -54,6 +57,10 @@ func testOptions() []Option {
 		"built-in": WithPlugin("NodeName", mine),
 		"fails": WithPlugin("Fails", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
 			return nil, errors.New("no CRD")
+		}),
+		"says": WithPlugin("Says", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) {
+			log.Print("said by package log")
+			return nil, errors.New("said")
 		}),
 		"panics":    WithPlugin("Panics", func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { panic("oh") }),
 		"nil":       WithPlugin("Nil", nil),
@@ -119,6 +126,21 @@ func TestMistakesWithPlugins(t *testing.T) {
 	}
 }
 
+// Which plugins are compiled in is logged, and what a plugin says by package log of the standard library is in the log, too, as in kube-scheduler.
+func TestPluginsAreLogged(t *testing.T) {
+	t.Setenv(plugged, "says,mine")
+	access := kubeconfig(t)
+	config := file(t, "scheduler.yaml", header+fmt.Sprintf("clientConnection: {kubeconfig: %q}\nprofiles: [{plugins: {multiPoint: {enabled: [{name: Says}]}}}]\n", access))
+	for _, as := range []string{subcommand, standalone} {
+		got := runAs(t, as, "--secure-port=0", "--leader-elect=false", "--config", config, "--logging-format=json")
+		for _, want := range []string{`"msg":"Plugins from outside are compiled in","v":0,"plugins":["Says","Mine"]}`, `"msg":"said by package log"`} {
+			if strings.Count(got.stderr, want) != 1 {
+				t.Errorf("%s: %s is not logged once:\n%s", as, want, got.stderr)
+			}
+		}
+	}
+}
+
 // The configuration is written without a factory being called, with the plugin and its arguments.
 func TestWriteConfigWithPlugins(t *testing.T) {
 	for _, test := range []struct {
@@ -169,6 +191,9 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 		if a, b := h.KubeConfig(), h.KubeConfig(); a == b || a.Host != "http://127.0.0.1:1" {
 			return nil, fmt.Errorf("the access is not a copy, or to %s", a.Host)
 		}
+		if extenders := h.Extenders(); len(extenders) != 1 || extenders[0].Name() != "http://127.0.0.1:1/extend" {
+			return nil, fmt.Errorf("the extenders are %v", extenders)
+		}
 		if nodes, err := h.SnapshotSharedLister().NodeInfos().List(); err != nil || len(nodes) != 0 {
 			return nil, fmt.Errorf("%d nodes, %w", len(nodes), err)
 		}
@@ -183,8 +208,9 @@ func TestOutsideFromFactoryToClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := file(t, "scheduler.yaml", header+"profiles: [{schedulerName: mine, plugins: {multiPoint: {enabled: [{name: Mine}]}}, pluginConfig: [{name: Mine, args: {a: 1}}]}]\n")
-	c, err := config.Read(config.Request{File: path, Outside: added})
+	path := file(t, "scheduler.yaml", header+"profiles: [{schedulerName: mine, plugins: {multiPoint: {enabled: [{name: Mine}]}}, pluginConfig: [{name: Mine, args: {a: 1}}]}]\n"+
+		"extenders: [{urlPrefix: \"http://127.0.0.1:1/extend\", filterVerb: filter}]\n")
+	c, err := config.Read(config.Request{File: path, Outside: added, AskExtenders: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -238,7 +264,12 @@ func (hanging) EventsToRegister(ctx context.Context) ([]fwk.ClusterEventWithHint
 // hosted makes a plugin of a profile.
 func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *config.Config, error) {
 	t.Helper()
-	factory := func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }
+	return hostedBy(t, func(context.Context, runtime.Object, fwk.Handle) (fwk.Plugin, error) { return p, nil }, deadline)
+}
+
+// hostedBy makes the plugin of a profile by a factory.
+func hostedBy(t *testing.T, factory PluginFactory, deadline time.Duration) (*outside, *config.Config, error) {
+	t.Helper()
 	added, err := config.NewOutside([]config.Registered{{Name: "Mine", Factory: factory}}, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -262,6 +293,69 @@ func hosted(t *testing.T, p fwk.Plugin, deadline time.Duration) (*outside, *conf
 func TestPluginDeadline(t *testing.T) {
 	if o, _, err := hosted(t, hanging{}, 20*time.Millisecond); o != nil || err == nil || !strings.Contains(err.Error(), "20ms") {
 		t.Errorf("got %v, error %v; want one about a deadline of 20ms", o, err)
+	}
+}
+
+// When a factory fails, the context ends that factories got, and with it what they have started.
+func TestFailedFactory(t *testing.T) {
+	errNo := errors.New("no CRD")
+	var of context.Context
+	o, full, err := hostedBy(t, func(ctx context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+		of = ctx
+		h.SharedInformerFactory().Core().V1().ConfigMaps().Informer()
+		return nil, errNo
+	}, time.Minute)
+	if o != nil || full != nil || !errors.Is(err, errNo) || ExitCode(err) != exitFailure {
+		t.Errorf("got %v, %v, error %v", o, full, err)
+	}
+	if of.Err() == nil {
+		t.Error("the context goes on")
+	}
+}
+
+// stuck is a plugin that fails to close, and that has registered for events which cannot happen.
+type stuck struct{ testFilter }
+
+func (stuck) Close() error { return errors.New("it is stuck") }
+
+func (stuck) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: "Nonsense", ActionType: fwk.Add}}, {Event: fwk.ClusterEvent{Resource: "bars.v1.example.org", ActionType: fwk.Add}}}, nil
+}
+
+// What a plugin has registered for and cannot get is logged, and so is that it fails to close. With plugins the watch sees whole objects, through their informers, and
+// changes of other resources; without any it sees what scheduling reads.
+func TestWhatPluginsCannotGetIsLogged(t *testing.T) {
+	o, full, err := hosted(t, stuck{}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	log := textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&said)))
+	if options := o.watches(full, nil, log); len(options) != 3 {
+		t.Errorf("the watch has %d options", len(options))
+	}
+	o.stop(log)
+	for _, want := range []string{`"Events that a plugin has registered for will not happen" err="resource \"Nonsense\" of an event: must be`, `"Plugins failed to close" err="`, "it is stuck"} {
+		if strings.Count(said.String(), want) != 1 {
+			t.Errorf("%q is not logged once:\n%s", want, said.String())
+		}
+	}
+	if strings.Contains(said.String(), "bars") || o.ctx.Err() == nil {
+		t.Errorf("logged\n%s\nthe context of the plugins ended with %v", said.String(), o.ctx.Err())
+	}
+	plain, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if options := (*outside)(nil).watches(plain, nil, log); options != nil {
+		t.Errorf("without plugins the watch has %d options", len(options))
+	}
+	asks, err := config.Read(config.Request{AskExtenders: true, File: file(t, "scheduler.yaml", header+"extenders: [{urlPrefix: \"http://127.0.0.1:1/extend\", filterVerb: filter}]\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if options := (*outside)(nil).watches(asks, nil, log); len(options) != 2 {
+		t.Errorf("with an extender, and without plugins, the watch has %d options", len(options))
 	}
 }
 

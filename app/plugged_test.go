@@ -89,6 +89,7 @@ func TestPlugged(t *testing.T) {
 			t.Fatal("the pod does not wait")
 		}
 	}
+	s.await("one: status web-0", 2) // the node is announced before the wait
 	if n := count(s.noted(), "one: bind"); n != 0 {
 		t.Error("a pod that waits is bound")
 	}

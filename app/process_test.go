@@ -99,7 +99,7 @@ current-context: c
 var underBothNames = []string{"unknown flag", "argument", "unknown gate", "log format", "no writes", "no file", "unknown plugin", "kubeconfig", "port in use"}
 
 // TestMistakes makes each mistake, and those that are marked under each name: one at least of each place where mistakes are found, because after that the two names do
-// the same. The message names the flag, or the field with its path.
+// the same. The message names the flag, or the field with its path; $ is the end of the line.
 func TestMistakes(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -107,6 +107,7 @@ func TestMistakes(t *testing.T) {
 	}
 	t.Cleanup(func() { taken.Close() }) // after the tests that run in parallel
 	port := fmt.Sprint(taken.Addr().(*net.TCPAddr).Port)
+	own := fmt.Sprintf("--bind-address=127.%d.%d.%d", 100+os.Getpid()>>16, os.Getpid()>>8&255, os.Getpid()&255) // so that runs side by side do not meet
 	cluster := kubeconfig(t)
 	crt, key := file(t, "crt", string(certificate().text)), file(t, "key", string(certificate().key)) // making one takes long
 	for _, test := range []struct {
@@ -116,33 +117,35 @@ func TestMistakes(t *testing.T) {
 		code   int    // of the subcommand; as kube-scheduler it is always 1
 		want   string
 	}{
-		{"unknown flag", []string{"--nonsense"}, "", 2, "unknown flag: --nonsense"},
-		{"argument", []string{"x"}, "", 2, `does not take any arguments, got ["x"]`},
+		{"unknown flag", []string{"--nonsense"}, "", 2, "unknown flag: --nonsense$"},
+		{"argument", []string{"x"}, "", 2, `does not take any arguments, got ["x"]$`},
 		{"negative seed", []string{"--berth-seed=-1"}, "", 2, "invalid argument"},
-		{"no reports", []string{"--berth-reports-per-second=-3"}, "", 2, "--berth-reports-per-second -3: must be greater than 0"},
+		{"no reports", []string{"--berth-reports-per-second=-3"}, "", 2, "--berth-reports-per-second -3: must be greater than 0$"},
 		{"reports without a number", []string{"--berth-reports-per-second=many"}, "", 2, "invalid argument"},
-		{"no writes", []string{"--berth_writes_in_flight=0"}, "", 2, "--berth-writes-in-flight 0: must be greater than 0"},
-		{"no time for plugins", []string{"--berth-plugin-deadline=0s"}, "", 2, "--berth-plugin-deadline 0s: must be greater than 0, such as 10s"},
-		{"less than no time for plugins", []string{"--berth-plugin-deadline=-1s"}, "", 2, "--berth-plugin-deadline -1s: must be greater than 0, such as 10s"},
+		{"no writes", []string{"--berth_writes_in_flight=0"}, "", 2, "--berth-writes-in-flight 0: must be greater than 0$"},
+		{"no time for plugins", []string{"--berth-plugin-deadline=0s"}, "", 2, "--berth-plugin-deadline 0s: must be greater than 0, such as 10s$"},
+		{"less than no time for plugins", []string{"--berth-plugin-deadline=-1s"}, "", 2, "--berth-plugin-deadline -1s: must be greater than 0, such as 10s$"},
 		{"plugins' time without a unit", []string{"--berth-plugin-deadline=10"}, "", 2, `invalid argument "10" for "--berth-plugin-deadline"`},
-		{"no patience", []string{"--pod-max-in-unschedulable-pods-duration=0s"}, "", 2, "--pod-max-in-unschedulable-pods-duration 0s: must be greater than 0"},
+		{"no patience", []string{"--pod-max-in-unschedulable-pods-duration=0s"}, "", 2, "--pod-max-in-unschedulable-pods-duration 0s: must be greater than 0, such as 5m$"},
 		{"bad duration", []string{"--leader-elect-retry-period=soon"}, "", 2, `invalid argument "soon" for "--leader-elect-retry-period"`},
 		{"lease too short", []string{"--leader-elect-lease-duration=5s"}, "", 2, "leaderElection.leaseDuration: Invalid value"},
-		{"renewal too short", []string{"--leader-elect-renew-deadline=2s", "--kubeconfig", cluster, "--bind-address=127.0.83.3", "--secure-port=20256"}, "", 1, "renewDeadline must be greater than retryPeriod*JitterFactor"},
+		{"renewal too short", []string{"--leader-elect-renew-deadline=2s", "--kubeconfig", cluster, "--bind-address=127.0.83.5", "--secure-port=20256"}, "", 1, "Error: leaderElection: renewDeadline must be greater than retryPeriod*JitterFactor$"},
 		{"kind of lock", []string{"--leader-elect-resource-lock=endpoints"}, "", 2, `leaderElection.resourceLock: Invalid value: "endpoints"`},
 		{"unknown gate", []string{"--feature-gates=Nonsense=true"}, "", 2, "unrecognized feature gate: Nonsense"},
 		{"locked gate", []string{"--feature-gates=NodeDeclaredFeatures=false"}, "", 2, "cannot set feature gate NodeDeclaredFeatures to false, feature is locked to true"},
 		{"gate that needs another", []string{"--feature-gates=CompositePodGroup=true"}, "", 2, "CompositePodGroup is enabled, but depends on features that are disabled"},
 		{"old version", []string{"--emulated-version=1.20"}, "", 2, "emulation version 1.20 is not between"},
 		{"port out of range", []string{"--secure-port=99999"}, "", 2, "--secure-port 99999 must be between 1 and 65535"},
-		{"port in use", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file", crt, "--tls-private-key-file", key}, "", 1, "address already in use"},
-		{"no certificate", []string{"--kubeconfig", cluster, "--bind-address=127.0.83.4", "--secure-port=20255", "--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key"}, "", 1, "open /none.crt: no such file"},
-		{"version of TLS", []string{"--kubeconfig", cluster, "--bind-address=127.0.83.1", "--secure-port=20258", "--tls-cert-file", crt, "--tls-private-key-file", key, "--tls-min-version=VersionTLS9"}, "", 1, "VersionTLS9"},
-		{"authentication", []string{"--kubeconfig", cluster, "--bind-address=127.0.83.2", "--secure-port=20257", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-kubeconfig=/none"}, "", 1, "/none"},
-		{"kubeconfig", []string{"--kubeconfig", "/none"}, "", 1, `--kubeconfig "/none"`},
+		{"port in use", []string{"--kubeconfig", cluster, "--bind-address=127.0.0.1", "--secure-port=" + port, "--tls-cert-file", crt, "--tls-private-key-file", key}, "", 1, "address already in use$"},
+		{"no certificate", []string{"--kubeconfig", cluster, own, "--secure-port=20259", "--tls-cert-file=/none.crt", "--tls-private-key-file=/none.key"}, "", 1, "Error: secure serving (--bind-address, --secure-port, --tls-*): open /none.crt: no such file or directory$"},
+		{"version of TLS", []string{"--kubeconfig", cluster, own, "--secure-port=20258", "--tls-cert-file", crt, "--tls-private-key-file", key, "--tls-min-version=VersionTLS9"}, "", 1, "VersionTLS9"},
+		{"authentication", []string{"--kubeconfig", cluster, own, "--secure-port=20257", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-kubeconfig=/none"}, "", 1, "Error: authentication (--authentication-kubeconfig, --client-ca-file, --requestheader-*): failed to get delegated"},
+		{"authorization", []string{"--kubeconfig", cluster, own, "--secure-port=20256", "--tls-cert-file", crt, "--tls-private-key-file", key, "--authentication-skip-lookup", "--authorization-kubeconfig=/none"}, "", 1,
+			"Error: authorization (--authorization-kubeconfig): failed to get delegated authorization kubeconfig: stat /none: no such file or directory$"},
+		{"kubeconfig", []string{"--kubeconfig", "/none"}, "", 1, `Error: --kubeconfig "/none": read how to reach the API server: stat /none: no such file or directory$`},
 		{"no cluster", nil, "", 1, "no kubeconfig file was named"},
-		{"log format", []string{"--logging-format=xml"}, "", 2, `format: Invalid value: "xml"`},
-		{"no file for tracing", []string{"--berth-tracing-config-file=/none.yaml"}, "", 2, "--berth-tracing-config-file: read the tracing configuration: open /none.yaml: no such file"},
+		{"log format", []string{"--logging-format=xml"}, "", 2, `Error: logging flags: format: Invalid value: "xml": Unsupported log format$`},
+		{"no file for tracing", []string{"--berth-tracing-config-file=/none.yaml"}, "", 2, "Error: --berth-tracing-config-file: read the tracing configuration: open /none.yaml: no such file or directory$"},
 		{"no file", []string{"--config=/none.yaml"}, "", 2, "/none.yaml: read the scheduler configuration: no such file"},
 		{"unknown field", nil, "paralelism: 3\n", 2, `strict decoding error: unknown field "paralelism"`},
 		{"field twice", nil, "parallelism: 3\nparallelism: 4\n", 2, `"parallelism" already set`},
@@ -156,7 +159,7 @@ func TestMistakes(t *testing.T) {
 		{"lease in the file", nil, "leaderElection: {leaseDuration: 5s}\n", 2, "leaderElection.leaseDuration: Invalid value"},
 		{"extender without its files", nil, "extenders: [{urlPrefix: \"https://x\", filterVerb: filter, tlsConfig: {caFile: /none}}]\n", 2, "couldn't build extenders: extenders[0].tlsConfig: "},
 		{"extender", nil, "extenders: [{urlPrefix: \"http://x\", filterVerb: filter, httpTimeout: -1s}]\n", 1, "extenders[0].httpTimeout -1s would be no limit: 5s is used"},
-		{"kubeconfig in the file", nil, "clientConnection: {kubeconfig: /none}\n", 1, "clientConnection.kubeconfig of "},
+		{"kubeconfig in the file", nil, "clientConnection: {kubeconfig: /none}\n", 1, "Error: clientConnection.kubeconfig of "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +176,13 @@ func TestMistakes(t *testing.T) {
 					}
 				}
 				got := runAs(t, as, args...)
-				if got.code != code || !strings.Contains(unescaped(got.stderr), test.want) {
+				want, said := test.want, unescaped(got.stderr)
+				if as == subcommand {
+					said = strings.ReplaceAll(said, "\n", "$\n")
+				} else { // the message is a part of a line of the log
+					want = strings.TrimPrefix(strings.TrimSuffix(want, "$"), "Error: ")
+				}
+				if got.code != code || !strings.Contains(said, want) {
 					t.Errorf("%s %v: exit code %d, want %d and %q:\n%s", as, args, got.code, code, test.want, got.stderr)
 				}
 				if as == subcommand && strings.Count(got.stderr, "Error:") != 1 {

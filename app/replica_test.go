@@ -63,13 +63,17 @@ func (s *script) prepare(name string, args ...string) *replica {
 	if err != nil {
 		s.t.Fatal(err)
 	}
+	return s.runs(ctx, name, scheduler, o.serving.Listener.Addr().String(), func() { cancel(errSignal) })
+}
+
+// runs runs a replica until it is stopped, at the latest when the test ends.
+func (s *script) runs(ctx context.Context, name string, scheduler *scheduler, address string, stop func()) *replica {
 	scheduler.leadership.exit = func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.note("%s: exit", name)
 	}
-	r := &replica{t: s.t, name: name, s: scheduler, address: o.serving.Listener.Addr().String(), ended: make(chan error, 1)}
-	r.stop = func() { cancel(errSignal) }
+	r := &replica{t: s.t, name: name, s: scheduler, address: address, ended: make(chan error, 1), stop: stop}
 	go func() { r.ended <- scheduler.run(ctx) }()
 	s.t.Cleanup(r.end())
 	return r

@@ -41,7 +41,7 @@ type scheduler struct {
 
 // newScheduler puts a scheduler together. Before run it decides nothing and opens no watch.
 // It calls the factories of plugins from outside, which may.
-func newScheduler(ctx context.Context, o *options, c *config.Config) (s *scheduler, err error) {
+func newScheduler(ctx context.Context, o *options, c *config.Config) (*scheduler, error) {
 	log := klog.Background()
 	seen, err := newObservers(ctx, o, log)
 	if err != nil {
@@ -51,7 +51,11 @@ func newScheduler(ctx context.Context, o *options, c *config.Config) (s *schedul
 	if err != nil {
 		return nil, err
 	}
-	access = seen.traced(access)
+	return assemble(ctx, o, c, seen.traced(access), seen, log)
+}
+
+// assemble puts together a scheduler that reaches the API server by this access.
+func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Config, seen observers, log klog.Logger) (s *scheduler, err error) {
 	client, err := kube.Connect(access)
 	if err != nil {
 		return nil, err

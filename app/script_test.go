@@ -33,6 +33,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/config"
 )
@@ -45,6 +46,7 @@ type script struct {
 	// edit changes the configuration of replicas in this process, and options are those of their command.
 	edit    func(*config.Config)
 	options []Option
+	log     klog.Logger // of replicas in a bubble; what klog has if it is not set
 
 	mu      sync.Mutex
 	news    *sync.Cond // on mu: something was noted, added or let go

@@ -37,15 +37,8 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 		Profiling:           *c.Source.EnableProfiling,
 		ContentionProfiling: *c.Source.EnableContentionProfiling,
 		Resources:           server.WhileLeading(leads.leading, resources(watch)),
-		Readyz:              []healthz.HealthChecker{healthz.NewShutdownHealthz(ctx.Done()), server.Synced(synced)},
 	}
-	if election := leads.election; election != nil {
-		s.Healthz = []healthz.HealthChecker{election}
-		s.Readyz = append([]healthz.HealthChecker{election}, s.Readyz...)
-		if candidates := election.Candidates(); candidates != nil {
-			s.Readyz = append(s.Readyz, healthz.NewInformerSyncHealthz(candidates))
-		}
-	}
+	s.Healthz, s.Readyz = checks(ctx, leads, synced)
 	if c.Flagz {
 		s.Flags = flagz.NamedFlagSetsReader{FlagSets: o.sets}
 	}
@@ -53,6 +46,19 @@ func newServer(ctx context.Context, o *options, c *config.Config, leads leadersh
 		s.Versions = o.gates.Versions()
 	}
 	return s, nil
+}
+
+// checks are what decides whether the scheduler is healthy, and whether it is ready.
+func checks(ctx context.Context, leads leadership, synced <-chan struct{}) (healthy, ready []healthz.HealthChecker) {
+	ready = []healthz.HealthChecker{healthz.NewShutdownHealthz(ctx.Done()), server.Synced(synced)}
+	if election := leads.election; election != nil {
+		healthy = []healthz.HealthChecker{election}
+		ready = append([]healthz.HealthChecker{election}, ready...)
+		if candidates := election.Candidates(); candidates != nil {
+			ready = append(ready, healthz.NewInformerSyncHealthz(candidates))
+		}
+	}
+	return healthy, ready
 }
 
 // listen opens the secure port; nil if flags turn it off.

@@ -12,8 +12,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/berth-scheduler/berth/internal/config"
-	"github.com/berth-scheduler/berth/internal/model"
-	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // Which pages are served, and to whom. The API server knows the token of an operator, and allows that user everything.
@@ -151,22 +149,5 @@ func TestTraces(t *testing.T) {
 	}
 	if !slices.Contains(s.traced, "one: bind web-0 to a") {
 		t.Errorf("these requests bear a context: %q", s.traced)
-	}
-}
-
-// The audit is of the loop and of the outbox.
-func TestAuditOfAll(t *testing.T) {
-	s := newScript(t, small("a"), web("web-0"))
-	r := s.prepare("one", "--leader-elect=false", "--berth-audit")
-	s.await("one: event Scheduled web-0", 1)
-	r.stop()
-	_ = r.wait()
-	if err := r.s.audit(); err != nil {
-		t.Errorf("a scheduler that is fine has %v", err)
-	}
-	other := model.NewPod(web("web-9"))
-	r.s.loop.State().Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: other}, NodeName: "a"})
-	if err := r.s.audit(); err == nil || !strings.Contains(err.Error(), "0 pods are binding in the queue, 1 are assumed in the state") {
-		t.Errorf("with an assumed pod that the queue does not know: %v", err)
 	}
 }

@@ -1,6 +1,7 @@
 package commit
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -142,6 +143,9 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"eviction of ns/eviction-ready has priority 0 and order 11 in the backlog; it says 7 and 11", func(a *audited) { a.evictions["eviction-ready"].priority = 7 }},
 		{"eviction of ns/evicting is found under pod other, and marks", func(a *audited) { a.evictions["other"] = a.evictions["evicting"] }},
 		{"eviction of ns/evicting is ready and not in the backlog", func(a *audited) { a.evictions["evicting"].place = ready }},
+		{"eviction of ns/evicting is ready and not in the backlog", func(a *audited) {
+			a.evictions["evicting"].place, a.evictions["evicting"].position = ready, a.backlog.len()
+		}},
 		{"eviction of ns/eviction-pausing is sending, and on the timeline: true", func(a *audited) { a.evictions["eviction-pausing"].place = sending }},
 		{"eviction of ns/eviction-pausing is on the timeline and sending", func(a *audited) { a.evictions["eviction-pausing"].place = sending }},
 		{"eviction of ns/memory-0 cancels and is nowhere; a binding ends it: false", func(a *audited) { a.bindings["memory-0"].eviction = nil }},
@@ -156,6 +160,12 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"binding of ns/waiting is found under pod other, and is permits", func(a *audited) { a.bindings["other"] = a.bindings["waiting"] }},
 		{"binding of ns/waiting is found under pod waiting, and is over", func(a *audited) { a.bindings["waiting"].phase = over }},
 		{"binding of ns/waiting is ready and not in the backlog", func(a *audited) { a.bindings["waiting"].place = ready }},
+		{"binding of ns/waiting is ready and not in the backlog", func(a *audited) {
+			a.bindings["waiting"].place, a.bindings["waiting"].position = ready, a.backlog.len()
+		}},
+		{"binding of ns/binding-sending waits and is not on the timeline", func(a *audited) {
+			a.bindings["binding-sending"].place, a.bindings["binding-sending"].position = waiting, a.later.Len()
+		}},
 		{"binding of ns/binding-sending waits and is not on the timeline", func(a *audited) { a.bindings["binding-sending"].place = waiting }},
 		{"binding of ns/binding-pausing is at position", func(a *audited) { a.bindings["binding-pausing"].place = sending }},
 		{"of the timeline; it says position 9", func(a *audited) { a.bindings["waiting"].position = 9 }},
@@ -225,6 +235,67 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		if err := a.Audit(); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("want a violation with %q, have\n%v", row.want, err)
 		}
+	}
+}
+
+// idle is a call that is never run here.
+type idle struct{}
+
+func (idle) Run(context.Context) CallResult { return CallResult{} }
+
+// TestAuditFindsEachViolationOfCalls does the same to an outbox in which a call runs, one has returned, and three pods wait at Permit.
+func TestAuditFindsEachViolationOfCalls(t *testing.T) {
+	for _, row := range []struct {
+		want    string
+		corrupt func(a *audited)
+	}{
+		{"", func(*audited) {}},
+		{"binding of ns/calling has order 15 and is reserves and calling; a call of binding 99 runs", func(a *audited) { a.calls[99] = a.bindings["calling"] }},
+		{"binding of ns/calling has order 15 and is reserves and nowhere; a call of binding 15 runs", func(a *audited) { a.bindings["calling"].place = nowhere }},
+		{"binding of ns/calling has order 15 and is over and calling; a call of binding 15 runs", func(a *audited) { a.bindings["calling"].phase = over }},
+		{"binding of ns/calling has order 15 and is reserves and calling; a call of binding 15 runs", func(a *audited) { a.bindings["calling"].steps = nil }},
+		{"binding of ns/calling waits for a call that does not run", func(a *audited) { delete(a.calls, a.bindings["calling"].order) }},
+		{"binding of ns/returned waits for a call that does not run", func(a *audited) { a.bindings["returned"].place = calling }},
+		{"binding of ns/permit-1 permits, and is listed as waiting at Permit: false", func(a *audited) { a.unlistPermit(a.bindings["permit-1"]) }},
+		{"binding of ns/permit-1 pre-binds, and is listed as waiting at Permit: true", func(a *audited) { a.bindings["permit-1"].phase = preBinds }},
+		{"binding of ns/permit-1 is listed wrongly at Permit", func(a *audited) { a.bindings["permit-1"].steps.permit = &AtPermit{} }},
+		{"binding of ns/permit-1 is listed wrongly at Permit", func(a *audited) { a.bindings["permit-1"].steps.permit.element = a.permits.Front() }},
+		{"binding of ns/permit-1 is listed wrongly at Permit", func(a *audited) { a.bindings["permit-1"].order = a.bindings["permit-0"].order }},
+		{"binding of ns/permit-0 is listed wrongly at Permit", func(a *audited) { a.permits.MoveToBack(a.bindings["permit-0"].steps.permit.element) }},
+	} {
+		a := newAudited(t)
+		step := plan.Step{Stage: plan.Reserve, Plugin: "Devices", Call: idle{}}
+		a.bind("returned", step)
+		a.bind("calling", step)
+		a.Done(a.now, a.Take().Calls[0], Response{})
+		for _, name := range []string{"permit-0", "permit-1"} {
+			a.bind(name, plan.Step{Stage: plan.Permit, Plugin: "Gang", Wait: &plan.Wait{Timeout: time.Minute}})
+		}
+		row.corrupt(a)
+		if err := a.Audit(); (err != nil) != (row.want != "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("want a violation with %q, have\n%v", row.want, err)
+		}
+	}
+}
+
+// TestAuditOfContexts has contexts of bindings in all places where these can be, and then one of a binding that is over.
+func TestAuditOfContexts(t *testing.T) {
+	a := newAudited(t)
+	a.bind("calling", plan.Step{Stage: plan.Reserve, Plugin: "Devices", Call: idle{}})
+	a.bind("replaced", plan.Step{Stage: plan.Reserve, Plugin: "Devices", Call: idle{}})
+	replaced := a.bindings["replaced"].order
+	delete(a.bindings, "replaced") // as of a pod that has another binding by now
+	c := &Commit{outbox: a.Outbox, contexts: map[uint64]bindingContext{a.bindings["waiting"].order: {}, a.bindings["calling"].order: {}, replaced: {}}}
+	if err := c.Audit(); err != nil {
+		t.Errorf("nothing is wrong, and the audit says %v", err)
+	}
+	c.contexts[1_000] = bindingContext{}
+	if err := c.Audit(); err == nil || err.Error() != "commit: 1 of 4 contexts are of bindings that are over" {
+		t.Errorf("the audit says %v", err)
+	}
+	a.delayed++
+	if err := c.Audit(); err == nil || !strings.Contains(err.Error(), "statuses and events wait for a time") || !strings.Contains(err.Error(), "1 of 4 contexts") {
+		t.Errorf("the audit says %v", err)
 	}
 }
 

@@ -220,6 +220,19 @@ func TestFailedCallIsUndone(t *testing.T) {
 	}
 }
 
+// TestPermitWaitsFromTheDecision has a plugin wait at Permit for five seconds, three of which a call at Reserve takes: as in kube-scheduler the time of the wait begins before.
+func TestPermitWaitsFromTheDecision(t *testing.T) {
+	c := newCaller(t)
+	c.start(withCalls("Reserve/r!", "Permit/gang 5s"))
+	c.now = c.now.Add(3 * time.Second)
+	c.returns("r", done)
+	c.Done(c.now, c.take(commit.Patch, "p"), commit.Response{}) // the announcement
+	c.later(2 * time.Second)
+	c.nothing()
+	c.returns("undo r", done)
+	c.ended("0/1 nodes are available: 1 rejected due to timeout after waiting 5s at plugin gang.", true, "gang")
+}
+
 // TestBindCalls has calls bind the pod, or try to.
 func TestBindCalls(t *testing.T) {
 	unclear := commit.CallResult{Err: fmt.Errorf(`running Bind plugin "a": %w`, io.ErrUnexpectedEOF)}

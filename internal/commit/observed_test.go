@@ -93,6 +93,9 @@ event took 1s as AB: <nil>`},
 		{"a rejection", func() plan.Decision { return rejected(podNamed("p"), 1) }, `
 status of p took 1s as AB: <nil>
 event took 1s as AB: <nil>`},
+		{"a rejection whose condition is refused", func() plan.Decision { return rejected(podNamed("hopeless"), 1) }, `
+status of hopeless took 1s as AB: no
+event took 1s as AB: <nil>`},
 		{"a preemption", func() plan.Decision { return preempting("q", 10, onNode("v")) }, `
 eviction of v (mark for q) took 1s as AB: <nil>
 eviction of v (delete for q) took 1s as AB: <nil>
@@ -167,6 +170,9 @@ event took 1s as AB: <nil>`},
 				m.server.bound["v"] = "n"
 				m.server.answer = func(w http.ResponseWriter, _ *http.Request, r request) bool {
 					time.Sleep(time.Second)
+					if r.what == "status" && r.pod == "hopeless" {
+						return refuse(w, 400, "BadRequest", "no")
+					}
 					return r.what == "bind" && r.pod == "unwell" && len(m.server.got("bind")) == 1 && refuse(w, 500, "InternalError", "no")
 				}
 				m.Start(row.decide())

@@ -9,12 +9,14 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // TestConditions plays decisions about the pod p, which shows the condition of a rejection by one node, and expects these conditions to be written
 // and no others. A number is a rejection by so many nodes, "patch2" the request that writes that of a rejection by two, "done" and "lost" how the
-// request ends; "nominated" is a decision about another pod that gives this one a nominated node, and "patch" the request that writes it.
+// request ends; "nominated" is a decision about another pod that gives this one a nominated node, and "patchn" the request that
+// writes it; that of a rejection may end in n, too.
 func TestConditions(t *testing.T) {
 	object := podNamed("p").Object.DeepCopy()
 	first := rejected(podNamed("p"), 1)
@@ -33,9 +35,12 @@ func TestConditions(t *testing.T) {
 		{"taken back after it was written", "2 patch2 done 1 patch1 done 1"},
 		{"taken back although it may be written", "2 patch2 lost 1 patch1 done"},
 		{"the same although it may be written", "2 patch2 done 3 patch3 lost 2 patch2 done"},
-		{"taken back, and nominated", "nominated 2 1 patch done"},
-		{"nominated, and taken back", "2 nominated 1 patch done"},
-		{"nominated after another", "2 nominated patch2 done"},
+		{"taken back, and nominated", "nominated 2 1 patchn done"},
+		{"nominated, and taken back", "2 nominated 1 patchn done"},
+		{"nominated after another", "2 nominated patch2n done"},
+		{"another, and the one before it may be written", "2 patch2 3 lost patch3 done"},
+		{"another, and a nomination before it may be written", "nominated 2 patch2n 3 lost patch3n done"},
+		{"nominated, and the condition before may be written", "2 patch2 nominated lost patch2n done"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			b := newBench(t, 10)
@@ -50,8 +55,12 @@ func TestConditions(t *testing.T) {
 					b.answer(request, "", errBroken)
 					b.now, _ = b.Due()
 				case strings.HasPrefix(word, "patch"):
+					word, nominates := strings.CutSuffix(word, "n")
 					if request = b.takeStatus(); !strings.HasSuffix(word, countOf(request.Condition)) || request.Condition == nil && word != "patch" {
 						t.Fatalf("the condition is %v, want %s", request.Condition, word)
+					}
+					if got := request.Nomination.Mode == plan.Set && request.Nomination.NodeName == "a"; got != nominates {
+						t.Fatalf("%s: the nomination is %+v", word, request.Nomination)
 					}
 				default:
 					nodes := 0

@@ -178,14 +178,13 @@ func TestRequests(t *testing.T) {
 // TestOnlyUnfinishedPodsAreWatched looks at what an informer of pods asks for, and that it keeps no index.
 func TestOnlyUnfinishedPodsAreWatched(t *testing.T) {
 	asked := make(chan string, 10)
-	server := newWatchServer(t)
-	listening := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := newWatchServer()
+	_, client := inMemory(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked <- r.URL.Path + " " + r.URL.Query().Get("fieldSelector")
 		server.ServeHTTP(w, r)
-	}))
-	t.Cleanup(listening.Close)
+	}), ClientConfig{ContentType: "application/json"})
 	server.lists = oneOfEach()
-	w := watchInto(t, noSink{}, ClientConfig{Master: listening.URL, ContentType: "application/json"}, model.PodKind)
+	w := watchInto(t, noSink{}, client, model.PodKind)
 	if err := w.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +198,7 @@ func TestOnlyUnfinishedPodsAreWatched(t *testing.T) {
 
 // TestKnown lists the pods and nodes that a watch has.
 func TestKnown(t *testing.T) {
-	server := newWatchServer(t)
+	server := newWatchServer()
 	server.lists = oneOfEach()
 	w, _ := startWatch(t, server, model.PodKind, model.NodeKind, model.ServiceKind)
 	if err := w.Sync(t.Context()); err != nil {

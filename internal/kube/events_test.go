@@ -75,6 +75,9 @@ func (s *eventServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestEventRequests(t *testing.T) {
 	server, writer := newEventServer(t)
 	once, thrice := seriesAbout(1, 1), seriesAbout(1, 3)
+	if twice := writer.compose(seriesAbout(1, 2)).Series; twice == nil || twice.Count != 2 {
+		t.Errorf("the series of what has happened twice is %v", twice)
+	}
 	for _, err := range []error{writer.Record(t.Context(), once), writer.Repeat(t.Context(), thrice), writer.Record(t.Context(), thrice)} {
 		if err != nil {
 			t.Fatal(err)

@@ -6,12 +6,12 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -27,7 +27,6 @@ import (
 
 // leaseServer keeps one lease, as an API server does.
 type leaseServer struct {
-	url  string
 	gone chan struct{} // closed when the test ends
 
 	events chan corev1.Event // what is said about the election, while there is room
@@ -42,12 +41,7 @@ type leaseServer struct {
 
 func newLeaseServer(t *testing.T) *leaseServer {
 	s := &leaseServer{gone: make(chan struct{}), events: make(chan corev1.Event, 10)}
-	server := httptest.NewServer(s)
-	s.url = server.URL
-	t.Cleanup(func() {
-		close(s.gone)
-		server.Close()
-	})
+	t.Cleanup(func() { close(s.gone) })
 	return s
 }
 
@@ -131,7 +125,7 @@ const (
 
 func (s *leaseServer) election(t *testing.T, renewDeadline time.Duration) *Election {
 	t.Helper()
-	access, client := reach(t, ClientConfig{Master: s.url, ContentType: "application/json"})
+	access, client := inMemory(t, s, ClientConfig{ContentType: "application/json"})
 	e, err := NewElection(ElectionConfig{Access: access, Client: client, Scheduler: "default-scheduler", Rules: rules(renewDeadline)})
 	if err != nil {
 		t.Fatal(err)
@@ -172,7 +166,8 @@ func (s *leaseServer) lead(t *testing.T, e *Election) (stop context.CancelFunc, 
 	}
 }
 
-// A leader whose writes fail while its reads succeed must not count a read as a renewal.
+// A leader whose writes fail while its reads succeed must not count a read as a renewal: its leadership is lost when the last renewal that was stored is no longer good, also
+// where requests hang. If it does not end then, it is unhealthy from 20 s after the end of the lease on.
 func TestReadingIsNoRenewal(t *testing.T) {
 	for _, test := range []struct {
 		name   string
@@ -182,30 +177,44 @@ func TestReadingIsNoRenewal(t *testing.T) {
 		{"writes fail", func(_ *leaseServer, w http.ResponseWriter) { w.WriteHeader(http.StatusInternalServerError) }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			server := newLeaseServer(t)
-			e := server.election(t, shortDeadline)
-			_, ran := server.lead(t, e)
-			server.set(test.refuse)
-			before, _, _ := server.state()
-			soon := time.NewTicker(time.Millisecond)
-			defer soon.Stop()
-			for now := time.Now(); e.Holds() == nil; now = <-soon.C {
-				if _, _, last := server.state(); now.After(last.Add(shortDeadline)) {
-					t.Fatalf("%v after its last renewal, which was good for %v, the leader has no doubt", now.Sub(last), shortDeadline)
+			synctest.Test(t, func(t *testing.T) {
+				server := newLeaseServer(t)
+				e := server.election(t, shortDeadline)
+				_, ran := server.lead(t, e)
+				server.set(test.refuse)
+				before, writes, last := server.state()
+				time.Sleep(time.Until(last.Add(shortDeadline - 1)))
+				if err := e.Holds(); err != nil {
+					t.Errorf("while its last renewal is good, the leader has doubts: %v", err)
 				}
-			}
-			if err := <-ran; !errors.Is(err, ErrLost) {
-				t.Errorf("the election ended with %v", err)
-			}
-			reads, _, _ := server.state()
-			t.Logf("%d readings in vain", reads-before)
+				if err := <-ran; !errors.Is(err, ErrLost) {
+					t.Errorf("the election ended with %v", err)
+				}
+				if took := time.Since(last); took != shortDeadline || e.Holds() == nil {
+					t.Errorf("it ended %v after its last renewal, which was good for %v, and then it has the doubt: %v", took, shortDeadline, e.Holds())
+				}
+				reads, after, _ := server.state()
+				if hang := test.name == "writes hang"; after != writes || reads == before && !hang {
+					t.Errorf("%d writes were stored, and it was read %d times", after-writes, reads-before)
+				}
+				// Where it can read the lease, it has seen it last at the first renewal that failed.
+				time.Sleep(time.Until(last.Add(2*shortDeadline + 20*time.Second)))
+				if err := e.Check(nil); err != nil {
+					t.Errorf("20 s after the end of its lease it is not healthy: %v", err)
+				}
+				time.Sleep(shortDeadline)
+				if err := e.Check(nil); err == nil {
+					t.Error("long after the end of its lease it is healthy")
+				}
+			})
 		})
 	}
 }
 
 // A lease that is given back is not held from when the request is sent: before the response arrives, another replica may lead.
-func TestGivenBackIsNotHeld(t *testing.T) {
+func TestGivenBackIsNotHeld(t *testing.T) { synctest.Test(t, givenBackIsNotHeld) }
+
+func givenBackIsNotHeld(t *testing.T) {
 	server := newLeaseServer(t)
 	e := server.election(t, longDeadline)
 	given := make(chan error, 1)
@@ -290,6 +299,23 @@ func TestRenewalsDiffer(t *testing.T) {
 	}
 }
 
+// A renewal is good from when it was sent, however late the answer is: another replica may have seen it at once.
+func TestRenewalCountsFromTheRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &lock{Interface: &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "me"}}, duration: time.Hour, renewDeadline: time.Minute}
+		began := time.Now()
+		if err := l.write(t.Context(), resourcelock.LeaderElectionRecord{HolderIdentity: "me"}, func(context.Context, resourcelock.LeaderElectionRecord) error {
+			time.Sleep(3 * time.Second)
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		if got := l.end().Sub(began); got != time.Minute {
+			t.Errorf("it is good until %v after it was sent, want a minute", got)
+		}
+	})
+}
+
 // A leader checks its lease as often as it renews it, at least each second, and when the lease ends.
 func TestPauses(t *testing.T) {
 	const ms = time.Millisecond
@@ -304,8 +330,10 @@ func TestPauses(t *testing.T) {
 }
 
 // In a coordinated election the API server chooses among candidates, which say who they are and which versions they have.
-func TestCandidate(t *testing.T) {
-	access, _ := reach(t, ClientConfig{Master: newLeaseServer(t).url, ContentType: "application/json"})
+func TestCandidate(t *testing.T) { synctest.Test(t, candidateSaysItsVersions) }
+
+func candidateSaysItsVersions(t *testing.T) {
+	access, _ := inMemory(t, newLeaseServer(t), ClientConfig{ContentType: "application/json"})
 	client := fake.NewClientset()
 	candidates := make(chan *coordinationv1beta1.LeaseCandidate, 10)
 	client.PrependReactor("create", "leasecandidates", func(action clienttesting.Action) (bool, runtime.Object, error) {

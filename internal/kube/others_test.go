@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -94,13 +95,16 @@ func (noSink) Remove(model.Ref) {}
 
 // TestOthers watches custom resources and claims beside one that the server does not have: additions, updates and removals are passed on with both
 // versions, and the watch is not held up.
-func TestOthers(t *testing.T) {
+//
+// For an hour after the last change nothing is passed on.
+func TestOthers(t *testing.T) { synctest.Test(t, othersArePassedOn) }
+
+func othersArePassedOn(t *testing.T) {
 	server := &otherServer{events: map[string]chan string{"quotas": make(chan string), "resourceclaims": make(chan string)}, ghosts: make(chan struct{})}
-	listening := httptest.NewServer(server)
-	t.Cleanup(listening.Close)
+	_, client := inMemory(t, server, ClientConfig{ContentType: runtime.ContentTypeJSON})
 	raised := make(raisedTo, 10)
 	names := []string{"quotas.v1.example.com", "resource.k8s.io/ResourceClaim", "ghosts.v1.example.com", "quotas.v1.example.com", "nonsense", "scheduling.k8s.io/PodGroup"}
-	w, err := NewWatch(connect(t, ClientConfig{Master: listening.URL, ContentType: runtime.ContentTypeJSON}), noSink{}, nil, nil, Others(names, raised))
+	w, err := NewWatch(client, noSink{}, nil, nil, Others(names, raised))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -133,6 +137,13 @@ func TestOthers(t *testing.T) {
 	case <-server.ghosts:
 	case <-time.After(patience):
 		t.Error("the resource that the server does not have was not asked for")
+	}
+	if n := len(w.others); n != 2 {
+		t.Errorf("there are %d informers of custom resources, want one of quotas and one of ghosts", n)
+	}
+	time.Sleep(time.Hour)
+	if n := len(raised); n != 0 {
+		t.Errorf("then %d more changes were passed on", n)
 	}
 }
 
@@ -212,18 +223,18 @@ func TestWhichOthersAreAskedFor(t *testing.T) {
 	}
 }
 
-// TestCheckOther checks names of resources.
+// TestCheckOther checks names of resources. A message that is given to its end is followed by $.
 func TestCheckOther(t *testing.T) {
 	for name, want := range map[string]string{
-		"foos.v1.example.com": "", "bars.v1beta1.a.b.c": "", "resource.k8s.io/ResourceSlice": "", "resource.k8s.io/DeviceClass": "", "scheduling.k8s.io/PodGroup": "",
-		"foos.v1":     `resource "foos.v1" of an event: must be a resource that kube-scheduler knows, or <plural>.<version>.<group> as in foos.v1.example.com`,
+		"foos.v1.example.com": "", "foos.v1.example": "", "bars.v1beta1.a.b.c": "", "resource.k8s.io/ResourceSlice": "", "resource.k8s.io/DeviceClass": "", "scheduling.k8s.io/PodGroup": "",
+		"foos.v1":     `resource "foos.v1" of an event: must be a resource that kube-scheduler knows, or <plural>.<version>.<group> as in foos.v1.example.com$`,
 		"Foo":         "must be a resource",
 		"":            "must be a resource",
 		"a.b/c.d.e":   "must be a resource",
-		"foos..x.com": `resource "foos..x.com" of an event: must have no empty part between dots, as in foos.v1.example.com`,
+		"foos..x.com": `resource "foos..x.com" of an event: must have no empty part between dots, as in foos.v1.example.com$`,
 	} {
 		err := CheckOther(name)
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error()+"$", want)) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}
 	}
@@ -232,7 +243,7 @@ func TestCheckOther(t *testing.T) {
 // TestWholeWatch watches pods and nodes whole, through informers that a plugin shares: it gets the objects that the sink got, with annotations and
 // without managedFields, and a new version when only an annotation changes.
 func TestWholeWatch(t *testing.T) {
-	s := newWatchServer(t)
+	s := newWatchServer()
 	pod := func(n int, note string) *v1.Pod {
 		p := &v1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: named("p", n)}
 		p.Annotations, p.ManagedFields = map[string]string{"note": note}, []metav1.ManagedFieldsEntry{{Manager: "m"}}
@@ -240,7 +251,7 @@ func TestWholeWatch(t *testing.T) {
 	}
 	s.lists["pods"] = []runtime.Object{pod(1, "first")}
 	s.lists["nodes"] = []runtime.Object{&v1.Node{ObjectMeta: global("n", 2), Status: v1.NodeStatus{Addresses: []v1.NodeAddress{{Address: "192.0.2.7"}}}}}
-	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
+	client := s.client(t)
 	factory := Informers(client, nil)
 	shared := factory.Core().V1().Pods()
 	sink := objects{make(chan kinds.Object, 10)}
@@ -294,10 +305,10 @@ func (o objects) next(t *testing.T) kinds.Object {
 // A plugin's factory may start the shared informers itself and wait for them before there is a watch. The watch gets their objects all the same, and a version
 // that is decoded again is not held a second time.
 func TestPluginStartsInformers(t *testing.T) {
-	s := newWatchServer(t)
+	s := newWatchServer()
 	node := &v1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}, ObjectMeta: global("n", 2)}
 	s.lists["pods"], s.lists["nodes"] = []runtime.Object{}, []runtime.Object{node}
-	client := connect(t, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON})
+	client := s.client(t)
 	factory := Informers(client, nil)
 	nodes := factory.Core().V1().Nodes()
 	nodes.Informer()

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path"
 	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -265,14 +265,13 @@ func (s *scheduler) listed() {
 // watchedBy starts a scheduler's watch of every kind.
 func watchedBy(t testing.TB, server *restartingServer) *scheduler {
 	t.Helper()
-	listening := httptest.NewServer(server)
-	t.Cleanup(listening.Close)
 	s := &scheduler{Ingest: ingest.New(nil), state: state.New(), arrived: make(chan model.Ref, 100), passed: map[model.Ref]kinds.Object{}}
-	config := ClientConfig{Master: listening.URL}
+	config := ClientConfig{}
 	if !server.streams {
 		config.ContentType = apiruntime.ContentTypeJSON
 	}
-	s.watch = watchInto(t, s, config, everyKind()...)
+	_, client := inMemory(t, server, config)
+	s.watch = watchInto(t, s, client, everyKind()...)
 	if err := s.watch.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -328,14 +327,16 @@ func keptOf(o kinds.Object) any {
 // TestListedAgainIsHeldOnce restarts an API server: all objects are listed again. Those that did not change are in memory once, as before.
 func TestListedAgainIsHeldOnce(t *testing.T) {
 	for _, streams := range []bool{true, false} {
-		server := &restartingServer{t: t, streams: streams, objects: cluster(300, 0), forgets: make(chan struct{})}
-		s := watchedBy(t, server)
-		s.heldOnce(t)
-		for again := 1; again <= 2; again++ {
-			server.restart(cluster(300, again))
-			s.listed()
+		synctest.Test(t, func(t *testing.T) {
+			server := &restartingServer{t: t, streams: streams, objects: cluster(300, 0), forgets: make(chan struct{})}
+			s := watchedBy(t, server)
 			s.heldOnce(t)
-		}
+			for again := 1; again <= 2; again++ {
+				server.restart(cluster(300, again))
+				s.listed()
+				s.heldOnce(t)
+			}
+		})
 	}
 }
 

@@ -3,8 +3,8 @@ package kube
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -98,13 +98,14 @@ type podSink struct {
 func (s podSink) Set(o kinds.Object) { s.pods <- o.(*v1.Pod) }
 
 // TestPodsShareTheirTemplate watches pods of one template, and reads one of them while others arrive: shared fields must not be written.
-func TestPodsShareTheirTemplate(t *testing.T) {
+func TestPodsShareTheirTemplate(t *testing.T) { synctest.Test(t, podsShareTheirTemplate) }
+
+func podsShareTheirTemplate(t *testing.T) {
 	const pods = 300
-	server := &podServer{t: t, rest: newWatchServer(t), events: make(chan metav1.WatchEvent, 2*pods)}
-	listening := httptest.NewServer(server)
-	t.Cleanup(listening.Close)
+	server := &podServer{t: t, rest: newWatchServer(), events: make(chan metav1.WatchEvent, 2*pods)}
+	_, client := inMemory(t, server, ClientConfig{})
 	sink := podSink{notebook{make(chan string, 100)}, make(chan *v1.Pod, 2*pods)}
-	w := watchInto(t, sink, ClientConfig{Master: listening.URL}, model.PodKind)
+	w := watchInto(t, sink, client, model.PodKind)
 	bookmark := func(version string) *v1.Pod {
 		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{ResourceVersion: version, Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}}
 	}

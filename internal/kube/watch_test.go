@@ -5,12 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"path"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -29,7 +30,6 @@ import (
 
 // watchServer implements the part of the API that informers need. Every kind has one list, and any number of events after it.
 type watchServer struct {
-	http *httptest.Server
 	// held are the lists that are answered only after release is closed.
 	held    string
 	release chan struct{}
@@ -40,13 +40,11 @@ type watchServer struct {
 	asked []string
 }
 
-func newWatchServer(t *testing.T) *watchServer {
+func newWatchServer() *watchServer {
 	s := &watchServer{release: make(chan struct{}), events: map[string]chan metav1.WatchEvent{}, lists: map[string][]runtime.Object{}}
 	for _, resource := range everyResource {
 		s.events[resource] = make(chan metav1.WatchEvent)
 	}
-	s.http = httptest.NewServer(s)
-	t.Cleanup(s.http.Close)
 	return s
 }
 
@@ -88,7 +86,7 @@ func (s *watchServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case query.Get("watch") != "":
 		s.watch(w, r, resource)
 	default:
-		s.list(w, resource)
+		s.list(w, resource, r.URL.Path)
 	}
 }
 
@@ -97,9 +95,9 @@ func (s *watchServer) send(w http.ResponseWriter, body any) {
 	w.(http.Flusher).Flush()
 }
 
-func (s *watchServer) list(w http.ResponseWriter, resource string) {
+func (s *watchServer) list(w http.ResponseWriter, resource, path string) {
 	s.mu.Lock()
-	s.asked = append(s.asked, resource)
+	s.asked = append(s.asked, path)
 	items := slices.Clone(s.lists[resource])
 	s.mu.Unlock()
 	if resource == s.held {
@@ -163,13 +161,20 @@ func (n notebook) expect(t *testing.T, want ...string) {
 func startWatch(t *testing.T, s *watchServer, reads ...model.Kind) (*Watch, notebook) {
 	t.Helper()
 	sink := notebook{make(chan string, 100)}
-	return watchInto(t, sink, ClientConfig{Master: s.http.URL, ContentType: runtime.ContentTypeJSON}, reads...), sink
+	return watchInto(t, sink, s.client(t), reads...), sink
+}
+
+// client is a client of the server.
+func (s *watchServer) client(t *testing.T) *Client {
+	t.Helper()
+	_, client := inMemory(t, s, ClientConfig{ContentType: runtime.ContentTypeJSON})
+	return client
 }
 
 // watchInto watches until the test ends.
-func watchInto(t testing.TB, sink Sink, server ClientConfig, reads ...model.Kind) *Watch {
+func watchInto(t testing.TB, sink Sink, client *Client, reads ...model.Kind) *Watch {
 	t.Helper()
-	w, err := NewWatch(connect(t, server), sink, reads, nil)
+	w, err := NewWatch(client, sink, reads, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,6 +226,15 @@ func everyKind() []model.Kind {
 	return all
 }
 
+// pathOf is where the API has the objects of a kind.
+func pathOf(kind model.Kind) string {
+	resource := kinds.Get(kind).Resource
+	if resource.Group == "" {
+		return "/api/" + resource.Version + "/" + resource.Resource
+	}
+	return "/apis/" + resource.Group + "/" + resource.Version + "/" + resource.Resource
+}
+
 // TestOnlyWhatIsReadIsWatched lists one object of each kind, and expects no request for kinds that are not read.
 func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 	wanted := map[model.Kind]string{
@@ -236,51 +250,80 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		{model.PodKind, model.NodeKind}, {model.PodKind, model.NodeKind, model.NamespaceKind}, {model.PodKind, model.NodeKind, model.StatefulSetKind},
 		everyKind(),
 	} {
-		server := newWatchServer(t)
-		server.lists = oneOfEach()
-		w, sink := startWatch(t, server, reads...)
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
-		defer cancel()
-		if err := w.Sync(ctx); err != nil {
-			t.Fatal(err)
-		}
-		var want, asked []string
-		for _, kind := range reads {
-			want, asked = append(want, wanted[kind]), append(asked, kinds.Get(kind).Resource.Resource)
-		}
-		sink.expect(t, want...)
-		if want, got := (Counts{Pods: 1, Nodes: 1, Others: len(reads) - 2}), w.Counts(); got != want {
-			t.Errorf("%v: counts %+v, want %+v", reads, got, want)
-		}
-		slices.Sort(asked)
-		server.mu.Lock()
-		slices.Sort(server.asked)
-		if diff := cmp.Diff(asked, slices.Compact(server.asked)); diff != "" {
-			t.Errorf("%v: asked for (-want +got):\n%s", reads, diff)
-		}
-		server.mu.Unlock()
+		synctest.Test(t, func(t *testing.T) {
+			server := newWatchServer()
+			server.lists = oneOfEach()
+			w, sink := startWatch(t, server, reads...)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			if err := w.Sync(ctx); err != nil {
+				t.Fatal(err)
+			}
+			var want, asked []string
+			for _, kind := range reads {
+				want, asked = append(want, wanted[kind]), append(asked, pathOf(kind))
+			}
+			sink.expect(t, want...)
+			if want, got := (Counts{Pods: 1, Nodes: 1, Others: len(reads) - 2}), w.Counts(); got != want {
+				t.Errorf("%v: counts %+v, want %+v", reads, got, want)
+			}
+			slices.Sort(asked)
+			server.mu.Lock()
+			slices.Sort(server.asked)
+			if diff := cmp.Diff(asked, slices.Compact(server.asked)); diff != "" {
+				t.Errorf("%v: asked for (-want +got):\n%s", reads, diff)
+			}
+			server.mu.Unlock()
+		})
 	}
+}
+
+// resynced counts the updates that an informer delivers.
+type resynced struct{ updates atomic.Int32 }
+
+func (*resynced) OnAdd(any, bool)     {}
+func (r *resynced) OnUpdate(_, _ any) { r.updates.Add(1) }
+func (*resynced) OnDelete(any)        {}
+
+// TestNothingIsDeliveredAgain waits an hour in which nothing happens: informers do not deliver anew what they have delivered, which would cost time for each object.
+func TestNothingIsDeliveredAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newWatchServer()
+		server.lists = oneOfEach()
+		w, _ := startWatch(t, server, everyKind()...)
+		again := &resynced{}
+		for _, informer := range w.informers {
+			if _, err := informer.AddEventHandler(again); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour)
+		if n := again.updates.Load(); n != 0 {
+			t.Errorf("%d updates were delivered", n)
+		}
+	})
 }
 
 // TestSyncWaitsForEveryKind delays the list of one kind.
 func TestSyncWaitsForEveryKind(t *testing.T) {
 	for _, held := range everyResource {
 		t.Run(held, func(t *testing.T) {
-			t.Parallel()
-			server := newWatchServer(t)
-			server.held = held
-			w, _ := startWatch(t, server, everyKind()...)
-			short, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-			defer cancel()
-			if err := w.Sync(short); err == nil || !strings.Contains(err.Error(), "first list of the cluster's objects") {
-				t.Errorf("without the list of %s, Sync ends with %v", held, err)
-			}
-			close(server.release)
-			long, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			if err := w.Sync(long); err != nil {
-				t.Error(err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				server := newWatchServer()
+				server.held = held
+				w, _ := startWatch(t, server, everyKind()...)
+				short, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if err := w.Sync(short); err == nil || !strings.Contains(err.Error(), "first list of the cluster's objects") {
+					t.Errorf("without the list of %s, Sync ends with %v", held, err)
+				}
+				close(server.release)
+				long, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
+				if err := w.Sync(long); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }
@@ -310,7 +353,7 @@ func TestOnlyWhatMattersIsPassedOn(t *testing.T) {
 			TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: named("p", n), Spec: v1.PodSpec{SchedulerName: scheduler, NodeName: node},
 		}
 	}
-	server := newWatchServer(t)
+	server := newWatchServer()
 	_, sink := startWatch(t, server, everyKind()...)
 	for _, step := range []struct {
 		resource, event string

@@ -1,0 +1,347 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/server/healthz"
+	"k8s.io/client-go/rest"
+	"k8s.io/klog/v2"
+	"k8s.io/klog/v2/textlogger"
+	fwk "k8s.io/kube-scheduler/framework"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// pipes is a listener whose connections are in memory, so that the scheduler and the script live in a bubble of testing/synctest: time passes only when both wait, and
+// then at once.
+type pipes struct {
+	connections chan net.Conn
+	closed      chan struct{}
+	once        sync.Once
+}
+
+func newPipes() *pipes { return &pipes{connections: make(chan net.Conn), closed: make(chan struct{})} }
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.connections:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
+
+func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	client, server := net.Pipe()
+	select {
+	case p.connections <- server:
+		return client, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// bubble runs a test in a bubble. The goroutines of package os/signal stay for the life of the process once there are any, so they are made outside.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	unused := make(chan os.Signal, 1)
+	signal.Notify(unused, syscall.SIGUSR2)
+	signal.Stop(unused)
+	synctest.Test(t, test)
+}
+
+// newBubble is a script in memory, in the bubble of a test. Its replica is called "one".
+func newBubble(t *testing.T, objects ...runtime.Object) (s *script, access *rest.Config) {
+	t.Helper()
+	s = &script{t: t, version: 100, objects: map[string][]runtime.Object{}, held: map[string]bool{}, refused: map[string]bool{}}
+	s.news = sync.NewCond(&s.mu)
+	listener := newPipes()
+	web := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = web.Serve(listener) })
+	t.Cleanup(func() {
+		s.mu.Lock()
+		s.closed = true
+		s.news.Broadcast()
+		s.mu.Unlock()
+		_ = web.Close()
+		serving.Wait()
+	})
+	s.add(objects...)
+	access, err := kube.Access(kube.ClientConfig{Master: "http://script", ContentType: "application/json"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	access.BearerToken, access.Dial = "one", listener.dial
+	return s, access
+}
+
+// runInBubble runs a replica that reaches the script by this access, and serves nothing.
+func (s *script) runInBubble(access *rest.Config, args ...string) *replica {
+	s.t.Helper()
+	o := parsed(s.t, append(args, "--secure-port=0")...)
+	o.added = s.options
+	if err := o.addOutside(); err != nil {
+		s.t.Fatal(err)
+	}
+	c, err := o.configuration()
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(s.t.Context())
+	log := s.log
+	if log.GetSink() == nil {
+		log = klog.Background()
+	}
+	seen, err := newObservers(ctx, o, log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	scheduler, err := assemble(ctx, o, c, access, seen, log)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.runs(ctx, "one", scheduler, "", func() { cancel(errSignal) })
+}
+
+// A write that never ends does not keep a scheduler that is stopped: after the time to finish writes it is broken off, and the lease is given back. That is so with every
+// request that a pod leads to.
+func TestDrainHasAnEnd(t *testing.T) {
+	for _, held := range []string{"one: bind web-0 to a", "one: event Scheduled web-0", "one: status web-9", "one: event FailedScheduling web-9"} {
+		for _, elects := range []bool{true, false} {
+			t.Run(fmt.Sprint(held[len("one: "):], " ", elects), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					impossible := web("web-9")
+					impossible.Spec.NodeName, impossible.Spec.NodeSelector = "", map[string]string{"no": "node"}
+					s, access := newBubble(t, small("a"), web("web-0"), impossible)
+					s.hold(held)
+					r := s.runInBubble(access, fmt.Sprint("--leader-elect=", elects))
+					s.await(held, 1)
+					synctest.Wait()
+					began := time.Now()
+					r.stop()
+					if err := r.wait(); err != nil {
+						t.Errorf("it ended with %v", err)
+					}
+					if took := time.Since(began); took != commit.DefaultDrain {
+						t.Errorf("it took %v to end, want %v", took, commit.DefaultDrain)
+					}
+					synctest.Wait() // for the script to see what was broken off
+					notes := s.noted()
+					if broken, given := index(notes, held+" broken off"), index(notes, "one: give lease"); broken < 0 || elects != (given >= 0) {
+						t.Errorf("its end is wrong:\n%s", strings.Join(notes, "\n"))
+					}
+				})
+			})
+		}
+	}
+}
+
+// A leader that cannot renew its lease, and has not ended although the lease has expired, is not healthy: a kubelet then ends it. It counts as healthy until 20 s after
+// the end of the lease, as in kube-scheduler, and as soon as it cannot renew it, its leadership is lost.
+func TestHealthOfALeaderThatCannotRenew(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), web("web-0"))
+		r := s.runInBubble(access)
+		health, _ := checks(t.Context(), r.s.leadership, r.s.synced)
+		mux := http.NewServeMux()
+		healthz.InstallHandler(mux, health...)
+		healthy := func() bool {
+			t.Helper()
+			answer := httptest.NewRecorder()
+			mux.ServeHTTP(answer, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil))
+			if code, text := answer.Code, answer.Body.String(); code != http.StatusOK && (code != http.StatusInternalServerError || !strings.Contains(text, "[-]leaderElection failed")) {
+				t.Errorf("/healthz answers %d:\n%s", code, text)
+			}
+			return answer.Code == http.StatusOK
+		}
+		s.await("one: renew lease", 20)
+		if !healthy() {
+			t.Error("a leader that renews its lease is not healthy")
+		}
+		s.mu.Lock()
+		renewed := s.lease.Spec.RenewTime.Time
+		s.mu.Unlock()
+		s.refuse("one: ") // everything, so the lease can neither be read nor given back
+		for _, test := range []struct {
+			after          time.Duration
+			healthy, leads bool
+		}{
+			{renewDeadline - time.Second/10, true, true}, {renewDeadline + time.Second/10, true, false},
+			{leaseDuration + 20*time.Second - time.Second/10, true, false}, {leaseDuration + 20*time.Second + time.Second/10, false, false}, {time.Hour, false, false},
+		} {
+			time.Sleep(time.Until(renewed.Add(test.after)))
+			synctest.Wait()
+			if got := healthy(); got != test.healthy {
+				t.Errorf("%v after its last renewal it is healthy: %t, want %t", test.after, got, test.healthy)
+			}
+			if leads := r.s.leadership.lost.Err() == nil; leads != test.leads || leads == (count(s.noted(), "one: exit") == 1) {
+				t.Errorf("%v after its last renewal it leads: %t, want %t:\n%s", test.after, leads, test.leads, strings.Join(s.noted(), "\n"))
+			}
+		}
+		r.stop()
+		if err := r.wait(); err != nil {
+			t.Errorf("it ended with %v", err)
+		}
+	})
+}
+
+// The audit is of the loop and of the outbox.
+func TestAuditOfAll(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), web("web-0"))
+		r := s.runInBubble(access, "--leader-elect=false", "--berth-audit")
+		s.await("one: event Scheduled web-0", 1)
+		synctest.Wait() // for the loop to take in that the pod is bound
+		r.stop()
+		_ = r.wait()
+		if err := r.s.audit(); err != nil {
+			t.Errorf("a scheduler that is fine has %v", err)
+		}
+		other := model.NewPod(web("web-9"))
+		r.s.loop.State().Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: other}, NodeName: "a"})
+		if err := r.s.audit(); err == nil || !strings.Contains(err.Error(), "0 pods are binding in the queue, 1 are assumed in the state") {
+			t.Errorf("with an assumed pod that the queue does not know: %v", err)
+		}
+		r.s.commit = &commit.Commit{}
+		defer func() {
+			if recover() == nil {
+				t.Error("the audit has not looked for the outbox, of which there is none now")
+			}
+		}()
+		_ = r.s.audit()
+	})
+}
+
+// So many writes are in flight as the flag says, and so many events are written per second.
+func TestLimitsOfWrites(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), web("web-0"), web("web-1"), web("web-2"), web("web-3"), web("web-4"), web("web-5"))
+		s.hold("one: bind")
+		r := s.runInBubble(access, "--leader-elect=false", "--berth-writes-in-flight=3", "--berth-reports-per-second=1")
+		s.await("one: bind", 1)
+		synctest.Wait()
+		if n := count(s.noted(), "one: bind"); n != 3 {
+			t.Errorf("%d writes are in flight, want 3", n)
+		}
+		began := time.Now()
+		s.letGo("one: bind")
+		s.await("one: event Scheduled", 6)
+		if took := time.Since(began); took < 4*time.Second || took > 7*time.Second {
+			t.Errorf("six events at one per second were written in %v", took)
+		}
+		r.stop()
+		_ = r.wait()
+	})
+}
+
+// The seed decides among equally good nodes: the same one in the same way.
+func TestSeed(t *testing.T) {
+	placed := func(seed string) (all []string) {
+		bubble(t, func(t *testing.T) {
+			s, access := newBubble(t, small("a"), small("b"), small("c"), small("d"), small("e"), small("f"), web("web-0"), web("web-1"), web("web-2"), web("web-3"))
+			r := s.runInBubble(access, "--leader-elect=false", "--berth-seed="+seed)
+			s.await("one: event Scheduled", 4)
+			r.stop()
+			_ = r.wait()
+			for _, note := range s.noted() {
+				if strings.HasPrefix(note, "one: bind") {
+					all = append(all, note)
+				}
+			}
+			slices.Sort(all)
+		})
+		return all
+	}
+	seven := placed("7")
+	if again := placed("7"); !slices.Equal(again, seven) || len(seven) != 4 {
+		t.Errorf("with the same seed, pods are placed as %q and as %q", seven, again)
+	}
+	if one := placed("1"); slices.Equal(one, seven) {
+		t.Errorf("with another seed, pods are placed in the same way: %q", one)
+	}
+}
+
+// A pod that no node has room for is tried again as often as the flag says, although nothing happens, and each decision is logged.
+func TestParkedPodsAreTriedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, build.Node("full", build.Allocatable("cpu=0 memory=1Gi pods=1")), web("web-0"))
+		var said bytes.Buffer
+		s.log = textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(&said), textlogger.Verbosity(2)))
+		r := s.runInBubble(access, "--leader-elect=false", "--pod-max-in-unschedulable-pods-duration=20m")
+		s.await("one: event FailedScheduling web-0", 1)
+		time.Sleep(2 * time.Hour)
+		r.stop()
+		_ = r.wait()
+		if n := r.s.loop.Engine().Counters().Decisions; n < 6 || n > 7 {
+			t.Errorf("in two hours it was decided %d times, want each 20 minutes", n)
+		}
+		if n := strings.Count(said.String(), `"Unable to schedule pod; no fit; waiting" pod="default/web-0"`); int64(n) != int64(r.s.loop.Engine().Counters().Decisions) {
+			t.Errorf("%d decisions are logged, there were %d", n, r.s.loop.Engine().Counters().Decisions)
+		}
+	})
+}
+
+// knowing is a plugin that has registered for an event that scheduling reads anyhow.
+type knowing struct{ testFilter }
+
+func (knowing) EventsToRegister(context.Context) ([]fwk.ClusterEventWithHint, error) {
+	return []fwk.ClusterEventWithHint{{Event: fwk.ClusterEvent{Resource: fwk.Node, ActionType: fwk.Add}}}, nil
+}
+
+// A scheduler is ready, and decides, when the informers that plugins have asked for hold their first lists, however long these take.
+func TestReadyWhenPluginsAre(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s, access := newBubble(t, small("a"), web("web-0"))
+		s.options = []Option{WithPlugin("Mine", func(_ context.Context, _ runtime.Object, h fwk.Handle) (fwk.Plugin, error) {
+			h.SharedInformerFactory().Core().V1().ConfigMaps().Informer()
+			return knowing{}, nil
+		})}
+		s.hold("one: list configmaps")
+		r := s.runInBubble(access, "--config", file(t, "scheduler.yaml", header+"leaderElection: {leaderElect: false}\nprofiles: [{plugins: {multiPoint: {enabled: [{name: Mine}]}}}]\n"))
+		s.await("one: watch pods", 1)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		select {
+		case <-r.s.synced:
+			t.Error("it is ready before the plugin's informers are")
+		default:
+		}
+		if n := count(s.noted(), "one: bind"); n != 0 {
+			t.Error("it binds before the plugin's informers are ready")
+		}
+		s.letGo("one: list configmaps")
+		s.await("one: bind web-0 to a", 1)
+		<-r.s.synced
+		r.stop()
+		_ = r.wait()
+	})
+}
