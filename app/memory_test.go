@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,48 +25,11 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/inmemory"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
-
-// pipes is a listener whose connections are in memory, so that the scheduler and the script live in a bubble of testing/synctest: time passes only when both wait, and
-// then at once.
-type pipes struct {
-	connections chan net.Conn
-	closed      chan struct{}
-	once        sync.Once
-}
-
-func newPipes() *pipes { return &pipes{connections: make(chan net.Conn), closed: make(chan struct{})} }
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.connections:
-		return c, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Close() error {
-	p.once.Do(func() { close(p.closed) })
-	return nil
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
-
-func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
-	client, server := net.Pipe()
-	select {
-	case p.connections <- server:
-		return client, nil
-	case <-p.closed:
-		return nil, net.ErrClosed
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
 
 // bubble runs a test in a bubble. The goroutines of package os/signal stay for the life of the process once there are any, so they are made outside.
 func bubble(t *testing.T, test func(t *testing.T)) {
@@ -83,24 +45,18 @@ func newBubble(t *testing.T, objects ...runtime.Object) (s *script, access *rest
 	t.Helper()
 	s = &script{t: t, version: 100, objects: map[string][]runtime.Object{}, held: map[string]bool{}, refused: map[string]bool{}}
 	s.news = sync.NewCond(&s.mu)
-	listener := newPipes()
-	web := &http.Server{Handler: s, ReadHeaderTimeout: time.Minute}
-	var serving sync.WaitGroup
-	serving.Go(func() { _ = web.Serve(listener) })
-	t.Cleanup(func() {
+	dial := inmemory.Serve(t, s, func() {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.closed = true
 		s.news.Broadcast()
-		s.mu.Unlock()
-		_ = web.Close()
-		serving.Wait()
 	})
 	s.add(objects...)
 	access, err := kube.Access(kube.ClientConfig{Master: "http://script", ContentType: "application/json"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	access.BearerToken, access.Dial = "one", listener.dial
+	access.BearerToken, access.Dial = "one", dial
 	return s, access
 }
 

@@ -221,7 +221,7 @@ func TestCycleOfPostFilters(t *testing.T) {
 		if _, ok := c.Alike(); ok {
 			t.Error("pods are alike beyond nodes that PreFilter names")
 		}
-		if c.Tie(full) == c.Tie(out) || c.Tie(full) != c.Tie(full) {
+		if first, again := c.Tie(full), c.Tie(full); first == c.Tie(out) || first != again {
 			t.Error("ties do not tell nodes apart")
 		}
 		c.Worked(3, 4)

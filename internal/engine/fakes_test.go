@@ -237,17 +237,6 @@ func (x *small) pod(options ...build.PodOption) *model.Pod {
 
 func (x *small) decide(pod *model.Pod) plan.Decision { return x.Decide(x.s.View(), plan.WorkFor(pod)) }
 
-// cycle returns a pod's cycle, prepared for single nodes.
-func (x *small) cycle(t *testing.T, pod *model.Pod) *cycle {
-	t.Helper()
-	c, rejection, err := x.preFilter(x.s.View(), x.profiles[x.p.Name], pod)
-	if rejection != nil || err != nil {
-		t.Fatalf("%+v, %v", rejection, err)
-	}
-	x.prepare(&c)
-	return &c
-}
-
 var errBroken = errors.New("broken")
 
 // priority has a pod outrank those of less.

@@ -93,7 +93,7 @@ func TestTurnFilters(t *testing.T) {
 				if slices.ContainsFunc(behind.rule.asked, func(node string) bool { return slices.Contains(behind.atOnce, node) }) {
 					t.Errorf("%s: asked about %v again, after %v", what, behind.rule.asked, behind.atOnce)
 				}
-				plugintest.Set(x.s, build.Node(fmt.Sprint("d"), build.Allocatable("cpu=1"))) // what is known has room for the next
+				plugintest.Set(x.s, build.Node("d", build.Allocatable("cpu=1"))) // what is known has room for the next
 			}
 		})
 	}
