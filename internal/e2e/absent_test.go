@@ -57,7 +57,7 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	for name, pod := range pods {
 		create(name, pod.shape)
 	}
-	w.kubeScheduler(&transcript{}, "--config", file,
+	w.kubeScheduler(&transcript{}, "--config", file, w.securePort(),
 		"--authentication-kubeconfig", cluster.SchedulerKubeconfig, "--authorization-kubeconfig", cluster.SchedulerKubeconfig)
 	for name, pod := range pods {
 		if pod.why == "" {

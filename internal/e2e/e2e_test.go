@@ -73,7 +73,7 @@ type world struct {
 	ctx       context.Context
 	client    *kubernetes.Clientset
 	namespace string
-	scheduler string // the address at which it serves
+	servesAt  string // the address of the scheduler of the test, if it serves
 }
 
 func newWorld(t *testing.T, namespace string) *world {

@@ -95,8 +95,8 @@ func (w *world) securePort() string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	w.must(err)
 	w.must(listener.Close())
-	w.scheduler = listener.Addr().String()
-	_, port, err := net.SplitHostPort(w.scheduler)
+	w.servesAt = listener.Addr().String()
+	_, port, err := net.SplitHostPort(w.servesAt)
 	w.must(err)
 	return "--secure-port=" + port
 }
@@ -104,7 +104,7 @@ func (w *world) securePort() string {
 // ask sends a request as a client that does not check the certificate.
 func (w *world) ask(client *http.Client, method, path, token string) (status int, body string) {
 	w.Helper()
-	request, err := http.NewRequestWithContext(w.ctx, method, "https://"+w.scheduler+path, nil)
+	request, err := http.NewRequestWithContext(w.ctx, method, "https://"+w.servesAt+path, nil)
 	w.must(err)
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
