@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/klog/v2"
@@ -20,35 +21,37 @@ func newTestLane(t *testing.T, deadline time.Duration) *Lane {
 
 // TestLaneEnds has calls end in every way: each is answered, and the lane goes on.
 func TestLaneEnds(t *testing.T) {
-	l := newTestLane(t, 20*time.Millisecond)
-	release := make(chan struct{})
-	for _, test := range []struct {
-		name string
-		f    func(context.Context) int
-		want string
-	}{
-		{"returns", func(context.Context) int { return 7 }, ""},
-		{"panics", func(context.Context) int { panic("boom") }, `plugin "P" at Filter: panicked: boom`},
-		{"panics with an error whose text panics", func(context.Context) int { panic(badText{}) }, `plugin "P" at Filter: panicked: %!v(PANIC=Error method: no text)`},
-		{"panics with nil", func(context.Context) int { panic(nil) }, `plugin "P" at Filter: panicked: panic called with nil argument`},
-		{"ends its goroutine", func(context.Context) int { runtime.Goexit(); return 1 }, `plugin "P" at Filter: called runtime.Goexit`},
-		{"hangs", func(context.Context) int { <-release; return 1 }, `plugin "P" at Filter: has not returned within 20ms`},
-		{"returns again", func(context.Context) int { return 7 }, ""},
-	} {
-		got, err := call(l, Filter, "P", test.f)
-		var failure *Failure
-		switch {
-		case test.want == "" && (err != nil || got != 7):
-			t.Errorf("%s: %v, %v", test.name, got, err)
-		case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want) || got != 0 || !errors.As(err, &failure) || failure.Plugin != "P"):
-			t.Errorf("%s: %v, %v; want %s", test.name, got, err, test.want)
+	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+		l := newTestLane(t, 20*time.Millisecond)
+		release := make(chan struct{})
+		for _, test := range []struct {
+			name string
+			f    func(context.Context) int
+			want string
+		}{
+			{"returns", func(context.Context) int { return 7 }, ""},
+			{"panics", func(context.Context) int { panic("boom") }, `plugin "P" at Filter: panicked: boom`},
+			{"panics with an error whose text panics", func(context.Context) int { panic(badText{}) }, `plugin "P" at Filter: panicked: %!v(PANIC=Error method: no text)`},
+			{"panics with nil", func(context.Context) int { panic(nil) }, `plugin "P" at Filter: panicked: panic called with nil argument`},
+			{"ends its goroutine", func(context.Context) int { runtime.Goexit(); return 1 }, `plugin "P" at Filter: called runtime.Goexit`},
+			{"hangs", func(context.Context) int { <-release; return 1 }, `plugin "P" at Filter: has not returned within 20ms`},
+			{"returns again", func(context.Context) int { return 7 }, ""},
+		} {
+			got, err := call(l, Filter, "P", test.f)
+			var failure *Failure
+			switch {
+			case test.want == "" && (err != nil || got != 7):
+				t.Errorf("%s: %v, %v", test.name, got, err)
+			case test.want != "" && (err == nil || !strings.HasPrefix(err.Error(), test.want) || got != 0 || !errors.As(err, &failure) || failure.Plugin != "P"):
+				t.Errorf("%s: %v, %v; want %s", test.name, got, err, test.want)
+			}
 		}
-	}
-	if ever, running := l.Abandoned(); ever != 1 || running != 1 {
-		t.Errorf("%d calls were given up, %d run; want 1 and 1", ever, running)
-	}
-	close(release)
-	eventually(t, func() bool { _, running := l.Abandoned(); return running == 0 })
+		if ever, running := l.Abandoned(); ever != 1 || running != 1 {
+			t.Errorf("%d calls were given up, %d run; want 1 and 1", ever, running)
+		}
+		close(release)
+		eventually(t, func() bool { _, running := l.Abandoned(); return running == 0 })
+	})
 }
 
 type badText struct{}
@@ -57,58 +60,62 @@ func (badText) Error() string { panic("no text") }
 
 // TestLateResults has a call write its result after it was given up, and return it: the next calls are answered by themselves. Run it with -race.
 func TestLateResults(t *testing.T) {
-	l := newTestLane(t, 5*time.Millisecond)
-	release, written := make(chan struct{}), make(chan struct{})
-	var told atomic.Bool
-	late, err := call(l, Score, "P", func(ctx context.Context) []int {
-		result := []int{0}
-		<-ctx.Done()
-		told.Store(true)
-		<-release
-		result[0] = 1
-		close(written)
-		return result
+	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+		l := newTestLane(t, 5*time.Millisecond)
+		release, written := make(chan struct{}), make(chan struct{})
+		var told atomic.Bool
+		late, err := call(l, Score, "P", func(ctx context.Context) []int {
+			result := []int{0}
+			<-ctx.Done()
+			told.Store(true)
+			<-release
+			result[0] = 1
+			close(written)
+			return result
+		})
+		if err == nil || late != nil {
+			t.Fatalf("%v, %v", late, err)
+		}
+		for i := range 100 {
+			if got, err := call(l, Score, "P", func(context.Context) int { return i }); got != i || err != nil {
+				t.Fatalf("%v, %v; want %d", got, err, i)
+			}
+			if i == 50 {
+				close(release)
+				<-written
+			}
+		}
+		if !told.Load() {
+			t.Error("the context of a call that was given up has not ended")
+		}
 	})
-	if err == nil || late != nil {
-		t.Fatalf("%v, %v", late, err)
-	}
-	for i := range 100 {
-		if got, err := call(l, Score, "P", func(context.Context) int { return i }); got != i || err != nil {
-			t.Fatalf("%v, %v; want %d", got, err, i)
-		}
-		if i == 50 {
-			close(release)
-			<-written
-		}
-	}
-	if !told.Load() {
-		t.Error("the context of a call that was given up has not ended")
-	}
 }
 
 // TestHungCallsAreBounded has a plugin hang again and again: at last it is not called, until a call returns. Others are called all the time.
 func TestHungCallsAreBounded(t *testing.T) {
-	l := newTestLane(t, time.Millisecond)
-	release := make(chan struct{})
-	var called atomic.Int64
-	hang := func(context.Context) int { called.Add(1); <-release; return 0 }
-	for range hungMax + 20 {
-		if _, err := call(l, Filter, "Hung", hang); err == nil {
-			t.Fatal("a call that hangs has returned")
+	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+		l := newTestLane(t, time.Millisecond)
+		release := make(chan struct{})
+		var called atomic.Int64
+		hang := func(context.Context) int { called.Add(1); <-release; return 0 }
+		for range hungMax + 20 {
+			if _, err := call(l, Filter, "Hung", hang); err == nil {
+				t.Fatal("a call that hangs has returned")
+			}
 		}
-	}
-	if n := called.Load(); n != hungMax {
-		t.Errorf("the plugin was called %d times, want %d", n, hungMax)
-	}
-	l.deadline = time.Minute
-	if _, err := call(l, Filter, "Other", func(context.Context) int { return 0 }); err != nil {
-		t.Error(err)
-	}
-	close(release)
-	eventually(t, func() bool { _, running := l.Abandoned(); return running == 0 })
-	if _, err := call(l, Filter, "Hung", func(context.Context) int { return 0 }); err != nil {
-		t.Error(err)
-	}
+		if n := called.Load(); n != hungMax {
+			t.Errorf("the plugin was called %d times, want %d", n, hungMax)
+		}
+		l.deadline = time.Minute
+		if _, err := call(l, Filter, "Other", func(context.Context) int { return 0 }); err != nil {
+			t.Error(err)
+		}
+		close(release)
+		eventually(t, func() bool { _, running := l.Abandoned(); return running == 0 })
+		if _, err := call(l, Filter, "Hung", func(context.Context) int { return 0 }); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestTurnContext has the context of a turn's calls end with the turn, and the lane go on.

@@ -108,7 +108,7 @@ func TestHangInDryRun(t *testing.T) {
 	var calls atomic.Int32
 	var stop atomic.Bool
 	done := make(chan struct{})
-	w := newWorldWithin(t, 100*time.Millisecond, 1)
+	w := newWorldWithin(t, 2*time.Second, 1) // nothing but the plugin takes so long
 	points, err := w.runtime.Adapt(&dryRuns{named: "P", filter: func(node fwk.NodeInfo) *fwk.Status {
 		if calls.Add(1) == 1 {
 			defer close(done)

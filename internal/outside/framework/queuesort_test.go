@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -161,42 +162,44 @@ func (c *sortFailures) Ran(_ string, point framework.Point, status string, calls
 
 // TestQueueSortHangs has the plugin not return: priority and time decide, it is not called while that call runs, and after the third not at all.
 func TestQueueSortHangs(t *testing.T) {
-	var failures sortFailures
-	runtime, err := framework.New(t.Context(), framework.Config{Profile: name, Deadline: 10 * time.Millisecond, Snapshot: snapshot.New(), Log: klog.Logger{}, Observer: &failures})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(runtime.Close)
-	p := &stuck{named: "P", release: make(chan struct{})}
-	points, err := runtime.Adapt(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod := func(name string, priority int32, since int) plugin.Queued {
-		object := build.Pod(build.Named(name))
-		object.Spec.Priority = &priority
-		return plugin.Queued{Pod: model.NewPod(object), Since: noon.Add(time.Duration(since))}
-	}
-	first, second, third := pod("first", 5, 2), pod("second", 0, 0), pod("third", 0, 1)
-	for given := 1; given <= 4; given++ {
-		for range 2 { // the second time the call of the first still runs
-			less := points.QueueSort.Less
-			if !less(first, second) || less(second, first) || !less(second, third) || less(third, second) {
-				t.Errorf("with %d calls given up the order is not by priority and time", given)
-			}
+	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+		var failures sortFailures
+		runtime, err := framework.New(t.Context(), framework.Config{Profile: name, Deadline: 10 * time.Millisecond, Snapshot: snapshot.New(), Log: klog.Logger{}, Observer: &failures})
+		if err != nil {
+			t.Fatal(err)
 		}
-		close(p.release)
-		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
-			if _, running := runtime.Lane().Abandoned(); running == 0 {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatal("the call that was released still runs")
-			}
+		t.Cleanup(runtime.Close)
+		p := &stuck{named: "P", release: make(chan struct{})}
+		points, err := runtime.Adapt(p)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if want := min(given, 3); int(p.calls.Load()) != want || failures.failed != want {
-			t.Fatalf("%d calls, of which %d are counted as failed; want %d", p.calls.Load(), failures.failed, want)
+		pod := func(name string, priority int32, since int) plugin.Queued {
+			object := build.Pod(build.Named(name))
+			object.Spec.Priority = &priority
+			return plugin.Queued{Pod: model.NewPod(object), Since: noon.Add(time.Duration(since))}
 		}
-		p.release = make(chan struct{})
-	}
+		first, second, third := pod("first", 5, 2), pod("second", 0, 0), pod("third", 0, 1)
+		for given := 1; given <= 4; given++ {
+			for range 2 { // the second time the call of the first still runs
+				less := points.QueueSort.Less
+				if !less(first, second) || less(second, first) || !less(second, third) || less(third, second) {
+					t.Errorf("with %d calls given up the order is not by priority and time", given)
+				}
+			}
+			close(p.release)
+			for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
+				if _, running := runtime.Lane().Abandoned(); running == 0 {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatal("the call that was released still runs")
+				}
+			}
+			if want := min(given, 3); int(p.calls.Load()) != want || failures.failed != want {
+				t.Fatalf("%d calls, of which %d are counted as failed; want %d", p.calls.Load(), failures.failed, want)
+			}
+			p.release = make(chan struct{})
+		}
+	})
 }

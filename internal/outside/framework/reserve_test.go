@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -38,68 +39,72 @@ func (p *lateReserve) Unreserve(ctx context.Context, _ fwk.CycleState, pod *v1.P
 
 // TestLateReserve has a Reserve return after it was given up: it is undone, once, after it has returned. The other plugins' Unreserve run at once.
 func TestLateReserve(t *testing.T) {
-	var calls []string
-	late := &lateReserve{named: "P", release: make(chan struct{}), undone: make(chan struct{})}
-	w := newWorldWithin(t, 50*time.Millisecond, 1, &binds{named: "A", calls: &calls}, late, &binds{named: "B", calls: &calls})
-	d := w.decide(w.pod("p", "1"))
-	if got, want := said(&d), "failed: running Reserve plugin \"P\": plugin \"P\" at Reserve: has not returned within 50ms"; got != want {
-		t.Errorf("%s; want %s", got, want)
-	}
-	if got, want := strings.Join(calls, ","), "A Reserve,B Unreserve,A Unreserve"; got != want {
-		t.Errorf("calls: %s; want %s", got, want)
-	}
-	close(late.release)
-	select {
-	case <-late.undone:
-	case <-time.After(2 * time.Minute):
-		t.Error("reserved for ever")
-	}
+	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+		var calls []string
+		late := &lateReserve{named: "P", release: make(chan struct{}), undone: make(chan struct{})}
+		w := newWorldWithin(t, 50*time.Millisecond, 1, &binds{named: "A", calls: &calls}, late, &binds{named: "B", calls: &calls})
+		d := w.decide(w.pod("p", "1"))
+		if got, want := said(&d), "failed: running Reserve plugin \"P\": plugin \"P\" at Reserve: has not returned within 50ms"; got != want {
+			t.Errorf("%s; want %s", got, want)
+		}
+		if got, want := strings.Join(calls, ","), "A Reserve,B Unreserve,A Unreserve"; got != want {
+			t.Errorf("calls: %s; want %s", got, want)
+		}
+		close(late.release)
+		select {
+		case <-late.undone:
+		case <-time.After(2 * time.Minute):
+			t.Error("reserved for ever")
+		}
+	})
 }
 
 // TestNoReserveBesideALateOne has pods tried again whose Reserve, or the Unreserve of a failed turn, was given up and still runs: the plugin is not asked to
 // reserve until that has returned, or the late call would undo what the later one reserved. Other pods are placed meanwhile.
 func TestNoReserveBesideALateOne(t *testing.T) {
-	const late = `failed: running Reserve plugin "P": plugin "P" at Reserve: has not returned within 500ms`
-	const rejected = "0/1 nodes are available: 1 no. B"
-	const busy = `failed: running Reserve plugin "P": plugin "P" at Reserve: not called: it has not returned from an earlier attempt to place the pod`
-	for point, first := range map[string]string{"Reserve": late, "Unreserve": rejected} {
-		p := &reserves{named: "P", hangs: map[string]bool{point: true}, release: make(chan struct{}), undone: make(chan struct{}), held: map[types.UID]bool{}}
-		var calls []string
-		after := &binds{named: "B", calls: &calls, does: map[string]*fwk.Status{}}
-		if point == "Unreserve" {
-			after.does["Reserve"] = status(fwk.Unschedulable, "no")
-		}
-		w := newWorldWithin(t, 500*time.Millisecond, 1, p, after)
-		pod := w.pod("p", "1")
-		try := func(pod *model.Pod, want string) {
-			t.Helper()
+	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+		const late = `failed: running Reserve plugin "P": plugin "P" at Reserve: has not returned within 500ms`
+		const rejected = "0/1 nodes are available: 1 no. B"
+		const busy = `failed: running Reserve plugin "P": plugin "P" at Reserve: not called: it has not returned from an earlier attempt to place the pod`
+		for point, first := range map[string]string{"Reserve": late, "Unreserve": rejected} {
+			p := &reserves{named: "P", hangs: map[string]bool{point: true}, release: make(chan struct{}), undone: make(chan struct{}), held: map[types.UID]bool{}}
+			var calls []string
+			after := &binds{named: "B", calls: &calls, does: map[string]*fwk.Status{}}
+			if point == "Unreserve" {
+				after.does["Reserve"] = status(fwk.Unschedulable, "no")
+			}
+			w := newWorldWithin(t, 500*time.Millisecond, 1, p, after)
+			pod := w.pod("p", "1")
+			try := func(pod *model.Pod, want string) {
+				t.Helper()
+				d := w.decide(pod)
+				if got := said(&d); got != want {
+					t.Errorf("%s: %s; want %s", point, got, want)
+				}
+			}
+			try(pod, first)
+			delete(after.does, "Reserve")
+			p.mu.Lock()
+			clear(p.hangs)
+			p.mu.Unlock()
+			try(pod, busy)
+			try(w.pod("other", "1"), "on n0")
+			if p.holds(pod.UID) != (point == "Unreserve") || !p.holds("uid-other") {
+				t.Errorf("%s: reserved for %v", point, p.held)
+			}
+			close(p.release)
+			<-p.undone
+			deadline := time.Now().Add(2 * time.Minute) // the call has returned, and the plugin's lane may not know yet
 			d := w.decide(pod)
-			if got := said(&d); got != want {
-				t.Errorf("%s: %s; want %s", point, got, want)
+			for said(&d) == busy && time.Now().Before(deadline) {
+				runtime.Gosched()
+				d = w.decide(pod)
+			}
+			if said(&d) != "on n0" || !p.holds(pod.UID) {
+				t.Errorf("%s: %s, reserved for %v; want the pod on n0, and reserved", point, said(&d), p.held)
 			}
 		}
-		try(pod, first)
-		delete(after.does, "Reserve")
-		p.mu.Lock()
-		clear(p.hangs)
-		p.mu.Unlock()
-		try(pod, busy)
-		try(w.pod("other", "1"), "on n0")
-		if p.holds(pod.UID) != (point == "Unreserve") || !p.holds("uid-other") {
-			t.Errorf("%s: reserved for %v", point, p.held)
-		}
-		close(p.release)
-		<-p.undone
-		deadline := time.Now().Add(2 * time.Minute) // the call has returned, and the plugin's lane may not know yet
-		d := w.decide(pod)
-		for said(&d) == busy && time.Now().Before(deadline) {
-			runtime.Gosched()
-			d = w.decide(pod)
-		}
-		if said(&d) != "on n0" || !p.holds(pod.UID) {
-			t.Errorf("%s: %s, reserved for %v; want the pod on n0, and reserved", point, said(&d), p.held)
-		}
-	}
+	})
 }
 
 // reserves keeps for which pods it has reserved. Calls at the points of hangs, for the pod p, wait for release; undone is closed when such a one has undone.

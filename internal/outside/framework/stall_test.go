@@ -3,6 +3,7 @@ package framework_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -24,37 +25,39 @@ func (s stalls) Snapshot() fwk.NodeInfo { return s }
 
 // TestStallingTypes has a PostFilter plugin hand the Handle types of its own whose methods do not return: the loop waits no longer than the deadline.
 func TestStallingTypes(t *testing.T) {
-	for name, stall := range map[string]func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}){
-		"RunFilterPlugins": func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}) {
-			nodes, _ := h.SnapshotSharedLister().NodeInfos().List()
-			h.RunFilterPlugins(context.Background(), state, pod, stalls{NodeInfo: nodes[0], release: release})
-		},
-		"AddNominatedPod": func(h fwk.Handle, _ fwk.CycleState, _ *v1.Pod, release chan struct{}) {
-			h.AddNominatedPod(klog.Logger{}, stalls{release: release}, nil)
-		},
-		"UpdateNominatedPod": func(h fwk.Handle, _ fwk.CycleState, pod *v1.Pod, release chan struct{}) {
-			h.UpdateNominatedPod(klog.Logger{}, pod, stalls{release: release})
-		},
-	} {
-		release, done := make(chan struct{}), make(chan struct{})
-		p := &counts{named: "P"}
-		p.post = func(p *counts, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
-			stall(p.handle, state, pod, release)
-			return nil, nil
-		}
-		w := newWorldWithin(t, 50*time.Millisecond, 1, p)
-		go func() {
-			defer close(done)
-			for range 2 {
-				w.decide(w.pod("p", "1"))
+	synctest.Test(t, func(t *testing.T) { // so that a call is late only if it hangs, however busy the machine is
+		for name, stall := range map[string]func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}){
+			"RunFilterPlugins": func(h fwk.Handle, state fwk.CycleState, pod *v1.Pod, release chan struct{}) {
+				nodes, _ := h.SnapshotSharedLister().NodeInfos().List()
+				h.RunFilterPlugins(context.Background(), state, pod, stalls{NodeInfo: nodes[0], release: release})
+			},
+			"AddNominatedPod": func(h fwk.Handle, _ fwk.CycleState, _ *v1.Pod, release chan struct{}) {
+				h.AddNominatedPod(klog.Logger{}, stalls{release: release}, nil)
+			},
+			"UpdateNominatedPod": func(h fwk.Handle, _ fwk.CycleState, pod *v1.Pod, release chan struct{}) {
+				h.UpdateNominatedPod(klog.Logger{}, pod, stalls{release: release})
+			},
+		} {
+			release, done := make(chan struct{}), make(chan struct{})
+			p := &counts{named: "P"}
+			p.post = func(p *counts, state fwk.CycleState, pod *v1.Pod, _ fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+				stall(p.handle, state, pod, release)
+				return nil, nil
 			}
-		}()
-		select {
-		case <-done:
-		case <-time.After(2 * time.Minute):
-			t.Errorf("%s: the loop waits", name)
+			w := newWorldWithin(t, 50*time.Millisecond, 1, p)
+			go func() {
+				defer close(done)
+				for range 2 {
+					w.decide(w.pod("p", "1"))
+				}
+			}()
+			select {
+			case <-done:
+			case <-time.After(2 * time.Minute):
+				t.Errorf("%s: the loop waits", name)
+			}
+			close(release)
+			<-done
 		}
-		close(release)
-		<-done
-	}
+	})
 }
