@@ -11,7 +11,8 @@ K8S := k8s.io/component-base/version
 VERSION := -X $(K8S).gitVersion=v1.37.1+berth -X $(K8S).gitMajor=1 -X $(K8S).gitMinor=37
 # Everything is compiled in one of two ways, so that builds, tests, go vet and the linter share Go's build cache: without cgo, or with the race detector, which needs a C compiler.
 # With -trimpath a clone in another folder shares it too, and the results of tests whose code is the same.
-export GOFLAGS := $(filter-out -trimpath,$(shell $(GO) env GOFLAGS)) -trimpath
+# What go test would vet is vetted by `make lint`, once.
+export GOFLAGS := $(filter-out -trimpath -vet=off,$(shell $(GO) env GOFLAGS)) -trimpath -vet=off
 export CGO_ENABLED := 0
 RACE := CGO_ENABLED=1 $(GO) test -race
 BUILD := $(GO) build -ldflags='-s -w $(VERSION)'
@@ -107,22 +108,22 @@ compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring 
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)
 
-lint: lint-product lint-kubernetes ## gofmt, and go vet and golangci-lint (.golangci.yml) in each module; where Kubernetes is imported, a part of its linters, or all with LINTERS=
+lint: lint-product lint-kubernetes ## gofmt and golangci-lint (.golangci.yml), which vets, in each module; where Kubernetes is imported, go vet and a part of its linters, or all with LINTERS=
 
 # staticcheck computes what it knows of a function for all that a module imports, which takes minutes for Kubernetes; these linters look at the module alone.
 LINTERS ?= --enable-only errcheck,errorlint,ineffassign,misspell,revive,unused
 
 # $(1) are modules, $(2) is a command to run before, $(3) are flags.
 LINT = set -e; for module in $(1); do echo "lint $$module"; \
-	(cd $$module && $(2) && $(NICE) $(GO) vet ./... && $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners $(3) ./...); done
+	(cd $$module && $(2) && $(NICE) $(abspath $(BIN)/golangci-lint) run --config $(abspath .golangci.yml) --allow-parallel-runners $(3) ./...); done
 
 lint-product: $(BIN)/golangci-lint
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then echo "gofmt needed: $$unformatted" >&2; exit 1; fi
 	@$(call LINT,$(MODULES),:,)
 
 lint-kubernetes: $(BIN)/golangci-lint
-	@$(call LINT,$(KUBERNETES_MODULES),:,$(LINTERS))
-	@$(call LINT,parity/moved,$(GO) run ./move $(abspath $(BIN))/moved && export GOFLAGS="$$GOFLAGS -overlay=$(abspath $(BIN))/moved/overlay.json",$(LINTERS))
+	@$(call LINT,$(KUBERNETES_MODULES),$(NICE) $(GO) vet ./...,$(LINTERS))
+	@$(call LINT,parity/moved,$(GO) run ./move $(abspath $(BIN))/moved && export GOFLAGS="$$GOFLAGS -overlay=$(abspath $(BIN))/moved/overlay.json" && $(NICE) $(GO) vet ./...,$(LINTERS))
 
 beside: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(BIN)/moved-kube-scheduler $(BIN)/moved-berth ## tests that hold Berth against kube-scheduler: a slice of make parity, the surface, plugins from outside
 	cd parity && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 30m ./...
