@@ -116,8 +116,8 @@ func (c *crossing) seen() (acquired, renewed, firstBound, lastBound time.Time) {
 }
 
 const (
-	leaseDuration = 6 * time.Second
-	renewDeadline = 4 * time.Second
+	leaseDuration = 10 * time.Second
+	renewDeadline = 8 * time.Second // on a busy machine an API server that has much to do takes some of that for a renewal
 )
 
 // replica starts a scheduler with a lease of a few seconds.
