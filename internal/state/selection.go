@@ -38,6 +38,9 @@ func (x *selectionIndex[T]) candidates(pod *model.Pod, yield func(T)) {
 	for _, namespace := range [...]string{pod.Namespace, ""} {
 		x.under(labelKey{namespace: namespace}, yield)
 		for key, value := range pod.Labels {
+			if key == "" {
+				continue // the API server rejects it, and no selector demands it: nothing but the namespace alone is filed like that
+			}
 			x.under(labelKey{namespace, model.Label{Key: key, Value: value}}, yield)
 		}
 	}

@@ -85,6 +85,9 @@ func TestLifeOfAPod(t *testing.T) {
 		{"bound elsewhere by somebody", true, []model.Change{node("n2"), podOn("p", "1", "n2", 2)}, "failed 0 left 1 arrived 0 events 1", 0, 0},
 		{"bound by somebody", false, []model.Change{podOn("p", "1", "n1", 2)}, "failed 0 left 1 arrived 0 events 1", 2000, 0},
 		{"no longer bound", false, []model.Change{podOn("p", "1", "n1", 2), podOn("p", "1", "", 2)}, "failed 0 left 0 arrived 1 events 1", 0, 0},
+		{"old version after the answer", true, []model.Change{bindDone(pending, "n1", nil), {Kind: model.PodSet, Pod: pending}}, "failed 0 left 0 arrived 0 events 0", 2000, 0},
+		{"no longer bound, after the answer", true, []model.Change{bindDone(pending, "n1", nil), podOn("p", "1", "n1", 2), podOn("p", "1", "", 2)}, "failed 0 left 0 arrived 1 events 1", 0, 0},
+		{"no longer bound, after a move", false, []model.Change{podOn("p", "1", "n1", 2), podOn("p", "1", "n2", 2), podOn("p", "1", "", 2)}, "failed 0 left 0 arrived 1 events 1", 0, 0},
 		{"resized", false, []model.Change{podOn("p", "1", "n1", 2), podOn("p", "1", "n1", 3)}, "failed 0 left 0 arrived 0 events 1", 3000, 0},
 		{"deleted", false, []model.Change{podOn("p", "1", "n1", 2), podGone("p")}, "failed 0 left 1 arrived 0 events 1", 0, 0},
 		{"node goes and comes back", false, []model.Change{podOn("p", "1", "n1", 2), nodeGone("n1"), node("n1")}, "failed 0 left 0 arrived 0 events 1", 2000, 0},
@@ -163,22 +166,6 @@ func TestSumsSurviveRandomHistory(t *testing.T) {
 		if len(s.free) != s.Slots() || len(s.slotOf)+len(s.placed)+len(s.images) != 0 {
 			t.Errorf("seed %d: the state of an empty cluster is not empty", seed)
 		}
-	}
-}
-
-func TestJournalForgetsWhatNobodyCanNeed(t *testing.T) {
-	var j journal
-	for i := range 5 * journalKept {
-		j.add(int32(i), model.Usage)
-	}
-	if entries, ok := j.since(j.version() - 10); !ok || len(entries) != 10 || entries[9].Slot != 5*journalKept-1 {
-		t.Errorf("the last ten entries: %v, %v", entries, ok)
-	}
-	if _, ok := j.since(0); ok {
-		t.Error("the journal returned changes since its beginning, some of which it has dropped")
-	}
-	if len(j.entries) > 2*journalKept {
-		t.Errorf("the journal keeps %d entries", len(j.entries))
 	}
 }
 

@@ -106,5 +106,6 @@ func TestVersionsOfObjects(t *testing.T) {
 				t.Errorf("%s: %v", row.what, e)
 			}
 		}
+		audited(t, s)
 	}
 }
