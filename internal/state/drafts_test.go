@@ -48,6 +48,9 @@ func TestUse(t *testing.T) {
 	pod := gpu("q", "")
 	use.Add(&pod.Occupies, 1, +1)
 	step("with a pod", "4000 2 gpu 2", &use)
+	use.Add(&pod.Occupies, 2, +1)
+	step("with the use of one as that of two", "6000 4 gpu 3", &use)
+	use.Add(&pod.Occupies, 2, -1)
 	other.Copy(&use)
 	step("a copy", "4000 2 gpu 2", &other)
 	other.Add(&pod.Occupies, 1, -1)
@@ -98,7 +101,8 @@ func TestDraftHolds(t *testing.T) {
 	s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}, NodeName: "a", Holds: []plan.Hold{{Plugin: "Volumes", Object: volume, Value: 1}}})
 	a, _ := s.Slot("a")
 	b, _ := s.Slot("b")
-	again := podOn("p", "another", "", 1).Pod
+	again, fresh, plain := podOn("p", "another", "", 1).Pod, podOn("fresh", "fresh", "", 1).Pod, podOn("plain", "plain", "a", 1).Pod
+	s.Apply([]model.Change{{Kind: model.PodSet, Pod: plain}})
 	for _, row := range []struct {
 		what string
 		do   func(d *Draft)
@@ -110,6 +114,12 @@ func TestDraftHolds(t *testing.T) {
 		{"put back twice", func(d *Draft) { d.Remove(pod.Key()); d.Add(pod, a); d.Remove(pod.Key()); d.Add(pod, a) }, 1},
 		{"on another node", func(d *Draft) { d.Remove(pod.Key()); d.Add(pod, b) }, 0},
 		{"back from another node", func(d *Draft) { d.Remove(pod.Key()); d.Add(pod, b); d.Remove(pod.Key()); d.Add(pod, a) }, 0},
+		{"a new pod, put back", func(d *Draft) {
+			d.Add(fresh, a, plan.Hold{Plugin: "Volumes", Object: volume, Value: 4})
+			d.Remove(fresh.Key())
+			d.Add(fresh, a)
+		}, 2},
+		{"one without holds, put back", func(d *Draft) { d.Remove(plain.Key()); d.Add(plain, a) }, 1},
 		{"another pod of the name", func(d *Draft) { d.Remove(pod.Key()); d.Add(again, a) }, 0},
 		{"the pod after another of the name", func(d *Draft) { d.Remove(pod.Key()); d.Add(again, a); d.Remove(pod.Key()); d.Add(pod, a) }, 1},
 		{"with another hold", func(d *Draft) { d.Remove(pod.Key()); d.Add(pod, a, plan.Hold{Plugin: "Volumes", Object: other}) }, 0},
@@ -135,9 +145,7 @@ func TestDraftHolds(t *testing.T) {
 func TestDraftsBegunAnew(t *testing.T) {
 	s := New()
 	zones := func(a, b string) {
-		for name, zone := range map[string]string{"a": a, "b": b} {
-			s.Apply([]model.Change{{Kind: model.NodeSet, Node: model.NewNode(build.Node(name, build.NodeLabels("zone="+zone)))}})
-		}
+		s.Apply([]model.Change{inZone("a", a), inZone("b", b)})
 	}
 	zones("x", "x")
 	a, _ := s.Slot("a")
@@ -261,27 +269,33 @@ func TestChangesOfADraft(t *testing.T) {
 	if v.Node(b).PortInUse(model.HostPort{Port: 80, Protocol: v1.ProtocolTCP, IP: model.AnyIP}) || v.Node(b).PodCount() != 0 {
 		t.Error("the other node is in use")
 	}
-	for what, wrong := range map[string]func(){
-		"a pod that is on a node is added": func() { d.Add(podOn("q", "q", "", 1).Pod, b) },
-		"a pod on no node is removed":      func() { d.Remove(model.PodKey{Namespace: "ns", Name: "p"}) },
-		"an unknown node is assumed": func() {
-			s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: podOn("x", "x", "", 1).Pod}, NodeName: "x"})
-		},
-		"a pod is assumed twice": func() {
-			s.Assume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: podOn("p", "p", "", 1).Pod}, NodeName: "a"})
-		},
-		"a pod is taken back that is bound": func() {
-			s.Unassume(plan.Placement{QueuedPod: plan.QueuedPod{Pod: podOn("p", "p", "", 1).Pod}, NodeName: "a"})
-		},
-		"an unknown change": func() { s.Apply([]model.Change{{Kind: 99}}) },
+}
+
+// TestWrongCallsPanic: what a decision on this state could never have said is a bug, which says what it is about.
+func TestWrongCallsPanic(t *testing.T) {
+	s := New()
+	assumed := podOn("assumed", "1", "", 1).Pod
+	s.Apply([]model.Change{node("a"), podOn("p", "p", "a", 2)})
+	s.Assume(placementOf(assumed, "a"))
+	pod := func(name, uid string) *model.Pod { return podOn(name, uid, "", 1).Pod }
+	for want, wrong := range map[string]func(){
+		"state: draft: add pod ns/p, which is on a node":                          func() { s.View().Draft().Add(pod("p", "p"), 0) },
+		"state: draft: remove pod ns/q, which is on no node":                      func() { s.View().Draft().Remove(pod("q", "q").Key()) },
+		"state: assume pod ns/x on node x: pod placed: false, node exists: false": func() { s.Assume(placementOf(pod("x", "x"), "x")) },
+		"state: assume pod ns/p on node a: pod placed: true, node exists: true":   func() { s.Assume(placementOf(pod("p", "p"), "a")) },
+		"state: unassume pod ns/p, which is not assumed":                          func() { s.Unassume(placementOf(pod("p", "p"), "a")) },
+		"state: unassume pod ns/x, which is not assumed":                          func() { s.Unassume(placementOf(pod("x", "x"), "a")) },
+		"state: unassume pod ns/assumed, which is not assumed":                    func() { s.Unassume(placementOf(pod("assumed", "2"), "a")) },
+		"state: unknown kind of change 99":                                        func() { s.Apply([]model.Change{{Kind: 99}}) },
 	} {
 		func() {
 			defer func() {
-				if recover() == nil {
-					t.Errorf("%s, and nothing panics", what)
+				if got := fmt.Sprint(recover()); got != want {
+					t.Errorf("the panic says %q, want %q", got, want)
 				}
 			}()
 			wrong()
 		}()
 	}
+	audited(t, s)
 }
