@@ -39,7 +39,7 @@ func (c *domainCounts) add(domain, n int32, domains int) {
 	c.total += int64(n)
 	if c.dense == nil {
 		c.addListed(domain, n)
-		if len(c.listed) > 0 && (domains <= fewDomains || len(c.listed) > domains/listedUpTo) {
+		if domains <= fewDomains || len(c.listed) > domains/listedUpTo {
 			c.spread(domains)
 		}
 		return

@@ -88,7 +88,6 @@ func (s *State) delist(p *placed) {
 	l.pods[p.likeAt].likeAt = p.likeAt
 	l.pods[last] = nil
 	l.pods = l.pods[:last]
-	p.like = nil
 	if last == 0 {
 		s.population.empty++
 	}

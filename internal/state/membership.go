@@ -128,8 +128,7 @@ func (s *State) movePod(p *placed) {
 	for _, t := range p.terms {
 		if m := t.topology.moved; m.number == s.moves {
 			t.counts.add(m.from, -1, len(t.topology.value))
-			t.counts.add(m.to, +1, len(t.topology.value))
-			t.changed = s.stamp()
+			t.counts.add(m.to, +1, len(t.topology.value)) // the topology has a newer version already
 		}
 	}
 	for _, set := range p.like.sets {

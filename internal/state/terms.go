@@ -106,7 +106,6 @@ func (s *State) uncarry(p *placed) {
 			s.terms.version++
 		}
 	}
-	p.terms = nil
 }
 
 // addCarriers adds n carriers of a term on a node.
