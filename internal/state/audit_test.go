@@ -66,6 +66,14 @@ func auditedState(t *testing.T) (s *State, tally *Tally) {
 // TestAuditFindsEachViolation corrupts a state in one way after the other. The sentence names the invariant that is violated.
 func TestAuditFindsEachViolation(t *testing.T) {
 	a, assumedKey := int32(0), model.PodKey{Namespace: "ns", Name: "assumed"}
+	boundKey, nominatedKey := model.PodKey{Namespace: "ns", Name: "p"}, model.PodKey{Namespace: "ns", Name: "nominated"}
+	latest := func(change func(*model.Pod)) func(*State, *Tally) {
+		return func(s *State, _ *Tally) {
+			p := *s.placed[assumedKey].latest
+			change(&p)
+			s.placed[assumedKey].latest = &p
+		}
+	}
 	term := func(s *State) *TermCounts { return s.placed[assumedKey].terms[0] }
 	like := func(s *State) *labelSet { return s.placed[assumedKey].like }
 	zones := func(s *State) *topology { return s.topologies[TopologyKey{Label: "zone"}] }
@@ -79,11 +87,22 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		corrupt func(s *State, t *Tally)
 	}{
 		{"pods has 4 slots, want 5", func(s *State, _ *Tally) { s.pods = s.pods[:4] }},
+		{"node has 2 slots, want 5", func(s *State, _ *Tally) { s.node = s.node[:2] }},
+		{"name has 4 slots, want 5", func(s *State, _ *Tally) { s.name = s.name[:4] }},
+		{"nameHash has 4 slots, want 5", func(s *State, _ *Tally) { s.nameHash = s.nameHash[:4] }},
+		{"used has 4 slots, want 5", func(s *State, _ *Tally) { s.used = s.used[:4] }},
+		{"nonZero has 4 slots, want 5", func(s *State, _ *Tally) { s.nonZero = s.nonZero[:4] }},
+		{"ports has 4 slots, want 5", func(s *State, _ *Tally) { s.ports = s.ports[:4] }},
+		{"membership  zone has 6 slots, want 5", func(_ *State, t *Tally) { t.nodes.in = append(t.nodes.in, noDomain) }},
 		{"topology zone has 6 slots", func(s *State, _ *Tally) { zones(s).of = append(zones(s).of, noDomain) }},
 		{"node z is on slot 99 of 5", func(s *State, _ *Tally) { s.slotOf["z"] = 99 }},
+		{"node z is on slot 5 of 5", func(s *State, _ *Tally) { s.slotOf["z"] = 5 }},
+		{"a free node is on slot 7 of 5", func(s *State, _ *Tally) { s.free = append(s.free, 7) }},
+		{"pod ns/assumed is on slot -1 of 5", func(s *State, _ *Tally) { s.placed[assumedKey].slot = -1 }},
 		{"slot 0 is alive and has no node", func(s *State, _ *Tally) { s.node[a] = nil }},
 		{"slot 4 is free twice", func(s *State, _ *Tally) { s.free = append(s.free, s.free[0]) }},
 		{"free slot 0 is below 4 in the heap", func(s *State, _ *Tally) { s.free = append(s.free, a) }},
+		{"free slot 2 is below 3 in the heap", func(s *State, _ *Tally) { s.free = lowestFirst{0, 3, 1, 2} }},
 		{"slot 4 is free: false", func(s *State, _ *Tally) { s.free = nil }},
 		{"slot 0 is free: true", func(s *State, _ *Tally) { s.free = append(s.free, a) }},
 		{"slot 4 of node e, alive: false, has the node", func(s *State, _ *Tally) { s.node[4] = s.node[0] }},
@@ -101,14 +120,19 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"ns/nobody caused, which is not assumed", func(s *State, _ *Tally) {
 			s.assumption = append(s.assumption, assumedEvent{pod: model.PodKey{Namespace: "ns", Name: "nobody"}})
 		}},
+		{"ns/p caused, which is not assumed", func(s *State, _ *Tally) { s.assumption = append(s.assumption, assumedEvent{pod: boundKey}) }},
 		{"has a version to try again: false", func(s *State, _ *Tally) { s.placed[assumedKey].latest = nil }},
 		{"shown on its node: true", func(s *State, _ *Tally) { s.placed[assumedKey].shown = true }},
 		{"to try again is of pod", func(s *State, _ *Tally) { s.placed[assumedKey].latest = &model.Pod{} }},
+		{"to try again is of pod ns/other, UID assumed", latest(func(p *model.Pod) { p.Name = "other" })},
+		{"to try again is of pod ns/assumed, UID other", latest(func(p *model.Pod) { p.UID = "other" })},
+		{`to try again is of pod ns/assumed, UID assumed, on node "a"`, latest(func(p *model.Pod) { p.NodeName = "a" })},
 		{"used of slot 0 (a)", func(s *State, _ *Tally) { s.used[a].CPUMilli++ }},
 		{"used of slot 4", func(s *State, _ *Tally) { s.used[4].MemoryBytes++ }},
 		{"used of slot 0 (a) lists 0 gpu, which no pod has", func(s *State, _ *Tally) {
 			s.used[a].Scalars = []model.Scalar{{Name: unique.Make("gpu")}}
 		}},
+		{"used of slot 0 (a) is", func(s *State, _ *Tally) { s.used[a].Scalars = []model.Scalar{{Name: unique.Make("gpu"), Value: 1}} }},
 		{"bands has 4 slots, want 5", func(s *State, _ *Tally) { s.bands = s.bands[:4] }},
 		{"banded has 4 slots, want 5", func(s *State, _ *Tally) { s.banded = s.banded[:4] }},
 		{"slot 0 (a) has no band of priority 0", func(s *State, _ *Tally) { s.bands[a] = nil }},
@@ -121,6 +145,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			s.bands[a][0].Used.Scalars = []model.Scalar{{Name: unique.Make("gpu")}}
 		}},
 		{"which no pod of priority 0 on slot 0 (a) exceeds", func(s *State, _ *Tally) { s.bands[a][0].Most.CPUMilli = 999 }},
+		{"which no pod of priority 0 on slot 0 (a) exceeds", func(s *State, _ *Tally) { s.bands[a][0].Most.MemoryBytes = -1 }},
 		{"which no pod of priority 0 on slot 0 (a) exceeds", func(s *State, _ *Tally) { s.bands[a][0].Most.EphemeralBytes = -1 }},
 		{"did at [5], not at or before [4 ", func(s *State, _ *Tally) {
 			s.placed[assumedKey].pod.Object.Status.StartTime = &metav1.Time{Time: time.Unix(5, 0)}
@@ -130,7 +155,13 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			s.placed[assumedKey].pod.Object.Status.StartTime = &metav1.Time{Time: time.Unix(5, 0)}
 			s.bands[a][0].Unstarted, s.bands[a][0].latest[0], s.bands[a][0].latest[1] = 1, 4, 6
 		}},
+		{"did at [5 4], not at or before [5 6", func(s *State, _ *Tally) {
+			s.placed[assumedKey].pod.Object.Status.StartTime = &metav1.Time{Time: time.Unix(5, 0)}
+			s.placed[boundKey].pod.Object.Status.StartTime = &metav1.Time{Time: time.Unix(4, 0)}
+			s.bands[a][0].Unstarted, s.bands[a][0].latest[0], s.bands[a][0].latest[1] = 0, 5, 6
+		}},
 		{"slot 0 (a) has pods, and bands that never changed", func(s *State, _ *Tally) { s.banded[a] = 0 }},
+		{"slot 1 (b) has pods, and bands that never changed", func(s *State, _ *Tally) { s.banded[1] = 0 }},
 		{"changed at the same time as those of a", func(s *State, _ *Tally) { s.banded[1] = s.banded[a] }},
 		{"the bands of slot 0 (a) changed at 999 of", func(s *State, _ *Tally) { s.banded[a] = 999 }},
 		{"priority 0 is that of 5 pods, recounted 4", func(s *State, _ *Tally) { s.byPriority[0]++ }},
@@ -146,10 +177,15 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			s.budgets.byNamespace["ns"][0].term.Selector = labels.SelectorFromSet(labels.Set{"app": "db"})
 		}},
 		{"budget ns/x is listed 0 times under {ns {app web}}", func(s *State, _ *Tally) { clear(s.budgets.index.index.under) }},
+		{"budget ns/x is listed 1 times under {ns {app web}}, want once at position 1", func(s *State, _ *Tally) {
+			s.budgets.byNamespace["ns"][0].filed.at[0] = 1
+		}},
+		{`budget x of namespace "ns" is behind x`, func(s *State, _ *Tally) { s.budgets.byNamespace["ns"][1] = s.budgets.byNamespace["ns"][0] }},
 		{`budget x of namespace "ns" is behind y`, func(s *State, _ *Tally) { slices.Reverse(s.budgets.byNamespace["ns"]) }},
 		{"nonZero of slot 0 (a)", func(s *State, _ *Tally) { s.nonZero[a].memoryBytes++ }},
 		{"of slot 0 (a) counts 3 pods, recounted 2", func(s *State, _ *Tally) { s.ports[a][0].pods++ }},
 		{"of slot 0 (a) is not counted", func(s *State, _ *Tally) { s.ports[a] = nil }},
+		{"of slot 0 (a) counts 0 pods, recounted 0", func(s *State, _ *Tally) { s.ports[a] = append(s.ports[a], portCount{}) }},
 		{"image img is on 4 nodes, recounted 3", func(s *State, _ *Tally) { s.images["img"].nodes++ }},
 		{"image img is on 0 nodes, recounted 3", func(s *State, _ *Tally) { clear(s.images) }},
 		{"image gone is on 0 nodes", func(s *State, _ *Tally) { s.images["gone"] = &image{} }},
@@ -159,29 +195,68 @@ func TestAuditFindsEachViolation(t *testing.T) {
 			s.nominations.byNode["a"] = append(s.nominations.byNode["a"], s.nominations.byNode["a"]...)
 		}},
 		{"byPod has 1 nominated pods, byNode 0", func(s *State, _ *Tally) { clear(s.nominations.byNode) }},
+		{"byPod has it: false; listed once: true", func(s *State, _ *Tally) { s.nominations.byPod[nominatedKey] = nominatedPod("nominated", "a", 0) }},
+		{"and [] are listed", func(s *State, _ *Tally) {
+			s.nominatedSlots()
+			s.nominations.slots = nil
+		}},
+		{`is nominated to node "a" as /; it is on a node: false`, func(s *State, _ *Tally) { s.nominations.byPod[model.PodKey{}] = s.nominations.byPod[nominatedKey] }},
+		{`is nominated to node "" as ns/nominated`, func(s *State, _ *Tally) { s.nominations.byPod[nominatedKey].NominatedNode = "" }},
 		{"it is on a node: true", func(s *State, _ *Tally) { s.nominations.byPod[assumedKey] = s.placed[assumedKey].pod }},
 		{"is held 0 times, recounted 1", func(s *State, _ *Tally) { clear(s.held) }},
 		{"is held 1 times, recounted 0", func(s *State, _ *Tally) { s.placed[assumedKey].besides = nil }},
 		{"nobody holds anything of", func(s *State, _ *Tally) { s.held[model.Ref{Name: "other"}] = nil }},
 		{"has a selector of namespace ns", func(s *State, _ *Tally) { services(s).byName[model.Ref{Namespace: "other"}] = serving(s) }},
 		{"of 2 services is listed as", func(s *State, _ *Tally) { serving(s).services++ }},
+		{"of 1 services is listed as {namespace:ns text:none}", func(s *State, _ *Tally) { services(s).bySet[serviceSet{"ns", "none"}] = serving(s) }},
+		{"of 0 services is listed as {namespace:ns text:none}", func(s *State, _ *Tally) {
+			services(s).bySet[serviceSet{"ns", "none"}] = &serviceSelector{serviceSet: serviceSet{"ns", "none"}}
+		}},
+		{"2 selectors of services are listed by label and 1 by text", func(s *State, _ *Tally) {
+			services(s).byLabel[serviceLabel{}] = &labelled{selectors: []*serviceSelector{serving(s)}}
+		}},
 		{"1 selectors of services are listed by label and 0 by text", func(s *State, _ *Tally) { clear(services(s).bySet) }},
 		{"0 selectors of services are listed under", func(s *State, _ *Tally) { services(s).byLabel[serviceLabel{}] = &labelled{} }},
 		{"in version 9 of 2", func(s *State, _ *Tally) { services(s).byLabel[serving(s).under].version = 9 }},
 		{"is not at position 3 under", func(s *State, _ *Tally) { serving(s).at = 3 }},
+		{"is not at position 1 under", func(s *State, _ *Tally) { serving(s).at = 1 }},
+		{"is not at position 0 under", func(s *State, _ *Tally) { services(s).byLabel[serving(s).under].selectors[0] = &serviceSelector{} }},
+		{"of namespace ns is listed under {namespace:x", func(s *State, _ *Tally) { serving(s).under.namespace = "x" }},
+		{"of namespace ns is listed under {namespace:ns Label:{Key:app Value:db", func(s *State, _ *Tally) { serving(s).under.Value = "db" }},
 		{`of namespace ns is listed under {namespace:ns Label:{Key:other`, func(s *State, _ *Tally) { serving(s).under.Key = "other" }},
 		{"is not listed under its text other", func(s *State, _ *Tally) { serving(s).text = "other" }},
+		{"selector app=web is not listed under its text", func(s *State, _ *Tally) { clear(services(s).bySet) }},
+		{"selector app=web,tier=front is not listed under its text", func(s *State, _ *Tally) {
+			serving(s).labels = labels.Set{"app": "web", "tier": "front"}
+		}},
+		{"selector  is not listed under its text ", func(s *State, _ *Tally) {
+			x := serving(s)
+			x.labels, x.text = nil, ""
+			services(s).bySet[x.serviceSet] = x
+		}},
 		{"in version 9 of 2 has the selector", func(s *State, _ *Tally) { s.selectorSources.controllers[model.Ref{}] = controller{version: 9} }},
+		{"in version 9 of 2 has the selector nil and the labels app=web", func(s *State, _ *Tally) {
+			s.selectorSources.controllers[model.Ref{}] = controller{version: 9, labels: labels.Set{"app": "web"}}
+		}},
+		{"in version 0 of 2 has the selector", func(s *State, _ *Tally) { s.selectorSources.controllers[model.Ref{}] = controller{} }},
 		{"node a is {slot 0, alive false", func(s *State, _ *Tally) { s.storage.SetNode(a, false, nil) }},
 		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
 		{"entry 0 of the journal of objects", func(s *State, _ *Tally) { s.objects.add(0, model.Usage) }},
 		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},
 		{"of the journal is about slot 5 of 5", func(s *State, _ *Tally) { s.journal.add(5, model.Usage) }},
+		{"of the journal is about slot -2 of 5", func(s *State, _ *Tally) { s.journal.add(-2, 0) }},
+		{"of the journal is about slot -1 of 5 and aspects 1", func(s *State, _ *Tally) { s.journal.add(-1, model.Usage) }},
+		{"of the journal is about slot 0 of 5 and aspects 0", func(s *State, _ *Tally) { s.journal.add(0, 0) }},
 		{"is listed as that of", func(s *State, _ *Tally) { s.topologies[TopologyKey{Label: "other"}] = zones(s) }},
 		{"has nodes of 3 domains", func(s *State, _ *Tally) { zones(s).nodes = append(zones(s).nodes, 0) }},
 		{`it should be in one: true, with the value "1"`, func(s *State, _ *Tally) { zones(s).of[a] = 1 }},
 		{"it should be in one: false", func(s *State, _ *Tally) { zones(s).of[3] = 0 }},
+		{`slot 0 (a) is in domain -1 of topology {Label:zone AbsentIsEmpty:false}; it should be in one: true`, func(s *State, _ *Tally) { zones(s).of[a] = noDomain }},
+		{"slot 0 (a) is in domain 1 of topology {Label:other AbsentIsEmpty:true}", func(s *State, _ *Tally) {
+			s.topology(TopologyKey{Label: "other", AbsentIsEmpty: true}).of[a] = 1 // there is one domain, of the nodes without the label
+		}},
 		{"which ids has as 7", func(s *State, _ *Tally) { zones(s).ids["1"] = 7 }},
+		{"which ids has as 0 (false)", func(s *State, _ *Tally) { delete(zones(s).ids, "1") }},
 		{"has ids for 3 values, 2 are in use", func(s *State, _ *Tally) { zones(s).ids["3"] = 3 }},
 		{"has 1 nodes and is free 1 times", func(s *State, _ *Tally) { zones(s).free = []int32{0} }},
 		{"counts 2 nodes, recounted 1", func(s *State, _ *Tally) { zones(s).nodes[0]++ }},
@@ -193,10 +268,19 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"uses a topology that is not followed", func(s *State, _ *Tally) { clear(s.topologies) }},
 		{"dropped: true", func(_ *State, t *Tally) { t.dropped = true }},
 		{"asked for at 9 of 1", func(_ *State, t *Tally) { t.used = 9 }},
+		{"is listed as {pods:other", func(s *State, t *Tally) { s.tallies.byKey[tallyKey{pods: "other"}] = t }},
 		{"uses a membership that is not followed", func(s *State, _ *Tally) { clear(s.tallies.memberships) }},
+		{"uses a membership that is not followed", func(s *State, t *Tally) { t.nodes = &membership{topology: zones(s)} }},
+		{"is listed as {nodes:other", func(s *State, t *Tally) { s.tallies.memberships[membershipKey{nodes: "other"}] = t.nodes }},
+		{"or is used by 0 tallies, recounted 0", func(s *State, _ *Tally) { s.membership(NodeSet{Text: "other"}, TopologyKey{Label: "zone"}) }},
+		{"or uses a topology that is not followed, or is used by 1 tallies, recounted 1", func(_ *State, t *Tally) {
+			t.nodes.topology = &topology{key: TopologyKey{Label: "zone"}, of: make([]int32, 9)}
+		}},
 		{"used by 2 tallies, recounted 1", func(_ *State, t *Tally) { t.nodes.tallies++ }},
 		{"has slot 0 (a) in domain 1, want 0", func(_ *State, t *Tally) { t.nodes.in[a] = 1 }},
 		{"counts other nodes than 1 in domain 0", func(_ *State, t *Tally) { t.nodes.members[0]++ }},
+		{"counts other nodes than 1 in domain 0", func(_ *State, t *Tally) { t.nodes.members[0] = 0 }},
+		{"counts other nodes than 0 in domain 2", func(_ *State, t *Tally) { t.nodes.members = append(t.nodes.members, 1) }},
 		{"has 3 domains, recounted 2", func(_ *State, t *Tally) { t.nodes.present++ }},
 		{"1 tallies count no pod, recounted 0", func(s *State, _ *Tally) { s.tallies.idle++ }},
 		{"memberships use", func(s *State, _ *Tally) { s.tallies.bytes++ }},
@@ -207,6 +291,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"has 3 pods in total in 3 domains, recounted 3 in 2", func(_ *State, t *Tally) { t.counts.some++ }},
 		{"both as an array and as a list", func(_ *State, t *Tally) { t.counts.listed = []domainCount{} }},
 		{"is not sorted, or has an empty domain", func(_ *State, t *Tally) { t.counts.listed = []domainCount{{2, 0}} }},
+		{"is not sorted, or has an empty domain", func(_ *State, t *Tally) { t.counts.listed = []domainCount{{3, 1}, {2, 1}} }},
 		{"keeps its least counts: false", func(_ *State, t *Tally) { t.counts.least = nil }},
 		{"keeps the least count of 0 domains, and domain 0 has 2 pods", func(_ *State, t *Tally) { t.counts.least = &minima{} }},
 		{"keeps 7 for domain 0 among the least counts, want 2", func(_ *State, t *Tally) { t.counts.least.tree[t.counts.least.size] = 7 }},
@@ -227,12 +312,18 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"label sets have 3 pods, placed has 4", func(s *State, _ *Tally) { like(s).pods = like(s).pods[:3] }},
 		{"and says 9", func(s *State, _ *Tally) { s.placed[assumedKey].likeAt = 9 }},
 		{"label set ns app=web is filed under [{ns { }}], want", func(s *State, _ *Tally) { like(s).filed.keys = like(s).filed.keys[:1] }},
+		{"label set ns app=web is filed under [{ns { }} {ns { }}], want", func(s *State, _ *Tally) { like(s).filed.keys[1] = like(s).filed.keys[0] }},
+		{"label set ns app=web is filed under [{ns { }} {x { }}], want", func(s *State, _ *Tally) { like(s).filed.keys[1] = labelKey{namespace: "x"} }},
 		{`lists the set "web" 0 times, want 1`, func(s *State, _ *Tally) { like(s).sets = nil }},
 		{`lists the set "web", which is not kept`, func(s *State, _ *Tally) { clear(s.tallies.bySet) }},
 		{"namespaces count the label sets map[ns:2], recounted map[ns:1]", func(s *State, _ *Tally) { s.population.namespaces["ns"]++ }},
 		{"is carried by 5 pods, recounted 4", func(s *State, _ *Tally) { term(s).pods++ }},
 		{"which is not kept", func(s *State, _ *Tally) { clear(s.terms.byKey) }},
 		{"is listed as {kind:0", func(s *State, _ *Tally) { s.terms.byKey[termKey{}] = term(s) }},
+		{"is listed as {kind:1", func(s *State, _ *Tally) { term(s).Kind = model.PreferredAffinity }},
+		{"is listed as {kind:1", func(s *State, _ *Tally) { term(s).Weight = 5 }},
+		{"is listed as {kind:1", func(s *State, _ *Tally) { term(s).topology = &topology{} }},
+		{"is carried by 0 pods, recounted 0", func(s *State, _ *Tally) { s.terms.byKey[termKey{}] = &TermCounts{Term: term(s).Term} }},
 		{"does not carry its counts", func(s *State, _ *Tally) { s.placed[assumedKey].terms = nil }},
 		{"carries the counts of 2 terms, it has 1", func(s *State, _ *Tally) {
 			s.placed[assumedKey].terms = append(s.placed[assumedKey].terms, term(s))
