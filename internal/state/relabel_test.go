@@ -179,9 +179,13 @@ func TestPodsOnCanBeLeft(t *testing.T) {
 // TestMovedSlotIsInTheJournal: both slots of a node that moves have changed in every aspect.
 func TestMovedSlotIsInTheJournal(t *testing.T) {
 	s := New()
-	s.Apply([]model.Change{node("gone"), node("stays"), podOn("p", "1", "stays", 1)})
+	nominated := nominatedPod("q", "stays", 0)
+	s.Apply([]model.Change{node("gone"), node("stays"), podOn("p", "1", "stays", 1), {Kind: model.PodSet, Pod: nominated}})
 	s.Apply([]model.Change{nodeGone("gone")})
-	before := s.Version()
+	if n := s.View().NominatedNodes(); n != 1 {
+		t.Errorf("%d nodes have nominated pods", n)
+	}
+	before, bands := s.Version(), s.Node(1).BandsVersion()
 	s.free = s.free[:0] // as whoever moves a node has taken the slot that it goes to
 	s.moveSlot(1, 0)
 	entries, ok := s.Since(before)
@@ -194,6 +198,15 @@ func TestMovedSlotIsInTheJournal(t *testing.T) {
 	}
 	if cpu, pods := s.usedOn(t, "stays"); cpu != 1000 || pods != 1 || s.Node(0).Name() != "stays" {
 		t.Errorf("%s with %d of cpu by %d pods", s.Node(0).Name(), cpu, pods)
+	}
+	if here, there := s.Node(0).BandsVersion(), s.Node(1).BandsVersion(); here == there || here == bands || there == bands || here == 0 {
+		t.Errorf("the bands had version %d; they have %d where they are, and %d where they were", bands, here, there)
+	}
+	if s.used[1].CPUMilli != 0 || s.nonZero[1] != (cpuMemory{}) || len(s.ports[1])+len(s.bands[1])+len(s.pods[1]) != 0 {
+		t.Errorf("on its former slot are left %+v, %+v, %v, %v, %d pods", s.used[1], s.nonZero[1], s.ports[1], s.bands[1], len(s.pods[1]))
+	}
+	if slot, ok := s.View().NominatedTo(nominated.Key()); slot != 0 || !ok || len(s.nominatedSlots()) != 1 || s.nominatedSlots()[0] != 0 {
+		t.Errorf("a pod is nominated to slot %d, and the slots are %v", slot, s.nominatedSlots())
 	}
 }
 

@@ -18,9 +18,9 @@ func TestDomainCountsBounds(t *testing.T) {
 		domains, filled, left int
 		dense, stays          bool
 	}{
-		{fewDomains, 1, 1, true, true},
-		{fewDomains, 1, 0, true, true}, // where there are few domains, an array stays one
-		{fewDomains + 1, 1, 1, false, false},
+		{64, 1, 1, true, true},
+		{64, 1, 0, true, true}, // where there are few domains, an array stays one
+		{65, 1, 1, false, false},
 		{80, 10, 10, false, false}, // one in listedUpTo
 		{80, 11, 11, true, true},
 		{96, 13, 3, true, true}, // one in denseFrom
@@ -67,9 +67,11 @@ func TestDomainCountsBounds(t *testing.T) {
 	for domain := range int32(5) {
 		few.add(domain, 1, 1000)
 	}
-	for domain := range int32(2) {
-		few.add(domain, -1, 1000)
+	few.add(0, -1, 1000)
+	if len(few.listed) != 4 || cap(few.listed) != 16 {
+		t.Errorf("a list of %d domains in a quarter of its memory was moved to memory for %d", len(few.listed), cap(few.listed))
 	}
+	few.add(1, -1, 1000)
 	if len(few.listed) != 3 || cap(few.listed) > 8 {
 		t.Errorf("a list of %d domains has memory for %d", len(few.listed), cap(few.listed))
 	}
@@ -87,13 +89,13 @@ func TestBytesOfTallies(t *testing.T) {
 		t.Errorf("no tally takes %d bytes", s.TallyBytes())
 	}
 	tally := s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{})
-	membership := membershipBytes + 4*(cap(tally.nodes.in)+cap(tally.nodes.members))
-	if have, want := s.TallyBytes(), tallyBytes+membership; have != want || cap(tally.nodes.in) < 2 || cap(tally.nodes.members) < 2 {
+	membership := 512 + 4*(cap(tally.nodes.in)+cap(tally.nodes.members))
+	if have, want := s.TallyBytes(), 1024+membership; have != want || cap(tally.nodes.in) < 2 || cap(tally.nodes.members) < 2 {
 		t.Errorf("a tally that counts nothing takes %d bytes, want %d", have, want)
 	}
 	s.Apply([]model.Change{podOn("p", "p", "a", 1)})
 	s.View().KeepLeast(tally)
-	if have, want := s.TallyBytes(), tallyBytes+membership+4*cap(tally.counts.dense)+4*len(tally.counts.least.tree); have != want || len(tally.counts.dense) != 2 {
+	if have, want := s.TallyBytes(), 1024+membership+4*cap(tally.counts.dense)+4*len(tally.counts.least.tree); have != want || len(tally.counts.dense) != 2 {
 		t.Errorf("a tally that counts a pod takes %d bytes, want %d", have, want)
 	}
 	if s.Tally(PodSet{Text: "all", Terms: []*model.Term{term}}, TopologyKey{}, NodeSet{}); s.Tallies() != 1 || s.TalliesFound() != 1 {
@@ -108,7 +110,7 @@ func TestBytesOfTallies(t *testing.T) {
 	if s.View().KeepLeast(tally); s.TallyBytes() != 0 || s.Tallies() != 0 || tally.Total() != 1 {
 		t.Errorf("%d tallies take %d bytes, the dropped one counts %d", s.Tallies(), s.TallyBytes(), tally.Total())
 	}
-	if s.Apply(nil); tally.pods != nil || tally.counts.dense != nil || len(s.tallies.dropped) != 0 || s.tallies.dropped[:1][0] != nil {
+	if s.Apply(nil); !tally.dropped || tally.pods != nil || tally.counts.dense != nil || len(s.tallies.dropped) != 0 || s.tallies.dropped[:1][0] != nil {
 		t.Error("a dropped tally keeps its memory")
 	}
 }
@@ -127,7 +129,7 @@ func TestMembersByDomain(t *testing.T) {
 func TestExpandedCountsAreMadeOnce(t *testing.T) {
 	s := New()
 	key := &topology{value: make([]string, 1000)}
-	sets := make([]domainCounts, expansionsKept+2)
+	sets := make([]domainCounts, 8+2)
 	for i := range sets {
 		sets[i].add(int32(i), int32(10+i), 1000)
 	}
@@ -155,8 +157,8 @@ func TestExpandedCountsAreMadeOnce(t *testing.T) {
 			t.Error("a set is expanded twice in a turn")
 		}
 	}
-	if len(key.expansions) != expansionsKept {
-		t.Errorf("%d arrays are kept, want %d", len(key.expansions), expansionsKept)
+	if len(key.expansions) != 8 {
+		t.Errorf("%d arrays are kept, want 8", len(key.expansions))
 	}
 	if n := testing.AllocsPerRun(10, func() { s.BeginTurn(); s.expanded(key, &sets[0]); s.expanded(key, &sets[1]) }); n > 0 {
 		t.Errorf("expanding two sets makes %v allocations", n)

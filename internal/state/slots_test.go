@@ -148,6 +148,77 @@ func TestSteadyClustersMoveNothing(t *testing.T) {
 	audited(t, s)
 }
 
+// TestWhenSlotsAreGivenBack has so many nodes stay of others, the first or the last ones, and takes one part of the work: nothing up to 1,024 slots, or if more than a quarter of
+// them are in use; otherwise at most 8 nodes move, and at most 4,096 slots are cut off.
+func TestWhenSlotsAreGivenBack(t *testing.T) {
+	for _, row := range []struct {
+		slots, stay int
+		atTheEnd    bool
+		left, moved int
+	}{
+		{1024, 1, true, 1024, 0},
+		{1025, 1, false, 1024, 0},
+		{1025, 1, true, 1024, 1},
+		{1028, 257, false, 1024, 0},
+		{1028, 258, false, 1028, 0},
+		{1100, 50, true, 1092, 8},
+		{1026, 9, true, 1024, 2},
+		{4400, 1100, false, 1100, 0},
+		{6000, 1, false, 1904, 0},
+		{6000, 1, true, 1904, 1},
+	} {
+		s := New()
+		var come, gone []model.Change
+		for i := range row.slots {
+			come = append(come, model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node(fmt.Sprint("n", i)))})
+			if stays := i < row.stay; row.atTheEnd && i < row.slots-row.stay || !row.atTheEnd && !stays {
+				gone = append(gone, nodeGone(fmt.Sprint("n", i)))
+			}
+		}
+		s.Apply(come)
+		s.Apply(gone)
+		version := s.Version()
+		s.Apply(nil)
+		if moved := int(s.Version()-version) / 2; s.Slots() != row.left || moved != row.moved || s.Nodes() != row.stay {
+			t.Errorf("%d slots and %d nodes, at the end: %t: %d slots are left, %d nodes moved, want %d, %d", row.slots, row.stay, row.atTheEnd, s.Slots(), moved, row.left, row.moved)
+		}
+		audited(t, s)
+	}
+}
+
+// TestSlotsThatAreCutOff cuts slots off twice: what followed them has none of them, and slots that come back, below the most that there ever were, are in the journal.
+func TestSlotsThatAreCutOff(t *testing.T) {
+	s := New()
+	s.ObjectsVersion()
+	for _, name := range []string{"a", "b", "c"} {
+		s.Apply([]model.Change{node(name), node(name)}) // the second is another object
+	}
+	s.Apply([]model.Change{nodeGone("b"), nodeGone("c")})
+	s.resizeSlots(1)
+	audited(t, s)
+	for _, e := range s.objects.entries[1:] {
+		if e.Slot != -1 {
+			t.Errorf("the journal of objects has the slot %d", e.Slot)
+		}
+	}
+	s.Apply([]model.Change{node("d"), nodeGone("d")})
+	s.resizeSlots(1)
+	for i, want := range []int{1, 1, 0} {
+		version, all := s.Version(), 0
+		s.Apply([]model.Change{podOn(fmt.Sprint("p", i), fmt.Sprint(i), fmt.Sprint("unknown-", i), 1)})
+		entries, _ := s.Since(version)
+		for _, e := range entries {
+			if e.Aspects == model.AllAspects && e.Slot == int32(1+i) {
+				all++
+			}
+		}
+		if all != want {
+			t.Errorf("the journal names all aspects of slot %d %d times, want %d", 1+i, all, want)
+		}
+		audited(t, s)
+	}
+}
+
 // TestSlotsThatComeBack cuts off slots and grows again by a pod whose node is not known: a reader may still have a value of the slot.
 func TestSlotsThatComeBack(t *testing.T) {
 	s := New()
