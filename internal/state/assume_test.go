@@ -148,6 +148,9 @@ func TestHolds(t *testing.T) {
 		if held := s.View().Holders(volume); len(held) != row.held || held[len(held)-1].Pod.Name != "q" {
 			t.Errorf("%s: held by %+v", row.name, held)
 		}
+		if s.Held() != 1 {
+			t.Errorf("%s: %d objects are held", row.name, s.Held())
+		}
 		s.Apply([]model.Change{podGone("p"), podGone("q")})
 		if s.Held() != 0 {
 			t.Errorf("%s: holds without a pod: %+v", row.name, s.held)

@@ -45,6 +45,9 @@ func TestPreemptionSurvivesRandomHistory(t *testing.T) {
 func (s *State) randomPreemption(r *rand.Rand) {
 	name, on := fmt.Sprint("p", r.IntN(12)), fmt.Sprint("n", r.IntN(4))
 	set := func(pod *model.Pod) { s.Apply([]model.Change{{Kind: model.PodSet, Pod: pod}}) }
+	if r.IntN(2) == 0 {
+		s.View().NominatedNodes() // from then on they follow each change
+	}
 	known := s.placed[model.PodKey{Namespace: "ns", Name: name}]
 	switch n := r.IntN(20); {
 	case n < 2:

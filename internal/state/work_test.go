@@ -19,7 +19,7 @@ func TestCountedPodsAreFoundByTheirLabels(t *testing.T) {
 	}
 	before := s.TallyVisits()
 	tally := countApp(t, s, "old-500", state.TopologyKey{})
-	if visits := s.TallyVisits() - before; tally.Total() != 10 || visits > 40 {
+	if visits := s.TallyVisits() - before; tally.Total() != 10 || visits > 40 || visits < 10 {
 		t.Errorf("%d label sets and pods are looked at to count %d pods", visits, tally.Total())
 	}
 	tenants := tenantTallies(t, 100, 5000)
