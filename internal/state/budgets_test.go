@@ -147,6 +147,7 @@ func TestBudgetedSince(t *testing.T) {
 		{budgetOf("ns", "a", "app=db", 1), "n0 n1 n2 n3 n4 n5"},
 		{disrupted, "n1 n3 n5"},
 		{later, ""},
+		{budgetOf("ns", "a", "app notin (web)", 1), "n1 n3 n5"}, // found by the namespace, which has others
 		{budgetOf("other", "a", "app=db", 1), ""},
 	} {
 		before := s.View().BudgetsVersion()
@@ -160,13 +161,16 @@ func TestBudgetedSince(t *testing.T) {
 		}
 	}
 	last := s.View().BudgetsVersion()
-	for i := range 3 * mostBudgetChanges {
+	for i := range 3 * 512 {
 		setBudget(s, budgetOf("other", "a", "app=db", int32(i%2)))
+		if n := len(s.budgets.changes); n > 2*512 || n < min(i, 512) {
+			t.Fatalf("%d changes are kept", n)
+		}
 	}
-	if s.View().BudgetedSince(last, func(int32) {}) || len(s.budgets.changes) > 2*mostBudgetChanges {
-		t.Errorf("%d changes are kept, the first still known", len(s.budgets.changes))
+	if s.View().BudgetedSince(last, func(int32) {}) {
+		t.Error("the first change is still known")
 	}
-	if now := s.View().BudgetsVersion(); !s.View().BudgetedSince(now-mostBudgetChanges, func(int32) {}) {
+	if now := s.View().BudgetsVersion(); !s.View().BudgetedSince(now-512, func(int32) {}) || !s.View().BudgetedSince(now, func(int32) {}) {
 		t.Error("not even the last changes are known")
 	}
 	for i := range 10 * nodes {
@@ -174,5 +178,53 @@ func TestBudgetedSince(t *testing.T) {
 	}
 	if s.View().BudgetedSince(s.View().BudgetsVersion()-10*nodes, func(int32) {}) {
 		t.Error("every node is visited many times")
+	}
+}
+
+// TestBudgetedSinceIsNotForMany: where there are more than four pods to visit for each slot, with each label set as one more, every slot may be concerned.
+func TestBudgetedSinceIsNotForMany(t *testing.T) {
+	for _, row := range []struct {
+		web, others int
+		known       bool
+	}{{3, 0, true}, {4, 0, false}, {2, 1, true}, {0, 5, true}} {
+		s := New()
+		s.Apply([]model.Change{node("n")})
+		for i := range row.web + row.others {
+			p := podOn(fmt.Sprint(i), fmt.Sprint(i), "n", 1).Pod.Object
+			p.Labels = map[string]string{"app": "web"}
+			if i >= row.web {
+				p.Labels["canary"] = "yes"
+			}
+			s.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+		}
+		setBudget(s, budgetOf("ns", "a", "app=web,!canary", 0))
+		visited := 0
+		if known := s.View().BudgetedSince(0, func(slot int32) { visited++ }); known != row.known || known && visited != row.web {
+			t.Errorf("%d pods that a budget selects and %d that it does not: known: %t, %d visited", row.web, row.others, known, visited)
+		}
+	}
+}
+
+// TestBudgetSelections sets, changes and removes budgets: what selects other pods than before changes the version of selections.
+func TestBudgetSelections(t *testing.T) {
+	s := New()
+	for i, step := range []struct {
+		do      func()
+		changes bool
+	}{
+		{func() { setBudget(s, budgetOf("ns", "a", "app=web", 1)) }, true},
+		{func() { setBudget(s, budgetOf("ns", "a", "app=web", 2)) }, false},
+		{func() { setBudget(s, budgetOf("ns", "a", "app=db", 2)) }, true},
+		{func() {
+			s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: "ns", Name: "a"}}})
+		}, true},
+		{func() {
+			s.Apply([]model.Change{{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: "ns", Name: "a"}}})
+		}, false},
+	} {
+		before := s.View().BudgetSelections()
+		if step.do(); (s.View().BudgetSelections() != before) != step.changes {
+			t.Errorf("step %d: selections went from %d to %d", i, before, s.View().BudgetSelections())
+		}
 	}
 }

@@ -74,6 +74,10 @@ func (w *selectorWorld) selector(pod *model.Pod) string {
 				if owner.APIVersion+owner.Kind == "apps/v1ReplicaSet" {
 					more = o.Spec.Selector
 				}
+			case *appsv1.StatefulSet:
+				if owner.APIVersion+owner.Kind == "apps/v1StatefulSet" {
+					more = o.Spec.Selector
+				}
 			}
 		}
 	}
@@ -109,12 +113,15 @@ func TestDefaultSelectors(t *testing.T) {
 		namespace := func() string { return fmt.Sprint("ns-", r.IntN(2)) }
 		var pods []*model.Pod
 		for range 20 {
-			owner := [][2]string{{"", ""}, {"v1", "ReplicationController"}, {"apps/v1", "ReplicaSet"}, {"batch/v1", "Job"}, {"other/v1", "ReplicaSet"}}[r.IntN(5)]
+			owner := [][2]string{
+				{"", ""}, {"v1", "ReplicationController"}, {"apps/v1", "ReplicaSet"}, {"apps/v1", "StatefulSet"}, {"batch/v1", "Job"},
+				{"other/v1", "ReplicationController"}, {"other/v1", "ReplicaSet"}, {"other/v1", "StatefulSet"}, {"v1", "Node"}, {"apps/v1", "DaemonSet"},
+			}[r.IntN(10)]
 			pods = append(pods, podOf(namespace(), some(4), owner[0], owner[1], fmt.Sprint("c", r.IntN(3))))
 		}
 		seen, same := make([]known, len(pods)), 0
 		for range 300 {
-			kind := []model.Kind{model.ServiceKind, model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind}[r.IntN(4)]
+			kind := []model.Kind{model.ServiceKind, model.ServiceKind, model.ReplicationControllerKind, model.ReplicaSetKind, model.StatefulSetKind}[r.IntN(5)]
 			ref := model.Ref{Kind: kind, Namespace: namespace(), Name: fmt.Sprint("c", r.IntN(3))}
 			set := some(2)
 			if r.IntN(8) == 0 {
@@ -132,6 +139,10 @@ func TestDefaultSelectors(t *testing.T) {
 			case kind == model.ReplicaSetKind:
 				change = replicaSet(ref.Namespace, ref.Name, set)
 				world.controllers[ref] = change.Object
+			case kind == model.StatefulSetKind:
+				stateful := &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: replicaSet("", "", set).Object.(*appsv1.ReplicaSet).Spec.Selector}}
+				change = objectSet(kind, ref.Namespace, ref.Name, stateful)
+				world.controllers[ref] = stateful
 			default:
 				rc := &v1.ReplicationController{Spec: v1.ReplicationControllerSpec{Selector: set}}
 				change = objectSet(kind, ref.Namespace, ref.Name, rc)
@@ -180,7 +191,7 @@ func TestFewServicesAreAsked(t *testing.T) {
 	if got := s.DefaultSelector(pod).String(); got != "all=x,app=17,tier=x" {
 		t.Errorf("the selector is %s", got)
 	}
-	if asked := s.ServicesAsked(); asked > 4 {
+	if asked := s.ServicesAsked(); asked > 4 || asked == 0 {
 		t.Errorf("%d services were matched against a pod that one selects", asked)
 	}
 	for i := range 5000 { // many services with one selector are one
@@ -199,6 +210,109 @@ func TestFewServicesAreAsked(t *testing.T) {
 	}
 	if x := &s.selectorSources.services; len(x.byName)+len(x.bySet)+len(x.byLabel) != 0 {
 		t.Errorf("%d services, %d selectors and %d labels are left", len(x.byName), len(x.bySet), len(x.byLabel))
+	}
+}
+
+// TestVersionOfTheSources changes services and controllers. What changes none of the selectors leaves the version of all as it is: remembered verdicts hold
+// as long as it does.
+func TestVersionOfTheSources(t *testing.T) {
+	s := New()
+	gone := func(kind model.Kind, name string) model.Change {
+		return model.Change{Kind: model.ObjectGone, Ref: model.Ref{Kind: kind, Namespace: "ns", Name: name}}
+	}
+	rc := func(name string, set map[string]string) model.Change {
+		return objectSet(model.ReplicationControllerKind, "ns", name, &v1.ReplicationController{Spec: v1.ReplicationControllerSpec{Selector: set}})
+	}
+	web, db := map[string]string{"app": "web"}, map[string]string{"app": "db"}
+	for i, step := range []struct {
+		change  model.Change
+		changes bool
+	}{
+		{serviceOf("ns", "a", web), true},
+		{serviceOf("ns", "a", web), false},
+		{serviceOf("ns", "b", web), false}, // another one has it
+		{serviceOf("ns", "c", nil), false},
+		{serviceOf("ns", "b", db), true},
+		{gone(model.ServiceKind, "b"), true},
+		{gone(model.ServiceKind, "b"), false},
+		{serviceOf("ns", "b", web), false},
+		{gone(model.ServiceKind, "a"), false}, // another one has it still
+		{gone(model.ServiceKind, "b"), true},
+		{replicaSet("ns", "r", web), true},
+		{replicaSet("ns", "r", web), false},
+		{replicaSet("ns", "r", db), true},
+		{replicaSet("ns", "r", nil), true},
+		{replicaSet("ns", "r", nil), false},
+		{gone(model.ReplicaSetKind, "r"), false},
+		{rc("r", web), true},
+		{rc("r", web), false},
+		{rc("r", db), true},
+		{gone(model.ReplicationControllerKind, "r"), true},
+		{gone(model.ReplicationControllerKind, "r"), false},
+		{rc("r", nil), false},
+	} {
+		before := s.View().Versions().DefaultSelectors
+		s.Apply([]model.Change{step.change})
+		if after := s.View().Versions().DefaultSelectors; (after != before) != step.changes {
+			t.Errorf("step %d: the version went from %d to %d", i, before, after)
+		}
+		audited(t, s)
+	}
+}
+
+// TestSelectorVersions asks for the version of a pod that no service and no controller is for: the first answer is never the same as the zero value, later ones are.
+func TestSelectorVersions(t *testing.T) {
+	s := New()
+	pod := podOf("ns", map[string]string{"app": "web"}, "", "", "")
+	var version SelectorVersion
+	for i := range 4 {
+		if _, same := s.DefaultSelectorVersion(pod, SelectorVersion{}); same {
+			t.Errorf("after %d changes: the version of no pod is the same", i)
+		}
+		now, same := s.DefaultSelectorVersion(pod, version)
+		if same != (i > 0) {
+			t.Errorf("after %d changes that do not concern the pod: same: %t", i, same)
+		}
+		version = now
+		s.Apply([]model.Change{serviceOf("ns", fmt.Sprint(i), map[string]string{"app": fmt.Sprint(i)})})
+	}
+}
+
+// TestControllersOfPods asks for the selectors of pods of controllers that are told apart by one thing.
+func TestControllersOfPods(t *testing.T) {
+	s := New()
+	newer := replicaSet("ns", "web", map[string]string{"app": "web"})
+	broken := &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Near"}}}
+	s.Apply([]model.Change{
+		replicaSet("ns", "web", map[string]string{"app": "web"}), newer,
+		objectSet(model.StatefulSetKind, "ns", "web", &appsv1.StatefulSet{Spec: appsv1.StatefulSetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"set": "yes"}}}}),
+		objectSet(model.ReplicaSetKind, "ns", "broken", &appsv1.ReplicaSet{Spec: appsv1.ReplicaSetSpec{Selector: broken}}),
+		objectSet(model.ReplicationControllerKind, "ns", "web", &v1.ReplicationController{Spec: v1.ReplicationControllerSpec{Selector: map[string]string{"rc": "yes"}}}),
+		serviceOf("ns", "all", map[string]string{"x": "y"}),
+	})
+	for _, row := range []struct{ namespace, version, kind, owner, want string }{
+		{"ns", "apps/v1", "ReplicaSet", "web", "app=web,x=y"},
+		{"ns", "apps/v1", "StatefulSet", "web", "set=yes,x=y"},
+		{"ns", "v1", "ReplicationController", "web", "rc=yes,x=y"},
+		{"ns", "apps/v1", "ReplicaSet", "broken", "x=y"},
+		{"ns", "apps/v1", "Deployment", "web", "x=y"},
+		{"ns", "v1", "ReplicaSet", "web", "x=y"},
+		{"ns", "v1", "Pod", "web", "x=y"},
+		{"ns", "apps/v1", "ReplicationController", "web", "x=y"},
+		{"ns", "apps/v1beta1", "StatefulSet", "web", "x=y"},
+		{"ns", "apps/v1", "ReplicaSet", "other", "x=y"},
+		{"other", "apps/v1", "ReplicaSet", "web", ""},
+		{"ns", "", "", "", "x=y"},
+	} {
+		pod := podOf(row.namespace, map[string]string{"x": "y"}, row.version, row.kind, row.owner)
+		if got := s.DefaultSelector(pod).String(); got != row.want {
+			t.Errorf("%+v: the selector is %q", row, got)
+		}
+	}
+	// The selector of an object that is replaced by an equal one would be kept twice.
+	have := s.selectorSources.controllers[model.Ref{Kind: model.ReplicaSetKind, Namespace: "ns", Name: "web"}]
+	if have.selector != newer.Object.(*appsv1.ReplicaSet).Spec.Selector {
+		t.Error("the selector is that of an object that was replaced")
 	}
 }
 
