@@ -161,10 +161,14 @@ func TestBudgetedSince(t *testing.T) {
 		}
 	}
 	last := s.View().BudgetsVersion()
+	want := len(s.budgets.changes)
 	for i := range 3 * 512 {
 		setBudget(s, budgetOf("other", "a", "app=db", int32(i%2)))
-		if n := len(s.budgets.changes); n > 2*512 || n < min(i, 512) {
-			t.Fatalf("%d changes are kept", n)
+		if want++; want > 2*512 {
+			want = 512 + 1
+		}
+		if n := len(s.budgets.changes); n != want {
+			t.Fatalf("%d changes are kept, want %d", n, want)
 		}
 	}
 	if s.View().BudgetedSince(last, func(int32) {}) {

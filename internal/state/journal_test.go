@@ -81,8 +81,8 @@ func TestJournalIsBounded(t *testing.T) {
 	var j journal
 	for i := range uint64(5 * kept) {
 		j.add(int32(i), model.Usage)
-		if n := uint64(len(j.entries)); n > 2*kept || n < min(i+1, kept) {
-			t.Fatalf("%d of %d entries are kept", n, i+1)
+		if n := uint64(len(j.entries)); n > 2*kept || n < min(i+1, kept) || j.version() != i+1 {
+			t.Fatalf("%d of %d entries are kept, and the version is %d", n, i+1, j.version())
 		}
 	}
 	now := j.version()

@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -226,5 +227,21 @@ func TestMovedNodeKeepsItsDomains(t *testing.T) {
 	s.moveSlot(1, 0)
 	if got := tally.Domains()[0]; got != domain || tally.Domains()[1] != noDomain || tally.Total() != total || tally.counts.of(domain) != 1 {
 		t.Errorf("domain %d became %d, the total %d became %d", domain, got, total, tally.Total())
+	}
+}
+
+// TestSelectedNamespacesAreSorted: what is built from a map of namespaces has the same order each time.
+func TestSelectedNamespacesAreSorted(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{node("a")})
+	var want []string
+	for i := range 20 {
+		name := fmt.Sprint("ns-", string(rune('a'+i)))
+		want = append(want, name)
+		s.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(build.Pod(build.InNamespace(name), build.NodeName("a")))}})
+	}
+	all := setOfTerms(t, "all", v1.PodAffinityTerm{NamespaceSelector: &metav1.LabelSelector{}})
+	if got := s.selectedNamespaces(all.Terms[0]); !slices.Equal(got, want) {
+		t.Errorf("the namespaces are %v", got)
 	}
 }

@@ -125,6 +125,38 @@ func TestMembersByDomain(t *testing.T) {
 	}
 }
 
+// TestLeastCountsOfDomainsWithNodes asks for the least count in views with differences, also in a domain that no node of the set is in: that one does not count.
+func TestLeastCountsOfDomainsWithNodes(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{inZone("a", "x"), inZone("b", "y"), inZone("out", "z")})
+	for i, node := range []string{"a", "a", "b", "b", "b"} {
+		p := build.Pod(build.Named(fmt.Sprint("p", i)), build.InNamespace("ns"), build.NodeName(node))
+		s.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+	}
+	in := NodeSet{Text: "in", Match: func(n Node) bool { return n.Name() != "out" }}
+	tally := s.Tally(setOfTerms(t, "all", v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}}), TopologyKey{Label: "zone"}, in)
+	s.View().KeepLeast(tally)
+	x, y, z := tally.Domains()[0], tally.Domains()[1], tally.Domains()[2]
+	for _, row := range []struct {
+		differences []Difference
+		want        int32
+	}{
+		{nil, 2}, {[]Difference{{x, 2}}, 3}, {[]Difference{{y, -2}}, 1}, {[]Difference{{x, -2}}, 0}, {[]Difference{{y, 5}, {x, 5}}, 7}, {[]Difference{{x, -3}, {y, -3}}, -1},
+		{[]Difference{{z, -5}}, 2}, {[]Difference{{z, 1}, {x, 9}}, 3},
+	} {
+		if got := tally.Least(row.differences); got != row.want {
+			t.Errorf("with %v: %d, want %d", row.differences, got, row.want)
+		}
+	}
+	s.Apply([]model.Change{inZone("c", "w")})
+	w := tally.Domains()[3]
+	for want, differences := range map[int32][]Difference{0: nil, 1: {{w, 1}}, 2: {{w, 4}}, -1: {{w, 4}, {x, -3}}} {
+		if got := tally.Least(differences); got != want {
+			t.Errorf("beside a domain without pods, with %v: %d, want %d", differences, got, want)
+		}
+	}
+}
+
 // TestExpandedCountsAreMadeOnce expands the counts of several sets: once in a turn, and in memory that the next turn uses again.
 func TestExpandedCountsAreMadeOnce(t *testing.T) {
 	s := New()

@@ -297,6 +297,10 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 			t.Errorf("%s: the largest size is %d; the test must fill it", name, peak)
 		}
 	}
+	nodesOfStorage := reflect.ValueOf(s.storage).Elem().FieldByName("peaks").FieldByName("nodes")
+	if peak := nodesOfStorage.Int(); peak < many-1 {
+		t.Errorf("the store of volumes: the largest number of nodes is %d; the test must fill it", peak)
+	}
 	for i := range many {
 		name := fmt.Sprint(i)
 		s.Apply([]model.Change{
@@ -311,6 +315,9 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		if peak > 1024 {
 			t.Errorf("%s is empty and has room for %d", name, peak)
 		}
+	}
+	if peak := nodesOfStorage.Int(); peak > 1024 {
+		t.Errorf("the store of volumes has no nodes and room for %d", peak)
 	}
 	audited(t, s)
 }
