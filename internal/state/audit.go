@@ -294,8 +294,7 @@ func (s *State) auditJournals(v *audit.Violations) {
 func (j *journal) audit(v *audit.Violations, what string, slots int, aspects bool) {
 	kept := len(j.entries)
 	if kept > 2*journalKept || j.base > 0 && kept <= journalKept {
-		v.Add("%s keeps %d entries from version %d on; it may keep %d and must keep %d once it has dropped some",
-			what, kept, j.base, 2*journalKept, journalKept+1)
+		v.Add("%s keeps %d entries from version %d on; it may keep twice %d, and must keep more than once as many when it has dropped some", what, kept, j.base, journalKept)
 	}
 	for i, e := range j.entries {
 		if e.Slot < -1 || int(e.Slot) >= slots || (e.Aspects != 0) != (aspects && e.Slot >= 0) {

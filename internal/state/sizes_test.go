@@ -155,6 +155,12 @@ func TestLeastCountsOfDomainsWithNodes(t *testing.T) {
 			t.Errorf("beside a domain without pods, with %v: %d, want %d", differences, got, want)
 		}
 	}
+	// A decision goes on with a tally that was dropped before it asked for the least count.
+	dropped := s.Tally(setOfTerms(t, "all", v1.PodAffinityTerm{LabelSelector: &metav1.LabelSelector{}}), TopologyKey{Label: "zone"}, NodeSet{})
+	s.dropTally(dropped)
+	if s.View().KeepLeast(dropped); dropped.Least([]Difference{{w, 4}}) != 0 {
+		t.Errorf("a tally that was dropped counts at least %d", dropped.Least([]Difference{{w, 4}}))
+	}
 }
 
 // TestExpandedCountsAreMadeOnce expands the counts of several sets: once in a turn, and in memory that the next turn uses again.
@@ -187,6 +193,11 @@ func TestExpandedCountsAreMadeOnce(t *testing.T) {
 		}
 		if again := s.expanded(key, &sets[0]); &again[0] != &all[0][0] {
 			t.Error("a set is expanded twice in a turn")
+		}
+	}
+	for _, x := range key.expansions {
+		if len(x.filled) != len(x.of.listed) {
+			t.Errorf("of an array that is used again %d domains are cleared next time, want %d", len(x.filled), len(x.of.listed))
 		}
 	}
 	if len(key.expansions) != 8 {

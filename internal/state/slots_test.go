@@ -151,6 +151,10 @@ func TestSteadyClustersMoveNothing(t *testing.T) {
 // TestWhenSlotsAreGivenBack has so many nodes stay of others, the first or the last ones, and takes one part of the work: nothing up to 1,024 slots, or if more than a quarter of
 // them are in use; otherwise at most 8 nodes move, and at most 4,096 slots are cut off.
 func TestWhenSlotsAreGivenBack(t *testing.T) {
+	var come []model.Change
+	for i := range 5200 {
+		come = append(come, model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node(fmt.Sprint("n", i)))})
+	}
 	for _, row := range []struct {
 		slots, stay int
 		atTheEnd    bool
@@ -164,18 +168,17 @@ func TestWhenSlotsAreGivenBack(t *testing.T) {
 		{1100, 50, true, 1092, 8},
 		{1026, 9, true, 1024, 2},
 		{4400, 1100, false, 1100, 0},
-		{6000, 1, false, 1904, 0},
-		{6000, 1, true, 1904, 1},
+		{5200, 1, false, 1104, 0},
+		{5200, 1, true, 1104, 1},
 	} {
 		s := New()
-		var come, gone []model.Change
+		var gone []model.Change
 		for i := range row.slots {
-			come = append(come, model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node(fmt.Sprint("n", i)))})
 			if stays := i < row.stay; row.atTheEnd && i < row.slots-row.stay || !row.atTheEnd && !stays {
 				gone = append(gone, nodeGone(fmt.Sprint("n", i)))
 			}
 		}
-		s.Apply(come)
+		s.Apply(come[:row.slots])
 		s.Apply(gone)
 		version := s.Version()
 		s.Apply(nil)
