@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -210,6 +211,20 @@ func TestFewServicesAreAsked(t *testing.T) {
 	}
 	if x := &s.selectorSources.services; len(x.byName)+len(x.bySet)+len(x.byLabel) != 0 {
 		t.Errorf("%d services, %d selectors and %d labels are left", len(x.byName), len(x.bySet), len(x.byLabel))
+	}
+}
+
+// TestServicesAreListedUnderRareLabels adds selectors of several labels: each is listed under the label under which the fewest are listed by then.
+func TestServicesAreListedUnderRareLabels(t *testing.T) {
+	x := newServices()
+	for i, row := range []struct{ selector, under string }{
+		{"all=x", "all"}, {"all=x app=1", "app"}, {"all=x app=1 tier=x", "tier"}, {"all=x zone=z", "zone"}, {"all=y app=1", "all"}, {"app=2 tier=x", "app"},
+	} {
+		ref := model.Ref{Kind: model.ServiceKind, Namespace: "ns", Name: fmt.Sprint(i)}
+		x.set(ref, build.LabelSet(row.selector), uint64(i))
+		if under := x.byName[ref].under; under.Key != row.under || under.namespace != "ns" {
+			t.Errorf("%s is listed under %+v, want %s", row.selector, under, row.under)
+		}
 	}
 }
 
