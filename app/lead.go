@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -104,11 +105,15 @@ func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 }
 
 // Patch patches an object, unless the lease is or may be another's.
-func (w leaderOnly) Patch(ctx context.Context, write *plan.Write) error {
+func (w leaderOnly) Patch(ctx context.Context, write *plan.Write) (stored kinds.Object, err error) {
 	if err := w.holds(); err != nil {
-		return fmt.Errorf("not written by a replica that no longer leads: %w", err)
+		return nil, fmt.Errorf("not written by a replica that no longer leads: %w", err)
 	}
-	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Patch(ctx, write) })
+	err = w.whileHeld(ctx, func(ctx context.Context) (err error) {
+		stored, err = w.Writer.Patch(ctx, write)
+		return err
+	})
+	return stored, err
 }
 
 // Delete deletes a pod, unless the lease is or may be another's.

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/version"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -19,8 +20,10 @@ type slow struct {
 	began chan struct{}
 }
 
-func (s slow) Bind(ctx context.Context, _ *v1.Binding) error  { return s.hang(ctx) }
-func (s slow) Patch(ctx context.Context, _ *plan.Write) error { return s.hang(ctx) }
+func (s slow) Bind(ctx context.Context, _ *v1.Binding) error { return s.hang(ctx) }
+func (s slow) Patch(ctx context.Context, _ *plan.Write) (kinds.Object, error) {
+	return nil, s.hang(ctx)
+}
 
 func (s slow) Delete(ctx context.Context, _ *model.Pod) error { return s.hang(ctx) }
 func (s slow) PatchStatus(ctx context.Context, _ *model.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
@@ -41,7 +44,7 @@ func TestOnlyALeaderBinds(t *testing.T) {
 		"evicted": func(ctx context.Context, w commit.Writer) error {
 			return w.PatchStatus(ctx, &model.Pod{}, &v1.PodCondition{Type: v1.DisruptionTarget}, plan.Nomination{})
 		},
-		"written": func(ctx context.Context, w commit.Writer) error { return w.Patch(ctx, &plan.Write{}) },
+		"written": func(ctx context.Context, w commit.Writer) error { _, err := w.Patch(ctx, &plan.Write{}); return err },
 	} {
 		lost, lose := context.WithCancelCause(t.Context())
 		var holds error

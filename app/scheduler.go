@@ -119,7 +119,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, err
 	}
-	writer, err := kube.NewWriter(client)
+	writer, err := kube.NewWriter(client, c.WholeObjects())
 	if err != nil {
 		return pipeline{}, err
 	}

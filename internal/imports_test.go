@@ -58,7 +58,7 @@ var house = map[string]map[string]string{
 		"internal/model":  "pods wait in it",
 		"internal/plan":   "it gives work and settles decisions",
 		"internal/slab":   "works of one pod are allocated many at a time",
-		"internal/state":  "a delta wakes pods",
+		"internal/state":  "a delta wakes pods; plugins read it at PreEnqueue",
 		"internal/plugin": "it asks plugins at PreEnqueue, QueueSort and EnqueueExtensions",
 	},
 	"internal/plugin": {
@@ -136,6 +136,7 @@ var house = map[string]map[string]string{
 	},
 	"internal/commit": {
 		"internal/audit":  "its invariants are audited",
+		"internal/kinds":  "writes are answered with objects",
 		"internal/report": "it writes reports, and words failed bindings",
 		"internal/model":  "outcomes go back as changes",
 		"internal/plugin": "how a pod is bound, the Bind plugin says",
@@ -291,6 +292,7 @@ var house = map[string]map[string]string{
 		"internal/config":  "it puts the scheduler together",
 		"internal/engine":  "it puts the scheduler together",
 		"internal/ingest":  "it puts the scheduler together",
+		"internal/kinds":   "a leader's writes are answered with objects",
 		"internal/kube":    "it puts the scheduler together",
 		"internal/outside": "it puts the scheduler together",
 		"internal/loop":    "it puts the scheduler together",

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
@@ -88,7 +89,7 @@ func (e *explainFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 			return wrong{err}
 		}
 	}
-	snapshot, err := explain.New(scheduler, cluster.Nodes, pods, cluster.Objects())
+	snapshot, err := explain.New(scheduler, cluster.Nodes, pods, cluster.Objects(), time.Now())
 	if err != nil {
 		return fmt.Errorf("explain: %w", err)
 	}

@@ -34,6 +34,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/metrics"
 	berth "github.com/berth-scheduler/berth/internal/model"
@@ -132,9 +133,10 @@ func (w writer) Bind(_ context.Context, binding *v1.Binding) error {
 	w.bound <- binding.Name
 	return nil
 }
-func (w writer) Patch(context.Context, *plan.Write) error           { return nil }
-func (w writer) NodeOf(context.Context, *berth.Pod) (string, error) { return "", nil }
-func (w writer) Delete(context.Context, *berth.Pod) error           { return nil }
+func (w writer) Patch(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
+func (w writer) Get(context.Context, *plan.Write) (kinds.Object, error)   { return nil, nil }
+func (w writer) NodeOf(context.Context, *berth.Pod) (string, error)       { return "", nil }
+func (w writer) Delete(context.Context, *berth.Pod) error                 { return nil }
 func (w writer) PatchStatus(_ context.Context, pod *berth.Pod, _ *v1.PodCondition, _ plan.Nomination) error {
 	w.statuses <- pod.Name
 	return nil

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // Audit checks the invariants of the outbox. It returns every violation in one error, nil if there is none. It looks at everything that waits and
@@ -17,6 +18,7 @@ func (o *Outbox) Audit() error {
 	o.auditBindings(v)
 	o.auditCalls(v)
 	o.auditEvictions(v)
+	o.auditEffects(v)
 	o.auditTimeline(v)
 	o.auditReports(v)
 	o.auditEvents(v)
@@ -27,17 +29,7 @@ func (o *Outbox) Audit() error {
 func (o *Outbox) auditBacklog(v *audit.Violations) {
 	for i := range o.backlog.jobs {
 		j := &o.backlog.jobs[i]
-		var (
-			at       place
-			position int
-			priority int32
-			order    uint64
-		)
-		if b := j.binding; b != nil {
-			at, position, priority, order = b.place, b.position, b.placement.Pod.Priority, b.order
-		} else {
-			at, position, priority, order = j.eviction.place, j.eviction.position, j.eviction.priority, j.eviction.order
-		}
+		priority, order, at, position := j.says()
 		if at != ready || position != i {
 			v.Add("the %s is at position %d of the backlog; it says position %d and that it is %s", j, i, position, at)
 		}
@@ -89,6 +81,30 @@ func (o *Outbox) auditEvictions(v *audit.Violations) {
 	}
 }
 
+// auditEffects checks the writes of decisions that have not ended.
+func (o *Outbox) auditEffects(v *audit.Violations) {
+	for key, e := range o.effects {
+		if keyOfWrite(e.write) != key || e.place != ready && e.place != sending && e.place != pausing {
+			v.Add("the write of %s is found as that of %s, and is %s", e.write.Name, key.name, e.place)
+		}
+		if e.place == ready && (e.position >= len(o.backlog.jobs) || o.backlog.jobs[e.position].effect != e) {
+			v.Add("the write of %s is ready and not in the backlog", e.write.Name)
+		}
+		if paused := slices.ContainsFunc(o.later.entries, func(at entry) bool { return at.effect == e }); paused != (e.place == pausing) {
+			v.Add("the write of %s is %s, and on the timeline: %t", e.write.Name, e.place, paused)
+		}
+		auditQuestion(v, &e.attempt, e.write)
+	}
+}
+
+// auditQuestion checks that the object of a write is only asked for if that says what became of the write.
+func auditQuestion(v *audit.Violations, a *attempt, write *plan.Write) {
+	if a.asking && (write == nil || a.err == nil || !write.Learn && write.Stored == nil) {
+		v.Add("the object of a write is asked for; the write was refused: %t, and is one to learn, or that can be recognised: %t",
+			a.err != nil, write != nil && (write.Learn || write.Stored != nil))
+	}
+}
+
 // auditBindings checks the bindings that a status holds up, and those that have not ended.
 func (o *Outbox) auditBindings(v *audit.Violations) {
 	for uid, p := range o.pods {
@@ -109,6 +125,9 @@ func (o *Outbox) auditBindings(v *audit.Violations) {
 		}
 		if (b.place == waiting || b.place == pausing) && (b.position >= len(o.later.entries) || o.later.entries[b.position].binding != b) {
 			v.Add("the binding of %s waits and is not on the timeline", b.placement.Pod)
+		}
+		if b.phase != binds {
+			auditQuestion(v, &b.attempt, b.write())
 		}
 		if b.place == held && (o.pods[uid] == nil || o.pods[uid].held != b) {
 			v.Add("the binding of %s is held up and no status holds it up", b.placement.Pod)
@@ -158,6 +177,10 @@ func (o *Outbox) auditTimeline(v *audit.Violations) {
 		switch {
 		case e.event != nil:
 			delayed++
+		case e.effect != nil:
+			if o.effects[keyOfWrite(e.effect.write)] != e.effect {
+				v.Add("the write of %s is on the timeline and has ended", e.effect.write.Name)
+			}
 		case e.eviction != nil:
 			if e.eviction.place != pausing {
 				v.Add("the eviction of %s is on the timeline and %s", e.eviction.victim, e.eviction.place)
@@ -193,7 +216,7 @@ func (o *Outbox) auditReports(v *audit.Violations) {
 		}
 	}
 	for _, e := range o.later.entries {
-		if e.binding == nil && e.eviction == nil && e.event == nil {
+		if e.binding == nil && e.eviction == nil && e.effect == nil && e.event == nil {
 			queued[e.pod] = true
 		}
 	}

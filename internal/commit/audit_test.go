@@ -330,3 +330,60 @@ func TestAbandonAmidAPause(t *testing.T) {
 		t.Errorf("%v statuses and events are dropped, want %v", got, want)
 	}
 }
+
+// TestAuditFindsEachViolationOfEffects does the same to an outbox with writes of decisions in every place, and a step whose write was refused.
+func TestAuditFindsEachViolationOfEffects(t *testing.T) {
+	key := func(name string) effectKey { return keyOfWrite(&plan.Write{Name: name}) }
+	of := func(a *audited, name string) *effect { return a.effects[key(name)] }
+	for _, row := range []struct {
+		want    string
+		corrupt func(a *audited)
+	}{
+		{"", func(*audited) {}},
+		{"write of ready is found as that of other, and is ready", func(a *audited) { a.effects[key("other")] = of(a, "ready") }},
+		{"write of sending is found as that of sending, and is kept", func(a *audited) { of(a, "sending").place = kept }},
+		{"write of sending is ready and not in the backlog", func(a *audited) { of(a, "sending").place = ready }},
+		{"write of sending is ready and not in the backlog", func(a *audited) { of(a, "sending").place, of(a, "sending").position = ready, a.backlog.len() }},
+		{"write of pausing is sending, and on the timeline: true", func(a *audited) { of(a, "pausing").place = sending }},
+		{"write of sending is pausing, and on the timeline: false", func(a *audited) { of(a, "sending").place = pausing }},
+		{"write of pausing is on the timeline and has ended", func(a *audited) { delete(a.effects, key("pausing")) }},
+		{"write of ready is at position 0 of the backlog; it says position 9", func(a *audited) { of(a, "ready").position = 9 }},
+		{"the write was refused: false", func(a *audited) { of(a, "asking").err = nil }},
+		{"and is one to learn, or that can be recognised: false", func(a *audited) { of(a, "asking").write = &plan.Write{Name: "asking"} }},
+		{"the write was refused: false", func(a *audited) { a.bindings["refused"].err = nil }},
+		{"and is one to learn, or that can be recognised: false", func(a *audited) { a.bindings["refused"].step().Write = nil }},
+	} {
+		o, err := NewOutbox(newAudited(t).config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := &audited{o, t, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+		write := func(name string) plan.Write {
+			return plan.Write{Name: name, Stored: func(metav1.Object) bool { return false }}
+		}
+		start := func(name string) {
+			a.Start(a.now, &plan.Decision{Work: plan.WorkFor(a.pod("p")), Outcome: plan.Placed, Writes: []plan.Write{write(name)}})
+		}
+		refused := apierrors.NewConflict(v1.Resource("volumes"), "v", errors.New("no"))
+		for _, name := range []string{"refused", "asking"} {
+			if step := write(name); name == "refused" {
+				a.bind(name, plan.Step{Stage: plan.PreBind, Plugin: "Devices", Write: &step})
+			} else {
+				start(name)
+			}
+			a.end(refused)
+			if request := a.next(); request.Kind != Read { // the question is in flight
+				t.Fatalf("the next request is %s", request.Kind)
+			}
+		}
+		start("pausing")
+		a.end(apierrors.NewTooManyRequests("later", 1))
+		start("sending")
+		a.next()
+		start("ready")
+		row.corrupt(a)
+		if err := a.Audit(); (err != nil) != (row.want != "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("want a violation with %q, have\n%v", row.want, err)
+		}
+	}
+}

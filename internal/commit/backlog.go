@@ -5,27 +5,42 @@ import (
 	"fmt"
 )
 
-// backlog is the bindings and evictions whose next request can be sent: those of pods of higher priority first, and among equals in the order in
-// which they were decided. An eviction has the priority of the pod for which it makes room.
+// backlog is the bindings, evictions and writes of decisions whose next request can be sent: those of pods of higher priority first, and among equals in the order
+// in which they were decided. An eviction has the priority of the pod for which it makes room.
 type backlog struct {
 	jobs     []job
 	compared int64 // how often two jobs were compared
 }
 
-// job is a binding or an eviction.
+// job is a binding, an eviction or an effect.
 type job struct {
 	priority int32
 	order    uint64 // of the decision
 	binding  *binding
 	eviction *eviction
+	effect   *effect
 }
 
 // String says which it is.
 func (j *job) String() string {
-	if j.binding != nil {
+	switch {
+	case j.binding != nil:
 		return fmt.Sprintf("binding of %s", j.binding.placement.Pod)
+	case j.effect != nil:
+		return fmt.Sprintf("write of %s", j.effect.write.Name)
 	}
 	return fmt.Sprintf("eviction of %s", j.eviction.victim)
+}
+
+// says returns what the binding, the eviction or the effect says of its priority, its order, its place, and its position in the backlog.
+func (j *job) says() (priority int32, order uint64, at place, position int) {
+	switch {
+	case j.binding != nil:
+		return j.binding.placement.Pod.Priority, j.binding.order, j.binding.place, j.binding.position
+	case j.effect != nil:
+		return j.effect.pod.Priority, j.effect.order, j.effect.place, j.effect.position
+	}
+	return j.eviction.priority, j.eviction.order, j.eviction.place, j.eviction.position
 }
 
 func (l *backlog) len() int { return len(l.jobs) }
@@ -36,6 +51,10 @@ func (l *backlog) push(b *binding) {
 
 func (l *backlog) pushEviction(e *eviction) {
 	heap.Push(l, job{priority: e.priority, order: e.order, eviction: e})
+}
+
+func (l *backlog) pushEffect(e *effect) {
+	heap.Push(l, job{priority: e.pod.Priority, order: e.order, effect: e})
 }
 
 // pop takes the first job; there must be one.
@@ -71,11 +90,14 @@ func (l *backlog) Pop() any {
 	return j
 }
 
-// place notes where a binding or an eviction is, so that it can be taken out.
+// place notes where a job is, so that it can be taken out.
 func (l *backlog) place(i int) {
-	if j := &l.jobs[i]; j.binding != nil {
+	switch j := &l.jobs[i]; {
+	case j.binding != nil:
 		j.binding.position = i
-	} else {
+	case j.effect != nil:
+		j.effect.position = i
+	default:
 		j.eviction.position = i
 	}
 }

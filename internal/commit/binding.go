@@ -22,7 +22,19 @@ type binding struct {
 	place     place
 	steps     *progress // nil for a placement without steps
 
-	// request at hand
+	attempt // at the request at hand
+
+	sent      bool // something was sent for it
+	nominated bool // the decision, or the binding, made its node the pod's nominated one
+	position  int  // in the backlog while place is ready, on the timeline while it is pausing or waiting
+	failure   failure
+	// eviction waits until the binding has failed; nil if none does.
+	eviction *eviction
+	seen     *observation
+}
+
+// attempt is how far a request has come that is sent until it is known what became of it.
+type attempt struct {
 	tries     int // times it was sent, excluding those that were throttled
 	throttled int
 	questions int  // asked in a row without an answer
@@ -32,14 +44,6 @@ type binding struct {
 	err  error
 	open bool
 	late time.Time
-
-	sent      bool // something was sent for it
-	nominated bool // the decision, or the binding, made its node the pod's nominated one
-	position  int  // in the backlog while place is ready, on the timeline while it is pausing or waiting
-	failure   failure
-	// eviction waits until the binding has failed; nil if none does.
-	eviction *eviction
-	seen     *observation
 }
 
 // progress is how far a binding with steps has come.
@@ -204,10 +208,12 @@ func (o *Outbox) takeBinding(b *binding) Request {
 	}
 	request := Request{Pod: b.placement.Pod, NodeName: b.placement.NodeName, binding: b}
 	switch {
+	case b.phase != binds && b.asking:
+		request.Kind, request.Write = Read, b.write()
 	case b.phase == undoes:
-		request.Kind, request.Write = UndoStep, b.step().Undo
+		request.Kind, request.Write = UndoStep, b.write()
 	case b.phase != binds:
-		request.Kind, request.Write = WriteStep, b.step().Write
+		request.Kind, request.Write = WriteStep, b.write()
 	case b.asking:
 		request.Kind = Ask
 		o.stats.Questions++
@@ -364,6 +370,24 @@ func (b *binding) stepsLeft() bool {
 // step is the present one.
 func (b *binding) step() *plan.Step { return &b.placement.Steps[b.steps.step] }
 
+// write is the one that is sent in the present step, or that undoes it; nil if there is none.
+func (b *binding) write() *plan.Write {
+	switch {
+	case b.steps == nil || b.phase == binds || b.steps.step < 0 || b.steps.step >= len(b.placement.Steps):
+		return nil
+	case b.phase == undoes:
+		return b.step().Undo
+	}
+	return b.step().Write
+}
+
+// mustLearn reports whether what the present step has written, or may have, is to be learned and is not known yet. Until then the binding neither goes on
+// nor fails.
+func (b *binding) mustLearn() bool {
+	write := b.write()
+	return write != nil && write.Learn && b.open
+}
+
 // broken is a failure of the present step, in kube-scheduler's words.
 func (b *binding) broken(err error) failure {
 	step := b.step()
@@ -382,9 +406,7 @@ func rejection(plugin, reason string) failure {
 }
 
 // forgetRequest makes the binding ready for another request.
-func (b *binding) forgetRequest() {
-	b.tries, b.throttled, b.questions, b.asking, b.err, b.open = 0, 0, 0, false, nil, false
-}
+func (b *binding) forgetRequest() { b.attempt = attempt{} }
 
 func (o *Outbox) binderOf(b *binding) plugin.Bind {
 	return o.config.Binder(b.placement.Pod.SchedulerName)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/klog/v2"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -31,16 +32,20 @@ type Writer interface {
 	// Delete deletes a pod, which may take its grace period to go. If there is no such pod the error is "not found", and "conflict" if another pod
 	// has its name.
 	Delete(ctx context.Context, pod *model.Pod) error
-	// Patch patches an object.
-	Patch(ctx context.Context, write *plan.Write) error
+	// Patch patches an object. If the write asks to learn, it returns the object as it is stored then, as the scheduler keeps such objects.
+	Patch(ctx context.Context, write *plan.Write) (kinds.Object, error)
+	// Get returns the object that a write is about, as the scheduler keeps such objects. If there is none the error is "not found".
+	Get(ctx context.Context, write *plan.Write) (kinds.Object, error)
 	// Record creates an event, with its series if it has happened more than once. If it is there already, the error is "already exists".
 	Record(ctx context.Context, event *report.Series) error
 	// Repeat writes how often an event has happened, which is more than once, and when last. If it is not there, the error is "not found".
 	Repeat(ctx context.Context, event *report.Series) error
 }
 
-// Results takes in how bindings and preemptions ended.
+// Results takes in how bindings and preemptions ended, and what the API server has answered meanwhile.
 type Results interface {
+	// Learned takes in an object as the API server has it, or had it when it answered: the watch may have shown a newer version.
+	Learned(object kinds.Object)
 	Bound(result model.BindingResult)
 	Preempted(result model.PreemptionResult)
 }
@@ -56,7 +61,7 @@ type Config struct {
 	InFlight int
 	// ReportsPerSecond is how many of them may be statuses and events per second.
 	ReportsPerSecond int
-	// BindingsMax is how many bindings and evictions may wait to be sent before Room makes the loop wait. ReportsMax is how many statuses may wait, and how many
+	// BindingsMax is how many bindings, evictions and writes of decisions may wait to be sent before Room makes the loop wait. ReportsMax is how many statuses may wait, and how many
 	// normal events and how many warnings, before the oldest are dropped. SeriesMax is how many events that may repeat are kept, so that
 	// repetitions are counted in them.
 	BindingsMax, ReportsMax, SeriesMax int

@@ -169,7 +169,7 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writer, err := kube.NewWriter(client)
+	writer, err := kube.NewWriter(client, false)
 	if err != nil {
 		t.Fatal(err)
 	}

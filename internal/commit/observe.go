@@ -24,7 +24,7 @@ type Observer interface {
 }
 
 // Write is one write to the API: a binding with all its tries and questions, from the first request until it is settled, or one try at a
-// step, an eviction, a status or an event.
+// step, an eviction, a write of a decision (which counts as a step), a status or an event, or one question what became of a step.
 type Write struct {
 	Kind WriteKind
 	Pod  *model.Pod // nil of an event, which may be written long after the pod is gone
@@ -72,12 +72,15 @@ func (r *Request) observed() **observation {
 	case EvictionWrite:
 		return &r.eviction.seen
 	case StepWrite, CallWrite:
+		if r.effect != nil {
+			return &r.effect.seen
+		}
 		return &r.binding.steps.seen
 	}
 	return &r.binding.seen
 }
 
-var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, RunCall: CallWrite, UndoCall: CallWrite, Mark: EvictionWrite, Delete: EvictionWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite}
+var writeKinds = [...]WriteKind{Bind: BindingWrite, Ask: BindingWrite, WriteStep: StepWrite, UndoStep: StepWrite, RunCall: CallWrite, UndoCall: CallWrite, Mark: EvictionWrite, Delete: EvictionWrite, Patch: StatusWrite, Record: EventWrite, Repeat: EventWrite, Read: StepWrite}
 
 func (r *Request) writeKind() WriteKind {
 	if r.eviction != nil { // its questions too

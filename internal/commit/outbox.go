@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -27,6 +28,7 @@ type Outbox struct {
 	later     timeline
 	bindings  map[types.UID]*binding  // that have not ended, by pod
 	evictions map[types.UID]*eviction // that have not ended, by victim
+	effects   map[effectKey]*effect   // that have not ended
 	decided   uint64                  // bindings and preemptions so far
 	pods      map[types.UID]*writes   // pods with a status that waits or is being written
 	series    map[eventKey]*event     // events that may repeat
@@ -84,7 +86,7 @@ const (
 	Bind RequestKind = iota
 	// Ask asks which node the pod is bound to.
 	Ask
-	// WriteStep sends the write of a step, UndoStep the write that undoes it.
+	// WriteStep sends the write of a step, or of a decision, UndoStep the write that undoes it.
 	WriteStep
 	UndoStep
 	// RunCall runs the call of a step, UndoCall the call that undoes it. They do not come from Next: Take has them.
@@ -99,9 +101,11 @@ const (
 	Record
 	// Repeat writes how often the event has happened, and when last.
 	Repeat
+	// Read reads the object that such a write is about, which was refused.
+	Read
 )
 
-var requestNames = [...]string{"bind", "ask", "write", "undo", "call", "undo call", "mark", "delete", "patch", "record", "repeat"}
+var requestNames = [...]string{"bind", "ask", "write", "undo", "call", "undo call", "mark", "delete", "patch", "record", "repeat", "read"}
 
 // String returns the kind in a word.
 func (k RequestKind) String() string { return requestNames[k] }
@@ -112,7 +116,7 @@ type Request struct {
 	Pod      *model.Pod  // all but Record and Repeat; of an eviction, the victim
 	NodeName string      // Bind, Ask, Mark, Delete, RunCall, UndoCall
 	Binding  *v1.Binding // Bind
-	Write    *plan.Write // WriteStep, UndoStep
+	Write    *plan.Write // WriteStep, UndoStep, Read
 	Call     Call        // RunCall, UndoCall
 	Plugin   string      // RunCall, UndoCall
 	Stage    plan.Stage  // RunCall, UndoCall
@@ -127,6 +131,7 @@ type Request struct {
 
 	binding  *binding
 	eviction *eviction
+	effect   *effect
 	status   *status
 	event    *event
 	probe    bool            // it finds out whether the API server answers again
@@ -147,6 +152,9 @@ type Response struct {
 	// NodeName is the answer to the question which node the pod is bound to.
 	NodeName string
 	Err      error
+	// Object is the answer to a write that is to be learned, and to the question for the object of a write. The loop must have it before the outbox has the
+	// response.
+	Object kinds.Object
 	// Call is how a call ended; Err is nil then.
 	Call CallResult
 }
@@ -260,7 +268,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	}
 	return &Outbox{
 		config: config, reports: newReports(config.Budget), bindings: map[types.UID]*binding{},
-		calls: map[uint64]*binding{}, evictions: map[types.UID]*eviction{}, pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
+		calls: map[uint64]*binding{}, evictions: map[types.UID]*eviction{}, effects: map[effectKey]*effect{}, pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
 	}, nil
 }
 
@@ -277,6 +285,7 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 		o.startBinding(now, &decision.Placements[i], decision.NominationOf(decision.Placements[i].Pod))
 	}
 	o.startPreemption(now, decision)
+	o.startEffects(decision)
 	if decision.Outcome != plan.Placed {
 		for i := range decision.Pods {
 			pod := decision.Pods[i].Pod
@@ -290,7 +299,7 @@ func (o *Outbox) Start(now time.Time, decision *plan.Decision) {
 	}
 }
 
-// Next takes the next request, if there is one at this time: of a binding or an eviction, else a status or an event. With reportsFirst, these come before
+// Next takes the next request, if there is one at this time: of a binding, an eviction or a write of a decision, else a status or an event. With reportsFirst, these come before
 // everything else, and beyond the limit of what may be in flight: the caller has a worker reserved for them.
 func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 	o.wakeUp(now)
@@ -303,8 +312,11 @@ func (o *Outbox) Next(now time.Time, reportsFirst bool) (Request, bool) {
 	}
 	if o.backlog.len() > 0 {
 		j := o.backlog.pop()
-		if j.eviction != nil {
+		switch {
+		case j.eviction != nil:
 			return o.takeEviction(j.eviction), true
+		case j.effect != nil:
+			return o.takeEffect(j.effect), true
 		}
 		o.reports.bound = now
 		return o.takeBinding(j.binding), true
@@ -318,15 +330,25 @@ func (o *Outbox) Done(now time.Time, request Request, response Response) {
 		o.evictionAnswered(now, request.eviction, response)
 		return
 	}
+	if request.effect != nil {
+		o.effectAnswered(now, request.effect, response)
+		return
+	}
 	switch request.Kind {
 	case Bind:
 		o.bound(now, request.binding, response.Err)
 	case Ask:
 		o.answered(now, request.binding, response)
 	case WriteStep:
-		o.stepWritten(now, request.binding, response.Err)
+		o.stepWritten(now, request.binding, response)
 	case UndoStep:
-		o.stepUndone(now, request.binding, response.Err)
+		o.stepUndone(now, request.binding, response)
+	case Read:
+		if request.binding.phase == undoes {
+			o.stepUndone(now, request.binding, response)
+		} else {
+			o.stepWritten(now, request.binding, response)
+		}
 	case RunCall, UndoCall:
 		o.returned(now, &request, response.Call)
 	case Patch:
@@ -349,7 +371,7 @@ func (o *Outbox) Due() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Waiting is how many bindings and evictions wait to be sent. Those that wait for something else to happen are not among them.
+// Waiting is how many bindings, evictions and writes of decisions wait to be sent. Those that wait for something else to happen are not among them.
 func (o *Outbox) Waiting() int { return o.backlog.len() }
 
 // Open is how many bindings something has been sent for that have not ended.
@@ -366,7 +388,7 @@ func (o *Outbox) Empty() bool {
 // Remembered is how many things are kept in memory, waiting or written of late.
 func (o *Outbox) Remembered() int {
 	return len(o.calls) + o.permits.Len() + o.backlog.len() + o.reports.waiting() + len(o.later.entries) + len(o.pods) + len(o.series) + len(o.written) +
-		o.writes.len() + o.opened + len(o.bindings) + len(o.evictions) + len(o.ended.Settled) + len(o.ended.Evicted) + len(o.ended.Preempted) +
+		o.writes.len() + o.opened + len(o.bindings) + len(o.evictions) + len(o.effects) + len(o.ended.Settled) + len(o.ended.Evicted) + len(o.ended.Preempted) +
 		len(o.ended.Stages) + len(o.ended.GivenUp) + len(o.ended.Calls) + len(o.ended.Canceled)
 }
 
@@ -377,15 +399,18 @@ func (o *Outbox) Stats() Stats {
 	return stats
 }
 
-// Stop lets no more bindings and evictions in and ends those that no request is under way for, in an order that is the same each time. Nothing is undone:
+// Stop lets no more bindings, evictions and writes of decisions in and ends those that no request is under way for, in an order that is the same each time. Nothing is undone:
 // there may be no time for it, and the next process makes the same steps again or finds them made. Those in flight end with
 // their next answer, and those whose call runs when it has returned.
 func (o *Outbox) Stop(now time.Time, reason error) {
 	o.stopped = reason
 	for o.backlog.len() > 0 {
-		if j := o.backlog.pop(); j.eviction != nil {
+		switch j := o.backlog.pop(); {
+		case j.eviction != nil:
 			o.endEviction(now, j.eviction, reason)
-		} else {
+		case j.effect != nil:
+			o.endEffect(j.effect, nil)
+		default:
 			o.settleStopped(now, j.binding)
 		}
 	}
@@ -396,6 +421,8 @@ func (o *Outbox) Stop(now time.Time, reason error) {
 			o.settleStopped(now, e.binding)
 		case e.eviction != nil:
 			o.endEviction(now, e.eviction, reason)
+		case e.effect != nil:
+			o.endEffect(e.effect, nil)
 		default:
 			kept.plan(e)
 		}
@@ -437,6 +464,8 @@ func (o *Outbox) wakeUp(now time.Time) {
 			o.timeCame(now, e.binding)
 		case e.eviction != nil:
 			o.sendEviction(e.eviction)
+		case e.effect != nil:
+			o.sendEffect(e.effect)
 		case e.event != nil:
 			o.delayed--
 			o.queueEvent(e.event)

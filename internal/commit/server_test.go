@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -211,6 +212,8 @@ func hangUp(w http.ResponseWriter) bool {
 type outcomes chan model.BindingResult
 
 func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
+
+func (o outcomes) Learned(kinds.Object) {}
 
 func (o outcomes) Preempted(result model.PreemptionResult) {
 	o <- model.BindingResult{Pod: result.Preemptor, Err: result.Err}

@@ -18,18 +18,25 @@ const (
 	stepPause = 10 * time.Millisecond
 )
 
-// stepWritten takes in the answer to a step's write. One that may have been stored, or that the API server may take later, is sent again: it
-// names the version that it applies to, so it is stored once. Should it be refused because the first try was stored after all, the step
-// fails, and is undone like one that succeeded.
-func (o *Outbox) stepWritten(now time.Time, b *binding, err error) {
-	if err == nil || leavesOpen(err) {
+// stepWritten takes in the response to a step's write, or to the question what became of it. A write that may have been stored, or that the API server may take
+// later, is sent again: it names the version that it applies to, so it is stored once. Should it be refused because the first try was stored after all, and
+// nothing says that it was, the step fails, and is undone like one that succeeded.
+func (o *Outbox) stepWritten(now time.Time, b *binding, response Response) {
+	err, at, known := o.outcome(now, &b.attempt, b.step().Write, response)
+	if known && err == nil || b.open {
 		b.steps.begun[b.steps.step] = true
 	}
 	interrupted := b.steps.interrupted
+	if o.stopped != nil {
+		o.settleStopped(now, b)
+		return
+	}
+	if !known {
+		o.pause(b, at)
+		return
+	}
 	wait, again := o.stepAgain(b, err)
 	switch {
-	case o.stopped != nil:
-		o.settleStopped(now, b)
 	case b.phase == postBinds:
 		if again {
 			o.pause(b, now.Add(wait))
@@ -53,11 +60,64 @@ func (o *Outbox) stepWritten(now time.Time, b *binding, err error) {
 	}
 }
 
+// outcome takes in the response to a write, or to the question what became of it, and says how the write has ended. While that is not known, the next request is
+// due at that time, and attempt.asking says which. It is known at once of a write that nobody wants to learn. Otherwise
+//   - a write that may have been stored is sent again until the API server has answered: what is stored must be known;
+//   - when it is refused because the object is not as it demands, as it is after an earlier try that was stored, or when it is refused for good after a try that
+//     may have been stored, the object is read, as long as it takes.
+func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response Response) (err error, at time.Time, known bool) {
+	if a.asking {
+		return o.found(now, a, write, response)
+	}
+	err = response.Err
+	if leavesOpen(err) {
+		a.open = true
+		if !apierrors.IsServiceUnavailable(err) {
+			a.late = now.Add(lateMax)
+		}
+	}
+	switch learns := write.Learn && a.open; {
+	case err == nil || isGone(err):
+	case learns && (leavesOpen(err) || unanswered(err) || apierrors.IsTooManyRequests(err)):
+		a.tries++
+		return err, now.Add(o.config.Jitter(retryAfter(err, growing(a.tries)))), false
+	case learns || write.Stored != nil && (apierrors.IsConflict(err) || apierrors.IsInvalid(err)):
+		a.err, a.asking, a.questions = err, true, 0
+		return err, now, false
+	}
+	return err, time.Time{}, true
+}
+
+// found takes in the response to the question what became of a write that was refused. An object that does not show the write is not the last word while an
+// earlier try may still arrive.
+func (o *Outbox) found(now time.Time, a *attempt, write *plan.Write, response Response) (err error, at time.Time, known bool) {
+	a.questions++
+	switch {
+	case response.Err == nil && write.Stored != nil && write.Stored(response.Object):
+		a.err = nil
+	case isGone(response.Err):
+	case response.Err != nil:
+		return a.err, now.Add(o.config.Jitter(min(retryAfter(response.Err, growing(a.questions)), askPauseMax))), false
+	case a.open && now.Before(a.late):
+		return a.err, a.late, false
+	}
+	a.asking = false
+	return a.err, time.Time{}, true
+}
+
+// growing is the wait after so many tries of a request that is sent until it is answered.
+func growing(tries int) time.Duration { return min(askPause<<min(tries-1, 16), askPauseMax) }
+
 // stepUndone takes in the response to a write that undoes a step. It is sent again while the API server does not respond, or responds with an
 // error that may pass: the pod keeps its room until the end, and other pods must not find its holds half undone.
-func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
-	if o.stopped != nil {
+func (o *Outbox) stepUndone(now time.Time, b *binding, response Response) {
+	err, at, known := o.outcome(now, &b.attempt, b.step().Undo, response)
+	switch {
+	case o.stopped != nil:
 		o.settleStopped(now, b)
+		return
+	case !known:
+		o.pause(b, at)
 		return
 	}
 	// A server that has just come back refuses what it will allow a moment later, so only tries that it answers are bounded.
@@ -68,8 +128,7 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, err error) {
 	}
 	switch {
 	case !final && b.throttled < reportTries:
-		wait := min(askPause<<min(b.tries-1, 16), askPauseMax)
-		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, wait))))
+		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, growing(b.tries)))))
 		return
 	case err != nil && !isGone(err):
 		o.giveUp(b.placement.Pod.Key(), fmt.Errorf("undo a step of %s plugin %q for %s: %w", b.step().Stage, b.step().Plugin, b.placement.Pod, err))
@@ -178,9 +237,15 @@ func (o *Outbox) unsentOf(pod types.UID) *binding {
 	return b
 }
 
-// interrupt fails a binding before its Bind request is sent. While a step's write is in flight, it fails when that is answered, and while a call runs,
-// when that has returned, which it should soon: its context ends.
+// interrupt fails a binding before its Bind request is sent. While a step's write is in flight, it fails when that is answered, or if that is learned when its
+// outcome is known; and while a call runs, when that has returned, which it should soon: its context ends.
 func (o *Outbox) interrupt(now time.Time, b *binding, f failure) bool {
+	if b.mustLearn() {
+		if b.steps.interrupted == nil {
+			b.steps.interrupted = &f
+		}
+		return true
+	}
 	switch b.place {
 	case calling:
 		if b.steps.interrupted == nil {

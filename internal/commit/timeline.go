@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// timeline is what waits for a time: a binding, an eviction, an event, or the status of a pod.
+// timeline is what waits for a time: a binding, an eviction, an effect, an event, or the status of a pod.
 type timeline struct {
 	entries  []entry
 	planned  uint64
@@ -19,6 +19,7 @@ type entry struct {
 	order    uint64
 	binding  *binding
 	eviction *eviction
+	effect   *effect
 	event    *event
 	pod      types.UID // of a status
 }

@@ -79,7 +79,9 @@ func (c *Commit) send(ctx context.Context, request Request) Response {
 	case Ask:
 		response.NodeName, response.Err = c.config.Writer.NodeOf(ctx, request.Pod)
 	case WriteStep, UndoStep:
-		response.Err = c.config.Writer.Patch(ctx, request.Write)
+		response.Object, response.Err = c.config.Writer.Patch(ctx, request.Write)
+	case Read:
+		response.Object, response.Err = c.config.Writer.Get(ctx, request.Write)
 	case Mark:
 		response.Err = c.config.Writer.PatchStatus(ctx, request.Pod, request.Condition, plan.Nomination{})
 	case Delete:
@@ -94,8 +96,11 @@ func (c *Commit) send(ctx context.Context, request Request) Response {
 	return response
 }
 
-// done takes in how a request ended.
+// done takes in how a request ended. What the API server has shown of an object reaches the loop before anything comes of it, such as the result of the binding.
 func (c *Commit) done(request Request, response Response) {
+	if response.Object != nil {
+		c.config.Results.Learned(response.Object)
+	}
 	c.mu.Lock()
 	c.outbox.Done(time.Now(), request, response)
 	ended := c.take()
@@ -107,6 +112,9 @@ func (c *Commit) done(request Request, response Response) {
 	c.sent(observed, response.Err)
 	c.answer(ended)
 	switch open := len(ended.Settled) == 0 && response.Err != nil && request.binding != nil; {
+	case request.Write != nil && request.Write.Learn && leavesOpen(response.Err):
+		c.log.Error(response.Err, "It is open whether a write is stored, it will be sent again", "pod", request.Pod,
+			"resource", request.Write.Resource.GroupResource(), "namespace", request.Write.Namespace, "name", request.Write.Name)
 	case open && request.Kind == Bind && leavesOpen(response.Err):
 		c.log.Error(response.Err, "It is open whether a pod is bound, the API server will be asked", "pod", request.Pod, "node", request.NodeName)
 	case open && request.Kind == Ask:

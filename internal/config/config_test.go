@@ -135,7 +135,7 @@ func TestQueue(t *testing.T) {
 	}
 	for i, want := range []string{"a SchedulingGates: waiting for scheduling gates: [wait]", "b : "} {
 		p := config.Profiles[i]
-		preEnqueue, text := p.RunPreEnqueue(gatedPod("wait"))
+		preEnqueue, text := p.RunPreEnqueue(state.New().View(), gatedPod("wait"))
 		if got := p.Name + " " + preEnqueue + ": " + text; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

@@ -129,7 +129,7 @@ type Order struct {
 // method Reads() []model.Kind have these kinds watched.
 type Adapters struct {
 	QueueSort         map[string]plugin.QueueSort
-	PreEnqueue        map[string]plugin.PreEnqueue
+	PreEnqueue        map[string]plugin.PodPreEnqueue
 	EnqueueExtensions map[string]plugin.EnqueueExtensions
 	PreFilter         map[string]plugin.PreFilter
 	Filter            map[string]plugin.TurnFilter

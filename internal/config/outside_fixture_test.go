@@ -176,7 +176,7 @@ func (p testProfile) Adapt(o Order) (Adapters, error) {
 	p.orders = append(p.orders, o)
 	p.testHost.orders = p.orders
 	a := Adapters{
-		QueueSort: adapted[plugin.QueueSort, fwk.QueueSortPlugin](o), PreEnqueue: adapted[plugin.PreEnqueue, fwk.PreEnqueuePlugin](o),
+		QueueSort: adapted[plugin.QueueSort, fwk.QueueSortPlugin](o), PreEnqueue: adapted[plugin.PodPreEnqueue, fwk.PreEnqueuePlugin](o),
 		EnqueueExtensions: adapted[plugin.EnqueueExtensions, fwk.FilterPlugin](o), PreFilter: adapted[plugin.PreFilter, fwk.PreFilterPlugin](o),
 		Filter: adapted[plugin.TurnFilter, fwk.FilterPlugin](o), PostFilter: adapted[plugin.PostFilter, fwk.PostFilterPlugin](o),
 		PreScore: adapted[plugin.PreScore, fwk.PreScorePlugin](o), Score: adapted[plugin.TurnScore, fwk.ScorePlugin](o),

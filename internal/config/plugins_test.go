@@ -154,7 +154,7 @@ func TestTable(t *testing.T) {
 		_, filters := plugin.AsFilter(instance)
 		_, scores := plugin.AsScore(instance)
 		_, sorts := instance.(plugin.QueueSort)
-		_, preEnqueues := instance.(plugin.PreEnqueue)
+		_, preEnqueues := plugin.AsPreEnqueue(instance)
 		for p, does := range map[point]bool{filter: filters, score: scores, preEnqueue: preEnqueues, queueSort: sorts} {
 			if row.points.has(p) != does {
 				t.Errorf("%s: %s is %v in the table, %v in the plugin", row.name, pointNames[p].field, !does, does)

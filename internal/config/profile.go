@@ -206,7 +206,7 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	if len(sorts) > 0 {
 		profile.QueueSort = sorts[0]
 	}
-	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, and(made, outside.PreEnqueue), as[plugin.PreEnqueue]); err != nil {
+	if profile.PreEnqueue, err = all(order[preEnqueue], preEnqueue, and(made, outside.PreEnqueue), plugin.AsPreEnqueue); err != nil {
 		return err
 	}
 	preFilters := and(made, outside.PreFilter)

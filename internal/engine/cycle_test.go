@@ -42,6 +42,7 @@ func TestPostFilterResults(t *testing.T) {
 	done := set
 	done.Done, done.NodeName = true, "b"
 	clears := plugin.PostFilterResult{Nomination: plan.Clear, Message: "none"}
+	writes := plugin.PostFilterResult{Message: "freed", Writes: []plan.Write{{Name: "claim"}}}
 	for name, test := range map[string]struct {
 		results []plugin.PostFilterResult
 		fails   int // position + 1 of the plugin that fails
@@ -54,6 +55,9 @@ func TestPostFilterResults(t *testing.T) {
 		"the last that says anything": {[]plugin.PostFilterResult{set, clears, {Message: "c"}}, 0, `found, none, c clears [pod]`},
 		"set, then nothing":           {[]plugin.PostFilterResult{clears, set, {}}, 0, `none, found evicts [victim] sets a clears [other]`},
 		"the one that is done":        {[]plugin.PostFilterResult{clears, done, set}, 0, `found evicts [victim] sets b clears [other]`},
+		"writes, whatever others do":  {[]plugin.PostFilterResult{writes, set, writes}, 0, `freed, found, freed evicts [victim] writes [claim claim] sets a clears [other]`},
+		"one is done, after writes":   {[]plugin.PostFilterResult{writes, done, writes}, 0, `found evicts [victim] writes [claim] sets b clears [other]`},
+		"one fails, after writes":     {[]plugin.PostFilterResult{writes, writes}, 2, `error broken writes [claim]`},
 		"one fails":                   {[]plugin.PostFilterResult{set, set}, 2, `error broken`},
 		"one fails, but too late":     {[]plugin.PostFilterResult{done, set}, 2, `found evicts [victim] sets b clears [other]`},
 	} {
@@ -73,6 +77,13 @@ func TestPostFilterResults(t *testing.T) {
 		}
 		if len(d.Evictions) > 0 {
 			got += fmt.Sprintf(" evicts [%s]", d.Evictions[0].Pod.Name)
+		}
+		var names []string
+		for i := range d.Writes {
+			names = append(names, d.Writes[i].Name)
+		}
+		if len(names) > 0 {
+			got += fmt.Sprintf(" writes %v", names)
 		}
 		for _, n := range d.Nominations {
 			if n.Mode == plan.Set {
@@ -135,7 +146,10 @@ func TestNothingHelpsAgain(t *testing.T) {
 	result.Evictions = nil
 	step("a nomination", x.pod(priority(1)), 1)
 	step("is not kept", x.pod(priority(1)), 1)
-	result.Nomination = plan.Keep
+	result.Nomination, result.Writes = plan.Keep, []plan.Write{{}}
+	step("a write", x.pod(priority(1)), 1)
+	step("is not kept", x.pod(priority(1)), 1)
+	result.Writes = nil
 	step("nothing", x.pod(priority(1)), 1)
 	step("is kept", x.pod(priority(1)), 0)
 	x.audits = true // then they run all the same, and what they say is compared

@@ -36,6 +36,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 			return true
 		}
 		passing = passing || result.Passing
+		d.Writes = append(d.Writes, result.Writes...)
 		if result.Nomination != plan.Keep {
 			last = result
 		}
@@ -81,7 +82,7 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 		return
 	}
 	passing := e.postFilter(c, d, &r.objectionCounts) // a plugin that failed has found nothing out
-	nothing := len(d.Evictions) == 0 && len(d.Nominations) == 0 && !passing
+	nothing := len(d.Evictions) == 0 && len(d.Writes) == 0 && len(d.Nominations) == 0 && !passing
 	if same && (!nothing || d.PostFilter != had.text) {
 		e.doubts = append(e.doubts, fmt.Sprintf("what PostFilter plugins say about pod %s was remembered as %q; now it is %q", c.pod, had.text, d.PostFilter))
 	}

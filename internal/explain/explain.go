@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -40,14 +41,15 @@ type Snapshot struct {
 	capacities  []*model.StorageCapacity
 }
 
-// New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read. It omits pending pods whose scheduler
-// name no profile has. The objects must not be changed afterwards.
-func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object) (*Snapshot, error) {
+// New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read, at a time to which plugins compare those in the
+// objects. It omits pending pods whose scheduler name no profile has. The objects must not be changed afterwards.
+func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object, at time.Time) (*Snapshot, error) {
 	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles})
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
 	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}}
+	s.state.SetNow(at)
 	for _, p := range scheduler.Profiles {
 		s.profiles[p.Name] = p
 	}
@@ -141,7 +143,7 @@ type Score struct {
 
 // Of explains one of the pending pods.
 func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) {
-	_, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(pod)
+	_, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod)
 	a := &Explanation{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
 	judged := *pod
 	if pod.Terminating {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -27,7 +28,7 @@ func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := explain.New(scheduler, nodes, pods, others)
+	s, err := explain.New(scheduler, nodes, pods, others, time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}

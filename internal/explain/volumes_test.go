@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -67,7 +68,7 @@ func TestVolumesInTheWay(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			old := build.Pod(build.Claims("used"), build.Disks("ebs=vol-1"), func(p *v1.Pod) { p.Name, p.Spec.NodeName = "old", "n2" })
-			s, err := explain.New(scheduler, build.NodesInZones("n1=z1 n2=z2"), []*v1.Pod{build.Pod(test.pod), old}, test.objects)
+			s, err := explain.New(scheduler, build.NodesInZones("n1=z1 n2=z2"), []*v1.Pod{build.Pod(test.pod), old}, test.objects, time.Time{})
 			if err != nil {
 				t.Fatal(err)
 			}

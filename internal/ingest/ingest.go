@@ -1,7 +1,7 @@
 // Package ingest converts API objects to changes for the loop.
 //
-// It takes API objects and results of bindings and preemptions, from any goroutine; it gives batches of model.Change, and pods that plugins from outside
-// ask to have tried. It owns the changes that the loop has not drained yet, at most one for each object that the state keeps: a newer version replaces one
+// It takes API objects, those of the watch and those that writes were answered with, and results of bindings and preemptions, from any goroutine; it gives batches of model.Change, and pods that plugins from outside
+// ask to have tried. It owns the changes that the loop has not drained yet, at most one of the watch for each object that the state keeps: a newer version replaces one
 // that was not drained. It compiles the needs of pods on the caller's goroutine, to relieve the loop. It never decides anything.
 package ingest
 
@@ -120,6 +120,25 @@ func compiled(row *kinds.Row, object *v1.Pod, compile Compile) (change model.Cha
 
 // Remove adds the removal of an object.
 func (in *Ingest) Remove(ref model.Ref) { in.add(ref, kinds.Get(ref.Kind).Gone(ref)) }
+
+// Learned adds a version of an object that the API server answered a write with. It is for kinds that reach the state compiled; others are ignored, as the
+// state could not tell whether the watch has shown newer ones. Such versions are never replaced, nor do they replace what the watch shows: the state
+// knows which of the two is the newer.
+func (in *Ingest) Learned(object kinds.Object) {
+	row := kinds.Of(object)
+	if row == nil {
+		return
+	}
+	change := row.Change(object)
+	if change.Compiled == nil {
+		return
+	}
+	change.Learned = true
+	in.mu.Lock()
+	in.changes = append(in.changes, change)
+	in.mu.Unlock()
+	in.signal()
+}
 
 // Bound adds the result of a binding. Results are never replaced.
 func (in *Ingest) Bound(result model.BindingResult) {

@@ -43,10 +43,13 @@ func pod(name string, n int, change ...func(*v1.Pod)) *v1.Pod {
 	return p
 }
 
-func on(node string) func(*v1.Pod)           { return func(p *v1.Pod) { p.Spec.NodeName = node } }
-func of(scheduler string) func(*v1.Pod)      { return func(p *v1.Pod) { p.Spec.SchedulerName = scheduler } }
-func phase(phase v1.PodPhase) func(*v1.Pod)  { return func(p *v1.Pod) { p.Status.Phase = phase } }
-func node(name string, n int) *v1.Node       { return &v1.Node{ObjectMeta: version(name, n)} }
+func on(node string) func(*v1.Pod)          { return func(p *v1.Pod) { p.Spec.NodeName = node } }
+func of(scheduler string) func(*v1.Pod)     { return func(p *v1.Pod) { p.Spec.SchedulerName = scheduler } }
+func phase(phase v1.PodPhase) func(*v1.Pod) { return func(p *v1.Pod) { p.Status.Phase = phase } }
+func node(name string, n int) *v1.Node      { return &v1.Node{ObjectMeta: version(name, n)} }
+func claim(name string, n int) *v1.PersistentVolumeClaim {
+	return &v1.PersistentVolumeClaim{ObjectMeta: version(name, n)}
+}
 func service(name string, n int) *v1.Service { return &v1.Service{ObjectMeta: version(name, n)} }
 
 // words lists the changes as text.
@@ -63,7 +66,11 @@ func words(changes []model.Change) string {
 		case model.NodeGone:
 			all = append(all, "node gone "+c.Name)
 		case model.ObjectSet:
-			all = append(all, fmt.Sprintf("%s %s/%s", kinds.Get(c.Ref.Kind).Resource.Resource, c.Ref.Name, c.Object.(metav1.Object).GetResourceVersion()))
+			text := fmt.Sprintf("%s %s/%s", kinds.Get(c.Ref.Kind).Resource.Resource, c.Ref.Name, c.Object.(metav1.Object).GetResourceVersion())
+			if c.Learned {
+				text += " learned"
+			}
+			all = append(all, text)
 		case model.ObjectGone:
 			all = append(all, fmt.Sprintf("%s gone %s", kinds.Get(c.Ref.Kind).Resource.Resource, c.Ref.Name))
 		case model.BindDone:
@@ -115,6 +122,22 @@ func TestDrain(t *testing.T) {
 			in.Set(&appsv1.StatefulSet{ObjectMeta: version("web", 7)})
 			in.Set(service("web", 8))
 		}, "pod web/1, node web/2, namespaces web/3, services web/8, replicationcontrollers web/5, replicasets web/6, statefulsets web/7"},
+		{"what is learned replaces nothing and is not replaced", func(in *ingest.Ingest) {
+			ref := model.Ref{Kind: model.PersistentVolumeClaimKind, Namespace: "ns", Name: "web"}
+			in.Set(claim("web", 1))
+			in.Learned(claim("web", 4))
+			in.Bound(model.BindingResult{Pod: web, NodeName: "n"})
+			in.Set(claim("web", 2))
+			in.Learned(claim("web", 5))
+			in.Learned(claim("db", 1))
+			in.Remove(ref)
+		}, "persistentvolumeclaims gone web, persistentvolumeclaims web/4 learned, bound web n <nil>, persistentvolumeclaims web/5 learned, persistentvolumeclaims db/1 learned"},
+		{"what is not kept compiled is not learned", func(in *ingest.Ingest) {
+			in.Learned(pod("web", 1))
+			in.Learned(node("web", 1))
+			in.Learned(service("web", 1))
+			in.Learned(&v1.ConfigMap{ObjectMeta: version("web", 1)})
+		}, ""},
 		{"other kinds are left out", func(in *ingest.Ingest) {
 			in.Set(&v1.ConfigMap{ObjectMeta: version("web", 1)})
 		}, ""},

@@ -15,5 +15,20 @@ func Whole(codecs runtime.NegotiatedSerializer) runtime.NegotiatedSerializer {
 	return trimmingCodecs{codecs, nil}
 }
 
+// Kept returns a function that makes of an object what a watch keeps of it, in place: all that scheduling reads, or the whole. It is for objects that do not come
+// from a watch, and safe for concurrent use.
+func Kept(whole bool) func(object Object) {
+	shared := new(sharing)
+	return func(object Object) {
+		if row := Of(object); row != nil {
+			if whole {
+				keepWhole(object)
+				return
+			}
+			row.trim(shared, object)
+		}
+	}
+}
+
 // keepWhole drops the managedFields of an object, which are often a third of it.
 func keepWhole(object Object) { object.SetManagedFields(nil) }

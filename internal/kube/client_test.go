@@ -115,7 +115,7 @@ func TestRequests(t *testing.T) {
 	server := &requests{}
 	listening := httptest.NewServer(server)
 	t.Cleanup(listening.Close)
-	w, err := NewWriter(connect(t, ClientConfig{Master: listening.URL, ContentType: "application/json"}))
+	w, err := NewWriter(connect(t, ClientConfig{Master: listening.URL, ContentType: "application/json"}), false)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func BenchmarkRecord(b *testing.B) {
 		_, _ = io.Copy(w, r.Body)
 	}))
 	defer server.Close()
-	writer, err := NewWriter(connect(b, ClientConfig{Master: server.URL}))
+	writer, err := NewWriter(connect(b, ClientConfig{Master: server.URL}), false)
 	if err != nil {
 		b.Fatal(err)
 	}

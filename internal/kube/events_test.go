@@ -48,7 +48,7 @@ func newEventServer(t *testing.T) (*eventServer, *Writer) {
 	s := &eventServer{}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
-	writer, err := NewWriter(connect(t, ClientConfig{Master: server.URL, ContentType: "application/json", Version: "v9"}))
+	writer, err := NewWriter(connect(t, ClientConfig{Master: server.URL, ContentType: "application/json", Version: "v9"}), false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestEventsAreAsClientGoMakesThem(t *testing.T) {
 	long.Object.Name = long.Name
 	outside := numbered(3)
 	outside.Namespace, outside.Object.Namespace = "", ""
-	writer, err := NewWriter(connect(t, ClientConfig{Master: "http://127.0.0.1:1"}))
+	writer, err := NewWriter(connect(t, ClientConfig{Master: "http://127.0.0.1:1"}), false)
 	if err != nil {
 		t.Fatal(err)
 	}

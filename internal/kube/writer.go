@@ -13,24 +13,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// Writer writes bindings, deletions, conditions and events. Every method sends at most one request. It is safe for concurrent use.
+// Writer writes bindings, deletions, patches, conditions and events. Every method sends at most one request. It is safe for concurrent use.
 type Writer struct {
 	client kubernetes.Interface
-	host   string // part of the reporting instance of events
+	host   string             // part of the reporting instance of events
+	keep   func(kinds.Object) // makes of a response what the watches keep
 }
 
-// NewWriter builds a writer.
-func NewWriter(client kubernetes.Interface) (*Writer, error) {
+// NewWriter builds a writer. If whole is set, the objects that it returns are whole, as those of the watches are then.
+func NewWriter(client kubernetes.Interface, whole bool) (*Writer, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("find the name of this host, which events bear: %w", err)
 	}
-	return &Writer{client: client, host: host}, nil
+	return &Writer{client: client, host: host, keep: kinds.Kept(whole)}, nil
 }
 
 // once keeps client-go from repeating a request by itself when the API server answers with Retry-After: the caller decides what to send
@@ -43,8 +46,41 @@ func (w *Writer) Bind(ctx context.Context, binding *v1.Binding) error {
 		Body(binding).MaxRetries(once).Do(ctx).Error()
 }
 
-// Patch asks the API server to patch an object of any kind.
-func (w *Writer) Patch(ctx context.Context, write *plan.Write) error {
+// Patch asks the API server to patch an object of any kind. If the write asks to learn, it returns the object as it is stored then, as the watches keep it.
+func (w *Writer) Patch(ctx context.Context, write *plan.Write) (kinds.Object, error) {
+	path := objectPath(write)
+	if write.Subresource != "" {
+		path = append(path, write.Subresource)
+	}
+	// The path says everything, so any client of the connection will do.
+	result := w.client.CoreV1().RESTClient().Patch(write.Type).AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx)
+	if !write.Learn {
+		return nil, result.Error()
+	}
+	return w.object(write, result)
+}
+
+// Get asks the API server for the object that a write is about, of a kind that scheduling reads. It returns it as the watches keep it.
+func (w *Writer) Get(ctx context.Context, write *plan.Write) (kinds.Object, error) {
+	return w.object(write, w.client.CoreV1().RESTClient().Get().AbsPath(objectPath(write)...).MaxRetries(once).Do(ctx))
+}
+
+// object returns the object of a response. Whatever else comes with a status of success, such as the page of a proxy, is no answer of the API server.
+func (w *Writer) object(write *plan.Write, result rest.Result) (kinds.Object, error) {
+	response, err := result.Get()
+	if err != nil {
+		return nil, err
+	}
+	object, ok := response.(kinds.Object)
+	if !ok || kinds.Of(object) == nil || object.GetName() != write.Name || object.GetUID() == "" {
+		return nil, fmt.Errorf("the API server answered with a %T that is not the object %s of %s", response, write.Name, write.Resource.GroupResource())
+	}
+	w.keep(object)
+	return object, nil
+}
+
+// objectPath is the path of the object that a write is about.
+func objectPath(write *plan.Write) []string {
 	path := []string{"apis", write.Resource.Group, write.Resource.Version}
 	if write.Resource.Group == "" {
 		path = []string{"api", write.Resource.Version}
@@ -52,12 +88,7 @@ func (w *Writer) Patch(ctx context.Context, write *plan.Write) error {
 	if write.Namespace != "" {
 		path = append(path, "namespaces", write.Namespace)
 	}
-	path = append(path, write.Resource.Resource, write.Name)
-	if write.Subresource != "" {
-		path = append(path, write.Subresource)
-	}
-	// The path says everything, so any client of the connection will do.
-	return w.client.CoreV1().RESTClient().Patch(write.Type).AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx).Error()
+	return append(path, write.Resource.Resource, write.Name)
 }
 
 // Delete asks the API server to delete a pod, with the pod's own grace period. If another pod has its name, the error is Conflict.

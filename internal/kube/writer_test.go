@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,12 +12,17 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -75,11 +81,11 @@ func TestPatch(t *testing.T) {
 		{Resource: schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}, Namespace: "ns", Name: "c",
 			Subresource: "status", Type: types.StrategicMergePatchType, Data: []byte(`{"b":2}`)},
 	} {
-		if err := w.Patch(t.Context(), &write); err != nil {
-			t.Error(err)
+		if object, err := w.Patch(t.Context(), &write); err != nil || object != nil {
+			t.Errorf("%v, %v", object, err)
 		}
 	}
-	if err := w.Patch(t.Context(), &plan.Write{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "n", Type: types.JSONPatchType, Data: []byte(`[]`)}); !apierrors.IsConflict(err) {
+	if _, err := w.Patch(t.Context(), &plan.Write{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "n", Type: types.JSONPatchType, Data: []byte(`[]`)}); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
 	want := []string{
@@ -89,6 +95,82 @@ func TestPatch(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("requests\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestLearnedPatch has a patch, and the question for its object, answered with the object, in both encodings: it is kept as the watches keep it. Whatever else comes
+// with a status of success leaves it open whether the patch was stored.
+func TestLearnedPatch(t *testing.T) {
+	stored := build.PersistentVolumeClaim("c", "namespace=ns class=fast label=a=b annotation=c=d version=7")
+	stored.TypeMeta = metav1.TypeMeta{APIVersion: "v1", Kind: "PersistentVolumeClaim"}
+	stored.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "somebody"}}
+	nameless, another := stored.DeepCopy(), stored.DeepCopy()
+	nameless.UID, another.Name = "", "d"
+	write := &plan.Write{
+		Resource: v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"), Namespace: "ns", Name: "c", Subresource: "status", Type: types.JSONPatchType,
+		Data: []byte(`[]`), Learn: true,
+	}
+	for _, contentType := range []string{runtime.ContentTypeJSON, runtime.ContentTypeProtobuf} {
+		var answer func(w http.ResponseWriter)
+		var got []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			got = append(got, r.Method+" "+r.URL.Path)
+			answer(w)
+		}))
+		as := func(object runtime.Object) func(http.ResponseWriter) {
+			return func(w http.ResponseWriter) {
+				w.Header().Set("Content-Type", contentType)
+				info, _ := runtime.SerializerInfoForMediaType(scheme.Codecs.SupportedMediaTypes(), contentType)
+				if err := info.Serializer.Encode(object, w); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		_, client := reach(t, ClientConfig{Master: server.URL, ContentType: contentType})
+		for _, whole := range []bool{false, true} {
+			w, err := NewWriter(client, whole)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := stored.DeepCopy()
+			want.TypeMeta = metav1.TypeMeta{}
+			kinds.Kept(whole)(want)
+			if want.ManagedFields != nil || (want.Labels != nil) != whole {
+				t.Fatalf("a watch keeps %+v", want)
+			}
+			answer, got = as(stored), nil
+			for _, ask := range []func() (kinds.Object, error){
+				func() (kinds.Object, error) { return w.Patch(t.Context(), write) },
+				func() (kinds.Object, error) { return w.Get(t.Context(), write) },
+			} {
+				object, err := ask()
+				if claim, ok := object.(*v1.PersistentVolumeClaim); ok {
+					claim.TypeMeta = metav1.TypeMeta{}
+				}
+				if err != nil || !equality.Semantic.DeepEqual(object, want) {
+					t.Errorf("%s: it returns %+v, %v\nwant %+v", contentType, object, err, want)
+				}
+			}
+			const path = "/api/v1/namespaces/ns/persistentvolumeclaims/c"
+			if want := []string{"PATCH " + path + "/status", "GET " + path}; !slices.Equal(got, want) {
+				t.Errorf("requests %q, want %q", got, want)
+			}
+			for name, other := range map[string]func(http.ResponseWriter){
+				"a status":                as(&metav1.Status{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess}),
+				"an object without a UID": as(nameless), "another object": as(another), "nothing": func(http.ResponseWriter) {},
+				"a page": func(w http.ResponseWriter) {
+					w.Header().Set("Content-Type", "text/html")
+					fmt.Fprint(w, "<html>welcome</html>")
+				},
+			} {
+				answer = other
+				object, err := w.Patch(t.Context(), write)
+				if reason := apierrors.APIStatus(nil); err == nil || object != nil || errors.As(err, &reason) {
+					t.Errorf("%s: it returns %v, %v, want an error that is not of the API server", name, object, err)
+				}
+			}
+		}
+		server.Close()
 	}
 }
 

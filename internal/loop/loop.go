@@ -52,15 +52,16 @@ type Loop struct {
 	now    func() time.Time
 }
 
-// New builds a loop. It owns its arguments.
+// New builds a loop. It owns its arguments, and the state of the queue.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: state.New(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: reporting{observers: observers}, asks: make(chan func()), now: steady(time.Now)}
+	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: reporting{observers: observers}, asks: make(chan func()), now: steady(time.Now)}
 }
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
 func (l *Loop) Once(now time.Time) bool {
 	changes := l.source.Drain()
 	l.report.begin()
+	l.state.SetNow(now)
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)

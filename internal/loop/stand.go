@@ -8,11 +8,12 @@ func (l *Loop) Stand(ctx context.Context, leading <-chan struct{}) {
 	always := make(chan struct{})
 	close(always)
 	for {
-		changes := l.source.Drain()
+		changes, now := l.source.Drain(), l.now()
 		l.report.begin()
+		l.state.SetNow(now)
 		delta := l.state.Apply(changes)
-		l.queue.Wake(l.now(), delta)
-		l.takeAsked(l.now(), nil)
+		l.queue.Wake(now, delta)
+		l.takeAsked(now, nil)
 		l.report.applied(len(changes), delta)
 		l.report.ended(l)
 		var left <-chan struct{}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/metrics"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -28,8 +29,9 @@ type store struct {
 	fails map[string]error
 }
 
-func (s *store) Delete(_ context.Context, pod *model.Pod) error { return s.fails[pod.Name] }
-func (s *store) Patch(context.Context, *plan.Write) error       { return nil }
+func (s *store) Delete(_ context.Context, pod *model.Pod) error           { return s.fails[pod.Name] }
+func (s *store) Patch(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
+func (s *store) Get(context.Context, *plan.Write) (kinds.Object, error)   { return nil, nil }
 
 func (s *store) Bind(ctx context.Context, binding *v1.Binding) error {
 	s.sent <- binding.Name
@@ -51,6 +53,8 @@ func (s *store) Repeat(context.Context, *report.Series) error { return nil }
 type outcomes chan model.BindingResult
 
 func (o outcomes) Bound(outcome model.BindingResult) { o <- outcome }
+
+func (o outcomes) Learned(kinds.Object) {}
 
 func (o outcomes) Preempted(result model.PreemptionResult) {
 	o <- model.BindingResult{Pod: result.Preemptor, Err: result.Err}

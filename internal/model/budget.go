@@ -4,6 +4,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // DisruptionBudget is a compiled PodDisruptionBudget. It is built once and never changed afterwards.
@@ -33,6 +34,9 @@ func NewDisruptionBudget(object *policyv1.PodDisruptionBudget) *DisruptionBudget
 func (b *DisruptionBudget) Ref() Ref {
 	return Ref{Kind: PodDisruptionBudgetKind, Namespace: b.Namespace, Name: b.Object.Name}
 }
+
+// UID returns the object's UID.
+func (b *DisruptionBudget) UID() types.UID { return b.Object.UID }
 
 // Version returns the object's resourceVersion.
 func (b *DisruptionBudget) Version() string { return b.Object.ResourceVersion }

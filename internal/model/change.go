@@ -46,7 +46,10 @@ type Change struct {
 
 	Object   runtime.Object // ObjectSet
 	Compiled Compiled       // ObjectSet: what the object was compiled to, nil for kinds that are not
-	Ref      Ref            // ObjectSet, ObjectGone
+	// Learned means that the API server answered a write with the object, and the watch need not have shown it yet. Such a version replaces an older one of
+	// the same object, and nothing else.
+	Learned bool // ObjectSet
+	Ref     Ref  // ObjectSet, ObjectGone
 }
 
 // BindingResult is how a binding ended.

@@ -18,7 +18,8 @@ import (
 type Compiled interface {
 	// Ref returns the reference of the object.
 	Ref() Ref
-	// Version returns the object's resourceVersion.
+	// UID and Version return the object's UID and resourceVersion.
+	UID() types.UID
 	Version() string
 }
 
@@ -80,6 +81,9 @@ func NewClaim(object *v1.PersistentVolumeClaim) *Claim {
 // Ref returns the reference of the claim.
 func (c *Claim) Ref() Ref { return c.Key.Ref() }
 
+// UID returns the object's UID.
+func (c *Claim) UID() types.UID { return c.Object.UID }
+
 // Version returns the object's resourceVersion.
 func (c *Claim) Version() string { return c.Object.ResourceVersion }
 
@@ -115,6 +119,9 @@ func NewStorageClass(object *storagev1.StorageClass) *StorageClass {
 // Ref returns the reference of the class.
 func (c *StorageClass) Ref() Ref { return Ref{Kind: StorageClassKind, Name: c.Name} }
 
+// UID returns the object's UID.
+func (c *StorageClass) UID() types.UID { return c.Object.UID }
+
 // Version returns the object's resourceVersion.
 func (c *StorageClass) Version() string { return c.Object.ResourceVersion }
 
@@ -145,6 +152,9 @@ func NewCSIDriver(object *storagev1.CSIDriver) *CSIDriver {
 
 // Ref returns the reference of the driver.
 func (d *CSIDriver) Ref() Ref { return Ref{Kind: CSIDriverKind, Name: d.Name} }
+
+// UID returns the object's UID.
+func (d *CSIDriver) UID() types.UID { return d.Object.UID }
 
 // Version returns the object's resourceVersion.
 func (d *CSIDriver) Version() string { return d.Object.ResourceVersion }
@@ -188,6 +198,9 @@ func NewCSINode(object *storagev1.CSINode) *CSINode {
 
 // Ref returns the reference of the CSINode.
 func (n *CSINode) Ref() Ref { return Ref{Kind: CSINodeKind, Name: n.Name} }
+
+// UID returns the object's UID.
+func (n *CSINode) UID() types.UID { return n.Object.UID }
 
 // Version returns the object's resourceVersion.
 func (n *CSINode) Version() string { return n.Object.ResourceVersion }
@@ -235,6 +248,9 @@ func (c *StorageCapacity) Ref() Ref {
 	return Ref{CSIStorageCapacityKind, c.Object.Namespace, c.Object.Name}
 }
 
+// UID returns the object's UID.
+func (c *StorageCapacity) UID() types.UID { return c.Object.UID }
+
 // Version returns the object's resourceVersion.
 func (c *StorageCapacity) Version() string { return c.Object.ResourceVersion }
 
@@ -258,6 +274,9 @@ func NewVolumeAttachment(object *storagev1.VolumeAttachment) *VolumeAttachment {
 
 // Ref returns the reference of the attachment.
 func (a *VolumeAttachment) Ref() Ref { return Ref{Kind: VolumeAttachmentKind, Name: a.Name} }
+
+// UID returns the object's UID.
+func (a *VolumeAttachment) UID() types.UID { return a.Object.UID }
 
 // Version returns the object's resourceVersion.
 func (a *VolumeAttachment) Version() string { return a.Object.ResourceVersion }

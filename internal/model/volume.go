@@ -7,6 +7,7 @@ import (
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
 	volume "k8s.io/component-helpers/storage/volume"
 	csitranslation "k8s.io/csi-translation-lib"
 )
@@ -67,6 +68,9 @@ func (v *Volume) Ref() Ref { return VolumeRef(v.Name) }
 
 // VolumeRef returns the reference of a PersistentVolume.
 func VolumeRef(name string) Ref { return Ref{Kind: PersistentVolumeKind, Name: name} }
+
+// UID returns the object's UID.
+func (v *Volume) UID() types.UID { return v.Object.UID }
 
 // Version returns the object's resourceVersion.
 func (v *Volume) Version() string { return v.Object.ResourceVersion }

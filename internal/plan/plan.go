@@ -65,6 +65,8 @@ type Decision struct {
 	Placements []Placement
 	// Evictions are the pods to remove so that the first of the pods, which is nominated, finds room.
 	Evictions []Eviction
+	// Writes are what PostFilter plugins have written so that the pods find room, besides evictions. Nothing waits for them.
+	Writes []Write
 	// PostFilter is what the PostFilter plugins add to the rejection's text; empty if they add nothing.
 	PostFilter string
 	// PostFilterErr is set if a PostFilter plugin failed; PostFilter has its text. The outcome is that of the filters all the same.

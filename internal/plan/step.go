@@ -3,6 +3,7 @@ package plan
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -51,6 +52,14 @@ type Write struct {
 	Subresource     string
 	Type            types.PatchType
 	Data            []byte
+	// Learn gives the object that the API server answers with to the loop at once, like a version that the watch shows, and before anything else comes of the
+	// answer: when the binding's result is known, so is what was written. It is for objects that reach the state compiled. While it is open whether such a
+	// write was stored, it is not given up: what is stored must not stay unknown while the holds of the placement are released.
+	Learn bool
+	// Stored, unless it is nil, reports whether an object, as the scheduler keeps it, shows that the write was stored. When the write is refused because the
+	// object is not as it demands (409 or 422), as after an earlier try whose answer was lost, the object is read, and if Stored says so the write has
+	// succeeded.
+	Stored func(object metav1.Object) bool
 }
 
 // Wait is what a placement waits for. The plugin that made the step says when it is over.

@@ -29,11 +29,32 @@ type Plugin interface {
 	Name() string
 }
 
-// PreEnqueue decides whether a pod may be tried at all.
-type PreEnqueue interface {
-	Plugin
+// PreEnqueue decides whether a pod may be tried at all. It is a PodPreEnqueue or a StatePreEnqueue.
+type PreEnqueue interface{ Plugin }
+
+// PodPreEnqueue is a PreEnqueue plugin that decides by the pod alone.
+type PodPreEnqueue interface {
+	PreEnqueue
 	// PreEnqueue returns the reason why the pod must not be tried yet, or "".
 	PreEnqueue(pod *model.Pod) (reason string)
+}
+
+// StatePreEnqueue is a PreEnqueue plugin that reads the cluster, such as objects that the pod refers to. A pod that it holds is looked at again when an
+// event happens that the plugin has registered for. A pod that it has let pass is looked at again when the pod is next to become active or to back off, and
+// not before, whatever becomes of the cluster.
+type StatePreEnqueue interface {
+	PreEnqueue
+	// PreEnqueueIn returns the reason why the pod must not be tried yet, or "". The view is that of the state, without a draft.
+	PreEnqueueIn(v state.View, pod *model.Pod) (reason string)
+}
+
+// AsPreEnqueue returns the plugin as a PreEnqueue plugin, if it is one of the two kinds.
+func AsPreEnqueue(p Plugin) (pre PreEnqueue, ok bool) {
+	switch p.(type) {
+	case PodPreEnqueue, StatePreEnqueue:
+		return p, true
+	}
+	return nil, false
 }
 
 // QueueSort orders the pods in the active queue. All profiles have the same.
@@ -143,6 +164,9 @@ type PostFilterResult struct {
 	NodeName   string
 	// Evictions are the pods to evict from that node.
 	Evictions []plan.Eviction
+	// Writes are sent once the decision is carried out, whatever other PostFilter plugins find. What they change wakes the pod, if anything does: their end is
+	// not reported to it, and it may be tried again before, so they name what they apply to.
+	Writes []plan.Write
 	// Outranked are pods that lose their nomination to that node.
 	Outranked []*model.Pod
 	// Passing means that it holds in this turn alone, whatever stays as it is: it depends on what was said outside of the scheduler.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Profile is the plugins of one scheduler name, at each extension point in the order in which they run. It is built by config and never changes.
@@ -97,13 +98,23 @@ func (p *Profile) Waiter(name string) Waiter {
 }
 
 // RunPreEnqueue returns the reason why the pod must not be tried yet, and the plugin that gave it; both are empty if it may be tried.
-func (p *Profile) RunPreEnqueue(pod *model.Pod) (plugin, reason string) {
+func (p *Profile) RunPreEnqueue(v state.View, pod *model.Pod) (plugin, reason string) {
 	for _, pre := range p.PreEnqueue {
-		if reason := pre.PreEnqueue(pod); reason != "" {
+		if reason := preEnqueue(pre, v, pod); reason != "" {
 			return pre.Name(), reason
 		}
 	}
 	return "", ""
+}
+
+func preEnqueue(p PreEnqueue, v state.View, pod *model.Pod) (reason string) {
+	switch p := p.(type) {
+	case PodPreEnqueue:
+		return p.PreEnqueue(pod)
+	case StatePreEnqueue:
+		return p.PreEnqueueIn(v, pod)
+	}
+	return ""
 }
 
 // Compile computes the pod's needs of each filter and then each score plugin of the profile, and which PreFilter plugins need not be run for it. It

@@ -27,6 +27,8 @@ import (
 type Config struct {
 	// Profiles are the scheduler names of the pods, with their plugins. The first one's QueueSort orders all pods.
 	Profiles []*plugin.Profile
+	// State is what plugins read at PreEnqueue. The loop that the queue is for writes it, between two calls of the queue; if it is nil, New makes one.
+	State *state.State
 	// BackoffInitial and BackoffMax bound the wait after a failed attempt.
 	BackoffInitial, BackoffMax time.Duration
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened.
@@ -157,6 +159,9 @@ func New(config Config) (*Queue, error) {
 	if len(config.Profiles) == 0 {
 		return nil, errors.New("there is no profile")
 	}
+	if config.State == nil {
+		config.State = state.New()
+	}
 	profiles := map[string]profile{}
 	for _, p := range config.Profiles {
 		profiles[p.Name] = newProfile(p)
@@ -175,6 +180,9 @@ func New(config Config) (*Queue, error) {
 		parked:  newParkedIndex(byTurn),
 	}, nil
 }
+
+// State returns the state that plugins read at PreEnqueue. It must have taken in what a Delta came from when Wake gets that.
+func (q *Queue) State() *state.State { return q.config.State }
 
 // Wake takes in what happened: pods that came, went or failed to bind, evictions, and events that may help those that are parked. It may leave events to the
 // next call; see Unfinished.
@@ -412,7 +420,7 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 
 // admit moves a pod to a place from which it can be popped, unless a PreEnqueue plugin holds it.
 func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
-	plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(e.pod)
+	plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(q.config.State.View(), e.pod)
 	if plugin == "" && q.isPreempting(e) {
 		plugin = preemptionPlugin
 	}

@@ -138,7 +138,7 @@ func (a *auditor) show(s simulate.Shown) {
 			a.hear(s.Bound)
 			return
 		}
-		if s.Preempted != nil {
+		if s.Preempted != nil || s.Learned != nil { // the watch shows what was learned, too
 			return
 		}
 		a.remove(s.Gone)

@@ -118,10 +118,11 @@ type Round struct {
 	Stored []*v1.Pod
 }
 
-// Shown is one thing that the scheduler was shown: an object in a new version, the reference of an object that is gone, or the outcome of a
-// binding or a preemption. Object, Bound and Preempted are nil unless it is that.
+// Shown is one thing that the scheduler was shown: an object in a new version, by a watch or as the answer to a write, the reference of an object that is gone, or
+// the outcome of a binding or a preemption. Object, Learned, Bound and Preempted are nil unless it is that.
 type Shown struct {
 	Object    kinds.Object
+	Learned   kinds.Object
 	Gone      model.Ref
 	Bound     *model.BindingResult
 	Preempted *model.PreemptionResult
@@ -285,7 +286,7 @@ func (c *Cluster) Verdict(key model.PodKey) (verdict Verdict, ok bool) {
 // Gated returns why the pod is not tried, "" if no PreEnqueue plugin holds it.
 func (c *Cluster) Gated(pod *v1.Pod) string {
 	if p := c.profiles[pod.Spec.SchedulerName]; p != nil {
-		_, reason := p.RunPreEnqueue(model.NewPod(pod))
+		_, reason := p.RunPreEnqueue(c.loop.State().View(), model.NewPod(pod))
 		return reason
 	}
 	return ""
@@ -307,6 +308,7 @@ func (c *Cluster) Answer(key model.PodKey) (plan.Answer, error) {
 			in.Set(object)
 		}
 	}
+	now.SetNow(c.processTime(c.now))
 	now.Apply(in.Drain())
 	pending := *stored
 	pending.Spec.NodeName = ""
@@ -417,6 +419,8 @@ func (c *Cluster) deliver(what Shown) {
 	switch {
 	case what.Object != nil:
 		c.ingest.Set(what.Object)
+	case what.Learned != nil:
+		c.ingest.Learned(what.Learned)
 	case what.Bound != nil:
 		c.ingest.Bound(*what.Bound)
 	case what.Preempted != nil:

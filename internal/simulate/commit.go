@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
@@ -135,10 +136,14 @@ func (m *committer) arrive(worker int, request commit.Request) {
 	c.agenda.plan(c.now.Add(wait+c.chaos.upTo(c.chaos.BindDelayMax)), m.life, func() { m.done(worker, request, response) })
 }
 
-// done hands a response to the outbox, and what has ended to the loop.
+// done hands a response to the outbox, and what has ended to the loop, which learns of an object before.
 func (m *committer) done(worker int, request commit.Request, response commit.Response) {
 	m.busy[worker] = false
 	m.inFlight--
+	if response.Object != nil {
+		m.c.happened["response: learned"]++
+		m.c.deliver(Shown{Learned: response.Object})
+	}
 	m.use(func(o *commit.Outbox) { o.Done(m.c.now, request, response) })
 	m.answer()
 }
@@ -297,6 +302,15 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 			c.changes++
 			c.show(patched)
 		}
+		if request.Write.Learn {
+			return commit.Response{Object: c.answered(c.store.about(request.Write))}
+		}
+	case commit.Read:
+		stored := c.store.about(request.Write)
+		if stored == nil {
+			return commit.Response{Err: apierrors.NewNotFound(request.Write.Resource.GroupResource(), request.Write.Name)}
+		}
+		return commit.Response{Object: c.answered(stored)}
 	case commit.Ask:
 		pod := c.store.pods[key]
 		if pod == nil || pod.UID != request.Pod.UID {
@@ -322,4 +336,14 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 		c.show(pod)
 	}
 	return commit.Response{}
+}
+
+// answered returns what the scheduler keeps of an object that the API server answers with: a copy of its own, trimmed as by its watches.
+func (c *Cluster) answered(stored kinds.Object) kinds.Object {
+	object := stored.DeepCopyObject()
+	if c.config.Trim {
+		_, err := c.trim(object)
+		must(err)
+	}
+	return object.(kinds.Object)
 }

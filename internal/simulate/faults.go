@@ -94,7 +94,7 @@ func (f Fault) refusal(request commit.Request) error {
 	failed := errors.New("the binding was made to fail")
 	switch request.Kind {
 	case commit.Bind:
-	case commit.WriteStep, commit.UndoStep:
+	case commit.WriteStep, commit.UndoStep, commit.Read:
 		what, name, failed = request.Write.Resource.GroupResource(), request.Write.Name, fmt.Errorf("the %s was made to fail", request.Kind)
 	case commit.Record, commit.Repeat:
 		what, failed = v1.Resource("events"), fmt.Errorf("the %s was made to fail", request.Kind)

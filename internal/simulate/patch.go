@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"reflect"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
@@ -36,6 +38,27 @@ func (s *store) patch(write *plan.Write) (kinds.Object, error) {
 	if !ok || stored == nil {
 		return nil, apierrors.NewNotFound(group, write.Name)
 	}
+	if err := precondition(write, stored); err != nil {
+		return nil, err
+	}
+	patched, err := patched(stored, write)
+	switch {
+	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
+		return nil, err
+	case err != nil:
+		return nil, apierrors.NewBadRequest(err.Error())
+	case patched == nil:
+		return nil, nil
+	}
+	return s.setOther(ref, patched), nil
+}
+
+// precondition refuses a patch that names another version or another UID than the object has. A JSON patch is a list of operations; it tests for that itself.
+func precondition(write *plan.Write, stored kinds.Object) error {
+	if write.Type == types.JSONPatchType {
+		return nil
+	}
+	group := write.Resource.GroupResource()
 	var wants struct {
 		Metadata struct {
 			ResourceVersion string    `json:"resourceVersion"`
@@ -43,22 +66,38 @@ func (s *store) patch(write *plan.Write) (kinds.Object, error) {
 		} `json:"metadata"`
 	}
 	if err := json.Unmarshal(write.Data, &wants); err != nil {
-		return nil, apierrors.NewBadRequest(err.Error())
+		return apierrors.NewBadRequest(err.Error())
 	}
 	if want := wants.Metadata.ResourceVersion; want != "" && want != stored.GetResourceVersion() {
-		return nil, apierrors.NewConflict(group, write.Name, fmt.Errorf("the object has been modified: version %s is at %s", want, stored.GetResourceVersion()))
+		return apierrors.NewConflict(group, write.Name, fmt.Errorf("the object has been modified: version %s is at %s", want, stored.GetResourceVersion()))
 	}
 	if want := wants.Metadata.UID; want != "" && want != stored.GetUID() {
-		return nil, apierrors.NewConflict(group, write.Name, fmt.Errorf("the UID in the precondition is %s, the object's is %s", want, stored.GetUID()))
+		return apierrors.NewConflict(group, write.Name, fmt.Errorf("the UID in the precondition is %s, the object's is %s", want, stored.GetUID()))
 	}
-	patched, err := patched(stored, write)
+	return nil
+}
+
+// jsonPatched applies a JSON patch. As in the API server, one that cannot be read is a bad request, and one of which an operation fails, such as a test, cannot be
+// processed.
+func jsonPatched(before, patch []byte) ([]byte, error) {
+	operations, err := jsonpatch.DecodePatch(patch)
 	if err != nil {
 		return nil, apierrors.NewBadRequest(err.Error())
 	}
-	if patched == nil {
-		return nil, nil
+	after, err := operations.Apply(before)
+	if err != nil {
+		return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
 	}
-	return s.setOther(ref, patched), nil
+	return after, nil
+}
+
+// about returns the stored object that a write is about, nil if there is none.
+func (s *store) about(write *plan.Write) kinds.Object {
+	kind, ok := kindOf[write.Resource]
+	if !ok {
+		return nil
+	}
+	return s.get(model.Ref{Kind: kind, Namespace: write.Namespace, Name: write.Name})
 }
 
 // patched returns nil if the patch changes nothing.
@@ -71,6 +110,8 @@ func patched(object kinds.Object, write *plan.Write) (kinds.Object, error) {
 	switch write.Type {
 	case types.MergePatchType:
 		after, err = jsonpatch.MergePatch(before, write.Data)
+	case types.JSONPatchType:
+		after, err = jsonPatched(before, write.Data)
 	case types.StrategicMergePatchType:
 		after, err = strategicpatch.StrategicMergePatch(before, write.Data, object)
 	default:

@@ -32,7 +32,12 @@ func TestPatch(t *testing.T) {
 		{"no such object", "w", `{"spec":{"claimRef":{"name":"c"}}}`, volumes, types.MergePatchType, metav1.StatusReasonNotFound, "1"},
 		{"no such resource", "v", `{"spec":{"claimRef":{"name":"c"}}}`, v1.SchemeGroupVersion.WithResource("things"), types.MergePatchType, metav1.StatusReasonNotFound, "1"},
 		{"not JSON", "v", `{`, volumes, types.MergePatchType, metav1.StatusReasonBadRequest, "1"},
-		{"another type", "v", `[]`, volumes, types.JSONPatchType, metav1.StatusReasonBadRequest, "1"},
+		{"another type", "v", `{}`, volumes, types.ApplyYAMLPatchType, metav1.StatusReasonBadRequest, "1"},
+		{"JSON patch", "v", `[{"op":"test","path":"/metadata/resourceVersion","value":"1"},{"op":"add","path":"/spec/claimRef","value":{"name":"c"}}]`, volumes, types.JSONPatchType, "", "2"},
+		{"JSON patch, another version", "v", `[{"op":"test","path":"/metadata/resourceVersion","value":"0"},{"op":"add","path":"/spec/claimRef","value":{"name":"c"}}]`, volumes, types.JSONPatchType, metav1.StatusReasonInvalid, "1"},
+		{"JSON patch of what is not there", "v", `[{"op":"remove","path":"/spec/claimRef"}]`, volumes, types.JSONPatchType, metav1.StatusReasonInvalid, "1"},
+		{"JSON patch that cannot be read", "v", `{}`, volumes, types.JSONPatchType, metav1.StatusReasonBadRequest, "1"},
+		{"JSON patch that changes nothing", "v", `[]`, volumes, types.JSONPatchType, "", "1"},
 		{"nothing changes", "v", `{"metadata":{"resourceVersion":"1"},"spec":{"storageClassName":"np"}}`, volumes, types.MergePatchType, "", "1"},
 		{"what is not there is removed", "v", `{"spec":{"claimRef":null}}`, volumes, types.MergePatchType, "", "1"},
 	} {

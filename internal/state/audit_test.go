@@ -240,6 +240,9 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		}},
 		{"in version 0 of 2 has the selector", func(s *State, _ *Tally) { s.selectorSources.controllers[model.Ref{}] = controller{} }},
 		{"node a is {slot 0, alive false", func(s *State, _ *Tally) { s.storage.SetNode(a, false, nil) }},
+		{"a version of {8 ns c} was learned, which does not exist", func(s *State, _ *Tally) {
+			s.learned[model.ClaimKey{Namespace: "ns", Name: "c"}.Ref()] = struct{}{}
+		}},
 		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
 		{"entry 0 of the journal of objects", func(s *State, _ *Tally) { s.objects.add(0, model.Usage) }},
 		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},

@@ -12,6 +12,8 @@ type Kept struct {
 	Selectors, Namespaces int
 	// LabelSets are the label sets that have pods.
 	LabelSets int
+	// Learned are the objects of which the watch has not shown the version yet that was learned.
+	Learned int
 	// Storage is how much the store of volumes keeps.
 	Storage storage.Kept
 }
@@ -21,7 +23,7 @@ func (s *State) Kept() Kept {
 	selectors := len(s.selectorSources.controllers) + len(s.selectorSources.services.byName)
 	return Kept{
 		Terms: len(s.terms.byKey), Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
-		LabelSets: len(s.population.sets) - s.population.empty, Storage: s.storage.Kept(),
+		LabelSets: len(s.population.sets) - s.population.empty, Learned: len(s.learned), Storage: s.storage.Kept(),
 	}
 }
 

@@ -38,8 +38,8 @@ func (s *State) compactSlots() {
 
 // peaks are the largest sizes of maps, by which they are made smaller.
 type peaks struct {
-	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, images, namespaces, controllers, services, serviceSets, serviceLabels int
-	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                             int
+	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, controllers, services, serviceSets, serviceLabels int
+	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                      int
 }
 
 // shrinkMaps gives back the memory of maps that were much larger once.
@@ -54,6 +54,7 @@ func (s *State) shrinkMaps() {
 	s.budgets.byNamespace = shrink.Map(s.budgets.byNamespace, &p.budgets)
 	s.budgets.index.index.under = shrink.Map(s.budgets.index.index.under, &p.budgetLabels)
 	s.held = shrink.Map(s.held, &p.held)
+	s.learned = shrink.Map(s.learned, &p.learned)
 	s.images = shrink.Map(s.images, &p.images)
 	s.namespaces = shrink.Map(s.namespaces, &p.namespaces)
 	s.tallies.byKey = shrink.Map(s.tallies.byKey, &p.tallies)

@@ -283,6 +283,9 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 			{Kind: model.ObjectSet, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}, Object: &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}},
 		})
 		s.Evict(plan.Eviction{Pod: victim.Pod})
+		learned := compiled(model.NewClaim(build.PersistentVolumeClaim(name, "version=2")))
+		learned.Learned = true
+		s.Apply([]model.Change{compiled(model.NewClaim(build.PersistentVolumeClaim(name, "version=1"))), learned})
 		tenant := tenantOn(name, "node-"+name)
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: tenant}})
 		term, err := model.NewTerm(name, tenant.Terms[0].Source)
@@ -311,6 +314,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 			{Kind: model.ObjectGone, Ref: ref(model.ServiceKind, i)}, {Kind: model.ObjectGone, Ref: ref(model.ReplicaSetKind, i)},
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: name, Name: "b"}},
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}},
+			{Kind: model.ObjectGone, Ref: model.ClaimKey{Namespace: "default", Name: name}.Ref()},
 		})
 	}
 	s.Apply(nil)

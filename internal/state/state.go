@@ -10,6 +10,7 @@ package state
 import (
 	"fmt"
 	"iter"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -91,7 +92,10 @@ type State struct {
 	namespaces      map[string]labels.Set
 	selectorSources selectorSources
 	storage         *storage.Store
-	peaks           peaks
+	// Invariant: each of these objects exists.
+	learned map[model.Ref]struct{} // objects of which the watch has not shown the version yet that was learned
+	peaks   peaks
+	now     time.Time // of the turn
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
@@ -143,6 +147,8 @@ func New() *State {
 		images: map[string]*image{},
 		held:   map[model.Ref][]Holder{},
 
+		learned: map[model.Ref]struct{}{},
+
 		nominations: nominations{byPod: map[model.PodKey]*model.Pod{}, byNode: map[string][]*model.Pod{}},
 
 		topologies: map[TopologyKey]*topology{},
@@ -161,6 +167,10 @@ func New() *State {
 	s.storage = storage.New(func(slot int32, aspects model.Aspect) { s.journal.add(slot, aspects) })
 	return s
 }
+
+// SetNow sets the time of the turn, which the owner of the state reads from its clock. It changes nothing else: what depends on time is not remembered,
+// and no event tells that time has passed.
+func (s *State) SetNow(now time.Time) { s.now = now }
 
 // Slots returns how many slots there are: valid slots are 0..Slots()-1, in use or free. There are fewer after a call of Apply that follows the end of
 // most nodes; then nodes have moved to other slots.
@@ -288,14 +298,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 		case model.PodGone:
 			s.removePod(c.Key, &delta)
 		case model.ObjectSet:
-			switch object := c.Compiled.(type) {
-			case nil:
-				s.setObject(c.Ref, c.Object)
-			case *model.DisruptionBudget:
-				s.setBudget(object)
-			default:
-				s.setCompiled(object, &delta)
-			}
+			s.setAny(c, &delta)
 		case model.ObjectGone:
 			s.removeObject(c.Ref, &delta)
 		case model.BindDone:
@@ -309,4 +312,20 @@ func (s *State) Apply(changes []model.Change) Delta {
 		}
 	}
 	return delta
+}
+
+// setAny takes in a version of an object that is neither a pod nor a node.
+func (s *State) setAny(c *model.Change, delta *Delta) {
+	if c.Learned {
+		s.learn(c.Compiled, delta)
+		return
+	}
+	switch object := c.Compiled.(type) {
+	case nil:
+		s.setObject(c.Ref, c.Object)
+	case *model.DisruptionBudget:
+		s.setBudget(object)
+	default:
+		s.setCompiled(object, delta)
+	}
 }

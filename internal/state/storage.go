@@ -20,8 +20,18 @@ var storageEvents = map[model.Kind]model.EventResource{
 	model.VolumeAttachmentKind:      model.VolumeAttachmentEvent,
 }
 
-// setCompiled stores an object of storage. As in kube-scheduler, each version of one is an event.
+// setCompiled takes in a version of an object of storage that the watch shows.
 func (s *State) setCompiled(object model.Compiled, delta *Delta) {
+	if !s.isBehind(object) {
+		s.storeCompiled(object, delta)
+	}
+}
+
+// compiled returns the version of an object that is known, nil if there is none.
+func (s *State) compiled(ref model.Ref) model.Compiled { return s.storage.Get(ref) }
+
+// storeCompiled stores an object of storage. As in kube-scheduler, each version of one is an event.
+func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	before := s.storage.Set(object)
 	event := model.Event{Resource: storageEvents[object.Ref().Kind], Action: model.Update, OldObject: before, Object: object}
 	if before == nil {
@@ -31,6 +41,7 @@ func (s *State) setCompiled(object model.Compiled, delta *Delta) {
 }
 
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
+	delete(s.learned, ref)
 	if before := s.storage.Remove(ref); before != nil {
 		delta.Events = append(delta.Events, model.Event{Resource: storageEvents[ref.Kind], Action: model.Delete, OldObject: before})
 	}

@@ -3,6 +3,7 @@ package state
 import (
 	"iter"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -29,6 +30,9 @@ type Difference struct{ Domain, Pods int32 }
 
 // State returns the underlying state.
 func (v View) State() *State { return v.s }
+
+// Now returns the time of the turn. Plugins compare the times in API objects with it; they read no clock.
+func (v View) Now() time.Time { return v.s.now }
 
 // Node returns the view of a slot whose node exists.
 func (v View) Node(slot int32) Node {

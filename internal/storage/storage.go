@@ -145,6 +145,31 @@ func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	return nil
 }
 
+// Get returns an object of storage, nil if it does not exist.
+func (s *Store) Get(ref model.Ref) model.Compiled {
+	switch ref.Kind {
+	case model.PersistentVolumeClaimKind:
+		return some(s.Claim(ref.ClaimKey()))
+	case model.PersistentVolumeKind:
+		return some(s.Volume(ref.Name))
+	case model.StorageClassKind:
+		return some(s.Class(ref.Name))
+	case model.CSIDriverKind:
+		return some(s.Driver(ref.Name))
+	case model.CSINodeKind:
+		return some(s.CSINode(ref.Name))
+	case model.CSIStorageCapacityKind:
+		if c := s.capacities[ref]; c != nil {
+			return c.StorageCapacity
+		}
+	case model.VolumeAttachmentKind:
+		if a := s.attachments[ref.Name]; a != nil {
+			return a.VolumeAttachment
+		}
+	}
+	return nil
+}
+
 // some returns an object as an interface that is nil if the object is.
 func some[T any, P interface {
 	*T

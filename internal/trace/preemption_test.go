@@ -21,6 +21,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -43,11 +44,13 @@ func (*evictor) Bind(context.Context, *v1.Binding) error { return nil }
 func (*evictor) NodeOf(context.Context, *model.Pod) (string, error) {
 	return "a", nil
 }
-func (*evictor) Patch(context.Context, *plan.Write) error     { return nil }
-func (*evictor) Record(context.Context, *report.Series) error { return nil }
-func (*evictor) Repeat(context.Context, *report.Series) error { return nil }
-func (*evictor) Bound(model.BindingResult)                    {}
-func (e *evictor) Preempted(result model.PreemptionResult)    { e.ended <- result }
+func (*evictor) Patch(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
+func (*evictor) Get(context.Context, *plan.Write) (kinds.Object, error)   { return nil, nil }
+func (*evictor) Learned(kinds.Object)                                     {}
+func (*evictor) Record(context.Context, *report.Series) error             { return nil }
+func (*evictor) Repeat(context.Context, *report.Series) error             { return nil }
+func (*evictor) Bound(model.BindingResult)                                {}
+func (e *evictor) Preempted(result model.PreemptionResult)                { e.ended <- result }
 
 // PatchStatus refuses the condition of a pod once because of a conflict.
 func (e *evictor) PatchStatus(_ context.Context, pod *model.Pod, _ *v1.PodCondition, _ plan.Nomination) error {

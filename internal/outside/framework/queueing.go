@@ -20,7 +20,7 @@ type preEnqueue struct {
 }
 
 var (
-	_ plugin.PreEnqueue        = (*preEnqueue)(nil)
+	_ plugin.PodPreEnqueue     = (*preEnqueue)(nil)
 	_ plugin.QueueSort         = (*queueSort)(nil)
 	_ plugin.EnqueueExtensions = (*enqueueExtensions)(nil)
 )

@@ -139,7 +139,7 @@ func (o *outside) observe(point Point, code fwk.Code, calls int, err error) {
 
 // Points are the adapters of one plugin, by extension point; those that it does not implement are nil.
 type Points struct {
-	PreEnqueue        plugin.PreEnqueue
+	PreEnqueue        plugin.PodPreEnqueue
 	QueueSort         plugin.QueueSort
 	EnqueueExtensions plugin.EnqueueExtensions
 	PreFilter         plugin.PreFilter

@@ -10,7 +10,7 @@ import (
 )
 
 var (
-	_ plugin.PreEnqueue        = (*Plugin)(nil)
+	_ plugin.PodPreEnqueue     = (*Plugin)(nil)
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -118,7 +119,7 @@ func newSnapshot(scheduler *config.Config, tc cases.Case) (*explain.Snapshot, er
 	if err := trim(tc); err != nil {
 		return nil, err
 	}
-	return explain.New(scheduler, tc.Nodes, tc.Pods, tc.Others())
+	return explain.New(scheduler, tc.Nodes, tc.Pods, tc.Others(), time.Now())
 }
 
 // trim trims the objects of a case in place, unless something from outside needs them whole.

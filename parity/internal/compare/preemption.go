@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -42,6 +43,7 @@ func newDecider(scheduler *config.Config, tc cases.Case) (*decider, error) {
 			in.Set(o.(kinds.Object))
 		}
 	}
+	d.state.SetNow(time.Now())
 	d.state.Apply(in.Drain())
 	return d, nil
 }

@@ -15,6 +15,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kinds"
@@ -60,7 +61,7 @@ func Run(script Script, seed uint64, told func(decisions, created, pods int)) (R
 		return Result{}, err
 	}
 	defer theirs.Close()
-	c := &check{config: play.config, theirs: theirs, objects: map[model.Ref]runtime.Object{}, assumed: map[model.PodKey][]runtime.Object{}}
+	c := &check{config: play.config, theirs: theirs, objects: map[model.Ref]runtime.Object{}, learned: map[model.Ref]bool{}, assumed: map[model.PodKey][]runtime.Object{}}
 	err = play.run(cluster, func(r simulate.Round) error {
 		if r.Decided && told != nil {
 			told(c.result.Passed+c.result.Failed, min(play.created, play.pods), play.pods)
@@ -75,6 +76,7 @@ type check struct {
 	config  []byte
 	theirs  *upstream.Scheduler
 	objects map[model.Ref]runtime.Object
+	learned map[model.Ref]bool // those of which Berth has not been shown yet what it learned
 	// assumed are the volumes and claims that kube-scheduler has assumed, by the pod that it reserved them for.
 	assumed map[model.PodKey][]runtime.Object
 	result  Result
@@ -112,6 +114,8 @@ func (c *check) show(what *simulate.Shown) error {
 				c.theirs.Kept(kept.UID)
 			}
 			return nil
+		case what.Learned != nil:
+			return c.learn(what.Learned)
 		case what.Bound == nil:
 			return c.remove(what.Gone)
 		}
@@ -122,10 +126,30 @@ func (c *check) show(what *simulate.Shown) error {
 		return nil
 	default:
 		if ref, ok := kinds.RefOf(o); ok {
+			if c.learned[ref] && isOlder(o, c.objects[ref].(kinds.Object)) {
+				return nil
+			}
+			delete(c.learned, ref)
 			c.objects[ref] = o
 		}
 		return c.theirs.SetObject(o)
 	}
+}
+
+// learn passes on what a write was answered with, which kube-scheduler takes in as Berth does: a newer version of an object that is there. Until the watch has
+// caught up, older versions are left out.
+func (c *check) learn(object kinds.Object) error {
+	ref, _ := kinds.RefOf(object)
+	if known, ok := c.objects[ref].(kinds.Object); !ok || !isOlder(known, object) {
+		return nil
+	}
+	c.objects[ref], c.learned[ref] = object, true
+	return c.theirs.SetObject(object)
+}
+
+func isOlder(one, other kinds.Object) bool {
+	order, err := resourceversion.CompareResourceVersion(one.GetResourceVersion(), other.GetResourceVersion())
+	return err == nil && one.GetUID() == other.GetUID() && order < 0
 }
 
 func (c *check) remove(ref model.Ref) error {
@@ -138,6 +162,7 @@ func (c *check) remove(ref model.Ref) error {
 	}
 	gone := c.objects[ref]
 	delete(c.objects, ref)
+	delete(c.learned, ref)
 	return c.theirs.RemoveObject(gone)
 }
 

@@ -1,0 +1,99 @@
+package commit
+
+import (
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// effect is a write of a decision. Nothing waits for its end: what it changes comes back through the watch, or is learned. A decision that makes the same write
+// while it has not ended adds nothing.
+type effect struct {
+	pod      *model.Pod // that was decided about
+	write    *plan.Write
+	order    uint64 // of the decision
+	place    place  // ready, sending or pausing
+	position int    // in the backlog while place is ready
+	attempt
+	seen *observation
+}
+
+// effectKey is what a write does to which object.
+type effectKey struct {
+	resource        schema.GroupVersionResource
+	namespace, name string
+	subresource     string
+	patch           types.PatchType
+	data            string
+}
+
+func keyOfWrite(w *plan.Write) effectKey {
+	return effectKey{w.Resource, w.Namespace, w.Name, w.Subresource, w.Type, string(w.Data)}
+}
+
+// startEffects takes in the writes of a decision. None is sent after the stop: the next process decides anew.
+func (o *Outbox) startEffects(decision *plan.Decision) {
+	if o.stopped != nil {
+		return
+	}
+	for i := range decision.Writes {
+		write := &decision.Writes[i]
+		key := keyOfWrite(write)
+		if o.effects[key] != nil {
+			continue
+		}
+		o.decided++
+		e := &effect{pod: decision.Pods[0].Pod, write: write, order: o.decided}
+		o.effects[key] = e
+		o.sendEffect(e)
+	}
+}
+
+// sendEffect gives the next request of an effect its turn.
+func (o *Outbox) sendEffect(e *effect) {
+	e.place = ready
+	o.backlog.pushEffect(e)
+}
+
+// takeEffect makes the request of the effect whose turn it is.
+func (o *Outbox) takeEffect(e *effect) Request {
+	e.place = sending
+	request := Request{Kind: WriteStep, Pod: e.pod, Write: e.write, effect: e}
+	if e.asking {
+		request.Kind = Read
+	}
+	return request
+}
+
+// effectAnswered takes in the response to a request of an effect. It is sent again as writes of steps are.
+func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
+	err, at, known := o.outcome(now, &e.attempt, e.write, response)
+	if o.stopped != nil {
+		o.endEffect(e, nil)
+		return
+	}
+	if known {
+		wait, again := o.again(err, &e.tries, &e.throttled)
+		if !again {
+			o.endEffect(e, err)
+			return
+		}
+		at = now.Add(wait)
+	}
+	e.place = pausing
+	o.later.plan(entry{at: at, effect: e})
+}
+
+// endEffect forgets an effect. One that is not carried out is no reason to try the pod again: it would make the same write.
+func (o *Outbox) endEffect(e *effect, err error) {
+	e.place = nowhere
+	delete(o.effects, keyOfWrite(e.write))
+	if err != nil {
+		o.giveUp(e.pod.Key(), fmt.Errorf("write %s %s for %s: %w", e.write.Resource.GroupResource(), e.write.Name, e.pod, err))
+	}
+}

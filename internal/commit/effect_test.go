@@ -1,0 +1,113 @@
+package commit_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// writes is a rejection of the pod p, of a priority, with writes of these names.
+func writes(priority int32, names ...string) plan.Decision {
+	pod := podNamed("p")
+	pod.Priority = priority
+	d := rejected(pod, 1)
+	for _, name := range names {
+		write := learning(name)
+		write.Data = []byte(name)
+		d.Writes = append(d.Writes, *write)
+	}
+	return d
+}
+
+// TestWritesOfDecisions sends the writes of decisions by priority among bindings, and before conditions.
+func TestWritesOfDecisions(t *testing.T) {
+	b := newBench(t, 10)
+	b.start(withPriority("middle", 5))
+	b.start(writes(1, "low"))
+	b.start(writes(9, "high", "next"))
+	b.done(b.takeWrite(commit.WriteStep, "high"), nil)
+	b.done(b.takeWrite(commit.WriteStep, "next"), nil)
+	b.answer(b.take(commit.Bind, "middle"), "", nil)
+	b.done(b.takeWrite(commit.WriteStep, "low"), nil)
+	if ended := b.Take(); len(ended.GivenUp) > 0 || len(ended.Preempted) > 0 {
+		t.Errorf("ended: %+v", ended)
+	}
+	b.take(commit.Patch, "p")
+}
+
+// TestEndOfWritesOfDecisions ends writes in every way: none is answered to the loop, and one that fails is named once.
+func TestEndOfWritesOfDecisions(t *testing.T) {
+	const ms = time.Millisecond
+	for _, row := range []struct {
+		name string
+		with []exchange
+		want string
+	}{
+		{"stored", []exchange{{commit.WriteStep, nil, true, 0}}, ""},
+		{"refused", []exchange{{commit.WriteStep, errNo, false, 0}}, "write persistentvolumeclaims a for ns/p: " + errNo.Error()},
+		{"stored before", []exchange{{commit.WriteStep, errBroken, false, 50 * ms}, {commit.WriteStep, errTest, false, 0}, {commit.Read, nil, true, 0}}, ""},
+		{"another's by now", []exchange{{commit.WriteStep, errModified, false, 0}, {commit.Read, nil, false, 0}}, "write persistentvolumeclaims a for ns/p: " + errModified.Error()},
+		{"nobody listens", append(repeated(commit.WriteStep, refused, 10, 50, 250), exchange{commit.WriteStep, refused, false, 0}), "write persistentvolumeclaims a for ns/p: " + refused.Error()},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			d := writes(1, "a")
+			d.Outcome = plan.Placed // so that nothing else is to be written
+			b.start(d)
+			b.exchanges(row.with)
+			var given []string
+			for _, g := range b.Take().GivenUp {
+				given = append(given, g.Err.Error())
+			}
+			if got := strings.Join(given, "; "); got != row.want {
+				t.Errorf("given up: %q, want %q", got, row.want)
+			}
+			b.nothing()
+			if n := b.Remembered(); n != 0 {
+				t.Errorf("%d things are remembered", n)
+			}
+		})
+	}
+}
+
+// TestSameWriteOfDecisions makes the same decision again and again while its write is not answered: it is sent once. When it has ended, it is sent again.
+func TestSameWriteOfDecisions(t *testing.T) {
+	b := newBench(t, 10)
+	d := writes(1, "a")
+	d.Outcome = plan.Placed
+	b.start(d)
+	b.start(d)
+	request := b.takeWrite(commit.WriteStep, "a")
+	b.start(d)
+	b.nothing()
+	b.done(request, errBroken)
+	b.start(d)
+	b.nothing()
+	b.later(50 * time.Millisecond)
+	b.done(b.takeWrite(commit.WriteStep, "a"), nil)
+	b.nothing()
+	b.start(d)
+	b.done(b.takeWrite(commit.WriteStep, "a"), nil)
+}
+
+// TestStopAmidWritesOfDecisions stops while writes wait, pause and are in flight: none is sent any more, and none is named as given up.
+func TestStopAmidWritesOfDecisions(t *testing.T) {
+	b := newBench(t, 10)
+	d := writes(1, "pauses", "flies", "waits")
+	d.Outcome = plan.Placed
+	b.start(d)
+	b.done(b.takeWrite(commit.WriteStep, "pauses"), errBroken)
+	request := b.takeWrite(commit.WriteStep, "flies")
+	b.Stop(b.now, errors.New("the end"))
+	b.start(d)
+	b.done(request, errBroken)
+	b.now = b.now.Add(time.Hour)
+	b.nothing()
+	if ended := b.Take(); len(ended.GivenUp) > 0 || b.Remembered() != 0 || !b.Empty() {
+		t.Errorf("ended: %+v; %d things are remembered", ended, b.Remembered())
+	}
+}
