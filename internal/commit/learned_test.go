@@ -284,12 +284,13 @@ var refused error = &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUS
 type writing struct {
 	commit.Writer
 	patch func() (kinds.Object, error)
+	shows bool // the object shows the write
 	heard chan string
 }
 
 func (w *writing) Patch(context.Context, *plan.Write) (kinds.Object, error) { return w.patch() }
 func (w *writing) Get(context.Context, *plan.Write) (kinds.Object, error) {
-	return claimObject(true), nil
+	return claimObject(w.shows), nil
 }
 
 func (w *writing) Learned(object kinds.Object) { w.heard <- "learned " + object.GetName() }
@@ -298,13 +299,18 @@ func (w *writing) Bound(result model.BindingResult) {
 }
 func (w *writing) Preempted(model.PreemptionResult) {}
 
-// TestLearnedBeforeTheResult has the loop hear of what a step has written before it hears of the binding, also if that was read because the write was refused.
+// TestLearnedBeforeTheResult has the loop hear of what a step has written before it hears of the binding, also if that was read because the write was refused, and if the
+// binding fails.
 func TestLearnedBeforeTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for _, err := range []error{nil, errTest} {
-			w := &writing{heard: make(chan string, 10), patch: func() (kinds.Object, error) {
-				if err != nil {
-					return nil, err
+		for _, row := range []struct {
+			err   error
+			shows bool
+			want  string
+		}{{nil, true, "bound p <nil>"}, {errTest, true, "bound p <nil>"}, {errTest, false, `bound p running PreBind plugin "a": ` + errTest.Error()}} {
+			w := &writing{heard: make(chan string, 10), shows: row.shows, patch: func() (kinds.Object, error) {
+				if row.err != nil {
+					return nil, row.err
 				}
 				return claimObject(true), nil
 			}}
@@ -314,8 +320,8 @@ func TestLearnedBeforeTheResult(t *testing.T) {
 			})
 			stop := f.run(t)
 			f.Start(learns())
-			if first, then := <-w.heard, <-w.heard; first != "learned a" || then != "bound p <nil>" {
-				t.Errorf("the loop hears of %q, and then of %q", first, then)
+			if first, then := <-w.heard, <-w.heard; first != "learned a" || then != row.want {
+				t.Errorf("the loop hears of %q, and then of %q, want %q", first, then, row.want)
 			}
 			stop(errors.New("the test is over"))
 		}
