@@ -150,7 +150,7 @@ func ours(stderr string, files ...string) (all []string, entries []entry) {
 // The life of a scheduler, from its first line to its exit code, under each name, with and without leader election.
 func TestLife(t *testing.T) {
 	const (
-		starting = `Starting Berth scheduler pluginsWithoutEffect=[] podsStayPendingThatNeed=["DynamicResources"] profiles=["default-scheduler"]`
+		starting = `Starting Berth scheduler pluginsWithoutEffect=[] podsStayPendingThatNeed=[] profiles=["default-scheduler"]`
 		summary  = `Stopped Berth scheduler bindingsFailed=0 bound=1 decisions=1 events=1 eventsDropped=0 eventsFailed=0 statuses=0 statusesDropped=0 statusesFailed=0`
 	)
 	for _, test := range []struct {

@@ -47,6 +47,12 @@ var house = map[string]map[string]string{
 		"internal/plan":    "it assumes decisions",
 		"internal/shrink":  "its maps give memory back when a cluster becomes smaller",
 		"internal/storage": "it owns the store of volumes",
+		"internal/devices": "it owns the store of devices",
+	},
+	"internal/devices": {
+		"internal/audit":  "it checks its invariants",
+		"internal/model":  "it keeps objects of devices",
+		"internal/shrink": "its maps give memory back when a cluster becomes smaller",
 	},
 	"internal/storage": {
 		"internal/audit":  "it checks its invariants",
@@ -87,6 +93,16 @@ var house = map[string]map[string]string{
 		"internal/reason": "a verdict is a reason code",
 		"internal/shape":  "it rates utilization by a shape",
 		"internal/state":  "it reads the view of a node",
+	},
+	"internal/allocator": {},
+	"internal/plugins/dynamicresources": {
+		"internal/plugin":    "it implements it",
+		"internal/allocator": "it searches for devices",
+		"internal/devices":   "it reads what is allocated, and promises devices",
+		"internal/model":     "needs are of pods and nodes",
+		"internal/plan":      "it holds devices, and makes steps",
+		"internal/reason":    "a verdict is a reason code",
+		"internal/state":     "it reads the view of a node",
 	},
 	"internal/plugins/volumebinding": {
 		"internal/plugin":  "it implements it",
@@ -207,6 +223,7 @@ var house = map[string]map[string]string{
 	"internal/shape":   {},
 	"internal/server":  {},
 	"internal/config": {
+		"internal/allocator":        "gates choose its features",
 		"framework":                 "factories have one type",
 		"internal/plugin":           "it builds profiles",
 		"internal/feature":          "gates choose plugins and variants",

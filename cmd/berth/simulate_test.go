@@ -124,32 +124,35 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 	const cluster = `
 {apiVersion: v1, kind: Node, metadata: {name: a}, status: {allocatable: {cpu: "1", pods: "9"}}}
 ---
-{apiVersion: v1, kind: Pod, metadata: {name: claims}, spec: {containers: [{name: m, image: x}], resourceClaims: [{name: gpu, resourceClaimName: gpu}]}}
+{apiVersion: v1, kind: Pod, metadata: {name: member}, spec: {containers: [{name: m, image: x}], schedulingGroup: {podGroupName: g}}}
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: plain}, spec: {containers: [{name: m, image: x}]}}
 `
-	const devices = `0/1 nodes are available: DynamicResources is not part of this version of Berth: the pod uses resource claim "gpu".`
-	config := filepath.Join(t.TempDir(), "scheduler.yaml")
-	text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nextenders: [{urlPrefix: \"http://x\", filterVerb: f}]\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
+	const group = `0/1 nodes are available: GangScheduling is not part of this version of Berth: the pod belongs to pod group "g".`
+	config := func(name, more string) string {
+		path := filepath.Join(t.TempDir(), name)
+		text := "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles: [{plugins: {multiPoint: {enabled: [{name: GangScheduling}]}}}]\n"
+		if err := os.WriteFile(path, []byte(text+more), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
 	}
 	for _, row := range []struct {
 		name          string
 		args          []string
-		claims, plain string
+		member, plain string
 		notes         []string
 	}{
-		{"defaults", nil, devices, "Scheduled", []string{"pods that need one of them stay pending: DynamicResources\n"}},
-		{"extender", []string{"--config", config}, devices, "Scheduled", []string{
-			"Note: extenders[0] (http://x) is not asked; the scheduler asks it about every pod: it filters nodes\n", "pods that need one of them stay pending: DynamicResources\n",
+		{"missing", []string{"--config", config("a.yaml", "")}, group, "Scheduled", []string{"pods that need one of them stay pending: GangScheduling\n"}},
+		{"extender", []string{"--config", config("b.yaml", "extenders: [{urlPrefix: \"http://x\", filterVerb: f}]\n")}, group, "Scheduled", []string{
+			"Note: extenders[0] (http://x) is not asked; the scheduler asks it about every pod: it filters nodes\n", "pods that need one of them stay pending: GangScheduling\n",
 		}},
 	} {
 		code, out, stderr := simulated(t, cluster, append(row.args, "-f", "-")...)
 		if code != 0 {
 			t.Fatal(stderr)
 		}
-		for name, want := range map[string]string{"claims": row.claims, "plain": row.plain} {
+		for name, want := range map[string]string{"member": row.member, "plain": row.plain} {
 			if _, line, _ := strings.Cut(out, " "+name+" "); !strings.Contains(strings.Split(line, "\n")[0], want) {
 				t.Errorf("%s: want %s %s in\n%s", row.name, name, want, out)
 			}
@@ -160,7 +163,7 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 			}
 		}
 		_, out, stderr = explained(t, cluster, row.args...)
-		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.TrimPrefix(row.claims, "0/1 nodes are available: ")) || !strings.Contains(stderr, row.notes[0]) {
+		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.TrimPrefix(row.member, "0/1 nodes are available: ")) || !strings.Contains(stderr, row.notes[0]) {
 			t.Errorf("%s: explain says\n%s%s", row.name, out, stderr)
 		}
 	}

@@ -55,6 +55,7 @@ type progress struct {
 	// By step: allowed says that its wait is over, begun that its write may be stored, or its call was run.
 	allowed, begun []bool
 	seen           *observation // of the present step's write or call
+	late           time.Time    // until when a try of a write that is learned may still be stored, or of one that undoes it
 	// interrupted is why the binding fails as soon as the request in flight is answered, or the call returns; nil if it goes on.
 	interrupted *failure
 
@@ -122,6 +123,9 @@ func (o *Outbox) advance(now time.Time, b *binding) {
 		}
 		b.steps.begun[b.steps.step] = true
 		if step.Wait != nil && !b.steps.allowed[b.steps.step] {
+			if step.Wait.Event != nil {
+				o.happen(now, b.placement.Pod, report.OfWait(step.Wait.Event))
+			}
 			o.await(now, b)
 			return
 		}

@@ -72,7 +72,7 @@ func (o *Outbox) takeEffect(e *effect) Request {
 
 // effectAnswered takes in the response to a request of an effect. It is sent again as writes of steps are.
 func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
-	err, at, known := o.outcome(now, &e.attempt, e.write, response)
+	at, known, err := o.outcome(now, &e.attempt, e.write, response)
 	if o.stopped != nil {
 		o.endEffect(e, nil)
 		return

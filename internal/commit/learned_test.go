@@ -107,6 +107,8 @@ func TestLearnedWrite(t *testing.T) {
 		undo bool
 	}{
 		{"stored", []exchange{{write, nil, true, 0}}, "", false},
+		{"stored, and it means something else", []exchange{{write, nil, false, 0}},
+			`running PreBind plugin "a": Operation cannot be fulfilled on persistentvolumeclaims "a": the object had changed so that the write meant something else`, true},
 		{"the answer is lost, and the write refused as it is stored", []exchange{{write, errBroken, false, 50 * ms}, {write, errTest, false, 0}, {read, nil, true, 0}}, "", false},
 		{"the same, with a conflict", []exchange{{write, errFailed, false, 50 * ms}, {write, errModified, false, 0}, {read, nil, true, 0}}, "", false},
 		{"refused, and not stored", []exchange{{write, errTest, false, 0}, {read, nil, false, 0}}, failure(errTest), false},
@@ -245,14 +247,52 @@ func TestUndoIsRecognised(t *testing.T) {
 		b.done(b.takeWrite(commit.WriteStep, "a"), nil)
 		b.done(b.takeWrite(commit.WriteStep, "b"), errNo)
 		b.exchanges([]exchange{{commit.UndoStep, errBroken, false, 50 * time.Millisecond}, {commit.UndoStep, errTest, false, 0}, {commit.Read, nil, shows, 0}})
-		if !shows {
-			b.later(4950 * time.Millisecond)
+		b.nothing()
+		b.later(4950 * time.Millisecond)
+		if shows {
+			b.exchanges([]exchange{{commit.UndoStep, nil, true, 0}})
+		} else {
 			b.exchanges([]exchange{{commit.Read, nil, false, 0}})
 		}
 		ended := b.Take()
 		if len(ended.Settled) != 1 || len(ended.GivenUp) > 0 == shows {
 			t.Errorf("the object shows it: %t; it ended as %+v", shows, ended)
 		}
+	}
+}
+
+// TestUndoIsRepeated undoes a write that is learned, while a try of it, or of the one that undoes it, may still be stored: when there can be none any more, it is
+// undone again.
+func TestUndoIsRepeated(t *testing.T) {
+	for _, row := range []struct {
+		name  string
+		write []exchange
+		undo  []exchange
+		wait  time.Duration
+	}{
+		{"neither is late", []exchange{{commit.WriteStep, nil, true, 0}}, []exchange{{commit.UndoStep, nil, true, 0}}, 0},
+		{"the server was unwell", []exchange{{commit.WriteStep, errUnwell, false, 50 * time.Millisecond}, {commit.WriteStep, nil, true, 0}}, []exchange{{commit.UndoStep, nil, true, 0}}, 0},
+		{"the write may be late", []exchange{{commit.WriteStep, errBroken, false, 50 * time.Millisecond}, {commit.WriteStep, nil, true, 0}}, []exchange{{commit.UndoStep, nil, true, 0}}, 4950},
+		{"its end may be late", []exchange{{commit.WriteStep, nil, true, 0}},
+			[]exchange{{commit.UndoStep, errBroken, false, 50 * time.Millisecond}, {commit.UndoStep, nil, true, 0}}, 4950},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			d := stepped("p", "PreBind/a w", "PreBind/b w")
+			d.Placements[0].Steps[0].Write, d.Placements[0].Steps[0].Undo = learning("a"), learning("a")
+			b.start(d)
+			b.exchanges(row.write)
+			b.done(b.takeWrite(commit.WriteStep, "b"), errNo)
+			b.exchanges(row.undo)
+			if row.wait > 0 {
+				b.nothing()
+				b.later(row.wait * time.Millisecond)
+				b.exchanges([]exchange{{commit.UndoStep, nil, true, 0}})
+			}
+			if ended := b.Take(); len(ended.Settled) != 1 || len(ended.GivenUp) > 0 {
+				t.Errorf("it ended as %+v", ended)
+			}
+		})
 	}
 }
 

@@ -22,7 +22,8 @@ const (
 // later, is sent again: it names the version that it applies to, so it is stored once. Should it be refused because the first try was stored after all, and
 // nothing says that it was, the step fails, and is undone like one that succeeded.
 func (o *Outbox) stepWritten(now time.Time, b *binding, response Response) {
-	err, at, known := o.outcome(now, &b.attempt, b.step().Write, response)
+	at, known, err := o.outcome(now, &b.attempt, b.step().Write, response)
+	b.noteLate()
 	if known && err == nil || b.open {
 		b.steps.begun[b.steps.step] = true
 	}
@@ -63,9 +64,10 @@ func (o *Outbox) stepWritten(now time.Time, b *binding, response Response) {
 // outcome takes in the response to a write, or to the question what became of it, and says how the write has ended. While that is not known, the next request is
 // due at that time, and attempt.asking says which. It is known at once of a write that nobody wants to learn. Otherwise
 //   - a write that may have been stored is sent again until the API server has answered: what is stored must be known;
+//   - when the answer does not show the write, because the object had changed so that it means something else, it has failed, and is undone;
 //   - when it is refused because the object is not as it demands, as it is after an earlier try that was stored, or when it is refused for good after a try that
 //     may have been stored, the object is read, as long as it takes.
-func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response Response) (err error, at time.Time, known bool) {
+func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response Response) (at time.Time, known bool, err error) {
 	if a.asking {
 		return o.found(now, a, write, response)
 	}
@@ -77,32 +79,38 @@ func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response 
 		}
 	}
 	switch learns := write.Learn && a.open; {
+	case err == nil && write.Learn && write.Stored != nil && !write.Stored(response.Object):
+		a.open = true
+		return time.Time{}, true, apierrors.NewConflict(write.Resource.GroupResource(), write.Name, errMeansAnother)
 	case err == nil || isGone(err):
 	case learns && (leavesOpen(err) || unanswered(err) || apierrors.IsTooManyRequests(err)):
 		a.tries++
-		return err, now.Add(o.config.Jitter(retryAfter(err, growing(a.tries)))), false
+		return now.Add(o.config.Jitter(retryAfter(err, growing(a.tries)))), false, err
 	case learns || write.Stored != nil && (apierrors.IsConflict(err) || apierrors.IsInvalid(err)):
 		a.err, a.asking, a.questions = err, true, 0
-		return err, now, false
+		return now, false, err
 	}
-	return err, time.Time{}, true
+	return time.Time{}, true, err
 }
+
+// errMeansAnother is why a write that was stored has failed all the same.
+var errMeansAnother = errors.New("the object had changed so that the write meant something else")
 
 // found takes in the response to the question what became of a write that was refused. An object that does not show the write is not the last word while an
 // earlier try may still arrive.
-func (o *Outbox) found(now time.Time, a *attempt, write *plan.Write, response Response) (err error, at time.Time, known bool) {
+func (o *Outbox) found(now time.Time, a *attempt, write *plan.Write, response Response) (at time.Time, known bool, err error) {
 	a.questions++
 	switch {
 	case response.Err == nil && write.Stored != nil && write.Stored(response.Object):
 		a.err = nil
 	case isGone(response.Err):
 	case response.Err != nil:
-		return a.err, now.Add(o.config.Jitter(min(retryAfter(response.Err, growing(a.questions)), askPauseMax))), false
+		return now.Add(o.config.Jitter(min(retryAfter(response.Err, growing(a.questions)), askPauseMax))), false, a.err
 	case a.open && now.Before(a.late):
-		return a.err, a.late, false
+		return a.late, false, a.err
 	}
 	a.asking = false
-	return a.err, time.Time{}, true
+	return time.Time{}, true, a.err
 }
 
 // growing is the wait after so many tries of a request that is sent until it is answered.
@@ -111,7 +119,8 @@ func growing(tries int) time.Duration { return min(askPause<<min(tries-1, 16), a
 // stepUndone takes in the response to a write that undoes a step. It is sent again while the API server does not respond, or responds with an
 // error that may pass: the pod keeps its room until the end, and other pods must not find its holds half undone.
 func (o *Outbox) stepUndone(now time.Time, b *binding, response Response) {
-	err, at, known := o.outcome(now, &b.attempt, b.step().Undo, response)
+	at, known, err := o.outcome(now, &b.attempt, b.step().Undo, response)
+	b.noteLate()
 	switch {
 	case o.stopped != nil:
 		o.settleStopped(now, b)
@@ -130,11 +139,22 @@ func (o *Outbox) stepUndone(now time.Time, b *binding, response Response) {
 	case !final && b.throttled < reportTries:
 		o.pause(b, now.Add(o.config.Jitter(retryAfter(err, growing(b.tries)))))
 		return
+	case err == nil && b.step().Undo.Learn && now.Before(b.steps.late):
+		// A try that is on its way would be stored over what the pod's next binding writes, or over this. So the undoing is repeated when there can be none.
+		o.pause(b, b.steps.late)
+		return
 	case err != nil && !isGone(err):
 		o.giveUp(b.placement.Pod.Key(), fmt.Errorf("undo a step of %s plugin %q for %s: %w", b.step().Stage, b.step().Plugin, b.placement.Pod, err))
 	}
 	b.steps.step--
 	o.undo(now, b)
+}
+
+// noteLate remembers until when a try of the present step's write may still be stored.
+func (b *binding) noteLate() {
+	if b.late.After(b.steps.late) {
+		b.steps.late = b.late
+	}
 }
 
 // stepAgain counts a try of a step's write and says whether there is to be another, after which wait.

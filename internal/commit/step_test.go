@@ -57,7 +57,11 @@ func (b *bench) takeWrite(kind commit.RequestKind, name string) commit.Request {
 
 // done ends a request, and leaves what has ended to be looked at.
 func (b *bench) done(request commit.Request, err error) {
-	b.Done(b.now, request, commit.Response{Err: err})
+	response := commit.Response{Err: err}
+	if err == nil && request.Write != nil && request.Write.Learn {
+		response.Object = claimObject(true)
+	}
+	b.Done(b.now, request, response)
 }
 
 // wantFailed checks that the binding has ended with this error, and that nothing is kept of it.

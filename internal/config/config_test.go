@@ -181,7 +181,8 @@ func TestReads(t *testing.T) {
 	const neither = `, {name: InterPodAffinity}`
 	const none, namespaces = "pods nodes", "pods nodes namespaces"
 	const owners = " services replicationcontrollers replicasets statefulsets"
-	const budgets = " poddisruptionbudgets"
+	const devices = " resourceclaims resourceslices deviceclasses devicetaintrules"
+	const budgets = " poddisruptionbudgets" + devices
 	const storage = " persistentvolumes persistentvolumeclaims storageclasses csinodes csidrivers csistoragecapacities volumeattachments" + budgets
 	const volumes = `{name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeBinding}, {name: VolumeZone}`
 	for _, test := range []struct{ profiles, want string }{

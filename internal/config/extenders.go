@@ -139,7 +139,7 @@ func ignoring(args runtime.Object, names []string) runtime.Object {
 // notesOnIgnored returns a note for each ignored resource that a DeviceClass may stand for. The configuration does not show whether there is
 // such a class.
 func (c *Config) notesOnIgnored() []string {
-	if !slices.Contains(c.Barring, "DynamicResources") {
+	if !slices.Contains(c.reads, model.ResourceClaimKind) {
 		return nil
 	}
 	names := ignoredByExtenders(c.Source.Extenders)

@@ -87,7 +87,7 @@ func TestExtendersReadWhatTheirPodsWaitFor(t *testing.T) {
 		}
 		want := []string{"pods", "nodes"}
 		if ask {
-			want = append(want, "persistentvolumes", "persistentvolumeclaims", "storageclasses", "csinodes", "csidrivers", "csistoragecapacities")
+			want = append(want, "persistentvolumes", "persistentvolumeclaims", "storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "resourceclaims", "deviceclasses")
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("asked %t, kinds (-want +got):\n%s", ask, diff)

@@ -102,7 +102,7 @@ func builtIn(gates Gates) registry {
 		{"VolumeZone", at(preFilter, filter), plain(volumezone.New), 0, nil},
 		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
-		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), nil, 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},
+		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), typed(newDynamicResources(gates)), 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},
 		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), typed(defaultpreemption.New), 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},

@@ -80,6 +80,7 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	}
 	profile.PreFilterOrder = outside.called(order[preFilter])
 	outside.complete(profile)
+	barDevices(profile, &order)
 	lacking, err := standIn(profile, &order, slices.DeleteFunc(slices.Clone(enabled), func(name string) bool { return known.fromOutside(name) != nil }), made)
 	if err != nil {
 		return built{}, err
@@ -218,12 +219,7 @@ func assemble(profile *plugin.Profile, order *effective, made map[string]plugin.
 	if profile.Filters, err = all(order[filter], filter, and(made, outside.Filter), plugin.AsFilter); err != nil {
 		return err
 	}
-	postFilters := and(made, outside.PostFilter) // with what a missing DynamicResources says there; it stands at PreFilter as another plugin
-	if of := absent.NewPostFilter(); made[of.Name()] == nil {
-		postFilters = maps.Clone(postFilters)
-		postFilters[of.Name()] = of
-	}
-	if profile.PostFilters, err = all(order[postFilter], postFilter, postFilters, as[plugin.PostFilter]); err != nil {
+	if profile.PostFilters, err = all(order[postFilter], postFilter, and(made, outside.PostFilter), as[plugin.PostFilter]); err != nil {
 		return err
 	}
 	// The built-in plugins do at Score what kube-scheduler's do at PreScore.

@@ -92,7 +92,10 @@ func (c *cycle) failure(f *filters, o objection) error {
 	}
 	verdicts := f.verdicts[o.filter]
 	err := fmt.Errorf("verdict %d", o.code)
-	if failures, ok := verdicts.(plugin.Failures); ok {
+	switch failures := verdicts.(type) {
+	case plugin.PodFailures:
+		err = failures.ErrOf(c.view, c.pod, o.code)
+	case plugin.Failures:
 		err = failures.Err(o.code)
 	}
 	return &plan.PluginError{Point: plan.FilterPoint, Plugin: c.profile.nameOf(o.filter), Err: err}

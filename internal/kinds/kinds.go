@@ -74,6 +74,10 @@ var table = numbered([model.KindCount]Row{
 	model.PodDisruptionBudgetKind: row(policy("poddisruptionbudgets"), namespaced, (*sharing).trimBudget, sameBudget,
 		compiling(model.NewDisruptionBudget), objectGone),
 	model.VolumeAttachmentKind: compiled(storage("volumeattachments"), clusterWide, (*sharing).trimAttachment, model.NewVolumeAttachment, model.VolumeAttachmentEvent),
+	model.ResourceClaimKind:    compiled(devices("resourceclaims"), namespaced, (*sharing).trimResourceClaim, model.NewResourceClaim, model.ResourceClaimEvent),
+	model.ResourceSliceKind:    compiled(devices("resourceslices"), clusterWide, (*sharing).trimResourceSlice, model.NewResourceSlice, model.ResourceSliceEvent),
+	model.DeviceClassKind:      compiled(devices("deviceclasses"), clusterWide, (*sharing).trimDeviceClass, model.NewDeviceClass, model.DeviceClassEvent),
+	model.DeviceTaintRuleKind:  compiled(devices("devicetaintrules"), clusterWide, (*sharing).trimDeviceTaintRule, model.NewDeviceTaintRule, model.ResourceSliceEvent),
 })
 
 // numbered sets the kind of each row.

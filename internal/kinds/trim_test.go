@@ -332,7 +332,7 @@ func TestDemandsStay(t *testing.T) {
 		Limits:   v1.ResourceList{"example.com/gpu": resource.MustParse("1")},
 	}}}}}
 	var plugins []*absent.Plugin
-	for _, name := range []string{"DynamicResources", "GangScheduling"} {
+	for _, name := range []string{"GangScheduling"} {
 		plugin, err := absent.New(name)
 		if err != nil {
 			t.Fatal(err)
@@ -363,6 +363,9 @@ func TestDemandsStay(t *testing.T) {
 			for _, p := range plugins {
 				if volumes := model.NewPod(pod).Volumes; volumes != nil {
 					all = append(all, fmt.Sprintf("%+v", *volumes))
+				}
+				if devices := model.NewPod(pod).Devices; devices != nil {
+					all = append(all, fmt.Sprintf("%+v", *devices))
 				}
 				if rejection := p.PreFilter(state.View{}, model.NewPod(pod)).Rejection; rejection != "" {
 					all = append(all, rejection)

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -29,7 +30,9 @@ type Watch struct {
 	shared    bool                                       // others use the factory, too
 	informers [model.KindCount]cache.SharedIndexInformer // nil for kinds that are not watched
 	flush     func()                                     // logs how much was held back
-	synced    []cache.InformerSynced
+	synced    []cache.InformerSynced                     // of kinds that every API server serves, and of other resources
+	optional  map[model.Kind]cache.InformerSynced
+	client    *Client
 	handlers  [model.KindCount]*Handler
 	others    []cache.SharedIndexInformer // of custom resources
 	running   sync.WaitGroup
@@ -72,9 +75,13 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 	if !shared {
 		o.factory = newInformers(client, o.whole, name)
 	}
-	w := &Watch{factory: o.factory, shared: shared, flush: func() {}}
+	w := &Watch{factory: o.factory, shared: shared, flush: func() {}, client: client, optional: map[model.Kind]cache.InformerSynced{}}
 	if err := w.watchOthers(client, &o); err != nil {
 		return nil, err
+	}
+	if shared { // who made the informers waits for the lists of all
+		missing := unserved(client, slices.DeleteFunc(slices.Clone(reads), func(kind model.Kind) bool { return !isOptional(kind) }), klog.Background())
+		reads = slices.DeleteFunc(slices.Clone(reads), func(kind model.Kind) bool { return slices.Contains(missing, kind) })
 	}
 	for _, kind := range reads {
 		row := kinds.Get(kind)
@@ -88,7 +95,11 @@ func NewWatch(client *Client, sink Sink, reads []model.Kind, name *cache.Informe
 			return nil, fmt.Errorf("set up the watch of %s: %w", row.Resource.Resource, err)
 		}
 		w.informers[kind] = informer
-		w.synced = append(w.synced, registration.HasSynced)
+		if isOptional(kind) {
+			w.optional[kind] = registration.HasSynced
+		} else {
+			w.synced = append(w.synced, registration.HasSynced)
+		}
 	}
 	return w, nil
 }
@@ -187,9 +198,13 @@ func (w *Watch) Counts() Counts {
 	return counts
 }
 
-// Sync waits until the sink has every object of the first lists.
+// Sync waits until the sink has every object of the first lists. Kinds that the API server need not serve, and does not, are not waited for.
 func (w *Watch) Sync(ctx context.Context) error {
-	if !cache.WaitForCacheSync(ctx.Done(), w.synced...) {
+	synced := cache.WaitForCacheSync(ctx.Done(), w.synced...)
+	if synced && len(w.optional) > 0 {
+		synced = cache.WaitForCacheSync(ctx.Done(), w.syncedOfServed(ctx)...)
+	}
+	if !synced {
 		return fmt.Errorf("wait for the first list of the cluster's objects: %w", context.Cause(ctx))
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -71,6 +72,10 @@ func listOf(resource string) metav1.TypeMeta {
 		"csistoragecapacities":   {APIVersion: "storage.k8s.io/v1", Kind: "CSIStorageCapacityList"},
 		"volumeattachments":      {APIVersion: "storage.k8s.io/v1", Kind: "VolumeAttachmentList"},
 		"poddisruptionbudgets":   {APIVersion: "policy/v1", Kind: "PodDisruptionBudgetList"},
+		"resourceclaims":         {APIVersion: "resource.k8s.io/v1", Kind: "ResourceClaimList"},
+		"resourceslices":         {APIVersion: "resource.k8s.io/v1", Kind: "ResourceSliceList"},
+		"deviceclasses":          {APIVersion: "resource.k8s.io/v1", Kind: "DeviceClassList"},
+		"devicetaintrules":       {APIVersion: "resource.k8s.io/v1", Kind: "DeviceTaintRuleList"},
 	}[resource]
 }
 
@@ -214,6 +219,10 @@ func oneOfEach() map[string][]runtime.Object {
 		"csistoragecapacities":   {&storagev1.CSIStorageCapacity{ObjectMeta: named("c", 13)}},
 		"volumeattachments":      {&storagev1.VolumeAttachment{ObjectMeta: global("a", 14)}},
 		"poddisruptionbudgets":   {&policyv1.PodDisruptionBudget{ObjectMeta: named("b", 15)}},
+		"resourceclaims":         {&resourcev1.ResourceClaim{ObjectMeta: named("c", 16)}},
+		"resourceslices":         {&resourcev1.ResourceSlice{ObjectMeta: global("s", 17)}},
+		"deviceclasses":          {&resourcev1.DeviceClass{ObjectMeta: global("c", 18)}},
+		"devicetaintrules":       {&resourcev1.DeviceTaintRule{ObjectMeta: global("r", 19)}},
 	}
 }
 
@@ -245,6 +254,8 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		model.StorageClassKind: "set storageclasses /c true 10", model.CSINodeKind: "set csinodes /n true 11",
 		model.CSIDriverKind: "set csidrivers /d true 12", model.CSIStorageCapacityKind: "set csistoragecapacities ns/c true 13",
 		model.VolumeAttachmentKind: "set volumeattachments /a true 14", model.PodDisruptionBudgetKind: "set poddisruptionbudgets ns/b true 15",
+		model.ResourceClaimKind: "set resourceclaims ns/c true 16", model.ResourceSliceKind: "set resourceslices /s true 17",
+		model.DeviceClassKind: "set deviceclasses /c true 18", model.DeviceTaintRuleKind: "set devicetaintrules /r true 19",
 	}
 	for _, reads := range [][]model.Kind{
 		{model.PodKind, model.NodeKind}, {model.PodKind, model.NodeKind, model.NamespaceKind}, {model.PodKind, model.NodeKind, model.StatefulSetKind},
@@ -262,6 +273,9 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 			var want, asked []string
 			for _, kind := range reads {
 				want, asked = append(want, wanted[kind]), append(asked, pathOf(kind))
+			}
+			if slices.Contains(reads, model.ResourceClaimKind) {
+				asked = append(asked, "/apis/resource.k8s.io/v1") // whether it serves such
 			}
 			sink.expect(t, want...)
 			if want, got := (Counts{Pods: 1, Nodes: 1, Others: len(reads) - 2}), w.Counts(); got != want {

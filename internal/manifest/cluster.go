@@ -36,6 +36,7 @@ type Cluster struct {
 	CSIStorageCapacities   []*storagev1.CSIStorageCapacity
 	VolumeAttachments      []*storagev1.VolumeAttachment
 	ResourceClaims         []*resourcev1.ResourceClaim
+	ResourceClaimTemplates []*resourcev1.ResourceClaimTemplate
 	ResourceSlices         []*resourcev1.ResourceSlice
 	DeviceClasses          []*resourcev1.DeviceClass
 	DeviceTaintRules       []*resourcev1.DeviceTaintRule

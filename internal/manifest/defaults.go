@@ -154,9 +154,13 @@ func fillDriver(d *storagev1.CSIDriver) {
 	orElseNew(&d.Spec.PreventPodSchedulingIfMissing, false)
 }
 
-func fillResourceClaim(c *resourcev1.ResourceClaim) {
-	for i := range c.Spec.Devices.Requests {
-		request := &c.Spec.Devices.Requests[i]
+func fillResourceClaim(c *resourcev1.ResourceClaim) { fillClaimSpec(&c.Spec) }
+
+func fillResourceClaimTemplate(t *resourcev1.ResourceClaimTemplate) { fillClaimSpec(&t.Spec.Spec) }
+
+func fillClaimSpec(spec *resourcev1.ResourceClaimSpec) {
+	for i := range spec.Devices.Requests {
+		request := &spec.Devices.Requests[i]
 		if request.Exactly != nil {
 			fillDevices(&request.Exactly.AllocationMode, &request.Exactly.Count)
 		}

@@ -5,7 +5,7 @@
 // the *.yaml, *.yml and *.json files directly in it, in the order of their names. Decoding is strict: a field that the
 // Kubernetes API does not have is an error.
 //
-// It gives a [Cluster]: one slice per kind that a scheduler reads, each in the order of the files, with the values filled in
+// It gives a [Cluster]: one slice per kind that a scheduler reads, or a controller of the simulation, each in the order of the files, with the values filled in
 // that the API server would have filled in and scheduling depends on:
 //
 //   - every object: metadata.namespace "default" where the kind has namespaces; metadata.uid derived from kind, namespace and
@@ -24,7 +24,7 @@
 //   - StorageClass: volumeBindingMode Immediate, reclaimPolicy Delete. CSIDriver: attachRequired true, storageCapacity false,
 //     preventPodSchedulingIfMissing false. PriorityClass, PodGroup, CompositePodGroup: preemptionPolicy PreemptLowerPriority.
 //   - ReplicationController: spec.selector from the template's labels.
-//   - ResourceClaim: each device request's allocationMode ExactCount, count 1.
+//   - ResourceClaim, ResourceClaimTemplate: each device request's allocationMode ExactCount, count 1.
 //   - every quantity in a list of resources is rounded up to thousandths.
 //
 // Kinds of the Kubernetes API that scheduling does not read are counted in [Cluster.Skipped]; what looks wrong and can still

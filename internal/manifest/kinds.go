@@ -26,8 +26,8 @@ import (
 )
 
 // kinds are the kinds that can be read from files, with what an API server would do to their objects: those of the table in package kinds, which
-// the scheduler can watch; others that kube-scheduler watches; and priority classes, which admission reads. A new kind needs a field of Cluster
-// and a row here.
+// the scheduler can watch; others that kube-scheduler watches; priority classes, which admission reads; and templates of claims for devices, which a controller
+// reads. A new kind needs a field of Cluster and a row here.
 var kinds = []kind{
 	row(v1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*v1.Node { return &c.Nodes }, fillNode, checkNode),
 	row(v1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*v1.Pod { return &c.Pods }, fillPod, checkPod),
@@ -48,6 +48,7 @@ var kinds = []kind{
 	row(storagev1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*storagev1.CSIStorageCapacity { return &c.CSIStorageCapacities }, nil, checkCapacity),
 	row(storagev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*storagev1.VolumeAttachment { return &c.VolumeAttachments }, nil, nil),
 	row(resourcev1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*resourcev1.ResourceClaim { return &c.ResourceClaims }, fillResourceClaim, nil),
+	row(resourcev1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*resourcev1.ResourceClaimTemplate { return &c.ResourceClaimTemplates }, fillResourceClaimTemplate, nil),
 	row(resourcev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*resourcev1.ResourceSlice { return &c.ResourceSlices }, nil, checkSlice),
 	row(resourcev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*resourcev1.DeviceClass { return &c.DeviceClasses }, nil, nil),
 	row(resourcev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*resourcev1.DeviceTaintRule { return &c.DeviceTaintRules }, nil, nil),

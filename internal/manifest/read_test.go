@@ -189,6 +189,8 @@ var defaults = []struct{ name, text, want string }{
 	{"no selector", "{kind: ReplicationController, apiVersion: v1, metadata: {name: a}}", "spec: {selector: null}"},
 	{"devices given", "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: a}, spec: {devices: {requests: [{name: r, exactly: {deviceClassName: c, count: 2}}, {name: s, exactly: {deviceClassName: c, allocationMode: All}}]}}}",
 		"spec: {devices: {requests: [{exactly: {allocationMode: ExactCount, count: 2}}, {exactly: {allocationMode: All, count: null}}]}}"},
+	{"devices of a template", "{kind: ResourceClaimTemplate, apiVersion: resource.k8s.io/v1, metadata: {name: a}, spec: {spec: {devices: {requests: [{name: r, exactly: {deviceClassName: c}}, {name: s, firstAvailable: [{name: f, deviceClassName: c}]}]}}}}",
+		"{metadata: {namespace: default}, spec: {spec: {devices: {requests: [{exactly: {allocationMode: ExactCount, count: 1}}, {firstAvailable: [{count: 1}]}]}}}}"},
 	{"devices by preference", "{kind: ResourceClaim, apiVersion: resource.k8s.io/v1, metadata: {name: a}, spec: {devices: {requests: [{name: r, firstAvailable: [{name: f, deviceClassName: c}]}]}}}",
 		"spec: {devices: {requests: [{firstAvailable: [{allocationMode: ExactCount, count: 1}]}]}}"},
 	{"driver's pods", "{kind: CSIDriver, apiVersion: storage.k8s.io/v1, metadata: {name: a}, spec: {}}", "spec: {preventPodSchedulingIfMissing: false}"},

@@ -25,6 +25,10 @@ const (
 	CSIDriverEvent
 	CSIStorageCapacityEvent
 	VolumeAttachmentEvent
+	ResourceClaimEvent
+	// ResourceSliceEvent is about a slice, or about a rule that taints its devices.
+	ResourceSliceEvent
+	DeviceClassEvent
 	// OtherEvent is about an object that Berth itself does not read. Event and EventToRegister name its resource in Other.
 	OtherEvent
 	// AnyEvent is registered for all resources. Where it is raised, it stands for more events than could be kept: every parked pod is tried again.
@@ -34,11 +38,12 @@ const (
 var eventResourceNames = [...]string{
 	"Node", "AssignedPod", "UnscheduledPod", "TargetPod", "Pod", "PersistentVolume", "PersistentVolumeClaim", "storage.k8s.io/StorageClass",
 	"storage.k8s.io/CSINode", "storage.k8s.io/CSIDriver", "storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttachment",
+	"resource.k8s.io/ResourceClaim", "resource.k8s.io/ResourceSlice", "resource.k8s.io/DeviceClass",
 	"", "*",
 }
 
 // EventResourceNamed returns the resource that a plugin registers under kube-scheduler's name: that of a constant here, such as Node or *, or OtherEvent
-// with the name, such as resource.k8s.io/ResourceClaim, or <plural>.<version>.<group> for a custom resource.
+// with the name, such as resource.k8s.io/DeviceTaintRule, or <plural>.<version>.<group> for a custom resource.
 func EventResourceNamed(name string) (resource EventResource, other string) {
 	for i, known := range eventResourceNames {
 		if name == known && EventResource(i) != OtherEvent {

@@ -20,6 +20,10 @@ const (
 	CSIStorageCapacityKind
 	VolumeAttachmentKind
 	PodDisruptionBudgetKind
+	ResourceClaimKind
+	ResourceSliceKind
+	DeviceClassKind
+	DeviceTaintRuleKind
 	// KindCount is the number of kinds.
 	KindCount
 )

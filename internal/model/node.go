@@ -66,6 +66,8 @@ const (
 	Volumes
 	// Supply is what of storage is free that few nodes besides this one can use: volumes to bind, capacity to provision.
 	Supply
+	// Devices are the devices that the node alone can use: what there is of them, and which are allocated.
+	Devices
 	// Nominations are the pods that are nominated to the node.
 	Nominations
 	// Starts are the times at which the pods on the node started, which preemption reads.
@@ -76,7 +78,7 @@ const (
 	// Static is everything in a node's own object.
 	Static = Labels | Taints | Allocatable | Images | Features
 	// AllAspects is what changes with a new or deleted node.
-	AllAspects = Static | Usage | Ports | Volumes | Supply | Nominations | Starts | Presence
+	AllAspects = Static | Usage | Ports | Volumes | Supply | Devices | Nominations | Starts | Presence
 )
 
 // Changed returns the aspects in which two versions of one node differ.

@@ -86,6 +86,14 @@ func apiObject(compiled Compiled) any {
 		return c.Object
 	case *DisruptionBudget:
 		return c.Object
+	case *ResourceClaim:
+		return c.Object
+	case *ResourceSlice:
+		return c.Object
+	case *DeviceClass:
+		return c.Object
+	case *DeviceTaintRule:
+		return c.Object
 	}
 	return nil
 }
@@ -98,14 +106,11 @@ func OfEachPod(waiting *Pod) Need { return NeedOf(waiting.Namespace + "/" + wait
 func DefaultEvents() []EventToRegister {
 	resources := []EventResource{
 		AssignedPodEvent, UnscheduledPodEvent, TargetPodEvent, NodeEvent, PersistentVolumeEvent, PersistentVolumeClaimEvent, CSINodeEvent, CSIDriverEvent,
-		CSIStorageCapacityEvent, StorageClassEvent,
+		CSIStorageCapacityEvent, StorageClassEvent, ResourceClaimEvent, DeviceClassEvent,
 	}
 	var events []EventToRegister
 	for _, resource := range resources {
 		events = append(events, EventToRegister{Resource: resource, Actions: AllActions})
-	}
-	for _, other := range []string{"resource.k8s.io/ResourceClaim", "resource.k8s.io/DeviceClass"} {
-		events = append(events, EventToRegister{Resource: OtherEvent, Other: other, Actions: AllActions})
 	}
 	return events
 }

@@ -13,13 +13,13 @@ import (
 func TestEventResourceNamed(t *testing.T) {
 	for name, want := range map[string]model.EventResource{
 		"Node": model.NodeEvent, "Pod": model.AnyPodEvent, "AssignedPod": model.AssignedPodEvent, "TargetPod": model.TargetPodEvent,
-		"storage.k8s.io/CSINode": model.CSINodeEvent, "PersistentVolumeClaim": model.PersistentVolumeClaimEvent, "*": model.AnyEvent,
+		"storage.k8s.io/CSINode": model.CSINodeEvent, "resource.k8s.io/ResourceClaim": model.ResourceClaimEvent, "PersistentVolumeClaim": model.PersistentVolumeClaimEvent, "*": model.AnyEvent,
 	} {
 		if got, other := model.EventResourceNamed(name); got != want || other != "" {
 			t.Errorf("%s is resource %d, other %q", name, got, other)
 		}
 	}
-	for _, name := range []string{"resource.k8s.io/ResourceClaim", "quotas.v1.example.com", ""} {
+	for _, name := range []string{"resource.k8s.io/DeviceTaintRule", "quotas.v1.example.com", ""} {
 		if got, other := model.EventResourceNamed(name); got != model.OtherEvent || other != name {
 			t.Errorf("%q is resource %d, other %q", name, got, other)
 		}

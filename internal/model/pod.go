@@ -52,6 +52,8 @@ type Pod struct {
 
 	// Volumes are the pod's volumes that scheduling looks at; nil for most pods.
 	Volumes *PodVolumes
+	// Devices are the pod's claims for devices; nil for most pods.
+	Devices *PodDevices
 
 	// Asks is what the pod requests of a node, from the spec alone. Only pending pods have it.
 	Asks Resources
@@ -192,6 +194,7 @@ func NewPod(object *v1.Pod) *Pod {
 		Ports:         HostPortsOf(object),
 		Terms:         termsOf(object),
 		Volumes:       volumesOf(object),
+		Devices:       devicesOf(object),
 	}
 	if object.Spec.Priority != nil {
 		pod.Priority = *object.Spec.Priority

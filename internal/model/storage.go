@@ -13,8 +13,8 @@ import (
 	volume "k8s.io/component-helpers/storage/volume"
 )
 
-// Compiled is a compiled object: a *Volume, *Claim, *StorageClass, *CSINode, *CSIDriver, *StorageCapacity or *VolumeAttachment of storage, or a
-// *DisruptionBudget. It is built once and never changed afterwards.
+// Compiled is a compiled object: a *Volume, *Claim, *StorageClass, *CSINode, *CSIDriver, *StorageCapacity or *VolumeAttachment of storage, a
+// *ResourceClaim, *ResourceSlice, *DeviceClass or *DeviceTaintRule of devices, or a *DisruptionBudget. It is built once and never changed afterwards.
 type Compiled interface {
 	// Ref returns the reference of the object.
 	Ref() Ref

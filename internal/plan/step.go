@@ -67,6 +67,11 @@ type Wait struct {
 	// Timeout is how long the wait may take; the step fails then, with Err, or if that is nil with a text that names the timeout.
 	Timeout time.Duration
 	Err     error
+	// Event, unless it is nil, is an event about the pod, which the wait begins with.
+	Event *PodEvent
 	// For are the objects whose changes may end the wait.
 	For []model.Ref
 }
+
+// PodEvent is a normal event about a pod, in the terms of events.k8s.io/v1.
+type PodEvent struct{ Reason, Action, Note string }

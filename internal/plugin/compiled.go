@@ -35,6 +35,13 @@ type Failures interface {
 	Err(code reason.Code) error
 }
 
+// PodFailures is implemented by Failures whose errors name objects of the pod, which pods with equal needs do not share.
+type PodFailures interface {
+	Failures
+	// ErrOf returns the error that a failed code stands for in the turn of a pod.
+	ErrOf(v state.View, pod *model.Pod, code reason.Code) error
+}
+
 // Requests is implemented by Verdicts that pass a node if and only if there is room for one more pod, and as much free as requested.
 type Requests interface {
 	Verdicts

@@ -156,7 +156,9 @@ func TestPendingOwnUpdate(t *testing.T) {
 
 // TestOtherEvents wakes pods by events about resources that Berth does not read, as their plugins register them.
 func TestOtherEvents(t *testing.T) {
-	claims := "resource.k8s.io/ResourceClaim"
+	claim := func(action model.Action) state.Delta {
+		return state.Delta{Events: []model.Event{{Resource: model.ResourceClaimEvent, Action: action}}}
+	}
 	for _, row := range []struct {
 		what, plugin string
 		delta        state.Delta
@@ -166,16 +168,16 @@ func TestOtherEvents(t *testing.T) {
 		{"an action that it does not register", "Quota", quotaEvent(model.Delete), false},
 		{"another resource", "Quota", otherEvent("limits.v1.example.com", model.Add, "new"), false},
 		{"a built-in resource", "Quota", podDeleted, false},
-		{"a claim wakes by default", "Defaults", otherEvent(claims, model.Update, "new"), true},
-		{"a slice does not", "Defaults", otherEvent("resource.k8s.io/ResourceSlice", model.Update, "new"), false},
+		{"a claim wakes by default", "Defaults", claim(model.Update), true},
+		{"a slice does not", "Defaults", state.Delta{Events: []model.Event{{Resource: model.ResourceSliceEvent, Action: model.Update}}}, false},
 		{"nor does a custom resource", "Defaults", quotaEvent(model.Add), false},
 		{"nor an attachment", "Defaults", state.Delta{Events: []model.Event{{Resource: model.VolumeAttachmentEvent, Action: model.Delete}}}, false},
 		{"a condition of a node does", "Defaults", state.Delta{Events: []model.Event{{Resource: model.NodeEvent, Action: model.UpdateNodeCondition}}}, true},
 		{"everything: a custom resource", "Everything", quotaEvent(model.Delete), true},
 		{"everything: a node", "Everything", state.Delta{Events: []model.Event{{Resource: model.NodeEvent, Action: model.UpdateNodeAnnotation}}}, true},
 		{"too many events: all", "Quota", state.Delta{Events: []model.Event{{Resource: model.AnyEvent, Action: model.Update}}}, true},
-		{"an extender is woken by default", plugin.ExtenderName, otherEvent(claims, model.Add, "new"), true},
-		{"an extender is not woken by slices", plugin.ExtenderName, otherEvent("resource.k8s.io/ResourceSlice", model.Add, "new"), false},
+		{"an extender is woken by default", plugin.ExtenderName, claim(model.Add), true},
+		{"an extender is not woken by slices", plugin.ExtenderName, state.Delta{Events: []model.Event{{Resource: model.ResourceSliceEvent, Action: model.Add}}}, false},
 	} {
 		q := newOutsideQueue(t, func(p *plugin.Profile) { p.Extenders = make([]plugin.Extender, 1) })
 		q.rejects(at(0), "p", []string{row.plugin}, nil)

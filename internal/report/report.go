@@ -58,6 +58,11 @@ func OfFailedBinding(p *plan.Placement, err error, rejected bool) Report {
 	return pending(p.Pod, why, err.Error(), nomination)
 }
 
+// OfWait is the event with which a wait begins.
+func OfWait(e *plan.PodEvent) Event {
+	return Event{Type: v1.EventTypeNormal, Reason: e.Reason, Action: e.Action, Note: cut(e.Note)}
+}
+
 // OfEviction is the event about a pod that had to make room for another on a node. With inMemory it was not bound yet, and is not deleted.
 func OfEviction(preemptor *model.Pod, nodeName string, inMemory bool) Event {
 	note := fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, nodeName)

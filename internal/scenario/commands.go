@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/kinds"
@@ -50,7 +51,7 @@ var statements = append([]statement{
 	{word: "settle", usage: "settle", command: settle},
 	{word: "advance", usage: "advance DURATION", command: advance},
 	{word: "restart", usage: "restart", command: restart},
-}, slices.Concat(otherStatements(), storageStatements(), budgetStatements())...)
+}, slices.Concat(otherStatements(), storageStatements(), deviceStatements(), budgetStatements())...)
 
 func noWords(args []string) bool { return len(args) == 0 }
 
@@ -192,8 +193,9 @@ func addYAML(_ []string, body string) (func(*world) error, error) {
 	}
 	return func(w *world) error {
 		for _, object := range objects.Objects() {
+			_, template := object.(*resourcev1.ResourceClaimTemplate)
 			row := kinds.Of(object)
-			if row == nil || row.Kind == model.NodeKind || row.Kind == model.PodKind {
+			if !template && (row == nil || row.Kind == model.NodeKind || row.Kind == model.PodKind) {
 				continue
 			}
 			if err := w.cluster.SetObject(object); err != nil {
@@ -354,12 +356,12 @@ func delayProvision(args []string, _ string) (func(*world) error, error) {
 	return func(w *world) error { w.cluster.DelayProvision(model.ClaimKey(keyNamed(args[0])), delay); return nil }, nil
 }
 
-// readUnattended leaves objects of storage as they are written.
+// readUnattended leaves objects of storage, and claims for devices, as they are written.
 func readUnattended(s *Scenario, args []string, _ string) error {
 	if len(args) != 0 {
 		return fmt.Errorf("%q: want nothing after it", args[0])
 	}
-	s.volumes.Unattended = true
+	s.volumes.Unattended, s.devices.Unattended = true, true
 	return nil
 }
 

@@ -46,6 +46,10 @@ func TestReadme(t *testing.T) {
 	words = append(words, keysOf(capacityAttributes)...)
 	words = append(words, keysOf(attachmentAttributes)...)
 	words = append(words, keysOf(budgetAttributes)...)
+	words = append(words, keysOf(deviceClassAttributes)...)
+	words = append(words, keysOf(sliceAttributes)...)
+	words = append(words, keysOf(ruleAttributes)...)
+	words = append(words, keysOf(deviceClaimAttributes)...)
 	for _, word := range words {
 		if !strings.Contains(text, word) {
 			t.Errorf("README.md does not explain %s`", word)
@@ -118,6 +122,18 @@ func TestMistakes(t *testing.T) {
 		{"preemption of what", head + "----\npreempt web:\n", `f:3: preempt: want a pod, a colon, and none or a node and its victims; want "preempt POD: NODE VICTIM ... | none"`},
 		{"two nominations", head + "----\nnominated web: a b\n", `f:3: nominated: want a pod, a colon, and a node or none`},
 		{"bad eviction", head + "fail delete web once\n----\nweb a\n", `f:2: fail delete: want POD once|xCOUNT|always FAULT`},
+		{"open quotes", head + "deviceclass gpu select=\"device.driver == 'x'\n----\nweb a\n", `f:2: deviceclass: select: the quotes are not closed`},
+		{"no such device", head + "resourceslice s devices=d1 shared=d2\n----\nweb a\n", `resourceslice attribute "shared=d2": the slice has no device "d2"; want shared=DEVICE or *`},
+		{"bad device taint", head + "devicetaintrule x taint=broken\n----\nweb a\n", `"broken" is not a key with an effect; want taint=KEY[=VALUE]:EFFECT`},
+		{"bad device effect", head + "devicetaintrule x taint=broken:PreferNoSchedule\n----\nweb a\n", `"PreferNoSchedule" is not an effect: None, NoSchedule or NoExecute`},
+		{"bad device capacity", head + "resourceslice s devices=d1 capacity.mem=10Gi,least:1Gi\n----\nweb a\n", `"least" is not min, max, step or default`},
+		{"bad generation", head + "resourceslice s generation=new\n----\nweb a\n", `"new" is not a number; want generation=NUMBER`},
+		{"count of nothing", head + "resourceclaim c count=2\n----\nweb a\n", `resourceclaim attribute "count=2": it belongs to a request, which class= or first= begins`},
+		{"administrators have no choice", head + "resourceclaim c first=a,b admin\n----\nweb a\n", `a request with alternatives has no access for administrators`},
+		{"bad allocation", head + "resourceclaim c class=gpu allocated=a:d1\n----\nweb a\n", `"d1" is not a device: want POOL/DEVICE; want allocated=NODE or *:[DRIVER/]POOL/DEVICE,... or none`},
+		{"allocation of nothing", head + "resourceclaim c class=gpu allocated=p/d1\n----\nweb a\n", `"p/d1" names no devices`},
+		{"bad condition", head + "resourceclaim c class=gpu allocated=a:p/d1 condition=d2:Ready\n----\nweb a\n", `the device "d2" is not allocated; want condition=DEVICE:TYPE[=STATUS]`},
+		{"status of a template", head + "resourceclaimtemplate c class=gpu allocated=a:p/d1\n----\nweb a\n", `f:2: resourceclaimtemplate: a template has no status`},
 		{"late setting", head + "node a\nseed 1\n----\nweb a\n", `f:3: "seed" must come before everything else`},
 		{"bad configuration", head + "config fit=Best\n----\nweb a\n", `f:2: config: `},
 		{"open block", head + "config\nprofiles: []\n", `f:2: the block that starts here has no line "end"`},
@@ -158,6 +174,7 @@ func TestDoesNotHold(t *testing.T) {
 		{"nomination", "nominated web: a", `f:7: nominated web: want a, is none`},
 		{"disruption", "disrupted ok: x", `f:7: disrupted ok: want x, is none`},
 		{"budget", "allowed web: 1", `f:7: there is no pdb web`},
+		{"device claim", "resourceclaim one: free", `f:7: one: want free, is gone`},
 		{"no node", "scores web: z=1", `f:7: there is no node z`},
 	}
 	for _, test := range tests {

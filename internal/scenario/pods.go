@@ -40,6 +40,8 @@ var podAttributes = append([]attribute[*v1.Pod]{
 	{key: "image", value: "NAME", apply: func(p *v1.Pod, _, value string) error { p.Spec.Containers[0].Image = value; return nil }},
 	{key: "pvc", value: "CLAIM or none", apply: podClaim},
 	{key: "ephemeral-pvc", value: ephemeralForm, apply: podEphemeral},
+	{key: "claim", value: "RESOURCECLAIM or none", apply: podDevices},
+	{key: "claimtemplate", value: "RESOURCECLAIMTEMPLATE or none", apply: podTemplate},
 	{key: "disk", value: diskForm, apply: podDisk},
 	{key: "gate", value: "NAME or none", apply: podGate},
 	{key: "hostnetwork", bare: true, value: "true or false", apply: func(p *v1.Pod, _, value string) (err error) {

@@ -19,6 +19,8 @@ type Scenario struct {
 	config []byte
 	// volumes is how volumes are bound and provisioned.
 	volumes simulate.Volumes
+	// devices is how claims for devices are looked after.
+	devices simulate.Devices
 	steps   []step
 }
 

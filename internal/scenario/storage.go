@@ -207,9 +207,23 @@ func storageStatements() []statement {
 
 // statementsOf are the commands for a kind: one that creates an object, one that changes it, and one that removes it.
 func statementsOf[T kinds.Object](word string, kind model.Kind, attributes []attribute[T], empty func(metav1.ObjectMeta) T) []statement {
+	return statementsWith(word, kind, attributes, empty, func(*world, T) error { return nil })
+}
+
+// statementsWith are these commands, with what is to be done to an object before it is stored.
+func statementsWith[T kinds.Object](word string, kind model.Kind, attributes []attribute[T], empty func(metav1.ObjectMeta) T, complete func(*world, T) error) []statement {
+	store := func(w *world, object T) error {
+		if err := complete(w, object); err != nil {
+			return err
+		}
+		return w.cluster.SetObject(object)
+	}
 	parse := func(args []string) (object T, ref model.Ref, rest []string, err error) {
 		names, rest, err := named(args)
 		if err != nil {
+			return object, ref, nil, err
+		}
+		if rest, err = quoted(rest); err != nil {
 			return object, ref, nil, err
 		}
 		key := keyNamed(names[0])
@@ -231,7 +245,7 @@ func statementsOf[T kinds.Object](word string, kind model.Kind, attributes []att
 				if w.cluster.Object(ref) != nil {
 					return fmt.Errorf("%s %s is there already; want set %s", word, args[0], word)
 				}
-				return w.cluster.SetObject(object)
+				return store(w, object)
 			}, nil
 		}},
 		{word: "set " + word, usage: "set " + word + " NAME ATTRIBUTE...", command: func(args []string, _ string) (func(*world) error, error) {
@@ -248,7 +262,7 @@ func statementsOf[T kinds.Object](word string, kind model.Kind, attributes []att
 				if err := applyAll(attributes, word, object, rest); err != nil {
 					return err
 				}
-				return w.cluster.SetObject(object)
+				return store(w, object)
 			}, nil
 		}},
 		{word: "delete " + word, usage: "delete " + word + " NAME", command: func(args []string, _ string) (func(*world) error, error) {
@@ -405,7 +419,8 @@ func expectObject(kind model.Kind, status func(kinds.Object) string) func(args [
 			if object := w.cluster.Object(ref); object != nil {
 				have = status(object)
 			}
-			if ok, err := path.Match(text, have); err != nil || !ok {
+			whole := strings.NewReplacer("/", ":") // of which a star stands for any part
+			if ok, err := path.Match(whole.Replace(text), whole.Replace(have)); err != nil || !ok {
 				return fmt.Errorf("%s: want %s, is %s", args[0], text, have)
 			}
 			return nil

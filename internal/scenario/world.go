@@ -40,7 +40,7 @@ func (s *Scenario) Run() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}
-	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: s.seed, Volumes: s.volumes})
+	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: s.seed, Volumes: s.volumes, Devices: s.devices})
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -42,6 +43,8 @@ type Config struct {
 	Faults Faults
 	// Volumes is how volumes are bound and provisioned.
 	Volumes Volumes
+	// Devices is how claims for devices are looked after.
+	Devices Devices
 	// Observers are told what the loop does, and OnPhase, unless it is nil, what the engine does; after a restart, of the new process.
 	Observers []loop.Observer
 	OnPhase   func(engine.Phase)
@@ -80,6 +83,7 @@ type Cluster struct {
 	store  store
 	chaos  chaos
 	volume *volumeController
+	claim  *claimController
 	budget *budgetController
 	// changes counts the changes to API objects, except to conditions: while it stays the same, a retry cannot succeed.
 	changes int64
@@ -157,7 +161,7 @@ func New(config Config) (*Cluster, error) {
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
 		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{}, stuck: map[model.PodKey]types.UID{},
 	}
-	c.volume, c.budget = newVolumeController(c, config.Volumes), newBudgetController(c)
+	c.volume, c.claim, c.budget = newVolumeController(c, config.Volumes), newClaimController(c, config.Devices), newBudgetController(c)
 	for _, p := range config.Scheduler.Profiles {
 		c.profiles[p.Name] = p
 	}
@@ -370,18 +374,43 @@ func (c *Cluster) SetObject(object runtime.Object) error {
 	case *v1.Node:
 		c.SetNode(o)
 		return nil
+	case *resourcev1.ResourceClaimTemplate:
+		c.SetTemplate(o)
+		return nil
 	}
 	row := kinds.Of(object)
 	if row == nil {
 		return fmt.Errorf("simulate: scheduling does not read objects of type %T", object)
 	}
+	ref, now := row.Ref(object.(kinds.Object)), object.(kinds.Object)
+	if isOver(now) {
+		c.remove(ref)
+		return nil
+	}
 	c.changes++
-	c.show(c.store.setOther(row.Ref(object.(kinds.Object)), object.(kinds.Object)))
+	c.show(c.store.setOther(ref, now))
 	return nil
 }
 
-// DeleteObject removes an object that is neither a node nor a pod. It reports whether there was one.
+// DeleteObject removes an object that is neither a node nor a pod; a claim for devices with finalizers is being deleted from then on. It reports whether
+// there was one.
 func (c *Cluster) DeleteObject(ref model.Ref) bool {
+	last := c.store.others[ref]
+	if last == nil {
+		return false
+	}
+	if now := deferred(last, c.now); now != nil {
+		if now != last {
+			c.changes++
+			c.show(c.store.setOther(ref, now))
+		}
+		return true
+	}
+	return c.remove(ref)
+}
+
+// remove removes an object that is neither a node nor a pod at once.
+func (c *Cluster) remove(ref model.Ref) bool {
 	last := c.store.others[ref]
 	if last == nil {
 		return false

@@ -124,6 +124,9 @@ func patched(object kinds.Object, write *plan.Write) (kinds.Object, error) {
 	if err := json.Unmarshal(after, fresh); err != nil {
 		return nil, err
 	}
+	if fresh, err = admitted(object, fresh, write.Subresource); err != nil {
+		return nil, err
+	}
 	if after, err = json.Marshal(fresh); err != nil || bytes.Equal(before, after) {
 		return nil, err
 	}

@@ -58,7 +58,10 @@ type Result struct {
 // Run puts what files hold into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a node, or
 // was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is nil,
 // after every decision.
+//
+// Claims for devices are made from templates, and drivers prepare devices.
 func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
+	config.Devices.Prepared = true
 	c, err := New(config)
 	if err != nil {
 		return nil, err
@@ -96,7 +99,7 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 // take creates everything but pods.
 func (c *Cluster) take(files *manifest.Cluster) error {
 	for _, object := range files.Objects() {
-		if row := kinds.Of(object); row == nil || row.Kind == model.PodKind {
+		if row := kinds.Of(object); row != nil && row.Kind == model.PodKind || row == nil && !isTemplate(object) {
 			continue
 		}
 		if err := c.SetObject(object); err != nil {

@@ -144,6 +144,7 @@ func (c *Cluster) show(object kinds.Object) {
 		c.config.Mirror.Changed(object)
 	}
 	c.volume.changed(object)
+	c.claim.changed(object)
 	c.budget.changed(object)
 	c.plan(sighting{of: refOf(object), object: object})
 }
@@ -155,6 +156,7 @@ func (c *Cluster) showGone(object kinds.Object) {
 		c.config.Mirror.Gone(ref)
 	}
 	c.volume.gone(ref)
+	c.claim.gone(ref)
 	c.budget.gone(ref)
 	if w := c.watches[ref.Kind]; w != nil {
 		w.last[ref] = object.GetResourceVersion()

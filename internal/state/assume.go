@@ -55,6 +55,7 @@ func (s *State) assume(placement *plan.Placement) {
 	for _, hold := range placement.Holds {
 		s.held[hold.Object] = append(s.held[hold.Object], Holder{pod.Key(), hold.Plugin, hold.Value})
 		s.storage.Hold(hold.Object, pod.Key())
+		s.devices.Hold(hold.Object, pod.Key(), hold.Value)
 	}
 }
 
@@ -102,6 +103,7 @@ func (s *State) release(p *placed) {
 	}
 	for _, hold := range p.besides.holds {
 		s.storage.Release(hold.Object, p.pod.Key())
+		s.devices.Release(hold.Object, p.pod.Key())
 		left := slices.DeleteFunc(s.held[hold.Object], func(h Holder) bool { return h.Pod == p.pod.Key() })
 		if len(left) == 0 {
 			delete(s.held, hold.Object)

@@ -75,7 +75,7 @@ func (s *State) setObject(ref model.Ref, object runtime.Object) {
 }
 
 func (s *State) removeObject(ref model.Ref, delta *Delta) {
-	if _, stored := storageEvents[ref.Kind]; stored {
+	if _, stored := compiledEvents[ref.Kind]; stored {
 		s.removeCompiled(ref, delta)
 		return
 	}

@@ -1,6 +1,9 @@
 package state
 
-import "github.com/berth-scheduler/berth/internal/storage"
+import (
+	"github.com/berth-scheduler/berth/internal/devices"
+	"github.com/berth-scheduler/berth/internal/storage"
+)
 
 // Kept is how much a state keeps besides nodes, pods and tallies. Each of these numbers follows what exists; some of them stay unused for a while.
 type Kept struct {
@@ -16,6 +19,8 @@ type Kept struct {
 	Learned int
 	// Storage is how much the store of volumes keeps.
 	Storage storage.Kept
+	// Devices is how much the store of devices keeps.
+	Devices devices.Kept
 }
 
 // Kept returns how much the state keeps.
@@ -24,6 +29,7 @@ func (s *State) Kept() Kept {
 	return Kept{
 		Terms: len(s.terms.byKey), Topologies: len(s.topologies), Images: len(s.images), Selectors: selectors, Namespaces: len(s.namespaces),
 		LabelSets: len(s.population.sets) - s.population.empty, Learned: len(s.learned), Storage: s.storage.Kept(),
+		Devices: s.devices.Kept(),
 	}
 }
 

@@ -5,9 +5,11 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
@@ -27,6 +29,21 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 		model.NewStorageClass(build.StorageClass("fast", "provisioner=d")), model.NewCSIDriver(build.CSIDriver("d", "")),
 		model.NewStorageCapacity(build.CSIStorageCapacity("room", "class=fast capacity=1Gi", "zone=z1")),
 		model.NewVolumeAttachment(build.VolumeAttachment("at", "attacher=d node=b volume=v")),
+		model.NewDeviceClass(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}}),
+		model.NewResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "drv", NodeName: new("b"), Pool: resourcev1.ResourcePool{Name: "p"}, Devices: []resourcev1.Device{{Name: "d"}},
+		}}),
+		model.NewResourceSlice(&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "w"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "drv", AllNodes: new(true), Pool: resourcev1.ResourcePool{Name: "w"},
+		}}),
+		model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Status: resourcev1.ResourceClaimStatus{
+			Allocation: &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{
+				Results: []resourcev1.DeviceRequestAllocationResult{{Driver: "drv", Pool: "p", Device: "d"}},
+			}},
+		}}),
+		model.NewDeviceTaintRule(&resourcev1.DeviceTaintRule{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: resourcev1.DeviceTaintRuleSpec{
+			DeviceSelector: &resourcev1.DeviceTaintSelector{},
+		}}),
 	}
 	build.Claims("c")(apart)
 	for _, object := range stored {
@@ -41,7 +58,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	})
 	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1, LabelSets: 1, Storage: storage.Kept{
 		Claims: 1, Volumes: 2, Classes: 1, Drivers: 1, Nodes: 2, Attachments: 1, Capacities: 1, Reaches: 2, Groups: 2, Used: 1,
-	}}); have != want {
+	}, Devices: devices.Kept{Claims: 1, Classes: 1, Slices: 2, Rules: 1, Pools: 2, Wide: 1, Nodes: 2, Used: 1}}); have != want {
 		t.Errorf("kept is %+v, want %+v", have, want)
 	}
 	s.Apply([]model.Change{

@@ -5,6 +5,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
@@ -90,6 +91,9 @@ func (n Node) Changes(yield func(pod *model.Pod, n int32) bool) {
 
 // Storage returns what is known of storage, for what of it the node can use: see Supply in package model for when that changes.
 func (n Node) Storage() *storage.Store { return n.s.storage }
+
+// Devices returns what is known of devices, for what of it the node can use: see Devices in package model for when that changes.
+func (n Node) Devices() *devices.Store { return n.s.devices }
 
 // portCounts counts the pods of a node that use each port. A node has few, so a list is faster than a map.
 //

@@ -96,6 +96,7 @@ func (s *State) newSlot(name string) int32 {
 	s.name[slot] = name
 	s.nameHash[slot] = HashName(name)
 	s.storage.Seat(slot, name)
+	s.devices.Seat(slot, name)
 	return slot
 }
 
@@ -129,6 +130,7 @@ func (s *State) releaseIfEmpty(slot int32) {
 	}
 	delete(s.slotOf, s.name[slot])
 	s.storage.Unseat(slot)
+	s.devices.Unseat(slot)
 	s.used[slot], s.nonZero[slot], s.ports[slot], s.pods[slot] = model.Resources{}, cpuMemory{}, nil, nil
 	s.bands[slot] = nil
 	s.free.put(slot)

@@ -66,6 +66,7 @@ func (s *State) shrinkMaps() {
 	s.population.index.under = shrink.Map(s.population.index.under, &p.labels)
 	s.population.namespaces = shrink.Map(s.population.namespaces, &p.populated)
 	s.storage.Shrink()
+	s.devices.Shrink()
 	sources := &s.selectorSources
 	sources.controllers = shrink.Map(sources.controllers, &p.controllers)
 	sources.services.byName = shrink.Map(sources.services.byName, &p.services)
@@ -93,6 +94,7 @@ func (s *State) moveSlot(from, to int32) {
 	s.findDomains(from)
 	s.slotOf[s.name[to]] = to
 	s.storage.Move(from, to)
+	s.devices.Move(from, to)
 	s.journal.add(from, model.AllAspects)
 	s.journal.add(to, model.AllAspects)
 	s.nominations.unsorted = true
@@ -109,6 +111,7 @@ func (s *State) resizeSlots(n int) {
 	s.bands, s.banded = cutTo(s.bands, n), cutTo(s.banded, n)
 	s.cutCounts(n)
 	s.storage.Cut(n)
+	s.devices.Cut(n)
 	s.free = s.free.below(n)
 	s.journal.cut(n)
 	s.objects.cut(n)

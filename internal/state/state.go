@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
@@ -92,6 +93,7 @@ type State struct {
 	namespaces      map[string]labels.Set
 	selectorSources selectorSources
 	storage         *storage.Store
+	devices         *devices.Store
 	// Invariant: each of these objects exists.
 	learned map[model.Ref]struct{} // objects of which the watch has not shown the version yet that was learned
 	peaks   peaks
@@ -164,7 +166,8 @@ func New() *State {
 		budgets:         budgets{byNamespace: map[string][]*Budget{}},
 		selectorSources: selectorSources{services: newServices(), controllers: map[model.Ref]controller{}},
 	}
-	s.storage = storage.New(func(slot int32, aspects model.Aspect) { s.journal.add(slot, aspects) })
+	touch := func(slot int32, aspects model.Aspect) { s.journal.add(slot, aspects) }
+	s.storage, s.devices = storage.New(touch), devices.New(touch)
 	return s
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
-// storageEvents are the resources of the events about objects of storage, by kind.
-var storageEvents = map[model.Kind]model.EventResource{
+// compiledEvents are the resources of the events about compiled objects, by kind.
+var compiledEvents = map[model.Kind]model.EventResource{
 	model.PersistentVolumeKind:      model.PersistentVolumeEvent,
 	model.PersistentVolumeClaimKind: model.PersistentVolumeClaimEvent,
 	model.StorageClassKind:          model.StorageClassEvent,
@@ -18,9 +18,29 @@ var storageEvents = map[model.Kind]model.EventResource{
 	model.CSIDriverKind:             model.CSIDriverEvent,
 	model.CSIStorageCapacityKind:    model.CSIStorageCapacityEvent,
 	model.VolumeAttachmentKind:      model.VolumeAttachmentEvent,
+	model.ResourceClaimKind:         model.ResourceClaimEvent,
+	model.ResourceSliceKind:         model.ResourceSliceEvent,
+	model.DeviceClassKind:           model.DeviceClassEvent,
+	model.DeviceTaintRuleKind:       model.ResourceSliceEvent,
 }
 
-// setCompiled takes in a version of an object of storage that the watch shows.
+// store is a store of compiled objects.
+type store interface {
+	Get(ref model.Ref) model.Compiled
+	Set(object model.Compiled) (before model.Compiled)
+	Remove(ref model.Ref) (before model.Compiled)
+}
+
+// storeOf returns the store of a kind.
+func (s *State) storeOf(kind model.Kind) store {
+	switch kind {
+	case model.ResourceClaimKind, model.ResourceSliceKind, model.DeviceClassKind, model.DeviceTaintRuleKind:
+		return s.devices
+	}
+	return s.storage
+}
+
+// setCompiled takes in a version of an object of storage or devices that the watch shows.
 func (s *State) setCompiled(object model.Compiled, delta *Delta) {
 	if !s.isBehind(object) {
 		s.storeCompiled(object, delta)
@@ -28,26 +48,34 @@ func (s *State) setCompiled(object model.Compiled, delta *Delta) {
 }
 
 // compiled returns the version of an object that is known, nil if there is none.
-func (s *State) compiled(ref model.Ref) model.Compiled { return s.storage.Get(ref) }
+func (s *State) compiled(ref model.Ref) model.Compiled { return s.storeOf(ref.Kind).Get(ref) }
 
-// storeCompiled stores an object of storage. As in kube-scheduler, each version of one is an event.
+// storeCompiled stores an object of storage or devices. As in kube-scheduler, each version of one is an event.
 func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
-	before := s.storage.Set(object)
-	event := model.Event{Resource: storageEvents[object.Ref().Kind], Action: model.Update, OldObject: before, Object: object}
+	before := s.storeOf(object.Ref().Kind).Set(object)
+	event := model.Event{Resource: compiledEvents[object.Ref().Kind], Action: model.Update, OldObject: before, Object: object}
 	if before == nil {
-		event.Action = model.Add
+		event.Action = actionOf(event.Object, model.Add)
 	}
 	delta.Events = append(delta.Events, event)
 }
 
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	delete(s.learned, ref)
-	if before := s.storage.Remove(ref); before != nil {
-		delta.Events = append(delta.Events, model.Event{Resource: storageEvents[ref.Kind], Action: model.Delete, OldObject: before})
+	if before := s.storeOf(ref.Kind).Remove(ref); before != nil {
+		delta.Events = append(delta.Events, model.Event{Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before})
 	}
 }
 
-// auditStorage checks the invariants of the store of volumes, with the state's nodes, pods, nominations and holds.
+// actionOf returns the action of an event about an object that is new or gone. A taint rule that comes or goes is an update of the slices with its devices.
+func actionOf(object model.Compiled, action model.Action) model.Action {
+	if object.Ref().Kind == model.DeviceTaintRuleKind {
+		return model.Update
+	}
+	return action
+}
+
+// auditStorage checks the invariants of the stores of volumes and of devices, with the state's nodes, pods, nominations and holds.
 func (s *State) auditStorage(v *audit.Violations) {
 	seats := make([]storage.Seat, len(s.alive))
 	for slot := range seats {
@@ -65,5 +93,14 @@ func (s *State) auditStorage(v *audit.Violations) {
 	}
 	s.storage.Audit(v, seats, slices.Collect(maps.Values(s.nominations.byPod)), func(object model.Ref, pod model.PodKey) bool {
 		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod })
+	})
+	names := make([]string, len(s.alive))
+	for slot := range names {
+		if !s.isFree(int32(slot)) {
+			names[slot] = s.name[slot]
+		}
+	}
+	s.devices.Audit(v, names, func(object model.Ref, pod model.PodKey, value any) bool {
+		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod && h.Value == value })
 	})
 }

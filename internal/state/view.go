@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
@@ -239,6 +240,9 @@ func (v View) Holders(object model.Ref) []Holder {
 // Storage returns what is known of storage. It has the pods of the state: those of a draft's nodes are in Node.Volumes, and what placements of a draft
 // hold is in Holders.
 func (v View) Storage() *storage.Store { return v.s.storage }
+
+// Devices returns what is known of devices. It has the placements of the state: pods of a draft hold and free no devices, as in kube-scheduler.
+func (v View) Devices() *devices.Store { return v.s.devices }
 
 // Nominated returns how many pods are nominated to nodes.
 func (v View) Nominated() int { return v.s.Nominated() }

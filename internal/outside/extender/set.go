@@ -64,6 +64,7 @@ func (s *Set) Name() string { return plugin.ExtenderName }
 func (s *Set) Reads() []model.Kind {
 	return []model.Kind{
 		model.PersistentVolumeKind, model.PersistentVolumeClaimKind, model.StorageClassKind, model.CSINodeKind, model.CSIDriverKind, model.CSIStorageCapacityKind,
+		model.ResourceClaimKind, model.DeviceClassKind,
 	}
 }
 

@@ -2,17 +2,13 @@
 //
 // It takes a pod; it gives the rejection of a pod that the missing part would have judged, with a text that names the part and why the pod needs
 // it. It owns the table of missing plugins, with the demands that each of them judges. It never looks at a node: without the part it is unknown
-// whether a node satisfies such a demand, so the pod stays pending. For DynamicResources it also gives what that plugin says at PostFilter about pods that
-// do not need it.
+// whether a node satisfies such a demand, so the pod stays pending.
 package absent
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -54,7 +50,6 @@ var harmless = map[string]string{
 
 // judged holds the demands of a pod that each missing plugin judges. A demand is a text that follows "the pod".
 var judged = map[string][]func(pod *v1.Pod) string{
-	"DynamicResources":           {resourceClaims, deviceClasses},
 	"GangScheduling":             {podGroup},
 	"TopologyPlacementGenerator": {podGroup},
 }
@@ -75,60 +70,6 @@ func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.Update, Hint: func(_ *model.Pod, e model.Event) bool {
 		return p.rejects(e.Pod.Object) == ""
 	}}}
-}
-
-// resourceClaims returns the demand for resource claims, to which the pod's containers may refer.
-func resourceClaims(pod *v1.Pod) string {
-	names := make([]string, len(pod.Spec.ResourceClaims))
-	for i := range names {
-		names[i] = fmt.Sprintf("resource claim %q", pod.Spec.ResourceClaims[i].Name)
-	}
-	return used(names)
-}
-
-func used(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return "uses " + strings.Join(names, ", ")
-}
-
-// deviceClassPrefix begins the resource name that every DeviceClass has.
-//
-// A class may also have a name like that of any extended resource (spec.extendedResourceName). A pod that requests it needs no bar: a node
-// without the resource is rejected by NodeResourcesFit, and on a node that has it the device plugin serves the pod.
-const deviceClassPrefix = "deviceclass.resource.kubernetes.io/"
-
-// deviceClasses returns the demand for a device of a class, by its resource name.
-func deviceClasses(pod *v1.Pod) string {
-	name := requested(pod, func(name v1.ResourceName, amount resource.Quantity) bool {
-		return strings.HasPrefix(string(name), deviceClassPrefix) && !amount.IsZero()
-	})
-	if name == "" {
-		return ""
-	}
-	return "requests " + name
-}
-
-// requested returns a resource for which asked is true, among the requests and limits of containers and init containers: that of the first
-// container with any, the first by name. It is empty if there is none. Pod-level requests do not count.
-func requested(pod *v1.Pod, asked func(name v1.ResourceName, amount resource.Quantity) bool) string {
-	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
-		for i := range containers {
-			var names []string
-			for _, list := range []v1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
-				for name, amount := range list {
-					if asked(name, amount) {
-						names = append(names, string(name))
-					}
-				}
-			}
-			if len(names) > 0 {
-				return slices.Min(names)
-			}
-		}
-	}
-	return ""
 }
 
 // podGroup returns the demand to be scheduled with a pod group.

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -17,23 +16,12 @@ var (
 	_ plugin.EnqueueExtensions = (*Plugin)(nil)
 )
 
-func resources(name, requests, limits string) v1.Container {
-	var c v1.Container
-	if requests != "" {
-		c.Resources.Requests = v1.ResourceList{v1.ResourceName(name): resource.MustParse(requests)}
-	}
-	if limits != "" {
-		c.Resources.Limits = v1.ResourceList{v1.ResourceName(name): resource.MustParse(limits)}
-	}
-	return c
-}
-
 // rejecting returns the names of the plugins that reject the pod, and the text of the first of them.
 func rejecting(t *testing.T, spec v1.PodSpec) (plugins, text string) {
 	t.Helper()
 	var names []string
 	for _, name := range []string{
-		"DynamicResources", "GangScheduling", "TopologyPlacementGenerator",
+		"GangScheduling", "TopologyPlacementGenerator",
 	} {
 		p, err := New(name)
 		if err != nil {
@@ -71,17 +59,6 @@ func TestDemands(t *testing.T) {
 		plugins, text string
 	}{
 		{"nothing", v1.PodSpec{}, "", ""},
-		{"devices", v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}, {Name: "nic"}}}, "DynamicResources", `uses resource claim "gpu", resource claim "nic"`},
-		{
-			"device class", v1.PodSpec{Containers: []v1.Container{{}, resources("deviceclass.resource.kubernetes.io/gpu", "1", "1")}},
-			"DynamicResources", `requests deviceclass.resource.kubernetes.io/gpu`,
-		},
-		{
-			"device class of an init container", v1.PodSpec{InitContainers: []v1.Container{resources("deviceclass.resource.kubernetes.io/gpu", "1", "")}},
-			"DynamicResources", `requests deviceclass.resource.kubernetes.io/gpu`,
-		},
-		{"none of a device class", v1.PodSpec{Containers: []v1.Container{resources("deviceclass.resource.kubernetes.io/gpu", "0", "0")}}, "", ""},
-		{"extended resource", v1.PodSpec{Containers: []v1.Container{resources("example.com/gpu", "1", "1")}}, "", ""},
 		{"group", v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: &group}}, "GangScheduling TopologyPlacementGenerator", `belongs to pod group "workers"`},
 		{"nameless group", v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{}}, "GangScheduling TopologyPlacementGenerator", `belongs to a pod group`},
 	} {
@@ -104,11 +81,11 @@ func TestNew(t *testing.T) {
 
 // Only an update of the pod itself requeues it, and only one that removes the demand.
 func TestEventsToRegister(t *testing.T) {
-	p, err := New("DynamicResources")
+	p, err := New("GangScheduling")
 	if err != nil {
 		t.Fatal(err)
 	}
-	with, without := model.NewPod(&v1.Pod{Spec: v1.PodSpec{ResourceClaims: []v1.PodResourceClaim{{Name: "gpu"}}}}), model.NewPod(&v1.Pod{})
+	with, without := model.NewPod(&v1.Pod{Spec: v1.PodSpec{SchedulingGroup: &v1.PodSchedulingGroup{}}}), model.NewPod(&v1.Pod{})
 	for _, row := range []struct {
 		name  string
 		event model.Event

@@ -1,0 +1,131 @@
+package devices
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Audit checks the invariants that stand next to the fields of a Store: it makes a store of the same objects, slots and promises, and compares what both
+// say of each thing. names are the names of nodes by slot, empty for free slots; holds reports whether the placement of a pod holds an object, with a
+// value. It changes nothing.
+func (s *Store) Audit(v *audit.Violations, names []string, holds func(object model.Ref, pod model.PodKey, value any) bool) {
+	have, want := s.describe(), s.anew(names).describe()
+	for thing, text := range have {
+		if other, ok := want[thing]; !ok {
+			v.Add("%s is kept, and should not be: %s", thing, text)
+		} else if other != text {
+			v.Add("%s is %s, recounted %s", thing, text, other)
+		}
+	}
+	for thing, text := range want {
+		if _, ok := have[thing]; !ok {
+			v.Add("%s is not kept, recounted %s", thing, text)
+		}
+	}
+	for key, c := range s.claims {
+		if c.promise != nil && !holds(key.DeviceRef(), c.holder, c.promise) {
+			v.Add("claim %s is promised devices by pod %s, which does not hold them", key, c.holder)
+		}
+	}
+}
+
+// anew returns a store of the same objects, promises and slots.
+func (s *Store) anew(names []string) *Store {
+	n := New(func(int32, model.Aspect) {})
+	for slot, name := range names {
+		if name != "" {
+			n.Seat(int32(slot), name)
+		}
+	}
+	for len(n.bySlot) < len(names) {
+		n.bySlot = append(n.bySlot, nil)
+	}
+	for name, c := range s.classes {
+		n.classes[name] = c
+	}
+	for name, r := range s.rules {
+		n.setRule(name, r)
+	}
+	for name, slice := range s.slices {
+		n.setSlice(name, slice)
+	}
+	for key, c := range s.claims {
+		if c.ResourceClaim != nil {
+			n.setClaim(key, c.ResourceClaim)
+		}
+		if c.promise != nil {
+			n.Hold(key.DeviceRef(), c.holder, c.promise)
+		}
+	}
+	return n
+}
+
+// describe returns a text about each thing, in which nothing depends on history.
+func (s *Store) describe() map[string]string {
+	texts := map[string]string{}
+	for slot, n := range s.bySlot {
+		if n != nil {
+			texts[fmt.Sprintf("slot %d", slot)] = fmt.Sprintf("%s at %d", n.name, n.slot)
+		}
+	}
+	for name, n := range s.nodes {
+		text := fmt.Sprintf("slot %d, key %x, pools", n.slot, n.key)
+		for _, p := range n.pools {
+			text += fmt.Sprintf(" %v", p.id)
+		}
+		texts["node "+name] = text
+	}
+	for id, p := range s.pools {
+		text := fmt.Sprintf("what %x, in use %q, local %t, slices", p.what, p.inUse, p.local != nil)
+		for i, slice := range p.published {
+			text += fmt.Sprintf(" %s/%s", slice.Name, slice.Version())
+			for _, d := range p.tainted[i].Spec.Devices {
+				text += fmt.Sprintf(" %d", len(d.Taints))
+			}
+		}
+		texts[fmt.Sprintf("pool %v", id)] = text
+	}
+	for _, p := range s.wide {
+		texts[fmt.Sprintf("wide pool %v", p.id)] = "listed"
+	}
+	for key, rules := range s.rulesOf {
+		var names []string
+		for _, r := range rules {
+			names = append(names, r.Name)
+		}
+		slices.Sort(names)
+		texts[fmt.Sprintf("rules of %v", key)] = fmt.Sprint(names)
+	}
+	for key, c := range s.claims {
+		texts["claim "+key.String()] = fmt.Sprintf("exists %t, promised %t", c.ResourceClaim != nil, c.promise != nil)
+	}
+	for id, n := range s.users {
+		texts["device "+id.String()] = fmt.Sprintf("%d users, allocated %t", n, s.allocated.AllocatedDevices.Has(id))
+	}
+	for _, id := range slices.Collect(maps.Keys(s.allocated.AllocatedDevices)) {
+		if s.users[id] == 0 {
+			texts["allocated device "+id.String()] = "without users"
+		}
+	}
+	for id := range s.allocated.AllocatedSharedDeviceIDs {
+		texts["share "+id.String()] = "allocated"
+	}
+	for id, consumed := range s.allocated.AggregatedCapacity {
+		texts["capacity of "+id.String()] = describeCapacity(consumed)
+	}
+	return texts
+}
+
+func describeCapacity(consumed structured.ConsumedCapacity) string {
+	text := ""
+	for _, name := range slices.Sorted(maps.Keys(consumed)) {
+		text += fmt.Sprintf("%s=%s ", name, consumed[name])
+	}
+	return text
+}

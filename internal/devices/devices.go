@@ -1,0 +1,314 @@
+// Package devices holds what is known of devices: which there are, by node and pool, and which are allocated to claims.
+//
+// It takes compiled ResourceSlices, DeviceTaintRules, DeviceClasses and ResourceClaims, the names of nodes by slot, and what placements promise to
+// claims. It gives classes and claims by name, the slices that a node can use, the state of allocation in the form that the allocator of
+// k8s.io/dynamic-resource-allocation reads, and for each node a key by which nodes with alike devices are known. It owns its indexes, and reports to its
+// owner which slots have changed. It never decides: plugins do.
+//
+// The goroutine that owns the state owns the Store. Others may read it while it is not written.
+package devices
+
+import (
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/dynamic-resource-allocation/structured"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/shrink"
+)
+
+// Store is everything about devices. The zero value is not usable; call New.
+type Store struct {
+	// touch is called with each slot that has changed, and in which aspects.
+	touch func(slot int32, aspects model.Aspect)
+
+	classes map[string]*model.DeviceClass
+	// Invariant: claims has the claims that exist and those that are promised something, and no other.
+	claims map[model.ClaimKey]*claim
+	slices map[string]*model.ResourceSlice
+	rules  map[string]*model.DeviceTaintRule
+	// Invariant: rulesOf has each rule with a selector, once, by the driver and the pool that it names; both are empty if it names none. No list is empty.
+	rulesOf map[PoolID][]*model.DeviceTaintRule
+	// Invariant: pools has the pools of all slices, and no other.
+	pools map[PoolID]*pool
+	// Invariant: nodes has the nodes with a slot, and those that a pool is local to, and no other.
+	nodes map[string]*node
+	// Invariant: bySlot has the node of each slot in use, nil for the others.
+	bySlot []*node
+	// Invariant: wide has the pools that are not local to one node, by driver and name.
+	wide []*pool
+	// wideVersion changes with each change of a wide pool or of what is allocated of it.
+	wideVersion uint64
+
+	// Invariant: allocated is what claims use: their allocations, and where they have none what they are promised. Devices for administrators are left out.
+	allocated structured.AllocatedState
+	// Invariant: users is how many claims use each device for themselves, without zeros.
+	users map[structured.DeviceID]int
+
+	work  Work
+	peaks struct{ claims, slices, rules, rulesOf, pools, nodes, users int }
+}
+
+// PoolID is the name of a pool, which is its driver's own.
+type PoolID struct{ Driver, Pool string }
+
+// claim is a ResourceClaim that exists, or that is promised something.
+type claim struct {
+	*model.ResourceClaim // nil if it does not exist
+	// promise is what a placement has promised it; nil if nothing, or if a version shows what came of it.
+	promise *Promise
+	holder  model.PodKey
+}
+
+// Promise is the value of a hold on a claim: what the claim is to be given. It counts until a version of the claim shows an allocation.
+type Promise struct {
+	UID        types.UID // of the claim: another one of that name is promised nothing
+	Allocation *resourcev1.AllocationResult
+}
+
+// Work counts work. It only grows.
+type Work struct {
+	// Described is how often a pool was described anew, Counted how often what is allocated of a device was.
+	Described, Counted int64
+	// Touched is how many changes of slots were reported.
+	Touched int64
+}
+
+// New returns an empty store. touch is called with each slot that has changed.
+func New(touch func(slot int32, aspects model.Aspect)) *Store {
+	return &Store{
+		touch: touch, classes: map[string]*model.DeviceClass{}, claims: map[model.ClaimKey]*claim{}, slices: map[string]*model.ResourceSlice{},
+		rules: map[string]*model.DeviceTaintRule{}, rulesOf: map[PoolID][]*model.DeviceTaintRule{}, pools: map[PoolID]*pool{}, nodes: map[string]*node{},
+		users: map[structured.DeviceID]int{},
+		allocated: structured.AllocatedState{
+			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
+			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
+		},
+	}
+}
+
+// Work returns the work done so far.
+func (s *Store) Work() Work { return s.work }
+
+// Shrink gives back the memory of maps that were much larger once.
+func (s *Store) Shrink() {
+	p := &s.peaks
+	s.claims = shrink.Map(s.claims, &p.claims)
+	s.slices = shrink.Map(s.slices, &p.slices)
+	s.rules = shrink.Map(s.rules, &p.rules)
+	s.rulesOf = shrink.Map(s.rulesOf, &p.rulesOf)
+	s.pools = shrink.Map(s.pools, &p.pools)
+	s.nodes = shrink.Map(s.nodes, &p.nodes)
+	s.users = shrink.Map(s.users, &p.users)
+}
+
+// Kept is how many objects and indexes the store holds. Nodes include those without a slot, to which pools are local. Used are the devices that claims use.
+type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used int }
+
+// Kept returns how many objects and indexes the store holds.
+func (s *Store) Kept() Kept {
+	return Kept{
+		Claims: len(s.claims), Classes: len(s.classes), Slices: len(s.slices), Rules: len(s.rules), Pools: len(s.pools), Wide: len(s.wide), Nodes: len(s.nodes),
+		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs),
+	}
+}
+
+// Set stores a version of an object. It returns the version before, nil if there was none.
+func (s *Store) Set(object model.Compiled) (before model.Compiled) {
+	switch o := object.(type) {
+	case *model.ResourceClaim:
+		return some(s.setClaim(o.Key, o))
+	case *model.ResourceSlice:
+		return some(s.setSlice(o.Name, o))
+	case *model.DeviceClass:
+		before := s.classes[o.Name]
+		s.classes[o.Name] = o
+		return some(before)
+	case *model.DeviceTaintRule:
+		return some(s.setRule(o.Name, o))
+	}
+	return nil
+}
+
+// Remove removes an object. It returns its last version, nil if it was not there.
+func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
+	switch ref.Kind {
+	case model.ResourceClaimKind:
+		return some(s.setClaim(ref.ClaimKey(), nil))
+	case model.ResourceSliceKind:
+		return some(s.setSlice(ref.Name, nil))
+	case model.DeviceClassKind:
+		before := s.classes[ref.Name]
+		delete(s.classes, ref.Name)
+		return some(before)
+	case model.DeviceTaintRuleKind:
+		return some(s.setRule(ref.Name, nil))
+	}
+	return nil
+}
+
+// Get returns an object of devices, nil if it does not exist.
+func (s *Store) Get(ref model.Ref) model.Compiled {
+	switch ref.Kind {
+	case model.ResourceClaimKind:
+		return some(s.Claim(ref.ClaimKey()))
+	case model.ResourceSliceKind:
+		return some(s.slices[ref.Name])
+	case model.DeviceClassKind:
+		return some(s.classes[ref.Name])
+	case model.DeviceTaintRuleKind:
+		return some(s.rules[ref.Name])
+	}
+	return nil
+}
+
+// some returns an object as an interface that is nil if the object is.
+func some[T any, P interface {
+	*T
+	model.Compiled
+}](object P) model.Compiled {
+	if object == nil {
+		return nil
+	}
+	return object
+}
+
+// Claim returns a claim, nil if it does not exist.
+func (s *Store) Claim(key model.ClaimKey) *model.ResourceClaim {
+	if c := s.claims[key]; c != nil {
+		return c.ResourceClaim
+	}
+	return nil
+}
+
+// IsPromised reports whether a placement has promised something to a claim, and no version of the claim has shown yet what came of it.
+func (s *Store) IsPromised(key model.ClaimKey) bool {
+	c := s.claims[key]
+	return c != nil && c.promise != nil
+}
+
+// Class returns a DeviceClass, nil if it does not exist.
+func (s *Store) Class(name string) *model.DeviceClass { return s.classes[name] }
+
+// Allocated returns what claims use. It must not be changed, and is valid until the store changes.
+func (s *Store) Allocated() structured.AllocatedState { return s.allocated }
+
+// Hold notes that a placement promises something to a claim. It ignores other holds.
+func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
+	promise, ok := value.(*Promise)
+	if !ok || object.Kind != model.ResourceClaimKind {
+		return
+	}
+	c := s.claimOf(object.ClaimKey())
+	s.recount(c, func() { c.promise, c.holder = promise, pod })
+}
+
+// Release notes that a placement that promised something to a claim has ended.
+func (s *Store) Release(object model.Ref, pod model.PodKey) {
+	if object.Kind != model.ResourceClaimKind {
+		return
+	}
+	if c := s.claims[object.ClaimKey()]; c != nil && c.promise != nil && c.holder == pod {
+		s.recount(c, func() { c.promise, c.holder = nil, model.PodKey{} })
+		s.forgetClaim(object.ClaimKey(), c)
+	}
+}
+
+func (s *Store) claimOf(key model.ClaimKey) *claim {
+	c := s.claims[key]
+	if c == nil {
+		c = &claim{}
+		s.claims[key] = c
+	}
+	return c
+}
+
+func (s *Store) forgetClaim(key model.ClaimKey, c *claim) {
+	if c.ResourceClaim == nil && c.promise == nil {
+		delete(s.claims, key)
+	}
+}
+
+// setClaim stores a version of a claim, nil if it is gone. A promise ends with the first version that shows an allocation, whoever made it, and with the
+// first one of another claim of that name.
+func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *model.ResourceClaim) {
+	if s.claims[key] == nil && now == nil {
+		return nil
+	}
+	c := s.claimOf(key)
+	before = c.ResourceClaim
+	s.recount(c, func() {
+		c.ResourceClaim = now
+		if p := c.promise; p != nil && now != nil && (now.Allocation() != nil || now.Object.UID != p.UID) {
+			c.promise, c.holder = nil, model.PodKey{}
+		}
+	})
+	s.forgetClaim(key, c)
+	return before
+}
+
+// uses returns what the claim uses, nil if nothing.
+func (c *claim) uses() *resourcev1.AllocationResult {
+	switch {
+	case c.ResourceClaim != nil && c.Allocation() != nil:
+		return c.Allocation()
+	case c.promise != nil:
+		return c.promise.Allocation
+	}
+	return nil
+}
+
+// recount changes a claim and counts what it uses from then on.
+func (s *Store) recount(c *claim, change func()) {
+	before := c.uses()
+	change()
+	if after := c.uses(); after != before {
+		touched := map[*pool]struct{}{}
+		s.count(before, -1, touched)
+		s.count(after, +1, touched)
+		for p := range touched {
+			s.used(p)
+		}
+	}
+}
+
+// count counts an allocation in (+1) or out (-1), and collects the pools of its devices.
+func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*pool]struct{}) {
+	if a == nil {
+		return
+	}
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		if r.AdminAccess != nil && *r.AdminAccess {
+			continue
+		}
+		s.work.Counted++
+		s.countDevice(r, sign)
+		if p := s.pools[PoolID{r.Driver, r.Pool}]; p != nil {
+			touched[p] = struct{}{}
+		}
+	}
+}
+
+func (s *Store) countDevice(r *resourcev1.DeviceRequestAllocationResult, sign int) {
+	id := structured.MakeDeviceID(r.Driver, r.Pool, r.Device)
+	if r.ShareID == nil {
+		if s.users[id] += sign; s.users[id] == 0 {
+			delete(s.users, id)
+			s.allocated.AllocatedDevices.Delete(id)
+		} else {
+			s.allocated.AllocatedDevices.Insert(id)
+		}
+		return
+	}
+	consumed := structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity)
+	if sign > 0 {
+		s.allocated.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
+		s.allocated.AggregatedCapacity.Insert(consumed)
+	} else {
+		s.allocated.AllocatedSharedDeviceIDs.Delete(structured.MakeSharedDeviceID(id, r.ShareID))
+		s.allocated.AggregatedCapacity.Remove(consumed)
+	}
+}

@@ -1,0 +1,57 @@
+package kube
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// isOptional reports whether an API server need not serve a kind: those of devices, which an administrator can turn off and older versions of Kubernetes lack.
+func isOptional(kind model.Kind) bool {
+	return kinds.Get(kind).Resource.GroupVersion() == resourcev1.SchemeGroupVersion
+}
+
+// unserved returns those of the optional kinds that the API server does not serve. If it does not say what it serves, it is taken to serve all.
+func unserved(client *Client, optional []model.Kind, log klog.Logger) (kind []model.Kind) {
+	if len(optional) == 0 {
+		return nil
+	}
+	version := resourcev1.SchemeGroupVersion.String()
+	list, err := client.Discovery().ServerResourcesForGroupVersion(version)
+	if err != nil && !apierrors.IsNotFound(err) {
+		log.Error(err, "The API server does not say whether it serves devices, it is taken to", "groupVersion", version)
+		return nil
+	}
+	var names []string
+	for _, k := range optional {
+		resource := kinds.Get(k).Resource.Resource
+		if list == nil || !slices.ContainsFunc(list.APIResources, func(r metav1.APIResource) bool { return r.Name == resource }) {
+			kind, names = append(kind, k), append(names, resource)
+		}
+	}
+	if len(names) > 0 {
+		log.Info("The API server does not serve all kinds of devices, they are not waited for", "groupVersion", version, "resources", names)
+	}
+	return kind
+}
+
+// syncedOfServed returns what to wait for of those optional kinds that the API server serves. The others are still watched, should it serve them later.
+func (w *Watch) syncedOfServed(ctx context.Context) (synced []cache.InformerSynced) {
+	optional := slices.Sorted(maps.Keys(w.optional))
+	missing := unserved(w.client, optional, klog.FromContext(ctx))
+	for _, kind := range optional {
+		if !slices.Contains(missing, kind) {
+			synced = append(synced, w.optional[kind])
+		}
+	}
+	return synced
+}

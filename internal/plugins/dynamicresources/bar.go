@@ -1,0 +1,33 @@
+package dynamicresources
+
+import (
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Bar rejects pods that need devices in a profile that has the plugin at some points and not at all that it takes: they would be bound without.
+// kube-scheduler's plugin fails there, or binds the pod, as it happens.
+type Bar struct{ missing []string }
+
+// NewBar returns the bar of a profile that lacks the plugin at these points.
+func NewBar(missing ...string) *Bar { return &Bar{missing} }
+
+// Name returns "DynamicResources".
+func (*Bar) Name() string { return Name }
+
+// PreFilter rejects pods that need devices.
+func (b *Bar) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
+	if b.Skips(pod) {
+		return plugin.PreFilterResult{}
+	}
+	return plugin.PreFilterResult{Rejection: "the pod needs devices, and DynamicResources is disabled at " + strings.Join(b.missing, ", ")}
+}
+
+// Skips reports whether the pod needs no devices.
+func (*Bar) Skips(pod *model.Pod) bool { return (*Plugin)(nil).Skips(pod) }
+
+// EventsToRegister registers for nothing: what a pod needs of devices never changes.
+func (*Bar) EventsToRegister() []model.EventToRegister { return nil }

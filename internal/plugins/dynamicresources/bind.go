@@ -1,0 +1,227 @@
+package dynamicresources
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+
+	"github.com/berth-scheduler/berth/internal/allocator"
+	"github.com/berth-scheduler/berth/internal/devices"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Between the decision and the binding, each claim of the pod that has no allocation is promised devices. The promise counts until a version of the claim
+// shows an allocation. Writes say what they found: the answer of the API server is known before anything that follows, so that devices are never taken for
+// free between the write and the watch. What was allocated stays allocated when the placement fails; only the reservation is taken back.
+
+// Reserve promises devices to the pod's claims.
+func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error) {
+	if pod.Devices == nil {
+		return nil, nil
+	}
+	store := v.Devices()
+	claims, unusable := claimsOf(store, pod)
+	if unusable != "" {
+		return nil, errors.New(unusable)
+	}
+	find := unallocated(claims)
+	if len(find) == 0 {
+		return nil, nil
+	}
+	q := allocator.Question{
+		Node: v.Node(slot).Object(), Slices: store.SlicesAt(slot, nil), Allocated: store.Allocated(),
+		Class: func(name string) *resourcev1.DeviceClass {
+			if class := store.Class(name); class != nil {
+				return class.Object
+			}
+			return nil
+		},
+	}
+	for _, claim := range find {
+		q.Claims = append(q.Claims, claim.Object)
+	}
+	results, err := p.search.Allocate(&q)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(results) < len(find):
+		return nil, fmt.Errorf("the pod's claims cannot be allocated on node %s any more", q.Node.Name)
+	}
+	var holds []plan.Hold
+	for i, claim := range find {
+		if slices.Contains(find[:i], claim) { // named twice
+			continue
+		}
+		if p.config.Features.DeviceBindingAndStatus {
+			results[i].AllocationTimestamp = &metav1.Time{Time: v.Now()}
+		}
+		holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: &devices.Promise{UID: claim.Object.UID, Allocation: &results[i]}})
+	}
+	return holds, nil
+}
+
+// PreBind writes allocations and for which pod claims are reserved, and waits for devices that must be prepared.
+func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
+	pod := placement.Pod
+	if pod.Devices == nil {
+		return nil, nil
+	}
+	claims, unusable := claimsOf(v.Devices(), pod)
+	if unusable != "" {
+		return nil, errors.New(unusable)
+	}
+	var steps []plan.Step
+	wait := plan.Wait{Timeout: p.config.BindingTimeout, Err: errors.New("device binding timeout: context deadline exceeded")}
+	for i, claim := range claims {
+		if slices.Contains(claims[:i], claim) {
+			continue
+		}
+		allocation, err := allocationOf(placement, claim)
+		if err != nil {
+			return nil, err
+		}
+		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(allocation) {
+			wait.For = append(wait.For, claim.Ref())
+		}
+		if claim.IsReservedFor(pod) {
+			continue
+		}
+		if claim.Allocation() == nil && !slices.Contains(claim.Object.Finalizers, resourcev1.Finalizer) {
+			steps = append(steps, plan.Step{Write: addFinalizer(claim)})
+		}
+		steps = append(steps, plan.Step{Write: reserve(pod, claim, allocation), Undo: takeBack(pod, claim)})
+	}
+	if len(wait.For) > 0 {
+		wait.Event = &plan.PodEvent{
+			Reason: "BindingConditionsPending", Action: "Scheduling", Note: "waiting for binding conditions for device on node " + placement.NodeName,
+		}
+		steps = append(steps, plan.Step{Wait: &wait})
+	}
+	return steps, nil
+}
+
+// allocationOf returns what is allocated to a claim, or promised to it by the placement. It is an error if neither is, as when a configuration disables the
+// plugin at Reserve: the pod would be bound without its devices.
+func allocationOf(placement *plan.Placement, claim *model.ResourceClaim) (*resourcev1.AllocationResult, error) {
+	if a := claim.Allocation(); a != nil {
+		return a, nil
+	}
+	for _, h := range placement.Holds {
+		if promise, ok := h.Value.(*devices.Promise); ok && h.Object == claim.Ref() {
+			return promise.Allocation, nil
+		}
+	}
+	return nil, fmt.Errorf("no devices are reserved for the pod's claim %s: DynamicResources must be enabled at Reserve", claim.Key)
+}
+
+func mustBePrepared(a *resourcev1.AllocationResult) bool {
+	return slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.BindingConditions) > 0 })
+}
+
+// claimWrite returns a write of a claim, whose answer is learned.
+func claimWrite(claim *model.ResourceClaim, subresource string, kind types.PatchType, body any) *plan.Write {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("encode a patch of claim %s: %v", claim.Key, err)) // API types can always be encoded
+	}
+	return &plan.Write{
+		Resource: resourcev1.SchemeGroupVersion.WithResource("resourceclaims"), Namespace: claim.Key.Namespace, Name: claim.Key.Name, Subresource: subresource,
+		Type: kind, Data: data, Learn: true,
+	}
+}
+
+// object is a strategic merge patch, which the API server refuses for another claim of that name.
+type object struct {
+	Metadata objectMeta `json:"metadata"`
+	Status   any        `json:"status,omitempty"`
+}
+
+type objectMeta struct {
+	UID        types.UID `json:"uid"`
+	Finalizers []string  `json:"finalizers,omitempty"`
+}
+
+// addFinalizer keeps a claim from being deleted while devices are allocated to it.
+func addFinalizer(claim *model.ResourceClaim) *plan.Write {
+	return claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID, Finalizers: []string{resourcev1.Finalizer}}})
+}
+
+// operation is one of a JSON patch. A test with the value nil passes if there is nothing.
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// reserve writes for which pod a claim is reserved and, if it has none, its allocation. An allocation is refused if the claim has got one meanwhile; a
+// reservation is added to those that others make at the same time, and is not taken for stored if the claim has another allocation by then.
+func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.AllocationResult) *plan.Write {
+	entry := []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: pod.Name, UID: pod.UID}}
+	var write *plan.Write
+	if claim.Allocation() == nil {
+		write = claimWrite(claim, "status", types.JSONPatchType, []operation{
+			{"test", "/metadata/uid", claim.Object.UID},
+			{"test", "/status/allocation", nil},
+			{"add", "/status/allocation", allocation},
+			{"add", "/status/reservedFor", entry},
+		})
+	} else {
+		// kube-scheduler also adds the time to an allocation of an older scheduler that has none. The API server refuses that, and with it the reservation: an
+		// allocation cannot be changed.
+		status := map[string]any{"reservedFor": entry}
+		write = claimWrite(claim, "status", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID}, Status: status})
+	}
+	write.Stored = func(stored metav1.Object) bool {
+		now, ok := stored.(*resourcev1.ResourceClaim)
+		return ok && now.UID == claim.Object.UID && now.Status.Allocation != nil && sameDevices(now.Status.Allocation, allocation) &&
+			resourceclaim.IsReservedForPod(pod.Object, now, false)
+	}
+	return write
+}
+
+// sameDevices reports whether two allocations are of the same devices.
+func sameDevices(a, b *resourcev1.AllocationResult) bool {
+	return slices.EqualFunc(a.Devices.Results, b.Devices.Results, func(a, b resourcev1.DeviceRequestAllocationResult) bool {
+		return a.Request == b.Request && a.Driver == b.Driver && a.Pool == b.Pool && a.Device == b.Device && equal(a.ShareID, b.ShareID)
+	})
+}
+
+// takeBack writes that a claim is no longer reserved for the pod.
+func takeBack(pod *model.Pod, claim *model.ResourceClaim) *plan.Write {
+	entry := map[string]any{"$patch": "delete", "uid": pod.UID}
+	return claimWrite(claim, "status", types.StrategicMergePatchType, object{
+		Metadata: objectMeta{UID: claim.Object.UID}, Status: map[string]any{"reservedFor": []any{entry}},
+	})
+}
+
+// Done reports whether the devices of a placement are ready. An error, in kube-scheduler's words, means that they will not be.
+func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
+	claims, unusable := claimsOf(v.Devices(), placement.Pod)
+	if unusable != "" {
+		return false, errors.New(unusable)
+	}
+	for _, claim := range claims {
+		if claim.Allocation() == nil && v.Devices().IsPromised(claim.Key) { // nothing is written yet
+			return false, nil
+		}
+		if claim.Allocation() == nil {
+			return false, fmt.Errorf("claim %s got deallocated elsewhere in the meantime", claim.Key)
+		}
+		ready, failed := isPrepared(claim.Object)
+		if failed != nil {
+			return false, fmt.Errorf("device binding failed: claim=%s, reason=%s, message=%q", claim.Key.Name, failed.Reason, failed.Message)
+		}
+		if !ready {
+			return false, nil
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,61 @@
+package dynamicresources
+
+import (
+	"k8s.io/apimachinery/pkg/api/equality"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// EventsToRegister registers for everything from which a pod's claims can be satisfied that could not before.
+func (*Plugin) EventsToRegister() []model.EventToRegister {
+	return []model.EventToRegister{
+		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel | model.UpdateNodeAllocatable, Hint: canBeHelped, Alike: alike},
+		{Resource: model.DeviceClassEvent, Actions: model.Add | model.Update, Hint: canBeHelped, Alike: alike},
+		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Hint: canBeHelped, Alike: alike},
+		// A claim that gives devices back helps whoever waits for such; another change of a claim helps the pods that use it.
+		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Hint: givesBack, Alike: alike},
+		{
+			Resource: model.ResourceClaimEvent, Actions: model.Add | model.Update, Hint: changesOwn,
+			Alike: func(waiting *model.Pod) model.Need {
+				return model.NeedOf("claims " + string(model.AppendClaims(nil, waiting.Devices.Keys())))
+			},
+			Cause: func(waiting *model.Pod) model.Cause {
+				return model.Cause{Wants: []model.Way{{model.ClaimKeys(nil, waiting.Devices.Keys())}}}
+			},
+			Touches: func(e model.Event, to *model.Touch) {
+				to.Has = model.ClaimKeys(to.Has, []model.ClaimKey{e.Object.Ref().ClaimKey()})
+			},
+		},
+		{Resource: model.TargetPodEvent, Actions: model.UpdatePodGeneratedResourceClaim, Hint: func(_ *model.Pod, e model.Event) bool {
+			return e.Pod != nil && (e.Pod.Devices == nil || e.Pod.Devices.Err == nil)
+		}},
+	}
+}
+
+// canBeHelped reports whether any event helps a pod: nothing does that requests devices as an extended resource.
+func canBeHelped(waiting *model.Pod, _ model.Event) bool { return byClass(waiting) == "" }
+
+// alike is what the hints depend on that are about no claim of the pod.
+func alike(waiting *model.Pod) model.Need {
+	if byClass(waiting) != "" {
+		return model.NeedOf("barred")
+	}
+	return model.Need{}
+}
+
+// givesBack reports whether a claim had an allocation before, and has none now.
+func givesBack(waiting *model.Pod, e model.Event) bool {
+	if !canBeHelped(waiting, e) || e.OldObject == nil || e.OldObject.(*model.ResourceClaim).Allocation() == nil {
+		return false
+	}
+	return e.Object == nil || e.Object.(*model.ResourceClaim).Allocation() == nil
+}
+
+// changesOwn reports whether a claim of the waiting pod is new, or its status has changed.
+func changesOwn(waiting *model.Pod, e model.Event) bool {
+	now := e.Object.(*model.ResourceClaim)
+	if !waiting.Devices.Names(now.Key) {
+		return false
+	}
+	return e.OldObject == nil || !equality.Semantic.DeepEqual(e.OldObject.(*model.ResourceClaim).Object.Status, now.Object.Status)
+}
