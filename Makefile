@@ -18,7 +18,7 @@ RACE := CGO_ENABLED=1 $(GO) test -race
 BUILD := $(GO) build -ldflags='-s -w $(VERSION)'
 # The modules of this repository; the second line are those that import Kubernetes itself. parity/moved is built with a module file that it writes, and linted with an overlay, see below.
 MODULES            := . deploy/monitoring examples/sample-plugin examples/gang-plugin
-KUBERNETES_MODULES := devcluster devcluster/provisioner parity
+KUBERNETES_MODULES := devcluster devcluster/provisioner devcluster/driver parity
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,7 +43,7 @@ bench-once: | monitoring
 fuzz: | bench-once
 mutate-changed: | fuzz
 $(BIN)/devcluster: | $(BIN)/berth
-$(BIN)/provisioner $(BIN)/kube-scheduler: | $(BIN)/devcluster
+$(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler: | $(BIN)/devcluster
 $(BIN)/moved-kube-scheduler: | $(BIN)/kube-scheduler
 examples: | beside
 lint-kubernetes: | mutate-changed $(BIN)/moved-berth
@@ -53,8 +53,9 @@ unit: ## tests that need no API server, with the race detector; simulations also
 	$(NICE) env $(RACE) -timeout 30m ./...
 	$(NICE) $(GO) test -timeout 30m ./internal/simulate
 
-e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-scheduler ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
+e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
 	cd devcluster/provisioner && $(RACE) -count=1 -timeout 10m ./...
+	cd devcluster/driver && $(RACE) -count=1 -timeout 10m ./...
 	cd devcluster && $(GO) test -count=1 -timeout 10m ./internal/admission # without the race detector, which would build the kubelet and the scheduler again
 	cd devcluster && DEVCLUSTER=$(abspath $(BIN)/devcluster) $(RACE) -count=1 -timeout 20m $$($(GO) list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -v /internal/admission$$) # not ./...: that would build all of Kubernetes with the race detector
 	BERTH_E2E_BIN=$(abspath $(BIN)) $(RACE) -count=1 -v -timeout 40m ./internal/e2e/...
@@ -62,7 +63,7 @@ e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-scheduler ## 
 SEEDS ?= 1..500
 
 simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
-	$(GO) test ./internal/simulate -run '^TestFaults$$' -count=1 -timeout 60m -v -fault-seeds $(SEEDS)
+	$(GO) test ./internal/simulate -run '^TestFaults(OfDevices)?$$' -count=1 -timeout 60m -v -fault-seeds $(SEEDS)
 
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
@@ -148,12 +149,15 @@ $(BIN)/golangci-lint: tools/go.mod tools/go.sum
 	@echo 'building the linter (a minute or two on 2 cores the first time)' >&2
 	cd tools && $(GO) build -ldflags='-s -w' -o $(abspath $@) github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 
-$(BIN)/devcluster: $(shell find devcluster -name '*.go' -not -path 'devcluster/provisioner/*' 2>/dev/null) devcluster/go.mod devcluster/go.sum
+$(BIN)/devcluster: $(shell find devcluster -name '*.go' -not -path 'devcluster/provisioner/*' -not -path 'devcluster/driver/*' 2>/dev/null) devcluster/go.mod devcluster/go.sum
 	@echo 'building the development cluster: etcd, kube-apiserver, kube-controller-manager (6-7 minutes on 2 cores the first time)' >&2
 	cd devcluster && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
 
 $(BIN)/provisioner: $(shell find devcluster/provisioner -name '*.go' 2>/dev/null) devcluster/provisioner/go.mod devcluster/provisioner/go.sum
 	cd devcluster/provisioner && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
+
+$(BIN)/driver: $(shell find devcluster/driver -name '*.go' 2>/dev/null) devcluster/driver/go.mod devcluster/driver/go.sum
+	cd devcluster/driver && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
 
 $(BIN)/kube-scheduler: parity/go.mod parity/go.sum
 	@echo 'building kube-scheduler, what Berth is compared with (3 minutes on 2 cores the first time)' >&2

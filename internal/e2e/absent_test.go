@@ -11,10 +11,11 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TestPodsThatNeedMoreStayPending creates a pod with a claim for devices, which Berth lacks, and one with a claim for a volume that does not exist.
+// TestPodsThatNeedMoreStayPending creates a pod with devices as an extended resource, for which Berth makes no claims, and one with a claim for a volume that does not exist.
 // Neither is ever bound, and the condition of each names what is missing; a pod with volumes that need no plugin is bound as usual.
 func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	w := newWorld(t, "absent")
@@ -30,7 +31,6 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 		}
 	}
 	const noHelp = "preemption: 0/%[1]d nodes are available: %[1]d Preemption is not helpful for scheduling."
-	noDevice := "no-such-claim"
 	pods := map[string]struct {
 		shape func(*v1.PodSpec)
 		why   string // empty if the pod is bound
@@ -38,9 +38,9 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 	}{
 		"missing-claim": {claim("missing"), `persistentvolumeclaim "missing" not found`, "not found"},
 		"device": {func(spec *v1.PodSpec) {
-			spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu", ResourceClaimName: &noDevice}}
-			spec.Containers[0].Resources.Claims = []v1.ResourceClaim{{Name: "gpu"}}
-		}, `DynamicResources is not part of this version of Berth: the pod uses resource claim "gpu"`, noHelp},
+			gpu := v1.ResourceList{"deviceclass.resource.kubernetes.io/gpu": resource.MustParse("1")}
+			spec.Containers[0].Resources = v1.ResourceRequirements{Requests: gpu, Limits: gpu}
+		}, `devices cannot be requested as extended resources in this version of Berth: the pod requests deviceclass.resource.kubernetes.io/gpu`, noHelp},
 		"plain": {func(spec *v1.PodSpec) {
 			spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 		}, "", ""},

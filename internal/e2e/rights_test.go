@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -29,11 +30,7 @@ func (w *world) asScheduler() *kubernetes.Clientset {
 // TestSchedulerHasTheRightsForVolumes asks the API server what the bootstrap roles system:kube-scheduler and system:volume-scheduler allow.
 func TestSchedulerHasTheRightsForVolumes(t *testing.T) {
 	w := newWorld(t, "volume-rights")
-	reviews := w.asScheduler().AuthorizationV1().SelfSubjectAccessReviews()
-	for _, right := range []struct {
-		group, resource, verb string
-		want                  bool
-	}{
+	w.checkRights([]right{
 		{"", "persistentvolumes", "patch", true},
 		{"", "persistentvolumeclaims", "patch", true},
 		{"", "persistentvolumes", "list", true},
@@ -56,18 +53,59 @@ func TestSchedulerHasTheRightsForVolumes(t *testing.T) {
 		{"", "persistentvolumeclaims", "delete", false},
 		{"", "persistentvolumeclaims/status", "patch", false},
 		{"storage.k8s.io", "csinodes", "patch", false},
-	} {
-		resource, subresource := right.resource, ""
-		if resource == "persistentvolumeclaims/status" {
-			resource, subresource = "persistentvolumeclaims", "status"
-		}
+	})
+}
+
+// TestSchedulerHasTheRightsForDevices asks the same about claims for devices. "binding" is what the API server asks for where a request for a claim's status
+// changes its allocation or reservations.
+func TestSchedulerHasTheRightsForDevices(t *testing.T) {
+	w := newWorld(t, "device-rights")
+	const group = "resource.k8s.io"
+	w.checkRights([]right{
+		{group, "deviceclasses", "list", true},
+		{group, "deviceclasses", "watch", true},
+		{group, "resourceslices", "list", true},
+		{group, "resourceslices", "watch", true},
+		{group, "devicetaintrules", "list", true},
+		{group, "devicetaintrules", "watch", true},
+		{group, "resourceclaims", "get", true},
+		{group, "resourceclaims", "list", true},
+		{group, "resourceclaims", "watch", true},
+		{group, "resourceclaims", "create", true},
+		{group, "resourceclaims", "update", true},
+		{group, "resourceclaims", "patch", true},
+		{group, "resourceclaims", "delete", true},
+		{group, "resourceclaims/status", "update", true},
+		{group, "resourceclaims/status", "patch", true},
+		{group, "resourceclaims/binding", "update", true},
+		{group, "resourceclaims/binding", "patch", true},
+		{"", "pods/status", "patch", true},
+		{"", "pods/finalizers", "update", true},
+		// What a scheduler must do without.
+		{group, "resourceclaimtemplates", "list", false},
+		{group, "resourceslices", "update", false},
+	})
+}
+
+// right is what a scheduler may do or not; a subresource stands after a slash.
+type right struct {
+	group, resource, verb string
+	want                  bool
+}
+
+// checkRights asks the API server about rights of the scheduler.
+func (w *world) checkRights(rights []right) {
+	w.Helper()
+	reviews := w.asScheduler().AuthorizationV1().SelfSubjectAccessReviews()
+	for _, r := range rights {
+		resource, subresource, _ := strings.Cut(r.resource, "/")
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: right.group, Resource: resource, Subresource: subresource, Verb: right.verb},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Group: r.group, Resource: resource, Subresource: subresource, Verb: r.verb},
 		}}
 		got, err := reviews.Create(w.ctx, review, metav1.CreateOptions{})
 		w.must(err)
-		if got.Status.Allowed != right.want {
-			t.Errorf("%s %s %s: allowed %v, want %v: %s", right.verb, right.group, right.resource, got.Status.Allowed, right.want, got.Status.Reason)
+		if got.Status.Allowed != r.want {
+			w.Errorf("%s %s %s: allowed %v, want %v: %s", r.verb, r.group, r.resource, got.Status.Allowed, r.want, got.Status.Reason)
 		}
 	}
 }

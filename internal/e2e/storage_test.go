@@ -28,7 +28,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// schedulerEnv makes the tests with volumes run with kube-scheduler in Berth's place if it is incumbentName, to check the tests themselves.
+// schedulerEnv makes the tests with volumes and devices run with kube-scheduler in Berth's place if it is incumbentName, to check the tests themselves.
 const (
 	schedulerEnv  = "BERTH_E2E_SCHEDULER"
 	incumbentName = "kube-scheduler"
@@ -73,9 +73,9 @@ var volumePods = flag.Int("volume-pods", 100, "how many pods of a kind the tests
 var failSeed = flag.Uint64("fail-seed", 2, "which provisionings fail in the test in which the scheduler dies")
 
 // scheduler starts the scheduler. It is stopped at the end of the test.
-func (w *storage) scheduler(log io.Writer) *rig.Process {
+func (w *world) scheduler(log io.Writer) *rig.Process {
 	w.Helper()
-	if os.Getenv(schedulerEnv) != incumbentName {
+	if !incumbentRuns() {
 		return w.startAlone(log)
 	}
 	file := filepath.Join(w.TempDir(), "scheduler.yaml")
@@ -85,6 +85,8 @@ func (w *storage) scheduler(log io.Writer) *rig.Process {
 	w.Cleanup(p.End) // its exit code is 1 when it is stopped without leader election
 	return p
 }
+
+func incumbentRuns() bool { return os.Getenv(schedulerEnv) == incumbentName }
 
 // provisioner starts the provisioner and waits until it has published everything. It is stopped after the test's claims are gone.
 func (w *storage) provisioner(args ...string) {
@@ -363,7 +365,7 @@ func (w *storage) clear() {
 }
 
 // awaitGone waits until a count is 0, also after the test's own time has passed.
-func (w *storage) awaitGone(what string, count func() (int, error)) {
+func (w *world) awaitGone(what string, count func() (int, error)) {
 	w.Helper()
 	err := wait.PollUntilContextTimeout(context.Background(), 100*time.Millisecond, 2*time.Minute, true, func(context.Context) (bool, error) {
 		n, err := count()

@@ -21,7 +21,7 @@ kind: KubeSchedulerConfiguration
 clientConnection: {kubeconfig: `+cluster.SchedulerKubeconfig+`}
 leaderElection: {leaderElect: false}
 profiles:
-- plugins: {multiPoint: {disabled: [{name: InterPodAffinity}, {name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeBinding}, {name: VolumeZone}, {name: DefaultPreemption}]}}
+- plugins: {multiPoint: {disabled: [{name: InterPodAffinity}, {name: VolumeRestrictions}, {name: NodeVolumeLimits}, {name: VolumeBinding}, {name: VolumeZone}, {name: DynamicResources}, {name: DefaultPreemption}]}}
   pluginConfig: [{name: PodTopologySpread, args: {defaultingType: List}}]
 `), 0o600))
 	for _, test := range []struct {
@@ -29,8 +29,8 @@ profiles:
 	}{
 		{[]string{"--config", lean}, []string{"nodes", "pods"}},
 		{nil, []string{
-			"csidrivers", "csinodes", "csistoragecapacities", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods",
-			"replicasets", "replicationcontrollers", "services", "statefulsets", "storageclasses", "volumeattachments",
+			"csidrivers", "csinodes", "csistoragecapacities", "deviceclasses", "devicetaintrules", "namespaces", "nodes", "persistentvolumeclaims", "persistentvolumes", "poddisruptionbudgets", "pods",
+			"replicasets", "replicationcontrollers", "resourceclaims", "resourceslices", "services", "statefulsets", "storageclasses", "volumeattachments",
 		}},
 	} {
 		log := &transcript{}

@@ -54,7 +54,8 @@ func features(node *v1.Node) lifecycle.PodAdmitHandler {
 
 // prepared copies those parts of a node that are changed for the decision. The kubelet's handler may add a label. A kubelet also skips
 // extended resources that its node does not list, because a resource may belong to the cluster; here every resource belongs to a node,
-// so a node that does not list one has none of it.
+// so a node that does not list one has none of it. Those that a claim of the scheduler's serves are not asked for by then: the handler
+// reads that from the pod's status.
 func prepared(node *v1.Node, pod *v1.Pod) *v1.Node {
 	changed := *node
 	changed.Labels = maps.Clone(node.Labels)

@@ -79,6 +79,22 @@ func TestAdmit(t *testing.T) {
 	}
 }
 
+// TestExtendedResourceOfAClaim admits a pod whose extended resource the node lacks if a claim serves it, for all containers that request it.
+func TestExtendedResourceOfAClaim(t *testing.T) {
+	const fpga = "containers: [{name: a, resources: {requests: {example.com/fpga: 1}}}, {name: b, resources: {requests: {example.com/fpga: 2}}}]"
+	for status, want := range map[string]string{
+		"": "OutOfexample.com/fpga",
+		"{resourceClaimName: c, requestMappings: [{containerName: a, resourceName: example.com/fpga, requestName: r}]}":                                                                     "OutOfexample.com/fpga",
+		"{resourceClaimName: c, requestMappings: [{containerName: a, resourceName: example.com/fpga, requestName: r}, {containerName: b, resourceName: example.com/fpga, requestName: s}]}": "",
+	} {
+		pod := testPod(t, "pod", fpga)
+		read(t, status, &pod.Status.ExtendedResourceClaimStatus)
+		if reason, message := Admit(testNode(t, ""), nil, pod); reason != want {
+			t.Errorf("%s: %q, %q; want %q", status, reason, message, want)
+		}
+	}
+}
+
 func affinity(zone string) string {
 	return "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: zone, operator: In, values: [" + zone + "]}]}]}}}"
 }

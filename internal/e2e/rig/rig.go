@@ -247,6 +247,11 @@ func (c *Cluster) StartProvisioner(log io.Writer, args ...string) (*Process, err
 	return start(log, io.Discard, filepath.Join(c.bin, "provisioner"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
 }
 
+// StartDriver starts the DRA driver of devcluster/driver, as an administrator.
+func (c *Cluster) StartDriver(log io.Writer, args ...string) (*Process, error) {
+	return start(log, io.Discard, filepath.Join(c.bin, "driver"), append([]string{"--kubeconfig", c.Kubeconfig}, args...)...)
+}
+
 // Start starts another program.
 func Start(log io.Writer, binary string, args ...string) (*Process, error) {
 	return start(log, io.Discard, binary, args...)
