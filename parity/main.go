@@ -86,7 +86,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("parity", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	names := flags.String("shapes", "", "`names` of shapes and sequences, separated by commas, such as spread-hard,seq-mixed; "+
-		"\"shapes\" and \"sequences\" stand for all of a kind, \"volumes\", \"preemption\" and \"external\" (plugins and extenders) for those of both kinds that are about these, and nothing for all of both")
+		"\"shapes\" and \"sequences\" stand for all of a kind, \"volumes\", \"devices\", \"preemption\" and \"external\" (plugins and extenders) for those of both kinds that are about these, and nothing for all of both")
 	of := flags.String("seeds", "1..100", "`range` of the seeds of shapes, FIRST..LAST or one number")
 	runs := flags.String("sequence-seeds", "1..2", "`range` of the seeds of sequences")
 	one := flags.String("seed", "", "the only `seed`, of shapes and sequences")
@@ -129,11 +129,11 @@ func usage(flags *flag.FlagSet, w io.Writer) {
 	flags.PrintDefaults()
 	fmt.Fprint(w, "\nThe shapes are:\n")
 	for _, s := range cases.Shapes() {
-		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
+		fmt.Fprintf(w, "  %-23s %s\n", s.Name, s.About)
 	}
 	fmt.Fprint(w, "\nThe sequences are:\n")
 	for _, s := range sequence.Scripts(1) {
-		fmt.Fprintf(w, "  %-16s %s\n", s.Name, s.About)
+		fmt.Fprintf(w, "  %-23s %s\n", s.Name, s.About)
 	}
 }
 
@@ -153,6 +153,8 @@ func (o *options) choose(names string) error {
 			o.scripts = append(o.scripts, scripts...)
 		case "volumes":
 			o.shapes, o.scripts = append(o.shapes, cases.VolumeShapes()...), append(o.scripts, sequence.VolumeScripts(o.podsGiven)...)
+		case "devices":
+			o.shapes, o.scripts = append(o.shapes, cases.DeviceShapes()...), append(o.scripts, sequence.DeviceScripts(o.podsGiven)...)
 		case "preemption":
 			o.shapes, o.scripts = append(o.shapes, cases.PreemptShapes()...), append(o.scripts, sequence.PreemptScripts(o.podsGiven)...)
 		case "external":

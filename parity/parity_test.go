@@ -92,7 +92,7 @@ func TestReportOfDifferences(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"1,005 passed, 3 failed", "0 passed, 1 failed", "1,005 passed, 4 failed", "DynamicResources",
+		"1,005 passed, 3 failed", "0 passed, 1 failed", "1,005 passed, 4 failed",
 		"ports: differences with 1 seed, the first are:\n" +
 			"  pod default/web on n: scores: kube-scheduler 1, Berth 2\n  pod default/web on n: scores: kube-scheduler 1, Berth 2\n" +
 			"  again: make parity PARITY_FLAGS='-shapes ports -seed 2'\n",

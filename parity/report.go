@@ -128,7 +128,7 @@ func (r *report) table(w io.Writer) error {
 		"message, any error, and that the chosen node is among the best; without one, what preemption chooses.\n", r.Seconds)
 	if len(missing) > 0 {
 		fmt.Fprintf(w, "Plugins that Berth does not have yet: %s.\n"+
-			"kube-scheduler has them enabled. No pod here has resource claims.\n", strings.Join(missing, ", "))
+			"kube-scheduler has them enabled.\n", strings.Join(missing, ", "))
 	}
 	return nil
 }

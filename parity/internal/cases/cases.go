@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/oracle"
@@ -24,6 +25,8 @@ type Case struct {
 	oracle.Cluster
 	// Budgets are the PodDisruptionBudgets.
 	Budgets []*policyv1.PodDisruptionBudget
+	// Devices are DeviceClasses, ResourceSlices, DeviceTaintRules and ResourceClaims.
+	Devices []runtime.Object
 	// Outside means that the configuration may enable plugins and extenders of package outside.
 	Outside bool
 }
@@ -65,21 +68,28 @@ func (tc *Case) Others() []runtime.Object {
 	for _, b := range tc.Budgets {
 		all = append(all, b)
 	}
-	return all
+	return append(all, tc.Devices...)
 }
 
 // Add adds an object that is neither a node nor a pod.
 func (tc *Case) Add(object runtime.Object) {
-	if budget, ok := object.(*policyv1.PodDisruptionBudget); ok {
-		tc.Budgets = append(tc.Budgets, budget)
-		return
+	switch o := object.(type) {
+	case *policyv1.PodDisruptionBudget:
+		tc.Budgets = append(tc.Budgets, o)
+	case *resourcev1.DeviceClass, *resourcev1.ResourceSlice, *resourcev1.DeviceTaintRule, *resourcev1.ResourceClaim:
+		tc.Devices = append(tc.Devices, o)
+	default:
+		tc.Cluster.Add(object)
 	}
-	tc.Cluster.Add(object)
 }
 
 // Clone copies every object.
 func (tc *Case) Clone() Case {
-	return Case{Config: tc.Config, Outside: tc.Outside, Budgets: copies(tc.Budgets), Cluster: oracle.Cluster{
+	var devices []runtime.Object
+	for _, o := range tc.Devices {
+		devices = append(devices, o.DeepCopyObject())
+	}
+	return Case{Config: tc.Config, Outside: tc.Outside, Budgets: copies(tc.Budgets), Devices: devices, Cluster: oracle.Cluster{
 		Nodes: copies(tc.Nodes), Pods: copies(tc.Pods), Namespaces: copies(tc.Namespaces), Services: copies(tc.Services),
 		ReplicationControllers: copies(tc.ReplicationControllers), ReplicaSets: copies(tc.ReplicaSets), StatefulSets: copies(tc.StatefulSets),
 		PersistentVolumes: copies(tc.PersistentVolumes), PersistentVolumeClaims: copies(tc.PersistentVolumeClaims),

@@ -42,7 +42,7 @@ func Shapes() []Shape {
 		{"broken", "terms, selectors and constraints that do not parse", broken},
 		{"crowd", "hundreds of nodes, pods of a few templates", crowd},
 	}
-	return slices.Concat(all, VolumeShapes(), PreemptShapes(), OutsideShapes())
+	return slices.Concat(all, VolumeShapes(), DeviceShapes(), PreemptShapes(), OutsideShapes())
 }
 
 // size is mostly small, so that coincidences occur, and sometimes no nodes or more than a hundred.

@@ -21,6 +21,7 @@ func Shrink(tc Case, fails func(tc Case) bool) Case {
 		shrink(&tc, &tc.CSIStorageCapacities, fails)
 		shrink(&tc, &tc.VolumeAttachments, fails)
 		shrink(&tc, &tc.Budgets, fails)
+		shrink(&tc, &tc.Devices, fails)
 		if len(tc.Objects()) == before {
 			return tc
 		}

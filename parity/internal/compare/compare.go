@@ -80,15 +80,25 @@ func Case(tc cases.Case) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	total := Result{missing: scheduler.Missing}
+	total, claims := Result{missing: scheduler.Missing}, claimsOf(&tc)
 	for _, pod := range ours.Pending() {
-		verdict, err := theirs.Explain(objects[pod.String()])
+		object := objects[pod.String()]
+		verdict, err := theirs.Explain(object)
 		if err != nil {
 			return Result{}, err
 		}
-		if err := total.add(ours, decides, pod, verdict); err != nil {
+		a, err := ours.Of(pod)
+		if err != nil {
 			return Result{}, err
 		}
+		c := comparison{pod: a.Pod, missing: total.missing}
+		if len(object.Spec.ResourceClaims) > 0 {
+			d := decides.decide(pod)
+			if err := errors.Join(c.deallocation(claims, &d, verdict), c.reserved(theirs, claims, &d, object, verdict)); err != nil {
+				return Result{}, fmt.Errorf("pod %s: %w", pod, err)
+			}
+		}
+		total.add(&c, ours, a, decides, pod, verdict)
 	}
 	return total, nil
 }
@@ -136,12 +146,7 @@ func trim(tc cases.Case) error {
 	return nil
 }
 
-func (r *Result) add(ours *explain.Snapshot, decides *decider, pod *model.Pod, verdict *upstream.Verdict) error {
-	a, err := ours.Of(pod)
-	if err != nil {
-		return err
-	}
-	c := comparison{pod: a.Pod, missing: r.missing}
+func (r *Result) add(c *comparison, ours *explain.Snapshot, a *explain.Explanation, decides *decider, pod *model.Pod, verdict *upstream.Verdict) {
 	c.whole(ours, a, verdict)
 	if verdict.Preemption != nil && !slices.Contains(r.missing, Preempts) {
 		if verdict.Preemption.Mode == upstream.Set {
@@ -150,8 +155,7 @@ func (r *Result) add(ours *explain.Snapshot, decides *decider, pod *model.Pod, v
 		d := decides.decide(pod)
 		c.preemption(&d, pod, verdict)
 	}
-	r.nodes(&c, a, verdict)
-	return nil
+	r.nodes(c, a, verdict)
 }
 
 // nodes compares the verdicts on single nodes, and counts.
@@ -196,7 +200,8 @@ func (c *comparison) differ(node, what, theirs, ours string) {
 // whole compares the verdicts on the pod as a whole, and the node that it would get.
 func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdict *upstream.Verdict) {
 	theirError, theirMessage := theirTexts(verdict, a.Error)
-	c.differ("", "error", quoted(theirError), quoted(a.Error))
+	c.differ("", "error", quoted(theirError), quoted(withoutNames(a.Error)))
+	c.differ("", "gate", quoted(verdict.Gated), quoted(a.Gated))
 	if verdict.Preemption == nil || slices.Contains(c.missing, Preempts) {
 		c.differ("", "message", quoted(theirMessage), quoted(a.Message))
 	}
@@ -220,15 +225,16 @@ func (c *comparison) whole(ours *explain.Snapshot, a *explain.Explanation, verdi
 	}
 }
 
-// theirTexts returns the texts of kube-scheduler's error and rejection. Of several errors it takes the one that Berth has, if that is among them.
+// theirTexts returns the texts of kube-scheduler's error, without names of devices, and rejection. Of several errors it takes the one that Berth has, if that
+// is among them.
 func theirTexts(verdict *upstream.Verdict, own string) (failure, message string) {
 	switch {
 	case errors.Is(verdict.Err, upstream.ErrNoNodes): // Berth's message too
 		return "", verdict.Err.Error()
 	case verdict.Err != nil:
-		failure = verdict.Err.Error()
+		failure, own = withoutNames(verdict.Err.Error()), withoutNames(own)
 		for _, err := range verdict.Errs {
-			if err.Error() == own {
+			if withoutNames(err.Error()) == own {
 				failure = own
 			}
 		}
@@ -269,6 +275,11 @@ func ourFirst(r *explain.Rejection) string {
 // objection formats a rejection with sorted reasons: those about extended resources come in the order of a map.
 func objection(plugin, code string, reasons []string) string {
 	sorted := slices.Sorted(slices.Values(reasons))
+	if code == "Error" {
+		for i := range sorted {
+			sorted[i] = withoutNames(sorted[i])
+		}
+	}
 	return fmt.Sprintf("%s %s %q", plugin, code, sorted)
 }
 
@@ -293,12 +304,15 @@ func ourAll(all []explain.Rejection) string {
 // volumeBinding scores every pod in kube-scheduler, also those without volumes, and then 0 on every node.
 const volumeBinding = "VolumeBinding"
 
+// scoresAll reports whether a plugin scores every pod in kube-scheduler.
+func scoresAll(plugin string) bool { return plugin == volumeBinding || plugin == dynamicResources }
+
 // theirScores formats kube-scheduler's scores. It leaves out plugins that Berth does not have yet, as long as their score is 0, and a score of
-// 0 by VolumeBinding.
+// 0 by VolumeBinding and DynamicResources.
 func (c *comparison) theirScores(n *upstream.Node) string {
 	var b strings.Builder
 	for _, s := range n.Scores {
-		if s.Normalised == 0 && (s.Plugin == volumeBinding || slices.Contains(c.missing, s.Plugin)) {
+		if s.Normalised == 0 && (scoresAll(s.Plugin) || slices.Contains(c.missing, s.Plugin)) {
 			continue
 		}
 		fmt.Fprintf(&b, "%s %d×%d, ", s.Plugin, s.Normalised, s.Weight)
@@ -316,7 +330,7 @@ func ourScores(n *explain.Node) string {
 	}
 	var b strings.Builder
 	for _, s := range n.Scores {
-		if s.Score != 0 || s.Plugin != volumeBinding {
+		if s.Score != 0 || !scoresAll(s.Plugin) {
 			fmt.Fprintf(&b, "%s %d×%d, ", s.Plugin, s.Score, s.Weight)
 		}
 	}

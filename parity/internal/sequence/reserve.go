@@ -1,21 +1,20 @@
 package sequence
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/parity/internal/compare"
 )
 
 // assume puts the pod on the node of Berth's placement in kube-scheduler's cache, and lets kube-scheduler reserve what the pod needs there. What
@@ -47,53 +46,51 @@ func (c *check) assume(p *plan.Placement, differ func(what, theirs, ours string)
 func keyOf(pod *v1.Pod) model.PodKey { return model.PodKey{Namespace: pod.Namespace, Name: pod.Name} }
 
 func hasClaims(pod *v1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
+	return len(pod.Spec.ResourceClaims) > 0 || slices.ContainsFunc(pod.Spec.Volumes, func(v v1.Volume) bool { return v.PersistentVolumeClaim != nil || v.Ephemeral != nil })
 }
 
-// oursWritten returns the objects as the steps that write volumes and claims leave them, in order.
+// writtenKinds are the kinds of objects that steps write, by resource.
+var writtenKinds = map[string]model.Kind{
+	"persistentvolumes": model.PersistentVolumeKind, "persistentvolumeclaims": model.PersistentVolumeClaimKind, "resourceclaims": model.ResourceClaimKind,
+}
+
+// oursWritten returns the objects as the steps that write volumes and claims leave them, in the order in which they are first written.
 func (c *check) oursWritten(steps []plan.Step) ([]runtime.Object, error) {
 	var all []runtime.Object
+	var refs []model.Ref
 	for i := range steps {
 		w := steps[i].Write
-		if w == nil || w.Resource.Resource != "persistentvolumes" && w.Resource.Resource != "persistentvolumeclaims" {
+		if w == nil || writtenKinds[w.Resource.Resource] == 0 {
 			continue
 		}
-		kind := model.PersistentVolumeKind
-		if w.Resource.Resource == "persistentvolumeclaims" {
-			kind = model.PersistentVolumeClaimKind
+		ref := model.Ref{Kind: writtenKinds[w.Resource.Resource], Namespace: w.Namespace, Name: w.Name}
+		at := slices.Index(refs, ref)
+		stored := c.objects[ref]
+		if at >= 0 {
+			stored = all[at]
 		}
-		patched, err := patched(c.objects[model.Ref{Kind: kind, Namespace: w.Namespace, Name: w.Name}], w)
+		patched, err := compare.Patched(stored, w)
 		if err != nil {
 			return nil, fmt.Errorf("apply Berth's patch of %s %s/%s: %w", w.Resource.Resource, w.Namespace, w.Name, err)
 		}
-		all = append(all, patched)
+		if at >= 0 {
+			all[at] = patched
+			continue
+		}
+		refs, all = append(refs, ref), append(all, patched)
 	}
 	return all, nil
 }
 
-func patched(stored runtime.Object, w *plan.Write) (runtime.Object, error) {
-	if stored == nil {
-		return nil, fmt.Errorf("there is no such object")
+// claims returns the ResourceClaims as both have been shown them.
+func (c *check) claims() compare.Claims {
+	all := compare.Claims{}
+	for _, o := range c.objects {
+		if claim, ok := o.(*resourcev1.ResourceClaim); ok {
+			all[claim.Namespace+"/"+claim.Name] = claim
+		}
 	}
-	if w.Type != types.MergePatchType {
-		return nil, fmt.Errorf("patches of type %s are not understood", w.Type)
-	}
-	before, err := json.Marshal(stored)
-	if err != nil {
-		return nil, err
-	}
-	after, err := jsonpatch.MergePatch(before, w.Data)
-	if err != nil {
-		return nil, err
-	}
-	fresh := stored.DeepCopyObject()
-	switch o := fresh.(type) {
-	case *v1.PersistentVolume:
-		*o = v1.PersistentVolume{}
-	case *v1.PersistentVolumeClaim:
-		*o = v1.PersistentVolumeClaim{}
-	}
-	return fresh, json.Unmarshal(after, fresh)
+	return all
 }
 
 // texts writes down written objects by name with the fields that scheduling writes. Objects that a write leaves as they are, which
@@ -122,6 +119,8 @@ func fieldsOf(o runtime.Object) string {
 		return fmt.Sprintf("volume %s: claim %s, %s", o.Name, ref, annotations(o))
 	case *v1.PersistentVolumeClaim:
 		return fmt.Sprintf("claim %s/%s: volume %q, %s", o.Namespace, o.Name, o.Spec.VolumeName, annotations(o))
+	case *resourcev1.ResourceClaim:
+		return compare.ClaimText(o)
 	}
 	return fmt.Sprintf("%T", o)
 }

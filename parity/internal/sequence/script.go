@@ -49,7 +49,7 @@ func Scripts(pods int) []Script {
 			}
 		}),
 	}
-	return slices.Concat(all, VolumeScripts(pods), PreemptScripts(pods))
+	return slices.Concat(all, VolumeScripts(pods), DeviceScripts(pods), PreemptScripts(pods))
 }
 
 // play is the plan of one run.
@@ -68,6 +68,8 @@ type play struct {
 	budgeted bool         // and few differences
 	volumes  bool         // pods have volumes
 	stock    *cases.Stock // of storage; nil unless pods have volumes
+	devices  bool         // pods have claims for devices
+	rack     *cases.Rack  // of devices; nil unless pods have claims for such
 }
 
 // A play creates its pods in batches, from templates that are replaced from time to time.
@@ -99,6 +101,12 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 			return err
 		}
 	}
+	if p.devices {
+		p.rack = cases.NewRack(p.r, start.Nodes)
+		if err := p.createDevices(c); err != nil {
+			return err
+		}
+	}
 	for _, n := range start.Nodes {
 		c.SetNode(n)
 	}
@@ -123,6 +131,11 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 					return err
 				}
 			}
+			if p.devices {
+				if err := p.claim(c, pod); err != nil {
+					return err
+				}
+			}
 			c.SetPod(pod)
 			p.created++
 		}
@@ -138,6 +151,11 @@ func (p *play) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 		}
 		if p.volumes {
 			if err := errors.Join(p.control(c), p.changeStorage(c)); err != nil {
+				return err
+			}
+		}
+		if p.devices {
+			if err := errors.Join(p.controlClaims(c), p.changeDevices(c)); err != nil {
 				return err
 			}
 		}

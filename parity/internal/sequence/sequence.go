@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
@@ -132,7 +133,7 @@ func (c *check) show(what *simulate.Shown) error {
 			delete(c.learned, ref)
 			c.objects[ref] = o
 		}
-		return c.theirs.SetObject(o)
+		return c.set(o)
 	}
 }
 
@@ -144,6 +145,15 @@ func (c *check) learn(object kinds.Object) error {
 		return nil
 	}
 	c.objects[ref], c.learned[ref] = object, true
+	return c.set(object)
+}
+
+// set passes an object to kube-scheduler. What was promised to a claim ends when the claim is seen with an allocation: kube-scheduler keeps it until PreBind has
+// returned, and counts what is shared of a device twice until then.
+func (c *check) set(object runtime.Object) error {
+	if claim, ok := object.(*resourcev1.ResourceClaim); ok && claim.Status.Allocation != nil {
+		c.theirs.Allocated(claim.UID)
+	}
 	return c.theirs.SetObject(object)
 }
 
@@ -199,6 +209,13 @@ func (c *check) decision(d *plan.Decision, at int) error {
 		differ("no node", theirOutcome(verdict), ourOutcome(d))
 		if d.Outcome == plan.Unschedulable && verdict.Preemption != nil {
 			c.result.Differences = append(c.result.Differences, compare.PreemptionDifferences(d, pod, verdict)...)
+		}
+		if len(d.Writes) > 0 || verdict.Deallocated != nil {
+			theirs, ours, err := c.claims().Deallocated(d, verdict)
+			if err != nil {
+				return err
+			}
+			differ("deallocated", theirs, ours)
 		}
 	}
 	// In the state of the next decision, before any watch shows it:

@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 	corev1helpers "k8s.io/component-helpers/scheduling/corev1"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -195,9 +196,15 @@ func (c *cycle) postFilter() error {
 	if watched == nil { // DefaultPreemption is disabled
 		watched = &evaluation{}
 	}
-	watched.candidates, watched.executions, c.client.cleared = nil, make(chan context.Context, len(c.pods)), nil
+	watched.candidates, watched.executions, c.client.cleared, c.client.writes = nil, make(chan context.Context, len(c.pods)), nil, nil
+	c.verdict.Deallocatable = c.deallocatable()
 	result, status := c.profile.RunPostFilterPlugins(c.ctx, c.state, c.pod, c.fit.Diagnosis.NodeToStatus)
 	made.Message = status.Message()
+	for _, written := range c.client.writes {
+		if claim, ok := written.(*resourcev1.ResourceClaim); ok {
+			c.verdict.Deallocated = claim
+		}
+	}
 	c.fit.Diagnosis.PostFilterMsg = made.Message
 	slices.SortFunc(watched.candidates, func(a, b Candidate) int { return strings.Compare(a.NodeName, b.NodeName) })
 	made.Candidates = watched.candidates

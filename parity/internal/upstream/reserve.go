@@ -20,8 +20,8 @@ type reserved struct {
 }
 
 // Reserve runs the Reserve plugins for the pod that was judged last and is assumed on the node: from then on the other pods see the volumes
-// and claims that VolumeBinding has assumed for it. It returns these objects as VolumeBinding will write them, in order. Forget undoes it. An
-// error ends the cycle; then nothing is reserved, and the pod is forgotten.
+// and claims that VolumeBinding has assumed for it, and the devices that DynamicResources has promised to its claims. It returns these objects as the two will
+// write them, in order. Forget undoes it. An error ends the cycle; then nothing is reserved, and the pod is forgotten.
 func (s *Scheduler) Reserve(pod *v1.Pod, nodeName string) ([]runtime.Object, error) {
 	if s.last == nil || s.last.pod.UID != pod.UID {
 		return nil, fmt.Errorf("reserve for pod %s/%s: another pod was judged last", pod.Namespace, pod.Name)
@@ -39,7 +39,11 @@ func (s *Scheduler) Reserve(pod *v1.Pod, nodeName string) ([]runtime.Object, err
 		}
 		return nil, status.AsError()
 	}
-	return s.writes(c, placed, nodeName)
+	written, err := s.writes(c, placed, nodeName)
+	if err != nil {
+		return nil, err
+	}
+	return append(written, s.deviceWrites(c, placed)...), nil
 }
 
 func (s *Scheduler) unreserve(key name) {

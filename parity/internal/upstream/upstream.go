@@ -2,7 +2,7 @@
 //
 // It takes a KubeSchedulerConfiguration and API objects, and gives a Verdict for a pod: each node's first rejection with code and reasons,
 // the rejections of the other filters, every score raw, normalised and weighted, the total, the text of the FailedScheduling event, and what
-// preemption finds on each node and chooses; and, for a pod that is placed, what its volumes need written. It owns a cache and a snapshot, which are kube-scheduler's too and follow changes
+// preemption finds on each node and chooses; and, for a pod that is placed, what its volumes and claims for devices need written. It owns a cache and a snapshot, which are kube-scheduler's too and follow changes
 // one by one, and informers that are never started: a change is in their stores, and has been passed to the plugins' event handlers, when the
 // call that makes it returns. It never samples nodes, binds, evicts or connects to an API server.
 package upstream
@@ -52,6 +52,7 @@ type Scheduler struct {
 	informers informers.SharedInformerFactory
 	others    map[reflect.Type]*informer // by the type of the objects
 	client    *client
+	manager   fwk.SharedDRAManager
 	profiles  map[string]*profile
 	nodes     map[string]*v1.Node
 	pods      map[name]*v1.Pod // those in the cache
@@ -156,15 +157,23 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 	return nil
 }
 
-// devices is the device manager that the plugin for dynamic resources needs; it holds no devices.
+// devices is the device manager that the plugin for dynamic resources needs, as kube-scheduler builds it. It knows no extended resources of classes.
 func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
-	resources := s.informers.Resource().V1()
-	slices, err := resourceslicetracker.StartTracker(s.ctx, resourceslicetracker.Options{SliceInformer: resources.ResourceSlices()})
+	resources, gate := s.informers.Resource().V1(), utilfeature.DefaultFeatureGate
+	options := resourceslicetracker.Options{
+		EnableDeviceTaintRules: gate.Enabled(features.DRADeviceTaintRules), EnableConsumableCapacity: gate.Enabled(features.DRAConsumableCapacity),
+		SliceInformer: resources.ResourceSlices(),
+	}
+	if options.EnableDeviceTaintRules {
+		options.TaintInformer = resources.DeviceTaintRules()
+	}
+	slices, err := resourceslicetracker.StartTracker(s.ctx, options)
 	if err != nil {
 		return nil, fmt.Errorf("start the tracker of devices: %w", err)
 	}
 	claims := assumecache.NewAssumeCache(s.logger, resources.ResourceClaims().Informer(), "ResourceClaim", "", nil)
-	return dynamicresources.NewDRAManager(s.ctx, claims, slices, s.informers), nil
+	s.manager = dynamicresources.NewDRAManager(s.ctx, claims, slices, s.informers)
+	return s.manager, nil
 }
 
 // registry is that of the built-in plugins and those from outside; it records each plugin that is built.

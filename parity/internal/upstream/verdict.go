@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
@@ -23,6 +24,12 @@ type Verdict struct {
 	Message, MessageBefore string
 	// Preemption is set if there is a message.
 	Preemption *Preemption
+	// Gated is why a PreEnqueue plugin would not let the pod into the queue; empty if all would. The cycle runs all the same.
+	Gated string
+	// Deallocated is the ResourceClaim that PostFilter has taken the allocation of, nil if none; Deallocatable are namespace/name of those of which it
+	// takes any.
+	Deallocated   *resourcev1.ResourceClaim
+	Deallocatable []string
 	// Plugins are the plugins whose events can make the pod schedulable, sorted; Pending are those that answered Pending.
 	Plugins, Pending []string
 	// Best are the names of the nodes that kube-scheduler chooses from, sorted.
@@ -90,14 +97,16 @@ func (s *Scheduler) judge(pod *v1.Pod, explained bool) (*Verdict, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the nodes of kube-scheduler's snapshot: %w", err)
 	}
-	if len(nodes) == 0 {
-		return &Verdict{Err: ErrNoNodes}, nil
-	}
 	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b fwk.NodeInfo) int { return cmp.Compare(a.Node().Name, b.Node().Name) })
-	c := &cycle{Scheduler: s, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}, explained: explained}
+	c := &cycle{Scheduler: s, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}, explained: explained, rejected: map[int]fwk.NodeInfo{}}
 	s.last = c
+	if c.gate(); len(nodes) == 0 {
+		c.verdict.Err = ErrNoNodes
+		return c.verdict, nil
+	}
 	c.run()
 	if c.verdict.Err != nil || c.verdict.Feasible > 0 {
+		c.explain()
 		return c.verdict, nil
 	}
 	c.verdict.MessageBefore = c.fit.Error()
@@ -106,7 +115,36 @@ func (s *Scheduler) judge(pod *v1.Pod, explained bool) (*Verdict, error) {
 		return nil, err
 	}
 	c.verdict.Message = c.fit.Error()
+	c.explain()
 	return c.verdict, nil
+}
+
+// gate runs the PreEnqueue plugins.
+func (c *cycle) gate() {
+	for _, p := range c.profile.PreEnqueuePlugins() {
+		if status := p.PreEnqueue(c.ctx, c.pod); !status.IsSuccess() {
+			c.verdict.Gated = status.Message()
+			return
+		}
+	}
+}
+
+// explain runs each filter by itself on the nodes that one has rejected. It comes last: DynamicResources keeps what its filter has found on each node for
+// PostFilter.
+func (c *cycle) explain() {
+	if !c.explained {
+		return
+	}
+	for i, info := range c.rejected {
+		if len(c.nominated.NominatedPodsForNode(c.verdict.Nodes[i].Name)) == 0 {
+			c.verdict.Nodes[i].All = c.objections(info)
+		}
+	}
+	for _, info := range c.failed {
+		if len(c.objections(info)) > 1 {
+			c.verdict.Behind++
+		}
+	}
 }
 
 // cycle is one scheduling cycle, on the state that its plugins write for each other.
@@ -117,6 +155,8 @@ type cycle struct {
 	state    fwk.CycleState
 	nodes    []fwk.NodeInfo // by name
 	feasible []fwk.NodeInfo
+	rejected map[int]fwk.NodeInfo // by filters, by the position in the verdict
+	failed   []fwk.NodeInfo       // those whose filters fail
 	fit      framework.FitError
 	verdict  *Verdict
 	// explained means that all filters run.
@@ -172,19 +212,14 @@ func (c *cycle) filter(only *fwk.PreFilterResult, narrowed sets.Set[string]) {
 			node.Feasible = true
 			c.feasible = append(c.feasible, info)
 		case !status.IsRejected():
-			c.verdict.Errs = append(c.verdict.Errs, status.AsError())
-			if c.explained && len(c.objections(info)) > 1 {
-				c.verdict.Behind++
-			}
+			c.verdict.Errs, c.failed = append(c.verdict.Errs, status.AsError()), append(c.failed, info)
 			if !passes { // otherwise no other node is looked at
 				c.verdict.Err = c.verdict.Errs[0]
 			}
 			continue
 		default:
 			node.First = rejection(status)
-			if c.explained && len(c.nominated.NominatedPodsForNode(node.Name)) == 0 {
-				node.All = c.objections(info)
-			}
+			c.rejected[len(c.verdict.Nodes)] = info
 			diagnosis.NodeToStatus.Set(node.Name, status)
 			diagnosis.AddPluginStatus(status)
 		}

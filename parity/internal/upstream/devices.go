@@ -1,0 +1,115 @@
+package upstream
+
+import (
+	"context"
+	"reflect"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	resourceclients "k8s.io/client-go/kubernetes/typed/resource/v1"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/dynamicresources"
+)
+
+// deallocatable returns namespace/name of the claims that DynamicResources found to be in the way on some node, and of which it may take the allocation
+// back: its PostFilter takes any of them. The plugin does not export what it found.
+func (c *cycle) deallocatable() []string {
+	data, err := c.state.Read(fwk.StateKey(dynamicresources.Name))
+	if err != nil {
+		return nil
+	}
+	found := reflect.ValueOf(data).Elem().FieldByName("unavailableClaims")
+	var names []string
+	claims := c.claims()
+	for _, index := range found.MapKeys() {
+		claim := claims[index.Int()]
+		others := slices.ContainsFunc(claim.Status.ReservedFor, func(r resourcev1.ResourceClaimConsumerReference) bool { return r.UID != c.pod.UID })
+		if !others {
+			names = append(names, claim.Namespace+"/"+claim.Name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// claims returns the claims of the pod that there are, in the order of its spec.
+func (c *cycle) claims() []*resourcev1.ResourceClaim {
+	var claims []*resourcev1.ResourceClaim
+	for i := range c.pod.Spec.ResourceClaims {
+		name, _, err := resourceclaim.Name(c.pod, &c.pod.Spec.ResourceClaims[i])
+		if err != nil || name == nil {
+			continue
+		}
+		if claim, err := c.manager.ResourceClaims().Get(c.pod.Namespace, *name); err == nil {
+			claims = append(claims, claim)
+		}
+	}
+	return claims
+}
+
+// deviceWrites returns the claims of a pod that has been reserved for, as DynamicResources will leave them when it has written them: with a finalizer, an
+// allocation and a reservation, which is how bindClaim of the plugin changes them. The plugin itself would wait for devices to be
+// prepared, and would add a time to an allocation that has none, which the API server refuses. Claims that have the pod's reservation already are left out.
+func (s *Scheduler) deviceWrites(c *cycle, placed *v1.Pod) []runtime.Object {
+	var written []runtime.Object
+	for _, claim := range c.claims() {
+		if resourceclaim.IsReservedForPod(placed, claim, false) || slices.ContainsFunc(written, func(o runtime.Object) bool { return o.(*resourcev1.ResourceClaim).UID == claim.UID }) {
+			continue
+		}
+		fresh := claim.DeepCopy()
+		if fresh.Status.Allocation == nil {
+			fresh.Status.Allocation = s.manager.ResourceClaims().GetPendingAllocation(claim.UID).DeepCopy()
+			if !slices.Contains(fresh.Finalizers, resourcev1.Finalizer) {
+				fresh.Finalizers = append(fresh.Finalizers, resourcev1.Finalizer)
+			}
+			if a := fresh.Status.Allocation; a != nil && a.AllocationTimestamp == nil {
+				now := metav1.Now()
+				a.AllocationTimestamp = &now
+			}
+		}
+		fresh.Status.ReservedFor = append(fresh.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: placed.Name, UID: placed.UID})
+		written = append(written, fresh)
+	}
+	return written
+}
+
+// Allocated notes that what is promised to a claim has become its allocation.
+func (s *Scheduler) Allocated(claim types.UID) {
+	s.manager.ResourceClaims().MaybeRemoveClaimPendingAllocation(claim, true)
+}
+
+// ResourceV1 returns the recording part.
+func (c *client) ResourceV1() resourceclients.ResourceV1Interface {
+	return resourceRecorder{c.Interface.ResourceV1(), c}
+}
+
+type resourceRecorder struct {
+	resourceclients.ResourceV1Interface
+	client *client
+}
+
+// ResourceClaims returns a client whose UpdateStatus records.
+func (r resourceRecorder) ResourceClaims(namespace string) resourceclients.ResourceClaimInterface {
+	return deviceClaims{r.ResourceV1Interface.ResourceClaims(namespace), r.client}
+}
+
+type deviceClaims struct {
+	resourceclients.ResourceClaimInterface
+	client *client
+}
+
+// UpdateStatus records the claim.
+func (c deviceClaims) UpdateStatus(_ context.Context, claim *resourcev1.ResourceClaim, _ metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
+	c.client.writes = append(c.client.writes, claim.DeepCopy())
+	return claim, nil
+}
+
+// Patch does nothing. Only the end of a reservation is sent through here.
+func (c deviceClaims) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*resourcev1.ResourceClaim, error) {
+	return &resourcev1.ResourceClaim{}, nil
+}
