@@ -22,7 +22,7 @@ type FilterNeed interface {
 
 // Verdicts is a compiled FilterNeed.
 type Verdicts interface {
-	// Filter returns the verdict on one node. It allocates nothing. A code with the bit reason.Failed means that there is no verdict because of
+	// Filter returns the verdict on one node. It allocates nothing, unless it has to search, as for devices. A code with the bit reason.Failed means that there is no verdict because of
 	// an error, which fails the pod's turn if no filter before it rejects the node.
 	Filter(node state.Node) reason.Code
 	// Reasons returns kube-scheduler's texts for a code that Filter returned.
@@ -136,7 +136,7 @@ type ScoreNeed interface {
 
 // NodeScores is a compiled ScoreNeed.
 type NodeScores interface {
-	// Score returns the raw score of one node; if the scores are ClassScores, the node's class. It allocates nothing.
+	// Score returns the raw score of one node; if the scores are ClassScores, the node's class. It allocates nothing, unless it has to search.
 	Score(node state.Node) int32
 }
 
