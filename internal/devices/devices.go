@@ -119,15 +119,15 @@ func (s *Store) Kept() Kept {
 func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	switch o := object.(type) {
 	case *model.ResourceClaim:
-		return some(s.setClaim(o.Key, o))
+		return model.OrNil(s.setClaim(o.Key, o))
 	case *model.ResourceSlice:
-		return some(s.setSlice(o.Name, o))
+		return model.OrNil(s.setSlice(o.Name, o))
 	case *model.DeviceClass:
 		before := s.classes[o.Name]
 		s.classes[o.Name] = o
-		return some(before)
+		return model.OrNil(before)
 	case *model.DeviceTaintRule:
-		return some(s.setRule(o.Name, o))
+		return model.OrNil(s.setRule(o.Name, o))
 	}
 	return nil
 }
@@ -136,15 +136,15 @@ func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	switch ref.Kind {
 	case model.ResourceClaimKind:
-		return some(s.setClaim(ref.ClaimKey(), nil))
+		return model.OrNil(s.setClaim(ref.ClaimKey(), nil))
 	case model.ResourceSliceKind:
-		return some(s.setSlice(ref.Name, nil))
+		return model.OrNil(s.setSlice(ref.Name, nil))
 	case model.DeviceClassKind:
 		before := s.classes[ref.Name]
 		delete(s.classes, ref.Name)
-		return some(before)
+		return model.OrNil(before)
 	case model.DeviceTaintRuleKind:
-		return some(s.setRule(ref.Name, nil))
+		return model.OrNil(s.setRule(ref.Name, nil))
 	}
 	return nil
 }
@@ -153,26 +153,15 @@ func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 func (s *Store) Get(ref model.Ref) model.Compiled {
 	switch ref.Kind {
 	case model.ResourceClaimKind:
-		return some(s.Claim(ref.ClaimKey()))
+		return model.OrNil(s.Claim(ref.ClaimKey()))
 	case model.ResourceSliceKind:
-		return some(s.slices[ref.Name])
+		return model.OrNil(s.slices[ref.Name])
 	case model.DeviceClassKind:
-		return some(s.classes[ref.Name])
+		return model.OrNil(s.classes[ref.Name])
 	case model.DeviceTaintRuleKind:
-		return some(s.rules[ref.Name])
+		return model.OrNil(s.rules[ref.Name])
 	}
 	return nil
-}
-
-// some returns an object as an interface that is nil if the object is.
-func some[T any, P interface {
-	*T
-	model.Compiled
-}](object P) model.Compiled {
-	if object == nil {
-		return nil
-	}
-	return object
 }
 
 // Claim returns a claim, nil if it does not exist.

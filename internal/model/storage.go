@@ -23,6 +23,17 @@ type Compiled interface {
 	Version() string
 }
 
+// OrNil returns an object as an interface that is nil if the object is.
+func OrNil[T any, P interface {
+	*T
+	Compiled
+}](object P) Compiled {
+	if object == nil {
+		return nil
+	}
+	return object
+}
+
 // ClaimKey is a claim's namespace and name.
 type ClaimKey struct{ Namespace, Name string }
 

@@ -235,6 +235,9 @@ func TestLearnedUnderFaults(t *testing.T) {
 			happened[what] += times
 		}
 	}
+	if raced { // too few seeds for everything to happen
+		return
+	}
 	for _, what := range []string{"response: learned", "read: done", "write: lost", "write: late", "write: Invalid, in earnest"} {
 		if happened[what] == 0 {
 			t.Errorf("never happened: %s", what)

@@ -107,19 +107,19 @@ func (s *Store) Kept() Kept {
 func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	switch o := object.(type) {
 	case *model.Claim:
-		return some(s.setClaim(o.Key, o))
+		return model.OrNil(s.setClaim(o.Key, o))
 	case *model.Volume:
-		return some(s.setVolume(o.Name, o))
+		return model.OrNil(s.setVolume(o.Name, o))
 	case *model.StorageClass:
-		return some(s.setClass(o.Name, o))
+		return model.OrNil(s.setClass(o.Name, o))
 	case *model.CSIDriver:
-		return some(s.setDriver(o.Name, o))
+		return model.OrNil(s.setDriver(o.Name, o))
 	case *model.CSINode:
-		return some(s.setCSINode(o.Name, o))
+		return model.OrNil(s.setCSINode(o.Name, o))
 	case *model.StorageCapacity:
-		return some(s.setCapacity(o.Ref(), o))
+		return model.OrNil(s.setCapacity(o.Ref(), o))
 	case *model.VolumeAttachment:
-		return some(s.setAttachment(o.Name, o))
+		return model.OrNil(s.setAttachment(o.Name, o))
 	}
 	return nil
 }
@@ -128,19 +128,19 @@ func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	switch ref.Kind {
 	case model.PersistentVolumeClaimKind:
-		return some(s.setClaim(ref.ClaimKey(), nil))
+		return model.OrNil(s.setClaim(ref.ClaimKey(), nil))
 	case model.PersistentVolumeKind:
-		return some(s.setVolume(ref.Name, nil))
+		return model.OrNil(s.setVolume(ref.Name, nil))
 	case model.StorageClassKind:
-		return some(s.setClass(ref.Name, nil))
+		return model.OrNil(s.setClass(ref.Name, nil))
 	case model.CSIDriverKind:
-		return some(s.setDriver(ref.Name, nil))
+		return model.OrNil(s.setDriver(ref.Name, nil))
 	case model.CSINodeKind:
-		return some(s.setCSINode(ref.Name, nil))
+		return model.OrNil(s.setCSINode(ref.Name, nil))
 	case model.CSIStorageCapacityKind:
-		return some(s.setCapacity(ref, nil))
+		return model.OrNil(s.setCapacity(ref, nil))
 	case model.VolumeAttachmentKind:
-		return some(s.setAttachment(ref.Name, nil))
+		return model.OrNil(s.setAttachment(ref.Name, nil))
 	}
 	return nil
 }
@@ -149,15 +149,15 @@ func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 func (s *Store) Get(ref model.Ref) model.Compiled {
 	switch ref.Kind {
 	case model.PersistentVolumeClaimKind:
-		return some(s.Claim(ref.ClaimKey()))
+		return model.OrNil(s.Claim(ref.ClaimKey()))
 	case model.PersistentVolumeKind:
-		return some(s.Volume(ref.Name))
+		return model.OrNil(s.Volume(ref.Name))
 	case model.StorageClassKind:
-		return some(s.Class(ref.Name))
+		return model.OrNil(s.Class(ref.Name))
 	case model.CSIDriverKind:
-		return some(s.Driver(ref.Name))
+		return model.OrNil(s.Driver(ref.Name))
 	case model.CSINodeKind:
-		return some(s.CSINode(ref.Name))
+		return model.OrNil(s.CSINode(ref.Name))
 	case model.CSIStorageCapacityKind:
 		if c := s.capacities[ref]; c != nil {
 			return c.StorageCapacity
@@ -168,17 +168,6 @@ func (s *Store) Get(ref model.Ref) model.Compiled {
 		}
 	}
 	return nil
-}
-
-// some returns an object as an interface that is nil if the object is.
-func some[T any, P interface {
-	*T
-	model.Compiled
-}](object P) model.Compiled {
-	if object == nil {
-		return nil
-	}
-	return object
 }
 
 // Claim returns a claim, nil if it does not exist.
