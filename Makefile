@@ -89,9 +89,9 @@ bench-once: ## each benchmark once, small: they compile and run
 	$(NICE) $(GO) test -run '^$$' -bench . -benchtime 1x -short -timeout 20m $$(git grep -l '^func Benchmark' -- 'internal/*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 # A number of inputs, because a time that ends while an input is tried is a failure now and then.
-FUZZTIME ?= 30000x
+FUZZTIME ?= 10000x
 
-fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=30000x
+fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=10000x
 	@git grep -q '^func Fuzz' -- '*_test.go' || { echo 'there is no fuzz target' >&2; exit 1; }
 	@set -e; git grep '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9]*).*|\1 \2|' | while read -r package target; do \
 		echo "$(GO) test -fuzz $$target -fuzztime $(FUZZTIME) ./$$package"; \
