@@ -96,6 +96,9 @@ func TestWrites(t *testing.T) {
 			if now, err = stored(t, now, step.Write); err != nil {
 				t.Fatalf("%s: %v", row.name, err)
 			}
+			if want := map[bool]string{true: "status"}[step.Write.Stored != nil]; step.Write.Subresource != want || step.Write.Resource.Resource != "resourceclaims" {
+				t.Errorf("%s: a write of %v, %q", row.name, step.Write.Resource, step.Write.Subresource)
+			}
 			if step.Write.Stored != nil && !step.Write.Stored(now) {
 				t.Errorf("%s: %s is not taken for stored", row.name, describe(now))
 			}

@@ -43,6 +43,12 @@ func TestFilter(t *testing.T) {
 		{"no claim", nil, []string{"c"}, `all: could not find ResourceClaim "ns/c"`},
 		{"being deleted", []runtime.Object{claim("c", 1, func(c *resourcev1.ResourceClaim) { c.DeletionTimestamp = &metav1.Time{Time: turn} })}, []string{"c"}, `all: resourceclaim "c" is being deleted`},
 		{"no class", []runtime.Object{claim("c", 1, ofClass("tpu"))}, []string{"c"}, "all: request r: device class tpu does not exist"},
+		{"no class of an alternative", []runtime.Object{claim("c", 1, func(c *resourcev1.ResourceClaim) {
+			c.Spec.Devices.Requests[0].Exactly = nil
+			for _, class := range []string{"gpu", "tpu", "npu"} {
+				c.Spec.Devices.Requests[0].FirstAvailable = append(c.Spec.Devices.Requests[0].FirstAvailable, resourcev1.DeviceSubRequest{Name: class, DeviceClassName: class})
+			}
+		})}, []string{"c"}, "all: request r/tpu: device class tpu does not exist"},
 		{"empty class", []runtime.Object{claim("c", 1, ofClass(""))}, []string{"c"}, "error: request r: unsupported request type"},
 		{"unknown request", []runtime.Object{claim("c", 1, func(c *resourcev1.ResourceClaim) { c.Spec.Devices.Requests[0].Exactly = nil })}, []string{"c"}, "all: resource claim ns/c, request r: unknown request type"},
 		{"one node has enough", []runtime.Object{slice("a", "d0"), slice("b", "d0", "d1"), claim("c", 2)}, []string{"c"}, "a: cannot allocate all claims; b"},
@@ -146,6 +152,11 @@ func TestNeeds(t *testing.T) {
 	w.set(claim("x", 1, allocated("b", "d0")))
 	if other := text(w, pod("p", "x")); other == given {
 		t.Error("where an allocation can be used does not change a need")
+	}
+	given = text(w, pod("p", "x"))
+	w.set(claim("x", 1, allocated("b", "d0"), prepared("Broken")))
+	if other := text(w, pod("p", "x")); other == given {
+		t.Error("that an allocation is broken does not change a need")
 	}
 }
 

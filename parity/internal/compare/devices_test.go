@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func textsOf(t *testing.T, tc cases.Case) (texts []string) {
 			t.Fatal(err)
 		}
 		texts = append(texts, verdict.Message, verdict.Gated)
-		if verdict.Err != nil && verdict.Err != upstream.ErrNoNodes {
+		if verdict.Err != nil && !errors.Is(verdict.Err, upstream.ErrNoNodes) {
 			texts = append(texts, verdict.Err.Error())
 		}
 	}
