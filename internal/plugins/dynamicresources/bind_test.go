@@ -203,6 +203,9 @@ func TestReserve(t *testing.T) {
 	if err := w.Audit(); err != nil {
 		t.Error(err)
 	}
+	if twice, err := newWorld(t, slice("a", "d0", "d1"), claim("c", 1)).place(t, pod("p", "c", "c"), "a"); err != nil || len(twice.Holds) != 1 || len(twice.Steps) != 2 {
+		t.Errorf("a claim that is named twice: %+v, %v", twice, err)
+	}
 	placement := plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("r", "e")}, NodeName: "a"}
 	if _, err := w.plugin.PreBind(w.View(), &placement); err == nil || !strings.Contains(err.Error(), "must be enabled at Reserve") {
 		t.Errorf("a placement without devices goes on: %v", err)
@@ -220,6 +223,14 @@ func TestWaitsForDevices(t *testing.T) {
 		{"nothing said", prepared(), false, ""},
 		{"ready", prepared("Ready"), true, ""},
 		{"something else", prepared("Other"), false, ""},
+		{"another device is ready", func(c *resourcev1.ResourceClaim) {
+			prepared("Ready")(c)
+			c.Status.Devices[0].Device = "d9"
+		}, false, ""},
+		{"one of another pool is ready", func(c *resourcev1.ResourceClaim) {
+			prepared("Ready")(c)
+			c.Status.Devices[0].Pool = "other"
+		}, false, ""},
 		{"broken", prepared("Ready", "Broken"), false, `device binding failed: claim=c, reason=Because, message="it is so"`},
 	} {
 		before := claim("c", 1, allocated("a", "d0"), prepared())
@@ -231,6 +242,9 @@ func TestWaitsForDevices(t *testing.T) {
 		last := placement.Steps[len(placement.Steps)-1]
 		if last.Wait == nil || last.Wait.Timeout != 10*time.Minute || len(last.Wait.For) != 1 || last.Wait.For[0] != (model.ClaimKey{Namespace: "ns", Name: "c"}).DeviceRef() {
 			t.Fatalf("%s: the last step is %+v", row.name, last)
+		}
+		if text := last.Wait.Err.Error(); text != "device binding timeout: context deadline exceeded" {
+			t.Errorf("%s: the wait ends with %s", row.name, text)
 		}
 		if want := (plan.PodEvent{Reason: "BindingConditionsPending", Action: "Scheduling", Note: "waiting for binding conditions for device on node a"}); *last.Wait.Event != want {
 			t.Errorf("%s: the wait begins with %+v", row.name, last.Wait.Event)
@@ -256,6 +270,27 @@ func errorText(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// A pod is tried again when the names of all its claims are known.
+func TestNamesOfClaims(t *testing.T) {
+	made := pod("p", "c").Object.DeepCopy()
+	made.Spec.ResourceClaims[0].ResourceClaimName = nil
+	template := "t"
+	made.Spec.ResourceClaims[0].ResourceClaimTemplateName = &template
+	unnamed := model.NewPod(made)
+	for _, row := range []struct {
+		now   *model.Pod
+		helps bool
+	}{{unnamed, false}, {pod("p", "c"), true}, {pod("p"), true}} {
+		helps := false
+		for _, r := range defaults().EventsToRegister() {
+			helps = helps || r.Helps(unnamed, model.Event{Resource: model.TargetPodEvent, Action: model.UpdatePodGeneratedResourceClaim, Pod: row.now})
+		}
+		if helps != row.helps {
+			t.Errorf("helps %t, want %t", helps, row.helps)
+		}
+	}
 }
 
 // Hints: a claim that gives devices back helps all, another change only the pods that use the claim.

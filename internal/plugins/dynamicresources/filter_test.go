@@ -55,6 +55,8 @@ func TestFilter(t *testing.T) {
 		{"another claim has the device", []runtime.Object{slice("a", "d0"), slice("b", "d0"), claim("c", 1), claim("o", 1, allocated("a", "d0"))}, []string{"c"}, "a: cannot allocate all claims; b"},
 		{"two claims", []runtime.Object{slice("a", "d0"), slice("b", "d0", "d1"), claim("c", 1), claim("o", 1)}, []string{"c", "o"}, "a: cannot allocate all claims; b"},
 		{"allocated", []runtime.Object{slice("a", "d0"), slice("b", "d0"), claim("c", 1, allocated("b", "d0"))}, []string{"c"}, "a: resourceclaim not available on the node; b"},
+		{"allocated, and the class is gone", []runtime.Object{claim("c", 1, ofClass("tpu"), allocated("b", "d0"))}, []string{"c"}, "a: resourceclaim not available on the node; b"},
+		{"the same claim twice", []runtime.Object{slice("a", "d0"), slice("b", "d0", "d1"), claim("c", 1)}, []string{"c", "c"}, "a: cannot allocate all claims; b"},
 		{"allocated for all", []runtime.Object{claim("c", 0, allocated("b"), func(c *resourcev1.ResourceClaim) { c.Status.Allocation.NodeSelector = nil })}, []string{"c"}, "a; b"},
 		{"allocated and another that fits nowhere", []runtime.Object{slice("a", "d0"), slice("b", "d0"), claim("c", 1, allocated("b", "d0")), claim("o", 1)}, []string{"c", "o"}, "a: resourceclaim not available on the node; b: cannot allocate all claims"},
 		{"ready", []runtime.Object{claim("c", 1, allocated("b", "d0"), prepared("Ready"), late)}, []string{"c"}, "a: resourceclaim not available on the node; b"},
@@ -140,6 +142,19 @@ func TestNeeds(t *testing.T) {
 	w.set(class)
 	if other := text(w, pod("p", "c")); other == base {
 		t.Error("another class does not change a need")
+	}
+	several := claim("several", 1, func(c *resourcev1.ResourceClaim) {
+		c.Spec.Devices.Requests = append(c.Spec.Devices.Requests, *c.Spec.Devices.Requests[0].DeepCopy())
+		c.Spec.Devices.Requests[1].Name, c.Spec.Devices.Requests[1].Exactly.DeviceClassName = "s", "second"
+	})
+	second := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "second"}}
+	w.set(several, second)
+	before := text(w, pod("p", "several"))
+	second = second.DeepCopy()
+	second.Spec.Selectors = class.Spec.Selectors
+	w.set(second)
+	if other := text(w, pod("p", "several")); other == before {
+		t.Error("another second class does not change a need")
 	}
 	wide := slice("a", "d0")
 	wide.Name, wide.Spec.NodeName, wide.Spec.AllNodes, wide.Spec.Pool.Name = "wide", nil, ptr.To(true), "wide"
