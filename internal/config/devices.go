@@ -20,6 +20,7 @@ const (
 	draDeviceTaintRules        featuregate.Feature = "DRADeviceTaintRules"
 	draDeviceTaints            featuregate.Feature = "DRADeviceTaints"
 	draFractionalCapacityRange featuregate.Feature = "DRAFractionalCapacityRange"
+	draNodeAllocatable         featuregate.Feature = "DRANodeAllocatableResources"
 	draListTypeAttributes      featuregate.Feature = "DRAListTypeAttributes"
 	draPartitionableDevices    featuregate.Feature = "DRAPartitionableDevices"
 	draPrioritizedList         featuregate.Feature = "DRAPrioritizedList"

@@ -51,6 +51,7 @@ func without() []ineffective {
 		{podGroupPreemption, true, withoutGroups},
 		{topologyAwareScheduling, true, withoutGroups},
 		{draWorkloadClaims, true, withoutGroups},
+		{draNodeAllocatable, true, "what devices stand for of the cpu and memory of a node is not counted"},
 		{deferredPodScheduling, true, "resizes that wait for resources do not preempt pods"},
 	}
 }

@@ -27,12 +27,14 @@ func TestExtendedResourcesAreBarred(t *testing.T) {
 	w := newWorld(t)
 	node := model.Event{Resource: model.NodeEvent, Action: model.Add, Node: model.NewNode(&v1.Node{})}
 	back := model.Event{Resource: model.ResourceClaimEvent, Action: model.Delete, OldObject: model.NewResourceClaim(claim("c", 1, allocated("a", "d0")))}
+	limited := requesting(gpu, "1", false)
+	limited.Object.Spec.Containers[0].Resources = v1.ResourceRequirements{Limits: limited.Object.Spec.Containers[0].Resources.Requests}
 	open := plugintest.Alikes(w.plugin, requesting("cpu", "1", false))
 	for _, row := range []struct {
 		pod    *model.Pod
 		barred bool
 	}{
-		{requesting(gpu, "1", false), true}, {requesting(gpu, "1", true), true}, {requesting(gpu, "0", false), false}, {requesting("example.com/gpu", "1", false), false},
+		{requesting(gpu, "1", false), true}, {requesting(gpu, "1", true), true}, {limited, true}, {requesting(gpu, "0", false), false}, {requesting("example.com/gpu", "1", false), false},
 	} {
 		want := ""
 		if row.barred {

@@ -190,9 +190,11 @@ func byClass(pod *model.Pod) string {
 	name := ""
 	for _, containers := range [][]v1.Container{pod.Object.Spec.Containers, pod.Object.Spec.InitContainers} {
 		for i := range containers {
-			for resource, amount := range containers[i].Resources.Requests {
-				if strings.HasPrefix(string(resource), resourcev1.ResourceDeviceClassPrefix) && !amount.IsZero() && (name == "" || string(resource) < name) {
-					name = string(resource)
+			for _, list := range []v1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
+				for resource, amount := range list {
+					if strings.HasPrefix(string(resource), resourcev1.ResourceDeviceClassPrefix) && !amount.IsZero() && (name == "" || string(resource) < name) {
+						name = string(resource)
+					}
 				}
 			}
 		}
