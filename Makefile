@@ -33,25 +33,30 @@ test: ## all tests: lint, unit and property tests, integration with a real API s
 
 lanes: lint unit monitoring bench-once fuzz mutate-changed e2e beside examples
 
-# Three lanes run side by side: what computes; integration tests, which mostly wait for clocks and for leases; and what is held against kube-scheduler. In a lane one goes after another.
-# What computes yields to the clusters. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
+# Three lanes run side by side: what computes; integration tests, which mostly wait for clocks and for leases; and what is held against kube-scheduler, then what computes for a given time.
+# In a lane one goes after another. What computes yields to the clusters. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
 ifdef LANES
 NICE := nice -n 10
 unit: | lint-product
 monitoring: | unit
 bench-once: | monitoring
-fuzz: | bench-once
+fuzz: | examples
 mutate-changed: | fuzz
 $(BIN)/devcluster: | $(BIN)/berth
 $(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler: | $(BIN)/devcluster
 $(BIN)/moved-kube-scheduler: | $(BIN)/kube-scheduler
 examples: | beside
-lint-kubernetes: | mutate-changed $(BIN)/moved-berth
+lint-kubernetes: | bench-once $(BIN)/moved-berth
 endif
 
-unit: ## tests that need no API server, with the race detector; simulations also without it, with more seeds
-	$(NICE) env $(RACE) -timeout 30m ./...
-	$(NICE) $(GO) test -timeout 30m ./internal/simulate
+# The packages in which goroutines meet: their code or their tests start some, or share something between some. The race detector, under which tests take many times
+# as long, sees what these use of the other packages, too.
+CONCURRENT = $(shell git grep -lE '^[[:space:]]*go [a-z]|"sync"|"testing/synctest"|[.](Run)?Parallel' -- app cmd examples/trial framework internal | \
+	grep '[.]go$$' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
+
+unit: ## tests that need no API server, with the race detector where goroutines meet; simulations also without it, with more seeds
+	$(NICE) env $(RACE) -timeout 30m $(CONCURRENT)
+	$(NICE) $(GO) test -timeout 30m $$($(GO) list -f '.{{slice .ImportPath (len .Module.Path)}}' ./... | grep -vxF "$$(printf '%s\n' $(filter-out ./internal/simulate,$(CONCURRENT)))")
 
 e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
 	cd devcluster/provisioner && $(RACE) -count=1 -timeout 10m ./...
