@@ -104,13 +104,13 @@ func (w leaderOnly) Bind(ctx context.Context, binding *v1.Binding) error {
 	return w.whileHeld(ctx, func(ctx context.Context) error { return w.Writer.Bind(ctx, binding) })
 }
 
-// Patch patches an object, unless the lease is or may be another's.
-func (w leaderOnly) Patch(ctx context.Context, write *plan.Write) (stored kinds.Object, err error) {
+// Write patches or deletes an object, unless the lease is or may be another's.
+func (w leaderOnly) Write(ctx context.Context, write *plan.Write) (stored kinds.Object, err error) {
 	if err := w.holds(); err != nil {
 		return nil, fmt.Errorf("not written by a replica that no longer leads: %w", err)
 	}
 	err = w.whileHeld(ctx, func(ctx context.Context) (err error) {
-		stored, err = w.Writer.Patch(ctx, write)
+		stored, err = w.Writer.Write(ctx, write)
 		return err
 	})
 	return stored, err

@@ -44,7 +44,7 @@ func TestOnlyALeaderBinds(t *testing.T) {
 		"evicted": func(ctx context.Context, w commit.Writer) error {
 			return w.PatchStatus(ctx, &model.Pod{}, &v1.PodCondition{Type: v1.DisruptionTarget}, plan.Nomination{})
 		},
-		"written": func(ctx context.Context, w commit.Writer) error { _, err := w.Patch(ctx, &plan.Write{}); return err },
+		"written": func(ctx context.Context, w commit.Writer) error { _, err := w.Write(ctx, &plan.Write{}); return err },
 	} {
 		lost, lose := context.WithCancelCause(t.Context())
 		var holds error

@@ -32,8 +32,8 @@ type Writer interface {
 	// Delete deletes a pod, which may take its grace period to go. If there is no such pod the error is "not found", and "conflict" if another pod
 	// has its name.
 	Delete(ctx context.Context, pod *model.Pod) error
-	// Patch patches an object. If the write asks to learn, it returns the object as it is stored then, as the scheduler keeps such objects.
-	Patch(ctx context.Context, write *plan.Write) (kinds.Object, error)
+	// Write patches or deletes an object. If the write asks to learn, it returns the object as it is stored then, as the scheduler keeps such objects.
+	Write(ctx context.Context, write *plan.Write) (kinds.Object, error)
 	// Get returns the object that a write is about, as the scheduler keeps such objects. If there is none the error is "not found".
 	Get(ctx context.Context, write *plan.Write) (kinds.Object, error)
 	// Record creates an event, with its series if it has happened more than once. If it is there already, the error is "already exists".

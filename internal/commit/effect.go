@@ -30,10 +30,11 @@ type effectKey struct {
 	subresource     string
 	patch           types.PatchType
 	data            string
+	deletes         bool
 }
 
 func keyOfWrite(w *plan.Write) effectKey {
-	return effectKey{w.Resource, w.Namespace, w.Name, w.Subresource, w.Type, string(w.Data)}
+	return effectKey{w.Resource, w.Namespace, w.Name, w.Subresource, w.Type, string(w.Data), w.Delete}
 }
 
 // startEffects takes in the writes of a decision. None is sent after the stop: the next process decides anew.

@@ -328,7 +328,7 @@ type writing struct {
 	heard chan string
 }
 
-func (w *writing) Patch(context.Context, *plan.Write) (kinds.Object, error) { return w.patch() }
+func (w *writing) Write(context.Context, *plan.Write) (kinds.Object, error) { return w.patch() }
 func (w *writing) Get(context.Context, *plan.Write) (kinds.Object, error) {
 	return claimObject(w.shows), nil
 }

@@ -72,6 +72,9 @@ func (o *Outbox) outcome(now time.Time, a *attempt, write *plan.Write, response 
 		return o.found(now, a, write, response)
 	}
 	err = response.Err
+	if write.Delete && isGone(err) {
+		err = nil
+	}
 	if leavesOpen(err) {
 		a.open = true
 		if !apierrors.IsServiceUnavailable(err) {

@@ -79,7 +79,7 @@ func (c *Commit) send(ctx context.Context, request Request) Response {
 	case Ask:
 		response.NodeName, response.Err = c.config.Writer.NodeOf(ctx, request.Pod)
 	case WriteStep, UndoStep:
-		response.Object, response.Err = c.config.Writer.Patch(ctx, request.Write)
+		response.Object, response.Err = c.config.Writer.Write(ctx, request.Write)
 	case Read:
 		response.Object, response.Err = c.config.Writer.Get(ctx, request.Write)
 	case Mark:

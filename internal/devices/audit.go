@@ -47,7 +47,7 @@ func (s *Store) anew(names []string) *Store {
 		n.bySlot = append(n.bySlot, nil)
 	}
 	for name, c := range s.classes {
-		n.classes[name] = c
+		n.setClass(name, c)
 	}
 	for name, r := range s.rules {
 		n.setRule(name, r)
@@ -101,6 +101,16 @@ func (s *Store) describe() map[string]string {
 		}
 		slices.Sort(names)
 		texts[fmt.Sprintf("rules of %v", key)] = fmt.Sprint(names)
+	}
+	for resource, classes := range s.standIns {
+		var names []string
+		for _, c := range classes {
+			names = append(names, c.Name)
+		}
+		texts["classes for "+resource.Value()] = fmt.Sprint(names)
+	}
+	for pod, claims := range s.made {
+		texts["claims made for pod "+string(pod)] = fmt.Sprint(claims)
 	}
 	for key, c := range s.claims {
 		texts["claim "+key.String()] = fmt.Sprintf("exists %t, promised %t", c.ResourceClaim != nil, c.promise != nil)

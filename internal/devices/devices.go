@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/structured"
 
@@ -25,6 +26,10 @@ type Store struct {
 	touch func(slot int32, aspects model.Aspect)
 
 	classes map[string]*model.DeviceClass
+	// Invariant: standIns has each class that names an extended resource, by that; the one that stands for it is first. No list is empty.
+	standIns map[model.ResourceName][]*model.DeviceClass
+	// Invariant: made has each claim that a scheduler has made for the extended resources of a pod, by the pod's UID, sorted. No list is empty.
+	made map[types.UID][]model.ClaimKey
 	// Invariant: claims has the claims that exist and those that are promised something, and no other.
 	claims map[model.ClaimKey]*claim
 	slices map[string]*model.ResourceSlice
@@ -48,7 +53,7 @@ type Store struct {
 	users map[structured.DeviceID]int
 
 	work  Work
-	peaks struct{ claims, slices, rules, rulesOf, pools, nodes, users int }
+	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users int }
 }
 
 // PoolID is the name of a pool, which is its driver's own.
@@ -64,8 +69,16 @@ type claim struct {
 
 // Promise is the value of a hold on a claim: what the claim is to be given. It counts until a version of the claim shows an allocation.
 type Promise struct {
-	UID        types.UID // of the claim: another one of that name is promised nothing
+	UID        types.UID // of the claim: another one of that name is promised nothing; empty if it is not made yet
 	Allocation *resourcev1.AllocationResult
+	// Made is the claim to be made for the pod's extended resources, nil if the claim exists; Uses says which container uses what of it.
+	Made *resourcev1.ResourceClaim
+	Uses []v1.ContainerExtendedResourceRequest
+}
+
+// Key returns the key of the claim to be made.
+func (p *Promise) Key() model.ClaimKey {
+	return model.ClaimKey{Namespace: model.Interned(p.Made.Namespace), Name: p.Made.Name}
 }
 
 // Work counts work. It only grows.
@@ -80,6 +93,7 @@ type Work struct {
 func New(touch func(slot int32, aspects model.Aspect)) *Store {
 	return &Store{
 		touch: touch, classes: map[string]*model.DeviceClass{}, claims: map[model.ClaimKey]*claim{}, slices: map[string]*model.ResourceSlice{},
+		standIns: map[model.ResourceName][]*model.DeviceClass{}, made: map[types.UID][]model.ClaimKey{},
 		rules: map[string]*model.DeviceTaintRule{}, rulesOf: map[PoolID][]*model.DeviceTaintRule{}, pools: map[PoolID]*pool{}, nodes: map[string]*node{},
 		users: map[structured.DeviceID]int{},
 		allocated: structured.AllocatedState{
@@ -96,6 +110,7 @@ func (s *Store) Work() Work { return s.work }
 func (s *Store) Shrink() {
 	p := &s.peaks
 	s.claims = shrink.Map(s.claims, &p.claims)
+	s.made = shrink.Map(s.made, &p.made)
 	s.slices = shrink.Map(s.slices, &p.slices)
 	s.rules = shrink.Map(s.rules, &p.rules)
 	s.rulesOf = shrink.Map(s.rulesOf, &p.rulesOf)
@@ -123,9 +138,7 @@ func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 	case *model.ResourceSlice:
 		return model.OrNil(s.setSlice(o.Name, o))
 	case *model.DeviceClass:
-		before := s.classes[o.Name]
-		s.classes[o.Name] = o
-		return model.OrNil(before)
+		return model.OrNil(s.setClass(o.Name, o))
 	case *model.DeviceTaintRule:
 		return model.OrNil(s.setRule(o.Name, o))
 	}
@@ -140,9 +153,7 @@ func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
 	case model.ResourceSliceKind:
 		return model.OrNil(s.setSlice(ref.Name, nil))
 	case model.DeviceClassKind:
-		before := s.classes[ref.Name]
-		delete(s.classes, ref.Name)
-		return model.OrNil(before)
+		return model.OrNil(s.setClass(ref.Name, nil))
 	case model.DeviceTaintRuleKind:
 		return model.OrNil(s.setRule(ref.Name, nil))
 	}
@@ -228,9 +239,10 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	}
 	c := s.claimOf(key)
 	before = c.ResourceClaim
+	s.listMade(before, now)
 	s.recount(c, func() {
 		c.ResourceClaim = now
-		if p := c.promise; p != nil && now != nil && (now.Allocation() != nil || now.Object.UID != p.UID) {
+		if p := c.promise; p != nil && now != nil && (now.Allocation() != nil || p.UID != "" && now.Object.UID != p.UID) {
 			c.promise, c.holder = nil, model.PodKey{}
 		}
 	})

@@ -11,7 +11,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -37,10 +36,6 @@ func TestPodsThatNeedMoreStayPending(t *testing.T) {
 		after string // what PostFilter plugins add
 	}{
 		"missing-claim": {claim("missing"), `persistentvolumeclaim "missing" not found`, "not found"},
-		"device": {func(spec *v1.PodSpec) {
-			gpu := v1.ResourceList{"deviceclass.resource.kubernetes.io/gpu": resource.MustParse("1")}
-			spec.Containers[0].Resources = v1.ResourceRequirements{Requests: gpu, Limits: gpu}
-		}, `devices cannot be requested as extended resources in this version of Berth: the pod requests deviceclass.resource.kubernetes.io/gpu`, noHelp},
 		"plain": {func(spec *v1.PodSpec) {
 			spec.Volumes = []v1.Volume{{Name: "scratch", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}}
 		}, "", ""},

@@ -136,9 +136,6 @@ func TestPodsWithSeveralDevices(t *testing.T) {
 
 // TestExtendedResources has pods that request devices as an extended resource: the scheduler makes their claims.
 func TestExtendedResources(t *testing.T) {
-	if !incumbentRuns() {
-		t.Skip("Berth makes no claims for extended resources yet: such pods stay pending, see TestPodsThatNeedMoreStayPending")
-	}
 	const name v1.ResourceName = "example.com/gpu"
 	w := newDevices(t, "devices-extended", 2)
 	w.startDriver(4)

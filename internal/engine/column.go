@@ -337,7 +337,7 @@ func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
 	if column := e.columns.filters[columnKey{c.profile.ids[i], need}]; column != nil {
 		return column.verdicts
 	}
-	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok {
+	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok && (len(c.own) == 0 || c.own[i] == nil) {
 		return f.FilterNeed(c.pod).Compile()
 	}
 	return c.own[i].Compile()
@@ -363,16 +363,20 @@ type columnScore interface {
 	Normalization() model.Normalization
 }
 
-// scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin skips the pod; and that of a StateScore uncompiled.
+// scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin skips the pod; and that of a StateScore, or one that varies, uncompiled.
 func (c *cycle) scoreNeed(at int, p columnScore) (need model.Need, own plugin.ScoreNeed, err error) {
-	stateful, ok := p.(plugin.StateScore)
-	if !ok {
-		return c.pod.Needs[at], nil, nil
+	switch p := p.(type) {
+	case plugin.StateScore:
+		if own, err = p.ScoreNeedIn(c.view, c.pod); err != nil {
+			return need, nil, errPreScore(p, err)
+		}
+		return plugin.NeedOf(own), own, nil
+	case plugin.VaryingScore:
+		if own, varies := p.VaryingScoreNeed(c.view, c.pod); varies {
+			return plugin.NeedOf(own), own, nil
+		}
 	}
-	if own, err = stateful.ScoreNeedIn(c.view, c.pod); err != nil {
-		return need, nil, errPreScore(p, err)
-	}
-	return plugin.NeedOf(own), own, nil
+	return c.pod.Needs[at], nil, nil
 }
 
 // scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil if the plugin skips the pod.

@@ -100,6 +100,8 @@ type profile struct {
 	filters int32
 	// stateful are the positions of StateFilters, in the order in which their needs are worked out.
 	stateful []int
+	// varying are the positions of VaryingFilters.
+	varying []int
 	// counts are the filters that are CountFilters, nil where another one is. counting are their positions.
 	counts   []plugin.CountFilter
 	counting []int

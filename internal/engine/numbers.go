@@ -37,6 +37,9 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 		if _, ok := f.(plugin.StateFilter); ok {
 			own.stateful = append(own.stateful, i)
 		}
+		if _, ok := f.(plugin.VaryingFilter); ok {
+			own.varying = append(own.varying, i)
+		}
 	}
 	slices.SortStableFunc(own.stateful, func(a, b int) int {
 		return cmp.Compare(p.PreFilterAt(p.Filters[a].Name()), p.PreFilterAt(p.Filters[b].Name()))

@@ -19,7 +19,7 @@ type cycle struct {
 	pod     *model.Pod
 	// narrowed is the result of narrowing.
 	narrowed narrowed
-	// By filter of the profile: the pod's need, zero if every node passes; the need of a StateFilter; and a CountFilter's counts, nil if it has
+	// By filter of the profile: the pod's need, zero if every node passes; the need of a StateFilter, or one that varies; and a CountFilter's counts, nil if it has
 	// nothing to check.
 	needs    []model.Need
 	own      []plugin.FilterNeed
@@ -61,7 +61,7 @@ func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *pl
 
 // preFilterBuiltIn runs the PreFilter of StateFilters and CountFilters.
 func (e *Engine) preFilterBuiltIn(c *cycle) (*plan.Rejection, error) {
-	if len(c.profile.stateful) > 0 {
+	if len(c.profile.stateful)+len(c.profile.varying) > 0 {
 		if rejection, err := e.workOutNeeds(c); rejection != nil || err != nil {
 			return rejection, err
 		}
@@ -100,7 +100,7 @@ func (e *Engine) prepare(c *cycle) {
 	e.scratch.here = c.here
 }
 
-// workOutNeeds gets the needs of StateFilters in the view.
+// workOutNeeds gets the needs of StateFilters in the view, and those that vary.
 func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 	c.needs = append(e.scratch.needs[:0], c.needs...)
 	c.own = slices.Grow(e.scratch.own[:0], len(c.needs))[:len(c.needs)]
@@ -113,6 +113,11 @@ func (e *Engine) workOutNeeds(c *cycle) (*plan.Rejection, error) {
 			return rejection, err
 		}
 		c.own[i], c.needs[i] = need, plugin.NeedOf(need)
+	}
+	for _, i := range c.profile.varying {
+		if need, varies := c.profile.Filters[i].(plugin.VaryingFilter).VaryingFilterNeed(c.view, c.pod); varies {
+			c.own[i], c.needs[i] = need, plugin.NeedOf(need)
+		}
 	}
 	return nil, nil
 }

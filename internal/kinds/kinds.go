@@ -163,6 +163,9 @@ func Of(object runtime.Object) *Row { return byType[reflect.TypeOf(object)] }
 // Get returns the row of a kind.
 func Get(kind model.Kind) *Row { return &table[kind] }
 
+// New returns an empty object of the kind.
+func (r *Row) New() Object { return reflect.New(r.object.Elem()).Interface().(Object) }
+
 // RefOf returns the reference of an object; ok is false when scheduling reads no objects of its kind.
 func RefOf(object runtime.Object) (ref model.Ref, ok bool) {
 	row := Of(object)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -40,20 +41,32 @@ func NewWriter(client kubernetes.Interface, whole bool) (*Writer, error) {
 // first.
 const once = 0
 
+// fieldManager is the manager of the fields that are applied.
+const fieldManager = "kube-scheduler"
+
 // Bind asks the API server to store the binding of a pod to its node.
 func (w *Writer) Bind(ctx context.Context, binding *v1.Binding) error {
 	return w.client.CoreV1().RESTClient().Post().Namespace(binding.Namespace).Resource("pods").Name(binding.Name).SubResource("binding").
 		Body(binding).MaxRetries(once).Do(ctx).Error()
 }
 
-// Patch asks the API server to patch an object of any kind. If the write asks to learn, it returns the object as it is stored then, as the watches keep it.
-func (w *Writer) Patch(ctx context.Context, write *plan.Write) (kinds.Object, error) {
+// Write asks the API server to patch or delete an object of any kind. If the write asks to learn, it returns the object as it is stored then, as the watches
+// keep it.
+func (w *Writer) Write(ctx context.Context, write *plan.Write) (kinds.Object, error) {
 	path := objectPath(write)
 	if write.Subresource != "" {
 		path = append(path, write.Subresource)
 	}
 	// The path says everything, so any client of the connection will do.
-	result := w.client.CoreV1().RESTClient().Patch(write.Type).AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx)
+	client := w.client.CoreV1().RESTClient()
+	request := client.Patch(write.Type)
+	switch {
+	case write.Delete:
+		request = client.Delete().SetHeader("Content-Type", runtime.ContentTypeJSON)
+	case write.Type == types.ApplyYAMLPatchType:
+		request = request.Param("fieldManager", fieldManager).Param("force", "true")
+	}
+	result := request.AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx)
 	if !write.Learn {
 		return nil, result.Error()
 	}

@@ -81,11 +81,11 @@ func TestPatch(t *testing.T) {
 		{Resource: schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}, Namespace: "ns", Name: "c",
 			Subresource: "status", Type: types.StrategicMergePatchType, Data: []byte(`{"b":2}`)},
 	} {
-		if object, err := w.Patch(t.Context(), &write); err != nil || object != nil {
+		if object, err := w.Write(t.Context(), &write); err != nil || object != nil {
 			t.Errorf("%v, %v", object, err)
 		}
 	}
-	if _, err := w.Patch(t.Context(), &plan.Write{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "n", Type: types.JSONPatchType, Data: []byte(`[]`)}); !apierrors.IsConflict(err) {
+	if _, err := w.Write(t.Context(), &plan.Write{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "n", Type: types.JSONPatchType, Data: []byte(`[]`)}); !apierrors.IsConflict(err) {
 		t.Errorf("error %v, want a conflict", err)
 	}
 	want := []string{
@@ -140,7 +140,7 @@ func TestLearnedPatch(t *testing.T) {
 			}
 			answer, got = as(stored), nil
 			for _, ask := range []func() (kinds.Object, error){
-				func() (kinds.Object, error) { return w.Patch(t.Context(), write) },
+				func() (kinds.Object, error) { return w.Write(t.Context(), write) },
 				func() (kinds.Object, error) { return w.Get(t.Context(), write) },
 			} {
 				object, err := ask()
@@ -164,7 +164,7 @@ func TestLearnedPatch(t *testing.T) {
 				},
 			} {
 				answer = other
-				object, err := w.Patch(t.Context(), write)
+				object, err := w.Write(t.Context(), write)
 				if reason := apierrors.APIStatus(nil); err == nil || object != nil || errors.As(err, &reason) {
 					t.Errorf("%s: it returns %v, %v, want an error that is not of the API server", name, object, err)
 				}

@@ -30,7 +30,7 @@ type store struct {
 }
 
 func (s *store) Delete(_ context.Context, pod *model.Pod) error           { return s.fails[pod.Name] }
-func (s *store) Patch(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
+func (s *store) Write(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
 func (s *store) Get(context.Context, *plan.Write) (kinds.Object, error)   { return nil, nil }
 
 func (s *store) Bind(ctx context.Context, binding *v1.Binding) error {

@@ -94,6 +94,8 @@ type Event struct {
 	Action   Action
 	// For events about a node; OldNode is nil for Add, Node is nil for Delete.
 	OldNode, Node *Node
+	// Classes resolves the extended resources that devices stand for; for events about a node.
+	Classes ClassResolver
 	// For events about a pod; OldPod is nil for Add, Pod is nil for Delete.
 	OldPod, Pod *Pod
 	// For events about objects of storage; OldObject is nil for Add, Object is nil for Delete.

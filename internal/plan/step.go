@@ -44,14 +44,17 @@ type Step struct {
 	UndoCall any
 }
 
-// Write is a patch of one object. It is sent again when its outcome is unknown, so it must name the version or the UID of the object that
-// it applies to, and applying it a second time must change nothing.
+// Write is a patch of one object, or its deletion. It is sent again when its outcome is unknown, so it must name the version or the UID of the object that
+// it applies to, or a name that no other object ever has, and applying it a second time must change nothing. A server-side apply makes the object if there is
+// none.
 type Write struct {
 	Resource        schema.GroupVersionResource
 	Namespace, Name string
 	Subresource     string
 	Type            types.PatchType
 	Data            []byte
+	// Delete makes it a deletion. Data are the options; there is no type. An object that is gone already is deleted.
+	Delete bool
 	// Learn gives the object that the API server answers with to the loop at once, like a version that the watch shows, and before anything else comes of the
 	// answer: when the binding's result is known, so is what was written. It is for objects that reach the state compiled. While it is open whether such a
 	// write was stored, it is not given up: what is stored must not stay unknown while the holds of the placement are released.

@@ -116,6 +116,13 @@ type NodeFilter interface {
 	FilterReads() model.Aspect
 }
 
+// VaryingFilter is a NodeFilter for some pods of which the need depends on more than the pod, as those of a StateFilter.
+type VaryingFilter interface {
+	NodeFilter
+	// VaryingFilterNeed returns the need of such a pod; varies is false for all others, whose need FilterNeed has. It is called in each of a pod's turns.
+	VaryingFilterNeed(v state.View, pod *model.Pod) (need FilterNeed, varies bool)
+}
+
 // StateFilter is a NodeFilter whose needs depend on more than the pod: on objects that the pod refers to, such as its claims.
 // A dry run keeps the needs of its cycle: only what the node itself has in use differs there.
 type StateFilter interface {
@@ -259,6 +266,14 @@ type NodeScore interface {
 	ScoreReads() model.Aspect
 	// Normalization is how raw scores are scaled to 0..MaxScore.
 	Normalization() model.Normalization
+}
+
+// VaryingScore is a NodeScore for some pods of which the need depends on more than the pod, as those of a StateScore.
+type VaryingScore interface {
+	NodeScore
+	// VaryingScoreNeed returns the need of such a pod; varies is false for all others, whose need ScoreNeed has. It is called in each of the pod's turns in
+	// which nodes are scored.
+	VaryingScoreNeed(v state.View, pod *model.Pod) (need ScoreNeed, varies bool)
 }
 
 // StateScore is a NodeScore whose needs depend on more than the pod, as those of a StateFilter.

@@ -26,6 +26,12 @@ var (
 			addSelector(&c.Spec.Selectors, value)
 			return nil
 		}},
+		{key: "extended", value: "RESOURCE or none", apply: func(c *resourcev1.DeviceClass, _, value string) error {
+			if c.Spec.ExtendedResourceName = nil; value != "none" {
+				c.Spec.ExtendedResourceName = &value
+			}
+			return nil
+		}},
 	}
 	sliceAttributes = []attribute[*resourcev1.ResourceSlice]{
 		{key: "driver", value: "NAME", apply: func(s *resourcev1.ResourceSlice, _, value string) error { s.Spec.Driver = value; return nil }},
@@ -611,6 +617,28 @@ func addDevices(p *v1.Pod, value string, entry v1.PodResourceClaim) error {
 	}
 	p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, entry)
 	return nil
+}
+
+// expectExtended checks what has become of the claim that was made for a pod's extended resources.
+func expectExtended(args []string, text string) (check, error) {
+	if len(args) != 1 || text == "" {
+		return nil, errors.New("want a pod, a colon and what has become of the claim")
+	}
+	return func(w *world) error {
+		have, key := "none", keyNamed(args[0])
+		pod := w.cluster.Pod(model.PodKey{Namespace: key.Namespace, Name: key.Name})
+		if pod != nil && pod.Status.ExtendedResourceClaimStatus != nil {
+			have = "gone"
+			claim := model.ClaimKey{Namespace: key.Namespace, Name: pod.Status.ExtendedResourceClaimStatus.ResourceClaimName}
+			if object := w.cluster.Object(claim.DeviceRef()); object != nil {
+				have = deviceClaimStatus(object)
+			}
+		}
+		if have != text {
+			return fmt.Errorf("%s: want %s, is %s", args[0], text, have)
+		}
+		return nil
+	}, nil
 }
 
 // deviceClaimStatus says what has become of a claim for devices.

@@ -33,6 +33,7 @@ var forms = []form{
 	{"pvc", "pvc CLAIM: bound to VOLUME | unbound | unbound, for NODE | lost | gone", expectObject(model.PersistentVolumeClaimKind, claimStatus)},
 	{"pv", "pv VOLUME: available | bound to CLAIM | released, for CLAIM | gone", expectObject(model.PersistentVolumeKind, volumeStatus)},
 	{"resourceclaim", "resourceclaim CLAIM: allocated POOL/DEVICE,... for POD,... | allocated ..., unreserved | free | gone", expectObject(model.ResourceClaimKind, deviceClaimStatus)},
+	{"extended", "extended POD: allocated POOL/DEVICE,... for POD | none", expectExtended},
 	{"preempt", "preempt POD: NODE VICTIM ... | none", expectPreempt},
 	{"nominated", "nominated POD: NODE | none", expectNominated},
 	{"disrupted", "disrupted POD: MESSAGE | none", expectDisrupted},

@@ -157,14 +157,21 @@ func (m *claimController) setClaim(key model.ClaimKey, now *resourcev1.ResourceC
 	m.visitOwner(now)
 }
 
-// setPod takes in a version of a pod. Only those with claims matter.
+// mayHaveClaims reports whether a pod uses claims, or requests what a scheduler may make one for.
+func mayHaveClaims(pod *v1.Pod) bool {
+	asks := model.Asked(pod)
+	return len(pod.Spec.ResourceClaims) > 0 ||
+		slices.ContainsFunc(asks.Scalars, func(s model.Scalar) bool { return s.Value != 0 && model.CanBeDevices(s.Name) })
+}
+
+// setPod takes in a version of a pod. Only those that may have claims matter.
 func (m *claimController) setPod(pod *v1.Pod) {
 	key := keyOf(pod)
 	before := m.pods[key]
 	if before != nil && before.UID != pod.UID {
 		m.visitUsed(before.UID)
 	}
-	if len(pod.Spec.ResourceClaims) == 0 {
+	if !mayHaveClaims(pod) {
 		delete(m.pods, key)
 		return
 	}

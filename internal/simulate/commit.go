@@ -294,6 +294,13 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 		c.show(bound)
 	case commit.WriteStep, commit.UndoStep:
 		c.volume.interfere(request.Write)
+		if request.Write.Delete {
+			ref, err := c.store.deletable(request.Write)
+			if err == nil {
+				c.DeleteObject(ref)
+			}
+			return commit.Response{Err: err}
+		}
 		patched, err := c.store.patch(request.Write)
 		if err != nil {
 			return commit.Response{Err: err}
@@ -301,6 +308,10 @@ func (c *Cluster) carryOut(request commit.Request) commit.Response {
 		if patched != nil {
 			c.changes++
 			c.show(patched)
+		}
+		if patched != nil && isOver(patched) {
+			c.remove(refOf(patched))
+			return commit.Response{}
 		}
 		if request.Write.Learn {
 			return commit.Response{Object: c.answered(c.store.about(request.Write))}

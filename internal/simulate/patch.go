@@ -8,6 +8,7 @@ import (
 	"reflect"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -29,13 +30,16 @@ var kindOf = func() map[schema.GroupVersionResource]model.Kind {
 }()
 
 // patch does what the API server does with a patch: one that names another version or another UID than the object has is refused, and one that
-// changes nothing makes no new version. It returns nil if there is none.
+// changes nothing makes no new version. It returns nil if there is none. A server-side apply makes an object that there is not.
 func (s *store) patch(write *plan.Write) (kinds.Object, error) {
 	group := write.Resource.GroupResource()
 	kind, ok := kindOf[write.Resource]
 	ref := model.Ref{Kind: kind, Namespace: write.Namespace, Name: write.Name}
-	stored := s.others[ref]
-	if !ok || stored == nil {
+	stored := s.get(ref)
+	switch {
+	case ok && stored == nil && write.Type == types.ApplyYAMLPatchType:
+		return s.create(ref, write.Data)
+	case !ok || stored == nil:
 		return nil, apierrors.NewNotFound(group, write.Name)
 	}
 	if err := precondition(write, stored); err != nil {
@@ -50,7 +54,45 @@ func (s *store) patch(write *plan.Write) (kinds.Object, error) {
 	case patched == nil:
 		return nil, nil
 	}
-	return s.setOther(ref, patched), nil
+	return s.set(ref, patched), nil
+}
+
+// set stores an object that is not a node.
+func (s *store) set(ref model.Ref, object kinds.Object) kinds.Object {
+	if pod, ok := object.(*v1.Pod); ok {
+		return s.setPod(pod)
+	}
+	return s.setOther(ref, object)
+}
+
+// create stores a new object. Its status is the server's to make.
+func (s *store) create(ref model.Ref, data []byte) (kinds.Object, error) {
+	object := kinds.Get(ref.Kind).New()
+	if err := json.Unmarshal(data, object); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
+	}
+	object.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+	if object.GetName() != ref.Name || object.GetNamespace() != ref.Namespace || object.GetUID() != "" {
+		return nil, apierrors.NewBadRequest("the object does not have the name of the request, or has a UID")
+	}
+	return s.set(ref, object), nil
+}
+
+// deletable returns the reference of the object that a write deletes, or why it is not deleted.
+func (s *store) deletable(write *plan.Write) (model.Ref, error) {
+	group := write.Resource.GroupResource()
+	var options metav1.DeleteOptions
+	if err := json.Unmarshal(write.Data, &options); err != nil {
+		return model.Ref{}, apierrors.NewBadRequest(err.Error())
+	}
+	stored := s.about(write)
+	if stored == nil {
+		return model.Ref{}, apierrors.NewNotFound(group, write.Name)
+	}
+	if p := options.Preconditions; p != nil && p.UID != nil && *p.UID != stored.GetUID() {
+		return model.Ref{}, apierrors.NewConflict(group, write.Name, fmt.Errorf("the UID in the precondition is %s, the object's is %s", *p.UID, stored.GetUID()))
+	}
+	return refOf(stored), nil
 }
 
 // precondition refuses a patch that names another version or another UID than the object has. A JSON patch is a list of operations; it tests for that itself.
@@ -112,7 +154,7 @@ func patched(object kinds.Object, write *plan.Write) (kinds.Object, error) {
 		after, err = jsonpatch.MergePatch(before, write.Data)
 	case types.JSONPatchType:
 		after, err = jsonPatched(before, write.Data)
-	case types.StrategicMergePatchType:
+	case types.StrategicMergePatchType, types.ApplyYAMLPatchType: // what is applied has one owner, so the fields that it names are merged
 		after, err = strategicpatch.StrategicMergePatch(before, write.Data, object)
 	default:
 		err = fmt.Errorf("patches of type %s are not simulated", write.Type)
@@ -124,6 +166,7 @@ func patched(object kinds.Object, write *plan.Write) (kinds.Object, error) {
 	if err := json.Unmarshal(after, fresh); err != nil {
 		return nil, err
 	}
+	fresh.GetObjectKind().SetGroupVersionKind(object.GetObjectKind().GroupVersionKind())
 	if fresh, err = admitted(object, fresh, write.Subresource); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 	s.countImages(nil, node.Images)
 	s.journal.add(slot, model.AllAspects)
 	s.nominations.unsorted = true
-	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Add, Node: node})
+	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Add, Node: node, Classes: s.devices})
 }
 
 func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
@@ -51,7 +51,7 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 		s.objectReplaced(slot)
 	}
 	for _, action := range model.NodeUpdates(before, node) {
-		delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: action, OldNode: before, Node: node})
+		delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: action, OldNode: before, Node: node, Classes: s.devices})
 	}
 }
 
@@ -61,7 +61,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 		return
 	}
 	node := s.node[slot]
-	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node})
+	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node, Classes: s.devices})
 	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = false, nil })
 	s.storage.SetNode(slot, false, nil)
 	s.nodes--

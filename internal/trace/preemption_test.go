@@ -44,7 +44,7 @@ func (*evictor) Bind(context.Context, *v1.Binding) error { return nil }
 func (*evictor) NodeOf(context.Context, *model.Pod) (string, error) {
 	return "a", nil
 }
-func (*evictor) Patch(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
+func (*evictor) Write(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
 func (*evictor) Get(context.Context, *plan.Write) (kinds.Object, error)   { return nil, nil }
 func (*evictor) Learned(kinds.Object)                                     {}
 func (*evictor) Record(context.Context, *report.Series) error             { return nil }

@@ -19,15 +19,15 @@ func NewBar(missing ...string) *Bar { return &Bar{missing} }
 func (*Bar) Name() string { return Name }
 
 // PreFilter rejects pods that need devices.
-func (b *Bar) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult {
-	if b.Skips(pod) {
+func (b *Bar) PreFilter(v state.View, pod *model.Pod) plugin.PreFilterResult {
+	if pod.Devices == nil && !pod.Asks.AreDevices(v.Devices()) {
 		return plugin.PreFilterResult{}
 	}
 	return plugin.PreFilterResult{Rejection: "the pod needs devices, and DynamicResources is disabled at " + strings.Join(b.missing, ", ")}
 }
 
-// Skips reports whether the pod needs no devices.
+// Skips reports whether the pod needs no devices, whatever classes there are.
 func (*Bar) Skips(pod *model.Pod) bool { return (*Plugin)(nil).Skips(pod) }
 
-// EventsToRegister registers for nothing: what a pod needs of devices never changes.
+// EventsToRegister registers for nothing: a pod that needs devices is not helped. One whose extended resource is no longer of any class is tried again in time.
 func (*Bar) EventsToRegister() []model.EventToRegister { return nil }

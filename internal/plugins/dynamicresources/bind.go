@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -24,16 +25,14 @@ import (
 
 // Reserve promises devices to the pod's claims.
 func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error) {
-	if pod.Devices == nil {
-		return nil, nil
-	}
 	store := v.Devices()
 	claims, unusable := claimsOf(store, pod)
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
 	find := unallocated(claims)
-	if len(find) == 0 {
+	made, uses := p.madeFor(v, pod, slot)
+	if len(find) == 0 && made == nil {
 		return nil, nil
 	}
 	q := allocator.Question{
@@ -48,30 +47,55 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 	for _, claim := range find {
 		q.Claims = append(q.Claims, claim.Object)
 	}
+	if made != nil {
+		q.Claims = append(q.Claims, made)
+	}
 	results, err := p.search.Allocate(&q)
 	switch {
 	case err != nil:
 		return nil, err
-	case len(results) < len(find):
+	case len(results) < len(q.Claims):
 		return nil, fmt.Errorf("the pod's claims cannot be allocated on node %s any more", q.Node.Name)
+	}
+	if p.config.Features.DeviceBindingAndStatus {
+		for i := range results {
+			results[i].AllocationTimestamp = &metav1.Time{Time: v.Now()}
+		}
 	}
 	var holds []plan.Hold
 	for i, claim := range find {
 		if slices.Contains(find[:i], claim) { // named twice
 			continue
 		}
-		if p.config.Features.DeviceBindingAndStatus {
-			results[i].AllocationTimestamp = &metav1.Time{Time: v.Now()}
-		}
 		holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: &devices.Promise{UID: claim.Object.UID, Allocation: &results[i]}})
+	}
+	if made != nil {
+		holds = append(holds, plan.Hold{
+			Plugin: Name, Object: model.ClaimKey{Namespace: pod.Namespace, Name: made.Name}.DeviceRef(),
+			Value: &devices.Promise{Allocation: &results[len(find)], Made: made, Uses: uses},
+		})
 	}
 	return holds, nil
 }
 
+// madeFor returns the claim to be made for the extended resources that the pod gets as devices on a node, and which container uses what of it; nil if there
+// are none.
+func (p *Plugin) madeFor(v state.View, pod *model.Pod, slot int32) (*resourcev1.ResourceClaim, []v1.ContainerExtendedResourceRequest) {
+	x := extendedOf(v.Devices(), pod)
+	if x == nil {
+		return nil, nil
+	}
+	bits, _ := x.through(v.Node(slot))
+	if bits == 0 {
+		return nil, nil
+	}
+	return x.claimFor(pod, nameOfMade(v, pod), bits), x.usesOf(bits)
+}
+
 // PreBind writes allocations and for which pod claims are reserved, and waits for devices that must be prepared.
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
-	pod := placement.Pod
-	if pod.Devices == nil {
+	pod, promise := placement.Pod, madeBy(placement)
+	if pod.Devices == nil && promise == nil {
 		return nil, nil
 	}
 	claims, unusable := claimsOf(v.Devices(), pod)
@@ -99,6 +123,12 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		}
 		steps = append(steps, plan.Step{Write: reserve(pod, claim, allocation), Undo: takeBack(pod, claim)})
 	}
+	if promise != nil {
+		steps = append(steps, makeClaim(pod, promise)...)
+		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(promise.Allocation) {
+			wait.For = append(wait.For, promise.Key().DeviceRef())
+		}
+	}
 	if len(wait.For) > 0 {
 		wait.Event = &plan.PodEvent{
 			Reason: "BindingConditionsPending", Action: "Scheduling", Note: "waiting for binding conditions for device on node " + placement.NodeName,
@@ -122,20 +152,34 @@ func allocationOf(placement *plan.Placement, claim *model.ResourceClaim) (*resou
 	return nil, fmt.Errorf("no devices are reserved for the pod's claim %s: DynamicResources must be enabled at Reserve", claim.Key)
 }
 
+// madeBy returns what a placement promises to a claim that is to be made, nil if there is none.
+func madeBy(placement *plan.Placement) *devices.Promise {
+	for _, h := range placement.Holds {
+		if promise, ok := h.Value.(*devices.Promise); ok && promise.Made != nil {
+			return promise
+		}
+	}
+	return nil
+}
+
 func mustBePrepared(a *resourcev1.AllocationResult) bool {
 	return slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool { return len(r.BindingConditions) > 0 })
 }
 
 // claimWrite returns a write of a claim, whose answer is learned.
 func claimWrite(claim *model.ResourceClaim, subresource string, kind types.PatchType, body any) *plan.Write {
-	data, err := json.Marshal(body)
-	if err != nil {
-		panic(fmt.Sprintf("encode a patch of claim %s: %v", claim.Key, err)) // API types can always be encoded
-	}
 	return &plan.Write{
 		Resource: resourcev1.SchemeGroupVersion.WithResource("resourceclaims"), Namespace: claim.Key.Namespace, Name: claim.Key.Name, Subresource: subresource,
-		Type: kind, Data: data, Learn: true,
+		Type: kind, Data: encode(body), Learn: true,
 	}
+}
+
+func encode(body any) []byte {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(fmt.Sprintf("encode %T: %v", body, err)) // API types can always be encoded
+	}
+	return data
 }
 
 // object is a strategic merge patch, which the API server refuses for another claim of that name.
@@ -145,7 +189,7 @@ type object struct {
 }
 
 type objectMeta struct {
-	UID        types.UID `json:"uid"`
+	UID        types.UID `json:"uid,omitempty"`
 	Finalizers []string  `json:"finalizers,omitempty"`
 }
 
@@ -164,7 +208,7 @@ type operation struct {
 // reserve writes for which pod a claim is reserved and, if it has none, its allocation. An allocation is refused if the claim has got one meanwhile; a
 // reservation is added to those that others make at the same time, and is not taken for stored if the claim has another allocation by then.
 func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.AllocationResult) *plan.Write {
-	entry := []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: pod.Name, UID: pod.UID}}
+	entry := []resourcev1.ResourceClaimConsumerReference{reservation(pod)}
 	var write *plan.Write
 	if claim.Allocation() == nil {
 		write = claimWrite(claim, "status", types.JSONPatchType, []operation{
@@ -179,12 +223,19 @@ func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.
 		status := map[string]any{"reservedFor": entry}
 		write = claimWrite(claim, "status", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID}, Status: status})
 	}
-	write.Stored = func(stored metav1.Object) bool {
-		now, ok := stored.(*resourcev1.ResourceClaim)
-		return ok && now.UID == claim.Object.UID && now.Status.Allocation != nil && sameDevices(now.Status.Allocation, allocation) &&
-			resourceclaim.IsReservedForPod(pod.Object, now, false)
-	}
+	write.Stored = func(stored metav1.Object) bool { return stored.GetUID() == claim.Object.UID && holdsFor(pod, stored, allocation) }
 	return write
+}
+
+// reservation says that a claim is reserved for a pod.
+func reservation(pod *model.Pod) resourcev1.ResourceClaimConsumerReference {
+	return resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID}
+}
+
+// holdsFor reports whether a claim has an allocation and is reserved for a pod.
+func holdsFor(pod *model.Pod, claim metav1.Object, allocation *resourcev1.AllocationResult) bool {
+	now, ok := claim.(*resourcev1.ResourceClaim)
+	return ok && now.Status.Allocation != nil && sameDevices(now.Status.Allocation, allocation) && resourceclaim.IsReservedForPod(pod.Object, now, false)
 }
 
 // sameDevices reports whether two allocations are of the same devices.
@@ -207,6 +258,13 @@ func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 	claims, unusable := claimsOf(v.Devices(), placement.Pod)
 	if unusable != "" {
 		return false, errors.New(unusable)
+	}
+	if promise := madeBy(placement); promise != nil {
+		made := v.Devices().Claim(promise.Key())
+		if made == nil {
+			return false, fmt.Errorf("claim %s got deleted in the meantime", promise.Key())
+		}
+		claims = append(claims, made)
 	}
 	for _, claim := range claims {
 		if claim.Allocation() == nil && v.Devices().IsPromised(claim.Key) { // nothing is written yet

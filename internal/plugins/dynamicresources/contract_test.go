@@ -36,12 +36,14 @@ func defaults() *Plugin {
 
 func TestContract(t *testing.T) {
 	plugintest.CheckContract(t, defaults(), plugintest.Contract{
-		Name: "DynamicResources", FilterReads: model.Labels | model.Devices, ScoreReads: model.Labels | model.Devices, Normalization: model.Largest,
+		Name: "DynamicResources", FilterReads: model.Labels | model.Devices | model.Allocatable,
+		ScoreReads: model.Labels | model.Devices | model.Allocatable, Normalization: model.Largest,
 		Reads: []model.Kind{model.ResourceClaimKind, model.ResourceSliceKind, model.DeviceClassKind, model.DeviceTaintRuleKind},
 		Events: []string{
-			"NodeAdd NodeUpdateNodeAllocatable NodeUpdateNodeLabel, hint, alike", "resource.k8s.io/DeviceClassAdd resource.k8s.io/DeviceClassUpdate, hint, alike",
-			"resource.k8s.io/ResourceSliceAdd resource.k8s.io/ResourceSliceUpdate, hint, alike",
+			"NodeAdd NodeUpdateNodeAllocatable NodeUpdateNodeLabel", "resource.k8s.io/DeviceClassAdd resource.k8s.io/DeviceClassUpdate",
+			"resource.k8s.io/ResourceSliceAdd resource.k8s.io/ResourceSliceUpdate",
 			"resource.k8s.io/ResourceClaimDelete resource.k8s.io/ResourceClaimUpdate, hint, alike",
+			"resource.k8s.io/ResourceClaimDelete, hint, alike, cause",
 			"resource.k8s.io/ResourceClaimAdd resource.k8s.io/ResourceClaimUpdate, hint, alike, cause", "TargetPodUpdatePodGeneratedResourceClaim, hint",
 		},
 	})

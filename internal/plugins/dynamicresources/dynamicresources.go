@@ -8,10 +8,8 @@ package dynamicresources
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
-	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,9 +131,6 @@ func requestsOf(claim *resourcev1.ResourceClaim, yield func(name, class string, 
 
 // PreFilter rejects a pod whose claims cannot be used anywhere for now.
 func (*Plugin) PreFilter(v state.View, pod *model.Pod) plugin.PreFilterResult {
-	if resource := byClass(pod); resource != "" {
-		return plugin.PreFilterResult{Rejection: extended + resource}
-	}
 	if pod.Devices == nil {
 		return plugin.PreFilterResult{}
 	}
@@ -177,29 +172,9 @@ func checkClasses(store *devices.Store, claim *model.ResourceClaim) (result plug
 	return result
 }
 
-// Skips reports whether the pod asks for no devices.
-func (*Plugin) Skips(pod *model.Pod) bool { return pod.Devices == nil && byClass(pod) == "" }
-
-// extended is what a pod is rejected with that requests devices as an extended resource: no claim is made for such.
-const extended = "devices cannot be requested as extended resources in this version of Berth: the pod requests "
-
-// byClass returns the name of a requested resource that only devices can satisfy, empty if there is none. A class may also have a name like that of any
-// extended resource. A pod that requests that needs no bar: a node without the resource is rejected by NodeResourcesFit, and on a node that has it the
-// device plugin serves the pod.
-func byClass(pod *model.Pod) string {
-	name := ""
-	for _, containers := range [][]v1.Container{pod.Object.Spec.Containers, pod.Object.Spec.InitContainers} {
-		for i := range containers {
-			for _, list := range []v1.ResourceList{containers[i].Resources.Requests, containers[i].Resources.Limits} {
-				for resource, amount := range list {
-					if strings.HasPrefix(string(resource), resourcev1.ResourceDeviceClassPrefix) && !amount.IsZero() && (name == "" || string(resource) < name) {
-						name = string(resource)
-					}
-				}
-			}
-		}
-	}
-	return name
+// Skips reports whether the pod asks for no devices, whatever classes there are.
+func (*Plugin) Skips(pod *model.Pod) bool {
+	return pod.Devices == nil && !slices.ContainsFunc(pod.Asks.Scalars, func(s model.Scalar) bool { return s.Value != 0 && model.CanBeDevices(s.Name) })
 }
 
 // isBroken reports whether an allocation can no longer be used: a device has failed to be prepared, or is not ready although the time for that has passed.

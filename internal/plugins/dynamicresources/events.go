@@ -2,18 +2,33 @@ package dynamicresources
 
 import (
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // EventsToRegister registers for everything from which a pod's claims can be satisfied that could not before.
 func (*Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
-		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel | model.UpdateNodeAllocatable, Hint: canBeHelped, Alike: alike},
-		{Resource: model.DeviceClassEvent, Actions: model.Add | model.Update, Hint: canBeHelped, Alike: alike},
-		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Hint: canBeHelped, Alike: alike},
+		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel | model.UpdateNodeAllocatable},
+		{Resource: model.DeviceClassEvent, Actions: model.Add | model.Update},
+		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update},
 		// A claim that gives devices back helps whoever waits for such; another change of a claim helps the pods that use it.
 		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Hint: givesBack, Alike: alike},
+		// While the claim is there that was made for the pod in an earlier turn, no other is made.
+		{
+			Resource: model.ResourceClaimEvent, Actions: model.Delete, Hint: wasMadeFor,
+			Alike: func(waiting *model.Pod) model.Need { return model.NeedOf("made for " + string(waiting.UID)) },
+			Cause: func(waiting *model.Pod) model.Cause {
+				return model.Cause{Wants: []model.Way{{{madeKey(waiting.UID)}}}}
+			},
+			Touches: func(e model.Event, to *model.Touch) {
+				if before, ok := e.OldObject.(*model.ResourceClaim); ok {
+					to.Has = append(to.Has, madeKey(devices.OwnerOfMade(before)))
+				}
+			},
+		},
 		{
 			Resource: model.ResourceClaimEvent, Actions: model.Add | model.Update, Hint: changesOwn,
 			Alike: func(waiting *model.Pod) model.Need {
@@ -32,20 +47,21 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 	}
 }
 
-// canBeHelped reports whether any event helps a pod: nothing does that requests devices as an extended resource.
-func canBeHelped(waiting *model.Pod, _ model.Event) bool { return byClass(waiting) == "" }
+// alike is what a hint depends on that is about no pod.
+func alike(*model.Pod) model.Need { return model.Need{} }
 
-// alike is what the hints depend on that are about no claim of the pod.
-func alike(waiting *model.Pod) model.Need {
-	if byClass(waiting) != "" {
-		return model.NeedOf("barred")
-	}
-	return model.Need{}
+// madeKey is the key of a claim that was made for the extended resources of a pod.
+func madeKey(pod types.UID) model.Key { return model.Key{Kind: "made for", Name: string(pod)} }
+
+// wasMadeFor reports whether a claim was made for the extended resources of the waiting pod.
+func wasMadeFor(waiting *model.Pod, e model.Event) bool {
+	before, ok := e.OldObject.(*model.ResourceClaim)
+	return ok && devices.OwnerOfMade(before) == waiting.UID
 }
 
 // givesBack reports whether a claim had an allocation before, and has none now.
-func givesBack(waiting *model.Pod, e model.Event) bool {
-	if !canBeHelped(waiting, e) || e.OldObject == nil || e.OldObject.(*model.ResourceClaim).Allocation() == nil {
+func givesBack(_ *model.Pod, e model.Event) bool {
+	if e.OldObject == nil || e.OldObject.(*model.ResourceClaim).Allocation() == nil {
 		return false
 	}
 	return e.Object == nil || e.Object.(*model.ResourceClaim).Allocation() == nil

@@ -1,9 +1,11 @@
 package dynamicresources
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -27,6 +29,10 @@ const (
 	// unavailable means that what is allocated to a claim cannot be used on the node, or no longer anywhere.
 	unavailable
 	invalidPools
+	// left means that a claim for the pod's extended resources is there from an earlier turn.
+	left
+	// lacking means that the node does not know an extended resource, which no class stands for either.
+	lacking
 )
 
 // texts are kube-scheduler's, by verdict.
@@ -34,10 +40,12 @@ var texts = map[reason.Code]string{
 	none:         "cannot allocate all claims",
 	unavailable:  "resourceclaim not available on the node",
 	invalidPools: allocator.ErrInvalidPools.Error(),
+	left:         "cannot schedule extended resource claim",
+	lacking:      "cannot fit resource",
 }
 
-// FilterReads returns what of a node decides which devices it can use, and what of these is allocated.
-func (*Plugin) FilterReads() model.Aspect { return model.Labels | model.Devices }
+// FilterReads returns what of a node decides which devices it can use, what of these is allocated, and for which extended resources they are used.
+func (*Plugin) FilterReads() model.Aspect { return model.Labels | model.Devices | model.Allocatable }
 
 // FilterNeedIn is what the pod's claims ask of a node at the time. It is nil if every node will do.
 func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, string, error) {
@@ -58,22 +66,32 @@ type demands struct {
 	// find are the claims to find devices for, given those that have an allocation; both are in the order of the pod's spec.
 	find, given []*model.ResourceClaim
 	// broken are by given: the allocation can no longer be used.
-	broken  []bool
-	classes map[string]*model.DeviceClass
-	wide    uint64
+	broken []bool
+	// extended are the extended resources to find devices for; nil if there are none.
+	extended *extended
+	classes  map[string]*model.DeviceClass
+	wide     uint64
 }
 
 // demandsOf returns what the pod's claims ask of a node, nil if nothing.
 func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
-	if pod.Devices == nil || len(pod.Devices.Claims) == 0 {
+	store := v.Devices()
+	x := extendedOf(store, pod)
+	if (pod.Devices == nil || len(pod.Devices.Claims) == 0) && x == nil {
 		return nil, nil
 	}
-	store := v.Devices()
 	claims, unusable := claimsOf(store, pod)
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
-	d := &demands{search: p.search, classes: map[string]*model.DeviceClass{}}
+	d := &demands{search: p.search, classes: map[string]*model.DeviceClass{}, extended: x}
+	if x != nil {
+		for _, r := range x.resources {
+			if r.class != nil {
+				d.classes[r.class.Name] = r.class
+			}
+		}
+	}
 	for _, claim := range claims {
 		if claim.Allocation() != nil {
 			d.given, d.broken = append(d.given, claim), append(d.broken, p.isBroken(claim, v.Now()))
@@ -85,7 +103,7 @@ func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 			return true
 		})
 	}
-	if len(d.find) > 0 {
+	if len(d.find) > 0 || x != nil {
 		d.wide = store.WideVersion()
 	}
 	return d, nil
@@ -109,6 +127,9 @@ func (d *demands) appendText(text []byte) []byte {
 			return true
 		})
 	}
+	if d.extended != nil {
+		text = d.extended.appendText(text)
+	}
 	return strconv.AppendUint(append(text, 'w'), d.wide, 10)
 }
 
@@ -126,6 +147,9 @@ type finder struct {
 	classes map[string]*resourcev1.DeviceClass
 	// selectors are those of allocations; nil stands for one that can no longer be used.
 	selectors []*nodeaffinity.NodeSelector
+	// extended are extended resources, withExtended the claims and a claim for some of them, by their bits.
+	extended     *extended
+	withExtended map[uint64][]*resourcev1.ResourceClaim
 	// remembered are answers by the key of a node's devices: of nodes that are alike one is asked about.
 	remembered map[string]answer
 	key        []byte
@@ -138,6 +162,8 @@ type finder struct {
 type answer struct {
 	code   reason.Code
 	rating int32
+	// gives is set if devices were found, and any were needed.
+	gives bool
 }
 
 // rememberedMax bounds what is remembered for one need. Nodes that differ in how many of their equal devices are taken need few.
@@ -148,7 +174,10 @@ const errsMax = 64
 
 // compile prepares the demands. What it returns keeps no pod, and of claims what they ask for.
 func (d *demands) compile() *finder {
-	f := &finder{search: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}}
+	f := &finder{
+		search: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{},
+		extended: d.extended, withExtended: map[uint64][]*resourcev1.ResourceClaim{},
+	}
 	for i, claim := range d.find {
 		f.claims = append(f.claims, &resourcev1.ResourceClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: markOf(i)},
@@ -200,19 +229,30 @@ func (f *finder) available(node *v1.Node) bool {
 	return true
 }
 
-// allocate answers for the claims without an allocation.
+// allocate answers for the claims without an allocation, and for extended resources.
 func (f *finder) allocate(node state.Node) answer {
-	if len(f.claims) == 0 {
+	claims, bits := f.claims, uint64(0)
+	if f.extended != nil {
+		if f.extended.left != nil {
+			return answer{code: left}
+		}
+		var ok bool
+		if bits, ok = f.extended.through(node); !ok {
+			return answer{code: lacking}
+		}
+		claims = f.claimsWith(bits)
+	}
+	if len(claims) == 0 {
 		return answer{}
 	}
 	store, object := node.Devices(), node.Object()
-	f.key = store.AppendKey(f.key[:0], node.Slot(), object)
+	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), node.Slot(), object)
 	if a, known := f.remembered[string(f.key)]; known {
 		return a
 	}
 	f.slices = store.SlicesAt(node.Slot(), f.slices[:0])
 	results, err := f.search.Allocate(&allocator.Question{
-		Node: object, Claims: f.claims, Slices: f.slices, Allocated: store.Allocated(), Class: func(name string) *resourcev1.DeviceClass { return f.classes[name] },
+		Node: object, Claims: claims, Slices: f.slices, Allocated: store.Allocated(), Class: func(name string) *resourcev1.DeviceClass { return f.classes[name] },
 	})
 	clear(f.slices)
 	a := answer{}
@@ -221,11 +261,12 @@ func (f *finder) allocate(node state.Node) answer {
 		a.code = invalidPools
 	case err != nil:
 		a.code = f.fails(err)
-	case len(results) < len(f.claims):
+	case len(results) < len(claims):
 		a.code = none
 	default:
+		a.gives = true
 		for i := range results {
-			a.rating += ratingOf(f.claims[i], &results[i])
+			a.rating += ratingOf(claims[i], &results[i])
 		}
 	}
 	if len(f.remembered) >= rememberedMax {
@@ -235,6 +276,22 @@ func (f *finder) allocate(node state.Node) answer {
 		f.remembered[string(f.key)] = a
 	}
 	return a
+}
+
+// claimsWith returns the claims without an allocation and, behind them, one for some of the extended resources.
+func (f *finder) claimsWith(bits uint64) []*resourcev1.ResourceClaim {
+	if bits == 0 {
+		return f.claims
+	}
+	claims, ok := f.withExtended[bits]
+	if !ok {
+		claims = append(slices.Clone(f.claims), &resourcev1.ResourceClaim{
+			ObjectMeta: metav1.ObjectMeta{Name: markOf(len(f.claims))},
+			Spec:       resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: f.extended.requestsOf(bits)}},
+		})
+		f.withExtended[bits] = claims
+	}
+	return claims
 }
 
 // fails returns the code of an error.
@@ -284,15 +341,20 @@ func (f *finder) Err(code reason.Code) error { return f.errs[code&^reason.Failed
 func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
 	err := f.Err(code)
 	claims, _ := claimsOf(v.Devices(), pod)
+	claims = unallocated(claims)
 	text := err.Error()
-	for i, claim := range unallocated(claims) {
+	for i, claim := range claims {
 		text = strings.ReplaceAll(text, markOf(i), claim.Key.String())
 	}
+	text = strings.ReplaceAll(text, markOf(len(claims)), pod.Namespace+"/"+unnamed)
 	if text == err.Error() {
 		return err
 	}
 	return errors.New(text)
 }
+
+// unnamed stands for the name of a claim that is not made yet.
+const unnamed = "<extended-resources>"
 
 // markOf returns the name that stands for the i-th claim of a need.
 func markOf(i int) string { return "\x00claim-" + strconv.Itoa(i) + "\x00" }

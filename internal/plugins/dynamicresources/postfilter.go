@@ -13,18 +13,16 @@ import (
 // errNotFound is the error of kube-scheduler's plugin that does not find what it writes down at PreFilter.
 var errNotFound = errors.New("not found")
 
-// PostFilter gives back one allocation that cannot be used on a node where all else fits, unless another pod has it reserved. It fails if another plugin
+// PostFilter gives back one allocation that cannot be used on a node where all else fits, unless another pod has it reserved; if there is none, a claim that was
+// made for the pod's extended resources in an earlier turn. It fails if another plugin
 // rejected the pod at PreFilter before this one would have run; kube-scheduler then says only "not found", no plugin behind it runs, and the pod keeps its
 // nomination.
 func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	if !c.PreFiltered(Name) {
 		return plugin.PostFilterResult{}, errNotFound
 	}
-	if pod.Devices == nil {
-		return plugin.PostFilterResult{}, nil
-	}
 	d, err := p.demandsOf(c.View(), pod)
-	if d == nil || err != nil || len(d.given) == 0 {
+	if d == nil || err != nil {
 		return plugin.PostFilterResult{}, nil
 	}
 	for i, claim := range d.given {
@@ -33,6 +31,12 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 		}
 		return plugin.PostFilterResult{
 			Message: "deallocation of ResourceClaim completed", Writes: []plan.Write{*deallocate(claim)},
+		}, nil
+	}
+	if d.extended != nil && d.extended.left != nil {
+		claim := d.extended.left
+		return plugin.PostFilterResult{
+			Message: "deletion of ResourceClaim completed", Writes: []plan.Write{*removeFinalizer(claim), *deleteClaim(claim, claim.Object.UID)},
 		}, nil
 	}
 	return plugin.PostFilterResult{}, nil

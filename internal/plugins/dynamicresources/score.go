@@ -18,7 +18,7 @@ func (p *Plugin) ScoreNeedIn(v state.View, pod *model.Pod) (plugin.ScoreNeed, er
 		return nil, nil
 	}
 	d, err := p.demandsOf(v, pod)
-	if d == nil || err != nil || len(d.find) == 0 {
+	if d == nil || err != nil || len(d.find) == 0 && d.extended == nil {
 		return nil, err
 	}
 	need := scoreNeed{demands: d}
@@ -57,7 +57,7 @@ type scores struct {
 
 // Score rates which alternatives the pod's claims would get on the node.
 func (s *scores) Score(node state.Node) int32 {
-	if a := s.allocate(node); a.code == 0 {
+	if a := s.allocate(node); a.gives {
 		return s.base + a.rating
 	}
 	return 0

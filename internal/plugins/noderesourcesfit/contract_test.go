@@ -16,6 +16,7 @@ func TestContract(t *testing.T) {
 		Events: []string{
 			"AssignedPodDelete, hint", "AssignedPodUpdatePodScaleDown, hint, alike, cause", "TargetPodUpdatePodScaleDown",
 			"NodeAdd NodeUpdateNodeAllocatable, hint, alike, cause",
+			"resource.k8s.io/DeviceClassAdd resource.k8s.io/DeviceClassUpdate, hint, alike, cause",
 		},
 	})
 }
@@ -41,13 +42,15 @@ func TestTexts(t *testing.T) {
 func TestCauses(t *testing.T) {
 	p, pod := newPlugin(t, nil), model.NewPod(podOf(many))
 	plugintest.Equal(t, "alike", plugintest.Alikes(p, pod),
-		"occupies cpu memory ephemeral-storage example.com/a", "asks cpu=1500 memory=20 ephemeral-storage=30 example.com/a=40")
+		"occupies cpu memory ephemeral-storage example.com/a", "asks cpu=1500 memory=20 ephemeral-storage=30 example.com/a=40",
+		"names example.com/a example.com/b")
 	plugintest.Equal(t, "causes", plugintest.Causes(p, pod),
 		`wants ":cpu"|":ephemeral-storage"|":example.com/a"|":memory"; keys none`,
-		`wants ":cpu" & ":memory" & ":ephemeral-storage" & ":example.com/a" & ":pods"; keys ":cpu" ":ephemeral-storage" ":example.com/a" ":memory" ":pods"`)
+		`wants ":cpu" & ":memory" & ":ephemeral-storage" & ""|":example.com/a" & ":pods"; keys "" ":cpu" ":ephemeral-storage" ":example.com/a" ":memory" ":pods"`,
+		`wants ":example.com/a"|":example.com/b"; keys none`)
 	nothing := model.NewPod(podOf(""))
-	plugintest.Equal(t, "nothing alike", plugintest.Alikes(p, nothing), "occupies", "asks")
-	plugintest.Equal(t, "causes of nothing", plugintest.Causes(p, nothing), "wants none; keys none", `wants ":pods"; keys ":pods"`)
+	plugintest.Equal(t, "nothing alike", plugintest.Alikes(p, nothing), "occupies", "asks", "names")
+	plugintest.Equal(t, "causes of nothing", plugintest.Causes(p, nothing), "wants none; keys none", `wants ":pods"; keys ":pods"`, "wants none; keys none")
 }
 
 func TestTouched(t *testing.T) {

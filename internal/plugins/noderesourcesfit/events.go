@@ -1,6 +1,7 @@
 package noderesourcesfit
 
 import (
+	"slices"
 	"strconv"
 
 	v1 "k8s.io/api/core/v1"
@@ -22,7 +23,62 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 			Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeAllocatable, Hint: nodeOffersRoom,
 			Alike: amountsAsked, Cause: causeOfNodes, Touches: touchesGrown,
 		},
+		{
+			Resource: model.DeviceClassEvent, Actions: model.Add | model.Update, Hint: classStandsIn,
+			Alike: namesAsked, Cause: causeOfClasses, Touches: touchesNamed,
+		},
 	}
+}
+
+// namesAsked is what hints about classes depend on: which resources the pod requests, even if none of them.
+func namesAsked(pod *model.Pod) model.Need {
+	text := append(make([]byte, 0, 64), "names"...)
+	for _, s := range pod.Asks.Scalars {
+		text = append(append(text, ' '), s.Name.Value()...)
+	}
+	return model.NeedOf(string(text))
+}
+
+// causeOfClasses returns that the class must stand for a resource that the pod requests.
+func causeOfClasses(pod *model.Pod) model.Cause {
+	named := model.Clause{}
+	for _, s := range pod.Asks.Scalars {
+		if model.CanBeDevices(s.Name) {
+			named = append(named, resourceKey(s.Name.Value()))
+		}
+	}
+	return model.Cause{Wants: []model.Way{{named}}}
+}
+
+func touchesNamed(e model.Event, to *model.Touch) {
+	for _, name := range newlyNamed(e) {
+		to.Has = append(to.Has, resourceKey(name))
+	}
+}
+
+// newlyNamed returns the resources that the devices of a class have not been requested by before.
+func newlyNamed(e model.Event) (names []string) {
+	class := e.Object.(*model.DeviceClass)
+	named := class.Object.Spec.ExtendedResourceName
+	if e.OldObject == nil {
+		names = append(names, model.ImpliedResource(class.Name))
+	} else if before := e.OldObject.(*model.DeviceClass).Object.Spec.ExtendedResourceName; before != nil && named != nil && *before == *named {
+		return nil
+	}
+	if named != nil {
+		names = append(names, *named)
+	}
+	return names
+}
+
+// classStandsIn reports whether devices of a class now stand for a resource that the pod requests.
+func classStandsIn(waiting *model.Pod, event model.Event) bool {
+	for _, name := range newlyNamed(event) {
+		if waiting.Asks.IsListed(model.ResourceNameOf(name)) {
+			return true
+		}
+	}
+	return false
 }
 
 // amountsAsked is what hints about nodes depend on.
@@ -46,13 +102,21 @@ var podsKey = resourceKey(string(v1.ResourcePods))
 
 func resourceKey(name string) model.Key { return model.Key{Name: name} }
 
-// causeOfNodes returns that a node must have each resource that the pod requests, and that a node that existed before must have grown in one.
+// devicesKey is the key of resources for which devices may stand: a node need not have any.
+var devicesKey = resourceKey("")
+
+// causeOfNodes returns that a node must have each resource that the pod requests, and that a node that existed before must have grown in one; or that devices
+// may stand for it.
 func causeOfNodes(pod *model.Pod) model.Cause {
 	var cause model.Cause
 	var way model.Way
 	eachAsked(&pod.Asks, func(name string, _ int64) {
-		way = append(way, model.Clause{resourceKey(name)})
-		cause.Keys = append(cause.Keys, resourceKey(name))
+		clause := model.Clause{resourceKey(name)}
+		if model.CanBeDevices(model.ResourceNameOf(name)) {
+			clause = append(clause, devicesKey)
+		}
+		way = append(way, clause)
+		cause.Keys = append(cause.Keys, clause...)
 	})
 	cause.Wants = []model.Way{append(way, model.Clause{podsKey})}
 	cause.Keys = append(cause.Keys, podsKey)
@@ -63,10 +127,14 @@ func causeOfNodes(pod *model.Pod) model.Cause {
 func touchesGrown(e model.Event, to *model.Touch) {
 	to.Has = append(to.Has, podsKey)
 	eachAsked(&e.Node.Allocatable, func(name string, _ int64) { to.Has = append(to.Has, resourceKey(name)) })
+	var grown model.Clause
+	if e.Classes != nil && e.Classes.HasClasses() {
+		to.Has = append(to.Has, devicesKey)
+		grown = append(grown, devicesKey)
+	}
 	if e.OldNode == nil {
 		return
 	}
-	var grown model.Clause
 	if e.Node.AllowedPods > e.OldNode.AllowedPods {
 		grown = append(grown, podsKey)
 	}
@@ -127,13 +195,26 @@ func podShrinks(waiting *model.Pod, event model.Event) bool {
 }
 
 // nodeOffersRoom reports whether the pod would fit on the node if it were empty and, if the node existed before, whether it grew in a resource
-// that the pod needs.
+// that the pod needs, or devices stand for one.
 func nodeOffersRoom(waiting *model.Pod, event model.Event) bool {
 	node, before := event.Node, event.OldNode
-	if node.AllowedPods < 1 || exceeds(&waiting.Asks, &waiting.Asks, &node.Allocatable) {
+	asks, delegated := notDelegated(&waiting.Asks, event)
+	if node.AllowedPods < 1 || exceeds(asks, asks, &node.Allocatable) {
 		return false
 	}
-	return before == nil || node.AllowedPods > before.AllowedPods || exceeds(&waiting.Asks, &node.Allocatable, &before.Allocatable)
+	return before == nil || delegated || node.AllowedPods > before.AllowedPods || exceeds(asks, &node.Allocatable, &before.Allocatable)
+}
+
+// notDelegated returns the amounts that are checked on the node of an event, and whether there are others, which are left to DynamicResources.
+func notDelegated(asks *model.Resources, event model.Event) (checked *model.Resources, delegated bool) {
+	if event.Classes == nil || !asks.AreDevices(event.Classes) {
+		return asks, false
+	}
+	rest := *asks
+	rest.Scalars = slices.DeleteFunc(slices.Clone(rest.Scalars), func(s model.Scalar) bool {
+		return s.Value != 0 && event.Node.Allocatable.Scalar(s.Name) <= 0 && event.Classes.ClassFor(s.Name) != nil
+	})
+	return &rest, len(rest.Scalars) < len(asks.Scalars)
 }
 
 // exceeds reports whether a is larger than b in a requested resource.

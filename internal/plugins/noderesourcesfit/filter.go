@@ -34,6 +34,31 @@ func (p *Plugin) FilterNeed(pod *model.Pod) plugin.FilterNeed {
 	return &checked
 }
 
+// VaryingFilterNeed is the need of a pod that requests an extended resource for which devices of a class stand in on nodes that have none of it.
+func (p *Plugin) VaryingFilterNeed(v state.View, pod *model.Pod) (need plugin.FilterNeed, varies bool) {
+	if classes := v.Devices(); pod.Asks.AreDevices(classes) {
+		return &delegating{p.FilterNeed(pod).(*asks), classes}, true
+	}
+	return nil, false
+}
+
+// delegating are the amounts that are checked, of which some are left to DynamicResources on some nodes.
+type delegating struct {
+	*asks
+	classes model.ClassResolver
+}
+
+func (d *delegating) AppendText(text []byte) []byte {
+	text = d.asks.AppendText(text)
+	d.eachScalar(func(s model.Scalar) {
+		text = strconv.AppendBool(append(text, ' '), d.classes.ClassFor(s.Name) != nil)
+	})
+	return text
+}
+
+// Compile returns verdicts that are about more than requests.
+func (d *delegating) Compile() plugin.Verdicts { return struct{ plugin.Verdicts }{d.compile(d.classes)} }
+
 // asks are the amounts that are checked.
 type asks model.Resources
 
@@ -61,7 +86,10 @@ func (a *asks) eachScalar(yield func(model.Scalar)) {
 func (*Plugin) FilterReads() model.Aspect { return reads }
 
 // Compile copies the amounts to check.
-func (a *asks) Compile() plugin.Verdicts {
+func (a *asks) Compile() plugin.Verdicts { return a.compile(nil) }
+
+// compile copies the amounts to check, and notes which of them devices of classes stand for.
+func (a *asks) compile(classes model.ClassResolver) plugin.Verdicts {
 	f := filter{
 		cpuMilli:       demandOf(a.CPUMilli, noCPU),
 		memoryBytes:    demandOf(a.MemoryBytes, noMemory),
@@ -69,7 +97,8 @@ func (a *asks) Compile() plugin.Verdicts {
 		request:        model.Resources{CPUMilli: a.CPUMilli, MemoryBytes: a.MemoryBytes, EphemeralBytes: a.EphemeralBytes},
 	}
 	a.eachScalar(func(s model.Scalar) {
-		f.scalars = append(f.scalars, scalarDemand{demandOf(s.Value, firstScalar<<len(f.scalars)), s.Name})
+		devices := classes != nil && classes.ClassFor(s.Name) != nil
+		f.scalars = append(f.scalars, scalarDemand{demandOf(s.Value, firstScalar<<len(f.scalars)), s.Name, devices})
 		f.request.Scalars = append(f.request.Scalars, s)
 	})
 	if len(f.scalars) > maxScalars {
@@ -139,10 +168,16 @@ func ifNegative(n int64) reason.Code { return reason.Code(n >> 63) }
 type scalarDemand struct {
 	demand
 	name model.ResourceName
+	// devices means that devices stand for the resource on a node that has none of it.
+	devices bool
 }
 
 func (d *scalarDemand) shortage(size *model.Node, used *model.Resources) reason.Code {
-	return d.demand.shortage(size.Allocatable.Scalar(d.name), used.Scalar(d.name))
+	allocatable := size.Allocatable.Scalar(d.name)
+	if d.devices && allocatable <= 0 {
+		return reason.None
+	}
+	return d.demand.shortage(allocatable, used.Scalar(d.name))
 }
 
 // Reasons lists the shortages: pods, cpu, memory, ephemeral-storage, then scalars by name.
