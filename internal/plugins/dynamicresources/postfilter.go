@@ -33,7 +33,8 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 			Message: "deallocation of ResourceClaim completed", Writes: []plan.Write{*deallocate(claim)},
 		}, nil
 	}
-	if d.extended != nil && d.extended.left != nil {
+	// If PreFilter rejected the pod, kube-scheduler's plugin does not know of that claim.
+	if before := p.PreFilter(c.View(), pod); d.extended != nil && d.extended.left != nil && before.IsZero() {
 		claim := d.extended.left
 		return plugin.PostFilterResult{
 			Message: "deletion of ResourceClaim completed", Writes: []plan.Write{*removeFinalizer(claim), *deleteClaim(claim, claim.Object.UID)},

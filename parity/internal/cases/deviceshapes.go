@@ -42,6 +42,7 @@ func DeviceShapes() []Shape {
 		{"devices-held", "claims that hold their pod back", devices{names: held, from: append([]standing{deleted, deleted}, given...)}.draw},
 		{"devices-errors", "selectors, classes and allocations that fail the cycle", devices{traits: fails | all | matches | lists | updates, wide: 1, names: plain,
 			from: append([]standing{unreadable}, mostlyNew...)}.draw},
+		{"devices-extended", "extended resources that classes stand for", devices{traits: updates | lists, wide: 1, names: plain, from: mostlyNew, change: extend}.draw},
 		{"devices-nominated", "beside pods with a nominated node", devices{traits: lists | updates, wide: 1, names: plain, from: given, change: nominateForDevices}.draw},
 		{"devices-mixed", "everything about devices, with everything else", devices{base: topology, traits: everything, wide: 2, names: slices.Concat(plain, plain, held),
 			from: slices.Concat(given, new, new, []standing{conditional, deleted})}.draw},

@@ -45,16 +45,33 @@ func claimsOf(tc *cases.Case) Claims {
 	return all
 }
 
-// written returns the claims that Berth's writes concern, as they leave them, in order.
+// written returns the claims that Berth's writes concern, as they leave them, in order, and behind them the pod if its status is written. A claim that is deleted is
+// as it was before.
 func (all Claims) written(writes []plan.Write) ([]runtime.Object, error) {
 	var order []string
+	var pods []runtime.Object
 	now := Claims{}
 	for i := range writes {
 		w := &writes[i]
-		if w.Resource.Resource != "resourceclaims" {
+		if w.Resource.Resource == "pods" {
+			pod := &v1.Pod{}
+			if err := json.Unmarshal(w.Data, pod); err != nil {
+				return nil, fmt.Errorf("apply Berth's patch of pod %s: %w", w.Name, err)
+			}
+			pods = append(pods, pod)
+		}
+		if w.Resource.Resource != "resourceclaims" || w.Delete {
 			continue
 		}
 		key := w.Namespace + "/" + w.Name
+		if w.Type == types.ApplyYAMLPatchType && all[key] == nil {
+			made := &resourcev1.ResourceClaim{}
+			if err := json.Unmarshal(w.Data, made); err != nil {
+				return nil, fmt.Errorf("make Berth's claim %s: %w", key, err)
+			}
+			order, now[key] = append(order, key), made
+			continue
+		}
 		before := now[key]
 		if before == nil {
 			order = append(order, key)
@@ -72,7 +89,7 @@ func (all Claims) written(writes []plan.Write) ([]runtime.Object, error) {
 	for _, key := range order {
 		result = append(result, now[key])
 	}
-	return result, nil
+	return append(result, pods...), nil
 }
 
 // Patched returns a copy of a stored object with the patch of a write.
@@ -125,6 +142,13 @@ func ClaimText(c *resourcev1.ResourceClaim) string {
 	if err != nil {
 		return err.Error()
 	}
+	if c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" { // its name is made up
+		asks, err := json.Marshal(c.Spec)
+		if err != nil {
+			return err.Error()
+		}
+		return fmt.Sprintf("claim made for %s: finalizers %q, %s, %s", metav1.GetControllerOf(c).UID, c.Finalizers, asks, text)
+	}
 	return fmt.Sprintf("claim %s/%s: finalizers %q, %s", c.Namespace, c.Name, c.Finalizers, text)
 }
 
@@ -133,6 +157,9 @@ func claimTexts(written []runtime.Object) string {
 	for _, o := range written {
 		if c, ok := o.(*resourcev1.ResourceClaim); ok {
 			all = append(all, ClaimText(c))
+		}
+		if pod, ok := o.(*v1.Pod); ok && pod.Status.ExtendedResourceClaimStatus != nil {
+			all = append(all, fmt.Sprintf("uses %v", pod.Status.ExtendedResourceClaimStatus.RequestMappings))
 		}
 	}
 	if len(all) == 0 {

@@ -55,7 +55,8 @@ func (c *cycle) claims() []*resourcev1.ResourceClaim {
 // deviceWrites returns the claims of a pod that has been reserved for, as DynamicResources will leave them when it has written them: with a finalizer, an
 // allocation and a reservation, which is how bindClaim of the plugin changes them. The plugin itself would wait for devices to be
 // prepared, and would add a time to an allocation that has none, which the API server refuses. Claims that have the pod's reservation already are left out.
-func (s *Scheduler) deviceWrites(c *cycle, placed *v1.Pod) []runtime.Object {
+// The claim for extended resources comes last, and behind it the pod, of which the status says what containers use of that.
+func (s *Scheduler) deviceWrites(c *cycle, placed *v1.Pod, nodeName string) []runtime.Object {
 	var written []runtime.Object
 	for _, claim := range c.claims() {
 		if resourceclaim.IsReservedForPod(placed, claim, false) || slices.ContainsFunc(written, func(o runtime.Object) bool { return o.(*resourcev1.ResourceClaim).UID == claim.UID }) {
@@ -75,7 +76,44 @@ func (s *Scheduler) deviceWrites(c *cycle, placed *v1.Pod) []runtime.Object {
 		fresh.Status.ReservedFor = append(fresh.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: placed.Name, UID: placed.UID})
 		written = append(written, fresh)
 	}
+	if made, uses := c.made(nodeName); made != nil {
+		made.Finalizers = []string{resourcev1.Finalizer}
+		made.Status.ReservedFor = []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: placed.Name, UID: placed.UID}}
+		status := &v1.PodExtendedResourceClaimStatus{RequestMappings: uses}
+		written = append(written, made, &v1.Pod{ObjectMeta: placed.ObjectMeta, Status: v1.PodStatus{ExtendedResourceClaimStatus: status}})
+	}
 	return written
+}
+
+// made returns the claim with its allocation that will be made for the pod's extended resources on a node, nil if none will, and which container uses what of
+// it. The plugin does not export what it has found for a node.
+func (c *cycle) made(nodeName string) (claim *resourcev1.ResourceClaim, uses []v1.ContainerExtendedResourceRequest) {
+	data, err := c.state.Read(fwk.StateKey(dynamicresources.Name))
+	if err != nil {
+		return nil, nil
+	}
+	found := reflect.ValueOf(data).Elem().FieldByName("nodeAllocations").MapIndex(reflect.ValueOf(nodeName))
+	if !found.IsValid() || found.FieldByName("extendedResourceClaim").IsNil() {
+		return nil, nil
+	}
+	claim = (*resourcev1.ResourceClaim)(found.FieldByName("extendedResourceClaim").UnsafePointer()).DeepCopy()
+	if len(claim.Spec.Devices.Requests) == 0 {
+		// A pod with other claims that gets all extended resources from device plugins. kube-scheduler makes an empty claim for it and then fails to bind it: "nil
+		// or empty request mappings".
+		return nil, nil
+	}
+	results := found.FieldByName("allocationResults")
+	claim.Status.Allocation = (*resourcev1.AllocationResult)(results.Index(results.Len() - 1).Addr().UnsafePointer()).DeepCopy()
+	now := metav1.Now()
+	claim.Status.Allocation.AllocationTimestamp = &now
+	mappings := found.FieldByName("containerResourceRequestMappings")
+	for i := range mappings.Len() {
+		m := mappings.Index(i)
+		uses = append(uses, v1.ContainerExtendedResourceRequest{
+			ContainerName: m.FieldByName("ContainerName").String(), ResourceName: m.FieldByName("ResourceName").String(), RequestName: m.FieldByName("RequestName").String(),
+		})
+	}
+	return claim, uses
 }
 
 // Allocated notes that what is promised to a claim has become its allocation.
@@ -93,7 +131,7 @@ type resourceRecorder struct {
 	client *client
 }
 
-// ResourceClaims returns a client whose UpdateStatus records.
+// ResourceClaims returns a client whose Update and UpdateStatus record.
 func (r resourceRecorder) ResourceClaims(namespace string) resourceclients.ResourceClaimInterface {
 	return deviceClaims{r.ResourceV1Interface.ResourceClaims(namespace), r.client}
 }
@@ -108,6 +146,14 @@ func (c deviceClaims) UpdateStatus(_ context.Context, claim *resourcev1.Resource
 	c.client.writes = append(c.client.writes, claim.DeepCopy())
 	return claim, nil
 }
+
+// Update records the claim.
+func (c deviceClaims) Update(ctx context.Context, claim *resourcev1.ResourceClaim, options metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
+	return c.UpdateStatus(ctx, claim, options)
+}
+
+// Delete does nothing. Only a claim of which the finalizer is removed before is deleted through here.
+func (c deviceClaims) Delete(context.Context, string, metav1.DeleteOptions) error { return nil }
 
 // Patch does nothing. Only the end of a reservation is sent through here.
 func (c deviceClaims) Patch(context.Context, string, types.PatchType, []byte, metav1.PatchOptions, ...string) (*resourcev1.ResourceClaim, error) {

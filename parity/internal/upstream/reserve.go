@@ -43,7 +43,7 @@ func (s *Scheduler) Reserve(pod *v1.Pod, nodeName string) ([]runtime.Object, err
 	if err != nil {
 		return nil, err
 	}
-	return append(written, s.deviceWrites(c, placed)...), nil
+	return append(written, s.deviceWrites(c, placed, nodeName)...), nil
 }
 
 func (s *Scheduler) unreserve(key name) {

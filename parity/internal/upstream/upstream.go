@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache"
 	resourceslicetracker "k8s.io/dynamic-resource-allocation/resourceslice/tracker"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
@@ -157,7 +158,7 @@ func (s *Scheduler) addProfiles(source *config.KubeSchedulerConfiguration) error
 	return nil
 }
 
-// devices is the device manager that the plugin for dynamic resources needs, as kube-scheduler builds it. It knows no extended resources of classes.
+// devices is the device manager that the plugin for dynamic resources needs, as kube-scheduler builds it.
 func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
 	resources, gate := s.informers.Resource().V1(), utilfeature.DefaultFeatureGate
 	options := resourceslicetracker.Options{
@@ -173,6 +174,11 @@ func (s *Scheduler) devices() (fwk.SharedDRAManager, error) {
 	}
 	claims := assumecache.NewAssumeCache(s.logger, resources.ResourceClaims().Informer(), "ResourceClaim", "", nil)
 	s.manager = dynamicresources.NewDRAManager(s.ctx, claims, slices, s.informers)
+	if classes, ok := s.manager.DeviceClassResolver().(*extendedresourcecache.ExtendedResourceCache); ok {
+		if _, err := resources.DeviceClasses().Informer().AddEventHandler(classes); err != nil {
+			return nil, fmt.Errorf("watch device classes: %w", err)
+		}
+	}
 	return s.manager, nil
 }
 
