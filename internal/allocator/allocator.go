@@ -1,7 +1,7 @@
 // Package allocator asks the structured allocator of k8s.io/dynamic-resource-allocation which devices claims would get on a node.
 //
 // It takes claims, a node and the slices that it can use, classes, and what is allocated; it gives an allocation for each claim, or says that there is none,
-// or why it cannot be known. It owns the cache of compiled CEL expressions. It never remembers an answer.
+// or why it cannot be known; and how many devices of a class a node can use. It owns the cache of compiled CEL expressions. It never remembers an allocation.
 //
 // It reads a clock for one thing: a search that takes longer than the configured time is given up.
 package allocator

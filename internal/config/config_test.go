@@ -224,6 +224,9 @@ func TestPluginsReadWhatTheyWaitFor(t *testing.T) {
 		if r, ok := x.(reader); ok {
 			reads = append(reads, r.Reads()...)
 		}
+		if x.Name() == "NodeResourcesFit" {
+			reads = append(reads, model.DeviceClassKind) // classes matter to it as long as DynamicResources reads them
+		}
 		for _, registration := range x.EventsToRegister() {
 			if !slices.ContainsFunc(reads, func(kind model.Kind) bool {
 				return slices.ContainsFunc(kinds.Get(kind).Events, registration.Resource.Covers)

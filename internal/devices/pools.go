@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strconv"
@@ -446,6 +447,11 @@ func selectionOf(slice *resourcev1.ResourceSlice) (s selection) {
 	return s
 }
 
+// has reports whether a node is one of those chosen.
+func (c *chosen) has(node *v1.Node) bool {
+	return c.all || c.name != "" && c.name == node.Name || c.selector != nil && c.selector.Match(node)
+}
+
 // append appends which of the devices a node can use.
 func (s *selection) append(to []byte, node *v1.Node) []byte {
 	for i := range s.of {
@@ -453,11 +459,51 @@ func (s *selection) append(to []byte, node *v1.Node) []byte {
 		switch {
 		case c.invalid:
 			to = append(to, '!')
-		case c.all, c.name != "" && c.name == node.Name, c.selector != nil && c.selector.Match(node):
+		case c.has(node):
 			to = append(to, '1')
 		default:
 			to = append(to, '0')
 		}
 	}
 	return append(to, ';')
+}
+
+// Usable are the devices of a slice that a node can use.
+type Usable struct {
+	Driver, Pool string
+	Devices      []*resourcev1.Device
+}
+
+// UsableSlices yields what the node of a slot can use of each slice, of whatever generation; or an error if a slice does not say so. object is the node.
+func (s *Store) UsableSlices(slot int32, object *v1.Node) iter.Seq2[Usable, error] {
+	return func(yield func(Usable, error) bool) {
+		of := func(p *pool, slice *resourcev1.ResourceSlice, can func(device int) bool) Usable {
+			u := Usable{Driver: p.id.Driver, Pool: p.id.Pool}
+			for i := range slice.Spec.Devices {
+				if can(i) {
+					u.Devices = append(u.Devices, &slice.Spec.Devices[i])
+				}
+			}
+			return u
+		}
+		for _, p := range s.bySlot[slot].pools {
+			for _, slice := range p.tainted {
+				if !yield(of(p, slice, func(int) bool { return true }), nil) {
+					return
+				}
+			}
+		}
+		for _, p := range s.wide {
+			for i, slice := range p.tainted {
+				selected := p.selectors[i].of
+				if at := slices.IndexFunc(selected, func(c chosen) bool { return c.invalid }); at >= 0 {
+					yield(Usable{}, fmt.Errorf("the slice %s says of a device on which nodes it can be used in a way that cannot be read", slice.Name))
+					return
+				}
+				if !yield(of(p, slice, func(device int) bool { return selected[min(device, len(selected)-1)].has(object) }), nil) {
+					return
+				}
+			}
+		}
+	}
 }

@@ -223,7 +223,9 @@ func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.
 		status := map[string]any{"reservedFor": entry}
 		write = claimWrite(claim, "status", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID}, Status: status})
 	}
-	write.Stored = func(stored metav1.Object) bool { return stored.GetUID() == claim.Object.UID && holdsFor(pod, stored, allocation) }
+	write.Stored = func(stored metav1.Object) bool {
+		return stored.GetUID() == claim.Object.UID && holdsFor(pod, stored, allocation)
+	}
 	return write
 }
 

@@ -47,7 +47,7 @@ func byName(class, resource string, age time.Duration) *resourcev1.DeviceClass {
 	}
 }
 
-// Rows 16 and 17 are those of docs/reference/dra.md#worked-examples.
+// Each container that lives long has a request of its own; an init container that ends before uses those of the containers behind it.
 func TestRequestsForExtendedResources(t *testing.T) {
 	const gpu, nic = "example.com/gpu", "example.com/nic"
 	for _, row := range []struct {
@@ -55,8 +55,8 @@ func TestRequestsForExtendedResources(t *testing.T) {
 		containers []string
 		want       string // requests, then what containers use
 	}{
-		{"16", []string{"c cpu=1 example.com/gpu=2 memory=1"}, "container-0-request-1=2; c:gpu:container-0-request-1"},
-		{"17", []string{"init-0 example.com/gpu=3", "c example.com/gpu=2"}, "container-0-request-0=1 container-1-request-0=2; c:gpu:container-1-request-0 init-0:gpu:container-1-request-0 init-0:gpu:container-0-request-0"},
+		{"one container", []string{"c cpu=1 example.com/gpu=2 memory=1"}, "container-0-request-1=2; c:gpu:container-0-request-1"},
+		{"not covered", []string{"init-0 example.com/gpu=3", "c example.com/gpu=2"}, "container-0-request-0=1 container-1-request-0=2; c:gpu:container-1-request-0 init-0:gpu:container-1-request-0 init-0:gpu:container-0-request-0"},
 		{"covered", []string{"init-0 example.com/gpu=2", "c example.com/gpu=2"}, "container-1-request-0=2; c:gpu:container-1-request-0 init-0:gpu:container-1-request-0"},
 		{"the first that is enough", []string{"init-0 example.com/gpu=1", "c example.com/gpu=1", "d example.com/gpu=1"}, "container-1-request-0=1 container-2-request-0=1; c:gpu:container-1-request-0 d:gpu:container-2-request-0 init-0:gpu:container-1-request-0"},
 		{"none before it", []string{"side-0 example.com/gpu=1", "init-1 example.com/gpu=1"}, "container-0-request-0=1 container-1-request-0=1; side-0:gpu:container-0-request-0 init-1:gpu:container-1-request-0"},
@@ -82,7 +82,7 @@ func TestRequestsForExtendedResources(t *testing.T) {
 	}
 }
 
-// Of a resource that a class stands for, a node gives devices if it has none from a device plugin. Row 18 is that of docs/reference/dra.md#worked-examples.
+// Of a resource that a class stands for, a node gives devices if it has none from a device plugin.
 func TestFilterOfExtendedResources(t *testing.T) {
 	const implied = "deviceclass.resource.kubernetes.io/gpu"
 	plugged := build.Node("b", func(n *v1.Node) { n.Status.Allocatable = build.Resources("pods=110 example.com/gpu=4") })
@@ -93,7 +93,7 @@ func TestFilterOfExtendedResources(t *testing.T) {
 	}{
 		{"as the class names it", requesting("p", "c example.com/gpu=2"), "a: cannot allocate all claims; b"},
 		{"as its name implies", requesting("p", "c "+implied+"=2"), "a: cannot allocate all claims; b"},
-		{"18: from the device plugin", requesting("p", "c example.com/gpu=4"), "a: cannot allocate all claims; b"},
+		{"from the device plugin", requesting("p", "c example.com/gpu=4"), "a: cannot allocate all claims; b"},
 		{"one device", requesting("p", "c example.com/gpu=1"), "a; b"},
 		{"of no class", requesting("p", "c example.com/other=1"), "any"},
 		{"none", requesting("p", "c example.com/gpu=0"), "any"},

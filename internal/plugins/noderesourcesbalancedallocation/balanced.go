@@ -11,8 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/allocator"
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Name is the plugin's name in the configuration.
@@ -22,6 +25,9 @@ const Name = "NodeResourcesBalancedAllocation"
 type Plugin struct {
 	// resources are the configured ones that scheduling counts; no node has any of the others.
 	resources []v1.ResourceName
+	// standIns are those of resources for which devices may stand, and matcher knows which.
+	standIns []model.ResourceName
+	matcher  *allocator.Matcher
 }
 
 // New checks the arguments and returns the plugin. Absent arguments take kube-scheduler's defaults; the error has its text.
@@ -40,7 +46,13 @@ func New(args *configv1.NodeResourcesBalancedAllocationArgs) (*Plugin, error) {
 	for _, r := range configured {
 		if name := v1.ResourceName(r.Name); accounted(name) {
 			p.resources = append(p.resources, name)
+			if of := model.ResourceNameOf(r.Name); model.CanBeDevices(of) {
+				p.standIns = append(p.standIns, of)
+			}
 		}
+	}
+	if len(p.standIns) > 0 {
+		p.matcher = allocator.NewMatcher()
 	}
 	return p, nil
 }
@@ -79,8 +91,39 @@ func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed {
 	return nil
 }
 
-// ScoreReads returns the allocatable and used amounts.
-func (*Plugin) ScoreReads() model.Aspect { return model.Usage | model.Allocatable }
+// ScoreReads returns the allocatable and used amounts and, if a resource is rated for which devices may stand, those.
+func (p *Plugin) ScoreReads() model.Aspect {
+	if len(p.standIns) > 0 {
+		return model.Usage | model.Allocatable | model.Labels | model.Devices
+	}
+	return model.Usage | model.Allocatable
+}
+
+// VaryingScoreNeed is what the pod occupies of the configured resources, if devices of a class stand for any of it.
+func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.ScoreNeed, varies bool) {
+	classes := v.Devices()
+	for _, name := range p.standIns {
+		if pod.Occupies.Scalar(name) != 0 && classes.ClassFor(name) != nil {
+			return occupiedWithDevices{occupied{&pod.Occupies, p}, classes}, true
+		}
+	}
+	return nil, false
+}
+
+// occupiedWithDevices are the amounts that a pod occupies, of which some are devices on some nodes.
+type occupiedWithDevices struct {
+	occupied
+	classes *devices.Store
+}
+
+func (o occupiedWithDevices) AppendText(text []byte) []byte {
+	return allocator.AppendClasses(o.occupied.AppendText(text), o.plugin.standIns, o.classes)
+}
+
+// Compile selects the resources that count for the pod, with the classes that stand for them.
+func (o occupiedWithDevices) Compile() (plugin.NodeScores, error) {
+	return o.compile(func(name model.ResourceName) *allocator.Counter { return o.plugin.matcher.CounterFor(o.classes, name) })
+}
 
 // Normalization returns AsIs: scores are in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
@@ -99,12 +142,19 @@ func (o occupied) AppendText(text []byte) []byte {
 }
 
 // Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
-func (o occupied) Compile() (plugin.NodeScores, error) {
+func (o occupied) Compile() (plugin.NodeScores, error) { return o.compile(nil) }
+
+// compile selects the resources that count for the pod. counter returns what counts the devices that stand for a resource, nil if none do.
+func (o occupied) compile(counter func(model.ResourceName) *allocator.Counter) (plugin.NodeScores, error) {
 	s := &scorer{make([]part, 0, len(o.plugin.resources))}
 	for _, name := range o.plugin.resources {
 		key := model.KeyOf(name)
 		if amount := key.In(o.Resources); amount != 0 || !key.IsScalar() {
-			s.parts = append(s.parts, part{key, amount})
+			p := part{key, amount, nil}
+			if counter != nil && key.IsScalar() {
+				p.devices = counter(model.ResourceNameOf(string(name)))
+			}
+			s.parts = append(s.parts, p)
 		}
 	}
 	return s, nil

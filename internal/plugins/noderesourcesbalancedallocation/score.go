@@ -3,6 +3,7 @@ package noderesourcesbalancedallocation
 import (
 	"math"
 
+	"github.com/berth-scheduler/berth/internal/allocator"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -11,11 +12,18 @@ import (
 type part struct {
 	resource model.ResourceKey
 	asked    int64
+	// devices counts those that stand for the resource on nodes that have none of it; nil if none do.
+	devices *allocator.Counter
 }
 
 // fractions returns the fraction of the node's resource in use, without the pod and with it. ok is false for nodes without the resource.
-func (p *part) fractions(size, used *model.Resources) (before, after float64, ok bool) {
-	capacity, taken := p.resource.In(size), p.resource.In(used)
+func (p *part) fractions(node state.Node) (before, after float64, ok bool) {
+	capacity, taken := p.resource.In(node.Allocatable()), p.resource.In(node.Used())
+	if p.devices != nil && capacity == 0 {
+		if capacity, taken, ok = p.devices.Count(node.Devices(), node.Slot(), node.Object()); !ok {
+			return 0, 0, false
+		}
+	}
 	if capacity == 0 {
 		return 0, 0, false
 	}
@@ -39,10 +47,9 @@ type scorer struct{ parts []part }
 
 // Score rates one node: 75 plus or minus half of what the pod adds to the node's balance.
 func (s *scorer) Score(node state.Node) int32 {
-	size, used := node.Allocatable(), node.Used()
 	var before, after spread
 	for i := range s.parts {
-		if b, a, ok := s.parts[i].fractions(size, used); ok {
+		if b, a, ok := s.parts[i].fractions(node); ok {
 			before.add(b)
 			after.add(a)
 		}
@@ -50,7 +57,7 @@ func (s *scorer) Score(node state.Node) int32 {
 	if before.count > 2 {
 		// The fractions are computed again rather than stored, because storing any number of them would allocate.
 		for i := range s.parts {
-			if b, a, ok := s.parts[i].fractions(size, used); ok {
+			if b, a, ok := s.parts[i].fractions(node); ok {
 				before.deviate(b)
 				after.deviate(a)
 			}

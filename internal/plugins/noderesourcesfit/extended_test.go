@@ -6,6 +6,7 @@ import (
 
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -171,3 +172,54 @@ func TestHintsOfNodesWithClasses(t *testing.T) {
 
 var _ plugin.VaryingFilter = (*Plugin)(nil)
 
+// Devices count as the capacity of what they stand for: of 8 devices 4 are in use with the pod, and half of 100 is left. On a node that has any from a device
+// plugin they do not count.
+func TestScoreByDevices(t *testing.T) {
+	p := newPlugin(t, strategy(configv1.LeastAllocated, "nvidia.com/gpu=1"))
+	if p.ScoreReads()&model.Devices == 0 || newPlugin(t, nil).ScoreReads()&model.Devices != 0 {
+		t.Error("scores follow changes of devices if they depend on them, and not otherwise")
+	}
+	for _, row := range []struct {
+		name, node string
+		taken      int
+		want       int32
+	}{
+		{"half are left", "cpu=4 pods=110", 3, 50},
+		{"most are left", "cpu=4 pods=110", 0, 87},
+		{"a device plugin", "cpu=4 pods=110 nvidia.com/gpu=4", 3, 75},
+	} {
+		s := withClasses(row.node, classOf("gpu", "nvidia.com/gpu"))
+		node := "n"
+		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{
+			Driver: "drv", NodeName: &node, Pool: resourcev1.ResourcePool{Name: "p", Generation: 1, ResourceSliceCount: 1},
+		}}
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
+		claim.Status.Allocation = &resourcev1.AllocationResult{}
+		for i := range 8 {
+			name := fmt.Sprint("d", i)
+			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name})
+			if i < row.taken {
+				claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{Driver: "drv", Pool: "p", Device: name})
+			}
+		}
+		s.Apply([]model.Change{kinds.Of(slice).Change(slice), kinds.Of(claim).Change(claim)})
+		need, varies := p.VaryingScoreNeed(s.View(), model.NewPod(podOf("nvidia.com/gpu=1")))
+		if !varies {
+			t.Fatal("the need does not vary")
+		}
+		scores, err := need.Compile()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time it is remembered
+			if got := scores.Score(s.View().Node(slotOf(t, s))); got != row.want {
+				t.Errorf("%s: %d, want %d", row.name, got, row.want)
+			}
+		}
+	}
+	for _, asks := range []string{"cpu=1", "nvidia.com/gpu=0"} {
+		if _, varies := p.VaryingScoreNeed(withClasses("", classOf("gpu", "nvidia.com/gpu")).View(), model.NewPod(podOf(asks))); varies {
+			t.Errorf("the need of a pod that requests %q varies", asks)
+		}
+	}
+}

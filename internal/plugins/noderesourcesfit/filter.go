@@ -57,7 +57,9 @@ func (d *delegating) AppendText(text []byte) []byte {
 }
 
 // Compile returns verdicts that are about more than requests.
-func (d *delegating) Compile() plugin.Verdicts { return struct{ plugin.Verdicts }{d.compile(d.classes)} }
+func (d *delegating) Compile() plugin.Verdicts {
+	return struct{ plugin.Verdicts }{d.compile(d.classes)}
+}
 
 // asks are the amounts that are checked.
 type asks model.Resources

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/allocator"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/shape"
 )
@@ -27,6 +28,9 @@ type Plugin struct {
 	strategy               configv1.ScoringStrategyType
 	resources              []weighed      // in the order of the configuration, which only determines the order in the need
 	ratings                *shape.Ratings // of RequestedToCapacityRatio
+	// standIns are those of resources for which devices may stand, and matcher knows which.
+	standIns []model.ResourceName
+	matcher  *allocator.Matcher
 }
 
 // weighed is a configured resource that scheduling counts.
@@ -49,7 +53,13 @@ func New(args *configv1.NodeResourcesFitArgs) (*Plugin, error) {
 	for _, r := range checked.ScoringStrategy.Resources {
 		if name := v1.ResourceName(r.Name); accounted(name) {
 			p.resources = append(p.resources, weighed{name, r.Weight})
+			if of := model.ResourceNameOf(r.Name); model.CanBeDevices(of) {
+				p.standIns = append(p.standIns, of)
+			}
 		}
+	}
+	if len(p.standIns) > 0 {
+		p.matcher = allocator.NewMatcher()
 	}
 	if p.strategy == configv1.RequestedToCapacityRatio {
 		p.ratings = shape.Rate(checked.ScoringStrategy.RequestedToCapacityRatio.Shape)

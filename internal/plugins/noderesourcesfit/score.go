@@ -6,6 +6,8 @@ import (
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/allocator"
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/shape"
@@ -18,8 +20,39 @@ const maxScore = 100
 // ScoreNeed is the pod's assumed requests of the configured resources. It is never nil: best-effort pods are scored, too.
 func (p *Plugin) ScoreNeed(pod *model.Pod) plugin.ScoreNeed { return scored{&pod.Scored, p} }
 
-// ScoreReads returns the allocatable and used amounts.
-func (*Plugin) ScoreReads() model.Aspect { return reads }
+// ScoreReads returns the allocatable and used amounts and, if a resource is rated for which devices may stand, those.
+func (p *Plugin) ScoreReads() model.Aspect {
+	if len(p.standIns) > 0 {
+		return reads | model.Labels | model.Devices
+	}
+	return reads
+}
+
+// VaryingScoreNeed is the pod's assumed requests if it requests a resource that is rated, and that devices of a class stand for.
+func (p *Plugin) VaryingScoreNeed(v state.View, pod *model.Pod) (need plugin.ScoreNeed, varies bool) {
+	classes := v.Devices()
+	for _, name := range p.standIns {
+		if pod.Scored.Scalar(name) != 0 && classes.ClassFor(name) != nil {
+			return scoredWithDevices{scored{&pod.Scored, p}, classes}, true
+		}
+	}
+	return nil, false
+}
+
+// scoredWithDevices are a pod's assumed requests, of which some are for devices on some nodes.
+type scoredWithDevices struct {
+	scored
+	classes *devices.Store
+}
+
+func (x scoredWithDevices) AppendText(text []byte) []byte {
+	return allocator.AppendClasses(x.scored.AppendText(text), x.plugin.standIns, x.classes)
+}
+
+// Compile selects the resources that count for the pod, with the classes that stand for them.
+func (x scoredWithDevices) Compile() (plugin.NodeScores, error) {
+	return x.compile(func(name model.ResourceName) *allocator.Counter { return x.plugin.matcher.CounterFor(x.classes, name) })
+}
 
 // Normalization returns AsIs: scores are in range.
 func (*Plugin) Normalization() model.Normalization { return model.AsIs }
@@ -39,12 +72,19 @@ func (x scored) AppendText(text []byte) []byte {
 }
 
 // Compile selects the resources that count for the pod: a scalar that it does not request counts on no node. It never fails.
-func (x scored) Compile() (plugin.NodeScores, error) {
+func (x scored) Compile() (plugin.NodeScores, error) { return x.compile(nil) }
+
+// compile selects the resources that count for the pod. counter returns what counts the devices that stand for a resource, nil if none do.
+func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (plugin.NodeScores, error) {
 	parts := make([]part, 0, len(x.plugin.resources))
 	for _, r := range x.plugin.resources {
 		key := model.KeyOf(r.name)
 		if amount := key.In(x.Resources); amount != 0 || !key.IsScalar() {
-			parts = append(parts, part{key, amount, r.weight})
+			p := part{key, amount, r.weight, nil}
+			if counter != nil && key.IsScalar() {
+				p.devices = counter(model.ResourceNameOf(string(r.name)))
+			}
+			parts = append(parts, p)
 		}
 	}
 	switch x.plugin.strategy {
@@ -61,11 +101,20 @@ type part struct {
 	resource model.ResourceKey
 	asked    int64
 	weight   int64
+	// devices counts those that stand for the resource on nodes that have none of it; nil if none do.
+	devices *allocator.Counter
 }
 
 // on returns the node's amount of the resource, and how much would be in use with the pod on it. For cpu and memory, pods without requests count
 // with defaults.
 func (p *part) on(node state.Node) (capacity, requested int64) {
+	if p.devices != nil && p.resource.In(node.Allocatable()) == 0 {
+		all, used, ok := p.devices.Count(node.Devices(), node.Slot(), node.Object())
+		if !ok {
+			return 0, 0
+		}
+		return all, used + p.asked
+	}
 	used := p.resource.In(node.Used())
 	if cpuMilli, memoryBytes := node.NonZeroUsed(); p.resource.IsCPU() {
 		used = cpuMilli

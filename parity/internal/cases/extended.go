@@ -2,12 +2,14 @@ package cases
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 )
 
 // stoodFor are resources that classes may stand for.
@@ -43,6 +45,31 @@ func extend(h *hardware) {
 			h.left(p)
 		}
 	}
+	if chance(h.r, 60) {
+		h.tc.Config = configText(ratingProfile(h.r))
+	}
+}
+
+// ratingProfile draws a profile that rates extended resources. NodeResourcesBalancedAllocation does not: kube-scheduler's cannot evaluate the selectors of a class.
+func ratingProfile(r *rand.Rand) configv1.KubeSchedulerProfile {
+	strategy := &configv1.ScoringStrategy{Type: pick(r, configv1.LeastAllocated, configv1.MostAllocated, configv1.RequestedToCapacityRatio)}
+	for _, name := range append([]string{"cpu", "memory"}, stoodFor...) {
+		if chance(r, 60) {
+			strategy.Resources = append(strategy.Resources, configv1.ResourceSpec{Name: name, Weight: int64(1 + r.IntN(9))})
+		}
+	}
+	if strategy.Type == configv1.RequestedToCapacityRatio {
+		strategy.RequestedToCapacityRatio = &configv1.RequestedToCapacityRatioParam{Shape: []configv1.UtilizationShapePoint{
+			{Utilization: 0, Score: int32(r.IntN(11))}, {Utilization: int32(1 + r.IntN(99)), Score: int32(r.IntN(11))}, {Utilization: 100, Score: int32(r.IntN(11))},
+		}}
+	}
+	args := configv1.NodeResourcesFitArgs{ScoringStrategy: strategy}
+	if chance(r, 20) {
+		args.IgnoredResources = []string{pick(r, stoodFor[:3]...)}
+	}
+	p := configv1.KubeSchedulerProfile{SchedulerName: ptr(v1.DefaultSchedulerName)}
+	p.PluginConfig = []configv1.PluginConfig{arguments("NodeResourcesFit", &args, &args.TypeMeta)}
+	return p
 }
 
 // requestExtended makes containers of a pod request extended resources. Some are init containers, of which some are sidecars.
