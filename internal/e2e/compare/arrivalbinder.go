@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
@@ -70,9 +71,16 @@ func (b *arrivalBinder) run(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(b.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "").String()
 	}))
-	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
-		b.work.Go(func() error { return b.place(b.ctx, object.(*v1.Pod)) })
-	}})
+	begun := map[types.UID]bool{}
+	see := func(object any) {
+		pod := object.(*v1.Pod)
+		if begun[pod.UID] || slices.Contains(rig.ClaimsOf(pod), "") { // the controller manager has not made its claim yet
+			return
+		}
+		begun[pod.UID] = true
+		b.work.Go(func() error { return b.place(b.ctx, pod) })
+	}
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, now any) { see(now) }})
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
@@ -86,7 +94,7 @@ func (b *arrivalBinder) run(ctx context.Context) error {
 	return b.work.Wait()
 }
 
-// place makes the writes about one pod, in Berth's order: evictions and the report about the pod at the same time, then the binding, then its event. The
+// place makes the writes about one pod, in Berth's order: evictions and the report about the pod at the same time, then its claim, the binding, and its event. The
 // status is written before the binding, as it would say of a bound pod that it waits; nobody waits for the event about it.
 func (b *arrivalBinder) place(ctx context.Context, pod *v1.Pod) error {
 	answer := b.scene.Answer(pod)
@@ -102,6 +110,15 @@ func (b *arrivalBinder) place(ctx context.Context, pod *v1.Pod) error {
 	first.Go(func() error { return b.makeRoom(within, answer.Victims, pod, node) })
 	if err := first.Wait(); err != nil || node == "" {
 		return err
+	}
+	if answer.Allocation != nil {
+		claim := rig.ClaimsOf(pod)[0]
+		if err := b.send(ctx, urgent, protect(pod.Namespace, claim)); err != nil {
+			return err
+		}
+		if err := b.send(ctx, urgent, allocate(pod, claim, answer.Allocation)); err != nil {
+			return err
+		}
 	}
 	if err := b.send(ctx, urgent, bind(pod, node)); err != nil {
 		return err

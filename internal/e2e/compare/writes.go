@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -25,6 +26,36 @@ func bind(pod *v1.Pod, node string) write {
 		}
 		if err := client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("bind %s to %s: %w", pod.Name, node, err)
+		}
+		return nil
+	}
+}
+
+// protect keeps a claim from being deleted while it has devices.
+func protect(namespace, claim string) write {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		err := client.ResourceV1().RESTClient().Patch(types.MergePatchType).Namespace(namespace).Resource("resourceclaims").Name(claim).
+			Body(fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, resourcev1.Finalizer)).Do(ctx).Error()
+		if err != nil {
+			return fmt.Errorf("protect claim %s: %w", claim, err)
+		}
+		return nil
+	}
+}
+
+// allocate gives a claim devices, and reserves it for a pod.
+func allocate(pod *v1.Pod, claim string, allocation *resourcev1.AllocationResult) write {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		patch, err := json.Marshal(map[string]any{"status": resourcev1.ResourceClaimStatus{
+			Allocation:  allocation,
+			ReservedFor: []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: pod.Name, UID: pod.UID}},
+		}})
+		if err == nil {
+			err = client.ResourceV1().RESTClient().Patch(types.MergePatchType).Namespace(pod.Namespace).Resource("resourceclaims").Name(claim).
+				SubResource("status").Body(patch).Do(ctx).Error()
+		}
+		if err != nil {
+			return fmt.Errorf("allocate claim %s: %w", claim, err)
 		}
 		return nil
 	}
