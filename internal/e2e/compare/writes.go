@@ -84,6 +84,11 @@ func setPending(pod *v1.Pod, message, nominated string) write {
 	return setStatus(pod, status)
 }
 
+// setExpected writes the node where a pod is going to be bound, once its claim is.
+func setExpected(pod *v1.Pod, node string) write {
+	return setStatus(pod, map[string]any{"nominatedNodeName": node})
+}
+
 // setDisrupted writes that a pod has to make room for another.
 func setDisrupted(pod *v1.Pod) write {
 	return setStatus(pod, map[string]any{"conditions": []v1.PodCondition{{
@@ -92,10 +97,10 @@ func setDisrupted(pod *v1.Pod) write {
 	}}})
 }
 
-// setStatus patches the status of a pod; all its conditions change now.
+// setStatus patches the status of a pod; all its conditions, if there are any, change now.
 func setStatus(pod *v1.Pod, status map[string]any) write {
 	return func(ctx context.Context, client kubernetes.Interface) error {
-		conditions := status["conditions"].([]v1.PodCondition)
+		conditions, _ := status["conditions"].([]v1.PodCondition)
 		for i := range conditions {
 			conditions[i].LastTransitionTime, conditions[i].ObservedGeneration = metav1.Now(), pod.Generation
 		}
