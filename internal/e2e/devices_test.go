@@ -206,7 +206,7 @@ func (w *devices) mapped(pod string) string {
 	var got []string
 	for _, m := range status.RequestMappings {
 		n := 0
-		for _, result := range allocated(claim) {
+		for _, result := range rig.Allocated(claim) {
 			if result.Request == m.RequestName {
 				n++
 			}
@@ -256,7 +256,7 @@ func (w *devices) withoutFirstDevice(removeTaint func()) {
 	w.scheduler(nil)
 	w.awaitWaiting(1, 1)
 	for _, pod := range w.runningPods() {
-		if results := allocated(w.storedClaim(claimsOf(&pod)[0])); results[0].Device != "gpu-1" {
+		if results := rig.Allocated(w.storedClaim(rig.ClaimsOf(&pod)[0])); results[0].Device != "gpu-1" {
 			w.Errorf("pod %s has %+v", pod.Name, results)
 		}
 	}
@@ -276,7 +276,7 @@ func TestBindingConditions(t *testing.T) {
 	w.scheduler(nil)
 	w.await("the claim has its devices and is reserved", func() bool {
 		claim := w.storedClaim("held")
-		return len(allocated(claim)) == 2 && len(claim.Status.ReservedFor) == 1
+		return len(rig.Allocated(claim)) == 2 && len(claim.Status.ReservedFor) == 1
 	})
 	w.await("an event says that the pod waits", func() bool {
 		return slices.ContainsFunc(w.events("pod-0"), func(e eventsv1.Event) bool {
@@ -310,9 +310,9 @@ func TestBindingFails(t *testing.T) {
 	})
 	w.await("the claim gives the device back", func() bool {
 		had, gaveBack := false, false
-		w.history.versions("failing", func(c *resourcev1.ResourceClaim) bool {
-			had = had || len(allocated(c)) > 0
-			gaveBack = had && len(allocated(c)) == 0 && len(c.Status.ReservedFor) == 0 && len(c.Status.Devices) == 0
+		w.history.Versions("failing", func(c *resourcev1.ResourceClaim) bool {
+			had = had || len(rig.Allocated(c)) > 0
+			gaveBack = had && len(rig.Allocated(c)) == 0 && len(c.Status.ReservedFor) == 0 && len(c.Status.Devices) == 0
 			return !gaveBack
 		})
 		return gaveBack
@@ -354,7 +354,7 @@ func TestDevicesOfAFabric(t *testing.T) {
 	w.devicesAreWell(pods)
 	w.eachPodBoundOnce(time.Time{})
 	for _, pod := range w.pods() {
-		selector, err := json.Marshal(w.storedClaim(claimsOf(&pod)[0]).Status.Allocation.NodeSelector)
+		selector, err := json.Marshal(w.storedClaim(rig.ClaimsOf(&pod)[0]).Status.Allocation.NodeSelector)
 		w.must(err)
 		if !strings.Contains(string(selector), fmt.Sprintf(`"values":[%q]`, pod.Spec.NodeName)) {
 			t.Errorf("the device of pod %s on %s may be used on %s", pod.Name, pod.Spec.NodeName, selector)

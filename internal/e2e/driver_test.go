@@ -27,7 +27,7 @@ type devices struct {
 	class   string   // a DeviceClass of all its devices
 	nodes   []string // with devices, sorted
 	shared  string   // the pool of all nodes; empty if each has its own
-	history *history
+	history *rig.History
 }
 
 // newDevices gives devices to n nodes; nothing is published before startDriver.
@@ -35,13 +35,29 @@ func newDevices(t *testing.T, namespace string, n int) *devices {
 	t.Helper()
 	w := &devices{world: newWorld(t, namespace), driver: namespace + ".example.com", class: namespace}
 	w.nodes = w.roomyNodes(n)
-	w.history = w.record()
+	w.record()
 	w.onEachNode(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`, devicesLabel, namespace))
 	w.Cleanup(func() {
 		w.onEachNode(fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null,%q:null}}}`, devicesLabel, w.driver+"/taint", w.driver+"/attach"))
 	})
 	w.deviceClass(w.class, "")
 	return w
+}
+
+// record starts the history of the test's namespace. It ends with the test.
+func (w *devices) record() {
+	w.Helper()
+	ctx, stop := context.WithCancel(context.Background())
+	history, err := rig.Record(ctx, w.client, w.namespace)
+	if err != nil {
+		stop()
+		w.Fatal(err)
+	}
+	w.history = history
+	w.Cleanup(func() {
+		stop()
+		history.Wait()
+	})
 }
 
 // roomyNodes are n nodes without taints and with room for many pods.
@@ -281,16 +297,16 @@ func (w *devices) devicesAreWell(inUse int) {
 	w.must(err)
 	pods := w.pods()
 	w.await("the history has come to now", func() bool {
-		w.must(w.history.failure())
-		return !slices.ContainsFunc(claims.Items, func(c resourcev1.ResourceClaim) bool { return !w.history.knows(&c) }) &&
-			!slices.ContainsFunc(pods, func(p v1.Pod) bool { return !w.history.knows(&p) })
+		w.must(w.history.Failure())
+		return !slices.ContainsFunc(claims.Items, func(c resourcev1.ResourceClaim) bool { return !w.history.Knows(&c) }) &&
+			!slices.ContainsFunc(pods, func(p v1.Pod) bool { return !w.history.Knows(&p) })
 	})
 	byName, owner := map[string]*resourcev1.ResourceClaim{}, map[string]string{}
 	for i := range claims.Items {
 		claim := &claims.Items[i]
 		byName[claim.Name] = claim
-		for _, result := range allocated(claim) {
-			d := device(&result)
+		for _, result := range rig.Allocated(claim) {
+			d := rig.Device(&result)
 			if other, taken := owner[d]; taken {
 				w.Errorf("claims %s and %s have %s", other, claim.Name, d)
 			}
@@ -301,16 +317,16 @@ func (w *devices) devicesAreWell(inUse int) {
 		w.Errorf("%d devices are in use, want %d", len(owner), inUse)
 	}
 	for i := range pods {
-		for _, name := range claimsOf(&pods[i]) {
+		for _, name := range rig.ClaimsOf(&pods[i]) {
 			if pods[i].Spec.NodeName == "" {
 				continue
 			}
-			if why := unusable(byName[name], &pods[i], w.reaches); why != "" {
+			if why := rig.Unusable(byName[name], &pods[i], w.reaches); why != "" {
 				w.Errorf("pod %s runs on %s, and its claim %q %s", pods[i].Name, pods[i].Spec.NodeName, name, why)
 			}
 		}
 	}
-	wrong := append(w.history.usedTwice(), w.history.boundTooEarly(w.reaches)...)
+	wrong := append(w.history.UsedTwice(), w.history.BoundTooEarly(w.reaches)...)
 	if len(wrong) > 0 {
 		w.Errorf("%d things were wrong: %s", len(wrong), strings.Join(wrong[:min(20, len(wrong))], "; "))
 	}

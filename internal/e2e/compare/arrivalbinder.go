@@ -3,11 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"golang.org/x/sync/errgroup"
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,9 +72,16 @@ func (b *arrivalBinder) run(ctx context.Context) error {
 	factory := informers.NewSharedInformerFactoryWithOptions(b.client, 0, informers.WithTweakListOptions(func(o *metav1.ListOptions) {
 		o.FieldSelector = fields.OneTermEqualSelector("spec.nodeName", "").String()
 	}))
-	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: func(object any) {
-		b.work.Go(func() error { return b.place(b.ctx, object.(*v1.Pod)) })
-	}})
+	begun := map[types.UID]bool{}
+	see := func(object any) {
+		pod := object.(*v1.Pod)
+		if begun[pod.UID] || slices.Contains(rig.ClaimsOf(pod), "") { // the controller manager has not made its claim yet
+			return
+		}
+		begun[pod.UID] = true
+		b.work.Go(func() error { return b.place(b.ctx, pod) })
+	}
+	_, err := factory.Core().V1().Pods().Informer().AddEventHandler(cache.ResourceEventHandlerFuncs{AddFunc: see, UpdateFunc: func(_, now any) { see(now) }})
 	if err != nil {
 		return fmt.Errorf("watch pods: %w", err)
 	}
@@ -86,7 +95,7 @@ func (b *arrivalBinder) run(ctx context.Context) error {
 	return b.work.Wait()
 }
 
-// place makes the writes about one pod, in Berth's order: evictions and the report about the pod at the same time, then the binding, then its event. The
+// place makes the writes about one pod, in Berth's order: evictions, the report about the pod and its claim at the same time, then the binding, then its event. The
 // status is written before the binding, as it would say of a bound pod that it waits; nobody waits for the event about it.
 func (b *arrivalBinder) place(ctx context.Context, pod *v1.Pod) error {
 	answer := b.scene.Answer(pod)
@@ -100,6 +109,10 @@ func (b *arrivalBinder) place(ctx context.Context, pod *v1.Pod) error {
 		b.note(failedScheduling(pod, answer.Message))
 	}
 	first.Go(func() error { return b.makeRoom(within, answer.Victims, pod, node) })
+	if answer.Allocation != nil {
+		first.Go(func() error { return b.send(within, reports, setExpected(pod, node)) })
+		first.Go(func() error { return b.giveDevices(within, answer.Allocation, pod) })
+	}
 	if err := first.Wait(); err != nil || node == "" {
 		return err
 	}
@@ -107,6 +120,15 @@ func (b *arrivalBinder) place(ctx context.Context, pod *v1.Pod) error {
 		return err
 	}
 	return b.send(ctx, reports, record(scheduled(pod, node)))
+}
+
+// giveDevices writes what the claim of a pod gets.
+func (b *arrivalBinder) giveDevices(ctx context.Context, allocation *resourcev1.AllocationResult, pod *v1.Pod) error {
+	claim := rig.ClaimsOf(pod)[0]
+	if err := b.send(ctx, urgent, protect(pod.Namespace, claim)); err != nil {
+		return err
+	}
+	return b.send(ctx, urgent, allocate(pod, claim, allocation))
 }
 
 // makeRoom evicts the victims on a node, the last after the others.

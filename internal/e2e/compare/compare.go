@@ -96,12 +96,9 @@ func (c *comparison) playSite(ctx context.Context, scenes []*scene.Scene) (err e
 	var left []*scene.Scene
 	for _, s := range scenes {
 		if s.Needs != "" {
-			c.notRun = append(c.notRun, report.NotRun{Name: s.Name, Needs: s.Needs, Who: without(s)})
+			c.notRun = append(c.notRun, report.NotRun{Name: s.Name, Needs: s.Needs, Who: report.Berth})
 		}
-		switch {
-		case s.Unwritten:
-			c.step("%s: not run: needs %s", s.Name, s.Needs)
-		case len(c.turns(s)) > 0:
+		if len(c.turns(s)) > 0 {
 			left = append(left, s)
 		}
 	}
@@ -120,14 +117,6 @@ func (c *comparison) playSite(ctx context.Context, scenes []*scene.Scene) (err e
 		}
 	}
 	return nil
-}
-
-// without names the contender that takes no part in a scene; empty if nobody does.
-func without(s *scene.Scene) string {
-	if s.Unwritten {
-		return ""
-	}
-	return report.Berth
 }
 
 // turn is a contender's round.
@@ -266,10 +255,7 @@ func (o *options) catalogue(w io.Writer) error {
 	for _, name := range scene.WorkloadNames() {
 		s := scene.Workloads(name, o.scale)[0]
 		text := fmt.Sprintf("%d nodes, %d pods before, %d to place", s.Site.Nodes, s.Before(), s.Measured.Count)
-		switch {
-		case s.Unwritten:
-			text = "not run: needs " + s.Needs
-		case s.Needs != "":
+		if s.Needs != "" {
 			text += "; not run by berth: needs " + s.Needs
 		}
 		if _, err := fmt.Fprintf(w, "workload  %-80s %s\n", name, text); err != nil {

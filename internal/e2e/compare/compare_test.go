@@ -73,15 +73,15 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	if code := run([]string{"--list", "--bin", t.TempDir()}, &out, &err); code != 0 {
 		t.Fatalf("exit code %d: %s", code, err.String())
 	}
-	for _, want := range []string{"shape     anti-affinity\n", "5000 nodes, 1000 pods before, 10000 to place", "not run: needs devices"} {
+	for _, want := range []string{"shape     anti-affinity\n", "5000 nodes, 1000 pods before, 10000 to place", "500 nodes, 0 pods before, 2500 to place"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in\n%s", want, out.String())
 		}
 	}
 }
 
-// TestComparison runs a shape, workloads with churn, with many namespaces, with preemption and with volumes, and a restart with Berth and the binder, all of them tiny, and then
-// resumes from the file that this wrote.
+// TestComparison runs a shape, workloads with churn, with many namespaces, with preemption, with volumes and with devices, and a restart with Berth and the binder, all of them tiny, and
+// then resumes from the file that this wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
 	if bin == "" {
@@ -92,7 +92,8 @@ func TestComparison(t *testing.T) {
 	csv, svg := filepath.Join(folder, "rounds.csv"), filepath.Join(folder, "chart.svg")
 	args := []string{
 		"--bin", bin, "--contenders", "binder,berth", "--nodes", "30", "--large-nodes", "0", "--pods", "60", "--running", "0,90", "--rounds", "1",
-		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,ExtendedResource/Explicit_25classes_5000pods_500nodes,ManyTenants,WaitingForRoom,PreemptionAsync,WaitForFirstConsumerLocal,Restart", "--scale", "0.005",
+		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,ManyTenants,WaitingForRoom,PreemptionAsync,WaitForFirstConsumerLocal," +
+			"SchedulingWithResourceClaimTemplate/5000pods_500nodes,SchedulingWithResourceClaimTemplate/full_500nodes,ExtendedResource/Explicit_25classes_5000pods_500nodes,Restart", "--scale", "0.005",
 		"-o", "json", "--csv", csv, "--svg", svg,
 	}
 	var out, progress strings.Builder
@@ -116,12 +117,21 @@ func TestComparison(t *testing.T) {
 		}
 		want := "mixed binder, mixed berth, mixed binder, mixed berth, SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods berth, " +
 			"ManyTenants/1000Namespaces berth, WaitingForRoom/10000Waiting berth, " +
-			"PreemptionAsync/5000Nodes_AsyncAPICallsEnabled binder, PreemptionAsync/5000Nodes_AsyncAPICallsEnabled berth, WaitForFirstConsumerLocal/5000Volumes binder, "
-		notRun := []report.NotRun{{Name: "ExtendedResource/Explicit_25classes_5000pods_500nodes", Needs: "devices"}}
-		if needs := scene.Workloads("WaitForFirstConsumerLocal", 1)[0].Needs; needs == "" {
-			want += "WaitForFirstConsumerLocal/5000Volumes berth, "
-		} else {
-			notRun = append(notRun, report.NotRun{Name: "WaitForFirstConsumerLocal/5000Volumes", Needs: needs, Who: report.Berth})
+			"PreemptionAsync/5000Nodes_AsyncAPICallsEnabled binder, PreemptionAsync/5000Nodes_AsyncAPICallsEnabled berth, "
+		var notRun []report.NotRun
+		for _, name := range []string{
+			"WaitForFirstConsumerLocal/5000Volumes", "SchedulingWithResourceClaimTemplate/5000pods_500nodes", "SchedulingWithResourceClaimTemplate/full_500nodes",
+			"ExtendedResource/Explicit_25classes_5000pods_500nodes",
+		} {
+			s := scene.Workloads(name, 1)[0]
+			if s.Answer != nil || s.Kind == scene.Shape {
+				want += name + " binder, "
+			}
+			if s.Needs == "" {
+				want += name + " berth, "
+			} else {
+				notRun = append(notRun, report.NotRun{Name: name, Needs: s.Needs, Who: report.Berth})
+			}
 		}
 		want += "Restart/100000Running lister, Restart/100000Running berth"
 		if strings.Join(got, ", ") != want {

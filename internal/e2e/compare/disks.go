@@ -23,11 +23,6 @@ func (st *stage) buildStorage(ctx context.Context, site *scene.Site) error {
 			return fmt.Errorf("create storage class: %w", err)
 		}
 	}
-	if site.Controllers {
-		if err := st.awaitAccounts(ctx, site.Namespaces); err != nil {
-			return err
-		}
-	}
 	if site.CSINode == nil {
 		return nil
 	}

@@ -28,7 +28,7 @@ func (c *comparison) round(ctx context.Context, st *stage, s *scene.Scene, who c
 	if s.Kind == scene.Workload {
 		play = t.arriving
 	}
-	err := play(ctx)
+	err := t.withHistory(ctx, play)
 	if t.process != nil {
 		t.process.End()
 	}
@@ -47,6 +47,7 @@ type take struct {
 
 	process  *rig.Process
 	bindings *rig.Bindings
+	history  *rig.History  // of claims, if there are devices
 	sent     []time.Time   // when the request that creates each measured pod was sent
 	spent    time.Duration // CPU of the contender before the measured part
 	served   time.Duration // CPU of the cluster before the measured part
@@ -72,16 +73,42 @@ func (t *take) disks(ctx context.Context) error {
 	return nil
 }
 
-// create creates the measured pods.
+// create creates the measured pods: all of them, or as many as exist at a time, and then one for each that is bound.
 func (t *take) create(ctx context.Context) error {
 	m := &t.scene.Measured
-	return rig.InParallel(m.Count, func(i int) error {
-		pod := m.Pod(i)
-		mark(pod, measuredLabel)
-		t.sent[i] = time.Now()
-		_, err := t.stage.client.CoreV1().Pods(m.NamespaceOf(i)).Create(ctx, pod, metav1.CreateOptions{})
+	first := m.Count
+	if m.Together > 0 {
+		first = min(first, m.Together)
+	}
+	if err := rig.InParallel(first, func(i int) error { return t.createOne(ctx, i) }); err != nil {
 		return err
-	})
+	}
+	replacing, within := errgroup.WithContext(ctx)
+	replacing.SetLimit(max(1, m.Together))
+	for i := first; i < m.Count; i++ {
+		if err := t.bindings.Await(within, i-first+1, t.process); err != nil {
+			return errors.Join(err, replacing.Wait())
+		}
+		bound := t.bindings.Name(i - first)
+		replacing.Go(func() error {
+			now := int64(0)
+			err := t.stage.client.CoreV1().Pods(m.NamespaceOf(i)).Delete(within, bound, metav1.DeleteOptions{GracePeriodSeconds: &now})
+			if err != nil {
+				return fmt.Errorf("delete a pod that is bound: %w", err)
+			}
+			return t.createOne(within, i)
+		})
+	}
+	return replacing.Wait()
+}
+
+func (t *take) createOne(ctx context.Context, i int) error {
+	m := &t.scene.Measured
+	pod := m.Pod(i)
+	mark(pod, measuredLabel)
+	t.sent[i] = time.Now()
+	_, err := t.stage.client.CoreV1().Pods(m.NamespaceOf(i)).Create(ctx, pod, metav1.CreateOptions{})
+	return err
 }
 
 // waiting measures pods that are pending before the contender starts.
@@ -266,7 +293,7 @@ func (t *take) measure(ctx context.Context) error {
 		waits = append(waits, times[m.Pod(i).Name].Sub(sent))
 	}
 	f.P50, f.P99 = report.Percentile(waits, 50), report.Percentile(waits, 99)
-	return nil
+	return t.checkDevices(ctx)
 }
 
 // How events are waited for: they are part of the work, and of its cost.

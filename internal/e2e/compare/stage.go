@@ -84,6 +84,11 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	if err != nil {
 		return fmt.Errorf("create namespaces: %w", err)
 	}
+	if site.Controllers {
+		if err := st.awaitAccounts(ctx, site.Namespaces); err != nil {
+			return err
+		}
+	}
 	err = rig.InParallel(len(site.Services), func(i int) error {
 		s := site.Services[i]
 		_, err := st.client.CoreV1().Services(s.Namespace).Create(ctx, s, metav1.CreateOptions{})
@@ -102,7 +107,10 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	if err != nil {
 		return fmt.Errorf("create nodes: %w", err)
 	}
-	return st.buildStorage(ctx, site)
+	if err := st.buildStorage(ctx, site); err != nil {
+		return err
+	}
+	return st.buildDevices(ctx, site)
 }
 
 // furnish creates the standing pods of a scene, except those that exist from earlier scenes: a scene of the same shape with more running
@@ -204,6 +212,9 @@ func (st *stage) clear(ctx context.Context, s *scene.Scene) error {
 		}
 	}
 	if err := st.removeDisks(ctx, &s.Measured); err != nil {
+		return err
+	}
+	if err := st.awaitFreeDevices(ctx, s); err != nil {
 		return err
 	}
 	return st.deleteEvents(ctx)

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
@@ -25,6 +26,36 @@ func bind(pod *v1.Pod, node string) write {
 		}
 		if err := client.CoreV1().Pods(pod.Namespace).Bind(ctx, binding, metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("bind %s to %s: %w", pod.Name, node, err)
+		}
+		return nil
+	}
+}
+
+// protect keeps a claim from being deleted while it has devices.
+func protect(namespace, claim string) write {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		err := client.ResourceV1().RESTClient().Patch(types.MergePatchType).Namespace(namespace).Resource("resourceclaims").Name(claim).
+			Body(fmt.Appendf(nil, `{"metadata":{"finalizers":[%q]}}`, resourcev1.Finalizer)).Do(ctx).Error()
+		if err != nil {
+			return fmt.Errorf("protect claim %s: %w", claim, err)
+		}
+		return nil
+	}
+}
+
+// allocate gives a claim devices, and reserves it for a pod.
+func allocate(pod *v1.Pod, claim string, allocation *resourcev1.AllocationResult) write {
+	return func(ctx context.Context, client kubernetes.Interface) error {
+		patch, err := json.Marshal(map[string]any{"status": resourcev1.ResourceClaimStatus{
+			Allocation:  allocation,
+			ReservedFor: []resourcev1.ResourceClaimConsumerReference{{Resource: "pods", Name: pod.Name, UID: pod.UID}},
+		}})
+		if err == nil {
+			err = client.ResourceV1().RESTClient().Patch(types.MergePatchType).Namespace(pod.Namespace).Resource("resourceclaims").Name(claim).
+				SubResource("status").Body(patch).Do(ctx).Error()
+		}
+		if err != nil {
+			return fmt.Errorf("allocate claim %s: %w", claim, err)
 		}
 		return nil
 	}
@@ -53,6 +84,11 @@ func setPending(pod *v1.Pod, message, nominated string) write {
 	return setStatus(pod, status)
 }
 
+// setExpected writes the node where a pod is going to be bound, once its claim is.
+func setExpected(pod *v1.Pod, node string) write {
+	return setStatus(pod, map[string]any{"nominatedNodeName": node})
+}
+
 // setDisrupted writes that a pod has to make room for another.
 func setDisrupted(pod *v1.Pod) write {
 	return setStatus(pod, map[string]any{"conditions": []v1.PodCondition{{
@@ -61,10 +97,10 @@ func setDisrupted(pod *v1.Pod) write {
 	}}})
 }
 
-// setStatus patches the status of a pod; all its conditions change now.
+// setStatus patches the status of a pod; all its conditions, if there are any, change now.
 func setStatus(pod *v1.Pod, status map[string]any) write {
 	return func(ctx context.Context, client kubernetes.Interface) error {
-		conditions := status["conditions"].([]v1.PodCondition)
+		conditions, _ := status["conditions"].([]v1.PodCondition)
 		for i := range conditions {
 			conditions[i].LastTransitionTime, conditions[i].ObservedGeneration = metav1.Now(), pod.Generation
 		}

@@ -94,8 +94,9 @@ func InParallel(n int, do func(i int) error) error {
 type Bindings struct {
 	mu          sync.Mutex
 	bound       map[string]time.Time
+	names       []string // of bound, as they were bound
 	first, last time.Time
-	changed     chan struct{}
+	changed     chan struct{} // closed when the next pod is bound
 }
 
 // WatchBindings starts watching the pods of a namespace that a label selector selects, "" for all; it ends with the context.
@@ -108,7 +109,7 @@ func (c *Cluster) WatchBindings(ctx context.Context, namespace, selector string)
 	if err != nil {
 		return nil, fmt.Errorf("build a metadata client: %w", err)
 	}
-	b := &Bindings{bound: map[string]time.Time{}, changed: make(chan struct{}, 1)}
+	b := &Bindings{bound: map[string]time.Time{}, changed: make(chan struct{})}
 	informer := metadatainformer.NewFilteredMetadataInformer(client, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, 0,
 		cache.Indexers{}, func(o *metav1.ListOptions) {
 			o.FieldSelector = fields.OneTermNotEqualSelector("spec.nodeName", "").String()
@@ -128,16 +129,15 @@ func (c *Cluster) WatchBindings(ctx context.Context, namespace, selector string)
 
 func (b *Bindings) add(name string) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	now := time.Now()
 	if len(b.bound) == 0 {
 		b.first = now
 	}
 	b.bound[name], b.last = now, now
-	b.mu.Unlock()
-	select {
-	case b.changed <- struct{}{}:
-	default:
-	}
+	b.names = append(b.names, name)
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
 // Count returns how many pods have been bound, and when the first and the last of them were seen.
@@ -157,16 +157,25 @@ func (b *Bindings) Times() map[string]time.Time {
 // Await waits until n pods are bound, or until the binder has ended.
 func (b *Bindings) Await(ctx context.Context, n int, binder *Process) error {
 	for {
-		have, _, _ := b.Count()
+		b.mu.Lock()
+		have, changed := len(b.bound), b.changed
+		b.mu.Unlock()
 		if have >= n {
 			return nil
 		}
 		select {
-		case <-b.changed:
+		case <-changed:
 		case <-binder.Exited():
 			return fmt.Errorf("the process that binds ended after %d of %d pods: %w", have, n, binder.failure())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %d pods to be bound: %d are: %w", n, have, context.Cause(ctx))
 		}
 	}
+}
+
+// Name returns the name of the pod that was bound after i others. It has been bound.
+func (b *Bindings) Name(i int) string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.names[i]
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -15,6 +16,8 @@ type Answer struct {
 	Node int
 	// Victims are pods on that node that are evicted first, the last of them after the others.
 	Victims []types.NamespacedName
+	// Allocation is what the claim of the pod gets before the pod is bound; nil if it has none.
+	Allocation *resourcev1.AllocationResult
 	// Message is what both schedulers write of a pod that no node has room for, before anything is evicted, in its condition and in an event; empty if
 	// one has.
 	Message string
@@ -41,6 +44,19 @@ func inTurns(nodes int) func(p *v1.Pod) Answer {
 	return func(p *v1.Pod) Answer {
 		_, i := sequence(p.Name)
 		return Answer{Node: i % nodes}
+	}
+}
+
+// inFreeDevices gives each measured pod the next device, after those that are taken, and other pods the next node.
+func inFreeDevices(nodes, taken int) func(p *v1.Pod) Answer {
+	others := inTurns(nodes)
+	return func(p *v1.Pod) Answer {
+		if len(p.Spec.ResourceClaims) == 0 {
+			return others(p)
+		}
+		_, i := sequence(p.Name)
+		node := (taken + i) % nodes
+		return Answer{Node: node, Allocation: allocation(node, (taken+i)/nodes)}
 	}
 }
 

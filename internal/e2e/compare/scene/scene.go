@@ -11,6 +11,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -28,8 +29,6 @@ type Scene struct {
 	Needs string
 	// Plugin is the plugin from outside that both schedulers run; empty if they run none. They are built with it.
 	Plugin string
-	// Unwritten is set for a scene that is listed and cannot be run by anyone.
-	Unwritten bool
 	// Site is its cluster. Scenes that share a site run in one cluster, one after another.
 	Site *Site
 	// Standing are the pods that exist before the first round, and stay. A scene has those of the earlier scenes of its site as well.
@@ -39,6 +38,9 @@ type Scene struct {
 	Fresh []Pods
 	// Measured are the pods to be placed.
 	Measured Pods
+	// Devices is how many devices each measured pod gets, by one claim of its own. If it is not 0, the claims are followed, and a round in which two of them had a
+	// device, or a pod was bound without its claim, has failed.
+	Devices int
 	// Churn runs while pods are placed.
 	Churn []Churn
 	// Answer says what becomes of each pod that has no node; nil if it is for schedulers to find out, and the binder takes no part unless the scene
@@ -68,7 +70,13 @@ type Site struct {
 	// CSINode makes the CSINode of the i-th node; nil if the nodes have none.
 	CSINode func(i int) *storagev1.CSINode
 	Classes []*storagev1.StorageClass
-	// Controllers is set if the controller manager runs: it confirms which volume a claim gets.
+	// Slice makes the ResourceSlice of the i-th node, which is its pool of devices; nil if the nodes have none.
+	Slice         func(i int) *resourcev1.ResourceSlice
+	DeviceClasses []*resourcev1.DeviceClass
+	Templates     []*resourcev1.ResourceClaimTemplate
+	// Claims are there from the start, with the status that they are to have.
+	Claims []*resourcev1.ResourceClaim
+	// Controllers is set if the controller manager runs: it confirms which volume a claim gets, makes claims from templates, and removes claims of pods that are gone.
 	Controllers bool
 }
 
@@ -86,6 +94,8 @@ type Pods struct {
 	// Disk makes the claim of the i-th pod and a volume, both with the status that they are to have; they are created before the pod. nil if
 	// the pods have no volumes.
 	Disk func(i int) (*v1.PersistentVolumeClaim, *v1.PersistentVolume)
+	// Together is how many of the pods exist at a time: each that is bound is deleted, and another is created. 0 for all of them.
+	Together int
 }
 
 // NamespaceOf returns the namespace of the i-th pod.

@@ -21,9 +21,7 @@ func everything(t *testing.T, sizes Sizes, scale float64) []*Scene {
 		if len(found) != 1 {
 			t.Fatalf("%s stands for %d workloads", name, len(found))
 		}
-		if !found[0].Unwritten {
-			scenes = append(scenes, found[0])
-		}
+		scenes = append(scenes, found[0])
 	}
 	return scenes
 }
@@ -82,6 +80,7 @@ func holdsTogether(t *testing.T, s *Scene) {
 			checkDemands(t, s, p, n, apps)
 		}
 	}
+	checkDevices(t, s, exists)
 	for i, u := range use {
 		if s.Site.CSINode != nil && s.Site.CSINode(i).Name != s.Site.Node(i).Name {
 			t.Fatalf("node %d has the CSINode %s", i, s.Site.CSINode(i).Name)
@@ -90,6 +89,50 @@ func holdsTogether(t *testing.T, s *Scene) {
 		if u.cpu > free.Cpu().MilliValue() || u.memory > free.Memory().Value() || u.pods > free.Pods().Value() {
 			t.Fatalf("node %d has no room for %+v", i, u)
 		}
+	}
+}
+
+// checkDevices checks that claims that have devices from the start have some that exist, and no two the same, and leave enough for the measured pods, and that the binder gives each pod another.
+func checkDevices(t *testing.T, s *Scene, exists map[string]bool) {
+	t.Helper()
+	if s.Site.Slice == nil {
+		if s.Devices > 0 || len(s.Site.Claims) > 0 {
+			t.Fatal("there are no devices")
+		}
+		return
+	}
+	free := map[string]bool{}
+	for i := range s.Site.Nodes {
+		slice := s.Site.Slice(i)
+		if node := *slice.Spec.NodeName; node != s.Site.Node(i).Name || slice.Spec.Pool.Name != node {
+			t.Fatalf("the pool of node %d is %+v", i, slice.Spec)
+		}
+		for _, d := range slice.Spec.Devices {
+			free[slice.Spec.Pool.Name+"/"+d.Name] = true
+		}
+	}
+	for _, claim := range s.Site.Claims {
+		for _, r := range claim.Status.Allocation.Devices.Results {
+			if device := r.Pool + "/" + r.Device; !free[device] || !exists[claim.Namespace] {
+				t.Fatalf("claim %s/%s cannot have %s", claim.Namespace, claim.Name, device)
+			}
+			delete(free, r.Pool+"/"+r.Device)
+		}
+	}
+	for i := 0; s.Answer != nil && i < s.Measured.Count; i++ {
+		answer := s.Answer(s.Measured.Pod(i))
+		r := answer.Allocation.Devices.Results[0]
+		if device := r.Pool + "/" + r.Device; !free[device] || r.Pool != s.Site.Node(answer.Node).Name {
+			t.Fatalf("pod %d on node %d cannot have %s", i, answer.Node, device)
+		}
+		free[r.Pool+"/"+r.Device] = false
+	}
+	want := s.Measured.Count * s.Devices
+	if s.Measured.Together > 0 {
+		want = s.Devices // each pod leaves its devices to the next
+	}
+	if len(free) < want {
+		t.Fatalf("%d devices are free, and pods want %d", len(free), want)
 	}
 }
 
@@ -175,7 +218,7 @@ func TestAppsGrow(t *testing.T) {
 }
 
 func TestTestCaseSelectsItsWorkloads(t *testing.T) {
-	for name, want := range map[string]int{"SchedulingBasic": 2, "SchedulingBasic/5000Nodes_10000Pods": 1, "Unschedulable": 2, "Scheduling": 0, "": 0} {
+	for name, want := range map[string]int{"SchedulingBasic": 2, "ExtendedResource": 3, "SchedulingBasic/5000Nodes_10000Pods": 1, "Unschedulable": 2, "Scheduling": 0, "": 0} {
 		if got := len(Workloads(name, 1)); got != want {
 			t.Errorf("%q stands for %d workloads, want %d", name, got, want)
 		}

@@ -10,9 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// needsDevices is a feature that workloads need and Berth does not have.
-const needsDevices = "devices"
-
 // Namespaces of workloads. The two that affinity terms name have the names of scheduler_perf.
 const (
 	before   = "sched-0"
@@ -60,7 +57,7 @@ func catalogue() []row {
 		{"SchedulingWithMixedChurn/5000Nodes_10000Pods", 710, "", 5000, 0, 10000, mixedChurn},
 		{"SchedulingWhileGated/1Node_10000GatedPods", 910, "", 1, 10000, 20000, whileGated},
 		{"SchedulingDeletedPodsWithFinalizers/5000Node_5000DeletingPods", 830, "", 5000, 5000, 5000, deletedWithFinalizers},
-		{"SchedulingWithExtendedResource/5000pods_5000nodes_DRAExtendedResourceEnabled", 180, needsDevices, 5000, 0, 5000, nil},
+		{"SchedulingWithExtendedResource/5000pods_5000nodes_DRAExtendedResourceEnabled", 180, "", 5000, 0, 5000, eachItsOwn},
 		{"SchedulingPodAntiAffinity/5000Nodes_2000Pods", 180, "", 5000, 1000, 2000, demanding("green", apartByHost, plainNode, 1)},
 		{"SchedulingPodMatchingAntiAffinity/5000Nodes_5000Pods", 540, "", 5000, 1000, 5000, matchingAntiAffinity},
 		{"SchedulingPodAffinity/5000Nodes_5000Pods", 70, "", 5000, 5000, 5000, demanding("blue", nearByZone, inZones(1), perNode)},
@@ -85,9 +82,16 @@ func catalogue() []row {
 		{"Unschedulable/5kNodes/100Init/10kPods", 590, "", 5000, 100, 10000, unschedulable},
 		{"Unschedulable/5kNodes/20kInit/10kPods", 600, "", 5000, 20000, 10000, unschedulable},
 		{"NodeDeclaredFeaturesEnabled/5000Nodes20DeclaredFeatures", 890, "", 5000, 5000, 50000, declaredFeatures(20)},
-		{"SchedulingWithResourceClaimTemplate/5000pods_500nodes", 56, needsDevices, 500, 2500, 2500, nil},
-		{"ExtendedResource/Explicit_25classes_5000pods_500nodes", 120, needsDevices, 500, 2500, 2500, nil},
-		{"ExtendedResource/Implicit_25classes_5000pods_500nodes", 130, needsDevices, 500, 2500, 2500, nil},
+		{"SchedulingWithResourceClaimTemplate/2000pods_200nodes", 0, "", 200, 0, 1000, fromTemplate(1, nil, half)},
+		{"SchedulingWithResourceClaimTemplate/5000pods_500nodes", 56, "", 500, 0, 2500, fromTemplate(1, nil, half)},
+		{"SchedulingWithResourceClaimTemplate/empty_500nodes", 64, "", 500, 0, 1000, fromTemplate(1, nil, steady)},
+		{"SchedulingWithResourceClaimTemplate/half_500nodes", 60, "", 500, 0, 1000, fromTemplate(1, nil, steady, half)},
+		{"SchedulingWithResourceClaimTemplate/full_500nodes", 60, "", 500, 0, 1000, fromTemplate(1, nil, steady, full)},
+		{"SchedulingWithResourceClaimTemplate/selector_empty_500nodes", 64, "", 500, 0, 1000, fromTemplate(1, selectingGPUs, steady)},
+		{"SchedulingWithResourceClaimTemplate/match_empty_500nodes", 64, "", 500, 0, 1000, fromTemplate(gpusPerNode/gpuRoots, onSameRoot, steady)},
+		{"ExtendedResource/Explicit_25classes_5000pods_500nodes", 120, needsExtendedResources, 500, 2500, 2500, requesting(25, true)},
+		{"ExtendedResource/Explicit_50classes_5000pods_500nodes", 130, needsExtendedResources, 500, 2500, 2500, requesting(50, true)},
+		{"ExtendedResource/Implicit_25classes_5000pods_500nodes", 130, needsExtendedResources, 500, 2500, 2500, requesting(25, false)},
 		{"ParkedChurn/0Parked", 0, "", 5000, 0, 10000, parkedChurn},
 		{"ParkedChurn/10000Parked", 0, "", 5000, 10000, 10000, parkedChurn},
 		{"HopelessPreemptors/0Parked", 0, "", 5000, 0, 10000, hopelessPreemptors},
@@ -119,16 +123,14 @@ func Workloads(name string, scale float64) []*Scene {
 		if r.name != name && !strings.HasPrefix(r.name, name+"/") {
 			continue
 		}
-		s := &Scene{Name: r.name, Kind: Workload, Needs: r.needs, Unwritten: r.build == nil}
+		s := &Scene{Name: r.name, Kind: Workload, Needs: r.needs}
 		if scale == 1 {
 			s.Floor = r.floor
 		}
 		c := counts{scaled(r.nodes, scale), scaled(r.before, scale), scaled(r.measured, scale), scale}
 		s.Site = &Site{Nodes: c.nodes, Node: plainNode, Namespaces: namespaces(nil, before, measured, parked)}
 		s.Measured = Pods{Namespace: measured, Count: c.measured, Pod: defaultPod}
-		if r.build != nil {
-			r.build(s, c)
-		}
+		r.build(s, c)
 		scenes = append(scenes, s)
 	}
 	return scenes
