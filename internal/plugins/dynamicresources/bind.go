@@ -68,6 +68,14 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 	return holds, nil
 }
 
+// Why a binding fails that waits for its devices, apart from errors; metrics tell them apart.
+var (
+	// ErrBindingTimeout means that the devices were not ready in time.
+	ErrBindingTimeout = errors.New("device binding timeout")
+	// ErrBindingFailed means that the driver says that a device cannot be made ready.
+	ErrBindingFailed = errors.New("device binding failed")
+)
+
 // PreBind writes allocations and for which pod claims are reserved, and waits for devices that must be prepared.
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
 	pod := placement.Pod
@@ -79,7 +87,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		return nil, errors.New(unusable)
 	}
 	var steps []plan.Step
-	wait := plan.Wait{Timeout: p.config.BindingTimeout, Err: errors.New("device binding timeout: context deadline exceeded")}
+	wait := plan.Wait{Timeout: p.config.BindingTimeout, Err: fmt.Errorf("%w: context deadline exceeded", ErrBindingTimeout)}
 	for i, claim := range claims {
 		if slices.Contains(claims[:i], claim) {
 			continue
@@ -90,6 +98,10 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		}
 		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(allocation) {
 			wait.For = append(wait.For, claim.Ref())
+		}
+		for i := range allocation.Devices.Results {
+			result := &allocation.Devices.Results[i]
+			wait.Devices = append(wait.Devices, plan.Device{Driver: result.Driver, Awaited: len(result.BindingConditions) > 0})
 		}
 		if claim.IsReservedFor(pod) {
 			continue
@@ -217,7 +229,7 @@ func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 		}
 		ready, failed := isPrepared(claim.Object)
 		if failed != nil {
-			return false, fmt.Errorf("device binding failed: claim=%s, reason=%s, message=%q", claim.Key.Name, failed.Reason, failed.Message)
+			return false, fmt.Errorf("%w: claim=%s, reason=%s, message=%q", ErrBindingFailed, claim.Key.Name, failed.Reason, failed.Message)
 		}
 		if !ready {
 			return false, nil
