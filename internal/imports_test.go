@@ -280,6 +280,7 @@ var house = map[string]map[string]string{
 		"internal/model":                      "pending pods are asked about",
 		"internal/plugin":                     "profiles say which pods are not tried",
 		"internal/plan":                       "it turns plan's answers into text",
+		"internal/plugins/dynamicresources":   "it knows the pods that this plugin holds back",
 		"internal/plugins/nodevolumelimits":   "it names what is in the way for this plugin",
 		"internal/plugins/volumebinding":      "it names what is in the way for this plugin",
 		"internal/plugins/volumerestrictions": "it names what is in the way for this plugin",
