@@ -215,9 +215,10 @@ var house = map[string]map[string]string{
 		"internal/plugin":            "it tells adapters by the point that they are for",
 	},
 	"internal/outside/framework/snapshot": {
-		"framework":      "what it shows are NodeInfos",
-		"internal/model": "it follows aspects of nodes",
-		"internal/state": "it follows the journal",
+		"framework":        "what it shows are NodeInfos",
+		"internal/devices": "it shows devices and claims",
+		"internal/model":   "it follows aspects of nodes",
+		"internal/state":   "it follows the journal",
 	},
 	"deploy":           {},
 	"internal/feature": {},

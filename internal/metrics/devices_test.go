@@ -28,6 +28,24 @@ func TestDeviceWaits(t *testing.T) {
 		end.Took = time.Duration(i+1) * time.Second
 		m.Commit.Passed(&commit.StageEnd{Pod: &model.Pod{SchedulerName: "gpus"}, Stage: plan.PreBind, Err: end.Err, Waits: []commit.WaitEnd{end}})
 	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	waited := 0.0
+	for _, f := range families {
+		for _, one := range f.GetMetric() {
+			switch labels := labelsOf(one); {
+			case f.GetName() == "scheduler_dra_bindingconditions_allocations_total" && labels != "" && one.GetLabel()[0].GetValue() != "a":
+				t.Errorf("%s counts, and nobody has waited for the device", labels)
+			case f.GetName() == "scheduler_dra_bindingconditions_wait_duration_seconds":
+				waited += one.GetHistogram().GetSampleSum()
+			}
+		}
+	}
+	if want := 3.0 * (1 + 3 + 4 + 5); waited != want {
+		t.Errorf("waits took %v s in all, want %v s", waited, want)
+	}
 	scrape(t, registry).expect(t, `
 		scheduler_dra_bindingconditions_allocations_total{driver=a,profile=gpus,status=success} 2
 		scheduler_dra_bindingconditions_allocations_total{driver=a,profile=gpus,status=timeout} 2
