@@ -29,7 +29,7 @@ func newHost(ctx context.Context, c *config.Config, shared *clients.Clients, see
 	h := &host{}
 	own := outsidehost.Config{
 		Parallelism: int(*c.Source.Parallelism), Deadline: deadline, Log: klog.FromContext(ctx), Bindings: h.current, Activate: h.activate, Nominate: h.nominate,
-		Observer: measured{seen.metrics.Outside}, ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
+		Observer: measured{seen.metrics.Outside}, Devices: c.ReadsDevices(), ClientSet: shared.ClientSet, KubeConfig: shared.KubeConfig, Recorder: shared.Recorder, Informers: shared.Informers,
 	}
 	if c.Extenders != nil {
 		own.Extenders = framework.Hand(c.Extenders.Extenders())

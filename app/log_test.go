@@ -17,11 +17,11 @@ import (
 // committed takes decisions and carries none out.
 type committed struct{}
 
-func (committed) Start(plan.Decision)              {}
-func (committed) Allow(types.UID, string)          {}
-func (committed) Reject(types.UID, string, string) {}
-func (committed) Cancel(types.UID, error) bool     { return false }
-func (committed) Room() <-chan struct{}            { return nil }
+func (committed) Start(plan.Decision)             {}
+func (committed) Allow(types.UID, string)         {}
+func (committed) Reject(types.UID, string, error) {}
+func (committed) Cancel(types.UID, error) bool    { return false }
+func (committed) Room() <-chan struct{}           { return nil }
 
 // TestLogged holds that decisions are logged at kube-scheduler's levels: an empty cluster is no error.
 func TestLogged(t *testing.T) {

@@ -79,6 +79,10 @@ func TestExplainJSON(t *testing.T) {
 			said("1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector.", "3 Preemption is not helpful for scheduling."),
 			allOf("n1", `{"plugin":"NodeUnschedulable","code":"UnschedulableAndUnresolvable","reasons":["node(s) were unschedulable"]},`), allOf("n2", ""), allOf("n3", ""))},
 		{"gated", pending("name: web", "schedulingGates: [{name: a}, {name: b}], ", "500m"), object(`,"gated":"waiting for scheduling gates: [a b]"`, n1Cordoned, n2Scored, n3Scored)},
+		{"a claim of a template is not made yet", pending("name: web", "resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}], ", "500m"), object(
+			`,"gated":"pod \"default/web\": ResourceClaim not created yet"`, n1Cordoned, n2Scored, n3Scored)},
+		{"a claim does not exist", pending("name: web", "resourceClaims: [{name: gpu, resourceClaimName: gpu}], ", "500m"), object(
+			`,"gated":"could not find ResourceClaim \"default/gpu\""`, n1Cordoned, n2Scored, n3Scored)},
 		{"being deleted", pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "", "500m"), object(`,"error":"the pod is being deleted"`, n1Cordoned, n2Scored, n3Scored)},
 		{"by name", pending("name: web", byName, "3"), object(said("1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity].", "1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."),
 			`{"name":"n1"`+notLookedAt, n2Full, `{"name":"n3"`+notLookedAt)},

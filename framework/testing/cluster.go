@@ -186,7 +186,7 @@ func (c *Cluster) configure(ctx context.Context, s *settings) (*config.Config, e
 			sim := c.live.Load()
 			return sim == nil || sim.Nominate(request)
 		},
-		ClientSet: c.api.client, Informers: c.api.informers, Recorder: c.recorder.of,
+		Devices: scheduler.ReadsDevices(), ClientSet: c.api.client, Informers: c.api.informers, Recorder: c.recorder.of,
 	})
 	full, err := scheduler.Build(ctx, plugins)
 	if err != nil {

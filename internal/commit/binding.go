@@ -55,6 +55,8 @@ type progress struct {
 	// By step: allowed says that its wait is over, begun that its write may be stored, or its call was run.
 	allowed, begun []bool
 	seen           *observation // of the present step's write or call
+	awaits         time.Time    // since when the present step at PreBind waits, zero if it does not
+	waits          []WaitEnd    // of the phase
 	late           time.Time    // until when a try of a write that is learned may still be stored, or of one that undoes it
 	// interrupted is why the binding fails as soon as the request in flight is answered, or the call returns; nil if it goes on.
 	interrupted *failure
@@ -129,6 +131,7 @@ func (o *Outbox) advance(now time.Time, b *binding) {
 			o.await(now, b)
 			return
 		}
+		b.endWait(now, nil)
 		b.steps.step++
 		b.steps.written = false
 		if step.Stage == plan.Reserve && (!b.stepsLeft() || b.step().Stage != plan.Reserve) {
@@ -170,6 +173,23 @@ func (o *Outbox) await(now time.Time, b *binding) {
 		_, until = b.firstTimeout()
 	}
 	o.later.plan(entry{at: until, binding: b})
+	if b.phase == preBinds {
+		b.steps.awaits = now
+	}
+}
+
+// endWait notes how the wait of the present step at PreBind has ended, if it has one. One that was allowed before it began took no time.
+func (b *binding) endWait(now time.Time, err error) {
+	step := b.step()
+	if step.Wait == nil || step.Stage != plan.PreBind {
+		return
+	}
+	end := WaitEnd{Wait: step.Wait, Err: err}
+	if since := b.steps.awaits; !since.IsZero() {
+		end.Took = now.Sub(since)
+	}
+	b.steps.awaits = time.Time{}
+	b.steps.waits = append(b.steps.waits, end)
 }
 
 // firstTimeout returns the step at Permit whose timeout comes first, of those that are not allowed yet, and when it comes.
@@ -257,6 +277,9 @@ func (o *Outbox) fail(now time.Time, b *binding, f failure) {
 		return
 	}
 	b.steps.step = min(b.steps.step, len(b.placement.Steps)-1)
+	if !b.steps.awaits.IsZero() {
+		b.endWait(now, f.err)
+	}
 	o.enter(now, b, undoes)
 	o.undo(now, b)
 }

@@ -368,7 +368,7 @@ func TestAnnouncement(t *testing.T) {
 		if at := c.AtPermitOf(uid); at != nil {
 			c.RejectAt(c.now, at, "gang", "no")
 		} else {
-			c.Reject(c.now, uid, "v", "no")
+			c.Reject(c.now, uid, "v", errors.New("no"))
 		}
 		c.Done(c.now, request, commit.Response{})
 		if request := c.take(commit.Patch, "p"); request.Nomination.Mode != plan.Clear {

@@ -218,7 +218,7 @@ func (c *Commit) Allow(pod types.UID, plugin string) {
 }
 
 // Reject ends the wait of a plugin for a pod with a "no".
-func (c *Commit) Reject(pod types.UID, plugin, reason string) {
+func (c *Commit) Reject(pod types.UID, plugin string, reason error) {
 	c.update(func(now time.Time) { c.outbox.Reject(now, pod, plugin, reason) })
 }
 

@@ -28,7 +28,7 @@ func TestEndsOfWaits(t *testing.T) {
 	}{
 		{"nobody does", func(*fixture) bool { return true }, 5 * time.Second, "0/1 nodes are available: 1 rejected due to timeout after waiting 5s at plugin gang. [gang]"},
 		{"the loop allows it", func(f *fixture) bool { f.Allow(uid, "gang"); return true }, 0, "<nil> []"},
-		{"the loop rejects it", func(f *fixture) bool { f.Reject(uid, "gang", "too few"); return true }, 0, "0/1 nodes are available: 1 too few. [gang]"},
+		{"the loop rejects it", func(f *fixture) bool { f.Reject(uid, "gang", errors.New("too few")); return true }, 0, "0/1 nodes are available: 1 too few. [gang]"},
 		{"the loop cancels it", func(f *fixture) bool { return f.Cancel(uid, errors.New("gone")) }, 0, "waiting on permit for pod: gone []"},
 		{"a plugin allows it", func(f *fixture) bool { f.WaitingPod(uid).Allow("gang"); return true }, 0, "<nil> []"},
 		{"a plugin rejects it", func(f *fixture) bool { return f.WaitingPod(uid).Reject("x", "no") }, 0, "0/1 nodes are available: 1 no. [x]"},

@@ -240,6 +240,15 @@ type StageEnd struct {
 	Err   error
 	// Rejected says that Err is the "no" of a plugin.
 	Rejected bool
+	// Waits are the waits at PreBind that have ended.
+	Waits []WaitEnd
+}
+
+// WaitEnd is how a wait ended: Err is why the binding has failed in it, nil if the plugin allowed it.
+type WaitEnd struct {
+	Wait *plan.Wait
+	Took time.Duration
+	Err  error
 }
 
 // GivenUp is a write that will not be tried again.

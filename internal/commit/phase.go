@@ -113,7 +113,8 @@ func (o *Outbox) enter(now time.Time, b *binding, to phase) {
 func (o *Outbox) endStage(now time.Time, b *binding, f failure) {
 	if stage, ok := b.stageOf(); ok {
 		o.ended.Stages = append(o.ended.Stages, StageEnd{
-			Pod: b.placement.Pod, Stage: stage, Took: now.Sub(b.steps.entered), Err: f.err, Rejected: f.rejected,
+			Pod: b.placement.Pod, Stage: stage, Took: now.Sub(b.steps.entered), Err: f.err, Rejected: f.rejected, Waits: b.steps.waits,
 		})
+		b.steps.waits = nil
 	}
 }

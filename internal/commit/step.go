@@ -204,15 +204,15 @@ func (o *Outbox) allow(now time.Time, b *binding, at int) {
 
 // Reject ends the wait of a plugin for a pod with a "no": the pod is not bound. At Permit that is a rejection, and the pod waits for an event
 // that can change the plugin's mind; at PreBind it is a failure.
-func (o *Outbox) Reject(now time.Time, pod types.UID, plugin, reason string) {
+func (o *Outbox) Reject(now time.Time, pod types.UID, plugin string, reason error) {
 	b, at := o.waiterOf(pod, plugin)
 	if b == nil {
 		return
 	}
 	step := &b.placement.Steps[at]
-	f := rejection(plugin, reason)
+	f := rejection(plugin, reason.Error())
 	if step.Stage != plan.Permit {
-		f = failure{err: &plan.PluginError{Point: step.Stage.String(), Plugin: plugin, Err: errors.New(reason)}}
+		f = failure{err: &plan.PluginError{Point: step.Stage.String(), Plugin: plugin, Err: reason}}
 	}
 	o.interrupt(now, b, f)
 }

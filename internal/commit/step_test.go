@@ -122,11 +122,68 @@ func TestStagesAreObserved(t *testing.T) {
 	note()
 	b.take(commit.Record, "p")
 	b.start(stepped("p", "Permit/gang 5s"))
-	b.Reject(b.now, uid, "gang", "too few")
+	b.Reject(b.now, uid, "gang", errors.New("too few"))
 	note()
 	want := "[Permit 2s <nil> false PreBind 3s <nil> false PostBind 0s <nil> false Permit 0s 0/1 nodes are available: 1 too few. true]"
 	if got := fmt.Sprint(passed); got != want {
 		t.Errorf("noted %s\nwant  %s", got, want)
+	}
+}
+
+// TestEndsOfWaitsAreNoted ends waits at PreBind in each way, and looks at what the extension point's end says of them.
+func TestEndsOfWaitsAreNoted(t *testing.T) {
+	for _, row := range []struct {
+		name string
+		ends func(b *bench)
+		want string
+	}{
+		{"allowed", func(b *bench) {
+			b.now = b.now.Add(2 * time.Second)
+			b.Allow(b.now, uid, "a")
+			b.now = b.now.Add(3 * time.Second)
+			b.done(b.takeWrite(commit.WriteStep, "b"), nil)
+			b.now = b.now.Add(4 * time.Second)
+			b.Allow(b.now, uid, "b")
+		}, "10s 2s <nil>, 20s 4s <nil>"},
+		{"the second before it begins", func(b *bench) {
+			b.Allow(b.now, uid, "b")
+			b.now = b.now.Add(2 * time.Second)
+			b.Allow(b.now, uid, "a")
+			b.done(b.takeWrite(commit.WriteStep, "b"), nil)
+		}, "10s 2s <nil>, 20s 0s <nil>"},
+		{"timeout", func(b *bench) {
+			b.later(10 * time.Second)
+			b.Next(b.now, false)
+		}, `10s 10s running PreBind plugin "a": timed out after waiting 10s`},
+		{"rejected", func(b *bench) {
+			b.now = b.now.Add(time.Second)
+			b.Reject(b.now, uid, "a", errNo)
+		}, `10s 1s running PreBind plugin "a": ` + errNo.Error()},
+		{"cancelled", func(b *bench) { b.Cancel(b.now, uid, errNo) }, `10s 0s running PreBind plugin "a": ` + errNo.Error()},
+		{"the next step fails", func(b *bench) {
+			b.Allow(b.now, uid, "a")
+			b.done(b.takeWrite(commit.WriteStep, "b"), errNo)
+		}, "10s 0s <nil>"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			b.start(stepped("p", "Permit/gang 5s", "PreBind/a 10s", "PreBind/b w 20s"))
+			b.now = b.now.Add(time.Second)
+			b.Allow(b.now, uid, "gang") // whose wait is that of its extension point
+			row.ends(b)
+			var got []string
+			for _, s := range b.Take().Stages {
+				for _, w := range s.Waits {
+					got = append(got, fmt.Sprint(w.Wait.Timeout, " ", w.Took, " ", w.Err))
+					if s.Stage != plan.PreBind || w.Err != nil && !errors.Is(s.Err, w.Err) {
+						t.Errorf("a wait at %s, which ended with %v", s.Stage, s.Err)
+					}
+				}
+			}
+			if got := strings.Join(got, ", "); got != row.want {
+				t.Errorf("noted %s\nwant  %s", got, row.want)
+			}
+		})
 	}
 }
 
@@ -163,7 +220,7 @@ func TestFailedStepIsUndoneBackwards(t *testing.T) {
 			for _, name := range []string{"a", "b", "c"} {
 				b.done(b.takeWrite(commit.WriteStep, name), nil)
 			}
-			b.Reject(b.now, uid, "c", "the volume is lost")
+			b.Reject(b.now, uid, "c", errors.New("the volume is lost"))
 		}, "c b a", `running PreBind plugin "c": the volume is lost`},
 		{"it is cancelled in flight", func(b *bench) {
 			b.done(b.takeWrite(commit.WriteStep, "a"), nil)
@@ -218,7 +275,7 @@ func TestPermit(t *testing.T) {
 		err  string
 		by   string
 	}{
-		{"rejected", func(b *bench) { b.Reject(b.now, uid, "two", "too few") }, "0/1 nodes are available: 1 too few.", "[two]"},
+		{"rejected", func(b *bench) { b.Reject(b.now, uid, "two", errors.New("too few")) }, "0/1 nodes are available: 1 too few.", "[two]"},
 		{"timeout of the shorter", func(b *bench) {
 			b.later(5 * time.Second)
 		}, "0/1 nodes are available: 1 rejected due to timeout after waiting 5s at plugin one.", "[one]"},
@@ -259,7 +316,7 @@ func TestAllowMeansThePlugin(t *testing.T) {
 	b.start(stepped("p", "Permit/one 5s"))
 	b.Allow(b.now, uid, "two")
 	b.Allow(b.now, "nobody", "one")
-	b.Reject(b.now, uid, "two", "no")
+	b.Reject(b.now, uid, "two", errors.New("no"))
 	b.nothing()
 	if b.Cancel(b.now, "nobody", errNo) {
 		t.Error("a binding that is not there was cancelled")
@@ -345,7 +402,7 @@ func TestNominationEndsWithTheBinding(t *testing.T) {
 		t.Errorf("written: %+v", request)
 	}
 	b.answer(request, "", nil)
-	b.Reject(b.now, uid, "one", "no")
+	b.Reject(b.now, uid, "one", errors.New("no"))
 	if request := b.take(commit.Patch, "p"); request.Nomination.Mode != plan.Clear {
 		t.Errorf("written: %+v", request)
 	}

@@ -309,6 +309,9 @@ func (c *Config) Binder(schedulerName string) plugin.Bind {
 // Reads returns the kinds of API object to watch, in order: pods, nodes, and those that the enabled plugins of any profile read.
 func (c *Config) Reads() []model.Kind { return c.reads }
 
+// ReadsDevices reports whether devices and claims are among them.
+func (c *Config) ReadsDevices() bool { return slices.Contains(c.reads, model.ResourceClaimKind) }
+
 // Queue returns the configuration of a queue for the profiles. parkedMax has no field in the configuration: it is a flag.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {
 	return queue.Config{Profiles: c.Profiles, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}

@@ -52,6 +52,9 @@ type Store struct {
 	// Invariant: users is how many claims use each device for themselves, without zeros.
 	users map[structured.DeviceID]int
 
+	// news are what News names, nil while nobody asks.
+	news map[model.Ref]struct{}
+
 	work  Work
 	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users int }
 }
@@ -132,6 +135,7 @@ func (s *Store) Kept() Kept {
 
 // Set stores a version of an object. It returns the version before, nil if there was none.
 func (s *Store) Set(object model.Compiled) (before model.Compiled) {
+	s.note(object.Ref())
 	switch o := object.(type) {
 	case *model.ResourceClaim:
 		return model.OrNil(s.setClaim(o.Key, o))
@@ -147,6 +151,7 @@ func (s *Store) Set(object model.Compiled) (before model.Compiled) {
 
 // Remove removes an object. It returns its last version, nil if it was not there.
 func (s *Store) Remove(ref model.Ref) (before model.Compiled) {
+	s.note(ref)
 	switch ref.Kind {
 	case model.ResourceClaimKind:
 		return model.OrNil(s.setClaim(ref.ClaimKey(), nil))
@@ -201,6 +206,7 @@ func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	if !ok || object.Kind != model.ResourceClaimKind {
 		return
 	}
+	s.note(object)
 	c := s.claimOf(object.ClaimKey())
 	s.recount(c, func() { c.promise, c.holder = promise, pod })
 }
@@ -211,6 +217,7 @@ func (s *Store) Release(object model.Ref, pod model.PodKey) {
 		return
 	}
 	if c := s.claims[object.ClaimKey()]; c != nil && c.promise != nil && c.holder == pod {
+		s.note(object)
 		s.recount(c, func() { c.promise, c.holder = nil, model.PodKey{} })
 		s.forgetClaim(object.ClaimKey(), c)
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -273,7 +275,7 @@ func TestBindingConditions(t *testing.T) {
 	w.startDriver(2, "--binding-conditions")
 	w.claim("held", 2)
 	w.podsWith("pod", 1, named("held"))
-	w.scheduler(nil)
+	w.servingScheduler()
 	w.await("the claim has its devices and is reserved", func() bool {
 		claim := w.storedClaim("held")
 		return len(rig.Allocated(claim)) == 2 && len(claim.Status.ReservedFor) == 1
@@ -293,6 +295,27 @@ func TestBindingConditions(t *testing.T) {
 	w.awaitRunning(2)
 	w.devicesAreWell(2) // also that the conditions were true when the pod was bound
 	w.eachPodBoundOnce(time.Time{})
+	s := w.scrape(w.clientOf(cluster.Kubeconfig))
+	for _, name := range []string{"scheduler_dra_bindingconditions_allocations_total", "scheduler_dra_bindingconditions_wait_duration_seconds"} {
+		if got := s.value(name, "profile=default-scheduler", "driver="+w.driver, "status=success"); got != 2 || len(s[name].GetMetric()) != 1 {
+			t.Errorf("%s of two devices that were waited for is %v, of %v", name, got, s[name].GetMetric())
+		}
+	}
+}
+
+// servingScheduler starts the scheduler with its endpoints.
+func (w *devices) servingScheduler() {
+	w.Helper()
+	file := filepath.Join(w.TempDir(), "serving.yaml")
+	w.must(os.WriteFile(file, fmt.Appendf(nil, incumbent, cluster.SchedulerKubeconfig), 0o600))
+	args := []string{"--config", file, w.securePort(), "--authentication-kubeconfig", cluster.SchedulerKubeconfig, "--authorization-kubeconfig", cluster.SchedulerKubeconfig}
+	if !incumbentRuns() {
+		w.kubeScheduler(&transcript{}, args...)
+		return
+	}
+	p, err := rig.Start(&transcript{}, filepath.Join(os.Getenv(binEnv), "kube-scheduler"), args...)
+	w.must(err)
+	w.Cleanup(p.End)
 }
 
 // TestBindingFails has the driver say that devices cannot be attached: the claim gives them back, and gets some again until it works.

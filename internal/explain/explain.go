@@ -24,6 +24,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -103,7 +104,8 @@ type Explanation struct {
 	PostFilterMessage string
 	// Preemption is what preemption would do; nil if that is nothing.
 	Preemption *Preemption
-	// Gated is the reason of a PreEnqueue plugin that holds the pod back. The nodes are judged as if there were none.
+	// Gated is the reason of a PreEnqueue plugin that holds the pod back. The nodes are judged as if there were none, and where that is because of a claim for
+	// devices, as if the pod had no such claims.
 	Gated string
 	// Error is why the pod's turn would end without a result, whatever the nodes.
 	Error string
@@ -143,9 +145,12 @@ type Score struct {
 
 // Of explains one of the pending pods.
 func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) {
-	_, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod)
+	by, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod)
 	a := &Explanation{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
 	judged := *pod
+	if by == dynamicresources.Name { // a claim is not there: the nodes can be judged by everything else
+		judged.Devices = nil
+	}
 	if pod.Terminating {
 		// It would not be tried. Its nodes can be judged all the same.
 		judged.Terminating = false

@@ -32,7 +32,7 @@ type Committer interface {
 	Start(decision plan.Decision)
 	// Allow and Reject end the wait of a plugin for a pod.
 	Allow(pod types.UID, plugin string)
-	Reject(pod types.UID, plugin, reason string)
+	Reject(pod types.UID, plugin string, reason error)
 	// Cancel fails a binding that has not been sent. It reports whether it could.
 	Cancel(pod types.UID, reason error) bool
 	// Room returns a channel that is closed, or receives, when the backlog has room for a decision.

@@ -20,11 +20,11 @@ import (
 // held is a committer that carries nothing out: the test says what becomes of each decision.
 type held struct{ made []plan.Decision }
 
-func (h *held) Start(d plan.Decision)          { h.made = append(h.made, d) }
-func (*held) Allow(types.UID, string)          {}
-func (*held) Reject(types.UID, string, string) {}
-func (*held) Cancel(types.UID, error) bool     { return false }
-func (*held) Room() <-chan struct{}            { return nil }
+func (h *held) Start(d plan.Decision)         { h.made = append(h.made, d) }
+func (*held) Allow(types.UID, string)         {}
+func (*held) Reject(types.UID, string, error) {}
+func (*held) Cancel(types.UID, error) bool    { return false }
+func (*held) Room() <-chan struct{}           { return nil }
 
 // preempting is a scheduler whose decisions are carried out by the test.
 type preempting struct {

@@ -39,10 +39,10 @@ func (h *harbour) Start(d plan.Decision) {
 		h.changes.Bound(model.BindingResult{Pod: d.Pods[0].Pod, NodeName: "a", Err: errors.New("no")})
 	}
 }
-func (*harbour) Allow(types.UID, string)          {}
-func (*harbour) Reject(types.UID, string, string) {}
-func (*harbour) Cancel(types.UID, error) bool     { return false }
-func (h *harbour) Room() <-chan struct{}          { return h.room }
+func (*harbour) Allow(types.UID, string)         {}
+func (*harbour) Reject(types.UID, string, error) {}
+func (*harbour) Cancel(types.UID, error) bool    { return false }
+func (h *harbour) Room() <-chan struct{}         { return h.room }
 
 // about returns about which pods decisions were made.
 func (h *harbour) about() (names []string) {

@@ -25,11 +25,11 @@ type decisions struct {
 	always chan struct{}
 }
 
-func (d decisions) Start(decision plan.Decision)   { d.made <- decision }
-func (decisions) Allow(types.UID, string)          {}
-func (decisions) Reject(types.UID, string, string) {}
-func (decisions) Cancel(types.UID, error) bool     { return false }
-func (d decisions) Room() <-chan struct{}          { return d.always }
+func (d decisions) Start(decision plan.Decision)  { d.made <- decision }
+func (decisions) Allow(types.UID, string)         {}
+func (decisions) Reject(types.UID, string, error) {}
+func (decisions) Cancel(types.UID, error) bool    { return false }
+func (d decisions) Room() <-chan struct{}         { return d.always }
 
 // TestStandby gives a loop a node and pods while it stands by: it knows them, and decides nothing. When it leads it decides, but not about a
 // pod that another replica has bound meanwhile.

@@ -146,7 +146,7 @@ func (l *Loop) ask(w *wait) {
 	done, err := w.waiter.Done(l.state.View(), &w.pod.placement)
 	switch {
 	case err != nil:
-		l.commit.Reject(uid, w.plugin, err.Error())
+		l.commit.Reject(uid, w.plugin, err)
 	case done:
 		l.commit.Allow(uid, w.plugin)
 	default:

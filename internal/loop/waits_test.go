@@ -30,7 +30,7 @@ func (h *heeding) note(what string, pod types.UID, rest ...any) {
 }
 
 func (h *heeding) Allow(pod types.UID, plugin string) { h.note("allow", pod, " for ", plugin) }
-func (h *heeding) Reject(pod types.UID, plugin, reason string) {
+func (h *heeding) Reject(pod types.UID, plugin string, reason error) {
 	h.note("reject", pod, " for ", plugin, ": ", reason)
 }
 func (h *heeding) Cancel(pod types.UID, reason error) bool {

@@ -37,10 +37,10 @@ func (a *atOnce) Start(d plan.Decision) {
 		a.changes.Bound(model.BindingResult{Pod: d.Placements[i].Pod, NodeName: d.Placements[i].NodeName})
 	}
 }
-func (*atOnce) Allow(types.UID, string)          {}
-func (*atOnce) Reject(types.UID, string, string) {}
-func (*atOnce) Cancel(types.UID, error) bool     { return false }
-func (*atOnce) Room() <-chan struct{}            { return nil }
+func (*atOnce) Allow(types.UID, string)         {}
+func (*atOnce) Reject(types.UID, string, error) {}
+func (*atOnce) Cancel(types.UID, error) bool    { return false }
+func (*atOnce) Room() <-chan struct{}           { return nil }
 
 // full is a scheduler of a full cluster, in which pods of several shapes are parked because no node has room for them.
 type full struct {

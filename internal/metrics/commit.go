@@ -128,6 +128,9 @@ func (c *Commit) Passed(s *commit.StageEnd) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	countVolumeError(c.families, s.Err)
+	for i := range s.Waits {
+		countDeviceWait(c.families, s.Pod.SchedulerName, &s.Waits[i])
+	}
 	if s.Stage == plan.Permit {
 		c.families.histogramVecs["scheduler_permit_wait_duration_seconds"].WithLabelValues(status).Observe(s.Took.Seconds())
 		return

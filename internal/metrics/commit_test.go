@@ -194,7 +194,7 @@ func TestStages(t *testing.T) {
 		if uid := d.Pods[0].Pod.UID; name == "allowed" {
 			c.Allow(uid, "Gang")
 		} else {
-			c.Reject(uid, "Gang", "too few")
+			c.Reject(uid, "Gang", errors.New("too few"))
 		}
 		<-ended
 	}

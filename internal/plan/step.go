@@ -74,6 +74,14 @@ type Wait struct {
 	Event *PodEvent
 	// For are the objects whose changes may end the wait.
 	For []model.Ref
+	// Devices are the devices of the pod's claims, where the wait is for some of them. Nothing depends on them; they are for whoever counts.
+	Devices []Device
+}
+
+// Device is one device that is allocated to a pod's claim. Awaited says that the binding waits for it.
+type Device struct {
+	Driver  string
+	Awaited bool
 }
 
 // PodEvent is a normal event about a pod, in the terms of events.k8s.io/v1.

@@ -72,7 +72,7 @@ func (m *committer) Allow(pod types.UID, plugin string) {
 }
 
 // Reject ends the wait of a plugin for a pod with a "no".
-func (m *committer) Reject(pod types.UID, plugin, reason string) {
+func (m *committer) Reject(pod types.UID, plugin string, reason error) {
 	m.use(func(o *commit.Outbox) { o.Reject(m.c.now, pod, plugin, reason) })
 	m.answerLater()
 }

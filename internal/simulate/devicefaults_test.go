@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -30,21 +31,22 @@ func TestFaultsOfDevices(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var mu sync.Mutex
 	happened := map[string]int{}
-	for n := first; n <= last; n++ {
+	eachSeed(t, first, last, func(n uint64) error {
 		trial, err := runDeviceFaults(n)
-		if err != nil {
-			t.Errorf("seed %d: %v\nreplay: go test ./internal/simulate -run TestFaultsOfDevices -fault-seeds %d", n, err, n)
-		}
 		if trial == nil {
-			continue
+			return err
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		for _, counts := range []map[string]int{trial.happened, trial.c.Happened()} {
 			for kind, n := range counts {
 				happened[kind] += n
 			}
 		}
-	}
+		return err
+	})
 	if t.Failed() || last-first+1 < 12 {
 		return
 	}

@@ -36,24 +36,11 @@ func TestFaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	report := &faultReport{verbose: *faultSeeds != "", began: time.Now(), total: last - first + 1, happened: map[string]int{}}
-	work := make(chan uint64)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for n := range work {
-				trial, err := runFaults(n)
-				if err != nil {
-					t.Errorf("seed %d: %v\nreplay: make simulate-faults SEEDS=%d", n, err, n)
-				}
-				report.add(trial)
-			}
-		})
-	}
-	for n := first; n <= last; n++ {
-		work <- n
-	}
-	close(work)
-	workers.Wait()
+	eachSeed(t, first, last, func(n uint64) error {
+		trial, err := runFaults(n)
+		report.add(trial)
+		return err
+	})
 	report.print()
 	if want := 2_000 * report.total; report.events < want {
 		t.Errorf("%d events in %d simulations; want thousands in each", report.events, report.total)
@@ -85,6 +72,26 @@ var wantHappened = []string{
 	"pod terminating while binding", "node gone under assumed pods",
 	"call at Reserve: failed", "call at PreBind: failed", "call at PreBind: cancelled", "call at Bind: begun", "call at Bind: failed", "call at Bind: skipped",
 	"call at PostBind: begun", "undo call at Reserve: begun", "Permit: failed", "Permit: rejected", "Permit: passed",
+}
+
+// eachSeed runs the simulations of seeds, as many at a time as there are processors.
+func eachSeed(t *testing.T, first, last uint64, run func(n uint64) error) {
+	work := make(chan uint64)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for n := range work {
+				if err := run(n); err != nil {
+					t.Errorf("seed %d: %v\nreplay: make simulate-faults SEEDS=%d", n, err, n)
+				}
+			}
+		})
+	}
+	for n := first; n <= last; n++ {
+		work <- n
+	}
+	close(work)
+	workers.Wait()
 }
 
 func seedRange(text string) (first, last uint64, err error) {

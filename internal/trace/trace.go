@@ -28,7 +28,7 @@ import (
 type Committer interface {
 	Start(decision plan.Decision)
 	Allow(pod types.UID, plugin string)
-	Reject(pod types.UID, plugin, reason string)
+	Reject(pod types.UID, plugin string, reason error)
 	Cancel(pod types.UID, reason error) bool
 	Room() <-chan struct{}
 }

@@ -94,11 +94,11 @@ func decision(name, node string, rejection *plan.Rejection, err error) plan.Deci
 // next receives the decisions that are passed on.
 type next struct{ started []string }
 
-func (n *next) Start(d plan.Decision)          { n.started = append(n.started, d.Pods[0].Pod.Name) }
-func (*next) Allow(types.UID, string)          {}
-func (*next) Reject(types.UID, string, string) {}
-func (*next) Cancel(types.UID, error) bool     { return false }
-func (n *next) Room() <-chan struct{}          { return nil }
+func (n *next) Start(d plan.Decision)         { n.started = append(n.started, d.Pods[0].Pod.Name) }
+func (*next) Allow(types.UID, string)         {}
+func (*next) Reject(types.UID, string, error) {}
+func (*next) Cancel(types.UID, error) bool    { return false }
+func (n *next) Room() <-chan struct{}         { return nil }
 
 // TestSpans passes attempts with each result through a tracer, and checks what a real collector receives.
 func TestSpans(t *testing.T) {

@@ -8,9 +8,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
+	"slices"
 	"sync"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/informers"
@@ -80,19 +88,80 @@ func (c *Clients) Start(ctx context.Context) {
 	c.Dynamic.Start(ctx.Done())
 }
 
-// Sync waits until the started informers hold their first lists. A handler that a plugin added may still be taking them in.
+// Sync waits until the started informers hold their first lists. A handler that a plugin added may still be taking them in. Devices (resource.k8s.io) that the API
+// server does not serve are not waited for, as the scheduler's own watch does not: their informers have none until it does.
 func (c *Clients) Sync(ctx context.Context) error {
-	for kind, synced := range c.Informers.WaitForCacheSyncWithContext(ctx).Synced {
-		if !synced {
-			return fmt.Errorf("wait for the first list of %v for plugins: %w", kind, causeOf(ctx))
+	served := map[any]bool{} // of kinds that were asked about
+	var awaited any
+	err := wait.PollUntilContextCancel(ctx, syncPause, true, func(context.Context) (bool, error) {
+		for kind, synced := range c.synced() {
+			if synced {
+				continue
+			}
+			if _, asked := served[kind]; !asked {
+				served[kind] = c.serves(kind)
+			}
+			if served[kind] {
+				awaited = kind
+				return false, nil
+			}
 		}
-	}
-	for resource, synced := range c.Dynamic.WaitForCacheSync(ctx.Done()) {
-		if !synced {
-			return fmt.Errorf("wait for the first list of %v for plugins: %w", resource, causeOf(ctx))
-		}
+		return true, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the first list of %v for plugins: %w", awaited, causeOf(ctx))
 	}
 	return nil
+}
+
+// syncPause is the time between two looks at informers.
+const syncPause = 50 * time.Millisecond
+
+// synced returns of each started informer, by the type or the resource of its objects, whether it holds its first list.
+func (c *Clients) synced() map[any]bool {
+	now, cancel := context.WithCancel(context.Background())
+	cancel()
+	all := map[any]bool{}
+	for kind, synced := range c.Informers.WaitForCacheSyncWithContext(now).Synced {
+		all[kind] = synced
+	}
+	for resource, synced := range c.Dynamic.WaitForCacheSync(now.Done()) {
+		all[resource] = synced
+	}
+	return all
+}
+
+// serves reports whether the API server serves a kind, which all do but for devices. If it does not say, it is taken to.
+func (c *Clients) serves(kind any) bool {
+	var version schema.GroupVersion
+	var is func(metav1.APIResource) bool
+	switch kind := kind.(type) {
+	case schema.GroupVersionResource:
+		version, is = kind.GroupVersion(), func(r metav1.APIResource) bool { return r.Name == kind.Resource }
+	case reflect.Type:
+		object, ok := reflect.New(kind.Elem()).Interface().(runtime.Object)
+		if !ok {
+			return true
+		}
+		named, _, err := scheme.Scheme.ObjectKinds(object)
+		if err != nil {
+			return true
+		}
+		version, is = named[0].GroupVersion(), func(r metav1.APIResource) bool { return r.Kind == named[0].Kind }
+	}
+	if version.Group != resourcev1.GroupName {
+		return true
+	}
+	list, err := c.ClientSet.Discovery().ServerResourcesForGroupVersion(version.String())
+	switch {
+	case err == nil && slices.ContainsFunc(list.APIResources, is):
+		return true
+	case err != nil && !apierrors.IsNotFound(err):
+		c.log.Error(err, "The API server does not say whether it serves devices, it is taken to", "groupVersion", version)
+		return true
+	}
+	c.log.Info("The API server does not serve devices that a plugin wants to see, they are not waited for", "groupVersion", version, "kind", fmt.Sprint(kind))
+	return false
 }
 
 // causeOf returns why a wait was over.

@@ -29,12 +29,35 @@ type server struct {
 	lists  []string // resource and field selector of each list
 	events []eventsv1.Event
 	hold   chan struct{} // lists wait until it is closed
+	// devices are the resources of resource.k8s.io that are served, an error if they are.
+	devices      []string
+	devicesError int
+}
+
+// serveDevices answers requests about resource.k8s.io as an API server that serves some of it.
+func (s *server) serveDevices(w http.ResponseWriter, resource string) {
+	if s.devicesError != 0 {
+		w.WriteHeader(s.devicesError)
+		return
+	}
+	if resource != "v1" || len(s.devices) == 0 {
+		http.NotFound(w, nil)
+		return
+	}
+	list := metav1.APIResourceList{TypeMeta: metav1.TypeMeta{Kind: "APIResourceList", APIVersion: "v1"}, GroupVersion: "resource.k8s.io/v1"}
+	for _, kind := range s.devices {
+		list.APIResources = append(list.APIResources, metav1.APIResource{Name: strings.ToLower(kind) + "s", Kind: kind})
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(&list)
 }
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	resource := r.URL.Path[strings.LastIndex(r.URL.Path, "/")+1:]
 	query := r.URL.Query()
 	switch {
+	case strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io/"):
+		s.serveDevices(w, resource)
 	case r.Method == http.MethodPost:
 		var event eventsv1.Event
 		body, _ := io.ReadAll(r.Body)
@@ -202,6 +225,48 @@ func TestSyncEndsWithTheContext(t *testing.T) {
 	}
 	close(s.hold)
 	c.Stop()
+}
+
+// Devices that the API server does not serve are not waited for, and all others are, although their lists fail here.
+func TestSyncWithoutDevices(t *testing.T) {
+	claims := schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}
+	typed := func(c *Clients) { c.Informers.Resource().V1().ResourceClaims().Informer() }
+	for name, row := range map[string]struct {
+		server *server
+		ask    func(c *Clients)
+		waits  bool
+	}{
+		"none is served":          {&server{}, typed, false},
+		"another kind is served":  {&server{devices: []string{"ResourceSlice"}}, typed, false},
+		"it is served":            {&server{devices: []string{"ResourceSlice", "ResourceClaim"}}, typed, true},
+		"nobody says":             {&server{devicesError: http.StatusInternalServerError}, typed, true},
+		"none, by name":           {&server{}, func(c *Clients) { c.Dynamic.ForResource(claims).Informer() }, false},
+		"it is served, by name":   {&server{devices: []string{"ResourceClaim"}}, func(c *Clients) { c.Dynamic.ForResource(claims).Informer() }, true},
+		"another kind of objects": {&server{hold: make(chan struct{})}, func(c *Clients) { c.Informers.Core().V1().Nodes().Informer() }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			hold := row.server.hold
+			c := connected(t, ctx, row.server)
+			row.ask(c)
+			c.Start(ctx)
+			short, end := context.WithTimeout(ctx, time.Minute)
+			defer end()
+			if row.waits {
+				short, end = context.WithTimeout(ctx, 300*time.Millisecond)
+				defer end()
+			}
+			if err := c.Sync(short); (err != nil) != row.waits {
+				t.Errorf("Sync: %v", err)
+			}
+			if hold != nil {
+				close(hold)
+			}
+			cancel()
+			c.Stop()
+		})
+	}
 }
 
 func TestRecorder(t *testing.T) {

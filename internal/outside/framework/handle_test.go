@@ -216,6 +216,35 @@ var effects = map[string]func(t *testing.T){
 		probed(t, one(p)).Schedule(podOf("pod", "1").Obj())
 		equal(t, saw, "pod")
 	},
+	"SharedDRAManager": func(t *testing.T) {
+		p := &probe{made: func(h fwk.Handle) { h.SharedDRAManager() }}
+		p.filter = func(*v1.Pod, fwk.NodeInfo) *fwk.Status {
+			if claims, err := p.h.SharedDRAManager().ResourceClaims().List(); err != nil || len(claims) > 0 {
+				t.Errorf("there are %v, %v", claims, err)
+			}
+			return nil
+		}
+		if r := probed(t, one(p)).Schedule(podOf("pod", "1").Obj()); r.Node == "" { // more in TestDevicesOfATurn
+			t.Errorf("got %+v", r)
+		}
+		// Where devices are not watched, there is no answer that there are none.
+		for method, call := range map[string]func(fwk.SharedDRAManager){
+			"ResourceClaims":      func(m fwk.SharedDRAManager) { m.ResourceClaims() },
+			"ResourceSlices":      func(m fwk.SharedDRAManager) { m.ResourceSlices() },
+			"DeviceClasses":       func(m fwk.SharedDRAManager) { m.DeviceClasses() },
+			"DeviceClassResolver": func(m fwk.SharedDRAManager) { m.DeviceClassResolver() },
+		} {
+			func() {
+				defer func() {
+					want := "SharedDRAManager()." + method + " of the Handle is not supported: devices are not watched"
+					if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) {
+						t.Errorf("%s: %s, want %s", method, got, want)
+					}
+				}()
+				call(bare(t, framework.Config{}).SharedDRAManager())
+			}()
+		}
+	},
 	"SharedCSIManager": func(t *testing.T) {
 		driver := storagev1.CSINodeDriver{Name: "disks", NodeID: "b"}
 		for name, nodes := range map[string]fwk.CSIManager{"when it is made": nil, "not until a turn": nil} {

@@ -41,16 +41,6 @@ var refusals = map[string]func(t *testing.T){
 			t.Errorf("logged %s", got)
 		}
 	},
-	"SharedDRAManager": func(t *testing.T) {
-		for method, call := range map[string]func(fwk.SharedDRAManager){
-			"ResourceClaims":      func(m fwk.SharedDRAManager) { m.ResourceClaims() },
-			"ResourceSlices":      func(m fwk.SharedDRAManager) { m.ResourceSlices() },
-			"DeviceClasses":       func(m fwk.SharedDRAManager) { m.DeviceClasses() },
-			"DeviceClassResolver": func(m fwk.SharedDRAManager) { m.DeviceClassResolver() },
-		} {
-			refuses(t, "SharedDRAManager()."+method, func(h fwk.Handle, _ fwk.CycleState, _ *v1.Pod) error { call(h.SharedDRAManager()); return nil })
-		}
-	},
 	"PodGroupManager": func(t *testing.T) {
 		refuses(t, "PodGroupManager().BuildHierarchySnapshotFromPod", func(h fwk.Handle, _ fwk.CycleState, pod *v1.Pod) error {
 			_, err := h.PodGroupManager().BuildHierarchySnapshotFromPod(pod)

@@ -61,6 +61,8 @@ type Config struct {
 	Queue     Queue
 	Observer  Observer
 	Extenders []fwk.Extender
+	// Devices says that devices and claims are watched, so that plugins can have them.
+	Devices bool
 	// PreBinds are shared by all profiles; nil means that there are no others.
 	PreBinds *PreBinds
 
@@ -70,7 +72,6 @@ type Config struct {
 	EventRecorder   events.EventRecorderLogger
 	Informers       informers.SharedInformerFactory
 	PodGroupManager fwk.PodGroupManager
-	DRAManager      fwk.SharedDRAManager
 	CSIManager      fwk.CSIManager
 }
 

@@ -46,12 +46,12 @@ func (h *Handle) RunReservePluginsUnreserve(_ context.Context, _ fwk.CycleState,
 	h.r.config.Log.Error(notSupported("RunReservePluginsUnreserve", noReserves), "A plugin wants undone what Reserve plugins did", "pod", klog.KObj(pod), "node", nodeName)
 }
 
-// SharedDRAManager returns what is configured or else one whose methods panic.
+// SharedDRAManager returns the devices and claims as they were when the last turn began; without DynamicResources in any profile, one whose methods panic.
 func (h *Handle) SharedDRAManager() fwk.SharedDRAManager {
-	if h.r.config.DRAManager == nil {
+	if !h.r.config.Devices {
 		return noDevices{}
 	}
-	return h.r.config.DRAManager
+	return h.r.config.Snapshot.Devices().Ask()
 }
 
 // noDevices is a SharedDRAManager without anything. Trackers and listers of its own would have to answer "there is none" where a method returns no error,
@@ -59,7 +59,7 @@ func (h *Handle) SharedDRAManager() fwk.SharedDRAManager {
 type noDevices struct{}
 
 func noDevicesIn(method string) error {
-	return notSupported("SharedDRAManager()."+method, "Berth does not have DynamicResources yet")
+	return notSupported("SharedDRAManager()."+method, "devices are not watched, because no profile enables DynamicResources")
 }
 
 func (noDevices) ResourceClaims() fwk.ResourceClaimTracker { panic(noDevicesIn("ResourceClaims")) }

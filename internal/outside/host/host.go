@@ -36,6 +36,8 @@ type Config struct {
 	// Nominate has the state note a nomination. Like Activate.
 	Nominate func(request model.NominationRequest) bool
 	Observer framework.Observer // may be nil
+	// Devices says that devices and claims are watched.
+	Devices bool
 
 	Extenders []fwk.Extender
 
@@ -72,6 +74,7 @@ func (h *Host) Profile(name string) (config.HostedProfile, error) {
 		Queue:         h,
 		Observer:      h.config.Observer,
 		Extenders:     h.config.Extenders,
+		Devices:       h.config.Devices,
 		PreBinds:      h.preBinds,
 		ClientSet:     h.config.ClientSet,
 		KubeConfig:    h.config.KubeConfig,

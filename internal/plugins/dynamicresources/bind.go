@@ -92,6 +92,14 @@ func (p *Plugin) madeFor(v state.View, pod *model.Pod, slot int32) (*resourcev1.
 	return x.claimFor(pod, nameOfMade(v, pod), bits), x.usesOf(bits)
 }
 
+// Why a binding fails that waits for its devices, apart from errors; metrics tell them apart.
+var (
+	// ErrBindingTimeout means that the devices were not ready in time.
+	ErrBindingTimeout = errors.New("device binding timeout")
+	// ErrBindingFailed means that the driver says that a device cannot be made ready.
+	ErrBindingFailed = errors.New("device binding failed")
+)
+
 // PreBind writes allocations and for which pod claims are reserved, and waits for devices that must be prepared.
 func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, error) {
 	pod, promise := placement.Pod, madeBy(placement)
@@ -103,7 +111,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		return nil, errors.New(unusable)
 	}
 	var steps []plan.Step
-	wait := plan.Wait{Timeout: p.config.BindingTimeout, Err: errors.New("device binding timeout: context deadline exceeded")}
+	wait := plan.Wait{Timeout: p.config.BindingTimeout, Err: fmt.Errorf("%w: context deadline exceeded", ErrBindingTimeout)}
 	for i, claim := range claims {
 		if slices.Contains(claims[:i], claim) {
 			continue
@@ -115,6 +123,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(allocation) {
 			wait.For = append(wait.For, claim.Ref())
 		}
+		wait.Devices = appendDevices(wait.Devices, allocation)
 		if claim.IsReservedFor(pod) {
 			continue
 		}
@@ -125,6 +134,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 	}
 	if promise != nil {
 		steps = append(steps, makeClaim(pod, promise)...)
+		wait.Devices = appendDevices(wait.Devices, promise.Allocation)
 		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(promise.Allocation) {
 			wait.For = append(wait.For, promise.Key().DeviceRef())
 		}
@@ -160,6 +170,15 @@ func madeBy(placement *plan.Placement) *devices.Promise {
 		}
 	}
 	return nil
+}
+
+// appendDevices appends the devices of an allocation, as a wait names them.
+func appendDevices(to []plan.Device, a *resourcev1.AllocationResult) []plan.Device {
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		to = append(to, plan.Device{Driver: r.Driver, Awaited: len(r.BindingConditions) > 0})
+	}
+	return to
 }
 
 func mustBePrepared(a *resourcev1.AllocationResult) bool {
@@ -277,7 +296,7 @@ func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 		}
 		ready, failed := isPrepared(claim.Object)
 		if failed != nil {
-			return false, fmt.Errorf("device binding failed: claim=%s, reason=%s, message=%q", claim.Key.Name, failed.Reason, failed.Message)
+			return false, fmt.Errorf("%w: claim=%s, reason=%s, message=%q", ErrBindingFailed, claim.Key.Name, failed.Reason, failed.Message)
 		}
 		if !ready {
 			return false, nil

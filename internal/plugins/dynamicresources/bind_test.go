@@ -2,7 +2,9 @@ package dynamicresources
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -243,7 +245,10 @@ func TestWaitsForDevices(t *testing.T) {
 		if last.Wait == nil || last.Wait.Timeout != 10*time.Minute || len(last.Wait.For) != 1 || last.Wait.For[0] != (model.ClaimKey{Namespace: "ns", Name: "c"}).DeviceRef() {
 			t.Fatalf("%s: the last step is %+v", row.name, last)
 		}
-		if text := last.Wait.Err.Error(); text != "device binding timeout: context deadline exceeded" {
+		if want := []plan.Device{{Driver: "drv", Awaited: true}, {Driver: "drv"}}; !slices.Equal(last.Wait.Devices, want) {
+			t.Errorf("%s: the wait is for %v, want %v", row.name, last.Wait.Devices, want)
+		}
+		if text := last.Wait.Err.Error(); text != "device binding timeout: context deadline exceeded" || !errors.Is(last.Wait.Err, ErrBindingTimeout) {
 			t.Errorf("%s: the wait ends with %s", row.name, text)
 		}
 		if want := (plan.PodEvent{Reason: "BindingConditionsPending", Action: "Scheduling", Note: "waiting for binding conditions for device on node a"}); *last.Wait.Event != want {
@@ -251,6 +256,9 @@ func TestWaitsForDevices(t *testing.T) {
 		}
 		w.set(claim("c", 1, allocated("a", "d0"), row.now, func(c *resourcev1.ResourceClaim) { c.ResourceVersion = "2" }))
 		done, err := w.plugin.Done(w.View(), placement)
+		if failed := errors.Is(err, ErrBindingFailed); failed != (row.err != "") {
+			t.Errorf("%s: the driver has failed: %t", row.name, failed)
+		}
 		if text := errorText(err); done != row.done || text != row.err {
 			t.Errorf("%s: done %t, %q; want %t, %q", row.name, done, text, row.done, row.err)
 		}

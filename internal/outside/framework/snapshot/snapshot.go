@@ -1,4 +1,4 @@
-// Package snapshot shows plugins from outside the nodes as they were when a pod's turn began.
+// Package snapshot shows plugins from outside the nodes and the devices as they were when a pod's turn began.
 //
 // It takes views of the state; it gives one permanent lister, whose content changes when the next turn begins, and the NodeInfo of a node in a dry run. It
 // owns the NodeInfos, which are made when a node is first shown and again only when the journal names the node, and chunked arrays of them, of which a new content shares
@@ -17,8 +17,9 @@ import (
 
 // Snapshot follows a state. The goroutine that owns the state calls Update; at other times several may call NodeInfoIn.
 type Snapshot struct {
-	lister Lister
-	images images
+	lister  Lister
+	images  images
+	devices Devices
 	// of is the state that is followed, and version and objects those of its journals at the last Update.
 	of               *state.State
 	version, objects uint64
@@ -44,11 +45,15 @@ func New() *Snapshot {
 // Lister returns what plugins read: the same object always, safe for concurrent use.
 func (s *Snapshot) Lister() *Lister { return &s.lister }
 
+// Devices returns what plugins read of devices and claims: the same object always, safe for concurrent use.
+func (s *Snapshot) Devices() *Devices { return &s.devices }
+
 // Built returns how many NodeInfos Update has made so far.
 func (s *Snapshot) Built() int { return s.built }
 
 // Update makes the lister show a view. It costs what has changed since the last call; nothing if nothing has.
 func (s *Snapshot) Update(v state.View) {
+	s.devices.update(v)
 	s.collect(v)
 	before := s.lister.content.Load()
 	if len(s.stale) == 0 && before.slots == v.State().Slots() {
