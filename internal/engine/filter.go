@@ -188,14 +188,34 @@ func aliveOf(alive []bool, slots []int32) []int32 {
 	return slices.DeleteFunc(slices.Clone(slots), func(slot int32) bool { return !alive[slot] })
 }
 
-// firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects.
+// firstFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects. What the column says counts: asked
+// again, a filter that has run out of time may say something else. An error that passes is forgotten with the column.
 func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
 	for slot, code := range column.values {
-		if o := (objection{filter, code}); code.IsFailed() && c.narrowed.has(int32(slot)) && e.first(c, &c.here, int32(slot)) == o {
-			return c.failure(&c.here, o)
+		if !code.IsFailed() || !c.narrowed.has(int32(slot)) || e.firstBefore(c, filter, int32(slot)) {
+			continue
 		}
+		if passing, ok := column.verdicts.(plugin.PassingFailures); ok && passing.Passes(code) {
+			delete(e.columns.filters, columnKey{c.profile.ids[filter], c.needs[filter]})
+		}
+		return c.failure(&c.here, objection{filter, code})
 	}
 	return nil
+}
+
+// firstBefore reports whether a filter before the one at a position rejects a node.
+func (e *Engine) firstBefore(c *cycle, filter int, slot int32) bool {
+	node := c.view.Node(slot)
+	for i, verdicts := range c.here.verdicts[:filter] {
+		if verdicts == nil {
+			continue
+		}
+		e.asked(c.profile.first+int32(i), 1)
+		if verdicts.Filter(node) != reason.None {
+			return true
+		}
+	}
+	return false
 }
 
 // countReads adds so many nodes to the counters of the CountFilters that have something to check.

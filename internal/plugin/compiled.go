@@ -35,6 +35,13 @@ type Failures interface {
 	Err(code reason.Code) error
 }
 
+// PassingFailures is implemented by Failures of which some pass by themselves: the next turn asks again.
+type PassingFailures interface {
+	Failures
+	// Passes reports whether a failed code is of an error that may pass.
+	Passes(code reason.Code) bool
+}
+
 // PodFailures is implemented by Failures whose errors name objects of the pod, which pods with equal needs do not share.
 type PodFailures interface {
 	Failures

@@ -337,6 +337,9 @@ func (*verdicts) Reasons(code reason.Code) []string { return []string{texts[code
 // Err returns the error of a failed code.
 func (f *finder) Err(code reason.Code) error { return f.errs[code&^reason.Failed] }
 
+// Passes reports whether a search was given up: it may end in time when it is tried again.
+func (f *finder) Passes(code reason.Code) bool { return errors.Is(f.Err(code), allocator.ErrTimeout) }
+
 // ErrOf returns the error of a failed code in the turn of a pod: it names the pod's claims.
 func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
 	err := f.Err(code)

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -82,10 +83,21 @@ func (d devices) draw(r *rand.Rand) Case {
 	if d.change != nil {
 		d.change(h)
 	}
-	if d.base == nil && chance(r, 40) {
+	switch {
+	case d.base == nil && chance(r, 40):
 		tc.Config = configText(deviceProfile(r))
+	case d.base == nil && bytes.Equal(tc.Config, EmptyConfig()):
+		tc.Config = UntimedConfig()
 	}
 	return tc
+}
+
+// UntimedConfig is a configuration with defaults, but a search for devices is never given up: on a busy machine some take longer than that.
+func UntimedConfig() []byte {
+	args := configv1.DynamicResourcesArgs{FilterTimeout: &metav1.Duration{}}
+	return configText(configv1.KubeSchedulerProfile{
+		SchedulerName: ptr(v1.DefaultSchedulerName), PluginConfig: []configv1.PluginConfig{arguments("DynamicResources", &args, &args.TypeMeta)},
+	})
 }
 
 func nominateForDevices(h *hardware) {
@@ -99,9 +111,8 @@ func nominateForDevices(h *hardware) {
 // deviceProfile draws arguments, the weight and the place of DynamicResources. The timeouts are far from the ages of allocations.
 func deviceProfile(r *rand.Rand) configv1.KubeSchedulerProfile {
 	const name = "DynamicResources"
-	args := configv1.DynamicResourcesArgs{BindingTimeout: &metav1.Duration{Duration: time.Duration(1+r.IntN(5_000)) * time.Second}}
-	if chance(r, 50) {
-		args.FilterTimeout = &metav1.Duration{Duration: time.Duration(r.IntN(2)) * time.Hour}
+	args := configv1.DynamicResourcesArgs{
+		BindingTimeout: &metav1.Duration{Duration: time.Duration(1+r.IntN(5_000)) * time.Second}, FilterTimeout: &metav1.Duration{Duration: time.Duration(r.IntN(2)) * time.Hour},
 	}
 	p := configv1.KubeSchedulerProfile{SchedulerName: ptr(v1.DefaultSchedulerName), Plugins: &configv1.Plugins{}}
 	p.PluginConfig = []configv1.PluginConfig{arguments(name, &args, &args.TypeMeta)}

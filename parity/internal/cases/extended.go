@@ -68,7 +68,8 @@ func ratingProfile(r *rand.Rand) configv1.KubeSchedulerProfile {
 		args.IgnoredResources = []string{pick(r, stoodFor[:3]...)}
 	}
 	p := configv1.KubeSchedulerProfile{SchedulerName: ptr(v1.DefaultSchedulerName)}
-	p.PluginConfig = []configv1.PluginConfig{arguments("NodeResourcesFit", &args, &args.TypeMeta)}
+	untimed := configv1.DynamicResourcesArgs{FilterTimeout: &metav1.Duration{}}
+	p.PluginConfig = []configv1.PluginConfig{arguments("NodeResourcesFit", &args, &args.TypeMeta), arguments("DynamicResources", &untimed, &untimed.TypeMeta)}
 	return p
 }
 

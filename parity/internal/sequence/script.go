@@ -79,7 +79,7 @@ const (
 )
 
 func newPlay(name string, seed uint64, pods int, change func(p *play)) *play {
-	p := &play{r: cases.Source(name, seed), config: cases.EmptyConfig(), nodes: 40 + pods/20, pods: pods}
+	p := &play{r: cases.Source(name, seed), config: cases.UntimedConfig(), nodes: 40 + pods/20, pods: pods}
 	change(p)
 	return p
 }
