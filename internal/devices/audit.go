@@ -82,10 +82,10 @@ func (s *Store) describe() map[string]string {
 		texts["node "+name] = text
 	}
 	for id, p := range s.pools {
-		text := fmt.Sprintf("what %x, in use %q, local %t, slices", p.what, p.inUse, p.local != nil)
+		text := fmt.Sprintf("what %x, in use %q, local %t, slices", p.now.What, p.inUse, p.local != nil)
 		for i, slice := range p.published {
 			text += fmt.Sprintf(" %s/%s", slice.Name, slice.Version())
-			for _, d := range p.tainted[i].Spec.Devices {
+			for _, d := range p.now.Slices[i].Spec.Devices {
 				text += fmt.Sprintf(" %d", len(d.Taints))
 			}
 		}

@@ -9,6 +9,9 @@
 package devices
 
 import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -238,6 +241,45 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	return before
 }
 
+// PoolsOf returns the pools for an event about a claim or a slice of which one version has been replaced by another, nil if there was or is none:
+// model.Event.Pools. The store has the present one.
+func (s *Store) PoolsOf(before, now model.Compiled) (pools []*model.DevicePool) {
+	add := func(id PoolID) {
+		if p := s.pools[id]; p != nil && !slices.Contains(pools, p.now) {
+			pools = append(pools, p.now)
+		}
+	}
+	for _, version := range []model.Compiled{before, now} {
+		if slice, ok := version.(*model.ResourceSlice); ok {
+			add(poolOf(slice))
+		}
+	}
+	if had, ok := before.(*model.ResourceClaim); ok && had.Allocation() != nil {
+		var has *resourcev1.AllocationResult
+		if claim, ok := now.(*model.ResourceClaim); ok {
+			has = claim.Allocation()
+		}
+		for i := range had.Allocation().Devices.Results {
+			if r := &had.Allocation().Devices.Results[i]; !isForAdmin(r) && !gives(has, r) {
+				add(PoolID{r.Driver, r.Pool})
+			}
+		}
+	}
+	return pools
+}
+
+// gives reports whether an allocation, which may be nil, gives as much of a device as a result of another one.
+func gives(a *resourcev1.AllocationResult, result *resourcev1.DeviceRequestAllocationResult) bool {
+	return a != nil && slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
+		return equality.Semantic.DeepEqual(&r, result)
+	})
+}
+
+// isForAdmin reports whether a device is allocated without being in use.
+func isForAdmin(r *resourcev1.DeviceRequestAllocationResult) bool {
+	return r.AdminAccess != nil && *r.AdminAccess
+}
+
 // uses returns what the claim uses, nil if nothing.
 func (c *claim) uses() *resourcev1.AllocationResult {
 	switch {
@@ -270,7 +312,7 @@ func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*poo
 	}
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
-		if r.AdminAccess != nil && *r.AdminAccess {
+		if isForAdmin(r) {
 			continue
 		}
 		s.work.Counted++

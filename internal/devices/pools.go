@@ -24,14 +24,12 @@ import (
 // pool is the slices of a driver's pool, of all generations.
 type pool struct {
 	id PoolID
-	// Invariant: published are its slices by name, and tainted the same with what rules add.
+	// Invariant: published are its slices by name, and now has the same with what rules add. Of pools for which now.What is equal the allocator takes devices
+	// at the same positions, as long as inUse is equal too.
 	published []*model.ResourceSlice
-	tainted   []*resourcev1.ResourceSlice
+	now       *model.DevicePool
 	// local is the node that the pool is local to, nil if it is wide.
 	local *node
-	// what describes the slices without the names of node, pool and devices, hashed: of pools where it is equal the allocator takes devices at the same
-	// positions, as long as inUse is equal too.
-	what [sha256.Size]byte
 	// inUse describes what is allocated of the devices, in their order.
 	inUse string
 	// selectors are the compiled selections of a wide pool, by slice.
@@ -151,9 +149,9 @@ func (s *Store) rebuild(p *pool) {
 		return
 	}
 	rules := s.rulesFor(p.id)
-	p.tainted = p.tainted[:0:0]
-	for _, slice := range p.published {
-		p.tainted = append(p.tainted, tainted(slice.Object, rules))
+	p.now = &model.DevicePool{Driver: p.id.Driver, Slices: make([]*resourcev1.ResourceSlice, len(p.published))}
+	for i, slice := range p.published {
+		p.now.Slices[i] = tainted(slice.Object, rules)
 	}
 	p.describe()
 	p.inUse = s.describeUse(p)
@@ -164,7 +162,7 @@ func (s *Store) rebuild(p *pool) {
 		return
 	}
 	p.selectors = nil
-	for _, slice := range p.tainted {
+	for _, slice := range p.now.Slices {
 		p.selectors = append(p.selectors, selectionOf(slice))
 	}
 	s.attach(p, nil)
@@ -190,8 +188,8 @@ func tainted(slice *resourcev1.ResourceSlice, rules []*model.DeviceTaintRule) *r
 
 // nodeName returns the node that the pool is local to, empty if it is wide.
 func (p *pool) nodeName() string {
-	name := deref(p.tainted[0].Spec.NodeName)
-	for _, slice := range p.tainted {
+	name := deref(p.now.Slices[0].Spec.NodeName)
+	for _, slice := range p.now.Slices {
 		if deref(slice.Spec.NodeName) != name {
 			return ""
 		}
@@ -206,15 +204,15 @@ type described struct {
 	Counters           []resourcev1.CounterSet
 }
 
-// describe makes what. Names of devices are replaced by the positions at which they first occur: names that occur twice make a pool invalid.
+// describe makes now.What. Names of devices are replaced by the positions at which they first occur: names that occur twice make a pool invalid.
 func (p *pool) describe() {
 	hash := sha256.New()
 	_, _ = hash.Write([]byte(strconv.Quote(p.id.Driver)))
 	first := map[string]int{}
 	encoder := json.NewEncoder(hash)
-	for _, slice := range p.tainted {
+	for _, slice := range p.now.Slices {
 		spec := &slice.Spec
-		d := described{spec.Pool.Generation - p.tainted[0].Spec.Pool.Generation, spec.Pool.ResourceSliceCount, slices.Clone(spec.Devices), spec.SharedCounters}
+		d := described{spec.Pool.Generation - p.now.Slices[0].Spec.Pool.Generation, spec.Pool.ResourceSliceCount, slices.Clone(spec.Devices), spec.SharedCounters}
 		for i := range d.Devices {
 			name := d.Devices[i].Name
 			if _, known := first[name]; !known {
@@ -227,13 +225,13 @@ func (p *pool) describe() {
 			panic(fmt.Sprintf("encode the slice %s: %v", slice.Name, err)) // API types can always be encoded
 		}
 	}
-	hash.Sum(p.what[:0])
+	hash.Sum(p.now.What[:0])
 }
 
 // describeUse describes what is allocated of a pool's devices, in their order.
 func (s *Store) describeUse(p *pool) string {
 	var text []byte
-	for _, slice := range p.tainted {
+	for _, slice := range p.now.Slices {
 		for i := range slice.Spec.Devices {
 			id := structured.MakeDeviceID(p.id.Driver, p.id.Pool, slice.Spec.Devices[i].Name)
 			switch consumed, shared := s.allocated.AggregatedCapacity[id]; {
@@ -320,7 +318,7 @@ func (s *Store) changed(n *node) {
 func (n *node) describe() string {
 	var key []byte
 	for _, p := range n.pools {
-		key = append(key, p.what[:]...)
+		key = append(key, p.now.What[:]...)
 		key = append(append(key, p.inUse...), ';')
 	}
 	return string(key)
@@ -381,10 +379,10 @@ func (s *Store) HasDevices(slot int32) bool { return len(s.bySlot[slot].pools)+l
 // against the node. It appends to what is given.
 func (s *Store) SlicesAt(slot int32, to []*resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
 	for _, p := range s.bySlot[slot].pools {
-		to = append(to, p.tainted...)
+		to = append(to, p.now.Slices...)
 	}
 	for _, p := range s.wide {
-		to = append(to, p.tainted...)
+		to = append(to, p.now.Slices...)
 	}
 	return to
 }

@@ -57,13 +57,16 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	if before == nil {
 		event.Action = actionOf(event.Object, model.Add)
 	}
+	event.Pools = s.devices.PoolsOf(before, object)
 	delta.Events = append(delta.Events, event)
 }
 
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	delete(s.learned, ref)
 	if before := s.storeOf(ref.Kind).Remove(ref); before != nil {
-		delta.Events = append(delta.Events, model.Event{Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before})
+		delta.Events = append(delta.Events, model.Event{
+			Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before, Pools: s.devices.PoolsOf(before, nil),
+		})
 	}
 }
 

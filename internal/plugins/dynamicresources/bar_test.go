@@ -44,11 +44,7 @@ func TestExtendedResourcesAreBarred(t *testing.T) {
 			t.Errorf("rejected with %q, want %q; skips: %t", got, want, w.plugin.Skips(row.pod))
 		}
 		for _, e := range []model.Event{node, back} {
-			helps := false
-			for _, r := range w.plugin.EventsToRegister() {
-				helps = helps || r.Helps(row.pod, e)
-			}
-			if helps == row.barred {
+			if helps := w.helps(row.pod, e); helps == row.barred {
 				t.Errorf("barred %t: an event of %s helps: %t", row.barred, e.Label(), helps)
 			}
 		}

@@ -6,16 +6,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for everything from which a pod's claims can be satisfied that could not before.
-func (*Plugin) EventsToRegister() []model.EventToRegister {
+// EventsToRegister registers for everything from which a pod's claims can be satisfied that could not before. As far as kube-scheduler's plugin is woken by
+// devices that a pod cannot be given, it is not.
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel | model.UpdateNodeAllocatable, Hint: canBeHelped, Alike: alike},
 		{Resource: model.DeviceClassEvent, Actions: model.Add | model.Update, Hint: canBeHelped, Alike: alike},
-		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Hint: canBeHelped, Alike: alike},
+		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Asked: p.heard.aboutSlices(), Touches: touches},
 		// A claim that gives devices back helps whoever waits for such; another change of a claim helps the pods that use it.
-		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Hint: givesBack, Alike: alike},
+		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Asked: p.heard.aboutClaims(), Touches: touches},
 		{
-			Resource: model.ResourceClaimEvent, Actions: model.Add | model.Update, Hint: changesOwn,
+			Resource: model.ResourceClaimEvent, Actions: model.Add | model.Update | model.Delete, Hint: changesOwn,
 			Alike: func(waiting *model.Pod) model.Need {
 				return model.NeedOf("claims " + string(model.AppendClaims(nil, waiting.Devices.Keys())))
 			},
@@ -23,7 +24,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 				return model.Cause{Wants: []model.Way{{model.ClaimKeys(nil, waiting.Devices.Keys())}}}
 			},
 			Touches: func(e model.Event, to *model.Touch) {
-				to.Has = model.ClaimKeys(to.Has, []model.ClaimKey{e.Object.Ref().ClaimKey()})
+				to.Has = model.ClaimKeys(to.Has, []model.ClaimKey{claimIn(e).Key})
 			},
 		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodGeneratedResourceClaim, Hint: func(_ *model.Pod, e model.Event) bool {
@@ -43,19 +44,22 @@ func alike(waiting *model.Pod) model.Need {
 	return model.Need{}
 }
 
-// givesBack reports whether a claim had an allocation before, and has none now.
-func givesBack(waiting *model.Pod, e model.Event) bool {
-	if !canBeHelped(waiting, e) || e.OldObject == nil || e.OldObject.(*model.ResourceClaim).Allocation() == nil {
-		return false
+// claimIn returns the claim that an event is about, in its last version.
+func claimIn(e model.Event) *model.ResourceClaim {
+	if e.Object == nil {
+		return e.OldObject.(*model.ResourceClaim)
 	}
-	return e.Object == nil || e.Object.(*model.ResourceClaim).Allocation() == nil
+	return e.Object.(*model.ResourceClaim)
 }
 
-// changesOwn reports whether a claim of the waiting pod is new, or its status has changed.
+// changesOwn reports whether a claim of the waiting pod is new, or its status has changed, or it is gone and had an allocation.
 func changesOwn(waiting *model.Pod, e model.Event) bool {
-	now := e.Object.(*model.ResourceClaim)
-	if !waiting.Devices.Names(now.Key) {
+	claim := claimIn(e)
+	switch {
+	case !waiting.Devices.Names(claim.Key):
 		return false
+	case e.Object == nil:
+		return claim.Allocation() != nil
 	}
-	return e.OldObject == nil || !equality.Semantic.DeepEqual(e.OldObject.(*model.ResourceClaim).Object.Status, now.Object.Status)
+	return e.OldObject == nil || !equality.Semantic.DeepEqual(e.OldObject.(*model.ResourceClaim).Object.Status, claim.Object.Status)
 }
