@@ -9,12 +9,14 @@
 package devices
 
 import (
+	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/dynamic-resource-allocation/structured"
 
@@ -43,7 +45,14 @@ type Store struct {
 	// Invariant: wide has the pools that are not local to one node, by driver and name.
 	wide []*pool
 	// wideVersion changes with each change of a wide pool or of what is allocated of it.
+	// Invariant: no wide pool has a later one.
 	wideVersion uint64
+	// Invariant: alike has the nodes that can use wide pools, each once, by what is known of their devices but what is in use of wide pools. No list is empty.
+	alike  map[string]*Alike
+	alikes uint64 // how many there ever were
+	// Memory for matching a node.
+	candidate v1.Node
+	selected  []byte
 
 	// Invariant: allocated is what claims use: their allocations, and where they have none what they are promised. Devices for administrators are left out.
 	allocated structured.AllocatedState
@@ -51,7 +60,7 @@ type Store struct {
 	users map[structured.DeviceID]int
 
 	work  Work
-	peaks struct{ claims, slices, rules, rulesOf, pools, nodes, users int }
+	peaks struct{ claims, slices, rules, rulesOf, pools, nodes, users, alike int }
 }
 
 // PoolID is the name of a pool, which is its driver's own.
@@ -73,8 +82,10 @@ type Promise struct {
 
 // Work counts work. It only grows.
 type Work struct {
-	// Described is how often a pool was described anew, Counted how often what is allocated of a device was.
+	// Described is how often a pool was described anew, or what is allocated of a device; Counted how often what is allocated of a device was counted.
 	Described, Counted int64
+	// Matched is how often a node was matched against a wide pool.
+	Matched int64
 	// Touched is how many changes of slots were reported.
 	Touched int64
 }
@@ -84,7 +95,7 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 	return &Store{
 		touch: touch, classes: map[string]*model.DeviceClass{}, claims: map[model.ClaimKey]*claim{}, slices: map[string]*model.ResourceSlice{},
 		rules: map[string]*model.DeviceTaintRule{}, rulesOf: map[PoolID][]*model.DeviceTaintRule{}, pools: map[PoolID]*pool{}, nodes: map[string]*node{},
-		users: map[structured.DeviceID]int{},
+		users: map[structured.DeviceID]int{}, alike: map[string]*Alike{},
 		allocated: structured.AllocatedState{
 			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
@@ -105,16 +116,17 @@ func (s *Store) Shrink() {
 	s.pools = shrink.Map(s.pools, &p.pools)
 	s.nodes = shrink.Map(s.nodes, &p.nodes)
 	s.users = shrink.Map(s.users, &p.users)
+	s.alike = shrink.Map(s.alike, &p.alike)
 }
 
 // Kept is how many objects and indexes the store holds. Nodes include those without a slot, to which pools are local. Used are the devices that claims use.
-type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used int }
+type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used, Alike int }
 
 // Kept returns how many objects and indexes the store holds.
 func (s *Store) Kept() Kept {
 	return Kept{
 		Claims: len(s.claims), Classes: len(s.classes), Slices: len(s.slices), Rules: len(s.rules), Pools: len(s.pools), Wide: len(s.wide), Nodes: len(s.nodes),
-		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs),
+		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs), Alike: len(s.alike),
 	}
 }
 
@@ -296,17 +308,17 @@ func (s *Store) recount(c *claim, change func()) {
 	before := c.uses()
 	change()
 	if after := c.uses(); after != before {
-		touched := map[*pool]struct{}{}
+		touched := map[*pool][]string{}
 		s.count(before, -1, touched)
 		s.count(after, +1, touched)
-		for p := range touched {
-			s.used(p)
+		for _, p := range slices.SortedFunc(maps.Keys(touched), (*pool).compare) {
+			s.used(p, touched[p])
 		}
 	}
 }
 
-// count counts an allocation in (+1) or out (-1), and collects the pools of its devices.
-func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*pool]struct{}) {
+// count counts an allocation in (+1) or out (-1), and collects its devices by pool.
+func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*pool][]string) {
 	if a == nil {
 		return
 	}
@@ -318,7 +330,7 @@ func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*poo
 		s.work.Counted++
 		s.countDevice(r, sign)
 		if p := s.pools[PoolID{r.Driver, r.Pool}]; p != nil {
-			touched[p] = struct{}{}
+			touched[p] = append(touched[p], r.Device)
 		}
 	}
 }

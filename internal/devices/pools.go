@@ -10,16 +10,14 @@ import (
 	"strconv"
 	"strings"
 
-	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // A pool is local if all its slices are for one node, as those of nearly all drivers; all others are wide. What changes of a local pool is journalled on
-// its node. Wide pools have a version, which who asks about a node makes part of the question.
+// its node; see wide.go for the others.
 
 // pool is the slices of a driver's pool, of all generations.
 type pool struct {
@@ -30,10 +28,9 @@ type pool struct {
 	now       *model.DevicePool
 	// local is the node that the pool is local to, nil if it is wide.
 	local *node
-	// inUse describes what is allocated of the devices, in their order.
+	// inUse describes what is allocated of the devices of a local pool, in their order.
 	inUse string
-	// selectors are the compiled selections of a wide pool, by slice.
-	selectors []selection
+	widePool
 }
 
 // node is a node with a slot, or one that a pool is local to.
@@ -44,6 +41,7 @@ type node struct {
 	pools []*pool
 	// Invariant: key joins what pools are and what is in use of them.
 	key string
+	nodeWide
 }
 
 func (p *pool) compare(o *pool) int {
@@ -153,18 +151,16 @@ func (s *Store) rebuild(p *pool) {
 	for i, slice := range p.published {
 		p.now.Slices[i] = tainted(slice.Object, rules)
 	}
+	p.selects = selectionsOf(p.now.Slices)
 	p.describe()
-	p.inUse = s.describeUse(p)
 	name := p.nodeName()
 	if name != "" {
 		s.setWide(p, false)
+		p.inUse = s.describeUse(p)
 		s.attach(p, s.nodeOf(name))
 		return
 	}
-	p.selectors = nil
-	for _, slice := range p.now.Slices {
-		p.selectors = append(p.selectors, selectionOf(slice))
-	}
+	p.inUse = ""
 	s.attach(p, nil)
 	s.setWide(p, true)
 }
@@ -200,8 +196,10 @@ func (p *pool) nodeName() string {
 // described is what verdicts about a device can depend on besides its name.
 type described struct {
 	Generation, Slices int64
-	Devices            []resourcev1.Device
-	Counters           []resourcev1.CounterSet
+	// Selections are those of the slice, or of each of its devices.
+	Selections []int
+	Devices    []resourcev1.Device
+	Counters   []resourcev1.CounterSet
 }
 
 // describe makes now.What. Names of devices are replaced by the positions at which they first occur: names that occur twice make a pool invalid.
@@ -210,9 +208,11 @@ func (p *pool) describe() {
 	_, _ = hash.Write([]byte(strconv.Quote(p.id.Driver)))
 	first := map[string]int{}
 	encoder := json.NewEncoder(hash)
-	for _, slice := range p.now.Slices {
+	for i, slice := range p.now.Slices {
 		spec := &slice.Spec
-		d := described{spec.Pool.Generation - p.now.Slices[0].Spec.Pool.Generation, spec.Pool.ResourceSliceCount, slices.Clone(spec.Devices), spec.SharedCounters}
+		d := described{
+			spec.Pool.Generation - p.now.Slices[0].Spec.Pool.Generation, spec.Pool.ResourceSliceCount, p.selects.of[i], slices.Clone(spec.Devices), spec.SharedCounters,
+		}
 		for i := range d.Devices {
 			name := d.Devices[i].Name
 			if _, known := first[name]; !known {
@@ -233,39 +233,46 @@ func (s *Store) describeUse(p *pool) string {
 	var text []byte
 	for _, slice := range p.now.Slices {
 		for i := range slice.Spec.Devices {
-			id := structured.MakeDeviceID(p.id.Driver, p.id.Pool, slice.Spec.Devices[i].Name)
-			switch consumed, shared := s.allocated.AggregatedCapacity[id]; {
-			case shared:
-				text = append(text, 's')
-				for _, name := range slices.Sorted(maps.Keys(consumed)) {
-					text = strconv.AppendQuote(text, string(name))
-					text = append(append(text, consumed[name].String()...), ' ')
-				}
-				if s.allocated.AllocatedDevices.Has(id) {
-					text = append(text, '+')
-				}
-			case structured.IsDeviceAllocated(id, &s.allocated):
-				text = append(text, 'x')
-			default:
-				text = append(text, '.')
-			}
+			text = s.appendUse(text, p.id, slice.Spec.Devices[i].Name)
 		}
 	}
 	return string(text)
 }
 
-// used follows a change of what is allocated of a pool.
-func (s *Store) used(p *pool) {
-	inUse := s.describeUse(p)
-	if inUse == p.inUse {
-		return
+// free is what describes a device of which nothing is allocated.
+const free = "."
+
+// appendUse appends what is allocated of a device.
+func (s *Store) appendUse(text []byte, pool PoolID, device string) []byte {
+	s.work.Described++
+	id := structured.MakeDeviceID(pool.Driver, pool.Pool, device)
+	switch consumed, shared := s.allocated.AggregatedCapacity[id]; {
+	case shared:
+		text = append(text, 's')
+		for _, name := range slices.Sorted(maps.Keys(consumed)) {
+			text = strconv.AppendQuote(text, string(name))
+			text = append(append(text, consumed[name].String()...), ' ')
+		}
+		if s.allocated.AllocatedDevices.Has(id) {
+			text = append(text, '+')
+		}
+		return text
+	case structured.IsDeviceAllocated(id, &s.allocated):
+		return append(text, 'x')
 	}
-	p.inUse = inUse
+	return append(text, free...)
+}
+
+// used follows a change of what is allocated of some of a pool's devices.
+func (s *Store) used(p *pool, devices []string) {
 	if p.local == nil {
-		s.wideVersion++
+		s.usedWide(p, devices)
 		return
 	}
-	s.changed(p.local)
+	if inUse := s.describeUse(p); inUse != p.inUse {
+		p.inUse = inUse
+		s.changed(p.local)
+	}
 }
 
 // attach makes a pool local to a node, or to none.
@@ -288,20 +295,6 @@ func (s *Store) attach(p *pool, to *node) {
 	s.changed(to)
 }
 
-// setWide lists a pool among the wide ones, or not; one that is there or was there has changed.
-func (s *Store) setWide(p *pool, wide bool) {
-	at, listed := slices.BinarySearchFunc(s.wide, p, (*pool).compare)
-	if listed || wide {
-		s.wideVersion++
-	}
-	switch {
-	case wide && !listed:
-		s.wide = slices.Insert(s.wide, at, p)
-	case !wide && listed:
-		s.wide = slices.Delete(s.wide, at, at+1)
-	}
-}
-
 // changed reports that the devices of a node have changed.
 func (s *Store) changed(n *node) {
 	key := n.describe()
@@ -309,6 +302,7 @@ func (s *Store) changed(n *node) {
 		return
 	}
 	n.key = key
+	s.place(n)
 	if n.slot >= 0 {
 		s.work.Touched++
 		s.touch(n.slot, model.Devices)
@@ -354,6 +348,7 @@ func (s *Store) Unseat(slot int32) {
 	n := s.bySlot[slot]
 	s.bySlot[slot] = nil
 	n.slot = -1
+	s.match(n)
 	s.forgetNode(n)
 }
 
@@ -372,90 +367,28 @@ func (s *Store) Cut(n int) {
 	}
 }
 
-// HasDevices reports whether there are any devices that the node of a slot may use.
-func (s *Store) HasDevices(slot int32) bool { return len(s.bySlot[slot].pools)+len(s.wide) > 0 }
-
-// SlicesAt returns the slices, with the taints of rules, of all pools that the node of a slot may use; of wide pools all of them, which have to be matched
+// SlicesAt returns the slices, with the taints of rules, of all pools of which the node of a slot may use any: of wide pools all of them, which have to be matched
 // against the node. It appends to what is given.
 func (s *Store) SlicesAt(slot int32, to []*resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
-	for _, p := range s.bySlot[slot].pools {
+	n := s.bySlot[slot]
+	for _, p := range n.pools {
 		to = append(to, p.now.Slices...)
 	}
-	for _, p := range s.wide {
-		to = append(to, p.now.Slices...)
+	for i := range n.wide {
+		to = append(to, n.wide[i].pool.now.Slices...)
 	}
 	return to
 }
 
-// AppendKey appends what tells the devices of a node from those of others: for nodes with equal keys the allocator finds a solution for a claim, or
-// finds none, alike, as long as no wide pool changes. object is the node of the slot.
-func (s *Store) AppendKey(to []byte, slot int32, object *v1.Node) []byte {
+// AppendKey appends what tells the devices of a node from those of others: for nodes with equal keys, at whatever time, the allocator finds a solution for a
+// claim, or finds none, alike.
+func (s *Store) AppendKey(to []byte, slot int32) []byte {
 	n := s.bySlot[slot]
 	to = append(to, n.key...)
-	if len(s.wide) == 0 {
-		return to
-	}
-	for _, p := range n.pools { // pools are searched in the order of their names
-		at, _ := slices.BinarySearchFunc(s.wide, p, (*pool).compare)
-		to = strconv.AppendInt(append(to, ' '), int64(at), 10)
-	}
-	for _, p := range s.wide {
-		for i := range p.selectors {
-			to = p.selectors[i].append(to, object)
-		}
+	for i := range n.wide {
+		w := &n.wide[i]
+		to = n.appendPlace(to, w)
+		to = append(append(to, w.pool.now.What[:]...), w.pool.use[:]...)
 	}
 	return to
-}
-
-// WideVersion changes with each change of the devices that more than one node can use, and of what is allocated of them; 0 if there were never any.
-func (s *Store) WideVersion() uint64 { return s.wideVersion }
-
-// selection says which nodes can use a slice, or each of its devices.
-type selection struct {
-	of []chosen
-}
-
-// chosen are the nodes that can use a slice or a device.
-type chosen struct {
-	all      bool
-	name     string
-	selector *nodeaffinity.NodeSelector
-	invalid  bool
-}
-
-func chosenBy(name *string, all *bool, selector *v1.NodeSelector) (c chosen) {
-	c.all, c.name = all != nil && *all, deref(name)
-	if selector != nil {
-		parsed, err := nodeaffinity.NewNodeSelector(selector)
-		c.selector, c.invalid = parsed, err != nil
-	}
-	return c
-}
-
-func selectionOf(slice *resourcev1.ResourceSlice) (s selection) {
-	spec := &slice.Spec
-	if spec.PerDeviceNodeSelection == nil || !*spec.PerDeviceNodeSelection {
-		return selection{[]chosen{chosenBy(spec.NodeName, spec.AllNodes, spec.NodeSelector)}}
-	}
-	for i := range spec.Devices {
-		d := &spec.Devices[i]
-		s.of = append(s.of, chosenBy(d.NodeName, d.AllNodes, d.NodeSelector))
-	}
-	return s
-}
-
-// append appends which of the devices a node can use.
-func (s *selection) append(to []byte, node *v1.Node) []byte {
-	for i := range s.of {
-		c := &s.of[i]
-		switch {
-		case c.invalid:
-			to = append(to, '!')
-		case c.all, c.name != "" && c.name == node.Name, c.selector != nil && c.selector.Match(node):
-			to = append(to, '1')
-		default:
-			to = append(to, '0')
-		}
-	}
-	return append(to, ';')
 }

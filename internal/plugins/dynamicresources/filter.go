@@ -52,7 +52,7 @@ func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 //
 // Pods that are made from one template have a claim each of their own, so the canonical text names none: of a claim without an allocation it has what the
 // claim asks for, and what the devices of its classes are like; of one with an allocation it has on which nodes that can be used. What there is of devices
-// is not in it, and is looked up on the node; only what more than one node can use has a version, which is.
+// is not in it, and is looked up on the node; what more than one node can use is followed (plugin.Following).
 type demands struct {
 	search *allocator.Allocator
 	// find are the claims to find devices for, given those that have an allocation; both are in the order of the pod's spec.
@@ -60,7 +60,6 @@ type demands struct {
 	// broken are by given: the allocation can no longer be used.
 	broken  []bool
 	classes map[string]*model.DeviceClass
-	wide    uint64
 }
 
 // demandsOf returns what the pod's claims ask of a node, nil if nothing.
@@ -85,9 +84,6 @@ func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 			return true
 		})
 	}
-	if len(d.find) > 0 {
-		d.wide = store.WideVersion()
-	}
 	return d, nil
 }
 
@@ -109,8 +105,11 @@ func (d *demands) appendText(text []byte) []byte {
 			return true
 		})
 	}
-	return strconv.AppendUint(append(text, 'w'), d.wide, 10)
+	return text
 }
+
+// SharesDevices reports whether verdicts and scores depend on devices that more than one node can use.
+func (d *demands) SharesDevices() bool { return len(d.find) > 0 }
 
 type filterNeed struct{ *demands }
 
@@ -132,6 +131,9 @@ type finder struct {
 	slices     []*resourcev1.ResourceSlice
 	// errs are what failed codes stand for, by the number in the code.
 	errs []error
+	// followed are answers for nodes with alike devices, by the list of these, at a version of wide pools.
+	followed map[uint64]answer
+	version  uint64
 }
 
 // answer is what was found for a node: a verdict, and how good the alternatives are that were taken.
@@ -148,7 +150,7 @@ const errsMax = 64
 
 // compile prepares the demands. What it returns keeps no pod, and of claims what they ask for.
 func (d *demands) compile() *finder {
-	f := &finder{search: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}}
+	f := &finder{search: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}, followed: map[uint64]answer{}}
 	for i, claim := range d.find {
 		f.claims = append(f.claims, &resourcev1.ResourceClaim{
 			ObjectMeta: metav1.ObjectMeta{Name: markOf(i)},
@@ -206,7 +208,7 @@ func (f *finder) allocate(node state.Node) answer {
 		return answer{}
 	}
 	store, object := node.Devices(), node.Object()
-	f.key = store.AppendKey(f.key[:0], node.Slot(), object)
+	f.key = store.AppendKey(f.key[:0], node.Slot())
 	if a, known := f.remembered[string(f.key)]; known {
 		return a
 	}
@@ -237,8 +239,55 @@ func (f *finder) allocate(node state.Node) answer {
 	return a
 }
 
+// Filled notes that all nodes have been asked about.
+func (f *finder) Filled(s *state.State) {
+	store := s.View().Devices()
+	f.version = store.WideVersion()
+	clear(f.followed)
+	for alike := range store.AlikeSince(0) {
+		if _, known := f.followed[alike.ID]; known {
+			continue
+		}
+		f.key = store.AppendKey(f.key[:0], alike.One())
+		if a, known := f.remembered[string(f.key)]; known {
+			f.followed[alike.ID] = a
+		}
+	}
+}
+
+// followedMax bounds what is followed for one need. Of nodes about whose list nothing is known, each is asked about.
+const followedMax = 10_000
+
+// Follow returns the slots of nodes for which what they can use of wide pools makes a difference that it did not make before. Of nodes with alike devices it asks
+// about one.
+func (f *finder) Follow(s *state.State, to []int32) (slots []int32, asked int) {
+	store := s.View().Devices()
+	if len(f.claims) == 0 || f.version == store.WideVersion() {
+		return to, 0
+	}
+	for alike := range store.AlikeSince(f.version) {
+		now := f.allocate(s.Node(alike.One()))
+		asked++
+		if before, known := f.followed[alike.ID]; known && before == now {
+			continue
+		}
+		if len(f.followed) >= followedMax {
+			clear(f.followed)
+		}
+		f.followed[alike.ID] = now
+		to = alike.AppendSlots(to)
+	}
+	f.version = store.WideVersion()
+	return to, asked
+}
+
 // fails returns the code of an error.
 func (f *finder) fails(err error) reason.Code {
+	for i, known := range f.errs {
+		if known.Error() == err.Error() {
+			return reason.Failed | reason.Code(i)
+		}
+	}
 	if len(f.errs) >= errsMax {
 		return reason.Failed | reason.Code(errsMax-1)
 	}
