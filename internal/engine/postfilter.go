@@ -155,8 +155,13 @@ func (p *postFilterCycle) Potential() []int32 {
 		return nil
 	}
 	slots := e.scratch.potential[:0]
-	counts := p.countsBySlot()
+	counts := p.counts
 	if counts.bySlot == nil {
+		counts = &objectionCounts{bySlot: e.objectionColumn(c)}
+		e.countObjections(c, counts)
+		p.counts = counts
+	}
+	if counts.bySlot == nil { // too many different objections
 		for _, slot := range e.slotsToCheck(c) {
 			if p.Resolvable(slot) {
 				slots = append(slots, slot)
@@ -173,57 +178,6 @@ func (p *postFilterCycle) Potential() []int32 {
 		}
 	}
 	e.scratch.potential = slots
-	return slots
-}
-
-// countsBySlot returns the objections to the nodes, with a column of them unless there are too many different ones.
-func (p *postFilterCycle) countsBySlot() *objectionCounts {
-	if p.counts.bySlot == nil {
-		counts := &objectionCounts{bySlot: p.engine.objectionColumn(p.cycle)}
-		p.engine.countObjections(p.cycle, counts)
-		p.counts = counts
-	}
-	return p.counts
-}
-
-// RejectedFor returns the slots of the nodes that a plugin rejected for this one reason.
-func (p *postFilterCycle) RejectedFor(plugin, text string) (slots []int32) {
-	c := p.cycle
-	if p.counts == nil {
-		return nil
-	}
-	isSo := func(o *objectionCount) bool {
-		if o.nodes == 0 || c.profile.nameOf(o.filter) != plugin {
-			return false
-		}
-		texts := c.here.verdicts[o.filter].Reasons(o.code)
-		return len(texts) == 1 && texts[0] == text
-	}
-	is := func(list []objectionCount) (so []bool, some bool) {
-		so = make([]bool, len(list)+1)
-		for i := range list {
-			so[i+1] = isSo(&list[i])
-			some = some || so[i+1]
-		}
-		return so, some
-	}
-	if _, some := is(p.counts.list); !some {
-		return nil
-	}
-	counts := p.countsBySlot()
-	so, _ := is(counts.list)
-	for slot, at := range counts.bySlot {
-		if so[at] {
-			slots = append(slots, int32(slot))
-		}
-	}
-	if counts.bySlot == nil { // there are too many different objections
-		for _, slot := range p.engine.slotsToCheck(c) {
-			if r := p.Rejected(slot); r.Plugin == plugin && len(r.Reasons) == 1 && r.Reasons[0] == text {
-				slots = append(slots, slot)
-			}
-		}
-	}
 	return slots
 }
 

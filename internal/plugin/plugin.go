@@ -205,9 +205,6 @@ type Cycle interface {
 	Reasons(o Objection) (texts []string, err error)
 	// Rejected returns why the filters rejected a node in this turn, as it was reported; if PreFilter rejected the pod, that is the same for all nodes.
 	Rejected(slot int32) reason.Rejection
-	// RejectedFor returns the slots, ascending, of the nodes that a plugin rejected for this one reason, as Rejected says. It is known without a look at each node
-	// that there are none.
-	RejectedFor(plugin, reason string) []int32
 	// RejectionIn returns why the filters reject a node in a dry run of View as it is, without the pods that are nominated to it; zero if they do not.
 	// The error is that of a filter, or says why filters cannot be run.
 	RejectionIn(dryRun *state.Draft, slot int32) (reason.Rejection, error)

@@ -2,14 +2,12 @@ package dynamicresources
 
 import (
 	"errors"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
-	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // errNotFound is the error of kube-scheduler's plugin that does not find what it writes down at PreFilter.
@@ -29,9 +27,8 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 	if d == nil || err != nil || len(d.given) == 0 {
 		return plugin.PostFilterResult{}, nil
 	}
-	without := c.RejectedFor(Name, texts[unavailable])
 	for i, claim := range d.given {
-		if isReservedForOthers(claim, pod) || !isInTheWay(c.View(), without, claim, d.broken[i]) {
+		if isReservedForOthers(claim, pod) || !p.isInTheWay(c, claim, d.broken[i]) {
 			continue
 		}
 		return plugin.PostFilterResult{
@@ -50,15 +47,22 @@ func isReservedForOthers(claim *model.ResourceClaim, pod *model.Pod) bool {
 	return false
 }
 
-// isInTheWay reports whether the filter rejected one of the nodes that lack an allocation because it is that of the claim which cannot be used there.
-func isInTheWay(v state.View, without []int32, claim *model.ResourceClaim, broken bool) bool {
+// isInTheWay reports whether the filter rejected a node because the claim's allocation cannot be used there.
+func (p *Plugin) isInTheWay(c plugin.Cycle, claim *model.ResourceClaim, broken bool) bool {
 	selector, err := selectorOf(claim.Allocation())
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(without, func(slot int32) bool {
-		return broken || selector != nil && !selector.Match(v.Node(slot).Object())
-	})
+	v := c.View()
+	for slot, alive := range v.State().Alive() {
+		if !alive || !broken && (selector == nil || selector.Match(v.Node(int32(slot)).Object())) {
+			continue
+		}
+		if r := c.Rejected(int32(slot)); r.Plugin == Name && len(r.Reasons) == 1 && r.Reasons[0] == texts[unavailable] {
+			return true
+		}
+	}
+	return false
 }
 
 // deallocate writes that a claim has no allocation. It is refused if the claim has changed meanwhile.

@@ -24,13 +24,8 @@ type rejectedCycle struct {
 
 func (c *rejectedCycle) View() state.View          { return c.view }
 func (c *rejectedCycle) PreFiltered(p string) bool { return c.ran && p == Name }
-func (c *rejectedCycle) RejectedFor(plugin, text string) (slots []int32) {
-	for slot := range int32(2) {
-		if r := c.by[c.view.Node(slot).Name()]; r.Plugin == plugin && slices.Equal(r.Reasons, []string{text}) {
-			slots = append(slots, slot)
-		}
-	}
-	return slots
+func (c *rejectedCycle) Rejected(slot int32) reason.Rejection {
+	return c.by[c.view.Node(slot).Name()]
 }
 
 // An allocation that is in the way is given back, one at a time, unless another pod has it reserved.
