@@ -52,7 +52,7 @@ func (m *Matcher) matches(class *resourcev1.DeviceClass, driver string, d *resou
 type Counter struct {
 	matcher *Matcher
 	class   *resourcev1.DeviceClass
-	// remembered are counts by the key of a node's devices, as long as no wide pool changes.
+	// remembered are counts by the key of a node's devices.
 	remembered map[string]count
 	key        []byte
 }
@@ -89,7 +89,7 @@ func AppendClasses(text []byte, resources []model.ResourceName, store *devices.S
 // Count returns how many devices of the class the node of a slot can use, from slices of whatever generation, and how many of these are allocated, to one claim
 // or to several. It is not known (ok is false) if a selector cannot be evaluated.
 func (c *Counter) Count(store *devices.Store, slot int32, node *v1.Node) (all, used int64, ok bool) {
-	c.key = store.AppendKey(c.key[:0], slot, node)
+	c.key = store.AppendKey(c.key[:0], slot)
 	found, known := c.remembered[string(c.key)]
 	if !known {
 		found = c.count(store, slot, node)

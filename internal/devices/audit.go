@@ -12,10 +12,9 @@ import (
 )
 
 // Audit checks the invariants that stand next to the fields of a Store: it makes a store of the same objects, slots and promises, and compares what both
-// say of each thing. names are the names of nodes by slot, empty for free slots; holds reports whether the placement of a pod holds an object, with a
-// value. It changes nothing.
-func (s *Store) Audit(v *audit.Violations, names []string, holds func(object model.Ref, pod model.PodKey, value any) bool) {
-	have, want := s.describe(), s.anew(names).describe()
+// say of each thing. seats are by slot; holds reports whether the placement of a pod holds an object, with a value. It changes nothing.
+func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model.Ref, pod model.PodKey, value any) bool) {
+	have, want := s.describe(), s.anew(seats).describe()
 	for thing, text := range have {
 		if other, ok := want[thing]; !ok {
 			v.Add("%s is kept, and should not be: %s", thing, text)
@@ -35,15 +34,23 @@ func (s *Store) Audit(v *audit.Violations, names []string, holds func(object mod
 	}
 }
 
+// Seat is what the state knows of a slot.
+type Seat struct {
+	Name   string // of the node, empty if the slot is free
+	Exists bool
+	Labels map[string]string
+}
+
 // anew returns a store of the same objects, promises and slots.
-func (s *Store) anew(names []string) *Store {
+func (s *Store) anew(seats []Seat) *Store {
 	n := New(func(int32, model.Aspect) {})
-	for slot, name := range names {
-		if name != "" {
-			n.Seat(int32(slot), name)
+	for slot, seat := range seats {
+		if seat.Name != "" {
+			n.Seat(int32(slot), seat.Name)
+			n.SetNode(int32(slot), seat.Exists, seat.Labels)
 		}
 	}
-	for len(n.bySlot) < len(names) {
+	for len(n.bySlot) < len(seats) {
 		n.bySlot = append(n.bySlot, nil)
 	}
 	for name, c := range s.classes {
@@ -79,20 +86,34 @@ func (s *Store) describe() map[string]string {
 		for _, p := range n.pools {
 			text += fmt.Sprintf(" %v", p.id)
 		}
+		for _, w := range n.wide {
+			text += fmt.Sprintf(", can use %v by %s", w.pool.id, w.selected)
+		}
+		if n.alike != nil {
+			text += fmt.Sprintf(", listed %t as %q", n.at < len(n.alike.nodes) && n.alike.nodes[n.at] == n && s.alike[n.alike.key] == n.alike, n.alike.key)
+		}
 		texts["node "+name] = text
 	}
 	for id, p := range s.pools {
-		text := fmt.Sprintf("what %x, in use %q, local %t, slices", p.what, p.inUse, p.local != nil)
+		text := fmt.Sprintf("what %x, in use %q %x %v, local %t, too new %t, slices", p.now.What, p.inUse, p.use, p.states, p.local != nil, p.version > s.wideVersion)
 		for i, slice := range p.published {
 			text += fmt.Sprintf(" %s/%s", slice.Name, slice.Version())
-			for _, d := range p.tainted[i].Spec.Devices {
+			for _, d := range p.now.Slices[i].Spec.Devices {
 				text += fmt.Sprintf(" %d", len(d.Taints))
 			}
 		}
 		texts[fmt.Sprintf("pool %v", id)] = text
 	}
 	for _, p := range s.wide {
-		texts[fmt.Sprintf("wide pool %v", p.id)] = "listed"
+		var users []string
+		for _, a := range p.users {
+			users = append(users, a.key)
+		}
+		slices.Sort(users)
+		texts[fmt.Sprintf("wide pool %v", p.id)] = fmt.Sprintf("listed, for %q", users)
+	}
+	for key, a := range s.alike {
+		texts[fmt.Sprintf("list %q", key)] = fmt.Sprintf("of %d nodes", len(a.nodes))
 	}
 	for key, rules := range s.rulesOf {
 		var names []string

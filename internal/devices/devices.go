@@ -9,6 +9,10 @@
 package devices
 
 import (
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -45,7 +49,14 @@ type Store struct {
 	// Invariant: wide has the pools that are not local to one node, by driver and name.
 	wide []*pool
 	// wideVersion changes with each change of a wide pool or of what is allocated of it.
+	// Invariant: no wide pool has a later one.
 	wideVersion uint64
+	// Invariant: alike has the nodes that can use wide pools, each once, by what is known of their devices but what is in use of wide pools. No list is empty.
+	alike  map[string]*Alike
+	alikes uint64 // how many there ever were
+	// Memory for matching a node.
+	candidate v1.Node
+	selected  []byte
 
 	// Invariant: allocated is what claims use: their allocations, and where they have none what they are promised. Devices for administrators are left out.
 	allocated structured.AllocatedState
@@ -56,7 +67,7 @@ type Store struct {
 	news map[model.Ref]struct{}
 
 	work  Work
-	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users int }
+	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users, alike int }
 }
 
 // PoolID is the name of a pool, which is its driver's own.
@@ -86,8 +97,10 @@ func (p *Promise) Key() model.ClaimKey {
 
 // Work counts work. It only grows.
 type Work struct {
-	// Described is how often a pool was described anew, Counted how often what is allocated of a device was.
+	// Described is how often a pool was described anew, or what is allocated of a device; Counted how often what is allocated of a device was counted.
 	Described, Counted int64
+	// Matched is how often a node was matched against a wide pool.
+	Matched int64
 	// Touched is how many changes of slots were reported.
 	Touched int64
 }
@@ -98,7 +111,7 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 		touch: touch, classes: map[string]*model.DeviceClass{}, claims: map[model.ClaimKey]*claim{}, slices: map[string]*model.ResourceSlice{},
 		standIns: map[model.ResourceName][]*model.DeviceClass{}, made: map[types.UID][]model.ClaimKey{},
 		rules: map[string]*model.DeviceTaintRule{}, rulesOf: map[PoolID][]*model.DeviceTaintRule{}, pools: map[PoolID]*pool{}, nodes: map[string]*node{},
-		users: map[structured.DeviceID]int{},
+		users: map[structured.DeviceID]int{}, alike: map[string]*Alike{},
 		allocated: structured.AllocatedState{
 			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
@@ -120,16 +133,17 @@ func (s *Store) Shrink() {
 	s.pools = shrink.Map(s.pools, &p.pools)
 	s.nodes = shrink.Map(s.nodes, &p.nodes)
 	s.users = shrink.Map(s.users, &p.users)
+	s.alike = shrink.Map(s.alike, &p.alike)
 }
 
 // Kept is how many objects and indexes the store holds. Nodes include those without a slot, to which pools are local. Used are the devices that claims use.
-type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used int }
+type Kept struct{ Claims, Classes, Slices, Rules, Pools, Wide, Nodes, Used, Alike int }
 
 // Kept returns how many objects and indexes the store holds.
 func (s *Store) Kept() Kept {
 	return Kept{
 		Claims: len(s.claims), Classes: len(s.classes), Slices: len(s.slices), Rules: len(s.rules), Pools: len(s.pools), Wide: len(s.wide), Nodes: len(s.nodes),
-		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs),
+		Used: len(s.users) + len(s.allocated.AllocatedSharedDeviceIDs), Alike: len(s.alike),
 	}
 }
 
@@ -257,6 +271,45 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	return before
 }
 
+// PoolsOf returns the pools for an event about a claim or a slice of which one version has been replaced by another, nil if there was or is none:
+// model.Event.Pools. The store has the present one.
+func (s *Store) PoolsOf(before, now model.Compiled) (pools []*model.DevicePool) {
+	add := func(id PoolID) {
+		if p := s.pools[id]; p != nil && !slices.Contains(pools, p.now) {
+			pools = append(pools, p.now)
+		}
+	}
+	for _, version := range []model.Compiled{before, now} {
+		if slice, ok := version.(*model.ResourceSlice); ok {
+			add(poolOf(slice))
+		}
+	}
+	if had, ok := before.(*model.ResourceClaim); ok && had.Allocation() != nil {
+		var has *resourcev1.AllocationResult
+		if claim, ok := now.(*model.ResourceClaim); ok {
+			has = claim.Allocation()
+		}
+		for i := range had.Allocation().Devices.Results {
+			if r := &had.Allocation().Devices.Results[i]; !isForAdmin(r) && !gives(has, r) {
+				add(PoolID{r.Driver, r.Pool})
+			}
+		}
+	}
+	return pools
+}
+
+// gives reports whether an allocation, which may be nil, gives as much of a device as a result of another one.
+func gives(a *resourcev1.AllocationResult, result *resourcev1.DeviceRequestAllocationResult) bool {
+	return a != nil && slices.ContainsFunc(a.Devices.Results, func(r resourcev1.DeviceRequestAllocationResult) bool {
+		return equality.Semantic.DeepEqual(&r, result)
+	})
+}
+
+// isForAdmin reports whether a device is allocated without being in use.
+func isForAdmin(r *resourcev1.DeviceRequestAllocationResult) bool {
+	return r.AdminAccess != nil && *r.AdminAccess
+}
+
 // uses returns what the claim uses, nil if nothing.
 func (c *claim) uses() *resourcev1.AllocationResult {
 	switch {
@@ -273,29 +326,29 @@ func (s *Store) recount(c *claim, change func()) {
 	before := c.uses()
 	change()
 	if after := c.uses(); after != before {
-		touched := map[*pool]struct{}{}
+		touched := map[*pool][]string{}
 		s.count(before, -1, touched)
 		s.count(after, +1, touched)
-		for p := range touched {
-			s.used(p)
+		for _, p := range slices.SortedFunc(maps.Keys(touched), (*pool).compare) {
+			s.used(p, touched[p])
 		}
 	}
 }
 
-// count counts an allocation in (+1) or out (-1), and collects the pools of its devices.
-func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*pool]struct{}) {
+// count counts an allocation in (+1) or out (-1), and collects its devices by pool.
+func (s *Store) count(a *resourcev1.AllocationResult, sign int, touched map[*pool][]string) {
 	if a == nil {
 		return
 	}
 	for i := range a.Devices.Results {
 		r := &a.Devices.Results[i]
-		if r.AdminAccess != nil && *r.AdminAccess {
+		if isForAdmin(r) {
 			continue
 		}
 		s.work.Counted++
 		s.countDevice(r, sign)
 		if p := s.pools[PoolID{r.Driver, r.Pool}]; p != nil {
-			touched[p] = struct{}{}
+			touched[p] = append(touched[p], r.Device)
 		}
 	}
 }

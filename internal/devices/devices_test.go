@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,9 +25,15 @@ func slice(name, on, pool string, generation int64, devices ...string) *model.Re
 		ObjectMeta: metav1.ObjectMeta{Name: name, ResourceVersion: "1"},
 		Spec:       resourcev1.ResourceSliceSpec{Driver: "drv", Pool: resourcev1.ResourcePool{Name: pool, Generation: generation, ResourceSliceCount: 1}},
 	}
-	if on == "*" {
+	key, value, selects := strings.Cut(on, "=")
+	switch {
+	case on == "*":
 		s.Spec.AllNodes = ptr.To(true)
-	} else {
+	case selects:
+		s.Spec.NodeSelector = &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{
+			MatchExpressions: []v1.NodeSelectorRequirement{{Key: key, Operator: v1.NodeSelectorOpIn, Values: []string{value}}},
+		}}}
+	default:
 		s.Spec.NodeName = &on
 	}
 	for _, name := range devices {
@@ -86,6 +93,7 @@ func newRecorder(t *testing.T, nodes ...string) *recorder {
 	})
 	for slot, name := range nodes {
 		r.Seat(int32(slot), name)
+		r.SetNode(int32(slot), true, map[string]string{"name": name})
 	}
 	return r
 }
@@ -105,7 +113,7 @@ func (r *recorder) isAllocated(device string) bool {
 	return false
 }
 
-// What changes of devices is reported for the node that alone can use them, and of others by the version of wide pools.
+// What changes of devices is reported for the node that alone can use them; of others by the version of wide pools, and for nodes that come to use them or no longer do.
 func TestChangesAreReported(t *testing.T) {
 	r := newRecorder(t, "a", "b")
 	for _, step := range []struct {
@@ -124,12 +132,12 @@ func TestChangesAreReported(t *testing.T) {
 		{"a taint", func() { r.Set(rule("t", ptr.To("p"), ptr.To("d0"))) }, []int32{1}, false},
 		{"a taint elsewhere", func() { r.Set(rule("u", ptr.To("q"), nil)) }, nil, false},
 		{"the taint is gone", func() { r.Remove(model.Ref{Kind: model.DeviceTaintRuleKind, Name: "t"}) }, []int32{1}, false},
-		{"a pool of all nodes", func() { r.Set(slice("w", "*", "wide", 1, "d0")) }, nil, true},
+		{"a pool of all nodes", func() { r.Set(slice("w", "*", "wide", 1, "d0")) }, []int32{0, 1}, true},
 		{"an allocation there", func() { r.Set(claimOf("w", "1", "wide/d0")) }, nil, true},
 		{"the claim is gone", func() { r.Remove(model.ClaimKey{Namespace: "ns", Name: "w"}.DeviceRef()) }, nil, true},
-		{"the pool moves to a node", func() { r.Set(slice("w", "a", "wide", 1, "d0")) }, []int32{0}, true},
-		{"a second node", func() { r.Set(slice("v", "b", "wide", 1, "d1")) }, []int32{0}, true},
-		{"it leaves again", func() { r.Remove(model.Ref{Kind: model.ResourceSliceKind, Name: "v"}) }, []int32{0}, true},
+		{"the pool moves to a node", func() { r.Set(slice("w", "a", "wide", 1, "d0")) }, []int32{0, 1, 0}, true},
+		{"a second node", func() { r.Set(slice("v", "b", "wide", 1, "d1")) }, []int32{0, 0, 1}, true},
+		{"it leaves again", func() { r.Remove(model.Ref{Kind: model.ResourceSliceKind, Name: "v"}) }, []int32{0, 1, 0}, true},
 		{"all slices of a node go", func() { r.Remove(model.Ref{Kind: model.ResourceSliceKind, Name: "s"}) }, []int32{1}, false},
 	} {
 		version := r.WideVersion()
@@ -143,10 +151,10 @@ func TestChangesAreReported(t *testing.T) {
 
 func (r *recorder) mustBeSound(t *testing.T) {
 	t.Helper()
-	names := make([]string, len(r.bySlot))
+	names := make([]Seat, len(r.bySlot))
 	for slot, n := range r.bySlot {
 		if n != nil {
-			names[slot] = n.name
+			names[slot] = Seat{n.name, n.exists, n.labels}
 		}
 	}
 	var v audit.Violations
@@ -234,7 +242,7 @@ func TestKeysOfAlikeNodes(t *testing.T) {
 		r := newRecorder(t, "a", "b")
 		r.Set(plain("a"))
 		r.Set(row.other("b"))
-		key := func(slot int32) string { return string(r.AppendKey(nil, slot, nil)) }
+		key := func(slot int32) string { return string(r.AppendKey(nil, slot)) }
 		if (key(0) == key(1)) != row.alike {
 			t.Errorf("%s: keys are equal: %t", row.what, key(0) == key(1))
 		}
@@ -257,9 +265,13 @@ func TestRandomChanges(t *testing.T) {
 			name := fmt.Sprint(r.IntN(4))
 			key := model.ClaimKey{Namespace: "ns", Name: name}
 			devices := []string{one("p0", "p1", "p2") + "/" + one("d0", "d1"), one("p0", "p1") + "/" + one("d0", "d1") + "#" + name}[:r.IntN(3)]
-			switch r.IntN(11) {
+			switch r.IntN(12) {
+			case 11:
+				if slot := int32(r.IntN(3)); nodes[slot] != "" {
+					s.SetNode(slot, r.IntN(4) > 0, map[string]string{"zone": one("a", "b")})
+				}
 			case 0, 1:
-				s.Set(slice("s"+name, one("n0", "n1", "n2", "*"), one("p0", "p1", "p2"), int64(r.IntN(2)), one("d0", "d1"), one("d0", "d2")))
+				s.Set(slice("s"+name, one("n0", "n1", "n2", "*", "zone=a", "zone=b"), one("p0", "p1", "p2"), int64(r.IntN(2)), one("d0", "d1"), one("d0", "d2")))
 			case 2:
 				s.Remove(model.Ref{Kind: model.ResourceSliceKind, Name: "s" + name})
 			case 3, 4:
@@ -283,6 +295,7 @@ func TestRandomChanges(t *testing.T) {
 			case 10:
 				slot := int32(r.IntN(3))
 				if nodes[slot] != "" {
+					s.SetNode(slot, false, nil)
 					s.Unseat(slot)
 					delete(nodes, slot)
 				} else if node := one("n0", "n1", "n2"); !slices.Contains(slices.Collect(maps.Values(nodes)), node) {
@@ -300,4 +313,119 @@ func pick(r *rand.Rand, names ...string) *string {
 		return &names[i]
 	}
 	return nil
+}
+
+// An event about a claim is about the pools of the devices that it no longer has; one about a slice about the pools that had it and have it.
+func TestPoolsOf(t *testing.T) {
+	r := newRecorder(t, "a")
+	for _, p := range []string{"p", "q"} {
+		r.Set(slice(p, "a", p, 1, "d0", "d1"))
+	}
+	admin := claimOf("c", "1", "p/d0")
+	admin.Object.Status.Allocation.Devices.Results[0].AdminAccess = ptr.To(true)
+	for _, row := range []struct {
+		what        string
+		before, now model.Compiled
+		want        []string
+	}{
+		{"all devices", claimOf("c", "1", "p/d0", "q/d0"), claimOf("c", "1"), []string{"p", "q"}},
+		{"two of a pool", claimOf("c", "1", "p/d0", "p/d1"), claimOf("c", "1"), []string{"p"}},
+		{"a claim that is gone", claimOf("c", "1", "q/d0"), nil, []string{"q"}},
+		{"one of two devices", claimOf("c", "1", "p/d0", "q/d0"), claimOf("c", "1", "p/d0"), []string{"q"}},
+		{"one for another", claimOf("c", "1", "p/d0"), claimOf("c", "1", "q/d0"), []string{"p"}},
+		{"another share", claimOf("c", "1", "p/d0#x"), claimOf("c", "1", "p/d0#y"), []string{"p"}},
+		{"the same devices", claimOf("c", "1", "p/d0"), claimOf("c", "1", "p/d0"), nil},
+		{"no devices", claimOf("c", "1"), claimOf("c", "1", "p/d0"), nil},
+		{"a new claim", nil, claimOf("c", "1", "p/d0"), nil},
+		{"a pool that is gone", claimOf("c", "1", "x/d0"), nil, nil},
+		{"access for administrators", admin, nil, nil},
+		{"a slice of one pool", slice("p", "a", "p", 1), slice("p", "a", "p", 2), []string{"p"}},
+		{"a slice that is new", nil, slice("p", "a", "p", 1), []string{"p"}},
+		{"a slice that moves to another pool", slice("p", "a", "q", 1), slice("p", "a", "p", 1), []string{"q", "p"}},
+		{"a slice that is gone", slice("x", "a", "x", 1), nil, nil},
+		{"a class", &model.DeviceClass{}, &model.DeviceClass{}, nil},
+	} {
+		var got []string
+		for _, p := range r.PoolsOf(row.before, row.now) {
+			got = append(got, p.Slices[0].Spec.Pool.Name)
+			if p.Driver != "drv" {
+				t.Errorf("%s: driver %s", row.what, p.Driver)
+			}
+		}
+		if !slices.Equal(got, row.want) {
+			t.Errorf("%s: %v, want %v", row.what, got, row.want)
+		}
+	}
+}
+
+// Nodes that can use the same wide pools and are alike otherwise are listed together, and what is in use of a pool concerns the lists of nodes that can use it.
+func TestAlikeNodes(t *testing.T) {
+	r := newRecorder(t, "n0", "n1", "n2", "n3")
+	for slot, zone := range []string{"a", "a", "b", "b"} {
+		r.SetNode(int32(slot), true, map[string]string{"zone": zone})
+	}
+	since := func(version uint64) (lists []string) {
+		seen := map[uint64]bool{}
+		for a := range r.AlikeSince(version) {
+			if !seen[a.ID] {
+				lists = append(lists, fmt.Sprint(slices.Sorted(slices.Values(a.AppendSlots(nil)))))
+				if !slices.Contains(a.AppendSlots(nil), a.One()) {
+					t.Errorf("slot %d is not in its list", a.One())
+				}
+			}
+			seen[a.ID] = true
+		}
+		slices.Sort(lists)
+		return lists
+	}
+	gone := func(kind model.Kind, name string) func() {
+		return func() { r.Remove(model.Ref{Kind: kind, Name: name}) }
+	}
+	keys := func() string {
+		var same []string
+		for slot := range int32(4) {
+			for other := range slot {
+				if string(r.AppendKey(nil, slot)) == string(r.AppendKey(nil, other)) {
+					same = append(same, fmt.Sprintf("%d=%d", other, slot))
+				}
+			}
+		}
+		return strings.Join(same, " ")
+	}
+	for _, step := range []struct {
+		what     string
+		do       func()
+		concerns []string
+		same     string // nodes with equal keys
+	}{
+		{"a pool of a zone", func() { r.Set(slice("wa", "zone=a", "wa", 1, "d0", "d1")) }, []string{"[0 1]"}, "0=1 2=3"},
+		{"one like it of the other", func() { r.Set(slice("wb", "zone=b", "wb", 1, "e0", "e1")) }, []string{"[2 3]"}, "0=1 0=2 1=2 0=3 1=3 2=3"},
+		{"an allocation", func() { r.Set(claimOf("c", "1", "wb/e1")) }, []string{"[2 3]"}, "0=1 2=3"},
+		{"one like it", func() { r.Set(claimOf("d", "1", "wa/d1")) }, []string{"[0 1]"}, "0=1 0=2 1=2 0=3 1=3 2=3"},
+		{"an unknown device", func() { r.Set(claimOf("e", "1", "wa/d7")) }, nil, "0=1 0=2 1=2 0=3 1=3 2=3"},
+		{"another is used", func() { r.Set(claimOf("d", "1", "wa/d0")) }, []string{"[0 1]"}, "0=1 2=3"},
+		{"a pool of all", func() { r.Set(slice("all", "*", "all", 1, "d0")) }, []string{"[0 1]", "[2 3]"}, "0=1 2=3"},
+		{"a node has a pool of its own", func() { r.Set(slice("own", "n0", "own", 1, "d0")) }, nil, "2=3"},
+		{"something of all is used", func() { r.Set(claimOf("f", "1", "all/d0")) }, []string{"[0]", "[1]", "[2 3]"}, "2=3"},
+		{"something of a zone is used", func() { r.Set(claimOf("f", "1", "wa/d1")) }, []string{"[0]", "[1]", "[2 3]"}, "2=3"},
+		{"a node moves to the other zone", func() { r.SetNode(1, true, map[string]string{"zone": "b"}) }, nil, "1=2 1=3 2=3"},
+		{"a node is gone", func() { r.SetNode(3, false, nil) }, nil, "1=2"},
+		{"a pool is tainted", func() { r.Set(rule("t", ptr.To("wb"), nil)) }, []string{"[1 2]"}, "1=2"},
+		{"the own pool is gone", gone(model.ResourceSliceKind, "own"), nil, "1=2"},
+		{"the pool of all is gone", gone(model.ResourceSliceKind, "all"), nil, "1=2"},
+		{"the pool of a zone is gone", gone(model.ResourceSliceKind, "wa"), nil, "1=2 0=3"},
+	} {
+		version := r.WideVersion()
+		step.do()
+		if got := since(version); !slices.Equal(got, step.concerns) {
+			t.Errorf("%s: concerns %v, want %v", step.what, got, step.concerns)
+		}
+		if got := keys(); got != step.same {
+			t.Errorf("%s: equal keys %s, want %s", step.what, got, step.same)
+		}
+		r.mustBeSound(t)
+	}
+	if kept := r.Kept(); kept.Alike != 1 {
+		t.Errorf("%+v is kept", kept)
+	}
 }

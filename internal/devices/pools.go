@@ -13,30 +13,26 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	"k8s.io/dynamic-resource-allocation/structured"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // A pool is local if all its slices are for one node, as those of nearly all drivers; all others are wide. What changes of a local pool is journalled on
-// its node. Wide pools have a version, which who asks about a node makes part of the question.
+// its node; see wide.go for the others.
 
 // pool is the slices of a driver's pool, of all generations.
 type pool struct {
 	id PoolID
-	// Invariant: published are its slices by name, and tainted the same with what rules add.
+	// Invariant: published are its slices by name, and now has the same with what rules add. Of pools for which now.What is equal the allocator takes devices
+	// at the same positions, as long as inUse is equal too.
 	published []*model.ResourceSlice
-	tainted   []*resourcev1.ResourceSlice
+	now       *model.DevicePool
 	// local is the node that the pool is local to, nil if it is wide.
 	local *node
-	// what describes the slices without the names of node, pool and devices, hashed: of pools where it is equal the allocator takes devices at the same
-	// positions, as long as inUse is equal too.
-	what [sha256.Size]byte
-	// inUse describes what is allocated of the devices, in their order.
+	// inUse describes what is allocated of the devices of a local pool, in their order.
 	inUse string
-	// selectors are the compiled selections of a wide pool, by slice.
-	selectors []selection
+	widePool
 }
 
 // node is a node with a slot, or one that a pool is local to.
@@ -47,6 +43,7 @@ type node struct {
 	pools []*pool
 	// Invariant: key joins what pools are and what is in use of them.
 	key string
+	nodeWide
 }
 
 func (p *pool) compare(o *pool) int {
@@ -152,22 +149,20 @@ func (s *Store) rebuild(p *pool) {
 		return
 	}
 	rules := s.rulesFor(p.id)
-	p.tainted = p.tainted[:0:0]
-	for _, slice := range p.published {
-		p.tainted = append(p.tainted, tainted(slice.Object, rules))
+	p.now = &model.DevicePool{Driver: p.id.Driver, Slices: make([]*resourcev1.ResourceSlice, len(p.published))}
+	for i, slice := range p.published {
+		p.now.Slices[i] = tainted(slice.Object, rules)
 	}
+	p.selects = selectionsOf(p.now.Slices)
 	p.describe()
-	p.inUse = s.describeUse(p)
 	name := p.nodeName()
 	if name != "" {
 		s.setWide(p, false)
+		p.inUse = s.describeUse(p)
 		s.attach(p, s.nodeOf(name))
 		return
 	}
-	p.selectors = nil
-	for _, slice := range p.tainted {
-		p.selectors = append(p.selectors, selectionOf(slice))
-	}
+	p.inUse = ""
 	s.attach(p, nil)
 	s.setWide(p, true)
 }
@@ -191,8 +186,8 @@ func tainted(slice *resourcev1.ResourceSlice, rules []*model.DeviceTaintRule) *r
 
 // nodeName returns the node that the pool is local to, empty if it is wide.
 func (p *pool) nodeName() string {
-	name := deref(p.tainted[0].Spec.NodeName)
-	for _, slice := range p.tainted {
+	name := deref(p.now.Slices[0].Spec.NodeName)
+	for _, slice := range p.now.Slices {
 		if deref(slice.Spec.NodeName) != name {
 			return ""
 		}
@@ -203,19 +198,23 @@ func (p *pool) nodeName() string {
 // described is what verdicts about a device can depend on besides its name.
 type described struct {
 	Generation, Slices int64
-	Devices            []resourcev1.Device
-	Counters           []resourcev1.CounterSet
+	// Selections are those of the slice, or of each of its devices.
+	Selections []int
+	Devices    []resourcev1.Device
+	Counters   []resourcev1.CounterSet
 }
 
-// describe makes what. Names of devices are replaced by the positions at which they first occur: names that occur twice make a pool invalid.
+// describe makes now.What. Names of devices are replaced by the positions at which they first occur: names that occur twice make a pool invalid.
 func (p *pool) describe() {
 	hash := sha256.New()
 	_, _ = hash.Write([]byte(strconv.Quote(p.id.Driver)))
 	first := map[string]int{}
 	encoder := json.NewEncoder(hash)
-	for _, slice := range p.tainted {
+	for i, slice := range p.now.Slices {
 		spec := &slice.Spec
-		d := described{spec.Pool.Generation - p.tainted[0].Spec.Pool.Generation, spec.Pool.ResourceSliceCount, slices.Clone(spec.Devices), spec.SharedCounters}
+		d := described{
+			spec.Pool.Generation - p.now.Slices[0].Spec.Pool.Generation, spec.Pool.ResourceSliceCount, p.selects.of[i], slices.Clone(spec.Devices), spec.SharedCounters,
+		}
 		for i := range d.Devices {
 			name := d.Devices[i].Name
 			if _, known := first[name]; !known {
@@ -228,47 +227,54 @@ func (p *pool) describe() {
 			panic(fmt.Sprintf("encode the slice %s: %v", slice.Name, err)) // API types can always be encoded
 		}
 	}
-	hash.Sum(p.what[:0])
+	hash.Sum(p.now.What[:0])
 }
 
 // describeUse describes what is allocated of a pool's devices, in their order.
 func (s *Store) describeUse(p *pool) string {
 	var text []byte
-	for _, slice := range p.tainted {
+	for _, slice := range p.now.Slices {
 		for i := range slice.Spec.Devices {
-			id := structured.MakeDeviceID(p.id.Driver, p.id.Pool, slice.Spec.Devices[i].Name)
-			switch consumed, shared := s.allocated.AggregatedCapacity[id]; {
-			case shared:
-				text = append(text, 's')
-				for _, name := range slices.Sorted(maps.Keys(consumed)) {
-					text = strconv.AppendQuote(text, string(name))
-					text = append(append(text, consumed[name].String()...), ' ')
-				}
-				if s.allocated.AllocatedDevices.Has(id) {
-					text = append(text, '+')
-				}
-			case structured.IsDeviceAllocated(id, &s.allocated):
-				text = append(text, 'x')
-			default:
-				text = append(text, '.')
-			}
+			text = s.appendUse(text, p.id, slice.Spec.Devices[i].Name)
 		}
 	}
 	return string(text)
 }
 
-// used follows a change of what is allocated of a pool.
-func (s *Store) used(p *pool) {
-	inUse := s.describeUse(p)
-	if inUse == p.inUse {
-		return
+// free is what describes a device of which nothing is allocated.
+const free = "."
+
+// appendUse appends what is allocated of a device.
+func (s *Store) appendUse(text []byte, pool PoolID, device string) []byte {
+	s.work.Described++
+	id := structured.MakeDeviceID(pool.Driver, pool.Pool, device)
+	switch consumed, shared := s.allocated.AggregatedCapacity[id]; {
+	case shared:
+		text = append(text, 's')
+		for _, name := range slices.Sorted(maps.Keys(consumed)) {
+			text = strconv.AppendQuote(text, string(name))
+			text = append(append(text, consumed[name].String()...), ' ')
+		}
+		if s.allocated.AllocatedDevices.Has(id) {
+			text = append(text, '+')
+		}
+		return text
+	case structured.IsDeviceAllocated(id, &s.allocated):
+		return append(text, 'x')
 	}
-	p.inUse = inUse
+	return append(text, free...)
+}
+
+// used follows a change of what is allocated of some of a pool's devices.
+func (s *Store) used(p *pool, devices []string) {
 	if p.local == nil {
-		s.wideVersion++
+		s.usedWide(p, devices)
 		return
 	}
-	s.changed(p.local)
+	if inUse := s.describeUse(p); inUse != p.inUse {
+		p.inUse = inUse
+		s.changed(p.local)
+	}
 }
 
 // attach makes a pool local to a node, or to none.
@@ -291,20 +297,6 @@ func (s *Store) attach(p *pool, to *node) {
 	s.changed(to)
 }
 
-// setWide lists a pool among the wide ones, or not; one that is there or was there has changed.
-func (s *Store) setWide(p *pool, wide bool) {
-	at, listed := slices.BinarySearchFunc(s.wide, p, (*pool).compare)
-	if listed || wide {
-		s.wideVersion++
-	}
-	switch {
-	case wide && !listed:
-		s.wide = slices.Insert(s.wide, at, p)
-	case !wide && listed:
-		s.wide = slices.Delete(s.wide, at, at+1)
-	}
-}
-
 // changed reports that the devices of a node have changed.
 func (s *Store) changed(n *node) {
 	key := n.describe()
@@ -312,6 +304,7 @@ func (s *Store) changed(n *node) {
 		return
 	}
 	n.key = key
+	s.place(n)
 	if n.slot >= 0 {
 		s.work.Touched++
 		s.touch(n.slot, model.Devices)
@@ -321,7 +314,7 @@ func (s *Store) changed(n *node) {
 func (n *node) describe() string {
 	var key []byte
 	for _, p := range n.pools {
-		key = append(key, p.what[:]...)
+		key = append(key, p.now.What[:]...)
 		key = append(append(key, p.inUse...), ';')
 	}
 	return string(key)
@@ -357,6 +350,7 @@ func (s *Store) Unseat(slot int32) {
 	n := s.bySlot[slot]
 	s.bySlot[slot] = nil
 	n.slot = -1
+	s.match(n)
 	s.forgetNode(n)
 }
 
@@ -375,97 +369,30 @@ func (s *Store) Cut(n int) {
 	}
 }
 
-// HasDevices reports whether there are any devices that the node of a slot may use.
-func (s *Store) HasDevices(slot int32) bool { return len(s.bySlot[slot].pools)+len(s.wide) > 0 }
-
-// SlicesAt returns the slices, with the taints of rules, of all pools that the node of a slot may use; of wide pools all of them, which have to be matched
+// SlicesAt returns the slices, with the taints of rules, of all pools of which the node of a slot may use any: of wide pools all of them, which have to be matched
 // against the node. It appends to what is given.
 func (s *Store) SlicesAt(slot int32, to []*resourcev1.ResourceSlice) []*resourcev1.ResourceSlice {
-	for _, p := range s.bySlot[slot].pools {
-		to = append(to, p.tainted...)
+	n := s.bySlot[slot]
+	for _, p := range n.pools {
+		to = append(to, p.now.Slices...)
 	}
-	for _, p := range s.wide {
-		to = append(to, p.tainted...)
+	for i := range n.wide {
+		to = append(to, n.wide[i].pool.now.Slices...)
 	}
 	return to
 }
 
-// AppendKey appends what tells the devices of a node from those of others: for nodes with equal keys the allocator finds a solution for a claim, or
-// finds none, alike, as long as no wide pool changes. object is the node of the slot.
-func (s *Store) AppendKey(to []byte, slot int32, object *v1.Node) []byte {
+// AppendKey appends what tells the devices of a node from those of others: for nodes with equal keys, at whatever time, the allocator finds a solution for a
+// claim, or finds none, alike.
+func (s *Store) AppendKey(to []byte, slot int32) []byte {
 	n := s.bySlot[slot]
 	to = append(to, n.key...)
-	if len(s.wide) == 0 {
-		return to
-	}
-	for _, p := range n.pools { // pools are searched in the order of their names
-		at, _ := slices.BinarySearchFunc(s.wide, p, (*pool).compare)
-		to = strconv.AppendInt(append(to, ' '), int64(at), 10)
-	}
-	for _, p := range s.wide {
-		for i := range p.selectors {
-			to = p.selectors[i].append(to, object)
-		}
+	for i := range n.wide {
+		w := &n.wide[i]
+		to = n.appendPlace(to, w)
+		to = append(append(to, w.pool.now.What[:]...), w.pool.use[:]...)
 	}
 	return to
-}
-
-// WideVersion changes with each change of the devices that more than one node can use, and of what is allocated of them; 0 if there were never any.
-func (s *Store) WideVersion() uint64 { return s.wideVersion }
-
-// selection says which nodes can use a slice, or each of its devices.
-type selection struct {
-	of []chosen
-}
-
-// chosen are the nodes that can use a slice or a device.
-type chosen struct {
-	all      bool
-	name     string
-	selector *nodeaffinity.NodeSelector
-	invalid  bool
-}
-
-func chosenBy(name *string, all *bool, selector *v1.NodeSelector) (c chosen) {
-	c.all, c.name = all != nil && *all, deref(name)
-	if selector != nil {
-		parsed, err := nodeaffinity.NewNodeSelector(selector)
-		c.selector, c.invalid = parsed, err != nil
-	}
-	return c
-}
-
-func selectionOf(slice *resourcev1.ResourceSlice) (s selection) {
-	spec := &slice.Spec
-	if spec.PerDeviceNodeSelection == nil || !*spec.PerDeviceNodeSelection {
-		return selection{[]chosen{chosenBy(spec.NodeName, spec.AllNodes, spec.NodeSelector)}}
-	}
-	for i := range spec.Devices {
-		d := &spec.Devices[i]
-		s.of = append(s.of, chosenBy(d.NodeName, d.AllNodes, d.NodeSelector))
-	}
-	return s
-}
-
-// has reports whether a node is one of those chosen.
-func (c *chosen) has(node *v1.Node) bool {
-	return c.all || c.name != "" && c.name == node.Name || c.selector != nil && c.selector.Match(node)
-}
-
-// append appends which of the devices a node can use.
-func (s *selection) append(to []byte, node *v1.Node) []byte {
-	for i := range s.of {
-		c := &s.of[i]
-		switch {
-		case c.invalid:
-			to = append(to, '!')
-		case c.has(node):
-			to = append(to, '1')
-		default:
-			to = append(to, '0')
-		}
-	}
-	return append(to, ';')
 }
 
 // Usable are the devices of a slice that a node can use.
@@ -477,30 +404,24 @@ type Usable struct {
 // UsableSlices yields what the node of a slot can use of each slice, of whatever generation; or an error if a slice does not say so. object is the node.
 func (s *Store) UsableSlices(slot int32, object *v1.Node) iter.Seq2[Usable, error] {
 	return func(yield func(Usable, error) bool) {
-		of := func(p *pool, slice *resourcev1.ResourceSlice, can func(device int) bool) Usable {
-			u := Usable{Driver: p.id.Driver, Pool: p.id.Pool}
-			for i := range slice.Spec.Devices {
-				if can(i) {
+		n := s.bySlot[slot]
+		for _, p := range n.pools {
+			for _, slice := range p.now.Slices {
+				u := Usable{Driver: p.id.Driver, Pool: p.id.Pool}
+				for i := range slice.Spec.Devices {
 					u.Devices = append(u.Devices, &slice.Spec.Devices[i])
 				}
-			}
-			return u
-		}
-		for _, p := range s.bySlot[slot].pools {
-			for _, slice := range p.tainted {
-				if !yield(of(p, slice, func(int) bool { return true }), nil) {
+				if !yield(u, nil) {
 					return
 				}
 			}
 		}
-		for _, p := range s.wide {
-			for i, slice := range p.tainted {
-				selected := p.selectors[i].of
-				if at := slices.IndexFunc(selected, func(c chosen) bool { return c.invalid }); at >= 0 {
-					yield(Usable{}, fmt.Errorf("the slice %s says of a device on which nodes it can be used in a way that cannot be read", slice.Name))
-					return
-				}
-				if !yield(of(p, slice, func(device int) bool { return selected[min(device, len(selected)-1)].has(object) }), nil) {
+		for i := range n.wide {
+			p := n.wide[i].pool
+			for at, slice := range p.now.Slices {
+				u, err := p.selects.usable(at, slice, object)
+				u.Driver, u.Pool = p.id.Driver, p.id.Pool
+				if !yield(u, err) || err != nil {
 					return
 				}
 			}

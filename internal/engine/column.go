@@ -16,9 +16,11 @@ type column[T int32 | reason.Code] struct {
 	// ask returns the plugin's value for an existing node, and depends on the aspects it reads.
 	ask func(state.Node) T
 	// sparse, unless nil, may know the value of all nodes but few; see plugin.Sparse.
-	sparse  func(*state.State) (slots []int32, others T, ok bool)
-	reads   model.Aspect
-	version uint64 // of the journal, at which values are up to date
+	sparse func(*state.State) (slots []int32, others T, ok bool)
+	// following, unless nil, knows which values change with what nodes share.
+	following plugin.Following
+	reads     model.Aspect
+	version   uint64 // of the journal, at which values are up to date
 	// values by slot; the zero value for slots without a node.
 	values []T
 	// nonZero is how many values are not zero: if it is 0, the scan skips the column.
@@ -54,7 +56,23 @@ func (c *column[T]) sync(s *state.State) (asked int) {
 			c.set(e.Slot, value)
 		}
 	}
+	if c.following != nil {
+		asked += c.follow(s)
+	}
 	c.version = s.Version()
+	return asked
+}
+
+// follow asks again about nodes for which what they share has changed.
+func (c *column[T]) follow(s *state.State) (asked int) {
+	slots, asked := c.following.Follow(s, nil)
+	alive := s.Alive()
+	for _, slot := range slots {
+		if alive[slot] {
+			c.set(slot, c.ask(s.Node(slot)))
+			asked++
+		}
+	}
 	return asked
 }
 
@@ -91,6 +109,9 @@ func (c *column[T]) fill(s *state.State) (asked int) {
 		if c.values[slot] = value; value != 0 {
 			c.nonZero++
 		}
+	}
+	if c.following != nil {
+		c.following.Filled(s)
 	}
 	c.version = s.Version()
 	return asked
@@ -308,6 +329,7 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 		if sparse, ok := column.verdicts.(plugin.Sparse); ok {
 			column.sparse = sparse.Sparse
 		}
+		column.following, _ = column.verdicts.(plugin.Following)
 		e.columns.filters[key] = column
 		e.work.Filled++
 	} else {
@@ -400,6 +422,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		column = &scoreColumn{scores: scores}
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
 		column.classes, _ = scores.(plugin.ClassScores)
+		column.following, _ = scores.(plugin.Following)
 		e.columns.scores[key] = column
 		e.work.Filled++
 	} else {

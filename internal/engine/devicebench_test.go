@@ -2,6 +2,9 @@ package engine_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,8 +12,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 )
 
 // deviceBench is a bench whose nodes have eight devices each, and whose pods have a claim for one device of their own.
@@ -45,12 +51,14 @@ func (b *deviceBench) set(objects ...kinds.Object) {
 	b.state.Apply(changes)
 }
 
-// claim makes the i-th claim.
-func (b *deviceBench) claim(i int) {
+// claim makes the i-th claim, for one device.
+func (b *deviceBench) claim(i int) { b.claimFor(i, 1) }
+
+func (b *deviceBench) claimFor(i int, devices int64) {
 	b.set(&resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "bench", Name: fmt.Sprint("claim-", i), UID: types.UID(fmt.Sprint("claim-", i))},
 		Spec: resourcev1.ResourceClaimSpec{Devices: resourcev1.DeviceClaim{Requests: []resourcev1.DeviceRequest{{
-			Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1},
+			Name: "gpu", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: devices},
 		}}}},
 	})
 }
@@ -70,33 +78,176 @@ func (b *deviceBench) gone(pod *model.Pod) {
 	})
 }
 
+// newWideBench has nodes without devices of their own, and pools that so many nodes share, with two devices for each of these.
+func newWideBench(t testing.TB, nodes, share int) *deviceBench {
+	b := &deviceBench{newBench(t, nodes), nodes}
+	b.set(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
+	for i := range nodes {
+		node := benchNode(i)
+		node.Labels["share"] = fmt.Sprint(i / share)
+		b.set(node)
+	}
+	for first := 0; first < nodes; first += share {
+		pool := fmt.Sprint("pool-", first/share)
+		var published []*resourcev1.ResourceSlice
+		for d := range 2 * min(share, nodes-first) {
+			if d%128 == 0 {
+				published = append(published, &resourcev1.ResourceSlice{
+					ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%03d", pool, d/128)},
+					Spec:       resourcev1.ResourceSliceSpec{Driver: "net.example.com", Pool: resourcev1.ResourcePool{Name: pool, Generation: 1}},
+				})
+			}
+			s := published[len(published)-1]
+			s.Spec.Devices = append(s.Spec.Devices, resourcev1.Device{Name: fmt.Sprint("device-", d)})
+		}
+		for _, s := range published {
+			s.Spec.Pool.ResourceSliceCount = int64(len(published))
+			if all := true; share >= nodes {
+				s.Spec.AllNodes = &all
+			} else {
+				s.Spec.NodeSelector = &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{
+					{Key: "share", Operator: v1.NodeSelectorOpIn, Values: []string{fmt.Sprint(first / share)}},
+				}}}}
+			}
+			b.set(s)
+		}
+	}
+	return b
+}
+
+// BenchmarkWideDevices does the same with devices of pools that nodes share: 16 each, or all of them.
+func BenchmarkWideDevices(b *testing.B) {
+	nodes := sized(5000)
+	for _, share := range []int{16, nodes} {
+		b.Run(fmt.Sprintf("nodes=%d/share=%d", nodes, share), func(b *testing.B) { decideBatches(b, newWideBench(b, nodes, share)) })
+	}
+}
+
+// TestWideDevicesCostWhatChanges places pods that take devices of pools which nodes share: a pod costs the nodes that changed, and one of each list of alike nodes
+// that can use the pool, in a cluster of any size.
+func TestWideDevicesCostWhatChanges(t *testing.T) {
+	for _, size := range []struct{ nodes, share int }{{96, 16}, {960, 16}, {96, 96}, {960, 960}} {
+		b := newWideBench(t, size.nodes, size.share)
+		const first, pods = 10, 40
+		for i := range first + pods {
+			b.claim(i)
+		}
+		for i := range first {
+			b.place(t, b.podOf(i))
+		}
+		before, had := b.engine.Counters(), b.state.View().Devices().Work()
+		for i := range pods {
+			b.place(t, b.podOf(first+i))
+		}
+		after, has := b.engine.Counters(), b.state.View().Devices().Work()
+		if asked := after.Asked - before.Asked; asked > 9*pods {
+			t.Errorf("%+v: plugins were called %d times for %d pods", size, asked, pods)
+		}
+		if filled := after.Filled - before.Filled; filled > 0 {
+			t.Errorf("%+v: %d columns were filled anew", size, filled)
+		}
+		if did := has.Described - had.Described + has.Matched - had.Matched + has.Touched - had.Touched; did > 2*pods {
+			t.Errorf("%+v: %d devices were described, nodes matched or journalled for %d pods", size, did, pods)
+		}
+		if err := b.state.Audit(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestWideDevicesAreFollowed changes devices that nodes share, at random, and decides about pods: as an engine does that has decided about none before, and with the
+// same rejection where no node will do.
+func TestWideDevicesAreFollowed(t *testing.T) {
+	placed, rejected := 0, 0
+	for seed := range uint64(12) {
+		r := rand.New(rand.NewPCG(seed, 5))
+		b := newWideBench(t, 12, 4)
+		var pods []*model.Pod
+		for i := range 60 {
+			switch r.IntN(6) {
+			case 0: // a pool has other devices, or is for other nodes
+				object := b.state.View().Devices().Get(model.Ref{Kind: model.ResourceSliceKind, Name: fmt.Sprintf("pool-%d-000", r.IntN(3))}).(*model.ResourceSlice).Object.DeepCopy()
+				object.ResourceVersion = fmt.Sprint(i + 2)
+				object.Spec.Devices = object.Spec.Devices[:1+r.IntN(len(object.Spec.Devices))]
+				object.Spec.AllNodes, object.Spec.NodeName = nil, nil
+				if all := true; r.IntN(2) == 0 {
+					object.Spec.NodeSelector, object.Spec.AllNodes = nil, &all
+				}
+				b.set(object)
+			case 1: // a node is of another group
+				node := benchNode(r.IntN(12))
+				node.Labels["share"] = fmt.Sprint(r.IntN(4))
+				b.set(node)
+			case 2: // a node has a pool of its own
+				name := fmt.Sprintf("node-%05d", r.IntN(12))
+				slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name + "-own"}, Spec: resourcev1.ResourceSliceSpec{
+					Driver: "gpu.example.com", NodeName: &name, Pool: resourcev1.ResourcePool{Name: name, Generation: 1, ResourceSliceCount: 1 + int64(r.IntN(2))},
+					Devices: []resourcev1.Device{{Name: "d0"}, {Name: "d1"}},
+				}}
+				b.set(slice)
+			case 3:
+				if len(pods) > 0 {
+					at := r.IntN(len(pods))
+					b.gone(pods[at])
+					pods = slices.Delete(pods, at, at+1)
+				}
+			}
+			b.claimFor(i, int64(1+r.IntN(3)))
+			pod := b.podOf(i)
+			got := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+			fresh, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fresh.Decide(b.state.View(), plan.WorkFor(pod))
+			if got.Outcome != want.Outcome || got.Feasible != want.Feasible || !reflect.DeepEqual(got.Rejection, want.Rejection) {
+				t.Fatalf("seed %d, step %d: %s on %d nodes, %+v; want %s on %d, %+v", seed, i, got.Outcome, got.Feasible, got.Rejection, want.Outcome, want.Feasible, want.Rejection)
+			}
+			if err := b.state.Audit(); err != nil {
+				t.Fatal(err)
+			}
+			if got.Outcome != plan.Placed {
+				rejected++
+				continue
+			}
+			placed++
+			b.state.Assume(got.Placements...)
+			pods = append(pods, pod)
+		}
+	}
+	if placed < 100 || rejected < 30 {
+		t.Errorf("%d pods were placed, %d rejected", placed, rejected)
+	}
+}
+
 // BenchmarkDevices decides about pods that were never seen before, each with a claim of its own for one of the eight devices of each node, and assumes them.
 func BenchmarkDevices(b *testing.B) {
 	nodes := sized(5000)
-	b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
-		c := newDeviceBench(b, nodes)
-		const batch = 2000
-		var pods []*model.Pod
-		next := 0
-		b.ReportAllocs()
-		b.ResetTimer()
-		for i := range b.N {
-			if i%batch == 0 {
-				b.StopTimer()
-				for _, pod := range pods { // so that devices do not run out
-					c.gone(pod)
-				}
-				pods = pods[:0]
-				for range min(batch, b.N) {
-					c.claim(next)
-					pods = append(pods, c.podOf(next))
-					next++
-				}
-				b.StartTimer()
+	b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) { decideBatches(b, newDeviceBench(b, nodes)) })
+}
+
+func decideBatches(b *testing.B, c *deviceBench) {
+	batch := min(2000, c.nodes)
+	var pods []*model.Pod
+	next := 0
+	b.ReportAllocs()
+	b.ResetTimer()
+	for i := range b.N {
+		if i%batch == 0 {
+			b.StopTimer()
+			for _, pod := range pods { // so that devices do not run out
+				c.gone(pod)
 			}
-			c.place(b, pods[i%batch])
+			pods = pods[:0]
+			for range min(batch, b.N) {
+				c.claim(next)
+				pods = append(pods, c.podOf(next))
+				next++
+			}
+			b.StartTimer()
 		}
-	})
+		c.place(b, pods[i%batch])
+	}
 }
 
 // TestClaimsForDevicesShareColumns places pods that each have a claim of their own: a pod costs the nodes that changed, and fills no column, in a cluster of any

@@ -133,7 +133,7 @@ func (p *postFilterCycle) Alike() (plugin.Alike, bool) {
 		return plugin.Alike{}, false
 	}
 	now := p.engine.versionsFor(c)
-	versions, ok := c.ruleVersions([]uint64{now.Terms, now.DefaultSelectors})
+	versions, ok := c.ruleVersions([]uint64{now.Terms, now.DefaultSelectors, now.Devices})
 	return plugin.Alike{Key: s, Versions: versions, Reads: c.reads() | model.Usage | model.PodLabels | model.Nominations}, ok
 }
 

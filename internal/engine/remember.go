@@ -105,7 +105,15 @@ func (e *Engine) versionsFor(c *cycle) state.Versions {
 	if c.view.Nominated() == 0 || e.usageOf(c).only {
 		v.Nominations = 0 // the journal names the nodes, and nothing else about nominated pods matters
 	}
+	if !slices.ContainsFunc(c.own, sharesDevices) {
+		v.Devices = 0
+	}
 	return v
+}
+
+func sharesDevices(need plugin.FilterNeed) bool {
+	shared, ok := need.(plugin.SharedNeed)
+	return ok && shared.SharesDevices()
 }
 
 // recall returns the rejection of pods like the cycle's, nil if none is remembered that still holds. If nodes have changed since, it asks about

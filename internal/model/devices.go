@@ -1,6 +1,7 @@
 package model
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -92,6 +93,15 @@ func (s *ResourceSlice) UID() types.UID { return s.Object.UID }
 
 // Version returns the object's resourceVersion.
 func (s *ResourceSlice) Version() string { return s.Object.ResourceVersion }
+
+// DevicePool is what there is of a driver's pool at one time. Shared; never written.
+type DevicePool struct {
+	Driver string
+	// Slices are those of all generations, by name, with the taints that rules add to their devices.
+	Slices []*resourcev1.ResourceSlice
+	// What describes the slices without the names of node, pool and devices, hashed.
+	What [sha256.Size]byte
+}
 
 // DeviceTaintRule is a compiled DeviceTaintRule.
 type DeviceTaintRule struct {

@@ -100,6 +100,9 @@ type Event struct {
 	OldPod, Pod *Pod
 	// For events about objects of storage; OldObject is nil for Add, Object is nil for Delete.
 	OldObject, Object Compiled
+	// Pools, for events about claims and slices, are the pools as they are now whose devices were given back, or whose slices have changed. Those that
+	// are gone are left out.
+	Pools []*DevicePool
 	// For events whose resource is OtherEvent: kube-scheduler's name of the resource, and the versions of the object; see OtherChange.
 	Other *OtherChange
 	// OnlyUpTo, unless nil, limits the event to pods of at most that priority: it is about room reserved for a nominated pod, which pods of
@@ -159,8 +162,18 @@ type EventToRegister struct {
 	Alike func(waiting *Pod) Need
 	// Cause returns what events must touch to help the pod, or pods that are alike. Nil means that any event may help.
 	Cause func(waiting *Pod) Cause
-	// Touches adds what the event touches to an empty Touch. It is set if Cause is.
+	// Asked, unless nil, stands for Hint, Alike and Cause where these depend on more than the pod: on objects that it refers to.
+	Asked *AskedHint
+	// Touches adds what the event touches to an empty Touch. It is set if there is a Cause.
 	Touches func(event Event, to *Touch)
+}
+
+// AskedHint checks events for pods by what each asked of the cluster when the plugin rejected or held it: by plugin.StateEnqueueExtensions. Pods that asked alike
+// are alike.
+type AskedHint struct {
+	// Hint and Cause are as those of a registration.
+	Hint  func(asked Need, event Event) bool
+	Cause func(asked Need) Cause
 }
 
 // Concerns reports whether the registration includes the event. A registration for a specific update does not include an unspecific one:
@@ -172,7 +185,7 @@ func (r EventToRegister) Concerns(e Event) bool {
 	return r.Resource.Covers(e.Resource) && r.Actions&e.Action != 0 && e.Action <= r.Actions
 }
 
-// Helps reports whether the registration includes the event and its hint is positive.
+// Helps reports whether the registration includes the event and its hint is positive, as it may be if it depends on what the pod asked.
 func (r EventToRegister) Helps(waiting *Pod, e Event) bool {
 	return r.Concerns(e) && (r.Hint == nil || r.Hint(waiting, e))
 }

@@ -72,6 +72,22 @@ type Variant interface {
 	Variant(s *state.State) (of FilterNeed, slots []int32, ok bool)
 }
 
+// Following is implemented by Verdicts and NodeScores that depend also on what many nodes share, such as devices which all of them can use. A change of that is not
+// journalled on each of the nodes: with every placement that would be as many as there are. It is called by the goroutine that decides.
+type Following interface {
+	// Filled notes that all nodes have just been asked about.
+	Filled(s *state.State)
+	// Follow appends the slots of nodes for which the value may have changed with what they share since Filled or Follow was last called, and returns how many
+	// nodes it asked about itself.
+	Follow(s *state.State, to []int32) (slots []int32, asked int)
+}
+
+// SharedNeed is implemented by needs of a StateFilter whose Verdicts are Following.
+type SharedNeed interface {
+	// SharesDevices reports whether verdicts depend on what changes with state.Versions.Devices.
+	SharesDevices() bool
+}
+
 // CountNeed is the part of a pod that a CountFilter judges.
 type CountNeed interface {
 	Text

@@ -71,6 +71,13 @@ type EnqueueExtensions interface {
 	EventsToRegister() []model.EventToRegister
 }
 
+// StateEnqueueExtensions are EnqueueExtensions with hints that depend on objects that a pod refers to: see model.AskedHint.
+type StateEnqueueExtensions interface {
+	EnqueueExtensions
+	// AskedIn returns what the pod asks of the cluster, as far as hints depend on it. It is called when the pod is parked under the plugin, or held by it.
+	AskedIn(v state.View, pod *model.Pod) model.Need
+}
+
 // PreFilter runs before any node is checked.
 type PreFilter interface {
 	Plugin

@@ -144,7 +144,7 @@ func (q *Queue) auditCohort(v *audit.Violations, c *cohort) {
 		if m.before != nil && m.before.entry.parking > m.entry.parking {
 			v.Add("pod %s was parked before pod %s, which it follows", m.entry.pod, m.before.entry.pod)
 		}
-		if x := c.bucket.index; x.alikeOf(m.entry.pod) != c.bucket.alike || m.alike != c.bucket.alike {
+		if x := c.bucket.index; x.Asked == nil && x.alikeOf(m.entry.pod) != c.bucket.alike || m.alike != c.bucket.alike {
 			v.Add("pod %s is in a bucket of pods that are not like it", m.entry.pod)
 		}
 	}
@@ -162,8 +162,8 @@ func (x *index) auditSpots(v *audit.Violations, key pluginKey, b *bucket, pod *m
 		return slices.ContainsFunc(b.spots, func(s spot) bool { return s.posting == where })
 	}
 	found := at(&x.all)
-	if x.Cause != nil {
-		cause := x.Cause(pod)
+	if x.hasCause() {
+		cause := x.causeOf(pod, b.alike)
 		found = found && (at(&x.wanting.always) || len(cause.Wants) > 0 && !slices.ContainsFunc(cause.Wants, func(way model.Way) bool {
 			return !slices.ContainsFunc(way, func(keys model.Clause) bool { return x.wanting.listsAll(at, keys) })
 		})) && (at(&x.keyed.always) || len(cause.Keys) > 0 && x.keyed.listsAll(at, cause.Keys))

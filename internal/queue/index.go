@@ -52,7 +52,7 @@ func newIndex(registration *model.EventToRegister, pending bool) *index {
 	}
 }
 
-// alikeOf returns what of the pod the hint depends on.
+// alikeOf returns what of the pod the hint depends on, unless it depends on what the pod asked.
 func (x *index) alikeOf(pod *model.Pod) (alike model.Need) {
 	if x.Alike != nil {
 		alike = x.Alike(pod)
@@ -68,10 +68,10 @@ func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
 	b := &bucket{index: x, alike: alike}
 	x.byAlike[alike] = b
 	x.all.list(b)
-	if x.Cause == nil {
+	if !x.hasCause() {
 		return b
 	}
-	cause := x.Cause(pod)
+	cause := x.causeOf(pod, alike)
 	b.spots = slices.Grow(b.spots, len(cause.Wants)+max(1, len(cause.Keys)))
 	x.wanting.listWays(b, cause.Wants)
 	if len(cause.Keys) == 0 {
@@ -79,6 +79,17 @@ func (x *index) bucketOf(pod *model.Pod, alike model.Need) *bucket {
 	}
 	x.keyed.listKeys(b, cause.Keys)
 	return b
+}
+
+// hasCause reports whether pods have causes. An event helps any of them otherwise.
+func (x *index) hasCause() bool { return x.Cause != nil || x.Asked != nil }
+
+// causeOf returns the cause of a pod, and of all that are alike.
+func (x *index) causeOf(pod *model.Pod, alike model.Need) model.Cause {
+	if x.Asked != nil {
+		return x.Asked.Cause(alike)
+	}
+	return x.Cause(pod)
 }
 
 // remove takes a bucket out of the index.
@@ -164,7 +175,7 @@ func (p *posting) remove(at int) {
 // find appends the buckets that the event may help, each once, in an order that depends on no map.
 func (p *parkedIndex) find(x *index, event model.Event, to []*bucket) []*bucket {
 	p.lookups++
-	if x.Cause == nil {
+	if !x.hasCause() {
 		return p.take(&x.all, to)
 	}
 	touch := &p.touch

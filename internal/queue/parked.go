@@ -6,22 +6,27 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // profile is a profile with the events that its plugins register.
 type profile struct {
 	*plugin.Profile
-	registered      map[string][]model.EventToRegister // by plugin
+	registered      map[string][]model.EventToRegister       // by plugin
+	asking          map[string]plugin.StateEnqueueExtensions // by name
 	holdsPreemptors bool
 }
 
 func newProfile(p *plugin.Profile) profile {
-	known := profile{p, map[string][]model.EventToRegister{}, holdsPreemptors(p)}
+	known := profile{p, map[string][]model.EventToRegister{}, map[string]plugin.StateEnqueueExtensions{}, holdsPreemptors(p)}
 	if len(p.Extenders) > 0 {
 		known.registered[plugin.ExtenderName] = model.DefaultEvents()
 	}
 	for _, x := range p.EnqueueExtensions {
 		known.registered[x.Name()] = x.EventsToRegister()
+		if asking, ok := x.(plugin.StateEnqueueExtensions); ok {
+			known.asking[x.Name()] = asking
+		}
 	}
 	return known
 }
@@ -116,13 +121,13 @@ func (e *entry) under(plugin string) pluginKey {
 // gatedUnder returns the key of the PreEnqueue plugin that holds a gated pod.
 func (e *entry) gatedUnder() pluginKey { return e.under(e.plugins[0]) }
 
-// add lists a pod under each plugin that rejected it, or that holds it.
-func (p *parkedIndex) add(e *entry, registered map[string][]model.EventToRegister) {
+// add lists a pod under each plugin that rejected it, or that holds it, in a state.
+func (p *parkedIndex) add(e *entry, profile profile, v state.View) {
 	p.parkings++
 	e.parking = p.parkings
 	plugins, count := e.rejectors(), 0
 	for _, plugin := range plugins {
-		in := p.rejectedBy(e.under(plugin), registered[plugin])
+		in := p.rejectedBy(e.under(plugin), profile.registered[plugin])
 		in.pods++
 		count += len(in.indexes)
 	}
@@ -132,9 +137,15 @@ func (p *parkedIndex) add(e *entry, registered map[string][]model.EventToRegiste
 	e.memberships = slices.Grow(e.memberships[:0], count)[:count]
 	i := 0
 	for _, plugin := range plugins {
+		var asked model.Need
+		if asking := profile.asking[plugin]; asking != nil {
+			asked = asking.AskedIn(v, e.pod)
+		}
 		for _, x := range p.byPlugin[e.under(plugin)].indexes {
 			m := &e.memberships[i]
-			if m.entry = e; !again {
+			if m.entry = e; x.Asked != nil {
+				m.alike = asked
+			} else if !again {
 				m.alike = x.alikeOf(e.pod)
 			}
 			x.bucketOf(e.pod, m.alike).add(m)

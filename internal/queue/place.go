@@ -69,7 +69,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 		q.enterPermit(e)
 	}
 	if to == parked {
-		q.parked.add(e, q.profiles[e.pod.SchedulerName].registered)
+		q.parked.add(e, q.profiles[e.pod.SchedulerName], q.config.State.View())
 	}
 }
 

@@ -392,7 +392,7 @@ func (q *Queue) update(now time.Time, e *entry, pod *model.Pod) {
 		if pod.Malformed != "" {
 			e.plugins, e.pending = nil, nil // plugins cannot read it
 		}
-		q.parked.add(e, q.profiles[pod.SchedulerName].registered)
+		q.parked.add(e, q.profiles[pod.SchedulerName], q.config.State.View())
 		for _, action := range model.PodUpdates(before, pod) {
 			event := model.Event{Resource: model.TargetPodEvent, Action: action, OldPod: before, Pod: pod}
 			if helps, atOnce := q.helps(e, event); helps || before.Malformed != "" {
@@ -448,7 +448,7 @@ func (q *Queue) gate(e *entry, plugin, why string) {
 	e.plugins, e.pending = []string{plugin}, nil
 	q.gatedBy[e.gatedUnder()]++
 	if p := q.profiles[e.pod.SchedulerName]; p.rechecks(plugin) {
-		q.parked.add(e, p.registered)
+		q.parked.add(e, p, q.config.State.View())
 	}
 }
 

@@ -294,7 +294,7 @@ func TestEveryMoveOutsideTheTableIsRefused(t *testing.T) {
 				h.add(e)
 			}
 			if from == parked {
-				q.parked.add(e, nil)
+				q.parked.add(e, profile{}, state.View{})
 			}
 			err := try(func() { q.move(e, to, "") })
 			if (err == "") != allowed(from, to) {

@@ -185,7 +185,11 @@ func (e *pendingEvent) reaches(c *cohort) bool {
 
 // accepts asks the hint, which is the same for each pod of the bucket.
 func (p *parkedIndex) accepts(b *bucket, event model.Event) bool {
-	if b.index.Hint == nil {
+	switch {
+	case b.index.Asked != nil:
+		p.hintCalls++
+		return b.index.Asked.Hint(b.alike, event)
+	case b.index.Hint == nil:
 		return true
 	}
 	p.hintCalls++

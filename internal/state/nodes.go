@@ -23,6 +23,7 @@ func (s *State) setNode(node *model.Node, delta *Delta) {
 	}
 	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = true, node })
 	s.storage.SetNode(slot, true, node.Object.Labels)
+	s.devices.SetNode(slot, true, node.Object.Labels)
 	s.nodes++
 	s.countImages(nil, node.Images)
 	s.journal.add(slot, model.AllAspects)
@@ -40,6 +41,7 @@ func (s *State) updateNode(slot int32, node *model.Node, delta *Delta) {
 	}
 	if changed&model.Labels != 0 {
 		s.storage.SetNode(slot, true, node.Object.Labels)
+		s.devices.SetNode(slot, true, node.Object.Labels)
 	}
 	if changed&model.Images != 0 {
 		s.countImages(before.Images, node.Images)
@@ -64,6 +66,7 @@ func (s *State) removeNode(name string, delta *Delta) {
 	delta.Events = append(delta.Events, model.Event{Resource: model.NodeEvent, Action: model.Delete, OldNode: node, Classes: s.devices})
 	s.rejoin(slot, func() { s.alive[slot], s.node[slot] = false, nil })
 	s.storage.SetNode(slot, false, nil)
+	s.devices.SetNode(slot, false, nil)
 	s.nodes--
 	s.countImages(node.Images, nil)
 	s.journal.add(slot, model.AllAspects)

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
@@ -57,13 +58,16 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 	if before == nil {
 		event.Action = actionOf(event.Object, model.Add)
 	}
+	event.Pools = s.devices.PoolsOf(before, object)
 	delta.Events = append(delta.Events, event)
 }
 
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	delete(s.learned, ref)
 	if before := s.storeOf(ref.Kind).Remove(ref); before != nil {
-		delta.Events = append(delta.Events, model.Event{Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before})
+		delta.Events = append(delta.Events, model.Event{
+			Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before, Pools: s.devices.PoolsOf(before, nil),
+		})
 	}
 }
 
@@ -94,13 +98,11 @@ func (s *State) auditStorage(v *audit.Violations) {
 	s.storage.Audit(v, seats, slices.Collect(maps.Values(s.nominations.byPod)), func(object model.Ref, pod model.PodKey) bool {
 		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod })
 	})
-	names := make([]string, len(s.alive))
-	for slot := range names {
-		if !s.isFree(int32(slot)) {
-			names[slot] = s.name[slot]
-		}
+	places := make([]devices.Seat, len(seats))
+	for slot, seat := range seats {
+		places[slot] = devices.Seat{Name: seat.Name, Exists: seat.Exists, Labels: seat.Labels}
 	}
-	s.devices.Audit(v, names, func(object model.Ref, pod model.PodKey, value any) bool {
+	s.devices.Audit(v, places, func(object model.Ref, pod model.PodKey, value any) bool {
 		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod && h.Value == value })
 	})
 }

@@ -11,6 +11,8 @@ type Versions struct {
 	DefaultSelectors uint64
 	// Nominations is of the pods that are nominated to nodes.
 	Nominations uint64
+	// Devices is of the devices that more than one node can use, and of what is allocated of them.
+	Devices uint64
 }
 
 // stamp returns a number that is larger than all before. Whatever is counted keeps that of its last change: two equal stamps are of one object that has
@@ -28,5 +30,5 @@ func (t *TermCounts) Version() uint64 { return max(t.changed, t.topology.changed
 
 // Versions returns the versions of the underlying state.
 func (v View) Versions() Versions {
-	return Versions{v.s.Version(), v.s.terms.version, v.s.selectorSources.version, v.s.nominations.version}
+	return Versions{v.s.Version(), v.s.terms.version, v.s.selectorSources.version, v.s.nominations.version, v.s.devices.WideVersion()}
 }

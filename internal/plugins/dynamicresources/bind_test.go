@@ -301,8 +301,9 @@ func TestNamesOfClaims(t *testing.T) {
 	}
 }
 
-// Hints: a claim that gives devices back helps all, another change only the pods that use the claim.
+// Hints: a claim that gives devices back helps those that could be given them, another change only the pods that use the claim.
 func TestHints(t *testing.T) {
+	w := newWorld(t, slice("a", "d0"), claim("c", 1))
 	version := func(c *resourcev1.ResourceClaim) model.Compiled { return model.NewResourceClaim(c) }
 	waiting := pod("p", "c")
 	for _, row := range []struct {
@@ -318,6 +319,11 @@ func TestHints(t *testing.T) {
 		{"another gives devices back", claim("o", 1, allocated("a", "d0")), claim("o", 1), true},
 		{"another with devices is gone", claim("o", 1, allocated("a", "d0")), nil, true},
 		{"another without is gone", claim("o", 1), nil, false},
+		{"another gives a device back of a pool that is gone", claim("o", 1, allocated("b", "d0")), claim("o", 1), false},
+		{"another gives one of two devices back", claim("o", 2, allocated("a", "d0", "d1")), claim("o", 1, allocated("a", "d1")), true},
+		{"another has other labels", claim("o", 1, allocated("a", "d0")), claim("o", 1, allocated("a", "d0"), func(c *resourcev1.ResourceClaim) { c.Labels = map[string]string{"a": "b"} }), false},
+		{"own without is gone", claim("c", 1), nil, false},
+		{"own with devices is gone", claim("c", 1, allocated("b", "d0")), nil, true},
 	} {
 		e := model.Event{Resource: model.ResourceClaimEvent, Action: model.Update}
 		if row.before != nil {
@@ -330,11 +336,7 @@ func TestHints(t *testing.T) {
 		} else {
 			e.Action = model.Delete
 		}
-		helps := false
-		for _, r := range defaults().EventsToRegister() {
-			helps = helps || r.Helps(waiting, e)
-		}
-		if helps != row.helps {
+		if helps := w.helps(waiting, e); helps != row.helps {
 			t.Errorf("%s: helps %t", row.name, helps)
 		}
 	}

@@ -11,16 +11,16 @@ import (
 )
 
 var (
-	_ plugin.StatePreEnqueue   = (*Plugin)(nil)
-	_ plugin.PodPreFilter      = (*Plugin)(nil)
-	_ plugin.StateFilter       = (*Plugin)(nil)
-	_ plugin.StateScore        = (*Plugin)(nil)
-	_ plugin.PodFailures       = (*verdicts)(nil)
-	_ plugin.PostFilter        = (*Plugin)(nil)
-	_ plugin.Reserve           = (*Plugin)(nil)
-	_ plugin.PreBind           = (*Plugin)(nil)
-	_ plugin.Waiter            = (*Plugin)(nil)
-	_ plugin.EnqueueExtensions = (*Plugin)(nil)
+	_ plugin.StatePreEnqueue        = (*Plugin)(nil)
+	_ plugin.PodPreFilter           = (*Plugin)(nil)
+	_ plugin.StateFilter            = (*Plugin)(nil)
+	_ plugin.StateScore             = (*Plugin)(nil)
+	_ plugin.PodFailures            = (*verdicts)(nil)
+	_ plugin.PostFilter             = (*Plugin)(nil)
+	_ plugin.Reserve                = (*Plugin)(nil)
+	_ plugin.PreBind                = (*Plugin)(nil)
+	_ plugin.Waiter                 = (*Plugin)(nil)
+	_ plugin.StateEnqueueExtensions = (*Plugin)(nil)
 )
 
 // defaults is the plugin with kube-scheduler's defaults.
@@ -41,10 +41,10 @@ func TestContract(t *testing.T) {
 		Reads: []model.Kind{model.ResourceClaimKind, model.ResourceSliceKind, model.DeviceClassKind, model.DeviceTaintRuleKind},
 		Events: []string{
 			"NodeAdd NodeUpdateNodeAllocatable NodeUpdateNodeLabel", "resource.k8s.io/DeviceClassAdd resource.k8s.io/DeviceClassUpdate",
-			"resource.k8s.io/ResourceSliceAdd resource.k8s.io/ResourceSliceUpdate",
-			"resource.k8s.io/ResourceClaimDelete resource.k8s.io/ResourceClaimUpdate, hint, alike",
+			"resource.k8s.io/ResourceSliceAdd resource.k8s.io/ResourceSliceUpdate, asked",
+			"resource.k8s.io/ResourceClaimDelete resource.k8s.io/ResourceClaimUpdate, asked",
 			"resource.k8s.io/ResourceClaimDelete, hint, alike, cause",
-			"resource.k8s.io/ResourceClaimAdd resource.k8s.io/ResourceClaimUpdate, hint, alike, cause", "TargetPodUpdatePodGeneratedResourceClaim, hint",
+			"resource.k8s.io/ResourceClaimAdd resource.k8s.io/ResourceClaimDelete resource.k8s.io/ResourceClaimUpdate, hint, alike, cause", "TargetPodUpdatePodGeneratedResourceClaim, hint",
 		},
 	})
 }

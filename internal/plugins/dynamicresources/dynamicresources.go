@@ -2,7 +2,7 @@
 //
 // It takes a pod's claims, what is known of devices, and a node; it gives a verdict and a score. For a chosen node it gives the devices that the pod's
 // claims are promised from then on, the writes that allocate and reserve them, and the wait for those that have to be prepared. For a pod without a node it
-// gives back an allocation that is in the way. It owns nothing: what is allocated is in the state's store.
+// gives back an allocation that is in the way. It owns what its hints remember; what is allocated is in the state's store.
 package dynamicresources
 
 import (
@@ -38,11 +38,13 @@ type Config struct {
 type Plugin struct {
 	config Config
 	search *allocator.Allocator
+	heard  *heard
 }
 
 // New returns the plugin.
 func New(config Config) *Plugin {
-	return &Plugin{config, allocator.New(config.Features, config.FilterTimeout)}
+	search := allocator.New(config.Features, config.FilterTimeout)
+	return &Plugin{config, search, newHeard(search)}
 }
 
 // Name returns "DynamicResources".

@@ -8,14 +8,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// EventsToRegister registers for everything from which a pod's claims can be satisfied that could not before.
-func (*Plugin) EventsToRegister() []model.EventToRegister {
+// EventsToRegister registers for everything from which a pod's claims can be satisfied that could not before. As far as kube-scheduler's plugin is woken by
+// devices that a pod cannot be given, it is not.
+func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{
 		{Resource: model.NodeEvent, Actions: model.Add | model.UpdateNodeLabel | model.UpdateNodeAllocatable},
 		{Resource: model.DeviceClassEvent, Actions: model.Add | model.Update},
-		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update},
+		{Resource: model.ResourceSliceEvent, Actions: model.Add | model.Update, Asked: p.heard.aboutSlices(), Touches: touches},
 		// A claim that gives devices back helps whoever waits for such; another change of a claim helps the pods that use it.
-		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Hint: givesBack, Alike: alike},
+		{Resource: model.ResourceClaimEvent, Actions: model.Update | model.Delete, Asked: p.heard.aboutClaims(), Touches: touches},
 		// While the claim is there that was made for the pod in an earlier turn, no other is made.
 		{
 			Resource: model.ResourceClaimEvent, Actions: model.Delete, Hint: wasMadeFor,
@@ -30,7 +31,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 			},
 		},
 		{
-			Resource: model.ResourceClaimEvent, Actions: model.Add | model.Update, Hint: changesOwn,
+			Resource: model.ResourceClaimEvent, Actions: model.Add | model.Update | model.Delete, Hint: changesOwn,
 			Alike: func(waiting *model.Pod) model.Need {
 				return model.NeedOf("claims " + string(model.AppendClaims(nil, waiting.Devices.Keys())))
 			},
@@ -38,7 +39,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 				return model.Cause{Wants: []model.Way{{model.ClaimKeys(nil, waiting.Devices.Keys())}}}
 			},
 			Touches: func(e model.Event, to *model.Touch) {
-				to.Has = model.ClaimKeys(to.Has, []model.ClaimKey{e.Object.Ref().ClaimKey()})
+				to.Has = model.ClaimKeys(to.Has, []model.ClaimKey{claimIn(e).Key})
 			},
 		},
 		{Resource: model.TargetPodEvent, Actions: model.UpdatePodGeneratedResourceClaim, Hint: func(_ *model.Pod, e model.Event) bool {
@@ -46,9 +47,6 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 		}},
 	}
 }
-
-// alike is what a hint depends on that is about no pod.
-func alike(*model.Pod) model.Need { return model.Need{} }
 
 // madeKey is the key of a claim that was made for the extended resources of a pod.
 func madeKey(pod types.UID) model.Key { return model.Key{Kind: "made for", Name: string(pod)} }
@@ -59,19 +57,22 @@ func wasMadeFor(waiting *model.Pod, e model.Event) bool {
 	return ok && devices.OwnerOfMade(before) == waiting.UID
 }
 
-// givesBack reports whether a claim had an allocation before, and has none now.
-func givesBack(_ *model.Pod, e model.Event) bool {
-	if e.OldObject == nil || e.OldObject.(*model.ResourceClaim).Allocation() == nil {
-		return false
+// claimIn returns the claim that an event is about, in its last version.
+func claimIn(e model.Event) *model.ResourceClaim {
+	if e.Object == nil {
+		return e.OldObject.(*model.ResourceClaim)
 	}
-	return e.Object == nil || e.Object.(*model.ResourceClaim).Allocation() == nil
+	return e.Object.(*model.ResourceClaim)
 }
 
-// changesOwn reports whether a claim of the waiting pod is new, or its status has changed.
+// changesOwn reports whether a claim of the waiting pod is new, or its status has changed, or it is gone and had an allocation.
 func changesOwn(waiting *model.Pod, e model.Event) bool {
-	now := e.Object.(*model.ResourceClaim)
-	if !waiting.Devices.Names(now.Key) {
+	claim := claimIn(e)
+	switch {
+	case !waiting.Devices.Names(claim.Key):
 		return false
+	case e.Object == nil:
+		return claim.Allocation() != nil
 	}
-	return e.OldObject == nil || !equality.Semantic.DeepEqual(e.OldObject.(*model.ResourceClaim).Object.Status, now.Object.Status)
+	return e.OldObject == nil || !equality.Semantic.DeepEqual(e.OldObject.(*model.ResourceClaim).Object.Status, claim.Object.Status)
 }

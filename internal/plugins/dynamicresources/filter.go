@@ -60,7 +60,7 @@ func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 //
 // Pods that are made from one template have a claim each of their own, so the canonical text names none: of a claim without an allocation it has what the
 // claim asks for, and what the devices of its classes are like; of one with an allocation it has on which nodes that can be used. What there is of devices
-// is not in it, and is looked up on the node; only what more than one node can use has a version, which is.
+// is not in it, and is looked up on the node; what more than one node can use is followed (plugin.Following).
 type demands struct {
 	search *allocator.Allocator
 	// find are the claims to find devices for, given those that have an allocation; both are in the order of the pod's spec.
@@ -70,7 +70,6 @@ type demands struct {
 	// extended are the extended resources to find devices for; nil if there are none.
 	extended *extended
 	classes  map[string]*model.DeviceClass
-	wide     uint64
 }
 
 // demandsOf returns what the pod's claims ask of a node, nil if nothing.
@@ -103,9 +102,6 @@ func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 			return true
 		})
 	}
-	if len(d.find) > 0 || x != nil {
-		d.wide = store.WideVersion()
-	}
 	return d, nil
 }
 
@@ -130,8 +126,11 @@ func (d *demands) appendText(text []byte) []byte {
 	if d.extended != nil {
 		text = d.extended.appendText(text)
 	}
-	return strconv.AppendUint(append(text, 'w'), d.wide, 10)
+	return text
 }
+
+// SharesDevices reports whether verdicts and scores depend on devices that more than one node can use.
+func (d *demands) SharesDevices() bool { return len(d.find) > 0 || d.extended != nil }
 
 type filterNeed struct{ *demands }
 
@@ -156,6 +155,9 @@ type finder struct {
 	slices     []*resourcev1.ResourceSlice
 	// errs are what failed codes stand for, by the number in the code.
 	errs []error
+	// followed are answers for nodes with alike devices, by the list of these, at a version of wide pools.
+	followed map[uint64]answer
+	version  uint64
 }
 
 // answer is what was found for a node: a verdict, and how good the alternatives are that were taken.
@@ -175,7 +177,7 @@ const errsMax = 64
 // compile prepares the demands. What it returns keeps no pod, and of claims what they ask for.
 func (d *demands) compile() *finder {
 	f := &finder{
-		search: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{},
+		search: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}, followed: map[uint64]answer{},
 		extended: d.extended, withExtended: map[uint64][]*resourcev1.ResourceClaim{},
 	}
 	for i, claim := range d.find {
@@ -246,7 +248,7 @@ func (f *finder) allocate(node state.Node) answer {
 		return answer{}
 	}
 	store, object := node.Devices(), node.Object()
-	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), node.Slot(), object)
+	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), node.Slot())
 	if a, known := f.remembered[string(f.key)]; known {
 		return a
 	}
@@ -294,8 +296,62 @@ func (f *finder) claimsWith(bits uint64) []*resourcev1.ResourceClaim {
 	return claims
 }
 
+// Filled notes that all nodes have been asked about.
+func (f *finder) Filled(s *state.State) {
+	store := s.View().Devices()
+	f.version = store.WideVersion()
+	clear(f.followed)
+	if f.extended != nil {
+		return
+	}
+	for alike := range store.AlikeSince(0) {
+		if _, known := f.followed[alike.ID]; known {
+			continue
+		}
+		f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], 0), alike.One())
+		if a, known := f.remembered[string(f.key)]; known {
+			f.followed[alike.ID] = a
+		}
+	}
+}
+
+// followedMax bounds what is followed for one need. Of nodes about whose list nothing is known, each is asked about.
+const followedMax = 10_000
+
+// Follow returns the slots of nodes for which what they can use of wide pools makes a difference that it did not make before. Of nodes with alike devices it asks
+// about one, unless it matters which extended resources they have from device plugins: then each is asked about.
+func (f *finder) Follow(s *state.State, to []int32) (slots []int32, asked int) {
+	store := s.View().Devices()
+	if len(f.claims) == 0 && f.extended == nil || f.version == store.WideVersion() {
+		return to, 0
+	}
+	for alike := range store.AlikeSince(f.version) {
+		if f.extended != nil {
+			to = alike.AppendSlots(to)
+			continue
+		}
+		now := f.allocate(s.Node(alike.One()))
+		asked++
+		if before, known := f.followed[alike.ID]; known && before == now {
+			continue
+		}
+		if len(f.followed) >= followedMax {
+			clear(f.followed)
+		}
+		f.followed[alike.ID] = now
+		to = alike.AppendSlots(to)
+	}
+	f.version = store.WideVersion()
+	return to, asked
+}
+
 // fails returns the code of an error.
 func (f *finder) fails(err error) reason.Code {
+	for i, known := range f.errs {
+		if known.Error() == err.Error() {
+			return reason.Failed | reason.Code(i)
+		}
+	}
 	if len(f.errs) >= errsMax {
 		return reason.Failed | reason.Code(errsMax-1)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/reason"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -167,6 +168,26 @@ func (w *world) filter(t testing.TB, pod *model.Pod) string {
 		}
 	}
 	return strings.Join(texts, "; ")
+}
+
+// helps reports whether a hint says that an event helps a pod that asks what it asks now. Of an event about a claim or a slice it finds the pools.
+func (w *world) helps(waiting *model.Pod, e model.Event) bool {
+	if e.Pools == nil {
+		e.Pools = w.View().Devices().PoolsOf(e.OldObject, e.Object)
+	}
+	return w.helpsAsking(w.plugin.AskedIn(w.View(), waiting), waiting, e)
+}
+
+// helpsAsking reports whether a hint says that an event helps a pod that asked something when it was rejected, and which the queue would find.
+func (w *world) helpsAsking(asked model.Need, waiting *model.Pod, e model.Event) bool {
+	for _, r := range w.plugin.EventsToRegister() {
+		switch {
+		case !r.Concerns(e):
+		case r.Asked == nil && r.Helps(waiting, e), r.Asked != nil && plugintest.Meets(&r, r.Asked.Cause(asked), e) && r.Asked.Hint(asked, e):
+			return true
+		}
+	}
+	return false
 }
 
 // place reserves devices for a pod on a node, and returns the placement with its steps before the binding.

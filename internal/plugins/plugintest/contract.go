@@ -22,7 +22,7 @@ type Contract struct {
 	Normalization           model.Normalization
 	// Reads are the kinds of objects besides pods and nodes.
 	Reads []model.Kind
-	// Events are the registrations: the labels of their events, and which of hint, alike and cause they have.
+	// Events are the registrations: the labels of their events, and which of hint, alike, cause and asked they have.
 	Events []string
 }
 
@@ -69,7 +69,7 @@ func registrationText(r *model.EventToRegister) string {
 	for _, has := range []struct {
 		what string
 		ok   bool
-	}{{"hint", r.Hint != nil}, {"alike", r.Alike != nil}, {"cause", r.Cause != nil && r.Touches != nil}} {
+	}{{"hint", r.Hint != nil}, {"alike", r.Alike != nil}, {"cause", r.Cause != nil && r.Touches != nil}, {"asked", r.Asked != nil && r.Touches != nil}} {
 		if has.ok {
 			text += ", " + has.what
 		}
@@ -98,6 +98,20 @@ func Touched(p plugin.EnqueueExtensions, event model.Event) (touched []string) {
 		}
 	}
 	return touched
+}
+
+// Meets reports whether an event touches what a cause says that it must.
+func Meets(r *model.EventToRegister, cause model.Cause, event model.Event) bool {
+	var touch model.Touch
+	r.Touches(event, &touch)
+	met := func(ways []model.Way, keys []model.Key) bool {
+		return len(ways) == 0 || slices.ContainsFunc(ways, func(way model.Way) bool {
+			return !slices.ContainsFunc(way, func(clause model.Clause) bool {
+				return !slices.ContainsFunc(clause, func(k model.Key) bool { return slices.Contains(keys, k) })
+			})
+		})
+	}
+	return met(cause.Wants, touch.Has) && (len(cause.Keys) == 0 || met(touch.Seeks, cause.Keys))
 }
 
 // waysText joins ways by " or ", their clauses by " & ", the keys of a clause by "|". There is "any" without ways, "all" in a way without clauses.
