@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // Observer observes writes and bindings. Its methods are called by the goroutines that write, which wait: they must be quick.
@@ -32,6 +33,8 @@ type Write struct {
 	// decided about; of several, the first.
 	Request   RequestKind
 	Preemptor *model.Pod
+	// Step is what a step writes; nil for all other kinds, when it is undone, and when it is asked what became of it.
+	Step *plan.Write
 }
 
 // WriteKind is what is written.
@@ -97,6 +100,9 @@ func (c *Commit) sending(ctx context.Context, request Request) context.Context {
 	seen := request.observed()
 	if *seen == nil {
 		o := &observation{write: Write{Kind: request.writeKind(), Pod: request.Pod}, began: time.Now()}
+		if request.Kind == WriteStep {
+			o.write.Step = request.Write
+		}
 		if request.eviction != nil {
 			o.write.Request, o.write.Preemptor = request.Kind, request.Preemptor
 		}

@@ -72,10 +72,11 @@ type nothingHelps struct {
 }
 
 // postFilterAgain runs the PostFilter plugins for a pod of a remembered rejection, unless they found nothing to do for one like it and nothing has
-// changed since: of a wave of equal pods, one is searched for.
+// changed since: of a wave of equal pods, one is searched for. Pods with objects of their own to look at are not equal.
 func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 	had := &r.nothingHelps
-	same := had.known && had.versions == r.versions && had.priority == c.pod.Priority && had.never == c.pod.NeverPreempts()
+	own := c.profile.looksAtOwn(c.view, c.pod)
+	same := !own && had.known && had.versions == r.versions && had.priority == c.pod.Priority && had.never == c.pod.NeverPreempts()
 	if same && !e.audits {
 		e.enter(PostFilter)
 		d.PostFilter = had.text
@@ -86,7 +87,15 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 	if same && (!nothing || d.PostFilter != had.text) {
 		e.doubts = append(e.doubts, fmt.Sprintf("what PostFilter plugins say about pod %s was remembered as %q; now it is %q", c.pod, had.text, d.PostFilter))
 	}
-	*had = nothingHelps{d.PostFilter, c.pod.Priority, c.pod.NeverPreempts(), r.versions, nothing}
+	*had = nothingHelps{d.PostFilter, c.pod.Priority, c.pod.NeverPreempts(), r.versions, nothing && !own}
+}
+
+// looksAtOwn reports whether what a PostFilter plugin finds depends on objects that belong to the pod.
+func (p *profile) looksAtOwn(v state.View, pod *model.Pod) bool {
+	return slices.ContainsFunc(p.PostFilters, func(f plugin.PostFilter) bool {
+		own, ok := f.(plugin.OwnPostFilter)
+		return ok && own.LooksAtOwn(v, pod)
+	})
 }
 
 // postFilterCycle is the plugin.Cycle of PostFilter plugins.

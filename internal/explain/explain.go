@@ -144,11 +144,16 @@ type Score struct {
 }
 
 // Of explains one of the pending pods.
-func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) {
+func (s *Snapshot) Of(pod *model.Pod) (*Explanation, error) { return s.explain(pod, false) }
+
+// Tried explains one of the pending pods as if it were tried although PreEnqueue plugins hold it back, with all its claims.
+func (s *Snapshot) Tried(pod *model.Pod) (*Explanation, error) { return s.explain(pod, true) }
+
+func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	by, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod)
 	a := &Explanation{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
 	judged := *pod
-	if by == dynamicresources.Name { // a claim is not there: the nodes can be judged by everything else
+	if by == dynamicresources.Name && !tried { // a claim is not there: the nodes can be judged by everything else
 		judged.Devices = nil
 	}
 	if pod.Terminating {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-base/metrics"
 
 	"github.com/berth-scheduler/berth/internal/commit"
@@ -112,6 +113,9 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 	}
 	if w.Kind == commit.BindingWrite {
 		c.bound(w.Pod.SchedulerName, took, err)
+	}
+	if w.Step != nil && w.Step.Type == types.ApplyYAMLPatchType && w.Step.Resource.Resource == "resourceclaims" {
+		c.claimCreated(err)
 	}
 }
 

@@ -31,8 +31,8 @@ func countDeviceWait(f *families, profile string, w *commit.WaitEnd) {
 	}
 }
 
-// ClaimCreated counts a claim that was to be created for the extended resources of a pod, once for each try.
-func (c *Commit) ClaimCreated(err error) {
+// claimCreated counts a claim that was to be created for the extended resources of a pod, once, however often the request was sent. The caller holds mu.
+func (c *Commit) claimCreated(err error) {
 	creates := c.families.counterVecs["dynamic_resource_allocation_resourceclaim_creates_total"]
 	if creates == nil { // without the feature gate
 		return

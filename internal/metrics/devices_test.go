@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -65,9 +68,14 @@ func TestDeviceWaits(t *testing.T) {
 // Claims that are created for extended resources count by whether the API server took them.
 func TestClaimsCreated(t *testing.T) {
 	m, registry := build(t, time.Now)
-	m.Commit.ClaimCreated(nil)
-	m.Commit.ClaimCreated(errors.New("no"))
-	m.Commit.ClaimCreated(nil)
+	made := &commit.Write{Kind: commit.StepWrite, Pod: &model.Pod{}, Step: &plan.Write{Type: types.ApplyYAMLPatchType, Resource: resourcev1.SchemeGroupVersion.WithResource("resourceclaims")}}
+	patched := &commit.Write{Kind: commit.StepWrite, Pod: &model.Pod{}, Step: &plan.Write{Type: types.JSONPatchType, Resource: resourcev1.SchemeGroupVersion.WithResource("resourceclaims")}}
+	for _, sent := range []struct {
+		write *commit.Write
+		err   error
+	}{{made, nil}, {made, errors.New("no")}, {patched, nil}, {&commit.Write{Kind: commit.StepWrite, Pod: &model.Pod{}}, nil}, {made, nil}} {
+		m.Commit.Sent(m.Commit.Sending(t.Context(), sent.write), sent.write, time.Second, sent.err)
+	}
 	scrape(t, registry).expect(t, `
 		dynamic_resource_allocation_resourceclaim_creates_total{admin_access=false,owner_api_group=,owner_api_kind=Pod,status=success} 2
 		dynamic_resource_allocation_resourceclaim_creates_total{admin_access=false,owner_api_group=,owner_api_kind=Pod,status=failure} 1

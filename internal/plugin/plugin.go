@@ -166,6 +166,14 @@ type PostFilter interface {
 	PostFilter(c Cycle, pod *model.Pod) (PostFilterResult, error)
 }
 
+// OwnPostFilter is a PostFilter that may look at objects which belong to the pod. What it finds for such a pod is not what it would find for another with equal
+// needs.
+type OwnPostFilter interface {
+	PostFilter
+	// LooksAtOwn reports whether the pod has such objects.
+	LooksAtOwn(v state.View, pod *model.Pod) bool
+}
+
 // PostFilterResult is what a PostFilter plugin found. The zero value is kube-scheduler's Unschedulable without a reason: it found nothing, has
 // nothing to say, and leaves the nomination as it is.
 type PostFilterResult struct {

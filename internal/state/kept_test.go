@@ -58,7 +58,7 @@ func TestNothingIsKeptOfWhatIsGone(t *testing.T) {
 	})
 	if have, want := s.Kept(), (Kept{Terms: 1, Topologies: 1, Images: 1, Selectors: 2, Namespaces: 1, LabelSets: 1, Storage: storage.Kept{
 		Claims: 1, Volumes: 2, Classes: 1, Drivers: 1, Nodes: 2, Attachments: 1, Capacities: 1, Reaches: 2, Groups: 2, Used: 1,
-	}, Devices: devices.Kept{Claims: 1, Classes: 1, Slices: 2, Rules: 1, Pools: 2, Wide: 1, Nodes: 2, Used: 1}}); have != want {
+	}, Devices: devices.Kept{Claims: 1, Classes: 1, Slices: 2, Rules: 1, Pools: 2, Wide: 1, Nodes: 2, Used: 1, Alike: 1}}); have != want {
 		t.Errorf("kept is %+v, want %+v", have, want)
 	}
 	s.Apply([]model.Change{

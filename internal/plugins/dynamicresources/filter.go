@@ -359,14 +359,14 @@ func (f *finder) fails(err error) reason.Code {
 	return reason.Failed | reason.Code(len(f.errs)-1)
 }
 
-// ratingOf rates which alternatives of its requests a claim got: 8 for the first of a request, and 1 less for each further one.
+// ratingOf rates which alternatives of its requests a claim got: 8 for the first of a request, and 1 less for each further one. Schedulers allocate one of
+// them; as in kube-scheduler, all of those count that have devices.
 func ratingOf(claim *resourcev1.ResourceClaim, a *resourcev1.AllocationResult) (rating int32) {
 	for i := range claim.Spec.Devices.Requests {
 		r := &claim.Spec.Devices.Requests[i]
 		for j := range r.FirstAvailable {
 			if gave(a, resourceclaim.CreateSubRequestRef(r.Name, r.FirstAvailable[j].Name)) {
 				rating += int32(resourcev1.FirstAvailableDeviceRequestMaxSize - j)
-				break
 			}
 		}
 	}

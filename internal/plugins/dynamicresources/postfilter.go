@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // errNotFound is the error of kube-scheduler's plugin that does not find what it writes down at PreFilter.
@@ -41,6 +42,12 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 		}, nil
 	}
 	return plugin.PostFilterResult{}, nil
+}
+
+// LooksAtOwn reports whether a claim of the pod has an allocation, or one was made for it in an earlier turn.
+func (*Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool {
+	claims, _ := claimsOf(v.Devices(), pod)
+	return len(unallocated(claims)) < len(claims) || v.Devices().MadeFor(pod.UID) != nil
 }
 
 func isReservedForOthers(claim *model.ResourceClaim, pod *model.Pod) bool {

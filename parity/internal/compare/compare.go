@@ -87,12 +87,12 @@ func Case(tc cases.Case) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		a, err := ours.Of(pod)
+		a, err := ours.Tried(pod)
 		if err != nil {
 			return Result{}, err
 		}
 		c := comparison{pod: a.Pod, missing: total.missing}
-		if len(object.Spec.ResourceClaims) > 0 {
+		if len(tc.Devices) > 0 {
 			d := decides.decide(pod)
 			if err := errors.Join(c.deallocation(claims, &d, verdict), c.reserved(theirs, claims, &d, object, verdict)); err != nil {
 				return Result{}, fmt.Errorf("pod %s: %w", pod, err)

@@ -58,7 +58,7 @@ func outsideCase(tc cases.Case) (Result, error) {
 		if err != nil {
 			return Result{}, err
 		}
-		a, err := ours.Of(pod)
+		a, err := ours.Tried(pod)
 		if err != nil {
 			return Result{}, err
 		}

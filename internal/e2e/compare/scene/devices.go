@@ -9,9 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// needsExtendedResources is what Berth lacks for pods that request devices as extended resources; the rows of the catalogue that name it name nothing once Berth has it.
-const needsExtendedResources = "extended resources of device classes"
-
 // The driver of devices, how many of them scheduler_perf's nodes have, and what pods use them by.
 const (
 	gpuDriver   = "gpu.example.com"
