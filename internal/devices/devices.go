@@ -79,6 +79,8 @@ type claim struct {
 	// promise is what a placement has promised it; nil if nothing, or if a version shows what came of it.
 	promise *Promise
 	holder  model.PodKey
+	// shown means that a version of the claim has been stored since the promise was made, or before.
+	shown bool
 }
 
 // Promise is the value of a hold on a claim: what the claim is to be given. It counts until a version of the claim shows an allocation.
@@ -223,6 +225,7 @@ func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	s.note(object)
 	c := s.claimOf(object.ClaimKey())
 	s.recount(c, func() { c.promise, c.holder = promise, pod })
+	c.shown = c.ResourceClaim != nil
 }
 
 // Release notes that a placement that promised something to a claim has ended.
@@ -261,6 +264,7 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	c := s.claimOf(key)
 	before = c.ResourceClaim
 	s.listMade(before, now)
+	c.shown = c.shown || now != nil
 	s.recount(c, func() {
 		c.ResourceClaim = now
 		if p := c.promise; p != nil && now != nil && (now.Allocation() != nil || p.UID != "" && now.Object.UID != p.UID) {

@@ -72,6 +72,13 @@ func (s *Store) MadeFor(pod types.UID) *model.ResourceClaim {
 	return nil
 }
 
+// IsAwaited reports whether a claim is to be made by a placement, and no version of it has been stored yet: one that its maker has learned of is not older than
+// its end.
+func (s *Store) IsAwaited(key model.ClaimKey) bool {
+	c := s.claims[key]
+	return c != nil && c.promise != nil && c.promise.Made != nil && !c.shown
+}
+
 // OwnerOfMade returns the pod for whose extended resources a claim was made, empty if it was not.
 func OwnerOfMade(c *model.ResourceClaim) types.UID {
 	if c == nil || c.Object.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {

@@ -1,6 +1,7 @@
 package simulate_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -54,7 +55,7 @@ func TestFaultsOfDevices(t *testing.T) {
 		"claim: made from a template", "claim: deallocated", "claim: deleted", "write: lost", "write: dropped", "write: Invalid, in earnest", "read: done", "response: learned",
 		"PreBind: passed", "PreBind: failed", "undo: done", "pod deleted while binding", "pod deleted", "pod finished", "claim deleted", "claim deleted while binding",
 		"claim allocated by another scheduler", "node gone while binding", "killed while binding", "slice gone", "slice changed", "devices tainted", "device prepared",
-		"device broken", "shared device allocated twice", "claim given back",
+		"device broken", "shared device allocated twice", "claim given back", "claim made",
 	} {
 		if happened[kind] == 0 {
 			t.Errorf("%q has not happened: %v", kind, happened)
@@ -76,6 +77,9 @@ type deviceTrial struct {
 }
 
 const gpuDriver, netDriver = "gpu.example.com", "net.example.com"
+
+// extendedGPU is the extended resource that devices of the class gpu stand for.
+const extendedGPU = "example.com/gpu"
 
 func runDeviceFaults(n uint64) (*deviceTrial, error) {
 	t, err := newDeviceTrial(n)
@@ -142,6 +146,9 @@ func newDeviceTrial(n uint64) (*deviceTrial, error) {
 	} {
 		class := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
 		class.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: expression}}}
+		if name == "gpu" {
+			class.Spec.ExtendedResourceName = new(extendedGPU)
+		}
 		_ = c.SetObject(class)
 	}
 	for name, spec := range t.asks() {
@@ -263,6 +270,10 @@ func (t *deviceTrial) createPod() string {
 	if t.r.IntN(4) == 0 {
 		p.Spec.NodeSelector = map[string]string{v1.LabelHostname: fmt.Sprint("n", t.r.IntN(5))}
 	}
+	if t.r.IntN(4) == 0 {
+		requested := v1.ResourceList{v1.ResourceName([]string{extendedGPU, resourcev1.ResourceDeviceClassPrefix + "rack"}[t.r.IntN(2)]): *resource.NewQuantity(int64(1+t.r.IntN(2)), resource.DecimalSI)}
+		p.Spec.InitContainers = []v1.Container{{Name: "init", Resources: v1.ResourceRequirements{Requests: requested, Limits: requested}}}
+	}
 	names := []string{"one", "one", "one", "two", "either", "rack", "net", "net", "watch"}
 	for i := range t.r.IntN(3) {
 		ask := names[t.r.IntN(len(names))]
@@ -369,7 +380,31 @@ func (t *deviceTrial) claimsOf(p *v1.Pod) (claims []*resourcev1.ResourceClaim) {
 			claims = append(claims, claim)
 		}
 	}
+	return append(claims, t.madeFor(p)...)
+}
+
+// madeFor returns the stored claims that were made for the pod's extended resources.
+func (t *deviceTrial) madeFor(p *v1.Pod) (claims []*resourcev1.ResourceClaim) {
+	for _, o := range t.c.Objects() {
+		claim, ok := o.(*resourcev1.ResourceClaim)
+		if ok && claim.Annotations[resourcev1.ExtendedResourceClaimAnnotation] == "true" && metav1.IsControlledBy(claim, p) {
+			claims = append(claims, claim)
+		}
+	}
 	return claims
+}
+
+// keysOf returns the claims that a bound pod must have.
+func (t *deviceTrial) keysOf(p *v1.Pod) []model.ClaimKey {
+	keys := model.NewPod(p).Devices.Keys()
+	if len(p.Spec.InitContainers) > 0 { // which requests an extended resource
+		name := ""
+		if made := p.Status.ExtendedResourceClaimStatus; made != nil && len(made.RequestMappings) > 0 {
+			name = made.ResourceClaimName
+		}
+		keys = append(keys, model.ClaimKey{Namespace: p.Namespace, Name: name})
+	}
+	return keys
 }
 
 // disturbNode takes a node away, often one that a pod is being bound to, or brings it back.
@@ -544,7 +579,7 @@ func (t *deviceTrial) checkClaims(pod *v1.Pod) error {
 	if pod.Spec.NodeName == "" || kinds.Finished(pod) {
 		return nil
 	}
-	for _, key := range model.NewPod(pod).Devices.Keys() {
+	for _, key := range t.keysOf(pod) {
 		claim, _ := t.c.Object(key.DeviceRef()).(*resourcev1.ResourceClaim)
 		switch {
 		case claim == nil:
@@ -567,7 +602,11 @@ func (t *deviceTrial) checkClaims(pod *v1.Pod) error {
 
 // checkPrepared checks that the devices of a pod that has just been bound are ready.
 func (t *deviceTrial) checkPrepared(pod *v1.Pod) error {
-	for _, claim := range t.claimsOf(pod) {
+	for _, key := range t.keysOf(pod) {
+		claim, _ := t.c.Object(key.DeviceRef()).(*resourcev1.ResourceClaim)
+		if claim == nil || claim.Status.Allocation == nil {
+			return fmt.Errorf("its claim %s is not allocated", key)
+		}
 		for _, r := range claim.Status.Allocation.Devices.Results {
 			for _, want := range r.BindingConditions {
 				ready := slices.ContainsFunc(claim.Status.Devices, func(d resourcev1.AllocatedDeviceStatus) bool {
@@ -620,9 +659,28 @@ func (t *deviceTrial) rested() error {
 		}
 	}
 	for _, pod := range t.c.Pods() {
-		if err := t.checkWaits(pod); err != nil {
+		if err := errors.Join(t.checkWaits(pod), t.checkMade(pod)); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// isNominated reports whether another pod is nominated to a node, for which room is left, such as one that is gated since it was.
+func (t *deviceTrial) isNominated(node string, but *v1.Pod) bool {
+	return slices.ContainsFunc(t.c.Pods(), func(p *v1.Pod) bool {
+		return p.Name != but.Name && p.Spec.NodeName == "" && p.Status.NominatedNodeName == node
+	})
+}
+
+// checkMade checks that no claim for extended resources has devices but that of a pod that is bound, or is not tried.
+func (t *deviceTrial) checkMade(pod *v1.Pod) error {
+	for _, claim := range t.madeFor(pod) {
+		of := pod.Status.ExtendedResourceClaimStatus
+		if claim.Status.Allocation != nil && t.c.Loop().Queue().PlaceOf(keyOf(pod)) != "gated" && (pod.Spec.NodeName == "" || of == nil || of.ResourceClaimName != claim.Name) {
+			return fmt.Errorf("pod %s on node %q has %v, and claim %s was made for it", pod.Name, pod.Spec.NodeName, of, claim.Name)
+		}
+		t.happened["claim made"]++
 	}
 	return nil
 }
@@ -650,7 +708,7 @@ func (t *deviceTrial) checkWaits(pod *v1.Pod) error {
 		return c.Status.Allocation != nil && len(c.Status.ReservedFor) == 0
 	})
 	for _, node := range answer.Nodes {
-		if node.Feasible {
+		if node.Feasible && !t.isNominated(node.Name, pod) {
 			return fmt.Errorf("pod %s waits (%s, %s), and fits on %s", pod.Name, place, verdict.Message(), node.Name)
 		}
 		if r := node.Rejections; blocked && len(r) == 1 && r[0].Plugin == "DynamicResources" && r[0].Message() == "resourceclaim not available on the node" &&

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -96,15 +98,53 @@ type Holder struct {
 // Held returns the number of objects with holders.
 func (s *State) Held() int { return len(s.held) }
 
-// release removes the holds of a pod.
-func (s *State) release(p *placed) {
-	if p.besides == nil {
+// lingering are holds of a pod that is gone while it is being bound.
+type lingering struct {
+	pod   model.PodKey
+	holds []plan.Hold
+}
+
+// linger keeps the devices that a pod holds, which is gone, until its binding has ended: what is to be allocated to its claims may be on its way to the API
+// server, and the claims may outlive the pod for a while, or for good.
+func (s *State) linger(p *placed) {
+	if p.phase != assumed || p.besides == nil {
 		return
 	}
+	kept := lingering{pod: p.pod.Key()}
+	var rest []plan.Hold
 	for _, hold := range p.besides.holds {
-		s.storage.Release(hold.Object, p.pod.Key())
-		s.devices.Release(hold.Object, p.pod.Key())
-		left := slices.DeleteFunc(s.held[hold.Object], func(h Holder) bool { return h.Pod == p.pod.Key() })
+		if hold.Object.Kind == model.ResourceClaimKind {
+			kept.holds = append(kept.holds, hold)
+		} else {
+			rest = append(rest, hold)
+		}
+	}
+	if len(kept.holds) > 0 {
+		s.lingering[p.pod.UID] = kept
+		p.besides.holds = rest
+	}
+}
+
+// endLingering releases what a pod that is gone holds, as its binding has ended.
+func (s *State) endLingering(pod types.UID) {
+	if kept, ok := s.lingering[pod]; ok {
+		delete(s.lingering, pod)
+		s.releaseHolds(kept.pod, kept.holds)
+	}
+}
+
+// release removes the holds of a pod.
+func (s *State) release(p *placed) {
+	if p.besides != nil {
+		s.releaseHolds(p.pod.Key(), p.besides.holds)
+	}
+}
+
+func (s *State) releaseHolds(pod model.PodKey, holds []plan.Hold) {
+	for _, hold := range holds {
+		s.storage.Release(hold.Object, pod)
+		s.devices.Release(hold.Object, pod)
+		left := slices.DeleteFunc(s.held[hold.Object], func(h Holder) bool { return h.Pod == pod })
 		if len(left) == 0 {
 			delete(s.held, hold.Object)
 		} else {

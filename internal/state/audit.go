@@ -274,6 +274,11 @@ func (s *State) auditHolds(v *audit.Violations) {
 			recounted[hold{h.Object, key, h.Plugin}]++
 		}
 	}
+	for _, kept := range s.lingering {
+		for _, h := range kept.holds {
+			recounted[hold{h.Object, kept.pod, h.Plugin}]++
+		}
+	}
 	for object, holders := range s.held {
 		if len(holders) == 0 {
 			v.Add("nobody holds anything of %v, which held has", object)

@@ -12,11 +12,13 @@ import (
 // restored from a backup.
 
 // learn takes in a version that the API server answered a write with. It comes on another way than what the watch shows: the watch may have shown a newer
-// version, or that the object is gone, before.
+// version, or that the object is gone, before. So an object that is not known is not stored, unless the write has made it and the watch has never shown it.
 func (s *State) learn(object model.Compiled, delta *Delta) {
 	ref := object.Ref()
-	before := s.compiled(ref)
-	if before == nil || before.UID() != object.UID() || !isOlder(before, object) {
+	switch before := s.compiled(ref); {
+	case before == nil && !(ref.Kind == model.ResourceClaimKind && s.devices.IsAwaited(ref.ClaimKey())):
+		return
+	case before != nil && (before.UID() != object.UID() || !isOlder(before, object)):
 		return
 	}
 	s.storeCompiled(object, delta)

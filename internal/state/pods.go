@@ -8,6 +8,7 @@ func (s *State) setPod(pod *model.Pod, wasNominated bool, delta *Delta) {
 	known := s.placed[pod.Key()]
 	if known != nil && known.pod.UID != pod.UID {
 		// Deleted and created again under the same name before the deletion was seen.
+		s.linger(known)
 		s.unplace(known, delta)
 		known = nil
 	}
@@ -62,6 +63,7 @@ func (s *State) updatePod(known *placed, pod *model.Pod, delta *Delta) {
 
 func (s *State) removePod(key model.PodKey, delta *Delta) {
 	if known := s.placed[key]; known != nil {
+		s.linger(known)
 		s.unplace(known, delta)
 	}
 	s.freeNomination(key, delta)
@@ -71,6 +73,7 @@ func (s *State) removePod(key model.PodKey, delta *Delta) {
 // settleBinding applies the result of a binding. It changes nothing for a pod that is gone by now, or that the watch has shown on a node: the
 // watch is right.
 func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
+	s.endLingering(result.Pod.UID)
 	known := s.placed[result.Pod.Key()]
 	if known == nil || known.phase != assumed || known.pod.UID != result.Pod.UID {
 		return

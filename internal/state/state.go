@@ -69,8 +69,10 @@ type State struct {
 	budgets budgets
 	// Invariant: each of these pods is assumed.
 	assumption []assumedEvent // events caused by Assume, delivered by the next Apply
-	// Invariant: held lists exactly the holds of placed pods, by object; no list is empty.
+	// Invariant: held lists exactly the holds of placed pods and of lingering, by object; no list is empty.
 	held map[model.Ref][]Holder
+	// lingering are holds of pods that are gone, by UID, until their bindings have ended.
+	lingering map[types.UID]lingering
 
 	// Invariant: images has exactly the names of images that nodes have, with how many nodes have each.
 	images map[string]*image
@@ -144,10 +146,11 @@ type image struct {
 // New returns an empty state.
 func New() *State {
 	s := &State{
-		slotOf: map[string]int32{},
-		placed: map[model.PodKey]*placed{},
-		images: map[string]*image{},
-		held:   map[model.Ref][]Holder{},
+		slotOf:    map[string]int32{},
+		placed:    map[model.PodKey]*placed{},
+		images:    map[string]*image{},
+		held:      map[model.Ref][]Holder{},
+		lingering: map[types.UID]lingering{},
 
 		learned: map[model.Ref]struct{}{},
 

@@ -211,7 +211,7 @@ func (v View) DefaultSelectorVersion(pod *model.Pod, before SelectorVersion) (no
 func (v View) DefaultSelector(pod *model.Pod) labels.Selector { return v.s.DefaultSelector(pod) }
 
 // Holders returns the pods that hold a part of an object, in the order in which they were assumed. A hold lasts until its pod is forgotten: the
-// binding failed, the pod is gone, or it turned out to be on another node. The slice is valid as long as the view is.
+// binding failed, the pod is gone, or it turned out to be on another node; one of devices also until the binding has ended. The slice is valid as long as the view is.
 func (v View) Holders(object model.Ref) []Holder {
 	holders := v.s.held[object]
 	if v.d == nil {

@@ -282,7 +282,10 @@ func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
 	}
 	if promise := madeBy(placement); promise != nil {
 		made := v.Devices().Claim(promise.Key())
-		if made == nil {
+		switch {
+		case made == nil && v.Devices().IsPromised(promise.Key()): // it is not made yet
+			return false, nil
+		case made == nil:
 			return false, fmt.Errorf("claim %s got deleted in the meantime", promise.Key())
 		}
 		claims = append(claims, made)

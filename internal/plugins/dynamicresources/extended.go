@@ -2,6 +2,7 @@ package dynamicresources
 
 import (
 	"crypto/sha256"
+	"encoding/base32"
 	"fmt"
 	"maps"
 	"slices"
@@ -12,7 +13,6 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/rand"
 
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -238,7 +238,7 @@ func nameOfMade(v state.View, pod *model.Pod) string {
 	prefix = prefix[:min(len(prefix), longest-suffix)]
 	for n := 0; ; n++ {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s %d %d", pod.UID, v.Now().UnixNano(), n))
-		name := prefix + rand.SafeEncodeString(string(sum[:suffix]))
+		name := prefix + strings.ToLower(base32.HexEncoding.EncodeToString(sum[:]))[:suffix]
 		if key := (model.ClaimKey{Namespace: pod.Namespace, Name: name}); v.Devices().Claim(key) == nil && !v.Devices().IsPromised(key) {
 			return name
 		}

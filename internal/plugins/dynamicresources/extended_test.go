@@ -12,6 +12,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/internal/build"
@@ -168,6 +169,9 @@ func TestClaimForExtendedResourcesIsMade(t *testing.T) {
 	create, name := placement.Steps[0].Write, placement.Holds[0].Object.Name
 	if create.Type != types.ApplyYAMLPatchType || create.Name != name || !strings.HasPrefix(name, "p-extended-resources-") || len(name) != len("p-extended-resources-")+5 {
 		t.Errorf("the claim %s is made by %+v", name, create)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		t.Errorf("%q is no name: %v", name, problems)
 	}
 	c := &resourcev1.ResourceClaim{}
 	if err := json.Unmarshal(create.Data, c); err != nil {
