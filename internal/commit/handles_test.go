@@ -354,3 +354,16 @@ func TestNothingIsDueThatIsOver(t *testing.T) {
 		t.Errorf("something is due in %v", at.Sub(b.now))
 	}
 }
+
+// TestDeletionOfWhatIsGone deletes an object that is gone already, in a decision and to undo a step: it is as good as deleted, whereas a patch of it fails.
+func TestDeletionOfWhatIsGone(t *testing.T) {
+	gone := apierrors.NewNotFound(v1.Resource("claims"), "a")
+	for _, deletes := range []bool{true, false} {
+		b := newBench(t, 100)
+		b.start(plan.Decision{Work: plan.WorkFor(podNamed("p")), Outcome: plan.Placed, Writes: []plan.Write{{Name: "a", Delete: deletes}}})
+		b.done(b.takeWrite(commit.WriteStep, "a"), gone)
+		if given := b.Take().GivenUp; (len(given) == 0) != deletes {
+			t.Errorf("deletes %t: given up: %v", deletes, given)
+		}
+	}
+}

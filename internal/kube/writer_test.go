@@ -58,13 +58,13 @@ func TestStatusPatch(t *testing.T) {
 	}
 }
 
-// TestPatch patches objects of core and of other groups, with and without namespace and subresource: one request each, and an answer that
-// says conflict is one.
-func TestPatch(t *testing.T) {
+// TestWrite patches objects of core and of other groups, with and without namespace and subresource, applies one and deletes one: one request each, and an
+// answer that says conflict is one.
+func TestWrite(t *testing.T) {
 	var got []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
-		got = append(got, fmt.Sprint(r.Method, " ", r.URL.Path, " ", r.Header.Get("Content-Type"), " ", string(body)))
+		got = append(got, fmt.Sprint(r.Method, " ", r.URL, " ", r.Header.Get("Content-Type"), " ", string(body)))
 		w.Header().Set("Content-Type", "application/json")
 		if len(got) == 3 {
 			w.WriteHeader(http.StatusConflict)
@@ -80,18 +80,28 @@ func TestPatch(t *testing.T) {
 		{Resource: schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumes"}, Name: "v", Type: types.MergePatchType, Data: []byte(`{"a":1}`)},
 		{Resource: schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}, Namespace: "ns", Name: "c",
 			Subresource: "status", Type: types.StrategicMergePatchType, Data: []byte(`{"b":2}`)},
+		{}, // the answer to the next is a conflict
+		{Resource: schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}, Namespace: "ns", Name: "c",
+			Type: types.ApplyYAMLPatchType, Data: []byte(`{"c":3}`)},
+		{Resource: schema.GroupVersionResource{Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"}, Namespace: "ns", Name: "c",
+			Delete: true, Data: []byte(`{"kind":"DeleteOptions","apiVersion":"v1"}`)},
 	} {
+		if write.Name == "" {
+			if _, err := w.Write(t.Context(), &plan.Write{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "n", Type: types.JSONPatchType, Data: []byte(`[]`)}); !apierrors.IsConflict(err) {
+				t.Errorf("error %v, want a conflict", err)
+			}
+			continue
+		}
 		if object, err := w.Write(t.Context(), &write); err != nil || object != nil {
 			t.Errorf("%v, %v", object, err)
 		}
-	}
-	if _, err := w.Write(t.Context(), &plan.Write{Resource: schema.GroupVersionResource{Version: "v1", Resource: "nodes"}, Name: "n", Type: types.JSONPatchType, Data: []byte(`[]`)}); !apierrors.IsConflict(err) {
-		t.Errorf("error %v, want a conflict", err)
 	}
 	want := []string{
 		`PATCH /api/v1/persistentvolumes/v application/merge-patch+json {"a":1}`,
 		`PATCH /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c/status application/strategic-merge-patch+json {"b":2}`,
 		`PATCH /api/v1/nodes/n application/json-patch+json []`,
+		`PATCH /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c?fieldManager=kube-scheduler&force=true application/apply-patch+yaml {"c":3}`,
+		`DELETE /apis/resource.k8s.io/v1/namespaces/ns/resourceclaims/c application/json {"kind":"DeleteOptions","apiVersion":"v1"}`,
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("requests\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
