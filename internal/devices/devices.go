@@ -228,16 +228,19 @@ func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	c.shown = c.ResourceClaim != nil
 }
 
-// Release notes that a placement that promised something to a claim has ended.
-func (s *Store) Release(object model.Ref, pod model.PodKey) {
+// Release notes that a placement that promised something to a claim has ended. It returns the promise if it is broken by that, and the claim, nil if it does not
+// exist.
+func (s *Store) Release(object model.Ref, pod model.PodKey) (broken *Promise, of *model.ResourceClaim) {
 	if object.Kind != model.ResourceClaimKind {
-		return
+		return nil, nil
 	}
 	if c := s.claims[object.ClaimKey()]; c != nil && c.promise != nil && c.holder == pod {
 		s.note(object)
+		broken, of = c.promise, c.ResourceClaim
 		s.recount(c, func() { c.promise, c.holder = nil, model.PodKey{} })
 		s.forgetClaim(object.ClaimKey(), c)
 	}
+	return broken, of
 }
 
 func (s *Store) claimOf(key model.ClaimKey) *claim {

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"slices"
 
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -80,6 +83,7 @@ func (s *State) Unassume(placements ...plan.Placement) {
 			panic(fmt.Sprintf("state: unassume pod %s, which is not assumed", placement.Pod))
 		}
 		s.remove(p)
+		s.freed = nil
 		if p.besides != nil {
 			s.restore(p.besides.nomination)
 		}
@@ -133,6 +137,20 @@ func (s *State) endLingering(pod types.UID) {
 	}
 }
 
+// promiseBroken is the event that devices which a claim was promised are free, as if the claim had had them: whoever waits for such devices, or for the claim, is
+// tried again. kube-scheduler has no such event; such pods wait there until something else wakes them.
+func (s *State) promiseBroken(key model.ClaimKey, broken *devices.Promise, claim *model.ResourceClaim) model.Event {
+	had := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: broken.UID}}
+	e := model.Event{Resource: model.ResourceClaimEvent, Action: model.Delete}
+	if claim != nil {
+		had, e.Object, e.Action = claim.Object.DeepCopy(), claim, model.Update
+	}
+	had.Status.Allocation = broken.Allocation
+	e.OldObject = model.NewResourceClaim(had)
+	e.Pools = s.devices.PoolsOf(e.OldObject, e.Object)
+	return e
+}
+
 // release removes the holds of a pod.
 func (s *State) release(p *placed) {
 	if p.besides != nil {
@@ -143,7 +161,9 @@ func (s *State) release(p *placed) {
 func (s *State) releaseHolds(pod model.PodKey, holds []plan.Hold) {
 	for _, hold := range holds {
 		s.storage.Release(hold.Object, pod)
-		s.devices.Release(hold.Object, pod)
+		if broken, claim := s.devices.Release(hold.Object, pod); broken != nil {
+			s.freed = append(s.freed, s.promiseBroken(hold.Object.ClaimKey(), broken, claim))
+		}
 		left := slices.DeleteFunc(s.held[hold.Object], func(h Holder) bool { return h.Pod == pod })
 		if len(left) == 0 {
 			delete(s.held, hold.Object)

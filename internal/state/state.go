@@ -73,6 +73,8 @@ type State struct {
 	held map[model.Ref][]Holder
 	// lingering are holds of pods that are gone, by UID, until their bindings have ended.
 	lingering map[types.UID]lingering
+	// freed are the events that promises of devices were broken, which Apply has not returned yet.
+	freed []model.Event
 
 	// Invariant: images has exactly the names of images that nodes have, with how many nodes have each.
 	images map[string]*image
@@ -317,6 +319,8 @@ func (s *State) Apply(changes []model.Change) Delta {
 			panic(fmt.Sprintf("state: unknown kind of change %d", c.Kind))
 		}
 	}
+	delta.Events = append(delta.Events, s.freed...)
+	s.freed = nil
 	return delta
 }
 

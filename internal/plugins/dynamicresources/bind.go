@@ -230,12 +230,13 @@ func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.
 	entry := []resourcev1.ResourceClaimConsumerReference{reservation(pod)}
 	var write *plan.Write
 	if claim.Allocation() == nil {
-		write = claimWrite(claim, "status", types.JSONPatchType, []operation{
-			{"test", "/metadata/uid", claim.Object.UID},
-			{"test", "/status/allocation", nil},
-			{"add", "/status/allocation", allocation},
-			{"add", "/status/reservedFor", entry},
-		})
+		tests := []operation{{"test", "/metadata/uid", claim.Object.UID}, {"test", "/status/allocation", nil}}
+		if slices.Contains(claim.Object.Finalizers, resourcev1.Finalizer) {
+			// It is there from an earlier allocation, and whoever took that back may be about to remove it.
+			tests = append(tests, operation{"test", "/metadata/resourceVersion", claim.Object.ResourceVersion})
+		}
+		write = claimWrite(claim, "status", types.JSONPatchType, append(tests,
+			operation{"add", "/status/allocation", allocation}, operation{"add", "/status/reservedFor", entry}))
 	} else {
 		// kube-scheduler also adds the time to an allocation of an older scheduler that has none. The API server refuses that, and with it the reservation: an
 		// allocation cannot be changed.
