@@ -67,7 +67,7 @@ func (w *Writer) Write(ctx context.Context, write *plan.Write) (kinds.Object, er
 		request = request.Param("fieldManager", fieldManager).Param("force", "true")
 	}
 	result := request.AbsPath(path...).Body(write.Data).MaxRetries(once).Do(ctx)
-	if !write.Learn {
+	if !write.Learn || write.Delete {
 		return nil, result.Error()
 	}
 	return w.object(write, result)

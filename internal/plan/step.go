@@ -53,7 +53,8 @@ type Write struct {
 	Subresource     string
 	Type            types.PatchType
 	Data            []byte
-	// Delete makes it a deletion. Data are the options; there is no type. An object that is gone already is deleted.
+	// Delete makes it a deletion. Data are the options; there is no type. An object that is gone already is deleted. Nothing is learned of its answer, but with
+	// Learn it is sent until it is answered.
 	Delete bool
 	// Learn gives the object that the API server answers with to the loop at once, like a version that the watch shows, and before anything else comes of the
 	// answer: when the binding's result is known, so is what was written. It is for objects that reach the state compiled. While it is open whether such a

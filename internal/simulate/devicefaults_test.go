@@ -678,7 +678,8 @@ func (t *deviceTrial) checkMade(pod *v1.Pod) error {
 	for _, claim := range t.madeFor(pod) {
 		of := pod.Status.ExtendedResourceClaimStatus
 		if claim.Status.Allocation != nil && t.c.Loop().Queue().PlaceOf(keyOf(pod)) != "gated" && (pod.Spec.NodeName == "" || of == nil || of.ResourceClaimName != claim.Name) {
-			return fmt.Errorf("pod %s on node %q has %v, and claim %s was made for it", pod.Name, pod.Spec.NodeName, of, claim.Name)
+			verdict, _ := t.c.Verdict(keyOf(pod))
+			return fmt.Errorf("pod %s on node %q (%s) has %v, and claim %s was made for it", pod.Name, pod.Spec.NodeName, verdict.Message(), of, claim.Name)
 		}
 		t.happened["claim made"]++
 	}

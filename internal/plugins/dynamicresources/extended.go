@@ -296,6 +296,6 @@ func deleteClaim(claim *model.ResourceClaim, uid types.UID) *plan.Write {
 		options.Preconditions = &metav1.Preconditions{UID: &uid}
 	}
 	write := claimWrite(claim, "", "", options)
-	write.Delete, write.Learn = true, false
+	write.Delete = true
 	return write
 }
