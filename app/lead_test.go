@@ -21,7 +21,7 @@ type slow struct {
 }
 
 func (s slow) Bind(ctx context.Context, _ *v1.Binding) error { return s.hang(ctx) }
-func (s slow) Patch(ctx context.Context, _ *plan.Write) (kinds.Object, error) {
+func (s slow) Write(ctx context.Context, _ *plan.Write) (kinds.Object, error) {
 	return nil, s.hang(ctx)
 }
 

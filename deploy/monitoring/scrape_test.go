@@ -133,7 +133,7 @@ func (w writer) Bind(_ context.Context, binding *v1.Binding) error {
 	w.bound <- binding.Name
 	return nil
 }
-func (w writer) Patch(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
+func (w writer) Write(context.Context, *plan.Write) (kinds.Object, error) { return nil, nil }
 func (w writer) Get(context.Context, *plan.Write) (kinds.Object, error)   { return nil, nil }
 func (w writer) NodeOf(context.Context, *berth.Pod) (string, error)       { return "", nil }
 func (w writer) Delete(context.Context, *berth.Pod) error                 { return nil }
