@@ -102,10 +102,10 @@ type Holder struct {
 // Held returns the number of objects with holders.
 func (s *State) Held() int { return len(s.held) }
 
-// lingering are holds of a pod that is gone while it is being bound.
-type lingering struct {
-	pod   model.PodKey
-	holds []plan.Hold
+// gonePod is a pod that is gone while it is being bound.
+type gonePod struct {
+	key model.PodKey
+	uid types.UID
 }
 
 // linger keeps the devices that a pod holds, which is gone, until its binding has ended: what is to be allocated to its claims may be on its way to the API
@@ -114,26 +114,26 @@ func (s *State) linger(p *placed) {
 	if p.phase != assumed || p.besides == nil {
 		return
 	}
-	kept := lingering{pod: p.pod.Key()}
-	var rest []plan.Hold
+	var kept, rest []plan.Hold
 	for _, hold := range p.besides.holds {
 		if hold.Object.Kind == model.ResourceClaimKind {
-			kept.holds = append(kept.holds, hold)
+			kept = append(kept, hold)
 		} else {
 			rest = append(rest, hold)
 		}
 	}
-	if len(kept.holds) > 0 {
-		s.lingering[p.pod.UID] = kept
+	if len(kept) > 0 {
+		s.lingering[gonePod{p.pod.Key(), p.pod.UID}] = kept
 		p.besides.holds = rest
 	}
 }
 
 // endLingering releases what a pod that is gone holds, as its binding has ended.
-func (s *State) endLingering(pod types.UID) {
-	if kept, ok := s.lingering[pod]; ok {
-		delete(s.lingering, pod)
-		s.releaseHolds(kept.pod, kept.holds)
+func (s *State) endLingering(pod *model.Pod) {
+	gone := gonePod{pod.Key(), pod.UID}
+	if kept, ok := s.lingering[gone]; ok {
+		delete(s.lingering, gone)
+		s.releaseHolds(gone.key, kept)
 	}
 }
 

@@ -274,9 +274,9 @@ func (s *State) auditHolds(v *audit.Violations) {
 			recounted[hold{h.Object, key, h.Plugin}]++
 		}
 	}
-	for _, kept := range s.lingering {
-		for _, h := range kept.holds {
-			recounted[hold{h.Object, kept.pod, h.Plugin}]++
+	for gone, kept := range s.lingering {
+		for _, h := range kept {
+			recounted[hold{h.Object, gone.key, h.Plugin}]++
 		}
 	}
 	for object, holders := range s.held {

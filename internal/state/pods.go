@@ -73,7 +73,7 @@ func (s *State) removePod(key model.PodKey, delta *Delta) {
 // settleBinding applies the result of a binding. It changes nothing for a pod that is gone by now, or that the watch has shown on a node: the
 // watch is right.
 func (s *State) settleBinding(result *model.BindingResult, delta *Delta) {
-	s.endLingering(result.Pod.UID)
+	s.endLingering(result.Pod)
 	known := s.placed[result.Pod.Key()]
 	if known == nil || known.phase != assumed || known.pod.UID != result.Pod.UID {
 		return

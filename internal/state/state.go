@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/storage"
 )
 
@@ -71,8 +72,8 @@ type State struct {
 	assumption []assumedEvent // events caused by Assume, delivered by the next Apply
 	// Invariant: held lists exactly the holds of placed pods and of lingering, by object; no list is empty.
 	held map[model.Ref][]Holder
-	// lingering are holds of pods that are gone, by UID, until their bindings have ended.
-	lingering map[types.UID]lingering
+	// lingering are holds of pods that are gone, until their bindings have ended.
+	lingering map[gonePod][]plan.Hold
 	// freed are the events that promises of devices were broken, which Apply has not returned yet.
 	freed []model.Event
 
@@ -152,7 +153,7 @@ func New() *State {
 		placed:    map[model.PodKey]*placed{},
 		images:    map[string]*image{},
 		held:      map[model.Ref][]Holder{},
-		lingering: map[types.UID]lingering{},
+		lingering: map[gonePod][]plan.Hold{},
 
 		learned: map[model.Ref]struct{}{},
 
