@@ -2,7 +2,6 @@ package allocator
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 
 	"github.com/go-logr/logr"
@@ -25,27 +24,6 @@ type Matcher struct {
 // NewMatcher returns a matcher.
 func NewMatcher() *Matcher {
 	return &Matcher{cel.NewCache(celKept, cel.Features{EnableConsumableCapacity: true}), klog.NewContext(context.Background(), logr.Discard())}
-}
-
-// matches reports whether a device is of a class.
-func (m *Matcher) matches(class *resourcev1.DeviceClass, driver string, d *resourcev1.Device) (bool, error) {
-	for i := range class.Spec.Selectors {
-		selector := class.Spec.Selectors[i].CEL
-		if selector == nil {
-			return false, fmt.Errorf("class %s: selector #%d is of no known type", class.Name, i)
-		}
-		compiled := m.cel.GetOrCompile(selector.Expression)
-		if compiled.Error != nil {
-			return false, fmt.Errorf("class %s: selector #%d: CEL compile error: %w", class.Name, i, compiled.Error)
-		}
-		ok, _, err := compiled.DeviceMatches(m.ctx, cel.Device{
-			Driver: driver, AllowMultipleAllocations: d.AllowMultipleAllocations, Attributes: d.Attributes, Capacity: d.Capacity,
-		})
-		if err != nil || !ok {
-			return false, err
-		}
-	}
-	return true, nil
 }
 
 // Counter counts the devices of a class. One goroutine at a time may call its methods.
@@ -109,7 +87,7 @@ func (c *Counter) count(store *devices.Store, slot int32, node *v1.Node) (n coun
 		}
 		for i := range slice.Devices {
 			d := slice.Devices[i]
-			switch is, err := c.matcher.matches(c.class, slice.Driver, d); {
+			switch is, err := satisfies(c.matcher.ctx, c.matcher.cel, c.class.Spec.Selectors, slice.Driver, d); {
 			case err != nil:
 				return count{}
 			case is:

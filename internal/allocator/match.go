@@ -1,6 +1,9 @@
 package allocator
 
 import (
+	"context"
+	"fmt"
+
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
@@ -24,26 +27,28 @@ func (a *Allocator) MayMatch(selectors []resourcev1.DeviceSelector, slices []*re
 }
 
 func (a *Allocator) mayMatch(selectors []resourcev1.DeviceSelector, driver string, device *resourcev1.Device) bool {
+	matches, err := satisfies(a.silent, a.cel, selectors, driver, device)
+	return matches || err != nil // an error fails a search that comes to the device
+}
+
+// satisfies reports whether a device satisfies all selectors.
+func satisfies(ctx context.Context, cache *cel.Cache, selectors []resourcev1.DeviceSelector, driver string, device *resourcev1.Device) (bool, error) {
 	input := cel.Device{
 		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
 	}
 	for i := range selectors {
 		if selectors[i].CEL == nil {
-			return true
+			return false, fmt.Errorf("selector #%d is of no known type", i)
 		}
-		compiled := a.cel.GetOrCompile(selectors[i].CEL.Expression)
+		compiled := cache.GetOrCompile(selectors[i].CEL.Expression)
 		if compiled.Error != nil {
-			return true
+			return false, fmt.Errorf("selector #%d: CEL compile error: %w", i, compiled.Error)
 		}
-		matches, _, err := compiled.DeviceMatches(a.silent, input)
-		if err != nil {
-			return true // which fails a search that comes to the device
-		}
-		if !matches {
-			return false
+		if matches, _, err := compiled.DeviceMatches(ctx, input); err != nil || !matches {
+			return false, err
 		}
 	}
-	return true
+	return true, nil
 }
 
 // DriverOf returns the driver of all devices that satisfy the selectors, as far as these say so in so many words: device.driver == "gpu.example.com",

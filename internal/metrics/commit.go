@@ -114,6 +114,7 @@ func (c *Commit) Sent(_ context.Context, w *commit.Write, took time.Duration, er
 	if w.Kind == commit.BindingWrite {
 		c.bound(w.Pod.SchedulerName, took, err)
 	}
+	// The only claims that a step applies as a whole are those that it makes.
 	if w.Step != nil && w.Step.Type == types.ApplyYAMLPatchType && w.Step.Resource.Resource == "resourceclaims" {
 		c.claimCreated(err)
 	}

@@ -83,7 +83,7 @@ func (s *State) Unassume(placements ...plan.Placement) {
 			panic(fmt.Sprintf("state: unassume pod %s, which is not assumed", placement.Pod))
 		}
 		s.remove(p)
-		s.freed = nil
+		s.freed = nil // nobody else has been decided about since
 		if p.besides != nil {
 			s.restore(p.besides.nomination)
 		}
@@ -109,7 +109,8 @@ type gonePod struct {
 }
 
 // linger keeps the devices that a pod holds, which is gone, until its binding has ended: what is to be allocated to its claims may be on its way to the API
-// server, and the claims may outlive the pod for a while, or for good.
+// server, and the claims may outlive the pod for a while, or for good. Volumes need not be kept: the API server refuses the second claim of a volume, whereas
+// no object stands for a device.
 func (s *State) linger(p *placed) {
 	if p.phase != assumed || p.besides == nil {
 		return

@@ -45,7 +45,7 @@ func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	text := []byte{'['}
 	for i, claim := range find {
 		if store.IsPromised(claim.Key) {
-			return anything // no event says that a promise was broken
+			return anything // it waits for what comes of the promise, whatever devices that concerns
 		}
 		if i > 0 {
 			text = append(text, ',')

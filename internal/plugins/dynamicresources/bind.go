@@ -31,7 +31,10 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 		return nil, errors.New(unusable)
 	}
 	find := unallocated(claims)
-	made, uses := p.madeFor(v, pod, slot)
+	made, uses, err := p.madeFor(v, pod, slot)
+	if err != nil {
+		return nil, err
+	}
 	if len(find) == 0 && made == nil {
 		return nil, nil
 	}
@@ -79,17 +82,27 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 }
 
 // madeFor returns the claim to be made for the extended resources that the pod gets as devices on a node, and which container uses what of it; nil if there
-// are none.
-func (p *Plugin) madeFor(v state.View, pod *model.Pod, slot int32) (*resourcev1.ResourceClaim, []v1.ContainerExtendedResourceRequest) {
+// are none. It is an error if no container requests one of them, as when only the pod's overhead does: the pod would be bound without.
+func (p *Plugin) madeFor(v state.View, pod *model.Pod, slot int32) (*resourcev1.ResourceClaim, []v1.ContainerExtendedResourceRequest, error) {
 	x := extendedOf(v.Devices(), pod)
 	if x == nil {
-		return nil, nil
+		return nil, nil, nil
 	}
-	bits, _ := x.through(v.Node(slot))
+	bits, ok := x.through(v.Node(slot))
+	if !ok {
+		return nil, nil, fmt.Errorf("node %s does not give the pod all extended resources any more", v.Node(slot).Name())
+	}
 	if bits == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return x.claimFor(pod, nameOfMade(v, pod), bits), x.usesOf(bits)
+	uses := x.usesOf(bits)
+	for i, r := range x.resources {
+		used := func(u v1.ContainerExtendedResourceRequest) bool { return u.ResourceName == r.name.Value() }
+		if bits&(1<<i) != 0 && !slices.ContainsFunc(uses, used) {
+			return nil, nil, fmt.Errorf("no container requests %s, which the pod requests", r.name.Value())
+		}
+	}
+	return x.claimFor(pod, nameOfMade(v, pod), bits), uses, nil
 }
 
 // Why a binding fails that waits for its devices, apart from errors; metrics tell them apart.

@@ -83,12 +83,19 @@ func (x *extended) appendText(text []byte) []byte {
 	return text
 }
 
-// through returns which of the resources a node gives as devices, as bits; ok is false if it has no other way to give one of the others.
+// resourcesMax is how many extended resources have bits. A claim has room for half as many requests.
+const resourcesMax = 64
+
+// through returns which of the resources a node gives as devices, as bits; ok is false if it has no other way to give one of the others, or if there are too
+// many.
 func (x *extended) through(node state.Node) (bits uint64, ok bool) {
+	if len(x.resources) > resourcesMax {
+		return 0, false
+	}
 	allocatable := node.Allocatable()
 	for i, r := range x.resources {
 		switch {
-		case r.class != nil && allocatable.Scalar(r.name) == 0:
+		case r.class != nil && allocatable.Scalar(r.name) <= 0: // as NodeResourcesFit leaves it to devices
 			bits |= 1 << i
 		case !allocatable.IsListed(r.name):
 			return 0, false

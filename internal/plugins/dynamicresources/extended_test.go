@@ -219,6 +219,29 @@ func TestClaimForExtendedResourcesIsMade(t *testing.T) {
 	}
 }
 
+// A pod is not placed where it would get less than it requests: only its overhead requests a device, or it requests more kinds than can be told apart.
+func TestExtendedResourcesThatCannotBeGiven(t *testing.T) {
+	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0"))
+	object := requesting("p", "c cpu=1").Object.DeepCopy()
+	object.Spec.Overhead = build.Resources("example.com/gpu=1")
+	if _, err := w.place(t, model.NewPod(object), "a"); err == nil || !strings.Contains(err.Error(), "no container requests example.com/gpu") {
+		t.Errorf("by its overhead alone: %v", err)
+	}
+	asks := "c example.com/gpu=1"
+	for i := range resourcesMax {
+		name := fmt.Sprint("example.com/x", i)
+		w.set(byName(fmt.Sprint("x", i), name, 0))
+		asks += " " + name + "=1"
+	}
+	many := requesting("p", asks)
+	if got, want := w.filter(t, many), "a: cannot fit resource; b: cannot fit resource"; got != want {
+		t.Errorf("too many: %s, want %s", got, want)
+	}
+	if _, err := w.place(t, many, "a"); err == nil {
+		t.Error("too many, and the pod is placed")
+	}
+}
+
 // What is promised to a claim that is not made yet is taken, until the claim shows it.
 func TestPromiseToAClaimThatIsNotMade(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0"))

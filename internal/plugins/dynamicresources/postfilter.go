@@ -14,10 +14,9 @@ import (
 // errNotFound is the error of kube-scheduler's plugin that does not find what it writes down at PreFilter.
 var errNotFound = errors.New("not found")
 
-// PostFilter gives back one allocation that cannot be used on a node where all else fits, unless another pod has it reserved; if there is none, a claim that was
-// made for the pod's extended resources in an earlier turn. It fails if another plugin
-// rejected the pod at PreFilter before this one would have run; kube-scheduler then says only "not found", no plugin behind it runs, and the pod keeps its
-// nomination.
+// PostFilter gives back one allocation that cannot be used on a node where all else fits, unless another pod has it reserved; if there is none, it deletes a
+// claim that was made for the pod's extended resources in an earlier turn. It fails if another plugin rejected the pod at PreFilter before this one would have
+// run; kube-scheduler then says only "not found", no plugin behind it runs, and the pod keeps its nomination.
 func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	if !c.PreFiltered(Name) {
 		return plugin.PostFilterResult{}, errNotFound
