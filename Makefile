@@ -31,22 +31,22 @@ demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule a
 test: ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler, example plugins, benchmarks once, fuzzing, a sample of mutants
 	@$(MAKE) --no-print-directory -j3 $(if $(findstring output-sync,$(.FEATURES)),--output-sync=target) LANES=1 lanes
 
-lanes: lint unit monitoring bench-once fuzz mutate-changed e2e beside examples
+lanes: unit monitoring bench-once lint fuzz mutate-changed e2e beside examples
 
 # Three lanes run side by side: what computes; integration tests, which mostly wait for clocks and for leases; and what is held against kube-scheduler, then what computes for a given time.
 # In a lane one goes after another. What computes yields to the clusters. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
 ifdef LANES
 NICE := nice -n 10
-unit: | lint-product
 monitoring: | unit
 bench-once: | monitoring
+lint-product: | bench-once
 fuzz: | examples
 mutate-changed: | fuzz
 $(BIN)/devcluster: | $(BIN)/berth
 $(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler: | $(BIN)/devcluster
 $(BIN)/moved-kube-scheduler: | $(BIN)/kube-scheduler
 examples: | beside
-lint-kubernetes: | bench-once $(BIN)/moved-berth
+lint-kubernetes: | lint-product $(BIN)/moved-berth
 endif
 
 # The packages in which goroutines meet: their code or their tests start some, or share something between some. The race detector, under which tests take many times

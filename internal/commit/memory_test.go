@@ -176,7 +176,8 @@ func newFixture(t *testing.T, change func(*commit.Config)) *fixture {
 	config := commit.Config{
 		Writer: writer, Binder: binder, Results: f.outcomes, Log: textlogger.NewLogger(textlogger.NewConfig(textlogger.Output(f.log))),
 		InFlight: 4, BindingsMax: 100, ReportsPerSecond: 10_000, ReportsMax: 100, SeriesMax: 100,
-		Timeout: 10 * time.Second, EventPause: 2 * time.Second, Drain: 10 * time.Second,
+		// Drain and Timeout are not equal, because which of two timers at one instant comes first is chance.
+		Timeout: 10 * time.Second, EventPause: 2 * time.Second, Drain: 8 * time.Second,
 	}
 	if change != nil {
 		change(&config)
