@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -71,17 +72,32 @@ func (b *deviceBench) podOf(i int) *model.Pod {
 	})
 }
 
-// gone takes away a pod and its claim.
-func (b *deviceBench) gone(pod *model.Pod) {
-	b.state.Apply([]model.Change{
-		{Kind: model.PodGone, Key: pod.Key()}, {Kind: model.ObjectGone, Ref: pod.Devices.Claims[0].Key.DeviceRef()},
+// requesting returns the i-th pod, which requests devices as an extended resource.
+func (b *deviceBench) requesting(i int, devices int64) *model.Pod {
+	return b.pod(i, func(p *v1.Pod) {
+		p.Spec.Containers[0].Resources.Requests[benchResource] = *resource.NewQuantity(devices, resource.DecimalSI)
 	})
 }
+
+// gone takes away a pod and its claims.
+func (b *deviceBench) gone(pod *model.Pod) {
+	changes := []model.Change{{Kind: model.PodGone, Key: pod.Key()}}
+	if pod.Devices != nil {
+		for _, use := range pod.Devices.Claims {
+			changes = append(changes, model.Change{Kind: model.ObjectGone, Ref: use.Key.DeviceRef()})
+		}
+	}
+	b.state.Apply(changes)
+}
+
+// benchResource is what devices of wide pools stand for.
+const benchResource v1.ResourceName = "example.com/device"
 
 // newWideBench has nodes without devices of their own, and pools that so many nodes share, with two devices for each of these.
 func newWideBench(t testing.TB, nodes, share int) *deviceBench {
 	b := &deviceBench{newBench(t, nodes), nodes}
-	b.set(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}})
+	stands := string(benchResource)
+	b.set(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &stands}})
 	for i := range nodes {
 		node := benchNode(i)
 		node.Labels["share"] = fmt.Sprint(i / share)
@@ -126,18 +142,25 @@ func BenchmarkWideDevices(b *testing.B) {
 // TestWideDevicesCostWhatChanges places pods that take devices of pools which nodes share: a pod costs the nodes that changed, and one of each list of alike nodes
 // that can use the pool, in a cluster of any size.
 func TestWideDevicesCostWhatChanges(t *testing.T) {
-	for _, size := range []struct{ nodes, share int }{{96, 16}, {960, 16}, {96, 96}, {960, 960}} {
+	for _, size := range []struct {
+		nodes, share int
+		extended     bool // pods request extended resources and have no claims
+	}{{96, 16, false}, {960, 16, false}, {96, 96, false}, {960, 960, false}, {96, 16, true}, {960, 16, true}, {96, 96, true}, {960, 960, true}} {
 		b := newWideBench(t, size.nodes, size.share)
 		const first, pods = 10, 40
+		podOf := b.podOf
+		if size.extended {
+			podOf = func(i int) *model.Pod { return b.requesting(i, 1) }
+		}
 		for i := range first + pods {
 			b.claim(i)
 		}
 		for i := range first {
-			b.place(t, b.podOf(i))
+			b.place(t, podOf(i))
 		}
 		before, had := b.engine.Counters(), b.state.View().Devices().Work()
 		for i := range pods {
-			b.place(t, b.podOf(first+i))
+			b.place(t, podOf(first+i))
 		}
 		after, has := b.engine.Counters(), b.state.View().Devices().Work()
 		if asked := after.Asked - before.Asked; asked > 9*pods {
@@ -174,9 +197,12 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 					object.Spec.NodeSelector, object.Spec.AllNodes = nil, &all
 				}
 				b.set(object)
-			case 1: // a node is of another group
+			case 1: // a node is of another group, or has a device plugin
 				node := benchNode(r.IntN(12))
 				node.Labels["share"] = fmt.Sprint(r.IntN(4))
+				if r.IntN(3) == 0 {
+					node.Status.Allocatable[benchResource] = resource.MustParse("2")
+				}
 				b.set(node)
 			case 2: // a node has a pool of its own
 				name := fmt.Sprintf("node-%05d", r.IntN(12))
@@ -192,8 +218,12 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 					pods = slices.Delete(pods, at, at+1)
 				}
 			}
-			b.claimFor(i, int64(1+r.IntN(3)))
+			devices := int64(1 + r.IntN(3))
+			b.claimFor(i, devices)
 			pod := b.podOf(i)
+			if r.IntN(2) == 0 {
+				pod = b.requesting(i, devices)
+			}
 			got := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
 			fresh, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
 			if err != nil {

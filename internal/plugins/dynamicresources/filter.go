@@ -140,7 +140,7 @@ func (n filterNeed) Compile() plugin.Verdicts { return &verdicts{finder: n.compi
 
 // finder finds devices for claims that ask alike.
 type finder struct {
-	search *allocator.Allocator
+	allocator *allocator.Allocator
 	// claims have no names but the marks by which they are known in errors.
 	claims  []*resourcev1.ResourceClaim
 	classes map[string]*resourcev1.DeviceClass
@@ -155,10 +155,16 @@ type finder struct {
 	slices     []*resourcev1.ResourceSlice
 	// errs are what failed codes stand for, by the number in the code.
 	errs []error
-	// followed are answers for nodes with alike devices, by the list of these, at a version of wide pools.
-	followed map[uint64]answer
+	// patterns are the bits of nodes that were asked about; once there are too many of them, manyPatterns is set.
+	patterns     []uint64
+	manyPatterns bool
+	// followed are answers for nodes with alike devices at a version of wide pools.
+	followed map[alikeNodes]answer
 	version  uint64
 }
+
+// alikeNodes are nodes of one list of alike nodes that give the same extended resources as devices.
+type alikeNodes struct{ list, bits uint64 }
 
 // answer is what was found for a node: a verdict, and how good the alternatives are that were taken.
 type answer struct {
@@ -177,7 +183,7 @@ const errsMax = 64
 // compile prepares the demands. What it returns keeps no pod, and of claims what they ask for.
 func (d *demands) compile() *finder {
 	f := &finder{
-		search: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}, followed: map[uint64]answer{},
+		allocator: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}, followed: map[alikeNodes]answer{},
 		extended: d.extended, withExtended: map[uint64][]*resourcev1.ResourceClaim{},
 	}
 	for i, claim := range d.find {
@@ -247,13 +253,30 @@ func (f *finder) allocate(node state.Node) answer {
 	if len(claims) == 0 {
 		return answer{}
 	}
+	f.notePattern(bits)
+	return f.search(node, claims, bits)
+}
+
+// notePattern notes that a node that gives the extended resources of some bits as devices was asked about.
+func (f *finder) notePattern(bits uint64) {
+	switch {
+	case slices.Contains(f.patterns, bits), f.manyPatterns:
+	case len(f.patterns) == patternsMax:
+		f.manyPatterns = true
+	default:
+		f.patterns = append(f.patterns, bits)
+	}
+}
+
+// search finds devices for claims, the last of which is for the extended resources of bits, as if the node gave just these as devices.
+func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bits uint64) answer {
 	store, object := node.Devices(), node.Object()
 	f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), node.Slot())
 	if a, known := f.remembered[string(f.key)]; known {
 		return a
 	}
 	f.slices = store.SlicesAt(node.Slot(), f.slices[:0])
-	results, err := f.search.Allocate(&allocator.Question{
+	results, err := f.allocator.Allocate(&allocator.Question{
 		Node: object, Claims: claims, Slices: f.slices, Allocated: store.Allocated(), Class: func(name string) *resourcev1.DeviceClass { return f.classes[name] },
 	})
 	clear(f.slices)
@@ -301,16 +324,16 @@ func (f *finder) Filled(s *state.State) {
 	store := s.View().Devices()
 	f.version = store.WideVersion()
 	clear(f.followed)
-	if f.extended != nil {
-		return
-	}
 	for alike := range store.AlikeSince(0) {
-		if _, known := f.followed[alike.ID]; known {
-			continue
-		}
-		f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], 0), alike.One())
-		if a, known := f.remembered[string(f.key)]; known {
-			f.followed[alike.ID] = a
+		for _, bits := range f.patterns {
+			nodes := alikeNodes{alike.ID, bits}
+			if _, known := f.followed[nodes]; known {
+				continue
+			}
+			f.key = store.AppendKey(binary.AppendUvarint(f.key[:0], bits), alike.One())
+			if a, known := f.remembered[string(f.key)]; known {
+				f.followed[nodes] = a
+			}
 		}
 	}
 }
@@ -318,28 +341,34 @@ func (f *finder) Filled(s *state.State) {
 // followedMax bounds what is followed for one need. Of nodes about whose list nothing is known, each is asked about.
 const followedMax = 10_000
 
+// patternsMax bounds in how many ways nodes may differ in what they give as devices. Beyond it, each node that can use what has changed is asked about.
+const patternsMax = 8
+
 // Follow returns the slots of nodes for which what they can use of wide pools makes a difference that it did not make before. Of nodes with alike devices it asks
-// about one, unless it matters which extended resources they have from device plugins: then each is asked about.
+// about one, once for each way in which nodes differ in the extended resources that they give as devices.
 func (f *finder) Follow(s *state.State, to []int32) (slots []int32, asked int) {
 	store := s.View().Devices()
-	if len(f.claims) == 0 && f.extended == nil || f.version == store.WideVersion() {
+	if len(f.patterns) == 0 || f.version == store.WideVersion() {
 		return to, 0
 	}
 	for alike := range store.AlikeSince(f.version) {
-		if f.extended != nil {
+		changed := f.manyPatterns
+		for i := 0; i < len(f.patterns) && !f.manyPatterns; i++ {
+			now := f.search(s.Node(alike.One()), f.claimsWith(f.patterns[i]), f.patterns[i])
+			asked++
+			nodes := alikeNodes{alike.ID, f.patterns[i]}
+			if before, known := f.followed[nodes]; known && before == now {
+				continue
+			}
+			changed = true
+			if len(f.followed) >= followedMax {
+				clear(f.followed)
+			}
+			f.followed[nodes] = now
+		}
+		if changed {
 			to = alike.AppendSlots(to)
-			continue
 		}
-		now := f.allocate(s.Node(alike.One()))
-		asked++
-		if before, known := f.followed[alike.ID]; known && before == now {
-			continue
-		}
-		if len(f.followed) >= followedMax {
-			clear(f.followed)
-		}
-		f.followed[alike.ID] = now
-		to = alike.AppendSlots(to)
 	}
 	f.version = store.WideVersion()
 	return to, asked

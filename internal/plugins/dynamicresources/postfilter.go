@@ -61,12 +61,12 @@ func isReservedForOthers(claim *model.ResourceClaim, pod *model.Pod) bool {
 // isInTheWay reports whether the filter rejected a node because the claim's allocation cannot be used there.
 func (p *Plugin) isInTheWay(c plugin.Cycle, claim *model.ResourceClaim, broken bool) bool {
 	selector, err := selectorOf(claim.Allocation())
-	if err != nil {
+	if err != nil || selector == nil && !broken {
 		return false
 	}
 	v := c.View()
 	for slot, alive := range v.State().Alive() {
-		if !alive || !broken && (selector == nil || selector.Match(v.Node(int32(slot)).Object())) {
+		if !alive || !broken && selector.Match(v.Node(int32(slot)).Object()) {
 			continue
 		}
 		if r := c.Rejected(int32(slot)); r.Plugin == Name && len(r.Reasons) == 1 && r.Reasons[0] == texts[unavailable] {
