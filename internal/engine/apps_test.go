@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -37,8 +38,8 @@ func (b *bench) compiled(p *v1.Pod) *model.Pod {
 
 // BenchmarkManyApps places a pod of one app after the other, each of which has 30 pods with default constraints: 5,000 apps need 10,000 tallies.
 func BenchmarkManyApps(b *testing.B) {
-	nodes := sized(15000)
-	for _, apps := range []int{sized(500), sized(5000)} {
+	nodes := build.Sized(15000)
+	for _, apps := range []int{build.Sized(500), build.Sized(5000)} {
 		b.Run(fmt.Sprintf("nodes=%d/apps=%d", nodes, apps), func(b *testing.B) {
 			const replicas = 30
 			c := newBench(b, nodes)
@@ -82,7 +83,7 @@ func (b *bench) rollOut(t testing.TB, app, revision int) {
 // BenchmarkAfterRollouts measures a rollout, which places a pod of a new revision of an app and removes that of the revision before, and a change of
 // a node's label, after many rollouts of the same 100 apps of one pod each.
 func BenchmarkAfterRollouts(b *testing.B) {
-	for _, rollouts := range []int{10, sized(100_000)} {
+	for _, rollouts := range []int{10, build.Sized(100_000)} {
 		const apps = 100
 		c, done := newBench(b, 1000), 0
 		next := func() {

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -103,19 +104,11 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
-// sized is the size of a benchmark, or a tenth of it with -short, where benchmarks only have to run.
-func sized(n int) int {
-	if testing.Short() {
-		return n / 10
-	}
-	return n
-}
-
 // BenchmarkDecision places pods whose needs have columns, one after the other, as the pods of a deployment: each decision follows a change of
 // one node.
 func BenchmarkDecision(b *testing.B) {
 	for _, shape := range []string{"plain", "selective"} {
-		for _, nodes := range []int{sized(1000), sized(5000), sized(20000)} {
+		for _, nodes := range []int{build.Sized(1000), build.Sized(5000), build.Sized(20000)} {
 			b.Run(fmt.Sprintf("shape=%s/nodes=%d", shape, nodes), func(b *testing.B) {
 				c := newBench(b, nodes)
 				c.place(b, c.pod(0, shapes[shape]))
@@ -143,7 +136,7 @@ func BenchmarkDecision(b *testing.B) {
 
 // BenchmarkFirstSight decides for a need without a column.
 func BenchmarkFirstSight(b *testing.B) {
-	c := newBench(b, sized(5000))
+	c := newBench(b, build.Sized(5000))
 	b.ReportAllocs()
 	for i := range b.N {
 		pod := c.pod(i, func(p *v1.Pod) {

@@ -7,6 +7,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -41,7 +42,7 @@ func imageVersions(image string) [2]model.Change {
 // BenchmarkDecisionAfterImageChange applies a change of one node's images and decides: the image is none of the pod's, is the pod's and on few
 // nodes, or is the pod's and on a quarter of the nodes. With change=none nothing changes before the decision, with change=node a node comes or goes.
 func BenchmarkDecisionAfterImageChange(b *testing.B) {
-	for _, nodes := range []int{sized(5000), sized(50000)} {
+	for _, nodes := range []int{build.Sized(5000), build.Sized(50000)} {
 		for _, row := range []struct {
 			change, image string
 			shape         func(*v1.Pod)
@@ -88,7 +89,7 @@ func changesOf(change, image string, nodes int) [2][]model.Change {
 // BenchmarkRejection decides about a pod that fits nowhere, after one node has changed: every node is too small; or some are tainted, some have the
 // wrong label and the others are too small. The rejection of the shape is remembered or, with remembered=no, decided from the columns.
 func BenchmarkRejection(b *testing.B) {
-	for _, nodes := range []int{sized(5000), sized(50000)} {
+	for _, nodes := range []int{build.Sized(5000), build.Sized(50000)} {
 		for _, row := range []struct {
 			name  string
 			shape func(*v1.Pod)

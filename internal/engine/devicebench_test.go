@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -133,7 +134,7 @@ func newWideBench(t testing.TB, nodes, share int) *deviceBench {
 
 // BenchmarkWideDevices does the same with devices of pools that nodes share: 16 each, or all of them.
 func BenchmarkWideDevices(b *testing.B) {
-	nodes := sized(5000)
+	nodes := build.Sized(5000)
 	for _, share := range []int{16, nodes} {
 		b.Run(fmt.Sprintf("nodes=%d/share=%d", nodes, share), func(b *testing.B) { decideBatches(b, newWideBench(b, nodes, share)) })
 	}
@@ -252,7 +253,7 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 
 // BenchmarkDevices decides about pods that were never seen before, each with a claim of its own for one of the eight devices of each node, and assumes them.
 func BenchmarkDevices(b *testing.B) {
-	nodes := sized(5000)
+	nodes := build.Sized(5000)
 	b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) { decideBatches(b, newDeviceBench(b, nodes)) })
 }
 

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -81,7 +82,7 @@ func (b *bench) fillGrid(pods int, shape string, apply func(*v1.PodSpec, *metav1
 // BenchmarkGrid measures a decision for each shape over sizes of cluster. The decision places a pod whose needs have columns; the pod before it
 // has just changed one node and the counts.
 func BenchmarkGrid(b *testing.B) {
-	sizes := []struct{ nodes, pods int }{{sized(5000), 0}, {sized(5000), sized(150000)}}
+	sizes := []struct{ nodes, pods int }{{build.Sized(5000), 0}, {build.Sized(5000), build.Sized(150000)}}
 	if *large {
 		sizes = append(sizes, struct{ nodes, pods int }{50000, 500000})
 	}
@@ -133,8 +134,8 @@ func heapBytes() uint64 {
 func BenchmarkFirstSightOfSelector(b *testing.B) {
 	for _, shape := range topologyShapes[1:6] {
 		b.Run("shape="+shape.name, func(b *testing.B) {
-			c := newBench(b, sized(5000))
-			c.fillGrid(sized(150000), shape.name, shape.apply)
+			c := newBench(b, build.Sized(5000))
+			c.fillGrid(build.Sized(150000), shape.name, shape.apply)
 			b.ResetTimer()
 			for i := range b.N {
 				pod := model.NewPod(gridPod(fmt.Sprintf("new-%d", i), 0, shape.apply))

@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -89,8 +90,8 @@ func TestFailureBesideNominatedPods(t *testing.T) {
 
 // BenchmarkRoomIsLeft decides about a pod while pods are nominated to 5,000 of 10,000 nodes, which they fill.
 func BenchmarkRoomIsLeft(b *testing.B) {
-	c := newBench(b, sized(10_000))
-	for node := range sized(5_000) {
+	c := newBench(b, build.Sized(10_000))
+	for node := range build.Sized(5_000) {
 		c.nominate(2*node, 10, 31_000)
 	}
 	pod := c.compiled(benchPreemptor("pod", 10, 2000))

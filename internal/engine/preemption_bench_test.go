@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
@@ -139,7 +140,7 @@ func budgetChange(i int, allowed int32) model.Change {
 // for a request that was not seen before; in "burst", the pods before it were nominated, 500 in all; in "ports", each node has the port that the pod asks
 // for taken, and nothing else is in the way.
 func BenchmarkPreemption(b *testing.B) {
-	for _, size := range []struct{ nodes, each int }{{sized(5000), 4}, {sized(5000), 30}, {sized(20000), 4}} {
+	for _, size := range []struct{ nodes, each int }{{build.Sized(5000), 4}, {build.Sized(5000), 30}, {build.Sized(20000), 4}} {
 		b.Run(fmt.Sprintf("nodes=%d,each=%d", size.nodes, size.each), func(b *testing.B) { benchmarkPreemption(b, size.nodes, size.each) })
 	}
 }

@@ -135,7 +135,7 @@ func (b *volumeBench) podOf(i int) *model.Pod {
 
 // BenchmarkVolumes decides about pods that were never seen before, each with a claim of its own, and assumes them. shape=plain has no claims.
 func BenchmarkVolumes(b *testing.B) {
-	nodes, placed := sized(5000), sized(50_000)
+	nodes, placed := build.Sized(5000), build.Sized(50_000)
 	for _, name := range []string{"bound", "limits", "shared", "local", "static", "capacity"} {
 		b.Run(fmt.Sprintf("shape=%s/nodes=%d", name, nodes), func(b *testing.B) {
 			shape := volumeShapes[name]

@@ -163,7 +163,7 @@ func TestDevicesGivenBackBesideHopeless(t *testing.T) {
 // BenchmarkHopelessClaims measures what pods with claims that nothing can satisfy cost the others: of two schedulers one has 10,000 of them, and both have their turns
 // in the same run. Other pods take devices as fast as can be, and for each another pod gives one back.
 func BenchmarkHopelessClaims(b *testing.B) {
-	nodes, parked, turn := sized(500), sized(10_000), 500
+	nodes, parked, turn := build.Sized(500), build.Sized(10_000), 500
 	alone, beside := newWithDevices(b, nodes, 0), newWithDevices(b, nodes, parked)
 	tried := beside.commit.made[plan.Unschedulable]
 	took := map[*withDevices]time.Duration{}

@@ -48,7 +48,7 @@ func newHopeless(t testing.TB, nodes, parked int) *full {
 // have their turns in the same run. Other pods are placed as fast as can be, and for each a pod ends, which may help any of those that are parked: they are
 // tried as often as their backoffs allow. Each scheduler's clock stands still while it is the other's turn.
 func BenchmarkHopelessPreemptors(b *testing.B) {
-	nodes, parked, turn := sized(5000), sized(3000), 500
+	nodes, parked, turn := build.Sized(5000), build.Sized(3000), 500
 	alone, beside := newHopeless(b, nodes, 0), newHopeless(b, nodes, parked)
 	tried := beside.commit.made[plan.Unschedulable]
 	took := map[*full]time.Duration{}

@@ -118,20 +118,12 @@ func (f *full) endOne() {
 	f.ended += 4 // the next is on another node
 }
 
-// sized is the size of a benchmark, or a tenth of it with -short, where benchmarks only have to run.
-func sized(n int) int {
-	if testing.Short() {
-		return n / 10
-	}
-	return n
-}
-
 // BenchmarkWave ends one pod in a full cluster while many are parked for room: upstream's hint wakes all of them, a few find room and the others are
 // rejected again. It measures until the queue is at rest, and until a new pod is decided that arrives right after the event; that comes last, because
 // it waits since the shortest.
 func BenchmarkWave(b *testing.B) {
 	for _, size := range []struct{ nodes, parked, shapes int }{
-		{sized(5000), sized(20000), sized(500)}, {sized(5000), sized(20000), sized(20000)}, {sized(50000), sized(20000), sized(500)},
+		{build.Sized(5000), build.Sized(20000), build.Sized(500)}, {build.Sized(5000), build.Sized(20000), build.Sized(20000)}, {build.Sized(50000), build.Sized(20000), build.Sized(500)},
 	} {
 		b.Run(fmt.Sprintf("nodes=%d/parked=%d/shapes=%d", size.nodes, size.parked, size.shapes), func(b *testing.B) {
 			f := newFull(b, size.nodes, size.parked, size.shapes, false)

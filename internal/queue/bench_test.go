@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -145,7 +146,7 @@ const othersParked = 5_000
 // BenchmarkEventBesideOthers measures an event beside five thousand parked pods of other tenants, pools or tolerations, none of which it can help.
 func BenchmarkEventBesideOthers(b *testing.B) {
 	for name, c := range otherCrowds() {
-		q := parkedCrowd(b, othersParked, c.plugins, c.pod)
+		q := parkedCrowd(b, build.Sized(othersParked), c.plugins, c.pod)
 		for what, event := range c.events {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				before := q.HintsAsked()
@@ -162,7 +163,7 @@ func BenchmarkEventBesideOthers(b *testing.B) {
 // BenchmarkEventForAll measures an event that helps all of a hundred thousand parked pods, to the round in which the last of them is woken:
 // ns/op is of all rounds together.
 func BenchmarkEventForAll(b *testing.B) {
-	const size = 100_000
+	size := build.Sized(100_000)
 	plugins := []string{"NodeResourcesFit", "NodeAffinity", "TaintToleration"}
 	q := parkedCrowd(b, size, plugins, func(i int) *v1.Pod {
 		return &v1.Pod{Spec: v1.PodSpec{NodeSelector: map[string]string{"pool": fmt.Sprintf("pool-%d", i%1000)}}}
@@ -200,15 +201,15 @@ func BenchmarkEventForAll(b *testing.B) {
 // pods are alike (one bucket each index), or each has labels, a namespace and terms of its own.
 func BenchmarkRejection(b *testing.B) {
 	plugins := []string{"NodeResourcesFit", "NodeAffinity", "TaintToleration", "InterPodAffinity", "PodTopologySpread"}
-	tenants := otherCrowds()["Tenants"].pod
+	tenants, parked := otherCrowds()["Tenants"].pod, build.Sized(10_000)
 	for name, pod := range map[string]func(i int) *v1.Pod{"Alike": func(int) *v1.Pod { return tenants(0) }, "Different": tenants} {
 		b.Run(name, func(b *testing.B) {
-			q := parkedCrowd(b, 10_000, plugins, pod)
+			q := parkedCrowd(b, parked, plugins, pod)
 			now := noon.Add(time.Hour)
 			i := 0
 			b.ReportAllocs()
 			for b.Loop() {
-				q.Activate(now, []model.PodKey{{Namespace: pod(i % 10_000).Namespace, Name: fmt.Sprintf("p%d", i%10_000)}})
+				q.Activate(now, []model.PodKey{{Namespace: pod(i % parked).Namespace, Name: fmt.Sprintf("p%d", i%parked)}})
 				i++
 				parkAll(q, now, plugins)
 				q.TakeMoves()

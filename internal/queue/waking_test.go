@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -272,7 +273,7 @@ func TestUselessChangesCallNoHint(t *testing.T) {
 
 // BenchmarkUselessChange measures such a change beside a hundred thousand.
 func BenchmarkUselessChange(b *testing.B) {
-	q := crowd(b, 100_000)
+	q := crowd(b, build.Sized(100_000))
 	for name, event := range useless() {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -55,12 +55,12 @@ func capacityOf(i int, size string) *model.StorageCapacity {
 
 // BenchmarkObjects takes in one object beside 50,000 claims in use and 5,000 nodes: a new version, or one that comes and goes.
 func BenchmarkObjects(b *testing.B) {
-	s := large(5000, 50_000)
-	for i := range 5000 {
+	s := large(build.Sized(5000), build.Sized(50_000))
+	for i := range build.Sized(5000) {
 		s.Set(capacityOf(i, "1Gi"))
 		s.Set(freeVolume(fmt.Sprint("local-", i), "local", fmt.Sprint("host In node-", i)))
 	}
-	for i := range 20_000 {
+	for i := range build.Sized(20_000) {
 		s.Set(freeVolume(fmt.Sprint("shared-", i), "shared", "zone In z1"))
 	}
 	attached, count := attachmentOf(17, 17), model.NewCSINode(build.CSINode("node-17", "d=26"))
@@ -100,7 +100,7 @@ func BenchmarkObjects(b *testing.B) {
 
 // BenchmarkSharedClaim adds and removes a pod that uses a claim of 20,000 pods on 5,000 nodes, and shows a new version of the claim.
 func BenchmarkSharedClaim(b *testing.B) {
-	s := shared(5000, 20_000)
+	s := shared(build.Sized(5000), build.Sized(20_000))
 	user := userOf("one-more", "claim-0")
 	b.Run("pod", func(b *testing.B) {
 		b.ReportAllocs()
@@ -132,7 +132,7 @@ func shared(nodes, pods int) *Store {
 
 // BenchmarkPodWithVolumes adds and removes a pod beside others with volumes on its node, in the store and in a draft.
 func BenchmarkPodWithVolumes(b *testing.B) {
-	s := large(5000, 50_000)
+	s := large(build.Sized(5000), build.Sized(50_000))
 	s.Set(boundClaim(50_001, 1))
 	user := userOf("one-more", "claim-50001")
 	b.Run("store", func(b *testing.B) {
@@ -154,12 +154,12 @@ func BenchmarkPodWithVolumes(b *testing.B) {
 
 // BenchmarkNodeLabels changes a label of a node beside 5,000 local volumes, as many capacities and 20,000 free volumes of a zone.
 func BenchmarkNodeLabels(b *testing.B) {
-	s := large(5000, 0)
-	for i := range 5000 {
+	s := large(build.Sized(5000), 0)
+	for i := range build.Sized(5000) {
 		s.Set(capacityOf(i, "1Gi"))
 		s.Set(freeVolume(fmt.Sprint("local-", i), "local", fmt.Sprintf("zone In z%d; host In node-%d", i%3, i)))
 	}
-	for i := range 20_000 {
+	for i := range build.Sized(20_000) {
 		s.Set(freeVolume(fmt.Sprint("shared-", i), "shared", fmt.Sprint("zone In z", i%3)))
 	}
 	for _, key := range []string{"other", "zone", "host"} {
@@ -176,8 +176,8 @@ func BenchmarkNodeLabels(b *testing.B) {
 
 // BenchmarkClass shows and removes a class of 50,000 claims that wait to be bound, and one whose claims are all bound.
 func BenchmarkClass(b *testing.B) {
-	s := large(5000, 50_000)
-	for i := range 50_000 {
+	s := large(build.Sized(5000), build.Sized(50_000))
+	for i := range build.Sized(50_000) {
 		s.Set(model.NewClaim(build.PersistentVolumeClaim(fmt.Sprint("waiting-", i), "storage=1Gi class=slow")))
 	}
 	for _, name := range []string{"slow", "fast"} {
@@ -194,10 +194,10 @@ func BenchmarkClass(b *testing.B) {
 
 // BenchmarkSmallestFit reads the smallest of 20,000 free volumes that is large enough, and the room for a claim, on a node with both.
 func BenchmarkSmallestFit(b *testing.B) {
-	s := large(5000, 0)
-	for i := range 20_000 {
+	s := large(build.Sized(5000), 0)
+	for i := range build.Sized(20_000) {
 		s.Set(model.NewVolume(build.PersistentVolume(fmt.Sprint("shared-", i), fmt.Sprintf("storage=%dMi class=shared", 1+i), build.VolumeAffinity("zone In z2"))))
-		if i < 5000 {
+		if i < build.Sized(5000) {
 			s.Set(capacityOf(i, "1Gi"))
 		}
 	}
@@ -205,7 +205,7 @@ func BenchmarkSmallestFit(b *testing.B) {
 	for b.Loop() {
 		found := false
 		s.GroupsAt(17, "shared", func(g *Group) bool {
-			g.AtLeast(10_000<<20, func(*model.Volume) bool { found = true; return false })
+			g.AtLeast(int64(build.Sized(10_000))<<20, func(*model.Volume) bool { found = true; return false })
 			return true
 		})
 		if !found || s.CapacityAt(17, "local", 1<<20) == nil {

@@ -96,7 +96,7 @@ var shapes = []struct {
 	},
 	{
 		"required anti-affinity host, 100 hosts",
-		func(b *bench) { b.runOn(100, 1, func(int) part { return repelsItself }) }, repelsItself,
+		func(b *bench) { b.runOn(min(100, b.nodes), 1, func(int) part { return repelsItself }) }, repelsItself,
 	},
 	{"preferred affinity zone", func(*bench) {}, both(wearing("app=new"), likes(10, term(zone, "app=app-1")))},
 	{"preferred affinity host", func(*bench) {}, both(wearing("app=new"), likes(10, term(host, "app=app-1")))},
@@ -138,7 +138,7 @@ var (
 func BenchmarkRules(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
-			c := newBench(b, 5000)
+			c := newBench(b, build.Sized(5000))
 			shape.fill(c)
 			l := plugintest.Counting(c.plugin, c.pending(shape.pod))
 			var to []plugin.CountRule
@@ -155,7 +155,7 @@ func BenchmarkRules(b *testing.B) {
 func BenchmarkScores(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
-			c := newBench(b, 5000)
+			c := newBench(b, build.Sized(5000))
 			shape.fill(c)
 			s, err := plugintest.SetScores(c.plugin, c.pending(shape.pod))
 			if err != nil {
@@ -179,7 +179,7 @@ func BenchmarkScores(b *testing.B) {
 func BenchmarkFirstSight(b *testing.B) {
 	for _, shape := range shapes {
 		b.Run(shape.name, func(b *testing.B) {
-			c := newBench(b, 5000)
+			c := newBench(b, build.Sized(5000))
 			shape.fill(c)
 			pending := c.pending(shape.pod)
 			scores := make([]int64, 2)
@@ -202,11 +202,11 @@ func BenchmarkDecision(b *testing.B) {
 			continue // nothing is left to decide
 		}
 		b.Run(shape.name, func(b *testing.B) {
-			const batch = 2000 // fewer pods than fit
+			batch := build.Sized(2000) // fewer pods than fit
 			b.ReportAllocs()
 			for done := 0; done < b.N; done += batch {
 				b.StopTimer()
-				c := newBench(b, 5000)
+				c := newBench(b, build.Sized(5000))
 				shape.fill(c)
 				c.place(b, c.pending(shape.pod))
 				pods := make([]*model.Pod, min(batch, b.N-done))

@@ -501,7 +501,7 @@ func TestGroupsAndMutations(t *testing.T) {
 
 // BenchmarkUpdate shows 5,000 nodes with 150,000 pods: all for the first time, and after one pod, of which one is on a node with 30.
 func BenchmarkUpdate(b *testing.B) {
-	const nodes, pods = 5000, 150_000
+	nodes, pods := build.Sized(5000), build.Sized(150_000)
 	s := crowd(nodes, pods)
 	b.Run("first", func(b *testing.B) {
 		b.ReportAllocs()
