@@ -243,6 +243,9 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"a version of {8 ns c} was learned, which does not exist", func(s *State, _ *Tally) {
 			s.learned[model.ClaimKey{Namespace: "ns", Name: "c"}.Ref()] = struct{}{}
 		}},
+		{"was never shown, and was not learned as a claim", func(s *State, _ *Tally) {
+			s.unseen = map[model.Ref]struct{}{model.ClaimKey{Namespace: "ns", Name: "c"}.DeviceRef(): {}}
+		}},
 		{"the journal keeps", func(s *State, _ *Tally) { s.journal.base = 1 }},
 		{"entry 0 of the journal of objects", func(s *State, _ *Tally) { s.objects.add(0, model.Usage) }},
 		{"of the journal is about slot 9", func(s *State, _ *Tally) { s.journal.add(9, model.Usage) }},

@@ -1,6 +1,9 @@
 package state
 
 import (
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"github.com/berth-scheduler/berth/internal/audit"
@@ -21,8 +24,57 @@ func (s *State) learn(object model.Compiled, delta *Delta) {
 	case before != nil && (before.UID() != object.UID() || !isOlder(before, object)):
 		return
 	}
+	if s.compiled(ref) == nil {
+		if s.unseen == nil {
+			s.unseen = map[model.Ref]struct{}{}
+		}
+		s.unseen[ref] = struct{}{}
+	}
 	s.storeCompiled(object, delta)
 	s.learned[ref] = struct{}{}
+}
+
+// seen notes that the watch has shown a version of a claim.
+func (s *State) seen(claim model.Compiled) {
+	s.notUnseen(claim.Ref())
+	if s.shownLast == nil || isOlder(s.shownLast, claim) {
+		s.shownLast = claim
+	}
+}
+
+func (s *State) notUnseen(ref model.Ref) {
+	if delete(s.unseen, ref); len(s.unseen) == 0 {
+		s.unseen = nil
+	}
+}
+
+// forgetUnseen removes claims that came and went while the watch was interrupted: it will never show that they are gone. Versions of all claims come in one order,
+// except when all are listed anew; so a claim is kept as long as anything is promised to it, or its pod is on a node.
+func (s *State) forgetUnseen(delta *Delta) {
+	if len(s.unseen) == 0 || s.shownLast == nil {
+		return
+	}
+	var gone []model.Ref
+	for ref := range s.unseen {
+		claim := s.compiled(ref).(*model.ResourceClaim)
+		if isOlder(claim, s.shownLast) && !s.devices.IsPromised(claim.Key) && !s.hasOwner(claim) {
+			gone = append(gone, ref)
+		}
+	}
+	slices.SortFunc(gone, func(a, b model.Ref) int { return a.ClaimKey().Compare(b.ClaimKey()) })
+	for _, ref := range gone {
+		s.removeCompiled(ref, delta)
+	}
+}
+
+// hasOwner reports whether the pod that owns a claim is on a node.
+func (s *State) hasOwner(claim *model.ResourceClaim) bool {
+	owner := metav1.GetControllerOf(claim.Object)
+	if owner == nil {
+		return false
+	}
+	p := s.placed[model.PodKey{Namespace: claim.Key.Namespace, Name: owner.Name}]
+	return p != nil && p.pod.UID == owner.UID
 }
 
 // isBehind reports whether the watch shows a version that is not newer than the one that was learned. It ends what was learned when the watch has caught up.
@@ -50,6 +102,11 @@ func (s *State) auditLearned(v *audit.Violations) {
 	for ref := range s.learned {
 		if s.compiled(ref) == nil {
 			v.Add("a version of %v was learned, which does not exist", ref)
+		}
+	}
+	for ref := range s.unseen {
+		if _, ok := s.learned[ref]; !ok || ref.Kind != model.ResourceClaimKind {
+			v.Add("%v was never shown, and was not learned as a claim", ref)
 		}
 	}
 }

@@ -109,3 +109,45 @@ func TestLearnedCreation(t *testing.T) {
 		t.Error("a claim that nobody was to make was learned")
 	}
 }
+
+// A claim that was learned of and that the watch never shows, because it is gone by the time the watch is there again, is forgotten when a newer version of another
+// claim is shown: unless something is promised to it, or its pod is on a node.
+func TestClaimsThatAreNeverShown(t *testing.T) {
+	yes := true
+	claim := func(name string, version int) model.Change {
+		return compiled(model.NewResourceClaim(&resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{
+			Namespace: "ns", Name: name, UID: types.UID(name), ResourceVersion: fmt.Sprint(version),
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "first", Controller: &yes}},
+		}}))
+	}
+	for _, row := range []struct {
+		name, steps string
+		kept        bool
+	}{
+		{"its pod is gone", "learn; pod gone; binding ended; newer", false},
+		{"a newer version was shown before its pod is gone", "learn; newer; pod gone; binding ended", false},
+		{"a newer version was shown before it was learned", "newer; learn; pod gone; binding ended", false},
+		{"only older versions are shown", "learn; pod gone; binding ended; older", true},
+		{"its pod is on a node", "learn; bound; newer", true},
+		{"its binding has not ended", "learn; pod gone; newer", true},
+		{"it was shown", "learn; shown; pod gone; binding ended; newer", true},
+		{"it was learned again", "learn; learn more; pod gone; binding ended; newer", false},
+	} {
+		s, pod := promised(false)
+		onNode := pod.Object.DeepCopy()
+		onNode.Spec.NodeName = "a"
+		learned, more := claim("c", 5), claim("c", 6)
+		learned.Learned, more.Learned = true, true
+		changes := map[string]model.Change{
+			"learn": learned, "learn more": more, "shown": claim("c", 5), "older": claim("other", 4), "newer": claim("other", 7),
+			"pod gone": podGone("p"), "binding ended": bindDone(pod, "a", errors.New("gone")), "bound": {Kind: model.PodSet, Pod: model.NewPod(onNode)},
+		}
+		for _, step := range strings.Split(row.steps, "; ") {
+			s.Apply([]model.Change{changes[step]})
+			audited(t, s)
+		}
+		if kept := s.devices.Claim(keyC) != nil; kept != row.kept {
+			t.Errorf("%s: the claim is kept: %t", row.name, kept)
+		}
+	}
+}

@@ -101,8 +101,12 @@ type State struct {
 	devices         *devices.Store
 	// Invariant: each of these objects exists.
 	learned map[model.Ref]struct{} // objects of which the watch has not shown the version yet that was learned
-	peaks   peaks
-	now     time.Time // of the turn
+	// Invariant: each of unseen is learned, and a claim.
+	unseen map[model.Ref]struct{} // those of which the watch has shown no version at all; nil if there are none
+	// shownLast is the newest version that the watch has shown of any claim.
+	shownLast model.Compiled
+	peaks     peaks
+	now       time.Time // of the turn
 }
 
 type cpuMemory struct{ cpuMilli, memoryBytes int64 }
@@ -320,6 +324,7 @@ func (s *State) Apply(changes []model.Change) Delta {
 			panic(fmt.Sprintf("state: unknown kind of change %d", c.Kind))
 		}
 	}
+	s.forgetUnseen(&delta)
 	delta.Events = append(delta.Events, s.freed...)
 	s.freed = nil
 	return delta

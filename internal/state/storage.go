@@ -43,6 +43,9 @@ func (s *State) storeOf(kind model.Kind) store {
 
 // setCompiled takes in a version of an object of storage or devices that the watch shows.
 func (s *State) setCompiled(object model.Compiled, delta *Delta) {
+	if object.Ref().Kind == model.ResourceClaimKind {
+		s.seen(object)
+	}
 	if !s.isBehind(object) {
 		s.storeCompiled(object, delta)
 	}
@@ -64,6 +67,7 @@ func (s *State) storeCompiled(object model.Compiled, delta *Delta) {
 
 func (s *State) removeCompiled(ref model.Ref, delta *Delta) {
 	delete(s.learned, ref)
+	s.notUnseen(ref)
 	if before := s.storeOf(ref.Kind).Remove(ref); before != nil {
 		delta.Events = append(delta.Events, model.Event{
 			Resource: compiledEvents[ref.Kind], Action: actionOf(before, model.Delete), OldObject: before, Pools: s.devices.PoolsOf(before, nil),

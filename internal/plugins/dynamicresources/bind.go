@@ -230,6 +230,12 @@ func addFinalizer(claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID, Finalizers: []string{resourcev1.Finalizer}}})
 }
 
+// isProtected tests that a claim has the finalizer that addFinalizer has added to it. A request that reaches the API server late, when the claim was given back and has
+// lost its finalizer, would allocate devices again to a claim that can be deleted at any time.
+func isProtected(before *resourcev1.ResourceClaim) operation {
+	return operation{"test", fmt.Sprint("/metadata/finalizers/", len(before.Finalizers)), resourcev1.Finalizer}
+}
+
 // operation is one of a JSON patch. A test with the value nil passes if there is nothing.
 type operation struct {
 	Op    string `json:"op"`
@@ -247,6 +253,8 @@ func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.
 		if slices.Contains(claim.Object.Finalizers, resourcev1.Finalizer) {
 			// It is there from an earlier allocation, and whoever took that back may be about to remove it.
 			tests = append(tests, operation{"test", "/metadata/resourceVersion", claim.Object.ResourceVersion})
+		} else {
+			tests = append(tests, isProtected(claim.Object))
 		}
 		write = claimWrite(claim, "status", types.JSONPatchType, append(tests,
 			operation{"add", "/status/allocation", allocation}, operation{"add", "/status/reservedFor", entry}))

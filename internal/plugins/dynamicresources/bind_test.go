@@ -76,7 +76,7 @@ func TestWrites(t *testing.T) {
 		undone string
 	}{
 		{"new", claim("c", 1), 2, "has a-pool/d0 for p, kept", "has a-pool/d0, kept"},
-		{"new, with its finalizer", claim("c", 1, func(c *resourcev1.ResourceClaim) { c.Finalizers = []string{resourcev1.Finalizer} }), 1, "has a-pool/d0 for p, kept", "has a-pool/d0, kept"},
+		{"new, with its finalizer", claim("c", 1, protected), 1, "has a-pool/d0 for p, kept", "has a-pool/d0, kept"},
 		{"allocated", claim("c", 1, allocated("a", "d1")), 1, "has a-pool/d1 for p, kept", "has a-pool/d1, kept"},
 		{"reserved for another", claim("c", 1, allocated("a", "d1"), reserved("o")), 1, "has a-pool/d1 for p for o, kept", "has a-pool/d1 for o, kept"},
 		{"reserved", claim("c", 1, allocated("a", "d1"), reserved("o", "p")), 0, "has a-pool/d1 for o for p, kept", ""},
@@ -133,7 +133,8 @@ func TestWritesOfOthers(t *testing.T) {
 		refused   bool
 		is        bool
 	}{
-		{"as it was", claim("c", 1), claim("c", 1), false, true},
+		{"as it was", claim("c", 1), claim("c", 1, protected), false, true},
+		{"without the finalizer, which whoever gave it back has removed", claim("c", 1), claim("c", 1), true, false},
 		{"stored before", claim("c", 1), claim("c", 1, allocated("a", "d0"), reserved("p")), true, true},
 		{"allocated elsewhere", claim("c", 1), claim("c", 1, allocated("b", "d0"), reserved("p")), true, false},
 		{"allocated for another pod", claim("c", 1), claim("c", 1, allocated("a", "d0"), reserved("o")), true, false},

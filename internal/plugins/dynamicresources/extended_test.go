@@ -279,7 +279,7 @@ func TestClaimOfAnEarlierTurnIsDeleted(t *testing.T) {
 	if err != nil || result.Message != "deletion of ResourceClaim completed" || len(result.Writes) != 2 {
 		t.Fatalf("%+v, %v", result, err)
 	}
-	c, err := stored(t, claim("made-for-p", 1, func(c *resourcev1.ResourceClaim) { c.Finalizers = []string{resourcev1.Finalizer} }), &result.Writes[0])
+	c, err := stored(t, claim("made-for-p", 1, protected), &result.Writes[0])
 	if err != nil || len(c.Finalizers) > 0 {
 		t.Errorf("finalizers %v, %v", c.Finalizers, err)
 	}

@@ -207,3 +207,6 @@ func (w *world) place(t testing.TB, pod *model.Pod, node string) (*plan.Placemen
 func allocationIn(h plan.Hold) *resourcev1.AllocationResult {
 	return h.Value.(*devices.Promise).Allocation
 }
+
+// protected is a claim that cannot be deleted while devices are allocated to it.
+func protected(c *resourcev1.ResourceClaim) { c.Finalizers = []string{resourcev1.Finalizer} }
