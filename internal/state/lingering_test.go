@@ -128,18 +128,19 @@ func TestClaimsThatAreNeverShown(t *testing.T) {
 		{"a newer version was shown before its pod is gone", "learn; newer; pod gone; binding ended", false},
 		{"a newer version was shown before it was learned", "newer; learn; pod gone; binding ended", false},
 		{"only older versions are shown", "learn; pod gone; binding ended; older", true},
-		{"its pod is on a node", "learn; bound; newer", true},
+		{"its pod is on a node", "learn; learn allocation; bound; newer", true},
 		{"its binding has not ended", "learn; pod gone; newer", true},
 		{"it was shown", "learn; shown; pod gone; binding ended; newer", true},
-		{"it was learned again", "learn; learn more; pod gone; binding ended; newer", false},
+		{"it was allocated", "learn; learn allocation; pod gone; binding ended; newer", false},
 	} {
 		s, pod := promised(false)
 		onNode := pod.Object.DeepCopy()
 		onNode.Spec.NodeName = "a"
 		learned, more := claim("c", 5), claim("c", 6)
+		more.Compiled.(*model.ResourceClaim).Object.Status.Allocation = oneDevice()
 		learned.Learned, more.Learned = true, true
 		changes := map[string]model.Change{
-			"learn": learned, "learn more": more, "shown": claim("c", 5), "older": claim("other", 4), "newer": claim("other", 7),
+			"learn": learned, "learn allocation": more, "shown": claim("c", 5), "older": claim("other", 4), "newer": claim("other", 7),
 			"pod gone": podGone("p"), "binding ended": bindDone(pod, "a", errors.New("gone")), "bound": {Kind: model.PodSet, Pod: model.NewPod(onNode)},
 		}
 		for _, step := range strings.Split(row.steps, "; ") {
