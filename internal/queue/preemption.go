@@ -18,9 +18,15 @@ import (
 // That victims go is no such thing: there is no room before all of a pod's victims are gone, as it would do without those that need not go, and what the
 // victims of another leave is for that other. So a preemptor that is parked does not hear of victims, its own or another's, until its own are all gone,
 // which wakes it. That holds until its next attempt: where something else had it tried and that was in vain, it hears of every deletion again.
+//
+// A victim may be held by a finalizer for hours, and the preemptor for which another one had to go may be gone itself or have found room elsewhere. So a preemptor whose
+// own victims are not gone some time after another's is gone, see roomAwaited, hears of that then.
 
 // preemptionPlugin is the PreEnqueue plugin under which a pod is held back.
 const preemptionPlugin = "DefaultPreemption"
+
+// roomAwaited is how long after the end of another's victim a preemptor still waits for its own without being told: as long as pods have by default to end.
+const roomAwaited = 30 * time.Second
 
 // preempting is what the queue knows of the evictions for a pod.
 type preempting struct {

@@ -2,6 +2,7 @@ package queue
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
@@ -270,6 +271,68 @@ func TestPreemptorAwaitsItsVictims(t *testing.T) {
 		expectPlace(t, q, "other", "parked")
 		steps(t, q, victimLeft("last"), victimLeft("first"))
 		expectPlace(t, q, "other", "active")
+	})
+	t.Run("another's go, and its own do not", func(t *testing.T) {
+		q := start(t, "Fit")
+		q.Wake(at(0), arrived(pod("other", 1)))
+		preempt(q, at(0), pop(t, q, at(0), "other"), pod("theirs", 0))
+		q.Wake(at(1), terminates("last"))
+		q.Wake(at(1), ended(p, false, nil))
+		q.Wake(at(60), victimLeft("theirs"))
+		pop(t, q, at(60), "other")
+		if due, ok := q.Next(); !ok || due.After(at(60).Add(roomAwaited)) {
+			t.Errorf("the queue has something to do at %v, %t", due, ok)
+		}
+		q.Wake(at(89), state.Delta{})
+		expectPlace(t, q, "p", "parked")
+		q.Wake(at(90), state.Delta{})
+		expectPlace(t, q, "p", "active")
+		preempt(q, at(90), pop(t, q, at(90), "p"), going("last"))
+		q.Wake(at(200), state.Delta{})
+		expectPlace(t, q, "p", "parked") // it is tried again once
+		if len(q.waking.overdue) > 0 {
+			t.Errorf("%d events are kept", len(q.waking.overdue))
+		}
+	})
+	t.Run("another's go, and others that do not help", func(t *testing.T) {
+		q := start(t, "Affinity")
+		q.Wake(at(0), arrived(pod("other", 1)))
+		preempt(q, at(0), pop(t, q, at(0), "other"), pod("theirs", 0))
+		q.Wake(at(60), victimLeft("theirs"))
+		q.Wake(at(100), state.Delta{})
+		expectPlace(t, q, "p", "parked")
+	})
+	t.Run("another's go while it is being tried", func(t *testing.T) {
+		q := start(t, "Fit")
+		q.Wake(at(0), arrived(pod("other", 1)))
+		preempt(q, at(0), pop(t, q, at(0), "other"), pod("theirs", 0))
+		q.Activate(at(50), []model.PodKey{p.Key()})
+		q.Wake(at(50), terminates("last"))
+		w := pop(t, q, at(50), "p")
+		q.Wake(at(60), victimLeft("theirs"))
+		preempt(q, at(61), w, going("last")) // it has seen the room
+		q.Wake(at(100), state.Delta{})
+		expectPlace(t, q, "p", "parked")
+	})
+	t.Run("more of another's go than is kept", func(t *testing.T) {
+		q := start(t, "Fit")
+		q.Wake(at(1), terminates("last"))
+		q.Wake(at(1), ended(p, false, nil))
+		q.Wake(at(1), arrived(pod("other", 1)))
+		var victims []*model.Pod
+		var names []string
+		for i := range overdueMax + 2 {
+			victims = append(victims, pod(fmt.Sprint("v", i), 0))
+			names = append(names, victims[i].Name)
+		}
+		preempt(q, at(1), pop(t, q, at(1), "other"), victims...)
+		q.Wake(at(60), victimLeft(names...))
+		if n := len(q.waking.overdue); n != overdueMax || !q.waking.overdue[n-1].all {
+			t.Errorf("%d events are kept, want %d, of which the last is for all pods", n, overdueMax)
+		}
+		for q.Wake(at(90), state.Delta{}); q.Unfinished(); q.Wake(at(90), state.Delta{}) {
+		}
+		expectPlace(t, q, "p", "active")
 	})
 	t.Run("something else has it tried", func(t *testing.T) {
 		q := start(t, "Fit")

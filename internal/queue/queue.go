@@ -221,6 +221,7 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 		q.missed.add(*event)
 		q.hear(*event, ok)
 	}
+	q.hearOverdue(now)
 	q.wakeSlice(now)
 }
 
@@ -346,6 +347,9 @@ func (q *Queue) Next() (at time.Time, ok bool) {
 	}
 	if e := q.errored.first(); e != nil {
 		earliest(e.until.Add(time.Second))
+	}
+	if len(q.waking.overdue) > 0 {
+		earliest(q.waking.overdue[0].due)
 	}
 	if q.idle.size() > 0 {
 		earliest(q.checked.Add(parkedCheck))

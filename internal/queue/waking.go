@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -32,7 +33,19 @@ type waking struct {
 	lookedUp bool
 	found    []*bucket
 	asked    int
+	// overdue are deletions of victims that pods which await room did not hear of, see preemption.go, the oldest first.
+	// Invariant: at most overdueMax are kept, and of these only the last may be for all pods.
+	overdue []overdueEvent
 }
+
+// overdueEvent is an event that is to be heard at a time by pods that still await room then.
+type overdueEvent struct {
+	pendingEvent
+	due time.Time
+}
+
+// overdueMax bounds how many events are to be heard later. When there are more, the newest helps every pod that awaits room.
+const overdueMax = 1000
 
 // pendingEvent is an event that is to wake parked pods.
 type pendingEvent struct {
@@ -43,6 +56,8 @@ type pendingEvent struct {
 	except *entry
 	// victim means that the event is that a pod is gone which had to make room for another. Pods that await room themselves do not hear of it.
 	victim bool
+	// overdue means that the event was such a deletion some time ago. Only pods that await room hear of it.
+	overdue bool
 	// all means that the event helps every pod that an event can help.
 	all bool
 }
@@ -64,6 +79,35 @@ func (q *Queue) hear(event model.Event, victim bool) {
 		next.all, next.except, next.event.OnlyUpTo = true, nil, nil
 	}
 	q.waking.pending = append(q.waking.pending, next)
+	if victim && len(q.leaving) > 0 {
+		q.waking.hearLater(next, q.now.Add(roomAwaited))
+	}
+}
+
+// hearLater keeps an event for pods that will still await room at a time.
+func (w *waking) hearLater(event pendingEvent, due time.Time) {
+	event.victim, event.overdue, event.except = false, true, nil
+	if len(w.overdue) < overdueMax {
+		w.overdue = append(w.overdue, overdueEvent{event, due})
+		return
+	}
+	event.all, event.event.OnlyUpTo = true, nil
+	w.overdue[overdueMax-1] = overdueEvent{event, due}
+}
+
+// hearOverdue takes in the events that are due.
+func (q *Queue) hearOverdue(now time.Time) {
+	w := &q.waking
+	n := 0
+	for n < len(w.overdue) && !w.overdue[n].due.After(now) && w.left() < pendingMax {
+		if len(q.leaving) > 0 {
+			w.pending = append(w.pending, w.overdue[n].pendingEvent)
+		}
+		n++
+	}
+	if w.overdue = slices.Delete(w.overdue, 0, n); len(w.overdue) == 0 {
+		w.overdue = nil
+	}
 }
 
 // isBeingWoken reports whether an event that helps a parked pod has been found, or may yet be, and the event's name. While hints about events are
@@ -180,7 +224,13 @@ func (b *bucket) concerns(e *pendingEvent) bool {
 }
 
 func (e *pendingEvent) reaches(c *cohort) bool {
-	return c.first.entry.parking <= e.parkings && e.event.Reaches(c.priority) && (e.all || !e.victim || !c.awaitsRoom)
+	if c.first.entry.parking > e.parkings || !e.event.Reaches(c.priority) {
+		return false
+	}
+	if e.overdue {
+		return c.awaitsRoom
+	}
+	return e.all || !e.victim || !c.awaitsRoom
 }
 
 // accepts asks the hint, which is the same for each pod of the bucket.
