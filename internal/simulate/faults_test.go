@@ -316,9 +316,9 @@ func (t *faultTrial) rested() error {
 	return t.a.nothingFits(t.isCursed)
 }
 
-// settled is how long it may take until every pod has a node that fits somewhere: a request that hangs takes half a minute, and backoffs
-// take eleven seconds each.
-const settled = 75 * time.Second
+// settled is how long it may take until every pod has a node that fits somewhere: a request that hangs takes half a minute, and so does it until a preemptor hears that
+// another's victim is gone, and backoffs take eleven seconds each.
+const settled = 110 * time.Second
 
 func (t *faultTrial) isCursed(pod *v1.Pod) bool { return t.cursed[pod.Name] }
 
