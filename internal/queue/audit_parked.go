@@ -203,8 +203,8 @@ func (q *Queue) auditWaking(v *audit.Violations) {
 	if w.left() > pendingMax || w.done > 0 && w.left() <= 0 || w.done < 0 {
 		v.Add("%d of %d events are over", w.done, len(w.pending))
 	}
-	if len(w.overdue) > overdueMax || slices.ContainsFunc(w.overdue[:max(0, len(w.overdue)-1)], func(e overdueEvent) bool { return e.all }) {
-		v.Add("%d deletions of victims are overdue, of which one before the last is for all pods", len(w.overdue))
+	if len(w.overdue) > overdueMax || !slices.IsSortedFunc(w.overdue, func(a, b overdueEvent) int { return a.due.Compare(b.due) }) {
+		v.Add("%d deletions of victims are overdue, or not in the order in which they are due", len(w.overdue))
 	}
 	if !w.lookedUp && len(w.found) > 0 || w.lookedUp && w.left() == 0 || w.asked > len(w.found) {
 		v.Add("%d of %d buckets are asked about %d events; looked up: %t", w.asked, len(w.found), w.left(), w.lookedUp)

@@ -160,9 +160,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"1 of 1 events are over", func(q *Queue) { q.waking.pending, q.waking.done = make([]pendingEvent, 1), 1 }},
 		{"0 of 1 buckets are asked about 0 events; looked up: false", func(q *Queue) { q.waking.found = []*bucket{bucketOf(q)} }},
 		{"1001 deletions of victims are overdue", func(q *Queue) { q.waking.overdue = make([]overdueEvent, overdueMax+1) }},
-		{"2 deletions of victims are overdue, of which one before the last is for all pods", func(q *Queue) {
-			q.waking.overdue = []overdueEvent{{pendingEvent: pendingEvent{all: true}}, {}}
-		}},
+		{"2 deletions of victims are overdue, or not in the order", func(q *Queue) { q.waking.overdue = []overdueEvent{{due: time.Unix(1, 0)}, {}} }},
 		{"looked up: true", func(q *Queue) { q.waking.lookedUp = true }},
 		{"1 of 0 buckets are asked", func(q *Queue) { q.waking.asked = 1 }},
 		{"of which [\"Other\"] answered Pending", func(q *Queue) { get(q, "parked").pending = []string{"Other"} }},

@@ -34,7 +34,7 @@ type waking struct {
 	found    []*bucket
 	asked    int
 	// overdue are deletions of victims that pods which await room did not hear of, see preemption.go, the oldest first.
-	// Invariant: at most overdueMax are kept, and of these only the last may be for all pods.
+	// Invariant: at most overdueMax are kept, and none is due before the one in front of it.
 	overdue []overdueEvent
 }
 

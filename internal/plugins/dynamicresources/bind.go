@@ -230,9 +230,9 @@ func addFinalizer(claim *model.ResourceClaim) *plan.Write {
 	return claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID, Finalizers: []string{resourcev1.Finalizer}}})
 }
 
-// isProtected tests that a claim has the finalizer that addFinalizer has added to it. A request that reaches the API server late, when the claim was given back and has
+// testFinalizer tests that a claim has the finalizer behind those that it had before a step added it. A request that reaches the API server late, when the claim was given back and has
 // lost its finalizer, would allocate devices again to a claim that can be deleted at any time.
-func isProtected(before *resourcev1.ResourceClaim) operation {
+func testFinalizer(before *resourcev1.ResourceClaim) operation {
 	return operation{"test", fmt.Sprint("/metadata/finalizers/", len(before.Finalizers)), resourcev1.Finalizer}
 }
 
@@ -254,7 +254,7 @@ func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.
 			// It is there from an earlier allocation, and whoever took that back may be about to remove it.
 			tests = append(tests, operation{"test", "/metadata/resourceVersion", claim.Object.ResourceVersion})
 		} else {
-			tests = append(tests, isProtected(claim.Object))
+			tests = append(tests, testFinalizer(claim.Object))
 		}
 		write = claimWrite(claim, "status", types.JSONPatchType, append(tests,
 			operation{"add", "/status/allocation", allocation}, operation{"add", "/status/reservedFor", entry}))

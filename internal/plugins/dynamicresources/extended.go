@@ -266,7 +266,7 @@ func makeClaim(pod *model.Pod, promise *devices.Promise) []plan.Step {
 	finalizer := claimWrite(claim, "", types.StrategicMergePatchType, object{Metadata: objectMeta{Finalizers: []string{resourcev1.Finalizer}}})
 	allocate := claimWrite(claim, "status", types.JSONPatchType, []operation{
 		{"test", "/metadata/ownerReferences/0/uid", pod.UID},
-		isProtected(made),
+		testFinalizer(made),
 		{"test", "/status/allocation", nil},
 		{"add", "/status/allocation", promise.Allocation},
 		{"add", "/status/reservedFor", []resourcev1.ResourceClaimConsumerReference{reservation(pod)}},
