@@ -18,13 +18,14 @@ import (
 // version, or that the object is gone, before. So an object that is not known is not stored, unless the write has made it and the watch has never shown it.
 func (s *State) learn(object model.Compiled, delta *Delta) {
 	ref := object.Ref()
-	switch before := s.compiled(ref); {
+	before := s.compiled(ref)
+	switch {
 	case before == nil && !(ref.Kind == model.ResourceClaimKind && s.devices.IsAwaited(ref.ClaimKey())):
 		return
 	case before != nil && (before.UID() != object.UID() || !isOlder(before, object)):
 		return
 	}
-	if s.compiled(ref) == nil {
+	if before == nil {
 		if s.unseen == nil {
 			s.unseen = map[model.Ref]struct{}{}
 		}
