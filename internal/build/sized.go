@@ -9,3 +9,11 @@ func Sized(n int) int {
 	}
 	return n
 }
+
+// UnlessRaced is how often to try something without the race detector, and with it.
+func UnlessRaced(times, withDetector int) int {
+	if Raced {
+		return withDetector
+	}
+	return times
+}

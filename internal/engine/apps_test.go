@@ -119,7 +119,7 @@ func BenchmarkAfterRollouts(b *testing.B) {
 // TestRolloutsLeaveNothingBehind counts what is kept after many rollouts of hard-spread apps, whose tallies and images are of one revision each.
 func TestRolloutsLeaveNothingBehind(t *testing.T) {
 	const apps = 20
-	revisions := unlessRaced(600, 300)
+	revisions := build.UnlessRaced(600, 300)
 	c := newBench(t, 50)
 	rollOut := func(i int) {
 		app, revision := i%apps, i/apps

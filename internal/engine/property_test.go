@@ -7,6 +7,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/oracle"
@@ -14,17 +15,9 @@ import (
 )
 
 var (
-	seeds = flag.Int("seeds", unlessRaced(30, 3), "how many random clusters to compare with the oracle")
+	seeds = flag.Int("seeds", build.UnlessRaced(30, 3), "how many random clusters to compare with the oracle")
 	seed  = flag.Uint64("seed", 0, "the only seed to run, to replay a failure")
 )
-
-// unlessRaced returns how often to try something without the race detector, and with it.
-func unlessRaced(times, withDetector int) int {
-	if raced {
-		return withDetector
-	}
-	return times
-}
 
 // TestEngineAgreesWithOracle changes random clusters step by step and compares, after each change, for old and new pods: the engine's results
 // for every node, from columns that follow the journal, must equal the oracle's, which starts from nothing.

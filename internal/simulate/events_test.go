@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -24,7 +25,7 @@ type version struct {
 func TestSeriesCountEveryRejection(t *testing.T) {
 	const huge, small = 4, 150
 	seeds := uint64(5)
-	if raced {
+	if build.Raced {
 		seeds = 1
 	}
 	for seed := range seeds {

@@ -17,6 +17,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -96,7 +97,7 @@ func eachSeed(t *testing.T, first, last uint64, run func(n uint64) error) {
 
 func seedRange(text string) (first, last uint64, err error) {
 	switch {
-	case text == "" && raced:
+	case text == "" && build.Raced:
 		return 1, 2, nil
 	case text == "":
 		return 1, 12, nil
@@ -407,7 +408,7 @@ func (t *faultTrial) newNode(name string) *v1.Node {
 
 // TestMemoryReturns fills a cluster with pods and empties it, again and again: what is kept in memory must not grow with that.
 func TestMemoryReturns(t *testing.T) {
-	if raced {
+	if build.Raced {
 		t.Skip("it measures memory, which is another under the race detector: see make unit")
 	}
 	trial, err := newFaultTrial(1)
@@ -452,7 +453,7 @@ func TestMemoryReturns(t *testing.T) {
 
 // TestFaultsRepeat runs a seed twice, at the same time, and expects the same history. It is one of the seeds that take less time than most.
 func TestFaultsRepeat(t *testing.T) {
-	if raced {
+	if build.Raced {
 		t.Skip("TestFaults runs simulations at the same time, too")
 	}
 	const seed = 3

@@ -188,7 +188,7 @@ func TestWritesOfPostFilter(t *testing.T) {
 // being bound, no other takes the ticket from it, and in the end the state knows what the API server has.
 func TestLearnedUnderFaults(t *testing.T) {
 	seeds := uint64(40)
-	if raced {
+	if build.Raced {
 		seeds = 8
 	}
 	happened := map[string]int{}
@@ -235,7 +235,7 @@ func TestLearnedUnderFaults(t *testing.T) {
 			happened[what] += times
 		}
 	}
-	if raced { // too few seeds for everything to happen
+	if build.Raced { // too few seeds for everything to happen
 		return
 	}
 	for _, what := range []string{"response: learned", "read: done", "write: lost", "write: late", "write: Invalid, in earnest"} {

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -34,7 +35,7 @@ func TestSimulation(t *testing.T) {
 		}
 	})
 	count := *seeds
-	if raced && count == 40 { // the default
+	if build.Raced && count == 40 { // the default
 		count = 10
 	}
 	random.EverySeed(t, "./internal/simulate", count, *seed, func(t *testing.T, n uint64) {

@@ -191,7 +191,7 @@ func TestRestartBetweenVolumeAndBinding(t *testing.T) {
 // provisioned for it. The volume alone must end the wait then: nothing else changes any more.
 func TestVolumeIsShownAfterItsClaim(t *testing.T) {
 	runs := uint64(100)
-	if raced {
+	if build.Raced {
 		runs = 40
 	}
 	overtaken := 0

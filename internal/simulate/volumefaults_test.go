@@ -27,7 +27,7 @@ import (
 // that fits, and nothing is remembered. Under the race detector there are two seeds, in which not everything happens that a dozen bring up.
 func TestVolumeFaults(t *testing.T) {
 	count := max(12, *seeds*3/10)
-	if raced && *seeds <= 40 { // not more than by default
+	if build.Raced && *seeds <= 40 { // not more than by default
 		count = 2
 	}
 	happened := map[string]int{}

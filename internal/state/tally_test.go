@@ -12,13 +12,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-var seeds = flag.Uint64("seeds", 40, "how many random histories to count")
+var seeds = flag.Uint64("seeds", uint64(build.UnlessRaced(40, 4)), "how many random histories to count")
 
 // question is a count that plugins use.
 type question struct {

@@ -1,0 +1,6 @@
+//go:build !race
+
+package build
+
+// Raced is set under the race detector.
+const Raced = false
