@@ -1,0 +1,74 @@
+package dynamicresources
+
+import (
+	"slices"
+	"testing"
+
+	resourcev1 "k8s.io/api/resource/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// TestLooksAtOwn has pods whose own claims PostFilter may give back, or may not: what it says of these is not remembered for others.
+func TestLooksAtOwn(t *testing.T) {
+	for _, row := range []struct {
+		name   string
+		claims []*resourcev1.ResourceClaim
+		of     []string // the pod's
+		want   bool
+	}{
+		{"none", nil, nil, false},
+		{"not allocated", []*resourcev1.ResourceClaim{claim("c", 1)}, []string{"c"}, false},
+		{"allocated", []*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0"))}, []string{"c"}, true},
+		{"one of two", []*resourcev1.ResourceClaim{claim("c", 1), claim("d", 1, allocated("a", "d0"))}, []string{"c", "d"}, true},
+		{"of another pod", []*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0"))}, nil, false},
+		{"made for it", []*resourcev1.ResourceClaim{made("p")}, nil, true},
+		{"made for another", []*resourcev1.ResourceClaim{made("o")}, nil, false},
+	} {
+		w := newWorld(t)
+		for _, c := range row.claims {
+			w.set(c)
+		}
+		if got := w.plugin.LooksAtOwn(w.View(), pod("p", row.of...)); got != row.want {
+			t.Errorf("%s: %t, want %t", row.name, got, row.want)
+		}
+	}
+}
+
+// TestEndOfAMadeClaimTouchesItsPod has claims go: one that was made for a pod touches that pod alone, and what is no claim touches none.
+func TestEndOfAMadeClaimTouchesItsPod(t *testing.T) {
+	events := defaults().EventsToRegister()
+	at := slices.IndexFunc(events, func(r model.EventToRegister) bool {
+		return r.Resource == model.ResourceClaimEvent && r.Actions == model.Delete && r.Touches != nil
+	})
+	r := events[at]
+	p, other := pod("p"), pod("o")
+	if r.Alike(p) == r.Alike(other) {
+		t.Error("pods of different UIDs are alike")
+	}
+	var touch model.Touch
+	r.Touches(model.Event{Resource: model.ResourceClaimEvent, Action: model.Delete, OldObject: model.NewResourceClaim(made("p"))}, &touch)
+	if want := r.Cause(p).Wants[0][0]; !slices.Equal(touch.Has, want) {
+		t.Errorf("the end of the claim touches %v, want %v", touch.Has, want)
+	}
+	if not := r.Cause(other).Wants[0][0]; slices.Equal(touch.Has, not) {
+		t.Errorf("it touches another pod: %v", touch.Has)
+	}
+	touch = model.Touch{}
+	r.Touches(model.Event{Resource: model.ResourceClaimEvent, Action: model.Delete, OldObject: model.NewDeviceClass(&resourcev1.DeviceClass{})}, &touch)
+	if len(touch.Has) > 0 {
+		t.Errorf("an event without a claim touches %v", touch.Has)
+	}
+}
+
+func TestEqual(t *testing.T) {
+	a, b := new("a"), new("b")
+	for _, row := range []struct {
+		x, y *string
+		want bool
+	}{{nil, nil, true}, {a, nil, false}, {nil, a, false}, {a, b, false}, {a, new("a"), true}} {
+		if got := equal(row.x, row.y); got != row.want {
+			t.Errorf("%v and %v are equal: %t", row.x, row.y, got)
+		}
+	}
+}
