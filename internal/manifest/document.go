@@ -198,6 +198,9 @@ type lineStart struct{ at, line int }
 func layout(text []byte) yamlLayout {
 	l := yamlLayout{items: -1, dash: -1}
 	none := yamlLayout{}
+	if oddBreaks(text) {
+		return none
+	}
 	for at, line := 0, 0; at < len(text); line++ {
 		s := text[at:]
 		if end := bytes.IndexByte(s, '\n'); end >= 0 {
@@ -229,4 +232,10 @@ func layout(text []byte) yamlLayout {
 		l.end = len(text)
 	}
 	return l
+}
+
+// oddBreaks reports whether a line may end with something else than "\n" or "\r\n": a "\r" alone, or U+0085, U+2028 and U+2029, which end lines in YAML 1.1.
+func oddBreaks(text []byte) bool {
+	return bytes.Count(text, []byte("\r")) != bytes.Count(text, []byte("\r\n")) ||
+		bytes.Contains(text, []byte("\u0085")) || bytes.Contains(text, []byte("\u2028")) || bytes.Contains(text, []byte("\u2029"))
 }

@@ -50,6 +50,10 @@ func TestDocuments(t *testing.T) {
 		{"kind: List\nitems:  \r\n- a: 1\r\n", "1 true \"kind: List\\nitems:  \\r\\n- a: 1\\r\\n\"\n  3 true items[0] 0 /, Kind=List \"- a: 1\\r\\n\"\n"},
 		{"kind: List\nitems:\n- - a\n  - b\n-\n", "1 true \"kind: List\\nitems:\\n- - a\\n  - b\\n-\\n\"\n  3 true items[0] 0 /, Kind=List \"- - a\\n  - b\\n\"\n  5 true items[1] 0 /, Kind=List \"-\\n\"\n"},
 		// These are decoded as a whole.
+		{"kind: List\nitems:\n- \ra: 1\n", "1 true \"kind: List\\nitems:\\n- \\ra: 1\\n\"\n"},
+		{"kind: List\nitems:\n- \u0085a: 1\n", "1 true \"kind: List\\nitems:\\n- \\u0085a: 1\\n\"\n"},
+		{"kind: List\nitems:\n- \u2028a: 1\n", "1 true \"kind: List\\nitems:\\n- \\u2028a: 1\\n\"\n"},
+		{"kind: List\nitems:\n- \u2029a: 1\n", "1 true \"kind: List\\nitems:\\n- \\u2029a: 1\\n\"\n"},
 		{"kind: Lists\nitems:\n- a: 1\n", "1 true \"kind: Lists\\nitems:\\n- a: 1\\n\"\n"},
 		{"kind: List\nitems: []\n", "1 true \"kind: List\\nitems: []\\n\"\n"},
 		{"kind: List\nitems:\n", "1 true \"kind: List\\nitems:\\n\"\n"},
