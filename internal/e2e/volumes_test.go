@@ -76,8 +76,10 @@ func TestVolumesAsUsers(t *testing.T) {
 	w.class("immediate", w.driver, storagev1.VolumeBindingImmediate)
 	w.class("late", w.driver, storagev1.VolumeBindingWaitForFirstConsumer)
 	w.class("zone-b", w.driver, storagev1.VolumeBindingWaitForFirstConsumer, "eu-1b")
-	w.podsWithClaims("immediate", each)
+	scheduler := w.scheduler(nil)
 	w.podsWithClaims("zone-b", each/2)
+	w.awaitRunning(each/2, scheduler) // before others take the room of that zone
+	w.podsWithClaims("immediate", each)
 	w.must(rig.CreatePods(w.ctx, w.client, w.namespace, each, func(i int) *v1.Pod {
 		pod := w.podWith(fmt.Sprint("ephemeral-", i), "")
 		class := w.className("late")
@@ -86,7 +88,7 @@ func TestVolumesAsUsers(t *testing.T) {
 		}}}}
 		return pod
 	}))
-	w.awaitRunning(2*each+each/2, w.scheduler(nil))
+	w.awaitRunning(2*each+each/2, scheduler)
 	w.volumesAreWell(2*each + each/2)
 	// Two pods to a node, whatever other room it has.
 	perNode := map[string]int{}
