@@ -94,6 +94,17 @@ func (o *Outbox) auditEffects(v *audit.Violations) {
 			v.Add("the write of %s is %s, and on the timeline: %t", e.write.Name, e.place, paused)
 		}
 		auditQuestion(v, &e.attempt, e.write)
+		if e.write.Latest != (o.latest[objectOf(e.write)] == e) {
+			v.Add("of the writes of %s the latest counts: %t; it is found as the one that has not ended: %t", e.write.Name, e.write.Latest, !e.write.Latest)
+		}
+		if e.after != nil && (objectOf(e.after.write) != objectOf(e.write) || e.after.after != nil || e.after.place != nowhere) {
+			v.Add("the write of %s waits for that of %s, and is %s", e.after.write.Name, e.write.Name, e.after.place)
+		}
+	}
+	for key, e := range o.latest {
+		if o.effects[keyOfWrite(e.write)] != e || objectOf(e.write) != key {
+			v.Add("the write of %s is the one to %s that has not ended, and has ended", e.write.Name, key.name)
+		}
 	}
 }
 

@@ -350,6 +350,9 @@ func TestAuditFindsEachViolationOfEffects(t *testing.T) {
 		{"write of ready is at position 0 of the backlog; it says position 9", func(a *audited) { of(a, "ready").position = 9 }},
 		{"the write was refused: false", func(a *audited) { of(a, "asking").err = nil }},
 		{"and is one to learn, or that can be recognised: false", func(a *audited) { of(a, "asking").write = &plan.Write{Name: "asking"} }},
+		{"the latest counts: true; it is found as the one that has not ended: false", func(a *audited) { delete(a.latest, objectOf(of(a, "latest").write)) }},
+		{"the write of latest is the one to other that has not ended, and has ended", func(a *audited) { a.latest[objectKey{name: "other"}] = of(a, "latest") }},
+		{"the write of ready waits for that of latest, and is ready", func(a *audited) { of(a, "latest").after = of(a, "ready") }},
 		{"the write was refused: false", func(a *audited) { a.bindings["refused"].err = nil }},
 		{"and is one to learn, or that can be recognised: false", func(a *audited) { a.bindings["refused"].step().Write = nil }},
 	} {
@@ -359,7 +362,7 @@ func TestAuditFindsEachViolationOfEffects(t *testing.T) {
 		}
 		a := &audited{o, t, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		write := func(name string) plan.Write {
-			return plan.Write{Name: name, Stored: func(metav1.Object) bool { return false }}
+			return plan.Write{Name: name, Latest: name == "latest", Stored: func(metav1.Object) bool { return false }}
 		}
 		start := func(name string) {
 			a.Start(a.now, &plan.Decision{Work: plan.WorkFor(a.pod("p")), Outcome: plan.Placed, Writes: []plan.Write{write(name)}})
@@ -381,6 +384,7 @@ func TestAuditFindsEachViolationOfEffects(t *testing.T) {
 		start("sending")
 		a.next()
 		start("ready")
+		start("latest")
 		row.corrupt(a)
 		if err := a.Audit(); (err != nil) != (row.want != "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("want a violation with %q, have\n%v", row.want, err)

@@ -21,6 +21,8 @@ type effect struct {
 	position int    // in the backlog while place is ready
 	attempt
 	seen *observation
+	// after is the latest write to the same object that waits for the end of this one; nil if there is none. Only a Latest write has one.
+	after *effect
 }
 
 // effectKey is what a write does to which object.
@@ -44,15 +46,40 @@ func (o *Outbox) startEffects(decision *plan.Decision) {
 	}
 	for i := range decision.Writes {
 		write := &decision.Writes[i]
-		key := keyOfWrite(write)
-		if o.effects[key] != nil {
-			continue
+		same, before := o.effects[keyOfWrite(write)], o.latest[objectOf(write)]
+		switch {
+		case !write.Latest && same != nil:
+		case write.Latest && before != nil && before == same:
+			before.after = nil // what is being written is the latest again
+		case write.Latest && before != nil:
+			before.after = o.newEffect(decision, write)
+		default:
+			o.startEffect(o.newEffect(decision, write))
 		}
-		o.decided++
-		e := &effect{pod: decision.Pods[0].Pod, write: write, order: o.decided}
-		o.effects[key] = e
-		o.sendEffect(e)
 	}
+}
+
+func (o *Outbox) newEffect(decision *plan.Decision, write *plan.Write) *effect {
+	o.decided++
+	return &effect{pod: decision.Pods[0].Pod, write: write, order: o.decided}
+}
+
+// objectKey names an object, or a subresource of it.
+type objectKey struct {
+	resource                     schema.GroupVersionResource
+	namespace, name, subresource string
+}
+
+func objectOf(w *plan.Write) objectKey {
+	return objectKey{w.Resource, w.Namespace, w.Name, w.Subresource}
+}
+
+func (o *Outbox) startEffect(e *effect) {
+	o.effects[keyOfWrite(e.write)] = e
+	if e.write.Latest {
+		o.latest[objectOf(e.write)] = e
+	}
+	o.sendEffect(e)
 }
 
 // sendEffect gives the next request of an effect its turn.
@@ -94,6 +121,12 @@ func (o *Outbox) effectAnswered(now time.Time, e *effect, response Response) {
 func (o *Outbox) endEffect(e *effect, err error) {
 	e.place = nowhere
 	delete(o.effects, keyOfWrite(e.write))
+	if e.write.Latest {
+		delete(o.latest, objectOf(e.write))
+		if e.after != nil && o.stopped == nil {
+			o.startEffect(e.after)
+		}
+	}
 	if err != nil {
 		o.giveUp(e.pod.Key(), fmt.Errorf("write %s %s for %s: %w", e.write.Resource.GroupResource(), e.write.Name, e.pod, err))
 	}

@@ -111,3 +111,68 @@ func TestStopAmidWritesOfDecisions(t *testing.T) {
 		t.Errorf("ended: %+v; %d things are remembered", ended, b.Remembered())
 	}
 }
+
+// TestLatestWriteOfAnObject makes decisions that write one object in different ways while a write of it is not answered: the write that is sent last is that of the
+// latest decision, and never are two under way.
+func TestLatestWriteOfAnObject(t *testing.T) {
+	condition := func(texts ...string) (decisions []plan.Decision) {
+		for _, text := range texts {
+			d := writes(1, "group")
+			d.Outcome, d.Writes[0].Data, d.Writes[0].Latest = plan.Placed, []byte(text), true
+			decisions = append(decisions, d)
+		}
+		return decisions
+	}
+	for _, row := range []struct {
+		name      string
+		meanwhile []string
+		err       error
+		want      []string // what is sent, one after another
+	}{
+		{"nothing else", nil, nil, []string{"one"}},
+		{"another", []string{"two"}, nil, []string{"one", "two"}},
+		{"more", []string{"two", "three"}, nil, []string{"one", "three"}},
+		{"the same again", []string{"two", "one"}, nil, []string{"one"}},
+		{"the first is refused", []string{"two"}, errNo, []string{"one", "two"}},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			b := newBench(t, 10)
+			b.start(condition("one")[0])
+			for i, want := range row.want {
+				request := b.takeWrite(commit.WriteStep, "group")
+				if got := string(request.Write.Data); got != want {
+					t.Fatalf("sent: %s, want %s", got, want)
+				}
+				if i == 0 {
+					for _, d := range condition(row.meanwhile...) {
+						b.start(d)
+						b.nothing()
+					}
+				}
+				b.done(request, row.err)
+			}
+			b.nothing()
+			b.Take()
+			if n := b.Remembered(); n != 0 {
+				t.Errorf("%d things are remembered", n)
+			}
+		})
+	}
+}
+
+// TestStopAmidLatestWrites stops while a write waits for another to the same object: it is not sent.
+func TestStopAmidLatestWrites(t *testing.T) {
+	b := newBench(t, 10)
+	for _, text := range []string{"one", "two"} {
+		d := writes(1, "group")
+		d.Outcome, d.Writes[0].Data, d.Writes[0].Latest = plan.Placed, []byte(text), true
+		b.start(d)
+	}
+	request := b.takeWrite(commit.WriteStep, "group")
+	b.Stop(b.now, errors.New("the end"))
+	b.done(request, nil)
+	b.nothing()
+	if b.Remembered() != 0 || !b.Empty() {
+		t.Errorf("%d things are remembered", b.Remembered())
+	}
+}

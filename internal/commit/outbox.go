@@ -29,18 +29,20 @@ type Outbox struct {
 	bindings  map[types.UID]*binding  // that have not ended, by pod
 	evictions map[types.UID]*eviction // that have not ended, by victim
 	effects   map[effectKey]*effect   // that have not ended
-	decided   uint64                  // bindings and preemptions so far
-	pods      map[types.UID]*writes   // pods with a status that waits or is being written
-	series    map[eventKey]*event     // events that may repeat
-	kept      list.List               // those of them that nothing is to be written of, by how long they have been idle
-	lastEvent time.Time               // when the last event happened
-	written   map[types.UID]written   // the last status written, of pods that the watch may not have shown since
-	writes    lane[expiry]            // the same, oldest first
-	opened    int                     // bindings that something was sent for and that have not ended
-	calls     map[uint64]*binding     // those whose call runs, by order
-	permits   list.List               // those that are at Permit, or on their way there, as *AtPermit, by order
-	delayed   int                     // statuses and events on the timeline
-	stopped   error                   // why no binding is started any more
+	// Invariant: latest are those of effects whose writes are Latest, by object.
+	latest    map[objectKey]*effect
+	decided   uint64                // bindings and preemptions so far
+	pods      map[types.UID]*writes // pods with a status that waits or is being written
+	series    map[eventKey]*event   // events that may repeat
+	kept      list.List             // those of them that nothing is to be written of, by how long they have been idle
+	lastEvent time.Time             // when the last event happened
+	written   map[types.UID]written // the last status written, of pods that the watch may not have shown since
+	writes    lane[expiry]          // the same, oldest first
+	opened    int                   // bindings that something was sent for and that have not ended
+	calls     map[uint64]*binding   // those whose call runs, by order
+	permits   list.List             // those that are at Permit, or on their way there, as *AtPermit, by order
+	delayed   int                   // statuses and events on the timeline
+	stopped   error                 // why no binding is started any more
 	ended     Ended
 	stats     Stats
 }
@@ -277,7 +279,7 @@ func NewOutbox(config OutboxConfig) (*Outbox, error) {
 	}
 	return &Outbox{
 		config: config, reports: newReports(config.Budget), bindings: map[types.UID]*binding{},
-		calls: map[uint64]*binding{}, evictions: map[types.UID]*eviction{}, effects: map[effectKey]*effect{}, pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
+		calls: map[uint64]*binding{}, evictions: map[types.UID]*eviction{}, effects: map[effectKey]*effect{}, latest: map[objectKey]*effect{}, pods: map[types.UID]*writes{}, series: map[eventKey]*event{}, written: map[types.UID]written{},
 	}, nil
 }
 

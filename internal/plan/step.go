@@ -56,6 +56,9 @@ type Write struct {
 	// Delete makes it a deletion. Data are the options; there is no type. An object that is gone already is deleted. Nothing is learned of its answer, but with
 	// Learn it is sent until it is answered.
 	Delete bool
+	// Latest means that of several such writes to one object, made by decisions, the latest counts: it is sent when the one before has ended, and replaces one that
+	// waits for that.
+	Latest bool
 	// Learn gives the object that the API server answers with to the loop at once, like a version that the watch shows, and before anything else comes of the
 	// answer: when the binding's result is known, so is what was written. It is for objects that reach the state compiled. While it is open whether such a
 	// write was stored, it is not given up: what is stored must not stay unknown while the holds of the placement are released.
