@@ -53,6 +53,7 @@ func Access(config ClientConfig) (*rest.Config, error) {
 	if config.QPS <= 0 {
 		access.QPS = -1
 	}
+	access.WarningHandlerWithContext = &warnings{}
 	access.UserAgent = fmt.Sprintf("berth/%s (%s/%s) kubernetes", config.Version, runtime.GOOS, runtime.GOARCH)
 	return access, nil
 }

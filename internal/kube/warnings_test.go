@@ -1,0 +1,33 @@
+package kube
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"k8s.io/klog/v2"
+)
+
+// TestWarningsAreLoggedOnce: each text once, and no more texts than are remembered.
+func TestWarningsAreLoggedOnce(t *testing.T) {
+	var lines []string
+	ctx := klog.NewContext(t.Context(), funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{}))
+	w := &warnings{}
+	for range 3 {
+		w.HandleWarningHeaderWithContext(ctx, 299, "-", "v1beta1 is deprecated")
+		w.HandleWarningHeaderWithContext(ctx, 299, "-", "another")
+		w.HandleWarningHeaderWithContext(ctx, 199, "-", "of somebody between")
+		w.HandleWarningHeaderWithContext(ctx, 299, "-", "")
+	}
+	want := []string{`"level"=0 "msg"="The API server warns" "warning"="v1beta1 is deprecated"`, `"level"=0 "msg"="The API server warns" "warning"="another"`}
+	if !slices.Equal(lines, want) {
+		t.Errorf("logged: %q", lines)
+	}
+	for i := range 3 * warningsMax {
+		w.HandleWarningHeaderWithContext(ctx, 299, "-", fmt.Sprint("warning ", i))
+	}
+	if len(lines) != warningsMax || len(w.logged) != warningsMax {
+		t.Errorf("%d are logged, %d remembered", len(lines), len(w.logged))
+	}
+}
