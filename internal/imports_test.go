@@ -116,6 +116,11 @@ var house = map[string]map[string]string{
 		"internal/reason":    "a verdict is a reason code",
 		"internal/state":     "it reads the view of a node",
 	},
+	"internal/plugins/gangscheduling": {
+		"internal/model": "it looks at groups",
+		"internal/plan":  "Permit is about a placement",
+		"internal/state": "Permit may read the state",
+	},
 	"internal/plugins/volumebinding": {
 		"internal/plugin":  "it implements it",
 		"internal/model":   "needs are of pods and nodes",
@@ -178,6 +183,7 @@ var house = map[string]map[string]string{
 		"internal/plugin": "plugins know when a wait is over",
 		"internal/plan":   "the spine: decisions",
 		"internal/queue":  "the spine: whose turn it is",
+		"internal/report": "the condition of a pod group is written in report's words, with a decision about its members",
 		"internal/state":  "the spine: what exists",
 	},
 	"internal/metrics": {
@@ -275,7 +281,6 @@ var house = map[string]map[string]string{
 		"internal/loop":     "it observes rounds",
 		"internal/metrics":  "it counts series",
 		"internal/picture":  "it draws its figures",
-		"internal/plan":     "it counts placements",
 		"internal/simulate": "it runs the real loop on a virtual clock",
 	},
 	"internal/soak/world": {
@@ -312,6 +317,7 @@ var house = map[string]map[string]string{
 	"internal/scenario": {
 		"internal/commit":   "the requests of an eviction fail by kind",
 		"internal/config":   "a scenario may bring a configuration",
+		"internal/feature":  "a scenario may set gates",
 		"internal/kinds":    "which objects have a namespace",
 		"internal/manifest": "a pod may be written out in YAML",
 		"internal/model":    "it finds pods by key",

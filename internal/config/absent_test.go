@@ -74,10 +74,10 @@ func TestGateBarsGroups(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := barred(c, withGroup); got != "GangScheduling TopologyPlacementGenerator" {
+	if got := barred(c, withGroup); got != "TopologyPlacementGenerator" {
 		t.Errorf("barred by %q", got)
 	}
-	if got := strings.Join(c.Notes, "\n"); !strings.Contains(got, "GenericWorkload=true has no effect: pods of a pod group stay pending") {
+	if got := strings.Join(c.Notes, "\n"); !strings.Contains(got, "TopologyAwareWorkloadScheduling=true has no effect: pods of a pod group stay pending") || strings.Contains(got, "GenericWorkload=true") {
 		t.Errorf("notes are %s", got)
 	}
 }

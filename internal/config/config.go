@@ -61,6 +61,8 @@ type Config struct {
 	// Flagz and Statusz mean that the pages of these names are served; Coordinated, that the API server chooses the leader.
 	Flagz, Statusz, Coordinated bool
 
+	// Groups means that the members of a pod group are decided about together.
+	Groups bool
 	// Announce means that the node which was chosen for a pod is written as its nominated one before plugins wait at Permit or work at PreBind.
 	Announce bool
 }
@@ -101,7 +103,7 @@ func Default() (*Config, error) { return Read(Request{}) }
 func Load(path string) (*Config, error) { return Read(Request{File: path}) }
 
 // Parse parses a configuration, YAML or JSON. Its errors are of type *Error and begin with the name.
-func Parse(name string, data []byte) (*Config, error) { return parse(name, data, Request{}) }
+func Parse(name string, data []byte) (*Config, error) { return ParseWith(name, data, Request{}) }
 
 // Read returns the requested configuration. Mistakes in a file are of type *Error.
 func Read(r Request) (*Config, error) {
@@ -116,10 +118,11 @@ func Read(r Request) (*Config, error) {
 		}
 		return nil, &Error{File: r.File, Err: fmt.Errorf("read the scheduler configuration: %w", err)}
 	}
-	return parse(r.File, data, r)
+	return ParseWith(r.File, data, r)
 }
 
-func parse(name string, data []byte, r Request) (*Config, error) {
+// ParseWith is Parse with the gates and the plugins from outside of a request, whose file it does not read.
+func ParseWith(name string, data []byte, r Request) (*Config, error) {
 	scheme, err := r.scheme()
 	if err != nil {
 		return nil, err
@@ -180,6 +183,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Flagz:              gates.Enabled(componentFlagz),
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
+		Groups:             gates.Enabled(genericWorkload),
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 
 		known: known,
@@ -262,6 +266,9 @@ func (c *Config) addProfiles(h *hosting) error {
 	slices.Sort(c.Barring)
 	c.Barring = slices.Compact(c.Barring)
 	c.addReads(model.PodKind, model.NodeKind)
+	if c.Groups {
+		c.addReads(model.PodGroupKind)
+	}
 	return nil
 }
 
@@ -314,5 +321,5 @@ func (c *Config) ReadsDevices() bool { return slices.Contains(c.reads, model.Res
 
 // Queue returns the configuration of a queue for the profiles. parkedMax has no field in the configuration: it is a flag.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {
-	return queue.Config{Profiles: c.Profiles, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
+	return queue.Config{Profiles: c.Profiles, Groups: c.Groups, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
 }

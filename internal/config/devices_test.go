@@ -56,7 +56,7 @@ func TestKindsOfDevices(t *testing.T) {
 		{"no rules", "{}", map[string]bool{"DRADeviceTaintRules": false}, true, false},
 		{"no taints", "{}", map[string]bool{"DRADeviceTaintRules": false, "DRADeviceTaints": false}, true, false},
 	} {
-		c, err := parse("f", []byte(header+"profiles: [{plugins: "+row.plugins+"}]\n"), Request{Gates: gatesWith(t, row.gates)})
+		c, err := ParseWith("f", []byte(header+"profiles: [{plugins: "+row.plugins+"}]\n"), Request{Gates: gatesWith(t, row.gates)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,7 +37,7 @@ func TestExtenders(t *testing.T) {
 		{"no verb", `{urlPrefix: a}`, "a", false, nil},
 	} {
 		for _, ask := range []bool{false, true} {
-			c, err := parse("f", []byte(header+twoProfiles+"extenders: ["+row.extenders+"]\n"), Request{AskExtenders: ask})
+			c, err := ParseWith("f", []byte(header+twoProfiles+"extenders: ["+row.extenders+"]\n"), Request{AskExtenders: ask})
 			if err != nil {
 				t.Fatalf("%s: %v", row.name, err)
 			}
@@ -77,7 +77,7 @@ func TestExtenders(t *testing.T) {
 func TestExtendersReadWhatTheirPodsWaitFor(t *testing.T) {
 	const bare = `profiles: [{plugins: {multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}]}}}]` + "\n"
 	for _, ask := range []bool{false, true} {
-		c, err := parse("f", []byte(header+bare+`extenders: [{urlPrefix: x, filterVerb: f}]`), Request{AskExtenders: ask})
+		c, err := ParseWith("f", []byte(header+bare+`extenders: [{urlPrefix: x, filterVerb: f}]`), Request{AskExtenders: ask})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,10 +103,10 @@ func TestExtenderTLS(t *testing.T) {
 		{"certificate without key", `{certData: YQ==, caData: YQ==}`, "extenders[1].tlsConfig: "},
 	} {
 		text := []byte(header + `extenders: [{urlPrefix: x}, {urlPrefix: z, enableHTTPS: true, tlsConfig: ` + row.tls + `}]`)
-		if _, err := parse("f", text, Request{AskExtenders: true}); err == nil || !strings.Contains(err.Error(), row.want) {
+		if _, err := ParseWith("f", text, Request{AskExtenders: true}); err == nil || !strings.Contains(err.Error(), row.want) {
 			t.Errorf("%s: error %v, want %q", row.name, err, row.want)
 		}
-		if _, err := parse("f", text, Request{}); err != nil {
+		if _, err := ParseWith("f", text, Request{}); err != nil {
 			t.Errorf("%s: not asked, and error %v", row.name, err)
 		}
 	}

@@ -34,8 +34,11 @@ const (
 	nominatedNodeNameBeforeBinding featuregate.Feature = "NominatedNodeNameForExpectation"
 )
 
-// withoutGroups is what happens to pods with a spec.schedulingGroup.
-const withoutGroups = "pods of a pod group stay pending where GangScheduling is enabled, and are scheduled one by one where it is not"
+// What happens to pods with a spec.schedulingGroup in spite of a gate.
+const (
+	withoutTopology = "pods of a pod group stay pending where TopologyPlacementGenerator is enabled, and are placed on any nodes where it is not"
+	withoutClaims   = "pods of a pod group stay pending where GangScheduling is enabled"
+)
 
 // without lists the gates that kube-scheduler follows in another state and Berth does not, with what holds instead. It omits gates that only
 // change how kube-scheduler does its work, and those that choose plugins, because missing plugins are reported anyway.
@@ -46,11 +49,10 @@ func without() []ineffective {
 		{podLevelResourcesResize, false, "resources of a whole pod count as they were allocated"},
 		{matchLabelKeysInSpread, false, "matchLabelKeys of topology spread constraints count"},
 		{matchLabelKeysMerge, false, "matchLabelKeys count even where the API server has merged them into the selector"},
-		{genericWorkload, true, withoutGroups},
-		{compositePodGroup, true, withoutGroups},
-		{podGroupPreemption, true, withoutGroups},
-		{topologyAwareScheduling, true, withoutGroups},
-		{draWorkloadClaims, true, withoutGroups},
+		{compositePodGroup, true, withoutTopology},
+		{podGroupPreemption, true, "the preemption policy of the members counts, and no pods are evicted for a group"},
+		{topologyAwareScheduling, true, withoutTopology},
+		{draWorkloadClaims, true, withoutClaims},
 		{draNodeAllocatable, true, "what devices stand for of the cpu and memory of a node is not counted"},
 		{deferredPodScheduling, true, "resizes that wait for resources do not preempt pods"},
 	}

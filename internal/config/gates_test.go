@@ -94,7 +94,7 @@ profiles:
       filterTimeout: 1s
       bindingTimeout: 1s
 `
-	_, err = parse("config", []byte(text), Request{Gates: off})
+	_, err = ParseWith("config", []byte(text), Request{Gates: off})
 	for _, want := range []string{
 		"profiles[0].pluginConfig[0].args.shape: Invalid value",
 		"remove it or turn on the feature gate StorageCapacityScoring",
@@ -127,7 +127,7 @@ profiles:
 - schedulerName: a
   percentageOfNodesToScore: 20
 `
-	c, err := parse("config", []byte(text), Request{Gates: gatesWith(t, map[string]bool{"SchedulerPopFromBackoffQ": false})})
+	c, err := ParseWith("config", []byte(text), Request{Gates: gatesWith(t, map[string]bool{"SchedulerPopFromBackoffQ": false})})
 	if err != nil {
 		t.Fatal(err)
 	}

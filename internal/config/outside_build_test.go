@@ -142,7 +142,7 @@ func TestWhatOutsideNeeds(t *testing.T) {
 		{"a plugin", `{plugins: {` + `multiPoint: {disabled: [{name: "*"}], enabled: [` + few + `, {name: Filters}]}}}`, "", true, true},
 		{"an extender", `{}`, extender, false, true},
 	} {
-		c, err := parse("f", []byte(header+"profiles: ["+test.profile+"]"+test.more+"\n"), Request{Outside: fromOutside(t)})
+		c, err := ParseWith("f", []byte(header+"profiles: ["+test.profile+"]"+test.more+"\n"), Request{Outside: fromOutside(t)})
 		if err != nil {
 			t.Fatal(err)
 		}

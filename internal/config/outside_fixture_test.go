@@ -233,7 +233,7 @@ func fromOutside(t *testing.T) *Outside {
 
 // ours reads a configuration that may name plugins from outside.
 func ours(profiles string, o *Outside) (*Config, error) {
-	return parse("f", []byte(header+"profiles: ["+profiles+"]\n"), Request{Outside: o})
+	return ParseWith("f", []byte(header+"profiles: ["+profiles+"]\n"), Request{Outside: o})
 }
 
 // ranAt lists a profile's plugins at each point.

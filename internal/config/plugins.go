@@ -12,6 +12,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultbinder"
 	"github.com/berth-scheduler/berth/internal/plugins/defaultpreemption"
+	"github.com/berth-scheduler/berth/internal/plugins/gangscheduling"
 	"github.com/berth-scheduler/berth/internal/plugins/imagelocality"
 	"github.com/berth-scheduler/berth/internal/plugins/interpodaffinity"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeaffinity"
@@ -87,6 +88,11 @@ func builtIn(gates Gates) registry {
 		operators = tainttoleration.WithComparisons
 	}
 	newTaintToleration := func() *tainttoleration.Plugin { return tainttoleration.New(operators) }
+	// Where members of a group may share claims of the group, groups stay pending: what such a claim is is not known.
+	var gangs func(runtime.Object) (plugin.Plugin, error)
+	if gates.Enabled(genericWorkload) && !gates.Enabled(draWorkloadClaims) {
+		gangs = plain(gangscheduling.New)
+	}
 	return byGates(gates, registry{byDefault: []row{
 		{"SchedulingGates", at(preEnqueue), plain(schedulinggates.New), 0, nil},
 		{"PrioritySort", at(queueSort), plain(prioritysort.New), 0, nil},
@@ -110,7 +116,7 @@ func builtIn(gates Gates) registry {
 		{"NodeDeclaredFeatures", at(preFilter, filter), plain(nodedeclaredfeatures.New), 0, nil},
 	}, onRequest: []row{
 		{"DeferredPodScheduling", at(preFilter, filter, permit), nil, 0, nil},
-		{"GangScheduling", at(preEnqueue, permit), nil, 0, nil},
+		{"GangScheduling", at(preEnqueue, permit), gangs, 0, nil},
 		{"TopologyPlacementGenerator", at(placementGenerate), nil, 0, nil},
 		{"PodGroupPodsCount", at(placementScore), nil, 1, nil},
 	}})

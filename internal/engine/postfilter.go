@@ -17,6 +17,9 @@ import (
 // nodes; nil if PreFilter rejected the pod. Whatever plugins find, the pod is rejected in this turn; an error is a part of the rejection's text. It returns
 // whether what they say holds in this turn alone.
 func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts) (passing bool) {
+	if d.Group != nil { // what would help a member alone need not help its group
+		return false
+	}
 	if len(of.profile.PostFilters) == 0 {
 		d.Nominations = clearNomination(of.pod)
 		return false
@@ -74,6 +77,9 @@ type nothingHelps struct {
 // postFilterAgain runs the PostFilter plugins for a pod of a remembered rejection, unless they found nothing to do for one like it and nothing has
 // changed since: of a wave of equal pods, one is searched for. Pods with objects of their own to look at are not equal.
 func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
+	if d.Group != nil { // what would help a member alone need not help its group
+		return
+	}
 	had := &r.nothingHelps
 	own := c.profile.looksAtOwn(c.view, c.pod)
 	same := !own && had.known && had.versions == r.versions && had.priority == c.pod.Priority && had.never == c.pod.NeverPreempts()

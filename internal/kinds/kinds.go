@@ -78,6 +78,7 @@ var table = numbered([model.KindCount]Row{
 	model.ResourceSliceKind:    compiled(devices("resourceslices"), clusterWide, (*sharing).trimResourceSlice, model.NewResourceSlice, model.ResourceSliceEvent),
 	model.DeviceClassKind:      compiled(devices("deviceclasses"), clusterWide, (*sharing).trimDeviceClass, model.NewDeviceClass, model.DeviceClassEvent),
 	model.DeviceTaintRuleKind:  compiled(devices("devicetaintrules"), clusterWide, (*sharing).trimDeviceTaintRule, model.NewDeviceTaintRule, model.ResourceSliceEvent),
+	model.PodGroupKind:         compiled(groups("podgroups"), namespaced, (*sharing).trimPodGroup, model.NewPodGroup, model.PodGroupEvent),
 })
 
 // numbered sets the kind of each row.

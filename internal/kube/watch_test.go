@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -76,6 +77,7 @@ func listOf(resource string) metav1.TypeMeta {
 		"resourceslices":         {APIVersion: "resource.k8s.io/v1", Kind: "ResourceSliceList"},
 		"deviceclasses":          {APIVersion: "resource.k8s.io/v1", Kind: "DeviceClassList"},
 		"devicetaintrules":       {APIVersion: "resource.k8s.io/v1", Kind: "DeviceTaintRuleList"},
+		"podgroups":              {APIVersion: "scheduling.k8s.io/v1beta1", Kind: "PodGroupList"},
 	}[resource]
 }
 
@@ -223,6 +225,7 @@ func oneOfEach() map[string][]runtime.Object {
 		"resourceslices":         {&resourcev1.ResourceSlice{ObjectMeta: global("s", 17)}},
 		"deviceclasses":          {&resourcev1.DeviceClass{ObjectMeta: global("c", 18)}},
 		"devicetaintrules":       {&resourcev1.DeviceTaintRule{ObjectMeta: global("r", 19)}},
+		"podgroups":              {&schedulingv1beta1.PodGroup{ObjectMeta: named("g", 20)}},
 	}
 }
 
@@ -256,6 +259,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		model.VolumeAttachmentKind: "set volumeattachments /a true 14", model.PodDisruptionBudgetKind: "set poddisruptionbudgets ns/b true 15",
 		model.ResourceClaimKind: "set resourceclaims ns/c true 16", model.ResourceSliceKind: "set resourceslices /s true 17",
 		model.DeviceClassKind: "set deviceclasses /c true 18", model.DeviceTaintRuleKind: "set devicetaintrules /r true 19",
+		model.PodGroupKind: "set podgroups ns/g true 20",
 	}
 	for _, reads := range [][]model.Kind{
 		{model.PodKind, model.NodeKind}, {model.PodKind, model.NodeKind, model.NamespaceKind}, {model.PodKind, model.NodeKind, model.StatefulSetKind},

@@ -15,7 +15,7 @@ type reading struct{ loop, process time.Time }
 // Round takes the time from the first decision.
 func (c *Clock) Round(r *Round) {
 	if r.Decided && c.set.Load() == nil {
-		c.set.Store(&reading{r.Decision.Pods[0].Popped, time.Now().Add(-r.Popping - r.Deciding - r.Settling)})
+		c.set.Store(&reading{r.Decisions[0].Pods[0].Popped, time.Now().Add(-r.Popping - r.Deciding - r.Settling)})
 	}
 }
 

@@ -73,6 +73,11 @@ func (l *Loop) Once(now time.Time) bool {
 		return false
 	}
 	l.report.popped()
+	if work.Group != nil {
+		l.onceForGroup(now, work)
+		l.report.ended(l)
+		return true
+	}
 	decision := l.engine.Decide(l.state.View(), work)
 	l.report.decided(decision)
 	l.state.Assume(decision.Placements...)

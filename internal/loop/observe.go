@@ -25,9 +25,9 @@ type Round struct {
 	Changes  int
 	Delta    state.Delta
 	Applying time.Duration
-	// Decided says whether there was a pod to decide about, and Decision what was decided.
-	Decided  bool
-	Decision plan.Decision
+	// Decided says whether there was a pod to decide about, and Decisions what was decided: about that pod, or about each member of its group.
+	Decided   bool
+	Decisions []plan.Decision
 	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
 	// decision in the queue and give it to commit.
 	Popping, Deciding, Settling time.Duration
@@ -80,6 +80,7 @@ const standingEvery = time.Second
 type reporting struct {
 	observers []Observer
 	round     Round
+	kept      []plan.Decision // memory of round.Decisions
 	standing  Standing
 	lap       time.Time // when the present step of the round began
 	stood     time.Time // when Standing was last called
@@ -114,11 +115,12 @@ func (r *reporting) popped() {
 	r.round.Popping = r.took()
 }
 
-func (r *reporting) decided(decision plan.Decision) {
+func (r *reporting) decided(decisions ...plan.Decision) {
 	if len(r.observers) == 0 {
 		return
 	}
-	r.round.Decided, r.round.Decision, r.round.Deciding = true, decision, r.took()
+	r.round.Decided, r.round.Decisions, r.round.Deciding = true, append(r.kept[:0], decisions...), r.took()
+	r.kept = r.round.Decisions
 }
 
 // ended calls the observers after a round.

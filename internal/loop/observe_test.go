@@ -1,6 +1,7 @@
 package loop_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -26,7 +27,9 @@ type notes struct {
 }
 
 func (n *notes) Round(r *loop.Round) {
-	n.rounds = append(n.rounds, *r)
+	kept := *r
+	kept.Decisions = slices.Clone(r.Decisions) // valid until Round returns
+	n.rounds = append(n.rounds, kept)
 	if err := n.audit(); err != nil {
 		n.violated = append(n.violated, err)
 	}
@@ -69,8 +72,8 @@ func TestObserver(t *testing.T) {
 		t.Errorf("an observer finds %v", n.violated)
 	}
 	first := n.rounds[0]
-	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || !first.Decided || first.Decision.Outcome != plan.Placed ||
-		first.Decision.Placements[0].NodeName != "a" || !first.Decision.Pods[0].Popped.Equal(c.Now()) || first.Deciding <= 0 {
+	if first.Changes != 3 || len(first.Delta.Arrived) != 2 || len(first.Moves) != 2 || !first.Decided || first.Decisions[0].Outcome != plan.Placed ||
+		first.Decisions[0].Placements[0].NodeName != "a" || !first.Decisions[0].Pods[0].Popped.Equal(c.Now()) || first.Deciding <= 0 {
 		t.Errorf("the first round is told as %+v", first)
 	}
 	decided := 0

@@ -105,7 +105,7 @@ func TestHowLongARoundTakes(t *testing.T) {
 		if r.Deciding != 5*time.Second || r.Settling != 4*time.Second {
 			t.Errorf("deciding took %v and settling %v, want 5 s and 4 s", r.Deciding, r.Settling)
 		}
-		if r.Changes != 6 || len(r.Delta.Arrived) != 5 || !r.Decided || len(r.Decision.Pods) != 1 || len(r.Moves) < 5 {
+		if r.Changes != 6 || len(r.Delta.Arrived) != 5 || !r.Decided || len(r.Decisions[0].Pods) != 1 || len(r.Moves) < 5 {
 			t.Errorf("%+v", r)
 		}
 	})

@@ -258,11 +258,11 @@ func TestClockFollowsTheLoop(t *testing.T) {
 		}
 		behind := time.Now().Round(0).Add(-time.Hour)
 		round := &loop.Round{Decided: true, Popping: 5 * time.Millisecond, Deciding: 20 * time.Millisecond, Settling: 100 * time.Millisecond}
-		round.Decision.Pods = []plan.QueuedPod{{Popped: behind}}
+		round.Decisions = []plan.Decision{{Work: plan.Work{Pods: []plan.QueuedPod{{Popped: behind}}}}}
 		time.Sleep(125 * time.Millisecond)
 		clock.Round(round)
 		time.Sleep(time.Minute)
-		round.Decision.Pods[0].Popped = behind.Add(time.Second) // counts no more
+		round.Decisions[0].Pods[0].Popped = behind.Add(time.Second) // counts no more
 		clock.Round(round)
 		if got, want := clock.Now(), behind.Add(time.Minute+125*time.Millisecond); !got.Equal(want) {
 			t.Errorf("it is %v, want %v", got, want)

@@ -27,7 +27,7 @@ func typical() *loop.Round {
 			{Resource: model.AssignedPodEvent, Action: model.Add, Pod: on},
 		}},
 		Applying: 3 * time.Microsecond, Popping: time.Microsecond, Deciding: 25 * time.Microsecond, Settling: time.Microsecond,
-		Decided: true, Decision: plan.Decision{Work: plan.Work{Pods: []plan.QueuedPod{{Pod: p, Attempt: 1}}}, Outcome: plan.Placed, Placements: []plan.Placement{{NodeName: "a"}}},
+		Decided: true, Decisions: []plan.Decision{{Work: plan.Work{Pods: []plan.QueuedPod{{Pod: p, Attempt: 1}}}, Outcome: plan.Placed, Placements: []plan.Placement{{NodeName: "a"}}}},
 		Moves: []queue.Move{{Queue: "active", Event: "UnscheduledPodAdd"}},
 	}
 }

@@ -34,6 +34,7 @@ type loopMembers struct {
 	profiles         map[string]*profileMembers
 
 	pending, entities queueMembers
+	incomplete        metrics.GaugeMetric // members of groups, of pending
 	nodes, pods       metrics.GaugeMetric
 	assumed           metrics.GaugeMetric
 	columns, tallies  sizeMembers
@@ -142,6 +143,7 @@ func (l *Loop) lookUp() {
 		moves:       map[queue.Move]moveMembers{},
 		profiles:    map[string]*profileMembers{},
 		pending:     queuesOf(f.gaugeVecs["scheduler_pending_pods"]),
+		incomplete:  f.gaugeVecs["scheduler_pending_pods"].WithLabelValues("incomplete"),
 		entities:    queuesOf(f.gaugeVecs["scheduler_queued_entities"], typePod),
 		nodes:       size.WithLabelValues("nodes"), pods: size.WithLabelValues("pods"), assumed: size.WithLabelValues("assumed_pods"),
 		columns:       sizeMembers{f.gauges["berth_columns"], f.gauges["berth_column_bytes"]},
@@ -168,9 +170,7 @@ func (l *Loop) lookUp() {
 	}
 	// Series that kube-scheduler shows from the start, and that are always 0 here.
 	f.gaugeVecs["scheduler_inflight_events"].WithLabelValues("PodPopped").Set(0)
-	for _, queue := range []string{"incomplete", "pending"} {
-		f.gaugeVecs["scheduler_pending_pods"].WithLabelValues(queue).Set(0)
-	}
+	f.gaugeVecs["scheduler_pending_pods"].WithLabelValues("pending").Set(0)
 	for _, operation := range []string{"Filter", "Score", "InterPodAffinity", "PodTopologySpread"} {
 		f.gaugeVecs["scheduler_goroutines"].WithLabelValues(operation).Set(0)
 	}
@@ -197,7 +197,7 @@ func (l *Loop) Round(r *loop.Round) {
 	for _, move := range r.Moves {
 		l.move(move)
 	}
-	if r.Decided && r.Decision.Outcome != plan.Terminating {
+	if r.Decided && r.Decisions[0].Outcome != plan.Terminating {
 		l.decision(r)
 	}
 }
@@ -257,7 +257,7 @@ func (l *Loop) move(move queue.Move) {
 const preemptionText = "preemption: "
 
 func (l *Loop) decision(r *loop.Round) {
-	d := &r.Decision
+	d := &r.Decisions[0]
 	l.members.algorithm.Observe(r.Deciding.Seconds())
 	l.members.phases["pop"].Observe(r.Popping.Seconds())
 	l.members.phases["settle"].Observe(r.Settling.Seconds())
@@ -273,10 +273,10 @@ func (l *Loop) decision(r *loop.Round) {
 		l.members.victims.Observe(float64(len(d.Evictions)))
 	}
 	countVolumeError(l.families, d.Err)
-	took := r.Deciding + r.Settling
-	for range d.Pods {
-		switch d.Outcome {
-		case plan.Placed: // observed when the pod is bound
+	took := (r.Deciding + r.Settling) / time.Duration(len(r.Decisions)) // each member of a group counts with an equal share
+	for i := range r.Decisions {
+		switch r.Decisions[i].Outcome {
+		case plan.Placed, plan.Terminating: // observed when the pod is bound, or not at all
 		case plan.Unschedulable, plan.NoNodes:
 			p.unschedulable.observe(took)
 		default:
@@ -328,6 +328,7 @@ func (l *Loop) Standing(s *loop.Standing) {
 	m := &l.members
 	m.pending.set(s.Queue)
 	m.entities.set(s.Queue)
+	m.incomplete.Set(float64(s.Queue.Incomplete))
 	m.nodes.Set(float64(s.Nodes))
 	m.pods.Set(float64(s.Pods))
 	m.assumed.Set(float64(s.Assumed))

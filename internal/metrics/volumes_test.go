@@ -20,7 +20,7 @@ func TestVolumeErrors(t *testing.T) {
 	}
 	decided := func(err error) {
 		d := plan.Decision{Work: plan.WorkFor(pod), Outcome: plan.Failed, Err: err}
-		m.Loop.Round(&loop.Round{Decided: true, Decision: d})
+		m.Loop.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}})
 	}
 	decided(fails("Filter", "VolumeBinding"))
 	decided(fails("Reserve", "VolumeBinding"))

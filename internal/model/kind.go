@@ -24,6 +24,7 @@ const (
 	ResourceSliceKind
 	DeviceClassKind
 	DeviceTaintRuleKind
+	PodGroupKind
 	// KindCount is the number of kinds.
 	KindCount
 )

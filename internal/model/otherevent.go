@@ -94,6 +94,8 @@ func apiObject(compiled Compiled) any {
 		return c.Object
 	case *DeviceTaintRule:
 		return c.Object
+	case *PodGroup:
+		return c.Object
 	}
 	return nil
 }

@@ -54,6 +54,8 @@ type Pod struct {
 	Volumes *PodVolumes
 	// Devices are the pod's claims for devices; nil for most pods.
 	Devices *PodDevices
+	// Group is the pod group that the pod names; zero for most pods.
+	Group GroupKey
 
 	// Asks is what the pod requests of a node, from the spec alone. Only pending pods have it.
 	Asks Resources
@@ -98,9 +100,14 @@ func (p *Pod) Started() (seconds int64, ok bool) {
 }
 
 // NeverPreempts reports whether the pod must not have others evicted.
-func (p *Pod) NeverPreempts() bool {
-	policy := p.Object.Spec.PreemptionPolicy
-	return policy != nil && *policy == v1.PreemptNever
+func (p *Pod) NeverPreempts() bool { return p.PreemptionPolicy() == v1.PreemptNever }
+
+// PreemptionPolicy is the pod's, or the default.
+func (p *Pod) PreemptionPolicy() v1.PreemptionPolicy {
+	if policy := p.Object.Spec.PreemptionPolicy; policy != nil {
+		return *policy
+	}
+	return v1.PreemptLowerPriority
 }
 
 // IsPreempted reports whether the pod is being deleted because a scheduler evicted it for another.
@@ -195,6 +202,7 @@ func NewPod(object *v1.Pod) *Pod {
 		Terms:         termsOf(object),
 		Volumes:       volumesOf(object),
 		Devices:       devicesOf(object),
+		Group:         groupOf(object),
 	}
 	if object.Spec.Priority != nil {
 		pod.Priority = *object.Spec.Priority

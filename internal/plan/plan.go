@@ -29,7 +29,11 @@ type QueuedPod struct {
 
 // Work is the pods to be decided about together: one, or the members of a group, in the order in which they are placed. There is at least
 // one.
-type Work struct{ Pods []QueuedPod }
+type Work struct {
+	Pods []QueuedPod
+	// Group is the pod group whose members they are; nil for a pod that is decided about alone. A member by itself is work with one pod and the group.
+	Group *model.PodGroup
+}
 
 // WorkFor returns the work of deciding about a pod that does not come from the queue.
 func WorkFor(pod *model.Pod) Work { return Work{Pods: []QueuedPod{{Pod: pod}}} }
@@ -79,6 +83,17 @@ type Decision struct {
 	Err error
 	// Nodes is how many nodes there are, Feasible how many of them would do for the last pod that was looked at.
 	Nodes, Feasible int
+}
+
+// GroupDecision is the answer to a Work with a group.
+type GroupDecision struct {
+	Group *model.PodGroup
+	// Outcome is Placed if enough members have a node, Unschedulable if not, Failed if no answer could be found, and Terminating if all that wait are being deleted.
+	Outcome Outcome
+	// Message says why, for a group that is Unschedulable or Failed.
+	Message string
+	// Members are the decisions about its members, one pod each.
+	Members []Decision
 }
 
 // IsAbout reports whether the pod is one of those that were decided about.
@@ -150,6 +165,8 @@ type Nomination struct {
 
 // Rejection is a decision's "no": what each node objected to, or what ruled out all of them at once.
 type Rejection struct {
+	// Group is the whole text, for a member of a pod group that is rejected because its group is. Nothing else is set then.
+	Group string
 	// PreFilter is the message of a plugin that ruled out every node before any was looked at.
 	PreFilter string
 	// Counts says how many nodes were rejected for each reason, when PreFilter is empty. Sorted as kube-scheduler prints them.
@@ -163,6 +180,9 @@ type Rejection struct {
 
 // Text returns kube-scheduler's sentence about a rejection by so many nodes, without what PostFilter plugins add.
 func (r *Rejection) Text(nodes int) string {
+	if r.Group != "" {
+		return r.Group
+	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "0/%d nodes are available:", nodes)
 	if r.PreFilter != "" {

@@ -29,7 +29,7 @@ type Plugin interface {
 	Name() string
 }
 
-// PreEnqueue decides whether a pod may be tried at all. It is a PodPreEnqueue or a StatePreEnqueue.
+// PreEnqueue decides whether a pod may be tried at all. It is a PodPreEnqueue, a StatePreEnqueue or a GroupPreEnqueue.
 type PreEnqueue interface{ Plugin }
 
 // PodPreEnqueue is a PreEnqueue plugin that decides by the pod alone.
@@ -48,10 +48,17 @@ type StatePreEnqueue interface {
 	PreEnqueueIn(v state.View, pod *model.Pod) (reason string)
 }
 
-// AsPreEnqueue returns the plugin as a PreEnqueue plugin, if it is one of the two kinds.
+// GroupPreEnqueue is a PreEnqueue plugin that decides about the members of a pod group together.
+type GroupPreEnqueue interface {
+	PreEnqueue
+	// PreEnqueueGroup returns the reason why a group must not be tried yet, or "". all is how many members it has, with and without a node.
+	PreEnqueueGroup(group *model.PodGroup, all int) (reason string)
+}
+
+// AsPreEnqueue returns the plugin as a PreEnqueue plugin, if it is one of these kinds.
 func AsPreEnqueue(p Plugin) (pre PreEnqueue, ok bool) {
 	switch p.(type) {
-	case PodPreEnqueue, StatePreEnqueue:
+	case PodPreEnqueue, StatePreEnqueue, GroupPreEnqueue:
 		return p, true
 	}
 	return nil, false

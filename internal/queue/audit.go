@@ -18,6 +18,7 @@ func (q *Queue) Audit() error {
 	q.auditWaking(v)
 	q.auditPermit(v)
 	q.auditPreempting(v)
+	q.auditGroups(v)
 	return v.Err()
 }
 
@@ -57,9 +58,13 @@ func (q *Queue) auditHeaps(v *audit.Violations) {
 	steady := q.config.Profiles[0].Outside == nil // the order of a plugin from outside may change while pods wait
 	for name, h := range map[string]*heap[*entry]{"active": &q.active, "backoff": &q.backoff, "errored": &q.errored, "idle": &q.idle} {
 		for i, e := range h.all() {
-			if q.entries[e.pod.Key()] != e || q.heapOf(e.place) != h || e.index != i {
+			known := q.entries[e.pod.Key()] == e
+			if e.heads != nil {
+				known = q.groups[e.heads.key] == e.heads
+			}
+			if !known || q.heapOf(e.place) != h || e.index != i {
 				v.Add("pod %s is at position %d of the heap %s; it says position %d and that it is %s; it waits: %t",
-					e.pod, i, name, e.index, e.place, q.entries[e.pod.Key()] == e)
+					e.pod, i, name, e.index, e.place, known)
 			}
 			if before, ok := h.before(i); ok && (steady || h == &q.errored || h == &q.idle) && h.less(e, before) {
 				v.Add("pod %s at position %d of the heap %s comes before %s, which it must follow", e.pod, i, name, before.pod)
@@ -90,6 +95,60 @@ func (q *Queue) auditGating(v *audit.Violations) {
 		if _, ok := q.gatedBy[key]; !ok {
 			v.Add("plugin %s of profile %s gates no pods, recounted %d", key.plugin, key.profile, pods)
 		}
+	}
+}
+
+func (q *Queue) auditGroups(v *audit.Violations) {
+	var joinedIn [places]int
+	members := 0
+	for _, e := range q.entries {
+		waits := e.place == joined || e.place == gated || e.place == deciding
+		if grouped := q.isGrouped(e.pod) && waits; grouped != (e.group != nil) {
+			v.Add("pod %s, which names group %s, is %s; it is a member: %t", e.pod, e.pod.Group, e.place, e.group != nil)
+		}
+		if e.group == nil {
+			continue
+		}
+		members++
+		if q.groups[e.pod.Group] != e.group || e.group.members[e.pod.Key()] != e {
+			v.Add("pod %s is not listed as a member of group %s", e.pod, e.pod.Group)
+		}
+		if (e.place == deciding) != (e.group.head.place == deciding) {
+			v.Add("pod %s is %s and its group %s is %s", e.pod, e.place, e.pod.Group, e.group.head.place)
+		}
+	}
+	for key, g := range q.groups {
+		held, waiting := 0, 0
+		for _, e := range g.members {
+			members--
+			switch e.place {
+			case gated:
+				held++
+			case joined:
+				waiting++
+			}
+		}
+		if g.key != key || g.head.heads != g || len(g.members) == 0 || held != g.held || waiting != g.joined {
+			v.Add("group %s, listed as %s, has %d members, of which %d are held, recounted %d, and %d joined, recounted %d", g.key, key, len(g.members), g.held, held, g.joined, waiting)
+		}
+		joinedIn[g.head.place] += waiting
+		switch p := g.head.place; p {
+		case active, erring, gated, incomplete, deciding:
+			if h := q.heapOf(p); p != gated && h != nil && h.at(g.head.index) != &g.head {
+				v.Add("group %s is %s and not at position %d of the heap for that", key, p, g.head.index)
+			}
+			if held > 0 && (p == active || p == erring) {
+				v.Add("group %s is %s, and %d of its members are held", key, p, held)
+			}
+		default:
+			v.Add("group %s is %s", key, p)
+		}
+	}
+	if members != 0 {
+		v.Add("%d more members are waiting than groups list", members)
+	}
+	if joinedIn != q.joined {
+		v.Add("members of groups by place are counted as %v, recounted %v", q.joined, joinedIn)
 	}
 }
 

@@ -63,14 +63,15 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 		n = e.rejections
 	}
 	wait := q.config.BackoffInitial
-	for ; n > 1 && wait < q.config.BackoffMax; n-- {
+	longest := q.backoffMax(e)
+	for ; n > 1 && wait < longest; n-- {
 		wait *= 2
 	}
-	return e.since.Add(min(wait, q.config.BackoffMax)).Truncate(window)
+	return e.since.Add(min(wait, longest)).Truncate(window)
 }
 
 // isBackingOff reports whether the pod's backoff has not ended; it includes the second in which it ends. A backoff that ends later than
 // any backoff can was set before the clock was set back, and counts as ended.
 func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
-	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= q.config.BackoffMax+window
+	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= q.backoffMax(e)+window
 }

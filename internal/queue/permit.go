@@ -69,6 +69,13 @@ func (q *Queue) rejectedAtPermit(now time.Time, pod *model.Pod, rejectors []stri
 	}
 	events, all := q.missed.since(e.from)
 	e.pod = pod
+	if q.isGrouped(pod) {
+		e.since, e.errors, e.activated = now, 0, false
+		e.rejections++
+		e.plugins, e.pending = rejectors, nil
+		q.admit(now, e, active, attemptFailed)
+		return
+	}
 	q.park(now, e, rejectors, nil)
 	e.batch = q.batches
 	if e.place != parked {

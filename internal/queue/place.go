@@ -15,27 +15,30 @@ const (
 	erring           // its last attempt ended in an error; waits out its backoff
 	parked           // rejected; waits for an event that can help
 	gated            // must not be tried yet
+	joined           // waits where its group does
+	incomplete       // of a group: its PodGroup does not exist
 	deciding         // popped
 	binding          // has a node; the API server has not answered yet
 	gone
 	places
 )
 
-var placeNames = [places]string{"arriving", "active", "backing off", "backing off after an error", "parked", "gated", "deciding", "binding", "gone"}
+var placeNames = [places]string{"arriving", "active", "backing off", "backing off after an error", "parked", "gated", "in its group", "incomplete", "deciding", "binding", "gone"}
 
 // String returns the place in words.
 func (p place) String() string { return placeNames[p] }
 
 // next lists the places that a pod may go to from where it is. Any other move is a bug.
 var next = [places][]place{
-	arriving:   {active, gated},
+	arriving:   {active, gated, joined},
 	active:     {deciding, gone},
 	backingOff: {active, gone},
 	erring:     {active, gone},
 	parked:     {active, backingOff, erring, gated, gone},
-	gated:      {active, backingOff, erring, gated, gone},
-	deciding:   {parked, erring, gated, binding, gone},
-	binding:    {parked, erring, gated, gone},
+	gated:      {active, backingOff, erring, gated, joined, gone},
+	joined:     {gated, deciding, gone},
+	deciding:   {parked, erring, gated, joined, binding, gone},
+	binding:    {parked, erring, gated, joined, gone},
 }
 
 // move takes a pod from its place to another. why is kube-scheduler's name of the event that made it move; it is empty for moves out of
@@ -53,6 +56,10 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if e.place == binding && e.permits {
 		q.leavePermit(e)
 	}
+	if e.place == joined {
+		e.group.joined--
+		q.joined[e.group.head.place]--
+	}
 	q.counts[e.place]--
 	e.place = to
 	q.counts[to]++
@@ -64,6 +71,10 @@ func (q *Queue) move(e *entry, to place, why string) {
 	}
 	if h := q.heapOf(to); h != nil {
 		h.add(e)
+	}
+	if to == joined {
+		e.group.joined++
+		q.joined[e.group.head.place]++
 	}
 	if to == binding && e.permits {
 		q.enterPermit(e)

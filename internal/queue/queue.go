@@ -33,6 +33,8 @@ type Config struct {
 	BackoffInitial, BackoffMax time.Duration
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened.
 	ParkedMax time.Duration
+	// Groups means that the members of a pod group have their turn together. Otherwise each pod waits alone, whatever group it names.
+	Groups bool
 	// Slice is how many hints one call of Wake asks, and how many pods one call of Wake or Pop moves, before it leaves the rest to the next; 0
 	// means DefaultSlice.
 	Slice int
@@ -66,6 +68,10 @@ type Queue struct {
 
 	// Invariant: counts is how many entries are in each place.
 	counts [places]int
+	// Invariant: each member of a group waits in it, each group is listed under its key, and has a member.
+	groups map[model.GroupKey]*group
+	// Invariant: joined is how many joined members have a group whose head is in each place.
+	joined [places]int
 	// Invariant: gatedBy has exactly the PreEnqueue plugins that hold pods. A gated pod has one plugin.
 	gatedBy map[pluginKey]int // gated pods by the PreEnqueue plugin that holds them
 	// Invariant: awaited lists each pod under the last victim that it waits for, and no other; no list is empty.
@@ -98,11 +104,14 @@ const (
 	poppedEarly   = "PopFromBackoffQ"
 	idleTooLong   = "UnschedulableTimeout"
 	forced        = "ForceActivate"
+	groupChanged  = "PodGroupUpdate"
 )
 
 // entry is one waiting pod.
 type entry struct {
 	pod   *model.Pod
+	group *group // with which it waits, nil for most pods and while it is binding
+	heads *group // that it stands for; nil for a pod
 	place place
 	index int // in the heap of its place
 	kept  any // what the QueueSort plugin has made of the pod
@@ -170,6 +179,7 @@ func New(config Config) (*Queue, error) {
 	return &Queue{
 		config: config, profiles: profiles,
 		entries: map[model.PodKey]*entry{},
+		groups:  map[model.GroupKey]*group{},
 		active:  newHeap(byTurn),
 		backoff: newHeap(byWindowThen(byTurn)),
 		errored: newHeap(byWindow),
@@ -206,6 +216,11 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	for _, pod := range delta.Arrived {
 		q.arrive(now, pod)
 	}
+	for _, key := range delta.Groups {
+		if g := q.groups[key]; g != nil {
+			q.review(now, g, groupChanged)
+		}
+	}
 	for _, result := range delta.Preempted {
 		q.preempted(now, result)
 	}
@@ -225,7 +240,7 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 	q.wakeSlice(now)
 }
 
-// Pop returns the work whose turn it is, if any is ready.
+// Pop returns the work whose turn it is, if any is ready: a pod, or all waiting members of a group.
 func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	q.flush(now)
 	e, early := q.active.first(), false
@@ -237,6 +252,9 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 		q.move(e, active, poppedEarly)
 		e.beReady(now)
 		early = true
+	}
+	if e.heads != nil {
+		return q.popGroup(now, e.heads), true
 	}
 	e.early = early
 	q.move(e, deciding, "")
@@ -325,6 +343,9 @@ func (q *Queue) Activate(now time.Time, keys []model.PodKey) {
 		case e.place == backingOff || e.place == erring: // they have passed the PreEnqueue plugins
 			e.beReady(now)
 			q.move(e, active, forced)
+		case e.place == joined && e.group.head.place == erring:
+			e.group.head.until = time.Time{}
+			q.review(now, e.group, forced)
 		case e.place == deciding || e.place == binding && e.permits:
 			e.activated = true
 		}
@@ -419,6 +440,9 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e.since, e.plugins, e.pending, e.activated = now, nil, nil, false
 	e.errors++
 	e.until = q.backoffEnd(e)
+	if q.isGrouped(pod) && e.errors > 1 {
+		q.join(now, e).head.until = e.until // once, its group is tried again at once; kube-scheduler does so every time, as fast as the API server refuses
+	}
 	q.admit(now, e, erring, attemptFailed)
 }
 
@@ -427,6 +451,10 @@ func (q *Queue) admit(now time.Time, e *entry, to place, why string) {
 	plugin, _ := q.profiles[e.pod.SchedulerName].RunPreEnqueue(q.config.State.View(), e.pod)
 	if plugin == "" && q.isPreempting(e) {
 		plugin = preemptionPlugin
+	}
+	if q.isGrouped(e.pod) {
+		q.admitMember(now, e, plugin, why)
+		return
 	}
 	if plugin != "" {
 		q.gate(e, plugin, why)
@@ -507,6 +535,16 @@ func (q *Queue) drop(e *entry) {
 	}
 	q.forgetVictim(e)
 	q.forgetLeaving(e)
+	g := e.group
+	if g != nil {
+		if e.place == gated {
+			g.held--
+		}
+	}
 	q.move(e, gone, "")
 	delete(q.entries, e.pod.Key())
+	if g != nil {
+		q.leave(e)
+		q.review(q.now, g, groupChanged)
+	}
 }

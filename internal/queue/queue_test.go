@@ -288,7 +288,7 @@ func TestEveryMoveOutsideTheTableIsRefused(t *testing.T) {
 	for from := range places {
 		for to := range places {
 			q := newQueue(t)
-			e := &entry{pod: pod("p", 0), place: from}
+			e := &entry{pod: pod("p", 0), place: from, group: &group{head: entry{place: gated}}}
 			q.counts[from]++
 			if h := q.heapOf(from); h != nil {
 				h.add(e)

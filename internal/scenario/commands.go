@@ -31,6 +31,7 @@ type statement struct {
 // statements are the grammar of commands.
 var statements = append([]statement{
 	{word: "config", usage: "config KEY=VALUE... | config, YAML lines, end", block: noWords, setting: readConfig},
+	{word: "gates", usage: "gates NAME=true|false...", setting: readGates},
 	{word: "seed", usage: "seed NUMBER", setting: readSeed},
 	{word: "unattended", usage: "unattended", setting: readUnattended},
 	{word: "node", usage: "node NAME ATTRIBUTE...", command: addNode},
@@ -51,7 +52,7 @@ var statements = append([]statement{
 	{word: "settle", usage: "settle", command: settle},
 	{word: "advance", usage: "advance DURATION", command: advance},
 	{word: "restart", usage: "restart", command: restart},
-}, slices.Concat(otherStatements(), storageStatements(), deviceStatements(), budgetStatements())...)
+}, slices.Concat(otherStatements(), storageStatements(), deviceStatements(), budgetStatements(), groupStatements())...)
 
 func noWords(args []string) bool { return len(args) == 0 }
 

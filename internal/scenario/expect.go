@@ -33,6 +33,7 @@ var forms = []form{
 	{"pvc", "pvc CLAIM: bound to VOLUME | unbound | unbound, for NODE | lost | gone", expectObject(model.PersistentVolumeClaimKind, claimStatus)},
 	{"pv", "pv VOLUME: available | bound to CLAIM | released, for CLAIM | gone", expectObject(model.PersistentVolumeKind, volumeStatus)},
 	{"resourceclaim", "resourceclaim CLAIM: allocated POOL/DEVICE,... for POD,... | allocated ..., unreserved | free | gone", expectObject(model.ResourceClaimKind, deviceClaimStatus)},
+	{"podgroup", "podgroup GROUP: scheduled | REASON MESSAGE | none | gone", expectObject(model.PodGroupKind, groupStatusOf)},
 	{"extended", "extended POD: allocated POOL/DEVICE,... for POD | none", expectExtended},
 	{"preempt", "preempt POD: NODE VICTIM ... | none", expectPreempt},
 	{"nominated", "nominated POD: NODE | none", expectNominated},
@@ -208,7 +209,7 @@ func expectAttempts(args []string, text string) (check, error) {
 }
 
 // places are the words of queue.PlaceOf, and "none".
-var places = []string{"active", "backing off", "backing off after an error", "parked", "gated", "binding", none}
+var places = []string{"active", "backing off", "backing off after an error", "parked", "gated", "incomplete", "binding", none}
 
 func expectPlace(args []string, text string) (check, error) {
 	if len(args) != 1 || !slices.Contains(places, text) {

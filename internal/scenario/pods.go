@@ -43,6 +43,7 @@ var podAttributes = append([]attribute[*v1.Pod]{
 	{key: "claim", value: "RESOURCECLAIM or none", apply: podDevices},
 	{key: "claimtemplate", value: "RESOURCECLAIMTEMPLATE or none", apply: podTemplate},
 	{key: "disk", value: diskForm, apply: podDisk},
+	{key: "group", value: "NAME", apply: setGroup},
 	{key: "gate", value: "NAME or none", apply: podGate},
 	{key: "hostnetwork", bare: true, value: "true or false", apply: func(p *v1.Pod, _, value string) (err error) {
 		p.Spec.HostNetwork, err = truth(value)

@@ -17,6 +17,8 @@ type Scenario struct {
 	seed  uint64
 	// config is a KubeSchedulerConfiguration in YAML; empty means the default one.
 	config []byte
+	// gates are the feature gates that are not in their default state.
+	gates map[string]bool
 	// volumes is how volumes are bound and provisioned.
 	volumes simulate.Volumes
 	// devices is how claims for devices are looked after.

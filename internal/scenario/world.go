@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/simulate"
@@ -21,12 +22,12 @@ type world struct {
 
 // note records what a round decided.
 func (w *world) note(r simulate.Round) error {
-	if r.Decided {
-		for i := range r.Decision.Pods {
-			pod := r.Decision.Pods[i].Pod
+	for _, d := range r.Decisions {
+		for i := range d.Pods {
+			pod := d.Pods[i].Pod
 			w.decided = append(w.decided, pod.Key())
-			if r.Decision.NominationOf(pod).Mode == plan.Set {
-				w.nominating[pod.Key()] = r.Decision
+			if d.NominationOf(pod).Mode == plan.Set {
+				w.nominating[pod.Key()] = d
 			}
 		}
 	}
@@ -54,10 +55,15 @@ func (s *Scenario) Run() error {
 }
 
 func (s *Scenario) scheduler() (*config.Config, error) {
-	if s.config == nil {
-		return config.Default()
+	gates, err := feature.With(s.gates)
+	if err != nil {
+		return nil, err
 	}
-	return config.Parse("config", s.config)
+	request := config.Request{Gates: gates}
+	if s.config == nil {
+		return config.Read(request)
+	}
+	return config.ParseWith("config", s.config, request)
 }
 
 // run executes the commands of one step and runs the scheduler until it is idle at the present time.

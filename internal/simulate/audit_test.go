@@ -113,11 +113,11 @@ func (a *auditor) audit(r simulate.Round) error {
 		return nil
 	}
 	a.audited = true
-	if r.Decided {
-		if err := a.checkDecision(r.Decision); err != nil {
-			return fmt.Errorf("decision about %s: %w", r.Decision.Pods[0].Pod, err)
+	for _, d := range r.Decisions {
+		if err := a.checkDecision(d); err != nil {
+			return fmt.Errorf("decision about %s: %w", d.Pods[0].Pod, err)
 		}
-		a.decide(r.Decision)
+		a.decide(d)
 	}
 	for _, check := range []func() error{a.cluster.Audit, a.checkPlaces, a.checkNominations, a.checkVersions, a.checkBindings, a.checkPromises} {
 		if err := check(); err != nil {
@@ -434,9 +434,9 @@ func (a *auditor) checkPlaces() error {
 			}
 		case pod.Spec.SchedulerName != v1.DefaultSchedulerName:
 		case pod.DeletionTimestamp != nil:
-			wantPlaces = append(waitingPlaces, "") // it is dropped when its turn comes
+			wantPlaces = append(a.waitingPlaces(pod), "") // it is dropped when its turn comes
 		default:
-			wantPlaces = waitingPlaces
+			wantPlaces = a.waitingPlaces(pod)
 		}
 		node, confirmed, _ := state.NodeOf(key)
 		if node != wantNode || confirmed != wantConfirmed {
@@ -454,14 +454,20 @@ func (a *auditor) checkPlaces() error {
 		}
 	}
 	n := queue.Counts()
-	if inQueue := n.Active + n.BackingOff + n.Parked + n.Gated + n.Binding; inQueue != waiting || state.Pods() != onNodes {
+	if inQueue := n.Active + n.BackingOff + n.Parked + n.Gated + n.Incomplete + n.Binding; inQueue != waiting || state.Pods() != onNodes {
 		return fmt.Errorf("the queue has %d pods, the state %d; they should have %d and %d", inQueue, state.Pods(), waiting, onNodes)
 	}
 	return nil
 }
 
 // waitingPlaces are where a pod can be that has no node.
-var waitingPlaces = []string{"active", "backing off", "backing off after an error", "parked", "gated"}
+func (a *auditor) waitingPlaces(pod *v1.Pod) []string {
+	if of := pod.Spec.SchedulingGroup; of != nil && slices.Contains(a.cluster.Reads(), model.PodGroupKind) &&
+		a.others[model.GroupKey{Namespace: pod.Namespace, Name: *of.PodGroupName}.Ref()] == nil {
+		return []string{"incomplete", "gated"}
+	}
+	return []string{"active", "backing off", "backing off after an error", "parked", "gated"}
+}
 
 // checkNominations checks that the pods are nominated that should be, and to the right nodes.
 func (a *auditor) checkNominations() error {

@@ -115,9 +115,9 @@ type Round struct {
 	Ran bool
 	// Shown is what the scheduler was shown before it decided, in order.
 	Shown []Shown
-	// Decided says whether there was a pod to decide about, and Decision what was decided.
-	Decided  bool
-	Decision plan.Decision
+	// Decided says whether there was a pod to decide about, and Decisions what was decided: about that pod, or about each member of its group.
+	Decided   bool
+	Decisions []plan.Decision
 	// Stored are pods that the API server has stored a binding of, in order.
 	Stored []*v1.Pod
 }

@@ -52,7 +52,7 @@ func (m *committer) Room() <-chan struct{} { return m.room }
 
 // Start takes a decision in. Requests go out after the round.
 func (m *committer) Start(d plan.Decision) {
-	m.c.round.Decided, m.c.round.Decision = true, d
+	m.c.round.Decided, m.c.round.Decisions = true, append(m.c.round.Decisions, d)
 	for i := range d.Pods {
 		m.c.record(&d, i)
 	}

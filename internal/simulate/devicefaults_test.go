@@ -524,7 +524,7 @@ func (t *deviceTrial) restart() error {
 }
 
 func (t *deviceTrial) audit(r simulate.Round) error {
-	if r.Decided && r.Decision.PostFilter != "" && len(r.Decision.Writes) > 0 {
+	if r.Decided && r.Decisions[0].PostFilter != "" && len(r.Decisions[0].Writes) > 0 {
 		t.happened["claim given back"]++
 	}
 	if err := t.checkDevices(); err != nil {

@@ -42,8 +42,8 @@ func TestSeriesCountEveryRejection(t *testing.T) {
 		told, rejections := map[version]int{}, 0
 		advance := func(d time.Duration) {
 			err := s.c.AdvanceTo(s.c.Now().Add(d), func(round simulate.Round) error {
-				if round.Decided && round.Decision.Outcome != plan.Placed {
-					pod := round.Decision.Pods[0].Pod
+				if round.Decided && round.Decisions[0].Outcome != plan.Placed {
+					pod := round.Decisions[0].Pods[0].Pod
 					told[version{pod.UID, pod.Object.ResourceVersion}]++
 					rejections++
 				}

@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // Eviction is a pod that was evicted for another.
@@ -30,10 +31,13 @@ type victim struct {
 
 // take takes in what a round has decided.
 func (v *victims) take(r *Round) {
-	if !r.Decided {
-		return
+	for i := range r.Decisions {
+		v.takeFrom(&r.Decisions[i])
 	}
-	for _, eviction := range r.Decision.Evictions {
+}
+
+func (v *victims) takeFrom(d *plan.Decision) {
+	for _, eviction := range d.Evictions {
 		if eviction.Pod.Terminating {
 			continue // nothing is done to it
 		}
@@ -46,7 +50,7 @@ func (v *victims) take(r *Round) {
 			v.at[eviction.Pod.UID] = at
 			v.list = append(v.list, victim{})
 		}
-		v.list[at] = victim{eviction.Pod, r.Decision.Pods[0].Pod, eviction.NodeName}
+		v.list[at] = victim{eviction.Pod, d.Pods[0].Pod, eviction.NodeName}
 	}
 }
 

@@ -504,10 +504,11 @@ func roundInWords(r *simulate.Round) string {
 			fmt.Fprint(&words, " gone ", s.Gone)
 		}
 	}
-	if r.Decided {
-		fmt.Fprint(&words, " decided ", r.Decision.Pods[0].Pod.Key(), " ", r.Decision.Outcome)
-		for i := range r.Decision.Placements {
-			fmt.Fprint(&words, " ", r.Decision.Placements[i].NodeName)
+	for i := range r.Decisions {
+		d := &r.Decisions[i]
+		fmt.Fprint(&words, " decided ", d.Pods[0].Pod.Key(), " ", d.Outcome)
+		for j := range d.Placements {
+			fmt.Fprint(&words, " ", d.Placements[j].NodeName)
 		}
 	}
 	return words.String()

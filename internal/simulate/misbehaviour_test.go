@@ -419,12 +419,12 @@ func misbehave(t *faultTrial, m *mischief, decided map[string]int) error {
 	audit := t.audit
 	each := func(r simulate.Round) error {
 		if r.Decided {
-			decided[fmt.Sprint(r.Decision.Outcome)]++
-			if r.Decision.Outcome == plan.Failed {
-				if err := checkNamed(r.Decision.Err); err != nil {
+			decided[fmt.Sprint(r.Decisions[0].Outcome)]++
+			if r.Decisions[0].Outcome == plan.Failed {
+				if err := checkNamed(r.Decisions[0].Err); err != nil {
 					return err
 				}
-				if strings.Contains(r.Decision.Err.Error(), "Mischief") {
+				if strings.Contains(r.Decisions[0].Err.Error(), "Mischief") {
 					decided["failures that name the plugin"]++
 				}
 			}

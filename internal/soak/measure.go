@@ -10,7 +10,6 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/loop"
 	berthmetrics "github.com/berth-scheduler/berth/internal/metrics"
-	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/simulate"
 	"github.com/berth-scheduler/berth/internal/soak/world"
 )
@@ -36,8 +35,8 @@ func (s *soak) Round(r *loop.Round) {
 	s.so.applying += r.Applying
 	if r.Decided {
 		s.so.deciding += r.Popping + r.Deciding + r.Settling
-		if r.Decision.Outcome == plan.Placed {
-			s.so.placed += int64(len(r.Decision.Placements))
+		for i := range r.Decisions {
+			s.so.placed += int64(len(r.Decisions[i].Placements))
 		}
 	}
 }

@@ -82,6 +82,8 @@ func (s *State) removeObject(ref model.Ref, delta *Delta) {
 	switch ref.Kind {
 	case model.PodDisruptionBudgetKind:
 		s.removeBudget(ref)
+	case model.PodGroupKind:
+		s.removeGroup(ref, delta)
 	case model.NamespaceKind:
 		s.setNamespace(ref.Name, nil, false)
 	case model.ServiceKind:

@@ -28,6 +28,9 @@ func (s *State) setPod(pod *model.Pod, wasNominated bool, delta *Delta) {
 	case known == nil:
 		delta.Events = s.useNomination(pod.Key(), pod.NodeName, delta.Events)
 		s.place(&placed{pod: pod, slot: s.slotFor(pod.NodeName), phase: bound, shown: true})
+		if pod.Group != (model.GroupKey{}) {
+			delta.Groups = append(delta.Groups, pod.Group)
+		}
 		delta.Left = append(delta.Left, pod.Key())
 		delta.Events = append(delta.Events, model.Event{Resource: model.AssignedPodEvent, Action: model.Add, Pod: pod})
 	default:
@@ -120,6 +123,7 @@ func (s *State) place(p *placed) {
 	s.placed[p.pod.Key()] = p
 	s.countPriority(p.pod.Priority, +1)
 	s.account(p.slot, p.pod, +1)
+	s.groups.place(p)
 	s.storage.Place(p.slot, p.pod)
 	s.enlist(p)
 	s.tally(p, +1)
@@ -142,6 +146,7 @@ func (s *State) remove(p *placed) {
 	delete(s.evicted, p.pod.UID)
 	s.countPriority(p.pod.Priority, -1)
 	s.account(p.slot, p.pod, -1)
+	s.groups.remove(p)
 	s.storage.Displace(p.slot, p.pod)
 	s.tally(p, -1)
 	s.delist(p)

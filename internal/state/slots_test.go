@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -287,6 +288,10 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		learned.Learned = true
 		s.Apply([]model.Change{compiled(model.NewClaim(build.PersistentVolumeClaim(name, "version=1"))), learned})
 		tenant := tenantOn(name, "node-"+name)
+		group := model.NewPodGroup(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "g"}})
+		s.Apply([]model.Change{compiled(group)})
+		s.NoteGroupScheduled(group)
+		tenant.Group = group.Key
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: tenant}})
 		term, err := model.NewTerm(name, tenant.Terms[0].Source)
 		if err != nil {
@@ -315,6 +320,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: name, Name: "b"}},
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}},
 			{Kind: model.ObjectGone, Ref: model.ClaimKey{Namespace: "default", Name: name}.Ref()},
+			{Kind: model.ObjectGone, Ref: model.GroupKey{Namespace: name, Name: "g"}.Ref()},
 		})
 	}
 	s.Apply(nil)

@@ -99,6 +99,7 @@ type State struct {
 	selectorSources selectorSources
 	storage         *storage.Store
 	devices         *devices.Store
+	groups          groups
 	// Invariant: each of these objects exists.
 	learned map[model.Ref]struct{} // objects of which the watch has not shown the version yet that was learned
 	// Invariant: each of unseen is learned, and a claim.
@@ -157,6 +158,7 @@ func New() *State {
 		placed:    map[model.PodKey]*placed{},
 		images:    map[string]*image{},
 		held:      map[model.Ref][]Holder{},
+		groups:    groups{objects: map[model.GroupKey]*model.PodGroup{}, members: map[model.GroupKey]map[model.PodKey]*placed{}, scheduled: map[model.GroupKey]types.UID{}},
 		lingering: map[gonePod][]plan.Hold{},
 
 		learned: map[model.Ref]struct{}{},
@@ -263,7 +265,7 @@ func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	return p.pod.NodeName, p.phase == bound, true
 }
 
-// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Preempted, Moved,
+// Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Groups, Preempted, Moved,
 // Events.
 type Delta struct {
 	// Failed are pods whose binding failed, in their newest version, to be retried.
@@ -278,6 +280,8 @@ type Delta struct {
 	Moved []types.UID
 	// Preempted are preemptions whose evictions have ended.
 	Preempted []*model.PreemptionResult
+	// Groups are pod groups whose object is new, another or gone, or that have more members on nodes.
+	Groups []model.GroupKey
 	// Events may help pods that were rejected.
 	Events []model.Event
 }
@@ -341,6 +345,8 @@ func (s *State) setAny(c *model.Change, delta *Delta) {
 		s.setObject(c.Ref, c.Object)
 	case *model.DisruptionBudget:
 		s.setBudget(object)
+	case *model.PodGroup:
+		s.setGroup(object, delta)
 	default:
 		s.setCompiled(object, delta)
 	}

@@ -24,7 +24,12 @@ func TestPreemptScripts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := p.run(c, func(r simulate.Round) error { count(seen, &r.Decision); return nil }); err != nil {
+			if err := p.run(c, func(r simulate.Round) error {
+				for i := range r.Decisions {
+					count(seen, &r.Decisions[i])
+				}
+				return nil
+			}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -50,7 +50,7 @@ func TestWritten(t *testing.T) {
 		decision := takes("a", 1, 0)
 		decision.Placements[0].Steps = tt.steps
 		about(&decision, 1, model.NewPod(p))
-		if err := c.round(simulate.Round{Decided: true, Decision: decision}); err != nil {
+		if err := c.round(simulate.Round{Decided: true, Decisions: []plan.Decision{decision}}); err != nil {
 			t.Fatal(err)
 		}
 		if same := c.result.Failed == 0; same != tt.same {
@@ -64,7 +64,7 @@ func TestReservedIsSeen(t *testing.T) {
 	c, p := wanting(t)
 	decision := takes("a", 1, 0)
 	about(&decision, 1, model.NewPod(p))
-	if err := c.round(simulate.Round{Decided: true, Decision: decision}); err != nil {
+	if err := c.round(simulate.Round{Decided: true, Decisions: []plan.Decision{decision}}); err != nil {
 		t.Fatal(err)
 	}
 	other := p.DeepCopy()

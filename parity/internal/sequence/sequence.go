@@ -92,8 +92,8 @@ func (c *check) round(r simulate.Round) error {
 	if !r.Decided {
 		return nil
 	}
-	for i := range r.Decision.Pods {
-		if err := c.decision(&r.Decision, i); err != nil {
+	for i := range r.Decisions {
+		if err := c.decision(&r.Decisions[i], 0); err != nil {
 			return err
 		}
 	}

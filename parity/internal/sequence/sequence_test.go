@@ -86,7 +86,7 @@ func TestDecision(t *testing.T) {
 		c := &check{theirs: theirs, objects: map[model.Ref]runtime.Object{}}
 		about(&tt.decision, 3, model.NewPod(pod(tt.cpu)))
 		shown := []simulate.Shown{{Object: node("a", "1")}, {Object: node("b", "4")}, {Object: node("c", "8")}, {Object: pod(tt.cpu)}}
-		if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: tt.decision}); err != nil {
+		if err := c.round(simulate.Round{Shown: shown, Decided: true, Decisions: []plan.Decision{tt.decision}}); err != nil {
 			t.Fatal(err)
 		}
 		got := ""
@@ -114,7 +114,7 @@ func TestBefore(t *testing.T) {
 	shown := []simulate.Shown{{Object: node("a", "4")}, {Object: placed}, {Object: pod("1")}, {Object: namespace}}
 	decision := takes("b", 1, 0)
 	about(&decision, 1, model.NewPod(pod("1")))
-	if err := c.round(simulate.Round{Shown: shown, Decided: true, Decision: decision}); err != nil {
+	if err := c.round(simulate.Round{Shown: shown, Decided: true, Decisions: []plan.Decision{decision}}); err != nil {
 		t.Fatal(err)
 	}
 	before := c.result.Before

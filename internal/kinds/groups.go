@@ -1,0 +1,23 @@
+package kinds
+
+import (
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+func groups(resource string) schema.GroupVersionResource {
+	return schedulingv1beta1.SchemeGroupVersion.WithResource(resource)
+}
+
+// trimPodGroup keeps of a PodGroup, besides metadata, its spec and the conditions that a scheduler writes.
+func (s *sharing) trimPodGroup(g *schedulingv1beta1.PodGroup) {
+	s.trimOther(&g.ObjectMeta)
+	var kept []metav1.Condition
+	for _, c := range g.Status.Conditions {
+		if c.Type == schedulingv1beta1.PodGroupInitiallyScheduled {
+			kept = append(kept, c)
+		}
+	}
+	g.Status = schedulingv1beta1.PodGroupStatus{Conditions: kept}
+}

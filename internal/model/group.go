@@ -1,0 +1,58 @@
+package model
+
+import (
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// GroupKey is a pod group's namespace and name; zero for a pod without a group.
+type GroupKey struct{ Namespace, Name string }
+
+// String returns namespace/name.
+func (k GroupKey) String() string { return k.Namespace + "/" + k.Name }
+
+// Ref returns the reference of the PodGroup of a key.
+func (k GroupKey) Ref() Ref { return Ref{PodGroupKind, k.Namespace, k.Name} }
+
+// PodGroup is a compiled PodGroup. It is built once and never changed afterwards.
+type PodGroup struct {
+	// Object is the API object, trimmed to what scheduling reads. Shared; never written.
+	Object *schedulingv1beta1.PodGroup
+	Key    GroupKey
+	// IsGang says that its policy is gang. Otherwise the policy is basic, or none that is known, which counts as basic.
+	IsGang bool
+	// MinCount is how many members must have a node for the attempt to succeed: a gang's minCount, otherwise 1.
+	MinCount int
+	// Priority is that of the group, to which its members' must be equal; 0 if the object has none.
+	Priority int32
+}
+
+// NewPodGroup compiles an API object. The object is kept and must not be changed afterwards.
+func NewPodGroup(object *schedulingv1beta1.PodGroup) *PodGroup {
+	g := &PodGroup{Object: object, Key: GroupKey{Interned(object.Namespace), object.Name}, MinCount: 1}
+	if gang := object.Spec.SchedulingPolicy.Gang; gang != nil {
+		g.IsGang, g.MinCount = true, int(gang.MinCount)
+	}
+	if object.Spec.Priority != nil {
+		g.Priority = *object.Spec.Priority
+	}
+	return g
+}
+
+// Ref returns the reference of the group.
+func (g *PodGroup) Ref() Ref { return g.Key.Ref() }
+
+// UID returns the object's UID.
+func (g *PodGroup) UID() types.UID { return g.Object.UID }
+
+// Version returns the object's resourceVersion.
+func (g *PodGroup) Version() string { return g.Object.ResourceVersion }
+
+// groupOf returns the group that a pod names.
+func groupOf(object *v1.Pod) GroupKey {
+	if of := object.Spec.SchedulingGroup; of != nil && of.PodGroupName != nil {
+		return GroupKey{Interned(object.Namespace), Interned(*of.PodGroupName)}
+	}
+	return GroupKey{}
+}

@@ -1,0 +1,248 @@
+package queue
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// The members of a pod group have their turn together. Each has an entry, which says whether a PreEnqueue plugin holds it; where the group waits, and for how long it
+// backs off, is in the group's head. As in kube-scheduler a group that was rejected is tried again when its backoff has ended, whatever happens meanwhile; only while
+// one of its members is held, it has too few, or its PodGroup does not exist, does it wait for that to change. A member that is bound is no longer in the
+// group; if its binding fails, it joins the others again.
+
+// group is the members of a pod group that wait.
+type group struct {
+	key model.GroupKey
+	// head stands for the group in the heaps. Its pod is no pod: it has the group's name and priority.
+	// Invariant: its place is active, erring, gated, incomplete or deciding. While it is deciding all members are.
+	head entry
+	// Invariant: members are those entries of the queue that are joined, gated or deciding and whose pods name the group; there is at least one.
+	members map[model.PodKey]*entry
+	// Invariant: held is how many members are gated, joined how many are joined.
+	held, joined int
+	// gate is the PreEnqueue plugin that holds the group, if one of the group does.
+	gate string
+}
+
+// isGrouped reports whether a pod waits with its group.
+func (q *Queue) isGrouped(pod *model.Pod) bool {
+	return q.config.Groups && pod.Group != (model.GroupKey{})
+}
+
+// join makes a waiting pod a member of its group.
+func (q *Queue) join(now time.Time, e *entry) *group {
+	if e.group != nil {
+		return e.group
+	}
+	g := q.groups[e.pod.Group]
+	if g == nil {
+		q.arrivals++
+		g = &group{key: e.pod.Group, members: map[model.PodKey]*entry{}}
+		g.head = entry{heads: g, place: incomplete, since: now, order: q.arrivals, pod: headOf(g.key, e.pod.SchedulerName, 0)}
+		q.groups[g.key] = g
+	}
+	g.members[e.pod.Key()], e.group = e, g
+	return g
+}
+
+// headOf makes what stands for a group among pods.
+func headOf(key model.GroupKey, schedulerName string, priority int32) *model.Pod {
+	return &model.Pod{
+		Namespace: key.Namespace, Name: key.Name, SchedulerName: schedulerName, Priority: priority,
+		Object: &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}, Spec: v1.PodSpec{SchedulerName: schedulerName, Priority: &priority}},
+	}
+}
+
+// leave takes a pod out of its group.
+func (q *Queue) leave(e *entry) {
+	delete(e.group.members, e.pod.Key())
+	e.group = nil
+}
+
+// review finds out where a group is to wait, after something has changed of it.
+func (q *Queue) review(now time.Time, g *group, why string) {
+	if g.head.place != deciding {
+		q.moveToWhereItBelongs(now, g, why)
+	}
+}
+
+func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
+	h := &g.head
+	if len(g.members) == 0 {
+		q.moveHead(g, gone, "")
+		delete(q.groups, g.key)
+		return
+	}
+	switch to := q.placeOf(now, g); {
+	case to != h.place && !(h.place == active && to == erring): // one that is ready stays so
+		q.moveHead(g, to, why)
+	case h.place == active || h.place == erring:
+		q.heapOf(h.place).fix(h)
+	}
+}
+
+// placeOf returns the place where a group belongs.
+func (q *Queue) placeOf(now time.Time, g *group) place {
+	object := q.config.State.View().Group(g.key)
+	g.gate = ""
+	if object == nil {
+		return incomplete
+	}
+	if g.head.pod.Priority != object.Priority {
+		g.head.pod = headOf(g.key, g.head.pod.SchedulerName, object.Priority)
+	}
+	if g.held > 0 {
+		return gated
+	}
+	all := len(g.members) + q.config.State.View().GroupPlaced(g.key)
+	for _, pre := range q.profiles[g.head.pod.SchedulerName].PreEnqueue {
+		if of, ok := pre.(plugin.GroupPreEnqueue); ok && of.PreEnqueueGroup(object, all) != "" {
+			g.gate = pre.Name()
+			return gated
+		}
+	}
+	if q.isBackingOff(&g.head, now) {
+		return erring
+	}
+	return active
+}
+
+// moveHead takes a group, and the members that are joined, from its place to another.
+func (q *Queue) moveHead(g *group, to place, why string) {
+	h := &g.head
+	if h.place == active || h.place == erring {
+		q.heapOf(h.place).remove(h)
+	}
+	q.joined[h.place] -= g.joined
+	h.place = to
+	q.joined[to] += g.joined
+	if to == active || to == erring {
+		q.heapOf(to).add(h)
+	}
+	for _, e := range g.members {
+		if e.place == joined {
+			q.movedWith(g, e, why)
+		}
+	}
+}
+
+// movedWith notes that a member waits where its group does.
+func (q *Queue) movedWith(g *group, e *entry, why string) {
+	if g.head.place == active {
+		e.beReady(q.now)
+	}
+	if line := g.head.place.line(); line != "" {
+		q.moves = append(q.moves, Move{line, why})
+	}
+}
+
+// admitMember is admit for a member of a group: plugin is the PreEnqueue plugin that holds it, if one does.
+func (q *Queue) admitMember(now time.Time, e *entry, plugin, why string) {
+	g := q.join(now, e)
+	if e.place == gated {
+		g.held--
+	}
+	if plugin != "" {
+		q.gate(e, plugin, why)
+		g.held++
+	} else {
+		if e.place == gated {
+			q.ungate(e)
+		}
+		if e.place != joined {
+			q.move(e, joined, "")
+			q.movedWith(g, e, why)
+		}
+	}
+	q.review(now, g, why)
+}
+
+// popGroup returns the work of deciding about all members of a group, in kube-scheduler's order.
+func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
+	object := q.config.State.View().Group(g.key)
+	members := make([]*entry, 0, len(g.members))
+	for _, e := range g.members {
+		members = append(members, e)
+	}
+	slices.SortFunc(members, func(a, b *entry) int {
+		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(b.attempts, a.attempts), a.since.Compare(b.since), strings.Compare(a.pod.Name, b.pod.Name))
+	})
+	g.head.attempts++
+	work := plan.Work{Group: object, Pods: make([]plan.QueuedPod, len(members))}
+	for i, e := range members {
+		e.beReady(now)
+		q.move(e, deciding, "")
+		e.attempts++
+		work.Pods[i] = plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, Popped: now}
+	}
+	q.moveHead(g, deciding, "")
+	return work
+}
+
+// SettleGroup takes in the decision about the group that was popped last.
+func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
+	g := q.groups[d.Group.Key]
+	among := false // whether a pod of this attempt goes on waiting
+	for i := range d.Members {
+		m := &d.Members[i]
+		e := q.entries[m.Pods[0].Pod.Key()]
+		switch m.Outcome {
+		case plan.Placed:
+			e.permits = slices.ContainsFunc(m.Placements[0].Steps, atPermit)
+			e.plugins, e.pending = nil, nil
+			q.leave(e)
+			q.move(e, binding, "")
+			continue
+		case plan.Terminating:
+			q.drop(e)
+			continue
+		case plan.Unschedulable:
+			e.errors = 0
+			e.rejections++
+			e.plugins, e.pending = m.Rejection.Plugins, m.Rejection.Pending
+		default:
+			e.errors++
+			e.plugins, e.pending = nil, nil
+		}
+		among = true
+		if d.Outcome != plan.Placed { // the others go on where they were
+			e.since = now
+		}
+		q.admit(now, e, active, attemptFailed)
+	}
+	h := &g.head
+	switch d.Outcome {
+	case plan.Placed, plan.Terminating:
+		h.rejections, h.errors, h.until = 0, 0, time.Time{}
+		if !among {
+			h.since = now
+		}
+	case plan.Unschedulable:
+		h.rejections++
+		h.errors, h.since = 0, now
+		h.until = q.backoffEnd(h)
+	default:
+		h.errors++
+		h.since = now
+		h.until = q.backoffEnd(h)
+	}
+	q.moveToWhereItBelongs(now, g, attemptFailed)
+}
+
+// backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long.
+func (q *Queue) backoffMax(e *entry) time.Duration {
+	if e.heads == nil || len(e.heads.members) < 2 {
+		return q.config.BackoffMax
+	}
+	return time.Duration(float64(q.config.BackoffMax) * math.Sqrt(float64(len(e.heads.members))))
+}

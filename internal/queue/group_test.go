@@ -1,0 +1,427 @@
+package queue
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/gangscheduling"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+)
+
+// groupQueue is a queue whose pods may be members of groups, with the state that it reads.
+type groupQueue struct {
+	*testing.T
+	*Queue
+	now time.Time
+}
+
+func newGroupQueue(t *testing.T) *groupQueue {
+	t.Helper()
+	q, err := New(Config{
+		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}, gangscheduling.New()}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
+		Groups:   true, BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &groupQueue{T: t, Queue: q, now: start}
+	g.apply(model.Change{Kind: model.NodeSet, Node: model.NewNode(build.Node("a", build.Allocatable("pods=99")))})
+	return g
+}
+
+// apply makes changes, which the queue hears of.
+func (g *groupQueue) apply(changes ...model.Change) {
+	g.Helper()
+	g.State().SetNow(g.now)
+	g.Wake(g.now, g.State().Apply(changes))
+	g.audited()
+}
+
+func (g *groupQueue) audited() {
+	g.Helper()
+	if err := g.Audit(); err != nil {
+		g.Fatal(err)
+	}
+}
+
+// group is a PodGroup of so many pods at least.
+func podGroup(name string, minCount, priority int32) model.Change {
+	object := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+	object.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: minCount}
+	object.Spec.Priority = &priority
+	return model.Change{Kind: model.ObjectSet, Compiled: model.NewPodGroup(object)}
+}
+
+func groupGone(name string) model.Change {
+	return model.Change{Kind: model.ObjectGone, Ref: model.GroupKey{Namespace: "ns", Name: name}.Ref()}
+}
+
+// memberOf is a pod of a group; its labels hold it back if there are any.
+func memberOf(group, name string, priority int32, labels ...string) model.Change {
+	object := pod(name, priority).Object.DeepCopy()
+	object.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &group}
+	for _, label := range labels {
+		object.Labels = map[string]string{label: "yes"}
+	}
+	return model.Change{Kind: model.PodSet, Pod: model.NewPod(object)}
+}
+
+func podLeaves(name string) model.Change {
+	return model.Change{Kind: model.PodGone, Key: model.PodKey{Namespace: "ns", Name: name}}
+}
+
+// places says where pods wait.
+func (g *groupQueue) places(names ...string) string {
+	var all []string
+	for _, name := range names {
+		all = append(all, g.PlaceOf(model.PodKey{Namespace: "ns", Name: name}))
+	}
+	return strings.Join(all, ", ")
+}
+
+// pop takes the work whose turn it is, and says what it is.
+func (g *groupQueue) pop() (plan.Work, string) {
+	g.Helper()
+	g.SetNow()
+	work, ok := g.Pop(g.now)
+	if !ok {
+		return work, ""
+	}
+	text := ""
+	if work.Group != nil {
+		text = work.Group.Key.Name + ":"
+	}
+	for _, p := range work.Pods {
+		text += fmt.Sprint(" ", p.Pod.Name, p.Attempt)
+		if !p.Popped.Equal(g.now) || p.Since.IsZero() {
+			g.Errorf("pod %s is popped at %v, and could be tried since %v", p.Pod, p.Popped, p.Since)
+		}
+	}
+	g.audited()
+	return work, strings.TrimSpace(text)
+}
+
+// SetNow tells the state the time.
+func (g *groupQueue) SetNow() { g.State().SetNow(g.now) }
+
+// settle ends the turn of a group. Members that are not named end as their group does; the others are placed on the node a.
+func (g *groupQueue) settle(work plan.Work, outcome plan.Outcome, placed ...string) {
+	g.Helper()
+	d := plan.GroupDecision{Group: work.Group, Outcome: outcome}
+	for i := range work.Pods {
+		m := plan.Decision{Work: plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}, Outcome: outcome}
+		switch {
+		case slices.Contains(placed, work.Pods[i].Pod.Name):
+			m.Outcome = plan.Placed
+			m.Placements = []plan.Placement{{QueuedPod: work.Pods[i], NodeName: "a"}}
+			g.State().Assume(m.Placements...)
+		case outcome == plan.Placed, outcome == plan.Unschedulable:
+			m.Outcome, m.Rejection = plan.Unschedulable, &plan.Rejection{Plugins: []string{"Fit"}}
+		}
+		d.Members = append(d.Members, m)
+	}
+	g.SettleGroup(g.now, &d)
+	g.audited()
+}
+
+// fails has a member's binding fail.
+func (g *groupQueue) fails(work plan.Work, name string) {
+	g.Helper()
+	for _, p := range work.Pods {
+		if p.Pod.Name == name {
+			g.apply(model.Change{Kind: model.BindDone, Bind: &model.BindingResult{Pod: p.Pod, NodeName: "a", Err: errors.New("no")}})
+		}
+	}
+}
+
+// TestWhereAGroupWaits: what happens to a group's members and its PodGroup decides where all of them wait.
+func TestWhereAGroupWaits(t *testing.T) {
+	g := newGroupQueue(t)
+	for i, step := range []struct {
+		change model.Change
+		want   string // where a, b and c wait
+		counts Counts
+	}{
+		{memberOf("g", "a", 0), "incomplete, , ", Counts{Incomplete: 1}},
+		{memberOf("g", "b", 0), "incomplete, incomplete, ", Counts{Incomplete: 2}},
+		{podGroup("g", 3, 0), "gated, gated, ", Counts{Gated: 2}},
+		{memberOf("g", "c", 0), "active, active, active", Counts{Active: 3}},
+		{podGroup("g", 4, 0), "gated, gated, gated", Counts{Gated: 3}},
+		{podGroup("g", 3, 0), "active, active, active", Counts{Active: 3}},
+		{groupGone("g"), "incomplete, incomplete, incomplete", Counts{Incomplete: 3}},
+		{podGroup("g", 3, 0), "active, active, active", Counts{Active: 3}},
+		{memberOf("g", "d", 0, "gate"), "gated, gated, gated", Counts{Gated: 4}},
+		{memberOf("g", "d", 0, "other"), "gated, gated, gated", Counts{Gated: 4}}, // see below
+		{podLeaves("d"), "active, active, active", Counts{Active: 3}},
+		{memberOf("h", "x", 0, "gate"), "active, active, active", Counts{Active: 3, Gated: 1}},
+		{podLeaves("b"), "gated, , gated", Counts{Gated: 3}},
+		{model.Change{Kind: model.PodSet, Pod: onNode(memberOf("g", "r", 0).Pod)}, "active, , active", Counts{Active: 2, Gated: 1}},
+		{podLeaves("a"), ", , gated", Counts{Gated: 2}},
+		{podLeaves("c"), ", , ", Counts{Gated: 1}},
+		{podLeaves("x"), ", , ", Counts{}},
+	} {
+		if i == 9 { // without its label the pod is held no more
+			step.change = memberOf("g", "d", 0)
+			step.want, step.counts = "active, active, active", Counts{Active: 4}
+		}
+		g.apply(step.change)
+		if got := g.places("a", "b", "c"); got != step.want || g.Counts() != step.counts {
+			t.Errorf("step %d: %s, %+v; want %s, %+v", i, got, g.Counts(), step.want, step.counts)
+		}
+	}
+	if len(g.groups) > 0 {
+		t.Errorf("%d groups are remembered", len(g.groups))
+	}
+}
+
+func onNode(p *model.Pod) *model.Pod {
+	object := p.Object.DeepCopy()
+	object.Spec.NodeName = "a"
+	return model.NewPod(object)
+}
+
+// TestTurnsOfGroups: a group has its turn by its own priority and by when its first member came; its members are in kube-scheduler's order.
+func TestTurnsOfGroups(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("low", 1, 0), podGroup("high", 2, 9), podGroup("same", 1, 5))
+	for i, change := range []model.Change{
+		memberOf("low", "z", 0), {Kind: model.PodSet, Pod: pod("single", 5)}, memberOf("same", "m", 5), memberOf("high", "q", 9), memberOf("high", "p", 9), memberOf("low", "y", 0), {Kind: model.PodSet, Pod: pod("last", 0)},
+	} {
+		g.now = at(float64(i))
+		g.apply(change)
+	}
+	var turns []string
+	for {
+		work, text := g.pop()
+		if text == "" {
+			break
+		}
+		turns = append(turns, text)
+		if work.Group == nil {
+			g.Settle(g.now, plan.Decision{Work: work, Outcome: plan.Terminating})
+			continue
+		}
+		if got := g.PlaceOf(work.Pods[0].Pod.Key()); got != "deciding" {
+			t.Errorf("%s is %s", work.Pods[0].Pod, got)
+		}
+		g.settle(work, plan.Terminating)
+	}
+	if got, want := strings.Join(turns, ", "), "high: q1 p1, single1, same: m1, low: z1 y1, last1"; got != want {
+		t.Errorf("turns: %s, want %s", got, want)
+	}
+	if len(g.groups)+len(g.entries) > 0 {
+		t.Errorf("%d groups and %d pods are remembered", len(g.groups), len(g.entries))
+	}
+	// A group whose priority changes has its turn by the new one.
+	g.apply(memberOf("low", "a", 0), memberOf("same", "b", 0))
+	g.apply(podGroup("low", 1, 7))
+	if _, text := g.pop(); text != "low: a1" {
+		t.Errorf("the turn is that of %s", text)
+	}
+}
+
+// TestBackoffOfAGroup: it doubles, and the longest is that of a pod times the root of the number of members. Errors count apart from rejections.
+func TestBackoffOfAGroup(t *testing.T) {
+	for _, outcome := range []plan.Outcome{plan.Unschedulable, plan.Failed} {
+		for _, row := range []struct {
+			members int
+			want    []int
+		}{{1, []int{1, 2, 4, 8, 10, 10}}, {3, []int{1, 2, 4, 8, 16, 17, 17}}, {4, []int{1, 2, 4, 8, 16, 20, 20}}} {
+			g := newGroupQueue(t)
+			g.apply(podGroup("g", 1, 0))
+			for i := range row.members {
+				g.apply(memberOf("g", fmt.Sprint("p", i), 0))
+			}
+			for n, want := range row.want {
+				work, text := g.pop()
+				if len(work.Pods) != row.members || !strings.Contains(text, fmt.Sprint("p0", n+1)) {
+					t.Fatalf("popped: %s", text)
+				}
+				g.settle(work, outcome)
+				place := map[plan.Outcome]string{plan.Unschedulable: "backing off", plan.Failed: "backing off after an error"}[outcome]
+				if got := g.places("p0"); got != place || g.Counts().BackingOff != row.members {
+					t.Errorf("the group is %s, %+v", got, g.Counts())
+				}
+				before := g.now
+				g.now = before.Add(time.Duration(want)*time.Second + 999*time.Millisecond) // the second in which it ends counts
+				if _, text := g.pop(); text != "" {
+					t.Fatalf("%s: %d members, attempt %d: popped before %d s are over", outcome, row.members, n+1, want)
+				}
+				g.now = g.now.Add(time.Millisecond)
+			}
+		}
+	}
+}
+
+// TestSettledGroups: what becomes of a group by the outcome of its turn.
+func TestSettledGroups(t *testing.T) {
+	setUp := func(t *testing.T) (*groupQueue, plan.Work) {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0), memberOf("g", "c", 0))
+		work, text := g.pop()
+		if text != "g: a1 b1 c1" {
+			t.Fatalf("popped: %s", text)
+		}
+		return g, work
+	}
+	for _, row := range []struct {
+		name    string
+		outcome plan.Outcome
+		placed  []string
+		want    string
+		next    string // what is popped next, at once
+	}{
+		{"all are placed", plan.Placed, []string{"a", "b", "c"}, "binding, binding, binding", ""},
+		{"some are placed", plan.Placed, []string{"a", "b"}, "binding, binding, active", "g: c2"},
+		{"none is placed", plan.Unschedulable, nil, "backing off, backing off, backing off", ""},
+		{"an error", plan.Failed, nil, "backing off after an error, backing off after an error, backing off after an error", ""},
+		{"all are being deleted", plan.Terminating, nil, ", , ", ""},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			g, work := setUp(t)
+			g.settle(work, row.outcome, row.placed...)
+			if got := g.places("a", "b", "c"); got != row.want {
+				t.Errorf("they are %s, want %s", got, row.want)
+			}
+			if _, text := g.pop(); text != row.next {
+				t.Errorf("popped next: %q, want %q", text, row.next)
+			}
+		})
+	}
+}
+
+// TestGroupSettledKeepsItsTime: members that a satisfied group has left over keep their time, so that they come before pods that came later. Those of a rejected one
+// go to the end.
+func TestGroupSettledKeepsItsTime(t *testing.T) {
+	for outcome, want := range map[plan.Outcome]string{plan.Placed: "g: b2", plan.Unschedulable: "single1"} {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+		g.now = at(1)
+		g.apply(model.Change{Kind: model.PodSet, Pod: pod("single", 0)})
+		g.now = at(2)
+		work, _ := g.pop()
+		if outcome == plan.Placed {
+			g.settle(work, outcome, "a")
+		} else {
+			g.settle(work, outcome)
+			g.now = at(60)
+		}
+		if _, text := g.pop(); text != want {
+			t.Errorf("after %s: popped %s, want %s", outcome, text, want)
+		}
+	}
+}
+
+// TestMemberWhoseBindingFails joins its group again: once it is tried again at once, then its group waits out the backoff of its errors. A rejection ends the count.
+func TestMemberWhoseBindingFails(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+	work, _ := g.pop()
+	g.settle(work, plan.Placed, "a", "b")
+	for n, wait := range []int{0, 2, 4} {
+		g.fails(work, "b")
+		if wait > 0 {
+			if got := g.places("a", "b"); got != "binding, backing off" {
+				t.Errorf("failure %d: they are %s", n+1, got)
+			}
+			g.now = g.now.Add(time.Duration(wait)*time.Second + 999*time.Millisecond)
+			if _, text := g.pop(); text != "" {
+				t.Fatalf("failure %d: %s is popped at once", n+1, text)
+			}
+			g.now = g.now.Add(time.Millisecond)
+		}
+		var text string
+		if work, text = g.pop(); text != fmt.Sprint("g: b", n+2) {
+			t.Fatalf("failure %d: popped %q", n+1, text)
+		}
+		g.settle(work, plan.Placed, "b")
+	}
+	g.fails(work, "b")
+	g.now = g.now.Add(time.Minute)
+	work, _ = g.pop()
+	g.settle(work, plan.Unschedulable)
+	g.now = g.now.Add(time.Minute)
+	work, _ = g.pop()
+	g.settle(work, plan.Placed, "b")
+	if g.fails(work, "b"); g.places("b") != "active" {
+		t.Errorf("after a rejection, a binding fails once, and the member is %s", g.places("b"))
+	}
+	// A member whose binding fails while another has its turn waits for the end of that.
+	g.apply(memberOf("g", "c", 0))
+	work, _ = g.pop()
+	if len(work.Pods) != 2 {
+		t.Errorf("popped: %+v", work.Pods)
+	}
+}
+
+// TestMembersOfNoGroup: without the gate GenericWorkload a member is a pod like any other.
+func TestMembersOfNoGroup(t *testing.T) {
+	g := newGroupQueue(t)
+	g.config.Groups = false
+	g.apply(memberOf("g", "a", 0))
+	if _, text := g.pop(); text != "a1" {
+		t.Errorf("without the gate, a member is popped as %q", text)
+	}
+}
+
+// TestMovesOfGroups: kube-scheduler's counters of moves count each member.
+func TestMovesOfGroups(t *testing.T) {
+	g := newGroupQueue(t)
+	moves := func() string {
+		counts := map[string]int{}
+		for _, m := range g.TakeMoves() {
+			counts[fmt.Sprint(m.Queue, " ", m.Event)]++
+		}
+		return fmt.Sprint(counts)
+	}
+	g.apply(memberOf("g", "a", 0), memberOf("g", "b", 0))
+	first := moves()
+	g.apply(podGroup("g", 1, 0))
+	second := moves()
+	work, _ := g.pop()
+	g.settle(work, plan.Unschedulable)
+	third := moves()
+	if got, want := strings.Join([]string{first, second, third}, "; "), "map[]; map[active PodGroupUpdate:2]; map[backoff ScheduleAttemptFailure:2]"; got != want {
+		t.Errorf("moves: %s, want %s", got, want)
+	}
+}
+
+// TestAuditFindsEachViolationOfGroups corrupts the queue in one way after the other.
+func TestAuditFindsEachViolationOfGroups(t *testing.T) {
+	entryOf := func(q *Queue, name string) *entry { return q.entries[model.PodKey{Namespace: "ns", Name: name}] }
+	for _, row := range []struct {
+		want    string
+		corrupt func(q *Queue, g *group)
+	}{
+		{"", func(*Queue, *group) {}},
+		{"pod ns/a, which names group ns/g, is in its group; it is a member: false", func(q *Queue, _ *group) { entryOf(q, "a").group = nil }},
+		{"pod ns/a is not listed as a member of group ns/g", func(q *Queue, g *group) { delete(g.members, entryOf(q, "a").pod.Key()) }},
+		{"pod ns/a is deciding and its group ns/g is active", func(q *Queue, _ *group) { entryOf(q, "a").place = deciding }},
+		{"of which 1 are held, recounted 0", func(_ *Queue, g *group) { g.held++ }},
+		{"1 joined, recounted 2", func(_ *Queue, g *group) { g.joined = 1 }},
+		{"group ns/g is active and not at position 9 of the heap for that", func(_ *Queue, g *group) { g.head.index = 9 }},
+		{"group ns/g is active, and 1 of its members are held", func(q *Queue, g *group) { entryOf(q, "a").place, g.held, g.joined = gated, 1, 1 }},
+		{"group ns/g is parked", func(_ *Queue, g *group) { g.head.place = parked }},
+		{"-1 more members are waiting than groups list", func(_ *Queue, g *group) { g.members[model.PodKey{Name: "other"}] = &entry{} }},
+		{"members of groups by place are counted as", func(q *Queue, _ *group) { q.joined[active]++ }},
+	} {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0), model.Change{Kind: model.PodSet, Pod: pod("single", 0)})
+		row.corrupt(g.Queue, g.groups[model.GroupKey{Namespace: "ns", Name: "g"}])
+		if err := g.Audit(); (err != nil) != (row.want != "") || err != nil && !strings.Contains(err.Error(), row.want) {
+			t.Errorf("want a violation with %q, have\n%v", row.want, err)
+		}
+	}
+}

@@ -1,0 +1,74 @@
+package scenario
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// readGates sets feature gates.
+func readGates(s *Scenario, args []string, _ string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("there is no gate; want NAME=true or NAME=false, once or more")
+	}
+	s.gates = map[string]bool{}
+	for _, arg := range args {
+		name, value, _ := strings.Cut(arg, "=")
+		on, err := strconv.ParseBool(value)
+		if err != nil {
+			return fmt.Errorf("%q: want NAME=true or NAME=false", arg)
+		}
+		s.gates[name] = on
+	}
+	return nil
+}
+
+// groupAttributes are the grammar of pod groups.
+var groupAttributes = []attribute[*schedulingv1beta1.PodGroup]{
+	{key: "min", value: "COUNT", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		count, err := strconv.ParseInt(value, 10, 32)
+		g.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(count)}}
+		return err
+	}},
+	{key: "priority", value: "NUMBER", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		priority, err := strconv.ParseInt(value, 10, 32)
+		g.Spec.Priority = new(int32(priority))
+		return err
+	}},
+}
+
+// groupStatements are the commands for pod groups, whose policy is basic unless they have min.
+func groupStatements() []statement {
+	return statementsOf("podgroup", model.PodGroupKind, groupAttributes, func(meta metav1.ObjectMeta) *schedulingv1beta1.PodGroup {
+		return &schedulingv1beta1.PodGroup{ObjectMeta: meta, Spec: schedulingv1beta1.PodGroupSpec{
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}},
+		}}
+	})
+}
+
+// setGroup makes a pod a member of a group.
+func setGroup(p *v1.Pod, _, value string) error {
+	p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &value}
+	return nil
+}
+
+// groupStatusOf describes the condition of a pod group.
+func groupStatusOf(object kinds.Object) string {
+	g := object.(*schedulingv1beta1.PodGroup)
+	c := meta.FindStatusCondition(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)
+	switch {
+	case c == nil:
+		return "none"
+	case c.Status == metav1.ConditionTrue:
+		return "scheduled"
+	}
+	return c.Reason + " " + c.Message
+}

@@ -1,0 +1,477 @@
+package simulate_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/commit"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
+	"github.com/berth-scheduler/berth/internal/oracle/random"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// TestFaultsOfGroups lets everything go wrong that can between the decision about a pod group and its bindings, by seed, and audits the loop after every round: members
+// are decided about together and with their PodGroup, no decision leaves a gang with fewer members placed than its minCount, and in the end no group waits that
+// could run, and nothing is remembered.
+func TestFaultsOfGroups(t *testing.T) {
+	first, last, err := seedRange(*faultSeeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	happened := map[string]int{}
+	eachSeed(t, first, last, func(n uint64) error {
+		trial, err := runGroupFaults(n)
+		if trial == nil {
+			return err
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for _, counts := range []map[string]int{trial.happened, trial.c.Happened()} {
+			for kind, n := range counts {
+				happened[kind] += n
+			}
+		}
+		return err
+	})
+	if t.Failed() || last-first+1 < 12 {
+		return
+	}
+	for _, kind := range []string{
+		"group placed", "group placed in part", "group rejected", "group failed", "members terminating", "member alone placed beside others", "pod deleted while binding", "pod finished",
+		"pod gated", "pod ungated", "group deleted", "group deleted while binding", "minCount changed", "node gone while binding", "killed while binding", "condition True", "condition Unschedulable",
+		"condition SchedulerError",
+	} {
+		if happened[kind] == 0 {
+			t.Errorf("%q has not happened: %v", kind, happened)
+		}
+	}
+}
+
+// groupTrial is one simulation of pod groups. All pods ask for the same, so that how many fit is a matter of counting.
+type groupTrial struct {
+	r        *rand.Rand
+	c        *simulate.Cluster
+	a        *auditor
+	happened map[string]int
+	nodes    []*v1.Node // those that are there by turns
+	pods     int
+}
+
+const groupsOfTrial = 6
+
+func runGroupFaults(n uint64) (*groupTrial, error) {
+	t, err := newGroupTrial(n)
+	if err != nil {
+		return t, err
+	}
+	for range 2 {
+		for step := range 80 {
+			if step%20 == 0 {
+				t.c.SetFaults(t.faults())
+			}
+			what, err := t.disturb()
+			if err == nil {
+				err = t.c.AdvanceTo(t.c.Now().Add(pause(t.r)), t.audit)
+			}
+			if err != nil {
+				return t, fmt.Errorf("step %d (%s), %s after the start: %w", step, what, t.c.Elapsed(), err)
+			}
+		}
+		if err := t.rested(); err != nil {
+			return t, fmt.Errorf("at rest, %s after the start: %w", t.c.Elapsed(), err)
+		}
+	}
+	if err := t.emptied(); err != nil {
+		return t, fmt.Errorf("without pods, %s after the start: %w", t.c.Elapsed(), err)
+	}
+	return t, nil
+}
+
+func newGroupTrial(n uint64) (*groupTrial, error) {
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+	if err != nil {
+		return nil, err
+	}
+	scheduler, err := config.Read(config.Request{Gates: gates})
+	if err != nil {
+		return nil, err
+	}
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: n, Audit: true, Trim: n%2 == 0, Slice: []int{0, 1, 3}[n%3], ParkedMax: 24 * time.Hour})
+	if err != nil {
+		return nil, err
+	}
+	t := &groupTrial{r: random.New(n), c: c, a: newAuditor(c, oracle.DefaultProfile()), happened: map[string]int{}}
+	t.a.judged = 1 << 30 // the oracle knows nothing of groups
+	for i := range 4 {
+		t.nodes = append(t.nodes, node(fmt.Sprint("n", i), fmt.Sprint(1+i)))
+		c.SetNode(t.nodes[i].DeepCopy())
+	}
+	for i := range groupsOfTrial {
+		t.setGroup(i)
+	}
+	return t, nil
+}
+
+// setGroup creates or changes a group. The last has another priority than its members.
+func (t *groupTrial) setGroup(i int) {
+	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("g", i)}}
+	if have, ok := t.c.Object(groupRef(i)).(*schedulingv1beta1.PodGroup); ok {
+		g = have.DeepCopy()
+		g.Generation++
+	}
+	if i == groupsOfTrial-1 {
+		g.Spec.Priority = new(int32(5))
+	}
+	g.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(1 + t.r.IntN(5))}}
+	if i == 0 {
+		g.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}
+	}
+	_ = t.c.SetObject(g)
+}
+
+func groupRef(i int) model.Ref {
+	return model.GroupKey{Namespace: "default", Name: fmt.Sprint("g", i)}.Ref()
+}
+
+// faults draws what goes wrong for a while.
+func (t *groupTrial) faults() simulate.Faults {
+	upTo := func(d time.Duration) time.Duration { return time.Duration(t.r.Int64N(int64(d))) }
+	f := simulate.Faults{
+		WatchDelayMax: upTo(2 * time.Second), BindDelayMax: upTo(time.Second), DuplicatePercent: t.r.IntN(10), ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50),
+		Requests: map[simulate.Fault]int{},
+	}
+	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
+		f.Requests[fault] = t.r.IntN(5)
+	}
+	return f
+}
+
+// disturb does one thing to the cluster or the process.
+func (t *groupTrial) disturb() (string, error) {
+	switch k := t.r.IntN(100); {
+	case k < 42:
+		return t.createPod(), nil
+	case k < 62:
+		return t.endPod(), nil
+	case k < 68:
+		return t.disturbGroup(), nil
+	case k < 74:
+		return t.disturbNode(), nil
+	case k < 80:
+		return t.ungate(), nil
+	case k < 85:
+		t.c.BreakWatch(t.c.Reads()[t.r.IntN(len(t.c.Reads()))])
+		return "watch broken", nil
+	case k < 92:
+		t.mend()
+		return "watches mended", nil
+	case k < 95:
+		return "restart", t.restart()
+	}
+	return "nothing", nil
+}
+
+func (t *groupTrial) mend() {
+	for _, kind := range t.c.Reads() {
+		t.c.MendWatch(kind, t.r.IntN(2) == 0)
+	}
+}
+
+// createPod creates some members of a group at once, or a pod without one.
+func (t *groupTrial) createPod() string {
+	group, count := t.r.IntN(groupsOfTrial+1), 1+t.r.IntN(3)
+	if group == groupsOfTrial {
+		count = 1
+	}
+	for range count {
+		t.pods++
+		p := pod(fmt.Sprint("web-", t.pods), "1", t.pods)
+		if group < groupsOfTrial {
+			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(fmt.Sprint("g", group))}
+		}
+		if t.r.IntN(12) == 0 {
+			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
+			t.happened["pod gated"]++
+		}
+		t.c.SetPod(p)
+	}
+	return fmt.Sprintf("%d pods of group %d created", count, group)
+}
+
+func (t *groupTrial) isBinding(p *v1.Pod) bool {
+	return t.c.Loop().Queue().PlaceOf(keyOf(p)) == "binding"
+}
+
+func (t *groupTrial) note(what string, binding bool) {
+	if binding {
+		what += " while binding"
+	}
+	t.happened[what]++
+}
+
+// endPod deletes a pod, or has it finish if it runs; more often one whose binding is on its way.
+func (t *groupTrial) endPod() string {
+	all := t.c.Pods()
+	if len(all) == 0 {
+		return t.createPod()
+	}
+	if binding := slices.DeleteFunc(slices.Clone(all), func(p *v1.Pod) bool { return !t.isBinding(p) }); len(binding) > 0 && t.r.IntN(2) == 0 {
+		all = binding
+	}
+	p := all[t.r.IntN(len(all))]
+	switch k := t.r.IntN(3); {
+	case k == 0 && p.Spec.NodeName != "":
+		finished := p.DeepCopy()
+		finished.Status.Phase = v1.PodSucceeded
+		t.c.SetPod(finished)
+		t.happened["pod finished"]++
+		return "pod finished: " + p.Name
+	case k == 1:
+		if p.Spec.NodeName == "" { // a finalizer keeps it
+			going := p.DeepCopy()
+			going.DeletionTimestamp = new(metav1.NewTime(t.c.Now()))
+			t.c.SetPod(going)
+			break
+		}
+		if t.r.IntN(2) == 0 {
+			t.c.HoldPod(keyOf(p))
+		}
+		t.c.Terminate(keyOf(p))
+	default:
+		t.note("pod deleted", t.isBinding(p))
+		t.c.DeletePod(keyOf(p))
+		return "pod deleted: " + p.Name
+	}
+	t.note("pod terminated", t.isBinding(p))
+	return "pod terminated: " + p.Name
+}
+
+func (t *groupTrial) ungate() string {
+	for _, p := range t.c.Pods() {
+		if len(p.Spec.SchedulingGates) > 0 {
+			p = p.DeepCopy()
+			p.Spec.SchedulingGates = nil
+			t.c.SetPod(p)
+			t.happened["pod ungated"]++
+			return "pod ungated: " + p.Name
+		}
+	}
+	return "nothing"
+}
+
+// disturbGroup deletes a PodGroup, creates one anew or changes what it asks for.
+func (t *groupTrial) disturbGroup() string {
+	i := t.r.IntN(groupsOfTrial)
+	if t.c.Object(groupRef(i)) != nil && t.r.IntN(3) == 0 {
+		t.note("group deleted", slices.ContainsFunc(t.c.Pods(), func(p *v1.Pod) bool { return t.isBinding(p) && groupOf(p) == groupRef(i).Name }))
+		t.c.DeleteObject(groupRef(i))
+		return fmt.Sprint("group deleted: ", i)
+	}
+	t.happened["minCount changed"]++
+	t.setGroup(i)
+	return fmt.Sprint("group set: ", i)
+}
+
+func groupOf(p *v1.Pod) string {
+	if p.Spec.SchedulingGroup == nil {
+		return ""
+	}
+	return *p.Spec.SchedulingGroup.PodGroupName
+}
+
+// disturbNode removes a node with its pods, or brings it back.
+func (t *groupTrial) disturbNode() string {
+	n := t.nodes[t.r.IntN(len(t.nodes))]
+	if t.c.Node(n.Name) == nil {
+		t.c.SetNode(n.DeepCopy())
+		return "node back: " + n.Name
+	}
+	t.note("node gone", slices.ContainsFunc(t.c.Pods(), t.isBinding))
+	t.c.DeleteNode(n.Name)
+	for _, p := range t.c.Pods() {
+		if p.Spec.NodeName == n.Name {
+			t.c.DeletePod(keyOf(p))
+		}
+	}
+	return "node gone: " + n.Name
+}
+
+// restart kills the process, or stops it in order, and starts another when nothing of the first is on its way any more.
+func (t *groupTrial) restart() error {
+	if slices.ContainsFunc(t.c.Pods(), t.isBinding) {
+		t.happened["killed while binding"]++
+	}
+	pause := 6 * time.Second
+	if t.r.IntN(3) > 0 {
+		t.c.Kill()
+	} else {
+		t.c.Stop()
+		pause += commit.DefaultDrain
+	}
+	if err := t.c.AdvanceTo(t.c.Now().Add(pause), t.audit); err != nil {
+		return err
+	}
+	t.a.forget()
+	return t.c.Restart()
+}
+
+func (t *groupTrial) audit(r simulate.Round) error {
+	if r.Decided {
+		if err := t.checkDecisions(r.Decisions); err != nil {
+			return err
+		}
+	}
+	return t.a.audit(r)
+}
+
+// checkDecisions checks what was decided in a round: about one pod without a group, or about members of one group, of which enough are placed then, or none.
+func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
+	first := &decisions[0]
+	if first.Group == nil {
+		if p := first.Pods[0].Pod; len(decisions) > 1 || p.Group != (model.GroupKey{}) {
+			return fmt.Errorf("%d decisions, the first about %s of group %s, are made without a PodGroup", len(decisions), p, p.Group)
+		}
+		return nil
+	}
+	outcomes := map[plan.Outcome]int{}
+	for i := range decisions {
+		d := &decisions[i]
+		if p := d.Pods[0].Pod; len(d.Pods) != 1 || p.Group != first.Group.Key || d.Group != first.Group {
+			return fmt.Errorf("%s of group %s is decided about with group %s", p, p.Group, first.Group.Key)
+		}
+		outcomes[d.Outcome]++
+	}
+	have, placed := t.c.Loop().State().View().GroupPlaced(first.Group.Key), outcomes[plan.Placed]
+	switch {
+	case placed > 0 && have < first.Group.MinCount:
+		return fmt.Errorf("group %s is half started: %d of its members are placed now, %d in all, of at least %d", first.Group.Key, placed, have, first.Group.MinCount)
+	case placed > 0 && outcomes[plan.Failed] > 0:
+		return fmt.Errorf("of group %s, %d members are placed and %d decisions failed", first.Group.Key, placed, outcomes[plan.Failed])
+	case placed > 0 && outcomes[plan.Unschedulable] > 0:
+		t.happened["group placed in part"]++
+	case placed > 0:
+		t.happened["group placed"]++
+	case outcomes[plan.Failed] > 0:
+		t.happened["group failed"]++
+	case outcomes[plan.Terminating] == len(decisions):
+		t.happened["members terminating"]++
+	default:
+		t.happened["group rejected"]++
+	}
+	if placed == 1 && len(decisions) == 1 && have > 1 {
+		t.happened["member alone placed beside others"]++
+	}
+	return nil
+}
+
+// rested puts everything in order, and expects that after a while no pod waits that could run.
+func (t *groupTrial) rested() error {
+	t.c.SetFaults(simulate.Faults{})
+	t.c.ReleasePods()
+	for _, p := range t.c.Pods() {
+		if p.Spec.NodeName == "" && p.DeletionTimestamp != nil {
+			t.c.DeletePod(keyOf(p))
+		}
+	}
+	t.mend()
+	for _, node := range t.nodes {
+		if t.c.Node(node.Name) == nil {
+			t.c.SetNode(node.DeepCopy())
+		}
+	}
+	for i := range groupsOfTrial {
+		if t.c.Object(groupRef(i)) == nil {
+			t.setGroup(i)
+		}
+	}
+	for t.ungate() != "nothing" {
+	}
+	for quiet, placed := 0, -1; quiet < 4; quiet++ { // the API server has answered everything
+		if err := t.c.AdvanceTo(t.c.Now().Add(time.Minute), t.audit); err != nil {
+			return err
+		}
+		if placed != t.a.placedPods() || slices.ContainsFunc(t.c.Pods(), t.isBinding) {
+			quiet, placed = 0, t.a.placedPods()
+		}
+	}
+	if err := t.a.checkSeen(); err != nil {
+		return err
+	}
+	return t.checkWaits()
+}
+
+// checkWaits checks that what waits has reason to: there is no room for a pod, a gang has fewer members than its minCount, or room for fewer.
+func (t *groupTrial) checkWaits() error {
+	free := int64(0)
+	for _, n := range t.nodes {
+		free += n.Status.Allocatable.Cpu().Value()
+	}
+	waiting, running := map[string]int{}, map[string]int{}
+	for _, p := range t.c.Pods() {
+		switch {
+		case p.Spec.NodeName != "" && p.Status.Phase != v1.PodSucceeded:
+			free--
+			running[groupOf(p)]++
+		case p.Spec.NodeName == "" && p.DeletionTimestamp == nil:
+			waiting[groupOf(p)]++
+		}
+	}
+	if waiting[""] > 0 && free > 0 {
+		return fmt.Errorf("%d pods wait, and there is room for %d", waiting[""], free)
+	}
+	for i := range groupsOfTrial {
+		g := t.c.Object(groupRef(i)).(*schedulingv1beta1.PodGroup)
+		need := 1
+		if gang := g.Spec.SchedulingPolicy.Gang; gang != nil {
+			need = int(gang.MinCount)
+		}
+		condition := meta.FindStatusCondition(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)
+		if condition != nil {
+			what := condition.Reason
+			if condition.Status == metav1.ConditionTrue {
+				what = "True"
+			}
+			t.happened["condition "+what]++
+		}
+		fits := min(waiting[g.Name], int(free))
+		switch impossible := i == groupsOfTrial-1; {
+		case fits > 0 && running[g.Name]+fits >= need && !impossible:
+			return fmt.Errorf("group %s has %d members running and %d waiting, and there is room for %d, which is enough for minCount (%d)", g.Name, running[g.Name], waiting[g.Name], free, need)
+		case impossible && running[g.Name] > 0:
+			return fmt.Errorf("members of group %s run, whose priority is not theirs", g.Name)
+		}
+	}
+	return nil
+}
+
+// emptied deletes all pods and groups, and expects that nothing is remembered of them.
+func (t *groupTrial) emptied() error {
+	for _, pod := range t.c.Pods() {
+		t.c.DeletePod(keyOf(pod))
+	}
+	for i := range groupsOfTrial {
+		t.c.DeleteObject(groupRef(i))
+	}
+	if err := t.c.AdvanceTo(t.c.Now().Add(forgotten), t.audit); err != nil {
+		return err
+	}
+	l := t.c.Loop()
+	if n := t.c.Outbox().Remembered(); n != 0 || l.Waiting() != 0 || l.State().Held() != 0 || l.State().Pods() != 0 || t.c.Unseen() != 0 {
+		return fmt.Errorf("%d things are remembered, %d pods wait, %d objects are held, the state has %d pods", n, l.Waiting(), l.State().Held(), l.State().Pods())
+	}
+	return nil
+}

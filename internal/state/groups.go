@@ -1,0 +1,130 @@
+package state
+
+import (
+	"iter"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// groups are the PodGroups, and the pods on nodes that name one, whether or not it exists. Whether members of a group wait is for the queue to know.
+type groups struct {
+	objects map[model.GroupKey]*model.PodGroup
+	// Invariant: members lists exactly the placed pods that name a group, by it; no list is empty.
+	members map[model.GroupKey]map[model.PodKey]*placed
+	// scheduled are groups of which enough members were placed once, by UID, whether or not their condition shows it yet.
+	// Invariant: each of these objects exists.
+	scheduled map[model.GroupKey]types.UID
+}
+
+func (g *groups) place(p *placed) {
+	key := p.pod.Group
+	if key == (model.GroupKey{}) {
+		return
+	}
+	if g.members[key] == nil {
+		g.members[key] = map[model.PodKey]*placed{}
+	}
+	g.members[key][p.pod.Key()] = p
+}
+
+func (g *groups) remove(p *placed) {
+	key := p.pod.Group
+	if key == (model.GroupKey{}) {
+		return
+	}
+	if delete(g.members[key], p.pod.Key()); len(g.members[key]) == 0 {
+		delete(g.members, key)
+	}
+}
+
+// setGroup takes in a version of a PodGroup.
+func (s *State) setGroup(group *model.PodGroup, delta *Delta) {
+	event := model.Event{Resource: model.PodGroupEvent, Action: model.Add, Object: group}
+	if before := s.groups.objects[group.Key]; before != nil {
+		event.Action, event.OldObject = model.Update, before
+	}
+	s.groups.objects[group.Key] = group
+	if uid, ok := s.groups.scheduled[group.Key]; ok && uid != group.UID() {
+		delete(s.groups.scheduled, group.Key)
+	}
+	delta.Groups = append(delta.Groups, group.Key)
+	delta.Events = append(delta.Events, event)
+}
+
+func (s *State) removeGroup(ref model.Ref, delta *Delta) {
+	key := model.GroupKey{Namespace: ref.Namespace, Name: ref.Name}
+	before := s.groups.objects[key]
+	if before == nil {
+		return
+	}
+	delete(s.groups.objects, key)
+	delete(s.groups.scheduled, key)
+	delta.Groups = append(delta.Groups, key)
+	delta.Events = append(delta.Events, model.Event{Resource: model.PodGroupEvent, Action: model.Delete, OldObject: before})
+}
+
+// Group returns the PodGroup of a key, nil if there is none.
+func (v View) Group(key model.GroupKey) *model.PodGroup { return v.s.groups.objects[key] }
+
+// GroupPlaced returns how many members of a group are on nodes, assumed ones included. What a draft changes does not count.
+func (v View) GroupPlaced(key model.GroupKey) int { return len(v.s.groups.members[key]) }
+
+// GroupMembers returns these members, in no particular order.
+func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
+	return func(yield func(*model.Pod) bool) {
+		for _, p := range v.s.groups.members[key] {
+			if !yield(p.pod) {
+				return
+			}
+		}
+	}
+}
+
+// NoteGroupScheduled notes that enough members of a group have been placed.
+func (s *State) NoteGroupScheduled(group *model.PodGroup) {
+	if s.groups.objects[group.Key] != nil {
+		s.groups.scheduled[group.Key] = group.UID()
+	}
+}
+
+// GroupScheduled reports whether that was noted of a group.
+func (v View) GroupScheduled(group *model.PodGroup) bool {
+	uid, ok := v.s.groups.scheduled[group.Key]
+	return ok && uid == group.UID()
+}
+
+func (s *State) auditGroups(v *audit.Violations) {
+	members := 0
+	for _, p := range s.placed {
+		if p.pod.Group == (model.GroupKey{}) {
+			continue
+		}
+		members++
+		if s.groups.members[p.pod.Group][p.pod.Key()] != p {
+			v.Add("pod %s is on a node, and is not listed as a member of group %s", p.pod, p.pod.Group)
+		}
+	}
+	listed := 0
+	for key, of := range s.groups.members {
+		listed += len(of)
+		if len(of) == 0 {
+			v.Add("group %s is listed and has no members on nodes", key)
+		}
+	}
+	if listed != members {
+		v.Add("%d members of groups are listed on nodes, recounted %d", listed, members)
+	}
+	for key, group := range s.groups.objects {
+		if group == nil || group.Key != key {
+			v.Add("group %v is listed as %s", group, key)
+		}
+	}
+	for key := range s.groups.scheduled {
+		if s.groups.objects[key] == nil {
+			v.Add("group %s was scheduled once, and does not exist", key)
+		}
+	}
+}
