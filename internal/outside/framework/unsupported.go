@@ -80,7 +80,7 @@ func (h *Handle) PodGroupManager() fwk.PodGroupManager {
 // noPodGroups is a PodGroupManager whose methods return errors: the listers those of kube-scheduler without GenericWorkload.
 type noPodGroups struct{ *snapshot.Lister }
 
-const noGroups = "Berth does not have the feature gate GenericWorkload yet"
+const noGroups = "pod groups beside plugins from outside are not part of this version of Berth"
 
 // BuildHierarchySnapshotFromPod returns an error.
 func (noPodGroups) BuildHierarchySnapshotFromPod(*v1.Pod) (fwk.PodGroupManager, error) {
