@@ -82,6 +82,36 @@ func TestRequestsForExtendedResources(t *testing.T) {
 	}
 }
 
+// A node whose device plugin has a single device gives that, and no devices of the class: NodeResourcesFit says whether it is enough.
+func TestFilterOfAnAlmostEmptyDevicePlugin(t *testing.T) {
+	plugged := build.Node("b", func(n *v1.Node) { n.Status.Allocatable = build.Resources("pods=110 example.com/gpu=1") })
+	w := newWorld(t, plugged, byName("gpu", "example.com/gpu", 0), slice("a", "d0", "d1"), slice("b", "d2"))
+	if got := w.filter(t, requesting("p", "c example.com/gpu=2")); got != "a; b" {
+		t.Errorf("%s; node b has one device of each kind, and must give its device plugin's", got)
+	}
+}
+
+// Pods have a verdict in common if they request the same resources, whether or not devices stand for them.
+func TestNeedsOfExtendedResources(t *testing.T) {
+	w := newWorld(t, byName("gpu", "example.com/gpu", 0), byName("nic", "example.com/nic", 0))
+	textOf := func(requests string) string {
+		need, rejection, err := w.plugin.FilterNeedIn(w.View(), requesting("p", "c "+requests))
+		if err != nil || rejection != "" || need == nil {
+			t.Fatal(need, rejection, err)
+		}
+		return string(need.AppendText(nil))
+	}
+	const one = "example.com/gpu=1 example.com/other=1"
+	for requests, same := range map[string]bool{
+		one: true, "example.com/gpu=1 example.com/other=3": true, // how much there is of a resource of no class is not for this plugin to say
+		"example.com/gpu=1 example.com/another=1": false, "example.com/gpu=1": false, "example.com/gpu=2 example.com/other=1": false, "example.com/nic=1 example.com/other=1": false,
+	} {
+		if got := textOf(requests) == textOf(one); got != same {
+			t.Errorf("%s and %s: equal needs: %t, want %t", one, requests, got, same)
+		}
+	}
+}
+
 // Of a resource that a class stands for, a node gives devices if it has none from a device plugin.
 func TestFilterOfExtendedResources(t *testing.T) {
 	const implied = "deviceclass.resource.kubernetes.io/gpu"
@@ -98,6 +128,7 @@ func TestFilterOfExtendedResources(t *testing.T) {
 		{"of no class", requesting("p", "c example.com/other=1"), "any"},
 		{"none", requesting("p", "c example.com/gpu=0"), "any"},
 		{"and one of no class", requesting("p", "c example.com/gpu=1 example.com/other=1"), "a: cannot fit resource; b: cannot fit resource"},
+		{"and nothing of one that no node has", requesting("p", "c example.com/gpu=1 example.com/other=0"), "a; b"},
 		{"init containers", requesting("p", "init-0 "+implied+"=2", "c cpu=1"), "a: cannot allocate all claims; b"},
 		{"besides a claim", withClaim(requesting("p", "c "+implied+"=1"), "one"), "a: cannot allocate all claims; b: cannot allocate all claims"},
 		{"devices for one, the device plugin for the other", requesting("p", "c example.com/gpu=4 "+implied+"=2"), "a: cannot allocate all claims; b"},
