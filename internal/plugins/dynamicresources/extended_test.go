@@ -208,7 +208,7 @@ func TestClaimForExtendedResourcesIsMade(t *testing.T) {
 	if err := json.Unmarshal(create.Data, c); err != nil {
 		t.Fatal(err)
 	}
-	if owner := metav1.GetControllerOf(c); owner == nil || owner.UID != p.UID || !*owner.BlockOwnerDeletion || c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
+	if owner := metav1.GetControllerOf(c); owner == nil || owner.UID != p.UID || owner.APIVersion != "v1" || owner.Kind != "Pod" || owner.Name != "p" || !*owner.BlockOwnerDeletion || c.Annotations[resourcev1.ExtendedResourceClaimAnnotation] != "true" {
 		t.Errorf("the claim has the owner %+v and annotations %v", owner, c.Annotations)
 	}
 	if got := c.Spec.Devices.Requests; len(got) != 1 || got[0].Name != "container-1-request-1" || got[0].Exactly.Count != 2 {
@@ -248,6 +248,45 @@ func TestClaimForExtendedResourcesIsMade(t *testing.T) {
 	if placement, err := w.place(t, requesting("q", "c example.com/gpu=0"), "a"); err != nil || len(placement.Holds)+len(placement.Steps) > 0 {
 		t.Errorf("a pod that requests none gets %+v: %v", placement, err)
 	}
+}
+
+// Devices of a claim that is made for a pod are waited for like those of other claims, from before the claim is there.
+func TestMadeClaimWaitsForItsDevices(t *testing.T) {
+	devices := slice("a", "d0")
+	devices.Spec.Devices[0].BindingConditions, devices.Spec.Devices[0].BindingFailureConditions = []string{"Ready"}, []string{"Broken"}
+	w := newWorld(t, byName("gpu", "example.com/gpu", 0), devices)
+	placement, err := w.place(t, requesting("p", "c example.com/gpu=1"), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := model.ClaimKey{Namespace: "ns", Name: placement.Holds[0].Object.Name}
+	if last := placement.Steps[len(placement.Steps)-1].Wait; last == nil || len(last.For) != 1 || last.For[0] != key.DeviceRef() || len(last.Devices) != 1 || !last.Devices[0].Awaited {
+		t.Fatalf("the last step waits by %+v", last)
+	}
+	expect := func(when string, done bool, text string) {
+		t.Helper()
+		got, err := w.plugin.Done(w.View(), placement)
+		if got != done || errorText(err) != text {
+			t.Errorf("%s: done %t, %q; want %t, %q", when, got, errorText(err), done, text)
+		}
+	}
+	w.Assume(*placement)
+	if other := nameOfMade(w.View(), placement.Pod); other == key.Name {
+		t.Errorf("another claim for the pod would have the name %s, too", other)
+	}
+	expect("promised and not made", false, "")
+	made := func(version string, change ...func(*resourcev1.ResourceClaim)) *resourcev1.ResourceClaim {
+		return claim(key.Name, 1, append([]func(*resourcev1.ResourceClaim){allocated("a", "d0"), func(c *resourcev1.ResourceClaim) { c.ResourceVersion = version }}, change...)...)
+	}
+	w.set(made("1", prepared()))
+	expect("made, and its device is not ready", false, "")
+	w.set(made("2", prepared("Ready")))
+	expect("ready", true, "")
+	w.set(made("3", prepared("Ready", "Broken")))
+	expect("broken", false, "device binding failed: claim="+key.Name+`, reason=Because, message="it is so"`)
+	w.Apply([]model.Change{{Kind: model.ObjectGone, Ref: key.DeviceRef()}})
+	w.Unassume(*placement)
+	expect("gone", false, "claim "+key.String()+" got deleted in the meantime")
 }
 
 // A pod is not placed where it would get less than it requests: only its overhead requests a device, or it requests more kinds than can be told apart.
