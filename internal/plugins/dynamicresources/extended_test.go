@@ -242,7 +242,7 @@ func TestClaimForExtendedResourcesIsMade(t *testing.T) {
 	if c, err = stored(t, c, placement.Steps[1].Undo); err != nil || len(c.Finalizers) > 0 {
 		t.Errorf("undone, the claim has finalizers %v: %v", c.Finalizers, err)
 	}
-	if undo := placement.Steps[0].Undo; !undo.Delete || undo.Name != name {
+	if undo := placement.Steps[0].Undo; !undo.Delete || undo.Name != name || string(undo.Data) != `{"kind":"DeleteOptions","apiVersion":"v1"}` {
 		t.Errorf("the claim is not deleted by %+v", undo)
 	}
 	if placement, err := w.place(t, requesting("q", "c example.com/gpu=0"), "a"); err != nil || len(placement.Holds)+len(placement.Steps) > 0 {
@@ -294,7 +294,7 @@ func TestExtendedResourcesThatCannotBeGiven(t *testing.T) {
 	w := newWorld(t, byName("gpu", "example.com/gpu", 0), slice("a", "d0"))
 	object := requesting("p", "c cpu=1").Object.DeepCopy()
 	object.Spec.Overhead = build.Resources("example.com/gpu=1")
-	if _, err := w.place(t, model.NewPod(object), "a"); err == nil || !strings.Contains(err.Error(), "no container requests example.com/gpu") {
+	if _, err := w.place(t, model.NewPod(object), "a"); errorText(err) != "no container requests example.com/gpu, which the pod requests" {
 		t.Errorf("by its overhead alone: %v", err)
 	}
 	asks := "c example.com/gpu=1"
@@ -307,8 +307,8 @@ func TestExtendedResourcesThatCannotBeGiven(t *testing.T) {
 	if got, want := w.filter(t, many), "a: cannot fit resource; b: cannot fit resource"; got != want {
 		t.Errorf("too many: %s, want %s", got, want)
 	}
-	if _, err := w.place(t, many, "a"); err == nil {
-		t.Error("too many, and the pod is placed")
+	if _, err := w.place(t, many, "a"); errorText(err) != "node a does not give the pod all extended resources any more" {
+		t.Errorf("too many, and the pod is placed: %v", err)
 	}
 }
 
