@@ -276,8 +276,17 @@ func (t *groupTrial) ungate() string {
 // disturbGroup deletes a PodGroup, creates one anew or changes what it asks for.
 func (t *groupTrial) disturbGroup() string {
 	i := t.r.IntN(groupsOfTrial)
+	isBinding := func(i int) bool {
+		return slices.ContainsFunc(t.c.Pods(), func(p *v1.Pod) bool { return t.isBinding(p) && groupOf(p) == groupRef(i).Name })
+	}
+	for n := range groupsOfTrial { // rather one whose members are being bound
+		if at := (i + n) % groupsOfTrial; isBinding(at) {
+			i = at
+			break
+		}
+	}
 	if t.c.Object(groupRef(i)) != nil && t.r.IntN(3) == 0 {
-		t.note("group deleted", slices.ContainsFunc(t.c.Pods(), func(p *v1.Pod) bool { return t.isBinding(p) && groupOf(p) == groupRef(i).Name }))
+		t.note("group deleted", isBinding(i))
 		t.c.DeleteObject(groupRef(i))
 		return fmt.Sprint("group deleted: ", i)
 	}
