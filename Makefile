@@ -34,12 +34,12 @@ test: ## all tests: lint, unit and property tests, integration with a real API s
 lanes: unit monitoring bench-once lint fuzz mutate-changed e2e beside examples
 
 # Three lanes run side by side: what computes; integration tests, which mostly wait for clocks and for leases; and what is held against kube-scheduler, then what computes for a given time.
-# In a lane one goes after another. What computes yields to the clusters. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
+# In a lane one goes after another. What computes yields to the clusters, and some of it goes where they are done, which is long before all that computes is. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
 ifdef LANES
 NICE := nice -n 10
-monitoring: | unit
+lint-product: | unit
+monitoring: | e2e
 bench-once: | monitoring
-lint-product: | bench-once
 fuzz: | examples
 mutate-changed: | fuzz
 $(BIN)/devcluster: | $(BIN)/berth
@@ -98,13 +98,13 @@ bench-once: ## each benchmark once, small: they compile and run
 	$(NICE) $(GO) test -run '^$$' -bench . -benchtime 1x -short -timeout 20m $$(git grep -l '^func Benchmark' -- 'internal/*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 
 # A number of inputs, because a time that ends while an input is tried is a failure now and then.
-FUZZTIME ?= 300000x
+FUZZTIME ?= 200000x
 
 # What go test -fuzz does, but that only Berth's own packages count which of their lines are reached: with the libraries', too, all of them are compiled once more, a hundredth of the inputs
 # is tried in the same time, and the search follows what is new to a library instead of what is new to Berth.
 FUZZED = -gcflags='github.com/berth-scheduler/berth/...=-d=libfuzzer'
 
-fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=300000x
+fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuzz, to be checked in; FUZZTIME=200000x
 	@git grep -q '^func Fuzz' -- '*_test.go' || { echo 'there is no fuzz target' >&2; exit 1; }
 	@set -e; git grep '^func Fuzz' -- '*_test.go' | sed -E 's|^(.*)/[^/]*:func (Fuzz[A-Za-z0-9]*).*|\1 \2|' | while read -r package target; do \
 		echo "fuzz $$package: $$target, $(FUZZTIME)"; binary=$(abspath $(BIN))/fuzz/$$package.test; \
