@@ -4,37 +4,26 @@ import (
 	"fmt"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
-	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 const implied = "deviceclass.resource.kubernetes.io/gpu"
 
-// classOf returns a class whose devices are requested as a resource; none if that is empty.
-func classOf(name, resource string) *resourcev1.DeviceClass {
-	c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if resource != "" {
-		c.Spec.ExtendedResourceName = &resource
-	}
-	return c
-}
-
 // withClasses returns the state of a cluster with classes and one node, n.
 func withClasses(allocatable string, classes ...*resourcev1.DeviceClass) *state.State {
-	s := state.New()
 	n := nodeOf(allocatable)
 	n.Name = "n"
-	changes := []model.Change{kinds.Of(n).Change(n)}
+	s := plugintest.Cluster([]*v1.Node{n})
 	for _, c := range classes {
-		changes = append(changes, kinds.Of(c).Change(c))
+		plugintest.Set(s, c)
 	}
-	s.Apply(changes)
 	return s
 }
 
@@ -48,7 +37,7 @@ func TestDevicesStandForResources(t *testing.T) {
 		{"of no class", "cpu=4 pods=110", "nvidia.com/gpu=1 example.com/other=1", "UU Insufficient example.com/other"},
 		{"the rest is checked", "cpu=4 pods=0", "cpu=5 nvidia.com/gpu=1", "UU Too many pods, Insufficient cpu"},
 	} {
-		s := withClasses(row.node, classOf("gpu", "nvidia.com/gpu"))
+		s := withClasses(row.node, plugintest.DeviceClass("gpu", "nvidia.com/gpu"))
 		need, varies := newPlugin(t, nil).VaryingFilterNeed(s.View(), model.NewPod(podOf(row.pod)))
 		if !varies {
 			t.Errorf("%s: the need does not vary", row.name)
@@ -75,7 +64,7 @@ func slotOf(t *testing.T, s *state.State) int32 {
 
 // Of most pods the need is the pod's own, and where it is not, it says for what devices stand.
 func TestNeedsThatVary(t *testing.T) {
-	p, s := newPlugin(t, nil), withClasses("", classOf("gpu", "nvidia.com/gpu"))
+	p, s := newPlugin(t, nil), withClasses("", plugintest.DeviceClass("gpu", "nvidia.com/gpu"))
 	for _, asks := range []string{"", "cpu=1", "example.com/other=1", "nvidia.com/gpu=0", "deviceclass.resource.kubernetes.io/other=1", "hugepages-2Mi=2Mi"} {
 		if _, varies := p.VaryingFilterNeed(s.View(), model.NewPod(podOf(asks))); varies {
 			t.Errorf("the need of a pod that requests %q varies", asks)
@@ -89,7 +78,7 @@ func TestNeedsThatVary(t *testing.T) {
 		return plugin.NeedOf(need).String()
 	}
 	seen := map[string]bool{}
-	for _, classes := range [][]*resourcev1.DeviceClass{nil, {classOf("gpu", "")}, {classOf("gpu", "nvidia.com/gpu")}, {classOf("other", "nvidia.com/gpu")}} {
+	for _, classes := range [][]*resourcev1.DeviceClass{nil, {plugintest.DeviceClass("gpu", "")}, {plugintest.DeviceClass("gpu", "nvidia.com/gpu")}, {plugintest.DeviceClass("other", "nvidia.com/gpu")}} {
 		seen[text(withClasses("", classes...))] = true
 	}
 	if len(seen) != 4 {
@@ -100,7 +89,7 @@ func TestNeedsThatVary(t *testing.T) {
 // Rows 11 and 12 are those of docs/reference/resources.md#fit-events.
 func TestHintsOfClasses(t *testing.T) {
 	other := func(n int) *resourcev1.DeviceClass {
-		c := classOf("a", "")
+		c := plugintest.DeviceClass("a", "")
 		c.Spec.Selectors = []resourcev1.DeviceSelector{{CEL: &resourcev1.CELDeviceSelector{Expression: fmt.Sprint(n, " == 1")}}}
 		return c
 	}
@@ -110,16 +99,16 @@ func TestHintsOfClasses(t *testing.T) {
 		before, now *resourcev1.DeviceClass
 		queue       bool
 	}{
-		{"11", "nvidia.com/gpu=1", classOf("a", ""), classOf("a", "nvidia.com/gpu"), true},
-		{"12", "deviceclass.resource.kubernetes.io/a=1", nil, classOf("a", ""), true},
+		{"11", "nvidia.com/gpu=1", plugintest.DeviceClass("a", ""), plugintest.DeviceClass("a", "nvidia.com/gpu"), true},
+		{"12", "deviceclass.resource.kubernetes.io/a=1", nil, plugintest.DeviceClass("a", ""), true},
 		{"12, later", "deviceclass.resource.kubernetes.io/a=1", other(1), other(2), false},
-		{"the same name", "nvidia.com/gpu=1", classOf("a", "nvidia.com/gpu"), classOf("a", "nvidia.com/gpu"), false},
-		{"another resource", "example.com/other=1", classOf("a", ""), classOf("a", "nvidia.com/gpu"), false},
-		{"no longer", "nvidia.com/gpu=1", classOf("a", "nvidia.com/gpu"), classOf("a", ""), false},
-		{"a new class that names it", "nvidia.com/gpu=1", nil, classOf("a", "nvidia.com/gpu"), true},
-		{"none of it", "nvidia.com/gpu=0", nil, classOf("a", "nvidia.com/gpu"), true},
-		{"by its own name when the other changes", "deviceclass.resource.kubernetes.io/a=1", classOf("a", ""), classOf("a", "nvidia.com/gpu"), false},
-		{"nothing", "", nil, classOf("a", "nvidia.com/gpu"), false},
+		{"the same name", "nvidia.com/gpu=1", plugintest.DeviceClass("a", "nvidia.com/gpu"), plugintest.DeviceClass("a", "nvidia.com/gpu"), false},
+		{"another resource", "example.com/other=1", plugintest.DeviceClass("a", ""), plugintest.DeviceClass("a", "nvidia.com/gpu"), false},
+		{"no longer", "nvidia.com/gpu=1", plugintest.DeviceClass("a", "nvidia.com/gpu"), plugintest.DeviceClass("a", ""), false},
+		{"a new class that names it", "nvidia.com/gpu=1", nil, plugintest.DeviceClass("a", "nvidia.com/gpu"), true},
+		{"none of it", "nvidia.com/gpu=0", nil, plugintest.DeviceClass("a", "nvidia.com/gpu"), true},
+		{"by its own name when the other changes", "deviceclass.resource.kubernetes.io/a=1", plugintest.DeviceClass("a", ""), plugintest.DeviceClass("a", "nvidia.com/gpu"), false},
+		{"nothing", "", nil, plugintest.DeviceClass("a", "nvidia.com/gpu"), false},
 	} {
 		e := model.Event{Resource: model.DeviceClassEvent, Action: model.Add, Object: model.NewDeviceClass(row.now)}
 		if row.before != nil {
@@ -143,7 +132,7 @@ func helps(t *testing.T, waiting string, e model.Event) bool {
 // A node may help a pod with what it has none of, if devices stand for that.
 func TestHintsOfNodesWithClasses(t *testing.T) {
 	const asks = "cpu=1 nvidia.com/gpu=1"
-	classes := withClasses("", classOf("gpu", "nvidia.com/gpu")).View().Devices()
+	classes := withClasses("", plugintest.DeviceClass("gpu", "nvidia.com/gpu")).View().Devices()
 	for _, row := range []struct {
 		name          string
 		before, now   string // allocatable
@@ -188,21 +177,8 @@ func TestScoreByDevices(t *testing.T) {
 		{"most are left", "cpu=4 pods=110", 0, 87},
 		{"a device plugin", "cpu=4 pods=110 nvidia.com/gpu=4", 3, 75},
 	} {
-		s := withClasses(row.node, classOf("gpu", "nvidia.com/gpu"))
-		node := "n"
-		slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{
-			Driver: "drv", NodeName: &node, Pool: resourcev1.ResourcePool{Name: "p", Generation: 1, ResourceSliceCount: 1},
-		}}
-		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
-		claim.Status.Allocation = &resourcev1.AllocationResult{}
-		for i := range 8 {
-			name := fmt.Sprint("d", i)
-			slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name})
-			if i < row.taken {
-				claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{Driver: "drv", Pool: "p", Device: name})
-			}
-		}
-		s.Apply([]model.Change{kinds.Of(slice).Change(slice), kinds.Of(claim).Change(claim)})
+		s := withClasses(row.node, plugintest.DeviceClass("gpu", "nvidia.com/gpu"))
+		plugintest.WithDevices(s, "n", 8, row.taken)
 		need, varies := p.VaryingScoreNeed(s.View(), model.NewPod(podOf("nvidia.com/gpu=1")))
 		if !varies {
 			t.Fatal("the need does not vary")
@@ -218,7 +194,7 @@ func TestScoreByDevices(t *testing.T) {
 		}
 	}
 	for _, asks := range []string{"cpu=1", "nvidia.com/gpu=0"} {
-		if _, varies := p.VaryingScoreNeed(withClasses("", classOf("gpu", "nvidia.com/gpu")).View(), model.NewPod(podOf(asks))); varies {
+		if _, varies := p.VaryingScoreNeed(withClasses("", plugintest.DeviceClass("gpu", "nvidia.com/gpu")).View(), model.NewPod(podOf(asks))); varies {
 			t.Errorf("the need of a pod that requests %q varies", asks)
 		}
 	}

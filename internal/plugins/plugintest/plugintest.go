@@ -5,11 +5,14 @@
 package plugintest
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
@@ -31,6 +34,32 @@ func Cluster(nodes []*v1.Node, pods ...*v1.Pod) *state.State {
 	}
 	s.Apply(changes)
 	return s
+}
+
+// DeviceClass returns a class whose devices are requested as an extended resource; none if that is empty.
+func DeviceClass(name, resource string) *resourcev1.DeviceClass {
+	c := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if resource != "" {
+		c.Spec.ExtendedResourceName = &resource
+	}
+	return c
+}
+
+// WithDevices gives a node devices, all in one pool, of which a claim has the first ones.
+func WithDevices(s *state.State, node string, all, taken int) {
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: resourcev1.ResourceSliceSpec{
+		Driver: "drv", NodeName: &node, Pool: resourcev1.ResourcePool{Name: node, Generation: 1, ResourceSliceCount: 1},
+	}}
+	claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: node}}
+	claim.Status.Allocation = &resourcev1.AllocationResult{}
+	for i := range all {
+		name := fmt.Sprint("d", i)
+		slice.Spec.Devices = append(slice.Spec.Devices, resourcev1.Device{Name: name})
+		if i < taken {
+			claim.Status.Allocation.Devices.Results = append(claim.Status.Allocation.Devices.Results, resourcev1.DeviceRequestAllocationResult{Driver: "drv", Pool: node, Device: name})
+		}
+	}
+	Set(s, slice, claim)
 }
 
 // Set applies versions of objects to a state, as watches do.
