@@ -425,3 +425,42 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 		}
 	}
 }
+
+// TestWhatATurnLeaves: what is known of a group's last turn is what that turn found, for the group and for each of its members.
+func TestWhatATurnLeaves(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0), memberOf("g", "c", 0))
+	a := g.entries[model.PodKey{Namespace: "ns", Name: "a"}]
+	h := &a.group.head
+	says := func(what string, plugins []string, rejections, errors, ofGroup int) {
+		t.Helper()
+		if !slices.Equal(a.plugins, plugins) || a.pending != nil || a.rejections != rejections || a.errors != errors || h.rejections+h.errors != ofGroup {
+			t.Errorf("%s: pod a is rejected by %v, pending %v, %d rejections and %d errors; the group has %d and %d", what, a.plugins, a.pending, a.rejections, a.errors, h.rejections, h.errors)
+		}
+	}
+	turn := func(outcome plan.Outcome, placed ...string) {
+		t.Helper()
+		g.now = g.now.Add(time.Minute)
+		g.Activate(g.now, []model.PodKey{a.pod.Key()})
+		work, text := g.pop()
+		if text == "" {
+			t.Fatalf("the group has no turn before it ends %s", outcome)
+		}
+		g.settle(work, outcome, placed...)
+	}
+	turn(plan.Unschedulable)
+	says("no room", []string{"Fit"}, 1, 0, 1)
+	turn(plan.Failed)
+	says("a failure", nil, 1, 1, 2)
+	turn(plan.Failed)
+	says("another", nil, 1, 2, 3)
+	turn(plan.Unschedulable)
+	says("no room again", []string{"Fit"}, 2, 0, 2)
+	turn(plan.Placed, "b", "c")
+	says("there is room for the others", []string{"Fit"}, 3, 0, 0)
+	turn(plan.Placed, "a")
+	says("there is room", nil, 3, 0, 0)
+	if a.place != binding {
+		t.Errorf("pod a is %s", g.places("a"))
+	}
+}

@@ -134,3 +134,26 @@ func TestOrderOfBackoffs(t *testing.T) {
 		}
 	}
 }
+
+// TestSplitCohort takes the pods out of a cohort that were parked after a number of parkings: those that were parked by then stay, in their order.
+func TestSplitCohort(t *testing.T) {
+	numbers := func(c *cohort) (parkings []uint64) {
+		for m := c.first; m != nil; m = m.after {
+			parkings = append(parkings, m.entry.parking)
+		}
+		return parkings
+	}
+	for parkings, want := range map[uint64]string{0: "[] [3 4 5]", 2: "[] [3 4 5]", 3: "[3] [4 5]", 4: "[3 4] [5]"} {
+		c := &cohort{}
+		for _, parking := range []uint64{4, 3, 5} {
+			c.link(&membership{entry: &entry{parking: parking}})
+		}
+		later := c.split(parkings)
+		if got := fmt.Sprint(numbers(c), " ", numbers(later)); got != want {
+			t.Errorf("after %d parkings: %s, want %s", parkings, got, want)
+		}
+		if later = later.split(5); later != nil {
+			t.Errorf("after 5 parkings: %v", numbers(later))
+		}
+	}
+}
