@@ -25,6 +25,13 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
+// What is wrong can be found in the error of a wrong use.
+func TestUsageErrors(t *testing.T) {
+	if wrong := errors.New("wrong"); !errors.Is(usage(wrong), wrong) {
+		t.Error("the error of a wrong use hides what is wrong")
+	}
+}
+
 func TestSignals(t *testing.T) {
 	exited := make(chan int, 1)
 	ctx, stop := untilSignal(context.Background(), func(code int) { exited <- code })

@@ -42,7 +42,7 @@ func TestLogged(t *testing.T) {
 		logged{committed{}, log}.Start(row.decision)
 		said := log.GetSink().(ktesting.Underlier).GetBuffer().Data()
 		if !slices.ContainsFunc(said, func(e ktesting.LogEntry) bool {
-			return e.Message == row.want && e.Type == row.kind && e.Verbosity == row.verbosity
+			return e.Message == row.want && e.Type == row.kind && e.Verbosity == row.verbosity && len(e.ParameterKVList) >= 2 && e.ParameterKVList[0] == "pod" && e.ParameterKVList[1] == pod
 		}) {
 			t.Errorf("%s: logged %+v", row.decision.Outcome, said)
 		}
