@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -25,7 +26,7 @@ type Plugin struct {
 // New returns the stand-in for a plugin. It is nil for a plugin that keeps no pod from being bound, such as one that only scores. A plugin that
 // is not in the table is an error, so that no plugin is ignored by mistake.
 func New(name string) (*Plugin, error) {
-	if _, ok := harmless[name]; ok {
+	if harmless.Has(name) {
 		return nil, nil
 	}
 	needs, ok := judged[name]
@@ -42,11 +43,11 @@ func New(name string) (*Plugin, error) {
 	}}, nil
 }
 
-// harmless are missing plugins without which only pods are bound that kube-scheduler would bind, with the reason.
-var harmless = map[string]string{
-	"DeferredPodScheduling": "it judges pods that have a node, where a resize waits for room",
-	"PodGroupPodsCount":     "it scores",
-}
+// harmless are missing plugins without which only pods are bound that kube-scheduler would bind.
+var harmless = sets.New(
+	"DeferredPodScheduling", // judges pods that have a node, where a resize waits for room
+	"PodGroupPodsCount",     // scores
+)
 
 // judged holds the demands of a pod that each missing plugin judges. A demand is a text that follows "the pod".
 var judged = map[string][]func(pod *v1.Pod) string{
