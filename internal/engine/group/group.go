@@ -1,0 +1,229 @@
+// Package group decides about pod groups: their members find nodes one after another, enough of them or none.
+//
+// It takes a state, an engine and work with a pod group; it gives a plan.GroupDecision. It owns what it assumes in the state while it decides: when it returns, the
+// members of a group that is placed are assumed there, and otherwise the state is as it was. It never looks at a node itself, it asks the engine.
+package group
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// attempt is the turn of a group.
+type attempt struct {
+	*plan.GroupDecision
+	state   *state.State
+	engine  *engine.Engine
+	profile *plugin.Profile // of the first member that is tried; nil if there is no such profile
+	// tried are the positions among Members of those that are not being deleted.
+	tried []int
+	// need is how many members must have a node, scheduled how many have one so far, remaining how many have not been tried.
+	need, scheduled, remaining int
+	// placed is how many found one in this turn.
+	placed int
+}
+
+// Decide places the members of a group one after another, each as if those before it were on their nodes. If that is enough of them they are assumed there
+// when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work: feasibility may depend on the order.
+func Decide(s *state.State, e *engine.Engine, work plan.Work) plan.GroupDecision {
+	d := plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}
+	a := attempt{GroupDecision: &d, state: s, engine: e}
+	for i := range work.Pods {
+		m := &d.Members[i]
+		m.Work = plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: work.Group}
+		m.Nodes = s.Nodes()
+		if m.Pods[0].Pod.Terminating {
+			m.Outcome = plan.Terminating
+		} else {
+			a.tried = append(a.tried, i)
+		}
+	}
+	if len(a.tried) == 0 {
+		d.Outcome = plan.Terminating
+		return d
+	}
+	a.profile = e.Profile(a.first().SchedulerName)
+	if err := a.refuses(); err != nil {
+		a.fail(err)
+		return d
+	}
+	a.place()
+	return d
+}
+
+// first returns the first member that is tried.
+func (a *attempt) first() *model.Pod { return a.Members[a.tried[0]].Pods[0].Pod }
+
+// enforces reports whether the profile of the group's pods has GangScheduling, without which a gang is no more than a group.
+func (a *attempt) enforces() bool {
+	return a.profile != nil && slices.ContainsFunc(a.profile.PreEnqueue, func(x plugin.PreEnqueue) bool { return x.Name() == "GangScheduling" })
+}
+
+// refuses returns why a group cannot be tried: its members do not belong together, or Berth cannot do it yet.
+func (a *attempt) refuses() error {
+	first := a.first()
+	check := func(pod *model.Pod) error {
+		switch {
+		case pod.SchedulerName != first.SchedulerName:
+			return fmt.Errorf("all pods in a single pod group should have the same .spec.schedulerName set, got: %q and %q", first.SchedulerName, pod.SchedulerName)
+		case pod.Priority != a.Group.Priority:
+			return fmt.Errorf("all pods in a single pod group should have the same priority as the pod group's priority, got %d and %d", pod.Priority, a.Group.Priority)
+		case pod.PreemptionPolicy() != first.PreemptionPolicy():
+			return fmt.Errorf("all pods in a single pod group should have the same preemption policy, got %s and %s", first.PreemptionPolicy(), pod.PreemptionPolicy())
+		}
+		return nil
+	}
+	for _, i := range a.tried {
+		if err := check(a.Members[i].Pods[0].Pod); err != nil {
+			return err
+		}
+	}
+	var others []*model.Pod
+	for pod := range a.state.View().GroupMembers(a.Group.Key) {
+		others = append(others, pod)
+	}
+	slices.SortFunc(others, func(a, b *model.Pod) int { return strings.Compare(a.Name, b.Name) })
+	for _, pod := range others {
+		if err := check(pod); err != nil {
+			return err
+		}
+	}
+	if a.profile != nil && a.profile.Outside != nil {
+		return errors.New("pod groups beside plugins from outside are not part of this version of Berth")
+	}
+	return nil
+}
+
+// place ends the attempt: the members keep the nodes that they find if there are enough of them.
+func (a *attempt) place() {
+	short, err := a.try()
+	switch {
+	case err != nil:
+		a.takeBack()
+		a.fail(err)
+	case short != "":
+		a.takeBack()
+		a.reject(short, a.preemption())
+	default:
+		a.Outcome = plan.Placed
+	}
+}
+
+// try is the algorithm: the members that find a node are assumed on it, and short says why that is too few of them; it is empty if they are enough. What a
+// member is told is in its decision, which stays undecided if the member was not tried.
+func (a *attempt) try() (short string, err error) {
+	a.need, a.scheduled, a.remaining, a.placed = 1, a.state.View().GroupPlaced(a.Group.Key), len(a.tried), 0
+	if a.enforces() {
+		a.need = a.Group.MinCount
+	}
+	if a.isShort() {
+		return "pod group is unschedulable, " + a.quorum(), nil
+	}
+	for _, i := range a.tried {
+		m := &a.Members[i]
+		*m = a.engine.Decide(a.state.View(), m.Work)
+		a.remaining--
+		switch m.Outcome {
+		case plan.Placed:
+			a.state.Assume(m.Placements...)
+			a.scheduled++
+			a.placed++
+		case plan.Unschedulable:
+		default:
+			return "", fmt.Errorf("failed to schedule other pod from a pod group: %s", report.Message(m))
+		}
+		if a.isShort() {
+			return a.quorum(), nil
+		}
+	}
+	if a.placed == 0 {
+		return "pod group is unschedulable", nil
+	}
+	return "", nil
+}
+
+// isShort reports whether too few members can have a node, even if all that have not been tried find one.
+func (a *attempt) isShort() bool { return a.scheduled+a.remaining < a.need }
+
+// quorum says that too few members can have a node.
+func (a *attempt) quorum() string {
+	return "minCount (" + strconv.Itoa(a.need) + ") cannot be satisfied: " + strconv.Itoa(a.scheduled) + " scheduled, " + strconv.Itoa(a.remaining) + " remaining"
+}
+
+// takeBack takes the members off their nodes that were placed in this turn, the last first.
+func (a *attempt) takeBack() {
+	for _, i := range slices.Backward(a.tried) {
+		a.state.Unassume(a.Members[i].Placements...)
+	}
+}
+
+// reject ends an attempt in which too few members found a node. Members that found none keep their own reasons; the others are told the group's: with what
+// preemption adds to it if they had found a node, without if they were not tried.
+func (a *attempt) reject(text, preemption string) {
+	a.Outcome, a.Message = plan.Unschedulable, text+preemption
+	for _, i := range a.tried {
+		switch m := &a.Members[i]; m.Outcome {
+		case plan.Placed:
+			pod := m.Pods[0].Pod
+			m.Outcome, m.Placements = plan.Unschedulable, nil
+			m.Rejection = &plan.Rejection{Group: "pod group is unschedulable, " + a.Message}
+			if pod.NominatedNode != "" {
+				m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
+			}
+		case plan.Undecided:
+			m.Outcome, m.Rejection = plan.Unschedulable, &plan.Rejection{Group: text}
+		}
+	}
+}
+
+// fail ends an attempt with an error. A member that failed itself keeps its own.
+func (a *attempt) fail(err error) {
+	a.Outcome, a.Message = plan.Failed, err.Error()
+	for _, i := range a.tried {
+		m := &a.Members[i]
+		if m.Outcome == plan.Failed || m.Outcome == plan.NoNodes {
+			continue
+		}
+		pod := m.Pods[0].Pod
+		m.Outcome, m.Err, m.Placements, m.Rejection, m.Nominations = plan.Failed, err, nil, nil, nil
+		if pod.NominatedNode != "" {
+			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
+		}
+	}
+}
+
+// preemption returns what kube-scheduler's PodGroupPostFilter plugins add to the text of a group that was rejected. Berth does not evict pods for a group yet; where
+// there is nobody to evict, or nobody may be, the texts are kube-scheduler's.
+func (a *attempt) preemption() string {
+	p := a.profile
+	if p == nil {
+		return ""
+	}
+	has := func(name string) bool {
+		return slices.ContainsFunc(p.PostFilters, func(f plugin.PostFilter) bool { return f.Name() == name })
+	}
+	const prefix = ", pod group preemption: "
+	switch {
+	case !has("DefaultPreemption"):
+		return ""
+	case a.first().NeverPreempts():
+		text := prefix + "not eligible due to preemptionPolicy=Never."
+		if has("DynamicResources") {
+			text = ", deallocation and deletion of ResourceClaims completed" + text
+		}
+		return text
+	case !a.state.View().PodsBelow(a.first().Priority):
+		return prefix + "No preemption victims found for incoming preemptor"
+	}
+	return prefix + "evicting pods for a pod group is not part of this version of Berth"
+}
