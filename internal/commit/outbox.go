@@ -219,7 +219,9 @@ type Evicted struct {
 // Preempted is a preemption whose evictions have ended.
 type Preempted struct {
 	Preemptor *model.Pod
-	NodeName  string
+	// Group is the preemptor's, if the evictions were for the group.
+	Group    *model.PodGroup
+	NodeName string
 	// Victims are those that were not being deleted already, Kept those that stay.
 	Victims, Kept []*model.Pod
 	// InMemory says that the last victim had not been bound.

@@ -19,6 +19,7 @@ import (
 // This file is its way from the decision to its end, top to bottom, and within it the way of each victim; eviction.go sends the requests.
 type preemption struct {
 	preemptor *model.Pod
+	group     *model.PodGroup // of which the preemptor is a member, if the evictions are for the group
 	nodeName  string
 	order     uint64 // of the decision
 	began     time.Time
@@ -37,6 +38,7 @@ type eviction struct {
 	nodeName string
 	// preemptor is the pod that the victim had to make room for first.
 	preemptor *model.Pod
+	group     *model.PodGroup // if it was for the preemptor's group
 	priority  int32  // the highest of its preemptors'
 	order     uint64 // of the first decision
 	preempts  []*preemption
@@ -98,7 +100,7 @@ func (o *Outbox) startPreemption(now time.Time, decision *plan.Decision) {
 		return
 	}
 	o.decided++
-	p.preemptor, p.nodeName, p.order = decision.Pods[0].Pod, p.victims[0].NodeName, o.decided
+	p.preemptor, p.group, p.nodeName, p.order = decision.Pods[0].Pod, decision.Group, p.victims[0].NodeName, o.decided
 	others := p.victims[:len(p.victims)-1]
 	p.open = len(others)
 	for i := range others {
@@ -131,7 +133,7 @@ func (o *Outbox) evict(now time.Time, p *preemption, victim *plan.Eviction) {
 		return
 	}
 	e := &eviction{
-		victim: victim.Pod, nodeName: victim.NodeName, preemptor: p.preemptor, priority: p.preemptor.Priority, order: p.order, preempts: []*preemption{p},
+		victim: victim.Pod, nodeName: victim.NodeName, preemptor: p.preemptor, group: p.group, priority: p.preemptor.Priority, order: p.order, preempts: []*preemption{p},
 	}
 	o.evictions[uid] = e
 	if o.stopped != nil {
@@ -201,7 +203,11 @@ func (o *Outbox) preemptedEvent(now time.Time, e *eviction, inMemory bool) {
 	o.ended.Evicted = append(o.ended.Evicted, Evicted{Victim: e.victim, Preemptor: e.preemptor, NodeName: e.nodeName, InMemory: inMemory})
 	subject := report.SubjectOf(e.victim)
 	subject.SchedulerName = e.preemptor.SchedulerName
-	o.happenTo(now, subject, report.OfEviction(e.preemptor, e.nodeName, inMemory))
+	what := report.OfEviction(e.preemptor, e.nodeName, inMemory)
+	if e.group != nil {
+		what = report.OfEvictionForGroup(e.group, inMemory)
+	}
+	o.happenTo(now, subject, what)
 }
 
 // endEviction answers the preemptions that wait for a victim.
@@ -233,7 +239,7 @@ func (o *Outbox) endEviction(now time.Time, e *eviction, err error) {
 // endPreemption answers the loop.
 func (o *Outbox) endPreemption(now time.Time, p *preemption) {
 	ended := Preempted{
-		Preemptor: p.preemptor, NodeName: p.nodeName, Kept: p.kept, InMemory: p.inMemory && p.err == nil, Took: now.Sub(p.began), Err: p.err,
+		Preemptor: p.preemptor, Group: p.group, NodeName: p.nodeName, Kept: p.kept, InMemory: p.inMemory && p.err == nil, Took: now.Sub(p.began), Err: p.err,
 	}
 	for i := range p.victims {
 		ended.Victims = append(ended.Victims, p.victims[i].Pod)
@@ -243,9 +249,13 @@ func (o *Outbox) endPreemption(now time.Time, p *preemption) {
 
 // disruption is the condition that says of a victim why it is being deleted.
 func (e *eviction) disruption() *v1.PodCondition {
+	preemptor := "pod"
+	if e.group != nil {
+		preemptor = "podgroup"
+	}
 	return &v1.PodCondition{
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
-		Message:            e.preemptor.SchedulerName + ": preempting to accommodate a higher priority pod",
+		Message:            e.preemptor.SchedulerName + ": preempting to accommodate a higher priority " + preemptor,
 		ObservedGeneration: e.victim.Object.Generation,
 	}
 }

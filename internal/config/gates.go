@@ -50,7 +50,6 @@ func without() []ineffective {
 		{matchLabelKeysInSpread, false, "matchLabelKeys of topology spread constraints count"},
 		{matchLabelKeysMerge, false, "matchLabelKeys count even where the API server has merged them into the selector"},
 		{compositePodGroup, true, withoutTopology},
-		{podGroupPreemption, true, "the preemption policy of the members counts, and no pods are evicted for a group"},
 		{topologyAwareScheduling, true, withoutTopology},
 		{draWorkloadClaims, true, withoutClaims},
 		{draNodeAllocatable, true, "what devices stand for of the cpu and memory of a node is not counted"},

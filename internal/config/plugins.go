@@ -109,7 +109,7 @@ func builtIn(gates Gates) registry {
 		{"PodTopologySpread", at(preFilter, filter, preScore, score), typed(podtopologyspread.New), 2, spreadArgs()},
 		{"InterPodAffinity", at(preFilter, filter, preScore, score), typed(interpodaffinity.New), 2, interPodAffinityArgs()},
 		{"DynamicResources", at(preEnqueue, preFilter, filter, postFilter, score, reserve, preBind, podGroupPostFilter), typed(newDynamicResources(gates)), 2, dynamicResourcesArgs(gates.Enabled(draSchedulerFilterTimeout), gates.Enabled(draDeviceBindingConditions))},
-		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), typed(defaultpreemption.New), 0, preemptionArgs()},
+		{"DefaultPreemption", at(preEnqueue, postFilter, podGroupPostFilter), typed(preemptionOfGroups(gates).New), 0, preemptionArgs()},
 		{"NodeResourcesBalancedAllocation", at(preScore, score), typed(noderesourcesbalancedallocation.New), 1, balancedAllocationArgs()},
 		{"ImageLocality", at(score), plain(imagelocality.New), 1, nil},
 		{"DefaultBinder", at(bind), plain(defaultbinder.New), 0, nil},
@@ -120,6 +120,12 @@ func builtIn(gates Gates) registry {
 		{"TopologyPlacementGenerator", at(placementGenerate), nil, 0, nil},
 		{"PodGroupPodsCount", at(placementScore), nil, 1, nil},
 	}})
+}
+
+// preemptionOfGroups returns what DefaultPreemption knows of pod groups.
+func preemptionOfGroups(gates Gates) defaultpreemption.Groups {
+	on := gates.Enabled(genericWorkload)
+	return defaultpreemption.Groups{Units: on, OwnPolicy: on && gates.Enabled(podGroupPreemption)}
 }
 
 // byGates enables by default the plugins whose gates are on.

@@ -21,6 +21,7 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 	}
 	l.report.decided(d.Members...)
 	for i := range d.Members {
+		l.state.Evict(d.Members[i].Evictions...)
 		l.takeAsked(now, d.Members[i].Nominations)
 	}
 	l.queue.SettleGroup(now, &d)

@@ -154,7 +154,7 @@ func (g *grouping) condition(w *plan.Write) string {
 
 const (
 	noVictims = "pod group preemption: No preemption victims found for incoming preemptor"
-	notAsked  = "pod group preemption: evicting pods for a pod group is not part of this version of Berth"
+	oneVictim = "pod group preemption: found a placement for podgroup, preempting 1 victims"
 	full1     = "0/1 nodes are available: 1 Too many pods."
 	full2     = "0/2 nodes are available: 2 Too many pods."
 )
@@ -242,7 +242,25 @@ func TestGroupDecisions(t *testing.T) {
 			"a unschedulable: " + full1, "group False Unschedulable minCount (1) cannot be satisfied: 0 scheduled, 0 remaining",
 		}},
 		{"lower pods run", "", []int{1}, gang(1), []*v1.Pod{build.Pod(build.Named("low"), build.NodeName("n0"), priority(-1)), a}, []string{
-			"a unschedulable: " + full1, "group False Unschedulable minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, " + notAsked,
+			"a unschedulable: " + full1 + " (nomination set)", "group False Unschedulable minCount (1) cannot be satisfied: 0 scheduled, 0 remaining, " + oneVictim,
+		}},
+		{"a lower pod is in the way of the second", "", []int{2}, gang(2), []*v1.Pod{build.Pod(build.Named("low"), build.NodeName("n0"), priority(-1)), a, b}, []string{
+			"a unschedulable: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining, " + oneVictim + " (nomination set)",
+			"b unschedulable: " + full1 + " (nomination set)",
+			"group False Unschedulable minCount (2) cannot be satisfied: 1 scheduled, 0 remaining, " + oneVictim,
+		}},
+		{"no eviction helps", "", []int{1}, gang(2), []*v1.Pod{build.Pod(build.Named("low"), build.NodeName("n0"), priority(-1)), a, b}, []string{
+			"a unschedulable: " + full1,
+			"b unschedulable: minCount (2) cannot be satisfied: 0 scheduled, 1 remaining",
+			"group False Unschedulable minCount (2) cannot be satisfied: 0 scheduled, 1 remaining, deallocation and deletion of ResourceClaims completed, " +
+				"pod group preemption: minCount (2) cannot be satisfied: 1 scheduled, 0 remaining",
+		}},
+		{"evictions cannot make up for members", "", []int{3}, gang(3), []*v1.Pod{build.Pod(build.Named("low"), build.NodeName("n0"), priority(-1)), a, b, member("x", build.Terminating)}, []string{
+			"a unschedulable: pod group is unschedulable, minCount (3) cannot be satisfied: 0 scheduled, 2 remaining",
+			"b unschedulable: pod group is unschedulable, minCount (3) cannot be satisfied: 0 scheduled, 2 remaining",
+			"x terminating",
+			"group False Unschedulable pod group is unschedulable, minCount (3) cannot be satisfied: 0 scheduled, 2 remaining, deallocation and deletion of ResourceClaims completed, " +
+				"pod group preemption: pod group is unschedulable, minCount (3) cannot be satisfied: 0 scheduled, 2 remaining",
 		}},
 		{"without GangScheduling", `[{plugins: {multiPoint: {disabled: [{name: GangScheduling}]}}}]`, []int{1}, gang(3), []*v1.Pod{a, b}, []string{
 			"a placed on n0", "b unschedulable: " + full1, "group True Scheduled",

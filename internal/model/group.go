@@ -26,6 +26,8 @@ type PodGroup struct {
 	MinCount int
 	// Priority is that of the group, to which its members' must be equal; 0 if the object has none.
 	Priority int32
+	// IsUnit says that its members may only be evicted together: its disruptionMode is all.
+	IsUnit bool
 }
 
 // NewPodGroup compiles an API object. The object is kept and must not be changed afterwards.
@@ -37,6 +39,7 @@ func NewPodGroup(object *schedulingv1beta1.PodGroup) *PodGroup {
 	if object.Spec.Priority != nil {
 		g.Priority = *object.Spec.Priority
 	}
+	g.IsUnit = object.Spec.DisruptionMode != nil && object.Spec.DisruptionMode.All != nil
 	return g
 }
 
@@ -45,6 +48,14 @@ func (g *PodGroup) Ref() Ref { return g.Key.Ref() }
 
 // UID returns the object's UID.
 func (g *PodGroup) UID() types.UID { return g.Object.UID }
+
+// PreemptionPolicy is the group's own, or the default. It counts only with the gate PodGroupPreemptionPolicy; without it that of the members does.
+func (g *PodGroup) PreemptionPolicy() v1.PreemptionPolicy {
+	if policy := g.Object.Spec.PreemptionPolicy; policy != nil {
+		return v1.PreemptionPolicy(*policy)
+	}
+	return v1.PreemptLowerPriority
+}
 
 // Version returns the object's resourceVersion.
 func (g *PodGroup) Version() string { return g.Object.ResourceVersion }

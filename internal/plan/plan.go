@@ -67,7 +67,8 @@ type Decision struct {
 	Outcome Outcome
 	// Placements are in the order of Work.Pods if the outcome is Placed; otherwise there are none.
 	Placements []Placement
-	// Evictions are the pods to remove so that the first of the pods, which is nominated, finds room.
+	// Evictions are the pods to remove so that the first of the pods, which is nominated, finds room; in the decision about one member of a group, so that its group
+	// does.
 	Evictions []Eviction
 	// Writes are what PostFilter plugins have written so that the pods find room, besides evictions. Nothing waits for them.
 	Writes []Write
@@ -92,8 +93,32 @@ type GroupDecision struct {
 	Outcome Outcome
 	// Message says why, for a group that is Unschedulable or Failed.
 	Message string
-	// Members are the decisions about its members, one pod each.
+	// Members are the decisions about its members, one pod each. The evictions for the group are part of one of them.
 	Members []Decision
+	// Preemption is what was found about evicting pods for the group; nil if nobody looked.
+	Preemption *GroupPreemption
+}
+
+// GroupPreemption is what was found about evicting pods for a pod group.
+type GroupPreemption struct {
+	// Status is kube-scheduler's name of the result.
+	Status string
+	// Victims is how many pods are evicted. Disruptions counts those that are members of a group, of one that is evicted as a whole only the group; Violations
+	// those whose eviction violates a PodDisruptionBudget.
+	Victims, Disruptions, Violations int
+}
+
+// What GroupPreemption.Status may be: pods are evicted, or were and are not gone yet; nothing helps; there is nobody to evict; it could not be found out.
+const (
+	StatusSuccess       = "Success"
+	StatusUnschedulable = "Unschedulable"
+	StatusUnresolvable  = "UnschedulableAndUnresolvable"
+	StatusError         = "Error"
+)
+
+// Waits reports whether the group waits for pods that are evicted for it, or were and are not gone yet.
+func (d *GroupDecision) Waits() bool {
+	return d.Outcome == Unschedulable && d.Preemption != nil && d.Preemption.Status == StatusSuccess
 }
 
 // IsAbout reports whether the pod is one of those that were decided about.

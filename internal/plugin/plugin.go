@@ -173,6 +173,13 @@ type PostFilter interface {
 	PostFilter(c Cycle, pod *model.Pod) (PostFilterResult, error)
 }
 
+// GroupPostFilter is the PostFilter plugin under whose name pods are evicted for pod groups. The eviction is decided by engine/group, which has the group's turn.
+type GroupPostFilter interface {
+	PostFilter
+	// ByGroupPolicy reports whether a group's own preemption policy counts, and not that of its members.
+	ByGroupPolicy() bool
+}
+
 // OwnPostFilter is a PostFilter that may look at objects which belong to the pod. What it finds for such a pod is not what it would find for another with equal
 // needs.
 type OwnPostFilter interface {

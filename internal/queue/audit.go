@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/audit"
@@ -154,7 +155,14 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 
 func (q *Queue) auditPreempting(v *audit.Violations) {
 	awaiting := 0
-	for _, e := range q.entries {
+	preemptors := slices.Collect(maps.Values(q.entries))
+	for _, g := range q.groups {
+		preemptors = append(preemptors, &g.head)
+		if len(g.head.preempting.leaving) > 0 {
+			v.Add("group %s waits for pods to be gone", g.key)
+		}
+	}
+	for _, e := range preemptors {
 		p := &e.preempting
 		if p.under < 0 || p.under > e.attempts || p.failed > e.attempts || p.left && p.under == 0 {
 			v.Add("pod %s had %d attempts; %d preemptions for it are under way and %d failed in a row; the last victim has left: %t", e.pod, e.attempts, p.under, p.failed, p.left)

@@ -30,7 +30,7 @@ type group struct {
 	members map[model.PodKey]*entry
 	// Invariant: held is how many members are gated, joined how many are joined.
 	held, joined int
-	// gate is the PreEnqueue plugin that holds the group, if one of the group does.
+	// gate is the PreEnqueue plugin that holds the group, if one of the group does, or if pods are being evicted for it.
 	gate string
 }
 
@@ -79,6 +79,7 @@ func (q *Queue) review(now time.Time, g *group, why string) {
 func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	h := &g.head
 	if len(g.members) == 0 {
+		q.forgetVictim(h)
 		q.moveHead(g, gone, "")
 		delete(q.groups, g.key)
 		return
@@ -111,7 +112,11 @@ func (q *Queue) placeOf(now time.Time, g *group) place {
 			return gated
 		}
 	}
-	if q.isBackingOff(&g.head, now) {
+	switch {
+	case q.isPreempting(&g.head):
+		g.gate = preemptionPlugin
+		return gated
+	case q.isBackingOff(&g.head, now):
 		return erring
 	}
 	return active
@@ -196,6 +201,7 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	for i := range d.Members {
 		m := &d.Members[i]
 		e := q.entries[m.Pods[0].Pod.Key()]
+		q.preempts(&g.head, m)
 		switch m.Outcome {
 		case plan.Placed:
 			e.permits = slices.ContainsFunc(m.Placements[0].Steps, atPermit)

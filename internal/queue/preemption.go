@@ -52,7 +52,7 @@ func holdsPreemptors(p *plugin.Profile) bool {
 // that are not being deleted already.
 func (q *Queue) preempts(e *entry, d *plan.Decision) {
 	q.forgetLeaving(e)
-	if q.profiles[e.pod.SchedulerName].holdsPreemptors {
+	if q.profiles[e.pod.SchedulerName].holdsPreemptors && e.heads == nil { // a group is never parked, so it need not hear that its victims are gone
 		for i := range d.Evictions {
 			uid := d.Evictions[i].Pod.UID
 			e.preempting.leaving = append(e.preempting.leaving, uid)
@@ -79,7 +79,10 @@ func (q *Queue) left(victims []types.UID) {
 		delete(q.awaited, uid)
 		for _, e := range waiting {
 			e.preempting.leave()
-			if e.isHeldBack() {
+			switch {
+			case e.heads != nil:
+				q.review(q.now, e.heads, victimGone)
+			case e.isHeldBack():
 				q.wake(q.now, e, victimGone, false)
 			}
 		}
@@ -162,7 +165,14 @@ func (q *Queue) isPreempting(e *entry) bool {
 // pod, so it is ready at once. Otherwise the deletion is on its way.
 func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 	e := q.entries[result.Preemptor.Key()]
-	if e == nil || e.pod.UID != result.Preemptor.UID || e.preempting.under == 0 {
+	if q.isGrouped(result.Preemptor) {
+		if e = nil; q.groups[result.Preemptor.Group] != nil {
+			e = &q.groups[result.Preemptor.Group].head
+		}
+	} else if e != nil && e.pod.UID != result.Preemptor.UID {
+		return
+	}
+	if e == nil || e.preempting.under == 0 {
 		return
 	}
 	p := &e.preempting
@@ -187,6 +197,11 @@ func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 		p.failed = 0
 	}
 	switch {
+	case e.heads != nil:
+		if retry && p.failed <= 1 { // at once, unless evictions have failed before
+			e.until = time.Time{}
+		}
+		q.review(now, e.heads, forced)
 	case p.failed > 1 && (e.isHeldBack() || e.place == parked):
 		// kube-scheduler tries it again at once, over and over; where evictions are forbidden, say, that would never end.
 		e.since, e.errors = now, min(p.failed-1, e.attempts)

@@ -65,7 +65,15 @@ func OfWait(e *plan.PodEvent) Event {
 
 // OfEviction is the event about a pod that had to make room for another on a node. With inMemory it was not bound yet, and is not deleted.
 func OfEviction(preemptor *model.Pod, nodeName string, inMemory bool) Event {
-	note := fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, nodeName)
+	return evicted(fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, nodeName), inMemory)
+}
+
+// OfEvictionForGroup is the event about a pod that had to make room for a pod group. kube-scheduler names no node but the cluster, as it looks for victims in all of it.
+func OfEvictionForGroup(group *model.PodGroup, inMemory bool) Event {
+	return evicted(fmt.Sprintf("Preempted by podgroup %s on node cluster", group.UID()), inMemory)
+}
+
+func evicted(note string, inMemory bool) Event {
 	if inMemory {
 		note += " (in kube-scheduler memory)."
 	}

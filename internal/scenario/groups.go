@@ -43,6 +43,26 @@ var groupAttributes = []attribute[*schedulingv1beta1.PodGroup]{
 		g.Spec.Priority = new(int32(priority))
 		return err
 	}},
+	{key: "disruption", value: "all or single", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		switch value {
+		case "all":
+			g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
+		case "single":
+			g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{Single: &schedulingv1beta1.SingleDisruptionMode{}}
+		default:
+			return fmt.Errorf("%q is not a disruption mode", value)
+		}
+		return nil
+	}},
+	{key: "preempts", value: "never or lower", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		policies := map[string]schedulingv1beta1.PreemptionPolicy{"never": schedulingv1beta1.PreemptNever, "lower": schedulingv1beta1.PreemptLowerPriority}
+		policy, ok := policies[value]
+		if !ok {
+			return fmt.Errorf("%q is not a policy", value)
+		}
+		g.Spec.PreemptionPolicy = &policy
+		return nil
+	}},
 }
 
 // groupStatements are the commands for pod groups, whose policy is basic unless they have min.

@@ -132,10 +132,17 @@ func (s *State) place(p *placed) {
 }
 
 func (s *State) remove(p *placed) {
+	s.release(p)
+	delete(s.evicted, p.pod.UID)
+	s.lift(p)
+	s.releaseIfEmpty(p.slot)
+}
+
+// lift stops counting a pod on its node. What it holds besides stays with it.
+func (s *State) lift(p *placed) {
 	if p.phase == assumed {
 		s.assumed--
 	}
-	s.release(p)
 	list := s.pods[p.slot]
 	last := len(list) - 1
 	list[p.index] = list[last]
@@ -143,7 +150,6 @@ func (s *State) remove(p *placed) {
 	list[last] = nil
 	s.pods[p.slot] = list[:last]
 	delete(s.placed, p.pod.Key())
-	delete(s.evicted, p.pod.UID)
 	s.countPriority(p.pod.Priority, -1)
 	s.account(p.slot, p.pod, -1)
 	s.groups.remove(p)
@@ -152,7 +158,6 @@ func (s *State) remove(p *placed) {
 	s.delist(p)
 	s.uncarry(p)
 	s.journal.add(p.slot, usageAspects(p.pod))
-	s.releaseIfEmpty(p.slot)
 }
 
 // replace stores a new version of a pod that stays on its node. Most versions do not change any count.

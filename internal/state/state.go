@@ -59,6 +59,9 @@ type State struct {
 	ports []portCounts
 
 	placed map[model.PodKey]*placed
+	// displaced are pods that Displace has taken off their nodes.
+	// Invariant: there are none.
+	displaced map[model.PodKey]*placed
 	// Invariant: assumed is how many placed pods are in the phase assumed.
 	assumed int
 

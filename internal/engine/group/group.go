@@ -31,6 +31,8 @@ type attempt struct {
 	need, scheduled, remaining int
 	// placed is how many found one in this turn.
 	placed int
+	// hopeless says that too few members were there to begin with.
+	hopeless bool
 }
 
 // Decide places the members of a group one after another, each as if those before it were on their nodes. If that is enough of them they are assumed there
@@ -72,13 +74,19 @@ func (a *attempt) enforces() bool {
 // refuses returns why a group cannot be tried: its members do not belong together, or Berth cannot do it yet.
 func (a *attempt) refuses() error {
 	first := a.first()
+	own := a.profile != nil && slices.ContainsFunc(a.profile.PostFilters, func(p plugin.PostFilter) bool {
+		of, ok := p.(plugin.GroupPostFilter)
+		return ok && of.ByGroupPolicy()
+	})
 	check := func(pod *model.Pod) error {
 		switch {
 		case pod.SchedulerName != first.SchedulerName:
 			return fmt.Errorf("all pods in a single pod group should have the same .spec.schedulerName set, got: %q and %q", first.SchedulerName, pod.SchedulerName)
 		case pod.Priority != a.Group.Priority:
 			return fmt.Errorf("all pods in a single pod group should have the same priority as the pod group's priority, got %d and %d", pod.Priority, a.Group.Priority)
-		case pod.PreemptionPolicy() != first.PreemptionPolicy():
+		case own && pod.PreemptionPolicy() != a.Group.PreemptionPolicy():
+			return fmt.Errorf("all pods in a single pod group should have the same preemption policy as the pod group's preemption policy, got %s and %s", pod.PreemptionPolicy(), a.Group.PreemptionPolicy())
+		case !own && pod.PreemptionPolicy() != first.PreemptionPolicy():
 			return fmt.Errorf("all pods in a single pod group should have the same preemption policy, got %s and %s", first.PreemptionPolicy(), pod.PreemptionPolicy())
 		}
 		return nil
@@ -113,7 +121,12 @@ func (a *attempt) place() {
 		a.fail(err)
 	case short != "":
 		a.takeBack()
-		a.reject(short, a.preemption())
+		found, err := a.makeRoom(short)
+		if err != nil {
+			a.fail(err)
+			return
+		}
+		a.reject(short, found)
 	default:
 		a.Outcome = plan.Placed
 	}
@@ -126,7 +139,7 @@ func (a *attempt) try() (short string, err error) {
 	if a.enforces() {
 		a.need = a.Group.MinCount
 	}
-	if a.isShort() {
+	if a.hopeless = a.isShort(); a.hopeless {
 		return "pod group is unschedulable, " + a.quorum(), nil
 	}
 	for _, i := range a.tried {
@@ -167,23 +180,32 @@ func (a *attempt) takeBack() {
 	}
 }
 
-// reject ends an attempt in which too few members found a node. Members that found none keep their own reasons; the others are told the group's: with what
-// preemption adds to it if they had found a node, without if they were not tried.
-func (a *attempt) reject(text, preemption string) {
-	a.Outcome, a.Message = plan.Unschedulable, text+preemption
+// reject ends an attempt in which too few members found a node. Members that found none keep their own reasons; the others are told the group's: with what was found
+// about making room if they had found a node, without if they were not tried.
+func (a *attempt) reject(text string, found room) {
+	a.Outcome, a.Message = plan.Unschedulable, text+found.text
 	for _, i := range a.tried {
-		switch m := &a.Members[i]; m.Outcome {
+		m := &a.Members[i]
+		pod := m.Pods[0].Pod
+		switch m.Outcome {
 		case plan.Placed:
-			pod := m.Pods[0].Pod
 			m.Outcome, m.Placements = plan.Unschedulable, nil
-			m.Rejection = &plan.Rejection{Group: "pod group is unschedulable, " + a.Message}
+			m.Rejection = &plan.Rejection{Group: a.Message}
+			if found.waits {
+				break
+			}
+			m.Rejection.Group = "pod group is unschedulable, " + a.Message
 			if pod.NominatedNode != "" {
 				m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
 			}
 		case plan.Undecided:
 			m.Outcome, m.Rejection = plan.Unschedulable, &plan.Rejection{Group: text}
 		}
+		if node, ok := found.nodes[i]; ok {
+			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: node}}
+		}
 	}
+	a.Members[a.tried[0]].Evictions = found.evictions()
 }
 
 // fail ends an attempt with an error. A member that failed itself keeps its own.
@@ -200,30 +222,4 @@ func (a *attempt) fail(err error) {
 			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
 		}
 	}
-}
-
-// preemption returns what kube-scheduler's PodGroupPostFilter plugins add to the text of a group that was rejected. Berth does not evict pods for a group yet; where
-// there is nobody to evict, or nobody may be, the texts are kube-scheduler's.
-func (a *attempt) preemption() string {
-	p := a.profile
-	if p == nil {
-		return ""
-	}
-	has := func(name string) bool {
-		return slices.ContainsFunc(p.PostFilters, func(f plugin.PostFilter) bool { return f.Name() == name })
-	}
-	const prefix = ", pod group preemption: "
-	switch {
-	case !has("DefaultPreemption"):
-		return ""
-	case a.first().NeverPreempts():
-		text := prefix + "not eligible due to preemptionPolicy=Never."
-		if has("DynamicResources") {
-			text = ", deallocation and deletion of ResourceClaims completed" + text
-		}
-		return text
-	case !a.state.View().PodsBelow(a.first().Priority):
-		return prefix + "No preemption victims found for incoming preemptor"
-	}
-	return prefix + "evicting pods for a pod group is not part of this version of Berth"
 }

@@ -22,12 +22,26 @@ const Name = "DefaultPreemption"
 // prefix begins every text of the plugin.
 const prefix = "preemption: "
 
-// Plugin has pods evicted. It is immutable and can be shared.
-type Plugin struct{}
+// Groups says what of pod groups the plugin knows, by feature gates. The zero value knows of none.
+type Groups struct {
+	// Units means that groups are evicted whole if they say so, and that a member's group decides how important it is.
+	Units bool
+	// OwnPolicy means that a group has a preemption policy of its own, and that those of its members do not count.
+	OwnPolicy bool
+}
 
-// New returns the plugin. Its arguments say how many candidates are enough for kube-scheduler, which then looks at no further node; Berth looks at all
-// nodes whatever they are.
-func New(*configv1.DefaultPreemptionArgs) (*Plugin, error) { return &Plugin{}, nil }
+// Plugin has pods evicted. It is immutable and can be shared.
+type Plugin struct{ groups Groups }
+
+// New returns the plugin without groups. Its arguments say how many candidates are enough for kube-scheduler, which then looks at no further node; Berth looks at
+// all nodes whatever they are.
+func New(args *configv1.DefaultPreemptionArgs) (*Plugin, error) { return Groups{}.New(args) }
+
+// New returns the plugin.
+func (g Groups) New(*configv1.DefaultPreemptionArgs) (*Plugin, error) { return &Plugin{g}, nil }
+
+// ByGroupPolicy reports whether a group's own preemption policy counts.
+func (p *Plugin) ByGroupPolicy() bool { return p.groups.OwnPolicy }
 
 // Name returns "DefaultPreemption".
 func (*Plugin) Name() string { return Name }
