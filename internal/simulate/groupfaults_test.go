@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -53,7 +54,7 @@ func TestFaultsOfGroups(t *testing.T) {
 	for _, kind := range []string{
 		"group placed", "group placed in part", "group rejected", "group failed", "members terminating", "member alone placed beside others", "pod deleted while binding", "pod finished",
 		"pod gated", "pod ungated", "group deleted", "group deleted while binding", "minCount changed", "node gone while binding", "killed while binding", "condition True", "condition Unschedulable",
-		"condition SchedulerError",
+		"condition SchedulerError", "group preempts", "group preempts a whole group", "group waits for victims", "eviction for a group failed", "evictions for a group done", "killed while evicting",
 	} {
 		if happened[kind] == 0 {
 			t.Errorf("%q has not happened: %v", kind, happened)
@@ -69,6 +70,7 @@ type groupTrial struct {
 	happened map[string]int
 	nodes    []*v1.Node // those that are there by turns
 	pods     int
+	evicting int // preemptions that this process has not ended
 }
 
 const groupsOfTrial = 6
@@ -126,15 +128,27 @@ func newGroupTrial(n uint64) (*groupTrial, error) {
 	return t, nil
 }
 
-// setGroup creates or changes a group. The last has another priority than its members.
+// priorityOf returns the priority of a group's members: those of two groups may have others evicted.
+func priorityOf(group int) int32 {
+	if group == 1 || group == 2 {
+		return 10
+	}
+	return 0
+}
+
+// setGroup creates or changes a group. The last has another priority than its members. Of those that can be evicted, one can only be so as a whole.
 func (t *groupTrial) setGroup(i int) {
 	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("g", i)}}
 	if have, ok := t.c.Object(groupRef(i)).(*schedulingv1beta1.PodGroup); ok {
 		g = have.DeepCopy()
 		g.Generation++
 	}
-	if i == groupsOfTrial-1 {
+	g.Spec.Priority = new(priorityOf(i))
+	switch i {
+	case groupsOfTrial - 1:
 		g.Spec.Priority = new(int32(5))
+	case 3:
+		g.Spec.DisruptionMode = &schedulingv1beta1.DisruptionMode{All: &schedulingv1beta1.AllDisruptionMode{}}
 	}
 	g.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(1 + t.r.IntN(5))}}
 	if i == 0 {
@@ -151,7 +165,7 @@ func groupRef(i int) model.Ref {
 func (t *groupTrial) faults() simulate.Faults {
 	upTo := func(d time.Duration) time.Duration { return time.Duration(t.r.Int64N(int64(d))) }
 	f := simulate.Faults{
-		WatchDelayMax: upTo(2 * time.Second), BindDelayMax: upTo(time.Second), DuplicatePercent: t.r.IntN(10), ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50),
+		WatchDelayMax: upTo(2 * time.Second), BindDelayMax: upTo(time.Second), DuplicatePercent: t.r.IntN(10), ReplacedPercent: t.r.IntN(100), KeyOnlyPercent: t.r.IntN(50), StuckPercent: t.r.IntN(20),
 		Requests: map[simulate.Fault]int{},
 	}
 	for fault := simulate.Conflict; fault <= simulate.Late; fault++ {
@@ -163,9 +177,9 @@ func (t *groupTrial) faults() simulate.Faults {
 // disturb does one thing to the cluster or the process.
 func (t *groupTrial) disturb() (string, error) {
 	switch k := t.r.IntN(100); {
-	case k < 42:
+	case k < 40:
 		return t.createPod(), nil
-	case k < 62:
+	case k < 57:
 		return t.endPod(), nil
 	case k < 68:
 		return t.disturbGroup(), nil
@@ -202,6 +216,7 @@ func (t *groupTrial) createPod() string {
 		p := pod(fmt.Sprint("web-", t.pods), "1", t.pods)
 		if group < groupsOfTrial {
 			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(fmt.Sprint("g", group))}
+			p.Spec.Priority = new(priorityOf(group))
 		}
 		if t.r.IntN(12) == 0 {
 			p.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
@@ -285,7 +300,7 @@ func (t *groupTrial) disturbGroup() string {
 			break
 		}
 	}
-	if t.c.Object(groupRef(i)) != nil && t.r.IntN(3) == 0 {
+	if t.c.Object(groupRef(i)) != nil && t.r.IntN(2) == 0 {
 		t.note("group deleted", isBinding(i))
 		t.c.DeleteObject(groupRef(i))
 		return fmt.Sprint("group deleted: ", i)
@@ -324,6 +339,10 @@ func (t *groupTrial) restart() error {
 	if slices.ContainsFunc(t.c.Pods(), t.isBinding) {
 		t.happened["killed while binding"]++
 	}
+	if t.evicting > 0 {
+		t.happened["killed while evicting"]++
+	}
+	t.evicting = 0
 	pause := 6 * time.Second
 	if t.r.IntN(3) > 0 {
 		t.c.Kill()
@@ -339,6 +358,16 @@ func (t *groupTrial) restart() error {
 }
 
 func (t *groupTrial) audit(r simulate.Round) error {
+	for _, shown := range r.Shown {
+		if ended := shown.Preempted; ended != nil {
+			t.evicting--
+			if ended.Err != nil {
+				t.happened["eviction for a group failed"]++
+			} else {
+				t.happened["evictions for a group done"]++
+			}
+		}
+	}
 	if r.Decided {
 		if err := t.checkDecisions(r.Decisions); err != nil {
 			return err
@@ -363,6 +392,12 @@ func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
 			return fmt.Errorf("%s of group %s is decided about with group %s", p, p.Group, first.Group.Key)
 		}
 		outcomes[d.Outcome]++
+		if err := t.checkEvictions(d); err != nil {
+			return err
+		}
+		if d.Rejection != nil && strings.Contains(d.Rejection.Group, "ongoing preemption on nominated nodes") {
+			t.happened["group waits for victims"]++
+		}
 	}
 	have, placed := t.c.Loop().State().View().GroupPlaced(first.Group.Key), outcomes[plan.Placed]
 	switch {
@@ -383,6 +418,36 @@ func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
 	}
 	if placed == 1 && len(decisions) == 1 && have > 1 {
 		t.happened["member alone placed beside others"]++
+	}
+	return nil
+}
+
+// checkEvictions checks whom a group has evicted: pods of lower priority, and of a group that can only be evicted whole all that are on nodes.
+func (t *groupTrial) checkEvictions(d *plan.Decision) error {
+	if len(d.Evictions) == 0 {
+		return nil
+	}
+	t.happened["group preempts"]++
+	t.evicting++
+	v := t.c.Loop().State().View()
+	victims := map[model.PodKey]bool{}
+	for _, e := range d.Evictions {
+		if p := e.Pod; d.Outcome != plan.Unschedulable || v.PreemptionPriority(p) >= d.Group.Priority || victims[p.Key()] || p.NodeName != e.NodeName {
+			return fmt.Errorf("group %s, of which the decision about a member is %s, evicts %s of priority %d from %s", d.Group.Key, d.Outcome, p, p.Priority, e.NodeName)
+		}
+		victims[e.Pod.Key()] = true
+	}
+	for _, e := range d.Evictions {
+		group := v.Group(e.Pod.Group)
+		if group == nil || !group.IsUnit {
+			continue
+		}
+		t.happened["group preempts a whole group"]++
+		for p := range v.GroupMembers(group.Key) {
+			if !victims[p.Key()] {
+				return fmt.Errorf("group %s evicts %s, and of the same group not %s", d.Group.Key, e.Pod, p)
+			}
+		}
 	}
 	return nil
 }
@@ -429,18 +494,26 @@ func (t *groupTrial) checkWaits() error {
 	for _, n := range t.nodes {
 		free += n.Status.Allocatable.Cpu().Value()
 	}
-	waiting, running := map[string]int{}, map[string]int{}
+	waiting, running, lower := map[string]int{}, map[string]int{}, int64(0)
+	nominated, kept := map[string]int64{}, int64(0)
 	for _, p := range t.c.Pods() {
 		switch {
 		case p.Spec.NodeName != "" && p.Status.Phase != v1.PodSucceeded:
 			free--
 			running[groupOf(p)]++
+			if g, ok := t.c.Object(model.GroupKey{Namespace: "default", Name: groupOf(p)}.Ref()).(*schedulingv1beta1.PodGroup); ok && *g.Spec.Priority < 10 || !ok {
+				lower++
+			}
 		case p.Spec.NodeName == "" && p.DeletionTimestamp == nil:
 			waiting[groupOf(p)]++
+			if p.Status.NominatedNodeName != "" { // as in kube-scheduler, a member that finds no room keeps it
+				nominated[groupOf(p)]++
+				kept++
+			}
 		}
 	}
-	if waiting[""] > 0 && free > 0 {
-		return fmt.Errorf("%d pods wait, and there is room for %d", waiting[""], free)
+	if room := free - kept; waiting[""] > 0 && room > 0 {
+		return fmt.Errorf("%d pods wait, and there is room for %d", waiting[""], room)
 	}
 	for i := range groupsOfTrial {
 		g := t.c.Object(groupRef(i)).(*schedulingv1beta1.PodGroup)
@@ -456,10 +529,14 @@ func (t *groupTrial) checkWaits() error {
 			}
 			t.happened["condition "+what]++
 		}
-		fits := min(waiting[g.Name], int(free))
+		room := free - kept + nominated[g.Name]
+		if priorityOf(i) > 0 {
+			room += lower
+		}
+		fits := max(0, min(waiting[g.Name], int(room)))
 		switch impossible := i == groupsOfTrial-1; {
 		case fits > 0 && running[g.Name]+fits >= need && !impossible:
-			return fmt.Errorf("group %s has %d members running and %d waiting, and there is room for %d, which is enough for minCount (%d)", g.Name, running[g.Name], waiting[g.Name], free, need)
+			return fmt.Errorf("group %s has %d members running and %d waiting, and there is room for %d, which is enough for minCount (%d)", g.Name, running[g.Name], waiting[g.Name], room, need)
 		case impossible && running[g.Name] > 0:
 			return fmt.Errorf("members of group %s run, whose priority is not theirs", g.Name)
 		}
