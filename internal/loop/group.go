@@ -19,7 +19,7 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 			d.Members[0].Writes = append(d.Members[0].Writes, *write)
 		}
 	}
-	l.report.decided(d.Members...)
+	l.report.decidedGroup(&d)
 	for i := range d.Members {
 		l.state.Evict(d.Members[i].Evictions...)
 		l.takeAsked(now, d.Members[i].Nominations)

@@ -28,6 +28,8 @@ type Round struct {
 	// Decided says whether there was a pod to decide about, and Decisions what was decided: about that pod, or about each member of its group.
 	Decided   bool
 	Decisions []plan.Decision
+	// Group is the decision about the group, nil for a pod without one.
+	Group *plan.GroupDecision
 	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
 	// decision in the queue and give it to commit.
 	Popping, Deciding, Settling time.Duration
@@ -121,6 +123,12 @@ func (r *reporting) decided(decisions ...plan.Decision) {
 	}
 	r.round.Decided, r.round.Decisions, r.round.Deciding = true, append(r.kept[:0], decisions...), r.took()
 	r.kept = r.round.Decisions
+}
+
+func (r *reporting) decidedGroup(d *plan.GroupDecision) {
+	if r.decided(d.Members...); len(r.observers) > 0 {
+		r.round.Group = d
+	}
 }
 
 // ended calls the observers after a round.

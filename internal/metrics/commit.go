@@ -156,6 +156,13 @@ func (c *Commit) Preempted(p *commit.Preempted) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if took := c.families.histogramVecs["scheduler_preemption_execution_duration_seconds"]; took != nil { // with the feature gate
+		preemptor := preemptorPod
+		if p.Group != nil {
+			preemptor = preemptorGroup
+		}
+		took.WithLabelValues(preemptor, result).Observe(p.Took.Seconds())
+	}
 	count := c.families.counterVecs["scheduler_preemption_goroutines_execution_total"]
 	if count == nil { // without the feature gate
 		return

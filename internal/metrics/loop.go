@@ -269,7 +269,9 @@ func (l *Loop) decision(r *loop.Round) {
 		l.members.phases[phaseNames[phase]].Observe(took.Seconds())
 		l.point(p, phase, d).Observe(took.Seconds())
 	}
-	if len(d.Evictions) > 0 {
+	if r.Group != nil {
+		l.group(r)
+	} else if len(d.Evictions) > 0 {
 		l.members.victims.Observe(float64(len(d.Evictions)))
 	}
 	countVolumeError(l.families, d.Err)
@@ -284,6 +286,48 @@ func (l *Loop) decision(r *loop.Round) {
 		}
 	}
 }
+
+// group observes the decision about a pod group, of which its members' decisions say nothing.
+func (l *Loop) group(r *loop.Round) {
+	attempts := l.families.counterVecs["scheduler_podgroup_schedule_attempts_total"]
+	if attempts == nil || r.Group.Outcome == plan.Terminating { // without the feature gate; or there was nothing to decide
+		return
+	}
+	result := failed
+	switch {
+	case r.Group.Waits():
+		result = "waiting_on_preemption"
+	case r.Group.Outcome == plan.Placed:
+		result = scheduled
+	case r.Group.Outcome == plan.Unschedulable:
+		result = unschedulable
+	}
+	profile := r.Decisions[0].Pods[0].Pod.SchedulerName
+	attempts.WithLabelValues(result, profile).Inc()
+	l.families.histogramVecs["scheduler_podgroup_scheduling_attempt_duration_seconds"].WithLabelValues(result, profile).Observe((r.Deciding + r.Settling).Seconds())
+	l.families.histograms["scheduler_podgroup_scheduling_algorithm_duration_seconds"].Observe(r.Deciding.Seconds())
+	found := r.Group.Preemption
+	if found == nil {
+		return
+	}
+	l.families.counterVecs["scheduler_workload_preemption_attempts_total"].WithLabelValues(found.Status).Inc()
+	if !r.Group.Waits() || found.Ongoing {
+		return
+	}
+	l.families.histograms["scheduler_workload_preemption_victims"].Observe(float64(found.Victims))
+	if found.Disruptions > 0 {
+		l.families.histogramVecs["scheduler_preemption_workload_disruptions"].WithLabelValues(preemptorGroup).Observe(float64(found.Disruptions))
+	}
+	if found.Violations > 0 {
+		l.families.counterVecs["scheduler_preemption_pdb_violations_total"].WithLabelValues(preemptorGroup).Add(float64(found.Violations))
+	}
+}
+
+// What pods are evicted for.
+const (
+	preemptorPod   = "pod"
+	preemptorGroup = "podgroup"
+)
 
 // point returns the observer of the extension point that a phase corresponds to.
 func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {

@@ -101,8 +101,9 @@ type GroupDecision struct {
 
 // GroupPreemption is what was found about evicting pods for a pod group.
 type GroupPreemption struct {
-	// Status is kube-scheduler's name of the result.
-	Status string
+	// Status is kube-scheduler's name of the result. Ongoing says that it is a success because pods that were evicted before are not gone yet.
+	Status  string
+	Ongoing bool
 	// Victims is how many pods are evicted. Disruptions counts those that are members of a group, of one that is evicted as a whole only the group; Violations
 	// those whose eviction violates a PodDisruptionBudget.
 	Victims, Disruptions, Violations int

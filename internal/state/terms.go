@@ -106,6 +106,7 @@ func (s *State) uncarry(p *placed) {
 			s.terms.version++
 		}
 	}
+	p.terms = nil // a displaced pod carries them anew when it returns
 }
 
 // addCarriers adds n carriers of a term on a node.

@@ -67,7 +67,7 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 		return no(plan.StatusUnschedulable, "not eligible due to preemptionPolicy=Never.")
 	case a.isOngoing(v):
 		r, _ := no(plan.StatusSuccess, "ongoing preemption on nominated nodes")
-		r.waits = true
+		r.waits, r.Ongoing = true, true
 		return r, nil
 	}
 	candidates := a.candidates(v)
