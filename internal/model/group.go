@@ -26,6 +26,8 @@ type PodGroup struct {
 	MinCount int
 	// Priority is that of the group, to which its members' must be equal; 0 if the object has none.
 	Priority int32
+	// TopologyKey is the node label of which the nodes of all members must have one value; empty if they may have any.
+	TopologyKey string
 }
 
 // NewPodGroup compiles an API object. The object is kept and must not be changed afterwards.
@@ -36,6 +38,9 @@ func NewPodGroup(object *schedulingv1beta1.PodGroup) *PodGroup {
 	}
 	if object.Spec.Priority != nil {
 		g.Priority = *object.Spec.Priority
+	}
+	if c := object.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 { // the API allows one
+		g.TopologyKey = c.Topology[0].Key
 	}
 	return g
 }
