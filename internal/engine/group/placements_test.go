@@ -453,3 +453,30 @@ func TestPlacementsFail(t *testing.T) {
 		}
 	}
 }
+
+// TestTies places groups among equal racks: the hash decides, so that each rack is taken, and by the same group always the same.
+func TestTies(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	e := newEngine(t, p)
+	taken := map[string]int{}
+	for i := range 60 {
+		c := racksOf(3, 2, 2, "rack")
+		c.group.Name = fmt.Sprint("g", i)
+		for _, m := range c.members {
+			m.Spec.SchedulingGroup.PodGroupName = &c.group.Name
+		}
+		s := c.state(anyNode)
+		d := Decide(s, e, c.work(p), nil)
+		slot, _ := s.Slot(d.Members[0].Placements[0].NodeName)
+		rack := s.Node(slot).Object().Labels["rack"]
+		taken[rack]++
+		for _, other := range []string{"r000", "r001", "r002"} {
+			if of := "default/" + c.group.Name; e.Tie(of, other) > e.Tie(of, rack) {
+				t.Errorf("group %d is in %s, the number of %s is higher", i, rack, other)
+			}
+		}
+	}
+	if len(taken) != 3 {
+		t.Errorf("taken were %v", taken)
+	}
+}
