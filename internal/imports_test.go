@@ -187,7 +187,7 @@ var house = map[string]map[string]string{
 	"internal/loop": {
 		"internal/audit":        "it checks that state and queue agree",
 		"internal/engine":       "the spine: decide",
-		"internal/engine/group": "the spine: decide about a pod group",
+		"internal/engine/group": "the spine: decide about a pod group, and measure its domain placements",
 		"internal/model":        "the spine: changes",
 		"internal/plugin":       "plugins know when a wait is over",
 		"internal/plan":         "the spine: decisions",

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -69,16 +70,81 @@ func TestBars(t *testing.T) {
 	}
 }
 
-func TestGateBarsGroups(t *testing.T) {
-	c, err := Read(Request{Gates: gatesWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})})
+func TestGatesBarGroups(t *testing.T) {
+	for _, row := range []struct {
+		gates         string
+		barred, notes string
+	}{
+		{"GenericWorkload", "", ""},
+		{"GenericWorkload TopologyAwareWorkloadScheduling", "", ""},
+		{"GenericWorkload DRAWorkloadResourceClaims", "GangScheduling",
+			"feature gate DRAWorkloadResourceClaims=true has no effect: pods of a pod group stay pending where GangScheduling is enabled"},
+		{"GenericWorkload TopologyAwareWorkloadScheduling CompositePodGroup", "",
+			"feature gate CompositePodGroup=true has no effect: pods of a pod group that belongs to a composite pod group stay pending"},
+	} {
+		on := map[string]bool{}
+		for gate := range strings.FieldsSeq(row.gates) {
+			on[gate] = true
+		}
+		c, err := Read(Request{Gates: gatesWith(t, on)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := barred(c, withGroup); got != row.barred {
+			t.Errorf("%s: barred by %q, want %q", row.gates, got, row.barred)
+		}
+		if got := strings.Join(c.Notes, "\n"); got != row.notes {
+			t.Errorf("%s: notes are %q, want %q", row.gates, got, row.notes)
+		}
+	}
+}
+
+// placements returns the plugins that are asked about pod groups, with their weights.
+func placements(t *testing.T, gates, plugins string) string {
+	t.Helper()
+	on := map[string]bool{}
+	for gate := range strings.FieldsSeq(gates) {
+		on[gate] = true
+	}
+	c, err := ParseWith("config", []byte(header+"profiles: [{plugins: "+plugins+"}]\n"), Request{Gates: gatesWith(t, on)})
 	if err != nil {
-		t.Fatal(err)
+		return err.Error()
 	}
-	if got := barred(c, withGroup); got != "TopologyPlacementGenerator" {
-		t.Errorf("barred by %q", got)
+	p := c.Profiles[0].Placements
+	if p == nil {
+		return "none"
 	}
-	if got := strings.Join(c.Notes, "\n"); !strings.Contains(got, "TopologyAwareWorkloadScheduling=true has no effect: pods of a pod group stay pending") || strings.Contains(got, "GenericWorkload=true") {
-		t.Errorf("notes are %s", got)
+	text := "all nodes"
+	if p.Generate != nil {
+		text = p.Generate.Name()
+	}
+	for _, s := range p.Scores {
+		text += fmt.Sprintf(" %s=%d", s.Name(), s.Weight)
+	}
+	return text
+}
+
+func TestPlacements(t *testing.T) {
+	const on = "GenericWorkload TopologyAwareWorkloadScheduling"
+	for _, row := range []struct{ gates, plugins, want string }{
+		{"", `{}`, "none"},
+		{"GenericWorkload", `{}`, "none"},
+		{"", `{multiPoint: {enabled: [{name: TopologyPlacementGenerator}]}}`, "none"},
+		{on, `{}`, "TopologyPlacementGenerator NodeResourcesFit=1 PodGroupPodsCount=1"},
+		{on, `{multiPoint: {enabled: [{name: NodeResourcesFit, weight: 5}, {name: PodGroupPodsCount, weight: 7}]}}`, "TopologyPlacementGenerator NodeResourcesFit=5 PodGroupPodsCount=7"},
+		{on, `{placementScore: {enabled: [{name: PodGroupPodsCount, weight: 3}]}}`, "TopologyPlacementGenerator PodGroupPodsCount=3 NodeResourcesFit=1"},
+		{on, `{score: {enabled: [{name: NodeResourcesFit, weight: 9}]}}`, "TopologyPlacementGenerator NodeResourcesFit=1 PodGroupPodsCount=1"},
+		{on, `{placementScore: {disabled: [{name: "*"}]}}`, "TopologyPlacementGenerator"},
+		{on, `{placementGenerate: {disabled: [{name: "*"}]}, placementScore: {disabled: [{name: NodeResourcesFit}]}}`, "all nodes PodGroupPodsCount=1"},
+		{on, `{multiPoint: {disabled: [{name: "*"}], enabled: [{name: PrioritySort}, {name: DefaultBinder}, {name: GangScheduling}]}}`, "all nodes"},
+		{on, `{placementScore: {enabled: [{name: TopologyPlacementGenerator}]}}`,
+			`initializing profiles: creating profile for scheduler name default-scheduler: plugin "TopologyPlacementGenerator" does not extend PlacementScorePlugin plugin`},
+		{on + " CompositePodGroup", `{}`, "TopologyPlacementGenerator NodeResourcesFit=1 PodGroupPodsCount=1"},
+		{on + " CompositePodGroup", `{placementGenerate: {disabled: [{name: "*"}]}}`, "CompositePodGroup NodeResourcesFit=1 PodGroupPodsCount=1"},
+	} {
+		if got := strings.TrimPrefix(placements(t, row.gates, row.plugins), "config: "); got != row.want {
+			t.Errorf("%q, %s:\n got %s\nwant %s", row.gates, row.plugins, got, row.want)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ var podFields = map[reflect.Type]map[string]fate{
 		"ResourceClaims":                "barred by DynamicResources",
 		"Resources":                     "parts",
 		"HostnameOverride":              "not read: the kubelet's",
-		"SchedulingGroup":               "barred by TopologyPlacementGenerator",
+		"SchedulingGroup":               "read by GangScheduling, TopologyPlacementGenerator",
 		"EvictionResponders":            "not read: for those who evict",
 	},
 	reflect.TypeFor[v1.Container](): {

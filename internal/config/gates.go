@@ -36,8 +36,8 @@ const (
 
 // What happens to pods with a spec.schedulingGroup in spite of a gate.
 const (
-	withoutTopology = "pods of a pod group stay pending where TopologyPlacementGenerator is enabled, and are placed on any nodes where it is not"
-	withoutClaims   = "pods of a pod group stay pending where GangScheduling is enabled"
+	withoutComposites = "pods of a pod group that belongs to a composite pod group stay pending"
+	withoutClaims     = "pods of a pod group stay pending where GangScheduling is enabled"
 )
 
 // without lists the gates that kube-scheduler follows in another state and Berth does not, with what holds instead. It omits gates that only
@@ -49,8 +49,7 @@ func without() []ineffective {
 		{podLevelResourcesResize, false, "resources of a whole pod count as they were allocated"},
 		{matchLabelKeysInSpread, false, "matchLabelKeys of topology spread constraints count"},
 		{matchLabelKeysMerge, false, "matchLabelKeys count even where the API server has merged them into the selector"},
-		{compositePodGroup, true, withoutTopology},
-		{topologyAwareScheduling, true, withoutTopology},
+		{compositePodGroup, true, withoutComposites},
 		{draWorkloadClaims, true, withoutClaims},
 		{draNodeAllocatable, true, "what devices stand for of the cpu and memory of a node is not counted"},
 		{deferredPodScheduling, true, "resizes that wait for resources do not preempt pods"},

@@ -23,10 +23,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/noderesourcesfit"
 	"github.com/berth-scheduler/berth/internal/plugins/nodeunschedulable"
 	"github.com/berth-scheduler/berth/internal/plugins/nodevolumelimits"
+	"github.com/berth-scheduler/berth/internal/plugins/podgrouppodscount"
 	"github.com/berth-scheduler/berth/internal/plugins/podtopologyspread"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 	"github.com/berth-scheduler/berth/internal/plugins/schedulinggates"
 	"github.com/berth-scheduler/berth/internal/plugins/tainttoleration"
+	"github.com/berth-scheduler/berth/internal/plugins/topologyplacementgenerator"
 	"github.com/berth-scheduler/berth/internal/plugins/volumebinding"
 	"github.com/berth-scheduler/berth/internal/plugins/volumerestrictions"
 	"github.com/berth-scheduler/berth/internal/plugins/volumezone"
@@ -57,6 +59,9 @@ type registry struct {
 	extended map[string]pointSet
 	// scheme has the types of all plugins' arguments.
 	scheme *runtime.Scheme
+
+	// placements means that nodes are divided for pod groups, composites that pod groups may be parts of others.
+	placements, composites bool
 }
 
 // with returns the registry with plugins from outside, which are not made yet.
@@ -89,9 +94,12 @@ func builtIn(gates Gates) registry {
 	}
 	newTaintToleration := func() *tainttoleration.Plugin { return tainttoleration.New(operators) }
 	// Where members of a group may share claims of the group, groups stay pending: what such a claim is is not known.
-	var gangs func(runtime.Object) (plugin.Plugin, error)
+	var gangs, generator, podsCount func(runtime.Object) (plugin.Plugin, error)
 	if gates.Enabled(genericWorkload) && !gates.Enabled(draWorkloadClaims) {
 		gangs = plain(gangscheduling.New)
+	}
+	if gates.Enabled(topologyAwareScheduling) {
+		generator, podsCount = plain(topologyplacementgenerator.New), plain(podgrouppodscount.New)
 	}
 	return byGates(gates, registry{byDefault: []row{
 		{"SchedulingGates", at(preEnqueue), plain(schedulinggates.New), 0, nil},
@@ -117,9 +125,9 @@ func builtIn(gates Gates) registry {
 	}, onRequest: []row{
 		{"DeferredPodScheduling", at(preFilter, filter, permit), nil, 0, nil},
 		{"GangScheduling", at(preEnqueue, permit), gangs, 0, nil},
-		{"TopologyPlacementGenerator", at(placementGenerate), nil, 0, nil},
-		{"PodGroupPodsCount", at(placementScore), nil, 1, nil},
-	}})
+		{"TopologyPlacementGenerator", at(placementGenerate), generator, 0, nil},
+		{"PodGroupPodsCount", at(placementScore), podsCount, 1, nil},
+	}, placements: gates.Enabled(topologyAwareScheduling), composites: gates.Enabled(compositePodGroup)})
 }
 
 // preemptionOfGroups returns what DefaultPreemption knows of pod groups.

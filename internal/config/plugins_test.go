@@ -112,7 +112,7 @@ func TestPluginSets(t *testing.T) {
 		}
 		expect("multiPoint", c.multiPoint(), s.multiPoint, beforeTaints+"TaintToleration"+afterTaints)
 		expect("filters", strings.Join(order[filter], " "), s.filters, defaultFilters)
-		weight, err := weights(c.Source.Profiles[0].Plugins, order[score])
+		weight, err := weights(c.Source.Profiles[0].Plugins, score, order[score])
 		if err != nil {
 			t.Errorf("%s: %v", s.plugins, err)
 		}

@@ -66,16 +66,19 @@ func build(known registry, source *configv1.KubeSchedulerProfile, ignored []stri
 	if err := checkCounts(*source.SchedulerName, &order, unmade); err != nil {
 		return built{}, err
 	}
-	weights, err := weights(source.Plugins, order[score])
+	scoreWeights, err := weights(source.Plugins, score, order[score])
 	if err != nil {
 		return built{}, err
 	}
-	adapters, err := outside.adapt(&order, weights)
+	adapters, err := outside.adapt(&order, scoreWeights)
 	if err != nil {
 		return built{}, err
 	}
 	profile, reads := &plugin.Profile{Name: *source.SchedulerName}, adapters.reads()
-	if err := assemble(profile, &order, made, weights, &adapters); err != nil {
+	if err := assemble(profile, &order, made, scoreWeights, &adapters); err != nil {
+		return built{}, err
+	}
+	if profile.Placements, err = placementsOf(known, source.Plugins, &order, made); err != nil {
 		return built{}, err
 	}
 	profile.PreFilterOrder = outside.called(order[preFilter])
@@ -252,6 +255,36 @@ func assembleBinding(profile *plugin.Profile, order *effective, made map[string]
 	}
 	profile.PostBind, err = all(order[postBind], postBind, and(made, outside.PostBind), as[plugin.PostBind])
 	return err
+}
+
+// placementsOf returns the plugins that are asked about pod groups, nil where the gate for these is off.
+func placementsOf(known registry, plugins *configv1.Plugins, order *effective, made map[string]plugin.Plugin) (*plugin.Placements, error) {
+	if !known.placements {
+		return nil, nil
+	}
+	placements := &plugin.Placements{}
+	generators, err := all(order[placementGenerate], placementGenerate, made, as[plugin.PlacementGenerate])
+	if err != nil {
+		return nil, err
+	}
+	if len(generators) > 0 {
+		placements.Generate = generators[0] // there is no other
+	}
+	if known.composites {
+		placements.Generate = absent.Composites{Of: placements.Generate}
+	}
+	scorers, err := all(order[placementScore], placementScore, made, as[plugin.PlacementScore])
+	if err != nil {
+		return nil, err
+	}
+	byName, err := weights(plugins, placementScore, order[placementScore])
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range scorers {
+		placements.Scores = append(placements.Scores, plugin.WeightedPlacement{PlacementScore: s, Weight: byName[s.Name()]})
+	}
+	return placements, nil
 }
 
 // and returns the built-in plugins and the adapters of one point, by name.

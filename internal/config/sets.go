@@ -146,12 +146,12 @@ func combine(own, everywhere []string) []string {
 	return slices.Concat(both, others, rest)
 }
 
-// weights returns the weight of each scorer: that in score takes precedence over that in multiPoint, and 0 means 1. A weight has 32 bits, so no
-// sum of scores overflows; but kube-scheduler takes a sum that is negative before its last term for an overflow.
-func weights(plugins *configv1.Plugins, scorers []string) (map[string]int64, error) {
+// weights returns the weight of each scorer of a point: that in the point's own set takes precedence over that in multiPoint, and 0 means 1. A weight has 32 bits, so
+// no sum of scores overflows; but kube-scheduler takes a sum that is negative before its last term for an overflow.
+func weights(plugins *configv1.Plugins, p point, scorers []string) (map[string]int64, error) {
 	all := make(map[string]int64, len(scorers))
 	var total int64
-	for _, plugin := range slices.Concat(plugins.Score.Enabled, plugins.MultiPoint.Enabled) {
+	for _, plugin := range slices.Concat(p.in(plugins).Enabled, plugins.MultiPoint.Enabled) {
 		if _, ok := all[plugin.Name]; ok || !slices.Contains(scorers, plugin.Name) {
 			continue
 		}

@@ -141,11 +141,11 @@ func (e *Engine) Profile(schedulerName string) *plugin.Profile {
 // Counters returns the work done so far.
 func (e *Engine) Counters() Counters { return e.work }
 
-// Decide decides on which nodes of the view the pods of a work go, or why on none. It does not change the state.
+// Decide decides on which nodes of the view the pods of a work go, or why on none. Nodes outside of the view's restriction are not looked at. It does not change the state.
 func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	e.work.Decisions++
 	v.State().BeginTurn()
-	d := plan.Decision{Work: work, Nodes: v.Nodes()}
+	d := plan.Decision{Work: work, Nodes: v.ToChooseAmong()}
 	pod := work.Pods[0].Pod
 	p, ok := e.profiles[pod.SchedulerName]
 	switch {

@@ -30,7 +30,7 @@ func (e *Engine) filterNominated(c *cycle) (slot int32, ok bool, err error) {
 	if c.pod.NominatedNode == "" {
 		return 0, false, nil
 	}
-	if slot, ok = c.view.Slot(c.pod.NominatedNode); !ok {
+	if slot, ok = c.view.Slot(c.pod.NominatedNode); !ok || !c.view.Restriction().Has(slot) {
 		return 0, false, nil
 	}
 	o, err := e.twice(c, slot)
@@ -83,8 +83,8 @@ const fewNodes = 64
 // filterWithoutNominated returns the nodes that no filter rejects as they are, without nominated pods.
 func (e *Engine) filterWithoutNominated(c *cycle) ([]int32, error) {
 	switch n := &c.narrowed; {
-	case len(n.by) == 0:
-		return e.filterByColumns(c, e.alive(c.view.State().Alive()))
+	case len(n.by) == 0: // also where few nodes are to be chosen among: members of a group share columns
+		return e.filterByColumns(c, e.slotsToCheck(c))
 	case len(n.slots) <= fewNodes:
 		return e.filterOneByOne(c, e.scratch.slots[:0], n.slots)
 	default:
@@ -192,7 +192,7 @@ func aliveOf(alive []bool, slots []int32) []int32 {
 // again, a filter that has run out of time may say something else. An error that passes is forgotten with the column.
 func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error {
 	for slot, code := range column.values {
-		if !code.IsFailed() || !c.narrowed.has(int32(slot)) || e.firstBefore(c, filter, int32(slot)) {
+		if !code.IsFailed() || !c.toCheck(int32(slot)) || e.firstBefore(c, filter, int32(slot)) {
 			continue
 		}
 		if passing, ok := column.verdicts.(plugin.PassingFailures); ok && passing.Passes(code) {

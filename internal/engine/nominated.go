@@ -73,7 +73,7 @@ func (e *Engine) objectionsBesideNominated(c *cycle) map[int32]objection {
 	}
 	objections := map[int32]objection{}
 	c.view.EachNominated(c.pod, func(slot int32, before []*model.Pod) {
-		if !c.narrowed.has(slot) {
+		if !c.toCheck(slot) {
 			return
 		}
 		// A filter that failed here has failed the turn, unless another filter rejected the node as it is.

@@ -159,7 +159,7 @@ func preFilterResult(p plugin.Plugin, rejection string, err error) (*plan.Reject
 type narrowed struct {
 	// by lists the plugins that narrowed, sorted; if there is none, the set is all nodes.
 	by []string
-	// slots are the nodes that all of them name, ascending, if by is not empty. filterNominated adds the node that the pod is nominated to.
+	// slots are the nodes of the view's restriction that all of them name, ascending, if by is not empty. filterNominated adds the node that the pod is nominated to.
 	slots []int32
 	// rejector is the filter that rejected the node that the pod is nominated to, "" if none did.
 	rejector string
@@ -177,7 +177,12 @@ func (n *narrowed) addNominated(slot int32, rejector string) {
 	}
 }
 
-// has reports whether a node is one of those to check.
+// toCheck reports whether a node is one of those to check.
+func (c *cycle) toCheck(slot int32) bool {
+	return c.narrowed.has(slot) && c.view.Restriction().Has(slot)
+}
+
+// has reports whether the plugins name a node.
 func (n *narrowed) has(slot int32) bool {
 	if len(n.by) == 0 {
 		return true
@@ -244,7 +249,7 @@ func (p *profile) narrow(v state.View, pod *model.Pod) (narrowed, *preFilterReje
 	}
 	slices.Sort(n.by)
 	for _, name := range names {
-		if slot, ok := v.Slot(name); ok {
+		if slot, ok := v.Slot(name); ok && v.Restriction().Has(slot) {
 			n.slots = append(n.slots, slot)
 		}
 	}

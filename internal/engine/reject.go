@@ -64,7 +64,7 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 			r.Pending = append(r.Pending, name)
 		}
 	}
-	if outside := c.view.Nodes() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
+	if outside := c.view.ToChooseAmong() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
 		byReason[c.narrowed.text()] += outside
 	}
 	r.Counts = reason.Counted(byReason)
@@ -212,10 +212,13 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 	}
 }
 
-// slotsToCheck returns the nodes that PreFilter left, ascending. They are the caller's until the next cycle.
+// slotsToCheck returns the nodes of the view's restriction that PreFilter left, ascending. They are the caller's until the next cycle.
 func (e *Engine) slotsToCheck(c *cycle) []int32 {
-	if len(c.narrowed.by) == 0 {
-		return e.alive(c.view.State().Alive())
+	switch only := c.view.Restriction(); {
+	case len(c.narrowed.by) > 0:
+		return append(e.scratch.slots[:0], c.narrowed.slots...)
+	case only != nil:
+		return append(e.scratch.slots[:0], only.Slots()...)
 	}
-	return append(e.scratch.slots[:0], c.narrowed.slots...)
+	return e.alive(c.view.State().Alive())
 }

@@ -71,9 +71,10 @@ func (r *rejected) bytes() int {
 	return rejectedBytes + len(r.bySlot) + objectionBytes*len(r.list) + 8*len(r.rules)
 }
 
-// shapeOf returns the shape of the cycle's pod; ok is false if rejections of the pod are not to be remembered, or the view is not that of the state.
+// shapeOf returns the shape of the cycle's pod; ok is false if rejections of the pod are not to be remembered, or the view is not that of the
+// state and all its nodes.
 func shapeOf(c *cycle) (s shape, ok bool) {
-	if c.asksOutside() || len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
+	if c.asksOutside() || c.view.Restriction() != nil || len(c.needs) > mostFilters || len(c.narrowed.by) > 0 || len(c.view.Touched()) > 0 || c.pod.NominatedNode != "" {
 		return s, false
 	}
 	s.filters = c.profile.filters

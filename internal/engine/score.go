@@ -40,6 +40,11 @@ func (e *Engine) salt(pod *model.Pod) uint64 {
 	return mix(e.seed ^ state.HashName(pod.Namespace+"/"+pod.Name))
 }
 
+// Tie returns a number for each of several choices for something. Of equally good ones, that with the highest is taken.
+func (e *Engine) Tie(of, choice string) uint64 {
+	return mix(mix(e.seed^state.HashName(of)) ^ state.HashName(choice))
+}
+
 // highest returns the position of the highest total. Among equal ones it is that with the highest hash, which is computed only for those that
 // are the highest so far.
 func highest(nameHashes []uint64, slots []int32, totals []int64, salt uint64) int {

@@ -10,7 +10,7 @@ import (
 
 // onceForGroup is the rest of a round in which the members of a pod group are decided about.
 func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
-	d := group.Decide(l.state, l.engine, work)
+	d := group.Decide(l.state, l.engine, work, l.report.placements())
 	if d.Outcome == plan.Placed {
 		l.state.NoteGroupScheduled(work.Group)
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -33,8 +34,17 @@ type Round struct {
 	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
 	// decision in the queue and give it to commit.
 	Popping, Deciding, Settling time.Duration
+	// Generated is how many domain placements there were for a pod group, Evaluated those of them that were tried.
+	Generated int
+	Evaluated []Evaluation
 	// Moves are the moves of waiting pods from place to place.
 	Moves []queue.Move
+}
+
+// Evaluation is how a domain placement was tried: whether it had room for enough members, and how long that took.
+type Evaluation struct {
+	Feasible bool
+	Took     time.Duration
 }
 
 // Standing is how things stand between two rounds.
@@ -83,6 +93,7 @@ type reporting struct {
 	observers []Observer
 	round     Round
 	kept      []plan.Decision // memory of round.Decisions
+	evaluated []Evaluation    // memory of round.Evaluated
 	standing  Standing
 	lap       time.Time // when the present step of the round began
 	stood     time.Time // when Standing was last called
@@ -108,6 +119,7 @@ func (r *reporting) applied(changes int, delta state.Delta) {
 		return
 	}
 	r.round = Round{Changes: changes, Delta: delta, Applying: r.took()}
+	r.evaluated = r.evaluated[:0]
 }
 
 func (r *reporting) popped() {
@@ -115,6 +127,34 @@ func (r *reporting) popped() {
 		return
 	}
 	r.round.Popping = r.took()
+}
+
+// placements returns what learns of domain placements, nil without observers.
+func (r *reporting) placements() group.Observer {
+	if len(r.observers) == 0 {
+		return nil
+	}
+	return &evaluating{r, r.lap}
+}
+
+// evaluating measures how long domain placements take.
+type evaluating struct {
+	*reporting
+	began time.Time // when the present one was begun
+}
+
+// Generated notes how many there are.
+func (e *evaluating) Generated(placements int) {
+	e.round.Generated += placements
+	e.began = time.Now()
+}
+
+// Evaluated notes how one was tried.
+func (e *evaluating) Evaluated(feasible bool) {
+	took := time.Since(e.began)
+	e.began = e.began.Add(took)
+	e.evaluated = append(e.evaluated, Evaluation{feasible, took})
+	e.round.Evaluated = e.evaluated
 }
 
 func (r *reporting) decided(decisions ...plan.Decision) {

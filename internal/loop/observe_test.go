@@ -1,15 +1,19 @@
 package loop_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/loop"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
@@ -28,7 +32,7 @@ type notes struct {
 
 func (n *notes) Round(r *loop.Round) {
 	kept := *r
-	kept.Decisions = slices.Clone(r.Decisions) // valid until Round returns
+	kept.Decisions, kept.Evaluated = slices.Clone(r.Decisions), slices.Clone(r.Evaluated) // valid until Round returns
 	n.rounds = append(n.rounds, kept)
 	if err := n.audit(); err != nil {
 		n.violated = append(n.violated, err)
@@ -92,5 +96,63 @@ func TestObserver(t *testing.T) {
 	}
 	if ahead := clock.Now().Sub(c.Now()); ahead < 0 || ahead > time.Minute {
 		t.Errorf("after a decision, the clock is %v ahead of the loop", ahead)
+	}
+}
+
+// TestObserverOfPlacements: a round tells of the domain placements of its group, and of none of the group before.
+func TestObserverOfPlacements(t *testing.T) {
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheduler, err := config.Read(config.Request{Gates: gates})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &notes{}
+	c, err := simulate.New(simulate.Config{Scheduler: scheduler, Observers: []loop.Observer{n}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.audit = c.Audit
+	for _, name := range []string{"a", "b"} {
+		c.SetNode(build.Node(name, build.NodeLabels("rack="+name), build.Allocatable(map[string]string{"a": "cpu=1 pods=9", "b": "cpu=8 pods=9"}[name])))
+	}
+	for name, key := range map[string]string{"g": "rack", "h": ""} {
+		group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}
+		if key != "" {
+			group.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: key}}}
+		}
+		if err := c.SetObject(group); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"g-0", "g-1", "h-0", "h-1"} {
+		p := build.Pod(build.Named(name), build.Container("cpu=1"))
+		p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new(name[:1])}
+		c.SetPod(p)
+	}
+	if err := c.Settle(nil); err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]string{}
+	for _, r := range n.rounds {
+		if !r.Decided {
+			continue
+		}
+		text := fmt.Sprint(r.Generated, " generated")
+		var took time.Duration
+		for _, e := range r.Evaluated {
+			text += fmt.Sprint(", feasible: ", e.Feasible)
+			took += e.Took
+		}
+		if took <= 0 || took > r.Deciding {
+			t.Errorf("placements took %v of a decision of %v", took, r.Deciding)
+		}
+		told[r.Decisions[0].Pods[0].Pod.Name[:1]] = text
+	}
+	if told["g"] != "2 generated, feasible: false, feasible: true" || told["h"] != "1 generated, feasible: true" {
+		t.Errorf("told of %v", told)
 	}
 }

@@ -197,6 +197,9 @@ func (l *Loop) Round(r *loop.Round) {
 	for _, move := range r.Moves {
 		l.move(move)
 	}
+	if r.Generated > 0 {
+		l.placements(r, r.Decisions[0].Pods[0].Pod.SchedulerName)
+	}
 	if r.Decided && r.Decisions[0].Outcome != plan.Terminating {
 		l.decision(r)
 	}
@@ -328,6 +331,30 @@ const (
 	preemptorPod   = "pod"
 	preemptorGroup = "podgroup"
 )
+
+// The results of trying a domain placement.
+const (
+	feasible   = "feasible"
+	infeasible = "infeasible"
+)
+
+// placements observes how the domain placements of a pod group were tried.
+func (l *Loop) placements(r *loop.Round, profile string) {
+	generated := l.families.counterVecs["scheduler_generated_placements_total"]
+	if generated == nil { // it does not exist without its gate
+		return
+	}
+	generated.WithLabelValues(profile).Add(float64(r.Generated))
+	count, duration := l.families.counterVecs["scheduler_placement_evaluations_total"], l.families.histogramVecs["scheduler_placement_evaluation_duration_seconds"]
+	for _, e := range r.Evaluated {
+		result := infeasible
+		if e.Feasible {
+			result = feasible
+		}
+		count.WithLabelValues(result, profile).Inc()
+		duration.WithLabelValues(result, profile).Observe(e.Took.Seconds())
+	}
+}
 
 // point returns the observer of the extension point that a phase corresponds to.
 func (l *Loop) point(p *profileMembers, phase engine.Phase, d *plan.Decision) metrics.ObserverMetric {

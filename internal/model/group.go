@@ -28,6 +28,8 @@ type PodGroup struct {
 	Priority int32
 	// IsUnit says that its members may only be evicted together: its disruptionMode is all.
 	IsUnit bool
+	// TopologyKey is the node label of which the nodes of all members must have one value; empty if they may have any.
+	TopologyKey string
 }
 
 // NewPodGroup compiles an API object. The object is kept and must not be changed afterwards.
@@ -40,6 +42,9 @@ func NewPodGroup(object *schedulingv1beta1.PodGroup) *PodGroup {
 		g.Priority = *object.Spec.Priority
 	}
 	g.IsUnit = object.Spec.DisruptionMode != nil && object.Spec.DisruptionMode.All != nil
+	if c := object.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 { // the API allows one
+		g.TopologyKey = c.Topology[0].Key
+	}
 	return g
 }
 

@@ -32,6 +32,8 @@ type Profile struct {
 	BindSteps []BindSteps
 	Bind      []Bind
 	PostBind  []PostBind
+	// Placements are asked about pod groups; nil means that members may go to any nodes.
+	Placements *Placements
 	// Outside runs those of the plugins that come from outside; nil if there is none.
 	Outside Outside
 	// Extenders are asked after Filters, beside Scores, and at preemption and Bind.

@@ -38,6 +38,15 @@ var groupAttributes = []attribute[*schedulingv1beta1.PodGroup]{
 		g.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(count)}}
 		return err
 	}},
+	{key: "topology", value: "KEY", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		key, err := topologyKey(value)
+		g.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: key}}}
+		return err
+	}},
+	{key: "parent", value: "NAME", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		g.Spec.ParentCompositePodGroupName = &value
+		return nil
+	}},
 	{key: "priority", value: "NUMBER", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
 		priority, err := strconv.ParseInt(value, 10, 32)
 		g.Spec.Priority = new(int32(priority))

@@ -21,6 +21,7 @@ import (
 type View struct {
 	s *State
 	d *Draft // nil: no differences
+	r *Restriction
 }
 
 // View returns the state without differences.

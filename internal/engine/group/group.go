@@ -33,13 +33,23 @@ type attempt struct {
 	placed int
 	// hopeless says that too few members were there to begin with.
 	hopeless bool
+	// assumed means that those who found one are assumed there.
+	assumed  bool
+	observer Observer
+	// mostKept is how many decisions about members are kept while domain placements are compared.
+	mostKept int
 }
 
 // Decide places the members of a group one after another, each as if those before it were on their nodes. If that is enough of them they are assumed there
-// when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work: feasibility may depend on the order.
-func Decide(s *state.State, e *engine.Engine, work plan.Work) plan.GroupDecision {
+// when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work: feasibility may depend on the order. The observer may be
+// nil.
+func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
+	return decide(s, e, work, observer, mostKept)
+}
+
+func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, mostKept int) plan.GroupDecision {
 	d := plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}
-	a := attempt{GroupDecision: &d, state: s, engine: e}
+	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, mostKept: mostKept}
 	for i := range work.Pods {
 		m := &d.Members[i]
 		m.Work = plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: work.Group}
@@ -132,9 +142,10 @@ func (a *attempt) place() {
 	}
 }
 
-// try is the algorithm: the members that find a node are assumed on it, and short says why that is too few of them; it is empty if they are enough. What a
-// member is told is in its decision, which stays undecided if the member was not tried.
-func (a *attempt) try() (short string, err error) {
+// tryOn is the algorithm on some nodes, nil for all: the members that find a node are assumed on it, and short says why that is too few of them; it is empty if they
+// are enough. What a member is told is in its decision, which stays undecided if the member was not tried.
+func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
+	a.begin()
 	a.need, a.scheduled, a.remaining, a.placed = 1, a.state.View().GroupPlaced(a.Group.Key), len(a.tried), 0
 	if a.enforces() {
 		a.need = a.Group.MinCount
@@ -144,7 +155,7 @@ func (a *attempt) try() (short string, err error) {
 	}
 	for _, i := range a.tried {
 		m := &a.Members[i]
-		*m = a.engine.Decide(a.state.View(), m.Work)
+		*m = a.engine.Decide(a.state.View().Restricted(nodes), m.Work)
 		a.remaining--
 		switch m.Outcome {
 		case plan.Placed:
@@ -173,8 +184,12 @@ func (a *attempt) quorum() string {
 	return "minCount (" + strconv.Itoa(a.need) + ") cannot be satisfied: " + strconv.Itoa(a.scheduled) + " scheduled, " + strconv.Itoa(a.remaining) + " remaining"
 }
 
-// takeBack takes the members off their nodes that were placed in this turn, the last first.
+// takeBack takes the members off their nodes that are assumed there, the last first. Their decisions stay.
 func (a *attempt) takeBack() {
+	if !a.assumed {
+		return
+	}
+	a.assumed = false
 	for _, i := range slices.Backward(a.tried) {
 		a.state.Unassume(a.Members[i].Placements...)
 	}

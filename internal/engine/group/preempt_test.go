@@ -25,15 +25,15 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// cluster is a state and an engine with the default profile and pod groups.
-type cluster struct {
+// crowd is a state and an engine with the default profile and pod groups.
+type crowd struct {
 	testing.TB
 	state   *state.State
 	engine  *engine.Engine
 	compile func(*model.Pod)
 }
 
-func newCluster(t testing.TB, seed uint64, objects ...runtime.Object) *cluster {
+func newCrowd(t testing.TB, seed uint64, objects ...runtime.Object) *crowd {
 	t.Helper()
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
 	if err != nil {
@@ -49,7 +49,7 @@ func newCluster(t testing.TB, seed uint64, objects ...runtime.Object) *cluster {
 	}
 	s := state.New()
 	plugintest.Set(s, objects...)
-	return &cluster{t, s, e, c.Profiles[0].Compile}
+	return &crowd{t, s, e, c.Profiles[0].Compile}
 }
 
 func podGroup(name string, minCount, priority int32, change ...func(*schedulingv1beta1.PodGroup)) *schedulingv1beta1.PodGroup {
@@ -82,7 +82,7 @@ func evicted(p *v1.Pod) {
 }
 
 // work returns the turn of a group with the given members.
-func (c *cluster) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) plan.Work {
+func (c *crowd) work(group *schedulingv1beta1.PodGroup, members ...*v1.Pod) plan.Work {
 	c.Helper()
 	plugintest.Set(c.state, group)
 	w := plan.Work{Group: c.state.View().Group(model.GroupKey{Namespace: group.Namespace, Name: group.Name})}
@@ -178,8 +178,8 @@ func TestVictims(t *testing.T) {
 			"found a placement for podgroup, preempting 2 victims: n1-c n1-d x@n1 y@n1", plan.GroupPreemption{Status: "Success", Victims: 2}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			c := newCluster(t, 1, append([]runtime.Object{n1, n2}, row.objects...)...)
-			d := Decide(c.state, c.engine, c.work(podGroup("g", int32(len(row.members)), 100), row.members...))
+			c := newCrowd(t, 1, append([]runtime.Object{n1, n2}, row.objects...)...)
+			d := Decide(c.state, c.engine, c.work(podGroup("g", int32(len(row.members)), 100), row.members...), nil)
 			if got := outcome(&d); got != row.want {
 				t.Errorf("got  %s\nwant %s", got, row.want)
 			}
@@ -250,12 +250,12 @@ func (a *attempt) plainly(t *testing.T) (victims []string) {
 	return victims
 }
 
-// TestAgreesWithThePlainSearch compares victims in random clusters with affinities, spreading, ports and groups.
-func TestAgreesWithThePlainSearch(t *testing.T) {
+// TestVictimsAgreeWithThePlainSearch compares victims in random clusters with affinities, spreading, ports and groups.
+func TestVictimsAgreeWithThePlainSearch(t *testing.T) {
 	found, many := 0, 0
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 7))
-		c := newCluster(t, seed)
+		c := newCrowd(t, seed)
 		for i := range 3 + r.IntN(4) {
 			plugintest.Set(c.state, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 pods=6"), build.NodeLabels(fmt.Sprintf("zone=z%d kubernetes.io/hostname=n%d", i%3, i))))
 		}
@@ -294,7 +294,7 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 		}
 		work := c.work(podGroup("g", int32(1+r.IntN(len(members))), 100), members...)
 		before := c.state.View().Versions()
-		d := Decide(c.state, c.engine, work)
+		d := Decide(c.state, c.engine, work, nil)
 		if err := c.state.Audit(); err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
 		}
@@ -327,10 +327,10 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 	}
 }
 
-// TestWork has a gang of 512 find room in 5,000 nodes full of pods of lower priority: a pod that is put back costs no look at any member, unless it is on the same node.
-func TestWork(t *testing.T) {
+// TestWorkOfEvictions has a gang of 512 find room in 5,000 nodes full of pods of lower priority: a pod that is put back costs no look at any member, unless it is on the same node.
+func TestWorkOfEvictions(t *testing.T) {
 	nodes, perNode, gang := build.Sized(5000), 6, build.Sized(512)
-	c := newCluster(t, 1)
+	c := newCrowd(t, 1)
 	changes := make([]runtime.Object, 0, nodes*(perNode+1))
 	for i := range nodes {
 		name := fmt.Sprint("n", i)
@@ -346,7 +346,7 @@ func TestWork(t *testing.T) {
 	}
 	work := c.work(podGroup("g", int32(gang), 100), members...)
 	began, before := time.Now(), c.engine.Counters()
-	d := Decide(c.state, c.engine, work)
+	d := Decide(c.state, c.engine, work, nil)
 	after := c.engine.Counters()
 	t.Logf("%v: %s; %d nodes asked, %d visited", time.Since(began), d.Message, after.Asked-before.Asked, after.Visited-before.Visited)
 	if d.Preemption == nil || d.Preemption.Victims != 2*gang {

@@ -1,0 +1,172 @@
+package group
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// Observer learns what becomes of a group's domain placements. It may measure the time between two calls, which this package does not know.
+type Observer interface {
+	// Generated is called with how many there are, before the first is tried.
+	Generated(placements int)
+	// Evaluated is called when one has been tried, and whether it has room.
+	Evaluated(feasible bool)
+}
+
+// unschedulable is the text of a group that no domain placement has room for, without numbers.
+const unschedulable = "pod group is unschedulable"
+
+// mostKept is how many decisions about members are kept while domain placements are compared: those of the best are needed again, and which is the best is known at
+// the end. Beyond it the best is tried once more.
+const mostKept = 1 << 14
+
+// found is a domain placement with room.
+type found struct {
+	plugin.Proposal
+	// members are the decisions, nil if they were not kept.
+	members []plan.Decision
+}
+
+// try finds nodes for the members, as tryOn does; where the profile divides nodes for groups, in one of the group's domain placements: each is tried by itself,
+// and the best of those with room is taken. When none has room no member is assumed, and the decisions are those of the first that was tried.
+func (a *attempt) try() (short string, err error) {
+	if a.profile == nil || a.profile.Placements == nil {
+		return a.tryOn(nil)
+	}
+	a.begin()
+	placements, err := a.generate()
+	switch {
+	case err != nil:
+		return "", err
+	case len(placements) == 0:
+		return "no feasible placements found", nil
+	}
+	var first []plan.Decision
+	var firstShort string
+	var feasible []found
+	left := a.mostKept
+	for i := range placements {
+		short, err := a.tryOn(placements[i].Nodes)
+		if err != nil {
+			return "", err
+		}
+		if a.observer != nil {
+			a.observer.Evaluated(short == "")
+		}
+		switch {
+		case short == "" && len(placements) == 1:
+			return "", nil
+		case short == "":
+			of := found{Proposal: plugin.Proposal{DomainPlacement: placements[i], Members: a.placedMembers()}}
+			if left -= len(a.Members); left >= 0 {
+				of.members = slices.Clone(a.Members)
+			}
+			feasible = append(feasible, of)
+		case i == 0:
+			first, firstShort = slices.Clone(a.Members), short
+		}
+		a.takeBack()
+	}
+	if len(feasible) > 0 {
+		return a.takeBest(feasible)
+	}
+	copy(a.Members, first)
+	return unschedulable + ", 0/" + strconv.Itoa(len(placements)) + " placements are available, first placement status: " + statusOf(firstShort), nil
+}
+
+// begin forgets what was decided about the members before, of whom none may be assumed. From now on those that find a node are.
+func (a *attempt) begin() {
+	for _, i := range a.tried {
+		m := &a.Members[i]
+		*m = plan.Decision{Work: m.Work, Nodes: a.state.Nodes()}
+	}
+	a.assumed = true
+}
+
+// generate returns the domain placements of the group.
+func (a *attempt) generate() (placements []plugin.DomainPlacement, err error) {
+	placements = []plugin.DomainPlacement{{}}
+	if generator := a.profile.Placements.Generate; generator != nil {
+		if placements, err = generator.GeneratePlacements(a.state.View(), a.Group); err != nil {
+			return nil, err
+		}
+	}
+	if a.observer != nil && len(placements) > 0 {
+		a.observer.Generated(len(placements))
+	}
+	return placements, nil
+}
+
+// placedMembers returns the members that are assumed.
+func (a *attempt) placedMembers() []*model.Pod {
+	pods := make([]*model.Pod, 0, a.placed)
+	for _, i := range a.tried {
+		if m := &a.Members[i]; m.Outcome == plan.Placed {
+			pods = append(pods, m.Pods[0].Pod)
+		}
+	}
+	return pods
+}
+
+// statusOf returns what is told of the first domain placement: why too few members found a node; if too few were there from the start, only that.
+func statusOf(short string) string {
+	if strings.HasPrefix(short, unschedulable) {
+		return unschedulable
+	}
+	return short
+}
+
+// takeBest assumes the members where the best domain placement has them.
+func (a *attempt) takeBest(feasible []found) (short string, err error) {
+	at, err := a.best(feasible)
+	if err != nil {
+		a.begin() // what was found in one of them is not what the error is about
+		return "", err
+	}
+	best := &feasible[at]
+	if best.members == nil {
+		return a.tryOn(best.Nodes)
+	}
+	copy(a.Members, best.members)
+	for _, i := range a.tried {
+		a.state.Assume(a.Members[i].Placements...)
+	}
+	a.assumed = true
+	return "", nil
+}
+
+// best returns the position of the domain placement with the highest weighted score. Between equal ones a hash of seed, group and name decides.
+func (a *attempt) best(feasible []found) (at int, err error) {
+	if len(feasible) == 1 {
+		return 0, nil
+	}
+	proposals, totals, scores := make([]plugin.Proposal, len(feasible)), make([]int64, len(feasible)), make([]int64, len(feasible))
+	for i := range feasible {
+		proposals[i] = feasible[i].Proposal
+	}
+	for _, p := range a.profile.Placements.Scores {
+		clear(scores)
+		if err := p.ScorePlacements(a.state.View(), a.Group, proposals, scores); err != nil {
+			return 0, err
+		}
+		for i, score := range scores {
+			totals[i] += score * p.Weight
+		}
+	}
+	of := a.Group.Key.String()
+	tie := a.engine.Tie(of, proposals[0].Name)
+	for i := 1; i < len(totals); i++ {
+		if totals[i] < totals[at] {
+			continue
+		}
+		if own := a.engine.Tie(of, proposals[i].Name); totals[i] > totals[at] || own > tie {
+			at, tie = i, own
+		}
+	}
+	return at, nil
+}
