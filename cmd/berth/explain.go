@@ -2,6 +2,8 @@ package main
 
 import (
 	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -12,12 +14,14 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // explainFlags are the flags of explain.
 type explainFlags struct {
 	*input
-	pod string
+	pod   string
+	group string
 }
 
 // explanationOutputs are the formats of explanations.
@@ -51,16 +55,27 @@ and for the pod, where they apply,
               pods of lower priority that would lose their nomination to the node,
   gated       why a PreEnqueue plugin holds the pod back; its nodes are judged all the same,
   error       why its turn would end without a result: it is being deleted (it is judged as if it were not), or a plugin fails (nothing
-              is scored then).`,
+              is scored then),
+  podGroup    the pod group with whose members the pod is decided about (gate GenericWorkload),
+  group       what would become of that group; of a list, the first of its members has it.
+
+With --feature-gates GenericWorkload=true the members of a pod group are decided about together, and --pod-group explains a group; include
+podgroups in the snapshot then. The members are placed one after another, in the order of the scheduler, and taken back. It is said which find a
+node, which of them holds the group up and which plugins object to it on how many nodes, what the condition of the PodGroup would be, and which
+single changes would let the group start: a lower minCount, more nodes like one of the cluster, more members. Each of these was tried: the
+change was made, and the group decided about again.`,
 		Example: `  # Why is this pod pending?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth explain --snapshot - --pod shop/web-2
+
+  # What keeps this gang from starting, and what would let it start?
+  berth explain --snapshot cluster.yaml --feature-gates GenericWorkload=true --pod-group ml/train
 
   # What would another configuration decide about all pending pods?
   berth explain --snapshot cluster.yaml --config scheduler.yaml -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return wrong{fmt.Errorf("%q takes no arguments, got %q: name every file with --snapshot, and a pod with --pod", cmd.CommandPath(), args)}
+				return wrong{fmt.Errorf("%q takes no arguments, got %q: name every file with --snapshot, a pod with --pod, and a pod group with --pod-group", cmd.CommandPath(), args)}
 			}
 			return nil
 		},
@@ -71,6 +86,7 @@ and for the pod, where they apply,
 	flags := cmd.Flags()
 	e.input = newInput(flags, "snapshot", "", explanationOutputs)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
+	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
 	return cmd
 }
 
@@ -83,11 +99,17 @@ func (e *explainFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	pods := cluster.Pods
-	if e.pod != "" {
-		if pods, err = only(pods, e.pod, scheduler); err != nil {
-			return wrong{err}
-		}
+	pods, group := cluster.Pods, model.GroupKey{}
+	switch {
+	case e.pod != "" && e.group != "":
+		return wrong{errors.New("--pod and --pod-group are both given: name one of the two")}
+	case e.pod != "":
+		pods, err = only(pods, e.pod, scheduler)
+	case e.group != "":
+		group, pods, err = onlyGroup(cluster, e.group, scheduler)
+	}
+	if err != nil {
+		return wrong{err}
 	}
 	snapshot, err := explain.New(scheduler, cluster.Nodes, pods, cluster.Objects(), time.Now())
 	if err != nil {
@@ -99,7 +121,37 @@ func (e *explainFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 	if isTerminal(stdout) {
 		bar = &progress{} // the printed pods show the progress
 	}
+	if e.group != "" {
+		return e.printGroup(stdout, snapshot, group)
+	}
 	return e.print(stdout, snapshot, bar)
+}
+
+// printGroup prints the explanation of one pod group.
+func (e *explainFlags) printGroup(stdout io.Writer, snapshot *explain.Snapshot, key model.GroupKey) error {
+	g, err := snapshot.OfGroup(key)
+	if err != nil {
+		return fmt.Errorf("explain: %w", err)
+	}
+	switch e.output {
+	case "json":
+		encoder := json.NewEncoder(stdout)
+		encoder.SetEscapeHTML(false)
+		err = encoder.Encode(g)
+	case "yaml":
+		var data []byte
+		if data, err = yaml.Marshal(g); err == nil {
+			_, err = stdout.Write(data)
+		}
+	default:
+		out := bufio.NewWriter(stdout)
+		printGroup(out, g)
+		err = out.Flush()
+	}
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
 }
 
 // noteForeign lists the pending pods that were left out because no profile has their scheduler name.
@@ -131,6 +183,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *
 		p = newTablePrinter(out, snapshot)
 	}
 	pending := snapshot.Pending()
+	explained := map[model.GroupKey]bool{}
 	for i, pod := range pending {
 		if e.pod != "" && pod.String() != e.pod {
 			continue // it is nominated to a node, where it counts
@@ -139,6 +192,12 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *
 		a, err := snapshot.Of(pod)
 		if err != nil {
 			return fmt.Errorf("explain: %w", err)
+		}
+		if a.PodGroup != "" && !explained[pod.Group] {
+			explained[pod.Group] = true
+			if a.Group, err = snapshot.OfGroup(pod.Group); err != nil {
+				return fmt.Errorf("explain: %w", err)
+			}
 		}
 		if err := p.print(a); err != nil {
 			return fmt.Errorf("print: %w", err)

@@ -3,28 +3,28 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/spelling"
 )
 
 // only returns the pods without the pending ones except the named one, which must be a pending pod of one of the profiles, and those that are nominated
-// to a node.
+// to a node, or are of its group if groups are decided about as a whole.
 func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, error) {
 	if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
 		return nil, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", name, hint(pods, name))
 	}
 	var named *v1.Pod
-	var kept []*v1.Pod
 	for _, pod := range pods {
 		if nameOf(pod) == name {
 			named = pod
-		} else if !isPending(pod) || pod.Status.NominatedNodeName != "" {
-			kept = append(kept, pod)
 		}
 	}
 	switch {
@@ -38,7 +38,37 @@ func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, err
 		return nil, fmt.Errorf("--pod %q: no profile has the pod's scheduler name %q; the profiles are %s",
 			name, named.Spec.SchedulerName, quoted(scheduler.SchedulerNames()))
 	}
-	return append(kept, named), nil
+	group := groupOf(named)
+	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
+		return pod != named && isPending(pod) && pod.Status.NominatedNodeName == "" && (!scheduler.Groups || group == "" || groupOf(pod) != group)
+	}), nil
+}
+
+// onlyGroup returns the key of the named PodGroup, and the pods without the pending ones except its members and those that are nominated to a node. The
+// PodGroup, or a pod that names it, must be there.
+func onlyGroup(cluster *manifest.Cluster, name string, scheduler *config.Config) (model.GroupKey, []*v1.Pod, error) {
+	known := map[string]bool{}
+	for _, group := range cluster.PodGroups {
+		known[group.Namespace+"/"+group.Name] = true
+	}
+	for _, pod := range cluster.Pods {
+		if group := groupOf(pod); group != "" {
+			known[group] = true
+		}
+	}
+	names := slices.Sorted(maps.Keys(known))
+	namespace, short, ok := strings.Cut(name, "/")
+	switch {
+	case !scheduler.Groups:
+		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: pod groups are decided about as a whole with a feature gate alone: add --feature-gates GenericWorkload=true", name)
+	case !ok || namespace == "" || short == "" || strings.Contains(short, "/"):
+		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: must be NAMESPACE/NAME%s", name, hintOf(names, name, "pod group"))
+	case !known[name]:
+		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: the snapshot has no such PodGroup, and no pod that names it%s", name, hintOf(names, name, "pod group"))
+	}
+	return model.GroupKey{Namespace: namespace, Name: short}, slices.DeleteFunc(slices.Clone(cluster.Pods), func(pod *v1.Pod) bool {
+		return isPending(pod) && pod.Status.NominatedNodeName == "" && groupOf(pod) != name
+	}), nil
 }
 
 func nameOf(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
@@ -62,6 +92,24 @@ func quoted(names []string) string {
 
 // hint names the pending pods whose names are similar.
 func hint(pods []*v1.Pod, name string) string {
+	var names []string
+	for _, pod := range pods {
+		if isPending(pod) {
+			names = append(names, nameOf(pod))
+		}
+	}
+	if len(names) == 0 {
+		return "; no pod of the snapshot is pending"
+	}
+	if similar := hintOf(names, name, ""); similar != "" {
+		return similar
+	}
+	return fmt.Sprintf("; %d pods are pending, none with a name like this", len(names))
+}
+
+// hintOf names those of the names, which are NAMESPACE/NAME, that are similar. If there is none, it says how many there are of what they are; "" if that is not
+// said.
+func hintOf(names []string, name, what string) string {
 	const most = 3
 	type candidate struct {
 		name string
@@ -72,32 +120,27 @@ func hint(pods []*v1.Pod, name string) string {
 		short = strings.Trim(name, "/")
 	}
 	var near []candidate
-	pending := 0
-	for _, pod := range pods {
-		if !isPending(pod) {
-			continue
-		}
-		pending++
-		far := spelling.Distance(nameOf(pod), name)
-		if pod.Name == short {
+	for _, known := range names {
+		far := spelling.Distance(known, name)
+		if _, rest, _ := strings.Cut(known, "/"); rest == short {
 			far = min(far, 1) // in another namespace
-		} else if strings.Contains(pod.Name, short) {
+		} else if strings.Contains(rest, short) {
 			far = min(far, 2)
 		}
 		if far <= max(2, len(short)/4) {
-			near = append(near, candidate{nameOf(pod), far})
+			near = append(near, candidate{known, far})
 		}
 	}
 	slices.SortFunc(near, func(a, b candidate) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.name, b.name)) })
-	var names []string
+	var similar []string
 	for _, c := range near[:min(most, len(near))] {
-		names = append(names, c.name)
+		similar = append(similar, c.name)
 	}
 	switch {
-	case len(names) > 0:
-		return "; did you mean " + strings.Join(names, " or ") + "?"
-	case pending == 0:
-		return "; no pod of the snapshot is pending"
+	case len(similar) > 0:
+		return "; did you mean " + strings.Join(similar, " or ") + "?"
+	case what == "":
+		return ""
 	}
-	return fmt.Sprintf("; %d pods are pending, none with a name like this", pending)
+	return fmt.Sprintf("; it has %d %ss, none with a name like this", len(names), what)
 }

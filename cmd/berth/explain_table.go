@@ -28,6 +28,10 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 	if p.printed++; p.printed > 1 {
 		fmt.Fprint(p.w, "\n\n")
 	}
+	if a.Group != nil {
+		printGroup(p.w, a.Group)
+		fmt.Fprint(p.w, "\n\n")
+	}
 	printVerdict(p.w, a, &sum)
 	printPreemption(p.w, a)
 	printClaims(p.w, sum.Claims)
@@ -63,7 +67,7 @@ func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 		fmt.Fprintf(w, "; it would go to %s.\n", sum.Taken)
 	}
 	if a.Gated != "" {
-		fmt.Fprintf(w, "It is not tried: %s. This is what would be said without that.\n", a.Gated)
+		fmt.Fprintf(w, "It is not tried: %s This is what would be said without that.\n", sentence(a.Gated))
 	}
 	if a.Error != "" {
 		fmt.Fprintf(w, "Its turn ends without a result: %s\n", a.Error)

@@ -10,8 +10,10 @@ import (
 	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	cliflag "k8s.io/component-base/cli/flag"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -24,6 +26,7 @@ const snapshotKinds = "nodes,pods,priorityclasses,poddisruptionbudgets,namespace
 type input struct {
 	files  []string
 	config string
+	gates  map[string]bool
 	output string
 
 	filesFlag string   // as on the command line
@@ -38,6 +41,7 @@ func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *
 	}
 	flags.StringArrayVarP(&in.files, filesFlag, short, nil, "A file or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
 	flags.StringVar(&in.config, "config", "", "The scheduler's configuration file (KubeSchedulerConfiguration); the default configuration without it.")
+	flags.Var(cliflag.NewMapStringBool(&in.gates), "feature-gates", "Feature gates as the scheduler's flag of this name takes them, such as GenericWorkload=true; the defaults without it.")
 	flags.StringVarP(&in.output, "output", "o", "table", "How to print: "+strings.Join(outputs, ", ")+".")
 	return in
 }
@@ -50,7 +54,7 @@ func (in *input) read(stdin io.Reader, bar *progress) (*config.Config, *manifest
 	if len(in.files) == 0 {
 		return nil, nil, wrong{fmt.Errorf("no file is given: name the cluster's files with %s, or - for standard input", in.filesFlag)}
 	}
-	scheduler, err := loadConfig(in.config)
+	scheduler, err := loadConfig(in.config, in.gates)
 	if err != nil {
 		return nil, nil, wrong{err}
 	}
@@ -67,19 +71,28 @@ func shortRun() func() {
 	return func() { debug.SetGCPercent(before) }
 }
 
-func loadConfig(file string) (*config.Config, error) {
-	if file == "" {
-		return config.Default()
+// loadConfig reads a configuration file, or returns the default configuration without one, with the given gates set.
+func loadConfig(file string, set map[string]bool) (*config.Config, error) {
+	own := make(map[string]bool, len(set))
+	for name, on := range set {
+		own[strings.TrimPrefix(name, ofKubernetes)] = on
 	}
-	return config.Load(file)
+	gates, err := feature.With(own)
+	if err != nil {
+		return nil, fmt.Errorf("--feature-gates: %w", err)
+	}
+	return config.Read(config.Request{File: file, Gates: gates})
 }
+
+// ofKubernetes may stand before the name of a gate.
+const ofKubernetes = "kube:"
 
 // notes writes what was not taken into account.
 func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	for _, warning := range cluster.Warnings {
 		fmt.Fprintf(w, "Note: %s\n", warning)
 	}
-	for _, warning := range []string{missingControllers(scheduler, cluster), missingStorage(scheduler, cluster)} {
+	for _, warning := range []string{missingControllers(scheduler, cluster), missingStorage(scheduler, cluster), gateOfGroups(scheduler, cluster)} {
 		if warning != "" {
 			fmt.Fprintf(w, "Note: %s\n", warning)
 		}
@@ -100,6 +113,31 @@ func notes(w io.Writer, scheduler *config.Config, cluster *manifest.Cluster) {
 	if names := scheduler.WithoutEffect(); len(names) > 0 {
 		fmt.Fprintf(w, "Note: these plugins are enabled, and have no effect yet: %s\n", strings.Join(names, ", "))
 	}
+}
+
+// gateOfGroups warns of pods of pod groups that are decided about one by one, because the gate is off. It returns "" if there is nothing to warn of.
+func gateOfGroups(scheduler *config.Config, cluster *manifest.Cluster) string {
+	if scheduler.Groups {
+		return ""
+	}
+	pods := 0
+	for _, pod := range cluster.Pods {
+		if isPending(pod) && groupOf(pod) != "" {
+			pods++
+		}
+	}
+	if pods == 0 {
+		return ""
+	}
+	return fmt.Sprintf("pending pods of pod groups are decided about one by one: %d; to have each group decided about as a whole, add --feature-gates GenericWorkload=true", pods)
+}
+
+// groupOf is namespace/name of the PodGroup that a pod names, empty if it names none.
+func groupOf(pod *v1.Pod) string {
+	if of := pod.Spec.SchedulingGroup; of != nil && of.PodGroupName != nil {
+		return pod.Namespace + "/" + *of.PodGroupName
+	}
+	return ""
 }
 
 // missingControllers warns of an input that has pods of a controller but no controller of that kind. Default constraints of PodTopologySpread

@@ -35,7 +35,10 @@ printed with the reason. The same files, configuration and seed give the same re
 
 Pods that are evicted for others are printed with the pod that they are evicted for. They end when their grace period is over, and do not
 come back: no controller replaces them. The status of PodDisruptionBudgets is kept while pods come and go; a pod on a node counts as
-healthy unless the files say that it is not ready.`,
+healthy unless the files say that it is not ready.
+
+With --feature-gates GenericWorkload=true the members of a pod group are decided about together, all or nothing at a gang's minCount; the
+files must have the PodGroups then. Below the pods it is printed how many members of each group have a node, and why a group waits.`,
 		Example: `  # Where would the pods go that are pending right now?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth simulate -f -
@@ -94,6 +97,7 @@ func (s *simulation) print(w io.Writer, result *simulate.Result) error {
 	}
 	t := printers.GetNewTabWriter(w)
 	printPlacements(t, result.Pods, s.output == "wide")
+	printGroups(t, result.Groups)
 	printEvictions(t, result.Evictions)
 	printSummary(t, &result.Summary)
 	return t.Flush()
@@ -120,6 +124,17 @@ func printPlacements(w io.Writer, pods []simulate.Placement, wide bool) {
 			continue
 		}
 		fmt.Fprintf(w, row, p.Namespace, p.Pod, node, p.Status, p.Message)
+	}
+}
+
+func printGroups(w io.Writer, groups []simulate.GroupResult) {
+	if len(groups) == 0 {
+		return
+	}
+	fmt.Fprint(w, "\nNAMESPACE\tPOD GROUP\tMIN\tPLACED\tSTATUS\tMESSAGE\n")
+	for i := range groups {
+		g := &groups[i]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d of %d\t%s\t%s\n", g.Namespace, g.PodGroup, g.MinCount, g.Placed, g.Members, g.Status, g.Message)
 	}
 }
 

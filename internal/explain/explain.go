@@ -1,9 +1,9 @@
 // Package explain shows why each node is feasible or not for each pending pod of a cluster that does not change.
 //
 // It takes a checked configuration and API objects; it gives an Explanation of a pod (each plugin's rejections and scores of every node, and what
-// preemption would do, with kube-scheduler's texts, as JSON) and a Summary of it for people. It owns a state with the pods that have a node, and an
-// engine. It judges each pending pod against that state alone and never places or evicts one, so no explanation influences another; it never calls
-// an API server, reads a file or reads a clock.
+// preemption would do, with kube-scheduler's texts, as JSON) and a Summary of it for people; of a pod group, a Group. It owns a state with the pods that have
+// a node, and an engine. It judges each pending pod against that state alone, and the members of a group one after another; what it assumes or adds meanwhile it
+// takes back, so no explanation influences another. It never calls an API server, reads a file or reads a clock.
 package explain
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -36,6 +37,14 @@ type Snapshot struct {
 	engine   *engine.Engine
 	profiles map[string]*plugin.Profile
 	pending  []*model.Pod
+	// in compiles objects, nodes are those of the cluster by name.
+	in    *ingest.Ingest
+	nodes []*v1.Node
+	// groups are the PodGroups, members the pending pods by the group that they name, in the order in which the scheduler tries them, and holds what is known
+	// already of why groups are not tried. All are empty unless members are decided about together.
+	groups  []model.GroupKey
+	members map[model.GroupKey][]*model.Pod
+	holds   map[model.GroupKey]groupHold
 	// readsClaims means that a plugin reads claims, so that the state has them. volumes and capacities are in the order of the files.
 	readsClaims bool
 	volumes     []*model.Volume
@@ -49,12 +58,13 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
-	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}}
+	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, members: map[model.GroupKey][]*model.Pod{}, holds: map[model.GroupKey]groupHold{}}
 	s.state.SetNow(at)
 	for _, p := range scheduler.Profiles {
 		s.profiles[p.Name] = p
 	}
 	in := ingest.New(scheduler.Compile())
+	s.in, s.nodes = in, slices.SortedFunc(slices.Values(nodes), func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	reads := scheduler.Reads()
 	s.readsClaims = slices.Contains(reads, model.PersistentVolumeClaimKind)
 	budgets := newKeeper(pods, others)
@@ -73,6 +83,8 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 			s.volumes = append(s.volumes, model.NewVolume(o))
 		case *storagev1.CSIStorageCapacity:
 			s.capacities = append(s.capacities, model.NewStorageCapacity(o))
+		case *schedulingv1beta1.PodGroup:
+			s.groups = append(s.groups, groupKeyOf(o))
 		}
 	}
 	for _, node := range nodes {
@@ -85,7 +97,22 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	slices.SortFunc(s.pending, func(a, b *model.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
+	if scheduler.Groups {
+		s.takeMembers()
+	}
 	return s, nil
+}
+
+// takeMembers finds the members of groups. Of equal priority, they are tried in the order of their names, as after an attempt.
+func (s *Snapshot) takeMembers() {
+	for _, pod := range s.pending {
+		if pod.Group != (model.GroupKey{}) {
+			s.members[pod.Group] = append(s.members[pod.Group], pod)
+		}
+	}
+	for _, members := range s.members {
+		slices.SortStableFunc(members, func(a, b *model.Pod) int { return cmp.Compare(b.Priority, a.Priority) })
+	}
 }
 
 // Pending returns the pods that can be explained, sorted by namespace and name. The slice is the snapshot's own.
@@ -96,6 +123,10 @@ type Explanation struct {
 	// Pod is namespace/name.
 	Pod     string
 	Profile string
+	// PodGroup is namespace/name of the group with whose members the pod is decided about; empty for most pods.
+	PodGroup string
+	// Group is the explanation of that group, if whoever asked for this one has put it here.
+	Group *Group
 	// Nodes are sorted by name. A malformed pod has none.
 	Nodes []Node
 	// Message is the text of the FailedScheduling event; empty if a node is feasible.
@@ -152,6 +183,12 @@ func (s *Snapshot) Tried(pod *model.Pod) (*Explanation, error) { return s.explai
 func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	by, gated := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod)
 	a := &Explanation{Pod: pod.String(), Profile: pod.SchedulerName, Nodes: []Node{}, Gated: gated, pod: pod}
+	if s.isGrouped(pod) {
+		a.PodGroup = pod.Group.String()
+		if held, _ := s.held(pod.Group); gated == "" && held != "" {
+			a.Gated = "its pod group waits: " + held
+		}
+	}
 	judged := *pod
 	if by == dynamicresources.Name && !tried { // a claim is not there: the nodes can be judged by everything else
 		judged.Devices = nil
@@ -165,6 +202,9 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the engine about pod %s: %w", pod, err)
 	}
+	if s.isGrouped(pod) { // no pods are evicted for a member alone
+		full.Decision = s.engine.Decide(s.state.View(), s.workOf(&judged))
+	}
 	a.decision = full.Decision
 	switch d := &full.Decision; d.Outcome {
 	case plan.Unschedulable, plan.NoNodes:
@@ -174,6 +214,18 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	}
 	a.addNodes(full.Nodes)
 	return a, nil
+}
+
+// isGrouped reports whether a pod is decided about together with others.
+func (s *Snapshot) isGrouped(pod *model.Pod) bool { return len(s.members[pod.Group]) > 0 }
+
+// workOf is the work of deciding about a member of a group, whether or not the PodGroup exists.
+func (s *Snapshot) workOf(pod *model.Pod) plan.Work {
+	work := plan.WorkFor(pod)
+	if work.Group = s.state.View().Group(pod.Group); work.Group == nil {
+		work.Group = &model.PodGroup{Key: pod.Group, MinCount: 1}
+	}
+	return work
 }
 
 // ask returns an answer without nodes for a malformed pod: it has no needs to judge nodes by.

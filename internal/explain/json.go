@@ -42,6 +42,12 @@ func (a *Explanation) WriteJSON(w io.Writer) error {
 	if a.Preemption != nil {
 		t.add(`,"preemption":`, a.Preemption)
 	}
+	if a.PodGroup != "" {
+		t.add(`,"podGroup":`, a.PodGroup)
+	}
+	if a.Group != nil {
+		t.add(`,"group":`, a.Group)
+	}
 	t.text("}")
 	if t.err != nil {
 		return fmt.Errorf("write the answer for pod %s: %w", a.Pod, t.err)

@@ -11,6 +11,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -339,5 +340,18 @@ func checkSlice(s *resourcev1.ResourceSlice, r *report) {
 				r.add(specPath.Child("devices").Index(i).Child("capacity").Key(string(name)).String(), "%s", problem)
 			}
 		}
+	}
+}
+
+// checkPodGroup checks that the policy is one of the two, and a gang's minCount.
+func checkPodGroup(g *schedulingv1beta1.PodGroup, r *report) {
+	policy := &g.Spec.SchedulingPolicy
+	switch {
+	case policy.Basic == nil && policy.Gang == nil:
+		r.add("spec.schedulingPolicy", "is missing; give one of basic: {} and gang: {minCount: N}")
+	case policy.Basic != nil && policy.Gang != nil:
+		r.add("spec.schedulingPolicy", "has both basic and gang; give one of the two")
+	case policy.Gang != nil && policy.Gang.MinCount < 1:
+		r.add("spec.schedulingPolicy.gang.minCount", "%d: must be at least 1", policy.Gang.MinCount)
 	}
 }

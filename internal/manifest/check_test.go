@@ -23,6 +23,11 @@ func problems(text string) []string {
 	return all
 }
 
+// podGroup is a document with a PodGroup.
+func podGroup(spec string) string {
+	return "---\n{kind: PodGroup, apiVersion: scheduling.k8s.io/v1beta1, metadata: {name: g}, spec: {" + spec + "}}\n"
+}
+
 // badParts has an object with as much wrong as fits, by part of its check, and a line for each problem.
 var badParts = []struct{ name, text, want string }{
 	{"amounts", ctr + `    resources: {requests: {cpu: -1, memory: 9Ei}, limits: {cpu: 1000000000001, x: -1}}
@@ -42,6 +47,13 @@ spec.initContainers[0].resources.limits[cpu]: -4 is negative; give zero or more
 spec.overhead[cpu]: -5 is negative; give zero or more
 spec.resources.requests[cpu]: -6 is negative; give zero or more
 spec.resources.limits[cpu]: -7 is negative; give zero or more`},
+	{"pod groups", podGroup("") + podGroup("schedulingPolicy: {}") + podGroup("schedulingPolicy: {basic: {}, gang: {minCount: 3}}") +
+		podGroup("schedulingPolicy: {gang: {}}") + podGroup("schedulingPolicy: {gang: {minCount: -1}}") + podGroup("schedulingPolicy: {gang: {minCount: 1}}") + podGroup("schedulingPolicy: {basic: {}}"),
+		`spec.schedulingPolicy: is missing; give one of basic: {} and gang: {minCount: N}
+spec.schedulingPolicy: is missing; give one of basic: {} and gang: {minCount: N}
+spec.schedulingPolicy: has both basic and gang; give one of the two
+spec.schedulingPolicy.gang.minCount: 0: must be at least 1
+spec.schedulingPolicy.gang.minCount: -1: must be at least 1`},
 	{"ports", ctr + `    ports: [{containerPort: 1, hostPort: -1}, {containerPort: 65536, hostPort: 65536}, {containerPort: 0}, {containerPort: 1, protocol: SCTPS}]
 `, `spec.containers[0].ports[0].hostPort: -1 is no port; want 1 to 65535
 spec.containers[0].ports[1].hostPort: 65536 is no port; want 1 to 65535

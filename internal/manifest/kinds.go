@@ -40,7 +40,7 @@ var kinds = []kind{
 	row(appsv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*appsv1.StatefulSet { return &c.StatefulSets }, nil, checkStatefulSet),
 	row(policyv1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*policyv1.PodDisruptionBudget { return &c.PodDisruptionBudgets }, nil, checkBudget),
 	row(schedulingv1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*schedulingv1.PriorityClass { return &c.PriorityClasses }, fillPriorityClass, nil),
-	row(schedulingv1beta1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*schedulingv1beta1.PodGroup { return &c.PodGroups }, nil, nil),
+	row(schedulingv1beta1.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*schedulingv1beta1.PodGroup { return &c.PodGroups }, nil, checkPodGroup),
 	row(schedulingv1alpha3.SchemeGroupVersion, namespaced, func(c *Cluster) *[]*schedulingv1alpha3.CompositePodGroup { return &c.CompositePodGroups }, nil, nil),
 	row(storagev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*storagev1.StorageClass { return &c.StorageClasses }, fillStorageClass, nil),
 	row(storagev1.SchemeGroupVersion, clusterWide, func(c *Cluster) *[]*storagev1.CSINode { return &c.CSINodes }, nil, nil),

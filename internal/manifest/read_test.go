@@ -106,7 +106,7 @@ func TestWarningsOfMany(t *testing.T) {
 			[]string{"PriorityClass lost is not in the files: priority 0 for 5 objects", "5 pods bound to 5 nodes not in the files: w, v, u and 2 more"}},
 		{on("a", "w", "Running") + on("b", "v", "Running") + on("c", "u", "Running"),
 			[]string{"PriorityClass lost is not in the files: priority 0 for 3 objects", "3 pods bound to 3 nodes not in the files: w, v, u"}},
-		{pod + "  priorityClassName: z\n---\n{kind: PodGroup, apiVersion: scheduling.k8s.io/v1beta1, metadata: {name: g}, spec: {priorityClassName: b}}",
+		{pod + "  priorityClassName: z\n---\n{kind: PodGroup, apiVersion: scheduling.k8s.io/v1beta1, metadata: {name: g}, spec: {priorityClassName: b, schedulingPolicy: {basic: {}}}}",
 			[]string{"PriorityClass b is not in the files: priority 0 for 1 object", "PriorityClass z is not in the files: priority 0 for 1 object"}},
 	} {
 		if got := read(t, test.text).Warnings; !reflect.DeepEqual(got, test.want) {
@@ -177,7 +177,7 @@ var defaults = []struct{ name, text, want string }{
 	{"first of equal default classes", pod + "---\n{kind: PriorityClass, apiVersion: scheduling.k8s.io/v1, metadata: {name: z}, value: 9, globalDefault: true}\n---\n" +
 		"{kind: PriorityClass, apiVersion: scheduling.k8s.io/v1, metadata: {name: c}, value: 9, globalDefault: true}", "spec: {priority: 9, priorityClassName: z}"},
 	{"class's policy", "{kind: PriorityClass, apiVersion: scheduling.k8s.io/v1, metadata: {name: b}, value: 9}", "preemptionPolicy: PreemptLowerPriority"},
-	{"group's class", "{kind: PodGroup, apiVersion: scheduling.k8s.io/v1beta1, metadata: {name: a}, spec: {priorityClassName: system-node-critical}}", "spec: {priority: 2000001000, preemptionPolicy: PreemptLowerPriority}"},
+	{"group's class", "{kind: PodGroup, apiVersion: scheduling.k8s.io/v1beta1, metadata: {name: a}, spec: {priorityClassName: system-node-critical, schedulingPolicy: {gang: {minCount: 1}}}}", "spec: {priority: 2000001000, preemptionPolicy: PreemptLowerPriority}"},
 	{"composite group's class", "{kind: CompositePodGroup, apiVersion: scheduling.k8s.io/v1alpha3, metadata: {name: a}, spec: {priorityClassName: system-node-critical}}", "spec: {priority: 2000001000}"},
 	{"allocatable given", node + "status: {capacity: {cpu: 2}, allocatable: {cpu: 1}}\n", "status: {allocatable: {cpu: '1'}}"},
 	{"namespace phase", "{kind: Namespace, apiVersion: v1, metadata: {name: a}}", "status: {phase: Active}"},

@@ -16,13 +16,10 @@ import (
 // reasonScheduled is that of a group whose condition is True, for which the API has no constant.
 const reasonScheduled = "Scheduled"
 
-// OfGroup reports a decision about a pod group as a condition of the PodGroup, which it returns as a write; nil if the condition stays as it is, as far as the
-// watch has shown it. Once the condition is True it stays so: it says that the group was scheduled once.
-func OfGroup(d *plan.GroupDecision, now time.Time) *plan.Write {
-	object := d.Group.Object
+// ConditionOfGroup is the condition that a decision about a pod group would set if the PodGroup had none. It has no time.
+func ConditionOfGroup(d *plan.GroupDecision) metav1.Condition {
 	condition := metav1.Condition{
-		Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionFalse, Message: d.Message,
-		ObservedGeneration: object.Generation, LastTransitionTime: metav1.NewTime(now),
+		Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionFalse, Message: d.Message, ObservedGeneration: d.Group.Object.Generation,
 	}
 	switch d.Outcome {
 	case plan.Placed:
@@ -32,6 +29,15 @@ func OfGroup(d *plan.GroupDecision, now time.Time) *plan.Write {
 	default:
 		condition.Reason = schedulingv1beta1.PodGroupReasonSchedulerError
 	}
+	return condition
+}
+
+// OfGroup reports a decision about a pod group as a condition of the PodGroup, which it returns as a write; nil if the condition stays as it is, as far as the
+// watch has shown it. Once the condition is True it stays so: it says that the group was scheduled once.
+func OfGroup(d *plan.GroupDecision, now time.Time) *plan.Write {
+	object := d.Group.Object
+	condition := ConditionOfGroup(d)
+	condition.LastTransitionTime = metav1.NewTime(now)
 	if have := meta.FindStatusCondition(object.Status.Conditions, condition.Type); have != nil {
 		if have.Status == metav1.ConditionTrue || have.Status == condition.Status && have.Reason == condition.Reason && have.Message == condition.Message {
 			return nil

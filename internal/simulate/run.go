@@ -26,6 +26,8 @@ const (
 	Gated Status = "Gated"
 	// Failed: no answer could be found.
 	Failed Status = "Error"
+	// Incomplete: the PodGroup that it names does not exist.
+	Incomplete Status = "Incomplete"
 	// Ignored: it is of another scheduler, or is being deleted.
 	Ignored Status = "Ignored"
 	// Evicted: it had got a node, and was evicted for another pod.
@@ -50,6 +52,8 @@ type Placement struct {
 type Result struct {
 	// Pods are those that were pending, in the order in which the scheduler first saw them.
 	Pods []Placement `json:"pods"`
+	// Groups are the pod groups of these, if their members are decided about together, by the first of them.
+	Groups []GroupResult `json:"groups,omitempty"`
 	// Evictions are the pods that were evicted for others, in the order of the decisions.
 	Evictions []Eviction `json:"evictions,omitempty"`
 	Summary   Summary    `json:"summary"`
@@ -87,9 +91,13 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 		return nil, err
 	}
 	result := &Result{Pods: make([]Placement, 0, len(pending))}
+	groups := c.newGroupResults()
 	for _, pod := range pending {
-		result.Pods = append(result.Pods, c.placement(keyOf(pod)))
+		p := c.placement(keyOf(pod))
+		groups.take(pod, &p)
+		result.Pods = append(result.Pods, p)
 	}
+	result.Groups = groups.all()
 	result.Evictions = victims.evicted(c)
 	result.Summary = summarize(files.Nodes, before, c.tallied(files.Nodes), result.Pods)
 	result.Summary.Evicted = len(result.Evictions)
@@ -157,7 +165,7 @@ func (c *Cluster) hopeful() bool {
 		if v.changes == c.changes {
 			continue
 		}
-		if place := c.loop.Queue().PlaceOf(key); place != "" && place != "gated" && place != "binding" {
+		if place := c.loop.Queue().PlaceOf(key); place != "" && place != "gated" && place != "incomplete" && place != "binding" {
 			return true
 		}
 	}

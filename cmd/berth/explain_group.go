@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+)
+
+// membersShown is how many members of a group the table lists.
+const membersShown = 20
+
+// printGroup prints a few short tables about a pod group.
+func printGroup(w io.Writer, g *explain.Group) {
+	printGroupVerdict(w, g)
+	printMembers(w, g)
+	if b := g.Blocker; b != nil {
+		fmt.Fprintf(w, "\n%s is the first that finds no node, with those before it on theirs:\n", b.Pod)
+		printFunnel(w, &b.Summary)
+		printReasons(w, b.Summary.Reasons)
+		for i := range b.Summary.Near {
+			printNear(w, &b.Summary.Near[i])
+		}
+	}
+	printHelp(w, g)
+}
+
+func printGroupVerdict(w io.Writer, g *explain.Group) {
+	fmt.Fprintf(w, "PodGroup %s", g.Name)
+	switch g.Policy {
+	case "gang":
+		fmt.Fprintf(w, ", a gang with minCount %d", g.MinCount)
+	case "basic":
+		fmt.Fprint(w, ", a group without minCount")
+	}
+	fmt.Fprintf(w, ": %s, %s.\n", counted(g.Running, "member runs", "members run"), counted(g.Waiting, "waits", "wait"))
+	if g.Held != "" {
+		fmt.Fprintf(w, "It is not tried: %s\n", sentence(g.Held))
+	}
+	if len(g.HeldMembers) > 1 {
+		for _, m := range g.HeldMembers[:min(membersShown, len(g.HeldMembers))] {
+			fmt.Fprintf(w, "  %s: %s: %s\n", m.Pod, m.Plugin, m.Reason)
+		}
+		fmt.Fprint(w, more("  and %d more\n", len(g.HeldMembers)-membersShown))
+	}
+	if g.Policy == "" || g.Waiting == 0 {
+		return
+	}
+	would := "It would start"
+	switch started := g.Running >= g.MinCount; {
+	case started && g.Starts:
+		would = "More of it would start"
+	case started:
+		would = "No more of it would start"
+	case !g.Starts:
+		would = "It would not start"
+	}
+	if g.Held != "" {
+		would = "If it were tried: " + strings.ToLower(would[:1]) + would[1:]
+	}
+	fmt.Fprintf(w, "%s: %d of the %d that wait find a node", would, g.Fit, g.Waiting)
+	switch {
+	case g.Room != nil && *g.Room >= explain.RoomMax:
+		fmt.Fprintf(w, ", and at least %d more like the last one would", explain.RoomMax)
+	case g.Room != nil:
+		fmt.Fprintf(w, ", and %d more like the last one would", *g.Room)
+	}
+	fmt.Fprint(w, ".\n")
+	if c := g.Condition; c != nil {
+		fmt.Fprintf(w, "Condition: %s=%s (%s)", c.Type, c.Status, c.Reason)
+		if c.Message != "" {
+			fmt.Fprintf(w, ": %s", c.Message)
+		}
+		fmt.Fprintln(w)
+	}
+}
+
+// sentence ends a text with a full stop, unless it ends with a question.
+func sentence(text string) string {
+	if strings.HasSuffix(text, "?") {
+		return text
+	}
+	return text + "."
+}
+
+// counted returns "1 member runs", "2 members run".
+func counted(n int, one, more string) string {
+	if n == 1 {
+		return fmt.Sprintf("1 %s", one)
+	}
+	return fmt.Sprintf("%d %s", n, more)
+}
+
+// printMembers lists the members that wait; of very many, the first.
+func printMembers(out io.Writer, g *explain.Group) {
+	if len(g.Members) == 0 {
+		return
+	}
+	w := printers.GetNewTabWriter(out)
+	defer w.Flush()
+	fmt.Fprint(w, "\nMEMBER\tNODE\tMESSAGE\n")
+	for i := range g.Members[:min(membersShown, len(g.Members))] {
+		m := &g.Members[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\n", m.Pod, cmp.Or(m.Node, "<none>"), m.Message)
+	}
+	fmt.Fprint(w, more("and %d more\n", len(g.Members)-membersShown))
+}
+
+func printHelp(w io.Writer, g *explain.Group) {
+	switch {
+	case len(g.WouldStart) == 0:
+	case len(g.HeldMembers) > 0:
+		fmt.Fprint(w, "\nIf no member were held back, each of these by itself would let it start:\n")
+	case g.Running >= g.MinCount:
+		fmt.Fprint(w, "\nEach of these by itself would let more of it start:\n")
+	default:
+		fmt.Fprint(w, "\nEach of these by itself would let it start:\n")
+	}
+	for _, h := range g.WouldStart {
+		switch {
+		case h.MinCount > 0:
+			fmt.Fprintf(w, "  minCount %d\n", h.MinCount)
+		case h.Members > 0:
+			fmt.Fprintf(w, "  %s like %s\n", counted(h.Members, "more member", "more members"), h.Like)
+		default:
+			fmt.Fprintf(w, "  %s like %s\n", counted(h.Nodes, "more node", "more nodes"), h.Like)
+		}
+	}
+	if g.Unfinished {
+		fmt.Fprint(w, "\nThe search for what would let it start was cut short.\n")
+	}
+}

@@ -1,0 +1,243 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+var updateScreens = flag.Bool("update-screens", false, "write what commands print to testdata, to be reviewed, instead of comparing it")
+
+const (
+	gangs  = "../../examples/gangs.yaml"
+	gateOn = "--feature-gates=GenericWorkload=true"
+)
+
+// gangFile is a node, a PodGroup of the name and minCount, and more documents.
+func gangFile(group, minCount string, more ...string) string {
+	return "{apiVersion: v1, kind: Node, metadata: {name: n1, labels: {kubernetes.io/hostname: n1}}, status: {allocatable: {cpu: '4', memory: 8Gi, pods: '9'}}}\n---\n" +
+		"{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: " + group + "}, spec: {schedulingPolicy: {gang: {minCount: " + minCount + "}}}}\n" + strings.Join(more, "")
+}
+
+// member is a pod of group g.
+func member(name, cpu, spec string) string {
+	return "---\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {schedulingGroup: {podGroupName: g}, " + spec +
+		"containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "'}}}]}}\n"
+}
+
+// TestGroupScreens compares whole screens with testdata/NAME.txt, trailing spaces apart.
+func TestGroupScreens(t *testing.T) {
+	var crowd []string
+	for i := range 25 {
+		crowd = append(crowd, member("p"+string(rune('a'+i)), "1", ""))
+	}
+	const wide = "---\n{apiVersion: v1, kind: Node, metadata: {name: wide}, status: {allocatable: {cpu: '500', memory: 8Gi, pods: '500'}}}\n"
+	for name, row := range map[string]struct {
+		cluster string // the example if it is empty
+		args    []string
+	}{
+		"group-no-room":        {"", []string{"--pod-group", "ml/train"}},
+		"group-starts":         {"", []string{"--pod-group", "ml/index"}},
+		"group-too-few":        {"", []string{"--pod-group", "ml/evaluate"}},
+		"group-of-pod":         {"", []string{"--pod", "ml/train-2"}},
+		"group-held":           {gangFile("g", "2", member("a", "1", ""), member("b", "9", "schedulingGates: [{name: wait}], ")), []string{"--pod-group", "default/g"}},
+		"group-two-held":       {gangFile("g", "2", member("a", "1", "schedulingGates: [{name: wait}], "), member("b", "1", "schedulingGates: [{name: wait}], ")), []string{"--pod-group", "default/g"}},
+		"group-more-start":     {gangFile("g", "1", member("a", "1", "nodeName: n1, "), member("b", "2", "")), []string{"--pod-group", "default/g"}},
+		"group-does-not-exist": {gangFile("h", "2", member("a", "1", "")), []string{"--pod", "default/a"}},
+		"group-priorities":     {gangFile("g", "2", member("a", "1", ""), member("b", "1", "priority: 5, ")), []string{"--pod-group", "default/g"}},
+		"group-runs":           {gangFile("g", "1", member("a", "1", "nodeName: n1, ")), []string{"--pod-group", "default/g"}},
+		"group-extra":          {gangFile("g", "1", member("a", "4", "nodeName: n1, "), member("b", "2", "")), []string{"--pod-group", "default/g"}},
+		"group-large":          {gangFile("g", "25", crowd...), []string{"--pod-group", "default/g"}},
+		"group-room":           {gangFile("g", "2", member("a", "1", ""), member("b", "1", ""), wide), []string{"--pod-group", "default/g"}},
+		"group-cut":            {gangFile("g", "30000", member("a", "1", "")), []string{"--pod-group", "default/g"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var code int
+			var out, stderr string
+			if row.cluster == "" {
+				text, err := os.ReadFile(gangs)
+				if err != nil {
+					t.Fatal(err)
+				}
+				row.cluster = string(text)
+			}
+			code, out, stderr = explained(t, row.cluster, append(row.args, gateOn)...)
+			if code != 0 {
+				t.Fatalf("exit code %d\n%s", code, stderr)
+			}
+			file := "testdata/" + name + ".txt"
+			if *updateScreens {
+				if err := os.WriteFile(file, []byte(trimmed(out)), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), trimmed(out)); diff != "" {
+				t.Errorf("(- want, + got)\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestExplainGroupAsData checks JSON and YAML: a group by name, a pod with its group, and a list in which one member has it.
+func TestExplainGroupAsData(t *testing.T) {
+	text, err := os.ReadFile(gangs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group, fromYAML explain.Group
+	_, out, stderr := explained(t, string(text), gateOn, "--pod-group", "ml/train", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &group); err != nil {
+		t.Fatalf("%v\n%s", err, stderr)
+	}
+	const quorum = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining, pod group preemption: No preemption victims found for incoming preemptor"
+	want := explain.Group{
+		Name: "ml/train", Policy: "gang", MinCount: 3, Waiting: 3, Fit: 2,
+		Members: []explain.Member{{Pod: "ml/train-0", Node: "big-1"}, {Pod: "ml/train-1", Node: "big-2"},
+			{Pod: "ml/train-2", Message: "0/4 nodes are available: 2 Insufficient cpu, 2 node(s) didn't match Pod's node affinity/selector."}},
+		Condition:  &explain.GroupCondition{Type: "PodGroupInitiallyScheduled", Status: "False", Reason: "Unschedulable", Message: quorum},
+		Blocker:    &explain.Blocker{Pod: "ml/train-2", Objections: []explain.Objection{{Plugin: "NodeAffinity", Nodes: 2}, {Plugin: "NodeResourcesFit", Nodes: 2}}},
+		WouldStart: []explain.Help{{MinCount: 2}, {Nodes: 1, Like: "big-1"}},
+	}
+	if diff := cmp.Diff(want, group); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+	_, out, _ = explained(t, string(text), gateOn, "--pod-group", "ml/train", "-o", "yaml")
+	if err := yaml.Unmarshal([]byte(out), &fromYAML); err != nil || !cmp.Equal(fromYAML, group) {
+		t.Errorf("YAML, %v\n%s", err, out)
+	}
+	type pod struct {
+		Pod, Message, PostFilterMessage, Gated, PodGroup string
+		Group                                            *explain.Group
+	}
+	var one pod
+	_, out, _ = explained(t, string(text), gateOn, "--pod", "ml/train-2", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &one); err != nil || one.PodGroup != "ml/train" || !cmp.Equal(one.Group, &group) {
+		t.Errorf("of a pod, %v\n%s", err, out)
+	}
+	var all []pod
+	_, out, _ = explained(t, string(text), gateOn, "-o", "json")
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range all {
+		line := p.Pod + " " + p.PodGroup + " " + p.Gated
+		if p.Group != nil {
+			line += " with " + p.Group.Name
+		}
+		got = append(got, line)
+	}
+	if diff := cmp.Diff([]string{
+		"ml/evaluate-0 ml/evaluate its pod group waits: waiting for minCount pods from a gang to appear in scheduling queue with ml/evaluate",
+		"ml/index-0 ml/index  with ml/index", "ml/index-1 ml/index ", "ml/train-0 ml/train  with ml/train", "ml/train-1 ml/train ", "ml/train-2 ml/train ",
+	}, got); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+	// A member does not preempt by itself.
+	victim := "---\n{apiVersion: v1, kind: Pod, metadata: {name: low}, spec: {nodeName: n1, priority: -5, containers: [{name: m, image: x, resources: {requests: {cpu: '4'}}}]}}\n"
+	cluster := gangFile("g", "1", victim, member("a", "2", ""))
+	for gate, text := range map[string]string{gateOn: "", "--seedless": "preemption: found a potential placement"} {
+		args := []string{"--pod", "default/a", "-o", "json"}
+		if text == "" {
+			args = append(args, gate)
+		}
+		_, out, _ = explained(t, cluster, args...)
+		var p pod
+		if err := json.Unmarshal([]byte(out), &p); err != nil || p.Message == "" || !strings.HasPrefix(p.PostFilterMessage, text) || text == "" && p.PostFilterMessage != "" {
+			t.Errorf("%s: %v, %+v", gate, err, p)
+		}
+	}
+}
+
+// TestGroupMistakes expects exit code 2 and an error that names the correct form.
+func TestGroupMistakes(t *testing.T) {
+	cluster := gangFile("g", "1", member("a", "1", ""))
+	for _, row := range []struct {
+		want string
+		args []string
+	}{
+		{`--pod-group "default/h": the snapshot has no such PodGroup, and no pod that names it; did you mean default/g?`, []string{gateOn, "--pod-group", "default/h"}},
+		{`--pod-group "a/b/c": must be NAMESPACE/NAME; it has 1 pod groups, none with a name like this`, []string{gateOn, "--pod-group", "a/b/c"}},
+		{`--pod-group "g": must be NAMESPACE/NAME; did you mean default/g?`, []string{gateOn, "--pod-group", "g"}},
+		{`--pod-group "default/g": pod groups are decided about as a whole with a feature gate alone: add --feature-gates GenericWorkload=true`, []string{"--pod-group", "default/g"}},
+		{`--pod and --pod-group are both given`, []string{gateOn, "--pod-group", "default/g", "--pod", "default/a"}},
+		{`--feature-gates: unrecognized feature gate: GenericWork`, []string{"--feature-gates", "GenericWork=true"}},
+		{`CompositePodGroup is enabled, but depends on features that are disabled`, []string{"--feature-gates", "CompositePodGroup=true"}},
+		{`invalid argument "GenericWorkload=on"`, []string{"--feature-gates", "GenericWorkload=on"}},
+	} {
+		code, out, stderr := explained(t, cluster, row.args...)
+		if code != 2 || out != "" || !strings.Contains(stderr, row.want) {
+			t.Errorf("%q: exit code %d, output %q, error\n%s\nwant\n%s", row.args, code, out, stderr, row.want)
+		}
+	}
+}
+
+// TestSimulateGroups compares what is printed for the example with what the page about examples shows, and checks groups that are not tried.
+func TestSimulateGroups(t *testing.T) {
+	code, out, stderr := simulated(t, "", "-f", gangs, "--feature-gates", "kube:GenericWorkload=true")
+	page, err := os.ReadFile("../../examples/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, shown, ok := strings.Cut(trimmed(string(page)), "$ bin/berth simulate -f examples/gangs.yaml --feature-gates GenericWorkload=true\n")
+	want, _, end := strings.Cut(shown, "```")
+	if !ok || !end || code != 0 {
+		t.Fatalf("exit code %d, the page shows it: %t\n%s", code, ok && end, stderr)
+	}
+	if diff := cmp.Diff(want, trimmed(out)); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+	cluster := gangFile("g", "2", member("a", "1", ""), member("b", "1", "schedulingGates: [{name: wait}], "),
+		"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: Workload, metadata: {name: w}, spec: {podGroupTemplates: []}}\n",
+		"---\n{apiVersion: v1, kind: Pod, metadata: {name: lost}, spec: {schedulingGroup: {podGroupName: h}, containers: [{name: m, image: x}]}}\n",
+		"---\n{apiVersion: v1, kind: Pod, metadata: {name: wrong}, spec: {priority: 3, schedulingGroup: {podGroupName: i}, containers: [{name: m, image: x}]}}\n",
+		"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: i}, spec: {schedulingPolicy: {basic: {}}}}\n")
+	code, out, stderr = simulated(t, cluster, "-f", "-", gateOn, "-o", "json")
+	var result simulate.Result
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 {
+		t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
+	}
+	if !strings.Contains(stderr, "scheduling does not read these, and they were left out: 1 Workload (scheduling.k8s.io/v1beta1)") {
+		t.Errorf("notes\n%s", stderr)
+	}
+	const held = "member b is held back: waiting for scheduling gates: [wait]"
+	const priorities = "all pods in a single pod group should have the same priority as the pod group's priority, got 3 and 0"
+	if diff := cmp.Diff([]simulate.GroupResult{
+		{Namespace: "default", PodGroup: "g", Status: simulate.Gated, MinCount: 2, Members: 2, Message: held},
+		{Namespace: "default", PodGroup: "h", Status: simulate.Incomplete, Members: 1, Message: "PodGroup default/h does not exist"},
+		{Namespace: "default", PodGroup: "i", Status: simulate.Failed, MinCount: 1, Members: 1, Message: priorities},
+	}, result.Groups); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+	var pods []string
+	for _, p := range result.Pods {
+		pods = append(pods, p.Pod+": "+string(p.Status)+" "+p.Message)
+	}
+	if diff := cmp.Diff([]string{
+		"a: Gated " + held, "b: Gated waiting for scheduling gates: [wait]", "lost: Incomplete PodGroup default/h does not exist", "wrong: Error " + priorities,
+	}, pods); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+	// Without the gate each pod is decided about by itself.
+	_, out, stderr = simulated(t, cluster, "-f", "-", "-o", "json")
+	result = simulate.Result{}
+	if err := json.Unmarshal([]byte(out), &result); err != nil || result.Groups != nil || result.Summary.Placed != 3 {
+		t.Errorf("without the gate: %v, %+v", err, result)
+	}
+	if !strings.Contains(stderr, "pending pods of pod groups are decided about one by one: 4; to have each group decided about as a whole, add --feature-gates GenericWorkload=true") {
+		t.Errorf("notes\n%s", stderr)
+	}
+}
