@@ -39,8 +39,8 @@ type eviction struct {
 	// preemptor is the pod that the victim had to make room for first.
 	preemptor *model.Pod
 	group     *model.PodGroup // if it was for the preemptor's group
-	priority  int32  // the highest of its preemptors'
-	order     uint64 // of the first decision
+	priority  int32           // the highest of its preemptors'
+	order     uint64          // of the first decision
 	preempts  []*preemption
 	phase     evictionPhase
 	place     place // ready, sending or pausing; nowhere while the victim's binding is being cancelled

@@ -73,7 +73,9 @@ func of(group string) build.PodOption {
 func priority(n int32) build.PodOption { return func(p *v1.Pod) { p.Spec.Priority = &n } }
 
 func started(minute int) build.PodOption {
-	return func(p *v1.Pod) { p.Status.StartTime = new(metav1.NewTime(time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC))) }
+	return func(p *v1.Pod) {
+		p.Status.StartTime = new(metav1.NewTime(time.Date(2026, 1, 1, 0, minute, 0, 0, time.UTC)))
+	}
 }
 
 func evicted(p *v1.Pod) {
