@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/gangscheduling"
 	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // groupQueue is a queue whose pods may be members of groups, with the state that it reads.
@@ -27,10 +28,11 @@ type groupQueue struct {
 	now time.Time
 }
 
-func newGroupQueue(t *testing.T) *groupQueue {
+// newGroupQueue has more plugins at PreEnqueue than those about gates and gangs.
+func newGroupQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
 	t.Helper()
 	q, err := New(Config{
-		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New(), PreEnqueue: []plugin.PreEnqueue{gate{}, gangscheduling.New()}, EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
+		Profiles: []*plugin.Profile{{QueueSort: prioritysort.New(), PreEnqueue: append([]plugin.PreEnqueue{gate{}, gangscheduling.New()}, more...), EnqueueExtensions: []plugin.EnqueueExtensions{&fit{}}}},
 		Groups:   true, BackoffInitial: time.Second, BackoffMax: 10 * time.Second, ParkedMax: 5 * time.Minute,
 	})
 	if err != nil {
@@ -133,6 +135,30 @@ func (g *groupQueue) settle(work plan.Work, outcome plan.Outcome, placed ...stri
 		d.Members = append(d.Members, m)
 	}
 	g.SettleGroup(g.now, &d)
+	g.audited()
+}
+
+// preempts ends the turn of a group for which pods are evicted.
+func (g *groupQueue) preempts(work plan.Work, victims ...string) {
+	g.Helper()
+	d := plan.GroupDecision{Group: work.Group, Outcome: plan.Unschedulable}
+	for i := range work.Pods {
+		d.Members = append(d.Members, plan.Decision{
+			Work: plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}},
+		})
+	}
+	for _, name := range victims {
+		d.Members[0].Evictions = append(d.Members[0].Evictions, plan.Eviction{Pod: pod(name, 0), NodeName: "a"})
+	}
+	g.SettleGroup(g.now, &d)
+	g.audited()
+}
+
+// hears is told of what came of evictions.
+func (g *groupQueue) hears(delta state.Delta) {
+	g.Helper()
+	g.SetNow()
+	g.Wake(g.now, delta)
 	g.audited()
 }
 
@@ -462,5 +488,52 @@ func TestWhatATurnLeaves(t *testing.T) {
 	says("there is room", nil, 3, 0, 0)
 	if a.place != binding {
 		t.Errorf("pod a is %s", g.places("a"))
+	}
+}
+
+// TestGroupIsHeldWhileItPreempts: a group is gated until the last of the pods that are evicted for it is leaving, or the evictions have failed, and then backs off like any group that
+// was rejected. Failing once it has its next turn at once, failing again it waits for its backoff.
+func TestGroupIsHeldWhileItPreempts(t *testing.T) {
+	broken := errors.New("forbidden")
+	for _, row := range []struct {
+		name   string
+		held   bool
+		happen func(g *groupQueue, member *model.Pod)
+		want   string
+	}{
+		{"nothing yet", true, func(*groupQueue, *model.Pod) {}, "gated"},
+		{"its profile holds nobody", false, func(*groupQueue, *model.Pod) {}, "backing off"},
+		{"its backoff has ended", true, func(g *groupQueue, _ *model.Pod) { g.now = g.now.Add(time.Hour); g.apply() }, "gated"},
+		{"the first victim leaves", true, func(g *groupQueue, _ *model.Pod) { g.hears(terminates("first")) }, "gated"},
+		{"the last victim leaves", true, func(g *groupQueue, _ *model.Pod) { g.hears(terminates("last")) }, "backing off"},
+		{"the last victim leaves late", true, func(g *groupQueue, _ *model.Pod) { g.now = g.now.Add(time.Hour); g.hears(terminates("last")) }, "active"},
+		{"evictions end before the last is seen to leave", true, func(g *groupQueue, m *model.Pod) { g.hears(ended(m, false, nil)) }, "gated"},
+		{"evictions end, the last leaves", true, func(g *groupQueue, m *model.Pod) { g.hears(ended(m, false, nil)); g.hears(terminates("last")) }, "backing off"},
+		{"the last victim was not bound", true, func(g *groupQueue, m *model.Pod) { g.hears(ended(m, true, nil)) }, "active"},
+		{"evictions fail", true, func(g *groupQueue, m *model.Pod) { g.hears(ended(m, false, broken)) }, "active"},
+		{"evictions fail again", true, func(g *groupQueue, m *model.Pod) {
+			g.hears(ended(m, false, broken))
+			work, _ := g.pop()
+			g.preempts(work, "first", "last")
+			g.hears(ended(m, false, broken))
+		}, "backing off"},
+		{"of a pod that is no member", true, func(g *groupQueue, _ *model.Pod) { g.hears(ended(pod("x", 0), false, broken)) }, "gated"},
+		{"its members are gone", true, func(g *groupQueue, _ *model.Pod) {
+			g.apply(podLeaves("a"), podLeaves("b"))
+			g.hears(terminates("last"))
+		}, ""},
+	} {
+		var more []plugin.PreEnqueue
+		if row.held {
+			more = append(more, preemptionGate{})
+		}
+		g := newGroupQueue(t, more...)
+		g.apply(podGroup("g", 2, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+		work, _ := g.pop()
+		g.preempts(work, "first", "last")
+		row.happen(g, work.Pods[0].Pod)
+		if got := g.places("a", "b"); got != row.want+", "+row.want {
+			t.Errorf("%s: the members are %s, want %s", row.name, got, row.want)
+		}
 	}
 }

@@ -6,6 +6,8 @@ package defaultpreemption
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
@@ -61,7 +63,7 @@ func (*Plugin) EventsToRegister() []model.EventToRegister {
 }
 
 // PostFilter returns the pods to evict. A pod that may not evict others now keeps its nomination; one for which nothing helps loses it.
-func (*Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
+func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResult, error) {
 	if text := preempt.Ineligible(c, pod); text != "" {
 		return plugin.PostFilterResult{Message: prefix + text}, nil
 	}
@@ -74,23 +76,46 @@ func (*Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterResu
 	case found == nil:
 		return plugin.PostFilterResult{Message: prefix + rejection.Text(c.View().Nodes()), Nomination: plan.Clear}, nil
 	}
-	return resultOf(c.View(), pod, found), nil
+	return p.resultOf(c.View(), pod, found), nil
 }
 
-func resultOf(v state.View, pod *model.Pod, found *preempt.Candidate) plugin.PostFilterResult {
+func (p *Plugin) resultOf(v state.View, pod *model.Pod, found *preempt.Candidate) plugin.PostFilterResult {
 	node := v.Node(found.Slot).Name()
-	result := plugin.PostFilterResult{
-		Done:       true,
-		Message:    fmt.Sprintf(prefix+"found a potential placement for pod on node %s, preempting %d victims", node, len(found.Victims)),
-		Nomination: plan.Set, NodeName: node,
-	}
-	evicts := false
-	for _, victim := range found.Victims {
-		evicts = evicts || !victim.Terminating
-		result.Evictions = append(result.Evictions, plan.Eviction{Pod: victim, NodeName: node})
-	}
-	if evicts { // as in kube-scheduler, which starts nothing if all victims are leaving anyway
+	result := plugin.PostFilterResult{Done: true, Nomination: plan.Set, NodeName: node, Evictions: p.evictions(v, node, found.Victims)}
+	result.Message = fmt.Sprintf(prefix+"found a potential placement for pod on node %s, preempting %d victims", node, len(result.Evictions))
+	if slices.ContainsFunc(result.Evictions, func(e plan.Eviction) bool { return !e.Pod.Terminating }) { // as in kube-scheduler, which starts nothing if all victims are leaving anyway
 		result.Outranked = v.NominatedBelow(pod, found.Slot)
 	}
 	return result
+}
+
+// evictions returns the evictions of victims on a node, and behind them those of pods that can only be evicted with one of them, wherever these run: the other members of a group whose
+// disruptionMode is all, by namespace and name.
+func (p *Plugin) evictions(v state.View, node string, victims []*model.Pod) []plan.Eviction {
+	evictions := make([]plan.Eviction, 0, len(victims))
+	for _, victim := range victims {
+		evictions = append(evictions, plan.Eviction{Pod: victim, NodeName: node})
+	}
+	if !p.groups.Units {
+		return evictions
+	}
+	whole := map[model.GroupKey]bool{}
+	for _, victim := range victims {
+		group := v.Group(victim.Group)
+		if group == nil || !group.IsUnit || whole[group.Key] {
+			continue
+		}
+		whole[group.Key] = true
+		var others []*model.Pod
+		for member := range v.GroupMembers(group.Key) {
+			if !slices.ContainsFunc(victims, func(victim *model.Pod) bool { return victim.UID == member.UID }) {
+				others = append(others, member)
+			}
+		}
+		slices.SortFunc(others, func(a, b *model.Pod) int { return strings.Compare(a.Name, b.Name) })
+		for _, member := range others {
+			evictions = append(evictions, plan.Eviction{Pod: member, NodeName: member.NodeName})
+		}
+	}
+	return evictions
 }
