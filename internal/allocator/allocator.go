@@ -18,6 +18,7 @@ import (
 	resourcev1 "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/klog/v2"
@@ -40,9 +41,13 @@ const celKept = 1_000
 // New returns an allocator. A search that takes longer than timeout is given up; 0 means never.
 func New(features Features, timeout time.Duration) *Allocator {
 	return &Allocator{
-		features: features, timeout: timeout, cel: cel.NewCache(celKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity}),
-		silent: klog.NewContext(context.Background(), logr.Discard()),
+		features: features, timeout: timeout, cel: newCache(features), silent: klog.NewContext(context.Background(), logr.Discard()),
 	}
+}
+
+// newCache returns an empty cache of expressions, which can say of devices what the features know.
+func newCache(features Features) *cel.Cache {
+	return cel.NewCache(celKept, cel.Features{EnableConsumableCapacity: features.ConsumableCapacity, EnableListTypeAttributes: features.ListTypeAttributes})
 }
 
 // Question is what is asked of one node.
@@ -54,6 +59,8 @@ type Question struct {
 	// Class returns a class, nil if it does not exist.
 	Class     func(name string) *resourcev1.DeviceClass
 	Allocated structured.AllocatedState
+	// InUse reports whether anything is allocated of a device.
+	InUse func(structured.DeviceID) bool
 }
 
 // ErrInvalidPools means that there is no solution on the node, where a pool is invalid.
@@ -65,7 +72,11 @@ var ErrTimeout = errors.New("timed out trying to allocate devices")
 // Allocate returns an allocation for each claim; none without an error if they cannot be satisfied on the node. An error that is not ErrInvalidPools is
 // about more than the node: kube-scheduler fails the pod's turn.
 func (a *Allocator) Allocate(q *Question) ([]resourcev1.AllocationResult, error) {
-	search, err := structured.NewAllocator(a.silent, a.features, q.Allocated, classes{q.Class}, q.Slices, a.cel)
+	allocated := q.Allocated
+	if !a.features.ConsumableCapacity && len(allocated.AllocatedSharedDeviceIDs) > 0 {
+		allocated = withoutShares(q)
+	}
+	search, err := structured.NewAllocator(a.silent, a.features, allocated, classes{q.Class}, q.Slices, a.cel)
 	if err != nil {
 		return nil, err
 	}
@@ -88,6 +99,19 @@ func (a *Allocator) Allocate(q *Question) ([]resourcev1.AllocationResult, error)
 		nameShares(q.Claims[i].UID, &results[i])
 	}
 	return results, nil
+}
+
+// withoutShares returns what is allocated of the slices' devices where no device can be shared: of which a share was allocated when they could be, those are taken.
+func withoutShares(q *Question) structured.AllocatedState {
+	taken := sets.New[structured.DeviceID]()
+	for _, slice := range q.Slices {
+		for i := range slice.Spec.Devices {
+			if id := structured.MakeDeviceID(slice.Spec.Driver, slice.Spec.Pool.Name, slice.Spec.Devices[i].Name); q.InUse(id) {
+				taken.Insert(id)
+			}
+		}
+	}
+	return structured.AllocatedState{AllocatedDevices: taken}
 }
 
 // shares is the name space of the identifiers of shares.

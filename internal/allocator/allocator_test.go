@@ -97,6 +97,38 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
+// Where no device can be shared, one of which shares were allocated when it could be is taken.
+func TestSharesOfDevicesThatCannotBeShared(t *testing.T) {
+	two := sliceOf("p", "d0", "d1", "d2")
+	two.Spec.Devices[0].AllowMultipleAllocations = ptr.To(true)
+	id, share := structured.MakeDeviceID("x.drv", "p", "d0"), types.UID("s")
+	for _, row := range []struct {
+		what     string
+		features Features
+		shares   bool
+		want     string
+	}{
+		{"devices can be shared", Features{ConsumableCapacity: true}, true, "p/d0"},
+		{"no device can be shared", Features{}, true, "p/d2"},
+		{"no shares were allocated", Features{}, false, "p/d0"},
+	} {
+		q := question([]*resourcev1.ResourceSlice{two}, claimOf("a", "gpu", 1))
+		q.Allocated = allocatedOf("d1")
+		if row.shares {
+			q.Allocated.AllocatedSharedDeviceIDs = sets.New(structured.MakeSharedDeviceID(id, &share))
+		}
+		q.InUse = func(of structured.DeviceID) bool {
+			return row.shares && of == id || q.Allocated.AllocatedDevices.Has(of)
+		}
+		if results, err := New(row.features, 0).Allocate(q); devicesOf(results) != row.want || err != nil {
+			t.Errorf("%s: %q, %v, want %q", row.what, devicesOf(results), err, row.want)
+		}
+		if len(q.Allocated.AllocatedDevices) != 1 {
+			t.Errorf("%s: the question was changed", row.what)
+		}
+	}
+}
+
 func TestSearchesThatFail(t *testing.T) {
 	invalid := []*resourcev1.ResourceSlice{sliceOf("p", "d0"), sliceOf("p", "d0")}
 	invalid[0].Spec.Pool.ResourceSliceCount, invalid[1].Spec.Pool.ResourceSliceCount = 2, 2

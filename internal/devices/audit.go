@@ -144,6 +144,9 @@ func (s *Store) describe() map[string]string {
 			texts["allocated device "+id.String()] = "without users"
 		}
 	}
+	for id, n := range s.sharers {
+		texts["shared device "+id.String()] = fmt.Sprintf("%d shares", n)
+	}
 	for id := range s.allocated.AllocatedSharedDeviceIDs {
 		texts["share "+id.String()] = "allocated"
 	}

@@ -62,12 +62,14 @@ type Store struct {
 	allocated structured.AllocatedState
 	// Invariant: users is how many claims use each device for themselves, without zeros.
 	users map[structured.DeviceID]int
+	// Invariant: sharers is how many shares are allocated of each device, without zeros. A share need not consume any capacity.
+	sharers map[structured.DeviceID]int
 
 	// news are what News names, nil while nobody asks.
 	news map[model.Ref]struct{}
 
 	work  Work
-	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users, alike int }
+	peaks struct{ claims, made, slices, rules, rulesOf, pools, nodes, users, sharers, alike int }
 }
 
 // PoolID is the name of a pool, which is its driver's own.
@@ -113,7 +115,7 @@ func New(touch func(slot int32, aspects model.Aspect)) *Store {
 		touch: touch, classes: map[string]*model.DeviceClass{}, claims: map[model.ClaimKey]*claim{}, slices: map[string]*model.ResourceSlice{},
 		standIns: map[model.ResourceName][]*model.DeviceClass{}, made: map[types.UID][]model.ClaimKey{},
 		rules: map[string]*model.DeviceTaintRule{}, rulesOf: map[PoolID][]*model.DeviceTaintRule{}, pools: map[PoolID]*pool{}, nodes: map[string]*node{},
-		users: map[structured.DeviceID]int{}, alike: map[string]*Alike{},
+		users: map[structured.DeviceID]int{}, sharers: map[structured.DeviceID]int{}, alike: map[string]*Alike{},
 		allocated: structured.AllocatedState{
 			AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](),
 			AggregatedCapacity: structured.NewConsumedCapacityCollection(),
@@ -135,6 +137,7 @@ func (s *Store) Shrink() {
 	s.pools = shrink.Map(s.pools, &p.pools)
 	s.nodes = shrink.Map(s.nodes, &p.nodes)
 	s.users = shrink.Map(s.users, &p.users)
+	s.sharers = shrink.Map(s.sharers, &p.sharers)
 	s.alike = shrink.Map(s.alike, &p.alike)
 }
 
@@ -215,6 +218,9 @@ func (s *Store) Class(name string) *model.DeviceClass { return s.classes[name] }
 
 // Allocated returns what claims use. It must not be changed, and is valid until the store changes.
 func (s *Store) Allocated() structured.AllocatedState { return s.allocated }
+
+// InUse reports whether anything is allocated of a device, to one claim or to several.
+func (s *Store) InUse(id structured.DeviceID) bool { return s.users[id] > 0 || s.sharers[id] > 0 }
 
 // Hold notes that a placement promises something to a claim. It ignores other holds.
 func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
@@ -371,12 +377,15 @@ func (s *Store) countDevice(r *resourcev1.DeviceRequestAllocationResult, sign in
 		}
 		return
 	}
-	consumed := structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity)
+	if s.sharers[id] += sign; s.sharers[id] == 0 {
+		delete(s.sharers, id)
+	}
+	share, consumed := structured.MakeSharedDeviceID(id, r.ShareID), structured.NewDeviceConsumedCapacity(id, r.ConsumedCapacity)
 	if sign > 0 {
-		s.allocated.AllocatedSharedDeviceIDs.Insert(structured.MakeSharedDeviceID(id, r.ShareID))
+		s.allocated.AllocatedSharedDeviceIDs.Insert(share)
 		s.allocated.AggregatedCapacity.Insert(consumed)
 	} else {
-		s.allocated.AllocatedSharedDeviceIDs.Delete(structured.MakeSharedDeviceID(id, r.ShareID))
+		s.allocated.AllocatedSharedDeviceIDs.Delete(share)
 		s.allocated.AggregatedCapacity.Remove(consumed)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/structured"
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/internal/audit"
@@ -207,6 +208,40 @@ func TestPromises(t *testing.T) {
 	r.Remove(key.DeviceRef())
 	if kept := r.Kept(); kept.Claims != 0 || kept.Used != 0 {
 		t.Errorf("%+v is kept of claims that are gone", kept)
+	}
+}
+
+// A device is in use by claims that have it for themselves, and by those that have shares of it, whether these consume any capacity or not.
+func TestInUse(t *testing.T) {
+	r := newRecorder(t, "a")
+	r.Set(slice("s", "a", "p", 1, "d0"))
+	free := string(r.AppendKey(nil, 0))
+	nothing := allocation("p/d0#z")
+	nothing.Devices.Results[0].ConsumedCapacity = nil
+	empty := claimOf("z", "z").Object.DeepCopy()
+	empty.Status.Allocation = nothing
+	claim := map[string]*model.ResourceClaim{"x": claimOf("x", "x", "p/d0"), "y": claimOf("y", "y", "p/d0#y"), "z": model.NewResourceClaim(empty)}
+	id, keys := structured.MakeDeviceID("drv", "p", "d0"), map[string]string{free: "none"}
+	for _, claims := range []string{"x", "y", "z", "xy", "yz", "xyz"} {
+		for _, c := range claims {
+			r.Set(claim[string(c)])
+		}
+		if key := string(r.AppendKey(nil, 0)); len(claims) < 3 && claims != "yz" { // a share that consumes nothing makes no difference beside one that does
+			if other := keys[key]; other != "" {
+				t.Errorf("a node is as alike with the claims %q as with %q", claims, other)
+			}
+			keys[key] = claims
+		}
+		if !r.InUse(id) || r.InUse(structured.MakeDeviceID("drv", "p", "d1")) {
+			t.Errorf("with the claims %q d0 is in use: %t, d1: %t", claims, r.InUse(id), r.InUse(structured.MakeDeviceID("drv", "p", "d1")))
+		}
+		r.mustBeSound(t)
+		for _, c := range claims {
+			r.Remove(model.ClaimKey{Namespace: "ns", Name: string(c)}.DeviceRef())
+		}
+		if r.InUse(id) || string(r.AppendKey(nil, 0)) != free || len(r.Allocated().AllocatedSharedDeviceIDs) != 0 || len(r.sharers) != 0 {
+			t.Errorf("after the claims %q d0 is in use: %t", claims, r.InUse(id))
+		}
 	}
 }
 

@@ -248,18 +248,19 @@ const free = "."
 func (s *Store) appendUse(text []byte, pool PoolID, device string) []byte {
 	s.work.Described++
 	id := structured.MakeDeviceID(pool.Driver, pool.Pool, device)
-	switch consumed, shared := s.allocated.AggregatedCapacity[id]; {
-	case shared:
+	switch {
+	case s.sharers[id] > 0:
 		text = append(text, 's')
+		consumed := s.allocated.AggregatedCapacity[id]
 		for _, name := range slices.Sorted(maps.Keys(consumed)) {
 			text = strconv.AppendQuote(text, string(name))
 			text = append(append(text, consumed[name].String()...), ' ')
 		}
-		if s.allocated.AllocatedDevices.Has(id) {
+		if s.users[id] > 0 {
 			text = append(text, '+')
 		}
 		return text
-	case structured.IsDeviceAllocated(id, &s.allocated):
+	case s.users[id] > 0:
 		return append(text, 'x')
 	}
 	return append(text, free...)

@@ -39,7 +39,7 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 		return nil, nil
 	}
 	q := allocator.Question{
-		Node: v.Node(slot).Object(), Slices: store.SlicesAt(slot, nil), Allocated: store.Allocated(),
+		Node: v.Node(slot).Object(), Slices: store.SlicesAt(slot, nil), Allocated: store.Allocated(), InUse: store.InUse,
 		Class: func(name string) *resourcev1.DeviceClass {
 			if class := store.Class(name); class != nil {
 				return class.Object

@@ -277,7 +277,7 @@ func (f *finder) search(node state.Node, claims []*resourcev1.ResourceClaim, bit
 	}
 	f.slices = store.SlicesAt(node.Slot(), f.slices[:0])
 	results, err := f.allocator.Allocate(&allocator.Question{
-		Node: object, Claims: claims, Slices: f.slices, Allocated: store.Allocated(), Class: func(name string) *resourcev1.DeviceClass { return f.classes[name] },
+		Node: object, Claims: claims, Slices: f.slices, Allocated: store.Allocated(), InUse: store.InUse, Class: func(name string) *resourcev1.DeviceClass { return f.classes[name] },
 	})
 	clear(f.slices)
 	a := answer{}
