@@ -106,6 +106,7 @@ var house = map[string]map[string]string{
 	"internal/allocator": {
 		"internal/devices": "it counts the devices of the store",
 		"internal/model":   "resources are those of pods, and classes are compiled",
+		"internal/state":   "counts follow the devices that nodes share",
 	},
 	"internal/plugins/dynamicresources": {
 		"internal/plugin":    "it implements it",

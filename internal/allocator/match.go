@@ -2,7 +2,6 @@ package allocator
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
@@ -27,28 +26,27 @@ func (a *Allocator) MayMatch(selectors []resourcev1.DeviceSelector, slices []*re
 }
 
 func (a *Allocator) mayMatch(selectors []resourcev1.DeviceSelector, driver string, device *resourcev1.Device) bool {
-	matches, err := satisfies(a.silent, a.cel, selectors, driver, device)
-	return matches || err != nil // an error fails a search that comes to the device
+	is, known := satisfies(a.silent, a.cel, selectors, cel.Device{
+		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
+	})
+	return is || !known // what cannot be evaluated fails a search that comes to the device
 }
 
-// satisfies reports whether a device satisfies all selectors.
-func satisfies(ctx context.Context, cache *cel.Cache, selectors []resourcev1.DeviceSelector, driver string, device *resourcev1.Device) (bool, error) {
-	input := cel.Device{
-		Driver: driver, AllowMultipleAllocations: device.AllowMultipleAllocations, Attributes: device.Attributes, Capacity: device.Capacity,
-	}
+// satisfies reports whether a device satisfies all selectors; that is not known if one of them cannot be evaluated before another one is false.
+func satisfies(ctx context.Context, cache *cel.Cache, selectors []resourcev1.DeviceSelector, device cel.Device) (is, known bool) {
 	for i := range selectors {
 		if selectors[i].CEL == nil {
-			return false, fmt.Errorf("selector #%d is of no known type", i)
+			return false, false
 		}
 		compiled := cache.GetOrCompile(selectors[i].CEL.Expression)
 		if compiled.Error != nil {
-			return false, fmt.Errorf("selector #%d: CEL compile error: %w", i, compiled.Error)
+			return false, false
 		}
-		if matches, _, err := compiled.DeviceMatches(ctx, input); err != nil || !matches {
-			return false, err
+		if matches, _, err := compiled.DeviceMatches(ctx, device); err != nil || !matches {
+			return false, err == nil
 		}
 	}
-	return true, nil
+	return true, true
 }
 
 // DriverOf returns the driver of all devices that satisfy the selectors, as far as these say so in so many words: device.driver == "gpu.example.com",
@@ -90,8 +88,8 @@ func driverIn(e ast.Expr) string {
 		}
 	case operators.Equals:
 		for i, side := range args {
-			if text, ok := literal(args[1-i]); ok && isDriver(side) {
-				return text
+			if isDriver(side) {
+				return literal(args[1-i])
 			}
 		}
 	}
@@ -106,10 +104,11 @@ func isDriver(e ast.Expr) bool {
 	return s.FieldName() == "driver" && !s.IsTestOnly() && s.Operand().Kind() == ast.IdentKind && s.Operand().AsIdent() == "device"
 }
 
-func literal(e ast.Expr) (text string, ok bool) {
+// literal returns the text that the expression is, empty if it is another expression.
+func literal(e ast.Expr) string {
 	if e.Kind() != ast.LiteralKind {
-		return "", false
+		return ""
 	}
-	s, ok := e.AsLiteral().(types.String)
-	return string(s), ok
+	text, _ := e.AsLiteral().(types.String)
+	return string(text)
 }

@@ -27,8 +27,10 @@ type bench struct {
 	profile *plugin.Profile
 }
 
-func newBench(t testing.TB, nodes int) *bench {
-	p := enginetest.Profile(t, oracle.DefaultProfile())
+func newBench(t testing.TB, nodes int) *bench { return newBenchWith(t, oracle.DefaultProfile(), nodes) }
+
+func newBenchWith(t testing.TB, profile oracle.Profile, nodes int) *bench {
+	p := enginetest.Profile(t, profile)
 	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -12,11 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 )
@@ -96,7 +98,20 @@ const benchResource v1.ResourceName = "example.com/device"
 
 // newWideBench has nodes without devices of their own, and pools that so many nodes share, with two devices for each of these.
 func newWideBench(t testing.TB, nodes, share int) *deviceBench {
-	b := &deviceBench{newBench(t, nodes), nodes}
+	return newWideBenchWith(t, oracle.DefaultProfile(), nodes, share)
+}
+
+// rated is a profile that rates nodes by how many devices are left, and by whether as much of them is in use as of the CPU.
+func rated() oracle.Profile {
+	p := oracle.DefaultProfile()
+	cpu, device := configv1.ResourceSpec{Name: string(v1.ResourceCPU), Weight: 1}, configv1.ResourceSpec{Name: string(benchResource), Weight: 1}
+	p.Fit.ScoringStrategy = &configv1.ScoringStrategy{Type: configv1.LeastAllocated, Resources: []configv1.ResourceSpec{cpu, device}}
+	p.Balanced.Resources = []configv1.ResourceSpec{cpu, device}
+	return p
+}
+
+func newWideBenchWith(t testing.TB, profile oracle.Profile, nodes, share int) *deviceBench {
+	b := &deviceBench{newBenchWith(t, profile, nodes), nodes}
 	stands := string(benchResource)
 	b.set(&resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "gpu"}, Spec: resourcev1.DeviceClassSpec{ExtendedResourceName: &stands}})
 	for i := range nodes {
@@ -143,11 +158,20 @@ func BenchmarkWideDevices(b *testing.B) {
 // TestWideDevicesCostWhatChanges places pods that take devices of pools which nodes share: a pod costs the nodes that changed, and one of each list of alike nodes
 // that can use the pool, in a cluster of any size.
 func TestWideDevicesCostWhatChanges(t *testing.T) {
+	const byDefault, byDevices = 9, 9 + 2*(16+1) // a placement changes both scores of all nodes that share a pool
 	for _, size := range []struct {
 		nodes, share int
 		extended     bool // pods request extended resources and have no claims
-	}{{96, 16, false}, {960, 16, false}, {96, 96, false}, {960, 960, false}, {96, 16, true}, {960, 16, true}, {96, 96, true}, {960, 960, true}} {
-		b := newWideBench(t, size.nodes, size.share)
+		profile      oracle.Profile
+		asked        int64 // at most, for a pod
+	}{
+		{96, 16, false, oracle.DefaultProfile(), byDefault}, {960, 16, false, oracle.DefaultProfile(), byDefault},
+		{96, 96, false, oracle.DefaultProfile(), byDefault}, {960, 960, false, oracle.DefaultProfile(), byDefault},
+		{96, 16, true, oracle.DefaultProfile(), byDefault}, {960, 16, true, oracle.DefaultProfile(), byDefault},
+		{96, 96, true, oracle.DefaultProfile(), byDefault}, {960, 960, true, oracle.DefaultProfile(), byDefault},
+		{96, 16, true, rated(), byDevices}, {960, 16, true, rated(), byDevices},
+	} {
+		b := newWideBenchWith(t, size.profile, size.nodes, size.share)
 		const first, pods = 10, 40
 		podOf := b.podOf
 		if size.extended {
@@ -164,14 +188,15 @@ func TestWideDevicesCostWhatChanges(t *testing.T) {
 			b.place(t, podOf(first+i))
 		}
 		after, has := b.engine.Counters(), b.state.View().Devices().Work()
-		if asked := after.Asked - before.Asked; asked > 9*pods {
-			t.Errorf("%+v: plugins were called %d times for %d pods", size, asked, pods)
+		what := fmt.Sprintf("%d nodes, %d share a pool, extended resources: %t, rated: %t", size.nodes, size.share, size.extended, size.asked == byDevices)
+		if asked := after.Asked - before.Asked; asked > size.asked*pods {
+			t.Errorf("%s: plugins were called %d times for %d pods", what, asked, pods)
 		}
 		if filled := after.Filled - before.Filled; filled > 0 {
-			t.Errorf("%+v: %d columns were filled anew", size, filled)
+			t.Errorf("%s: %d columns were filled anew", what, filled)
 		}
 		if did := has.Described - had.Described + has.Matched - had.Matched + has.Touched - had.Touched; did > 2*pods {
-			t.Errorf("%+v: %d devices were described, nodes matched or journalled for %d pods", size, did, pods)
+			t.Errorf("%s: %d devices were described, nodes matched or journalled for %d pods", what, did, pods)
 		}
 		if err := b.state.Audit(); err != nil {
 			t.Error(err)
@@ -179,13 +204,17 @@ func TestWideDevicesCostWhatChanges(t *testing.T) {
 	}
 }
 
-// TestWideDevicesAreFollowed changes devices that nodes share, at random, and decides about pods: as an engine does that has decided about none before, and with the
-// same rejection where no node will do.
+// TestWideDevicesAreFollowed changes devices that nodes share, at random, and decides about pods: as an engine does that has decided about none before, on the same node,
+// and with the same rejection where no node will do. Half of the profiles rate nodes by devices.
 func TestWideDevicesAreFollowed(t *testing.T) {
 	placed, rejected := 0, 0
 	for seed := range uint64(12) {
 		r := rand.New(rand.NewPCG(seed, 5))
-		b := newWideBench(t, 12, 4)
+		profile := oracle.DefaultProfile()
+		if seed%2 == 1 {
+			profile = rated()
+		}
+		b := newWideBenchWith(t, profile, 12, 4)
 		var pods []*model.Pod
 		for i := range 60 {
 			switch r.IntN(6) {

@@ -147,15 +147,29 @@ func (o occupied) Compile() (plugin.NodeScores, error) { return o.compile(nil) }
 // compile selects the resources that count for the pod. counter returns what counts the devices that stand for a resource, nil if none do.
 func (o occupied) compile(counter func(model.ResourceName) *allocator.Counter) (plugin.NodeScores, error) {
 	s := &scorer{make([]part, 0, len(o.plugin.resources))}
+	var counters []*allocator.Counter
 	for _, name := range o.plugin.resources {
 		key := model.KeyOf(name)
 		if amount := key.In(o.Resources); amount != 0 || !key.IsScalar() {
 			p := part{key, amount, nil}
 			if counter != nil && key.IsScalar() {
-				p.devices = counter(model.ResourceNameOf(string(name)))
+				if p.devices = counter(model.ResourceNameOf(string(name))); p.devices != nil {
+					counters = append(counters, p.devices)
+				}
 			}
 			s.parts = append(s.parts, p)
 		}
 	}
+	if len(counters) > 0 {
+		return &following{s, allocator.NewCounters(counters...)}, nil
+	}
 	return s, nil
 }
+
+// following are scores that depend on what many nodes share of devices.
+type following struct {
+	*scorer
+	*allocator.Counters
+}
+
+var _ plugin.Following = (*following)(nil)

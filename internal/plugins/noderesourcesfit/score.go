@@ -77,24 +77,43 @@ func (x scored) Compile() (plugin.NodeScores, error) { return x.compile(nil) }
 // compile selects the resources that count for the pod. counter returns what counts the devices that stand for a resource, nil if none do.
 func (x scored) compile(counter func(model.ResourceName) *allocator.Counter) (plugin.NodeScores, error) {
 	parts := make([]part, 0, len(x.plugin.resources))
+	var counters []*allocator.Counter
 	for _, r := range x.plugin.resources {
 		key := model.KeyOf(r.name)
 		if amount := key.In(x.Resources); amount != 0 || !key.IsScalar() {
 			p := part{key, amount, r.weight, nil}
 			if counter != nil && key.IsScalar() {
-				p.devices = counter(model.ResourceNameOf(string(r.name)))
+				if p.devices = counter(model.ResourceNameOf(string(r.name))); p.devices != nil {
+					counters = append(counters, p.devices)
+				}
 			}
 			parts = append(parts, p)
 		}
 	}
+	if len(counters) > 0 {
+		return &following{x.rated(parts), allocator.NewCounters(counters...)}, nil
+	}
+	return x.rated(parts), nil
+}
+
+// rated returns what rates nodes by some resources.
+func (x scored) rated(parts []part) plugin.NodeScores {
 	switch x.plugin.strategy {
 	case configv1.MostAllocated:
-		return &mostAllocated{parts}, nil
+		return &mostAllocated{parts}
 	case configv1.RequestedToCapacityRatio:
-		return &requestedToCapacityRatio{parts, x.plugin.ratings}, nil
+		return &requestedToCapacityRatio{parts, x.plugin.ratings}
 	}
-	return &leastAllocated{parts}, nil
+	return &leastAllocated{parts}
 }
+
+// following are scores that depend on what many nodes share of devices.
+type following struct {
+	plugin.NodeScores
+	*allocator.Counters
+}
+
+var _ plugin.Following = (*following)(nil)
 
 // part is one resource that counts for a pod.
 type part struct {
