@@ -266,6 +266,9 @@ func TestWideDevicesAreFollowed(t *testing.T) {
 			if err := b.state.Audit(); err != nil {
 				t.Fatal(err)
 			}
+			if got.Outcome == plan.Placed && (got.Placements[0].NodeName != want.Placements[0].NodeName || got.Placements[0].Total != want.Placements[0].Total) {
+				t.Fatalf("seed %d, step %d: placed on %s with score %d, want %s with %d", seed, i, got.Placements[0].NodeName, got.Placements[0].Total, want.Placements[0].NodeName, want.Placements[0].Total)
+			}
 			if got.Outcome != plan.Placed {
 				rejected++
 				continue
