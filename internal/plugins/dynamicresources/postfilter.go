@@ -25,8 +25,9 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 	if d == nil || err != nil {
 		return plugin.PostFilterResult{}, nil
 	}
+	rejections := unavailableNodes{cycle: c}
 	for i, claim := range d.given {
-		if isReservedForOthers(claim, pod) || !p.isInTheWay(c, claim, d.broken[i]) {
+		if isReservedForOthers(claim, pod) || !rejections.because(claim, d.broken[i]) {
 			continue
 		}
 		return plugin.PostFilterResult{
@@ -58,22 +59,38 @@ func isReservedForOthers(claim *model.ResourceClaim, pod *model.Pod) bool {
 	return false
 }
 
-// isInTheWay reports whether the filter rejected a node because the claim's allocation cannot be used there.
-func (p *Plugin) isInTheWay(c plugin.Cycle, claim *model.ResourceClaim, broken bool) bool {
+// unavailableNodes are the nodes that the filter rejected because a claim's allocation cannot be used there. Each is looked up once, for however many claims.
+type unavailableNodes struct {
+	cycle plugin.Cycle
+	known map[int32]bool
+}
+
+// because reports whether there is one where the allocation of this claim cannot be used.
+func (u *unavailableNodes) because(claim *model.ResourceClaim, broken bool) bool {
 	selector, err := selectorOf(claim.Allocation())
 	if err != nil || selector == nil && !broken {
 		return false
 	}
-	v := c.View()
+	v := u.cycle.View()
 	for slot, alive := range v.State().Alive() {
-		if !alive || !broken && selector.Match(v.Node(int32(slot)).Object()) {
-			continue
-		}
-		if r := c.Rejected(int32(slot)); r.Plugin == Name && len(r.Reasons) == 1 && r.Reasons[0] == texts[unavailable] {
+		if alive && (broken || !selector.Match(v.Node(int32(slot)).Object())) && u.has(int32(slot)) {
 			return true
 		}
 	}
 	return false
+}
+
+func (u *unavailableNodes) has(slot int32) bool {
+	is, known := u.known[slot]
+	if !known {
+		r := u.cycle.Rejected(slot)
+		is = r.Plugin == Name && len(r.Reasons) == 1 && r.Reasons[0] == texts[unavailable]
+		if u.known == nil {
+			u.known = map[int32]bool{}
+		}
+		u.known[slot] = is
+	}
+	return is
 }
 
 // deallocate writes that a claim has no allocation. It is refused if the claim has changed meanwhile.

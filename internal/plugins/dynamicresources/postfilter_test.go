@@ -20,11 +20,14 @@ type rejectedCycle struct {
 	view state.View
 	ran  bool
 	by   map[string]reason.Rejection // by node
+
+	asked int // how often Rejected was called
 }
 
 func (c *rejectedCycle) View() state.View          { return c.view }
 func (c *rejectedCycle) PreFiltered(p string) bool { return c.ran && p == Name }
 func (c *rejectedCycle) Rejected(slot int32) reason.Rejection {
+	c.asked++
 	return c.by[c.view.Node(slot).Name()]
 }
 
@@ -98,6 +101,31 @@ func TestPostFilter(t *testing.T) {
 	}
 	if result, err := w.plugin.PostFilter(&rejectedCycle{view: w.View(), ran: true, by: onB}, pod("p", "missing")); err != nil || len(result.Writes) != 0 {
 		t.Errorf("with a claim that is missing: %+v, %v", result, err)
+	}
+}
+
+// However many claims have an allocation, each node is looked up once at most, and none where the allocation can be used.
+func TestPostFilterLooksAtEachNodeOnce(t *testing.T) {
+	other := reason.Rejection{Plugin: "NodeAffinity", Unresolvable: true, Reasons: []string{"x"}}
+	for _, row := range []struct {
+		claims []*resourcev1.ResourceClaim
+		asked  int
+	}{
+		{[]*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0"))}, 1},
+		{[]*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0")), claim("d", 1, allocated("a", "d1"))}, 1},
+		{[]*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0")), claim("d", 1, allocated("b", "d0")), claim("e", 1, allocated("a", "d1"))}, 2},
+		{[]*resourcev1.ResourceClaim{claim("c", 1, allocated("a", "d0"), reserved("o"))}, 0},
+	} {
+		w := newWorld(t)
+		var names []string
+		for _, c := range row.claims {
+			w.set(c)
+			names = append(names, c.Name)
+		}
+		cycle := &rejectedCycle{view: w.View(), ran: true, by: map[string]reason.Rejection{"a": other, "b": other}}
+		if result, err := w.plugin.PostFilter(cycle, pod("p", names...)); err != nil || len(result.Writes) != 0 || cycle.asked != row.asked {
+			t.Errorf("claims %q: nodes were looked up %d times, want %d; %+v, %v", names, cycle.asked, row.asked, result, err)
+		}
 	}
 }
 
