@@ -215,6 +215,40 @@ func TestReserve(t *testing.T) {
 	}
 }
 
+// Of a pod's claims each is written what it is promised itself, whichever of them have an allocation already, and wherever in the pod's spec they are.
+func TestEachClaimIsGivenItsOwn(t *testing.T) {
+	has := claim("has", 1, allocated("a", "d3"))
+	one, two := claim("one", 1), claim("two", 2)
+	for _, names := range [][]string{{"has", "one", "two"}, {"one", "has", "two"}, {"two", "one", "has"}, {"two", "has", "one"}} {
+		w := newWorld(t, slice("a", "d0", "d1", "d2", "d3"), has, one, two)
+		placement, err := w.place(t, pod("p", names...), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := map[string]*resourcev1.ResourceClaim{"has": has, "one": one, "two": two}
+		for i := range placement.Steps {
+			write := placement.Steps[i].Write
+			if now[write.Name], err = stored(t, now[write.Name], write); err != nil {
+				t.Fatalf("%q: %v", names, err)
+			}
+		}
+		for name, devices := range map[string]int{"has": 1, "one": 1, "two": 2} {
+			want := ""
+			for _, h := range placement.Holds {
+				if h.Object.Name == name {
+					want = describe(&resourcev1.ResourceClaim{Status: resourcev1.ResourceClaimStatus{Allocation: allocationIn(h)}})
+				}
+			}
+			if name == "has" {
+				want = "has a-pool/d3"
+			}
+			if got := describe(now[name]); got != want+" for p, kept" || len(now[name].Status.Allocation.Devices.Results) != devices {
+				t.Errorf("%q: the claim %s %s, want %s", names, name, got, want)
+			}
+		}
+	}
+}
+
 // A pod waits for devices that must be prepared, and no longer than the timeout.
 func TestWaitsForDevices(t *testing.T) {
 	for _, row := range []struct {
@@ -269,8 +303,11 @@ func TestWaitsForDevices(t *testing.T) {
 		t.Errorf("a device that need not be prepared is waited for: %+v, %v", placement, err)
 	}
 	w.set(claim("c", 1))
-	if _, err := w.plugin.Done(w.View(), &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("p", "c")}}); errorText(err) != "claim ns/c got deallocated elsewhere in the meantime" {
-		t.Errorf("error %v", err)
+	if done, err := w.plugin.Done(w.View(), &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("p", "c")}}); done || errorText(err) != "claim ns/c got deallocated elsewhere in the meantime" {
+		t.Errorf("done %t, error %v", done, err)
+	}
+	if done, err := w.plugin.Done(w.View(), &plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod("p", "missing")}}); done || errorText(err) != `could not find ResourceClaim "ns/missing"` {
+		t.Errorf("done %t, error %v", done, err)
 	}
 }
 

@@ -72,3 +72,26 @@ func TestEqual(t *testing.T) {
 		}
 	}
 }
+
+// An event of a claim touches those that wait for it, by its key.
+func TestClaimsTouchWhoeverHasThem(t *testing.T) {
+	found := 0
+	for _, r := range defaults().EventsToRegister() {
+		if r.Resource != model.ResourceClaimEvent || r.Touches == nil || r.Cause == nil || r.Actions&model.Update == 0 {
+			continue
+		}
+		found++
+		wants := r.Cause(pod("p", "c", "d")).Wants[0][0]
+		for _, name := range []string{"c", "d", "e"} {
+			var touch model.Touch
+			now := model.NewResourceClaim(claim(name, 1))
+			r.Touches(model.Event{Resource: model.ResourceClaimEvent, Action: model.Update, OldObject: now, Object: now}, &touch)
+			if len(touch.Has) != 1 || slices.Contains(wants, touch.Has[0]) != (name != "e") {
+				t.Errorf("a change of claim %s touches %v, of whoever wants %v", name, touch.Has, wants)
+			}
+		}
+	}
+	if found != 1 {
+		t.Errorf("%d registrations are about changes of the pod's own claims", found)
+	}
+}
