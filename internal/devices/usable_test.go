@@ -321,6 +321,58 @@ func TestAwaited(t *testing.T) {
 	}
 }
 
+// A placement that is to make a claim anew awaits it again, although one of that name came and went.
+func TestAwaitedAgain(t *testing.T) {
+	r := newRecorder(t, "a")
+	promise := &Promise{Allocation: allocation("p/d0"), Made: claimOf("c", "1").Object}
+	r.Hold(promise.Key().DeviceRef(), model.PodKey{Name: "p"}, promise)
+	r.Set(claimOf("c", "1"))
+	r.Remove(promise.Key().DeviceRef())
+	if r.Hold(promise.Key().DeviceRef(), model.PodKey{Name: "q"}, promise); !r.IsAwaited(promise.Key()) {
+		t.Error("the claim is not awaited")
+	}
+}
+
+// Devices for administrators are not in use, and change nothing for the node.
+func TestAdministrators(t *testing.T) {
+	r := newRecorder(t, "a")
+	r.Set(slice("s", "a", "p", 1, "d0", "d1"))
+	free := string(r.AppendKey(nil, 0))
+	c := claimOf("c", "1", "p/d0", "p/d1").Object.DeepCopy()
+	c.Status.Allocation.Devices.Results[0].AdminAccess, c.Status.Allocation.Devices.Results[1].AdminAccess = ptr.To(true), ptr.To(false)
+	r.Set(model.NewResourceClaim(c))
+	if r.InUse(r.idOf("p/d0")) || !r.InUse(r.idOf("p/d1")) || string(r.AppendKey(nil, 0)) == free || r.Work().Counted != 1 {
+		t.Errorf("d0 is in use: %t, d1: %t; %d devices were counted", r.InUse(r.idOf("p/d0")), r.InUse(r.idOf("p/d1")), r.Work().Counted)
+	}
+	if state := AllocatedBy(slices.Values([]*resourcev1.AllocationResult{c.Status.Allocation})); len(state.AllocatedDevices) != 1 {
+		t.Errorf("allocated are %v", state.AllocatedDevices)
+	}
+}
+
+// Whoever has seen enough objects is given no more.
+func TestRefsStop(t *testing.T) {
+	r := newRecorder(t, "a")
+	for i := range 3 {
+		r.Set(classOf(fmt.Sprint("class", i), "", 1))
+		r.Set(slice(fmt.Sprint("slice", i), "a", fmt.Sprint("p", i), 1))
+		r.Set(claimOf(fmt.Sprint("claim", i), "1"))
+	}
+	if r.Class("class1") == nil || r.Class("none") != nil {
+		t.Error("classes are not known by name")
+	}
+	for stopAt := 1; stopAt <= 9; stopAt++ {
+		seen := map[model.Ref]bool{}
+		for ref := range r.Refs {
+			if seen[ref] = true; len(seen) == stopAt {
+				break // to be given another one after that panics
+			}
+		}
+		if len(seen) != stopAt {
+			t.Errorf("%d objects are seen of the first %d", len(seen), stopAt)
+		}
+	}
+}
+
 // Each invariant that is broken by hand is reported.
 func TestAuditReports(t *testing.T) {
 	pod := model.PodKey{Namespace: "ns", Name: "pod"}

@@ -1,6 +1,8 @@
 package dynamicresources
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/reason"
 )
 
 func TestFilter(t *testing.T) {
@@ -230,5 +233,53 @@ func TestScore(t *testing.T) {
 		if got != row.want {
 			t.Errorf("%v: %v, want %v", row.claims, got, row.want)
 		}
+	}
+}
+
+// Needs for scores differ by what was allocated before, and by what is asked. One alternative is enough for a need.
+func TestScoreNeedsDiffer(t *testing.T) {
+	given := func(request string) func(*resourcev1.ResourceClaim) {
+		return func(c *resourcev1.ResourceClaim) {
+			c.Spec.Devices.Requests[0].Exactly = nil
+			for _, name := range []string{"big", "small"} {
+				c.Spec.Devices.Requests[0].FirstAvailable = append(c.Spec.Devices.Requests[0].FirstAvailable, resourcev1.DeviceSubRequest{Name: name, DeviceClassName: "gpu"})
+			}
+			allocated("a", "d9")(c)
+			c.Status.Allocation.Devices.Results[0].Request, c.Status.Allocation.NodeSelector = request, nil
+		}
+	}
+	alone := func(c *resourcev1.ResourceClaim) {
+		c.Spec.Devices.Requests[0].Exactly = nil
+		c.Spec.Devices.Requests[0].FirstAvailable = []resourcev1.DeviceSubRequest{{Name: "only", DeviceClassName: "gpu", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}
+	}
+	w := newWorld(t, slice("a", "d0", "d1"), claim("big", 1, given("r/big")), claim("small", 1, given("r/small")), claim("one", 1), claim("two", 2), claim("alone", 1, alone))
+	seen := map[string]string{}
+	for _, claims := range [][]string{{"big", "one"}, {"small", "one"}, {"big", "two"}, {"big", "small", "one"}, {"alone"}} {
+		need, err := w.plugin.ScoreNeedIn(w.View(), pod("p", claims...))
+		if err != nil || need == nil {
+			t.Fatalf("%q: %v, %v", claims, need, err)
+		}
+		text := string(need.AppendText([]byte("x")))
+		if other := seen[text]; other != "" || text[0] != 'x' {
+			t.Errorf("%q and %s have the same need", claims, other)
+		}
+		seen[text] = strings.Join(claims, " ")
+	}
+	if need, err := w.plugin.ScoreNeedIn(w.View(), pod("p", "missing")); need != nil || errorText(err) != `could not find ResourceClaim "ns/missing"` {
+		t.Errorf("a pod whose claim is missing has the need %v, %v", need, err)
+	}
+}
+
+// However many errors there are, each has a code of one that is kept.
+func TestErrorsAreBounded(t *testing.T) {
+	f := &finder{}
+	for i := range 2 * errsMax {
+		err := fmt.Errorf("error %d", i)
+		if code := f.fails(err); code != reason.Failed|reason.Code(min(i, errsMax-1)) {
+			t.Errorf("error %d has the code %d", i, code)
+		}
+	}
+	if code := f.fails(errors.New("error 7")); code != reason.Failed|7 || len(f.errs) != errsMax {
+		t.Errorf("a known error has the code %d, and %d are kept", code, len(f.errs))
 	}
 }
