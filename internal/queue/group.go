@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -85,6 +84,9 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 		return
 	}
 	switch to := q.placeOf(now, g); {
+	case to == incomplete && h.place != incomplete: // with another PodGroup it begins anew
+		h.rejections, h.errors, h.until = 0, 0, time.Time{}
+		q.moveHead(g, to, why)
 	case to != h.place && !(h.place == active && to == erring): // one that is ready stays so
 		q.moveHead(g, to, why)
 	case h.place == active || h.place == erring:
@@ -180,7 +182,7 @@ func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 		members = append(members, e)
 	}
 	slices.SortFunc(members, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(b.attempts, a.attempts), a.since.Compare(b.since), strings.Compare(a.pod.Name, b.pod.Name))
+		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(b.attempts, a.attempts), a.since.Compare(b.since), cmp.Compare(a.order, b.order))
 	})
 	g.head.attempts++
 	work := plan.Work{Group: object, Pods: make([]plan.QueuedPod, len(members))}

@@ -291,6 +291,46 @@ func TestBackoffOfAGroup(t *testing.T) {
 	}
 }
 
+// TestBackoffOfAGroupCreatedAnew: attempts at a PodGroup that was deleted do not count for the next of its name.
+func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
+	for _, outcome := range []plan.Outcome{plan.Unschedulable, plan.Failed} {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0))
+		for range 3 { // the next backoff would last for 8 s
+			work, _ := g.pop()
+			g.settle(work, outcome)
+			g.now = g.now.Add(time.Minute)
+		}
+		work, _ := g.pop()
+		g.settle(work, outcome)
+		g.apply(groupGone("g"))
+		g.apply(podGroup("g", 1, 0))
+		work, text := g.pop()
+		if text != "g: a5" {
+			t.Fatalf("%s: popped: %q, want %q", outcome, text, "g: a5")
+		}
+		g.settle(work, outcome)
+		g.now = g.now.Add(2 * time.Second)
+		if _, text := g.pop(); text != "g: a6" {
+			t.Errorf("%s: popped when the first backoff has ended: %q, want %q", outcome, text, "g: a6")
+		}
+	}
+}
+
+// TestOrderOfMembersThatArriveAtOnce: they are tried in the order of their arrival, whatever their names.
+func TestOrderOfMembersThatArriveAtOnce(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("g", 3, 0), memberOf("g", "c", 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+	for _, want := range []string{"g: c1 a1 b1", "g: c2 a2 b2"} {
+		work, text := g.pop()
+		if text != want {
+			t.Fatalf("popped: %q, want %q", text, want)
+		}
+		g.settle(work, plan.Unschedulable)
+		g.now = g.now.Add(time.Minute)
+	}
+}
+
 // TestSettledGroups: what becomes of a group by the outcome of its turn.
 func TestSettledGroups(t *testing.T) {
 	setUp := func(t *testing.T) (*groupQueue, plan.Work) {
