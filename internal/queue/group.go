@@ -233,18 +233,25 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	case plan.Placed, plan.Terminating:
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
 		if !among {
-			h.since = now
+			q.stamp(h, now)
 		}
 	case plan.Unschedulable:
 		h.rejections++
-		h.errors, h.since = 0, now
+		h.errors = 0
+		q.stamp(h, now)
 		h.until = q.backoffEnd(h)
 	default:
 		h.errors++
-		h.since = now
+		q.stamp(h, now)
 		h.until = q.backoffEnd(h)
 	}
 	q.moveToWhereItBelongs(now, g, attemptFailed)
+}
+
+// stamp has a group wait from now on, behind what has come by now.
+func (q *Queue) stamp(h *entry, now time.Time) {
+	q.arrivals++
+	h.since, h.order = now, q.arrivals
 }
 
 // backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long.

@@ -331,6 +331,26 @@ func TestOrderOfMembersThatArriveAtOnce(t *testing.T) {
 	}
 }
 
+// TestTurnAfterAnAttempt: a group that was tried is behind what has come by then, at the same time as well.
+func TestTurnAfterAnAttempt(t *testing.T) {
+	for outcome, want := range map[plan.Outcome]string{plan.Unschedulable: "h: b1, g: a2", plan.Failed: "h: b1, g: a2", plan.Placed: "g: c2, h: b1"} {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 1, 0), podGroup("h", 1, 0), memberOf("g", "a", 0), memberOf("h", "b", 0, "gate"))
+		if outcome == plan.Placed { // some of the attempt go on waiting, so the group keeps its turn
+			g.apply(memberOf("g", "c", 0))
+		}
+		work, _ := g.pop()
+		g.settle(work, outcome, map[plan.Outcome]string{plan.Placed: "a"}[outcome])
+		g.apply(memberOf("h", "b", 0))
+		g.now = g.now.Add(2 * time.Second)
+		_, first := g.pop()
+		_, second := g.pop()
+		if got := first + ", " + second; got != want {
+			t.Errorf("%s: turns: %s, want %s", outcome, got, want)
+		}
+	}
+}
+
 // TestSettledGroups: what becomes of a group by the outcome of its turn.
 func TestSettledGroups(t *testing.T) {
 	setUp := func(t *testing.T) (*groupQueue, plan.Work) {
