@@ -20,7 +20,10 @@ func TestConditionOfAGroup(t *testing.T) {
 	shown := func(status metav1.ConditionStatus, reason, message string) *metav1.Condition {
 		return &metav1.Condition{Type: "PodGroupInitiallyScheduled", Status: status, Reason: reason, Message: message, LastTransitionTime: before, ObservedGeneration: 4}
 	}
-	of := func(generation int64, c *metav1.Condition) *metav1.Condition { c.ObservedGeneration = generation; return c }
+	of := func(generation int64, c *metav1.Condition) *metav1.Condition {
+		c.ObservedGeneration = generation
+		return c
+	}
 	const at, then = `"2026-01-02T00:00:00Z"`, `"2026-01-01T00:00:00Z"`
 	for _, row := range []struct {
 		name    string
