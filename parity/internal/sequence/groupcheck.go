@@ -62,7 +62,7 @@ func newGroups(text []byte, seed uint64, faults simulate.Faults) (*simulate.Clus
 	if err != nil {
 		return nil, nil, err
 	}
-	return cluster, &groupCheck{cluster: cluster, theirs: theirs, objects: map[model.Ref]runtime.Object{}, written: map[types.UID]string{}}, nil
+	return cluster, &groupCheck{cluster: cluster, theirs: theirs, objects: map[model.Ref]runtime.Object{}, written: map[types.UID]string{}, late: map[string]bool{}}, nil
 }
 
 // groupCheck follows the rounds of a loop with pod groups.
@@ -70,6 +70,8 @@ type groupCheck struct {
 	cluster *simulate.Cluster
 	theirs  *upstream.Loop
 	objects map[model.Ref]runtime.Object
+	// late are the PodGroups that came after members of them.
+	late map[string]bool
 	// written are the conditions of PodGroups as Berth wrote them last.
 	written map[types.UID]string
 	result  Result
@@ -111,6 +113,9 @@ func (c *groupCheck) differ(pod, what, theirs, ours string) {
 func (c *groupCheck) show(what *simulate.Shown) error {
 	switch {
 	case what.Object != nil:
+		if g, ok := what.Object.(*schedulingv1beta1.PodGroup); ok {
+			c.notice(g)
+		}
 		if ref, ok := kinds.RefOf(what.Object); ok {
 			c.objects[ref] = what.Object
 		}
@@ -140,6 +145,10 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 		return err
 	}
 	if t != nil && t.Group != "" && c.holds(theirName(t.Members[0].Pod)) {
+		c.over = true
+		return nil
+	}
+	if c.isDrawn(t, decisions) {
 		c.over = true
 		return nil
 	}
@@ -202,6 +211,40 @@ func isHopeless(d *plan.Decision) bool {
 }
 
 func theirName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// isDrawn reports whether it is another group's turn in kube-scheduler because a PodGroup came after its members: then kube-scheduler has the group wait since the arrival of any of them. From then on the
+// clusters are different ones.
+func (c *groupCheck) isDrawn(t *upstream.Turn, decisions []plan.Decision) bool {
+	ours := decisions[0].Group
+	if t == nil || t.Group == "" || ours == nil || t.Group == ours.Key.String() || !c.late[t.Group] && !c.late[ours.Key.String()] {
+		return false
+	}
+	namespace, of, _ := strings.Cut(t.Group, "/")
+	theirs, ok := c.objects[model.GroupKey{Namespace: namespace, Name: of}.Ref()].(*schedulingv1beta1.PodGroup)
+	return ok && priorityIn(theirs) == ours.Priority
+}
+
+func priorityIn(g *schedulingv1beta1.PodGroup) int32 {
+	if g.Spec.Priority == nil {
+		return 0
+	}
+	return *g.Spec.Priority
+}
+
+// notice notes a PodGroup that comes after members of it.
+func (c *groupCheck) notice(g *schedulingv1beta1.PodGroup) {
+	ref, _ := kinds.RefOf(g)
+	if c.objects[ref] != nil {
+		return
+	}
+	of := g.Namespace + "/" + g.Name
+	delete(c.late, of)
+	for _, pod := range c.cluster.Pods() {
+		if group := pod.Spec.SchedulingGroup; group != nil && pod.Namespace == g.Namespace && *group.PodGroupName == g.Name && pod.Spec.NodeName == "" {
+			c.late[of] = true
+		}
+	}
+}
 
 // where says where pods wait in kube-scheduler.
 func (c *groupCheck) where() string {

@@ -16,7 +16,7 @@ import (
 )
 
 // GroupScripts returns the scripts with pod groups, for the feature gate GenericWorkload: a fifth of the given number of pods, because most of them have several
-// turns. Groups that could make room by evicting others are in none: Berth does not evict pods for a group yet.
+// turns. Nobody is evicted in them.
 func GroupScripts(pods int) []Script {
 	script := func(name, about string, change func(p *groupPlay)) Script {
 		return Script{Name: name, About: about, drawGroups: func(seed uint64) *groupPlay {
@@ -33,8 +33,9 @@ func GroupScripts(pods int) []Script {
 			p.member, p.ranks, p.config = mixedMember, true, cases.WithoutPreemption()
 		}),
 		script("seq-gang-never", "the same, with members whose preemption policy is Never", func(p *groupPlay) { p.ranks, p.never = true, true }),
+		// Single pods are in none of these: Berth tries some again when a binding is answered, kube-scheduler when the watch shows it.
 		script("seq-gang-late", "groups of all kinds, with late and repeated events", func(p *groupPlay) {
-			p.member = relatedMember
+			p.member, p.alone = relatedMember, true
 			p.faults = simulate.Faults{WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond, DuplicatePercent: 5}
 		}),
 	}
@@ -52,6 +53,7 @@ type groupPlay struct {
 	member func(p *groupPlay, pod *v1.Pod)
 	ranks  bool // groups have priorities
 	never  bool // and pods a preemption policy
+	alone  bool // all pods are in groups
 }
 
 const groupZones = 3
@@ -92,7 +94,7 @@ func (p *groupPlay) act(c *simulate.Cluster) error {
 	switch k := p.r.IntN(100); {
 	case k < 40:
 		p.create(c, p.r.IntN(p.groups))
-	case k < 48:
+	case k < 48 && !p.alone:
 		p.create(c, p.groups)
 	case k < 75:
 		p.end(c)
