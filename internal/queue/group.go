@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -22,6 +23,8 @@ import (
 // group is the members of a pod group that wait.
 type group struct {
 	key model.GroupKey
+	// uid is that of the PodGroup that the attempts were for.
+	uid types.UID
 	// head stands for the group in the heaps. Its pod is no pod: it has the group's name and priority.
 	// Invariant: its place is active, erring, gated, incomplete or deciding. While it is deciding all members are.
 	head entry
@@ -83,10 +86,14 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 		delete(q.groups, g.key)
 		return
 	}
-	switch to := q.placeOf(now, g); {
-	case to == incomplete && h.place != incomplete: // with another PodGroup it begins anew
+	object := q.config.State.View().Group(g.key)
+	if object == nil || object.Object.UID != g.uid { // with another PodGroup it begins anew
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
-		q.moveHead(g, to, why)
+	}
+	if g.uid = ""; object != nil {
+		g.uid = object.Object.UID
+	}
+	switch to := q.placeOf(now, g); {
 	case to != h.place && !(h.place == active && to == erring): // one that is ready stays so
 		q.moveHead(g, to, why)
 	case h.place == active || h.place == erring:

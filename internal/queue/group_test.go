@@ -293,7 +293,9 @@ func TestBackoffOfAGroup(t *testing.T) {
 
 // TestBackoffOfAGroupCreatedAnew: attempts at a PodGroup that was deleted do not count for the next of its name.
 func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
-	for _, outcome := range []plan.Outcome{plan.Unschedulable, plan.Failed} {
+	other := podGroup("g", 1, 0)
+	other.Compiled.(*model.PodGroup).Object.UID = "other"
+	for i, outcome := range []plan.Outcome{plan.Unschedulable, plan.Failed, plan.Unschedulable, plan.Failed} {
 		g := newGroupQueue(t)
 		g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0))
 		for range 3 { // the next backoff would last for 8 s
@@ -303,8 +305,16 @@ func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
 		}
 		work, _ := g.pop()
 		g.settle(work, outcome)
-		g.apply(groupGone("g"))
 		g.apply(podGroup("g", 1, 0))
+		if _, text := g.pop(); text != "" {
+			t.Fatalf("%s: popped with the same PodGroup: %q", outcome, text)
+		}
+		if i < 2 {
+			g.apply(groupGone("g"))
+			g.apply(podGroup("g", 1, 0))
+		} else { // the watch missed that it was deleted
+			g.apply(other)
+		}
 		work, text := g.pop()
 		if text != "g: a5" {
 			t.Fatalf("%s: popped: %q, want %q", outcome, text, "g: a5")
