@@ -86,7 +86,7 @@ func parseOptions(args []string, stderr io.Writer) (options, error) {
 	flags := flag.NewFlagSet("parity", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	names := flags.String("shapes", "", "`names` of shapes and sequences, separated by commas, such as spread-hard,seq-mixed; "+
-		"\"shapes\" and \"sequences\" stand for all of a kind, \"volumes\", \"devices\", \"preemption\" and \"external\" (plugins and extenders) for those of both kinds that are about these, and nothing for all of both")
+		"\"shapes\" and \"sequences\" stand for all of a kind, \"volumes\", \"devices\", \"preemption\", \"groups\" and \"external\" (plugins and extenders) for those of both kinds that are about these, and nothing for all of both")
 	of := flags.String("seeds", "1..100", "`range` of the seeds of shapes, FIRST..LAST or one number")
 	runs := flags.String("sequence-seeds", "1..2", "`range` of the seeds of sequences")
 	one := flags.String("seed", "", "the only `seed`, of shapes and sequences")
@@ -157,6 +157,8 @@ func (o *options) choose(names string) error {
 			o.shapes, o.scripts = append(o.shapes, cases.DeviceShapes()...), append(o.scripts, sequence.DeviceScripts(o.podsGiven)...)
 		case "preemption":
 			o.shapes, o.scripts = append(o.shapes, cases.PreemptShapes()...), append(o.scripts, sequence.PreemptScripts(o.podsGiven)...)
+		case "groups":
+			o.scripts = append(o.scripts, sequence.GroupScripts(o.podsGiven)...)
 		case "external":
 			o.shapes = append(o.shapes, cases.OutsideShapes()...)
 		default:

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/parity/internal/cases"
 	"github.com/berth-scheduler/berth/parity/internal/compare"
 	"github.com/berth-scheduler/berth/parity/internal/sequence"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
 // task is one seed of one shape or sequence.
@@ -20,6 +22,8 @@ type task struct {
 	line int // in the report
 	seed uint64
 	do   func(seed uint64, told func(what string)) (outcome, error)
+	// groups means that it needs kube-scheduler's feature gate GenericWorkload, which is the whole process's.
+	groups bool
 }
 
 // outcome is the result of a task.
@@ -36,10 +40,33 @@ func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 	start := time.Now()
 	r, tasks := plan(o)
 	outcomes := make([]outcome, len(tasks))
-	next, failures := make(chan int), make(chan error, len(tasks))
 	fmt.Fprintf(stderr, "comparing Berth with kube-scheduler: %s and %s, %s in all\n",
 		counted(len(o.shapes), "shape"), counted(len(o.scripts), "sequence"), counted(len(tasks), "seed"))
 	bar := newProgress(stderr, len(tasks))
+	for _, groups := range []bool{false, true} {
+		if err := runThose(ctx, groups, r, tasks, outcomes, bar); err != nil {
+			return nil, err
+		}
+	}
+	bar.clear()
+	for at := range tasks {
+		r.add(o, &tasks[at], &outcomes[at])
+	}
+	r.Seconds = time.Since(start).Seconds()
+	return r, r.examine(o)
+}
+
+// runThose runs the tasks that need the feature gate GenericWorkload, or those that do not.
+func runThose(ctx context.Context, groups bool, r *report, tasks []task, outcomes []outcome, bar *progress) error {
+	if !slices.ContainsFunc(tasks, func(t task) bool { return t.groups == groups }) {
+		return nil
+	}
+	if groups {
+		if err := upstream.SetPodGroups(true); err != nil {
+			return err
+		}
+	}
+	next, failures := make(chan int), make(chan error, len(tasks))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var workers sync.WaitGroup
@@ -56,28 +83,33 @@ func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 			}
 		})
 	}
-	hand(ctx, len(tasks), next)
+	hand(ctx, tasks, groups, next)
 	workers.Wait()
-	bar.clear()
+	if groups {
+		if err := upstream.SetPodGroups(false); err != nil {
+			return err
+		}
+	}
 	select {
 	case err := <-failures:
-		return nil, err
+		bar.clear()
+		return err
 	default:
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		bar.clear()
+		return context.Cause(ctx)
 	}
-	for at := range tasks {
-		r.add(o, &tasks[at], &outcomes[at])
-	}
-	r.Seconds = time.Since(start).Seconds()
-	return r, r.examine(o)
+	return nil
 }
 
-// hand sends the numbers from 0 to n-1, until the context ends.
-func hand(ctx context.Context, n int, next chan<- int) {
+// hand sends the numbers of those tasks, until the context ends.
+func hand(ctx context.Context, tasks []task, groups bool, next chan<- int) {
 	defer close(next)
-	for at := range n {
+	for at := range tasks {
+		if tasks[at].groups != groups {
+			continue
+		}
 		select {
 		case next <- at:
 		case <-ctx.Done():
@@ -90,20 +122,20 @@ func hand(ctx context.Context, n int, next chan<- int) {
 func plan(o options) (*report, []task) {
 	r := &report{}
 	var tasks []task
-	add := func(name, unit string, s seeds, do func(seed uint64, told func(what string)) (outcome, error)) {
+	add := func(name, unit string, s seeds, groups bool, do func(seed uint64, told func(what string)) (outcome, error)) {
 		r.Lines = append(r.Lines, line{Name: name, Unit: unit})
 		for seed := s.first; ; seed++ {
-			tasks = append(tasks, task{len(r.Lines) - 1, seed, do})
+			tasks = append(tasks, task{len(r.Lines) - 1, seed, do, groups})
 			if seed == s.last {
 				return
 			}
 		}
 	}
 	for _, s := range o.shapes {
-		add(s.Name, "pods × nodes", o.seeds, func(seed uint64, _ func(string)) (outcome, error) { return compareCase(s, seed) })
+		add(s.Name, "pods × nodes", o.seeds, false, func(seed uint64, _ func(string)) (outcome, error) { return compareCase(s, seed) })
 	}
 	for _, s := range o.scripts {
-		add(s.Name, "decisions", o.runs, func(seed uint64, told func(string)) (outcome, error) { return playSequence(s, seed, told) })
+		add(s.Name, "decisions", o.runs, s.Groups(), func(seed uint64, told func(string)) (outcome, error) { return playSequence(s, seed, told) })
 	}
 	return r, tasks
 }

@@ -36,8 +36,19 @@ func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err err
 }
 
 // salt returns what the hashes that decide between equal nodes for a pod begin with.
-func (e *Engine) salt(pod *model.Pod) uint64 {
-	return mix(e.seed ^ state.HashName(pod.Namespace+"/"+pod.Name))
+func (e *Engine) salt(pod *model.Pod) uint64 { return saltOf(e.seed, pod.Key()) }
+
+func saltOf(seed uint64, pod model.PodKey) uint64 {
+	return mix(seed ^ state.HashName(pod.Namespace+"/"+pod.Name))
+}
+
+// Preferred returns the node that a decision takes for a pod where several nodes have the highest total, given the engine's seed. There is at least one node.
+func Preferred(seed uint64, pod model.PodKey, nodes []string) string {
+	hashes, slots := make([]uint64, len(nodes)), make([]int32, len(nodes))
+	for i, name := range nodes {
+		hashes[i], slots[i] = state.HashName(name), int32(i)
+	}
+	return nodes[highest(hashes, slots, make([]int64, len(nodes)), saltOf(seed, pod))]
 }
 
 // Tie returns a number for each of several choices for something. Of equally good ones, that with the highest is taken.

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -23,6 +23,8 @@ import (
 // group is the members of a pod group that wait.
 type group struct {
 	key model.GroupKey
+	// uid is that of the PodGroup that the attempts were for.
+	uid types.UID
 	// head stands for the group in the heaps. Its pod is no pod: it has the group's name and priority.
 	// Invariant: its place is active, erring, gated, incomplete or deciding. While it is deciding all members are.
 	head entry
@@ -83,6 +85,13 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 		q.moveHead(g, gone, "")
 		delete(q.groups, g.key)
 		return
+	}
+	object := q.config.State.View().Group(g.key)
+	if object == nil || object.Object.UID != g.uid { // with another PodGroup it begins anew
+		h.rejections, h.errors, h.until = 0, 0, time.Time{}
+	}
+	if g.uid = ""; object != nil {
+		g.uid = object.Object.UID
 	}
 	switch to := q.placeOf(now, g); {
 	case to != h.place && !(h.place == active && to == erring): // one that is ready stays so
@@ -180,7 +189,7 @@ func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 		members = append(members, e)
 	}
 	slices.SortFunc(members, func(a, b *entry) int {
-		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(b.attempts, a.attempts), a.since.Compare(b.since), strings.Compare(a.pod.Name, b.pod.Name))
+		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(b.attempts, a.attempts), a.since.Compare(b.since), cmp.Compare(a.order, b.order))
 	})
 	g.head.attempts++
 	work := plan.Work{Group: object, Pods: make([]plan.QueuedPod, len(members))}
@@ -231,18 +240,25 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	case plan.Placed, plan.Terminating:
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
 		if !among {
-			h.since = now
+			q.stamp(h, now)
 		}
 	case plan.Unschedulable:
 		h.rejections++
-		h.errors, h.since = 0, now
+		h.errors = 0
+		q.stamp(h, now)
 		h.until = q.backoffEnd(h)
 	default:
 		h.errors++
-		h.since = now
+		q.stamp(h, now)
 		h.until = q.backoffEnd(h)
 	}
 	q.moveToWhereItBelongs(now, g, attemptFailed)
+}
+
+// stamp has a group wait from now on, behind what has come by now.
+func (q *Queue) stamp(h *entry, now time.Time) {
+	q.arrivals++
+	h.since, h.order = now, q.arrivals
 }
 
 // backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long.

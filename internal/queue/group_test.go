@@ -291,6 +291,76 @@ func TestBackoffOfAGroup(t *testing.T) {
 	}
 }
 
+// TestBackoffOfAGroupCreatedAnew: attempts at a PodGroup that was deleted do not count for the next of its name.
+func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
+	other := podGroup("g", 1, 0)
+	other.Compiled.(*model.PodGroup).Object.UID = "other"
+	for i, outcome := range []plan.Outcome{plan.Unschedulable, plan.Failed, plan.Unschedulable, plan.Failed} {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0))
+		for range 3 { // the next backoff would last for 8 s
+			work, _ := g.pop()
+			g.settle(work, outcome)
+			g.now = g.now.Add(time.Minute)
+		}
+		work, _ := g.pop()
+		g.settle(work, outcome)
+		g.apply(podGroup("g", 1, 0))
+		if _, text := g.pop(); text != "" {
+			t.Fatalf("%s: popped with the same PodGroup: %q", outcome, text)
+		}
+		if i < 2 {
+			g.apply(groupGone("g"))
+			g.apply(podGroup("g", 1, 0))
+		} else { // the watch missed that it was deleted
+			g.apply(other)
+		}
+		work, text := g.pop()
+		if text != "g: a5" {
+			t.Fatalf("%s: popped: %q, want %q", outcome, text, "g: a5")
+		}
+		g.settle(work, outcome)
+		g.now = g.now.Add(2 * time.Second)
+		if _, text := g.pop(); text != "g: a6" {
+			t.Errorf("%s: popped when the first backoff has ended: %q, want %q", outcome, text, "g: a6")
+		}
+	}
+}
+
+// TestOrderOfMembersThatArriveAtOnce: they are tried in the order of their arrival, whatever their names.
+func TestOrderOfMembersThatArriveAtOnce(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("g", 3, 0), memberOf("g", "c", 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+	for _, want := range []string{"g: c1 a1 b1", "g: c2 a2 b2"} {
+		work, text := g.pop()
+		if text != want {
+			t.Fatalf("popped: %q, want %q", text, want)
+		}
+		g.settle(work, plan.Unschedulable)
+		g.now = g.now.Add(time.Minute)
+	}
+}
+
+// TestTurnAfterAnAttempt: a group that was tried is behind what has come by then, at the same time as well.
+func TestTurnAfterAnAttempt(t *testing.T) {
+	for outcome, want := range map[plan.Outcome]string{plan.Unschedulable: "h: b1, g: a2", plan.Failed: "h: b1, g: a2", plan.Placed: "g: c2, h: b1"} {
+		g := newGroupQueue(t)
+		g.apply(podGroup("g", 1, 0), podGroup("h", 1, 0), memberOf("g", "a", 0), memberOf("h", "b", 0, "gate"))
+		if outcome == plan.Placed { // some of the attempt go on waiting, so the group keeps its turn
+			g.apply(memberOf("g", "c", 0))
+		}
+		work, _ := g.pop()
+		g.settle(work, outcome, map[plan.Outcome]string{plan.Placed: "a"}[outcome])
+		g.apply(memberOf("h", "b", 0))
+		g.now = g.now.Add(2 * time.Second)
+		_, first := g.pop()
+		_, second := g.pop()
+		if got := first + ", " + second; got != want {
+			t.Errorf("%s: turns: %s, want %s", outcome, got, want)
+		}
+	}
+}
+
 // TestSettledGroups: what becomes of a group by the outcome of its turn.
 func TestSettledGroups(t *testing.T) {
 	setUp := func(t *testing.T) (*groupQueue, plan.Work) {

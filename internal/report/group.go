@@ -33,17 +33,18 @@ func ConditionOfGroup(d *plan.GroupDecision) metav1.Condition {
 }
 
 // OfGroup reports a decision about a pod group as a condition of the PodGroup, which it returns as a write; nil if the condition stays as it is, as far as the
-// watch has shown it. Once the condition is True it stays so: it says that the group was scheduled once.
+// watch has shown it. Once the condition is True it stays so: it says that the group was scheduled once. It is written again, True or not, for a new generation of the
+// PodGroup.
 func OfGroup(d *plan.GroupDecision, now time.Time) *plan.Write {
 	object := d.Group.Object
 	condition := ConditionOfGroup(d)
 	condition.LastTransitionTime = metav1.NewTime(now)
 	if have := meta.FindStatusCondition(object.Status.Conditions, condition.Type); have != nil {
-		if have.Status == metav1.ConditionTrue || have.Status == condition.Status && have.Reason == condition.Reason && have.Message == condition.Message {
-			return nil
-		}
 		if have.Status == condition.Status {
 			condition.LastTransitionTime = have.LastTransitionTime
+		}
+		if have.Status == metav1.ConditionTrue && condition.Status != metav1.ConditionTrue || *have == condition {
+			return nil
 		}
 	}
 	patch, err := json.Marshal(map[string]any{

@@ -18,7 +18,11 @@ import (
 func TestConditionOfAGroup(t *testing.T) {
 	now, before := time.Date(2026, 1, 2, 0, 0, 0, 0, time.UTC), metav1.NewTime(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC))
 	shown := func(status metav1.ConditionStatus, reason, message string) *metav1.Condition {
-		return &metav1.Condition{Type: "PodGroupInitiallyScheduled", Status: status, Reason: reason, Message: message, LastTransitionTime: before}
+		return &metav1.Condition{Type: "PodGroupInitiallyScheduled", Status: status, Reason: reason, Message: message, LastTransitionTime: before, ObservedGeneration: 4}
+	}
+	of := func(generation int64, c *metav1.Condition) *metav1.Condition {
+		c.ObservedGeneration = generation
+		return c
 	}
 	const at, then = `"2026-01-02T00:00:00Z"`, `"2026-01-01T00:00:00Z"`
 	for _, row := range []struct {
@@ -40,6 +44,11 @@ func TestConditionOfAGroup(t *testing.T) {
 		{"unknown before", shown("Unknown", "Unschedulable", "no room"), plan.Unschedulable, "no room",
 			`"lastTransitionTime":` + at + `,"message":"no room","observedGeneration":4,"reason":"Unschedulable","status":"False"`},
 		{"scheduled before", shown("True", "Scheduled", ""), plan.Placed, "", ""},
+		{"still unschedulable, of another generation", of(3, shown("False", "Unschedulable", "no room")), plan.Unschedulable, "no room",
+			`"lastTransitionTime":` + then + `,"message":"no room","observedGeneration":4,"reason":"Unschedulable","status":"False"`},
+		{"scheduled before, of another generation", of(3, shown("True", "Scheduled", "")), plan.Placed, "",
+			`"lastTransitionTime":` + then + `,"message":"","observedGeneration":4,"reason":"Scheduled","status":"True"`},
+		{"scheduled before, of another generation, rejected now", of(3, shown("True", "Scheduled", "")), plan.Unschedulable, "no room", ""},
 		{"scheduled before, rejected now", shown("True", "Scheduled", ""), plan.Unschedulable, "no room", ""},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -38,6 +38,8 @@ type Config struct {
 	EventTTL time.Duration
 	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
 	Slice int
+	// Pace is how much time a decision takes. At 0, several decisions at one time are in the order of arrivals where their order is by time.
+	Pace time.Duration
 	// Seed chooses among equally good nodes, and what goes wrong.
 	Seed   uint64
 	Faults Faults

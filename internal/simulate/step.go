@@ -29,6 +29,9 @@ func (c *Cluster) Step() Round {
 		c.round.Ran = true
 		c.loop.Once(c.processTime(c.now))
 	}
+	if c.round.Decided {
+		c.now = c.now.Add(c.config.Pace)
+	}
 	c.commit.pump()
 	if c.commit.stopping && c.commit.idle() {
 		c.end()

@@ -24,7 +24,7 @@ type attempt struct {
 	*plan.GroupDecision
 	state   *state.State
 	engine  *engine.Engine
-	profile *plugin.Profile // of the first member that is tried; nil if there is no such profile
+	profile *plugin.Profile // of the first member; nil if there is no such profile
 	// tried are the positions among Members of those that are not being deleted.
 	tried []int
 	// need is how many members must have a node, scheduled how many have one so far, remaining how many have not been tried.
@@ -54,34 +54,37 @@ func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer,
 		m := &d.Members[i]
 		m.Work = plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: work.Group}
 		m.Nodes = s.Nodes()
-		if m.Pods[0].Pod.Terminating {
-			m.Outcome = plan.Terminating
-		} else {
-			a.tried = append(a.tried, i)
-		}
-	}
-	if len(a.tried) == 0 {
-		d.Outcome = plan.Terminating
-		return d
+		a.tried = append(a.tried, i)
 	}
 	a.profile = e.Profile(a.first().SchedulerName)
 	if err := a.refuses(); err != nil {
 		a.fail(err)
 		return d
 	}
+	a.tried = slices.DeleteFunc(a.tried, func(i int) bool {
+		leaves := d.Members[i].Pods[0].Pod.Terminating
+		if leaves {
+			d.Members[i].Outcome = plan.Terminating
+		}
+		return leaves
+	})
+	if len(a.tried) == 0 {
+		d.Outcome = plan.Terminating
+		return d
+	}
 	a.place()
 	return d
 }
 
-// first returns the first member that is tried.
-func (a *attempt) first() *model.Pod { return a.Members[a.tried[0]].Pods[0].Pod }
+// first returns the first member.
+func (a *attempt) first() *model.Pod { return a.Members[0].Pods[0].Pod }
 
 // enforces reports whether the profile of the group's pods has GangScheduling, without which a gang is no more than a group.
 func (a *attempt) enforces() bool {
 	return a.profile != nil && slices.ContainsFunc(a.profile.PreEnqueue, func(x plugin.PreEnqueue) bool { return x.Name() == "GangScheduling" })
 }
 
-// refuses returns why a group cannot be tried: its members do not belong together, or Berth cannot do it yet.
+// refuses returns why a group cannot be tried: its members do not belong together, those that are being deleted among them, or Berth cannot do it yet.
 func (a *attempt) refuses() error {
 	first := a.first()
 	own := a.profile != nil && slices.ContainsFunc(a.profile.PostFilters, func(p plugin.PostFilter) bool {
@@ -101,7 +104,7 @@ func (a *attempt) refuses() error {
 		}
 		return nil
 	}
-	for _, i := range a.tried {
+	for i := range a.Members {
 		if err := check(a.Members[i].Pods[0].Pod); err != nil {
 			return err
 		}

@@ -100,6 +100,15 @@ func UntimedConfig() []byte {
 	})
 }
 
+// WithoutPreemption is the same without DefaultPreemption.
+func WithoutPreemption() []byte {
+	args := configv1.DynamicResourcesArgs{FilterTimeout: &metav1.Duration{}}
+	return configText(configv1.KubeSchedulerProfile{
+		SchedulerName: ptr(v1.DefaultSchedulerName), PluginConfig: []configv1.PluginConfig{arguments("DynamicResources", &args, &args.TypeMeta)},
+		Plugins: &configv1.Plugins{MultiPoint: configv1.PluginSet{Disabled: []configv1.Plugin{{Name: "DefaultPreemption"}}}},
+	})
+}
+
 func nominateForDevices(h *hardware) {
 	for _, p := range h.tc.Pods {
 		if isPending(p) && len(h.tc.Nodes) > 0 && chance(h.r, 40) {

@@ -16,7 +16,7 @@ import (
 // DeviceScripts returns the scripts with pods that have claims for devices: a third of the given number.
 func DeviceScripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
-		return Script{name, about, func(seed uint64) *play {
+		return Script{Name: name, About: about, draw: func(seed uint64) *play {
 			return newPlay(name, seed, max(1, pods/3), func(p *play) { p.template, p.devices = p.any, true; change(p) })
 		}}
 	}

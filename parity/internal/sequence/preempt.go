@@ -18,7 +18,7 @@ import (
 // placed, and all the while more pods, budgets and other deletions come.
 func PreemptScripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
-		return Script{name, about, func(seed uint64) *play {
+		return Script{Name: name, About: about, draw: func(seed uint64) *play {
 			return newPlay(name, seed, pods/2, func(p *play) {
 				p.preempts, p.template, p.nodes = true, p.resources, 3+pods/40
 				change(p)

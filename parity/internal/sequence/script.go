@@ -24,12 +24,17 @@ type Script struct {
 	// About describes it in a few words.
 	About string
 	draw  func(seed uint64) *play
+	// drawGroups is set instead of draw for a run with pod groups.
+	drawGroups func(seed uint64) *groupPlay
 }
+
+// Groups reports whether the script needs the feature gate GenericWorkload, in both schedulers.
+func (s Script) Groups() bool { return s.drawGroups != nil }
 
 // Scripts returns all scripts. Each schedules about the given number of pods.
 func Scripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
-		return Script{name, about, func(seed uint64) *play { return newPlay(name, seed, pods, change) }}
+		return Script{Name: name, About: about, draw: func(seed uint64) *play { return newPlay(name, seed, pods, change) }}
 	}
 	all := []Script{
 		script("seq-resources", "requests until nodes are full", func(p *play) { p.template, p.nodes = p.resources, pods/14 }),
@@ -49,7 +54,7 @@ func Scripts(pods int) []Script {
 			}
 		}),
 	}
-	return slices.Concat(all, VolumeScripts(pods), DeviceScripts(pods), PreemptScripts(pods))
+	return slices.Concat(all, VolumeScripts(pods), DeviceScripts(pods), PreemptScripts(pods), GroupScripts(pods))
 }
 
 // play is the plan of one run.

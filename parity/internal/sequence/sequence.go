@@ -48,6 +48,9 @@ const differencesMax = 20
 
 // Run plays a script. Unless it is nil, it calls told after every decision with how many have been compared, and how many of the pods have been created.
 func Run(script Script, seed uint64, told func(decisions, created, pods int)) (Result, error) {
+	if script.Groups() {
+		return runGroups(script, seed, told)
+	}
 	play := script.draw(seed)
 	scheduler, err := config.Parse("configuration", play.config)
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 // volumes with all claims, so that the work grows with the third power of the number of pods.
 func VolumeScripts(pods int) []Script {
 	script := func(name, about string, change func(p *play)) Script {
-		return Script{name, about, func(seed uint64) *play {
+		return Script{Name: name, About: about, draw: func(seed uint64) *play {
 			return newPlay(name, seed, max(1, pods/3), func(p *play) { p.template, p.volumes = p.any, true; change(p) })
 		}}
 	}

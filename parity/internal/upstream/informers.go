@@ -45,16 +45,16 @@ func (o inOrder) List() []any {
 	return all
 }
 
-// newInformers gives the factory an informer for each kind that plugins read, except nodes and pods. It must be called before any plugin asks
+// newInformers gives the factory an informer for each kind that plugins read, except nodes and pods, and for more kinds. It must be called before any plugin asks
 // the factory for one.
-func newInformers(factory informers.SharedInformerFactory) map[reflect.Type]*informer {
+func newInformers(factory informers.SharedInformerFactory, more ...runtime.Object) map[reflect.Type]*informer {
 	all := map[reflect.Type]*informer{}
-	for _, kind := range []runtime.Object{
+	for _, kind := range slices.Concat(more, []runtime.Object{
 		&v1.Namespace{}, &v1.Service{}, &v1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
 		&v1.PersistentVolume{}, &v1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &storagev1.CSINode{}, &storagev1.CSIDriver{},
 		&storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{}, &policyv1.PodDisruptionBudget{},
 		&resourcev1.DeviceClass{}, &resourcev1.ResourceSlice{}, &resourcev1.DeviceTaintRule{}, &resourcev1.ResourceClaim{},
-	} {
+	}) {
 		factory.InformerFor(kind, func(kubernetes.Interface, time.Duration) clientcache.SharedIndexInformer {
 			byNamespace := clientcache.Indexers{clientcache.NamespaceIndex: clientcache.MetaNamespaceIndexFunc}
 			made := &informer{SharedIndexInformer: clientcache.NewSharedIndexInformer(&clientcache.ListWatch{}, kind, 0, byNamespace)}

@@ -1,0 +1,395 @@
+package sequence
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/report"
+	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/compare"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
+)
+
+// runGroups plays a script with pod groups. kube-scheduler runs whole, with its own queue: it is shown what Berth's loop is shown, at the same time, and has a
+// turn whenever Berth has one. Its bindings end as Berth's do. After a turn of another pod or group the two clusters are different ones, and the run ends.
+func runGroups(script Script, seed uint64, told func(decisions, created, pods int)) (Result, error) {
+	play := script.drawGroups(seed)
+	cluster, check, err := newGroups(play.config, seed, play.faults)
+	if err != nil {
+		return Result{}, err
+	}
+	defer check.theirs.Close()
+	err = play.run(cluster, func(r simulate.Round) error {
+		if r.Decided && told != nil {
+			told(check.result.Passed+check.result.Failed, min(play.made, play.pods), play.pods)
+		}
+		return check.round(r)
+	})
+	return check.result, err
+}
+
+// newGroups makes a cluster of Berth, and kube-scheduler beside it.
+func newGroups(text []byte, seed uint64, faults simulate.Faults) (*simulate.Cluster, *groupCheck, error) {
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+	if err != nil {
+		return nil, nil, err
+	}
+	scheduler, err := config.ParseWith("configuration", text, config.Request{Gates: gates})
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading of the configuration by Berth: %w", err)
+	}
+	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: seed, Faults: faults, ParkedMax: 1000 * time.Hour, Pace: time.Millisecond})
+	if err != nil {
+		return nil, nil, err
+	}
+	theirs, err := upstream.NewLoop(text, func(pod *v1.Pod, best []string) string { return engine.Preferred(seed, keyOf(pod), best) })
+	if err != nil {
+		return nil, nil, err
+	}
+	return cluster, &groupCheck{cluster: cluster, theirs: theirs, objects: map[model.Ref]runtime.Object{}, written: map[types.UID]string{}, late: map[string]bool{}}, nil
+}
+
+// groupCheck follows the rounds of a loop with pod groups.
+type groupCheck struct {
+	cluster *simulate.Cluster
+	theirs  *upstream.Loop
+	objects map[model.Ref]runtime.Object
+	// late are the PodGroups that came after members of them.
+	late map[string]bool
+	// written are the conditions of PodGroups as Berth wrote them last.
+	written map[types.UID]string
+	result  Result
+	over    bool
+}
+
+func (c *groupCheck) round(r simulate.Round) error {
+	if c.over || !r.Ran {
+		return nil
+	}
+	c.theirs.SetNow(r.At)
+	for i := range r.Shown {
+		if err := c.show(&r.Shown[i]); err != nil {
+			return err
+		}
+	}
+	if r.Decided {
+		return c.turn(r.Decisions)
+	}
+	if active := c.theirs.Active(); len(active) > 0 {
+		if c.holds(active[0]) {
+			c.over = true
+			return nil
+		}
+		c.differ(active[0], "waits", "has its turn"+c.where(), "not")
+		c.result.Failed++
+		c.over = true
+	}
+	return nil
+}
+
+func (c *groupCheck) differ(pod, what, theirs, ours string) {
+	if theirs != ours && len(c.result.Differences) < differencesMax {
+		c.result.Differences = append(c.result.Differences, compare.Difference{Pod: pod, What: what, KubeScheduler: theirs, Berth: ours})
+	}
+}
+
+// show passes to kube-scheduler what Berth's loop received.
+func (c *groupCheck) show(what *simulate.Shown) error {
+	switch {
+	case what.Object != nil:
+		if g, ok := what.Object.(*schedulingv1beta1.PodGroup); ok {
+			c.notice(g)
+		}
+		if ref, ok := kinds.RefOf(what.Object); ok {
+			c.objects[ref] = what.Object
+		}
+		return c.theirs.Set(what.Object)
+	case what.Bound != nil:
+		pod := what.Bound.Pod
+		answered, err := c.theirs.Bound(pod.UID, what.Bound.Err)
+		if err == nil && !answered {
+			c.differ(pod.String(), "binding", "none", "ended")
+		}
+		return err
+	case what.Learned != nil || what.Preempted != nil:
+		return nil
+	}
+	gone := c.objects[what.Gone]
+	delete(c.objects, what.Gone)
+	if gone == nil {
+		return nil
+	}
+	return c.theirs.Remove(gone)
+}
+
+// turn has kube-scheduler take its turn, and compares it with what Berth decided.
+func (c *groupCheck) turn(decisions []plan.Decision) error {
+	t, err := c.theirs.Turn()
+	if err != nil {
+		return err
+	}
+	if t != nil && t.Group != "" && c.holds(theirName(t.Members[0].Pod)) {
+		c.over = true
+		return nil
+	}
+	if c.isDrawn(t, decisions) {
+		c.over = true
+		return nil
+	}
+	if theirs, ours := theirTurn(t), ourTurn(decisions); theirs != ours {
+		c.differ(decisions[0].Pods[0].Pod.String(), "turn", theirs+c.where(), ours)
+		c.result.Failed++
+		c.over = true
+		return nil
+	}
+	c.order(t, decisions)
+	for i := range decisions {
+		d := &decisions[i]
+		pod := d.Pods[0].Pod
+		at := slices.IndexFunc(t.Members, func(m upstream.Member) bool { return m.Pod.UID == pod.UID })
+		before := len(c.result.Differences)
+		if at < 0 {
+			c.differ(pod.String(), "UID", t.Members[min(i, len(t.Members)-1)].Pod.Name+" of another UID", string(pod.UID))
+		} else {
+			c.member(&t.Members[at], d)
+		}
+		if i == 0 && t.Group != "" {
+			ours, err := c.ourCondition(d)
+			if err != nil {
+				return err
+			}
+			c.differ(pod.String(), "condition of "+t.Group, c.expected(d.Group.Object, t.Condition, ours), ours)
+		}
+		switch {
+		case d.Outcome != plan.Placed:
+			c.result.Rejected++
+		case d.Placements[0].Feasible > 1:
+			c.result.Scored++
+		}
+		if len(c.result.Differences) > before {
+			c.result.Failed++
+		} else {
+			c.result.Passed++
+		}
+	}
+	return nil
+}
+
+// holds reports whether Berth holds the group of a pod because it has too few members. kube-scheduler looks at that when a group begins to wait; if members leave it later, or minCount is raised,
+// it has one more turn, in vain. Its backoff is another from then on, so the run ends there.
+func (c *groupCheck) holds(pod string) bool {
+	namespace, of, _ := strings.Cut(pod, "/")
+	key := model.PodKey{Namespace: namespace, Name: of}
+	object := c.cluster.Pod(key)
+	return object != nil && object.Spec.SchedulingGroup != nil && len(object.Spec.SchedulingGates) == 0 && c.cluster.Loop().Queue().PlaceOf(key) == "gated"
+}
+
+// What kube-scheduler says, with DynamicResources, of a group with too few members when its turn begins, and what Berth says. kube-scheduler means the same: it backs off as after a rejection.
+const (
+	notFound = `error in "DynamicResources" PodGroupPostFilter plugins: not found`
+	hopeless = "pod group is unschedulable, minCount ("
+)
+
+func isHopeless(d *plan.Decision) bool {
+	return d.Outcome == plan.Unschedulable && strings.HasPrefix(d.Rejection.Group, hopeless)
+}
+
+func theirName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
+
+// isDrawn reports whether it is another group's turn in kube-scheduler because a PodGroup came after its members: then kube-scheduler has the group wait since the arrival of any of them. From then on the
+// clusters are different ones.
+func (c *groupCheck) isDrawn(t *upstream.Turn, decisions []plan.Decision) bool {
+	ours := decisions[0].Group
+	if t == nil || t.Group == "" || ours == nil || t.Group == ours.Key.String() || !c.late[t.Group] && !c.late[ours.Key.String()] {
+		return false
+	}
+	namespace, of, _ := strings.Cut(t.Group, "/")
+	theirs, ok := c.objects[model.GroupKey{Namespace: namespace, Name: of}.Ref()].(*schedulingv1beta1.PodGroup)
+	return ok && priorityIn(theirs) == ours.Priority
+}
+
+func priorityIn(g *schedulingv1beta1.PodGroup) int32 {
+	if g.Spec.Priority == nil {
+		return 0
+	}
+	return *g.Spec.Priority
+}
+
+// notice notes a PodGroup that comes after members of it.
+func (c *groupCheck) notice(g *schedulingv1beta1.PodGroup) {
+	ref, _ := kinds.RefOf(g)
+	if c.objects[ref] != nil {
+		return
+	}
+	of := g.Namespace + "/" + g.Name
+	delete(c.late, of)
+	for _, pod := range c.cluster.Pods() {
+		if group := pod.Spec.SchedulingGroup; group != nil && pod.Namespace == g.Namespace && *group.PodGroupName == g.Name && pod.Spec.NodeName == "" {
+			c.late[of] = true
+		}
+	}
+}
+
+// where says where pods wait in kube-scheduler.
+func (c *groupCheck) where() string {
+	places := c.theirs.Places()
+	var all []string
+	for _, place := range slices.Sorted(maps.Keys(places)) {
+		all = append(all, fmt.Sprintf("%s: %s", place, strings.Join(places[place], " ")))
+	}
+	return " (" + strings.Join(all, "; ") + ")"
+}
+
+// theirTurn says whose turn it was, with the pods by name.
+func theirTurn(t *upstream.Turn) string {
+	if t == nil {
+		return "nobody"
+	}
+	var pods []string
+	for _, m := range t.Members {
+		pods = append(pods, theirName(m.Pod))
+	}
+	return turnText(t.Group, pods)
+}
+
+func ourTurn(decisions []plan.Decision) string {
+	group := ""
+	if g := decisions[0].Group; g != nil {
+		group = g.Key.String()
+	}
+	var pods []string
+	for i := range decisions {
+		pods = append(pods, decisions[i].Pods[0].Pod.String())
+	}
+	return turnText(group, pods)
+}
+
+func turnText(group string, pods []string) string {
+	slices.Sort(pods)
+	return strings.TrimSpace(group + " " + strings.Join(pods, " "))
+}
+
+// order compares the order in which members are tried. kube-scheduler may end before it has tried all.
+func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
+	var ours []string
+	for i := range decisions {
+		if decisions[i].Outcome != plan.Terminating {
+			ours = append(ours, decisions[i].Pods[0].Pod.String())
+		}
+	}
+	if n := min(len(t.Tried), len(ours)); n > 0 {
+		c.differ(ours[0], "order", strings.Join(t.Tried, " "), strings.Join(ours[:n], " "))
+	}
+}
+
+// member compares what became of one pod.
+func (c *groupCheck) member(m *upstream.Member, d *plan.Decision) {
+	pod := d.Pods[0].Pod
+	differ := func(what, theirs, ours string) { c.differ(pod.String(), what, theirs, ours) }
+	if d.Outcome == plan.Placed {
+		p := &d.Placements[0]
+		if m.NodeName == "" {
+			differ("outcome", strings.Join(m.Notes, "; "), "takes "+p.NodeName)
+			return
+		}
+		differ("node", m.NodeName, p.NodeName)
+		if m.Verdict != nil && !(p.Feasible == 1 && p.NodeName == pod.NominatedNode) {
+			differ("feasible nodes", fmt.Sprint(m.Verdict.Feasible), fmt.Sprint(p.Feasible))
+			if m.Verdict.Feasible > 1 {
+				at := slices.IndexFunc(m.Verdict.Nodes, func(n upstream.Node) bool { return n.Name == p.NodeName })
+				differ("total of "+p.NodeName, fmt.Sprint(m.Verdict.Nodes[at].Total), fmt.Sprint(p.Total))
+			}
+		}
+		return
+	}
+	if m.NodeName != "" {
+		differ("outcome", "takes "+m.NodeName, report.Message(d))
+		return
+	}
+	r := report.Of(d, pod)
+	if strings.Join(m.Notes, "; ") == notFound && isHopeless(d) {
+		return
+	}
+	differ("event", strings.Join(m.Notes, "; "), r.Event.Note)
+	if d.Outcome == plan.Terminating {
+		return
+	}
+	ours := r.Condition
+	if ours == nil {
+		ours = r.Shown
+	}
+	differ("condition", podConditionText(m.Condition), podConditionText(ours))
+	nominated := pod.NominatedNode
+	switch r.Nomination.Mode {
+	case plan.Set:
+		nominated = r.Nomination.NodeName
+	case plan.Clear:
+		nominated = ""
+	}
+	differ("nominated node", m.Nominated, nominated)
+}
+
+// none is the text of a condition that is not written.
+const none = "none"
+
+func podConditionText(c *v1.PodCondition) string {
+	if c == nil {
+		return none
+	}
+	return fmt.Sprintf("%s %s %q of generation %d", c.Status, c.Reason, c.Message, c.ObservedGeneration)
+}
+
+func conditionText(c *metav1.Condition) string {
+	if c == nil {
+		return none
+	}
+	return fmt.Sprintf("%s %s %q of generation %d", c.Status, c.Reason, c.Message, c.ObservedGeneration)
+}
+
+// expected is kube-scheduler's condition of a PodGroup, as far as Berth is to write it, too. Until the watch has shown what was written last, kube-scheduler writes it again, and even takes True
+// back; Berth knows the answer to its write.
+func (c *groupCheck) expected(object *schedulingv1beta1.PodGroup, theirs *metav1.Condition, ours string) string {
+	text, last := conditionText(theirs), c.written[object.UID]
+	if theirs != nil && theirs.Message == notFound && strings.Contains(ours, hopeless) {
+		text = ours
+	}
+	if ours == none && (last == text || strings.HasPrefix(last, string(metav1.ConditionTrue)) && theirs != nil && theirs.Status == metav1.ConditionFalse) {
+		return none
+	}
+	if ours != none {
+		c.written[object.UID] = ours
+	}
+	return text
+}
+
+// ourCondition returns the PodGroup's condition that the decision writes.
+func (c *groupCheck) ourCondition(d *plan.Decision) (string, error) {
+	for i := range d.Writes {
+		w := &d.Writes[i]
+		if w.Resource.Resource != "podgroups" {
+			continue
+		}
+		patched, err := compare.Patched(d.Group.Object, w)
+		if err != nil {
+			return "", fmt.Errorf("apply Berth's patch of pod group %s/%s: %w", w.Namespace, w.Name, err)
+		}
+		return conditionText(meta.FindStatusCondition(patched.(*schedulingv1beta1.PodGroup).Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)), nil
+	}
+	return conditionText(nil), nil
+}

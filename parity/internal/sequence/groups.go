@@ -1,0 +1,272 @@
+package sequence
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+)
+
+// GroupScripts returns the scripts with pod groups, for the feature gate GenericWorkload: a fifth of the given number of pods, because most of them have several
+// turns. Nobody is evicted in them.
+func GroupScripts(pods int) []Script {
+	script := func(name, about string, change func(p *groupPlay)) Script {
+		return Script{Name: name, About: about, drawGroups: func(seed uint64) *groupPlay {
+			p := &groupPlay{r: cases.Source(name, seed), config: cases.UntimedConfig(), pods: max(1, pods/5), groups: 6, member: plainMember}
+			change(p)
+			return p
+		}}
+	}
+	return []Script{
+		script("seq-gang", "pod groups and single pods of equal needs, more than there is room for", func(*groupPlay) {}),
+		script("seq-gang-mixed", "the same, with members of different needs", func(p *groupPlay) { p.member = mixedMember }),
+		script("seq-gang-spread", "the same, with spread constraints, affinity and anti-affinity among members", func(p *groupPlay) { p.member = relatedMember }),
+		script("seq-gang-ranks", "the same, with priorities, of which some are not the group's; nobody preempts", func(p *groupPlay) {
+			p.member, p.ranks, p.config = mixedMember, true, cases.WithoutPreemption()
+		}),
+		script("seq-gang-never", "the same, with members whose preemption policy is Never", func(p *groupPlay) { p.ranks, p.never = true, true }),
+		// Single pods are in none of these: Berth tries some again when a binding is answered, kube-scheduler when the watch shows it.
+		script("seq-gang-late", "groups of all kinds, with late and repeated events", func(p *groupPlay) {
+			p.member, p.alone = relatedMember, true
+			p.faults = simulate.Faults{WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond, DuplicatePercent: 5}
+		}),
+	}
+}
+
+// groupPlay is the plan of one run with pod groups.
+type groupPlay struct {
+	r      *rand.Rand
+	config []byte
+	faults simulate.Faults
+	groups int
+	pods   int // to be created
+	made   int
+	// member gives a pod of a group what it needs.
+	member func(p *groupPlay, pod *v1.Pod)
+	ranks  bool // groups have priorities
+	never  bool // and pods a preemption policy
+	alone  bool // all pods are in groups
+}
+
+const groupZones = 3
+
+// run executes the play, and calls each after every round of the scheduler.
+func (p *groupPlay) run(c *simulate.Cluster, each func(simulate.Round) error) error {
+	if err := c.SetObject(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{v1.LabelMetadataName: "default"}}}); err != nil {
+		return err
+	}
+	for i := range 5 {
+		c.SetNode(p.node(i))
+	}
+	for p.made < p.pods {
+		for range 1 + p.r.IntN(2) {
+			if err := p.act(c); err != nil {
+				return err
+			}
+		}
+		if err := c.AdvanceTo(c.Now().Add(pick(p.r, time.Millisecond, 20*time.Millisecond, 300*time.Millisecond, time.Second, 2500*time.Millisecond)), each); err != nil {
+			return err
+		}
+	}
+	return c.AdvanceTo(c.Now().Add(20*time.Second), each)
+}
+
+func (p *groupPlay) node(i int) *v1.Node {
+	name := fmt.Sprint("node-", i)
+	return &v1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprint("zone-", i%groupZones)}},
+		Status: v1.NodeStatus{Allocatable: v1.ResourceList{
+			v1.ResourceCPU: resource.MustParse(fmt.Sprint(2 + p.r.IntN(3))), v1.ResourceMemory: resource.MustParse("8Gi"), v1.ResourcePods: resource.MustParse("110"),
+		}},
+	}
+}
+
+// act does one thing that users, controllers or kubelets do.
+func (p *groupPlay) act(c *simulate.Cluster) error {
+	switch k := p.r.IntN(100); {
+	case k < 40:
+		p.create(c, p.r.IntN(p.groups))
+	case k < 48 && !p.alone:
+		p.create(c, p.groups)
+	case k < 75:
+		p.end(c)
+	case k < 90:
+		return p.setGroup(c, p.r.IntN(p.groups))
+	case k < 94:
+		p.ungate(c)
+	default:
+		p.changeNode(c)
+	}
+	return nil
+}
+
+// create creates some members of a group, or a pod without a group.
+func (p *groupPlay) create(c *simulate.Cluster, group int) {
+	count := 1
+	if group < p.groups {
+		count += p.r.IntN(4)
+	}
+	for range count {
+		pod := &v1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", p.made), Labels: map[string]string{"app": fmt.Sprint("group-", group), "kind": kindOf(group)}},
+			Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, Containers: []v1.Container{
+				{Name: "c", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}},
+		}
+		p.made++
+		if group < p.groups {
+			pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr(fmt.Sprint("group-", group))}
+		}
+		p.member(p, pod)
+		if p.ranks {
+			pod.Spec.Priority = priorityOf(group)
+			if chance(p.r, 4) {
+				pod.Spec.Priority = ptr(int32(7))
+			}
+		}
+		if p.never {
+			pod.Spec.PreemptionPolicy = ptr(v1.PreemptNever)
+		}
+		if chance(p.r, 6) {
+			pod.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
+		}
+		c.SetPod(pod)
+	}
+}
+
+// kindOf returns the policy of a group.
+func kindOf(group int) string { return []string{"gang", "gang", "basic"}[group%3] }
+
+// priorityOf returns the priority of a group.
+func priorityOf(group int) *int32 {
+	return []*int32{nil, ptr(int32(0)), ptr(int32(10)), ptr(int32(5))}[group%4]
+}
+
+// end has a pod finish if it runs, or deletes it.
+func (p *groupPlay) end(c *simulate.Cluster) {
+	all := c.Pods()
+	if len(all) == 0 {
+		return
+	}
+	pod := all[p.r.IntN(len(all))]
+	switch {
+	case pod.Spec.NodeName == "" && chance(p.r, 50):
+	case pod.Spec.SchedulingGroup != nil && len(pod.Spec.SchedulingGates) > 0: // kube-scheduler does not ask again whether its group is still held
+	case pod.Spec.NodeName == "" && chance(p.r, 30) && pod.Labels["kind"] != "gang": // a finalizer keeps it; in kube-scheduler it counts for the gang meanwhile
+		going := pod.DeepCopy()
+		going.DeletionTimestamp = &metav1.Time{Time: c.Now()}
+		c.SetPod(going)
+	case pod.Spec.NodeName != "" && chance(p.r, 50):
+		finished := pod.DeepCopy()
+		finished.Status.Phase = v1.PodSucceeded
+		c.SetPod(finished)
+	default:
+		c.DeletePod(keyOf(pod))
+	}
+}
+
+func (p *groupPlay) ungate(c *simulate.Cluster) {
+	for _, pod := range c.Pods() {
+		if len(pod.Spec.SchedulingGates) > 0 {
+			pod = pod.DeepCopy()
+			pod.Spec.SchedulingGates = nil
+			c.SetPod(pod)
+			return
+		}
+	}
+}
+
+// setGroup creates a PodGroup, or changes minCount, or deletes it.
+func (p *groupPlay) setGroup(c *simulate.Cluster, group int) error {
+	ref := model.GroupKey{Namespace: "default", Name: fmt.Sprint("group-", group)}.Ref()
+	stored, ok := c.Object(ref).(*schedulingv1beta1.PodGroup)
+	switch {
+	case ok && chance(p.r, 30):
+		c.DeleteObject(ref)
+		return nil
+	case ok:
+		stored = stored.DeepCopy()
+		stored.Generation++
+		if gang := stored.Spec.SchedulingPolicy.Gang; gang != nil {
+			gang.MinCount = int32(1 + p.r.IntN(5))
+		}
+		return c.SetObject(stored)
+	}
+	made := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: ref.Namespace, Name: ref.Name, Generation: 1}}
+	made.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(1 + p.r.IntN(5))}
+	if kindOf(group) == "basic" {
+		made.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}
+	}
+	if p.ranks {
+		made.Spec.Priority = priorityOf(group)
+	}
+	return c.SetObject(made)
+}
+
+// changeNode cordons a node or lifts that, or takes it away or brings it back.
+func (p *groupPlay) changeNode(c *simulate.Cluster) {
+	i := p.r.IntN(6)
+	node := c.Node(fmt.Sprint("node-", i))
+	switch {
+	case node == nil:
+		c.SetNode(p.node(i))
+	case chance(p.r, 70):
+		node = node.DeepCopy()
+		node.Spec.Unschedulable = !node.Spec.Unschedulable
+		c.SetNode(node)
+	default:
+		c.DeleteNode(node.Name)
+		for _, pod := range c.Pods() {
+			if pod.Spec.NodeName == node.Name {
+				c.DeletePod(keyOf(pod))
+			}
+		}
+	}
+}
+
+// plainMember leaves all pods alike.
+func plainMember(*groupPlay, *v1.Pod) {}
+
+// mixedMember gives pods different requests, and some a zone.
+func mixedMember(p *groupPlay, pod *v1.Pod) {
+	pod.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse(pick(p.r, "500m", "1", "1", "2", "3"))
+	if chance(p.r, 20) {
+		pod.Spec.NodeSelector = map[string]string{v1.LabelTopologyZone: fmt.Sprint("zone-", p.r.IntN(groupZones))}
+	}
+}
+
+// relatedMember gives pods needs that are about the others of their group.
+func relatedMember(p *groupPlay, pod *v1.Pod) {
+	if chance(p.r, 50) {
+		mixedMember(p, pod)
+	}
+	if chance(p.r, 25) {
+		pod.Labels["role"] = "lead"
+	}
+	ofGroup := &metav1.LabelSelector{MatchLabels: map[string]string{"app": pod.Labels["app"]}}
+	leads := &metav1.LabelSelector{MatchLabels: map[string]string{"app": pod.Labels["app"], "role": "lead"}}
+	term := func(selector *metav1.LabelSelector, key string) []v1.PodAffinityTerm {
+		return []v1.PodAffinityTerm{{LabelSelector: selector, TopologyKey: key}}
+	}
+	switch p.r.IntN(6) {
+	case 0:
+		pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{
+			{MaxSkew: 1, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: ofGroup}}
+	case 1:
+		pod.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(ofGroup, v1.LabelTopologyZone)}}
+	case 2:
+		pod.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(leads, v1.LabelTopologyZone)}}
+	case 3:
+		pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: term(leads, v1.LabelHostname)}}
+	case 4:
+		pod.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{
+			{Weight: int32(1 + p.r.IntN(100)), PodAffinityTerm: term(ofGroup, v1.LabelHostname)[0]}}}}
+	}
+}

@@ -1,0 +1,76 @@
+package sequence
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
+)
+
+// TestGroupDifferencesAreFound shows kube-scheduler a PodGroup of another minCount than Berth: the check must find what follows from it.
+func TestGroupDifferencesAreFound(t *testing.T) {
+	if err := upstream.SetPodGroups(true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := upstream.SetPodGroups(false); err != nil {
+			t.Error(err)
+		}
+	})
+	for _, row := range []struct {
+		minCount int32 // of kube-scheduler's PodGroup; Berth's is 2
+		want     string
+	}{{2, ""}, {3, "outcome"}, {4, "turn"}} {
+		p := &groupPlay{r: cases.Source("groups", 1), config: cases.UntimedConfig(), member: plainMember, groups: 1}
+		cluster, check, err := newGroups(p.config, 1, simulate.Faults{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.pods = 3
+		node := p.node(0)
+		node.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("2")
+		cluster.SetNode(node)
+		group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "group-0", Generation: 1}}
+		group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: 2}
+		if err := cluster.SetObject(group); err != nil {
+			t.Fatal(err)
+		}
+		for p.made < p.pods {
+			p.create(cluster, 0)
+		}
+		first := true
+		err = cluster.AdvanceTo(cluster.Now().Add(time.Second), func(r simulate.Round) error {
+			for i := range r.Shown {
+				if g, ok := r.Shown[i].Object.(*schedulingv1beta1.PodGroup); ok && first {
+					g = g.DeepCopy()
+					g.Spec.SchedulingPolicy.Gang.MinCount = row.minCount
+					r.Shown[i].Object = g
+				}
+			}
+			err := check.round(r)
+			if r.Decided {
+				first = false
+			}
+			return err
+		})
+		check.theirs.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var found []string
+		for _, d := range check.result.Differences {
+			found = append(found, d.What)
+		}
+		if got := strings.Join(found, ", "); !strings.Contains(got, row.want) || (row.want == "") != (got == "") {
+			t.Errorf("minCount %d: differences in %q, want one in %q", row.minCount, got, row.want)
+		}
+	}
+}

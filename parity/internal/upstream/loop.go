@@ -1,0 +1,374 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/json"
+	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+	fwk "k8s.io/kube-scheduler/framework"
+	"k8s.io/kubernetes/pkg/features"
+	"k8s.io/kubernetes/pkg/scheduler"
+	"k8s.io/kubernetes/pkg/scheduler/framework"
+	"k8s.io/kubernetes/pkg/scheduler/metrics"
+)
+
+// SetPodGroups turns the feature gate GenericWorkload on or off, for the whole process. No scheduler may be in use meanwhile.
+func SetPodGroups(on bool) error {
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.GenericWorkload): on}); err != nil {
+		return fmt.Errorf("set the gate GenericWorkload of kube-scheduler: %w", err)
+	}
+	return nil
+}
+
+// Loop is kube-scheduler itself: its queue, its cache, and its cycles of pods and of pod groups, in this process. Objects are shown to it one by one, its clock
+// is moved by hand, and each turn is taken when Turn is called. What it writes goes nowhere; its bindings wait until Bound answers them. One goroutine uses it.
+type Loop struct {
+	ctx       context.Context
+	stop      context.CancelFunc
+	scheduler *scheduler.Scheduler
+	informers map[reflect.Type]*informer
+	clock     *handClock
+	client    *writes
+	// choose returns the node that is taken of equally good ones.
+	choose func(pod *v1.Pod, best []string) string
+	turn   *Turn
+	popped chan struct{} // somebody has the turn that was begun
+}
+
+// Turn is what kube-scheduler has done with one pod or one pod group.
+type Turn struct {
+	// Group is namespace/name of the PodGroup, empty for a pod by itself.
+	Group string
+	// Members are the pods in the order of the queue.
+	Members []Member
+	// Tried are namespace/name of those that nodes were looked for, in order.
+	Tried []string
+	// Condition is the PodGroup's after the turn, nil if the turn has written none.
+	Condition *metav1.Condition
+}
+
+// Member is what became of one pod in a turn.
+type Member struct {
+	Pod *v1.Pod
+	// Verdict is about the node that was chosen; nil if none was looked for, or none found.
+	Verdict *Verdict
+	// NodeName is where it is going to be bound, empty if it is not.
+	NodeName string
+	// Notes are the texts of its events.
+	Notes []string
+	// Condition is its PodScheduled condition after the turn, nil if it has none.
+	Condition *v1.PodCondition
+	// Nominated is its nominated node after the turn, if it is not going to be bound.
+	Nominated string
+}
+
+// NewLoop builds the scheduler of an empty cluster from the text of a configuration. Of equally good nodes it takes the one that choose returns.
+func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string) (*Loop, error) {
+	source, err := parse(text)
+	if err != nil {
+		return nil, fmt.Errorf("kube-scheduler's reading of the configuration: %w", err)
+	}
+	unused, err := kubernetes.NewForConfig(&rest.Config{})
+	if err != nil {
+		return nil, fmt.Errorf("build a client for kube-scheduler: %w", err)
+	}
+	metrics.Register()
+	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), silent))
+	l := &Loop{ctx: ctx, stop: stop, clock: newHandClock(), client: newWrites(unused), choose: choose, popped: make(chan struct{}, 1)}
+	factory := informers.NewSharedInformerFactory(l.client, 0)
+	l.informers = newInformers(factory, &v1.Pod{}, &v1.Node{}, &schedulingv1beta1.PodGroup{})
+	l.scheduler, err = scheduler.New(ctx, l.client, factory, nil, func(string) events.EventRecorderLogger { return noted{l.client} },
+		scheduler.WithComponentConfigVersion(source.APIVersion),
+		scheduler.WithProfiles(source.Profiles...),
+		scheduler.WithPercentageOfNodesToScore(source.PercentageOfNodesToScore),
+		scheduler.WithPodInitialBackoffSeconds(source.PodInitialBackoffSeconds),
+		scheduler.WithPodMaxBackoffSeconds(source.PodMaxBackoffSeconds),
+		scheduler.WithPodMaxInUnschedulablePodsDuration(1000*time.Hour), // its timer is the machine's
+		scheduler.WithParallelism(1),
+		scheduler.WithClock(l.clock),
+	)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("initialise kube-scheduler: %w", err)
+	}
+	find, fail := l.scheduler.SchedulePod, l.scheduler.FailureHandler
+	l.scheduler.SchedulePod = func(ctx context.Context, f framework.Framework, state fwk.CycleState, pod *framework.QueuedPodInfo) (scheduler.ScheduleResult, error) {
+		if l.turn != nil {
+			l.turn.Tried = append(l.turn.Tried, pod.Pod.Namespace+"/"+pod.Pod.Name)
+		}
+		found, err := find(ctx, f, state, pod)
+		if err == nil {
+			err = l.settle(f, pod.Pod, &found)
+		}
+		return found, err
+	}
+	l.scheduler.FailureHandler = func(ctx context.Context, f framework.Framework, pod *framework.QueuedPodInfo, status *fwk.Status, nominating *fwk.NominatingInfo, start time.Time) {
+		fail(ctx, f, pod, status, nominating, start)
+		l.failed(pod.Pod.UID, nominating)
+	}
+	l.scheduler.NextEntity = l.next
+	l.scheduler.SchedulingQueue.Run(silent)
+	<-l.clock.idle
+	return l, nil
+}
+
+// Close ends kube-scheduler's goroutines.
+func (l *Loop) Close() {
+	if l.ctx.Err() == nil {
+		l.stop()
+		l.scheduler.SchedulingQueue.Close()
+	}
+}
+
+// SetNow moves the clock, and what has backed off for long enough by then becomes active.
+func (l *Loop) SetNow(now time.Time) {
+	l.clock.set(now)
+	l.clock.tick()
+}
+
+// Set shows an object. A pod that has finished is gone, as kube-scheduler does not watch it.
+func (l *Loop) Set(object runtime.Object) error {
+	of := l.informers[reflect.TypeOf(object)]
+	if of == nil {
+		return nil
+	}
+	if pod, ok := object.(*v1.Pod); ok && (pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed) {
+		return of.remove(object)
+	}
+	return of.set(object)
+}
+
+// Remove shows that an object is gone.
+func (l *Loop) Remove(object runtime.Object) error {
+	if of := l.informers[reflect.TypeOf(object)]; of != nil {
+		return of.remove(object)
+	}
+	return nil
+}
+
+// Bound answers the binding of a pod, and returns when kube-scheduler has taken that in. It reports whether there was one.
+func (l *Loop) Bound(pod types.UID, err error) (bool, error) {
+	if !l.client.answer(pod, err) {
+		return false, nil
+	}
+	if err == nil {
+		return true, nil // what follows in the goroutine changes nothing
+	}
+	if !l.client.await(func() bool { return l.client.ended[pod] }) {
+		return true, fmt.Errorf("kube-scheduler has not settled the failed binding of pod %s for %s", pod, patience)
+	}
+	return true, nil
+}
+
+// Active returns namespace/name of the pods that could have their turn now, sorted, without those that back off.
+func (l *Loop) Active() []string { return namesOf(l.scheduler.SchedulingQueue.PodsInActiveQ()) }
+
+func namesOf(pods []*v1.Pod) []string {
+	var names []string
+	for _, p := range pods {
+		names = append(names, p.Namespace+"/"+p.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Places says where a pod waits: in the active queue, in backoff, among those that nothing has helped yet, or because its group is not there.
+func (l *Loop) Places() map[string][]string {
+	q := l.scheduler.SchedulingQueue
+	return map[string][]string{
+		"active": namesOf(q.PodsInActiveQ()), "backing off": namesOf(q.PodsInBackoffQ()), "parked or gated": namesOf(q.UnschedulablePods()),
+		"incomplete": namesOf(q.IncompletePodGroupPodsPods()),
+	}
+}
+
+// Turn takes the next turn; nil if nobody has one. When it returns, all bindings of the turn have been sent.
+func (l *Loop) Turn() (*Turn, error) {
+	if len(l.Active()) == 0 && len(namesOf(l.scheduler.SchedulingQueue.PodsInBackoffQ())) == 0 {
+		return nil, nil
+	}
+	l.client.begin()
+	l.turn = nil
+	select {
+	case <-l.popped: // left from a turn that was over before anybody looked
+	default:
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.scheduler.ScheduleOne(l.ctx)
+	}()
+	select {
+	case <-done:
+		return l.turn, l.finish()
+	case <-l.popped:
+	case <-time.After(patience / 10): // those that back off after an error are not popped early
+		l.Close()
+		<-done
+		return nil, nil
+	}
+	select {
+	case <-done:
+		return l.turn, l.finish()
+	case <-time.After(patience):
+		return nil, fmt.Errorf("a turn of kube-scheduler takes longer than %s", patience)
+	}
+}
+
+// next notes whose turn it is.
+func (l *Loop) next(logger klog.Logger) (framework.QueuedEntityInfo, error) {
+	entity, err := l.scheduler.SchedulingQueue.Pop(logger)
+	if err != nil || entity == nil {
+		return entity, err
+	}
+	t := &Turn{}
+	if _, ok := entity.(*framework.QueuedPodGroupInfo); ok {
+		t.Group = entity.GetNamespace() + "/" + entity.GetName()
+	}
+	entity.ForEachPodInfo(func(p *framework.QueuedPodInfo) bool {
+		t.Members = append(t.Members, Member{Pod: p.Pod, Nominated: p.Pod.Status.NominatedNodeName})
+		return true
+	})
+	l.turn = t
+	l.popped <- struct{}{}
+	return entity, nil
+}
+
+// member returns the pod's part of the turn; nil if it has none.
+func (l *Loop) member(pod types.UID) *Member {
+	if l.turn == nil {
+		return nil
+	}
+	for i := range l.turn.Members {
+		if l.turn.Members[i].Pod.UID == pod {
+			return &l.turn.Members[i]
+		}
+	}
+	return nil
+}
+
+// settle finds all nodes that are as good as the one that was found, and takes the chosen one.
+func (l *Loop) settle(f framework.Framework, pod *v1.Pod, found *scheduler.ScheduleResult) error {
+	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
+	if err != nil {
+		return fmt.Errorf("list the nodes of kube-scheduler's snapshot: %w", err)
+	}
+	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b fwk.NodeInfo) int { return strings.Compare(a.Node().Name, b.Node().Name) })
+	p := &profile{Framework: f, weights: map[string]int64{}}
+	for _, s := range f.ListPlugins().Score.Enabled {
+		p.weights[s.Name] = int64(s.Weight)
+	}
+	c := &cycle{
+		Scheduler: &Scheduler{ctx: l.ctx, logger: silent}, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}, rejected: map[int]fwk.NodeInfo{},
+	}
+	c.run()
+	v := c.verdict
+	switch {
+	case v.Err != nil:
+		return v.Err
+	case !slices.Contains(v.Best, found.SuggestedHost) || v.Feasible != found.FeasibleNodes && found.FeasibleNodes > 1:
+		return fmt.Errorf("kube-scheduler takes node %s of %d for pod %s/%s; the best of %d are %v", found.SuggestedHost, found.FeasibleNodes, pod.Namespace, pod.Name, v.Feasible, v.Best)
+	}
+	found.SuggestedHost = l.choose(pod, v.Best)
+	if m := l.member(pod.UID); m != nil {
+		m.Verdict = v
+	}
+	return nil
+}
+
+// failed notes what becomes of the nomination of a pod that is not bound, in a turn or after it.
+func (l *Loop) failed(pod types.UID, nominating *fwk.NominatingInfo) {
+	defer l.client.change(func() { l.client.ended[pod] = true })
+	if m := l.member(pod); m != nil && nominating != nil && nominating.Mode() == fwk.ModeOverride {
+		m.Nominated = nominating.NominatedNodeName
+	}
+}
+
+// finish completes the turn by what was written, and waits for its bindings.
+func (l *Loop) finish() error {
+	if l.turn == nil {
+		return nil
+	}
+	for i := range l.turn.Members {
+		m := &l.turn.Members[i]
+		assumed, err := l.scheduler.Cache.IsAssumedPod(m.Pod)
+		if err != nil {
+			return fmt.Errorf("look for pod %s/%s in kube-scheduler's cache: %w", m.Pod.Namespace, m.Pod.Name, err)
+		}
+		if assumed && !l.client.await(func() bool { return l.client.bindings[m.Pod.UID] != nil }) {
+			return fmt.Errorf("kube-scheduler has not sent the binding of pod %s/%s for %s", m.Pod.Namespace, m.Pod.Name, patience)
+		}
+	}
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	for i := range l.turn.Members {
+		m := &l.turn.Members[i]
+		of := m.Pod.Namespace + "/" + m.Pod.Name
+		if b := l.client.bindings[m.Pod.UID]; b != nil {
+			m.NodeName = b.nodeName
+			continue
+		}
+		m.Notes = l.client.notes[of]
+		patched, err := patchedBy(l.stored(m.Pod).(*v1.Pod), l.client.patches[of])
+		if err != nil {
+			return err
+		}
+		for j := range patched.Status.Conditions {
+			if patched.Status.Conditions[j].Type == v1.PodScheduled {
+				m.Condition = &patched.Status.Conditions[j]
+			}
+		}
+	}
+	if patches := l.client.groups[l.turn.Group]; len(patches) > 0 {
+		namespace, of, _ := strings.Cut(l.turn.Group, "/")
+		group := l.stored(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: of}}).(*schedulingv1beta1.PodGroup)
+		patched, err := patchedBy(group, patches)
+		if err != nil {
+			return err
+		}
+		l.turn.Condition = meta.FindStatusCondition(patched.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)
+	}
+	return l.client.refused
+}
+
+// stored returns the object as it was shown last, or itself if it is gone.
+func (l *Loop) stored(object runtime.Object) runtime.Object {
+	if known, ok, err := l.informers[reflect.TypeOf(object)].GetStore().Get(object); err == nil && ok {
+		return known.(runtime.Object)
+	}
+	return object
+}
+
+// patchedBy applies strategic merge patches to a copy.
+func patchedBy[T any](object *T, patches [][]byte) (*T, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, fmt.Errorf("write down a %T: %w", object, err)
+	}
+	for _, patch := range patches {
+		if text, err = strategicpatch.StrategicMergePatch(text, patch, object); err != nil {
+			return nil, fmt.Errorf("apply kube-scheduler's patch %s: %w", patch, err)
+		}
+	}
+	patched := new(T)
+	if err := json.Unmarshal(text, patched); err != nil {
+		return nil, fmt.Errorf("read a patched %T: %w", object, err)
+	}
+	return patched, nil
+}

@@ -1,0 +1,213 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	schedulingclient "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/klog/v2"
+)
+
+// writes are what a Loop writes. Nothing is stored: patches are kept for the turn, and bindings wait until they are answered.
+type writes struct {
+	kubernetes.Interface
+	mu       sync.Mutex
+	notes    map[string][]string // texts of events, by namespace/name of the pod
+	patches  map[string][][]byte // of a pod's status, the same
+	groups   map[string][][]byte // of a PodGroup's status, the same
+	bindings map[types.UID]*binding
+	ended    map[types.UID]bool // pods whose failure is settled
+	news     chan struct{}      // bindings or ended have changed
+	refused  error              // a request that is not expected
+}
+
+// binding is a request for a binding, which waits for its answer.
+type binding struct {
+	nodeName string
+	answer   chan error
+}
+
+func newWrites(unused kubernetes.Interface) *writes {
+	w := &writes{Interface: unused, bindings: map[types.UID]*binding{}, ended: map[types.UID]bool{}, news: make(chan struct{}, 1)}
+	w.begin()
+	return w
+}
+
+// begin forgets what was written before.
+func (w *writes) begin() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.notes, w.patches, w.groups = map[string][]string{}, map[string][][]byte{}, map[string][][]byte{}
+}
+
+// note keeps the text of an event.
+func (w *writes) note(object runtime.Object, text string) {
+	pod, ok := object.(*v1.Pod)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	of := pod.Namespace + "/" + pod.Name
+	w.notes[of] = append(w.notes[of], text)
+}
+
+func (w *writes) refuse(format string, args ...any) error {
+	err := fmt.Errorf(format, args...)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.refused == nil {
+		w.refused = err
+	}
+	return err
+}
+
+// change makes a change that somebody waits for.
+func (w *writes) change(do func()) {
+	w.mu.Lock()
+	do()
+	w.mu.Unlock()
+	select {
+	case w.news <- struct{}{}:
+	default:
+	}
+}
+
+// await waits until the condition holds, and reports whether it does.
+func (w *writes) await(holds func() bool) bool {
+	late := time.After(patience)
+	for {
+		w.mu.Lock()
+		ok := holds()
+		w.mu.Unlock()
+		if ok {
+			return true
+		}
+		select {
+		case <-w.news:
+		case <-late:
+			return false
+		}
+	}
+}
+
+// answer ends a binding. It reports whether there is one.
+func (w *writes) answer(pod types.UID, err error) bool {
+	w.mu.Lock()
+	b := w.bindings[pod]
+	delete(w.bindings, pod)
+	delete(w.ended, pod)
+	w.mu.Unlock()
+	if b != nil {
+		b.answer <- err
+	}
+	return b != nil
+}
+
+// CoreV1 returns the part that binds and patches pods.
+func (w *writes) CoreV1() corev1.CoreV1Interface { return coreWrites{w.Interface.CoreV1(), w} }
+
+type coreWrites struct {
+	corev1.CoreV1Interface
+	to *writes
+}
+
+// Pods returns a client whose Bind waits, and whose Patch keeps the patch.
+func (c coreWrites) Pods(namespace string) corev1.PodInterface {
+	return podWrites{c.CoreV1Interface.Pods(namespace), c.to, namespace}
+}
+
+type podWrites struct {
+	corev1.PodInterface
+	to        *writes
+	namespace string
+}
+
+// Bind waits until the binding is answered.
+func (p podWrites) Bind(ctx context.Context, b *v1.Binding, _ metav1.CreateOptions) error {
+	sent := &binding{b.Target.Name, make(chan error, 1)}
+	p.to.change(func() { p.to.bindings[b.UID] = sent })
+	select {
+	case err := <-sent.answer:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Patch keeps a patch of the status.
+func (p podWrites) Patch(_ context.Context, of string, kind types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*v1.Pod, error) {
+	if kind != types.StrategicMergePatchType || len(sub) != 1 || sub[0] != "status" {
+		return nil, p.to.refuse("the patch of pod %s/%s is a %s of %q", p.namespace, of, kind, sub)
+	}
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	p.to.patches[p.namespace+"/"+of] = append(p.to.patches[p.namespace+"/"+of], data)
+	return &v1.Pod{}, nil
+}
+
+// Delete is refused: nothing is evicted.
+func (p podWrites) Delete(_ context.Context, of string, _ metav1.DeleteOptions) error {
+	return p.to.refuse("pod %s/%s is deleted", p.namespace, of)
+}
+
+// SchedulingV1beta1 returns the part that patches PodGroups.
+func (w *writes) SchedulingV1beta1() schedulingclient.SchedulingV1beta1Interface {
+	return schedulingWrites{w.Interface.SchedulingV1beta1(), w}
+}
+
+type schedulingWrites struct {
+	schedulingclient.SchedulingV1beta1Interface
+	to *writes
+}
+
+// PodGroups returns a client whose Patch keeps the patch.
+func (s schedulingWrites) PodGroups(namespace string) schedulingclient.PodGroupInterface {
+	return groupWrites{s.SchedulingV1beta1Interface.PodGroups(namespace), s.to, namespace}
+}
+
+type groupWrites struct {
+	schedulingclient.PodGroupInterface
+	to        *writes
+	namespace string
+}
+
+// Patch keeps a patch of the status.
+func (g groupWrites) Patch(_ context.Context, of string, kind types.PatchType, data []byte, _ metav1.PatchOptions, sub ...string) (*schedulingv1beta1.PodGroup, error) {
+	if kind != types.StrategicMergePatchType || len(sub) != 1 || sub[0] != "status" {
+		return nil, g.to.refuse("the patch of pod group %s/%s is a %s of %q", g.namespace, of, kind, sub)
+	}
+	g.to.mu.Lock()
+	defer g.to.mu.Unlock()
+	g.to.groups[g.namespace+"/"+of] = append(g.to.groups[g.namespace+"/"+of], data)
+	return &schedulingv1beta1.PodGroup{}, nil
+}
+
+// noted is a recorder that keeps the texts of events.
+type noted struct{ to *writes }
+
+var _ events.EventRecorderLogger = noted{}
+
+// Eventf keeps the text.
+func (n noted) Eventf(regarding, _ runtime.Object, _, _, _, note string, args ...any) {
+	n.to.note(regarding, fmt.Sprintf(note, args...))
+}
+
+// WithLogger returns the recorder.
+func (n noted) WithLogger(klog.Logger) events.EventRecorderLogger { return n }
+
+// patience is how long goroutines of kube-scheduler may take for what they do in microseconds.
+const patience = 20 * time.Second
+
+var silent = logr.Discard()
