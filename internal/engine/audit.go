@@ -78,3 +78,19 @@ func (e *Engine) doubt(of *cycle, recalled *plan.Rejection) {
 		e.doubts = append(e.doubts, fmt.Sprintf("the rejection of pod %s was remembered as %+v; deciding again gives %+v", c.pod, *recalled, *again))
 	}
 }
+
+// doubtRank scans for a pod for which a Rank chose a node.
+func (e *Engine) doubtRank(of *cycle, best choice) {
+	own := *of
+	c := &own
+	slots, err := e.filter(c)
+	again := choice{feasible: len(slots)}
+	if err == nil && len(slots) > 0 {
+		if again.slot = slots[0]; len(slots) > 1 {
+			again.slot, again.total, err = e.best(c, slots)
+		}
+	}
+	if err != nil || again != best {
+		e.doubts = append(e.doubts, fmt.Sprintf("a rank chose %+v for pod %s; the scan chooses %+v, error %v", best, of.pod, again, err))
+	}
+}

@@ -52,6 +52,8 @@ type Engine struct {
 	// byPlugin is for how many nodes each plugin was called, by its position among all profiles' plugins.
 	byPlugin   []int64
 	placements slab.Slab[plan.Placement]
+	// wideDomains is how many domains an axis of a Rank may have whose coordinate is the domain.
+	wideDomains int32
 }
 
 // scratch is memory that cycles reuse, so that a decision allocates none. Its content is meaningless to the next cycle.
@@ -83,8 +85,10 @@ type Counters struct {
 	Decisions, Recalled int64
 	// Asked is for how many nodes plugins were called; Found how often a needed column existed, Filled how often one was filled from nothing.
 	Asked, Found, Filled int64
-	// Visited is how many slots scans visited.
+	// Visited is how many slots scans visited, and Ranks.
 	Visited int64
+	// Ranked is how many decisions a Rank made without a scan, Tied how many equally good nodes it compared by their hashes.
+	Ranked, Tied int64
 	// Rated is how many nodes PostFilter plugins rated by numbers, Tried on how many they tried which pods to evict.
 	Rated, Tried int64
 }
@@ -114,7 +118,7 @@ type profile struct {
 
 // New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}}
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}, wideDomains: wideDomains}
 	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
 	e.rejections = rejections{byShape: map[shape]*rejected{}, maxBytes: cmp.Or(config.RejectionBytes, DefaultRejectionBytes)}
 	known := newNumbers()
@@ -143,6 +147,11 @@ func (e *Engine) Counters() Counters { return e.work }
 
 // Decide decides on which nodes of the view the pods of a work go, or why on none. Nodes outside of the view's restriction are not looked at. It does not change the state.
 func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
+	return e.decideBy(v, work, nil, 0)
+}
+
+// decideBy is Decide, by a Rank unless it is nil; following is how many pods equal to this one follow.
+func (e *Engine) decideBy(v state.View, work plan.Work, rank *Rank, following int) plan.Decision {
 	e.work.Decisions++
 	v.State().BeginTurn()
 	d := plan.Decision{Work: work, Nodes: v.ToChooseAmong()}
@@ -162,13 +171,13 @@ func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	case v.Nodes() == 0:
 		d.Outcome, d.Nominations = plan.NoNodes, clearNomination(pod)
 	default:
-		e.decide(v, p, &d)
+		e.decide(v, p, &d, rank, following)
 	}
 	return d
 }
 
 // decide runs one pod's cycle.
-func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
+func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, rank *Rank, following int) {
 	if p.Outside != nil {
 		p.Outside.Begin(v, d.Pods[0].Pod)
 		defer p.Outside.End()
@@ -194,6 +203,11 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 		return
 	}
 	e.prepare(&c)
+	if best, ok := rank.choose(&c, following); ok {
+		d.Feasible = best.feasible
+		e.conclude(&c, d, best.slot, best.total)
+		return
+	}
 	slots, err := e.filter(&c)
 	if err != nil {
 		fail(d, err)
@@ -220,11 +234,16 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision) {
 			return
 		}
 	}
+	e.conclude(&c, d, slot, total)
+}
+
+// conclude places the pod on the node that was chosen, unless a plugin refuses it there.
+func (e *Engine) conclude(c *cycle, d *plan.Decision, slot int32, total int64) {
 	placements := e.placements.One(plan.Placement{
-		QueuedPod: d.Pods[0], NodeName: v.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
+		QueuedPod: d.Pods[0], NodeName: c.view.Node(slot).Name(), Total: total, Nodes: d.Nodes, Feasible: d.Feasible,
 	})
-	if err := p.reserve(v, &placements[0], slot); err != nil {
-		e.refuse(p, d, &placements[0], err)
+	if err := c.profile.reserve(c.view, &placements[0], slot); err != nil {
+		e.refuse(c.profile, d, &placements[0], err)
 		return
 	}
 	d.Outcome, d.Placements = plan.Placed, placements

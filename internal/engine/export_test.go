@@ -33,3 +33,6 @@ func (e *Engine) Feasible(v state.View, pod *model.Pod) ([]int32, error) {
 	slots, err := e.filter(&c)
 	return slices.Clone(slots), err
 }
+
+// SetWideDomains sets how many domains an axis of a Rank may have whose coordinate is the domain, so that small clusters have both kinds.
+func (e *Engine) SetWideDomains(n int32) { e.wideDomains = n }

@@ -185,3 +185,24 @@ type SetScores interface {
 	// Score writes the normalised score, 0 to MaxScore, of each slot. It returns false when it adds nothing to any node.
 	Score(v state.View, slots []int32, scores []int64) (bool, error)
 }
+
+// Axis is the domains of the nodes under a topology key, and a count for each.
+type Axis struct {
+	// Present, unless it is empty, is negative by slot for the nodes that lack the key, for which the domain does not matter.
+	Present []int32
+	// Domains are those of each slot, -1 for none; Counts are by domain, and a domain beyond its end counts nothing.
+	Domains, Counts []int32
+	// ByDomain means that also which domains there are matters: nodes of different ones are not alike, whatever the counts.
+	ByDomain bool
+}
+
+// AlikeScores is implemented by SetScores that score those nodes alike that on each of some axes have the same domain, or the same count in domains of their own. So one
+// node can stand for many.
+type AlikeScores interface {
+	SetScores
+	// Axes appends the axes in a view; known is false if it cannot tell them. The arrays of two turns are the same if they hold the same domains. It is called by the goroutine that
+	// decides.
+	Axes(v state.View, to []Axis) (axes []Axis, known bool)
+	// ScoreAlike is Score where each slot stands for so many nodes like it as sizes says by position.
+	ScoreAlike(v state.View, slots []int32, sizes []int, scores []int64) (bool, error)
+}

@@ -156,9 +156,10 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 	if a.hopeless = a.isShort(); a.hopeless {
 		return "pod group is unschedulable, " + a.quorum(), nil
 	}
-	for _, i := range a.tried {
+	rank, following := a.engine.NewRank(), a.following()
+	for n, i := range a.tried {
 		m := &a.Members[i]
-		*m = a.engine.Decide(a.state.View().Restricted(nodes), m.Work)
+		*m = rank.Decide(a.state.View().Restricted(nodes), m.Work, following[n])
 		a.remaining--
 		switch m.Outcome {
 		case plan.Placed:
@@ -177,6 +178,17 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 		return "pod group is unschedulable", nil
 	}
 	return "", nil
+}
+
+// following returns, for each member that is tried, how many that are equal to it come next.
+func (a *attempt) following() []int {
+	n := make([]int, len(a.tried))
+	for at := len(n) - 2; at >= 0; at-- {
+		if engine.Equal(a.Members[a.tried[at]].Pods[0].Pod, a.Members[a.tried[at+1]].Pods[0].Pod) {
+			n[at] = n[at+1] + 1
+		}
+	}
+	return n
 }
 
 // isShort reports whether too few members can have a node, even if all that have not been tried find one.

@@ -104,6 +104,22 @@ func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	return related, nil
 }
 
+// Axes are none as long as no term relates the pod to others. Otherwise they are not known.
+func (c *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
+	c.catchUp(v)
+	for i := range c.byKey {
+		if c.byKey[i].sums(v) != nil {
+			return to, false
+		}
+	}
+	return to, !c.addTermsOfView(v, nil, nil)
+}
+
+// ScoreAlike is Score, for which it does not matter how many nodes are alike.
+func (c *set) ScoreAlike(v state.View, slots []int32, _ []int, scores []int64) (bool, error) {
+	return c.Score(v, slots, scores)
+}
+
 // catchUp finds the terms that select the pod again, if they may have changed.
 func (c *set) catchUp(v state.View) {
 	version := v.TermsVersion() + 1

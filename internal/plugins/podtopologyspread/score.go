@@ -27,6 +27,42 @@ type set struct {
 	// domain.
 	keysRequired bool
 	*memory      // while it scores
+	// sizes, unless nil, are how many nodes each slot stands for.
+	sizes []int
+}
+
+// Axes are one for each constraint: its score depends on the count in the node's domain, and on which domains there are, all of which have a node among the examples.
+func (x *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
+	if !x.apply(v) {
+		return to, true
+	}
+	for i := range x.list {
+		g := x.domainCounts(v, &x.list[i])
+		to = append(to, plugin.Axis{Present: g.present, Domains: g.domains, Counts: g.counts, ByDomain: x.list[i].key != v1.LabelHostname})
+	}
+	return to, true
+}
+
+// ScoreAlike rates nodes that stand for many: only the number of nodes, by which counts of hosts are weighted, is another than that of the slots.
+func (x *set) ScoreAlike(v state.View, slots []int32, sizes []int, scores []int64) (bool, error) {
+	x.sizes = sizes
+	defer func() { x.sizes = nil }()
+	return x.Score(v, slots, scores)
+}
+
+// nodes returns for how many nodes some of the slots stand, which are in the order of all.
+func (x *set) nodes(some, all []int32) int {
+	if x.sizes == nil {
+		return len(some)
+	}
+	n, at := 0, 0
+	for _, slot := range some {
+		for all[at] != slot {
+			at++
+		}
+		n += x.sizes[at]
+	}
+	return n
 }
 
 // memory is the working memory of scoring, which needs share: it is as large as there are nodes, and there are thousands of needs.
@@ -77,7 +113,7 @@ func (x *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	if x.keysRequired {
 		kept = x.withAllKeys(v, slots)
 	}
-	x.sum(v, kept)
+	x.sum(v, kept, x.nodes(kept, slots))
 	x.normalize(scores[:len(kept)])
 	if len(kept) < len(slots) {
 		putBack(slots, kept, scores)
@@ -127,14 +163,14 @@ func putBack(slots, kept []int32, scores []int64) {
 	}
 }
 
-// sum adds each constraint's part to the raw scores, in the order of the constraints, since sums of doubles depend on it.
-func (x *set) sum(v state.View, slots []int32) {
+// sum adds each constraint's part to the raw scores of slots that stand for so many nodes, in the order of the constraints, since sums of doubles depend on it.
+func (x *set) sum(v state.View, slots []int32, nodes int) {
 	x.totals = grown(x.totals, len(slots))
 	clear(x.totals)
 	for i := range x.list {
 		c := &x.list[i]
 		g := x.domainCounts(v, c)
-		size := len(slots)
+		size := nodes
 		if c.key != v1.LabelHostname {
 			size = x.countDomains(g.domains, slots)
 		}
