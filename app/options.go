@@ -44,6 +44,7 @@ type options struct {
 	reportsPerSecond int
 	tracing          string
 	pluginDeadline   time.Duration
+	groupPatience    time.Duration
 	// audit has invariants checked after every round.
 	audit bool
 	// added are the options of the command, and outside is what they add once they are checked.
@@ -131,6 +132,8 @@ func (o *options) addFlags() {
 		"written per second at most. Bindings are not counted, and go before them.")
 	fs.DurationVar(&o.pluginDeadline, "berth-plugin-deadline", framework.DefaultDeadline, "How long a call of a plugin that is compiled in may take, or its calls "+
 		"about all nodes together, before the pod's turn fails. PreBind, Bind and PostBind have as long as they take.")
+	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long a pod group for which there is no room lets other pods overtake it. Then, "+
+		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, as by kube-scheduler.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
@@ -173,6 +176,9 @@ func (o *options) check() error {
 	}
 	if o.pluginDeadline <= 0 {
 		errs = append(errs, fmt.Errorf("--berth-plugin-deadline %v: must be greater than 0, such as 10s", o.pluginDeadline))
+	}
+	if o.groupPatience < 0 {
+		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; with 0 no room is kept", o.groupPatience))
 	}
 	return utilerrors.NewAggregate(errs)
 }

@@ -34,6 +34,8 @@ type Config struct {
 	Scheduler *config.Config
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened; 0 means kube-scheduler's default.
 	ParkedMax time.Duration
+	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever.
+	GroupPatience time.Duration
 	// EventTTL is how long the API server keeps an event after its last write; 0 means the API server's default.
 	EventTTL time.Duration
 	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
@@ -180,7 +182,7 @@ func New(config Config) (*Cluster, error) {
 // start starts the scheduler process, which knows nothing yet.
 func (c *Cluster) start() error {
 	rules := c.config.Scheduler.Queue(c.config.ParkedMax)
-	rules.Slice = c.config.Slice
+	rules.Slice, rules.GroupPatience = c.config.Slice, c.config.GroupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {
 		return fmt.Errorf("simulate: build the queue: %w", err)
