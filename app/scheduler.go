@@ -113,7 +113,7 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the queue: %w", err)
 	}
-	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: seen.metrics.Loop.Enter, Audit: o.audit})
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: seen.metrics.Loop.Enter, Audit: o.audit, GroupRetries: o.groupRetries})
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the engine: %w", err)
 	}

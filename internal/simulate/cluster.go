@@ -28,6 +28,12 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
+// The scheduler command's defaults.
+const (
+	DefaultGroupPatience = queue.DefaultGroupPatience
+	DefaultGroupRetries  = engine.DefaultGroupRetries
+)
+
 // Config is what a simulation needs.
 type Config struct {
 	// Scheduler is the scheduler's configuration.
@@ -36,6 +42,8 @@ type Config struct {
 	ParkedMax time.Duration
 	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever.
 	GroupPatience time.Duration
+	// GroupRetries is how many decisions about members of a pod group may be made in other orders before the group is rejected.
+	GroupRetries int
 	// EventTTL is how long the API server keeps an event after its last write; 0 means the API server's default.
 	EventTTL time.Duration
 	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
@@ -208,7 +216,8 @@ func (c *Cluster) start() error {
 
 func (c *Cluster) newEngine() (*engine.Engine, error) {
 	judge, err := engine.New(engine.Config{
-		Profiles: c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase, Audit: c.config.Audit,
+		GroupRetries: c.config.GroupRetries,
+		Profiles:     c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase, Audit: c.config.Audit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate: build the engine: %w", err)

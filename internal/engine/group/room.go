@@ -44,7 +44,10 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) []plan.Nomina
 	anywhere := d.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil
 	w.begin()
 	if anywhere {
-		w.fill()
+		if w.fill(); w.placed >= max(1, w.need) { // there is room without anybody's end, which the group's order does not find
+			w.takeBack()
+			return nil
+		}
 	}
 	s.Displace(gone...)
 	defer func() {
