@@ -64,14 +64,16 @@ func (s *street) pod(name, cpu, pool string, change ...func(*v1.Pod)) {
 }
 
 // gang creates a gang in the pool "main".
-func (s *street) gang(name string, members int, cpu string) {
+func (s *street) gang(name string, members int, cpu string) { s.gangIn("main", name, members, cpu) }
+
+func (s *street) gangIn(pool, name string, members int, cpu string) {
 	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(members)}
 	if err := s.SetObject(g); err != nil {
 		s.t.Fatal(err)
 	}
 	for i := range members {
-		s.pod(fmt.Sprintf("%s-%d", name, i), cpu, "main", func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name} })
+		s.pod(fmt.Sprintf("%s-%d", name, i), cpu, pool, func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name} })
 	}
 }
 
@@ -281,5 +283,78 @@ func TestHeldBackPodsSayWhy(t *testing.T) {
 	}
 	if s.Pod(model.PodKey{Namespace: "default", Name: "low"}) == nil {
 		t.Error("a pod was evicted for one that leaves room")
+	}
+}
+
+// TestRoomIsKeptForFew has six gangs wait, each in a pool of its own. Room is kept for four at a time. When the overtakers are gone all start, and no room is kept any more.
+func TestRoomIsKeptForFew(t *testing.T) {
+	s := newStreet(t, 1, time.Minute)
+	each := func(do func(pool string)) {
+		for i := range 6 {
+			do(fmt.Sprint("pool", i))
+		}
+	}
+	each(func(pool string) {
+		s.node(pool, "4", pool)
+		for i := range 3 {
+			s.pod(fmt.Sprintf("old-%s-%d", pool, i), "1", pool)
+		}
+	})
+	s.advance(time.Second)
+	each(func(pool string) { s.gangIn(pool, "train-"+pool, 2, "2") })
+	s.advance(2 * time.Second)
+	each(func(pool string) {
+		for i := range 3 {
+			s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprintf("old-%s-%d", pool, i)})
+			s.pod(fmt.Sprintf("over-%s-%d", pool, i), "1", pool)
+		}
+	})
+	s.advance(3 * time.Minute)
+	if n := s.Loop().State().Keeps(); n != 4 {
+		t.Errorf("room is kept for %d gangs", n)
+	}
+	each(func(pool string) {
+		for i := range 3 {
+			s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprintf("over-%s-%d", pool, i)})
+		}
+	})
+	s.advance(30 * time.Second)
+	if n := s.Loop().State().Keeps(); n != 0 || s.waiting("train-") > 0 {
+		t.Errorf("%d members wait, and room is kept for %d gangs", s.waiting("train-"), n)
+	}
+}
+
+// TestRoomEndsWithItsGroup deletes a gang, or its PodGroup, while room is kept for it: whoever left it has its turn.
+func TestRoomEndsWithItsGroup(t *testing.T) {
+	for _, end := range []string{"members", "PodGroup"} {
+		s := newStreet(t, 1, time.Minute)
+		s.node("n", "4", "main")
+		for i := range 3 {
+			s.pod(fmt.Sprint("old-", i), "1", "main")
+		}
+		s.advance(time.Second)
+		s.gang("train", 2, "2")
+		s.advance(2 * time.Second)
+		for i := range 3 {
+			s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("old-", i)})
+			s.pod(fmt.Sprint("over-", i), "1", "main")
+		}
+		s.advance(2 * time.Minute)
+		s.pod("late", "1", "main")
+		s.advance(2 * time.Second)
+		if s.waiting("late") != 1 || s.keptFor("train") == "" {
+			t.Fatalf("%s: no room is kept", end)
+		}
+		if end == "PodGroup" {
+			s.DeleteObject(model.GroupKey{Namespace: "default", Name: "train"}.Ref())
+		} else {
+			for i := range 2 {
+				s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("train-", i)})
+			}
+		}
+		s.advance(15 * time.Second)
+		if s.waiting("late") != 0 || s.Loop().State().Keeps() != 0 {
+			t.Errorf("%s: room is kept for a group that is gone", end)
+		}
 	}
 }

@@ -89,6 +89,7 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 		if b.tried = k.members; k.counts {
 			b.tried = k.members[:1]
 		}
+		b.placed = 0
 		b.begin()
 		b.fill()
 		k.feasible = b.Members[k.members[0]].Feasible
