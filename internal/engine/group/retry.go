@@ -47,7 +47,9 @@ func (a *attempt) retry() bool {
 		b.observer, b.tried, b.tie = nil, a.order(kinds, n), uint64(n)/orders
 		short, err := b.try()
 		if err == nil && short == "" {
-			copy(a.Members, b.Members)
+			for _, i := range a.tried { // the others are being deleted
+				a.Members[i] = b.Members[i]
+			}
 			a.need, a.scheduled, a.remaining, a.placed, a.assumed = b.need, b.scheduled, b.remaining, b.placed, true
 			return true
 		}
@@ -74,7 +76,8 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 		kinds[at].members = append(kinds[at].members, i)
 	}
 	all := a.requests()
-	possible, counts := a.state.View().GroupPlaced(a.Group.Key), false
+	there, counts := a.state.View().GroupPlaced(a.Group.Key), false
+	possible := there
 	for at := range kinds {
 		k := &kinds[at]
 		pod := a.Members[k.members[0]].Pods[0].Pod
@@ -98,7 +101,7 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 		}
 		possible += b.placed
 	}
-	return kinds, possible >= a.need && (counts || len(kinds) > 1)
+	return kinds, possible > there && possible >= a.need && (counts || len(kinds) > 1)
 }
 
 // requests returns what the members request together.

@@ -66,3 +66,27 @@ func TestWorkOfRetries(t *testing.T) {
 		}
 	}
 }
+
+// TestRetriesLeaveOutWhoLeaves has a member that is being deleted, in a gang that only another order places.
+func TestRetriesLeaveOutWhoLeaves(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	p.Placements = nil
+	c := &cluster{group: newGroup(5, "")}
+	for _, name := range []string{"n0", "n1"} {
+		c.nodes = append(c.nodes, build.Node(name, build.Allocatable("cpu=4 memory=64Gi pods=110")))
+	}
+	c.add(build.Container("cpu=1"), build.Terminating)
+	for range 4 {
+		c.add(build.Container("cpu=1"))
+	}
+	c.add(build.Container("cpu=3"))
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: engine.DefaultGroupRetries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.state(anyNode)
+	d := Decide(s, e, c.work(p), nil)
+	if d.Outcome != plan.Placed || s.Assumed() != 5 || d.Members[0].Outcome != plan.Terminating {
+		t.Errorf("the group is %s with %d members assumed, the member that leaves %s", d.Outcome, s.Assumed(), d.Members[0].Outcome)
+	}
+}
