@@ -18,6 +18,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/outside/framework"
 	"github.com/berth-scheduler/berth/internal/queue"
@@ -44,6 +45,8 @@ type options struct {
 	reportsPerSecond int
 	tracing          string
 	pluginDeadline   time.Duration
+	groupPatience    time.Duration
+	groupRetries     int
 	// audit has invariants checked after every round.
 	audit bool
 	// added are the options of the command, and outside is what they add once they are checked.
@@ -131,6 +134,10 @@ func (o *options) addFlags() {
 		"written per second at most. Bindings are not counted, and go before them.")
 	fs.DurationVar(&o.pluginDeadline, "berth-plugin-deadline", framework.DefaultDeadline, "How long a call of a plugin that is compiled in may take, or its calls "+
 		"about all nodes together, before the pod's turn fails. PreBind, Bind and PostBind have as long as they take.")
+	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long a pod group for which there is no room lets other pods overtake it. Then, "+
+		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, as by kube-scheduler.")
+	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group may be made in other orders, and with other nodes among equally good ones, "+
+		"before the group is rejected. With 0 there is one pass, as in kube-scheduler.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
@@ -173,6 +180,12 @@ func (o *options) check() error {
 	}
 	if o.pluginDeadline <= 0 {
 		errs = append(errs, fmt.Errorf("--berth-plugin-deadline %v: must be greater than 0, such as 10s", o.pluginDeadline))
+	}
+	if o.groupRetries < 0 {
+		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; with 0 there is one pass", o.groupRetries))
+	}
+	if o.groupPatience < 0 {
+		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; with 0 no room is kept", o.groupPatience))
 	}
 	return utilerrors.NewAggregate(errs)
 }

@@ -107,11 +107,13 @@ type pipeline struct {
 // newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
 func newPipeline(o *options, c *config.Config, client *kube.Client, leads leadership, seen observers, added *outside, name *cache.InformerName, log klog.Logger) (pipeline, error) {
 	changes := ingest.New(c.Compile())
-	waiting, err := queue.New(c.Queue(o.deprecated.parkedMax))
+	rules := c.Queue(o.deprecated.parkedMax)
+	rules.GroupPatience = o.groupPatience
+	waiting, err := queue.New(rules)
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the queue: %w", err)
 	}
-	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: seen.metrics.Loop.Enter, Audit: o.audit})
+	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: o.seed, OnPhase: seen.metrics.Loop.Enter, Audit: o.audit, GroupRetries: o.groupRetries})
 	if err != nil {
 		return pipeline{}, fmt.Errorf("build the engine: %w", err)
 	}

@@ -143,7 +143,7 @@ func (c *cycle) allObjections(f *filters, slot int32) []reason.Rejection {
 			continue
 		}
 		var reasons []string
-		if err := c.failure(f, objection{i, code}); err != nil {
+		if err := c.failure(f, objection{filter: i, code: code}); err != nil {
 			reasons = []string{err.Error()}
 		} else {
 			reasons = verdicts.Reasons(code)

@@ -23,7 +23,7 @@ import (
 func TestObjectionsAreCounted(t *testing.T) {
 	for _, different := range []int{1, fewObjections - 1, fewObjections, fewObjections + 1, fewObjections + 2, mostObjections, mostObjections + 1} {
 		counts := objectionCounts{bySlot: make([]uint8, 3*different)}
-		of := func(i int) objection { return objection{i % 3, reason.Code(i)} }
+		of := func(i int) objection { return objection{filter: i % 3, code: reason.Code(i)} }
 		for slot := range 3 * different {
 			counts.add(int32(slot), of(slot%different))
 		}
@@ -47,7 +47,7 @@ func TestColumnsOfObjections(t *testing.T) {
 	counts := objectionCounts{bySlot: make([]uint8, 6)}
 	left := counts.addColumn(2, []int32{0, 1, 2, 4, 5}, []reason.Code{7, 0, 7, 9, 8, 7})
 	if !slices.Equal(left, []int32{1}) || !slices.Equal(counts.bySlot, []uint8{1, 0, 1, 0, 2, 1}) ||
-		!slices.Equal(counts.list, []objectionCount{{objection{2, 7}, 3}, {objection{2, 8}, 1}}) {
+		!slices.Equal(counts.list, []objectionCount{{objection{filter: 2, code: 7}, 3}, {objection{filter: 2, code: 8}, 1}}) {
 		t.Errorf("left %v of %+v", left, counts)
 	}
 	// The rules of a filter are looked at one after the other; a node is counted once.
@@ -57,18 +57,18 @@ func TestColumnsOfObjections(t *testing.T) {
 	}
 	counts = objectionCounts{bySlot: make([]uint8, 4)}
 	left = counts.addRules(3, []int32{0, 1, 2, 3}, rules)
-	if !slices.Equal(left, []int32{0, 1}) || !slices.Equal(counts.list, []objectionCount{{objection{3, 1}, 1}, {objection{3, 2}, 1}}) ||
+	if !slices.Equal(left, []int32{0, 1}) || !slices.Equal(counts.list, []objectionCount{{objection{filter: 3, code: 1}, 1}, {objection{filter: 3, code: 2}, 1}}) ||
 		!slices.Equal(counts.bySlot, []uint8{0, 0, 1, 2}) {
 		t.Errorf("left %v of %+v", left, counts)
 	}
 	rules[1].Counts = []int32{0, 1}
-	if left = counts.addRules(3, []int32{0, 1}, rules); len(left) != 0 || counts.list[2] != (objectionCount{objection{3, 4}, 2}) {
+	if left = counts.addRules(3, []int32{0, 1}, rules); len(left) != 0 || counts.list[2] != (objectionCount{objection{filter: 3, code: 4}, 2}) {
 		t.Errorf("left %v of %+v", left, counts)
 	}
 }
 
 func TestObjectionsAreReplaced(t *testing.T) {
-	a, b := objection{1, 1}, objection{2, 1}
+	a, b := objection{filter: 1, code: 1}, objection{filter: 2, code: 1}
 	counts := objectionCounts{bySlot: make([]uint8, 2)}
 	for _, step := range []struct {
 		to      objection
@@ -92,7 +92,7 @@ func TestObjectionsAreReplaced(t *testing.T) {
 func TestRejectionsResize(t *testing.T) {
 	r := &rejected{rejection: &plan.Rejection{}}
 	r.bySlot = []uint8{1, 0, 1, 2, 0}
-	r.list = []objectionCount{{objection{1, 1}, 2}, {objection{2, 1}, 1}}
+	r.list = []objectionCount{{objection{filter: 1, code: 1}, 2}, {objection{filter: 2, code: 1}, 1}}
 	if r.resize(5); len(r.bySlot) != 5 || r.rejection == nil {
 		t.Errorf("as many slots: %+v", r)
 	}

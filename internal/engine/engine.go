@@ -24,10 +24,15 @@ type Config struct {
 	// Audit means that the engine decides again whenever it has a remembered rejection, and runs the PreFilter plugins that pods skip; the method
 	// Audit returns how they differ. It is for debugging and tests.
 	Audit bool
+	// GroupRetries is how many decisions about members of a pod group may be made in other orders before the group is rejected; 0 means none.
+	GroupRetries int
 	// OnPhase, unless nil, is called when a phase of a decision begins. The engine has no clock; the function can measure how long each phase
 	// takes. It must not use the engine.
 	OnPhase func(Phase)
 }
+
+// DefaultGroupRetries is enough for sixteen passes over a group of 32.
+const DefaultGroupRetries = 512
 
 // DefaultColumnBytes suffices for a thousand needs in a cluster of 30,000 nodes.
 const DefaultColumnBytes = 128 << 20
@@ -44,6 +49,7 @@ type Engine struct {
 	audits  bool
 	doubts  []string
 	seed    uint64
+	retries int
 	scratch scratch
 	work    Counters
 	onPhase func(Phase)
@@ -118,7 +124,7 @@ type profile struct {
 
 // New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}, wideDomains: wideDomains}
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}, wideDomains: wideDomains}
 	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
 	e.rejections = rejections{byShape: map[shape]*rejected{}, maxBytes: cmp.Or(config.RejectionBytes, DefaultRejectionBytes)}
 	known := newNumbers()
@@ -141,6 +147,9 @@ func (e *Engine) Profile(schedulerName string) *plugin.Profile {
 	}
 	return nil
 }
+
+// GroupRetries returns how many decisions about members of a pod group may be made in other orders before the group is rejected.
+func (e *Engine) GroupRetries() int { return e.retries }
 
 // Counters returns the work done so far.
 func (e *Engine) Counters() Counters { return e.work }
@@ -187,6 +196,9 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, rank *Rank, 
 	if err != nil {
 		fail(d, err)
 		return
+	}
+	if rank != nil {
+		c.tie = rank.Tie
 	}
 	if rejection != nil {
 		d.Outcome, d.Rejection = plan.Unschedulable, rejection

@@ -198,7 +198,7 @@ func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error 
 		if passing, ok := column.verdicts.(plugin.PassingFailures); ok && passing.Passes(code) {
 			delete(e.columns.filters, columnKey{c.profile.ids[filter], c.needs[filter]})
 		}
-		return c.failure(&c.here, objection{filter, code})
+		return c.failure(&c.here, objection{filter: filter, code: code})
 	}
 	return nil
 }

@@ -62,6 +62,8 @@ func (e *Engine) filtersIn(c *cycle, v state.View, reuse filters) filters {
 type objection struct {
 	filter int
 	code   reason.Code
+	// kept, unless it is 0, says that the node would do but for the room that is kept there for a pod group: see state.View.KeptFor.
+	kept uint32
 }
 
 // first returns the first objection to a node, in the order of the filters.
@@ -79,7 +81,7 @@ func (e *Engine) firstOf(c *cycle, f *filters, node state.Node) objection {
 			e.asked(c.profile.first+int32(i), 1)
 		}
 		if code := verdicts.Filter(node); code != reason.None {
-			return objection{i, code}
+			return objection{filter: i, code: code}
 		}
 	}
 	return objection{}

@@ -45,8 +45,30 @@ func (e *Engine) leaveRoom(c *cycle, slots []int32) (left []int32, err error) {
 	return slots[:kept], err
 }
 
-// besideNominated returns the first objection to a node with the pods that are nominated to it.
+// besideNominated returns the first objection to a node with the pods that are nominated to it. Where room is kept for a group, the objection says so if there is none
+// to the node but for that.
 func (e *Engine) besideNominated(c *cycle, slot int32, before []*model.Pod) (objection, error) {
+	theirs, kept := c.view.WithoutKept(before)
+	if kept == 0 {
+		return e.beside(c, slot, before)
+	}
+	if len(theirs) > 0 {
+		if o, err := e.beside(c, slot, theirs); o.code != reason.None || err != nil {
+			return o, err
+		}
+	}
+	if o := e.first(c, &c.here, slot); o.code != reason.None {
+		return o, c.failure(&c.here, o)
+	}
+	o, err := e.beside(c, slot, before)
+	if o.code != reason.None {
+		o.kept = kept
+	}
+	return o, err
+}
+
+// beside returns the first objection to a node with other pods on it.
+func (e *Engine) beside(c *cycle, slot int32, before []*model.Pod) (objection, error) {
 	if e.usageOf(c).only {
 		o := e.objectionWith(c, c.here.verdicts, slot, before)
 		return o, c.failure(&c.here, o)

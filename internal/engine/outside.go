@@ -139,7 +139,7 @@ func (e *Engine) filterByTurn(c *cycle, slots []int32) ([]int32, error) {
 // firstTurnFailure returns the error of the first node, by slot, that the filter failed for and no filter before it rejects.
 func (e *Engine) firstTurnFailure(c *cycle, filter int, own *turnVerdicts) error {
 	for slot, code := range own.codes {
-		if o := (objection{filter, code}); own.known[slot] == own.turn && code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
+		if o := (objection{filter: filter, code: code}); own.known[slot] == own.turn && code.IsFailed() && e.first(c, &c.here, int32(slot)) == o {
 			if err := e.failureOn(c, int32(slot), o); err != nil {
 				return err
 			}
@@ -261,7 +261,7 @@ func (e *Engine) extendersOn(c *cycle, slot int32) (objection, error) {
 	if err != nil || len(passed) == 1 {
 		return objection{}, err
 	}
-	o := objection{filters, c.extended.codes[0]}
+	o := objection{filter: filters, code: c.extended.codes[0]}
 	c.extended, c.here.verdicts = nil, c.here.verdicts[:filters]
 	return o, nil
 }

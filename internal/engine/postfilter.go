@@ -20,6 +20,9 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	if d.Group != nil { // what would help a member alone need not help its group
 		return false
 	}
+	if d.Rejection.Kept { // it waits for room that there is, and nobody else is to go for that
+		return false
+	}
 	if len(of.profile.PostFilters) == 0 {
 		d.Nominations = clearNomination(of.pod)
 		return false
@@ -77,7 +80,7 @@ type nothingHelps struct {
 // postFilterAgain runs the PostFilter plugins for a pod of a remembered rejection, unless they found nothing to do for one like it and nothing has
 // changed since: of a wave of equal pods, one is searched for. Pods with objects of their own to look at are not equal.
 func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
-	if d.Group != nil { // what would help a member alone need not help its group
+	if d.Group != nil || d.Rejection.Kept { // what would help a member alone need not help its group
 		return
 	}
 	had := &r.nothingHelps
@@ -350,7 +353,7 @@ func (p *postFilterCycle) Reasons(o plugin.Objection) ([]string, error) {
 	case o.Filter == plugin.LeftOut:
 		return []string{p.cycle.narrowed.text()}, nil
 	case o.Code.IsFailed():
-		return nil, p.cycle.failure(&p.cycle.here, objection{o.Filter, o.Code})
+		return nil, p.cycle.failure(&p.cycle.here, objection{filter: o.Filter, code: o.Code})
 	}
 	return p.cycle.here.verdicts[o.Filter].Reasons(o.Code), nil
 }

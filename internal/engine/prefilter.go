@@ -15,6 +15,7 @@ import (
 // cycle is one pod's turn in one view, after its PreFilter. It is valid until the engine's next cycle or the next change of the state.
 type cycle struct {
 	view    state.View
+	tie     uint64 // of a Rank
 	profile *profile
 	pod     *model.Pod
 	// narrowed is the result of narrowing.

@@ -18,6 +18,8 @@ import (
 // What cannot be followed so is scanned: see follows and newClasses. A Rank is valid as long as nothing changes in the state but that pods are assumed. One goroutine uses it.
 type Rank struct {
 	engine *Engine
+	// Tie, unless it is 0, has other nodes chosen among equally good ones than Engine.Decide chooses.
+	Tie uint64
 	// Those that the classes are for: equal pods, in a view with the same restriction, at the same versions besides the journal's.
 	pod         *model.Pod
 	needs       []model.Need
@@ -513,7 +515,7 @@ func (x *classes) choose(e *Engine, c *cycle) (best choice, ok bool) {
 		return best, false
 	}
 	best.total = slices.Max(x.totals)
-	hashes, salt := c.view.State().NameHashes(), e.salt(c.pod)
+	hashes, salt := c.view.State().NameHashes(), e.saltIn(c)
 	var bestHash uint64
 	chosen := false
 	for i, total := range x.totals {

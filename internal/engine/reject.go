@@ -53,8 +53,13 @@ func (c *cycle) rejectionFor(verdicts []plugin.Verdicts, counts *objectionCounts
 		if o.nodes == 0 {
 			continue
 		}
-		for _, text := range verdicts[o.filter].Reasons(o.code) {
-			byReason[text] += o.nodes
+		if o.kept != 0 {
+			r.Kept = true
+			byReason["node(s) had room kept for pod group "+c.view.KeptFor(o.kept)] += o.nodes
+		} else {
+			for _, text := range verdicts[o.filter].Reasons(o.code) {
+				byReason[text] += o.nodes
+			}
 		}
 		name := c.profile.nameOf(o.filter)
 		if !slices.Contains(r.Plugins, name) {
@@ -139,7 +144,7 @@ func (t *objectionCounts) addColumn(filter int, slots []int32, codes []reason.Co
 			continue
 		}
 		if code != last {
-			last, at = code, t.index(objection{filter, code})
+			last, at = code, t.index(objection{filter: filter, code: code})
 		}
 		t.list[at].nodes++
 		if t.bySlot != nil {
@@ -155,7 +160,7 @@ func (t *objectionCounts) addRules(filter int, slots []int32, rules []plugin.Cou
 		rule, n := &rules[i], 0
 		for _, slot := range slots {
 			if code := rule.Verdict(slot); code != reason.None {
-				t.add(slot, objection{filter, code})
+				t.add(slot, objection{filter: filter, code: code})
 				continue
 			}
 			slots[n] = slot
@@ -207,7 +212,7 @@ func (e *Engine) countObjections(c *cycle, counts *objectionCounts) {
 	}
 	if c.extended != nil {
 		for _, slot := range slots {
-			counts.add(slot, objection{len(c.profile.Filters), c.extended.Filter(c.view.Node(slot))})
+			counts.add(slot, objection{filter: len(c.profile.Filters), code: c.extended.Filter(c.view.Node(slot))})
 		}
 	}
 }

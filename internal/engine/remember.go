@@ -17,7 +17,8 @@ type shape struct {
 	filters int32 // the list of filters, in order; profiles that are alike share it
 	// priority is the pod's if other pods are nominated to nodes, 0 otherwise: it leaves room for those that it does not outrank.
 	priority  int32
-	nominated bool // there are such pods
+	nominated bool           // there are such pods
+	group     model.GroupKey // the pod's if room is kept for it, which its members have
 	// needs are by filter. That of a CountFilter without anything to check is zero, whatever the pod's labels, of which each pod of a StatefulSet or a
 	// Job may have its own.
 	needs [mostFilters]model.Need
@@ -83,6 +84,9 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 			return s, false
 		}
 		s.priority, s.nominated = c.pod.Priority, true
+		if c.view.State().KeepsFor(c.pod.Group) {
+			s.group = c.pod.Group
+		}
 	}
 	for i, need := range c.needs {
 		if c.profile.counts[i] == nil || c.counting[i] != nil {
@@ -270,25 +274,32 @@ func (e *Engine) objectionTo(c *cycle, r *rejected, verdicts []plugin.Verdicts, 
 		return own
 	}
 	before := c.view.NominatedBefore(c.pod, slot)
-	if len(before) == 0 {
-		return own
-	}
-	if e.usageOf(c).only {
-		if beside := e.objectionWith(c, verdicts, slot, before); beside.code != reason.None && !beside.code.IsFailed() {
+	theirs, kept := c.view.WithoutKept(before)
+	if len(theirs) > 0 {
+		if beside := e.objectionBeside(c, verdicts, slot, theirs); beside.code != reason.None && !(beside.code.IsFailed() && (own.code != reason.None || e.usageOf(c).only)) {
 			return beside
 		}
+	}
+	if kept == 0 || own.code != reason.None {
 		return own
 	}
-	dryRun := c.view.DryRun(&e.scratch.dryRun)
-	for _, pod := range before {
-		dryRun.Add(pod, slot)
-	}
-	f.view = dryRun.View()
-	beside := e.first(c, &f, slot)
-	if beside.code == reason.None || beside.code.IsFailed() && own.code != reason.None {
-		return own
+	beside := e.objectionBeside(c, verdicts, slot, before)
+	if beside.code != reason.None {
+		beside.kept = kept
 	}
 	return beside
+}
+
+// objectionBeside returns the first objection of the given verdicts to a node with other pods on it.
+func (e *Engine) objectionBeside(c *cycle, verdicts []plugin.Verdicts, slot int32, others []*model.Pod) objection {
+	if e.usageOf(c).only {
+		return e.objectionWith(c, verdicts, slot, others)
+	}
+	dryRun := c.view.DryRun(&e.scratch.dryRun)
+	for _, pod := range others {
+		dryRun.Add(pod, slot)
+	}
+	return e.first(c, &filters{view: dryRun.View(), verdicts: verdicts}, slot)
 }
 
 // toLearn returns where to remember the rejection of the cycle's pod, nil if it is not to be remembered.

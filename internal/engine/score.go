@@ -31,12 +31,20 @@ func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err err
 	if len(c.profile.Extenders) > 0 {
 		e.addExtenders(c, slots, totals)
 	}
-	at := highest(c.view.State().NameHashes(), slots, totals, e.salt(c.pod))
+	at := highest(c.view.State().NameHashes(), slots, totals, e.saltIn(c))
 	return slots[at], totals[at] + everywhere, nil
 }
 
 // salt returns what the hashes that decide between equal nodes for a pod begin with.
 func (e *Engine) salt(pod *model.Pod) uint64 { return saltOf(e.seed, pod.Key()) }
+
+// saltIn is salt for a cycle's pod.
+func (e *Engine) saltIn(c *cycle) uint64 {
+	if c.tie == 0 {
+		return e.salt(c.pod)
+	}
+	return mix(e.salt(c.pod) ^ c.tie)
+}
 
 func saltOf(seed uint64, pod model.PodKey) uint64 {
 	return mix(seed ^ state.HashName(pod.Namespace+"/"+pod.Name))

@@ -89,6 +89,9 @@ func (s *Seat) IsMoved() bool {
 	return s.unknown || !slices.Equal(now, s.versions)
 }
 
+// Counts reports whether filters count pods around the node, so that others may keep the pod away, or be what it needs.
+func (s *Seat) Counts() bool { return s.unknown || len(s.counting) > 0 }
+
 // IsNear reports whether more than what they occupy is read of the pods on the node: after a change of these filters must be asked again, with Passes.
 func (s *Seat) IsNear() bool { return s.near }
 

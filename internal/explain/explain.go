@@ -54,7 +54,7 @@ type Snapshot struct {
 // New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read, at a time to which plugins compare those in the
 // objects. It omits pending pods whose scheduler name no profile has. The objects must not be changed afterwards.
 func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []runtime.Object, at time.Time) (*Snapshot, error) {
-	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles})
+	judge, err := engine.New(engine.Config{Profiles: scheduler.Profiles, GroupRetries: engine.DefaultGroupRetries})
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}

@@ -337,7 +337,11 @@ func (t *groupTurn) likeLast(n int) []plan.QueuedPod {
 func (t *groupTurn) search() {
 	have := t.Running + t.Fit
 	if t.Policy == "gang" && t.Fit > 0 && have < t.MinCount && t.starts(t.work.Pods, have) {
-		t.WouldStart = append(t.WouldStart, Help{MinCount: have})
+		most := have // of which the members find room in other orders, too
+		for most+1 < t.MinCount && t.starts(t.work.Pods, most+1) {
+			most++
+		}
+		t.WouldStart = append(t.WouldStart, Help{MinCount: most})
 	}
 	all := t.Running + t.Waiting
 	if missing := t.MinCount - all; missing > 0 { // no node helps then

@@ -24,6 +24,7 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 		l.state.Evict(d.Members[i].Evictions...)
 		l.takeAsked(now, d.Members[i].Nominations)
 	}
+	l.keepRoom(now, &d)
 	l.queue.SettleGroup(now, &d)
 	for i := range d.Members {
 		l.commit.Start(d.Members[i])

@@ -47,6 +47,7 @@ type Loop struct {
 	engine *engine.Engine
 	commit Committer
 	waits  waits
+	kept   keeping
 	report reporting
 	asks   chan func() // functions for Do
 	now    func() time.Time
@@ -62,6 +63,7 @@ func (l *Loop) Once(now time.Time) bool {
 	changes := l.source.Drain()
 	l.report.begin()
 	l.state.SetNow(now)
+	l.endKeeping(now) // before Apply, whose events say that the room is free
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
@@ -112,7 +114,13 @@ func (l *Loop) takeAsked(now time.Time, decided []plan.Nomination) {
 func (l *Loop) Unfinished() bool { return l.queue.Unfinished() }
 
 // Next returns when Once has something to do although nothing has changed; ok is false when there is no such time.
-func (l *Loop) Next() (at time.Time, ok bool) { return l.queue.Next() }
+func (l *Loop) Next() (at time.Time, ok bool) {
+	at, ok = l.queue.Next()
+	if end, keeps := l.kept.next(); keeps && (!ok || end.Before(at)) {
+		return end, true
+	}
+	return at, ok
+}
 
 // Run runs rounds until the context ends.
 func (l *Loop) Run(ctx context.Context) {

@@ -202,6 +202,8 @@ type Rejection struct {
 	// Pending are those of Plugins that answered Pending: they wait for something outside of the cluster. When the hint of one of them says that the pod
 	// may be tried, it is tried at once, without regard to its backoff.
 	Pending []string
+	// Kept means that some node would do but for room that is kept there for a pod group.
+	Kept bool
 }
 
 // Text returns kube-scheduler's sentence about a rejection by so many nodes, without what PostFilter plugins add.

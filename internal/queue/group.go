@@ -34,6 +34,8 @@ type group struct {
 	held, joined int
 	// gate is the PreEnqueue plugin that holds the group, if one of the group does, or if pods are being evicted for it.
 	gate string
+	// overtaken is what the queue knows of its being overtaken.
+	overtaken overtaken
 }
 
 // isGrouped reports whether a pod waits with its group.
@@ -92,6 +94,7 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	object := q.config.State.View().Group(g.key)
 	if object == nil || object.Object.UID != g.uid { // with another PodGroup it begins anew
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
+		g.overtaken = overtaken{}
 	}
 	if g.uid = ""; object != nil {
 		g.uid = object.Object.UID
@@ -242,10 +245,14 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	switch d.Outcome {
 	case plan.Placed, plan.Terminating:
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
+		g.overtaken = overtaken{}
 		if !among {
 			q.stamp(h, now)
 		}
 	case plan.Unschedulable:
+		if g.overtaken.since.IsZero() {
+			g.overtaken.since = now
+		}
 		h.rejections++
 		h.errors = 0
 		q.stamp(h, now)
@@ -264,9 +271,10 @@ func (q *Queue) stamp(h *entry, now time.Time) {
 	h.since, h.order = now, q.arrivals
 }
 
-// backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long.
+// backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long, but while room is kept for it:
+// that is not to be empty for longer than it must.
 func (q *Queue) backoffMax(e *entry) time.Duration {
-	if e.heads == nil || len(e.heads.members) < 2 {
+	if e.heads == nil || len(e.heads.members) < 2 || q.config.State.KeepsFor(e.heads.key) {
 		return q.config.BackoffMax
 	}
 	return time.Duration(float64(q.config.BackoffMax) * math.Sqrt(float64(len(e.heads.members))))

@@ -35,6 +35,8 @@ type Config struct {
 	ParkedMax time.Duration
 	// Groups means that the members of a pod group have their turn together. Otherwise each pod waits alone, whatever group it names.
 	Groups bool
+	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever.
+	GroupPatience time.Duration
 	// Slice is how many hints one call of Wake asks, and how many pods one call of Wake or Pop moves, before it leaves the rest to the next; 0
 	// means DefaultSlice.
 	Slice int
@@ -46,6 +48,9 @@ const (
 	DefaultBackoffMax     = 10 * time.Second
 	DefaultParkedMax      = 5 * time.Minute
 )
+
+// DefaultGroupPatience is Berth's own.
+const DefaultGroupPatience = time.Minute
 
 // parkedCheck is how often pods that are parked for too long are looked for.
 const parkedCheck = 30 * time.Second
@@ -158,6 +163,9 @@ func New(config Config) (*Queue, error) {
 		return nil, fmt.Errorf("maximal backoff %v: must not be less than the initial backoff %v", config.BackoffMax, config.BackoffInitial)
 	case config.ParkedMax <= 0:
 		return nil, fmt.Errorf("maximal time parked %v: must be greater than 0", config.ParkedMax)
+	}
+	if config.GroupPatience < 0 {
+		return nil, fmt.Errorf("patience of pod groups %v: must not be negative", config.GroupPatience)
 	}
 	if config.Slice < 0 {
 		return nil, fmt.Errorf("slice of %d hints or moves: must not be negative", config.Slice)

@@ -41,7 +41,7 @@ func (s *Scenario) Run() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}
-	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: s.seed, Volumes: s.volumes, Devices: s.devices})
+	cluster, err := simulate.New(simulate.Config{Scheduler: scheduler, Seed: s.seed, Volumes: s.volumes, Devices: s.devices, GroupPatience: simulate.DefaultGroupPatience, GroupRetries: simulate.DefaultGroupRetries})
 	if err != nil {
 		return fmt.Errorf("%s: %w", s.file, err)
 	}

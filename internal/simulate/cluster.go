@@ -28,12 +28,22 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
+// The scheduler command's defaults.
+const (
+	DefaultGroupPatience = queue.DefaultGroupPatience
+	DefaultGroupRetries  = engine.DefaultGroupRetries
+)
+
 // Config is what a simulation needs.
 type Config struct {
 	// Scheduler is the scheduler's configuration.
 	Scheduler *config.Config
 	// ParkedMax is how long a pod is parked before it is tried again although nothing happened; 0 means kube-scheduler's default.
 	ParkedMax time.Duration
+	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever.
+	GroupPatience time.Duration
+	// GroupRetries is how many decisions about members of a pod group may be made in other orders before the group is rejected.
+	GroupRetries int
 	// EventTTL is how long the API server keeps an event after its last write; 0 means the API server's default.
 	EventTTL time.Duration
 	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
@@ -180,7 +190,7 @@ func New(config Config) (*Cluster, error) {
 // start starts the scheduler process, which knows nothing yet.
 func (c *Cluster) start() error {
 	rules := c.config.Scheduler.Queue(c.config.ParkedMax)
-	rules.Slice = c.config.Slice
+	rules.Slice, rules.GroupPatience = c.config.Slice, c.config.GroupPatience
 	waiting, err := queue.New(rules)
 	if err != nil {
 		return fmt.Errorf("simulate: build the queue: %w", err)
@@ -206,7 +216,8 @@ func (c *Cluster) start() error {
 
 func (c *Cluster) newEngine() (*engine.Engine, error) {
 	judge, err := engine.New(engine.Config{
-		Profiles: c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase, Audit: c.config.Audit,
+		GroupRetries: c.config.GroupRetries,
+		Profiles:     c.config.Scheduler.Profiles, Seed: c.config.Seed, OnPhase: c.config.OnPhase, Audit: c.config.Audit,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("simulate: build the engine: %w", err)

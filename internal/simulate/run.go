@@ -66,6 +66,7 @@ type Result struct {
 // Claims for devices are made from templates, and drivers prepare devices.
 func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
 	config.Devices.Prepared = true
+	config.GroupPatience, config.GroupRetries = DefaultGroupPatience, DefaultGroupRetries
 	c, err := New(config)
 	if err != nil {
 		return nil, err

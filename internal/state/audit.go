@@ -16,7 +16,7 @@ func (s *State) Audit() error {
 	}
 	for _, check := range []func(*audit.Violations){
 		s.auditSlots, s.auditPods, s.auditUsage, s.auditBands, s.auditEvicted, s.auditBudgets, s.auditImages, s.auditNominations, s.auditHolds,
-		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage, s.auditLearned, s.auditGroups, s.auditDisplaced,
+		s.auditOwners, s.auditJournals, s.auditTopologies, s.auditPopulation, s.auditTallies, s.auditTerms, s.auditStorage, s.auditLearned, s.auditGroups, s.auditDisplaced, s.auditKept,
 	} {
 		check(v)
 	}
@@ -233,6 +233,9 @@ func (s *State) auditNominations(v *audit.Violations) {
 			v.Add("no pods are nominated to node %s, which byNode has", node)
 		}
 		for i, pod := range pods {
+			if s.nominations.keptFor[pod] != nil && pod.NominatedNode == node {
+				continue
+			}
 			listed++
 			if pod.NominatedNode != node || s.nominations.byPod[pod.Key()] != pod || slices.Index(pods, pod) != i {
 				v.Add("pod %s is nominated to node %q and listed under %q; byPod has it: %t; listed once: %t",

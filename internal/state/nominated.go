@@ -13,10 +13,15 @@ import (
 // leave enough for them.
 //
 // Invariant: byPod and byNode hold the same pods, each once and under the names that it says itself; no list is empty. A pod on a node is not
-// among them.
+// among them. byNode has the pods of kept besides.
 type nominations struct {
-	byPod  map[model.PodKey]*model.Pod
-	byNode map[string][]*model.Pod
+	// kept has the pods that room is kept for, see Keep.
+	kept map[model.GroupKey]*keptRoom
+	// Invariant: keptFor has the group of each of these pods.
+	keptFor map[*model.Pod]*keptRoom
+	keeping uint32 // how often room was kept
+	byPod   map[model.PodKey]*model.Pod
+	byNode  map[string][]*model.Pod
 	// version changes whenever a pod is nominated, or no longer, or has a new version.
 	version uint64
 	// Invariant: slots are those of the existing nodes in byNode, ascending, unless unsorted is set: then they are worked out when they are asked for.
@@ -213,6 +218,12 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 	}
 	s.storage.Nominate(pod, -1)
 	delete(s.nominations.byPod, key)
+	s.unlistNomination(pod)
+	return pod
+}
+
+// unlistNomination takes a pod out of those of its node.
+func (s *State) unlistNomination(pod *model.Pod) {
 	left := slices.DeleteFunc(s.nominations.byNode[pod.NominatedNode], func(other *model.Pod) bool { return other == pod })
 	if len(left) == 0 {
 		delete(s.nominations.byNode, pod.NominatedNode)
@@ -220,11 +231,10 @@ func (s *State) dropNomination(key model.PodKey) *model.Pod {
 		s.nominations.byNode[pod.NominatedNode] = left
 	}
 	s.changedNominations(pod.NominatedNode)
-	return pod
 }
 
-// Nominated returns how many pods are nominated to nodes.
-func (s *State) Nominated() int { return len(s.nominations.byPod) }
+// Nominated returns how many pods are nominated to nodes, or have room kept there.
+func (s *State) Nominated() int { return len(s.nominations.byPod) + len(s.nominations.keptFor) }
 
 // NominationsVersion changes whenever NominatedPods may yield something else.
 func (v View) NominationsVersion() uint64 { return v.s.nominations.version }

@@ -99,7 +99,8 @@ func (s *State) auditStorage(v *audit.Violations) {
 		}
 		seats[slot] = seat
 	}
-	s.storage.Audit(v, seats, slices.Collect(maps.Values(s.nominations.byPod)), func(object model.Ref, pod model.PodKey) bool {
+	nominated := slices.AppendSeq(slices.Collect(maps.Values(s.nominations.byPod)), maps.Keys(s.nominations.keptFor))
+	s.storage.Audit(v, seats, nominated, func(object model.Ref, pod model.PodKey) bool {
 		return slices.ContainsFunc(s.held[object], func(h Holder) bool { return h.Pod == pod })
 	})
 	places := make([]devices.Seat, len(seats))

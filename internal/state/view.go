@@ -271,14 +271,17 @@ func (v View) NominatedBefore(pod *model.Pod, slot int32) []*model.Pod {
 }
 
 func (v View) comesBefore(nominated, pod *model.Pod) bool {
-	return nominated.Priority >= pod.Priority && nominated.UID != pod.UID && !v.d.places(nominated.Key())
+	if nominated.Priority < pod.Priority || nominated.UID == pod.UID || v.d.places(nominated.Key()) {
+		return false
+	}
+	return nominated.Group != pod.Group || v.s.nominations.keptFor[nominated] == nil // a group has the room that is kept for it
 }
 
 // NominatedBelow returns the pods nominated to a node that a pod outranks, in the order in which their versions were last seen.
 func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
 	var below []*model.Pod
 	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {
-		if other.Priority < pod.Priority && !v.d.places(other.Key()) {
+		if other.Priority < pod.Priority && !v.d.places(other.Key()) && v.s.nominations.keptFor[other] == nil {
 			below = append(below, other)
 		}
 	}

@@ -27,6 +27,8 @@ type attempt struct {
 	profile *plugin.Profile // of the first member; nil if there is no such profile
 	// tried are the positions among Members of those that are not being deleted.
 	tried []int
+	// tie is another for passes that choose other nodes among equally good ones.
+	tie uint64
 	// need is how many members must have a node, scheduled how many have one so far, remaining how many have not been tried.
 	need, scheduled, remaining int
 	// placed is how many found one in this turn.
@@ -41,8 +43,8 @@ type attempt struct {
 }
 
 // Decide places the members of a group one after another, each as if those before it were on their nodes. If that is enough of them they are assumed there
-// when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work: feasibility may depend on the order. The observer may be
-// nil.
+// when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work; only if that places too
+// few are there further ones, see retry. The observer may be nil.
 func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
 	return decide(s, e, work, observer, mostKept)
 }
@@ -133,7 +135,10 @@ func (a *attempt) place() {
 		a.takeBack()
 		a.fail(err)
 	case short != "":
-		a.takeBack()
+		if a.takeBack(); a.retry() {
+			a.Outcome = plan.Placed
+			return
+		}
 		found, err := a.makeRoom(short)
 		if err != nil {
 			a.fail(err)
@@ -157,6 +162,7 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 		return "pod group is unschedulable, " + a.quorum(), nil
 	}
 	rank, following := a.engine.NewRank(), a.following()
+	rank.Tie = a.tie
 	for n, i := range a.tried {
 		m := &a.Members[i]
 		*m = rank.Decide(a.state.View().Restricted(nodes), m.Work, following[n])

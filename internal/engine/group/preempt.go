@@ -33,6 +33,11 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 	if a.profile == nil {
 		return room{}, nil
 	}
+	for _, i := range a.tried {
+		if no := a.Members[i].Rejection; no != nil && no.Kept { // nobody is to go for room that there is
+			return room{text: ", room that would do is kept for another pod group"}, nil
+		}
+	}
 	before := "" // what plugins say that let the next have a say
 	for _, p := range a.profile.PostFilters {
 		if p.Name() == "DynamicResources" {

@@ -1,0 +1,173 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// One pass over the members in the order in which they came, each to its best node, may miss a placement that there is: small members take the room that a large one
+// needs, or one is tried before the member that it must be beside. So before a group is rejected, its members are tried in other orders, and with other nodes among
+// equally good ones, which are ours to choose; each still takes a node with the highest score. A group that the first pass places is not concerned, and when all is
+// in vain the group is rejected with what the first pass found.
+
+// mostRetries is how many further passes there are in one attempt of a group at most. In all of them so many decisions about members are made as the engine is configured for, or
+// retriesEach for each member if that is more; a pass that has begun ends.
+const mostRetries, retriesEach = 16, 4
+
+// kind is members that are decided about alike.
+type kind struct {
+	members []int
+	// counts means that filters count pods around the nodes, so that other members may help.
+	counts bool
+	// feasible is for how many nodes the first is feasible without the others, size its share of what the group requests.
+	feasible int
+	size     float64
+}
+
+// retry tries the members in other orders. It reports whether enough of them found a node; they are assumed there then.
+func (a *attempt) retry() bool {
+	left := int64(a.engine.GroupRetries())
+	if left <= 0 || a.hopeless || a.profile == nil {
+		return false
+	}
+	left = max(left, int64(retriesEach*len(a.tried)))
+	began := a.engine.Counters().Decisions
+	kinds, ok := a.kinds(left)
+	if !ok {
+		return false
+	}
+	for n := range mostRetries {
+		if a.engine.Counters().Decisions-began+int64(len(a.tried)) > left {
+			break
+		}
+		b := a.again()
+		b.observer, b.tried, b.tie = nil, a.order(kinds, n), uint64(n)/orders
+		short, err := b.try()
+		if err == nil && short == "" {
+			for _, i := range a.tried { // the others are being deleted
+				a.Members[i] = b.Members[i]
+			}
+			a.need, a.scheduled, a.remaining, a.placed, a.assumed = b.need, b.scheduled, b.remaining, b.placed, true
+			return true
+		}
+		b.takeBack()
+		if err != nil {
+			break
+		}
+	}
+	return false
+}
+
+// kinds returns the members by kind; ok is false if no order can help: those of a kind that nothing counts find as many nodes in any order when they are alone, and
+// no more beside others.
+func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
+	for _, i := range a.tried {
+		pod := a.Members[i].Pods[0].Pod
+		at := slices.IndexFunc(kinds, func(k kind) bool { return engine.Equal(a.Members[k.members[0]].Pods[0].Pod, pod) })
+		if at < 0 {
+			if int64(len(kinds)) == most {
+				return nil, false
+			}
+			at, kinds = len(kinds), append(kinds, kind{})
+		}
+		kinds[at].members = append(kinds[at].members, i)
+	}
+	all := a.requests()
+	there, counts := a.state.View().GroupPlaced(a.Group.Key), false
+	possible := there
+	for at := range kinds {
+		k := &kinds[at]
+		pod := a.Members[k.members[0]].Pods[0].Pod
+		k.size = share(&pod.Asks, all)
+		seat, err := a.engine.SeatOf(a.state.View(), pod)
+		if err != nil {
+			return nil, false
+		}
+		k.counts = seat.Counts()
+		counts = counts || k.counts
+		b := a.again()
+		if b.tried = k.members; k.counts {
+			b.tried = k.members[:1]
+		}
+		b.placed = 0
+		b.begin()
+		b.fill()
+		k.feasible = b.Members[k.members[0]].Feasible
+		if b.takeBack(); k.counts {
+			b.placed = len(k.members)
+		}
+		possible += b.placed
+	}
+	return kinds, possible > there && possible >= a.need && (counts || len(kinds) > 1)
+}
+
+// requests returns what the members request together.
+func (a *attempt) requests() *model.Resources {
+	var all model.Resources
+	for _, i := range a.tried {
+		all.Add(&a.Members[i].Pods[0].Pod.Asks, 1)
+	}
+	return &all
+}
+
+// share returns the largest share that a request has of all.
+func share(of, all *model.Resources) (largest float64) {
+	larger := func(a, b int64) {
+		if b > 0 {
+			largest = max(largest, float64(a)/float64(b))
+		}
+	}
+	larger(of.CPUMilli, all.CPUMilli)
+	larger(of.MemoryBytes, all.MemoryBytes)
+	for i := range of.Scalars {
+		larger(of.Scalars[i].Value, all.Scalar(of.Scalars[i].Name))
+	}
+	return largest
+}
+
+// orders is how many orders there are before other nodes are chosen among equal ones.
+const orders = 4
+
+// order returns the members in the order of a pass: the largest first; those with the fewest feasible nodes first, and last those with none, which need others; the
+// same of members that filters count before all others; and last an order by chance, which is another each time.
+func (a *attempt) order(kinds []kind, n int) []int {
+	of := make(map[int]*kind, len(a.tried))
+	for at := range kinds {
+		for _, i := range kinds[at].members {
+			of[i] = &kinds[at]
+		}
+	}
+	bySize := func(x, y *kind) int { return cmp.Compare(y.size, x.size) }
+	byChoice := func(x, y *kind) int {
+		return cmp.Or(cmp.Compare(isZero(x.feasible), isZero(y.feasible)), cmp.Compare(x.feasible, y.feasible), bySize(x, y))
+	}
+	first := func(x, y int) int { return bySize(of[x], of[y]) }
+	switch n % orders {
+	case 1:
+		first = func(x, y int) int { return byChoice(of[x], of[y]) }
+	case 2:
+		first = func(x, y int) int {
+			return cmp.Or(cmp.Compare(isZero(of[x].feasible), isZero(of[y].feasible)), -cmp.Compare(isTrue(of[x].counts), isTrue(of[y].counts)), bySize(of[x], of[y]))
+		}
+	case 3:
+		key := func(i int) uint64 {
+			return a.engine.Tie(a.Group.Key.String(), a.Members[i].Pods[0].Pod.Name+" "+string(rune('a'+n)))
+		}
+		first = func(x, y int) int { return cmp.Compare(key(x), key(y)) }
+	}
+	order := slices.Clone(a.tried)
+	slices.SortStableFunc(order, first)
+	return order
+}
+
+func isZero(n int) int { return isTrue(n == 0) }
+
+func isTrue(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}

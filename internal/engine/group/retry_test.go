@@ -1,0 +1,92 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+)
+
+// TestWorkOfRetries counts the decisions about members of gangs that find no room. Further passes are bounded, and there are none where no order can help.
+func TestWorkOfRetries(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	p.Placements = nil
+	for _, row := range []struct {
+		what         string
+		small, large int // members of 1 and of 3 cpu
+		retries      int
+		least, most  int64 // decisions besides those of the first pass
+		nodes        int
+		place        bool
+	}{
+		{what: "equal members", small: 9, retries: 512, nodes: 2, least: 0, most: 9},
+		{what: "too many large ones", small: 2, large: 3, retries: 512, nodes: 2, least: 0, most: 5},
+		{what: "an order that fits", small: 4, large: 1, retries: 512, nodes: 2, least: 5, most: 12, place: true},
+		{what: "the same without retries", small: 4, large: 1, retries: 0, nodes: 2},
+		{what: "too much together", small: 3, large: 2, retries: 512, nodes: 2, least: 20, most: 16*5 + 10},
+		{what: "too much together, with a limit", small: 3, large: 2, retries: 1, nodes: 2, least: 5, most: retriesEach*5 + 5},
+		{what: "no nodes for the least", small: 3, large: 2, retries: 512, nodes: 1, least: 0, most: 5},
+	} {
+		c := &cluster{group: newGroup(int32(row.small+row.large), "")}
+		for i := range row.nodes {
+			c.nodes = append(c.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 memory=64Gi pods=110")))
+		}
+		for range row.small {
+			c.add(build.Container("cpu=1"))
+		}
+		for range row.large {
+			c.add(build.Container("cpu=3"))
+		}
+		work := c.work(p)
+		decisions := func(retries int) (*plan.GroupDecision, int64) {
+			e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: retries})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := c.state(anyNode)
+			d := Decide(s, e, work, nil)
+			if err := s.Audit(); err != nil {
+				t.Error(err)
+			}
+			if placed := s.Assumed(); placed != 0 && d.Outcome != plan.Placed || placed != len(d.Members) && d.Outcome == plan.Placed {
+				t.Errorf("%s: %s, with %d assumed", row.what, d.Outcome, placed)
+			}
+			return &d, e.Counters().Decisions
+		}
+		_, once := decisions(0)
+		d, all := decisions(row.retries)
+		if more := all - once; more < row.least || more > row.most {
+			t.Errorf("%s: %d decisions more than one pass", row.what, more)
+		}
+		if placed := d.Outcome == plan.Placed; placed != row.place {
+			t.Errorf("%s: placed: %t, %s", row.what, placed, d.Message)
+		}
+	}
+}
+
+// TestRetriesLeaveOutWhoLeaves has a member that is being deleted, in a gang that only another order places.
+func TestRetriesLeaveOutWhoLeaves(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	p.Placements = nil
+	c := &cluster{group: newGroup(5, "")}
+	for _, name := range []string{"n0", "n1"} {
+		c.nodes = append(c.nodes, build.Node(name, build.Allocatable("cpu=4 memory=64Gi pods=110")))
+	}
+	c.add(build.Container("cpu=1"), build.Terminating)
+	for range 4 {
+		c.add(build.Container("cpu=1"))
+	}
+	c.add(build.Container("cpu=3"))
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: engine.DefaultGroupRetries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := c.state(anyNode)
+	d := Decide(s, e, c.work(p), nil)
+	if d.Outcome != plan.Placed || s.Assumed() != 5 || d.Members[0].Outcome != plan.Terminating {
+		t.Errorf("the group is %s with %d members assumed, the member that leaves %s", d.Outcome, s.Assumed(), d.Members[0].Outcome)
+	}
+}

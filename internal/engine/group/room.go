@@ -1,0 +1,114 @@
+package group
+
+import (
+	"cmp"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Room returns where the members of a group that was rejected would go if the pods were gone that overtook it: pods on nodes that do not outrank it and were created
+// after the last of its members, and pods that are being deleted. Members go where there is room now as far as they find any, and then where others have to end. It
+// is a nomination for as many members as the group needs, or nothing if that is not room enough. The state stays as it is.
+func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) []plan.Nomination {
+	whole := attempt{GroupDecision: d, state: s, engine: e, profile: e.Profile(d.Members[0].Pods[0].Pod.SchedulerName)}
+	var last metav1.Time
+	for i := range d.Members {
+		pod := d.Members[i].Pods[0].Pod
+		if pod.Terminating {
+			continue
+		}
+		whole.tried = append(whole.tried, i)
+		if created := pod.Object.CreationTimestamp; last.Before(&created) {
+			last = created
+		}
+	}
+	if len(whole.tried) == 0 {
+		return nil
+	}
+	gone := overtakers(s, d.Group, last)
+	if len(gone) == 0 {
+		return nil
+	}
+	w := whole.again()
+	w.need = 1
+	if w.enforces() {
+		w.need = d.Group.MinCount
+	}
+	w.need -= s.View().GroupPlaced(d.Group.Key)
+	anywhere := d.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil
+	w.begin()
+	if anywhere {
+		if w.fill(); w.placed >= max(1, w.need) { // there is room without anybody's end, which the group's order does not find
+			w.takeBack()
+			return nil
+		}
+	}
+	s.Displace(gone...)
+	defer func() {
+		w.takeBack()
+		s.Return(gone...)
+	}()
+	if anywhere {
+		w.fill()
+	}
+	if w.placed >= max(1, w.need) {
+		return w.places()
+	}
+	w.takeBack()
+	if short, err := w.try(); err == nil && short == "" {
+		return w.places()
+	}
+	return nil
+}
+
+// fill places the members without a node that find one, as they come.
+func (a *attempt) fill() {
+	b := *a
+	b.tried = slices.DeleteFunc(slices.Clone(a.tried), func(i int) bool { return a.Members[i].Outcome == plan.Placed })
+	rank, following := a.engine.NewRank(), b.following()
+	for n, i := range b.tried {
+		m := &a.Members[i]
+		if *m = rank.Decide(a.state.View(), m.Work, following[n]); m.Outcome == plan.Placed {
+			a.state.Assume(m.Placements...)
+			a.placed++
+		}
+	}
+}
+
+// places returns the nodes of the members that are placed.
+func (a *attempt) places() []plan.Nomination {
+	var places []plan.Nomination
+	for _, i := range a.tried {
+		if m := &a.Members[i]; m.Outcome == plan.Placed {
+			places = append(places, plan.Nomination{Pod: m.Pods[0].Pod, Mode: plan.Set, NodeName: m.Placements[0].NodeName})
+		}
+	}
+	return places
+}
+
+// overtakers returns the pods that would be gone if the group had not been overtaken, by node and name.
+func overtakers(s *state.State, group *model.PodGroup, last metav1.Time) []*model.Pod {
+	var all []*model.Pod
+	for slot, alive := range s.Alive() {
+		if !alive {
+			continue
+		}
+		first := len(all)
+		for pod := range s.PodsOn(int32(slot)) {
+			created := pod.Object.CreationTimestamp
+			if pod.Terminating || pod.Priority <= group.Priority && pod.Group != group.Key && last.Before(&created) {
+				all = append(all, pod)
+			}
+		}
+		slices.SortFunc(all[first:], func(a, b *model.Pod) int {
+			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+		})
+	}
+	return all
+}

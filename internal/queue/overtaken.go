@@ -1,0 +1,62 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// A group that needs much room at once can be overtaken for ever by pods that take what becomes free bit by bit. The queue measures for how long it has been
+// rejected, and when room may be kept for it.
+
+// overtaken is what the queue knows of a group's being overtaken.
+type overtaken struct {
+	// since is when the first of its attempts was rejected, all after which were; zero if there is none.
+	since time.Time
+	// rests is until when no room is kept for the group.
+	rests time.Time
+	// kept and sought are how often room was kept, or looked for, in vain.
+	kept, sought int
+}
+
+// mostDoublings is how often times are doubled: that for which room is kept for a group, and that for which it then gives way.
+const mostDoublings = 5
+
+func doubled(d time.Duration, times int) time.Duration { return d << min(times, mostDoublings) }
+
+// IsOvertaken reports whether a group has been rejected for longer than it has patience, and is not to give way now.
+func (q *Queue) IsOvertaken(now time.Time, key model.GroupKey) bool {
+	g := q.groups[key]
+	if g == nil || q.config.GroupPatience <= 0 || g.overtaken.since.IsZero() {
+		return false
+	}
+	return now.Sub(g.overtaken.since) >= q.config.GroupPatience && !now.Before(g.overtaken.rests)
+}
+
+// KeepsFor returns for how long room is to be kept for a group: so long at first, and twice as long each time after it was kept in vain, so that in the end it is
+// kept for as long as those take that have to end.
+func (q *Queue) KeepsFor(key model.GroupKey, first time.Duration) time.Duration {
+	if g := q.groups[key]; g != nil {
+		return doubled(first, g.overtaken.kept)
+	}
+	return first
+}
+
+// KeptInVain notes that room was kept for a group, first so long and now for longer, and it did not start. It gives way for as long.
+func (q *Queue) KeptInVain(now time.Time, key model.GroupKey, first time.Duration) {
+	if g := q.groups[key]; g != nil {
+		g.overtaken.rests = now.Add(doubled(first, g.overtaken.kept))
+		g.overtaken.kept++
+	}
+}
+
+// SoughtInVain notes that a group would have no room even if it had not been overtaken. It is looked for again after its patience, twice that the next time, and so on.
+func (q *Queue) SoughtInVain(now time.Time, key model.GroupKey) {
+	if g := q.groups[key]; g != nil {
+		g.overtaken.rests = now.Add(doubled(q.config.GroupPatience, g.overtaken.sought))
+		g.overtaken.sought++
+	}
+}
+
+// HasGroup reports whether members of a group wait.
+func (q *Queue) HasGroup(key model.GroupKey) bool { return q.groups[key] != nil }

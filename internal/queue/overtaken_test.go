@@ -1,0 +1,66 @@
+package queue
+
+import (
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+func TestOvertaken(t *testing.T) {
+	key := model.GroupKey{Namespace: "ns", Name: "g"}
+	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	q := &Queue{config: Config{GroupPatience: time.Minute, BackoffMax: 10 * time.Second, State: state.New()}, groups: map[model.GroupKey]*group{}}
+	if q.IsOvertaken(now, key) || q.HasGroup(key) || q.KeepsFor(key, time.Minute) != time.Minute {
+		t.Error("a group that does not wait is overtaken")
+	}
+	q.KeptInVain(now, key, time.Minute)
+	q.SoughtInVain(now, key)
+	g := &group{key: key, members: map[model.PodKey]*entry{{Name: "a"}: {}, {Name: "b"}: {}, {Name: "c"}: {}, {Name: "d"}: {}}}
+	q.groups[key] = g
+	if q.IsOvertaken(now.Add(time.Hour), key) || !q.HasGroup(key) {
+		t.Error("a group that was not rejected is overtaken")
+	}
+	g.overtaken.since = now
+	for after, want := range map[time.Duration]bool{0: false, time.Minute - 1: false, time.Minute: true, time.Hour: true} {
+		if q.IsOvertaken(now.Add(after), key) != want {
+			t.Errorf("after %s: overtaken is not %t", after, want)
+		}
+	}
+	q.config.GroupPatience = 0
+	if q.IsOvertaken(now.Add(time.Hour), key) {
+		t.Error("overtaken without an end of patience")
+	}
+	q.config.GroupPatience = time.Minute
+	// A search in vain is repeated after 1, 2, 4 ... 32, 32 minutes, and does not change for how long room is kept.
+	at := now.Add(time.Hour)
+	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 32} {
+		q.SoughtInVain(at, key)
+		at = at.Add(minutes * time.Minute)
+		if q.IsOvertaken(at.Add(-1), key) || !q.IsOvertaken(at, key) {
+			t.Errorf("it is not looked for after %d minutes", minutes)
+		}
+	}
+	for _, minutes := range []time.Duration{5, 10, 20, 40, 80, 160, 160} {
+		if got := q.KeepsFor(key, 5*time.Minute); got != minutes*time.Minute {
+			t.Errorf("room is kept for %s, want %d minutes", got, minutes)
+		}
+		q.KeptInVain(at, key, 5*time.Minute)
+		at = at.Add(minutes * time.Minute)
+		if q.IsOvertaken(at.Add(-1), key) || !q.IsOvertaken(at, key) {
+			t.Errorf("it does not give way for %d minutes", minutes)
+		}
+	}
+	head := &entry{heads: g}
+	if got := q.backoffMax(head); got != 20*time.Second {
+		t.Errorf("four members back off for %s", got)
+	}
+	q.config.State.Keep(key, nil)
+	if got := q.backoffMax(head); got != 10*time.Second {
+		t.Errorf("while room is kept, they back off for %s", got)
+	}
+	if _, err := New(Config{State: state.New(), BackoffInitial: 1, BackoffMax: 1, ParkedMax: 1, GroupPatience: -1}); err == nil || err.Error() != "patience of pod groups -1ns: must not be negative" {
+		t.Errorf("a negative patience: %v", err)
+	}
+}

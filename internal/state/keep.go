@@ -1,0 +1,114 @@
+package state
+
+import (
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/audit"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+// keptRoom is room that is kept for the members of a pod group: other pods that do not outrank them leave it, as they do for nominated pods. The members
+// themselves are not nominated: they are decided about as if no room was kept, and the API shows nothing of it.
+type keptRoom struct {
+	group model.GroupKey
+	// id is another each time that room is kept.
+	id   uint32
+	pods []*model.Pod
+}
+
+// Keep keeps room for members of a pod group on nodes, until GiveWay. There must be none that is kept for it already.
+func (s *State) Keep(group model.GroupKey, members []plan.Nomination) {
+	n := &s.nominations
+	n.keeping++
+	k := &keptRoom{group: group, id: n.keeping}
+	if n.kept == nil {
+		n.kept, n.keptFor = map[model.GroupKey]*keptRoom{}, map[*model.Pod]*keptRoom{}
+	}
+	n.kept[group] = k
+	for i := range members {
+		pod := members[i].Pod.WithNominatedNode(members[i].NodeName)
+		k.pods, n.keptFor[pod] = append(k.pods, pod), k
+		s.storage.Nominate(pod, +1)
+		n.byNode[pod.NominatedNode] = append(n.byNode[pod.NominatedNode], pod)
+		s.changedNominations(pod.NominatedNode)
+	}
+}
+
+// GiveWay ends the keeping of room for a group, if there is any. The next Apply has the events that the room is free.
+func (s *State) GiveWay(group model.GroupKey) {
+	n := &s.nominations
+	k := n.kept[group]
+	if k == nil {
+		return
+	}
+	delete(n.kept, group)
+	for _, pod := range k.pods {
+		delete(n.keptFor, pod)
+		s.storage.Nominate(pod, -1)
+		s.unlistNomination(pod)
+		s.renominated = append(s.renominated, nominationFreed(pod))
+	}
+}
+
+// Keeps returns for how many groups room is kept.
+func (s *State) Keeps() int { return len(s.nominations.kept) }
+
+// KeepsFor reports whether room is kept for a group.
+func (s *State) KeepsFor(group model.GroupKey) bool { return s.nominations.kept[group] != nil }
+
+// WithoutKept takes the pods that room is kept for out of a list of NominatedBefore. id stands for the group of the first one, and is 0 if there is none.
+func (v View) WithoutKept(nominated []*model.Pod) (others []*model.Pod, id uint32) {
+	n := &v.s.nominations
+	if len(n.kept) == 0 {
+		return nominated, 0
+	}
+	for i, pod := range nominated {
+		k := n.keptFor[pod]
+		switch {
+		case k == nil && id != 0:
+			others = append(others, pod)
+		case k != nil && id == 0:
+			others, id = slices.Clone(nominated[:i]), k.id
+		}
+	}
+	if id == 0 {
+		return nominated, 0
+	}
+	return others, id
+}
+
+// KeptFor returns the name of the group that an id of WithoutKept stands for, empty if no room is kept for it any more.
+func (v View) KeptFor(id uint32) string {
+	for key, k := range v.s.nominations.kept {
+		if k.id == id {
+			return key.String()
+		}
+	}
+	return ""
+}
+
+// KeptOn returns the nodes on which room is kept for a group, one for each member that it is kept for.
+func (v View) KeptOn(group model.GroupKey) (nodeNames []string) {
+	if k := v.s.nominations.kept[group]; k != nil {
+		for _, pod := range k.pods {
+			nodeNames = append(nodeNames, pod.NominatedNode)
+		}
+	}
+	return nodeNames
+}
+
+func (s *State) auditKept(v *audit.Violations) {
+	n, pods := &s.nominations, 0
+	for key, k := range n.kept {
+		pods += len(k.pods)
+		for _, pod := range k.pods {
+			if pod.Group != key || n.keptFor[pod] != k || !slices.Contains(n.byNode[pod.NominatedNode], pod) {
+				v.Add("room is kept for pod %s of group %s on node %q: of its group: %t, listed there: %t", pod, key, pod.NominatedNode, n.keptFor[pod] == k, slices.Contains(n.byNode[pod.NominatedNode], pod))
+			}
+		}
+	}
+	if len(n.keptFor) != pods {
+		v.Add("room is kept for %d pods, and listed for %d", pods, len(n.keptFor))
+	}
+}

@@ -1,0 +1,102 @@
+package state
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+func TestKeepIsForOthers(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{node("n"), node("m")})
+	gang := model.GroupKey{Namespace: "ns", Name: "gang"}
+	member := func(name string) *model.Pod {
+		p := *nominatedPod(name, "", 0)
+		p.Group = gang
+		return &p
+	}
+	first, second, other := member("a"), member("b"), nominatedPod("c", "", 0)
+	if s.GiveWay(gang); s.Keeps() != 0 || s.KeepsFor(gang) || s.Nominated() != 0 {
+		t.Fatal("room is kept from the start")
+	}
+	before := s.View().NominationsVersion()
+	s.Keep(gang, []plan.Nomination{{Pod: first, Mode: plan.Set, NodeName: "n"}, {Pod: second, Mode: plan.Set, NodeName: "n"}})
+	slot, _ := s.Slot("n")
+	v := s.View()
+	if v.NominationsVersion() == before || s.Keeps() != 1 || !s.KeepsFor(gang) || s.Nominated() != 2 || v.IsNominated(first.Key()) {
+		t.Error("room is not kept, or the members are nominated")
+	}
+	if got := strings.Join(v.KeptOn(gang), " "); got != "n n" {
+		t.Errorf("room is kept on %q", got)
+	}
+	if got := v.NominatedBefore(first, slot); len(got) != 0 {
+		t.Errorf("a member must leave room for %v", got)
+	}
+	leaves := v.NominatedBefore(other, slot)
+	rest, id := v.WithoutKept(leaves)
+	if len(leaves) != 2 || len(rest) != 0 || v.KeptFor(id) != "ns/gang" || v.KeptFor(id+1) != "" {
+		t.Errorf("another pod leaves room for %v, without the gang for %v; id %d is of %q", leaves, rest, id, v.KeptFor(id))
+	}
+	above := *other
+	above.Priority = 1
+	if got := v.NominatedBefore(&above, slot); len(got) != 0 {
+		t.Errorf("a pod that outranks the gang leaves room for %v", got)
+	}
+	if got := v.NominatedBelow(&above, slot); len(got) != 0 {
+		t.Errorf("%v would lose nominations that they do not have", got)
+	}
+	s.Nominate(plan.Nomination{Pod: nominatedPod("d", "", 0), Mode: plan.Set, NodeName: "n"}, plan.Nomination{Pod: nominatedPod("e", "", 0), Mode: plan.Set, NodeName: "m"})
+	if rest, id = v.WithoutKept(v.NominatedBefore(other, slot)); len(rest) != 1 || rest[0].Name != "d" || id == 0 {
+		t.Errorf("beside the gang the pod leaves room for %v", rest)
+	}
+	m, _ := s.Slot("m")
+	if rest, id = v.WithoutKept(v.NominatedBefore(other, m)); len(rest) != 1 || id != 0 {
+		t.Errorf("on m it leaves room for %v, of group %d", rest, id)
+	}
+	if err := s.Audit(); err != nil {
+		t.Error(err)
+	}
+	s.GiveWay(gang)
+	delta := s.Apply(nil)
+	if s.Keeps() != 0 || s.KeepsFor(gang) || s.Nominated() != 2 || len(v.KeptOn(gang)) != 0 || len(v.NominatedBefore(other, slot)) != 1 || len(delta.Events) != 2 {
+		t.Errorf("room is still kept, or %d events say that it is not", len(delta.Events))
+	}
+	if err := s.Audit(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAuditOfKeptRoom(t *testing.T) {
+	gang := model.GroupKey{Namespace: "ns", Name: "gang"}
+	for _, test := range []struct {
+		want    string
+		corrupt func(n *nominations)
+	}{
+		{"of its group: false, listed there: true", func(n *nominations) { n.keptFor[n.kept[gang].pods[0]] = &keptRoom{} }},
+		{"of its group: true, listed there: false", func(n *nominations) { n.byNode["n"] = n.byNode["n"][:1] }},
+		{"room is kept for pod ns/b of group ns/other", func(n *nominations) {
+			n.kept[model.GroupKey{Namespace: "ns", Name: "other"}] = n.kept[gang]
+			delete(n.kept, gang)
+		}},
+		{"room is kept for 1 pods, and listed for 2", func(n *nominations) { n.kept[gang].pods = n.kept[gang].pods[:1] }},
+	} {
+		s := New()
+		s.Apply([]model.Change{node("n")})
+		var members []plan.Nomination
+		for _, name := range []string{"a", "b"} {
+			p := *nominatedPod(name, "", 0)
+			p.Group = gang
+			members = append(members, plan.Nomination{Pod: &p, Mode: plan.Set, NodeName: "n"})
+		}
+		s.Keep(gang, members)
+		if err := s.Audit(); err != nil {
+			t.Fatal(err)
+		}
+		test.corrupt(&s.nominations)
+		if err := s.Audit(); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q is not in %v", test.want, err)
+		}
+	}
+}
