@@ -307,7 +307,7 @@ func TestGroupIsScheduledOnce(t *testing.T) {
 	}
 }
 
-// TestMembersKeepTheirOrder: members are tried by attempts, then by age, then by name, and each has its own count of attempts.
+// TestMembersKeepTheirOrder: members are tried by attempts, then by age, those of one age in the order of their arrival, and each has its own count of attempts.
 func TestMembersKeepTheirOrder(t *testing.T) {
 	g := newGrouping(t, "")
 	g.nodes(2)
@@ -329,7 +329,7 @@ func TestMembersKeepTheirOrder(t *testing.T) {
 	g.changes.Set(member("late"))
 	g.now = g.now.Add(time.Hour)
 	second := order()
-	if want := []string{"a2", "b2", "c2", "late1"}; !slices.Equal(first, []string{"c1", "b1", "a1"}) || !slices.Equal(second, want) { // all were rejected at the same time
+	if want := []string{"c2", "b2", "a2", "late1"}; !slices.Equal(first, []string{"c1", "b1", "a1"}) || !slices.Equal(second, want) { // all were rejected at the same time
 		t.Errorf("first %v, then %v", first, second)
 	}
 }

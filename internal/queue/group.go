@@ -50,6 +50,9 @@ func (q *Queue) join(now time.Time, e *entry) *group {
 	if g == nil {
 		q.arrivals++
 		g = &group{key: e.pod.Group, members: map[model.PodKey]*entry{}}
+		if object := q.config.State.View().Group(g.key); object != nil {
+			g.uid = object.Object.UID // so that a backoff that begins with a failed binding is not taken for one of another PodGroup
+		}
 		g.head = entry{heads: g, place: incomplete, since: now, order: q.arrivals, pod: headOf(g.key, e.pod.SchedulerName, 0)}
 		q.groups[g.key] = g
 	}
