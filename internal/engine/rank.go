@@ -136,8 +136,9 @@ type coordinates [mostCoordinates]int64
 type classes struct {
 	// Invariant: of has the class of each slot, -1 for none, and at its position among the nodes of this class.
 	of, at []int32
-	// nodes are the slots of each class; list are its coordinates, under which find has it.
-	nodes [][]int32
+	hashes []uint64 // of the names, by slot
+	// nodes are those of each class; list are its coordinates, under which find has it.
+	nodes []alike
 	list  []coordinates
 	find  map[coordinates]int32
 	axes  []axis
@@ -152,6 +153,13 @@ type classes struct {
 	which    []int32
 	totals   []int64
 	set      []int64
+}
+
+// alike are the nodes of a class: their slots, and at the same positions the hashes of their names, which every member for whom they are the best compares. A slot of a
+// large cluster is rarely in the processor's cache, but what is read in order is.
+type alike struct {
+	slots  []int32
+	hashes []uint64
 }
 
 // axis is an Axis as it was when the classes were made.
@@ -191,7 +199,7 @@ func newClasses(e *Engine, c *cycle) *classes {
 			return nil
 		}
 	}
-	x.of, x.at = make([]int32, c.view.State().Slots()), make([]int32, c.view.State().Slots())
+	x.of, x.at, x.hashes = make([]int32, c.view.State().Slots()), make([]int32, c.view.State().Slots()), c.view.State().NameHashes()
 	for slot := range x.of {
 		x.of[slot] = -1
 	}
@@ -396,7 +404,7 @@ func (x *classes) class(of coordinates) int32 {
 		class = int32(len(x.list))
 		x.find[of], x.list = class, append(x.list, of)
 		if len(x.nodes) < len(x.list) {
-			x.nodes = append(x.nodes, nil)
+			x.nodes = append(x.nodes, alike{})
 		}
 	}
 	return class
@@ -406,11 +414,11 @@ func (x *classes) class(of coordinates) int32 {
 func (x *classes) reuse() bool {
 	n := 0
 	for class := range x.list {
-		if len(x.nodes[class]) == 0 {
+		if len(x.nodes[class].slots) == 0 {
 			continue
 		}
 		x.list[n], x.nodes[n], x.nodes[class] = x.list[class], x.nodes[class], x.nodes[n]
-		for _, slot := range x.nodes[n] {
+		for _, slot := range x.nodes[n].slots {
 			x.of[slot] = int32(n)
 		}
 		n++
@@ -424,8 +432,9 @@ func (x *classes) reuse() bool {
 }
 
 func (x *classes) add(slot, class int32) {
-	x.of[slot], x.at[slot] = class, int32(len(x.nodes[class]))
-	x.nodes[class] = append(x.nodes[class], slot)
+	n := &x.nodes[class]
+	x.of[slot], x.at[slot] = class, int32(len(n.slots))
+	n.slots, n.hashes = append(n.slots, slot), append(n.hashes, x.hashes[slot])
 }
 
 func (x *classes) remove(slot int32) {
@@ -433,10 +442,28 @@ func (x *classes) remove(slot int32) {
 	if class < 0 {
 		return
 	}
-	nodes := x.nodes[class]
-	last := nodes[len(nodes)-1]
-	nodes[x.at[slot]], x.at[last] = last, x.at[slot]
-	x.nodes[class], x.of[slot] = nodes[:len(nodes)-1], -1
+	n, at, end := &x.nodes[class], x.at[slot], len(x.nodes[class].slots)-1
+	last := n.slots[end]
+	n.slots[at], n.hashes[at], x.at[last] = last, n.hashes[end], at
+	n.slots, n.hashes, x.of[slot] = n.slots[:end], n.hashes[:end], -1
+}
+
+// highest returns the node whose name's hash, mixed with the salt, is the highest. Of equal ones the scan takes the first, by slot.
+func (n *alike) highest(salt uint64) (slot int32, highest uint64) {
+	at := 0
+	highest = mix(salt ^ n.hashes[0])
+	for i, hash := range n.hashes {
+		if h := mix(salt ^ hash); h > highest {
+			at, highest = i, h
+		}
+	}
+	slot = n.slots[at]
+	for i := at + 1; i < len(n.hashes); i++ {
+		if n.hashes[i] == n.hashes[at] { // mix gives each hash another number
+			slot = min(slot, n.slots[i])
+		}
+	}
+	return slot, highest
 }
 
 // follow finds the classes again of the nodes that have changed since a version of the journal. It returns false if the classes do not hold any more.
@@ -515,20 +542,17 @@ func (x *classes) choose(e *Engine, c *cycle) (best choice, ok bool) {
 		return best, false
 	}
 	best.total = slices.Max(x.totals)
-	hashes, salt := c.view.State().NameHashes(), e.saltIn(c)
+	salt := e.saltIn(c)
 	var bestHash uint64
 	chosen := false
 	for i, total := range x.totals {
 		if total < best.total {
 			continue
 		}
-		nodes := x.nodes[x.which[i]]
-		e.work.Tied += int64(len(nodes))
-		for _, slot := range nodes {
-			// Of equal hashes the scan takes the first, by slot.
-			if h := mix(salt ^ hashes[slot]); !chosen || h > bestHash || h == bestHash && slot < best.slot {
-				best.slot, bestHash, chosen = slot, h, true
-			}
+		nodes := &x.nodes[x.which[i]]
+		e.work.Tied += int64(len(nodes.slots))
+		if slot, h := nodes.highest(salt); !chosen || h > bestHash || h == bestHash && slot < best.slot {
+			best.slot, bestHash, chosen = slot, h, true
 		}
 	}
 	return best, true
@@ -538,7 +562,7 @@ func (x *classes) choose(e *Engine, c *cycle) (best choice, ok bool) {
 func (x *classes) findExamples(c *cycle) {
 	x.examples, x.sizes, x.which = x.examples[:0], x.sizes[:0], x.which[:0]
 	for class := range x.list {
-		nodes := x.nodes[class]
+		nodes := x.nodes[class].slots
 		if len(nodes) == 0 || rejects(c, nodes[0]) {
 			continue
 		}

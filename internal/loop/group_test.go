@@ -307,7 +307,7 @@ func TestGroupIsScheduledOnce(t *testing.T) {
 	}
 }
 
-// TestMembersKeepTheirOrder: members are tried by attempts, then by age, then by arrival, and each has its own count of attempts.
+// TestMembersKeepTheirOrder: members are tried by attempts, then by age, those of one age in the order of their arrival, and each has its own count of attempts.
 func TestMembersKeepTheirOrder(t *testing.T) {
 	g := newGrouping(t, "")
 	g.nodes(2)

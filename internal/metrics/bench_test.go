@@ -28,7 +28,7 @@ func typical() *loop.Round {
 		}},
 		Applying: 3 * time.Microsecond, Popping: time.Microsecond, Deciding: 25 * time.Microsecond, Settling: time.Microsecond,
 		Decided: true, Decisions: []plan.Decision{{Work: plan.Work{Pods: []plan.QueuedPod{{Pod: p, Attempt: 1}}}, Outcome: plan.Placed, Placements: []plan.Placement{{NodeName: "a"}}}},
-		Moves: []queue.Move{{Queue: "active", Event: "UnscheduledPodAdd"}},
+		Moves: []queue.Move{{Queue: "active", Event: "UnscheduledPodAdd", Pods: 1}},
 	}
 }
 

@@ -219,7 +219,7 @@ func (l *Loop) events(r *loop.Round) {
 	fresh := 0 // of the pods that arrived; the others are new versions of pods that wait
 	for i := range r.Moves {
 		if r.Moves[i].Event == podAdd {
-			fresh++
+			fresh += r.Moves[i].Pods
 		}
 	}
 	for i := range d.Arrived {
@@ -244,6 +244,8 @@ func (l *Loop) event(label string) metrics.ObserverMetric {
 }
 
 func (l *Loop) move(move queue.Move) {
+	pods := float64(move.Pods)
+	move.Pods = 0 // the series is by queue and event
 	m, ok := l.members.moves[move]
 	if !ok {
 		m = moveMembers{
@@ -252,8 +254,8 @@ func (l *Loop) move(move queue.Move) {
 		}
 		l.members.moves[move] = m
 	}
-	m.pods.Inc()
-	m.entities.Inc()
+	m.pods.Add(pods)
+	m.entities.Add(pods)
 }
 
 // preemptionText begins what DefaultPreemption adds to a pod's rejection, whatever it finds. Other PostFilter plugins may come before it and end the chain.

@@ -111,6 +111,9 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 			continue
 		}
 		members++
+		if _, fresh := e.group.fresh[e]; e.place == joined && e.ready.IsZero() && !fresh {
+			v.Add("pod %s has not been ready yet, and group %s does not list it", e.pod, e.pod.Group)
+		}
 		if q.groups[e.pod.Group] != e.group || e.group.members[e.pod.Key()] != e {
 			v.Add("pod %s is not listed as a member of group %s", e.pod, e.pod.Group)
 		}

@@ -32,6 +32,9 @@ type group struct {
 	members map[model.PodKey]*entry
 	// Invariant: held is how many members are gated, joined how many are joined.
 	held, joined int
+	// Invariant: fresh are members; each that is joined and has not been ready yet is among them. So a group that becomes active looks at each member once, however
+	// often it moves.
+	fresh map[*entry]struct{}
 	// gate is the PreEnqueue plugin that holds the group, if one of the group does, or if pods are being evicted for it.
 	gate string
 	// overtaken is what the queue knows of its being overtaken.
@@ -51,9 +54,9 @@ func (q *Queue) join(now time.Time, e *entry) *group {
 	g := q.groups[e.pod.Group]
 	if g == nil {
 		q.arrivals++
-		g = &group{key: e.pod.Group, members: map[model.PodKey]*entry{}}
+		g = &group{key: e.pod.Group, members: map[model.PodKey]*entry{}, fresh: map[*entry]struct{}{}}
 		if object := q.config.State.View().Group(g.key); object != nil {
-			g.uid = object.Object.UID
+			g.uid = object.Object.UID // so that a backoff that begins with a failed binding is not taken for one of another PodGroup
 		}
 		g.head = entry{heads: g, place: incomplete, since: now, order: q.arrivals, pod: headOf(g.key, e.pod.SchedulerName, 0)}
 		q.groups[g.key] = g
@@ -73,6 +76,7 @@ func headOf(key model.GroupKey, schedulerName string, priority int32) *model.Pod
 // leave takes a pod out of its group.
 func (q *Queue) leave(e *entry) {
 	delete(e.group.members, e.pod.Key())
+	delete(e.group.fresh, e)
 	e.group = nil
 }
 
@@ -149,20 +153,19 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 	if to == active || to == erring {
 		q.heapOf(to).add(h)
 	}
-	for _, e := range g.members {
-		if e.place == joined {
-			q.movedWith(g, e, why)
+	if to == active {
+		for e := range g.fresh {
+			e.beReady(q.now)
 		}
+		clear(g.fresh)
 	}
+	q.movedWith(g, g.joined, why)
 }
 
-// movedWith notes that a member waits where its group does.
-func (q *Queue) movedWith(g *group, e *entry, why string) {
-	if g.head.place == active {
-		e.beReady(q.now)
-	}
-	if line := g.head.place.line(); line != "" {
-		q.moves = append(q.moves, Move{line, why})
+// movedWith notes that so many members wait where their group does.
+func (q *Queue) movedWith(g *group, members int, why string) {
+	if line := g.head.place.line(); line != "" && members > 0 {
+		q.moves = append(q.moves, Move{line, why, members})
 	}
 }
 
@@ -181,7 +184,14 @@ func (q *Queue) admitMember(now time.Time, e *entry, plugin, why string) {
 		}
 		if e.place != joined {
 			q.move(e, joined, "")
-			q.movedWith(g, e, why)
+			switch {
+			case !e.ready.IsZero():
+			case g.head.place == active:
+				e.beReady(q.now)
+			default:
+				g.fresh[e] = struct{}{}
+			}
+			q.movedWith(g, 1, why)
 		}
 	}
 	q.review(now, g, why)

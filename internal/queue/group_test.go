@@ -361,6 +361,85 @@ func TestTurnAfterAnAttempt(t *testing.T) {
 	}
 }
 
+// TestBackoffOfAMemberWhoseBindingFails: its group is tried again at once after the first failure, and after the second when the backoff has ended, also where it is the
+// only one that waits.
+func TestBackoffOfAMemberWhoseBindingFails(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0))
+	for i, want := range []string{"g: a1", "g: a2", ""} {
+		work, text := g.pop()
+		if text != want {
+			t.Fatalf("turn %d: popped %q, want %q", i, text, want)
+		}
+		if text == "" {
+			break
+		}
+		g.settle(work, plan.Placed, "a")
+		g.apply(model.Change{Kind: model.BindDone, Bind: &model.BindingResult{Pod: work.Pods[0].Pod, NodeName: "a", Err: errors.New("no")}})
+	}
+	g.now = g.now.Add(3 * time.Second)
+	if _, text := g.pop(); text != "g: a3" {
+		t.Errorf("when the backoff has ended: popped %q, want %q", text, "g: a3")
+	}
+}
+
+// TestMovesOfALargeGroup: members arrive one after another while their group is incomplete, gated or active, and one is held and let go again. Whatever moves the group
+// is one move of all members.
+func TestMovesOfALargeGroup(t *testing.T) {
+	const members = 1000
+	g := newGroupQueue(t)
+	moved := func(what string, moves, pods int) {
+		t.Helper()
+		n, all := 0, g.TakeMoves()
+		for _, m := range all {
+			n += m.Pods
+		}
+		if len(all) != moves || n != pods {
+			t.Errorf("%s: %d moves of %d pods, want %d of %d", what, len(all), n, moves, pods)
+		}
+	}
+	wake := func(changes ...model.Change) { g.Wake(g.now, g.State().Apply(changes)) } // without an audit, which looks at all members
+	for i := range members / 2 {
+		wake(memberOf("g", fmt.Sprint("a", i), 0))
+	}
+	moved("incomplete", 0, 0)
+	wake(podGroup("g", members, 0))
+	moved("complete, and too few", 1, members/2)
+	for i := range members/2 - 1 {
+		wake(memberOf("g", fmt.Sprint("b", i), 0))
+	}
+	moved("gated, one by one", members/2-1, members/2-1)
+	if n := len(g.groups[model.GroupKey{Namespace: "ns", Name: "g"}].fresh); n != members-1 {
+		t.Errorf("%d members have not been ready, want %d", n, members-1)
+	}
+	g.now = g.now.Add(time.Second)
+	wake(memberOf("g", "last", 0))
+	moved("enough", 2, members+1)
+	g.audited()
+	since := g.now
+	for range 3 {
+		g.now = g.now.Add(time.Second)
+		wake(memberOf("g", "one", 0, "gate"))
+		moved("one is held", 2, members+1)
+		wake(podLeaves("one"))
+		moved("it leaves", 1, members)
+		if n := len(g.groups[model.GroupKey{Namespace: "ns", Name: "g"}].fresh); n != 0 {
+			t.Errorf("%d members are looked at when the group moves", n)
+		}
+	}
+	wake(memberOf("g", "another", 0))
+	moved("active", 1, 1)
+	work, _ := g.pop()
+	for _, p := range work.Pods {
+		if want := map[bool]time.Time{true: g.now, false: since}[p.Pod.Name == "another"]; !p.Since.Equal(want) {
+			t.Errorf("pod %s could be tried since %v, want %v", p.Pod, p.Since, want)
+		}
+	}
+	if len(work.Pods) != members+1 {
+		t.Errorf("%d members are popped, want %d", len(work.Pods), members+1)
+	}
+}
+
 // TestSettledGroups: what becomes of a group by the outcome of its turn.
 func TestSettledGroups(t *testing.T) {
 	setUp := func(t *testing.T) (*groupQueue, plan.Work) {
@@ -478,7 +557,7 @@ func TestMovesOfGroups(t *testing.T) {
 	moves := func() string {
 		counts := map[string]int{}
 		for _, m := range g.TakeMoves() {
-			counts[fmt.Sprint(m.Queue, " ", m.Event)]++
+			counts[fmt.Sprint(m.Queue, " ", m.Event)] += m.Pods
 		}
 		return fmt.Sprint(counts)
 	}

@@ -67,7 +67,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 		q.counts[gone] = 0
 	}
 	if line := to.line(); line != "" {
-		q.moves = append(q.moves, Move{line, why})
+		q.moves = append(q.moves, Move{line, why, 1})
 	}
 	if h := q.heapOf(to); h != nil {
 		h.add(e)

@@ -137,7 +137,7 @@ func TestPreemptorIsHeldBack(t *testing.T) {
 			q.TakeMoves()
 			q.Wake(at(1), terminates("last"))
 			expectPlace(t, q, "p", "backing off")
-			if moves := q.TakeMoves(); !slices.Equal(moves, []Move{{"backoff", test.released}}) {
+			if moves := q.TakeMoves(); !slices.Equal(moves, []Move{{"backoff", test.released, 1}}) {
 				t.Errorf("it moved as %v", moves)
 			}
 			q.Wake(at(2.5), state.Delta{})

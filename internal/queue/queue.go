@@ -94,10 +94,11 @@ type Queue struct {
 	flushing bool      // not all of them have been moved yet
 }
 
-// Move is a pod that came to wait somewhere, in kube-scheduler's words.
+// Move is pods that came to wait somewhere, in kube-scheduler's words: one, or members of a group that moved together.
 type Move struct {
 	Queue string // active, backoff or unschedulable
-	Event string // what made it move, such as AssignedPodDelete or BackoffComplete
+	Event string // what made them move, such as AssignedPodDelete or BackoffComplete
+	Pods  int
 }
 
 // What makes pods move besides the events of the cluster.

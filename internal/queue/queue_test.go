@@ -383,28 +383,28 @@ func TestMovesAreNamedAsKubeSchedulerNamesThem(t *testing.T) {
 		}
 	}
 	q.Wake(at(0), arrived(pod("p", 0)))
-	expect("arrival", Move{"active", "UnscheduledPodAdd"})
+	expect("arrival", Move{"active", "UnscheduledPodAdd", 1})
 	reject(q, at(0.1), pop(t, q, at(0), "p"), "Fit")
-	expect("rejection", Move{"unschedulable", "ScheduleAttemptFailure"})
+	expect("rejection", Move{"unschedulable", "ScheduleAttemptFailure", 1})
 	q.EachUnschedulable(func(_, plugin string, pods int) {
 		if plugin != "Fit" || pods != 1 {
 			t.Errorf("%d pods wait for %s", pods, plugin)
 		}
 	})
 	q.Wake(at(0.2), podDeleted)
-	expect("waking", Move{"backoff", "AssignedPodDelete"})
+	expect("waking", Move{"backoff", "AssignedPodDelete", 1})
 	w := pop(t, q, at(0.2), "p")
-	expect("early", Move{"active", "PopFromBackoffQ"})
+	expect("early", Move{"active", "PopFromBackoffQ", 1})
 	fail(q, at(0.3), w)
-	expect("error", Move{"backoff", "ScheduleAttemptFailure"})
+	expect("error", Move{"backoff", "ScheduleAttemptFailure", 1})
 	w = pop(t, q, at(2), "p")
-	expect("end of backoff", Move{"active", "BackoffComplete"})
+	expect("end of backoff", Move{"active", "BackoffComplete", 1})
 	reject(q, at(2), w, "Affinity")
 	q.TakeMoves()
 	if w = pop(t, q, at(400), "p"); !w.Pods[0].AfterFlush {
 		t.Error("the attempt does not say that it is owed to the flush")
 	}
-	expect("flush", Move{"active", "UnschedulableTimeout"})
+	expect("flush", Move{"active", "UnschedulableTimeout", 1})
 }
 
 // TestClockSetBack checks that no pod waits longer than the longest backoff when the clock jumps back.
