@@ -291,6 +291,41 @@ func TestBackoffOfAGroup(t *testing.T) {
 	}
 }
 
+// TestBackoffOfAGroupThatShrinks: it is that of the members which the group had when it was tried. A clock that is set back before the attempt ends it.
+func TestBackoffOfAGroupThatShrinks(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0), memberOf("g", "c", 0), memberOf("g", "d", 0))
+	for range 6 { // the last backoff lasts for 20 s
+		work, _ := g.pop()
+		g.settle(work, plan.Unschedulable)
+		g.now = g.now.Add(time.Minute)
+	}
+	g.now = g.now.Add(-time.Minute)
+	g.apply(podLeaves("b"), podLeaves("c"), podLeaves("d"))
+	for _, row := range []struct {
+		after time.Duration
+		want  string
+	}{{0, ""}, {8 * time.Second, ""}, {20*time.Second + 999*time.Millisecond, ""}, {21 * time.Second, "g: a7"}} {
+		h := g.now
+		g.now = g.now.Add(row.after)
+		g.hears(state.Delta{Groups: []model.GroupKey{{Namespace: "default", Name: "g"}}})
+		if _, text := g.pop(); text != row.want {
+			t.Errorf("popped %s after the attempt: %q, want %q", row.after, text, row.want)
+		}
+		g.now = h
+	}
+
+	g = newGroupQueue(t)
+	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0))
+	work, _ := g.pop()
+	g.settle(work, plan.Unschedulable)
+	g.now = g.now.Add(-time.Hour)
+	g.hears(state.Delta{Groups: []model.GroupKey{{Namespace: "default", Name: "g"}}})
+	if _, text := g.pop(); text != "g: a2" {
+		t.Errorf("popped when the clock was set back: %q, want g: a2", text)
+	}
+}
+
 // TestBackoffOfAGroupCreatedAnew: attempts at a PodGroup that was deleted do not count for the next of its name.
 func TestBackoffOfAGroupCreatedAnew(t *testing.T) {
 	other := podGroup("g", 1, 0)

@@ -71,7 +71,9 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 }
 
 // isBackingOff reports whether the pod's backoff has not ended; it includes the second in which it ends. A backoff that ends later than
-// any backoff can was set before the clock was set back, and counts as ended.
+// any backoff can was set before the clock was set back, and counts as ended. A group goes on with the backoff of the members that it had when it was tried,
+// as in kube-scheduler, also if those that remain would have a shorter one.
 func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
-	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= q.backoffMax(e)+window
+	longest := max(q.backoffMax(e), e.until.Sub(e.since))
+	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= longest+window
 }

@@ -76,6 +76,8 @@ type groupCheck struct {
 	written map[types.UID]string
 	result  Result
 	over    bool
+	// merged means that Berth took in changes of this round together of which kube-scheduler took in one after another with another result.
+	merged bool
 }
 
 func (c *groupCheck) round(r simulate.Round) error {
@@ -83,6 +85,7 @@ func (c *groupCheck) round(r simulate.Round) error {
 		return nil
 	}
 	c.theirs.SetNow(r.At)
+	c.merged = c.isMerged(r.Shown)
 	for i := range r.Shown {
 		if err := c.show(&r.Shown[i]); err != nil {
 			return err
@@ -92,7 +95,7 @@ func (c *groupCheck) round(r simulate.Round) error {
 		return c.turn(r.Decisions)
 	}
 	if active := c.theirs.Active(); len(active) > 0 {
-		if c.holds(active[0]) {
+		if c.merged || c.holds(active[0]) {
 			c.over = true
 			return nil
 		}
@@ -153,6 +156,10 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 		return nil
 	}
 	if theirs, ours := theirTurn(t), ourTurn(decisions); theirs != ours {
+		if c.merged {
+			c.over = true
+			return nil
+		}
 		c.differ(decisions[0].Pods[0].Pod.String(), "turn", theirs+c.where(), ours)
 		c.result.Failed++
 		c.over = true
@@ -212,16 +219,73 @@ func isHopeless(d *plan.Decision) bool {
 
 func theirName(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// isDrawn reports whether it is another group's turn in kube-scheduler because a PodGroup came after its members: then kube-scheduler has the group wait since the arrival of any of them. From then on the
+// isMerged reports whether the changes of one round undo each other: a node changes more than once, or members of a group come and others of it go. Berth takes in all changes of a round at once: of a node
+// it sees the last, and a group that all members leave begins anew with those that come. Then the turns may differ, and nothing else may.
+func (c *groupCheck) isMerged(shown []simulate.Shown) bool {
+	nodes, comes, goes := map[string]int{}, map[model.GroupKey]bool{}, map[model.GroupKey]bool{}
+	for i := range shown {
+		switch o := shown[i].Object.(type) {
+		case *v1.Node:
+			nodes[o.Name]++
+		case *v1.Pod:
+			if group := groupOf(o); c.objects[podRef(o)] == nil {
+				comes[group] = true
+			}
+		case nil:
+			gone := shown[i].Gone
+			if gone.Kind == model.NodeKind && gone.Name != "" {
+				nodes[gone.Name]++
+			}
+			if pod, ok := c.objects[gone].(*v1.Pod); ok {
+				goes[groupOf(pod)] = true
+			}
+		}
+	}
+	delete(comes, model.GroupKey{})
+	for group := range comes {
+		if goes[group] {
+			return true
+		}
+	}
+	return slices.ContainsFunc(slices.Collect(maps.Values(nodes)), func(changes int) bool { return changes > 1 })
+}
+
+func podRef(pod *v1.Pod) model.Ref {
+	return model.Ref{Kind: model.PodKind, Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// groupOf returns the group of a pod, the zero key if it has none.
+func groupOf(pod *v1.Pod) model.GroupKey {
+	if pod.Spec.SchedulingGroup == nil {
+		return model.GroupKey{}
+	}
+	return model.GroupKey{Namespace: pod.Namespace, Name: *pod.Spec.SchedulingGroup.PodGroupName}
+}
+
+// isDrawn reports whether it is another's turn in kube-scheduler because a PodGroup came after its members: then kube-scheduler has the group wait since the arrival of any of them. From then on the
 // clusters are different ones.
 func (c *groupCheck) isDrawn(t *upstream.Turn, decisions []plan.Decision) bool {
-	ours := decisions[0].Group
-	if t == nil || t.Group == "" || ours == nil || t.Group == ours.Key.String() || !c.late[t.Group] && !c.late[ours.Key.String()] {
+	if t == nil {
 		return false
 	}
+	ours, theirs := "", t.Group
+	priority := decisions[0].Pods[0].Pod.Priority
+	if g := decisions[0].Group; g != nil {
+		ours, priority = g.Key.String(), g.Priority
+	}
+	return theirs != ours && (c.late[theirs] || c.late[ours]) && c.priorityOf(t) == priority
+}
+
+// priorityOf returns the priority of the pod or the group whose turn it is in kube-scheduler.
+func (c *groupCheck) priorityOf(t *upstream.Turn) int32 {
 	namespace, of, _ := strings.Cut(t.Group, "/")
-	theirs, ok := c.objects[model.GroupKey{Namespace: namespace, Name: of}.Ref()].(*schedulingv1beta1.PodGroup)
-	return ok && priorityIn(theirs) == ours.Priority
+	if group, ok := c.objects[model.GroupKey{Namespace: namespace, Name: of}.Ref()].(*schedulingv1beta1.PodGroup); ok {
+		return priorityIn(group)
+	}
+	if priority := t.Members[0].Pod.Spec.Priority; priority != nil {
+		return *priority
+	}
+	return 0
 }
 
 func priorityIn(g *schedulingv1beta1.PodGroup) int32 {
