@@ -77,8 +77,7 @@ func TestGatesBarGroups(t *testing.T) {
 	}{
 		{"GenericWorkload", "", ""},
 		{"GenericWorkload TopologyAwareWorkloadScheduling", "", ""},
-		{"GenericWorkload DRAWorkloadResourceClaims", "GangScheduling",
-			"feature gate DRAWorkloadResourceClaims=true has no effect: pods of a pod group stay pending where GangScheduling is enabled"},
+		{"GenericWorkload DRAWorkloadResourceClaims", "", ""},
 		{"GenericWorkload TopologyAwareWorkloadScheduling CompositePodGroup", "",
 			"feature gate CompositePodGroup=true has no effect: pods of a pod group that belongs to a composite pod group stay pending"},
 	} {

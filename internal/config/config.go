@@ -63,6 +63,8 @@ type Config struct {
 
 	// Groups means that the members of a pod group are decided about together.
 	Groups bool
+	// GroupClaims means that PodGroups have claims for devices, which their members share.
+	GroupClaims bool
 	// Announce means that the node which was chosen for a pod is written as its nominated one before plugins wait at Permit or work at PreBind.
 	Announce bool
 }
@@ -184,6 +186,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
 		Groups:             gates.Enabled(genericWorkload),
+		GroupClaims:        hasGroupClaims(gates),
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 
 		known: known,

@@ -45,10 +45,15 @@ func barDevices(profile *plugin.Profile, order *effective) {
 }
 
 // newDynamicResources returns the constructor of DynamicResources with the parts that the gates choose.
+func hasGroupClaims(gates Gates) bool {
+	return gates.Enabled(genericWorkload) && gates.Enabled(draWorkloadClaims)
+}
+
 func newDynamicResources(gates Gates) func(args *configv1.DynamicResourcesArgs) (*dynamicresources.Plugin, error) {
 	return func(args *configv1.DynamicResourcesArgs) (*dynamicresources.Plugin, error) {
 		config := dynamicresources.Config{
-			TaintRules: gates.Enabled(draDeviceTaintRules),
+			TaintRules:  gates.Enabled(draDeviceTaintRules),
+			GroupClaims: hasGroupClaims(gates),
 			Features: allocator.Features{
 				AdminAccess:             gates.Enabled(draAdminAccess),
 				CompatibilityGroups:     gates.Enabled(draDeviceCompatibility),

@@ -93,9 +93,8 @@ func builtIn(gates Gates) registry {
 		operators = tainttoleration.WithComparisons
 	}
 	newTaintToleration := func() *tainttoleration.Plugin { return tainttoleration.New(operators) }
-	// Where members of a group may share claims of the group, groups stay pending: what such a claim is is not known.
 	var gangs, generator, podsCount func(runtime.Object) (plugin.Plugin, error)
-	if gates.Enabled(genericWorkload) && !gates.Enabled(draWorkloadClaims) {
+	if gates.Enabled(genericWorkload) {
 		gangs = plain(gangscheduling.New)
 	}
 	if gates.Enabled(topologyAwareScheduling) {

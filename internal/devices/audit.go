@@ -28,8 +28,13 @@ func (s *Store) Audit(v *audit.Violations, seats []Seat, holds func(object model
 		}
 	}
 	for key, c := range s.claims {
-		if c.promise != nil && !holds(key.DeviceRef(), c.holder, c.promise) {
-			v.Add("claim %s is promised devices by pod %s, which does not hold them", key, c.holder)
+		if c.promise != nil && len(c.holders) == 0 {
+			v.Add("claim %s is promised devices by no pod", key)
+		}
+		for _, pod := range c.holders {
+			if c.promise == nil || !holds(key.DeviceRef(), pod, c.promise) {
+				v.Add("claim %s is promised devices by pod %s, which does not hold them", key, pod)
+			}
 		}
 	}
 }
@@ -67,7 +72,9 @@ func (s *Store) anew(seats []Seat) *Store {
 			n.setClaim(key, c.ResourceClaim)
 		}
 		if c.promise != nil {
-			n.Hold(key.DeviceRef(), c.holder, c.promise)
+			for _, pod := range c.holders {
+				n.Hold(key.DeviceRef(), pod, c.promise)
+			}
 		}
 	}
 	return n
@@ -134,7 +141,7 @@ func (s *Store) describe() map[string]string {
 		texts["claims made for pod "+string(pod)] = fmt.Sprint(claims)
 	}
 	for key, c := range s.claims {
-		texts["claim "+key.String()] = fmt.Sprintf("exists %t, promised %t", c.ResourceClaim != nil, c.promise != nil)
+		texts["claim "+key.String()] = fmt.Sprintf("exists %t, promised %t, to %d", c.ResourceClaim != nil, c.promise != nil, len(c.holders))
 	}
 	for id, n := range s.users {
 		texts["device "+id.String()] = fmt.Sprintf("%d users, allocated %t", n, s.allocated.AllocatedDevices.Has(id))

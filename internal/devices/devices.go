@@ -65,6 +65,9 @@ type Store struct {
 	// Invariant: sharers is how many shares are allocated of each device, without zeros. A share need not consume any capacity.
 	sharers map[structured.DeviceID]int
 
+	// turn is that of the group that is decided about, 0 if none is; turns how many there were.
+	turn, turns uint64
+
 	// news are what News names, nil while nobody asks.
 	news map[model.Ref]struct{}
 
@@ -80,7 +83,10 @@ type claim struct {
 	*model.ResourceClaim // nil if it does not exist
 	// promise is what a placement has promised it; nil if nothing, or if a version shows what came of it.
 	promise *Promise
-	holder  model.PodKey
+	// Invariant: holders are the pods whose placements hold the promise, at least one if there is one. Several are members of one group.
+	holders []model.PodKey
+	// turn is that of the group in which it was promised, 0 if it was in none.
+	turn uint64
 	// shown means that a version of the claim has been stored since the promise was made, or before.
 	shown bool
 }
@@ -213,6 +219,23 @@ func (s *Store) IsPromised(key model.ClaimKey) bool {
 	return c != nil && c.promise != nil
 }
 
+// BeginGroup begins the turn of a pod group: until EndGroup is called its members share what is promised to one of them.
+func (s *Store) BeginGroup() {
+	s.turns++
+	s.turn = s.turns
+}
+
+// EndGroup ends that turn.
+func (s *Store) EndGroup() { s.turn = 0 }
+
+// PromisedInTurn returns what was promised to a claim in the present turn of a pod group, nil if nothing was.
+func (s *Store) PromisedInTurn(key model.ClaimKey) *Promise {
+	if c := s.claims[key]; c != nil && c.promise != nil && s.turn != 0 && c.turn == s.turn {
+		return c.promise
+	}
+	return nil
+}
+
 // Class returns a DeviceClass, nil if it does not exist.
 func (s *Store) Class(name string) *model.DeviceClass { return s.classes[name] }
 
@@ -222,7 +245,7 @@ func (s *Store) Allocated() structured.AllocatedState { return s.allocated }
 // InUse reports whether anything is allocated of a device, to one claim or to several.
 func (s *Store) InUse(id structured.DeviceID) bool { return s.users[id] > 0 || s.sharers[id] > 0 }
 
-// Hold notes that a placement promises something to a claim. It ignores other holds.
+// Hold notes that a placement promises something to a claim, or shares what is promised to it already. It ignores other holds.
 func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	promise, ok := value.(*Promise)
 	if !ok || object.Kind != model.ResourceClaimKind {
@@ -230,24 +253,40 @@ func (s *Store) Hold(object model.Ref, pod model.PodKey, value any) {
 	}
 	s.note(object)
 	c := s.claimOf(object.ClaimKey())
-	s.recount(c, func() { c.promise, c.holder = promise, pod })
+	if c.promise == promise && promise.Made == nil { // what is made for a pod is shared with no other
+		c.holders = append(c.holders, pod)
+		return
+	}
+	s.recount(c, func() { c.promise, c.holders, c.turn = promise, []model.PodKey{pod}, s.turn })
 	c.shown = c.ResourceClaim != nil
 }
 
-// Release notes that a placement that promised something to a claim has ended. It returns the promise if it is broken by that, and the claim, nil if it does not
-// exist.
+// Release notes that a placement that promised something to a claim has ended. It returns the promise if it is broken by that, because no other placement shares
+// it, and the claim, nil if it does not exist.
 func (s *Store) Release(object model.Ref, pod model.PodKey) (broken *Promise, of *model.ResourceClaim) {
 	if object.Kind != model.ResourceClaimKind {
 		return nil, nil
 	}
-	if c := s.claims[object.ClaimKey()]; c != nil && c.promise != nil && c.holder == pod {
+	c := s.claims[object.ClaimKey()]
+	if c == nil {
+		return nil, nil
+	}
+	at := slices.Index(c.holders, pod)
+	switch {
+	case at < 0:
+	case len(c.holders) > 1:
+		c.holders = slices.Delete(c.holders, at, at+1)
+	default:
 		s.note(object)
 		broken, of = c.promise, c.ResourceClaim
-		s.recount(c, func() { c.promise, c.holder = nil, model.PodKey{} })
+		s.recount(c, c.breakPromise)
 		s.forgetClaim(object.ClaimKey(), c)
 	}
 	return broken, of
 }
+
+// breakPromise forgets what is promised to the claim.
+func (c *claim) breakPromise() { c.promise, c.holders, c.turn = nil, nil, 0 }
 
 func (s *Store) claimOf(key model.ClaimKey) *claim {
 	c := s.claims[key]
@@ -277,7 +316,7 @@ func (s *Store) setClaim(key model.ClaimKey, now *model.ResourceClaim) (before *
 	s.recount(c, func() {
 		c.ResourceClaim = now
 		if p := c.promise; p != nil && now != nil && (now.Allocation() != nil || p.UID != "" && now.Object.UID != p.UID) {
-			c.promise, c.holder = nil, model.PodKey{}
+			c.breakPromise()
 		}
 	})
 	s.forgetClaim(key, c)

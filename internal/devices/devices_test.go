@@ -464,3 +464,42 @@ func TestAlikeNodes(t *testing.T) {
 		t.Errorf("%+v is kept", kept)
 	}
 }
+
+// TestSharedPromise has two members of a group share what a claim is promised: it counts once, is visible as such in the group's turn alone, and is broken when the last of the two goes.
+func TestSharedPromise(t *testing.T) {
+	r := newRecorder(t, "a")
+	r.Set(claimOf("c", "1"))
+	key := claimOf("c", "1").Key
+	promise := &Promise{Allocation: allocation("p/d0")}
+	p, q := model.PodKey{Name: "p"}, model.PodKey{Name: "q"}
+	r.BeginGroup()
+	if r.PromisedInTurn(key) != nil {
+		t.Error("nothing is promised yet")
+	}
+	r.Hold(key.DeviceRef(), p, promise)
+	if r.PromisedInTurn(key) != promise {
+		t.Error("the promise is not seen in its turn")
+	}
+	r.Hold(key.DeviceRef(), q, promise)
+	if n := r.users[r.idOf("p/d0")]; n != 1 {
+		t.Errorf("the device has %d users", n)
+	}
+	r.EndGroup()
+	if r.PromisedInTurn(key) != nil {
+		t.Error("the promise is seen after its turn")
+	}
+	r.BeginGroup()
+	if r.PromisedInTurn(key) != nil {
+		t.Error("the promise is seen in another turn")
+	}
+	r.EndGroup()
+	if broken, _ := r.Release(key.DeviceRef(), p); broken != nil || !r.IsPromised(key) {
+		t.Error("the promise is broken while it is shared")
+	}
+	if broken, _ := r.Release(key.DeviceRef(), p); broken != nil {
+		t.Error("a pod that has gone breaks the promise of another")
+	}
+	if broken, _ := r.Release(key.DeviceRef(), q); broken != promise || r.IsPromised(key) {
+		t.Error("the promise is kept when nobody holds it")
+	}
+}

@@ -396,7 +396,7 @@ func TestAuditReports(t *testing.T) {
 				consumed["memory"] = &more
 			}
 		}},
-		{"which does not hold them", func(r *recorder) { r.claims[held].holder.Name = "other" }},
+		{"which does not hold them", func(r *recorder) { r.claims[held].holders[0].Name = "other" }},
 		{"a at 5", func(r *recorder) { r.bySlot[0].slot = 5 }},
 		{"slot 1", func(r *recorder) { r.bySlot[1] = nil }},
 		{"node a", func(r *recorder) { r.nodes["a"].key += "x" }},

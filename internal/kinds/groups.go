@@ -10,7 +10,7 @@ func groups(resource string) schema.GroupVersionResource {
 	return schedulingv1beta1.SchemeGroupVersion.WithResource(resource)
 }
 
-// trimPodGroup keeps of a PodGroup, besides metadata, its spec and the conditions that a scheduler writes.
+// trimPodGroup keeps of a PodGroup, besides metadata, its spec, the conditions that a scheduler writes, and the names of the claims that were made for it.
 func (s *sharing) trimPodGroup(g *schedulingv1beta1.PodGroup) {
 	s.trimOther(&g.ObjectMeta)
 	var kept []metav1.Condition
@@ -19,5 +19,5 @@ func (s *sharing) trimPodGroup(g *schedulingv1beta1.PodGroup) {
 			kept = append(kept, c)
 		}
 	}
-	g.Status = schedulingv1beta1.PodGroupStatus{Conditions: kept}
+	g.Status = schedulingv1beta1.PodGroupStatus{Conditions: kept, ResourceClaimStatuses: g.Status.ResourceClaimStatuses}
 }

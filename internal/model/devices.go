@@ -42,11 +42,6 @@ func (c *ResourceClaim) Version() string { return c.Object.ResourceVersion }
 // Allocation returns what is allocated to the claim, nil if nothing is.
 func (c *ResourceClaim) Allocation() *resourcev1.AllocationResult { return c.Object.Status.Allocation }
 
-// IsReservedFor reports whether the claim is reserved for a pod.
-func (c *ResourceClaim) IsReservedFor(pod *Pod) bool {
-	return resourceclaim.IsReservedForPod(pod.Object, c.Object, false)
-}
-
 // DeviceRef returns the reference of the ResourceClaim of a key.
 func (k ClaimKey) DeviceRef() Ref { return Ref{ResourceClaimKind, k.Namespace, k.Name} }
 

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -122,6 +123,10 @@ var (
 			c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: value})
 			return nil
 		}},
+		{key: "reservedgroup", value: "PODGROUP", apply: func(c *resourcev1.ResourceClaim, _, value string) error {
+			c.Status.ReservedFor = append(c.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{APIGroup: schedulingv1beta1.GroupName, Resource: "podgroups", Name: value})
+			return nil
+		}},
 		{key: "condition", value: "DEVICE:TYPE[=STATUS]", apply: claimCondition},
 		{key: "terminating", bare: true, value: "true", apply: func(c *resourcev1.ResourceClaim, rest, value string) error {
 			protect(c) // without a finalizer it would be gone
@@ -159,11 +164,19 @@ func newDeviceClaim(meta metav1.ObjectMeta) *resourcev1.ResourceClaim {
 	return &resourcev1.ResourceClaim{ObjectMeta: meta}
 }
 
-// nameReservations adds the UIDs of the pods that a claim is reserved for.
+// nameReservations adds the UIDs of the pods and pod groups that a claim is reserved for.
 func nameReservations(w *world, c *resourcev1.ResourceClaim) error {
 	for i := range c.Status.ReservedFor {
 		r := &c.Status.ReservedFor[i]
 		if r.UID != "" {
+			continue
+		}
+		if r.Resource == "podgroups" {
+			group := w.cluster.Object(model.GroupKey{Namespace: c.Namespace, Name: r.Name}.Ref())
+			if group == nil {
+				return fmt.Errorf("there is no pod group %s that the claim is reserved for", r.Name)
+			}
+			r.UID = group.GetUID()
 			continue
 		}
 		pod := w.cluster.Pod(model.PodKey{Namespace: c.Namespace, Name: r.Name})
@@ -656,6 +669,9 @@ func deviceClaimStatus(object kinds.Object) string {
 			devices = append(devices, device)
 		}
 		for _, r := range claim.Status.ReservedFor {
+			if r.Resource == "podgroups" {
+				r.Name = "podgroup " + r.Name
+			}
 			pods = append(pods, r.Name)
 		}
 		slices.Sort(pods)

@@ -43,6 +43,14 @@ var groupAttributes = []attribute[*schedulingv1beta1.PodGroup]{
 		g.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: key}}}
 		return err
 	}},
+	{key: "claim", value: "RESOURCECLAIM", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		g.Spec.ResourceClaims = append(g.Spec.ResourceClaims, schedulingv1beta1.PodGroupResourceClaim{Name: value, ResourceClaimName: &value})
+		return nil
+	}},
+	{key: "claimtemplate", value: "RESOURCECLAIMTEMPLATE", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
+		g.Spec.ResourceClaims = append(g.Spec.ResourceClaims, schedulingv1beta1.PodGroupResourceClaim{Name: value, ResourceClaimTemplateName: &value})
+		return nil
+	}},
 	{key: "parent", value: "NAME", apply: func(g *schedulingv1beta1.PodGroup, _, value string) error {
 		g.Spec.ParentCompositePodGroupName = &value
 		return nil

@@ -80,7 +80,7 @@ func TestClaimWrites(t *testing.T) {
 // TestClaimIsDeleted deletes claims: one without finalizers goes at once, and another when the last of them is removed.
 func TestClaimIsDeleted(t *testing.T) {
 	c := &Cluster{store: newStore(0), watches: map[model.Kind]*watch{}, happened: map[string]int{}}
-	c.volume, c.claim, c.budget = newVolumeController(c, Volumes{}), newClaimController(c, Devices{Unattended: true}), newBudgetController(c)
+	c.volume, c.claim, c.budget = newVolumeController(c, Volumes{}), newClaimController(c, Devices{Unattended: true}, false), newBudgetController(c)
 	ref := model.ClaimKey{Namespace: "ns", Name: "c"}.DeviceRef()
 	for _, finalizers := range [][]string{nil, {resourcev1.Finalizer}} {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", Finalizers: finalizers}}

@@ -9,9 +9,13 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -35,21 +39,25 @@ const PreparationTime = time.Second
 type claimController struct {
 	c     *Cluster
 	rules Devices
+	// forGroups means that claims are made for PodGroups, too, which their members share.
+	forGroups bool
 
 	templates map[model.ClaimKey]*resourcev1.ResourceClaimTemplate
 	// Invariant: claims has the stored claims, in their newest versions.
 	claims map[model.ClaimKey]*resourcev1.ResourceClaim
 	// Invariant: pods has the stored pods whose spec has claims, in their newest versions.
 	pods map[model.PodKey]*v1.Pod
-	// Invariant: used are the claims that were made for a pod or that are reserved for it, by the pod's UID.
+	// Invariant: groups has the stored PodGroups with claims, in their newest versions, if claims are made for them.
+	groups map[model.GroupKey]*schedulingv1beta1.PodGroup
+	// Invariant: used are the claims that were made for a pod or PodGroup or that are reserved for it, by its UID.
 	used map[types.UID]map[model.ClaimKey]bool
 
 	planned map[model.Ref]bool // visits
 }
 
-func newClaimController(c *Cluster, rules Devices) *claimController {
+func newClaimController(c *Cluster, rules Devices, forGroups bool) *claimController {
 	return &claimController{
-		c: c, rules: rules,
+		c: c, rules: rules, forGroups: forGroups, groups: map[model.GroupKey]*schedulingv1beta1.PodGroup{},
 		templates: map[model.ClaimKey]*resourcev1.ResourceClaimTemplate{}, claims: map[model.ClaimKey]*resourcev1.ResourceClaim{},
 		pods: map[model.PodKey]*v1.Pod{}, used: map[types.UID]map[model.ClaimKey]bool{}, planned: map[model.Ref]bool{},
 	}
@@ -69,6 +77,11 @@ func (c *Cluster) SetTemplate(template *resourcev1.ResourceClaimTemplate) {
 	for _, pod := range slices.SortedFunc(maps.Keys(c.claim.pods), compareKeys) {
 		if pod.Namespace == key.Namespace {
 			c.claim.visit(podRef(pod))
+		}
+	}
+	for group := range c.claim.groups {
+		if group.Namespace == key.Namespace {
+			c.claim.visit(group.Ref())
 		}
 	}
 }
@@ -97,6 +110,8 @@ func (m *claimController) changed(object kinds.Object) {
 		m.setClaim(resourceClaimKey(o), o)
 	case *v1.Pod:
 		m.setPod(o)
+	case *schedulingv1beta1.PodGroup:
+		m.setGroup(o)
 	}
 }
 
@@ -111,6 +126,12 @@ func (m *claimController) gone(ref model.Ref) {
 			delete(m.pods, key)
 			m.visitUsed(pod.UID)
 		}
+	case model.PodGroupKind:
+		key := model.GroupKey{Namespace: ref.Namespace, Name: ref.Name}
+		if group := m.groups[key]; group != nil {
+			delete(m.groups, key)
+			m.visitUsed(group.UID)
+		}
 	}
 }
 
@@ -122,9 +143,12 @@ func (m *claimController) visit(ref model.Ref) {
 	m.planned[ref] = true
 	m.later(func() {
 		delete(m.planned, ref)
-		if ref.Kind == model.ResourceClaimKind {
+		switch ref.Kind {
+		case model.ResourceClaimKind:
 			m.syncClaim(ref.ClaimKey())
-		} else {
+		case model.PodGroupKind:
+			m.syncGroup(model.GroupKey{Namespace: ref.Namespace, Name: ref.Name})
+		default:
 			m.syncPod(model.PodKey{Namespace: ref.Namespace, Name: ref.Name})
 		}
 	})
@@ -132,6 +156,68 @@ func (m *claimController) visit(ref model.Ref) {
 
 func (m *claimController) later(do func()) {
 	m.c.agenda.plan(m.c.now.Add(m.c.chaos.upTo(m.c.chaos.ControllerDelayMax)), 0, do)
+}
+
+// setGroup takes in a version of a PodGroup. Only those with claims matter.
+func (m *claimController) setGroup(group *schedulingv1beta1.PodGroup) {
+	key := model.GroupKey{Namespace: group.Namespace, Name: group.Name}
+	if before := m.groups[key]; before != nil && before.UID != group.UID {
+		m.visitUsed(before.UID)
+	}
+	delete(m.groups, key)
+	if m.forGroups && len(group.Spec.ResourceClaims) > 0 {
+		m.groups[key] = group
+		m.visit(key.Ref())
+	}
+}
+
+// syncGroup makes the next claim that a PodGroup lacks. When it has all of them, it writes their names into the PodGroup's status, and the members follow.
+func (m *claimController) syncGroup(key model.GroupKey) {
+	group := m.groups[key]
+	if group == nil || group.DeletionTimestamp != nil {
+		return
+	}
+	var statuses []schedulingv1beta1.PodGroupResourceClaimStatus
+	for i := range group.Spec.ResourceClaims {
+		entry := &group.Spec.ResourceClaims[i]
+		if entry.ResourceClaimTemplateName == nil {
+			continue
+		}
+		claim := m.madeFor(group, entry.Name)
+		if claim == nil {
+			if template := m.templates[model.ClaimKey{Namespace: group.Namespace, Name: *entry.ResourceClaimTemplateName}]; template != nil {
+				m.put(m.newClaim(group, schedulingv1beta1.SchemeGroupVersion.WithKind("PodGroup"), entry.Name, template))
+				m.c.happened["claim: made for a pod group"]++
+			}
+			return // the claim brings the next visit, and so does the template that is not there
+		}
+		statuses = append(statuses, schedulingv1beta1.PodGroupResourceClaimStatus{Name: entry.Name, ResourceClaimName: new(claim.Name)})
+	}
+	if !equality.Semantic.DeepEqual(statuses, group.Status.ResourceClaimStatuses) {
+		now := group.DeepCopy()
+		now.Status.ResourceClaimStatuses = statuses
+		_ = m.c.SetObject(now) // its kind is one that scheduling reads
+	}
+	for _, pod := range slices.SortedFunc(maps.Keys(m.pods), compareKeys) {
+		if of := m.pods[pod].Spec.SchedulingGroup; pod.Namespace == key.Namespace && of != nil && of.PodGroupName != nil && *of.PodGroupName == key.Name {
+			m.visit(podRef(pod))
+		}
+	}
+}
+
+// groupOf returns the PodGroup of which a pod uses a claim by an entry; isGroups is false if the claim is the pod's own. The group is nil as long as the pod's is not there: whose the
+// claim is is not known yet.
+func (m *claimController) groupOf(pod *v1.Pod, entry *v1.PodResourceClaim) (group *schedulingv1beta1.PodGroup, isGroups bool) {
+	of := pod.Spec.SchedulingGroup
+	if !m.forGroups || of == nil || of.PodGroupName == nil {
+		return nil, false
+	}
+	key := model.GroupKey{Namespace: pod.Namespace, Name: *of.PodGroupName}
+	if group = m.groups[key]; group == nil {
+		return nil, m.c.Object(key.Ref()) == nil
+	}
+	consumer, err := resourceclaim.BindTo(pod, group, entry)
+	return group, err == nil && consumer.UID == group.UID
 }
 
 // put writes a claim.
@@ -189,8 +275,14 @@ func (m *claimController) visitUsed(uid types.UID) {
 	}
 }
 
-// visitOwner visits the pod that a claim was made for.
+// visitOwner visits the pod that a claim was made for, or the PodGroup.
 func (m *claimController) visitOwner(claim *resourcev1.ResourceClaim) {
+	if owner := ownerOf(claim); owner != nil && owner.Kind == "PodGroup" {
+		if key := (model.GroupKey{Namespace: claim.Namespace, Name: owner.Name}); m.groups[key] != nil {
+			m.visit(key.Ref())
+		}
+		return
+	}
 	if owner := ownerOf(claim); owner != nil {
 		if key := (model.PodKey{Namespace: claim.Namespace, Name: owner.Name}); m.pods[key] != nil {
 			m.visit(podRef(key))
@@ -212,10 +304,20 @@ func (m *claimController) syncPod(key model.PodKey) {
 		if entry.ResourceClaimTemplateName == nil || at >= 0 && (statuses[at].ResourceClaimName == nil || m.isMadeFor(pod, *statuses[at].ResourceClaimName)) {
 			continue
 		}
-		claim := m.madeFor(pod, entry.Name)
+		var claim *resourcev1.ResourceClaim
+		group, isGroups := m.groupOf(pod, entry)
+		switch {
+		case !isGroups:
+			claim = m.madeFor(pod, entry.Name)
+		case group != nil:
+			claim = m.madeFor(group, entry.Name)
+		}
+		if claim == nil && isGroups {
+			return // the group's claim brings the next visit
+		}
 		if claim == nil {
 			if template := m.templates[model.ClaimKey{Namespace: pod.Namespace, Name: *entry.ResourceClaimTemplateName}]; template != nil {
-				m.put(m.newClaim(pod, entry.Name, template))
+				m.put(m.newClaim(pod, v1.SchemeGroupVersion.WithKind("Pod"), entry.Name, template))
 				m.c.happened["claim: made from a template"]++
 			}
 			return // the claim brings the next visit, and so does the template that is not there
@@ -236,13 +338,13 @@ func (m *claimController) syncPod(key model.PodKey) {
 
 func (m *claimController) isMadeFor(pod *v1.Pod, name string) bool {
 	claim := m.claims[model.ClaimKey{Namespace: pod.Namespace, Name: name}]
-	return claim != nil && metav1.IsControlledBy(claim, pod)
+	return claim != nil && resourceclaim.IsForPod(pod, claim, m.forGroups) == nil
 }
 
-// madeFor returns the claim that was made for an entry of a pod, nil if there is none.
-func (m *claimController) madeFor(pod *v1.Pod, entry string) *resourcev1.ResourceClaim {
-	for _, key := range slices.SortedFunc(maps.Keys(m.used[pod.UID]), compareClaims) {
-		if claim := m.claims[key]; metav1.IsControlledBy(claim, pod) && claim.Annotations[resourcev1.PodResourceClaimAnnotation] == entry {
+// madeFor returns the claim that was made for an entry of a pod or a PodGroup, nil if there is none.
+func (m *claimController) madeFor(owner metav1.Object, entry string) *resourcev1.ResourceClaim {
+	for _, key := range slices.SortedFunc(maps.Keys(m.used[owner.GetUID()]), compareClaims) {
+		if claim := m.claims[key]; metav1.IsControlledBy(claim, owner) && claim.Annotations[resourcev1.PodResourceClaimAnnotation] == entry {
 			return claim
 		}
 	}
@@ -250,15 +352,15 @@ func (m *claimController) madeFor(pod *v1.Pod, entry string) *resourcev1.Resourc
 }
 
 // newClaim makes a claim from a template. It is called like the pod and the entry, with a number if there is one of that name, such as that of a former pod.
-func (m *claimController) newClaim(pod *v1.Pod, entry string, template *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
-	name := pod.Name + "-" + entry
-	for n := 2; m.claims[model.ClaimKey{Namespace: pod.Namespace, Name: name}] != nil; n++ {
-		name = fmt.Sprint(pod.Name, "-", entry, "-", n)
+func (m *claimController) newClaim(owner metav1.Object, kind schema.GroupVersionKind, entry string, template *resourcev1.ResourceClaimTemplate) *resourcev1.ResourceClaim {
+	name := owner.GetName() + "-" + entry
+	for n := 2; m.claims[model.ClaimKey{Namespace: owner.GetNamespace(), Name: name}] != nil; n++ {
+		name = fmt.Sprint(owner.GetName(), "-", entry, "-", n)
 	}
 	claim := &resourcev1.ResourceClaim{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: pod.Namespace, Name: name, Labels: template.Spec.Labels, Annotations: maps.Clone(template.Spec.Annotations),
-			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pod, v1.SchemeGroupVersion.WithKind("Pod"))},
+			Namespace: owner.GetNamespace(), Name: name, Labels: template.Spec.Labels, Annotations: maps.Clone(template.Spec.Annotations),
+			OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(owner, kind)},
 		},
 		Spec: *template.Spec.Spec.DeepCopy(),
 	}
@@ -275,7 +377,13 @@ func (m *claimController) syncClaim(key model.ClaimKey) {
 	}
 	protected := slices.Contains(claim.Finalizers, resourcev1.Finalizer)
 	valid := slices.DeleteFunc(slices.Clone(claim.Status.ReservedFor), func(r resourcev1.ResourceClaimConsumerReference) bool {
-		return r.APIGroup == "" && r.Resource == "pods" && m.isPodDone(key.Namespace, r.Name, r.UID)
+		switch {
+		case r.APIGroup == "" && r.Resource == "pods":
+			return m.isPodDone(key.Namespace, r.Name, r.UID)
+		case r.APIGroup == schedulingv1beta1.GroupName && r.Resource == "podgroups":
+			return m.isGroupGone(key.Namespace, r.Name, r.UID)
+		}
+		return false
 	})
 	switch {
 	case len(valid) < len(claim.Status.ReservedFor):
@@ -347,9 +455,12 @@ func withoutFinalizer(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim
 	return now
 }
 
-// isForNobody reports whether a claim was made for a pod that is done.
+// isForNobody reports whether a claim was made for a pod that is done, or for a PodGroup that is gone.
 func (m *claimController) isForNobody(claim *resourcev1.ResourceClaim) bool {
 	owner := ownerOf(claim)
+	if owner != nil && owner.Kind == "PodGroup" {
+		return m.isGroupGone(claim.Namespace, owner.Name, owner.UID)
+	}
 	return owner != nil && m.isPodDone(claim.Namespace, owner.Name, owner.UID)
 }
 
@@ -359,19 +470,25 @@ func (m *claimController) isPodDone(namespace, name string, uid types.UID) bool 
 	return pod == nil || pod.UID != uid || isDone(pod)
 }
 
+// isGroupGone reports whether a PodGroup is gone.
+func (m *claimController) isGroupGone(namespace, name string, uid types.UID) bool {
+	group := m.c.Object(model.GroupKey{Namespace: namespace, Name: name}.Ref())
+	return group == nil || group.GetUID() != uid
+}
+
 func isDone(pod *v1.Pod) bool {
 	return kinds.Finished(pod) || pod.DeletionTimestamp != nil && pod.Spec.NodeName == ""
 }
 
-// ownerOf returns the pod that a claim was made for, nil if it was made for none.
+// ownerOf returns the pod or PodGroup that a claim was made for, nil if it was made for none.
 func ownerOf(claim *resourcev1.ResourceClaim) *metav1.OwnerReference {
-	if owner := metav1.GetControllerOf(claim); owner != nil && owner.Kind == "Pod" {
+	if owner := metav1.GetControllerOf(claim); owner != nil && (owner.Kind == "Pod" || owner.Kind == "PodGroup") {
 		return owner
 	}
 	return nil
 }
 
-// usersOf returns the UIDs of the pods that a claim was made for or is reserved for.
+// usersOf returns the UIDs of the pods and PodGroups that a claim was made for or is reserved for.
 func usersOf(claim *resourcev1.ResourceClaim) (uids []types.UID) {
 	if owner := ownerOf(claim); owner != nil {
 		uids = append(uids, owner.UID)

@@ -173,7 +173,7 @@ func New(config Config) (*Cluster, error) {
 		reads: config.Scheduler.Reads(), watches: map[model.Kind]*watch{},
 		store: newStore(config.EventTTL), chaos: newChaos(config.Faults, config.Seed), verdicts: map[model.PodKey]Verdict{}, happened: map[string]int{}, stuck: map[model.PodKey]types.UID{},
 	}
-	c.volume, c.claim, c.budget = newVolumeController(c, config.Volumes), newClaimController(c, config.Devices), newBudgetController(c)
+	c.volume, c.claim, c.budget = newVolumeController(c, config.Volumes), newClaimController(c, config.Devices, config.Scheduler.GroupClaims), newBudgetController(c)
 	for _, p := range config.Scheduler.Profiles {
 		c.profiles[p.Name] = p
 	}

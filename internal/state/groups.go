@@ -83,6 +83,12 @@ func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
 	}
 }
 
+// BeginGroupTurn begins the turn of a pod group: until EndGroupTurn is called its members share the devices that are promised to a claim of one of them.
+func (s *State) BeginGroupTurn() { s.devices.BeginGroup() }
+
+// EndGroupTurn ends that turn.
+func (s *State) EndGroupTurn() { s.devices.EndGroup() }
+
 // NoteGroupScheduled notes that enough members of a group have been placed.
 func (s *State) NoteGroupScheduled(group *model.PodGroup) {
 	if s.groups.objects[group.Key] != nil {

@@ -50,6 +50,8 @@ func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer)
 }
 
 func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, mostKept int) plan.GroupDecision {
+	s.BeginGroupTurn()
+	defer s.EndGroupTurn()
 	d := plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}
 	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, mostKept: mostKept}
 	for i := range work.Pods {

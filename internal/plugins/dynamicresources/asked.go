@@ -24,13 +24,13 @@ var (
 )
 
 // AskedIn returns what the pod's claims ask of devices that have no allocation, and what the one would ask that is made for its extended resources.
-func (*Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
+func (p *Plugin) AskedIn(v state.View, pod *model.Pod) model.Need {
 	store := v.Devices()
 	x := extendedOf(store, pod)
 	if pod.Devices == nil && x == nil {
 		return anything
 	}
-	claims, reason := claimsOf(store, pod)
+	claims, reason := p.claimsInTurn(store, pod)
 	if reason != "" {
 		return nothing
 	}

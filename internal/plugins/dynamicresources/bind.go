@@ -26,17 +26,27 @@ import (
 // Reserve promises devices to the pod's claims.
 func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold, error) {
 	store := v.Devices()
-	claims, unusable := claimsOf(store, pod)
+	claims, unusable := p.claimsOf(store, pod)
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
-	find := unallocated(claims)
+	var find []*model.ResourceClaim
+	var holds []plan.Hold
+	for _, claim := range unallocated(claims) {
+		promise := store.PromisedInTurn(claim.Key)
+		switch {
+		case promise == nil:
+			find = append(find, claim)
+		case !slices.ContainsFunc(holds, func(h plan.Hold) bool { return h.Object == claim.Ref() }): // not named twice
+			holds = append(holds, plan.Hold{Plugin: Name, Object: claim.Ref(), Value: promise})
+		}
+	}
 	made, uses, err := p.madeFor(v, pod, slot)
 	if err != nil {
 		return nil, err
 	}
 	if len(find) == 0 && made == nil {
-		return nil, nil
+		return holds, nil
 	}
 	q := allocator.Question{
 		Node: v.Node(slot).Object(), Slices: store.SlicesAt(slot, nil), Allocated: store.Allocated(), InUse: store.InUse,
@@ -65,7 +75,6 @@ func (p *Plugin) Reserve(v state.View, pod *model.Pod, slot int32) ([]plan.Hold,
 			results[i].AllocationTimestamp = &metav1.Time{Time: v.Now()}
 		}
 	}
-	var holds []plan.Hold
 	for i, claim := range find {
 		if slices.Contains(find[:i], claim) { // named twice
 			continue
@@ -119,7 +128,7 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 	if pod.Devices == nil && promise == nil {
 		return nil, nil
 	}
-	claims, unusable := claimsOf(v.Devices(), pod)
+	claims, unusable := p.claimsOf(v.Devices(), pod)
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
@@ -129,6 +138,10 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 		if slices.Contains(claims[:i], claim) {
 			continue
 		}
+		consumer, err := p.consumerOf(v, pod, pod.Devices.Claims[i])
+		if err != nil {
+			return nil, err
+		}
 		allocation, err := allocationOf(placement, claim)
 		if err != nil {
 			return nil, err
@@ -137,16 +150,20 @@ func (p *Plugin) PreBind(v state.View, placement *plan.Placement) ([]plan.Step, 
 			wait.For = append(wait.For, claim.Ref())
 		}
 		wait.Devices = appendDevices(wait.Devices, allocation)
-		if claim.IsReservedFor(pod) {
+		if p.isReservedFor(pod, claim.Object) {
 			continue
 		}
 		if claim.Allocation() == nil && !slices.Contains(claim.Object.Finalizers, resourcev1.Finalizer) {
 			steps = append(steps, plan.Step{Write: addFinalizer(claim)})
 		}
-		steps = append(steps, plan.Step{Write: reserve(pod, claim, allocation), Undo: takeBack(pod, claim)})
+		step := plan.Step{Write: p.reserve(pod, consumer, claim, allocation)}
+		if consumer.UID == pod.UID { // what is reserved for the group stays, for the other members
+			step.Undo = takeBack(consumer, claim)
+		}
+		steps = append(steps, step)
 	}
 	if promise != nil {
-		steps = append(steps, makeClaim(pod, promise)...)
+		steps = append(steps, p.makeClaim(pod, promise)...)
 		wait.Devices = appendDevices(wait.Devices, promise.Allocation)
 		if p.config.Features.DeviceBindingAndStatus && mustBePrepared(promise.Allocation) {
 			wait.For = append(wait.For, promise.Key().DeviceRef())
@@ -243,10 +260,11 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// reserve writes for which pod a claim is reserved and, if it has none, its allocation. An allocation is refused if the claim has got one meanwhile; a
-// reservation is added to those that others make at the same time, and is not taken for stored if the claim has another allocation by then.
-func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.AllocationResult) *plan.Write {
-	entry := []resourcev1.ResourceClaimConsumerReference{reservation(pod)}
+// reserve writes for whom a claim is reserved and, if it has none, its allocation. An allocation is refused if the claim has got one meanwhile; a reservation is
+// added to those that others make at the same time, and is not taken for stored if the claim has another allocation by then. Where members of a group share a claim of
+// the group, each writes the same: whoever comes later finds it stored.
+func (p *Plugin) reserve(pod *model.Pod, consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim, allocation *resourcev1.AllocationResult) *plan.Write {
+	entry := []resourcev1.ResourceClaimConsumerReference{consumer}
 	var write *plan.Write
 	if claim.Allocation() == nil {
 		tests := []operation{{"test", "/metadata/uid", claim.Object.UID}, {"test", "/status/allocation", nil}}
@@ -265,7 +283,7 @@ func reserve(pod *model.Pod, claim *model.ResourceClaim, allocation *resourcev1.
 		write = claimWrite(claim, "status", types.StrategicMergePatchType, object{Metadata: objectMeta{UID: claim.Object.UID}, Status: status})
 	}
 	write.Stored = func(stored metav1.Object) bool {
-		return stored.GetUID() == claim.Object.UID && holdsFor(pod, stored, allocation)
+		return stored.GetUID() == claim.Object.UID && p.holdsFor(pod, stored, allocation)
 	}
 	return write
 }
@@ -275,10 +293,26 @@ func reservation(pod *model.Pod) resourcev1.ResourceClaimConsumerReference {
 	return resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod.Name, UID: pod.UID}
 }
 
+// consumerOf returns for whom a claim is to be reserved that the pod uses: for its PodGroup if that lists the claim by the same name and from the same source,
+// otherwise for the pod. It is an error if an entry of the PodGroup is of a kind that this version does not know.
+func (p *Plugin) consumerOf(v state.View, pod *model.Pod, use model.PodResourceClaim) (resourcev1.ResourceClaimConsumerReference, error) {
+	at := slices.IndexFunc(pod.Object.Spec.ResourceClaims, func(c v1.PodResourceClaim) bool { return c.Name == use.Entry })
+	group := v.Group(pod.Group)
+	if !p.config.GroupClaims || group == nil || at < 0 {
+		return reservation(pod), nil
+	}
+	return resourceclaim.BindTo(pod.Object, group.Object, &pod.Object.Spec.ResourceClaims[at])
+}
+
+// isReservedFor reports whether a claim is reserved for a pod, or for a PodGroup of the name of the pod's.
+func (p *Plugin) isReservedFor(pod *model.Pod, claim *resourcev1.ResourceClaim) bool {
+	return resourceclaim.IsReservedForPod(pod.Object, claim, p.config.GroupClaims)
+}
+
 // holdsFor reports whether a claim has an allocation and is reserved for a pod.
-func holdsFor(pod *model.Pod, claim metav1.Object, allocation *resourcev1.AllocationResult) bool {
+func (p *Plugin) holdsFor(pod *model.Pod, claim metav1.Object, allocation *resourcev1.AllocationResult) bool {
 	now, ok := claim.(*resourcev1.ResourceClaim)
-	return ok && now.Status.Allocation != nil && sameDevices(now.Status.Allocation, allocation) && resourceclaim.IsReservedForPod(pod.Object, now, false)
+	return ok && now.Status.Allocation != nil && sameDevices(now.Status.Allocation, allocation) && p.isReservedFor(pod, now)
 }
 
 // sameDevices reports whether two allocations are of the same devices.
@@ -288,9 +322,9 @@ func sameDevices(a, b *resourcev1.AllocationResult) bool {
 	})
 }
 
-// takeBack writes that a claim is no longer reserved for the pod.
-func takeBack(pod *model.Pod, claim *model.ResourceClaim) *plan.Write {
-	entry := map[string]any{"$patch": "delete", "uid": pod.UID}
+// takeBack writes that a claim is no longer reserved for a pod, or for a PodGroup.
+func takeBack(consumer resourcev1.ResourceClaimConsumerReference, claim *model.ResourceClaim) *plan.Write {
+	entry := map[string]any{"$patch": "delete", "uid": consumer.UID}
 	return claimWrite(claim, "status", types.StrategicMergePatchType, object{
 		Metadata: objectMeta{UID: claim.Object.UID}, Status: map[string]any{"reservedFor": []any{entry}},
 	})
@@ -298,7 +332,7 @@ func takeBack(pod *model.Pod, claim *model.ResourceClaim) *plan.Write {
 
 // Done reports whether the devices of a placement are ready. An error, in kube-scheduler's words, means that they will not be.
 func (p *Plugin) Done(v state.View, placement *plan.Placement) (bool, error) {
-	claims, unusable := claimsOf(v.Devices(), placement.Pod)
+	claims, unusable := p.claimsOf(v.Devices(), placement.Pod)
 	if unusable != "" {
 		return false, errors.New(unusable)
 	}

@@ -30,6 +30,8 @@ type Config struct {
 	Features allocator.Features
 	// TaintRules makes DeviceTaintRules count.
 	TaintRules bool
+	// GroupClaims makes the claims of PodGroups count: members use them, and they are reserved for the group.
+	GroupClaims bool
 	// FilterTimeout is how long devices are searched on one node, BindingTimeout how long a placement waits for its devices to be prepared.
 	FilterTimeout, BindingTimeout time.Duration
 }
@@ -60,22 +62,22 @@ func (p *Plugin) Reads() []model.Kind {
 }
 
 // PreEnqueueIn holds a pod until its claims are there.
-func (*Plugin) PreEnqueueIn(v state.View, pod *model.Pod) (reason string) {
+func (p *Plugin) PreEnqueueIn(v state.View, pod *model.Pod) (reason string) {
 	if pod.Devices == nil {
 		return ""
 	}
-	_, reason = claimsOf(v.Devices(), pod)
+	_, reason = p.claimsOf(v.Devices(), pod)
 	return reason
 }
 
 // claimsOf returns the claims that the pod uses, in the order of its spec; the reason says why one cannot be used.
-func claimsOf(store *devices.Store, pod *model.Pod) (claims []*model.ResourceClaim, reason string) {
+func (p *Plugin) claimsOf(store *devices.Store, pod *model.Pod) (claims []*model.ResourceClaim, reason string) {
 	if pod.Devices == nil {
 		return nil, ""
 	}
 	for _, use := range pod.Devices.Claims {
 		claim := store.Claim(use.Key)
-		if reason := unusable(claim, use, pod); reason != "" {
+		if reason := p.unusable(claim, use, pod); reason != "" {
 			return nil, reason
 		}
 		claims = append(claims, claim)
@@ -86,15 +88,32 @@ func claimsOf(store *devices.Store, pod *model.Pod) (claims []*model.ResourceCla
 	return claims, ""
 }
 
+// claimsInTurn returns the claims that the pod uses as claimsOf does. In the turn of a pod group a claim that is promised to a member before has the promised
+// allocation: the members after it use that.
+func (p *Plugin) claimsInTurn(store *devices.Store, pod *model.Pod) (claims []*model.ResourceClaim, reason string) {
+	claims, reason = p.claimsOf(store, pod)
+	for i, claim := range claims {
+		promise := store.PromisedInTurn(claim.Key)
+		if claim.Allocation() != nil || promise == nil {
+			continue
+		}
+		shared, object := *claim, *claim.Object
+		object.Status.Allocation = promise.Allocation
+		shared.Object = &object
+		claims[i] = &shared
+	}
+	return claims, reason
+}
+
 // unusable returns why the pod cannot use a claim, which is nil if it does not exist; empty if it can.
-func unusable(claim *model.ResourceClaim, use model.PodResourceClaim, pod *model.Pod) string {
+func (p *Plugin) unusable(claim *model.ResourceClaim, use model.PodResourceClaim, pod *model.Pod) string {
 	switch {
 	case claim == nil:
 		return fmt.Sprintf("could not find ResourceClaim %q", use.Key)
 	case claim.Object.DeletionTimestamp != nil:
 		return fmt.Sprintf("resourceclaim %q is being deleted", claim.Object.Name)
 	case use.Owned:
-		if err := resourceclaim.IsForPod(pod.Object, claim.Object, false); err != nil {
+		if err := resourceclaim.IsForPod(pod.Object, claim.Object, p.config.GroupClaims); err != nil {
 			return err.Error()
 		}
 	}
@@ -132,14 +151,19 @@ func requestsOf(claim *resourcev1.ResourceClaim, yield func(name, class string, 
 }
 
 // PreFilter rejects a pod whose claims cannot be used anywhere for now.
-func (*Plugin) PreFilter(v state.View, pod *model.Pod) plugin.PreFilterResult {
+func (p *Plugin) PreFilter(v state.View, pod *model.Pod) plugin.PreFilterResult {
 	if pod.Devices == nil {
 		return plugin.PreFilterResult{}
 	}
 	store := v.Devices()
-	claims, reason := claimsOf(store, pod)
+	claims, reason := p.claimsInTurn(store, pod)
 	if reason != "" {
 		return plugin.PreFilterResult{Rejection: reason}
+	}
+	for _, use := range pod.Devices.Claims {
+		if _, err := p.consumerOf(v, pod, use); err != nil {
+			return plugin.PreFilterResult{Rejection: err.Error()}
+		}
 	}
 	for _, claim := range claims {
 		if claim.Allocation() != nil {

@@ -254,7 +254,7 @@ func nameOfMade(v state.View, pod *model.Pod) string {
 
 // makeClaim returns the steps that make the claim for a pod's extended resources: the claim, its finalizer, its allocation, and what the pod's status says of it.
 // The pod is not bound without all of them. What is undone is undone in the opposite order, and ends with no claim.
-func makeClaim(pod *model.Pod, promise *devices.Promise) []plan.Step {
+func (p *Plugin) makeClaim(pod *model.Pod, promise *devices.Promise) []plan.Step {
 	made := promise.Made
 	claim := &model.ResourceClaim{Object: made, Key: promise.Key()}
 	isOurs := func(stored metav1.Object) bool {
@@ -271,7 +271,7 @@ func makeClaim(pod *model.Pod, promise *devices.Promise) []plan.Step {
 		{"add", "/status/allocation", promise.Allocation},
 		{"add", "/status/reservedFor", []resourcev1.ResourceClaimConsumerReference{reservation(pod)}},
 	})
-	allocate.Stored = func(stored metav1.Object) bool { return isOurs(stored) && holdsFor(pod, stored, promise.Allocation) }
+	allocate.Stored = func(stored metav1.Object) bool { return isOurs(stored) && p.holdsFor(pod, stored, promise.Allocation) }
 	return []plan.Step{
 		{Write: create, Undo: deleteClaim(claim, "")},
 		{Write: finalizer, Undo: removeFinalizer(claim)},

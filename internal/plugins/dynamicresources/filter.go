@@ -16,6 +16,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/resourceclaim"
 
 	"github.com/berth-scheduler/berth/internal/allocator"
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/reason"
@@ -63,6 +64,8 @@ func (p *Plugin) FilterNeedIn(v state.View, pod *model.Pod) (plugin.FilterNeed, 
 // is not in it, and is looked up on the node; what more than one node can use is followed (plugin.Following).
 type demands struct {
 	search *allocator.Allocator
+	// claimsOf returns the claims of a pod.
+	claimsOf func(*devices.Store, *model.Pod) ([]*model.ResourceClaim, string)
 	// find are the claims to find devices for, given those that have an allocation; both are in the order of the pod's spec.
 	find, given []*model.ResourceClaim
 	// broken are by given: the allocation can no longer be used.
@@ -79,11 +82,11 @@ func (p *Plugin) demandsOf(v state.View, pod *model.Pod) (*demands, error) {
 	if (pod.Devices == nil || len(pod.Devices.Claims) == 0) && x == nil {
 		return nil, nil
 	}
-	claims, unusable := claimsOf(store, pod)
+	claims, unusable := p.claimsInTurn(store, pod)
 	if unusable != "" {
 		return nil, errors.New(unusable)
 	}
-	d := &demands{search: p.search, classes: map[string]*model.DeviceClass{}, extended: x}
+	d := &demands{search: p.search, claimsOf: p.claimsInTurn, classes: map[string]*model.DeviceClass{}, extended: x}
 	if x != nil {
 		for _, r := range x.resources {
 			if r.class != nil {
@@ -141,6 +144,7 @@ func (n filterNeed) Compile() plugin.Verdicts { return &verdicts{finder: n.compi
 // finder finds devices for claims that ask alike.
 type finder struct {
 	allocator *allocator.Allocator
+	claimsOf  func(*devices.Store, *model.Pod) ([]*model.ResourceClaim, string)
 	// claims have no names but the marks by which they are known in errors.
 	claims  []*resourcev1.ResourceClaim
 	classes map[string]*resourcev1.DeviceClass
@@ -184,7 +188,7 @@ const errsMax = 64
 func (d *demands) compile() *finder {
 	f := &finder{
 		allocator: d.search, classes: map[string]*resourcev1.DeviceClass{}, remembered: map[string]answer{}, followed: map[alikeNodes]answer{},
-		extended: d.extended, withExtended: map[uint64][]*resourcev1.ResourceClaim{},
+		claimsOf: d.claimsOf, extended: d.extended, withExtended: map[uint64][]*resourcev1.ResourceClaim{},
 	}
 	for i, claim := range d.find {
 		f.claims = append(f.claims, &resourcev1.ResourceClaim{
@@ -428,7 +432,7 @@ func (f *finder) Passes(code reason.Code) bool { return errors.Is(f.Err(code), a
 // ErrOf returns the error of a failed code in the turn of a pod: it names the pod's claims.
 func (f *finder) ErrOf(v state.View, pod *model.Pod, code reason.Code) error {
 	err := f.Err(code)
-	claims, _ := claimsOf(v.Devices(), pod)
+	claims, _ := f.claimsOf(v.Devices(), pod)
 	claims = unallocated(claims)
 	text := err.Error()
 	for i, claim := range claims {

@@ -45,8 +45,8 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 }
 
 // LooksAtOwn reports whether a claim of the pod has an allocation, or one was made for it in an earlier turn.
-func (*Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool {
-	claims, _ := claimsOf(v.Devices(), pod)
+func (p *Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool {
+	claims, _ := p.claimsOf(v.Devices(), pod)
 	return len(unallocated(claims)) < len(claims) || v.Devices().MadeFor(pod.UID) != nil
 }
 

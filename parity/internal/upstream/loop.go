@@ -115,7 +115,7 @@ func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string) (*Loop
 		}
 		found, err := find(ctx, f, state, pod)
 		if err == nil {
-			err = l.settle(f, pod.Pod, &found)
+			err = l.settle(f, pod.Pod, state.Clone(), &found)
 		}
 		return found, err
 	}
@@ -264,7 +264,7 @@ func (l *Loop) member(pod types.UID) *Member {
 }
 
 // settle finds all nodes that are as good as the one that was found, and takes the chosen one.
-func (l *Loop) settle(f framework.Framework, pod *v1.Pod, found *scheduler.ScheduleResult) error {
+func (l *Loop) settle(f framework.Framework, pod *v1.Pod, state fwk.CycleState, found *scheduler.ScheduleResult) error {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
 	if err != nil {
 		return fmt.Errorf("list the nodes of kube-scheduler's snapshot: %w", err)
@@ -275,7 +275,7 @@ func (l *Loop) settle(f framework.Framework, pod *v1.Pod, found *scheduler.Sched
 		p.weights[s.Name] = int64(s.Weight)
 	}
 	c := &cycle{
-		Scheduler: &Scheduler{ctx: l.ctx, logger: silent}, profile: p, pod: pod, state: framework.NewCycleState(), nodes: nodes, verdict: &Verdict{}, rejected: map[int]fwk.NodeInfo{},
+		Scheduler: &Scheduler{ctx: l.ctx, logger: silent}, profile: p, pod: pod, state: state, nodes: nodes, verdict: &Verdict{}, rejected: map[int]fwk.NodeInfo{},
 	}
 	c.run()
 	v := c.verdict
