@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -30,6 +32,9 @@ func newConnection(flags *pflag.FlagSet) *connection {
 
 // access returns how to reach the API server.
 func (c *connection) access() (*rest.Config, error) {
+	if c.isUnknown() {
+		return nil, wrong{errors.New("no cluster is configured: name a kubeconfig file with --kubeconfig")}
+	}
 	access, err := c.flags.ToRESTConfig()
 	if err != nil {
 		return nil, wrong{fmt.Errorf("no cluster can be reached: %w; name a kubeconfig file with --kubeconfig", err)}
@@ -37,6 +42,12 @@ func (c *connection) access() (*rest.Config, error) {
 	access.UserAgent = "kubectl-berth/" + app.Version()
 	access.WarningHandler = rest.NoWarnings{}
 	return access, nil
+}
+
+// isUnknown reports whether nothing says where the API server is: no kubeconfig, no flag, and no service account of a pod.
+func (c *connection) isUnknown() bool {
+	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && len(raw.Clusters) == 0 && *c.flags.APIServer == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == ""
 }
 
 // namespace returns the namespace of -n, or of the context.

@@ -117,7 +117,7 @@ func (in *input) readConfig() (*config.Config, error) {
 func (in *input) readLive(ctx context.Context, scheduler *config.Config, bar *progress) (*manifest.Cluster, error) {
 	access, err := in.connection.access()
 	if err != nil {
-		return nil, err
+		return nil, wrong{fmt.Errorf("%w; or name the cluster's files with %s", err, in.filesFlag)}
 	}
 	result, err := live.Read(ctx, live.Request{Access: access, Kinds: scheduler.Reads(), Progress: bar.reading})
 	if err != nil {
