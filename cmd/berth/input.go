@@ -60,8 +60,11 @@ func (in *input) read(ctx context.Context, stdin io.Reader, bar *progress) (*con
 		return nil, nil, err
 	}
 	if len(in.files) == 0 {
-		cluster, err := in.readLive(ctx, scheduler, bar)
-		return scheduler, cluster, err
+		found, err := in.readLive(ctx, scheduler, bar)
+		if err != nil {
+			return nil, nil, err
+		}
+		return scheduler, found.Cluster, nil
 	}
 	cluster, err := manifest.Options{Progress: bar.reading}.Read(in.files, stdin)
 	if err != nil {
@@ -81,11 +84,11 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	if err != nil || len(in.files) == 0 || len(files.Nodes) > 0 {
 		return scheduler, files, nil, err
 	}
-	base, err := in.readLive(ctx, scheduler, bar)
+	found, err := in.readLive(ctx, scheduler, bar)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("the files have no Node, so they are added to a live cluster: %w", err)
 	}
-	cluster, err := manifest.Options{Base: base}.Read(in.files, &piped)
+	cluster, err := manifest.Options{Base: found.Cluster}.Read(in.files, &piped)
 	if err != nil {
 		return nil, nil, nil, wrong{err}
 	}
@@ -94,7 +97,11 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 		asked[nameOf(pod)] = true
 	}
 	for _, pod := range cluster.Pods {
-		if asked[nameOf(pod)] && pod.CreationTimestamp.IsZero() {
+		if !asked[nameOf(pod)] {
+			continue
+		}
+		found.SetAside(pod)
+		if pod.CreationTimestamp.IsZero() {
 			pod.CreationTimestamp = now
 		}
 	}
@@ -114,7 +121,7 @@ func (in *input) readConfig() (*config.Config, error) {
 }
 
 // readLive reads the cluster from its API server.
-func (in *input) readLive(ctx context.Context, scheduler *config.Config, bar *progress) (*manifest.Cluster, error) {
+func (in *input) readLive(ctx context.Context, scheduler *config.Config, bar *progress) (*live.Result, error) {
 	access, err := in.connection.access()
 	if err != nil {
 		return nil, wrong{fmt.Errorf("%w; or name the cluster's files with %s", err, in.filesFlag)}
@@ -124,7 +131,7 @@ func (in *input) readLive(ctx context.Context, scheduler *config.Config, bar *pr
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
 	in.assumed = result.Notes
-	return result.Cluster, nil
+	return result, nil
 }
 
 // noteAssumed writes what could not be read of a live cluster.

@@ -55,9 +55,11 @@ func (r *Result) assume(forbidden map[string]bool) {
 		var pods []string
 		switch assumed {
 		case setAside:
+			r.aside = append(r.aside, withoutClaims)
 			pods = r.strip(hasClaims, withoutClaims)
 		case devicesAside:
-			pods = r.strip(hasDevices, func(pod *v1.Pod) { pod.Spec.ResourceClaims = nil })
+			r.aside = append(r.aside, withoutDevices)
+			pods = r.strip(hasDevices, withoutDevices)
 		}
 		if len(pods) > 0 {
 			note += fmt.Sprintf(" (%d pending: %s)", len(pods), strings.Join(pods[:min(3, len(pods))], ", ")+more(len(pods)-3))
@@ -99,3 +101,5 @@ func withoutClaims(pod *v1.Pod) {
 }
 
 func hasDevices(pod *v1.Pod) bool { return len(pod.Spec.ResourceClaims) > 0 }
+
+func withoutDevices(pod *v1.Pod) { pod.Spec.ResourceClaims = nil }

@@ -44,6 +44,17 @@ type Result struct {
 	Cluster *manifest.Cluster
 	// Notes say what could not be read, and what is assumed without it.
 	Notes []string
+	aside []func(*v1.Pod)
+}
+
+// SetAside removes from pods that are added to the cluster, and have no node, what could not be judged: what Notes say is set aside.
+func (r *Result) SetAside(pod *v1.Pod) {
+	if pod.Spec.NodeName != "" {
+		return
+	}
+	for _, remove := range r.aside {
+		remove(pod)
+	}
 }
 
 // pageSize is how many objects an answer of the API server has. A page of large pods is a few megabytes.

@@ -155,6 +155,15 @@ func TestReadWithoutRights(t *testing.T) {
 	if !slices.Equal(result.Notes, want) {
 		t.Errorf("notes\n%s\nwant\n%s", strings.Join(result.Notes, "\n"), strings.Join(want, "\n"))
 	}
+	added := manyPods(2)
+	added[1].Spec.NodeName = "a"
+	for i, volumes := range []int{0, 1} {
+		added[i].Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "gpu"}}
+		result.SetAside(&added[i])
+		if spec := added[i].Spec; len(spec.Volumes) != volumes || len(spec.ResourceClaims) != volumes {
+			t.Errorf("of an added pod %d volumes and %d claims are left, want %d", len(spec.Volumes), len(spec.ResourceClaims), volumes)
+		}
+	}
 	for i, volumes := range []int{1, 0, 0, 0, 0} {
 		if got := result.Cluster.Pods[i]; len(got.Spec.Volumes) != volumes || len(got.Spec.ResourceClaims) != 0 {
 			t.Errorf("pod %s has %d volumes and %d claims for devices, want %d and 0", got.Name, len(got.Spec.Volumes), len(got.Spec.ResourceClaims), volumes)
