@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,11 +31,15 @@ var explanationOutputs = []string{"table", "json", "yaml"}
 func newExplainCommand() *cobra.Command {
 	var e explainFlags
 	cmd := &cobra.Command{
-		Use:   "explain --snapshot FILE",
+		Use:   "explain [POD]",
 		Short: "Show why each node is feasible or not for the pending pods of a cluster",
-		Long: `Show why each node is feasible or not for the pending pods of a cluster, and how it scores. No running cluster is needed.
+		Long: `Show why each node is feasible or not for the pending pods of a cluster, and how it scores.
 
-The cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
+The cluster is that of the kubeconfig, which is read with your own rights: to list pods and nodes is needed, and what you may not list is said, with what is
+assumed without it. POD is NAME, in the namespace of -n or of the context, or NAMESPACE/NAME; without it all pending pods are explained, with -n those of
+that namespace. The configuration is the default one unless --config names another: give the file that the scheduler of the cluster has.
+
+With --snapshot no running cluster is needed: the cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
 attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. Every pending pod is judged against
 the cluster as it is: no other pending pod is placed, and no pod is evicted. "berth simulate" shows where they would go one after another.
 
@@ -65,6 +70,9 @@ node, which of them holds the group up and which plugins object to it on how man
 single changes would let the group start: a lower minCount, more nodes like one of the cluster, more members. Each of these was tried: the
 change was made, and the group decided about again.`,
 		Example: `  # Why is this pod pending?
+  kubectl berth explain web-2 -n shop
+
+  # The same from a file, without a connection to the cluster.
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth explain --snapshot - --pod shop/web-2
 
@@ -74,13 +82,29 @@ change was made, and the group decided about again.`,
   # What would another configuration decide about all pending pods?
   berth explain --snapshot cluster.yaml --config scheduler.yaml -o json`,
 		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return wrong{fmt.Errorf("%q takes no arguments, got %q: name every file with --snapshot, a pod with --pod, and a pod group with --pod-group", cmd.CommandPath(), args)}
+			if len(args) > 1 {
+				return wrong{fmt.Errorf("%q takes at most one pod, got %q: name every file with --snapshot, and a pod group with --pod-group", cmd.CommandPath(), args)}
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return e.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return e.connection.pendingPods(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 {
+				if e.pod != "" {
+					return wrong{fmt.Errorf("pod %q and --pod %q are both given: name one of the two", args[0], e.pod)}
+				}
+				pod, err := e.connection.qualified(args[0])
+				if err != nil {
+					return err
+				}
+				e.pod = pod
+			}
+			return e.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -91,11 +115,11 @@ change was made, and the group decided about again.`,
 }
 
 // run reads the input and prints the explanations.
-func (e *explainFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
+func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	scheduler, cluster, err := e.read(stdin, bar)
+	scheduler, cluster, err := e.read(ctx, stdin, bar)
 	if err != nil {
 		return err
 	}
@@ -116,6 +140,7 @@ func (e *explainFlags) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		return fmt.Errorf("explain: %w", err)
 	}
 	bar.clear()
+	e.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
 	noteForeign(stderr, pods, scheduler)
 	if isTerminal(stdout) {
@@ -187,6 +212,9 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *
 	for i, pod := range pending {
 		if e.pod != "" && pod.String() != e.pod {
 			continue // it is nominated to a node, where it counts
+		}
+		if e.pod == "" && e.connection.only(pod.Namespace) {
+			continue
 		}
 		bar.show("Explaining", int64(i), int64(len(pending)))
 		a, err := snapshot.Of(pod)

@@ -260,7 +260,9 @@ func TestExplainMistakes(t *testing.T) {
 		name, want string
 		args       []string
 	}{
-		{"argument", "name every file with --snapshot", []string{"default/web"}},
+		{"arguments", "name every file with --snapshot", []string{"shop/web", "default/web"}},
+		{"argument", `--pod "default/web": there is no such pod in the snapshot; did you mean shop/web?`, []string{"default/web"}},
+		{"pod twice", `pod "shop/web" and --pod "shop/web" are both given`, []string{"shop/web", "--pod", "shop/web"}},
 		{"output", `--output "wide": must be one of table, json, yaml`, []string{"-o", "wide"}},
 		{"missing file", "missing.yaml: cannot be read", []string{"--snapshot", "missing.yaml"}},
 		{"missing config", "missing.yaml: read the scheduler configuration", []string{"--config", "missing.yaml"}},
@@ -281,6 +283,8 @@ func TestExplainMistakes(t *testing.T) {
 			}
 		})
 	}
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	var out, errs bytes.Buffer
 	if code := run(t.Context(), []string{"berth", "explain"}, &out, &errs); code != 2 || !strings.Contains(errs.String(), "name the cluster's files with --snapshot") {
 		t.Errorf("without a file: exit code %d, %s", code, &errs)

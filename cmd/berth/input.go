@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"runtime/debug"
@@ -14,6 +16,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/live"
 	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -31,11 +34,15 @@ type input struct {
 
 	filesFlag string   // as on the command line
 	outputs   []string // the output formats
+	// connection is how to reach a live cluster.
+	connection *connection
+	// assumed says what could not be read of a live cluster.
+	assumed []string
 }
 
 // newInput declares the flags. filesFlag names the files, short in a letter or not at all.
 func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
-	in := &input{filesFlag: "--" + filesFlag, outputs: outputs}
+	in := &input{filesFlag: "--" + filesFlag, outputs: outputs, connection: newConnection(flags)}
 	if short != "" {
 		in.filesFlag = "-" + short
 	}
@@ -46,23 +53,92 @@ func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *
 	return in
 }
 
-// read reads the scheduler's configuration (the default one without a file) and the cluster.
-func (in *input) read(stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, error) {
-	if !slices.Contains(in.outputs, in.output) {
-		return nil, nil, wrong{fmt.Errorf("--output %q: must be one of %s", in.output, strings.Join(in.outputs, ", "))}
+// read reads the scheduler's configuration (the default one without a file) and the cluster: from the files, or from its API server if there are none.
+func (in *input) read(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, error) {
+	scheduler, err := in.readConfig()
+	if err != nil {
+		return nil, nil, err
 	}
 	if len(in.files) == 0 {
-		return nil, nil, wrong{fmt.Errorf("no file is given: name the cluster's files with %s, or - for standard input", in.filesFlag)}
-	}
-	scheduler, err := loadConfig(in.config, in.gates)
-	if err != nil {
-		return nil, nil, wrong{err}
+		found, err := in.readLive(ctx, scheduler, bar)
+		if err != nil {
+			return nil, nil, err
+		}
+		return scheduler, found.Cluster, nil
 	}
 	cluster, err := manifest.Options{Progress: bar.reading}.Read(in.files, stdin)
 	if err != nil {
 		return nil, nil, wrong{err}
 	}
 	return scheduler, cluster, nil
+}
+
+// readWithFiles reads the cluster of the files; if these have no Node, a live cluster with the objects of the files. Then it returns the names of the files' pods,
+// which are created last.
+func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, map[string]bool, error) {
+	var piped bytes.Buffer // standard input is read twice
+	if slices.Contains(in.files, "-") {
+		stdin = io.TeeReader(stdin, &piped)
+	}
+	scheduler, files, err := in.read(ctx, stdin, bar)
+	if err != nil || len(in.files) == 0 || len(files.Nodes) > 0 {
+		return scheduler, files, nil, err
+	}
+	found, err := in.readLive(ctx, scheduler, bar)
+	if err != nil {
+		return nil, nil, nil, fmt.Errorf("the files have no Node, so they are added to a live cluster: %w", err)
+	}
+	cluster, err := manifest.Options{Base: found.Cluster}.Read(in.files, &piped)
+	if err != nil {
+		return nil, nil, nil, wrong{err}
+	}
+	asked, now := map[string]bool{}, metav1.Now()
+	for _, pod := range files.Pods {
+		asked[nameOf(pod)] = true
+	}
+	for _, pod := range cluster.Pods {
+		if !asked[nameOf(pod)] {
+			continue
+		}
+		found.SetAside(pod)
+		if pod.CreationTimestamp.IsZero() {
+			pod.CreationTimestamp = now
+		}
+	}
+	return scheduler, cluster, asked, nil
+}
+
+// readConfig reads the scheduler's configuration, and checks the flags that all commands have.
+func (in *input) readConfig() (*config.Config, error) {
+	if !slices.Contains(in.outputs, in.output) {
+		return nil, wrong{fmt.Errorf("--output %q: must be one of %s", in.output, strings.Join(in.outputs, ", "))}
+	}
+	scheduler, err := loadConfig(in.config, in.gates)
+	if err != nil {
+		return nil, wrong{err}
+	}
+	return scheduler, nil
+}
+
+// readLive reads the cluster from its API server.
+func (in *input) readLive(ctx context.Context, scheduler *config.Config, bar *progress) (*live.Result, error) {
+	access, err := in.connection.access()
+	if err != nil {
+		return nil, wrong{fmt.Errorf("%w; or name the cluster's files with %s", err, in.filesFlag)}
+	}
+	result, err := live.Read(ctx, live.Request{Access: access, Kinds: scheduler.Reads(), Progress: bar.reading})
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster: %w", err)
+	}
+	in.assumed = result.Notes
+	return result, nil
+}
+
+// noteAssumed writes what could not be read of a live cluster.
+func (in *input) noteAssumed(w io.Writer) {
+	for _, note := range in.assumed {
+		fmt.Fprintf(w, "Note: %s\n", note)
+	}
 }
 
 // shortRun sets GOGC=400 while a command runs: a third less time for some more memory. It returns a function that restores the old value.

@@ -26,6 +26,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return runAsKubeScheduler(ctx, args[1:], stdout, stderr)
 	}
 	cmd := newCommand()
+	if strings.HasPrefix(filepath.Base(args[0]), kubectlPlugin) {
+		cmd.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl berth"}
+	}
 	cmd.SetArgs(args[1:])
 	cmd.SetOut(stdout)
 	cmd.SetErr(stderr)
@@ -35,6 +38,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	return app.ExitCode(err)
 }
+
+// kubectlPlugin is the name by which kubectl finds the binary: then "kubectl berth" is the command.
+const kubectlPlugin = "kubectl-berth"
 
 // kubeScheduler is the name by which the binary is only the scheduler.
 const kubeScheduler = "kube-scheduler"
@@ -60,7 +66,7 @@ func newCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
-	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newVersionCommand())
+	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newFitCommand(), newVersionCommand())
 	return root
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -24,11 +26,14 @@ var simulationOutputs = []string{"table", "wide", "json", "yaml"}
 func newSimulateCommand() *cobra.Command {
 	var s simulation
 	cmd := &cobra.Command{
-		Use:   "simulate -f FILE",
+		Use:   "simulate [-f FILE]",
 		Short: "Show where the pending pods of a cluster would go",
-		Long: `Show where the pending pods of a cluster would go. No running cluster is needed.
+		Long: `Show where the pending pods of a cluster would go.
 
-The cluster is read from files as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
+Without a file, or if the files have no Node, the cluster is that of the kubeconfig, which is read with your own rights; the objects of the files are
+added to it. The pods of the files are then created last, and only they are printed. Nothing is written to the cluster.
+
+If the files have a Node, they are the cluster, and no running one is needed. They are read as "kubectl get -o yaml" prints them. Include namespaces, services and controllers: pods are spread,
 attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. The scheduler itself runs on the
 cluster, on a virtual clock, until no further pod can be placed: pods are taken by priority and then by age. A pod that finds no node is
 printed with the reason. The same files, configuration and seed give the same result.
@@ -39,7 +44,10 @@ healthy unless the files say that it is not ready.
 
 With --feature-gates GenericWorkload=true the members of a pod group are decided about together, all or nothing at a gang's minCount; the
 files must have the PodGroups then. Below the pods it is printed how many members of each group have a node, and why a group waits.`,
-		Example: `  # Where would the pods go that are pending right now?
+		Example: `  # Would these pods fit, and where?
+  kubectl berth simulate -f replicas.yaml
+
+  # Where would the pods go that are pending right now, by a snapshot in a file?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth simulate -f -
 
@@ -52,7 +60,7 @@ files must have the PodGroups then. Below the pods it is printed how many member
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.run(cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return s.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := cmd.Flags()
@@ -62,11 +70,11 @@ files must have the PodGroups then. Below the pods it is printed how many member
 }
 
 // run reads the input, simulates and prints.
-func (s *simulation) run(stdin io.Reader, stdout, stderr io.Writer) error {
+func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	scheduler, cluster, err := s.read(stdin, bar)
+	scheduler, cluster, asked, err := s.readWithFiles(ctx, stdin, bar)
 	if err != nil {
 		return err
 	}
@@ -77,7 +85,15 @@ func (s *simulation) run(stdin io.Reader, stdout, stderr io.Writer) error {
 		return fmt.Errorf("simulate: %w", err)
 	}
 	bar.clear()
+	s.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
+	if len(asked) > 0 {
+		others := len(result.Pods)
+		result.Pods = slices.DeleteFunc(result.Pods, func(p simulate.Placement) bool { return !asked[p.Namespace+"/"+p.Pod] })
+		if others -= len(result.Pods); others > 0 {
+			fmt.Fprintf(stderr, "Note: other pods of the cluster are pending, were decided about as well, and are not listed: %d\n", others)
+		}
+	}
 	return s.print(stdout, result)
 }
 

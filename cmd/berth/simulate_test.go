@@ -171,6 +171,8 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 
 // TestSimulateMistakes expects exit code 2 and an error that names the correct form.
 func TestSimulateMistakes(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	tests := []struct {
 		name, want string
 		args       []string

@@ -60,6 +60,19 @@ func (c *Cluster) Objects() []runtime.Object {
 	return all
 }
 
+// Add adds an object that an API server has filled in and checked. It reports whether the cluster has a place for its kind.
+func (c *Cluster) Add(added runtime.Object) bool {
+	for i := range kinds {
+		if kinds[i].add(c, added) {
+			return true
+		}
+	}
+	return false
+}
+
+// Complete adds the namespaces that objects are in and that are not there, as Read does.
+func (c *Cluster) Complete() { c.fillNamespaces() }
+
 // identity identifies an object.
 type identity struct{ group, kind, namespace, name string }
 
@@ -106,4 +119,21 @@ func (g *gathering) skip(s Skipped) {
 		return
 	}
 	(*skipped)[at].Count += s.Count
+}
+
+// addBase puts the objects of base that no file replaces before those of the files.
+func (g *gathering) addBase(base *Cluster) {
+	files := g.cluster
+	g.cluster = &Cluster{Skipped: files.Skipped, Warnings: files.Warnings}
+	for i := range kinds {
+		k := &kinds[i]
+		for _, o := range k.all(base) {
+			if _, replaced := g.seen[k.identity(o.(object))]; !replaced {
+				k.add(g.cluster, o)
+			}
+		}
+		for _, o := range k.all(files) {
+			k.add(g.cluster, o)
+		}
+	}
 }

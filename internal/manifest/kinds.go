@@ -70,7 +70,7 @@ type kind struct {
 	gvk        schema.GroupVersionKind
 	namespaced bool
 	codec      *json.Serializer
-	add        func(*Cluster, object)
+	add        func(*Cluster, runtime.Object) bool // false if the object is of another kind
 	all        func(*Cluster) []runtime.Object
 	fill       func(object)          // applies the API's defaults to an object that has passed check
 	check      func(object, *report) // reports what an API server would reject and decoding accepts
@@ -81,7 +81,13 @@ func row[T any](gv schema.GroupVersion, namespaced bool, field func(*Cluster) *[
 	k := kind{gvk: gv.WithKind(reflect.TypeFor[T]().Name()), namespaced: namespaced}
 	// Serializers are safe for concurrent use.
 	k.codec = json.NewSerializerWithOptions(interpreted(k.gvk), scheme.Scheme, scheme.Scheme, json.SerializerOptions{Strict: true})
-	k.add = func(c *Cluster, o object) { *field(c) = append(*field(c), any(o).(*T)) }
+	k.add = func(c *Cluster, o runtime.Object) bool {
+		of, ok := any(o).(*T)
+		if ok {
+			*field(c) = append(*field(c), of)
+		}
+		return ok
+	}
 	k.all = func(c *Cluster) []runtime.Object {
 		var all []runtime.Object
 		for _, o := range *field(c) {

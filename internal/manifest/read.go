@@ -16,6 +16,9 @@ type Options struct {
 	// Progress, unless nil, is called from time to time and at the end with the number of decoded bytes. Calls do not overlap and done never
 	// falls. They come from goroutines of Read, which wait for them, so Progress should be quick.
 	Progress func(done, total int64)
+	// Base, unless nil, is a cluster that the files are added to: an object of the files replaces the one of Base with its kind, namespace and name, and what is filled
+	// in from other objects, such as priorities, is taken from both. Read takes over the objects of Base.
+	Base *Cluster
 }
 
 // Read reads a cluster from files, directories and, for "-", stdin, in the order given; a file named twice is read once.
@@ -133,6 +136,9 @@ func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 	}
 	if err := join(g.errs); err != nil {
 		return nil, err
+	}
+	if o.Base != nil {
+		g.addBase(o.Base)
 	}
 	g.cluster.fillAcross()
 	return g.cluster, nil

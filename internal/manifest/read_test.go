@@ -10,6 +10,9 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
 
@@ -379,5 +382,39 @@ func TestWatchedKindsCanBeRead(t *testing.T) {
 		if !readable[kind] {
 			t.Errorf("%s cannot be read from files", watched.Get(kind).Resource.Resource)
 		}
+	}
+}
+
+// TestReadOverABase adds files to a cluster: an object replaces the one of its name, and a priority is that of a class of the base.
+func TestReadOverABase(t *testing.T) {
+	base := &Cluster{}
+	for _, object := range []runtime.Object{
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}},
+		&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+		&schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: "high"}, Value: 7, PreemptionPolicy: new(v1.PreemptNever)},
+	} {
+		if !base.Add(object) {
+			t.Errorf("%T was not added", object)
+		}
+	}
+	if base.Add(&v1.Secret{}) {
+		t.Error("a Secret was added")
+	}
+	c, err := Options{Base: base}.Read([]string{"-"}, strings.NewReader(`
+{apiVersion: v1, kind: Node, metadata: {name: a, labels: {new: "yes"}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web, namespace: shop}, spec: {priorityClassName: high, containers: [{name: c, image: i}]}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(c.Nodes) != 2 || c.Nodes[0].Name != "b" || c.Nodes[1].Labels["new"] != "yes" {
+		t.Errorf("nodes %v", c.Nodes)
+	}
+	pod := c.Pods[0]
+	if *pod.Spec.Priority != 7 || *pod.Spec.PreemptionPolicy != v1.PreemptNever || len(c.Warnings) != 0 {
+		t.Errorf("priority %d, policy %s, warnings %q", *pod.Spec.Priority, *pod.Spec.PreemptionPolicy, c.Warnings)
+	}
+	if len(c.Namespaces) != 1 || c.Namespaces[0].Name != "shop" {
+		t.Errorf("namespaces %v", c.Namespaces)
 	}
 }

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	clients "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/app"
+)
+
+// connection holds kubectl's flags: how to reach a cluster, as whom, and in which namespace.
+type connection struct {
+	flags *genericclioptions.ConfigFlags
+}
+
+func newConnection(flags *pflag.FlagSet) *connection {
+	c := &connection{genericclioptions.NewConfigFlags(true)}
+	c.flags.CacheDir = nil // nothing is kept
+	c.flags.AddFlags(flags)
+	return c
+}
+
+// access returns how to reach the API server.
+func (c *connection) access() (*rest.Config, error) {
+	if c.isUnknown() {
+		return nil, wrong{errors.New("no cluster is configured: name a kubeconfig file with --kubeconfig")}
+	}
+	access, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, wrong{fmt.Errorf("no cluster can be reached: %w; name a kubeconfig file with --kubeconfig", err)}
+	}
+	access.UserAgent = "kubectl-berth/" + app.Version()
+	access.WarningHandler = rest.NoWarnings{}
+	return access, nil
+}
+
+// isUnknown reports whether nothing says where the API server is: no kubeconfig, no flag, and no service account of a pod.
+func (c *connection) isUnknown() bool {
+	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	return err == nil && len(raw.Clusters) == 0 && *c.flags.APIServer == "" && os.Getenv("KUBERNETES_SERVICE_HOST") == ""
+}
+
+// namespace returns the namespace of -n, or of the context.
+func (c *connection) namespace() (string, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	if err != nil {
+		return "", wrong{fmt.Errorf("find the namespace of the context: %w", err)}
+	}
+	return namespace, nil
+}
+
+// only reports whether -n names another namespace.
+func (c *connection) only(namespace string) bool {
+	return *c.flags.Namespace != "" && *c.flags.Namespace != namespace
+}
+
+// qualified returns NAMESPACE/NAME of a pod that may be given by its name alone.
+func (c *connection) qualified(pod string) (string, error) {
+	if strings.Contains(pod, "/") {
+		return pod, nil
+	}
+	namespace, err := c.namespace()
+	return namespace + "/" + pod, err
+}
+
+// completionMax is how long a shell waits for names at most, and completionNames how many it gets.
+const (
+	completionMax   = 3 * time.Second
+	completionNames = 500
+)
+
+// pendingPods returns the pending pods of the namespace whose names begin with what has been typed. Without a cluster there are none: a shell shows no errors.
+func (c *connection) pendingPods(ctx context.Context, typed string) []string {
+	client, ctx, cancel, err := c.completing(ctx)
+	if err != nil {
+		return nil
+	}
+	defer cancel()
+	namespace, err := c.namespace()
+	if err != nil {
+		return nil
+	}
+	list, err := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.nodeName=,status.phase=" + string(v1.PodPending), Limit: completionNames})
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for i := range list.Items {
+		if name := list.Items[i].Name; strings.HasPrefix(name, typed) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// completing returns a client for completion; the function ends its context.
+func (c *connection) completing(ctx context.Context) (*clients.Clientset, context.Context, context.CancelFunc, error) {
+	access, err := c.access()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	client, err := clients.NewForConfig(access)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, completionMax)
+	return client, ctx, cancel, nil
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/cli-runtime/pkg/printers"
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/internal/explain"
+)
+
+// fitFlags are the flags of fit.
+type fitFlags struct {
+	*input
+	by   string
+	most int
+}
+
+func newFitCommand() *cobra.Command {
+	var f fitFlags
+	cmd := &cobra.Command{
+		Use:   "fit -f POD",
+		Short: "Count how many more pods like one fit, and what runs out",
+		Long: `Count how many more pods like the one of the file find a node, each beside those before it, and what runs out where.
+
+The cluster is that of the kubeconfig, which is read with your own rights; if the file has Nodes, it is the cluster, and no running one is needed.
+The file has exactly one Pod that has no node; other objects, such as claims, are added to the cluster. The pods are decided about by the scheduler's
+own engine, so spreading, affinity, ports and volumes count. Nobody is evicted for them, and pods that are pending now take no room, unless they are
+nominated to a node. Nothing is written to the cluster.
+
+Nodes are listed by zone, or by the label of --by, such as one that names the pool. FEASIBLE are the nodes that take the first pod, FITS the pods that find
+a node there, and RUNS OUT why the feasible nodes take no more; for nodes that never took one, it is said why not.`,
+		Example: `  # How many more of these fit, by zone?
+  kubectl berth fit -f pod.yaml
+
+  # By pool of nodes?
+  kubectl berth fit -f pod.yaml --by node.kubernetes.io/instance-type`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return wrong{fmt.Errorf("%q takes no arguments, got %q: name the pod's file with -f", cmd.CommandPath(), args)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	f.input = newInput(flags, "filename", "f", explanationOutputs)
+	flags.StringVar(&f.by, "by", v1.LabelTopologyZone, "The label by whose values nodes are listed.")
+	flags.IntVar(&f.most, "most", 100_000, "The number of pods at which counting ends.")
+	return cmd
+}
+
+// run reads the cluster and the pod, counts and prints.
+func (f *fitFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	defer shortRun()()
+	bar := newProgress(stderr)
+	defer bar.clear()
+	if len(f.files) == 0 {
+		return wrong{errors.New("no file is given: name the file with the pod with -f, or - for standard input")}
+	}
+	if errs := metav1validation.ValidateLabelName(f.by, field.NewPath("label")); len(errs) > 0 {
+		return wrong{fmt.Errorf("--by %q: must be the key of a label, such as %s: %s", f.by, v1.LabelTopologyZone, errs[0].Detail)}
+	}
+	if f.most < 1 {
+		return wrong{fmt.Errorf("--most %d: must be at least 1", f.most)}
+	}
+	scheduler, cluster, asked, err := f.readWithFiles(ctx, stdin, bar)
+	if err != nil {
+		return err
+	}
+	var names []string
+	var pod *v1.Pod
+	for _, p := range cluster.Pods {
+		if isPending(p) && (asked == nil || asked[nameOf(p)]) {
+			pod, names = p, append(names, nameOf(p))
+		}
+	}
+	switch {
+	case len(names) != 1:
+		return wrong{fmt.Errorf("-f: there must be exactly one Pod without a node, and there are %d: %s", len(names), strings.Join(names, ", "))}
+	case !hasProfile(scheduler, pod.Spec.SchedulerName):
+		return wrong{fmt.Errorf("-f: no profile has the scheduler name %q of pod %s; the profiles are %s", pod.Spec.SchedulerName, names[0], quoted(scheduler.SchedulerNames()))}
+	}
+	pods := slices.DeleteFunc(slices.Clone(cluster.Pods), func(p *v1.Pod) bool { return p != pod && isPending(p) && p.Status.NominatedNodeName == "" })
+	snapshot, err := explain.New(scheduler, cluster.Nodes, pods, cluster.Objects(), time.Now())
+	if err != nil {
+		return fmt.Errorf("fit: %w", err)
+	}
+	for _, pending := range snapshot.Pending() {
+		if pending.String() != names[0] {
+			continue
+		}
+		fit, err := snapshot.CountFits(pending, f.by, f.most)
+		if err != nil {
+			return fmt.Errorf("fit: %w", err)
+		}
+		bar.clear()
+		f.noteAssumed(stderr)
+		notes(stderr, scheduler, cluster)
+		return f.print(stdout, fit)
+	}
+	return fmt.Errorf("fit: pod %s is not the scheduler's to place", names[0])
+}
+
+func (f *fitFlags) print(w io.Writer, fit *explain.Fit) error {
+	switch f.output {
+	case "json":
+		encoder := json.NewEncoder(w)
+		encoder.SetIndent("", "  ")
+		return encoder.Encode(fit)
+	case "yaml":
+		data, err := yaml.Marshal(fit)
+		if err != nil {
+			return fmt.Errorf("print what fits: %w", err)
+		}
+		_, err = w.Write(data)
+		return err
+	}
+	atLeast := ""
+	if fit.AtLeast {
+		atLeast = "at least "
+	}
+	fmt.Fprintf(w, "Pods like %s that fit: %s%d\n", fit.Pod, atLeast, fit.Fits)
+	if fit.Message != "" {
+		fmt.Fprintf(w, "The next one: %s\n", fit.Message)
+	}
+	fmt.Fprintf(w, "\nBy %s:\n\n", fit.By)
+	t := printers.GetNewTabWriter(w)
+	fmt.Fprint(t, "VALUE\tNODES\tFEASIBLE\tFITS\tRUNS OUT\tNEVER FEASIBLE\n")
+	for i := range fit.Domains {
+		d := &fit.Domains[i]
+		name := d.Name
+		if name == "" {
+			name = "<none>"
+		}
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%s\t%s\n", name, d.Nodes, d.Feasible, d.Fits, reasonsOf(d.Full), reasonsOf(d.Unfit))
+	}
+	return t.Flush()
+}
+
+// reasonsOf puts reasons with numbers of nodes into words.
+func reasonsOf(reasons []explain.FitReason) string {
+	if len(reasons) == 0 {
+		return "-"
+	}
+	var all []string
+	for _, r := range reasons {
+		all = append(all, fmt.Sprintf("%s (%d)", r.Reason, r.Nodes))
+	}
+	return strings.Join(all, ", ")
+}
