@@ -60,7 +60,7 @@ func newCommand() *cobra.Command {
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return wrong{err} })
-	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newVersionCommand())
+	root.AddCommand(app.NewSubcommand(), newSimulateCommand(), newExplainCommand(), newShadowCommand(), newVersionCommand())
 	return root
 }
 
