@@ -325,6 +325,15 @@ var house = map[string]map[string]string{
 		"internal/state":                      "nodes and placed pods are in it",
 		"internal/storage":                    "it looks up the volumes that are in the way",
 	},
+	"internal/shadow": {
+		"internal/config": "bindings are judged by the configured profiles",
+		"internal/engine": "it asks the engine",
+		"internal/ingest": "objects are compiled as they are for the loop",
+		"internal/kinds":  "it undoes changes of objects of every kind",
+		"internal/model":  "it takes in changes",
+		"internal/plugin": "profiles say which pods are not tried",
+		"internal/state":  "it asks about the state before a binding",
+	},
 	"internal/build":    {},
 	"internal/inmemory": {},
 	"internal/elements": {},
@@ -372,6 +381,8 @@ var house = map[string]map[string]string{
 		"internal/manifest": "simulate and explain read clusters from files",
 		"internal/simulate": "the simulate command",
 		"internal/spelling": "the pod that is asked for may be one misspelt",
+		"internal/kube":     "the shadow command watches a cluster",
+		"internal/shadow":   "the shadow command",
 	},
 }
 

@@ -81,6 +81,8 @@ func (w *world) create(text string) {
 	switch o := object.(type) {
 	case *v1.ServiceAccount:
 		_, err = w.client.CoreV1().ServiceAccounts(o.Namespace).Create(w.ctx, o, metav1.CreateOptions{})
+	case *rbacv1.ClusterRole:
+		_, err = w.client.RbacV1().ClusterRoles().Create(w.ctx, o, metav1.CreateOptions{})
 	case *rbacv1.ClusterRoleBinding:
 		_, err = w.client.RbacV1().ClusterRoleBindings().Create(w.ctx, o, metav1.CreateOptions{})
 	case *rbacv1.Role:

@@ -104,12 +104,8 @@ func byName(v state.View) []int32 {
 // ruledOut returns the nodes' results for a pod that PreFilter rejected: all nodes have the same rejection. It is open if evicting pods may help.
 func ruledOut(v state.View, rejection *plan.Rejection, open bool) []plan.NodeAnswer {
 	var nodes []plan.NodeAnswer
-	shared := reason.Rejection{Unresolvable: !open, Reasons: []string{rejection.PreFilter}}
-	if len(rejection.Plugins) == 1 {
-		shared.Plugin = rejection.Plugins[0]
-	}
 	for _, slot := range byName(v) {
-		nodes = append(nodes, plan.NodeAnswer{Name: v.Node(slot).Name(), Rejections: []reason.Rejection{shared}})
+		nodes = append(nodes, plan.NodeAnswer{Name: v.Node(slot).Name(), Rejections: rejectedAtPreFilter(rejection, open)})
 	}
 	return nodes
 }

@@ -14,6 +14,11 @@ func (e *Engine) filter(c *cycle) ([]int32, error) {
 	if slot, ok, err := e.filterNominated(c); ok || err != nil {
 		return append(e.scratch.slots[:0], slot), err
 	}
+	return e.feasible(c)
+}
+
+// feasible returns the feasible nodes, ascending, whatever node the pod itself is nominated to.
+func (e *Engine) feasible(c *cycle) ([]int32, error) {
 	slots, err := e.filterWithoutNominated(c)
 	if err == nil && len(slots) > 0 && c.view.Nominated() > 0 {
 		slots, err = e.leaveRoom(c, slots)

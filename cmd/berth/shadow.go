@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	cliflag "k8s.io/component-base/cli/flag"
+	"k8s.io/klog/v2"
+
+	"github.com/berth-scheduler/berth/app"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/shadow"
+)
+
+// shadowFlags are the flags of the command.
+type shadowFlags struct {
+	kubeconfig, config, output string
+	gates                      map[string]bool
+	names                      []string
+	grace, settle              time.Duration
+}
+
+func newShadowCommand() *cobra.Command {
+	f := &shadowFlags{}
+	cmd := &cobra.Command{
+		Use:   "shadow",
+		Short: "Compare each binding of a cluster's scheduler with what Berth would have decided",
+		Long: `Watch a cluster whose pods another scheduler binds, and compare each binding with what Berth would have decided at that moment.
+
+Nothing is written to the cluster: the rights to list and watch suffice. Each binding is "agree" (the node is among the best), "lesser" (feasible, and others are
+better), "contradict" (infeasible for Berth, with plugin and reason), "race" (Berth agrees if one of the changes around the binding is left out, or known already)
+or "failed". "placeable" are pods that stay pending although Berth finds a node for them. A table is printed at the end, on SIGINT or SIGTERM.`,
+		Example: `  # Until Ctrl-C, with the configuration that the scheduler has
+  berth shadow --kubeconfig view.kubeconfig --config scheduler.yaml
+
+  # One line of JSON for each decision
+  berth shadow --kubeconfig view.kubeconfig -o json > decisions.jsonl`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+			defer stop()
+			return f.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.kubeconfig, "kubeconfig", "", "The kubeconfig file of the cluster; clientConnection.kubeconfig of the configuration, or the pod's service account, without it.")
+	flags.StringVar(&f.config, "config", "", "The configuration file of the other scheduler (KubeSchedulerConfiguration); the default configuration without it.")
+	flags.Var(cliflag.NewMapStringBool(&f.gates), "feature-gates", "Feature gates of the other scheduler, such as GenericWorkload=true; the defaults without it.")
+	flags.StringSliceVar(&f.names, "scheduler-name", nil, "Follow the pods of this scheduler name, which a profile must have. May be given several times; those of all profiles without it.")
+	flags.DurationVar(&f.grace, "grace", time.Minute, "How long Berth must find a node for a pending pod before the pod is reported.")
+	flags.DurationVar(&f.settle, "settle", 2*time.Second, "How long a disagreement waits for changes that the watches show late.")
+	flags.StringVarP(&f.output, "output", "o", "table", "How to print: table (at the end), json (a line for each decision).")
+	_ = cmd.MarkFlagFilename("kubeconfig")
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json"}, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+// check returns a mistake in the flags.
+func (f *shadowFlags) check() error {
+	switch {
+	case f.output != "table" && f.output != "json":
+		return fmt.Errorf("--output %q: must be one of table, json", f.output)
+	case f.grace <= 0:
+		return fmt.Errorf("--grace %v: must be greater than 0, such as 1m", f.grace)
+	case f.settle < 0:
+		return fmt.Errorf("--settle %v: must not be negative, such as 2s", f.settle)
+	}
+	return nil
+}
+
+func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := f.check(); err != nil {
+		return wrong{err}
+	}
+	scheduler, err := loadConfig(f.config, f.gates)
+	if err != nil {
+		return wrong{err}
+	}
+	out := bufio.NewWriter(stdout)
+	lines := json.NewEncoder(out)
+	follower, err := shadow.New(shadow.Config{Scheduler: scheduler, SchedulerNames: f.names, Grace: f.grace, Settle: f.settle, Report: func(d shadow.Decision) {
+		if f.output == "json" {
+			_ = lines.Encode(d) // out keeps the error, which Flush returns
+		}
+	}})
+	if err != nil {
+		return wrong{err}
+	}
+	for _, note := range slices.Concat(scheduler.Notes, scheduler.Unasked) {
+		fmt.Fprintf(stderr, "Note: %s\n", note)
+	}
+	if f.kubeconfig == "" {
+		f.kubeconfig = scheduler.Kubeconfig
+	}
+	summary, err := f.follow(ctx, follower, scheduler, out, stderr)
+	if err != nil {
+		return err
+	}
+	to := stderr // stdout has the lines
+	if f.output == "table" {
+		to = out
+	}
+	printComparison(to, summary)
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// follow compares until the context ends.
+func (f *shadowFlags) follow(ctx context.Context, follower *shadow.Shadow, scheduler *config.Config, out *bufio.Writer, stderr io.Writer) (shadow.Summary, error) {
+	var none shadow.Summary
+	access, err := kube.Access(kube.ClientConfig{Kubeconfig: f.kubeconfig, Version: app.Version(), ContentType: "application/vnd.kubernetes.protobuf"})
+	if err != nil {
+		return none, wrong{fmt.Errorf("--kubeconfig %q: %w", f.kubeconfig, err)}
+	}
+	client, err := kube.Connect(access)
+	if err != nil {
+		return none, err
+	}
+	intake := shadow.NewIntake(scheduler.Compile())
+	watch, err := kube.NewWatch(client, intake, scheduler.Reads(), nil)
+	if err != nil {
+		return none, err
+	}
+	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))
+	defer func() {
+		cancel()
+		watch.Stop()
+	}()
+	watch.Start(ctx)
+	if err := watch.Sync(ctx); err != nil {
+		return none, err
+	}
+	follower.Apply(time.Now(), intake.Drain())
+	follower.Synced()
+	counts := watch.Counts()
+	fmt.Fprintf(stderr, "Following the bindings of %s; %d nodes, %d pods\n", quoted(scheduler.SchedulerNames()), counts.Nodes, counts.Pods)
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			follower.Apply(time.Now(), intake.Drain())
+			return follower.End(time.Now()), nil
+		case <-intake.Ready():
+			follower.Apply(time.Now(), intake.Drain())
+		case <-tick.C:
+			follower.Tick(time.Now())
+			if err := out.Flush(); err != nil {
+				return none, fmt.Errorf("print: %w", err)
+			}
+		}
+	}
+}
+
+// printComparison prints the counts as a table.
+func printComparison(to io.Writer, s shadow.Summary) {
+	share := func(n int) string {
+		if s.Bindings == 0 {
+			return ""
+		}
+		return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(s.Bindings))
+	}
+	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "VERDICT\tBINDINGS\tSHARE\n")
+	for _, row := range []struct {
+		name string
+		n    int
+	}{{"agree", s.Agree}, {"lesser", s.Lesser}, {"race", s.Race}, {"contradict", s.Contradict}, {"failed", s.Failed}, {"all", s.Bindings}} {
+		fmt.Fprintf(w, "%s\t%d\t%s\n", row.name, row.n, share(row.n))
+	}
+	_ = w.Flush()
+	var notes []string
+	if s.Lesser > 0 {
+		notes = append(notes, fmt.Sprintf("lesser nodes are %.1f points below the best on average, %d at most", float64(s.GapSum)/float64(s.Lesser), s.GapMax))
+	}
+	for _, kind := range slices.Sorted(maps.Keys(s.Races)) {
+		notes = append(notes, fmt.Sprintf("races with %s: %d", kind, s.Races[kind]))
+	}
+	notes = append(notes, fmt.Sprintf("pods that Berth would place and the other scheduler does not: %d of %d pending", s.Placeable, s.Pending),
+		fmt.Sprintf("pods that had a node when they were first seen: %d", s.Unseen))
+	if s.Unsearched > 0 {
+		notes = append(notes, fmt.Sprintf("disagreements that were not searched for races: %d", s.Unsearched))
+	}
+	fmt.Fprintf(to, "\n%s\n", strings.Join(notes, "\n"))
+}

@@ -1,0 +1,199 @@
+package shadow
+
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Verdict is what Berth says about a binding, or about a pod that is not bound.
+type Verdict string
+
+// The verdicts.
+const (
+	// Agree: the node is one of the best, or the one that the pod is nominated to.
+	Agree Verdict = "agree"
+	// Lesser: the node is feasible, and others are better.
+	Lesser Verdict = "lesser"
+	// Contradict: the node is infeasible.
+	Contradict Verdict = "contradict"
+	// Race: Berth disagrees, and agrees with one of the changes around the binding undone or known.
+	Race Verdict = "race"
+	// Failed: Berth's decision would have ended with an error.
+	Failed Verdict = "failed"
+	// Placeable: the pod is pending, and Berth finds a node for it.
+	Placeable Verdict = "placeable"
+)
+
+// Decision is one comparison.
+type Decision struct {
+	Time      time.Time `json:"time"`
+	Pod       string    `json:"pod"` // namespace/name
+	Scheduler string    `json:"schedulerName"`
+	Verdict   Verdict   `json:"verdict"`
+	// Node is where the other scheduler put the pod; Best a node with the best total. Totals are 0 where fewer than two nodes are feasible.
+	Node      string `json:"node,omitempty"`
+	Total     int64  `json:"total"`
+	Best      string `json:"best,omitempty"`
+	BestTotal int64  `json:"bestTotal"`
+	Feasible  int    `json:"feasibleNodes"`
+	Nodes     int    `json:"nodes"`
+	// Rejections say why the node is infeasible.
+	Rejections []Rejection `json:"rejections,omitempty"`
+	// Error is why Berth could not decide.
+	Error string `json:"error,omitempty"`
+	// Moved is the change that makes the difference in a race. Without it, Berth agrees; or, where Later is true, only with it: the watches showed it after the binding.
+	Moved string `json:"moved,omitempty"`
+	Later bool   `json:"later,omitempty"`
+	// First is the verdict that the race would have had.
+	First Verdict `json:"first,omitempty"`
+	// Unsearched means that it was not found out whether this is a race, because there were too many disagreements.
+	Unsearched bool `json:"unsearched,omitempty"`
+	// PendingSeconds is how long a pod has been seen pending for which Berth finds a node.
+	PendingSeconds int64 `json:"pendingSeconds,omitempty"`
+}
+
+// Rejection is a filter's "no".
+type Rejection struct {
+	Plugin string `json:"plugin"`
+	Reason string `json:"reason"`
+}
+
+// Summary counts decisions.
+type Summary struct {
+	// Bindings are those that were seen; each is one of the following, or open.
+	Bindings, Agree, Lesser, Contradict, Race, Failed int
+	// Open are disagreements that may still turn out to be races.
+	Open int
+	// Unsearched is how many disagreements were not searched for a race.
+	Unsearched int
+	// Races are counted by the kind of change that moved.
+	Races map[string]int
+	// Placeable are pods that were pending although Berth found a node; Pending is how many pods are pending now.
+	Placeable, Pending int
+	// Unseen are pods that already had a node when they were first seen.
+	Unseen int
+	// GapSum and GapMax are of how far lesser nodes were below the best, in points of the weighted total.
+	GapSum, GapMax int64
+}
+
+// question is a binding about which Berth is asked.
+type question struct {
+	pod  *model.Pod // as it was before
+	node string
+	// at is the number of the step that the binding is; the state before it is the one that is asked. since is the number before which the pod was first seen.
+	at, since int
+	seen      time.Time
+	first     Decision
+}
+
+// ask asks the state as it stands. The pod must be on no node there.
+func (s *Shadow) ask(q *question) Decision {
+	d := Decision{Time: q.seen, Pod: q.pod.String(), Scheduler: q.pod.SchedulerName, Node: q.node}
+	r, err := s.engine.Rate(s.state.View(), q.pod, q.node)
+	d.Best, d.BestTotal, d.Total, d.Feasible, d.Nodes = r.Best, r.BestTotal, r.Total, r.Feasible, r.Nodes
+	switch {
+	case err != nil:
+		d.Verdict, d.Error = Failed, err.Error()
+	case !r.IsFeasible:
+		d.Verdict = Contradict
+		for _, rejection := range r.Rejections {
+			d.Rejections = append(d.Rejections, Rejection{rejection.Plugin, rejection.Message()})
+		}
+		if len(r.Rejections) == 0 {
+			d.Rejections = []Rejection{{Reason: "the node is not known"}}
+		}
+	case r.ByNomination && r.Best == q.node, !r.ByNomination && r.Total == r.BestTotal:
+		d.Verdict = Agree
+	default:
+		d.Verdict = Lesser
+	}
+	return d
+}
+
+// tell counts and reports a decision.
+func (s *Shadow) tell(q *question, d Decision) {
+	switch d.Verdict {
+	case Agree:
+		s.summary.Agree++
+	case Lesser:
+		s.summary.Lesser++
+		gap := d.BestTotal - d.Total
+		s.summary.GapSum += gap
+		s.summary.GapMax = max(s.summary.GapMax, gap)
+	case Contradict:
+		s.summary.Contradict++
+	case Race:
+		s.summary.Race++
+	case Failed:
+		s.summary.Failed++
+	}
+	if d.Unsearched {
+		s.summary.Unsearched++
+	}
+	s.report(d)
+}
+
+// closeDue closes disagreements for which the changes around them are known: as many came after as are looked at, or the settling time is over.
+func (s *Shadow) closeDue(all bool) {
+	for len(s.open) > 0 {
+		q, here := s.open[0], s.first+len(s.steps)
+		if !all && here-q.at <= reach && s.now.Sub(q.seen) < s.settle {
+			return
+		}
+		s.open[0] = nil
+		s.open = s.open[1:]
+		s.close(q, here)
+	}
+}
+
+// close finds out whether a disagreement is a race, and reports it. The state stands at here, before and after.
+func (s *Shadow) close(q *question, here int) {
+	if s.credit <= 0 || q.first.Verdict == Lesser && s.credit < creditMax/4 { // contradictions matter more
+		q.first.Unsearched = true
+		s.tell(q, q.first)
+		return
+	}
+	at, found := q.at, -1
+	s.goTo(here, at)
+	here, at = at, max(q.since, q.at-reach, s.first)
+	for here > at && found < 0 {
+		s.goTo(here, here-1)
+		here--
+		if s.agrees(q) {
+			found = here
+		}
+	}
+	s.goTo(here, q.at)
+	here = q.at
+	end := s.first + len(s.steps)
+	for next := q.at + 1; next < end && next <= q.at+reach && found < 0; next++ {
+		// The pod is taken off its node for the question, as it was before the binding.
+		s.goTo(here, next+1)
+		here = next + 1
+		ref := q.pod.Key().Ref()
+		now := s.objects[ref]
+		s.set(ref, object{})
+		if s.agrees(q) {
+			found = next
+		}
+		s.set(ref, now)
+	}
+	s.goTo(here, end)
+	if found < 0 {
+		s.tell(q, q.first)
+		return
+	}
+	d := q.first
+	d.First, d.Verdict, d.Later = d.Verdict, Race, found >= q.at
+	kind, text := s.steps[found-s.first].what()
+	d.Moved = text
+	s.summary.Races[kind]++
+	s.tell(q, d)
+}
+
+// agrees asks again about a binding, in another state.
+func (s *Shadow) agrees(q *question) bool {
+	s.credit--
+	return s.ask(q).Verdict == Agree
+}
