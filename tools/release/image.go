@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -231,6 +232,36 @@ func open(archive, folder string) (v1.ImageIndex, error) {
 	return index.ImageIndex(manifest.Manifests[0].Digest)
 }
 
+// unpackImage writes the file system of the image for a platform into a folder.
+func unpackImage(archive string, p platform, folder string) error {
+	content, err := os.MkdirTemp("", "berth-unpack-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(content)
+	index, err := open(archive, content)
+	if err != nil {
+		return err
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil {
+		return fmt.Errorf("read %s: %w", archive, err)
+	}
+	for _, d := range manifest.Manifests {
+		if d.Platform == nil || d.Platform.OS != p.os || d.Platform.Architecture != p.arch {
+			continue
+		}
+		image, err := index.Image(d.Digest)
+		if err != nil {
+			return fmt.Errorf("read %s: %w", archive, err)
+		}
+		files := mutate.Extract(image)
+		defer files.Close()
+		return unpack(files, folder)
+	}
+	return fmt.Errorf("%s has no image for %s", archive, p)
+}
+
 // unpack writes files, folders and links of an archive into a folder and nowhere else.
 func unpack(archive io.Reader, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -243,7 +274,7 @@ func unpack(archive io.Reader, folder string) error {
 	defer root.Close()
 	for r := tar.NewReader(archive); ; {
 		h, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {
@@ -270,7 +301,10 @@ func unpackEntry(root *os.Root, h *tar.Header, content io.Reader) error {
 		if err != nil {
 			return err
 		}
-		return root.WriteFile(h.Name, data, mode)
+		if err := root.WriteFile(h.Name, data, mode); err != nil {
+			return err
+		}
+		return root.Chmod(h.Name, mode) // whatever the umask is
 	}
 	return fmt.Errorf("entries of type %q are not expected", h.Typeflag)
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -38,14 +39,16 @@ func newCommand() *cobra.Command {
 		Use: "release", Short: "Build what is published of a commit of Berth", SilenceErrors: true, SilenceUsage: true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usage{fmt.Errorf("unknown command %q: must be image, binaries or push", args[0])}
+				return usage{fmt.Errorf("unknown command %q: must be image, binaries, push or unpack", args[0])}
 			}
 			return nil
 		},
-		RunE: func(*cobra.Command, []string) error { return usage{errors.New("no command is given: must be image, binaries or push")} },
+		RunE: func(*cobra.Command, []string) error {
+			return usage{errors.New("no command is given: must be image, binaries, push or unpack")}
+		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
-	root.AddCommand(newImageCommand(), newBinariesCommand(), newPushCommand())
+	root.AddCommand(newImageCommand(), newBinariesCommand(), newPushCommand(), newUnpackCommand())
 	return root
 }
 
@@ -117,6 +120,22 @@ func newPushCommand() *cobra.Command {
 			return nil
 		},
 	}
+}
+
+func newUnpackCommand() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use: "unpack ARCHIVE FOLDER", Short: "Write the file system of an archive's image into a folder", Args: exactly(2),
+		RunE: func(_ *cobra.Command, args []string) error {
+			platforms, err := parsePlatforms([]string{name})
+			if err != nil {
+				return usage{err}
+			}
+			return unpackImage(args[0], platforms[0], args[1])
+		},
+	}
+	cmd.Flags().StringVar(&name, "platform", "linux/"+runtime.GOARCH, "The platform of the image, as OS/ARCHITECTURE.")
+	return cmd
 }
 
 // flags adds the flags about what is built.
