@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
-	examples examples-demo plugged
+	examples examples-demo plugged image push release release-test
 
 BIN := bin
 GO  ?= go
@@ -15,9 +15,11 @@ VERSION := -X $(K8S).gitVersion=v1.37.1+berth -X $(K8S).gitMajor=1 -X $(K8S).git
 export GOFLAGS := $(filter-out -trimpath -vet=off,$(shell $(GO) env GOFLAGS)) -trimpath -vet=off
 export CGO_ENABLED := 0
 RACE := CGO_ENABLED=1 $(GO) test -race
-BUILD := $(GO) build -ldflags='-s -w $(VERSION)'
+LDFLAGS := -s -w $(VERSION)
+# Go reads Berth's version and commit from git where there is one.
+BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import Kubernetes itself. parity/moved is built with a module file that it writes, and linted with an overlay, see below.
-MODULES            := . deploy/monitoring examples/sample-plugin examples/gang-plugin
+MODULES            := . tools/release deploy/monitoring examples/sample-plugin examples/gang-plugin
 KUBERNETES_MODULES := devcluster devcluster/provisioner devcluster/driver parity
 
 help: ## list the targets
@@ -25,20 +27,38 @@ help: ## list the targets
 
 build: $(BIN)/berth ## build the scheduler into bin/berth
 
+# What is published is built with this version of Go, which Go fetches where it is another: the bytes depend on it.
+RELEASE := $(GO) run -C tools/release .
+image push release: export GOTOOLCHAIN := go1.26.8
+
+image: ## build the container image for linux/amd64 and linux/arm64 into bin/berth.tar, an OCI archive, and print its digest; no container engine is needed
+	@mkdir -p $(BIN)
+	@$(RELEASE) image --ldflags='$(LDFLAGS)' --output $(abspath $(BIN))/berth.tar
+
+push: ## push bin/berth.tar to a registry; REFERENCE=registry.example/berth:v0.1.0
+	@$(RELEASE) push $(abspath $(BIN))/berth.tar '$(REFERENCE)'
+
+release: ## build binaries for Linux, macOS and Windows and SHA256SUMS into bin/release
+	@$(RELEASE) binaries --ldflags='$(LDFLAGS)' --output $(abspath $(BIN))/release
+
+release-test: ## tests of what is published: two builds of the commit are equal, the image has what it must and can be pushed
+	cd tools/release && $(NICE) $(GO) test -count=1 -timeout 20m ./...
+
 demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule an example with Berth, report, stay up on a terminal
 	@$(GO) run ./internal/e2e/demo -bin $(BIN) -example examples/demo.yaml
 
 test: ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler, example plugins, benchmarks once, fuzzing, a sample of mutants
 	@$(MAKE) --no-print-directory -j3 $(if $(findstring output-sync,$(.FEATURES)),--output-sync=target) LANES=1 lanes
 
-lanes: unit monitoring bench-once lint fuzz mutate-changed e2e beside examples
+lanes: unit monitoring bench-once lint fuzz mutate-changed e2e release-test beside examples
 
 # Three lanes run side by side: what computes; integration tests, which mostly wait for clocks and for leases; and what is held against kube-scheduler, then what computes for a given time.
 # In a lane one goes after another. What computes yields to the clusters, and some of it goes where they are done, which is long before all that computes is. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
 ifdef LANES
 NICE := nice -n 10
 lint-product: | unit
-monitoring: | e2e
+release-test: | e2e
+monitoring: | release-test
 bench-once: | monitoring
 fuzz: | examples
 mutate-changed: | fuzz

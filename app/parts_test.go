@@ -69,6 +69,17 @@ func TestVersion(t *testing.T) {
 	}
 }
 
+func TestCommit(t *testing.T) {
+	if got := Commit(); got != "unknown" {
+		t.Errorf("the commit is %q", got)
+	}
+	for _, row := range []struct{ modified, want string }{{"false", "abc"}, {"true", "abc+dirty"}} {
+		if got := commitOf([]debug.BuildSetting{{Key: "vcs.modified", Value: row.modified}, {Key: "vcs.revision", Value: "abc"}, {Key: "GOOS", Value: "linux"}}); got != row.want {
+			t.Errorf("modified %s: the commit is %q, want %q", row.modified, got, row.want)
+		}
+	}
+}
+
 // Plugins can ask before there is anything that they ask: no pod waits then. Afterwards it is done.
 func TestHostIsJoined(t *testing.T) {
 	h := &host{}

@@ -18,6 +18,7 @@ const kubernetes = "1.37"
 // version is the output of the version command.
 type version struct {
 	Version    string `json:"version"`
+	Commit     string `json:"commit"`
 	Kubernetes string `json:"kubernetes"`
 	GoVersion  string `json:"goVersion"`
 	Platform   string `json:"platform"`
@@ -37,6 +38,7 @@ func newVersionCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printVersion(cmd.OutOrStdout(), output, version{
 				Version:    app.Version(),
+				Commit:     app.Commit(),
 				Kubernetes: kubernetes,
 				GoVersion:  runtime.Version(),
 				Platform:   runtime.GOOS + "/" + runtime.GOARCH,
@@ -50,7 +52,7 @@ func newVersionCommand() *cobra.Command {
 func printVersion(w io.Writer, output string, v version) error {
 	switch output {
 	case "table":
-		_, err := fmt.Fprintf(w, "Berth %s, in the place of kube-scheduler %s, built with %s for %s\n", v.Version, v.Kubernetes, v.GoVersion, v.Platform)
+		_, err := fmt.Fprintf(w, "Berth %s (commit %s), in the place of kube-scheduler %s, built with %s for %s\n", v.Version, v.Commit, v.Kubernetes, v.GoVersion, v.Platform)
 		return err
 	case "json":
 		encoder := json.NewEncoder(w)

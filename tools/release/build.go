@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// source is a clone of the repository, and how it is built.
+type source struct {
+	folder, ldflags string
+}
+
+// platform is what a binary runs on, in Go's words, which are those of images, too.
+type platform struct{ os, arch string }
+
+func (p platform) String() string { return p.os + "/" + p.arch }
+
+// parsePlatforms reads platforms as OS/ARCHITECTURE.
+func parsePlatforms(names []string) ([]platform, error) {
+	var platforms []platform
+	for _, name := range names {
+		system, arch, ok := strings.Cut(name, "/")
+		if !ok || system == "" || arch == "" || strings.Contains(arch, "/") {
+			return nil, fmt.Errorf("--platform %q: must be OS/ARCHITECTURE, such as linux/amd64", name)
+		}
+		platforms = append(platforms, platform{system, arch})
+	}
+	if len(platforms) == 0 {
+		return nil, fmt.Errorf("--platform: must name at least one, such as linux/amd64")
+	}
+	return platforms, nil
+}
+
+// build builds the binary for a platform. What the environment could change of it is fixed. Go reads the version from git: a build without one fails.
+func (s *source) build(ctx context.Context, p platform, binary string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=true", "-ldflags="+s.ldflags, "-o", binary, "./cmd/berth")
+	cmd.Dir = s.folder
+	cmd.Env = append(os.Environ(), "GOOS="+p.os, "GOARCH="+p.arch, "CGO_ENABLED=0", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFIPS140=off", "GOFLAGS=", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build for %s in %s: %w\n%s", p, s.folder, err, out)
+	}
+	return nil
+}
+
+// git returns the output of a git command in the clone.
+func (s *source) git(ctx context.Context, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Dir = s.folder
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git %s in %s: %w\n%s", strings.Join(args, " "), s.folder, err, &stderr)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// commit returns the commit that is checked out and its time. A clone with changes has none: what is published can be made again.
+func (s *source) commit(ctx context.Context) (hash string, made time.Time, err error) {
+	changed, err := s.git(ctx, "status", "--porcelain")
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	if changed != "" {
+		return "", time.Time{}, fmt.Errorf("%s has changes that are not committed; commit or remove them, because what is published must be what a commit gives:\n%s", s.folder, changed)
+	}
+	if hash, err = s.git(ctx, "rev-parse", "HEAD"); err != nil {
+		return "", time.Time{}, err
+	}
+	text, err := s.git(ctx, "show", "-s", "--format=%cI", "HEAD")
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	made, err = time.Parse(time.RFC3339, text)
+	return hash, made.UTC(), err
+}
+
+// writeBinaries builds binaries into a folder, and SHA256SUMS, which sha256sum -c reads.
+func writeBinaries(ctx context.Context, s *source, platforms []platform, folder string) error {
+	if _, _, err := s.commit(ctx); err != nil {
+		return err
+	}
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	var sums []string
+	for _, p := range platforms {
+		name := "berth-" + p.os + "-" + p.arch
+		if p.os == "windows" {
+			name += ".exe"
+		}
+		fmt.Fprintln(os.Stderr, "building", name)
+		if err := s.build(ctx, p, filepath.Join(folder, name)); err != nil {
+			return err
+		}
+		content, err := os.ReadFile(filepath.Join(folder, name))
+		if err != nil {
+			return err
+		}
+		sums = append(sums, fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name))
+	}
+	slices.SortFunc(sums, func(a, b string) int { return strings.Compare(a[sha256.Size*2:], b[sha256.Size*2:]) })
+	return os.WriteFile(filepath.Join(folder, "SHA256SUMS"), []byte(strings.Join(sums, "")), 0o644)
+}
