@@ -425,7 +425,7 @@ func files(t *testing.T) map[string][]*ast.File {
 		if err != nil {
 			return err
 		}
-		if entry.IsDir() && slices.Contains([]string{"devcluster", "parity", "sample-plugin", "gang-plugin", "testdata", ".git", ".cache", "bin"}, entry.Name()) {
+		if entry.IsDir() && slices.Contains([]string{"devcluster", "parity", "tools", "sample-plugin", "gang-plugin", "testdata", ".git", ".cache", "bin"}, entry.Name()) {
 			return fs.SkipDir
 		}
 		if !strings.HasSuffix(name, ".go") || strings.HasSuffix(name, "_test.go") {
