@@ -14,8 +14,8 @@ import (
 // is kept: from then on pods that do not outrank the group leave it, on those nodes and nowhere else, as they would for nominated pods, and it becomes free as they
 // end. After a while the group gives way for as long, so that nobody waits for ever, and then room is kept for twice as long.
 //
-// All of it is in memory alone, and no pod is evicted: not for the group, nor for a pod that leaves it room. It cannot deadlock: whoever room is kept for holds none
-// of what another one needs besides, and gives it up in time.
+// All of it is in memory alone, and no pod is evicted: not for the group, nor for a pod that leaves it room. Groups cannot block each other for ever:
+// each gives its room up in time.
 
 const (
 	// keptFirst is how long room is kept for a group the first time.
@@ -49,13 +49,13 @@ func (k *keeping) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// endKeeping gives up the room of groups whose time is over, or that are gone.
+// endKeeping gives up the room of groups whose time is over, that are gone, or that cannot start: members are missing, or held.
 func (l *Loop) endKeeping(now time.Time) {
 	l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool {
 		key := k.group.Key
 		object := l.state.View().Group(key)
 		over := !now.Before(k.until)
-		if !over && object != nil && object.UID() == k.group.UID() && l.queue.HasGroup(key) {
+		if !over && object != nil && object.UID() == k.group.UID() && l.queue.IsTried(key) {
 			return false
 		}
 		l.state.GiveWay(key)

@@ -58,5 +58,17 @@ func (q *Queue) SoughtInVain(now time.Time, key model.GroupKey) {
 	}
 }
 
-// HasGroup reports whether members of a group wait.
-func (q *Queue) HasGroup(key model.GroupKey) bool { return q.groups[key] != nil }
+// IsTried reports whether a group is tried as it is: it is complete and none of its members is held, or pods are being evicted for it.
+func (q *Queue) IsTried(key model.GroupKey) bool {
+	g := q.groups[key]
+	if g == nil {
+		return false
+	}
+	switch g.head.place {
+	case active, erring, deciding:
+		return true
+	case gated:
+		return g.gate == preemptionPlugin
+	}
+	return false
+}

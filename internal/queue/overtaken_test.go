@@ -12,15 +12,24 @@ func TestOvertaken(t *testing.T) {
 	key := model.GroupKey{Namespace: "ns", Name: "g"}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	q := &Queue{config: Config{GroupPatience: time.Minute, BackoffMax: 10 * time.Second, State: state.New()}, groups: map[model.GroupKey]*group{}}
-	if q.IsOvertaken(now, key) || q.HasGroup(key) || q.KeepsFor(key, time.Minute) != time.Minute {
+	if q.IsOvertaken(now, key) || q.IsTried(key) || q.KeepsFor(key, time.Minute) != time.Minute {
 		t.Error("a group that does not wait is overtaken")
 	}
 	q.KeptInVain(now, key, time.Minute)
 	q.SoughtInVain(now, key)
 	g := &group{key: key, members: map[model.PodKey]*entry{{Name: "a"}: {}, {Name: "b"}: {}, {Name: "c"}: {}, {Name: "d"}: {}}}
 	q.groups[key] = g
-	if q.IsOvertaken(now.Add(time.Hour), key) || !q.HasGroup(key) {
+	if q.IsOvertaken(now.Add(time.Hour), key) {
 		t.Error("a group that was not rejected is overtaken")
+	}
+	for _, at := range []struct {
+		place place
+		gate  string
+		want  bool
+	}{{active, "", true}, {erring, "", true}, {deciding, "", true}, {gated, preemptionPlugin, true}, {gated, "GangScheduling", false}, {gated, "", false}, {incomplete, "", false}} {
+		if g.head.place, g.gate = at.place, at.gate; q.IsTried(key) != at.want {
+			t.Errorf("%v %q: the group is tried: %t", at.place, at.gate, !at.want)
+		}
 	}
 	g.overtaken.since = now
 	for after, want := range map[time.Duration]bool{0: false, time.Minute - 1: false, time.Minute: true, time.Hour: true} {

@@ -63,7 +63,7 @@ type Result struct {
 // was tried on what the cluster has become and waits for a change that will not happen. It calls progress, unless that is nil,
 // after every decision.
 //
-// Claims for devices are made from templates, and drivers prepare devices.
+// Claims for devices are made from templates, and drivers prepare devices. Patience and retries of pod groups are the scheduler's defaults, whatever the configuration says.
 func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
 	config.Devices.Prepared = true
 	config.GroupPatience, config.GroupRetries = DefaultGroupPatience, DefaultGroupRetries

@@ -245,7 +245,7 @@ func (v View) Storage() *storage.Store { return v.s.storage }
 // Devices returns what is known of devices. It has the placements of the state: pods of a draft hold and free no devices, as in kube-scheduler.
 func (v View) Devices() *devices.Store { return v.s.devices }
 
-// Nominated returns how many pods are nominated to nodes.
+// Nominated returns how many pods are nominated to nodes, or have room kept there.
 func (v View) Nominated() int { return v.s.Nominated() }
 
 // IsNominated reports whether the pod is one of them.
@@ -290,7 +290,7 @@ func (v View) NominatedBelow(pod *model.Pod, slot int32) []*model.Pod {
 
 // AddNominated adds the use by the pods of at least so high a priority that are nominated to a node.
 func (v View) AddNominated(slot int32, priority int32, to *Use) {
-	if len(v.s.nominations.byPod) == 0 {
+	if v.s.Nominated() == 0 {
 		return
 	}
 	for _, other := range v.s.nominations.byNode[v.s.name[slot]] {

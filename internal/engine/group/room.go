@@ -14,8 +14,10 @@ import (
 
 // Room returns where the members of a group that was rejected would go if the pods were gone that overtook it: pods on nodes that do not outrank it and were created
 // after the last of its members, and pods that are being deleted. Members go where there is room now as far as they find any, and then where others have to end. It
-// is a nomination for as many members as the group needs, or nothing if that is not room enough. The state stays as it is.
+// is a nomination for each member that finds a node, or nothing if they are fewer than the group needs. The state stays as it is.
 func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) []plan.Nomination {
+	s.BeginGroupTurn() // so that members share a claim that none of them has yet
+	defer s.EndGroupTurn()
 	whole := attempt{GroupDecision: d, state: s, engine: e, profile: e.Profile(d.Members[0].Pods[0].Pod.SchedulerName)}
 	var last metav1.Time
 	for i := range d.Members {

@@ -296,9 +296,12 @@ func reservation(pod *model.Pod) resourcev1.ResourceClaimConsumerReference {
 // consumerOf returns for whom a claim is to be reserved that the pod uses: for its PodGroup if that lists the claim by the same name and from the same source,
 // otherwise for the pod. It is an error if an entry of the PodGroup is of a kind that this version does not know.
 func (p *Plugin) consumerOf(v state.View, pod *model.Pod, use model.PodResourceClaim) (resourcev1.ResourceClaimConsumerReference, error) {
+	if !p.config.GroupClaims {
+		return reservation(pod), nil
+	}
 	at := slices.IndexFunc(pod.Object.Spec.ResourceClaims, func(c v1.PodResourceClaim) bool { return c.Name == use.Entry })
 	group := v.Group(pod.Group)
-	if !p.config.GroupClaims || group == nil || at < 0 {
+	if group == nil || at < 0 {
 		return reservation(pod), nil
 	}
 	return resourceclaim.BindTo(pod.Object, group.Object, &pod.Object.Spec.ResourceClaims[at])
