@@ -76,6 +76,9 @@ func (in *input) read(ctx context.Context, stdin io.Reader, bar *progress) (*con
 // readWithFiles reads the cluster of the files; if these have no Node, a live cluster with the objects of the files. Then it returns the names of the files' pods,
 // which are created last.
 func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, map[string]bool, error) {
+	if namespace := *in.connection.flags.Namespace; namespace != "" {
+		return nil, nil, nil, wrong{fmt.Errorf("--namespace %q: has no effect on pods of files, which are in the namespaces that they name, or in %q: write metadata.namespace, and leave the flag out", namespace, metav1.NamespaceDefault)}
+	}
 	var piped bytes.Buffer // standard input is read twice
 	if slices.Contains(in.files, "-") {
 		stdin = io.TeeReader(stdin, &piped)

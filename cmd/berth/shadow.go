@@ -47,10 +47,16 @@ or "failed". "placeable" are pods that stay pending although Berth finds a node 
 
   # One line of JSON for each decision
   berth shadow --kubeconfig view.kubeconfig -o json > decisions.jsonl`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if err := cobra.NoArgs(cmd, args); err != nil {
+				return wrong{err}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
+			context.AfterFunc(ctx, stop) // a second signal ends the process at once
 			return f.run(ctx, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
@@ -143,12 +149,19 @@ func (f *shadowFlags) follow(ctx context.Context, follower *shadow.Shadow, sched
 	}()
 	watch.Start(ctx)
 	if err := watch.Sync(ctx); err != nil {
+		if ctx.Err() != nil { // a signal came first
+			return none, nil
+		}
 		return none, err
 	}
 	follower.Apply(time.Now(), intake.Drain())
 	follower.Synced()
+	names := f.names
+	if len(names) == 0 {
+		names = scheduler.SchedulerNames()
+	}
 	counts := watch.Counts()
-	fmt.Fprintf(stderr, "Following the bindings of %s; %d nodes, %d pods\n", quoted(scheduler.SchedulerNames()), counts.Nodes, counts.Pods)
+	fmt.Fprintf(stderr, "Following the bindings of %s; %d nodes, %d pods\n", quoted(names), counts.Nodes, counts.Pods)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -191,7 +204,7 @@ func printComparison(to io.Writer, s shadow.Summary) {
 	for _, kind := range slices.Sorted(maps.Keys(s.Races)) {
 		notes = append(notes, fmt.Sprintf("races with %s: %d", kind, s.Races[kind]))
 	}
-	notes = append(notes, fmt.Sprintf("pods that Berth would place and the other scheduler does not: %d of %d pending", s.Placeable, s.Pending),
+	notes = append(notes, fmt.Sprintf("pods that Berth would have placed and the other scheduler had not, since the start: %d; pending now: %d", s.Placeable, s.Pending),
 		fmt.Sprintf("pods that had a node when they were first seen: %d", s.Unseen))
 	if s.Unsearched > 0 {
 		notes = append(notes, fmt.Sprintf("disagreements that were not searched for races: %d", s.Unsearched))

@@ -117,7 +117,7 @@ func TestPluginOfKubectl(t *testing.T) {
 	}
 	w.must(w.client.CoreV1().Pods(w.namespace).Delete(w.ctx, "giant", metav1.DeleteOptions{}))
 	nobody := filepath.Join(t.TempDir(), "none")
-	if code, _, stderr := w.plugin(nobody, "explain", "giant"); code == 0 || strings.Contains(stderr, "panic") {
+	if code, _, stderr := w.plugin(nobody, "explain", "giant"); code != 2 || strings.Contains(stderr, "panic") {
 		t.Errorf("code %d without a kubeconfig", code)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,8 +42,8 @@ func TestImageIsKubeSchedulerInAStaticPod(t *testing.T) {
 	run("git", "clone", "--quiet", filepath.Join("..", ".."), clone)
 	tool, archive := filepath.Join(folder, "release"), filepath.Join(folder, "berth.tar")
 	run("env", "CGO_ENABLED=0", "go", "build", "-C", filepath.Join("..", "..", "tools", "release"), "-o", tool, ".")
-	run(tool, "image", "--source", clone, "--platform", "linux/amd64", "--output", archive)
-	run(tool, "unpack", archive, root, "--platform", "linux/amd64")
+	run(tool, "image", "--source", clone, "--platform", "linux/"+runtime.GOARCH, "--output", archive)
+	run(tool, "unpack", archive, root, "--platform", "linux/"+runtime.GOARCH)
 
 	config, err := clientcmd.LoadFromFile(cluster.SchedulerKubeconfig)
 	w.must(err)

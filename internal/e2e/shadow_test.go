@@ -11,14 +11,15 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 	"github.com/berth-scheduler/berth/internal/shadow"
@@ -37,7 +38,7 @@ func TestShadow(t *testing.T) {
 	binary := filepath.Join(os.Getenv(binEnv), "berth")
 	kubeconfig := w.tokenOf("berth-shadow")
 	cmd := exec.Command(binary, "shadow", "--kubeconfig", kubeconfig, "-o", "json")
-	out, said := &bytes.Buffer{}, &transcript{}
+	out, said := &transcript{}, &transcript{}
 	cmd.Stdout, cmd.Stderr = out, said
 	w.must(cmd.Start())
 	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it is gone unless the test has failed
@@ -54,10 +55,12 @@ func TestShadow(t *testing.T) {
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "spread"}}}}
 	})
 	w.awaitRunning(90)
+	deleted := map[types.UID]bool{}
 	for _, p := range w.pods()[:20] { // their ReplicaSets make others
+		deleted[p.UID] = true
 		w.must(w.client.CoreV1().Pods(w.namespace).Delete(w.ctx, p.Name, metav1.DeleteOptions{}))
 	}
-	time.Sleep(time.Second)
+	w.await("the pods are gone", func() bool { return !slices.ContainsFunc(w.pods(), func(p v1.Pod) bool { return deleted[p.UID] }) })
 	w.awaitRunning(90)
 	other.End()
 
@@ -69,7 +72,7 @@ func TestShadow(t *testing.T) {
 	_, err = pods.Create(w.ctx, huge, metav1.CreateOptions{})
 	w.must(err)
 	w.must(pods.Bind(w.ctx, &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: "huge"}, Target: v1.ObjectReference{Kind: "Node", Name: nodes.Items[0].Name}}, metav1.CreateOptions{}))
-	time.Sleep(time.Second) // the watch shows it
+	w.await("the shadow has told about the binding by hand", func() bool { return out.has("shadow/huge") })
 	w.must(pods.Delete(context.Background(), "huge", metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	w.must(cmd.Process.Signal(syscall.SIGINT))
 	w.must(cmd.Wait())
@@ -77,7 +80,7 @@ func TestShadow(t *testing.T) {
 
 	counts := map[shadow.Verdict]int{}
 	contradicted := false
-	for lines := bufio.NewScanner(out); lines.Scan(); {
+	for lines := bufio.NewScanner(strings.NewReader(out.String())); lines.Scan(); {
 		var d shadow.Decision
 		w.must(json.Unmarshal(lines.Bytes(), &d))
 		switch counts[d.Verdict]++; {

@@ -73,10 +73,17 @@ func (s *Shadow) keep(one step) {
 		return
 	}
 	if len(s.steps) == kept {
+		for i := range s.steps[:kept/4] {
+			ref := s.steps[i].ref
+			if s.stepsOf[ref]--; s.stepsOf[ref] == 0 {
+				delete(s.stepsOf, ref)
+			}
+		}
 		s.steps = append(s.steps[:0], s.steps[kept/4:]...)
 		s.first += kept / 4
 	}
 	s.steps = append(s.steps, one)
+	s.stepsOf[one.ref]++
 }
 
 // goTo undoes or repeats kept changes until those before a number count and the others do not. from is where the state stands.

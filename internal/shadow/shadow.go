@@ -55,7 +55,9 @@ type Shadow struct {
 	objects map[model.Ref]object
 	// steps are the last changes; first is the number of steps[0].
 	steps []step
-	first int
+	// stepsOf is how many of the steps are of each object.
+	stepsOf map[model.Ref]int
+	first   int
 	// open are disagreements that may be races, in the order of their bindings.
 	open   []*question
 	credit int
@@ -100,7 +102,7 @@ func New(c Config) (*Shadow, error) {
 			return nil, fmt.Errorf("scheduler name %q: no profile has it; the profiles are %q", name, c.Scheduler.SchedulerNames())
 		}
 	}
-	s.summary.Races = map[string]int{}
+	s.summary.Races, s.stepsOf = map[string]int{}, map[model.Ref]int{}
 	return s, nil
 }
 
@@ -120,7 +122,8 @@ func (s *Shadow) Apply(now time.Time, changes []model.Change) {
 			s.judge(before.pod, after.pod)
 		}
 		s.set(ref, after)
-		if matters(before.pod, after.pod) {
+		// What follows a kept change of the same object is kept, too: whoever undoes and repeats that one must end with the object as it is.
+		if matters(before.pod, after.pod) || s.stepsOf[ref] > 0 {
 			s.keep(step{ref, before, after})
 		}
 		if ref.Kind == model.PodKind {

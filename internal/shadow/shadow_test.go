@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // fixture is a shadow of a cluster of two nodes, a with 4 CPUs and b with 8.
@@ -235,4 +236,28 @@ func TestWrongConfig(t *testing.T) {
 	if want := `scheduler name "mine": no profile has it; the profiles are ["default-scheduler"]`; err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
 	}
+}
+
+// TestPodThatIsMadeAgainIsJudged: a pod goes and another of its name comes; that the search for a race undoes and repeats the first change must not lose the second pod.
+func TestPodThatIsMadeAgainIsJudged(t *testing.T) {
+	f := newFixture(t)
+	second := func(p *v1.Pod) { p.UID = "second" }
+	f.bound("web", "1", "b")
+	f.check("default/web agree")
+	f.bound("p", "1", "a") // is open until it is settled
+	f.in.Remove(model.PodKey{Namespace: "default", Name: "web"}.Ref())
+	f.in.Set(f.pod("web", "1", second))
+	f.check("default/web agree", "default/p lesser")
+	f.in.Set(f.pod("web", "1", second, build.NodeName("b")))
+	f.check("default/web agree", "default/p lesser", "default/web agree")
+}
+
+// TestOwnBindingsExplainNothing: without the binding of q the node of p would be among the best, but the other scheduler itself made that binding before.
+func TestOwnBindingsExplainNothing(t *testing.T) {
+	f := newFixture(t)
+	f.in.Set(build.Node("b", build.Allocatable("cpu=4 memory=8Gi"))) // like a
+	f.in.Set(f.pod("p", "1"))
+	f.bound("q", "1", "a")
+	f.in.Set(f.pod("p", "1", build.NodeName("a")))
+	f.check("default/q agree", "default/p lesser")
 }

@@ -154,18 +154,16 @@ func (s *Shadow) close(q *question, here int) {
 		s.tell(q, q.first)
 		return
 	}
-	at, found := q.at, -1
+	at, found, last := q.at, -1, q.first
 	s.goTo(here, at)
 	here, at = at, max(q.since, q.at-reach, s.first)
 	for here > at && found < 0 {
 		s.goTo(here, here-1)
 		here--
-		if s.agrees(q) {
-			found = here
-		}
+		found, last = s.flips(q, last, here, true)
 	}
 	s.goTo(here, q.at)
-	here = q.at
+	here, last = q.at, q.first
 	end := s.first + len(s.steps)
 	for next := q.at + 1; next < end && next <= q.at+reach && found < 0; next++ {
 		// The pod is taken off its node for the question, as it was before the binding.
@@ -174,9 +172,7 @@ func (s *Shadow) close(q *question, here int) {
 		ref := q.pod.Key().Ref()
 		now := s.objects[ref]
 		s.set(ref, object{})
-		if s.agrees(q) {
-			found = next
-		}
+		found, last = s.flips(q, last, next, false)
 		s.set(ref, now)
 	}
 	s.goTo(here, end)
@@ -192,8 +188,37 @@ func (s *Shadow) close(q *question, here int) {
 	s.tell(q, d)
 }
 
-// agrees asks again about a binding, in another state.
-func (s *Shadow) agrees(q *question) bool {
+// flips asks again about a binding, after a change was undone or applied. It returns the number of the change if it turns the answer into agreement and touches what the
+// choice was between, and otherwise -1; last is the answer before, and now the one after.
+func (s *Shadow) flips(q *question, last Decision, at int, undone bool) (found int, now Decision) {
 	s.credit--
-	return s.ask(q).Verdict == Agree
+	now = s.ask(q)
+	if now.Verdict == Agree && last.Verdict != Agree && s.touches(q, last.Best, &s.steps[at-s.first], undone) {
+		return at, now
+	}
+	return -1, now
+}
+
+// touches reports whether a change explains that the other scheduler chose the node: it is of this node or of the best one, of what the pod needs, or of pods that are
+// counted for it. A change of a third node shifts normalised scores, too, and so makes nodes equally good by chance.
+func (s *Shadow) touches(q *question, best string, c *step, undone bool) bool {
+	on := func(node string) bool { return node != "" && (node == q.node || node == best) }
+	switch c.ref.Kind {
+	case model.NodeKind, model.CSINodeKind: // both are called like the node
+		return on(c.ref.Name)
+	case model.PodKind:
+	default:
+		return true
+	}
+	before, after := c.before.pod, c.after.pod
+	if undone && q.first.Verdict == Lesser && before != nil && before.NodeName == "" && after != nil && after.NodeName != "" && s.profiles[after.SchedulerName] != nil {
+		return false // the other scheduler knew its own earlier binding
+	}
+	counts := q.first.Verdict == Contradict && (len(q.pod.Terms) > 0 || len(q.pod.Object.Spec.TopologySpreadConstraints) > 0)
+	for _, p := range []*model.Pod{before, after} {
+		if p != nil && (on(p.NodeName) || on(p.NominatedNode) || counts || q.first.Verdict == Contradict && len(p.Terms) > 0) {
+			return true
+		}
+	}
+	return false
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -33,7 +34,7 @@ func clone(t *testing.T) *source {
 
 // Two clones in folders of other names give the same archive. What is in it has the rights that it needs, says its commit, and can be pushed.
 func TestImage(t *testing.T) {
-	s, platforms := clone(t), []platform{{"linux", "amd64"}}
+	s, platforms := clone(t), []platform{{"linux", runtime.GOARCH}}
 	archive, again := filepath.Join(t.TempDir(), "one.tar"), filepath.Join(t.TempDir(), "two.tar")
 	digest, err := writeImage(t.Context(), s, platforms, archive)
 	if err != nil {
@@ -92,7 +93,7 @@ func TestImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	manifest, err := index.IndexManifest()
-	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Platform.String() != "linux/amd64" {
+	if err != nil || len(manifest.Manifests) != 1 || manifest.Manifests[0].Platform.String() != "linux/"+runtime.GOARCH {
 		t.Fatalf("the registry has %+v, %v", manifest, err)
 	}
 	image, err := index.Image(manifest.Manifests[0].Digest)
@@ -112,10 +113,11 @@ func TestImage(t *testing.T) {
 // Checksums are those of the files, in the form that sha256sum -c reads.
 func TestBinaries(t *testing.T) {
 	folder := t.TempDir()
-	if err := writeBinaries(t.Context(), clone(t), []platform{{"linux", "amd64"}}, folder); err != nil {
+	if err := writeBinaries(t.Context(), clone(t), []platform{{"linux", runtime.GOARCH}}, folder); err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("%x  berth-linux-amd64\n", sha256.Sum256([]byte(read(t, filepath.Join(folder, "berth-linux-amd64")))))
+	name := "berth-linux-" + runtime.GOARCH
+	want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, filepath.Join(folder, name)))), name)
 	if got := read(t, filepath.Join(folder, "SHA256SUMS")); got != want {
 		t.Errorf("SHA256SUMS is %q, want %q", got, want)
 	}
@@ -136,7 +138,7 @@ func TestChangedClone(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.folder, "new.go"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := writeImage(t.Context(), s, []platform{{"linux", "amd64"}}, filepath.Join(t.TempDir(), "x.tar")); err == nil || !strings.Contains(err.Error(), "?? new.go") {
+	if _, err := writeImage(t.Context(), s, []platform{{"linux", runtime.GOARCH}}, filepath.Join(t.TempDir(), "x.tar")); err == nil || !strings.Contains(err.Error(), "?? new.go") {
 		t.Errorf("the error is %v", err)
 	}
 }
