@@ -25,15 +25,13 @@ type waitingGang struct {
 	name string
 	free int // nodes
 	// cpu is what member i requests, in thousandths.
-	cpu      func(i int) int64
-	priority int32
+	cpu func(i int) int64
 }
 
 var waitingGangs = []waitingGang{
 	{name: "NoRoom", cpu: func(int) int64 { return 4000 }},
 	{name: "RoomForSeven", free: 7, cpu: func(int) int64 { return 4000 }},
 	{name: "RoomForSevenOfTwoKinds", free: 7, cpu: func(i int) int64 { return 3950 + 50*int64(i%2) }}, // further orders are tried, in vain
-	{name: "NobodyToPreempt", cpu: func(int) int64 { return 4000 }, priority: 1000},
 }
 
 const ofGang = 8
@@ -81,12 +79,11 @@ func newWaitingGangs(t testing.TB, nodes, gangs int, of waitingGang) *full {
 		changes.Set(&schedulingv1beta1.PodGroup{
 			ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: name, UID: types.UID(name)},
 			Spec: schedulingv1beta1.PodGroupSpec{
-				Priority:         &of.priority,
 				SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: ofGang}},
 			},
 		})
 		for i := range ofGang {
-			changes.Set(f.pod(fmt.Sprintf("%s-%d", name, i), of.cpu(i), priority(of.priority), build.Tolerations(v1.Toleration{Operator: v1.TolerationOpExists}), func(p *v1.Pod) {
+			changes.Set(f.pod(fmt.Sprintf("%s-%d", name, i), of.cpu(i), build.Tolerations(v1.Toleration{Operator: v1.TolerationOpExists}), func(p *v1.Pod) {
 				p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
 			}))
 		}
