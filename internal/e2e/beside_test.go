@@ -1,22 +1,17 @@
 package e2e_test
 
 import (
-	"encoding/base64"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
-
-	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
 // TestBesideKubeScheduler follows docs/migrate.md on running beside kube-scheduler: it takes the configuration and the rights from that
@@ -32,23 +27,7 @@ func TestBesideKubeScheduler(t *testing.T) {
 	for part := range strings.SplitSeq(string(blocks[1][1]), "---\n") {
 		w.create(part)
 	}
-	answer, err := w.client.CoreV1().ServiceAccounts("kube-system").CreateToken(w.ctx, "berth", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
-	w.must(err)
-	admin, err := rig.Config(cluster.Kubeconfig)
-	w.must(err)
-	ca := admin.CAData
-	if admin.CAFile != "" {
-		ca, err = os.ReadFile(admin.CAFile)
-		w.must(err)
-	}
-	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
-	w.must(os.WriteFile(kubeconfig, fmt.Appendf(nil, `apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: %q, certificate-authority-data: %q}}]
-users: [{name: u, user: {token: %q}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-current-context: c
-`, admin.Host, base64.StdEncoding.EncodeToString(ca), answer.Status.Token), 0o600))
+	kubeconfig := w.tokenOf("berth")
 	var config map[string]any
 	w.must(yaml.Unmarshal(blocks[0][1], &config))
 	config["clientConnection"] = map[string]any{"kubeconfig": kubeconfig}

@@ -102,28 +102,7 @@ func BenchmarkWaitingGangs(b *testing.B) {
 		b.Run(of.name, func(b *testing.B) {
 			nodes, gangs, turn := build.Sized(5000), build.Sized(1000), 500
 			alone, beside := newWaitingGangs(b, nodes, 0, of), newWaitingGangs(b, nodes, gangs, of)
-			tried := beside.commit.made[plan.Unschedulable]
-			took := map[*full]time.Duration{}
-			b.ResetTimer()
-			for i := 0; i < b.N; i += turn {
-				for _, f := range []*full{alone, beside} {
-					began, now := time.Now(), f.now
-					for j := i; j < min(i+turn, b.N); j++ {
-						f.changes.Remove(keyOf(runningName(j)).Ref())
-						f.changes.Set(f.pod(runningName(j+2*nodes), 100))
-						for placed := f.commit.made[plan.Placed]; f.commit.made[plan.Placed] == placed; {
-							f.now = now.Add(time.Since(began))
-							f.loop.Once(f.now)
-						}
-					}
-					took[f] += time.Since(began)
-				}
-			}
-			without, with := float64(b.N)/took[alone].Seconds(), float64(b.N)/took[beside].Seconds()
-			b.ReportMetric(without, "pods/s-alone")
-			b.ReportMetric(with, fmt.Sprint("pods/s-beside-", gangs))
-			b.ReportMetric(100*(1-with/without), "%-lost")
-			b.ReportMetric(float64(beside.commit.made[plan.Unschedulable]-tried)/ofGang/took[beside].Seconds(), "vain-attempts/s")
+			compareAlone(b, alone, beside, nodes, turn, gangs, ofGang)
 		})
 	}
 }
