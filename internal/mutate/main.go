@@ -109,6 +109,7 @@ type source struct {
 	outdated []string // ids that are listed and do not exist
 	flags    []string // of its tests
 	steps    []step
+	isSlow   bool // its tests take too long for a sample
 	count    [outcomes]int
 }
 
@@ -156,7 +157,7 @@ func run(ctx context.Context, o Options) ([]*source, error) {
 		return nil, err
 	}
 	if left > 0 {
-		fmt.Fprintf(o.Out, "%d faults were not tried: the time of %s was over\n", left, o.For)
+		fmt.Fprintf(o.Out, "%d faults were not tried: the time of %s was over, or too short for the package's tests\n", left, o.For)
 	}
 	return packages, nil
 }

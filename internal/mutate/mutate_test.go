@@ -43,6 +43,26 @@ func TestRun(t *testing.T) {
 	}
 }
 
+// Where time is limited, a package whose tests alone take a quarter of it or longer is passed over once, and not failed.
+func TestSlowTests(t *testing.T) {
+	for limit, want := range map[time.Duration]string{
+		time.Hour:       "/slow 2 2 2 0 0 0 100.0 %",
+		2 * time.Second: "/slow 2 0 0 0 0 0 - 2 faults were not tried: the time of 2s was over, or too short for the package's tests",
+	} {
+		var out, progress strings.Builder
+		_, err := run(t.Context(), Options{Packages: []string{"./testdata/slow"}, For: limit, Patience: time.Minute, Least: 90, Out: &out, Progress: &progress})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := strings.Join(strings.Fields(out.String()), " "); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: %s, want %s", limit, got, want)
+		}
+		if got := strings.Count(progress.String(), "is passed over"); (got == 1) != (limit != time.Hour) {
+			t.Errorf("%s: passed over %d times: %s", limit, got, progress.String())
+		}
+	}
+}
+
 // TestForms puts all faults into functions of several forms: generic ones, methods, variadic ones, init. Two do not compile, all others are found, one because it never ends.
 func TestForms(t *testing.T) {
 	var out strings.Builder

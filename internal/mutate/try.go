@@ -20,11 +20,17 @@ const (
 	outcomes
 )
 
+// slowest is how long the tests of a package may take without a fault. Where time is limited it is a quarter of that: a fault that lives takes as long, and a sample of one or two says nothing.
+const slowest = 10 * time.Minute
+
 // over says whether the time is over; the zero time never is.
 func over(end time.Time) bool { return !end.IsZero() && time.Now().After(end) }
 
 // try runs the package's tests with each of some faults, until the time is over, and returns how many it has not tried.
 func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Time) (left int, err error) {
+	if p.isSlow {
+		return len(faults), nil
+	}
 	var common, alone []fault
 	for _, f := range faults {
 		switch _, known := p.listed[f.id]; {
@@ -51,11 +57,21 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 		return 0, err
 	}
 	took := time.Since(began)
-	if p.flags, err = flagsFor(ctx, p.ImportPath); err != nil {
-		return 0, err
-	}
-	if p.steps, err = p.measure(ctx, binary, o.Patience); err != nil {
-		return 0, err
+	if p.steps == nil {
+		if p.flags, err = flagsFor(ctx, p.ImportPath); err != nil {
+			return 0, err
+		}
+		limit := slowest
+		if o.For > 0 {
+			limit = o.For / 4
+		}
+		if p.steps, err = p.measure(ctx, binary, limit, o.Patience); err != nil {
+			return 0, err
+		}
+		if p.isSlow = p.steps == nil; p.isSlow {
+			fmt.Fprintf(o.Progress, "%s is passed over: its tests take longer than %s\n", p.ImportPath, limit)
+			return len(faults), nil
+		}
 	}
 	fmt.Fprintf(o.Progress, "%s: %d of %d faults, %d of them compiled at once in %s; its tests take", p.ImportPath, len(faults), p.all, len(common), took.Round(time.Second/10))
 	for _, s := range p.steps {
