@@ -80,7 +80,7 @@ func TestListNeedsNoBinaries(t *testing.T) {
 	}
 }
 
-// TestComparison runs a shape, workloads with churn, with many namespaces, with preemption, with volumes and with devices, and a restart with Berth and the binder, all of them tiny, and
+// TestComparison runs a shape, workloads with churn, with many namespaces, with preemption, with volumes, with devices and with gangs, and a restart with Berth and the binder, all of them tiny, and
 // then resumes from the file that this wrote.
 func TestComparison(t *testing.T) {
 	bin := os.Getenv(binEnv)
@@ -93,7 +93,7 @@ func TestComparison(t *testing.T) {
 	args := []string{
 		"--bin", bin, "--contenders", "binder,berth", "--nodes", "30", "--large-nodes", "0", "--pods", "60", "--running", "0,90", "--rounds", "1",
 		"--shapes", "mixed", "--workloads", "SchedulingDeletedPodsWithFinalizers,ManyTenants,WaitingForRoom,PreemptionAsync,WaitForFirstConsumerLocal," +
-			"SchedulingWithResourceClaimTemplate/5000pods_500nodes,SchedulingWithResourceClaimTemplate/full_500nodes,ExtendedResource/Explicit_25classes_5000pods_500nodes,Restart", "--scale", "0.005",
+			"SchedulingWithResourceClaimTemplate/5000pods_500nodes,SchedulingWithResourceClaimTemplate/full_500nodes,ExtendedResource/Explicit_25classes_5000pods_500nodes,Gangs/625GangsOf8,Restart", "--scale", "0.005",
 		"-o", "json", "--csv", csv, "--svg", svg,
 	}
 	var out, progress strings.Builder
@@ -121,7 +121,7 @@ func TestComparison(t *testing.T) {
 		var notRun []report.NotRun
 		for _, name := range []string{
 			"WaitForFirstConsumerLocal/5000Volumes", "SchedulingWithResourceClaimTemplate/5000pods_500nodes", "SchedulingWithResourceClaimTemplate/full_500nodes",
-			"ExtendedResource/Explicit_25classes_5000pods_500nodes",
+			"ExtendedResource/Explicit_25classes_5000pods_500nodes", "Gangs/625GangsOf8",
 		} {
 			s := scene.Workloads(name, 1)[0]
 			if s.Answer != nil || s.Kind == scene.Shape {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"github.com/berth-scheduler/berth/internal/e2e/compare/report"
@@ -96,6 +97,7 @@ func (c *contender) start(log io.Writer, bin string, st *stage, s *scene.Scene, 
 	if s.Plugin != "" {
 		text, args = text+fmt.Sprintf(withPlugin, s.Plugin), []string{noPort}
 	}
+	args = slices.Concat(args, gatesFlag(s.Site))
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, fmt.Errorf("write the configuration of %s: %w", c.name, err)
 	}

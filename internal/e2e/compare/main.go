@@ -88,6 +88,7 @@ writes that a scheduler has to make. Its rate is the pace of the API server. Bes
                    without thinking: its rate is the pace at which the controller manager confirms claims
   OutsidePlugin    plain pods, all pending at the start, and in both schedulers the same plugin from outside that filters and scores every
                    node it is asked about
+  Gangs            plain pods in gangs, each of which starts as a whole or not at all, all pending at the start, with the gate GenericWorkload
   Restart          the time from start to first binding, beside the time that client-go takes to list the running pods
 
 Columns: PODS/S from the first binding to the last, +EVENTS until every Scheduled event was written too, each followed by how much that

@@ -113,7 +113,7 @@ func (t *take) createOne(ctx context.Context, i int) error {
 
 // waiting measures pods that are pending before the contender starts.
 func (t *take) waiting(ctx context.Context) error {
-	if err := t.disks(ctx); err != nil {
+	if err := errors.Join(t.disks(ctx), t.stage.makeGroups(ctx, t.scene)); err != nil {
 		return err
 	}
 	if err := t.create(ctx); err != nil {

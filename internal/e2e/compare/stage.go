@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"github.com/berth-scheduler/berth/internal/e2e/compare/scene"
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
@@ -46,6 +47,7 @@ func (c *comparison) openStage(ctx context.Context, site *scene.Site) (*stage, e
 	if !site.Controllers {
 		args = append(args, "--without-controllers")
 	}
+	args = append(args, clusterFlags(site)...)
 	cluster, err := rig.StartCluster(ctx, c.bin, c.log, args...)
 	if err != nil {
 		return nil, err
@@ -67,6 +69,7 @@ func (st *stage) build(ctx context.Context, site *scene.Site) error {
 	if err != nil {
 		return err
 	}
+	config.WarningHandler = rest.NoWarnings{} // that the version of pod groups will be deprecated, with every answer
 	if st.client, err = kubernetes.NewForConfig(config); err != nil {
 		return err
 	}
@@ -211,7 +214,7 @@ func (st *stage) clear(ctx context.Context, s *scene.Scene) error {
 			}
 		}
 	}
-	if err := st.removeDisks(ctx, &s.Measured); err != nil {
+	if err := errors.Join(st.removeGroups(ctx, s), st.removeDisks(ctx, &s.Measured)); err != nil {
 		return err
 	}
 	if err := st.awaitFreeDevices(ctx, s); err != nil {

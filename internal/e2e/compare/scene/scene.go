@@ -12,6 +12,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -38,6 +39,8 @@ type Scene struct {
 	Fresh []Pods
 	// Measured are the pods to be placed.
 	Measured Pods
+	// Groups are the pod groups of the measured pods; they are made for each round, before these.
+	Groups []*schedulingv1beta1.PodGroup
 	// Devices is how many devices each measured pod gets, by one claim of its own. If it is not 0, the claims are followed, and a round in which two of them had a
 	// device, or a pod was bound without its claim, has failed.
 	Devices int
@@ -78,6 +81,8 @@ type Site struct {
 	Claims []*resourcev1.ResourceClaim
 	// Controllers is set if the controller manager runs: it confirms which volume a claim gets, makes claims from templates, and removes claims of pods that are gone.
 	Controllers bool
+	// Gates are the feature gates that are on, in the API server and in schedulers.
+	Gates []string
 }
 
 // Pods are pods of one kind.

@@ -81,6 +81,7 @@ func holdsTogether(t *testing.T, s *Scene) {
 		}
 	}
 	checkDevices(t, s, exists)
+	checkGroups(t, s)
 	for i, u := range use {
 		if s.Site.CSINode != nil && s.Site.CSINode(i).Name != s.Site.Node(i).Name {
 			t.Fatalf("node %d has the CSINode %s", i, s.Site.CSINode(i).Name)
@@ -88,6 +89,27 @@ func holdsTogether(t *testing.T, s *Scene) {
 		free := s.Site.Node(i).Status.Allocatable
 		if u.cpu > free.Cpu().MilliValue() || u.memory > free.Memory().Value() || u.pods > free.Pods().Value() {
 			t.Fatalf("node %d has no room for %+v", i, u)
+		}
+	}
+}
+
+// checkGroups checks that each measured pod belongs to a group that there is, and that each group has as many as it must.
+func checkGroups(t *testing.T, s *Scene) {
+	t.Helper()
+	missing := map[string]int{}
+	for _, g := range s.Groups {
+		missing[g.Namespace+"/"+g.Name] += int(g.Spec.SchedulingPolicy.Gang.MinCount)
+	}
+	for i := range s.Measured.Count {
+		if of := s.Measured.Pod(i).Spec.SchedulingGroup; of != nil {
+			missing[s.Measured.NamespaceOf(i)+"/"+*of.PodGroupName]--
+		} else if len(s.Groups) > 0 {
+			t.Fatalf("pod %d is in no group", i)
+		}
+	}
+	for name, n := range missing {
+		if n != 0 {
+			t.Fatalf("group %s lacks %d pods", name, n)
 		}
 	}
 }

@@ -102,6 +102,8 @@ func catalogue() []row {
 		{"ManyApps/2000Services", 0, "", 5000, 5000, 10000, manyApps},
 		{"WaitForFirstConsumerLocal/5000Volumes", 0, "", 5000, 0, 5000, local},
 		{"OutsidePlugin/5000Nodes_5000Pods", 0, "", 5000, 1000, 5000, outsidePlugin},
+		{"Gangs/625GangsOf8", 0, "", 5000, 1000, 5000, gangs(8)},
+		{"Gangs/10GangsOf512", 0, "", 5000, 1000, 5120, gangs(512)},
 		{"Restart/100000Running", 0, "", 5000, 100000, 100, restart},
 	}
 }
