@@ -128,6 +128,7 @@ resident size. Figures are medians over the rounds.`,
 	f.Float64Var(&o.scale, "scale", 1, "`factor` for the numbers of nodes and pods of workloads, such as 0.1")
 	f.IntVar(&o.rounds, "rounds", 3, "`number` of rounds for each contender")
 	f.DurationVar(&o.limit, "round-limit", 20*time.Minute, "`time` that one round may take")
+	f.DurationVar(&o.calmLimit, "calm-limit", 20*time.Second, "`time` to wait at most, before a round, for the cluster to be idle")
 	f.StringVarP(&o.output, "output", "o", "table", "how to print the result: table, json or yaml")
 	f.StringVar(&o.csv, "csv", "", "`file` for every round as CSV; written after each round")
 	f.BoolVar(&o.resume, "resume", false, "start from the rounds in the file of --csv: only those that it lacks are run, and all are reported")

@@ -21,7 +21,7 @@ type options struct {
 	running                      []int
 	pods, rounds                 int
 	scale                        float64
-	limit                        time.Duration
+	limit, calmLimit             time.Duration
 	output, csv, svg             string
 	chosenContenders             []contender
 	chosenShapes, chosenWorkload []string
@@ -79,6 +79,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--scale %v: must be greater than 0 and not above 10", o.scale)
 	case o.limit <= 0:
 		return fmt.Errorf("--round-limit %v: must be greater than 0, such as 20m", o.limit)
+	case o.calmLimit < 0:
+		return fmt.Errorf("--calm-limit %v: must be at least 0, such as 20s", o.calmLimit)
 	case !slices.Contains([]string{"table", "json", "yaml"}, o.output):
 		return fmt.Errorf("--output %q: must be table, json or yaml", o.output)
 	case o.resume && o.csv == "":
