@@ -48,25 +48,29 @@ func Kustomize(folder string) (map[string]string, error) {
 	return files, nil
 }
 
-// plain removes what only Helm needs: its labels, and the checksum by which a changed configuration rolls the replicas. kustomize has hashes in names for that.
 func plain(objects []*unstructured.Unstructured) []*unstructured.Unstructured {
 	for _, o := range objects {
-		for _, at := range [][]string{{"metadata"}, {"spec", "template", "metadata"}} {
-			for _, label := range []string{"app.kubernetes.io/managed-by", "helm.sh/chart"} {
-				unstructured.RemoveNestedField(o.Object, append(slices.Clone(at), "labels", label)...)
-			}
-			unstructured.RemoveNestedField(o.Object, append(slices.Clone(at), "annotations", "checksum/config")...)
-			if annotations, found, _ := unstructured.NestedMap(o.Object, append(slices.Clone(at), "annotations")...); found && len(annotations) == 0 {
-				unstructured.RemoveNestedField(o.Object, append(slices.Clone(at), "annotations")...)
-			}
-		}
+		Plain(o)
 	}
 	return objects
 }
 
+// Plain removes what only Helm needs: its labels, and the checksum by which a changed configuration rolls the replicas. kustomize has hashes in names for that.
+func Plain(o *unstructured.Unstructured) {
+	for _, at := range [][]string{{"metadata"}, {"spec", "template", "metadata"}} {
+		for _, label := range []string{"app.kubernetes.io/managed-by", "helm.sh/chart"} {
+			unstructured.RemoveNestedField(o.Object, append(slices.Clone(at), "labels", label)...)
+		}
+		unstructured.RemoveNestedField(o.Object, append(slices.Clone(at), "annotations", "checksum/config")...)
+		if annotations, found, _ := unstructured.NestedMap(o.Object, append(slices.Clone(at), "annotations")...); found && len(annotations) == 0 {
+			unstructured.RemoveNestedField(o.Object, append(slices.Clone(at), "annotations")...)
+		}
+	}
+}
+
 // isConfig reports whether an object holds the scheduler's configuration, which kustomize makes from a file.
 func isConfig(o *unstructured.Unstructured) bool {
-	return o.GetKind() == "ConfigMap" && o.GetName() == Release
+	return o.GetKind() == "ConfigMap" && o.GetName() == Config
 }
 
 func writeBase(files map[string]string, objects []*unstructured.Unstructured) error {
@@ -81,7 +85,7 @@ func writeBase(files map[string]string, objects []*unstructured.Unstructured) er
 	}
 	i := slices.IndexFunc(objects, isConfig)
 	if i < 0 {
-		return fmt.Errorf("the chart renders no ConfigMap %s", Release)
+		return fmt.Errorf("the chart renders no ConfigMap %s", Config)
 	}
 	content, _, err := unstructured.NestedString(objects[i].Object, "data", configFile)
 	if err != nil {
@@ -92,7 +96,7 @@ func writeBase(files map[string]string, objects []*unstructured.Unstructured) er
 		"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,
 		// The name has a hash of the content, so that a change rolls the replicas.
 		"configMapGenerator": []any{map[string]any{
-			"name": Release, "namespace": Namespace, "files": []any{configFile}, "options": map[string]any{"labels": labels(objects[i])},
+			"name": Config, "namespace": Namespace, "files": []any{configFile}, "options": map[string]any{"labels": labels(objects[i])},
 		}},
 	})
 }

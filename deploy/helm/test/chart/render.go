@@ -22,12 +22,14 @@ import (
 const (
 	Release   = "berth"
 	Namespace = "berth-system"
+	// Config is the name of the ConfigMap with the configuration.
+	Config = Release + "-config"
 	// Image stands for a repository that the user has pushed the image to.
 	Image = "registry.example/berth"
 )
 
-// kubernetes is the version that templates see.
-var kubernetes = common.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
+// Kubernetes is the version that templates see.
+var Kubernetes = common.KubeVersion{Version: "v1.37.0", Major: "1", Minor: "37"}
 
 // Render returns the objects of the release berth in namespace berth-system, in the order in which Helm creates them. The image's repository is set unless values set it. An
 // error says which value is wrong.
@@ -38,7 +40,7 @@ func Render(folder string, values map[string]any) ([]*unstructured.Unstructured,
 	}
 	install := action.NewInstall(action.NewConfiguration())
 	install.DryRunStrategy = action.DryRunClient
-	install.ReleaseName, install.Namespace, install.KubeVersion = Release, Namespace, &kubernetes
+	install.ReleaseName, install.Namespace, install.KubeVersion = Release, Namespace, &Kubernetes
 	rendered, err := install.Run(loaded, WithImage(values))
 	if err != nil {
 		return nil, fmt.Errorf("render the chart %s: %w", folder, err)

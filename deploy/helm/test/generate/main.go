@@ -3,6 +3,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 
@@ -10,6 +11,7 @@ import (
 )
 
 func main() {
+	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm says of each file of deploy/monitoring that the chart has a link to it
 	if err := run(); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
