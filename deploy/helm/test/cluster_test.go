@@ -22,6 +22,7 @@ import (
 	"helm.sh/helm/v4/pkg/chart/v2/loader"
 	"helm.sh/helm/v4/pkg/kube"
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	v1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -264,13 +265,18 @@ func TestRelease(t *testing.T) {
 	var running sync.WaitGroup
 	running.Go(func() { k.run(ctx) })
 	t.Cleanup(func() {
+		stop()
+		running.Wait()
 		if t.Failed() {
+			w.requests(func(r *request) {
+				if r.refused() {
+					t.Logf("refused at %v: %s, %s", r.StageTimestamp, r.right(), r.URI)
+				}
+			})
 			for _, r := range k.history {
 				t.Logf("the end of the log of %s:\n%s", r.pod.Name, r.process.Log())
 			}
 		}
-		stop()
-		running.Wait()
 	})
 
 	helm := w.helm()
@@ -360,10 +366,27 @@ func (w *world) rolled(k *kubelet, started int, before []*replica, config string
 // serves asks a replica for its health, for which nobody needs a right, and for its metrics, for which one does.
 func (w *world) serves(r *replica) {
 	w.Helper()
-	_, err := w.client.CoreV1().ServiceAccounts(work).Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "prometheus"}}, metav1.CreateOptions{})
+	tokens := map[string]string{}
+	for _, name := range []string{"prometheus", "somebody"} {
+		_, err := w.client.CoreV1().ServiceAccounts(work).Create(w.ctx, &v1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+		w.must(err)
+		token, err := w.client.CoreV1().ServiceAccounts(work).CreateToken(w.ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+		w.must(err)
+		tokens[name] = token.Status.Token
+	}
+	_, err := w.client.RbacV1().ClusterRoles().Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics"},
+		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
 	w.must(err)
-	token, err := w.client.CoreV1().ServiceAccounts(work).CreateToken(w.ctx, "prometheus", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	_, err = w.client.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-metrics"},
+		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: work, Name: "prometheus"}}}, metav1.CreateOptions{})
 	w.must(err)
+	w.await("the right is known", func() bool { // a refusal would be remembered for ten seconds, so the API server is asked first
+		review, err := w.client.AuthorizationV1().SubjectAccessReviews().Create(w.ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			User: "system:serviceaccount:work:prometheus", NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: "/metrics", Verb: "get"}}}, metav1.CreateOptions{})
+		w.must(err)
+		return review.Status.Allowed
+	})
 	expect := func(path, token string, status int, text string) {
 		w.Helper()
 		response, err := r.ask(w.ctx, path, token)
@@ -379,21 +402,8 @@ func (w *world) serves(r *replica) {
 		expect(path, "", http.StatusOK, "ok")
 	}
 	expect("/metrics", "", http.StatusForbidden, "")
-	expect("/metrics", token.Status.Token, http.StatusForbidden, "")
-	_, err = w.client.RbacV1().ClusterRoles().Create(w.ctx, &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics"},
-		Rules: []rbacv1.PolicyRule{{NonResourceURLs: []string{"/metrics"}, Verbs: []string{"get"}}}}, metav1.CreateOptions{})
-	w.must(err)
-	_, err = w.client.RbacV1().ClusterRoleBindings().Create(w.ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "reads-metrics"},
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "reads-metrics"},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: work, Name: "prometheus"}}}, metav1.CreateOptions{})
-	w.must(err)
-	w.await("the right is known", func() bool { // a refusal is remembered for some seconds
-		response, err := r.ask(w.ctx, "/metrics", token.Status.Token)
-		w.must(err)
-		response.Body.Close()
-		return response.StatusCode == http.StatusOK
-	})
-	expect("/metrics", token.Status.Token, http.StatusOK, "berth_build_info")
+	expect("/metrics", tokens["somebody"], http.StatusForbidden, "")
+	expect("/metrics", tokens["prometheus"], http.StatusOK, "berth_build_info")
 }
 
 // schedules creates a pod of each kind, waits until they have nodes, and then has one preempted.
@@ -501,32 +511,37 @@ func (w *world) leavesNothing() {
 	w.must(err)
 	client, err := metadata.NewForConfig(w.config)
 	w.must(err)
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			w.Errorf("uninstalled, but there are still %q", left)
+		}
+	}()
 	seen := map[string]bool{}
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		w.must(err)
-		for _, resource := range list.APIResources {
-			if !slices.Contains(resource.Verbs, "list") {
-				continue
-			}
-			objects, err := client.Resource(version.WithResource(resource.Name)).List(w.ctx, metav1.ListOptions{})
+	w.await("nothing is left", func() bool { // the garbage collector takes a moment
+		left = nil
+		for _, list := range lists {
+			version, err := schema.ParseGroupVersion(list.GroupVersion)
 			w.must(err)
-			for _, o := range objects.Items {
-				if o.Namespace != chart.Namespace && !strings.Contains(o.Name, chart.Release) && o.Labels["app.kubernetes.io/instance"] != chart.Release {
+			for _, resource := range list.APIResources {
+				if !slices.Contains(resource.Verbs, "list") {
 					continue
 				}
-				id := strings.TrimSpace(resource.Name + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/"))
-				if kept[id] != "" || kept[resource.Name] != "" {
-					seen[id], seen[resource.Name] = true, true
-					continue
+				objects, err := client.Resource(version.WithResource(resource.Name)).List(w.ctx, metav1.ListOptions{})
+				w.must(err)
+				for _, o := range objects.Items {
+					if o.Namespace != chart.Namespace && !strings.HasPrefix(o.Name, chart.Release) && o.Labels["app.kubernetes.io/instance"] != chart.Release {
+						continue
+					}
+					id := resource.Name + " " + strings.TrimPrefix(o.Namespace+"/"+o.Name, "/")
+					if seen[id], seen[resource.Name] = true, true; kept[id] == "" && kept[resource.Name] == "" {
+						left = append(left, id)
+					}
 				}
-				if resource.Name == "resourceslices" || resource.Name == "nodes" {
-					continue // their driver and their pools are called so
-				}
-				w.Errorf("uninstalled, but there is still %s", id)
 			}
 		}
-	}
+		return len(left) == 0
+	})
 	for id := range kept {
 		if !seen[id] {
 			w.Errorf("%s is said to be kept, and is not there: the list is out of date", id)
@@ -556,6 +571,30 @@ func (r *request) right() string {
 	return r.Verb + " " + r.ObjectRef.APIGroup + "/" + resource
 }
 
+// refused reports whether the API server has denied a right.
+func (r *request) refused() bool {
+	return r.ResponseStatus.Code == http.StatusForbidden || r.ResponseStatus.Code == http.StatusUnauthorized
+}
+
+// requests calls do for each request of the scheduler in the audit log.
+func (w *world) requests(do func(*request)) {
+	w.Helper()
+	file, err := os.Open(w.audited)
+	w.must(err)
+	defer file.Close()
+	for lines := bufio.NewReader(file); ; {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			return // the last line may not be written to its end
+		}
+		r := &request{}
+		w.must(json.Unmarshal(line, r))
+		if r.User.Username == user {
+			do(r)
+		}
+	}
+}
+
 // unused are the rights that the scheduler does not use in this test, with the reason why it has them.
 var unused = map[string]string{
 	"get /pods":                                    "it reads a pod when the answer to its binding was lost",
@@ -572,22 +611,13 @@ var unused = map[string]string{
 // audit reads the audit log until a time: no request of the scheduler was refused, each right of its roles was used, each pod was bound once, and bindings never paused for as long as a lease lasts.
 func (w *world) audit(streamed int, until time.Time) {
 	w.Helper()
-	file, err := os.Open(w.audited)
-	w.must(err)
-	defer file.Close()
 	used, bound := map[string]int{}, map[types.UID]int{}
 	var times []time.Time // of the bindings of streamed pods
-	for lines := bufio.NewReader(file); ; {
-		line, err := lines.ReadBytes('\n')
-		if err != nil {
-			break // the last line may not be written to its end
+	w.requests(func(r *request) {
+		if r.StageTimestamp.After(until) {
+			return
 		}
-		r := &request{}
-		w.must(json.Unmarshal(line, r))
-		if r.User.Username != user || r.StageTimestamp.After(until) {
-			continue
-		}
-		if r.ResponseStatus.Code == http.StatusForbidden || r.ResponseStatus.Code == http.StatusUnauthorized {
+		if r.refused() {
 			w.Errorf("the scheduler may not %s: %s", r.right(), r.URI)
 		}
 		used[r.right()]++
@@ -599,7 +629,7 @@ func (w *world) audit(streamed int, until time.Time) {
 				times = append(times, r.StageTimestamp)
 			}
 		}
-	}
+	})
 	allowed := map[string]bool{}
 	for _, o := range render(w.T, releaseValues) {
 		if o.GetKind() != "ClusterRole" && o.GetKind() != "Role" {

@@ -42,6 +42,7 @@ type kubelet struct {
 	nodes  []string
 	failed context.CancelCauseFunc // ends the test at once
 
+	// mu guards what follows, and ready and stopped of the replicas, which only run changes.
 	mu       sync.Mutex
 	replicas map[types.UID]*replica
 	// history has every replica that was started, in order.
@@ -121,6 +122,11 @@ func (k *kubelet) replicaOf(pod *v1.Pod) *replica {
 func (k *kubelet) ready() []*replica {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	return k.readyNow()
+}
+
+// readyNow is ready for who has the lock.
+func (k *kubelet) readyNow() []*replica {
 	var all []*replica
 	for _, r := range k.history {
 		if r.ready && !r.stopped {
@@ -140,8 +146,8 @@ func (k *kubelet) stop(ctx context.Context, r *replica) error {
 	if !r.stopped {
 		k.mu.Lock()
 		r.stopped = true
+		k.fewest = min(k.fewest, len(k.readyNow()))
 		k.mu.Unlock()
-		k.fewest = min(k.fewest, len(k.ready()))
 		r.process.Signal(syscall.SIGTERM)
 	}
 	select {
