@@ -313,8 +313,14 @@ func resourceOf(kind model.Kind) string {
 // configuration reads the rendered configuration as the scheduler does, with the gates of its command line.
 func configuration(t *testing.T, objects []*unstructured.Unstructured) *config.Config {
 	t.Helper()
+	return configurationOf(t, objects, chart.Release)
+}
+
+// configurationOf is configuration for a release whose objects have another name.
+func configurationOf(t *testing.T, objects []*unstructured.Unstructured, name string) *config.Config {
+	t.Helper()
 	set := map[string]bool{}
-	for _, arg := range get[appsv1.Deployment](t, objects, "Deployment", chart.Release).Spec.Template.Spec.Containers[0].Args {
+	for _, arg := range get[appsv1.Deployment](t, objects, "Deployment", name).Spec.Template.Spec.Containers[0].Args {
 		if list, found := strings.CutPrefix(arg, "--feature-gates="); found {
 			for pair := range strings.SplitSeq(list, ",") {
 				gate, value, _ := strings.Cut(pair, "=")
@@ -326,7 +332,7 @@ func configuration(t *testing.T, objects []*unstructured.Unstructured) *config.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	text := get[v1.ConfigMap](t, objects, "ConfigMap", chart.Config).Data["config.yaml"]
+	text := get[v1.ConfigMap](t, objects, "ConfigMap", name+"-config").Data["config.yaml"]
 	c, err := config.ParseWith("config.yaml", []byte(text), config.Request{Gates: gates, AskExtenders: true})
 	if err != nil {
 		t.Fatal(err)
@@ -497,18 +503,65 @@ func TestOverlaysBuildWhatTheChartRenders(t *testing.T) {
 	}
 }
 
-// TestKustomizeOfAUser builds what docs/install.md proposes: the components together, an image and a configuration. Another configuration gives the ConfigMap another name,
-// also where the Deployment mounts it.
-func TestKustomizeOfAUser(t *testing.T) {
+// block returns the block of YAML of docs/install.md that begins with a comment.
+func block(t *testing.T, comment string) string {
+	t.Helper()
 	page, err := os.ReadFile("../../../docs/install.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, rest, found := strings.Cut(string(page), "```yaml\n# kustomization.yaml\n")
+	_, rest, found := strings.Cut(string(page), "```yaml\n# "+comment+"\n")
 	text, _, closed := strings.Cut(rest, "```")
 	if !found || !closed {
-		t.Fatal("docs/install.md has no kustomization.yaml")
+		t.Fatalf("docs/install.md has no block that begins with %q", comment)
 	}
+	return text
+}
+
+// TestRoleFitsTheLease compares the name and the namespace of the lease that the scheduler takes part in an election for with those that the role is about, also with the values by which
+// docs/install.md has it stand in for kube-scheduler.
+func TestRoleFitsTheLease(t *testing.T) {
+	for text, want := range map[string]string{
+		"": "berth-system/berth",
+		"{config: {leaderElection: {resourceName: one}}}":            "berth-system/one",
+		"{config: {leaderElection: {resourceNamespace: elsewhere}}}": "elsewhere/berth",
+		block(t, "values.yaml"):                                      "kube-system/kube-scheduler",
+	} {
+		objects := render(t, text)
+		i := slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "Deployment" })
+		name := objects[i].GetName()
+		role := get[rbacv1.Role](t, objects, "Role", name+"-leader-election")
+		binding := get[rbacv1.RoleBinding](t, objects, "RoleBinding", name+"-leader-election")
+		election := configurationOf(t, objects, name).Source.LeaderElection
+		if got := election.ResourceNamespace + "/" + election.ResourceName; got != want {
+			t.Errorf("%s: the lease is %s, want %s", text, got, want)
+		}
+		if got := role.Namespace + "/" + role.Rules[1].ResourceNames[0]; got != want || binding.Namespace != role.Namespace || binding.RoleRef.Name != role.Name {
+			t.Errorf("%s: the role is for %s, want %s; the binding is %+v", text, got, want, binding)
+		}
+	}
+}
+
+// TestWithoutElection renders a single replica that takes part in no election: there is no role for a lease, and two processes never run at the same time.
+func TestWithoutElection(t *testing.T) {
+	objects := render(t, "{replicas: 1, config: {leaderElection: {leaderElect: false}}}")
+	for _, o := range objects {
+		if strings.HasSuffix(o.GetName(), "-leader-election") {
+			t.Errorf("there is %s", chart.ID(o))
+		}
+	}
+	if d := get[appsv1.Deployment](t, objects, "Deployment", chart.Release); d.Spec.Strategy.Type != appsv1.RecreateDeploymentStrategyType {
+		t.Errorf("the strategy is %+v", d.Spec.Strategy)
+	}
+	if *configuration(t, objects).Source.LeaderElection.LeaderElect {
+		t.Error("the configuration elects")
+	}
+}
+
+// TestKustomizeOfAUser builds what docs/install.md proposes: the components together, an image and a configuration. Another configuration gives the ConfigMap another name,
+// also where the Deployment mounts it.
+func TestKustomizeOfAUser(t *testing.T) {
+	text := block(t, "kustomization.yaml")
 	mounted := func(configuration string) (name, image string) {
 		// In a folder beside deploy/kustomize, as in a clone.
 		files := filesys.MakeFsInMemory()
