@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
-	examples examples-demo plugged image push release release-test
+	examples examples-demo plugged image push release release-test charts charts-test
 
 BIN := bin
 GO  ?= go
@@ -19,7 +19,7 @@ LDFLAGS := -s -w $(VERSION)
 # Go reads Berth's version and commit from git where there is one.
 BUILD := $(GO) build -buildvcs=auto -ldflags='$(LDFLAGS)'
 # The modules of this repository; the second line are those that import Kubernetes itself. parity/moved is built with a module file that it writes, and linted with an overlay, see below.
-MODULES            := . tools/release deploy/monitoring examples/sample-plugin examples/gang-plugin
+MODULES            := . tools/release deploy/monitoring deploy/helm/test examples/sample-plugin examples/gang-plugin
 KUBERNETES_MODULES := devcluster devcluster/provisioner devcluster/driver parity
 
 help: ## list the targets
@@ -44,20 +44,27 @@ release: ## build binaries for Linux, macOS and Windows and SHA256SUMS into bin/
 release-test: ## tests of what is published: two builds of the commit are equal, the image has what it must and can be pushed
 	cd tools/release && $(NICE) $(GO) test -count=1 -timeout 20m ./...
 
+charts: ## make deploy/kustomize from the Helm chart
+	cd deploy/helm/test && $(GO) run ./generate ../berth ../../kustomize
+
+charts-test: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/driver ## the Helm chart and deploy/kustomize: what they render, and a release in a development cluster
+	cd deploy/helm/test && BERTH_E2E_BIN=$(abspath $(BIN)) $(GO) test -count=1 -timeout 10m ./...
+
 demo: $(BIN)/berth $(BIN)/devcluster ## start a cluster of 500 nodes, schedule an example with Berth, report, stay up on a terminal
 	@$(GO) run ./internal/e2e/demo -bin $(BIN) -example examples/demo.yaml
 
-test: ## all tests: lint, unit and property tests, integration with a real API server, comparison with kube-scheduler, example plugins, benchmarks once, fuzzing, a sample of mutants
+test: ## all tests: lint, unit and property tests, integration with a real API server, the Helm chart, comparison with kube-scheduler, example plugins, benchmarks once, fuzzing, a sample of mutants
 	@$(MAKE) --no-print-directory -j3 $(if $(findstring output-sync,$(.FEATURES)),--output-sync=target) LANES=1 lanes
 
-lanes: unit monitoring bench-once lint fuzz mutate-changed e2e release-test beside examples
+lanes: unit monitoring bench-once lint fuzz mutate-changed e2e charts-test release-test beside examples
 
 # Three lanes run side by side: what computes; integration tests, which mostly wait for clocks and for leases; and what is held against kube-scheduler, then what computes for a given time.
 # In a lane one goes after another. What computes yields to the clusters, and some of it goes where they are done, which is long before all that computes is. Programs are built one after another, because they share much of what is compiled, which Go would else compile twice.
 ifdef LANES
 NICE := nice -n 10
 lint-product: | unit
-release-test: | e2e
+charts-test: | e2e
+release-test: | charts-test
 monitoring: | release-test
 bench-once: | monitoring
 fuzz: | examples

@@ -248,7 +248,10 @@ var house = map[string]map[string]string{
 		"internal/model":   "it follows aspects of nodes",
 		"internal/state":   "it follows the journal",
 	},
-	"deploy":           {},
+	"deploy": {},
+	"deploy/helm/test/generate": {
+		"deploy/helm/test/chart": "it writes the files that are made of the chart",
+	},
 	"internal/feature": {},
 	"internal/shape":   {},
 	"internal/server":  {},

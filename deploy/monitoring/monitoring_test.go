@@ -179,6 +179,40 @@ func problems(families map[string]*dto.MetricFamily, parsed parser.Expr) []strin
 	return all
 }
 
+// TestEveryAlertIsExplained looks in docs/operate.md for a section of each alert, with what it means, where to look first and what helps, and for no other sections.
+func TestEveryAlertIsExplained(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operate.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	groups, errs := rulefmt.ParseFile("rules.yaml", false, model.LegacyValidation, parser.NewParser(parser.Options{}), slog.New(slog.DiscardHandler))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	sections := map[string]string{}
+	for i, section := range strings.Split(string(page), "\n## ") {
+		if name, text, _ := strings.Cut(section, "\n"); i > 0 {
+			sections[name] = text
+		}
+	}
+	for _, group := range groups.Groups {
+		for _, r := range group.Rules {
+			if r.Alert == "" {
+				continue
+			}
+			for _, part := range []string{"**Means:** ", "**First look:** ", "**Remedy:** "} {
+				if !strings.Contains(sections[r.Alert], "\n"+part) {
+					t.Errorf("docs/operate.md: the section of %s lacks %q", r.Alert, part)
+				}
+			}
+			delete(sections, r.Alert)
+		}
+	}
+	for name := range sections {
+		t.Errorf("docs/operate.md has a section %s, and there is no such alert", name)
+	}
+}
+
 // TestProblemsAreSeen expects a problem for each expression with a missing metric or label.
 func TestProblemsAreSeen(t *testing.T) {
 	families := map[string]*dto.MetricFamily{"a_total": {Type: dto.MetricType_COUNTER.Enum()}, "h": {Type: dto.MetricType_HISTOGRAM.Enum()}}
