@@ -246,7 +246,7 @@ func (w *world) bound(without ...string) {
 	})
 }
 
-// TestRelease installs the chart, has it schedule each kind of pod that it does something about, changes its configuration under load, rolls back and uninstalls. The processes
+// TestRelease installs the chart, has it schedule each kind of pod that it does something about, changes its configuration under load, then to one that is refused, rolls back and uninstalls. The processes
 // are those of the Deployment's pods, with the rights of their service account.
 func TestRelease(t *testing.T) {
 	w := newWorld(t)
@@ -310,10 +310,30 @@ func TestRelease(t *testing.T) {
 	streamed := stopStream()
 	w.bound("choosy")
 
+	// A configuration that the scheduler refuses.
+	k.letCrash(true)
+	upgrade.Timeout = 5 * time.Second
+	if _, err = upgrade.RunWithContext(w.ctx, chart.Release, loaded, values(t, "config: {podInitialBackoffSeconds: 3}")); err == nil {
+		t.Error("the upgrade to a configuration that the scheduler refuses has succeeded")
+	}
+	var crashed *replica
+	w.await("a new replica has ended", func() bool { crashed = k.lastCrashed(); return crashed != nil })
+	if log := crashed.process.Log(); !strings.Contains(log, "podMaxBackoffSeconds: Invalid value: 2") {
+		t.Errorf("the log does not name the field and the value:\n%s", log)
+	}
+	if got := k.ready(); !slices.Equal(got, second) {
+		t.Errorf("%d replicas are ready, want the two from before", len(got))
+	}
+	_, err = w.client.CoreV1().Pods(work).Create(w.ctx, &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "meanwhile"}, Spec: v1.PodSpec{
+		SchedulerName: "berth", Containers: []v1.Container{{Name: "main", Image: "app"}}}}, metav1.CreateOptions{})
+	w.must(err)
+	w.bound("choosy")
+	k.letCrash(false)
+
 	rollback := action.NewRollback(helm)
-	rollback.WaitStrategy, rollback.Timeout = kube.StatusWatcherStrategy, 2*time.Minute
+	rollback.Version, rollback.WaitStrategy, rollback.Timeout = 1, kube.StatusWatcherStrategy, 2*time.Minute
 	w.must(rollback.Run(chart.Release))
-	w.rolled(k, 6, second, "podMaxBackoffSeconds: 1")
+	w.rolled(k, 7, second, "podMaxBackoffSeconds: 1")
 	w.leader(leader)
 
 	// From here on rights are taken away before the processes have ended, which then cannot give the lease back.

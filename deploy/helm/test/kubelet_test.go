@@ -42,11 +42,13 @@ type kubelet struct {
 	nodes  []string
 	failed context.CancelCauseFunc // ends the test at once
 
-	// mu guards what follows, and ready and stopped of the replicas, which only run changes.
+	// mu guards what follows, and ready, stopped and crashed of the replicas, which only run changes.
 	mu       sync.Mutex
 	replicas map[types.UID]*replica
 	// history has every replica that was started, in order.
 	history []*replica
+	// mayCrash lets processes end by themselves.
+	mayCrash bool
 	// fewest is how many replicas were ready, at the least, when one was stopped.
 	fewest int
 }
@@ -59,6 +61,7 @@ type replica struct {
 	config  string // the configuration file as it was mounted
 	ready   bool   // whether the pod says so
 	stopped bool
+	crashed bool // it has ended by itself; it is not started again, as a kubelet would
 }
 
 // imageBinary is where the image has the program.
@@ -136,6 +139,22 @@ func (k *kubelet) readyNow() []*replica {
 	return all
 }
 
+func (k *kubelet) letCrash(may bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mayCrash = may
+}
+
+// lastCrashed is the replica that was started last if it has ended by itself, or nil.
+func (k *kubelet) lastCrashed() *replica {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.history[len(k.history)-1]; r.crashed {
+		return r
+	}
+	return nil
+}
+
 func (k *kubelet) remove(ctx context.Context, pod *v1.Pod) error {
 	now := int64(0)
 	return k.client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: &now, Preconditions: &metav1.Preconditions{UID: &pod.UID}})
@@ -152,7 +171,7 @@ func (k *kubelet) stop(ctx context.Context, r *replica) error {
 	}
 	select {
 	case <-r.process.Exited():
-		if err := r.process.Failure(); err != nil {
+		if err := r.process.Failure(); err != nil && !r.crashed {
 			k.Errorf("the process of pod %s ended with %v\n%s", r.pod.Name, err, r.process.Log())
 		}
 		k.mu.Lock()
@@ -289,6 +308,11 @@ func (r *replica) ask(ctx context.Context, path, token string) (*http.Response, 
 func (k *kubelet) probe(ctx context.Context, r *replica) error {
 	select {
 	case <-r.process.Exited():
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		if r.crashed = r.crashed || k.mayCrash; r.crashed {
+			return nil
+		}
 		return fmt.Errorf("the process of pod %s ended by itself: %w\n%s", r.pod.Name, r.process.Failure(), r.process.Log())
 	default:
 	}

@@ -39,7 +39,7 @@ const (
 var update = flag.Bool("update", false, "write what is rendered to testdata, to be read and checked in")
 
 func TestMain(m *testing.M) {
-	slog.SetLogLoggerLevel(slog.LevelWarn) // Helm says of each file of deploy/monitoring that the chart has a link to it
+	slog.SetLogLoggerLevel(slog.LevelError) // Helm also says that the chart has links to deploy/monitoring, and what fails where a test wants it to
 	os.Exit(m.Run())
 }
 
