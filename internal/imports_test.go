@@ -390,6 +390,7 @@ var house = map[string]map[string]string{
 		"internal/spelling":  "the pod that is asked for may be one misspelt",
 		"internal/kube":      "the shadow command watches a cluster",
 		"internal/shadow":    "the shadow command",
+		"internal/server":    "the shadow serves its metrics as the scheduler does",
 	},
 }
 
