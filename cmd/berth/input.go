@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 
@@ -209,12 +208,6 @@ func printObject(w io.Writer, format string, answer any) error {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil
-}
-
-// shortRun sets GOGC=400 while a command runs: a third less time for some more memory. It returns a function that restores the old value.
-func shortRun() func() {
-	before := debug.SetGCPercent(400)
-	return func() { debug.SetGCPercent(before) }
 }
 
 // loadConfig reads a configuration file, or returns the default configuration without one, with the given gates set.
