@@ -174,12 +174,12 @@ func TestDrainOfTwoNodes(t *testing.T) {
 	}
 }
 
-// TestDrainOfAStatefulSet makes a pod again under its name when the old one has gone: until then its host port, say, is taken nowhere else, and anti-affinity counts it.
+// TestDrainOfAStatefulSet makes a pod again when the old one has gone, and that of another controller at once: then it avoids the zone where the old one still is.
 func TestDrainOfAStatefulSet(t *testing.T) {
-	apart := `, affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: db}}}]}}`
-	same := strings.ReplaceAll(drainNodes, "zone: z2", "zone: z1") // one zone
-	pods, _, _ := drained(t, same+podOf("db-0", "a", "StatefulSet/db", apart), Drain{Nodes: []string{"a"}})
+	apart := `, affinity: {podAntiAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 100, podAffinityTerm: {topologyKey: topology.kubernetes.io/zone, labelSelector: {matchLabels: {app: db}}}}]}}`
+	nodes := drainNodes + "---\n" + strings.ReplaceAll(strings.SplitN(drainNodes, "---", 2)[0], "name: a,", "name: a2,") + podOf("other-1", "b", "ReplicaSet/other", "") + podOf("other-2", "b", "ReplicaSet/other", "")
+	pods, _, _ := drained(t, nodes+podOf("db-0", "a", "StatefulSet/db", apart), Drain{Nodes: []string{"a"}})
+	expectLines(t, pods, "db-0 Scheduled a>a2 wave 1")
+	pods, _, _ = drained(t, nodes+podOf("db-0", "a", "ReplicaSet/db", apart), Drain{Nodes: []string{"a"}})
 	expectLines(t, pods, "db-0 Scheduled a>b wave 1")
-	pods, _, _ = drained(t, same+podOf("db-0", "a", "ReplicaSet/db", apart), Drain{Nodes: []string{"a"}})
-	expectLines(t, pods, "db-0 Scheduled a>b wave 1") // it waits for the old one
 }
