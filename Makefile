@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
-	examples examples-demo plugged image push release release-test kubectl-size
+	examples examples-demo plugged image push release release-test kubectl-size shadow-demo
 
 BIN := bin
 GO  ?= go
@@ -143,6 +143,9 @@ compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring 
 
 kubectl-size: $(BIN)/berth $(BIN)/devcluster ## time and memory of kubectl-berth's commands in a cluster of 5,000 nodes and 50,000 pods; VERBS_FLAGS=-help
 	@$(GO) run ./internal/e2e/verbs -bin $(BIN) $(VERBS_FLAGS)
+
+shadow-demo: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-scheduler ## the shadow beside kube-scheduler, with Deployments, priorities, volumes and churn: 10,000 bindings; SHADOW_FLAGS=-help
+	@$(GO) run ./internal/e2e/shadowdemo -bin $(BIN) $(SHADOW_FLAGS)
 
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)
