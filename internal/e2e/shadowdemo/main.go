@@ -108,12 +108,9 @@ func (d *demo) run(ctx context.Context) (err error) {
 		return errors.Join(err, s.end())
 	}
 	defer scheduler.End()
-	err = d.churn(ctx, bound, scheduler)
-	if err := errors.Join(err, s.end()); err != nil {
-		return err
-	}
-	fmt.Print(s.out.String())
-	return nil
+	err = errors.Join(d.churn(ctx, bound, scheduler), s.end())
+	fmt.Print(s.out.String()) // also of a run that was interrupted
+	return err
 }
 
 func step(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }
