@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
-	examples examples-demo plugged image push release release-test charts charts-test
+	examples examples-demo plugged image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
 GO  ?= go
@@ -147,6 +147,12 @@ nightly: ## what takes hours: 500 seeds of faults, 100 of parity, 30 million inp
 
 compare: $(BIN)/berth $(BIN)/devcluster $(BIN)/kube-scheduler $(if $(findstring OutsidePlugin,$(COMPARE_FLAGS)),plugged) ## pods/s, CPU and latency of Berth beside kube-scheduler and a binder that does not think; QUICK=1 for two minutes, COMPARE_FLAGS=--help
 	@$(GO) run ./internal/e2e/compare --bin $(BIN) $(if $(QUICK),--quick) $(COMPARE_FLAGS)
+
+kubectl-size: $(BIN)/berth $(BIN)/devcluster ## time and memory of kubectl-berth's commands in a cluster of 5,000 nodes and 50,000 pods; VERBS_FLAGS=-help
+	@$(GO) run ./internal/e2e/verbs -bin $(BIN) $(VERBS_FLAGS)
+
+shadow-demo: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/kube-scheduler ## the shadow beside kube-scheduler, with Deployments, priorities, volumes and churn: 10,000 bindings; SHADOW_FLAGS=-help
+	@$(GO) run ./internal/e2e/shadowdemo -bin $(BIN) $(SHADOW_FLAGS)
 
 parity: $(BIN)/parity ## verdicts, scores and messages of Berth beside kube-scheduler's own plugins; PARITY_FLAGS='-shapes ... -seed N', or -help
 	@$(BIN)/parity $(PARITY_FLAGS)

@@ -18,8 +18,8 @@ func TestNameIsLeft(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.deprecated.kubeconfig, o.serving.BindAddress, o.serving.BindPort = kubeconfig(t), net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
-		o.serving.ServerCert.CertKey.CertFile, o.serving.ServerCert.CertKey.KeyFile = file(t, "crt", string(certificate().text)), file(t, "key", string(certificate().key))
+		o.deprecated.kubeconfig, o.access.Serving.BindAddress, o.access.Serving.BindPort = kubeconfig(t), net.IPv4(127, 0, 0, 1), taken.Addr().(*net.TCPAddr).Port
+		o.access.Serving.ServerCert.CertKey.CertFile, o.access.Serving.ServerCert.CertKey.KeyFile = file(t, "crt", string(certificate().text)), file(t, "key", string(certificate().key))
 		if err := o.sets.FlagSet(deprecatedSet).Set("kubeconfig", o.deprecated.kubeconfig); err != nil {
 			t.Fatal(err)
 		}

@@ -2,11 +2,9 @@ package app
 
 import (
 	"fmt"
-	"net"
 	"time"
 
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
-	serveroptions "k8s.io/apiserver/pkg/server/options"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	cliflag "k8s.io/component-base/cli/flag"
 	componentconfig "k8s.io/component-base/config"
@@ -27,20 +25,18 @@ import (
 
 // options are the values of the flags.
 type options struct {
-	sets           cliflag.NamedFlagSets
-	config         string
-	writeConfigTo  string
-	master         string
-	serving        *serveroptions.SecureServingOptions
-	authentication *serveroptions.DelegatingAuthenticationOptions
-	authorization  *serveroptions.DelegatingAuthorizationOptions
-	deprecated     deprecated
-	election       componentconfig.LeaderElectionConfiguration
-	gates          *feature.Gates
-	metrics        *metrics.Options
-	logging        *logs.Options
-	seed           uint64
-	inFlight       int
+	sets          cliflag.NamedFlagSets
+	config        string
+	writeConfigTo string
+	master        string
+	access        *server.Access
+	deprecated    deprecated
+	election      componentconfig.LeaderElectionConfiguration
+	gates         *feature.Gates
+	metrics       *metrics.Options
+	logging       *logs.Options
+	seed          uint64
+	inFlight      int
 	// reportsPerSecond bounds the conditions and events that are written.
 	reportsPerSecond int
 	tracing          string
@@ -67,18 +63,17 @@ type deprecated struct {
 
 // The port and the lease of kube-scheduler.
 const (
-	securePort             = 10259
-	leaseDuration          = 15 * time.Second
-	renewDeadline          = 10 * time.Second
-	retryPeriod            = 2 * time.Second
-	contentTypeProtobuf    = "application/vnd.kubernetes.protobuf"
-	defaultQPS             = 50
-	defaultBurst           = 100
-	ignoredWithFile        = " This parameter is ignored if a config file is specified in --config."
-	deprecatedSet          = "deprecated"
-	leaderElectionSet      = "leader election"
-	selfSignedHost, loopIP = "localhost", "127.0.0.1"
-	auditFlag              = "berth-audit"
+	securePort          = 10259
+	leaseDuration       = 15 * time.Second
+	renewDeadline       = 10 * time.Second
+	retryPeriod         = 2 * time.Second
+	contentTypeProtobuf = "application/vnd.kubernetes.protobuf"
+	defaultQPS          = 50
+	defaultBurst        = 100
+	ignoredWithFile     = " This parameter is ignored if a config file is specified in --config."
+	deprecatedSet       = "deprecated"
+	leaderElectionSet   = "leader election"
+	auditFlag           = "berth-audit"
 )
 
 // newOptions returns the defaults and defines the flags: those of kube-scheduler, in the same groups and words and from the same
@@ -89,12 +84,10 @@ func newOptions() (*options, error) {
 		return nil, err
 	}
 	o := &options{
-		serving:        serveroptions.NewSecureServingOptions(),
-		authentication: serveroptions.NewDelegatingAuthenticationOptions(),
-		authorization:  serveroptions.NewDelegatingAuthorizationOptions(),
-		gates:          gates,
-		metrics:        metrics.NewOptions(),
-		logging:        logs.NewOptions(),
+		access:  server.NewAccess(securePort),
+		gates:   gates,
+		metrics: metrics.NewOptions(),
+		logging: logs.NewOptions(),
 	}
 	o.election.LeaderElect = true
 	o.election.LeaseDuration.Duration = leaseDuration
@@ -103,12 +96,6 @@ func newOptions() (*options, error) {
 	o.election.ResourceLock = resourcelock.LeasesResourceLock
 	o.election.ResourceName = configv1.SchedulerDefaultLockObjectName
 	o.election.ResourceNamespace = configv1.SchedulerDefaultLockObjectNamespace
-	o.authentication.TolerateInClusterLookupFailure = true
-	o.authentication.RemoteKubeConfigFileOptional = true
-	o.authorization.RemoteKubeConfigFileOptional = true
-	o.serving.ServerCert.CertDirectory = "" // a self-signed certificate stays in memory
-	o.serving.ServerCert.PairName = server.Name
-	o.serving.BindPort = securePort
 	o.addFlags()
 	return o, nil
 }
@@ -118,9 +105,7 @@ func (o *options) addFlags() {
 	fs.StringVar(&o.config, "config", "", "The path to the configuration file.")
 	fs.StringVar(&o.writeConfigTo, "write-config-to", "", "If set, write the configuration values to this file and exit.")
 	fs.StringVar(&o.master, "master", "", "The address of the Kubernetes API server (overrides any value in kubeconfig)")
-	o.serving.AddFlags(o.sets.FlagSet("secure serving"))
-	o.authentication.AddFlags(o.sets.FlagSet("authentication"))
-	o.authorization.AddFlags(o.sets.FlagSet("authorization"))
+	o.access.AddFlags(&o.sets)
 	o.addDeprecatedFlags()
 	electionflags.BindLeaderElectionFlags(&o.election, o.sets.FlagSet(leaderElectionSet))
 	o.gates.AddFlags(o.sets.FlagSet("feature gate"))
@@ -165,9 +150,7 @@ func (o *options) addDeprecatedFlags() {
 // check returns all mistakes in the flags as one error.
 func (o *options) check() error {
 	errs := o.gates.Validate()
-	errs = append(errs, o.serving.Validate()...)
-	errs = append(errs, o.authentication.Validate()...)
-	errs = append(errs, o.authorization.Validate()...)
+	errs = append(errs, o.access.Validate()...)
 	errs = append(errs, o.metrics.Validate()...)
 	if o.deprecated.parkedMax <= 0 {
 		errs = append(errs, fmt.Errorf("--pod-max-in-unschedulable-pods-duration %v: must be greater than 0, such as 5m", o.deprecated.parkedMax))
@@ -188,14 +171,6 @@ func (o *options) check() error {
 		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; with 0 no room is kept", o.groupPatience))
 	}
 	return utilerrors.NewAggregate(errs)
-}
-
-// selfSign makes a self-signed certificate if no certificate is given.
-func (o *options) selfSign() error {
-	if err := o.serving.MaybeDefaultWithSelfSignedCerts(selfSignedHost, nil, []net.IP{net.ParseIP(loopIP)}); err != nil {
-		return fmt.Errorf("make a self-signed certificate: %w", err)
-	}
-	return nil
 }
 
 // configuration reads the configuration file and applies the flags about leader election to it. Without a file, it applies all flags to the

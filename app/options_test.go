@@ -164,10 +164,10 @@ func TestChecks(t *testing.T) {
 // Without a certificate a scheduler makes one, for this host.
 func TestSelfSigned(t *testing.T) {
 	o := parsed(t)
-	if err := o.selfSign(); err != nil {
+	if err := o.access.SelfSign(); err != nil {
 		t.Fatal(err)
 	}
-	pair, _ := o.serving.ServerCert.GeneratedCert.CurrentCertKeyContent()
+	pair, _ := o.access.Serving.ServerCert.GeneratedCert.CurrentCertKeyContent()
 	block, _ := pem.Decode(pair)
 	made, err := x509.ParseCertificate(block.Bytes)
 	if err != nil {
@@ -189,10 +189,10 @@ func TestCertificatesOfAFolder(t *testing.T) {
 		}
 	}
 	o := parsed(t, "--cert-dir", folder)
-	if err := o.selfSign(); err != nil {
+	if err := o.access.SelfSign(); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := o.serving.ServerCert.CertKey.CertFile, filepath.Join(folder, "kube-scheduler.crt"); got != want || o.serving.ServerCert.GeneratedCert != nil {
+	if got, want := o.access.Serving.ServerCert.CertKey.CertFile, filepath.Join(folder, "kube-scheduler.crt"); got != want || o.access.Serving.ServerCert.GeneratedCert != nil {
 		t.Errorf("the certificate is %q, want %q", got, want)
 	}
 }

@@ -48,7 +48,7 @@ func (s *script) prepare(name string, args ...string) *replica {
 	if err := o.addOutside(); err != nil {
 		s.t.Fatal(err)
 	}
-	if o.serving.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+	if o.access.Serving.Listener, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
 		s.t.Fatal(err)
 	}
 	c, err := o.configuration()
@@ -63,7 +63,7 @@ func (s *script) prepare(name string, args ...string) *replica {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.runs(ctx, name, scheduler, o.serving.Listener.Addr().String(), func() { cancel(errSignal) })
+	return s.runs(ctx, name, scheduler, o.access.Serving.Listener.Addr().String(), func() { cancel(errSignal) })
 }
 
 // runs runs a replica until it is stopped, at the latest when the test ends.

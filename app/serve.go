@@ -2,13 +2,9 @@ package app
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apiserver/pkg/authentication/authenticator"
-	"k8s.io/apiserver/pkg/authorization/authorizer"
-	apiserver "k8s.io/apiserver/pkg/server"
 	"k8s.io/apiserver/pkg/server/flagz"
 	"k8s.io/apiserver/pkg/server/healthz"
 
@@ -21,11 +17,11 @@ import (
 // newServer listens, and returns what is to be served; nil without a secure port. Requests are answered from run on. The context ends when
 // the scheduler is to stop, and synced is closed when the first lists of the watch have been taken in.
 func newServer(ctx context.Context, o *options, c *config.Config, leads leadership, watch *kube.Watch, synced <-chan struct{}) (*server.Config, error) {
-	serving, err := listen(o)
+	serving, err := o.access.Listen()
 	if serving == nil || err != nil {
 		return nil, err
 	}
-	authenticator, authorizer, err := newAuth(o, serving)
+	authenticator, authorizer, err := o.access.Auth(serving)
 	if err != nil {
 		return nil, err
 	}
@@ -59,31 +55,6 @@ func checks(ctx context.Context, leads leadership, synced <-chan struct{}) (heal
 		}
 	}
 	return healthy, ready
-}
-
-// listen opens the secure port; nil if flags turn it off.
-func listen(o *options) (*apiserver.SecureServingInfo, error) {
-	if err := o.selfSign(); err != nil {
-		return nil, err
-	}
-	var serving *apiserver.SecureServingInfo
-	if err := o.serving.ApplyTo(&serving); err != nil {
-		return nil, fmt.Errorf("secure serving (--bind-address, --secure-port, --tls-*): %w", err)
-	}
-	return serving, nil
-}
-
-// newAuth builds the authenticator and the authorizer.
-func newAuth(o *options, serving *apiserver.SecureServingInfo) (authenticator.Request, authorizer.UnconditionalAuthorizer, error) {
-	var authentication apiserver.AuthenticationInfo
-	if err := o.authentication.ApplyTo(&authentication, serving, nil); err != nil {
-		return nil, nil, fmt.Errorf("authentication (--authentication-kubeconfig, --client-ca-file, --requestheader-*): %w", err)
-	}
-	var authorization apiserver.AuthorizationInfo
-	if err := o.authorization.ApplyTo(&authorization); err != nil {
-		return nil, nil, fmt.Errorf("authorization (--authorization-kubeconfig): %w", err)
-	}
-	return authentication.Authenticator, authorization.Authorizer, nil
 }
 
 // resources answers with what the pods of the cluster request.

@@ -72,7 +72,7 @@ func TestServesLess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.serving.BindPort = 0
+	o.access.Serving.BindPort = 0
 	if serve, err := newServer(t.Context(), o, nil, leadership{}, nil, nil); serve != nil || err != nil {
 		t.Errorf("got %v, %v", serve, err)
 	}

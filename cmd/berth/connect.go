@@ -94,9 +94,42 @@ func (c *connection) pendingPods(ctx context.Context, typed string) []string {
 	if err != nil {
 		return nil
 	}
+	return begun(list.Items, typed, func(p *v1.Pod) string { return p.Name })
+}
+
+// nodes returns the nodes whose names begin with what has been typed.
+func (c *connection) nodes(ctx context.Context, typed string) []string {
+	client, ctx, cancel, err := c.completing(ctx)
+	if err != nil {
+		return nil
+	}
+	defer cancel()
+	list, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	return begun(list.Items, typed, func(n *v1.Node) string { return n.Name })
+}
+
+// namespaces returns the namespaces whose names begin with what has been typed.
+func (c *connection) namespaces(ctx context.Context, typed string) []string {
+	client, ctx, cancel, err := c.completing(ctx)
+	if err != nil {
+		return nil
+	}
+	defer cancel()
+	list, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil
+	}
+	return begun(list.Items, typed, func(n *v1.Namespace) string { return n.Name })
+}
+
+// begun returns the names that begin with what has been typed, up to the number that a shell gets.
+func begun[T any](items []T, typed string, name func(*T) string) []string {
 	var names []string
-	for i := range list.Items {
-		if name := list.Items[i].Name; strings.HasPrefix(name, typed) {
+	for i := range items {
+		if name := name(&items[i]); strings.HasPrefix(name, typed) && len(names) < completionNames {
 			names = append(names, name)
 		}
 	}

@@ -109,6 +109,7 @@ change was made, and the group decided about again.`,
 	}
 	flags := cmd.Flags()
 	e.input = newInput(flags, "snapshot", "", explanationOutputs)
+	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
 	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
 	return cmd

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,10 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/explain"
 )
@@ -58,6 +54,7 @@ a node there, and RUNS OUT why the feasible nodes take no more; for nodes that n
 	}
 	flags := cmd.Flags()
 	f.input = newInput(flags, "filename", "f", explanationOutputs)
+	f.complete(cmd)
 	flags.StringVar(&f.by, "by", v1.LabelTopologyZone, "The label by whose values nodes are listed.")
 	flags.IntVar(&f.most, "most", 100_000, "The number of pods at which counting ends.")
 	return cmd
@@ -71,8 +68,8 @@ func (f *fitFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 	if len(f.files) == 0 {
 		return wrong{errors.New("no file is given: name the file with the pod with -f, or - for standard input")}
 	}
-	if errs := metav1validation.ValidateLabelName(f.by, field.NewPath("label")); len(errs) > 0 {
-		return wrong{fmt.Errorf("--by %q: must be the key of a label, such as %s: %s", f.by, v1.LabelTopologyZone, errs[0].Detail)}
+	if err := checkLabel(f.by); err != nil {
+		return wrong{err}
 	}
 	if f.most < 1 {
 		return wrong{fmt.Errorf("--most %d: must be at least 1", f.most)}
@@ -116,18 +113,8 @@ func (f *fitFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.W
 }
 
 func (f *fitFlags) print(w io.Writer, fit *explain.Fit) error {
-	switch f.output {
-	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(fit)
-	case "yaml":
-		data, err := yaml.Marshal(fit)
-		if err != nil {
-			return fmt.Errorf("print what fits: %w", err)
-		}
-		_, err = w.Write(data)
-		return err
+	if f.output != "table" {
+		return printObject(w, f.output, fit)
 	}
 	atLeast := ""
 	if fit.AtLeast {

@@ -3,16 +3,18 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
-	"runtime/debug"
 	"slices"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cliflag "k8s.io/component-base/cli/flag"
+	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/feature"
@@ -36,18 +38,27 @@ type input struct {
 	outputs   []string // the output formats
 	// connection is how to reach a live cluster.
 	connection *connection
-	// assumed says what could not be read of a live cluster.
+	// assumed says what could not be read of a live cluster, and aside removes from a pod what could not be judged without it.
 	assumed []string
+	aside   func(*v1.Pod)
 }
 
-// newInput declares the flags. filesFlag names the files, short in a letter or not at all.
+// newInput declares the flags. filesFlag names the files, short in a letter or not at all; a command that reads none has no such flag.
 func newInput(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
+	in := newInputOf(flags, filesFlag, short, outputs)
+	flags.StringVar(&in.config, "config", "", "The scheduler's configuration file (KubeSchedulerConfiguration); the default configuration without it.")
+	return in
+}
+
+// newInputOf declares the flags except --config.
+func newInputOf(flags *pflag.FlagSet, filesFlag, short string, outputs []string) *input {
 	in := &input{filesFlag: "--" + filesFlag, outputs: outputs, connection: newConnection(flags)}
 	if short != "" {
 		in.filesFlag = "-" + short
 	}
-	flags.StringArrayVarP(&in.files, filesFlag, short, nil, "A file or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
-	flags.StringVar(&in.config, "config", "", "The scheduler's configuration file (KubeSchedulerConfiguration); the default configuration without it.")
+	if filesFlag != "" {
+		flags.StringArrayVarP(&in.files, filesFlag, short, nil, "A file or directory with the cluster's objects, YAML or JSON; - is standard input. May be given several times.")
+	}
 	flags.Var(cliflag.NewMapStringBool(&in.gates), "feature-gates", "Feature gates as the scheduler's flag of this name takes them, such as GenericWorkload=true; the defaults without it.")
 	flags.StringVarP(&in.output, "output", "o", "table", "How to print: "+strings.Join(outputs, ", ")+".")
 	return in
@@ -60,7 +71,7 @@ func (in *input) read(ctx context.Context, stdin io.Reader, bar *progress) (*con
 		return nil, nil, err
 	}
 	if len(in.files) == 0 {
-		found, err := in.readLive(ctx, scheduler, bar)
+		found, err := in.readLive(ctx, bar, scheduler)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -76,33 +87,36 @@ func (in *input) read(ctx context.Context, stdin io.Reader, bar *progress) (*con
 // readWithFiles reads the cluster of the files; if these have no Node, a live cluster with the objects of the files. Then it returns the names of the files' pods,
 // which are created last.
 func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, map[string]bool, error) {
-	if namespace := *in.connection.flags.Namespace; namespace != "" {
-		return nil, nil, nil, wrong{fmt.Errorf("--namespace %q: has no effect on pods of files, which are in the namespaces that they name, or in %q: write metadata.namespace, and leave the flag out", namespace, metav1.NamespaceDefault)}
-	}
 	var piped bytes.Buffer // standard input is read twice
 	if slices.Contains(in.files, "-") {
 		stdin = io.TeeReader(stdin, &piped)
 	}
 	scheduler, files, err := in.read(ctx, stdin, bar)
-	if err != nil || len(in.files) == 0 || len(files.Nodes) > 0 {
+	if err != nil || len(in.files) == 0 {
 		return scheduler, files, nil, err
 	}
-	found, err := in.readLive(ctx, scheduler, bar)
+	into := manifest.Namespace{Only: *in.connection.flags.Namespace != ""}
+	if len(files.Nodes) > 0 {
+		if into.Only {
+			return nil, nil, nil, wrong{fmt.Errorf("--namespace %q: has no effect on a cluster of files, whose objects are in the namespaces that they name, or in %q: write metadata.namespace, and leave the flag out",
+				*in.connection.flags.Namespace, metav1.NamespaceDefault)}
+		}
+		return scheduler, files, nil, nil
+	}
+	if into.Name, err = in.connection.namespace(); err != nil {
+		return nil, nil, nil, err
+	}
+	found, err := in.readLive(ctx, bar, scheduler)
 	if err != nil {
 		return nil, nil, nil, fmt.Errorf("the files have no Node, so they are added to a live cluster: %w", err)
 	}
-	cluster, err := manifest.Options{Base: found.Cluster}.Read(in.files, &piped)
+	cluster, err := manifest.Options{Base: found.Cluster, Namespace: &into}.Read(in.files, &piped)
 	if err != nil {
 		return nil, nil, nil, wrong{err}
 	}
 	asked, now := map[string]bool{}, metav1.Now()
-	for _, pod := range files.Pods {
+	for _, pod := range cluster.Pods[len(cluster.Pods)-len(files.Pods):] { // those of the files are the last
 		asked[nameOf(pod)] = true
-	}
-	for _, pod := range cluster.Pods {
-		if !asked[nameOf(pod)] {
-			continue
-		}
 		found.SetAside(pod)
 		if pod.CreationTimestamp.IsZero() {
 			pod.CreationTimestamp = now
@@ -111,10 +125,18 @@ func (in *input) readWithFiles(ctx context.Context, stdin io.Reader, bar *progre
 	return scheduler, cluster, asked, nil
 }
 
+// checkOutput checks the flag that all commands have.
+func (in *input) checkOutput() error {
+	if !slices.Contains(in.outputs, in.output) {
+		return wrong{fmt.Errorf("--output %q: must be one of %s", in.output, strings.Join(in.outputs, ", "))}
+	}
+	return nil
+}
+
 // readConfig reads the scheduler's configuration, and checks the flags that all commands have.
 func (in *input) readConfig() (*config.Config, error) {
-	if !slices.Contains(in.outputs, in.output) {
-		return nil, wrong{fmt.Errorf("--output %q: must be one of %s", in.output, strings.Join(in.outputs, ", "))}
+	if err := in.checkOutput(); err != nil {
+		return nil, err
 	}
 	scheduler, err := loadConfig(in.config, in.gates)
 	if err != nil {
@@ -123,18 +145,29 @@ func (in *input) readConfig() (*config.Config, error) {
 	return scheduler, nil
 }
 
-// readLive reads the cluster from its API server.
-func (in *input) readLive(ctx context.Context, scheduler *config.Config, bar *progress) (*live.Result, error) {
+// readLive reads the cluster from its API server, with the kinds that the configurations read.
+func (in *input) readLive(ctx context.Context, bar *progress, schedulers ...*config.Config) (*live.Result, error) {
+	var reads []model.Kind
+	for _, scheduler := range schedulers {
+		reads = append(reads, scheduler.Reads()...)
+	}
 	access, err := in.connection.access()
 	if err != nil {
 		return nil, wrong{fmt.Errorf("%w; or name the cluster's files with %s", err, in.filesFlag)}
 	}
-	result, err := live.Read(ctx, live.Request{Access: access, Kinds: scheduler.Reads(), Progress: bar.reading})
+	result, err := live.Read(ctx, live.Request{Access: access, Kinds: reads, Progress: bar.reading})
 	if err != nil {
 		return nil, fmt.Errorf("read the cluster: %w", err)
 	}
-	in.assumed = result.Notes
+	in.assumed, in.aside = result.Notes, result.SetAside
 	return result, nil
+}
+
+// setAside removes from a pod that is added to the cluster what could not be judged.
+func (in *input) setAside(pod *v1.Pod) {
+	if in.aside != nil {
+		in.aside(pod)
+	}
 }
 
 // noteAssumed writes what could not be read of a live cluster.
@@ -144,10 +177,37 @@ func (in *input) noteAssumed(w io.Writer) {
 	}
 }
 
-// shortRun sets GOGC=400 while a command runs: a third less time for some more memory. It returns a function that restores the old value.
-func shortRun() func() {
-	before := debug.SetGCPercent(400)
-	return func() { debug.SetGCPercent(before) }
+// complete has the shell complete the values of the flags that all commands have.
+func (in *input) complete(cmd *cobra.Command) {
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(in.outputs, cobra.ShellCompDirectiveNoFileComp)) // the flags are there
+	_ = cmd.RegisterFlagCompletionFunc("namespace", func(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
+		return in.connection.namespaces(cmd.Context(), typed), cobra.ShellCompDirectiveNoFileComp
+	})
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
+	_ = cmd.MarkFlagFilename("kubeconfig")
+}
+
+// printObject prints an answer as json or yaml.
+func printObject(w io.Writer, format string, answer any) error {
+	var data []byte
+	var err error
+	if format == "yaml" {
+		data, err = yaml.Marshal(answer)
+	} else {
+		var text bytes.Buffer
+		encoder := json.NewEncoder(&text)
+		encoder.SetEscapeHTML(false)
+		encoder.SetIndent("", "  ")
+		err = encoder.Encode(answer)
+		data = text.Bytes()
+	}
+	if err == nil {
+		_, err = w.Write(data)
+	}
+	if err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
 }
 
 // loadConfig reads a configuration file, or returns the default configuration without one, with the given gates set.

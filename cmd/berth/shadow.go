@@ -2,8 +2,10 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -15,12 +17,14 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apiserver/pkg/server/healthz"
 	cliflag "k8s.io/component-base/cli/flag"
 	"k8s.io/klog/v2"
 
 	"github.com/berth-scheduler/berth/app"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/kube"
+	"github.com/berth-scheduler/berth/internal/server"
 	"github.com/berth-scheduler/berth/internal/shadow"
 )
 
@@ -30,6 +34,12 @@ type shadowFlags struct {
 	gates                      map[string]bool
 	names                      []string
 	grace, settle              time.Duration
+	disagreements              string
+	most                       int
+
+	access  *server.Access
+	metrics shadowMetrics
+	kept    *snapshots
 }
 
 func newShadowCommand() *cobra.Command {
@@ -41,12 +51,19 @@ func newShadowCommand() *cobra.Command {
 
 Nothing is written to the cluster: the rights to list and watch suffice. Each binding is "agree" (the node is among the best), "lesser" (feasible, and others are
 better), "contradict" (infeasible for Berth, with plugin and reason), "race" (Berth agrees if one of the changes around the binding is left out, or known already)
-or "failed". "placeable" are pods that stay pending although Berth finds a node for them. A table is printed at the end, on SIGINT or SIGTERM.`,
+or "failed". "placeable" are pods that stay pending although Berth finds a node for them. A table is printed at the end, on SIGINT or SIGTERM.
+
+With --disagreements the cluster as it was before a binding that Berth disagrees with is written to a file, which "berth explain --snapshot" reads: what it says
+of the pod is what the shadow has compared the binding with. With --secure-port the counts are served as metrics berth_shadow_*, to those whom the API server allows it, as by the scheduler.`,
 		Example: `  # Until Ctrl-C, with the configuration that the scheduler has
   berth shadow --kubeconfig view.kubeconfig --config scheduler.yaml
 
   # One line of JSON for each decision
-  berth shadow --kubeconfig view.kubeconfig -o json > decisions.jsonl`,
+  berth shadow --kubeconfig view.kubeconfig -o json > decisions.jsonl
+
+  # What was the cluster like, and why would Berth have chosen another node?
+  berth shadow --kubeconfig view.kubeconfig --disagreements kept
+  berth explain --snapshot kept/20261125T220501.123456789-contradict-shop-web-1.json --pod shop/web-1`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return wrong{err}
@@ -67,6 +84,14 @@ or "failed". "placeable" are pods that stay pending although Berth finds a node 
 	flags.StringSliceVar(&f.names, "scheduler-name", nil, "Follow the pods of this scheduler name, which a profile must have. May be given several times; those of all profiles without it.")
 	flags.DurationVar(&f.grace, "grace", time.Minute, "How long Berth must find a node for a pending pod before the pod is reported.")
 	flags.DurationVar(&f.settle, "settle", 2*time.Second, "How long a disagreement waits for changes that the watches show late.")
+	flags.StringVar(&f.disagreements, "disagreements", "", "A folder for files with the cluster as it was before each binding that is lesser, contradicted or failed.")
+	flags.IntVar(&f.most, "disagreements-max", 20, "How many such files are written at most; half of them at most for lesser nodes. Each has the whole cluster.")
+	f.access = server.NewAccess(0)
+	var sets cliflag.NamedFlagSets
+	f.access.AddFlags(&sets)
+	for _, set := range sets.FlagSets {
+		flags.AddFlagSet(set)
+	}
 	flags.StringVarP(&f.output, "output", "o", "table", "How to print: table (at the end), json (a line for each decision).")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 	_ = cmd.MarkFlagFilename("config", "yaml", "yml", "json")
@@ -83,8 +108,10 @@ func (f *shadowFlags) check() error {
 		return fmt.Errorf("--grace %v: must be greater than 0, such as 1m", f.grace)
 	case f.settle < 0:
 		return fmt.Errorf("--settle %v: must not be negative, such as 2s", f.settle)
+	case f.most < 1:
+		return fmt.Errorf("--disagreements-max %d: must be at least 1", f.most)
 	}
-	return nil
+	return errors.Join(f.access.Validate()...)
 }
 
 func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -97,11 +124,18 @@ func (f *shadowFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}
 	out := bufio.NewWriter(stdout)
 	lines := json.NewEncoder(out)
-	follower, err := shadow.New(shadow.Config{Scheduler: scheduler, SchedulerNames: f.names, Grace: f.grace, Settle: f.settle, Report: func(d shadow.Decision) {
+	c := shadow.Config{Scheduler: scheduler, SchedulerNames: f.names, Grace: f.grace, Settle: f.settle, KeepMax: f.most, Report: func(d shadow.Decision) {
 		if f.output == "json" {
 			_ = lines.Encode(d) // out keeps the error, which Flush returns
 		}
-	}})
+	}}
+	if f.disagreements != "" {
+		if f.kept, err = newSnapshots(f.disagreements); err != nil {
+			return wrong{fmt.Errorf("--disagreements %q: must be a folder that can be written to: %w", f.disagreements, err)}
+		}
+		c.Keep = f.kept.keep
+	}
+	follower, err := shadow.New(c)
 	if err != nil {
 		return wrong{err}
 	}
@@ -143,9 +177,16 @@ func (f *shadowFlags) follow(ctx context.Context, follower *shadow.Shadow, sched
 		return none, err
 	}
 	ctx, cancel := context.WithCancel(klog.NewContext(ctx, klog.Background()))
+	synced := make(chan struct{})
+	stop, err := f.serve(ctx, synced)
+	if err != nil {
+		cancel()
+		return none, err
+	}
 	defer func() {
 		cancel()
 		watch.Stop()
+		stop()
 	}()
 	watch.Start(ctx)
 	if err := watch.Sync(ctx); err != nil {
@@ -156,6 +197,7 @@ func (f *shadowFlags) follow(ctx context.Context, follower *shadow.Shadow, sched
 	}
 	follower.Apply(time.Now(), intake.Drain())
 	follower.Synced()
+	close(synced)
 	names := f.names
 	if len(names) == 0 {
 		names = scheduler.SchedulerNames()
@@ -168,16 +210,36 @@ func (f *shadowFlags) follow(ctx context.Context, follower *shadow.Shadow, sched
 		select {
 		case <-ctx.Done():
 			follower.Apply(time.Now(), intake.Drain())
-			return follower.End(time.Now()), nil
+			summary := follower.End(time.Now())
+			return summary, f.failure()
 		case <-intake.Ready():
 			follower.Apply(time.Now(), intake.Drain())
 		case <-tick.C:
 			follower.Tick(time.Now())
+			f.metrics.set(follower.Summary())
+			if err := f.failure(); err != nil {
+				return none, err
+			}
 			if err := out.Flush(); err != nil {
 				return none, fmt.Errorf("print: %w", err)
 			}
 		}
 	}
+}
+
+// serve serves the metrics, if there is a port, until the returned function is called. It is ready when synced is closed.
+func (f *shadowFlags) serve(ctx context.Context, synced <-chan struct{}) (stop func(), err error) {
+	f.access.Authentication.RemoteKubeConfigFile = cmp.Or(f.access.Authentication.RemoteKubeConfigFile, f.kubeconfig)
+	f.access.Authorization.RemoteKubeConfigFile = cmp.Or(f.access.Authorization.RemoteKubeConfigFile, f.kubeconfig)
+	return f.access.StartMetrics(f.metrics.handler(), healthz.NewShutdownHealthz(ctx.Done()), server.Synced(synced))
+}
+
+// failure returns why a disagreement could not be kept.
+func (f *shadowFlags) failure() error {
+	if f.kept == nil {
+		return nil
+	}
+	return f.kept.err
 }
 
 // printComparison prints the counts as a table.
@@ -190,11 +252,8 @@ func printComparison(to io.Writer, s shadow.Summary) {
 	}
 	w := tabwriter.NewWriter(to, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "VERDICT\tBINDINGS\tSHARE\n")
-	for _, row := range []struct {
-		name string
-		n    int
-	}{{"agree", s.Agree}, {"lesser", s.Lesser}, {"race", s.Race}, {"contradict", s.Contradict}, {"failed", s.Failed}, {"all", s.Bindings}} {
-		fmt.Fprintf(w, "%s\t%d\t%s\n", row.name, row.n, share(row.n))
+	for _, row := range append(s.Verdicts(), shadow.VerdictCount{Verdict: "all", Bindings: s.Bindings}) {
+		fmt.Fprintf(w, "%s\t%d\t%s\n", row.Verdict, row.Bindings, share(row.Bindings))
 	}
 	_ = w.Flush()
 	var notes []string

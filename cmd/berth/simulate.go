@@ -2,14 +2,12 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/printers"
-	"sigs.k8s.io/yaml"
 
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
@@ -65,6 +63,7 @@ files must have the PodGroups then. Below the pods it is printed how many member
 	}
 	flags := cmd.Flags()
 	s.input = newInput(flags, "filename", "f", simulationOutputs)
+	s.complete(cmd)
 	flags.Uint64Var(&s.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
 	return cmd
 }
@@ -87,7 +86,15 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	bar.clear()
 	s.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
-	if len(asked) > 0 {
+	if of := *s.connection.flags.Namespace; of != "" && len(s.files) == 0 {
+		asked = map[string]bool{}
+		for i := range result.Pods {
+			if result.Pods[i].Namespace == of {
+				asked[of+"/"+result.Pods[i].Pod] = true
+			}
+		}
+	}
+	if asked != nil {
 		others := len(result.Pods)
 		result.Pods = slices.DeleteFunc(result.Pods, func(p simulate.Placement) bool { return !asked[p.Namespace+"/"+p.Pod] })
 		if others -= len(result.Pods); others > 0 {
@@ -98,18 +105,8 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 }
 
 func (s *simulation) print(w io.Writer, result *simulate.Result) error {
-	switch s.output {
-	case "json":
-		encoder := json.NewEncoder(w)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(result)
-	case "yaml":
-		data, err := yaml.Marshal(result)
-		if err != nil {
-			return fmt.Errorf("print the simulation: %w", err)
-		}
-		_, err = w.Write(data)
-		return err
+	if s.output == "json" || s.output == "yaml" {
+		return printObject(w, s.output, result)
 	}
 	t := printers.GetNewTabWriter(w)
 	printPlacements(t, result.Pods, s.output == "wide")

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/runtime"
 	configv1 "k8s.io/kube-scheduler/config/v1"
@@ -294,6 +295,25 @@ func (c *Config) SchedulerNames() []string {
 		names[i] = p.Name
 	}
 	return names
+}
+
+// KeepsPending returns why a pod of one of the profiles is never bound, whatever the nodes: it needs a part that is enabled and that Berth lacks. It is empty for most
+// pods.
+func (c *Config) KeepsPending(object *v1.Pod) string {
+	for _, p := range c.Profiles {
+		if p.Name != object.Spec.SchedulerName {
+			continue
+		}
+		pod := model.NewPod(object)
+		for _, filter := range p.PreFilters {
+			if stand, ok := filter.(interface{ Bars(pod *model.Pod) string }); ok {
+				if why := stand.Bars(pod); why != "" {
+					return why
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // Compile returns the functions that compile the pods of each scheduler name.

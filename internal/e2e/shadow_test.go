@@ -37,7 +37,7 @@ func TestShadow(t *testing.T) {
 	}
 	binary := filepath.Join(os.Getenv(binEnv), "berth")
 	kubeconfig := w.tokenOf("berth-shadow")
-	cmd := exec.Command(binary, "shadow", "--kubeconfig", kubeconfig, "-o", "json")
+	cmd := exec.Command(binary, "shadow", "--kubeconfig", kubeconfig, "-o", "json", "--disagreements", filepath.Join(t.TempDir(), "kept"))
 	out, said := &transcript{}, &transcript{}
 	cmd.Stdout, cmd.Stderr = out, said
 	w.must(cmd.Start())
@@ -85,6 +85,7 @@ func TestShadow(t *testing.T) {
 		w.must(json.Unmarshal(lines.Bytes(), &d))
 		switch counts[d.Verdict]++; {
 		case d.Pod == "shadow/huge":
+			w.replays(binary, &d)
 			contradicted = d.Verdict == shadow.Contradict && len(d.Rejections) > 0 && d.Rejections[0] == shadow.Rejection{Plugin: "NodeResourcesFit", Reason: "Insufficient cpu"}
 			t.Logf("by hand: %s", lines.Text())
 		case d.Verdict == shadow.Contradict, d.Verdict == shadow.Failed:
@@ -101,6 +102,30 @@ func TestShadow(t *testing.T) {
 		t.Error("the rights do not suffice")
 	}
 	w.mustNotHaveWritten("system:serviceaccount:kube-system:berth-shadow")
+}
+
+// replays has berth explain say about the kept cluster what the shadow has said.
+func (w *world) replays(binary string, d *shadow.Decision) {
+	w.Helper()
+	out, err := exec.CommandContext(w.ctx, binary, "explain", "--snapshot", d.Snapshot, "--pod", d.Pod, "-o", "json").Output()
+	w.must(err)
+	var got struct {
+		Nodes []struct {
+			Name       string
+			Rejections []struct {
+				Plugin  string
+				Reasons []string
+			}
+		}
+	}
+	w.must(json.Unmarshal(out, &got))
+	found := false
+	for _, node := range got.Nodes {
+		found = found || node.Name == d.Node && len(node.Rejections) > 0 && node.Rejections[0].Plugin == d.Rejections[0].Plugin && node.Rejections[0].Reasons[0] == d.Rejections[0].Reason
+	}
+	if len(got.Nodes) != d.Nodes || !found {
+		w.Errorf("berth explain says something else about %s than the shadow: %s", d.Snapshot, out)
+	}
 }
 
 // mustNotHaveWritten checks the audit log, which has every request of the user.

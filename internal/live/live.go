@@ -228,15 +228,24 @@ func (l *lister) list(ctx context.Context) ([]runtime.Object, error) {
 	}
 }
 
+// emptyDir is that of all pods with such volumes.
+var emptyDir = &v1.EmptyDirVolumeSource{}
+
+// isLocal reports whether what a volume holds is gone with its pod.
+func isLocal(v v1.Volume) bool { return v.EmptyDir != nil }
+
 // trimmed removes from an object what is not read. Of pods more is kept than a scheduler keeps: what mirror pods are known by, how
-// long a pod takes to end, and whether it is ready.
+// long a pod takes to end, whether it is ready, and whether it has an emptyDir volume.
 func trimmed(object kinds.Object, trim func(kinds.Object)) {
 	switch o := object.(type) {
 	case *v1.Pod:
 		mirror, isMirror := o.Annotations[v1.MirrorPodAnnotationKey]
-		grace, ready := o.Spec.TerminationGracePeriodSeconds, readiness(o)
+		grace, ready, local := o.Spec.TerminationGracePeriodSeconds, readiness(o), slices.ContainsFunc(o.Spec.Volumes, isLocal)
 		trim(o)
 		o.Spec.TerminationGracePeriodSeconds = grace
+		if local { // one stands for all
+			o.Spec.Volumes = append(slices.Clip(o.Spec.Volumes), v1.Volume{Name: "local", VolumeSource: v1.VolumeSource{EmptyDir: emptyDir}})
+		}
 		o.Status.Conditions = append(o.Status.Conditions, ready...)
 		if isMirror {
 			o.Annotations = map[string]string{v1.MirrorPodAnnotationKey: mirror}

@@ -98,6 +98,9 @@ func manyPods(n int) []v1.Pod {
 // TestRead lists more pods than a page has, and keeps of them what is read.
 func TestRead(t *testing.T) {
 	server := &apiServer{pods: manyPods(1200)}
+	server.pods[7].Spec.Volumes = []v1.Volume{
+		{Name: "secret", VolumeSource: v1.VolumeSource{Secret: &v1.SecretVolumeSource{}}}, {Name: "a", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{Medium: "Memory"}}},
+	}
 	var told []string
 	result, err := server.read(t, func(done, total int64) { told = append(told, fmt.Sprint(done, "/", total)) })
 	if err != nil {
@@ -113,6 +116,9 @@ func TestRead(t *testing.T) {
 	if pod.Name != "web-1199" || pod.ManagedFields != nil || len(pod.Annotations) != 1 || pod.Spec.Containers[0].Env != nil || *pod.Spec.TerminationGracePeriodSeconds != 7 ||
 		len(pod.Status.Conditions) != 1 || pod.Status.Conditions[0] != (v1.PodCondition{Type: v1.PodReady, Status: v1.ConditionFalse}) || len(pod.Spec.Volumes) != 1 {
 		t.Errorf("kept %+v", pod)
+	}
+	if volumes := result.Cluster.Pods[7].Spec.Volumes; len(volumes) != 1 || volumes[0].EmptyDir == nil {
+		t.Errorf("kept %+v of a pod with local storage", volumes)
 	}
 	if names := result.Cluster.Namespaces; len(names) != 1 || names[0].Name != "shop" {
 		t.Errorf("namespaces %v, want the one that the pods are in", names)

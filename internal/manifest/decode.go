@@ -236,6 +236,7 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 	if o.GetObjectKind().GroupVersionKind().Empty() {
 		o.GetObjectKind().SetGroupVersionKind(k.gvk)
 	}
+	k.put(o, u.into, r)
 	k.checkMeta(o, r)
 	k.check(o, r)
 	if len(r.errs) == 0 {
@@ -243,6 +244,18 @@ func (k *kind) decode(u unit, js []byte, enormous bool) result {
 		k.fill(o)
 	}
 	return result{objects: []decoded{{kind: k, object: o, file: u.file, line: u.line}}, errs: r.errs}
+}
+
+// put puts an object that names no namespace into one.
+func (k *kind) put(o object, into *Namespace, r *report) {
+	switch {
+	case into == nil || !k.namespaced:
+	case o.GetNamespace() == "":
+		o.SetNamespace(into.Name)
+	case into.Only && o.GetNamespace() != into.Name:
+		r.object = k.identity(o).String()
+		r.add("metadata.namespace", "is %q, and --namespace is %q; make them equal, or leave one of the two out", o.GetNamespace(), into.Name)
+	}
 }
 
 // explain reports the fields that made the decoder fail with err.

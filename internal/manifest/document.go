@@ -17,6 +17,7 @@ type unit struct {
 	yaml  bool
 	dash  int                     // column of the "-" that made this YAML an element of a list; -1 for none
 	list  schema.GroupVersionKind // of the list around it, if its items may omit their kind
+	into  *Namespace              // for an object that names none; nil means the default one
 }
 
 // document is one YAML document or JSON value, with its parts if it is a list that could be split.
@@ -137,7 +138,7 @@ func splitJSON(whole unit, h head) []unit {
 	err := s.elements(func(at int, text []byte) {
 		line += bytes.Count(whole.text[counted:at], []byte("\n"))
 		counted = at
-		items = append(items, unit{file: whole.file, line: line, place: fmt.Sprintf("items[%d]", len(items)), text: text, dash: -1, list: list})
+		items = append(items, unit{file: whole.file, line: line, place: fmt.Sprintf("items[%d]", len(items)), text: text, dash: -1, list: list, into: whole.into})
 	})
 	if err != nil {
 		return nil

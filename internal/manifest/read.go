@@ -19,6 +19,15 @@ type Options struct {
 	// Base, unless nil, is a cluster that the files are added to: an object of the files replaces the one of Base with its kind, namespace and name, and what is filled
 	// in from other objects, such as priorities, is taken from both. Read takes over the objects of Base.
 	Base *Cluster
+	// Namespace is that of objects that name none; nil means the one that is called default.
+	Namespace *Namespace
+}
+
+// Namespace is where to put objects that name no namespace.
+type Namespace struct {
+	Name string
+	// Only means that an object of another namespace is a mistake.
+	Only bool
 }
 
 // Read reads a cluster from files, directories and, for "-", stdin, in the order given; a file named twice is read once.
@@ -123,6 +132,12 @@ func (o Options) decode(sources []source, errs []*Error) (*Cluster, error) {
 		m.total += int64(len(s.data))
 		first = append(first, len(docs))
 		docs = append(docs, documents(s.name, s.data)...)
+	}
+	for i := range docs {
+		docs[i].whole.into = o.Namespace
+		for j := range docs[i].items {
+			docs[i].items[j].into = o.Namespace
+		}
 	}
 	results := decodeAll(docs, m)
 	m.end()

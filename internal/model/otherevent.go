@@ -2,6 +2,7 @@ package model
 
 import (
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // AllActions is every action: what kube-scheduler calls All.
@@ -65,6 +66,12 @@ func (p *Pod) shown() *v1.Pod {
 	with := *p.Object
 	with.Spec.NodeName = p.NodeName
 	return &with
+}
+
+// APIObject returns the API object that an object was compiled from, trimmed to what scheduling reads; nil if there is none. It must not be written.
+func APIObject(compiled Compiled) runtime.Object {
+	object, _ := apiObject(compiled).(runtime.Object)
+	return object
 }
 
 // apiObject returns the API object that an object was compiled from.

@@ -59,6 +59,11 @@ func Start(config Config) (stop func(), err error) {
 	if err != nil {
 		return nil, err
 	}
+	return start(endpoints, config)
+}
+
+// start serves endpoints to those who may see them.
+func start(endpoints http.Handler, config Config) (stop func(), err error) {
 	ending := make(chan struct{})
 	ended, closed, err := config.Serving.Serve(guard(endpoints, config), drain, ending)
 	if err != nil {

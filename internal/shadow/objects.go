@@ -19,6 +19,19 @@ func (o *object) exists() bool {
 	return o.pod != nil || o.node != nil || o.other != nil || o.compiled != nil
 }
 
+// api returns the API object, nil if there is none.
+func (o *object) api() runtime.Object {
+	switch {
+	case o.pod != nil:
+		return o.pod.Object
+	case o.node != nil:
+		return o.node.Object
+	case o.compiled != nil:
+		return model.APIObject(o.compiled)
+	}
+	return o.other
+}
+
 // objectOf returns what a change makes of which object.
 func objectOf(c *model.Change) (ref model.Ref, after object, ok bool) {
 	switch c.Kind {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -26,6 +28,10 @@ type Config struct {
 	Settle time.Duration
 	// Report is called with each decision.
 	Report func(Decision)
+	// Keep, unless it is nil, is called with disagreements that are no races before they are reported, and with the objects of the cluster as they were before the binding, the
+	// pod among them; what it returns says where they are kept. The objects must not be changed. It is called KeepMax times at most, for lesser nodes half as often.
+	Keep    func(d *Decision, objects []runtime.Object) (where string)
+	KeepMax int
 }
 
 const (
@@ -65,6 +71,9 @@ type Shadow struct {
 	pending map[model.PodKey]*pending
 	asks    *list.List
 	summary Summary
+
+	keepObjects               func(d *Decision, objects []runtime.Object) (where string)
+	keepMax, kept, keptLesser int
 }
 
 // pending is a pod that the other scheduler has not bound.
@@ -91,6 +100,7 @@ func New(c Config) (*Shadow, error) {
 	s := &Shadow{
 		state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, grace: c.Grace, settle: c.Settle, report: c.Report, groups: c.Scheduler.Groups,
 		objects: map[model.Ref]object{}, credit: creditMax, pending: map[model.PodKey]*pending{}, asks: list.New(),
+		keepObjects: c.Keep, keepMax: c.KeepMax,
 	}
 	for _, p := range c.Scheduler.Profiles {
 		if len(c.SchedulerNames) == 0 || slices.Contains(c.SchedulerNames, p.Name) {

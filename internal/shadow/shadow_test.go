@@ -2,11 +2,13 @@ package shadow
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
@@ -260,4 +262,46 @@ func TestOwnBindingsExplainNothing(t *testing.T) {
 	f.bound("q", "1", "a")
 	f.in.Set(f.pod("p", "1", build.NodeName("a")))
 	f.check("default/q agree", "default/p lesser")
+}
+
+// TestKeep keeps the cluster as it was before a binding that Berth disagrees with, also when it has changed since; races are not kept, and lesser nodes only half as often.
+func TestKeep(t *testing.T) {
+	f := newFixture(t)
+	var kept []string
+	f.keepMax = 2
+	f.keepObjects = func(d *Decision, objects []runtime.Object) string {
+		text := d.Pod + " " + string(d.Verdict) + ":"
+		for _, object := range objects {
+			switch o := object.(type) {
+			case *v1.Pod:
+				text += " pod " + o.Name + "@" + o.Spec.NodeName
+			case *v1.Node:
+				text += " node " + o.Name
+			}
+		}
+		kept = append(kept, text)
+		return "file " + d.Pod
+	}
+	f.bound("small", "1", "b") // the node that is best
+	f.bound("huge", "1", "gone")
+	f.bound("later", "1", "b")
+	f.apply()
+	f.after(2 * time.Second)
+	f.bound("lesser", "3", "a")
+	f.bound("more", "1", "a")
+	f.apply()
+	f.after(2 * time.Second)
+	want := []string{
+		"default/huge contradict: pod huge@ pod small@b node a node b",
+		"default/lesser lesser: pod huge@gone pod later@b pod lesser@ pod small@b node a node b",
+	}
+	if !slices.Equal(kept, want) {
+		t.Errorf("kept\n%s\nwant\n%s", strings.Join(kept, "\n"), strings.Join(want, "\n"))
+	}
+	for _, d := range f.told {
+		if (d.Snapshot != "") != (d.Pod == "default/huge" || d.Pod == "default/lesser") {
+			t.Errorf("%s is kept in %q", d.Pod, d.Snapshot)
+		}
+	}
+	f.check("default/small agree", "default/later agree", "default/huge contradict", "default/lesser lesser", "default/more lesser")
 }

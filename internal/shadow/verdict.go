@@ -1,7 +1,12 @@
 package shadow
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/model"
 )
@@ -49,6 +54,8 @@ type Decision struct {
 	First Verdict `json:"first,omitempty"`
 	// Unsearched means that it was not found out whether this is a race, because there were too many disagreements.
 	Unsearched bool `json:"unsearched,omitempty"`
+	// Snapshot is where the cluster is kept as it was before the binding, if it is.
+	Snapshot string `json:"snapshot,omitempty"`
 	// PendingSeconds is how long a pod has been seen pending for which Berth finds a node.
 	PendingSeconds int64 `json:"pendingSeconds,omitempty"`
 }
@@ -75,6 +82,17 @@ type Summary struct {
 	Unseen int
 	// GapSum and GapMax are of how far lesser nodes were below the best, in points of the weighted total.
 	GapSum, GapMax int64
+}
+
+// VerdictCount is how many bindings have a verdict.
+type VerdictCount struct {
+	Verdict  Verdict
+	Bindings int
+}
+
+// Verdicts returns the counts of the verdicts about bindings, in a fixed order.
+func (s *Summary) Verdicts() []VerdictCount {
+	return []VerdictCount{{Agree, s.Agree}, {Lesser, s.Lesser}, {Race, s.Race}, {Contradict, s.Contradict}, {Failed, s.Failed}}
 }
 
 // question is a binding about which Berth is asked.
@@ -131,7 +149,55 @@ func (s *Shadow) tell(q *question, d Decision) {
 	if d.Unsearched {
 		s.summary.Unsearched++
 	}
+	if s.keeps(d.Verdict) {
+		if objects := s.objectsBefore(q); objects != nil {
+			d.Snapshot = s.keepObjects(&d, objects)
+		}
+	}
 	s.report(d)
+}
+
+// keeps reports whether the objects of a disagreement are to be kept, and counts it then.
+func (s *Shadow) keeps(v Verdict) bool {
+	if s.keepObjects == nil || s.kept >= s.keepMax {
+		return false
+	}
+	switch v {
+	case Lesser:
+		if s.keptLesser >= s.keepMax/2 {
+			return false
+		}
+		s.keptLesser++
+	case Contradict, Failed:
+	default:
+		return false
+	}
+	s.kept++
+	return true
+}
+
+// objectsBefore returns the objects as they were before a binding, by kind, namespace and name, without other pods that are pending; nil if its changes are forgotten. The state stands after all changes, before
+// and after.
+func (s *Shadow) objectsBefore(q *question) []runtime.Object {
+	if q.at < s.first {
+		return nil
+	}
+	end := s.first + len(s.steps)
+	s.goTo(end, q.at)
+	defer s.goTo(q.at, end)
+	var all []runtime.Object
+	for _, ref := range slices.SortedFunc(maps.Keys(s.objects), func(a, b model.Ref) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	}) {
+		o := s.objects[ref]
+		if o.pod != nil && o.pod.NodeName == "" && o.pod.NominatedNode == "" && o.pod.Key() != q.pod.Key() {
+			continue // it does not count, and whether it was there already is not known
+		}
+		if object := o.api(); object != nil {
+			all = append(all, object)
+		}
+	}
+	return all
 }
 
 // closeDue closes disagreements for which the changes around them are known: as many came after as are looked at, or the settling time is over.

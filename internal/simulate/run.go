@@ -57,6 +57,9 @@ type Result struct {
 	// Evictions are the pods that were evicted for others, in the order of the decisions.
 	Evictions []Eviction `json:"evictions,omitempty"`
 	Summary   Summary    `json:"summary"`
+
+	// before and after are what the pods on each node occupy.
+	before, after map[string]amounts
 }
 
 // Run puts what files hold into a cluster and runs the scheduler until nothing more can come of it: every pending pod has a node, or
@@ -100,7 +103,8 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	}
 	result.Groups = groups.all()
 	result.Evictions = victims.evicted(c)
-	result.Summary = summarize(files.Nodes, before, c.tallied(files.Nodes), result.Pods)
+	result.before, result.after = before, c.tallied(files.Nodes)
+	result.Summary = summarize(files.Nodes, before, result.after, result.Pods)
 	result.Summary.Evicted = len(result.Evictions)
 	return result, nil
 }

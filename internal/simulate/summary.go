@@ -122,9 +122,7 @@ func summarize(nodes []*v1.Node, before, after map[string]amounts, pods []Placem
 		if node.Spec.Unschedulable {
 			s.Unschedulable++
 		}
-		offered := amounts{}
-		allocatable := model.ResourcesOf(node.Status.Allocatable)
-		offered.add(&allocatable, model.AllowedPods(node.Status.Allocatable))
+		offered := offeredBy(node)
 		whole.add(offered, before[node.Name], after[node.Name])
 		if zone := node.Labels[v1.LabelTopologyZone]; zone != "" {
 			if zones[zone] == nil {
@@ -147,6 +145,13 @@ func summarize(nodes []*v1.Node, before, after map[string]amounts, pods []Placem
 		s.MostLoaded, s.LeastLoaded = &most, &least
 	}
 	return s
+}
+
+// offeredBy returns what a node has for pods.
+func offeredBy(node *v1.Node) amounts {
+	offered, allocatable := amounts{}, model.ResourcesOf(node.Status.Allocatable)
+	offered.add(&allocatable, model.AllowedPods(node.Status.Allocatable))
+	return offered
 }
 
 // part is a set of nodes.

@@ -83,19 +83,25 @@ func (s *source) commit(ctx context.Context) (hash string, made time.Time, err e
 	return hash, made.UTC(), err
 }
 
-// writeBinaries builds binaries into a folder, and SHA256SUMS, which sha256sum -c reads.
+// writeBinaries builds binaries into a folder, each also in an archive for krew, and SHA256SUMS, which sha256sum -c reads. If all released platforms are built, it
+// writes the manifest for krew.
 func writeBinaries(ctx context.Context, s *source, platforms []platform, folder string) error {
-	if _, _, err := s.commit(ctx); err != nil {
+	commit, made, err := s.commit(ctx)
+	if err != nil {
 		return err
 	}
-	folder, err := filepath.Abs(folder)
+	license, err := os.ReadFile(filepath.Join(s.folder, "LICENSE"))
 	if err != nil {
+		return err
+	}
+	if folder, err = filepath.Abs(folder); err != nil {
 		return err
 	}
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
 	var sums []string
+	archives := map[string][sha256.Size]byte{}
 	for _, p := range platforms {
 		name := "berth-" + p.os + "-" + p.arch
 		if p.os == "windows" {
@@ -110,7 +116,39 @@ func writeBinaries(ctx context.Context, s *source, platforms []platform, folder 
 			return err
 		}
 		sums = append(sums, fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name))
+		archive, binary := archiveOf(p)
+		if err := writeArchive(filepath.Join(folder, archive), binary, content, license, made); err != nil {
+			return fmt.Errorf("write %s: %w", archive, err)
+		}
+		if content, err = os.ReadFile(filepath.Join(folder, archive)); err != nil {
+			return err
+		}
+		archives[archive] = sha256.Sum256(content)
+		sums = append(sums, fmt.Sprintf("%x  %s\n", archives[archive], archive))
 	}
 	slices.SortFunc(sums, func(a, b string) int { return strings.Compare(a[sha256.Size*2:], b[sha256.Size*2:]) })
-	return os.WriteFile(filepath.Join(folder, "SHA256SUMS"), []byte(strings.Join(sums, "")), 0o644)
+	if err := os.WriteFile(filepath.Join(folder, "SHA256SUMS"), []byte(strings.Join(sums, "")), 0o644); err != nil {
+		return err
+	}
+	if len(archives) < len(released) {
+		return nil
+	}
+	return s.writeManifest(ctx, commit, archives, filepath.Join(folder, "krew.yaml"))
+}
+
+// writeManifest writes the manifest for krew with the version and the checksums.
+func (s *source) writeManifest(ctx context.Context, commit string, archives map[string][sha256.Size]byte, file string) error {
+	manifest, err := os.ReadFile(filepath.Join(s.folder, manifestFile))
+	if err != nil {
+		return err
+	}
+	version, err := s.version(ctx, commit)
+	if err != nil {
+		return err
+	}
+	filled, err := fillManifest(string(manifest), version, archives)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, []byte(filled), 0o644)
 }

@@ -117,7 +117,10 @@ func TestBinaries(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := "berth-linux-" + runtime.GOARCH
-	want := fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, filepath.Join(folder, name)))), name)
+	want := ""
+	for _, name := range []string{name, name + ".tar.gz"} {
+		want += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, filepath.Join(folder, name)))), name)
+	}
 	if got := read(t, filepath.Join(folder, "SHA256SUMS")); got != want {
 		t.Errorf("SHA256SUMS is %q, want %q", got, want)
 	}

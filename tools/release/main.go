@@ -92,7 +92,7 @@ func newBinariesCommand() *cobra.Command {
 	var output string
 	var names []string
 	cmd := &cobra.Command{
-		Use: "binaries", Short: "Build the binaries and SHA256SUMS", Args: exactly(0),
+		Use: "binaries", Short: "Build the binaries, archives of them and a manifest for krew, and SHA256SUMS", Args: exactly(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			platforms, err := parsePlatforms(names)
 			if err != nil {
@@ -103,10 +103,12 @@ func newBinariesCommand() *cobra.Command {
 	}
 	s.flags(cmd)
 	cmd.Flags().StringVar(&output, "output", "release", "The folder to write to.")
-	cmd.Flags().StringSliceVar(&names, "platform",
-		[]string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}, "The platforms to build for, as OS/ARCHITECTURE.")
+	cmd.Flags().StringSliceVar(&names, "platform", released, "The platforms to build for, as OS/ARCHITECTURE.")
 	return cmd
 }
+
+// released are the platforms that a release has binaries for.
+var released = []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64", "windows/amd64", "windows/arm64"}
 
 func newPushCommand() *cobra.Command {
 	return &cobra.Command{

@@ -66,6 +66,9 @@ func (p *Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult 
 // Skips reports whether the missing part would not have judged the pod.
 func (p *Plugin) Skips(pod *model.Pod) bool { return p.rejects(pod.Object) == "" }
 
+// Bars returns why a pod stays pending, empty if the missing part would not have judged it.
+func (p *Plugin) Bars(pod *model.Pod) string { return p.rejects(pod.Object) }
+
 // EventsToRegister registers for an update of the pod that removes the demand. No other event helps: the part stays missing.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {
 	return []model.EventToRegister{{Resource: model.TargetPodEvent, Actions: model.Update, Hint: func(_ *model.Pod, e model.Event) bool {

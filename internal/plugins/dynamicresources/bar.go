@@ -23,7 +23,19 @@ func (b *Bar) PreFilter(v state.View, pod *model.Pod) plugin.PreFilterResult {
 	if pod.Devices == nil && !pod.Asks.AreDevices(v.Devices()) {
 		return plugin.PreFilterResult{}
 	}
-	return plugin.PreFilterResult{Rejection: "the pod needs devices, and DynamicResources is disabled at " + strings.Join(b.missing, ", ")}
+	return plugin.PreFilterResult{Rejection: b.rejection()}
+}
+
+func (b *Bar) rejection() string {
+	return "the pod needs devices, and DynamicResources is disabled at " + strings.Join(b.missing, ", ")
+}
+
+// Bars returns why a pod with claims for devices stays pending, empty if it has none. Of extended resources it does not know whether they are devices.
+func (b *Bar) Bars(pod *model.Pod) string {
+	if pod.Devices == nil {
+		return ""
+	}
+	return b.rejection()
 }
 
 // Skips reports whether the pod needs no devices, whatever classes there are.

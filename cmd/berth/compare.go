@@ -1,0 +1,231 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// compareFlags are the flags of compare.
+type compareFlags struct {
+	*input
+	configs []string
+	owned   bool
+	by      string
+	seed    uint64
+}
+
+// compared is what compare prints as an object.
+type compared struct {
+	// A and B are the files of the configurations; empty for the default one.
+	A string `json:"a"`
+	B string `json:"b"`
+	*simulate.Comparison
+}
+
+func newCompareCommand() *cobra.Command {
+	var c compareFlags
+	cmd := &cobra.Command{
+		Use:   "compare --config A --config B",
+		Short: "Show which pods two configurations of the scheduler would place otherwise",
+		Long: `Show which pods of a cluster two configurations of the scheduler would place otherwise.
+
+The cluster is that of the kubeconfig, which is read once and with your own rights; with -f it is that of the files, and no running one is needed. Nothing is written to it.
+The pods that are pending are decided about twice, by the scheduler itself on a virtual clock: once as --config A says, once as --config B says. With one --config
+A is the default configuration. With --owned all pods that a controller would make again are decided about, in the order of their
+priority and age, as if none of them had found a node yet: not those of DaemonSets, and not static pods. Volumes and devices that their claims have stay where they are.
+
+A pod whose outcome is the same in both is not listed. One decision that differs may lead to others, because the pods that come after find another cluster. The same cluster, configurations
+and seed give the same result.
+
+Below the pods is how full the nodes become, by zone or by the label of --by, such as one that names the pool.`,
+		Example: `  # What would change for the pods that are pending now?
+  kubectl berth compare --config today.yaml --config tomorrow.yaml
+
+  # Where would everything go, by pool of nodes?
+  kubectl berth compare --config today.yaml --config tomorrow.yaml --owned --by node.kubernetes.io/pool
+
+  # The same from a file, against the default configuration
+  berth compare -f cluster.yaml --config tomorrow.yaml --owned`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return wrong{fmt.Errorf("%q takes no arguments, got %q: name the configurations with --config", cmd.CommandPath(), args)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return c.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	c.input = newInputOf(flags, "filename", "f", explanationOutputs)
+	flags.StringArrayVar(&c.configs, "config", nil, "A configuration file (KubeSchedulerConfiguration). It is given twice, first A and then B; with one, A is the default configuration.")
+	flags.BoolVar(&c.owned, "owned", false, "Decide again about all pods that a controller other than a DaemonSet would make again.")
+	flags.StringVar(&c.by, "by", v1.LabelTopologyZone, "The label by whose values nodes are put together.")
+	flags.Uint64Var(&c.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
+	c.complete(cmd)
+	return cmd
+}
+
+// run reads the cluster, simulates twice and prints how the results differ.
+func (c *compareFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	defer shortRun()()
+	bar := newProgress(stderr)
+	defer bar.clear()
+	if err := checkLabel(c.by); err != nil {
+		return wrong{err}
+	}
+	switch len(c.configs) {
+	case 1:
+		c.configs = []string{"", c.configs[0]}
+	case 2:
+	default:
+		return wrong{fmt.Errorf("--config: must be given once or twice, got %q: name the two configurations to compare", c.configs)}
+	}
+	var schedulers [2]*config.Config
+	for i, file := range c.configs {
+		c.config = file
+		var err error
+		if schedulers[i], err = c.readConfig(); err != nil {
+			return err
+		}
+	}
+	cluster, err := c.readCluster(ctx, stdin, bar, schedulers[:])
+	if err != nil {
+		return err
+	}
+	if c.owned {
+		cluster, _ = simulate.Owned(cluster)
+		for _, pod := range cluster.Pods {
+			c.setAside(pod)
+		}
+	}
+	var results [2]*simulate.Result
+	for i, scheduler := range schedulers {
+		what := "With " + "AB"[i:i+1]
+		results[i], err = simulate.Run(simulate.Config{Scheduler: scheduler, Seed: c.seed}, cluster, func(decided, pending int) {
+			bar.show(what, int64(decided), int64(pending))
+		})
+		if err != nil {
+			return fmt.Errorf("compare: with %s: %w", nameOfConfig(c.configs[i]), err)
+		}
+	}
+	bar.clear()
+	c.noteAssumed(stderr)
+	var said [2]strings.Builder
+	for i, scheduler := range schedulers {
+		notes(&said[i], scheduler, cluster)
+	}
+	fmt.Fprint(stderr, said[0].String())
+	if said[1].String() != said[0].String() {
+		fmt.Fprint(stderr, said[1].String())
+	}
+	comparison := simulate.Compare(cluster, c.by, results[0], results[1])
+	if of := *c.connection.flags.Namespace; of != "" {
+		c.onlyNamespace(comparison, of, stderr)
+	}
+	if c.output != "table" {
+		return printObject(stdout, c.output, compared{c.configs[0], c.configs[1], comparison})
+	}
+	return c.print(stdout, comparison)
+}
+
+// onlyNamespace leaves the pods of other namespaces out, which were decided about as well.
+func (c *compareFlags) onlyNamespace(comparison *simulate.Comparison, of string, stderr io.Writer) {
+	kept := []simulate.ComparedPod{}
+	for _, pod := range comparison.Pods {
+		if pod.Namespace == of {
+			kept = append(kept, pod)
+		}
+	}
+	if others := len(comparison.Pods) - len(kept); others > 0 {
+		fmt.Fprintf(stderr, "Note: pods of other namespaces differ, too, are counted, and are not listed: %d\n", others)
+	}
+	comparison.Pods = kept
+}
+
+// readCluster reads the cluster of the files, or of the API server if there are none.
+func (c *compareFlags) readCluster(ctx context.Context, stdin io.Reader, bar *progress, schedulers []*config.Config) (*manifest.Cluster, error) {
+	if len(c.files) == 0 {
+		found, err := c.readLive(ctx, bar, schedulers...)
+		if err != nil {
+			return nil, err
+		}
+		return found.Cluster, nil
+	}
+	cluster, err := manifest.Options{Progress: bar.reading}.Read(c.files, stdin)
+	if err != nil {
+		return nil, wrong{err}
+	}
+	return cluster, nil
+}
+
+// checkLabel returns an error if --by is not the key of a label.
+func checkLabel(by string) error {
+	if errs := metav1validation.ValidateLabelName(by, field.NewPath("label")); len(errs) > 0 {
+		return fmt.Errorf("--by %q: must be the key of a label, such as %s: %s", by, v1.LabelTopologyZone, errs[0].Detail)
+	}
+	return nil
+}
+
+func nameOfConfig(file string) string {
+	if file == "" {
+		return "the default configuration"
+	}
+	return file
+}
+
+func (c *compareFlags) print(w io.Writer, result *simulate.Comparison) error {
+	fmt.Fprintf(w, "A is %s, B is %s.\n\n", nameOfConfig(c.configs[0]), nameOfConfig(c.configs[1]))
+	t := printers.GetNewTabWriter(w)
+	if len(result.Pods) > 0 {
+		fmt.Fprint(t, "NAMESPACE\tPOD\tDIFFERENCE\tA\tB\tMESSAGE\n")
+	}
+	for i := range result.Pods {
+		p := &result.Pods[i]
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Pod, p.Difference, place(&p.A), place(&p.B), messagesOf(p))
+	}
+	if len(result.Pods) > 0 {
+		fmt.Fprintln(t)
+	}
+	d := result.Differences
+	fmt.Fprintf(t, "Pods that were decided about: %d. The same: %d; on another node: %d; only A places: %d; only B places: %d; neither, for another reason: %d. Evicted for others: %d by A, %d by B.\n",
+		result.Decided, result.Same, d[simulate.OtherNode], d[simulate.OnlyA], d[simulate.OnlyB], d[simulate.OtherReason], len(result.EvictedA), len(result.EvictedB))
+	fmt.Fprintf(t, "\nBy %s:\n\nVALUE\tNODES\tPODS A\tPODS B\tCPU A\tCPU B\tMEMORY A\tMEMORY B\n", result.By)
+	for i := range result.Domains {
+		d := &result.Domains[i]
+		a, b := d.A, d.B // cpu, memory, pods
+		fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%g%%\t%g%%\t%g%%\t%g%%\n", orNone(d.Name), d.Nodes,
+			a[2].After.String(), b[2].After.String(), a[0].AfterPercent, b[0].AfterPercent, a[1].AfterPercent, b[1].AfterPercent)
+	}
+	return t.Flush()
+}
+
+func place(o *simulate.Outcome) string {
+	if o.Node != "" {
+		return o.Node
+	}
+	return string(o.Status)
+}
+
+// messagesOf says why a pod goes nowhere.
+func messagesOf(p *simulate.ComparedPod) string {
+	switch {
+	case p.A.Message == "" || p.B.Message == "":
+		return p.A.Message + p.B.Message
+	case p.A.Message == p.B.Message:
+		return p.A.Message
+	}
+	return "A: " + p.A.Message + " B: " + p.B.Message
+}

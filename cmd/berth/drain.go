@@ -1,0 +1,259 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/simulate"
+)
+
+// drainFlags are the flags of drain.
+type drainFlags struct {
+	*input
+	selector, podSelector string
+	seed                  uint64
+	drain                 simulate.Drain
+}
+
+func newDrainCommand() *cobra.Command {
+	var d drainFlags
+	cmd := &cobra.Command{
+		Use:   "drain NODE... | -l SELECTOR",
+		Short: "Show where the pods of nodes would go if these were drained",
+		Long: `Show where the pods of nodes would go if these were drained now, and which would find no other node and why.
+
+The cluster is that of the kubeconfig, which is read with your own rights; with -f it is that of the files, and no running one is needed. Nothing is
+written to it: the scheduler itself runs on a copy, on a virtual clock. There the nodes are cordoned, and the pods of one after another are evicted as "kubectl drain"
+does, by namespace and name. The flags have its names and its defaults:
+
+  --ignore-daemonsets     pods of DaemonSets stay; without it a node that has such pods is not drained,
+  --delete-emptydir-data  pods with emptyDir volumes are evicted, too; without it a node that has such pods is not drained,
+  --force                 pods that declare no controller are evicted, too, and nobody makes them again; without it a node that has such pods is not drained,
+  --disable-eviction      PodDisruptionBudgets are not asked,
+  --pod-selector          only these pods are evicted.
+
+Static pods stay. A pod that a PodDisruptionBudget protects waits until pods that were evicted before it run on another node; what it waited for is said. If nothing
+helps it, its node is Blocked, where kubectl would try again until it is stopped.
+
+Each pod with a controller is made again with its spec: that of a StatefulSet under its name when the old pod is gone, others at once. How a pod's own controller differs
+from that (a Deployment that is being rolled out, a Job that has failed too often) is not known here. A pod counts as healthy as soon as it has a node.
+
+The exit code is 0 if all nodes would be drained and all pods that are made again find a node, 3 if not (the answer is printed all the same), 1 for a failure, 2 for a mistake in the
+input.`,
+		Example: `  # Where would the pods of this node go?
+  kubectl berth drain node-7 --ignore-daemonsets
+
+  # Can this pool be emptied, with all that is in emptyDir volumes?
+  kubectl berth drain -l node.kubernetes.io/pool=old --ignore-daemonsets --delete-emptydir-data
+
+  # The same from a file, without a connection to the cluster
+  berth drain node-7 --ignore-daemonsets -f cluster.yaml`,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+			names := d.connection.nodes(cmd.Context(), typed)
+			return slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) }), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return d.run(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	d.input = newInput(flags, "filename", "f", explanationOutputs)
+	flags.StringVarP(&d.selector, "selector", "l", "", "Drain the nodes with these labels, such as pool=old,zone!=a.")
+	flags.StringVar(&d.podSelector, "pod-selector", "", "Evict only the pods with these labels.")
+	flags.Uint64Var(&d.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
+	flags.BoolVar(&d.drain.IgnoreDaemonSets, "ignore-daemonsets", false, "Leave the pods of DaemonSets.")
+	flags.BoolVar(&d.drain.DeleteEmptyDirData, "delete-emptydir-data", false, "Evict pods with emptyDir volumes, too.")
+	flags.BoolVar(&d.drain.Force, "force", false, "Evict pods that declare no controller, too.")
+	flags.BoolVar(&d.drain.DisableEviction, "disable-eviction", false, "Delete pods without asking PodDisruptionBudgets.")
+	d.complete(cmd)
+	return cmd
+}
+
+// run reads the cluster, drains the nodes of a copy, and prints what becomes of the pods.
+func (d *drainFlags) run(ctx context.Context, names []string, stdin io.Reader, stdout, stderr io.Writer) error {
+	defer shortRun()()
+	bar := newProgress(stderr)
+	defer bar.clear()
+	selector, err := d.selectors(names)
+	if err != nil {
+		return wrong{err}
+	}
+	scheduler, cluster, err := d.read(ctx, stdin, bar)
+	if err != nil {
+		return err
+	}
+	if d.drain.Nodes, err = nodesToDrain(cluster, names, selector, d.selector); err != nil {
+		return wrong{err}
+	}
+	d.drain.Prepare = d.setAside
+	result, err := simulate.RunDrain(simulate.Config{Scheduler: scheduler, Seed: d.seed}, cluster, d.drain, func(done, total int) {
+		bar.show("Draining", int64(done), int64(total))
+	})
+	if err != nil {
+		return fmt.Errorf("drain: %w", err)
+	}
+	bar.clear()
+	d.noteAssumed(stderr)
+	notes(stderr, scheduler, cluster)
+	if result.Others > 0 {
+		fmt.Fprintf(stderr, "Note: other pods of the cluster are pending, were decided about before, and are not listed: %d\n", result.Others)
+	}
+	if err := d.print(stdout, result); err != nil {
+		return err
+	}
+	return verdictOf(result)
+}
+
+// selectors checks the arguments and parses the selectors. Without one of nodes it is nil.
+func (d *drainFlags) selectors(names []string) (labels.Selector, error) {
+	var nodes labels.Selector
+	switch {
+	case d.selector != "" && len(names) > 0:
+		return nil, fmt.Errorf("nodes %q and --selector %q are both given: give one of the two", names, d.selector)
+	case d.selector == "" && len(names) == 0:
+		return nil, errors.New("no node is given: name nodes, or select them with -l, such as -l pool=old")
+	case *d.connection.flags.Namespace != "":
+		return nil, fmt.Errorf("--namespace %q: has no effect: the pods of all namespaces leave a node; leave the flag out", *d.connection.flags.Namespace)
+	}
+	if d.podSelector != "" {
+		pods, err := labels.Parse(d.podSelector)
+		if err != nil {
+			return nil, fmt.Errorf("--pod-selector %q: must be a selector of labels, such as app=web,tier!=db: %w", d.podSelector, err)
+		}
+		d.drain.PodSelector = pods
+	}
+	if d.selector != "" {
+		var err error
+		if nodes, err = labels.Parse(d.selector); err != nil {
+			return nil, fmt.Errorf("--selector %q: must be a selector of labels, such as pool=old,zone!=a: %w", d.selector, err)
+		}
+	}
+	return nodes, nil
+}
+
+// nodesToDrain returns the names of the nodes: as they were given, or those that the selector selects, by name.
+func nodesToDrain(cluster *manifest.Cluster, names []string, selector labels.Selector, text string) ([]string, error) {
+	var all, selected []string
+	for _, node := range cluster.Nodes {
+		all = append(all, node.Name)
+		if selector != nil && selector.Matches(labels.Set(node.Labels)) {
+			selected = append(selected, node.Name)
+		}
+	}
+	if selector != nil {
+		if len(selected) == 0 {
+			return nil, fmt.Errorf("--selector %q: selects none of the %d nodes", text, len(all))
+		}
+		slices.Sort(selected)
+		return selected, nil
+	}
+	for i, name := range names {
+		name = strings.TrimPrefix(strings.TrimPrefix(name, "nodes/"), "node/") // as kubectl takes them
+		switch {
+		case !slices.Contains(all, name):
+			return nil, fmt.Errorf("node %q: there is no such node%s", name, hintOf(all, name, "node"))
+		case !slices.Contains(selected, name):
+			selected = append(selected, name)
+		default:
+			return nil, fmt.Errorf("node %q is given twice: %q", name, names[:i+1])
+		}
+	}
+	return selected, nil
+}
+
+// verdictOf returns an error with the exit code 3 if the drain would not end, or a pod would find no node.
+func verdictOf(result *simulate.DrainResult) error {
+	undrained, homeless := 0, 0
+	for i := range result.Nodes {
+		if result.Nodes[i].Status != simulate.Drained {
+			undrained++
+		}
+	}
+	evicted := 0
+	for i := range result.Pods {
+		p := &result.Pods[i]
+		if p.Wave > 0 && p.Status != simulate.Gone {
+			evicted++
+			if p.Status != simulate.Scheduled {
+				homeless++
+			}
+		}
+	}
+	var texts []string
+	if undrained > 0 {
+		texts = append(texts, fmt.Sprintf("%d of %d nodes would not be drained", undrained, len(result.Nodes)))
+	}
+	if homeless > 0 {
+		texts = append(texts, fmt.Sprintf("%d of %d pods that are evicted would find no node", homeless, evicted))
+	}
+	if texts == nil {
+		return nil
+	}
+	return negative{errors.New(strings.Join(texts, "; "))}
+}
+
+// negative is an answer that is "no".
+type negative struct{ error }
+
+// ExitCode returns 3.
+func (negative) ExitCode() int { return 3 }
+
+func (d *drainFlags) print(w io.Writer, result *simulate.DrainResult) error {
+	if d.output != "table" {
+		return printObject(w, d.output, result)
+	}
+	t := printers.GetNewTabWriter(w)
+	printDrained(t, result)
+	printEvictions(t, result.Evictions)
+	printDrainSummary(t, result)
+	return t.Flush()
+}
+
+func printDrained(w io.Writer, result *simulate.DrainResult) {
+	if len(result.Pods) == 0 {
+		fmt.Fprintln(w, "There is no pod to evict.")
+	} else {
+		fmt.Fprint(w, "NAMESPACE\tPOD\tOWNER\tFROM\tTO\tSTATUS\tMESSAGE\n")
+	}
+	for i := range result.Pods {
+		p := &result.Pods[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", p.Namespace, p.Pod, orNone(p.Owner), p.From, orNone(p.To), p.Status, p.Message)
+	}
+	fmt.Fprint(w, "\nNODE\tSTATUS\tEVICTED\tLEFT\tMESSAGE\n")
+	for i := range result.Nodes {
+		n := &result.Nodes[i]
+		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\n", n.Node, n.Status, n.Evicted, n.Left, n.Message)
+	}
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "<none>"
+	}
+	return text
+}
+
+// printDrainSummary says where the pods go by zone, and how full the zones become.
+func printDrainSummary(w io.Writer, result *simulate.DrainResult) {
+	s := &result.Summary
+	fmt.Fprintf(w, "\nPods that are made again: %d, of which %d find a node. Nodes: %d, of which %d unschedulable.\n", s.Placed+s.Waiting, s.Placed, s.Nodes, s.Unschedulable)
+	if len(s.Zones) > 0 {
+		fmt.Fprint(w, "\nZONE\tNODES\tCPU\tMEMORY\tPODS\n")
+	}
+	for _, zone := range s.Zones {
+		fmt.Fprintf(w, "%s\t%d", zone.Name, zone.Nodes)
+		for i := range zone.Resources {
+			fmt.Fprintf(w, "\t%g%% -> %g%%", zone.Resources[i].BeforePercent, zone.Resources[i].AfterPercent)
+		}
+		fmt.Fprintln(w)
+	}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"runtime"
+	"runtime/debug"
+	"testing"
+	"time"
+)
+
+// TestGCPercent: a small heap grows fast, a large one up to the bound, and an even larger one by its share.
+func TestGCPercent(t *testing.T) {
+	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 192 << 20: 300, 384 << 20: 100, 768 << 20: 60, 64 << 30: 60} {
+		if got := gcPercent(live); got != want {
+			t.Errorf("%d MiB live: %d, want %d", live>>20, got, want)
+		}
+	}
+}
+
+// TestShortRun sets GOGC after a collection, and the old value at the end.
+func TestShortRun(t *testing.T) {
+	before := debug.SetGCPercent(123)
+	defer debug.SetGCPercent(before)
+	restore := shortRun()
+	kept := make([]byte, 400<<20) // never written, so that it takes no memory of the machine
+	percent := func() int {
+		now := debug.SetGCPercent(100)
+		debug.SetGCPercent(now)
+		return now
+	}
+	deadline := time.Now().Add(time.Minute)
+	for percent() >= gcPercentMost && time.Now().Before(deadline) {
+		runtime.GC()
+		time.Sleep(time.Millisecond) // finalizers have a goroutine of their own
+	}
+	if got := percent(); got >= 100 || got < gcPercentLeast {
+		t.Errorf("GOGC is %d with %d MiB live", got, len(kept)>>20)
+	}
+	runtime.KeepAlive(kept)
+	restore()
+	if got := percent(); got != 123 {
+		t.Errorf("GOGC is %d afterwards, want 123", got)
+	}
+}

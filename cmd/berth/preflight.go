@@ -1,0 +1,117 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/internal/live"
+	"github.com/berth-scheduler/berth/internal/preflight"
+)
+
+// preflightFlags are the flags of preflight.
+type preflightFlags struct{ *input }
+
+func newPreflightCommand() *cobra.Command {
+	var p preflightFlags
+	cmd := &cobra.Command{
+		Use:   "preflight",
+		Short: "Check whether Berth can take the place of a cluster's scheduler",
+		Long: `Check whether Berth can take the place of a cluster's scheduler. Nothing is written to the cluster.
+
+  version        the API server's version is one that this scheduler may have,
+  scheduler      the flags of the present scheduler's pods, if they are seen, are those that are checked,
+  configuration  each part of --config and --feature-gates has its counterpart: fields, plugins, extenders, gates,
+  kinds          the API server serves what the plugins of this configuration read,
+  rights         the scheduler may read and write what it must. It is your own rights that are checked: use the kubeconfig of the scheduler; or, with
+                 --as USER, such as system:kube-scheduler or system:serviceaccount:kube-system:berth, those of that user, which takes the right to create
+                 subjectaccessreviews,
+  workloads      which pods need what Berth lacks, and which ask for a scheduler name that no profile has.
+
+Each row is pass, warn or fail, and says what to do. The exit code is 0 if nothing fails, 1 if something does, 2 for a mistake in the flags.`,
+		Example: `  # With the file and the rights of the scheduler
+  kubectl berth preflight --config /etc/kubernetes/scheduler.yaml --as system:kube-scheduler
+
+  # For a service account of your own
+  kubectl berth preflight --config berth.yaml --as system:serviceaccount:kube-system:berth -o json`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return wrong{fmt.Errorf("%q takes no arguments, got %q: give the configuration with --config", cmd.CommandPath(), args)}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return p.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := cmd.Flags()
+	p.input = newInput(flags, "", "", explanationOutputs)
+	p.complete(cmd)
+	return cmd
+}
+
+// run checks and prints.
+func (p *preflightFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	defer shortRun()()
+	bar := newProgress(stderr)
+	defer bar.clear()
+	if err := p.checkOutput(); err != nil {
+		return err
+	}
+	access, err := p.connection.access()
+	if err != nil {
+		return err
+	}
+	r := preflight.Request{File: p.config, Gates: p.gates, Of: preflight.Subject{Name: access.Impersonate.UserName, Groups: access.Impersonate.Groups}}
+	access.Impersonate = rest.ImpersonationConfig{} // it is asked about, and nothing is done in its name
+	r.Access = access
+	if r.Scheduler, r.Mistake = loadConfig(p.config, p.gates); r.Mistake == nil {
+		found, err := live.Read(ctx, live.Request{Access: access, Kinds: r.Scheduler.Reads(), Progress: bar.reading})
+		if err != nil {
+			r.Unread = fmt.Errorf("read the cluster: %w", err)
+		} else {
+			r.Cluster = found.Cluster
+		}
+	}
+	report, err := preflight.Run(ctx, r)
+	if err != nil {
+		return fmt.Errorf("preflight: %w", err)
+	}
+	bar.clear()
+	if err := p.print(stdout, report); err != nil {
+		return err
+	}
+	if report.Fail > 0 {
+		return errors.New("preflight: " + count(report.Fail, "check") + " failed: Berth should not take the place of this cluster's scheduler yet")
+	}
+	return nil
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+func (p *preflightFlags) print(w io.Writer, report *preflight.Report) error {
+	if p.output != "table" {
+		return printObject(w, p.output, report)
+	}
+	t := printers.GetNewTabWriter(w)
+	fmt.Fprint(t, "CHECK\tSTATUS\tMESSAGE\tWHAT TO DO\n")
+	for _, row := range report.Rows {
+		do := row.Do
+		if do == "" {
+			do = "-"
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", row.Check, row.Status, row.Message, do)
+	}
+	fmt.Fprintf(t, "\nChecks: %d passed, %d warn, %d failed.\n", report.Pass, report.Warn, report.Fail)
+	return t.Flush()
+}

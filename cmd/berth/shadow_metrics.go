@@ -1,0 +1,79 @@
+package main
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"k8s.io/component-base/metrics"
+
+	"github.com/berth-scheduler/berth/internal/shadow"
+)
+
+// shadowMetrics are the counts of the shadow as series. The goroutine that follows sets them, and scrapes read them.
+type shadowMetrics struct {
+	metrics.BaseStableCollector
+
+	now atomic.Pointer[shadow.Summary]
+}
+
+func (m *shadowMetrics) set(s shadow.Summary) {
+	s.Races = maps.Clone(s.Races) // the follower's own
+	m.now.Store(&s)
+}
+
+// The series.
+var (
+	shadowBindings   = shadowDesc("bindings_total", "Bindings of the other scheduler, by what Berth says about them.", "verdict")
+	shadowRaces      = shadowDesc("races_total", "Bindings that are races, by the change that made the difference.", "change")
+	shadowUnsearched = shadowDesc("unsearched_total", "Disagreements that were not searched for races because there were too many.")
+	shadowPoints     = shadowDesc("lesser_points_total", "How far lesser nodes were below the best, in points of the weighted total.")
+	shadowPointsMax  = shadowDesc("lesser_points_max", "The farthest that a lesser node was below the best, in points of the weighted total.")
+	shadowPlaceable  = shadowDesc("placeable_total", "Pods that stayed pending although Berth found a node for them.")
+	shadowUnseen     = shadowDesc("unseen_total", "Pods that had a node when they were first seen.")
+	shadowPending    = shadowDesc("pending_pods", "Pods of the other scheduler that are pending.")
+	shadowOpen       = shadowDesc("open_disagreements", "Disagreements of which it is not known yet whether they are races.")
+)
+
+func shadowDesc(name, help string, labels ...string) *metrics.Desc {
+	return metrics.NewDesc("berth_shadow_"+name, help, labels, nil, metrics.ALPHA, "")
+}
+
+// DescribeWithStability describes the series.
+func (m *shadowMetrics) DescribeWithStability(to chan<- *metrics.Desc) {
+	for _, d := range []*metrics.Desc{shadowBindings, shadowRaces, shadowUnsearched, shadowPoints, shadowPointsMax, shadowPlaceable, shadowUnseen, shadowPending, shadowOpen} {
+		to <- d
+	}
+}
+
+// CollectWithStability gives the counts as they were set last.
+func (m *shadowMetrics) CollectWithStability(to chan<- metrics.Metric) {
+	s := m.now.Load()
+	if s == nil {
+		return
+	}
+	add := func(d *metrics.Desc, kind metrics.ValueType, value int64, labels ...string) {
+		to <- metrics.NewLazyConstMetric(d, kind, float64(value), labels...)
+	}
+	for _, row := range s.Verdicts() {
+		add(shadowBindings, metrics.CounterValue, int64(row.Bindings), string(row.Verdict))
+	}
+	for _, change := range slices.Sorted(maps.Keys(s.Races)) {
+		add(shadowRaces, metrics.CounterValue, int64(s.Races[change]), change)
+	}
+	add(shadowUnsearched, metrics.CounterValue, int64(s.Unsearched))
+	add(shadowPoints, metrics.CounterValue, s.GapSum)
+	add(shadowPointsMax, metrics.GaugeValue, s.GapMax)
+	add(shadowPlaceable, metrics.CounterValue, int64(s.Placeable))
+	add(shadowUnseen, metrics.CounterValue, int64(s.Unseen))
+	add(shadowPending, metrics.GaugeValue, int64(s.Pending))
+	add(shadowOpen, metrics.GaugeValue, int64(s.Open))
+}
+
+// handler serves the series, and no others.
+func (m *shadowMetrics) handler() http.Handler {
+	registry := metrics.NewKubeRegistry()
+	registry.CustomMustRegister(m)
+	return metrics.HandlerFor(registry, metrics.HandlerOpts{ErrorHandling: metrics.ContinueOnError})
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/shadow"
+)
+
+// replayed is what berth explain prints of a pod, as far as the test reads it.
+type replayed struct {
+	Message string
+	Nodes   []struct {
+		Name       string
+		Feasible   bool
+		Total      int64
+		Rejections []struct {
+			Plugin  string
+			Reasons []string
+		}
+	}
+}
+
+// TestDisagreementsReplay has berth explain say about the file of a disagreement what the shadow has said.
+func TestDisagreementsReplay(t *testing.T) {
+	scheduler, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := newSnapshots(filepath.Join(t.TempDir(), "kept"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := map[string]shadow.Decision{}
+	follower, err := shadow.New(shadow.Config{Scheduler: scheduler, Grace: time.Minute, KeepMax: 10, Keep: kept.keep, Report: func(d shadow.Decision) { told[d.Pod] = d }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, at := shadow.NewIntake(scheduler.Compile()), time.Unix(1000, 0)
+	for _, name := range []string{"a", "b", "c"} {
+		in.Set(build.Node(name, build.Allocatable("cpu="+map[string]string{"a": "4", "b": "8", "c": "16"}[name]+" memory=8Gi")))
+	}
+	follower.Apply(at, in.Drain())
+	follower.Synced()
+	bound := func(name, cpu, node string) {
+		in.Set(build.Pod(build.Named(name), build.Container("cpu="+cpu)))
+		in.Set(build.Pod(build.Named(name), build.Container("cpu="+cpu), build.NodeName(node)))
+	}
+	bound("first", "1", "c")
+	bound("huge", "9", "b")
+	bound("lesser", "1", "a")
+	follower.Apply(at, in.Drain())
+	summary := follower.End(at.Add(time.Minute))
+	if summary.Contradict != 1 || summary.Lesser != 1 || kept.err != nil {
+		t.Fatalf("%+v, %v", summary, kept.err)
+	}
+	for _, name := range []string{"default/huge", "default/lesser"} {
+		d := told[name]
+		var out, errs bytes.Buffer
+		if code := run(t.Context(), []string{"berth", "explain", "--snapshot", d.Snapshot, "--pod", name, "-o", "json"}, &out, &errs); code != 0 {
+			t.Fatalf("exit code %d: %s", code, &errs)
+		}
+		var got replayed
+		if err := json.Unmarshal(out.Bytes(), &got); err != nil {
+			t.Fatal(err)
+		}
+		feasible, best := 0, int64(0)
+		for _, node := range got.Nodes {
+			if node.Feasible {
+				feasible++
+				best = max(best, node.Total)
+			}
+			switch {
+			case node.Name != d.Node:
+			case d.Verdict == shadow.Lesser && node.Total != d.Total:
+				t.Errorf("%s: the total of %s is %d, the shadow has %d", name, node.Name, node.Total, d.Total)
+			case d.Verdict == shadow.Contradict && (node.Feasible || node.Rejections[0].Plugin != d.Rejections[0].Plugin || node.Rejections[0].Reasons[0] != d.Rejections[0].Reason):
+				t.Errorf("%s: %+v, the shadow has %+v", name, node, d.Rejections)
+			}
+		}
+		if feasible != d.Feasible || best != d.BestTotal || len(got.Nodes) != d.Nodes {
+			t.Errorf("%s: %d of %d nodes are feasible, the best has %d; the shadow has %+v", name, feasible, len(got.Nodes), best, d)
+		}
+	}
+}
+
+// TestDisagreementsThatCannotBeWritten ends with an error that names the folder.
+func TestDisagreementsThatCannotBeWritten(t *testing.T) {
+	s := &snapshots{folder: filepath.Join(t.TempDir(), "gone")}
+	d := &shadow.Decision{Pod: "shop/web", Verdict: shadow.Lesser}
+	if file := s.keep(d, nil); file != "" || s.err == nil || !strings.Contains(s.err.Error(), `--disagreements "`+s.folder) {
+		t.Errorf("file %q, %v", file, s.err)
+	}
+	if file := s.keep(d, []runtime.Object{build.Node("a")}); file != "" {
+		t.Errorf("file %q after an error", file)
+	}
+}
+
+// TestShadowMetrics serves the counts as they were set last.
+func TestShadowMetrics(t *testing.T) {
+	m := &shadowMetrics{}
+	handler := m.handler()
+	scraped := func() string {
+		r := httptest.NewRecorder()
+		handler.ServeHTTP(r, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+		return r.Body.String()
+	}
+	if text := scraped(); strings.Contains(text, "berth_shadow_bindings_total{") {
+		t.Errorf("before anything was counted: %s", text)
+	}
+	m.set(shadow.Summary{Bindings: 9, Agree: 5, Lesser: 2, Race: 1, Failed: 1, Races: map[string]int{"pods bound": 1}, Pending: 4, Open: 3, Placeable: 6, Unseen: 7, GapSum: 30, GapMax: 20, Unsearched: 8})
+	text := scraped()
+	for _, want := range []string{
+		`berth_shadow_bindings_total{verdict="agree"} 5`, `berth_shadow_bindings_total{verdict="lesser"} 2`, `berth_shadow_bindings_total{verdict="race"} 1`,
+		`berth_shadow_bindings_total{verdict="contradict"} 0`, `berth_shadow_bindings_total{verdict="failed"} 1`, `berth_shadow_races_total{change="pods bound"} 1`,
+		`berth_shadow_pending_pods 4`, `berth_shadow_open_disagreements 3`, `berth_shadow_placeable_total 6`, `berth_shadow_unseen_total 7`,
+		`berth_shadow_lesser_points_total 30`, `berth_shadow_lesser_points_max 20`, `berth_shadow_unsearched_total 8`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("there is no %q in\n%s", want, text)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/berth-scheduler/berth/internal/shadow"
+)
+
+// snapshots writes the clusters of disagreements into files of a folder, as "berth explain --snapshot" reads them. It keeps the first error.
+type snapshots struct {
+	folder string
+	err    error
+}
+
+// newSnapshots makes the folder, unless it is there.
+func newSnapshots(folder string) (*snapshots, error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return nil, err
+	}
+	return &snapshots{folder: folder}, nil
+}
+
+// keep writes the cluster of one disagreement. It returns the file, "" if that cannot be written.
+func (s *snapshots) keep(d *shadow.Decision, objects []runtime.Object) string {
+	if s.err != nil {
+		return ""
+	}
+	name := fmt.Sprintf("%s-%s-%s.json", d.Time.UTC().Format("20060102T150405.000000000"), d.Verdict, strings.ReplaceAll(d.Pod, "/", "-"))
+	file := filepath.Join(s.folder, name)
+	if err := writeCluster(file, objects); err != nil {
+		s.err = fmt.Errorf("--disagreements %q: write %s: %w", s.folder, name, err)
+		return ""
+	}
+	return file
+}
+
+// writeCluster writes objects as a list. Whoever finds the file finds all of it.
+func writeCluster(file string, objects []runtime.Object) error {
+	f, err := os.CreateTemp(filepath.Dir(file), ".part-*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // it has another name if all went well
+	w := bufio.NewWriter(f)   // keeps the first error
+	_, _ = w.WriteString(`{"apiVersion": "v1", "kind": "List", "items": [`)
+	for i, object := range objects {
+		if i > 0 {
+			_ = w.WriteByte(',')
+		}
+		_ = w.WriteByte('\n')
+		if err := writeObject(w, object); err != nil {
+			return errors.Join(err, f.Close())
+		}
+	}
+	_, _ = w.WriteString("\n]}\n")
+	if err := errors.Join(w.Flush(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), file)
+}
+
+// writeObject writes an object with its kind, which objects from a watch do not say.
+func writeObject(w *bufio.Writer, object runtime.Object) error {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return err
+	}
+	if object.GetObjectKind().GroupVersionKind().Empty() {
+		of, _, err := scheme.Scheme.ObjectKinds(object)
+		if err != nil {
+			return err
+		}
+		version, kind := of[0].ToAPIVersionAndKind()
+		fmt.Fprintf(w, `{"apiVersion": %q, "kind": %q, `, version, kind)
+		text = text[1:] // it has metadata at least
+	}
+	_, _ = w.Write(text)
+	return nil
+}
