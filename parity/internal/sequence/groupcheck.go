@@ -181,7 +181,7 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 			if err != nil {
 				return err
 			}
-			c.differ(pod.String(), "condition of "+t.Group, c.expected(d.Group.Object, t.Condition, ours), ours)
+			c.differ(pod.String(), "condition of "+t.Group, c.expected(d.Group.Object, t.Conditions[t.Group], ours), ours)
 		}
 		switch {
 		case d.Outcome != plan.Placed:
