@@ -31,22 +31,25 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// SetPodGroups turns the feature gate GenericWorkload on or off, for the whole process. No scheduler may be in use meanwhile.
-func SetPodGroups(on bool) error {
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.GenericWorkload): on}); err != nil {
-		return fmt.Errorf("set the gate GenericWorkload of kube-scheduler: %w", err)
-	}
-	return nil
-}
+// Gates are feature gates that are not in their default state.
+type Gates uint8
 
-// SetTrees turns the feature gates for composite pod groups on or off, GenericWorkload among them, for the whole process. No scheduler may be in use meanwhile.
-func SetTrees(on bool) error {
+const (
+	// Defaults are none, PodGroups is GenericWorkload, and Trees are also those for composite pod groups.
+	Defaults Gates = iota
+	PodGroups
+	Trees
+)
+
+// Set turns these gates on or off, for the whole process. No scheduler may be in use meanwhile.
+func (g Gates) Set(on bool) error {
+	of := [...][]featuregate.Feature{PodGroups: {features.GenericWorkload}, Trees: {features.GenericWorkload, features.TopologyAwareWorkloadScheduling, features.CompositePodGroup}}
 	gates := map[string]bool{}
-	for _, gate := range []featuregate.Feature{features.GenericWorkload, features.TopologyAwareWorkloadScheduling, features.CompositePodGroup} {
+	for _, gate := range of[g] {
 		gates[string(gate)] = on
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
-		return fmt.Errorf("set the gates for composite pod groups of kube-scheduler: %w", err)
+		return fmt.Errorf("set the feature gates of kube-scheduler for pod groups: %w", err)
 	}
 	return nil
 }
