@@ -206,6 +206,7 @@ func (g *gangs) contendAsTrees() {
 	sizes := map[string]int{}
 	for _, tree := range trees {
 		composite := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Name: tree}}
+		composite.Spec.WorkloadRef = &schedulingv1alpha3.WorkloadReference{WorkloadName: tree, TemplateName: "all"}
 		composite.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: 2}
 		_, err := g.client.SchedulingV1alpha3().CompositePodGroups(gangNamespace).Create(g.ctx, composite, metav1.CreateOptions{})
 		g.must(err)
@@ -216,6 +217,7 @@ func (g *gangs) contendAsTrees() {
 			}
 			group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}}
 			group.Spec.ParentCompositePodGroupName = &tree
+			group.Spec.WorkloadRef = &schedulingv1beta1.WorkloadReference{WorkloadName: tree, TemplateName: "half"}
 			group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(sizes[name])}
 			_, err := g.client.SchedulingV1beta1().PodGroups(gangNamespace).Create(g.ctx, group, metav1.CreateOptions{})
 			g.must(err)

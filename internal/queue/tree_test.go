@@ -13,13 +13,14 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // newTreeQueue is a queue of groups that may belong to composite ones.
-func newTreeQueue(t *testing.T) *groupQueue {
+func newTreeQueue(t *testing.T, more ...plugin.PreEnqueue) *groupQueue {
 	t.Helper()
-	g := newGroupQueue(t)
+	g := newGroupQueue(t, more...)
 	g.config.Trees = true
 	return g
 }
@@ -72,8 +73,8 @@ func TestTreeWaitsAsOne(t *testing.T) {
 	if n := g.Counts(); n.BackingOff != 3 {
 		t.Errorf("%+v", n)
 	}
-	step("incomplete, backing off, backing off", compositeGone("m")) // h waits for it, too
-	step("incomplete, gated, gated", memberOf("h", "c", 0))
+	step("incomplete, gated, gated", compositeGone("m")) // the root needs two groups
+	step("backing off, backing off, backing off", composite("m", 1, 0, "root"))
 }
 
 // TestTreeQuorum: a tree waits when a member leaves that it needs, and goes on when minCount is lowered.
@@ -116,7 +117,7 @@ func TestTreesAndGroupsOfOneName(t *testing.T) {
 
 // TestTreePreempts: a tree is gated while pods are evicted for it, also when the member is gone with whose decision they were sent.
 func TestTreePreempts(t *testing.T) {
-	g := newTreeQueue(t)
+	g := newTreeQueue(t, preemptionGate{})
 	g.apply(composite("root", 1, 0, ""), below("root", "g", 1), below("root", "h", 1), memberOf("g", "a", 0), memberOf("h", "b", 0))
 	work, _ := g.pop()
 	g.preempts(work, "victim")
