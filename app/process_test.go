@@ -281,9 +281,9 @@ enableProfiling: true
 // What is accepted without having an effect is said once.
 func TestNotesAreLogged(t *testing.T) {
 	config := file(t, "scheduler.yaml", header+"percentageOfNodesToScore: 30\nclientConnection: {kubeconfig: /none}\n")
-	got := runAs(t, subcommand, "--config", config, "--feature-gates=GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true", "--logging-format=json")
+	got := runAs(t, subcommand, "--config", config, "--feature-gates=SchedulerPopFromBackoffQ=false", "--logging-format=json")
 	for _, want := range []string{
-		`"msg":"Accepted, but percentageOfNodesToScore has no effect`, `"msg":"Accepted, but feature gate CompositePodGroup=true has no effect`,
+		`"msg":"Accepted, but percentageOfNodesToScore has no effect`, `"msg":"Accepted, but feature gate SchedulerPopFromBackoffQ=false has no effect`,
 	} {
 		if strings.Count(got.stderr, want) != 1 {
 			t.Errorf("%s is not logged once:\n%s", want, got.stderr)

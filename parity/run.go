@@ -22,8 +22,8 @@ type task struct {
 	line int // in the report
 	seed uint64
 	do   func(seed uint64, told func(what string)) (outcome, error)
-	// groups means that it needs kube-scheduler's feature gate GenericWorkload, which is the whole process's.
-	groups bool
+	// gates are those of kube-scheduler that it needs, which are the whole process's.
+	gates upstream.Gates
 }
 
 // outcome is the result of a task.
@@ -43,8 +43,8 @@ func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 	fmt.Fprintf(stderr, "comparing Berth with kube-scheduler: %s and %s, %s in all\n",
 		counted(len(o.shapes), "shape"), counted(len(o.scripts), "sequence"), counted(len(tasks), "seed"))
 	bar := newProgress(stderr, len(tasks))
-	for _, groups := range []bool{false, true} {
-		if err := runThose(ctx, groups, r, tasks, outcomes, bar); err != nil {
+	for _, gates := range []upstream.Gates{upstream.Defaults, upstream.PodGroups, upstream.Trees} {
+		if err := runThose(ctx, gates, r, tasks, outcomes, bar); err != nil {
 			return nil, err
 		}
 	}
@@ -56,15 +56,13 @@ func run(ctx context.Context, o options, stderr io.Writer) (*report, error) {
 	return r, r.examine(o)
 }
 
-// runThose runs the tasks that need the feature gate GenericWorkload, or those that do not.
-func runThose(ctx context.Context, groups bool, r *report, tasks []task, outcomes []outcome, bar *progress) error {
-	if !slices.ContainsFunc(tasks, func(t task) bool { return t.groups == groups }) {
+// runThose runs the tasks that need these feature gates.
+func runThose(ctx context.Context, gates upstream.Gates, r *report, tasks []task, outcomes []outcome, bar *progress) error {
+	if !slices.ContainsFunc(tasks, func(t task) bool { return t.gates == gates }) {
 		return nil
 	}
-	if groups {
-		if err := upstream.SetPodGroups(true); err != nil {
-			return err
-		}
+	if err := gates.Set(true); err != nil {
+		return err
 	}
 	next, failures := make(chan int), make(chan error, len(tasks))
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,12 +81,10 @@ func runThose(ctx context.Context, groups bool, r *report, tasks []task, outcome
 			}
 		})
 	}
-	hand(ctx, tasks, groups, next)
+	hand(ctx, tasks, gates, next)
 	workers.Wait()
-	if groups {
-		if err := upstream.SetPodGroups(false); err != nil {
-			return err
-		}
+	if err := gates.Set(false); err != nil {
+		return err
 	}
 	select {
 	case err := <-failures:
@@ -104,10 +100,10 @@ func runThose(ctx context.Context, groups bool, r *report, tasks []task, outcome
 }
 
 // hand sends the numbers of those tasks, until the context ends.
-func hand(ctx context.Context, tasks []task, groups bool, next chan<- int) {
+func hand(ctx context.Context, tasks []task, gates upstream.Gates, next chan<- int) {
 	defer close(next)
 	for at := range tasks {
-		if tasks[at].groups != groups {
+		if tasks[at].gates != gates {
 			continue
 		}
 		select {
@@ -122,20 +118,20 @@ func hand(ctx context.Context, tasks []task, groups bool, next chan<- int) {
 func plan(o options) (*report, []task) {
 	r := &report{}
 	var tasks []task
-	add := func(name, unit string, s seeds, groups bool, do func(seed uint64, told func(what string)) (outcome, error)) {
+	add := func(name, unit string, s seeds, gates upstream.Gates, do func(seed uint64, told func(what string)) (outcome, error)) {
 		r.Lines = append(r.Lines, line{Name: name, Unit: unit})
 		for seed := s.first; ; seed++ {
-			tasks = append(tasks, task{len(r.Lines) - 1, seed, do, groups})
+			tasks = append(tasks, task{len(r.Lines) - 1, seed, do, gates})
 			if seed == s.last {
 				return
 			}
 		}
 	}
 	for _, s := range o.shapes {
-		add(s.Name, "pods × nodes", o.seeds, false, func(seed uint64, _ func(string)) (outcome, error) { return compareCase(s, seed) })
+		add(s.Name, "pods × nodes", o.seeds, upstream.Defaults, func(seed uint64, _ func(string)) (outcome, error) { return compareCase(s, seed) })
 	}
 	for _, s := range o.scripts {
-		add(s.Name, "decisions", o.runs, s.Groups(), func(seed uint64, told func(string)) (outcome, error) { return playSequence(s, seed, told) })
+		add(s.Name, "decisions", o.runs, s.Gates(), func(seed uint64, told func(string)) (outcome, error) { return playSequence(s, seed, told) })
 	}
 	return r, tasks
 }

@@ -70,6 +70,9 @@ func printGroupVerdict(w io.Writer, g *explain.Group) {
 		fmt.Fprintf(w, ", and %d more like the last one would", *g.Room)
 	}
 	fmt.Fprint(w, ".\n")
+	if t := g.Tree; t != nil {
+		printTree(w, t)
+	}
 	if c := g.Condition; c != nil {
 		fmt.Fprintf(w, "Condition: %s=%s (%s)", c.Type, c.Status, c.Reason)
 		if c.Message != "" {
@@ -77,6 +80,24 @@ func printGroupVerdict(w io.Writer, g *explain.Group) {
 		}
 		fmt.Fprintln(w)
 	}
+}
+
+// printTree prints what becomes of the groups of a tree that have their turn together.
+func printTree(w io.Writer, t *explain.Tree) {
+	would := "would start"
+	if !t.Starts {
+		would = "would not start"
+	}
+	fmt.Fprintf(w, "It belongs to the tree of CompositePodGroup %s, which is decided about as one and %s:\n", t.Name, would)
+	for i := range t.Groups[:min(membersShown, len(t.Groups))] {
+		of := &t.Groups[i]
+		fmt.Fprintf(w, "  %s: %s, %d of the %d that wait would be placed", of.Name, counted(of.Running, "member runs", "members run"), of.Fit, of.Waiting)
+		if of.Message != "" {
+			fmt.Fprintf(w, ": %s", of.Message)
+		}
+		fmt.Fprintln(w)
+	}
+	fmt.Fprint(w, more("  and %d more\n", max(0, len(t.Groups)-membersShown)+t.More))
 }
 
 // sentence ends a text with a full stop, unless it ends with a question.

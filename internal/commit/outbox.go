@@ -220,7 +220,9 @@ type Evicted struct {
 type Preempted struct {
 	Preemptor *model.Pod
 	// Group is the preemptor's, if the evictions were for the group.
-	Group    *model.PodGroup
+	Group *model.PodGroup
+	// Tree is that which the group belongs to; nil if there is none.
+	Tree     *model.GroupTree
 	NodeName string
 	// Victims are those that were not being deleted already, Kept those that stay.
 	Victims, Kept []*model.Pod
@@ -233,7 +235,11 @@ type Preempted struct {
 
 // Result is what the loop takes in of it.
 func (p *Preempted) Result() model.PreemptionResult {
-	return model.PreemptionResult{Preemptor: p.Preemptor, Victims: p.Victims, Kept: p.Kept, InMemory: p.InMemory, Err: p.Err}
+	result := model.PreemptionResult{Preemptor: p.Preemptor, Victims: p.Victims, Kept: p.Kept, InMemory: p.InMemory, Err: p.Err}
+	if p.Tree != nil {
+		result.Tree = p.Tree.Key()
+	}
+	return result
 }
 
 // StageEnd is one extension point that a binding has passed, or at which it failed.

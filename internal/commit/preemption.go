@@ -19,7 +19,8 @@ import (
 // This file is its way from the decision to its end, top to bottom, and within it the way of each victim; eviction.go sends the requests.
 type preemption struct {
 	preemptor *model.Pod
-	group     *model.PodGroup // of which the preemptor is a member, if the evictions are for the group
+	group     *model.PodGroup  // of which the preemptor is a member, if the evictions are for the group
+	tree      *model.GroupTree // that the group belongs to
 	nodeName  string
 	order     uint64 // of the decision
 	began     time.Time
@@ -38,9 +39,10 @@ type eviction struct {
 	nodeName string
 	// preemptor is the pod that the victim had to make room for first.
 	preemptor *model.Pod
-	group     *model.PodGroup // if it was for the preemptor's group
-	priority  int32           // the highest of its preemptors'
-	order     uint64          // of the first decision
+	group     *model.PodGroup  // if it was for the preemptor's group
+	tree      *model.GroupTree // that the group belongs to
+	priority  int32            // the highest of its preemptors'
+	order     uint64           // of the first decision
 	preempts  []*preemption
 	phase     evictionPhase
 	place     place // ready, sending or pausing; nowhere while the victim's binding is being cancelled
@@ -100,7 +102,7 @@ func (o *Outbox) startPreemption(now time.Time, decision *plan.Decision) {
 		return
 	}
 	o.decided++
-	p.preemptor, p.group, p.nodeName, p.order = decision.Pods[0].Pod, decision.Group, p.victims[0].NodeName, o.decided
+	p.preemptor, p.group, p.tree, p.nodeName, p.order = decision.Pods[0].Pod, decision.Group, decision.Tree, p.victims[0].NodeName, o.decided
 	others := p.victims[:len(p.victims)-1]
 	p.open = len(others)
 	for i := range others {
@@ -133,7 +135,7 @@ func (o *Outbox) evict(now time.Time, p *preemption, victim *plan.Eviction) {
 		return
 	}
 	e := &eviction{
-		victim: victim.Pod, nodeName: victim.NodeName, preemptor: p.preemptor, group: p.group, priority: p.preemptor.Priority, order: p.order, preempts: []*preemption{p},
+		victim: victim.Pod, nodeName: victim.NodeName, preemptor: p.preemptor, group: p.group, tree: p.tree, priority: p.preemptor.Priority, order: p.order, preempts: []*preemption{p},
 	}
 	o.evictions[uid] = e
 	if o.stopped != nil {
@@ -205,7 +207,7 @@ func (o *Outbox) preemptedEvent(now time.Time, e *eviction, inMemory bool) {
 	subject.SchedulerName = e.preemptor.SchedulerName
 	what := report.OfEviction(e.preemptor, e.nodeName, inMemory)
 	if e.group != nil {
-		what = report.OfEvictionForGroup(e.group, inMemory)
+		what = report.OfEvictionForGroup(e.group, e.tree, inMemory)
 	}
 	o.happenTo(now, subject, what)
 }
@@ -239,7 +241,7 @@ func (o *Outbox) endEviction(now time.Time, e *eviction, err error) {
 // endPreemption answers the loop.
 func (o *Outbox) endPreemption(now time.Time, p *preemption) {
 	ended := Preempted{
-		Preemptor: p.preemptor, Group: p.group, NodeName: p.nodeName, Kept: p.kept, InMemory: p.inMemory && p.err == nil, Took: now.Sub(p.began), Err: p.err,
+		Preemptor: p.preemptor, Group: p.group, Tree: p.tree, NodeName: p.nodeName, Kept: p.kept, InMemory: p.inMemory && p.err == nil, Took: now.Sub(p.began), Err: p.err,
 	}
 	for i := range p.victims {
 		ended.Victims = append(ended.Victims, p.victims[i].Pod)
@@ -251,7 +253,7 @@ func (o *Outbox) endPreemption(now time.Time, p *preemption) {
 func (e *eviction) disruption() *v1.PodCondition {
 	preemptor := "pod"
 	if e.group != nil {
-		preemptor = "podgroup"
+		preemptor = report.PreemptorOf(e.tree)
 	}
 	return &v1.PodCondition{
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,

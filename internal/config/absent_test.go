@@ -78,8 +78,7 @@ func TestGatesBarGroups(t *testing.T) {
 		{"GenericWorkload", "", ""},
 		{"GenericWorkload TopologyAwareWorkloadScheduling", "", ""},
 		{"GenericWorkload DRAWorkloadResourceClaims", "", ""},
-		{"GenericWorkload TopologyAwareWorkloadScheduling CompositePodGroup", "",
-			"feature gate CompositePodGroup=true has no effect: pods of a pod group that belongs to a composite pod group stay pending"},
+		{"GenericWorkload TopologyAwareWorkloadScheduling CompositePodGroup", "", ""},
 	} {
 		on := map[string]bool{}
 		for gate := range strings.FieldsSeq(row.gates) {
@@ -139,7 +138,7 @@ func TestPlacements(t *testing.T) {
 		{on, `{placementScore: {enabled: [{name: TopologyPlacementGenerator}]}}`,
 			`initializing profiles: creating profile for scheduler name default-scheduler: plugin "TopologyPlacementGenerator" does not extend PlacementScorePlugin plugin`},
 		{on + " CompositePodGroup", `{}`, "TopologyPlacementGenerator NodeResourcesFit=1 PodGroupPodsCount=1"},
-		{on + " CompositePodGroup", `{placementGenerate: {disabled: [{name: "*"}]}}`, "CompositePodGroup NodeResourcesFit=1 PodGroupPodsCount=1"},
+		{on + " CompositePodGroup", `{placementGenerate: {disabled: [{name: "*"}]}}`, "all nodes NodeResourcesFit=1 PodGroupPodsCount=1"},
 	} {
 		if got := strings.TrimPrefix(placements(t, row.gates, row.plugins), "config: "); got != row.want {
 			t.Errorf("%q, %s:\n got %s\nwant %s", row.gates, row.plugins, got, row.want)

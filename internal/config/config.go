@@ -64,6 +64,8 @@ type Config struct {
 
 	// Groups means that the members of a pod group are decided about together.
 	Groups bool
+	// Trees means that pod groups may belong to composite ones, and that all groups of a tree are decided about together.
+	Trees bool
 	// GroupClaims means that PodGroups have claims for devices, which their members share.
 	GroupClaims bool
 	// Announce means that the node which was chosen for a pod is written as its nominated one before plugins wait at Permit or work at PreBind.
@@ -187,6 +189,7 @@ func finish(source *configv1.KubeSchedulerConfiguration, r Request) (*Config, er
 		Statusz:            gates.Enabled(componentStatusz),
 		Coordinated:        gates.Enabled(coordinatedLeaderElection),
 		Groups:             gates.Enabled(genericWorkload),
+		Trees:              gates.Enabled(compositePodGroup),
 		GroupClaims:        hasGroupClaims(gates),
 		Announce:           gates.Enabled(nominatedNodeNameBeforeBinding),
 
@@ -273,12 +276,19 @@ func (c *Config) addProfiles(h *hosting) error {
 	if c.Groups {
 		c.addReads(model.PodGroupKind)
 	}
+	if c.Trees {
+		c.addReads(model.CompositePodGroupKind)
+	}
 	return nil
 }
 
 // addReads adds kinds to watch.
 func (c *Config) addReads(more ...model.Kind) {
-	c.reads = append(c.reads, more...)
+	for _, kind := range more {
+		if gated := kind == model.PodGroupKind && !c.Groups || kind == model.CompositePodGroupKind && !c.Trees; !gated { // plugins from outside may ask for every kind
+			c.reads = append(c.reads, kind)
+		}
+	}
 	slices.Sort(c.reads)
 	c.reads = slices.Compact(c.reads)
 }
@@ -344,5 +354,5 @@ func (c *Config) ReadsDevices() bool { return slices.Contains(c.reads, model.Res
 
 // Queue returns the configuration of a queue for the profiles. parkedMax has no field in the configuration: it is a flag.
 func (c *Config) Queue(parkedMax time.Duration) queue.Config {
-	return queue.Config{Profiles: c.Profiles, Groups: c.Groups, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
+	return queue.Config{Profiles: c.Profiles, Groups: c.Groups, Trees: c.Trees, BackoffInitial: c.BackoffInitial, BackoffMax: c.BackoffMax, ParkedMax: parkedMax}
 }

@@ -34,9 +34,6 @@ const (
 	nominatedNodeNameBeforeBinding featuregate.Feature = "NominatedNodeNameForExpectation"
 )
 
-// withoutComposites is what happens to pods with a spec.schedulingGroup in spite of a gate.
-const withoutComposites = "pods of a pod group that belongs to a composite pod group stay pending"
-
 // without lists the gates that kube-scheduler follows in another state and Berth does not, with what holds instead. It omits gates that only
 // change how kube-scheduler does its work, and those that choose plugins, because missing plugins are reported anyway.
 func without() []ineffective {
@@ -46,7 +43,6 @@ func without() []ineffective {
 		{podLevelResourcesResize, false, "resources of a whole pod count as they were allocated"},
 		{matchLabelKeysInSpread, false, "matchLabelKeys of topology spread constraints count"},
 		{matchLabelKeysMerge, false, "matchLabelKeys count even where the API server has merged them into the selector"},
-		{compositePodGroup, true, withoutComposites},
 		{draNodeAllocatable, true, "what devices stand for of the cpu and memory of a node is not counted"},
 		{deferredPodScheduling, true, "resizes that wait for resources do not preempt pods"},
 	}

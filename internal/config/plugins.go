@@ -60,8 +60,8 @@ type registry struct {
 	// scheme has the types of all plugins' arguments.
 	scheme *runtime.Scheme
 
-	// placements means that nodes are divided for pod groups, composites that pod groups may be parts of others.
-	placements, composites bool
+	// placements means that nodes are divided for pod groups.
+	placements bool
 }
 
 // with returns the registry with plugins from outside, which are not made yet.
@@ -126,7 +126,7 @@ func builtIn(gates Gates) registry {
 		{"GangScheduling", at(preEnqueue, permit), gangs, 0, nil},
 		{"TopologyPlacementGenerator", at(placementGenerate), generator, 0, nil},
 		{"PodGroupPodsCount", at(placementScore), podsCount, 1, nil},
-	}, placements: gates.Enabled(topologyAwareScheduling), composites: gates.Enabled(compositePodGroup)})
+	}, placements: gates.Enabled(topologyAwareScheduling)})
 }
 
 // preemptionOfGroups returns what DefaultPreemption knows of pod groups.

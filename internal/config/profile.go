@@ -270,9 +270,6 @@ func placementsOf(known registry, plugins *configv1.Plugins, order *effective, m
 	if len(generators) > 0 {
 		placements.Generate = generators[0] // there is no other
 	}
-	if known.composites {
-		placements.Generate = absent.Composites{Of: placements.Generate}
-	}
 	scorers, err := all(order[placementScore], placementScore, made, as[plugin.PlacementScore])
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -20,7 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// gangs is a cluster with the gate GenericWorkload and room for so many gangs, and Berth.
+// gangs is a cluster with the gates for pod groups, composite ones among them, and room for so many gangs, and Berth.
 type gangs struct {
 	*testing.T
 	ctx    context.Context
@@ -28,6 +29,7 @@ type gangs struct {
 }
 
 const (
+	treeGates     = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
 	gangSize      = 16
 	roomForGangs  = 20
 	gangNamespace = "gangs"
@@ -48,7 +50,7 @@ func newGangs(t *testing.T) *gangs {
 	t.Cleanup(cancel)
 	g := &gangs{T: t, ctx: ctx}
 	c, err := rig.StartCluster(ctx, bin, nil, "--nodes", "1", "--data-dir", filepath.Join(t.TempDir(), "cluster"),
-		"--feature-gates", "GenericWorkload=true", "--runtime-config", schedulingv1beta1.SchemeGroupVersion.String()+"=true")
+		"--feature-gates", treeGates, "--runtime-config", schedulingv1beta1.SchemeGroupVersion.String()+"=true,"+schedulingv1alpha3.SchemeGroupVersion.String()+"=true")
 	g.must(err)
 	t.Cleanup(func() { g.must(c.Stop()) })
 	access, err := rig.Config(c.Kubeconfig)
@@ -72,7 +74,7 @@ func newGangs(t *testing.T) *gangs {
 	}))
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	g.must(os.WriteFile(file, fmt.Appendf(nil, quickly, c.SchedulerKubeconfig), 0o600))
-	p, err := rig.Start(nil, filepath.Join(bin, "berth"), "scheduler", "--config", file, "--secure-port=0", "--feature-gates=GenericWorkload=true")
+	p, err := rig.Start(nil, filepath.Join(bin, "berth"), "scheduler", "--config", file, "--secure-port=0", "--feature-gates="+treeGates)
 	g.must(err)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
@@ -138,10 +140,20 @@ func (g *gangs) awaitComplete(want int) []string {
 	return names
 }
 
-// TestGangsContend has 50 gangs of 16 pods contend for room for 20. They come a member of each at a time, so that each could hold what others need.
+// TestGangsContend has 50 gangs of 16 pods contend for room for 20. They come a member of each at a time, so that each could hold what others need. Then trees of gangs
+// contend for the same room.
 func TestGangsContend(t *testing.T) {
-	const all = 50
 	g := newGangs(t)
+	g.contend()
+	if !t.Failed() {
+		g.contendAsTrees()
+	}
+}
+
+func (g *gangs) contend() {
+	const all = 50
+	t := g.T
+	t.Helper()
 	for i := range all {
 		group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: gangName(i)}}
 		group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: gangSize}
@@ -177,5 +189,98 @@ func TestGangsContend(t *testing.T) {
 		if !ran[group.Name] || !meta.IsStatusConditionTrue(group.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled) {
 			t.Errorf("%s ran: %t; its conditions are %+v", group.Name, ran[group.Name], group.Status.Conditions)
 		}
+	}
+}
+
+// contendAsTrees has three trees of two gangs contend for room for three gangs; of the last tree one gang is too big for all of the cluster. One tree of those that fit
+// starts, and nothing of the others: not a single pod. When it ends, the other one starts. The big one never does.
+func (g *gangs) contendAsTrees() {
+	g.Helper()
+	g.must(rig.InParallel(roomForGangs-3, func(i int) error {
+		if err := g.client.CoreV1().Nodes().Delete(g.ctx, fmt.Sprint("room-", i), metav1.DeleteOptions{}); err != nil {
+			return fmt.Errorf("delete a node: %w", err)
+		}
+		return nil
+	}))
+	trees := []string{"tree-a", "tree-b", "tree-big"}
+	sizes := map[string]int{}
+	for _, tree := range trees {
+		composite := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Name: tree}}
+		composite.Spec.WorkloadRef = &schedulingv1alpha3.WorkloadReference{WorkloadName: tree, TemplateName: "all"}
+		composite.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: 2}
+		_, err := g.client.SchedulingV1alpha3().CompositePodGroups(gangNamespace).Create(g.ctx, composite, metav1.CreateOptions{})
+		g.must(err)
+		for half := range 2 {
+			name := fmt.Sprintf("%s-%d", tree, half)
+			if sizes[name] = gangSize; name == "tree-big-1" {
+				sizes[name] = 4 * gangSize
+			}
+			group := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: name}}
+			group.Spec.ParentCompositePodGroupName = &tree
+			group.Spec.WorkloadRef = &schedulingv1beta1.WorkloadReference{WorkloadName: tree, TemplateName: "half"}
+			group.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(sizes[name])}
+			_, err := g.client.SchedulingV1beta1().PodGroups(gangNamespace).Create(g.ctx, group, metav1.CreateOptions{})
+			g.must(err)
+		}
+	}
+	for member := range 4 * gangSize { // a member of each at a time
+		for name, size := range sizes {
+			if member >= size {
+				continue
+			}
+			_, err := g.client.CoreV1().Pods(gangNamespace).Create(g.ctx, &v1.Pod{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("%s-%d", name, member), Labels: map[string]string{"tree": name[:len(name)-2]}},
+				Spec: v1.PodSpec{
+					SchedulingGroup: &v1.PodSchedulingGroup{PodGroupName: &name},
+					NodeSelector:    map[string]string{"only": gangNamespace},
+					Containers:      []v1.Container{{Name: "main", Image: "i", Resources: requests("1", "1Gi")}},
+				},
+			}, metav1.CreateOptions{})
+			g.must(err)
+		}
+	}
+	ran := map[string]bool{}
+	for range 2 {
+		tree := g.awaitTree(ran)
+		ran[tree] = true
+		g.must(rig.DeletePodsWith(g.ctx, g.client, gangNamespace, "tree="+tree))
+	}
+	time.Sleep(1500 * time.Millisecond)
+	if counts := g.bound(); len(counts) > 0 {
+		g.Errorf("%v are bound of a tree of which one half has no room", counts)
+	}
+	for name := range sizes {
+		group, err := g.client.SchedulingV1beta1().PodGroups(gangNamespace).Get(g.ctx, name, metav1.GetOptions{})
+		g.must(err)
+		if started := meta.IsStatusConditionTrue(group.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled); started != ran[name[:len(name)-2]] {
+			g.Errorf("%s has started: %t; its conditions are %+v", name, started, group.Status.Conditions)
+		}
+	}
+}
+
+// awaitTree waits until both gangs of a tree are complete, and then for a moment: nothing of another tree is bound at any time.
+func (g *gangs) awaitTree(before map[string]bool) string {
+	g.Helper()
+	deadline, quiet := time.Now().Add(2*time.Minute), 0
+	for {
+		counts := g.bound()
+		trees := map[string]int{}
+		for name, n := range counts {
+			trees[name[:len(name)-2]] += n
+		}
+		for tree, n := range trees {
+			switch {
+			case len(trees) > 1 || before[tree]:
+				g.Fatalf("%v are bound, of more than one tree or of one that has ended", counts)
+			case n == 2*gangSize:
+				if quiet++; quiet == 10 {
+					return tree
+				}
+			}
+		}
+		if time.Now().After(deadline) {
+			g.Fatalf("no tree is complete: %v are bound", counts)
+		}
+		time.Sleep(100 * time.Millisecond)
 	}
 }

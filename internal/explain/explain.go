@@ -45,6 +45,11 @@ type Snapshot struct {
 	groups  []model.GroupKey
 	members map[model.GroupKey][]*model.Pod
 	holds   map[model.GroupKey]groupHold
+	// trees means that groups may belong to composite ones; turns and treeHolds are what is known already of the turns of trees, and of why they are not tried, by the
+	// CompositePodGroup at the top.
+	trees     bool
+	turns     map[model.GroupKey]*plan.GroupDecision
+	treeHolds map[model.GroupKey]groupHold
 	// readsClaims means that a plugin reads claims, so that the state has them. volumes and capacities are in the order of the files.
 	readsClaims bool
 	volumes     []*model.Volume
@@ -58,7 +63,8 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	if err != nil {
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
-	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, members: map[model.GroupKey][]*model.Pod{}, holds: map[model.GroupKey]groupHold{}}
+	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, members: map[model.GroupKey][]*model.Pod{}, holds: map[model.GroupKey]groupHold{},
+		turns: map[model.GroupKey]*plan.GroupDecision{}, treeHolds: map[model.GroupKey]groupHold{}}
 	s.state.SetNow(at)
 	for _, p := range scheduler.Profiles {
 		s.profiles[p.Name] = p
@@ -97,7 +103,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	slices.SortFunc(s.pending, func(a, b *model.Pod) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
 	})
-	if scheduler.Groups {
+	if s.trees = scheduler.Trees; scheduler.Groups {
 		s.takeMembers()
 	}
 	return s, nil
@@ -224,6 +230,9 @@ func (s *Snapshot) workOf(pod *model.Pod) plan.Work {
 	work := plan.WorkFor(pod)
 	if work.Group = s.state.View().Group(pod.Group); work.Group == nil {
 		work.Group = &model.PodGroup{Key: pod.Group, MinCount: 1}
+	}
+	if root, _ := s.rootOf(work.Group); root != nil {
+		work.Tree = s.state.View().Tree(root.Key)
 	}
 	return work
 }

@@ -49,6 +49,9 @@ type Group struct {
 	Condition *GroupCondition `json:"condition,omitempty"`
 	// Blocker is the first member that finds no node; nil if there is none.
 	Blocker *Blocker `json:"blocker,omitempty"`
+	// Tree is what the turn of the tree of composite groups would come to that the group belongs to; nil if it belongs to none. Fit, Starts and Members are then those of that
+	// turn, and Blocker, Room and WouldStart are not looked for.
+	Tree *Tree `json:"tree,omitempty"`
 	// WouldStart are single changes with each of which the group would start if no member were held back, or more of it if it runs already. Each was made, and the
 	// group decided about again.
 	WouldStart []Help `json:"wouldStart,omitempty"`
@@ -137,7 +140,12 @@ func (s *Snapshot) OfGroup(key model.GroupKey) (*Group, error) {
 	if object.IsGang {
 		g.Policy = "gang"
 	}
-	if len(members) == 0 {
+	root, err := s.rootOf(object)
+	switch {
+	case root != nil:
+		s.explainInTree(g, key, root)
+		return g, nil
+	case len(members) == 0 || err != nil:
 		return g, nil
 	}
 	t := groupTurn{Snapshot: s, Group: g, work: plan.Work{Group: object}, left: decisionsMax}
@@ -167,14 +175,16 @@ func (s *Snapshot) held(key model.GroupKey) (why string, held []HeldMember) {
 	}
 	defer func() { s.holds[key] = groupHold{why, held} }()
 	members, object := s.members[key], s.state.View().Group(key)
-	for _, pod := range members {
-		if by, reason := s.profiles[pod.SchedulerName].RunPreEnqueue(s.state.View(), pod); reason != "" {
-			held = append(held, HeldMember{Pod: pod.String(), Plugin: by, Reason: reason})
-		}
+	root, err := s.rootOf(object)
+	if root != nil {
+		return s.heldInTree(root)
 	}
+	held = s.heldMembers(members)
 	switch {
 	case object == nil:
 		return fmt.Sprintf("PodGroup %s does not exist%s", key, s.similarGroup(key)), held
+	case err != nil:
+		return err.Error(), held
 	case len(members) == 0:
 		return "", nil
 	case len(held) > 0:

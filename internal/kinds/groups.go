@@ -1,6 +1,7 @@
 package kinds
 
 import (
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -20,4 +21,10 @@ func (s *sharing) trimPodGroup(g *schedulingv1beta1.PodGroup) {
 		}
 	}
 	g.Status = schedulingv1beta1.PodGroupStatus{Conditions: kept, ResourceClaimStatuses: g.Status.ResourceClaimStatuses}
+}
+
+// trimComposite keeps of a CompositePodGroup, besides metadata, its spec: a scheduler writes nothing of it.
+func (s *sharing) trimComposite(g *schedulingv1alpha3.CompositePodGroup) {
+	s.trimOther(&g.ObjectMeta)
+	g.Status = schedulingv1alpha3.CompositePodGroupStatus{}
 }

@@ -15,6 +15,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,6 +80,8 @@ var table = numbered([model.KindCount]Row{
 	model.DeviceClassKind:      compiled(devices("deviceclasses"), clusterWide, (*sharing).trimDeviceClass, model.NewDeviceClass, model.DeviceClassEvent),
 	model.DeviceTaintRuleKind:  compiled(devices("devicetaintrules"), clusterWide, (*sharing).trimDeviceTaintRule, model.NewDeviceTaintRule, model.ResourceSliceEvent),
 	model.PodGroupKind:         compiled(groups("podgroups"), namespaced, (*sharing).trimPodGroup, model.NewPodGroup, model.PodGroupEvent),
+	model.CompositePodGroupKind: compiled(schedulingv1alpha3.SchemeGroupVersion.WithResource("compositepodgroups"), namespaced, (*sharing).trimComposite, model.NewCompositeGroup,
+		model.CompositePodGroupEvent),
 })
 
 // numbered sets the kind of each row.

@@ -19,6 +19,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -78,6 +79,7 @@ func listOf(resource string) metav1.TypeMeta {
 		"deviceclasses":          {APIVersion: "resource.k8s.io/v1", Kind: "DeviceClassList"},
 		"devicetaintrules":       {APIVersion: "resource.k8s.io/v1", Kind: "DeviceTaintRuleList"},
 		"podgroups":              {APIVersion: "scheduling.k8s.io/v1beta1", Kind: "PodGroupList"},
+		"compositepodgroups":     {APIVersion: "scheduling.k8s.io/v1alpha3", Kind: "CompositePodGroupList"},
 	}[resource]
 }
 
@@ -226,6 +228,7 @@ func oneOfEach() map[string][]runtime.Object {
 		"deviceclasses":          {&resourcev1.DeviceClass{ObjectMeta: global("c", 18)}},
 		"devicetaintrules":       {&resourcev1.DeviceTaintRule{ObjectMeta: global("r", 19)}},
 		"podgroups":              {&schedulingv1beta1.PodGroup{ObjectMeta: named("g", 20)}},
+		"compositepodgroups":     {&schedulingv1alpha3.CompositePodGroup{ObjectMeta: named("g", 21)}},
 	}
 }
 
@@ -259,7 +262,7 @@ func TestOnlyWhatIsReadIsWatched(t *testing.T) {
 		model.VolumeAttachmentKind: "set volumeattachments /a true 14", model.PodDisruptionBudgetKind: "set poddisruptionbudgets ns/b true 15",
 		model.ResourceClaimKind: "set resourceclaims ns/c true 16", model.ResourceSliceKind: "set resourceslices /s true 17",
 		model.DeviceClassKind: "set deviceclasses /c true 18", model.DeviceTaintRuleKind: "set devicetaintrules /r true 19",
-		model.PodGroupKind: "set podgroups ns/g true 20",
+		model.PodGroupKind: "set podgroups ns/g true 20", model.CompositePodGroupKind: "set compositepodgroups ns/g true 21",
 	}
 	for _, reads := range [][]model.Kind{
 		{model.PodKind, model.NodeKind}, {model.PodKind, model.NodeKind, model.NamespaceKind}, {model.PodKind, model.NodeKind, model.StatefulSetKind},

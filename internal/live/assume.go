@@ -30,6 +30,7 @@ var without = []struct{ resource, assumed string }{
 	{"devicetaintrules", "no rule taints a device"},
 	{"resourceclaimtemplates", "claims are not made of templates"},
 	{"podgroups", "no PodGroup exists"},
+	{"compositepodgroups", "no CompositePodGroup exists"},
 }
 
 const (

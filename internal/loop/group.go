@@ -11,13 +11,15 @@ import (
 // onceForGroup is the rest of a round in which the members of a pod group are decided about.
 func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 	d := group.Decide(l.state, l.engine, work, l.report.placements())
-	if d.Outcome == plan.Placed {
-		l.state.NoteGroupScheduled(work.Group)
+	if d.Tree == nil {
+		l.noteGroup(now, &d, &d.Members[0])
 	}
-	if d.Outcome != plan.Terminating && (d.Outcome == plan.Placed || !l.state.View().GroupScheduled(work.Group)) {
-		if write := report.OfGroup(&d, now); write != nil {
-			d.Members[0].Writes = append(d.Members[0].Writes, *write)
+	for i := range d.Below {
+		below, with := &d.Below[i], &d.Members[0] // one that runs already has no member in the decision
+		if len(below.Members) > 0 {
+			with = &below.Members[0]
 		}
+		l.noteGroup(now, below, with)
 	}
 	l.report.decidedGroup(&d)
 	for i := range d.Members {
@@ -29,5 +31,18 @@ func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
 	for i := range d.Members {
 		l.commit.Start(d.Members[i])
 		l.wait(&d.Members[i])
+	}
+}
+
+// noteGroup has the condition of a PodGroup written with the decision about a member.
+func (l *Loop) noteGroup(now time.Time, d *plan.GroupDecision, with *plan.Decision) {
+	if d.Outcome == plan.Placed {
+		l.state.NoteGroupScheduled(d.Group)
+	}
+	if d.Outcome == plan.Terminating || d.Outcome != plan.Placed && l.state.View().GroupScheduled(d.Group) {
+		return
+	}
+	if write := report.OfGroup(d, now); write != nil {
+		with.Writes = append(with.Writes, *write)
 	}
 }

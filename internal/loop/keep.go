@@ -69,6 +69,9 @@ func (l *Loop) endKeeping(now time.Time) {
 // keepRoom keeps room for a group that has just been rejected, if it is overtaken and would have room otherwise. The room is given up when the group is placed, or
 // pods are evicted for it.
 func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
+	if d.Tree != nil { // the room of a tree is not kept
+		return
+	}
 	key := d.Group.Key
 	if l.state.KeepsFor(key) {
 		if d.Outcome == plan.Placed || d.Waits() {

@@ -159,7 +159,7 @@ func (c *Commit) Preempted(p *commit.Preempted) {
 	if took := c.families.histogramVecs["scheduler_preemption_execution_duration_seconds"]; took != nil { // with the feature gate
 		preemptor := preemptorPod
 		if p.Group != nil {
-			preemptor = preemptorGroup
+			preemptor = preemptorOf(p.Tree != nil)
 		}
 		took.WithLabelValues(preemptor, result).Observe(p.Took.Seconds())
 	}

@@ -321,10 +321,10 @@ func (l *Loop) group(r *loop.Round) {
 	}
 	l.families.histograms["scheduler_workload_preemption_victims"].Observe(float64(found.Victims))
 	if found.Disruptions > 0 {
-		l.families.histogramVecs["scheduler_preemption_workload_disruptions"].WithLabelValues(preemptorGroup).Observe(float64(found.Disruptions))
+		l.families.histogramVecs["scheduler_preemption_workload_disruptions"].WithLabelValues(preemptorOf(r.Group.Tree != nil)).Observe(float64(found.Disruptions))
 	}
 	if found.Violations > 0 {
-		l.families.counterVecs["scheduler_preemption_pdb_violations_total"].WithLabelValues(preemptorGroup).Add(float64(found.Violations))
+		l.families.counterVecs["scheduler_preemption_pdb_violations_total"].WithLabelValues(preemptorOf(r.Group.Tree != nil)).Add(float64(found.Violations))
 	}
 }
 
@@ -332,7 +332,16 @@ func (l *Loop) group(r *loop.Round) {
 const (
 	preemptorPod   = "pod"
 	preemptorGroup = "podgroup"
+	preemptorTree  = "compositepodgroup"
 )
+
+// preemptorOf is what pods are evicted for: a tree of groups, or one pod group.
+func preemptorOf(tree bool) string {
+	if tree {
+		return preemptorTree
+	}
+	return preemptorGroup
+}
 
 // The results of trying a domain placement.
 const (

@@ -65,6 +65,8 @@ type BindingResult struct {
 
 // PreemptionResult is how the evictions of one preemption ended: each victim is gone or on its way out, or stays.
 type PreemptionResult struct {
+	// Tree is the CompositePodGroup at the top of the tree that the preemptor belongs to, if the evictions are for that; zero otherwise.
+	Tree GroupKey
 	// Preemptor is the pod for which room was to be made, in the version that was decided about.
 	Preemptor *Pod
 	// Victims are all pods that were to be evicted; Kept those of them that stay, because their eviction failed or was not tried.

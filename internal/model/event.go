@@ -30,6 +30,7 @@ const (
 	ResourceSliceEvent
 	DeviceClassEvent
 	PodGroupEvent
+	CompositePodGroupEvent
 	// OtherEvent is about an object that Berth itself does not read. Event and EventToRegister name its resource in Other.
 	OtherEvent
 	// AnyEvent is registered for all resources. Where it is raised, it stands for more events than could be kept: every parked pod is tried again.
@@ -40,7 +41,7 @@ var eventResourceNames = [...]string{
 	"Node", "AssignedPod", "UnscheduledPod", "TargetPod", "Pod", "PersistentVolume", "PersistentVolumeClaim", "storage.k8s.io/StorageClass",
 	"storage.k8s.io/CSINode", "storage.k8s.io/CSIDriver", "storage.k8s.io/CSIStorageCapacity", "storage.k8s.io/VolumeAttachment",
 	"resource.k8s.io/ResourceClaim", "resource.k8s.io/ResourceSlice", "resource.k8s.io/DeviceClass",
-	"scheduling.k8s.io/PodGroup",
+	"scheduling.k8s.io/PodGroup", "scheduling.k8s.io/CompositePodGroup",
 	"", "*",
 }
 

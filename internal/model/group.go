@@ -30,6 +30,8 @@ type PodGroup struct {
 	IsUnit bool
 	// TopologyKey is the node label of which the nodes of all members must have one value; empty if they may have any.
 	TopologyKey string
+	// Parent is the name of the CompositePodGroup of its namespace that it belongs to, which counts with the gate CompositePodGroup alone; empty if there is none.
+	Parent string
 }
 
 // NewPodGroup compiles an API object. The object is kept and must not be changed afterwards.
@@ -44,6 +46,9 @@ func NewPodGroup(object *schedulingv1beta1.PodGroup) *PodGroup {
 	g.IsUnit = object.Spec.DisruptionMode != nil && object.Spec.DisruptionMode.All != nil
 	if c := object.Spec.SchedulingConstraints; c != nil && len(c.Topology) > 0 { // the API allows one
 		g.TopologyKey = c.Topology[0].Key
+	}
+	if parent := object.Spec.ParentCompositePodGroupName; parent != nil {
+		g.Parent = *parent
 	}
 	return g
 }

@@ -25,6 +25,7 @@ const (
 	DeviceClassKind
 	DeviceTaintRuleKind
 	PodGroupKind
+	CompositePodGroupKind
 	// KindCount is the number of kinds.
 	KindCount
 )

@@ -103,6 +103,8 @@ func apiObject(compiled Compiled) any {
 		return c.Object
 	case *PodGroup:
 		return c.Object
+	case *CompositeGroup:
+		return c.Object
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Compiled is a compiled object: a *Volume, *Claim, *StorageClass, *CSINode, *CSIDriver, *StorageCapacity or *VolumeAttachment of storage, a
-// *ResourceClaim, *ResourceSlice, *DeviceClass or *DeviceTaintRule of devices, a *DisruptionBudget, or a *PodGroup. It is built once and never changed afterwards.
+// *ResourceClaim, *ResourceSlice, *DeviceClass or *DeviceTaintRule of devices, a *DisruptionBudget, or a *PodGroup or *CompositeGroup. It is built once and never changed afterwards.
 type Compiled interface {
 	// Ref returns the reference of the object.
 	Ref() Ref

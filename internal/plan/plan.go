@@ -33,6 +33,9 @@ type Work struct {
 	Pods []QueuedPod
 	// Group is the pod group whose members they are; nil for a pod that is decided about alone. A member by itself is work with one pod and the group.
 	Group *model.PodGroup
+	// Tree is the tree of groups that the pods belong to, of which Group is then what stands for all of it; in the work of a member by itself, Group is its own. It is nil
+	// for a group that belongs to no composite one.
+	Tree *model.GroupTree
 }
 
 // WorkFor returns the work of deciding about a pod that does not come from the queue.
@@ -89,11 +92,15 @@ type Decision struct {
 // GroupDecision is the answer to a Work with a group.
 type GroupDecision struct {
 	Group *model.PodGroup
+	// Tree is that of the work; nil for a group that belongs to no composite one.
+	Tree *model.GroupTree
+	// Below are the decisions about the PodGroups of a tree that have members among Members, which theirs are parts of, in the order of the tree.
+	Below []GroupDecision
 	// Outcome is Placed if enough members have a node, Unschedulable if not, Failed if no answer could be found, and Terminating if all that wait are being deleted.
 	Outcome Outcome
 	// Message says why, for a group that is Unschedulable or Failed.
 	Message string
-	// Members are the decisions about its members, one pod each. The evictions for the group are part of one of them.
+	// Members are the decisions about its members, one pod each; those of a tree in the order in which they are placed. The evictions for the group are part of one of them.
 	Members []Decision
 	// Preemption is what was found about evicting pods for the group; nil if nobody looked.
 	Preemption *GroupPreemption

@@ -30,8 +30,9 @@ type DomainPlacement struct {
 // PlacementGenerate divides the nodes among which the members of a pod group may be placed. A profile has one at most.
 type PlacementGenerate interface {
 	Plugin
-	// GeneratePlacements returns the domain placements of a group, ordered by name; none if no node will do. An error fails the group's turn.
-	GeneratePlacements(v state.View, group *model.PodGroup) ([]DomainPlacement, error)
+	// GeneratePlacements returns the domain placements of a group, or of all groups below a composite one, ordered by name; none if no node will do. The nodes are to be
+	// among those of a restriction, nil for all: a group below another is placed within what was chosen for that. An error fails the group's turn.
+	GeneratePlacements(v state.View, tree *model.GroupTree, within *state.Restriction) ([]DomainPlacement, error)
 }
 
 // Proposal is a domain placement that has room for enough members of a group.
@@ -46,5 +47,5 @@ type PlacementScore interface {
 	Plugin
 	// ScorePlacements writes the score, 0 to MaxScore, of each proposal, by position. There are at least two. In the view their members are on no node. An error
 	// fails the group's turn.
-	ScorePlacements(v state.View, group *model.PodGroup, proposals []Proposal, scores []int64) error
+	ScorePlacements(v state.View, tree *model.GroupTree, proposals []Proposal, scores []int64) error
 }

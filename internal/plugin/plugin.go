@@ -53,6 +53,8 @@ type GroupPreEnqueue interface {
 	PreEnqueue
 	// PreEnqueueGroup returns the reason why a group must not be tried yet, or "". all is how many members it has, with and without a node.
 	PreEnqueueGroup(group *model.PodGroup, all int) (reason string)
+	// PreEnqueueTree returns the same of the groups below a composite one; all returns how many members one of them has.
+	PreEnqueueTree(tree *model.GroupTree, all func(model.GroupKey) int) (reason string)
 }
 
 // AsPreEnqueue returns the plugin as a PreEnqueue plugin, if it is one of these kinds.

@@ -61,7 +61,7 @@ func (q *Queue) auditHeaps(v *audit.Violations) {
 		for i, e := range h.all() {
 			known := q.entries[e.pod.Key()] == e
 			if e.heads != nil {
-				known = q.groups[e.heads.key] == e.heads
+				known = q.groups[e.heads.key] == e.heads && e.heads.of == nil || e.heads.of != nil && q.trees[e.heads.key] == e.heads
 			}
 			if !known || q.heapOf(e.place) != h || e.index != i {
 				v.Add("pod %s is at position %d of the heap %s; it says position %d and that it is %s; it waits: %t",
@@ -121,8 +121,8 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 			v.Add("pod %s is %s and its group %s is %s", e.pod, e.place, e.pod.Group, e.group.head.place)
 		}
 	}
-	for key, g := range q.groups {
-		held, waiting := 0, 0
+	for _, g := range q.eachGroup() {
+		key, held, waiting := g.key, 0, 0
 		for _, e := range g.members {
 			members--
 			switch e.place {
@@ -132,8 +132,9 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 				waiting++
 			}
 		}
-		if g.key != key || g.head.heads != g || len(g.members) == 0 || held != g.held || waiting != g.joined {
-			v.Add("group %s, listed as %s, has %d members, of which %d are held, recounted %d, and %d joined, recounted %d", g.key, key, len(g.members), g.held, held, g.joined, waiting)
+		q.auditTree(v, g)
+		if g.head.heads != g || len(g.members) == 0 || held != g.held || waiting != g.joined {
+			v.Add("group %s has %d members, of which %d are held, recounted %d, and %d joined, recounted %d", g.key, len(g.members), g.held, held, g.joined, waiting)
 		}
 		joinedIn[g.head.place] += waiting
 		switch p := g.head.place; p {
@@ -159,7 +160,7 @@ func (q *Queue) auditGroups(v *audit.Violations) {
 func (q *Queue) auditPreempting(v *audit.Violations) {
 	awaiting := 0
 	preemptors := slices.Collect(maps.Values(q.entries))
-	for _, g := range q.groups {
+	for _, g := range q.eachGroup() {
 		preemptors = append(preemptors, &g.head)
 		if len(g.head.preempting.leaving) > 0 {
 			v.Add("group %s waits for pods to be gone", g.key)

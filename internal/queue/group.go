@@ -20,15 +20,19 @@ import (
 // one of its members is held, it has too few, or its PodGroup does not exist, does it wait for that to change. A member that is bound is no longer in the
 // group; if its binding fails, it joins the others again.
 
-// group is the members of a pod group that wait.
+// group is the members of a pod group that wait, or of all groups of a tree, see tree.go.
 type group struct {
 	key model.GroupKey
-	// uid is that of the PodGroup that the attempts were for.
+	// of counts the members by their PodGroup if it is a tree, whose CompositePodGroup at the top has the key; nil if it is one PodGroup.
+	of map[model.GroupKey]int
+	// quorum is what is known of a tree's having enough members.
+	quorum quorum
+	// uid is that of the PodGroup, or of the root of the tree, that the attempts were for.
 	uid types.UID
 	// head stands for the group in the heaps. Its pod is no pod: it has the group's name and priority.
 	// Invariant: its place is active, erring, gated, incomplete or deciding. While it is deciding all members are.
 	head entry
-	// Invariant: members are those entries of the queue that are joined, gated or deciding and whose pods name the group; there is at least one.
+	// Invariant: members are those entries of the queue that are joined, gated or deciding and whose pods name the group, or one of the tree; there is at least one.
 	members map[model.PodKey]*entry
 	// Invariant: held is how many members are gated, joined how many are joined.
 	held, joined int
@@ -53,16 +57,44 @@ func (q *Queue) join(now time.Time, e *entry) *group {
 	}
 	g := q.groups[e.pod.Group]
 	if g == nil {
-		q.arrivals++
-		g = &group{key: e.pod.Group, members: map[model.PodKey]*entry{}, fresh: map[*entry]struct{}{}}
-		if object := q.config.State.View().Group(g.key); object != nil {
-			g.uid = object.Object.UID // so that a backoff that begins with a failed binding is not taken for one of another PodGroup
-		}
-		g.head = entry{heads: g, place: incomplete, since: now, order: q.arrivals, pod: headOf(g.key, e.pod.SchedulerName, 0)}
-		q.groups[g.key] = g
+		g = q.groupFor(now, e.pod)
+		q.groups[e.pod.Group] = g
 	}
 	g.members[e.pod.Key()], e.group = e, g
+	if g.of != nil {
+		q.count(g, e.pod.Group, +1)
+	}
 	return g
+}
+
+// groupFor returns the group in which the first waiting member of a PodGroup waits: the tree that this belongs to, or one of its own.
+func (q *Queue) groupFor(now time.Time, pod *model.Pod) *group {
+	root, _ := q.rootOf(pod.Group)
+	if root != nil && q.trees[root.Key] != nil {
+		return q.trees[root.Key]
+	}
+	q.arrivals++
+	g := &group{key: pod.Group, members: map[model.PodKey]*entry{}, fresh: map[*entry]struct{}{}}
+	if root != nil {
+		g.key, g.of = root.Key, map[model.GroupKey]int{}
+		q.trees[g.key] = g
+	}
+	g.uid, _, _ = q.objectOf(g) // so that a backoff that begins with a failed binding is not taken for one of another PodGroup
+	g.head = entry{heads: g, place: incomplete, since: now, order: q.arrivals, pod: headOf(g.key, pod.SchedulerName, 0)}
+	return g
+}
+
+// objectOf returns the UID and the priority of the PodGroup, or of the CompositePodGroup at the top of a tree; ok is false if it does not exist.
+func (q *Queue) objectOf(g *group) (uid types.UID, priority int32, ok bool) {
+	v := q.config.State.View()
+	if g.of != nil {
+		if root := v.Composite(g.key); root != nil {
+			return root.UID(), root.Priority, true
+		}
+	} else if object := v.Group(g.key); object != nil {
+		return object.UID(), object.Priority, true
+	}
+	return "", 0, false
 }
 
 // headOf makes what stands for a group among pods.
@@ -77,6 +109,9 @@ func headOf(key model.GroupKey, schedulerName string, priority int32) *model.Pod
 func (q *Queue) leave(e *entry) {
 	delete(e.group.members, e.pod.Key())
 	delete(e.group.fresh, e)
+	if g := e.group; g.of != nil {
+		q.count(g, e.pod.Group, -1)
+	}
 	e.group = nil
 }
 
@@ -92,17 +127,15 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 	if len(g.members) == 0 {
 		q.forgetVictim(h)
 		q.moveHead(g, gone, "")
-		delete(q.groups, g.key)
+		q.forgetGroup(g)
 		return
 	}
-	object := q.config.State.View().Group(g.key)
-	if object == nil || object.Object.UID != g.uid { // with another PodGroup it begins anew
+	uid, _, ok := q.objectOf(g)
+	if !ok || uid != g.uid { // with another PodGroup it begins anew
 		h.rejections, h.errors, h.until = 0, 0, time.Time{}
 		g.overtaken = overtaken{}
 	}
-	if g.uid = ""; object != nil {
-		g.uid = object.Object.UID
-	}
+	g.uid = uid
 	switch to := q.placeOf(now, g); {
 	case to != h.place && !(h.place == active && to == erring): // one that is ready stays so
 		q.moveHead(g, to, why)
@@ -113,23 +146,19 @@ func (q *Queue) moveToWhereItBelongs(now time.Time, g *group, why string) {
 
 // placeOf returns the place where a group belongs.
 func (q *Queue) placeOf(now time.Time, g *group) place {
-	object := q.config.State.View().Group(g.key)
+	_, priority, ok := q.objectOf(g)
 	g.gate = ""
-	if object == nil {
+	if !ok || q.lacksParent(g) {
 		return incomplete
 	}
-	if g.head.pod.Priority != object.Priority {
-		g.head.pod = headOf(g.key, g.head.pod.SchedulerName, object.Priority)
+	if g.head.pod.Priority != priority {
+		g.head.pod = headOf(g.key, g.head.pod.SchedulerName, priority)
 	}
 	if g.held > 0 {
 		return gated
 	}
-	all := len(g.members) + q.config.State.View().GroupPlaced(g.key)
-	for _, pre := range q.profiles[g.head.pod.SchedulerName].PreEnqueue {
-		if of, ok := pre.(plugin.GroupPreEnqueue); ok && of.PreEnqueueGroup(object, all) != "" {
-			g.gate = pre.Name()
-			return gated
-		}
+	if g.gate = q.gateOf(g); g.gate != "" {
+		return gated
 	}
 	switch {
 	case q.isPreempting(&g.head):
@@ -139,6 +168,20 @@ func (q *Queue) placeOf(now time.Time, g *group) place {
 		return erring
 	}
 	return active
+}
+
+// gateOf returns the PreEnqueue plugin that holds a group because it has too few members; empty if none does.
+func (q *Queue) gateOf(g *group) string {
+	if g.of != nil {
+		return q.gateOfTree(g)
+	}
+	object, all := q.config.State.View().Group(g.key), len(g.members)+q.config.State.View().GroupPlaced(g.key)
+	for _, pre := range q.profiles[g.head.pod.SchedulerName].PreEnqueue {
+		if of, ok := pre.(plugin.GroupPreEnqueue); ok && of.PreEnqueueGroup(object, all) != "" {
+			return pre.Name()
+		}
+	}
+	return ""
 }
 
 // moveHead takes a group, and the members that are joined, from its place to another.
@@ -199,7 +242,6 @@ func (q *Queue) admitMember(now time.Time, e *entry, plugin, why string) {
 
 // popGroup returns the work of deciding about all members of a group, in kube-scheduler's order.
 func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
-	object := q.config.State.View().Group(g.key)
 	members := make([]*entry, 0, len(g.members))
 	for _, e := range g.members {
 		members = append(members, e)
@@ -208,7 +250,13 @@ func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 		return cmp.Or(cmp.Compare(b.pod.Priority, a.pod.Priority), cmp.Compare(b.attempts, a.attempts), a.since.Compare(b.since), cmp.Compare(a.order, b.order))
 	})
 	g.head.attempts++
-	work := plan.Work{Group: object, Pods: make([]plan.QueuedPod, len(members))}
+	work := plan.Work{Pods: make([]plan.QueuedPod, len(members))}
+	if v := q.config.State.View(); g.of == nil {
+		work.Group = v.Group(g.key)
+	} else {
+		work.Tree = v.Tree(g.key)
+		work.Group = work.Tree.Root()
+	}
 	for i, e := range members {
 		e.beReady(now)
 		q.move(e, deciding, "")
@@ -222,6 +270,10 @@ func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 // SettleGroup takes in the decision about the group that was popped last.
 func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 	g := q.groups[d.Group.Key]
+	if d.Tree != nil {
+		g = q.trees[d.Group.Key]
+		g.quorum = quorum{}
+	}
 	among := false // whether a pod of this attempt goes on waiting
 	for i := range d.Members {
 		m := &d.Members[i]
@@ -284,7 +336,7 @@ func (q *Queue) stamp(h *entry, now time.Time) {
 // backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long, but while room is kept for it:
 // that is not to be empty for longer than it must.
 func (q *Queue) backoffMax(e *entry) time.Duration {
-	if e.heads == nil || len(e.heads.members) < 2 || q.config.State.KeepsFor(e.heads.key) {
+	if e.heads == nil || len(e.heads.members) < 2 || e.heads.of == nil && q.config.State.KeepsFor(e.heads.key) {
 		return q.config.BackoffMax
 	}
 	return time.Duration(float64(q.config.BackoffMax) * math.Sqrt(float64(len(e.heads.members))))

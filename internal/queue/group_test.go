@@ -121,7 +121,7 @@ func (g *groupQueue) SetNow() { g.State().SetNow(g.now) }
 // settle ends the turn of a group. Members that are not named end as their group does; the others are placed on the node a.
 func (g *groupQueue) settle(work plan.Work, outcome plan.Outcome, placed ...string) {
 	g.Helper()
-	d := plan.GroupDecision{Group: work.Group, Outcome: outcome}
+	d := plan.GroupDecision{Group: work.Group, Tree: work.Tree, Outcome: outcome}
 	for i := range work.Pods {
 		m := plan.Decision{Work: plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}, Outcome: outcome}
 		switch {
@@ -141,7 +141,7 @@ func (g *groupQueue) settle(work plan.Work, outcome plan.Outcome, placed ...stri
 // preempts ends the turn of a group for which pods are evicted.
 func (g *groupQueue) preempts(work plan.Work, victims ...string) {
 	g.Helper()
-	d := plan.GroupDecision{Group: work.Group, Outcome: plan.Unschedulable}
+	d := plan.GroupDecision{Group: work.Group, Tree: work.Tree, Outcome: plan.Unschedulable}
 	for i := range work.Pods {
 		d.Members = append(d.Members, plan.Decision{
 			Work: plan.Work{Pods: work.Pods[i : i+1], Group: work.Group}, Outcome: plan.Unschedulable, Rejection: &plan.Rejection{Plugins: []string{"Fit"}},

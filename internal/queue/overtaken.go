@@ -27,7 +27,7 @@ func doubled(d time.Duration, times int) time.Duration { return d << min(times, 
 // IsOvertaken reports whether a group has been rejected for longer than it has patience, and is not to give way now.
 func (q *Queue) IsOvertaken(now time.Time, key model.GroupKey) bool {
 	g := q.groups[key]
-	if g == nil || q.config.GroupPatience <= 0 || g.overtaken.since.IsZero() {
+	if g == nil || g.of != nil || q.config.GroupPatience <= 0 || g.overtaken.since.IsZero() {
 		return false
 	}
 	return now.Sub(g.overtaken.since) >= q.config.GroupPatience && !now.Before(g.overtaken.rests)

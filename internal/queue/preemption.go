@@ -166,8 +166,12 @@ func (q *Queue) isPreempting(e *entry) bool {
 func (q *Queue) preempted(now time.Time, result *model.PreemptionResult) {
 	e := q.entries[result.Preemptor.Key()]
 	if q.isGrouped(result.Preemptor) {
-		if e = nil; q.groups[result.Preemptor.Group] != nil {
-			e = &q.groups[result.Preemptor.Group].head
+		g := q.groups[result.Preemptor.Group]
+		if result.Tree != (model.GroupKey{}) {
+			g = q.trees[result.Tree]
+		}
+		if e = nil; g != nil {
+			e = &g.head
 		}
 	} else if e != nil && e.pod.UID != result.Preemptor.UID {
 		return

@@ -35,6 +35,8 @@ type Config struct {
 	ParkedMax time.Duration
 	// Groups means that the members of a pod group have their turn together. Otherwise each pod waits alone, whatever group it names.
 	Groups bool
+	// Trees means that pod groups may be parts of composite ones, and that all groups of a tree have their turn together.
+	Trees bool
 	// GroupPatience is how long a pod group that is rejected lets other pods overtake it; 0 means for ever.
 	GroupPatience time.Duration
 	// Slice is how many hints one call of Wake asks, and how many pods one call of Wake or Pop moves, before it leaves the rest to the next; 0
@@ -73,8 +75,10 @@ type Queue struct {
 
 	// Invariant: counts is how many entries are in each place.
 	counts [places]int
-	// Invariant: each member of a group waits in it, each group is listed under its key, and has a member.
+	// Invariant: each member of a group waits in it, and each group has a member. It is listed under the PodGroups of its members: its own, or those of a tree.
 	groups map[model.GroupKey]*group
+	// Invariant: trees lists the groups that are trees under the CompositePodGroup at the top, and no other.
+	trees map[model.GroupKey]*group
 	// Invariant: joined is how many joined members have a group whose head is in each place.
 	joined [places]int
 	// Invariant: gatedBy has exactly the PreEnqueue plugins that hold pods. A gated pod has one plugin.
@@ -189,6 +193,7 @@ func New(config Config) (*Queue, error) {
 		config: config, profiles: profiles,
 		entries: map[model.PodKey]*entry{},
 		groups:  map[model.GroupKey]*group{},
+		trees:   map[model.GroupKey]*group{},
 		active:  newHeap(byTurn),
 		backoff: newHeap(byWindowThen(byTurn)),
 		errored: newHeap(byWindow),
@@ -226,8 +231,11 @@ func (q *Queue) Wake(now time.Time, delta state.Delta) {
 		q.arrive(now, pod)
 	}
 	for _, key := range delta.Groups {
-		if g := q.groups[key]; g != nil {
-			q.review(now, g, groupChanged)
+		q.reviewPodGroup(now, key)
+	}
+	for _, key := range delta.Composites {
+		for _, below := range slices.SortedFunc(q.config.State.View().GroupsBelow(key), byName) {
+			q.reviewPodGroup(now, below)
 		}
 	}
 	for _, result := range delta.Preempted {

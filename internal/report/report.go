@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -68,9 +69,25 @@ func OfEviction(preemptor *model.Pod, nodeName string, inMemory bool) Event {
 	return evicted(fmt.Sprintf("Preempted by pod %s on node %s", preemptor.UID, nodeName), inMemory)
 }
 
-// OfEvictionForGroup is the event about a pod that had to make room for a pod group. kube-scheduler names no node but the cluster, as it looks for victims in all of it.
-func OfEvictionForGroup(group *model.PodGroup, inMemory bool) Event {
-	return evicted(fmt.Sprintf("Preempted by podgroup %s on node cluster", group.UID()), inMemory)
+// OfEvictionForGroup is the event about a pod that had to make room for a pod group, or for the tree that it belongs to. kube-scheduler names no node but the cluster, as it
+// looks for victims in all of it.
+func OfEvictionForGroup(group *model.PodGroup, tree *model.GroupTree, inMemory bool) Event {
+	return evicted(fmt.Sprintf("Preempted by %s %s on node cluster", PreemptorOf(tree), groupUID(group, tree)), inMemory)
+}
+
+// PreemptorOf is kube-scheduler's word for a pod group that others make room for; the tree is nil if it belongs to none.
+func PreemptorOf(tree *model.GroupTree) string {
+	if tree != nil {
+		return "compositepodgroup"
+	}
+	return "podgroup"
+}
+
+func groupUID(group *model.PodGroup, tree *model.GroupTree) types.UID {
+	if tree != nil {
+		return tree.Composite.UID()
+	}
+	return group.UID()
 }
 
 func evicted(note string, inMemory bool) Event {

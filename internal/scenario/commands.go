@@ -52,7 +52,7 @@ var statements = append([]statement{
 	{word: "settle", usage: "settle", command: settle},
 	{word: "advance", usage: "advance DURATION", command: advance},
 	{word: "restart", usage: "restart", command: restart},
-}, slices.Concat(otherStatements(), storageStatements(), deviceStatements(), budgetStatements(), groupStatements())...)
+}, slices.Concat(otherStatements(), storageStatements(), deviceStatements(), budgetStatements(), groupStatements(), compositeStatements())...)
 
 func noWords(args []string) bool { return len(args) == 0 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,58 @@ var groupAttributes = []attribute[*schedulingv1beta1.PodGroup]{
 		g.Spec.PreemptionPolicy = &policy
 		return nil
 	}},
+}
+
+// compositeAttributes are the grammar of composite pod groups.
+var compositeAttributes = []attribute[*schedulingv1alpha3.CompositePodGroup]{
+	{key: "min", value: "COUNT", apply: func(g *schedulingv1alpha3.CompositePodGroup, _, value string) error {
+		count, err := strconv.ParseInt(value, 10, 32)
+		g.Spec.SchedulingPolicy = schedulingv1alpha3.CompositePodGroupSchedulingPolicy{Gang: &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: int32(count)}}
+		return err
+	}},
+	{key: "topology", value: "KEY", apply: func(g *schedulingv1alpha3.CompositePodGroup, _, value string) error {
+		key, err := topologyKey(value)
+		g.Spec.SchedulingConstraints = &schedulingv1alpha3.CompositePodGroupSchedulingConstraints{Topology: []schedulingv1alpha3.TopologyConstraint{{Key: key}}}
+		return err
+	}},
+	{key: "parent", value: "NAME", apply: func(g *schedulingv1alpha3.CompositePodGroup, _, value string) error {
+		g.Spec.ParentCompositePodGroupName = &value
+		return nil
+	}},
+	{key: "priority", value: "NUMBER", apply: func(g *schedulingv1alpha3.CompositePodGroup, _, value string) error {
+		priority, err := strconv.ParseInt(value, 10, 32)
+		g.Spec.Priority = new(int32(priority))
+		return err
+	}},
+	{key: "disruption", value: "all or single", apply: func(g *schedulingv1alpha3.CompositePodGroup, _, value string) error {
+		switch value {
+		case "all":
+			g.Spec.DisruptionMode = &schedulingv1alpha3.CompositeDisruptionMode{All: &schedulingv1alpha3.AllCompositeDisruptionMode{}}
+		case "single":
+			g.Spec.DisruptionMode = &schedulingv1alpha3.CompositeDisruptionMode{Single: &schedulingv1alpha3.SingleCompositeDisruptionMode{}}
+		default:
+			return fmt.Errorf("%q is not a disruption mode", value)
+		}
+		return nil
+	}},
+	{key: "preempts", value: "never or lower", apply: func(g *schedulingv1alpha3.CompositePodGroup, _, value string) error {
+		policies := map[string]schedulingv1alpha3.PreemptionPolicy{"never": schedulingv1alpha3.PreemptNever, "lower": schedulingv1alpha3.PreemptLowerPriority}
+		policy, ok := policies[value]
+		if !ok {
+			return fmt.Errorf("%q is not a policy", value)
+		}
+		g.Spec.PreemptionPolicy = &policy
+		return nil
+	}},
+}
+
+// compositeStatements are the commands for composite pod groups, whose policy is basic unless they have min.
+func compositeStatements() []statement {
+	return statementsOf("compositepodgroup", model.CompositePodGroupKind, compositeAttributes, func(meta metav1.ObjectMeta) *schedulingv1alpha3.CompositePodGroup {
+		return &schedulingv1alpha3.CompositePodGroup{ObjectMeta: meta, Spec: schedulingv1alpha3.CompositePodGroupSpec{
+			SchedulingPolicy: schedulingv1alpha3.CompositePodGroupSchedulingPolicy{Basic: &schedulingv1alpha3.CompositeBasicSchedulingPolicy{}},
+		}}
+	})
 }
 
 // groupStatements are the commands for pod groups, whose policy is basic unless they have min.

@@ -75,7 +75,7 @@ func TestMistakes(t *testing.T) {
 		{"no expectations", head + "node a\n", `f:2: the last step expects nothing; want "----"`},
 		{"empty step", head + "node a\n==== then\n----\nweb a\n", `f:3: the step before expects nothing`},
 		{"two marks", head + "----\nweb a\n----\n", `f:4: a second "----"; "====" starts the next step`},
-		{"unknown command", head + "nod a\n----\nweb a\n", `f:2: unknown command "nod"; want one of advance, config,`},
+		{"unknown command", head + "nod a\n----\nweb a\n", `f:2: unknown command "nod"; want one of advance, compositepodgroup, config,`},
 		{"no name", head + "node cpu=4\n----\nweb a\n", `f:2: node: a name is missing`},
 		{"unknown attribute", head + "node a cpus=4\n----\nweb a\n", `f:2: node: unknown node attribute "cpus=4"; want one of DOMAIN/RESOURCE, cpu,`},
 		{"no value", head + "pod web cpu\n----\nweb a\n", `f:2: pod: pod attribute "cpu" has no value; want cpu=QUANTITY`},

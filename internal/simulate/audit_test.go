@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -460,10 +462,25 @@ func (a *auditor) checkPlaces() error {
 	return nil
 }
 
+// hasGroups reports whether the loop has seen a PodGroup and all composite groups above it.
+func (a *auditor) hasGroups(namespace, name string) bool {
+	group, ok := a.others[model.GroupKey{Namespace: namespace, Name: name}.Ref()].(*schedulingv1beta1.PodGroup)
+	if !ok || !slices.Contains(a.cluster.Reads(), model.CompositePodGroupKind) {
+		return ok
+	}
+	for parent := group.Spec.ParentCompositePodGroupName; parent != nil; {
+		above, ok := a.others[compositeRef(*parent)].(*schedulingv1alpha3.CompositePodGroup)
+		if !ok {
+			return false
+		}
+		parent = above.Spec.ParentCompositePodGroupName
+	}
+	return true
+}
+
 // waitingPlaces are where a pod can be that has no node.
 func (a *auditor) waitingPlaces(pod *v1.Pod) []string {
-	if of := pod.Spec.SchedulingGroup; of != nil && slices.Contains(a.cluster.Reads(), model.PodGroupKind) &&
-		a.others[model.GroupKey{Namespace: pod.Namespace, Name: *of.PodGroupName}.Ref()] == nil {
+	if of := pod.Spec.SchedulingGroup; of != nil && slices.Contains(a.cluster.Reads(), model.PodGroupKind) && !a.hasGroups(pod.Namespace, *of.PodGroupName) {
 		return []string{"incomplete", "gated"}
 	}
 	return []string{"active", "backing off", "backing off after an error", "parked", "gated"}

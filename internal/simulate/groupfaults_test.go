@@ -22,6 +22,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/simulate"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // TestFaultsOfGroups lets everything go wrong that can between the decision about a pod group and its bindings, by seed, and audits the loop after every round: members
@@ -35,7 +36,7 @@ func TestFaultsOfGroups(t *testing.T) {
 	var mu sync.Mutex
 	happened := map[string]int{}
 	eachSeed(t, first, last, func(n uint64) error {
-		trial, err := runGroupFaults(n)
+		trial, err := runGroupFaults(n, false)
 		if trial == nil {
 			return err
 		}
@@ -71,12 +72,13 @@ type groupTrial struct {
 	nodes    []*v1.Node // those that are there by turns
 	pods     int
 	evicting int // preemptions that this process has not ended
+	trees    bool
 }
 
 const groupsOfTrial = 6
 
-func runGroupFaults(n uint64) (*groupTrial, error) {
-	t, err := newGroupTrial(n)
+func runGroupFaults(n uint64, trees bool) (*groupTrial, error) {
+	t, err := newGroupTrial(n, trees)
 	if err != nil {
 		return t, err
 	}
@@ -103,8 +105,8 @@ func runGroupFaults(n uint64) (*groupTrial, error) {
 	return t, nil
 }
 
-func newGroupTrial(n uint64) (*groupTrial, error) {
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+func newGroupTrial(n uint64, trees bool) (*groupTrial, error) {
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": trees, "CompositePodGroup": trees})
 	if err != nil {
 		return nil, err
 	}
@@ -116,12 +118,13 @@ func newGroupTrial(n uint64) (*groupTrial, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &groupTrial{r: random.New(n), c: c, a: newAuditor(c, oracle.DefaultProfile()), happened: map[string]int{}}
+	t := &groupTrial{r: random.New(n), c: c, a: newAuditor(c, oracle.DefaultProfile()), happened: map[string]int{}, trees: trees}
 	t.a.judged = 1 << 30 // the oracle knows nothing of groups
 	for i := range 4 {
 		t.nodes = append(t.nodes, node(fmt.Sprint("n", i), fmt.Sprint(1+i)))
 		c.SetNode(t.nodes[i].DeepCopy())
 	}
+	t.setComposites()
 	for i := range groupsOfTrial {
 		t.setGroup(i)
 	}
@@ -154,6 +157,7 @@ func (t *groupTrial) setGroup(i int) {
 	if i == 0 {
 		g.Spec.SchedulingPolicy = schedulingv1beta1.PodGroupSchedulingPolicy{Basic: &schedulingv1beta1.BasicSchedulingPolicy{}}
 	}
+	t.setParent(g, i)
 	_ = t.c.SetObject(g)
 }
 
@@ -290,6 +294,9 @@ func (t *groupTrial) ungate() string {
 
 // disturbGroup deletes a PodGroup, creates one anew or changes what it asks for.
 func (t *groupTrial) disturbGroup() string {
+	if t.trees && t.r.IntN(3) == 0 {
+		return t.disturbComposite()
+	}
 	i := t.r.IntN(groupsOfTrial)
 	isBinding := func(i int) bool {
 		return slices.ContainsFunc(t.c.Pods(), func(p *v1.Pod) bool { return t.isBinding(p) && groupOf(p) == groupRef(i).Name })
@@ -385,6 +392,9 @@ func (t *groupTrial) checkDecisions(decisions []plan.Decision) error {
 		}
 		return nil
 	}
+	if first.Tree != nil {
+		return t.checkTree(decisions)
+	}
 	outcomes := map[plan.Outcome]int{}
 	for i := range decisions {
 		d := &decisions[i]
@@ -432,18 +442,20 @@ func (t *groupTrial) checkEvictions(d *plan.Decision) error {
 	v := t.c.Loop().State().View()
 	victims := map[model.PodKey]bool{}
 	for _, e := range d.Evictions {
-		if p := e.Pod; d.Outcome != plan.Unschedulable || v.PreemptionPriority(p) >= d.Group.Priority || victims[p.Key()] || p.NodeName != e.NodeName {
+		if p := e.Pod; d.Outcome != plan.Unschedulable || v.PreemptionPriority(p) >= priorityIn(d) || victims[p.Key()] || p.NodeName != e.NodeName {
 			return fmt.Errorf("group %s, of which the decision about a member is %s, evicts %s of priority %d from %s", d.Group.Key, d.Outcome, p, p.Priority, e.NodeName)
 		}
 		victims[e.Pod.Key()] = true
 	}
 	for _, e := range d.Evictions {
-		group := v.Group(e.Pod.Group)
-		if group == nil || !group.IsUnit {
+		unit := v.UnitOf(e.Pod)
+		if unit == (state.Unit{}) {
 			continue
 		}
-		t.happened["group preempts a whole group"]++
-		for p := range v.GroupMembers(group.Key) {
+		if t.happened["group preempts a whole group"]++; unit.Composite {
+			t.happened["group preempts a whole tree"]++
+		}
+		for p := range v.UnitMembers(unit) {
 			if !victims[p.Key()] {
 				return fmt.Errorf("group %s evicts %s, and of the same group not %s", d.Group.Key, e.Pod, p)
 			}
@@ -467,6 +479,7 @@ func (t *groupTrial) rested() error {
 			t.c.SetNode(node.DeepCopy())
 		}
 	}
+	t.setComposites()
 	for i := range groupsOfTrial {
 		if t.c.Object(groupRef(i)) == nil {
 			t.setGroup(i)
@@ -534,6 +547,12 @@ func (t *groupTrial) checkWaits() error {
 			room += lower
 		}
 		fits := max(0, min(waiting[g.Name], int(room)))
+		if t.isInTree(i) {
+			if err := t.checkTreeWaits(g, waiting, running, int(free-kept)); err != nil {
+				return err
+			}
+			continue
+		}
 		switch impossible := i == groupsOfTrial-1; {
 		case fits > 0 && running[g.Name]+fits >= need && !impossible:
 			return fmt.Errorf("group %s has %d members running and %d waiting, and there is room for %d, which is enough for minCount (%d)", g.Name, running[g.Name], waiting[g.Name], room, need)
@@ -551,6 +570,9 @@ func (t *groupTrial) emptied() error {
 	}
 	for i := range groupsOfTrial {
 		t.c.DeleteObject(groupRef(i))
+	}
+	for name := range compositesOfTrial {
+		t.c.DeleteObject(compositeRef(name))
 	}
 	if err := t.c.AdvanceTo(t.c.Now().Add(forgotten), t.audit); err != nil {
 		return err

@@ -98,12 +98,23 @@ func (g *groupResults) result(key model.GroupKey) *GroupResult {
 		return r
 	}
 	group := model.NewPodGroup(object)
+	root, err := g.rootOf(group)
+	if err != nil {
+		r.Status, r.Message = Incomplete, err.Error()
+		return r
+	}
 	r.MinCount = group.MinCount
 	if r.Placed >= r.MinCount {
 		r.Status = Scheduled
 		return r
 	}
-	if gate := g.gate(group, members); gate != "" {
+	gate := ""
+	if root != nil {
+		gate = g.gateOfTree(root)
+	} else {
+		gate = g.gate(group, members)
+	}
+	if gate != "" {
 		r.Status, r.Message = Gated, gate
 		return r
 	}
@@ -114,6 +125,44 @@ func (g *groupResults) result(key model.GroupKey) *GroupResult {
 		}
 	}
 	return r
+}
+
+// rootOf returns the CompositePodGroup at the top of the tree that a group belongs to; nil if there is none.
+func (g *groupResults) rootOf(group *model.PodGroup) (*model.CompositeGroup, error) {
+	if !g.c.config.Scheduler.Trees {
+		return nil, nil
+	}
+	return g.c.Loop().State().View().Root(group)
+}
+
+// gateOfTree returns why the groups of a tree are not tried, "" if they are.
+func (g *groupResults) gateOfTree(root *model.CompositeGroup) string {
+	var first *v1.Pod
+	tree := g.c.Loop().State().View().Tree(root.Key)
+	for below := range tree.Leaves {
+		for _, pod := range g.members[below.Key] {
+			if pod.Spec.NodeName != "" {
+				continue
+			}
+			if reason := g.c.Gated(pod); reason != "" {
+				return fmt.Sprintf("member %s of its tree is held back: %s", pod.Name, reason)
+			}
+			if first == nil {
+				first = pod
+			}
+		}
+	}
+	if first == nil {
+		return ""
+	}
+	for _, pre := range g.c.profiles[first.Spec.SchedulerName].PreEnqueue {
+		if of, ok := pre.(plugin.GroupPreEnqueue); ok {
+			if reason := of.PreEnqueueTree(tree, func(key model.GroupKey) int { return len(g.members[key]) }); reason != "" {
+				return reason
+			}
+		}
+	}
+	return ""
 }
 
 // gate returns why a group is not tried, "" if it is.

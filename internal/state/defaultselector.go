@@ -84,6 +84,8 @@ func (s *State) removeObject(ref model.Ref, delta *Delta) {
 		s.removeBudget(ref)
 	case model.PodGroupKind:
 		s.removeGroup(ref, delta)
+	case model.CompositePodGroupKind:
+		s.removeComposite(ref, delta)
 	case model.NamespaceKind:
 		s.setNamespace(ref.Name, nil, false)
 	case model.ServiceKind:

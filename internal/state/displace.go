@@ -2,6 +2,7 @@ package state
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/berth-scheduler/berth/internal/audit"
@@ -53,19 +54,57 @@ func (v View) UnitsBelow(priority int32) bool {
 		return true
 	}
 	for key := range v.s.groups.members {
-		if group := v.s.groups.objects[key]; group != nil && group.Priority < priority {
+		if group := v.s.groups.objects[key]; group != nil && v.priorityOfRoot(group) < priority {
 			return true
 		}
 	}
 	return false
 }
 
-// PreemptionPriority returns what decides whether a pod may be evicted for another: the priority of its group, if that exists, or else its own.
+// PreemptionPriority returns what decides whether a pod may be evicted for another: the priority of its group, or of the root of the tree that this belongs to, if that
+// exists, or else its own.
 func (v View) PreemptionPriority(pod *model.Pod) int32 {
 	if group := v.s.groups.objects[pod.Group]; group != nil {
-		return group.Priority
+		return v.priorityOfRoot(group)
 	}
 	return pod.Priority
+}
+
+// priorityOfRoot returns the priority of a group, or of the topmost that exists above it.
+func (v View) priorityOfRoot(group *model.PodGroup) int32 {
+	if top, _ := v.topOf(group); top != nil {
+		return top.Priority
+	}
+	return group.Priority
+}
+
+// Unit names pods that can only be evicted together: the members of a PodGroup, or of all below a CompositePodGroup. The zero value names none.
+type Unit struct {
+	Key       model.GroupKey
+	Composite bool
+}
+
+// UnitOf returns the unit that a pod on a node belongs to, zero if it can be evicted by itself: that of the topmost group whose disruptionMode is all.
+func (v View) UnitOf(pod *model.Pod) Unit {
+	group := v.s.groups.objects[pod.Group]
+	if group == nil {
+		return Unit{}
+	}
+	switch _, whole := v.topOf(group); {
+	case whole != nil:
+		return Unit{whole.Key, true}
+	case group.IsUnit:
+		return Unit{group.Key, false}
+	}
+	return Unit{}
+}
+
+// UnitMembers returns the pods of a unit that are on nodes, in no particular order.
+func (v View) UnitMembers(unit Unit) iter.Seq[*model.Pod] {
+	if unit.Composite {
+		return v.TreeMembers(v.Tree(unit.Key))
+	}
+	return v.GroupMembers(unit.Key)
 }
 
 // Repels reports whether a pod on a node carries a required anti-affinity term that selects another.

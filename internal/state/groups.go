@@ -46,6 +46,7 @@ func (s *State) setGroup(group *model.PodGroup, delta *Delta) {
 	if before := s.groups.objects[group.Key]; before != nil {
 		event.Action, event.OldObject = model.Update, before
 	}
+	s.composites.list(groupRef{group.Key, false}, parentOf(s.groups.objects[group.Key]), group.Parent)
 	s.groups.objects[group.Key] = group
 	if uid, ok := s.groups.scheduled[group.Key]; ok && uid != group.UID() {
 		delete(s.groups.scheduled, group.Key)
@@ -61,6 +62,7 @@ func (s *State) removeGroup(ref model.Ref, delta *Delta) {
 		return
 	}
 	delete(s.groups.objects, key)
+	s.composites.list(groupRef{key, false}, before.Parent, "")
 	delete(s.groups.scheduled, key)
 	delta.Groups = append(delta.Groups, key)
 	delta.Events = append(delta.Events, model.Event{Resource: model.PodGroupEvent, Action: model.Delete, OldObject: before})

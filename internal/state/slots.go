@@ -38,8 +38,8 @@ func (s *State) compactSlots() {
 
 // peaks are the largest sizes of maps, by which they are made smaller.
 type peaks struct {
-	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, controllers, services, serviceSets, serviceLabels int
-	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                             int
+	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
+	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                                                          int
 }
 
 // shrinkMaps gives back the memory of maps that were much larger once.
@@ -67,6 +67,8 @@ func (s *State) shrinkMaps() {
 	s.population.namespaces = shrink.Map(s.population.namespaces, &p.populated)
 	s.groups.objects = shrink.Map(s.groups.objects, &p.groups)
 	s.groups.scheduled = shrink.Map(s.groups.scheduled, &p.groupsScheduled)
+	s.composites.objects = shrink.Map(s.composites.objects, &p.composites)
+	s.composites.below = shrink.Map(s.composites.below, &p.compositesBelow)
 	s.groups.members = shrink.Map(s.groups.members, &p.groupMembers)
 	s.storage.Shrink()
 	s.devices.Shrink()

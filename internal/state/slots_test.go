@@ -289,7 +289,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 		s.Apply([]model.Change{compiled(model.NewClaim(build.PersistentVolumeClaim(name, "version=1"))), learned})
 		tenant := tenantOn(name, "node-"+name)
 		group := model.NewPodGroup(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: name, Name: "g"}})
-		s.Apply([]model.Change{compiled(group)})
+		s.Apply([]model.Change{compiled(group), compiled(compositeGroup(name, "c", "root"))})
 		s.NoteGroupScheduled(group)
 		tenant.Group = group.Key
 		s.Apply([]model.Change{{Kind: model.PodSet, Pod: tenant}})
@@ -318,6 +318,7 @@ func TestMapsGiveMemoryBack(t *testing.T) {
 			{Kind: model.PodGone, Key: model.PodKey{Namespace: name, Name: "tenant"}}, podGone("pod-" + name), podGone("nominated-" + name), podGone("assumed-" + name), nodeGone("node-" + name),
 			{Kind: model.ObjectGone, Ref: ref(model.ServiceKind, i)}, {Kind: model.ObjectGone, Ref: ref(model.ReplicaSetKind, i)},
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.PodDisruptionBudgetKind, Namespace: name, Name: "b"}},
+			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.CompositePodGroupKind, Namespace: name, Name: "c"}},
 			{Kind: model.ObjectGone, Ref: model.Ref{Kind: model.NamespaceKind, Name: name}},
 			{Kind: model.ObjectGone, Ref: model.ClaimKey{Namespace: "default", Name: name}.Ref()},
 			{Kind: model.ObjectGone, Ref: model.GroupKey{Namespace: name, Name: "g"}.Ref()},

@@ -103,6 +103,7 @@ type State struct {
 	storage         *storage.Store
 	devices         *devices.Store
 	groups          groups
+	composites      composites
 	// Invariant: each of these objects exists.
 	learned map[model.Ref]struct{} // objects of which the watch has not shown the version yet that was learned
 	// Invariant: each of unseen is learned, and a claim.
@@ -157,12 +158,13 @@ type image struct {
 // New returns an empty state.
 func New() *State {
 	s := &State{
-		slotOf:    map[string]int32{},
-		placed:    map[model.PodKey]*placed{},
-		images:    map[string]*image{},
-		held:      map[model.Ref][]Holder{},
-		groups:    groups{objects: map[model.GroupKey]*model.PodGroup{}, members: map[model.GroupKey]map[model.PodKey]*placed{}, scheduled: map[model.GroupKey]types.UID{}},
-		lingering: map[gonePod][]plan.Hold{},
+		slotOf:     map[string]int32{},
+		placed:     map[model.PodKey]*placed{},
+		images:     map[string]*image{},
+		held:       map[model.Ref][]Holder{},
+		groups:     groups{objects: map[model.GroupKey]*model.PodGroup{}, members: map[model.GroupKey]map[model.PodKey]*placed{}, scheduled: map[model.GroupKey]types.UID{}},
+		composites: newComposites(),
+		lingering:  map[gonePod][]plan.Hold{},
 
 		learned: map[model.Ref]struct{}{},
 
@@ -285,6 +287,8 @@ type Delta struct {
 	Preempted []*model.PreemptionResult
 	// Groups are pod groups whose object is new, another or gone, or that have more members on nodes.
 	Groups []model.GroupKey
+	// Composites are composite pod groups that are new, others or gone.
+	Composites []model.GroupKey
 	// Events may help pods that were rejected.
 	Events []model.Event
 }
@@ -350,6 +354,8 @@ func (s *State) setAny(c *model.Change, delta *Delta) {
 		s.setBudget(object)
 	case *model.PodGroup:
 		s.setGroup(object, delta)
+	case *model.CompositeGroup:
+		s.setComposite(object, delta)
 	default:
 		s.setCompiled(object, delta)
 	}

@@ -7,6 +7,7 @@ package group
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -40,6 +41,11 @@ type attempt struct {
 	observer Observer
 	// mostKept is how many decisions about members are kept while domain placements are compared.
 	mostKept int
+	// within are the nodes to choose among, nil for all.
+	within *state.Restriction
+	// tree is set if the attempt is that of all groups of a tree; root is its top, once it was tried. part is set in the attempt of one of its PodGroups.
+	tree       *model.GroupTree
+	root, part *node
 }
 
 // Decide places the members of a group one after another, each as if those before it were on their nodes. If that is enough of them they are assumed there
@@ -49,17 +55,16 @@ func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer)
 	return decide(s, e, work, observer, mostKept)
 }
 
-func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, mostKept int) plan.GroupDecision {
+func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, mostKept int) (d plan.GroupDecision) {
 	s.BeginGroupTurn()
 	defer s.EndGroupTurn()
-	d := plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}
-	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, mostKept: mostKept}
-	for i := range work.Pods {
-		m := &d.Members[i]
-		m.Work = plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: work.Group}
-		m.Nodes = s.Nodes()
+	d = plan.GroupDecision{Group: work.Group, Tree: work.Tree, Members: membersOf(work)}
+	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, mostKept: mostKept, tree: work.Tree}
+	for i := range d.Members {
+		d.Members[i].Nodes = s.Nodes()
 		a.tried = append(a.tried, i)
 	}
+	defer a.divide()
 	a.profile = e.Profile(a.first().SchedulerName)
 	if err := a.refuses(); err != nil {
 		a.fail(err)
@@ -78,6 +83,18 @@ func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer,
 	}
 	a.place()
 	return d
+}
+
+// membersOf returns the decisions about members, which are not made yet.
+func membersOf(work plan.Work) []plan.Decision {
+	if work.Tree != nil {
+		return membersOfTree(work)
+	}
+	members := make([]plan.Decision, len(work.Pods))
+	for i := range members {
+		members[i].Work = plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: work.Group}
+	}
+	return members
 }
 
 // first returns the first member.
@@ -114,7 +131,7 @@ func (a *attempt) refuses() error {
 		}
 	}
 	var others []*model.Pod
-	for pod := range a.state.View().GroupMembers(a.Group.Key) {
+	for pod := range a.members() {
 		others = append(others, pod)
 	}
 	slices.SortFunc(others, func(a, b *model.Pod) int { return strings.Compare(a.Name, b.Name) })
@@ -127,6 +144,14 @@ func (a *attempt) refuses() error {
 		return errors.New("pod groups beside plugins from outside are not part of this version of Berth")
 	}
 	return nil
+}
+
+// members returns the members that are on nodes, in no particular order.
+func (a *attempt) members() iter.Seq[*model.Pod] {
+	if a.tree != nil {
+		return a.state.View().TreeMembers(a.tree)
+	}
+	return a.state.View().GroupMembers(a.Group.Key)
 }
 
 // place ends the attempt: the members keep the nodes that they find if there are enough of them.
@@ -182,8 +207,8 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 			return a.quorum(), nil
 		}
 	}
-	if a.placed == 0 {
-		return "pod group is unschedulable", nil
+	if a.placed == 0 && (a.part == nil || a.scheduled < a.need) { // in a tree a group that runs already has succeeded
+		return unschedulable, nil
 	}
 	return "", nil
 }
@@ -221,6 +246,10 @@ func (a *attempt) takeBack() {
 // reject ends an attempt in which too few members found a node. Members that found none keep their own reasons; the others are told the group's: with what was found
 // about making room if they had found a node, without if they were not tried.
 func (a *attempt) reject(text string, found room) {
+	if a.tree != nil {
+		a.rejectTree(text, found)
+		return
+	}
 	a.Outcome, a.Message = plan.Unschedulable, text+found.text
 	for _, i := range a.tried {
 		m := &a.Members[i]
@@ -243,7 +272,9 @@ func (a *attempt) reject(text string, found room) {
 			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: node}}
 		}
 	}
-	a.Members[a.tried[0]].Evictions = found.evictions()
+	if a.part == nil {
+		a.Members[a.tried[0]].Evictions = found.evictions()
+	}
 }
 
 // fail ends an attempt with an error. A member that failed itself keeps its own.

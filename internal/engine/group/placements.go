@@ -8,6 +8,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Observer learns what becomes of a group's domain placements. It may measure the time between two calls, which this package does not know.
@@ -35,11 +36,14 @@ type found struct {
 // try finds nodes for the members, as tryOn does; where the profile divides nodes for groups, in one of the group's domain placements: each is tried by itself,
 // and the best of those with room is taken. When none has room no member is assumed, and the decisions are those of the first that was tried.
 func (a *attempt) try() (short string, err error) {
+	if a.tree != nil {
+		return a.tryTree()
+	}
 	if a.profile == nil || a.profile.Placements == nil {
-		return a.tryOn(nil)
+		return a.tryOn(a.within)
 	}
 	a.begin()
-	placements, err := a.generate()
+	placements, err := a.generate(model.TreeOf(a.Group), a.within)
 	switch {
 	case err != nil:
 		return "", err
@@ -88,11 +92,14 @@ func (a *attempt) begin() {
 	a.assumed = true
 }
 
-// generate returns the domain placements of the group.
-func (a *attempt) generate() (placements []plugin.DomainPlacement, err error) {
-	placements = []plugin.DomainPlacement{{}}
+// generate returns the domain placements of a group among some nodes, nil for all.
+func (a *attempt) generate(tree *model.GroupTree, within *state.Restriction) (placements []plugin.DomainPlacement, err error) {
+	placements = []plugin.DomainPlacement{{Nodes: within}}
+	if a.profile == nil || a.profile.Placements == nil {
+		return placements, nil
+	}
 	if generator := a.profile.Placements.Generate; generator != nil {
-		if placements, err = generator.GeneratePlacements(a.state.View(), a.Group); err != nil {
+		if placements, err = generator.GeneratePlacements(a.state.View(), tree, within); err != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +130,7 @@ func statusOf(short string) string {
 
 // takeBest assumes the members where the best domain placement has them.
 func (a *attempt) takeBest(feasible []found) (short string, err error) {
-	at, err := a.best(feasible)
+	at, err := a.best(model.TreeOf(a.Group), feasible)
 	if err != nil {
 		a.begin() // what was found in one of them is not what the error is about
 		return "", err
@@ -140,8 +147,8 @@ func (a *attempt) takeBest(feasible []found) (short string, err error) {
 	return "", nil
 }
 
-// best returns the position of the domain placement with the highest weighted score. Between equal ones a hash of seed, group and name decides.
-func (a *attempt) best(feasible []found) (at int, err error) {
+// best returns the position of a group's domain placement with the highest weighted score. Between equal ones a hash of seed, group and name decides.
+func (a *attempt) best(tree *model.GroupTree, feasible []found) (at int, err error) {
 	if len(feasible) == 1 {
 		return 0, nil
 	}
@@ -151,14 +158,14 @@ func (a *attempt) best(feasible []found) (at int, err error) {
 	}
 	for _, p := range a.profile.Placements.Scores {
 		clear(scores)
-		if err := p.ScorePlacements(a.state.View(), a.Group, proposals, scores); err != nil {
+		if err := p.ScorePlacements(a.state.View(), tree, proposals, scores); err != nil {
 			return 0, err
 		}
 		for i, score := range scores {
 			totals[i] += score * p.Weight
 		}
 	}
-	of := a.Group.Key.String()
+	of := tree.Key().String()
 	tie := a.engine.Tie(of, proposals[0].Name)
 	for i := 1; i < len(totals); i++ {
 		if totals[i] < totals[at] {

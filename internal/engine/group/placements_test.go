@@ -406,10 +406,10 @@ func TestObserver(t *testing.T) {
 type broken struct{ text string }
 
 func (broken) Name() string { return "Broken" }
-func (b broken) GeneratePlacements(state.View, *model.PodGroup) ([]plugin.DomainPlacement, error) {
+func (b broken) GeneratePlacements(state.View, *model.GroupTree, *state.Restriction) ([]plugin.DomainPlacement, error) {
 	return nil, fmt.Errorf("%s", b.text)
 }
-func (b broken) ScorePlacements(state.View, *model.PodGroup, []plugin.Proposal, []int64) error {
+func (b broken) ScorePlacements(state.View, *model.GroupTree, []plugin.Proposal, []int64) error {
 	return fmt.Errorf("%s", b.text)
 }
 

@@ -30,7 +30,7 @@ type kind struct {
 // retry tries the members in other orders. It reports whether enough of them found a node; they are assumed there then.
 func (a *attempt) retry() bool {
 	left := int64(a.engine.GroupRetries())
-	if left <= 0 || a.hopeless || a.profile == nil {
+	if left <= 0 || a.hopeless || a.profile == nil || a.tree != nil {
 		return false
 	}
 	left = max(left, int64(retriesEach*len(a.tried)))

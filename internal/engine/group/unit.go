@@ -15,8 +15,8 @@ type unit struct {
 	// pods are sorted, the one that started first at the beginning.
 	pods     []*model.Pod
 	priority int32
-	// grouped says that they are members of a group, evicted with it or by themselves.
-	grouped bool
+	// grouped says that they are members of a group, evicted with it or by themselves; composite that they are evicted with all below a composite one.
+	grouped, composite bool
 	// started is when the first of them did.
 	started int64
 	// back says that its pods are on their nodes again.
@@ -42,17 +42,13 @@ func (a *attempt) newUnit(v state.View, pods ...*model.Pod) unit {
 	return unit{pods: pods, priority: v.PreemptionPriority(pods[0]), grouped: pods[0].Group != (model.GroupKey{}), started: startOf(pods[0])}
 }
 
-// byImportance puts the more important unit first: that of higher priority; of members of a group; of more pods; that started first. Equals go by namespace and
+// kind ranks what is evicted: a composite group above a group or one of its members, and these above a pod by itself.
+func (u *unit) kind() int { return isTrue(u.composite) + isTrue(u.grouped) }
+
+// byImportance puts the more important unit first: that of higher priority; of the higher kind; of more pods; that started first. Equals go by namespace and
 // name, where kube-scheduler's order is unspecified.
 func byImportance(a, b unit) int {
-	grouped := 0
-	switch {
-	case a.grouped && !b.grouped:
-		grouped = -1
-	case b.grouped && !a.grouped:
-		grouped = +1
-	}
-	return cmp.Or(cmp.Compare(b.priority, a.priority), grouped, cmp.Compare(len(b.pods), len(a.pods)), byStart(a.pods[0], b.pods[0]))
+	return cmp.Or(cmp.Compare(b.priority, a.priority), cmp.Compare(b.kind(), a.kind()), cmp.Compare(len(b.pods), len(a.pods)), byStart(a.pods[0], b.pods[0]))
 }
 
 // candidates returns the units of lower priority than the group's on all nodes, in no particular order.
@@ -61,7 +57,7 @@ func (a *attempt) candidates(v state.View) []unit {
 		return nil
 	}
 	var units []unit
-	whole := map[model.GroupKey]bool{}
+	whole := map[state.Unit]bool{}
 	for slot, alive := range a.state.Alive() {
 		if !alive {
 			continue
@@ -70,14 +66,16 @@ func (a *attempt) candidates(v state.View) []unit {
 			if v.PreemptionPriority(pod) >= a.Group.Priority {
 				continue
 			}
-			group := v.Group(pod.Group)
-			if group == nil || !group.IsUnit {
+			with := v.UnitOf(pod)
+			if with == (state.Unit{}) {
 				units = append(units, a.newUnit(v, pod))
 				continue
 			}
-			if !whole[pod.Group] {
-				whole[pod.Group] = true
-				units = append(units, a.newUnit(v, slices.Collect(v.GroupMembers(pod.Group))...))
+			if !whole[with] {
+				whole[with] = true
+				u := a.newUnit(v, slices.Collect(v.UnitMembers(with))...)
+				u.composite = with.Composite
+				units = append(units, u)
 			}
 		}
 	}

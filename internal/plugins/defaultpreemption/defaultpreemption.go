@@ -89,8 +89,8 @@ func (p *Plugin) resultOf(v state.View, pod *model.Pod, found *preempt.Candidate
 	return result
 }
 
-// evictions returns the evictions of victims on a node, and behind them those of pods that can only be evicted with one of them, wherever these run: the other members of a group whose
-// disruptionMode is all, by namespace and name.
+// evictions returns the evictions of victims on a node, and behind them those of pods that can only be evicted with one of them, wherever these run: the other members of a group, or of all groups below a
+// composite one, whose disruptionMode is all, by namespace and name.
 func (p *Plugin) evictions(v state.View, node string, victims []*model.Pod) []plan.Eviction {
 	evictions := make([]plan.Eviction, 0, len(victims))
 	for _, victim := range victims {
@@ -99,15 +99,15 @@ func (p *Plugin) evictions(v state.View, node string, victims []*model.Pod) []pl
 	if !p.groups.Units {
 		return evictions
 	}
-	whole := map[model.GroupKey]bool{}
+	whole := map[state.Unit]bool{}
 	for _, victim := range victims {
-		group := v.Group(victim.Group)
-		if group == nil || !group.IsUnit || whole[group.Key] {
+		with := v.UnitOf(victim)
+		if with == (state.Unit{}) || whole[with] {
 			continue
 		}
-		whole[group.Key] = true
+		whole[with] = true
 		var others []*model.Pod
-		for member := range v.GroupMembers(group.Key) {
+		for member := range v.UnitMembers(with) {
 			if !slices.ContainsFunc(victims, func(victim *model.Pod) bool { return victim.UID == member.UID }) {
 				others = append(others, member)
 			}

@@ -5,6 +5,8 @@
 package gangscheduling
 
 import (
+	"fmt"
+
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/state"
@@ -28,6 +30,28 @@ func (*Plugin) PreEnqueueGroup(group *model.PodGroup, all int) string {
 		return "waiting for minCount pods from a gang to appear in scheduling queue"
 	}
 	return ""
+}
+
+// PreEnqueueTree holds back the groups below a composite one while fewer than its minGroupCount of those directly below it are ready: groups with as many members as
+// they need, and composite ones of which the same is true.
+func (*Plugin) PreEnqueueTree(tree *model.GroupTree, all func(model.GroupKey) int) string {
+	if isReady(tree, all) {
+		return ""
+	}
+	return fmt.Sprintf("waiting for composite pod group %q tree to meet quorum", tree.Key().Name)
+}
+
+func isReady(tree *model.GroupTree, all func(model.GroupKey) int) bool {
+	if tree.Group != nil {
+		return all(tree.Group.Key) >= tree.Group.MinCount
+	}
+	ready := 0
+	for _, below := range tree.Below {
+		if isReady(below, all) {
+			ready++
+		}
+	}
+	return ready >= tree.Composite.MinGroupCount
 }
 
 // Permit makes nobody wait. kube-scheduler's plugin does, until minCount members are assumed; here they are assumed in one step, before the first is bound.

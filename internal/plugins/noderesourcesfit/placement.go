@@ -8,7 +8,7 @@ import (
 
 // ScorePlacements prefers domain placements of which the group's members would leave little free, whatever the strategy by which nodes are rated: the weighted mean
 // of the taken shares in percent, each of all nodes together. Devices that stand for a resource do not count.
-func (p *Plugin) ScorePlacements(v state.View, _ *model.PodGroup, proposals []plugin.Proposal, scores []int64) error {
+func (p *Plugin) ScorePlacements(v state.View, _ *model.GroupTree, proposals []plugin.Proposal, scores []int64) error {
 	for i := range proposals {
 		scores[i] = p.taken(v, &proposals[i])
 	}

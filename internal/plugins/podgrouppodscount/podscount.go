@@ -24,8 +24,8 @@ func New() *Plugin { return &Plugin{} }
 func (*Plugin) Name() string { return Name }
 
 // ScorePlacements rates proposals by how many members would be on nodes, those that are there already included.
-func (*Plugin) ScorePlacements(v state.View, group *model.PodGroup, proposals []plugin.Proposal, scores []int64) error {
-	before, most := v.GroupPlaced(group.Key), int64(0)
+func (*Plugin) ScorePlacements(v state.View, tree *model.GroupTree, proposals []plugin.Proposal, scores []int64) error {
+	before, most := v.TreePlaced(tree), int64(0)
 	for i := range proposals {
 		scores[i] = int64(before + len(proposals[i].Members))
 		most = max(most, scores[i])

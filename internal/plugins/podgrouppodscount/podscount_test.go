@@ -38,11 +38,11 @@ func TestScorePlacements(t *testing.T) {
 		for i, n := range row.placed {
 			proposals[i].Members = make([]*model.Pod, n)
 		}
-		if err := podgrouppodscount.New().ScorePlacements(s.View(), group, proposals, scores); err != nil || !slices.Equal(scores, row.want) {
+		if err := podgrouppodscount.New().ScorePlacements(s.View(), model.TreeOf(group), proposals, scores); err != nil || !slices.Equal(scores, row.want) {
 			t.Errorf("%s: %v, %v, want %v", row.name, scores, err, row.want)
 		}
 	}
-	err := podgrouppodscount.New().ScorePlacements(plugintest.Cluster(nil).View(), group, make([]plugin.Proposal, 2), make([]int64, 2))
+	err := podgrouppodscount.New().ScorePlacements(plugintest.Cluster(nil).View(), model.TreeOf(group), make([]plugin.Proposal, 2), make([]int64, 2))
 	if want := "no pods from pod group are assigned to any of the candidate placements"; err == nil || err.Error() != want {
 		t.Errorf("without members: %v, want %s", err, want)
 	}

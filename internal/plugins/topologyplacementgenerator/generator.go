@@ -1,7 +1,7 @@
 // Package topologyplacementgenerator divides the nodes by the topology key of a pod group, whose members must share one domain.
 //
-// It takes a PodGroup and the labels of nodes; it gives one domain placement for each value of the key among the nodes, or for the one value that members on
-// nodes have. It owns nothing. It never looks at what a node has room for.
+// It takes a PodGroup, or a composite one with the groups below it, and the labels of nodes; it gives one domain placement for each value of the key among the nodes, or
+// for the one value that members on nodes have. It owns nothing. It never looks at what a node has room for.
 package topologyplacementgenerator
 
 import (
@@ -27,18 +27,18 @@ func New() *Plugin { return &Plugin{} }
 func (*Plugin) Name() string { return Name }
 
 // GeneratePlacements returns a domain placement for each value of the group's topology key, named after it; for a group without one, that of all nodes. Nodes
-// without the label are in none. Where members are on nodes, theirs is the only one, and it is an error if they do not share a domain.
-func (*Plugin) GeneratePlacements(v state.View, group *model.PodGroup) ([]plugin.DomainPlacement, error) {
-	key := group.TopologyKey
+// without the label, and those that the restriction leaves out, are in none. Where members are on nodes, theirs is the only one, and it is an error if they do not share a domain.
+func (*Plugin) GeneratePlacements(v state.View, tree *model.GroupTree, within *state.Restriction) ([]plugin.DomainPlacement, error) {
+	key := tree.TopologyKey()
 	if key == "" {
-		return []plugin.DomainPlacement{{}}, nil
+		return []plugin.DomainPlacement{{Nodes: within}}, nil
 	}
 	domains := v.Domains(state.TopologyKey{Label: key})
-	only, err := domainOfMembers(v, group, domains)
+	only, err := domainOfMembers(v, tree, domains)
 	if err != nil {
 		return nil, fmt.Errorf("cannot determine domain for already scheduled pods: %w", err)
 	}
-	slots := slotsByDomain(domains, only)
+	slots := slotsByDomain(domains, only, within)
 	placements := make([]plugin.DomainPlacement, 0, len(slots))
 	for _, of := range slots {
 		if len(of) > 0 {
@@ -53,8 +53,8 @@ func (*Plugin) GeneratePlacements(v state.View, group *model.PodGroup) ([]plugin
 const anyDomain int32 = -1
 
 // domainOfMembers returns the domain of the members that are on nodes, anyDomain if none is.
-func domainOfMembers(v state.View, group *model.PodGroup, domains []int32) (domain int32, err error) {
-	members := slices.SortedFunc(v.GroupMembers(group.Key), func(a, b *model.Pod) int { return cmp.Compare(a.Name, b.Name) })
+func domainOfMembers(v state.View, tree *model.GroupTree, domains []int32) (domain int32, err error) {
+	members := slices.SortedFunc(v.TreeMembers(tree), func(a, b *model.Pod) int { return cmp.Compare(a.Name, b.Name) })
 	domain = anyDomain
 	var values []string
 	for _, pod := range members {
@@ -65,7 +65,7 @@ func domainOfMembers(v state.View, group *model.PodGroup, domains []int32) (doma
 		if domain = domains[slot]; domain < 0 {
 			return 0, fmt.Errorf("no topology domain found for pod %s", pod)
 		}
-		values = append(values, valueOn(v, slot, group.TopologyKey))
+		values = append(values, valueOn(v, slot, tree.TopologyKey()))
 	}
 	slices.Sort(values)
 	if values = slices.Compact(values); len(values) > 1 {
@@ -74,12 +74,22 @@ func domainOfMembers(v state.View, group *model.PodGroup, domains []int32) (doma
 	return domain, nil
 }
 
-// slotsByDomain returns the slots of the nodes of each domain, ascending; if only is a domain, of that one alone.
-func slotsByDomain(domains []int32, only int32) [][]int32 {
+// slotsByDomain returns the slots of the nodes of each domain, ascending, as far as they are within a restriction; if only is a domain, of that one alone.
+func slotsByDomain(domains []int32, only int32, within *state.Restriction) [][]int32 {
 	wanted := func(domain int32) bool { return domain >= 0 && (only == anyDomain || domain == only) }
+	each := slices.All(domains)
+	if within != nil {
+		each = func(yield func(int, int32) bool) {
+			for _, slot := range within.Slots() {
+				if !yield(int(slot), domains[slot]) {
+					return
+				}
+			}
+		}
+	}
 	var sizes []int
 	all := 0
-	for _, domain := range domains {
+	for _, domain := range each {
 		if !wanted(domain) {
 			continue
 		}
@@ -94,7 +104,7 @@ func slotsByDomain(domains []int32, only int32) [][]int32 {
 	for domain, size := range sizes {
 		slots[domain], memory = memory[:0:size], memory[size:]
 	}
-	for slot, domain := range domains {
+	for slot, domain := range each {
 		if wanted(domain) {
 			slots[domain] = append(slots[domain], int32(slot))
 		}

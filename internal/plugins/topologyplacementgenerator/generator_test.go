@@ -32,7 +32,7 @@ func member(name, group, node string) *v1.Pod {
 
 // generated returns the placements, each "NAME: NODE NODE", or the error.
 func generated(s *state.State, key string) string {
-	placements, err := topologyplacementgenerator.New().GeneratePlacements(s.View(), groupOf(key))
+	placements, err := topologyplacementgenerator.New().GeneratePlacements(s.View(), model.TreeOf(groupOf(key)), nil)
 	if err != nil {
 		return err.Error()
 	}

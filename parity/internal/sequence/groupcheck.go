@@ -30,7 +30,7 @@ import (
 // turn whenever Berth has one. Its bindings end as Berth's do. After a turn of another pod or group the two clusters are different ones, and the run ends.
 func runGroups(script Script, seed uint64, told func(decisions, created, pods int)) (Result, error) {
 	play := script.drawGroups(seed)
-	cluster, check, err := newGroups(play.config, seed, play.faults)
+	cluster, check, err := newGroups(play, seed)
 	if err != nil {
 		return Result{}, err
 	}
@@ -45,8 +45,9 @@ func runGroups(script Script, seed uint64, told func(decisions, created, pods in
 }
 
 // newGroups makes a cluster of Berth, and kube-scheduler beside it.
-func newGroups(text []byte, seed uint64, faults simulate.Faults) (*simulate.Cluster, *groupCheck, error) {
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+func newGroups(play *groupPlay, seed uint64) (*simulate.Cluster, *groupCheck, error) {
+	text, faults := play.config, play.faults
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": play.trees, "CompositePodGroup": play.trees})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -177,11 +178,9 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 			c.member(&t.Members[at], d)
 		}
 		if i == 0 && t.Group != "" {
-			ours, err := c.ourCondition(d)
-			if err != nil {
+			if err := c.conditions(t, decisions); err != nil {
 				return err
 			}
-			c.differ(pod.String(), "condition of "+t.Group, c.expected(d.Group.Object, t.Condition, ours), ours)
 		}
 		switch {
 		case d.Outcome != plan.Placed:
@@ -271,7 +270,7 @@ func (c *groupCheck) isDrawn(t *upstream.Turn, decisions []plan.Decision) bool {
 	ours, theirs := "", t.Group
 	priority := decisions[0].Pods[0].Pod.Priority
 	if g := decisions[0].Group; g != nil {
-		ours, priority = g.Key.String(), g.Priority
+		ours, priority = nameOf(&decisions[0]), g.Priority
 	}
 	return theirs != ours && (c.late[theirs] || c.late[ours]) && c.priorityOf(t) == priority
 }
@@ -334,8 +333,8 @@ func theirTurn(t *upstream.Turn) string {
 
 func ourTurn(decisions []plan.Decision) string {
 	group := ""
-	if g := decisions[0].Group; g != nil {
-		group = g.Key.String()
+	if decisions[0].Group != nil {
+		group = nameOf(&decisions[0])
 	}
 	var pods []string
 	for i := range decisions {
@@ -356,6 +355,18 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 		if decisions[i].Outcome != plan.Terminating {
 			ours = append(ours, decisions[i].Pods[0].Pod.String())
 		}
+	}
+	if decisions[0].Tree != nil { // of each group it may end before it has tried all
+		left := ours
+		for _, tried := range t.Tried {
+			at := slices.Index(left, tried)
+			if at < 0 {
+				c.differ(ours[0], "order", strings.Join(t.Tried, " "), strings.Join(ours, " "))
+				return
+			}
+			left = left[at+1:]
+		}
+		return
 	}
 	if n := min(len(t.Tried), len(ours)); n > 0 {
 		c.differ(ours[0], "order", strings.Join(t.Tried, " "), strings.Join(ours[:n], " "))
@@ -442,14 +453,58 @@ func (c *groupCheck) expected(object *schedulingv1beta1.PodGroup, theirs *metav1
 	return text
 }
 
-// ourCondition returns the PodGroup's condition that the decision writes.
-func (c *groupCheck) ourCondition(d *plan.Decision) (string, error) {
-	for i := range d.Writes {
-		w := &d.Writes[i]
-		if w.Resource.Resource != "podgroups" {
+// nameOf is namespace/name of the group that a decision is about, or of the root of its tree.
+func nameOf(d *plan.Decision) string {
+	if d.Tree != nil {
+		return d.Tree.Key().String()
+	}
+	return d.Group.Key.String()
+}
+
+// conditions compares the conditions of the PodGroup, or of all PodGroups of the tree.
+func (c *groupCheck) conditions(t *upstream.Turn, decisions []plan.Decision) error {
+	groups := []*model.PodGroup{decisions[0].Group}
+	if tree := decisions[0].Tree; tree != nil {
+		groups = slices.Collect(tree.Leaves)
+	}
+	for _, group := range groups {
+		ours, err := c.ourCondition(group, decisions)
+		if err != nil {
+			return err
+		}
+		of := group.Key.String()
+		theirs := t.Conditions[of]
+		if theirs != nil {
+			theirs = theirs.DeepCopy()
+			theirs.Message = once(theirs.Message)
+		}
+		c.differ(decisions[0].Pods[0].Pod.String(), "condition of "+of, c.expected(group.Object, theirs, ours), ours)
+	}
+	return nil
+}
+
+// once leaves what PostFilter plugins say of a tree once in a text: kube-scheduler adds it to each status of the tree, of which several are one, so that it is there more than
+// once.
+func once(text string) string {
+	const nobody = ", pod group preemption: No preemption victims found for incoming preemptor"
+	for strings.HasSuffix(text, nobody+nobody) {
+		text = strings.TrimSuffix(text, nobody)
+	}
+	return text
+}
+
+// ourCondition returns the PodGroup's condition that decisions write.
+func (c *groupCheck) ourCondition(group *model.PodGroup, decisions []plan.Decision) (string, error) {
+	var all []plan.Write
+	for i := range decisions {
+		all = append(all, decisions[i].Writes...)
+	}
+	for i := range all {
+		w := &all[i]
+		if w.Resource.Resource != "podgroups" || w.Namespace != group.Key.Namespace || w.Name != group.Key.Name {
 			continue
 		}
-		patched, err := compare.Patched(d.Group.Object, w)
+		patched, err := compare.Patched(group.Object, w)
 		if err != nil {
 			return "", fmt.Errorf("apply Berth's patch of pod group %s/%s: %w", w.Namespace, w.Name, err)
 		}

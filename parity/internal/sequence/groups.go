@@ -6,6 +6,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,6 +26,13 @@ func GroupScripts(pods int) []Script {
 			return p
 		}}
 	}
+	trees := script("seq-tree", "composite pod groups, of pods with and without different needs, more than there is room for", func(p *groupPlay) {
+		p.trees, p.alone = true, true
+		if p.r.IntN(2) == 0 {
+			p.member = mixedMember
+		}
+	})
+	trees.trees = true
 	return []Script{
 		script("seq-gang", "pod groups and single pods of equal needs, more than there is room for", func(*groupPlay) {}),
 		script("seq-gang-mixed", "the same, with members of different needs", func(p *groupPlay) { p.member = mixedMember }),
@@ -38,6 +46,7 @@ func GroupScripts(pods int) []Script {
 			p.member, p.alone = relatedMember, true
 			p.faults = simulate.Faults{WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond, DuplicatePercent: 5}
 		}),
+		trees,
 	}
 }
 
@@ -54,6 +63,7 @@ type groupPlay struct {
 	ranks  bool // groups have priorities
 	never  bool // and pods a preemption policy
 	alone  bool // all pods are in groups
+	trees  bool // groups belong to composite ones, and all exist from the start
 }
 
 const groupZones = 3
@@ -65,6 +75,11 @@ func (p *groupPlay) run(c *simulate.Cluster, each func(simulate.Round) error) er
 	}
 	for i := range 5 {
 		c.SetNode(p.node(i))
+	}
+	if p.trees {
+		if err := p.plantTrees(c); err != nil {
+			return err
+		}
 	}
 	for p.made < p.pods {
 		for range 1 + p.r.IntN(2) {
@@ -188,7 +203,7 @@ func (p *groupPlay) setGroup(c *simulate.Cluster, group int) error {
 	ref := model.GroupKey{Namespace: "default", Name: fmt.Sprint("group-", group)}.Ref()
 	stored, ok := c.Object(ref).(*schedulingv1beta1.PodGroup)
 	switch {
-	case ok && chance(p.r, 30):
+	case ok && !p.trees && chance(p.r, 30):
 		c.DeleteObject(ref)
 		return nil
 	case ok:
@@ -207,7 +222,40 @@ func (p *groupPlay) setGroup(c *simulate.Cluster, group int) error {
 	if p.ranks {
 		made.Spec.Priority = priorityOf(group)
 	}
+	if p.trees {
+		made.CreationTimestamp = metav1.NewTime(c.Now().Add(time.Duration(p.r.IntN(3)) * time.Second))
+		made.Spec.ParentCompositePodGroupName = ptr([]string{"pair", "pair", "any", "any", "below", "below"}[group])
+	}
 	return c.SetObject(made)
+}
+
+// plantTrees creates the composite groups and the groups below them: a gang of two groups, and a group of any policy with two groups and another composite one below
+// it.
+func (p *groupPlay) plantTrees(c *simulate.Cluster) error {
+	for _, name := range []string{"pair", "any", "below"} {
+		made := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Generation: 1}}
+		made.CreationTimestamp = metav1.NewTime(c.Now().Add(time.Duration(p.r.IntN(3)) * time.Second))
+		switch n := p.r.IntN(3); {
+		case name == "pair":
+			made.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: 2}
+		case n > 0:
+			made.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: int32(n)}
+		default:
+			made.Spec.SchedulingPolicy.Basic = &schedulingv1alpha3.CompositeBasicSchedulingPolicy{}
+		}
+		if name == "below" {
+			made.Spec.ParentCompositePodGroupName = ptr("any")
+		}
+		if err := c.SetObject(made); err != nil {
+			return err
+		}
+	}
+	for group := range p.groups {
+		if err := p.setGroup(c, group); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changeNode cordons a node or lifts that, or takes it away or brings it back.

@@ -17,11 +17,11 @@ import (
 
 // TestGroupDifferencesAreFound shows kube-scheduler a PodGroup of another minCount than Berth: the check must find what follows from it.
 func TestGroupDifferencesAreFound(t *testing.T) {
-	if err := upstream.SetPodGroups(true); err != nil {
+	if err := upstream.PodGroups.Set(true); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := upstream.SetPodGroups(false); err != nil {
+		if err := upstream.PodGroups.Set(false); err != nil {
 			t.Error(err)
 		}
 	})
@@ -30,7 +30,7 @@ func TestGroupDifferencesAreFound(t *testing.T) {
 		want     string
 	}{{2, ""}, {3, "outcome"}, {4, "turn"}} {
 		p := &groupPlay{r: cases.Source("groups", 1), config: cases.UntimedConfig(), member: plainMember, groups: 1}
-		cluster, check, err := newGroups(p.config, 1, simulate.Faults{})
+		cluster, check, err := newGroups(p, 1)
 		if err != nil {
 			t.Fatal(err)
 		}

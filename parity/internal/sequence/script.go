@@ -16,6 +16,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 	"github.com/berth-scheduler/berth/internal/simulate"
 	"github.com/berth-scheduler/berth/parity/internal/cases"
+	"github.com/berth-scheduler/berth/parity/internal/upstream"
 )
 
 // Script is one kind of simulated run.
@@ -26,10 +27,23 @@ type Script struct {
 	draw  func(seed uint64) *play
 	// drawGroups is set instead of draw for a run with pod groups.
 	drawGroups func(seed uint64) *groupPlay
+	// trees means that groups belong to composite ones in it.
+	trees bool
 }
 
 // Groups reports whether the script needs the feature gate GenericWorkload, in both schedulers.
 func (s Script) Groups() bool { return s.drawGroups != nil }
+
+// Gates returns the feature gates of kube-scheduler that the script needs.
+func (s Script) Gates() upstream.Gates {
+	switch {
+	case s.drawGroups == nil:
+		return upstream.Defaults
+	case s.trees:
+		return upstream.Trees
+	}
+	return upstream.PodGroups
+}
 
 // Scripts returns all scripts. Each schedules about the given number of pods.
 func Scripts(pods int) []Script {

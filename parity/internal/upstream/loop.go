@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/component-base/featuregate"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	"k8s.io/kubernetes/pkg/features"
@@ -29,10 +31,25 @@ import (
 	"k8s.io/kubernetes/pkg/scheduler/metrics"
 )
 
-// SetPodGroups turns the feature gate GenericWorkload on or off, for the whole process. No scheduler may be in use meanwhile.
-func SetPodGroups(on bool) error {
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.GenericWorkload): on}); err != nil {
-		return fmt.Errorf("set the gate GenericWorkload of kube-scheduler: %w", err)
+// Gates are feature gates that are not in their default state.
+type Gates uint8
+
+const (
+	// Defaults are none, PodGroups is GenericWorkload, and Trees are also those for composite pod groups.
+	Defaults Gates = iota
+	PodGroups
+	Trees
+)
+
+// Set turns these gates on or off, for the whole process. No scheduler may be in use meanwhile.
+func (g Gates) Set(on bool) error {
+	of := [...][]featuregate.Feature{PodGroups: {features.GenericWorkload}, Trees: {features.GenericWorkload, features.TopologyAwareWorkloadScheduling, features.CompositePodGroup}}
+	gates := map[string]bool{}
+	for _, gate := range of[g] {
+		gates[string(gate)] = on
+	}
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
+		return fmt.Errorf("set the feature gates of kube-scheduler for pod groups: %w", err)
 	}
 	return nil
 }
@@ -54,14 +71,14 @@ type Loop struct {
 
 // Turn is what kube-scheduler has done with one pod or one pod group.
 type Turn struct {
-	// Group is namespace/name of the PodGroup, empty for a pod by itself.
+	// Group is namespace/name of the PodGroup, or of the CompositePodGroup at the root of a tree; empty for a pod by itself.
 	Group string
 	// Members are the pods in the order of the queue.
 	Members []Member
 	// Tried are namespace/name of those that nodes were looked for, in order.
 	Tried []string
-	// Condition is the PodGroup's after the turn, nil if the turn has written none.
-	Condition *metav1.Condition
+	// Conditions are those of PodGroups after the turn, by namespace/name, if the turn has written them.
+	Conditions map[string]*metav1.Condition
 }
 
 // Member is what became of one pod in a turn.
@@ -93,7 +110,7 @@ func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string) (*Loop
 	ctx, stop := context.WithCancel(klog.NewContext(context.Background(), silent))
 	l := &Loop{ctx: ctx, stop: stop, clock: newHandClock(), client: newWrites(unused), choose: choose, popped: make(chan struct{}, 1)}
 	factory := informers.NewSharedInformerFactory(l.client, 0)
-	l.informers = newInformers(factory, &v1.Pod{}, &v1.Node{}, &schedulingv1beta1.PodGroup{})
+	l.informers = newInformers(factory, &v1.Pod{}, &v1.Node{}, &schedulingv1beta1.PodGroup{}, &schedulingv1alpha3.CompositePodGroup{})
 	l.scheduler, err = scheduler.New(ctx, l.client, factory, nil, func(string) events.EventRecorderLogger { return noted{l.client} },
 		scheduler.WithComponentConfigVersion(source.APIVersion),
 		scheduler.WithProfiles(source.Profiles...),
@@ -269,7 +286,7 @@ func (l *Loop) settle(f framework.Framework, pod *v1.Pod, state fwk.CycleState, 
 	if err != nil {
 		return fmt.Errorf("list the nodes of kube-scheduler's snapshot: %w", err)
 	}
-	nodes = slices.SortedFunc(slices.Values(nodes), func(a, b fwk.NodeInfo) int { return strings.Compare(a.Node().Name, b.Node().Name) })
+	nodes = slices.SortedFunc(slices.Values(within(f.SnapshotSharedLister(), nodes)), func(a, b fwk.NodeInfo) int { return strings.Compare(a.Node().Name, b.Node().Name) })
 	p := &profile{Framework: f, weights: map[string]int64{}}
 	for _, s := range f.ListPlugins().Score.Enabled {
 		p.weights[s.Name] = int64(s.Weight)
@@ -290,6 +307,15 @@ func (l *Loop) settle(f framework.Framework, pod *v1.Pod, state fwk.CycleState, 
 		m.Verdict = v
 	}
 	return nil
+}
+
+// within returns the nodes that are in the domain placement which is being tried, all of them if there is none.
+func within(lister any, nodes []fwk.NodeInfo) []fwk.NodeInfo {
+	snapshot, ok := lister.(interface{ GetPlacement() *fwk.Placement })
+	if !ok || snapshot.GetPlacement() == nil {
+		return nodes
+	}
+	return snapshot.GetPlacement().Nodes
 }
 
 // failed notes what becomes of the nomination of a pod that is not bound, in a turn or after it.
@@ -335,14 +361,17 @@ func (l *Loop) finish() error {
 			}
 		}
 	}
-	if patches := l.client.groups[l.turn.Group]; len(patches) > 0 {
-		namespace, of, _ := strings.Cut(l.turn.Group, "/")
-		group := l.stored(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: of}}).(*schedulingv1beta1.PodGroup)
+	for of, patches := range l.client.groups {
+		namespace, name, _ := strings.Cut(of, "/")
+		group := l.stored(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}).(*schedulingv1beta1.PodGroup)
 		patched, err := patchedBy(group, patches)
 		if err != nil {
 			return err
 		}
-		l.turn.Condition = meta.FindStatusCondition(patched.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)
+		if l.turn.Conditions == nil {
+			l.turn.Conditions = map[string]*metav1.Condition{}
+		}
+		l.turn.Conditions[of] = meta.FindStatusCondition(patched.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)
 	}
 	return l.client.refused
 }
