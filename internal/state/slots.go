@@ -38,8 +38,8 @@ func (s *State) compactSlots() {
 
 // peaks are the largest sizes of maps, by which they are made smaller.
 type peaks struct {
-	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, controllers, services, serviceSets, serviceLabels int
-	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                             int
+	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupRanks, groupsScheduled, controllers, services, serviceSets, serviceLabels int
+	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                                         int
 }
 
 // shrinkMaps gives back the memory of maps that were much larger once.
@@ -68,6 +68,7 @@ func (s *State) shrinkMaps() {
 	s.groups.objects = shrink.Map(s.groups.objects, &p.groups)
 	s.groups.scheduled = shrink.Map(s.groups.scheduled, &p.groupsScheduled)
 	s.groups.members = shrink.Map(s.groups.members, &p.groupMembers)
+	s.groups.ranks = shrink.Map(s.groups.ranks, &p.groupRanks)
 	s.storage.Shrink()
 	s.devices.Shrink()
 	sources := &s.selectorSources

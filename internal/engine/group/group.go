@@ -156,10 +156,7 @@ func (a *attempt) place() {
 // are enough. What a member is told is in its decision, which stays undecided if the member was not tried.
 func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 	a.begin()
-	a.need, a.scheduled, a.remaining, a.placed = 1, a.state.View().GroupPlaced(a.Group.Key), len(a.tried), 0
-	if a.enforces() {
-		a.need = a.Group.MinCount
-	}
+	a.count()
 	if a.hopeless = a.isShort(); a.hopeless {
 		return "pod group is unschedulable, " + a.quorum(), nil
 	}
@@ -186,6 +183,14 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 		return "pod group is unschedulable", nil
 	}
 	return "", nil
+}
+
+// count takes the numbers of an attempt in which no member has been tried.
+func (a *attempt) count() {
+	a.need, a.scheduled, a.remaining, a.placed = 1, a.state.View().GroupPlaced(a.Group.Key), len(a.tried), 0
+	if a.enforces() {
+		a.need = a.Group.MinCount
+	}
 }
 
 // following returns, for each member that is tried, how many that are equal to it come next.

@@ -75,13 +75,17 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 		r.waits, r.Ongoing = true, true
 		return r, nil
 	}
-	candidates := a.candidates(v)
+	lower := a.lowerPods(v)
 	switch {
-	case len(candidates) == 0:
+	case !lower.any():
 		return no(plan.StatusUnresolvable, "No preemption victims found for incoming preemptor")
 	case a.hopeless:
 		return no(plan.StatusUnschedulable, short)
 	}
+	if short, ok := a.foresee(lower); ok {
+		return no(plan.StatusUnschedulable, short)
+	}
+	candidates := a.candidates(v)
 	for i := range candidates {
 		a.state.Displace(candidates[i].pods...)
 	}
