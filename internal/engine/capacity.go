@@ -10,18 +10,28 @@ import (
 )
 
 // Capacity returns how many pods equal to one would pass the filters, placed one after another on the nodes of the view, if other pods were on these nodes than there are:
-// without changes the use of a node to what these others occupy. It counts up to most and costs a look at each node, and one more for each pod. ok is false if this
-// cannot be said from what pods occupy: filters count pods around the nodes, or read ports, volumes or the pod's own objects; PreFilter narrows the nodes or rejects the
-// pod; the pod is nominated, or malformed; plugins from outside or extenders have a say; a filter fails.
-func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(slot int32, use *state.Use)) (n int, ok bool) {
+// without changes the use of a node to what these others occupy. It counts up to most, and costs a look at each node and one at each pod.
+//
+// Unless exact is set fewer may pass, but no more: filters count pods around the nodes, or read ports, volumes, devices or the pod's own objects; or the pod is
+// nominated. Where nothing can be said, n is most: PreFilter narrows the nodes or rejects the pod, plugins from outside or extenders have a say, or a filter fails.
+func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(slot int32, use *state.Use)) (n int, exact bool) {
 	c, err := e.cycleOf(v, pod)
-	if err != nil || c == nil || !e.isByUse(c) {
-		return 0, false
+	if err != nil || c == nil || pod.Malformed != "" || c.asksOutside() || len(c.narrowed.by) > 0 || len(v.Touched()) > 0 {
+		return most, false
 	}
 	slots := e.slotsToCheck(c)
 	e.work.Visited += int64(len(slots))
+	var byUse []int
 	for i := range c.needs {
-		if slices.Contains(c.usage.by, i) {
+		f, ok := c.profile.Filters[i].(interface{ FilterReads() model.Aspect })
+		if !ok || len(c.own) > 0 && c.own[i] != nil {
+			continue
+		}
+		switch reads := f.FilterReads(); {
+		case c.needs[i].IsZero() || reads&(model.Ports|model.Volumes|model.Devices|model.Supply) != 0:
+			continue
+		case reads&model.Usage != 0:
+			byUse = append(byUse, i)
 			continue
 		}
 		column := e.filterColumn(c, i)
@@ -30,58 +40,48 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 		}
 		passed, codes := keepFeasible(slots, column.values)
 		if codes.IsFailed() {
-			return 0, false
+			return most, false
 		}
 		slots = passed
 	}
+	owned := slices.ContainsFunc(c.own, func(own plugin.FilterNeed) bool { return own != nil })
+	nominated := pod.NominatedNode != "" || v.Nominated() > 0 && (pod.UID == "" || v.IsNominated(pod.Key()))
+	exact = !owned && !nominated && e.usageOf(c).only
 	var use, beside state.Use
 	for _, slot := range slots {
 		if n >= most {
 			break
 		}
 		var before []*model.Pod
-		if v.Nominated() > 0 {
+		if v.Nominated() > 0 && !nominated {
 			before = v.NominatedBefore(pod, slot)
 		}
 		use.Reset(v.Node(slot))
 		without(slot, &use)
-		for n < most {
-			passes, ok := e.passesByUse(c, v.NodeWith(slot, &use))
-			if passes && ok && len(before) > 0 { // and with the pods that are nominated to the node
+		for n < most && e.passesByUse(c, byUse, v.NodeWith(slot, &use)) {
+			if len(before) > 0 { // and with the pods that are nominated to the node
 				beside.Copy(&use)
 				for _, other := range before {
 					beside.Add(&other.Occupies, 1, +1)
 				}
-				passes, ok = e.passesByUse(c, v.NodeWith(slot, &beside))
-			}
-			if !ok {
-				return 0, false
-			}
-			if !passes {
-				break
+				if !e.passesByUse(c, byUse, v.NodeWith(slot, &beside)) {
+					break
+				}
 			}
 			use.Add(&pod.Occupies, 1, +1)
 			n++
 		}
 	}
-	return n, true
+	return n, exact || n == 0 && !owned // whatever other filters say
 }
 
-// isByUse reports whether filters judge the cycle's pod, and pods equal to it, by what depends on the node alone and what pods occupy there.
-func (e *Engine) isByUse(c *cycle) bool {
-	p, pod := c.profile, c.pod
-	return p.Outside == nil && len(p.Extenders) == 0 && len(p.turnFilters) == 0 && len(c.narrowed.by) == 0 && len(c.view.Touched()) == 0 &&
-		pod.NominatedNode == "" && pod.Malformed == "" && (c.view.Nominated() == 0 || pod.UID != "" && !c.view.IsNominated(pod.Key())) &&
-		!slices.ContainsFunc(c.own, func(own plugin.FilterNeed) bool { return own != nil }) && e.usageOf(c).only
-}
-
-// passesByUse reports whether the filters that read what pods occupy pass a node; ok is false if one fails.
-func (e *Engine) passesByUse(c *cycle, node state.Node) (passes, ok bool) {
-	for _, i := range c.usage.by {
+// passesByUse reports whether the filters that read what pods occupy, by their positions, pass a node.
+func (e *Engine) passesByUse(c *cycle, filters []int, node state.Node) bool {
+	for _, i := range filters {
 		e.asked(c.profile.first+int32(i), 1)
-		if code := c.here.verdicts[i].Filter(node); code != reason.None {
-			return false, !code.IsFailed()
+		if c.here.verdicts[i].Filter(node) != reason.None {
+			return false
 		}
 	}
-	return true, true
+	return true
 }

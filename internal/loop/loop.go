@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
@@ -48,9 +49,11 @@ type Loop struct {
 	commit Committer
 	waits  waits
 	kept   keeping
-	report reporting
-	asks   chan func() // functions for Do
-	now    func() time.Time
+	// searches are those for pods to evict for groups.
+	searches group.Searches
+	report   reporting
+	asks     chan func() // functions for Do
+	now      func() time.Time
 }
 
 // New builds a loop. It owns its arguments, and the state of the queue.

@@ -9,8 +9,8 @@ import (
 )
 
 // A group that evictions cannot help finds that out at each of its attempts, and to take all pods of lower priority off their nodes for that costs as much as there are
-// of them. Where members are alike, and filters read nothing of pods but what they occupy, how many would find a node follows from sums that the state keeps by
-// node and priority, and from that what the attempt without those pods would end with.
+// of them. How many members would find a node at most follows from sums that the state keeps by node and priority; and where members are alike, and filters read nothing
+// of pods but what they occupy, or where none would find one, so does what the attempt without those pods would end with.
 
 // lowerPods are the pods on nodes that may be evicted for a group, as what they occupy.
 type lowerPods struct {
@@ -70,63 +70,105 @@ func (l *lowerPods) takeOff(slot int32, use *state.Use) {
 	}
 }
 
-// foresee returns why too few members would find a node if the lower pods were gone, as try would say it then. ok is false if that cannot be said from what pods
-// occupy, or if enough of them would.
-func (a *attempt) foresee(lower *lowerPods) (short string, ok bool) {
-	if !a.isUniform() {
-		return "", false
+// mostForeseen is of how many kinds the members may be for anything to be foreseen.
+const mostForeseen = 16
+
+// sort is members that are decided about alike.
+type sort struct {
+	pod     *model.Pod // the first
+	members int
+}
+
+// sorts returns the members that are tried by what decides about them; nil if they are of too many kinds.
+func (a *attempt) sorts() (sorts []sort) {
+	for _, i := range a.tried {
+		pod := a.Members[i].Pods[0].Pod
+		at := slices.IndexFunc(sorts, func(s sort) bool {
+			return engine.Equal(s.pod, pod) && s.pod.Occupies.Equal(&pod.Occupies) && isPlain(s.pod) && isPlain(pod)
+		})
+		if at < 0 {
+			if len(sorts) == mostForeseen {
+				return nil
+			}
+			at, sorts = len(sorts), append(sorts, sort{pod: pod})
+		}
+		sorts[at].members++
+	}
+	return sorts
+}
+
+// isPlain reports whether nothing but the pod's needs decides about it.
+func isPlain(pod *model.Pod) bool {
+	return pod.Volumes == nil && pod.Devices == nil && pod.Malformed == ""
+}
+
+// foresight is what is known of an attempt that is not made.
+type foresight uint8
+
+const (
+	unknown foresight = iota
+	// hopeless means that too few members would find a node.
+	hopeless
+	// foreseen means that it is known, too, what the attempt would end with.
+	foreseen
+)
+
+// foresee returns what is known of an attempt without the pods that takeOff takes off their nodes. If it is foreseen, short is why too few members would find a node, as
+// try would say it.
+func (a *attempt) foresee(takeOff func(slot int32, use *state.Use)) (short string, known foresight) {
+	sorts := a.sorts()
+	if sorts == nil {
+		return "", unknown
 	}
 	if a.profile.Placements == nil {
-		return a.foreseeOn(nil, lower)
+		return a.foreseeOn(nil, sorts, takeOff)
 	}
 	b := *a
-	b.observer = nil // it hears of the result, if there is one
+	b.observer = nil // it hears of the result, if it is foreseen
 	placements, err := b.generate()
 	if err != nil || len(placements) == 0 {
-		return "", false
+		return "", unknown
 	}
+	known = foreseen
 	for i := range placements {
-		of, ok := a.foreseeOn(placements[i].Nodes, lower)
-		if !ok {
-			return "", false
+		of, ok := a.foreseeOn(placements[i].Nodes, sorts, takeOff)
+		if known = min(known, ok); known == unknown {
+			return "", unknown
 		}
 		if i == 0 {
 			short = of
 		}
 	}
-	if a.observer != nil {
+	if known == foreseen && a.observer != nil {
 		a.observer.Generated(len(placements))
 		for range placements {
 			a.observer.Evaluated(false)
 		}
 	}
-	return noneOf(len(placements), short), true
+	return noneOf(len(placements), short), known
 }
 
 // foreseeOn is foresee for the nodes of a domain placement, nil for all.
-func (a *attempt) foreseeOn(nodes *state.Restriction, lower *lowerPods) (short string, ok bool) {
+func (a *attempt) foreseeOn(nodes *state.Restriction, sorts []sort, takeOff func(slot int32, use *state.Use)) (short string, known foresight) {
 	b := *a
 	b.count()
 	needed := max(1, b.need-b.scheduled)
-	n, ok := a.engine.Capacity(lower.view.Restricted(nodes), a.Members[a.tried[0]].Pods[0].Pod, needed, lower.takeOff)
+	n, exact := 0, true
+	for _, s := range sorts {
+		own, is := a.engine.Capacity(a.state.View().Restricted(nodes), s.pod, min(s.members, needed-n), takeOff)
+		if exact = exact && is; n+own >= needed {
+			return "", unknown
+		}
+		n += own
+	}
 	switch {
-	case !ok || n >= needed:
-		return "", false
+	case !exact || len(sorts) > 1 && n > 0: // what one kind takes the others may not have
+		return "", hopeless
 	case b.scheduled >= b.need:
-		return unschedulable, true
+		return unschedulable, foreseen
 	}
 	// Those that find none are tried until too few are left.
 	b.scheduled += n
 	b.remaining = b.need - b.scheduled - 1
-	return b.quorum(), true
-}
-
-// isUniform reports whether all members that are tried are decided about alike, and occupy the same.
-func (a *attempt) isUniform() bool {
-	v, first := a.state.View(), a.Members[a.tried[0]].Pods[0].Pod
-	return !slices.ContainsFunc(a.tried, func(i int) bool {
-		pod := a.Members[i].Pods[0].Pod
-		return !engine.Equal(first, pod) || !pod.Occupies.Equal(&first.Occupies) || pod.Volumes != nil || pod.Devices != nil || pod.Malformed != "" ||
-			v.Nominated() > 0 && v.IsNominated(pod.Key())
-	})
+	return b.quorum(), foreseen
 }

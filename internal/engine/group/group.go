@@ -38,6 +38,7 @@ type attempt struct {
 	// assumed means that those who found one are assumed there.
 	assumed  bool
 	observer Observer
+	searches *Searches // nil where there is no limit
 	// mostKept is how many decisions about members are kept while domain placements are compared.
 	mostKept int
 }
@@ -46,14 +47,14 @@ type attempt struct {
 // when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work; only if that places too
 // few are there further ones, see retry. The observer may be nil.
 func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
-	return decide(s, e, work, observer, mostKept)
+	return decide(s, e, work, observer, nil, mostKept)
 }
 
-func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, mostKept int) plan.GroupDecision {
+func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, searches *Searches, mostKept int) plan.GroupDecision {
 	s.BeginGroupTurn()
 	defer s.EndGroupTurn()
 	d := plan.GroupDecision{Group: work.Group, Members: make([]plan.Decision, len(work.Pods))}
-	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, mostKept: mostKept}
+	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept}
 	for i := range work.Pods {
 		m := &d.Members[i]
 		m.Work = plan.Work{Pods: work.Pods[i : i+1 : i+1], Group: work.Group}

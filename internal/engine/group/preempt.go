@@ -82,8 +82,12 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 	case a.hopeless:
 		return no(plan.StatusUnschedulable, short)
 	}
-	if short, ok := a.foresee(lower); ok {
-		return no(plan.StatusUnschedulable, short)
+	foretold, known := a.foresee(lower.takeOff)
+	if known == foreseen {
+		return no(plan.StatusUnschedulable, foretold)
+	}
+	if text, rests := a.searches.rests(v.Now(), a, known); rests {
+		return no(plan.StatusUnschedulable, text)
 	}
 	candidates := a.candidates(v)
 	for i := range candidates {
@@ -100,6 +104,11 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 		if u := &candidates[i]; !u.back {
 			a.state.Return(u.pods...)
 		}
+	}
+	if r.waits {
+		a.searches.found(a)
+	} else {
+		a.searches.inVain(v.Now(), a, candidates, r.text)
 	}
 	return r, err
 }
