@@ -117,7 +117,7 @@ const (
 // try would say it.
 func (a *attempt) foresee(takeOff func(slot int32, use *state.Use)) (short string, known foresight) {
 	sorts := a.sorts()
-	if sorts == nil {
+	if sorts == nil || a.profile == nil {
 		return "", unknown
 	}
 	if a.profile.Placements == nil {
