@@ -49,45 +49,52 @@ func newHopeless(t testing.TB, nodes, parked int) *full {
 // have their turns in the same run. Other pods are placed as fast as can be, and for each a pod ends, which may help any of those that are parked: they are
 // tried as often as their backoffs allow. Each scheduler's clock stands still while it is the other's turn.
 func BenchmarkHopelessPreemptors(b *testing.B) {
-	nodes, parked, turn := build.Sized(5000), build.Sized(3000), 500
+	nodes, parked := build.Sized(5000), build.Sized(3000)
 	alone, beside := newHopeless(b, nodes, 0), newHopeless(b, nodes, parked)
-	compareAlone(b, alone, beside, 2*nodes, turn, parked, 1)
+	compareAlone(b, alone, beside, 2*nodes, parked, 1)
 }
 
-// compareAlone places pods in two schedulers in turns, for each a pod ends, and compares how long both take: in each of some rounds each has its turn, and of the rounds
-// the median counts, because others may use the machine meanwhile. It reports how many pods per second each places, and how many attempts of those that wait beside are
-// in vain. running is how many pods run that may end, an attempt is about so many pods.
-func compareAlone(b *testing.B, alone, beside *full, running, turn, waiting, podsOfAttempt int) {
+// turn is how many pods a scheduler places before it is the other's turn, ofRound how many turns are a round: some seconds, as backoffs end with a whole second.
+const turn, ofRound = 500, 40
+
+// compareAlone places pods in two schedulers in turns, for each a pod ends, and compares how long both take. Of the rounds the median counts, because others may use the
+// machine meanwhile. It reports how many pods per second each places, and how many attempts of those that wait beside are in vain. running is how many pods run that may
+// end, an attempt is about so many pods.
+func compareAlone(b *testing.B, alone, beside *full, running, waiting, podsOfAttempt int) {
 	tried := beside.commit.made[plan.Unschedulable]
 	var lost, without, with []float64
-	var spent time.Duration // by the scheduler with those that wait
+	var all time.Duration // of the scheduler with those that wait
 	b.ResetTimer()
-	for i := 0; i < b.N; i += turn {
+	for left := b.N; left > 0; {
 		took := map[*full]time.Duration{}
-		until := min(i+turn, b.N)
-		for _, f := range []*full{alone, beside} {
-			began, now := time.Now(), f.now
-			for j := f.ended; j < f.ended+until-i; j++ {
-				f.changes.Remove(keyOf(runningName(j)).Ref())
-				f.changes.Set(f.pod(runningName(j+running), 100))
-				for placed := f.commit.made[plan.Placed]; f.commit.made[plan.Placed] == placed; {
-					f.now = now.Add(time.Since(began))
-					f.loop.Once(f.now)
+		placed := 0
+		for range ofRound {
+			n := min(turn, left)
+			for _, f := range []*full{alone, beside} {
+				began, now := time.Now(), f.now
+				for range n {
+					f.changes.Remove(keyOf(runningName(f.ended)).Ref())
+					f.changes.Set(f.pod(runningName(f.ended+running), 100))
+					f.ended++
+					for placed := f.commit.made[plan.Placed]; f.commit.made[plan.Placed] == placed; {
+						f.now = now.Add(time.Since(began))
+						f.loop.Once(f.now)
+					}
 				}
+				took[f] += time.Since(began)
 			}
-			took[f] = time.Since(began)
-			f.ended += until - i
+			placed, left = placed+n, left-n
 		}
-		if until-i < turn && len(lost) > 0 {
+		all += took[beside]
+		if placed < turn*ofRound && len(lost) > 0 {
 			continue // too short to say anything
 		}
-		a, w := float64(until-i)/took[alone].Seconds(), float64(until-i)/took[beside].Seconds()
+		a, w := float64(placed)/took[alone].Seconds(), float64(placed)/took[beside].Seconds()
 		without, with, lost = append(without, a), append(with, w), append(lost, 100*(1-w/a))
-		spent += took[beside]
 	}
 	median := func(of []float64) float64 { slices.Sort(of); return of[len(of)/2] }
 	b.ReportMetric(median(without), "pods/s-alone")
 	b.ReportMetric(median(with), fmt.Sprint("pods/s-beside-", waiting))
 	b.ReportMetric(median(lost), "%-lost")
-	b.ReportMetric(float64(beside.commit.made[plan.Unschedulable]-tried)/float64(podsOfAttempt)/spent.Seconds(), "vain-attempts/s")
+	b.ReportMetric(float64(beside.commit.made[plan.Unschedulable]-tried)/float64(podsOfAttempt)/all.Seconds(), "vain-attempts/s")
 }

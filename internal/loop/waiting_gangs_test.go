@@ -116,13 +116,13 @@ func (f *full) addGang(g int, of *waitingGang) {
 // as fast as can be, for each a pod ends, and the gangs are tried as often as their backoffs allow.
 func BenchmarkWaitingGangs(b *testing.B) {
 	for _, of := range waitingGangs {
-		nodes, gangs, turn := build.Sized(5000), build.Sized(1000), 500
+		nodes, gangs := build.Sized(5000), build.Sized(1000)
 		var alone, beside *full // they go on where they were when the benchmark is run longer
 		b.Run(of.name, func(b *testing.B) {
 			if alone == nil {
 				alone, beside = newWaitingGangs(b, nodes, 0, &of), newWaitingGangs(b, nodes, gangs, &of)
 			}
-			compareAlone(b, alone, beside, of.small*nodes, turn, gangs, ofGang)
+			compareAlone(b, alone, beside, of.small*nodes, gangs, ofGang)
 		})
 	}
 }
