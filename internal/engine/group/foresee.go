@@ -33,6 +33,9 @@ func (a *attempt) lowerPods(v state.View) *lowerPods {
 
 // any reports whether there are such pods on nodes.
 func (l *lowerPods) any() bool {
+	if !l.view.UnitsBelow(l.priority) {
+		return false
+	}
 	for slot := range l.view.EachToChooseAmong(nil) {
 		var n int32
 		for bands := l.view.Node(slot).Bands(); len(bands) > 0 && bands[0].Priority < l.priority; bands = bands[1:] {

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -114,15 +113,15 @@ func (a *attempt) refuses() error {
 			return err
 		}
 	}
-	var others []*model.Pod
+	var bad *model.Pod // the first by name
+	var why error
 	for pod := range a.state.View().GroupMembers(a.Group.Key) {
-		others = append(others, pod)
-	}
-	slices.SortFunc(others, func(a, b *model.Pod) int { return strings.Compare(a.Name, b.Name) })
-	for _, pod := range others {
-		if err := check(pod); err != nil {
-			return err
+		if err := check(pod); err != nil && (bad == nil || pod.Name < bad.Name) {
+			bad, why = pod, err
 		}
+	}
+	if why != nil {
+		return why
 	}
 	if a.profile != nil && a.profile.Outside != nil {
 		return errors.New("pod groups beside plugins from outside are not part of this version of Berth")
@@ -228,22 +227,24 @@ func (a *attempt) takeBack() {
 // about making room if they had found a node, without if they were not tried.
 func (a *attempt) reject(text string, found room) {
 	a.Outcome, a.Message = plan.Unschedulable, text+found.text
+	fitting, untried := &plan.Rejection{Group: a.Message}, &plan.Rejection{Group: text}
+	if !found.waits {
+		fitting.Group = unschedulable + ", " + a.Message
+	}
 	for _, i := range a.tried {
 		m := &a.Members[i]
 		pod := m.Pods[0].Pod
 		switch m.Outcome {
 		case plan.Placed:
-			m.Outcome, m.Placements = plan.Unschedulable, nil
-			m.Rejection = &plan.Rejection{Group: a.Message}
+			m.Outcome, m.Placements, m.Rejection = plan.Unschedulable, nil, fitting
 			if found.waits {
 				break
 			}
-			m.Rejection.Group = "pod group is unschedulable, " + a.Message
 			if pod.NominatedNode != "" {
 				m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
 			}
 		case plan.Undecided:
-			m.Outcome, m.Rejection = plan.Unschedulable, &plan.Rejection{Group: text}
+			m.Outcome, m.Rejection = plan.Unschedulable, untried
 		}
 		if node, ok := found.nodes[i]; ok {
 			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: node}}

@@ -12,16 +12,17 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Searches bounds how much of the time is spent on searches for pods to evict that are in vain, of all groups together, where it cannot be foreseen that they are: a search takes
-// all pods of lower priority off their nodes and puts them back. While searches rest, a group that was searched for in vain before is rejected as it was then. The others have
-// a turn before those. Searches that find pods to evict do not count.
+// Searches bounds how much of the time is spent in vain, of all groups together, on what may be tried for a group that is rejected, where it cannot be foreseen that it is in
+// vain: on searches for pods to evict, which take all pods of lower priority off their nodes and put them back, and on further passes over the members. While these rest, a
+// group for which they were in vain before is rejected as it was then. The others have a turn before those. What is of use to a group does not count.
 //
 // The zero value is ready. It belongs to the goroutine that owns the state.
 type Searches struct {
-	// full is when as many pods as burst may be moved in vain at once again; the last search in vain was at last.
-	full, last time.Time
-	// vain has what the last search of a group found.
+	evictions, passes limit
+	// vain has what the last search for pods to evict for a group found.
 	vain map[model.GroupKey]vain
+	// passed has the PodGroups for which further passes were in vain.
+	passed map[model.GroupKey]types.UID
 }
 
 // vain is a search that was in vain, for a PodGroup of this UID.
@@ -31,14 +32,46 @@ type vain struct {
 }
 
 const (
-	// perMoved is for how long searches rest for each pod that was moved in vain: ten times as long as that takes, and then twice as long for groups that were searched for
-	// before. They rest for restMax at most.
-	perMoved, restMax = 200 * time.Microsecond, time.Minute
-	// burst is how many pods may be moved in vain before searches rest.
-	burst = 2000
-	// mostVain is of how many groups it is known what was found; then all of it is forgotten, which costs nothing but their turns.
+	// perMoved is for how long searches for pods to evict rest for each pod that was moved in vain: ten times as long as that takes.
+	perMoved = 200 * time.Microsecond
+	// perDecision and perVisited are for how long further passes rest for each decision that was made in vain and each node that was visited for these: twenty times as
+	// long as that takes.
+	perDecision, perVisited = 40 * time.Microsecond, 200 * time.Nanosecond
+	// mostVain is for how many groups it is known what was in vain; then all of it is forgotten, which costs nothing but their turns.
 	mostVain = 4096
 )
+
+// limit bounds what is done in vain: what took long is followed by a rest, and those for whom it is likely to be in vain wait longer, so that the others come before them.
+type limit struct {
+	// full is when rests of burst may be caused at once again without one, last when something was in vain last.
+	full, last time.Time
+}
+
+// Rests are restMax at most, and begin when they add up to more than burst.
+const burst, restMax = 400 * time.Millisecond, time.Minute
+
+// mayBegin reports whether there is no rest now, for a group for which it is likely to be in vain, or another.
+func (l *limit) mayBegin(now time.Time, likelyInVain bool) bool {
+	if l.full.Sub(now) > restMax { // the clock was set back
+		l.full, l.last = now.Add(restMax), now
+	}
+	from := l.full.Add(-burst)
+	if likelyInVain && from.After(l.last) {
+		from = from.Add(from.Sub(l.last))
+	}
+	return !now.Before(from)
+}
+
+// inVain notes that something was done in vain that is to be followed by a rest.
+func (l *limit) inVain(now time.Time, rest time.Duration) {
+	if l.full.Before(now) {
+		l.full = now
+	}
+	l.full, l.last = l.full.Add(rest), now
+	if latest := now.Add(restMax); l.full.After(latest) {
+		l.full = latest
+	}
+}
 
 // searchLater is what a group is told for which nobody was searched for yet.
 const searchLater = "pods to evict are searched for later, as searches for pod groups were in vain lately"
@@ -48,18 +81,6 @@ func (s *Searches) Decide(on *state.State, e *engine.Engine, work plan.Work, obs
 	return decide(on, e, work, observer, s, mostKept)
 }
 
-// mayBegin reports whether a search may begin, for a group that is likely to be searched for in vain or another.
-func (s *Searches) mayBegin(now time.Time, likelyInVain bool) bool {
-	if s.full.Sub(now) > restMax { // the clock was set back
-		s.full, s.last = now.Add(restMax), now
-	}
-	from := s.full.Add(-burst * perMoved)
-	if likelyInVain && from.After(s.last) {
-		from = from.Add(from.Sub(s.last))
-	}
-	return !now.Before(from)
-}
-
 // rests reports whether nobody is searched for now for the group of an attempt, and what it is told.
 func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text string, rests bool) {
 	if s == nil {
@@ -67,7 +88,7 @@ func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text strin
 	}
 	before, again := s.vain[a.Group.Key]
 	again = again && before.uid == a.Group.UID()
-	if s.mayBegin(now, again || known == hopeless) {
+	if s.evictions.mayBegin(now, again || known == hopeless) {
 		return "", false
 	}
 	switch {
@@ -103,11 +124,27 @@ func (s *Searches) inVain(now time.Time, a *attempt, moved []unit, found string)
 	for i := range moved {
 		pods += len(moved[i].pods)
 	}
-	if s.full.Before(now) {
-		s.full = now
+	s.evictions.inVain(now, time.Duration(pods)*perMoved)
+}
+
+// passesRest reports whether there are no further passes for the group of an attempt now.
+func (s *Searches) passesRest(a *attempt) bool {
+	if s == nil {
+		return false
 	}
-	s.full, s.last = s.full.Add(time.Duration(pods)*perMoved), now
-	if latest := now.Add(restMax); s.full.After(latest) {
-		s.full = latest
+	uid, again := s.passed[a.Group.Key]
+	return !s.passes.mayBegin(a.state.View().Now(), again && uid == a.Group.UID())
+}
+
+// passedInVain notes that further passes were in vain for the group of an attempt, and how much of the engine's work that was.
+func (s *Searches) passedInVain(a *attempt, before engine.Counters) {
+	if s == nil {
+		return
 	}
+	if s.passed == nil || len(s.passed) >= mostVain {
+		s.passed = map[model.GroupKey]types.UID{}
+	}
+	s.passed[a.Group.Key] = a.Group.UID()
+	after := a.engine.Counters()
+	s.passes.inVain(a.state.View().Now(), time.Duration(after.Decisions-before.Decisions)*perDecision+time.Duration(after.Visited-before.Visited)*perVisited)
 }

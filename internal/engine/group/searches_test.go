@@ -54,7 +54,7 @@ func TestSearchesInVainRest(t *testing.T) {
 		{0, b, searchLater, false},
 		{0, large, never, false},
 		{0, fits, searchLater, false},
-		{2*perNode*perMoved - burst*perMoved, a, short, false}, // those that were not searched for yet come before it
+		{2*perNode*perMoved - burst, a, short, false}, // those that were not searched for yet come before it
 		{0, large, never, false},
 		{0, fits, found, true}, // which leaves the others their turn
 		{0, b, short, true},
