@@ -50,8 +50,9 @@ func (k *keeping) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// endKeeping gives up the room of groups whose time is over, that are gone, or that cannot start: members are missing, or held.
-func (l *Loop) endKeeping(now time.Time) {
+// endKeeping gives up the room of groups whose time is over, that are gone, or that cannot start: members are missing, or held. It reports whether there were any.
+func (l *Loop) endKeeping(now time.Time) bool {
+	before := len(l.kept.groups)
 	l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool {
 		key := k.group.Key
 		object := l.state.View().Group(key)
@@ -65,6 +66,7 @@ func (l *Loop) endKeeping(now time.Time) {
 		}
 		return true
 	})
+	return len(l.kept.groups) < before
 }
 
 // keepRoom keeps room for a group that has just been rejected, if it is overtaken and would have room otherwise. The room is given up when the group is placed, or

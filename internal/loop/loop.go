@@ -66,10 +66,12 @@ func (l *Loop) Once(now time.Time) bool {
 	changes := l.source.Drain()
 	l.report.begin()
 	l.state.SetNow(now)
-	l.endKeeping(now) // before Apply, whose events say that the room is free
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
+	if l.endKeeping(now) { // Wake has noticed of which groups members are missing
+		l.queue.Wake(now, l.state.Apply(nil)) // the events that the room is free
+	}
 	l.takeAsked(now, nil)
 	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)
