@@ -21,6 +21,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 		return false
 	}
 	if d.Rejection.Kept { // it waits for room that there is, and nobody else is to go for that
+		e.endNomination(of, d)
 		return false
 	}
 	if len(of.profile.PostFilters) == 0 {
@@ -67,6 +68,19 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 	return passing
 }
 
+// endNomination ends the nomination of a pod that leaves room to a group, as that of a pod is ended for which nobody can be evicted: others are not to leave it room
+// where it does not go itself. As long as a pod is leaving its node for it, it keeps the nomination.
+func (e *Engine) endNomination(c *cycle, d *plan.Decision) {
+	if slot, ok := c.view.Slot(c.pod.NominatedNode); ok {
+		for other := range c.view.PodsOn(slot) {
+			if other.Priority < c.pod.Priority && c.view.IsLeaving(other) {
+				return
+			}
+		}
+	}
+	d.Nominations = clearNomination(c.pod)
+}
+
 // nothingHelps is what PostFilter plugins said about pods of a remembered rejection for which they found nothing to do.
 type nothingHelps struct {
 	text     string
@@ -80,7 +94,11 @@ type nothingHelps struct {
 // postFilterAgain runs the PostFilter plugins for a pod of a remembered rejection, unless they found nothing to do for one like it and nothing has
 // changed since: of a wave of equal pods, one is searched for. Pods with objects of their own to look at are not equal.
 func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
-	if d.Group != nil || d.Rejection.Kept { // what would help a member alone need not help its group
+	if d.Group != nil { // what would help a member alone need not help its group
+		return
+	}
+	if d.Rejection.Kept {
+		e.endNomination(c, d)
 		return
 	}
 	had := &r.nothingHelps

@@ -45,6 +45,19 @@ func Equal(a, b *model.Pod) bool {
 	return a.SchedulerName == b.SchedulerName && a.Priority == b.Priority && a.NominatedNode == "" && b.NominatedNode == "" && slices.Equal(a.Needs, b.Needs)
 }
 
+// Kind is the same for pods that are Equal, and mostly another for others.
+type Kind struct {
+	priority int32
+	needs    [2 * mostFilters]model.Need
+}
+
+// KindOf returns the kind of a pod, by which those that are Equal are found among many.
+func KindOf(pod *model.Pod) (k Kind) {
+	k.priority = pod.Priority
+	copy(k.needs[:], pod.Needs)
+	return k
+}
+
 // Decide is Engine.Decide. following is how many pods equal to this one are to be decided about after it.
 func (r *Rank) Decide(v state.View, work plan.Work, following int) plan.Decision {
 	return r.engine.decideBy(v, work, r, following)

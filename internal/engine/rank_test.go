@@ -154,6 +154,32 @@ func TestRankVisitsNodesOnce(t *testing.T) {
 	}
 }
 
+// TestRankStaysInItsRestriction has nodes outside of the restriction change while the classes of those inside are used.
+func TestRankStaysInItsRestriction(t *testing.T) {
+	const nodes, inside, pods = 100, 10, 40
+	b := newBench(t, nodes)
+	var slots []int32
+	for slot := range int32(inside) {
+		slots = append(slots, slot)
+	}
+	only, rank := state.RestrictTo(slots), b.engine.NewRank()
+	equal := func(p *v1.Pod) { p.Labels = map[string]string{"app": "equal"} }
+	for i := range pods {
+		work := plan.WorkFor(b.pod(i, equal))
+		v := b.state.View().Restricted(only)
+		d, scanned := rank.Decide(v, work, pods-i-1), b.engine.Decide(v, work)
+		if d.Outcome != plan.Placed || d.Placements[0].NodeName != scanned.Placements[0].NodeName || d.Feasible != scanned.Feasible {
+			t.Fatalf("pod %d: %+v, by a scan %+v", i, d, scanned)
+		}
+		b.state.Assume(d.Placements...)
+		other := b.engine.Decide(b.state.View().Restricted(state.RestrictTo([]int32{inside + int32(i)})), plan.WorkFor(b.pod(pods+i, equal)))
+		b.state.Assume(other.Placements...)
+	}
+	if ranked := b.engine.Counters().Ranked; ranked < pods/2 {
+		t.Errorf("%d decisions without a scan, want at least %d", ranked, pods/2)
+	}
+}
+
 // TestRankOfFewPodsScans decides about pods of which few follow, or which are not equal: classes would not be worth their cost.
 func TestRankOfFewPodsScans(t *testing.T) {
 	const nodes = 100

@@ -1,6 +1,17 @@
 package loop
 
-import "time"
+import (
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
 
 // GoBy makes the loop go by another system's clock.
 func (l *Loop) GoBy(system func() time.Time) { l.now = steady(system) }
+
+// KeepFor keeps room for a group until a time, as if it had been found.
+func (l *Loop) KeepFor(group *model.PodGroup, room []plan.Nomination, until time.Time) {
+	l.state.Keep(group.Key, room)
+	l.kept.groups = append(l.kept.groups, keptFor{group, until})
+}

@@ -3,14 +3,13 @@ package loop
 import (
 	"time"
 
-	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // onceForGroup is the rest of a round in which the members of a pod group are decided about.
 func (l *Loop) onceForGroup(now time.Time, work plan.Work) {
-	d := group.Decide(l.state, l.engine, work, l.report.placements())
+	d := l.searches.Decide(l.state, l.engine, work, l.report.placements())
 	if d.Tree == nil {
 		l.noteGroup(now, &d, &d.Members[0])
 	}

@@ -354,3 +354,36 @@ func TestGroupsAreToldApart(t *testing.T) {
 		t.Errorf("they are %s", places)
 	}
 }
+
+// TestRoomIsFreeAtOnce keeps room for a group that is then gone, or incomplete: a pod that left it room has it in the round that finds out.
+func TestRoomIsFreeAtOnce(t *testing.T) {
+	for _, row := range []struct {
+		end string
+		do  func(g *grouping)
+	}{
+		{"the PodGroup is gone", func(g *grouping) { g.changes.Remove(model.GroupKey{Namespace: "default", Name: "g"}.Ref()) }},
+		{"a member is gone", func(g *grouping) { g.changes.Remove(keyOf("a").Ref()) }},
+	} {
+		g := newGrouping(t, "")
+		g.nodes(1)
+		g.changes.Set(gang(2))
+		g.changes.Set(member("a"))
+		g.changes.Set(member("b"))
+		g.round()
+		key := model.GroupKey{Namespace: "default", Name: "g"}
+		var waiting *model.Pod
+		for _, d := range g.commit.made {
+			waiting = d.Pods[0].Pod
+		}
+		g.loop.KeepFor(g.loop.State().View().Group(key), []plan.Nomination{{Pod: waiting, Mode: plan.Set, NodeName: "n0"}}, g.now.Add(time.Hour))
+		g.changes.Set(build.Pod(build.Named("late"), build.Container("cpu=1")))
+		if got := g.round(); !strings.Contains(got, "late unschedulable: 0/1 nodes are available: 1 node(s) had room kept for pod group default/g.") {
+			t.Fatal(got)
+		}
+		g.now = g.now.Add(500 * time.Millisecond)
+		row.do(g)
+		if got := g.round(); !strings.Contains(got, "late placed on n0") || g.loop.State().Keeps() != 0 {
+			t.Errorf("%s: %q; room is kept for %d groups", row.end, got, g.loop.State().Keeps())
+		}
+	}
+}

@@ -22,15 +22,16 @@ const (
 	keptFirst = 5 * time.Minute
 	// mostKept is for how many groups room is kept at a time.
 	mostKept = 4
-	// searchEvery is how long no other group is looked for room after one was: a search costs as much as some attempts.
-	searchEvery = time.Second
+	// searchEvery is how long no other group is looked for room at least after one was, restPerMoved for how long besides for each pod that was moved for that: ten times
+	// as long as it takes to take a pod off its node and put it back.
+	searchEvery, restPerMoved = time.Second, 200 * time.Microsecond
 )
 
 // keeping is what the loop knows of the room that is kept for groups.
 type keeping struct {
 	groups []keptFor // in the order in which it was found
-	// searched is when a group was looked for room last.
-	searched time.Time
+	// rests is until when no group is looked for room.
+	rests time.Time
 }
 
 // keptFor is a group that room is kept for, until a time.
@@ -49,8 +50,9 @@ func (k *keeping) next() (at time.Time, ok bool) {
 	return at, ok
 }
 
-// endKeeping gives up the room of groups whose time is over, that are gone, or that cannot start: members are missing, or held.
-func (l *Loop) endKeeping(now time.Time) {
+// endKeeping gives up the room of groups whose time is over, that are gone, or that cannot start: members are missing, or held. It reports whether there were any.
+func (l *Loop) endKeeping(now time.Time) bool {
+	before := len(l.kept.groups)
 	l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool {
 		key := k.group.Key
 		object := l.state.View().Group(key)
@@ -64,6 +66,7 @@ func (l *Loop) endKeeping(now time.Time) {
 		}
 		return true
 	})
+	return len(l.kept.groups) < before
 }
 
 // keepRoom keeps room for a group that has just been rejected, if it is overtaken and would have room otherwise. The room is given up when the group is placed, or
@@ -80,11 +83,11 @@ func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
 		}
 		return
 	}
-	if d.Outcome != plan.Unschedulable || d.Waits() || len(l.kept.groups) == mostKept || !l.queue.IsOvertaken(now, key) || now.Sub(l.kept.searched) < searchEvery {
+	if d.Outcome != plan.Unschedulable || d.Waits() || len(l.kept.groups) == mostKept || !l.queue.IsOvertaken(now, key) || now.Before(l.kept.rests) {
 		return
 	}
-	l.kept.searched = now
-	room := group.Room(l.state, l.engine, d)
+	room, moved := group.Room(l.state, l.engine, d)
+	l.kept.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved) // now is when the round began
 	if len(room) == 0 {
 		l.queue.SoughtInVain(now, key)
 		return

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/queue"
@@ -48,9 +49,11 @@ type Loop struct {
 	commit Committer
 	waits  waits
 	kept   keeping
-	report reporting
-	asks   chan func() // functions for Do
-	now    func() time.Time
+	// searches are those for pods to evict for groups.
+	searches group.Searches
+	report   reporting
+	asks     chan func() // functions for Do
+	now      func() time.Time
 }
 
 // New builds a loop. It owns its arguments, and the state of the queue.
@@ -63,10 +66,12 @@ func (l *Loop) Once(now time.Time) bool {
 	changes := l.source.Drain()
 	l.report.begin()
 	l.state.SetNow(now)
-	l.endKeeping(now) // before Apply, whose events say that the room is free
 	delta := l.state.Apply(changes)
 	l.endWaits(changes)
 	l.queue.Wake(now, delta)
+	if l.endKeeping(now) { // Wake has noticed of which groups members are missing
+		l.queue.Wake(now, l.state.Apply(nil)) // the events that the room is free
+	}
 	l.takeAsked(now, nil)
 	l.report.applied(len(changes), delta)
 	work, ok := l.queue.Pop(now)

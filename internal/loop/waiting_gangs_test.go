@@ -26,17 +26,22 @@ type waitingGang struct {
 	free int // nodes
 	// cpu is what member i requests, in thousandths.
 	cpu func(i int) int64
+	// small is how many small pods of priority 0 there are on each node; the gangs have this priority, and may evict them, if it is not 0.
+	small    int
+	priority int32
 }
 
 var waitingGangs = []waitingGang{
-	{name: "NoRoom", cpu: func(int) int64 { return 4000 }},
-	{name: "RoomForSeven", free: 7, cpu: func(int) int64 { return 4000 }},
-	{name: "RoomForSevenOfTwoKinds", free: 7, cpu: func(i int) int64 { return 3950 + 50*int64(i%2) }}, // further orders are tried, in vain
+	{name: "NoRoom", small: 2, cpu: func(int) int64 { return 4000 }},
+	{name: "RoomForSeven", small: 2, free: 7, cpu: func(int) int64 { return 4000 }},
+	{name: "RoomForSevenOfTwoKinds", small: 2, free: 7, cpu: func(i int) int64 { return 3950 + 50*int64(i%2) }}, // further orders are tried, in vain
+	{name: "EvictionsDoNotHelp", small: 6, priority: 1000, cpu: func(int) int64 { return 4000 }},
 }
 
 const ofGang = 8
 
-func newWaitingGangs(t testing.TB, nodes, gangs int, of waitingGang) *full {
+// newWaitingGangs returns a scheduler that has tried the gangs until each backs off for as long as it ever does, some of them every second.
+func newWaitingGangs(t testing.TB, nodes, gangs int, of *waitingGang) *full {
 	t.Helper()
 	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
 	if err != nil {
@@ -70,39 +75,54 @@ func newWaitingGangs(t testing.TB, nodes, gangs int, of waitingGang) *full {
 			continue
 		}
 		changes.Set(f.pod(fmt.Sprintf("staying-%d", i), 100, build.NodeName(node), priority(1000)))
-		for j := range 2 {
+		for j := range of.small {
 			changes.Set(f.pod(runningName(i+j*nodes), 100, build.NodeName(node)))
 		}
 	}
-	for g := range gangs {
-		name := fmt.Sprintf("gang-%d", g)
-		changes.Set(&schedulingv1beta1.PodGroup{
-			ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: name, UID: types.UID(name)},
-			Spec: schedulingv1beta1.PodGroupSpec{
-				SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: ofGang}},
-			},
-		})
-		for i := range ofGang {
-			changes.Set(f.pod(fmt.Sprintf("%s-%d", name, i), of.cpu(i), build.Tolerations(v1.Toleration{Operator: v1.TolerationOpExists}), func(p *v1.Pod) {
-				p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name}
-			}))
-		}
-	}
 	f.rest()
-	if n := f.commit.made[plan.Unschedulable]; n != ofGang*gangs {
-		t.Fatalf("%d pods are unschedulable, want all %d members", n, ofGang*gangs)
+	const longest, steady = 28, 28 + 1 + 2 + 4 + 8 + 16 // seconds: a gang of eight backs off for so long in the end; from so long on all do
+	for second := range steady {
+		if f.rest(); second < longest {
+			for g := second * gangs / longest; g < (second+1)*gangs/longest; g++ {
+				f.addGang(g, of)
+			}
+		}
+		f.now = f.now.Add(time.Second)
+	}
+	if n := f.loop.Queue().Counts(); f.commit.made[plan.Unschedulable] < ofGang*gangs || len(f.commit.last.Evictions) > 0 {
+		t.Fatalf("%d pods are unschedulable, want all %d members: %+v", f.commit.made[plan.Unschedulable], ofGang*gangs, n)
 	}
 	return f
+}
+
+// addGang adds a gang that cannot start.
+func (f *full) addGang(g int, of *waitingGang) {
+	name := fmt.Sprintf("gang-%d", g)
+	f.changes.Set(&schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Namespace: v1.NamespaceDefault, Name: name, UID: types.UID(name)},
+		Spec: schedulingv1beta1.PodGroupSpec{
+			Priority:         &of.priority,
+			SchedulingPolicy: schedulingv1beta1.PodGroupSchedulingPolicy{Gang: &schedulingv1beta1.GangSchedulingPolicy{MinCount: ofGang}},
+		},
+	})
+	for i := range ofGang {
+		f.changes.Set(f.pod(fmt.Sprintf("%s-%d", name, i), of.cpu(i), build.Tolerations(v1.Toleration{Operator: v1.TolerationOpExists}), func(p *v1.Pod) {
+			p.Spec.SchedulingGroup, p.Spec.Priority = &v1.PodSchedulingGroup{PodGroupName: &name}, &of.priority
+		}))
+	}
 }
 
 // BenchmarkWaitingGangs measures what 1,000 gangs of eight that cannot start cost the others, as BenchmarkHopelessPreemptors does for single pods: other pods are placed
 // as fast as can be, for each a pod ends, and the gangs are tried as often as their backoffs allow.
 func BenchmarkWaitingGangs(b *testing.B) {
 	for _, of := range waitingGangs {
+		nodes, gangs := build.Sized(5000), build.Sized(1000)
+		var alone, beside *full // they go on where they were when the benchmark is run longer
 		b.Run(of.name, func(b *testing.B) {
-			nodes, gangs, turn := build.Sized(5000), build.Sized(1000), 500
-			alone, beside := newWaitingGangs(b, nodes, 0, of), newWaitingGangs(b, nodes, gangs, of)
-			compareAlone(b, alone, beside, nodes, turn, gangs, ofGang)
+			if alone == nil {
+				alone, beside = newWaitingGangs(b, nodes, 0, &of), newWaitingGangs(b, nodes, gangs, &of)
+			}
+			compareAlone(b, alone, beside, of.small*nodes, gangs, ofGang)
 		})
 	}
 }

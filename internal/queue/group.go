@@ -318,14 +318,17 @@ func (q *Queue) SettleGroup(now time.Time, d *plan.GroupDecision) {
 		h.rejections++
 		h.errors = 0
 		q.stamp(h, now)
-		h.until = q.backoffEnd(h)
+		h.backOff(q.backoffEnd(h))
 	default:
 		h.errors++
 		q.stamp(h, now)
-		h.until = q.backoffEnd(h)
+		h.backOff(q.backoffEnd(h))
 	}
 	q.moveToWhereItBelongs(now, g, attemptFailed)
 }
+
+// backOff has a group back off from its last attempt to the end of its backoff.
+func (e *entry) backOff(until time.Time) { e.until, e.lasts = until, until.Sub(e.since) }
 
 // stamp has a group wait from now on, behind what has come by now.
 func (q *Queue) stamp(h *entry, now time.Time) {

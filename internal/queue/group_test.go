@@ -418,6 +418,29 @@ func TestBackoffOfAMemberWhoseBindingFails(t *testing.T) {
 	}
 }
 
+// TestClockSetBackAfterAMembersBindingFailed: the backoff of the group that follows has nothing to do with how long ago its last attempt was.
+func TestClockSetBackAfterAMembersBindingFailed(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(podGroup("g", 1, 0), memberOf("g", "a", 0), memberOf("g", "b", 0))
+	for _, after := range []time.Duration{0, time.Hour} {
+		work, _ := g.pop()
+		g.settle(work, plan.Placed, "a")
+		if g.now = g.now.Add(after); after > 0 {
+			g.apply(memberOf("g", "c", 0, "gate")) // so that the group is not ready
+		}
+		g.fails(work, "a")
+	}
+	g.apply(podLeaves("c"))
+	if _, text := g.pop(); text != "" {
+		t.Fatalf("popped %q at once after the second failure", text)
+	}
+	g.now = g.now.Add(-30 * time.Minute)
+	g.hears(state.Delta{Groups: []model.GroupKey{{Namespace: "ns", Name: "g"}}})
+	if _, text := g.pop(); text == "" {
+		t.Error("when the clock was set back the group goes on backing off")
+	}
+}
+
 // TestMovesOfALargeGroup: members arrive one after another while their group is incomplete, gated or active, and one is held and let go again. Whatever moves the group
 // is one move of all members.
 func TestMovesOfALargeGroup(t *testing.T) {

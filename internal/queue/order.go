@@ -74,6 +74,6 @@ func (q *Queue) backoffEnd(e *entry) time.Time {
 // any backoff can was set before the clock was set back, and counts as ended. A group goes on with the backoff of the members that it had when it was tried,
 // as in kube-scheduler, also if those that remain would have a shorter one.
 func (q *Queue) isBackingOff(e *entry, now time.Time) bool {
-	longest := max(q.backoffMax(e), e.until.Sub(e.since))
+	longest := max(q.backoffMax(e), e.lasts)
 	return !e.until.Before(now.Truncate(window)) && e.until.Sub(now) <= longest+window
 }

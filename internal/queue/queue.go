@@ -130,11 +130,12 @@ type entry struct {
 
 	since time.Time // of arrival, or of the last failed attempt
 	// Invariant: ready is known of a pod that is active, deciding or binding.
-	ready      time.Time // when it first could be tried
-	until      time.Time // end of the backoff
-	flushed    time.Time // when it was last looked at only because it was idle for long
-	afterFlush bool      // the next attempt was caused by that
-	early      bool      // the last attempt was made before the backoff ended
+	ready      time.Time     // when it first could be tried
+	until      time.Time     // end of the backoff
+	lasts      time.Duration // how long it lasts from its beginning, of a group
+	flushed    time.Time     // when it was last looked at only because it was idle for long
+	afterFlush bool          // the next attempt was caused by that
+	early      bool          // the last attempt was made before the backoff ended
 	// Invariant: neither rejections nor errors are more than attempts.
 	attempts   int
 	rejections int      // attempts that ended in a rejection
@@ -458,7 +459,8 @@ func (q *Queue) fail(now time.Time, pod *model.Pod) {
 	e.errors++
 	e.until = q.backoffEnd(e)
 	if q.isGrouped(pod) && e.errors > 1 {
-		q.join(now, e).head.until = e.until // once, its group is tried again at once; kube-scheduler does so every time, as fast as the API server refuses
+		h := &q.join(now, e).head
+		h.until, h.lasts = e.until, e.until.Sub(now) // once, its group is tried again at once; kube-scheduler does so every time, as fast as the API server refuses
 	}
 	q.admit(now, e, erring, attemptFailed)
 }

@@ -277,9 +277,10 @@ func TestHeldBackPodsSayWhy(t *testing.T) {
 		s.DeletePod(model.PodKey{Namespace: "default", Name: fmt.Sprint("over-", i)})
 	}
 	s.pod("late", "1", "main")
+	s.pod("stale", "1", "main", func(p *v1.Pod) { p.Status.NominatedNodeName = "n" })
 	s.gang("small", 1, "1")
 	s.advance(3 * time.Second)
-	for _, name := range []string{"late", "small-0"} {
+	for _, name := range []string{"late", "stale", "small-0"} {
 		p := s.Pod(model.PodKey{Namespace: "default", Name: name})
 		const want = "1 node(s) had room kept for pod group default/train"
 		if len(p.Status.Conditions) == 0 || !strings.Contains(p.Status.Conditions[0].Message, want) || p.Status.NominatedNodeName != "" {

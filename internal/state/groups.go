@@ -2,6 +2,7 @@ package state
 
 import (
 	"iter"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -14,9 +15,29 @@ type groups struct {
 	objects map[model.GroupKey]*model.PodGroup
 	// Invariant: members lists exactly the placed pods that name a group, by it; no list is empty.
 	members map[model.GroupKey]map[model.PodKey]*placed
+	// Invariant: ranks says how many of the members of each group have which priority themselves; there is none without a member. Mostly all have one.
+	ranks map[model.GroupKey][]groupRank
 	// scheduled are groups of which enough members were placed once, by UID, whether or not their condition shows it yet.
 	// Invariant: each of these objects exists.
 	scheduled map[model.GroupKey]types.UID
+}
+
+// groupRank is the members of a group on nodes that have one priority.
+type groupRank struct{ priority, members int32 }
+
+// rank counts a member that came (+1) or left (-1) among those of its priority.
+func (g *groups) rank(key model.GroupKey, priority, sign int32) {
+	ranks := g.ranks[key]
+	at := slices.IndexFunc(ranks, func(r groupRank) bool { return r.priority == priority })
+	if at < 0 {
+		at, ranks = len(ranks), append(ranks, groupRank{priority: priority})
+	}
+	if ranks[at].members += sign; ranks[at].members == 0 {
+		ranks = slices.Delete(ranks, at, at+1)
+	}
+	if g.ranks[key] = ranks; len(ranks) == 0 {
+		delete(g.ranks, key)
+	}
 }
 
 func (g *groups) place(p *placed) {
@@ -28,6 +49,7 @@ func (g *groups) place(p *placed) {
 		g.members[key] = map[model.PodKey]*placed{}
 	}
 	g.members[key][p.pod.Key()] = p
+	g.rank(key, p.pod.Priority, +1)
 }
 
 func (g *groups) remove(p *placed) {
@@ -38,6 +60,7 @@ func (g *groups) remove(p *placed) {
 	if delete(g.members[key], p.pod.Key()); len(g.members[key]) == 0 {
 		delete(g.members, key)
 	}
+	g.rank(key, p.pod.Priority, -1)
 }
 
 // setGroup takes in a version of a PodGroup.
@@ -85,6 +108,27 @@ func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
 	}
 }
 
+// RankedOtherwise returns the pods on nodes, by slot, of which PreemptionPriority is below a priority and their own is not, or the other way round: those that stand
+// in the bands of their node among others than those that may be evicted with them. Mostly there are none, and that costs a look at each group.
+func (v View) RankedOtherwise(priority int32) iter.Seq2[int32, *model.Pod] {
+	return func(yield func(int32, *model.Pod) bool) {
+		for key, ranks := range v.s.groups.ranks {
+			if v.s.groups.objects[key] == nil {
+				continue
+			}
+			for _, p := range v.s.groups.members[key] {
+				below := v.PreemptionPriority(p.pod) < priority
+				if !slices.ContainsFunc(ranks, func(r groupRank) bool { return r.priority < priority != below }) {
+					break // it has the same for all members
+				}
+				if p.pod.Priority < priority != below && !yield(p.slot, p.pod) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // BeginGroupTurn begins the turn of a pod group: until EndGroupTurn is called its members share the devices that are promised to a claim of one of them.
 func (s *State) BeginGroupTurn() { s.devices.BeginGroup() }
 
@@ -124,6 +168,24 @@ func (s *State) auditGroups(v *audit.Violations) {
 	}
 	if listed != members {
 		v.Add("%d members of groups are listed on nodes, recounted %d", listed, members)
+	}
+	ranked := int32(0)
+	for key, ranks := range s.groups.ranks {
+		for _, r := range ranks {
+			ranked += r.members
+			n := int32(0)
+			for _, p := range s.groups.members[key] {
+				if p.pod.Priority == r.priority {
+					n++
+				}
+			}
+			if n != r.members || n == 0 {
+				v.Add("%d members of group %s on nodes have priority %d, recounted %d", r.members, key, r.priority, n)
+			}
+		}
+	}
+	if int(ranked) != members {
+		v.Add("%d members of groups on nodes are listed by their priorities, recounted %d", ranked, members)
 	}
 	for key, group := range s.groups.objects {
 		if group == nil || group.Key != key {

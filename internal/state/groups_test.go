@@ -148,6 +148,8 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 	}{
 		{"", func(*groups) {}},
 		{"pod ns/p is on a node, and is not listed as a member of group ns/g", func(g *groups) { delete(g.members[key], model.PodKey{Namespace: "ns", Name: "p"}) }},
+		{"2 members of group ns/g on nodes have priority 7, recounted 0", func(g *groups) { g.ranks[key][0].priority = 7 }},
+		{"0 members of groups on nodes are listed by their priorities, recounted 2", func(g *groups) { delete(g.ranks, key) }},
 		{"group ns/other is listed and has no members on nodes", func(g *groups) { g.members[other] = map[model.PodKey]*placed{} }},
 		{"3 members of groups are listed on nodes, recounted 2", func(g *groups) { g.members[other] = map[model.PodKey]*placed{{}: nil} }},
 		{"is listed as ns/other", func(g *groups) { g.objects[other] = g.objects[key] }},

@@ -1,7 +1,10 @@
 package state
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
 
 	"github.com/berth-scheduler/berth/internal/audit"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -29,10 +32,36 @@ func (s *State) Keep(group model.GroupKey, members []plan.Nomination) {
 	for i := range members {
 		pod := members[i].Pod.WithNominatedNode(members[i].NodeName)
 		k.pods, n.keptFor[pod] = append(k.pods, pod), k
-		s.storage.Nominate(pod, +1)
-		n.byNode[pod.NominatedNode] = append(n.byNode[pod.NominatedNode], pod)
-		s.changedNominations(pod.NominatedNode)
+		s.list(pod)
 	}
+}
+
+// HideKept has a what-if leave no room for any group, until the function is called that it returns. Nobody hears of it.
+func (s *State) HideKept() (show func()) {
+	n := &s.nominations
+	kept := n.kept
+	hidden := slices.SortedFunc(maps.Keys(n.keptFor), func(a, b *model.Pod) int {
+		return cmp.Or(cmp.Compare(n.keptFor[a].id, n.keptFor[b].id), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
+	})
+	of := n.keptFor
+	n.kept, n.keptFor = nil, nil
+	for _, pod := range hidden {
+		s.storage.Nominate(pod, -1)
+		s.unlistNomination(pod)
+	}
+	return func() {
+		n.kept, n.keptFor = kept, of
+		for _, pod := range hidden {
+			s.list(pod)
+		}
+	}
+}
+
+// list has other pods leave room for one on the node that it is nominated to.
+func (s *State) list(pod *model.Pod) {
+	s.storage.Nominate(pod, +1)
+	s.nominations.byNode[pod.NominatedNode] = append(s.nominations.byNode[pod.NominatedNode], pod)
+	s.changedNominations(pod.NominatedNode)
 }
 
 // GiveWay ends the keeping of room for a group, if there is any. The next Apply has the events that the room is free.

@@ -178,6 +178,10 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 	if before.Priority != pod.Priority { // which an API server forbids
 		s.countPriority(before.Priority, -1)
 		s.countPriority(pod.Priority, +1)
+		if pod.Group != (model.GroupKey{}) {
+			s.groups.rank(pod.Group, before.Priority, -1)
+			s.groups.rank(pod.Group, pod.Priority, +1)
+		}
 	}
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {

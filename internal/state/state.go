@@ -162,7 +162,7 @@ func New() *State {
 		placed:     map[model.PodKey]*placed{},
 		images:     map[string]*image{},
 		held:       map[model.Ref][]Holder{},
-		groups:     groups{objects: map[model.GroupKey]*model.PodGroup{}, members: map[model.GroupKey]map[model.PodKey]*placed{}, scheduled: map[model.GroupKey]types.UID{}},
+		groups:     groups{objects: map[model.GroupKey]*model.PodGroup{}, members: map[model.GroupKey]map[model.PodKey]*placed{}, ranks: map[model.GroupKey][]groupRank{}, scheduled: map[model.GroupKey]types.UID{}},
 		composites: newComposites(),
 		lingering:  map[gonePod][]plan.Hold{},
 

@@ -10,7 +10,6 @@ import (
 	"iter"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -39,6 +38,7 @@ type attempt struct {
 	// assumed means that those who found one are assumed there.
 	assumed  bool
 	observer Observer
+	searches *Searches // nil where there is no limit
 	// mostKept is how many decisions about members are kept while domain placements are compared.
 	mostKept int
 	// within are the nodes to choose among, nil for all.
@@ -52,14 +52,17 @@ type attempt struct {
 // when it returns, and otherwise none is. As in kube-scheduler there is one pass, in the order of the work; only if that places too
 // few are there further ones, see retry. The observer may be nil.
 func Decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer) plan.GroupDecision {
-	return decide(s, e, work, observer, mostKept)
+	return decide(s, e, work, observer, nil, mostKept)
 }
 
-func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, mostKept int) (d plan.GroupDecision) {
+func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer, searches *Searches, mostKept int) (d plan.GroupDecision) {
 	s.BeginGroupTurn()
 	defer s.EndGroupTurn()
 	d = plan.GroupDecision{Group: work.Group, Tree: work.Tree, Members: membersOf(work)}
-	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, mostKept: mostKept, tree: work.Tree}
+	if work.Tree != nil {
+		searches = nil // what is kept is about a PodGroup
+	}
+	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept, tree: work.Tree}
 	for i := range d.Members {
 		d.Members[i].Nodes = s.Nodes()
 		a.tried = append(a.tried, i)
@@ -130,15 +133,15 @@ func (a *attempt) refuses() error {
 			return err
 		}
 	}
-	var others []*model.Pod
+	var bad *model.Pod // the first by name
+	var why error
 	for pod := range a.members() {
-		others = append(others, pod)
-	}
-	slices.SortFunc(others, func(a, b *model.Pod) int { return strings.Compare(a.Name, b.Name) })
-	for _, pod := range others {
-		if err := check(pod); err != nil {
-			return err
+		if err := check(pod); err != nil && (bad == nil || pod.Name < bad.Name) {
+			bad, why = pod, err
 		}
+	}
+	if why != nil {
+		return why
 	}
 	if a.profile != nil && a.profile.Outside != nil {
 		return errors.New("pod groups beside plugins from outside are not part of this version of Berth")
@@ -181,10 +184,7 @@ func (a *attempt) place() {
 // are enough. What a member is told is in its decision, which stays undecided if the member was not tried.
 func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 	a.begin()
-	a.need, a.scheduled, a.remaining, a.placed = 1, a.state.View().GroupPlaced(a.Group.Key), len(a.tried), 0
-	if a.enforces() {
-		a.need = a.Group.MinCount
-	}
+	a.count()
 	if a.hopeless = a.isShort(); a.hopeless {
 		return "pod group is unschedulable, " + a.quorum(), nil
 	}
@@ -211,6 +211,14 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 		return unschedulable, nil
 	}
 	return "", nil
+}
+
+// count takes the numbers of an attempt in which no member has been tried.
+func (a *attempt) count() {
+	a.need, a.scheduled, a.remaining, a.placed = 1, a.state.View().GroupPlaced(a.Group.Key), len(a.tried), 0
+	if a.enforces() {
+		a.need = a.Group.MinCount
+	}
 }
 
 // following returns, for each member that is tried, how many that are equal to it come next.
@@ -251,22 +259,24 @@ func (a *attempt) reject(text string, found room) {
 		return
 	}
 	a.Outcome, a.Message = plan.Unschedulable, text+found.text
+	fitting, untried := &plan.Rejection{Group: a.Message}, &plan.Rejection{Group: text}
+	if !found.waits {
+		fitting.Group = unschedulable + ", " + a.Message
+	}
 	for _, i := range a.tried {
 		m := &a.Members[i]
 		pod := m.Pods[0].Pod
 		switch m.Outcome {
 		case plan.Placed:
-			m.Outcome, m.Placements = plan.Unschedulable, nil
-			m.Rejection = &plan.Rejection{Group: a.Message}
+			m.Outcome, m.Placements, m.Rejection = plan.Unschedulable, nil, fitting
 			if found.waits {
 				break
 			}
-			m.Rejection.Group = "pod group is unschedulable, " + a.Message
 			if pod.NominatedNode != "" {
 				m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Clear}}
 			}
 		case plan.Undecided:
-			m.Outcome, m.Rejection = plan.Unschedulable, &plan.Rejection{Group: text}
+			m.Outcome, m.Rejection = plan.Unschedulable, untried
 		}
 		if node, ok := found.nodes[i]; ok {
 			m.Nominations = []plan.Nomination{{Pod: pod, Mode: plan.Set, NodeName: node}}

@@ -80,7 +80,12 @@ func (a *attempt) try() (short string, err error) {
 		return a.takeBest(feasible)
 	}
 	copy(a.Members, first)
-	return unschedulable + ", 0/" + strconv.Itoa(len(placements)) + " placements are available, first placement status: " + statusOf(firstShort), nil
+	return noneOf(len(placements), firstShort), nil
+}
+
+// noneOf says that none of so many domain placements has room, the first for the given reason.
+func noneOf(placements int, firstShort string) string {
+	return unschedulable + ", 0/" + strconv.Itoa(placements) + " placements are available, first placement status: " + statusOf(firstShort)
 }
 
 // begin forgets what was decided about the members before, of whom none may be assumed. From now on those that find a node are.

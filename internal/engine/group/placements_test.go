@@ -305,7 +305,7 @@ func TestAgreesWithThePlainSearch(t *testing.T) {
 		want := plainly(t, c, p, int64(fit), int64(count))
 		for _, kept := range []int{mostKept, 0} {
 			s := c.state(anyNode)
-			d := decide(s, newEngine(t, p), c.work(p), nil, kept)
+			d := decide(s, newEngine(t, p), c.work(p), nil, nil, kept)
 			if got := told(t, s, &d); got != want {
 				t.Fatalf("cluster %d, %d decisions kept:\n got %s\nwant %s", i, kept, got, want)
 			}
@@ -368,7 +368,7 @@ func TestFewDecisionsAreKept(t *testing.T) {
 	for kept, visited := range map[int]int64{racks * members: racks, racks*members - 1: racks, members - 1: racks + 1} {
 		c := racksOf(racks, nodes, members, "rack")
 		s, e := c.state(anyNode), newEngine(t, p)
-		d := decide(s, e, c.work(p), nil, kept)
+		d := decide(s, e, c.work(p), nil, nil, kept)
 		if got := e.Counters().Visited; d.Outcome != plan.Placed || got != visited*nodes*members && kept != racks*members-1 || got > (racks+1)*nodes*members {
 			t.Errorf("%d kept: %s, %d slots were visited, want %d", kept, d.Outcome, got, visited*nodes*members)
 		}
@@ -395,7 +395,7 @@ func TestObserver(t *testing.T) {
 		c := racksOf(2, 2, 2, row.key)
 		c.nodes[0].Spec.Unschedulable = true
 		var calls noted
-		decide(c.state(anyNode), newEngine(t, p), c.work(p), &calls, mostKept)
+		decide(c.state(anyNode), newEngine(t, p), c.work(p), &calls, nil, mostKept)
 		if !slices.Equal(calls, row.want) {
 			t.Errorf("key %q: %q, want %q", row.key, calls, row.want)
 		}

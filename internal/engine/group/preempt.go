@@ -33,10 +33,8 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 	if a.profile == nil {
 		return room{}, nil
 	}
-	for _, i := range a.tried {
-		if no := a.Members[i].Rejection; no != nil && no.Kept { // nobody is to go for room that there is
-			return room{text: ", room that would do is kept for another pod group"}, nil
-		}
+	if a.fitsWithoutKept() { // nobody is to go for room that there is
+		return room{text: ", room that would do is kept for another pod group"}, nil
 	}
 	before := "" // what plugins say that let the next have a say
 	for _, p := range a.profile.PostFilters {
@@ -75,13 +73,21 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 		r.waits, r.Ongoing = true, true
 		return r, nil
 	}
-	candidates := a.candidates(v)
+	lower := a.lowerPods(v)
 	switch {
-	case len(candidates) == 0:
+	case !lower.any():
 		return no(plan.StatusUnresolvable, "No preemption victims found for incoming preemptor")
 	case a.hopeless:
 		return no(plan.StatusUnschedulable, short)
 	}
+	foretold, known := a.foresee(lower.takeOff)
+	if known == foreseen {
+		return no(plan.StatusUnschedulable, foretold)
+	}
+	if text, rests := a.searches.rests(v.Now(), a, known); rests {
+		return no(plan.StatusUnschedulable, text)
+	}
+	candidates := a.candidates(v)
 	for i := range candidates {
 		a.state.Displace(candidates[i].pods...)
 	}
@@ -97,7 +103,25 @@ func (a *attempt) preempt(p plugin.GroupPostFilter, short string) (room, error) 
 			a.state.Return(u.pods...)
 		}
 	}
+	if r.waits {
+		a.searches.found(a)
+	} else {
+		a.searches.inVain(v.Now(), a, candidates, r.text)
+	}
 	return r, err
+}
+
+// fitsWithoutKept reports whether enough members would find a node if no room was kept for other groups.
+func (a *attempt) fitsWithoutKept() bool {
+	if !slices.ContainsFunc(a.tried, func(i int) bool { no := a.Members[i].Rejection; return no != nil && no.Kept }) {
+		return false
+	}
+	defer a.state.HideKept()()
+	b := a.again()
+	b.observer = nil
+	short, err := b.try()
+	b.takeBack()
+	return err == nil && short == ""
 }
 
 // policy returns whether pods may be evicted for the group: by its own word, or by that of its members, who agree.

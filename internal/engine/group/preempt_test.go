@@ -198,6 +198,41 @@ func TestVictims(t *testing.T) {
 	}
 }
 
+// TestEvictionsBesideKeptRoom has room for one pod of 2 cpu kept on n0 for another group of the same priority, and pods of lower priority fill n1. A group that would start
+// with the room that is kept evicts nobody, and one for which that is too little does.
+func TestEvictionsBesideKeptRoom(t *testing.T) {
+	for _, row := range []struct {
+		members int
+		want    string
+	}{
+		{1, "room that would do is kept for another pod group"},
+		{2, "found a placement for podgroup, preempting 4 victims"},
+		{3, "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"},
+	} {
+		c := newCrowd(t, 1)
+		plugintest.Set(c.state, build.Node("n0", build.Allocatable("cpu=2 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")))
+		for i := range 4 {
+			plugintest.Set(c.state, build.Pod(build.Named(fmt.Sprint("low-", i)), build.NodeName("n1"), build.Container("cpu=1"), priority(5)))
+		}
+		kept := c.work(podGroup("kept", 1, 100), build.Pod(build.Named("k"), build.Container("cpu=2"), priority(100), of("kept")))
+		c.state.Keep(kept.Group.Key, []plan.Nomination{{Pod: kept.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}})
+		var members []*v1.Pod
+		for i := range row.members {
+			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), build.Container("cpu=2"), priority(100), of("g")))
+		}
+		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(row.members), 100), members...), nil)
+		if !strings.HasSuffix(d.Message, row.want) {
+			t.Errorf("%d members: %q, want it to end with %q", row.members, d.Message, row.want)
+		}
+		if err := c.state.Audit(); err != nil {
+			t.Error(err)
+		}
+		if at := c.state.View().KeptOn(kept.Group.Key); !slices.Equal(at, []string{"n0"}) || c.state.Nominated() != 1 {
+			t.Errorf("%d members: room is kept on %v", row.members, at)
+		}
+	}
+}
+
 func hostPort(port int32) build.PodOption {
 	return func(p *v1.Pod) {
 		p.Spec.Containers[0].Ports = []v1.ContainerPort{{ContainerPort: port, HostPort: port, Protocol: v1.ProtocolTCP}}

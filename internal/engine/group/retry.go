@@ -30,21 +30,25 @@ type kind struct {
 // retry tries the members in other orders. It reports whether enough of them found a node; they are assumed there then.
 func (a *attempt) retry() bool {
 	left := int64(a.engine.GroupRetries())
-	if left <= 0 || a.hopeless || a.profile == nil || a.tree != nil {
+	if left <= 0 || a.hopeless || a.profile == nil || a.tree != nil || a.searches.passesRest(a) {
 		return false
 	}
 	left = max(left, int64(retriesEach*len(a.tried)))
-	began := a.engine.Counters().Decisions
+	before := a.engine.Counters()
 	kinds, ok := a.kinds(left)
 	if !ok {
+		if a.engine.Counters().Decisions > before.Decisions {
+			a.searches.passedInVain(a, before)
+		}
 		return false
 	}
+	b := a.again()
+	b.observer = nil
 	for n := range mostRetries {
-		if a.engine.Counters().Decisions-began+int64(len(a.tried)) > left {
+		if a.engine.Counters().Decisions-before.Decisions+int64(len(a.tried)) > left {
 			break
 		}
-		b := a.again()
-		b.observer, b.tried, b.tie = nil, a.order(kinds, n), uint64(n)/orders
+		b.tried, b.tie = a.order(kinds, n), uint64(n)/orders
 		short, err := b.try()
 		if err == nil && short == "" {
 			for _, i := range a.tried { // the others are being deleted
@@ -58,24 +62,33 @@ func (a *attempt) retry() bool {
 			break
 		}
 	}
+	a.searches.passedInVain(a, before)
 	return false
 }
 
 // kinds returns the members by kind; ok is false if no order can help: those of a kind that nothing counts find as many nodes in any order when they are alone, and
 // no more beside others.
 func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
+	byKind, last := map[engine.Kind][]int{}, 0
 	for _, i := range a.tried {
 		pod := a.Members[i].Pods[0].Pod
-		at := slices.IndexFunc(kinds, func(k kind) bool { return engine.Equal(a.Members[k.members[0]].Pods[0].Pod, pod) })
-		if at < 0 {
-			if int64(len(kinds)) == most {
-				return nil, false
+		is := func(at int) bool { return engine.Equal(a.Members[kinds[at].members[0]].Pods[0].Pod, pod) }
+		if len(kinds) == 0 || !is(last) {
+			key := engine.KindOf(pod)
+			if at := slices.IndexFunc(byKind[key], is); at >= 0 {
+				last = byKind[key][at]
+			} else {
+				if int64(len(kinds)) == most {
+					return nil, false
+				}
+				last, kinds = len(kinds), append(kinds, kind{})
+				byKind[key] = append(byKind[key], last)
 			}
-			at, kinds = len(kinds), append(kinds, kind{})
 		}
-		kinds[at].members = append(kinds[at].members, i)
+		kinds[last].members = append(kinds[last].members, i)
 	}
 	all := a.requests()
+	b := a.again() // whose members are decided about kind by kind
 	there, counts := a.state.View().GroupPlaced(a.Group.Key), false
 	possible := there
 	for at := range kinds {
@@ -87,8 +100,9 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 			return nil, false
 		}
 		k.counts = seat.Counts()
-		counts = counts || k.counts
-		b := a.again()
+		if counts = counts || k.counts; !counts && len(kinds) == 1 {
+			return nil, false
+		}
 		if b.tried = k.members; k.counts {
 			b.tried = k.members[:1]
 		}
@@ -101,7 +115,7 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 		}
 		possible += b.placed
 	}
-	return kinds, possible > there && possible >= a.need && (counts || len(kinds) > 1)
+	return kinds, possible > there && possible >= a.need
 }
 
 // requests returns what the members request together.

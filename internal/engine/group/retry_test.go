@@ -3,11 +3,15 @@ package group
 import (
 	"fmt"
 	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
 
 // TestWorkOfRetries counts the decisions about members of gangs that find no room. Further passes are bounded, and there are none where no order can help.
@@ -88,5 +92,63 @@ func TestRetriesLeaveOutWhoLeaves(t *testing.T) {
 	d := Decide(s, e, c.work(p), nil)
 	if d.Outcome != plan.Placed || s.Assumed() != 5 || d.Members[0].Outcome != plan.Terminating {
 		t.Errorf("the group is %s with %d members assumed, the member that leaves %s", d.Outcome, s.Assumed(), d.Members[0].Outcome)
+	}
+}
+
+// TestPassesInVainRest has groups of two kinds of members that fit by themselves and not together, tried as often as possible: in the long run further passes are made for a
+// few attempts only, and for a group for which none was in vain before those for which some were.
+func TestPassesInVainRest(t *testing.T) {
+	c := newCrowd(t, 1)
+	e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{c.engine.Profile("default-scheduler")}, GroupRetries: engine.DefaultGroupRetries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plugintest.Set(c.state, build.Node("n0", build.Allocatable("cpu=4 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")))
+	gang := func(name string) plan.Work {
+		var pods []*v1.Pod
+		for i, cpu := range []int{1, 1, 1, 3, 3} {
+			pods = append(pods, build.Pod(build.Named(fmt.Sprint(name, i)), of(name), build.Container(fmt.Sprint("cpu=", cpu))))
+		}
+		return c.work(podGroup(name, 5, 0), pods...)
+	}
+	first, second := gang("first"), gang("second")
+	var searches Searches
+	now := time.Unix(1_000_000, 0)
+	decisions := func(after time.Duration, work plan.Work) int64 {
+		now = now.Add(after)
+		c.state.SetNow(now)
+		before := e.Counters().Decisions
+		d := searches.Decide(c.state, e, work, nil)
+		if d.Outcome != plan.Unschedulable {
+			t.Fatalf("%s", d.Outcome)
+		}
+		return e.Counters().Decisions - before
+	}
+	const once = 5 // a decision about each member
+	all := decisions(0, first)
+	if all < 10*once {
+		t.Fatalf("%d decisions, which are hardly further passes", all)
+	}
+	with, last := 1, time.Duration(0)
+	for i := 1; i < 1000; i++ {
+		if n := decisions(time.Millisecond, first); n > once {
+			with, last = with+1, time.Duration(i)*time.Millisecond
+		}
+	}
+	// At first as many as cause a burst of rests, and then one for each rest.
+	rest := time.Duration(all) * perDecision
+	if least, most := int(burst/rest), int((burst+time.Second)/rest*11/10); with < least || with > most || last < 900*time.Millisecond {
+		t.Errorf("further passes were made %d times in a second, the last time after %s; want %d to %d times", with, last, least, most)
+	}
+	for decisions(0, first) > once {
+	}
+	waited := time.Duration(0)
+	for decisions(time.Millisecond, second) == once {
+		if waited += time.Millisecond; waited > 2*rest {
+			t.Fatalf("no further passes for the second group in %s", waited)
+		}
+		if decisions(0, first) > once {
+			t.Fatal("further passes for the first group, for which they were in vain, before the second")
+		}
 	}
 }

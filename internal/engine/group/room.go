@@ -14,8 +14,9 @@ import (
 
 // Room returns where the members of a group that was rejected would go if the pods were gone that overtook it: pods on nodes that do not outrank it and were created
 // after the last of its members, and pods that are being deleted. Members go where there is room now as far as they find any, and then where others have to end. It
-// is a nomination for each member that finds a node, or nothing if they are fewer than the group needs. The state stays as it is.
-func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) []plan.Nomination {
+// is a nomination for each member that finds a node, or nothing if they are fewer than the group needs. The state stays as it is; moved is how many pods were taken off
+// their nodes for a while, which is none where what they occupy tells that it would be in vain.
+func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []plan.Nomination, moved int) {
 	s.BeginGroupTurn() // so that members share a claim that none of them has yet
 	defer s.EndGroupTurn()
 	whole := attempt{GroupDecision: d, state: s, engine: e, profile: e.Profile(d.Members[0].Pods[0].Pod.SchedulerName)}
@@ -31,11 +32,11 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) []plan.Nomina
 		}
 	}
 	if len(whole.tried) == 0 {
-		return nil
+		return nil, 0
 	}
 	gone := overtakers(s, d.Group, last)
-	if len(gone) == 0 {
-		return nil
+	if len(gone) == 0 || whole.isHopelessWithout(gone) {
+		return nil, 0
 	}
 	w := whole.again()
 	w.need = 1
@@ -48,7 +49,7 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) []plan.Nomina
 	if anywhere {
 		if w.fill(); w.placed >= max(1, w.need) { // there is room without anybody's end, which the group's order does not find
 			w.takeBack()
-			return nil
+			return nil, 0
 		}
 	}
 	s.Displace(gone...)
@@ -60,13 +61,29 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) []plan.Nomina
 		w.fill()
 	}
 	if w.placed >= max(1, w.need) {
-		return w.places()
+		return w.places(), len(gone)
 	}
 	w.takeBack()
 	if short, err := w.try(); err == nil && short == "" {
-		return w.places()
+		return w.places(), len(gone)
 	}
-	return nil
+	return nil, len(gone)
+}
+
+// isHopelessWithout reports whether too few members would find a node, as far as what pods occupy tells, if some pods were gone.
+func (a *attempt) isHopelessWithout(gone []*model.Pod) bool {
+	bySlot := map[int32][]*model.Pod{}
+	for _, pod := range gone {
+		if slot, ok := a.state.Slot(pod.NodeName); ok {
+			bySlot[slot] = append(bySlot[slot], pod)
+		}
+	}
+	_, known := a.foresee(func(slot int32, use *state.Use) {
+		for _, pod := range bySlot[slot] {
+			use.Add(&pod.Occupies, 1, -1)
+		}
+	})
+	return known != unknown
 }
 
 // fill places the members without a node that find one, as they come.

@@ -62,6 +62,7 @@ func (n *nominator) begin(v state.View) {
 	n.version, n.known, n.stale = version, true, false
 	n.byNode, n.nodeOf = map[string][]nominee{}, map[types.UID]string{}
 	for name, pods := range v.NominatedPods() {
+		pods, _ := v.WithoutKept(pods) // room that is kept for a group is no nomination, which could be cleared
 		for _, pod := range pods {
 			info, _ := public.NewPodInfo(copyOf(pod))
 			n.put(nominee{pod.UID, info}, name)

@@ -11,6 +11,7 @@ import (
 	public "github.com/berth-scheduler/berth/framework"
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // TestNominator has a plugin change nominations: it sees that at once, and the queue is told.
@@ -40,6 +41,20 @@ func TestNominator(t *testing.T) {
 	}
 	if want := []string{"second@n0", "first@", "second@n0"}; !slices.Equal(w.nominated, want) {
 		t.Errorf("the queue was told %v, want %v", w.nominated, want)
+	}
+}
+
+// TestKeptRoomIsNoNomination: plugins do not see pods that room is kept for, which the API shows nothing of.
+func TestKeptRoomIsNoNomination(t *testing.T) {
+	p := &counts{named: "P", pods: 9}
+	w := newWorld(t, 2, p)
+	w.apply(model.Change{Kind: model.PodSet, Pod: w.pod("first", "1", build.NominatedNodeName("n0"))})
+	w.state.Keep(model.GroupKey{Namespace: "default", Name: "g"}, []plan.Nomination{
+		{Pod: w.pod("second", "1"), Mode: plan.Set, NodeName: "n0"}, {Pod: w.pod("third", "1"), Mode: plan.Set, NodeName: "n1"},
+	})
+	w.decide(w.pod("p", "1"))
+	if got := append(nominatedTo(p.handle, "n0"), nominatedTo(p.handle, "n1")...); !slices.Equal(got, []string{"first"}) {
+		t.Errorf("nominated: %v, want the first pod alone", got)
 	}
 }
 

@@ -1,0 +1,80 @@
+package group
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+)
+
+// TestSearchesInVainRest has groups that want a node for each member, of which there are two, each with 1,500 small pods of lower priority: that they are too many is only found
+// out when these are off their nodes.
+func TestSearchesInVainRest(t *testing.T) {
+	const perNode = 1500
+	c := newCrowd(t, 1)
+	var objects []runtime.Object
+	for i := range 2 {
+		name := fmt.Sprint("n", i)
+		objects = append(objects, build.Node(name, build.Allocatable("cpu=1500 pods=1500"), build.NodeLabels("kubernetes.io/hostname="+name)))
+		for j := range perNode {
+			objects = append(objects, build.Pod(build.Named(fmt.Sprint("p", i, "-", j)), build.NodeName(name), build.Container("cpu=1"), priority(1)))
+		}
+	}
+	plugintest.Set(c.state, objects...)
+	gang := func(name, cpu string, members int) plan.Work {
+		var pods []*v1.Pod
+		for i := range members {
+			pods = append(pods, build.Pod(build.Named(fmt.Sprint(name, i)), of(name), priority(100), build.Container("cpu="+cpu), build.Labels("of="+name), build.RequiredAntiAffinity(build.Term("kubernetes.io/hostname", "of="+name))))
+		}
+		return c.work(podGroup(name, int32(members), 100), pods...)
+	}
+	a, b, large, fits := gang("a", "1", 3), gang("b", "1", 3), gang("large", "1000", 3), gang("fits", "1", 2)
+	const (
+		short = "minCount (3) cannot be satisfied: 2 scheduled, 0 remaining"
+		never = "minCount (3) cannot be satisfied, whichever pods are evicted"
+		found = "found a placement for podgroup, preempting 2 victims"
+	)
+	var searches Searches
+	now := time.Unix(1_000_000, 0)
+	for _, step := range []struct {
+		after    time.Duration
+		work     plan.Work
+		want     string
+		searched bool
+	}{
+		{0, a, short, true},
+		{0, a, short, false}, // as it was
+		{0, b, searchLater, false},
+		{0, large, never, false},
+		{0, fits, searchLater, false},
+		{2*perNode*perMoved - burst, a, short, false}, // those that were not searched for yet come before it
+		{0, large, never, false},
+		{0, fits, found, true}, // which leaves the others their turn
+		{0, b, short, true},
+		{0, fits, searchLater, false},
+		{time.Minute, large, short, true},
+		{0, a, short, false},
+		{time.Minute, a, short, true},
+		{-time.Hour, b, short, false}, // the clock was set back
+		{restMax, b, short, false},
+		{restMax, b, short, true},
+	} {
+		now = now.Add(step.after)
+		c.state.SetNow(now)
+		version := c.state.Version()
+		d := searches.Decide(c.state, c.engine, step.work, nil)
+		if searched := c.state.Version()-version > 2*perNode; !strings.HasSuffix(d.Message, preemptionPrefix+step.want) || searched != step.searched {
+			t.Errorf("%s at %s: %q, searched: %t; want %q, %t", step.work.Group.Key.Name, now.UTC().Format(time.TimeOnly), d.Message, searched, step.want, step.searched)
+		}
+	}
+	if _, known := searches.vain[fits.Group.Key]; known || len(searches.vain) != 3 {
+		t.Errorf("what was found in vain is known of %d groups, want 3", len(searches.vain))
+	}
+}
