@@ -193,6 +193,8 @@ func TestPreflight(t *testing.T) {
 		{"composite groups", &apiServer{}, Request{Gates: groups}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
 			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}",
 			[]string{"fail workloads 1 pods would stay pending if they were made again: the pod group belongs to composite pod group all"}},
+		{"composite groups without the gate", &apiServer{}, Request{}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
+			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}", nil},
 		{"flags of the present scheduler", &apiServer{pods: []v1.Pod{schedulerPod("--config=/etc/s.yaml", "--feature-gates=GenericWorkload=true")}}, Request{}, "", "",
 			[]string{"warn scheduler the present scheduler has --config=/etc/s.yaml", "warn scheduler the present scheduler has the feature gates GenericWorkload=true"}},
 		{"flags that are given", &apiServer{pods: []v1.Pod{schedulerPod("--config=/etc/s.yaml", "--feature-gates=kube:GenericWorkload=true")}}, Request{Gates: groups}, "parallelism: 16", "", nil},
