@@ -165,40 +165,42 @@ func TestPreflight(t *testing.T) {
 	groups := map[string]bool{"GenericWorkload": true}
 	for _, test := range []struct {
 		name   string
-		server apiServer
+		server *apiServer
 		r      Request
 		config string
 		pods   string
 		want   []string
 	}{
-		{"old server", apiServer{minor: "36"}, Request{}, "", "", []string{"fail version the API server is v1.36.1"}},
-		{"next server", apiServer{minor: "38+"}, Request{}, "", "", []string{"warn version the API server is v1.38+"}},
-		{"far server", apiServer{minor: "39"}, Request{}, "", "", []string{"fail version the API server is v1.39"}},
-		{"a kind", apiServer{lacks: []string{"csinodes", "deviceclasses"}}, Request{}, "", "",
+		{"old server", &apiServer{minor: "36"}, Request{}, "", "", []string{"fail version the API server is v1.36.1"}},
+		{"next server", &apiServer{minor: "38+"}, Request{}, "", "", []string{"warn version the API server is v1.38+"}},
+		{"far server", &apiServer{minor: "39"}, Request{}, "", "", []string{"fail version the API server is v1.39"}},
+		{"a kind", &apiServer{lacks: []string{"csinodes", "deviceclasses"}}, Request{}, "", "",
 			[]string{"fail kinds the API server does not serve csinodes in storage.k8s.io/v1", "warn kinds the API server does not serve deviceclasses in resource.k8s.io/v1"}},
-		{"rights", apiServer{denies: []string{"watch pods", "create pods/binding", "create tokenreviews"}}, Request{}, "", "",
+		{"rights", &apiServer{denies: []string{"watch pods", "create pods/binding", "create tokenreviews"}}, Request{}, "", "",
 			[]string{"fail rights the user may not watch pods", "fail rights the user may not create pods/binding", "warn rights the user may not create tokenreviews.authentication.k8s.io: requests to"}},
-		{"no leases without election", apiServer{denies: []string{"create leases"}}, Request{}, "leaderElection: {leaderElect: false}", "", nil},
-		{"leases", apiServer{denies: []string{"create leases"}}, Request{}, "", "", []string{"fail rights the user may not create leases.coordination.k8s.io in kube-system"}},
-		{"rights that may not be asked about", apiServer{forbidsAsked: true}, Request{Of: Subject{Name: "system:kube-scheduler"}}, "", "",
+		{"no leases without election", &apiServer{denies: []string{"create leases"}}, Request{}, "leaderElection: {leaderElect: false}", "", nil},
+		{"leases", &apiServer{denies: []string{"create leases"}}, Request{}, "", "", []string{"fail rights the user may not create leases.coordination.k8s.io in kube-system"}},
+		{"rights that may not be asked about", &apiServer{forbidsAsked: true}, Request{Of: Subject{Name: "system:kube-scheduler"}}, "", "",
 			[]string{"fail rights you may not ask about the rights of system:kube-scheduler"}},
-		{"groups", apiServer{denies: []string{"patch podgroups/status"}}, Request{Gates: groups}, "", "", []string{"fail rights the user may not patch podgroups/status.scheduling.k8s.io"}},
-		{"no groups", apiServer{denies: []string{"patch podgroups/status"}}, Request{}, "", "", nil},
-		{"a mistake", apiServer{}, Request{}, "profiles: [{plugins: {filter: {enabled: [{name: Ours}]}}}]", "", []string{"fail configuration"}},
-		{"notes", apiServer{}, Request{}, "percentageOfNodesToScore: 20", "", []string{"warn configuration accepted, but percentageOfNodesToScore has no effect"}},
-		{"another scheduler's pods", apiServer{}, Request{}, "", podNamed("a", ", schedulerName: other") + podNamed("b", ", schedulerName: other"),
+		{"groups", &apiServer{denies: []string{"patch podgroups/status"}}, Request{Gates: groups}, "", "", []string{"fail rights the user may not patch podgroups/status.scheduling.k8s.io"}},
+		{"no groups", &apiServer{denies: []string{"patch podgroups/status"}}, Request{}, "", "", nil},
+		{"a mistake", &apiServer{}, Request{}, "profiles: [{plugins: {filter: {enabled: [{name: Ours}]}}}]", "", []string{"fail configuration"}},
+		{"notes", &apiServer{}, Request{}, "percentageOfNodesToScore: 20", "", []string{"warn configuration accepted, but percentageOfNodesToScore has no effect"}},
+		{"another scheduler's pods", &apiServer{}, Request{}, "", podNamed("a", ", schedulerName: other") + podNamed("b", ", schedulerName: other"),
 			[]string{`warn workloads 2 pods ask for the scheduler name "other", which no profile has: default/a, default/b`}},
-		{"pods that need what is not there", apiServer{}, Request{}, "profiles: [{plugins: {preFilter: {disabled: [{name: DynamicResources}]}, multiPoint: {disabled: [{name: DynamicResources}]}, filter: {enabled: [{name: DynamicResources}]}}}]",
+		{"pods that need what is not there", &apiServer{}, Request{}, "profiles: [{plugins: {preFilter: {disabled: [{name: DynamicResources}]}, multiPoint: {disabled: [{name: DynamicResources}]}, filter: {enabled: [{name: DynamicResources}]}}}]",
 			podNamed("a", ", resourceClaims: [{name: gpu, resourceClaimName: gpu}]"), []string{"fail workloads 1 pods would stay pending if they were made again: the pod needs devices"}},
-		{"composite groups", apiServer{}, Request{Gates: groups}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
+		{"composite groups", &apiServer{}, Request{Gates: groups}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
 			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}",
 			[]string{"fail workloads 1 pods would stay pending if they were made again: the pod group belongs to composite pod group all"}},
-		{"flags of the present scheduler", apiServer{pods: []v1.Pod{schedulerPod("--config=/etc/s.yaml", "--feature-gates=GenericWorkload=true")}}, Request{}, "", "",
+		{"composite groups without the gate", &apiServer{}, Request{}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
+			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}", nil},
+		{"flags of the present scheduler", &apiServer{pods: []v1.Pod{schedulerPod("--config=/etc/s.yaml", "--feature-gates=GenericWorkload=true")}}, Request{}, "", "",
 			[]string{"warn scheduler the present scheduler has --config=/etc/s.yaml", "warn scheduler the present scheduler has the feature gates GenericWorkload=true"}},
-		{"flags that are given", apiServer{pods: []v1.Pod{schedulerPod("--config=/etc/s.yaml", "--feature-gates=kube:GenericWorkload=true")}}, Request{Gates: groups}, "parallelism: 16", "", nil},
+		{"flags that are given", &apiServer{pods: []v1.Pod{schedulerPod("--config=/etc/s.yaml", "--feature-gates=kube:GenericWorkload=true")}}, Request{Gates: groups}, "parallelism: 16", "", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			server := &test.server
+			server := test.server
 			if server.pods == nil {
 				server.pods = present
 			}

@@ -268,7 +268,7 @@ func TestOwnBindingsExplainNothing(t *testing.T) {
 func TestKeep(t *testing.T) {
 	f := newFixture(t)
 	var kept []string
-	f.keepMax = 2
+	f.keepMax = 3
 	f.keepObjects = func(d *Decision, objects []runtime.Object) string {
 		text := d.Pod + " " + string(d.Verdict) + ":"
 		for _, object := range objects {

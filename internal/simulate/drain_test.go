@@ -183,3 +183,18 @@ func TestDrainOfAStatefulSet(t *testing.T) {
 	pods, _, _ = drained(t, nodes+podOf("db-0", "a", "ReplicaSet/db", apart), Drain{Nodes: []string{"a"}})
 	expectLines(t, pods, "db-0 Scheduled a>b wave 1")
 }
+
+// TestDrainTaints: a node that is drained has the taint of cordoned nodes, so it is no domain for pods that honor taints.
+func TestDrainTaints(t *testing.T) {
+	spread := `, topologySpreadConstraints: [{maxSkew: 1, topologyKey: topology.kubernetes.io/zone, whenUnsatisfiable: DoNotSchedule, nodeTaintsPolicy: Honor, labelSelector: {matchLabels: {app: web}}}]`
+	pods, _, _ := drained(t, drainNodes+podOf("web-1", "a", "ReplicaSet/web", spread)+podOf("web-2", "b", "ReplicaSet/web", spread), Drain{Nodes: []string{"a"}})
+	expectLines(t, pods, "web-1 Scheduled a>b wave 1")
+}
+
+// TestDrainLeavesMirrorPods knows them by their annotation, and by their owner.
+func TestDrainLeavesMirrorPods(t *testing.T) {
+	annotated := strings.Replace(podOf("etcd", "a", "", ""), "labels: {app: etcd}", "labels: {app: etcd}, annotations: {kubernetes.io/config.mirror: x}", 1)
+	pods, nodes, _ := drained(t, drainNodes+annotated, Drain{Nodes: []string{"a"}})
+	expectLines(t, nodes, "a Drained 0 evicted 1 left")
+	expectLines(t, pods, "etcd Left a> wave 0 is a static pod of the node's kubelet")
+}
