@@ -17,6 +17,7 @@ import (
 // quorum is what was last found about a tree's having enough members. It holds until a member leaves, a group changes, or the last member that a PodGroup needs comes.
 type quorum struct {
 	known bool
+	left  uint64 // by then, how often members of groups had left their nodes
 	gate  string // the plugin that holds the tree; empty if none does
 }
 
@@ -60,11 +61,12 @@ func (q *Queue) allOf(g *group, of model.GroupKey) int {
 
 // gateOfTree is gateOf for a tree.
 func (q *Queue) gateOfTree(g *group) string {
-	if g.quorum.known {
+	v := q.config.State.View()
+	if g.quorum.known && g.quorum.left == v.GroupsLeft() {
 		return g.quorum.gate
 	}
-	g.quorum = quorum{known: true}
-	tree := q.config.State.View().Tree(g.key)
+	g.quorum = quorum{known: true, left: v.GroupsLeft()}
+	tree := v.Tree(g.key)
 	for _, pre := range q.profiles[g.head.pod.SchedulerName].PreEnqueue {
 		of, ok := pre.(plugin.GroupPreEnqueue)
 		if ok && of.PreEnqueueTree(tree, func(key model.GroupKey) int { return q.allOf(g, key) }) != "" {

@@ -169,6 +169,16 @@ func TestWorkOfATree(t *testing.T) {
 	if tree.quorum.gate != "" {
 		t.Error("it is not found out again when a member leaves")
 	}
+	runs := memberOf("h", "runs", 0)
+	runs.Pod.NodeName = "a"
+	g.apply(below("root", "h", 2), runs)
+	if got := g.places("a", "b"); got != "active, active" {
+		t.Fatalf("with a member that runs they are %s", got)
+	}
+	g.apply(podLeaves("runs"), memberOf("g", "d", 0))
+	if got := g.places("a", "b"); got != "gated, gated" {
+		t.Errorf("when a member that ran is gone, and another comes, they are %s", got)
+	}
 }
 
 // TestAuditFindsEachViolationOfTrees corrupts what the queue knows of a tree.

@@ -20,6 +20,8 @@ type groups struct {
 	// scheduled are groups of which enough members were placed once, by UID, whether or not their condition shows it yet.
 	// Invariant: each of these objects exists.
 	scheduled map[model.GroupKey]types.UID
+	// left is how often a member has left its node.
+	left uint64
 }
 
 // groupRank is the members of a group on nodes that have one priority.
@@ -57,6 +59,7 @@ func (g *groups) remove(p *placed) {
 	if key == (model.GroupKey{}) {
 		return
 	}
+	g.left++
 	if delete(g.members[key], p.pod.Key()); len(g.members[key]) == 0 {
 		delete(g.members, key)
 	}
@@ -96,6 +99,9 @@ func (v View) Group(key model.GroupKey) *model.PodGroup { return v.s.groups.obje
 
 // GroupPlaced returns how many members of a group are on nodes, assumed ones included. What a draft changes does not count.
 func (v View) GroupPlaced(key model.GroupKey) int { return len(v.s.groups.members[key]) }
+
+// GroupsLeft returns a number that changes when a member of any group leaves its node.
+func (v View) GroupsLeft() uint64 { return v.s.groups.left }
 
 // GroupMembers returns these members, in no particular order.
 func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
