@@ -145,9 +145,3 @@ require (
 )
 
 replace github.com/berth-scheduler/berth => ../../..
-
-// Helm asks for later patches of these. With those of Berth's own go.mod, what both import, nearly all of Kubernetes' libraries, is compiled once.
-replace (
-	go.yaml.in/yaml/v3 => go.yaml.in/yaml/v3 v3.0.4
-	golang.org/x/text => golang.org/x/text v0.40.0
-)
