@@ -292,13 +292,10 @@ func TestRolesHaveWhatIsRead(t *testing.T) {
 				}
 			}
 		}
-		// The scheduler of this version does not watch them, whatever the gate; the rule stands for the version that does.
-		delete(allowed, "compositepodgroups.scheduling.k8s.io")
 		read := map[string]bool{"pods.": true, "nodes.": true}
 		for _, kind := range configuration(t, objects).Reads() {
 			read[resourceOf(kind)] = true
 		}
-		delete(read, "compositepodgroups.scheduling.k8s.io")
 		if !maps.Equal(allowed, read) {
 			t.Errorf("%s: the role allows to list %q in vain, and not %q", name, sets.KeySet(allowed).Difference(sets.KeySet(read)).UnsortedList(),
 				sets.KeySet(read).Difference(sets.KeySet(allowed)).UnsortedList())
