@@ -21,7 +21,7 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 		return false
 	}
 	if d.Rejection.Kept { // it waits for room that there is, and nobody else is to go for that
-		e.endNomination(of, d)
+		endNomination(of.view, of.pod, d)
 		return false
 	}
 	if len(of.profile.PostFilters) == 0 {
@@ -70,15 +70,15 @@ func (e *Engine) postFilter(of *cycle, d *plan.Decision, counts *objectionCounts
 
 // endNomination ends the nomination of a pod that leaves room to a group, as that of a pod is ended for which nobody can be evicted: others are not to leave it room
 // where it does not go itself. As long as a pod is leaving its node for it, it keeps the nomination.
-func (e *Engine) endNomination(c *cycle, d *plan.Decision) {
-	if slot, ok := c.view.Slot(c.pod.NominatedNode); ok {
-		for other := range c.view.PodsOn(slot) {
-			if other.Priority < c.pod.Priority && c.view.IsLeaving(other) {
+func endNomination(v state.View, pod *model.Pod, d *plan.Decision) {
+	if slot, ok := v.Slot(pod.NominatedNode); ok {
+		for other := range v.PodsOn(slot) {
+			if other.Priority < pod.Priority && v.IsLeaving(other) {
 				return
 			}
 		}
 	}
-	d.Nominations = clearNomination(c.pod)
+	d.Nominations = clearNomination(pod)
 }
 
 // nothingHelps is what PostFilter plugins said about pods of a remembered rejection for which they found nothing to do.
@@ -98,7 +98,7 @@ func (e *Engine) postFilterAgain(c *cycle, d *plan.Decision, r *rejected) {
 		return
 	}
 	if d.Rejection.Kept {
-		e.endNomination(c, d)
+		endNomination(c.view, c.pod, d)
 		return
 	}
 	had := &r.nothingHelps

@@ -140,7 +140,10 @@ func TestPassesInVainRest(t *testing.T) {
 	if least, most := int(burst/rest), int((burst+time.Second)/rest*11/10); with < least || with > most || last < 900*time.Millisecond {
 		t.Errorf("further passes were made %d times in a second, the last time after %s; want %d to %d times", with, last, least, most)
 	}
-	for decisions(0, first) > once {
+	for i := 0; decisions(0, first) > once; i++ {
+		if i > int(burst/rest)+1 {
+			t.Fatal("further passes do not rest")
+		}
 	}
 	waited := time.Duration(0)
 	for decisions(time.Millisecond, second) == once {
