@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -28,39 +27,15 @@ import (
 // device is allocated twice, no pod is bound whose claims are not allocated where it is and reserved for it, and in the end nobody waits who could run, nothing is
 // promised, and nothing is remembered.
 func TestFaultsOfDevices(t *testing.T) {
-	first, last, err := seedRange(*faultSeeds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	happened := map[string]int{}
-	eachSeed(t, first, last, func(n uint64) error {
+	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runDeviceFaults(n)
-		if trial == nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, counts := range []map[string]int{trial.happened, trial.c.Happened()} {
-			for kind, n := range counts {
-				happened[kind] += n
-			}
-		}
-		return err
-	})
-	if t.Failed() || last-first+1 < 12 {
-		return
-	}
-	for _, kind := range []string{
+		return trial.counts(), err
+	}, []string{
 		"claim: made from a template", "claim: deallocated", "claim: deleted", "write: lost", "write: dropped", "write: Invalid, in earnest", "read: done", "response: learned",
 		"PreBind: passed", "PreBind: failed", "undo: done", "pod deleted while binding", "pod deleted", "pod finished", "claim deleted", "claim deleted while binding",
 		"claim allocated by another scheduler", "node gone while binding", "killed while binding", "slice gone", "slice changed", "devices tainted", "device prepared",
 		"device broken", "shared device allocated twice", "claim given back", "claim made",
-	} {
-		if happened[kind] == 0 {
-			t.Errorf("%q has not happened: %v", kind, happened)
-		}
-	}
+	})
 }
 
 // deviceTrial is one simulation of pods with devices.
@@ -80,6 +55,14 @@ const gpuDriver, netDriver = "gpu.example.com", "net.example.com"
 
 // extendedGPU is the extended resource that devices of the class gpu stand for.
 const extendedGPU = "example.com/gpu"
+
+// counts returns what happened in the trial, and around it; nothing if there was none.
+func (t *deviceTrial) counts() []map[string]int {
+	if t == nil {
+		return nil
+	}
+	return []map[string]int{t.happened, t.c.Happened()}
+}
 
 func runDeviceFaults(n uint64) (*deviceTrial, error) {
 	t, err := newDeviceTrial(n)

@@ -95,6 +95,36 @@ func eachSeed(t *testing.T, first, last uint64, run func(n uint64) error) {
 	workers.Wait()
 }
 
+// countTrials runs a trial for each seed, and fails if some kind of thing has not happened in a dozen of them. A trial returns how often which did.
+func countTrials(t *testing.T, trial func(n uint64) ([]map[string]int, error), wanted []string) {
+	t.Helper()
+	first, last, err := seedRange(*faultSeeds)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	happened := map[string]int{}
+	eachSeed(t, first, last, func(n uint64) error {
+		all, err := trial(n)
+		mu.Lock()
+		defer mu.Unlock()
+		for _, counts := range all {
+			for kind, n := range counts {
+				happened[kind] += n
+			}
+		}
+		return err
+	})
+	if t.Failed() || last-first+1 < 12 {
+		return
+	}
+	for _, kind := range wanted {
+		if happened[kind] == 0 {
+			t.Errorf("%q has not happened: %v", kind, happened)
+		}
+	}
+}
+
 func seedRange(text string) (first, last uint64, err error) {
 	switch {
 	case text == "" && build.Raced:

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -29,38 +28,14 @@ import (
 // are decided about together and with their PodGroup, no decision leaves a gang with fewer members placed than its minCount, and in the end no group waits that
 // could run, and nothing is remembered.
 func TestFaultsOfGroups(t *testing.T) {
-	first, last, err := seedRange(*faultSeeds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	happened := map[string]int{}
-	eachSeed(t, first, last, func(n uint64) error {
+	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runGroupFaults(n, false)
-		if trial == nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, counts := range []map[string]int{trial.happened, trial.c.Happened()} {
-			for kind, n := range counts {
-				happened[kind] += n
-			}
-		}
-		return err
-	})
-	if t.Failed() || last-first+1 < 12 {
-		return
-	}
-	for _, kind := range []string{
+		return trial.counts(), err
+	}, []string{
 		"group placed", "group placed in part", "group rejected", "group failed", "members terminating", "member alone placed beside others", "pod deleted while binding", "pod finished",
 		"pod gated", "pod ungated", "group deleted", "group deleted while binding", "minCount changed", "node gone while binding", "killed while binding", "condition True", "condition Unschedulable",
 		"condition SchedulerError", "group preempts", "group preempts a whole group", "group waits for victims", "eviction for a group failed", "evictions for a group done", "killed while evicting",
-	} {
-		if happened[kind] == 0 {
-			t.Errorf("%q has not happened: %v", kind, happened)
-		}
-	}
+	})
 }
 
 // groupTrial is one simulation of pod groups. All pods ask for the same, so that how many fit is a matter of counting.
@@ -76,6 +51,14 @@ type groupTrial struct {
 }
 
 const groupsOfTrial = 6
+
+// counts returns what happened in the trial, and around it; nothing if there was none.
+func (t *groupTrial) counts() []map[string]int {
+	if t == nil {
+		return nil
+	}
+	return []map[string]int{t.happened, t.c.Happened()}
+}
 
 func runGroupFaults(n uint64, trees bool) (*groupTrial, error) {
 	t, err := newGroupTrial(n, trees)

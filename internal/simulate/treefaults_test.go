@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
 	"testing"
 
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
@@ -18,37 +17,13 @@ import (
 // TestFaultsOfTrees is TestFaultsOfGroups with groups of which some belong to composite ones, which come and go, too: the groups of a tree are decided about together, and
 // no decision leaves a tree half started.
 func TestFaultsOfTrees(t *testing.T) {
-	first, last, err := seedRange(*faultSeeds)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var mu sync.Mutex
-	happened := map[string]int{}
-	eachSeed(t, first, last, func(n uint64) error {
+	countTrials(t, func(n uint64) ([]map[string]int, error) {
 		trial, err := runGroupFaults(n, true)
-		if trial == nil {
-			return err
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		for _, counts := range []map[string]int{trial.happened, trial.c.Happened()} {
-			for kind, n := range counts {
-				happened[kind] += n
-			}
-		}
-		return err
-	})
-	if t.Failed() || last-first+1 < 12 {
-		return
-	}
-	for _, kind := range []string{
+		return trial.counts(), err
+	}, []string{
 		"tree placed", "tree placed in part", "tree rejected", "tree of several groups placed", "composite deleted", "composite created", "group placed", "group rejected", "pod gated", "group deleted",
 		"tree preempts", "group preempts a whole tree", "condition True", "condition Unschedulable", "killed while binding",
-	} {
-		if happened[kind] == 0 {
-			t.Errorf("%q has not happened: %v", kind, happened)
-		}
-	}
+	})
 }
 
 // compositesOfTrial are the composite groups by name, with their parents: a gang of two gangs of high priority, and a tree of three levels, in which one group is enough.
