@@ -65,14 +65,14 @@ func stepsOf(output string) (steps []step) {
 	return steps
 }
 
-// measure divides the tests of a binary into steps, and runs each without a fault. It returns no steps if the tests take longer than a limit.
-func (p *source) measure(ctx context.Context, binary string, limit, patience time.Duration) ([]step, error) {
+// measure divides the tests of a binary into steps, and runs each without a fault. If it is limited it returns no steps where the tests take longer than the limit; without, that is an error, as a failure is.
+func (p *source) measure(ctx context.Context, binary string, limit time.Duration, isLimited bool, patience time.Duration) ([]step, error) {
 	began := time.Now()
 	passed, output, err := p.run(ctx, binary, 0, limit, "-test.v")
 	if err != nil {
 		return nil, err
 	}
-	if !passed && time.Since(began) >= limit {
+	if !passed && isLimited && time.Since(began) >= limit {
 		return nil, nil
 	}
 	if !passed {

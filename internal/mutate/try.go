@@ -65,7 +65,7 @@ func (p *source) try(ctx context.Context, o Options, faults []fault, end time.Ti
 		if o.For > 0 {
 			limit = o.For / 4
 		}
-		if p.steps, err = p.measure(ctx, binary, limit, o.Patience); err != nil {
+		if p.steps, err = p.measure(ctx, binary, limit, o.For > 0, o.Patience); err != nil {
 			return 0, err
 		}
 		if p.isSlow = p.steps == nil; p.isSlow {
