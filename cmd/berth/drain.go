@@ -246,14 +246,5 @@ func orNone(text string) string {
 func printDrainSummary(w io.Writer, result *simulate.DrainResult) {
 	s := &result.Summary
 	fmt.Fprintf(w, "\nPods that are made again: %d, of which %d find a node. Nodes: %d, of which %d unschedulable.\n", s.Placed+s.Waiting, s.Placed, s.Nodes, s.Unschedulable)
-	if len(s.Zones) > 0 {
-		fmt.Fprint(w, "\nZONE\tNODES\tCPU\tMEMORY\tPODS\n")
-	}
-	for _, zone := range s.Zones {
-		fmt.Fprintf(w, "%s\t%d", zone.Name, zone.Nodes)
-		for i := range zone.Resources {
-			fmt.Fprintf(w, "\t%g%% -> %g%%", zone.Resources[i].BeforePercent, zone.Resources[i].AfterPercent)
-		}
-		fmt.Fprintln(w)
-	}
+	printZones(w, s.Zones)
 }

@@ -173,18 +173,23 @@ func printSummary(w io.Writer, s *simulate.Summary) {
 		fmt.Fprintf(w, "%s\t%s\t%s (%g%%)\t%s (%g%%)\n", u.Resource,
 			amount(u.Resource, u.Allocatable), amount(u.Resource, u.Before), u.BeforePercent, amount(u.Resource, u.After), u.AfterPercent)
 	}
-	if len(s.Zones) > 0 {
+	printZones(w, s.Zones)
+	if most, least := s.MostLoaded, s.LeastLoaded; most != nil && least != nil {
+		fmt.Fprintf(w, "\nMost loaded: %s (%s %g%%). Least loaded: %s (%s %g%%).\n",
+			most.Node, most.Resource, most.Percent, least.Node, least.Resource, least.Percent)
+	}
+}
+
+// printZones says how full the zones are before and after.
+func printZones(w io.Writer, zones []simulate.Zone) {
+	if len(zones) > 0 {
 		fmt.Fprint(w, "\nZONE\tNODES\tCPU\tMEMORY\tPODS\n")
 	}
-	for _, zone := range s.Zones {
+	for _, zone := range zones {
 		fmt.Fprintf(w, "%s\t%d", zone.Name, zone.Nodes)
 		for i := range zone.Resources {
 			fmt.Fprintf(w, "\t%g%% -> %g%%", zone.Resources[i].BeforePercent, zone.Resources[i].AfterPercent)
 		}
 		fmt.Fprintln(w)
-	}
-	if most, least := s.MostLoaded, s.LeastLoaded; most != nil && least != nil {
-		fmt.Fprintf(w, "\nMost loaded: %s (%s %g%%). Least loaded: %s (%s %g%%).\n",
-			most.Node, most.Resource, most.Percent, least.Node, least.Resource, least.Percent)
 	}
 }
