@@ -35,9 +35,11 @@ import (
 type Gates uint8
 
 const (
-	// Defaults are none, PodGroups is GenericWorkload, and Trees are also those for composite pod groups.
+	// Defaults leaves every gate in its default state.
 	Defaults Gates = iota
+	// PodGroups turns GenericWorkload on.
 	PodGroups
+	// Trees turns on GenericWorkload and the gates of composite pod groups.
 	Trees
 )
 
