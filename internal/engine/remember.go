@@ -84,7 +84,7 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 			return s, false
 		}
 		s.priority, s.nominated = c.pod.Priority, true
-		if c.view.State().KeepsFor(c.pod.Group) {
+		if c.view.State().KeepsForMembers(c.pod.Group) {
 			s.group = c.pod.Group
 		}
 	}

@@ -274,7 +274,8 @@ func (v View) comesBefore(nominated, pod *model.Pod) bool {
 	if nominated.Priority < pod.Priority || nominated.UID == pod.UID || v.d.places(nominated.Key()) {
 		return false
 	}
-	return nominated.Group != pod.Group || v.s.nominations.keptFor[nominated] == nil // a group has the room that is kept for it
+	k := v.s.nominations.keptFor[nominated]
+	return k == nil || v.s.nominations.keptOf[pod.Group] != k // a group has the room that is kept for it or its tree
 }
 
 // NominatedBelow returns the pods nominated to a node that a pod outranks, in the order in which their versions were last seen.
