@@ -104,3 +104,34 @@ func TestAuditOfKeptRoom(t *testing.T) {
 		}
 	}
 }
+
+// TestMembersLeaveNoRoomForEachOther has a pod nominated to a node, of a group or a tree or of none: pods that are tried together with it leave it no room, all others do.
+func TestMembersLeaveNoRoomForEachOther(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{
+		node("n"), compiled(compositeGroup("ns", "root", "")), compiled(compositeGroup("ns", "middle", "root")), compiled(compositeGroup("ns", "another", "")),
+		compiled(leafGroup("a", "root")), compiled(leafGroup("b", "middle")), compiled(leafGroup("c", "another")), compiled(leafGroup("d", "")), compiled(leafGroup("e", "")), compiled(leafGroup("f", "missing")), compiled(leafGroup("g", "missing")),
+	})
+	slot, _ := s.Slot("n")
+	member := func(name, group string) *model.Pod {
+		p := *nominatedPod(name, "n", 0)
+		if group != "" {
+			p.Group = model.GroupKey{Namespace: "ns", Name: group}
+		}
+		return &p
+	}
+	for _, row := range []struct {
+		nominated, tried string // groups
+		leaves           bool
+	}{
+		{"d", "d", false}, {"d", "e", true}, {"d", "", true}, {"", "d", true}, {"", "", true}, {"unknown", "unknown", true},
+		{"a", "a", false}, {"a", "b", false}, {"b", "a", false}, {"a", "c", true}, {"a", "d", true}, {"d", "a", true}, {"f", "g", true}, {"f", "f", false},
+	} {
+		other := member("other", row.nominated)
+		s.Nominate(plan.Nomination{Pod: other, Mode: plan.Set, NodeName: "n"})
+		if leaves := len(s.View().NominatedBefore(member("tried", row.tried), slot)) > 0; leaves != row.leaves {
+			t.Errorf("a pod of %q leaves room for one of %q: %t", row.tried, row.nominated, leaves)
+		}
+		s.Nominate(plan.Nomination{Pod: other, Mode: plan.Clear})
+	}
+}
