@@ -98,6 +98,10 @@ func printTree(w io.Writer, t *explain.Tree) {
 		fmt.Fprintln(w)
 	}
 	fmt.Fprint(w, more("  and %d more\n", max(0, len(t.Groups)-membersShown)+t.More))
+	if len(t.WouldStart) > 0 {
+		fmt.Fprint(w, "Each of these by itself would let the tree start, if no member were held back:\n")
+	}
+	printHelps(w, t.WouldStart, t.Unfinished)
 }
 
 // sentence ends a text with a full stop, unless it ends with a question.
@@ -141,17 +145,23 @@ func printHelp(w io.Writer, g *explain.Group) {
 	default:
 		fmt.Fprint(w, "\nEach of these by itself would let it start:\n")
 	}
-	for _, h := range g.WouldStart {
+	printHelps(w, g.WouldStart, g.Unfinished)
+}
+
+func printHelps(w io.Writer, helps []explain.Help, unfinished bool) {
+	for _, h := range helps {
 		switch {
 		case h.MinCount > 0:
 			fmt.Fprintf(w, "  minCount %d\n", h.MinCount)
+		case h.MinGroupCount > 0:
+			fmt.Fprintf(w, "  minGroupCount %d\n", h.MinGroupCount)
 		case h.Members > 0:
 			fmt.Fprintf(w, "  %s like %s\n", counted(h.Members, "more member", "more members"), h.Like)
 		default:
 			fmt.Fprintf(w, "  %s like %s\n", counted(h.Nodes, "more node", "more nodes"), h.Like)
 		}
 	}
-	if g.Unfinished {
+	if unfinished {
 		fmt.Fprint(w, "\nThe search for what would let it start was cut short.\n")
 	}
 }

@@ -24,12 +24,13 @@ import (
 // gangs is a cluster with the gates for pod groups, composite ones among them, and room for so many gangs, and Berth.
 type gangs struct {
 	*testing.T
-	ctx    context.Context
-	client *kubernetes.Clientset
+	ctx     context.Context
+	cluster *rig.Cluster
+	client  *kubernetes.Clientset
 }
 
 const (
-	treeGates     = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true"
+	treeGates     = "GenericWorkload=true,TopologyAwareWorkloadScheduling=true,CompositePodGroup=true,DRAWorkloadResourceClaims=true"
 	gangSize      = 16
 	roomForGangs  = 20
 	gangNamespace = "gangs"
@@ -52,6 +53,7 @@ func newGangs(t *testing.T) *gangs {
 	c, err := rig.StartCluster(ctx, bin, nil, "--nodes", "1", "--data-dir", filepath.Join(t.TempDir(), "cluster"),
 		"--feature-gates", treeGates, "--runtime-config", schedulingv1beta1.SchemeGroupVersion.String()+"=true,"+schedulingv1alpha3.SchemeGroupVersion.String()+"=true")
 	g.must(err)
+	g.cluster = c
 	t.Cleanup(func() { g.must(c.Stop()) })
 	access, err := rig.Config(c.Kubeconfig)
 	g.must(err)
@@ -141,12 +143,15 @@ func (g *gangs) awaitComplete(want int) []string {
 }
 
 // TestGangsContend has 50 gangs of 16 pods contend for room for 20. They come a member of each at a time, so that each could hold what others need. Then trees of gangs
-// contend for the same room.
+// contend for the same room, and then gangs for devices.
 func TestGangsContend(t *testing.T) {
 	g := newGangs(t)
 	g.contend()
 	if !t.Failed() {
 		g.contendAsTrees()
+	}
+	if !t.Failed() {
+		g.shareClaims()
 	}
 }
 

@@ -1,6 +1,8 @@
 package e2e_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -9,9 +11,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
 )
 
-// TestOnlyWhatPluginsReadIsWatched looks at the requests that Berth logs: kinds that no enabled plugin reads must not be requested.
+// TestOnlyWhatPluginsReadIsWatched looks at the requests that Berth logs: kinds that no enabled plugin reads must not be requested. With the gate GenericWorkload off pod groups are
+// nothing to Berth, also by the API server's own log.
 func TestOnlyWhatPluginsReadIsWatched(t *testing.T) {
 	w := newWorld(t, "watches")
 	w.deployment("web", 10, func(*v1.PodSpec) {})
@@ -45,6 +53,43 @@ profiles:
 			t.Errorf("%q: watches (-want +got):\n%s", test.args, diff)
 		}
 	}
+	const us = "system:admin-of-the-test"
+	access, err := rig.Config(cluster.Kubeconfig)
+	w.must(err)
+	access.Impersonate = rest.ImpersonationConfig{UserName: us, Groups: []string{"system:masters"}}
+	client, err := kubernetes.NewForConfig(access)
+	w.must(err)
+	_, _ = client.SchedulingV1beta1().PodGroups(w.namespace).List(w.ctx, metav1.ListOptions{}) // so that there is something to find; the version need not be served
+	var asked []string
+	w.await("the API server's log has the test's own request for pod groups", func() bool {
+		asked = w.askedForGroups()
+		return slices.Contains(asked, us)
+	})
+	if slices.Contains(asked, "system:kube-scheduler") {
+		t.Errorf("%q have asked for pod groups, with the gate GenericWorkload off", asked)
+	}
+}
+
+// askedForGroups returns who has asked for pod groups, by the API server's audit log, as whom they did so.
+func (w *world) askedForGroups() (users []string) {
+	w.Helper()
+	text, err := os.ReadFile(auditLog)
+	w.must(err)
+	for line := range bytes.Lines(text) {
+		var a struct {
+			audited
+			ImpersonatedUser struct{ Username string } `json:"impersonatedUser"`
+		}
+		if !bytes.Contains(line, []byte(`"apiGroup":"scheduling.k8s.io"`)) || json.Unmarshal(line, &a) != nil { // the last line may not be written to its end
+			continue
+		}
+		if user := a.ImpersonatedUser.Username; user != "" {
+			users = append(users, user)
+			continue
+		}
+		users = append(users, a.User.Username)
+	}
+	return users
 }
 
 // watchRequest is how client-go logs a list or watch of all objects of a resource.

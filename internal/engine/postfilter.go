@@ -81,6 +81,32 @@ func endNomination(v state.View, pod *model.Pod, d *plan.Decision) {
 	d.Nominations = clearNomination(pod)
 }
 
+// ShowTurn shows the turn of a pod up to its filters, as PostFilter plugins see it, whether or not a node is feasible; not a turn that ends before any plugin is run. The error is that
+// of a PreFilter plugin.
+func (e *Engine) ShowTurn(v state.View, pod *model.Pod, see func(plugin.Cycle)) error {
+	if pod.Malformed != "" || v.Nodes() == 0 {
+		return nil
+	}
+	v.State().BeginTurn()
+	p, ok := e.profiles[pod.SchedulerName]
+	if !ok {
+		return fmt.Errorf("no profile for scheduler name %q", pod.SchedulerName)
+	}
+	c, rejection, err := e.preFilter(v, p, pod)
+	if err != nil {
+		return err
+	}
+	shown := &postFilterCycle{engine: e, cycle: &c, rejection: rejection}
+	if rejection == nil {
+		shown.counts = &objectionCounts{}
+	}
+	if rejection == nil || c.open {
+		e.prepare(&c)
+	}
+	see(shown)
+	return nil
+}
+
 // nothingHelps is what PostFilter plugins said about pods of a remembered rejection for which they found nothing to do.
 type nothingHelps struct {
 	text     string

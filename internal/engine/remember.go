@@ -18,7 +18,7 @@ type shape struct {
 	// priority is the pod's if other pods are nominated to nodes, 0 otherwise: it leaves room for those that it does not outrank.
 	priority  int32
 	nominated bool           // there are such pods
-	group     model.GroupKey // the pod's if room is kept for it, which its members have
+	group     model.GroupKey // the pod's then, whose members leave no room for each other
 	// needs are by filter. That of a CountFilter without anything to check is zero, whatever the pod's labels, of which each pod of a StatefulSet or a
 	// Job may have its own.
 	needs [mostFilters]model.Need
@@ -83,10 +83,7 @@ func shapeOf(c *cycle) (s shape, ok bool) {
 		if c.pod.UID == "" || c.view.IsNominated(c.pod.Key()) {
 			return s, false
 		}
-		s.priority, s.nominated = c.pod.Priority, true
-		if c.view.State().KeepsFor(c.pod.Group) {
-			s.group = c.pod.Group
-		}
+		s.priority, s.nominated, s.group = c.pod.Priority, true, c.pod.Group // which leaves no room for its own members
 	}
 	for i, need := range c.needs {
 		if c.profile.counts[i] == nil || c.counting[i] != nil {

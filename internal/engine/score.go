@@ -60,8 +60,11 @@ func Preferred(seed uint64, pod model.PodKey, nodes []string) string {
 }
 
 // Tie returns a number for each of several choices for something. Of equally good ones, that with the highest is taken.
-func (e *Engine) Tie(of, choice string) uint64 {
-	return mix(mix(e.seed^state.HashName(of)) ^ state.HashName(choice))
+func (e *Engine) Tie(of, choice string) uint64 { return TieOf(e.seed, of, choice) }
+
+// TieOf is Tie of an engine with that seed.
+func TieOf(seed uint64, of, choice string) uint64 {
+	return mix(mix(seed^state.HashName(of)) ^ state.HashName(choice))
 }
 
 // highest returns the position of the highest total. Among equal ones it is that with the highest hash, which is computed only for those that

@@ -48,7 +48,7 @@ type Snapshot struct {
 	// trees means that groups may belong to composite ones; turns and treeHolds are what is known already of the turns of trees, and of why they are not tried, by the
 	// CompositePodGroup at the top.
 	trees     bool
-	turns     map[model.GroupKey]*plan.GroupDecision
+	turns     map[model.GroupKey]*treeTurn
 	treeHolds map[model.GroupKey]groupHold
 	// readsClaims means that a plugin reads claims, so that the state has them. volumes and capacities are in the order of the files.
 	readsClaims bool
@@ -64,7 +64,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 		return nil, fmt.Errorf("build the engine: %w", err)
 	}
 	s := &Snapshot{state: state.New(), engine: judge, profiles: map[string]*plugin.Profile{}, members: map[model.GroupKey][]*model.Pod{}, holds: map[model.GroupKey]groupHold{},
-		turns: map[model.GroupKey]*plan.GroupDecision{}, treeHolds: map[model.GroupKey]groupHold{}}
+		turns: map[model.GroupKey]*treeTurn{}, treeHolds: map[model.GroupKey]groupHold{}}
 	s.state.SetNow(at)
 	for _, p := range scheduler.Profiles {
 		s.profiles[p.Name] = p

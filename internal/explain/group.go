@@ -50,7 +50,7 @@ type Group struct {
 	// Blocker is the first member that finds no node; nil if there is none.
 	Blocker *Blocker `json:"blocker,omitempty"`
 	// Tree is what the turn of the tree of composite groups would come to that the group belongs to; nil if it belongs to none. Fit, Starts and Members are then those of that
-	// turn, and Blocker, Room and WouldStart are not looked for.
+	// turn; Blocker and Room are not looked for, and what would let the tree start is in Tree.
 	Tree *Tree `json:"tree,omitempty"`
 	// WouldStart are single changes with each of which the group would start if no member were held back, or more of it if it runs already. Each was made, and the
 	// group decided about again.
@@ -103,6 +103,8 @@ type Objection struct {
 type Help struct {
 	// MinCount is what the gang's minCount would have to be lowered to.
 	MinCount int `json:"minCount,omitempty"`
+	// MinGroupCount is what the minGroupCount of the composite group at the top of a tree would have to be lowered to.
+	MinGroupCount int `json:"minGroupCount,omitempty"`
 	// Nodes is how many empty nodes would have to be added that are like one of the cluster, Members how many pods to the group that are like one of its members.
 	Nodes   int `json:"nodes,omitempty"`
 	Members int `json:"members,omitempty"`
@@ -118,7 +120,7 @@ const (
 	nodeKindsMax, nodesMax, nodeHelpsMax = 8, 256, 3
 )
 
-// groupTurn is the turn of one group.
+// groupTurn is the turn of one group, or of a tree, whose minGroupCount at the top is the MinCount then.
 type groupTurn struct {
 	*Snapshot
 	*Group
@@ -264,12 +266,26 @@ func (t *groupTurn) explain() error {
 // decide decides about members with a minCount, and takes back what was assumed.
 func (t *groupTurn) decide(pods []plan.QueuedPod, minCount int) plan.GroupDecision {
 	t.left -= len(pods)
-	as := *t.work.Group
-	as.MinCount = minCount
-	d := group.Decide(t.state, t.engine, plan.Work{Pods: pods, Group: &as}, nil)
+	work := plan.Work{Pods: pods}
+	if t.work.Tree == nil {
+		as := *t.work.Group
+		as.MinCount = minCount
+		work.Group = &as
+	} else {
+		tree, top := *t.work.Tree, *t.work.Tree.Composite
+		top.MinGroupCount = minCount
+		tree.Composite = &top
+		work.Group, work.Tree = t.work.Group, &tree
+	}
+	return t.takenBack(work)
+}
+
+// takenBack is the decision about a group or a tree, whose members are on no node afterwards.
+func (s *Snapshot) takenBack(work plan.Work) plan.GroupDecision {
+	d := group.Decide(s.state, s.engine, work, nil)
 	if d.Outcome == plan.Placed {
 		for i := range slices.Backward(d.Members) {
-			t.state.Unassume(d.Members[i].Placements...)
+			s.state.Unassume(d.Members[i].Placements...)
 		}
 	}
 	return d

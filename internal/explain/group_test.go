@@ -25,7 +25,12 @@ import (
 // grouped is a snapshot with the gate GenericWorkload.
 func grouped(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
 	t.Helper()
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+	return snapshotWith(t, map[string]bool{"GenericWorkload": true}, nodes, pods, others...)
+}
+
+func snapshotWith(t *testing.T, on map[string]bool, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
+	t.Helper()
+	gates, err := feature.With(on)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,15 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/report"
 )
 
-// A PodGroup that belongs to a composite one is explained by the turn of the whole tree: whether it starts depends on the other groups. What would help is not searched
-// for then.
+// A PodGroup that belongs to a composite one is explained by the turn of the whole tree: whether it starts depends on the other groups. So what would help is what would let the tree start.
 
 // Tree is what the turn of a tree would come to, for the PodGroups of it.
 type Tree struct {
@@ -23,6 +21,9 @@ type Tree struct {
 	Groups []TreeGroup `json:"groups"`
 	// More is how many further groups there are, which are not listed.
 	More int `json:"more,omitempty"`
+	// WouldStart are single changes with each of which the tree would start if no member were held back, as for a group; Unfinished says that the search for them was cut short.
+	WouldStart []Help `json:"wouldStart,omitempty"`
+	Unfinished bool   `json:"unfinished,omitempty"`
 }
 
 // treeGroupsMax is how many groups of a tree are listed.
@@ -90,11 +91,12 @@ func (s *Snapshot) heldMembers(members []*model.Pod) (held []HeldMember) {
 
 // explainInTree explains a group by the turn of the tree that it belongs to.
 func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.CompositeGroup) {
-	d := s.turnOf(root)
-	if d == nil {
+	turn := s.turnOf(root)
+	if turn == nil {
 		return
 	}
-	g.Tree = &Tree{Name: root.Key.String(), Starts: d.Outcome == plan.Placed, More: max(0, len(d.Below)-treeGroupsMax)}
+	d := &turn.decision
+	g.Tree = &Tree{Name: root.Key.String(), Starts: d.Outcome == plan.Placed, More: max(0, len(d.Below)-treeGroupsMax), WouldStart: turn.wouldStart, Unfinished: turn.unfinished}
 	for i := range d.Below {
 		below := &d.Below[i]
 		if i < treeGroupsMax {
@@ -112,8 +114,15 @@ func (s *Snapshot) explainInTree(g *Group, key model.GroupKey, root *model.Compo
 	}
 }
 
-// turnOf returns the decision about the groups of a tree, whose members are on no node afterwards; nil if no pod of it waits.
-func (s *Snapshot) turnOf(root *model.CompositeGroup) *plan.GroupDecision {
+// treeTurn is the decision about the groups of a tree, and what would let it start.
+type treeTurn struct {
+	decision   plan.GroupDecision
+	wouldStart []Help
+	unfinished bool
+}
+
+// turnOf returns the turn of a tree, whose members are on no node afterwards; nil if no pod of it waits.
+func (s *Snapshot) turnOf(root *model.CompositeGroup) *treeTurn {
 	if known, ok := s.turns[root.Key]; ok {
 		return known
 	}
@@ -128,14 +137,25 @@ func (s *Snapshot) turnOf(root *model.CompositeGroup) *plan.GroupDecision {
 		return nil
 	}
 	slices.SortStableFunc(work.Pods, func(a, b plan.QueuedPod) int { return cmp.Compare(b.Pod.Priority, a.Pod.Priority) })
-	d := group.Decide(s.state, s.engine, work, nil)
-	if d.Outcome == plan.Placed {
-		for i := range slices.Backward(d.Members) {
-			s.state.Unassume(d.Members[i].Placements...)
+	turn := &treeTurn{decision: s.takenBack(work)}
+	if turn.decision.Outcome == plan.Unschedulable {
+		t := groupTurn{Snapshot: s, Group: &Group{MinCount: root.MinGroupCount}, work: work, left: decisionsMax}
+		t.searchForTree()
+		turn.wouldStart, turn.unfinished = t.WouldStart, t.Unfinished
+	}
+	s.turns[root.Key] = turn
+	return turn
+}
+
+// searchForTree looks for single changes with which the tree would start, the smallest of each sort: fewer groups that must start, and more nodes.
+func (t *groupTurn) searchForTree() {
+	for n := t.MinCount - 1; n > 0; n-- {
+		if t.starts(t.work.Pods, n) {
+			t.WouldStart = append(t.WouldStart, Help{MinGroupCount: n})
+			break
 		}
 	}
-	s.turns[root.Key] = &d
-	return &d
+	t.searchNodes(len(t.work.Pods))
 }
 
 // explainPart explains a group by its part of the decision about its tree.

@@ -12,6 +12,7 @@ func (l *Loop) GoBy(system func() time.Time) { l.now = steady(system) }
 
 // KeepFor keeps room for a group until a time, as if it had been found.
 func (l *Loop) KeepFor(group *model.PodGroup, room []plan.Nomination, until time.Time) {
-	l.state.Keep(group.Key, room)
-	l.kept.groups = append(l.kept.groups, keptFor{group, until})
+	root := model.RootKey{Key: group.Key}
+	l.state.Keep(root, []model.GroupKey{group.Key}, room)
+	l.kept.groups = append(l.kept.groups, keptFor{root, group.UID(), until})
 }

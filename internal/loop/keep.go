@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -34,9 +36,10 @@ type keeping struct {
 	rests time.Time
 }
 
-// keptFor is a group that room is kept for, until a time.
+// keptFor is a group or a tree that room is kept for, until a time. uid is that of the PodGroup, or of the CompositePodGroup at the top.
 type keptFor struct {
-	group *model.PodGroup
+	root  model.RootKey
+	uid   types.UID
 	until time.Time
 }
 
@@ -54,44 +57,59 @@ func (k *keeping) next() (at time.Time, ok bool) {
 func (l *Loop) endKeeping(now time.Time) bool {
 	before := len(l.kept.groups)
 	l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool {
-		key := k.group.Key
-		object := l.state.View().Group(key)
 		over := !now.Before(k.until)
-		if !over && object != nil && object.UID() == k.group.UID() && l.queue.IsTried(key) {
+		if !over && l.isThere(&k) && l.queue.IsTried(k.root) {
 			return false
 		}
-		l.state.GiveWay(key)
+		l.state.GiveWay(k.root)
 		if over {
-			l.queue.KeptInVain(now, key, keptFirst)
+			l.queue.KeptInVain(now, k.root, keptFirst)
 		}
 		return true
 	})
 	return len(l.kept.groups) < before
 }
 
-// keepRoom keeps room for a group that has just been rejected, if it is overtaken and would have room otherwise. The room is given up when the group is placed, or
+// isThere reports whether the object that room is kept for exists.
+func (l *Loop) isThere(k *keptFor) bool {
+	if k.root.Composite {
+		object := l.state.View().Composite(k.root.Key)
+		return object != nil && object.UID() == k.uid
+	}
+	object := l.state.View().Group(k.root.Key)
+	return object != nil && object.UID() == k.uid
+}
+
+// keepRoom keeps room for a group or a tree that has just been rejected, if it is overtaken and would have room otherwise. The room is given up when the group is placed, or
 // pods are evicted for it.
 func (l *Loop) keepRoom(now time.Time, d *plan.GroupDecision) {
-	if d.Tree != nil { // the room of a tree is not kept
-		return
-	}
-	key := d.Group.Key
-	if l.state.KeepsFor(key) {
+	root := d.Root()
+	if l.state.KeepsFor(root) {
 		if d.Outcome == plan.Placed || d.Waits() {
-			l.state.GiveWay(key)
-			l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool { return k.group.Key == key })
+			l.state.GiveWay(root)
+			l.kept.groups = slices.DeleteFunc(l.kept.groups, func(k keptFor) bool { return k.root == root })
 		}
 		return
 	}
-	if d.Outcome != plan.Unschedulable || d.Waits() || len(l.kept.groups) == mostKept || !l.queue.IsOvertaken(now, key) || now.Before(l.kept.rests) {
+	if d.Outcome != plan.Unschedulable || d.Waits() || len(l.kept.groups) == mostKept || !l.queue.IsOvertaken(now, root) || now.Before(l.kept.rests) {
+		return
+	}
+	groups := []model.GroupKey{root.Key}
+	if d.Tree != nil {
+		groups = nil
+		for group := range d.Tree.Leaves {
+			groups = append(groups, group.Key)
+		}
+	}
+	if slices.ContainsFunc(groups, l.state.KeepsForMembers) { // it has just become part of a tree, or is no longer
 		return
 	}
 	room, moved := group.Room(l.state, l.engine, d)
 	l.kept.rests = now.Add(searchEvery + time.Duration(moved)*restPerMoved) // now is when the round began
 	if len(room) == 0 {
-		l.queue.SoughtInVain(now, key)
+		l.queue.SoughtInVain(now, root)
 		return
 	}
-	l.state.Keep(key, room)
-	l.kept.groups = append(l.kept.groups, keptFor{d.Group, now.Add(l.queue.KeepsFor(key, keptFirst))})
+	l.state.Keep(root, groups, room)
+	l.kept.groups = append(l.kept.groups, keptFor{root, d.Group.UID(), now.Add(l.queue.KeepsFor(root, keptFirst))})
 }

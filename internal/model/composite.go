@@ -64,6 +64,15 @@ func (g *CompositeGroup) PreemptionPolicy() v1.PreemptionPolicy {
 	return v1.PreemptLowerPriority
 }
 
+// RootKey names what is tried as one: a PodGroup that belongs to no composite one, or the tree with this CompositePodGroup at its top. Both may have the same name.
+type RootKey struct {
+	Key       GroupKey
+	Composite bool
+}
+
+// String returns namespace and name.
+func (k RootKey) String() string { return k.Key.String() }
+
 // GroupTree is a pod group, or a composite pod group with the groups below it. It is built when it is asked for, and never changed afterwards.
 type GroupTree struct {
 	// Group is set for a PodGroup, Composite for a CompositePodGroup; never both.

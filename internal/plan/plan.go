@@ -106,6 +106,11 @@ type GroupDecision struct {
 	Preemption *GroupPreemption
 }
 
+// Root names what was decided about.
+func (d *GroupDecision) Root() model.RootKey {
+	return model.RootKey{Key: d.Group.Key, Composite: d.Tree != nil}
+}
+
 // GroupPreemption is what was found about evicting pods for a pod group.
 type GroupPreemption struct {
 	// Status is kube-scheduler's name of the result. Ongoing says that it is a success because pods that were evicted before are not gone yet.

@@ -182,6 +182,29 @@ type GroupPostFilter interface {
 	ByGroupPolicy() bool
 }
 
+// GroupFreeing is a PostFilter plugin that gives back what stands in the way of a pod group. It is asked when the group's attempt has failed, first about each member that was tried, with the
+// group's earlier members where that attempt had them.
+type GroupFreeing interface {
+	PostFilter
+	// ConcernsGroup reports whether the member has objects for which the plugin must be shown its turn. If that is so for none of them, Member is not called for any.
+	ConcernsGroup(v state.View, member *model.Pod) bool
+	// Member returns what the plugin notes of a member's turn, whether or not the member found a node in it; nil if kube-scheduler's plugin had no part in that turn.
+	Member(c Cycle, member *model.Pod) any
+	// FreeForGroup returns what is given back for a group of which none of the members that are tried is on a node. notes are what Member returned; they are nil
+	// if the turns were not shown. first is the first member that was tried. An error fails the attempt.
+	FreeForGroup(v state.View, group *model.PodGroup, first *model.Pod, notes []any) (GroupFreed, error)
+}
+
+// GroupFreed is what a GroupFreeing plugin gives back.
+type GroupFreed struct {
+	// Done means that no further plugin is run: kube-scheduler's UnschedulableAndUnresolvable.
+	Done bool
+	// Message is added to the text of the group's rejection.
+	Message string
+	// Writes are sent once the decision is carried out, as those of a PostFilterResult.
+	Writes []plan.Write
+}
+
 // OwnPostFilter is a PostFilter that may look at objects which belong to the pod. What it finds for such a pod is not what it would find for another with equal
 // needs.
 type OwnPostFilter interface {

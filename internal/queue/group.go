@@ -45,6 +45,11 @@ type group struct {
 	overtaken overtaken
 }
 
+// root names the group, or the tree.
+func (g *group) root() model.RootKey {
+	return model.RootKey{Key: g.key, Composite: g.of != nil}
+}
+
 // isGrouped reports whether a pod waits with its group.
 func (q *Queue) isGrouped(pod *model.Pod) bool {
 	return q.config.Groups && pod.Group != (model.GroupKey{})
@@ -339,7 +344,7 @@ func (q *Queue) stamp(h *entry, now time.Time) {
 // backoffMax is the longest backoff of an entry. That of a group of n pods is as kube-scheduler's, sqrt(n) times as long, but while room is kept for it:
 // that is not to be empty for longer than it must.
 func (q *Queue) backoffMax(e *entry) time.Duration {
-	if e.heads == nil || len(e.heads.members) < 2 || e.heads.of == nil && q.config.State.KeepsFor(e.heads.key) {
+	if e.heads == nil || len(e.heads.members) < 2 || q.config.State.KeepsFor(e.heads.root()) {
 		return q.config.BackoffMax
 	}
 	return time.Duration(float64(q.config.BackoffMax) * math.Sqrt(float64(len(e.heads.members))))

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
-// A group that needs much room at once can be overtaken for ever by pods that take what becomes free bit by bit. The queue measures for how long it has been
+// A group, or a tree of them, that needs much room at once can be overtaken for ever by pods that take what becomes free bit by bit. The queue measures for how long it has been
 // rejected, and when room may be kept for it.
 
 // overtaken is what the queue knows of a group's being overtaken.
@@ -24,10 +24,21 @@ const mostDoublings = 5
 
 func doubled(d time.Duration, times int) time.Duration { return d << min(times, mostDoublings) }
 
-// IsOvertaken reports whether a group has been rejected for longer than it has patience, and is not to give way now.
-func (q *Queue) IsOvertaken(now time.Time, key model.GroupKey) bool {
-	g := q.groups[key]
-	if g == nil || g.of != nil || q.config.GroupPatience <= 0 || g.overtaken.since.IsZero() {
+// waiting returns the members of a group or a tree that wait; nil if there are none.
+func (q *Queue) waiting(root model.RootKey) *group {
+	if root.Composite {
+		return q.trees[root.Key]
+	}
+	if g := q.groups[root.Key]; g != nil && g.of == nil {
+		return g
+	}
+	return nil
+}
+
+// IsOvertaken reports whether a group or a tree has been rejected for longer than it has patience, and is not to give way now.
+func (q *Queue) IsOvertaken(now time.Time, root model.RootKey) bool {
+	g := q.waiting(root)
+	if g == nil || q.config.GroupPatience <= 0 || g.overtaken.since.IsZero() {
 		return false
 	}
 	return now.Sub(g.overtaken.since) >= q.config.GroupPatience && !now.Before(g.overtaken.rests)
@@ -35,32 +46,32 @@ func (q *Queue) IsOvertaken(now time.Time, key model.GroupKey) bool {
 
 // KeepsFor returns for how long room is to be kept for a group: so long at first, and twice as long each time after it was kept in vain, so that in the end it is
 // kept for as long as those take that have to end.
-func (q *Queue) KeepsFor(key model.GroupKey, first time.Duration) time.Duration {
-	if g := q.groups[key]; g != nil {
+func (q *Queue) KeepsFor(root model.RootKey, first time.Duration) time.Duration {
+	if g := q.waiting(root); g != nil {
 		return doubled(first, g.overtaken.kept)
 	}
 	return first
 }
 
 // KeptInVain notes that room was kept for a group, first so long and now for longer, and it did not start. It gives way for as long.
-func (q *Queue) KeptInVain(now time.Time, key model.GroupKey, first time.Duration) {
-	if g := q.groups[key]; g != nil {
+func (q *Queue) KeptInVain(now time.Time, root model.RootKey, first time.Duration) {
+	if g := q.waiting(root); g != nil {
 		g.overtaken.rests = now.Add(doubled(first, g.overtaken.kept))
 		g.overtaken.kept++
 	}
 }
 
 // SoughtInVain notes that a group would have no room even if it had not been overtaken. It is looked for again after its patience, twice that the next time, and so on.
-func (q *Queue) SoughtInVain(now time.Time, key model.GroupKey) {
-	if g := q.groups[key]; g != nil {
+func (q *Queue) SoughtInVain(now time.Time, root model.RootKey) {
+	if g := q.waiting(root); g != nil {
 		g.overtaken.rests = now.Add(doubled(q.config.GroupPatience, g.overtaken.sought))
 		g.overtaken.sought++
 	}
 }
 
 // IsTried reports whether a group is tried as it is: it is complete and none of its members is held, or pods are being evicted for it.
-func (q *Queue) IsTried(key model.GroupKey) bool {
-	g := q.groups[key]
+func (q *Queue) IsTried(root model.RootKey) bool {
+	g := q.waiting(root)
 	if g == nil {
 		return false
 	}

@@ -10,16 +10,17 @@ import (
 
 func TestOvertaken(t *testing.T) {
 	key := model.GroupKey{Namespace: "ns", Name: "g"}
+	root := model.RootKey{Key: key}
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	q := &Queue{config: Config{GroupPatience: time.Minute, BackoffMax: 10 * time.Second, State: state.New()}, groups: map[model.GroupKey]*group{}}
-	if q.IsOvertaken(now, key) || q.IsTried(key) || q.KeepsFor(key, time.Minute) != time.Minute {
+	if q.IsOvertaken(now, root) || q.IsTried(root) || q.KeepsFor(root, time.Minute) != time.Minute {
 		t.Error("a group that does not wait is overtaken")
 	}
-	q.KeptInVain(now, key, time.Minute)
-	q.SoughtInVain(now, key)
+	q.KeptInVain(now, root, time.Minute)
+	q.SoughtInVain(now, root)
 	g := &group{key: key, members: map[model.PodKey]*entry{{Name: "a"}: {}, {Name: "b"}: {}, {Name: "c"}: {}, {Name: "d"}: {}}}
 	q.groups[key] = g
-	if q.IsOvertaken(now.Add(time.Hour), key) {
+	if q.IsOvertaken(now.Add(time.Hour), root) {
 		t.Error("a group that was not rejected is overtaken")
 	}
 	for _, at := range []struct {
@@ -27,37 +28,37 @@ func TestOvertaken(t *testing.T) {
 		gate  string
 		want  bool
 	}{{active, "", true}, {erring, "", true}, {deciding, "", true}, {gated, preemptionPlugin, true}, {gated, "GangScheduling", false}, {gated, "", false}, {incomplete, "", false}} {
-		if g.head.place, g.gate = at.place, at.gate; q.IsTried(key) != at.want {
+		if g.head.place, g.gate = at.place, at.gate; q.IsTried(root) != at.want {
 			t.Errorf("%v %q: the group is tried: %t", at.place, at.gate, !at.want)
 		}
 	}
 	g.overtaken.since = now
 	for after, want := range map[time.Duration]bool{0: false, time.Minute - 1: false, time.Minute: true, time.Hour: true} {
-		if q.IsOvertaken(now.Add(after), key) != want {
+		if q.IsOvertaken(now.Add(after), root) != want {
 			t.Errorf("after %s: overtaken is not %t", after, want)
 		}
 	}
 	q.config.GroupPatience = 0
-	if q.IsOvertaken(now.Add(time.Hour), key) {
+	if q.IsOvertaken(now.Add(time.Hour), root) {
 		t.Error("overtaken without an end of patience")
 	}
 	q.config.GroupPatience = time.Minute
 	// A search in vain is repeated after 1, 2, 4 ... 32, 32 minutes, and does not change for how long room is kept.
 	at := now.Add(time.Hour)
 	for _, minutes := range []time.Duration{1, 2, 4, 8, 16, 32, 32} {
-		q.SoughtInVain(at, key)
+		q.SoughtInVain(at, root)
 		at = at.Add(minutes * time.Minute)
-		if q.IsOvertaken(at.Add(-1), key) || !q.IsOvertaken(at, key) {
+		if q.IsOvertaken(at.Add(-1), root) || !q.IsOvertaken(at, root) {
 			t.Errorf("it is not looked for after %d minutes", minutes)
 		}
 	}
 	for _, minutes := range []time.Duration{5, 10, 20, 40, 80, 160, 160} {
-		if got := q.KeepsFor(key, 5*time.Minute); got != minutes*time.Minute {
+		if got := q.KeepsFor(root, 5*time.Minute); got != minutes*time.Minute {
 			t.Errorf("room is kept for %s, want %d minutes", got, minutes)
 		}
-		q.KeptInVain(at, key, 5*time.Minute)
+		q.KeptInVain(at, root, 5*time.Minute)
 		at = at.Add(minutes * time.Minute)
-		if q.IsOvertaken(at.Add(-1), key) || !q.IsOvertaken(at, key) {
+		if q.IsOvertaken(at.Add(-1), root) || !q.IsOvertaken(at, root) {
 			t.Errorf("it does not give way for %d minutes", minutes)
 		}
 	}
@@ -65,7 +66,7 @@ func TestOvertaken(t *testing.T) {
 	if got := q.backoffMax(head); got != 20*time.Second {
 		t.Errorf("four members back off for %s", got)
 	}
-	q.config.State.Keep(key, nil)
+	q.config.State.Keep(root, []model.GroupKey{key}, nil)
 	if got := q.backoffMax(head); got != 10*time.Second {
 		t.Errorf("while room is kept, they back off for %s", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -30,11 +31,18 @@ type street struct {
 	made  map[string]time.Duration
 	// life is how long a small pod runs, at most.
 	life time.Duration
+	// parent, unless it is nil, is the composite group of the gangs that are created.
+	parent *string
 }
 
 func newStreet(t *testing.T, seed uint64, patience time.Duration) *street {
 	t.Helper()
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true})
+	return newStreetWith(t, seed, patience, map[string]bool{"GenericWorkload": true})
+}
+
+func newStreetWith(t *testing.T, seed uint64, patience time.Duration, on map[string]bool) *street {
+	t.Helper()
+	gates, err := feature.With(on)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +78,7 @@ func (s *street) gang(name string, members int, cpu string) { s.gangIn("main", n
 func (s *street) gangIn(pool, name string, members int, cpu string) {
 	g := &schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
 	g.Spec.SchedulingPolicy.Gang = &schedulingv1beta1.GangSchedulingPolicy{MinCount: int32(members)}
+	g.Spec.ParentCompositePodGroupName = s.parent
 	if err := s.SetObject(g); err != nil {
 		s.t.Fatal(err)
 	}
@@ -91,7 +100,7 @@ func (s *street) waiting(prefix string) int {
 
 // keptFor names the nodes on which room is kept for a gang.
 func (s *street) keptFor(gang string) string {
-	return strings.Join(s.Loop().State().View().KeptOn(model.GroupKey{Namespace: "default", Name: gang}), " ")
+	return strings.Join(s.Loop().State().View().KeptOn(model.RootKey{Key: model.GroupKey{Namespace: "default", Name: gang}}), " ")
 }
 
 // watch notes which pods get nodes, and ends small ones when they have run for a while. It audits what the scheduler holds.
@@ -126,6 +135,53 @@ func (s *street) advance(d time.Duration) {
 	}
 }
 
+// fill waits until small pods have filled 20 nodes.
+func (s *street) fill() {
+	for i := range 20 {
+		s.node(fmt.Sprint("n", i), "8", "main")
+	}
+	s.node("o", "99", "other")
+	s.second()
+	for s.waiting("small-") < 30 || s.Elapsed() < 3*time.Minute {
+		s.second()
+	}
+	s.advance(2 * time.Second)
+}
+
+// TestTreeIsNotOvertakenForEver is the next test for a tree of two gangs of 32, both of which must start.
+func TestTreeIsNotOvertakenForEver(t *testing.T) {
+	t.Parallel()
+	const patience = queue.DefaultGroupPatience
+	s := newStreetWith(t, 1, patience, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true})
+	s.fill()
+	began := s.Elapsed()
+	root := &schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "train"}}
+	root.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: 2}
+	if err := s.SetObject(root); err != nil {
+		t.Fatal(err)
+	}
+	s.parent = &root.Name
+	s.gang("train-a", 32, "2")
+	s.gang("train-b", 32, "2")
+	kept := false
+	for s.waiting("train-") > 0 && s.Elapsed() < 20*time.Minute {
+		s.second()
+		on := s.Loop().State().View().KeptOn(model.RootKey{Key: model.GroupKey{Namespace: "default", Name: "train"}, Composite: true})
+		if kept = kept || len(on) > 0; len(on) > 0 && len(on) != 64 {
+			t.Fatalf("room is kept for %d members", len(on))
+		}
+		if n := s.waiting("train-"); n != 0 && n != 64 {
+			t.Fatalf("%d members wait, and the others do not", n)
+		}
+	}
+	if bound := began + patience + 80*time.Second + s.life + 2*queue.DefaultBackoffMax; s.Elapsed() > bound || !kept {
+		t.Errorf("the tree waits for %s; of its members %d wait; room was kept: %t", s.Elapsed()-began, s.waiting("train-"), kept)
+	}
+	if n := s.Loop().State().Keeps(); n > 0 {
+		t.Errorf("room is still kept for %d", n)
+	}
+}
+
 // TestGangIsNotOvertakenForEver has a gang of 64 wait in a cluster that a stream of small pods keeps full. Without patience's end it does not start in a quarter of an hour.
 // With it, it starts in the time that its patience, the lives of those that overtook it and a backoff take. Pods for other nodes are placed at once either way.
 func TestGangIsNotOvertakenForEver(t *testing.T) {
@@ -139,15 +195,7 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 			t.Run(fmt.Sprintf("seed-%d-%s", seed, limit), func(t *testing.T) {
 				t.Parallel()
 				s := newStreet(t, seed, limit)
-				for i := range 20 {
-					s.node(fmt.Sprint("n", i), "8", "main")
-				}
-				s.node("o", "99", "other")
-				s.second()
-				for s.waiting("small-") < 30 || s.Elapsed() < 3*time.Minute {
-					s.second()
-				}
-				s.advance(2 * time.Second)
+				s.fill()
 				began := s.Elapsed()
 				s.gang("train", 64, "2")
 				bound := began + patience + 80*time.Second + s.life + 2*queue.DefaultBackoffMax

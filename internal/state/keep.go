@@ -11,24 +11,29 @@ import (
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
-// keptRoom is room that is kept for the members of a pod group: other pods that do not outrank them leave it, as they do for nominated pods. The members
+// keptRoom is room that is kept for the members of a pod group, or of all groups of a tree: other pods that do not outrank them leave it, as they do for nominated pods. The members
 // themselves are not nominated: they are decided about as if no room was kept, and the API shows nothing of it.
 type keptRoom struct {
-	group model.GroupKey
+	root model.RootKey
+	// groups are the PodGroup, or those of the tree at that time.
+	groups []model.GroupKey
 	// id is another each time that room is kept.
 	id   uint32
 	pods []*model.Pod
 }
 
-// Keep keeps room for members of a pod group on nodes, until GiveWay. There must be none that is kept for it already.
-func (s *State) Keep(group model.GroupKey, members []plan.Nomination) {
+// Keep keeps room for members of a pod group, or of the groups of a tree, on nodes, until GiveWay. There must be none that is kept for it already, nor for one of its groups.
+func (s *State) Keep(root model.RootKey, groups []model.GroupKey, members []plan.Nomination) {
 	n := &s.nominations
 	n.keeping++
-	k := &keptRoom{group: group, id: n.keeping}
+	k := &keptRoom{root: root, groups: groups, id: n.keeping}
 	if n.kept == nil {
-		n.kept, n.keptFor = map[model.GroupKey]*keptRoom{}, map[*model.Pod]*keptRoom{}
+		n.kept, n.keptOf, n.keptFor = map[model.RootKey]*keptRoom{}, map[model.GroupKey]*keptRoom{}, map[*model.Pod]*keptRoom{}
 	}
-	n.kept[group] = k
+	n.kept[root] = k
+	for _, group := range groups {
+		n.keptOf[group] = k
+	}
 	for i := range members {
 		pod := members[i].Pod.WithNominatedNode(members[i].NodeName)
 		k.pods, n.keptFor[pod] = append(k.pods, pod), k
@@ -39,18 +44,18 @@ func (s *State) Keep(group model.GroupKey, members []plan.Nomination) {
 // HideKept has a what-if leave no room for any group, until the function is called that it returns. Nobody hears of it.
 func (s *State) HideKept() (show func()) {
 	n := &s.nominations
-	kept := n.kept
+	kept, keptOf := n.kept, n.keptOf
 	hidden := slices.SortedFunc(maps.Keys(n.keptFor), func(a, b *model.Pod) int {
 		return cmp.Or(cmp.Compare(n.keptFor[a].id, n.keptFor[b].id), strings.Compare(a.Name, b.Name), strings.Compare(string(a.UID), string(b.UID)))
 	})
 	of := n.keptFor
-	n.kept, n.keptFor = nil, nil
+	n.kept, n.keptOf, n.keptFor = nil, nil, nil
 	for _, pod := range hidden {
 		s.storage.Nominate(pod, -1)
 		s.unlistNomination(pod)
 	}
 	return func() {
-		n.kept, n.keptFor = kept, of
+		n.kept, n.keptOf, n.keptFor = kept, keptOf, of
 		for _, pod := range hidden {
 			s.list(pod)
 		}
@@ -64,14 +69,17 @@ func (s *State) list(pod *model.Pod) {
 	s.changedNominations(pod.NominatedNode)
 }
 
-// GiveWay ends the keeping of room for a group, if there is any. The next Apply has the events that the room is free.
-func (s *State) GiveWay(group model.GroupKey) {
+// GiveWay ends the keeping of room for a group or a tree, if there is any. The next Apply has the events that the room is free.
+func (s *State) GiveWay(root model.RootKey) {
 	n := &s.nominations
-	k := n.kept[group]
+	k := n.kept[root]
 	if k == nil {
 		return
 	}
-	delete(n.kept, group)
+	delete(n.kept, root)
+	for _, group := range k.groups {
+		delete(n.keptOf, group)
+	}
 	for _, pod := range k.pods {
 		delete(n.keptFor, pod)
 		s.storage.Nominate(pod, -1)
@@ -80,11 +88,14 @@ func (s *State) GiveWay(group model.GroupKey) {
 	}
 }
 
-// Keeps returns for how many groups room is kept.
+// Keeps returns for how many groups and trees room is kept.
 func (s *State) Keeps() int { return len(s.nominations.kept) }
 
-// KeepsFor reports whether room is kept for a group.
-func (s *State) KeepsFor(group model.GroupKey) bool { return s.nominations.kept[group] != nil }
+// KeepsFor reports whether room is kept for a group or a tree.
+func (s *State) KeepsFor(root model.RootKey) bool { return s.nominations.kept[root] != nil }
+
+// KeepsForMembers reports whether room is kept for a PodGroup, or for the tree that it belongs to.
+func (s *State) KeepsForMembers(group model.GroupKey) bool { return s.nominations.keptOf[group] != nil }
 
 // WithoutKept takes the pods that room is kept for out of a list of NominatedBefore. id stands for the group of the first one, and is 0 if there is none.
 func (v View) WithoutKept(nominated []*model.Pod) (others []*model.Pod, id uint32) {
@@ -117,9 +128,9 @@ func (v View) KeptFor(id uint32) string {
 	return ""
 }
 
-// KeptOn returns the nodes on which room is kept for a group, one for each member that it is kept for.
-func (v View) KeptOn(group model.GroupKey) (nodeNames []string) {
-	if k := v.s.nominations.kept[group]; k != nil {
+// KeptOn returns the nodes on which room is kept for a group or a tree, one for each member that it is kept for.
+func (v View) KeptOn(root model.RootKey) (nodeNames []string) {
+	if k := v.s.nominations.kept[root]; k != nil {
 		for _, pod := range k.pods {
 			nodeNames = append(nodeNames, pod.NominatedNode)
 		}
@@ -128,16 +139,24 @@ func (v View) KeptOn(group model.GroupKey) (nodeNames []string) {
 }
 
 func (s *State) auditKept(v *audit.Violations) {
-	n, pods := &s.nominations, 0
+	n, pods, groups := &s.nominations, 0, 0
 	for key, k := range n.kept {
-		pods += len(k.pods)
+		pods, groups = pods+len(k.pods), groups+len(k.groups)
+		if k.root != key {
+			v.Add("room that is kept for %s is listed for %s", k.root, key)
+		}
+		for _, group := range k.groups {
+			if n.keptOf[group] != k {
+				v.Add("room is kept for group %s of %s, and not listed there", group, key)
+			}
+		}
 		for _, pod := range k.pods {
-			if pod.Group != key || n.keptFor[pod] != k || !slices.Contains(n.byNode[pod.NominatedNode], pod) {
-				v.Add("room is kept for pod %s of group %s on node %q: of its group: %t, listed there: %t", pod, key, pod.NominatedNode, n.keptFor[pod] == k, slices.Contains(n.byNode[pod.NominatedNode], pod))
+			if n.keptOf[pod.Group] != k || n.keptFor[pod] != k || !slices.Contains(n.byNode[pod.NominatedNode], pod) {
+				v.Add("room is kept for pod %s of group %s on node %q: of its group: %t, listed there: %t", pod, key, pod.NominatedNode, n.keptOf[pod.Group] == k && n.keptFor[pod] == k, slices.Contains(n.byNode[pod.NominatedNode], pod))
 			}
 		}
 	}
-	if len(n.keptFor) != pods {
-		v.Add("room is kept for %d pods, and listed for %d", pods, len(n.keptFor))
+	if len(n.keptFor) != pods || len(n.keptOf) != groups {
+		v.Add("room is kept for %d pods of %d groups, and listed for %d of %d", pods, groups, len(n.keptFor), len(n.keptOf))
 	}
 }

@@ -12,23 +12,24 @@ func TestKeepIsForOthers(t *testing.T) {
 	s := New()
 	s.Apply([]model.Change{node("n"), node("m")})
 	gang := model.GroupKey{Namespace: "ns", Name: "gang"}
+	root := model.RootKey{Key: gang}
 	member := func(name string) *model.Pod {
 		p := *nominatedPod(name, "", 0)
 		p.Group = gang
 		return &p
 	}
 	first, second, other := member("a"), member("b"), nominatedPod("c", "", 0)
-	if s.GiveWay(gang); s.Keeps() != 0 || s.KeepsFor(gang) || s.Nominated() != 0 {
+	if s.GiveWay(root); s.Keeps() != 0 || s.KeepsFor(root) || s.Nominated() != 0 {
 		t.Fatal("room is kept from the start")
 	}
 	before := s.View().NominationsVersion()
-	s.Keep(gang, []plan.Nomination{{Pod: first, Mode: plan.Set, NodeName: "n"}, {Pod: second, Mode: plan.Set, NodeName: "n"}})
+	s.Keep(root, []model.GroupKey{gang}, []plan.Nomination{{Pod: first, Mode: plan.Set, NodeName: "n"}, {Pod: second, Mode: plan.Set, NodeName: "n"}})
 	slot, _ := s.Slot("n")
 	v := s.View()
-	if v.NominationsVersion() == before || s.Keeps() != 1 || !s.KeepsFor(gang) || s.Nominated() != 2 || v.IsNominated(first.Key()) {
+	if v.NominationsVersion() == before || s.Keeps() != 1 || !s.KeepsFor(root) || s.Nominated() != 2 || v.IsNominated(first.Key()) {
 		t.Error("room is not kept, or the members are nominated")
 	}
-	if got := strings.Join(v.KeptOn(gang), " "); got != "n n" {
+	if got := strings.Join(v.KeptOn(root), " "); got != "n n" {
 		t.Errorf("room is kept on %q", got)
 	}
 	if got := v.NominatedBefore(first, slot); len(got) != 0 {
@@ -58,9 +59,9 @@ func TestKeepIsForOthers(t *testing.T) {
 	if err := s.Audit(); err != nil {
 		t.Error(err)
 	}
-	s.GiveWay(gang)
+	s.GiveWay(root)
 	delta := s.Apply(nil)
-	if s.Keeps() != 0 || s.KeepsFor(gang) || s.Nominated() != 2 || len(v.KeptOn(gang)) != 0 || len(v.NominatedBefore(other, slot)) != 1 || len(delta.Events) != 2 {
+	if s.Keeps() != 0 || s.KeepsFor(root) || s.Nominated() != 2 || len(v.KeptOn(root)) != 0 || len(v.NominatedBefore(other, slot)) != 1 || len(delta.Events) != 2 {
 		t.Errorf("room is still kept, or %d events say that it is not", len(delta.Events))
 	}
 	if err := s.Audit(); err != nil {
@@ -70,17 +71,20 @@ func TestKeepIsForOthers(t *testing.T) {
 
 func TestAuditOfKeptRoom(t *testing.T) {
 	gang := model.GroupKey{Namespace: "ns", Name: "gang"}
+	root := model.RootKey{Key: gang}
 	for _, test := range []struct {
 		want    string
 		corrupt func(n *nominations)
 	}{
-		{"of its group: false, listed there: true", func(n *nominations) { n.keptFor[n.kept[gang].pods[0]] = &keptRoom{} }},
+		{"of its group: false, listed there: true", func(n *nominations) { n.keptFor[n.kept[root].pods[0]] = &keptRoom{} }},
 		{"of its group: true, listed there: false", func(n *nominations) { n.byNode["n"] = n.byNode["n"][:1] }},
-		{"room is kept for pod ns/b of group ns/other", func(n *nominations) {
-			n.kept[model.GroupKey{Namespace: "ns", Name: "other"}] = n.kept[gang]
-			delete(n.kept, gang)
+		{"room is kept for group ns/gang of ns/gang, and not listed there", func(n *nominations) { n.keptOf[gang] = nil }},
+		{"room is kept for 2 pods of 1 groups, and listed for 2 of 2", func(n *nominations) { n.keptOf[model.GroupKey{Name: "other"}] = nil }},
+		{"room that is kept for ns/gang is listed for ns/other", func(n *nominations) {
+			n.kept[model.RootKey{Key: model.GroupKey{Namespace: "ns", Name: "other"}}] = n.kept[root]
+			delete(n.kept, root)
 		}},
-		{"room is kept for 1 pods, and listed for 2", func(n *nominations) { n.kept[gang].pods = n.kept[gang].pods[:1] }},
+		{"room is kept for 1 pods of 1 groups, and listed for 2 of 1", func(n *nominations) { n.kept[root].pods = n.kept[root].pods[:1] }},
 	} {
 		s := New()
 		s.Apply([]model.Change{node("n")})
@@ -90,7 +94,7 @@ func TestAuditOfKeptRoom(t *testing.T) {
 			p.Group = gang
 			members = append(members, plan.Nomination{Pod: &p, Mode: plan.Set, NodeName: "n"})
 		}
-		s.Keep(gang, members)
+		s.Keep(root, []model.GroupKey{gang}, members)
 		if err := s.Audit(); err != nil {
 			t.Fatal(err)
 		}
@@ -98,5 +102,36 @@ func TestAuditOfKeptRoom(t *testing.T) {
 		if err := s.Audit(); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%q is not in %v", test.want, err)
 		}
+	}
+}
+
+// TestMembersLeaveNoRoomForEachOther has a pod nominated to a node, of a group or a tree or of none: pods that are tried together with it leave it no room, all others do.
+func TestMembersLeaveNoRoomForEachOther(t *testing.T) {
+	s := New()
+	s.Apply([]model.Change{
+		node("n"), compiled(compositeGroup("ns", "root", "")), compiled(compositeGroup("ns", "middle", "root")), compiled(compositeGroup("ns", "another", "")),
+		compiled(leafGroup("a", "root")), compiled(leafGroup("b", "middle")), compiled(leafGroup("c", "another")), compiled(leafGroup("d", "")), compiled(leafGroup("e", "")), compiled(leafGroup("f", "missing")), compiled(leafGroup("g", "missing")),
+	})
+	slot, _ := s.Slot("n")
+	member := func(name, group string) *model.Pod {
+		p := *nominatedPod(name, "n", 0)
+		if group != "" {
+			p.Group = model.GroupKey{Namespace: "ns", Name: group}
+		}
+		return &p
+	}
+	for _, row := range []struct {
+		nominated, tried string // groups
+		leaves           bool
+	}{
+		{"d", "d", false}, {"d", "e", true}, {"d", "", true}, {"", "d", true}, {"", "", true}, {"unknown", "unknown", true},
+		{"a", "a", false}, {"a", "b", false}, {"b", "a", false}, {"a", "c", true}, {"a", "d", true}, {"d", "a", true}, {"f", "g", true}, {"f", "f", false},
+	} {
+		other := member("other", row.nominated)
+		s.Nominate(plan.Nomination{Pod: other, Mode: plan.Set, NodeName: "n"})
+		if leaves := len(s.View().NominatedBefore(member("tried", row.tried), slot)) > 0; leaves != row.leaves {
+			t.Errorf("a pod of %q leaves room for one of %q: %t", row.tried, row.nominated, leaves)
+		}
+		s.Nominate(plan.Nomination{Pod: other, Mode: plan.Clear})
 	}
 }

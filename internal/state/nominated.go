@@ -16,7 +16,9 @@ import (
 // among them. byNode has the pods of kept besides.
 type nominations struct {
 	// kept has the pods that room is kept for, see Keep.
-	kept map[model.GroupKey]*keptRoom
+	kept map[model.RootKey]*keptRoom
+	// Invariant: keptOf has the PodGroups of kept, each with the room that is kept for it or its tree.
+	keptOf map[model.GroupKey]*keptRoom
 	// Invariant: keptFor has the group of each of these pods.
 	keptFor map[*model.Pod]*keptRoom
 	keeping uint32 // how often room was kept

@@ -274,7 +274,26 @@ func (v View) comesBefore(nominated, pod *model.Pod) bool {
 	if nominated.Priority < pod.Priority || nominated.UID == pod.UID || v.d.places(nominated.Key()) {
 		return false
 	}
-	return nominated.Group != pod.Group || v.s.nominations.keptFor[nominated] == nil // a group has the room that is kept for it
+	if k := v.s.nominations.keptFor[nominated]; k != nil && v.s.nominations.keptOf[pod.Group] == k { // a group has the room that is kept for it or its tree
+		return false
+	}
+	return !v.areTriedTogether(nominated.Group, pod.Group)
+}
+
+// areTriedTogether reports whether members of two PodGroups have their turns together, as those of one group and of one tree have. They do not leave room for each other's nominations:
+// kube-scheduler looks up nominated pods among those that wait, where it finds none of a group that has its turn.
+func (v View) areTriedTogether(a, b model.GroupKey) bool {
+	of := v.s.groups.objects[a]
+	if of == nil || a == b {
+		return of != nil
+	}
+	other := v.s.groups.objects[b]
+	if other == nil || of.Parent == "" || other.Parent == "" {
+		return false
+	}
+	top, _ := v.topOf(of)
+	otherTop, _ := v.topOf(other)
+	return top != nil && top == otherTop
 }
 
 // NominatedBelow returns the pods nominated to a node that a pod outranks, in the order in which their versions were last seen.

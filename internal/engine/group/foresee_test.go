@@ -144,7 +144,7 @@ func TestForeseen(t *testing.T) {
 			if r.IntN(2) == 0 { // its own does not matter to it
 				kept, of = []plan.Nomination{{Pod: work.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}}, work.Group.Key
 			}
-			c.state.Keep(of, kept)
+			c.state.Keep(model.RootKey{Key: of}, []model.GroupKey{of}, kept)
 		}
 		a := c.attemptOf(work)
 		if a.count(); a.isShort() {

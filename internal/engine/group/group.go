@@ -27,8 +27,9 @@ type attempt struct {
 	profile *plugin.Profile // of the first member; nil if there is no such profile
 	// tried are the positions among Members of those that are not being deleted.
 	tried []int
-	// tie is another for passes that choose other nodes among equally good ones.
-	tie uint64
+	// pass numbers the further passes from 1 on, 0 is the first one; tie is another for passes that choose other nodes among equally good ones.
+	pass int
+	tie  uint64
 	// need is how many members must have a node, scheduled how many have one so far, remaining how many have not been tried.
 	need, scheduled, remaining int
 	// placed is how many found one in this turn.
@@ -41,6 +42,8 @@ type attempt struct {
 	searches *Searches // nil where there is no limit
 	// mostKept is how many decisions about members are kept while domain placements are compared.
 	mostKept int
+	// shows, unless it is nil, is called before each member that is tried is decided about.
+	shows func(v state.View, member *model.Pod)
 	// within are the nodes to choose among, nil for all.
 	within *state.Restriction
 	// tree is set if the attempt is that of all groups of a tree; root is its top, once it was tried. part is set in the attempt of one of its PodGroups.
@@ -59,9 +62,6 @@ func decide(s *state.State, e *engine.Engine, work plan.Work, observer Observer,
 	s.BeginGroupTurn()
 	defer s.EndGroupTurn()
 	d = plan.GroupDecision{Group: work.Group, Tree: work.Tree, Members: membersOf(work)}
-	if work.Tree != nil {
-		searches = nil // what is kept is about a PodGroup
-	}
 	a := attempt{GroupDecision: &d, state: s, engine: e, observer: observer, searches: searches, mostKept: mostKept, tree: work.Tree}
 	for i := range d.Members {
 		d.Members[i].Nodes = s.Nodes()
@@ -192,6 +192,9 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 	rank.Tie = a.tie
 	for n, i := range a.tried {
 		m := &a.Members[i]
+		if a.shows != nil {
+			a.shows(a.state.View().Restricted(nodes), m.Pods[0].Pod)
+		}
 		*m = rank.Decide(a.state.View().Restricted(nodes), m.Work, following[n])
 		a.remaining--
 		switch m.Outcome {

@@ -38,8 +38,17 @@ func (a *attempt) makeRoom(short string) (r room, err error) {
 	}
 	before := "" // what plugins say that let the next have a say
 	for _, p := range a.profile.PostFilters {
-		if p.Name() == "DynamicResources" {
-			before += ", deallocation and deletion of ResourceClaims completed"
+		if of, ok := p.(plugin.GroupFreeing); ok {
+			freed, err := a.free(of)
+			switch {
+			case err != nil:
+				return room{}, fmt.Errorf("error in %q PodGroupPostFilter plugins: %w", p.Name(), err)
+			case freed.Message != "":
+				before += ", " + freed.Message
+			}
+			if freed.Done {
+				return room{text: ", " + freed.Message}, nil
+			}
 		}
 		preemption, ok := p.(plugin.GroupPostFilter)
 		if !ok {

@@ -215,7 +215,7 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 			plugintest.Set(c.state, build.Pod(build.Named(fmt.Sprint("low-", i)), build.NodeName("n1"), build.Container("cpu=1"), priority(5)))
 		}
 		kept := c.work(podGroup("kept", 1, 100), build.Pod(build.Named("k"), build.Container("cpu=2"), priority(100), of("kept")))
-		c.state.Keep(kept.Group.Key, []plan.Nomination{{Pod: kept.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}})
+		c.state.Keep(model.RootKey{Key: kept.Group.Key}, []model.GroupKey{kept.Group.Key}, []plan.Nomination{{Pod: kept.Pods[0].Pod, Mode: plan.Set, NodeName: "n0"}})
 		var members []*v1.Pod
 		for i := range row.members {
 			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), build.Container("cpu=2"), priority(100), of("g")))
@@ -227,7 +227,7 @@ func TestEvictionsBesideKeptRoom(t *testing.T) {
 		if err := c.state.Audit(); err != nil {
 			t.Error(err)
 		}
-		if at := c.state.View().KeptOn(kept.Group.Key); !slices.Equal(at, []string{"n0"}) || c.state.Nominated() != 1 {
+		if at := c.state.View().KeptOn(model.RootKey{Key: kept.Group.Key}); !slices.Equal(at, []string{"n0"}) || c.state.Nominated() != 1 {
 			t.Errorf("%d members: room is kept on %v", row.members, at)
 		}
 	}

@@ -6,12 +6,15 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // One pass over the members in the order in which they came, each to its best node, may miss a placement that there is: small members take the room that a large one
 // needs, or one is tried before the member that it must be beside. So before a group is rejected, its members are tried in other orders, and with other nodes among
 // equally good ones, which are ours to choose; each still takes a node with the highest score. A group that the first pass places is not concerned, and when all is
 // in vain the group is rejected with what the first pass found.
+//
+// The same holds for the groups of a tree, of which one may take the room that the next ones need: they have their turns in other orders, too.
 
 // mostRetries is how many further passes there are in one attempt of a group at most. In all of them so many decisions about members are made as the engine is configured for, or
 // retriesEach for each member if that is more; a pass that has begun ends.
@@ -30,7 +33,7 @@ type kind struct {
 // retry tries the members in other orders. It reports whether enough of them found a node; they are assumed there then.
 func (a *attempt) retry() bool {
 	left := int64(a.engine.GroupRetries())
-	if left <= 0 || a.hopeless || a.profile == nil || a.tree != nil || a.searches.passesRest(a) {
+	if left <= 0 || a.hopeless || a.profile == nil || a.searches.passesRest(a) {
 		return false
 	}
 	left = max(left, int64(retriesEach*len(a.tried)))
@@ -48,13 +51,10 @@ func (a *attempt) retry() bool {
 		if a.engine.Counters().Decisions-before.Decisions+int64(len(a.tried)) > left {
 			break
 		}
-		b.tried, b.tie = a.order(kinds, n), uint64(n)/orders
+		b.tried, b.pass, b.tie = a.order(kinds, n), n+1, uint64(n)/orders
 		short, err := b.try()
 		if err == nil && short == "" {
-			for _, i := range a.tried { // the others are being deleted
-				a.Members[i] = b.Members[i]
-			}
-			a.need, a.scheduled, a.remaining, a.placed, a.assumed = b.need, b.scheduled, b.remaining, b.placed, true
+			a.take(&b)
 			return true
 		}
 		b.takeBack()
@@ -64,6 +64,17 @@ func (a *attempt) retry() bool {
 	}
 	a.searches.passedInVain(a, before)
 	return false
+}
+
+// take makes what another attempt of the group has placed that of this one.
+func (a *attempt) take(b *attempt) {
+	for i := range b.Members {
+		if m := &b.Members[i]; m.Outcome == plan.Undecided { // it is being deleted
+			*m = a.Members[i]
+		}
+	}
+	a.Members, a.root = b.Members, b.root
+	a.need, a.scheduled, a.remaining, a.placed, a.assumed = b.need, b.scheduled, b.remaining, b.placed, true
 }
 
 // kinds returns the members by kind; ok is false if no order can help: those of a kind that nothing counts find as many nodes in any order when they are alone, and
@@ -88,8 +99,11 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 		kinds[last].members = append(kinds[last].members, i)
 	}
 	all := a.requests()
-	b := a.again() // whose members are decided about kind by kind
-	there, counts := a.state.View().GroupPlaced(a.Group.Key), false
+	b := a.again()                     // whose members are decided about kind by kind
+	there, need, counts := 0, 1, false // a tree needs one at least
+	if a.tree == nil {
+		there, need = a.state.View().GroupPlaced(a.Group.Key), a.need
+	}
 	possible := there
 	for at := range kinds {
 		k := &kinds[at]
@@ -100,7 +114,7 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 			return nil, false
 		}
 		k.counts = seat.Counts()
-		if counts = counts || k.counts; !counts && len(kinds) == 1 {
+		if counts = counts || k.counts; !counts && len(kinds) == 1 && (a.tree == nil || a.isRigid(a.tree)) {
 			return nil, false
 		}
 		if b.tried = k.members; k.counts {
@@ -115,7 +129,26 @@ func (a *attempt) kinds(most int64) (kinds []kind, ok bool) {
 		}
 		possible += b.placed
 	}
-	return kinds, possible > there && possible >= a.need
+	return kinds, possible > there && possible >= need
+}
+
+// isRigid reports whether all groups of a tree must find nodes for all their members, wherever these are: then it does not matter which has its turn first, as far as the members are equal.
+func (a *attempt) isRigid(tree *model.GroupTree) bool {
+	switch {
+	case tree.TopologyKey() != "":
+		return false
+	case tree.Group != nil:
+		there := a.state.View().GroupPlaced(tree.Group.Key)
+		for _, i := range a.tried {
+			if a.Members[i].Group == tree.Group {
+				there++
+			}
+		}
+		return there <= tree.Group.MinCount
+	case tree.Composite.MinGroupCount < len(tree.Below):
+		return false
+	}
+	return !slices.ContainsFunc(tree.Below, func(below *model.GroupTree) bool { return !a.isRigid(below) })
 }
 
 // requests returns what the members request together.

@@ -12,14 +12,14 @@ import (
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// Room returns where the members of a group that was rejected would go if the pods were gone that overtook it: pods on nodes that do not outrank it and were created
+// Room returns where the members of a group or a tree that was rejected would go if the pods were gone that overtook it: pods on nodes that do not outrank it and were created
 // after the last of its members, and pods that are being deleted. Members go where there is room now as far as they find any, and then where others have to end. It
 // is a nomination for each member that finds a node, or nothing if they are fewer than the group needs. The state stays as it is; moved is how many pods were taken off
 // their nodes for a while, which is none where what they occupy tells that it would be in vain.
 func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []plan.Nomination, moved int) {
 	s.BeginGroupTurn() // so that members share a claim that none of them has yet
 	defer s.EndGroupTurn()
-	whole := attempt{GroupDecision: d, state: s, engine: e, profile: e.Profile(d.Members[0].Pods[0].Pod.SchedulerName)}
+	whole := attempt{GroupDecision: d, state: s, engine: e, profile: e.Profile(d.Members[0].Pods[0].Pod.SchedulerName), tree: d.Tree, mostKept: mostKept}
 	var last metav1.Time
 	for i := range d.Members {
 		pod := d.Members[i].Pods[0].Pod
@@ -34,17 +34,20 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []pla
 	if len(whole.tried) == 0 {
 		return nil, 0
 	}
-	gone := overtakers(s, d.Group, last)
+	gone := overtakers(s, d, last)
 	if len(gone) == 0 || whole.isHopelessWithout(gone) {
 		return nil, 0
 	}
 	w := whole.again()
-	w.need = 1
-	if w.enforces() {
-		w.need = d.Group.MinCount
+	// The groups of a tree, and members that must share a domain, are not placed one by one.
+	anywhere := d.Tree == nil && (d.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil)
+	if d.Tree == nil {
+		w.need = 1
+		if w.enforces() {
+			w.need = d.Group.MinCount
+		}
+		w.need -= s.View().GroupPlaced(d.Group.Key)
 	}
-	w.need -= s.View().GroupPlaced(d.Group.Key)
-	anywhere := d.Group.Object.Spec.SchedulingConstraints == nil || w.profile == nil || w.profile.Placements == nil
 	w.begin()
 	if anywhere {
 		if w.fill(); w.placed >= max(1, w.need) { // there is room without anybody's end, which the group's order does not find
@@ -60,7 +63,7 @@ func Room(s *state.State, e *engine.Engine, d *plan.GroupDecision) (places []pla
 	if anywhere {
 		w.fill()
 	}
-	if w.placed >= max(1, w.need) {
+	if anywhere && w.placed >= max(1, w.need) {
 		return w.places(), len(gone)
 	}
 	w.takeBack()
@@ -111,8 +114,14 @@ func (a *attempt) places() []plan.Nomination {
 	return places
 }
 
-// overtakers returns the pods that would be gone if the group had not been overtaken, by node and name.
-func overtakers(s *state.State, group *model.PodGroup, last metav1.Time) []*model.Pod {
+// overtakers returns the pods that would be gone if the group or the tree had not been overtaken, by node and name.
+func overtakers(s *state.State, d *plan.GroupDecision, last metav1.Time) []*model.Pod {
+	own := map[model.GroupKey]bool{d.Group.Key: d.Tree == nil}
+	if d.Tree != nil {
+		for group := range d.Tree.Leaves {
+			own[group.Key] = true
+		}
+	}
 	var all []*model.Pod
 	for slot, alive := range s.Alive() {
 		if !alive {
@@ -121,7 +130,7 @@ func overtakers(s *state.State, group *model.PodGroup, last metav1.Time) []*mode
 		first := len(all)
 		for pod := range s.PodsOn(int32(slot)) {
 			created := pod.Object.CreationTimestamp
-			if pod.Terminating || pod.Priority <= group.Priority && pod.Group != group.Key && last.Before(&created) {
+			if pod.Terminating || pod.Priority <= d.Group.Priority && !own[pod.Group] && last.Before(&created) {
 				all = append(all, pod)
 			}
 		}

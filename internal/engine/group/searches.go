@@ -14,11 +14,13 @@ import (
 
 // Searches bounds how much of the time is spent in vain, of all groups together, on what may be tried for a group that is rejected, where it cannot be foreseen that it is in
 // vain: on searches for pods to evict, which take all pods of lower priority off their nodes and put them back, and on further passes over the members. While these rest, a
-// group for which they were in vain before is rejected as it was then. The others have a turn before those. What is of use to a group does not count.
+// group for which they were in vain before is rejected as it was then. The others have a turn before those, and the first search for a group rests only after such of other groups: those
+// that are tried again and again in vain, however many they are, do not keep it waiting. What is of use to a group does not count.
 //
 // The zero value is ready. It belongs to the goroutine that owns the state.
 type Searches struct {
-	evictions, passes limit
+	// first are the searches for groups for which none was in vain before, again those for the others.
+	first, again, passes limit
 	// vain has what the last search for pods to evict for a group found.
 	vain map[model.GroupKey]vain
 	// passed has the PodGroups for which further passes were in vain.
@@ -86,9 +88,8 @@ func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text strin
 	if s == nil {
 		return "", false
 	}
-	before, again := s.vain[a.Group.Key]
-	again = again && before.uid == a.Group.UID()
-	if s.evictions.mayBegin(now, again || known == hopeless) {
+	before, again := s.vainFor(a.Group)
+	if s.limitOf(again).mayBegin(now, again || known == hopeless) {
 		return "", false
 	}
 	switch {
@@ -100,6 +101,20 @@ func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text strin
 		return "minCount (" + strconv.Itoa(b.need) + ") cannot be satisfied, whichever pods are evicted", true
 	}
 	return searchLater, true
+}
+
+// vainFor returns what the last search for a group found, which was in vain; again is false if there was none.
+func (s *Searches) vainFor(group *model.PodGroup) (before vain, again bool) {
+	before, again = s.vain[group.Key]
+	return before, again && before.uid == group.UID()
+}
+
+// limitOf returns the limit of searches for groups for which one was in vain before, or for which none was.
+func (s *Searches) limitOf(again bool) *limit {
+	if again {
+		return &s.again
+	}
+	return &s.first
 }
 
 // found notes that pods are evicted for the group of an attempt.
@@ -114,6 +129,7 @@ func (s *Searches) inVain(now time.Time, a *attempt, moved []unit, found string)
 	if s == nil {
 		return
 	}
+	_, again := s.vainFor(a.Group)
 	if s.vain == nil || len(s.vain) >= mostVain {
 		s.vain = map[model.GroupKey]vain{}
 	}
@@ -124,7 +140,7 @@ func (s *Searches) inVain(now time.Time, a *attempt, moved []unit, found string)
 	for i := range moved {
 		pods += len(moved[i].pods)
 	}
-	s.evictions.inVain(now, time.Duration(pods)*perMoved)
+	s.limitOf(again).inVain(now, time.Duration(pods)*perMoved)
 }
 
 // passesRest reports whether there are no further passes for the group of an attempt now.

@@ -50,7 +50,8 @@ func TestSearchesInVainRest(t *testing.T) {
 		searched bool
 	}{
 		{0, a, short, true},
-		{0, a, short, false}, // as it was
+		{0, a, short, true}, // again
+		{0, a, short, false},
 		{0, b, searchLater, false},
 		{0, large, never, false},
 		{0, fits, searchLater, false},
@@ -60,8 +61,11 @@ func TestSearchesInVainRest(t *testing.T) {
 		{0, b, short, true},
 		{0, fits, searchLater, false},
 		{time.Minute, large, short, true},
-		{0, a, short, false},
+		{0, a, short, true},
+		{0, b, short, false}, // which rests with those that were searched for before, however long
 		{time.Minute, a, short, true},
+		{0, b, short, false},
+		{0, fits, found, true},        // and the first search for a group does not
 		{-time.Hour, b, short, false}, // the clock was set back
 		{restMax, b, short, false},
 		{restMax, b, short, true},
@@ -73,6 +77,30 @@ func TestSearchesInVainRest(t *testing.T) {
 		if searched := c.state.Version()-version > 2*perNode; !strings.HasSuffix(d.Message, preemptionPrefix+step.want) || searched != step.searched {
 			t.Errorf("%s at %s: %q, searched: %t; want %q, %t", step.work.Group.Key.Name, now.UTC().Format(time.TimeOnly), d.Message, searched, step.want, step.searched)
 		}
+	}
+	// Where somebody was found for a group, what was in vain before is not said any more.
+	third := func(options ...build.NodeOption) runtime.Object {
+		return build.Node("n2", append(options, build.Allocatable("cpu=1500 pods=1500"), build.NodeLabels("kubernetes.io/hostname=n2"))...)
+	}
+	decide := func(work plan.Work) string {
+		now = now.Add(time.Minute)
+		c.state.SetNow(now)
+		d := searches.Decide(c.state, c.engine, work, nil)
+		return strings.TrimPrefix(d.Message[strings.LastIndex(d.Message, preemptionPrefix):], preemptionPrefix)
+	}
+	plugintest.Set(c.state, third(), build.Pod(build.Named("p2"), build.NodeName("n2"), build.Container("cpu=1500"), priority(1)))
+	if got := decide(a); got != "found a placement for podgroup, preempting 3 victims" {
+		t.Errorf("with a third node: %q", got)
+	}
+	plugintest.Set(c.state, third(build.Unschedulable))
+	for _, want := range []string{searchLater, short} { // first searches rest for a minute, too, since the clock was set back
+		if got := decide(gang("new", "1", 3)); got != want {
+			t.Errorf("without it, a new group: %q, want %q", got, want)
+		}
+	}
+	now = now.Add(-time.Minute) // decide moves it on
+	if got := decide(a); got != searchLater {
+		t.Errorf("while searches rest, the group for which somebody was found: %q, want %q", got, searchLater)
 	}
 	if _, known := searches.vain[fits.Group.Key]; known || len(searches.vain) != 3 {
 		t.Errorf("what was found in vain is known of %d groups, want 3", len(searches.vain))

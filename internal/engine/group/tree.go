@@ -1,6 +1,7 @@
 package group
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -23,7 +24,8 @@ type node struct {
 	*model.GroupTree
 	// first and end say which members of the attempt are those of this group and the groups below it.
 	first, end int
-	below      []*node
+	// below are the groups directly below it, turns the same in the order in which they have their turns.
+	below, turns []*node
 	// leaf is the attempt of a PodGroup, whose decisions about members are those of the tree's attempt; nil for a composite group.
 	leaf *attempt
 	// tried says that the group has had its turn, short is why too few nodes were found then; empty if there were enough.
@@ -62,7 +64,32 @@ func (a *attempt) newNode(tree *model.GroupTree, first int) *node {
 		of := a.newNode(below, n.end)
 		n.below, n.end = append(n.below, of), of.end
 	}
+	n.turns = a.turns(n.below)
 	return n
+}
+
+// turns returns groups in the order in which they have their turns: in the first pass those that were created first at the beginning, in further passes the largest, the smallest or the youngest,
+// or in an order by chance, which is another each time.
+func (a *attempt) turns(groups []*node) []*node {
+	if a.pass == 0 {
+		return groups
+	}
+	turns := slices.Clone(groups)
+	members := func(n *node) int { return n.end - n.first }
+	switch n := a.pass - 1; (n + n/orders) % orders { // not always beside the same order of members
+	case 0:
+		slices.SortStableFunc(turns, func(x, y *node) int { return cmp.Compare(members(y), members(x)) })
+	case 1:
+		slices.SortStableFunc(turns, func(x, y *node) int { return cmp.Compare(members(x), members(y)) })
+	case 2:
+		slices.Reverse(turns)
+	default:
+		key := func(n *node) uint64 {
+			return a.engine.Tie(a.Group.Key.String(), n.Key().String()+" "+strconv.Itoa(a.pass))
+		}
+		slices.SortStableFunc(turns, func(x, y *node) int { return cmp.Compare(key(x), key(y)) })
+	}
+	return turns
 }
 
 // partOf returns the attempt of a PodGroup of the tree.
@@ -97,7 +124,7 @@ func (n *node) takeBack() {
 	if n.leaf != nil {
 		n.leaf.takeBack()
 	}
-	for _, below := range slices.Backward(n.below) {
+	for _, below := range slices.Backward(n.turns) {
 		below.takeBack()
 	}
 }
@@ -110,7 +137,7 @@ func (n *node) assume() {
 		}
 		n.leaf.assumed = true
 	}
-	for _, below := range n.below {
+	for _, below := range n.turns {
 		below.assume()
 	}
 }
@@ -296,7 +323,7 @@ func (a *attempt) tryBelow(n *node, nodes *state.Restriction) (short string, err
 	if a.enforces() {
 		need = n.Composite.MinGroupCount
 	}
-	for _, below := range n.below {
+	for _, below := range n.turns {
 		if done+left < need {
 			break
 		}

@@ -27,21 +27,33 @@ func (p *Plugin) PostFilter(c plugin.Cycle, pod *model.Pod) (plugin.PostFilterRe
 	}
 	rejections := unavailableNodes{cycle: c}
 	for i, claim := range d.given {
-		if isReservedForOthers(claim, pod) || !rejections.because(claim, d.broken[i]) {
+		if isReservedForOthers(claim, pod.UID) || !rejections.because(claim, d.broken[i]) {
 			continue
 		}
 		return plugin.PostFilterResult{
 			Message: "deallocation of ResourceClaim completed", Writes: []plan.Write{*deallocate(claim)},
 		}, nil
 	}
-	// If PreFilter rejected the pod, kube-scheduler's plugin does not know of that claim.
-	if before := p.PreFilter(c.View(), pod); d.extended != nil && d.extended.left != nil && before.IsZero() {
-		claim := d.extended.left
-		return plugin.PostFilterResult{
-			Message: "deletion of ResourceClaim completed", Writes: []plan.Write{*removeFinalizer(claim), *deleteClaim(claim, claim.Object.UID)},
-		}, nil
+	if claim := p.leftFor(c.View(), pod, d); claim != nil {
+		return plugin.PostFilterResult{Message: "deletion of ResourceClaim completed", Writes: deletion(claim)}, nil
 	}
 	return plugin.PostFilterResult{}, nil
+}
+
+// leftFor returns the claim that was made for the pod's extended resources in an earlier turn, nil if there is none. If PreFilter rejects the pod, kube-scheduler's plugin does not know of it.
+func (p *Plugin) leftFor(v state.View, pod *model.Pod, d *demands) *model.ResourceClaim {
+	if d.extended == nil || d.extended.left == nil {
+		return nil
+	}
+	if before := p.PreFilter(v, pod); !before.IsZero() {
+		return nil
+	}
+	return d.extended.left
+}
+
+// deletion deletes a claim that was made for a pod.
+func deletion(claim *model.ResourceClaim) []plan.Write {
+	return []plan.Write{*removeFinalizer(claim), *deleteClaim(claim, claim.Object.UID)}
 }
 
 // LooksAtOwn reports whether a claim of the pod has an allocation, or one was made for it in an earlier turn.
@@ -50,9 +62,10 @@ func (p *Plugin) LooksAtOwn(v state.View, pod *model.Pod) bool {
 	return len(unallocated(claims)) < len(claims) || v.Devices().MadeFor(pod.UID) != nil
 }
 
-func isReservedForOthers(claim *model.ResourceClaim, pod *model.Pod) bool {
+// isReservedForOthers reports whether a claim is reserved for anybody but the pod or PodGroup of this UID.
+func isReservedForOthers(claim *model.ResourceClaim, uid types.UID) bool {
 	for i := range claim.Object.Status.ReservedFor {
-		if claim.Object.Status.ReservedFor[i].UID != pod.UID {
+		if claim.Object.Status.ReservedFor[i].UID != uid {
 			return true
 		}
 	}

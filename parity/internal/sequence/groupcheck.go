@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/devices"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/feature"
 	"github.com/berth-scheduler/berth/internal/kinds"
@@ -47,7 +50,7 @@ func runGroups(script Script, seed uint64, told func(decisions, created, pods in
 // newGroups makes a cluster of Berth, and kube-scheduler beside it.
 func newGroups(play *groupPlay, seed uint64) (*simulate.Cluster, *groupCheck, error) {
 	text, faults := play.config, play.faults
-	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": play.trees, "CompositePodGroup": play.trees})
+	gates, err := feature.With(map[string]bool{"GenericWorkload": true, "DRAWorkloadResourceClaims": true, "TopologyAwareWorkloadScheduling": play.trees, "CompositePodGroup": play.trees})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -59,7 +62,9 @@ func newGroups(play *groupPlay, seed uint64) (*simulate.Cluster, *groupCheck, er
 	if err != nil {
 		return nil, nil, err
 	}
-	theirs, err := upstream.NewLoop(text, func(pod *v1.Pod, best []string) string { return engine.Preferred(seed, keyOf(pod), best) })
+	theirs, err := upstream.NewLoop(text, func(pod *v1.Pod, best []string) string { return engine.Preferred(seed, keyOf(pod), best) }, func(group string, best []string) string {
+		return slices.MaxFunc(best, func(a, b string) int { return cmp.Compare(engine.TieOf(seed, group, a), engine.TieOf(seed, group, b)) })
+	})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,11 +153,12 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 	if err != nil {
 		return err
 	}
-	if t != nil && t.Group != "" && c.holds(theirName(t.Members[0].Pod)) {
+	same := theirTurn(t) == ourTurn(decisions)
+	if !same && t != nil && t.Group != "" && c.holds(theirName(t.Members[0].Pod)) {
 		c.over = true
 		return nil
 	}
-	if c.isDrawn(t, decisions) {
+	if c.isDrawn(t, decisions) || slices.ContainsFunc(decisions, func(d plan.Decision) bool { return isAllocating(&d) }) {
 		c.over = true
 		return nil
 	}
@@ -166,16 +172,28 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 		c.over = true
 		return nil
 	}
+	before := len(c.result.Differences)
 	c.order(t, decisions)
+	first := decisions[0].Pods[0].Pod.String()
+	c.differ(first, "evictions", strings.Join(t.Evicted, " "), strings.Join(evicted(decisions), " "))
+	c.differ(first, "claims given back", strings.Join(t.Freed, " "), strings.Join(freed(decisions), " "))
+	if len(t.Evicted) > 0 {
+		c.result.Preempted++
+	}
+	if len(t.Freed) > 0 {
+		c.result.Freed++
+	}
 	for i := range decisions {
 		d := &decisions[i]
 		pod := d.Pods[0].Pod
 		at := slices.IndexFunc(t.Members, func(m upstream.Member) bool { return m.Pod.UID == pod.UID })
-		before := len(c.result.Differences)
 		if at < 0 {
 			c.differ(pod.String(), "UID", t.Members[min(i, len(t.Members)-1)].Pod.Name+" of another UID", string(pod.UID))
 		} else {
 			c.member(&t.Members[at], d)
+			if d.Outcome == plan.Placed {
+				c.allocations(t, &d.Placements[0])
+			}
 		}
 		if i == 0 && t.Group != "" {
 			if err := c.conditions(t, decisions); err != nil {
@@ -193,8 +211,61 @@ func (c *groupCheck) turn(decisions []plan.Decision) error {
 		} else {
 			c.result.Passed++
 		}
+		before = len(c.result.Differences)
 	}
 	return nil
+}
+
+// evicted returns the names of the pods that decisions evict, sorted, without those that are being deleted already.
+func evicted(decisions []plan.Decision) []string {
+	var names []string
+	for i := range decisions {
+		for _, e := range decisions[i].Evictions {
+			if !e.Pod.Terminating {
+				names = append(names, e.Pod.String())
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// freed returns the names of the claims that decisions give back, sorted.
+func freed(decisions []plan.Decision) []string {
+	var names []string
+	for i := range decisions {
+		for _, w := range decisions[i].Writes {
+			if w.Resource.Resource == "resourceclaims" {
+				names = append(names, w.Namespace+"/"+w.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// allocations compares what the claims of a pod get with what kube-scheduler wrote.
+func (c *groupCheck) allocations(t *upstream.Turn, p *plan.Placement) {
+	for _, hold := range p.Holds {
+		promise, ok := hold.Value.(*devices.Promise)
+		if !ok {
+			continue
+		}
+		of, theirs := hold.Object.Namespace+"/"+hold.Object.Name, none
+		if claim := t.Claims[of]; claim != nil {
+			theirs = devicesText(claim.Status.Allocation)
+		}
+		c.differ(p.Pod.String(), "devices of "+of, theirs, devicesText(promise.Allocation))
+	}
+}
+
+func devicesText(a *resourcev1.AllocationResult) string {
+	var all []string
+	for i := range a.Devices.Results {
+		r := &a.Devices.Results[i]
+		all = append(all, r.Request+" "+r.Driver+"/"+r.Pool+"/"+r.Device)
+	}
+	return strings.Join(all, ", ")
 }
 
 // holds reports whether Berth holds the group of a pod because it has too few members. kube-scheduler looks at that when a group begins to wait; if members leave it later, or minCount is raised,
@@ -211,6 +282,11 @@ const (
 	notFound = `error in "DynamicResources" PodGroupPostFilter plugins: not found`
 	hopeless = "pod group is unschedulable, minCount ("
 )
+
+// isAllocating reports whether a pod waits for what is being written of a claim. In kube-scheduler, whose writes are taken for stored at once, it is there already.
+func isAllocating(d *plan.Decision) bool {
+	return d.Rejection != nil && strings.Contains(d.Rejection.PreFilter, "is in the process of being allocated")
+}
 
 func isHopeless(d *plan.Decision) bool {
 	return d.Outcome == plan.Unschedulable && strings.HasPrefix(d.Rejection.Group, hopeless)
@@ -356,20 +432,32 @@ func (c *groupCheck) order(t *upstream.Turn, decisions []plan.Decision) {
 			ours = append(ours, decisions[i].Pods[0].Pod.String())
 		}
 	}
-	if decisions[0].Tree != nil { // of each group it may end before it has tried all
-		left := ours
-		for _, tried := range t.Tried {
-			at := slices.Index(left, tried)
-			if at < 0 {
-				c.differ(ours[0], "order", strings.Join(t.Tried, " "), strings.Join(ours, " "))
+	var theirs []string // each once: members are tried in several domain placements, and once more without the pods that may be evicted
+	for _, tried := range t.Tried {
+		if !slices.Contains(theirs, tried) {
+			theirs = append(theirs, tried)
+		}
+	}
+	of := map[string]model.GroupKey{}
+	for i := range decisions {
+		of[decisions[i].Pods[0].Pod.String()] = decisions[i].Pods[0].Pod.Group
+	}
+	// Of a tree some groups are tried to their end only without the pods that may be evicted.
+	in := func(names []string, group model.GroupKey) []string {
+		return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return of[name] != group })
+	}
+	for _, group := range slices.Compact(slices.Sorted(func(yield func(string) bool) {
+		for _, key := range of {
+			if !yield(key.Name) {
 				return
 			}
-			left = left[at+1:]
 		}
-		return
-	}
-	if n := min(len(t.Tried), len(ours)); n > 0 {
-		c.differ(ours[0], "order", strings.Join(t.Tried, " "), strings.Join(ours[:n], " "))
+	})) {
+		key := model.GroupKey{Namespace: decisions[0].Pods[0].Pod.Namespace, Name: group}
+		theirs, ours := in(theirs, key), in(ours, key)
+		if n := min(len(theirs), len(ours)); n > 0 {
+			c.differ(ours[0], "order", strings.Join(theirs, " "), strings.Join(ours[:n], " "))
+		}
 	}
 }
 
@@ -483,12 +571,15 @@ func (c *groupCheck) conditions(t *upstream.Turn, decisions []plan.Decision) err
 	return nil
 }
 
-// once leaves what PostFilter plugins say of a tree once in a text: kube-scheduler adds it to each status of the tree, of which several are one, so that it is there more than
-// once.
+// once leaves what PostFilter plugins say of a tree once in a text: kube-scheduler adds it to each status of the tree, of which several are one, so that it is there more
+// than once.
 func once(text string) string {
-	const nobody = ", pod group preemption: No preemption victims found for incoming preemptor"
-	for strings.HasSuffix(text, nobody+nobody) {
-		text = strings.TrimSuffix(text, nobody)
+	at := strings.LastIndex(text, ", pod group preemption: ")
+	if at < 0 {
+		return text
+	}
+	for said := text[at:]; strings.HasSuffix(text, said+said); {
+		text = strings.TrimSuffix(text, said)
 	}
 	return text
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // GroupScripts returns the scripts with pod groups, for the feature gate GenericWorkload: a fifth of the given number of pods, because most of them have several
-// turns. Nobody is evicted in them.
+// turns. Pods are evicted in some, all of which are members of groups: of pods by themselves others may be chosen between equally good ones.
 func GroupScripts(pods int) []Script {
 	script := func(name, about string, change func(p *groupPlay)) Script {
 		return Script{Name: name, About: about, drawGroups: func(seed uint64) *groupPlay {
@@ -32,7 +32,14 @@ func GroupScripts(pods int) []Script {
 			p.member = mixedMember
 		}
 	})
-	trees.trees = true
+	racks := script("seq-tree-racks", "the same, with groups whose pods must share a zone", func(p *groupPlay) { p.trees, p.alone, p.racks = true, true, true })
+	treesPreempt := script("seq-tree-preempt", "trees that evict others, pod by pod or as a whole, some of them for one zone", func(p *groupPlay) {
+		p.trees, p.alone, p.preempts = true, true, true
+		if p.racks = p.r.IntN(2) == 0; p.r.IntN(2) == 0 {
+			p.member = mixedMember
+		}
+	})
+	trees.trees, racks.trees, treesPreempt.trees = true, true, true
 	return []Script{
 		script("seq-gang", "pod groups and single pods of equal needs, more than there is room for", func(*groupPlay) {}),
 		script("seq-gang-mixed", "the same, with members of different needs", func(p *groupPlay) { p.member = mixedMember }),
@@ -46,7 +53,19 @@ func GroupScripts(pods int) []Script {
 			p.member, p.alone = relatedMember, true
 			p.faults = simulate.Faults{WatchDelayMax: 300 * time.Millisecond, BindDelayMax: 500 * time.Millisecond, DuplicatePercent: 5}
 		}),
-		trees,
+		script("seq-gang-preempt", "groups that evict members of others, one by one or all of a group, with budgets", func(p *groupPlay) {
+			p.ranks, p.alone, p.preempts = true, true, true
+			if p.r.IntN(2) == 0 {
+				p.member = mixedMember
+			}
+		}),
+		script("seq-gang-preempt-spread", "the same, with spread constraints, affinity and anti-affinity among members", func(p *groupPlay) {
+			p.member, p.ranks, p.alone, p.preempts = relatedMember, true, true, true
+		}),
+		script("seq-gang-claims", "groups of which the members share a claim for devices, of which there are too few", func(p *groupPlay) {
+			p.member, p.alone, p.claims = claimingMember, true, true
+		}),
+		trees, racks, treesPreempt,
 	}
 }
 
@@ -64,6 +83,12 @@ type groupPlay struct {
 	never  bool // and pods a preemption policy
 	alone  bool // all pods are in groups
 	trees  bool // groups belong to composite ones, and all exist from the start
+	racks  bool // groups have a topology key
+	claims bool // groups have claims for devices
+	// preempts means that priorities differ, and that pods are evicted for groups; started pods have a start time each, after that of the play.
+	preempts bool
+	started  int
+	began    time.Time
 }
 
 const groupZones = 3
@@ -72,6 +97,19 @@ const groupZones = 3
 func (p *groupPlay) run(c *simulate.Cluster, each func(simulate.Round) error) error {
 	if err := c.SetObject(&v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default", Labels: map[string]string{v1.LabelMetadataName: "default"}}}); err != nil {
 		return err
+	}
+	if p.preempts {
+		p.began = c.Now()
+		seen := each
+		each = func(r simulate.Round) error {
+			p.start(c, &r)
+			return seen(r)
+		}
+	}
+	if p.claims {
+		if err := p.install(c); err != nil {
+			return err
+		}
 	}
 	for i := range 5 {
 		c.SetNode(p.node(i))
@@ -117,6 +155,10 @@ func (p *groupPlay) act(c *simulate.Cluster) error {
 		return p.setGroup(c, p.r.IntN(p.groups))
 	case k < 94:
 		p.ungate(c)
+	case k < 96 && p.preempts:
+		return p.setBudget(c)
+	case k < 98 && p.claims:
+		return p.strand(c)
 	default:
 		p.changeNode(c)
 	}
@@ -140,9 +182,13 @@ func (p *groupPlay) create(c *simulate.Cluster, group int) {
 			pod.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: ptr(fmt.Sprint("group-", group))}
 		}
 		p.member(p, pod)
+		if p.preempts {
+			pod.Spec.Priority = p.priorityOf(group)
+			pod.Spec.TerminationGracePeriodSeconds = pick(p.r, ptr(int64(0)), ptr(int64(1)), ptr(int64(3)))
+		}
 		if p.ranks {
 			pod.Spec.Priority = priorityOf(group)
-			if chance(p.r, 4) {
+			if chance(p.r, 4) && !p.preempts {
 				pod.Spec.Priority = ptr(int32(7))
 			}
 		}
@@ -164,6 +210,26 @@ func priorityOf(group int) *int32 {
 	return []*int32{nil, ptr(int32(0)), ptr(int32(10)), ptr(int32(5))}[group%4]
 }
 
+// priorityOf returns the priority of a group, or of the tree that it belongs to.
+func (p *groupPlay) priorityOf(group int) *int32 {
+	if !p.trees {
+		return priorityOf(group)
+	}
+	return priorityOfTree(parentOf(group))
+}
+
+// parentOf returns the composite group that a group belongs to.
+func parentOf(group int) string {
+	return []string{"pair", "pair", "any", "any", "below", "below"}[group]
+}
+
+func priorityOfTree(composite string) *int32 {
+	if composite == "pair" {
+		return ptr(int32(10))
+	}
+	return ptr(int32(5))
+}
+
 // end has a pod finish if it runs, or deletes it.
 func (p *groupPlay) end(c *simulate.Cluster) {
 	all := c.Pods()
@@ -174,7 +240,8 @@ func (p *groupPlay) end(c *simulate.Cluster) {
 	switch {
 	case pod.Spec.NodeName == "" && chance(p.r, 50):
 	case pod.Spec.SchedulingGroup != nil && len(pod.Spec.SchedulingGates) > 0: // kube-scheduler does not ask again whether its group is still held
-	case pod.Spec.NodeName == "" && chance(p.r, 30) && pod.Labels["kind"] != "gang": // a finalizer keeps it; in kube-scheduler it counts for the gang meanwhile
+	// A finalizer keeps it. In kube-scheduler it counts for a gang meanwhile, and once it has had its turn its nomination counts no more.
+	case pod.Spec.NodeName == "" && chance(p.r, 30) && pod.Labels["kind"] != "gang" && pod.Status.NominatedNodeName == "":
 		going := pod.DeepCopy()
 		going.DeletionTimestamp = &metav1.Time{Time: c.Now()}
 		c.SetPod(going)
@@ -222,9 +289,19 @@ func (p *groupPlay) setGroup(c *simulate.Cluster, group int) error {
 	if p.ranks {
 		made.Spec.Priority = priorityOf(group)
 	}
+	if p.preempts {
+		made.Spec.Priority = p.priorityOf(group)
+		p.disrupted(made)
+	}
+	if p.claims {
+		p.claim(made, group)
+	}
 	if p.trees {
 		made.CreationTimestamp = metav1.NewTime(c.Now().Add(time.Duration(p.r.IntN(3)) * time.Second))
-		made.Spec.ParentCompositePodGroupName = ptr([]string{"pair", "pair", "any", "any", "below", "below"}[group])
+		made.Spec.ParentCompositePodGroupName = ptr(parentOf(group))
+	}
+	if p.racks && chance(p.r, 50) {
+		made.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: v1.LabelTopologyZone}}}
 	}
 	return c.SetObject(made)
 }
@@ -242,6 +319,13 @@ func (p *groupPlay) plantTrees(c *simulate.Cluster) error {
 			made.Spec.SchedulingPolicy.Gang = &schedulingv1alpha3.CompositeGangSchedulingPolicy{MinGroupCount: int32(n)}
 		default:
 			made.Spec.SchedulingPolicy.Basic = &schedulingv1alpha3.CompositeBasicSchedulingPolicy{}
+		}
+		if p.preempts {
+			made.Spec.Priority = priorityOfTree(name)
+			p.disruptedComposite(made)
+		}
+		if p.racks && chance(p.r, 30) {
+			made.Spec.SchedulingConstraints = &schedulingv1alpha3.CompositePodGroupSchedulingConstraints{Topology: []schedulingv1alpha3.TopologyConstraint{{Key: v1.LabelTopologyZone}}}
 		}
 		if name == "below" {
 			made.Spec.ParentCompositePodGroupName = ptr("any")

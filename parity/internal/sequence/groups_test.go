@@ -1,6 +1,7 @@
 package sequence
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -71,6 +72,38 @@ func TestGroupDifferencesAreFound(t *testing.T) {
 		}
 		if got := strings.Join(found, ", "); !strings.Contains(got, row.want) || (row.want == "") != (got == "") {
 			t.Errorf("minCount %d: differences in %q, want one in %q", row.minCount, got, row.want)
+		}
+	}
+}
+
+// TestGroupsEvictAndShare plays a few runs of the scripts in which pods are evicted, or claims are given back: both must occur.
+func TestGroupsEvictAndShare(t *testing.T) {
+	for name, runs := range map[string]struct {
+		pods  int
+		seeds uint64
+	}{"seq-gang-preempt": {500, 1}, "seq-gang-preempt-spread": {500, 3}, "seq-tree-preempt": {250, 6}, "seq-gang-claims": {500, 4}} {
+		scripts := GroupScripts(runs.pods)
+		script := scripts[slices.IndexFunc(scripts, func(s Script) bool { return s.Name == name })]
+		if err := script.Gates().Set(true); err != nil {
+			t.Fatal(err)
+		}
+		var all Result
+		for seed := uint64(1); seed <= runs.seeds; seed++ {
+			r, err := Run(script, seed, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, d := range r.Differences {
+				t.Errorf("%s, seed %d: %+v", name, seed, d)
+			}
+			all.Preempted, all.Freed, all.Passed = all.Preempted+r.Preempted, all.Freed+r.Freed, all.Passed+r.Passed
+		}
+		if err := script.Gates().Set(false); err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d passed; pods were evicted in %d turns, and claims given back in %d", name, all.Passed, all.Preempted, all.Freed)
+		if strings.Contains(name, "preempt") && all.Preempted == 0 || name == "seq-gang-claims" && all.Freed == 0 {
+			t.Errorf("%s: nobody is evicted, or nothing given back", name)
 		}
 	}
 }

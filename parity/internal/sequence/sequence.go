@@ -36,8 +36,10 @@ type Result struct {
 	Passed, Failed int
 	// Rejected and Scored count those for which kube-scheduler finds no node, and those for which it scores several.
 	Rejected, Scored int
-	// Preempted counts those of the rejected pods for which kube-scheduler finds pods to evict.
-	Preempted   int
+	// Preempted counts those of the rejected pods for which kube-scheduler finds pods to evict; of pod groups the turns.
+	Preempted int
+	// Freed counts the turns of pod groups in which claims are given back.
+	Freed       int
 	Differences []compare.Difference
 	// Before is the state on which the first differing decision was made, with its pod pending; nil if there is none.
 	Before *cases.Case

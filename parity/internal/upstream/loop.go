@@ -9,6 +9,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -37,18 +38,22 @@ type Gates uint8
 const (
 	// Defaults leaves every gate in its default state.
 	Defaults Gates = iota
-	// PodGroups turns GenericWorkload on.
+	// PodGroups turns GenericWorkload on, and the claims of pod groups. Pods are evicted in the turn and not after it, so that no turn depends on a goroutine.
 	PodGroups
-	// Trees turns on GenericWorkload and the gates of composite pod groups.
+	// Trees turns on the same, and the gates of domain placements and of composite pod groups.
 	Trees
 )
 
 // Set turns these gates on or off, for the whole process. No scheduler may be in use meanwhile.
 func (g Gates) Set(on bool) error {
-	of := [...][]featuregate.Feature{PodGroups: {features.GenericWorkload}, Trees: {features.GenericWorkload, features.TopologyAwareWorkloadScheduling, features.CompositePodGroup}}
+	groups := []featuregate.Feature{features.GenericWorkload, features.DRAWorkloadResourceClaims}
+	of := [...][]featuregate.Feature{PodGroups: groups, Trees: append(slices.Clone(groups), features.TopologyAwareWorkloadScheduling, features.CompositePodGroup)}
 	gates := map[string]bool{}
 	for _, gate := range of[g] {
 		gates[string(gate)] = on
+	}
+	if g != Defaults {
+		gates[string(features.SchedulerAsyncPreemption)] = !on
 	}
 	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(gates); err != nil {
 		return fmt.Errorf("set the feature gates of kube-scheduler for pod groups: %w", err)
@@ -81,6 +86,9 @@ type Turn struct {
 	Tried []string
 	// Conditions are those of PodGroups after the turn, by namespace/name, if the turn has written them.
 	Conditions map[string]*metav1.Condition
+	// Evicted are namespace/name of the pods that were deleted, sorted. Freed are those of the claims that lost their allocation or a reservation, sorted; Claims are the others that were written.
+	Evicted, Freed []string
+	Claims         map[string]*resourcev1.ResourceClaim
 }
 
 // Member is what became of one pod in a turn.
@@ -96,10 +104,12 @@ type Member struct {
 	Condition *v1.PodCondition
 	// Nominated is its nominated node after the turn, if it is not going to be bound.
 	Nominated string
+	chosen    map[string]*Verdict // by node
 }
 
-// NewLoop builds the scheduler of an empty cluster from the text of a configuration. Of equally good nodes it takes the one that choose returns.
-func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string) (*Loop, error) {
+// NewLoop builds the scheduler of an empty cluster from the text of a configuration. Of equally good nodes it takes the one that choose returns, of equally good domain placements of a
+// group, namespace/name, the one that chooseDomain returns. Domain placements are tried in the order of their names.
+func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string, chooseDomain func(group string, best []string) string) (*Loop, error) {
 	source, err := parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("kube-scheduler's reading of the configuration: %w", err)
@@ -142,6 +152,10 @@ func NewLoop(text []byte, choose func(pod *v1.Pod, best []string) string) (*Loop
 		fail(ctx, f, pod, status, nominating, start)
 		l.failed(pod.Pod.UID, nominating)
 	}
+	for name, f := range l.scheduler.Profiles {
+		l.scheduler.Profiles[name] = inOrderOfNames{f, chooseDomain}
+	}
+	l.client.claim = l.claim
 	l.scheduler.NextEntity = l.next
 	l.scheduler.SchedulingQueue.Run(silent)
 	<-l.clock.idle
@@ -282,6 +296,40 @@ func (l *Loop) member(pod types.UID) *Member {
 	return nil
 }
 
+// inOrderOfNames tries domain placements in an order that is known, and chooses between equally good ones.
+type inOrderOfNames struct {
+	framework.Framework
+	choose func(group string, best []string) string
+}
+
+// RunPlacementGeneratePlugins returns the domain placements by name.
+func (f inOrderOfNames) RunPlacementGeneratePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, nodes []fwk.NodeInfo) ([]*fwk.Placement, *fwk.Status) {
+	placements, status := f.Framework.RunPlacementGeneratePlugins(ctx, state, group, nodes)
+	slices.SortFunc(placements, func(a, b *fwk.Placement) int { return strings.Compare(a.Name, b.Name) })
+	return placements, status
+}
+
+// RunPlacementScorePlugins lets the chosen one of those with the highest score win.
+func (f inOrderOfNames) RunPlacementScorePlugins(ctx context.Context, state fwk.PodGroupCycleState, group fwk.PodGroupInfo, placements []*fwk.PodGroupAssignments, states []fwk.PlacementCycleState) ([]fwk.PlacementPluginScores, *fwk.Status) {
+	scores, status := f.Framework.RunPlacementScorePlugins(ctx, state, group, placements, states)
+	var best []string
+	var highest int64
+	for i := range scores {
+		switch s := &scores[i]; {
+		case len(best) == 0 || s.TotalScore > highest:
+			best, highest = []string{s.Placement.Name}, s.TotalScore
+		case s.TotalScore == highest:
+			best = append(best, s.Placement.Name)
+		}
+	}
+	if len(best) > 1 {
+		slices.Sort(best)
+		chosen := f.choose(group.GetNamespace()+"/"+group.GetName(), best)
+		scores[slices.IndexFunc(scores, func(s fwk.PlacementPluginScores) bool { return s.Placement.Name == chosen })].TotalScore++
+	}
+	return scores, status
+}
+
 // settle finds all nodes that are as good as the one that was found, and takes the chosen one.
 func (l *Loop) settle(f framework.Framework, pod *v1.Pod, state fwk.CycleState, found *scheduler.ScheduleResult) error {
 	nodes, err := f.SnapshotSharedLister().NodeInfos().List()
@@ -306,7 +354,10 @@ func (l *Loop) settle(f framework.Framework, pod *v1.Pod, state fwk.CycleState, 
 	}
 	found.SuggestedHost = l.choose(pod, v.Best)
 	if m := l.member(pod.UID); m != nil {
-		m.Verdict = v
+		if m.chosen == nil {
+			m.chosen = map[string]*Verdict{}
+		}
+		m.chosen[found.SuggestedHost] = v // a pod is tried in several domain placements, of which one is taken
 	}
 	return nil
 }
@@ -349,7 +400,7 @@ func (l *Loop) finish() error {
 		m := &l.turn.Members[i]
 		of := m.Pod.Namespace + "/" + m.Pod.Name
 		if b := l.client.bindings[m.Pod.UID]; b != nil {
-			m.NodeName = b.nodeName
+			m.NodeName, m.Verdict = b.nodeName, m.chosen[b.nodeName]
 			continue
 		}
 		m.Notes = l.client.notes[of]
@@ -375,7 +426,18 @@ func (l *Loop) finish() error {
 		}
 		l.turn.Conditions[of] = meta.FindStatusCondition(patched.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled)
 	}
+	l.turn.Evicted, l.turn.Claims = slices.Sorted(slices.Values(l.client.evicted)), l.client.claims
+	l.turn.Freed = slices.Compact(slices.Sorted(slices.Values(l.client.freed)))
 	return l.client.refused
+}
+
+// claim returns a claim as it was shown last, nil if there is none.
+func (l *Loop) claim(namespace, of string) *resourcev1.ResourceClaim {
+	known, ok, err := l.informers[reflect.TypeOf(&resourcev1.ResourceClaim{})].GetStore().GetByKey(namespace + "/" + of)
+	if err != nil || !ok {
+		return nil
+	}
+	return known.(*resourcev1.ResourceClaim)
 }
 
 // stored returns the object as it was shown last, or itself if it is gone.

@@ -8,12 +8,14 @@ import (
 
 	"github.com/go-logr/logr"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	corev1 "k8s.io/client-go/kubernetes/typed/core/v1"
+	resourceclient "k8s.io/client-go/kubernetes/typed/resource/v1"
 	schedulingclient "k8s.io/client-go/kubernetes/typed/scheduling/v1beta1"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
@@ -30,6 +32,11 @@ type writes struct {
 	ended    map[types.UID]bool // pods whose failure is settled
 	news     chan struct{}      // bindings or ended have changed
 	refused  error              // a request that is not expected
+	// evicted are the pods that were deleted, freed the claims that lost an allocation or a reservation, and claims the others that were written, by namespace/name.
+	evicted, freed []string
+	claims         map[string]*resourcev1.ResourceClaim
+	// claim returns a claim as it was shown last, nil if there is none.
+	claim func(namespace, name string) *resourcev1.ResourceClaim
 }
 
 // binding is a request for a binding, which waits for its answer.
@@ -49,6 +56,7 @@ func (w *writes) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.notes, w.patches, w.groups = map[string][]string{}, map[string][][]byte{}, map[string][][]byte{}
+	w.evicted, w.freed, w.claims = nil, nil, map[string]*resourcev1.ResourceClaim{}
 }
 
 // note keeps the text of an event.
@@ -157,9 +165,65 @@ func (p podWrites) Patch(_ context.Context, of string, kind types.PatchType, dat
 	return &v1.Pod{}, nil
 }
 
-// Delete is refused: nothing is evicted.
+// Delete notes that a pod is evicted.
 func (p podWrites) Delete(_ context.Context, of string, _ metav1.DeleteOptions) error {
-	return p.to.refuse("pod %s/%s is deleted", p.namespace, of)
+	p.to.mu.Lock()
+	defer p.to.mu.Unlock()
+	p.to.evicted = append(p.to.evicted, p.namespace+"/"+of)
+	return nil
+}
+
+// ResourceV1 returns the part that writes claims.
+func (w *writes) ResourceV1() resourceclient.ResourceV1Interface {
+	return resourceWrites{w.Interface.ResourceV1(), w}
+}
+
+type resourceWrites struct {
+	resourceclient.ResourceV1Interface
+	to *writes
+}
+
+// ResourceClaims returns a client that notes what is written. It is taken for stored, and no write conflicts with another.
+func (r resourceWrites) ResourceClaims(namespace string) resourceclient.ResourceClaimInterface {
+	return claimWrites{r.ResourceV1Interface.ResourceClaims(namespace), r.to, namespace}
+}
+
+type claimWrites struct {
+	resourceclient.ResourceClaimInterface
+	to        *writes
+	namespace string
+}
+
+// Update takes a claim as it is.
+func (c claimWrites) Update(_ context.Context, claim *resourcev1.ResourceClaim, _ metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
+	return claim.DeepCopy(), nil
+}
+
+// UpdateStatus notes a claim that is allocated or reserved, or given back if it had anything.
+func (c claimWrites) UpdateStatus(_ context.Context, claim *resourcev1.ResourceClaim, _ metav1.UpdateOptions) (*resourcev1.ResourceClaim, error) {
+	of := claim.Namespace + "/" + claim.Name
+	stored := c.to.claim(claim.Namespace, claim.Name)
+	c.to.mu.Lock()
+	defer c.to.mu.Unlock()
+	switch {
+	case claim.Status.Allocation != nil:
+		c.to.claims[of] = claim.DeepCopy()
+	case stored != nil && stored.Status.Allocation != nil:
+		c.to.freed = append(c.to.freed, of)
+	}
+	return claim.DeepCopy(), nil
+}
+
+// Patch notes a claim of which a reservation ends.
+func (c claimWrites) Patch(_ context.Context, of string, kind types.PatchType, _ []byte, _ metav1.PatchOptions, sub ...string) (*resourcev1.ResourceClaim, error) {
+	stored := c.to.claim(c.namespace, of)
+	if kind != types.StrategicMergePatchType || len(sub) != 1 || sub[0] != "status" || stored == nil {
+		return nil, c.to.refuse("the patch of claim %s/%s is a %s of %q", c.namespace, of, kind, sub)
+	}
+	c.to.mu.Lock()
+	defer c.to.mu.Unlock()
+	c.to.freed = append(c.to.freed, c.namespace+"/"+of)
+	return stored.DeepCopy(), nil
 }
 
 // SchedulingV1beta1 returns the part that patches PodGroups.
