@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -332,5 +333,72 @@ func TestTreesAgreeWithThePlainSearch(t *testing.T) {
 	}
 	if seen["placed"] < 50 || seen["unschedulable"] < 50 || seen["some groups of a tree"] < 20 {
 		t.Errorf("outcomes: %v", seen)
+	}
+}
+
+// leafOf returns a PodGroup of equal members of 1 cpu.
+func leafOf(name, key string, members, least int) *branch {
+	b := &branch{name: name, key: key, min: least}
+	for i := range members {
+		m := newMember(fmt.Sprint(name, "-", i), build.Container("cpu=1"))
+		m.Spec.SchedulingGroup.PodGroupName = &b.name
+		b.members = append(b.members, m)
+	}
+	return b
+}
+
+// TestFurtherPassesOfTrees has trees of equal members that one pass does not place: where it matters which group has its turn first, another order does, and where it does not, no other is tried.
+func TestFurtherPassesOfTrees(t *testing.T) {
+	for _, row := range []struct {
+		what  string
+		nodes []string // their cpu and rack
+		root  *branch
+		place string // members by group; empty if the tree finds no room
+	}{
+		{"a group with more members than it needs", []string{"3 a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2"},
+		{"more groups than are needed", []string{"3 a"}, &branch{name: "root", min: 2, below: []*branch{
+			{name: "x", min: 1, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 1, 1)}}, leafOf("c", "", 2, 2)}}, "b=1 c=2"},
+		{"racks", []string{"2 a", "1 b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2"},
+		{"all are needed", []string{"4 a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 3), leafOf("b", "", 2, 2)}}, ""},
+	} {
+		f := &forest{root: row.root}
+		for i, text := range row.nodes {
+			cpu, rack, _ := strings.Cut(text, " ")
+			f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.NodeLabels("rack="+rack), build.Allocatable("cpu="+cpu+" memory=64Gi pods=9")))
+		}
+		p := profileWith(t, 1, 1)
+		pass := func(retries int) (*plan.GroupDecision, int64) {
+			e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{p}, Seed: seed, GroupRetries: retries})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := f.state(anyNode)
+			d := Decide(s, e, f.work(p), nil)
+			for at := range d.Below {
+				told(t, s, &d.Below[at])
+			}
+			return &d, e.Counters().Decisions
+		}
+		if d, _ := pass(0); d.Outcome == plan.Placed && row.what != "racks" { // there equal scores may have the right rack taken at once
+			t.Errorf("%s: placed in one pass", row.what)
+		}
+		_, once := pass(0)
+		d, all := pass(512)
+		var placed []string
+		for i := range d.Below {
+			n := 0
+			for at := range d.Below[i].Members {
+				n += len(d.Below[i].Members[at].Placements)
+			}
+			if n > 0 {
+				placed = append(placed, fmt.Sprint(d.Below[i].Group.Key.Name, "=", n))
+			}
+		}
+		if got := strings.Join(placed, " "); got != row.place {
+			t.Errorf("%s: placed %q, want %q", row.what, got, row.place)
+		}
+		if row.place == "" && all != once {
+			t.Errorf("%s: %d decisions, %d in the first pass", row.what, all, once)
+		}
 	}
 }
