@@ -54,6 +54,9 @@ func randomForest(r *rand.Rand) *forest {
 	var grow func(level int) *branch
 	grow = func(level int) *branch {
 		b := &branch{name: fmt.Sprint("b", groups), key: []string{"", "rack", "zone"}[r.IntN(3)]}
+		if r.IntN(12) == 0 {
+			b.key = "row" // which no node has
+		}
 		groups++
 		if level == 2 || level == 1 && r.IntN(2) == 0 {
 			for i := range 1 + r.IntN(3) {
@@ -400,5 +403,38 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 		if row.place == "" && all != once {
 			t.Errorf("%s: %d decisions, %d in the first pass", row.what, all, once)
 		}
+	}
+}
+
+// TestTreePreempts has a tree whose two groups find room when a pod of lower priority is evicted: the pod is evicted once, and each member is nominated with its own group.
+func TestTreePreempts(t *testing.T) {
+	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 1, 1), leafOf("b", "", 2, 2)}}}
+	for i := range 3 {
+		f.nodes = append(f.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=1 memory=64Gi pods=9")))
+	}
+	f.pods = append(f.pods, build.Pod(build.Named("low"), build.NodeName("n1"), build.Container("cpu=1"), priority(-1)))
+	p := profileWith(t, 1, 1)
+	d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	var evicted, nominated []string
+	for i := range d.Below {
+		for at := range d.Below[i].Members {
+			m := &d.Below[i].Members[at]
+			for _, e := range m.Evictions {
+				evicted = append(evicted, e.Pod.Name)
+			}
+			for _, n := range m.Nominations {
+				if n.Mode != plan.Set || n.Pod != m.Pods[0].Pod {
+					t.Errorf("%s: nomination %+v", m.Pods[0].Pod.Name, n)
+				}
+				nominated = append(nominated, n.NodeName)
+			}
+		}
+		if d.Below[i].Outcome != plan.Unschedulable || !strings.Contains(d.Below[i].Message, "pod group preemption") {
+			t.Errorf("%s: %s: %s", d.Below[i].Group.Key, d.Below[i].Outcome, d.Below[i].Message)
+		}
+	}
+	slices.Sort(nominated)
+	if !slices.Equal(evicted, []string{"low"}) || !slices.Equal(nominated, []string{"n0", "n1", "n2"}) {
+		t.Errorf("evicted %q, nominated to %q; the tree: %s", evicted, nominated, d.Message)
 	}
 }
