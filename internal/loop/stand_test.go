@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
@@ -31,14 +33,18 @@ func (decisions) Reject(types.UID, string, error) {}
 func (decisions) Cancel(types.UID, error) bool    { return false }
 func (d decisions) Room() <-chan struct{}         { return d.always }
 
-// TestStandby gives a loop a node and pods while it stands by: it knows them, and decides nothing. When it leads it decides, but not about a
-// pod that another replica has bound meanwhile.
-func TestStandby(t *testing.T) {
+// newStandby returns a loop with the default configuration, what it is fed from, and what takes its decisions. Pods are woken in slices, unless slice is 0.
+func newStandby(t *testing.T, slice int, observers ...loop.Observer) (*loop.Loop, *ingest.Ingest, decisions) {
+	t.Helper()
 	c, err := config.Default()
 	if err != nil {
 		t.Fatal(err)
 	}
-	waiting, err := queue.New(c.Queue(queue.DefaultParkedMax))
+	rules := c.Queue(queue.DefaultParkedMax)
+	if slice > 0 {
+		rules.Slice = slice
+	}
+	waiting, err := queue.New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,9 +54,14 @@ func TestStandby(t *testing.T) {
 	}
 	changes := ingest.New(c.Compile())
 	taken := decisions{make(chan plan.Decision, 8), make(chan struct{})}
-	close(taken.always)
-	l := loop.New(changes, waiting, decider, taken)
+	return loop.New(changes, waiting, decider, taken, observers...), changes, taken
+}
 
+// TestStandby gives a loop a node and pods while it stands by: it knows them, and decides nothing. When it leads it decides, but not about a
+// pod that another replica has bound meanwhile.
+func TestStandby(t *testing.T) {
+	l, changes, taken := newStandby(t, 0)
+	close(taken.always)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 2*time.Minute, errors.New("too late"))
 	defer cancel()
 	leading, ended := make(chan struct{}), make(chan struct{})
@@ -110,24 +121,8 @@ func (a allWoken) Standing(s *loop.Standing) {
 // TestStandbyLeavesNothingUnfinished has a loop stand by while pods are being woken, in slices of one: all of them are woken, although nothing else
 // happens.
 func TestStandbyLeavesNothingUnfinished(t *testing.T) {
-	c, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules := c.Queue(queue.DefaultParkedMax)
-	rules.Slice = 1
-	waiting, err := queue.New(rules)
-	if err != nil {
-		t.Fatal(err)
-	}
-	decider, err := engine.New(engine.Config{Profiles: c.Profiles, Seed: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	changes := ingest.New(c.Compile())
-	taken := decisions{make(chan plan.Decision, 8), make(chan struct{})}
 	woken := allWoken(make(chan struct{}, 1))
-	l := loop.New(changes, waiting, decider, taken, woken)
+	l, changes, _ := newStandby(t, 1, woken)
 	node := func(name string, unschedulable bool) {
 		changes.Set(&v1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -159,6 +154,24 @@ func TestStandbyLeavesNothingUnfinished(t *testing.T) {
 	}
 	stop()
 	<-ended
+}
+
+// TestStandbyTakesWhatComes shows a loop that stands by, and that nobody asks, a node a day.
+func TestStandbyTakesWhatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l, changes, _ := newStandby(t, 0)
+		running, stop := context.WithCancel(t.Context())
+		defer stop()
+		go l.Stand(running, nil)
+		for i, name := range []string{"a", "b"} {
+			time.Sleep(24 * time.Hour)
+			changes.Set(build.Node(name))
+			synctest.Wait()
+			if n := l.State().Nodes(); n != i+1 { // the loop waits, and reads nothing meanwhile
+				t.Errorf("the loop knows %d nodes, want %d", n, i+1)
+			}
+		}
+	})
 }
 
 // awaitState asks the loop again and again until the condition, which looks at what the loop owns, holds.

@@ -447,8 +447,16 @@ func TestPlacementsFail(t *testing.T) {
 			t.Errorf("%s: %s, want %s", row.name, got, row.want)
 		}
 		for i := range d.Members {
-			if d.Members[i].Outcome != d.Outcome {
-				t.Errorf("%s: member %d is %s", row.name, i, d.Members[i].Outcome)
+			m := &d.Members[i]
+			if m.Outcome != d.Outcome {
+				t.Errorf("%s: member %d is %s", row.name, i, m.Outcome)
+			}
+			want := d.Message
+			if row.name == "a member" && i == 0 { // the one that failed keeps its own error
+				_, want, _ = strings.Cut(want, ": ")
+			}
+			if m.Outcome == plan.Failed && m.Err.Error() != want {
+				t.Errorf("%s: the error of member %d is %q, want %q", row.name, i, m.Err, want)
 			}
 		}
 	}

@@ -129,16 +129,19 @@ func (n *node) takeBack() {
 	}
 }
 
-// assume puts the members of a group, and of all below it, on the nodes that were found for them.
+// assume puts the members of all groups below one on the nodes that were found for them. What is below a group that failed was taken back.
 func (n *node) assume() {
-	if n.leaf != nil && n.isPlaced() {
-		for _, i := range n.leaf.tried {
-			n.leaf.state.Assume(n.leaf.Members[i].Placements...)
-		}
-		n.leaf.assumed = true
-	}
 	for _, below := range n.turns {
-		below.assume()
+		switch {
+		case !below.isPlaced():
+		case below.leaf == nil:
+			below.assume()
+		default:
+			for _, i := range below.leaf.tried {
+				below.leaf.state.Assume(below.leaf.Members[i].Placements...)
+			}
+			below.leaf.assumed = true
+		}
 	}
 }
 

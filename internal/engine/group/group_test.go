@@ -1,0 +1,142 @@
+package group
+
+import (
+	"fmt"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
+	"github.com/berth-scheduler/berth/internal/report"
+)
+
+// TestRefuses has groups whose members do not belong together. All of them fail; one that leaves, or is on a node already, counts as well.
+func TestRefuses(t *testing.T) {
+	never := func(p *v1.Pod) { policy := v1.PreemptNever; p.Spec.PreemptionPolicy = &policy }
+	scheduler := func(p *v1.Pod) { p.Spec.SchedulerName = "other" }
+	with := func(node string, options ...build.PodOption) []build.PodOption {
+		return append(options, build.NodeName(node))
+	}
+	for _, c := range []struct {
+		name    string
+		there   [][]build.PodOption // members on nodes
+		waiting [][]build.PodOption
+		want    string
+	}{
+		{"alike", [][]build.PodOption{with("n", priority(5))}, [][]build.PodOption{{priority(5)}, {priority(5)}}, ""},
+		{"scheduler", nil, [][]build.PodOption{{priority(5)}, {priority(5), scheduler}},
+			`all pods in a single pod group should have the same .spec.schedulerName set, got: "default-scheduler" and "other"`},
+		{"priority of the group", nil, [][]build.PodOption{{priority(5)}, {priority(4)}},
+			"all pods in a single pod group should have the same priority as the pod group's priority, got 4 and 5"},
+		{"policy", nil, [][]build.PodOption{{priority(5)}, {priority(5), never}},
+			"all pods in a single pod group should have the same preemption policy, got PreemptLowerPriority and Never"},
+		{"one that leaves", nil, [][]build.PodOption{{priority(5)}, {priority(5), never, build.Terminating}},
+			"all pods in a single pod group should have the same preemption policy, got PreemptLowerPriority and Never"},
+		{"on nodes, the first by name", [][]build.PodOption{with("n", priority(5)), with("n", priority(3)), with("n", priority(2))}, [][]build.PodOption{{priority(5)}},
+			"all pods in a single pod group should have the same priority as the pod group's priority, got 3 and 5"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := podGroup("g", 1, 5)
+			crowd := newCrowd(t, 1, g, build.Node("n", build.Allocatable("cpu=9 pods=20")))
+			names := []string{"a", "b", "c"}
+			for i, options := range c.there {
+				plugintest.Set(crowd.state, newMember("on-"+names[i], options...))
+			}
+			var members []*v1.Pod
+			for i, options := range c.waiting {
+				members = append(members, newMember(names[i], options...))
+			}
+			members[0].Status.NominatedNodeName = "n"
+			d := Decide(crowd.state, crowd.engine, crowd.work(g, members...), nil)
+			if d.Message != c.want || (d.Outcome == plan.Failed) != (c.want != "") {
+				t.Errorf("%s: %s", d.Outcome, d.Message)
+			}
+			for i := range d.Members {
+				m := &d.Members[i]
+				if c.want != "" && (m.Outcome != plan.Failed || m.Err.Error() != c.want) {
+					t.Errorf("member %d: %s: %v", i, m.Outcome, m.Err)
+				}
+				if cleared := len(m.Nominations) == 1 && m.Nominations[0].Mode == plan.Clear; cleared != (c.want != "" && i == 0) {
+					t.Errorf("member %d: nominations %+v", i, m.Nominations)
+				}
+			}
+		})
+	}
+}
+
+// TestRejected has gangs of three pods of 1 cpu with room for one. Each member is told its own reasons, or the group's.
+func TestRejected(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		there []build.PodOption // a pod on the node
+		want  []string
+	}{
+		{"no room", nil, []string{
+			"a: pod group is unschedulable, minCount (3) cannot be satisfied: 1 scheduled, 1 remaining, pod group preemption: No preemption victims found for incoming preemptor (nomination cleared)",
+			"b: 0/1 nodes are available: 1 Insufficient cpu.",
+			"c: minCount (3) cannot be satisfied: 1 scheduled, 1 remaining",
+		}},
+		{"a victim leaves already", []build.PodOption{build.NodeName("n"), build.Container("cpu=2"), priority(1), evicted}, []string{
+			"a: minCount (3) cannot be satisfied: 1 scheduled, 1 remaining, pod group preemption: ongoing preemption on nominated nodes",
+			"b: 0/1 nodes are available: 1 Insufficient cpu.",
+			"c: minCount (3) cannot be satisfied: 1 scheduled, 1 remaining",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			g := podGroup("g", 3, 5)
+			crowd := newCrowd(t, 1, g, build.Node("n", build.Allocatable("cpu=1 pods=20")))
+			if c.there != nil {
+				crowd = newCrowd(t, 1, g, build.Node("n", build.Allocatable("cpu=3 pods=20")), build.Pod(append(c.there, build.Named("there"))...))
+			}
+			var members []*v1.Pod
+			for _, name := range []string{"a", "b", "c"} {
+				members = append(members, newMember(name, build.Container("cpu=1"), priority(5)))
+			}
+			members[0].Status.NominatedNodeName = "n"
+			d := Decide(crowd.state, crowd.engine, crowd.work(g, members...), nil)
+			for i := range d.Members {
+				m := &d.Members[i]
+				got := m.Pods[0].Pod.Name + ": " + report.Message(m)
+				if len(m.Nominations) == 1 && m.Nominations[0].Mode == plan.Clear {
+					got += " (nomination cleared)"
+				}
+				if m.Outcome != plan.Unschedulable || len(m.Placements) > 0 || got != c.want[i] {
+					t.Errorf("%s %s, want %s", m.Outcome, got, c.want[i])
+				}
+			}
+		})
+	}
+}
+
+// TestWorkOfEqualMembers counts for how many members of a gang not all nodes are looked at: those that are equal to many after them, or to the one before.
+func TestWorkOfEqualMembers(t *testing.T) {
+	const members = 60
+	for _, c := range []struct {
+		name  string
+		cpu   func(i int) string
+		least int64 // members that the classes of nodes decide about
+	}{
+		{"equal", func(int) string { return "cpu=100m" }, members - 1},
+		{"two kinds after one another", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i/30*100) }, members - 2},
+		{"in turn", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i%2*100) }, 0},
+	} {
+		g := podGroup("g", members, 5)
+		objects := []runtime.Object{g}
+		for i := range 50 {
+			objects = append(objects, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 pods=110")))
+		}
+		crowd := newCrowd(t, 1, objects...)
+		var pods []*v1.Pod
+		for i := range members {
+			pods = append(pods, newMember(fmt.Sprint("m", i), build.Container(c.cpu(i)), priority(5)))
+		}
+		d := Decide(crowd.state, crowd.engine, crowd.work(g, pods...), nil)
+		ranked := crowd.engine.Counters().Ranked
+		if d.Outcome != plan.Placed || ranked < c.least || c.least == 0 && ranked != 0 {
+			t.Errorf("%s: %s, %d members by classes, want %d", c.name, d.Outcome, ranked, c.least)
+		}
+	}
+}
