@@ -18,6 +18,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/advice"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
@@ -54,6 +55,9 @@ type Snapshot struct {
 	readsClaims bool
 	volumes     []*model.Volume
 	capacities  []*model.StorageCapacity
+	// reads are the kinds that plugins read, others the objects of these kinds that are neither pods nor nodes.
+	reads  []model.Kind
+	others []kinds.Object
 }
 
 // New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read, at a time to which plugins compare those in the
@@ -72,7 +76,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	in := ingest.New(scheduler.Compile())
 	s.in, s.nodes = in, slices.SortedFunc(slices.Values(nodes), func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	reads := scheduler.Reads()
-	s.readsClaims = slices.Contains(reads, model.PersistentVolumeClaimKind)
+	s.reads, s.readsClaims = reads, slices.Contains(reads, model.PersistentVolumeClaimKind)
 	budgets := newKeeper(pods, others)
 	for _, other := range others {
 		row := kinds.Of(other)
@@ -83,6 +87,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 			in.Set(budgets.kept(budget))
 			continue
 		}
+		s.others = append(s.others, other.(kinds.Object))
 		in.Set(other.(kinds.Object))
 		switch o := other.(type) {
 		case *v1.PersistentVolume:
@@ -146,6 +151,8 @@ type Explanation struct {
 	Gated string
 	// Error is why the pod's turn would end without a result, whatever the nodes.
 	Error string
+	// Advice is what would help, if whoever asked for this explanation has put it here.
+	Advice *advice.Advice
 
 	pod      *model.Pod
 	decision plan.Decision

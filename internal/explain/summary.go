@@ -20,6 +20,8 @@ type Summary struct {
 	Funnel []Stage
 	// Reasons are the reported ones, those with most nodes first.
 	Reasons []Reason
+	// Reported are the rejections that are reported, those of most nodes first.
+	Reported []Reported
 	// Claims are the pod's claims.
 	Claims []Claim
 	// Near are the nodes that exactly one plugin rejects, by plugin in the order in which plugins run.
@@ -45,6 +47,15 @@ type Stage struct {
 // Reason is a reported reason with the number of nodes, and examples of them.
 type Reason struct {
 	Text     string
+	Nodes    int
+	Examples []string
+}
+
+// Reported is a plugin's reasons that are reported together, with the number of nodes, and examples of them. Plugin is empty for nodes that no filter was asked about; the reason names the plugins that
+// left them out then.
+type Reported struct {
+	Plugin   string
+	Reasons  []string
 	Nodes    int
 	Examples []string
 }
@@ -90,7 +101,7 @@ const (
 
 // Summarize returns the summary of an explanation of this snapshot.
 func (s *Snapshot) Summarize(a *Explanation) Summary {
-	sum := Summary{Nodes: a.decision.Nodes, Reasons: reasonsOf(a), Claims: s.claims(a)}
+	sum := Summary{Nodes: a.decision.Nodes, Reasons: reasonsOf(a), Reported: reportedOf(a), Claims: s.claims(a)}
 	var feasible []Node
 	for _, n := range a.Nodes {
 		if n.Feasible {
@@ -170,6 +181,29 @@ func reasonsOf(a *Explanation) []Reason {
 	}
 	slices.SortFunc(reasons, func(a, b Reason) int { return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Text, b.Text)) })
 	return reasons
+}
+
+func reportedOf(a *Explanation) []Reported {
+	var all []Reported
+	at := map[string]int{}
+	for i := range a.Nodes {
+		node := &a.Nodes[i]
+		if len(node.Rejections) == 0 {
+			continue
+		}
+		first := &node.Rejections[0]
+		key := first.Plugin + "\n" + strings.Join(first.Reasons, "\n")
+		if _, ok := at[key]; !ok {
+			at[key] = len(all)
+			all = append(all, Reported{Plugin: first.Plugin, Reasons: first.Reasons})
+		}
+		r := &all[at[key]]
+		if r.Nodes++; len(r.Examples) < reasonExamples {
+			r.Examples = append(r.Examples, node.Name)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Reported) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return all
 }
 
 func (s *Snapshot) near(a *Explanation, order []string) []Near {
