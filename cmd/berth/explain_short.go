@@ -126,13 +126,28 @@ func adviceLines(found *advice.Advice) []string {
 	}
 	lines = append(lines, "What would help, each change tried"+cutShort(found)+":")
 	shown := min(shortAdvice, len(found.Suggestions))
-	for i := range found.Suggestions[:shown] {
+	for _, i := range differentFirst(found.Suggestions)[:shown] {
 		lines = append(lines, "  "+suggestion(&found.Suggestions[i]))
 	}
 	if rest := len(found.Suggestions) - shown; rest > 0 {
 		lines = append(lines, fmt.Sprintf("  %d more with -o wide", rest))
 	}
 	return lines
+}
+
+// differentFirst returns the indexes of suggestions, those first that are the first of their kind.
+func differentFirst(all []advice.Suggestion) []int {
+	var firsts, others []int
+	seen := map[advice.Kind]bool{}
+	for i := range all {
+		if kind := all[i].Changes[0].Kind; seen[kind] && len(all[i].Changes) == 1 {
+			others = append(others, i)
+		} else {
+			seen[kind] = true
+			firsts = append(firsts, i)
+		}
+	}
+	return append(firsts, others...)
 }
 
 func cutShort(found *advice.Advice) string {

@@ -99,8 +99,8 @@ const (
 	// Claim creates a claim that the pod names, Class the class of one.
 	Claim Kind = "claim"
 	Class Kind = "class"
-	// Selector replaces a label, or the value of one, that the pod's node selector or a term of its node affinity demands, by one that nodes have, or adds such a value; the size is the
-	// distance between both words, in letters.
+	// Selector replaces a label, or the value of one, that the pod's node selector demands and no node has, by one that nodes have, or adds such a value to a term of its node affinity; the size is
+	// the distance between both words, in letters.
 	Selector Kind = "selector"
 	// Tolerate adds a toleration.
 	Tolerate Kind = "tolerate"
@@ -112,6 +112,8 @@ const (
 	Uncordon Kind = "uncordon"
 	// Label sets labels that the pod demands on a node; the size is how many.
 	Label Kind = "label"
+	// Widen is Selector where nodes have what the pod demands, so that it is no mistake.
+	Widen Kind = "widen"
 	// DropSelector, DropSpread, DropAffinity, DropAntiAffinity and DropPort remove one of the pod's demands.
 	DropSelector     Kind = "dropSelector"
 	DropSpread       Kind = "dropSpread"
@@ -127,7 +129,7 @@ const (
 )
 
 // order has the kinds in their order.
-var order = []Kind{Gate, Claim, Class, Selector, Tolerate, Request, Skew, Uncordon, Label, DropSelector, DropSpread, DropAffinity, DropAntiAffinity, DropPort, Remove, AddNode, Priority}
+var order = []Kind{Gate, Claim, Class, Selector, Tolerate, Request, Skew, Uncordon, Label, Widen, DropSelector, DropSpread, DropAffinity, DropAntiAffinity, DropPort, Remove, AddNode, Priority}
 
 // compare is the total order of suggestions: fewer changes, then the later kind, then the earlier kind, then sizes, then more pods that follow, then texts.
 func compare(a, b *Suggestion) int {
@@ -150,7 +152,7 @@ const (
 	// DecisionsMax is how many decisions are made for one pod.
 	DecisionsMax = 600
 	// candidatesMax is how many nodes, values, taints, kinds of nodes or pods are tried for one change.
-	candidatesMax = 16
+	candidatesMax = 32
 	// perKindMax is how many suggestions of one kind are given.
 	perKindMax = 3
 	// pairsMax is how many pairs are given.

@@ -50,17 +50,20 @@ func requiredOf(p *v1.Pod) *v1.NodeSelector {
 
 // nodeSelector is about one label of spec.nodeSelector.
 func (t *trial) nodeSelector(key, value string) []knob {
-	group := "nodeSelector " + key
+	group, kind := "nodeSelector "+key, Selector
+	if valuesOf(t.Nodes, key)[value] {
+		kind = Widen
+	}
 	var knobs []knob
 	for _, w := range firstOf(t, t.near(value, valuesOf(t.Nodes, key))) {
-		knobs = append(knobs, single(group, t.ofPod(Selector, w.far, func(p *v1.Pod) { p.Spec.NodeSelector[key] = w.word },
+		knobs = append(knobs, single(group, t.ofPod(kind, w.far, func(p *v1.Pod) { p.Spec.NodeSelector[key] = w.word },
 			"change the node selector %s=%s to %s=%s", key, value, key, w.word)))
 	}
 	for _, w := range t.near(key, keysWith(t.Nodes, value)) {
 		if w.far > int64(max(2, len(key)/4)) || hasKey(t.Pod.Spec.NodeSelector, w.word) {
 			continue
 		}
-		knobs = append(knobs, single(group, t.ofPod(Selector, w.far, func(p *v1.Pod) {
+		knobs = append(knobs, single(group, t.ofPod(kind, w.far, func(p *v1.Pod) {
 			delete(p.Spec.NodeSelector, key)
 			p.Spec.NodeSelector[w.word] = value
 		}, "change the node selector %s=%s to %s=%s", key, value, w.word, value)))
@@ -78,8 +81,12 @@ func hasKey(selector map[string]string, key string) bool {
 func (t *trial) expression(i int, e *v1.NodeSelectorRequirement) []knob {
 	text := textOf(e)
 	knobs := []knob{t.dropped(i, text, func(term *v1.NodeSelectorTerm) { term.MatchExpressions = without(term.MatchExpressions, e) })}
+	kind := Selector
+	if values := valuesOf(t.Nodes, e.Key); e.Operator != v1.NodeSelectorOpIn || slices.ContainsFunc(e.Values, func(v string) bool { return values[v] }) {
+		kind = Widen
+	}
 	change := func(size int64, values []string, how string, value string) knob {
-		return single(fmt.Sprintf("term %d %s", i, text), t.ofPod(Selector, size, func(p *v1.Pod) {
+		return single(fmt.Sprintf("term %d %s", i, text), t.ofPod(kind, size, func(p *v1.Pod) {
 			if required := requiredOf(p); required != nil && i < len(required.NodeSelectorTerms) {
 				all := required.NodeSelectorTerms[i].MatchExpressions
 				if at := slices.IndexFunc(all, func(o v1.NodeSelectorRequirement) bool { return equality.Semantic.DeepEqual(&o, e) }); at >= 0 {

@@ -22,7 +22,7 @@ import (
 )
 
 // adviceSeeds is how many clusters TestAdvice makes.
-var adviceSeeds = flag.Uint64("advice-seeds", 250, "how many random clusters TestAdvice makes")
+var adviceSeeds = flag.Uint64("advice-seeds", 400, "how many random clusters TestAdvice makes")
 
 // TestAdvice makes every change that is suggested in random clusters and asks the oracle: the pod must have a node then, the one that is named. And it asks the oracle about all smaller changes of
 // the same kinds: none may help that is not suggested.
@@ -30,7 +30,7 @@ func TestAdvice(t *testing.T) {
 	found := map[advice.Kind]int{}
 	for seed := range *adviceSeeds {
 		r := random.New(seed)
-		size := random.Size{Nodes: 1 + r.IntN(5), Placed: r.IntN(12), Pending: 4}
+		size := random.Size{Nodes: 1 + r.IntN(6), Placed: r.IntN(13), Pending: 4}
 		var c oracle.Cluster
 		switch seed % 4 {
 		case 0:
@@ -71,7 +71,7 @@ func TestAdvice(t *testing.T) {
 			}
 		}
 	}
-	for _, kind := range []advice.Kind{advice.Selector, advice.Tolerate, advice.Request, advice.Skew, advice.Uncordon, advice.Label, advice.DropSelector, advice.DropAffinity,
+	for _, kind := range []advice.Kind{advice.Selector, advice.Tolerate, advice.Request, advice.Skew, advice.Uncordon, advice.Label, advice.Widen, advice.DropSelector, advice.DropAffinity,
 		advice.DropAntiAffinity, advice.DropPort, advice.Remove, advice.AddNode, advice.Priority, advice.Claim, "pair"} {
 		if found[kind] == 0 {
 			t.Errorf("nothing of kind %s was suggested: the test says nothing about it", kind)

@@ -222,7 +222,9 @@ func (s *Snapshot) near(a *Explanation, order []string) []Near {
 		if len(nodes) == 0 {
 			continue
 		}
-		slices.SortStableFunc(nodes, func(a, b NearNode) int { return cmp.Compare(farness(&a), farness(&b)) })
+		slices.SortStableFunc(nodes, func(a, b NearNode) int {
+			return cmp.Or(cmp.Compare(farness(&a), farness(&b)), cmp.Compare(lacking(&a), lacking(&b)))
+		})
 		examples := nodes[:min(nearExamples, len(nodes))]
 		for i := range examples {
 			examples[i].InTheWay = s.inTheWay(a, examples[i].Name, &Rejection{Plugin: plugin, Reasons: examples[i].Reasons})
@@ -239,6 +241,16 @@ func farness(n *NearNode) float64 {
 		most = max(most, n.Short[i].missing())
 	}
 	return most
+}
+
+// lacking is how many of the resources that are missing the node does not have at all.
+func lacking(n *NearNode) (all int) {
+	for i := range n.Short {
+		if n.Short[i].Allocatable.IsZero() {
+			all++
+		}
+	}
+	return all
 }
 
 // shortages returns the amounts behind NodeResourcesFit's reasons.
