@@ -52,7 +52,8 @@ again. It is at most ten lines; -o wide has everything: how many nodes each plug
 and the nodes that are equal as one line each. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
 each pod, by namespace and name. For each node, by name, they have
   rejections  of every plugin that rejects it, in the order of the profile; the first is the one that kube-scheduler reports. One without
-              a plugin means that no filter was asked about the node, because the pod names other nodes only.
+              a plugin means that no filter was asked about the node, because the pod names other nodes only;
+              leftOutBy has the plugins that say so.
   scores      of every plugin that scores the pod, normalised to 0..100 and before the weight, and their weighted sum, the total. There
               are none if only one node is feasible: kube-scheduler takes it without scoring. For a pod with a feasible nominated node
               kube-scheduler scores no node either; here they are scored all the same.

@@ -256,7 +256,7 @@ func printPools(w io.Writer, pools []explain.Pool) {
 		var said []string
 		for j := range p.Rejections {
 			r := &p.Rejections[j]
-			said = append(said, cmp.Or(r.Plugin, "(not looked at)")+": "+strings.Join(r.Reasons, ", "))
+			said = append(said, cmp.Or(r.Plugin, strings.Join(p.LeftOutBy, ", "), "(not looked at)")+": "+strings.Join(r.Reasons, ", "))
 		}
 		for _, s := range p.Scores {
 			said = append(said, fmt.Sprintf("%s %d", s.Plugin, s.Score*s.Weight))

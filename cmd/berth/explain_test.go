@@ -67,7 +67,7 @@ func said(why, preemption string) string {
 
 // TestExplainJSON compares the whole output.
 func TestExplainJSON(t *testing.T) {
-	const notLookedAt = `,"feasible":false,"rejections":[{"plugin":"","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't satisfy plugin(s) [NodeAffinity]"]}]}`
+	const notLookedAt = `,"feasible":false,"rejections":[{"plugin":"","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't satisfy plugin(s) [NodeAffinity]"]}],"leftOutBy":["NodeAffinity"]}`
 	for _, test := range []struct{ name, cluster, want string }{
 		{"scored", pending("name: web", "", "500m"), object("", n1Cordoned, n2Scored, n3Scored)},
 		{"one feasible node", pending("name: web", "", "3"), object("", n1Cordoned, n2Full, n3Unscored)},
@@ -186,6 +186,7 @@ func TestExplainScreens(t *testing.T) {
 		"explain-two":        {strings.ReplaceAll(pending("name: web", "nodeSelector: {disk: sdd}, ", "6"), "{name: n3}", "{name: n3, labels: {disk: ssd}}"), "default/web"},
 		"explain-remove":     {strings.ReplaceAll(pending("name: web", "nodeSelector: {host: n2}, ", "3"), "{name: n2}", "{name: n2, labels: {host: n2}}"), "default/web"},
 		"explain-budget":     {small(pending("name: web", "priority: 10, preemptionPolicy: Never, ", "4")) + budget, "default/web"},
+		"explain-by-name":    {pending("name: web", byName, "3"), "default/web"},
 		"explain-no-claim":   {pending("name: web", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}], ", "1"), "default/web"},
 		"explain-preemption": {small(pending("name: web", "priority: 10, ", "4")), "default/web"},
 		"explain-no-nodes":   {strings.TrimPrefix(pending("name: web", "", "1"), twoNodes), "default/web"},

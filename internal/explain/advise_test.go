@@ -80,6 +80,51 @@ func TestAdvice(t *testing.T) {
 	t.Log(found)
 }
 
+// TestSameAsTheOracle holds verdicts, totals and the node that would be taken, in explanations of random clusters, against the oracle: an explanation says what a decision is made of.
+func TestSameAsTheOracle(t *testing.T) {
+	scored, leftOut := 0, 0
+	for seed := range uint64(120) {
+		r := random.New(seed)
+		size := random.Size{Nodes: 1 + r.IntN(12), Placed: r.IntN(20), Pending: 5}
+		c := random.TopologyCluster(r, size)
+		if seed%2 == 0 {
+			c = random.PreemptionCluster(r, size)
+		}
+		s := snapshot(t, c.Nodes, c.Pods, othersOf(c)...)
+		for _, pod := range s.Pending() {
+			a, err := s.Of(pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			j := oracle.Judge(c, pod.Object, oracle.DefaultProfile())
+			if j.Err != nil || len(j.Nodes) != len(a.Nodes) {
+				continue
+			}
+			for i := range j.Nodes {
+				want, got := &j.Nodes[i], &a.Nodes[i]
+				if got.Name != want.Node || got.Feasible != want.Feasible || got.Total != nil && *got.Total != want.Total {
+					t.Errorf("seed %d, %s: %+v, want %+v", seed, pod, got, want)
+				}
+				if got.Total != nil {
+					scored++
+				}
+				if len(got.Rejections) > 0 && got.Rejections[0].Plugin == "" {
+					leftOut++
+					if len(got.LeftOutBy) == 0 {
+						t.Errorf("seed %d, %s: nobody has left out %s", seed, pod, got.Name)
+					}
+				}
+			}
+			if taken := s.Summarize(a).Taken; taken != "" && !slices.Contains(j.Best, taken) {
+				t.Errorf("seed %d, %s: %s would be taken, want one of %v", seed, pod, taken, j.Best)
+			}
+		}
+	}
+	if scored == 0 || leftOut == 0 {
+		t.Errorf("%d nodes were scored, %d left out", scored, leftOut)
+	}
+}
+
 func othersOf(c oracle.Cluster) (others []runtime.Object) {
 	others = appendAll(others, c.Namespaces)
 	others = appendAll(others, c.Services)

@@ -165,6 +165,8 @@ type Node struct {
 	// Rejections are those of every filter, in the profile's order; kube-scheduler reports the first. One without a plugin means that no filter
 	// was asked, because a PreFilter plugin named other nodes only.
 	Rejections []Rejection `json:"rejections,omitempty"`
+	// LeftOutBy are the PreFilter plugins that did not name the node, where that is why no filter was asked.
+	LeftOutBy []string `json:"leftOutBy,omitempty"`
 	// Scores are those of every scorer that did not skip, in the profile's order; nil if nothing was scored, because only one node is feasible
 	// or because of an error.
 	Scores []Score `json:"scores,omitzero"`
@@ -226,7 +228,34 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 		a.Error = d.Err.Error()
 	}
 	a.addNodes(full.Nodes)
+	s.nameLeavers(a, &judged)
 	return a, nil
+}
+
+// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them.
+func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
+	leftOut := func(n *Node) bool { return len(n.Rejections) == 1 && n.Rejections[0].Plugin == "" }
+	if !slices.ContainsFunc(a.Nodes, func(n Node) bool { return leftOut(&n) }) {
+		return
+	}
+	for i, f := range s.profiles[pod.SchedulerName].PreFilters {
+		if i < 64 && pod.SkipsPreFilter&(1<<i) != 0 {
+			continue
+		}
+		result := f.PreFilter(s.state.View(), pod)
+		if !result.Narrowed {
+			continue
+		}
+		named := map[string]bool{}
+		for _, name := range result.Nodes {
+			named[name] = true
+		}
+		for i := range a.Nodes {
+			if n := &a.Nodes[i]; leftOut(n) && !named[n.Name] {
+				n.LeftOutBy = append(n.LeftOutBy, f.Name())
+			}
+		}
+	}
 }
 
 // isGrouped reports whether a pod is decided about together with others.

@@ -13,6 +13,7 @@ type Pool struct {
 	Feasible bool
 	// Rejections are those of each of the nodes; Scores and Total, of feasible nodes that were scored.
 	Rejections []Rejection
+	LeftOutBy  []string
 	Scores     []Score
 	Total      *int64
 	// Examples are the first nodes by name.
@@ -32,7 +33,7 @@ func PoolsOf(a *Explanation) []Pool {
 		if !ok {
 			n = len(pools)
 			at[strings.Clone(key.String())] = n
-			pools = append(pools, Pool{Feasible: node.Feasible, Rejections: node.Rejections, Scores: node.Scores, Total: node.Total})
+			pools = append(pools, Pool{Feasible: node.Feasible, Rejections: node.Rejections, LeftOutBy: node.LeftOutBy, Scores: node.Scores, Total: node.Total})
 		}
 		p := &pools[n]
 		if p.Nodes++; len(p.Examples) < reasonExamples {
@@ -53,6 +54,10 @@ func writePoolKey(key *strings.Builder, node *Node) {
 			key.WriteByte('|')
 			key.WriteString(text)
 		}
+		key.WriteByte('\n')
+	}
+	for _, plugin := range node.LeftOutBy {
+		key.WriteString(plugin)
 		key.WriteByte('\n')
 	}
 	for i := range node.Scores {

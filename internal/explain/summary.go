@@ -51,8 +51,7 @@ type Reason struct {
 	Examples []string
 }
 
-// Reported is a plugin's reasons that are reported together, with the number of nodes, and examples of them. Plugin is empty for nodes that no filter was asked about; the reason names the plugins that
-// left them out then.
+// Reported is a plugin's reasons that are reported together, with the number of nodes, and examples of them. For nodes that no filter was asked about, Plugin names those that left them out at PreFilter.
 type Reported struct {
 	Plugin   string
 	Reasons  []string
@@ -192,10 +191,11 @@ func reportedOf(a *Explanation) []Reported {
 			continue
 		}
 		first := &node.Rejections[0]
-		key := first.Plugin + "\n" + strings.Join(first.Reasons, "\n")
+		plugin := cmp.Or(first.Plugin, strings.Join(node.LeftOutBy, ", "))
+		key := plugin + "\n" + strings.Join(first.Reasons, "\n")
 		if _, ok := at[key]; !ok {
 			at[key] = len(all)
-			all = append(all, Reported{Plugin: first.Plugin, Reasons: first.Reasons})
+			all = append(all, Reported{Plugin: plugin, Reasons: first.Reasons})
 		}
 		r := &all[at[key]]
 		if r.Nodes++; len(r.Examples) < reasonExamples {
