@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -73,15 +74,16 @@ func withPriority(priority int32) func(*v1.Pod) {
 	return func(p *v1.Pod) { p.Spec.Priority = &priority }
 }
 
-// breaksBudget reports whether an eviction violates a PodDisruptionBudget.
+// breaksBudget reports whether evictions violate a PodDisruptionBudget, as the eviction API counts: an empty selector selects all pods of the namespace, for which preemption has no regard.
 func breaksBudget(v state.View, evictions []plan.Eviction) bool {
 	disrupted := map[*state.Budget]int32{}
 	for i := range evictions {
 		if evictions[i].Pod.Terminating { // it is disrupted already
 			continue
 		}
-		for _, budget := range v.BudgetsOf(evictions[i].Pod) {
-			if !budget.Counts(evictions[i].Pod) {
+		for _, budget := range v.Budgets(evictions[i].Pod.Namespace) {
+			selector, err := metav1.LabelSelectorAsSelector(budget.Object.Spec.Selector)
+			if err == nil && !selector.Matches(evictions[i].Pod.Labels) || !budget.Counts(evictions[i].Pod) {
 				continue
 			}
 			if disrupted[budget]++; disrupted[budget] > max(0, budget.Allowed) {

@@ -11,6 +11,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -197,9 +199,32 @@ func (x *exam) checkSuggestion(s *advice.Suggestion) {
 		}
 		c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == s.Node && p.DeletionTimestamp != nil }) // they are gone before the others
 	}
+	x.checkBudgets(&s.Changes[0])
 	j, ok := x.fits(c, pod)
 	if !ok || len(j.Best) > 0 && !slices.Contains(j.Best, s.Node) {
 		x.t.Errorf("%s: %s: suggested with node %s; the oracle has %d feasible nodes, the best %v: %s %v", x.name, texts(s), s.Node, j.Feasible, j.Best, j.Message, j.Err)
+	}
+}
+
+// checkBudgets expects that no pod is to be removed that a PodDisruptionBudget protects.
+func (x *exam) checkBudgets(change *advice.Change) {
+	for _, b := range x.c.DisruptionBudgets {
+		if b.Status.ObservedGeneration == 0 && b.Status.DisruptionsAllowed == 0 {
+			continue // its status is worked out first
+		}
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			continue
+		}
+		disrupted := int32(0)
+		for _, p := range x.c.Pods {
+			if _, already := b.Status.DisruptedPods[p.Name]; !already && p.Namespace == b.Namespace && slices.Contains(change.Pods, nameOf(p)) && selector.Matches(labels.Set(p.Labels)) {
+				disrupted++
+			}
+		}
+		if disrupted > max(0, b.Status.DisruptionsAllowed) {
+			x.t.Errorf("%s: %s: PodDisruptionBudget %s allows %d", x.name, change.Text, b.Name, b.Status.DisruptionsAllowed)
+		}
 	}
 }
 
