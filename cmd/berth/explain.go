@@ -25,8 +25,11 @@ type explainFlags struct {
 	group string
 }
 
-// explanationOutputs are the formats of explanations.
-var explanationOutputs = []string{"table", "json", "yaml"}
+// explanationOutputs are the formats of answers; explainOutputs those of explain, whose table is a short form.
+var (
+	explanationOutputs = []string{"table", "json", "yaml"}
+	explainOutputs     = []string{"table", "wide", "json", "yaml"}
+)
 
 func newExplainCommand() *cobra.Command {
 	var e explainFlags
@@ -43,11 +46,14 @@ With --snapshot no running cluster is needed: the cluster is read from files as 
 attracted and repelled by them; and priority classes and PodDisruptionBudgets, which preemption reads. Every pending pod is judged against
 the cluster as it is: no other pending pod is placed, and no pod is evicted. "berth simulate" shows where they would go one after another.
 
-The table is for people: how many nodes each plugin leaves, the reasons, what preemption would do, the nodes that a single plugin rejects
-and by how much, and the best nodes with their scores. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
+The table is for people: which plugin rejects how many nodes and why, what preemption would do, or the best nodes and what puts the first before the second. Of a pod that
+is named, without a node, it says what would help: the smallest changes with each of which the pod has a node. Each was tried: the change was made, and the engine decided
+again. It is at most ten lines; -o wide has everything: how many nodes each plugin leaves, the nodes that a single plugin rejects and by how much, all suggestions,
+and the nodes that are equal as one line each. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
 each pod, by namespace and name. For each node, by name, they have
   rejections  of every plugin that rejects it, in the order of the profile; the first is the one that kube-scheduler reports. One without
-              a plugin means that no filter was asked about the node, because the pod names other nodes only.
+              a plugin means that no filter was asked about the node, because the pod names other nodes only;
+              leftOutBy has the plugins that say so.
   scores      of every plugin that scores the pod, normalised to 0..100 and before the weight, and their weighted sum, the total. There
               are none if only one node is feasible: kube-scheduler takes it without scoring. For a pod with a feasible nominated node
               kube-scheduler scores no node either; here they are scored all the same.
@@ -62,7 +68,9 @@ and for the pod, where they apply,
   error       why its turn would end without a result: it is being deleted (it is judged as if it were not), or a plugin fails (nothing
               is scored then),
   podGroup    the pod group with whose members the pod is decided about (gate GenericWorkload),
-  group       what would become of that group; of a list, the first of its members has it.
+  group       what would become of that group; of a list, the first of its members has it,
+  advice      what would help the pod that is named: suggestions, each with its changes, the node that the pod goes to then, and how many other
+              pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain.md describes it.
 
 With --feature-gates GenericWorkload=true the members of a pod group are decided about together, and --pod-group explains a group; include
 podgroups in the snapshot then. The members are placed one after another, in the order of the scheduler, and taken back. It is said which find a
@@ -108,7 +116,7 @@ change was made, and the group decided about again.`,
 		},
 	}
 	flags := cmd.Flags()
-	e.input = newInput(flags, "snapshot", "", explanationOutputs)
+	e.input = newInput(flags, "snapshot", "", explainOutputs)
 	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
 	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
@@ -150,7 +158,7 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	if e.group != "" {
 		return e.printGroup(stdout, snapshot, group)
 	}
-	return e.print(stdout, snapshot, bar)
+	return e.print(stdout, snapshot, cluster.Pods, bar)
 }
 
 // printGroup prints the explanation of one pod group.
@@ -197,7 +205,8 @@ func noteForeign(w io.Writer, pods []*v1.Pod, scheduler *config.Config) {
 	}
 }
 
-func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *progress) error {
+// print explains pods of a snapshot. all are the pods of the cluster, of which the snapshot may lack some that wait.
+func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all []*v1.Pod, bar *progress) error {
 	out := bufio.NewWriterSize(stdout, 1<<18)
 	var p printer
 	switch e.output {
@@ -206,7 +215,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *
 	case "yaml":
 		p = &yamlPrinter{w: out, single: e.pod != ""}
 	default:
-		p = newTablePrinter(out, snapshot)
+		p = newTablePrinter(out, snapshot, e.output == "wide")
 	}
 	pending := snapshot.Pending()
 	explained := map[model.GroupKey]bool{}
@@ -227,6 +236,9 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, bar *
 			if a.Group, err = snapshot.OfGroup(pod.Group); err != nil {
 				return fmt.Errorf("explain: %w", err)
 			}
+		}
+		if e.pod != "" {
+			snapshot.Advise(a, explain.PendingBeside(pod.Object, all))
 		}
 		if err := p.print(a); err != nil {
 			return fmt.Errorf("print: %w", err)

@@ -16,17 +16,27 @@ import (
 type tablePrinter struct {
 	w        io.Writer // keeps the first error, as bufio.Writer does
 	snapshot *explain.Snapshot
+	wide     bool // everything, instead of a screen
 	printed  int
 }
 
-func newTablePrinter(w io.Writer, snapshot *explain.Snapshot) *tablePrinter {
-	return &tablePrinter{w: w, snapshot: snapshot}
+func newTablePrinter(w io.Writer, snapshot *explain.Snapshot, wide bool) *tablePrinter {
+	return &tablePrinter{w: w, snapshot: snapshot, wide: wide}
 }
 
 func (p *tablePrinter) print(a *explain.Explanation) error {
 	sum := p.snapshot.Summarize(a)
 	if p.printed++; p.printed > 1 {
 		fmt.Fprint(p.w, "\n\n")
+	}
+	if !p.wide {
+		if a.Group != nil {
+			printGroupShort(p.w, a.Group)
+			printVerdictLine(p.w, a, &sum)
+			return nil
+		}
+		printShort(p.w, a, &sum)
+		return nil
 	}
 	if a.Group != nil {
 		printGroup(p.w, a.Group)
@@ -43,6 +53,8 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 	if len(sum.Best) > 0 {
 		printBest(p.w, &sum)
 	}
+	printAdvice(p.w, a.Advice)
+	printPools(p.w, explain.PoolsOf(a))
 	return nil
 }
 
@@ -54,7 +66,8 @@ func (p *tablePrinter) end() error {
 	return err
 }
 
-func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
+// printVerdictLine says how many nodes will do, and which one is taken.
+func printVerdictLine(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	fmt.Fprintf(w, "Pod %s, profile %s: %d of %d nodes will do", a.Pod, a.Profile, sum.Feasible, sum.Nodes)
 	switch {
 	case sum.Taken == "":
@@ -66,6 +79,10 @@ func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 	default:
 		fmt.Fprintf(w, "; it would go to %s.\n", sum.Taken)
 	}
+}
+
+func printVerdict(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
+	printVerdictLine(w, a, sum)
 	if a.Gated != "" {
 		fmt.Fprintf(w, "It is not tried: %s This is what would be said without that.\n", sentence(a.Gated))
 	}

@@ -67,7 +67,7 @@ func said(why, preemption string) string {
 
 // TestExplainJSON compares the whole output.
 func TestExplainJSON(t *testing.T) {
-	const notLookedAt = `,"feasible":false,"rejections":[{"plugin":"","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't satisfy plugin(s) [NodeAffinity]"]}]}`
+	const notLookedAt = `,"feasible":false,"rejections":[{"plugin":"","code":"UnschedulableAndUnresolvable","reasons":["node(s) didn't satisfy plugin(s) [NodeAffinity]"]}],"leftOutBy":["NodeAffinity"]}`
 	for _, test := range []struct{ name, cluster, want string }{
 		{"scored", pending("name: web", "", "500m"), object("", n1Cordoned, n2Scored, n3Scored)},
 		{"one feasible node", pending("name: web", "", "3"), object("", n1Cordoned, n2Full, n3Unscored)},
@@ -89,6 +89,9 @@ func TestExplainJSON(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, got, stderr := explained(t, test.cluster, "-o", "json", "--pod", "default/web")
+			if before, _, ok := strings.Cut(got, `,"advice":{"version":1,"suggestions":[`); ok { // TestScreens shows what is suggested
+				got = before + "}\n"
+			}
 			if diff := cmp.Diff(test.want, got); code != 0 || diff != "" {
 				t.Errorf("exit code %d, output (- want, + got)\n%s\n%s", code, diff, stderr)
 			}
@@ -139,59 +142,64 @@ func explainedExample(t *testing.T, args ...string) (code int, stdout, stderr st
 	return code, out.String(), errs.String()
 }
 
-// TestExplainTable compares tables, trailing spaces apart.
-func TestExplainTable(t *testing.T) {
-	tests := []struct{ pod, want string }{
-		{"shop/report-next", `Pod shop/report-next, profile default-scheduler: 0 of 5 nodes will do.
-0/5 nodes are available: 1 Insufficient cpu, 1 Insufficient memory, 1 node(s) had untolerated taint(s), 1 node(s) were unschedulable, 2 node(s) didn't match Pod's node affinity/selector.
-Preemption does not help: 0/5 nodes are available: 1 No preemption victims found for incoming pod, 4 Preemption is not helpful for scheduling.
-
-PLUGIN              REJECTS   AS THE FIRST   LEAVES
-(all nodes)                                  5
-NodeUnschedulable   1         1              4
-TaintToleration     1         1              3
-NodeAffinity        4         2              1
-NodeResourcesFit    4         1              0
-
-NODES   REASON                                              EXAMPLES
-2       node(s) didn't match Pod's node affinity/selector   web-a1, web-b1
-1       Insufficient cpu                                    batch-a1
-1       Insufficient memory                                 batch-a1
-1       node(s) had untolerated taint(s)                    gpu-b1
-1       node(s) were unschedulable                          old-b1
-
-Rejected by NodeResourcesFit alone: 1
-  batch-a1: cpu: asks 6, free 2 of 8; memory: asks 24Gi, free 8Gi of 32Gi
-`},
-		{"shop/web-2", `Pod shop/web-2, profile default-scheduler: 2 of 5 nodes will do; it would go to web-b1, one of 2 that are equally good.
-
-PLUGIN              REJECTS   AS THE FIRST   LEAVES
-(all nodes)                                  5
-NodeUnschedulable   1         1              4
-TaintToleration     1         1              3
-NodeAffinity        2         1              2
-
-NODES   REASON                                              EXAMPLES
-1       node(s) didn't match Pod's node affinity/selector   batch-a1
-1       node(s) had untolerated taint(s)                    gpu-b1
-1       node(s) were unschedulable                          old-b1
-
-Rejected by NodeUnschedulable alone: 1
-  old-b1: node(s) were unschedulable
-
-Rejected by NodeAffinity alone: 1
-  batch-a1: node(s) didn't match Pod's node affinity/selector
-
-BEST NODES   TOTAL   TaintToleration x3   NodeResourcesFit x1   NodeResourcesBalancedAllocation x1   ImageLocality x1
-web-b1       462     100                  62                    72                                   28
-web-a1       462     100                  62                    72                                   28
-`},
-	}
-	for _, test := range tests {
-		code, out, stderr := explainedExample(t, "--pod", test.pod)
-		if diff := cmp.Diff(test.want, trimmed(out)); code != 0 || diff != "" {
-			t.Errorf("%s: exit code %d, (- want, + got)\n%s\n%s", test.pod, code, diff, stderr)
+// checkScreen compares what is printed with a file of testdata, trailing spaces apart, or writes that file.
+func checkScreen(t *testing.T, name, out string) {
+	t.Helper()
+	file := "testdata/" + name + ".txt"
+	if *updateScreens {
+		if err := os.WriteFile(file, []byte(trimmed(out)), 0o600); err != nil {
+			t.Fatal(err)
 		}
+		return
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), trimmed(out)); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+}
+
+// TestExplainScreens compares what is printed about pods. The short form has ten lines at most.
+func TestExplainScreens(t *testing.T) {
+	example, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	owned := func(name, owner, cpu string) string {
+		return "---\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + ", ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: " + owner + ", uid: u, controller: true}]}, " +
+			"spec: {containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "', memory: 1Gi}}}]}}\n"
+	}
+	small := func(cluster string) string { // n3 is too small, and n2 has a pod that may not be evicted if there is a budget
+		cluster = strings.ReplaceAll(cluster, "{name: old}", "{name: old, labels: {app: old}}")
+		return strings.ReplaceAll(cluster, `{name: n3}, status: {allocatable: {cpu: "4"`, `{name: n3}, status: {allocatable: {cpu: "1"`)
+	}
+	const budget = "---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: keep}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: old}}}}\n"
+	for name, row := range map[string]struct{ cluster, pod string }{
+		"explain-rejected":   {string(example), "shop/report-next"},
+		"explain-placed":     {string(example), "shop/web-2"},
+		"explain-gpu":        {string(example), "shop/training-untolerant"},
+		"explain-gated":      {string(example), "shop/migration"},
+		"explain-replicas":   {pending("name: web", "", "1") + owned("big-1", "big", "5") + owned("big-2", "big", "5") + owned("big-3", "big", "5"), "default/big-1"},
+		"explain-typo":       {strings.ReplaceAll(pending("name: web", "nodeSelector: {disk: sdd}, ", "1"), "{name: n3}", "{name: n3, labels: {disk: ssd}}"), "default/web"},
+		"explain-two":        {strings.ReplaceAll(pending("name: web", "nodeSelector: {disk: sdd}, ", "6"), "{name: n3}", "{name: n3, labels: {disk: ssd}}"), "default/web"},
+		"explain-remove":     {strings.ReplaceAll(pending("name: web", "nodeSelector: {host: n2}, ", "3"), "{name: n2}", "{name: n2, labels: {host: n2}}"), "default/web"},
+		"explain-budget":     {small(pending("name: web", "priority: 10, preemptionPolicy: Never, ", "4")) + budget, "default/web"},
+		"explain-by-name":    {pending("name: web", byName, "3"), "default/web"},
+		"explain-no-claim":   {pending("name: web", "volumes: [{name: d, persistentVolumeClaim: {claimName: data}}], ", "1"), "default/web"},
+		"explain-preemption": {small(pending("name: web", "priority: 10, ", "4")), "default/web"},
+		"explain-no-nodes":   {strings.TrimPrefix(pending("name: web", "", "1"), twoNodes), "default/web"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := explained(t, row.cluster, "--pod", row.pod)
+			if lines := strings.Count(out, "\n"); code != 0 || lines > 10 {
+				t.Errorf("exit code %d, %d lines\n%s\n%s", code, lines, out, stderr)
+			}
+			checkScreen(t, name, out)
+			_, out, _ = explained(t, row.cluster, "--pod", row.pod, "-o", "wide")
+			checkScreen(t, name+"-wide", out)
+		})
 	}
 	if _, out, _ := explainedExample(t); strings.Count(out, ", profile default-scheduler: ") != 6 {
 		t.Errorf("all pods\n%s", out)
@@ -204,7 +212,7 @@ func TestExplainTableCuts(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
 		cluster += "---\n{apiVersion: v1, kind: Node, metadata: {name: " + name + "}, status: {allocatable: {cpu: 2999999u, memory: 1073741823, pods: '9'}}}\n"
 	}
-	_, out, _ := explained(t, cluster)
+	_, out, _ := explained(t, cluster, "-o", "wide")
 	for _, want := range []string{
 		"1 of 10 nodes will do; it would go to n3.\n", "a, b, c, and 4 more\n", "Rejected by NodeResourcesFit alone: 8\n",
 		"  a: memory: asks 1073741824, free 1073741823 of 1Gi\n", "  and 3 more\n", "\nNot scored: n3\n",
@@ -213,11 +221,11 @@ func TestExplainTableCuts(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	_, out, _ = explained(t, strings.ReplaceAll(cluster, "1073741823", "8Gi")+strings.Replace(cluster[strings.LastIndex(cluster, "---"):], "name: g", "name: h", 1))
+	_, out, _ = explained(t, strings.ReplaceAll(cluster, "1073741823", "8Gi")+strings.Replace(cluster[strings.LastIndex(cluster, "---"):], "name: g", "name: h", 1), "-o", "wide")
 	if !strings.Contains(out, "and 3 more\n") {
 		t.Errorf("seven feasible nodes of which five are shown:\n%s", out)
 	}
-	_, out, _ = explained(t, pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "schedulingGates: [{name: g}], ", "1"))
+	_, out, _ = explained(t, pending("name: web, deletionTimestamp: '2026-01-01T10:00:00Z'", "schedulingGates: [{name: g}], ", "1"), "-o", "wide")
 	want := "2 of 3 nodes will do.\nIt is not tried: waiting for scheduling gates: [g]. This is what would be said without that.\n" +
 		"Its turn ends without a result: the pod is being deleted\n"
 	if !strings.Contains(out, want) {
@@ -263,7 +271,7 @@ func TestExplainMistakes(t *testing.T) {
 		{"arguments", "name every file with --snapshot", []string{"shop/web", "default/web"}},
 		{"argument", `--pod "default/web": there is no such pod in the snapshot; did you mean shop/web?`, []string{"default/web"}},
 		{"pod twice", `pod "shop/web" and --pod "shop/web" are both given`, []string{"shop/web", "--pod", "shop/web"}},
-		{"output", `--output "wide": must be one of table, json, yaml`, []string{"-o", "wide"}},
+		{"output", `--output "broad": must be one of table, wide, json, yaml`, []string{"-o", "broad"}},
 		{"missing file", "missing.yaml: cannot be read", []string{"--snapshot", "missing.yaml"}},
 		{"missing config", "missing.yaml: read the scheduler configuration", []string{"--config", "missing.yaml"}},
 		{"no namespace", `--pod "web": must be NAMESPACE/NAME; did you mean shop/web?`, []string{"--pod", "web"}},

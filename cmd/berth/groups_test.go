@@ -47,11 +47,12 @@ func TestGroupScreens(t *testing.T) {
 		"group-no-room":        {"", []string{"--pod-group", "ml/train"}},
 		"group-starts":         {"", []string{"--pod-group", "ml/index"}},
 		"group-too-few":        {"", []string{"--pod-group", "ml/evaluate"}},
-		"group-of-pod":         {"", []string{"--pod", "ml/train-2"}},
+		"group-of-pod":         {"", []string{"--pod", "ml/train-2", "-o", "wide"}},
+		"group-of-pod-short":   {"", []string{"--pod", "ml/train-2"}},
 		"group-held":           {gangFile("g", "2", member("a", "1", ""), member("b", "9", "schedulingGates: [{name: wait}], ")), []string{"--pod-group", "default/g"}},
 		"group-two-held":       {gangFile("g", "2", member("a", "1", "schedulingGates: [{name: wait}], "), member("b", "1", "schedulingGates: [{name: wait}], ")), []string{"--pod-group", "default/g"}},
 		"group-more-start":     {gangFile("g", "1", member("a", "1", "nodeName: n1, "), member("b", "2", "")), []string{"--pod-group", "default/g"}},
-		"group-does-not-exist": {gangFile("h", "2", member("a", "1", "")), []string{"--pod", "default/a"}},
+		"group-does-not-exist": {gangFile("h", "2", member("a", "1", "")), []string{"--pod", "default/a", "-o", "wide"}},
 		"group-priorities":     {gangFile("g", "2", member("a", "1", ""), member("b", "1", "priority: 5, ")), []string{"--pod-group", "default/g"}},
 		"group-runs":           {gangFile("g", "1", member("a", "1", "nodeName: n1, ")), []string{"--pod-group", "default/g"}},
 		"group-extra":          {gangFile("g", "1", member("a", "4", "nodeName: n1, "), member("b", "2", "")), []string{"--pod-group", "default/g"}},
@@ -73,20 +74,7 @@ func TestGroupScreens(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("exit code %d\n%s", code, stderr)
 			}
-			file := "testdata/" + name + ".txt"
-			if *updateScreens {
-				if err := os.WriteFile(file, []byte(trimmed(out)), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				return
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), trimmed(out)); diff != "" {
-				t.Errorf("(- want, + got)\n%s", diff)
-			}
+			checkScreen(t, name, out)
 		})
 	}
 }

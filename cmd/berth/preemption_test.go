@@ -124,7 +124,7 @@ PLUGIN `},
 			if got.PostFilterMessage != test.message || !strings.HasSuffix(got.Message, ". "+test.message) {
 				t.Errorf("messages %q and %q, want %q", got.Message, got.PostFilterMessage, test.message)
 			}
-			_, table, _ := explained(t, asking(test.cpu, test.class), "--pod", "shop/p")
+			_, table, _ := explained(t, asking(test.cpu, test.class), "--pod", "shop/p", "-o", "wide")
 			if !strings.Contains(trimmed(table), test.table) || strings.Count(table, "Pod shop/") != 1 {
 				t.Errorf("table\n%s\nwant\n%s", table, test.table)
 			}

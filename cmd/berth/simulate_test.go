@@ -162,7 +162,7 @@ func TestSimulateWhatIsMissing(t *testing.T) {
 				t.Errorf("%s: want %q in\n%s", row.name, want, stderr)
 			}
 		}
-		_, out, stderr = explained(t, cluster, row.args...)
+		_, out, stderr = explained(t, cluster, append(row.args, "-o", "wide")...)
 		if !strings.Contains(strings.Join(strings.Fields(out), " "), strings.TrimPrefix(row.member, "0/1 nodes are available: ")) || !strings.Contains(stderr, row.notes[0]) {
 			t.Errorf("%s: explain says\n%s%s", row.name, out, stderr)
 		}

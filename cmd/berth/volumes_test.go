@@ -58,7 +58,7 @@ func TestSimulateVolumes(t *testing.T) {
 
 // TestExplainVolumes expects the claims of a pod, and which of them is in the way.
 func TestExplainVolumes(t *testing.T) {
-	_, out, stderr := explained(t, storageCluster, "--pod", "default/a-local")
+	_, out, stderr := explained(t, storageCluster, "--pod", "default/a-local", "-o", "wide")
 	for _, want := range []string{
 		"data    local   4Gi       is bound when the pod is placed",
 		"  n2: claim data: of the volumes of class local (1) are 1 not to be used on this node; the class has no provisioner\n",

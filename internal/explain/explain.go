@@ -18,6 +18,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/berth-scheduler/berth/internal/advice"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/ingest"
@@ -54,6 +55,9 @@ type Snapshot struct {
 	readsClaims bool
 	volumes     []*model.Volume
 	capacities  []*model.StorageCapacity
+	// reads are the kinds that plugins read, others the objects of these kinds that are neither pods nor nodes.
+	reads  []model.Kind
+	others []kinds.Object
 }
 
 // New builds a snapshot from nodes, pods, and those of the other objects that the configured plugins read, at a time to which plugins compare those in the
@@ -72,7 +76,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	in := ingest.New(scheduler.Compile())
 	s.in, s.nodes = in, slices.SortedFunc(slices.Values(nodes), func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	reads := scheduler.Reads()
-	s.readsClaims = slices.Contains(reads, model.PersistentVolumeClaimKind)
+	s.reads, s.readsClaims = reads, slices.Contains(reads, model.PersistentVolumeClaimKind)
 	budgets := newKeeper(pods, others)
 	for _, other := range others {
 		row := kinds.Of(other)
@@ -83,6 +87,7 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 			in.Set(budgets.kept(budget))
 			continue
 		}
+		s.others = append(s.others, other.(kinds.Object))
 		in.Set(other.(kinds.Object))
 		switch o := other.(type) {
 		case *v1.PersistentVolume:
@@ -146,6 +151,8 @@ type Explanation struct {
 	Gated string
 	// Error is why the pod's turn would end without a result, whatever the nodes.
 	Error string
+	// Advice is what would help, if whoever asked for this explanation has put it here.
+	Advice *advice.Advice
 
 	pod      *model.Pod
 	decision plan.Decision
@@ -158,6 +165,8 @@ type Node struct {
 	// Rejections are those of every filter, in the profile's order; kube-scheduler reports the first. One without a plugin means that no filter
 	// was asked, because a PreFilter plugin named other nodes only.
 	Rejections []Rejection `json:"rejections,omitempty"`
+	// LeftOutBy are the PreFilter plugins that did not name the node, where that is why no filter was asked.
+	LeftOutBy []string `json:"leftOutBy,omitempty"`
 	// Scores are those of every scorer that did not skip, in the profile's order; nil if nothing was scored, because only one node is feasible
 	// or because of an error.
 	Scores []Score `json:"scores,omitzero"`
@@ -219,7 +228,34 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 		a.Error = d.Err.Error()
 	}
 	a.addNodes(full.Nodes)
+	s.nameLeavers(a, &judged)
 	return a, nil
+}
+
+// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them.
+func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
+	leftOut := func(n *Node) bool { return len(n.Rejections) == 1 && n.Rejections[0].Plugin == "" }
+	if !slices.ContainsFunc(a.Nodes, func(n Node) bool { return leftOut(&n) }) {
+		return
+	}
+	for i, f := range s.profiles[pod.SchedulerName].PreFilters {
+		if i < 64 && pod.SkipsPreFilter&(1<<i) != 0 {
+			continue
+		}
+		result := f.PreFilter(s.state.View(), pod)
+		if !result.Narrowed {
+			continue
+		}
+		named := map[string]bool{}
+		for _, name := range result.Nodes {
+			named[name] = true
+		}
+		for i := range a.Nodes {
+			if n := &a.Nodes[i]; leftOut(n) && !named[n.Name] {
+				n.LeftOutBy = append(n.LeftOutBy, f.Name())
+			}
+		}
+	}
 }
 
 // isGrouped reports whether a pod is decided about together with others.

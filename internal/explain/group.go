@@ -3,15 +3,14 @@ package explain
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/advice"
 	"github.com/berth-scheduler/berth/internal/engine/group"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -394,12 +393,13 @@ func (t *groupTurn) starts(pods []plan.QueuedPod, minCount int) bool {
 // searchNodes finds how many more nodes of each kind would let the group start in which so many members find no node. More than one node for each of these
 // would not help.
 func (t *groupTurn) searchNodes(missing int) {
-	kinds := t.nodeKinds()
+	kinds := advice.Pools(t.nodes)
 	if len(kinds) > nodeKindsMax || missing > nodesMax {
 		t.Unfinished = true
 	}
 	var helps []Help
-	for _, like := range kinds[:min(nodeKindsMax, len(kinds))] {
+	for _, kind := range kinds[:min(nodeKindsMax, len(kinds))] {
+		like := kind.First
 		with := func(n int) (starts bool) {
 			t.withNodes(like, n, func() { starts = t.starts(t.work.Pods, t.MinCount) })
 			return starts
@@ -422,51 +422,6 @@ func (t *groupTurn) searchNodes(missing int) {
 	t.WouldStart = append(t.WouldStart, helps[:min(nodeHelpsMax, len(helps))]...)
 }
 
-// nodeKinds returns the first node by name of each kind of nodes, those first of which there are most. Nodes are of one kind that differ in name alone, and in
-// what pods occupy of them.
-func (s *Snapshot) nodeKinds() []*v1.Node {
-	type kind struct {
-		first *v1.Node
-		nodes int
-	}
-	byKey := map[string]*kind{}
-	var all []*kind
-	for _, node := range s.nodes {
-		key := kindOf(node)
-		if byKey[key] == nil {
-			byKey[key] = &kind{first: node}
-			all = append(all, byKey[key])
-		}
-		byKey[key].nodes++
-	}
-	slices.SortStableFunc(all, func(a, b *kind) int { return cmp.Compare(b.nodes, a.nodes) })
-	firsts := make([]*v1.Node, len(all))
-	for i := range all {
-		firsts[i] = all[i].first
-	}
-	return firsts
-}
-
-// kindOf is equal for nodes of one kind.
-func kindOf(node *v1.Node) string {
-	var b strings.Builder
-	for _, name := range slices.Sorted(maps.Keys(node.Status.Allocatable)) {
-		amount := node.Status.Allocatable[name]
-		fmt.Fprintf(&b, "%s=%s\n", name, amount.String())
-	}
-	for _, name := range slices.Sorted(maps.Keys(node.Labels)) {
-		if name != v1.LabelHostname {
-			fmt.Fprintf(&b, "%s:%s\n", name, node.Labels[name])
-		}
-	}
-	for i := range node.Spec.Taints {
-		taint := &node.Spec.Taints[i]
-		fmt.Fprintf(&b, "%s=%s:%s\n", taint.Key, taint.Value, taint.Effect)
-	}
-	fmt.Fprintf(&b, "%t %q", node.Spec.Unschedulable, node.Status.DeclaredFeatures)
-	return b.String()
-}
-
 // withNodes calls do while the cluster has n more nodes like one that it has, on which there is nothing. They have no images, no devices and no CSINode.
 func (s *Snapshot) withNodes(like *v1.Node, n int, do func()) {
 	var added []string
@@ -475,12 +430,7 @@ func (s *Snapshot) withNodes(like *v1.Node, n int, do func()) {
 		if _, exists := s.state.Slot(name); exists {
 			continue
 		}
-		node := like.DeepCopy()
-		node.Name, node.UID, node.Status.Images = name, types.UID(fmt.Sprintf("%s-copy-%d", like.UID, i)), nil
-		if _, ok := node.Labels[v1.LabelHostname]; ok {
-			node.Labels[v1.LabelHostname] = name
-		}
-		s.in.Set(node)
+		s.in.Set(advice.CopyOf(like, name))
 		added = append(added, name)
 	}
 	s.state.Apply(s.in.Drain())

@@ -185,7 +185,7 @@ func TestNodesThatHelp(t *testing.T) {
 	}
 	// With many kinds of nodes the search ends early.
 	for i := range 9 {
-		nodes = append(nodes, node(fmt.Sprint("k", i), "1", labelled(fmt.Sprint("k", i)), tainted))
+		nodes = append(nodes, node(fmt.Sprint("k", i), "1", labelled(fmt.Sprint("pool-", i)), tainted))
 	}
 	if g = ofGroup(t, grouped(t, nodes, pods, gang(4))); !g.Unfinished {
 		t.Error("nobody is told that the search was cut short")

@@ -48,6 +48,9 @@ func (a *Explanation) WriteJSON(w io.Writer) error {
 	if a.Group != nil {
 		t.add(`,"group":`, a.Group)
 	}
+	if a.Advice != nil {
+		t.add(`,"advice":`, a.Advice)
+	}
 	t.text("}")
 	if t.err != nil {
 		return fmt.Errorf("write the answer for pod %s: %w", a.Pod, t.err)

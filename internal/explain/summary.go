@@ -20,6 +20,8 @@ type Summary struct {
 	Funnel []Stage
 	// Reasons are the reported ones, those with most nodes first.
 	Reasons []Reason
+	// Reported are the rejections that are reported, those of most nodes first.
+	Reported []Reported
 	// Claims are the pod's claims.
 	Claims []Claim
 	// Near are the nodes that exactly one plugin rejects, by plugin in the order in which plugins run.
@@ -45,6 +47,14 @@ type Stage struct {
 // Reason is a reported reason with the number of nodes, and examples of them.
 type Reason struct {
 	Text     string
+	Nodes    int
+	Examples []string
+}
+
+// Reported is a plugin's reasons that are reported together, with the number of nodes, and examples of them. For nodes that no filter was asked about, Plugin names those that left them out at PreFilter.
+type Reported struct {
+	Plugin   string
+	Reasons  []string
 	Nodes    int
 	Examples []string
 }
@@ -90,7 +100,7 @@ const (
 
 // Summarize returns the summary of an explanation of this snapshot.
 func (s *Snapshot) Summarize(a *Explanation) Summary {
-	sum := Summary{Nodes: a.decision.Nodes, Reasons: reasonsOf(a), Claims: s.claims(a)}
+	sum := Summary{Nodes: a.decision.Nodes, Reasons: reasonsOf(a), Reported: reportedOf(a), Claims: s.claims(a)}
 	var feasible []Node
 	for _, n := range a.Nodes {
 		if n.Feasible {
@@ -172,6 +182,30 @@ func reasonsOf(a *Explanation) []Reason {
 	return reasons
 }
 
+func reportedOf(a *Explanation) []Reported {
+	var all []Reported
+	at := map[string]int{}
+	for i := range a.Nodes {
+		node := &a.Nodes[i]
+		if len(node.Rejections) == 0 {
+			continue
+		}
+		first := &node.Rejections[0]
+		plugin := cmp.Or(first.Plugin, strings.Join(node.LeftOutBy, ", "))
+		key := plugin + "\n" + strings.Join(first.Reasons, "\n")
+		if _, ok := at[key]; !ok {
+			at[key] = len(all)
+			all = append(all, Reported{Plugin: plugin, Reasons: first.Reasons})
+		}
+		r := &all[at[key]]
+		if r.Nodes++; len(r.Examples) < reasonExamples {
+			r.Examples = append(r.Examples, node.Name)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Reported) int { return cmp.Compare(b.Nodes, a.Nodes) })
+	return all
+}
+
 func (s *Snapshot) near(a *Explanation, order []string) []Near {
 	alone := map[string][]NearNode{}
 	for i := range a.Nodes {
@@ -188,7 +222,9 @@ func (s *Snapshot) near(a *Explanation, order []string) []Near {
 		if len(nodes) == 0 {
 			continue
 		}
-		slices.SortStableFunc(nodes, func(a, b NearNode) int { return cmp.Compare(farness(&a), farness(&b)) })
+		slices.SortStableFunc(nodes, func(a, b NearNode) int {
+			return cmp.Or(cmp.Compare(farness(&a), farness(&b)), cmp.Compare(lacking(&a), lacking(&b)))
+		})
 		examples := nodes[:min(nearExamples, len(nodes))]
 		for i := range examples {
 			examples[i].InTheWay = s.inTheWay(a, examples[i].Name, &Rejection{Plugin: plugin, Reasons: examples[i].Reasons})
@@ -205,6 +241,16 @@ func farness(n *NearNode) float64 {
 		most = max(most, n.Short[i].missing())
 	}
 	return most
+}
+
+// lacking is how many of the resources that are missing the node does not have at all.
+func lacking(n *NearNode) (all int) {
+	for i := range n.Short {
+		if n.Short[i].Allocatable.IsZero() {
+			all++
+		}
+	}
+	return all
 }
 
 // shortages returns the amounts behind NodeResourcesFit's reasons.

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/explain"
+)
+
+// The short form of an explanation has at most screenLines lines: what counts first, then as much of the rest as fits.
+const (
+	screenLines     = 10
+	shortReasons    = 3
+	shortAdvice     = 3
+	shortBest       = 3
+	shortMissing    = 2
+	shortMargins    = 4
+	shortLineLength = 220
+)
+
+// printShort prints an explanation on a screen.
+func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
+	var head, tail []string
+	var verdict strings.Builder
+	printVerdictLine(&verdict, a, sum)
+	head = append(head, strings.TrimSuffix(verdict.String(), "\n"))
+	if a.Gated != "" {
+		head = append(head, "It is not tried: "+strings.TrimSpace(sentence(a.Gated)))
+	}
+	if a.Error != "" {
+		head = append(head, "Its turn ends without a result: "+a.Error)
+	}
+	if a.Message != "" && len(a.Nodes) == 0 {
+		head = append(head, a.Message)
+	}
+	if p := a.Preemption; p != nil {
+		var victims []string
+		for i := range p.Victims {
+			victims = append(victims, p.Victims[i].Pod)
+		}
+		head = append(head, fmt.Sprintf("Preemption would nominate it to %s and evict %s.", p.Node, few(victims, 3)))
+	}
+	tail = append(tail, adviceLines(a.Advice)...)
+	tail = append(tail, bestLines(sum)...)
+	reasons := reasonLines(sum)
+	most := min(shortReasons, screenLines-len(head)-len(tail))
+	if a.Preemption == nil && a.Gated == "" && a.Error == "" && a.Advice != nil { // there is room for one more
+		most = min(shortReasons+1, screenLines-len(head)-len(tail))
+	}
+	if len(reasons) > most && most > 0 {
+		rest := 0
+		for i := most - 1; i < len(sum.Reported); i++ {
+			rest += sum.Reported[i].Nodes
+		}
+		left := len(reasons) - most + 1
+		reasons = append(reasons[:most-1:most-1], fmt.Sprintf("%7d  for %d further reasons (-o wide shows them)", rest, left))
+	}
+	for _, line := range slices.Concat(head, reasons[:min(len(reasons), max(0, most))], tail) {
+		fmt.Fprintln(w, cutLine(line))
+	}
+}
+
+// cutLine cuts a line that would fill several of the screen.
+func cutLine(line string) string {
+	if runes := []rune(line); len(runes) > shortLineLength {
+		return string(runes[:shortLineLength-1]) + "…"
+	}
+	return line
+}
+
+// reasonLines says how many nodes are rejected for which reasons, and what the nearest one lacks.
+func reasonLines(sum *explain.Summary) []string {
+	lines := make([]string, 0, len(sum.Reported))
+	for i := range sum.Reported {
+		r := &sum.Reported[i]
+		line := fmt.Sprintf("%7d  ", r.Nodes)
+		if r.Plugin != "" {
+			line += r.Plugin + ": "
+		}
+		line += strings.Join(r.Reasons, ", ")
+		if near := nearest(sum, r); near != "" {
+			line += " (" + near + ")"
+		} else {
+			examples := r.Examples[:min(2, len(r.Examples))]
+			line += " (" + strings.Join(examples, ", ") + more(" and %d more", r.Nodes-len(examples)) + ")"
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// nearest says what the node lacks that lacks least, of those that a plugin alone rejects; empty if there is nothing to say beyond the reason.
+func nearest(sum *explain.Summary, r *explain.Reported) string {
+	for i := range sum.Near {
+		near := &sum.Near[i]
+		if near.Plugin != r.Plugin || len(near.Examples) == 0 || !slices.Equal(near.Examples[0].Reasons, r.Reasons) {
+			continue
+		}
+		n := &near.Examples[0]
+		var why []string
+		for j := range n.Short {
+			why = append(why, short(&n.Short[j]))
+		}
+		if why = append(why, n.InTheWay...); len(why) > 0 {
+			return n.Name + " is nearest: " + strings.Join(why, "; ")
+		}
+	}
+	return ""
+}
+
+// adviceLines are the suggestions, the smallest change first.
+func adviceLines(found *advice.Advice) []string {
+	if found == nil {
+		return nil
+	}
+	var lines []string
+	for _, m := range found.Missing[:min(shortMissing, len(found.Missing))] {
+		lines = append(lines, "Missing: "+m+".")
+	}
+	if len(found.Suggestions) == 0 {
+		return append(lines, "Nothing that was tried would help"+cutShort(found)+".")
+	}
+	lines = append(lines, "What would help, each change tried"+cutShort(found)+":")
+	shown := min(shortAdvice, len(found.Suggestions))
+	for _, i := range differentFirst(found.Suggestions)[:shown] {
+		lines = append(lines, "  "+suggestion(&found.Suggestions[i]))
+	}
+	if rest := len(found.Suggestions) - shown; rest > 0 {
+		lines = append(lines, fmt.Sprintf("  %d more with -o wide", rest))
+	}
+	return lines
+}
+
+// differentFirst returns the indexes of suggestions, those first that are the first of their kind.
+func differentFirst(all []advice.Suggestion) []int {
+	var firsts, others []int
+	seen := map[advice.Kind]bool{}
+	for i := range all {
+		if kind := all[i].Changes[0].Kind; seen[kind] && len(all[i].Changes) == 1 {
+			others = append(others, i)
+		} else {
+			seen[kind] = true
+			firsts = append(firsts, i)
+		}
+	}
+	return append(firsts, others...)
+}
+
+func cutShort(found *advice.Advice) string {
+	if found.CutShort {
+		return " (not all could be)"
+	}
+	return ""
+}
+
+// suggestion puts a suggestion into a line.
+func suggestion(s *advice.Suggestion) string {
+	var changes []string
+	for i := range s.Changes {
+		changes = append(changes, s.Changes[i].Text)
+	}
+	line := strings.Join(changes, ", and ") + " → " + s.Node
+	if s.Pending > 0 {
+		line += fmt.Sprintf("; %d of %d others of its owner would follow", s.Follow, s.Pending)
+	}
+	return line
+}
+
+// printGroupShort prints on a screen what becomes of a pod group: what holds it up, and what would let it start.
+func printGroupShort(w io.Writer, g *explain.Group) {
+	var text strings.Builder
+	printGroupVerdict(&text, g)
+	if b := g.Blocker; b != nil {
+		fmt.Fprintf(&text, "%s is the first that finds no node, with those before it on theirs:\n", b.Pod)
+		for _, line := range reasonLines(&b.Summary)[:min(shortReasons-1, len(b.Summary.Reported))] {
+			fmt.Fprintln(&text, line)
+		}
+	}
+	var help strings.Builder
+	printHelp(&help, g)
+	lines := append(nonEmpty(text.String()), nonEmpty(help.String())...)
+	for _, line := range lines[:min(screenLines-1, len(lines))] { // one line is for the pod
+		fmt.Fprintln(w, cutLine(line))
+	}
+}
+
+// nonEmpty returns the lines of a text that are not empty.
+func nonEmpty(text string) []string {
+	return slices.DeleteFunc(strings.Split(text, "\n"), func(line string) bool { return line == "" })
+}
+
+// bestLines are the best nodes, and what puts the first of them before the second.
+func bestLines(sum *explain.Summary) []string {
+	if len(sum.Best) == 0 || sum.Best[0].Total == nil {
+		return nil
+	}
+	var lines []string
+	for i := range sum.Best[:min(shortBest, len(sum.Best))] {
+		n := &sum.Best[i]
+		var parts []string
+		for _, s := range n.Scores {
+			parts = append(parts, fmt.Sprintf("%s %d", s.Plugin, s.Score*s.Weight))
+		}
+		lines = append(lines, fmt.Sprintf("%7d  %s: %s", *n.Total, n.Name, strings.Join(parts, ", ")))
+	}
+	if lead, by := sum.Tipped(); lead > 0 {
+		var parts []string
+		for _, m := range by[:min(shortMargins, len(by))] {
+			parts = append(parts, fmt.Sprintf("%s %+d", m.Plugin, m.Points))
+		}
+		lines = append(lines, fmt.Sprintf("%s leads %s by %d: %s", sum.Best[0].Name, sum.Best[1].Name, lead, strings.Join(parts, ", ")))
+	}
+	return lines
+}
+
+// few lists a few names.
+func few(names []string, most int) string {
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// printAdvice prints all suggestions.
+func printAdvice(w io.Writer, found *advice.Advice) {
+	if found == nil {
+		return
+	}
+	fmt.Fprintf(w, "\nWhat would help (decisions made: %d%s):\n", found.Decisions, cutShort(found))
+	for _, m := range found.Missing {
+		fmt.Fprintf(w, "  missing: %s\n", m)
+	}
+	for i := range found.Suggestions {
+		fmt.Fprintf(w, "  %s\n", suggestion(&found.Suggestions[i]))
+	}
+	if len(found.Suggestions) == 0 {
+		fmt.Fprintln(w, "  nothing that was tried")
+	}
+}
+
+// poolLines is how many pools are printed.
+const poolLines = 50
+
+// printPools prints the nodes that are equal as one line each.
+func printPools(w io.Writer, pools []explain.Pool) {
+	if len(pools) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "\nNodes that are equal in all of this:")
+	for i := range pools[:min(poolLines, len(pools))] {
+		p := &pools[i]
+		var said []string
+		for j := range p.Rejections {
+			r := &p.Rejections[j]
+			said = append(said, cmp.Or(r.Plugin, strings.Join(p.LeftOutBy, ", "), "(not looked at)")+": "+strings.Join(r.Reasons, ", "))
+		}
+		for _, s := range p.Scores {
+			said = append(said, fmt.Sprintf("%s %d", s.Plugin, s.Score*s.Weight))
+		}
+		if p.Total != nil {
+			said = append([]string{fmt.Sprintf("total %d", *p.Total)}, said...)
+		} else if p.Feasible {
+			said = append(said, "feasible")
+		}
+		fmt.Fprintf(w, "%7d  %s (%s%s)\n", p.Nodes, strings.Join(said, "; "), strings.Join(p.Examples, ", "), more(" and %d more", p.Nodes-len(p.Examples)))
+	}
+	fmt.Fprint(w, more("and %d more sorts of nodes\n", len(pools)-poolLines))
+}

@@ -1,0 +1,273 @@
+// Package advice finds the smallest changes after which a pending pod finds a node.
+//
+// It takes a cluster (a state, the engine that decides, the ingest that compiles), a pod that no node will do for, and what each node objects to; it gives an
+// Advice: suggestions, the smallest change first. A suggestion is never guessed from the text of a rejection: the change is made, on a copy of the pod or in the
+// state, the engine decides again, and only what has a node then is suggested. What was changed in the state is taken back before For returns. It owns
+// nothing. The number of decisions is bounded; it never reads a clock, and evicts or writes nothing.
+//
+// Read in this order: this file (what is given, and in which order), trial.go (how a change is tried), then what is tried: pod.go, requests.go, selectors.go,
+// cluster.go, room.go, storage.go.
+package advice
+
+import (
+	"cmp"
+	"slices"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Version is that of the JSON of an Advice. It is raised when a field changes its meaning or goes; fields may be added.
+const Version = 1
+
+// Advice is what would help one pod.
+type Advice struct {
+	Version int `json:"version"`
+	// Suggestions are changes with each of which the pod would have a node, the smallest change first; see Change.Kind for the order.
+	Suggestions []Suggestion `json:"suggestions"`
+	// Missing names what the pod needs and the cluster lacks where it was not tried what would come of creating it: nothing is promised.
+	Missing []string `json:"missing,omitempty"`
+	// Decisions is how many decisions the search took. CutShort says that it was ended by its bounds, so there may be further or smaller changes.
+	Decisions int  `json:"decisions"`
+	CutShort  bool `json:"cutShort,omitempty"`
+}
+
+// Suggestion is what to change, and what comes of it.
+type Suggestion struct {
+	// Changes are to be made together: one, or two where no single one helps.
+	Changes []Change `json:"changes"`
+	// Node is where the pod goes then.
+	Node string `json:"node"`
+	// Pending is how many pods of the same owner wait besides this one, Follow how many of these find a node after it if the change is made to them too. Both are 0 where that was not counted:
+	// the owner has no other pod that waits, or each of its pods has claims of its own.
+	Pending int `json:"pending,omitempty"`
+	Follow  int `json:"follow,omitempty"`
+}
+
+// Change is one change of the pod or of the cluster.
+type Change struct {
+	Kind Kind `json:"kind"`
+	// Object is what is changed: "pod shop/web", "node n1", "PersistentVolumeClaim shop/data".
+	Object string `json:"object"`
+	// Text is the change as an instruction, such as "lower the cpu request of container main from 4 to 3500m".
+	Text string `json:"text"`
+	// Resource, From and To are what is changed in a request or a maxSkew, as quantities.
+	Resource string `json:"resource,omitempty"`
+	From     string `json:"from,omitempty"`
+	To       string `json:"to,omitempty"`
+	// Pods are those to be removed, as namespace/name, those that matter least first.
+	Pods []string `json:"pods,omitempty"`
+	// Size compares changes of one kind; the smaller is the lesser change. Its unit depends on the kind.
+	Size int64 `json:"size"`
+
+	// edit changes a copy of the pod; swaps are the objects that differ in the cluster.
+	edit  func(*v1.Pod)
+	swaps []swap
+}
+
+// swap is an object before and after a change. It is new if before is nil, and gone if after is.
+type swap struct{ before, after kinds.Object }
+
+// Apply returns the pod as it is after the changes, and the objects of the cluster that are new or differ, and those that are gone.
+func (s *Suggestion) Apply(pod *v1.Pod) (changed *v1.Pod, set, gone []kinds.Object) {
+	changed = edited(pod, s.Changes)
+	for i := range s.Changes {
+		for _, w := range s.Changes[i].swaps {
+			if w.after == nil {
+				gone = append(gone, w.before)
+			} else {
+				set = append(set, w.after)
+			}
+		}
+	}
+	return changed, set, gone
+}
+
+// Kind says what a change is about.
+type Kind string
+
+// The kinds, in the order in which suggestions are given: what is most likely a mistake in the pod or the cluster first, what gives up least next, what costs others or money last.
+const (
+	// Gate removes the pod's scheduling gates; the size is how many.
+	Gate Kind = "gate"
+	// Claim creates a claim that the pod names, Class the class of one.
+	Claim Kind = "claim"
+	Class Kind = "class"
+	// Selector replaces a label, or the value of one, that the pod's node selector demands and no node has, by one that nodes have, or adds such a value to a term of its node affinity; the size is
+	// the distance between both words, in letters.
+	Selector Kind = "selector"
+	// Tolerate adds a toleration.
+	Tolerate Kind = "tolerate"
+	// Request lowers a request, to the largest amount with which the pod fits, never to nothing; the size is the part that is given up, in thousandths.
+	Request Kind = "request"
+	// Skew raises the maxSkew of a spread constraint, to the smallest value; the size is by how much.
+	Skew Kind = "maxSkew"
+	// Uncordon makes a node schedulable.
+	Uncordon Kind = "uncordon"
+	// Label sets labels that the pod demands on a node; the size is how many.
+	Label Kind = "label"
+	// Widen is Selector where nodes have what the pod demands, so that it is no mistake.
+	Widen Kind = "widen"
+	// DropSelector, DropSpread, DropAffinity, DropAntiAffinity and DropPort remove one of the pod's demands.
+	DropSelector     Kind = "dropSelector"
+	DropSpread       Kind = "dropSpread"
+	DropAffinity     Kind = "dropAffinity"
+	DropAntiAffinity Kind = "dropAntiAffinity"
+	DropPort         Kind = "dropPort"
+	// Remove removes pods from a node, those that matter least and none that a PodDisruptionBudget protects; the size is how many.
+	Remove Kind = "remove"
+	// AddNode adds an empty node like one that there is, with its devices and drivers.
+	AddNode Kind = "addNode"
+	// Priority raises the pod's priority, so that pods are evicted for it; the size is by how much.
+	Priority Kind = "priority"
+)
+
+// order has the kinds in their order.
+var order = []Kind{Gate, Claim, Class, Selector, Tolerate, Request, Skew, Uncordon, Label, Widen, DropSelector, DropSpread, DropAffinity, DropAntiAffinity, DropPort, Remove, AddNode, Priority}
+
+// compare is the total order of suggestions: fewer changes, then the later kind, then the earlier kind, then sizes, then more pods that follow, then texts.
+func compare(a, b *Suggestion) int {
+	by := cmp.Compare(len(a.Changes), len(b.Changes))
+	for i := range slices.Backward(a.Changes[:min(len(a.Changes), len(b.Changes))]) {
+		by = cmp.Or(by, cmp.Compare(slices.Index(order, a.Changes[i].Kind), slices.Index(order, b.Changes[i].Kind)))
+	}
+	for i := range min(len(a.Changes), len(b.Changes)) {
+		by = cmp.Or(by, cmp.Compare(a.Changes[i].Size, b.Changes[i].Size))
+	}
+	by = cmp.Or(by, cmp.Compare(b.Follow, a.Follow))
+	for i := range min(len(a.Changes), len(b.Changes)) {
+		by = cmp.Or(by, cmp.Compare(a.Changes[i].Text, b.Changes[i].Text))
+	}
+	return by
+}
+
+// The bounds of a search.
+const (
+	// DecisionsMax is how many decisions are made for one pod.
+	DecisionsMax = 600
+	// candidatesMax is how many nodes, values, taints, kinds of nodes or pods are tried for one change.
+	candidatesMax = 32
+	// perKindMax is how many suggestions of one kind are given.
+	perKindMax = 3
+	// pairsMax is how many pairs are given.
+	pairsMax = 3
+	// followMax is up to how many pods of the same owner are counted.
+	followMax = 20
+)
+
+// Cluster is where changes are tried. It is used by one goroutine.
+type Cluster struct {
+	// State, Engine and In belong to the caller; For leaves the state as it was. Nothing may wait in In.
+	State    *state.State
+	Engine   *engine.Engine
+	In       *ingest.Ingest
+	Profiles map[string]*plugin.Profile
+	// Nodes are all nodes by name, Others the objects that are neither nodes nor pods.
+	Nodes  []*v1.Node
+	Others []kinds.Object
+	// Reads are the kinds that plugins read.
+	Reads []model.Kind
+}
+
+// Question is about one pod that no node will do for.
+type Question struct {
+	Pod *v1.Pod
+	// Objections are those of plugins to nodes. Only where a search begins depends on them.
+	Objections []Objection
+	// Preempts means that pods will be evicted for it, so that nobody need remove any.
+	Preempts bool
+	// Pending is how many other pods of its owner wait.
+	Pending int
+}
+
+// Objection is a node with the plugins that reject it.
+type Objection struct {
+	Node    string
+	Plugins []string
+}
+
+// For returns what would help a pod.
+func For(c Cluster, q Question) Advice {
+	t := newTrial(c, q)
+	t.advice.Suggestions = []Suggestion{}
+	if _, placed := t.try(); placed {
+		return t.advice // a node will do
+	}
+	knobs := t.knobs()
+	t.singles(knobs)
+	t.removals()
+	if len(t.advice.Suggestions) == 0 {
+		t.pairs(knobs)
+	}
+	t.missing()
+	t.follow()
+	slices.SortStableFunc(t.advice.Suggestions, func(a, b Suggestion) int { return compare(&a, &b) })
+	return t.advice
+}
+
+// knobs are the changes to try, in the order of their kinds.
+func (t *trial) knobs() []knob {
+	var all []knob
+	for _, of := range []func() []knob{
+		t.gates, t.claims, t.selectors, t.tolerations, t.requests, t.skews, t.uncordons, t.labels, t.antiAffinities, t.affinities, t.ports, t.devices, t.newNodes,
+	} {
+		all = append(all, of()...)
+	}
+	slices.SortStableFunc(all, func(a, b knob) int { return cmp.Compare(slices.Index(order, a.kind), slices.Index(order, b.kind)) })
+	return all
+}
+
+// singles tries each change by itself.
+func (t *trial) singles(knobs []knob) {
+	found, groups := map[Kind]int{}, map[string]bool{}
+	for i := range knobs {
+		k := &knobs[i]
+		if found[k.kind] == perKindMax || k.group != "" && groups[k.group] {
+			continue
+		}
+		change, node, ok := t.least(k)
+		if !ok {
+			continue
+		}
+		found[k.kind]++
+		groups[k.group] = true
+		t.advice.Suggestions = append(t.advice.Suggestions, Suggestion{Changes: []Change{change}, Node: node})
+	}
+}
+
+// pairs tries two changes together, those of the first kinds first.
+func (t *trial) pairs(knobs []knob) {
+	for sum := 1; sum < 2*len(knobs)-2; sum++ {
+		for i := max(0, sum-len(knobs)+1); 2*i < sum; i++ {
+			a, b := &knobs[i], &knobs[sum-i]
+			if a.group != "" && a.group == b.group {
+				continue
+			}
+			if len(t.advice.Suggestions) == pairsMax || !t.mayGoOn() {
+				return
+			}
+			t.pair(a, b)
+		}
+	}
+}
+
+// pair suggests the least of both changes, if the pod fits with both.
+func (t *trial) pair(a, b *knob) {
+	large, least := a.at(a.settings-1), b.at(b.settings-1)
+	if _, ok := t.try(large, least); !ok {
+		return
+	}
+	first, _, ok := t.least(a, least)
+	if !ok {
+		return // the search has to end
+	}
+	if second, node, ok := t.least(b, first); ok {
+		t.advice.Suggestions = append(t.advice.Suggestions, Suggestion{Changes: []Change{first, second}, Node: node})
+	}
+}

@@ -1,0 +1,189 @@
+package advice
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+)
+
+// nth returns a name that differs from others made of the same word.
+func nth(word string, n int) string { return word + "-copy-" + strconv.Itoa(n+1) }
+
+// ofPod returns a change of the pod.
+func (t *trial) ofPod(kind Kind, size int64, edit func(*v1.Pod), format string, args ...any) Change {
+	return Change{Kind: kind, Object: "pod " + t.Pod.Namespace + "/" + t.Pod.Name, Text: fmt.Sprintf(format, args...), Size: size, edit: edit}
+}
+
+// gates removes all scheduling gates: the pod waits for each of them.
+func (t *trial) gates() []knob {
+	gates := t.Pod.Spec.SchedulingGates
+	if len(gates) == 0 {
+		return nil
+	}
+	var names []string
+	for i := range gates {
+		names = append(names, gates[i].Name)
+	}
+	word := "gate"
+	if len(names) > 1 {
+		word = "gates"
+	}
+	return []knob{single("", t.ofPod(Gate, int64(len(gates)), func(p *v1.Pod) { p.Spec.SchedulingGates = nil },
+		"remove the scheduling %s %s, or have whoever set it do so", word, strings.Join(names, ", ")))}
+}
+
+// isCondition reports whether Kubernetes sets a taint because of what the node is like at present. To tolerate it would put the pod where it cannot run.
+func isCondition(taint *v1.Taint) bool {
+	return strings.HasPrefix(taint.Key, "node.kubernetes.io/") || strings.HasPrefix(taint.Key, "node.cloudprovider.kubernetes.io/")
+}
+
+// tolerations tolerate one taint each, those of most nodes first.
+func (t *trial) tolerations() []knob {
+	nodes := map[v1.Taint]int{}
+	for _, node := range t.Nodes {
+		for i := range node.Spec.Taints {
+			taint := node.Spec.Taints[i]
+			if taint.TimeAdded = nil; taint.Effect != v1.TaintEffectPreferNoSchedule && !isCondition(&taint) {
+				nodes[taint]++
+			}
+		}
+	}
+	taints := slices.SortedFunc(maps.Keys(nodes), func(a, b v1.Taint) int {
+		return cmp.Or(cmp.Compare(nodes[b], nodes[a]), cmp.Compare(a.ToString(), b.ToString()))
+	})
+	var knobs []knob
+	for _, taint := range firstOf(t, taints) {
+		knobs = append(knobs, single("", t.ofPod(Tolerate, 1, func(p *v1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: taint.Key, Operator: v1.TolerationOpEqual, Value: taint.Value, Effect: taint.Effect})
+		}, "tolerate the taint %s", taint.ToString())))
+	}
+	return knobs
+}
+
+// firstOf returns those of some candidates that are tried, and notes if these are not all.
+func firstOf[T any](t *trial, all []T) []T {
+	if len(all) > candidatesMax {
+		t.advice.CutShort = true
+	}
+	return all[:min(candidatesMax, len(all))]
+}
+
+// skews raise the maxSkew of one spread constraint each, or drop the constraint.
+func (t *trial) skews() []knob {
+	var knobs []knob
+	for i := range t.Pod.Spec.TopologySpreadConstraints {
+		c := &t.Pod.Spec.TopologySpreadConstraints[i]
+		if c.WhenUnsatisfiable != v1.DoNotSchedule {
+			continue
+		}
+		group, from := fmt.Sprintf("spread %d", i), c.MaxSkew
+		knobs = append(knobs, knob{kind: Skew, group: group, settings: skewMax, at: func(setting int) Change {
+			to := from + int32(setting) + 1
+			change := t.ofPod(Skew, int64(setting)+1, func(p *v1.Pod) { p.Spec.TopologySpreadConstraints[i].MaxSkew = to },
+				"raise the maxSkew of the spread constraint on %s from %d to %d", c.TopologyKey, from, to)
+			change.From, change.To = strconv.Itoa(int(from)), strconv.Itoa(int(to))
+			return change
+		}})
+		knobs = append(knobs, single(group, t.ofPod(DropSpread, 1, func(p *v1.Pod) { p.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable = v1.ScheduleAnyway },
+			"drop the spread constraint on %s (whenUnsatisfiable: ScheduleAnyway)", c.TopologyKey)))
+	}
+	return knobs
+}
+
+// skewMax is by how much a maxSkew is raised at most: by more than a namespace has pods.
+const skewMax = 1 << 20
+
+// affinities drop one term of the pod's affinity to other pods each.
+func (t *trial) affinities() []knob {
+	if a := t.Pod.Spec.Affinity; a == nil || a.PodAffinity == nil {
+		return nil
+	}
+	var knobs []knob
+	for i := range t.Pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		term := &t.Pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
+		knobs = append(knobs, single("", t.ofPod(DropAffinity, 1, func(p *v1.Pod) {
+			terms := &p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			*terms = without(*terms, term)
+		}, "drop the affinity to pods with %s by %s", labelsOf(term), term.TopologyKey)))
+	}
+	return knobs
+}
+
+// antiAffinities drop one term of the pod's anti-affinity each.
+func (t *trial) antiAffinities() []knob {
+	if a := t.Pod.Spec.Affinity; a == nil || a.PodAntiAffinity == nil {
+		return nil
+	}
+	var knobs []knob
+	for i := range t.Pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
+		term := &t.Pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
+		knobs = append(knobs, single("", t.ofPod(DropAntiAffinity, 1, func(p *v1.Pod) {
+			terms := &p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+			*terms = without(*terms, term)
+		}, "drop the anti-affinity to pods with %s by %s, or make it preferred", labelsOf(term), term.TopologyKey)))
+	}
+	return knobs
+}
+
+// without returns a list without one of its entries.
+func without[T any](all []T, entry *T) []T {
+	at := slices.IndexFunc(all, func(other T) bool { return equality.Semantic.DeepEqual(&other, entry) })
+	if at < 0 {
+		return all
+	}
+	return slices.Delete(slices.Clone(all), at, at+1)
+}
+
+// ports drop one host port each.
+func (t *trial) ports() []knob {
+	if t.Pod.Spec.HostNetwork { // each port is one of the host then
+		return nil
+	}
+	var knobs []knob
+	seen := map[int32]bool{}
+	for i := range t.Pod.Spec.Containers {
+		for j := range t.Pod.Spec.Containers[i].Ports {
+			port := t.Pod.Spec.Containers[i].Ports[j].HostPort
+			if port == 0 || seen[port] {
+				continue
+			}
+			seen[port] = true
+			knobs = append(knobs, single("", t.ofPod(DropPort, 1, func(p *v1.Pod) { dropPort(p, port) }, "drop the host port %d", port)))
+		}
+	}
+	return knobs
+}
+
+func dropPort(p *v1.Pod, port int32) {
+	for i := range p.Spec.Containers {
+		for j := range p.Spec.Containers[i].Ports {
+			if at := &p.Spec.Containers[i].Ports[j]; at.HostPort == port {
+				at.HostPort = 0
+			}
+		}
+	}
+}
+
+// labelsOf puts the selector of a term into words.
+func labelsOf(term *v1.PodAffinityTerm) string {
+	if term.LabelSelector == nil {
+		return "no labels"
+	}
+	var all []string
+	for _, key := range slices.Sorted(maps.Keys(term.LabelSelector.MatchLabels)) {
+		all = append(all, key+"="+term.LabelSelector.MatchLabels[key])
+	}
+	for _, e := range term.LabelSelector.MatchExpressions {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ","))))
+	}
+	if len(all) == 0 {
+		return "any labels"
+	}
+	return strings.Join(all, ", ")
+}

@@ -1,0 +1,187 @@
+package advice
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// requests lower the request of one resource each. The settings are the amounts that are free on some node, from the largest below the request down: the largest amount with which the pod
+// fits is one of them, whatever else is in its way on that node.
+func (t *trial) requests() []knob {
+	var knobs []knob
+	asks := &t.compiled.Asks
+	names := []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage}
+	for i := range asks.Scalars {
+		names = append(names, v1.ResourceName(asks.Scalars[i].Name.Value()))
+	}
+	for _, name := range names {
+		from := model.KeyOf(name).In(asks)
+		if from == 0 {
+			continue
+		}
+		amounts := t.freeAmounts(name, from, t.leastRequest(name))
+		if len(amounts) == 0 {
+			continue
+		}
+		knobs = append(knobs, knob{kind: Request, group: "request " + string(name), settings: len(amounts), at: func(setting int) Change {
+			return t.lowered(name, from, amounts[setting])
+		}})
+	}
+	return knobs
+}
+
+// leastRequest is what the pod requests of a resource if its containers request none.
+func (t *trial) leastRequest(name v1.ResourceName) int64 {
+	overhead := t.Pod.Spec.Overhead[name]
+	return amountOf(name, overhead)
+}
+
+// freeAmounts returns the distinct amounts between a least one and a request that are free on nodes, with the pods that are nominated there and without, in falling order.
+func (t *trial) freeAmounts(name v1.ResourceName, below, least int64) []int64 {
+	key, view := model.KeyOf(name), t.State.View()
+	var amounts []int64
+	add := func(free int64) {
+		if free > least && free < below {
+			amounts = append(amounts, free)
+		}
+	}
+	var use state.Use
+	for slot, alive := range t.State.Alive() {
+		if !alive {
+			continue
+		}
+		node := view.Node(int32(slot))
+		allocatable := key.In(node.Allocatable())
+		add(allocatable - key.In(node.Used()))
+		if view.Nominated() > 0 {
+			use.Reset(node)
+			view.AddNominated(int32(slot), t.compiled.Priority, &use)
+			if own, ok := view.NominatedTo(t.compiled.Key()); ok && own == int32(slot) {
+				use.Add(&t.compiled.Occupies, 1, -1)
+			}
+			add(allocatable - key.In(view.NodeWith(int32(slot), &use).Used()))
+		}
+	}
+	slices.SortFunc(amounts, func(a, b int64) int { return cmp.Compare(b, a) })
+	return slices.Compact(amounts)
+}
+
+// lowered lowers what the pod requests of a resource in all.
+func (t *trial) lowered(name v1.ResourceName, from, to int64) Change {
+	probe := t.Pod.DeepCopy()
+	cuts := lower(&probe.Spec, name, to)
+	var text string
+	switch {
+	case len(cuts) == 1 && cuts[0].container == "":
+		text = fmt.Sprintf("lower the %s request of the pod from %s to %s", name, cuts[0].from, cuts[0].to)
+	case len(cuts) == 1:
+		text = fmt.Sprintf("lower the %s request of container %s from %s to %s", name, cuts[0].container, cuts[0].from, cuts[0].to)
+	default:
+		var each []string
+		for _, c := range cuts {
+			of := "of container " + c.container
+			if c.container == "" {
+				of = "of the pod"
+			}
+			each = append(each, fmt.Sprintf("%s from %s to %s", of, c.from, c.to))
+		}
+		text = fmt.Sprintf("lower the %s requests %s", name, strings.Join(each, ", "))
+	}
+	change := t.ofPod(Request, (from-to)*1000/from, func(p *v1.Pod) { lower(&p.Spec, name, to) }, "%s", text)
+	change.Resource, change.From, change.To = string(name), quantityOf(name, from), quantityOf(name, to)
+	return change
+}
+
+// cut is what the request of a container is lowered by; that of the pod if container is empty.
+type cut struct{ container, from, to string }
+
+// lower changes a spec so that the pod requests at most so much of a resource in all, overhead included, where the overhead is less: the containers with the largest requests give first. A container
+// that runs before the others gives what the others could not take either.
+func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
+	most -= amountOf(name, spec.Overhead[name])
+	var cuts []cut
+	if ofPod := spec.Resources; ofPod != nil && resourcehelper.IsSupportedPodLevelResource(name) { // containers may not request more than the pod then
+		if asks, ok := ofPod.Requests[name]; ok && amountOf(name, asks) > most {
+			cuts = set(cuts, "", ofPod, name, most)
+		}
+	}
+	var together []*v1.Container
+	var excess = -most
+	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
+		for i := range list {
+			if c := &list[i]; !isOrdinaryInit(spec, c) {
+				together = append(together, c)
+				excess += requestOf(c, name)
+			}
+		}
+	}
+	slices.SortStableFunc(together, func(a, b *v1.Container) int { return cmp.Compare(requestOf(b, name), requestOf(a, name)) })
+	for _, c := range together {
+		if by := min(excess, requestOf(c, name)); by > 0 {
+			cuts, excess = set(cuts, c.Name, &c.Resources, name, requestOf(c, name)-by), excess-by
+		}
+	}
+	var beside int64 // of the containers that keep running
+	for i := range spec.InitContainers {
+		c := &spec.InitContainers[i]
+		switch asks := requestOf(c, name); {
+		case !isOrdinaryInit(spec, c):
+			beside += asks
+		case asks > most-beside:
+			cuts = set(cuts, c.Name, &c.Resources, name, max(0, most-beside))
+		}
+	}
+	return cuts
+}
+
+// isOrdinaryInit reports whether a container of the spec has ended before the others run.
+func isOrdinaryInit(spec *v1.PodSpec, c *v1.Container) bool {
+	for i := range spec.InitContainers {
+		if init := &spec.InitContainers[i]; init == c {
+			return init.RestartPolicy == nil || *init.RestartPolicy != v1.ContainerRestartPolicyAlways
+		}
+	}
+	return false
+}
+
+// set sets a request; and the limit, where it must be equal.
+func set(cuts []cut, container string, of *v1.ResourceRequirements, name v1.ResourceName, to int64) []cut {
+	from := of.Requests[name]
+	of.Requests[name] = resource.MustParse(quantityOf(name, to))
+	if _, limited := of.Limits[name]; limited && model.KeyOf(name).IsScalar() {
+		of.Limits[name] = of.Requests[name]
+	}
+	return append(cuts, cut{container, from.String(), quantityOf(name, to)})
+}
+
+func requestOf(c *v1.Container, name v1.ResourceName) int64 {
+	return amountOf(name, c.Resources.Requests[name])
+}
+
+// amountOf is an amount in the unit in which the scheduler counts: thousandths of cpu, bytes, or whole units.
+func amountOf(name v1.ResourceName, q resource.Quantity) int64 {
+	if name == v1.ResourceCPU {
+		return q.MilliValue()
+	}
+	return q.Value()
+}
+
+// quantityOf is the opposite of amountOf, as text.
+func quantityOf(name v1.ResourceName, amount int64) string {
+	switch name {
+	case v1.ResourceCPU:
+		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()
+	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+		return resource.NewQuantity(amount, resource.BinarySI).String()
+	}
+	return resource.NewQuantity(amount, resource.DecimalSI).String()
+}

@@ -1,0 +1,418 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/berth-scheduler/berth/internal/e2e/rig"
+)
+
+var updateMistakes = flag.Bool("update-mistakes", false, "write the transcript of TestTwelveMistakes into docs/explain.md")
+
+// mistakes is a cluster of 500 nodes of its own, so that what is said of it is the same in each run, with Berth.
+type mistakes struct {
+	*testing.T
+	ctx        context.Context
+	client     *kubernetes.Clientset
+	dynamic    dynamic.Interface
+	kubeconfig string
+	binary     string
+	transcript strings.Builder
+}
+
+// mistake is one of the twelve.
+type mistake struct {
+	title string
+	// before makes room, if it is set; made are the objects with which the mistake is made; pod is the one that waits then.
+	before    func()
+	made, pod string
+	// says is what its explanation suggests; fix does that.
+	says string
+	fix  func()
+	// fixed is what was done, as it is told.
+	fixed string
+}
+
+func newMistakes(t *testing.T) *mistakes {
+	t.Helper()
+	bin := os.Getenv(binEnv)
+	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
+	t.Cleanup(cancel)
+	m := &mistakes{T: t, ctx: ctx, binary: filepath.Join(bin, "berth")}
+	c, err := rig.StartCluster(ctx, bin, nil, "--nodes", "500", "--data-dir", filepath.Join(t.TempDir(), "cluster"),
+		"--feature-gates", "GenericWorkload=true", "--runtime-config", schedulingv1beta1.SchemeGroupVersion.String()+"=true")
+	m.must(err)
+	t.Cleanup(func() { m.must(c.Stop()) })
+	access, err := rig.Config(c.Kubeconfig)
+	m.must(err)
+	access.WarningHandler = rest.NoWarnings{} // that the version of PodGroups will be deprecated, with every answer
+	m.client, err = kubernetes.NewForConfig(access)
+	m.must(err)
+	m.dynamic, err = dynamic.NewForConfig(access)
+	m.must(err)
+	m.kubeconfig = c.Kubeconfig
+	file := filepath.Join(t.TempDir(), "scheduler.yaml")
+	m.must(os.WriteFile(file, fmt.Appendf(nil, quickly, c.SchedulerKubeconfig), 0o600))
+	p, err := rig.Start(nil, m.binary, "scheduler", "--config", file, "--secure-port=0", "--feature-gates=GenericWorkload=true")
+	m.must(err)
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Error(err)
+		}
+		if t.Failed() {
+			t.Logf("the end of Berth's log:\n%s", p.Log())
+		}
+	})
+	m.await("the namespace has its service account", func() bool {
+		_, err := m.client.CoreV1().ServiceAccounts("default").Get(m.ctx, "default", metav1.GetOptions{})
+		return err == nil
+	})
+	return m
+}
+
+func (m *mistakes) must(err error) {
+	m.Helper()
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+func (m *mistakes) await(what string, condition func() bool) {
+	m.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) || m.ctx.Err() != nil {
+			m.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// resources are those of the kinds that the test makes.
+var resources = map[string]schema.GroupVersionResource{
+	"Pod": v1.SchemeGroupVersion.WithResource("pods"), "PersistentVolume": v1.SchemeGroupVersion.WithResource("persistentvolumes"),
+	"PersistentVolumeClaim": v1.SchemeGroupVersion.WithResource("persistentvolumeclaims"),
+	"StorageClass":          {Group: "storage.k8s.io", Version: "v1", Resource: "storageclasses"},
+	"PriorityClass":         {Group: "scheduling.k8s.io", Version: "v1", Resource: "priorityclasses"},
+	"DeviceClass":           {Group: "resource.k8s.io", Version: "v1", Resource: "deviceclasses"},
+	"ResourceSlice":         {Group: "resource.k8s.io", Version: "v1", Resource: "resourceslices"},
+	"ResourceClaim":         {Group: "resource.k8s.io", Version: "v1", Resource: "resourceclaims"},
+	"PodGroup":              schedulingv1beta1.SchemeGroupVersion.WithResource("podgroups"),
+}
+
+// in returns the client for the objects of a kind.
+func (m *mistakes) in(object *unstructured.Unstructured) dynamic.ResourceInterface {
+	resource, ok := resources[object.GetKind()]
+	if !ok {
+		m.Fatalf("no resource for kind %q", object.GetKind())
+	}
+	switch object.GetKind() {
+	case "Pod", "PersistentVolumeClaim", "ResourceClaim", "PodGroup":
+		return m.dynamic.Resource(resource).Namespace("default")
+	}
+	return m.dynamic.Resource(resource)
+}
+
+// create creates the objects of a text, which may hold several.
+func (m *mistakes) create(text string) {
+	m.Helper()
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(text), 4096)
+	for {
+		var object unstructured.Unstructured
+		err := decoder.Decode(&object.Object)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		m.must(err)
+		if len(object.Object) > 0 {
+			_, err = m.in(&object).Create(m.ctx, &object, metav1.CreateOptions{})
+			m.must(err)
+		}
+	}
+}
+
+// again deletes a pod and creates it in another version, as with kubectl replace --force.
+func (m *mistakes) again(name, text string) {
+	m.Helper()
+	m.delete(name)
+	m.create(text)
+}
+
+// delete deletes a pod and waits until it is gone.
+func (m *mistakes) delete(name string) {
+	m.Helper()
+	pods := m.client.CoreV1().Pods("default")
+	m.must(pods.Delete(m.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+	m.await("pod "+name+" is gone", func() bool {
+		_, err := pods.Get(m.ctx, name, metav1.GetOptions{})
+		return err != nil
+	})
+}
+
+func (m *mistakes) nodeOf(name string) string {
+	pod, err := m.client.CoreV1().Pods("default").Get(m.ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return ""
+	}
+	return pod.Spec.NodeName
+}
+
+func (m *mistakes) awaitBound(names ...string) {
+	m.Helper()
+	for _, name := range names {
+		m.await("pod "+name+" has a node", func() bool { return m.nodeOf(name) != "" })
+	}
+}
+
+// awaitWaiting waits until the scheduler has said why a pod waits.
+func (m *mistakes) awaitWaiting(name string) {
+	m.Helper()
+	m.await("the condition of pod "+name+" says why it waits", func() bool {
+		pod, err := m.client.CoreV1().Pods("default").Get(m.ctx, name, metav1.GetOptions{})
+		m.must(err)
+		if pod.Spec.NodeName != "" {
+			m.Fatalf("pod %s has node %s", name, pod.Spec.NodeName)
+		}
+		for _, c := range pod.Status.Conditions {
+			if c.Type == v1.PodScheduled && c.Status == v1.ConditionFalse {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// explain runs kubectl berth explain.
+func (m *mistakes) explain(pod string) string {
+	m.Helper()
+	cmd := exec.CommandContext(m.ctx, m.binary, "explain", pod, "--feature-gates", "GenericWorkload=true")
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+m.kubeconfig)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		m.Fatalf("explain %s: %v: %s", pod, err, errs.String())
+	}
+	return out.String()
+}
+
+// podOf is a pod of so many cpu with more of a spec and metadata.
+func podOf(name, cpu, spec string) string {
+	if spec != "" {
+		spec += ", "
+	}
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {app: %s}}\nspec: {%scontainers: [{name: main, image: i, resources: {requests: {cpu: '%s', memory: 1Gi}}}]}\n---\n",
+		name, strings.TrimRight(name, "-0123456789"), spec, cpu)
+}
+
+// gpuPod is a pod for the nodes with GPUs.
+func gpuPod(name, gpus, spec string) string {
+	if spec != "" {
+		spec += ", "
+	}
+	return fmt.Sprintf("apiVersion: v1\nkind: Pod\nmetadata: {name: %s, labels: {gang: %s}}\nspec: {%stolerations: [{key: nvidia.com/gpu, operator: Exists}], "+
+		"containers: [{name: main, image: i, resources: {requests: {cpu: '1'}, limits: {nvidia.com/gpu: '%s'}}}]}\n---\n", name, strings.TrimRight(name, "-0123456789"), spec, gpus)
+}
+
+// repeated is a text for each of some numbers.
+func repeated(n int, text func(i int) string) string {
+	var b strings.Builder
+	for i := range n {
+		b.WriteString(text(i))
+	}
+	return b.String()
+}
+
+// The nodes of two pools.
+const gpuNodes, computeNodes = 25, 50
+
+// TestTwelveMistakes makes twelve classic mistakes, one after the other, expects each to be explained in at most ten lines with a suggestion that names its cause, follows the suggestion with the real
+// API, and expects the pod to have a node then. What is said is in docs/explain.md.
+func TestTwelveMistakes(t *testing.T) {
+	m := newMistakes(t)
+	m.prepare()
+	for i, x := range m.all() {
+		if x.before != nil {
+			x.before()
+		}
+		m.create(x.made)
+		m.awaitWaiting(x.pod)
+		out := m.explain(x.pod)
+		t.Logf("%d. %s\n%s", i+1, x.title, out)
+		if lines := strings.Count(out, "\n"); lines > 10 {
+			t.Errorf("%s: %d lines", x.title, lines)
+		}
+		if !strings.Contains(out, x.says) {
+			t.Errorf("%s: %q is not suggested", x.title, x.says)
+		}
+		x.fix()
+		m.awaitBound(x.pod)
+		fmt.Fprintf(&m.transcript, "### %d. %s\n\n```\n$ kubectl berth explain %s\n%s```\n\n%s\n\n", i+1, x.title, x.pod, out, x.fixed)
+	}
+	m.compare()
+}
+
+// compare compares the transcript with the one of the documents, or writes it there.
+func (m *mistakes) compare() {
+	const path, begin, end = "../../docs/explain.md", "<!-- The transcript of TestTwelveMistakes begins here. -->\n\n", "<!-- It ends here. -->"
+	page, err := os.ReadFile(path)
+	m.must(err)
+	before, rest, ok := strings.Cut(string(page), begin)
+	had, after, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		m.Fatalf("%s has no place for the transcript", path)
+	}
+	now := m.transcript.String()
+	if *updateMistakes {
+		m.must(os.WriteFile(path, []byte(before+begin+now+end+after), 0o600))
+		return
+	}
+	// Which of several equal pods or nodes is named depends on which of them ran first.
+	masked := func(text string) string { return regexp.MustCompile(`-\d+\b`).ReplaceAllString(text, "-N") }
+	if diff := cmp.Diff(masked(had), masked(now)); diff != "" {
+		m.Errorf("docs/explain.md differs from what is printed (- document, + printed); -update-mistakes writes it anew:\n%s", diff)
+	}
+}
+
+// prepare makes what there is before the mistakes.
+func (m *mistakes) prepare() {
+	m.create(`
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: local}, provisioner: kubernetes.io/no-provisioner, volumeBindingMode: WaitForFirstConsumer}
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: disk-b}, spec: {capacity: {storage: 5Gi}, accessModes: [ReadWriteOnce], storageClassName: "", hostPath: {path: /b},
+  claimRef: {namespace: default, name: data},
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [eu-1b]}]}]}}}}
+---
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data}, spec: {accessModes: [ReadWriteOnce], storageClassName: "", volumeName: disk-b, resources: {requests: {storage: 5Gi}}}}
+---
+{apiVersion: v1, kind: PersistentVolume, metadata: {name: disk-c}, spec: {capacity: {storage: 5Gi}, accessModes: [ReadWriteOnce], storageClassName: local, hostPath: {path: /c},
+  nodeAffinity: {required: {nodeSelectorTerms: [{matchExpressions: [{key: topology.kubernetes.io/zone, operator: In, values: [eu-1c]}]}]}}}}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: batch}, value: 100}
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: service}, value: 1000}
+---
+{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: scanner}, spec: {selectors: [{cel: {expression: "device.driver == 'scanner.example.com'"}}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceSlice, metadata: {name: scanners}, spec: {driver: scanner.example.com, nodeName: medium-00000,
+  pool: {name: medium-00000, generation: 1, resourceSliceCount: 1}, devices: [{name: scanner-0}]}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: scan-0}, spec: {devices: {requests: [{name: scanner, exactly: {deviceClassName: scanner}}]}}}
+---
+{apiVersion: resource.k8s.io/v1, kind: ResourceClaim, metadata: {name: scan-1}, spec: {devices: {requests: [{name: scanner, exactly: {deviceClassName: scanner}}]}}}
+`)
+	m.await("claim data is bound", func() bool {
+		claim, err := m.client.CoreV1().PersistentVolumeClaims("default").Get(m.ctx, "data", metav1.GetOptions{})
+		m.must(err)
+		return claim.Status.Phase == v1.ClaimBound
+	})
+}
+
+func (m *mistakes) all() []mistake {
+	const zone = v1.LabelTopologyZone
+	typo := func(pool string) string { return podOf("typo", "1", "nodeSelector: {berth.dev/pool: "+pool+"}") }
+	inZone := func(of string) string {
+		return podOf("volume", "1", "nodeSelector: {"+zone+": "+of+"}, volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]")
+	}
+	spread := func(i, skew int) string {
+		return podOf(fmt.Sprint("spread-", i), "1", fmt.Sprintf("topologySpreadConstraints: [{maxSkew: %d, topologyKey: %s, whenUnsatisfiable: DoNotSchedule, nodeAffinityPolicy: Ignore, "+
+			"labelSelector: {matchLabels: {app: spread}}}], nodeSelector: {%s: eu-1a}", skew, zone, zone))
+	}
+	scan := func(i int) string {
+		return podOf(fmt.Sprint("scan-", i), "1", fmt.Sprintf("resourceClaims: [{name: scanner, resourceClaimName: scan-%d}]", i))
+	}
+	podGroup := func(minCount int) string { // and its pods
+		return repeated(30, func(i int) string {
+			return gpuPod(fmt.Sprintf("train-%02d", i), "4", "schedulingGroup: {podGroupName: train}")
+		}) + fmt.Sprintf("{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {schedulingPolicy: {gang: {minCount: %d}}}}\n---\n", minCount)
+	}
+	return []mistake{
+		{title: "A label that no node has", made: typo("lage"), pod: "typo", says: "change the node selector berth.dev/pool=lage to berth.dev/pool=large",
+			fix: func() { m.again("typo", typo("large")) }, fixed: "The pod was created again with `berth.dev/pool: large`."},
+		{title: "A taint", made: podOf("taint", "1", "nodeSelector: {berth.dev/pool: gpu}"), pod: "taint", says: "tolerate the taint nvidia.com/gpu=present:NoSchedule",
+			fix: func() {
+				m.again("taint", podOf("taint", "1", "nodeSelector: {berth.dev/pool: gpu}, tolerations: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]"))
+			}, fixed: "The pod was created again with that toleration."},
+		{title: "Room enough, but in pieces", made: repeated(gpuNodes, func(i int) string {
+			return gpuPod(fmt.Sprintf("piece-%02d", i), "1", "nodeSelector: {"+v1.LabelHostname+": "+gpuNode(i)+"}")
+		}) + gpuPod("whole", "4", ""), pod: "whole", says: "lower the nvidia.com/gpu request of container main from 4 to 3",
+			fix: func() { m.again("whole", gpuPod("whole", "3", "")) }, fixed: "75 GPUs are free, three on each node. The pod was created again with three."},
+		{title: "A volume in another zone", made: inZone("eu-1a"), pod: "volume", says: "change the node selector " + zone + "=eu-1a to " + zone + "=eu-1b",
+			fix: func() { m.again("volume", inZone("eu-1b")) }, fixed: "The pod was created again for the zone of its volume."},
+		{title: "Too large for any node", made: podOf("giant", "100", ""), pod: "giant", says: "lower the cpu request of container main from 100 to 63770m",
+			fix: func() { m.again("giant", podOf("giant", "63770m", "")) }, fixed: "The pod was created again with that request."},
+		{title: "Anti-affinity with too few nodes", made: repeated(computeNodes+1, func(i int) string {
+			return podOf(fmt.Sprintf("quorum-%02d", i), "100m", "nodeSelector: {berth.dev/pool: compute}, "+
+				"affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: "+v1.LabelHostname+", labelSelector: {matchLabels: {app: quorum}}}]}}")
+		}), pod: fmt.Sprintf("quorum-%02d", computeNodes), says: "label node huge-00008 with berth.dev/pool=compute",
+			fix: func() {
+				_, err := m.client.CoreV1().Nodes().Patch(m.ctx, "huge-00008", "application/merge-patch+json", []byte(`{"metadata": {"labels": {"berth.dev/pool": "compute"}}}`), metav1.PatchOptions{})
+				m.must(err)
+			}, fixed: "The node was labelled, and the pod ran there."},
+		{title: "A skew that cannot be kept", made: spread(0, 1) + spread(1, 1), pod: "spread-1", says: "raise the maxSkew of the spread constraint on " + zone + " from 1 to 2",
+			fix: func() { m.again("spread-1", spread(1, 2)) }, fixed: "The pod was created again with `maxSkew: 2`."},
+		{title: "No device is left", made: scan(0) + scan(1), pod: "scan-1", says: "remove pod default/scan-0 from node medium-00000, which holds devices",
+			fix: func() { m.delete("scan-0") }, fixed: "That pod was deleted, and its claim gave the device back."},
+		{title: "A priority that is too low", before: func() { m.deletePods(gpuNodes, "piece-%02d"); m.delete("whole") },
+			made: repeated(gpuNodes, func(i int) string { return gpuPod(fmt.Sprintf("service-%02d", i), "4", "priorityClassName: service") }) + gpuPod("urgent", "1", "priorityClassName: batch"),
+			pod:  "urgent", says: "raise its priority from 100 to 1001 or more",
+			fix: func() {
+				m.create("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1001}")
+				m.again("urgent", gpuPod("urgent", "1", "priorityClassName: urgent"))
+			}, fixed: "The pod was created again with a PriorityClass of 1001, and that pod was evicted."},
+		{title: "A scheduling gate", made: podOf("gated", "1", "schedulingGates: [{name: example.com/quota}]"), pod: "gated", says: "remove the scheduling gate example.com/quota",
+			fix: func() {
+				_, err := m.client.CoreV1().Pods("default").Patch(m.ctx, "gated", "application/merge-patch+json", []byte(`{"spec": {"schedulingGates": null}}`), metav1.PatchOptions{})
+				m.must(err)
+			}, fixed: "The gate was removed from the pod."},
+		{title: "A claim that does not exist", made: podOf("claimant", "1", "volumes: [{name: data, persistentVolumeClaim: {claimName: results}}]"), pod: "claimant",
+			says: "create PersistentVolumeClaim default/results (tried with class local and 1Gi)",
+			fix: func() {
+				m.create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: results}, spec: {accessModes: [ReadWriteOnce], storageClassName: local, resources: {requests: {storage: 1Gi}}}}")
+			}, fixed: "The claim was created."},
+		{title: "A gang that is too large", before: func() { m.deletePods(gpuNodes, "service-%02d"); m.delete("urgent") },
+			made: podGroup(30),
+			pod:  "train-00", says: "minCount 25",
+			fix: func() {
+				m.must(m.client.SchedulingV1beta1().PodGroups("default").Delete(m.ctx, "train", metav1.DeleteOptions{}))
+				m.must(rig.DeletePodsWith(m.ctx, m.client, "default", "gang=train")) // it goes when its pods are gone
+				m.await("the group is gone", func() bool {
+					_, err := m.client.SchedulingV1beta1().PodGroups("default").Get(m.ctx, "train", metav1.GetOptions{})
+					return err != nil
+				})
+				m.create(podGroup(25))
+			}, fixed: "The PodGroup and its pods were created again with `minCount: 25`."},
+	}
+}
+
+// deletePods deletes those of so many pods that are there.
+func (m *mistakes) deletePods(n int, format string) {
+	m.Helper()
+	for i := range n {
+		if name := fmt.Sprintf(format, i); m.nodeOf(name) != "" {
+			m.must(m.client.CoreV1().Pods("default").Delete(m.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		}
+	}
+}
+
+// gpuNode is the name of one of the nodes with GPUs.
+func gpuNode(i int) string { return fmt.Sprintf("gpu-%05d", 20*i+7) }

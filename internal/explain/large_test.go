@@ -1,0 +1,88 @@
+package explain_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/explain"
+)
+
+// large is a full cluster of so many nodes, in ten pools and three zones, with ten pods on each, and a pod that fits nowhere: most nodes lack cpu, others have taints or are cordoned.
+func large(nodes int) (all []*v1.Node, pods []*v1.Pod) {
+	for i := range nodes {
+		labels := fmt.Sprintf("topology.kubernetes.io/zone=z%d kubernetes.io/hostname=n%d pool=p%d disk=%s", i%3, i, i%10, []string{"ssd", "hdd"}[i%2])
+		node := build.Node(fmt.Sprintf("n%05d", i), build.NodeLabels(labels), build.Allocatable("cpu=16 memory=64Gi pods=110"))
+		switch i % 10 {
+		case 8:
+			node.Spec.Taints = []v1.Taint{{Key: "dedicated", Value: "gpu", Effect: v1.TaintEffectNoSchedule}}
+		case 9:
+			node.Spec.Unschedulable = true
+			node.Spec.Taints = []v1.Taint{{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule}}
+		}
+		all = append(all, node)
+		for j := range 10 {
+			pods = append(pods, build.Pod(build.Named(fmt.Sprintf("p%05d-%d", i, j)), build.NodeName(node.Name), build.Container("cpu=1500m memory=4Gi"), build.Labels(fmt.Sprintf("app=a%d", (i*10+j)%1000))))
+		}
+	}
+	web := build.Pod(build.Named("web"), build.Container("cpu=4 memory=8Gi"), build.Labels("app=web"), build.NodeSelector("disk=sdd"),
+		build.DoNotSchedule("topology.kubernetes.io/zone", "app=web"), build.RequiredAntiAffinity(build.Term("kubernetes.io/hostname", "app=web")))
+	return all, append(pods, web)
+}
+
+func largeSnapshot(t testing.TB, nodes int) *explain.Snapshot {
+	t.Helper()
+	scheduler, err := config.Default()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, pods := large(nodes)
+	s, err := explain.New(scheduler, all, pods, []runtime.Object{build.Namespace("default", "")}, time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// whole is the whole answer about the pod that waits.
+func whole(t testing.TB, s *explain.Snapshot) *explain.Explanation {
+	t.Helper()
+	a, err := s.Of(s.Pending()[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Advise(a, 0)
+	sum := s.Summarize(a)
+	if pools := explain.PoolsOf(a); len(pools) > 20 || len(sum.Reported) > 6 {
+		t.Fatalf("%d sorts of nodes, %d reasons", len(pools), len(sum.Reported))
+	}
+	return a
+}
+
+// TestWorkOfAdvice expects the number of decisions for one answer to depend on the logarithm of the number of nodes alone, and to be bounded.
+func TestWorkOfAdvice(t *testing.T) {
+	few, many := whole(t, largeSnapshot(t, 100)).Advice, whole(t, largeSnapshot(t, 800)).Advice
+	if len(few.Suggestions) == 0 || len(many.Suggestions) == 0 {
+		t.Errorf("no suggestions: %+v, %+v", few, many)
+	}
+	if many.Decisions > few.Decisions+60 || many.Decisions > advice.DecisionsMax {
+		t.Errorf("%d decisions for 100 nodes, %d for 800", few.Decisions, many.Decisions)
+	}
+}
+
+// BenchmarkWholeAnswer is the whole answer about a pod that fits nowhere, suggestions included, beside 15,000 nodes with 150,000 pods; without reading them.
+func BenchmarkWholeAnswer(b *testing.B) {
+	s := largeSnapshot(b, build.Sized(15_000))
+	b.ReportAllocs()
+	var a *explain.Explanation
+	for b.Loop() {
+		a = whole(b, s)
+	}
+	b.ReportMetric(float64(a.Advice.Decisions), "decisions/op")
+}

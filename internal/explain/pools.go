@@ -1,0 +1,106 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Pool is the nodes that are equal in an explanation: with the same verdicts and reasons of every plugin, or feasible with the same scores.
+type Pool struct {
+	Nodes    int
+	Feasible bool
+	// Rejections are those of each of the nodes; Scores and Total, of feasible nodes that were scored.
+	Rejections []Rejection
+	LeftOutBy  []string
+	Scores     []Score
+	Total      *int64
+	// Examples are the first nodes by name.
+	Examples []string
+}
+
+// PoolsOf puts nodes together that are equal: feasible ones first, those with the highest total first, then those of which there are most.
+func PoolsOf(a *Explanation) []Pool {
+	at := map[string]int{}
+	var pools []Pool
+	var key strings.Builder
+	for i := range a.Nodes {
+		node := &a.Nodes[i]
+		key.Reset()
+		writePoolKey(&key, node)
+		n, ok := at[key.String()]
+		if !ok {
+			n = len(pools)
+			at[strings.Clone(key.String())] = n
+			pools = append(pools, Pool{Feasible: node.Feasible, Rejections: node.Rejections, LeftOutBy: node.LeftOutBy, Scores: node.Scores, Total: node.Total})
+		}
+		p := &pools[n]
+		if p.Nodes++; len(p.Examples) < reasonExamples {
+			p.Examples = append(p.Examples, node.Name)
+		}
+	}
+	slices.SortStableFunc(pools, func(a, b Pool) int {
+		return cmp.Or(-compareBool(a.Feasible, b.Feasible), cmp.Compare(totalOf(b.Total), totalOf(a.Total)), cmp.Compare(b.Nodes, a.Nodes))
+	})
+	return pools
+}
+
+func writePoolKey(key *strings.Builder, node *Node) {
+	for i := range node.Rejections {
+		r := &node.Rejections[i]
+		key.WriteString(r.Plugin)
+		for _, text := range r.Reasons {
+			key.WriteByte('|')
+			key.WriteString(text)
+		}
+		key.WriteByte('\n')
+	}
+	for _, plugin := range node.LeftOutBy {
+		key.WriteString(plugin)
+		key.WriteByte('\n')
+	}
+	for i := range node.Scores {
+		fmt.Fprintf(key, "%d ", node.Scores[i].Score)
+	}
+	fmt.Fprint(key, node.Feasible)
+}
+
+func compareBool(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+func totalOf(total *int64) int64 {
+	if total == nil {
+		return 0
+	}
+	return *total
+}
+
+// Margin is what a plugin adds to the lead of one node over another: the difference of its weighted scores.
+type Margin struct {
+	Plugin string
+	Points int64
+}
+
+// Tipped returns by how much the first of the best nodes leads the second, and which plugins make that so, the largest part first. It is nil unless both were scored.
+func (sum *Summary) Tipped() (lead int64, by []Margin) {
+	if len(sum.Best) < 2 || sum.Best[0].Total == nil || sum.Best[1].Total == nil {
+		return 0, nil
+	}
+	first, second := &sum.Best[0], &sum.Best[1]
+	for i := range min(len(first.Scores), len(second.Scores)) {
+		if points := (first.Scores[i].Score - second.Scores[i].Score) * first.Scores[i].Weight; points != 0 {
+			by = append(by, Margin{first.Scores[i].Plugin, points})
+		}
+	}
+	lead = *first.Total - *second.Total
+	slices.SortStableFunc(by, func(a, b Margin) int { return cmp.Compare(max(b.Points, -b.Points), max(a.Points, -a.Points)) })
+	return lead, by
+}
