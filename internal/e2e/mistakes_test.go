@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,14 @@ func newMistakes(t *testing.T) *mistakes {
 		if t.Failed() {
 			t.Logf("the end of Berth's log:\n%s", p.Log())
 		}
+	})
+	m.await("the node controller is done with the taints and labels of new nodes", func() bool {
+		nodes, err := m.client.CoreV1().Nodes().List(m.ctx, metav1.ListOptions{})
+		m.must(err)
+		return len(nodes.Items) == 500 && !slices.ContainsFunc(nodes.Items, func(n v1.Node) bool {
+			return n.Labels["beta.kubernetes.io/os"] == "" || n.Labels["beta.kubernetes.io/arch"] == "" ||
+				slices.ContainsFunc(n.Spec.Taints, func(taint v1.Taint) bool { return strings.HasPrefix(taint.Key, "node.kubernetes.io/") })
+		})
 	})
 	m.await("the namespace has its service account", func() bool {
 		_, err := m.client.CoreV1().ServiceAccounts("default").Get(m.ctx, "default", metav1.GetOptions{})
@@ -256,6 +265,11 @@ func TestTwelveMistakes(t *testing.T) {
 		}
 		m.create(x.made)
 		m.awaitWaiting(x.pod)
+		m.await("the other pods are bound", func() bool { // what the scheduler has decided already, the API shows
+			pods, err := m.client.CoreV1().Pods("default").List(m.ctx, metav1.ListOptions{})
+			m.must(err)
+			return !slices.ContainsFunc(pods.Items, func(p v1.Pod) bool { return p.Spec.NodeName == "" && p.Name != x.pod && p.Spec.SchedulingGroup == nil })
+		})
 		out := m.explain(x.pod)
 		t.Logf("%d. %s\n%s", i+1, x.title, out)
 		if lines := strings.Count(out, "\n"); lines > 10 {

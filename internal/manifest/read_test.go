@@ -291,6 +291,11 @@ func TestNamespaces(t *testing.T) {
 	if strings.Join(got, " ") != "have v z" || c.Namespaces[0].Labels["x"] != "w" {
 		t.Errorf("got %s", got)
 	}
+	// A cluster that was not read from files has its namespaces added on demand.
+	c.Namespaces = nil
+	if c.Complete(); len(c.Namespaces) != 3 {
+		t.Errorf("%d namespaces were added, want 3", len(c.Namespaces))
+	}
 }
 
 // All objects of a cluster come kind by kind.

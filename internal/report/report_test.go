@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1alpha3 "k8s.io/api/scheduling/v1alpha3"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -73,6 +75,8 @@ func TestNoteIsCut(t *testing.T) {
 func TestReports(t *testing.T) {
 	pod := shows("")
 	rejected := "0/2 nodes are available: 2 Insufficient cpu."
+	group := model.NewPodGroup(&schedulingv1beta1.PodGroup{ObjectMeta: metav1.ObjectMeta{Name: "g", Namespace: "ns", UID: "uid-g"}})
+	tree := &model.GroupTree{Composite: model.NewCompositeGroup(&schedulingv1alpha3.CompositePodGroup{ObjectMeta: metav1.ObjectMeta{Name: "c", Namespace: "ns", UID: "uid-c"}})}
 	for _, test := range []struct {
 		name      string
 		report    report.Report
@@ -91,6 +95,9 @@ func TestReports(t *testing.T) {
 		{"rejected at Permit", report.OfFailedBinding(&plan.Placement{QueuedPod: plan.QueuedPod{Pod: pod}}, errors.New("no"), true), "Warning FailedScheduling Scheduling", "no", "False Unschedulable no"},
 		{"evicted", report.Report{Event: report.OfEviction(pod, "n", false)}, "Normal Preempted Preempting", "Preempted by pod uid-p on node n", ""},
 		{"evicted in memory", report.Report{Event: report.OfEviction(pod, "n", true)}, "Normal Preempted Preempting", "Preempted by pod uid-p on node n (in kube-scheduler memory).", ""},
+		{"evicted for a group", report.Report{Event: report.OfEvictionForGroup(group, nil, false)}, "Normal Preempted Preempting", "Preempted by podgroup uid-g on node cluster", ""},
+		{"evicted for a tree", report.Report{Event: report.OfEvictionForGroup(group, tree, true)}, "Normal Preempted Preempting",
+			"Preempted by compositepodgroup uid-c on node cluster (in kube-scheduler memory).", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := test.report
