@@ -2,6 +2,7 @@ package group
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/report"
 )
@@ -137,6 +139,21 @@ func TestWorkOfEqualMembers(t *testing.T) {
 		ranked := crowd.engine.Counters().Ranked
 		if d.Outcome != plan.Placed || ranked < c.least || c.least == 0 && ranked != 0 {
 			t.Errorf("%s: %s, %d members by classes, want %d", c.name, d.Outcome, ranked, c.least)
+		}
+	}
+}
+
+// TestMinCountNeedsItsPlugin: without GangScheduling one member that finds a node is enough.
+func TestMinCountNeedsItsPlugin(t *testing.T) {
+	for _, with := range []bool{true, false} {
+		c := racksOf(1, 1, 2, "")
+		p := profileWith(t, 1, 1)
+		if !with {
+			p.PreEnqueue = slices.DeleteFunc(p.PreEnqueue, func(x plugin.PreEnqueue) bool { return x.Name() == "GangScheduling" })
+		}
+		d := Decide(c.state(anyNode), newEngine(t, p), c.work(p), nil)
+		if placed := d.Outcome == plan.Placed; placed == with {
+			t.Errorf("with GangScheduling: %t; the group is %s: %s", with, d.Outcome, d.Message)
 		}
 	}
 }

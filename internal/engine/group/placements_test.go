@@ -422,6 +422,19 @@ func (failing) FilterNeedIn(state.View, *model.Pod) (plugin.FilterNeed, string, 
 }
 func (failing) FilterReads() model.Aspect { return 0 }
 
+// stuck is a PostFilter plugin that fails to give anything back for a group.
+type stuck struct{}
+
+func (stuck) Name() string { return "Stuck" }
+func (stuck) PostFilter(plugin.Cycle, *model.Pod) (plugin.PostFilterResult, error) {
+	return plugin.PostFilterResult{}, nil
+}
+func (stuck) ConcernsGroup(state.View, *model.Pod) bool { return false }
+func (stuck) Member(plugin.Cycle, *model.Pod) any       { return nil }
+func (stuck) FreeForGroup(state.View, *model.PodGroup, *model.Pod, []any) (plugin.GroupFreed, error) {
+	return plugin.GroupFreed{}, fmt.Errorf("nothing is given back")
+}
+
 // TestPlacementsFail: an error ends the attempt, and no member is left on a node, whichever plugin it is of.
 func TestPlacementsFail(t *testing.T) {
 	for _, row := range []struct {
@@ -435,12 +448,18 @@ func TestPlacementsFail(t *testing.T) {
 		}, "failed: no score"},
 		{"no score plugins", func(p *plugin.Profile) { p.Placements.Scores = nil }, "placed: "},
 		{"no generator", func(p *plugin.Profile) { p.Placements.Generate = nil }, "placed: "},
+		{"freeing", func(p *plugin.Profile) {
+			p.Placements, p.PostFilters = nil, []plugin.PostFilter{stuck{}}
+		}, `failed: error in "Stuck" PodGroupPostFilter plugins: nothing is given back`},
 		{"a member", func(p *plugin.Profile) { p.Filters = append(p.Filters, failing{}) },
 			`failed: failed to schedule other pod from a pod group: running PreFilter plugin "Failing": no need`},
 	} {
 		p := profileWith(t, 1, 1)
 		row.change(p)
 		c := racksOf(3, 2, 2, "rack")
+		if row.name == "freeing" { // one member too many
+			c = racksOf(1, 1, 2, "")
+		}
 		s := c.state(anyNode)
 		d := Decide(s, newEngine(t, p), c.work(p), nil)
 		if got := told(t, s, &d); got != row.want && !(d.Outcome == plan.Placed && strings.HasPrefix(got, row.want)) {
@@ -450,6 +469,9 @@ func TestPlacementsFail(t *testing.T) {
 			m := &d.Members[i]
 			if m.Outcome != d.Outcome {
 				t.Errorf("%s: member %d is %s", row.name, i, m.Outcome)
+			}
+			if row.name == "score" && m.Feasible != 0 { // the error is about no placement by itself
+				t.Errorf("%s: member %d has %d feasible nodes", row.name, i, m.Feasible)
 			}
 			want := d.Message
 			if row.name == "a member" && i == 0 { // the one that failed keeps its own error
