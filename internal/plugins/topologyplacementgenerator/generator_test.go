@@ -31,8 +31,12 @@ func member(name, group, node string) *v1.Pod {
 }
 
 // generated returns the placements, each "NAME: NODE NODE", or the error.
-func generated(s *state.State, key string) string {
-	placements, err := topologyplacementgenerator.New().GeneratePlacements(s.View(), model.TreeOf(groupOf(key)), nil)
+func generated(s *state.State, key string, within ...int32) string {
+	var some *state.Restriction
+	if len(within) > 0 {
+		some = state.RestrictTo(within)
+	}
+	placements, err := topologyplacementgenerator.New().GeneratePlacements(s.View(), model.TreeOf(groupOf(key)), some)
 	if err != nil {
 		return err.Error()
 	}
@@ -77,6 +81,28 @@ func TestGeneratePlacements(t *testing.T) {
 	}
 	if name := topologyplacementgenerator.New().Name(); name != "TopologyPlacementGenerator" {
 		t.Errorf("the plugin calls itself %s", name)
+	}
+}
+
+// TestGeneratedWithinSomeNodes: as in a domain that was chosen for the group above, only some of the nodes are divided.
+func TestGeneratedWithinSomeNodes(t *testing.T) {
+	rack := func(name, value string) *v1.Node { return build.Node(name, build.NodeLabels("rack="+value)) }
+	nodes := []*v1.Node{rack("n0", "z"), rack("n1", "a"), build.Node("n2"), rack("n3", "z"), rack("n4", "m"), rack("n5", "z")}
+	for _, row := range []struct {
+		key    string
+		within []int32
+		pods   []*v1.Pod
+		want   string
+	}{
+		{"rack", []int32{0, 1, 2, 5}, nil, "a: n1; z: n0 n5"},
+		{"rack", []int32{2}, nil, ""},
+		{"rack", []int32{1, 3, 4}, []*v1.Pod{member("a", "g", "n0")}, "z: n3"},
+		{"rack", []int32{1, 4}, []*v1.Pod{member("a", "g", "n0")}, ""},
+		{"", []int32{1, 4}, nil, ": n1 n4"},
+	} {
+		if got := generated(plugintest.Cluster(nodes, row.pods...), row.key, row.within...); got != row.want {
+			t.Errorf("%q within %v: %s, want %s", row.key, row.within, got, row.want)
+		}
 	}
 }
 
