@@ -62,48 +62,38 @@ const (
 )
 
 func (d *demo) run(ctx context.Context) (err error) {
-	folder, err := os.MkdirTemp("", "berth-shadow-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	log, err := os.Create(filepath.Join(folder, "demo.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	step("starting a cluster of %d nodes", d.nodes)
-	cluster, err := rig.StartCluster(ctx, d.bin, log, "-nodes", fmt.Sprint(d.nodes))
+	stage, err := rig.SetUp(ctx, "shadow", d.bin, d.nodes)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if d.client, err = cluster.Client(); err != nil {
+	defer stage.End(&err)
+	if d.client, err = stage.Client(); err != nil {
 		return err
 	}
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	provisioner, err := cluster.StartProvisioner(log, "--driver="+driver)
+	provisioner, err := stage.StartProvisioner(stage.Log, "--driver="+driver)
 	if err != nil {
 		return err
 	}
 	defer provisioner.End()
-	config := filepath.Join(folder, "scheduler.yaml")
+	config := filepath.Join(stage.Folder, "scheduler.yaml")
 	err = os.WriteFile(config, fmt.Appendf(nil, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\npercentageOfNodesToScore: %d\nclientConnection: {kubeconfig: %q}\n",
-		d.percent, cluster.SchedulerKubeconfig), 0o600)
+		d.percent, stage.SchedulerKubeconfig), 0o600)
 	if err != nil {
 		return err
 	}
-	bound, err := cluster.WatchBindings(ctx, namespace, "")
+	bound, err := stage.WatchBindings(ctx, namespace, "")
 	if err != nil {
 		return err
 	}
-	s, err := d.startShadow(ctx, cluster.Kubeconfig, config)
+	s, err := d.startShadow(ctx, stage.Kubeconfig, config)
 	if err != nil {
 		return err
 	}
-	scheduler, err := cluster.StartKubeScheduler(log, config)
+	scheduler, err := stage.StartKubeScheduler(stage.Log, config)
 	if err != nil {
 		return errors.Join(err, s.end())
 	}
