@@ -1,7 +1,7 @@
 package internal_test
 
 import (
-	"bufio"
+	"fmt"
 	"io/fs"
 	"os"
 	"path"
@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 )
 
 // TestPagesNamedInCommentsExist checks that each page of docs/ that a Go file names exists, and that it has the section that is named with it.
@@ -54,18 +55,163 @@ func walkGo(t *testing.T, folder string, visit func(name string, source []byte))
 	}
 }
 
-// sections returns the anchors of the headings of a page, and "" for the page itself; nothing if there is no such page.
+// sections returns the anchors of the headings of a page, as GitHub makes them, and "" for the page itself; nothing if there is no such page.
 func sections(page string) []string {
-	file, err := os.Open(path.Join("..", page))
+	text, err := os.ReadFile(path.Join("..", page))
 	if err != nil {
 		return nil
 	}
-	defer file.Close()
 	all := []string{""}
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if heading, found := strings.CutPrefix(strings.TrimLeft(lines.Text(), "#"), " "); found && strings.HasPrefix(lines.Text(), "#") {
-			all = append(all, strings.NewReplacer(" ", "-", ":", "").Replace(strings.ToLower(heading)))
+	seen := map[string]int{}
+	for line := range strings.SplitSeq(prose(string(text)), "\n") {
+		heading, found := strings.CutPrefix(strings.TrimLeft(line, "#"), " ")
+		if !found || !strings.HasPrefix(line, "#") {
+			continue
 		}
+		anchor := strings.Map(func(r rune) rune {
+			switch {
+			case r == ' ':
+				return '-'
+			case r == '-', r == '_', unicode.IsLetter(r), unicode.IsDigit(r):
+				return unicode.ToLower(r)
+			}
+			return -1
+		}, linked.ReplaceAllString(heading, "$1"))
+		if n := seen[anchor]; n > 0 {
+			all = append(all, fmt.Sprintf("%s-%d", anchor, n))
+		} else {
+			all = append(all, anchor)
+		}
+		seen[anchor]++
+	}
+	return all
+}
+
+// linked is a link in Markdown: its text and where it leads.
+var linked = regexp.MustCompile(`\[([^\[\]]*)\]\(([^()\s]*)\)`)
+
+// prose is a page without its blocks of code and without code in a line, which keep their number of lines.
+func prose(page string) string {
+	lines := strings.Split(page, "\n")
+	fenced := false
+	for i, line := range lines {
+		if strings.HasPrefix(line, "```") {
+			fenced = !fenced
+			lines[i] = ""
+		} else if fenced {
+			lines[i] = ""
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// TestLinks follows the links of all pages to files and sections of this repository.
+func TestLinks(t *testing.T) {
+	code := regexp.MustCompile("`[^`]*`")
+	checked := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(path.Join("..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(prose(string(text)), "\n") {
+			// A link's text may be code; what looks like a link within code is none.
+			for _, link := range linked.FindAllStringSubmatch(code.ReplaceAllString(line, "code"), -1) {
+				to, section, _ := strings.Cut(link[2], "#")
+				if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+					continue
+				}
+				checked++
+				file := path.Join(path.Dir(page), to)
+				if to == "" {
+					file = page
+				}
+				if _, err := os.Stat(path.Join("..", file)); err != nil {
+					t.Errorf("%s:%d: [%s](%s): there is no file %s", page, i+1, link[1], link[2], file)
+				} else if section != "" && !slices.Contains(sections(file), section) {
+					t.Errorf("%s:%d: [%s](%s): %s has no section of that anchor; it has %q", page, i+1, link[1], link[2], file, sections(file)[1:])
+				}
+			}
+		}
+	}
+	if checked < 100 {
+		t.Errorf("%d links were found: the test overlooks some", checked)
+	}
+}
+
+// TestIndexOfDocs: docs/README.md leads to each page of docs/.
+func TestIndexOfDocs(t *testing.T) {
+	index, err := os.ReadFile("../docs/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages(t) {
+		name, ok := strings.CutPrefix(page, "docs/")
+		if ok && name != "README.md" && !strings.Contains(name, "/") && !strings.Contains(string(index), "("+name+")") {
+			t.Errorf("docs/README.md has no link to %s", name)
+		}
+	}
+}
+
+// TestMakeTargetsInDocs: each target of make that a page names in a block of code, or as code in a line, exists, and so does each variable that is set.
+func TestMakeTargetsInDocs(t *testing.T) {
+	makefile, err := os.ReadFile("../Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	targets := map[string]bool{}
+	for _, rule := range regexp.MustCompile(`(?m)^([a-z0-9 /$()_-]*[a-z0-9)]):( |$)`).FindAllStringSubmatch(strings.ReplaceAll(string(makefile), "$(BIN)", "bin"), -1) {
+		for _, target := range strings.Fields(rule[1]) {
+			targets[target] = true
+		}
+	}
+	named := regexp.MustCompile("(?m)(?:^\\s*(?:\\$ )?|`|&& )make ((?:[^`\n#|&;>']|'[^']*')+)")
+	checked := 0
+	for _, page := range pages(t) {
+		text, err := os.ReadFile(path.Join("..", page))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, command := range named.FindAllStringSubmatch(string(text), -1) {
+			for _, word := range strings.Fields(regexp.MustCompile(`'[^']*'`).ReplaceAllString(command[1], "text")) {
+				variable, _, set := strings.Cut(word, "=")
+				switch {
+				case strings.HasPrefix(word, "-"):
+				case set:
+					checked++
+					if !regexp.MustCompile(`\$\([a-z ]*` + variable + `\b`).Match(makefile) {
+						t.Errorf("%s: make %s: the Makefile does not use %s", page, command[1], variable)
+					}
+				case !targets[word]:
+					t.Errorf("%s: make %s: there is no target %q", page, command[1], word)
+				default:
+					checked++
+				}
+			}
+		}
+	}
+	if checked < 40 {
+		t.Errorf("%d targets were found: the test overlooks some", checked)
+	}
+}
+
+// pages returns the Markdown files of the repository, by their paths.
+func pages(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir("..", func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && slices.Contains([]string{"testdata", ".git", ".cache", "bin", "node_modules"}, entry.Name()):
+			return fs.SkipDir
+		case strings.HasSuffix(name, ".md"):
+			all = append(all, strings.TrimPrefix(filepath.ToSlash(name), "../"))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

@@ -21,6 +21,7 @@ type drainFlags struct {
 	*input
 	selector, podSelector string
 	seed                  uint64
+	failOnIgnored         bool
 	drain                 simulate.Drain
 }
 
@@ -47,8 +48,10 @@ helps it, its node is Blocked, where kubectl would try again until it is stopped
 Each pod with a controller is made again with its spec: that of a StatefulSet under its name when the old pod is gone, others at once. How a pod's own controller differs
 from that (a Deployment that is being rolled out, a Job that has failed too often) is not known here. A pod counts as healthy as soon as it has a node.
 
-The exit code is 0 if all nodes would be drained and all pods that are made again find a node, 3 if not (the answer is printed all the same), 1 for a failure, 2 for a mistake in the
-input.`,
+Pods of schedulers that the configuration has no profile for are Ignored: where they would go is not known here. They are counted by themselves.
+
+The exit code is 0 if all nodes would be drained and all pods that are made again find a node, those that are Ignored apart, unless --fail-on-ignored is given; 3 if not (the answer is
+printed all the same), 1 for a failure, 2 for a mistake in the input.`,
 		Example: `  # Where would the pods of this node go?
   kubectl berth drain node-7 --ignore-daemonsets
 
@@ -74,6 +77,7 @@ input.`,
 	flags.BoolVar(&d.drain.DeleteEmptyDirData, "delete-emptydir-data", false, "Evict pods with emptyDir volumes, too.")
 	flags.BoolVar(&d.drain.Force, "force", false, "Evict pods that declare no controller, too.")
 	flags.BoolVar(&d.drain.DisableEviction, "disable-eviction", false, "Delete pods without asking PodDisruptionBudgets.")
+	flags.BoolVar(&d.failOnIgnored, "fail-on-ignored", false, "Exit with 3 also if pods are evicted that are of schedulers which the configuration has no profile for.")
 	d.complete(cmd)
 	return cmd
 }
@@ -110,7 +114,7 @@ func (d *drainFlags) run(ctx context.Context, names []string, stdin io.Reader, s
 	if err := d.print(stdout, result); err != nil {
 		return err
 	}
-	return verdictOf(result)
+	return verdictOf(result, d.failOnIgnored)
 }
 
 // selectors checks the arguments and parses the selectors. Without one of nodes it is nil.
@@ -170,9 +174,9 @@ func nodesToDrain(cluster *manifest.Cluster, names []string, selector labels.Sel
 	return selected, nil
 }
 
-// verdictOf returns an error with the exit code 3 if the drain would not end, or a pod would find no node.
-func verdictOf(result *simulate.DrainResult) error {
-	undrained, homeless := 0, 0
+// verdictOf returns an error with the exit code 3 if the drain would not end, or a pod would find no node; failOnIgnored: or if a pod is of a scheduler that is not known.
+func verdictOf(result *simulate.DrainResult, failOnIgnored bool) error {
+	undrained, homeless, ignored := 0, 0, 0
 	for i := range result.Nodes {
 		if result.Nodes[i].Status != simulate.Drained {
 			undrained++
@@ -183,7 +187,11 @@ func verdictOf(result *simulate.DrainResult) error {
 		p := &result.Pods[i]
 		if p.Wave > 0 && p.Status != simulate.Gone {
 			evicted++
-			if p.Status != simulate.Scheduled {
+			switch p.Status {
+			case simulate.Scheduled:
+			case simulate.Ignored:
+				ignored++
+			default:
 				homeless++
 			}
 		}
@@ -194,6 +202,9 @@ func verdictOf(result *simulate.DrainResult) error {
 	}
 	if homeless > 0 {
 		texts = append(texts, fmt.Sprintf("%d of %d pods that are evicted would find no node", homeless, evicted))
+	}
+	if failOnIgnored && ignored > 0 {
+		texts = append(texts, fmt.Sprintf("%d of %d pods that are evicted are of schedulers that the configuration has no profile for", ignored, evicted))
 	}
 	if texts == nil {
 		return nil
@@ -245,6 +256,16 @@ func orNone(text string) string {
 // printDrainSummary says where the pods go by zone, and how full the zones become.
 func printDrainSummary(w io.Writer, result *simulate.DrainResult) {
 	s := &result.Summary
-	fmt.Fprintf(w, "\nPods that are made again: %d, of which %d find a node. Nodes: %d, of which %d unschedulable.\n", s.Placed+s.Waiting, s.Placed, s.Nodes, s.Unschedulable)
+	ignored := 0
+	for i := range result.Pods {
+		if p := &result.Pods[i]; p.Wave > 0 && p.Status == simulate.Ignored {
+			ignored++
+		}
+	}
+	others := ""
+	if ignored > 0 {
+		others = fmt.Sprintf(" and %d are of schedulers that the configuration has no profile for", ignored)
+	}
+	fmt.Fprintf(w, "\nPods that are made again: %d, of which %d find a node%s. Nodes: %d, of which %d unschedulable.\n", s.Placed+s.Waiting, s.Placed, others, s.Nodes, s.Unschedulable)
 	printZones(w, s.Zones)
 }

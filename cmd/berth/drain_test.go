@@ -69,6 +69,25 @@ func columns(table string) string {
 	return strings.Join(lines, "\n")
 }
 
+// TestDrainIgnored: a pod of another scheduler is counted by itself, and is no failure unless that is asked for.
+func TestDrainIgnored(t *testing.T) {
+	cluster := strings.Replace(drainCluster, "{name: web-2, ", "{name: web-2, ", 1)
+	cluster = strings.Replace(cluster, `controller: true}]}, spec: {nodeName: a1, `, `controller: true}]}, spec: {schedulerName: other, nodeName: a1, `, 1)
+	code, out, stderr := onCluster(t, cluster, "drain", "a1")
+	if want := "Pods that are made again: 2, of which 1 find a node and 1 are of schedulers that the configuration has no profile for. Nodes: 2"; code != 0 || !strings.Contains(out, want) {
+		t.Errorf("exit code %d, want 0, output\n%s\nwant %s\n%s", code, out, want, stderr)
+	}
+	code, _, stderr = onCluster(t, cluster, "drain", "a1", "--fail-on-ignored")
+	if want := "Error: 1 of 2 pods that are evicted are of schedulers that the configuration has no profile for\n"; code != 3 || !strings.HasSuffix(stderr, want) {
+		t.Errorf("exit code %d, want 3, standard error %s", code, stderr)
+	}
+	// A pod that finds no node is a failure beside them all the same.
+	code, _, stderr = onCluster(t, strings.Replace(cluster, `cpu: "3"`, `cpu: "1"`, 1), "drain", "a1")
+	if code != 3 || !strings.HasSuffix(stderr, "Error: 1 of 2 pods that are evicted would find no node\n") {
+		t.Errorf("exit code %d, want 3, standard error %s", code, stderr)
+	}
+}
+
 // TestDrainJSON exits with 0 where everything finds a node.
 func TestDrainJSON(t *testing.T) {
 	code, out, stderr := onCluster(t, drainCluster, "drain", "node/b1", "--force", "-o", "json")

@@ -50,8 +50,8 @@ func newShadowCommand() *cobra.Command {
 		Long: `Watch a cluster whose pods another scheduler binds, and compare each binding with what Berth would have decided at that moment.
 
 Nothing is written to the cluster: the rights to list and watch suffice. Each binding is "agree" (the node is among the best), "lesser" (feasible, and others are
-better), "contradict" (infeasible for Berth, with plugin and reason), "race" (Berth agrees if one of the changes around the binding is left out, or known already)
-or "failed". "placeable" are pods that stay pending although Berth finds a node for them. A table is printed at the end, on SIGINT or SIGTERM.
+better), "contradict" (infeasible for Berth, with plugin and reason), "race" (Berth disagrees about the state just before the binding, and agrees about one on which the
+other scheduler can have decided: without the last changes, or with bindings of its own that were stored later) or "failed". "placeable" are pods that stay pending although Berth finds a node for them. A table is printed at the end, on SIGINT or SIGTERM.
 
 With --disagreements the cluster as it was before a binding that Berth disagrees with is written to a file, which "berth explain --snapshot" reads: what it says
 of the pod is what the shadow has compared the binding with. With --secure-port the counts are served as metrics berth_shadow_*, to those whom the API server allows it, as by the scheduler.`,
@@ -259,6 +259,9 @@ func printComparison(to io.Writer, s shadow.Summary) {
 	var notes []string
 	if s.Lesser > 0 {
 		notes = append(notes, fmt.Sprintf("lesser nodes are %.1f points below the best on average, %d at most", float64(s.GapSum)/float64(s.Lesser), s.GapMax))
+	}
+	if s.Feasible > 0 {
+		notes = append(notes, fmt.Sprintf("lesser nodes that were infeasible just before the binding, and feasible in a state that the other scheduler can have decided on: %d", s.Feasible))
 	}
 	for _, kind := range slices.Sorted(maps.Keys(s.Races)) {
 		notes = append(notes, fmt.Sprintf("races with %s: %d", kind, s.Races[kind]))

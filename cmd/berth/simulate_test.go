@@ -32,26 +32,7 @@ func simulated(t *testing.T, stdin string, args ...string) (code int, stdout, st
 
 const example = "../../examples/cluster.yaml"
 
-// TestSimulateTable compares the whole output for the example with what the README shows, trailing spaces apart.
-func TestSimulateTable(t *testing.T) {
-	code, out, stderr := simulated(t, "", "-f", example)
-	if code != 0 {
-		t.Fatal(stderr)
-	}
-	page, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, shown, ok := strings.Cut(string(page), "$ bin/berth simulate -f examples/cluster.yaml\n")
-	want, _, end := strings.Cut(trimmed(shown), "```")
-	if !ok || !end {
-		t.Fatal("the README does not show what the command prints")
-	}
-	if got := trimmed(out); got != want {
-		t.Errorf("output\n%s\nwant\n%s", got, want)
-	}
-}
-
+// trimmed is text without the spaces at the ends of its lines.
 func trimmed(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {

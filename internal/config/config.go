@@ -309,15 +309,19 @@ func (c *Config) SchedulerNames() []string {
 
 // KeepsPending returns why a pod of one of the profiles is never bound, whatever the nodes: it needs a part that is enabled and that Berth lacks. It is empty for most
 // pods.
-func (c *Config) KeepsPending(object *v1.Pod) string {
+func (c *Config) KeepsPending(object *v1.Pod, classes model.ClassResolver) string {
 	for _, p := range c.Profiles {
 		if p.Name != object.Spec.SchedulerName {
 			continue
 		}
-		pod := model.NewPod(object)
+		again := object.DeepCopy()
+		again.Spec.NodeName = "" // what a pod asks for is compiled of pending ones alone
+		pod := model.NewPod(again)
 		for _, filter := range p.PreFilters {
-			if stand, ok := filter.(interface{ Bars(pod *model.Pod) string }); ok {
-				if why := stand.Bars(pod); why != "" {
+			if stand, ok := filter.(interface {
+				Bars(pod *model.Pod, classes model.ClassResolver) string
+			}); ok {
+				if why := stand.Bars(pod, classes); why != "" {
 					return why
 				}
 			}

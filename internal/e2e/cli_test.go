@@ -176,20 +176,14 @@ func (w *world) asksAboutADrain(viewer string) {
 		w.Errorf("code %d, %v, want 3 and a node that the PodDisruptionBudget blocks: %s", code, err, stderr)
 	}
 	code, out, _ = w.plugin(viewer, "drain", pod.Spec.NodeName, "--force", "--ignore-daemonsets", "--delete-emptydir-data", "--disable-eviction", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &result); err != nil {
+	// Another test may have pods of another scheduler there, which are Ignored.
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 {
 		w.Fatalf("code %d, %v", code, err)
 	}
-	want := 0
 	for _, p := range result.Pods {
-		switch {
-		case p.Namespace != w.namespace && p.Status == simulate.Ignored: // another test's, of another scheduler
-			want = 3
-		case p.Namespace == w.namespace && (p.Status != simulate.Scheduled || p.To == p.From):
+		if p.Namespace == w.namespace && (p.Status != simulate.Scheduled || p.To == p.From) {
 			w.Errorf("%+v, want another node", p)
 		}
-	}
-	if code != want {
-		w.Errorf("code %d, want %d", code, want)
 	}
 	if code, _, stderr := w.plugin(viewer, "drain", pod.Spec.NodeName+"x"); code != 2 || !strings.Contains(stderr, "did you mean") {
 		w.Errorf("code %d, want 2 and a suggestion", code)

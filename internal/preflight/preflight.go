@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/model"
 )
 
 // Minor is the minor version of the kube-scheduler that Berth replaces.
@@ -156,11 +157,12 @@ func workloads(r *Request) []Row {
 	served := 0
 	composite := map[string]string{} // by namespace and name of the PodGroup
 	for _, group := range r.Cluster.PodGroups {
-		if parent := group.Spec.ParentCompositePodGroupName; r.Scheduler.Groups && parent != nil {
+		if parent := group.Spec.ParentCompositePodGroupName; r.Scheduler.Groups && !r.Scheduler.Trees && parent != nil {
 			composite[group.Namespace+"/"+group.Name] = *parent
 		}
 	}
 	names := r.Scheduler.SchedulerNames()
+	classes := classesOf(r.Cluster)
 	for _, pod := range r.Cluster.Pods {
 		if pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed || isBoundByItsMaker(pod) {
 			continue
@@ -170,7 +172,7 @@ func workloads(r *Request) []Row {
 			continue
 		}
 		served++
-		if why := r.Scheduler.KeepsPending(pod); why != "" {
+		if why := r.Scheduler.KeepsPending(pod, classes); why != "" {
 			kept.add(why, pod)
 		} else if group := pod.Spec.SchedulingGroup; group != nil && group.PodGroupName != nil {
 			if parent := composite[pod.Namespace+"/"+*group.PodGroupName]; parent != "" {
@@ -191,6 +193,27 @@ func workloads(r *Request) []Row {
 		rows = append(rows, Row{check, Pass, fmt.Sprintf("%d pods are of the profiles %s, and none of them needs what Berth lacks", served, strings.Join(names, ", ")), ""})
 	}
 	return rows
+}
+
+// classes are the DeviceClasses by the extended resources for which their devices stand.
+type classes map[model.ResourceName]*model.DeviceClass
+
+// ClassFor returns the class whose devices stand for a resource, nil if there is none. Of several that name it, any: it is only asked whether there is one.
+func (c classes) ClassFor(name model.ResourceName) *model.DeviceClass { return c[name] }
+
+// HasClasses reports whether there are any classes.
+func (c classes) HasClasses() bool { return len(c) > 0 }
+
+func classesOf(cluster *manifest.Cluster) classes {
+	all := classes{}
+	for _, object := range cluster.DeviceClasses {
+		class := model.NewDeviceClass(object)
+		all[model.ResourceNameOf(model.ImpliedResource(object.Name))] = class
+		if named := object.Spec.ExtendedResourceName; named != nil {
+			all[model.ResourceNameOf(*named)] = class
+		}
+	}
+	return all
 }
 
 // isBoundByItsMaker reports whether no scheduler places the pod: a static pod.

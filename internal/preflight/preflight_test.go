@@ -137,6 +137,11 @@ func podNamed(name, more string) string {
 	return fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {containers: [{name: c, image: i}]%s}}\n", name, more)
 }
 
+// asking is a pod that asks for one of an extended resource, on a node or pending.
+func asking(name, resource, node string) string {
+	return fmt.Sprintf("---\n{apiVersion: v1, kind: Pod, metadata: {name: %s}, spec: {nodeName: %q, containers: [{name: c, image: i, resources: {limits: {%s: 1}}}]}}\n", name, node, resource)
+}
+
 // schedulerPod is a pod of the present scheduler.
 func schedulerPod(flags ...string) v1.Pod {
 	return v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "kube-scheduler-a"}, Spec: v1.PodSpec{Containers: []v1.Container{{Image: "registry.k8s.io/kube-scheduler:v1.37.1", Command: append([]string{"kube-scheduler"}, flags...)}}}}
@@ -190,6 +195,11 @@ func TestPreflight(t *testing.T) {
 			[]string{`warn workloads 2 pods ask for the scheduler name "other", which no profile has: default/a, default/b`}},
 		{"pods that need what is not there", &apiServer{}, Request{}, "profiles: [{plugins: {preFilter: {disabled: [{name: DynamicResources}]}, multiPoint: {disabled: [{name: DynamicResources}]}, filter: {enabled: [{name: DynamicResources}]}}}]",
 			podNamed("a", ", resourceClaims: [{name: gpu, resourceClaimName: gpu}]"), []string{"fail workloads 1 pods would stay pending if they were made again: the pod needs devices"}},
+		{"extended resources that are devices", &apiServer{}, Request{}, "profiles: [{plugins: {preFilter: {disabled: [{name: DynamicResources}]}, multiPoint: {disabled: [{name: DynamicResources}]}, filter: {enabled: [{name: DynamicResources}]}}}]",
+			"---\n{apiVersion: resource.k8s.io/v1, kind: DeviceClass, metadata: {name: gpu}, spec: {extendedResourceName: example.com/gpu}}\n" + asking("named", "example.com/gpu", "") +
+				asking("implied", "deviceclass.resource.kubernetes.io/gpu", "a") + asking("other", "example.com/nic", ""), []string{"fail workloads 2 pods would stay pending if they were made again: the pod needs devices, and DynamicResources is disabled at preFilter, reserve, preBind: default/implied, default/named"}},
+		{"composite groups with the gate", &apiServer{}, Request{Gates: map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true}}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
+			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}", nil},
 		{"composite groups", &apiServer{}, Request{Gates: groups}, "", podNamed("a", ", schedulingGroup: {podGroupName: train}") +
 			"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: train}, spec: {parentCompositePodGroupName: all, schedulingPolicy: {basic: {}}}}",
 			[]string{"fail workloads 1 pods would stay pending if they were made again: the pod group belongs to composite pod group all"}},

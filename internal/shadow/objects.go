@@ -1,6 +1,8 @@
 package shadow
 
 import (
+	"slices"
+
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
@@ -78,6 +80,16 @@ func (s *Shadow) set(ref model.Ref, o object) {
 type step struct {
 	ref           model.Ref
 	before, after object
+	// own is set if the change is a binding by the scheduler that is followed.
+	own *binding
+}
+
+// binding is what is known of a binding by the scheduler that is followed, besides pod and node.
+type binding struct {
+	// since is the number of the step before which the pod was first seen, and arrival its place among all pods that were first seen.
+	since, arrival int
+	// first is the verdict about the state before the binding.
+	first Verdict
 }
 
 // keep notes a change, and forgets the oldest.
@@ -108,6 +120,21 @@ func (s *Shadow) goTo(from, to int) {
 	for ; from < to; from++ {
 		one := &s.steps[from-s.first]
 		s.set(one.ref, one.after)
+	}
+}
+
+// assume makes changes count that come later than where the state stands, until the returned function is called.
+func (s *Shadow) assume(ahead []int) (undo func()) {
+	was := make([]object, len(ahead))
+	for n, i := range ahead {
+		one := s.step(i)
+		was[n] = s.objects[one.ref]
+		s.set(one.ref, one.after)
+	}
+	return func() {
+		for n, i := range slices.Backward(ahead) {
+			s.set(s.step(i).ref, was[n])
+		}
 	}
 }
 

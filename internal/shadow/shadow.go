@@ -35,14 +35,17 @@ type Config struct {
 }
 
 const (
-	// reach is how many changes before and after a binding are undone, or awaited, to find out whether a disagreement is a race.
-	reach = 32
+	// reach is how many changes before and after a binding are undone, or awaited, to find out whether a disagreement is a race. kube-scheduler has a hundred bindings in flight
+	// where many pods are made at once, as it sends 100 requests in a burst and decides faster than that.
+	reach = 256
 	// kept is how many changes can be undone: those of the reach before a binding, and those that come while its disagreement is open.
 	kept = 4 * reach
+	// inFlightTimes is how many times as long a contradiction settles while pods are pending.
+	inFlightTimes = 5
 	// askedAtOnce bounds the pending pods that one call of Tick asks about.
 	askedAtOnce = 50
 	// credit is how many further decisions each binding allows for finding races, and creditMax how many are saved up. What costs more is reported as it is.
-	credit, creditMax = 8, 4096
+	credit, creditMax = 24, 8192
 )
 
 // Shadow follows another scheduler. One goroutine uses it.
@@ -70,7 +73,9 @@ type Shadow struct {
 	// pending are the followed pods without a node; asks has them in the order in which they are asked about next.
 	pending map[model.PodKey]*pending
 	asks    *list.List
-	summary Summary
+	// arrivals is how many pods were first seen pending.
+	arrivals int
+	summary  Summary
 
 	keepObjects               func(d *Decision, objects []runtime.Object) (where string)
 	keepMax, kept, keptLesser int
@@ -80,8 +85,10 @@ type Shadow struct {
 type pending struct {
 	pod   *model.Pod
 	since int // the number of the step before which it was first seen
-	seen  time.Time
-	next  time.Time
+	// arrival is its place among all pods that were first seen pending.
+	arrival int
+	seen    time.Time
+	next    time.Time
 	// found is since when Berth finds a node for it, zero if it does not. told means that this was reported.
 	found time.Time
 	told  bool
@@ -128,13 +135,14 @@ func (s *Shadow) Apply(now time.Time, changes []model.Change) {
 			continue
 		}
 		before := s.objects[ref]
+		var own *binding
 		if s.synced {
-			s.judge(before.pod, after.pod)
+			own = s.judge(before.pod, after.pod)
 		}
 		s.set(ref, after)
 		// What follows a kept change of the same object is kept, too: whoever undoes and repeats that one must end with the object as it is.
 		if matters(before.pod, after.pod) || s.stepsOf[ref] > 0 {
-			s.keep(step{ref, before, after})
+			s.keep(step{ref, before, after, own})
 		}
 		if ref.Kind == model.PodKind {
 			s.follow(ref, after.pod)
@@ -175,28 +183,29 @@ func matters(before, after *model.Pod) bool {
 	return before == nil && after == nil || !idle(before) || !idle(after)
 }
 
-// judge compares a binding, if it is one, with what Berth says before the state knows of it.
-func (s *Shadow) judge(before, after *model.Pod) {
+// judge compares a binding, if it is one, with what Berth says before the state knows of it. It returns nil if it is none.
+func (s *Shadow) judge(before, after *model.Pod) *binding {
 	switch {
 	case after == nil || after.NodeName == "" || s.profiles[after.SchedulerName] == nil:
-		return
+		return nil
 	case before == nil || before.UID != after.UID:
 		s.summary.Unseen++ // such as the pods that kubelets make
-		return
+		return nil
 	case before.NodeName != "":
-		return
+		return nil
 	}
 	q := &question{pod: before, node: after.NodeName, at: s.first + len(s.steps), seen: s.now}
 	if p := s.pending[before.Key()]; p != nil {
-		q.since = p.since
+		q.since, q.arrival = p.since, p.arrival
 	}
 	s.summary.Bindings++
 	s.credit = min(s.credit+credit, creditMax)
 	if q.first = s.ask(q); q.first.Verdict == Agree {
 		s.tell(q, q.first)
-		return
+	} else {
+		s.open = append(s.open, q)
 	}
-	s.open = append(s.open, q)
+	return &binding{since: q.since, arrival: q.arrival, first: q.first.Verdict}
 }
 
 // follow keeps the list of pending pods.
@@ -214,7 +223,8 @@ func (s *Shadow) follow(ref model.Ref, pod *model.Pod) {
 	case known != nil:
 		known.pod = pod
 	default:
-		p := &pending{pod: pod, since: s.first + len(s.steps), seen: s.now, next: s.now.Add(s.grace)}
+		s.arrivals++
+		p := &pending{pod: pod, since: s.first + len(s.steps), arrival: s.arrivals, seen: s.now, next: s.now.Add(s.grace)}
 		p.at = s.asks.PushBack(p)
 		s.pending[key] = p
 	}

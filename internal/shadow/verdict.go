@@ -22,7 +22,7 @@ const (
 	Lesser Verdict = "lesser"
 	// Contradict: the node is infeasible.
 	Contradict Verdict = "contradict"
-	// Race: Berth disagrees, and agrees with one of the changes around the binding undone or known.
+	// Race: Berth disagrees, and agrees in a state that the other scheduler can have decided on: without the last changes, or with bindings of its own that were stored later.
 	Race Verdict = "race"
 	// Failed: Berth's decision would have ended with an error.
 	Failed Verdict = "failed"
@@ -47,10 +47,15 @@ type Decision struct {
 	Rejections []Rejection `json:"rejections,omitempty"`
 	// Error is why Berth could not decide.
 	Error string `json:"error,omitempty"`
-	// Moved is the change that makes the difference in a race. Without it, Berth agrees; or, where Later is true, only with it: the watches showed it after the binding.
+	// Moved is the change that makes the difference in a race, the last of those in Unseen and Assumed. Without it, Berth agrees; or, where Later is true, only with it: the
+	// watches showed it after the binding.
 	Moved string `json:"moved,omitempty"`
 	Later bool   `json:"later,omitempty"`
-	// First is the verdict that the race would have had.
+	// Unseen and Assumed say how the state in which Berth agrees differs from the one before the binding, by changes that touch the choice: what was stored before the binding and
+	// counts as not known yet, and what counts as known and was shown later. Each has at most differencesMax.
+	Unseen  []string `json:"unseen,omitempty"`
+	Assumed []string `json:"assumed,omitempty"`
+	// First is the verdict about the state before the binding, where that is another: of a race, or of a node that is infeasible there and feasible, but lesser, in another possible state.
 	First Verdict `json:"first,omitempty"`
 	// Unsearched means that it was not found out whether this is a race, because there were too many disagreements.
 	Unsearched bool `json:"unsearched,omitempty"`
@@ -74,6 +79,8 @@ type Summary struct {
 	Open int
 	// Unsearched is how many disagreements were not searched for a race.
 	Unsearched int
+	// Feasible is how many of the lesser ones were infeasible in the state before the binding.
+	Feasible int
 	// Races are counted by the kind of change that moved.
 	Races map[string]int
 	// Placeable are pods that were pending although Berth found a node; Pending is how many pods are pending now.
@@ -100,9 +107,12 @@ type question struct {
 	pod  *model.Pod // as it was before
 	node string
 	// at is the number of the step that the binding is; the state before it is the one that is asked. since is the number before which the pod was first seen.
-	at, since int
-	seen      time.Time
-	first     Decision
+	// arrival is the pod's place among all that were first seen pending.
+	at, since, arrival int
+	seen               time.Time
+	first              Decision
+	// known is a moment at which the node was feasible, if it was not before the binding.
+	known *moment
 }
 
 // ask asks the state as it stands. The pod must be on no node there.
@@ -176,15 +186,20 @@ func (s *Shadow) keeps(v Verdict) bool {
 	return true
 }
 
-// objectsBefore returns the objects as they were before a binding, by kind, namespace and name, without other pods that are pending; nil if its changes are forgotten. The state stands after all changes, before
-// and after.
+// objectsBefore returns the objects as they were before a binding, or at the moment at which its node was feasible, by kind, namespace and name, without other pods that are pending;
+// nil if its changes are forgotten. The state stands after all changes, before and after.
 func (s *Shadow) objectsBefore(q *question) []runtime.Object {
-	if q.at < s.first {
+	m := moment{at: q.at}
+	if q.known != nil {
+		m = *q.known
+	}
+	if m.at < s.first {
 		return nil
 	}
 	end := s.first + len(s.steps)
-	s.goTo(end, q.at)
-	defer s.goTo(q.at, end)
+	s.goTo(end, m.at)
+	defer s.goTo(m.at, end)
+	defer s.assume(m.ahead)()
 	var all []runtime.Object
 	for _, ref := range slices.SortedFunc(maps.Keys(s.objects), func(a, b model.Ref) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -200,91 +215,20 @@ func (s *Shadow) objectsBefore(q *question) []runtime.Object {
 	return all
 }
 
-// closeDue closes disagreements for which the changes around them are known: as many came after as are looked at, or the settling time is over.
+// closeDue closes disagreements for which the changes around them are known: as many came after as are looked at, or the settling time is over. A contradiction waits longer while pods are
+// pending: they may have been decided about, and how they were says in which order.
 func (s *Shadow) closeDue(all bool) {
 	for len(s.open) > 0 {
 		q, here := s.open[0], s.first+len(s.steps)
-		if !all && here-q.at <= reach && s.now.Sub(q.seen) < s.settle {
+		settle := s.settle
+		if q.first.Verdict == Contradict && len(s.pending) > 0 {
+			settle *= inFlightTimes
+		}
+		if !all && here-q.at <= reach && s.now.Sub(q.seen) < settle {
 			return
 		}
 		s.open[0] = nil
 		s.open = s.open[1:]
 		s.close(q, here)
 	}
-}
-
-// close finds out whether a disagreement is a race, and reports it. The state stands at here, before and after.
-func (s *Shadow) close(q *question, here int) {
-	if s.credit <= 0 || q.first.Verdict == Lesser && s.credit < creditMax/4 { // contradictions matter more
-		q.first.Unsearched = true
-		s.tell(q, q.first)
-		return
-	}
-	at, found, last := q.at, -1, q.first
-	s.goTo(here, at)
-	here, at = at, max(q.since, q.at-reach, s.first)
-	for here > at && found < 0 {
-		s.goTo(here, here-1)
-		here--
-		found, last = s.flips(q, last, here, true)
-	}
-	s.goTo(here, q.at)
-	here, last = q.at, q.first
-	end := s.first + len(s.steps)
-	for next := q.at + 1; next < end && next <= q.at+reach && found < 0; next++ {
-		// The pod is taken off its node for the question, as it was before the binding.
-		s.goTo(here, next+1)
-		here = next + 1
-		ref := q.pod.Key().Ref()
-		now := s.objects[ref]
-		s.set(ref, object{})
-		found, last = s.flips(q, last, next, false)
-		s.set(ref, now)
-	}
-	s.goTo(here, end)
-	if found < 0 {
-		s.tell(q, q.first)
-		return
-	}
-	d := q.first
-	d.First, d.Verdict, d.Later = d.Verdict, Race, found >= q.at
-	kind, text := s.steps[found-s.first].what()
-	d.Moved = text
-	s.summary.Races[kind]++
-	s.tell(q, d)
-}
-
-// flips asks again about a binding, after a change was undone or applied. It returns the number of the change if it turns the answer into agreement and touches what the
-// choice was between, and otherwise -1; last is the answer before, and now the one after.
-func (s *Shadow) flips(q *question, last Decision, at int, undone bool) (found int, now Decision) {
-	s.credit--
-	now = s.ask(q)
-	if now.Verdict == Agree && last.Verdict != Agree && s.touches(q, last.Best, &s.steps[at-s.first], undone) {
-		return at, now
-	}
-	return -1, now
-}
-
-// touches reports whether a change explains that the other scheduler chose the node: it is of this node or of the best one, of what the pod needs, or of pods that are
-// counted for it. A change of a third node shifts normalised scores, too, and so makes nodes equally good by chance.
-func (s *Shadow) touches(q *question, best string, c *step, undone bool) bool {
-	on := func(node string) bool { return node != "" && (node == q.node || node == best) }
-	switch c.ref.Kind {
-	case model.NodeKind, model.CSINodeKind: // both are called like the node
-		return on(c.ref.Name)
-	case model.PodKind:
-	default:
-		return true
-	}
-	before, after := c.before.pod, c.after.pod
-	if undone && q.first.Verdict == Lesser && before != nil && before.NodeName == "" && after != nil && after.NodeName != "" && s.profiles[after.SchedulerName] != nil {
-		return false // the other scheduler knew its own earlier binding
-	}
-	counts := q.first.Verdict == Contradict && (len(q.pod.Terms) > 0 || len(q.pod.Object.Spec.TopologySpreadConstraints) > 0)
-	for _, p := range []*model.Pod{before, after} {
-		if p != nil && (on(p.NodeName) || on(p.NominatedNode) || counts || q.first.Verdict == Contradict && len(p.Terms) > 0) {
-			return true
-		}
-	}
-	return false
 }

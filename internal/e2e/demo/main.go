@@ -13,7 +13,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"syscall"
 	"time"
 
@@ -46,40 +45,22 @@ type demo struct {
 }
 
 func (d *demo) run(ctx context.Context) (err error) {
-	folder, err := os.MkdirTemp("", "berth-demo-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	log, err := os.Create(filepath.Join(folder, "demo.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-
 	step("starting a cluster of %d nodes: etcd, kube-apiserver, kube-controller-manager", d.nodes)
-	cluster, err := rig.StartCluster(ctx, d.bin, log, "--nodes", fmt.Sprint(d.nodes), "--data-dir", filepath.Join(folder, "cluster"))
+	stage, err := rig.SetUp(ctx, "demo", d.bin, d.nodes)
 	if err != nil {
 		return err
 	}
-	defer stopped(&err, cluster.Process)
+	defer stage.End(&err)
 	step("starting Berth as its scheduler")
-	berth, err := cluster.StartBerth(log)
+	berth, err := stage.StartBerth(stage.Log)
 	if err != nil {
 		return err
 	}
-	defer stopped(&err, berth)
-	if err := d.show(ctx, cluster, berth); err != nil {
+	defer func() { err = errors.Join(err, berth.Stop()) }()
+	if err := d.show(ctx, stage.Cluster, berth); err != nil {
 		return fmt.Errorf("%w\nthe end of Berth's log:\n%s", err, berth.Log())
 	}
-	return stayUp(ctx, cluster)
-}
-
-// stopped stops a process and returns its failure if there was none before.
-func stopped(err *error, p *rig.Process) {
-	if stop := p.Stop(); stop != nil && *err == nil {
-		*err = stop
-	}
+	return stayUp(ctx, stage.Cluster)
 }
 
 func (d *demo) show(ctx context.Context, cluster *rig.Cluster, berth *rig.Process) error {

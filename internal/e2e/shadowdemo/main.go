@@ -37,6 +37,7 @@ func main() {
 	flag.IntVar(&d.bindings, "bindings", 10_000, "`number` of bindings at which it ends")
 	flag.IntVar(&d.percent, "percentage", 100, "percentageOfNodesToScore of kube-scheduler: below 100 it looks at a part of the nodes; 0 is its default")
 	flag.StringVar(&d.kept, "disagreements", "", "`folder` for the shadow's files of disagreements")
+	flag.StringVar(&d.decisions, "decisions", "", "`file` for a line of JSON about each decision of the shadow")
 	flag.Parse()
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer cancel()
@@ -48,7 +49,7 @@ func main() {
 
 // demo is what is run, and with which clients.
 type demo struct {
-	bin, kept                string
+	bin, kept, decisions     string
 	nodes, bindings, percent int
 	client                   kubernetes.Interface
 }
@@ -62,54 +63,44 @@ const (
 )
 
 func (d *demo) run(ctx context.Context) (err error) {
-	folder, err := os.MkdirTemp("", "berth-shadow-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	log, err := os.Create(filepath.Join(folder, "demo.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	step("starting a cluster of %d nodes", d.nodes)
-	cluster, err := rig.StartCluster(ctx, d.bin, log, "-nodes", fmt.Sprint(d.nodes))
+	stage, err := rig.SetUp(ctx, "shadow", d.bin, d.nodes)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	if d.client, err = cluster.Client(); err != nil {
+	defer stage.End(&err)
+	if d.client, err = stage.Client(); err != nil {
 		return err
 	}
 	if err := d.prepare(ctx); err != nil {
 		return err
 	}
-	provisioner, err := cluster.StartProvisioner(log, "--driver="+driver)
+	provisioner, err := stage.StartProvisioner(stage.Log, "--driver="+driver)
 	if err != nil {
 		return err
 	}
 	defer provisioner.End()
-	config := filepath.Join(folder, "scheduler.yaml")
+	config := filepath.Join(stage.Folder, "scheduler.yaml")
 	err = os.WriteFile(config, fmt.Appendf(nil, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nleaderElection: {leaderElect: false}\npercentageOfNodesToScore: %d\nclientConnection: {kubeconfig: %q}\n",
-		d.percent, cluster.SchedulerKubeconfig), 0o600)
+		d.percent, stage.SchedulerKubeconfig), 0o600)
 	if err != nil {
 		return err
 	}
-	bound, err := cluster.WatchBindings(ctx, namespace, "")
+	bound, err := stage.WatchBindings(ctx, namespace, "")
 	if err != nil {
 		return err
 	}
-	s, err := d.startShadow(ctx, cluster.Kubeconfig, config)
+	s, err := d.startShadow(ctx, stage.Kubeconfig, config)
 	if err != nil {
 		return err
 	}
-	scheduler, err := cluster.StartKubeScheduler(log, config)
+	scheduler, err := stage.StartKubeScheduler(stage.Log, config)
 	if err != nil {
 		return errors.Join(err, s.end())
 	}
 	defer scheduler.End()
 	err = errors.Join(d.churn(ctx, bound, scheduler), s.end())
-	fmt.Print(s.out.String()) // also of a run that was interrupted
+	fmt.Print(s.table()) // also of a run that was interrupted
 	return err
 }
 
@@ -241,8 +232,19 @@ func (d *demo) startShadow(ctx context.Context, kubeconfig, config string) (*fol
 	if d.kept != "" {
 		args = append(args, "--disagreements", d.kept)
 	}
+	if d.decisions != "" {
+		args = append(args, "-o", "json")
+	}
 	s := &following{cmd: exec.Command(filepath.Join(d.bin, "berth"), args...), err: &watched{word: "Following", seen: make(chan struct{})}}
 	s.cmd.Stdout, s.cmd.Stderr = &s.out, s.err
+	if d.decisions != "" {
+		file, err := os.Create(d.decisions)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close() // the shadow has its own
+		s.cmd.Stdout = file
+	}
 	if err := s.cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -253,6 +255,15 @@ func (d *demo) startShadow(ctx context.Context, kubeconfig, config string) (*fol
 	case <-time.After(time.Minute):
 	}
 	return nil, errors.Join(errors.New("the shadow does not follow: "+s.err.text.String()), s.end())
+}
+
+// table is what the shadow has printed at its end: on standard error, if the decisions went to a file.
+func (s *following) table() string {
+	if s.out.Len() > 0 {
+		return s.out.String()
+	}
+	_, table, _ := strings.Cut(s.err.text.String(), "VERDICT")
+	return "VERDICT" + table
 }
 
 // end ends the shadow, which prints its table.

@@ -60,23 +60,13 @@ const (
 )
 
 func (s *sizes) run(ctx context.Context) (err error) {
-	folder, err := os.MkdirTemp("", "berth-verbs-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(folder)
-	log, err := os.Create(filepath.Join(folder, "verbs.log"))
-	if err != nil {
-		return err
-	}
-	defer log.Close()
 	fmt.Fprintf(os.Stderr, "starting a cluster of %d nodes\n", s.nodes)
-	cluster, err := rig.StartCluster(ctx, s.bin, log, "-nodes", fmt.Sprint(s.nodes), "-without-controllers", "-with-kwok=false")
+	stage, err := rig.SetUp(ctx, "verbs", s.bin, s.nodes, "--without-controllers", "--with-kwok=false")
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, cluster.Stop()) }()
-	client, err := cluster.Client()
+	defer stage.End(&err)
+	client, err := stage.Client()
 	if err != nil {
 		return err
 	}
@@ -85,7 +75,7 @@ func (s *sizes) run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	files, err := s.files(folder)
+	files, err := s.files(stage.Folder)
 	if err != nil {
 		return err
 	}
@@ -106,11 +96,11 @@ func (s *sizes) run(ctx context.Context) (err error) {
 		{"compare", "--config", files.packing, "--owned"},
 		{"preflight", "--as", "system:kube-scheduler"},
 	} {
-		m, err := measured(ctx, binary, cluster.Kubeconfig, args)
+		m, err := measured(ctx, binary, stage.Kubeconfig, args)
 		if err != nil {
 			return err
 		}
-		text := strings.ReplaceAll(strings.Join(args, " "), folder+"/", "")
+		text := strings.ReplaceAll(strings.Join(args, " "), stage.Folder+"/", "")
 		if len(text) > 60 {
 			text = text[:57] + "..."
 		}

@@ -67,7 +67,7 @@ func (p *Plugin) PreFilter(_ state.View, pod *model.Pod) plugin.PreFilterResult 
 func (p *Plugin) Skips(pod *model.Pod) bool { return p.rejects(pod.Object) == "" }
 
 // Bars returns why a pod stays pending, empty if the missing part would not have judged it.
-func (p *Plugin) Bars(pod *model.Pod) string { return p.rejects(pod.Object) }
+func (p *Plugin) Bars(pod *model.Pod, _ model.ClassResolver) string { return p.rejects(pod.Object) }
 
 // EventsToRegister registers for an update of the pod that removes the demand. No other event helps: the part stays missing.
 func (p *Plugin) EventsToRegister() []model.EventToRegister {

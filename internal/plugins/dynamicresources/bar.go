@@ -30,9 +30,9 @@ func (b *Bar) rejection() string {
 	return "the pod needs devices, and DynamicResources is disabled at " + strings.Join(b.missing, ", ")
 }
 
-// Bars returns why a pod with claims for devices stays pending, empty if it has none. Of extended resources it does not know whether they are devices.
-func (b *Bar) Bars(pod *model.Pod) string {
-	if pod.Devices == nil {
+// Bars returns why a pending pod stays pending, empty if it needs no devices: neither by claims nor by extended resources for which the devices of a class stand.
+func (b *Bar) Bars(pod *model.Pod, classes model.ClassResolver) string {
+	if pod.Devices == nil && !pod.Asks.AreDevices(classes) {
 		return ""
 	}
 	return b.rejection()

@@ -1,0 +1,40 @@
+package rig
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Stage is what a program that shows or measures something begins with: a folder, a log, and a cluster whose data is in the folder.
+type Stage struct {
+	*Cluster
+	// Folder is the program's own. It is removed at the end.
+	Folder string
+	// Log takes what the processes write.
+	Log *os.File
+}
+
+// SetUp makes the folder and the log of a program of that name, and starts a cluster of so many nodes with further flags of devcluster. Whoever gets a Stage ends it.
+func SetUp(ctx context.Context, program, bin string, nodes int, flags ...string) (*Stage, error) {
+	folder, err := os.MkdirTemp("", "berth-"+program+"-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Stage{Folder: folder}
+	if s.Log, err = os.Create(filepath.Join(folder, program+".log")); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(folder))
+	}
+	flags = append([]string{"--nodes", fmt.Sprint(nodes), "--data-dir", filepath.Join(folder, "cluster")}, flags...)
+	if s.Cluster, err = StartCluster(ctx, bin, s.Log, flags...); err != nil {
+		return nil, errors.Join(err, s.clear())
+	}
+	return s, nil
+}
+
+// End stops the cluster and removes the folder. What fails is added to err, the result of the program.
+func (s *Stage) End(err *error) { *err = errors.Join(*err, s.Stop(), s.clear()) }
+
+func (s *Stage) clear() error { return errors.Join(s.Log.Close(), os.RemoveAll(s.Folder)) }
