@@ -119,9 +119,9 @@ func (o *options) addFlags() {
 		"written per second at most. Bindings are not counted, and go before them.")
 	fs.DurationVar(&o.pluginDeadline, "berth-plugin-deadline", framework.DefaultDeadline, "How long a call of a plugin that is compiled in may take, or its calls "+
 		"about all nodes together, before the pod's turn fails. PreBind, Bind and PostBind have as long as they take.")
-	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long a pod group for which there is no room lets other pods overtake it. Then, "+
+	fs.DurationVar(&o.groupPatience, "berth-group-patience", queue.DefaultGroupPatience, "How long a pod group, or a tree of them, for which there is no room lets other pods overtake it. Then, "+
 		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, as by kube-scheduler.")
-	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group may be made in other orders, and with other nodes among equally good ones, "+
+	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group, or a tree of them, may be made in other orders, and with other nodes among equally good ones, "+
 		"before the group is rejected. With 0 there is one pass, as in kube-scheduler.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")

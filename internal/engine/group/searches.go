@@ -7,7 +7,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/engine"
-	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/state"
 )
@@ -21,16 +20,10 @@ import (
 type Searches struct {
 	// first are the searches for groups for which none was in vain before, again those for the others.
 	first, again, passes limit
-	// vain has what the last search for pods to evict for a group found.
-	vain map[model.GroupKey]vain
-	// passed has the PodGroups for which further passes were in vain.
-	passed map[model.GroupKey]types.UID
-}
-
-// vain is a search that was in vain, for a PodGroup of this UID.
-type vain struct {
-	uid  types.UID
-	text string
+	// vain has what the last search for pods to evict found that was in vain, by the UID of the PodGroup, or of the composite one at the top; empty if it failed.
+	vain map[types.UID]string
+	// passed has those for which further passes were in vain.
+	passed map[types.UID]bool
 }
 
 const (
@@ -88,25 +81,19 @@ func (s *Searches) rests(now time.Time, a *attempt, known foresight) (text strin
 	if s == nil {
 		return "", false
 	}
-	before, again := s.vainFor(a.Group)
+	before, again := s.vain[a.Group.UID()]
 	if s.limitOf(again).mayBegin(now, again || known == hopeless) {
 		return "", false
 	}
 	switch {
-	case again:
-		return before.text, true
+	case before != "":
+		return before, true
 	case known == hopeless:
 		b := *a
 		b.count()
 		return "minCount (" + strconv.Itoa(b.need) + ") cannot be satisfied, whichever pods are evicted", true
 	}
 	return searchLater, true
-}
-
-// vainFor returns what the last search for a group found, which was in vain; again is false if there was none.
-func (s *Searches) vainFor(group *model.PodGroup) (before vain, again bool) {
-	before, again = s.vain[group.Key]
-	return before, again && before.uid == group.UID()
 }
 
 // limitOf returns the limit of searches for groups for which one was in vain before, or for which none was.
@@ -120,22 +107,20 @@ func (s *Searches) limitOf(again bool) *limit {
 // found notes that pods are evicted for the group of an attempt.
 func (s *Searches) found(a *attempt) {
 	if s != nil {
-		delete(s.vain, a.Group.Key)
+		delete(s.vain, a.Group.UID())
 	}
 }
 
-// inVain notes that these units were moved in vain for the group of an attempt, and what was found; nothing if the search failed.
+// inVain notes that these units were moved in vain for the group of an attempt, and what was found; empty if the search failed.
 func (s *Searches) inVain(now time.Time, a *attempt, moved []unit, found string) {
 	if s == nil {
 		return
 	}
-	_, again := s.vainFor(a.Group)
+	_, again := s.vain[a.Group.UID()]
 	if s.vain == nil || len(s.vain) >= mostVain {
-		s.vain = map[model.GroupKey]vain{}
+		s.vain = map[types.UID]string{}
 	}
-	if found != "" {
-		s.vain[a.Group.Key] = vain{a.Group.UID(), found}
-	}
+	s.vain[a.Group.UID()] = found
 	pods := 0
 	for i := range moved {
 		pods += len(moved[i].pods)
@@ -148,8 +133,7 @@ func (s *Searches) passesRest(a *attempt) bool {
 	if s == nil {
 		return false
 	}
-	uid, again := s.passed[a.Group.Key]
-	return !s.passes.mayBegin(a.state.View().Now(), again && uid == a.Group.UID())
+	return !s.passes.mayBegin(a.state.View().Now(), s.passed[a.Group.UID()])
 }
 
 // passedInVain notes that further passes were in vain for the group of an attempt, and how much of the engine's work that was.
@@ -158,9 +142,9 @@ func (s *Searches) passedInVain(a *attempt, before engine.Counters) {
 		return
 	}
 	if s.passed == nil || len(s.passed) >= mostVain {
-		s.passed = map[model.GroupKey]types.UID{}
+		s.passed = map[types.UID]bool{}
 	}
-	s.passed[a.Group.Key] = a.Group.UID()
+	s.passed[a.Group.UID()] = true
 	after := a.engine.Counters()
 	s.passes.inVain(a.state.View().Now(), time.Duration(after.Decisions-before.Decisions)*perDecision+time.Duration(after.Visited-before.Visited)*perVisited)
 }

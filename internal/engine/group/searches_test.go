@@ -102,7 +102,7 @@ func TestSearchesInVainRest(t *testing.T) {
 	if got := decide(a); got != searchLater {
 		t.Errorf("while searches rest, the group for which somebody was found: %q, want %q", got, searchLater)
 	}
-	if _, known := searches.vain[fits.Group.Key]; known || len(searches.vain) != 3 {
+	if _, known := searches.vain[fits.Group.UID()]; known || len(searches.vain) != 3 {
 		t.Errorf("what was found in vain is known of %d groups, want 3", len(searches.vain))
 	}
 }
