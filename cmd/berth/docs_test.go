@@ -30,6 +30,8 @@ type block struct {
 	lines    []string
 	// indented blocks have no fence.
 	indented bool
+	// transcript blocks are written, and compared, by a test that needs a cluster.
+	transcript bool
 }
 
 func (b *block) String() string { return fmt.Sprintf("%s:%d", b.page, b.line) }
@@ -64,14 +66,21 @@ func blocksOf(t *testing.T) []*block {
 func blocksIn(page, text string) []*block {
 	var all []*block
 	var open *block
+	transcript := false
 	for i, line := range strings.Split(text, "\n") {
+		switch {
+		case strings.HasPrefix(line, "<!-- The transcript of "):
+			transcript = true
+		case line == "<!-- It ends here. -->":
+			transcript = false
+		}
 		language, fence := strings.CutPrefix(line, "```")
 		code, indented := strings.CutPrefix(line, "    ")
 		switch {
 		case fence && open != nil && !open.indented:
 			open = nil
 		case fence:
-			open = &block{page: page, line: i + 2, language: language}
+			open = &block{page: page, line: i + 2, language: language, transcript: transcript}
 			all = append(all, open)
 		case open != nil && !open.indented:
 			open.lines = append(open.lines, line)
@@ -213,14 +222,15 @@ func parses(args []string) error {
 	return cmd.ValidateArgs(cmd.Flags().Args())
 }
 
-// TestShownOutput runs each command that a page shows with what it prints, in a block that begins with "$ ", and compares both, spaces at the ends of lines apart. With -write it
+// TestShownOutput runs each command that a page shows with what it prints, in a block that begins with "$ ", and compares both, spaces at the ends of lines apart; transcripts of
+// tests with a cluster are compared by these. With -write it
 // writes what is printed into the page.
 func TestShownOutput(t *testing.T) {
 	blocks := blocksOf(t)
 	t.Chdir("../..")
 	shown := 0
 	for _, b := range blocks {
-		if len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ") {
+		if len(b.lines) == 0 || !strings.HasPrefix(b.lines[0], "$ ") || b.transcript {
 			continue
 		}
 		shown++
