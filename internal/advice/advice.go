@@ -71,19 +71,44 @@ type Change struct {
 	swaps []swap
 }
 
-// swap is an object before and after a change. It is new if before is nil, and gone if after is.
-type swap struct{ before, after kinds.Object }
+// swap is an object before and after a change. It is new if before is nil, and gone if after is. Where edit makes the one node from the other, several changes of a node can be made together.
+type swap struct {
+	before, after kinds.Object
+	edit          func(*v1.Node)
+}
+
+// swapsOf returns what differs in the cluster after some changes, each node once.
+func swapsOf(changes []Change) []swap {
+	var all []swap
+	at := map[string]int{}
+	for i := range changes {
+		for _, s := range changes[i].swaps {
+			if s.edit == nil {
+				all = append(all, s)
+				continue
+			}
+			before, seen := at[s.before.GetName()]
+			if !seen {
+				at[s.before.GetName()] = len(all)
+				all = append(all, s)
+				continue
+			}
+			node := all[before].after.(*v1.Node).DeepCopy()
+			s.edit(node)
+			all[before].after = node
+		}
+	}
+	return all
+}
 
 // Apply returns the pod as it is after the changes, and the objects of the cluster that are new or differ, and those that are gone.
 func (s *Suggestion) Apply(pod *v1.Pod) (changed *v1.Pod, set, gone []kinds.Object) {
 	changed = edited(pod, s.Changes)
-	for i := range s.Changes {
-		for _, w := range s.Changes[i].swaps {
-			if w.after == nil {
-				gone = append(gone, w.before)
-			} else {
-				set = append(set, w.after)
-			}
+	for _, w := range swapsOf(s.Changes) {
+		if w.after == nil {
+			gone = append(gone, w.before)
+		} else {
+			set = append(set, w.after)
 		}
 	}
 	return changed, set, gone
