@@ -271,7 +271,7 @@ func (t *trial) pairs(knobs []knob) {
 	for sum := 1; sum < 2*len(knobs)-2; sum++ {
 		for i := max(0, sum-len(knobs)+1); 2*i < sum; i++ {
 			a, b := &knobs[i], &knobs[sum-i]
-			if a.group != "" && a.group == b.group {
+			if a.group != "" && a.group == b.group || clash(a, b) {
 				continue
 			}
 			if len(t.advice.Suggestions) == pairsMax || !t.mayGoOn() {
@@ -280,6 +280,14 @@ func (t *trial) pairs(knobs []knob) {
 			t.pair(a, b)
 		}
 	}
+}
+
+// clash reports whether two changes cannot be made together, because both replace the same object, such as the volume of two claims.
+func clash(a, b *knob) bool {
+	of := b.at(b.settings - 1).swaps
+	return slices.ContainsFunc(a.at(a.settings-1).swaps, func(s swap) bool {
+		return s.before != nil && s.edit == nil && slices.ContainsFunc(of, func(o swap) bool { return o.before == s.before })
+	})
 }
 
 // pair suggests the least of both changes, if the pod fits with both.
