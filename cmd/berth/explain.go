@@ -48,8 +48,8 @@ the cluster as it is: no other pending pod is placed, and no pod is evicted. "be
 
 The table is for people: which plugin rejects how many nodes and why, what preemption would do, or the best nodes and what puts the first before the second. Of a pod that
 is named, without a node, it says what would help: the smallest changes with each of which the pod has a node. Each was tried: the change was made, and the engine decided
-again. It is at most ten lines; -o wide has everything: how many nodes each plugin leaves, the nodes that a single plugin rejects and by how much, all suggestions,
-and the nodes that are equal as one line each. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
+again. It is at most ten lines for each pod; -o wide has everything: how many nodes each plugin leaves, the nodes that a single plugin rejects and by how much,
+all suggestions, and the nodes that are equal as one line each. With --pod-group both print the same long form. JSON and YAML hold everything: the object of the pod that --pod names, or else a list with one object for
 each pod, by namespace and name. For each node, by name, they have
   rejections  of every plugin that rejects it, in the order of the profile; the first is the one that kube-scheduler reports. One without
               a plugin means that no filter was asked about the node, because the pod names other nodes only;

@@ -19,6 +19,7 @@ const (
 	shortBest       = 3
 	shortMissing    = 2
 	shortMargins    = 4
+	shortVictims    = 3
 	shortLineLength = 220
 )
 
@@ -42,7 +43,7 @@ func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 		for i := range p.Victims {
 			victims = append(victims, p.Victims[i].Pod)
 		}
-		head = append(head, fmt.Sprintf("Preemption would nominate it to %s and evict %s.", p.Node, few(victims, 3)))
+		head = append(head, fmt.Sprintf("Preemption would nominate it to %s and evict %s.", p.Node, advice.Few(victims, shortVictims)))
 	}
 	tail = append(tail, adviceLines(a.Advice)...)
 	tail = append(tail, bestLines(sum)...)
@@ -215,14 +216,6 @@ func bestLines(sum *explain.Summary) []string {
 		lines = append(lines, fmt.Sprintf("%s leads %s by %d: %s", sum.Best[0].Name, sum.Best[1].Name, lead, strings.Join(parts, ", ")))
 	}
 	return lines
-}
-
-// few lists a few names.
-func few(names []string, most int) string {
-	if len(names) <= most {
-		return strings.Join(names, ", ")
-	}
-	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
 }
 
 // printAdvice prints all suggestions.

@@ -89,7 +89,7 @@ func TestExplainJSON(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			code, got, stderr := explained(t, test.cluster, "-o", "json", "--pod", "default/web")
-			if before, _, ok := strings.Cut(got, `,"advice":{"version":1,"suggestions":[`); ok { // TestScreens shows what is suggested
+			if before, _, ok := strings.Cut(got, `,"advice":{"version":1,"suggestions":[`); ok { // TestExplainScreens shows what is suggested
 				got = before + "}\n"
 			}
 			if diff := cmp.Diff(test.want, got); code != 0 || diff != "" {
@@ -104,6 +104,18 @@ func TestExplainJSON(t *testing.T) {
 				t.Errorf("table\n%s", table)
 			}
 		})
+	}
+}
+
+// TestExplainAdviceJSON compares the whole advice.
+func TestExplainAdviceJSON(t *testing.T) {
+	const want = `{"version":1,"suggestions":[` +
+		`{"changes":[{"kind":"request","object":"pod default/web","text":"lower the cpu request of container m from 5 to 4","resource":"cpu","from":"5","to":"4","size":200}],"node":"n3"},` +
+		`{"changes":[{"kind":"uncordon","object":"node n1","text":"uncordon node n1","size":1}],"node":"n1"}],"decisions":7}}` + "\n"
+	code, got, stderr := explained(t, pending("name: web", "", "5"), "-o", "json", "--pod", "default/web")
+	_, got, _ = strings.Cut(got, `,"advice":`)
+	if diff := cmp.Diff(want, got); code != 0 || diff != "" {
+		t.Errorf("exit code %d, advice (- want, + got)\n%s\n%s", code, diff, stderr)
 	}
 }
 

@@ -71,19 +71,44 @@ type Change struct {
 	swaps []swap
 }
 
-// swap is an object before and after a change. It is new if before is nil, and gone if after is.
-type swap struct{ before, after kinds.Object }
+// swap is an object before and after a change. It is new if before is nil, and gone if after is. Where edit makes the one node from the other, several changes of a node can be made together.
+type swap struct {
+	before, after kinds.Object
+	edit          func(*v1.Node)
+}
+
+// swapsOf returns what differs in the cluster after some changes, each node once.
+func swapsOf(changes []Change) []swap {
+	var all []swap
+	at := map[string]int{}
+	for i := range changes {
+		for _, s := range changes[i].swaps {
+			if s.edit == nil {
+				all = append(all, s)
+				continue
+			}
+			before, seen := at[s.before.GetName()]
+			if !seen {
+				at[s.before.GetName()] = len(all)
+				all = append(all, s)
+				continue
+			}
+			node := all[before].after.(*v1.Node).DeepCopy()
+			s.edit(node)
+			all[before].after = node
+		}
+	}
+	return all
+}
 
 // Apply returns the pod as it is after the changes, and the objects of the cluster that are new or differ, and those that are gone.
 func (s *Suggestion) Apply(pod *v1.Pod) (changed *v1.Pod, set, gone []kinds.Object) {
 	changed = edited(pod, s.Changes)
-	for i := range s.Changes {
-		for _, w := range s.Changes[i].swaps {
-			if w.after == nil {
-				gone = append(gone, w.before)
-			} else {
-				set = append(set, w.after)
-			}
+	for _, w := range swapsOf(s.Changes) {
+		if w.after == nil {
+			gone = append(gone, w.before)
+		} else {
+			set = append(set, w.after)
 		}
 	}
 	return changed, set, gone
@@ -246,7 +271,7 @@ func (t *trial) pairs(knobs []knob) {
 	for sum := 1; sum < 2*len(knobs)-2; sum++ {
 		for i := max(0, sum-len(knobs)+1); 2*i < sum; i++ {
 			a, b := &knobs[i], &knobs[sum-i]
-			if a.group != "" && a.group == b.group {
+			if a.group != "" && a.group == b.group || clash(a, b) {
 				continue
 			}
 			if len(t.advice.Suggestions) == pairsMax || !t.mayGoOn() {
@@ -255,6 +280,14 @@ func (t *trial) pairs(knobs []knob) {
 			t.pair(a, b)
 		}
 	}
+}
+
+// clash reports whether two changes cannot be made together, because both replace the same object, such as the volume of two claims.
+func clash(a, b *knob) bool {
+	of := b.at(b.settings - 1).swaps
+	return slices.ContainsFunc(a.at(a.settings-1).swaps, func(s swap) bool {
+		return s.before != nil && s.edit == nil && slices.ContainsFunc(of, func(o swap) bool { return o.before == s.before })
+	})
 }
 
 // pair suggests the least of both changes, if the pod fits with both.

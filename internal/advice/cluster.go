@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,8 +22,10 @@ import (
 )
 
 // ofNode returns a change of one node.
-func ofNode(kind Kind, size int64, before, after *v1.Node, format string, args ...any) Change {
-	return Change{Kind: kind, Object: "node " + before.Name, Text: fmt.Sprintf(format, args...), Size: size, swaps: []swap{{before, after}}}
+func ofNode(kind Kind, size int64, node *v1.Node, edit func(*v1.Node), format string, args ...any) Change {
+	after := node.DeepCopy()
+	edit(after)
+	return Change{Kind: kind, Object: "node " + node.Name, Text: fmt.Sprintf(format, args...), Size: size, swaps: []swap{{node, after, edit}}}
 }
 
 // candidates returns the nodes for which a change is tried, those to which the fewest plugins object first; of equal ones the first by name. Nodes to which plugins object that the change does not
@@ -60,88 +63,121 @@ func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []*v1.Nod
 func (t *trial) uncordons() []knob {
 	var knobs []knob
 	for _, node := range t.candidates(func(n *v1.Node) bool { return n.Spec.Unschedulable }, nodeunschedulable.Name, tainttoleration.Name, podtopologyspread.Name) {
-		after := node.DeepCopy()
-		after.Spec.Unschedulable = false
-		after.Spec.Taints = slices.DeleteFunc(after.Spec.Taints, func(taint v1.Taint) bool { return taint.Key == v1.TaintNodeUnschedulable })
-		knobs = append(knobs, single("uncordon", ofNode(Uncordon, 1, node, after, "uncordon node %s", node.Name)))
+		knobs = append(knobs, single("uncordon", ofNode(Uncordon, 1, node, uncordon, "uncordon node %s", node.Name)))
 	}
 	return knobs
 }
 
-// labels set the labels on one node each that the pod's node selector demands, and each of the terms of its node affinity.
+func uncordon(node *v1.Node) {
+	node.Spec.Unschedulable = false
+	node.Spec.Taints = slices.DeleteFunc(node.Spec.Taints, func(taint v1.Taint) bool { return taint.Key == v1.TaintNodeUnschedulable })
+}
+
+// labels set the labels on one node each that the pod's node selector demands, and each of the terms of its node affinity. A label that meets a demand stays as it is.
 func (t *trial) labels() []knob {
 	var knobs []knob
-	for _, wanted := range t.wantedLabels() {
-		missing := func(n *v1.Node) []string {
-			var all []string
-			for _, key := range slices.Sorted(maps.Keys(wanted)) {
-				if n.Labels[key] != wanted[key] {
-					all = append(all, key+"="+wanted[key])
-				}
-			}
-			return all
+	for _, demands := range t.demands() {
+		unmet := func(n *v1.Node) []demand {
+			return slices.DeleteFunc(slices.Clone(demands), func(d demand) bool { return d.metBy(n.Labels) })
 		}
 		may := func(n *v1.Node) bool {
-			lacks := missing(n)
-			return len(lacks) > 0 && !slices.ContainsFunc(lacks, func(label string) bool { return isGiven(label) })
+			lacks := unmet(n)
+			return len(lacks) > 0 && !slices.ContainsFunc(lacks, func(d demand) bool { return isGiven(d.label) })
 		}
 		candidates := t.candidates(may, nodeaffinity.Name, podtopologyspread.Name, interpodaffinity.Name)
-		slices.SortStableFunc(candidates, func(a, b *v1.Node) int { return cmp.Compare(len(missing(a)), len(missing(b))) })
+		slices.SortStableFunc(candidates, func(a, b *v1.Node) int { return cmp.Compare(len(unmet(a)), len(unmet(b))) })
 		for _, node := range candidates {
-			after, lacks := node.DeepCopy(), missing(node)
-			if after.Labels == nil {
-				after.Labels = map[string]string{}
-			}
-			maps.Copy(after.Labels, wanted)
-			knobs = append(knobs, single("label", ofNode(Label, int64(len(lacks)), node, after, "label node %s with %s", node.Name, strings.Join(lacks, " "))))
+			lacks := unmet(node)
+			knobs = append(knobs, single("label", ofNode(Label, int64(len(lacks)), node, func(n *v1.Node) {
+				if n.Labels == nil {
+					n.Labels = map[string]string{}
+				}
+				for _, d := range lacks {
+					n.Labels[d.label] = d.value()
+				}
+			}, "label node %s with %s", node.Name, asLabels(lacks))))
 		}
 	}
 	slices.SortStableFunc(knobs, func(a, b knob) int { return cmp.Compare(a.at(0).Size, b.at(0).Size) })
 	return knobs
 }
 
+// demand is what a pod demands of one label of its node: one of the values, or that the node has the label if there are none.
+type demand struct {
+	label  string
+	values []string
+}
+
+func (d demand) metBy(labels map[string]string) bool {
+	value, has := labels[d.label]
+	return has && (len(d.values) == 0 || slices.Contains(d.values, value))
+}
+
+// value is the one to set on a node that does not meet the demand.
+func (d demand) value() string {
+	if len(d.values) == 0 {
+		return ""
+	}
+	return d.values[0]
+}
+
+// asLabels lists the labels to set, as kubectl label takes them.
+func asLabels(demands []demand) string {
+	var all []string
+	for _, d := range demands {
+		all = append(all, d.label+"="+d.value())
+	}
+	return strings.Join(all, " ")
+}
+
 // isGiven reports whether a label says what a node is. It is not for people to set another value.
 func isGiven(label string) bool {
-	key, _, _ := strings.Cut(label, "=")
-	prefix, _, ok := strings.Cut(key, "/")
+	prefix, _, ok := strings.Cut(label, "/")
 	return ok && (prefix == "kubernetes.io" || strings.HasSuffix(prefix, ".kubernetes.io") && !strings.HasPrefix(prefix, "node-role.") && !strings.HasPrefix(prefix, "node-restriction."))
 }
 
-// wantedLabels returns, for each term of the node affinity, labels with which a node meets it and the node selector; none for a term that labels cannot meet.
-func (t *trial) wantedLabels() []map[string]string {
-	required := requiredOf(t.Pod)
-	if required == nil {
-		if len(t.Pod.Spec.NodeSelector) == 0 {
-			return nil
-		}
-		return []map[string]string{t.Pod.Spec.NodeSelector}
+// demands returns, for each term of the node affinity, what it and the node selector demand of labels; nothing for a term that labels cannot meet.
+func (t *trial) demands() [][]demand {
+	terms := []v1.NodeSelectorTerm{{}}
+	if required := requiredOf(t.Pod); required != nil {
+		terms = required.NodeSelectorTerms
 	}
-	var all []map[string]string
-terms:
-	for i := range required.NodeSelectorTerms {
-		wanted := maps.Clone(t.Pod.Spec.NodeSelector)
-		if wanted == nil {
-			wanted = map[string]string{}
-		}
-		for _, e := range required.NodeSelectorTerms[i].MatchExpressions {
-			switch e.Operator {
-			case v1.NodeSelectorOpIn:
-				if had, ok := wanted[e.Key]; !ok {
-					wanted[e.Key] = e.Values[0]
-				} else if !slices.Contains(e.Values, had) {
-					continue terms
-				}
-			case v1.NodeSelectorOpExists:
-				if _, ok := wanted[e.Key]; !ok {
-					wanted[e.Key] = ""
-				}
-			}
-		}
-		if len(wanted) > 0 {
-			all = append(all, wanted)
+	var all [][]demand
+	for i := range terms {
+		if demands := demandsOf(t.Pod.Spec.NodeSelector, &terms[i]); len(demands) > 0 {
+			all = append(all, demands)
 		}
 	}
 	return all
+}
+
+// demandsOf returns what a node selector and a term demand, by label; nothing if no labels meet it. What a label must not be, or must be more or less than, is no demand: a trial shows whether a
+// node meets that.
+func demandsOf(selector map[string]string, term *v1.NodeSelectorTerm) []demand {
+	values := map[string][]string{}
+	for label, value := range selector {
+		values[label] = []string{value}
+	}
+	for _, e := range term.MatchExpressions {
+		had, known := values[e.Key]
+		switch e.Operator {
+		case v1.NodeSelectorOpIn:
+			both := slices.DeleteFunc(slices.Clone(e.Values), func(v string) bool { return len(had) > 0 && !slices.Contains(had, v) })
+			if len(both) == 0 {
+				return nil
+			}
+			values[e.Key] = both
+		case v1.NodeSelectorOpExists:
+			if !known {
+				values[e.Key] = nil
+			}
+		}
+	}
+	var demands []demand
+	for _, label := range slices.Sorted(maps.Keys(values)) {
+		demands = append(demands, demand{label, values[label]})
+	}
+	return demands
 }
 
 // newNodes add one node each, like one that there is.
@@ -149,10 +185,10 @@ func (t *trial) newNodes() []knob {
 	var knobs []knob
 	for _, pool := range firstOf(t, t.pools()) {
 		like := pool.First
-		swaps := []swap{{nil, CopyOf(like, t.freeName(like))}}
+		swaps := []swap{{after: CopyOf(like, t.freeName(like))}}
 		for _, other := range t.Others {
 			if copied := copyFor(other, like.Name, swaps[0].after.GetName()); copied != nil {
-				swaps = append(swaps, swap{nil, copied})
+				swaps = append(swaps, swap{after: copied})
 			}
 		}
 		knobs = append(knobs, single("", Change{Kind: AddNode, Object: "node " + like.Name, Text: "add a node like " + like.Name, Size: 1, swaps: swaps}))
@@ -168,19 +204,19 @@ func (t *trial) freeName(like *v1.Node) string {
 	}
 }
 
-// Pool is the nodes that differ in name alone, and in what pods occupy of them.
+// Pool is the nodes that differ in name alone, and in what pods occupy of them. Their drivers and devices are equal too, if these are given.
 type Pool struct {
 	// First is the first of them by name.
 	First *v1.Node
 	Nodes int
 }
 
-// Pools returns the pools of nodes that are given by name, the largest first.
-func Pools(nodes []*v1.Node) []Pool {
-	at := map[string]int{}
+// Pools returns the pools of nodes that are given by name, the largest first. Of the other objects it looks at CSINodes and ResourceSlices.
+func Pools(nodes []*v1.Node, others []kinds.Object) []Pool {
+	at, equipment := map[string]int{}, equipmentOf(others)
 	var pools []Pool
 	for _, node := range nodes {
-		key := poolKey(node)
+		key := poolKey(node) + equipment[node.Name]
 		i, ok := at[key]
 		if !ok {
 			i = len(pools)
@@ -195,7 +231,7 @@ func Pools(nodes []*v1.Node) []Pool {
 
 func (t *trial) pools() []Pool {
 	if t.kindsOfNodes == nil {
-		t.kindsOfNodes = Pools(t.Nodes)
+		t.kindsOfNodes = Pools(t.Nodes, t.Others)
 	}
 	return t.kindsOfNodes
 }
@@ -218,6 +254,91 @@ func poolKey(node *v1.Node) string {
 	}
 	fmt.Fprintf(&b, "%t %q", node.Spec.Unschedulable, node.Status.DeclaredFeatures)
 	return b.String()
+}
+
+// equipmentOf returns what nodes have of drivers and devices, by node, equal for those that have the same. A value of an attribute that one node alone has is taken for the name of a device, such as
+// its serial number.
+func equipmentOf(others []kinds.Object) map[string]string {
+	lines := map[string][]string{}
+	devices := map[string][]*resourcev1.ResourceSlice{}
+	for _, other := range others {
+		switch o := other.(type) {
+		case *storagev1.CSINode:
+			for i := range o.Spec.Drivers {
+				driver := &o.Spec.Drivers[i]
+				most := ""
+				if driver.Allocatable != nil && driver.Allocatable.Count != nil {
+					most = strconv.Itoa(int(*driver.Allocatable.Count))
+				}
+				lines[o.Name] = append(lines[o.Name], fmt.Sprintf("driver %s %s %q", driver.Name, most, driver.TopologyKeys))
+			}
+		case *resourcev1.ResourceSlice:
+			if o.Spec.NodeName != nil {
+				devices[*o.Spec.NodeName] = append(devices[*o.Spec.NodeName], o)
+			}
+		}
+	}
+	nodesWith := map[string]map[string]bool{} // of an attribute with a value
+	for node, of := range devices {
+		eachAttribute(of, func(_ *resourcev1.Device, name, value string) {
+			if nodesWith[name+value] == nil {
+				nodesWith[name+value] = map[string]bool{}
+			}
+			nodesWith[name+value][node] = true
+		})
+	}
+	for node, of := range devices {
+		texts := map[*resourcev1.Device][]string{}
+		eachAttribute(of, func(device *resourcev1.Device, name, value string) {
+			if len(nodesWith[name+value]) == 1 {
+				value = ""
+			}
+			texts[device] = append(texts[device], name+value)
+		})
+		for _, slice := range of {
+			for i := range slice.Spec.Devices {
+				device := &slice.Spec.Devices[i]
+				text := texts[device]
+				for name, c := range device.Capacity {
+					text = append(text, string(name)+":"+c.Value.String())
+				}
+				for j := range device.Taints {
+					taint := &device.Taints[j]
+					text = append(text, fmt.Sprintf("%s=%s:%s", taint.Key, taint.Value, taint.Effect))
+				}
+				slices.Sort(text)
+				lines[node] = append(lines[node], fmt.Sprintf("device %s %q", slice.Spec.Driver, text))
+			}
+		}
+	}
+	all := map[string]string{}
+	for node, of := range lines {
+		slices.Sort(of)
+		all[node] = "\n" + strings.Join(of, "\n")
+	}
+	return all
+}
+
+// eachAttribute calls do for each attribute of each device.
+func eachAttribute(of []*resourcev1.ResourceSlice, do func(device *resourcev1.Device, name, value string)) {
+	for _, slice := range of {
+		for i := range slice.Spec.Devices {
+			for name, a := range slice.Spec.Devices[i].Attributes {
+				var value string
+				switch {
+				case a.StringValue != nil:
+					value = *a.StringValue
+				case a.VersionValue != nil:
+					value = *a.VersionValue
+				case a.IntValue != nil:
+					value = strconv.FormatInt(*a.IntValue, 10)
+				case a.BoolValue != nil:
+					value = strconv.FormatBool(*a.BoolValue)
+				}
+				do(&slice.Spec.Devices[i], string(name), "="+value)
+			}
+		}
+	}
 }
 
 // isName reports whether a label has the name of the node.

@@ -39,18 +39,28 @@ func (t *trial) requests() []knob {
 	return knobs
 }
 
-// leastRequest is what the pod requests of a resource if its containers request none.
+// leastRequest is what the pod requests of a resource if each container that requests any requests a unit.
 func (t *trial) leastRequest(name v1.ResourceName) int64 {
-	overhead := t.Pod.Spec.Overhead[name]
-	return amountOf(name, overhead)
+	together, afterSidecars := concurrent(&t.Pod.Spec, name)
+	return amountOf(name, t.Pod.Spec.Overhead[name]) + max(1, int64(len(together))+afterSidecars)*unitOf(name)
 }
 
-// freeAmounts returns the distinct amounts between a least one and a request that are free on nodes, with the pods that are nominated there and without, in falling order.
+// unitOf is the least amount of a resource that can be requested.
+func unitOf(name v1.ResourceName) int64 {
+	if size, ok := strings.CutPrefix(string(name), v1.ResourceHugePagesPrefix); ok {
+		if page, err := resource.ParseQuantity(size); err == nil {
+			return max(1, page.Value())
+		}
+	}
+	return 1
+}
+
+// freeAmounts returns the distinct amounts from a least one to below a request that are free on nodes, with the pods that are nominated there and without, in falling order.
 func (t *trial) freeAmounts(name v1.ResourceName, below, least int64) []int64 {
 	key, view := model.KeyOf(name), t.State.View()
 	var amounts []int64
 	add := func(free int64) {
-		if free > least && free < below {
+		if free >= least && free < below {
 			amounts = append(amounts, free)
 		}
 	}
@@ -104,8 +114,8 @@ func (t *trial) lowered(name v1.ResourceName, from, to int64) Change {
 // cut is what the request of a container is lowered by; that of the pod if container is empty.
 type cut struct{ container, from, to string }
 
-// lower changes a spec so that the pod requests at most so much of a resource in all, overhead included, where the overhead is less: the containers with the largest requests give first. A container
-// that runs before the others gives what the others could not take either.
+// lower changes a spec so that the pod requests at most so much of a resource in all, overhead included, which is leastRequest or more: the containers with the largest requests give first, each down to
+// one unit. A container that runs before the others gives what the others could not take either.
 func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 	most -= amountOf(name, spec.Overhead[name])
 	var cuts []cut
@@ -114,19 +124,14 @@ func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 			cuts = set(cuts, "", ofPod, name, most)
 		}
 	}
-	var together []*v1.Container
-	var excess = -most
-	for _, list := range [][]v1.Container{spec.InitContainers, spec.Containers} {
-		for i := range list {
-			if c := &list[i]; !isOrdinaryInit(spec, c) {
-				together = append(together, c)
-				excess += requestOf(c, name)
-			}
-		}
+	together, afterSidecars := concurrent(spec, name)
+	excess := afterSidecars*unitOf(name) - most
+	for _, c := range together {
+		excess += requestOf(c, name)
 	}
 	slices.SortStableFunc(together, func(a, b *v1.Container) int { return cmp.Compare(requestOf(b, name), requestOf(a, name)) })
 	for _, c := range together {
-		if by := min(excess, requestOf(c, name)); by > 0 {
+		if by := min(excess, requestOf(c, name)-unitOf(name)); by > 0 {
 			cuts, excess = set(cuts, c.Name, &c.Resources, name, requestOf(c, name)-by), excess-by
 		}
 	}
@@ -137,10 +142,30 @@ func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 		case !isOrdinaryInit(spec, c):
 			beside += asks
 		case asks > most-beside:
-			cuts = set(cuts, c.Name, &c.Resources, name, max(0, most-beside))
+			cuts = set(cuts, c.Name, &c.Resources, name, most-beside)
 		}
 	}
 	return cuts
+}
+
+// concurrent returns the containers that request some of a resource and run at the same time. afterSidecars is 1 if all of them are sidecars, and a container that ends before the next one starts, and
+// requests some too, comes after one: it needs a unit beside them.
+func concurrent(spec *v1.PodSpec, name v1.ResourceName) (together []*v1.Container, afterSidecars int64) {
+	for i := range spec.InitContainers {
+		switch c := &spec.InitContainers[i]; {
+		case requestOf(c, name) == 0:
+		case !isOrdinaryInit(spec, c):
+			together = append(together, c)
+		case len(together) > 0:
+			afterSidecars = 1
+		}
+	}
+	for i := range spec.Containers {
+		if c := &spec.Containers[i]; requestOf(c, name) > 0 {
+			together, afterSidecars = append(together, c), 0
+		}
+	}
+	return together, afterSidecars
 }
 
 // isOrdinaryInit reports whether a container of the spec has ended before the others run.

@@ -16,6 +16,9 @@ import (
 // priorityMax is the priority with which the search for pods to remove is made: below those of the system, which are never named.
 const priorityMax = 2_000_000_000 - 1
 
+// userPriorityMax is the highest priority of a class that is not one of the system.
+const userPriorityMax = 1_000_000_000
+
 // removals finds the pods that matter least and whose removal makes room, as preemption does for a pod that outranks all others, and the priority with which preemption would remove them.
 func (t *trial) removals() {
 	if t.Preempts || t.compiled.Priority >= priorityMax || !t.mayGoOn() {
@@ -38,7 +41,7 @@ func (t *trial) removals() {
 			highest = max(highest, pod.Priority)
 		}
 	}
-	if highest++; highest <= t.compiled.Priority || highest >= priorityMax {
+	if highest++; highest <= t.compiled.Priority || highest > userPriorityMax {
 		return
 	}
 	victims = t.victimsFor(highest)
@@ -99,7 +102,7 @@ func (t *trial) removed(victims []*model.Pod) Change {
 	change := Change{Kind: Remove, Object: "node " + victims[0].NodeName}
 	var leaving []string
 	for _, pod := range slices.Backward(victims) {
-		change.swaps = append(change.swaps, swap{pod.Object, nil})
+		change.swaps = append(change.swaps, swap{before: pod.Object})
 		if pod.Terminating {
 			leaving = append(leaving, pod.String())
 			continue
@@ -141,9 +144,13 @@ func (t *trial) raised(priority int32, victims []*model.Pod) Change {
 	return change
 }
 
-// listed lists a few names.
-func listed(names []string) string {
-	const most = 3
+// listedMax is how many names a text has.
+const listedMax = 3
+
+func listed(names []string) string { return Few(names, listedMax) }
+
+// Few lists the first of some names, and says how many more there are.
+func Few(names []string, most int) string {
 	if len(names) <= most {
 		return strings.Join(names, ", ")
 	}

@@ -55,11 +55,11 @@ func (t *trial) nodeSelector(key, value string) []knob {
 		kind = Widen
 	}
 	var knobs []knob
-	for _, w := range firstOf(t, t.near(value, valuesOf(t.Nodes, key))) {
+	for _, w := range firstOf(t, near(value, valuesOf(t.Nodes, key))) {
 		knobs = append(knobs, single(group, t.ofPod(kind, w.far, func(p *v1.Pod) { p.Spec.NodeSelector[key] = w.word },
 			"change the node selector %s=%s to %s=%s", key, value, key, w.word)))
 	}
-	for _, w := range t.near(key, keysWith(t.Nodes, value)) {
+	for _, w := range near(key, keysWith(t.Nodes, value)) {
 		if w.far > int64(max(2, len(key)/4)) || hasKey(t.Pod.Spec.NodeSelector, w.word) {
 			continue
 		}
@@ -99,7 +99,7 @@ func (t *trial) expression(i int, e *v1.NodeSelectorRequirement) []knob {
 	case v1.NodeSelectorOpIn:
 		nearest := map[string]int64{}
 		for _, had := range e.Values {
-			for _, w := range t.near(had, valuesOf(t.Nodes, e.Key)) {
+			for _, w := range near(had, valuesOf(t.Nodes, e.Key)) {
 				if far, ok := nearest[w.word]; !slices.Contains(e.Values, w.word) && (!ok || w.far < far) {
 					nearest[w.word] = w.far
 				}
@@ -143,21 +143,21 @@ func textOf(e *v1.NodeSelectorRequirement) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s %s", e.Key, e.Operator, strings.Join(e.Values, ",")))
 }
 
-// word is a word with its distance from another.
-type word struct {
+// neighbour is a word with its distance from another.
+type neighbour struct {
 	word string
 	far  int64
 }
 
 // near sorts words by their distance from one, and leaves that one out.
-func (t *trial) near(from string, words map[string]bool) []word {
-	var all []word
+func near(from string, words map[string]bool) []neighbour {
+	var all []neighbour
 	for w := range words {
 		if w != from {
-			all = append(all, word{w, int64(spelling.Distance(from, w))})
+			all = append(all, neighbour{w, int64(spelling.Distance(from, w))})
 		}
 	}
-	slices.SortFunc(all, func(a, b word) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.word, b.word)) })
+	slices.SortFunc(all, func(a, b neighbour) int { return cmp.Or(cmp.Compare(a.far, b.far), cmp.Compare(a.word, b.word)) })
 	return all
 }
 

@@ -9,9 +9,11 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/component-helpers/storage/volume"
 
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // othersOf returns the other objects of one type.
@@ -42,7 +44,7 @@ func creation(kind Kind, what string, object kinds.Object, format string, args .
 		name = object.GetNamespace() + "/" + name
 	}
 	object.SetUID("created")
-	return Change{Kind: kind, Object: what + " " + name, Text: "create " + what + " " + name + fmt.Sprintf(format, args...), Size: 1, swaps: []swap{{nil, object}}}
+	return Change{Kind: kind, Object: what + " " + name, Text: "create " + what + " " + name + fmt.Sprintf(format, args...), Size: 1, swaps: []swap{{after: object}}}
 }
 
 // claims create one claim each that the pod names, or the class that one of its claims names.
@@ -85,7 +87,7 @@ func classOf(claim *v1.PersistentVolumeClaim) string {
 // isDefaultClass is the annotation of the class of claims that name none.
 const isDefaultClass = "storageclass.kubernetes.io/is-default-class"
 
-// newClaims are claims of one name, one for each class, the default class first.
+// newClaims are claims of one name: one for each class, the default class first, then one without a class for each volume that such a claim can have.
 func (t *trial) newClaims(name string, classes []*storagev1.StorageClass) []knob {
 	classes = slices.Clone(classes)
 	slices.SortStableFunc(classes, func(a, b *storagev1.StorageClass) int {
@@ -101,7 +103,35 @@ func (t *trial) newClaims(name string, classes []*storagev1.StorageClass) []knob
 		}
 		knobs = append(knobs, single("claim "+name, creation(Claim, "PersistentVolumeClaim", claim, " (tried with class %s and 1Gi)", class.Name)))
 	}
+	free := slices.DeleteFunc(othersOf[*v1.PersistentVolume](t), func(pv *v1.PersistentVolume) bool { return !isFree(pv) })
+	for _, pv := range firstOf(t, free) {
+		knobs = append(knobs, single("claim "+name, t.claimOf(name, pv)))
+	}
 	return knobs
+}
+
+// isFree reports whether a claim without a class can have a volume, and pods can mount it.
+func isFree(pv *v1.PersistentVolume) bool {
+	return pv.Spec.StorageClassName == "" && pv.Annotations[v1.BetaStorageClassAnnotation] == "" && pv.Spec.ClaimRef == nil && pv.DeletionTimestamp == nil &&
+		(pv.Status.Phase == v1.VolumeAvailable || pv.Status.Phase == "") && len(pv.Spec.AccessModes) > 0 &&
+		(pv.Spec.VolumeMode == nil || *pv.Spec.VolumeMode == v1.PersistentVolumeFilesystem)
+}
+
+// claimOf is a claim for one volume, bound to it, as Kubernetes does at once where there is no class.
+func (t *trial) claimOf(name string, pv *v1.PersistentVolume) Change {
+	class := ""
+	claim := &v1.PersistentVolumeClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.Pod.Namespace, Name: name, Annotations: map[string]string{volume.AnnBindCompleted: "yes"}},
+		Spec: v1.PersistentVolumeClaimSpec{StorageClassName: &class, VolumeName: pv.Name, AccessModes: pv.Spec.AccessModes[:1:1], VolumeAttributesClassName: pv.Spec.VolumeAttributesClassName,
+			Resources: v1.VolumeResourceRequirements{Requests: pv.Spec.Capacity}},
+		Status: v1.PersistentVolumeClaimStatus{Phase: v1.ClaimBound, Capacity: pv.Spec.Capacity, AccessModes: pv.Spec.AccessModes},
+	}
+	change := creation(Claim, "PersistentVolumeClaim", claim, " (tried with volume %s and no class)", pv.Name)
+	bound := pv.DeepCopy()
+	bound.Spec.ClaimRef = &v1.ObjectReference{Kind: "PersistentVolumeClaim", APIVersion: "v1", Namespace: claim.Namespace, Name: claim.Name, UID: claim.UID}
+	bound.Status.Phase = v1.VolumeBound
+	change.swaps = append(change.swaps, swap{before: pv, after: bound})
+	return change
 }
 
 // rank sorts what is so before what is not.
@@ -219,7 +249,7 @@ func (t *trial) claimNameOf(of *v1.PodResourceClaim) string {
 	return ""
 }
 
-// devices remove one pod each that holds devices, with the claims that are gone with it or free then: those that matter least first. Preemption removes none for devices.
+// devices remove one pod each that holds devices, with the claims that are gone with it or free then: those that matter least first, and none that a PodDisruptionBudget protects. Preemption removes none for devices.
 func (t *trial) devices() []knob {
 	if t.compiled.Devices == nil {
 		return nil
@@ -227,23 +257,20 @@ func (t *trial) devices() []knob {
 	var users []*model.Pod
 	claims := map[*model.Pod][]swap{}
 	for _, claim := range othersOf[*resourcev1.ResourceClaim](t) {
-		if len(claim.Status.ReservedFor) != 1 || claim.Status.Allocation == nil {
-			continue
-		}
-		user := t.placed(claim.Namespace, claim.Status.ReservedFor[0].Name)
-		if user == nil || user.Priority >= priorityMax {
+		user := t.userOf(claim)
+		if user == nil || user.Priority >= priorityMax || breaksBudget(t.State.View(), []plan.Eviction{{Pod: user}}) {
 			continue
 		}
 		if claims[user] == nil {
 			users = append(users, user)
 		}
 		if metav1.IsControlledBy(claim, user.Object) {
-			claims[user] = append(claims[user], swap{claim, nil})
+			claims[user] = append(claims[user], swap{before: claim})
 			continue
 		}
 		free := claim.DeepCopy()
 		free.Status = resourcev1.ResourceClaimStatus{}
-		claims[user] = append(claims[user], swap{claim, free})
+		claims[user] = append(claims[user], swap{before: claim, after: free})
 	}
 	slices.SortStableFunc(users, func(a, b *model.Pod) int { return int(a.Priority) - int(b.Priority) })
 	var knobs []knob
@@ -254,6 +281,22 @@ func (t *trial) devices() []knob {
 		knobs = append(knobs, single("devices", change))
 	}
 	return knobs
+}
+
+// userOf returns the only pod that uses the devices of a claim; nil if there is none, if others use them too, or if something else does.
+func (t *trial) userOf(claim *resourcev1.ResourceClaim) *model.Pod {
+	if len(claim.Status.ReservedFor) != 1 || claim.Status.Allocation == nil {
+		return nil
+	}
+	by := claim.Status.ReservedFor[0]
+	if by.APIGroup != "" || by.Resource != "pods" {
+		return nil
+	}
+	user := t.placed(claim.Namespace, by.Name)
+	if user == nil || user.Object.UID != by.UID { // a pod of the same name has come since
+		return nil
+	}
+	return user
 }
 
 // placed finds a pod on a node.

@@ -119,10 +119,7 @@ func (t *trial) compile(pod *v1.Pod) *model.Pod {
 
 // with calls do while the cluster is changed.
 func (t *trial) with(changes []Change, do func()) {
-	var swaps []swap
-	for i := range changes {
-		swaps = append(swaps, changes[i].swaps...)
-	}
+	swaps := swapsOf(changes)
 	if len(swaps) == 0 {
 		do()
 		return
@@ -147,7 +144,7 @@ func (t *trial) put(was, now kinds.Object) {
 	t.In.Set(now)
 }
 
-// follow counts, for each suggestion, how many of the other pods of the owner find a node after the pod.
+// follow counts, for each suggestion, how many of the other pods of the owner find a node after the pod. It says nothing of those suggestions for which the decisions do not suffice.
 func (t *trial) follow() {
 	if t.Question.Pending == 0 || t.compiled.Devices != nil || t.compiled.Volumes != nil && len(t.compiled.Volumes.Claims) > 0 {
 		return
@@ -157,26 +154,32 @@ func (t *trial) follow() {
 		if s.Changes[0].Kind == Priority {
 			continue // pods are evicted for each
 		}
-		s.Pending = t.Question.Pending
-		t.with(s.Changes, func() { s.Follow = t.countFollowing(edited(t.Pod, s.Changes), min(followMax, s.Pending)) })
+		t.with(s.Changes, func() {
+			if n, ok := t.countFollowing(edited(t.Pod, s.Changes), min(followMax, t.Question.Pending)); ok {
+				s.Pending, s.Follow = t.Question.Pending, n
+			}
+		})
 	}
 }
 
-// countFollowing counts how many pods like one find a node after it, at most so many.
-func (t *trial) countFollowing(pod *v1.Pod, most int) int {
+// countFollowing counts how many pods like one find a node after it, at most so many. It is not ok if no further decision may be made before that is known.
+func (t *trial) countFollowing(pod *v1.Pod, most int) (count int, ok bool) {
 	never := v1.PreemptNever
 	pod.Spec.PreemptionPolicy, pod.Status.NominatedNodeName = &never, ""
 	var placed []plan.Placement
 	defer func() { t.State.Unassume(placed...) }()
 	for n := range most + 1 {
+		if !t.mayGoOn() {
+			return 0, false
+		}
 		like := *pod
 		like.Name, like.UID = nth(pod.Name, n), types.UID(nth(string(pod.UID), n))
 		d := t.decide(t.compile(&like))
 		if d.Outcome != plan.Placed {
-			return max(0, n-1)
+			return max(0, n-1), true
 		}
 		t.State.Assume(d.Placements...)
 		placed = append(placed, d.Placements...)
 	}
-	return most
+	return most, true
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -174,7 +175,7 @@ func (m *mistakes) delete(name string) {
 	m.must(pods.Delete(m.ctx, name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 	m.await("pod "+name+" is gone", func() bool {
 		_, err := pods.Get(m.ctx, name, metav1.GetOptions{})
-		return err != nil
+		return apierrors.IsNotFound(err)
 	})
 }
 
@@ -411,7 +412,7 @@ func (m *mistakes) all() []mistake {
 				m.must(rig.DeletePodsWith(m.ctx, m.client, "default", "gang=train")) // it goes when its pods are gone
 				m.await("the group is gone", func() bool {
 					_, err := m.client.SchedulingV1beta1().PodGroups("default").Get(m.ctx, "train", metav1.GetOptions{})
-					return err != nil
+					return apierrors.IsNotFound(err)
 				})
 				m.create(podGroup(25))
 			}, fixed: "The PodGroup and its pods were created again with `minCount: 25`."},

@@ -28,7 +28,7 @@ func (s *Snapshot) Advise(a *Explanation, pending int) {
 	a.Advice = &found
 }
 
-// PendingBeside returns how many other pods of a pod's owner wait for a node.
+// PendingBeside returns how many other pods of a pod's owner wait for a node; those that are being deleted do not.
 func PendingBeside(pod *v1.Pod, pods []*v1.Pod) int {
 	owner := metav1.GetControllerOfNoCopy(pod)
 	if owner == nil {
@@ -36,7 +36,7 @@ func PendingBeside(pod *v1.Pod, pods []*v1.Pod) int {
 	}
 	n := 0
 	for _, other := range pods {
-		if other.Spec.NodeName != "" || other.Namespace != pod.Namespace || other.Name == pod.Name || other.Status.Phase == v1.PodSucceeded || other.Status.Phase == v1.PodFailed {
+		if other.Spec.NodeName != "" || other.DeletionTimestamp != nil || other.Namespace != pod.Namespace || other.Name == pod.Name || other.Status.Phase == v1.PodSucceeded || other.Status.Phase == v1.PodFailed {
 			continue
 		}
 		if o := metav1.GetControllerOfNoCopy(other); o != nil && o.UID == owner.UID && o.Kind == owner.Kind && o.Name == owner.Name {

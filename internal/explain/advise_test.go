@@ -1,86 +1,17 @@
 package explain_test
 
 import (
-	"flag"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
-
-// adviceSeeds is how many clusters TestAdvice makes.
-var adviceSeeds = flag.Uint64("advice-seeds", 400, "how many random clusters TestAdvice makes")
-
-// TestAdvice makes every change that is suggested in random clusters and asks the oracle: the pod must have a node then, the one that is named. And it asks the oracle about all smaller changes of
-// the same kinds: none may help that is not suggested.
-func TestAdvice(t *testing.T) {
-	found := map[advice.Kind]int{}
-	for seed := range *adviceSeeds {
-		r := random.New(seed)
-		size := random.Size{Nodes: 1 + r.IntN(6), Placed: r.IntN(13), Pending: 4}
-		var c oracle.Cluster
-		switch seed % 4 {
-		case 0:
-			c = random.Cluster(r, size)
-		case 1:
-			c = random.TopologyCluster(r, size)
-		case 2:
-			c = random.StorageCluster(r, size)
-		default:
-			c = random.PreemptionCluster(r, size)
-		}
-		s := snapshot(t, c.Nodes, c.Pods, othersOf(c)...)
-		before := answers(t, s)
-		for _, pod := range s.Pending() {
-			a, err := s.Of(pod)
-			if err != nil {
-				t.Fatal(err)
-			}
-			s.Advise(a, 0)
-			if a.Advice == nil {
-				continue
-			}
-			x := &exam{t: t, name: fmt.Sprintf("seed %d, %s", seed, pod), c: c, pod: pod.Object, advice: a.Advice}
-			for i := range a.Advice.Suggestions {
-				x.checkSuggestion(&a.Advice.Suggestions[i])
-				found[a.Advice.Suggestions[i].Changes[0].Kind]++
-				if len(a.Advice.Suggestions[i].Changes) > 1 {
-					found["pair"]++
-				}
-			}
-			if !a.Advice.CutShort {
-				x.checkNoLesser(a)
-			}
-		}
-		for name, after := range answers(t, s) {
-			if after != before[name] {
-				t.Errorf("seed %d: the search has changed what is said about %s from\n%s\nto\n%s", seed, name, before[name], after)
-			}
-		}
-	}
-	for _, kind := range []advice.Kind{advice.Selector, advice.Tolerate, advice.Request, advice.Skew, advice.Uncordon, advice.Label, advice.Widen, advice.DropSelector, advice.DropAffinity,
-		advice.DropAntiAffinity, advice.DropPort, advice.Remove, advice.AddNode, advice.Priority, advice.Claim, "pair"} {
-		if found[kind] == 0 {
-			t.Errorf("nothing of kind %s was suggested: the test says nothing about it", kind)
-		}
-	}
-	t.Log(found)
-}
 
 // TestSameAsTheOracle holds verdicts, totals and the node that would be taken, in explanations of random clusters, against the oracle: an explanation says what a decision is made of.
 func TestSameAsTheOracle(t *testing.T) {
@@ -127,6 +58,34 @@ func TestSameAsTheOracle(t *testing.T) {
 	}
 }
 
+// TestPendingBeside counts the pods of an owner that wait besides one.
+func TestPendingBeside(t *testing.T) {
+	of := func(name, owner string, options ...build.PodOption) *v1.Pod {
+		return build.Pod(append([]build.PodOption{build.Named(name), build.Controller("apps/v1", "ReplicaSet", owner)}, options...)...)
+	}
+	pod := of("a", "web")
+	for name, row := range map[string]struct {
+		other *v1.Pod
+		want  int
+	}{
+		"waits":                {of("b", "web"), 1},
+		"itself":               {of("a", "web"), 0},
+		"another owner":        {of("b", "db"), 0},
+		"no owner":             {build.Pod(build.Named("b")), 0},
+		"on a node":            {of("b", "web", build.NodeName("n1")), 0},
+		"is being deleted":     {of("b", "web", build.Terminating), 0},
+		"has ended":            {of("b", "web", func(p *v1.Pod) { p.Status.Phase = v1.PodSucceeded }), 0},
+		"of another namespace": {of("b", "web", build.InNamespace("other")), 0},
+	} {
+		if got := explain.PendingBeside(pod, []*v1.Pod{pod, row.other}); got != row.want {
+			t.Errorf("%s: %d, want %d", name, got, row.want)
+		}
+	}
+	if got := explain.PendingBeside(build.Pod(), []*v1.Pod{pod}); got != 0 {
+		t.Errorf("without an owner: %d", got)
+	}
+}
+
 func othersOf(c oracle.Cluster) (others []runtime.Object) {
 	others = appendAll(others, c.Namespaces)
 	others = appendAll(others, c.Services)
@@ -148,333 +107,4 @@ func appendAll[T runtime.Object](to []runtime.Object, all []T) []runtime.Object 
 		to = append(to, o)
 	}
 	return to
-}
-
-// exam is about the advice for one pod.
-type exam struct {
-	t      *testing.T
-	name   string
-	c      oracle.Cluster
-	pod    *v1.Pod
-	advice *advice.Advice
-}
-
-// fits asks the oracle about a version of the pod in a cluster.
-func (x *exam) fits(c oracle.Cluster, pod *v1.Pod) (oracle.Judgment, bool) {
-	c.Pods = slices.Clone(c.Pods)
-	for i := range c.Pods {
-		if c.Pods[i].Namespace == pod.Namespace && c.Pods[i].Name == pod.Name {
-			c.Pods[i] = pod
-		}
-	}
-	j := oracle.Judge(c, pod, oracle.DefaultProfile())
-	return j, j.Err == nil && j.Feasible > 0
-}
-
-// with asks the oracle about an edited pod.
-func (x *exam) with(edit func(*v1.Pod)) bool {
-	pod := x.pod.DeepCopy()
-	edit(pod)
-	_, ok := x.fits(x.c, pod)
-	return ok
-}
-
-func (x *exam) checkSuggestion(s *advice.Suggestion) {
-	pod, set, gone := s.Apply(x.pod)
-	c := x.c
-	for _, o := range set {
-		c = put(c, o)
-	}
-	for _, o := range gone {
-		c = without(c, o.GetNamespace(), o.GetName())
-	}
-	if s.Changes[0].Kind == advice.Priority {
-		j, ok := x.fits(c, pod)
-		if ok || j.Preemption == nil {
-			x.t.Errorf("%s: %s: the pod preempts nobody: %+v", x.name, s.Changes[0].Text, j)
-		}
-		for _, name := range s.Changes[0].Pods {
-			namespace, name, _ := strings.Cut(name, "/")
-			c = without(c, namespace, name)
-		}
-		c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == s.Node && p.DeletionTimestamp != nil }) // they are gone before the others
-	}
-	x.checkBudgets(&s.Changes[0])
-	j, ok := x.fits(c, pod)
-	if !ok || len(j.Best) > 0 && !slices.Contains(j.Best, s.Node) {
-		x.t.Errorf("%s: %s: suggested with node %s; the oracle has %d feasible nodes, the best %v: %s %v", x.name, texts(s), s.Node, j.Feasible, j.Best, j.Message, j.Err)
-	}
-}
-
-// checkBudgets expects that no pod is to be removed that a PodDisruptionBudget protects.
-func (x *exam) checkBudgets(change *advice.Change) {
-	for _, b := range x.c.DisruptionBudgets {
-		if b.Status.ObservedGeneration == 0 && b.Status.DisruptionsAllowed == 0 {
-			continue // its status is worked out first
-		}
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err != nil {
-			continue
-		}
-		disrupted := int32(0)
-		for _, p := range x.c.Pods {
-			if _, already := b.Status.DisruptedPods[p.Name]; !already && p.Namespace == b.Namespace && slices.Contains(change.Pods, nameOf(p)) && selector.Matches(labels.Set(p.Labels)) {
-				disrupted++
-			}
-		}
-		if disrupted > max(0, b.Status.DisruptionsAllowed) {
-			x.t.Errorf("%s: %s: PodDisruptionBudget %s allows %d", x.name, change.Text, b.Name, b.Status.DisruptionsAllowed)
-		}
-	}
-}
-
-func texts(s *advice.Suggestion) string {
-	var all []string
-	for i := range s.Changes {
-		all = append(all, s.Changes[i].Text)
-	}
-	return strings.Join(all, ", and ")
-}
-
-// put returns the cluster with an object that is new or replaces one.
-func put(c oracle.Cluster, object kinds.Object) oracle.Cluster {
-	switch o := object.(type) {
-	case *v1.Node:
-		c.Nodes = replaced(c.Nodes, o)
-	case *storagev1.CSINode:
-		c.CSINodes = replaced(c.CSINodes, o)
-	case *v1.PersistentVolumeClaim:
-		c.PersistentVolumeClaims = replaced(c.PersistentVolumeClaims, o)
-	case *storagev1.StorageClass:
-		c.StorageClasses = replaced(c.StorageClasses, o)
-	default:
-		panic(fmt.Sprintf("%T", object))
-	}
-	return c
-}
-
-func replaced[T kinds.Object](all []T, o T) []T {
-	all = slices.DeleteFunc(slices.Clone(all), func(was T) bool { return was.GetName() == o.GetName() && was.GetNamespace() == o.GetNamespace() })
-	return append(all, o)
-}
-
-// without returns the cluster without a pod.
-func without(c oracle.Cluster, namespace, name string) oracle.Cluster {
-	c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *v1.Pod) bool { return p.Namespace == namespace && p.Name == name })
-	return c
-}
-
-// of returns the single suggestions of some kinds.
-func (x *exam) of(kinds ...advice.Kind) (all []advice.Change) {
-	for i := range x.advice.Suggestions {
-		if s := &x.advice.Suggestions[i]; len(s.Changes) == 1 && slices.Contains(kinds, s.Changes[0].Kind) {
-			all = append(all, s.Changes[0])
-		}
-	}
-	return all
-}
-
-// checkNoLesser expects for each kind of single change that something is suggested if anything helps, and that no smaller change of that kind does.
-func (x *exam) checkNoLesser(a *explain.Explanation) {
-	expect := func(helps bool, what string, kinds ...advice.Kind) {
-		if helps != (len(x.of(kinds...)) > 0) {
-			x.t.Errorf("%s: to %s helps: %t; suggested: %+v", x.name, what, helps, x.of(kinds...))
-		}
-	}
-	x.checkRequests()
-	helps := false
-	for _, node := range x.c.Nodes {
-		for _, taint := range node.Spec.Taints {
-			if taint.Effect != v1.TaintEffectPreferNoSchedule && !strings.Contains(taint.Key, "kubernetes.io/") {
-				helps = helps || x.with(func(p *v1.Pod) {
-					p.Spec.Tolerations = append(p.Spec.Tolerations, v1.Toleration{Key: taint.Key, Value: taint.Value, Effect: taint.Effect})
-				})
-			}
-		}
-	}
-	expect(helps, "tolerate a taint", advice.Tolerate)
-
-	helps = false
-	for i := range x.pod.Spec.TopologySpreadConstraints {
-		if x.pod.Spec.TopologySpreadConstraints[i].WhenUnsatisfiable == v1.DoNotSchedule {
-			helps = helps || x.with(func(p *v1.Pod) {
-				p.Spec.TopologySpreadConstraints = slices.Delete(p.Spec.TopologySpreadConstraints, i, i+1)
-			})
-		}
-	}
-	expect(helps, "drop a spread constraint", advice.Skew, advice.DropSpread)
-	for _, change := range x.of(advice.Skew) {
-		x.checkSkew(change)
-	}
-
-	helps = false
-	for key := range x.pod.Spec.NodeSelector {
-		helps = helps || x.with(func(p *v1.Pod) { delete(p.Spec.NodeSelector, key) })
-	}
-	if len(x.pod.Spec.NodeSelector) > 0 && x.pod.Spec.Affinity == nil {
-		expect(helps, "drop a node selector", advice.DropSelector)
-	}
-	if affinity := x.pod.Spec.Affinity; affinity != nil && affinity.PodAffinity != nil {
-		helps = false
-		for i := range affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			helps = helps || x.with(func(p *v1.Pod) {
-				terms := &p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-				*terms = slices.Delete(*terms, i, i+1)
-			})
-		}
-		expect(helps, "drop a term of affinity", advice.DropAffinity)
-	}
-	if affinity := x.pod.Spec.Affinity; affinity != nil && affinity.PodAntiAffinity != nil {
-		helps = false
-		for i := range affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-			helps = helps || x.with(func(p *v1.Pod) {
-				terms := &p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-				*terms = slices.Delete(*terms, i, i+1)
-			})
-		}
-		expect(helps, "drop a term of anti-affinity", advice.DropAntiAffinity)
-	}
-
-	uncordoned, copied, emptied := false, false, false
-	for _, node := range x.c.Nodes {
-		if node.Spec.Unschedulable {
-			after := node.DeepCopy()
-			after.Spec.Unschedulable = false
-			after.Spec.Taints = slices.DeleteFunc(after.Spec.Taints, func(taint v1.Taint) bool { return taint.Key == v1.TaintNodeUnschedulable })
-			_, ok := x.fits(put(x.c, after), x.pod)
-			uncordoned = uncordoned || ok
-		}
-		_, ok := x.fits(x.withCopyOf(node), x.pod)
-		copied = copied || ok
-		c := x.c
-		c.Pods = slices.DeleteFunc(slices.Clone(c.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == node.Name })
-		j, _ := x.fits(c, x.pod)
-		for i := range j.Nodes {
-			emptied = emptied || j.Nodes[i].Node == node.Name && j.Nodes[i].Feasible
-		}
-	}
-	expect(uncordoned, "uncordon a node", advice.Uncordon)
-	expect(copied, "add a node", advice.AddNode)
-	// Preemption looks only at nodes whose rejection evictions may resolve, and counts as kube-scheduler does while it looks; whatever else helps is found by other changes.
-	if emptied && len(x.c.DisruptionBudgets) == 0 && a.Preemption == nil && x.pod.Status.NominatedNodeName == "" && x.onlyUsage() && len(x.of(advice.Remove)) == 0 {
-		x.t.Errorf("%s: to empty a node helps, and no pods are named: %+v", x.name, x.advice.Suggestions)
-	}
-}
-
-// onlyUsage reports whether nothing is read of other pods but what they occupy.
-func (x *exam) onlyUsage() bool {
-	related := func(p *v1.Pod) bool {
-		return len(p.Spec.TopologySpreadConstraints) > 0 || len(p.Spec.Volumes) > 0 || p.Spec.Affinity != nil && (p.Spec.Affinity.PodAffinity != nil || p.Spec.Affinity.PodAntiAffinity != nil)
-	}
-	return !related(x.pod) && !slices.ContainsFunc(x.c.Pods, related)
-}
-
-// withCopyOf returns the cluster with a further node like one, with its drivers.
-func (x *exam) withCopyOf(node *v1.Node) oracle.Cluster {
-	after := node.DeepCopy()
-	after.Name, after.UID, after.Status.Images = "another", types.UID("another"), nil
-	for key, value := range after.Labels {
-		if key == v1.LabelHostname || value == node.Name {
-			after.Labels[key] = after.Name
-		}
-	}
-	c := put(x.c, after)
-	for _, csi := range x.c.CSINodes {
-		if csi.Name == node.Name {
-			another := csi.DeepCopy()
-			another.Name = after.Name
-			c = put(c, another)
-		}
-	}
-	return c
-}
-
-// checkRequests expects of each resource that the largest request is suggested with which the pod fits.
-func (x *exam) checkRequests() {
-	changes := x.of(advice.Request)
-	if len(changes) == 3 {
-		return // there may be more
-	}
-	for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, "example.com/gpu", "example.com/fpga", "hugepages-2Mi"} {
-		at := slices.IndexFunc(changes, func(c advice.Change) bool { return c.Resource == string(name) })
-		if at < 0 {
-			overhead := x.pod.Spec.Overhead[name]
-			if x.asks(name) && x.withRequest(name, amountOf(name, overhead)+1) {
-				x.t.Errorf("%s: with nearly no request for %s it fits, and nothing is suggested", x.name, name)
-			}
-			continue
-		}
-		to := amountOf(name, resource.MustParse(changes[at].To))
-		from := amountOf(name, resource.MustParse(changes[at].From))
-		if !x.withRequest(name, to) {
-			x.t.Errorf("%s: %s: it does not fit with that", x.name, changes[at].Text)
-		}
-		if to+1 < from && x.withRequest(name, to+1) {
-			x.t.Errorf("%s: %s: it fits with more", x.name, changes[at].Text)
-		}
-	}
-}
-
-func amountOf(name v1.ResourceName, q resource.Quantity) int64 {
-	if name == v1.ResourceCPU {
-		return q.MilliValue()
-	}
-	return q.Value()
-}
-
-// asks reports whether some container requests a resource.
-func (x *exam) asks(name v1.ResourceName) bool {
-	for _, list := range [][]v1.Container{x.pod.Spec.InitContainers, x.pod.Spec.Containers} {
-		for i := range list {
-			if q := list[i].Resources.Requests[name]; !q.IsZero() {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// withRequest has the first container request all that the pod requests of a resource, its overhead included.
-func (x *exam) withRequest(name v1.ResourceName, amount int64) bool {
-	return x.with(func(p *v1.Pod) {
-		overhead := p.Spec.Overhead[name]
-		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-			for i := range list {
-				if _, ok := list[i].Resources.Requests[name]; ok {
-					list[i].Resources.Requests[name] = resource.Quantity{}
-				}
-			}
-		}
-		amount -= amountOf(name, overhead)
-		q := *resource.NewQuantity(amount, resource.DecimalSI)
-		if name == v1.ResourceCPU {
-			q = *resource.NewMilliQuantity(amount, resource.DecimalSI)
-		}
-		if p.Spec.Resources != nil {
-			if _, ok := p.Spec.Resources.Requests[name]; ok && name != v1.ResourceEphemeralStorage {
-				p.Spec.Resources.Requests[name] = q
-				return
-			}
-		}
-		if p.Spec.Containers[0].Resources.Requests == nil {
-			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{}
-		}
-		p.Spec.Containers[0].Resources.Requests[name] = q
-	})
-}
-
-// checkSkew expects that a maxSkew that is smaller by one does not help.
-func (x *exam) checkSkew(change advice.Change) {
-	n, err := strconv.Atoi(change.To)
-	if err != nil {
-		x.t.Fatal(err)
-	}
-	to := int32(n)
-	for i := range x.pod.Spec.TopologySpreadConstraints {
-		c := &x.pod.Spec.TopologySpreadConstraints[i]
-		if fmt.Sprintf("raise the maxSkew of the spread constraint on %s from %d to %d", c.TopologyKey, c.MaxSkew, to) == change.Text && to-1 > c.MaxSkew &&
-			x.with(func(p *v1.Pod) { p.Spec.TopologySpreadConstraints[i].MaxSkew = to - 1 }) {
-			x.t.Errorf("%s: %s: %d is enough", x.name, change.Text, to-1)
-		}
-	}
 }

@@ -393,7 +393,7 @@ func (t *groupTurn) starts(pods []plan.QueuedPod, minCount int) bool {
 // searchNodes finds how many more nodes of each kind would let the group start in which so many members find no node. More than one node for each of these
 // would not help.
 func (t *groupTurn) searchNodes(missing int) {
-	kinds := advice.Pools(t.nodes)
+	kinds := advice.Pools(t.nodes, nil)
 	if len(kinds) > nodeKindsMax || missing > nodesMax {
 		t.Unfinished = true
 	}

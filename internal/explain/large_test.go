@@ -50,14 +50,14 @@ func largeSnapshot(t testing.TB, nodes int) *explain.Snapshot {
 	return s
 }
 
-// whole is the whole answer about the pod that waits.
-func whole(t testing.TB, s *explain.Snapshot) *explain.Explanation {
+// whole is the whole answer about the pod that waits, beside so many of the same owner.
+func whole(t testing.TB, s *explain.Snapshot, pending int) *explain.Explanation {
 	t.Helper()
 	a, err := s.Of(s.Pending()[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Advise(a, 0)
+	s.Advise(a, pending)
 	sum := s.Summarize(a)
 	if pools := explain.PoolsOf(a); len(pools) > 20 || len(sum.Reported) > 6 {
 		t.Fatalf("%d sorts of nodes, %d reasons", len(pools), len(sum.Reported))
@@ -65,14 +65,28 @@ func whole(t testing.TB, s *explain.Snapshot) *explain.Explanation {
 	return a
 }
 
-// TestWorkOfAdvice expects the number of decisions for one answer to depend on the logarithm of the number of nodes alone, and to be bounded.
+// TestWorkOfAdvice expects the number of decisions for one answer to depend on the logarithm of the number of nodes alone once there are more nodes of a sort than are tried, and on the number of suggestions
+// where pods of the same owner wait, however many; and to be bounded.
 func TestWorkOfAdvice(t *testing.T) {
-	few, many := whole(t, largeSnapshot(t, 100)).Advice, whole(t, largeSnapshot(t, 800)).Advice
-	if len(few.Suggestions) == 0 || len(many.Suggestions) == 0 {
-		t.Errorf("no suggestions: %+v, %+v", few, many)
+	const (
+		perDoubling = 2  // requests are bisected, for cpu and for memory
+		counted     = 21 // pods of the owner, the one that is asked about included
+	)
+	few, many := largeSnapshot(t, 400), largeSnapshot(t, 800)
+	alone, wide, beside := whole(t, few, 0).Advice, whole(t, many, 0).Advice, whole(t, many, 1000).Advice
+	if len(alone.Suggestions) == 0 || len(wide.Suggestions) == 0 {
+		t.Errorf("no suggestions: %+v, %+v", alone, wide)
 	}
-	if many.Decisions > few.Decisions+60 || many.Decisions > advice.DecisionsMax {
-		t.Errorf("%d decisions for 100 nodes, %d for 800", few.Decisions, many.Decisions)
+	if wide.Decisions > alone.Decisions+perDoubling || alone.Decisions > 80 {
+		t.Errorf("%d decisions for 400 nodes, %d for 800", alone.Decisions, wide.Decisions)
+	}
+	if most := wide.Decisions + counted*len(beside.Suggestions); beside.Decisions > most || beside.Decisions <= wide.Decisions || most > advice.DecisionsMax {
+		t.Errorf("%d decisions where others of the owner wait, %d without them; want %d at most", beside.Decisions, wide.Decisions, most)
+	}
+	for _, s := range beside.Suggestions {
+		if s.Pending != 1000 || s.Follow != counted-1 {
+			t.Errorf("%s: %d of %d would follow", s.Changes[0].Text, s.Follow, s.Pending)
+		}
 	}
 }
 
@@ -82,7 +96,7 @@ func BenchmarkWholeAnswer(b *testing.B) {
 	b.ReportAllocs()
 	var a *explain.Explanation
 	for b.Loop() {
-		a = whole(b, s)
+		a = whole(b, s, 0)
 	}
 	b.ReportMetric(float64(a.Advice.Decisions), "decisions/op")
 }
