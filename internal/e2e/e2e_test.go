@@ -143,12 +143,17 @@ func (w *world) nodeOf(name string) string {
 	return pod.Spec.NodeName
 }
 
-// await polls until the condition holds.
 func (w *world) await(what string, condition func() bool) {
 	w.Helper()
-	err := wait.PollUntilContextTimeout(w.ctx, 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
+	await(w.ctx, w, what, condition)
+}
+
+// await polls until the condition holds.
+func await(ctx context.Context, t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	err := wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 3*time.Minute, true, func(context.Context) (bool, error) { return condition(), nil })
 	if err != nil {
-		w.Fatalf("waiting until %s: %v", what, err)
+		t.Fatalf("waiting until %s: %v", what, err)
 	}
 }
 

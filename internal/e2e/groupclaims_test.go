@@ -3,7 +3,6 @@ package e2e_test
 import (
 	"fmt"
 	"slices"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	resourcev1 "k8s.io/api/resource/v1"
@@ -106,14 +105,9 @@ func (g *gangs) sharing(name string, claim schedulingv1beta1.PodGroupResourceCla
 	}))
 }
 
-// await polls until the condition holds.
 func (g *gangs) await(what string, condition func() bool) {
 	g.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			g.Fatalf("waited in vain until %s", what)
-		}
-	}
+	await(g.ctx, g, what, condition)
 }
 
 func (g *gangs) group(name string) *schedulingv1beta1.PodGroup {

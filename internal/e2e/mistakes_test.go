@@ -111,11 +111,7 @@ func (m *mistakes) must(err error) {
 
 func (m *mistakes) await(what string, condition func() bool) {
 	m.Helper()
-	for deadline := time.Now().Add(time.Minute); !condition(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) || m.ctx.Err() != nil {
-			m.Fatalf("waited in vain until %s", what)
-		}
-	}
+	await(m.ctx, m, what, condition)
 }
 
 // resources are those of the kinds that the test makes.
