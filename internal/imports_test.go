@@ -564,7 +564,7 @@ func allowed(row map[string]string, from, to string) bool {
 // testsOnly are packages that only tests import; they may look at everything.
 func testsOnly(folder string) bool {
 	return within(folder, "internal/oracle") || within(folder, "internal/plugins/plugintest") || within(folder, "internal/e2e") || within(folder, "examples/trial") ||
-		within(folder, "internal/engine/enginetest") || within(folder, "internal/build") || within(folder, "internal/inmemory") || within(folder, "internal/elements")
+		within(folder, "internal/engine/enginetest") || within(folder, "internal/explain/explaintest") || within(folder, "internal/build") || within(folder, "internal/inmemory") || within(folder, "internal/elements")
 }
 
 func TestCoreIsPure(t *testing.T) {

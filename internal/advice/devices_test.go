@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/explain/explaintest"
 )
 
 // withDevice has a pod use a ResourceClaim.
@@ -73,12 +74,11 @@ func TestAdviceAboutDevices(t *testing.T) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			pods := []*v1.Pod{build.Pod(build.Named("waits"), withDevice(row.claim))}
-			claims := []*resourcev1.ResourceClaim{deviceClaim("wanted"), odd}
+			others := append([]runtime.Object{deviceClaim("wanted"), odd, slice, class}, row.others...)
 			if row.user != nil {
-				pods, claims = append(pods, row.user), append(claims, row.used)
+				pods, others = append(pods, row.user), append(others, row.used)
 			}
-			s := snapshot(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 pods=9")), build.Node("n2", build.Unschedulable)}, pods,
-				append(append(appendAll(nil, claims), slice, class), row.others...)...)
+			s := explaintest.Snapshot(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 pods=9")), build.Node("n2", build.Unschedulable)}, pods, others...)
 			a, err := s.Of(s.Pending()[0])
 			if err != nil {
 				t.Fatal(err)

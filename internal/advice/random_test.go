@@ -1,26 +1,23 @@
 package advice_test
 
 import (
-	"encoding/json"
 	"flag"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	v1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/advice"
-	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/explain/explaintest"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
@@ -47,8 +44,8 @@ func TestAdvice(t *testing.T) {
 		default:
 			c = random.PreemptionCluster(r, size)
 		}
-		s := snapshot(t, c.Nodes, c.Pods, othersOf(c)...)
-		before := answers(t, s)
+		s := explaintest.Snapshot(t, c.Nodes, c.Pods, c.Others()...)
+		before := explaintest.Answers(t, s)
 		for _, pod := range s.Pending() {
 			a, err := s.Of(pod)
 			if err != nil {
@@ -70,7 +67,7 @@ func TestAdvice(t *testing.T) {
 				x.checkNoLesser(a)
 			}
 		}
-		for name, after := range answers(t, s) {
+		for name, after := range explaintest.Answers(t, s) {
 			if after != before[name] {
 				t.Errorf("seed %d: the search has changed what is said about %s from\n%s\nto\n%s", seed, name, before[name], after)
 			}
@@ -83,61 +80,6 @@ func TestAdvice(t *testing.T) {
 		}
 	}
 	t.Log(found)
-}
-
-// snapshot is a cluster with the default configuration.
-func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
-	t.Helper()
-	scheduler, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := explain.New(scheduler, nodes, pods, others, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// answers returns the JSON of every pending pod's explanation, by name.
-func answers(t *testing.T, s *explain.Snapshot) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, pod := range s.Pending() {
-		a, err := s.Of(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[pod.String()] = string(text)
-	}
-	return all
-}
-
-func othersOf(c oracle.Cluster) (others []runtime.Object) {
-	others = appendAll(others, c.Namespaces)
-	others = appendAll(others, c.Services)
-	others = appendAll(others, c.ReplicationControllers)
-	others = appendAll(others, c.ReplicaSets)
-	others = appendAll(others, c.StatefulSets)
-	others = appendAll(others, c.PersistentVolumes)
-	others = appendAll(others, c.PersistentVolumeClaims)
-	others = appendAll(others, c.StorageClasses)
-	others = appendAll(others, c.CSINodes)
-	others = appendAll(others, c.CSIDrivers)
-	others = appendAll(others, c.CSIStorageCapacities)
-	others = appendAll(others, c.VolumeAttachments)
-	return appendAll(others, c.DisruptionBudgets)
-}
-
-func appendAll[T runtime.Object](to []runtime.Object, all []T) []runtime.Object {
-	for _, o := range all {
-		to = append(to, o)
-	}
-	return to
 }
 
 // exam is about the advice for one pod.

@@ -5,10 +5,10 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/explain/explaintest"
 	"github.com/berth-scheduler/berth/internal/oracle"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
@@ -23,7 +23,7 @@ func TestSameAsTheOracle(t *testing.T) {
 		if seed%2 == 0 {
 			c = random.PreemptionCluster(r, size)
 		}
-		s := snapshot(t, c.Nodes, c.Pods, othersOf(c)...)
+		s := explaintest.Snapshot(t, c.Nodes, c.Pods, c.Others()...)
 		for _, pod := range s.Pending() {
 			a, err := s.Of(pod)
 			if err != nil {
@@ -84,27 +84,4 @@ func TestPendingBeside(t *testing.T) {
 	if got := explain.PendingBeside(build.Pod(), []*v1.Pod{pod}); got != 0 {
 		t.Errorf("without an owner: %d", got)
 	}
-}
-
-func othersOf(c oracle.Cluster) (others []runtime.Object) {
-	others = appendAll(others, c.Namespaces)
-	others = appendAll(others, c.Services)
-	others = appendAll(others, c.ReplicationControllers)
-	others = appendAll(others, c.ReplicaSets)
-	others = appendAll(others, c.StatefulSets)
-	others = appendAll(others, c.PersistentVolumes)
-	others = appendAll(others, c.PersistentVolumeClaims)
-	others = appendAll(others, c.StorageClasses)
-	others = appendAll(others, c.CSINodes)
-	others = appendAll(others, c.CSIDrivers)
-	others = appendAll(others, c.CSIStorageCapacities)
-	others = appendAll(others, c.VolumeAttachments)
-	return appendAll(others, c.DisruptionBudgets)
-}
-
-func appendAll[T runtime.Object](to []runtime.Object, all []T) []runtime.Object {
-	for _, o := range all {
-		to = append(to, o)
-	}
-	return to
 }

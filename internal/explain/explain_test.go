@@ -2,56 +2,22 @@ package explain_test
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/explain/explaintest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
-
-func snapshot(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
-	t.Helper()
-	scheduler, err := config.Default()
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := explain.New(scheduler, nodes, pods, others, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
-// answers returns the JSON of every pending pod's explanation, by name.
-func answers(t *testing.T, s *explain.Snapshot) map[string]string {
-	t.Helper()
-	all := map[string]string{}
-	for _, pod := range s.Pending() {
-		a, err := s.Of(pod)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(a)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all[a.Pod] = string(text)
-	}
-	return all
-}
 
 // TestRandomClusters checks that explanations do not influence each other, that their order and the order of the objects do not matter, and that
 // summaries add up.
@@ -61,9 +27,9 @@ func TestRandomClusters(t *testing.T) {
 			t.Parallel()
 			r := random.New(seed)
 			cluster := random.Cluster(r, random.Size{Nodes: r.IntN(30), Placed: r.IntN(60), Pending: 8})
-			s := snapshot(t, cluster.Nodes, cluster.Pods)
-			all := answers(t, s)
-			if diff := cmp.Diff(all, answers(t, s)); diff != "" {
+			s := explaintest.Snapshot(t, cluster.Nodes, cluster.Pods)
+			all := explaintest.Answers(t, s)
+			if diff := cmp.Diff(all, explaintest.Answers(t, s)); diff != "" {
 				t.Errorf("the second explanations differ:\n%s", diff)
 			}
 			for _, pod := range s.Pending() {
@@ -74,7 +40,7 @@ func TestRandomClusters(t *testing.T) {
 				checkSummary(t, a, s.Summarize(a))
 				alone := slices.DeleteFunc(slices.Clone(cluster.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == "" && p != pod.Object })
 				slices.Reverse(alone)
-				if got := answers(t, snapshot(t, cluster.Nodes, alone))[a.Pod]; got != all[a.Pod] {
+				if got := explaintest.Answers(t, explaintest.Snapshot(t, cluster.Nodes, alone))[a.Pod]; got != all[a.Pod] {
 					t.Errorf("alone, %s gets\n%s\namong others\n%s", a.Pod, got, all[a.Pod])
 				}
 			}
@@ -138,7 +104,7 @@ func TestShortages(t *testing.T) {
 		nodes = append(nodes, node(fmt.Sprintf("further-%d", i), "500m"))
 	}
 	pods := []*v1.Pod{pod("web", "4", ""), pod("x", "1m", "full"), pod("y", "1m", "full"), pod("z", "1500m", "near")}
-	s := snapshot(t, nodes, pods)
+	s := explaintest.Snapshot(t, nodes, pods)
 	a, err := s.Of(s.Pending()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -163,7 +129,7 @@ func TestShortages(t *testing.T) {
 		t.Errorf("near misses (- want, + got):\n%s", diff)
 	}
 	pods[0] = pod("web", "1", "")
-	s = snapshot(t, nodes[1:2], pods)
+	s = explaintest.Snapshot(t, nodes[1:2], pods)
 	if a, err = s.Of(s.Pending()[0]); err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +142,7 @@ func TestShortages(t *testing.T) {
 func TestNominated(t *testing.T) {
 	web := pod("web", "1", "")
 	web.Status.NominatedNodeName = "small"
-	s := snapshot(t, []*v1.Node{node("large", "8"), node("small", "2")}, []*v1.Pod{web})
+	s := explaintest.Snapshot(t, []*v1.Node{node("large", "8"), node("small", "2")}, []*v1.Pod{web})
 	a, err := s.Of(s.Pending()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -191,7 +157,7 @@ func TestNominated(t *testing.T) {
 func TestNoResult(t *testing.T) {
 	preferring := random.WithBrokenPreference(pod("web", "1", ""))
 	preferring.Spec.SchedulingGates = []v1.PodSchedulingGate{{Name: "g"}}
-	s := snapshot(t, []*v1.Node{node("a", "2"), node("b", "2"), node("c", "500m")}, []*v1.Pod{preferring})
+	s := explaintest.Snapshot(t, []*v1.Node{node("a", "2"), node("b", "2"), node("c", "500m")}, []*v1.Pod{preferring})
 	a, err := s.Of(s.Pending()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -224,7 +190,7 @@ func (b *broken) Write(p []byte) (int, error) {
 
 // TestWriteJSON writes lines, and returns errors from wherever they come.
 func TestWriteJSON(t *testing.T) {
-	s := snapshot(t, []*v1.Node{node("a", "1"), node("b", "2")}, []*v1.Pod{pod("web", "1500m", "")})
+	s := explaintest.Snapshot(t, []*v1.Node{node("a", "1"), node("b", "2")}, []*v1.Pod{pod("web", "1500m", "")})
 	a, err := s.Of(s.Pending()[0])
 	if err != nil {
 		t.Fatal(err)
@@ -260,10 +226,10 @@ func TestOtherObjectsCount(t *testing.T) {
 	}
 	service := &v1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: "web"}, Spec: v1.ServiceSpec{Selector: map[string]string{"app": "web"}}}
 	pods := []*v1.Pod{web("running", "a"), web("waiting", "")}
-	if text := answers(t, snapshot(t, nodes, pods, service))["a/waiting"]; !strings.Contains(text, `"PodTopologySpread"`) {
+	if text := explaintest.Answers(t, explaintest.Snapshot(t, nodes, pods, service))["a/waiting"]; !strings.Contains(text, `"PodTopologySpread"`) {
 		t.Errorf("the service's pods are not spread: %s", text)
 	}
-	if text := answers(t, snapshot(t, nodes, pods))["a/waiting"]; strings.Contains(text, `"PodTopologySpread"`) {
+	if text := explaintest.Answers(t, explaintest.Snapshot(t, nodes, pods))["a/waiting"]; strings.Contains(text, `"PodTopologySpread"`) {
 		t.Errorf("pods without a default selector are spread: %s", text)
 	}
 
@@ -273,7 +239,7 @@ func TestOtherObjectsCount(t *testing.T) {
 		NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"loud": "yes"}},
 	}}}}
 	namespace := &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"loud": "yes"}}}
-	text := answers(t, snapshot(t, nodes, []*v1.Pod{web("running", "a"), shy}, namespace))["a/shy"]
+	text := explaintest.Answers(t, explaintest.Snapshot(t, nodes, []*v1.Pod{web("running", "a"), shy}, namespace))["a/shy"]
 	if !strings.Contains(text, "node(s) didn't match pod anti-affinity rules") {
 		t.Errorf("the term does not select the namespace: %s", text)
 	}

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
@@ -15,9 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/explain"
-	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/explain/explaintest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
 )
@@ -25,24 +23,7 @@ import (
 // grouped is a snapshot with the gate GenericWorkload.
 func grouped(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
 	t.Helper()
-	return snapshotWith(t, map[string]bool{"GenericWorkload": true}, nodes, pods, others...)
-}
-
-func snapshotWith(t *testing.T, on map[string]bool, nodes []*v1.Node, pods []*v1.Pod, others ...runtime.Object) *explain.Snapshot {
-	t.Helper()
-	gates, err := feature.With(on)
-	if err != nil {
-		t.Fatal(err)
-	}
-	scheduler, err := config.Read(config.Request{Gates: gates})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s, err := explain.New(scheduler, nodes, pods, others, time.Time{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+	return explaintest.SnapshotWith(t, map[string]bool{"GenericWorkload": true}, nodes, pods, others...)
 }
 
 func gang(minCount int) *schedulingv1beta1.PodGroup {
@@ -89,9 +70,9 @@ func TestHelpIsTrue(t *testing.T) {
 		minCount := 1 + r.IntN(7)
 		inGroup(r, cluster.Pods)
 		s := grouped(t, cluster.Nodes, cluster.Pods, gang(minCount))
-		before := answers(t, s)
+		before := explaintest.Answers(t, s)
 		g := ofGroup(t, s)
-		if diff := cmp.Diff(before, answers(t, s)); diff != "" {
+		if diff := cmp.Diff(before, explaintest.Answers(t, s)); diff != "" {
 			t.Errorf("seed %d: other explanations differ after that of the group:\n%s", seed, diff)
 		}
 		if again := textOf(t, ofGroup(t, s)); again != textOf(t, g) {
@@ -233,7 +214,7 @@ func TestGroupOfFewAndMany(t *testing.T) {
 
 // TestWithoutTheGate explains members of a group as pods by themselves.
 func TestWithoutTheGate(t *testing.T) {
-	s := snapshot(t, []*v1.Node{node("n", "1")}, []*v1.Pod{member("m", "1", "")}, gang(5))
+	s := explaintest.Snapshot(t, []*v1.Node{node("n", "1")}, []*v1.Pod{member("m", "1", "")}, gang(5))
 	a, err := s.Of(s.Pending()[0])
 	if err != nil || a.PodGroup != "" || a.Gated != "" || !a.Nodes[0].Feasible {
 		t.Errorf("%+v, %v", a, err)

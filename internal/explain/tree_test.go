@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/explain/explaintest"
 )
 
 // TestTreeWouldStart explains a gang of a tree of three, each of two members, on nodes with room for two pods. Each change that is said to let the tree start does, and nothing less.
@@ -46,7 +47,7 @@ func TestTreeWouldStart(t *testing.T) {
 					pods = append(pods, p)
 				}
 			}
-			return snapshotWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true}, all, pods, objects...)
+			return explaintest.SnapshotWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true, "CompositePodGroup": true}, all, pods, objects...)
 		}
 		s := snapshot(row.nodes, row.minGroups)
 		tree := ofGroup(t, s).Tree
