@@ -2,7 +2,9 @@ package advice
 
 import (
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -363,5 +365,17 @@ func TestPools(t *testing.T) {
 				t.Errorf("%s, want %s", text, row.want)
 			}
 		})
+	}
+}
+
+// TestSkewsEnd: a maxSkew is raised no further than the API can hold.
+func TestSkewsEnd(t *testing.T) {
+	for from, want := range map[int32]int{1: 1 + skewMax, math.MaxInt32 - 2: math.MaxInt32, math.MaxInt32: math.MaxInt32} {
+		pod := build.Pod()
+		pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{MaxSkew: from, TopologyKey: "zone", WhenUnsatisfiable: v1.DoNotSchedule}}
+		k := (&trial{Question: Question{Pod: pod}}).skews()[0]
+		if change := k.at(k.settings - 1); change.To != strconv.Itoa(want) {
+			t.Errorf("a maxSkew of %d is raised to %s, want %d", from, change.To, want)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,8 +83,8 @@ func (t *trial) skews() []knob {
 		if c.WhenUnsatisfiable != v1.DoNotSchedule {
 			continue
 		}
-		group, from := fmt.Sprintf("spread %d", i), c.MaxSkew
-		knobs = append(knobs, knob{kind: Skew, group: group, settings: skewMax, at: func(setting int) Change {
+		group, from := fmt.Sprintf("spread %d", i), min(c.MaxSkew, math.MaxInt32-1)
+		knobs = append(knobs, knob{kind: Skew, group: group, settings: min(skewMax, int(math.MaxInt32-from)), at: func(setting int) Change {
 			to := from + int32(setting) + 1
 			change := t.ofPod(Skew, int64(setting)+1, func(p *v1.Pod) { p.Spec.TopologySpreadConstraints[i].MaxSkew = to },
 				"raise the maxSkew of the spread constraint on %s from %d to %d", c.TopologyKey, from, to)
@@ -101,32 +102,37 @@ const skewMax = 1 << 20
 
 // affinities drop one term of the pod's affinity to other pods each.
 func (t *trial) affinities() []knob {
-	if a := t.Pod.Spec.Affinity; a == nil || a.PodAffinity == nil {
-		return nil
-	}
-	var knobs []knob
-	for i := range t.Pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		term := &t.Pod.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
-		knobs = append(knobs, single("", t.ofPod(DropAffinity, 1, func(p *v1.Pod) {
-			terms := &p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-			*terms = without(*terms, term)
-		}, "drop the affinity to pods with %s by %s", labelsOf(term), term.TopologyKey)))
-	}
-	return knobs
+	return t.terms(DropAffinity, "drop the affinity to pods with %s by %s", func(a *v1.Affinity) *[]v1.PodAffinityTerm {
+		if a == nil || a.PodAffinity == nil {
+			return nil
+		}
+		return &a.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	})
 }
 
 // antiAffinities drop one term of the pod's anti-affinity each.
 func (t *trial) antiAffinities() []knob {
-	if a := t.Pod.Spec.Affinity; a == nil || a.PodAntiAffinity == nil {
+	return t.terms(DropAntiAffinity, "drop the anti-affinity to pods with %s by %s, or make it preferred", func(a *v1.Affinity) *[]v1.PodAffinityTerm {
+		if a == nil || a.PodAntiAffinity == nil {
+			return nil
+		}
+		return &a.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	})
+}
+
+// terms drop one of the pod's terms about other pods each; of finds where these stand, nil if there are none.
+func (t *trial) terms(kind Kind, format string, of func(*v1.Affinity) *[]v1.PodAffinityTerm) []knob {
+	all := of(t.Pod.Spec.Affinity)
+	if all == nil {
 		return nil
 	}
 	var knobs []knob
-	for i := range t.Pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution {
-		term := &t.Pod.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[i]
-		knobs = append(knobs, single("", t.ofPod(DropAntiAffinity, 1, func(p *v1.Pod) {
-			terms := &p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	for i := range *all {
+		term := &(*all)[i]
+		knobs = append(knobs, single("", t.ofPod(kind, 1, func(p *v1.Pod) {
+			terms := of(p.Spec.Affinity)
 			*terms = without(*terms, term)
-		}, "drop the anti-affinity to pods with %s by %s, or make it preferred", labelsOf(term), term.TopologyKey)))
+		}, format, labelsOf(term), term.TopologyKey)))
 	}
 	return knobs
 }
