@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/feature"
+	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/outside/framework"
 	"github.com/berth-scheduler/berth/internal/queue"
 	"github.com/berth-scheduler/berth/internal/server"
@@ -43,6 +44,7 @@ type options struct {
 	pluginDeadline   time.Duration
 	groupPatience    time.Duration
 	groupRetries     int
+	historyMiB       int
 	// audit has invariants checked after every round.
 	audit bool
 	// added are the options of the command, and outside is what they add once they are checked.
@@ -74,6 +76,7 @@ const (
 	deprecatedSet       = "deprecated"
 	leaderElectionSet   = "leader election"
 	auditFlag           = "berth-audit"
+	historyMiBMax       = 4096
 )
 
 // newOptions returns the defaults and defines the flags: those of kube-scheduler, in the same groups and words and from the same
@@ -123,6 +126,7 @@ func (o *options) addFlags() {
 		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, as by kube-scheduler.")
 	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group, or a tree of them, may be made in other orders, and with other nodes among equally good ones, "+
 		"before the group is rejected. With 0 there is one pass, as in kube-scheduler.")
+	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "How much memory in MiB the last decisions may take that kubectl berth explain shows. With 0 none are kept, and no questions answered.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
@@ -166,6 +170,9 @@ func (o *options) check() error {
 	}
 	if o.groupRetries < 0 {
 		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; with 0 there is one pass", o.groupRetries))
+	}
+	if o.historyMiB < 0 || o.historyMiB > historyMiBMax {
+		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be between 0 and %d", o.historyMiB, historyMiBMax))
 	}
 	if o.groupPatience < 0 {
 		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; with 0 no room is kept", o.groupPatience))

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/commit"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/kube"
 	"github.com/berth-scheduler/berth/internal/loop"
@@ -91,10 +92,14 @@ func assemble(ctx context.Context, o *options, c *config.Config, access *rest.Co
 	if err != nil {
 		return nil, err
 	}
-	return &scheduler{
+	s = &scheduler{
 		config: c, log: log, pipeline: parts, leadership: leads, observers: seen, outside: added, name: name, serve: serve, synced: synced,
 		standalone: o.standalone,
-	}, nil
+	}
+	if serve != nil {
+		serve.Explain = s.explain()
+	}
+	return s, nil
 }
 
 // pipeline is the parts that a pod passes through.
@@ -102,6 +107,8 @@ type pipeline struct {
 	watch  *kube.Watch
 	loop   *loop.Loop
 	commit *commit.Commit
+	// history is what was decided lately; nil if nothing is kept.
+	history *history.History
 }
 
 // newPipeline builds the parts that a pod passes through, in this order: watch, ingest, loop with queue and engine, commit, writer.
@@ -149,6 +156,12 @@ func newPipeline(o *options, c *config.Config, client *kube.Client, leads leader
 	rounds := []loop.Observer{seen.clock, seen.metrics.Loop}
 	if o.audit {
 		rounds = append(rounds, auditor{func() error { return parts.audit() }, log, leads.exit})
+	}
+	if parts.history, err = newHistory(o.historyMiB); err != nil {
+		return pipeline{}, err
+	}
+	if parts.history != nil {
+		rounds = append(rounds, recorder{parts.history, seen.metrics.Explain})
 	}
 	parts.loop = loop.New(changes, waiting, decider, seen.before(logged{committer, log}), rounds...)
 	return parts, nil

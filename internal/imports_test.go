@@ -196,6 +196,14 @@ var house = map[string]map[string]string{
 		"internal/report":       "the condition of a pod group is written in report's words, with a decision about its members",
 		"internal/state":        "the spine: what exists",
 	},
+	"internal/history": {
+		"internal/engine": "it asks what a decision came from",
+		"internal/loop":   "it observes rounds, and witnesses decisions",
+		"internal/model":  "pods are asked about by key",
+		"internal/plan":   "it keeps decisions",
+		"internal/queue":  "it asks who waits where",
+		"internal/state":  "it asks who is on which node",
+	},
 	"internal/metrics": {
 		"internal/commit":                   "it observes what is written",
 		"internal/engine":                   "it measures the phases of decisions",
@@ -333,6 +341,7 @@ var house = map[string]map[string]string{
 		"internal/disruption":                 "budgets that were not read from a cluster have no status yet",
 		"internal/engine":                     "it asks the engine",
 		"internal/engine/group":               "it has pod groups decided about",
+		"internal/history":                    "what the running scheduler knows of a pod is part of its explanation",
 		"internal/spelling":                   "the group that a pod names may be one misspelt",
 		"internal/report":                     "it says what the event would say",
 		"internal/ingest":                     "objects are compiled as they are for the loop",
@@ -380,6 +389,7 @@ var house = map[string]map[string]string{
 		"internal/commit":  "it puts the scheduler together",
 		"internal/config":  "it puts the scheduler together",
 		"internal/engine":  "it puts the scheduler together",
+		"internal/history": "it puts the scheduler together, and answers questions",
 		"internal/ingest":  "it puts the scheduler together",
 		"internal/kinds":   "a leader's writes are answered with objects",
 		"internal/kube":    "it puts the scheduler together",
@@ -402,6 +412,7 @@ var house = map[string]map[string]string{
 		"internal/advice":    "the explain command prints what would help",
 		"internal/config":    "simulate and explain read the scheduler's configuration",
 		"internal/feature":   "simulate and explain take feature gates",
+		"internal/history":   "explain reads what the running scheduler answers",
 		"internal/model":     "which kinds of object the scheduler reads",
 		"internal/live":      "explain, simulate and fit read a cluster from its API server",
 		"internal/preflight": "the preflight command",
@@ -410,7 +421,7 @@ var house = map[string]map[string]string{
 		"internal/spelling":  "the pod that is asked for may be one misspelt",
 		"internal/kube":      "the shadow command watches a cluster",
 		"internal/shadow":    "the shadow command",
-		"internal/server":    "the shadow serves its metrics as the scheduler does",
+		"internal/server":    "the shadow serves its metrics as the scheduler does, and explain asks the scheduler",
 	},
 }
 

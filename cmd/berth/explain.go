@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/model"
 )
 
@@ -23,6 +24,9 @@ type explainFlags struct {
 	*input
 	pod   string
 	group string
+	// running is how to reach the running scheduler, past what it has answered.
+	running *running
+	past    asked
 }
 
 // explanationOutputs are the formats of answers; explainOutputs those of explain, whose table is a short form.
@@ -70,7 +74,13 @@ and for the pod, where they apply,
   podGroup    the pod group with whose members the pod is decided about (gate GenericWorkload),
   group       what would become of that group; of a list, the first of its members has it,
   advice      what would help the pod that is named: suggestions, each with its changes, the node that the pod goes to then, and how many other
-              pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain.md describes it.
+              pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain.md describes it,
+  history     of a live cluster whose scheduler is Berth, what that knows of the pod that is named: its attempts, what woke it each time, what it
+              waits for and who is before it,
+  decision    and why it is on its node, if it has one: the best nodes with every plugin's score, and what tipped the balance.
+
+For the last two the replica that leads is asked, with your own credentials: through a port-forward to its pod, for which you need the rights to get the lease and
+that pod and to create pods/portforward there; or at --scheduler. It answers who may get the pod. Without its answer all else is said.
 
 With --feature-gates GenericWorkload=true the members of a pod group are decided about together, and --pod-group explains a group; include
 podgroups in the snapshot then. The members are placed one after another, in the order of the scheduler, and taken back. It is said which find a
@@ -117,6 +127,7 @@ change was made, and the group decided about again.`,
 	}
 	flags := cmd.Flags()
 	e.input = newInput(flags, "snapshot", "", explainOutputs)
+	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
 	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
@@ -137,6 +148,15 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	case e.pod != "" && e.group != "":
 		return wrong{errors.New("--pod and --pod-group are both given: name one of the two")}
 	case e.pod != "":
+		if named := findPod(pods, e.pod); named != nil && len(e.files) == 0 && e.running.url != noScheduler {
+			bar.clear()
+			if e.past = e.running.ask(ctx, named.Namespace, named.Name, scheduler.Source); e.past.why != nil {
+				fmt.Fprintf(stderr, "Note: the pod's history is missing: %v\n", e.past.why)
+			}
+			if e.past.answer != nil && named.Spec.NodeName != "" {
+				return e.printPlaced(stdout, e.past.answer)
+			}
+		}
 		pods, err = only(pods, e.pod, scheduler)
 	case e.group != "":
 		group, pods, err = onlyGroup(cluster, e.group, scheduler)
@@ -239,6 +259,9 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		}
 		if e.pod != "" {
 			snapshot.Advise(a, explain.PendingBeside(pod.Object, all))
+			if past := e.past.answer; past != nil && past.UID == string(pod.UID) {
+				a.Decision, a.History = past.Decision, past.History
+			}
 		}
 		if err := p.print(a); err != nil {
 			return fmt.Errorf("print: %w", err)
@@ -249,6 +272,29 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		return fmt.Errorf("print: %w", err)
 	}
 	if err := out.Flush(); err != nil {
+		return fmt.Errorf("print: %w", err)
+	}
+	return nil
+}
+
+// printPlaced prints what the scheduler has answered about a pod on its node.
+func (e *explainFlags) printPlaced(stdout io.Writer, past *history.Answer) error {
+	a := &explain.Explanation{Pod: past.Pod, Profile: past.Profile, Nodes: []explain.Node{}, Decision: past.Decision, History: past.History}
+	out := bufio.NewWriter(stdout)
+	var err error
+	switch e.output {
+	case "json":
+		p := &jsonPrinter{w: out, single: true}
+		err = errors.Join(p.print(a), p.end())
+	case "yaml":
+		err = (&yamlPrinter{w: out, single: true}).print(a)
+	default:
+		printPlaced(out, a)
+		if e.output == "wide" {
+			printPast(out, a.History)
+		}
+	}
+	if err = errors.Join(err, out.Flush()); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	return nil

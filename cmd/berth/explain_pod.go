@@ -21,12 +21,7 @@ func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, err
 	if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
 		return nil, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", name, hint(pods, name))
 	}
-	var named *v1.Pod
-	for _, pod := range pods {
-		if nameOf(pod) == name {
-			named = pod
-		}
-	}
+	named := findPod(pods, name)
 	switch {
 	case named == nil:
 		return nil, fmt.Errorf("--pod %q: there is no such pod in the snapshot%s", name, hint(pods, name))
@@ -42,6 +37,16 @@ func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, err
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
 		return pod != named && isPending(pod) && pod.Status.NominatedNodeName == "" && (!scheduler.Groups || group == "" || groupOf(pod) != group)
 	}), nil
+}
+
+// findPod returns the pod of that name, NAMESPACE/NAME, nil if there is none.
+func findPod(pods []*v1.Pod, name string) (named *v1.Pod) {
+	for _, pod := range pods {
+		if nameOf(pod) == name {
+			named = pod
+		}
+	}
+	return named
 }
 
 // onlyGroup returns the key of the named PodGroup, and the pods without the pending ones except its members and those that are nominated to a node. The

@@ -45,6 +45,7 @@ func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 		}
 		head = append(head, fmt.Sprintf("Preemption would nominate it to %s and evict %s.", p.Node, advice.Few(victims, shortVictims)))
 	}
+	head = append(head, pastLines(a.History)...)
 	tail = append(tail, adviceLines(a.Advice)...)
 	tail = append(tail, bestLines(sum)...)
 	reasons := reasonLines(sum)
@@ -60,7 +61,8 @@ func printShort(w io.Writer, a *explain.Explanation, sum *explain.Summary) {
 		left := len(reasons) - most + 1
 		reasons = append(reasons[:most-1:most-1], fmt.Sprintf("%7d  for %d further reasons (-o wide shows them)", rest, left))
 	}
-	for _, line := range slices.Concat(head, reasons[:min(len(reasons), max(0, most))], tail) {
+	lines := slices.Concat(head, reasons[:min(len(reasons), max(0, most))], tail)
+	for _, line := range lines[:min(screenLines, len(lines))] {
 		fmt.Fprintln(w, cutLine(line))
 	}
 }

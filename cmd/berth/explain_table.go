@@ -33,6 +33,9 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 		if a.Group != nil {
 			printGroupShort(p.w, a.Group)
 			printVerdictLine(p.w, a, &sum)
+			if lines := pastLines(a.History); len(lines) > 0 {
+				fmt.Fprintln(p.w, cutLine(lines[len(lines)-1]))
+			}
 			return nil
 		}
 		printShort(p.w, a, &sum)
@@ -53,6 +56,7 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 	if len(sum.Best) > 0 {
 		printBest(p.w, &sum)
 	}
+	printPast(p.w, a.History)
 	printAdvice(p.w, a.Advice)
 	printPools(p.w, explain.PoolsOf(a))
 	return nil

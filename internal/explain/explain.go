@@ -21,6 +21,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/advice"
 	"github.com/berth-scheduler/berth/internal/config"
 	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/history"
 	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -153,6 +154,9 @@ type Explanation struct {
 	Error string
 	// Advice is what would help, if whoever asked for this explanation has put it here.
 	Advice *advice.Advice
+	// Decision and History are what the running scheduler knows of the pod, if whoever asked for this explanation has put it here.
+	Decision *history.Decision
+	History  *history.Past
 
 	pod      *model.Pod
 	decision plan.Decision

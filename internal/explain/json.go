@@ -51,6 +51,12 @@ func (a *Explanation) WriteJSON(w io.Writer) error {
 	if a.Advice != nil {
 		t.add(`,"advice":`, a.Advice)
 	}
+	if a.Decision != nil {
+		t.add(`,"decision":`, a.Decision)
+	}
+	if a.History != nil {
+		t.add(`,"history":`, a.History)
+	}
 	t.text("}")
 	if t.err != nil {
 		return fmt.Errorf("write the answer for pod %s: %w", a.Pod, t.err)

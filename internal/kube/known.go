@@ -20,3 +20,13 @@ func known[T any](w *Watch, kind model.Kind) []T {
 	}
 	return objects
 }
+
+// Pod returns the pod as the watch shows it, nil if it shows none: there is none such, or it has finished.
+func (w *Watch) Pod(namespace, name string) *v1.Pod {
+	object, _, err := w.informers[model.PodKind].GetStore().GetByKey(namespace + "/" + name)
+	if err != nil {
+		return nil
+	}
+	pod, _ := object.(*v1.Pod)
+	return pod
+}

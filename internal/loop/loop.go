@@ -52,13 +52,15 @@ type Loop struct {
 	// searches are those for pods to evict for groups.
 	searches group.Searches
 	report   reporting
-	asks     chan func() // functions for Do
+	asks     chan func()   // functions for Do
+	asking   chan struct{} // has room while nobody waits in Ask
+	free     time.Time     // when the next function of Ask may be called; whoever has asking owns it
 	now      func() time.Time
 }
 
 // New builds a loop. It owns its arguments, and the state of the queue.
 func New(source Source, queue *queue.Queue, engine *engine.Engine, commit Committer, observers ...Observer) *Loop {
-	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: reporting{observers: observers}, asks: make(chan func()), now: steady(time.Now)}
+	return &Loop{source: source, state: queue.State(), queue: queue, engine: engine, commit: commit, waits: newWaits(), report: newReporting(observers), asks: make(chan func()), asking: make(chan struct{}, 1), now: steady(time.Now)}
 }
 
 // Once runs one round of the scheduler. It reports whether there was a pod to decide about.
@@ -87,6 +89,7 @@ func (l *Loop) Once(now time.Time) bool {
 	}
 	decision := l.engine.Decide(l.state.View(), work)
 	l.report.decided(decision)
+	l.report.witnessed(l, &decision)
 	l.state.Assume(decision.Placements...)
 	l.state.Evict(decision.Evictions...)
 	l.takeAsked(now, decision.Nominations) // by plugins in this turn, whose pod does not skip its backoff for that

@@ -19,6 +19,14 @@ type Observer interface {
 	Standing(s *Standing)
 }
 
+// Witness is an Observer that also looks at a decision about a single pod before anything comes of it: engine and state are as they were when it was made, so the engine can be asked
+// what it came from. It must not change them.
+type Witness interface {
+	Observer
+	// Decided is called after each decision about a single pod, which took so long.
+	Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration)
+}
+
 // Round is what one round did. Durations are in real time, also where the loop runs in virtual time.
 type Round struct {
 	// Changes is how many changes were applied, Delta what they meant for pods that wait, and Applying how long that took, including the waking
@@ -32,8 +40,8 @@ type Round struct {
 	// Group is the decision about the group, nil for a pod without one.
 	Group *plan.GroupDecision
 	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
-	// decision in the queue and give it to commit.
-	Popping, Deciding, Settling time.Duration
+	// decision in the queue and give it to commit. Witnessing is how long witnesses looked at the decision.
+	Popping, Deciding, Witnessing, Settling time.Duration
 	// Generated is how many domain placements there were for a pod group, Evaluated those of them that were tried.
 	Generated int
 	Evaluated []Evaluation
@@ -91,12 +99,23 @@ const standingEvery = time.Second
 // reporting collects what observers are called with. Without observers it does nothing and reads no clock.
 type reporting struct {
 	observers []Observer
+	witnesses []Witness // those of observers that are
 	round     Round
 	kept      []plan.Decision // memory of round.Decisions
 	evaluated []Evaluation    // memory of round.Evaluated
 	standing  Standing
 	lap       time.Time // when the present step of the round began
 	stood     time.Time // when Standing was last called
+}
+
+func newReporting(observers []Observer) reporting {
+	r := reporting{observers: observers}
+	for _, o := range observers {
+		if w, ok := o.(Witness); ok {
+			r.witnesses = append(r.witnesses, w)
+		}
+	}
+	return r
 }
 
 // begin is called before changes are applied.
@@ -163,6 +182,17 @@ func (r *reporting) decided(decisions ...plan.Decision) {
 	}
 	r.round.Decided, r.round.Decisions, r.round.Deciding = true, append(r.kept[:0], decisions...), r.took()
 	r.kept = r.round.Decisions
+}
+
+// witnessed calls the witnesses after a decision about a single pod.
+func (r *reporting) witnessed(l *Loop, d *plan.Decision) {
+	if len(r.witnesses) == 0 {
+		return
+	}
+	for _, w := range r.witnesses {
+		w.Decided(l.engine, l.state.View(), d, r.round.Deciding)
+	}
+	r.round.Witnessing = r.took()
 }
 
 func (r *reporting) decidedGroup(d *plan.GroupDecision) {

@@ -269,3 +269,29 @@ func TestClockFollowsTheLoop(t *testing.T) {
 		}
 	})
 }
+
+// TestAskTakesAHundredthOfTheTime has three questions take 2 ms each: after each the next waits for 99 times as long, and for its context at most.
+func TestAskTakesAHundredthOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := run(t, nil)
+		began := time.Now()
+		var at []time.Duration
+		for range 3 {
+			if err := r.loop.Ask(r.ctx, func() {
+				at = append(at, time.Since(began))
+				time.Sleep(2 * time.Millisecond)
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := []time.Duration{0, 200 * time.Millisecond, 400 * time.Millisecond}; !slices.Equal(at, want) {
+			t.Errorf("questions were answered after %v, want %v", at, want)
+		}
+		late, cancel := context.WithTimeout(r.ctx, 100*time.Millisecond)
+		defer cancel()
+		if err := r.loop.Ask(late, func() { t.Error("a question was answered whose time was over") }); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		r.ends()
+	})
+}

@@ -1,6 +1,9 @@
 package loop
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Stand applies changes and decides nothing, until leading is closed or the context ends. A replica that does not lead stands by, so that Run
 // has next to nothing to catch up with when it leads.
@@ -48,4 +51,35 @@ func (l *Loop) Do(ctx context.Context, look func()) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// askShare is one in how much of the time functions of Ask are called at most.
+const askShare = 100
+
+// Ask is Do for questions that come from outside: one after the other, and after each comes a pause, so that they take at most one hundredth of the loop's time. The function should take
+// a few milliseconds at most.
+func (l *Loop) Ask(ctx context.Context, look func()) error {
+	select {
+	case l.asking <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-l.asking }()
+	if pause := time.Until(l.free); pause > 0 {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return l.Do(ctx, func() {
+		began := time.Now()
+		defer func() {
+			ended := time.Now()
+			l.free = ended.Add((askShare - 1) * ended.Sub(began))
+		}()
+		look()
+	})
 }

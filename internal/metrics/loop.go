@@ -165,7 +165,7 @@ func (l *Loop) lookUp() {
 	for key, was := range before.evaluations {
 		l.evaluations(key).seen = was.seen
 	}
-	for _, name := range append([]string{"pop", "settle"}, phaseNames[:]...) {
+	for _, name := range append([]string{"pop", "record", "settle"}, phaseNames[:]...) {
 		l.members.phases[name] = phase.WithLabelValues(name)
 	}
 	// Series that kube-scheduler shows from the start, and that are always 0 here.
@@ -265,6 +265,9 @@ func (l *Loop) decision(r *loop.Round) {
 	d := &r.Decisions[0]
 	l.members.algorithm.Observe(r.Deciding.Seconds())
 	l.members.phases["pop"].Observe(r.Popping.Seconds())
+	if r.Witnessing > 0 {
+		l.members.phases["record"].Observe(r.Witnessing.Seconds())
+	}
 	l.members.phases["settle"].Observe(r.Settling.Seconds())
 	p := l.profile(d.Pods[0].Pod.SchedulerName)
 	for phase, took := range l.phases.of(r.Deciding) {

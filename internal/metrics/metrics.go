@@ -30,6 +30,8 @@ type Metrics struct {
 	Commit *Commit
 	// Outside is told what plugins from outside take.
 	Outside *Outside
+	// Explain is told of questions about pods.
+	Explain *Explain
 }
 
 // New builds the series and registers them. Whether a family is hidden or disabled by a flag must be known by then.
@@ -56,7 +58,7 @@ func New(config Config) (*Metrics, error) {
 		}
 	}
 	return &Metrics{Loop: newLoop(f, resets, config.Version), Commit: newCommit(f, resets, config.Now),
-		Outside: &Outside{f.histogramVecs["scheduler_plugin_execution_duration_seconds"]}}, nil
+		Outside: &Outside{f.histogramVecs["scheduler_plugin_execution_duration_seconds"]}, Explain: newExplain(f)}, nil
 }
 
 // resets counts how often the registry was reset, as DELETE /metrics does. Members of families that were looked up before are no longer

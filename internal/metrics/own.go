@@ -8,6 +8,7 @@ const berthPrefix = "berth_"
 func berthSeries() []series {
 	all := append(decisionSeries(), memorySeries()...)
 	all = append(all, writeSeries()...)
+	all = append(all, explainSeries()...)
 	for i := range all {
 		all[i].stability = metrics.ALPHA
 	}
@@ -21,7 +22,7 @@ func decisionSeries() []series {
 	return []series{
 		{name: "build_info", kind: gauge, labels: by("version"), help: "1, with the version of Berth that runs."},
 		{name: "decision_phase_duration_seconds", kind: histogram, labels: by("phase"), buckets: micro(),
-			help: "Duration of one phase of a decision in seconds: pop, prefilter, filter, score, settle."},
+			help: "Duration of one phase of a decision in seconds: pop, prefilter, filter, score, record, settle."},
 		{name: "changes_total", kind: counter, help: "Changes of the cluster that were taken in."},
 		{name: "hints_total", kind: counter, help: "How often a plugin was asked whether an event can help a pod that it rejected."},
 		{name: "changes_apply_duration_seconds", kind: histogram, buckets: micro(),
@@ -59,5 +60,14 @@ func writeSeries() []series {
 			help: "Duration of a write to the API in seconds: of a binding with all its tries, of one try at a status or an event."},
 		{name: "pod_creation_to_bind_duration_seconds", kind: histogram, buckets: exponential(0.1, 2, 16),
 			help: "Time from a pod's creation, which the API server notes in whole seconds, until it was bound in seconds."},
+	}
+}
+
+func explainSeries() []series {
+	return []series{
+		{name: "explain_requests_total", kind: counter, labels: by("code"), help: "Questions about pods by the code of the response."},
+		{name: "explain_request_duration_seconds", kind: histogram, buckets: exponential(0.001, 2, 15), help: "Duration of a question about a pod in seconds."},
+		{name: "history_bytes", kind: gauge, help: "Memory that the last decisions take, in bytes."},
+		{name: "history_recorded_decisions_total", kind: counter, help: "Decisions whose details were recorded."},
 	}
 }

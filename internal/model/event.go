@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"maps"
 	"math/bits"
 
@@ -186,6 +187,26 @@ func (r EventToRegister) Concerns(e Event) bool {
 		return false
 	}
 	return r.Resource.Covers(e.Resource) && r.Actions&e.Action != 0 && e.Action <= r.Actions
+}
+
+// Labels returns kube-scheduler's names of the events that the registration includes, such as NodeAdd; NodeUpdate stands for all updates of nodes, and * for all events.
+func (r *EventToRegister) Labels() []string {
+	if r.Resource == AnyEvent {
+		return []string{r.Resource.String()}
+	}
+	resource := cmp.Or(r.Other, r.Resource.String())
+	var labels []string
+	left := r.Actions
+	if left&Update == Update {
+		left &^= Update
+		labels = append(labels, resource+"Update")
+	}
+	for _, a := range actionNames {
+		if left&a.action != 0 {
+			labels = append(labels, resource+a.name)
+		}
+	}
+	return labels
 }
 
 // Helps reports whether the registration includes the event and its hint is positive, as it may be if it depends on what the pod asked.

@@ -33,3 +33,18 @@ type Score struct {
 	// Score is normalised to 0..100, before the weight.
 	Score int64
 }
+
+// Detail is what a decision about one pod came from.
+type Detail struct {
+	// Feasible is how many nodes would do, Best are the best of them, the one that was taken first. Of a single one nothing is scored.
+	Feasible int
+	Best     []NodeAnswer
+	// Removed are the plugins that removed nodes, in the order in which they run.
+	Removed []Removal
+}
+
+// Removal is how many nodes a filter was the first to reject; or how many nodes some PreFilter plugins together left out.
+type Removal struct {
+	Plugins []string
+	Nodes   int
+}

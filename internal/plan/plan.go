@@ -25,6 +25,16 @@ type QueuedPod struct {
 	AfterFlush bool
 	// Popped is when this turn began.
 	Popped time.Time
+	// Woken is what ended the pod's last wait.
+	Woken Woken
+}
+
+// Woken is what made a pod, or its group, ready to be tried.
+type Woken struct {
+	// Event is kube-scheduler's name of the event, such as AssignedPodDelete or UnscheduledPodAdd.
+	Event string
+	// Plugin is that of the plugins that rejected the pod whose registration says that the event may help; empty where no registration was asked.
+	Plugin string
 }
 
 // Work is the pods to be decided about together: one, or the members of a group, in the order in which they are placed. There is at least

@@ -196,6 +196,7 @@ func (q *Queue) moveHead(g *group, to place, why string) {
 		q.heapOf(h.place).remove(h)
 	}
 	q.joined[h.place] -= g.joined
+	h.noteWoken(to, why)
 	h.place = to
 	q.joined[to] += g.joined
 	if to == active || to == erring {
@@ -266,7 +267,7 @@ func (q *Queue) popGroup(now time.Time, g *group) plan.Work {
 		e.beReady(now)
 		q.move(e, deciding, "")
 		e.attempts++
-		work.Pods[i] = plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, Popped: now}
+		work.Pods[i] = plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, Popped: now, Woken: g.head.woken}
 	}
 	q.moveHead(g, deciding, "")
 	return work

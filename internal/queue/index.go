@@ -9,6 +9,7 @@ import (
 // index holds the parked pods that one plugin of one profile rejected for the events of one of its registrations.
 type index struct {
 	*model.EventToRegister
+	plugin  string
 	pending bool // the plugin answered Pending
 	// Invariant: buckets are listed by what is alike in their pods.
 	byAlike map[model.Need]*bucket
@@ -45,9 +46,9 @@ type spot struct {
 	at      int
 }
 
-func newIndex(registration *model.EventToRegister, pending bool) *index {
+func newIndex(registration *model.EventToRegister, plugin string, pending bool) *index {
 	return &index{
-		EventToRegister: registration, pending: pending, byAlike: map[model.Need]*bucket{},
+		EventToRegister: registration, plugin: plugin, pending: pending, byAlike: map[model.Need]*bucket{},
 		wanting: catalog{byKey: map[model.Key]*posting{}}, keyed: catalog{byKey: map[model.Key]*posting{}},
 	}
 }

@@ -191,7 +191,7 @@ func (p *parkedIndex) rejectedBy(key pluginKey, events []model.EventToRegister) 
 	in := &rejectedBy{key: key}
 	for i := range events {
 		if isIndexed(events[i]) {
-			in.indexes = append(in.indexes, newIndex(&events[i], key.by == byPending))
+			in.indexes = append(in.indexes, newIndex(&events[i], key.plugin, key.by == byPending))
 		}
 	}
 	p.byPlugin[key] = in

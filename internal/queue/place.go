@@ -47,6 +47,7 @@ func (q *Queue) move(e *entry, to place, why string) {
 	if !slices.Contains(next[e.place], to) {
 		panic(fmt.Sprintf("queue: pod %s cannot go from %s to %s", e.pod, e.place, to))
 	}
+	e.noteWoken(to, why)
 	if h := q.heapOf(e.place); h != nil {
 		h.remove(e)
 	}

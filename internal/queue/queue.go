@@ -135,6 +135,7 @@ type entry struct {
 	lasts      time.Duration // how long it lasts from its beginning, of a group
 	flushed    time.Time     // when it was last looked at only because it was idle for long
 	afterFlush bool          // the next attempt was caused by that
+	woken      plan.Woken    // what made the pod, or the group, ready
 	early      bool          // the last attempt was made before the backoff ended
 	// Invariant: neither rejections nor errors are more than attempts.
 	attempts   int
@@ -277,7 +278,7 @@ func (q *Queue) Pop(now time.Time) (plan.Work, bool) {
 	e.early = early
 	q.move(e, deciding, "")
 	e.attempts++
-	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now}
+	pod := plan.QueuedPod{Pod: e.pod, Attempt: e.attempts, Since: e.ready, AfterFlush: e.afterFlush, Popped: now, Woken: e.woken}
 	e.afterFlush = false
 	return plan.Work{Pods: q.works.One(pod)}, true
 }

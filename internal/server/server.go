@@ -44,6 +44,8 @@ type Config struct {
 	Profiling, ContentionProfiling bool
 	// Resources serves /metrics/resources.
 	Resources http.Handler
+	// Explain answers about pods at ExplainPath, to whoever may get the pod; nil disables it.
+	Explain *Explain
 	// Flags are the content of /flagz; nil disables it.
 	Flags flagz.Reader
 	// Versions are the content of /statusz; nil disables it.
@@ -78,7 +80,7 @@ func start(endpoints http.Handler, config Config) (stop func(), err error) {
 
 // guard passes on only requests that are authorized.
 func guard(handler http.Handler, config Config) http.Handler {
-	resolver := &request.RequestInfoFactory{}
+	resolver := resolver{&request.RequestInfoFactory{}}
 	handler = filters.WithAuthorization(handler, config.Authorizer, scheme.Codecs)
 	handler = filters.WithAuthentication(handler, config.Authenticator, filters.Unauthorized(scheme.Codecs), nil, nil)
 	handler = filters.WithRequestInfo(handler, resolver)
@@ -113,6 +115,9 @@ func Endpoints(config Config) (http.Handler, error) {
 			runtime.SetBlockProfileRate(1)
 		}
 		routes.DebugFlags{}.Install(paths, "v", routes.StringFlagPutHandler(logs.GlogSetter))
+	}
+	if config.Explain != nil {
+		paths.HandlePrefix(explainPrefix, config.Explain.handler())
 	}
 	if config.Flags != nil {
 		flagz.Install(paths, Name, config.Flags)

@@ -270,6 +270,14 @@ func (s *State) NodeOf(key model.PodKey) (name string, confirmed, ok bool) {
 	return p.pod.NodeName, p.phase == bound, true
 }
 
+// PlacedPod returns the pod with a key that is on a node, or assumed there; nil if there is none.
+func (s *State) PlacedPod(key model.PodKey) *model.Pod {
+	if p := s.placed[key]; p != nil {
+		return p.pod
+	}
+	return nil
+}
+
 // Delta is the consequences of a batch of changes for waiting pods. It is read in this order: Evicted, Failed, Left, Arrived, Groups, Preempted, Moved,
 // Events.
 type Delta struct {

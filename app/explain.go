@@ -1,0 +1,100 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/berth-scheduler/berth/internal/history"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/metrics"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/server"
+)
+
+// recorder is the history, which is measured.
+type recorder struct {
+	*history.History
+	metrics *metrics.Explain
+}
+
+// Standing measures what is kept.
+func (r recorder) Standing(*loop.Standing) {
+	c := r.Counts()
+	r.metrics.Keeps(c.Bytes, c.Details)
+}
+
+// newHistory makes the memory of decisions; nil if there is to be none.
+func newHistory(mib int) (*history.History, error) {
+	if mib == 0 {
+		return nil, nil
+	}
+	kept, err := history.New(history.Config{Bytes: mib << 20})
+	if err != nil {
+		return nil, fmt.Errorf("build the history: %w", err)
+	}
+	return kept, nil
+}
+
+// explain is what answers about pods; nil if nothing is kept.
+func (s *scheduler) explain() *server.Explain {
+	if s.history == nil {
+		return nil
+	}
+	return &server.Explain{Answer: s.answer, Answered: func(code int, took time.Duration) { s.observers.metrics.Explain.Answered(code, took) }}
+}
+
+// answer returns what is known of a pod, or why nothing is.
+func (s *scheduler) answer(ctx context.Context, namespace, name string) (any, error) {
+	select {
+	case <-s.leadership.leading:
+	default:
+		return nil, apierrors.NewServiceUnavailable("this replica of the scheduler does not lead: it has decided nothing; ask the one that holds the lease")
+	}
+	key := model.PodKey{Namespace: namespace, Name: name}
+	var found *history.Answer
+	if err := s.loop.Ask(ctx, func() {
+		found = s.history.Of(key, s.loop.State(), s.loop.Queue(), s.asksOutside)
+	}); err != nil {
+		return nil, fmt.Errorf("ask the scheduler about pod %s: %w", key, err)
+	}
+	ours := s.config.SchedulerNames()
+	if found != nil {
+		if !slices.Contains(ours, found.Profile) {
+			return nil, notOurs(key, found.Profile, ours)
+		}
+		return found, nil
+	}
+	pod := s.watch.Pod(namespace, name)
+	switch {
+	case pod == nil:
+		return nil, noAnswer(key, "there is no such pod, or it has finished")
+	case !slices.Contains(ours, pod.Spec.SchedulerName):
+		return nil, notOurs(key, pod.Spec.SchedulerName, ours)
+	case pod.DeletionTimestamp != nil:
+		return nil, noAnswer(key, "it is being deleted, and has no node")
+	}
+	return nil, noAnswer(key, "the scheduler has not taken it in yet")
+}
+
+func notOurs(key model.PodKey, asksFor string, ours []string) error {
+	return noAnswer(key, fmt.Sprintf("it asks for the scheduler %q; this one decides for %q", asksFor, ours))
+}
+
+// noAnswer is the error for a pod about which nothing is known.
+func noAnswer(key model.PodKey, why string) error {
+	err := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", schema.GroupResource{Resource: "pods"}, key.Name, "", 0, false)
+	err.ErrStatus.Message = fmt.Sprintf("the scheduler knows nothing of pod %s: %s", key, why)
+	return err
+}
+
+// asksOutside reports whether plugins from outside or extenders have a say in a profile.
+func (s *scheduler) asksOutside(profile string) bool {
+	p := s.loop.Engine().Profile(profile)
+	return p != nil && (p.Outside != nil || len(p.Extenders) > 0)
+}

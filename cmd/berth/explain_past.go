@@ -1,0 +1,231 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/history"
+)
+
+// pastLines say on at most two lines of the screen what the running scheduler knows of a pod that waits.
+func pastLines(p *history.Past) []string {
+	if p == nil {
+		return nil
+	}
+	return nonEmpty(lastAttempt(p) + "\n" + present(p))
+}
+
+// lastAttempt says how the last attempt ended and what had woken the pod.
+func lastAttempt(p *history.Past) string {
+	if len(p.Kept) == 0 {
+		if p.Attempts > 0 {
+			return fmt.Sprintf("It was tried %s.", times(p.Attempts))
+		}
+		return "It was not tried yet."
+	}
+	last := &p.Kept[len(p.Kept)-1]
+	line := fmt.Sprintf("Attempt %d at %s", last.Number, clock(last.At))
+	if last.Number == 0 {
+		line = "At " + clock(last.At)
+	}
+	if woken := wokenBy(last.WokenBy, last.WokenFor); woken != "" {
+		line += ", after " + woken + ","
+	}
+	switch {
+	case last.BindingFailed != "":
+		line += " failed to bind: " + last.BindingFailed
+	case last.Helped:
+		line += " found " + last.Node
+	default:
+		line += " was in vain"
+	}
+	if last.Evictions > 0 {
+		line += fmt.Sprintf("; for it %s evicted from %s", advice.Few(last.Victims, shortVictims), last.Nominated)
+	}
+	return line + "."
+}
+
+// present says where the pod is, what it waits for, and who is before it.
+func present(p *history.Past) string {
+	line := "Now: " + p.Place
+	if p.BackoffEnd != nil {
+		line += ", backing off until " + clock(*p.BackoffEnd)
+	}
+	if x := p.Ahead; x != nil {
+		line += ", " + ahead(x)
+	}
+	if p.Leaving > 0 {
+		line += fmt.Sprintf(", until %d evicted pods are gone", p.Leaving)
+	}
+	if len(p.WaitsFor) > 0 {
+		var waits []string
+		for _, w := range p.WaitsFor {
+			waits = append(waits, w.Plugin+": "+strings.Join(w.Events, " "))
+		}
+		line += ", until an event that may help (" + strings.Join(waits, "; ") + ")"
+	} else if len(p.Rejectors) > 0 {
+		line += ", by " + strings.Join(p.Rejectors, ", ")
+	}
+	if g := p.Group; g != nil {
+		line += "; " + heldUp(g)
+	}
+	return line + "."
+}
+
+// ahead says who has the turn before a pod.
+func ahead(x *history.Ahead) string {
+	line := fmt.Sprintf("%d pods before it", x.Pods)
+	if x.AtLeast {
+		line = "at least " + line
+	}
+	if shown := min(shortVictims, len(x.Next)); shown > 0 {
+		line += " (" + strings.Join(x.Next[:shown], ", ") + more(" and %d more", x.Pods-shown) + ")"
+	}
+	return line
+}
+
+// heldUp says what holds up a pod group.
+func heldUp(g *history.Group) string {
+	parts := []string{fmt.Sprintf("group %s: %d wait, %d have a node", g.Name, g.Waiting, g.Placed)}
+	if !g.Exists {
+		parts = append(parts, "its object does not exist")
+	}
+	if g.Missing > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %d members do not exist yet", g.Missing, g.MinCount))
+	}
+	if g.HeldCount > 0 {
+		parts = append(parts, fmt.Sprintf("%d are held, such as %s by %s", g.HeldCount, g.Held[0].Pod, strings.Join(g.Held[0].Plugins, ", ")))
+	}
+	if g.RejectedCount > 0 {
+		parts = append(parts, fmt.Sprintf("%d were rejected, such as %s by %s", g.RejectedCount, g.Rejected[0].Pod, strings.Join(g.Rejected[0].Plugins, ", ")))
+	}
+	if g.Gate != "" {
+		parts = append(parts, g.Gate+" holds it")
+	}
+	return strings.Join(parts, "; ")
+}
+
+func wokenBy(event, plugin string) string {
+	if event != "" && plugin != "" {
+		return event + " for " + plugin
+	}
+	return event
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// printPlaced prints on a screen why a pod is on its node, as the scheduler decided.
+func printPlaced(w io.Writer, a *explain.Explanation) {
+	lines := placedLines(a)
+	for _, line := range lines[:min(screenLines, len(lines))] {
+		fmt.Fprintln(w, cutLine(line))
+	}
+}
+
+func placedLines(a *explain.Explanation) []string {
+	d := a.Decision
+	if d == nil {
+		return []string{fmt.Sprintf("Pod %s, profile %s: %s. The scheduler keeps no decision about it: it was made by another, before this one led, or too long ago.", a.Pod, a.Profile, a.History.Place)}
+	}
+	lines := []string{fmt.Sprintf("Pod %s, profile %s: on %s, %s attempt, at %s; %d of %d nodes would have done.", a.Pod, a.Profile, d.Node, ordinal(d.Attempt), clock(d.At), d.Feasible, d.Nodes)}
+	if d.NotRecorded != "" {
+		lines = append(lines, "Why this node: "+d.NotRecorded+".")
+	}
+	for _, r := range d.Removed[:min(shortReasons, len(d.Removed))] {
+		lines = append(lines, fmt.Sprintf("%7d  removed by %s", r.Nodes, strings.Join(r.Plugins, ", ")))
+	}
+	for i := range d.Best {
+		lines = append(lines, bestLine(&d.Best[i]))
+	}
+	if tipped := tippedLine(d); tipped != "" {
+		lines = append(lines, tipped)
+	}
+	if d.Attempt > 1 {
+		lines = append(lines, lastAttempt(a.History))
+	}
+	return lines
+}
+
+func bestLine(n *history.Node) string {
+	var parts []string
+	for _, s := range n.Scores {
+		parts = append(parts, fmt.Sprintf("%s %d", s.Plugin, s.Score*s.Weight))
+	}
+	return fmt.Sprintf("%7d  %s: %s", n.Total, n.Name, strings.Join(parts, ", "))
+}
+
+// tippedLine says what puts the node that was taken before the second.
+func tippedLine(d *history.Decision) string {
+	if len(d.Best) < 2 {
+		return ""
+	}
+	lead := d.Best[0].Total - d.Best[1].Total
+	if lead == 0 {
+		return fmt.Sprintf("%s and %s are equally good: the seed chose.", d.Best[0].Name, d.Best[1].Name)
+	}
+	var parts []string
+	for _, m := range d.Tipped[:min(shortMargins, len(d.Tipped))] {
+		parts = append(parts, fmt.Sprintf("%s %+d × %d", m.Plugin, m.Score, m.Weight))
+	}
+	return fmt.Sprintf("%s leads %s by %d: %s", d.Best[0].Name, d.Best[1].Name, lead, strings.Join(parts, ", "))
+}
+
+// ordinal returns first, 2nd and so on.
+func ordinal(n int) string {
+	switch n {
+	case 1:
+		return "first"
+	case 2:
+		return "second"
+	case 3:
+		return "third"
+	}
+	return fmt.Sprintf("%dth", n)
+}
+
+// printPast prints all that the running scheduler knows of a pod.
+func printPast(out io.Writer, p *history.Past) {
+	if p == nil {
+		return
+	}
+	fmt.Fprintf(out, "\nHistory (%d attempts", p.Attempts)
+	if p.Forgotten {
+		fmt.Fprintf(out, ", of which %d are kept", len(p.Kept))
+	}
+	fmt.Fprint(out, "):\n")
+	if len(p.Kept) > 0 {
+		w := printers.GetNewTabWriter(out)
+		fmt.Fprint(w, "ATTEMPT\tAT\tWOKEN BY\tFOR\tOUTCOME\tFEASIBLE\tWHY\n")
+		for i := range p.Kept {
+			a := &p.Kept[i]
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", a.Number, clock(a.At), cmp.Or(a.WokenBy, "<unknown>"), cmp.Or(a.WokenFor, "<none>"), outcome(a), a.Feasible, a.Nodes,
+				cmp.Or(a.BindingFailed, a.Node, a.Message))
+		}
+		_ = w.Flush() // the writer below keeps the error
+	}
+	fmt.Fprintln(out, present(p))
+}
+
+func outcome(a *history.Attempt) string {
+	switch {
+	case a.BindingFailed != "":
+		return "binding failed"
+	case a.InGroup:
+		return a.Outcome + " with its group"
+	}
+	return a.Outcome
+}

@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	clients "k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/portforward"
+	"k8s.io/client-go/transport/spdy"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/berth-scheduler/berth/internal/history"
+	"github.com/berth-scheduler/berth/internal/server"
+)
+
+// running is how to reach the running scheduler, which knows what it has decided and why.
+type running struct {
+	connection *connection
+	url        string
+	ca         string
+	lease      string
+}
+
+func newRunning(flags *pflag.FlagSet, c *connection) *running {
+	r := &running{connection: c}
+	flags.StringVar(&r.url, "scheduler", "", "The address of the running scheduler, such as https://scheduler.example:10259, to ask for the pod's history. Without it the replica is asked that holds the lease, through a port-forward. "+
+		"With none no scheduler is asked.")
+	flags.StringVar(&r.ca, "scheduler-certificate-authority", "", "A file with the certificate authority of the scheduler's certificate, for --scheduler; those of the system without it.")
+	flags.StringVar(&r.lease, "scheduler-lease", "", "The lease of the running scheduler, as NAMESPACE/NAME; without it, that of the configuration.")
+	return r
+}
+
+const (
+	// askTimeout is how long the scheduler may take to answer, finding it included.
+	askTimeout = 10 * time.Second
+	// answerMax bounds what is read of an answer.
+	answerMax = 4 << 20
+	// noScheduler as the address means that none is asked.
+	noScheduler = "none"
+	// schedulerPort is that of kube-scheduler, and of Berth.
+	schedulerPort = 10259
+)
+
+// asked is what the running scheduler has answered, or why it has not.
+type asked struct {
+	answer *history.Answer
+	why    error
+}
+
+// ask asks the running scheduler about a pod, with the user's own credentials. election is the scheduler's configuration of its lease.
+func (r *running) ask(ctx context.Context, namespace, name string, election *configv1.KubeSchedulerConfiguration) asked {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	access, err := r.connection.access()
+	if err != nil {
+		return asked{why: err}
+	}
+	if access.Impersonate.UserName != "" {
+		return asked{why: errors.New("the scheduler knows no --as, and would answer with your own rights")}
+	}
+	to := rest.CopyConfig(access)
+	to.TLSClientConfig = rest.TLSClientConfig{
+		CertFile: access.CertFile, KeyFile: access.KeyFile, CertData: access.CertData, KeyData: access.KeyData, CAFile: r.ca, Insecure: access.Insecure && r.ca == "",
+	}
+	to.Host, to.APIPath, to.Dial, to.Proxy = r.url, "", nil, nil
+	if r.url == "" {
+		stop, port, err := r.forward(ctx, access, election)
+		if err != nil {
+			return asked{why: err}
+		}
+		defer stop()
+		// The certificate is mostly one that the scheduler has made for itself. That the connection ends at the pod, the API server and the node's kubelet vouch for.
+		to.Host, to.TLSClientConfig.CAFile, to.TLSClientConfig.Insecure = fmt.Sprintf("https://127.0.0.1:%d", port), "", true
+	}
+	answer, err := get(ctx, to, namespace, name)
+	return asked{answer, err}
+}
+
+// get sends the question.
+func get(ctx context.Context, to *rest.Config, namespace, name string) (*history.Answer, error) {
+	at, err := url.Parse(to.Host)
+	if err != nil || at.Scheme != "https" || at.Host == "" { // credentials are sent
+		return nil, fmt.Errorf("--scheduler %q: must be an address that begins with https://", to.Host)
+	}
+	client, err := rest.HTTPClientFor(to)
+	if err != nil {
+		return nil, err
+	}
+	client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // credentials go nowhere else
+	at = at.JoinPath(server.ExplainPath(namespace, name))
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, fmt.Errorf("ask the scheduler: %w", err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(response.Body, answerMax))
+	if err != nil {
+		return nil, fmt.Errorf("read the scheduler's answer: %w", err)
+	}
+	if response.StatusCode != http.StatusOK {
+		var status metav1.Status
+		if json.Unmarshal(body, &status) == nil && status.Message != "" {
+			return nil, fmt.Errorf("the scheduler answers %d: %s", response.StatusCode, status.Message)
+		}
+		return nil, fmt.Errorf("the scheduler answers %s; is it Berth, and keeps it a history?", response.Status)
+	}
+	var answer history.Answer
+	if err := json.Unmarshal(body, &answer); err != nil || answer.History == nil {
+		return nil, fmt.Errorf("the scheduler's answer cannot be read: %v", err)
+	}
+	if answer.History.Version != history.Version {
+		return nil, fmt.Errorf("the scheduler's answer has version %d, this program reads %d", answer.History.Version, history.Version)
+	}
+	return &answer, nil
+}
+
+// forward opens a way to the replica that holds the lease, through the API server: a port of this host, which leads there until the returned function is called.
+func (r *running) forward(ctx context.Context, access *rest.Config, election *configv1.KubeSchedulerConfiguration) (stop func(), port uint16, err error) {
+	client, err := clients.NewForConfig(access)
+	if err != nil {
+		return nil, 0, err
+	}
+	pod, err := r.leader(ctx, client, election)
+	if err != nil {
+		return nil, 0, err
+	}
+	to := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(pod.Namespace).Name(pod.Name).SubResource("portforward").URL()
+	dialer, err := dialerFor(access, to)
+	if err != nil {
+		return nil, 0, err
+	}
+	forwarding, stopForwarding := context.WithCancel(ctx)
+	ready, ended := make(chan struct{}), make(chan error, 1)
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", schedulerPort)}, ready, io.Discard, io.Discard)
+	if err != nil {
+		stopForwarding()
+		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), err)
+	}
+	go func() { ended <- forwarder.ForwardPorts() }()
+	stop = func() {
+		stopForwarding()
+		<-ended
+	}
+	select {
+	case <-ready:
+	case err := <-ended:
+		stopForwarding()
+		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), err)
+	case <-ctx.Done(): // a dialer that hangs ends with the process
+		stopForwarding()
+		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), ctx.Err())
+	}
+	ports, err := forwarder.GetPorts()
+	if err != nil || len(ports) != 1 {
+		stop()
+		return nil, 0, fmt.Errorf("forward a port to pod %s: no port: %v", nameOf(pod), err)
+	}
+	return stop, ports[0].Local, nil
+}
+
+// dialerFor dials as kubectl does: through a WebSocket, or by SPDY where the API server, or a proxy before it, knows no such WebSockets.
+func dialerFor(access *rest.Config, to *url.URL) (httpstream.Dialer, error) {
+	transport, upgrader, err := spdy.RoundTripperFor(access)
+	if err != nil {
+		return nil, err
+	}
+	bySPDY := spdy.NewDialerForStreaming(upgrader, &http.Client{Transport: transport}, http.MethodPost, to)
+	byWebSocket, err := portforward.NewSPDYOverWebsocketDialerForStreaming(to, access)
+	if err != nil {
+		return nil, err
+	}
+	return portforward.NewFallbackDialerForStreaming(byWebSocket, bySPDY, func(err error) bool {
+		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
+	}), nil
+}
+
+// leader returns the pod of the scheduler that holds the lease. Only pods in the namespace of the lease are asked: the credentials go to whoever runs there, and who may run pods beside
+// the lease could take the lease, too.
+func (r *running) leader(ctx context.Context, client clients.Interface, election *configv1.KubeSchedulerConfiguration) (*v1.Pod, error) {
+	namespace, name := election.LeaderElection.ResourceNamespace, election.LeaderElection.ResourceName
+	if r.lease != "" {
+		var ok bool
+		if namespace, name, ok = strings.Cut(r.lease, "/"); !ok || namespace == "" || name == "" {
+			return nil, fmt.Errorf("--scheduler-lease %q: must be NAMESPACE/NAME", r.lease)
+		}
+	}
+	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("find who leads: %w", err)
+	}
+	if lease.Spec.HolderIdentity == nil || *lease.Spec.HolderIdentity == "" {
+		return nil, fmt.Errorf("nobody holds the lease %s/%s", namespace, name)
+	}
+	host, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	pod, err := client.CoreV1().Pods(namespace).Get(ctx, host, metav1.GetOptions{})
+	if err == nil {
+		return pod, nil
+	}
+	// A pod in the network of its node goes by the node's name.
+	onNode, listErr := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", host).String()})
+	if listErr != nil {
+		return nil, fmt.Errorf("find the scheduler that holds the lease, on %s: %w", host, listErr)
+	}
+	var found *v1.Pod
+	for i := range onNode.Items {
+		p := &onNode.Items[i]
+		if !p.Spec.HostNetwork || p.Labels["component"] != server.Name && p.Labels["app.kubernetes.io/name"] != "berth" {
+			continue
+		}
+		if found != nil {
+			return nil, fmt.Errorf("the scheduler that holds the lease is pod %s or %s; name it with --scheduler", found.Name, p.Name)
+		}
+		found = p
+	}
+	if found == nil {
+		return nil, fmt.Errorf("the scheduler that holds the lease %s/%s, %s, is no pod of that namespace; name it with --scheduler", namespace, name, host)
+	}
+	return found, nil
+}

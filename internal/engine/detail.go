@@ -1,0 +1,143 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Detail returns what a decision about a pod came from: the best nodes, as many as are asked for, and how many nodes each filter removed. It must be asked in the view in which the
+// pod was decided about alone, before anything else happens: then the first of the best nodes is the one that was taken, with the total that the decision has. It reads the same
+// columns as Decide, and costs as much as one or two scans; it learns nothing, and decides nothing.
+//
+// ok is false where the plugins cannot be asked again: in profiles with plugins from outside or extenders, for pods that no filter was asked about, and after an error.
+func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail, ok bool) {
+	p := e.profiles[pod.SchedulerName]
+	if p == nil || p.Outside != nil || len(p.Extenders) > 0 || pod.Malformed != "" || pod.Terminating || v.Nodes() == 0 {
+		return detail, false
+	}
+	before := e.work
+	defer func() {
+		visited := e.work.Visited - before.Visited
+		e.work = before // which measures decisions
+		e.work.Detailed += visited
+	}()
+	c, rejection, err := e.preFilter(v, p, pod)
+	if err != nil || rejection != nil {
+		return detail, false
+	}
+	e.prepare(&c)
+	slots, err := e.filter(&c)
+	if err != nil {
+		return detail, false
+	}
+	if detail.Feasible = len(slots); detail.Feasible > 0 {
+		if detail.Best, err = e.bestInDetail(&c, slots, best); err != nil {
+			return plan.Detail{}, false
+		}
+	}
+	if len(slots) == 1 && pod.NominatedNode != "" && detail.Best[0].Name == pod.NominatedNode { // no other node was looked at
+		return detail, true
+	}
+	detail.Removed = e.removed(&c)
+	return detail, true
+}
+
+// bestInDetail returns the best of the feasible nodes, with each plugin's score of each.
+func (e *Engine) bestInDetail(c *cycle, slots []int32, best int) ([]plan.NodeAnswer, error) {
+	if len(slots) == 1 {
+		return []plan.NodeAnswer{{Name: c.view.Node(slots[0]).Name(), Feasible: true}}, nil
+	}
+	if _, _, err := e.best(c, slots); err != nil {
+		return nil, err
+	}
+	at := e.highestFew(c, slots, e.scratch.totals[:len(slots)], best)
+	nodes := make([]plan.NodeAnswer, len(at))
+	for i, position := range at {
+		nodes[i] = plan.NodeAnswer{Name: c.view.Node(slots[position]).Name(), Feasible: true}
+	}
+	weighted := make([]int64, len(slots))
+	for i := range c.profile.Scores {
+		everywhere, ok, err := e.weightedScores(c, i, slots, weighted)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		s := &c.profile.Scores[i]
+		for j, position := range at {
+			share := weighted[position] + everywhere
+			nodes[j].Scores = append(nodes[j].Scores, plan.Score{Plugin: s.Name(), Weight: s.Weight, Score: share / max(1, s.Weight)})
+			nodes[j].Total += share
+		}
+	}
+	return nodes, nil
+}
+
+// weightedScores fills in a plugin's weighted score of each feasible node, without what it gives every node; ok is false if it skips the pod.
+func (e *Engine) weightedScores(c *cycle, i int, slots []int32, weighted []int64) (everywhere int64, ok bool, err error) {
+	clear(weighted)
+	if single := c.profile.scorers[i].column; single != nil {
+		if column, err := e.scoreColumn(c, i, single); column == nil || err != nil {
+			return 0, false, err
+		}
+		everywhere, err = e.addScores(c, i, slots, weighted)
+		return everywhere, true, err
+	}
+	scores, err := e.togetherScores(c, i, slots)
+	for at, score := range scores {
+		weighted[at] = score * c.profile.Scores[i].Weight
+	}
+	return 0, scores != nil, err
+}
+
+// highestFew returns the positions of the highest totals, as many as are asked for, the highest first; equal ones in the order in which they would be taken.
+func (e *Engine) highestFew(c *cycle, slots []int32, totals []int64, few int) []int {
+	few = min(few, len(slots))
+	hashes, salt := c.view.State().NameHashes(), e.saltIn(c)
+	before := func(a, b int) int {
+		if by := cmp.Compare(totals[b], totals[a]); by != 0 {
+			return by
+		}
+		return cmp.Or(cmp.Compare(mix(salt^hashes[slots[b]]), mix(salt^hashes[slots[a]])), cmp.Compare(slots[a], slots[b]))
+	}
+	at := make([]int, 0, few+1)
+	for position := range totals {
+		if len(at) == few && before(at[few-1], position) < 0 {
+			continue
+		}
+		to, _ := slices.BinarySearchFunc(at, position, before)
+		if at = slices.Insert(at, to, position); len(at) > few {
+			at = at[:few]
+		}
+	}
+	return at
+}
+
+// removed counts the nodes that are not feasible by the first plugin that objects to each, in the order in which plugins run. Nodes that PreFilter plugins leave out are counted
+// under the names of these plugins together.
+func (e *Engine) removed(c *cycle) []plan.Removal {
+	var counts objectionCounts
+	e.countObjections(c, &counts)
+	byFilter := make([]int, len(c.profile.Filters)+1) // the last for extenders
+	for _, o := range counts.list {
+		if o.code != reason.None {
+			byFilter[min(o.filter, len(byFilter)-1)] += o.nodes
+		}
+	}
+	var all []plan.Removal
+	if outside := c.view.ToChooseAmong() - len(c.narrowed.slots); len(c.narrowed.by) > 0 && outside > 0 {
+		all = append(all, plan.Removal{Plugins: c.narrowed.by, Nodes: outside})
+	}
+	for i, nodes := range byFilter {
+		if nodes > 0 {
+			all = append(all, plan.Removal{Plugins: []string{c.profile.nameOf(i)}, Nodes: nodes})
+		}
+	}
+	return all
+}

@@ -1,0 +1,53 @@
+package history
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/build"
+)
+
+// BenchmarkRound decides about pods, one after the other, with and without a history: pods that are placed at once, and pods that are rejected again and again.
+func BenchmarkRound(b *testing.B) {
+	nodes := build.Sized(5000)
+	for _, kept := range []bool{false, true} {
+		for _, what := range []string{"placed", "rejected"} {
+			b.Run(fmt.Sprintf("%s/history=%t", what, kept), func(b *testing.B) {
+				var h *History
+				if kept {
+					h = newHistory(b, 0)
+				}
+				s := newScheduler(b, h)
+				for i := range nodes {
+					s.changes.Set(build.Node(fmt.Sprintf("node-%05d", i), build.Allocatable("cpu=64 memory=256Gi pods=110")))
+				}
+				request := "cpu=100m memory=100Mi"
+				if what == "rejected" {
+					request = "cpu=100 memory=100Mi"
+				}
+				pods := make([]*v1.Pod, b.N)
+				for i := range pods {
+					pods[i] = build.Pod(build.Named(fmt.Sprintf("pod-%07d", i)), build.Container(request), build.Controller("apps/v1", "ReplicaSet", "web"))
+				}
+				s.rest()
+				for _, pod := range pods {
+					s.changes.Set(pod)
+				}
+				b.ReportAllocs()
+				b.ResetTimer()
+				for range b.N {
+					s.now = s.now.Add(10 * time.Microsecond)
+					s.loop.Once(s.now)
+				}
+				if b.StopTimer(); kept {
+					c := h.Counts()
+					b.ReportMetric(float64(c.Details)/float64(b.N), "details/op")
+					b.ReportMetric(float64(c.Recording.Nanoseconds())/float64(b.N), "recording-ns/op")
+				}
+			})
+		}
+	}
+}

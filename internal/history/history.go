@@ -1,0 +1,132 @@
+// Package history keeps what the running scheduler has decided lately, and what became of the pods that wait.
+//
+// It takes the rounds of a loop, and asks the engine about some decisions while they are made; it gives an Answer about one pod: why it is on its node, what its attempts were and what
+// woke it each time, what it waits for and who is before it. It owns a bounded memory of decisions. It never changes a decision, and never calls an API server.
+package history
+
+import (
+	"errors"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Config is the configuration of a History.
+type Config struct {
+	// Bytes bounds the memory; 0 means DefaultBytes.
+	Bytes int
+	// Now is a steady clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// DefaultBytes suffices for the last 50,000 placements, the attempts of 20,000 pods that wait, and the details of some thousand decisions.
+const DefaultBytes = 48 << 20
+
+// The memory is divided: placements and details have a quarter each, attempts the rest.
+const quarter = 4
+
+// History is the memory. It is a loop.Witness; the goroutine of the loop is its only user, of Of too.
+type History struct {
+	now     func() time.Time
+	budget  budget
+	placed  placements
+	details details
+	waiting records
+	// detail is the number of the details of the decision at hand, 0 if there are none.
+	detail uint64
+	counts Counts
+}
+
+// Counts are how often something happened so far, and what is kept now.
+type Counts struct {
+	// Decisions were noted; Details of so many were recorded, which took Recording.
+	Decisions, Details int64
+	Recording          time.Duration
+	// Placements, Waiting and Detailed are how many placements, pods that were not placed at once, and details are kept; Bytes is about how many bytes all of it takes.
+	Placements, Waiting, Detailed, Bytes int
+}
+
+// New makes an empty memory.
+func New(config Config) (*History, error) {
+	if config.Bytes < 0 {
+		return nil, errors.New("the bytes of the history: must not be negative")
+	}
+	if config.Bytes == 0 {
+		config.Bytes = DefaultBytes
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	share := config.Bytes / quarter
+	return &History{now: config.Now, budget: newBudget(), placed: newPlacements(share), details: details{bytesMax: share}, waiting: newRecords(config.Bytes - 2*share)}, nil
+}
+
+// bestKept is how many of the best nodes are kept of a decision, the one that was taken included.
+const bestKept = 3
+
+// Decided records the details of a decision about a single pod, if they may cost something.
+func (h *History) Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration) {
+	h.detail = 0
+	h.budget.earn(d.Pods[0].Popped, took)
+	if d.Outcome != plan.Placed && d.Outcome != plan.Unschedulable || !h.budget.affords(&d.Pods[0]) {
+		return
+	}
+	began := h.now()
+	detail, ok := e.Detail(v, d.Pods[0].Pod, bestKept)
+	cost := h.now().Sub(began)
+	h.budget.spend(&d.Pods[0], cost)
+	h.counts.Recording += cost
+	if !ok {
+		return
+	}
+	h.counts.Details++
+	h.detail = h.details.add(&detail)
+}
+
+// Round notes the decisions of a round.
+func (h *History) Round(r *loop.Round) {
+	for i := range r.Delta.Failed {
+		h.waiting.bindingFailed(h.now(), &r.Delta.Failed[i])
+	}
+	for i := range r.Decisions {
+		h.note(&r.Decisions[i], r.Group != nil)
+	}
+	h.detail = 0
+}
+
+// Standing does nothing.
+func (h *History) Standing(*loop.Standing) {}
+
+func (h *History) note(d *plan.Decision, grouped bool) {
+	h.counts.Decisions++
+	q := &d.Pods[0]
+	placed := d.Outcome == plan.Placed
+	if placed {
+		h.placed.add(d, h.detail, grouped)
+	}
+	if d.Outcome == plan.Terminating {
+		return
+	}
+	if !placed || q.Attempt > 1 { // most pods are placed at once, and need no more than that
+		h.waiting.note(d, h.detail, grouped)
+	}
+}
+
+// Counts returns what happened so far, and what is kept.
+func (h *History) Counts() Counts {
+	c := h.counts
+	c.Placements, c.Waiting, c.Detailed = h.placed.size(), len(h.waiting.byPod), len(h.details.kept)-h.details.gone
+	c.Bytes = h.placed.bytes() + h.waiting.bytes + h.details.bytes
+	return c
+}
+
+// tail returns the last eight bytes of a text as a number: of names and UIDs they mostly differ, and comparing them costs less than comparing texts.
+func tail(text string) (n uint64) {
+	for i := max(0, len(text)-8); i < len(text); i++ {
+		n = n<<8 | uint64(text[i])
+	}
+	return n
+}

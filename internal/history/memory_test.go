@@ -1,0 +1,150 @@
+package history
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/elements"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/reason"
+)
+
+// decision makes one about a pod that has the given name.
+func decision(name string, attempt int, placed bool) plan.Decision {
+	pod := model.NewPod(build.Pod(build.Named(name)))
+	q := plan.QueuedPod{Pod: pod, Attempt: attempt, Popped: time.Unix(1_000_000, 0), Woken: plan.Woken{Event: "NodeAdd", Plugin: "NodeResourcesFit"}}
+	d := plan.Decision{Work: plan.Work{Pods: []plan.QueuedPod{q}}, Nodes: 5, Feasible: 2}
+	if placed {
+		d.Outcome, d.Placements = plan.Placed, []plan.Placement{{QueuedPod: q, NodeName: "n", Total: 300}}
+		return d
+	}
+	d.Outcome, d.Feasible = plan.Unschedulable, 0
+	d.Rejection = &plan.Rejection{Counts: []reason.Count{{Nodes: 5, Reason: "Insufficient " + name}}, Plugins: []string{"NodeResourcesFit"}}
+	d.PostFilter = "preemption: of " + name
+	return d
+}
+
+func (h *History) take(d plan.Decision) {
+	h.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}})
+}
+
+// TestBounded notes decisions about very many pods, which wait for long, and never takes more memory than it may: what is counted, and the elements that are kept.
+func TestBounded(t *testing.T) {
+	const bytes = 1 << 20
+	h := newHistory(t, bytes)
+	detail := plan.Detail{Feasible: 3, Best: make([]plan.NodeAnswer, 3), Removed: make([]plan.Removal, 2)}
+	elementsNow := func() (n int) {
+		for _, count := range elements.Of(h) {
+			n += count
+		}
+		return n
+	}
+	var settled int
+	for round := range 12 {
+		for i := range 3000 {
+			name := fmt.Sprintf("r%d-%d", round, i)
+			h.detail = h.details.add(&detail)
+			h.take(decision(name, 1, i%2 == 0))
+			if i%3 == 0 {
+				for attempt := range 12 {
+					h.take(decision(name, attempt+2, false))
+				}
+			}
+		}
+		c := h.Counts()
+		if c.Bytes > bytes || c.Placements == 0 || c.Waiting == 0 || c.Detailed == 0 {
+			t.Fatalf("round %d: %+v, want at most %d bytes", round, c, bytes)
+		}
+		sum := 0
+		for r := h.waiting.newest; r != nil; r = r.older {
+			own := recordBytes
+			for i := range r.attempts {
+				own += r.attempts[i].bytes
+			}
+			if r.bytes != own || h.waiting.byPod[r.key] != r {
+				t.Fatalf("round %d: the record of %s counts %d bytes, recounted %d", round, r.key, r.bytes, own)
+			}
+			sum += own
+		}
+		if sum != h.waiting.bytes {
+			t.Fatalf("round %d: %d bytes of records, recounted %d", round, h.waiting.bytes, sum)
+		}
+		if n := elementsNow(); round < 4 {
+			settled = max(settled, n)
+		} else if n > settled+settled/10 {
+			t.Fatalf("round %d: %d elements are kept, %d after the first rounds", round, n, settled)
+		}
+	}
+}
+
+// TestFirstAndLastAttempts keeps the first attempts of a pod and the last ones.
+func TestFirstAndLastAttempts(t *testing.T) {
+	h := newHistory(t, 0)
+	for attempt := range 100 {
+		h.take(decision("p", attempt+1, false))
+	}
+	r := h.waiting.byPod[model.PodKey{Namespace: "default", Name: "p"}]
+	var numbers []int32
+	for i := range r.attempts {
+		numbers = append(numbers, r.attempts[i].number)
+	}
+	if got, want := fmt.Sprint(numbers), "[1 2 95 96 97 98 99 100]"; got != want {
+		t.Errorf("attempts %s, want %s", got, want)
+	}
+}
+
+// TestForgetsTheOldest forgets the pods that were tried longest ago, and placements the oldest first.
+func TestForgetsTheOldest(t *testing.T) {
+	h := newHistory(t, 64<<10)
+	for i := range 5000 {
+		h.take(decision(fmt.Sprintf("w%d", i), 1, false))
+		h.take(decision(fmt.Sprintf("p%d", i), 1, true))
+	}
+	key := func(name string) model.PodKey { return model.PodKey{Namespace: "default", Name: name} }
+	if h.waiting.byPod[key("w4999")] == nil || h.waiting.byPod[key("w0")] != nil || h.placed.of(key("p4999")) == nil || h.placed.of(key("p0")) != nil {
+		t.Errorf("the newest are not kept, or the oldest are: %+v", h.Counts())
+	}
+	if x := h.placed.of(key("p4990")); x.node != "n" || x.total != 300 || x.name != "p4990" {
+		t.Errorf("%+v", x)
+	}
+}
+
+// TestBudget makes decisions that take 20 µs, details of which would take 50: they are recorded of so many decisions that this takes three hundredths of the time, and what was saved; of one
+// in fifty decisions that are the first of an owner, of all of them.
+func TestBudget(t *testing.T) {
+	b := newBudget()
+	now := time.Unix(1_000_000, 0)
+	const decisions, took, cost = 100_000, 20 * time.Microsecond, 50 * time.Microsecond
+	var spent time.Duration
+	firsts, recorded := 0, 0
+	for i := range decisions {
+		now = now.Add(took)
+		owner := "deployment"
+		if i%50 == 0 {
+			owner = fmt.Sprintf("job-%06d", i)
+		}
+		pod := model.NewPod(build.Pod(build.Named(owner)))
+		q := &plan.QueuedPod{Pod: pod, Popped: now}
+		b.earn(now, took)
+		if i%50 == 0 {
+			firsts++
+		}
+		if b.affords(q) {
+			b.spend(q, cost)
+			spent += cost
+			if i%50 == 0 {
+				recorded++
+			}
+		}
+	}
+	if most := decisions*took*decidingPercent/100 + savedMax + cost; spent > most || spent < most/2 {
+		t.Errorf("%v were spent on details, want at most %v, and half of that at least", spent, most)
+	}
+	if recorded < firsts/4 {
+		t.Errorf("%d of %d first pods of an owner were recorded", recorded, firsts)
+	}
+}

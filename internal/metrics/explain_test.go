@@ -1,0 +1,26 @@
+package metrics_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+)
+
+// TestQuestions counts questions about pods by the code of the response, and what is kept to answer them.
+func TestQuestions(t *testing.T) {
+	m, registry := build(t, time.Now)
+	for _, code := range []int{http.StatusOK, http.StatusOK, http.StatusForbidden} {
+		m.Explain.Answered(code, time.Second)
+	}
+	m.Explain.Keeps(1000, 3)
+	m.Explain.Keeps(2000, 5)
+	all := scrape(t, registry)
+	for key, want := range map[string]float64{
+		"berth_explain_requests_total{code=200}": 2, "berth_explain_requests_total{code=403}": 1, "berth_explain_request_duration_seconds": 3,
+		"berth_history_bytes": 2000, "berth_history_recorded_decisions_total": 5,
+	} {
+		if all[key] != want {
+			t.Errorf("%s is %v, want %v", key, all[key], want)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package queue
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+)
+
+func key(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
+
+// TestWoken follows a pod through places: its turns say what ended each wait, and not that a backoff was over or that there was nothing else to do.
+func TestWoken(t *testing.T) {
+	q := newQueue(t)
+	woken := func(now time.Time, want plan.Woken) plan.Work {
+		t.Helper()
+		w := pop(t, q, now, "p")
+		if got := w.Pods[0].Woken; got != want {
+			t.Fatalf("at %v: woken by %+v, want %+v", now.Sub(start), got, want)
+		}
+		return w
+	}
+	q.Wake(at(0), arrived(pod("p", 0)))
+	reject(q, at(0), woken(at(0), plan.Woken{Event: "UnscheduledPodAdd"}), "Fit")
+	q.Wake(at(0.5), podDeleted)
+	reject(q, at(3), woken(at(3), plan.Woken{Event: "AssignedPodDelete", Plugin: "Fit"}), "Fit") // after its backoff
+	q.Wake(at(9), podDeleted)
+	fail(q, at(9), woken(at(9), plan.Woken{Event: "AssignedPodDelete", Plugin: "Fit"}))
+	reject(q, at(20), woken(at(20), plan.Woken{Event: "BackoffComplete"}), "Fit")
+	q.Activate(at(21), []model.PodKey{key("p")})
+	reject(q, at(21), woken(at(21), plan.Woken{Event: "ForceActivate"}), "Fit")
+	q.Wake(at(400), podDeleted)
+	reject(q, at(400), woken(at(400), plan.Woken{Event: "AssignedPodDelete", Plugin: "Fit"}), "Fit")
+	if _, ok := q.Pop(at(800)); !ok {
+		t.Fatal("a pod that is parked for too long is not tried")
+	}
+	if d, _ := q.Describe(at(800), key("p")); d.WokenBy != (plan.Woken{Event: "UnschedulableTimeout"}) || d.Place != "deciding" || d.Attempts != 7 {
+		t.Errorf("%+v", d)
+	}
+}
+
+// TestDescribe describes a pod in each place.
+func TestDescribe(t *testing.T) {
+	q := newQueue(t)
+	if _, ok := q.Describe(at(0), key("p")); ok {
+		t.Error("a pod is described that the queue does not hold")
+	}
+	held := pod("held", 0)
+	held.Object.Labels = map[string]string{"gate": "yes"}
+	q.Wake(at(0), arrived(held, pod("p", 9)))
+	if d, ok := q.Describe(at(0), key("held")); !ok || d.Place != "gated" || !slices.Equal(d.Rejectors, []string{"Gate"}) || d.Ahead != nil || !d.Ready.IsZero() {
+		t.Errorf("%+v", d)
+	}
+	reject(q, at(0), pop(t, q, at(0), "p"), "Fit")
+	d, _ := q.Describe(at(0.5), key("p"))
+	if d.Place != "parked" || d.Rejections != 1 || !slices.Equal(d.Rejectors, []string{"Fit"}) || len(d.WaitsFor) != 1 || d.WaitsFor[0].Plugin != "Fit" || !slices.Equal(d.WaitsFor[0].Events, []string{"AssignedPodDelete"}) ||
+		!d.BackoffEnd.Equal(at(1)) || !d.Ready.Equal(at(0)) {
+		t.Errorf("%+v", d)
+	}
+	q.Wake(at(60), podDeleted)
+	for i := range 30 {
+		q.Wake(at(60), arrived(pod(fmt.Sprintf("q%02d", i), int32(i))))
+	}
+	d, _ = q.Describe(at(60), key("p"))
+	if want := []model.PodKey{key("q29"), key("q28"), key("q27"), key("q26"), key("q25")}; d.Place != "active" || d.Ahead == nil || d.Ahead.Pods != 20 || d.Ahead.AtLeast || !slices.Equal(d.Ahead.Next, want) || !d.BackoffEnd.IsZero() || d.Rejectors != nil {
+		t.Errorf("%+v, %+v", d, d.Ahead)
+	}
+}
+
+// TestDescribeLooksAtFew looks at a bounded number of pods, however many are ready.
+func TestDescribeLooksAtFew(t *testing.T) {
+	q := newQueue(t)
+	pods := make([]*model.Pod, describedMax+1000)
+	for i := range pods {
+		pods[i] = pod(fmt.Sprintf("p%d", i), 1)
+	}
+	q.Wake(at(0), arrived(append(pods, pod("last", 0))...))
+	asked := 0
+	less := q.active.less
+	q.active.less = func(a, b *entry) bool {
+		asked++
+		return less(a, b)
+	}
+	d, _ := q.Describe(at(0), key("last"))
+	if d.Ahead == nil || !d.Ahead.AtLeast || d.Ahead.Pods != describedMax || len(d.Ahead.Next) != namedMax || asked > 4*describedMax {
+		t.Errorf("%+v after %d comparisons", d.Ahead, asked)
+	}
+}
+
+// TestDescribeGroup says which members hold a group up.
+func TestDescribeGroup(t *testing.T) {
+	g := newGroupQueue(t)
+	g.apply(memberOf("g", "a", 0), memberOf("g", "b", 0))
+	if d, _ := g.Describe(g.now, key("a")); d.Group == nil || d.Group.Exists || d.Group.Waiting != 2 || d.Place != "incomplete" {
+		t.Errorf("%+v, %+v", d, d.Group)
+	}
+	g.apply(podGroup("g", 4, 0))
+	if d, _ := g.Describe(g.now, key("a")); !d.Group.Exists || d.Group.MinCount != 4 || d.Group.Waiting != 2 || d.Group.Gate != "GangScheduling" || d.Place != "gated" {
+		t.Errorf("%+v, %+v", d, d.Group)
+	}
+	g.apply(memberOf("g", "c", 0), memberOf("g", "d", 0, "gate"))
+	if d, _ := g.Describe(g.now, key("a")); d.Group.HeldCount != 1 || len(d.Group.Held) != 1 || d.Group.Held[0].Key != key("d") || !slices.Equal(d.Group.Held[0].Plugins, []string{"Gate"}) {
+		t.Errorf("%+v, %+v", d, d.Group)
+	}
+	g.apply(memberOf("g", "d", 0))
+	work, text := g.pop()
+	if text == "" || work.Pods[0].Woken.Event == "" {
+		t.Fatalf("%q, woken by %+v", text, work.Pods[0].Woken)
+	}
+	g.settle(work, plan.Unschedulable)
+	d, _ := g.Describe(g.now, key("a"))
+	if d.Group.RejectedCount != 4 || len(d.Group.Rejected) != 4 || d.Group.Rejected[0].Key != key("a") || !slices.Equal(d.Rejectors, []string{"Fit"}) || d.BackoffEnd.IsZero() {
+		t.Errorf("%+v, %+v", d, d.Group)
+	}
+}
