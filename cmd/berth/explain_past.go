@@ -47,7 +47,7 @@ func lastAttempt(p *history.Past) string {
 		line += " was in vain"
 	}
 	if last.Evictions > 0 {
-		line += fmt.Sprintf("; for it %s evicted from %s", advice.Few(last.Victims, shortVictims), last.Nominated)
+		line += fmt.Sprintf("; evicted for it from %s: %s", last.Nominated, advice.Few(last.Victims, shortVictims))
 	}
 	return line + "."
 }
