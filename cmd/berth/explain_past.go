@@ -55,9 +55,6 @@ func lastAttempt(p *history.Past) string {
 // present says where the pod is, what it waits for, and who is before it.
 func present(p *history.Past) string {
 	line := "Now: " + p.Place
-	if p.BackoffEnd != nil {
-		line += ", backing off until " + clock(*p.BackoffEnd)
-	}
 	if x := p.Ahead; x != nil {
 		line += ", " + ahead(x)
 	}
@@ -72,6 +69,9 @@ func present(p *history.Past) string {
 		line += ", until an event that may help (" + strings.Join(waits, "; ") + ")"
 	} else if len(p.Rejectors) > 0 {
 		line += ", by " + strings.Join(p.Rejectors, ", ")
+	}
+	if p.BackoffEnd != nil {
+		line += ", not before " + clock(*p.BackoffEnd)
 	}
 	if g := p.Group; g != nil {
 		line += "; " + heldUp(g)

@@ -64,7 +64,7 @@ func TestPresent(t *testing.T) {
 		{history.Past{Place: "gated", Rejectors: []string{"SchedulingGates"}}, "It was not tried yet.\nNow: gated, by SchedulingGates."},
 		{
 			history.Past{Place: "backing off after an error", BackoffEnd: &end, Kept: []history.Attempt{{At: end, BindingFailed: "no"}}},
-			"At 2026-11-02T09:00:01Z failed to bind: no.\nNow: backing off after an error, backing off until 2026-11-02T09:00:01Z.",
+			"At 2026-11-02T09:00:01Z failed to bind: no.\nNow: backing off after an error, not before 2026-11-02T09:00:01Z.",
 		},
 		{
 			history.Past{Place: "parked", Leaving: 2, Kept: []history.Attempt{{Number: 1, At: end, Nominated: "n", Evictions: 2, Victims: []string{"a/v", "a/w"}}}},

@@ -263,7 +263,7 @@ func timeOf(t time.Time) *time.Time {
 const (
 	notGrouped   = "the pod was decided about together with its group"
 	notOutside   = "plugins from outside or extenders have a say in this profile, and they are not asked a second time"
-	notForgotten = "they were not recorded, as recording takes at most 3 % of the time that decisions take, or are forgotten"
+	notForgotten = "they were not recorded, as recording takes at most 2 % of the time that decisions take, or are forgotten"
 )
 
 // decision is what is kept of a placement.

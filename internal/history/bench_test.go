@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/plan"
 )
 
 // BenchmarkRound decides about pods, one after the other, with and without a history: pods that are placed at once, and pods that are rejected again and again.
@@ -49,5 +51,33 @@ func BenchmarkRound(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkNote notes decisions, without details: of pods that are placed at once, of others for the first time, and of 20,000 pods that wait over and over.
+func BenchmarkNote(b *testing.B) {
+	for _, what := range []string{"placed", "first", "again"} {
+		b.Run(what, func(b *testing.B) {
+			const pods = 20_000
+			rounds := make([]loop.Round, pods)
+			for i := range rounds {
+				d := decision(fmt.Sprintf("pod-%07d", i), 1, what == "placed")
+				rounds[i] = loop.Round{Decided: true, Decisions: []plan.Decision{d}}
+			}
+			bytes := 0
+			if what == "first" { // so few that each pod is forgotten when it comes again
+				bytes = 4 << 20
+			}
+			h := newHistory(b, bytes)
+			for i := range rounds {
+				h.Round(&rounds[i])
+			}
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				h.budget.notes = savedMax
+				h.Round(&rounds[i%pods])
+			}
+		})
 	}
 }

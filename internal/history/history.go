@@ -42,9 +42,9 @@ type History struct {
 
 // Counts are how often something happened so far, and what is kept now.
 type Counts struct {
-	// Decisions were noted; Details of so many were recorded, which took Recording.
-	Decisions, Details int64
-	Recording          time.Duration
+	// Decisions were made; Left of these were not noted, because there were too many of pods that wait. Details of so many were recorded, which took Recording.
+	Decisions, Left, Details int64
+	Recording                time.Duration
 	// Placements, Waiting and Detailed are how many placements, pods that were not placed at once, and details are kept; Bytes is about how many bytes all of it takes.
 	Placements, Waiting, Detailed, Bytes int
 }
@@ -91,6 +91,9 @@ func (h *History) Round(r *loop.Round) {
 	for i := range r.Delta.Failed {
 		h.waiting.bindingFailed(h.now(), &r.Delta.Failed[i])
 	}
+	if r.Group != nil && len(r.Decisions) > 0 { // no witness was called
+		h.budget.earn(r.Decisions[0].Pods[0].Popped, r.Deciding)
+	}
 	for i := range r.Decisions {
 		h.note(&r.Decisions[i], r.Group != nil)
 	}
@@ -110,8 +113,13 @@ func (h *History) note(d *plan.Decision, grouped bool) {
 	if d.Outcome == plan.Terminating {
 		return
 	}
-	if !placed || q.Attempt > 1 { // most pods are placed at once, and need no more than that
+	if placed && q.Attempt == 1 { // as most are
+		return
+	}
+	if h.budget.takeNote(q.Attempt == 1) {
 		h.waiting.note(d, h.detail, grouped)
+	} else {
+		h.counts.Left++
 	}
 }
 
