@@ -9,7 +9,6 @@ import (
 
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"github.com/berth-scheduler/berth/internal/advice"
 	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/history"
 )
@@ -47,7 +46,10 @@ func lastAttempt(p *history.Past) string {
 		line += " was in vain"
 	}
 	if last.Evictions > 0 {
-		line += fmt.Sprintf("; evicted for it from %s: %s", last.Nominated, advice.Few(last.Victims, shortVictims))
+		line += fmt.Sprintf("; %d pods were evicted for it from %s", last.Evictions, last.Nominated)
+		if len(last.Victims) > 0 {
+			line += ", such as " + strings.Join(last.Victims[:min(shortVictims, len(last.Victims))], ", ")
+		}
 	}
 	return line + "."
 }

@@ -68,7 +68,7 @@ func TestPresent(t *testing.T) {
 		},
 		{
 			history.Past{Place: "parked", Leaving: 2, Kept: []history.Attempt{{Number: 1, At: end, Nominated: "n", Evictions: 2, Victims: []string{"a/v", "a/w"}}}},
-			"Attempt 1 at 2026-11-02T09:00:01Z was in vain; evicted for it from n: a/v, a/w.\nNow: parked, until 2 evicted pods are gone.",
+			"Attempt 1 at 2026-11-02T09:00:01Z was in vain; 2 pods were evicted for it from n, such as a/v, a/w.\nNow: parked, until 2 evicted pods are gone.",
 		},
 		{
 			history.Past{Place: "gated", Group: &history.Group{

@@ -122,8 +122,11 @@ func get(ctx context.Context, to *rest.Config, namespace, name string) (*history
 		return nil, fmt.Errorf("the scheduler answers %s; is it Berth, and keeps it a history?", response.Status)
 	}
 	var answer history.Answer
-	if err := json.Unmarshal(body, &answer); err != nil || answer.History == nil {
-		return nil, fmt.Errorf("the scheduler's answer cannot be read: %v", err)
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return nil, fmt.Errorf("read the scheduler's answer: %w", err)
+	}
+	if answer.History == nil {
+		return nil, errors.New("the scheduler's answer has no history")
 	}
 	if answer.History.Version != history.Version {
 		return nil, fmt.Errorf("the scheduler's answer has version %d, this program reads %d", answer.History.Version, history.Version)
@@ -156,7 +159,7 @@ func (r *running) forward(ctx context.Context, access *rest.Config, election *co
 	go func() { ended <- forwarder.ForwardPorts() }()
 	stop = func() {
 		stopForwarding()
-		<-ended
+		_ = <-ended // it was told to end
 	}
 	select {
 	case <-ready:
@@ -168,9 +171,12 @@ func (r *running) forward(ctx context.Context, access *rest.Config, election *co
 		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), ctx.Err())
 	}
 	ports, err := forwarder.GetPorts()
-	if err != nil || len(ports) != 1 {
+	if err == nil && len(ports) != 1 {
+		err = fmt.Errorf("%d ports instead of one", len(ports))
+	}
+	if err != nil {
 		stop()
-		return nil, 0, fmt.Errorf("forward a port to pod %s: no port: %v", nameOf(pod), err)
+		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), err)
 	}
 	return stop, ports[0].Local, nil
 }

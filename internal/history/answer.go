@@ -3,6 +3,7 @@ package history
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/model"
@@ -123,7 +124,7 @@ type Attempt struct {
 	Message string `json:"message,omitempty"`
 	// Removed are the plugins that removed nodes, if the details of the turn were recorded.
 	Removed []Removal `json:"removed,omitempty"`
-	// Nominated is the node that the pod was nominated to, Victims the first of the Evictions pods that were evicted for it.
+	// Nominated is the node that the pod was nominated to. Of the Evictions pods that were evicted for it, Victims are the first, as far as they are in its namespace.
 	Nominated string   `json:"nominated,omitempty"`
 	Victims   []string `json:"victims,omitempty"`
 	Evictions int      `json:"evictions,omitempty"`
@@ -138,7 +139,7 @@ type WaitsFor struct {
 	Events []string `json:"events"`
 }
 
-// Ahead is how many pods have their turn before the pod, and the first of them.
+// Ahead is how many pods have their turn before the pod, and those of the first of them that are in its namespace.
 type Ahead struct {
 	Pods    int      `json:"pods"`
 	AtLeast bool     `json:"atLeast,omitempty"`
@@ -207,7 +208,7 @@ func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside f
 	if r := h.waiting.byPod[key]; r != nil && (a.UID == "" || string(r.uid) == a.UID) {
 		a.UID, a.Profile = string(r.uid), r.profile
 		for i := range r.attempts {
-			p.Kept = append(p.Kept, h.attempt(&r.attempts[i]))
+			p.Kept = append(p.Kept, h.attempt(&r.attempts[i], key.Namespace+"/"))
 			p.Attempts = max(p.Attempts, int(r.attempts[i].number))
 		}
 	} else if x := a.Decision; x != nil {
@@ -233,7 +234,9 @@ func (p *Past) describe(d *queue.Description) {
 	if x := d.Ahead; x != nil {
 		p.Ahead = &Ahead{Pods: x.Pods, AtLeast: x.AtLeast}
 		for _, key := range x.Next {
-			p.Ahead.Next = append(p.Ahead.Next, key.String())
+			if key.Namespace == d.Pod.Namespace { // who may see this pod need not see those of others
+				p.Ahead.Next = append(p.Ahead.Next, key.String())
+			}
 		}
 	}
 	if g := d.Group; g != nil {
@@ -321,8 +324,8 @@ func removals(from []plan.Removal) (to []Removal) {
 	return to
 }
 
-// attempt is what is kept of a turn.
-func (h *History) attempt(from *attempt) Attempt {
+// attempt is what is kept of a turn of a pod. The namespace ends with a slash.
+func (h *History) attempt(from *attempt, namespace string) Attempt {
 	a := Attempt{
 		Number: int(from.number), At: time.Unix(0, from.at).UTC(), Outcome: from.outcome.String(), WokenBy: from.woken.Event, WokenFor: from.woken.Plugin,
 		Helped: from.outcome == plan.Placed, InGroup: from.grouped, Nodes: int(from.nodes), Feasible: int(from.feasible), Message: from.text,
@@ -334,7 +337,12 @@ func (h *History) attempt(from *attempt) Attempt {
 		}
 	}
 	if x := from.more; x != nil {
-		a.Node, a.Nominated, a.Victims, a.Evictions = x.node, x.nominated, x.victims, x.evictions
+		a.Node, a.Nominated, a.Evictions = x.node, x.nominated, x.evictions
+		for _, victim := range x.victims {
+			if strings.HasPrefix(victim, namespace) {
+				a.Victims = append(a.Victims, victim)
+			}
+		}
 		a.BindingFailed, a.RejectedBy = x.failed, x.rejectors
 		a.Helped = a.Helped && x.failed == ""
 	}

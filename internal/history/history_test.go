@@ -185,18 +185,21 @@ func TestFailedBinding(t *testing.T) {
 	}
 }
 
-// TestAhead says who has the turn before a pod.
+// TestAhead says how many pods have their turn before a pod, and names those of its namespace among the first of them.
 func TestAhead(t *testing.T) {
 	s := newScheduler(t, newHistory(t, 0))
 	for i := range 40 {
 		s.changes.Set(build.Pod(build.Named(fmt.Sprintf("p%02d", i)), func(p *v1.Pod) {
 			priority := int32(i)
 			p.Spec.Priority = &priority
+			if i == 38 || i == 36 {
+				p.Namespace = "secret"
+			}
 		}))
 	}
 	s.loop.Queue().Wake(s.now, s.loop.State().Apply(s.changes.Drain()))
 	x := s.of("p30").History.Ahead
-	if want := []string{"default/p39", "default/p38", "default/p37", "default/p36", "default/p35"}; x == nil || x.Pods != 9 || x.AtLeast || !slices.Equal(x.Next, want) {
+	if want := []string{"default/p39", "default/p37", "default/p35"}; x == nil || x.Pods != 9 || x.AtLeast || !slices.Equal(x.Next, want) {
 		t.Errorf("%+v, want 9 pods, first %v", x, want)
 	}
 }
@@ -222,6 +225,23 @@ func TestUnknown(t *testing.T) {
 	s.changes.Set(second)
 	s.rest()
 	if a := s.of("p"); a == nil || a.UID != "second" || len(a.History.Kept) != 0 || a.Decision != nil {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestVictims names those victims that are in the namespace of the pod, and counts all.
+func TestVictims(t *testing.T) {
+	h := newHistory(t, 0)
+	d := decision("p", 1, false)
+	for _, namespace := range []string{"default", "secret", "default-2"} {
+		d.Evictions = append(d.Evictions, plan.Eviction{Pod: model.NewPod(build.Pod(build.Named("v"), build.InNamespace(namespace))), NodeName: "n"})
+	}
+	d.Nominations = []plan.Nomination{{Pod: d.Pods[0].Pod, Mode: plan.Set, NodeName: "n"}}
+	h.take(d)
+	s := newScheduler(t, h)
+	s.changes.Set(build.Pod(build.Named("p")))
+	s.loop.Queue().Wake(s.now, s.loop.State().Apply(s.changes.Drain()))
+	if a := s.of("p").History.Kept[0]; !slices.Equal(a.Victims, []string{"default/v"}) || a.Evictions != 3 || a.Nominated != "n" {
 		t.Errorf("%+v", a)
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apiserver/pkg/endpoints/handlers/responsewriters"
@@ -47,7 +47,7 @@ func explained(urlPath string) (namespace, name string, ok bool) {
 		return "", "", false
 	}
 	for _, part := range []string{parts[1], parts[3]} {
-		if part == "" || len(part) > longestName || len(path.IsValidPathSegmentName(part)) > 0 {
+		if part == "" || len(part) > longestName || len(content.IsPathSegmentName(part)) > 0 {
 			return "", "", false
 		}
 	}
