@@ -28,6 +28,8 @@ const (
 	leastPrice, mostPrice = 4, 64
 	// foreseen is how much less a scan counts that is only expected, as pods that follow may come to nothing.
 	foreseen = 3
+	// insteadOfTable is how many changes cost as much as another table: one in so many slots.
+	insteadOfTable = 3
 	// mostAxes is how many axes a key has room for, mostScores how many Score plugins.
 	mostAxes, mostScores = 6, 16
 	// groupEach is one group for so many slots: with more a scan costs as little. leastGroups and mostGroups are in any cluster.
@@ -74,6 +76,9 @@ type sight struct {
 // rankings are all rankings that outlive a Run, bounded in bytes; the least recently used are evicted first.
 type rankings struct {
 	byKey map[rankKey]*ranking
+	// last is the ranking that was last asked for, and lastKey its key, which is compared faster than it is hashed.
+	last    *ranking
+	lastKey rankKey
 	// tables is how many have a table.
 	tables   int
 	maxBytes int
@@ -124,7 +129,7 @@ func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, o
 	} else {
 		r = e.rankings.of(&s.key, e.columns.clock)
 	}
-	if r.table != nil && !e.followTable(r, c, s) {
+	if r.table != nil && !e.followTable(r, c, s, following) {
 		e.rankings.drop(r, run)
 	}
 	if r.table == nil && !e.start(r, c, s, run, following) {
@@ -361,11 +366,16 @@ func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 	return t, true
 }
 
-// followTable finds the places again of the nodes that have changed since. It returns false if these are so many that a scan costs less, or the table would not hold.
-func (e *Engine) followTable(r *ranking, c *cycle, s *sight) bool {
+// followTable finds the places again of the nodes that have changed since. It returns false if these are so many that a scan costs less, or, where many equal pods follow, another table; or
+// if the table would not hold.
+func (e *Engine) followTable(r *ranking, c *cycle, s *sight, following int) bool {
 	st := c.view.State()
 	entries, ok := st.Since(r.version)
-	if !ok || len(entries) > fewNodes+st.Slots()/followed {
+	most := fewNodes + st.Slots()/followed
+	if following >= foreseen*leastPrice {
+		most = fewNodes + st.Slots()/insteadOfTable
+	}
+	if !ok || len(entries) > most {
 		return false
 	}
 	r.table.Resize(st.Slots())
@@ -545,6 +555,10 @@ func (s *sight) scoreTogether(e *Engine, c *cycle, i int, weight int64) bool {
 
 // of returns the ranking for a key, a new one if there is none.
 func (r *rankings) of(key *rankKey, clock uint64) *ranking {
+	if r.last != nil && r.lastKey == *key {
+		r.last.used = clock
+		return r.last
+	}
 	x := r.byKey[*key]
 	if x == nil {
 		if len(r.byKey) >= mostKeys {
@@ -553,7 +567,7 @@ func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 		x = &ranking{}
 		r.byKey[*key] = x
 	}
-	x.used = clock
+	x.used, r.last, r.lastKey = clock, x, *key
 	return x
 }
 
@@ -598,4 +612,5 @@ func (r *rankings) remove(some func(*ranking) bool) {
 		}
 		return gone
 	})
+	r.last = nil
 }
