@@ -148,6 +148,7 @@ var house = map[string]map[string]string{
 		"internal/slab":   "decisions with one placement are allocated many at a time",
 		"internal/state":  "it reads nodes and the journal",
 	},
+	"internal/engine/rank": {},
 	"internal/engine/preempt": {
 		"internal/model":  "victims are pods",
 		"internal/plan":   "where nothing helps it says why, as a rejection",

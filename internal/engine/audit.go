@@ -79,7 +79,7 @@ func (e *Engine) doubt(of *cycle, recalled *plan.Rejection) {
 	}
 }
 
-// doubtRank scans for a pod for which a Rank chose a node.
+// doubtRank scans for a pod for which a ranking chose a node.
 func (e *Engine) doubtRank(of *cycle, best choice) {
 	own := *of
 	c := &own
@@ -91,6 +91,6 @@ func (e *Engine) doubtRank(of *cycle, best choice) {
 		}
 	}
 	if err != nil || again != best {
-		e.doubts = append(e.doubts, fmt.Sprintf("a rank chose %+v for pod %s; the scan chooses %+v, error %v", best, of.pod, again, err))
+		e.doubts = append(e.doubts, fmt.Sprintf("a ranking chose %+v for pod %s; the scan chooses %+v, error %v", best, of.pod, again, err))
 	}
 }

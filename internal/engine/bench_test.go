@@ -106,6 +106,13 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 	b.state.Assume(d.Placements...)
 }
 
+// settle decides about a work until the engine keeps whatever it keeps for pods that recur.
+func (b *bench) settle(work plan.Work) {
+	for range 8 {
+		b.engine.Decide(b.state.View(), work)
+	}
+}
+
 // BenchmarkDecision places pods whose needs have columns, one after the other, as the pods of a deployment: each decision follows a change of
 // one node.
 func BenchmarkDecision(b *testing.B) {

@@ -27,6 +27,8 @@ type column[T int32 | reason.Code] struct {
 	nonZero int
 	// used is the engine's clock when the column was last used.
 	used uint64
+	// id tells columns apart, also later ones of the same need.
+	id uint64
 }
 
 // valueBytes is the size of one value of a column; columnBytes is about what a column uses besides its values, which in a small cluster is most
@@ -224,6 +226,7 @@ type columns struct {
 	sets     map[columnKey]*set
 	maxBytes int
 	clock    uint64
+	built    uint64 // how many columns of scores were built
 }
 
 func newColumns(maxBytes int) columns {
@@ -240,15 +243,16 @@ const (
 	sweptEach = 512
 )
 
-// tick begins a decision.
-func (c *columns) tick() {
+// tick begins a decision. It returns since when what is not idle has been used, if there was a sweep.
+func (c *columns) tick() (horizon uint64, swept bool) {
 	c.clock++
 	if c.clock%sweptEach != 0 || c.clock < idleAfter {
-		return
+		return 0, false
 	}
-	horizon := c.clock - idleAfter
+	horizon = c.clock - idleAfter
 	maps.DeleteFunc(c.filters, func(_ columnKey, column *filterColumn) bool { return column.used < horizon })
 	maps.DeleteFunc(c.scores, func(_ columnKey, column *scoreColumn) bool { return column.used < horizon })
+	return horizon, true
 }
 
 // compiledKept bounds the number of compiled needs without a column. They are small, but each pod of a StatefulSet has its own.
@@ -419,7 +423,9 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 			return nil, errPreScore(p, err)
 		}
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
+		e.columns.built++
 		column = &scoreColumn{scores: scores}
+		column.id = e.columns.built
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
 		column.classes, _ = scores.(plugin.ClassScores)
 		column.following, _ = scores.(plugin.Following)

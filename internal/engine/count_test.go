@@ -174,28 +174,18 @@ type named string
 
 func (n named) Name() string { return string(n) }
 
-// TestHighest: the highest total wins, wherever it stands; of equal ones the one with the highest hash.
-func TestHighest(t *testing.T) {
-	hashes := []uint64{11, 22, 33, 44, 55}
-	slots := []int32{4, 0, 2, 1}
-	for salt := range uint64(20) {
-		for _, totals := range [][]int64{{9, 1, 2, 3}, {1, 9, 2, 3}, {1, 2, 3, 9}, {5, 5, 5, 5}, {1, 5, 5, 1}, {-1, -1, -2, -3}, {1, 5, 5, 6}} {
-			want := -1
-			for at, total := range totals {
-				better := want < 0 || total > totals[want] || total == totals[want] && mix(salt^hashes[slots[at]]) > mix(salt^hashes[slots[want]])
-				if better {
-					want = at
-				}
-			}
-			if got := highest(hashes, slots, totals, salt); got != want {
-				t.Errorf("salt %d: of %v at %d, want %d", salt, totals, got, want)
-			}
-		}
-	}
-	// The first numbers of splitmix64 from the state 0, whose increment is added first.
-	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f} {
-		if got := mix(uint64(i+1) * 0x9e3779b97f4a7c15); got != want {
-			t.Errorf("number %d of splitmix64 is %x, want %x", i, got, want)
+// TestTied: the positions of the highest total, wherever it stands.
+func TestTied(t *testing.T) {
+	e := &Engine{}
+	for _, row := range []struct {
+		totals []int64
+		want   []int32
+	}{
+		{[]int64{9, 1, 2, 3}, []int32{0}}, {[]int64{1, 9, 2, 3}, []int32{1}}, {[]int64{1, 2, 3, 9}, []int32{3}}, {[]int64{5, 5, 5}, []int32{0, 1, 2}},
+		{[]int64{1, 5, 5, 1}, []int32{1, 2}}, {[]int64{-1, -1, -2}, []int32{0, 1}}, {[]int64{4, 4, 5, 1, 5}, []int32{2, 4}}, {[]int64{0}, []int32{0}},
+	} {
+		if got := e.tiedAt(row.totals); !slices.Equal(got, row.want) {
+			t.Errorf("of %v: %v, want %v", row.totals, got, row.want)
 		}
 	}
 }

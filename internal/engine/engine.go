@@ -19,6 +19,8 @@ type Config struct {
 	Seed uint64
 	// ColumnBytes bounds the memory of columns, those of all profiles together; 0 means DefaultColumnBytes.
 	ColumnBytes int
+	// RankingBytes bounds the memory of rankings; 0 means DefaultRankingBytes.
+	RankingBytes int
 	// RejectionBytes bounds the memory of remembered rejections; 0 means DefaultRejectionBytes.
 	RejectionBytes int
 	// Audit means that the engine decides again whenever it has a remembered rejection, and runs the PreFilter plugins that pods skip; the method
@@ -44,6 +46,7 @@ const DefaultRejectionBytes = 64 << 20
 type Engine struct {
 	profiles   map[string]*profile
 	columns    columns
+	rankings   rankings
 	rejections rejections
 	// audits means that remembered rejections are decided again. doubts are the differences that were found.
 	audits  bool
@@ -58,8 +61,9 @@ type Engine struct {
 	// byPlugin is for how many nodes each plugin was called, by its position among all profiles' plugins.
 	byPlugin   []int64
 	placements slab.Slab[plan.Placement]
-	// wideDomains is how many domains an axis of a Rank may have whose coordinate is the domain.
-	wideDomains int32
+	// mostGroups, unless it is 0, is how many groups a table may have, in tests. withoutRanking has all pods scanned for, there too.
+	mostGroups     int32
+	withoutRanking bool
 }
 
 // scratch is memory that cycles reuse, so that a decision allocates none. Its content is meaningless to the next cycle.
@@ -83,6 +87,11 @@ type scratch struct {
 	shares     []int64                 // normalised score times weight, by raw score
 	raw        []int32                 // raw scores by slot, of a view with differences
 	turn       map[int32]*turnVerdicts // by the number of the TurnFilter
+	sight      sight
+	axes       []plugin.Axis // of a SetScore plugin
+	// tied are the feasible slots with the highest total, places their places in the order from which one is chosen.
+	tied   []int32
+	places []uint64
 }
 
 // Counters measure the work of decisions. They only grow.
@@ -91,10 +100,10 @@ type Counters struct {
 	Decisions, Recalled int64
 	// Asked is for how many nodes plugins were called; Found how often a needed column existed, Filled how often one was filled from nothing.
 	Asked, Found, Filled int64
-	// Visited is how many slots scans visited, and Ranks.
+	// Visited is how many slots were visited, by scans and to make rankings or bring them up to date.
 	Visited int64
-	// Ranked is how many decisions a Rank made without a scan, Tied how many equally good nodes it compared by their hashes.
-	Ranked, Tied int64
+	// Ranked is how many decisions were made by a ranking, without a scan; Grouped how many groups these looked at.
+	Ranked, Grouped int64
 	// Rated is how many nodes PostFilter plugins rated by numbers, Tried on how many they tried which pods to evict.
 	Rated, Tried int64
 	// Detailed is how many slots were visited for Detail, which no other counter has.
@@ -126,8 +135,9 @@ type profile struct {
 
 // New builds an engine. Two profiles with the same name are an error.
 func New(config Config) (*Engine, error) {
-	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}, wideDomains: wideDomains}
+	e := &Engine{profiles: map[string]*profile{}, seed: config.Seed, retries: config.GroupRetries, onPhase: config.OnPhase, audits: config.Audit, kept: map[string]any{}}
 	e.columns = newColumns(cmp.Or(config.ColumnBytes, DefaultColumnBytes))
+	e.rankings = rankings{byKey: map[rankKey]*ranking{}, maxBytes: cmp.Or(config.RankingBytes, DefaultRankingBytes)}
 	e.rejections = rejections{byShape: map[shape]*rejected{}, maxBytes: cmp.Or(config.RejectionBytes, DefaultRejectionBytes)}
 	known := newNumbers()
 	var plugins int32
@@ -161,8 +171,8 @@ func (e *Engine) Decide(v state.View, work plan.Work) plan.Decision {
 	return e.decideBy(v, work, nil, 0)
 }
 
-// decideBy is Decide, by a Rank unless it is nil; following is how many pods equal to this one follow.
-func (e *Engine) decideBy(v state.View, work plan.Work, rank *Rank, following int) plan.Decision {
+// decideBy is Decide, in a Run unless it is nil; following is how many pods equal to this one follow.
+func (e *Engine) decideBy(v state.View, work plan.Work, run *Run, following int) plan.Decision {
 	e.work.Decisions++
 	v.State().BeginTurn()
 	d := plan.Decision{Work: work, Nodes: v.ToChooseAmong()}
@@ -182,13 +192,13 @@ func (e *Engine) decideBy(v state.View, work plan.Work, rank *Rank, following in
 	case v.Nodes() == 0:
 		d.Outcome, d.Nominations = plan.NoNodes, clearNomination(pod)
 	default:
-		e.decide(v, p, &d, rank, following)
+		e.decide(v, p, &d, run, following)
 	}
 	return d
 }
 
 // decide runs one pod's cycle.
-func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, rank *Rank, following int) {
+func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, run *Run, following int) {
 	if p.Outside != nil {
 		p.Outside.Begin(v, d.Pods[0].Pod)
 		defer p.Outside.End()
@@ -199,8 +209,8 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, rank *Rank, 
 		fail(d, err)
 		return
 	}
-	if rank != nil {
-		c.tie = rank.Tie
+	if run != nil {
+		c.tie = run.Tie
 	}
 	if rejection != nil {
 		d.Outcome, d.Rejection = plan.Unschedulable, rejection
@@ -217,15 +227,18 @@ func (e *Engine) decide(v state.View, p *profile, d *plan.Decision, rank *Rank, 
 		return
 	}
 	e.prepare(&c)
-	if best, ok := rank.choose(&c, following); ok {
+	best, ranked := e.chooseByRank(&c, run, following)
+	if ranked && best.feasible > 0 {
 		d.Feasible = best.feasible
 		e.conclude(&c, d, best.slot, best.total)
 		return
 	}
-	slots, err := e.filter(&c)
-	if err != nil {
-		fail(d, err)
-		return
+	var slots []int32
+	if !ranked {
+		if slots, err = e.filter(&c); err != nil {
+			fail(d, err)
+			return
+		}
 	}
 	if d.Feasible = len(slots); d.Feasible == 0 {
 		var counts objectionCounts

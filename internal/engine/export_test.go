@@ -34,5 +34,11 @@ func (e *Engine) Feasible(v state.View, pod *model.Pod) ([]int32, error) {
 	return slices.Clone(slots), err
 }
 
-// SetWideDomains sets how many domains an axis of a Rank may have whose coordinate is the domain, so that small clusters have both kinds.
-func (e *Engine) SetWideDomains(n int32) { e.wideDomains = n }
+// SetMostGroups sets how many groups a table may have.
+func (e *Engine) SetMostGroups(n int32) { e.mostGroups = n }
+
+// ScanOnly has all pods scanned for.
+func (e *Engine) ScanOnly() { e.withoutRanking = true }
+
+// Rankings returns how many keys of rankings are known, and how many of these have a table.
+func (e *Engine) Rankings() (keys, tables int) { return len(e.rankings.byKey), e.rankings.tables }

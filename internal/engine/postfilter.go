@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-scheduler/berth/internal/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -204,7 +205,7 @@ func (p *postFilterCycle) Tie(slot int32) uint64 {
 	if p.salt == 0 {
 		p.salt = p.engine.salt(p.cycle.pod)
 	}
-	return mix(p.salt ^ p.cycle.view.State().NameHashes()[slot])
+	return rank.Mix(p.salt ^ p.cycle.view.State().NameHashes()[slot])
 }
 
 // Potential returns the nodes whose rejection can be resolved by evicting pods.

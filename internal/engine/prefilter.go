@@ -15,7 +15,7 @@ import (
 // cycle is one pod's turn in one view, after its PreFilter. It is valid until the engine's next cycle or the next change of the state.
 type cycle struct {
 	view    state.View
-	tie     uint64 // of a Rank
+	tie     uint64 // of a Run
 	profile *profile
 	pod     *model.Pod
 	// narrowed is the result of narrowing.
@@ -37,7 +37,9 @@ type cycle struct {
 // preFilter does what does not depend on a single node: it narrows the nodes, and finds the pod's needs and the counts of pods around nodes. A
 // rejection rejects every node. Before nodes are looked at, call prepare.
 func (e *Engine) preFilter(v state.View, p *profile, pod *model.Pod) (cycle, *plan.Rejection, error) {
-	e.columns.tick()
+	if horizon, swept := e.columns.tick(); swept {
+		e.rankings.sweep(horizon)
+	}
 	if e.audits {
 		e.doubtSkips(v, p, pod)
 	}

@@ -51,7 +51,7 @@ func TestRestriction(t *testing.T) {
 		among  string
 		want   string
 	}{
-		{"all pass", nil, nil, nil, "b e", "b of 2"},
+		{"all pass", nil, nil, nil, "b e", "e of 2"},
 		{"one passes", map[string]reason.Code{"b": 1}, nil, nil, "b c", "c of 1"},
 		{"none passes", map[string]reason.Code{"b": 1, "c": 2}, nil, nil, "b c", "0/2 nodes are available: 1 r1, 1 r2."},
 		{"none is there", nil, nil, nil, "", "0/0 nodes are available:"},

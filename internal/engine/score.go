@@ -3,14 +3,15 @@ package engine
 import (
 	"fmt"
 
+	"github.com/berth-scheduler/berth/internal/engine/rank"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
 	"github.com/berth-scheduler/berth/internal/state"
 )
 
-// best returns the feasible slot with the highest total. Among equal totals a hash of seed, pod and node decides, so that all are equally likely
-// and a run can be repeated.
+// best returns the feasible slot with the highest total. Among equal totals seed, pod and the nodes' names decide, by rank.Pick, so that all are equally likely and a run can
+// be repeated.
 func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err error) {
 	if cap(e.scratch.totals) < len(slots) {
 		e.scratch.totals = make([]int64, len(slots)+len(slots)/4)
@@ -31,8 +32,15 @@ func (e *Engine) best(c *cycle, slots []int32) (slot int32, total int64, err err
 	if len(c.profile.Extenders) > 0 {
 		e.addExtenders(c, slots, totals)
 	}
-	at := highest(c.view.State().NameHashes(), slots, totals, e.saltIn(c))
-	return slots[at], totals[at] + everywhere, nil
+	tied, hashes := e.tiedAt(totals), c.view.State().NameHashes()
+	total = totals[tied[0]]
+	places := e.scratch.places[:0]
+	for i, at := range tied {
+		tied[i] = slots[at]
+		places = append(places, rank.Mix(hashes[tied[i]]))
+	}
+	e.scratch.places = places
+	return rank.Pick(e.saltIn(c), places, tied), total + everywhere, nil
 }
 
 // salt returns what the hashes that decide between equal nodes for a pod begin with.
@@ -43,20 +51,20 @@ func (e *Engine) saltIn(c *cycle) uint64 {
 	if c.tie == 0 {
 		return e.salt(c.pod)
 	}
-	return mix(e.salt(c.pod) ^ c.tie)
+	return rank.Mix(e.salt(c.pod) ^ c.tie)
 }
 
 func saltOf(seed uint64, pod model.PodKey) uint64 {
-	return mix(seed ^ state.HashName(pod.Namespace+"/"+pod.Name))
+	return rank.Mix(seed ^ state.HashName(pod.Namespace+"/"+pod.Name))
 }
 
 // Preferred returns the node that a decision takes for a pod where several nodes have the highest total, given the engine's seed. There is at least one node.
 func Preferred(seed uint64, pod model.PodKey, nodes []string) string {
-	hashes, slots := make([]uint64, len(nodes)), make([]int32, len(nodes))
+	places, numbers := make([]uint64, len(nodes)), make([]int32, len(nodes))
 	for i, name := range nodes {
-		hashes[i], slots[i] = state.HashName(name), int32(i)
+		places[i], numbers[i] = rank.Mix(state.HashName(name)), int32(i)
 	}
-	return nodes[highest(hashes, slots, make([]int64, len(nodes)), saltOf(seed, pod))]
+	return nodes[rank.Pick(saltOf(seed, pod), places, numbers)]
 }
 
 // Tie returns a number for each of several choices for something. Of equally good ones, that with the highest is taken.
@@ -64,32 +72,23 @@ func (e *Engine) Tie(of, choice string) uint64 { return TieOf(e.seed, of, choice
 
 // TieOf is Tie of an engine with that seed.
 func TieOf(seed uint64, of, choice string) uint64 {
-	return mix(mix(seed^state.HashName(of)) ^ state.HashName(choice))
+	return rank.Mix(rank.Mix(seed^state.HashName(of)) ^ state.HashName(choice))
 }
 
-// highest returns the position of the highest total. Among equal ones it is that with the highest hash, which is computed only for those that
-// are the highest so far.
-func highest(nameHashes []uint64, slots []int32, totals []int64, salt uint64) int {
-	best, bestHash := 0, mix(salt^nameHashes[slots[0]])
-	bestTotal := totals[0]
+// tiedAt finds the positions of the highest total.
+func (e *Engine) tiedAt(totals []int64) []int32 {
+	tied, best := e.scratch.tied[:0], totals[0]
 	for at, total := range totals {
-		if total < bestTotal {
+		if total < best {
 			continue
 		}
-		if h := mix(salt ^ nameHashes[slots[at]]); total > bestTotal || h > bestHash {
-			best, bestTotal, bestHash = at, total, h
+		if total > best {
+			tied, best = tied[:0], total
 		}
+		tied = append(tied, int32(at))
 	}
-	return best
-}
-
-// mix spreads a hash over all its bits (the finalizer of splitmix64, Steele et al. 2014).
-func mix(x uint64) uint64 {
-	x ^= x >> 30
-	x *= 0xbf58476d1ce4e5b9
-	x ^= x >> 27
-	x *= 0x94d049bb133111eb
-	return x ^ x>>31
+	e.scratch.tied = tied
+	return tied
 }
 
 // scorer is a Score plugin by its kind: exactly one of the fields is set. It is found out once, not in each decision.

@@ -213,6 +213,7 @@ func TestVolumeDecisionAllocatesNothingPerNode(t *testing.T) {
 				}
 			}
 			work := plan.WorkFor(b.podOf(2))
+			b.settle(work)
 			return testing.AllocsPerRun(20, func() { b.engine.Decide(b.state.View(), work) })
 		}
 		// The race detector lets pools forget, so that a few more or less mean nothing.

@@ -35,7 +35,8 @@ func TestSeenNeedCostsWhatChanged(t *testing.T) {
 		if filled := after.Filled - before.Filled; filled != 0 {
 			t.Errorf("%d nodes: %d columns were filled anew", nodes, filled)
 		}
-		if visited := after.Visited - before.Visited; visited != int64(nodes*pods) {
+		// Three more scans, the ranking that they have paid for, and what each pod changes.
+		if visited := after.Visited - before.Visited; visited > int64(4*nodes+pods) {
 			t.Errorf("%d nodes: %d slots were visited for %d pods", nodes, visited, pods)
 		}
 	}
@@ -50,6 +51,7 @@ func TestDecisionAllocatesNothingPerNode(t *testing.T) {
 			b.place(t, pod)
 			again := b.pod(1, apply)
 			work := plan.WorkFor(again)
+			b.settle(work)
 			return testing.AllocsPerRun(100, func() { b.engine.Decide(b.state.View(), work) })
 		}
 		if small, large := allocations(100), allocations(5000); small != 0 || large != 0 {

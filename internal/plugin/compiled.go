@@ -127,6 +127,9 @@ type CountRule struct {
 	Min, Max    int32
 	// Code is the verdict on a node whose count is out of range, Missing the verdict on a node without a domain.
 	Code, Missing reason.Code
+	// Layout is that of the domains, Counted what is counted. A rule that does not say what is counted has nodes scanned for.
+	Layout  state.Layout
+	Counted state.Counted
 }
 
 // Verdict returns the verdict on the node in a slot.
@@ -194,6 +197,9 @@ type Axis struct {
 	Domains, Counts []int32
 	// ByDomain means that also which domains there are matters: nodes of different ones are not alike, whatever the counts.
 	ByDomain bool
+	// Layout is that of the domains, PresentLayout that of the key. Counted is what is counted; it is zero where nothing is, or nodes of different domains are not alike.
+	Layout, PresentLayout state.Layout
+	Counted               state.Counted
 }
 
 // AlikeScores is implemented by SetScores that score those nodes alike that on each of some axes have the same domain, or the same count in domains of their own. So one

@@ -39,9 +39,12 @@ func (s *State) auditTopology(v *audit.Violations, t *topology) {
 	for _, domain := range t.free {
 		free[domain]++
 	}
-	used := 0
+	used, shared := 0, 0
 	for domain, n := range nodes {
 		wantFree := 1
+		if n > 1 {
+			shared++
+		}
 		if n > 0 {
 			wantFree = 0
 			used++
@@ -55,6 +58,9 @@ func (s *State) auditTopology(v *audit.Violations, t *topology) {
 		if t.nodes[domain] != n {
 			v.Add("domain %d of topology %+v counts %d nodes, recounted %d", domain, t.key, t.nodes[domain], n)
 		}
+	}
+	if t.shared != shared {
+		v.Add("topology %+v counts %d domains with several nodes, recounted %d", t.key, t.shared, shared)
 	}
 	if len(t.ids) != used {
 		v.Add("topology %+v has ids for %d values, %d are in use", t.key, len(t.ids), used)

@@ -265,6 +265,7 @@ func TestAuditFindsEachViolation(t *testing.T) {
 		{"which ids has as 0 (false)", func(s *State, _ *Tally) { delete(zones(s).ids, "1") }},
 		{"has ids for 3 values, 2 are in use", func(s *State, _ *Tally) { zones(s).ids["3"] = 3 }},
 		{"has 1 nodes and is free 1 times", func(s *State, _ *Tally) { zones(s).free = []int32{0} }},
+		{"domains with several nodes, recounted", func(s *State, _ *Tally) { zones(s).shared++ }},
 		{"counts 2 nodes, recounted 1", func(s *State, _ *Tally) { zones(s).nodes[0]++ }},
 		{`are listed as those of "other"`, func(s *State, _ *Tally) { s.tallies.bySet["other"] = counts(s) }},
 		{"no tally needs the counts", func(s *State, _ *Tally) { counts(s).tallies = nil }},

@@ -144,6 +144,7 @@ func (s *State) setNamespace(name string, set labels.Set, exists bool) {
 		delete(s.namespaces, name)
 	}
 	s.terms.version++
+	s.terms.namespaces++
 }
 
 // Namespace returns the labels of a namespace, nil if it has none or is not known.

@@ -39,6 +39,7 @@ type Tally struct {
 	// Invariant: counts has the pods of the set by the domain of their slot in the membership; only domains with members have any.
 	counts  domainCounts
 	used    uint64 // when it was last used
+	id      uint64 // the stamp of when it was built
 	changed uint64 // the stamp of the last change of counts
 	// Invariant: a tally that is kept is not dropped.
 	dropped bool
@@ -167,7 +168,8 @@ func (s *State) buildTally(pods PodSet, key TopologyKey, nodes NodeSet) *Tally {
 	if set == nil {
 		set = s.newSet(pods)
 	}
-	t := &Tally{pods: set, nodes: s.membership(nodes, key), changed: s.stamp()}
+	t := &Tally{pods: set, nodes: s.membership(nodes, key), id: s.stamp()}
+	t.changed = t.id
 	t.nodes.tallies++
 	set.tallies = append(set.tallies, t)
 	s.tallies.bytes += t.bytes()

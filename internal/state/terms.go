@@ -66,6 +66,8 @@ type termStore struct {
 	index selectionIndex[*TermCounts]
 	// version changes when a term is added or removed, or when the namespaces that a term selects may have changed.
 	version uint64
+	// namespaces changes when the namespaces that a term selects may have changed.
+	namespaces uint64
 	// asked counts how often a term was matched against a pod.
 	asked int64
 }

@@ -18,8 +18,9 @@ type topology struct {
 	// Invariant: ids has exactly the values of domains with nodes.
 	ids   map[string]int32 // by label value
 	value []string         // by domain
-	// Invariant: nodes counts the slots in the domain.
-	nodes []int32 // by domain
+	// Invariant: nodes counts the slots in the domain; shared is how many domains have more than one.
+	nodes  []int32 // by domain
+	shared int
 	// Invariant: a domain is free, once, if and only if it has no nodes.
 	free []int32
 	// counts and sums are working memory by domain, kept so that adding up for a decision allocates nothing.
@@ -28,6 +29,7 @@ type topology struct {
 	// expansions are arrays for the lists of counts that a turn reads.
 	expansions []*expansion
 	moved      move
+	id         uint64 // the stamp of when it was built
 	changed    uint64 // the stamp of the last change of a node's domain, 0 if there was none
 }
 
@@ -65,7 +67,7 @@ func (s *State) topology(key TopologyKey) *topology {
 
 // newTopology computes the domain of each node under a key.
 func newTopology(s *State, key TopologyKey) *topology {
-	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, 0, len(s.alive))}
+	t := &topology{key: key, ids: map[string]int32{}, of: make([]int32, 0, len(s.alive)), id: s.stamp()}
 	for slot := range s.alive {
 		t.of = append(t.of, noDomain)
 		t.update(s, int32(slot))
@@ -104,7 +106,9 @@ func (t *topology) update(s *State, slot int32) (changed bool) {
 	to := noDomain
 	if in {
 		to = t.domain(value)
-		t.nodes[to]++
+		if t.nodes[to]++; t.nodes[to] == 2 {
+			t.shared++
+		}
 	}
 	t.of[slot] = to
 	if from != noDomain {
@@ -144,12 +148,48 @@ func (t *topology) valueOf(s *State, slot int32) (value string, ok bool) {
 
 // leave removes a node from a domain.
 func (t *topology) leave(id int32) {
-	if t.nodes[id]--; t.nodes[id] == 0 {
+	switch t.nodes[id]--; t.nodes[id] {
+	case 0:
 		delete(t.ids, t.value[id])
 		t.value[id] = ""
 		t.free = append(t.free, id)
+	case 1:
+		t.shared--
 	}
 }
+
+// Layout is how nodes are spread over the domains of a topology key.
+type Layout struct {
+	// ID is that of the topology: another one, also a later one of the same key, has another. It is not 0.
+	ID uint64
+	// Size is how many numbers domains have: they are from 0 to Size-1.
+	Size int32
+	// Own means that no two nodes share a domain.
+	Own bool
+}
+
+func (t *topology) layout() Layout { return Layout{t.id, int32(len(t.value)), t.shared == 0} }
+
+// Layout returns how nodes are spread over the domains of a key.
+func (v View) Layout(key TopologyKey) Layout { return v.s.topology(key).layout() }
+
+// Counted identifies what is counted by domain. As long as it is the same, the count in a domain changes only when pods come to its nodes or leave them, or with the nodes
+// and the pods themselves, all of which the journal names. No count has the zero value.
+type Counted struct {
+	tally, namespaces uint64
+}
+
+// Counted identifies the pods and nodes that the tally counts.
+func (t *Tally) Counted() Counted { return Counted{tally: t.id} }
+
+// Layout returns how nodes are spread over the domains of the tally's key.
+func (t *Tally) Layout() Layout { return t.topology().layout() }
+
+// CountedCarriers identifies, for one pod and topology key, the carriers of all the terms of a kind that select the pod.
+func (v View) CountedCarriers() Counted { return Counted{namespaces: v.s.terms.namespaces + 1} }
+
+// Layout returns how nodes are spread over the domains of the term's key.
+func (t *TermCounts) Layout() Layout { return t.topology.layout() }
 
 // SlotsWith appends the slots of the nodes whose label has the value, ascending, if there are at most so many; ok is false if there are more.
 func (s *State) SlotsWith(label, value string, most int, to []int32) (slots []int32, ok bool) {

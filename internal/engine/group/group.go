@@ -188,14 +188,14 @@ func (a *attempt) tryOn(nodes *state.Restriction) (short string, err error) {
 	if a.hopeless = a.isShort(); a.hopeless {
 		return "pod group is unschedulable, " + a.quorum(), nil
 	}
-	rank, following := a.engine.NewRank(), a.following()
-	rank.Tie = a.tie
+	run, following := a.engine.NewRun(), a.following()
+	run.Tie = a.tie
 	for n, i := range a.tried {
 		m := &a.Members[i]
 		if a.shows != nil {
 			a.shows(a.state.View().Restricted(nodes), m.Pods[0].Pod)
 		}
-		*m = rank.Decide(a.state.View().Restricted(nodes), m.Work, following[n])
+		*m = run.Decide(a.state.View().Restricted(nodes), m.Work, following[n])
 		a.remaining--
 		switch m.Outcome {
 		case plan.Placed:

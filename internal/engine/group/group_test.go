@@ -113,17 +113,18 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestWorkOfEqualMembers counts for how many members of a gang not all nodes are looked at: those that are equal to many after them, or to the one before.
+// TestWorkOfEqualMembers counts for how many members of a gang not all nodes are looked at: those that are equal to many after them, or for whose like nodes are ranked already.
 func TestWorkOfEqualMembers(t *testing.T) {
 	const members = 60
 	for _, c := range []struct {
 		name  string
 		cpu   func(i int) string
-		least int64 // members that the classes of nodes decide about
+		least int64 // members that rankings decide about
 	}{
 		{"equal", func(int) string { return "cpu=100m" }, members - 1},
 		{"two kinds after one another", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i/30*100) }, members - 2},
-		{"in turn", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i%2*100) }, 0},
+		{"in turn", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i%2*100) }, members - 8},
+		{"all different", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i) }, 0},
 	} {
 		g := podGroup("g", members, 5)
 		objects := []runtime.Object{g}
@@ -138,7 +139,7 @@ func TestWorkOfEqualMembers(t *testing.T) {
 		d := Decide(crowd.state, crowd.engine, crowd.work(g, pods...), nil)
 		ranked := crowd.engine.Counters().Ranked
 		if d.Outcome != plan.Placed || ranked < c.least || c.least == 0 && ranked != 0 {
-			t.Errorf("%s: %s, %d members by classes, want %d", c.name, d.Outcome, ranked, c.least)
+			t.Errorf("%s: %s, %d members by rankings, want %d", c.name, d.Outcome, ranked, c.least)
 		}
 	}
 }

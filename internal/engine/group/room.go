@@ -93,10 +93,10 @@ func (a *attempt) isHopelessWithout(gone []*model.Pod) bool {
 func (a *attempt) fill() {
 	b := *a
 	b.tried = slices.DeleteFunc(slices.Clone(a.tried), func(i int) bool { return a.Members[i].Outcome == plan.Placed })
-	rank, following := a.engine.NewRank(), b.following()
+	run, following := a.engine.NewRun(), b.following()
 	for n, i := range b.tried {
 		m := &a.Members[i]
-		if *m = rank.Decide(a.state.View(), m.Work, following[n]); m.Outcome == plan.Placed {
+		if *m = run.Decide(a.state.View(), m.Work, following[n]); m.Outcome == plan.Placed {
 			a.state.Assume(m.Placements...)
 			a.placed++
 		}

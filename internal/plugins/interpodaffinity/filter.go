@@ -91,6 +91,7 @@ type repelled struct {
 	key     string
 	domains []int32
 	counts  []int32
+	layout  state.Layout
 }
 
 // PreFilter finds the counts that the rules are about. There is nothing to check for a pod without required terms that no pod repels.
@@ -108,7 +109,7 @@ func (r *rules) PreFilter(v state.View) (check bool, rejection string, err error
 	}
 	for _, terms := range r.repelling {
 		if slices.ContainsFunc(terms, carried) {
-			f.repelled = append(f.repelled, repelled{terms[0].Term.Key, terms[0].Domains(), v.State().SumCarriers(terms)})
+			f.repelled = append(f.repelled, repelled{terms[0].Term.Key, terms[0].Domains(), v.State().SumCarriers(terms), terms[0].Layout()})
 		}
 	}
 	r.found = f
@@ -174,7 +175,7 @@ func (r *rules) near(v state.View, to []plugin.CountRule) []plugin.CountRule {
 		anywhere = anywhere || t.TotalWith(differences) > 0
 		to = append(to, plugin.CountRule{
 			Domains: t.Domains(), Counts: t.counts, Differences: differences,
-			Min: 1, Max: math.MaxInt32, Code: farFromWanted, Missing: farFromWanted,
+			Min: 1, Max: math.MaxInt32, Code: farFromWanted, Missing: farFromWanted, Layout: t.Layout(), Counted: t.Counted(),
 		})
 	}
 	if !anywhere && r.first {
@@ -189,7 +190,9 @@ func (r *rules) near(v state.View, to []plugin.CountRule) []plugin.CountRule {
 func (r *rules) far(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	for _, t := range r.unwantedBy {
 		if differences := v.Differences(t.Tally, nil); t.Total() > 0 || len(differences) > 0 {
-			to = append(to, plugin.CountRule{Domains: t.Domains(), Counts: t.counts, Differences: differences, Code: nearUnwanted})
+			to = append(to, plugin.CountRule{
+				Domains: t.Domains(), Counts: t.counts, Differences: differences, Code: nearUnwanted, Layout: t.Layout(), Counted: t.Counted(),
+			})
 		}
 	}
 	return to
@@ -199,7 +202,7 @@ func (r *rules) far(v state.View, to []plugin.CountRule) []plugin.CountRule {
 func (r *rules) tolerated(v state.View, to []plugin.CountRule) []plugin.CountRule {
 	own := len(to)
 	for _, x := range r.repelled {
-		to = append(to, plugin.CountRule{Domains: x.domains, Counts: x.counts, Code: unwanted})
+		to = append(to, plugin.CountRule{Domains: x.domains, Counts: x.counts, Code: unwanted, Layout: x.layout, Counted: v.CountedCarriers()})
 	}
 	v.TermDifferences(&r.pod, func(t *state.TermCounts, differences []state.Difference) {
 		if t.Kind != model.RequiredAntiAffinity {

@@ -104,15 +104,25 @@ func (c *set) Score(v state.View, slots []int32, scores []int64) (bool, error) {
 	return related, nil
 }
 
-// Axes are none as long as no term relates the pod to others. Otherwise they are not known.
+// Axes are one for each topology key of a term that relates the pod to others: nodes in one domain are alike. So few nodes are where each is a domain of its own.
 func (c *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	c.catchUp(v)
 	for i := range c.byKey {
-		if c.byKey[i].sums(v) != nil {
-			return to, false
+		if r := &c.byKey[i]; r.isRelated(v) {
+			to = append(to, plugin.Axis{Domains: v.Domains(r.key), ByDomain: true, Layout: v.Layout(r.key)})
 		}
 	}
 	return to, !c.addTermsOfView(v, nil, nil)
+}
+
+// isRelated reports whether sums returns any.
+func (r *relations) isRelated(v state.View) bool {
+	for i := range r.own {
+		if there := r.own[i].tally(v); there.TotalWith(v.Differences(there, nil)) > 0 {
+			return true
+		}
+	}
+	return slices.ContainsFunc(r.theirs, func(t theirTerm) bool { return t.TotalWith(v.TermDifference(t.TermCounts)) > 0 })
 }
 
 // ScoreAlike is Score, for which it does not matter how many nodes are alike.

@@ -82,6 +82,7 @@ func (c *constraint) rule(t counted, differences []state.Difference) plugin.Coun
 	return plugin.CountRule{
 		Domains: t.Domains(), Counts: t.counts, Differences: differences,
 		Min: math.MinInt32, Max: int32(min(most, math.MaxInt32)), Code: skewed, Missing: missingLabel,
+		Layout: t.Layout(), Counted: t.Counted(),
 	}
 }
 

@@ -38,7 +38,9 @@ func (x *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	}
 	for i := range x.list {
 		g := x.domainCounts(v, &x.list[i])
-		to = append(to, plugin.Axis{Present: g.present, Domains: g.domains, Counts: g.counts, ByDomain: x.list[i].key != v1.LabelHostname})
+		to = append(to, plugin.Axis{
+			Present: g.present, Domains: g.domains, Counts: g.counts, ByDomain: x.list[i].key != v1.LabelHostname, Layout: g.layout, PresentLayout: g.presentLayout, Counted: g.counted,
+		})
 	}
 	return to, true
 }
@@ -183,6 +185,9 @@ type domainCounts struct {
 	present []int32 // by slot: negative where the node lacks the key
 	domains []int32 // by slot, for every scored node
 	counts  []int32 // by domain; a domain beyond its end counts nothing
+	// layout and presentLayout are those of domains and present, counted is what is counted.
+	layout, presentLayout state.Layout
+	counted               state.Counted
 }
 
 func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
@@ -190,12 +195,13 @@ func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
 	if c.key == v1.LabelHostname { // each node is a domain of its own, whatever its label
 		key, nodes = state.TopologyKey{}, state.NodeSet{}
 	}
-	g := domainCounts{present: v.Domains(state.TopologyKey{Label: c.key})}
+	g := domainCounts{present: v.Domains(state.TopologyKey{Label: c.key}), presentLayout: v.Layout(state.TopologyKey{Label: c.key})}
 	if c.selected.pods.Uncounted {
-		g.domains = v.Domains(key)
+		g.domains, g.layout = v.Domains(key), v.Layout(key)
 		return g
 	}
 	t := v.Tally(c.selected.pods, key, nodes)
+	g.layout, g.counted = t.Layout(), t.Counted()
 	g.domains, g.counts = t.Domains(), v.ExpandedWith(t, v.Differences(t, nil))
 	return g
 }

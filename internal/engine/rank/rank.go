@@ -1,0 +1,189 @@
+// Package rank keeps the nodes that a pod may go to in the order of what they score, so that the best for one more such pod is known without a look at each.
+//
+// Nodes form *groups*. The nodes of a group are alike in everything that other nodes have a say in: the scores that are normalised over all feasible nodes, and the domains of topology
+// keys whose pods are counted. So one node of a group says whether all of them are feasible, and what they score in that regard. What remains is a number for each node, its *sum*, that
+// depends on the node alone. Within a group the nodes with the highest sum are the best whatever becomes of the others, so of each group no other nodes need be looked at:
+//
+//	group (coordinates)      levels: sum → nodes, ascending
+//	zone-a, 0 pods           155 → {…}   160 → {…}   171 → {n7, n9}   ◀ best of the group
+//	zone-b, 2 pods           160 → {…}   168 → {n4}                   ◀
+//
+// A node that changes moves to another level or group; that costs the logarithm of how many nodes there are. Which of several equally good nodes is taken is decided by [Table.Pick], and,
+// without a table, in the same way by [Pick].
+package rank
+
+import "slices"
+
+// Coordinates say what is alike of the nodes of a group. What each means is for the caller to say.
+type Coordinates [10]int32
+
+// Table holds the nodes, by slot. One goroutine uses it.
+type Table struct {
+	// By slot: the level that the node is in, -1 for none; its position there; and its place in the order in which equal nodes are chosen from.
+	level, at []int32
+	place     []uint64
+	levels    []level
+	freeLevel []int32
+	groups    []Group
+	freeGroup []int32
+	// Invariant: find has the groups with nodes, each under its coordinates.
+	find       map[Coordinates]int32
+	mostGroups int
+	nodes      int
+	choice     choice
+}
+
+// Group is the nodes with the same coordinates. Its zero value has none.
+type Group struct {
+	Of Coordinates
+	// Nodes is how many there are; the other methods need one at least.
+	Nodes int
+	// levels are those with nodes, by ascending sum.
+	levels []int32
+}
+
+// level is the nodes of a group with the same sum.
+type level struct {
+	group int32
+	sum   int64
+	set
+}
+
+// New returns a table without nodes, which holds so many groups at most.
+func New(mostGroups int) *Table {
+	return &Table{find: map[Coordinates]int32{}, mostGroups: mostGroups}
+}
+
+// Nodes returns how many nodes there are.
+func (t *Table) Nodes() int { return t.nodes }
+
+// Resize sets how many slots there are. Nodes in slots beyond are removed.
+func (t *Table) Resize(slots int) {
+	for slot := slots; slot < len(t.level); slot++ {
+		t.Remove(int32(slot))
+	}
+	if n := len(t.level); slots > n {
+		t.level = slices.Grow(t.level, slots-n)[:slots]
+		t.at = slices.Grow(t.at, slots-n)[:slots]
+		t.place = slices.Grow(t.place, slots-n)[:slots]
+		for slot := n; slot < slots; slot++ {
+			t.level[slot] = -1
+		}
+		return
+	}
+	t.level, t.at, t.place = t.level[:slots], t.at[:slots], t.place[:slots]
+}
+
+// Groups returns all groups; those without nodes are to be passed over. The slice is the table's own and valid until it changes.
+func (t *Table) Groups() []Group { return t.groups }
+
+// Example returns the slot of one node of a group.
+func (t *Table) Example(g *Group) int32 { return t.levels[g.levels[0]].first() }
+
+// Best returns the highest sum of a group's nodes.
+func (t *Table) Best(g *Group) int64 { return t.levels[g.levels[len(g.levels)-1]].sum }
+
+// Put adds the node of a slot, which must not be in the table. place is its place in the order in which equal nodes are chosen from, evenly spread over all numbers. It returns false if
+// there would be too many groups.
+func (t *Table) Put(slot int32, place uint64, of Coordinates, sum int64) bool {
+	group, ok := t.group(of)
+	if !ok {
+		return false
+	}
+	id := t.levelOf(group, sum)
+	t.level[slot], t.place[slot] = id, place
+	t.levels[id].add(t, slot)
+	t.groups[group].Nodes++
+	t.nodes++
+	return true
+}
+
+// group returns the group with the coordinates, a new one if there is none.
+func (t *Table) group(of Coordinates) (group int32, ok bool) {
+	if group, ok = t.find[of]; ok {
+		return group, true
+	}
+	if len(t.find) == t.mostGroups {
+		return 0, false
+	}
+	if n := len(t.freeGroup); n > 0 {
+		group, t.freeGroup = t.freeGroup[n-1], t.freeGroup[:n-1]
+	} else {
+		group = int32(len(t.groups))
+		t.groups = append(t.groups, Group{})
+	}
+	t.find[of], t.groups[group].Of = group, of
+	return group, true
+}
+
+// levelOf returns the level of a sum in a group, a new one if there is none.
+func (t *Table) levelOf(group int32, sum int64) int32 {
+	g := &t.groups[group]
+	at, found := t.search(g, sum)
+	if found {
+		return g.levels[at]
+	}
+	var id int32
+	if n := len(t.freeLevel); n > 0 {
+		id, t.freeLevel = t.freeLevel[n-1], t.freeLevel[:n-1]
+	} else {
+		id = int32(len(t.levels))
+		t.levels = append(t.levels, level{})
+	}
+	t.levels[id].group, t.levels[id].sum = group, sum
+	g.levels = slices.Insert(g.levels, at, id)
+	return id
+}
+
+func (t *Table) search(g *Group, sum int64) (at int, found bool) {
+	return slices.BinarySearchFunc(g.levels, sum, func(id int32, sum int64) int {
+		switch of := t.levels[id].sum; {
+		case of < sum:
+			return -1
+		case of > sum:
+			return 1
+		}
+		return 0
+	})
+}
+
+// Remove removes the node of a slot, if it is in the table.
+func (t *Table) Remove(slot int32) {
+	id := t.level[slot]
+	if id < 0 {
+		return
+	}
+	l := &t.levels[id]
+	l.remove(t, slot)
+	t.level[slot] = -1
+	t.nodes--
+	g := &t.groups[l.group]
+	g.Nodes--
+	if l.nodes > 0 {
+		return
+	}
+	at, _ := t.search(g, l.sum)
+	g.levels = slices.Delete(g.levels, at, at+1)
+	t.freeLevel = append(t.freeLevel, id)
+	if g.Nodes == 0 {
+		delete(t.find, g.Of)
+		t.freeGroup = append(t.freeGroup, l.group)
+	}
+}
+
+// Pick returns the slot of one of the nodes with the highest sum in each of some groups: each is as likely as the other, and the salt decides which it is. There must be one.
+func (t *Table) Pick(salt uint64, groups []int32) (slot int32) {
+	c := &t.choice
+	c.sets = c.sets[:0]
+	for _, group := range groups {
+		g := &t.groups[group]
+		c.sets = append(c.sets, &t.levels[g.levels[len(g.levels)-1]].set)
+	}
+	return c.pick(t, salt)
+}
+
+// bytesOfSlot is about what a node takes: its places by slot, twice its entry in a bucket, which has room to grow, and a share of buckets and levels.
+const bytesOfSlot = 4 + 4 + 8 + 2*4 + 8
+
+// Bytes returns about how many bytes a table for so many slots takes.
+func Bytes(slots int) int { return 4<<10 + bytesOfSlot*slots }

@@ -1,0 +1,92 @@
+package rank
+
+// set is the nodes of a level, in buckets by the first bits of their places, so that one of very many can be picked by counts.
+type set struct {
+	nodes int
+	// depth is how many bits choose the bucket.
+	depth   int
+	buckets [][]int32 // slots, by the first bits
+	// counts are those of the nodes in each node of the tree above the buckets: the root is at 1, and the two below i at 2i and 2i+1. There are none if the depth is 0.
+	counts []int32
+}
+
+// crowded is how many nodes a bucket has on average when there are to be more buckets, sparse when there are to be fewer. A step of two bits leaves a quarter or four times as many in each.
+const (
+	crowded = 16
+	sparse  = 1
+	step    = 2
+)
+
+// first returns the slot of one of the nodes.
+func (s *set) first() int32 {
+	for _, bucket := range s.buckets {
+		if len(bucket) > 0 {
+			return bucket[0]
+		}
+	}
+	return -1
+}
+
+// count returns how many nodes have places that begin with so many bits, which are at most the set's depth.
+func (s *set) count(bits, prefix int) int {
+	if s.depth == 0 {
+		return s.nodes
+	}
+	return int(s.counts[1<<bits|prefix])
+}
+
+// bucketOf returns the bucket of a place.
+func (s *set) bucketOf(place uint64) int { return int(place >> (64 - s.depth)) }
+
+func (s *set) add(t *Table, slot int32) {
+	if s.nodes++; s.buckets == nil {
+		s.buckets = make([][]int32, 1)
+	}
+	if s.nodes > crowded<<s.depth {
+		s.deepen(t, s.depth+step)
+	}
+	s.put(t, slot)
+}
+
+func (s *set) put(t *Table, slot int32) {
+	bucket := s.bucketOf(t.place[slot])
+	t.at[slot] = int32(len(s.buckets[bucket]))
+	s.buckets[bucket] = append(s.buckets[bucket], slot)
+	s.change(bucket, +1)
+}
+
+// change adds to the counts above a bucket.
+func (s *set) change(bucket int, n int32) {
+	if s.depth == 0 {
+		return
+	}
+	for i := 1<<s.depth | bucket; i > 0; i >>= 1 {
+		s.counts[i] += n
+	}
+}
+
+func (s *set) remove(t *Table, slot int32) {
+	bucket := s.bucketOf(t.place[slot])
+	slots := s.buckets[bucket]
+	last := slots[len(slots)-1]
+	slots[t.at[slot]], t.at[last] = last, t.at[slot]
+	s.buckets[bucket] = slots[:len(slots)-1]
+	s.change(bucket, -1)
+	if s.nodes--; s.nodes < sparse<<s.depth && s.depth > 0 {
+		s.deepen(t, s.depth-step)
+	}
+}
+
+// deepen sorts the nodes into other buckets.
+func (s *set) deepen(t *Table, depth int) {
+	before := s.buckets
+	s.depth, s.buckets, s.counts = depth, make([][]int32, 1<<depth), nil
+	if depth > 0 {
+		s.counts = make([]int32, 2<<depth)
+	}
+	for _, bucket := range before {
+		for _, slot := range bucket {
+			s.put(t, slot)
+		}
+	}
+}
