@@ -52,10 +52,11 @@ func (e *Engine) bestInDetail(c *cycle, slots []int32, best int) ([]plan.NodeAns
 	if len(slots) == 1 {
 		return []plan.NodeAnswer{{Name: c.view.Node(slots[0]).Name(), Feasible: true}}, nil
 	}
-	if _, _, err := e.best(c, slots); err != nil {
+	taken, _, err := e.best(c, slots)
+	if err != nil {
 		return nil, err
 	}
-	at := e.highestFew(c, slots, e.scratch.totals[:len(slots)], best)
+	at := highestFew(slots, e.scratch.totals[:len(slots)], taken, best)
 	nodes := make([]plan.NodeAnswer, len(at))
 	for i, position := range at {
 		nodes[i] = plan.NodeAnswer{Name: c.view.Node(slots[position]).Name(), Feasible: true}
@@ -96,15 +97,19 @@ func (e *Engine) weightedScores(c *cycle, i int, slots []int32, weighted []int64
 	return 0, scores != nil, err
 }
 
-// highestFew returns the positions of the highest totals, as many as are asked for, the highest first; equal ones in the order in which they would be taken.
-func (e *Engine) highestFew(c *cycle, slots []int32, totals []int64, few int) []int {
+// highestFew returns the positions of the highest totals, as many as are asked for, the highest first: of equal ones that of the slot that was taken, then the others by slot.
+func highestFew(slots []int32, totals []int64, taken int32, few int) []int {
 	few = min(few, len(slots))
-	hashes, salt := c.view.State().NameHashes(), e.saltIn(c)
 	before := func(a, b int) int {
-		if by := cmp.Compare(totals[b], totals[a]); by != 0 {
-			return by
+		switch {
+		case totals[a] != totals[b]:
+			return cmp.Compare(totals[b], totals[a])
+		case slots[a] == taken:
+			return -1
+		case slots[b] == taken:
+			return 1
 		}
-		return cmp.Or(cmp.Compare(mix(salt^hashes[slots[b]]), mix(salt^hashes[slots[a]])), cmp.Compare(slots[a], slots[b]))
+		return cmp.Compare(a, b)
 	}
 	at := make([]int, 0, few+1)
 	for position := range totals {

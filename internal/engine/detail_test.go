@@ -142,6 +142,23 @@ func differ(detail *plan.Detail, d *plan.Decision, answer *plan.Answer) string {
 	return ""
 }
 
+// TestDetailOfRankedDecisions places equal pods one after the other, which a ranking decides about: the details, which are from a scan, have the same node with the same total.
+func TestDetailOfRankedDecisions(t *testing.T) {
+	b := newBench(t, 300)
+	for i := range 200 {
+		pod := b.pod(i, shapes["selective"])
+		d := b.engine.Decide(b.state.View(), plan.WorkFor(pod))
+		detail, ok := b.engine.Detail(b.state.View(), pod, 3)
+		if !ok || detail.Feasible != d.Feasible || detail.Best[0].Name != d.Placements[0].NodeName || detail.Best[0].Total != d.Placements[0].Total {
+			t.Fatalf("pod %d: %+v, but the decision is %s", i, detail, describe(&d))
+		}
+		b.state.Assume(d.Placements...)
+	}
+	if ranked := b.engine.Counters().Ranked; ranked < 100 {
+		t.Errorf("%d of 200 decisions were made by a ranking", ranked)
+	}
+}
+
 // TestDetailCostsTwoScansAtMost counts the slots that are visited.
 func TestDetailCostsTwoScansAtMost(t *testing.T) {
 	const nodes = 500
