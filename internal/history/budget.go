@@ -67,7 +67,7 @@ func (b *budget) spend(q *plan.QueuedPod, cost time.Duration) {
 	if b.cost == 0 {
 		b.cost = cost
 	}
-	b.cost += (cost - b.cost) / 4
+	b.cost += (min(cost, 2*b.cost) - b.cost) / 4 // one that was interrupted by the operating system says little of the next
 	of := ownerOf(q)
 	b.owners[of%uint64(len(b.owners))] = seenOwner{of, q.Popped}
 }

@@ -1,0 +1,50 @@
+package app
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/server"
+)
+
+// TestExplains asks a replica about pods before it leads and when it leads: about one that it has placed, one that waits, one of another scheduler, and one that there is not.
+func TestExplains(t *testing.T) {
+	foreign, giant := web("foreign"), web("giant")
+	foreign.Spec.SchedulerName = "other"
+	giant.Spec.NodeSelector = map[string]string{"no": "such"}
+	s := newScript(t, small("a"), web("web-0"), foreign, giant)
+	s.edit = func(c *config.Config) { c.Coordinated = true }
+	r := s.prepare("one", leading...)
+	s.await("one: post leasecandidates", 1)
+	s.await("one: watch leasecandidates", 1)
+	path := func(pod *v1.Pod) string { return server.ExplainPath(pod.Namespace, pod.Name) }
+	r.expect(path(web("web-0")), http.StatusServiceUnavailable, `"message":"this replica of the scheduler does not lead`)
+	s.mu.Lock()
+	candidate := s.candidate.Name
+	s.mu.Unlock()
+	s.handOver(candidate)
+	s.await("one: bind web-0 to a", 1)
+	r.expect(path(web("web-0")), http.StatusOK, `"node":"a"`)
+	deadline := time.Now().Add(10 * time.Second)
+	for body := ""; !strings.Contains(body, `"place":"parked"`) && time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		_, body = r.get(path(giant), "operator")
+	}
+	r.expect(path(giant), http.StatusOK, `"rejectors":["NodeAffinity"]`)
+	r.expect(path(foreign), http.StatusNotFound, `it asks for the scheduler \"other\"; this one decides for [\"default-scheduler\"]`)
+	r.expect(server.ExplainPath("default", "none"), http.StatusNotFound, `there is no such pod, or it has finished`)
+	if status, body := r.get(path(web("web-0")), ""); status != http.StatusForbidden {
+		t.Errorf("without a token: %d %s", status, body)
+	}
+}
+
+// TestKeepsNoHistory answers no questions if nothing is kept.
+func TestKeepsNoHistory(t *testing.T) {
+	s := newScript(t, small("a"))
+	r := s.prepare("one", "--leader-elect=false", "--berth-history-mib=0")
+	r.expect(server.ExplainPath("default", "web-0"), http.StatusNotFound, "404 page not found")
+}
