@@ -19,15 +19,15 @@ type ranking struct {
 	version uint64
 	reads   model.Aspect
 	used    uint64 // the engine's clock when it was last used
-	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save, 0 stands for leastPrice.
+	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save; 0 stands for leastPrice.
 	scans, served, price int
 }
 
 const (
 	// leastPrice is what making a table costs, in scans. A table that saved fewer has the price doubled, up to mostPrice.
-	leastPrice, mostPrice = 4, 64
+	leastPrice, mostPrice = 8, 64
 	// foreseen is how much less a scan counts that is only expected, as pods that follow may come to nothing.
-	foreseen = 3
+	foreseen = 2
 	// insteadOfTable is how many changes cost as much as another table: one in so many slots.
 	insteadOfTable = 3
 	// mostAxes is how many axes a key has room for, mostScores how many Score plugins.
@@ -368,6 +368,7 @@ func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 			return nil, false
 		}
 	}
+	t.Filled()
 	return t, true
 }
 

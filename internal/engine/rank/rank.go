@@ -28,9 +28,12 @@ type Table struct {
 	freeGroup []int32
 	// Invariant: find has the groups with nodes, each under its coordinates.
 	find       map[Coordinates]int32
+	last       int32 // the group that was last found
 	mostGroups int
 	nodes      int
-	choice     choice
+	// filling means that sets are not divided into buckets until Filled is called.
+	filling bool
+	choice  choice
 }
 
 // Group is the nodes with the same coordinates. Its zero value has none.
@@ -49,9 +52,17 @@ type level struct {
 	set
 }
 
-// New returns a table without nodes, which holds so many groups at most.
+// New returns a table without nodes, which holds so many groups at most. First the nodes that there are are put into it, and then Filled must be called before anything else.
 func New(mostGroups int) *Table {
-	return &Table{find: map[Coordinates]int32{}, mostGroups: mostGroups}
+	return &Table{find: map[Coordinates]int32{}, mostGroups: mostGroups, filling: true}
+}
+
+// Filled ends the filling of a new table.
+func (t *Table) Filled() {
+	t.filling = false
+	for i := range t.levels {
+		t.levels[i].settle(t)
+	}
 }
 
 // Nodes returns how many nodes there are.
@@ -100,7 +111,11 @@ func (t *Table) Put(slot int32, place uint64, of Coordinates, sum int64) bool {
 
 // group returns the group with the coordinates, a new one if there is none.
 func (t *Table) group(of Coordinates) (group int32, ok bool) {
+	if int(t.last) < len(t.groups) && t.groups[t.last].Nodes > 0 && t.groups[t.last].Of == of {
+		return t.last, true
+	}
 	if group, ok = t.find[of]; ok {
+		t.last = group
 		return group, true
 	}
 	if len(t.find) == t.mostGroups {
