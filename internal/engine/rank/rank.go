@@ -41,7 +41,8 @@ type Group struct {
 	Of Coordinates
 	// Nodes is how many there are; the other methods need one at least.
 	Nodes int
-	// levels are those with nodes, by ascending sum.
+	// sums are those that nodes have, ascending, and levels the level of each.
+	sums   []int64
 	levels []int32
 }
 
@@ -92,7 +93,7 @@ func (t *Table) Groups() []Group { return t.groups }
 func (t *Table) Example(g *Group) int32 { return t.levels[g.levels[0]].first() }
 
 // Best returns the highest sum of a group's nodes.
-func (t *Table) Best(g *Group) int64 { return t.levels[g.levels[len(g.levels)-1]].sum }
+func (t *Table) Best(g *Group) int64 { return g.sums[len(g.sums)-1] }
 
 // Put adds the node of a slot, which must not be in the table. place is its place in the order in which equal nodes are chosen from, evenly spread over all numbers. It returns false if
 // there would be too many groups.
@@ -134,7 +135,7 @@ func (t *Table) group(of Coordinates) (group int32, ok bool) {
 // levelOf returns the level of a sum in a group, a new one if there is none.
 func (t *Table) levelOf(group int32, sum int64) int32 {
 	g := &t.groups[group]
-	at, found := t.search(g, sum)
+	at, found := slices.BinarySearch(g.sums, sum)
 	if found {
 		return g.levels[at]
 	}
@@ -146,20 +147,8 @@ func (t *Table) levelOf(group int32, sum int64) int32 {
 		t.levels = append(t.levels, level{})
 	}
 	t.levels[id].group, t.levels[id].sum = group, sum
-	g.levels = slices.Insert(g.levels, at, id)
+	g.sums, g.levels = slices.Insert(g.sums, at, sum), slices.Insert(g.levels, at, id)
 	return id
-}
-
-func (t *Table) search(g *Group, sum int64) (at int, found bool) {
-	return slices.BinarySearchFunc(g.levels, sum, func(id int32, sum int64) int {
-		switch of := t.levels[id].sum; {
-		case of < sum:
-			return -1
-		case of > sum:
-			return 1
-		}
-		return 0
-	})
 }
 
 // Remove removes the node of a slot, if it is in the table.
@@ -177,8 +166,8 @@ func (t *Table) Remove(slot int32) {
 	if l.nodes > 0 {
 		return
 	}
-	at, _ := t.search(g, l.sum)
-	g.levels = slices.Delete(g.levels, at, at+1)
+	at, _ := slices.BinarySearch(g.sums, l.sum)
+	g.sums, g.levels = slices.Delete(g.sums, at, at+1), slices.Delete(g.levels, at, at+1)
 	t.freeLevel = append(t.freeLevel, id)
 	if g.Nodes == 0 {
 		delete(t.find, g.Of)
