@@ -52,7 +52,7 @@ type rankKey struct {
 
 // axis is an Axis in a key.
 type axis struct {
-	domains, present uint64 // the ids of their layouts
+	domains uint64 // the ID of their layout
 	// counted is what is counted if each domain has one node at most: then the coordinate is the count. Otherwise it is zero, and the coordinate is the domain.
 	counted state.Counted
 	narrow  bool
@@ -234,7 +234,7 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	if of.Layout.ID == 0 {
 		return false
 	}
-	own := axis{domains: of.Layout.ID, present: of.PresentLayout.ID}
+	own := axis{domains: of.Layout.ID}
 	s.reads |= model.Labels
 	if of.Layout.Own && !of.ByDomain {
 		own.narrow, own.counted = true, of.Counted

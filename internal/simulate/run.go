@@ -79,17 +79,20 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 		return nil, err
 	}
 	pending, placed := divide(files.Pods)
-	for _, pod := range append(placed, pending...) {
-		c.SetPod(pod)
-	}
 	before := tallied(files.Nodes, placed)
 	asked := make([]pendingPod, len(pending)) // not the pods: what takes their place is kept elsewhere
 	for i, pod := range pending {
 		asked[i].pod = keyOf(pod)
 		asked[i].group, _ = groupKeyOf(pod)
 	}
-	if pending, placed = nil, nil; config.Release {
+	if config.Release {
 		files.Pods = nil
+	}
+	for _, pods := range [][]*v1.Pod{placed, pending} {
+		for i, pod := range pods {
+			c.SetPod(pod)
+			pods[i] = nil
+		}
 	}
 	decided, victims := 0, victims{}
 	each := func(r Round) error {
