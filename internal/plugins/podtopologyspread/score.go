@@ -182,9 +182,9 @@ func (x *set) sum(v state.View, slots []int32, nodes int) {
 
 // domainCounts are the pods of a constraint by domain, for scoring.
 type domainCounts struct {
-	present []int32 // by slot: negative where the node lacks the key
-	domains []int32 // by slot, for every scored node
-	counts  []int32 // by domain; a domain beyond its end counts nothing
+	present []int32       // by slot: negative where the node lacks the key
+	domains []int32       // by slot, for every scored node
+	counts  []int32       // by domain; a domain beyond its end counts nothing
 	layout  state.Layout  // of the domains
 	counted state.Counted // zero where nothing is
 }
