@@ -195,7 +195,7 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 		for j := range rules {
 			rule := &rules[j]
 			of := plugin.Axis{Domains: rule.Domains, Counts: rule.Counts, Layout: rule.Layout, Counted: rule.Counted}
-			if len(rule.Differences) > 0 || rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) {
+			if rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) { // there are no differences, as the view has no touched nodes
 				return false
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -362,6 +363,29 @@ func TestRankingsLeaveRoom(t *testing.T) {
 	}
 	if ranked := b.engine.Counters().Ranked; ranked < 100 || ranked > 220 {
 		t.Errorf("%d of 400 decisions were made without a scan; half of the pods read ports of nominated pods", ranked)
+	}
+}
+
+// TestRankingsSeeTheSecondChange changes a node twice between two decisions, first in what no plugin reads: the second change counts.
+func TestRankingsSeeTheSecondChange(t *testing.T) {
+	b := newBench(t, 30)
+	on := func(name, node, cpu, app string) *model.Pod {
+		p := build.Pod(build.Named(name), build.NodeName(node), build.Container("cpu="+cpu), build.Labels("app="+app))
+		return model.NewPod(p)
+	}
+	set := func(p *model.Pod) { b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: p}}) }
+	for i := range 30 {
+		set(on(fmt.Sprint("small-", i), benchNode(i).Name, "1", "a"))
+	}
+	work := plan.WorkFor(b.pod(0, func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }))
+	b.settle(work)
+	for i := range 30 {
+		node := benchNode(i).Name
+		set(on(fmt.Sprint("small-", i), node, "1", "b"))
+		set(on(fmt.Sprint("large-", i), node, "31", "a"))
+		if d := b.engine.Decide(b.state.View(), work); d.Feasible != 29-i {
+			t.Fatalf("%d nodes are full; %d are feasible, want %d", i+1, d.Feasible, 29-i)
+		}
 	}
 }
 
