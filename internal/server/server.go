@@ -116,14 +116,14 @@ func Endpoints(config Config) (http.Handler, error) {
 		}
 		routes.DebugFlags{}.Install(paths, "v", routes.StringFlagPutHandler(logs.GlogSetter))
 	}
-	if config.Explain != nil {
-		paths.HandlePrefix(explainPrefix, config.Explain.handler())
-	}
 	if config.Flags != nil {
 		flagz.Install(paths, Name, config.Flags)
 	}
 	if config.Versions != nil {
 		statusz.Install(paths, Name, statusz.NewRegistry(config.Versions, statusz.WithListedPaths(paths.ListedPaths())))
+	}
+	if config.Explain != nil { // last: /statusz lists the same paths as kube-scheduler's
+		paths.HandlePrefix(explainPrefix, config.Explain.handler())
 	}
 	return paths, nil
 }
