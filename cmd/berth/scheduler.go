@@ -150,22 +150,26 @@ func (r *running) forward(ctx context.Context, access *rest.Config, election *co
 		return nil, 0, err
 	}
 	forwarding, stopForwarding := context.WithCancel(ctx)
-	ready, ended := make(chan struct{}), make(chan error, 1)
+	ready, ended := make(chan struct{}), make(chan struct{})
 	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", schedulerPort)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		stopForwarding()
 		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), err)
 	}
-	go func() { ended <- forwarder.ForwardPorts() }()
+	var failed error
+	go func() {
+		defer close(ended)
+		failed = forwarder.ForwardPorts()
+	}()
 	stop = func() {
 		stopForwarding()
-		_ = <-ended // it was told to end
+		<-ended
 	}
 	select {
 	case <-ready:
-	case err := <-ended:
+	case <-ended:
 		stopForwarding()
-		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), err)
+		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), failed)
 	case <-ctx.Done(): // a dialer that hangs ends with the process
 		stopForwarding()
 		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), ctx.Err())
