@@ -101,6 +101,13 @@ func compare(t *testing.T, r *rand.Rand, table *Table, nodes map[int32]place) {
 	if len(want) > 0 {
 		t.Fatalf("groups are missing: %+v", want)
 	}
+	levels := 0
+	for i := range table.Groups() {
+		levels += len(table.Groups()[i].levels)
+	}
+	if levels+len(table.freeLevel) != len(table.levels) || len(table.find)+len(table.freeGroup) != len(table.groups) {
+		t.Fatalf("%d levels in use and %d free of %d; %d groups in use and %d free of %d", levels, len(table.freeLevel), len(table.levels), len(table.find), len(table.freeGroup), len(table.groups))
+	}
 	if len(some) == 0 {
 		return
 	}
