@@ -389,6 +389,29 @@ func TestRankingsSeeTheSecondChange(t *testing.T) {
 	}
 }
 
+// TestRankingsFollowSharedDevices gives pods devices of pools that twenty nodes share, until there are none: with the last one all these nodes are full, and the journal names one of them.
+func TestRankingsFollowSharedDevices(t *testing.T) {
+	const nodes, share, devices = 40, 20, 2 * 40
+	b := newWideBench(t, nodes, share)
+	scan, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan.ScanOnly()
+	for i := range devices + 5 {
+		b.claim(i)
+		work := plan.WorkFor(b.podOf(i))
+		got, want := b.engine.Decide(b.state.View(), work), scan.Decide(b.state.View(), work)
+		if textOf(&got) != textOf(&want) {
+			t.Fatalf("pod %d: by a ranking\n%s, by the scan\n%s", i, textOf(&got), textOf(&want))
+		}
+		if placed := got.Outcome == plan.Placed; placed != (i < devices) {
+			t.Fatalf("pod %d of %d devices: %s", i, devices, got.Outcome)
+		}
+		b.state.Assume(got.Placements...)
+	}
+}
+
 // TestRankingsAreBounded decides about pods of very many kinds, several times each.
 func TestRankingsAreBounded(t *testing.T) {
 	b := newBench(t, 50)
@@ -404,7 +427,7 @@ func TestRankingsAreBounded(t *testing.T) {
 				b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i))))
 			}
 		}
-		if keys, tables := b.engine.Rankings(); keys > 1024 || tables > 128 {
+		if keys, tables := b.engine.Rankings(); keys > 1024 || tables > 64 {
 			t.Fatalf("after %d kinds: %d rankings, %d with a table", i, keys, tables)
 		}
 	}
