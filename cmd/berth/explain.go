@@ -137,7 +137,7 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	case e.pod != "" && e.group != "":
 		return wrong{errors.New("--pod and --pod-group are both given: name one of the two")}
 	case e.pod != "":
-		pods, err = only(pods, e.pod, scheduler)
+		pods, err = only(cluster, e.pod, scheduler)
 	case e.group != "":
 		group, pods, err = onlyGroup(cluster, e.group, scheduler)
 	}

@@ -54,7 +54,7 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 		printBest(p.w, &sum)
 	}
 	printAdvice(p.w, a.Advice)
-	printPools(p.w, explain.PoolsOf(a))
+	printClasses(p.w, explain.NodeClassesOf(a))
 	return nil
 }
 

@@ -68,7 +68,7 @@ func told(a Advice) (all []string) {
 	return all
 }
 
-// TestLower lowers requests: the largest container gives first, and no container gives all.
+// TestLower lowers requests: the largest containers give, as few as keep half of what they had, and no container gives all.
 func TestLower(t *testing.T) {
 	for _, row := range []struct {
 		name     string
@@ -79,10 +79,12 @@ func TestLower(t *testing.T) {
 	}{
 		{"one container", []build.PodOption{build.Container("cpu=4")}, "cpu", 3500, "c0 4→3500m"},
 		{"the largest", []build.PodOption{build.Container("cpu=3"), build.Container("cpu=4")}, "cpu", 5000, "c1 4→2"},
-		{"more than the largest has", []build.PodOption{build.Container("cpu=4"), build.Container("cpu=3")}, "cpu", 3000, "c0 4→1m, c1 3→2999m"},
-		{"whole units", []build.PodOption{build.Container("example.com/gpu=4"), build.Container("example.com/gpu=3")}, "example.com/gpu", 3, "c0 4→1, c1 3→2"},
-		{"whole pages", []build.PodOption{build.Container("hugepages-2Mi=8Mi"), build.Container("hugepages-2Mi=6Mi")}, "hugepages-2Mi", 6 << 20, "c0 8Mi→2097152, c1 6Mi→4194304"},
+		{"more than the largest has", []build.PodOption{build.Container("cpu=4"), build.Container("cpu=3")}, "cpu", 3000, "c0 4→1500m, c1 3→1500m"},
+		{"whole units", []build.PodOption{build.Container("example.com/gpu=4"), build.Container("example.com/gpu=3")}, "example.com/gpu", 3, "c0 4→2, c1 3→1"},
+		{"whole pages", []build.PodOption{build.Container("hugepages-2Mi=8Mi"), build.Container("hugepages-2Mi=6Mi")}, "hugepages-2Mi", 6 << 20, "c0 8Mi→4Mi, c1 6Mi→2Mi"},
 		{"a unit each", []build.PodOption{build.Container("example.com/gpu=4"), build.Container("cpu=1"), build.Container("example.com/gpu=3")}, "example.com/gpu", 2, "c0 4→1, c2 3→1"},
+		{"as few as keep half", []build.PodOption{build.Container("cpu=8"), build.Container("cpu=2"), build.Container("cpu=7")}, "cpu", 10000, "c0 8→4, c2 7→4"},
+		{"none keeps half", []build.PodOption{build.Container("cpu=8"), build.Container("cpu=100m")}, "cpu", 1000, "c0 8→900m"},
 		{"overhead", []build.PodOption{build.Container("cpu=4"), build.Overhead("cpu=1")}, "cpu", 3000, "c0 4→2"},
 		{"before the others", []build.PodOption{build.InitContainer("cpu=5"), build.Container("cpu=2")}, "cpu", 3000, "c0 5→3"},
 		{"beside a sidecar", []build.PodOption{build.Sidecar("cpu=1"), build.InitContainer("cpu=5"), build.Container("cpu=2")}, "cpu", 3000, "c1 5→2"},
@@ -377,5 +379,51 @@ func TestSkewsEnd(t *testing.T) {
 		if change := k.at(k.settings - 1); change.To != strconv.Itoa(want) {
 			t.Errorf("a maxSkew of %d is raised to %s, want %d", from, change.To, want)
 		}
+	}
+}
+
+// TestPairsAreBalanced has nodes that each lack some of two resources: of the pairs that suffice it suggests one in which neither request is lowered by much more than it must be.
+func TestPairsAreBalanced(t *testing.T) {
+	nodes := []*v1.Node{
+		build.Node("most-cpu", build.Allocatable("cpu=3900m memory=1Gi pods=9")),
+		build.Node("both", build.Allocatable("cpu=3500m memory=14Gi pods=9")),
+		build.Node("most-memory", build.Allocatable("cpu=100m memory=15Gi pods=9")),
+	}
+	c, q := cluster(t, nodes, []*v1.Pod{build.Pod(build.Container("cpu=4 memory=16Gi"))})
+	want := []string{"lower the cpu request of container c0 from 4 to 3500m, and lower the memory request of container c0 from 16Gi to 14Gi → both"}
+	if diff := cmp.Diff(want, told(For(c, q))); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+}
+
+// TestPairsOfManyNodes has more nodes than are tried, to each of which two plugins object: two changes together help, for one of each sort of objections.
+func TestPairsOfManyNodes(t *testing.T) {
+	var nodes []*v1.Node
+	c, q := cluster(t, nil, []*v1.Pod{build.Pod(build.Container("cpu=1"))})
+	for i := range 2 * candidatesMax {
+		node := build.Node(fmt.Sprintf("n%03d", i), build.Allocatable("cpu=4 pods=9"), build.Unschedulable, build.Taints("a=b:NoSchedule"))
+		nodes = append(nodes, node)
+		q.Objections = append(q.Objections, Objection{node.Name, []string{"NodeUnschedulable", "TaintToleration", "NodeResourcesFit"}})
+		if i%2 == 0 {
+			q.Objections[i].Plugins = []string{"NodeUnschedulable", "NodePorts"}
+		}
+		c.In.Set(node)
+	}
+	c.State.Apply(c.In.Drain())
+	c.Nodes = nodes
+	of := newTrial(c, q).uncordons()
+	var got []string
+	for i := range of {
+		if !of[i].inPairs {
+			t.Errorf("%s is tried by itself", of[i].at(0).Object)
+		}
+		got = append(got, of[i].at(0).Object)
+	}
+	if diff := cmp.Diff([]string{"node n000", "node n001", "node n002", "node n003"}, got); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+	a := For(c, q)
+	if len(a.Suggestions) == 0 || told(a)[0] != "tolerate the taint a=b:NoSchedule, and uncordon node n000 → n000" {
+		t.Errorf("%q", told(a))
 	}
 }

@@ -77,18 +77,9 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	s.in, s.nodes = in, slices.SortedFunc(slices.Values(nodes), func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	reads := scheduler.Reads()
 	s.reads, s.readsClaims = reads, slices.Contains(reads, model.PersistentVolumeClaimKind)
-	budgets := newKeeper(pods, others)
-	for _, other := range others {
-		row := kinds.Of(other)
-		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
-			continue
-		}
-		if budget, ok := other.(*policyv1.PodDisruptionBudget); ok {
-			in.Set(budgets.kept(budget))
-			continue
-		}
-		s.others = append(s.others, other.(kinds.Object))
-		in.Set(other.(kinds.Object))
+	s.others = readOf(reads, pods, others)
+	for _, other := range s.others {
+		in.Set(other)
 		switch o := other.(type) {
 		case *v1.PersistentVolume:
 			s.volumes = append(s.volumes, model.NewVolume(o))
@@ -112,6 +103,23 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 		s.takeMembers()
 	}
 	return s, nil
+}
+
+// readOf returns the objects of kinds that plugins read, budgets with their status; pods and nodes are left out.
+func readOf(reads []model.Kind, pods []*v1.Pod, others []runtime.Object) []kinds.Object {
+	var all []kinds.Object
+	budgets := newKeeper(pods, others)
+	for _, other := range others {
+		row := kinds.Of(other)
+		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
+			continue
+		}
+		if budget, ok := other.(*policyv1.PodDisruptionBudget); ok {
+			other = budgets.kept(budget)
+		}
+		all = append(all, other.(kinds.Object))
+	}
+	return all
 }
 
 // takeMembers finds the members of groups. Of equal priority, they are tried in the order of their names, as after an attempt.
