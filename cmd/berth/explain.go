@@ -23,6 +23,7 @@ type explainFlags struct {
 	*input
 	pod   string
 	group string
+	since []string
 }
 
 // explanationOutputs are the formats of answers; explainOutputs those of explain, whose table is a short form.
@@ -72,6 +73,10 @@ and for the pod, where they apply,
   advice      what would help the pod that is named: suggestions, each with its changes, the node that the pod goes to then, and how many other
               pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain.md describes it.
 
+With --since, which names an older snapshot, it says why the answer about a pod is another one than it was then: which nodes are lost or won, and the smallest sets of differences that, undone in the
+newer snapshot, bring the old answer back (or, where the pod has a node now and had none, that gave it one in the older snapshot). Each was tried. The pod may be on a node: it is judged as if it
+waited, then and now.
+
 With --feature-gates GenericWorkload=true the members of a pod group are decided about together, and --pod-group explains a group; include
 podgroups in the snapshot then. The members are placed one after another, in the order of the scheduler, and taken back. It is said which find a
 node, which of them holds the group up and which plugins object to it on how many nodes, what the condition of the PodGroup would be, and which
@@ -83,6 +88,9 @@ change was made, and the group decided about again.`,
   # The same from a file, without a connection to the cluster.
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth explain --snapshot - --pod shop/web-2
+
+  # Why did it fit an hour ago?
+  berth explain --since then.yaml --snapshot now.yaml --pod shop/web-2
 
   # What keeps this gang from starting, and what would let it start?
   berth explain --snapshot cluster.yaml --feature-gates GenericWorkload=true --pod-group ml/train
@@ -119,6 +127,7 @@ change was made, and the group decided about again.`,
 	e.input = newInput(flags, "snapshot", "", explainOutputs)
 	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
+	flags.StringArrayVar(&e.since, "since", nil, "A file or directory with an older snapshot of the cluster: say what has changed the answer about the pod since. May be given several times.")
 	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
 	return cmd
 }
@@ -128,6 +137,9 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
+	if len(e.since) > 0 {
+		return e.runSince(ctx, stdin, stdout, stderr, bar)
+	}
 	scheduler, cluster, err := e.read(ctx, stdin, bar)
 	if err != nil {
 		return err
