@@ -9,6 +9,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/printers"
 
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/manifest"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -16,6 +18,8 @@ import (
 type simulation struct {
 	*input
 	seed uint64
+	// generate is the size of a cluster to make, empty if it is read.
+	generate map[string]int
 }
 
 // simulationOutputs are the formats of a simulation.
@@ -40,6 +44,9 @@ Pods that are evicted for others are printed with the pod that they are evicted 
 come back: no controller replaces them. The status of PodDisruptionBudgets is kept while pods come and go; a pod on a node counts as
 healthy unless the files say that it is not ready.
 
+With --generate the cluster is made, and nothing is read: so many nodes, pods that wait, pods that are running already, zones, and applications that the
+pods belong to. Some of the applications are spread over the zones or the nodes. Only the summary is printed, unless the output is json or yaml.
+
 With --feature-gates GenericWorkload=true the members of a pod group are decided about together, all or nothing at a gang's minCount; the
 files must have the PodGroups then. Below the pods it is printed how many members of each group have a node, and why a group waits.`,
 		Example: `  # Would these pods fit, and where?
@@ -50,7 +57,10 @@ files must have the PodGroups then. Below the pods it is printed how many member
     berth simulate -f -
 
   # Where, if these ten replicas were created as well?
-  berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide`,
+  berth simulate -f cluster.yaml -f replicas.yaml --config scheduler.yaml -o wide
+
+  # How long would the decisions about a million pods take?
+  berth simulate --generate nodes=50000,pods=1000000`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return wrong{fmt.Errorf("%q takes no arguments, got %q: name every file with -f", cmd.CommandPath(), args)}
@@ -64,6 +74,7 @@ files must have the PodGroups then. Below the pods it is printed how many member
 	flags := cmd.Flags()
 	s.input = newInput(flags, "filename", "f", simulationOutputs)
 	s.complete(cmd)
+	flags.StringToIntVar(&s.generate, "generate", nil, "Make a cluster instead of reading one: nodes, pods, running, zones, apps, such as nodes=5000,pods=50000.")
 	flags.Uint64Var(&s.seed, "seed", 0, "Chooses among equally good nodes. The same seed chooses the same.")
 	return cmd
 }
@@ -73,7 +84,7 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
-	scheduler, cluster, asked, err := s.readWithFiles(ctx, stdin, bar)
+	scheduler, cluster, asked, err := s.readOrGenerate(ctx, stdin, bar)
 	if err != nil {
 		return err
 	}
@@ -86,7 +97,7 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	bar.clear()
 	s.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
-	if of := *s.connection.flags.Namespace; of != "" && len(s.files) == 0 {
+	if of := *s.connection.flags.Namespace; of != "" && len(s.files)+len(s.generate) == 0 {
 		asked = map[string]bool{}
 		for i := range result.Pods {
 			if result.Pods[i].Namespace == of {
@@ -104,12 +115,33 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	return s.print(stdout, result)
 }
 
+// readOrGenerate returns the configuration and the cluster; and the names of the pods that files add to a live one.
+func (s *simulation) readOrGenerate(ctx context.Context, stdin io.Reader, bar *progress) (*config.Config, *manifest.Cluster, map[string]bool, error) {
+	if len(s.generate) == 0 {
+		return s.readWithFiles(ctx, stdin, bar)
+	}
+	if len(s.files) > 0 {
+		return nil, nil, nil, wrong{fmt.Errorf("--generate makes the cluster, and -f reads it: give one of the two")}
+	}
+	size, err := simulate.SizeOf(s.generate)
+	if err != nil {
+		return nil, nil, nil, wrong{fmt.Errorf("--generate: %w", err)}
+	}
+	scheduler, err := s.readConfig()
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return scheduler, size.Generate(func(made, all int) { bar.show("Generating", int64(made), int64(all)) }), nil, nil
+}
+
 func (s *simulation) print(w io.Writer, result *simulate.Result) error {
 	if s.output == "json" || s.output == "yaml" {
 		return printObject(w, s.output, result)
 	}
 	t := printers.GetNewTabWriter(w)
-	printPlacements(t, result.Pods, s.output == "wide")
+	if len(s.generate) == 0 {
+		printPlacements(t, result.Pods, s.output == "wide")
+	}
 	printGroups(t, result.Groups)
 	printEvictions(t, result.Evictions)
 	printSummary(t, &result.Summary)

@@ -56,8 +56,6 @@ type axis struct {
 	// counted is what is counted if each domain has one node at most: then the coordinate is the count. Otherwise it is zero, and the coordinate is the domain.
 	counted state.Counted
 	narrow  bool
-	source  int16 // the position of the filter, or behind these of the scorer
-	code    reason.Code
 }
 
 // sight is what a turn's choice is made from: the key, the columns of filters, and the axes with their present counts.
@@ -197,7 +195,7 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 		for j := range rules {
 			rule := &rules[j]
 			of := plugin.Axis{Domains: rule.Domains, Counts: rule.Counts, Layout: rule.Layout, Counted: rule.Counted}
-			if len(rule.Differences) > 0 || rule.Counted == (state.Counted{}) || !s.addAxis(e, c, i, rule.Code, of) {
+			if len(rule.Differences) > 0 || rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) {
 				return false
 			}
 		}
@@ -223,7 +221,7 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 			return false
 		}
 		for _, of := range axes {
-			if !s.addAxis(e, c, len(c.needs)+i, 0, of) {
+			if !s.addAxis(e, c, of) {
 				return false
 			}
 		}
@@ -231,12 +229,12 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 	return true
 }
 
-// addAxis adds an axis. It returns false if nodes cannot be grouped by it.
-func (s *sight) addAxis(e *Engine, c *cycle, source int, code reason.Code, of plugin.Axis) bool {
-	if len(s.axes) == mostAxes || of.Layout.ID == 0 {
+// addAxis adds an axis, unless there is the same already. It returns false if nodes cannot be grouped by it.
+func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
+	if of.Layout.ID == 0 {
 		return false
 	}
-	own := axis{domains: of.Layout.ID, present: of.PresentLayout.ID, source: int16(source), code: code}
+	own := axis{domains: of.Layout.ID, present: of.PresentLayout.ID}
 	s.reads |= model.Labels
 	if of.Layout.Own && !of.ByDomain {
 		own.narrow, own.counted = true, of.Counted
@@ -244,7 +242,14 @@ func (s *sight) addAxis(e *Engine, c *cycle, source int, code reason.Code, of pl
 	} else if of.Layout.Size > e.groupsIn(c.view) {
 		return false
 	}
-	s.key.axes[len(s.axes)] = own
+	n := len(s.axes)
+	if slices.Contains(s.key.axes[:n], own) {
+		return true
+	}
+	if n == mostAxes {
+		return false
+	}
+	s.key.axes[n] = own
 	s.axes = append(s.axes, of)
 	return true
 }

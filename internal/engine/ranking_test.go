@@ -3,6 +3,7 @@ package engine_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"testing"
 
@@ -289,6 +290,78 @@ func TestTablesMustPay(t *testing.T) {
 	made := b.engine.Counters()
 	if ranked := made.Ranked - before.Ranked; ranked > 8 {
 		t.Errorf("tables were made %d times for %d pods, to be used once", ranked, rounds)
+	}
+}
+
+// TestAppsThatAreAlike decides by turns about pods of two applications that differ in labels alone. Where nodes are told apart by counts on them, each application has a table of its own;
+// otherwise they share one. The decisions are those of the scan.
+func TestAppsThatAreAlike(t *testing.T) {
+	for name, tables := range map[string]int{"plain": 1, "hard spread over zones": 1, "soft spread over zones and hosts": 2, "anti-affinity on hosts": 2} {
+		b := newBench(t, 300)
+		scan, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		scan.ScanOnly()
+		for i := range 80 {
+			app := fmt.Sprint("app-", i%2)
+			work := plan.WorkFor(b.pod(i, func(p *v1.Pod) {
+				relations[name](p)
+				p.Labels = map[string]string{"app": app}
+				for j := range p.Spec.TopologySpreadConstraints {
+					p.Spec.TopologySpreadConstraints[j].LabelSelector = &metav1.LabelSelector{MatchLabels: p.Labels}
+				}
+				if p.Spec.Affinity != nil {
+					p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution[0].LabelSelector = &metav1.LabelSelector{MatchLabels: p.Labels}
+				}
+			}))
+			got, want := b.engine.Decide(b.state.View(), work), scan.Decide(b.state.View(), work)
+			if textOf(&got) != textOf(&want) {
+				t.Fatalf("%s, pod %d: by a ranking\n%s, by the scan\n%s", name, i, textOf(&got), textOf(&want))
+			}
+			b.state.Assume(got.Placements...)
+		}
+		if _, got := b.engine.Rankings(); got != tables || b.engine.Counters().Ranked < 50 {
+			t.Errorf("%s: %d tables for two applications, want %d; %d decisions by them", name, got, tables, b.engine.Counters().Ranked)
+		}
+	}
+}
+
+// TestRankingsLeaveRoom decides by turns about pods that are equal but for their priority, while pods are nominated to nodes, come to others, and lose their nominations: which nodes must
+// be left depends on the priority. Half of the pods have host ports, and are scanned for.
+func TestRankingsLeaveRoom(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	b := newBench(t, 60)
+	scan, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan.ScanOnly()
+	var nominated []*model.Pod
+	for i := range 400 {
+		if r.IntN(3) == 0 {
+			nominated = append(nominated, b.nominate(r.IntN(60), 9+r.Int32N(3), []int64{1000, 31_900}[r.IntN(2)]))
+		}
+		if len(nominated) > 0 && r.IntN(4) == 0 {
+			at := r.IntN(len(nominated))
+			b.state.Apply([]model.Change{{Kind: model.PodGone, Key: nominated[at].Key()}})
+			nominated = slices.Delete(nominated, at, at+1)
+		}
+		p := benchPreemptor(fmt.Sprint("pod-", i), 9+r.Int32N(3), 200)
+		if r.IntN(2) == 0 {
+			withHostPort(p)
+		}
+		work := plan.WorkFor(b.compiled(p))
+		got, want := b.engine.Decide(b.state.View(), work), scan.Decide(b.state.View(), work)
+		if textOf(&got) != textOf(&want) {
+			t.Fatalf("pod %d: by a ranking\n%s, by the scan\n%s", i, textOf(&got), textOf(&want))
+		}
+		if r.IntN(2) == 0 {
+			b.state.Assume(got.Placements...)
+		}
+	}
+	if ranked := b.engine.Counters().Ranked; ranked < 100 || ranked > 220 {
+		t.Errorf("%d of 400 decisions were made without a scan; half of the pods read ports of nominated pods", ranked)
 	}
 }
 
