@@ -14,6 +14,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	k8sresource "k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/berth-scheduler/berth/internal/build"
@@ -89,6 +90,7 @@ func TestLower(t *testing.T) {
 		{"before the others", []build.PodOption{build.InitContainer("cpu=5"), build.Container("cpu=2")}, "cpu", 3000, "c0 5→3"},
 		{"beside a sidecar", []build.PodOption{build.Sidecar("cpu=1"), build.InitContainer("cpu=5"), build.Container("cpu=2")}, "cpu", 3000, "c1 5→2"},
 		{"after sidecars alone", []build.PodOption{build.Sidecar("example.com/gpu=4"), build.InitContainer("example.com/gpu=2"), build.Container("cpu=1")}, "example.com/gpu", 3, "c0 4→2, c1 2→1"},
+		{"after sidecars alone, whole pages", []build.PodOption{build.Sidecar("hugepages-2Mi=8Mi"), build.InitContainer("hugepages-2Mi=4Mi"), build.Container("cpu=1")}, "hugepages-2Mi", 6 << 20, "c0 8Mi→4Mi, c1 4Mi→2Mi"},
 		{"before sidecars alone", []build.PodOption{build.InitContainer("example.com/gpu=6"), build.Sidecar("example.com/gpu=4")}, "example.com/gpu", 3, "c1 4→3, c0 6→3"},
 		{"of the pod", []build.PodOption{build.PodRequests("cpu=4"), build.Container("cpu=1")}, "cpu", 2000, " 4→2"},
 	} {
@@ -334,11 +336,31 @@ func TestPools(t *testing.T) {
 		for i, text := range texts {
 			device := resourcev1.Device{Name: fmt.Sprintf("d%d", i), Attributes: map[resourcev1.QualifiedName]resourcev1.DeviceAttribute{}}
 			for key, value := range build.LabelSet(text) {
-				device.Attributes[resourcev1.QualifiedName(key)] = resourcev1.DeviceAttribute{StringValue: &value}
+				name, attribute := resourcev1.QualifiedName(key), resourcev1.DeviceAttribute{StringValue: &value}
+				switch key {
+				case "version":
+					attribute = resourcev1.DeviceAttribute{VersionValue: &value}
+				case "ports":
+					n, _ := strconv.ParseInt(value, 10, 64)
+					attribute = resourcev1.DeviceAttribute{IntValue: &n}
+				case "sriov":
+					is := value == "true"
+					attribute = resourcev1.DeviceAttribute{BoolValue: &is}
+				case "taint":
+					device.Taints = append(device.Taints, resourcev1.DeviceTaint{Key: value, Effect: resourcev1.DeviceTaintEffectNoSchedule})
+					continue
+				case "memory":
+					device.Capacity = map[resourcev1.QualifiedName]resourcev1.DeviceCapacity{"memory": {Value: k8sresource.MustParse(value)}}
+					continue
+				}
+				device.Attributes[name] = attribute
 			}
 			slice.Spec.Devices = append(slice.Spec.Devices, device)
 		}
 		return slice
+	}
+	pairs := func(first, second string) []kinds.Object { // n1 and n2 have the one, n3 and n4 the other
+		return []kinds.Object{device("n1", "d", first), device("n2", "d", first), device("n3", "d", second), device("n4", "d", second)}
 	}
 	for _, row := range []struct {
 		name   string
@@ -350,8 +372,16 @@ func TestPools(t *testing.T) {
 		{"serial numbers", []kinds.Object{device("n1", "d", "model=a serial=1"), device("n2", "d", "serial=2 model=a"), device("n3", "d", "model=a serial=3"), device("n4", "d", "model=a serial=4")}, "n1 4"},
 		{"models", []kinds.Object{device("n1", "d", "model=a"), device("n2", "d", "model=b"), device("n3", "d", "model=a"), device("n4", "d", "model=b")}, "n1 2, n2 2"},
 		{"one of another model", []kinds.Object{device("n1", "d", "model=a"), device("n2", "d", "model=b"), device("n3", "d", "model=a"), device("n4", "d", "model=a")}, "n1 3, n2 1"},
+		{"versions", pairs("version=1.0.0", "version=2.0.0"), "n1 2, n3 2"},
+		{"numbers", pairs("ports=1", "ports=2"), "n1 2, n3 2"},
+		{"truths", pairs("sriov=true", "sriov=false"), "n1 2, n3 2"},
+		{"taints", pairs("m=a", "m=a taint=broken"), "n1 2, n3 2"},
+		{"taints of other keys", pairs("m=a taint=old", "m=a taint=broken"), "n1 2, n3 2"},
+		{"capacities", pairs("memory=1Gi", "memory=2Gi"), "n1 2, n3 2"},
+		{"the same of all sorts", pairs("version=1.0.0 ports=1 sriov=true taint=old memory=1Gi", "memory=1Gi taint=old sriov=true ports=1 version=1.0.0"), "n1 4"},
 		{"more devices", []kinds.Object{device("n1", "d", "m=a"), device("n2", "d", "m=a", "m=a"), device("n3", "d", "m=a"), device("n4", "d", "m=a")}, "n1 3, n2 1"},
 		{"devices of another driver", []kinds.Object{device("n1", "d", "m=a"), device("n2", "e", "m=a"), device("n3", "d", "m=a"), device("n4", "d", "m=a")}, "n1 3, n2 1"},
+		{"a device that no node has", []kinds.Object{&resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "all"}, Spec: resourcev1.ResourceSliceSpec{Driver: "d"}}}, "n1 4"},
 		{"drivers of volumes", []kinds.Object{build.CSINode("n1", "d=5"), build.CSINode("n2", "d=5"), build.CSINode("n3", "d=6"), build.CSINode("n4", "e=5")}, "n1 2, n3 1, n4 1"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
