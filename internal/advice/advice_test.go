@@ -85,6 +85,8 @@ func TestLower(t *testing.T) {
 		{"whole pages", []build.PodOption{build.Container("hugepages-2Mi=8Mi"), build.Container("hugepages-2Mi=6Mi")}, "hugepages-2Mi", 6 << 20, "c0 8Mi→4Mi, c1 6Mi→2Mi"},
 		{"a unit each", []build.PodOption{build.Container("example.com/gpu=4"), build.Container("cpu=1"), build.Container("example.com/gpu=3")}, "example.com/gpu", 2, "c0 4→1, c2 3→1"},
 		{"as few as keep half", []build.PodOption{build.Container("cpu=8"), build.Container("cpu=2"), build.Container("cpu=7")}, "cpu", 10000, "c0 8→4, c2 7→4"},
+		{"two do not keep half", []build.PodOption{build.Container("cpu=9"), build.Container("cpu=5"), build.Container("cpu=1")}, "cpu", 9000, "c0 9→4, c1 5→4"},
+		{"beside a sidecar without any", []build.PodOption{build.Sidecar("cpu=1"), build.Container("example.com/gpu=4")}, "example.com/gpu", 1, "c1 4→1"},
 		{"none keeps half", []build.PodOption{build.Container("cpu=8"), build.Container("cpu=100m")}, "cpu", 1000, "c0 8→900m"},
 		{"overhead", []build.PodOption{build.Container("cpu=4"), build.Overhead("cpu=1")}, "cpu", 3000, "c0 4→2"},
 		{"before the others", []build.PodOption{build.InitContainer("cpu=5"), build.Container("cpu=2")}, "cpu", 3000, "c0 5→3"},

@@ -66,9 +66,9 @@ func TestTexts(t *testing.T) {
 		}
 	}
 	ofTemplate := func(p *v1.Pod) { // the claim of the second is made already
-		template, made := "t", "made"
+		template, made, other := "t", "made", "other"
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "unmade", ResourceClaimTemplateName: &template}, {Name: "device", ResourceClaimTemplateName: &template}}
-		p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "unmade"}, {Name: "device", ResourceClaimName: &made}}
+		p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "unmade"}, {Name: "another", ResourceClaimName: &other}, {Name: "device", ResourceClaimName: &made}}
 	}
 	deviceClaim := func(name, class string) *resourcev1.ResourceClaim {
 		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
@@ -92,8 +92,15 @@ func TestTexts(t *testing.T) {
 	elsewhere := one.DeepCopy()
 	elsewhere.Spec.Pool.Name = "shared"
 	anyDevice := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "any"}}
-	user := on("user", "n1", "1")
-	user.UID = ""
+	user, important := on("user", "n1", "1"), on("important", "n1", "1", priority(50))
+	user.UID, important.UID = "", ""
+	both, everywhere := one.DeepCopy(), one.DeepCopy()
+	both.Spec.Devices = append(both.Spec.Devices, resourcev1.Device{Name: "two"})
+	everywhere.Spec.NodeName, everywhere.Spec.AllNodes = nil, &[]bool{true}[0]
+	second := func(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+		claim.Status.Allocation.Devices.Results[0].Device = "two"
+		return claim
+	}
 	const late = storagev1.VolumeBindingWaitForFirstConsumer
 	small := build.Container("cpu=1")
 	two := nodes(n("n1", build.NodeLabels("disk=ssd zone=a")), n("n2", build.NodeLabels("disk=hdd zone=b")))
@@ -162,7 +169,12 @@ func TestTexts(t *testing.T) {
 		{"a claim of a pod that uses a device", nodes(n("n1")), pods(user, waits(devices("x"))), []kinds.Object{anyDevice, one, used(deviceClaim("its", "any"), "user"), deviceClaim("x", "any")}, 0},
 		{"a claim that goes with its pod", nodes(n("n1")), pods(user, waits(devices("x"))), []kinds.Object{anyDevice, one, ownedBy(used(deviceClaim("its", "any"), "user"), user), deviceClaim("x", "any")}, 0},
 		{"a claim that two pods use", nodes(n("n1")), pods(user, on("other", "n1", "1"), waits(devices("x"))), []kinds.Object{anyDevice, one, used(deviceClaim("its", "any"), "user", "other"), deviceClaim("x", "any")}, 0},
-		{"a pod that preempts", nodes(n("n1")), pods(on("a", "n1", "4"), waits(build.Container("cpu=2"), priority(10))), nil, 0},
+		{"a pod that preempts", nodes(n("n1")), pods(on("a", "n1", "4"), waits(build.Container("cpu=2"), priority(10))), []kinds.Object{everywhere}, 0},
+		{"more taints than are suggested", nodes(n("n1", build.Taints("a:NoSchedule")), n("n2", build.Taints("b:NoSchedule")), n("n3", build.Taints("c:NoSchedule")), n("n4", build.Taints("d:NoSchedule"))), pods(waits(small)), nil, 0},
+		{"one by which more would follow", nodes(n("n1", build.Taints("a:NoSchedule")), n("n2", build.Taints("b:NoSchedule")), n("n3", build.Taints("c:NoSchedule"))), pods(on("x", "n1", "3"), on("y", "n2", "1"), on("z", "n3", "2"), waits(small)), nil, 3},
+		{"none would follow", nodes(n("n1")), pods(on("x", "n1", "3"), waits(build.Container("cpu=2"), never)), nil, 2},
+		{"the device of the lesser pod", nodes(n("n1")), pods(important, user, waits(devices("x"))), []kinds.Object{anyDevice, both,
+			used(deviceClaim("a", "any"), "important"), second(used(deviceClaim("b", "any"), "user")), deviceClaim("x", "any")}, 0},
 		{"nothing helps", nodes(n("n1", build.Taints("a:NoSchedule b:NoSchedule c:NoSchedule"))), pods(waits(small)), nil, 0},
 	} {
 		c, q := cluster(t, row.nodes, row.pods, row.others...)
