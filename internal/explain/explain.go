@@ -240,16 +240,17 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	return a, nil
 }
 
-// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them. In a profile with
-// plugins from outside nobody is named.
+// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them. Plugins
+// from outside are asked in a turn of their own.
 func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 	leftOut := func(n *Node) bool { return len(n.Rejections) == 1 && n.Rejections[0].Plugin == "" }
 	if !slices.ContainsFunc(a.Nodes, func(n Node) bool { return leftOut(&n) }) {
 		return
 	}
 	profile := s.profiles[pod.SchedulerName]
-	if profile.Outside != nil { // such plugins can be asked in a turn alone
-		return
+	if profile.Outside != nil {
+		profile.Outside.Begin(s.state.View(), pod)
+		defer profile.Outside.End()
 	}
 	for i, f := range profile.PreFilters {
 		if i < 64 && pod.SkipsPreFilter&(1<<i) != 0 {
