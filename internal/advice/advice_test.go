@@ -3,6 +3,7 @@ package advice
 import (
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -457,5 +458,95 @@ func TestPairsOfManyNodes(t *testing.T) {
 	a := For(c, q)
 	if len(a.Suggestions) == 0 || told(a)[0] != "tolerate the taint a=b:NoSchedule, and uncordon node n000 → n000" {
 		t.Errorf("%q", told(a))
+	}
+}
+
+// TestCopies expects of each copy of a node a name of its own, which no node has, and the drivers and devices of that node alone.
+func TestCopies(t *testing.T) {
+	slice := func(name, node, pool string) *resourcev1.ResourceSlice {
+		s := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: resourcev1.ResourceSliceSpec{Driver: "d", NodeName: &node, Pool: resourcev1.ResourcePool{Name: pool}}}
+		if node == "" {
+			s.Spec.NodeName = nil
+		}
+		return s
+	}
+	like := build.Node("n1", build.NodeLabels("kubernetes.io/hostname=n1 name=n1 pool=a"))
+	like.Status.Images = []v1.ContainerImage{{Names: []string{"i"}}}
+	others := []kinds.Object{build.CSINode("n1", "d=5"), build.CSINode("n2", "d=6"), slice("own", "n1", "n1"), slice("shared", "n1", "rack"), slice("all", "", "all"), slice("other", "n2", "n2")}
+	var got []string
+	for _, o := range Copies(like, 2, others, func(name string) bool { return name == "n1-copy-1" }) {
+		text := fmt.Sprintf("%T %s %s", o, o.GetName(), o.GetUID())
+		switch o := o.(type) {
+		case *v1.Node:
+			text += fmt.Sprint(" ", o.Labels, len(o.Status.Images))
+		case *storagev1.CSINode:
+			text += " " + o.Spec.Drivers[0].NodeID
+		case *resourcev1.ResourceSlice:
+			text += " " + *o.Spec.NodeName + " " + o.Spec.Pool.Name
+		}
+		got = append(got, text)
+	}
+	var want []string
+	for _, name := range []string{"n1-copy-2", "n1-copy-3"} {
+		want = append(want, fmt.Sprintf("*v1.Node %s %s map[kubernetes.io/hostname:%s name:%s pool:a] 0", name, name, name, name), fmt.Sprintf("*v1.CSINode %s %s %s", name, name, name),
+			fmt.Sprintf("*v1.ResourceSlice own-%s own-%s %s %s", name, name, name, name), fmt.Sprintf("*v1.ResourceSlice shared-%s shared-%s %s rack-%s", name, name, name, name))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(- want, + got)\n%s", diff)
+	}
+}
+
+// TestPoolsOfNodes expects nodes that differ in anything but their name to be of several pools, the largest first.
+func TestPoolsOfNodes(t *testing.T) {
+	for name, options := range map[string][]build.NodeOption{
+		"an amount":     {build.Allocatable("cpu=5 pods=9")},
+		"a resource":    {build.Allocatable("cpu=4 pods=9 memory=1Gi")},
+		"a label":       {build.NodeLabels("pool=b")},
+		"a taint":       {build.Taints("a=b:NoSchedule")},
+		"another taint": {build.Taints("a=c:NoSchedule")},
+		"cordoned":      {build.Unschedulable},
+		"a feature":     {func(n *v1.Node) { n.Status.DeclaredFeatures = []string{"F"} }},
+	} {
+		var nodes []*v1.Node
+		for i := range 5 {
+			node := build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 pods=9"), build.NodeLabels(fmt.Sprintf("pool=a kubernetes.io/hostname=n%d own=n%d", i, i)))
+			if i < 2 {
+				for _, option := range options {
+					option(node)
+				}
+			}
+			nodes = append(nodes, node)
+		}
+		pools := Pools(nodes, nil)
+		if len(pools) != 2 || pools[0].First.Name != "n2" || pools[0].Nodes != 3 || pools[1].First.Name != "n0" || pools[1].Nodes != 2 {
+			t.Errorf("%s: %+v", name, pools)
+		}
+	}
+}
+
+// TestBoundsAsDocumented has more candidates than are tried, which is said; and expects the bounds, and each kind, to stand in docs/explain.md.
+func TestBoundsAsDocumented(t *testing.T) {
+	var nodes []*v1.Node
+	for i := range candidatesMax + 1 {
+		nodes = append(nodes, build.Node(fmt.Sprintf("n%02d", i), build.Allocatable("cpu=4 pods=9"), build.Taints(fmt.Sprintf("t%d:NoSchedule", i))))
+	}
+	for n, cut := range map[int]bool{candidatesMax: false, candidatesMax + 1: true} {
+		c, q := cluster(t, nodes[:n], []*v1.Pod{build.Pod(build.Container("cpu=1"))})
+		if a := For(c, q); a.CutShort != cut || len(a.Suggestions) != perKindMax {
+			t.Errorf("%d taints: %q, cut short: %t", n, told(a), a.CutShort)
+		}
+	}
+	page, err := os.ReadFile("../../docs/explain.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{fmt.Sprintf("by %d decisions for one pod, by %d candidates", DecisionsMax, candidatesMax), fmt.Sprintf("at most %d are counted", followMax)}
+	for _, kind := range order {
+		want = append(want, "`"+string(kind)+"`")
+	}
+	for _, text := range want {
+		if !strings.Contains(string(page), text) {
+			t.Errorf("docs/explain.md says nothing about %q", text)
+		}
 	}
 }
