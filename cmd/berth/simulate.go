@@ -88,7 +88,7 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
-	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed}, cluster, func(decided, pending int) {
+	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed, Release: len(s.generate) > 0}, cluster, func(decided, pending int) {
 		bar.show("Scheduling", int64(decided), int64(pending))
 	})
 	if err != nil {

@@ -76,6 +76,28 @@ func TestSimulateOutputs(t *testing.T) {
 	}
 }
 
+// TestSimulateGenerated makes a cluster: the summary is printed, as JSON all pods; and what cannot be made is said.
+func TestSimulateGenerated(t *testing.T) {
+	code, text, stderr := simulated(t, "", "--generate", "nodes=20,pods=300,running=50")
+	if code != 0 || !strings.HasPrefix(text, "\nPods: 300 of 300 pending were placed, beside 50 that had a node. Nodes: 20.") || strings.Contains(text, "NAMESPACE") {
+		t.Errorf("exit code %d\n%s%s", code, text, stderr)
+	}
+	_, text, _ = simulated(t, "", "--generate", "nodes=20,pods=300", "-o", "json")
+	var result simulate.Result
+	if err := json.Unmarshal([]byte(text), &result); err != nil || len(result.Pods) != 300 {
+		t.Errorf("%d pods, %v", len(result.Pods), err)
+	}
+	for _, row := range []struct{ args, want string }{
+		{"--generate nodes=20,pods=300 -f " + example, "--generate makes the cluster, and -f reads it: give one of the two"},
+		{"--generate pod=3", `--generate: "pod" is not known; known are apps, nodes, pods, running, zones`},
+		{"--generate nodes=many", "many"},
+	} {
+		if code, _, stderr := simulated(t, "", strings.Fields(row.args)...); code != 2 || !strings.Contains(stderr, row.want) {
+			t.Errorf("%s: exit code %d, %s; want %s", row.args, code, stderr, row.want)
+		}
+	}
+}
+
 // TestSimulateStdin reads a cluster from standard input, and expects a note on stderr about what was left out.
 func TestSimulateStdin(t *testing.T) {
 	const cluster = `apiVersion: v1

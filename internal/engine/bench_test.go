@@ -108,7 +108,7 @@ func (b *bench) place(t testing.TB, pod *model.Pod) {
 
 // settle decides about a work until the engine keeps whatever it keeps for pods that recur.
 func (b *bench) settle(work plan.Work) {
-	for range 8 {
+	for range 12 {
 		b.engine.Decide(b.state.View(), work)
 	}
 }

@@ -19,15 +19,15 @@ type ranking struct {
 	version uint64
 	reads   model.Aspect
 	used    uint64 // the engine's clock when it was last used
-	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save, 0 stands for leastPrice.
+	// scans is how many pods were scanned for since there was a table, served how many it was used for. price is how many scans a table must save; 0 stands for leastPrice.
 	scans, served, price int
 }
 
 const (
 	// leastPrice is what making a table costs, in scans. A table that saved fewer has the price doubled, up to mostPrice.
-	leastPrice, mostPrice = 4, 64
+	leastPrice, mostPrice = 8, 64
 	// foreseen is how much less a scan counts that is only expected, as pods that follow may come to nothing.
-	foreseen = 3
+	foreseen = 2
 	// insteadOfTable is how many changes cost as much as another table: one in so many slots.
 	insteadOfTable = 3
 	// mostAxes is how many axes a key has room for, mostScores how many Score plugins.
@@ -52,7 +52,7 @@ type rankKey struct {
 
 // axis is an Axis in a key.
 type axis struct {
-	domains, present uint64 // the ids of their layouts
+	domains uint64 // the ID of their layout
 	// counted is what is counted if each domain has one node at most: then the coordinate is the count. Otherwise it is zero, and the coordinate is the domain.
 	counted state.Counted
 	narrow  bool
@@ -234,7 +234,7 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	if of.Layout.ID == 0 {
 		return false
 	}
-	own := axis{domains: of.Layout.ID, present: of.PresentLayout.ID}
+	own := axis{domains: of.Layout.ID}
 	s.reads |= model.Labels
 	if of.Layout.Own && !of.ByDomain {
 		own.narrow, own.counted = true, of.Counted
@@ -368,6 +368,7 @@ func (e *Engine) newTable(c *cycle, s *sight) (*rank.Table, bool) {
 			return nil, false
 		}
 	}
+	t.Filled()
 	return t, true
 }
 

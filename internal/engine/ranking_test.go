@@ -201,7 +201,7 @@ func TestRankingCostsWhatChanged(t *testing.T) {
 				}
 				work, scans := b.engine.Counters(), int64(2)
 				if !runs {
-					scans = 12 // for an axis that a pod on a node adds, scans must pay for a table again
+					scans = 20 // for an axis that a pod on a node adds, scans must pay for a table again
 				}
 				if most := scans*int64(nodes) + 2*pods; work.Visited > most || work.Ranked < pods-scans {
 					t.Errorf("%s, %d nodes, in a run: %t: %d decisions without a scan of %d, %d nodes visited, want at most %d", name, nodes, runs, work.Ranked, pods, work.Visited, most)
@@ -260,17 +260,17 @@ func TestTablesMustPay(t *testing.T) {
 		next++
 		return b.engine.Counters().Ranked - before
 	}
-	if n := decide(11, shapes["plain"]); n != 0 {
-		t.Error("11 pods follow: nodes were ranked")
+	if n := decide(15, shapes["plain"]); n != 0 {
+		t.Error("15 pods follow: nodes were ranked")
 	}
-	if n := decide(12, shapes["plain"]); n != 1 {
-		t.Error("12 pods follow: nodes were not ranked")
+	if n := decide(16, shapes["plain"]); n != 1 {
+		t.Error("16 pods follow: nodes were not ranked")
 	}
 	if n := decide(0, shapes["plain"]); n != 1 {
 		t.Error("the last of some equal pods was scanned for")
 	}
-	for i := range 6 {
-		if n := decide(0, shapes["selective"]); n != int64(i/4) {
+	for i := range 10 {
+		if n := decide(0, shapes["selective"]); n != int64(i/8) {
 			t.Errorf("of other pods that are not said to be followed, the one at %d: ranked %d", i, n)
 		}
 	}
@@ -376,7 +376,7 @@ func TestRankingsAreBounded(t *testing.T) {
 	for i := range 3000 {
 		b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i))))
 		if i < 400 {
-			for range 5 {
+			for range 9 {
 				b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i))))
 			}
 		}
@@ -394,8 +394,8 @@ func TestRankingsAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 60 {
-		small.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i/6))))
+	for i := range 100 {
+		small.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i/10))))
 		if _, tables := small.Rankings(); tables > 1 {
 			t.Fatalf("%d tables in no memory", tables)
 		}

@@ -33,8 +33,11 @@ func ImpliedResource(class string) string { return resourcev1.ResourceDeviceClas
 func ResourceNameOf(name string) ResourceName { return unique.Make(name) }
 
 // CanBeDevices reports whether the devices of some class could stand for a resource.
-func CanBeDevices(name ResourceName) bool {
-	return strings.HasPrefix(name.Value(), resourcev1.ResourceDeviceClassPrefix) || IsExtendedName(v1.ResourceName(name.Value()))
+func CanBeDevices(name ResourceName) bool { return NameCanBeDevices(v1.ResourceName(name.Value())) }
+
+// NameCanBeDevices is CanBeDevices by the resource's name.
+func NameCanBeDevices(name v1.ResourceName) bool {
+	return strings.HasPrefix(string(name), resourcev1.ResourceDeviceClassPrefix) || IsExtendedName(name)
 }
 
 // AreDevices reports whether the devices of some class stand for any resource of which r has an amount.

@@ -191,15 +191,15 @@ type SetScores interface {
 
 // Axis is the domains of the nodes under a topology key, and a count for each.
 type Axis struct {
-	// Present, unless it is empty, is negative by slot for the nodes that lack the key, for which the domain does not matter.
+	// Present, unless it is empty, is negative by slot for the nodes that lack the key, for which the domain does not matter. It is the same wherever the domains are.
 	Present []int32
 	// Domains are those of each slot, -1 for none; Counts are by domain, and a domain beyond its end counts nothing.
 	Domains, Counts []int32
 	// ByDomain means that also which domains there are matters: nodes of different ones are not alike, whatever the counts.
 	ByDomain bool
-	// Layout is that of the domains, PresentLayout that of the key. Counted is what is counted; it is zero where nothing is, or nodes of different domains are not alike.
-	Layout, PresentLayout state.Layout
-	Counted               state.Counted
+	// Layout is that of the domains. Counted is what is counted; it is zero where nothing is, or nodes of different domains are not alike.
+	Layout  state.Layout
+	Counted state.Counted
 }
 
 // AlikeScores is implemented by SetScores that score those nodes alike that on each of some axes have the same domain, or the same count in domains of their own. So one

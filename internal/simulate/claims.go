@@ -245,9 +245,27 @@ func (m *claimController) setClaim(key model.ClaimKey, now *resourcev1.ResourceC
 
 // mayHaveClaims reports whether a pod uses claims, or requests what a scheduler may make one for.
 func mayHaveClaims(pod *v1.Pod) bool {
+	if len(pod.Spec.ResourceClaims) == 0 && !namesDevices(pod) {
+		return false
+	}
 	asks := model.Asked(pod)
 	return len(pod.Spec.ResourceClaims) > 0 ||
 		slices.ContainsFunc(asks.Scalars, func(s model.Scalar) bool { return s.Value != 0 && model.CanBeDevices(s.Name) })
+}
+
+// namesDevices reports whether any list of requests of a pod has a resource that may be given as devices, whatever its amount.
+func namesDevices(pod *v1.Pod) bool {
+	has := func(list v1.ResourceList) bool {
+		for name := range list {
+			if model.NameCanBeDevices(name) {
+				return true
+			}
+		}
+		return false
+	}
+	in := func(c v1.Container) bool { return has(c.Resources.Requests) }
+	return has(pod.Spec.Overhead) || pod.Spec.Resources != nil && has(pod.Spec.Resources.Requests) || slices.ContainsFunc(pod.Spec.Containers, in) ||
+		slices.ContainsFunc(pod.Spec.InitContainers, in)
 }
 
 // setPod takes in a version of a pod. Only those that may have claims matter.

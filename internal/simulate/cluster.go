@@ -44,7 +44,7 @@ type Config struct {
 	GroupPatience time.Duration
 	// GroupRetries is how many decisions about members of a pod group may be made in other orders before the group is rejected.
 	GroupRetries int
-	// EventTTL is how long the API server keeps an event after its last write; 0 means the API server's default.
+	// EventTTL is how long the API server keeps an event after its last write; 0 means the API server's default, and less than that until the next event is written.
 	EventTTL time.Duration
 	// Slice is how many hints a round asks, and how many pods it moves; 0 means the scheduler's default.
 	Slice int
@@ -68,6 +68,8 @@ type Config struct {
 	Trim bool
 	// Mirror, unless it is nil, has the API objects too, and may change them.
 	Mirror Mirror
+	// Release means that Run takes the pods out of the files that it is given: what has become of a pod takes the place of what it was in memory, too.
+	Release bool
 	// Audit means that the engine decides again about every rejection that it has remembered; Audit of the cluster says how they differ.
 	Audit bool
 }

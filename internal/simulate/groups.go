@@ -58,9 +58,9 @@ func groupKeyOf(pod *v1.Pod) (key model.GroupKey, ok bool) {
 }
 
 // take takes in what became of a pod that was pending. A pod that was never tried because its group is not is corrected.
-func (g *groupResults) take(pod *v1.Pod, p *Placement) {
-	key, ok := groupKeyOf(pod)
-	if !ok || len(g.members[key]) == 0 {
+func (g *groupResults) take(of *pendingPod, p *Placement) {
+	key := of.group
+	if key == (model.GroupKey{}) || len(g.members[key]) == 0 {
 		return
 	}
 	r := g.byKey[key]

@@ -70,6 +70,7 @@ type Result struct {
 func Run(config Config, files *manifest.Cluster, progress func(decided, pending int)) (*Result, error) {
 	config.Devices.Prepared = true
 	config.GroupPatience, config.GroupRetries = DefaultGroupPatience, DefaultGroupRetries
+	config.EventTTL = -1 // nobody reads them
 	c, err := New(config)
 	if err != nil {
 		return nil, err
@@ -78,27 +79,38 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 		return nil, err
 	}
 	pending, placed := divide(files.Pods)
-	for _, pod := range append(placed, pending...) {
-		c.SetPod(pod)
-	}
 	before := tallied(files.Nodes, placed)
+	asked := make([]pendingPod, len(pending)) // not the pods: what takes their place is kept elsewhere
+	for i, pod := range pending {
+		asked[i].pod = keyOf(pod)
+		asked[i].group, _ = groupKeyOf(pod)
+	}
+	if config.Release {
+		files.Pods = nil
+	}
+	for _, pods := range [][]*v1.Pod{placed, pending} {
+		for i, pod := range pods {
+			c.SetPod(pod)
+			pods[i] = nil
+		}
+	}
 	decided, victims := 0, victims{}
 	each := func(r Round) error {
 		victims.take(&r)
 		if r.Decided && progress != nil {
 			decided++
-			progress(min(decided, len(pending)), len(pending))
+			progress(min(decided, len(asked)), len(asked))
 		}
 		return nil
 	}
 	if err := c.untilQuiet(each); err != nil {
 		return nil, err
 	}
-	result := &Result{Pods: make([]Placement, 0, len(pending))}
+	result := &Result{Pods: make([]Placement, 0, len(asked))}
 	groups := c.newGroupResults()
-	for _, pod := range pending {
-		p := c.placement(keyOf(pod))
-		groups.take(pod, &p)
+	for i := range asked {
+		p := c.placement(asked[i].pod)
+		groups.take(&asked[i], &p)
 		result.Pods = append(result.Pods, p)
 	}
 	result.Groups = groups.all()
@@ -107,6 +119,12 @@ func Run(config Config, files *manifest.Cluster, progress func(decided, pending 
 	result.Summary = summarize(files.Nodes, before, result.after, result.Pods)
 	result.Summary.Evicted = len(result.Evictions)
 	return result, nil
+}
+
+// pendingPod is a pod that was pending.
+type pendingPod struct {
+	pod   model.PodKey
+	group model.GroupKey // zero if it is in none
 }
 
 // take creates everything but pods.

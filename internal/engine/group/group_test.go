@@ -123,7 +123,7 @@ func TestWorkOfEqualMembers(t *testing.T) {
 	}{
 		{"equal", func(int) string { return "cpu=100m" }, members - 1},
 		{"two kinds after one another", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i/30*100) }, members - 2},
-		{"in turn", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i%2*100) }, members - 8},
+		{"in turn", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i%2*100) }, members - 16},
 		{"all different", func(i int) string { return fmt.Sprintf("cpu=%dm", 100+i) }, 0},
 	} {
 		g := podGroup("g", members, 5)

@@ -28,9 +28,12 @@ type Table struct {
 	freeGroup []int32
 	// Invariant: find has the groups with nodes, each under its coordinates.
 	find       map[Coordinates]int32
+	last       int32 // the group that was last found
 	mostGroups int
 	nodes      int
-	choice     choice
+	// filling means that sets are not divided into buckets until Filled is called.
+	filling bool
+	choice  choice
 }
 
 // Group is the nodes with the same coordinates. Its zero value has none.
@@ -38,7 +41,8 @@ type Group struct {
 	Of Coordinates
 	// Nodes is how many there are; the other methods need one at least.
 	Nodes int
-	// levels are those with nodes, by ascending sum.
+	// sums are those that nodes have, ascending, and levels the level of each.
+	sums   []int64
 	levels []int32
 }
 
@@ -49,9 +53,17 @@ type level struct {
 	set
 }
 
-// New returns a table without nodes, which holds so many groups at most.
+// New returns a table without nodes, which holds so many groups at most. First the nodes that there are are put into it, and then Filled must be called before anything else.
 func New(mostGroups int) *Table {
-	return &Table{find: map[Coordinates]int32{}, mostGroups: mostGroups}
+	return &Table{find: map[Coordinates]int32{}, mostGroups: mostGroups, filling: true}
+}
+
+// Filled ends the filling of a new table.
+func (t *Table) Filled() {
+	t.filling = false
+	for i := range t.levels {
+		t.levels[i].settle(t)
+	}
 }
 
 // Nodes returns how many nodes there are.
@@ -81,7 +93,7 @@ func (t *Table) Groups() []Group { return t.groups }
 func (t *Table) Example(g *Group) int32 { return t.levels[g.levels[0]].first() }
 
 // Best returns the highest sum of a group's nodes.
-func (t *Table) Best(g *Group) int64 { return t.levels[g.levels[len(g.levels)-1]].sum }
+func (t *Table) Best(g *Group) int64 { return g.sums[len(g.sums)-1] }
 
 // Put adds the node of a slot, which must not be in the table. place is its place in the order in which equal nodes are chosen from, evenly spread over all numbers. It returns false if
 // there would be too many groups.
@@ -100,7 +112,11 @@ func (t *Table) Put(slot int32, place uint64, of Coordinates, sum int64) bool {
 
 // group returns the group with the coordinates, a new one if there is none.
 func (t *Table) group(of Coordinates) (group int32, ok bool) {
+	if int(t.last) < len(t.groups) && t.groups[t.last].Nodes > 0 && t.groups[t.last].Of == of {
+		return t.last, true
+	}
 	if group, ok = t.find[of]; ok {
+		t.last = group
 		return group, true
 	}
 	if len(t.find) == t.mostGroups {
@@ -119,7 +135,7 @@ func (t *Table) group(of Coordinates) (group int32, ok bool) {
 // levelOf returns the level of a sum in a group, a new one if there is none.
 func (t *Table) levelOf(group int32, sum int64) int32 {
 	g := &t.groups[group]
-	at, found := t.search(g, sum)
+	at, found := slices.BinarySearch(g.sums, sum)
 	if found {
 		return g.levels[at]
 	}
@@ -131,20 +147,8 @@ func (t *Table) levelOf(group int32, sum int64) int32 {
 		t.levels = append(t.levels, level{})
 	}
 	t.levels[id].group, t.levels[id].sum = group, sum
-	g.levels = slices.Insert(g.levels, at, id)
+	g.sums, g.levels = slices.Insert(g.sums, at, sum), slices.Insert(g.levels, at, id)
 	return id
-}
-
-func (t *Table) search(g *Group, sum int64) (at int, found bool) {
-	return slices.BinarySearchFunc(g.levels, sum, func(id int32, sum int64) int {
-		switch of := t.levels[id].sum; {
-		case of < sum:
-			return -1
-		case of > sum:
-			return 1
-		}
-		return 0
-	})
 }
 
 // Remove removes the node of a slot, if it is in the table.
@@ -162,8 +166,8 @@ func (t *Table) Remove(slot int32) {
 	if l.nodes > 0 {
 		return
 	}
-	at, _ := t.search(g, l.sum)
-	g.levels = slices.Delete(g.levels, at, at+1)
+	at, _ := slices.BinarySearch(g.sums, l.sum)
+	g.sums, g.levels = slices.Delete(g.sums, at, at+1), slices.Delete(g.levels, at, at+1)
 	t.freeLevel = append(t.freeLevel, id)
 	if g.Nodes == 0 {
 		delete(t.find, g.Of)

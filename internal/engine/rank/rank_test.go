@@ -21,6 +21,15 @@ func TestTable(t *testing.T) {
 		slots, kinds, sums := 1+r.IntN(600), 1+r.Int32N(6), 1+r.Int64N(5)
 		table, nodes := New(int(kinds)), map[int32]place{}
 		table.Resize(slots)
+		for slot := range int32(r.IntN(slots + 1)) {
+			p := place{Mix(uint64(slot)), Coordinates{r.Int32N(kinds), 7}, r.Int64N(sums) - 2}
+			table.Put(slot, p.at, p.of, p.sum)
+			nodes[slot] = p
+		}
+		table.Filled()
+		if len(nodes) > 0 {
+			compare(t, r, table, nodes)
+		}
 		for range 4000 {
 			slot := r.Int32N(int32(slots))
 			table.Remove(slot)
@@ -113,6 +122,7 @@ func compare(t *testing.T, r *rand.Rand, table *Table, nodes map[int32]place) {
 func TestTooManyGroups(t *testing.T) {
 	table := New(2)
 	table.Resize(4)
+	table.Filled()
 	put := func(slot int32, group int32) bool { return table.Put(slot, uint64(slot), Coordinates{group}, 0) }
 	if !put(0, 0) || !put(1, 1) || !put(2, 1) || put(3, 2) {
 		t.Fatal("two groups must have room, and a third none")
@@ -198,6 +208,7 @@ func TestPickLooksAtFew(t *testing.T) {
 		for slot := range int32(nodes) {
 			table.Put(slot, Mix(uint64(slot)), Coordinates{slot % groups}, 0)
 		}
+		table.Filled()
 		all := make([]int32, groups)
 		for i := range all {
 			all[i] = int32(i)
@@ -230,12 +241,32 @@ func BenchmarkPick(b *testing.B) {
 			for slot := range int32(nodes) {
 				table.Put(slot, Mix(uint64(slot)), Coordinates{}, int64(slot%2))
 			}
+			table.Filled()
 			b.ReportAllocs()
 			for i := range b.N {
 				slot := table.Pick(Mix(uint64(i)), []int32{0})
 				table.Remove(slot)
 				table.Put(slot, Mix(uint64(slot)), Coordinates{}, int64(i%2))
 			}
+		})
+	}
+}
+
+// BenchmarkFill makes a table of nodes in two groups, with a hundred sums.
+func BenchmarkFill(b *testing.B) {
+	for _, nodes := range []int{5000, 50_000, 200_000} {
+		b.Run(fmt.Sprintf("nodes=%d", nodes), func(b *testing.B) {
+			b.ReportAllocs()
+			for range b.N {
+				table := New(4)
+				table.Resize(nodes)
+				for slot := range int32(nodes) {
+					place := Mix(uint64(slot))
+					table.Put(slot, place, Coordinates{slot % 2}, int64(place>>57))
+				}
+				table.Filled()
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*nodes), "ns/node")
 		})
 	}
 }

@@ -15,6 +15,8 @@ const (
 	crowded = 16
 	sparse  = 1
 	step    = 2
+	// room is for how many more nodes a bucket has room at first.
+	room = 2
 )
 
 // first returns the slot of one of the nodes.
@@ -42,10 +44,21 @@ func (s *set) add(t *Table, slot int32) {
 	if s.nodes++; s.buckets == nil {
 		s.buckets = make([][]int32, 1)
 	}
-	if s.nodes > crowded<<s.depth {
-		s.deepen(t, s.depth+step)
-	}
 	s.put(t, slot)
+	if s.nodes > crowded<<s.depth && !t.filling {
+		s.settle(t)
+	}
+}
+
+// settle divides the nodes into more buckets if they are crowded.
+func (s *set) settle(t *Table) {
+	depth := s.depth
+	for s.nodes > crowded<<depth {
+		depth += step
+	}
+	if depth > s.depth {
+		s.deepen(t, depth)
+	}
 }
 
 func (s *set) put(t *Table, slot int32) {
@@ -77,16 +90,30 @@ func (s *set) remove(t *Table, slot int32) {
 	}
 }
 
-// deepen sorts the nodes into other buckets.
+// deepen sorts the nodes into other buckets, all of which are parts of one slice until they outgrow these.
 func (s *set) deepen(t *Table, depth int) {
 	before := s.buckets
-	s.depth, s.buckets, s.counts = depth, make([][]int32, 1<<depth), nil
-	if depth > 0 {
-		s.counts = make([]int32, 2<<depth)
+	s.depth, s.buckets, s.counts = depth, make([][]int32, 1<<depth), make([]int32, 2<<depth)
+	leaves := s.counts[1<<depth:]
+	for _, bucket := range before {
+		for _, slot := range bucket {
+			leaves[s.bucketOf(t.place[slot])]++
+		}
+	}
+	for i := 1<<depth - 1; i > 0; i-- {
+		s.counts[i] = s.counts[2*i] + s.counts[2*i+1]
+	}
+	memory, from := make([]int32, s.nodes+room<<depth), 0
+	for bucket, n := range leaves {
+		end := from + int(n) + room
+		s.buckets[bucket] = memory[from:from:end]
+		from = end
 	}
 	for _, bucket := range before {
 		for _, slot := range bucket {
-			s.put(t, slot)
+			to := s.bucketOf(t.place[slot])
+			t.at[slot] = int32(len(s.buckets[to]))
+			s.buckets[to] = append(s.buckets[to], slot)
 		}
 	}
 }

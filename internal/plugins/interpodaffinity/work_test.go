@@ -39,7 +39,7 @@ func TestDecisionAllocatesNothing(t *testing.T) {
 		b.place(t, pending)
 		again := b.pending(shape.pod)
 		work := plan.WorkFor(again)
-		for range 8 { // until the nodes are ranked
+		for range 12 { // until the nodes are ranked
 			b.engine.Decide(b.state.View(), work)
 		}
 		if got := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state.View(), work) }); got != 0 {

@@ -39,7 +39,7 @@ func (x *set) Axes(v state.View, to []plugin.Axis) ([]plugin.Axis, bool) {
 	for i := range x.list {
 		g := x.domainCounts(v, &x.list[i])
 		to = append(to, plugin.Axis{
-			Present: g.present, Domains: g.domains, Counts: g.counts, ByDomain: x.list[i].key != v1.LabelHostname, Layout: g.layout, PresentLayout: g.presentLayout, Counted: g.counted,
+			Present: g.present, Domains: g.domains, Counts: g.counts, ByDomain: x.list[i].key != v1.LabelHostname, Layout: g.layout, Counted: g.counted,
 		})
 	}
 	return to, true
@@ -182,12 +182,11 @@ func (x *set) sum(v state.View, slots []int32, nodes int) {
 
 // domainCounts are the pods of a constraint by domain, for scoring.
 type domainCounts struct {
-	present []int32 // by slot: negative where the node lacks the key
-	domains []int32 // by slot, for every scored node
-	counts  []int32 // by domain; a domain beyond its end counts nothing
-	// layout and presentLayout are those of domains and present, counted is what is counted.
-	layout, presentLayout state.Layout
-	counted               state.Counted
+	present []int32       // by slot: negative where the node lacks the key
+	domains []int32       // by slot, for every scored node
+	counts  []int32       // by domain; a domain beyond its end counts nothing
+	layout  state.Layout  // of the domains
+	counted state.Counted // zero where nothing is
 }
 
 func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
@@ -195,7 +194,7 @@ func (x *set) domainCounts(v state.View, c *constraint) domainCounts {
 	if c.key == v1.LabelHostname { // each node is a domain of its own, whatever its label
 		key, nodes = state.TopologyKey{}, state.NodeSet{}
 	}
-	g := domainCounts{present: v.Domains(state.TopologyKey{Label: c.key}), presentLayout: v.Layout(state.TopologyKey{Label: c.key})}
+	g := domainCounts{present: v.Domains(state.TopologyKey{Label: c.key})}
 	if c.selected.pods.Uncounted {
 		g.domains, g.layout = v.Domains(key), v.Layout(key)
 		return g

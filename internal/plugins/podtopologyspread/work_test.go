@@ -128,7 +128,7 @@ func TestAllocatesNothing(t *testing.T) {
 		b.place(t, b.shaped(0, shape))
 		again := b.shaped(1, shape)
 		work := plan.WorkFor(again)
-		for range 8 { // until the nodes are ranked
+		for range 12 { // until the nodes are ranked
 			b.engine.Decide(b.state.View(), work)
 		}
 		if allocs := testing.AllocsPerRun(100, func() { b.engine.Decide(b.state.View(), work) }); allocs != 0 {
