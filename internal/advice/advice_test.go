@@ -88,6 +88,7 @@ func TestLower(t *testing.T) {
 		{"as few as keep half", []build.PodOption{build.Container("cpu=8"), build.Container("cpu=2"), build.Container("cpu=7")}, "cpu", 10000, "c0 8→4, c2 7→4"},
 		{"two do not keep half", []build.PodOption{build.Container("cpu=9"), build.Container("cpu=5"), build.Container("cpu=1")}, "cpu", 9000, "c0 9→4, c1 5→4"},
 		{"beside a sidecar without any", []build.PodOption{build.Sidecar("cpu=1"), build.Container("example.com/gpu=4")}, "example.com/gpu", 1, "c1 4→1"},
+		{"half of the devices", []build.PodOption{build.Container("example.com/gpu=2"), build.Container("example.com/gpu=2"), build.Container("example.com/gpu=2")}, "example.com/gpu", 5, "c0 2→1"},
 		{"none keeps half", []build.PodOption{build.Container("cpu=8"), build.Container("cpu=100m")}, "cpu", 1000, "c0 8→900m"},
 		{"overhead", []build.PodOption{build.Container("cpu=4"), build.Overhead("cpu=1")}, "cpu", 3000, "c0 4→2"},
 		{"before the others", []build.PodOption{build.InitContainer("cpu=5"), build.Container("cpu=2")}, "cpu", 3000, "c0 5→3"},
@@ -160,6 +161,10 @@ func TestLabels(t *testing.T) {
 		{"selector against term", "", []build.PodOption{requiring("rack In a"), build.NodeSelector("rack=b")}, ""},
 		{"no values", "", []build.PodOption{requiring("rack In")}, ""},
 		{"no values, and a second term", "", []build.PodOption{requiring("rack In", "disk In ssd")}, "disk=ssd"},
+		{"a role", "", []build.PodOption{build.NodeSelector("node-role.kubernetes.io/db=yes")}, "node-role.kubernetes.io/db=yes"},
+		{"a restricted label", "", []build.PodOption{build.NodeSelector("node-restriction.kubernetes.io/db=yes")}, "node-restriction.kubernetes.io/db=yes"},
+		{"what a node is", "", []build.PodOption{build.NodeSelector("node.kubernetes.io/instance-type=large")}, ""},
+		{"of nobody's domain", "", []build.PodOption{build.NodeSelector("example.com/db=yes")}, "example.com/db=yes"},
 		{"each term", "gpu=a100", []build.PodOption{requiring("rack In a; disk Exists", "gpu In h100")}, "gpu=h100, disk= rack=a"},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -455,6 +460,12 @@ func TestPairsOfManyNodes(t *testing.T) {
 	if diff := cmp.Diff([]string{"node n000", "node n001", "node n002", "node n003"}, got); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
+	for i := range q.Objections { // to each node another plugin objects
+		q.Objections[i].Plugins = []string{fmt.Sprint("P", i)}
+	}
+	if of := newTrial(c, q).uncordons(); len(of) != besideMax {
+		t.Errorf("%d nodes are kept for pairs", len(of))
+	}
 	a := For(c, q)
 	if len(a.Suggestions) == 0 || told(a)[0] != "tolerate the taint a=b:NoSchedule, and uncordon node n000 → n000" {
 		t.Errorf("%q", told(a))
@@ -480,7 +491,7 @@ func TestCopies(t *testing.T) {
 		case *v1.Node:
 			text += fmt.Sprint(" ", o.Labels, len(o.Status.Images))
 		case *storagev1.CSINode:
-			text += " " + o.Spec.Drivers[0].NodeID
+			text += fmt.Sprint(" ", o.Spec.Drivers[0].NodeID, " ", *o.Spec.Drivers[0].Allocatable.Count)
 		case *resourcev1.ResourceSlice:
 			text += " " + *o.Spec.NodeName + " " + o.Spec.Pool.Name
 		}
@@ -488,7 +499,7 @@ func TestCopies(t *testing.T) {
 	}
 	var want []string
 	for _, name := range []string{"n1-copy-2", "n1-copy-3"} {
-		want = append(want, fmt.Sprintf("*v1.Node %s %s map[kubernetes.io/hostname:%s name:%s pool:a] 0", name, name, name, name), fmt.Sprintf("*v1.CSINode %s %s %s", name, name, name),
+		want = append(want, fmt.Sprintf("*v1.Node %s %s map[kubernetes.io/hostname:%s name:%s pool:a] 0", name, name, name, name), fmt.Sprintf("*v1.CSINode %s %s %s 5", name, name, name),
 			fmt.Sprintf("*v1.ResourceSlice own-%s own-%s %s %s", name, name, name, name), fmt.Sprintf("*v1.ResourceSlice shared-%s shared-%s %s rack-%s", name, name, name, name))
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -547,6 +558,27 @@ func TestBoundsAsDocumented(t *testing.T) {
 	for _, text := range want {
 		if !strings.Contains(string(page), text) {
 			t.Errorf("docs/explain.md says nothing about %q", text)
+		}
+	}
+}
+
+// TestLimitsFollow lowers requests of a pod with limits: where the two must be equal the limit is lowered, too.
+func TestLimitsFollow(t *testing.T) {
+	pod := build.Pod(build.Container("cpu=4 example.com/gpu=4"))
+	of := &pod.Spec.Containers[0].Resources
+	of.Limits = of.Requests.DeepCopy()
+	lower(&pod.Spec, "example.com/gpu", 3)
+	lower(&pod.Spec, v1.ResourceCPU, 2000)
+	if gpus, cpu := of.Limits["example.com/gpu"], of.Limits.Cpu(); gpus.Value() != 3 || cpu.Value() != 4 || of.Requests.Cpu().Value() != 2 {
+		t.Errorf("requests %v, limits %v", of.Requests, of.Limits)
+	}
+}
+
+// TestFew lists names up to a number, and counts the others.
+func TestFew(t *testing.T) {
+	for n, want := range []string{"", "a", "a, b", "a, b and 1 more", "a, b and 2 more"} {
+		if got := Few([]string{"a", "b", "c", "d"}[:n], 2); got != want {
+			t.Errorf("%d: %q, want %q", n, got, want)
 		}
 	}
 }

@@ -156,6 +156,8 @@ func TestTexts(t *testing.T) {
 		{"ephemeral storage", nodes(n("n1", build.Allocatable("cpu=4 ephemeral-storage=8Gi pods=9"))), pods(waits(build.Container("ephemeral-storage=10Gi"))), nil, 0},
 		{"a label whose name is too far", nodes(n("n1", build.NodeLabels("storage=ssd"))), pods(waits(small, build.NodeSelector("disk=ssd"))), nil, 0},
 		{"a label of a similar name", nodes(n("n1", build.NodeLabels("topology/storage-class=ssd"))), pods(waits(small, build.NodeSelector("topology/storageclasses=ssd"))), nil, 0},
+		{"a label of a similar name rather than another value", nodes(n("n1", build.NodeLabels("disk=nvme")), n("n2", build.NodeLabels("dosk=ssd"))), pods(waits(small, build.NodeSelector("disk=ssd"))), nil, 0},
+		{"a claim, with the default class first", nodes(n("n1")), pods(waits(build.Claims("data"))), []kinds.Object{class("a", true, late), class("b", false, late)}, 0},
 		{"a label that is demanded, too", nodes(n("n1", build.NodeLabels("a=x b=x"))), pods(waits(small, build.NodeSelector("a=x b=y"))), nil, 0},
 		{"a class that would not help", nodes(n("n1", build.Unschedulable, build.Taints("a:NoSchedule"))), pods(waits(build.Claims("data"))), []kinds.Object{build.PersistentVolumeClaim("data", "class=fast storage=1Gi")}, 0},
 		{"a class that is there", nodes(n("n1", build.Unschedulable, build.Taints("a:NoSchedule"))), pods(waits(build.Claims("data"))), []kinds.Object{class("fast", false, late), build.PersistentVolumeClaim("data", "class=fast storage=1Gi")}, 0},
