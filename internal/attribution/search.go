@@ -2,7 +2,6 @@ package attribution
 
 import (
 	"cmp"
-	"math/bits"
 	"slices"
 	"strings"
 )
@@ -30,14 +29,14 @@ func (s *search) run(direction Direction, from, want *Answer) {
 			s.tryGroup(group)
 		}
 		if len(s.result.Causes) == found {
-			s.addCause(s.reduced(nil, slices.Concat(wide...)))
+			s.addCause(slices.Concat(wide...))
 		}
 	}
 	for _, group := range nodes {
 		s.tryGroup(group)
 	}
 	if len(s.result.Causes) == 0 { // several nodes, or a node and something else, have to do with it
-		s.addCause(s.reduced(nil, s.byRelevance(slices.Concat(wide...), nodes, everything)))
+		s.addCause(s.byRelevance(slices.Concat(wide...), nodes, everything))
 	}
 	slices.SortStableFunc(s.result.Causes, func(a, b Cause) int {
 		return cmp.Or(cmp.Compare(len(a.Changes), len(b.Changes)), cmp.Compare(textsOfCause(&a), textsOfCause(&b)))
@@ -126,79 +125,14 @@ func (s *search) at(units []int) Answer {
 // tryGroup adds the cause in a group of units, if it is enough.
 func (s *search) tryGroup(group []int) {
 	if len(s.result.Causes) < causesMax && s.enough(group) {
-		s.addCause(s.reduced(nil, group))
+		s.addCause(group)
 	}
 }
 
-// reduced takes from units that are enough, together with some that are needed, all that is not needed. Units that come first are preferred.
-func (s *search) reduced(needed, units []int) (set []int, minimal bool) {
-	for len(units) > 0 && !s.enough(needed) {
-		if !s.mayGoOn() {
-			return append(needed, units...), false
-		}
-		// The shortest beginning that is enough: without its last unit it is not.
-		too, enough := 0, len(units)
-		for enough-too > 1 {
-			if !s.mayGoOn() {
-				return append(needed, units[:enough]...), false
-			}
-			if middle := (too + enough) / 2; s.enough(slices.Concat(needed, units[:middle])) {
-				enough = middle
-			} else {
-				too = middle
-			}
-		}
-		needed, units = append(slices.Clip(needed), units[enough-1]), units[:enough-1]
-	}
-	return s.withoutSpare(needed)
-}
-
-// withoutSpare leaves out one unit after another while the others are enough. What was needed of a longer list need not be needed of what is left of it.
-func (s *search) withoutSpare(set []int) (_ []int, minimal bool) {
-	for i := 0; i < len(set) && len(set) > 1; {
-		rest := slices.Delete(slices.Clone(set), i, i+1)
-		if s.enough(rest) {
-			set, i = rest, 0
-			continue
-		}
-		i++
-	}
-	return set, !s.cutShort
-}
-
-// least returns the smallest part of a small set that is enough, and whether all smaller ones were tried.
-func (s *search) least(set []int) (_ []int, exact bool) {
-	if len(set) > subsetsMax {
-		return set, false
-	}
-	for size := 1; size < len(set); size++ {
-		for mask := uint(1); mask < 1<<len(set); mask++ {
-			if bits.OnesCount(mask) != size {
-				continue
-			}
-			var part []int
-			for i, u := range set {
-				if mask&(1<<i) != 0 {
-					part = append(part, u)
-				}
-			}
-			if s.enough(part) {
-				return part, true
-			}
-			if !s.mayGoOn() {
-				return set, false
-			}
-		}
-	}
-	return set, true
-}
-
-// addCause adds a cause, unless it is known.
-func (s *search) addCause(set []int, minimal bool) {
-	exact := false
-	if minimal {
-		set, exact = s.least(set)
-	}
+// addCause adds the cause in units that are enough, unless it is known.
+func (s *search) addCause(units []int) {
+	r := reduction{enough: s.enough, mayGoOn: s.mayGoOn}
+	set, minimal, exact := r.reduce(units)
 	slices.Sort(set)
 	if slices.ContainsFunc(s.result.Causes, func(c Cause) bool { return slices.Equal(c.units, set) }) {
 		return
