@@ -76,10 +76,12 @@ func TestRoomBesideOwnMembers(t *testing.T) {
 		members int
 		want    string
 		moved   int
+		leaving bool // one more member that is being deleted
 	}{
-		{"room for one elsewhere", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110"))}, 2, "[n0 n1]", 3},
-		{"a member that runs", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110")), build.Pod(build.Named("runs"), of("g"), build.NodeName("n1"), build.Container("cpu=3"), created(50))}, 1, "[n0]", 3},
-		{"a member that runs, and no overtaker would be enough", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110")), build.Pod(build.Named("runs"), of("g"), build.NodeName("n1"), build.Container("cpu=3"), created(50))}, 2, "[]", 0},
+		{name: "a member that leaves", there: []runtime.Object{build.Node("n1", build.Allocatable("cpu=1 pods=110"))}, members: 1, want: "[n0]", moved: 3, leaving: true},
+		{"room for one elsewhere", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110"))}, 2, "[n0 n1]", 3, false},
+		{"a member that runs", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110")), build.Pod(build.Named("runs"), of("g"), build.NodeName("n1"), build.Container("cpu=3"), created(50))}, 1, "[n0]", 3, false},
+		{"a member that runs, and no overtaker would be enough", []runtime.Object{build.Node("n1", build.Allocatable("cpu=3 pods=110")), build.Pod(build.Named("runs"), of("g"), build.NodeName("n1"), build.Container("cpu=3"), created(50))}, 2, "[]", 0, false},
 	} {
 		c := newCrowd(t, 1, build.Node("n0", build.Allocatable("cpu=3 pods=110")))
 		for i := range 3 {
@@ -93,6 +95,9 @@ func TestRoomBesideOwnMembers(t *testing.T) {
 		var members []*v1.Pod
 		for i := range row.members {
 			members = append(members, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), created(10), build.Container("cpu=3")))
+		}
+		if row.leaving { // and created after the others came, so that these would not have overtaken the group
+			members = append(members, build.Pod(build.Named("leaves"), of("g"), created(90), build.Container("cpu=1"), build.Terminating))
 		}
 		c.state.SetNow(time.Unix(100, 0))
 		d := Decide(c.state, c.engine, c.work(podGroup("g", int32(row.members+running), 0), members...), nil)
