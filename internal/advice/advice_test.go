@@ -460,6 +460,20 @@ func TestPairsOfManyNodes(t *testing.T) {
 	if diff := cmp.Diff([]string{"node n000", "node n001", "node n002", "node n003"}, got); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
+	for i := range q.Objections { // to half of them nothing else does
+		if q.Objections[i].Plugins = []string{"NodeUnschedulable", "TaintToleration", "NodePorts"}; i%2 == 0 {
+			q.Objections[i].Plugins = []string{"NodeUnschedulable", "TaintToleration"}
+		}
+	}
+	alone := 0
+	for _, k := range newTrial(c, q).uncordons() {
+		if !k.inPairs {
+			alone++
+		}
+	}
+	if alone != candidatesMax {
+		t.Errorf("%d nodes are tried by themselves, want %d", alone, candidatesMax)
+	}
 	for i := range q.Objections { // to each node another plugin objects
 		q.Objections[i].Plugins = []string{fmt.Sprint("P", i)}
 	}
@@ -580,5 +594,24 @@ func TestFew(t *testing.T) {
 		if got := Few([]string{"a", "b", "c", "d"}[:n], 2); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
+	}
+}
+
+// TestUpTo finds the last setting of a knob that is not larger than some size; the first if all are.
+func TestUpTo(t *testing.T) {
+	sizes := []int64{2, 5, 5, 9}
+	k := knob{settings: len(sizes), at: func(setting int) Change { return Change{Size: sizes[setting]} }}
+	for size, want := range map[int64]int{0: 0, 1: 0, 2: 0, 4: 0, 5: 2, 8: 2, 9: 3, 10: 3} {
+		if got := k.upTo(size); got != want || k.within(size).settings != want+1 {
+			t.Errorf("up to %d: setting %d of %d, want %d", size, got, k.within(size).settings, want)
+		}
+	}
+}
+
+// TestNothingToSuggest expects a list that is empty, and not absent, where a node will do.
+func TestNothingToSuggest(t *testing.T) {
+	c, q := cluster(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=4 pods=9"))}, []*v1.Pod{build.Pod(build.Container("cpu=1"))})
+	if a := For(c, q); a.Suggestions == nil || len(a.Suggestions) > 0 || a.Decisions != 1 {
+		t.Errorf("%+v", a)
 	}
 }
