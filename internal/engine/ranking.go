@@ -71,7 +71,7 @@ type sight struct {
 	totals, set      []int64
 }
 
-// rankings are all rankings that outlive a Run, bounded in bytes; the least recently used are evicted first.
+// rankings are all rankings that outlive a Run, their tables bounded in bytes; the least recently used are dropped first.
 type rankings struct {
 	byKey map[rankKey]*ranking
 	// last is the ranking that was last asked for, and lastKey its key, which is compared faster than it is hashed.
@@ -83,9 +83,9 @@ type rankings struct {
 }
 
 const (
-	// DefaultRankingBytes suffices for the 128 tables that are kept at most in clusters of up to 30,000 nodes.
+	// DefaultRankingBytes suffices for the 64 tables that are kept at most, in clusters of up to 40,000 nodes; of 5,000 nodes they take less than 20 MiB.
 	DefaultRankingBytes = 128 << 20
-	mostTables          = 128
+	mostTables          = 64
 	// mostKeys bounds the keys that were seen, most of which have no table.
 	mostKeys = 1024
 )
@@ -195,7 +195,7 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 		for j := range rules {
 			rule := &rules[j]
 			of := plugin.Axis{Domains: rule.Domains, Counts: rule.Counts, Layout: rule.Layout, Counted: rule.Counted}
-			if len(rule.Differences) > 0 || rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) {
+			if rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) { // there are no differences, as the view has no touched nodes
 				return false
 			}
 		}
@@ -323,7 +323,7 @@ func (e *Engine) start(r *ranking, c *cycle, s *sight, run *Run, following int) 
 		return false
 	}
 	if run == nil || c.view.Restriction() == nil {
-		e.rankings.makeRoom(c.view.State().Slots())
+		e.rankings.makeRoom(table)
 		e.rankings.tables++
 	}
 	r.table, r.version, r.reads = table, c.view.State().Version(), s.reads
@@ -568,7 +568,8 @@ func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 	x := r.byKey[*key]
 	if x == nil {
 		if len(r.byKey) >= mostKeys {
-			r.evict(len(r.byKey)/2, func(*ranking) bool { return true })
+			horizon := r.horizon(len(r.byKey)/2, func(*ranking) bool { return true })
+			r.remove(func(x *ranking) bool { return x.used <= horizon })
 		}
 		x = &ranking{}
 		r.byKey[*key] = x
@@ -585,15 +586,28 @@ func (r *rankings) drop(x *ranking, run *Run) {
 	x.drop()
 }
 
-// makeRoom evicts rankings until there is room for one more table.
-func (r *rankings) makeRoom(slots int) {
-	if limit := min(max(r.maxBytes/rank.Bytes(slots), 1), mostTables); r.tables >= limit {
-		r.evict(r.tables-limit+1+limit/8, func(x *ranking) bool { return x.table != nil })
+// makeRoom drops tables, the least recently used, until there is room for one more.
+func (r *rankings) makeRoom(table *rank.Table) {
+	bytes := table.Bytes()
+	for _, x := range r.byKey {
+		if x.table != nil {
+			bytes += x.table.Bytes()
+		}
+	}
+	if r.tables < mostTables && bytes <= r.maxBytes || r.tables == 0 {
+		return
+	}
+	over := max(r.tables-mostTables+1, r.tables-r.tables*r.maxBytes/bytes, 1) + r.tables/8 // several at once, as finding the oldest takes a look at all
+	horizon := r.horizon(over, func(x *ranking) bool { return x.table != nil })
+	for _, x := range r.byKey {
+		if x.table != nil && x.used <= horizon {
+			r.drop(x, nil)
+		}
 	}
 }
 
-// evict removes the n least recently used of some rankings.
-func (r *rankings) evict(n int, some func(*ranking) bool) {
+// horizon returns when the n-th oldest of some rankings was last used.
+func (r *rankings) horizon(n int, some func(*ranking) bool) uint64 {
 	var times []uint64
 	for _, x := range r.byKey {
 		if some(x) {
@@ -601,8 +615,7 @@ func (r *rankings) evict(n int, some func(*ranking) bool) {
 		}
 	}
 	slices.Sort(times)
-	horizon := times[min(n, len(times))-1]
-	r.remove(func(x *ranking) bool { return some(x) && x.used <= horizon })
+	return times[min(n, len(times))-1]
 }
 
 // sweep removes what was not used since then: each rollout leaves some behind.

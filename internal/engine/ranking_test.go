@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -365,6 +366,52 @@ func TestRankingsLeaveRoom(t *testing.T) {
 	}
 }
 
+// TestRankingsSeeTheSecondChange changes a node twice between two decisions, first in what no plugin reads: the second change counts.
+func TestRankingsSeeTheSecondChange(t *testing.T) {
+	b := newBench(t, 30)
+	on := func(name, node, cpu, app string) *model.Pod {
+		p := build.Pod(build.Named(name), build.NodeName(node), build.Container("cpu="+cpu), build.Labels("app="+app))
+		return model.NewPod(p)
+	}
+	set := func(p *model.Pod) { b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: p}}) }
+	for i := range 30 {
+		set(on(fmt.Sprint("small-", i), benchNode(i).Name, "1", "a"))
+	}
+	work := plan.WorkFor(b.pod(0, func(p *v1.Pod) { p.Spec.Tolerations = []v1.Toleration{{Operator: v1.TolerationOpExists}} }))
+	b.settle(work)
+	for i := range 30 {
+		node := benchNode(i).Name
+		set(on(fmt.Sprint("small-", i), node, "1", "b"))
+		set(on(fmt.Sprint("large-", i), node, "31", "a"))
+		if d := b.engine.Decide(b.state.View(), work); d.Feasible != 29-i {
+			t.Fatalf("%d nodes are full; %d are feasible, want %d", i+1, d.Feasible, 29-i)
+		}
+	}
+}
+
+// TestRankingsFollowSharedDevices gives pods devices of pools that twenty nodes share, until there are none: with the last one all these nodes are full, and the journal names one of them.
+func TestRankingsFollowSharedDevices(t *testing.T) {
+	const nodes, share, devices = 40, 20, 2 * 40
+	b := newWideBench(t, nodes, share)
+	scan, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan.ScanOnly()
+	for i := range devices + 5 {
+		b.claim(i)
+		work := plan.WorkFor(b.podOf(i))
+		got, want := b.engine.Decide(b.state.View(), work), scan.Decide(b.state.View(), work)
+		if textOf(&got) != textOf(&want) {
+			t.Fatalf("pod %d: by a ranking\n%s, by the scan\n%s", i, textOf(&got), textOf(&want))
+		}
+		if placed := got.Outcome == plan.Placed; placed != (i < devices) {
+			t.Fatalf("pod %d of %d devices: %s", i, devices, got.Outcome)
+		}
+		b.state.Assume(got.Placements...)
+	}
+}
+
 // TestRankingsAreBounded decides about pods of very many kinds, several times each.
 func TestRankingsAreBounded(t *testing.T) {
 	b := newBench(t, 50)
@@ -380,7 +427,7 @@ func TestRankingsAreBounded(t *testing.T) {
 				b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i))))
 			}
 		}
-		if keys, tables := b.engine.Rankings(); keys > 1024 || tables > 128 {
+		if keys, tables := b.engine.Rankings(); keys > 1024 || tables > 64 {
 			t.Fatalf("after %d kinds: %d rankings, %d with a table", i, keys, tables)
 		}
 	}

@@ -186,8 +186,11 @@ func (t *Table) Pick(salt uint64, groups []int32) (slot int32) {
 	return c.pick(t, salt)
 }
 
-// bytesOfSlot is about what a node takes: its places by slot, twice its entry in a bucket, which has room to grow, and a share of buckets and levels.
-const bytesOfSlot = 4 + 4 + 8 + 2*4 + 8
+// bytesOfSlot is about what a slot takes: its places by slot, its entry in a bucket, which is half full, and its share of the buckets. bytesOfLevel is what a level takes beside its nodes.
+const (
+	bytesOfSlot  = 4 + 4 + 8 + 2*4 + 16
+	bytesOfLevel = 160
+)
 
-// Bytes returns about how many bytes a table for so many slots takes.
-func Bytes(slots int) int { return 4<<10 + bytesOfSlot*slots }
+// Bytes returns about how many bytes the table takes.
+func (t *Table) Bytes() int { return 4<<10 + bytesOfSlot*len(t.level) + bytesOfLevel*len(t.levels) }

@@ -3,6 +3,7 @@ package rank
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 )
@@ -99,6 +100,13 @@ func compare(t *testing.T, r *rand.Rand, table *Table, nodes map[int32]place) {
 	}
 	if len(want) > 0 {
 		t.Fatalf("groups are missing: %+v", want)
+	}
+	levels := 0
+	for i := range table.Groups() {
+		levels += len(table.Groups()[i].levels)
+	}
+	if levels+len(table.freeLevel) != len(table.levels) || len(table.find)+len(table.freeGroup) != len(table.groups) {
+		t.Fatalf("%d levels in use and %d free of %d; %d groups in use and %d free of %d", levels, len(table.freeLevel), len(table.levels), len(table.find), len(table.freeGroup), len(table.groups))
 	}
 	if len(some) == 0 {
 		return
@@ -269,4 +277,39 @@ func BenchmarkFill(b *testing.B) {
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*nodes), "ns/node")
 		})
 	}
+}
+
+// TestBytes: a table takes no more than it says, as measured, when it was filled and after each node has moved many times.
+func TestBytes(t *testing.T) {
+	for _, nodes := range []int{500, 5000, 50_000} {
+		for _, sums := range []int64{1, 150} {
+			before := live()
+			table, r := New(8), rand.New(rand.NewPCG(1, 1))
+			table.Resize(nodes)
+			put := func(slot int32) { table.Put(slot, Mix(uint64(slot)), Coordinates{r.Int32N(8)}, r.Int64N(sums)) }
+			for slot := range int32(nodes) {
+				put(slot)
+			}
+			table.Filled()
+			filled, mostFilled := live()-before, int64(table.Bytes())
+			for range 10 * nodes {
+				slot := r.Int32N(int32(nodes))
+				table.Remove(slot)
+				put(slot)
+			}
+			if moved, most := live()-before, int64(table.Bytes()); filled > mostFilled || moved > most {
+				t.Errorf("%d nodes with %d sums: %d bytes, want at most %d; after moves %d, want at most %d", nodes, sums, filled, mostFilled, moved, most)
+			}
+			runtime.KeepAlive(table)
+		}
+	}
+}
+
+// live returns how many bytes of the heap are in use.
+func live() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
