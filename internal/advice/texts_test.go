@@ -176,6 +176,7 @@ func TestTexts(t *testing.T) {
 		{"one by which more would follow", nodes(n("n1", build.Taints("a:NoSchedule")), n("n2", build.Taints("b:NoSchedule")), n("n3", build.Taints("c:NoSchedule"))), pods(on("x", "n1", "3"), on("y", "n2", "1"), on("z", "n3", "2"), waits(small)), nil, 3},
 		{"two thirds of a request", nodes(n("n1", build.Allocatable("cpu=2 memory=8Gi pods=9"))), pods(waits(build.Container("cpu=6"))), nil, 0},
 		{"spread over a label that no node has", nodes(n("n1"), n("n2")), pods(waits(small, build.Labels("app=x"), build.DoNotSchedule("rack", "app=x"))), nil, 0},
+		{"two constraints in the way", nodes(n("n1"), n("n2")), pods(waits(small, build.Labels("app=x"), build.DoNotSchedule("rack", "app=x"), build.DoNotSchedule("row", "app=x"))), nil, 0},
 		{"a priority of its own", nodes(n("n1")), pods(on("a", "n1", "4", priority(7)), waits(build.Container("cpu=2"), priority(5))), nil, 0},
 		{"none would follow", nodes(n("n1")), pods(on("x", "n1", "3"), waits(build.Container("cpu=2"), never)), nil, 2},
 		{"the device of the lesser pod", nodes(n("n1")), pods(important, user, waits(devices("x"))), []kinds.Object{anyDevice, both,
