@@ -615,3 +615,20 @@ func TestNothingToSuggest(t *testing.T) {
 		t.Errorf("%+v", a)
 	}
 }
+
+// TestOfPod looks for changes of the pod alone, in all nodes and among some of them.
+func TestOfPod(t *testing.T) {
+	c, q := cluster(t, []*v1.Node{build.Node("n1", build.Allocatable("cpu=2 pods=9")), build.Node("n2", build.Allocatable("cpu=3 pods=9"))}, []*v1.Pod{build.Pod(build.Container("cpu=4"))})
+	q.OfPod, q.Pending = true, 5
+	n1, _ := c.State.Slot("n1")
+	for want, within := range map[string]*state.Restriction{
+		"lower the cpu request of container c0 from 4 to 3 → n2": nil,
+		"lower the cpu request of container c0 from 4 to 2 → n1": state.RestrictTo([]int32{n1}),
+	} {
+		q.Within = within
+		a := For(c, q)
+		if got := told(a); !slices.Equal(got, []string{want}) || a.Suggestions[0].Pending != 0 || a.Missing != nil {
+			t.Errorf("%q, want %q: %+v", got, want, a)
+		}
+	}
+}
