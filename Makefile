@@ -70,7 +70,7 @@ bench-once: | monitoring
 fuzz: | examples
 mutate-changed: | fuzz
 $(BIN)/devcluster: | $(BIN)/berth
-$(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler: | $(BIN)/devcluster
+$(BIN)/provisioner $(BIN)/driver $(BIN)/kubectl $(BIN)/kube-scheduler: | $(BIN)/devcluster
 $(BIN)/moved-kube-scheduler: | $(BIN)/kube-scheduler
 examples: | beside
 lint-kubernetes: | lint-product $(BIN)/moved-berth
@@ -89,7 +89,7 @@ unit: ## tests that need no API server, with the race detector where goroutines 
 	$(NICE) env $(RACE) -timeout 30m $(CONCURRENT)
 	$(NICE) $(GO) test -timeout 30m $$($(GO) list -f '.{{slice .ImportPath (len .Module.Path)}}' ./... | grep -vxF "$$(printf '%s\n' $(filter-out $(TWICE),$(CONCURRENT)))")
 
-e2e: $(BIN)/berth $(BIN)/devcluster $(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
+e2e: $(BIN)/berth $(BIN)/kubectl $(BIN)/devcluster $(BIN)/provisioner $(BIN)/driver $(BIN)/kube-scheduler ## integration tests against a real etcd, kube-apiserver and kube-controller-manager
 	cd devcluster/provisioner && $(RACE) -count=1 -timeout 10m ./...
 	cd devcluster/driver && $(RACE) -count=1 -timeout 10m ./...
 	cd devcluster && $(GO) test -count=1 -timeout 10m ./internal/admission # without the race detector, which would build the kubelet and the scheduler again
@@ -104,7 +104,7 @@ simulate-faults: ## the loop under every fault of docs/failures.md, by seed, wit
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
 
-PACKAGES ?= $(addprefix ./internal/,state queue engine engine/preempt engine/rank commit kube ingest loop report manifest devices allocator) ./app ./internal/plugins/...
+PACKAGES ?= $(addprefix ./internal/,state queue engine engine/preempt engine/rank commit kube ingest loop report manifest devices allocator advice) ./app ./internal/plugins/...
 SAMPLE ?= 0
 SEED ?= 1
 
@@ -208,6 +208,9 @@ $(BIN)/provisioner: $(shell find devcluster/provisioner -name '*.go' 2>/dev/null
 
 $(BIN)/driver: $(shell find devcluster/driver -name '*.go' 2>/dev/null) devcluster/driver/go.mod devcluster/driver/go.sum
 	cd devcluster/driver && $(GO) build -ldflags='-s -w' -o $(abspath $@) .
+
+$(BIN)/kubectl: devcluster/go.mod devcluster/go.sum
+	cd devcluster && $(GO) build -ldflags='-s -w' -o $(abspath $@) k8s.io/kubernetes/cmd/kubectl # a tool of that module, of its version of Kubernetes
 
 $(BIN)/kube-scheduler: parity/go.mod parity/go.sum
 	@echo 'building kube-scheduler, what Berth is compared with (3 minutes on 2 cores the first time)' >&2

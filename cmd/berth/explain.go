@@ -27,6 +27,7 @@ type explainFlags struct {
 	// running is how to reach the running scheduler, past what it has answered.
 	running *running
 	past    asked
+	since   []string
 }
 
 // explanationOutputs are the formats of answers; explainOutputs those of explain, whose table is a short form.
@@ -82,6 +83,10 @@ and for the pod, where they apply,
 For the last two the replica that leads is asked, with your own credentials: through a port-forward to its pod, for which you need the rights to get the lease and
 that pod and to create pods/portforward there; or at --scheduler. It answers who may get the pod. Without its answer all else is said.
 
+With --since, which names an older snapshot, it says why the answer about a pod is another one than it was then: which nodes are lost or won, and the smallest sets of differences that, undone in the
+newer snapshot, bring the old answer back (or, where the pod has a node now and had none, that gave it one in the older snapshot). Each was tried. The pod may be on a node: it is judged as if it
+waited, then and now.
+
 With --feature-gates GenericWorkload=true the members of a pod group are decided about together, and --pod-group explains a group; include
 podgroups in the snapshot then. The members are placed one after another, in the order of the scheduler, and taken back. It is said which find a
 node, which of them holds the group up and which plugins object to it on how many nodes, what the condition of the PodGroup would be, and which
@@ -93,6 +98,9 @@ change was made, and the group decided about again.`,
   # The same from a file, without a connection to the cluster.
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth explain --snapshot - --pod shop/web-2
+
+  # Why did it fit an hour ago?
+  berth explain --since then.yaml --snapshot now.yaml --pod shop/web-2
 
   # What keeps this gang from starting, and what would let it start?
   berth explain --snapshot cluster.yaml --feature-gates GenericWorkload=true --pod-group ml/train
@@ -130,6 +138,7 @@ change was made, and the group decided about again.`,
 	e.running = newRunning(flags, e.connection)
 	e.complete(cmd)
 	flags.StringVar(&e.pod, "pod", "", "The only pod to explain, as NAMESPACE/NAME; all pending pods without it.")
+	flags.StringArrayVar(&e.since, "since", nil, "A file or directory with an older snapshot of the cluster: say what has changed the answer about the pod since. May be given several times.")
 	flags.StringVar(&e.group, "pod-group", "", "The only pod group to explain, as NAMESPACE/NAME.")
 	return cmd
 }
@@ -139,6 +148,9 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
+	if len(e.since) > 0 {
+		return e.runSince(ctx, stdin, stdout, stderr, bar)
+	}
 	scheduler, cluster, err := e.read(ctx, stdin, bar)
 	if err != nil {
 		return err
@@ -157,7 +169,7 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 				return e.printPlaced(stdout, e.past.answer)
 			}
 		}
-		pods, err = only(pods, e.pod, scheduler)
+		pods, err = only(cluster, e.pod, scheduler)
 	case e.group != "":
 		group, pods, err = onlyGroup(cluster, e.group, scheduler)
 	}

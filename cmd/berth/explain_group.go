@@ -18,15 +18,49 @@ const membersShown = 20
 func printGroup(w io.Writer, g *explain.Group) {
 	printGroupVerdict(w, g)
 	printMembers(w, g)
-	if b := g.Blocker; b != nil {
-		fmt.Fprintf(w, "\n%s is the first that finds no node, with those before it on theirs:\n", b.Pod)
+	for i, b := range blockersOf(g) {
+		fmt.Fprintf(w, "\n%s\n", blockerLine(b, i == 0))
 		printFunnel(w, &b.Summary)
 		printReasons(w, b.Summary.Reasons)
 		for i := range b.Summary.Near {
 			printNear(w, &b.Summary.Near[i])
 		}
+		if len(b.Demands) > 0 {
+			fmt.Fprintln(w, "\nIt would find one there with each of these:")
+		}
+		for i := range b.Demands {
+			fmt.Fprintf(w, "  %s\n", suggestion(&b.Demands[i]))
+		}
 	}
 	printHelp(w, g)
+}
+
+// blockersOf are the members that hold a group up, the first of each sort.
+func blockersOf(g *explain.Group) []*explain.Blocker {
+	var all []*explain.Blocker
+	if g.Blocker != nil {
+		all = append(all, g.Blocker)
+	}
+	for i := range g.MoreBlockers {
+		all = append(all, &g.MoreBlockers[i])
+	}
+	return all
+}
+
+// blockerLine names a member that holds a group up.
+func blockerLine(b *explain.Blocker, first bool) string {
+	in, what := "", "finds no node, either, with those before it on theirs:"
+	if first {
+		what = "is the first that finds no node, with those before it on theirs:"
+	}
+	if b.Domain != "" {
+		in = " in " + b.Domain
+	}
+	who := b.Pod
+	if b.Alike > 1 {
+		who += fmt.Sprintf(", one of %d alike,", b.Alike)
+	}
+	return who + " " + strings.Replace(what, "no node", "no node"+in, 1)
 }
 
 func printGroupVerdict(w io.Writer, g *explain.Group) {
@@ -155,6 +189,12 @@ func printHelps(w io.Writer, helps []explain.Help, unfinished bool) {
 			fmt.Fprintf(w, "  minCount %d\n", h.MinCount)
 		case h.MinGroupCount > 0:
 			fmt.Fprintf(w, "  minGroupCount %d\n", h.MinGroupCount)
+		case h.Change != nil:
+			of := h.Like
+			if h.Alike > 1 {
+				of += fmt.Sprintf(" and %d like it", h.Alike-1)
+			}
+			fmt.Fprintf(w, "  of %s: %s\n", of, h.Change.Text)
 		case h.Members > 0:
 			fmt.Fprintf(w, "  %s like %s\n", counted(h.Members, "more member", "more members"), h.Like)
 		default:

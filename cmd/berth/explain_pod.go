@@ -16,8 +16,9 @@ import (
 )
 
 // only returns the pods without the pending ones except the named one, which must be a pending pod of one of the profiles, and those that are nominated
-// to a node, or are of its group if groups are decided about as a whole.
-func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, error) {
+// to a node, or are decided about with it: of its group, or of another one of its tree.
+func only(cluster *manifest.Cluster, name string, scheduler *config.Config) ([]*v1.Pod, error) {
+	pods := cluster.Pods
 	if namespace, rest, ok := strings.Cut(name, "/"); !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") {
 		return nil, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", name, hint(pods, name))
 	}
@@ -33,9 +34,12 @@ func only(pods []*v1.Pod, name string, scheduler *config.Config) ([]*v1.Pod, err
 		return nil, fmt.Errorf("--pod %q: no profile has the pod's scheduler name %q; the profiles are %s",
 			name, named.Spec.SchedulerName, quoted(scheduler.SchedulerNames()))
 	}
-	group := groupOf(named)
+	beside := map[string]bool{}
+	if group := groupOf(named); scheduler.Groups && group != "" {
+		beside = decidedWith(cluster, group, scheduler)
+	}
 	return slices.DeleteFunc(slices.Clone(pods), func(pod *v1.Pod) bool {
-		return pod != named && isPending(pod) && pod.Status.NominatedNodeName == "" && (!scheduler.Groups || group == "" || groupOf(pod) != group)
+		return pod != named && isPending(pod) && pod.Status.NominatedNodeName == "" && !beside[groupOf(pod)]
 	}), nil
 }
 
@@ -49,8 +53,41 @@ func findPod(pods []*v1.Pod, name string) (named *v1.Pod) {
 	return named
 }
 
+// decidedWith returns the PodGroups, as namespace/name, that are decided about together with one, itself included: those of the tree that it belongs to.
+func decidedWith(cluster *manifest.Cluster, group string, scheduler *config.Config) map[string]bool {
+	all := map[string]bool{group: true}
+	if !scheduler.Trees {
+		return all
+	}
+	parents := map[string]string{} // of composite groups
+	for _, g := range cluster.CompositePodGroups {
+		if above := g.Spec.ParentCompositePodGroupName; above != nil {
+			parents[g.Namespace+"/"+g.Name] = g.Namespace + "/" + *above
+		}
+	}
+	roots := map[string]string{} // of PodGroups
+	for _, g := range cluster.PodGroups {
+		if above := g.Spec.ParentCompositePodGroupName; above != nil {
+			root := g.Namespace + "/" + *above
+			for range parents { // no further than there are groups: they may be each other's parents
+				if parents[root] == "" {
+					break
+				}
+				root = parents[root]
+			}
+			roots[g.Namespace+"/"+g.Name] = root
+		}
+	}
+	for name, root := range roots {
+		if root == roots[group] {
+			all[name] = true
+		}
+	}
+	return all
+}
+
 // onlyGroup returns the key of the named PodGroup, and the pods without the pending ones except its members and those that are nominated to a node. The
-// PodGroup, or a pod that names it, must be there.
+// PodGroup, or a pod that names it, must be there. The members of other groups of its tree stay, too.
 func onlyGroup(cluster *manifest.Cluster, name string, scheduler *config.Config) (model.GroupKey, []*v1.Pod, error) {
 	known := map[string]bool{}
 	for _, group := range cluster.PodGroups {
@@ -71,8 +108,9 @@ func onlyGroup(cluster *manifest.Cluster, name string, scheduler *config.Config)
 	case !known[name]:
 		return model.GroupKey{}, nil, fmt.Errorf("--pod-group %q: the snapshot has no such PodGroup, and no pod that names it%s", name, hintOf(names, name, "pod group"))
 	}
+	with := decidedWith(cluster, name, scheduler)
 	return model.GroupKey{Namespace: namespace, Name: short}, slices.DeleteFunc(slices.Clone(cluster.Pods), func(pod *v1.Pod) bool {
-		return isPending(pod) && pod.Status.NominatedNodeName == "" && groupOf(pod) != name
+		return isPending(pod) && pod.Status.NominatedNodeName == "" && !with[groupOf(pod)]
 	}), nil
 }
 

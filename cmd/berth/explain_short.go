@@ -178,7 +178,7 @@ func printGroupShort(w io.Writer, g *explain.Group) {
 	var text strings.Builder
 	printGroupVerdict(&text, g)
 	if b := g.Blocker; b != nil {
-		fmt.Fprintf(&text, "%s is the first that finds no node, with those before it on theirs:\n", b.Pod)
+		fmt.Fprintln(&text, blockerLine(b, true))
 		for _, line := range reasonLines(&b.Summary)[:min(shortReasons-1, len(b.Summary.Reported))] {
 			fmt.Fprintln(&text, line)
 		}
@@ -237,17 +237,17 @@ func printAdvice(w io.Writer, found *advice.Advice) {
 	}
 }
 
-// poolLines is how many pools are printed.
-const poolLines = 50
+// classLines is how many classes are printed.
+const classLines = 50
 
-// printPools prints the nodes that are equal as one line each.
-func printPools(w io.Writer, pools []explain.Pool) {
-	if len(pools) == 0 {
+// printClasses prints the nodes that are equal as one line each.
+func printClasses(w io.Writer, classes []explain.NodeClass) {
+	if len(classes) == 0 {
 		return
 	}
 	fmt.Fprintln(w, "\nNodes that are equal in all of this:")
-	for i := range pools[:min(poolLines, len(pools))] {
-		p := &pools[i]
+	for i := range classes[:min(classLines, len(classes))] {
+		p := &classes[i]
 		var said []string
 		for j := range p.Rejections {
 			r := &p.Rejections[j]
@@ -263,5 +263,5 @@ func printPools(w io.Writer, pools []explain.Pool) {
 		}
 		fmt.Fprintf(w, "%7d  %s (%s%s)\n", p.Nodes, strings.Join(said, "; "), strings.Join(p.Examples, ", "), more(" and %d more", p.Nodes-len(p.Examples)))
 	}
-	fmt.Fprint(w, more("and %d more sorts of nodes\n", len(pools)-poolLines))
+	fmt.Fprint(w, more("and %d more sorts of nodes\n", len(classes)-classLines))
 }

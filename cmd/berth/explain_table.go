@@ -58,7 +58,7 @@ func (p *tablePrinter) print(a *explain.Explanation) error {
 	}
 	printPast(p.w, a.History)
 	printAdvice(p.w, a.Advice)
-	printPools(p.w, explain.PoolsOf(a))
+	printClasses(p.w, explain.NodeClassesOf(a))
 	return nil
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -188,7 +189,14 @@ func TestExplainScreens(t *testing.T) {
 		return strings.ReplaceAll(cluster, `{name: n3}, status: {allocatable: {cpu: "4"`, `{name: n3}, status: {allocatable: {cpu: "1"`)
 	}
 	const budget = "---\n{apiVersion: policy/v1, kind: PodDisruptionBudget, metadata: {name: keep}, spec: {maxUnavailable: 0, selector: {matchLabels: {app: old}}}}\n"
+	var large strings.Builder
+	for i := range 15_000 {
+		spec := [...]string{"", "unschedulable: true", "taints: [{key: dedicated, value: gpu, effect: NoSchedule}]"}[i%5/3+i%5/4]
+		fmt.Fprintf(&large, "{apiVersion: v1, kind: Node, metadata: {name: n%05d, labels: {kubernetes.io/hostname: n%05d, pool: p%d}}, spec: {%s}, status: {allocatable: {cpu: '%d', memory: 64Gi, pods: '110'}}}\n---\n", i, i, i%7, spec, 4+4*(i%3))
+	}
+	waits := strings.TrimPrefix(pending("name: web", "nodeSelector: {pool: p3}, ", "30"), twoNodes)
 	for name, row := range map[string]struct{ cluster, pod string }{
+		"explain-15000":      {large.String() + waits, "default/web"},
 		"explain-rejected":   {string(example), "shop/report-next"},
 		"explain-placed":     {string(example), "shop/web-2"},
 		"explain-gpu":        {string(example), "shop/training-untolerant"},

@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"sigs.k8s.io/yaml"
 
+	"github.com/berth-scheduler/berth/internal/advice"
 	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
@@ -39,6 +41,11 @@ func TestGroupScreens(t *testing.T) {
 	for i := range 25 {
 		crowd = append(crowd, member("p"+string(rune('a'+i)), "1", ""))
 	}
+	const leader = "---\n{apiVersion: v1, kind: Pod, metadata: {name: leader}, spec: {schedulingGroup: {podGroupName: g}, containers: [{name: m, image: x, resources: {requests: {cpu: '1', memory: 9Gi}}}]}}\n"
+	tree := "{apiVersion: scheduling.k8s.io/v1alpha3, kind: CompositePodGroup, metadata: {name: root}, spec: {schedulingPolicy: {gang: {minGroupCount: 2}}}}\n---\n" +
+		strings.ReplaceAll(gangFile("g", "2", member("a", "1", ""), member("b", "1", "")), "spec: {schedulingPolicy", "spec: {parentCompositePodGroupName: root, schedulingPolicy") +
+		"---\n{apiVersion: scheduling.k8s.io/v1beta1, kind: PodGroup, metadata: {name: h}, spec: {parentCompositePodGroupName: root, schedulingPolicy: {gang: {minCount: 2}}}}\n" +
+		strings.ReplaceAll(member("c", "2", "")+member("d", "2", ""), "podGroupName: g", "podGroupName: h")
 	const wide = "---\n{apiVersion: v1, kind: Node, metadata: {name: wide}, status: {allocatable: {cpu: '500', memory: 8Gi, pods: '500'}}}\n"
 	for name, row := range map[string]struct {
 		cluster string // the example if it is empty
@@ -58,6 +65,9 @@ func TestGroupScreens(t *testing.T) {
 		"group-extra":          {gangFile("g", "1", member("a", "4", "nodeName: n1, "), member("b", "2", "")), []string{"--pod-group", "default/g"}},
 		"group-large":          {gangFile("g", "25", crowd...), []string{"--pod-group", "default/g"}},
 		"group-room":           {gangFile("g", "2", member("a", "1", ""), member("b", "1", ""), wide), []string{"--pod-group", "default/g"}},
+		"group-leader":         {gangFile("g", "3", member("a", "1", ""), member("b", "1", ""), leader), []string{"--pod-group", "default/g"}},
+		"group-leader-short":   {gangFile("g", "3", member("a", "1", ""), member("b", "1", ""), leader), []string{"--pod", "default/a"}},
+		"group-tree":           {tree, []string{"--pod-group", "default/g", "--feature-gates=TopologyAwareWorkloadScheduling=true", "--feature-gates=CompositePodGroup=true"}},
 		"group-cut":            {gangFile("g", "30000", member("a", "1", "")), []string{"--pod-group", "default/g"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,14 +106,23 @@ func TestExplainGroupAsData(t *testing.T) {
 		Members: []explain.Member{{Pod: "ml/train-0", Node: "big-1"}, {Pod: "ml/train-1", Node: "big-2"},
 			{Pod: "ml/train-2", Message: "0/4 nodes are available: 2 Insufficient cpu, 2 node(s) didn't match Pod's node affinity/selector."}},
 		Condition:  &explain.GroupCondition{Type: "PodGroupInitiallyScheduled", Status: "False", Reason: "Unschedulable", Message: quorum},
-		Blocker:    &explain.Blocker{Pod: "ml/train-2", Objections: []explain.Objection{{Plugin: "NodeAffinity", Nodes: 2}, {Plugin: "NodeResourcesFit", Nodes: 2}}},
+		Blocker:    &explain.Blocker{Pod: "ml/train-2", Alike: 1, Objections: []explain.Objection{{Plugin: "NodeAffinity", Nodes: 2}, {Plugin: "NodeResourcesFit", Nodes: 2}}},
 		WouldStart: []explain.Help{{MinCount: 2}, {Nodes: 1, Like: "big-1"}},
 	}
-	if diff := cmp.Diff(want, group); diff != "" {
+	without := group // what single members demand, which the screens show
+	without.Blocker, without.WouldStart = &explain.Blocker{}, nil
+	*without.Blocker = *group.Blocker
+	without.Blocker.Demands = nil
+	for _, h := range group.WouldStart {
+		if h.Change == nil {
+			without.WouldStart = append(without.WouldStart, h)
+		}
+	}
+	if diff := cmp.Diff(want, without, cmpopts.IgnoreUnexported(advice.Change{})); diff != "" {
 		t.Errorf("(- want, + got)\n%s", diff)
 	}
 	_, out, _ = explained(t, string(text), gateOn, "--pod-group", "ml/train", "-o", "yaml")
-	if err := yaml.Unmarshal([]byte(out), &fromYAML); err != nil || !cmp.Equal(fromYAML, group) {
+	if err := yaml.Unmarshal([]byte(out), &fromYAML); err != nil || !cmp.Equal(fromYAML, group, cmpopts.IgnoreUnexported(advice.Change{})) {
 		t.Errorf("YAML, %v\n%s", err, out)
 	}
 	type pod struct {
@@ -112,7 +131,7 @@ func TestExplainGroupAsData(t *testing.T) {
 	}
 	var one pod
 	_, out, _ = explained(t, string(text), gateOn, "--pod", "ml/train-2", "-o", "json")
-	if err := json.Unmarshal([]byte(out), &one); err != nil || one.PodGroup != "ml/train" || !cmp.Equal(one.Group, &group) {
+	if err := json.Unmarshal([]byte(out), &one); err != nil || one.PodGroup != "ml/train" || !cmp.Equal(one.Group, &group, cmpopts.IgnoreUnexported(advice.Change{})) {
 		t.Errorf("of a pod, %v\n%s", err, out)
 	}
 	var all []pod

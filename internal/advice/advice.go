@@ -178,6 +178,8 @@ const (
 	DecisionsMax = 600
 	// candidatesMax is how many nodes, values, taints, kinds of nodes or pods are tried for one change.
 	candidatesMax = 32
+	// besideMax is how many nodes to which another plugin objects are kept for pairs, besidePerSortMax how many to which the same plugin does.
+	besideMax, besidePerSortMax = 8, 2
 	// perKindMax is how many suggestions of one kind are given.
 	perKindMax = 3
 	// pairsMax is how many pairs are given.
@@ -209,6 +211,9 @@ type Question struct {
 	Preempts bool
 	// Pending is how many other pods of its owner wait.
 	Pending int
+	// OfPod means that changes of the pod alone are looked for, and single ones. Within are then the nodes to choose among, nil for all.
+	OfPod  bool
+	Within *state.Restriction
 }
 
 // Objection is a node with the plugins that reject it.
@@ -224,26 +229,40 @@ func For(c Cluster, q Question) Advice {
 	if _, placed := t.try(); placed {
 		return t.advice // a node will do
 	}
-	knobs := t.knobs()
-	t.singles(knobs)
-	t.removals()
-	if len(t.advice.Suggestions) == 0 {
-		t.pairs(knobs)
+	if q.OfPod {
+		t.singles(t.knobsOfPod())
+	} else {
+		knobs := t.knobs()
+		t.singles(knobs)
+		t.removals()
+		if len(t.advice.Suggestions) == 0 {
+			t.pairs(knobs)
+		}
+		t.missing()
+		t.follow()
 	}
-	t.missing()
-	t.follow()
 	slices.SortStableFunc(t.advice.Suggestions, func(a, b Suggestion) int { return compare(&a, &b) })
 	return t.advice
 }
 
 // knobs are the changes to try, in the order of their kinds.
 func (t *trial) knobs() []knob {
-	var all []knob
-	for _, of := range []func() []knob{
-		t.gates, t.claims, t.selectors, t.tolerations, t.requests, t.skews, t.uncordons, t.labels, t.antiAffinities, t.affinities, t.ports, t.devices, t.newNodes,
-	} {
+	return inOrder(append(t.knobsOfPod(), made(t.claims, t.uncordons, t.labels, t.devices, t.newNodes)...))
+}
+
+// knobsOfPod are those of the pod itself.
+func (t *trial) knobsOfPod() []knob {
+	return inOrder(made(t.gates, t.selectors, t.tolerations, t.requests, t.skews, t.antiAffinities, t.affinities, t.ports))
+}
+
+func made(by ...func() []knob) (all []knob) {
+	for _, of := range by {
 		all = append(all, of()...)
 	}
+	return all
+}
+
+func inOrder(all []knob) []knob {
 	slices.SortStableFunc(all, func(a, b knob) int { return cmp.Compare(slices.Index(order, a.kind), slices.Index(order, b.kind)) })
 	return all
 }
@@ -253,7 +272,7 @@ func (t *trial) singles(knobs []knob) {
 	found, groups := map[Kind]int{}, map[string]bool{}
 	for i := range knobs {
 		k := &knobs[i]
-		if found[k.kind] == perKindMax || k.group != "" && groups[k.group] {
+		if k.inPairs || found[k.kind] == perKindMax || k.group != "" && groups[k.group] {
 			continue
 		}
 		change, node, ok := t.least(k)
@@ -290,17 +309,27 @@ func clash(a, b *knob) bool {
 	})
 }
 
-// pair suggests the least of both changes, if the pod fits with both.
+// pair suggests both changes, if the pod fits with both: each as small as it can be beside the other, and of such pairs one in which the greater of both is as small as it can be.
 func (t *trial) pair(a, b *knob) {
-	large, least := a.at(a.settings-1), b.at(b.settings-1)
-	if _, ok := t.try(large, least); !ok {
+	if _, ok := t.try(a.at(a.settings-1), b.at(b.settings-1)); !ok {
 		return
 	}
-	first, _, ok := t.least(a, least)
+	most := max(a.at(a.settings-1).Size, b.at(b.settings-1).Size)
+	too, enough := int64(-1), most // sizes: with changes up to too the pod does not fit, with those up to enough it does
+	for enough-too > 1 && t.mayGoOn() && a.settings+b.settings > 2 {
+		middle := too + (enough-too)/2
+		if _, ok := t.try(a.at(a.upTo(middle)), b.at(b.upTo(middle))); ok {
+			enough = middle
+		} else {
+			too = middle
+		}
+	}
+	large, small := a.within(enough), b.within(enough)
+	first, _, ok := t.least(large, small.at(small.settings-1))
 	if !ok {
 		return // the search has to end
 	}
-	if second, node, ok := t.least(b, first); ok {
+	if second, node, ok := t.least(small, first); ok {
 		t.advice.Suggestions = append(t.advice.Suggestions, Suggestion{Changes: []Change{first, second}, Node: node})
 	}
 }

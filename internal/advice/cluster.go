@@ -28,34 +28,46 @@ func ofNode(kind Kind, size int64, node *v1.Node, edit func(*v1.Node), format st
 	return Change{Kind: kind, Object: "node " + node.Name, Text: fmt.Sprintf(format, args...), Size: size, swaps: []swap{{node, after, edit}}}
 }
 
-// candidates returns the nodes for which a change is tried, those to which the fewest plugins object first; of equal ones the first by name. Nodes to which plugins object that the change does not
-// concern are left out where there are too many: it does not help there.
-func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []*v1.Node {
+// candidate is a node for which a change is tried. inPairs means that it is tried with another change alone, because some plugin objects to the node that the change does not concern.
+type candidate struct {
+	*v1.Node
+	inPairs bool
+}
+
+// candidates returns the nodes for which a change is tried, those to which the fewest plugins object first; of equal ones the first by name. Where there are too many, those to which plugins object that the change
+// does not concern are left out of single changes: it does not help there. A few of them are left for pairs, of each sort of objections some.
+func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []candidate {
 	objections := map[string][]string{}
 	for _, o := range t.Objections {
 		objections[o.Node] = o.Plugins
 	}
-	others := func(node *v1.Node) (n int) {
+	others := func(node *v1.Node) (of []string) {
 		for _, plugin := range objections[node.Name] {
 			if !slices.Contains(concerns, plugin) {
-				n++
+				of = append(of, plugin)
 			}
 		}
-		return n
+		return of
 	}
-	var all, hopeful []*v1.Node
+	var all, hopeful, beside []candidate
+	sorts := map[string]int{}
 	for _, node := range t.Nodes {
 		if !is(node) {
 			continue
 		}
-		if all = append(all, node); others(node) == 0 {
-			hopeful = append(hopeful, node)
+		all = append(all, candidate{Node: node})
+		switch of := others(node); {
+		case len(of) == 0:
+			hopeful = append(hopeful, candidate{Node: node})
+		case len(of) == 1 && len(beside) < besideMax && sorts[of[0]] < besidePerSortMax: // one more change may be enough
+			sorts[of[0]]++
+			beside = append(beside, candidate{Node: node, inPairs: true})
 		}
 	}
 	if len(all) > candidatesMax {
-		return firstOf(t, hopeful)
+		return append(firstOf(t, hopeful), beside...)
 	}
-	slices.SortStableFunc(all, func(a, b *v1.Node) int { return cmp.Compare(others(a), others(b)) })
+	slices.SortStableFunc(all, func(a, b candidate) int { return cmp.Compare(len(others(a.Node)), len(others(b.Node))) })
 	return all
 }
 
@@ -63,9 +75,16 @@ func (t *trial) candidates(is func(*v1.Node) bool, concerns ...string) []*v1.Nod
 func (t *trial) uncordons() []knob {
 	var knobs []knob
 	for _, node := range t.candidates(func(n *v1.Node) bool { return n.Spec.Unschedulable }, nodeunschedulable.Name, tainttoleration.Name, podtopologyspread.Name) {
-		knobs = append(knobs, single("uncordon", ofNode(Uncordon, 1, node, uncordon, "uncordon node %s", node.Name)))
+		knobs = append(knobs, node.knob("uncordon", ofNode(Uncordon, 1, node.Node, uncordon, "uncordon node %s", node.Name)))
 	}
 	return knobs
+}
+
+// knob is a change of the node with one setting.
+func (c candidate) knob(group string, change Change) knob {
+	k := single(group, change)
+	k.inPairs = c.inPairs
+	return k
 }
 
 func uncordon(node *v1.Node) {
@@ -85,10 +104,10 @@ func (t *trial) labels() []knob {
 			return len(lacks) > 0 && !slices.ContainsFunc(lacks, func(d demand) bool { return isGiven(d.label) })
 		}
 		candidates := t.candidates(may, nodeaffinity.Name, podtopologyspread.Name, interpodaffinity.Name)
-		slices.SortStableFunc(candidates, func(a, b *v1.Node) int { return cmp.Compare(len(unmet(a)), len(unmet(b))) })
+		slices.SortStableFunc(candidates, func(a, b candidate) int { return cmp.Compare(len(unmet(a.Node)), len(unmet(b.Node))) })
 		for _, node := range candidates {
-			lacks := unmet(node)
-			knobs = append(knobs, single("label", ofNode(Label, int64(len(lacks)), node, func(n *v1.Node) {
+			lacks := unmet(node.Node)
+			knobs = append(knobs, node.knob("label", ofNode(Label, int64(len(lacks)), node.Node, func(n *v1.Node) {
 				if n.Labels == nil {
 					n.Labels = map[string]string{}
 				}
@@ -185,23 +204,42 @@ func (t *trial) newNodes() []knob {
 	var knobs []knob
 	for _, pool := range firstOf(t, t.pools()) {
 		like := pool.First
-		swaps := []swap{{after: CopyOf(like, t.freeName(like))}}
-		for _, other := range t.Others {
-			if copied := copyFor(other, like.Name, swaps[0].after.GetName()); copied != nil {
-				swaps = append(swaps, swap{after: copied})
-			}
+		var swaps []swap
+		for _, object := range Copies(like, 1, t.Others, t.exists) {
+			swaps = append(swaps, swap{after: object})
 		}
 		knobs = append(knobs, single("", Change{Kind: AddNode, Object: "node " + like.Name, Text: "add a node like " + like.Name, Size: 1, swaps: swaps}))
 	}
 	return knobs
 }
 
-func (t *trial) freeName(like *v1.Node) string {
-	for i := 0; ; i++ {
-		if _, taken := t.State.Slot(nth(like.Name, i)); !taken {
-			return nth(like.Name, i)
+// exists reports whether there is a node of some name.
+func (t *trial) exists(name string) bool {
+	_, exists := t.State.Slot(name)
+	return exists
+}
+
+// Copies returns n nodes like one that there is, on which there is nothing, each followed by its drivers and devices: what others, the objects that are neither nodes nor pods, have of the node that they are like. exists
+// tells which names are taken.
+func Copies(like *v1.Node, n int, others []kinds.Object, exists func(name string) bool) []kinds.Object {
+	var equipment, copies []kinds.Object
+	for _, other := range others {
+		if copyFor(other, like.Name, "") != nil {
+			equipment = append(equipment, other)
 		}
 	}
+	for i := 0; n > 0; i++ {
+		name := nth(like.Name, i)
+		if exists(name) {
+			continue
+		}
+		copies = append(copies, copyOf(like, name))
+		for _, other := range equipment {
+			copies = append(copies, copyFor(other, like.Name, name))
+		}
+		n--
+	}
+	return copies
 }
 
 // Pool is the nodes that differ in name alone, and in what pods occupy of them. Their drivers and devices are equal too, if these are given.
@@ -346,8 +384,8 @@ func isName(node *v1.Node, label string) bool {
 	return label == v1.LabelHostname || node.Labels[label] == node.Name
 }
 
-// CopyOf returns a node like another, with another name and without images.
-func CopyOf(like *v1.Node, name string) *v1.Node {
+// copyOf returns a node like another, with another name and without images.
+func copyOf(like *v1.Node, name string) *v1.Node {
 	node := like.DeepCopy()
 	node.Name, node.UID, node.Status.Images = name, types.UID(name), nil
 	for label := range node.Labels {

@@ -112,14 +112,10 @@ func (x *exam) with(edit func(*v1.Pod)) bool {
 }
 
 func (x *exam) checkSuggestion(s *advice.Suggestion) {
-	pod, set, gone := s.Apply(x.pod)
-	c := x.c
-	for _, o := range set {
-		c = put(c, o)
+	if len(s.Changes) == 2 {
+		x.checkPair(s)
 	}
-	for _, o := range gone {
-		c = without(c, o.GetNamespace(), o.GetName())
-	}
+	pod, c := x.after(s)
 	if s.Changes[0].Kind == advice.Priority {
 		j, ok := x.fits(c, pod)
 		if ok || j.Preemption == nil {
@@ -158,6 +154,51 @@ func (x *exam) checkBudgets(change *advice.Change) {
 			x.t.Errorf("%s: %s: PodDisruptionBudget %s allows %d", x.name, change.Text, b.Name, b.Status.DisruptionsAllowed)
 		}
 	}
+}
+
+// checkPair expects of a pair that neither change helps alone, and that neither is larger than it must be beside the other.
+func (x *exam) checkPair(s *advice.Suggestion) {
+	for i := range s.Changes {
+		change, rest := &s.Changes[i], advice.Suggestion{Changes: s.Changes[1-i : 2-i]}
+		pod, c := x.after(&rest)
+		if _, ok := x.fits(c, pod); ok {
+			x.t.Errorf("%s: %s: %s is enough", x.name, texts(s), texts(&rest))
+		}
+		switch change.Kind {
+		case advice.Request:
+			name := v1.ResourceName(change.Resource)
+			from, to := amountOf(name, resource.MustParse(change.From)), amountOf(name, resource.MustParse(change.To))
+			if request(pod, name, to+1); to+1 < from {
+				if _, ok := x.fits(c, pod); ok {
+					x.t.Errorf("%s: %s: it fits with a larger request for %s", x.name, texts(s), name)
+				}
+			}
+		case advice.Skew:
+			to, _ := strconv.Atoi(change.To)
+			whole, _ := x.after(s)
+			for j := range whole.Spec.TopologySpreadConstraints {
+				if skew := &pod.Spec.TopologySpreadConstraints[j].MaxSkew; *skew != whole.Spec.TopologySpreadConstraints[j].MaxSkew {
+					*skew = int32(to) - 1
+				}
+			}
+			if _, ok := x.fits(c, pod); ok {
+				x.t.Errorf("%s: %s: it fits with a smaller maxSkew", x.name, texts(s))
+			}
+		}
+	}
+}
+
+// after returns the pod and the cluster after a suggestion.
+func (x *exam) after(s *advice.Suggestion) (*v1.Pod, oracle.Cluster) {
+	pod, set, gone := s.Apply(x.pod)
+	c := x.c
+	for _, o := range set {
+		c = put(c, o)
+	}
+	for _, o := range gone {
+		c = without(c, o.GetNamespace(), o.GetName())
+	}
+	return pod, c
 }
 
 func texts(s *advice.Suggestion) string {
@@ -416,33 +457,36 @@ func (x *exam) asking(name v1.ResourceName) (n int64) {
 	return n
 }
 
-// withRequest has the first container request all that the pod requests of a resource, its overhead included.
+// withRequest asks the oracle about the pod with another request.
 func (x *exam) withRequest(name v1.ResourceName, amount int64) bool {
-	return x.with(func(p *v1.Pod) {
-		overhead := p.Spec.Overhead[name]
-		for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
-			for i := range list {
-				if _, ok := list[i].Resources.Requests[name]; ok {
-					list[i].Resources.Requests[name] = resource.Quantity{}
-				}
+	return x.with(func(p *v1.Pod) { request(p, name, amount) })
+}
+
+// request has the first container request all that the pod requests of a resource, its overhead included.
+func request(p *v1.Pod, name v1.ResourceName, amount int64) {
+	overhead := p.Spec.Overhead[name]
+	for _, list := range [][]v1.Container{p.Spec.InitContainers, p.Spec.Containers} {
+		for i := range list {
+			if _, ok := list[i].Resources.Requests[name]; ok {
+				list[i].Resources.Requests[name] = resource.Quantity{}
 			}
 		}
-		amount -= amountOf(name, overhead)
-		q := *resource.NewQuantity(amount, resource.DecimalSI)
-		if name == v1.ResourceCPU {
-			q = *resource.NewMilliQuantity(amount, resource.DecimalSI)
+	}
+	amount -= amountOf(name, overhead)
+	q := *resource.NewQuantity(amount, resource.DecimalSI)
+	if name == v1.ResourceCPU {
+		q = *resource.NewMilliQuantity(amount, resource.DecimalSI)
+	}
+	if p.Spec.Resources != nil {
+		if _, ok := p.Spec.Resources.Requests[name]; ok && name != v1.ResourceEphemeralStorage {
+			p.Spec.Resources.Requests[name] = q
+			return
 		}
-		if p.Spec.Resources != nil {
-			if _, ok := p.Spec.Resources.Requests[name]; ok && name != v1.ResourceEphemeralStorage {
-				p.Spec.Resources.Requests[name] = q
-				return
-			}
-		}
-		if p.Spec.Containers[0].Resources.Requests == nil {
-			p.Spec.Containers[0].Resources.Requests = v1.ResourceList{}
-		}
-		p.Spec.Containers[0].Resources.Requests[name] = q
-	})
+	}
+	if p.Spec.Containers[0].Resources.Requests == nil {
+		p.Spec.Containers[0].Resources.Requests = v1.ResourceList{}
+	}
+	p.Spec.Containers[0].Resources.Requests[name] = q
 }
 
 // checkSkew expects that a maxSkew that is smaller by one does not help.

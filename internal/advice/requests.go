@@ -114,8 +114,8 @@ func (t *trial) lowered(name v1.ResourceName, from, to int64) Change {
 // cut is what the request of a container is lowered by; that of the pod if container is empty.
 type cut struct{ container, from, to string }
 
-// lower changes a spec so that the pod requests at most so much of a resource in all, overhead included, which is leastRequest or more: the containers with the largest requests give first, each down to
-// one unit. A container that runs before the others gives what the others could not take either.
+// lower changes a spec so that the pod requests at most so much of a resource in all, overhead included, which is leastRequest or more: the containers with the largest requests give, see share. A container that runs
+// before the others gives what the others could not take either.
 func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 	most -= amountOf(name, spec.Overhead[name])
 	var cuts []cut
@@ -125,14 +125,14 @@ func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 		}
 	}
 	together, afterSidecars := concurrent(spec, name)
-	excess := afterSidecars*unitOf(name) - most
-	for _, c := range together {
-		excess += requestOf(c, name)
-	}
 	slices.SortStableFunc(together, func(a, b *v1.Container) int { return cmp.Compare(requestOf(b, name), requestOf(a, name)) })
-	for _, c := range together {
-		if by := min(excess, requestOf(c, name)-unitOf(name)); by > 0 {
-			cuts, excess = set(cuts, c.Name, &c.Resources, name, requestOf(c, name)-by), excess-by
+	asks := make([]int64, len(together))
+	for i, c := range together {
+		asks[i] = requestOf(c, name)
+	}
+	for i, left := range share(asks, most-afterSidecars*unitOf(name), unitOf(name)) {
+		if left < asks[i] {
+			cuts = set(cuts, together[i].Name, &together[i].Resources, name, left)
 		}
 	}
 	var beside int64 // of the containers that keep running
@@ -146,6 +146,45 @@ func lower(spec *v1.PodSpec, name v1.ResourceName, most int64) []cut {
 		}
 	}
 	return cuts
+}
+
+// share divides an amount among requests, the largest first, of which each is left a unit. As few of the largest are lowered as suffice so that each of them keeps half of what it was, all of them if that is not enough; those that are lowered
+// are lowered to the same amount.
+func share(asks []int64, most, unit int64) []int64 {
+	excess := -most
+	for _, asked := range asks {
+		excess += asked
+	}
+	if excess <= 0 {
+		return asks
+	}
+	var of int64 // those that may be lowered
+	for n, asked := range asks {
+		of += asked
+		left := slices.Clone(asks)
+		sane := level(left[:n+1], of-excess, unit)
+		if sane || n == len(asks)-1 {
+			return left
+		}
+	}
+	return asks
+}
+
+// level lowers amounts, the largest first, to the same one, so that they are so much in all; the largest has what is left over. It reports whether each keeps half of what it was.
+func level(amounts []int64, total, unit int64) (sane bool) {
+	sane = true
+	for i := range slices.Backward(amounts) {
+		n := int64(i) + 1
+		left := total
+		if i > 0 {
+			left = total / n / unit * unit
+		}
+		left = min(amounts[i], left)
+		sane = sane && left >= unit && 2*left >= amounts[i]
+		total -= left
+		amounts[i] = left
+	}
+	return sane
 }
 
 // concurrent returns the containers that request some of a resource and run at the same time. afterSidecars is 1 if all of them are sidecars, and a container that ends before the next one starts, and
@@ -202,10 +241,10 @@ func amountOf(name v1.ResourceName, q resource.Quantity) int64 {
 
 // quantityOf is the opposite of amountOf, as text.
 func quantityOf(name v1.ResourceName, amount int64) string {
-	switch name {
-	case v1.ResourceCPU:
+	switch {
+	case name == v1.ResourceCPU:
 		return resource.NewMilliQuantity(amount, resource.DecimalSI).String()
-	case v1.ResourceMemory, v1.ResourceEphemeralStorage:
+	case name == v1.ResourceMemory, name == v1.ResourceEphemeralStorage, strings.HasPrefix(string(name), v1.ResourceHugePagesPrefix):
 		return resource.NewQuantity(amount, resource.BinarySI).String()
 	}
 	return resource.NewQuantity(amount, resource.DecimalSI).String()

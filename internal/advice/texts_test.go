@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -53,6 +54,52 @@ func TestTexts(t *testing.T) {
 			c.Annotations = map[string]string{isDefaultClass: "true"}
 		}
 		return c
+	}
+	nominated := func(node string) build.PodOption {
+		return func(p *v1.Pod) { p.Status.NominatedNodeName = node }
+	}
+	devices := func(claims ...string) build.PodOption {
+		return func(p *v1.Pod) {
+			for _, claim := range claims {
+				p.Spec.ResourceClaims = append(p.Spec.ResourceClaims, v1.PodResourceClaim{Name: claim, ResourceClaimName: &claim})
+			}
+		}
+	}
+	ofTemplate := func(p *v1.Pod) { // the claim of the second is made already
+		template, made, other := "t", "made", "other"
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "unmade", ResourceClaimTemplateName: &template}, {Name: "device", ResourceClaimTemplateName: &template}}
+		p.Status.ResourceClaimStatuses = []v1.PodResourceClaimStatus{{Name: "unmade"}, {Name: "another", ResourceClaimName: &other}, {Name: "device", ResourceClaimName: &made}}
+	}
+	deviceClaim := func(name, class string) *resourcev1.ResourceClaim {
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+		claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "device", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: class, AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}
+		return claim
+	}
+	used := func(claim *resourcev1.ResourceClaim, by ...string) *resourcev1.ResourceClaim {
+		claim.Status.Allocation = &resourcev1.AllocationResult{Devices: resourcev1.DeviceAllocationResult{Results: []resourcev1.DeviceRequestAllocationResult{{Request: "device", Driver: "d", Pool: "n1", Device: "one"}}}}
+		for _, pod := range by {
+			claim.Status.ReservedFor = append(claim.Status.ReservedFor, resourcev1.ResourceClaimConsumerReference{Resource: "pods", Name: pod})
+		}
+		return claim
+	}
+	ownedBy := func(claim *resourcev1.ResourceClaim, pod *v1.Pod) *resourcev1.ResourceClaim {
+		isController := true
+		claim.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: pod.Name, UID: pod.UID, Controller: &isController}}
+		return claim
+	}
+	on1 := "n1"
+	one := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "slice"}, Spec: resourcev1.ResourceSliceSpec{Driver: "d", NodeName: &on1, Pool: resourcev1.ResourcePool{Name: "n1", ResourceSliceCount: 1}, Devices: []resourcev1.Device{{Name: "one"}}}}
+	elsewhere := one.DeepCopy()
+	elsewhere.Spec.Pool.Name = "shared"
+	anyDevice := &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "any"}}
+	user, important := on("user", "n1", "1"), on("important", "n1", "1", priority(50))
+	user.UID, important.UID = "", ""
+	both, everywhere := one.DeepCopy(), one.DeepCopy()
+	both.Spec.Devices = append(both.Spec.Devices, resourcev1.Device{Name: "two"})
+	everywhere.Spec.NodeName, everywhere.Spec.AllNodes = nil, &[]bool{true}[0]
+	second := func(claim *resourcev1.ResourceClaim) *resourcev1.ResourceClaim {
+		claim.Status.Allocation.Devices.Results[0].Device = "two"
+		return claim
 	}
 	const late = storagev1.VolumeBindingWaitForFirstConsumer
 	small := build.Container("cpu=1")
@@ -101,10 +148,43 @@ func TestTexts(t *testing.T) {
 		{"a class, and no other", nodes(n("n1")), pods(waits(build.Claims("data"))), []kinds.Object{build.PersistentVolumeClaim("data", "class=fast storage=1Gi")}, 0},
 		{"two claims", nodes(n("n1")), pods(waits(build.Claims("data logs"))), []kinds.Object{build.PersistentVolume("v1", "storage=1Gi"), build.PersistentVolume("v2", "storage=1Gi")}, 0},
 		{"two changes", nodes(n("n1", build.Taints("a=b:NoSchedule"))), pods(waits(build.Container("cpu=8"))), nil, 3},
+		{"a pod that is nominated", nodes(n("n1")), pods(build.Pod(build.Named("first"), build.Container("cpu=2"), priority(10), nominated("n1")), waits(build.Container("cpu=3"), never)), nil, 0},
+		{"nominated itself", nodes(n("n1")), pods(on("a", "n1", "2"), waits(build.Container("cpu=3"), never, nominated("n1"))), nil, 0},
+		{"one page for each container", nodes(n("n1", build.Allocatable("cpu=4 memory=8Gi pods=9 hugepages-2Mi=4Mi"))), pods(waits(build.Container("hugepages-2Mi=8Mi"), build.Container("hugepages-2Mi=2Mi"))), nil, 0},
+		{"as much as is left", nodes(n("n1"), n("n2")), pods(on("a", "n1", "3"), on("b", "n2", "4"), waits(build.Container("cpu=2"), never)), nil, 0},
+		{"a device each", nodes(n("n1", build.Allocatable("cpu=4 pods=9 example.com/gpu=1")), n("n2", build.Allocatable("cpu=4 pods=9 example.com/gpu=2"))), pods(waits(build.Container("example.com/gpu=2"), build.Container("example.com/gpu=2"))), nil, 0},
+		{"ephemeral storage", nodes(n("n1", build.Allocatable("cpu=4 ephemeral-storage=8Gi pods=9"))), pods(waits(build.Container("ephemeral-storage=10Gi"))), nil, 0},
+		{"a label whose name is too far", nodes(n("n1", build.NodeLabels("storage=ssd"))), pods(waits(small, build.NodeSelector("disk=ssd"))), nil, 0},
+		{"a label of a similar name", nodes(n("n1", build.NodeLabels("topology/storage-class=ssd"))), pods(waits(small, build.NodeSelector("topology/storageclasses=ssd"))), nil, 0},
+		{"a label of a similar name rather than another value", nodes(n("n1", build.NodeLabels("disk=nvme")), n("n2", build.NodeLabels("dosk=ssd"))), pods(waits(small, build.NodeSelector("disk=ssd"))), nil, 0},
+		{"a claim, with the default class first", nodes(n("n1")), pods(waits(build.Claims("data"))), []kinds.Object{class("a", true, late), class("b", false, late)}, 0},
+		{"a label that is demanded, too", nodes(n("n1", build.NodeLabels("a=x b=x"))), pods(waits(small, build.NodeSelector("a=x b=y"))), nil, 0},
+		{"a class that would not help", nodes(n("n1", build.Unschedulable, build.Taints("a:NoSchedule"))), pods(waits(build.Claims("data"))), []kinds.Object{build.PersistentVolumeClaim("data", "class=fast storage=1Gi")}, 0},
+		{"a class that is there", nodes(n("n1", build.Unschedulable, build.Taints("a:NoSchedule"))), pods(waits(build.Claims("data"))), []kinds.Object{class("fast", false, late), build.PersistentVolumeClaim("data", "class=fast storage=1Gi")}, 0},
+		{"a claim that has a volume", nodes(n("n1", build.Unschedulable, build.Taints("a:NoSchedule"))), pods(waits(build.Claims("data"))), []kinds.Object{build.PersistentVolumeClaim("data", "class=fast storage=1Gi volume=v1"), build.PersistentVolume("v1", "storage=1Gi class=fast claim=default/data")}, 0},
+		{"a class, where others are of no use", nodes(n("n1")), pods(waits(build.Claims("data"))), []kinds.Object{
+			&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner"}, class("a", false, late), build.PersistentVolumeClaim("data", "class=fast storage=1Gi")}, 0},
+		{"two classes", nodes(n("n1")), pods(waits(build.Claims("data logs"))), []kinds.Object{build.PersistentVolumeClaim("data", "class=fast storage=1Gi"), build.PersistentVolumeClaim("logs", "class=slow storage=1Gi")}, 0},
+		{"two claims for devices", nodes(n("n1")), pods(waits(devices("x", "y"))), []kinds.Object{anyDevice, elsewhere}, 0},
+		{"a claim for a device that is not there", nodes(n("n1")), pods(waits(devices("x"))), []kinds.Object{anyDevice, one}, 0},
+		{"claims of a template", nodes(n("n1")), pods(waits(ofTemplate)), []kinds.Object{deviceClaim("made", "none")}, 0},
+		{"a claim of a pod that uses a device", nodes(n("n1")), pods(user, waits(devices("x"))), []kinds.Object{anyDevice, one, used(deviceClaim("its", "any"), "user"), deviceClaim("x", "any")}, 0},
+		{"a claim that goes with its pod", nodes(n("n1")), pods(user, waits(devices("x"))), []kinds.Object{anyDevice, one, ownedBy(used(deviceClaim("its", "any"), "user"), user), deviceClaim("x", "any")}, 0},
+		{"a claim that two pods use", nodes(n("n1")), pods(user, on("other", "n1", "1"), waits(devices("x"))), []kinds.Object{anyDevice, one, used(deviceClaim("its", "any"), "user", "other"), deviceClaim("x", "any")}, 0},
+		{"a pod that preempts", nodes(n("n1")), pods(on("a", "n1", "4"), waits(build.Container("cpu=2"), priority(10))), []kinds.Object{everywhere}, 0},
+		{"more taints than are suggested", nodes(n("n1", build.Taints("a:NoSchedule")), n("n2", build.Taints("b:NoSchedule")), n("n3", build.Taints("c:NoSchedule")), n("n4", build.Taints("d:NoSchedule"))), pods(waits(small)), nil, 0},
+		{"one by which more would follow", nodes(n("n1", build.Taints("a:NoSchedule")), n("n2", build.Taints("b:NoSchedule")), n("n3", build.Taints("c:NoSchedule"))), pods(on("x", "n1", "3"), on("y", "n2", "1"), on("z", "n3", "2"), waits(small)), nil, 3},
+		{"two thirds of a request", nodes(n("n1", build.Allocatable("cpu=2 memory=8Gi pods=9"))), pods(waits(build.Container("cpu=6"))), nil, 0},
+		{"spread over a label that no node has", nodes(n("n1"), n("n2")), pods(waits(small, build.Labels("app=x"), build.DoNotSchedule("rack", "app=x"))), nil, 0},
+		{"two constraints in the way", nodes(n("n1"), n("n2")), pods(waits(small, build.Labels("app=x"), build.DoNotSchedule("rack", "app=x"), build.DoNotSchedule("row", "app=x"))), nil, 0},
+		{"a priority of its own", nodes(n("n1")), pods(on("a", "n1", "4", priority(7)), waits(build.Container("cpu=2"), priority(5))), nil, 0},
+		{"none would follow", nodes(n("n1")), pods(on("x", "n1", "3"), waits(build.Container("cpu=2"), never)), nil, 2},
+		{"the device of the lesser pod", nodes(n("n1")), pods(important, user, waits(devices("x"))), []kinds.Object{anyDevice, both,
+			used(deviceClaim("a", "any"), "important"), second(used(deviceClaim("b", "any"), "user")), deviceClaim("x", "any")}, 0},
 		{"nothing helps", nodes(n("n1", build.Taints("a:NoSchedule b:NoSchedule c:NoSchedule"))), pods(waits(small)), nil, 0},
 	} {
 		c, q := cluster(t, row.nodes, row.pods, row.others...)
-		q.Pending = row.pending
+		q.Pending, q.Preempts = row.pending, row.name == "a pod that preempts"
 		a := For(c, q)
 		fmt.Fprintf(&got, "# %s: %d decisions, cut short: %t, missing: %q\n", row.name, a.Decisions, a.CutShort, a.Missing)
 		for _, s := range a.Suggestions {
@@ -115,7 +195,11 @@ func TestTexts(t *testing.T) {
 			pod, set, gone := s.Apply(q.Pod)
 			fmt.Fprintf(&got, "%s\n", text)
 			for _, o := range set {
-				fmt.Fprintf(&got, "  set %T %s/%s\n", o, o.GetNamespace(), o.GetName())
+				text, err := json.Marshal(o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				fmt.Fprintf(&got, "  set %T %s\n", o, text)
 			}
 			for _, o := range gone {
 				fmt.Fprintf(&got, "  gone %T %s/%s\n", o, o.GetNamespace(), o.GetName())

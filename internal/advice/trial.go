@@ -2,6 +2,7 @@ package advice
 
 import (
 	"slices"
+	"sort"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -36,6 +37,20 @@ type knob struct {
 	// settings is how many there are, at least 1. The first is the least change.
 	settings int
 	at       func(setting int) Change
+	// inPairs means that something else is in the way of this change, so that it is tried with another one alone.
+	inPairs bool
+}
+
+// upTo returns the last setting of at most some size, or the first. Sizes do not fall from one setting to the next.
+func (k *knob) upTo(size int64) int {
+	return max(0, sort.Search(k.settings, func(setting int) bool { return k.at(setting).Size > size })-1)
+}
+
+// within is the knob with the settings up to some size.
+func (k *knob) within(size int64) *knob {
+	part := *k
+	part.settings = k.upTo(size) + 1
+	return &part
 }
 
 // single returns a change with one setting.
@@ -97,7 +112,7 @@ func (t *trial) decide(pod *model.Pod) plan.Decision {
 	if by, _ := t.Profiles[pod.SchedulerName].RunPreEnqueue(t.State.View(), pod); by != "" {
 		return plan.Decision{}
 	}
-	return t.Engine.Decide(t.State.View(), plan.WorkFor(pod))
+	return t.Engine.Decide(t.State.View().Restricted(t.Within), plan.WorkFor(pod))
 }
 
 // edited returns a copy of the pod with the changes.

@@ -40,7 +40,8 @@ type mistakes struct {
 	client     *kubernetes.Clientset
 	dynamic    dynamic.Interface
 	kubeconfig string
-	binary     string
+	// path is a folder with kubectl, and Berth as its plugin.
+	path       string
 	transcript strings.Builder
 }
 
@@ -50,10 +51,11 @@ type mistake struct {
 	// before makes room, if it is set; made are the objects with which the mistake is made; pod is the one that waits then.
 	before    func()
 	made, pod string
-	// says is what its explanation suggests; fix does that.
+	// says is what its explanation suggests; fix are the commands that do that, or done does it where commands would be long.
 	says string
-	fix  func()
-	// fixed is what was done, as it is told.
+	fix  []string
+	done func()
+	// fixed is what is told of it besides the commands.
 	fixed string
 }
 
@@ -62,7 +64,13 @@ func newMistakes(t *testing.T) *mistakes {
 	bin := os.Getenv(binEnv)
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	t.Cleanup(cancel)
-	m := &mistakes{T: t, ctx: ctx, binary: filepath.Join(bin, "berth")}
+	m := &mistakes{T: t, ctx: ctx, path: t.TempDir()}
+	binary, err := filepath.Abs(filepath.Join(bin, "berth"))
+	m.must(err)
+	kubectl, err := filepath.Abs(filepath.Join(bin, "kubectl"))
+	m.must(err)
+	m.must(os.Symlink(binary, filepath.Join(m.path, "kubectl-berth")))
+	m.must(os.Symlink(kubectl, filepath.Join(m.path, "kubectl")))
 	c, err := rig.StartCluster(ctx, bin, nil, "--nodes", "500", "--data-dir", filepath.Join(t.TempDir(), "cluster"),
 		"--feature-gates", "GenericWorkload=true", "--runtime-config", schedulingv1beta1.SchemeGroupVersion.String()+"=true")
 	m.must(err)
@@ -77,7 +85,7 @@ func newMistakes(t *testing.T) *mistakes {
 	m.kubeconfig = c.Kubeconfig
 	file := filepath.Join(t.TempDir(), "scheduler.yaml")
 	m.must(os.WriteFile(file, fmt.Appendf(nil, quickly, c.SchedulerKubeconfig), 0o600))
-	p, err := rig.Start(nil, m.binary, "scheduler", "--config", file, "--secure-port=0", "--feature-gates=GenericWorkload=true")
+	p, err := rig.Start(nil, binary, "scheduler", "--config", file, "--secure-port=0", "--feature-gates=GenericWorkload=true")
 	m.must(err)
 	t.Cleanup(func() {
 		if err := p.Stop(); err != nil {
@@ -157,13 +165,6 @@ func (m *mistakes) create(text string) {
 	}
 }
 
-// again deletes a pod and creates it in another version, as with kubectl replace --force.
-func (m *mistakes) again(name, text string) {
-	m.Helper()
-	m.delete(name)
-	m.create(text)
-}
-
 // delete deletes a pod and waits until it is gone.
 func (m *mistakes) delete(name string) {
 	m.Helper()
@@ -208,17 +209,23 @@ func (m *mistakes) awaitWaiting(name string) {
 	})
 }
 
-// explain runs kubectl berth explain.
-func (m *mistakes) explain(pod string) string {
+// run runs a command line as a user would, with kubectl and its plugin in the PATH, and returns what it prints.
+func (m *mistakes) run(line string) string {
 	m.Helper()
-	cmd := exec.CommandContext(m.ctx, m.binary, "explain", pod, "--feature-gates", "GenericWorkload=true")
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+m.kubeconfig)
+	cmd := exec.CommandContext(m.ctx, "sh", "-c", line)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+m.kubeconfig, "PATH="+m.path+string(os.PathListSeparator)+os.Getenv("PATH"))
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		m.Fatalf("explain %s: %v: %s", pod, err, errs.String())
+		m.Fatalf("%s: %v\n%s%s", line, err, out.String(), errs.String())
 	}
 	return out.String()
+}
+
+// explain runs kubectl berth explain; kubectl finds its plugin.
+func (m *mistakes) explain(pod string) string {
+	m.Helper()
+	return m.run("kubectl berth explain " + pod + " --feature-gates GenericWorkload=true")
 }
 
 // podOf is a pod of so many cpu with more of a spec and metadata.
@@ -239,6 +246,11 @@ func gpuPod(name, gpus, spec string) string {
 		"containers: [{name: main, image: i, resources: {requests: {cpu: '1'}, limits: {nvidia.com/gpu: '%s'}}}]}\n---\n", name, strings.TrimRight(name, "-0123456789"), spec, gpus)
 }
 
+// again are the commands that create a pod again after an edit, for what cannot be changed of a pod.
+func again(pod, edit string) []string {
+	return []string{"kubectl get pod " + pod + " -o yaml | sed '" + edit + "' | kubectl replace --force -f -"}
+}
+
 // repeated is a text for each of some numbers.
 func repeated(n int, text func(i int) string) string {
 	var b strings.Builder
@@ -251,8 +263,8 @@ func repeated(n int, text func(i int) string) string {
 // The nodes of two pools.
 const gpuNodes, computeNodes = 25, 50
 
-// TestTwelveMistakes makes twelve classic mistakes, one after the other, expects each to be explained in at most ten lines with a suggestion that names its cause, follows the suggestion with the real
-// API, and expects the pod to have a node then. What is said is in docs/explain.md.
+// TestTwelveMistakes makes twelve classic mistakes, one after the other, expects each to be explained in at most ten lines with a suggestion that names its cause, follows the suggestion with
+// kubectl, and expects the pod to have a node then. What is said is in docs/explain.md.
 func TestTwelveMistakes(t *testing.T) {
 	m := newMistakes(t)
 	m.prepare()
@@ -275,9 +287,21 @@ func TestTwelveMistakes(t *testing.T) {
 		if !strings.Contains(out, x.says) {
 			t.Errorf("%s: %q is not suggested", x.title, x.says)
 		}
-		x.fix()
+		fmt.Fprintf(&m.transcript, "### %d. %s\n\n```\n$ kubectl berth explain %s\n%s```\n\n", i+1, x.title, x.pod, out)
+		if x.fixed != "" {
+			fmt.Fprintf(&m.transcript, "%s\n\n", x.fixed)
+		}
+		if x.fix != nil {
+			m.transcript.WriteString("```\n")
+			for _, line := range x.fix {
+				fmt.Fprintf(&m.transcript, "$ %s\n%s", line, m.run(line))
+			}
+			m.transcript.WriteString("```\n\n")
+		}
+		if x.done != nil {
+			x.done()
+		}
 		m.awaitBound(x.pod)
-		fmt.Fprintf(&m.transcript, "### %d. %s\n\n```\n$ kubectl berth explain %s\n%s```\n\n%s\n\n", i+1, x.title, x.pod, out, x.fixed)
 	}
 	m.compare()
 }
@@ -358,52 +382,42 @@ func (m *mistakes) all() []mistake {
 	}
 	return []mistake{
 		{title: "A label that no node has", made: typo("lage"), pod: "typo", says: "change the node selector berth.dev/pool=lage to berth.dev/pool=large",
-			fix: func() { m.again("typo", typo("large")) }, fixed: "The pod was created again with `berth.dev/pool: large`."},
+			fix: again("typo", "s/lage/large/")},
 		{title: "A taint", made: podOf("taint", "1", "nodeSelector: {berth.dev/pool: gpu}"), pod: "taint", says: "tolerate the taint nvidia.com/gpu=present:NoSchedule",
-			fix: func() {
-				m.again("taint", podOf("taint", "1", "nodeSelector: {berth.dev/pool: gpu}, tolerations: [{key: nvidia.com/gpu, value: present, effect: NoSchedule}]"))
-			}, fixed: "The pod was created again with that toleration."},
+			fix: []string{`kubectl patch pod taint --type json --patch '[{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}}]'`}},
 		{title: "Room enough, but in pieces", made: repeated(gpuNodes, func(i int) string {
 			return gpuPod(fmt.Sprintf("piece-%02d", i), "1", "nodeSelector: {"+v1.LabelHostname+": "+gpuNode(i)+"}")
 		}) + gpuPod("whole", "4", ""), pod: "whole", says: "lower the nvidia.com/gpu request of container main from 4 to 3",
-			fix: func() { m.again("whole", gpuPod("whole", "3", "")) }, fixed: "75 GPUs are free, three on each node. The pod was created again with three."},
+			fixed: "75 GPUs are free, three on each node.", fix: again("whole", `s/gpu: "4"/gpu: "3"/`)},
 		{title: "A volume in another zone", made: inZone("eu-1a"), pod: "volume", says: "change the node selector " + zone + "=eu-1a to " + zone + "=eu-1b",
-			fix: func() { m.again("volume", inZone("eu-1b")) }, fixed: "The pod was created again for the zone of its volume."},
+			fix: again("volume", "s/eu-1a/eu-1b/")},
 		{title: "Too large for any node", made: podOf("giant", "100", ""), pod: "giant", says: "lower the cpu request of container main from 100 to 63770m",
-			fix: func() { m.again("giant", podOf("giant", "63770m", "")) }, fixed: "The pod was created again with that request."},
+			fix: again("giant", `s/cpu: "100"/cpu: 63770m/`)},
 		{title: "Anti-affinity with too few nodes", made: repeated(computeNodes+1, func(i int) string {
 			return podOf(fmt.Sprintf("quorum-%02d", i), "100m", "nodeSelector: {berth.dev/pool: compute}, "+
 				"affinity: {podAntiAffinity: {requiredDuringSchedulingIgnoredDuringExecution: [{topologyKey: "+v1.LabelHostname+", labelSelector: {matchLabels: {app: quorum}}}]}}")
 		}), pod: fmt.Sprintf("quorum-%02d", computeNodes), says: "label node huge-00008 with berth.dev/pool=compute",
-			fix: func() {
-				_, err := m.client.CoreV1().Nodes().Patch(m.ctx, "huge-00008", "application/merge-patch+json", []byte(`{"metadata": {"labels": {"berth.dev/pool": "compute"}}}`), metav1.PatchOptions{})
-				m.must(err)
-			}, fixed: "The node was labelled, and the pod ran there."},
+			fix: []string{"kubectl label node huge-00008 berth.dev/pool=compute --overwrite"}},
 		{title: "A skew that cannot be kept", made: spread(0, 1) + spread(1, 1), pod: "spread-1", says: "raise the maxSkew of the spread constraint on " + zone + " from 1 to 2",
-			fix: func() { m.again("spread-1", spread(1, 2)) }, fixed: "The pod was created again with `maxSkew: 2`."},
+			fix: again("spread-1", "s/maxSkew: 1/maxSkew: 2/")},
 		{title: "No device is left", made: scan(0) + scan(1), pod: "scan-1", says: "remove pod default/scan-0 from node medium-00000, which holds devices",
-			fix: func() { m.delete("scan-0") }, fixed: "That pod was deleted, and its claim gave the device back."},
+			fixed: "With the pod its claim gives the device back.", fix: []string{"kubectl delete pod scan-0 --now"}},
 		{title: "A priority that is too low", before: func() { m.deletePods(gpuNodes, "piece-%02d"); m.delete("whole") },
 			made: repeated(gpuNodes, func(i int) string { return gpuPod(fmt.Sprintf("service-%02d", i), "4", "priorityClassName: service") }) + gpuPod("urgent", "1", "priorityClassName: batch"),
-			pod:  "urgent", says: "raise its priority from 100 to 1001 or more",
-			fix: func() {
-				m.create("{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: urgent}, value: 1001}")
-				m.again("urgent", gpuPod("urgent", "1", "priorityClassName: urgent"))
-			}, fixed: "The pod was created again with a PriorityClass of 1001, and that pod was evicted."},
+			pod:  "urgent", says: "raise its priority from 100 to 1001 or more", fixed: "That pod is evicted.",
+			fix: append([]string{"kubectl create priorityclass urgent --value 1001"}, again("urgent", "s/priorityClassName: batch/priorityClassName: urgent/; /^  priority: /d")...)},
 		{title: "A scheduling gate", made: podOf("gated", "1", "schedulingGates: [{name: example.com/quota}]"), pod: "gated", says: "remove the scheduling gate example.com/quota",
-			fix: func() {
-				_, err := m.client.CoreV1().Pods("default").Patch(m.ctx, "gated", "application/merge-patch+json", []byte(`{"spec": {"schedulingGates": null}}`), metav1.PatchOptions{})
-				m.must(err)
-			}, fixed: "The gate was removed from the pod."},
+			fix: []string{`kubectl patch pod gated --type json --patch '[{"op": "remove", "path": "/spec/schedulingGates"}]'`}},
 		{title: "A claim that does not exist", made: podOf("claimant", "1", "volumes: [{name: data, persistentVolumeClaim: {claimName: results}}]"), pod: "claimant",
 			says: "create PersistentVolumeClaim default/results (tried with class local and 1Gi)",
-			fix: func() {
-				m.create("{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: results}, spec: {accessModes: [ReadWriteOnce], storageClassName: local, resources: {requests: {storage: 1Gi}}}}")
-			}, fixed: "The claim was created."},
+			fix: []string{`kubectl create -f - <<END
+{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: results},
+ spec: {accessModes: [ReadWriteOnce], storageClassName: local, resources: {requests: {storage: 1Gi}}}}
+END`}},
 		{title: "A gang that is too large", before: func() { m.deletePods(gpuNodes, "service-%02d"); m.delete("urgent") },
 			made: podGroup(30),
 			pod:  "train-00", says: "minCount 25",
-			fix: func() {
+			done: func() {
 				m.must(m.client.SchedulingV1beta1().PodGroups("default").Delete(m.ctx, "train", metav1.DeleteOptions{}))
 				m.must(rig.DeletePodsWith(m.ctx, m.client, "default", "gang=train")) // it goes when its pods are gone
 				m.await("the group is gone", func() bool {

@@ -15,17 +15,28 @@ func (s *Snapshot) Advise(a *Explanation, pending int) {
 	if a.PodGroup != "" || a.Error != "" || a.pod.Malformed != "" || !unschedulable {
 		return
 	}
-	question := advice.Question{Pod: a.pod.Object, Objections: make([]advice.Objection, len(a.Nodes)), Preempts: a.Preemption != nil, Pending: pending}
+	question := s.question(a)
+	question.Preempts, question.Pending = a.Preemption != nil, pending
+	found := s.advise(question)
+	a.Advice = &found
+}
+
+// question asks what would help the pod of an explanation.
+func (s *Snapshot) question(a *Explanation) advice.Question {
+	question := advice.Question{Pod: a.pod.Object, Objections: make([]advice.Objection, len(a.Nodes))}
 	for i := range a.Nodes {
 		question.Objections[i].Node = a.Nodes[i].Name
 		for j := range a.Nodes[i].Rejections {
 			question.Objections[i].Plugins = append(question.Objections[i].Plugins, a.Nodes[i].Rejections[j].Plugin)
 		}
 	}
-	found := advice.For(advice.Cluster{
+	return question
+}
+
+func (s *Snapshot) advise(question advice.Question) advice.Advice {
+	return advice.For(advice.Cluster{
 		State: s.state, Engine: s.engine, In: s.in, Profiles: s.profiles, Nodes: s.nodes, Others: s.others, Reads: s.reads,
 	}, question)
-	a.Advice = &found
 }
 
 // PendingBeside returns how many other pods of a pod's owner wait for a node; those that are being deleted do not.

@@ -78,18 +78,9 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 	s.in, s.nodes = in, slices.SortedFunc(slices.Values(nodes), func(a, b *v1.Node) int { return cmp.Compare(a.Name, b.Name) })
 	reads := scheduler.Reads()
 	s.reads, s.readsClaims = reads, slices.Contains(reads, model.PersistentVolumeClaimKind)
-	budgets := newKeeper(pods, others)
-	for _, other := range others {
-		row := kinds.Of(other)
-		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
-			continue
-		}
-		if budget, ok := other.(*policyv1.PodDisruptionBudget); ok {
-			in.Set(budgets.kept(budget))
-			continue
-		}
-		s.others = append(s.others, other.(kinds.Object))
-		in.Set(other.(kinds.Object))
+	s.others = readOf(reads, pods, others)
+	for _, other := range s.others {
+		in.Set(other)
 		switch o := other.(type) {
 		case *v1.PersistentVolume:
 			s.volumes = append(s.volumes, model.NewVolume(o))
@@ -113,6 +104,23 @@ func New(scheduler *config.Config, nodes []*v1.Node, pods []*v1.Pod, others []ru
 		s.takeMembers()
 	}
 	return s, nil
+}
+
+// readOf returns the objects of kinds that plugins read, budgets with their status; pods and nodes are left out.
+func readOf(reads []model.Kind, pods []*v1.Pod, others []runtime.Object) []kinds.Object {
+	var all []kinds.Object
+	budgets := newKeeper(pods, others)
+	for _, other := range others {
+		row := kinds.Of(other)
+		if row == nil || row.Kind == model.PodKind || row.Kind == model.NodeKind || !slices.Contains(reads, row.Kind) {
+			continue
+		}
+		if budget, ok := other.(*policyv1.PodDisruptionBudget); ok {
+			other = budgets.kept(budget)
+		}
+		all = append(all, other.(kinds.Object))
+	}
+	return all
 }
 
 // takeMembers finds the members of groups. Of equal priority, they are tried in the order of their names, as after an attempt.
@@ -236,16 +244,17 @@ func (s *Snapshot) explain(pod *model.Pod, tried bool) (*Explanation, error) {
 	return a, nil
 }
 
-// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them. In a profile with
-// plugins from outside nobody is named.
+// nameLeavers names, for each node that no filter was asked about, the PreFilter plugins that left it out: the engine keeps only which nodes are left by all of them. Plugins
+// from outside are asked in a turn of their own.
 func (s *Snapshot) nameLeavers(a *Explanation, pod *model.Pod) {
 	leftOut := func(n *Node) bool { return len(n.Rejections) == 1 && n.Rejections[0].Plugin == "" }
 	if !slices.ContainsFunc(a.Nodes, func(n Node) bool { return leftOut(&n) }) {
 		return
 	}
 	profile := s.profiles[pod.SchedulerName]
-	if profile.Outside != nil { // such plugins can be asked in a turn alone
-		return
+	if profile.Outside != nil {
+		profile.Outside.Begin(s.state.View(), pod)
+		defer profile.Outside.End()
 	}
 	for i, f := range profile.PreFilters {
 		if i < 64 && pod.SkipsPreFilter&(1<<i) != 0 {

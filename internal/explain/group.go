@@ -11,7 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/group"
+	"github.com/berth-scheduler/berth/internal/kinds"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
@@ -46,8 +48,9 @@ type Group struct {
 	Room *int `json:"room,omitempty"`
 	// Condition is PodGroupInitiallyScheduled as the turn would leave it; nil if the group has no turn.
 	Condition *GroupCondition `json:"condition,omitempty"`
-	// Blocker is the first member that finds no node; nil if there is none.
-	Blocker *Blocker `json:"blocker,omitempty"`
+	// Blocker is the first member that finds no node; nil if there is none. MoreBlockers are the first ones of further sorts of members, at most blockersMax in all.
+	Blocker      *Blocker  `json:"blocker,omitempty"`
+	MoreBlockers []Blocker `json:"moreBlockers,omitempty"`
 	// Tree is what the turn of the tree of composite groups would come to that the group belongs to; nil if it belongs to none. Fit, Starts and Members are then those of that
 	// turn; Blocker and Room are not looked for, and what would let the tree start is in Tree.
 	Tree *Tree `json:"tree,omitempty"`
@@ -83,9 +86,15 @@ type GroupCondition struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Blocker is the first member that finds no node, with those before it on theirs.
+// Blocker is the first member of its sort that finds no node, with those before it on theirs.
 type Blocker struct {
 	Pod string `json:"pod"`
+	// Alike is how many members that find no node are equal to it, itself included.
+	Alike int `json:"alike"`
+	// Domain is the domain that was chosen for the group, where it must be in one; the nodes of it alone are looked at.
+	Domain string `json:"domain,omitempty"`
+	// Demands are changes of this member alone with each of which it would have a node there, the smallest first: what it demands too much of. Each was made, and decided about again.
+	Demands []advice.Suggestion `json:"demands,omitempty"`
 	// Objections are the plugins that reject nodes as the first, in the order in which they run.
 	Objections []Objection `json:"objections,omitempty"`
 	// Summary is the summary of the explanation of the member as it is then.
@@ -107,6 +116,9 @@ type Help struct {
 	// Nodes is how many empty nodes would have to be added that are like one of the cluster, Members how many pods to the group that are like one of its members.
 	Nodes   int `json:"nodes,omitempty"`
 	Members int `json:"members,omitempty"`
+	// Change is a change of the members that find no node and are equal to one, and Alike how many these are.
+	Change *advice.Change `json:"change,omitempty"`
+	Alike  int            `json:"alike,omitempty"`
 	// Like is the name of that node, or namespace/name of that pod.
 	Like string `json:"like,omitempty"`
 }
@@ -117,6 +129,8 @@ const (
 	decisionsMax = 20_000
 	// nodeKindsMax is how many kinds of nodes are tried, nodesMax how many nodes of one kind are added, and nodeHelpsMax how many kinds are named.
 	nodeKindsMax, nodesMax, nodeHelpsMax = 8, 256, 3
+	// blockersMax is how many sorts of members are named that find no node, demandsMax how many changes of one.
+	blockersMax, demandsMax = 3, 3
 )
 
 // groupTurn is the turn of one group, or of a tree, whose minGroupCount at the top is the MinCount then.
@@ -232,7 +246,8 @@ func (t *groupTurn) explain() error {
 	if real.Outcome == plan.Unschedulable && t.MinCount > 1 {
 		each = t.decide(t.work.Pods, 1)
 	}
-	blocker := -1
+	var blockers []int // the first of each sort
+	alike := map[int]int{}
 	for i := range each.Members {
 		m := &each.Members[i]
 		member := Member{Pod: m.Pods[0].Pod.String()}
@@ -242,15 +257,22 @@ func (t *groupTurn) explain() error {
 			t.Fit++
 		default:
 			member.Message = report.Message(m)
-			if m.Outcome == plan.Unschedulable && m.Rejection.Group == "" && blocker < 0 {
-				blocker = i
+			if m.Outcome == plan.Unschedulable && m.Rejection.Group == "" {
+				blockers = countSort(&each, blockers, alike, i)
 			}
 		}
 		t.Members = append(t.Members, member)
 	}
-	if blocker >= 0 {
-		if err := t.block(&each, blocker); err != nil {
+	for _, at := range blockers {
+		blocker, err := t.block(&each, at)
+		if err != nil {
 			return err
+		}
+		blocker.Alike = alike[at]
+		if t.Blocker == nil {
+			t.Blocker = &blocker
+		} else {
+			t.MoreBlockers = append(t.MoreBlockers, blocker)
 		}
 	}
 	switch {
@@ -304,8 +326,27 @@ func conditionAfter(d *plan.GroupDecision) *GroupCondition {
 	return &GroupCondition{Type: after.Type, Status: string(after.Status), Reason: after.Reason, Message: after.Message}
 }
 
-// block explains the member that finds no node, with those before it on theirs.
-func (t *groupTurn) block(d *plan.GroupDecision, at int) error {
+// countSort counts a member that finds no node beside those that are equal to it, whose first is one of the blockers; it is one itself if there is none, and fewer than are named.
+func countSort(d *plan.GroupDecision, blockers []int, alike map[int]int, at int) []int {
+	for _, first := range blockers {
+		if engine.Equal(d.Members[first].Pods[0].Pod, d.Members[at].Pods[0].Pod) {
+			alike[first]++
+			return blockers
+		}
+	}
+	if len(blockers) < blockersMax {
+		alike[at] = 1
+		blockers = append(blockers, at)
+	}
+	return blockers
+}
+
+// block explains a member that finds no node, with those before it on theirs.
+func (t *groupTurn) block(d *plan.GroupDecision, at int) (Blocker, error) {
+	domain, err := t.domainOf(d)
+	if err != nil {
+		return Blocker{}, err
+	}
 	var before []plan.Placement
 	for i := range d.Members[:at] {
 		before = append(before, d.Members[i].Placements...)
@@ -315,15 +356,52 @@ func (t *groupTurn) block(d *plan.GroupDecision, at int) error {
 	pod := d.Members[at].Pods[0].Pod
 	a, err := t.Snapshot.explain(pod, true)
 	if err != nil {
-		return err
+		return Blocker{}, err
 	}
-	t.Blocker = &Blocker{Pod: pod.String(), Summary: t.Summarize(a)}
-	for _, stage := range t.Blocker.Summary.Funnel {
+	if domain.Nodes != nil {
+		a.Nodes = slices.DeleteFunc(a.Nodes, func(n Node) bool {
+			slot, ok := t.state.Slot(n.Name)
+			return !ok || !domain.Nodes.Has(slot)
+		})
+		a.decision.Nodes = len(a.Nodes)
+	}
+	b := Blocker{Pod: pod.String(), Domain: domain.Name, Summary: t.Summarize(a)}
+	for _, stage := range b.Summary.Funnel {
 		if stage.First > 0 {
-			t.Blocker.Objections = append(t.Blocker.Objections, Objection{stage.Plugin, stage.First})
+			b.Objections = append(b.Objections, Objection{stage.Plugin, stage.First})
 		}
 	}
-	return nil
+	if pod.Malformed == "" && a.Error == "" {
+		question := t.question(a)
+		question.OfPod, question.Within = true, domain.Nodes
+		b.Demands = t.advise(question).Suggestions
+		b.Demands = b.Demands[:min(demandsMax, len(b.Demands))]
+	}
+	return b, nil
+}
+
+// domainOf returns the domain placement that the members of a decision are in, the first if none has a node; all nodes where groups are not kept in domains.
+func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, error) {
+	profile := t.profiles[d.Members[0].Pods[0].Pod.SchedulerName]
+	if profile == nil || profile.Placements == nil || profile.Placements.Generate == nil {
+		return plugin.DomainPlacement{}, nil
+	}
+	all, err := profile.Placements.Generate.GeneratePlacements(t.state.View(), model.TreeOf(t.work.Group), nil)
+	if err != nil || len(all) == 0 {
+		return plugin.DomainPlacement{}, err
+	}
+	for i := range d.Members {
+		if len(d.Members[i].Placements) == 0 {
+			continue
+		}
+		slot, _ := t.state.Slot(d.Members[i].Placements[0].NodeName)
+		for _, domain := range all {
+			if domain.Nodes.Has(slot) {
+				return domain, nil
+			}
+		}
+	}
+	return all[0], nil
 }
 
 // countRoom counts how many more members like the last one find a node beside all others.
@@ -377,7 +455,45 @@ func (t *groupTurn) search() {
 		}
 		return
 	}
+	t.searchDemands()
 	t.searchNodes(max(1, t.MinCount-have))
+}
+
+// searchDemands finds changes of the members that find no node with which the group would start: one of each sort of members, made to all members of the sort that find none.
+func (t *groupTurn) searchDemands() {
+	var blockers []*Blocker
+	if t.Blocker != nil {
+		blockers = append(blockers, t.Blocker)
+	}
+	for i := range t.MoreBlockers {
+		blockers = append(blockers, &t.MoreBlockers[i])
+	}
+	for _, b := range blockers {
+		for i := range b.Demands {
+			pods, alike := t.changed(b, &b.Demands[i])
+			if t.starts(pods, t.MinCount) {
+				t.WouldStart = append(t.WouldStart, Help{Change: &b.Demands[i].Changes[0], Alike: alike, Like: b.Pod})
+				break
+			}
+		}
+	}
+}
+
+// changed returns the members, with a change of those that find no node and are equal to one.
+func (t *groupTurn) changed(b *Blocker, by *advice.Suggestion) (pods []plan.QueuedPod, alike int) {
+	pods = slices.Clone(t.work.Pods)
+	at := slices.IndexFunc(t.Members, func(m Member) bool { return m.Pod == b.Pod })
+	one := pods[at].Pod
+	for i := range pods {
+		if t.Members[i].Node != "" || !engine.Equal(pods[i].Pod, one) {
+			continue
+		}
+		after, _, _ := by.Apply(pods[i].Pod.Object)
+		t.in.Set(after)
+		pods[i].Pod = t.in.Drain()[0].Pod
+		alike++
+	}
+	return pods, alike
 }
 
 // starts reports whether the group would start with these members; false, too, if the search has to end.
@@ -393,13 +509,13 @@ func (t *groupTurn) starts(pods []plan.QueuedPod, minCount int) bool {
 // searchNodes finds how many more nodes of each kind would let the group start in which so many members find no node. More than one node for each of these
 // would not help.
 func (t *groupTurn) searchNodes(missing int) {
-	kinds := advice.Pools(t.nodes, nil)
-	if len(kinds) > nodeKindsMax || missing > nodesMax {
+	pools := advice.Pools(t.nodes, t.others)
+	if len(pools) > nodeKindsMax || missing > nodesMax {
 		t.Unfinished = true
 	}
 	var helps []Help
-	for _, kind := range kinds[:min(nodeKindsMax, len(kinds))] {
-		like := kind.First
+	for _, pool := range pools[:min(nodeKindsMax, len(pools))] {
+		like := pool.First
 		with := func(n int) (starts bool) {
 			t.withNodes(like, n, func() { starts = t.starts(t.work.Pods, t.MinCount) })
 			return starts
@@ -422,21 +538,19 @@ func (t *groupTurn) searchNodes(missing int) {
 	t.WouldStart = append(t.WouldStart, helps[:min(nodeHelpsMax, len(helps))]...)
 }
 
-// withNodes calls do while the cluster has n more nodes like one that it has, on which there is nothing. They have no images, no devices and no CSINode.
+// withNodes calls do while the cluster has n more nodes like one that it has, with its drivers and devices, on which there is nothing. They have no images.
 func (s *Snapshot) withNodes(like *v1.Node, n int, do func()) {
-	var added []string
-	for i := 1; len(added) < n; i++ {
-		name := fmt.Sprintf("%s-copy-%d", like.Name, i)
-		if _, exists := s.state.Slot(name); exists {
-			continue
-		}
-		s.in.Set(advice.CopyOf(like, name))
-		added = append(added, name)
+	added := advice.Copies(like, n, s.others, func(name string) bool {
+		_, exists := s.state.Slot(name)
+		return exists
+	})
+	for _, object := range added {
+		s.in.Set(object)
 	}
 	s.state.Apply(s.in.Drain())
 	do()
-	for _, name := range added {
-		s.in.Remove(model.Ref{Kind: model.NodeKind, Name: name})
+	for _, object := range slices.Backward(added) {
+		s.in.Remove(kinds.Of(object).Ref(object))
 	}
 	s.state.Apply(s.in.Drain())
 }

@@ -5,15 +5,19 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	v1 "k8s.io/api/core/v1"
+	resourcev1 "k8s.io/api/resource/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/explain"
 	"github.com/berth-scheduler/berth/internal/explain/explaintest"
 	"github.com/berth-scheduler/berth/internal/model"
@@ -94,10 +98,17 @@ func TestHelpIsTrue(t *testing.T) {
 			case help.Nodes > 0 && after(1), help.Members > 0 && after(1), help.MinCount > 0 && after(-1):
 				t.Errorf("seed %d: less than %+v would do", seed, help)
 			}
+			if help.Change != nil {
+				seen["change"]++
+				if after(1) {
+					t.Errorf("seed %d: it starts without %+v", seed, help)
+				}
+				continue
+			}
 			seen[fmt.Sprintf("%t %t %t", help.MinCount > 0, help.Nodes > 0, help.Members > 0)]++
 		}
 	}
-	for _, what := range []string{"starts", "blocked", "true false false", "false true false", "false false true"} {
+	for _, what := range []string{"starts", "blocked", "change", "true false false", "false true false", "false false true"} {
 		if seen[what] < 3 {
 			t.Errorf("%s occurs %d times in %v", what, seen[what], seen)
 		}
@@ -129,6 +140,15 @@ func helped(t *testing.T, nodes []*v1.Node, pods []*v1.Pod, minCount int, help e
 			like.Labels[v1.LabelHostname] = like.Name
 		}
 		nodes = append(nodes, like)
+	}
+	if help.Change != nil { // made to the members that find no node and are like one: the names of these are not said, so it is made to all that request the same
+		at := slices.IndexFunc(pods, func(p *v1.Pod) bool { return nameOf(p) == help.Like })
+		one := pods[at]
+		for i, p := range pods {
+			if p.Spec.NodeName == "" && p.Spec.SchedulingGroup != nil && cmp.Equal(p.Spec, one.Spec) && cmp.Equal(p.Labels, one.Labels) && less == 0 {
+				pods[i], _, _ = (&advice.Suggestion{Changes: []advice.Change{*help.Change}}).Apply(p)
+			}
+		}
 	}
 	for i := range max(0, help.Members-max(0, less)) {
 		like := pods[slices.IndexFunc(pods, func(p *v1.Pod) bool { return nameOf(p) == help.Like })].DeepCopy()
@@ -197,7 +217,7 @@ func TestGroupOfFewAndMany(t *testing.T) {
 	scheduled := gang(1)
 	scheduled.Status.Conditions = []metav1.Condition{{Type: schedulingv1beta1.PodGroupInitiallyScheduled, Status: metav1.ConditionTrue, Reason: "Scheduled"}}
 	g = ofGroup(t, grouped(t, nodes, []*v1.Pod{member("a", "1", "n"), member("b", "4", "")}, scheduled))
-	if g.Starts || *g.Condition != (explain.GroupCondition{Type: "PodGroupInitiallyScheduled", Status: "True", Reason: "Scheduled"}) || !slices.Equal(g.WouldStart, []explain.Help{{Nodes: 1, Like: "n"}}) {
+	if g.Starts || *g.Condition != (explain.GroupCondition{Type: "PodGroupInitiallyScheduled", Status: "True", Reason: "Scheduled"}) || len(g.WouldStart) != 2 || g.WouldStart[0].Change == nil || g.WouldStart[1] != (explain.Help{Nodes: 1, Like: "n"}) {
 		t.Errorf("scheduled before: %s", textOf(t, g))
 	}
 	roomy := node("n", "4", func(n *v1.Node) { n.Status.Allocatable[v1.ResourcePods] = *n.Status.Allocatable.Cpu() })
@@ -218,5 +238,62 @@ func TestWithoutTheGate(t *testing.T) {
 	a, err := s.Of(s.Pending()[0])
 	if err != nil || a.PodGroup != "" || a.Gated != "" || !a.Nodes[0].Feasible {
 		t.Errorf("%+v, %v", a, err)
+	}
+}
+
+// TestWhoHoldsUp has a gang of a leader, which needs two GPUs, and workers, in racks of which the one that is chosen has nodes with one GPU alone.
+func TestWhoHoldsUp(t *testing.T) {
+	var nodes []*v1.Node
+	for i, of := range []string{"r1 cpu=8 example.com/gpu=1", "r1 cpu=8 example.com/gpu=1", "r1 cpu=8 example.com/gpu=1", "r2 cpu=500m example.com/gpu=2"} { // the second rack has no room for any of them
+		rack, amounts, _ := strings.Cut(of, " ")
+		nodes = append(nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("memory=64Gi pods=20 "+amounts), build.NodeLabels("rack="+rack)))
+	}
+	in := func(name, request string) *v1.Pod {
+		return build.Pod(build.Named(name), build.InNamespace("a"), build.Container(request), func(p *v1.Pod) {
+			p.UID = types.UID(name)
+			p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: new("g")}
+		})
+	}
+	pods := []*v1.Pod{in("w-0", "cpu=7"), in("w-1", "cpu=7"), in("x-leader", "cpu=1 example.com/gpu=2"), in("y-leader", "cpu=1 example.com/gpu=2")}
+	group := gang(4)
+	group.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: "rack"}}}
+	s := explaintest.SnapshotWith(t, map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true}, nodes, pods, group)
+	g := ofGroup(t, s)
+	if g.Blocker == nil {
+		t.Fatalf("%+v", g)
+	}
+	b := g.Blocker
+	if b.Pod != "a/x-leader" || b.Alike != 2 || b.Domain != "r1" || len(g.MoreBlockers) != 0 || b.Summary.Nodes != 3 || len(b.Demands) == 0 || b.Demands[0].Changes[0].Text != "lower the example.com/gpu request of container c0 from 2 to 1" {
+		t.Errorf("%+v", b)
+	}
+	at := slices.IndexFunc(g.WouldStart, func(h explain.Help) bool { return h.Change != nil })
+	if at < 0 || g.WouldStart[at].Change.Text != b.Demands[0].Changes[0].Text || g.WouldStart[at].Alike != 2 || g.WouldStart[at].Like != "a/x-leader" {
+		t.Errorf("%+v", g.WouldStart)
+	}
+}
+
+// TestNodesWithDevicesHelp has a gang whose members need a device each: nodes that are added have devices, as the node has that they are like.
+func TestNodesWithDevicesHelp(t *testing.T) {
+	on := "n0"
+	slice := &resourcev1.ResourceSlice{ObjectMeta: metav1.ObjectMeta{Name: "s"}, Spec: resourcev1.ResourceSliceSpec{Driver: "d", NodeName: &on, Pool: resourcev1.ResourcePool{Name: on, Generation: 1, ResourceSliceCount: 1},
+		Devices: []resourcev1.Device{{Name: "one"}}}}
+	objects := []runtime.Object{gang(3), slice, &resourcev1.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "any"}}}
+	var pods []*v1.Pod
+	for i := range 3 {
+		name := fmt.Sprint("m-", i)
+		claim := &resourcev1.ResourceClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "a", Name: name, UID: types.UID(name)}}
+		claim.Spec.Devices.Requests = []resourcev1.DeviceRequest{{Name: "r", Exactly: &resourcev1.ExactDeviceRequest{DeviceClassName: "any", AllocationMode: resourcev1.DeviceAllocationModeExactCount, Count: 1}}}
+		objects = append(objects, claim)
+		p := member(name, "100m", "")
+		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "r", ResourceClaimName: &name}}
+		pods = append(pods, p)
+	}
+	s := grouped(t, []*v1.Node{node("n0", "8")}, pods, objects...)
+	want := []explain.Help{{MinCount: 1}, {Nodes: 2, Like: "n0"}}
+	if g := ofGroup(t, s); g.Starts || !slices.Equal(g.WouldStart, want) {
+		t.Errorf("%+v, want %+v", g, want)
+	}
+	if g := ofGroup(t, s); !slices.Equal(g.WouldStart, want) {
+		t.Errorf("asked again: %+v", g.WouldStart)
 	}
 }

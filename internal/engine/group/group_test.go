@@ -58,8 +58,8 @@ func TestRefuses(t *testing.T) {
 			}
 			for i := range d.Members {
 				m := &d.Members[i]
-				if c.want != "" && (m.Outcome != plan.Failed || m.Err.Error() != c.want) {
-					t.Errorf("member %d: %s: %v", i, m.Outcome, m.Err)
+				if c.want != "" && (m.Outcome != plan.Failed || m.Err.Error() != c.want) || m.Nodes != 1 {
+					t.Errorf("member %d: %s: %v, of %d nodes", i, m.Outcome, m.Err, m.Nodes)
 				}
 				if cleared := len(m.Nominations) == 1 && m.Nominations[0].Mode == plan.Clear; cleared != (c.want != "" && i == 0) {
 					t.Errorf("member %d: nominations %+v", i, m.Nominations)
@@ -156,5 +156,18 @@ func TestMinCountNeedsItsPlugin(t *testing.T) {
 		if placed := d.Outcome == plan.Placed; placed == with {
 			t.Errorf("with GangScheduling: %t; the group is %s: %s", with, d.Outcome, d.Message)
 		}
+	}
+}
+
+// outside stands in a profile for plugins from outside; a group is refused before any has a turn.
+type outside struct{ plugin.Outside }
+
+// TestRefusesBesideOutside has a profile with plugins from outside.
+func TestRefusesBesideOutside(t *testing.T) {
+	c := newCrowd(t, 1, build.Node("n", build.Allocatable("cpu=9 pods=20")))
+	c.engine.Profile("default-scheduler").Outside = outside{}
+	d := Decide(c.state, c.engine, c.work(podGroup("g", 1, 0), newMember("a")), nil)
+	if d.Outcome != plan.Failed || d.Message != "pod groups beside plugins from outside are not part of this version of Berth" {
+		t.Errorf("%s: %s", d.Outcome, d.Message)
 	}
 }

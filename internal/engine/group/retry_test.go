@@ -155,3 +155,31 @@ func TestPassesInVainRest(t *testing.T) {
 		}
 	}
 }
+
+// TestVainIsNoted expects it to be noted that no order can help if it took decisions to find that out, and not otherwise.
+func TestVainIsNoted(t *testing.T) {
+	for _, row := range []struct {
+		name    string
+		members []string
+		want    bool
+	}{
+		{"too many of one kind even alone", []string{"1", "1", "3", "3", "3"}, true},
+		{"all alike", []string{"3", "3", "3"}, false},
+	} {
+		c := newCrowd(t, 1)
+		e, err := engine.New(engine.Config{Profiles: []*plugin.Profile{c.engine.Profile("default-scheduler")}, GroupRetries: engine.DefaultGroupRetries})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plugintest.Set(c.state, build.Node("n0", build.Allocatable("cpu=4 pods=110")), build.Node("n1", build.Allocatable("cpu=4 pods=110")))
+		var pods []*v1.Pod
+		for i, cpu := range row.members {
+			pods = append(pods, build.Pod(build.Named(fmt.Sprint("m", i)), of("g"), build.Container("cpu="+cpu)))
+		}
+		var searches Searches
+		d := searches.Decide(c.state, e, c.work(podGroup("g", int32(len(pods)), 0), pods...), nil)
+		if noted := searches.passed["uid-g"]; d.Outcome != plan.Unschedulable || noted != row.want {
+			t.Errorf("%s: %s, noted: %t", row.name, d.Outcome, noted)
+		}
+	}
+}

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 )
@@ -104,5 +105,79 @@ func TestSearchesInVainRest(t *testing.T) {
 	}
 	if _, known := searches.vain[fits.Group.UID()]; known || len(searches.vain) != 3 {
 		t.Errorf("what was found in vain is known of %d groups, want 3", len(searches.vain))
+	}
+}
+
+// TestLimit: rests begin once what was in vain adds up to more than a burst, are a minute at most, and are twice as long, counted from what was in vain last, for whom it is likely to be in vain.
+func TestLimit(t *testing.T) {
+	begin := time.Unix(1_000_000, 0)
+	type noted struct{ at, rest time.Duration }
+	for _, row := range []struct {
+		name  string
+		noted []noted
+		// others and likely are how long after the beginning it may begin again: for others, and for those for whom it is likely to be in vain.
+		others, likely time.Duration
+	}{
+		{"nothing", nil, 0, 0},
+		{"a burst", []noted{{0, burst}}, 0, 0},
+		{"more than a burst", []noted{{0, burst + time.Second}}, time.Second, 2 * time.Second},
+		{"two that are more together", []noted{{0, burst}, {0, time.Second}}, time.Second, 2 * time.Second},
+		{"later, so that the first has been rested for", []noted{{0, burst}, {burst, burst + time.Second}}, burst + time.Second, burst + 2*time.Second},
+		{"later, in part", []noted{{0, burst}, {burst / 2, burst}}, burst, burst + burst/2},
+		{"longer than a minute", []noted{{0, time.Hour}}, restMax - burst, 2 * (restMax - burst)},
+		{"the clock was set back", []noted{{time.Hour, restMax}}, restMax - burst, 2 * (restMax - burst)},
+	} {
+		var l limit
+		for _, n := range row.noted {
+			l.inVain(begin.Add(n.at), n.rest)
+		}
+		if !l.full.IsZero() { // where the clock was set back, it is seen from here on
+			l.mayBegin(begin, false)
+		}
+		for likely, after := range map[bool]time.Duration{false: row.others, true: row.likely} {
+			if !l.mayBegin(begin.Add(after), likely) {
+				t.Errorf("%s: likely in vain: %t: it rests after %s", row.name, likely, after)
+			}
+			if after > 0 && l.mayBegin(begin.Add(after-1), likely) {
+				t.Errorf("%s: likely in vain: %t: it may begin before %s", row.name, likely, after)
+			}
+		}
+	}
+}
+
+// TestRestsAsDocumented expects the numbers of docs/gangs.md: pods that are taken off their nodes and put back in vain, at 20 µs each, are rested for ten times as long, beyond the 2,000 that may be moved at once.
+func TestRestsAsDocumented(t *testing.T) {
+	if perMoved != 10*20*time.Microsecond || burst/perMoved != 2000 || restMax != time.Minute {
+		t.Errorf("%s for each pod, %d at once, %s at most", perMoved, burst/perMoved, restMax)
+	}
+	c := newCrowd(t, 1)
+	now := time.Unix(1_000_000, 0)
+	c.state.SetNow(now)
+	var searches Searches
+	named := func(i int) *attempt {
+		return &attempt{GroupDecision: &plan.GroupDecision{Group: model.NewPodGroup(podGroup(fmt.Sprint("g", i), 1, 0))}, state: c.state, engine: c.engine}
+	}
+	searches.inVain(now, named(0), []unit{{pods: make([]*model.Pod, 3)}, {pods: make([]*model.Pod, 4)}}, "x")
+	if rest := searches.first.full.Sub(now); rest != 7*perMoved {
+		t.Errorf("%s for seven pods of two units", rest)
+	}
+	before := c.engine.Counters()
+	before.Decisions, before.Visited = before.Decisions-3, before.Visited-1000
+	searches.passedInVain(named(0), before)
+	if rest := searches.passes.full.Sub(now); rest != 3*40*time.Microsecond+1000*200*time.Nanosecond {
+		t.Errorf("%s for three decisions that visited 1,000 nodes", rest)
+	}
+	// What was in vain is known of a bounded number of groups.
+	for i := range mostVain {
+		searches.inVain(now, named(i), nil, "x")
+		searches.passedInVain(named(i), c.engine.Counters())
+	}
+	if len(searches.vain) != 4096 || len(searches.passed) != 4096 {
+		t.Errorf("known of %d and of %d groups", len(searches.vain), len(searches.passed))
+	}
+	searches.inVain(now, named(mostVain), nil, "x")
+	searches.passedInVain(named(mostVain), c.engine.Counters())
+	if len(searches.vain) != 1 || len(searches.passed) != 1 {
+		t.Errorf("after one more, known of %d and of %d groups", len(searches.vain), len(searches.passed))
 	}
 }

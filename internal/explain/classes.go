@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Pool is the nodes that are equal in an explanation: with the same verdicts and reasons of every plugin, or feasible with the same scores.
-type Pool struct {
+// NodeClass is the nodes that are equal in an explanation: with the same verdicts and reasons of every plugin, or feasible with the same scores.
+type NodeClass struct {
 	Nodes    int
 	Feasible bool
 	// Rejections are those of each of the nodes; Scores and Total, of feasible nodes that were scored.
@@ -20,33 +20,33 @@ type Pool struct {
 	Examples []string
 }
 
-// PoolsOf puts nodes together that are equal: feasible ones first, those with the highest total first, then those of which there are most.
-func PoolsOf(a *Explanation) []Pool {
+// NodeClassesOf puts nodes together that are equal: feasible ones first, those with the highest total first, then those of which there are most.
+func NodeClassesOf(a *Explanation) []NodeClass {
 	at := map[string]int{}
-	var pools []Pool
+	var classes []NodeClass
 	var key strings.Builder
 	for i := range a.Nodes {
 		node := &a.Nodes[i]
 		key.Reset()
-		writePoolKey(&key, node)
+		writeClassKey(&key, node)
 		n, ok := at[key.String()]
 		if !ok {
-			n = len(pools)
+			n = len(classes)
 			at[strings.Clone(key.String())] = n
-			pools = append(pools, Pool{Feasible: node.Feasible, Rejections: node.Rejections, LeftOutBy: node.LeftOutBy, Scores: node.Scores, Total: node.Total})
+			classes = append(classes, NodeClass{Feasible: node.Feasible, Rejections: node.Rejections, LeftOutBy: node.LeftOutBy, Scores: node.Scores, Total: node.Total})
 		}
-		p := &pools[n]
+		p := &classes[n]
 		if p.Nodes++; len(p.Examples) < reasonExamples {
 			p.Examples = append(p.Examples, node.Name)
 		}
 	}
-	slices.SortStableFunc(pools, func(a, b Pool) int {
+	slices.SortStableFunc(classes, func(a, b NodeClass) int {
 		return cmp.Or(-compareBool(a.Feasible, b.Feasible), cmp.Compare(totalOf(b.Total), totalOf(a.Total)), cmp.Compare(b.Nodes, a.Nodes))
 	})
-	return pools
+	return classes
 }
 
-func writePoolKey(key *strings.Builder, node *Node) {
+func writeClassKey(key *strings.Builder, node *Node) {
 	for i := range node.Rejections {
 		r := &node.Rejections[i]
 		key.WriteString(r.Plugin)

@@ -1,0 +1,326 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/advice"
+	"github.com/berth-scheduler/berth/internal/attribution"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/explain"
+	"github.com/berth-scheduler/berth/internal/manifest"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// The short form of what has changed has at most screenLines lines, too.
+const (
+	shortLost   = 3
+	shortCauses = 3
+	// shortChanges is how many changes of a cause are listed in a line, one after another.
+	shortChanges = 2
+)
+
+// runSince prints why the answer about a pod is another one than in an older snapshot.
+func (e *explainFlags) runSince(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, bar *progress) error {
+	switch {
+	case e.group != "":
+		return wrong{errors.New("--since and --pod-group are both given: what has changed is found for single pods")}
+	case e.pod == "":
+		return wrong{errors.New("--since needs a pod: name it with --pod NAMESPACE/NAME")}
+	case slices.Contains(e.since, "-") && slices.Contains(e.files, "-"):
+		return wrong{errors.New("--since - and --snapshot - are both given: standard input is read once")}
+	}
+	scheduler, now, err := e.read(ctx, stdin, bar)
+	if err != nil {
+		return err
+	}
+	then, err := manifest.Options{Progress: bar.reading}.Read(e.since, stdin)
+	if err != nil {
+		return wrong{fmt.Errorf("--since: %w", err)}
+	}
+	key, err := e.askedSince(scheduler, then, now)
+	if err != nil {
+		return wrong{err}
+	}
+	of := func(c *manifest.Cluster) explain.Objects {
+		return explain.Objects{Nodes: c.Nodes, Pods: c.Pods, Others: c.Objects()}
+	}
+	result, err := explain.Since(scheduler, of(then), of(now), key, time.Now())
+	if err != nil {
+		return err
+	}
+	bar.clear()
+	e.noteAssumed(stderr)
+	notes(stderr, scheduler, now)
+	switch e.output {
+	case "json", "yaml":
+		return printObject(stdout, e.output, result)
+	case "wide":
+		printSinceWide(stdout, result)
+		return nil
+	}
+	printSince(stdout, result)
+	return nil
+}
+
+// askedSince returns the pod that --pod names, which must be in one of the snapshots, not have ended, and be decided about by itself.
+func (e *explainFlags) askedSince(scheduler *config.Config, then, now *manifest.Cluster) (model.PodKey, error) {
+	namespace, name, ok := strings.Cut(e.pod, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return model.PodKey{}, fmt.Errorf("--pod %q: must be NAMESPACE/NAME%s", e.pod, hint(now.Pods, e.pod))
+	}
+	found := false
+	for _, pods := range [][]*v1.Pod{then.Pods, now.Pods} {
+		for _, pod := range pods {
+			if nameOf(pod) != e.pod {
+				continue
+			}
+			found = true
+			switch {
+			case pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed:
+				return model.PodKey{}, fmt.Errorf("--pod %q: the pod has ended in one of the snapshots, its phase is %s", e.pod, pod.Status.Phase)
+			case !hasProfile(scheduler, pod.Spec.SchedulerName):
+				return model.PodKey{}, fmt.Errorf("--pod %q: no profile has the pod's scheduler name %q; the profiles are %s", e.pod, pod.Spec.SchedulerName, quoted(scheduler.SchedulerNames()))
+			case scheduler.Groups && groupOf(pod) != "":
+				return model.PodKey{}, fmt.Errorf("--pod %q: the pod is decided about with pod group %s, and --since is about pods that are decided about by themselves", e.pod, groupOf(pod))
+			}
+		}
+	}
+	if !found {
+		return model.PodKey{}, fmt.Errorf("--pod %q: there is no such pod in either snapshot%s", e.pod, hint(now.Pods, e.pod))
+	}
+	return model.PodKey{Namespace: namespace, Name: name}, nil
+}
+
+// printSince prints on a screen what has changed the answer.
+func printSince(w io.Writer, r *attribution.Result) {
+	lines := sinceHead(r)
+	switch worse := worseOf(r); {
+	case r.Direction == "" && r.Then.Message != r.Now.Message:
+		lines = append(lines, saidIf("Then: ", r.Then.Message)...)
+		lines = append(lines, saidIf("Now: ", r.Now.Message)...)
+	case r.Direction == "" || len(r.Lost) == 0:
+		lines = append(lines, saidIf("", worse.Message)...)
+	}
+	if r.Direction != "" {
+		lines = append(lines, lostLines(r, shortLost)...)
+		lines = append(lines, causesHead(r))
+		for i := range r.Causes[:min(shortCauses, len(r.Causes))] {
+			lines = append(lines, "  "+causeLine(&r.Causes[i]))
+		}
+		if rest := len(r.Causes) - shortCauses; rest > 0 {
+			lines = append(lines, fmt.Sprintf("  %d more with -o wide", rest))
+		}
+	}
+	for _, line := range lines {
+		fmt.Fprintln(w, cutLine(line))
+	}
+}
+
+// printSinceWide prints all of it.
+func printSinceWide(w io.Writer, r *attribution.Result) {
+	for _, line := range sinceHead(r) {
+		fmt.Fprintln(w, line)
+	}
+	for _, a := range []struct {
+		when string
+		*attribution.Answer
+	}{{"Then", &r.Then}, {"Now", &r.Now}} {
+		if a.Message != "" {
+			fmt.Fprintf(w, "%s: %s\n", a.when, a.Message)
+		}
+	}
+	fmt.Fprintf(w, "\nDifferences that scheduling can read: %d; decisions made: %d%s\n", r.Differences, r.Decisions, map[bool]string{true: " (not all could be)"}[r.CutShort])
+	if r.Direction == "" {
+		return
+	}
+	for _, line := range lostLines(r, len(r.Lost)) {
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintln(w, causesHead(r))
+	for i := range r.Causes {
+		c := &r.Causes[i]
+		fmt.Fprintf(w, "  %d of %d%s%s\n", i+1, len(r.Causes), arrow(c), isMinimal(c))
+		for j := range c.Changes {
+			fmt.Fprintf(w, "    %s\n", c.Changes[j].Text)
+		}
+	}
+}
+
+func isMinimal(c *attribution.Cause) string {
+	switch {
+	case !c.Minimal:
+		return "; the search was cut short, and some of it may not matter"
+	case len(c.Changes) == 1:
+		return ""
+	case c.Exact:
+		return "; no part of it is enough"
+	}
+	return "; none of it can be left out"
+}
+
+// sinceHead says what the answer was and is.
+func sinceHead(r *attribution.Result) []string {
+	lines := []string{fmt.Sprintf("Pod %s: then %s; now %s.", r.Pod, answered(&r.Then), answered(&r.Now))}
+	switch {
+	case r.OnlyNow:
+		lines = append(lines, "The older snapshot does not have the pod: it is judged there as it is now.")
+	case r.OnlyThen:
+		lines = append(lines, "The newer snapshot does not have the pod: it is judged there as it was then.")
+	}
+	if r.Direction == "" {
+		lines = append(lines, fmt.Sprintf("The answer is the same, whatever has changed (differences that scheduling can read: %d).", r.Differences))
+	}
+	return lines
+}
+
+// saidIf is a line, if there is something to say.
+func saidIf(when, text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{when + text}
+}
+
+// worseOf is the answer where differences are undone or made.
+func worseOf(r *attribution.Result) *attribution.Answer {
+	if r.Direction == attribution.Apply {
+		return &r.Then
+	}
+	return &r.Now
+}
+
+// answered puts an answer into words.
+func answered(a *attribution.Answer) string {
+	text := map[attribution.Verdict]string{
+		attribution.Failed: "its turn fails", attribution.Gated: "it is held back", attribution.Pending: "it has no node", attribution.Preempts: "pods would be evicted for it from " + a.Node,
+		attribution.Placed: "it would go to " + a.Node,
+	}[a.Verdict]
+	switch {
+	case a.On == "":
+	case a.On == a.Node:
+		text = "it is on " + a.On
+	default:
+		text = "it is on " + a.On + ", and decided again " + text
+	}
+	return fmt.Sprintf("%s (%d of %d nodes will do)", text, a.Feasible, a.Nodes)
+}
+
+// lostLines says what rejects the nodes that would do in the other snapshot.
+func lostLines(r *attribution.Result, most int) []string {
+	if len(r.Lost) == 0 {
+		return nil
+	}
+	head := "Nodes that did then and do not now:"
+	if r.Direction == attribution.Apply {
+		head = "Nodes that do now and did not then:"
+	}
+	lines := []string{head}
+	for i := range r.Lost[:min(most, len(r.Lost))] {
+		l := &r.Lost[i]
+		line := fmt.Sprintf("%7d  ", l.Nodes)
+		if l.Plugin != "" {
+			line += l.Plugin + ": "
+		}
+		examples := l.Examples[:min(2, len(l.Examples))]
+		lines = append(lines, line+strings.Join(l.Reasons, ", ")+" ("+strings.Join(examples, ", ")+more(" and %d more", l.Nodes-len(examples))+")")
+	}
+	if rest := len(r.Lost) - most; rest > 0 {
+		n := 0
+		for i := range r.Lost[most-1:] {
+			n += r.Lost[most-1+i].Nodes
+		}
+		lines[most] = fmt.Sprintf("%7d  for %d further reasons (-o wide shows them)", n, rest+1)
+	}
+	return lines
+}
+
+// causesHead says what the causes are.
+func causesHead(r *attribution.Result) string {
+	where, want := "Undone in the newer snapshot", &r.Then
+	if r.Direction == attribution.Apply {
+		where, want = "Made in the older snapshot", &r.Now
+	}
+	does := "changes the answer to that one"
+	switch {
+	case r.Then.Verdict == r.Now.Verdict && want.Node != "":
+		does = "has " + want.Node + " taken"
+	case want.Verdict == attribution.Placed:
+		does = "gives it a node"
+	case want.Verdict == attribution.Preempts:
+		does = "has pods evicted for it"
+	}
+	cut := ""
+	if r.CutShort {
+		cut = "; not all could be tried"
+	}
+	return fmt.Sprintf("%s, each of these %s, and was tried (differences: %d%s):", where, does, r.Differences, cut)
+}
+
+func arrow(c *attribution.Cause) string {
+	if c.Node == "" {
+		return ""
+	}
+	return " → " + c.Node
+}
+
+// causeLine puts a cause into a line. Many changes are put together by what they are about.
+func causeLine(c *attribution.Cause) string {
+	type sort struct {
+		kind attribution.Kind
+		node string
+	}
+	var order []sort
+	of := map[sort][]*attribution.Change{}
+	for i := range c.Changes {
+		s := sort{c.Changes[i].Kind, c.Changes[i].Node}
+		if of[s] == nil {
+			order = append(order, s)
+		}
+		of[s] = append(of[s], &c.Changes[i])
+	}
+	var texts []string
+	for _, s := range order {
+		all := of[s]
+		if what := ofPods(s.kind, s.node); what != "" && len(all) > shortChanges {
+			var names []string
+			for _, change := range all {
+				names = append(names, strings.TrimPrefix(change.Object, "pod "))
+			}
+			texts = append(texts, fmt.Sprintf("%d pods %s: %s", len(all), what, advice.Few(names, shortVictims)))
+			continue
+		}
+		var each []string
+		for _, change := range all {
+			each = append(each, change.Text)
+		}
+		texts = append(texts, advice.Few(each, shortChanges))
+	}
+	line := strings.Join(texts, ", and ") + arrow(c)
+	if !c.Minimal {
+		line += " (some of it may not matter)"
+	}
+	return line
+}
+
+// ofPods says what has become of several pods; empty for what is not about pods.
+func ofPods(kind attribution.Kind, node string) string {
+	switch kind {
+	case attribution.PodCame:
+		return "came to node " + node
+	case attribution.PodLeft:
+		return "are no longer on node " + node
+	case attribution.PodMoved:
+		return "are on another node"
+	case attribution.PodChanged:
+		return "on node " + node + " have changed"
+	}
+	return ""
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"github.com/berth-scheduler/berth/internal/attribution"
+)
+
+// explainedSince runs berth explain on two snapshots of a cluster.
+func explainedSince(t *testing.T, then, now string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "then.yaml")
+	if err := os.WriteFile(file, []byte(then), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return explained(t, now, append(args, "--since", file)...)
+}
+
+// on is a pod on a node.
+func on(name, node, cpu string) string {
+	return "---\n{apiVersion: v1, kind: Pod, metadata: {name: " + name + "}, spec: {nodeName: " + node + ", containers: [{name: m, image: x, resources: {requests: {cpu: '" + cpu + "', memory: 1Gi}}}]}}\n"
+}
+
+// TestExplainSinceScreens compares what is printed about a pod in two snapshots with testdata. The short form has ten lines at most.
+func TestExplainSinceScreens(t *testing.T) {
+	web := func(cpu string) string { return pending("name: web", "", cpu) }
+	var many, few string
+	for i := range 7 {
+		many += on(fmt.Sprintf("job-%d", i), "n3", "500m")
+	}
+	for i := range 4 {
+		few += fmt.Sprintf("---\n{apiVersion: v1, kind: Node, metadata: {name: m%d}, status: {allocatable: {cpu: '3', memory: 8Gi, pods: '9'}}}\n", i)
+	}
+	outranked := func(priority string) string { // web outranks the pods on nodes, or not
+		return strings.ReplaceAll(pending("name: web", "priority: 10, ", "4")+on("other", "n3", "1"), "{nodeName", "{priority: "+priority+", nodeName")
+	}
+	for name, row := range map[string]struct{ then, now string }{
+		"since-full":      {web("3"), web("3") + on("big", "n3", "2")},
+		"since-many":      {web("3"), web("3") + many},
+		"since-several":   {web("3") + few, strings.ReplaceAll(web("3")+few, `"4"`, `"1"`) + on("a", "m0", "1") + on("b", "m1", "1") + on("c", "m2", "1") + on("d", "m3", "1")},
+		"since-cordoned":  {web("3"), strings.Replace(web("3"), "{name: n3}", "{name: n3, labels: {a: b}}, spec: {unschedulable: true}", 1)},
+		"since-new-node":  {web("3") + on("big", "n3", "2"), web("3") + on("big", "n3", "2") + "---\n{apiVersion: v1, kind: Node, metadata: {name: n4}, status: {allocatable: {cpu: '4', memory: 8Gi, pods: '9'}}}\n"},
+		"since-requests":  {web("3"), web("5")},
+		"since-elsewhere": {web("1"), web("1") + on("big", "n3", "2500m")},
+		"since-same":      {web("3"), web("3") + on("big", "n2", "1")},
+		"since-pending":   {web("9"), web("8")},
+		"since-gated":     {web("1"), pending("name: web", "schedulingGates: [{name: wait}], ", "1")},
+		"since-recreated": {twoNodes + on("web", "n3", "3"), web("5")},
+		"since-only-now":  {twoNodes, web("3")},
+		"since-only-then": {web("3"), twoNodes + on("big", "n3", "2")},
+		"since-preempts":  {outranked("0"), outranked("20")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, out, stderr := explainedSince(t, row.then, row.now, "--pod", "default/web")
+			if lines := strings.Count(out, "\n"); code != 0 || lines > screenLines {
+				t.Errorf("exit code %d, %d lines\n%s\n%s", code, lines, out, stderr)
+			}
+			checkScreen(t, name, out)
+			_, out, _ = explainedSince(t, row.then, row.now, "--pod", "default/web", "-o", "wide")
+			checkScreen(t, name+"-wide", out)
+		})
+	}
+}
+
+// TestExplainSinceAsData compares JSON with YAML, and expects what docs/explain.md says.
+func TestExplainSinceAsData(t *testing.T) {
+	then, now := pending("name: web", "", "3"), pending("name: web", "", "3")+on("big", "n3", "2")
+	var fromJSON, fromYAML attribution.Result
+	code, out, stderr := explainedSince(t, then, now, "--pod", "default/web", "-o", "json")
+	if err := json.Unmarshal([]byte(out), &fromJSON); code != 0 || err != nil {
+		t.Fatalf("exit code %d, %v\n%s", code, err, stderr)
+	}
+	_, text, _ := explainedSince(t, then, now, "--pod", "default/web", "-o", "yaml")
+	if err := yaml.Unmarshal([]byte(text), &fromYAML); err != nil {
+		t.Fatal(err)
+	}
+	a, _ := json.Marshal(fromJSON)
+	b, _ := json.Marshal(fromYAML)
+	if !bytes.Equal(a, b) {
+		t.Errorf("JSON\n%s\nYAML\n%s", a, b)
+	}
+	const want = `{"version":1,"pod":"default/web","then":{"verdict":"placed","node":"n3","feasible":1,"nodes":3},"now":{"verdict":"pending","feasible":0,"nodes":3,` +
+		`"message":"0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu. preemption: 0/3 nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims found for incoming pod."},` +
+		`"differences":1,"direction":"undo","lost":[{"plugin":"NodeResourcesFit","reasons":["Insufficient cpu"],"nodes":1,"examples":["n3"]}],` +
+		`"causes":[{"changes":[{"kind":"podCame","object":"pod default/big","node":"n3","text":"pod default/big came to node n3 (cpu 2, memory 1Gi)"}],"node":"n3","minimal":true,"exact":true}],"decisions":4}`
+	if string(a) != want {
+		t.Errorf("got\n%s\nwant\n%s", a, want)
+	}
+}
+
+// TestExplainSinceMistakes expects exit code 2 and an error that names the correct form.
+func TestExplainSinceMistakes(t *testing.T) {
+	cluster := pending("name: web", "", "1") + "---\n" + strings.TrimPrefix(pending("name: foreign", "schedulerName: other, ", "1"), twoNodes) +
+		"---\n" + strings.TrimPrefix(pending("name: member", "schedulingGroup: {podGroupName: g}, ", "1"), twoNodes)
+	for _, row := range []struct {
+		want string
+		args []string
+	}{
+		{"--since needs a pod: name it with --pod NAMESPACE/NAME", nil},
+		{"--since and --pod-group are both given", []string{"--pod-group", "default/g"}},
+		{"--since - and --snapshot - are both given", []string{"--pod", "default/web", "--since", "-", "--snapshot", "-"}},
+		{"missing.yaml: cannot be read", []string{"--pod", "default/web", "--since", "missing.yaml"}},
+		{`--pod "web": must be NAMESPACE/NAME; did you mean default/web?`, []string{"--pod", "web"}},
+		{`there is no such pod in either snapshot; did you mean default/web?`, []string{"--pod", "default/wbe"}},
+		{"the pod has ended in one of the snapshots, its phase is Succeeded", []string{"--pod", "default/done"}},
+		{`no profile has the pod's scheduler name "other"`, []string{"--pod", "default/foreign"}},
+		{"the pod is decided about with pod group default/g", []string{"--pod", "default/member", gateOn}},
+	} {
+		code, out, stderr := explainedSince(t, cluster, cluster, row.args...)
+		if code != 2 || out != "" || !strings.Contains(stderr, row.want) {
+			t.Errorf("%q: exit code %d, output %q, error\n%s\nwant 2 and\n%s", row.args, code, out, stderr, row.want)
+		}
+	}
+}

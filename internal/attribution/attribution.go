@@ -1,0 +1,212 @@
+// Package attribution finds which differences between two snapshots of a cluster change the answer about a pod.
+//
+// It takes a cluster as it is now (a state, the engine that decides, the ingest that compiles), the objects of both snapshots, and a pod; it gives a Result: the answer then and now, and causes. A cause is a set of
+// differences that is enough to change the answer, and of which none can be left out. Nothing is guessed from texts: the differences are made in the state, and the engine decides again. It owns
+// the state while it searches, and leaves it anywhere between both snapshots. The number of decisions and of objects that are replaced is bounded; it never reads a clock or a file, and evicts or writes nothing.
+//
+// Read in this order: this file (what is given), differences.go (what differs), world.go (how differences are made in the state), search.go (which sets are tried), reduce.go (what of a set is needed).
+package attribution
+
+import (
+	"fmt"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/berth-scheduler/berth/internal/engine"
+	"github.com/berth-scheduler/berth/internal/ingest"
+	"github.com/berth-scheduler/berth/internal/kinds"
+	"github.com/berth-scheduler/berth/internal/model"
+	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/state"
+)
+
+// Version is that of the JSON of a Result. It is raised when a field changes its meaning or goes; fields may be added.
+const Version = 1
+
+// Result is why the answer about a pod is another one than before.
+type Result struct {
+	Version int `json:"version"`
+	// Pod is namespace/name.
+	Pod string `json:"pod"`
+	// OnlyThen and OnlyNow say that one snapshot alone has the pod. It is judged in the other as it is in that one.
+	OnlyThen bool `json:"onlyThen,omitempty"`
+	OnlyNow  bool `json:"onlyNow,omitempty"`
+	// Then is the answer in the older snapshot, Now that in the newer.
+	Then Answer `json:"then"`
+	Now  Answer `json:"now"`
+	// Differences is how many there are between the snapshots that scheduling can read.
+	Differences int `json:"differences"`
+	// Direction says what is done to the differences of a cause: Undo or Apply. It is empty if the answer is the same, and then there are no causes.
+	Direction Direction `json:"direction,omitempty"`
+	// Lost is what rejects nodes in the one snapshot that would do in the other, those of most nodes first: in the newer snapshot if the direction is Undo, and in the older if it is Apply.
+	Lost []Lost `json:"lost,omitempty"`
+	// Causes are sets of differences with each of which the answer is the other one, the smallest first.
+	Causes []Cause `json:"causes,omitempty"`
+	// Decisions is how many decisions the search took. CutShort says that it was ended by its bounds: there may be other causes, and a cause that is not Minimal may have differences that do not matter.
+	Decisions int  `json:"decisions"`
+	CutShort  bool `json:"cutShort,omitempty"`
+}
+
+// Verdict is what a turn of the pod would come to.
+type Verdict string
+
+// The verdicts, from the worst for the pod to the best.
+const (
+	// Failed means that a plugin fails, or that the pod cannot be read.
+	Failed Verdict = "failed"
+	// Gated means that a PreEnqueue plugin holds the pod back.
+	Gated Verdict = "gated"
+	// Pending means that no node will do, and that evicting pods does not help.
+	Pending Verdict = "pending"
+	// Preempts means that pods would be evicted for it.
+	Preempts Verdict = "preempts"
+	// Placed means that it has a node.
+	Placed Verdict = "placed"
+)
+
+// ranks orders verdicts.
+var ranks = map[Verdict]int{Failed: 0, Gated: 1, Pending: 2, Preempts: 3, Placed: 4}
+
+// Answer is what a turn of the pod would come to in one cluster. A pod on a node is judged as if it waited, and were not there.
+type Answer struct {
+	Verdict Verdict `json:"verdict"`
+	// Node is where it would go, or what it would be nominated to.
+	Node string `json:"node,omitempty"`
+	// On is the node that the pod is on in the snapshot.
+	On string `json:"on,omitempty"`
+	// Feasible is how many of the nodes will do.
+	Feasible int `json:"feasible"`
+	Nodes    int `json:"nodes"`
+	// Message is why the pod has no node.
+	Message string `json:"message,omitempty"`
+
+	answers []plan.NodeAnswer
+}
+
+// Direction is what is done to the differences of a cause.
+type Direction string
+
+const (
+	// Undo takes the differences back in the newer snapshot, and the answer is that of the older one.
+	Undo Direction = "undo"
+	// Apply makes the differences in the older snapshot, and the answer is that of the newer one.
+	Apply Direction = "apply"
+)
+
+// Lost is a reason for which nodes do not do that would in the other snapshot.
+type Lost struct {
+	// Plugin is empty for nodes that are not there, and for those that no filter was asked about.
+	Plugin  string   `json:"plugin,omitempty"`
+	Reasons []string `json:"reasons"`
+	Nodes   int      `json:"nodes"`
+	// Examples are the first of them by name.
+	Examples []string `json:"examples"`
+}
+
+// Cause is a set of differences that is enough.
+type Cause struct {
+	Changes []Change `json:"changes"`
+	// Node is where the pod goes then, or what it is nominated to.
+	Node string `json:"node,omitempty"`
+	// Minimal says that without any single one of the differences it is not enough; Exact that no other part of them is enough either, which is tried of sets of up to subsetsMax differences.
+	Minimal bool `json:"minimal"`
+	Exact   bool `json:"exact"`
+
+	units []int
+}
+
+// Change is one difference, from the older snapshot to the newer.
+type Change struct {
+	Kind Kind `json:"kind"`
+	// Object is what differs: "pod shop/web", "node n1", "PersistentVolumeClaim shop/data".
+	Object string `json:"object"`
+	// Node is the node that it is about; empty if it is about none, or about several.
+	Node string `json:"node,omitempty"`
+	// Text says what has changed, such as "pod shop/db came to node n1 (cpu 2)".
+	Text string `json:"text"`
+}
+
+// Cluster is where differences are made. It is used by one goroutine.
+type Cluster struct {
+	// State is that of the newer snapshot. For leaves it in between, and nobody can use it afterwards. Nothing may wait in In.
+	State    *state.State
+	Engine   *engine.Engine
+	In       *ingest.Ingest
+	Profiles map[string]*plugin.Profile
+}
+
+// The bounds of a search.
+const (
+	// DecisionsMax is how many decisions are made for one pod.
+	DecisionsMax = 600
+	// replacedMax is how many objects are replaced in the state, for each one that differs.
+	replacedMax = 100
+	// nodesMax is how many nodes are tried by themselves.
+	nodesMax = 32
+	// causesMax is how many causes are looked for.
+	causesMax = 5
+	// subsetsMax is the largest set of differences of which every part is tried.
+	subsetsMax = 6
+	// examplesMax is how many nodes are named as examples.
+	examplesMax = 3
+)
+
+// For returns why the answer about a pod is another one than before. The pod must be in one of the snapshots, and a profile of the cluster must have its scheduler name in both.
+func For(c Cluster, d *Differences) (*Result, error) {
+	if d.then == nil && d.now == nil {
+		return nil, fmt.Errorf("pod %s is in neither snapshot", d.key)
+	}
+	for _, pod := range []*v1.Pod{d.then, d.now} {
+		if pod != nil && c.Profiles[pod.Spec.SchedulerName] == nil {
+			return nil, fmt.Errorf("no profile has the scheduler name %q of pod %s", pod.Spec.SchedulerName, d.key)
+		}
+	}
+	w := newWorld(c, d)
+	r := &Result{Version: Version, Pod: d.key.String(), OnlyThen: d.now == nil, OnlyNow: d.then == nil, Differences: len(d.units)}
+	var err error
+	if r.Now, err = w.whole(); err != nil {
+		return nil, err
+	}
+	w.moveTo(func(int) bool { return true })
+	if r.Then, err = w.whole(); err != nil {
+		return nil, err
+	}
+	r.Then.On, r.Now.On = onNode(d.then), onNode(d.now)
+	s := search{world: w, result: r}
+	switch {
+	case r.Then.Verdict == r.Now.Verdict && (r.Then.Node == r.Now.Node || r.Then.Node == "" || r.Now.Node == ""):
+	case ranks[r.Then.Verdict] >= ranks[r.Now.Verdict]:
+		s.run(Undo, &r.Now, &r.Then)
+	default:
+		s.run(Apply, &r.Then, &r.Now)
+	}
+	r.Decisions, r.CutShort = w.decisions, w.cutShort
+	return r, nil
+}
+
+func onNode(pod *v1.Pod) string {
+	if pod == nil {
+		return ""
+	}
+	return pod.Spec.NodeName
+}
+
+// Make returns the cluster's objects that are others after what is done to the differences of a cause, those that are gone then, and the pod as it is judged then.
+func (r *Result) Make(d *Differences, cause *Cause) (pod *v1.Pod, set, gone []kinds.Object) {
+	return d.make(r.Direction, cause.units)
+}
+
+// Part returns a cause with some of the changes of another, for Make.
+func (c *Cause) Part(has func(i int) bool) *Cause {
+	part := &Cause{}
+	for i := range c.Changes {
+		if has(i) {
+			part.Changes, part.units = append(part.Changes, c.Changes[i]), append(part.units, c.units[i])
+		}
+	}
+	return part
+}
+
+// refOf names an object.
+func refOf(o kinds.Object) model.Ref { return kinds.Of(o).Ref(o) }

@@ -1,0 +1,110 @@
+package attribution
+
+import (
+	"math/bits"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// asked is a reduction about a set function, given by bit masks, that ends after some questions.
+func asked(enough func(mask uint) bool, most int) (r reduction, questions *int) {
+	questions = new(int)
+	r.mayGoOn = func() bool { return *questions < most }
+	r.enough = func(units []int) bool {
+		if len(units) == 0 || !r.mayGoOn() {
+			return false
+		}
+		*questions++
+		return enough(maskOf(units))
+	}
+	return r, questions
+}
+
+func maskOf(units []int) (mask uint) {
+	for _, u := range units {
+		mask |= 1 << u
+	}
+	return mask
+}
+
+// TestReduce reduces sets by functions of all sorts, also by such of which more units are less: what is left is enough, none of it can be left out, and if it is exact no part of it is enough.
+func TestReduce(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	seen := map[string]int{}
+	for range 3000 {
+		n := 1 + r.IntN(10)
+		all := uint(1)<<n - 1
+		table := make([]bool, all+1)
+		switch r.IntN(3) {
+		case 0: // any function
+			for mask := range table {
+				table[mask] = r.IntN(6) == 0
+			}
+		case 1: // a few sets, and all that have one of them in it
+			for range 1 + r.IntN(3) {
+				one := 1 + uint(r.IntN(int(all)))
+				for mask := range table {
+					table[mask] = table[mask] || uint(mask)&one == one
+				}
+			}
+		default: // so many of them, or nearly all
+			least := 1 + r.IntN(n)
+			for mask := range table {
+				table[mask] = bits.OnesCount(uint(mask)) >= least && r.IntN(20) > 0
+			}
+		}
+		table[0], table[all] = false, true
+		units := r.Perm(n)
+		most := 10_000
+		if r.IntN(4) == 0 {
+			most = r.IntN(30)
+		}
+		by, questions := asked(func(mask uint) bool { return table[mask] }, most)
+		set, minimal, exact := by.reduce(units)
+		mask := maskOf(set)
+		if !table[mask] || len(set) == 0 {
+			t.Fatalf("%v of %v is not enough", set, units)
+		}
+		if *questions < most && !minimal || exact && !minimal || minimal && exact != (len(set) <= subsetsMax) && *questions < most {
+			t.Fatalf("%v: minimal: %t, exact: %t, after %d of %d questions", set, minimal, exact, *questions, most)
+		}
+		for part := (mask - 1) & mask; part > 0; part = (part - 1) & mask {
+			if table[part] && (exact || minimal && bits.OnesCount(part) == len(set)-1) {
+				t.Fatalf("of %v, %b is enough; minimal: %t, exact: %t", set, part, minimal, exact)
+			}
+		}
+		seen[map[bool]string{true: "exact"}[exact]]++
+		seen[map[bool]string{true: "minimal alone"}[minimal && !exact]]++
+		seen[map[bool]string{true: "ended"}[!minimal]]++
+	}
+	if seen["exact"] == 0 || seen["minimal alone"] == 0 || seen["ended"] == 0 {
+		t.Error(seen)
+	}
+}
+
+// TestWorkOfReduce finds some units of many with questions for each that grow with the logarithm of their number; those that come first are preferred.
+func TestWorkOfReduce(t *testing.T) {
+	const n, k = 1 << 12, 4
+	of := []int{5, 700, 1500, 4000}
+	questions := 0
+	r := reduction{mayGoOn: func() bool { return true }, enough: func(units []int) bool {
+		questions++
+		found := 0
+		for _, u := range of {
+			if slices.Contains(units, u) || slices.Contains(units, u+1) { // either of two
+				found++
+			}
+		}
+		return found == k
+	}}
+	units := make([]int, n)
+	for i := range units {
+		units[i] = i
+	}
+	set, minimal, exact := r.reduce(units)
+	slices.Sort(set)
+	if !slices.Equal(set, of) || !minimal || !exact || questions > k*(12+1)+1<<k {
+		t.Errorf("%v, minimal: %t, exact: %t, after %d questions", set, minimal, exact, questions)
+	}
+}

@@ -1,0 +1,46 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/berth-scheduler/berth/internal/attribution"
+	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/model"
+)
+
+// Objects is the objects of one cluster, as New takes them.
+type Objects struct {
+	Nodes  []*v1.Node
+	Pods   []*v1.Pod
+	Others []runtime.Object
+}
+
+// Since says why the answer about a pod in a cluster is another one than it was in an older snapshot of it. Pods may be on nodes: the pod is judged as if it waited. The objects must not be changed.
+func Since(scheduler *config.Config, then, now Objects, pod model.PodKey, at time.Time) (*attribution.Result, error) {
+	d := Differences(scheduler, then, now, pod)
+	occupying := slices.DeleteFunc(slices.Clone(now.Pods), func(p *v1.Pod) bool { return p.Spec.NodeName == "" && p.Status.NominatedNodeName == "" })
+	s, err := New(scheduler, now.Nodes, occupying, now.Others, at)
+	if err != nil {
+		return nil, err
+	}
+	// The snapshot is of no use afterwards: its state is another one then.
+	result, err := attribution.For(attribution.Cluster{State: s.state, Engine: s.engine, In: s.in, Profiles: s.profiles}, d)
+	if err != nil {
+		return nil, fmt.Errorf("explain what has changed: %w", err)
+	}
+	return result, nil
+}
+
+// Differences returns what differs between two snapshots that can change the answer about a pod.
+func Differences(scheduler *config.Config, then, now Objects, pod model.PodKey) *attribution.Differences {
+	reads := scheduler.Reads()
+	of := func(o Objects) attribution.Objects {
+		return attribution.Objects{Nodes: o.Nodes, Pods: o.Pods, Others: readOf(reads, o.Pods, o.Others)}
+	}
+	return attribution.Between(of(then), of(now), pod)
+}
