@@ -20,6 +20,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/plugins/dynamicresources"
 	"github.com/berth-scheduler/berth/internal/report"
 	"github.com/berth-scheduler/berth/internal/spelling"
+	"github.com/berth-scheduler/berth/internal/state"
 )
 
 // Group is what the turn of a pod group would come to on the cluster as it is: its members are placed one after another in the order of the scheduler, and
@@ -91,7 +92,8 @@ type Blocker struct {
 	Pod string `json:"pod"`
 	// Alike is how many members that find no node are equal to it, itself included.
 	Alike int `json:"alike"`
-	// Domain is the domain that was chosen for the group, where it must be in one; the nodes of it alone are looked at.
+	// Domain is the domain that was chosen for the group, where it must be in one; the nodes of it alone are looked at. It is empty if no member has a node and there are several domains:
+	// none was chosen, and the nodes of all of them are looked at.
 	Domain string `json:"domain,omitempty"`
 	// Demands are changes of this member alone with each of which it would have a node there, the smallest first: what it demands too much of. Each was made, and decided about again.
 	Demands []advice.Suggestion `json:"demands,omitempty"`
@@ -380,15 +382,19 @@ func (t *groupTurn) block(d *plan.GroupDecision, at int) (Blocker, error) {
 	return b, nil
 }
 
-// domainOf returns the domain placement that the members of a decision are in, the first if none has a node; all nodes where groups are not kept in domains.
+// domainOf returns the domain placement that the members of a decision are in; all nodes where groups are not kept in domains. If there are several and no member has a node, none was chosen, and it is one
+// without a name, of the nodes of all of them.
 func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, error) {
 	profile := t.profiles[d.Members[0].Pods[0].Pod.SchedulerName]
 	if profile == nil || profile.Placements == nil || profile.Placements.Generate == nil {
 		return plugin.DomainPlacement{}, nil
 	}
 	all, err := profile.Placements.Generate.GeneratePlacements(t.state.View(), model.TreeOf(t.work.Group), nil)
-	if err != nil || len(all) == 0 {
+	switch {
+	case err != nil || len(all) == 0:
 		return plugin.DomainPlacement{}, err
+	case len(all) == 1:
+		return all[0], nil
 	}
 	for i := range d.Members {
 		if len(d.Members[i].Placements) == 0 {
@@ -401,7 +407,12 @@ func (t *groupTurn) domainOf(d *plan.GroupDecision) (plugin.DomainPlacement, err
 			}
 		}
 	}
-	return all[0], nil
+	var slots []int32
+	for _, domain := range all {
+		slots = append(slots, domain.Nodes.Slots()...)
+	}
+	slices.Sort(slots)
+	return plugin.DomainPlacement{Nodes: state.RestrictTo(slots)}, nil
 }
 
 // countRoom counts how many more members like the last one find a node beside all others.

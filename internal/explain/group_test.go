@@ -272,6 +272,36 @@ func TestWhoHoldsUp(t *testing.T) {
 	}
 }
 
+// TestNoDomainIsChosen has a gang none of whose members has a node in any rack: no rack is named, the nodes of all racks are looked at, and those of none are not. The only rack is named, since
+// no other can be chosen.
+func TestNoDomainIsChosen(t *testing.T) {
+	var nodes []*v1.Node
+	for i, of := range []string{"rack=r1 cpu=1", "rack=r2 cpu=2", "rack=r1 cpu=1", "disk=ssd cpu=3"} {
+		label, amounts, _ := strings.Cut(of, " ")
+		nodes = append(nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("memory=64Gi pods=20 "+amounts), build.NodeLabels(label)))
+	}
+	group := gang(2)
+	group.Spec.SchedulingConstraints = &schedulingv1beta1.PodGroupSchedulingConstraints{Topology: []schedulingv1beta1.TopologyConstraint{{Key: "rack"}}}
+	for _, row := range []struct {
+		nodes  []*v1.Node
+		domain string
+		looked int
+		demand string
+	}{
+		{nodes, "", 3, "lower the cpu request of container main from 4 to 2"},
+		{[]*v1.Node{nodes[0], nodes[2], nodes[3]}, "r1", 2, "lower the cpu request of container main from 4 to 1"},
+	} {
+		gates := map[string]bool{"GenericWorkload": true, "TopologyAwareWorkloadScheduling": true}
+		g := ofGroup(t, explaintest.SnapshotWith(t, gates, row.nodes, []*v1.Pod{member("m-0", "4", ""), member("m-1", "4", "")}, group))
+		if g.Fit != 0 || g.Blocker == nil {
+			t.Fatal(textOf(t, g))
+		}
+		if b := g.Blocker; b.Domain != row.domain || b.Summary.Nodes != row.looked || len(b.Demands) == 0 || b.Demands[0].Changes[0].Text != row.demand {
+			t.Errorf("want domain %q, %d nodes, %s: %s", row.domain, row.looked, row.demand, textOf(t, g))
+		}
+	}
+}
+
 // TestNodesWithDevicesHelp has a gang whose members need a device each: nodes that are added have devices, as the node has that they are like.
 func TestNodesWithDevicesHelp(t *testing.T) {
 	on := "n0"
