@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/printers"
@@ -45,7 +46,8 @@ come back: no controller replaces them. The status of PodDisruptionBudgets is ke
 healthy unless the files say that it is not ready.
 
 With --generate the cluster is made, and nothing is read: so many nodes, pods that wait, pods that are running already, zones, and applications that the
-pods belong to. Some of the applications are spread over the zones or the nodes. Only the summary is printed, unless the output is json or yaml.
+pods belong to. Some of the applications are spread over the zones or the nodes. Only the summary is printed, unless the output is json or yaml. How long
+the simulation took is printed on stderr.
 
 With --feature-gates GenericWorkload=true the members of a pod group are decided about together, all or nothing at a gang's minCount; the
 files must have the PodGroups then. Below the pods it is printed how many members of each group have a node, and why a group waits.`,
@@ -88,12 +90,14 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 	if err != nil {
 		return err
 	}
+	began := time.Now()
 	result, err := simulate.Run(simulate.Config{Scheduler: scheduler, Seed: s.seed, Release: len(s.generate) > 0}, cluster, func(decided, pending int) {
 		bar.show("Scheduling", int64(decided), int64(pending))
 	})
 	if err != nil {
 		return fmt.Errorf("simulate: %w", err)
 	}
+	took := time.Since(began)
 	bar.clear()
 	s.noteAssumed(stderr)
 	notes(stderr, scheduler, cluster)
@@ -112,7 +116,17 @@ func (s *simulation) run(ctx context.Context, stdin io.Reader, stdout, stderr io
 			fmt.Fprintf(stderr, "Note: other pods of the cluster are pending, were decided about as well, and are not listed: %d\n", others)
 		}
 	}
-	return s.print(stdout, result)
+	if err := s.print(stdout, result); err != nil || len(s.generate) == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(stderr, "Note: %s\n", pace(result.Summary.Placed+result.Summary.Waiting, took)) // not on stdout, which is the same in each run
+	return err
+}
+
+// pace says how long the decisions about pods took in real time, and how many pods that is in a second.
+func pace(pods int, took time.Duration) string {
+	took = max(took.Round(time.Millisecond), time.Millisecond)
+	return fmt.Sprintf("%d pods in %s, %.0f pods/s", pods, took, float64(pods)/took.Seconds())
 }
 
 // readOrGenerate returns the configuration and the cluster; and the names of the pods that files add to a live one.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 
@@ -82,6 +84,15 @@ func TestSimulateGenerated(t *testing.T) {
 	if code != 0 || !strings.HasPrefix(text, "\nPods: 300 of 300 pending were placed, beside 50 that had a node. Nodes: 20.") || strings.Contains(text, "NAMESPACE") {
 		t.Errorf("exit code %d\n%s%s", code, text, stderr)
 	}
+	if note := regexp.MustCompile(`(?m)^Note: 300 pods in [0-9.ms]+, [0-9]+ pods/s\n\z`); !note.MatchString(stderr) || strings.Contains(text, "pods/s") {
+		t.Errorf("how long it took belongs to the end of stderr, and to it alone\n%s\n%s", stderr, text)
+	}
+	if _, again, _ := simulated(t, "", "--generate", "nodes=20,pods=300,running=50"); again != text {
+		t.Errorf("the second run prints\n%s\nand the first\n%s", again, text)
+	}
+	if _, _, stderr := simulated(t, "", "-f", example); strings.Contains(stderr, "pods/s") {
+		t.Errorf("a cluster that is read has a note about time\n%s", stderr)
+	}
 	_, text, _ = simulated(t, "", "--generate", "nodes=20,pods=300", "-o", "json")
 	var result simulate.Result
 	if err := json.Unmarshal([]byte(text), &result); err != nil || len(result.Pods) != 300 {
@@ -94,6 +105,24 @@ func TestSimulateGenerated(t *testing.T) {
 	} {
 		if code, _, stderr := simulated(t, "", strings.Fields(row.args)...); code != 2 || !strings.Contains(stderr, row.want) {
 			t.Errorf("%s: exit code %d, %s; want %s", row.args, code, stderr, row.want)
+		}
+	}
+}
+
+// TestPace expects the pods of a second, also where nothing took any time.
+func TestPace(t *testing.T) {
+	for _, row := range []struct {
+		pods int
+		took time.Duration
+		want string
+	}{
+		{1_000_000, 58 * time.Second, "1000000 pods in 58s, 17241 pods/s"},
+		{300, 12_400 * time.Microsecond, "300 pods in 12ms, 25000 pods/s"},
+		{9, 0, "9 pods in 1ms, 9000 pods/s"},
+		{0, 0, "0 pods in 1ms, 0 pods/s"},
+	} {
+		if got := pace(row.pods, row.took); got != row.want {
+			t.Errorf("%d pods in %s: %q, want %q", row.pods, row.took, got, row.want)
 		}
 	}
 }
