@@ -242,8 +242,11 @@ func lostLines(r *attribution.Result, most int) []string {
 	return lines
 }
 
-// causesHead says what the causes are.
+// causesHead says what the causes are, or that there are none.
 func causesHead(r *attribution.Result) string {
+	if len(r.Causes) == 0 {
+		return fmt.Sprintf("No cause was found within the bounds of the search (differences: %d; decisions made: %d).", r.Differences, r.Decisions)
+	}
 	where, want := "Undone in the newer snapshot", &r.Then
 	if r.Direction == attribution.Apply {
 		where, want = "Made in the older snapshot", &r.Now

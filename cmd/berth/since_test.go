@@ -96,6 +96,28 @@ func TestExplainSinceAsData(t *testing.T) {
 	}
 }
 
+// TestExplainSinceWithoutCause has so many pods, each of which matters, that the search is cut short: it is said that no cause was found, and not one that is all differences.
+func TestExplainSinceWithoutCause(t *testing.T) {
+	const room = "---\n{apiVersion: v1, kind: Node, metadata: {name: big}, status: {allocatable: {cpu: '9', memory: 900Gi, pods: '900'}}}\n"
+	then := pending("name: web", "", "9") + room
+	now := then
+	for i := range 400 {
+		now += on(fmt.Sprintf("job-%d", i), "big", "1m")
+	}
+	for _, output := range []string{"table", "wide"} {
+		code, out, stderr := explainedSince(t, then, now, "--pod", "default/web", "-o", output)
+		const want = "\nNo cause was found within the bounds of the search (differences: 400; decisions made: 600).\n"
+		if code != 0 || !strings.HasSuffix(out, want) || strings.Contains(out, "job-") || strings.Contains(out, "was tried") {
+			t.Errorf("%s: exit code %d; want at the end%s\n%s\n%s", output, code, want, out, stderr)
+		}
+	}
+	_, out, _ := explainedSince(t, then, now, "--pod", "default/web", "-o", "json")
+	var r attribution.Result
+	if err := json.Unmarshal([]byte(out), &r); err != nil || !r.CutShort || r.Direction != attribution.Undo || len(r.Causes) != 0 || strings.Contains(out, `"causes"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestExplainSinceMistakes expects exit code 2 and an error that names the correct form.
 func TestExplainSinceMistakes(t *testing.T) {
 	cluster := pending("name: web", "", "1") + "---\n" + strings.TrimPrefix(pending("name: foreign", "schedulerName: other, ", "1"), twoNodes) +

@@ -1,7 +1,7 @@
 // Package attribution finds which differences between two snapshots of a cluster change the answer about a pod.
 //
 // It takes a cluster as it is now (a state, the engine that decides, the ingest that compiles), the objects of both snapshots, and a pod; it gives a Result: the answer then and now, and causes. A cause is a set of
-// differences that is enough to change the answer, and of which none can be left out. Nothing is guessed from texts: the differences are made in the state, and the engine decides again. It owns
+// differences that is enough to change the answer, and of which none can be left out unless the search had to end. Nothing is guessed from texts: the differences are made in the state, and the engine decides again. It owns
 // the state while it searches, and leaves it anywhere between both snapshots. The number of decisions and of objects that are replaced is bounded; it never reads a clock or a file, and evicts or writes nothing.
 //
 // Read in this order: this file (what is given), differences.go (what differs), world.go (how differences are made in the state), search.go (which sets are tried), reduce.go (what of a set is needed).
@@ -43,7 +43,7 @@ type Result struct {
 	Lost []Lost `json:"lost,omitempty"`
 	// Causes are sets of differences with each of which the answer is the other one, the smallest first.
 	Causes []Cause `json:"causes,omitempty"`
-	// Decisions is how many decisions the search took. CutShort says that it was ended by its bounds: there may be other causes, and a cause that is not Minimal may have differences that do not matter.
+	// Decisions is how many decisions the search took. CutShort says that it was ended by its bounds: there may be other causes, or none was found, and a cause that is not Minimal may have differences that do not matter.
 	Decisions int  `json:"decisions"`
 	CutShort  bool `json:"cutShort,omitempty"`
 }
@@ -148,6 +148,8 @@ const (
 	causesMax = 5
 	// subsetsMax is the largest set of differences of which every part is tried.
 	subsetsMax = 6
+	// spareMax is how many differences a cause may have that is not minimal. A longer one, of which nobody knows what matters, is not offered.
+	spareMax = 20
 	// examplesMax is how many nodes are named as examples.
 	examplesMax = 3
 )

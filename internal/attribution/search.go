@@ -129,10 +129,13 @@ func (s *search) tryGroup(group []int) {
 	}
 }
 
-// addCause adds the cause in units that are enough, unless it is known.
+// addCause adds the cause in units that are enough, unless it is known, or the search had to end while it was still long.
 func (s *search) addCause(units []int) {
 	r := reduction{enough: s.enough, mayGoOn: s.mayGoOn}
 	set, minimal, exact := r.reduce(units)
+	if !minimal && len(set) > spareMax {
+		return
+	}
 	slices.Sort(set)
 	if slices.ContainsFunc(s.result.Causes, func(c Cause) bool { return slices.Equal(c.units, set) }) {
 		return
