@@ -33,10 +33,10 @@ func TestReduce(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	seen := map[string]int{}
 	for range 3000 {
-		n := 1 + r.IntN(10)
+		n := 1 + r.IntN(11)
 		all := uint(1)<<n - 1
 		table := make([]bool, all+1)
-		switch r.IntN(3) {
+		switch r.IntN(4) {
 		case 0: // any function
 			for mask := range table {
 				table[mask] = r.IntN(6) == 0
@@ -48,6 +48,10 @@ func TestReduce(t *testing.T) {
 					table[mask] = table[mask] || uint(mask)&one == one
 				}
 			}
+		case 2: // half of the sets of more than are tried in each part
+			for mask := range table {
+				table[mask] = bits.OnesCount(uint(mask)) > subsetsMax && r.IntN(2) == 0
+			}
 		default: // so many of them, or nearly all
 			least := 1 + r.IntN(n)
 			for mask := range table {
@@ -58,12 +62,12 @@ func TestReduce(t *testing.T) {
 		units := r.Perm(n)
 		most := 10_000
 		if r.IntN(4) == 0 {
-			most = r.IntN(30)
+			most = r.IntN(60)
 		}
 		by, questions := asked(func(mask uint) bool { return table[mask] }, most)
 		set, minimal, exact := by.reduce(units)
 		mask := maskOf(set)
-		if !table[mask] || len(set) == 0 {
+		if !table[mask] || len(set) == 0 || len(set) != bits.OnesCount(mask) {
 			t.Fatalf("%v of %v is not enough", set, units)
 		}
 		if *questions < most && !minimal || exact && !minimal || minimal && exact != (len(set) <= subsetsMax) && *questions < most {
@@ -80,6 +84,56 @@ func TestReduce(t *testing.T) {
 	}
 	if seen["exact"] == 0 || seen["minimal alone"] == 0 || seen["ended"] == 0 {
 		t.Error(seen)
+	}
+}
+
+// TestLeast compares the size of what is returned with that of the smallest part of all.
+func TestLeast(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for range 500 {
+		n := 1 + r.IntN(subsetsMax)
+		all := uint(1)<<n - 1
+		table, smallest := make([]bool, all+1), n
+		for mask := uint(1); mask < all; mask++ {
+			if table[mask] = r.IntN(8) == 0; table[mask] {
+				smallest = min(smallest, bits.OnesCount(mask))
+			}
+		}
+		table[all] = true
+		by, _ := asked(func(mask uint) bool { return table[mask] }, 10_000)
+		if set, ok := by.least(r.Perm(n)); !ok || len(set) != smallest || !table[maskOf(set)] {
+			t.Fatalf("%v, ok: %t; the smallest has %d", set, ok, smallest)
+		}
+	}
+}
+
+// TestReduceEnds ends a reduction after each number of questions: what it returns is no longer than the shortest set that it has found to be enough.
+func TestReduceEnds(t *testing.T) {
+	const n = 60
+	units := make([]int, n)
+	for i := range units {
+		units[i] = i
+	}
+	for most := range 80 {
+		questions, shortest := 0, n
+		r := reduction{mayGoOn: func() bool { return questions < most }}
+		r.enough = func(units []int) bool {
+			if len(units) == 0 || questions >= most {
+				return false
+			}
+			questions++
+			for _, u := range []int{3, 4, 9, 17, 20, 21, 22, 30, 31} {
+				if !slices.Contains(units, u) {
+					return false
+				}
+			}
+			shortest = min(shortest, len(units))
+			return true
+		}
+		set, minimal, exact := r.reduce(units)
+		if len(set) != shortest || exact || minimal != (questions < most) {
+			t.Errorf("after %d of %d questions: %d units, minimal: %t, exact: %t; %d were enough", questions, most, len(set), minimal, exact, shortest)
+		}
 	}
 }
 
