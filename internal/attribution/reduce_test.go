@@ -107,6 +107,30 @@ func TestLeast(t *testing.T) {
 	}
 }
 
+// TestWithoutSpare leaves out what is spare by functions of which more units may be less: what could not be left out at first may be spare once another is gone.
+func TestWithoutSpare(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for range 500 {
+		n := 1 + r.IntN(9)
+		all := uint(1)<<n - 1
+		table := make([]bool, all+1)
+		for mask := uint(1); mask < all; mask++ {
+			table[mask] = r.IntN(3) == 0
+		}
+		table[all] = true
+		by, _ := asked(func(mask uint) bool { return table[mask] }, 10_000)
+		set, ok := by.withoutSpare(r.Perm(n))
+		if !ok || !table[maskOf(set)] || len(set) != bits.OnesCount(maskOf(set)) {
+			t.Fatalf("%v, ok: %t", set, ok)
+		}
+		for _, u := range set {
+			if table[maskOf(set)&^(1<<u)] {
+				t.Fatalf("of %v, %d is spare", set, u)
+			}
+		}
+	}
+}
+
 // TestReduceEnds ends a reduction after each number of questions: what it returns is no longer than the shortest set that it has found to be enough.
 func TestReduceEnds(t *testing.T) {
 	const n = 60
