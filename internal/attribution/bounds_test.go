@@ -48,6 +48,9 @@ func TestLongSearch(t *testing.T) {
 		}
 		if len(r.Causes) == 0 {
 			seen["none"]++
+			if r.Decisions != attribution.DecisionsMax {
+				t.Errorf("%d pods: %d decisions", n, r.Decisions)
+			}
 		}
 		for i := range r.Causes {
 			c := &r.Causes[i]

@@ -404,9 +404,11 @@ func (d *Differences) addPod(c *comparer, ref model.Ref, o object) {
 	}
 	u := unit{Change: change}
 	for _, p := range []*v1.Pod{before, after} {
-		if p != nil && !slices.Contains(u.nodes, placeOf(p)) {
+		if p == nil {
+			continue
+		}
+		if u.weight = max(u.weight, c.weightOf(p)); !slices.Contains(u.nodes, placeOf(p)) {
 			u.nodes = append(u.nodes, placeOf(p))
-			u.weight = max(u.weight, c.weightOf(p))
 		}
 	}
 	d.add(o, u)
