@@ -143,6 +143,10 @@ func TestDifferencesOfThePod(t *testing.T) {
 		{func(p *v1.Pod) {
 			p.Spec.NodeName, p.Status.Phase, p.Status.NominatedNodeName, p.DeletionTimestamp = "n", v1.PodRunning, "m", &metav1.Time{Time: time.Unix(9, 0)}
 		}, ""},
+		{func(p *v1.Pod) {
+			at := metav1.Time{Time: time.Unix(9, 0)}
+			p.CreationTimestamp, p.Status.StartTime, p.Status.Conditions = at, &at, []v1.PodCondition{{Type: v1.PodReady, Status: v1.ConditionTrue}}
+		}, ""},
 		{func(p *v1.Pod) { p.Labels = map[string]string{"a": "b"} }, "labels: a=b"},
 		{func(p *v1.Pod) { p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("2") }, "requests: cpu 2 instead of 1"},
 		{func(p *v1.Pod) { p.Spec.Containers[0].Image = "other" }, "containers"},
