@@ -21,10 +21,12 @@ func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Det
 		return detail, false
 	}
 	before := e.work
+	e.scratch.byPlugin = append(e.scratch.byPlugin[:0], e.byPlugin...)
 	defer func() {
 		visited := e.work.Visited - before.Visited
-		e.work = before // which measures decisions
+		e.work = before // which measures decisions, as does byPlugin
 		e.work.Detailed += visited
+		copy(e.byPlugin, e.scratch.byPlugin)
 	}()
 	c, rejection, err := e.preFilter(v, p, pod)
 	if err != nil || rejection != nil {

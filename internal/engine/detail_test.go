@@ -3,11 +3,13 @@ package engine_test
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
 
 	"github.com/berth-scheduler/berth/internal/build"
+	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/engine/enginetest"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/oracle/random"
@@ -34,11 +36,11 @@ func TestDetailIsThatOfTheDecision(t *testing.T) {
 	check := func(t *testing.T, p *enginetest.Pair, step int, pod *model.Pod) {
 		v := p.State.View()
 		d := p.Engine.Decide(v, plan.WorkFor(pod))
-		before := p.Engine.Counters()
+		before, asked := p.Engine.Counters(), askedOf(p.Engine)
 		detail, ok := p.Engine.Detail(v, pod, 3)
 		after := p.Engine.Counters()
-		if before.Detailed, after.Detailed = 0, 0; before != after {
-			t.Fatalf("step %d, pod %s: details count as decisions do: %+v, before %+v", step, pod, after, before)
+		if before.Detailed, after.Detailed = 0, 0; before != after || !maps.Equal(asked, askedOf(p.Engine)) {
+			t.Fatalf("step %d, pod %s: details count as decisions do: %+v, before %+v; %v, before %v", step, pod, after, before, askedOf(p.Engine), asked)
 		}
 		if again := p.Engine.Decide(v, plan.WorkFor(pod)); describe(&again) != describe(&d) {
 			t.Fatalf("step %d, pod %s: %s, and after asking for details %s", step, pod, describe(&d), describe(&again))
@@ -187,4 +189,13 @@ func BenchmarkDetail(b *testing.B) {
 			}
 		})
 	}
+}
+
+// askedOf is for how many nodes each plugin was called.
+func askedOf(e *engine.Engine) map[string]int64 {
+	all := map[string]int64{}
+	e.EachAsked(func(profile, plugin string, phase engine.Phase, asked int64) {
+		all[fmt.Sprint(profile, plugin, phase)] = asked
+	})
+	return all
 }

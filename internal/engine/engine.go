@@ -92,6 +92,8 @@ type scratch struct {
 	// tied are the feasible slots with the highest total, places their places in the order from which one is chosen.
 	tied   []int32
 	places []uint64
+	// byPlugin is what Engine.byPlugin was before Detail.
+	byPlugin []int64
 }
 
 // Counters measure the work of decisions. They only grow.

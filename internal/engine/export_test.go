@@ -40,5 +40,5 @@ func (e *Engine) SetMostGroups(n int32) { e.mostGroups = n }
 // ScanOnly has all pods scanned for.
 func (e *Engine) ScanOnly() { e.withoutRanking = true }
 
-// Rankings returns how many keys of rankings are known, and how many of these have a table.
-func (e *Engine) Rankings() (keys, tables int) { return len(e.rankings.byKey), e.rankings.tables }
+// RankingKeys returns how many keys of rankings are known.
+func (e *Engine) RankingKeys() int { return len(e.rankings.byKey) }

@@ -37,7 +37,7 @@ const (
 )
 
 // rankKey is what all nodes' places in a table depend on besides the journal: pods with one key share a table. What a CountFilter or a SetScore counts is told apart by axes, whatever the
-// pod's labels are.
+// pod's labels are, unless what is counted depends on these: then the need of the CountFilter is in the key.
 type rankKey struct {
 	profile *profile
 	// nominated says that pods are nominated to nodes. Then the pod's priority and group count, as in a shape.
@@ -111,10 +111,11 @@ func (e *Engine) isRanked(c *cycle) bool {
 }
 
 // chooseByRank returns the node that the scan would choose for the cycle's pod, with its total and how many are feasible, of which there may be none; ok is false if the pod must be scanned
-// for. run is nil outside of
-// a Run; following is how many equal pods follow.
+// for. run is nil outside of a Run; following is how many equal pods follow.
 func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, ok bool) {
-	if e.withoutRanking || !e.isRanked(c) || run == nil && c.view.Restriction() != nil {
+	// Which nominated pods a member of a group leaves room for depends on the groups that there are, too, which no journal names: then the table does not outlive the run.
+	passing := c.view.Restriction() != nil || c.view.Nominated() > 0 && c.pod.Group != (model.GroupKey{})
+	if e.withoutRanking || !e.isRanked(c) || passing && run == nil {
 		return best, false
 	}
 	s := &e.scratch.sight
@@ -122,7 +123,7 @@ func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, o
 		return best, false
 	}
 	var r *ranking
-	if c.view.Restriction() != nil {
+	if passing {
 		r = run.rankingFor(&s.key, c.view.Restriction())
 	} else {
 		r = e.rankings.of(&s.key, e.columns.clock)
@@ -130,7 +131,7 @@ func (e *Engine) chooseByRank(c *cycle, run *Run, following int) (best choice, o
 	if r.table != nil && !e.followTable(r, c, s, following) {
 		e.rankings.drop(r, run)
 	}
-	if r.table == nil && !e.start(r, c, s, run, following) {
+	if r.table == nil && !e.start(r, c, s, passing, following) {
 		return best, false
 	}
 	if best, ok = e.chooseFrom(r.table, c, s); !ok {
@@ -197,6 +198,9 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 			of := plugin.Axis{Domains: rule.Domains, Counts: rule.Counts, Layout: rule.Layout, Counted: rule.Counted}
 			if rule.Counted == (state.Counted{}) || !s.addAxis(e, c, of) { // there are no differences, as the view has no touched nodes
 				return false
+			}
+			if rule.Counted.IsByPod() && rule.Layout.Own {
+				s.key.needs[i] = c.needs[i]
 			}
 		}
 	}
@@ -310,7 +314,7 @@ func (a *axis) coordinate(of *plugin.Axis, slot int32) int32 {
 }
 
 // start makes a table for the cycle's pod, if that is worth it.
-func (e *Engine) start(r *ranking, c *cycle, s *sight, run *Run, following int) bool {
+func (e *Engine) start(r *ranking, c *cycle, s *sight, passing bool, following int) bool {
 	price := max(r.price, leastPrice)
 	if r.scans < price && following < foreseen*price {
 		r.scans++
@@ -322,7 +326,7 @@ func (e *Engine) start(r *ranking, c *cycle, s *sight, run *Run, following int) 
 		r.price = min(2*price, mostPrice)
 		return false
 	}
-	if run == nil || c.view.Restriction() == nil {
+	if !passing {
 		e.rankings.makeRoom(table)
 		e.rankings.tables++
 	}
@@ -559,6 +563,18 @@ func (s *sight) scoreTogether(e *Engine, c *cycle, i int, weight int64) bool {
 	return true
 }
 
+// Rankings returns how many tables of ranked nodes are kept, and about how many bytes they take.
+func (e *Engine) Rankings() (tables, bytes int) { return e.rankings.tables, e.rankings.bytes() }
+
+func (r *rankings) bytes() (n int) {
+	for _, x := range r.byKey {
+		if x.table != nil {
+			n += x.table.Bytes()
+		}
+	}
+	return n
+}
+
 // of returns the ranking for a key, a new one if there is none.
 func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 	if r.last != nil && r.lastKey == *key {
@@ -580,7 +596,7 @@ func (r *rankings) of(key *rankKey, clock uint64) *ranking {
 
 // drop forgets the table of a ranking, which may be a run's own.
 func (r *rankings) drop(x *ranking, run *Run) {
-	if run == nil || x != &run.restricted {
+	if run == nil || x != &run.passing {
 		r.tables--
 	}
 	x.drop()
@@ -588,12 +604,7 @@ func (r *rankings) drop(x *ranking, run *Run) {
 
 // makeRoom drops tables, the least recently used, until there is room for one more.
 func (r *rankings) makeRoom(table *rank.Table) {
-	bytes := table.Bytes()
-	for _, x := range r.byKey {
-		if x.table != nil {
-			bytes += x.table.Bytes()
-		}
-	}
+	bytes := table.Bytes() + r.bytes()
 	if r.tables < mostTables && bytes <= r.maxBytes || r.tables == 0 {
 		return
 	}

@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -142,9 +143,17 @@ func TestRankingsAreTheScan(t *testing.T) {
 		if r.IntN(3) == 0 {
 			cluster, profile, change = random.Cluster(r, random.Size{Nodes: 1 + r.IntN(60), Placed: r.IntN(80), Pending: 3}), random.Profile(r), random.Change
 		}
+		if r.IntN(2) == 0 {
+			for _, node := range cluster.Nodes { // in the others some share a host name
+				if node.Labels = maps.Clone(node.Labels); node.Labels == nil {
+					node.Labels = map[string]string{}
+				}
+				node.Labels[v1.LabelHostname] = node.Name
+			}
+		}
 		p, scan := newPair(t, r, n, cluster, profile), newPair(t, r, n, cluster, profile)
 		scan.Engine.ScanOnly()
-		templates := enginetest.Pending(cluster)
+		templates := likeOthers(r, enginetest.Pending(cluster))
 		for step := range 150 {
 			if len(templates) == 0 {
 				break
@@ -173,6 +182,27 @@ func TestRankingsAreTheScan(t *testing.T) {
 		ranked.Add(p.Engine.Counters().Ranked)
 		all.Add(p.Engine.Counters().Decisions)
 	})
+}
+
+// likeOthers returns the pods, and copies of them with labels, terms or the namespace of another.
+func likeOthers(r *rand.Rand, pods []*v1.Pod) []*v1.Pod {
+	all := slices.Clone(pods)
+	for range 2 * len(pods) {
+		of, other := pods[r.IntN(len(pods))].DeepCopy(), pods[r.IntN(len(pods))]
+		of.Name += fmt.Sprint("-like-", len(all))
+		switch r.IntN(4) {
+		case 0:
+			of.Labels = other.Labels
+		case 1:
+			of.Spec.Affinity = other.Spec.Affinity
+		case 2:
+			of.Spec.TopologySpreadConstraints = other.Spec.TopologySpreadConstraints
+		default:
+			of.Namespace = other.Namespace
+		}
+		all = append(all, of)
+	}
+	return all
 }
 
 // TestRankingCostsWhatChanged places equal pods, with and without a run, in clusters of two sizes: nodes are visited a few times at first, and then one for each pod that is placed. How many
@@ -243,7 +273,8 @@ func TestRunStaysInItsRestriction(t *testing.T) {
 	if ranked := b.engine.Counters().Ranked; ranked < pods/2 {
 		t.Errorf("%d decisions without a scan, want at least %d", ranked, pods/2)
 	}
-	if keys, tables := b.engine.Rankings(); keys+tables > 0 {
+	keys := b.engine.RankingKeys()
+	if tables, _ := b.engine.Rankings(); keys+tables > 0 {
 		t.Errorf("%d rankings outlive the run, %d with a table; those of a restriction must not", keys, tables)
 	}
 }
@@ -322,9 +353,41 @@ func TestAppsThatAreAlike(t *testing.T) {
 			}
 			b.state.Assume(got.Placements...)
 		}
-		if _, got := b.engine.Rankings(); got != tables || b.engine.Counters().Ranked < 50 {
+		if got, _ := b.engine.Rankings(); got != tables || b.engine.Counters().Ranked < 50 {
 			t.Errorf("%s: %d tables for two applications, want %d; %d decisions by them", name, got, tables, b.engine.Counters().Ranked)
 		}
+	}
+}
+
+// TestRankingsAreOfThePodsThatAreRepelled has pods on nodes keep away pods of one application, of another, or of one namespace: pods that differ in labels or namespace alone must not be judged by
+// the same counts, in whatever order they come.
+func TestRankingsAreOfThePodsThatAreRepelled(t *testing.T) {
+	b := newBench(t, 40)
+	scan, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, Seed: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scan.ScanOnly()
+	for i := range 20 {
+		app := fmt.Sprint("app=app-", i%2)
+		p := build.Pod(build.Named(fmt.Sprint("repelling-", i)), build.InNamespace("bench"), build.NodeName(benchNode(2*i).Name), build.RequiredAntiAffinity(build.Term(v1.LabelHostname, app)))
+		b.state.Apply([]model.Change{{Kind: model.PodSet, Pod: model.NewPod(p)}})
+	}
+	for i := range 120 {
+		work := plan.WorkFor(b.pod(i, func(p *v1.Pod) {
+			p.Labels = map[string]string{"app": fmt.Sprint("app-", i/3%2)}
+			if i%5 == 0 {
+				p.Namespace = "other"
+			}
+		}))
+		got, want := b.engine.Decide(b.state.View(), work), scan.Decide(b.state.View(), work)
+		if textOf(&got) != textOf(&want) {
+			t.Fatalf("pod %d: by a ranking\n%s, by the scan\n%s", i, textOf(&got), textOf(&want))
+		}
+		b.state.Assume(got.Placements...)
+	}
+	if ranked := b.engine.Counters().Ranked; ranked < 60 {
+		t.Errorf("%d of 120 decisions were made without a scan", ranked)
 	}
 }
 
@@ -427,14 +490,16 @@ func TestRankingsAreBounded(t *testing.T) {
 				b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i))))
 			}
 		}
-		if keys, tables := b.engine.Rankings(); keys > 1024 || tables > 64 {
+		keys := b.engine.RankingKeys()
+		if tables, bytes := b.engine.Rankings(); keys > 1024 || tables > 64 || bytes > 64*10_000 {
 			t.Fatalf("after %d kinds: %d rankings, %d with a table", i, keys, tables)
 		}
 	}
 	for range 6000 {
 		b.engine.Decide(b.state.View(), plan.WorkFor(b.pod(1, shapes["selective"])))
 	}
-	if keys, tables := b.engine.Rankings(); keys != 1 || tables != 1 {
+	keys := b.engine.RankingKeys()
+	if tables, _ := b.engine.Rankings(); keys != 1 || tables != 1 {
 		t.Errorf("after 6,000 pods of one kind %d rankings are kept, %d with a table", keys, tables)
 	}
 	small, err := engine.New(engine.Config{Profiles: []*plugin.Profile{b.profile}, RankingBytes: 1})
@@ -443,7 +508,7 @@ func TestRankingsAreBounded(t *testing.T) {
 	}
 	for i := range 100 {
 		small.Decide(b.state.View(), plan.WorkFor(b.pod(i, kind(i/10))))
-		if _, tables := small.Rankings(); tables > 1 {
+		if tables, _ := small.Rankings(); tables > 1 {
 			t.Fatalf("%d tables in no memory", tables)
 		}
 	}

@@ -9,14 +9,14 @@ import (
 )
 
 // Run decides about pods that come one after another, many of them equal, as the members of a pod group do. It makes the same decisions as Engine.Decide. That many equal pods follow has the
-// nodes ranked for them at once, also where the view is restricted to some nodes: the ranking is the run's then, and ends with it. A run in a restriction is valid as long as nothing changes
-// in the state but that pods are assumed or taken back. One goroutine uses it.
+// nodes ranked for them at once, also where the view is restricted to some nodes, or members leave room for nominated pods: the ranking is the run's then, and ends with it. A run is valid as
+// long as nothing changes in the state but that pods are assumed or taken back. One goroutine uses it.
 type Run struct {
 	engine *Engine
 	// Tie, unless it is 0, has other nodes chosen among equally good ones than Engine.Decide chooses.
 	Tie uint64
-	// restricted is for pods with the key, in a view with the restriction.
-	restricted  ranking
+	// passing is for pods with the key, in a view with the restriction, which may be nil.
+	passing     ranking
 	key         rankKey
 	restriction *state.Restriction
 }
@@ -29,17 +29,17 @@ func (r *Run) Decide(v state.View, work plan.Work, following int) plan.Decision 
 	return r.engine.decideBy(v, work, r, following)
 }
 
-// rankingFor returns the run's ranking for pods with a key, in a restriction.
+// rankingFor returns the run's own ranking for pods with a key, in a restriction, nil for none.
 func (r *Run) rankingFor(key *rankKey, restriction *state.Restriction) *ranking {
 	if r.restriction != restriction || r.key != *key {
-		price := r.restricted.price
-		if r.restricted.table != nil {
-			r.restricted.drop()
-			price = r.restricted.price
+		price := r.passing.price
+		if r.passing.table != nil {
+			r.passing.drop()
+			price = r.passing.price
 		}
-		r.key, r.restriction, r.restricted = *key, restriction, ranking{price: price}
+		r.key, r.restriction, r.passing = *key, restriction, ranking{price: price}
 	}
-	return &r.restricted
+	return &r.passing
 }
 
 // Equal reports whether two pods are decided about alike, except for the node that is chosen between equally good ones.

@@ -70,6 +70,8 @@ type Standing struct {
 	Columns, ColumnBytes int
 	// Rejections is how many rejections are remembered, RejectionBytes is about how many bytes they take.
 	Rejections, RejectionBytes int
+	// Rankings is how many tables of ranked nodes are kept, RankingBytes is about how many bytes they take.
+	Rankings, RankingBytes int
 	// Asked is how often each plugin was asked about a node so far, in no particular order of profiles.
 	Asked []Asked
 	// Tallies is how many tallies are kept, TallyBytes is about how many bytes they take.
@@ -237,6 +239,7 @@ func (l *Loop) describe(s *Standing) {
 		Tallies: l.state.Tallies(), TallyBytes: s.TallyBytes, TalliesFound: l.state.TalliesFound(),
 	}
 	s.Rejections, s.RejectionBytes = l.engine.Rejections()
+	s.Rankings, s.RankingBytes = l.engine.Rankings()
 	l.engine.EachAsked(func(profile, plugin string, phase engine.Phase, times int64) {
 		s.Asked = append(s.Asked, Asked{profile, plugin, phase, times})
 	})

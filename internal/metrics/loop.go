@@ -40,6 +40,8 @@ type loopMembers struct {
 	columns, tallies  sizeMembers
 	rejections        sizeMembers
 	recalls           total
+	rankings          sizeMembers
+	ranked            total
 	unschedulable     map[loop.Unschedulable]*waiting // by profile and plugin, of no pods
 	evaluations       map[loop.Asked]*total           // by profile, plugin and phase, of no times
 	finds, fills      total
@@ -149,6 +151,8 @@ func (l *Loop) lookUp() {
 		columns:       sizeMembers{f.gauges["berth_columns"], f.gauges["berth_column_bytes"]},
 		rejections:    sizeMembers{f.gauges["berth_rejections"], f.gauges["berth_rejection_bytes"]},
 		recalls:       total{f.counters["berth_rejection_hits_total"], before.recalls.seen},
+		rankings:      sizeMembers{f.gauges["berth_rankings"], f.gauges["berth_ranking_bytes"]},
+		ranked:        total{f.counters["berth_ranking_hits_total"], before.ranked.seen},
 		tallies:       sizeMembers{f.gauges["berth_tallies"], f.gauges["berth_tally_bytes"]},
 		unschedulable: map[loop.Unschedulable]*waiting{},
 		evaluations:   map[loop.Asked]*total{},
@@ -420,6 +424,8 @@ func (l *Loop) Standing(s *loop.Standing) {
 	m.columns.set(s.Columns, s.ColumnBytes)
 	m.rejections.set(s.Rejections, s.RejectionBytes)
 	m.recalls.reach(s.Work.Recalled)
+	m.rankings.set(s.Rankings, s.RankingBytes)
+	m.ranked.reach(s.Work.Ranked)
 	m.tallies.set(s.Tallies, s.TallyBytes)
 	m.finds.reach(s.Work.Found)
 	m.fills.reach(s.Work.Filled)

@@ -1,6 +1,7 @@
 package metrics_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -145,6 +146,23 @@ func TestTallies(t *testing.T) {
 	`)
 	if got["berth_tally_bytes"] == 0 || got["berth_tally_updates_total"] < 3 || got["berth_tally_hits_total"] == 0 {
 		t.Errorf("tallies take %v bytes, were updated %v times and found %v times", got["berth_tally_bytes"], got["berth_tally_updates_total"], got["berth_tally_hits_total"])
+	}
+}
+
+// TestRankings expects pods that are alike to appear in the series about rankings.
+func TestRankings(t *testing.T) {
+	c, _, registry := simulated(t)
+	for _, name := range []string{"a", "b", "c"} {
+		c.SetNode(node(name, "40"))
+	}
+	for i := range 20 {
+		c.SetPod(pod(fmt.Sprint("pod-", i), "1"))
+	}
+	settle(t, c)
+	got := scrape(t, registry)
+	got.expect(t, "berth_rankings 1")
+	if got["berth_ranking_bytes"] == 0 || got["berth_ranking_hits_total"] < 10 {
+		t.Errorf("tables take %v bytes and decided %v times", got["berth_ranking_bytes"], got["berth_ranking_hits_total"])
 	}
 }
 

@@ -185,8 +185,12 @@ func (t *Tally) Counted() Counted { return Counted{tally: t.id} }
 // Layout returns how nodes are spread over the domains of the tally's key.
 func (t *Tally) Layout() Layout { return t.topology().layout() }
 
-// CountedCarriers identifies, for one pod and topology key, the carriers of all the terms of a kind that select the pod.
+// CountedCarriers identifies, for pods in one namespace with the same labels, and for one topology key and kind of terms, the carriers of all terms that select these pods. That of other pods
+// may be equal: see IsByPod.
 func (v View) CountedCarriers() Counted { return Counted{namespaces: v.s.terms.namespaces + 1} }
+
+// IsByPod reports whether what is counted depends on the pod that it is counted for: equal ones are the same for pods of one namespace with the same labels alone.
+func (c Counted) IsByPod() bool { return c.tally == 0 && c.namespaces > 0 }
 
 // Layout returns how nodes are spread over the domains of the term's key.
 func (t *TermCounts) Layout() Layout { return t.topology.layout() }

@@ -30,7 +30,6 @@ type Table struct {
 	find       map[Coordinates]int32
 	last       int32 // the group that was last found
 	mostGroups int
-	nodes      int
 	// filling means that sets are not divided into buckets until Filled is called.
 	filling bool
 	choice  choice
@@ -65,9 +64,6 @@ func (t *Table) Filled() {
 		t.levels[i].settle(t)
 	}
 }
-
-// Nodes returns how many nodes there are.
-func (t *Table) Nodes() int { return t.nodes }
 
 // Resize sets how many slots there are. Nodes in slots beyond are removed.
 func (t *Table) Resize(slots int) {
@@ -106,7 +102,6 @@ func (t *Table) Put(slot int32, place uint64, of Coordinates, sum int64) bool {
 	t.level[slot], t.place[slot] = id, place
 	t.levels[id].add(t, slot)
 	t.groups[group].Nodes++
-	t.nodes++
 	return true
 }
 
@@ -160,7 +155,6 @@ func (t *Table) Remove(slot int32) {
 	l := &t.levels[id]
 	l.remove(t, slot)
 	t.level[slot] = -1
-	t.nodes--
 	g := &t.groups[l.group]
 	g.Nodes--
 	if l.nodes > 0 {
@@ -170,6 +164,7 @@ func (t *Table) Remove(slot int32) {
 	g.sums, g.levels = slices.Delete(g.sums, at, at+1), slices.Delete(g.levels, at, at+1)
 	t.freeLevel = append(t.freeLevel, id)
 	if g.Nodes == 0 {
+		g.sums, g.levels = nil, nil
 		delete(t.find, g.Of)
 		t.freeGroup = append(t.freeGroup, l.group)
 	}
@@ -190,7 +185,10 @@ func (t *Table) Pick(salt uint64, groups []int32) (slot int32) {
 const (
 	bytesOfSlot  = 4 + 4 + 8 + 2*4 + 16
 	bytesOfLevel = 160
+	bytesOfGroup = 200
 )
 
 // Bytes returns about how many bytes the table takes.
-func (t *Table) Bytes() int { return 4<<10 + bytesOfSlot*len(t.level) + bytesOfLevel*len(t.levels) }
+func (t *Table) Bytes() int {
+	return 4<<10 + bytesOfSlot*len(t.level) + bytesOfLevel*len(t.levels) + bytesOfGroup*len(t.groups)
+}
