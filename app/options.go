@@ -76,7 +76,7 @@ const (
 	deprecatedSet       = "deprecated"
 	leaderElectionSet   = "leader election"
 	auditFlag           = "berth-audit"
-	historyMiBMax       = 4096
+	historyMiBMax       = history.MaxBytes >> 20
 )
 
 // newOptions returns the defaults and defines the flags: those of kube-scheduler, in the same groups and words and from the same
@@ -172,7 +172,7 @@ func (o *options) check() error {
 		errs = append(errs, fmt.Errorf("--berth-group-retries %d: must not be negative; with 0 there is one pass", o.groupRetries))
 	}
 	if o.historyMiB < 0 || o.historyMiB > historyMiBMax {
-		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be between 0 and %d", o.historyMiB, historyMiBMax))
+		errs = append(errs, fmt.Errorf("--berth-history-mib %d: must be between 0 and %d: the more is kept, the longer a question stops the scheduler", o.historyMiB, historyMiBMax))
 	}
 	if o.groupPatience < 0 {
 		errs = append(errs, fmt.Errorf("--berth-group-patience %v: must not be negative; with 0 no room is kept", o.groupPatience))

@@ -144,16 +144,20 @@ func TestAccess(t *testing.T) {
 
 // All that is wrong with flags is said at once; the least values are accepted.
 func TestChecks(t *testing.T) {
-	if err := parsed(t, "--pod-max-in-unschedulable-pods-duration=1ns", "--berth-writes-in-flight=1", "--berth-reports-per-second=1", "--berth-plugin-deadline=1ns", "--berth-group-patience=0s", "--berth-group-retries=0").check(); err != nil {
+	if err := parsed(t, "--pod-max-in-unschedulable-pods-duration=1ns", "--berth-writes-in-flight=1", "--berth-reports-per-second=1", "--berth-plugin-deadline=1ns", "--berth-group-patience=0s", "--berth-group-retries=0", "--berth-history-mib=0").check(); err != nil {
 		t.Errorf("the least values are refused: %v", err)
 	}
-	err := parsed(t, "--pod-max-in-unschedulable-pods-duration=0s", "--berth-writes-in-flight=0", "--berth-reports-per-second=0", "--berth-plugin-deadline=0s", "--berth-group-patience=-1s", "--berth-group-retries=-1", "--secure-port=70000",
+	if err := parsed(t, "--berth-history-mib=256").check(); err != nil {
+		t.Errorf("the largest history is refused: %v", err)
+	}
+	err := parsed(t, "--pod-max-in-unschedulable-pods-duration=0s", "--berth-writes-in-flight=0", "--berth-reports-per-second=0", "--berth-plugin-deadline=0s", "--berth-group-patience=-1s", "--berth-group-retries=-1", "--berth-history-mib=257", "--secure-port=70000",
 		"--show-hidden-metrics-for-version=x", "--requestheader-extra-headers-prefix= ").check()
 	for _, want := range []string{
 		"--secure-port 70000 must be between 1 and 65535", `empty value in "requestheader-extra-headers-prefix"`, `metrics.showHiddenMetricsForVersion: Invalid value: "x"`,
 		"--pod-max-in-unschedulable-pods-duration 0s: must be greater than 0, such as 5m", "--berth-writes-in-flight 0: must be greater than 0",
 		"--berth-reports-per-second 0: must be greater than 0", "--berth-plugin-deadline 0s: must be greater than 0, such as 10s",
 		"--berth-group-patience -1s: must not be negative; with 0 no room is kept", "--berth-group-retries -1: must not be negative; with 0 there is one pass",
+		"--berth-history-mib 257: must be between 0 and 256: the more is kept, the longer a question stops the scheduler",
 	} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is not in\n%v", want, err)

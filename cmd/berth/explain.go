@@ -76,12 +76,13 @@ and for the pod, where they apply,
   group       what would become of that group; of a list, the first of its members has it,
   advice      what would help the pod that is named: suggestions, each with its changes, the node that the pod goes to then, and how many other
               pods of its owner would follow; what is missing; and whether the search was cut short. docs/explain.md describes it,
-  history     of a live cluster whose scheduler is Berth, what that knows of the pod that is named: its attempts, what woke it each time, what it
+  history     with --scheduler, of a live cluster whose scheduler is Berth, what that knows of the pod that is named: its attempts, what woke it each time, what it
               waits for and who is before it,
   decision    and why it is on its node, if it has one: the best nodes with every plugin's score, and what tipped the balance.
 
-For the last two the replica that leads is asked, with your own credentials: through a port-forward to its pod, for which you need the rights to get the lease and
-that pod and to create pods/portforward there; or at --scheduler. It answers who may get the pod. Without its answer all else is said.
+For the last two the running scheduler is asked, with your own credentials, if --scheduler names it, and nobody otherwise. With leader it is the replica that leads, through a port-forward
+to its pod, for which you need the rights to get the lease and that pod and to create pods/portforward there; with an address it is what answers there, if its certificate
+is good. Who may get the pod gets an answer. Without an answer all else is said.
 
 With --since, which names an older snapshot, it says why the answer about a pod is another one than it was then: which nodes are lost or won, and the smallest sets of differences that, undone in the
 newer snapshot, bring the old answer back (or, where the pod has a node now and had none, that gave it one in the older snapshot). Each was tried. The pod may be on a node: it is judged as if it
@@ -95,7 +96,10 @@ change was made, and the group decided about again.`,
 		Example: `  # Why is this pod pending?
   kubectl berth explain web-2 -n shop
 
-  # The same from a file, without a connection to the cluster.
+  # Why is this pod on its node? The scheduler is asked, which must be Berth.
+  kubectl berth explain web-0 -n shop --scheduler leader
+
+  # Why is this pod pending, from a file, without a connection to the cluster?
   kubectl get ` + snapshotKinds + ` -A -o yaml |
     berth explain --snapshot - --pod shop/web-2
 
@@ -148,6 +152,9 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	defer shortRun()()
 	bar := newProgress(stderr)
 	defer bar.clear()
+	if err := e.running.check(); err != nil {
+		return wrong{err}
+	}
 	if len(e.since) > 0 {
 		return e.runSince(ctx, stdin, stdout, stderr, bar)
 	}
@@ -160,16 +167,20 @@ func (e *explainFlags) run(ctx context.Context, stdin io.Reader, stdout, stderr 
 	case e.pod != "" && e.group != "":
 		return wrong{errors.New("--pod and --pod-group are both given: name one of the two")}
 	case e.pod != "":
-		if named := findPod(pods, e.pod); named != nil && len(e.files) == 0 && e.running.url != noScheduler {
+		named := findPod(pods, e.pod)
+		live := named != nil && len(e.files) == 0
+		if live && e.running.at != "" {
 			bar.clear()
-			if e.past = e.running.ask(ctx, named.Namespace, named.Name, scheduler.Source); e.past.why != nil {
+			if e.past = e.running.ask(ctx, named.Namespace, named.Name, scheduler.Source).about(named); e.past.why != nil {
 				fmt.Fprintf(stderr, "Note: the pod's history is missing: %v\n", e.past.why)
 			}
 			if e.past.answer != nil && named.Spec.NodeName != "" {
 				return e.printPlaced(stdout, e.past.answer)
 			}
 		}
-		pods, err = only(cluster, e.pod, scheduler)
+		if pods, err = only(cluster, e.pod, scheduler); err != nil && live && named.Spec.NodeName != "" && e.running.at == "" {
+			err = fmt.Errorf("%w; why it is there, the running scheduler can say if it is Berth: --%s %s asks it", err, schedulerFlag, leader)
+		}
 	case e.group != "":
 		group, pods, err = onlyGroup(cluster, e.group, scheduler)
 	}
@@ -271,7 +282,7 @@ func (e *explainFlags) print(stdout io.Writer, snapshot *explain.Snapshot, all [
 		}
 		if e.pod != "" {
 			snapshot.Advise(a, explain.PendingBeside(pod.Object, all))
-			if past := e.past.answer; past != nil && past.UID == string(pod.UID) {
+			if past := e.past.answer; past != nil {
 				a.Decision, a.History = past.Decision, past.History
 			}
 		}

@@ -46,7 +46,7 @@ func lastAttempt(p *history.Past) string {
 		line += " was in vain"
 	}
 	if last.Evictions > 0 {
-		line += fmt.Sprintf("; %d pods were evicted for it from %s", last.Evictions, last.Nominated)
+		line += fmt.Sprintf("; %s evicted for it from %s", counted(last.Evictions, "pod was", "pods were"), last.Nominated)
 		if len(last.Victims) > 0 {
 			line += ", such as " + strings.Join(last.Victims[:min(shortVictims, len(last.Victims))], ", ")
 		}
@@ -60,8 +60,11 @@ func present(p *history.Past) string {
 	if x := p.Ahead; x != nil {
 		line += ", " + ahead(x)
 	}
+	if p.AheadUnknown != "" {
+		line += ", it is not known how many pods are before it (" + p.AheadUnknown + ")"
+	}
 	if p.Leaving > 0 {
-		line += fmt.Sprintf(", until %d evicted pods are gone", p.Leaving)
+		line += fmt.Sprintf(", until %s gone", counted(p.Leaving, "evicted pod is", "evicted pods are"))
 	}
 	if len(p.WaitsFor) > 0 {
 		var waits []string
@@ -83,7 +86,7 @@ func present(p *history.Past) string {
 
 // ahead says who has the turn before a pod.
 func ahead(x *history.Ahead) string {
-	line := fmt.Sprintf("%d pods before it", x.Pods)
+	line := counted(x.Pods, "pod before it", "pods before it")
 	if x.AtLeast {
 		line = "at least " + line
 	}
@@ -95,23 +98,31 @@ func ahead(x *history.Ahead) string {
 
 // heldUp says what holds up a pod group.
 func heldUp(g *history.Group) string {
-	parts := []string{fmt.Sprintf("group %s: %d wait, %d have a node", g.Name, g.Waiting, g.Placed)}
+	parts := []string{fmt.Sprintf("group %s: %s, %s", g.Name, counted(g.Waiting, "waits", "wait"), counted(g.Placed, "has a node", "have a node"))}
 	if !g.Exists {
 		parts = append(parts, "its object does not exist")
 	}
 	if g.Missing > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %d members do not exist yet", g.Missing, g.MinCount))
+		parts = append(parts, counted(g.Missing, fmt.Sprintf("of %d members does not exist yet", g.MinCount), fmt.Sprintf("of %d members do not exist yet", g.MinCount)))
 	}
 	if g.HeldCount > 0 {
-		parts = append(parts, fmt.Sprintf("%d are held, such as %s by %s", g.HeldCount, g.Held[0].Pod, strings.Join(g.Held[0].Plugins, ", ")))
+		parts = append(parts, counted(g.HeldCount, "is held", "are held")+suchAs(g.Held))
 	}
 	if g.RejectedCount > 0 {
-		parts = append(parts, fmt.Sprintf("%d were rejected, such as %s by %s", g.RejectedCount, g.Rejected[0].Pod, strings.Join(g.Rejected[0].Plugins, ", ")))
+		parts = append(parts, counted(g.RejectedCount, "was rejected", "were rejected")+suchAs(g.Rejected))
 	}
 	if g.Gate != "" {
 		parts = append(parts, g.Gate+" holds it")
 	}
 	return strings.Join(parts, "; ")
+}
+
+// suchAs names the first of the members that an answer names; it may name none.
+func suchAs(named []history.Member) string {
+	if len(named) == 0 {
+		return ""
+	}
+	return ", such as " + named[0].Pod + " by " + strings.Join(named[0].Plugins, ", ")
 }
 
 func wokenBy(event, plugin string) string {
@@ -186,7 +197,7 @@ func tippedLine(d *history.Decision) string {
 	return fmt.Sprintf("%s leads %s by %d: %s", d.Best[0].Name, d.Best[1].Name, lead, strings.Join(parts, ", "))
 }
 
-// ordinal returns first, 2nd and so on.
+// ordinal returns first, second, third, 4th and so on.
 func ordinal(n int) string {
 	switch n {
 	case 1:
@@ -196,7 +207,18 @@ func ordinal(n int) string {
 	case 3:
 		return "third"
 	}
-	return fmt.Sprintf("%dth", n)
+	suffix := "th"
+	if n/10%10 != 1 { // 11th, 12th and 13th
+		switch n % 10 {
+		case 1:
+			suffix = "st"
+		case 2:
+			suffix = "nd"
+		case 3:
+			suffix = "rd"
+		}
+	}
+	return fmt.Sprintf("%d%s", n, suffix)
 }
 
 // printPast prints all that the running scheduler knows of a pod.
@@ -204,9 +226,9 @@ func printPast(out io.Writer, p *history.Past) {
 	if p == nil {
 		return
 	}
-	fmt.Fprintf(out, "\nHistory (%d attempts", p.Attempts)
+	fmt.Fprintf(out, "\nHistory (%s", counted(p.Attempts, "attempt", "attempts"))
 	if p.Forgotten {
-		fmt.Fprintf(out, ", of which %d are kept", len(p.Kept))
+		fmt.Fprintf(out, ", of which %s kept", counted(p.Numbered(), "is", "are"))
 	}
 	fmt.Fprint(out, "):\n")
 	if len(p.Kept) > 0 {
@@ -214,8 +236,11 @@ func printPast(out io.Writer, p *history.Past) {
 		fmt.Fprint(w, "ATTEMPT\tAT\tWOKEN BY\tFOR\tOUTCOME\tFEASIBLE\tWHY\n")
 		for i := range p.Kept {
 			a := &p.Kept[i]
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%d of %d\t%s\n", a.Number, clock(a.At), cmp.Or(a.WokenBy, "<unknown>"), cmp.Or(a.WokenFor, "<none>"), outcome(a), a.Feasible, a.Nodes,
-				cmp.Or(a.BindingFailed, a.Node, a.Message))
+			number, feasible := fmt.Sprint(a.Number), fmt.Sprintf("%d of %d", a.Feasible, a.Nodes)
+			if a.Number == 0 { // a failed binding, whose turn is not kept
+				number, feasible = "<unknown>", "<unknown>"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", number, clock(a.At), cmp.Or(a.WokenBy, "<unknown>"), cmp.Or(a.WokenFor, "<none>"), outcome(a), feasible, cmp.Or(a.BindingFailed, a.Node, a.Message))
 		}
 		_ = w.Flush() // the writer below keeps the error
 	}

@@ -75,8 +75,18 @@ func TestPresent(t *testing.T) {
 				Name: "ml/train", Exists: true, MinCount: 8, Missing: 2, Waiting: 6, HeldCount: 1, Held: []history.Member{{Pod: "ml/t-1", Plugins: []string{"SchedulingGates"}}},
 				RejectedCount: 1, Rejected: []history.Member{{Pod: "ml/t-2", Plugins: []string{"NodeResourcesFit"}}}, Gate: "GangScheduling",
 			}},
-			"It was not tried yet.\nNow: gated; group ml/train: 6 wait, 0 have a node; 2 of 8 members do not exist yet; 1 are held, such as ml/t-1 by SchedulingGates; " +
-				"1 were rejected, such as ml/t-2 by NodeResourcesFit; GangScheduling holds it.",
+			"It was not tried yet.\nNow: gated; group ml/train: 6 wait, 0 have a node; 2 of 8 members do not exist yet; 1 is held, such as ml/t-1 by SchedulingGates; " +
+				"1 was rejected, such as ml/t-2 by NodeResourcesFit; GangScheduling holds it.",
+		},
+		{
+			history.Past{Place: "gated", Group: &history.Group{Name: "ml/train", Exists: true, MinCount: 4, Missing: 1, Waiting: 1, Placed: 1, HeldCount: 3, RejectedCount: 2}},
+			"It was not tried yet.\nNow: gated; group ml/train: 1 waits, 1 has a node; 1 of 4 members does not exist yet; 3 are held; 2 were rejected.",
+		},
+		{history.Past{Place: "active", Ahead: &history.Ahead{Pods: 1, Next: []string{"a/b"}}}, "It was not tried yet.\nNow: active, 1 pod before it (a/b)."},
+		{history.Past{Place: "active", AheadUnknown: "a plugin orders the queue"}, "It was not tried yet.\nNow: active, it is not known how many pods are before it (a plugin orders the queue)."},
+		{
+			history.Past{Place: "parked", Leaving: 1, Kept: []history.Attempt{{Number: 1, At: end, Nominated: "n", Evictions: 1, Victims: []string{"a/v"}}}},
+			"Attempt 1 at 2026-11-02T09:00:01Z was in vain; 1 pod was evicted for it from n, such as a/v.\nNow: parked, until 1 evicted pod is gone.",
 		},
 	} {
 		if got := strings.Join(pastLines(&test.past), "\n"); got != test.want {
@@ -102,6 +112,7 @@ func TestPlacedScreen(t *testing.T) {
 		"equal":    {equal, "web-a2 and web-a1 are equally good: the seed chose."},
 		"sampled":  {&history.Decision{Node: "n", NotRecorded: "they were not recorded"}, "Why this node: they were not recorded."},
 		"nothing":  {nil, "The scheduler keeps no decision about it"},
+		"21st":     {&history.Decision{Node: "n", Attempt: 21}, "on n, 21st attempt, "},
 		"one node": {&history.Decision{Node: "n", Attempt: 2, Nodes: 9, Feasible: 1}, "on n, second attempt, at 0001-01-01T00:00:00Z; 1 of 9 nodes would have done."},
 	} {
 		var out bytes.Buffer
@@ -112,13 +123,23 @@ func TestPlacedScreen(t *testing.T) {
 	}
 }
 
-// TestPrintPast prints all attempts.
+// TestOrdinal counts in English.
+func TestOrdinal(t *testing.T) {
+	for n, want := range map[int]string{1: "first", 2: "second", 3: "third", 4: "4th", 11: "11th", 12: "12th", 13: "13th", 21: "21st", 22: "22nd", 23: "23rd", 24: "24th", 101: "101st", 111: "111th", 1012: "1012th"} {
+		if got := ordinal(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+}
+
+// TestPrintPast prints all attempts, and of a failed binding whose turn is not kept no number.
 func TestPrintPast(t *testing.T) {
 	p := shownPast()
 	p.Forgotten = true
+	p.Kept = append(p.Kept, history.Attempt{At: p.Kept[0].At.Add(time.Minute), Outcome: "placed", BindingFailed: "etcd is full"})
 	var out bytes.Buffer
 	printPast(&out, p)
-	for _, want := range []string{"History (3 attempts, of which 1 are kept):", "NodeAdd", "0 of 6", "0/6 nodes are available", "Now: parked"} {
+	for _, want := range []string{"History (3 attempts, of which 1 is kept):", "\n<unknown>   2026-11-02T09:05:30Z ", "binding failed   <unknown>", "NodeAdd", "0 of 6", "0/6 nodes are available", "Now: parked"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is missing in\n%s", want, out.String())
 		}

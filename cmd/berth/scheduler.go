@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/pflag"
 	v1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	clients "k8s.io/client-go/kubernetes"
@@ -26,20 +27,24 @@ import (
 	"github.com/berth-scheduler/berth/internal/server"
 )
 
-// running is how to reach the running scheduler, which knows what it has decided and why.
+// running is how to reach the running scheduler, which knows what it has decided and why. It gets the user's credentials, so it is asked only if the user says so.
 type running struct {
 	connection *connection
-	url        string
-	ca         string
-	lease      string
+	// at is whom to ask: nobody if it is empty, the replica that holds the lease if it is leader, or else an address.
+	at    string
+	ca    string
+	lease string
+	port  uint16
+	flags *pflag.FlagSet
 }
 
 func newRunning(flags *pflag.FlagSet, c *connection) *running {
-	r := &running{connection: c}
-	flags.StringVar(&r.url, "scheduler", "", "The address of the running scheduler, such as https://scheduler.example:10259, to ask for the pod's history. Without it the replica is asked that holds the lease, through a port-forward. "+
-		"With none no scheduler is asked.")
-	flags.StringVar(&r.ca, "scheduler-certificate-authority", "", "A file with the certificate authority of the scheduler's certificate, for --scheduler; those of the system without it.")
-	flags.StringVar(&r.lease, "scheduler-lease", "", "The lease of the running scheduler, as NAMESPACE/NAME; without it, that of the configuration.")
+	r := &running{connection: c, flags: flags}
+	flags.StringVar(&r.at, schedulerFlag, "", "Which running scheduler to ask, with your own credentials, for the history of the pod that is named: leader is the replica that holds the lease, through a port-forward; "+
+		"or its address, such as https://scheduler.example:10259. Without it none is asked.")
+	flags.StringVar(&r.ca, schedulerCAFlag, "", "A file with the certificate authority of the scheduler's certificate, if --scheduler is an address; those of the system without it.")
+	flags.StringVar(&r.lease, schedulerLeaseFlag, "", "The lease of the running scheduler, as NAMESPACE/NAME, for --scheduler leader; the replica's pod must be in its namespace. Without it, that of the configuration.")
+	flags.Uint16Var(&r.port, schedulerPortFlag, schedulerPort, "The secure port of the running scheduler, for --scheduler leader.")
 	return r
 }
 
@@ -48,11 +53,40 @@ const (
 	askTimeout = 10 * time.Second
 	// answerMax bounds what is read of an answer.
 	answerMax = 4 << 20
-	// noScheduler as the address means that none is asked.
-	noScheduler = "none"
+	// leader as the scheduler to ask is the replica that holds the lease.
+	leader = "leader"
 	// schedulerPort is that of kube-scheduler, and of Berth.
 	schedulerPort = 10259
+
+	schedulerFlag      = "scheduler"
+	schedulerCAFlag    = "scheduler-certificate-authority"
+	schedulerLeaseFlag = "scheduler-lease"
+	schedulerPortFlag  = "scheduler-port"
 )
+
+// check checks the flags, so that no credentials are sent in a way that the user has not meant.
+func (r *running) check() error {
+	if r.at != "" && r.at != leader {
+		if at, err := url.Parse(r.at); err != nil || at.Scheme != "https" || at.Host == "" {
+			return fmt.Errorf("--%s %q: must be %s, or an address that begins with https://", schedulerFlag, r.at, leader)
+		}
+	}
+	for _, flag := range []string{schedulerLeaseFlag, schedulerPortFlag} {
+		if r.at != leader && r.flags.Changed(flag) {
+			return fmt.Errorf("--%s: is for --%s %s", flag, schedulerFlag, leader)
+		}
+	}
+	if (r.at == "" || r.at == leader) && r.flags.Changed(schedulerCAFlag) {
+		return fmt.Errorf("--%s: is for --%s with an address", schedulerCAFlag, schedulerFlag)
+	}
+	if namespace, name, ok := strings.Cut(r.lease, "/"); r.flags.Changed(schedulerLeaseFlag) && (!ok || namespace == "" || name == "") {
+		return fmt.Errorf("--%s %q: must be NAMESPACE/NAME", schedulerLeaseFlag, r.lease)
+	}
+	if r.port == 0 {
+		return fmt.Errorf("--%s 0: must be between 1 and 65535", schedulerPortFlag)
+	}
+	return nil
+}
 
 // asked is what the running scheduler has answered, or why it has not.
 type asked struct {
@@ -60,7 +94,15 @@ type asked struct {
 	why    error
 }
 
-// ask asks the running scheduler about a pod, with the user's own credentials. election is the scheduler's configuration of its lease.
+// about returns what is about that very pod: one of its name may have come or gone since the pod was read.
+func (a asked) about(pod *v1.Pod) asked {
+	if a.answer != nil && a.answer.UID != string(pod.UID) {
+		return asked{why: fmt.Errorf("the scheduler's answer is about another pod of this name, with the UID %q instead of %q", a.answer.UID, pod.UID)}
+	}
+	return a
+}
+
+// ask asks the running scheduler about a pod, with the user's own credentials; the flags name one. election is the scheduler's configuration of its lease.
 func (r *running) ask(ctx context.Context, namespace, name string, election *configv1.KubeSchedulerConfiguration) asked {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -72,11 +114,11 @@ func (r *running) ask(ctx context.Context, namespace, name string, election *con
 		return asked{why: errors.New("the scheduler knows no --as, and would answer with your own rights")}
 	}
 	to := rest.CopyConfig(access)
-	to.TLSClientConfig = rest.TLSClientConfig{
-		CertFile: access.CertFile, KeyFile: access.KeyFile, CertData: access.CertData, KeyData: access.KeyData, CAFile: r.ca, Insecure: access.Insecure && r.ca == "",
-	}
-	to.Host, to.APIPath, to.Dial, to.Proxy = r.url, "", nil, nil
-	if r.url == "" {
+	// The certificate at an address is always checked, also where that of the API server is not: the user's credentials go there. A password is for the API server alone; Berth takes none.
+	to.TLSClientConfig = rest.TLSClientConfig{CertFile: access.CertFile, KeyFile: access.KeyFile, CertData: access.CertData, KeyData: access.KeyData, CAFile: r.ca}
+	to.Username, to.Password = "", ""
+	to.Host, to.APIPath, to.Dial, to.Proxy = r.at, "", nil, nil
+	if r.at == leader {
 		stop, port, err := r.forward(ctx, access, election)
 		if err != nil {
 			return asked{why: err}
@@ -93,7 +135,7 @@ func (r *running) ask(ctx context.Context, namespace, name string, election *con
 func get(ctx context.Context, to *rest.Config, namespace, name string) (*history.Answer, error) {
 	at, err := url.Parse(to.Host)
 	if err != nil || at.Scheme != "https" || at.Host == "" { // credentials are sent
-		return nil, fmt.Errorf("--scheduler %q: must be an address that begins with https://", to.Host)
+		return nil, fmt.Errorf("ask the scheduler at %q: the address must begin with https://", to.Host)
 	}
 	client, err := rest.HTTPClientFor(to)
 	if err != nil {
@@ -151,7 +193,7 @@ func (r *running) forward(ctx context.Context, access *rest.Config, election *co
 	}
 	forwarding, stopForwarding := context.WithCancel(ctx)
 	ready, ended := make(chan struct{}), make(chan struct{})
-	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", schedulerPort)}, ready, io.Discard, io.Discard)
+	forwarder, err := portforward.NewOnAddressesForStreamingWithContext(forwarding, dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("0:%d", r.port)}, ready, io.Discard, io.Discard)
 	if err != nil {
 		stopForwarding()
 		return nil, 0, fmt.Errorf("forward a port to pod %s: %w", nameOf(pod), err)
@@ -206,10 +248,7 @@ func dialerFor(access *rest.Config, to *url.URL) (httpstream.Dialer, error) {
 func (r *running) leader(ctx context.Context, client clients.Interface, election *configv1.KubeSchedulerConfiguration) (*v1.Pod, error) {
 	namespace, name := election.LeaderElection.ResourceNamespace, election.LeaderElection.ResourceName
 	if r.lease != "" {
-		var ok bool
-		if namespace, name, ok = strings.Cut(r.lease, "/"); !ok || namespace == "" || name == "" {
-			return nil, fmt.Errorf("--scheduler-lease %q: must be NAMESPACE/NAME", r.lease)
-		}
+		namespace, name, _ = strings.Cut(r.lease, "/")
 	}
 	lease, err := client.CoordinationV1().Leases(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
@@ -223,6 +262,9 @@ func (r *running) leader(ctx context.Context, client clients.Interface, election
 	if err == nil {
 		return pod, nil
 	}
+	if !apierrors.IsNotFound(err) {
+		return nil, fmt.Errorf("find the pod of the scheduler that holds the lease, %s/%s: %w", namespace, host, err)
+	}
 	// A pod in the network of its node goes by the node's name.
 	onNode, listErr := client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("spec.nodeName", host).String()})
 	if listErr != nil {
@@ -235,12 +277,12 @@ func (r *running) leader(ctx context.Context, client clients.Interface, election
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("the scheduler that holds the lease is pod %s or %s; name it with --scheduler", found.Name, p.Name)
+			return nil, fmt.Errorf("the scheduler that holds the lease is pod %s or %s; give its address with --scheduler", found.Name, p.Name)
 		}
 		found = p
 	}
 	if found == nil {
-		return nil, fmt.Errorf("the scheduler that holds the lease %s/%s, %s, is no pod of that namespace; name it with --scheduler", namespace, name, host)
+		return nil, fmt.Errorf("the scheduler that holds the lease %s/%s, %s, is no pod of that namespace; give its address with --scheduler", namespace, name, host)
 	}
 	return found, nil
 }

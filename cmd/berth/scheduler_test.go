@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"encoding/pem"
@@ -8,7 +10,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +21,9 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/streaming/pkg/httpstream"
@@ -35,16 +42,26 @@ type cloud struct {
 	api    *httptest.Server
 	mu     sync.Mutex
 	asked  []string // the pods to which ports were forwarded, under mu
-	behind *httptest.Server
-	answer int // the scheduler's code
+	// authorizations are those of the questions that the scheduler was asked, under mu.
+	authorizations []string
+	behind         *httptest.Server
+	answer         int    // the scheduler's code
+	uid            string // of the pod in the scheduler's answer
+	port           string // that is forwarded
+	forbidden      bool   // to get pods
+	listed         []v1.Pod
+	edit           func(*clientcmdapi.Config) // of the kubeconfig
 }
 
 const forwardedToken = "secret"
 
 func newCloud(t *testing.T) *cloud {
 	t.Helper()
-	c := &cloud{T: t, answer: http.StatusOK}
+	c := &cloud{T: t, answer: http.StatusOK, uid: "u", port: "10259"}
 	c.behind = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.mu.Lock()
+		c.authorizations = append(c.authorizations, r.Header.Get("Authorization"))
+		c.mu.Unlock()
 		if r.Header.Get("Authorization") != "Bearer "+forwardedToken || r.URL.Path != server.ExplainPath("shop", "web-0") {
 			w.WriteHeader(http.StatusForbidden)
 			return
@@ -54,7 +71,7 @@ func newCloud(t *testing.T) *cloud {
 			_ = json.NewEncoder(w).Encode(metav1.Status{Message: "not now"})
 			return
 		}
-		_ = json.NewEncoder(w).Encode(history.Answer{Pod: "shop/web-0", History: &history.Past{Version: history.Version, Place: "parked"}})
+		_ = json.NewEncoder(w).Encode(history.Answer{Pod: "shop/web-0", UID: c.uid, History: &history.Past{Version: history.Version, Place: "parked"}})
 	}))
 	t.Cleanup(c.behind.Close)
 	c.api = httptest.NewTLSServer(http.HandlerFunc(c.serve))
@@ -63,6 +80,10 @@ func newCloud(t *testing.T) *cloud {
 }
 
 func (c *cloud) serve(w http.ResponseWriter, r *http.Request) {
+	list := func(of runtime.Object) {
+		w.Header().Set("Content-Type", runtime.ContentTypeProtobuf)
+		_ = protobuf.NewSerializer(scheme.Scheme, scheme.Scheme).Encode(of, w)
+	}
 	w.Header().Set("Content-Type", "application/json")
 	pod, named := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/kube-system/pods/")
 	switch {
@@ -70,6 +91,12 @@ func (c *cloud) serve(w http.ResponseWriter, r *http.Request) {
 		_ = json.NewEncoder(w).Encode(coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{HolderIdentity: &c.holder}})
 	case strings.HasSuffix(pod, "/portforward"):
 		c.forward(w, r, strings.TrimSuffix(pod, "/portforward"))
+	case r.URL.Path == "/api/v1/pods":
+		list(&v1.PodList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "PodList"}, Items: c.listed})
+	case r.URL.Path == "/api/v1/nodes":
+		list(&v1.NodeList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "NodeList"}, Items: []v1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n"}}}})
+	case named && c.forbidden:
+		w.WriteHeader(http.StatusForbidden)
 	case named:
 		for i := range c.pods {
 			if c.pods[i].Name == pod {
@@ -113,7 +140,7 @@ func (c *cloud) forward(w http.ResponseWriter, r *http.Request, pod string) {
 				_ = s.Close()
 				continue
 			}
-			if s.Headers().Get(v1.PortHeader) != "10259" {
+			if s.Headers().Get(v1.PortHeader) != c.port {
 				c.Errorf("port %s was asked for", s.Headers().Get(v1.PortHeader))
 			}
 			to, err := net.Dial("tcp", c.behind.Listener.Addr().String())
@@ -132,8 +159,8 @@ func (c *cloud) forward(w http.ResponseWriter, r *http.Request, pod string) {
 	}
 }
 
-// ask asks the scheduler with the flags.
-func (c *cloud) ask(flags ...string) asked {
+// kubeconfig writes one for the API server, and returns its name.
+func (c *cloud) kubeconfig() string {
 	c.Helper()
 	kubeconfig := clientcmdapi.NewConfig()
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.api.Certificate().Raw})
@@ -141,13 +168,25 @@ func (c *cloud) ask(flags ...string) asked {
 	kubeconfig.AuthInfos["u"] = &clientcmdapi.AuthInfo{Token: forwardedToken}
 	kubeconfig.Contexts["c"] = &clientcmdapi.Context{Cluster: "c", AuthInfo: "u"}
 	kubeconfig.CurrentContext = "c"
+	if c.edit != nil {
+		c.edit(kubeconfig)
+	}
 	file := filepath.Join(c.TempDir(), "kubeconfig")
 	if err := clientcmd.WriteToFile(*kubeconfig, file); err != nil {
 		c.Fatal(err)
 	}
+	return file
+}
+
+// ask asks the scheduler with the flags.
+func (c *cloud) ask(flags ...string) asked {
+	c.Helper()
 	set := pflag.NewFlagSet("explain", pflag.ContinueOnError)
 	r := newRunning(set, newConnection(set))
-	if err := set.Parse(append(flags, "--kubeconfig", file)); err != nil {
+	if err := set.Parse(append(flags, "--kubeconfig", c.kubeconfig())); err != nil {
+		c.Fatal(err)
+	}
+	if err := r.check(); err != nil {
 		c.Fatal(err)
 	}
 	defaults, err := config.Default()
@@ -173,26 +212,28 @@ func TestAskTheLeader(t *testing.T) {
 		answer int
 		flags  []string
 		asked  string
+		port   string
+		denies bool
 		fails  string
 	}{
 		"a pod":                      {holder: "berth-1_x", pods: []v1.Pod{pod("berth-0", "a", nil), pod("berth-1", "b", nil)}, asked: "berth-1"},
 		"in the network of its node": {holder: "b_x", pods: []v1.Pod{pod("other", "b", nil), pod("berth-b", "b", onHost)}, asked: "berth-b"},
-		"two on a node":              {holder: "b_x", pods: []v1.Pod{pod("berth-1", "b", onHost), pod("berth-2", "b", onHost)}, fails: "is pod berth-1 or berth-2; name it with --scheduler"},
-		"no pod":                     {holder: "host_x", fails: "the scheduler that holds the lease kube-system/kube-scheduler, host, is no pod of that namespace; name it with --scheduler"},
+		"two on a node":              {holder: "b_x", pods: []v1.Pod{pod("berth-1", "b", onHost), pod("berth-2", "b", onHost)}, fails: "is pod berth-1 or berth-2; give its address with --scheduler"},
+		"no pod":                     {holder: "host_x", fails: "the scheduler that holds the lease kube-system/kube-scheduler, host, is no pod of that namespace; give its address with --scheduler"},
 		"nobody leads":               {holder: "", fails: "nobody holds the lease kube-system/kube-scheduler"},
 		"another lease":              {holder: "berth-1_x", flags: []string{"--scheduler-lease=a/b"}, fails: "find who leads: "},
-		"not a lease":                {holder: "berth-1_x", flags: []string{"--scheduler-lease=a"}, fails: `--scheduler-lease "a": must be NAMESPACE/NAME`},
+		"another port":               {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, flags: []string{"--scheduler-port=20259"}, port: "20259", asked: "berth-1"},
+		"who may not get pods":       {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, denies: true, fails: "find the pod of the scheduler that holds the lease, kube-system/berth-1: "},
 		"refused":                    {holder: "berth-1_x", pods: []v1.Pod{pod("berth-1", "b", nil)}, answer: http.StatusTooManyRequests, asked: "berth-1", fails: "the scheduler answers 429: not now"},
 		"as another user":            {holder: "berth-1_x", flags: []string{"--as=eve"}, fails: "the scheduler knows no --as, and would answer with your own rights"},
-		"without TLS":                {holder: "berth-1_x", flags: []string{"--scheduler=http://localhost:1"}, fails: `--scheduler "http://localhost:1": must be an address that begins with https://`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newCloud(t)
-			c.holder, c.pods = test.holder, test.pods
+			c.holder, c.pods, c.forbidden, c.port = test.holder, test.pods, test.denies, cmp.Or(test.port, c.port)
 			if test.answer != 0 {
 				c.answer = test.answer
 			}
-			got := c.ask(test.flags...)
+			got := c.ask(append([]string{"--scheduler=leader"}, test.flags...)...)
 			switch {
 			case test.fails != "":
 				if got.why == nil || !strings.Contains(got.why.Error(), test.fails) || got.answer != nil {
@@ -210,10 +251,83 @@ func TestAskTheLeader(t *testing.T) {
 	}
 }
 
-// TestTheCertificateIsChecked sends no credentials to an address whose certificate cannot be checked.
+// TestTheCertificateIsChecked sends no credentials to an address whose certificate cannot be checked, also if that of the API server is not to be checked.
 func TestTheCertificateIsChecked(t *testing.T) {
 	c := newCloud(t)
-	if got := c.ask("--scheduler=" + c.behind.URL); got.why == nil || !strings.Contains(got.why.Error(), "certificate") {
-		t.Errorf("%+v", got)
+	for _, insecure := range []bool{false, true} {
+		c.edit = func(k *clientcmdapi.Config) {
+			if k.Clusters["c"].InsecureSkipTLSVerify = insecure; insecure {
+				k.Clusters["c"].CertificateAuthorityData = nil
+			}
+		}
+		if got := c.ask("--scheduler=" + c.behind.URL); got.why == nil || !strings.Contains(got.why.Error(), "certificate") || c.authorizations != nil {
+			t.Errorf("insecure %t: %+v, with %q", insecure, got, c.authorizations)
+		}
+	}
+}
+
+// TestNoPasswordIsSent sends the user's token to an address, and not the user's password.
+func TestNoPasswordIsSent(t *testing.T) {
+	c := newCloud(t)
+	ca := filepath.Join(t.TempDir(), "ca.crt")
+	if err := os.WriteFile(ca, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.behind.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	flags := []string{"--scheduler=" + c.behind.URL, "--scheduler-certificate-authority=" + ca}
+	if got := c.ask(flags...); got.why != nil {
+		t.Errorf("with a token: %v", got.why)
+	}
+	c.edit = func(k *clientcmdapi.Config) {
+		k.AuthInfos["u"] = &clientcmdapi.AuthInfo{Username: "eve", Password: "word"}
+	}
+	if got := c.ask(flags...); got.why == nil || !slices.Equal(c.authorizations, []string{"Bearer " + forwardedToken, ""}) {
+		t.Errorf("with a password: %v, the scheduler got %q", got.why, c.authorizations)
+	}
+}
+
+// TestExplainAsksIfAskedTo asks a scheduler only if --scheduler names it, and about that very pod.
+func TestExplainAsksIfAskedTo(t *testing.T) {
+	placed := v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web-0", UID: "u"}, Spec: v1.PodSpec{SchedulerName: v1.DefaultSchedulerName, NodeName: "n"}}
+	pending := placed
+	pending.Spec.NodeName = ""
+	const bound = `--pod "shop/web-0": the pod is not pending, it is bound to node "n"`
+	for name, test := range map[string]struct {
+		pod         v1.Pod
+		uid         string
+		flags       []string
+		code        int
+		says, notes string // what is said on standard output, and on standard error
+		asks        bool
+	}{
+		"a pending pod":               {pod: pending, says: "Pod shop/web-0, profile default-scheduler: "},
+		"a pending pod, asks":         {pod: pending, flags: []string{"--scheduler=leader"}, says: "Now: parked.", asks: true},
+		"a pod on a node":             {pod: placed, code: 2, notes: bound + "; no pod of the snapshot is pending; why it is there, the running scheduler can say if it is Berth: --scheduler leader asks it"},
+		"a pod on a node, asks":       {pod: placed, flags: []string{"--scheduler=leader"}, says: "Pod shop/web-0", asks: true},
+		"about another pending pod":   {pod: pending, uid: "other", flags: []string{"--scheduler=leader"}, says: "Pod shop/web-0", notes: `another pod of this name, with the UID "other" instead of "u"`, asks: true},
+		"about another pod on a node": {pod: placed, uid: "other", flags: []string{"--scheduler=leader"}, code: 2, notes: bound, asks: true},
+		"none":                        {pod: placed, flags: []string{"--scheduler=none"}, code: 2, notes: `--scheduler "none": must be leader, or an address that begins with https://`},
+		"without TLS":                 {pod: placed, flags: []string{"--scheduler=http://localhost:1"}, code: 2, notes: `--scheduler "http://localhost:1": must be leader, or an address`},
+		"a lease, asks nobody":        {pod: placed, flags: []string{"--scheduler-lease=a/b"}, code: 2, notes: "--scheduler-lease: is for --scheduler leader"},
+		"a port, asks nobody":         {pod: placed, flags: []string{"--scheduler-port=1"}, code: 2, notes: "--scheduler-port: is for --scheduler leader"},
+		"an authority for the leader": {pod: placed, flags: []string{"--scheduler=leader", "--scheduler-certificate-authority=x"}, code: 2, notes: "--scheduler-certificate-authority: is for --scheduler with an address"},
+		"no lease":                    {pod: placed, flags: []string{"--scheduler=leader", "--scheduler-lease=a"}, code: 2, notes: `--scheduler-lease "a": must be NAMESPACE/NAME`},
+		"no port":                     {pod: placed, flags: []string{"--scheduler=leader", "--scheduler-port=0"}, code: 2, notes: "--scheduler-port 0: must be between 1 and 65535"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCloud(t)
+			c.holder, c.listed = "berth-1_x", []v1.Pod{test.pod}
+			c.pods = []v1.Pod{{ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "berth-1"}}}
+			c.uid = cmp.Or(test.uid, c.uid)
+			var out, errs bytes.Buffer
+			code := run(t.Context(), append([]string{"berth", "explain", "shop/web-0", "--kubeconfig", c.kubeconfig()}, test.flags...), &out, &errs)
+			if code != test.code || !strings.Contains(out.String(), test.says) || test.says == "" && out.Len() > 0 || !strings.Contains(errs.String(), test.notes) {
+				t.Errorf("exit code %d, want %d\n%s\n%s\nwant %q and %q", code, test.code, &out, &errs, test.says, test.notes)
+			}
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if asked := len(c.authorizations) > 0; asked != test.asks || len(c.asked) > 0 != test.asks || strings.Contains(errs.String(), "history") && test.uid == "" {
+				t.Errorf("the scheduler was asked: %t, want %t\n%s", asked, test.asks, &errs)
+			}
+		})
 	}
 }

@@ -84,8 +84,15 @@ func TestExplainAsksTheScheduler(t *testing.T) {
 	if code, out, _ := w.plugin(viewer, append([]string{"explain", "giant"}, at...)...); code != 0 || !strings.Contains(out, "was in vain") || !strings.Contains(out, "What would help") || strings.Count(out, "\n") > 10 {
 		t.Errorf("code %d, want ten lines at most, with the last attempt: %s", code, out)
 	}
+	// A scheduler is only asked if it is named.
+	if code, out, stderr := w.plugin(viewer, "explain", "giant"); code != 0 || !strings.Contains(out, "What would help") || strings.Contains(stderr, "history") {
+		t.Errorf("code %d, %s, %s", code, out, stderr)
+	}
+	if code, out, stderr := w.plugin(viewer, "explain", "placed"); code != 2 || out != "" || !strings.Contains(stderr, "--scheduler leader asks it") {
+		t.Errorf("code %d, %s, %s", code, out, stderr)
+	}
 	// Without a scheduler that can be asked, all else is said, and why the history is missing.
-	if code, out, stderr := w.plugin(viewer, "explain", "giant"); code != 0 || !strings.Contains(out, "What would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find who leads: ") {
+	if code, out, stderr := w.plugin(viewer, "explain", "giant", "--scheduler", "leader"); code != 0 || !strings.Contains(out, "What would help") || !strings.Contains(stderr, "Note: the pod's history is missing: find who leads: ") {
 		t.Errorf("code %d, %s, %s", code, out, stderr)
 	}
 }

@@ -98,8 +98,9 @@ type Past struct {
 	Leaving   int    `json:"leaving,omitempty"`
 	// BackoffEnd is when it may be tried again.
 	BackoffEnd *time.Time `json:"backoffEnd,omitempty"`
-	// Ahead says who has the turn before it, of a pod that is ready.
-	Ahead *Ahead `json:"ahead,omitempty"`
+	// Ahead says who has the turn before it, of a pod that is ready; or AheadUnknown why that is not worked out.
+	Ahead        *Ahead `json:"ahead,omitempty"`
+	AheadUnknown string `json:"aheadUnknown,omitempty"`
 	// Group says what holds up the pod group that it waits with.
 	Group *Group `json:"group,omitempty"`
 }
@@ -163,7 +164,6 @@ type Group struct {
 	Held          []Member `json:"held,omitempty"`
 	RejectedCount int      `json:"rejectedCount,omitempty"`
 	Rejected      []Member `json:"rejected,omitempty"`
-	AtLeast       bool     `json:"atLeast,omitempty"`
 }
 
 // Member is a member of a group, with the plugins that hold or reject it.
@@ -179,7 +179,7 @@ const (
 )
 
 // Of returns what is known of a pod, nil if the scheduler does not have it: it neither waits for a node nor is on one. It is called between two rounds of the loop that owns the state and
-// the queue, and takes a few milliseconds at most. outside says in which profiles plugins from outside or extenders have a say.
+// the queue. It looks at all placements that are kept, and at what queue.Describe looks at, which takes a few milliseconds at most. outside says in which profiles plugins from outside or extenders have a say.
 func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside func(profile string) bool) *Answer {
 	d, waits := q.Describe(h.now(), key)
 	node, confirmed, placed := s.NodeOf(key)
@@ -211,14 +211,40 @@ func (h *History) Of(key model.PodKey, s *state.State, q *queue.Queue, outside f
 			p.Kept = append(p.Kept, h.attempt(&r.attempts[i], key.Namespace+"/"))
 			p.Attempts = max(p.Attempts, int(r.attempts[i].number))
 		}
+		if a.Decision != nil {
+			p.complete(a.Decision)
+		}
 	} else if x := a.Decision; x != nil {
 		p.Kept = append(p.Kept, Attempt{Number: x.Attempt, At: x.At, Outcome: plan.Placed.String(), Helped: true, Node: x.Node, Nodes: x.Nodes, Feasible: x.Feasible})
 	}
 	if placed && a.Decision != nil && a.Decision.Node != node { // somebody else has bound it
 		a.Decision = nil
 	}
-	p.Forgotten = len(p.Kept) < p.Attempts
+	p.Forgotten = p.Numbered() < p.Attempts
 	return a
+}
+
+// Numbered returns of how many attempts the turn is kept.
+func (p *Past) Numbered() (n int) {
+	for i := range p.Kept {
+		if p.Kept[i].Number > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// complete takes the turn of a failed binding of which no turn was noted from the placement that it was for. x is the last placement of the pod.
+func (p *Past) complete(x *Decision) {
+	for i := range p.Kept {
+		switch a := &p.Kept[i]; {
+		case a.Number == x.Attempt:
+			return
+		case a.Number == 0 && !a.At.Before(x.At):
+			a.Number, a.At, a.Node, a.Nodes, a.Feasible = x.Attempt, x.At, x.Node, x.Nodes, x.Feasible
+			return
+		}
+	}
 }
 
 // describe fills in what the queue knows.
@@ -231,6 +257,9 @@ func (p *Past) describe(d *queue.Description) {
 	for _, w := range d.WaitsFor {
 		p.WaitsFor = append(p.WaitsFor, WaitsFor(w))
 	}
+	if d.Unordered {
+		p.AheadUnknown = unordered
+	}
 	if x := d.Ahead; x != nil {
 		p.Ahead = &Ahead{Pods: x.Pods, AtLeast: x.AtLeast}
 		for _, key := range x.Next {
@@ -242,7 +271,7 @@ func (p *Past) describe(d *queue.Description) {
 	if g := d.Group; g != nil {
 		p.Group = &Group{
 			Name: g.Key.String(), Composite: g.Tree, Exists: g.Exists, MinCount: g.MinCount, Missing: max(0, g.MinCount-g.Waiting-g.Placed), Waiting: g.Waiting, Placed: g.Placed, Gate: g.Gate,
-			HeldCount: g.HeldCount, Held: members(g.Held), RejectedCount: g.RejectedCount, Rejected: members(g.Rejected), AtLeast: g.AtLeast,
+			HeldCount: g.HeldCount, Held: members(g.Held), RejectedCount: g.RejectedCount, Rejected: members(g.Rejected),
 		}
 	}
 }
@@ -261,6 +290,9 @@ func timeOf(t time.Time) *time.Time {
 	t = t.UTC()
 	return &t
 }
+
+// unordered is why it is not said who has the turn before a pod.
+const unordered = "a plugin from outside orders the queue, and is not asked for an answer"
 
 // Why the details of a decision are not there.
 const (

@@ -2,6 +2,7 @@ package history
 
 import (
 	"time"
+	"unicode/utf8"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -99,8 +100,7 @@ func (x *records) note(d *plan.Decision, detail uint64, grouped bool) {
 	case plan.Unschedulable:
 		a.rejection, a.text = d.Rejection, d.PostFilter
 		if size := sizeOfRejection(d.Rejection); size > textMax {
-			a.rejection, a.text = nil, cut(d.Rejection.Text(d.Nodes))
-			bytes += len(a.text)
+			a.rejection, a.text = nil, cut(d.Rejection.Text(d.Nodes)) // add counts the text
 		} else if d.Rejection != x.last {
 			bytes += size
 			x.last = d.Rejection
@@ -232,10 +232,14 @@ func sizeOfRejection(r *plan.Rejection) int {
 	return size
 }
 
-// cut cuts a long text.
+// cut cuts a long text, between two characters.
 func cut(text string) string {
 	if len(text) <= textMax {
 		return text
 	}
-	return text[:textMax] + "…"
+	end := textMax
+	for end > textMax-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/loop"
+	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 )
 
@@ -77,6 +78,26 @@ func BenchmarkNote(b *testing.B) {
 			for i := range b.N {
 				h.budget.notes = savedMax
 				h.Round(&rounds[i%pods])
+			}
+		})
+	}
+}
+
+// BenchmarkOf asks about a pod that is not among the placements, of as many as the largest memory has.
+func BenchmarkOf(b *testing.B) {
+	for _, mib := range []int{DefaultBytes >> 20, MaxBytes >> 20} {
+		b.Run(fmt.Sprintf("%dMiB", mib), func(b *testing.B) {
+			h := newHistory(b, mib<<20)
+			for i := range h.placed.most {
+				d := decision(fmt.Sprintf("pod-%07d", i), 1, true)
+				h.placed.add(&d, 0, false)
+			}
+			none := model.PodKey{Namespace: "default", Name: "none"}
+			b.ResetTimer()
+			for range b.N {
+				if h.placed.of(none) != nil {
+					b.Fatal("found")
+				}
 			}
 		})
 	}

@@ -5,7 +5,7 @@
 package history
 
 import (
-	"errors"
+	"fmt"
 	"time"
 
 	"github.com/berth-scheduler/berth/internal/engine"
@@ -16,14 +16,17 @@ import (
 
 // Config is the configuration of a History.
 type Config struct {
-	// Bytes bounds the memory; 0 means DefaultBytes.
+	// Bytes bounds the memory, at most MaxBytes; 0 means DefaultBytes.
 	Bytes int
 	// Now is a steady clock; nil means time.Now.
 	Now func() time.Time
 }
 
-// DefaultBytes suffices for the last 50,000 placements, the attempts of 20,000 pods that wait, and the details of some thousand decisions.
+// DefaultBytes suffices for the last 43,000 placements, the attempts of 20,000 pods that wait, and the details of some thousand decisions.
 const DefaultBytes = 48 << 20
+
+// MaxBytes is the most that may be given. A question looks at all placements that are kept, on the goroutine of the loop: at some 230,000 then.
+const MaxBytes = 256 << 20
 
 // The memory is divided: placements and details have a quarter each, attempts the rest.
 const quarter = 4
@@ -51,8 +54,8 @@ type Counts struct {
 
 // New makes an empty memory.
 func New(config Config) (*History, error) {
-	if config.Bytes < 0 {
-		return nil, errors.New("the bytes of the history: must not be negative")
+	if config.Bytes < 0 || config.Bytes > MaxBytes {
+		return nil, fmt.Errorf("the bytes of the history: must be between 0 and %d", MaxBytes)
 	}
 	if config.Bytes == 0 {
 		config.Bytes = DefaultBytes

@@ -183,6 +183,13 @@ func TestFailedBinding(t *testing.T) {
 	if p.Place != "backing off after an error" || p.BackoffEnd == nil || len(p.Kept) != 1 || p.Kept[0].BindingFailed != "etcd is full" || p.Kept[0].Helped {
 		t.Errorf("%+v", p)
 	}
+	if k := p.Kept[0]; k.Number != 1 || k.Node != "n" || k.Nodes != 1 || k.Feasible != 1 || p.Forgotten {
+		t.Errorf("the turn of the failed binding is not that of the placement: %+v", p)
+	}
+	s.history.placed = newPlacements(1 << 10)
+	if p := s.of("p").History; len(p.Kept) != 1 || p.Kept[0].Number != 0 || p.Attempts != 1 || !p.Forgotten {
+		t.Errorf("the turn is forgotten: %+v", p)
+	}
 }
 
 // TestAhead says how many pods have their turn before a pod, and names those of its namespace among the first of them.
@@ -201,6 +208,15 @@ func TestAhead(t *testing.T) {
 	x := s.of("p30").History.Ahead
 	if want := []string{"default/p39", "default/p37", "default/p35"}; x == nil || x.Pods != 9 || x.AtLeast || !slices.Equal(x.Next, want) {
 		t.Errorf("%+v, want 9 pods, first %v", x, want)
+	}
+}
+
+// TestUnordered says why it does not say who has the turn before a pod.
+func TestUnordered(t *testing.T) {
+	var p Past
+	p.describe(&queue.Description{Pod: model.NewPod(build.Pod(build.Named("p"))), Unordered: true})
+	if p.Ahead != nil || p.AheadUnknown == "" {
+		t.Errorf("%+v", p)
 	}
 }
 

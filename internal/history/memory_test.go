@@ -2,8 +2,11 @@ package history
 
 import (
 	"fmt"
+	"os"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/elements"
@@ -115,7 +118,7 @@ func TestForgetsTheOldest(t *testing.T) {
 	}
 }
 
-// TestBudget makes decisions that take 20 µs, details of which would take 50: they are recorded of so many decisions that this takes three hundredths of the time, and what was saved; of one
+// TestBudget makes decisions that take 20 µs, details of which would take 50: they are recorded of so many decisions that this takes two hundredths of the time, and what was saved; of one
 // in fifty decisions that are the first of an owner, of all of them.
 func TestBudget(t *testing.T) {
 	b := newBudget()
@@ -175,5 +178,39 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	if spent, most := time.Duration(noted)*noteCost, decisions*took*notesPercent/100+savedMax; spent > most || spent < most/2 {
 		t.Errorf("%v were spent on notes, want at most %v, and half of that at least", spent, most)
+	}
+}
+
+// TestLongTexts counts the text of a long rejection once, and cuts it between two characters.
+func TestLongTexts(t *testing.T) {
+	h := newHistory(t, 0)
+	d := decision("p", 1, false)
+	d.PostFilter = ""
+	d.Rejection = &plan.Rejection{Counts: []reason.Count{{Nodes: 5, Reason: strings.Repeat("ü", textMax)}}, Plugins: []string{"NodeResourcesFit"}}
+	h.take(d)
+	r := h.waiting.byPod[model.PodKey{Namespace: "default", Name: "p"}]
+	text := r.attempts[0].text
+	if want := recordBytes + attemptBytes + len(text); r.bytes != want || h.waiting.bytes != want {
+		t.Errorf("%d bytes are counted, %d in all, want %d", r.bytes, h.waiting.bytes, want)
+	}
+	for lead := range utf8.UTFMax {
+		long := strings.Repeat("x", lead) + strings.Repeat("𝕏", textMax)
+		if got := cut(long); !utf8.ValidString(got) || len(got) <= textMax-utf8.UTFMax || len(got) > textMax+len("…") {
+			t.Errorf("%d bytes, which end with %q", len(got), got[len(got)-8:])
+		}
+	}
+	if !utf8.ValidString(text) {
+		t.Errorf("%q is cut within a character", text)
+	}
+}
+
+// TestDefaultSuffices keeps by default as many placements as docs/explain.md and DefaultBytes say.
+func TestDefaultSuffices(t *testing.T) {
+	most := newHistory(t, 0).placed.most
+	said := fmt.Sprintf("%d,000 placements", most/1000)
+	for _, file := range []string{"history.go", "../../docs/explain.md"} {
+		if text, err := os.ReadFile(file); err != nil || !strings.Contains(string(text), said) {
+			t.Errorf("%s does not have %q, of %d that are kept: %v", file, said, most, err)
+		}
 	}
 }

@@ -56,7 +56,7 @@ func (p *placements) add(d *plan.Decision, detail uint64, grouped bool) {
 	to.nodes, to.feasible, to.grouped = int32(d.Nodes), int32(d.Feasible), grouped
 }
 
-// of returns the last placement of a pod, nil if none is kept. It looks at all that are kept, which takes about a millisecond.
+// of returns the last placement of a pod, nil if none is kept. It looks at all that are kept, which takes 0.2 ms with DefaultBytes, and with MaxBytes about 5 ms (BenchmarkOf).
 func (p *placements) of(key model.PodKey) *placement {
 	want := tail(key.Name)
 	for i := range p.size() {

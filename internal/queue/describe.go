@@ -16,10 +16,10 @@ type Description struct {
 	Pod *model.Pod
 	// Place is where it waits, in words; that of a member of a group is where the group waits, unless the member is held itself.
 	Place string
-	// Attempts counts its turns, Rejections those that ended in a rejection, Errors those that ended in an error since.
-	Attempts, Rejections, Errors int
-	// Since is when it began to wait as it does, Ready when it could first be tried, zero if it could not yet.
-	Since, Ready time.Time
+	// Attempts counts its turns.
+	Attempts int
+	// Since is when it began to wait as it does.
+	Since time.Time
 	// BackoffEnd is the second after which it may be tried; zero if no backoff is left.
 	BackoffEnd time.Time
 	// Rejectors are the plugins that rejected it, or the PreEnqueue plugin that holds it, while it is parked or gated. Of these, Pending answered Pending.
@@ -30,8 +30,9 @@ type Description struct {
 	WokenBy plan.Woken
 	// Leaving are the victims of its last attempt that are not gone yet.
 	Leaving []types.UID
-	// Ahead says which pods have their turn before it; nil unless it is active.
-	Ahead *Ahead
+	// Ahead says which pods have their turn before it; nil unless it is active, or if Unordered says that this is not worked out, because a plugin from outside orders the queue.
+	Ahead     *Ahead
+	Unordered bool
 	// Group is its group; nil for a pod that waits alone.
 	Group *GroupDescription
 }
@@ -63,10 +64,9 @@ type GroupDescription struct {
 	// Gate is the PreEnqueue plugin that holds the group.
 	Gate string
 	// HeldCount is how many members a PreEnqueue plugin holds, RejectedCount how many others plugins rejected in their last attempt; Held and Rejected name the first of them by
-	// name. Of a very large group not all members are looked at, as AtLeast says.
+	// name.
 	HeldCount, RejectedCount int
 	Held, Rejected           []Member
-	AtLeast                  bool
 }
 
 // Member is a member of a group, with the plugins that reject it or hold it.
@@ -75,20 +75,24 @@ type Member struct {
 	Plugins []string
 }
 
-// The bounds of a description: how many pods of the line and members of a group are looked at, and how many are named. Looking at one takes some 0.1 µs.
+// The bounds of a description: how many pods of the line are looked at, and how many pods are named. Looking at one takes some 0.1 µs.
 const (
 	describedMax = 20_000
 	namedMax     = 5
 )
 
-// Describe returns what the queue knows of a pod; ok is false if it does not wait. It changes nothing, and takes a few milliseconds at most.
+// ownSort is the name of the QueueSort plugin that is built in. Every other one is from outside, and its comparisons are calls of code of others, which may take long.
+const ownSort = "PrioritySort"
+
+// Describe returns what the queue knows of a pod; ok is false if it does not wait. It changes nothing and calls no plugin. It looks at describedMax pods of the line at most, and once at
+// each member of the pod's group, as every turn of the group does too.
 func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok bool) {
 	e := q.entries[key]
 	if e == nil {
 		return d, false
 	}
 	d = Description{
-		Pod: e.pod, Place: q.PlaceOf(key), Attempts: e.attempts, Rejections: e.rejections, Errors: e.errors, Since: e.since, Ready: e.ready, WokenBy: e.woken,
+		Pod: e.pod, Place: q.PlaceOf(key), Attempts: e.attempts, Since: e.since, WokenBy: e.woken,
 		Leaving: slices.Clone(e.preempting.leaving),
 	}
 	line := e
@@ -110,7 +114,9 @@ func (q *Queue) Describe(now time.Time, key model.PodKey) (d Description, ok boo
 		}
 	}
 	if line.place == active {
-		d.Ahead = q.ahead(line)
+		if d.Unordered = q.config.Profiles[0].QueueSort.Name() != ownSort; !d.Unordered {
+			d.Ahead = q.ahead(line)
+		}
 	}
 	return d, true
 }
@@ -153,7 +159,7 @@ func (q *Queue) ahead(e *entry) *Ahead {
 }
 
 func (q *Queue) describeGroup(g *group) *GroupDescription {
-	d := &GroupDescription{Key: g.key, Tree: g.of != nil, Waiting: len(g.members), Gate: g.gate, HeldCount: g.held, AtLeast: len(g.members) > describedMax}
+	d := &GroupDescription{Key: g.key, Tree: g.of != nil, Waiting: len(g.members), Gate: g.gate, HeldCount: g.held}
 	v := q.config.State.View()
 	_, _, d.Exists = q.objectOf(g)
 	if object := v.Group(g.key); g.of == nil && object != nil {
@@ -166,11 +172,7 @@ func (q *Queue) describeGroup(g *group) *GroupDescription {
 			d.Placed += v.GroupPlaced(key)
 		}
 	}
-	looked := 0
-	for key, e := range g.members {
-		if looked++; looked > describedMax {
-			break
-		}
+	for key, e := range g.members { // all of them: which ones the map has first must not matter
 		switch {
 		case e.place == gated:
 			d.Held = nameFew(d.Held, key, e)

@@ -8,6 +8,8 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
+	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/prioritysort"
 )
 
 func key(name string) model.PodKey { return model.PodKey{Namespace: "ns", Name: name} }
@@ -51,13 +53,13 @@ func TestDescribe(t *testing.T) {
 	held := pod("held", 0)
 	held.Object.Labels = map[string]string{"gate": "yes"}
 	q.Wake(at(0), arrived(held, pod("p", 9)))
-	if d, ok := q.Describe(at(0), key("held")); !ok || d.Place != "gated" || !slices.Equal(d.Rejectors, []string{"Gate"}) || d.Ahead != nil || !d.Ready.IsZero() {
+	if d, ok := q.Describe(at(0), key("held")); !ok || d.Place != "gated" || !slices.Equal(d.Rejectors, []string{"Gate"}) || d.Ahead != nil || d.Unordered {
 		t.Errorf("%+v", d)
 	}
 	reject(q, at(0), pop(t, q, at(0), "p"), "Fit")
 	d, _ := q.Describe(at(0.5), key("p"))
-	if d.Place != "parked" || d.Rejections != 1 || !slices.Equal(d.Rejectors, []string{"Fit"}) || len(d.WaitsFor) != 1 || d.WaitsFor[0].Plugin != "Fit" || !slices.Equal(d.WaitsFor[0].Events, []string{"AssignedPodDelete"}) ||
-		!d.BackoffEnd.Equal(at(1)) || !d.Ready.Equal(at(0)) {
+	if d.Place != "parked" || !slices.Equal(d.Rejectors, []string{"Fit"}) || len(d.WaitsFor) != 1 || d.WaitsFor[0].Plugin != "Fit" || !slices.Equal(d.WaitsFor[0].Events, []string{"AssignedPodDelete"}) ||
+		!d.BackoffEnd.Equal(at(1)) {
 		t.Errorf("%+v", d)
 	}
 	q.Wake(at(60), podDeleted)
@@ -87,6 +89,59 @@ func TestDescribeLooksAtFew(t *testing.T) {
 	d, _ := q.Describe(at(0), key("last"))
 	if d.Ahead == nil || !d.Ahead.AtLeast || d.Ahead.Pods != describedMax || len(d.Ahead.Next) != namedMax || asked > 4*describedMax {
 		t.Errorf("%+v after %d comparisons", d.Ahead, asked)
+	}
+}
+
+// countingSort is a QueueSort plugin from outside.
+type countingSort struct {
+	prioritysort.Plugin
+	asked int
+}
+
+func (*countingSort) Name() string { return "Fair" }
+
+func (s *countingSort) Less(a, b plugin.Queued) bool {
+	s.asked++
+	return s.Plugin.Less(a, b)
+}
+
+// TestDescribeAsksNobody does not call a QueueSort plugin from outside, and says that the order is not worked out.
+func TestDescribeAsksNobody(t *testing.T) {
+	if ownSort != prioritysort.Name {
+		t.Errorf("the built-in plugin is %s", prioritysort.Name)
+	}
+	sort := &countingSort{}
+	q := newOutsideQueue(t, func(p *plugin.Profile) { p.QueueSort = sort })
+	q.Wake(at(0), arrived(pod("a", 2), pod("b", 1), pod("c", 0)))
+	before := sort.asked
+	d, ok := q.Describe(at(0), key("c"))
+	if !ok || d.Place != "active" || d.Ahead != nil || !d.Unordered || sort.asked != before || before == 0 {
+		t.Errorf("%+v, after %d comparisons", d, sort.asked-before)
+	}
+}
+
+// TestDescribeVeryLargeGroup describes a group of very many members, always in the same way.
+func TestDescribeVeryLargeGroup(t *testing.T) {
+	g := newGroupQueue(t)
+	const members = 50_000
+	var changes []model.Change
+	for i := range members {
+		var gates []string
+		if i%10_000 == 0 {
+			gates = []string{"gate"}
+		}
+		changes = append(changes, memberOf("g", fmt.Sprintf("m%05d", i), 0, gates...))
+	}
+	g.Wake(g.now, g.State().Apply(changes))
+	for range 5 {
+		d, _ := g.Describe(g.now, key("m00001"))
+		var held []string
+		for _, m := range d.Group.Held {
+			held = append(held, m.Key.Name)
+		}
+		if want := []string{"m00000", "m10000", "m20000", "m30000", "m40000"}; d.Group.HeldCount != len(want) || !slices.Equal(held, want) {
+			t.Fatalf("held %v, %+v, want %v", held, d.Group, want)
+		}
 	}
 }
 
