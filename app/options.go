@@ -126,7 +126,7 @@ func (o *options) addFlags() {
 		"if it would have room without the pods that came after it and have no higher priority, room is kept for it for some minutes as they end, and other such pods leave that. With 0 none is ever kept, as by kube-scheduler.")
 	fs.IntVar(&o.groupRetries, "berth-group-retries", engine.DefaultGroupRetries, "How many decisions about members of a pod group, or a tree of them, may be made in other orders, and with other nodes among equally good ones, "+
 		"before the group is rejected. With 0 there is one pass, as in kube-scheduler.")
-	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "How much memory in MiB the last decisions may take that kubectl berth explain shows. With 0 none are kept, and no questions answered.")
+	fs.IntVar(&o.historyMiB, "berth-history-mib", history.DefaultBytes>>20, "How much memory in MiB the last decisions may take that kubectl berth explain shows, 256 at most. With 0 none are kept, and no questions answered.")
 	fs.StringVar(&o.tracing, "berth-tracing-config-file", "", "The path of a file with a TracingConfiguration, as kube-apiserver's: where "+
 		"spans about each pod's way are sent, and how many. None are made without one.")
 	fs.BoolVar(&o.audit, auditFlag, false, "For debugging: check all invariants of state, queue, engine and outbox after each round in which something "+
