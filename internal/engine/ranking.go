@@ -56,6 +56,8 @@ type axis struct {
 	// counted is what is counted if each domain has one node at most: then the coordinate is the count. Otherwise it is zero, and the coordinate is the domain.
 	counted state.Counted
 	narrow  bool
+	// present says that nodes which lack the key are told apart.
+	present bool
 }
 
 // sight is what a turn's choice is made from: the key, the columns of filters, and the axes with their present counts.
@@ -238,7 +240,7 @@ func (s *sight) addAxis(e *Engine, c *cycle, of plugin.Axis) bool {
 	if of.Layout.ID == 0 {
 		return false
 	}
-	own := axis{domains: of.Layout.ID}
+	own := axis{domains: of.Layout.ID, present: len(of.Present) > 0}
 	s.reads |= model.Labels
 	if of.Layout.Own && !of.ByDomain {
 		own.narrow, own.counted = true, of.Counted
