@@ -89,7 +89,7 @@ const (
 	DefaultRankingBytes = 128 << 20
 	mostTables          = 64
 	// mostKeys bounds the keys that were seen, most of which have no table.
-	mostKeys = 1024
+	mostKeys = 256
 )
 
 // choice is a node for a pod.

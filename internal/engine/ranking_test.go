@@ -491,7 +491,7 @@ func TestRankingsAreBounded(t *testing.T) {
 			}
 		}
 		keys := b.engine.RankingKeys()
-		if tables, bytes := b.engine.Rankings(); keys > 1024 || tables > 64 || bytes > 64*10_000 {
+		if tables, bytes := b.engine.Rankings(); keys > 256 || tables > 64 || bytes > 64*10_000 {
 			t.Fatalf("after %d kinds: %d rankings, %d with a table", i, keys, tables)
 		}
 	}

@@ -468,16 +468,21 @@ func TestMemoryReturns(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	for range 4 {
-		cycle()
+	// What is kept for a while, such as tables of ranked nodes and memory that was needed once, comes and goes: the least of several cycles is what stays.
+	least := func(cycles int) uint64 {
+		bytes := cycle()
+		for range cycles - 1 {
+			bytes = min(bytes, cycle())
+		}
+		return bytes
 	}
-	base := cycle()
-	var last uint64
-	for range 20 {
-		last = cycle()
-	}
-	if grown := int64(last) - int64(base); grown > 200<<10 {
-		t.Errorf("20 times 150 pods have left %d KiB behind", grown>>10)
+	least(20)
+	base := least(10)
+	least(20)
+	if grown := int64(least(10)) - int64(base); grown > 200<<10 {
+		t.Errorf("30 times 150 pods have left %d KiB behind", grown>>10)
+	} else {
+		t.Logf("30 times 150 pods have left %d KiB behind", grown>>10)
 	}
 }
 
