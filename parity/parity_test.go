@@ -46,11 +46,13 @@ func TestParity(t *testing.T) {
 	if r.Passed < enough {
 		t.Errorf("%d comparisons, want %d at least", r.Passed, enough)
 	}
+	rejected, scored := 0, 0 // of groups
 	for _, l := range r.Lines {
 		if l.Rejected+l.Scored == 0 {
 			t.Errorf("%s: nothing was compared", l.Name)
 		}
 		if strings.HasPrefix(l.Name, "seq-gang-") || strings.HasPrefix(l.Name, "seq-tree-") { // of groups one seed may not have any; TestGroupsEvictAndShare has seeds that do
+			rejected, scored = rejected+l.Rejected, scored+l.Scored
 			continue
 		}
 		if l.Rejected == 0 || l.Scored == 0 && l.Name != "preempt-choice" {
@@ -59,6 +61,9 @@ func TestParity(t *testing.T) {
 		if strings.Contains(l.Name, "preempt") && l.Preempted == 0 {
 			t.Errorf("%s: kube-scheduler has found no pods to evict", l.Name)
 		}
+	}
+	if rejected == 0 || scored == 0 {
+		t.Errorf("groups: %d rejected, %d scored; they must have some of both", rejected, scored)
 	}
 }
 
