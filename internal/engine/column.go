@@ -27,8 +27,6 @@ type column[T int32 | reason.Code] struct {
 	nonZero int
 	// used is the engine's clock when the column was last used.
 	used uint64
-	// id tells columns apart, also later ones of the same need.
-	id uint64
 }
 
 // valueBytes is the size of one value of a column; columnBytes is about what a column uses besides its values, which in a small cluster is most
@@ -187,6 +185,8 @@ type filterColumn struct {
 // scoreColumn is a column of raw scores, or of classes.
 type scoreColumn struct {
 	column[int32]
+	// id tells columns of scores apart, also later ones of the same need.
+	id     uint64
 	scores plugin.NodeScores
 	// classes is scores if its values are classes, nil otherwise.
 	classes plugin.ClassScores
@@ -424,8 +424,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		}
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		e.columns.built++
-		column = &scoreColumn{scores: scores}
-		column.id = e.columns.built
+		column = &scoreColumn{scores: scores, id: e.columns.built}
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
 		column.classes, _ = scores.(plugin.ClassScores)
 		column.following, _ = scores.(plugin.Following)

@@ -23,7 +23,7 @@ type Config struct {
 	RankingBytes int
 	// RejectionBytes bounds the memory of remembered rejections; 0 means DefaultRejectionBytes.
 	RejectionBytes int
-	// Audit means that the engine decides again whenever it has a remembered rejection, and runs the PreFilter plugins that pods skip; the method
+	// Audit means that the engine decides again whenever it has a remembered rejection or a ranking, and runs the PreFilter plugins that pods skip; the method
 	// Audit returns how they differ. It is for debugging and tests.
 	Audit bool
 	// GroupRetries is how many decisions about members of a pod group may be made in other orders before the group is rejected; 0 means none.

@@ -47,7 +47,7 @@ type rankKey struct {
 	needs     [mostFilters]model.Need
 	columns   [mostScores]uint64 // their ids
 	axes      [mostAxes]axis
-	devices   uint64 // the version of devices that nodes share, if a column follows it
+	devices   uint64 // the version of devices that nodes share, if a need or a column depends on it
 }
 
 // axis is an Axis in a key.
@@ -153,6 +153,9 @@ func (e *Engine) look(c *cycle, s *sight) bool {
 	s.filters, s.scores, s.axes, s.reads = s.filters[:0], s.scores[:0], s.axes[:0], model.Presence|model.Nominations
 	if c.view.Nominated() > 0 {
 		s.key.nominated, s.key.priority, s.key.group = true, c.pod.Priority, c.pod.Group
+	}
+	if slices.ContainsFunc(c.own, sharesDevices) { // as in versionsFor
+		s.key.devices = c.view.Versions().Devices + 1
 	}
 	for i, need := range c.needs {
 		column := e.filterColumn(c, i)

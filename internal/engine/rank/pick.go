@@ -6,8 +6,8 @@ import (
 )
 
 // Which of n equally good nodes is taken: the nodes are leaves of the binary tree of their places, the bits of which are read from the highest on. From the root on, one side of each node of
-// the tree is taken, with the probability of its share in the leaves, by a number that depends on the salt and the depth alone. So each leaf is as likely as the other, which it
-// is does not depend on the order in which nodes are listed, another node that comes or goes seldom matters, and only counts are needed to get to it.
+// the tree is taken, with the probability of its share in the leaves, by a number that depends on the salt and the depth alone. So each leaf is as likely as the other, the order in which nodes
+// are listed does not matter, a node that comes or goes seldom changes which other one is taken, and counts are enough to find that one.
 
 // goesUp reports whether the side where the bit at a depth is 1 is taken, where so many of all leaves are.
 func goesUp(salt uint64, depth int, ones, all int) bool {
@@ -24,8 +24,8 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Pick returns which of some equally good nodes is taken, of which there is at least one: of their numbers, such as slots, given their places. It changes the order of both slices. Of
-// nodes with equal places that with the lowest number is taken.
+// Pick returns the one of some equally good nodes that is taken. nodes are their numbers, such as slots, at least one; places are their places, at the same positions. It changes the order of
+// both slices. Of nodes with equal places the one with the lowest number is taken.
 func Pick(salt uint64, places []uint64, nodes []int32) int32 { return pickFrom(0, salt, places, nodes) }
 
 // pickFrom is Pick, of nodes whose places differ from a depth on.
