@@ -293,6 +293,7 @@ var house = map[string]map[string]string{
 	"internal/picture":    {},
 	"internal/disruption": {"internal/model": "it finds budgets by the labels that a selector demands"},
 	"internal/simulate": {
+		"internal/adviser":    "it puts a loop together",
 		"internal/commit":     "what is to be written, and again, it decides",
 		"internal/config":     "a simulation runs the configured profiles",
 		"internal/disruption": "it keeps the status of budgets",
@@ -335,6 +336,14 @@ var house = map[string]map[string]string{
 		"internal/plugins/tainttoleration":   "it knows what uncordoning a node changes",
 		"internal/spelling":                  "a label that a pod demands may be one misspelt",
 		"internal/state":                     "changes are made in it, and taken back",
+	},
+	"internal/adviser": {
+		"internal/advice": "it looks for what would help",
+		"internal/engine": "each change is decided about, and pods of one shape share what was found",
+		"internal/ingest": "changed pods are compiled as they are for the loop",
+		"internal/model":  "what helps is tried with a compiled pod",
+		"internal/plan":   "it reads decisions",
+		"internal/state":  "what would help depends on it",
 	},
 	"internal/attribution": {
 		"internal/engine": "each set of differences is decided about again",
@@ -398,6 +407,7 @@ var house = map[string]map[string]string{
 	},
 	"app": {
 		"framework":        "factories have one type",
+		"internal/adviser": "it puts the scheduler together",
 		"internal/commit":  "it puts the scheduler together",
 		"internal/config":  "it puts the scheduler together",
 		"internal/engine":  "it puts the scheduler together",

@@ -114,6 +114,9 @@ func (s *Search) try(changes ...Change) (node string, ok bool, compiled *model.P
 // Found returns the least change that was found, and the pod with it; nil if no single change of the pod helps, or none is needed.
 func (s *Search) Found() (*Suggestion, *model.Pod) { return s.found, s.compiled }
 
+// FitsAsIs reports whether the pod has a node without any change, by which the search ended.
+func (s *Search) FitsAsIs() bool { return s.fitsAsIs }
+
 // Decisions is how many decisions were made.
 func (s *Search) Decisions() int { return s.trial.advice.Decisions }
 

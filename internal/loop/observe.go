@@ -40,7 +40,7 @@ type Round struct {
 	// Group is the decision about the group, nil for a pod without one.
 	Group *plan.GroupDecision
 	// Popping, Deciding and Settling are how long it took to find the pods whose turn it is; to decide; and to assume the placements, settle the
-	// decision in the queue and give it to commit. Witnessing is how long witnesses looked at the decision.
+	// decision in the queue and give it to commit. Witnessing is how long witnesses looked at the decision, and advice was looked for after it.
 	Popping, Deciding, Witnessing, Settling time.Duration
 	// Generated is how many domain placements there were for a pod group, Evaluated those of them that were tried.
 	Generated int
@@ -195,6 +195,13 @@ func (r *reporting) witnessed(l *Loop, d *plan.Decision) {
 		w.Decided(l.engine, l.state.View(), d, r.round.Deciding)
 	}
 	r.round.Witnessing = r.took()
+}
+
+// advised notes how long the adviser took after a decision.
+func (r *reporting) advised() {
+	if len(r.observers) > 0 {
+		r.round.Witnessing += r.took()
+	}
 }
 
 func (r *reporting) decidedGroup(d *plan.GroupDecision) {
