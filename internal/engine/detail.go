@@ -16,6 +16,16 @@ import (
 //
 // ok is false where the plugins cannot be asked again: in profiles with plugins from outside or extenders, for pods that no filter was asked about, and after an error.
 func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail, ok bool) {
+	return e.detail(v, pod, best, 0)
+}
+
+// Detail is Engine.Detail for a decision of the run.
+func (r *Run) Detail(v state.View, pod *model.Pod, best int) (detail plan.Detail, ok bool) {
+	return r.engine.detail(v, pod, best, r.Tie)
+}
+
+// detail is Detail where a tie chooses among equally good nodes, as in a Run.
+func (e *Engine) detail(v state.View, pod *model.Pod, best int, tie uint64) (detail plan.Detail, ok bool) {
 	p := e.askedAgain(v, pod)
 	if p == nil {
 		return detail, false
@@ -25,6 +35,7 @@ func (e *Engine) Detail(v state.View, pod *model.Pod, best int) (detail plan.Det
 	if err != nil || rejection != nil {
 		return detail, false
 	}
+	c.tie = tie
 	e.prepare(&c)
 	slots, err := e.filter(&c)
 	if err != nil {

@@ -25,6 +25,9 @@ type Witness interface {
 	Observer
 	// Decided is called after each decision about a single pod, which took so long.
 	Decided(e *engine.Engine, v state.View, d *plan.Decision, took time.Duration)
+	// DecidedMember is called after each decision about a member of a pod group, before the next member is decided about; see group.Witness. It returns what becomes the Details of the decision. What
+	// it takes is part of Round.Deciding.
+	DecidedMember(run *engine.Run, v state.View, d *plan.Decision, among int) uint64
 }
 
 // Round is what one round did. Durations are in real time, also where the loop runs in virtual time.
@@ -162,6 +165,14 @@ func (r *reporting) placements() group.Observer {
 type evaluating struct {
 	*reporting
 	began time.Time // when the present one was begun
+}
+
+// Decided calls the witnesses after a decision about a member. One of them at most keeps something.
+func (e *evaluating) Decided(run *engine.Run, v state.View, d *plan.Decision, among int) (details uint64) {
+	for _, w := range e.witnesses {
+		details = max(details, w.DecidedMember(run, v, d, among))
+	}
+	return details
 }
 
 // Generated notes how many there are.

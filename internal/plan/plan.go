@@ -97,6 +97,8 @@ type Decision struct {
 	Rejection *Rejection
 	// Err is set if the outcome is Failed.
 	Err error
+	// Details is the number under which a witness of the loop keeps what the decision about a member of a group came from; 0 if none does.
+	Details uint64
 	// Nodes is how many nodes there are, Feasible how many of them would do for the last pod that was looked at.
 	Nodes, Feasible int
 }
