@@ -79,6 +79,13 @@ func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 	}
 	slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(byNode[a]), len(byNode[b])) })
 	names = append([]string{want.Node, from.Node}, names...)
+	if s.group != nil { // members are on several nodes: what is about any of them goes together first, then each by itself
+		names = slices.Compact(slices.Sorted(slices.Values(want.on)))
+		slices.SortStableFunc(names, func(a, b string) int { return cmp.Compare(len(byNode[a]), len(byNode[b])) })
+		if together := unionOf(byNode, names); len(names) > 1 && len(together) > 0 {
+			nodes = append(nodes, together)
+		}
+	}
 	names = slices.DeleteFunc(names, func(name string) bool { return len(byNode[name]) == 0 })
 	for _, name := range names[:min(nodesMax, len(names))] {
 		group := byNode[name]
@@ -86,6 +93,15 @@ func (s *search) groups(from, want *Answer) (wide, nodes [][]int) {
 		nodes = append(nodes, group)
 	}
 	return wide, nodes
+}
+
+// unionOf returns the units about any of some nodes, each once.
+func unionOf(byNode map[string][]int, names []string) (all []int) {
+	for _, name := range names {
+		all = append(all, byNode[name]...)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // byRelevance lists all units, those first that are the likeliest to matter.
