@@ -16,6 +16,7 @@ import (
 // was.
 func TestSearchFindsTheFirst(t *testing.T) {
 	found := map[Kind]int{}
+	decisions, ofFor := 0, 0
 	for seed := range uint64(300) {
 		r := random.New(seed)
 		size := random.Size{Nodes: 1 + r.IntN(6), Placed: r.IntN(13), Pending: 4}
@@ -55,6 +56,9 @@ func TestSearchFindsTheFirst(t *testing.T) {
 				}
 			}
 			got, compiled := search.Found()
+			if decisions, ofFor = decisions+search.Decisions(), ofFor+want.Decisions; search.Decisions() > want.Decisions {
+				t.Errorf("seed %d, %s: %d decisions, For makes %d", seed, pod.Name, search.Decisions(), want.Decisions)
+			}
 			switch {
 			case len(want.Suggestions) == 0 && got != nil:
 				t.Errorf("seed %d, %s: found %s, want nothing", seed, pod.Name, got.Changes[0].Text)
@@ -80,6 +84,9 @@ func TestSearchFindsTheFirst(t *testing.T) {
 		if in.State.Version() != version { // changes of the pod alone are not made in the state
 			t.Errorf("seed %d: the state has changed", seed)
 		}
+	}
+	if decisions > ofFor*19/20 { // it ends with the first kind that helps
+		t.Errorf("%d decisions; For makes %d", decisions, ofFor)
 	}
 	for _, kind := range []Kind{"nothing", Selector, Tolerate, Request, Skew, Widen, DropSelector, DropAffinity, DropAntiAffinity, DropPort} {
 		if found[kind] == 0 {

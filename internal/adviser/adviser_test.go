@@ -144,7 +144,7 @@ func TestHintFollowsTheCluster(t *testing.T) {
 	for i := range 3 { // two cpu are free on each
 		c.SetPod(pod(fmt.Sprintf("beside-%d", i), "cpu=2"))
 	}
-	advance(t, c, 20*time.Minute) // the pod is tried again every five minutes
+	advance(t, c, 6*time.Minute) // the pod is tried again after five
 	if got := note(t, c, "web"); !strings.Contains(got, "from 8 to 2.") {
 		t.Errorf("the note is %q", got)
 	}
@@ -152,7 +152,7 @@ func TestHintFollowsTheCluster(t *testing.T) {
 		c.DeleteNode(fmt.Sprintf("n%05d", i))
 	}
 	c.SetNode(build.Node("m", build.Allocatable("cpu=4 memory=16Gi pods=110"), build.Unschedulable))
-	advance(t, c, 20*time.Minute)
+	advance(t, c, 6*time.Minute)
 	if got := note(t, c, "web"); strings.Contains(got, "Would fit") {
 		t.Errorf("no change of the pod helps, and the note is %q", got)
 	}
@@ -175,6 +175,13 @@ func TestReplicasShareASearch(t *testing.T) {
 	}
 	if counts.Steps > 100 {
 		t.Errorf("%+v: a search takes some dozen steps", counts)
+	}
+	// They are the same kind when the cluster has changed, and are rejected for other numbers of nodes.
+	c.SetNode(build.Node("small", build.Allocatable("cpu=1 memory=1Gi pods=1")))
+	c.SetPod(pod("web-more", "cpu=8", build.Controller("apps/v1", "ReplicaSet", "web")))
+	advance(t, c, time.Minute)
+	if after := c.Hints(); after.Searches != 1 || after.Kinds != 1 || after.Given <= counts.Given || !strings.Contains(note(t, c, "web-more"), "0/101 nodes") || !strings.Contains(note(t, c, "web-more"), "Would fit") {
+		t.Errorf("%+v, before %+v: %s", after, counts, note(t, c, "web-more"))
 	}
 }
 

@@ -223,6 +223,14 @@ func TestMembersInPlaceOfOthers(t *testing.T) {
 	if r, err = explain.SinceForGroup(withGroups(t), of(), now, gang, time.Time{}); err != nil || !r.OnlyNow || r.Then.Verdict != attribution.Placed || len(r.Causes) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
+	// A member that has come is a difference, by which the group has one more, and so is one that is gone.
+	lone := of(member("a", "cpu=2"))
+	if r, err = explain.SinceForGroup(withGroups(t), lone, then, gang, time.Time{}); err != nil || r.Then.Members != 1 || r.Then.Verdict != attribution.Gated || r.Now.Members != 2 || len(r.Causes) != 1 || texts(&r.Causes[0]) != "[member default/b is new]" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if r, err = explain.SinceForGroup(withGroups(t), then, lone, gang, time.Time{}); err != nil || r.Then.Members != 2 || r.Now.Members != 1 || len(r.Causes) != 1 || texts(&r.Causes[0]) != "[member default/b is gone]" {
+		t.Errorf("%+v, %v", r, err)
+	}
 	// The same change of all members is one difference.
 	now = of(member("a", "cpu=3"), member("b", "cpu=3"))
 	if r, err = explain.SinceForGroup(withGroups(t), then, now, gang, time.Time{}); err != nil || len(r.Causes) != 1 || texts(&r.Causes[0]) != "[2 members have other requests: cpu 3 instead of 2]" {

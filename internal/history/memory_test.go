@@ -187,6 +187,20 @@ func TestBudgetAmongDomains(t *testing.T) {
 	}
 }
 
+// TestRecordingEarnsNothing: the time in which details of members of a group were recorded is part of the decision about it, and no time of which more may be recorded.
+func TestRecordingEarnsNothing(t *testing.T) {
+	for _, recording := range []time.Duration{0, time.Second} {
+		h := newHistory(t, 0)
+		h.budget.details, h.budget.last, h.grouped = 0, time.Unix(1_000_000, 0), recording
+		d := decision("p", 1, true)
+		d.Pods[0].Popped = h.budget.last
+		h.Round(&loop.Round{Decided: true, Decisions: []plan.Decision{d}, Group: &plan.GroupDecision{}, Deciding: time.Second})
+		if earned := h.budget.details > 0; earned != (recording == 0) || h.grouped != 0 {
+			t.Errorf("recording took %v of a second: %v may be spent", recording, h.budget.details)
+		}
+	}
+}
+
 // TestNotesAreBounded has 20,000 pods rejected over and over, each decision in 4 µs: notes take a hundredth of the time and what was saved, and the first attempt of a pod goes before others.
 func TestNotesAreBounded(t *testing.T) {
 	b := newBudget()

@@ -42,6 +42,27 @@ func outcomeOf(d *plan.GroupDecision) string {
 	return text
 }
 
+// TestDetailsOfARun decides in runs that choose other nodes among equally good ones: the details have the node that was taken first.
+func TestDetailsOfARun(t *testing.T) {
+	p := profileWith(t, 1, 1)
+	c := racksOf(1, 6, 1, "")
+	s, e, work := c.state(anyNode), newEngine(t, p), c.work(p)
+	taken := map[string]bool{}
+	for tie := range uint64(20) {
+		run := e.NewRun()
+		run.Tie = tie
+		d := run.Decide(s.View(), work, 0)
+		detail, ok := run.Detail(s.View(), work.Pods[0].Pod, 2)
+		if !ok || detail.Best[0].Name != d.Placements[0].NodeName {
+			t.Errorf("tie %d: on %s, the details %+v", tie, d.Placements[0].NodeName, detail.Best)
+		}
+		taken[d.Placements[0].NodeName] = true
+	}
+	if len(taken) < 3 {
+		t.Errorf("the ties have chosen %v", taken)
+	}
+}
+
 // TestDetailsOfMembers has a witness keep the details of each decision about a member, in random clusters with racks, in gangs that further passes place, and in trees: those that a decision about a member names in the end are
 // the ones that it came from, every member that is placed has some, one that its group takes off its node has none, and the witness changes nothing.
 func TestDetailsOfMembers(t *testing.T) {
