@@ -196,8 +196,8 @@ func TestManyKinds(t *testing.T) {
 	for range 20 {
 		advance(t, c, 10*time.Second)
 		counts, elapsed := c.Hints(), c.Elapsed()
-		if counts.Kinds > 1024 || counts.Waiting > counts.Kinds {
-			t.Fatalf("%+v: at most 1024 kinds", counts)
+		if counts.Kinds > 1024 || counts.Waiting > counts.Kinds || counts.Unsorted > 1024 {
+			t.Fatalf("%+v: at most 1024 kinds, and rejections of which it is not known of which kind they are", counts)
 		}
 		if most := elapsed/100 + 6*time.Millisecond; counts.Spent > most {
 			t.Fatalf("after %s searches took %s, more than a hundredth: %+v", elapsed, counts.Spent, counts)
