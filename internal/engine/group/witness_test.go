@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"k8s.io/apimachinery/pkg/api/resource"
+
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/engine"
 	"github.com/berth-scheduler/berth/internal/plan"
@@ -116,6 +118,13 @@ func TestDetailsOfMembers(t *testing.T) {
 		check(fmt.Sprint("cluster ", i), c.state(anyNode), newEngine(t, p), newEngine(t, p), c.work(p), c.work(p))
 		f := randomForest(r)
 		check(fmt.Sprint("forest ", i), f.state(anyNode), newEngine(t, p), newEngine(t, p), f.work(p), f.work(p))
+	}
+	for _, key := range []string{"", "rack"} { // so many equal members that the nodes are ranked for them
+		c := racksOf(2, 30, 25, key)
+		for i, n := range c.nodes {
+			n.Status.Allocatable["cpu"] = resource.MustParse(fmt.Sprint(6 + i%5))
+		}
+		check("racks by "+key, c.state(anyNode), newEngine(t, p), newEngine(t, p), c.work(p), c.work(p))
 	}
 	p.Placements = nil
 	for shape := range gangShapes {
