@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/config"
+	"github.com/berth-scheduler/berth/internal/ingest"
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
@@ -119,4 +120,25 @@ func BenchmarkGenerated(b *testing.B) {
 		}
 		b.ReportMetric(float64(b.N*pods)/b.Elapsed().Seconds(), "pods/s")
 	})
+}
+
+// BenchmarkReplicas compiles pods of applications of a hundred, which share their specs in memory, and the same pods when each has a spec of its own.
+func BenchmarkReplicas(b *testing.B) {
+	for _, shared := range []bool{true, false} {
+		b.Run(fmt.Sprintf("shared=%t", shared), func(b *testing.B) {
+			pods := simulate.Size{Nodes: 1, Zones: 1, Pods: 4000, Apps: 40}.Generate().Pods
+			if !shared {
+				for i := range pods {
+					pods[i] = pods[i].DeepCopy()
+				}
+			}
+			in := ingest.New(scheduler(b).Compile())
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				if in.Set(pods[i%len(pods)]); i%len(pods) == len(pods)-1 {
+					in.Drain()
+				}
+			}
+		})
+	}
 }
