@@ -164,6 +164,8 @@ func TestForeseen(t *testing.T) {
 			t.Errorf("seed %d: hopeless, and it is not", seed)
 		case ok && got != want:
 			t.Errorf("seed %d: foreseen %q, and it is %q", seed, got, want)
+		case !ok && foreseeing != (generated{}):
+			t.Errorf("seed %d: observed %+v, and nothing was foreseen", seed, foreseeing)
 		case ok && foreseeing != trying:
 			t.Errorf("seed %d: observed %+v, and it is %+v", seed, foreseeing, trying)
 		case !ok && !near && want != "" && want != "no feasible placements found":

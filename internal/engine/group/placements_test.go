@@ -388,7 +388,9 @@ func TestOnlyWhatIsNotKeptIsTriedAgain(t *testing.T) {
 	}{{"rack", members, 0}, {"rack", members - 1, members}, {"", 0, 0}} {
 		c := racksOf(2, 3, members, row.key)
 		c.nodes = c.nodes[:5] // the second rack has two
-		f := &forest{cluster: *c, root: &branch{name: "root", key: row.key, min: 1, below: []*branch{{name: "g", min: members, members: c.members}}}}
+		before := leafOf("before", "", 1, 1)
+		before.members[0].Spec.Containers = nil
+		f := &forest{cluster: *c, root: &branch{name: "root", min: 2, below: []*branch{before, {name: "divided", key: row.key, min: 1, below: []*branch{{name: "g", min: members, members: c.members}}}}}}
 		for what, of := range map[string]func() (*state.State, plan.Work){
 			"a group": func() (*state.State, plan.Work) { return c.state(anyNode), c.work(p) },
 			"a tree":  func() (*state.State, plan.Work) { return f.state(anyNode), f.work(p) },
@@ -396,7 +398,7 @@ func TestOnlyWhatIsNotKeptIsTriedAgain(t *testing.T) {
 			decisions := func(kept int) int64 {
 				s, work := of()
 				e := newEngine(t, p)
-				if d := decide(s, e, work, nil, nil, kept); d.Outcome != plan.Placed || s.Assumed() != members {
+				if d := decide(s, e, work, nil, nil, kept); d.Outcome != plan.Placed || s.Assumed() != len(d.Members) {
 					t.Fatalf("%s: %s, with %d members assumed", what, d.Message, s.Assumed())
 				}
 				return e.Counters().Decisions

@@ -27,23 +27,29 @@ func TestWorkOfRetries(t *testing.T) {
 		least, most  int64 // decisions besides those of the first pass
 		nodes        int
 		place        bool
-		short        int // members that are missing
+		short        int  // members that are missing
+		spread       bool // over hosts, of which there are too few
 	}{
 		{what: "equal members", small: 9, retries: 512, nodes: 2, least: 0, most: 9},
 		{what: "too many large ones", small: 2, large: 3, retries: 512, nodes: 2, least: 0, most: 5},
 		{what: "an order that fits", small: 4, large: 1, retries: 512, nodes: 2, least: 5, most: 12, place: true},
 		{what: "the same without retries", small: 4, large: 1, retries: 0, nodes: 2},
-		{what: "too much together", small: 3, large: 2, retries: 512, nodes: 2, least: 20, most: 16*5 + 10},
-		{what: "too much together, with a limit", small: 3, large: 2, retries: 1, nodes: 2, least: 5, most: retriesEach*5 + 5},
+		{what: "too much together", small: 3, large: 2, retries: 512, nodes: 2, least: 84, most: 84},
+		{what: "too much together, with a limit", small: 3, large: 2, retries: 1, nodes: 2, least: retriesEach * 5, most: retriesEach * 5},
+		{what: "equal members that are counted", small: 3, retries: 512, nodes: 2, spread: true, least: 1 + 16*3, most: 1 + 16*3},
 		{what: "a member is missing", small: 4, large: 1, retries: 512, nodes: 2, short: 1, least: 0, most: 0},
 		{what: "no nodes for the least", small: 3, large: 2, retries: 512, nodes: 1, least: 0, most: 5},
 	} {
 		c := &cluster{group: newGroup(int32(row.small+row.large+row.short), "")}
 		for i := range row.nodes {
-			c.nodes = append(c.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 memory=64Gi pods=110")))
+			c.nodes = append(c.nodes, build.Node(fmt.Sprint("n", i), build.Allocatable("cpu=4 memory=64Gi pods=110"), build.NodeLabels(fmt.Sprint("kubernetes.io/hostname=n", i))))
 		}
 		for range row.small {
-			c.add(build.Container("cpu=1"))
+			own := []build.PodOption{build.Container("cpu=1")}
+			if row.spread {
+				own = append(own, build.Labels("of=g"), build.RequiredAntiAffinity(build.Term("kubernetes.io/hostname", "of=g")))
+			}
+			c.add(own...)
 		}
 		for range row.large {
 			c.add(build.Container("cpu=3"))
@@ -68,6 +74,7 @@ func TestWorkOfRetries(t *testing.T) {
 		d, all := decisions(row.retries)
 		if more := all - once; more < row.least || more > row.most {
 			t.Errorf("%s: %d decisions more than one pass", row.what, more)
+
 		}
 		if placed := d.Outcome == plan.Placed; placed != row.place {
 			t.Errorf("%s: placed: %t, %s", row.what, placed, d.Message)

@@ -18,6 +18,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plan"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/report"
 )
 
 // branch is a group of a tree, and what is below it.
@@ -369,16 +370,17 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 		root  *branch
 		place string // members by group; empty if the tree finds no room
 		runs  string // a group of which a member runs
+		more  int64  // decisions besides those of the first pass; 0 for any number
 	}{
-		{"a group with more members than it needs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2", ""},
+		{"a group with more members than it needs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 1), leafOf("b", "", 2, 2)}}, "a=1 b=2", "", 0},
 		{"more groups than are needed", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{
-			{name: "x", min: 1, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 1, 1)}}, leafOf("c", "", 2, 2)}}, "b=1 c=2", ""},
-		{"racks, of which the fuller one is taken first", []string{"2 300Mi a", "1 64Gi b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2", ""},
+			{name: "x", min: 1, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 1, 1)}}, leafOf("c", "", 2, 2)}}, "b=1 c=2", "", 0},
+		{"racks, of which the fuller one is taken first", []string{"2 300Mi a", "1 64Gi b"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "rack", 1, 1), leafOf("b", "rack", 2, 2)}}, "a=1 b=2", "", 3 + 6}, // one for each member by itself, and the largest group first: each member in each rack
 		{"a group that runs, and would take the only room", []string{"1 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{
-			{name: "x", min: 1, below: []*branch{leafOf("a", "", 1, 1), {name: "b", min: 1, members: []*v1.Pod{}}}}, leafOf("c", "", 1, 1)}}, "c=1", "b"},
-		{"one member of a group runs, and it needs one of two more", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 2, 2)}}, "a=1 b=2", "a"},
-		{"all are needed, one of which runs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 3), leafOf("b", "", 2, 2)}}, "", "a"},
-		{"all are needed", []string{"4 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 3), leafOf("b", "", 2, 2)}}, "", ""},
+			{name: "x", min: 1, below: []*branch{leafOf("a", "", 1, 1), {name: "b", min: 1, members: []*v1.Pod{}}}}, leafOf("c", "", 1, 1)}}, "c=1", "b", 0},
+		{"one member of a group runs, and it needs one of two more", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 2), leafOf("b", "", 2, 2)}}, "a=1 b=2", "a", 0},
+		{"all are needed, one of which runs", []string{"3 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 3), leafOf("b", "", 2, 2)}}, "", "a", 0},
+		{"all are needed", []string{"4 64Gi a"}, &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 3, 3), leafOf("b", "", 2, 2)}}, "", "", 0},
 	} {
 		f := &forest{root: row.root}
 		for i, text := range row.nodes {
@@ -418,6 +420,9 @@ func TestFurtherPassesOfTrees(t *testing.T) {
 		}
 		if got := strings.Join(placed, " "); got != row.place {
 			t.Errorf("%s: placed %q, want %q", row.what, got, row.place)
+		}
+		if row.more > 0 && all-once != row.more {
+			t.Errorf("%s: %d decisions besides those of the first pass, want %d", row.what, all-once, row.more)
 		}
 		if row.place == "" && all != once {
 			t.Errorf("%s: %d decisions, %d in the first pass", row.what, all, once)
@@ -512,6 +517,20 @@ func TestTreeThatRunsAlready(t *testing.T) {
 		}
 		if d.Outcome != outcome || got != want || strings.HasPrefix(d.Message, unschedulable+", pod group preemption: ") != (cpu == 1) {
 			t.Errorf("%d cpu: the tree is %s: %q, the group %s, want %s", cpu, d.Outcome, d.Message, got, want)
+		}
+	}
+}
+
+// TestMembersOfAGroupThatFailsWithTheTree has room for one of two members of a group that needs one, and none for the next group, so that the tree fails: all members of the first are told so.
+func TestMembersOfAGroupThatFailsWithTheTree(t *testing.T) {
+	f := &forest{root: &branch{name: "root", min: 2, below: []*branch{leafOf("a", "", 2, 1), leafOf("b", "", 1, 1)}}}
+	f.nodes = append(f.nodes, build.Node("n", build.Allocatable("cpu=1 memory=64Gi pods=9")))
+	p := profileWith(t, 1, 1)
+	d := Decide(f.state(anyNode), newEngine(t, p), f.work(p), nil)
+	want, _, _ := strings.Cut(d.Message, ", pod group preemption")
+	for i := range d.Below[0].Members {
+		if m := &d.Below[0].Members[i]; m.Outcome != plan.Unschedulable || report.Message(m) != want {
+			t.Errorf("member %d is %s: %s, want %s", i, m.Outcome, report.Message(m), want)
 		}
 	}
 }
