@@ -104,7 +104,7 @@ simulate-faults: ## the loop under every fault of docs/failures.md, by seed, wit
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
 
-PACKAGES ?= $(addprefix ./internal/,state queue engine engine/preempt engine/rank commit kube ingest loop report manifest devices allocator advice) ./app ./internal/plugins/...
+PACKAGES ?= $(addprefix ./internal/,state queue engine engine/group engine/preempt engine/rank commit kube ingest loop report manifest devices allocator advice attribution) ./app ./internal/plugins/...
 SAMPLE ?= 0
 SEED ?= 1
 
