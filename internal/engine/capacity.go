@@ -23,8 +23,8 @@ func (e *Engine) Capacity(v state.View, pod *model.Pod, most int, without func(s
 	e.work.Visited += int64(len(slots))
 	var byUse []int
 	for i := range c.needs {
-		f, ok := c.profile.Filters[i].(interface{ FilterReads() model.Aspect })
-		if !ok || len(c.own) > 0 && c.own[i] != nil {
+		f := c.profile.readers[i]
+		if f == nil || len(c.own) > 0 && c.own[i] != nil {
 			continue
 		}
 		switch reads := f.FilterReads(); {

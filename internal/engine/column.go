@@ -180,6 +180,7 @@ func (c *column[T]) set(slot int32, value T) {
 type filterColumn struct {
 	column[reason.Code]
 	verdicts plugin.Verdicts
+	variant  plugin.Variant // verdicts if they are one, nil otherwise
 }
 
 // scoreColumn is a column of raw scores, or of classes.
@@ -209,7 +210,8 @@ type counting struct {
 // set is the compiled need of a SetScore plugin, which has no column.
 type set struct {
 	plugin.SetScores
-	used uint64
+	alike plugin.AlikeScores // the same if nodes can be scored in groups, nil otherwise
+	used  uint64
 }
 
 // columnKey identifies a column: a plugin, by its number, and a need.
@@ -218,12 +220,63 @@ type columnKey struct {
 	need   model.Need
 }
 
+// byNeed is what plugins have compiled for needs.
+type byNeed[T any] struct {
+	all map[columnKey]*T
+	// latest is what was found last for each plugin, by its number: the next pod mostly needs the same, and comparing needs costs a fraction of hashing a key.
+	latest []found[T]
+}
+
+type found[T any] struct {
+	need  model.Need
+	value *T
+}
+
+func newByNeed[T any]() byNeed[T] { return byNeed[T]{all: map[columnKey]*T{}} }
+
+// of returns what a plugin has compiled for a need, which is not zero; nil if it has not.
+func (b *byNeed[T]) of(plugin int32, need model.Need) *T {
+	if int(plugin) < len(b.latest) && b.latest[plugin].need == need {
+		return b.latest[plugin].value
+	}
+	value := b.all[columnKey{plugin, need}]
+	if value != nil {
+		b.note(plugin, need, value)
+	}
+	return value
+}
+
+func (b *byNeed[T]) put(plugin int32, need model.Need, value *T) {
+	b.all[columnKey{plugin, need}] = value
+	b.note(plugin, need, value)
+}
+
+func (b *byNeed[T]) note(plugin int32, need model.Need, value *T) {
+	if missing := int(plugin) + 1 - len(b.latest); missing > 0 {
+		b.latest = append(b.latest, make([]found[T], missing)...)
+	}
+	b.latest[plugin] = found[T]{need, value}
+}
+
+func (b *byNeed[T]) drop(plugin int32, need model.Need) {
+	delete(b.all, columnKey{plugin, need})
+	if int(plugin) < len(b.latest) && b.latest[plugin].need == need {
+		b.latest[plugin] = found[T]{}
+	}
+}
+
+// dropIf drops some.
+func (b *byNeed[T]) dropIf(some func(*T) bool) {
+	maps.DeleteFunc(b.all, func(_ columnKey, value *T) bool { return some(value) })
+	clear(b.latest)
+}
+
 // columns are all columns, bounded in bytes; the least recently used are evicted first.
 type columns struct {
-	filters  map[columnKey]*filterColumn
-	scores   map[columnKey]*scoreColumn
-	counting map[columnKey]*counting
-	sets     map[columnKey]*set
+	filters  byNeed[filterColumn]
+	scores   byNeed[scoreColumn]
+	counting byNeed[counting]
+	sets     byNeed[set]
 	maxBytes int
 	clock    uint64
 	built    uint64 // how many columns of scores were built
@@ -231,8 +284,7 @@ type columns struct {
 
 func newColumns(maxBytes int) columns {
 	return columns{
-		filters: map[columnKey]*filterColumn{}, scores: map[columnKey]*scoreColumn{},
-		counting: map[columnKey]*counting{}, sets: map[columnKey]*set{}, maxBytes: maxBytes,
+		filters: newByNeed[filterColumn](), scores: newByNeed[scoreColumn](), counting: newByNeed[counting](), sets: newByNeed[set](), maxBytes: maxBytes,
 	}
 }
 
@@ -250,8 +302,8 @@ func (c *columns) tick() (horizon uint64, swept bool) {
 		return 0, false
 	}
 	horizon = c.clock - idleAfter
-	maps.DeleteFunc(c.filters, func(_ columnKey, column *filterColumn) bool { return column.used < horizon })
-	maps.DeleteFunc(c.scores, func(_ columnKey, column *scoreColumn) bool { return column.used < horizon })
+	c.filters.dropIf(func(column *filterColumn) bool { return column.used < horizon })
+	c.scores.dropIf(func(column *scoreColumn) bool { return column.used < horizon })
 	return horizon, true
 }
 
@@ -260,49 +312,41 @@ const compiledKept = 4096
 
 // makeRoomForCompiled evicts the least recently used half of the compiled needs.
 func (c *columns) makeRoomForCompiled() {
-	if len(c.counting)+len(c.sets) < compiledKept {
+	if len(c.counting.all)+len(c.sets.all) < compiledKept {
 		return
 	}
 	times := make([]uint64, 0, compiledKept)
-	for _, l := range c.counting {
+	for _, l := range c.counting.all {
 		times = append(times, l.used)
 	}
-	for _, s := range c.sets {
+	for _, s := range c.sets.all {
 		times = append(times, s.used)
 	}
 	slices.Sort(times)
 	middle := times[len(times)/2]
-	maps.DeleteFunc(c.counting, func(_ columnKey, l *counting) bool { return l.used <= middle })
-	maps.DeleteFunc(c.sets, func(_ columnKey, s *set) bool { return s.used <= middle })
+	c.counting.dropIf(func(l *counting) bool { return l.used <= middle })
+	c.sets.dropIf(func(s *set) bool { return s.used <= middle })
 }
 
 // makeRoom evicts columns until there is room for one more beside those that the present decision uses.
 func (c *columns) makeRoom(slots int, since uint64) {
 	limit := max(c.maxBytes/(columnBytes+valueBytes*slots), 1)
-	if len(c.filters)+len(c.scores) < limit {
+	if len(c.filters.all)+len(c.scores.all) < limit {
 		return
 	}
 	// Evicting an eighth at once makes the search for the oldest so rare that its cost does not matter.
 	horizon := c.horizon(limit / 8)
-	for key, column := range c.filters {
-		if column.used <= horizon && column.used < since {
-			delete(c.filters, key)
-		}
-	}
-	for key, column := range c.scores {
-		if column.used <= horizon && column.used < since {
-			delete(c.scores, key)
-		}
-	}
+	c.filters.dropIf(func(column *filterColumn) bool { return column.used <= horizon && column.used < since })
+	c.scores.dropIf(func(column *scoreColumn) bool { return column.used <= horizon && column.used < since })
 }
 
 // horizon returns the time of last use of the n-th oldest column.
 func (c *columns) horizon(n int) uint64 {
-	times := make([]uint64, 0, len(c.filters)+len(c.scores))
-	for _, column := range c.filters {
+	times := make([]uint64, 0, len(c.filters.all)+len(c.scores.all))
+	for _, column := range c.filters.all {
 		times = append(times, column.used)
 	}
-	for _, column := range c.scores {
+	for _, column := range c.scores.all {
 		times = append(times, column.used)
 	}
 	slices.Sort(times)
@@ -315,8 +359,8 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 	if need.IsZero() {
 		return nil
 	}
-	f, ok := c.profile.Filters[i].(interface{ FilterReads() model.Aspect })
-	if !ok {
+	f := c.profile.readers[i]
+	if f == nil {
 		return nil
 	}
 	return e.filterColumnOf(c, i, need, f.FilterReads()|model.Presence, func() plugin.Verdicts { return c.here.verdicts[i] })
@@ -324,8 +368,8 @@ func (e *Engine) filterColumn(c *cycle, i int) *filterColumn {
 
 // filterColumnOf returns the up-to-date column of a filter for a need, which is compiled if there is none.
 func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.Aspect, compile func() plugin.Verdicts) *filterColumn {
-	key := columnKey{c.profile.ids[i], need}
-	column := e.columns.filters[key]
+	id := c.profile.ids[i]
+	column := e.columns.filters.of(id, need)
 	if column == nil {
 		e.columns.makeRoom(c.view.State().Slots(), e.columns.clock)
 		column = &filterColumn{verdicts: compile()}
@@ -334,16 +378,17 @@ func (e *Engine) filterColumnOf(c *cycle, i int, need model.Need, reads model.As
 			column.sparse = sparse.Sparse
 		}
 		column.following, _ = column.verdicts.(plugin.Following)
-		e.columns.filters[key] = column
+		column.variant, _ = column.verdicts.(plugin.Variant)
+		e.columns.filters.put(id, need, column)
 		e.work.Filled++
 	} else {
 		e.work.Found++
 	}
 	column.used = e.columns.clock
 	s := c.view.State()
-	if variant, ok := column.verdicts.(plugin.Variant); ok {
+	if column.variant != nil {
 		if _, ok := column.entries(s); !ok {
-			if of, slots, ok := variant.Variant(s); ok {
+			if of, slots, ok := column.variant.Variant(s); ok {
 				like := e.filterColumnOf(c, i, plugin.NeedOf(of), reads, of.Compile)
 				e.asked(c.profile.first+int32(i), column.copyBut(s, slots, &like.column))
 				return column
@@ -360,7 +405,7 @@ func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
 	if need.IsZero() {
 		return nil
 	}
-	if column := e.columns.filters[columnKey{c.profile.ids[i], need}]; column != nil {
+	if column := e.columns.filters.of(c.profile.ids[i], need); column != nil {
 		return column.verdicts
 	}
 	if f, ok := c.profile.Filters[i].(plugin.NodeFilter); ok && (len(c.own) == 0 || c.own[i] == nil) {
@@ -371,12 +416,12 @@ func (e *Engine) verdictsOf(c *cycle, i int) plugin.Verdicts {
 
 // countingOf returns the compiled need of a CountFilter.
 func (e *Engine) countingOf(c *cycle, i int, f plugin.CountFilter) plugin.Counting {
-	key := columnKey{c.profile.ids[i], c.needs[i]}
-	have := e.columns.counting[key]
+	id, need := c.profile.ids[i], c.needs[i]
+	have := e.columns.counting.of(id, need)
 	if have == nil {
 		e.columns.makeRoomForCompiled()
 		have = &counting{Counting: f.CountNeed(c.pod).Compile()}
-		e.columns.counting[key] = have
+		e.columns.counting.put(id, need, have)
 	}
 	have.used = e.columns.clock
 	return have.Counting
@@ -390,30 +435,30 @@ type columnScore interface {
 }
 
 // scoreNeed returns the need of a Score plugin for the cycle's pod, zero if the plugin skips the pod; and that of a StateScore, or one that varies, uncompiled.
-func (c *cycle) scoreNeed(at int, p columnScore) (need model.Need, own plugin.ScoreNeed, err error) {
-	switch p := p.(type) {
-	case plugin.StateScore:
-		if own, err = p.ScoreNeedIn(c.view, c.pod); err != nil {
-			return need, nil, errPreScore(p, err)
+func (c *cycle) scoreNeed(i int) (need model.Need, own plugin.ScoreNeed, err error) {
+	switch p := &c.profile.scorers[i]; {
+	case p.ofState != nil:
+		if own, err = p.ofState.ScoreNeedIn(c.view, c.pod); err != nil {
+			return need, nil, errPreScore(p.ofState, err)
 		}
 		return plugin.NeedOf(own), own, nil
-	case plugin.VaryingScore:
-		if own, varies := p.VaryingScoreNeed(c.view, c.pod); varies {
+	case p.varying != nil:
+		if own, varies := p.varying.VaryingScoreNeed(c.view, c.pod); varies {
 			return plugin.NeedOf(own), own, nil
 		}
 	}
-	return c.pod.Needs[at], nil, nil
+	return c.pod.Needs[len(c.profile.Filters)+i], nil, nil
 }
 
 // scoreColumn returns the up-to-date column of a Score plugin for the cycle's pod, or nil if the plugin skips the pod.
 func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, error) {
 	at := len(c.profile.Filters) + i
-	need, own, err := c.scoreNeed(at, p)
+	need, own, err := c.scoreNeed(i)
 	if need.IsZero() || err != nil {
 		return nil, err
 	}
-	key := columnKey{c.profile.ids[at], need}
-	column := e.columns.scores[key]
+	id := c.profile.ids[at]
+	column := e.columns.scores.of(id, need)
 	if column == nil || column.isWorn(c.view) {
 		if own == nil {
 			own = p.(plugin.NodeScore).ScoreNeed(c.pod)
@@ -428,7 +473,7 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 		column.ask, column.reads = scores.Score, p.ScoreReads()|model.Presence
 		column.classes, _ = scores.(plugin.ClassScores)
 		column.following, _ = scores.(plugin.Following)
-		e.columns.scores[key] = column
+		e.columns.scores.put(id, need, column)
 		e.work.Filled++
 	} else {
 		e.work.Found++
@@ -439,13 +484,13 @@ func (e *Engine) scoreColumn(c *cycle, i int, p columnScore) (*scoreColumn, erro
 }
 
 // setOf returns the compiled need of a SetScore plugin, or nil if the plugin skips the pod.
-func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (plugin.SetScores, error) {
+func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (*set, error) {
 	at := len(c.profile.Filters) + i
-	if c.pod.Needs[at].IsZero() {
+	id, need := c.profile.ids[at], c.pod.Needs[at]
+	if need.IsZero() {
 		return nil, nil
 	}
-	key := columnKey{c.profile.ids[at], c.pod.Needs[at]}
-	have := e.columns.sets[key]
+	have := e.columns.sets.of(id, need)
 	if have == nil {
 		scores, err := p.SetNeed(c.pod).Compile()
 		if err != nil {
@@ -453,17 +498,18 @@ func (e *Engine) setOf(c *cycle, i int, p plugin.SetScore) (plugin.SetScores, er
 		}
 		e.columns.makeRoomForCompiled()
 		have = &set{SetScores: scores}
-		e.columns.sets[key] = have
+		have.alike, _ = scores.(plugin.AlikeScores)
+		e.columns.sets.put(id, need, have)
 	}
 	have.used = e.columns.clock
-	return have.SetScores, nil
+	return have, nil
 }
 
 // ColumnBytes returns about how many bytes the columns use in a cluster of so many slots.
 func (e *Engine) ColumnBytes(slots int) int { return e.Columns() * (columnBytes + valueBytes*slots) }
 
 // Columns returns how many columns the engine keeps.
-func (e *Engine) Columns() int { return len(e.columns.filters) + len(e.columns.scores) }
+func (e *Engine) Columns() int { return len(e.columns.filters.all) + len(e.columns.scores.all) }
 
 // Compiled returns how many compiled needs without a column the engine keeps.
-func (e *Engine) Compiled() int { return len(e.columns.counting) + len(e.columns.sets) }
+func (e *Engine) Compiled() int { return len(e.columns.counting.all) + len(e.columns.sets.all) }

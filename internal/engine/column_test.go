@@ -144,17 +144,17 @@ func TestColumnsMakeRoom(t *testing.T) {
 			if i%2 == 0 {
 				f := &filterColumn{}
 				f.used = uint64(i)
-				c.filters[key(i)] = f
+				c.filters.all[key(i)] = f
 			} else {
 				s := &scoreColumn{}
 				s.used = uint64(i)
-				c.scores[key(i)] = s
+				c.scores.all[key(i)] = s
 			}
 		}
 		c.makeRoom(100, uint64(row.since))
 		left := ""
 		for i := range 16 {
-			if c.filters[key(i)] != nil || c.scores[key(i)] != nil {
+			if c.filters.all[key(i)] != nil || c.scores.all[key(i)] != nil {
 				left += fmt.Sprintf("%x", i)
 			}
 		}
@@ -170,7 +170,7 @@ func TestIdleColumnsGo(t *testing.T) {
 	add := func(i int) {
 		f, s := &filterColumn{}, &scoreColumn{}
 		f.used, s.used = c.clock, c.clock
-		c.filters[key(i)], c.scores[key(i)] = f, s
+		c.filters.all[key(i)], c.scores.all[key(i)] = f, s
 	}
 	add(0)
 	for c.clock < sweptEach {
@@ -178,24 +178,24 @@ func TestIdleColumnsGo(t *testing.T) {
 	}
 	add(1)
 	for c.clock < idleAfter {
-		if c.tick(); len(c.filters) != 2 || len(c.scores) != 2 {
+		if c.tick(); len(c.filters.all) != 2 || len(c.scores.all) != 2 {
 			t.Fatalf("at %d a column is gone that may still be used", c.clock)
 		}
 	}
 	for c.clock < idleAfter+sweptEach-1 {
 		c.tick()
 	}
-	if c.filters[key(0)] == nil || c.scores[key(0)] == nil {
+	if c.filters.all[key(0)] == nil || c.scores.all[key(0)] == nil {
 		t.Errorf("at %d, between the times at which they are looked at, columns went", c.clock)
 	}
-	if c.tick(); c.filters[key(0)] != nil || c.scores[key(0)] != nil || c.filters[key(1)] == nil || c.scores[key(1)] == nil {
+	if c.tick(); c.filters.all[key(0)] != nil || c.scores.all[key(0)] != nil || c.filters.all[key(1)] == nil || c.scores.all[key(1)] == nil {
 		t.Errorf("at %d the columns since 0 are not gone, or those since %d are", c.clock, sweptEach)
 	}
 	for range sweptEach {
 		c.tick()
 	}
-	if len(c.filters)+len(c.scores) != 0 {
-		t.Errorf("at %d %d columns are left", c.clock, len(c.filters)+len(c.scores))
+	if len(c.filters.all)+len(c.scores.all) != 0 {
+		t.Errorf("at %d %d columns are left", c.clock, len(c.filters.all)+len(c.scores.all))
 	}
 }
 
@@ -203,30 +203,69 @@ func TestIdleColumnsGo(t *testing.T) {
 func TestCompiledNeedsMakeRoom(t *testing.T) {
 	c := newColumns(1)
 	fill := func(n, first int) {
-		clear(c.counting)
-		clear(c.sets)
+		clear(c.counting.all)
+		clear(c.sets.all)
 		for i := range n {
 			if i%2 == first {
-				c.counting[key(i)] = &counting{used: uint64(i)}
+				c.counting.all[key(i)] = &counting{used: uint64(i)}
 			} else {
-				c.sets[key(i)] = &set{used: uint64(i)}
+				c.sets.all[key(i)] = &set{used: uint64(i)}
 			}
 		}
 	}
 	fill(compiledKept-1, 0)
-	if c.makeRoomForCompiled(); len(c.counting)+len(c.sets) != compiledKept-1 {
+	if c.makeRoomForCompiled(); len(c.counting.all)+len(c.sets.all) != compiledKept-1 {
 		t.Error("there was room")
 	}
 	fill(compiledKept, 0)
 	c.makeRoomForCompiled()
-	if len(c.counting) != compiledKept/4-1 || len(c.sets) != compiledKept/4 {
-		t.Errorf("%d and %d are left", len(c.counting), len(c.sets))
+	if len(c.counting.all) != compiledKept/4-1 || len(c.sets.all) != compiledKept/4 {
+		t.Errorf("%d and %d are left", len(c.counting.all), len(c.sets.all))
 	}
-	if c.counting[key(compiledKept/2)] != nil || c.sets[key(compiledKept/2+1)] == nil || c.counting[key(compiledKept-2)] == nil {
+	if c.counting.all[key(compiledKept/2)] != nil || c.sets.all[key(compiledKept/2+1)] == nil || c.counting.all[key(compiledKept-2)] == nil {
 		t.Error("it is not the older half that went")
 	}
 	fill(compiledKept, 1)
-	if c.makeRoomForCompiled(); len(c.counting) != compiledKept/4 || len(c.sets) != compiledKept/4-1 || c.sets[key(compiledKept/2)] != nil {
-		t.Errorf("%d and %d are left, with a set in the middle", len(c.counting), len(c.sets))
+	if c.makeRoomForCompiled(); len(c.counting.all) != compiledKept/4 || len(c.sets.all) != compiledKept/4-1 || c.sets.all[key(compiledKept/2)] != nil {
+		t.Errorf("%d and %d are left, with a set in the middle", len(c.counting.all), len(c.sets.all))
+	}
+}
+
+// TestByNeed: what was dropped is not found any more, also where it was what the plugin was asked for last.
+func TestByNeed(t *testing.T) {
+	b := newByNeed[int]()
+	one, two, three := model.NeedOf("1"), model.NeedOf("2"), model.NeedOf("3")
+	expect := func(what string, plugin int32, need model.Need, want int) {
+		t.Helper()
+		for range 2 { // the second time it is the latest
+			got := 0
+			if found := b.of(plugin, need); found != nil {
+				got = *found
+			}
+			if got != want {
+				t.Errorf("%s: plugin %d has %d for need %s, want %d", what, plugin, got, need, want)
+			}
+		}
+	}
+	for i, need := range []model.Need{one, two, three} {
+		b.put(7, need, new(i+1))
+		b.put(3, need, new(10*i+10))
+	}
+	expect("put", 7, one, 1)
+	expect("put", 3, one, 10)
+	expect("put", 7, two, 2)
+	expect("never put", 8, one, 0)
+	b.put(7, two, new(22))
+	expect("replaced", 7, two, 22)
+	b.drop(7, one)
+	expect("another dropped", 7, two, 22)
+	b.drop(7, two)
+	expect("dropped", 7, two, 0)
+	expect("of another plugin", 3, two, 20)
+	b.dropIf(func(value *int) bool { return *value > 10 })
+	expect("dropped with others", 3, two, 0)
+	expect("kept", 3, one, 10)
+	if len(b.all) != 2 {
+		t.Errorf("%d are left, want 2", len(b.all))
 	}
 }

@@ -112,6 +112,9 @@ type Counters struct {
 	Detailed int64
 }
 
+// nodeReader is a filter that says what its verdict on a node depends on.
+type nodeReader interface{ FilterReads() model.Aspect }
+
 // profile is a Profile with the numbers of its plugins.
 type profile struct {
 	*plugin.Profile
@@ -121,6 +124,8 @@ type profile struct {
 	ids []int32
 	// filters is the number of the list of Filters, by which it finds remembered rejections. Profiles with equal lists share it.
 	filters int32
+	// readers are the filters that say what they read of a node, and have columns; nil where another one is.
+	readers []nodeReader
 	// stateful are the positions of StateFilters, in the order in which their needs are worked out.
 	stateful []int
 	// varying are the positions of VaryingFilters.

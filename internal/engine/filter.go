@@ -201,7 +201,7 @@ func (e *Engine) firstFailure(c *cycle, filter int, column *filterColumn) error 
 			continue
 		}
 		if passing, ok := column.verdicts.(plugin.PassingFailures); ok && passing.Passes(code) {
-			delete(e.columns.filters, columnKey{c.profile.ids[filter], c.needs[filter]})
+			e.columns.filters.drop(c.profile.ids[filter], c.needs[filter])
 		}
 		return c.failure(&c.here, objection{filter: filter, code: code})
 	}

@@ -26,6 +26,8 @@ func (n *numbers) profile(p *plugin.Profile, first int32) *profile {
 	own := &profile{Profile: p, first: first}
 	for i, f := range p.Filters {
 		own.ids = append(own.ids, n.plugin(f))
+		reader, _ := f.(nodeReader)
+		own.readers = append(own.readers, reader)
 		count, ok := f.(plugin.CountFilter)
 		if own.counts = append(own.counts, count); ok {
 			own.counting = append(own.counting, i)

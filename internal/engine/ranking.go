@@ -221,11 +221,10 @@ func (s *sight) findAxes(e *Engine, c *cycle) bool {
 		if set == nil {
 			continue
 		}
-		alike, ok := set.(plugin.AlikeScores)
-		if !ok {
+		if set.alike == nil {
 			return false
 		}
-		axes, known := alike.Axes(c.view, e.scratch.axes[:0])
+		axes, known := set.alike.Axes(c.view, e.scratch.axes[:0])
 		if e.scratch.axes = axes; !known {
 			return false
 		}
@@ -556,7 +555,7 @@ func (s *sight) scoreTogether(e *Engine, c *cycle, i int, weight int64) bool {
 		return err == nil
 	}
 	s.set = slices.Grow(s.set[:0], len(s.examples))[:len(s.examples)]
-	some, err := set.(plugin.AlikeScores).ScoreAlike(c.view, s.examples, s.sizes, s.set)
+	some, err := set.alike.ScoreAlike(c.view, s.examples, s.sizes, s.set)
 	if err != nil {
 		return false
 	}

@@ -119,7 +119,7 @@ func TestAuditOfRemembered(t *testing.T) {
 	if x.decide(x.pod()); x.Counters().Recalled != 1 || x.Audit() != nil {
 		t.Errorf("%+v", x.Counters())
 	}
-	clear(x.columns.filters)
+	x.columns.filters.dropIf(func(*filterColumn) bool { return true })
 	f.codes = nil
 	x.decide(x.pod())
 	if err := x.Audit(); err == nil || !strings.Contains(err.Error(), "deciding again finds 1 feasible nodes, error <nil>") {
@@ -134,12 +134,12 @@ func TestCompiledAreUsed(t *testing.T) {
 	}, "a", "b")
 	for range 3 {
 		x.decide(x.pod())
-		for _, c := range x.columns.counting {
+		for _, c := range x.columns.counting.all {
 			if c.used != x.columns.clock {
 				t.Errorf("counts were last used at %d, not at %d", c.used, x.columns.clock)
 			}
 		}
-		for _, s := range x.columns.sets {
+		for _, s := range x.columns.sets.all {
 			if s.used != x.columns.clock {
 				t.Errorf("scores were last used at %d, not at %d", s.used, x.columns.clock)
 			}

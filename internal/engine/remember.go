@@ -352,8 +352,8 @@ func (x *rejections) learn(r *rejected, c *cycle, versions state.Versions, count
 // reads returns the aspects of a node that the verdicts of the cycle's filters depend on, besides counts.
 func (c *cycle) reads() model.Aspect {
 	reads := model.Presence | model.Nominations // the latter for pods that are nominated
-	for i, f := range c.profile.Filters {
-		if f, ok := f.(interface{ FilterReads() model.Aspect }); ok && !c.needs[i].IsZero() {
+	for i, f := range c.profile.readers {
+		if f != nil && !c.needs[i].IsZero() {
 			reads |= f.FilterReads()
 		}
 	}

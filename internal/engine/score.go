@@ -91,17 +91,22 @@ func (e *Engine) tiedAt(totals []int64) []int32 {
 	return tied
 }
 
-// scorer is a Score plugin by its kind: exactly one of the fields is set. It is found out once, not in each decision.
+// scorer is a Score plugin by its kind: exactly one of column, set and turn is set. It is found out once, not in each decision.
 type scorer struct {
 	column columnScore
 	set    plugin.SetScore
 	turn   plugin.TurnScore
+	// ofState and varying are column if it is a StateScore, or a VaryingScore.
+	ofState plugin.StateScore
+	varying plugin.VaryingScore
 }
 
 func newScorer(p plugin.Score) (s scorer) {
 	switch p := p.(type) {
 	case columnScore:
 		s.column = p
+		s.ofState, _ = p.(plugin.StateScore)
+		s.varying, _ = p.(plugin.VaryingScore)
 	case plugin.SetScore:
 		s.set = p
 	case plugin.TurnScore:

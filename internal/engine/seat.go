@@ -42,7 +42,7 @@ func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 		return &Seat{engine: e, view: v, pod: pod, unknown: true, near: true}, nil
 	}
 	s := &Seat{engine: e, view: v, pod: pod, profile: c.profile}
-	for i, f := range c.profile.Filters {
+	for i, f := range c.profile.readers {
 		if c.profile.counts[i] != nil {
 			if c.counting[i] == nil {
 				continue
@@ -54,7 +54,7 @@ func (e *Engine) SeatOf(v state.View, pod *model.Pod) (*Seat, error) {
 			continue
 		}
 		reads := model.AllAspects
-		if f, ok := f.(interface{ FilterReads() model.Aspect }); ok {
+		if f != nil {
 			reads = f.FilterReads()
 		}
 		if c.needs[i].IsZero() {

@@ -21,7 +21,7 @@ func (e *Engine) usageOf(c *cycle) *usage {
 		return u
 	}
 	*u = usage{known: true, only: c.extended == nil, by: e.scratch.usage[:0]}
-	for i, f := range c.profile.Filters {
+	for i, f := range c.profile.readers {
 		reads := model.AllAspects
 		if c.profile.counts[i] != nil {
 			if c.counting[i] == nil {
@@ -33,7 +33,7 @@ func (e *Engine) usageOf(c *cycle) *usage {
 			}
 		} else if c.needs[i].IsZero() {
 			continue
-		} else if f, ok := f.(interface{ FilterReads() model.Aspect }); ok {
+		} else if f != nil {
 			reads = f.FilterReads()
 		}
 		if reads&model.Usage != 0 {

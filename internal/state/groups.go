@@ -14,9 +14,7 @@ import (
 type groups struct {
 	objects map[model.GroupKey]*model.PodGroup
 	// Invariant: members lists exactly the placed pods that name a group, by it; no list is empty.
-	members map[model.GroupKey]map[model.PodKey]*placed
-	// Invariant: ranks says how many of the members of each group have which priority themselves; there is none without a member. Mostly all have one.
-	ranks map[model.GroupKey][]groupRank
+	members map[model.GroupKey]*groupMembers
 	// scheduled are groups of which enough members were placed once, by UID, whether or not their condition shows it yet.
 	// Invariant: each of these objects exists.
 	scheduled map[model.GroupKey]types.UID
@@ -24,21 +22,25 @@ type groups struct {
 	left uint64
 }
 
+// groupMembers are the members of a group on nodes.
+type groupMembers struct {
+	// Invariant: each pod knows its position here.
+	pods []*placed
+	// Invariant: ranks says how many of the pods have which priority themselves; none has 0 members. Mostly all have one.
+	ranks []groupRank
+}
+
 // groupRank is the members of a group on nodes that have one priority.
 type groupRank struct{ priority, members int32 }
 
 // rank counts a member that came (+1) or left (-1) among those of its priority.
-func (g *groups) rank(key model.GroupKey, priority, sign int32) {
-	ranks := g.ranks[key]
-	at := slices.IndexFunc(ranks, func(r groupRank) bool { return r.priority == priority })
+func (m *groupMembers) rank(priority, sign int32) {
+	at := slices.IndexFunc(m.ranks, func(r groupRank) bool { return r.priority == priority })
 	if at < 0 {
-		at, ranks = len(ranks), append(ranks, groupRank{priority: priority})
+		at, m.ranks = len(m.ranks), append(m.ranks, groupRank{priority: priority})
 	}
-	if ranks[at].members += sign; ranks[at].members == 0 {
-		ranks = slices.Delete(ranks, at, at+1)
-	}
-	if g.ranks[key] = ranks; len(ranks) == 0 {
-		delete(g.ranks, key)
+	if m.ranks[at].members += sign; m.ranks[at].members == 0 {
+		m.ranks = slices.Delete(m.ranks, at, at+1)
 	}
 }
 
@@ -47,11 +49,14 @@ func (g *groups) place(p *placed) {
 	if key == (model.GroupKey{}) {
 		return
 	}
-	if g.members[key] == nil {
-		g.members[key] = map[model.PodKey]*placed{}
+	m := g.members[key]
+	if m == nil {
+		m = &groupMembers{}
+		g.members[key] = m
 	}
-	g.members[key][p.pod.Key()] = p
-	g.rank(key, p.pod.Priority, +1)
+	p.memberAt = int32(len(m.pods))
+	m.pods = append(m.pods, p)
+	m.rank(p.pod.Priority, +1)
 }
 
 func (g *groups) remove(p *placed) {
@@ -60,10 +65,24 @@ func (g *groups) remove(p *placed) {
 		return
 	}
 	g.left++
-	if delete(g.members[key], p.pod.Key()); len(g.members[key]) == 0 {
+	m := g.members[key]
+	last := len(m.pods) - 1
+	m.pods[p.memberAt] = m.pods[last]
+	m.pods[p.memberAt].memberAt = p.memberAt
+	m.pods[last] = nil
+	if m.pods = m.pods[:last]; last == 0 {
 		delete(g.members, key)
+		return
 	}
-	g.rank(key, p.pod.Priority, -1)
+	m.rank(p.pod.Priority, -1)
+}
+
+// on returns the members of a group on nodes.
+func (g *groups) on(key model.GroupKey) []*placed {
+	if m := g.members[key]; m != nil {
+		return m.pods
+	}
+	return nil
 }
 
 // setGroup takes in a version of a PodGroup.
@@ -98,7 +117,7 @@ func (s *State) removeGroup(ref model.Ref, delta *Delta) {
 func (v View) Group(key model.GroupKey) *model.PodGroup { return v.s.groups.objects[key] }
 
 // GroupPlaced returns how many members of a group are on nodes, assumed ones included. What a draft changes does not count.
-func (v View) GroupPlaced(key model.GroupKey) int { return len(v.s.groups.members[key]) }
+func (v View) GroupPlaced(key model.GroupKey) int { return len(v.s.groups.on(key)) }
 
 // GroupsLeft returns a number that changes when a member of any group leaves its node.
 func (v View) GroupsLeft() uint64 { return v.s.groups.left }
@@ -106,7 +125,7 @@ func (v View) GroupsLeft() uint64 { return v.s.groups.left }
 // GroupMembers returns these members, in no particular order.
 func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
 	return func(yield func(*model.Pod) bool) {
-		for _, p := range v.s.groups.members[key] {
+		for _, p := range v.s.groups.on(key) {
 			if !yield(p.pod) {
 				return
 			}
@@ -118,13 +137,13 @@ func (v View) GroupMembers(key model.GroupKey) iter.Seq[*model.Pod] {
 // in the bands of their node among others than those that may be evicted with them. Mostly there are none, and that costs a look at each group.
 func (v View) RankedOtherwise(priority int32) iter.Seq2[int32, *model.Pod] {
 	return func(yield func(int32, *model.Pod) bool) {
-		for key, ranks := range v.s.groups.ranks {
+		for key, members := range v.s.groups.members {
 			if v.s.groups.objects[key] == nil {
 				continue
 			}
-			for _, p := range v.s.groups.members[key] {
+			for _, p := range members.pods {
 				below := v.PreemptionPriority(p.pod) < priority
-				if !slices.ContainsFunc(ranks, func(r groupRank) bool { return r.priority < priority != below }) {
+				if !slices.ContainsFunc(members.ranks, func(r groupRank) bool { return r.priority < priority != below }) {
 					break // it has the same for all members
 				}
 				if p.pod.Priority < priority != below && !yield(p.slot, p.pod) {
@@ -161,14 +180,14 @@ func (s *State) auditGroups(v *audit.Violations) {
 			continue
 		}
 		members++
-		if s.groups.members[p.pod.Group][p.pod.Key()] != p {
+		if of := s.groups.on(p.pod.Group); int(p.memberAt) >= len(of) || of[p.memberAt] != p {
 			v.Add("pod %s is on a node, and is not listed as a member of group %s", p.pod, p.pod.Group)
 		}
 	}
 	listed := 0
 	for key, of := range s.groups.members {
-		listed += len(of)
-		if len(of) == 0 {
+		listed += len(of.pods)
+		if len(of.pods) == 0 {
 			v.Add("group %s is listed and has no members on nodes", key)
 		}
 	}
@@ -176,12 +195,12 @@ func (s *State) auditGroups(v *audit.Violations) {
 		v.Add("%d members of groups are listed on nodes, recounted %d", listed, members)
 	}
 	ranked := int32(0)
-	for key, ranks := range s.groups.ranks {
-		for _, r := range ranks {
+	for key, of := range s.groups.members {
+		for _, r := range of.ranks {
 			ranked += r.members
 			n := int32(0)
-			for _, p := range s.groups.members[key] {
-				if p.pod.Priority == r.priority {
+			for _, p := range of.pods {
+				if p != nil && p.pod.Priority == r.priority {
 					n++
 				}
 			}

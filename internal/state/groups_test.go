@@ -147,11 +147,13 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 		corrupt func(g *groups)
 	}{
 		{"", func(*groups) {}},
-		{"pod ns/p is on a node, and is not listed as a member of group ns/g", func(g *groups) { delete(g.members[key], model.PodKey{Namespace: "ns", Name: "p"}) }},
-		{"2 members of group ns/g on nodes have priority 7, recounted 0", func(g *groups) { g.ranks[key][0].priority = 7 }},
-		{"0 members of groups on nodes are listed by their priorities, recounted 2", func(g *groups) { delete(g.ranks, key) }},
-		{"group ns/other is listed and has no members on nodes", func(g *groups) { g.members[other] = map[model.PodKey]*placed{} }},
-		{"3 members of groups are listed on nodes, recounted 2", func(g *groups) { g.members[other] = map[model.PodKey]*placed{{}: nil} }},
+		{"pod ns/p is on a node, and is not listed as a member of group ns/g", func(g *groups) {
+			g.members[key].pods = slices.DeleteFunc(g.members[key].pods, func(p *placed) bool { return p.pod.Name == "p" })
+		}},
+		{"2 members of group ns/g on nodes have priority 7, recounted 0", func(g *groups) { g.members[key].ranks[0].priority = 7 }},
+		{"0 members of groups on nodes are listed by their priorities, recounted 2", func(g *groups) { g.members[key].ranks = nil }},
+		{"group ns/other is listed and has no members on nodes", func(g *groups) { g.members[other] = &groupMembers{} }},
+		{"3 members of groups are listed on nodes, recounted 2", func(g *groups) { g.members[other] = &groupMembers{pods: []*placed{nil}} }},
 		{"is listed as ns/other", func(g *groups) { g.objects[other] = g.objects[key] }},
 		{"group <nil> is listed as ns/other", func(g *groups) { g.objects[other] = nil }},
 		{"group ns/other was scheduled once, and does not exist", func(g *groups) { g.scheduled[other] = "u" }},
@@ -163,6 +165,32 @@ func TestAuditFindsEachViolationOfGroups(t *testing.T) {
 		row.corrupt(&s.groups)
 		if err := s.Audit(); (err != nil) != (row.want != "") || err != nil && !strings.Contains(err.Error(), row.want) {
 			t.Errorf("want a violation with %q, have\n%v", row.want, err)
+		}
+	}
+}
+
+// TestMemberOfAnotherGroup: an API server forbids that a pod on a node changes its group or priority; a state that is told so counts it where it belongs now.
+func TestMemberOfAnotherGroup(t *testing.T) {
+	s := New()
+	in := func(name, group string, priority int32) model.Change {
+		p := memberOn(name, group, "a")
+		p.Priority = priority
+		return model.Change{Kind: model.PodSet, Pod: p}
+	}
+	s.Apply([]model.Change{node("a"), compiled(groupOf("g", "u", 1)), in("p", "g", 0), in("q", "g", 0), in("r", "g", 0)})
+	for _, step := range []struct {
+		change model.Change
+		g, h   int
+	}{
+		{in("p", "h", 0), 2, 1}, {in("q", "g", 5), 2, 1}, {in("r", "h", 5), 1, 2}, {in("p", "", 0), 1, 1}, {in("p", "g", 0), 2, 1},
+	} {
+		s.Apply([]model.Change{step.change})
+		placed := func(name string) int { return s.View().GroupPlaced(model.GroupKey{Namespace: "ns", Name: name}) }
+		if placed("g") != step.g || placed("h") != step.h {
+			t.Errorf("after a version of pod %s: %d and %d members, want %d and %d", step.change.Pod, placed("g"), placed("h"), step.g, step.h)
+		}
+		if err := s.Audit(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -166,6 +166,10 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 	if before.Object != pod.Object {
 		s.objectReplaced(p.slot)
 	}
+	otherGroup := before.Group != pod.Group || before.Priority != pod.Priority // which an API server forbids
+	if otherGroup {
+		s.groups.remove(p)
+	}
 	if before.LabelSet() != pod.LabelSet() || before.Terminating != pod.Terminating {
 		s.tally(p, -1)
 		s.delist(p)
@@ -175,13 +179,10 @@ func (s *State) replace(p *placed, pod *model.Pod) {
 		s.journal.add(p.slot, model.PodLabels)
 	}
 	p.pod = pod
-	if before.Priority != pod.Priority { // which an API server forbids
+	if otherGroup {
 		s.countPriority(before.Priority, -1)
 		s.countPriority(pod.Priority, +1)
-		if pod.Group != (model.GroupKey{}) {
-			s.groups.rank(pod.Group, before.Priority, -1)
-			s.groups.rank(pod.Group, pod.Priority, +1)
-		}
+		s.groups.place(p)
 	}
 	if before.Occupies.Equal(&pod.Occupies) && before.NonZeroCPUMilli == pod.NonZeroCPUMilli &&
 		before.NonZeroMemoryBytes == pod.NonZeroMemoryBytes {

@@ -38,8 +38,8 @@ func (s *State) compactSlots() {
 
 // peaks are the largest sizes of maps, by which they are made smaller.
 type peaks struct {
-	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupRanks, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
-	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                                                                      int
+	slotOf, placed, priorities, nominated, nominatedTo, evicted, budgets, budgetLabels, held, learned, images, namespaces, groups, groupMembers, groupsScheduled, composites, compositesBelow, controllers, services, serviceSets, serviceLabels int
+	tallies, tallySets, selections, terms, termSelections, labelSets, labels, populated                                                                                                                                                          int
 }
 
 // shrinkMaps gives back the memory of maps that were much larger once.
@@ -70,7 +70,6 @@ func (s *State) shrinkMaps() {
 	s.composites.objects = shrink.Map(s.composites.objects, &p.composites)
 	s.composites.below = shrink.Map(s.composites.below, &p.compositesBelow)
 	s.groups.members = shrink.Map(s.groups.members, &p.groupMembers)
-	s.groups.ranks = shrink.Map(s.groups.ranks, &p.groupRanks)
 	s.storage.Shrink()
 	s.devices.Shrink()
 	sources := &s.selectorSources

@@ -142,6 +142,8 @@ type placed struct {
 	// like are the placed pods with the same labels, likeAt the pod's position among them.
 	like   *labelSet
 	likeAt int32
+	// memberAt is the pod's position among the members of its group.
+	memberAt int32
 	// terms are the counts of the pod's terms.
 	// Invariant: terms are those of pod.Terms that can be parsed, in their order.
 	terms []*TermCounts
@@ -162,7 +164,7 @@ func New() *State {
 		placed:     map[model.PodKey]*placed{},
 		images:     map[string]*image{},
 		held:       map[model.Ref][]Holder{},
-		groups:     groups{objects: map[model.GroupKey]*model.PodGroup{}, members: map[model.GroupKey]map[model.PodKey]*placed{}, ranks: map[model.GroupKey][]groupRank{}, scheduled: map[model.GroupKey]types.UID{}},
+		groups:     groups{objects: map[model.GroupKey]*model.PodGroup{}, members: map[model.GroupKey]*groupMembers{}, scheduled: map[model.GroupKey]types.UID{}},
 		composites: newComposites(),
 		lingering:  map[gonePod][]plan.Hold{},
 

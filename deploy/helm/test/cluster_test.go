@@ -477,7 +477,7 @@ func unstructuredTo(objects []*unstructured.Unstructured, pod string, to *v1.Pod
 	return fmt.Errorf("there is no pod %s", pod)
 }
 
-// explains creates a pod that no node is feasible for, and has it rejected twice for the same reason, so that its event is counted.
+// explains creates a pod that no node is feasible for, and has it rejected for another reason, and then for the same reasons again, so that its event is counted.
 func (w *world) explains(nodes []string) {
 	w.Helper()
 	label := func(node, value string) {
@@ -508,12 +508,19 @@ func (w *world) explains(nodes []string) {
 	w.await("an event says why", rejected("6 node(s) didn't match Pod's node affinity/selector", 1))
 	on := 0
 	label(nodes[on], `"yes"`)
-	w.await("an event says why not there", rejected("1 Insufficient cpu", 1))
+	// Its condition: the event still says the former reason, as in kube-scheduler, where the scheduler has not yet seen the version of the pod that has the former condition.
+	w.await("the pod's condition says why not there", func() bool {
+		pod, err := w.client.CoreV1().Pods(work).Get(w.ctx, choosy.Name, metav1.GetOptions{})
+		w.must(err)
+		return slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
+			return c.Type == v1.PodScheduled && strings.Contains(c.Message, "1 Insufficient cpu")
+		})
+	})
 	w.await("the event is counted", func() bool { // it is tried again when another node has the label
 		label(nodes[on], "null")
 		on = (on + 1) % len(nodes)
 		label(nodes[on], `"yes"`)
-		return rejected("1 Insufficient cpu", 2)()
+		return rejected("didn't match Pod's node affinity/selector", 2)()
 	})
 }
 
