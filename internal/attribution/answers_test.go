@@ -1,6 +1,8 @@
 package attribution_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -87,6 +89,15 @@ func TestLost(t *testing.T) {
 	if len(r.Causes) != 5 || r.Decisions != 2+2*5 || r.CutShort {
 		t.Errorf("%d causes, %d decisions, cut short: %t", len(r.Causes), r.Decisions, r.CutShort)
 	}
+	// Whichever node is tried first, as the one that the pod went to, causes of one change each are in the order of their texts.
+	for _, name := range []string{"p", "q", "r", "s"} {
+		named := asked.DeepCopy()
+		named.Name, then.Pods, now.Pods[0] = name, []*v1.Pod{named}, named
+		if r := since(t, then, now, name); !slices.IsSortedFunc(r.Causes, func(a, b attribution.Cause) int { return strings.Compare(a.Changes[0].Text, b.Changes[0].Text) }) {
+			t.Errorf("%+v", r.Causes)
+		}
+	}
+	then.Pods = []*v1.Pod{asked}
 	// A node that still does is not lost, and neither of the two that the pod goes to is tried again as one of those that did.
 	now = explain.Objects{Nodes: then.Nodes, Pods: []*v1.Pod{asked, full(r.Then.Node)}}
 	if r = since(t, then, now, "p"); len(r.Lost) != 1 || r.Lost[0].Nodes != 1 || r.Lost[0].Examples[0] != r.Then.Node || len(r.Causes) != 1 || r.Decisions != 4 {

@@ -2,10 +2,13 @@ package engine
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/berth-scheduler/berth/internal/build"
 	"github.com/berth-scheduler/berth/internal/model"
 	"github.com/berth-scheduler/berth/internal/plugin"
+	"github.com/berth-scheduler/berth/internal/plugins/plugintest"
 	"github.com/berth-scheduler/berth/internal/reason"
 )
 
@@ -52,5 +55,21 @@ func TestShowTurn(t *testing.T) {
 		if text := fmt.Sprint(err); shown != test.want || (err != nil) != (test.fails != "") || err != nil && text != test.fails {
 			t.Errorf("%s: %q, %v; want %q, %q", name, shown, err, test.want, test.fails)
 		}
+	}
+}
+
+// TestResolvableBesideNominated has a filter object to nodes with pods on them: where another pod is nominated that goes first, its objection beside that pod counts.
+func TestResolvableBesideNominated(t *testing.T) {
+	x := newSmall(t, &plugin.Profile{Filters: []plugin.Filter{&rule{name: "F", reads: model.Usage, codes: map[string]reason.Code{"a": 1 | reason.Unresolvable, "b": 2, "c": 1 | reason.Unresolvable}}}}, "a", "b", "c")
+	for _, node := range []string{"a", "b"} {
+		plugintest.Set(x.s, build.Pod(build.Named("on-"+node), build.NominatedNodeName(node), priority(9)))
+	}
+	got := []bool{}
+	if err := x.ShowTurn(x.s.View(), x.pod(build.Named("p")), func(c plugin.Cycle) {
+		for slot := range int32(3) {
+			got = append(got, c.Resolvable(slot))
+		}
+	}); err != nil || !slices.Equal(got, []bool{false, true, true}) {
+		t.Errorf("%v, %v", got, err)
 	}
 }
