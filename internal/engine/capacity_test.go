@@ -173,6 +173,17 @@ func TestCapacityIsExact(t *testing.T) {
 			t.Errorf("%s: %d, exact: %t; want %d, %t", name, n, exact, row.n, row.exact)
 		}
 	}
+	// It costs a question for each pod that passes, and one for the first that does not, besides those that fill columns.
+	b := newBench(t, 0)
+	plugintest.Set(b.state, build.Node("n", build.Allocatable("cpu=5 pods=9")))
+	asked := func() int64 {
+		before := b.engine.Counters().Asked
+		b.engine.Capacity(b.state.View(), b.compiled(build.Pod(build.Container("cpu=1"))), 9, without(b.state.View()))
+		return b.engine.Counters().Asked - before
+	}
+	if first, again := asked(), asked(); again != 6 {
+		t.Errorf("plugins were asked %d times, and %d times again", first, again)
+	}
 	// Nothing can be said of a pod that is malformed, or that no profile is for.
 	for name, change := range map[string]func(*model.Pod){"malformed": func(p *model.Pod) { p.Malformed = "odd" }, "of another scheduler": func(p *model.Pod) { p.SchedulerName = "other" }} {
 		b := newBench(t, 0)

@@ -391,6 +391,24 @@ func TestRankingsAreOfThePodsThatAreRepelled(t *testing.T) {
 	}
 }
 
+// TestConstraintsOnOneKey has pods spread over zones by two selectors: nodes are told apart by their zones once, and tables decide.
+func TestConstraintsOnOneKey(t *testing.T) {
+	b := newBench(t, 60)
+	for i := range 20 {
+		p := benchPreemptor(fmt.Sprint("pod-", i), 9, 200)
+		p.Labels = map[string]string{"app": "a"}
+		for _, app := range []string{"a", "b"} {
+			p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, build.Constraint(v1.DoNotSchedule, v1.LabelTopologyZone))
+			p.Spec.TopologySpreadConstraints[len(p.Spec.TopologySpreadConstraints)-1].LabelSelector = build.Selector("app=" + app)
+		}
+		d := b.engine.Decide(b.state.View(), plan.WorkFor(b.compiled(p)))
+		b.state.Assume(d.Placements...)
+	}
+	if ranked := b.engine.Counters().Ranked; ranked < 10 {
+		t.Errorf("%d of 20 decisions by tables", ranked)
+	}
+}
+
 // TestOneNominatedPodWithAPort has recurring pods with a host port, which tables decide about as long as no pod is nominated: beside one that is, filters read more than what it occupies.
 func TestOneNominatedPodWithAPort(t *testing.T) {
 	b := newBench(t, 60)
