@@ -1,7 +1,7 @@
 # Everything a developer runs. `make help` lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
+.PHONY: help build demo test lanes nightly mutate mutate-changed unit e2e beside monitoring simulate-faults random-tests soak bench bench-once fuzz compare parity lint lint-product lint-kubernetes clean \
 	examples examples-demo plugged image push release release-test charts charts-test kubectl-size shadow-demo
 
 BIN := bin
@@ -80,8 +80,10 @@ endif
 # The packages in which goroutines meet: their code or their tests start some, or share something between some. The race detector, under which tests take many times
 # as long, sees what these use of the other packages, too. What a plugin shares between engines is seen by the tests of the engine; the plugin's own tests have one goroutine, unless they start more.
 # So have the oracle's, whose helper runs the seeds of other packages' tests side by side.
+# Nor is it run over the programs that drive end-to-end tests, whose tests do little without a cluster.
+DRIVERS = ':(exclude,glob)internal/e2e/*.go' ':!internal/e2e/shadowdemo'
 STARTS = ^[[:space:]]*go [a-z]|sync[.]WaitGroup|[.]Go\(|"testing/synctest"|[.](Run)?Parallel\(
-CONCURRENT = $(shell (git grep -lE '$(STARTS)' -- app cmd examples/trial framework internal ':!internal/oracle'; git grep -l '"sync"' -- app cmd examples/trial framework internal ':!internal/plugins') | \
+CONCURRENT = $(shell (git grep -lE '$(STARTS)' -- app cmd examples/trial framework internal ':!internal/oracle' $(DRIVERS); git grep -l '"sync"' -- app cmd examples/trial framework internal ':!internal/plugins' $(DRIVERS)) | \
 	grep '[.]go$$' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
 # Of these, the packages whose tests do less under the race detector, and all of it without.
 TWICE = $(shell git grep -lE 'build[.](Raced|UnlessRaced)' -- '*_test.go' | xargs -n 1 dirname | sort -u | sed 's|^|./|')
@@ -102,6 +104,9 @@ SEEDS ?= 1..500
 simulate-faults: ## the loop under every fault of docs/failures.md, by seed, with a table of what was tried; SEEDS=1..500
 	$(GO) test ./internal/simulate -run '^TestFaults(Of[A-Z][a-z]+)?$$' -count=1 -timeout 60m -v -fault-seeds $(SEEDS)
 
+random-tests: ## the random tests of state, engine and simulation with 300 seeds each
+	$(GO) test ./internal/state ./internal/engine ./internal/simulate -count=1 -timeout 4h -seeds 300
+
 soak: ## a simulated month of a busy cluster of 1,000 nodes, in minutes: fails if memory, what is kept, or counted work per change grows; SOAK_FLAGS=--help
 	@$(GO) run ./internal/soak $(SOAK_FLAGS)
 
@@ -114,9 +119,9 @@ mutate: ## put small faults into packages and list those that the packages' own 
 
 # What the changes are since; without it, as in a clone of one commit, the last commits count.
 MUTATE_SINCE ?= origin/main
-MUTATE_FOR ?= 90s
+MUTATE_FOR ?= 60s
 
-mutate-changed: ## the same for a sample in the packages that have changed, for a minute and a half; MUTATE_SINCE=origin/main MUTATE_FOR=90s
+mutate-changed: ## the same for a sample in the packages that have changed, for a minute; MUTATE_SINCE=origin/main MUTATE_FOR=60s
 	@$(NICE) $(GO) run ./internal/mutate -changed '$(MUTATE_SINCE)' -for $(MUTATE_FOR) -seed $$((0x$$(git rev-parse --short=7 HEAD))) $(PACKAGES)
 
 bench: ## Go benchmarks: one decision at 1,000 to 50,000 nodes, what must not become a cliff, and the plugins
@@ -143,8 +148,8 @@ fuzz: ## each fuzz target for a while; what breaks it is written to testdata/fuz
 			-test.fuzzcachedir "$$($(GO) env GOCACHE)/fuzz/berth/$$package" </dev/null); \
 	done
 
-nightly: ## what takes hours: 500 seeds of faults, 100 of parity, 30 million inputs for each fuzz target, the soak, all mutants, all linters; all of it runs, whatever fails
-	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' "parity PARITY_FLAGS='-seeds 1..100'" 'fuzz FUZZTIME=30000000x' soak mutate; do \
+nightly: ## what takes hours: 500 seeds of faults, 300 of random tests, 100 of parity, 30 million inputs for each fuzz target, the soak, all mutants, all linters; all of it runs, whatever fails
+	@failed=; for target in 'lint LINTERS=' 'simulate-faults SEEDS=1..500' random-tests "parity PARITY_FLAGS='-seeds 1..100'" 'fuzz FUZZTIME=30000000x' soak mutate; do \
 		echo "make $$target"; eval "$(MAKE) --no-print-directory $$target" || failed="$$failed, $$target"; \
 	done; if [ -n "$$failed" ]; then echo "failed: $${failed#, }" >&2; exit 1; fi
 

@@ -26,7 +26,7 @@ import (
 	"github.com/berth-scheduler/berth/internal/simulate"
 )
 
-var faultSeeds = flag.String("fault-seeds", "", "the seeds of the simulations with faults, such as 1..500 or 7, with progress and a table; if empty 1..12 without them, or 1..2 under the race detector")
+var faultSeeds = flag.String("fault-seeds", "", "the seeds of the simulations with faults, such as 1..500 or 7, with progress and a table; if empty 1..8 without them, or 1..2 under the race detector")
 
 // TestFaults runs the whole loop on clusters where everything goes wrong that docs/failures.md lists, audits it after every round, and
 // expects it to have placed whatever fits a while after things are in order again, and to remember nothing once all pods are gone. That every fault
@@ -130,7 +130,7 @@ func seedRange(text string) (first, last uint64, err error) {
 	case text == "" && build.Raced:
 		return 1, 2, nil
 	case text == "":
-		return 1, 12, nil
+		return 1, 8, nil
 	}
 	from, to, isRange := strings.Cut(text, "..")
 	if !isRange {

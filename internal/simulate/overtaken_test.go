@@ -192,6 +192,9 @@ func TestGangIsNotOvertakenForEver(t *testing.T) {
 	}
 	for seed := range seeds {
 		for _, limit := range limits {
+			if limit == 0 && seed > 0 {
+				continue // it takes long, and one shows that the others prove something
+			}
 			t.Run(fmt.Sprintf("seed-%d-%s", seed, limit), func(t *testing.T) {
 				t.Parallel()
 				s := newStreet(t, seed, limit)
